@@ -1,0 +1,24 @@
+# spillway_library(NAME SOURCES ... LINK ...): a static component with the project's include folder.
+function(spillway_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR}/include PRIVATE ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${name} PUBLIC ${ARG_LINK})
+endfunction()
+
+# spillway_test(NAME SOURCES ... LINK ... [LABELS ...] [TIMEOUT seconds]): a GoogleTest program, run whole by ctest.
+# LABELS: sim (needs the simulator's libraries), stress, gpu. Every test runs from the build folder with
+# SPILLWAY_BUILD_DIR set, so that it finds the libraries that it loads.
+find_package(GTest REQUIRED)
+function(spillway_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gmock GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+    ENVIRONMENT "SPILLWAY_BUILD_DIR=${CMAKE_BINARY_DIR}")
+endfunction()

@@ -1,0 +1,144 @@
+/* Spillway's C interface: register strategies, tag what the program does, ask what Spillway holds.
+ *
+ * Everything here is served by libspillway.so, the one core in a process. Structs start with their size, so that a
+ * program built against an older header keeps working. Thread-safety: every function may be called from any thread,
+ * but not from inside `offer` or `relieve` unless it says so. Errors: functions return a spillway_status; nothing
+ * throws, nothing aborts. Units: bytes, microseconds. */
+#ifndef SPILLWAY_H
+#define SPILLWAY_H
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define SPILLWAY_API __attribute__((visibility("default")))
+#else
+#define SPILLWAY_API
+#endif
+
+#define SPILLWAY_VERSION 1u
+
+typedef enum spillway_status {
+  SPILLWAY_OK = 0,
+  SPILLWAY_INVALID = 1,       /* an argument: spillway_last_error() says which */
+  SPILLWAY_NOT_FOUND = 2,     /* no such strategy or device */
+  SPILLWAY_OUT_OF_MEMORY = 3, /* not served, and the ladder gave up */
+  SPILLWAY_UNWIND = 4,        /* not served: unwind, apply the chosen plan move, try again */
+  SPILLWAY_UNAVAILABLE = 5    /* no CUDA driver, or one that lacks what is needed */
+} spillway_status;
+
+typedef enum spillway_guarantee {
+  SPILLWAY_BIT_EXACT = 0,
+  SPILLWAY_NUMERICALLY_EQUAL = 1,
+  SPILLWAY_STATISTICS_CHANGE = 2
+} spillway_guarantee;
+
+enum {
+  SPILLWAY_NEEDS_IDLE_DEVICE = 1,
+  SPILLWAY_NEEDS_GATE = 2,
+  SPILLWAY_NEEDS_FRAMEWORK_LOCK = 4,
+  SPILLWAY_NEEDS_RANKS = 8,
+  SPILLWAY_NEEDS_UNWINDING = 16
+};
+
+/* One allocation that could not be served. */
+typedef struct spillway_oom {
+  uint32_t size;
+  uint32_t attempt;
+  uint64_t incident;
+  uint64_t requested_bytes, rounded_bytes, short_bytes, largest_extent_bytes;
+  int32_t device;
+  uint32_t allowed; /* weakest spillway_guarantee that the program accepts */
+  uint64_t stream, pool;
+  const char* library;
+  const char* phase;
+} spillway_oom;
+
+typedef struct spillway_offer {
+  uint64_t bytes; /* 0: nothing to offer */
+  uint64_t cost_us;
+} spillway_offer;
+
+/* A strategy of the program's own. `offer` makes no CUDA call and allocates nothing. `relieve` returns the bytes that it
+ * made free, measured; it may free memory through Spillway but must not allocate from it. A strategy that needs
+ * unwinding (a plan move) has `relieve` called to mark it chosen: its return value is ignored, the request fails with
+ * SPILLWAY_UNWIND, and the program asks spillway_chosen_move() which one it was. */
+typedef struct spillway_strategy {
+  uint32_t size;
+  const char* name; /* copied */
+  uint32_t guarantee;
+  uint32_t needs;
+  spillway_offer (*offer)(void* context, const spillway_oom* oom);
+  uint64_t (*relieve)(void* context, const spillway_oom* oom);
+  void* context;
+} spillway_strategy;
+
+typedef uint64_t spillway_strategy_id; /* 0: none */
+
+SPILLWAY_API spillway_status spillway_register(const spillway_strategy* strategy, spillway_strategy_id* id);
+/* Waits until running calls of the strategy have returned; then neither function is called again. Called from inside
+ * one of its own functions it returns SPILLWAY_INVALID. */
+SPILLWAY_API spillway_status spillway_unregister(spillway_strategy_id id);
+
+/* The plan move that the calling thread's, or else the process's, last SPILLWAY_UNWIND chose: taken, so a second call
+ * returns 0. `incident` may be NULL. */
+SPILLWAY_API spillway_strategy_id spillway_chosen_move(uint64_t* incident);
+
+/* Movable blocks: memory that the program allows Spillway to move while it is not in use. `touch` brackets a use. */
+SPILLWAY_API spillway_status spillway_block_add(void* address, uint64_t bytes);
+SPILLWAY_API spillway_status spillway_block_touch(void* address);
+SPILLWAY_API spillway_status spillway_block_done(void* address);
+SPILLWAY_API spillway_status spillway_block_remove(void* address);
+/* Memory that must not move (exported, registered with NCCL or RDMA): counted, undone by as many unpins. */
+SPILLWAY_API spillway_status spillway_pin(void* address, uint64_t bytes);
+SPILLWAY_API spillway_status spillway_unpin(void* address);
+
+/* Tags for the report and the strategies, copied. A phase holds for the calling thread and for threads that have none of
+ * their own; NULL takes it back. */
+SPILLWAY_API spillway_status spillway_phase(const char* name);
+/* A training step for the trace: begin and end with the step's number, the attempt and the plan's hash. */
+SPILLWAY_API spillway_status spillway_step_begin(uint64_t step, uint64_t attempt, uint64_t plan_hash);
+SPILLWAY_API spillway_status spillway_step_end(uint64_t step, uint64_t tokens);
+SPILLWAY_API spillway_status spillway_plan_changed(uint64_t step, uint64_t old_plan, uint64_t new_plan,
+                                                   uint64_t incident, const char* reason);
+
+/* The weakest guarantee that the program accepts; the default is SPILLWAY_STATISTICS_CHANGE. */
+SPILLWAY_API spillway_status spillway_allow(spillway_guarantee weakest);
+/* The bytes that Spillway may use of a device; 0: all that the driver gives. May be lowered below what is live: then
+ * requests fail until enough is freed. */
+SPILLWAY_API spillway_status spillway_limit(int32_t device, uint64_t bytes);
+
+/* limit = live + rounding + stranded + cached + pending + pools + context + others + free. */
+typedef struct spillway_memory {
+  uint32_t size;
+  int32_t device;
+  uint64_t limit, live, rounding, stranded, cached, pending, pools, context, others, free;
+  uint64_t reserved, peak_live, peak_reserved;    /* reserved: physical bytes held; peaks since start or reset */
+  uint64_t failures, rescued, unwound, gave_up;   /* incidents by outcome */
+  uint64_t rescued_bytes, rescue_us;
+  uint64_t driver_calls;                          /* create, map, access, unmap, release */
+} spillway_memory;
+SPILLWAY_API spillway_status spillway_query(int32_t device, spillway_memory* out); /* set out->size first */
+SPILLWAY_API spillway_status spillway_reset_peaks(int32_t device);
+
+/* What each strategy did since the start. Fills at most `count` entries; `*filled` is how many there are in all. */
+typedef struct spillway_strategy_counts {
+  uint32_t size;
+  uint32_t guarantee;
+  char name[40];
+  uint64_t tried, useful, bytes, microseconds;
+} spillway_strategy_counts;
+SPILLWAY_API spillway_status spillway_query_strategies(spillway_strategy_counts* out, size_t count, size_t* filled);
+
+/* Path of the trace file, "" if there is none. Valid until the process ends. */
+SPILLWAY_API const char* spillway_trace_path(void);
+/* What the last failed call of this thread was refused for. Valid until the thread's next call. */
+SPILLWAY_API const char* spillway_last_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
