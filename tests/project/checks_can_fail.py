@@ -1,0 +1,32 @@
+"""The layer check and the page check must find what they are there to find: each is shown an offence."""
+import importlib.machinery
+import importlib.util
+import pathlib
+import sys
+
+root = pathlib.Path(sys.argv[1])
+
+
+def load(name):
+    loader = importlib.machinery.SourceFileLoader(name.replace("-", "_"), str(root / "tools" / name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    sys.dont_write_bytecode = True
+    loader.exec_module(module)
+    return module
+
+
+layers = load("layers")
+assert list(layers.offences("trace/writer.cpp", '#include "spillway/allocator/units.h"\n'))
+assert list(layers.offences("allocator/heap.cpp", '#include "strategies/ladder.h"\n'))
+assert list(layers.offences("allocator/heap.cpp", "#include <ATen/ATen.h>\n"))
+assert list(layers.offences("trainer/plan/plan.cpp", "#include <c10/core/Device.h>\n"))
+assert list(layers.offences("include/spillway/driver/x.h", "#include <spillway/trace/record.h>\n"))
+assert not list(layers.offences("strategies/ladder.cpp", '#include "spillway/allocator/units.h"\n#include <vector>\n'))
+assert not list(layers.offences("trainer/step/step.cpp", "#include <ATen/ops/add.h>\n"))
+
+pages = load("check-readme")
+assert pages.matches(["a … c", "…", "z"], ["a bbb c", "x", "y", "z"])
+assert not pages.matches(["a … c"], ["a bbb d"])
+assert not pages.matches(["a", "b"], ["a"])
+assert [c for c, _ in pages.sessions(["$ one", "out", "$ two"])] == ["one", "two"]
+print("both checks find what they are shown")
