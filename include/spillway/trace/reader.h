@@ -16,12 +16,15 @@ struct Contents {
   std::map<uint64_t, std::string> names;        // side table: index → text
   std::map<std::string, std::string> settings;
   uint64_t process = 0;                         // pid of the writer
+  uint64_t started_ns = 0;                      // when it opened the trace, ns of the Unix epoch
+  bool closed = false;                          // the writer closed it; else it was cut off, or still writes
   uint64_t overwritten = 0;                     // records that the rings no longer hold
   uint64_t dropped = 0;                         // records that found no ring
   uint64_t torn = 0;                            // slots whose stamp did not fit: a record cut off in the middle
   std::string incomplete;                       // "" or why the file is not whole
 };
 
+// False and `error` where nothing can be read. On success `out` holds what is whole.
 bool read(const std::string& path, Contents* out, std::string* error);
 
 }  // namespace spillway::trace

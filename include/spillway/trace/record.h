@@ -30,7 +30,8 @@ enum class Kind : uint16_t {
   kDriverFailure = 10,  // bytes; value: CUresult; detail: name
   kOom = 11,            // requested, bytes (rounded), stream; address: bytes short; value: incident; detail: ns clock
   kOomEquation = 12,    // one term of the closing equation: bytes; value: incident; detail: Term
-  kLadderStep = 13,     // bytes measured; requested: bytes offered; address: µs; value: incident; detail: strategy name
+  kLadderStep = 13,     // bytes measured; requested: bytes offered; address: µs; value: incident; detail: strategy name;
+                        // flags: 1 + its Guarantee, 0 where that is not known
   kLadderOutcome = 14,  // bytes gained; requested: bytes asked; address: µs; value: incident; detail: Outcome
   kPhase = 15,          // detail: name
   kStepBegin = 16,      // value: low 32 bits of step; address: step; bytes: attempt; requested: plan hash
@@ -38,12 +39,14 @@ enum class Kind : uint16_t {
   kPlanChange = 18,     // address: step; bytes: old plan hash; requested: new; value: incident; detail: name (reason)
   kMemory = 19,         // a sample: address: live; bytes: reserved; requested: limit; stream: peak reserved
   kNote = 20,           // detail: name
+  kOomContext = 21,     // of kOom's incident: address: pool; bytes: attempt; value: incident; detail: name of the library
 };
 
 // Terms of: limit = live + rounding + stranded + cached + pending + pools + context + others + free.
 enum class Term : uint64_t {
   kLimit = 0, kLive = 1, kRounding = 2, kStranded = 3, kCached = 4, kPending = 5, kPools = 6, kContext = 7,
-  kOthers = 8, kFree = 9, kLargestExtent = 10,  // the last is no term of the sum
+  kOthers = 8, kFree = 9,
+  kLargestExtent = 10, kDevice = 11,  // no terms of the sum; kDevice: all that the card has, whatever the limit
 };
 
 enum class Outcome : uint64_t { kGranted = 0, kUnwind = 1, kGiveUp = 2 };
@@ -59,7 +62,7 @@ struct alignas(64) Record {
   uint32_t value = 0;
   Kind kind = Kind::kNone;
   uint8_t device = 0;
-  uint8_t flags = 0;
+  uint8_t flags = 0;       // 0 unless `Kind` says otherwise
 };
 static_assert(sizeof(Record) == 64);
 
