@@ -1,9 +1,10 @@
 // Writing a trace: `Trace::open` once, `trace.write(record)` from any thread.
 //
-// Thread-safety: every member may be called from any thread; each thread writes a ring of its own, without a lock, a
-// system call or an allocation after its first record. Ownership: the Trace owns the mapping; the file stays. Fork: a
-// child never writes its parent's file; its first record opens a file of its own (the path with its pid appended).
-// Errors: `open` says what failed; after that nothing fails: when every ring is taken, records are dropped and counted.
+// Thread-safety: every member may be called from any thread; each thread writes a ring of its own, without a
+// lock, a system call or an allocation after its first record. Ownership: the Trace owns the mapping; the
+// file stays. Fork: a child never writes its parent's file; its first record opens a file of its own (the
+// path with its pid appended). Errors: `open` says what failed; after that nothing fails: when every ring is
+// taken, records are dropped and counted.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -15,20 +16,21 @@
 namespace spillway::trace {
 
 struct Options {
-  uint32_t rings = 32;                  // threads that can write at the same time
-  uint32_t records_per_ring = 1u << 15; // a power of two; the newest are kept
+  uint32_t rings = 32;                   // threads that can write at the same time
+  uint32_t records_per_ring = 1u << 15;  // a power of two; the newest are kept
   uint32_t side_table_bytes = 1u << 20;
-  bool stacks = false;                  // capture native stacks (sampled) with allocations
+  bool stacks = false;  // capture native stacks (sampled) with allocations
 };
 
 class Trace {
  public:
-  // Creates `path` (its folder must exist), allocates its whole space and maps it. Null and `error` on failure.
+  // Creates `path` (its folder must exist), allocates its whole space and maps it. Null and `error` on
+  // failure.
   static std::unique_ptr<Trace> open(const std::string& path, const Options& options, std::string* error);
   virtual ~Trace() = default;
 
-  // Fills in `record.stamp` and stores it. `record.order` is the caller's.
-  virtual void write(Record record) noexcept = 0;
+  // Stores the record under a stamp of its own. `record.order` is the caller's.
+  virtual void write(const Record& record) noexcept = 0;
   // An index for `Record::detail`, the same for the same text; 0 when the side table is full.
   virtual uint64_t intern(std::string_view text) noexcept = 0;
   virtual void set(std::string_view key, std::string_view value) noexcept = 0;  // a setting, for the report

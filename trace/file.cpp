@@ -1,0 +1,171 @@
+#include "trace/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <ctime>
+#include <system_error>
+
+namespace spillway::trace {
+namespace {
+
+std::string reason(int code) {
+  return std::generic_category().message(code);
+}
+
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string open_failure(const std::string& path, int code) {
+  std::string text = "trace file '" + path + "' cannot be created: " + reason(code);
+  if (code == ENOENT) text += " (is there a folder '" + folder_of(path) + "'?)";
+  return text;
+}
+
+// A new file each time: another process may still have the old one mapped, and truncating that would kill it.
+int create_file(const std::string& path, std::string* error) {
+  struct stat status{};
+  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    *error = "trace file '" + path + "' cannot be created: it exists and is not a regular file";
+    return -1;
+  }
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
+    *error = open_failure(path, errno);
+    return -1;
+  }
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (fd < 0) *error = open_failure(path, errno);
+  return fd;
+}
+
+int write_zeros(int fd, uint64_t bytes) {
+  static constexpr char kZeros[1 << 16] = {};
+  for (uint64_t done = 0; done < bytes;) {
+    const size_t part = bytes - done < sizeof(kZeros) ? bytes - done : sizeof(kZeros);
+    const ssize_t written = ::pwrite(fd, kZeros, part, static_cast<off_t>(done));
+    if (written < 0 && errno != EINTR) return errno;
+    if (written > 0) done += static_cast<uint64_t>(written);
+  }
+  return 0;
+}
+
+// 0 or an errno. Afterwards a store to the mapped file cannot run out of space.
+int allocate_space(int fd, uint64_t bytes) {
+  while (::fallocate(fd, 0, 0, static_cast<off_t>(bytes)) != 0) {
+    if (errno == EOPNOTSUPP) return write_zeros(fd, bytes);
+    if (errno != EINTR) return errno;
+  }
+  return 0;
+}
+
+unsigned char* map_file(int fd, const std::string& path, uint64_t bytes, std::string* error) {
+  if (const int code = allocate_space(fd, bytes); code != 0) {
+    *error = "trace file '" + path + "' needs " + std::to_string(bytes) + " bytes of disk: " + reason(code);
+    return nullptr;
+  }
+  void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (base == MAP_FAILED) {
+    *error = "trace file '" + path + "' cannot be mapped: " + reason(errno);
+    return nullptr;
+  }
+  return static_cast<unsigned char*>(base);
+}
+
+uint64_t next_id() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+uint64_t unix_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+}  // namespace
+
+std::shared_ptr<File> File::create(const std::string& path, const Shape& shape, std::string* error) {
+  const int fd = create_file(path, error);
+  if (fd < 0) return nullptr;
+  unsigned char* base = map_file(fd, path, shape.file_bytes(), error);
+  ::close(fd);
+  if (base == nullptr) {
+    ::unlink(path.c_str());
+    return nullptr;
+  }
+  return std::make_shared<File>(path, shape, base);
+}
+
+File::File(std::string path, const Shape& shape, unsigned char* base)
+    : path_(std::move(path)),
+      shape_(shape),
+      base_(base),
+      id_(next_id()),
+      process_(::getpid()),
+      rings_(shape.rings) {
+  auto* directory = reinterpret_cast<DirectoryEntry*>(base_ + shape_.directory_offset());
+  for (uint32_t i = 0; i < shape_.rings; ++i) {
+    rings_[i] = {&directory[i], reinterpret_cast<Record*>(base_ + shape_.ring_offset(i)),
+                 shape_.records_per_ring - 1};
+  }
+  publish_header();
+}
+
+File::~File() {
+  if (ours()) std::atomic_ref<uint64_t>(header().closed).store(1, std::memory_order_release);
+  ::munmap(base_, shape_.file_bytes());
+}
+
+bool File::ours() const noexcept {
+  return ::getpid() == process_;
+}
+
+void File::publish_header() {
+  Header image;
+  image.magic = kMagic;
+  image.version = kVersion;
+  image.header_bytes = sizeof(Header);
+  image.rings = shape_.rings;
+  image.records_per_ring = shape_.records_per_ring;
+  image.side_bytes = shape_.side_bytes;
+  image.process = static_cast<uint64_t>(process_);
+  image.started_ns = unix_ns();
+  image.check = header_check(image);
+  image.magic = 0;
+  header() = image;
+  std::atomic_ref<uint64_t>(header().magic).store(kMagic, std::memory_order_release);
+}
+
+Ring* File::acquire() noexcept {
+  const auto self = static_cast<uint32_t>(::gettid());
+  for (Ring& ring : rings_) {
+    std::atomic_ref<uint32_t> owner(ring.entry->owner);
+    uint32_t nobody = 0;
+    if (owner.load(std::memory_order_relaxed) != 0) continue;
+    if (!owner.compare_exchange_strong(nobody, self, std::memory_order_acquire)) continue;
+#ifdef MADV_POPULATE_WRITE
+    // Page faults now, not one for every 64 records later; best effort, older kernels lack it.
+    if (shape_.ring_bytes() % kPageBytes == 0) {
+      ::madvise(ring.records, shape_.ring_bytes(), MADV_POPULATE_WRITE);
+    }
+#endif
+    return &ring;
+  }
+  return nullptr;
+}
+
+void File::release(Ring* ring) noexcept {
+  if (ours()) std::atomic_ref<uint32_t>(ring->entry->owner).store(0, std::memory_order_release);
+}
+
+void File::drop() noexcept {
+  std::atomic_ref<uint64_t>(header().dropped).fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace spillway::trace
