@@ -1,0 +1,131 @@
+// spillway_kernels_install: CPU kernels on the CUDA dispatch key of every aten operator that has a CUDA
+// kernel.
+#include <c10/util/Exception.h>
+
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "libtorch/kernels/attention.h"
+#include "libtorch/kernels/boxed.h"
+#include "libtorch/kernels/copy.h"
+#include "libtorch/kernels/library_operators.h"
+#include "libtorch/kernels/random.h"
+#include "libtorch/kernels/redirect.h"
+#include "libtorch/kernels/simulator.h"
+
+namespace spillway::kernels {
+namespace {
+
+// These make or describe tensors and touch no element: CUDA's own functions serve them.
+const std::set<std::string_view>& kept_operators() {
+  static const std::set<std::string_view> names = {"empty.memory_format",
+                                                   "empty_strided",
+                                                   "as_strided",
+                                                   "view",
+                                                   "view.dtype",
+                                                   "_reshape_alias",
+                                                   "view_as_real",
+                                                   "view_as_complex",
+                                                   "unfold",
+                                                   "alias",
+                                                   "resize_",
+                                                   "_resize_output_",
+                                                   "set_",
+                                                   "set_.source_Storage",
+                                                   "set_.source_Storage_storage_offset",
+                                                   "set_.source_Tensor",
+                                                   "is_set_to",
+                                                   "record_stream",
+                                                   "_lazy_clone",
+                                                   "_efficientzerotensor",
+                                                   "_cudnn_init_dropout_state"};
+  return names;
+}
+
+// Composite operators that reach CUDA kernels by other ways than the dispatcher (or cuDNN by choice), and are
+// right when computed as a whole on the CPU. They have autograd formulas of their own.
+constexpr const char* kWholeOperators[] = {"convolution"};
+
+// PyTorch warns at the first kernel that is registered over another: here that is what is meant.
+class WithoutOverrideWarning final : public c10::WarningHandler {
+ public:
+  WithoutOverrideWarning() : outer_(c10::WarningUtils::get_warning_handler()), guard_(this) {}
+  void process(const c10::Warning& warning) override {
+    if (warning.msg().find("Overriding a previously registered kernel") == std::string::npos)
+      outer_->process(warning);
+  }
+
+ private:
+  c10::WarningHandler* outer_;
+  c10::WarningUtils::WarningHandlerGuard guard_;
+};
+
+std::string name_in_library(const c10::OperatorName& name) {
+  const std::string plain = name.name.substr(std::string_view("aten::").size());
+  return name.overload_name.empty() ? plain : plain + "." + name.overload_name;
+}
+
+void register_boxed(torch::Library& library) {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    if (name.name.rfind("aten::", 0) != 0) continue;
+    const std::string local = name_in_library(name);
+    if (kept_operators().count(local) != 0) continue;
+    const auto op = dispatcher.findOp(name);
+    if (!op || !op->hasSchema() || !op->hasKernelForDispatchKey(c10::DispatchKey::CUDA)) continue;
+    library.impl(local.c_str(), boxed_kernel(*op));
+  }
+  for (const char* name : kWholeOperators) {
+    library.impl(name,
+                 boxed_kernel(dispatcher.findSchemaOrThrow((std::string("aten::") + name).c_str(), "")));
+  }
+}
+
+void install() {
+  TORCH_CHECK(find_simulator(),
+              "the process has no simulated CUDA driver (run it under `spillway simulate --values compute`)");
+  TORCH_CHECK(c10::Dispatcher::singleton()
+                  .findSchemaOrThrow("aten::add", "Tensor")
+                  .hasKernelForDispatchKey(c10::DispatchKey::CUDA),
+              "libtorch_cuda is not loaded");
+  const WithoutOverrideWarning quiet;
+  auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA,
+                                                  __FILE__, __LINE__);
+  register_boxed(*library);
+  register_copies(*library);
+  register_random(*library);
+  register_attention(*library);
+  register_library_operators(*library);
+  install_redirect();
+  // Never destroyed: its destructor would take the kernels out while other threads still compute at exit.
+  static_cast<void>(library.release());
+}
+
+int install_reporting() noexcept {
+  try {
+    install();
+    return 0;
+  } catch (const c10::Error& error) {
+    std::fprintf(stderr, "spillway: CPU kernels for CUDA tensors not installed: %s\n",
+                 error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "spillway: CPU kernels for CUDA tensors not installed: %s\n", error.what());
+  }
+  return 1;
+}
+
+}  // namespace
+}  // namespace spillway::kernels
+
+// Idempotent; may be called from any thread. 0: every later operator on a CUDA tensor is computed on the CPU.
+extern "C" __attribute__((visibility("default"))) int spillway_kernels_install(void) {
+  static std::once_flag once;
+  static int result = 1;
+  std::call_once(once, [] { result = spillway::kernels::install_reporting(); });
+  return result;
+}

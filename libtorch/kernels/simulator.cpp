@@ -1,0 +1,40 @@
+#include "libtorch/kernels/simulator.h"
+
+#include <c10/util/Exception.h>
+#include <dlfcn.h>
+
+namespace spillway::kernels {
+namespace {
+
+const SpillwaySimulatorControl* control = nullptr;
+
+const SpillwaySimulatorControl* look_up() {
+  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (driver == nullptr) return nullptr;
+  void* symbol = dlsym(driver, "spillway_simulator_control");
+  dlclose(driver);
+  if (symbol == nullptr) return nullptr;
+  const auto* found = reinterpret_cast<SpillwaySimulatorControlFunction>(symbol)();
+  return found != nullptr && found->version == SPILLWAY_SIMULATOR_CONTROL_VERSION ? found : nullptr;
+}
+
+}  // namespace
+
+bool find_simulator() {
+  control = look_up();
+  return control != nullptr;
+}
+
+ptrdiff_t alias_offset() {
+  static const ptrdiff_t offset = control->alias_offset();
+  return offset;
+}
+
+void submit(CUstream stream, const char* name, const SpillwayRange* ranges, size_t count,
+            uint64_t duration_ns) {
+  const CUresult result = control->submit(stream, name, ranges, count, duration_ns, nullptr, nullptr);
+  TORCH_CHECK(result == CUDA_SUCCESS, name, ": the simulated driver refused the kernel with CUresult ",
+              static_cast<int>(result), "; its referee's report says which memory is at fault");
+}
+
+}  // namespace spillway::kernels

@@ -1,0 +1,24 @@
+// The simulated driver as the kernels see it.
+//
+// Thread-safety: every function may be called from any thread once `find_simulator` returned true. Ownership:
+// none. Errors: `submit` throws c10::Error naming the operator. Units: bytes, virtual nanoseconds.
+#pragma once
+#include <cstddef>
+
+#include "spillway/driver/simulator_control.h"
+
+namespace spillway::kernels {
+
+// Looks the control interface up in the loaded libcuda.so.1. False: that library is a real driver, or none is
+// loaded.
+bool find_simulator();
+
+// What to add to a device address to read and write its bytes on the host. Constant for the life of the
+// process.
+ptrdiff_t alias_offset();
+
+// Enters the work of operator `name` in the order of `stream`; the referee checks `ranges` now.
+void submit(CUstream stream, const char* name, const SpillwayRange* ranges, size_t count,
+            uint64_t duration_ns);
+
+}  // namespace spillway::kernels
