@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <new>
+#include <numeric>
 #include <system_error>
 
 #include "trace/byte_source.h"
@@ -68,9 +69,7 @@ class TraceReader {
       if (entry_end > source_.size()) break;  // said above
       add_ring(read_ring(source_, shape_, ring));
     }
-    // Stable, so records of one order stay by ring and stamp.
-    std::stable_sort(out_.records.begin(), out_.records.end(),
-                     [](const Record& a, const Record& b) { return a.order < b.order; });
+    sort_records();
     if (unsaid_ > 0) out_.incomplete += "; and " + std::to_string(unsaid_) + " more";
   }
 
@@ -98,6 +97,20 @@ class TraceReader {
     ++notes_;
     if (!out_.incomplete.empty()) out_.incomplete += "; ";
     out_.incomplete += what;
+  }
+
+  // By order; records of one order stay by ring and stamp. Not std::stable_sort on the records themselves:
+  // its buffer does not respect their alignment (libstdc++ 12).
+  void sort_records() {
+    std::vector<uint64_t> places(out_.records.size());
+    std::iota(places.begin(), places.end(), 0);
+    std::stable_sort(places.begin(), places.end(), [this](uint64_t a, uint64_t b) {
+      return out_.records[a].order < out_.records[b].order;
+    });
+    std::vector<Record> sorted;
+    sorted.reserve(places.size());
+    for (const uint64_t place : places) sorted.push_back(out_.records[place]);
+    out_.records = std::move(sorted);
   }
 
   void read_side_table() {

@@ -1,0 +1,134 @@
+// Files that are no traces, not whole, or lie: an error or a note that says where.
+#include <gmock/gmock.h>
+
+#include "tests/trace/image.h"
+
+namespace spillway::trace {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TraceDamage : public ::testing::Test {
+ protected:
+  // The reader's error, "" if it reads.
+  std::string error_of(const Image& image) {
+    file_.hold(image);
+    std::string error;
+    return read(file_.path(), &contents_, &error) ? "" : error;
+  }
+  template <typename T>
+  void put(uint64_t offset, T value) {
+    std::memcpy(image_.data() + offset, &value, sizeof(value));
+  }
+
+  AnonymousFile file_;
+  Image image_ = small_image();
+  Contents contents_;
+};
+
+TEST_F(TraceDamage, UndamagedReadsWhole) {
+  EXPECT_EQ(error_of(image_), "");
+  EXPECT_EQ(image_.size(), kImageShape.file_bytes());
+  EXPECT_EQ(contents_.records.size(), 26u);
+  EXPECT_EQ(contents_.overwritten, 24u);
+  EXPECT_EQ(contents_.names.size(), 20u);
+  EXPECT_EQ(contents_.incomplete, "");
+}
+
+TEST_F(TraceDamage, RefusesWhatIsNoTrace) {
+  EXPECT_THAT(error_of({}), HasSubstr("is empty (0 bytes)"));
+  EXPECT_THAT(error_of(Image(100, 'x')), HasSubstr("cut off in the header: 100 bytes"));
+  EXPECT_THAT(error_of(Image(10000, 'x')), HasSubstr("magic number at byte 0"));
+  EXPECT_THAT(error_of(Image(10000, 0)), HasSubstr("magic number at byte 0"));
+  std::string error;
+  EXPECT_FALSE(read("/", &contents_, &error));
+  EXPECT_THAT(error, HasSubstr("'/' is a folder"));
+  EXPECT_FALSE(read("/dev/zero", &contents_, &error));
+  EXPECT_THAT(error, HasSubstr("not a regular file"));
+  EXPECT_FALSE(read("/absent", &contents_, &error));
+  EXPECT_THAT(error, HasSubstr("No such file"));
+}
+
+TEST_F(TraceDamage, RefusesANewerVersion) {
+  put(offsetof(Header, version), kVersion + 1);
+  EXPECT_THAT(error_of(image_), HasSubstr("use a newer Spillway"));
+}
+
+TEST_F(TraceDamage, NoticesEveryFlippedBitOfTheHeader) {
+  for (uint64_t bit = 0; bit < offsetof(Header, dropped) * 8; ++bit) {
+    if (bit / 8 >= offsetof(Header, check) + 8) break;  // padding up to the next cache line
+    Image image = image_;
+    image[bit / 8] ^= static_cast<unsigned char>(1u << (bit % 8));
+    EXPECT_NE(error_of(image), "") << "bit " << bit;
+  }
+}
+
+TEST_F(TraceDamage, RefusesImpossibleCounts) {
+  const auto lie = [&](uint64_t offset, auto value) {
+    Image image = image_;
+    std::memcpy(image.data() + offset, &value, sizeof(value));
+    repair_check(&image);
+    return error_of(image);
+  };
+  EXPECT_THAT(lie(offsetof(Header, rings), uint32_t{0}), HasSubstr("impossible counts"));
+  EXPECT_THAT(lie(offsetof(Header, rings), ~uint32_t{0}), HasSubstr("impossible counts"));
+  EXPECT_THAT(lie(offsetof(Header, records_per_ring), uint32_t{17}), HasSubstr("impossible counts"));
+  EXPECT_THAT(lie(offsetof(Header, records_per_ring), 1u << 31), HasSubstr("impossible counts"));
+  EXPECT_THAT(lie(offsetof(Header, side_bytes), ~uint64_t{0}), HasSubstr("impossible counts"));
+  // Possible, but the file is not that long.
+  EXPECT_EQ(lie(offsetof(Header, records_per_ring), 1u << 20), "");
+  EXPECT_THAT(contents_.incomplete, HasSubstr("cut short"));
+}
+
+TEST_F(TraceDamage, SaysOfEveryTruncationThatItIsOne) {
+  for (uint64_t size = 0; size < image_.size(); size += size < 256 ? 1 : 37) {
+    const std::string error = error_of(Image(image_.begin(), image_.begin() + static_cast<ptrdiff_t>(size)));
+    EXPECT_TRUE(!error.empty() || !contents_.incomplete.empty()) << size << " bytes";
+    EXPECT_EQ(error.empty(), size >= sizeof(Header)) << error;
+  }
+}
+
+TEST_F(TraceDamage, KeepsNamesAndFirstRingOfATruncatedFile) {
+  image_.resize(kImageShape.ring_offset(1) + 100);
+  EXPECT_EQ(error_of(image_), "");
+  EXPECT_EQ(contents_.names.size(), 20u);
+  EXPECT_EQ(contents_.records.size(), 17u);
+  EXPECT_THAT(contents_.incomplete,
+              HasSubstr("ring 1 is cut short at byte " + std::to_string(image_.size())));
+}
+
+TEST_F(TraceDamage, SaysWhereAStampIsWrong) {
+  const uint64_t slot = kImageShape.ring_offset(0) + 3 * sizeof(Record);
+  put(slot, uint64_t{0x1234});
+  EXPECT_EQ(error_of(image_), "");
+  EXPECT_EQ(contents_.torn, 1u);
+  EXPECT_EQ(contents_.records.size(), 25u);
+  EXPECT_THAT(contents_.incomplete, HasSubstr("at byte " + std::to_string(slot)));
+}
+
+TEST_F(TraceDamage, CountsTheSlotInWhichTheWriterDied) {
+  put(kImageShape.ring_offset(0) + (40 % 16) * sizeof(Record), uint64_t{0});
+  EXPECT_EQ(error_of(image_), "");
+  EXPECT_EQ(contents_.torn, 1u);
+  EXPECT_EQ(contents_.records.size(), 25u);
+  EXPECT_EQ(contents_.incomplete, "") << "that is no damage";
+}
+
+TEST_F(TraceDamage, FindsARecordThatTheRingsCountDoesNotHaveYet) {
+  put(kImageShape.directory_offset(), uint64_t{39});
+  EXPECT_EQ(error_of(image_), "");
+  EXPECT_EQ(contents_.records.size(), 26u);
+  EXPECT_EQ(contents_.incomplete, "");
+}
+
+TEST_F(TraceDamage, SaysWhereTheSideTableIsDamaged) {
+  image_[kImageShape.side_offset() + 24 * 5 + 17] ^= 1;  // in the text of the sixth name
+  EXPECT_EQ(error_of(image_), "");
+  EXPECT_EQ(contents_.names.size(), 5u);
+  EXPECT_EQ(contents_.records.size(), 26u);
+  EXPECT_THAT(contents_.incomplete, HasSubstr("side table is damaged at byte " +
+                                              std::to_string(kImageShape.side_offset() + 24 * 5)));
+}
+
+}  // namespace
+}  // namespace spillway::trace
