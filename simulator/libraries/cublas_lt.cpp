@@ -1,0 +1,114 @@
+// cuBLASLt: descriptors, the heuristic and the one operation that PyTorch calls.
+#include <cublasLt.h>
+
+#include <cstring>
+#include <new>
+
+#include "simulator/libraries/computation.h"
+
+namespace {
+
+const spillway::blas::Computation matmul("cublasLtMatmul");
+
+// What a descriptor says only chooses among kernels, and there is one that computes nothing: none of it is
+// kept.
+template <class Opaque>
+cublasStatus_t create(Opaque** descriptor) {
+  if (descriptor == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  *descriptor = new (std::nothrow) Opaque{};
+  return *descriptor == nullptr ? CUBLAS_STATUS_ALLOC_FAILED : CUBLAS_STATUS_SUCCESS;
+}
+
+template <class Opaque>
+cublasStatus_t destroy(Opaque* descriptor) {
+  delete descriptor;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t check_attribute(const void* descriptor, const void* value, size_t bytes) {
+  const bool complete = descriptor != nullptr && value != nullptr && bytes > 0;
+  return complete ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+}  // namespace
+
+extern "C" {
+
+size_t cublasLtGetVersion() {
+  return CUBLAS_VERSION;
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* descriptor, cublasComputeType_t,
+                                        cudaDataType_t) {
+  return create(descriptor);
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t descriptor) {
+  return destroy(descriptor);
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t descriptor, cublasLtMatmulDescAttributes_t,
+                                              const void* value, size_t bytes) {
+  return check_attribute(descriptor, value, bytes);
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType, uint64_t, uint64_t,
+                                          int64_t) {
+  return create(layout);
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
+  return destroy(layout);
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t, const void* value,
+                                                size_t bytes) {
+  return check_attribute(layout, value, bytes);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
+  return create(preference);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+  return destroy(preference);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t, const void* value,
+                                                    size_t bytes) {
+  return check_attribute(preference, value, bytes);
+}
+
+// One algorithm, without a workspace: the memory that PyTorch sets aside for one does not depend on the
+// answer.
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int requested,
+                                              cublasLtMatmulHeuristicResult_t results[], int* returned) {
+  if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  const bool complete = operation != nullptr && a != nullptr && b != nullptr && c != nullptr &&
+                        d != nullptr && preference != nullptr && results != nullptr && returned != nullptr;
+  if (!complete || requested < 1) return CUBLAS_STATUS_INVALID_VALUE;
+  std::memset(&results[0], 0, sizeof results[0]);
+  results[0].state = CUBLAS_STATUS_SUCCESS;
+  results[0].wavesCount = 1.0f;
+  *returned = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation, const void* alpha,
+                              const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
+                              cublasLtMatrixLayout_t b_layout, const void*, const void*,
+                              cublasLtMatrixLayout_t, void* d, cublasLtMatrixLayout_t d_layout,
+                              const cublasLtMatmulAlgo_t*, void* workspace, size_t workspace_bytes,
+                              cudaStream_t stream) {
+  if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  const bool complete = operation != nullptr && alpha != nullptr && a != nullptr && a_layout != nullptr &&
+                        b != nullptr && b_layout != nullptr && d != nullptr && d_layout != nullptr;
+  if (!complete || (workspace == nullptr && workspace_bytes > 0)) return CUBLAS_STATUS_INVALID_VALUE;
+  return matmul.launch(stream);
+}
+}

@@ -1,0 +1,150 @@
+#include "simulator/runtime/device.h"
+
+#include <array>
+#include <atomic>
+
+#include "simulator/runtime/driver.h"
+#include "simulator/runtime/kernels.h"
+
+namespace spillway::runtime {
+namespace {
+
+constexpr int kMaxDevices = 64;
+std::array<std::atomic<CUcontext>, kMaxDevices> primary_contexts;
+thread_local int selected_device = 0;
+
+cudaError_t check_device(int device) {
+  int count = 0;
+  if (cudaError_t error = device_call(&Driver::cuDeviceGetCount, &count); error != cudaSuccess) return error;
+  if (count == 0) return cudaErrorNoDevice;
+  return device >= 0 && device < count && device < kMaxDevices ? cudaSuccess : cudaErrorInvalidDevice;
+}
+
+cudaError_t select_device(int device) {
+  CUcontext context = nullptr;
+  if (cudaError_t error = primary_context(device, &context); error != cudaSuccess) return error;
+  if (cudaError_t error = device_call(&Driver::cuCtxSetCurrent, context); error != cudaSuccess) return error;
+  selected_device = device;
+  return cudaSuccess;
+}
+
+}  // namespace
+
+cudaError_t primary_context(int device, CUcontext* context) {
+  if (cudaError_t error = check_device(device); error != cudaSuccess) return error;
+  std::atomic<CUcontext>& slot = primary_contexts[static_cast<size_t>(device)];
+  *context = slot.load(std::memory_order_acquire);
+  if (*context != nullptr) return cudaSuccess;
+  CUcontext retained = nullptr;
+  if (cudaError_t error = device_call(&Driver::cuDevicePrimaryCtxRetain, &retained, device);
+      error != cudaSuccess) {
+    return error;
+  }
+  // Two threads may get here together: the driver counts, and the second gives its count back.
+  if (slot.compare_exchange_strong(*context, retained, std::memory_order_acq_rel)) {
+    *context = retained;
+  } else {
+    device_call(&Driver::cuDevicePrimaryCtxRelease, device);
+  }
+  return cudaSuccess;
+}
+
+cudaError_t bind_context() {
+  CUcontext current = nullptr;
+  if (cudaError_t error = device_call(&Driver::cuCtxGetCurrent, &current); error != cudaSuccess) return error;
+  return current != nullptr ? cudaSuccess : select_device(selected_device);
+}
+
+cudaError_t current_device(int* device) {
+  CUcontext current = nullptr;
+  if (cudaError_t error = device_call(&Driver::cuCtxGetCurrent, &current); error != cudaSuccess) return error;
+  *device = selected_device;
+  return current == nullptr ? cudaSuccess : device_call(&Driver::cuCtxGetDevice, device);
+}
+
+int attribute(int device, CUdevice_attribute which) {
+  int value = 0;
+  return device_call(&Driver::cuDeviceGetAttribute, &value, which, device) == cudaSuccess ? value : 0;
+}
+
+}  // namespace spillway::runtime
+
+using namespace spillway::runtime;
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  install_kernels_once();
+  if (count == nullptr) return finish(cudaErrorInvalidValue);
+  *count = 0;
+  cudaError_t error = device_call(&Driver::cuDeviceGetCount, count);
+  if (error == cudaSuccess && *count == 0) error = cudaErrorNoDevice;
+  return finish(error);
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  install_kernels_once();
+  return finish(device == nullptr ? cudaErrorInvalidValue : current_device(device));
+}
+
+cudaError_t cudaSetDevice(int device) {
+  install_kernels_once();
+  return finish(select_device(device));
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  return finish(bound_call(&Driver::cuCtxSynchronize));
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  return finish(bound_call(&Driver::cuCtxGetStreamPriorityRange, least, greatest));
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char* text, int size, int device) {
+  return finish(device_call(&Driver::cuDeviceGetPCIBusId, text, size, device));
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  return finish(device_call(&Driver::cuDeviceCanAccessPeer, can, device, peer));
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags) {
+  CUcontext context = nullptr;
+  if (cudaError_t error = primary_context(peer, &context); error != cudaSuccess) return finish(error);
+  return finish(bound_call(&Driver::cuCtxEnablePeerAccess, context, flags));
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  return finish(version == nullptr ? cudaErrorInvalidValue
+                                   : device_call(&Driver::cuDriverGetVersion, version));
+}
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  if (version == nullptr) return finish(cudaErrorInvalidValue);
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned int version,
+                                             unsigned long long flags,
+                                             cudaDriverEntryPointQueryResult* found) {
+  if (symbol == nullptr || function == nullptr) return finish(cudaErrorInvalidValue);
+  const Driver& table = driver();
+  if (table.state != cudaSuccess) return finish(table.state);
+  CUdriverProcAddressQueryResult result = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  *function = nullptr;
+  const CUresult outcome =
+      table.get_proc_address(symbol, function, static_cast<int>(version), flags, &result);
+  if (found != nullptr) *found = static_cast<cudaDriverEntryPointQueryResult>(result);
+  // A symbol that is not there is an answer, not an error.
+  return finish(outcome == CUDA_ERROR_NOT_FOUND && found != nullptr ? cudaSuccess : to_runtime(outcome));
+}
+
+cudaError_t cudaProfilerStart() {
+  return finish(bind_context());
+}
+
+cudaError_t cudaProfilerStop() {
+  return finish(bind_context());
+}
+}

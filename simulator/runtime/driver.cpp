@@ -1,0 +1,54 @@
+#include "simulator/runtime/driver.h"
+
+#include <dlfcn.h>
+
+#include <cstdio>
+
+namespace spillway::runtime {
+namespace {
+
+void* find(const Driver& driver, const char* name) {
+  void* address = nullptr;
+  CUdriverProcAddressQueryResult found;
+  if (driver.get_proc_address(name, &address, CUDART_VERSION, CU_GET_PROC_ADDRESS_DEFAULT, &found) !=
+      CUDA_SUCCESS) {
+    return nullptr;
+  }
+  return address;
+}
+
+Driver load() {
+  Driver loaded;
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    std::fprintf(stderr, "spillway simulator: the runtime finds no driver: %s\n", dlerror());
+    return loaded;
+  }
+  loaded.get_proc_address =
+      reinterpret_cast<decltype(loaded.get_proc_address)>(dlsym(library, "cuGetProcAddress_v2"));
+  auto control =
+      reinterpret_cast<SpillwaySimulatorControlFunction>(dlsym(library, "spillway_simulator_control"));
+  if (loaded.get_proc_address == nullptr || control == nullptr) {
+    std::fprintf(
+        stderr,
+        "spillway simulator: the libcuda.so.1 that was found is not the simulator's: put the folder of the "
+        "simulated libraries first in LD_LIBRARY_PATH\n");
+    return loaded;
+  }
+  loaded.control = control();
+#define SPILLWAY_RUNTIME_FIND(name) \
+  loaded.name = reinterpret_cast<decltype(loaded.name)>(find(loaded, #name));
+  SPILLWAY_RUNTIME_DRIVER(SPILLWAY_RUNTIME_FIND)
+#undef SPILLWAY_RUNTIME_FIND
+  loaded.state = loaded.cuInit == nullptr ? cudaErrorInsufficientDriver : to_runtime(loaded.cuInit(0));
+  return loaded;
+}
+
+}  // namespace
+
+const Driver& driver() {
+  static const Driver loaded = load();
+  return loaded;
+}
+
+}  // namespace spillway::runtime

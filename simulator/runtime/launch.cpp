@@ -1,0 +1,160 @@
+// Launches: they take their place on the stream and compute nothing.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "simulator/runtime/device.h"
+#include "simulator/runtime/driver.h"
+#include "simulator/runtime/registry.h"
+
+using namespace spillway::runtime;
+
+namespace {
+
+constexpr unsigned kMaxThreadsPerBlock = 1024;
+constexpr int kRegistersPerThread = 32;  // what PyTorch's occupancy questions see for every kernel
+constexpr int kMaxKernelsNamed = 8;
+
+struct CallConfiguration {
+  dim3 grid, block;
+  size_t shared_bytes;
+  void* stream;
+};
+// f<<<a, b>>>(g<<<c, d>>>()) nests.
+thread_local std::vector<CallConfiguration> call_configurations;
+
+bool is_valid(dim3 grid, dim3 block) {
+  return grid.x >= 1 && grid.y >= 1 && grid.z >= 1 && grid.x <= 0x7fffffffu && grid.y <= 65535 &&
+         grid.z <= 65535 && block.x >= 1 && block.y >= 1 && block.z >= 1 && block.x <= 1024 &&
+         block.y <= 1024 && block.z <= 64 &&
+         static_cast<unsigned long long>(block.x) * block.y * block.z <= kMaxThreadsPerBlock;
+}
+
+// In computing mode results are expected, and a kernel that reaches the runtime leaves its output as it was.
+void say_that_it_computes_nothing(Kernel* kernel) {
+  static std::atomic<int> named{0};
+  if (driver().control->mode() != SPILLWAY_SIMULATOR_COMPUTE || kernel->named.exchange(true)) return;
+  const int before = named.fetch_add(1);
+  if (before > kMaxKernelsNamed) return;
+  std::fprintf(stderr, "spillway simulator: %s %s: no CPU kernel stood in for it, its output is undefined\n",
+               before == kMaxKernelsNamed ? "more kernels, the first is" : "kernel", kernel->name);
+}
+
+cudaError_t launch(const void* function, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream) {
+  if (cudaError_t error = bind_context(); error != cudaSuccess) return error;
+  Kernel* kernel = find_kernel(function);
+  if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
+  if (!is_valid(grid, block)) return cudaErrorInvalidConfiguration;
+  if (shared_bytes > static_cast<size_t>(kernel->dynamic_shared_bytes.load(std::memory_order_relaxed))) {
+    return cudaErrorInvalidValue;
+  }
+  say_that_it_computes_nothing(kernel);
+  return to_runtime(driver().control->submit(stream, kernel->name, nullptr, 0, 0, nullptr, nullptr));
+}
+
+// Blocks of `threads` threads that fit on one multiprocessor of `device` together.
+int blocks_per_multiprocessor(int device, int threads, size_t shared_bytes) {
+  const int warp = std::max(1, attribute(device, CU_DEVICE_ATTRIBUTE_WARP_SIZE));
+  const int rounded = (threads + warp - 1) / warp * warp;
+  int blocks = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR) / rounded;
+  blocks = std::min(blocks, attribute(device, CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR));
+  const int registers = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR);
+  blocks = std::min(blocks, registers / (rounded * kRegistersPerThread));
+  const size_t reserved =
+      static_cast<size_t>(attribute(device, CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK));
+  const size_t shared =
+      static_cast<size_t>(attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR));
+  if (shared_bytes > 0) blocks = std::min(blocks, static_cast<int>(shared / (shared_bytes + reserved)));
+  return blocks;
+}
+
+}  // namespace
+
+extern "C" {
+
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes, void* stream) {
+  call_configurations.push_back({grid, block, shared_bytes, stream});
+  return 0;
+}
+
+cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared_bytes, void* stream) {
+  if (call_configurations.empty()) return finish(cudaErrorMissingConfiguration);
+  const CallConfiguration top = call_configurations.back();
+  call_configurations.pop_back();
+  *grid = top.grid;
+  *block = top.block;
+  *shared_bytes = top.shared_bytes;
+  *static_cast<void**>(stream) = top.stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void**, size_t shared_bytes,
+                             cudaStream_t stream) {
+  return finish(launch(function, grid, block, shared_bytes, stream));
+}
+
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void**, size_t shared_bytes,
+                               cudaStream_t stream) {
+  return finish(launch(kernel, grid, block, shared_bytes, stream));
+}
+
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* configuration, const void* function, void**) {
+  if (configuration == nullptr) return finish(cudaErrorInvalidValue);
+  return finish(launch(function, configuration->gridDim, configuration->blockDim,
+                       configuration->dynamicSmemBytes, configuration->stream));
+}
+
+cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 grid, dim3 block, void**,
+                                        size_t shared_bytes, cudaStream_t stream) {
+  return finish(launch(function, grid, block, shared_bytes, stream));
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
+  int device = 0;
+  if (cudaError_t error = bind_context(); error != cudaSuccess) return finish(error);
+  if (cudaError_t error = current_device(&device); error != cudaSuccess) return finish(error);
+  const Kernel* kernel = find_kernel(function);
+  if (attributes == nullptr) return finish(cudaErrorInvalidValue);
+  if (kernel == nullptr) return finish(cudaErrorInvalidDeviceFunction);
+  std::memset(attributes, 0, sizeof *attributes);
+  const int capability = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
+                         attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  attributes->maxThreadsPerBlock = kMaxThreadsPerBlock;
+  attributes->numRegs = kRegistersPerThread;
+  attributes->binaryVersion = capability;
+  attributes->ptxVersion = capability;
+  attributes->maxDynamicSharedSizeBytes = kernel->dynamic_shared_bytes;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute which, int value) {
+  int device = 0;
+  if (cudaError_t error = bind_context(); error != cudaSuccess) return finish(error);
+  if (cudaError_t error = current_device(&device); error != cudaSuccess) return finish(error);
+  Kernel* kernel = find_kernel(function);
+  if (kernel == nullptr) return finish(cudaErrorInvalidDeviceFunction);
+  if (which != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+  const int limit = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  if (value < 0 || value > limit) return finish(cudaErrorInvalidValue);
+  kernel->dynamic_shared_bytes = value;
+  return cudaSuccess;
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* function,
+                                                                   int threads, size_t shared_bytes,
+                                                                   unsigned int) {
+  int device = 0;
+  if (cudaError_t error = bind_context(); error != cudaSuccess) return finish(error);
+  if (cudaError_t error = current_device(&device); error != cudaSuccess) return finish(error);
+  if (find_kernel(function) == nullptr) return finish(cudaErrorInvalidDeviceFunction);
+  if (blocks == nullptr || threads < 1) return finish(cudaErrorInvalidValue);
+  *blocks = blocks_per_multiprocessor(device, threads, shared_bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function, int threads,
+                                                          size_t shared_bytes) {
+  return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, threads, shared_bytes, 0);
+}
+}

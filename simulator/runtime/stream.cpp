@@ -1,0 +1,130 @@
+// Streams and events. Handles are the driver's, the legacy and the per-thread stream's included.
+#include <memory>
+
+#include "simulator/runtime/driver.h"
+
+using namespace spillway::runtime;
+
+namespace {
+
+// cudaStreamAddCallback's function wants the stream and its status, cuLaunchHostFunc's only an argument.
+struct Callback {
+  cudaStream_t stream;
+  cudaStreamCallback_t function;
+  void* argument;
+};
+
+void run_callback(void* argument) {
+  const std::unique_ptr<Callback> callback(static_cast<Callback*>(argument));
+  callback->function(callback->stream, cudaSuccess, callback->argument);
+}
+
+thread_local cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
+
+}  // namespace
+
+extern "C" {
+
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  return finish(bound_call(&Driver::cuStreamCreate, stream, static_cast<unsigned>(cudaStreamDefault)));
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int flags) {
+  return finish(bound_call(&Driver::cuStreamCreate, stream, flags));
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int flags, int priority) {
+  return finish(bound_call(&Driver::cuStreamCreateWithPriority, stream, flags, priority));
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
+  return finish(bound_call(&Driver::cuStreamGetPriority, stream, priority));
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  return finish(bound_call(&Driver::cuStreamDestroy, stream));
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  return finish(bound_call(&Driver::cuStreamQuery, stream));
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  return finish(bound_call(&Driver::cuStreamSynchronize, stream));
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags) {
+  return finish(bound_call(&Driver::cuStreamWaitEvent, stream, event, flags));
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* argument) {
+  return finish(bound_call(&Driver::cuLaunchHostFunc, stream, function, argument));
+}
+
+cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t function, void* argument,
+                                  unsigned int flags) {
+  if (function == nullptr || flags != 0) return finish(cudaErrorInvalidValue);
+  auto callback = std::make_unique<Callback>(Callback{stream, function, argument});
+  const cudaError_t error =
+      bound_call(&Driver::cuLaunchHostFunc, stream, &run_callback, static_cast<void*>(callback.get()));
+  if (error == cudaSuccess) callback.release();
+  return finish(error);
+}
+
+// Capture can not be started (unsupported.cpp), so no stream is ever capturing.
+cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
+  if (status == nullptr) return finish(cudaErrorInvalidValue);
+  *status = cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t, cudaStreamCaptureStatus* status, unsigned long long*,
+                                     cudaGraph_t*, const cudaGraphNode_t**, const cudaGraphEdgeData**,
+                                     size_t* dependencies) {
+  if (status == nullptr) return finish(cudaErrorInvalidValue);
+  *status = cudaStreamCaptureStatusNone;
+  if (dependencies != nullptr) *dependencies = 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  if (mode == nullptr || *mode < cudaStreamCaptureModeGlobal || *mode > cudaStreamCaptureModeRelaxed) {
+    return finish(cudaErrorInvalidValue);
+  }
+  std::swap(*mode, capture_mode);
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  return finish(bound_call(&Driver::cuEventCreate, event, static_cast<unsigned>(cudaEventDefault)));
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {
+  return finish(bound_call(&Driver::cuEventCreate, event, flags));
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  return finish(bound_call(&Driver::cuEventDestroy, event));
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return finish(bound_call(&Driver::cuEventRecord, event, stream));
+}
+
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags) {
+  if (flags == cudaEventRecordDefault) return cudaEventRecord(event, stream);
+  return finish(bound_call(&Driver::cuEventRecordWithFlags, event, stream, flags));
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return finish(bound_call(&Driver::cuEventQuery, event));
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  return finish(bound_call(&Driver::cuEventSynchronize, event));
+}
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  return finish(bound_call(&Driver::cuEventElapsedTime, milliseconds, start, end));
+}
+}
