@@ -1,0 +1,52 @@
+// What a plan needs, from shapes alone: pure, itemised, without LibTorch and without a device.
+//
+// The model is the one that trainer/model builds: a pre-LN GPT in 32-bit floats with a tied head, flash
+// attention (no score matrix), GELU, AdamW. The counts are of the tensors that autograd keeps, per token: see
+// trainer/plan/estimate.cpp, where each formula names its source. Not counted: rounding and fragmentation of
+// the allocator, and workspaces of libraries (`Machine::workspace_bytes`).
+//
+// Thread-safety: pure functions. Errors: none; a plan that names a missing device counts on the last one.
+// Units: bytes, microseconds.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "spillway/trainer/plan/plan.h"
+
+namespace spillway::trainer {
+
+struct Shape {
+  uint32_t layers = 0, width = 0, heads = 0, context = 0, vocabulary = 0;
+  uint32_t batch = 0;  // sequences per optimizer step
+  uint64_t layer_parameters() const;
+  uint64_t parameters() const;  // all, the tied head once
+};
+
+struct Machine {
+  uint32_t devices = 1;
+  uint64_t workspace_bytes = 0;         // of libraries, on each device that computes
+  double flops = 20e12;                 // of a device, achieved
+  double host_bytes_per_second = 20e9;  // device ↔ host
+  double peer_bytes_per_second = 50e9;  // device ↔ device
+};
+
+struct EstimateItem {
+  std::string name;
+  uint32_t device = 0;
+  bool host = false;
+  uint64_t bytes = 0;
+};
+
+struct Estimate {
+  std::vector<EstimateItem> items;          // what is alive at the peak of a step, by device
+  std::vector<uint64_t> device_peak_bytes;  // the sum of a device's items
+  std::vector<uint64_t> evaluation_peak_bytes;
+  uint64_t host_bytes = 0;
+  uint64_t step_us = 0;
+  std::string to_text() const;  // a table for people
+};
+
+Estimate estimate(const Shape& shape, const Plan& plan, const Machine& machine);
+
+}  // namespace spillway::trainer

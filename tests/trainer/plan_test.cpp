@@ -1,0 +1,161 @@
+// The contract of Plan: values, texts, the lattice of joins, and moves that only ever lead downwards.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "spillway/trainer/plan/estimate.h"
+#include "spillway/trainer/plan/plan.h"
+
+namespace spillway::trainer {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint32_t kLayers = 6;
+const Shape kShape{
+    .layers = kLayers, .width = 384, .heads = 6, .context = 256, .vocabulary = 256, .batch = 12};
+const Machine kMachine{.devices = 2};
+
+Plan random_plan(std::mt19937_64& random) {
+  Plan plan;
+  plan.micro_batch = 1 + random() % 16;
+  plan.evaluation_batch = 1 + random() % 16;
+  for (uint32_t layer = 0; layer < kLayers; ++layer) {
+    if (random() % 2) plan.recompute.insert(layer);
+    if (random() % 3 == 0) plan.placement[layer] = random() % 3;
+  }
+  plan.optimizer = random() % 2 ? Place::kHost : Place::kDevice;
+  return normalised(plan);
+}
+
+TEST(Plan, JoinIsCommutativeAssociativeAndIdempotent) {
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 2000; ++i) {
+    const Plan a = random_plan(random), b = random_plan(random), c = random_plan(random);
+    ASSERT_EQ(join(a, b), join(b, a)) << to_string(a) << " | " << to_string(b);
+    ASSERT_EQ(join(join(a, b), c), join(a, join(b, c)));
+    ASSERT_EQ(join(a, a), a);
+  }
+}
+
+TEST(Plan, JoinNeedsNoMoreActivationsThanEitherSide) {
+  std::mt19937_64 random(8);
+  for (int i = 0; i < 500; ++i) {
+    Plan a = random_plan(random), b = random_plan(random);
+    a.placement.clear(), b.placement.clear();
+    const auto peak = [](const Plan& plan) { return estimate(kShape, plan, kMachine).device_peak_bytes[0]; };
+    a.recompute = b.recompute;
+    ASSERT_LE(peak(join(a, b)), std::min(peak(a), peak(b)));
+  }
+}
+
+TEST(Plan, TextAndTomlSurviveTheRoundTrip) {
+  std::mt19937_64 random(9);
+  for (int i = 0; i < 500; ++i) {
+    const Plan plan = random_plan(random);
+    std::string error;
+    const auto back = parse_plan(to_toml(plan), kLayers, Plan{}, &error);
+    ASSERT_TRUE(back) << error << "\n" << to_toml(plan);
+    ASSERT_EQ(*back, plan);
+    ASSERT_EQ(hash(*back), hash(plan));
+  }
+}
+
+TEST(Plan, HashIsStableAcrossBuildsAndTellsPlansApart) {
+  Plan plan{.micro_batch = 4,
+            .evaluation_batch = 8,
+            .recompute = {0, 1, 2, 5},
+            .optimizer = Place::kHost,
+            .placement = {{4, 1}, {5, 1}}};
+  EXPECT_EQ(to_string(plan), "micro_batch=4 evaluation_batch=8 recompute=0-2,5 optimizer=host device1=4-5");
+  EXPECT_EQ(hash(Plan{}), 0x643c0d9b87e635a9ull) << std::hex << hash(Plan{});
+  std::mt19937_64 random(10);
+  std::map<uint64_t, std::string> seen;
+  for (int i = 0; i < 5000; ++i) {
+    const Plan other = random_plan(random);
+    const auto [it, fresh] = seen.emplace(hash(other), to_string(other));
+    ASSERT_EQ(it->second, to_string(other));
+  }
+}
+
+TEST(Plan, ALayerNamedOnDeviceZeroIsTheSameAsOneNotNamed) {
+  EXPECT_EQ(normalised(Plan{.placement = {{2, 0}}}), Plan{});
+  EXPECT_EQ(hash(Plan{.placement = {{2, 0}}}), hash(Plan{}));
+}
+
+struct BadPlan {
+  const char* toml;
+  const char* says;
+};
+
+TEST(Plan, ErrorsNameTheLineAndTheNearestKey) {
+  const BadPlan cases[] = {
+      {"\nmicro_bach = 4", "line 2: unknown key 'micro_bach': did you mean 'micro_batch'?"},
+      {"micro_batch = 0", "'micro_batch' must be between 1 and"},
+      {"micro_batch = 2.0", "'micro_batch' must be an integer, not a number"},
+      {"micro_batch = \"4\"", "must be an integer, not text"},
+      {"recompute = 7", "up to 6"},
+      {"recompute = [6]", "layers from 0 to 5"},
+      {"recompute = \"some\"", "\"none\", \"all\""},
+      {"optimizer = \"disk\"", "\"device\" or \"host\", not \"disk\""},
+      {"optimizer = \"\"", "\"device\" or \"host\""},
+      {"devices = [0, -1]", "device indices"},
+      {"devices = [0,0,0,0,0,0,1]", "more layers than the model"},
+      {"devices = 1", "'devices' must be a list, not an integer"},
+      {"micro_batch = ", "line 1"},
+  };
+  for (const BadPlan& bad : cases) {
+    std::string error;
+    EXPECT_FALSE(parse_plan(bad.toml, kLayers, Plan{}, &error)) << bad.toml;
+    EXPECT_THAT(error, HasSubstr(bad.says));
+  }
+}
+
+TEST(Neighbours, RespectTheFloorAndEndAfterABoundedNumberOfMoves) {
+  for (const Move& move : neighbours({.micro_batch = 12}, kShape, kMachine, Guarantee::kBitExact))
+    EXPECT_EQ(move.guarantee, Guarantee::kBitExact) << move.name;
+
+  std::mt19937_64 random(11);
+  for (int walk = 0; walk < 50; ++walk) {
+    Plan plan{.micro_batch = 12, .evaluation_batch = 12};
+    int moves = 0;
+    for (; moves < 40; ++moves) {
+      const auto next = neighbours(plan, kShape, kMachine, Guarantee::kStatisticsChange);
+      if (next.empty()) break;
+      const Move& move = next[random() % next.size()];
+      ASSERT_NE(move.to, plan) << move.name;
+      ASSERT_EQ(join(plan, move.to), move.to) << "a move never gives back what another move gained";
+      plan = move.to;
+    }
+    EXPECT_LT(moves, 40);
+    EXPECT_EQ(plan.micro_batch, 1u);
+    EXPECT_EQ(plan.recompute.size(), kLayers);
+  }
+}
+
+TEST(Neighbours, EveryMoveIsPredictedToFreeMemoryWhereItActs) {
+  for (const Move& move : neighbours({.micro_batch = 12, .evaluation_batch = 12}, kShape, kMachine,
+                                     Guarantee::kNumericallyEqual))
+    EXPECT_GT(move.bytes_freed + move.evaluation_bytes_freed, 0u) << move.name;
+}
+
+TEST(Estimate, CountsTheParametersOfTheModel) {
+  EXPECT_EQ(kShape.layer_parameters(), 12u * 384 * 384 + 13 * 384);
+  EXPECT_EQ(kShape.parameters(), 6 * kShape.layer_parameters() + 2 * 256 * 384 + 2 * 384);
+}
+
+TEST(Estimate, IsTheSumOfItsItems) {
+  std::mt19937_64 random(12);
+  for (int i = 0; i < 200; ++i) {
+    const Estimate estimated = estimate(kShape, random_plan(random), kMachine);
+    std::vector<uint64_t> sums(kMachine.devices);
+    uint64_t host = 0;
+    for (const EstimateItem& item : estimated.items) (item.host ? host : sums[item.device]) += item.bytes;
+    ASSERT_EQ(sums, estimated.device_peak_bytes);
+    ASSERT_EQ(host, estimated.host_bytes);
+  }
+}
+
+}  // namespace
+}  // namespace spillway::trainer

@@ -1,0 +1,82 @@
+#include "spillway/trainer/plan/plan.h"
+
+#include <algorithm>
+
+namespace spillway::trainer {
+namespace {
+
+// "0-3,5": runs of numbers, so that the text of a deep model stays short.
+std::string runs_of(const std::set<uint32_t>& numbers) {
+  std::string text;
+  for (auto it = numbers.begin(); it != numbers.end();) {
+    const uint32_t first = *it;
+    uint32_t last = first;
+    while (++it != numbers.end() && *it == last + 1) last = *it;
+    if (!text.empty()) text += ',';
+    text += std::to_string(first);
+    if (last != first) text += '-' + std::to_string(last);
+  }
+  return text;
+}
+
+}  // namespace
+
+uint32_t Plan::device_of(uint32_t layer) const {
+  const auto it = placement.find(layer);
+  return it == placement.end() ? 0 : it->second;
+}
+
+std::string to_string(const Plan& plan) {
+  std::string text = "micro_batch=" + std::to_string(plan.micro_batch) +
+                     " evaluation_batch=" + std::to_string(plan.evaluation_batch);
+  if (!plan.recompute.empty()) text += " recompute=" + runs_of(plan.recompute);
+  if (plan.optimizer == Place::kHost) text += " optimizer=host";
+  std::map<uint32_t, std::set<uint32_t>> by_device;
+  for (const auto& [layer, device] : plan.placement)
+    if (device != 0) by_device[device].insert(layer);
+  for (const auto& [device, layers] : by_device)
+    text += " device" + std::to_string(device) + "=" + runs_of(layers);
+  return text;
+}
+
+uint64_t hash(const Plan& plan) {
+  uint64_t value = 0xcbf29ce484222325ull;
+  for (const unsigned char c : to_string(plan)) value = (value ^ c) * 0x100000001b3ull;
+  return value;
+}
+
+std::string to_toml(const Plan& plan) {
+  std::string text = "micro_batch = " + std::to_string(plan.micro_batch) +
+                     "\nevaluation_batch = " + std::to_string(plan.evaluation_batch) + "\nrecompute = [";
+  const char* separator = "";
+  for (const uint32_t layer : plan.recompute) text += separator + std::to_string(layer), separator = ", ";
+  text += std::string("]\noptimizer = \"") + (plan.optimizer == Place::kHost ? "host" : "device") +
+          "\"\ndevices = [";
+  const Plan canonical = normalised(plan);
+  const uint32_t named = canonical.placement.empty() ? 0 : canonical.placement.rbegin()->first + 1;
+  separator = "";
+  for (uint32_t layer = 0; layer < named; ++layer)
+    text += separator + std::to_string(canonical.device_of(layer)), separator = ", ";
+  return text + "]\n";
+}
+
+Plan normalised(Plan plan) {
+  std::erase_if(plan.placement, [](const auto& entry) { return entry.second == 0; });
+  return plan;
+}
+
+Plan join(const Plan& a, const Plan& b) {
+  Plan both = normalised(a);
+  both.micro_batch = std::min(a.micro_batch, b.micro_batch);
+  both.evaluation_batch = std::min(a.evaluation_batch, b.evaluation_batch);
+  both.recompute.insert(b.recompute.begin(), b.recompute.end());
+  both.optimizer = std::max(a.optimizer, b.optimizer);
+  for (const auto& [layer, device] : b.placement) {
+    if (device == 0) continue;
+    uint32_t& highest = both.placement[layer];
+    highest = std::max(highest, device);
+  }
+  return both;
+}
+
+}  // namespace spillway::trainer

@@ -1,0 +1,85 @@
+#include "trainer/plan/plan_toml.h"
+
+namespace spillway::trainer {
+namespace {
+
+constexpr uint32_t kMostDevices = 64;
+
+void read_recompute_list(StrictTable& table, const toml::array& list, uint32_t layers,
+                         std::set<uint32_t>* out) {
+  std::set<uint32_t> read;
+  for (const toml::node& node : list) {
+    const auto layer = node.value_exact<int64_t>();
+    if (!layer || *layer < 0 || *layer >= layers)
+      return table.fail(node, "'recompute' must list layers from 0 to " + std::to_string(layers - 1));
+    read.insert(static_cast<uint32_t>(*layer));
+  }
+  *out = std::move(read);
+}
+
+void read_recompute(StrictTable& table, uint32_t layers, std::set<uint32_t>* out) {
+  const toml::node* node = table.node("recompute");
+  if (!node) return;
+  if (const toml::array* list = node->as_array()) return read_recompute_list(table, *list, layers, out);
+  int64_t count = -1;
+  if (const auto word = node->value_exact<std::string>())
+    count = *word == "all" ? layers : *word == "none" ? 0 : -1;
+  else
+    count = node->value_exact<int64_t>().value_or(-1);
+  if (count < 0 || count > layers)
+    return table.fail(*node, "'recompute' must be \"none\", \"all\", a number of layers up to " +
+                                 std::to_string(layers) + ", or a list of layers");
+  out->clear();
+  for (uint32_t layer = 0; layer < count; ++layer) out->insert(layer);
+}
+
+void read_devices(StrictTable& table, uint32_t layers, std::map<uint32_t, uint32_t>* out) {
+  const toml::array* list = table.array("devices");
+  if (!list) return;
+  if (list->size() > layers)
+    return table.fail(*list,
+                      "'devices' names more layers than the model has (" + std::to_string(layers) + ")");
+  std::map<uint32_t, uint32_t> read;
+  for (uint32_t layer = 0; layer < list->size(); ++layer) {
+    const auto device = (*list)[layer].value_exact<int64_t>();
+    if (!device || *device < 0 || *device >= kMostDevices)
+      return table.fail((*list)[layer], "'devices' must list device indices from 0 on, one a layer");
+    if (*device != 0) read[layer] = static_cast<uint32_t>(*device);
+  }
+  *out = std::move(read);
+}
+
+}  // namespace
+
+void read_plan(StrictTable& table, uint32_t layers, Plan* plan) {
+  table.integer("micro_batch", &plan->micro_batch, 1);
+  table.integer("evaluation_batch", &plan->evaluation_batch, 1);
+  read_recompute(table, layers, &plan->recompute);
+  read_devices(table, layers, &plan->placement);
+  std::string place = plan->optimizer == Place::kHost ? "host" : "device";
+  table.text("optimizer", &place);
+  if (place == "host")
+    plan->optimizer = Place::kHost;
+  else if (place == "device")
+    plan->optimizer = Place::kDevice;
+  else
+    table.fail(*table.node("optimizer"), "'optimizer' must be \"device\" or \"host\", not \"" + place + "\"");
+}
+
+std::optional<Plan> parse_plan(std::string_view toml_text, uint32_t layers, const Plan& defaults,
+                               std::string* error) {
+  const toml::parse_result parsed = toml::parse(toml_text);
+  if (!parsed) {
+    *error = "line " + std::to_string(parsed.error().source().begin.line) + ": " +
+             std::string(parsed.error().description());
+    return std::nullopt;
+  }
+  StrictTable table(parsed.table(), "");
+  Plan plan = defaults;
+  read_plan(table, layers, &plan);
+  if (table.finish()) return plan;
+  *error = table.error();
+  return std::nullopt;
+}
+
+}  // namespace spillway::trainer
