@@ -114,6 +114,7 @@ File::File(std::string path, const Shape& shape, unsigned char* base)
     rings_[i] = {&directory[i], reinterpret_cast<Record*>(base_ + shape_.ring_offset(i)),
                  shape_.records_per_ring - 1};
   }
+  directory[kRareRing].owner = kAllThreads;
   publish_header();
 }
 

@@ -22,6 +22,7 @@ class File {
   File& operator=(const File&) = delete;
   ~File();
 
+  const Ring& rare_ring() const { return rings_[kRareRing]; }
   // A ring for the calling thread's own use, or null when all are taken.
   Ring* acquire() noexcept;
   void release(Ring* ring) noexcept;

@@ -12,6 +12,8 @@ namespace spillway::trace {
 
 inline constexpr uint64_t kPageBytes = 4096;
 inline constexpr uint32_t kMaxRings = 4096;
+inline constexpr uint32_t kRareRing = 0;      // holds the rare events of all threads
+inline constexpr uint32_t kAllThreads = ~0u;  // its owner
 inline constexpr uint64_t kMaxRecords = 1u
                                         << 24;  // of all rings: a header that lies cannot keep a reader busy
 inline constexpr uint64_t kMaxSideBytes = 1u << 28;

@@ -67,7 +67,7 @@ class TraceReader {
     for (uint32_t ring = 0; ring < shape_.rings; ++ring) {
       const uint64_t entry_end = shape_.directory_offset() + (ring + 1) * sizeof(DirectoryEntry);
       if (entry_end > source_.size()) break;  // said above
-      add_ring(read_ring(source_, shape_, ring));
+      add_ring(ring, read_ring(source_, shape_, ring));
     }
     sort_records();
     if (unsaid_ > 0) out_.incomplete += "; and " + std::to_string(unsaid_) + " more";
@@ -135,9 +135,10 @@ class TraceReader {
     }
   }
 
-  void add_ring(const RingContents& ring) {
+  void add_ring(uint32_t number, const RingContents& ring) {
     out_.records.insert(out_.records.end(), ring.records.begin(), ring.records.end());
     out_.overwritten += ring.overwritten;
+    if (number == kRareRing) out_.overwritten_rare = ring.overwritten;
     out_.torn += ring.torn;
     if (!ring.damage.empty()) note(ring.damage);
   }

@@ -101,10 +101,11 @@ class MappedTrace final : public Trace {
   }
 
   void write(const Record& record) noexcept override {
-    if (cached.id == guard_->id.load(std::memory_order_relaxed)) [[likely]] {
+    const bool attached = cached.id == guard_->id.load(std::memory_order_relaxed);
+    if (attached && record.kind <= Kind::kPageRelease) [[likely]] {
       cached.ring->push(record);
     } else {
-      write_first(record);
+      write_slowly(record);
     }
   }
 
@@ -142,15 +143,22 @@ class MappedTrace final : public Trace {
   }
 
  private:
-  __attribute__((noinline)) void write_first(const Record& record) noexcept {
+  // A rare event, or the thread's first record in this file.
+  __attribute__((noinline)) void write_slowly(const Record& record) noexcept {
     std::shared_ptr<File> file;
     {
       GuardLock lock(*guard_);
-      if (enter_process()) file = file_;
+      if (!enter_process()) {
+        lost_.fetch_add(1, std::memory_order_relaxed);
+        return;
+      }
+      if (record.kind > Kind::kPageRelease) {
+        file_->rare_ring().push(record);
+        return;
+      }
+      file = file_;
     }
-    if (!file) {
-      lost_.fetch_add(1, std::memory_order_relaxed);
-    } else if (thread_exits) {
+    if (thread_exits) {
       write_borrowed(*file, record);
     } else {
       write_attached(file, record);
@@ -241,9 +249,9 @@ Guard* map_guard(std::string* error) {
 }  // namespace
 
 std::unique_ptr<Trace> Trace::open(const std::string& path, const Options& options, std::string* error) {
-  const Shape shape{options.rings, options.records_per_ring, options.side_table_bytes};
-  if (!shape.valid()) {
-    *error = "trace options: rings must be 1 to " + std::to_string(kMaxRings) +
+  const Shape shape{options.rings + 1, options.records_per_ring, options.side_table_bytes};
+  if (options.rings == 0 || !shape.valid()) {
+    *error = "trace options: rings must be 1 to " + std::to_string(kMaxRings - 1) +
              ", records_per_ring a power of two from 2 on, both together at most " +
              std::to_string(kMaxRecords) + " records, side_table_bytes " + std::to_string(kPageBytes) +
              " to " + std::to_string(kMaxSideBytes);

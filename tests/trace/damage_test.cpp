@@ -29,7 +29,7 @@ class TraceDamage : public ::testing::Test {
 TEST_F(TraceDamage, UndamagedReadsWhole) {
   EXPECT_EQ(error_of(image_), "");
   EXPECT_EQ(image_.size(), kImageShape.file_bytes());
-  EXPECT_EQ(contents_.records.size(), 26u);
+  EXPECT_EQ(contents_.records.size(), 30u);
   EXPECT_EQ(contents_.overwritten, 24u);
   EXPECT_EQ(contents_.names.size(), 20u);
   EXPECT_EQ(contents_.incomplete, "");
@@ -88,36 +88,36 @@ TEST_F(TraceDamage, SaysOfEveryTruncationThatItIsOne) {
   }
 }
 
-TEST_F(TraceDamage, KeepsNamesAndFirstRingOfATruncatedFile) {
-  image_.resize(kImageShape.ring_offset(1) + 100);
+TEST_F(TraceDamage, KeepsNamesAndFirstRingsOfATruncatedFile) {
+  image_.resize(kImageShape.ring_offset(2) + 100);
   EXPECT_EQ(error_of(image_), "");
   EXPECT_EQ(contents_.names.size(), 20u);
-  EXPECT_EQ(contents_.records.size(), 17u);
+  EXPECT_EQ(contents_.records.size(), 21u);
   EXPECT_THAT(contents_.incomplete,
-              HasSubstr("ring 1 is cut short at byte " + std::to_string(image_.size())));
+              HasSubstr("ring 2 is cut short at byte " + std::to_string(image_.size())));
 }
 
 TEST_F(TraceDamage, SaysWhereAStampIsWrong) {
-  const uint64_t slot = kImageShape.ring_offset(0) + 3 * sizeof(Record);
+  const uint64_t slot = kImageShape.ring_offset(1) + 3 * sizeof(Record);
   put(slot, uint64_t{0x1234});
   EXPECT_EQ(error_of(image_), "");
   EXPECT_EQ(contents_.torn, 1u);
-  EXPECT_EQ(contents_.records.size(), 25u);
+  EXPECT_EQ(contents_.records.size(), 29u);
   EXPECT_THAT(contents_.incomplete, HasSubstr("at byte " + std::to_string(slot)));
 }
 
 TEST_F(TraceDamage, CountsTheSlotInWhichTheWriterDied) {
-  put(kImageShape.ring_offset(0) + (40 % 16) * sizeof(Record), uint64_t{0});
+  put(kImageShape.ring_offset(1) + (40 % 16) * sizeof(Record), uint64_t{0});
   EXPECT_EQ(error_of(image_), "");
   EXPECT_EQ(contents_.torn, 1u);
-  EXPECT_EQ(contents_.records.size(), 25u);
+  EXPECT_EQ(contents_.records.size(), 29u);
   EXPECT_EQ(contents_.incomplete, "") << "that is no damage";
 }
 
 TEST_F(TraceDamage, FindsARecordThatTheRingsCountDoesNotHaveYet) {
-  put(kImageShape.directory_offset(), uint64_t{39});
+  put(kImageShape.directory_offset() + sizeof(DirectoryEntry), uint64_t{39});
   EXPECT_EQ(error_of(image_), "");
-  EXPECT_EQ(contents_.records.size(), 26u);
+  EXPECT_EQ(contents_.records.size(), 30u);
   EXPECT_EQ(contents_.incomplete, "");
 }
 
@@ -125,7 +125,7 @@ TEST_F(TraceDamage, SaysWhereTheSideTableIsDamaged) {
   image_[kImageShape.side_offset() + 24 * 5 + 17] ^= 1;  // in the text of the sixth name
   EXPECT_EQ(error_of(image_), "");
   EXPECT_EQ(contents_.names.size(), 5u);
-  EXPECT_EQ(contents_.records.size(), 26u);
+  EXPECT_EQ(contents_.records.size(), 30u);
   EXPECT_THAT(contents_.incomplete, HasSubstr("side table is damaged at byte " +
                                               std::to_string(kImageShape.side_offset() + 24 * 5)));
 }

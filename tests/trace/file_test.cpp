@@ -51,6 +51,26 @@ TEST(TraceFile, KeepsTheNewestRecordsOfARing) {
   EXPECT_EQ(contents.torn, 0u);
 }
 
+TEST(TraceFile, KeepsRareEventsHoweverManyOthersCome) {
+  const TemporaryFolder folder;
+  auto trace = open_or_fail(folder / "t", {.rings = 1, .records_per_ring = 16});
+  for (uint64_t i = 0; i < 1000; ++i) {
+    Record record = numbered(1, i);
+    if (i % 100 == 0) record.kind = Kind::kOom;
+    trace->write(record);
+  }
+  const Contents contents = read_or_fail(folder / "t");
+  uint64_t failures = 0;
+  for (const Record& record : contents.records) {
+    if (record.kind != Kind::kOom) continue;
+    EXPECT_EQ(record.address, 100 * failures);
+    ++failures;
+  }
+  EXPECT_EQ(failures, 10u);
+  EXPECT_EQ(contents.overwritten, 990u - 16);
+  EXPECT_EQ(contents.overwritten_rare, 0u);
+}
+
 TEST(TraceFile, GivesOneIndexToOneText) {
   const TemporaryFolder folder;
   auto trace = open_or_fail(folder / "t");

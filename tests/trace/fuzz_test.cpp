@@ -57,11 +57,11 @@ uint64_t random_place(std::mt19937_64& random) {
     case 0:
       return offset % sizeof(Header);
     case 1:
-      return kImageShape.directory_offset() + offset % (2 * sizeof(DirectoryEntry));
+      return kImageShape.directory_offset() + offset % (3 * sizeof(DirectoryEntry));
     case 2:
       return kImageShape.side_offset() + offset % 600;
     case 3:
-      return kImageShape.ring_offset(0) + offset % (2 * kImageShape.ring_bytes()) / 8 * 8;
+      return kImageShape.ring_offset(0) + offset % (3 * kImageShape.ring_bytes()) / 8 * 8;
     default:
       return offset % kImageShape.file_bytes();
   }

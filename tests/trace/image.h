@@ -15,14 +15,19 @@ namespace spillway::trace {
 
 using Image = std::vector<unsigned char>;
 
-inline constexpr Shape kImageShape{2, 16, 4096};
+inline constexpr Shape kImageShape{3, 16, 4096};
 
-// Two rings, one of them lapped, names and settings.
+// The ring of rare events, two of threads, one of them lapped, names and settings.
 inline Image small_image() {
   const TemporaryFolder folder;
   {
     auto trace = open_or_fail(folder / "t", {.rings = 2, .records_per_ring = 16, .side_table_bytes = 4096});
     for (uint64_t i = 0; i < 40; ++i) trace->write(numbered(1, i));
+    for (uint64_t i = 0; i < 4; ++i) {
+      Record step = numbered(1, 40 + i);
+      step.kind = Kind::kStepBegin;
+      trace->write(step);
+    }
     std::thread([&] {
       for (uint64_t i = 0; i < 10; ++i) trace->write(numbered(2, i));
     }).join();

@@ -23,10 +23,12 @@ struct Progress {
   std::atomic<uint64_t> written[kWriters];
 };
 
-Record step_record(uint64_t sequence, uint64_t step) {
-  Record record = numbered(0, sequence);
+Record step_record(uint64_t order, uint64_t step) {
+  Record record;
+  record.order = order;
+  record.address = step;
+  record.bytes = mixed(step);
   record.kind = Kind::kStepBegin;
-  record.bytes = step;
   return record;
 }
 
@@ -37,9 +39,8 @@ void write_for_ever(Trace& trace, Progress& progress, uint64_t writer) {
       progress.step_begun.store(++step);
       trace.write(step_record(sequence, step));
       progress.step_recorded.store(step);
-    } else {
-      trace.write(numbered(writer, sequence));
     }
+    trace.write(numbered(writer, sequence));
     progress.written[writer].store(sequence + 1, std::memory_order_relaxed);
   }
 }
@@ -64,12 +65,14 @@ void verify(const Contents& contents, const Progress& progress) {
   std::vector<uint64_t> count(kWriters, 0);
   uint64_t last_step = 0;
   for (const Record& record : contents.records) {
-    ASSERT_LT(record.stream, kWriters);
     if (record.kind == Kind::kStepBegin) {
-      last_step = record.bytes;
-    } else {
-      EXPECT_TRUE(is_numbered(record)) << "record " << record.address << " of writer " << record.stream;
+      EXPECT_EQ(record.bytes, mixed(record.address));
+      EXPECT_TRUE(last_step == 0 || record.address == last_step + 1);
+      last_step = record.address;
+      continue;
     }
+    ASSERT_LT(record.stream, kWriters);
+    EXPECT_TRUE(is_numbered(record)) << "record " << record.address << " of writer " << record.stream;
     const uint64_t before = last[record.stream];
     EXPECT_TRUE(before == ~uint64_t{0} || record.address == before + 1)
         << record.address << " after " << before;

@@ -1,10 +1,11 @@
 // The event record and the layout of a trace file.
 //
-// A trace file is a header, a directory of rings, the rings (one per live thread, reused after its exit), and
-// side tables (stacks, names, settings) that only grow. Its whole space is allocated before it is mapped, so
-// a full disk is an error at the start and never a SIGBUS later. Every record carries the stamp of its place
-// in its ring, written last, so that a reader tells a whole record from a torn or an old one, whatever
-// instant a SIGKILL came at. All integers are little-endian. A reader trusts nothing in the file.
+// A trace file is a header, a directory of rings, a side table (stacks, names, settings) that only grows, and
+// the rings: one for rare events, and one per live thread, reused after its exit. Its whole space is
+// allocated before it is mapped, so a full disk is an error at the start and never a SIGBUS later. Every
+// record carries the stamp of its place in its ring, written last, so that a reader tells a whole record from
+// a torn or an old one, whatever instant a SIGKILL came at. All integers are little-endian. A reader trusts
+// nothing in the file.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -14,34 +15,52 @@ namespace spillway::trace {
 inline constexpr uint64_t kMagic = 0x31305941574C4C53ull;
 inline constexpr uint32_t kVersion = 1;
 
-// What happened. The comment says what `address`, `bytes`, `requested`, `stream`, `value` and `detail` hold
-// where that is not plain from the name. Numbers are part of the file format: append, never renumber.
+// What happened. The comment says what `address`, `bytes`, `requested`, `stream`, `value`, `flags` and
+// `detail` hold where that is not plain from the name. Numbers are part of the file format: append, never
+// renumber. Kinds up to kPageRelease come by the million and go to the thread's ring; all others are rare and
+// have a ring of their own, so that a report finds the first failure of a long run.
 enum class Kind : uint16_t {
   kNone = 0,
-  kAllocate = 1,        // address, bytes (rounded), requested, stream; detail: stack or 0
-  kFree = 2,            // address, bytes, requested, stream
-  kFreePending = 3,     // the free waits for events on other streams
-  kSegmentReserve = 4,  // address, bytes
+  // address, bytes (rounded), requested, stream; detail: stack or 0
+  kAllocate = 1,
+  // address, bytes, requested, stream
+  kFree = 2,
+  // the free waits for events on other streams
+  kFreePending = 3,
+  // address, bytes
+  kSegmentReserve = 4,
   kSegmentRelease = 5,
-  kPageCreate = 6,  // bytes; value: CUresult; detail: handle
-  kPageMap = 7,     // address, bytes; value: CUresult
+  // bytes; value: CUresult; detail: handle
+  kPageCreate = 6,
+  // address, bytes; value: CUresult
+  kPageMap = 7,
   kPageUnmap = 8,
   kPageRelease = 9,
-  kDriverFailure = 10,  // bytes; value: CUresult; detail: name
-  kOom = 11,  // requested, bytes (rounded), stream; address: bytes short; value: incident; detail: ns clock
-  kOomEquation = 12,    // one term of the closing equation: bytes; value: incident; detail: Term
-  kLadderStep = 13,     // bytes measured; requested: bytes offered; address: µs; value: incident; detail:
-                        // strategy name; flags: 1 + its Guarantee, 0 where that is not known
-  kLadderOutcome = 14,  // bytes gained; requested: bytes asked; address: µs; value: incident; detail: Outcome
-  kPhase = 15,          // detail: name
-  kStepBegin = 16,      // value: low 32 bits of step; address: step; bytes: attempt; requested: plan hash
-  kStepEnd = 17,        // the same; detail: tokens
-  kPlanChange =
-      18,  // address: step; bytes: old plan hash; requested: new; value: incident; detail: name (reason)
-  kMemory = 19,  // a sample: address: live; bytes: reserved; requested: limit; stream: peak reserved
-  kNote = 20,    // detail: name
-  kOomContext =
-      21,  // of kOom's incident: address: pool; bytes: attempt; value: incident; detail: name of the library
+  // bytes; value: CUresult; detail: name
+  kDriverFailure = 10,
+  // requested, bytes (rounded), stream; address: bytes short; value: incident; detail: ns clock
+  kOom = 11,
+  // one term of the closing equation: bytes; value: incident; detail: Term
+  kOomEquation = 12,
+  // bytes measured; requested: bytes offered; address: µs; value: incident; detail: strategy name;
+  // flags: 1 + its Guarantee, 0 where that is not known
+  kLadderStep = 13,
+  // bytes gained; requested: bytes asked; address: µs; value: incident; detail: Outcome
+  kLadderOutcome = 14,
+  // detail: name
+  kPhase = 15,
+  // address: step; value: its low 32 bits; bytes: attempt; requested: plan hash
+  kStepBegin = 16,
+  // the same; detail: tokens
+  kStepEnd = 17,
+  // address: step; bytes: old plan hash; requested: new; value: incident; detail: name (reason)
+  kPlanChange = 18,
+  // a sample: address: live; bytes: reserved; requested: limit; stream: peak reserved
+  kMemory = 19,
+  // detail: name
+  kNote = 20,
+  // of kOom's incident: address: pool; bytes: attempt; value: incident; detail: name of the library
+  kOomContext = 21,
 };
 
 // Terms of: limit = live + rounding + stranded + cached + pending + pools + context + others + free.

@@ -1,10 +1,11 @@
 // Writing a trace: `Trace::open` once, `trace.write(record)` from any thread.
 //
-// Thread-safety: every member may be called from any thread; each thread writes a ring of its own, without a
-// lock, a system call or an allocation after its first record. Ownership: the Trace owns the mapping; the
-// file stays. Fork: a child never writes its parent's file; its first record opens a file of its own (the
-// path with its pid appended). Errors: `open` says what failed; after that nothing fails: when every ring is
-// taken, records are dropped and counted.
+// Thread-safety: every member may be called from any thread, but not from a signal handler. A thread writes
+// what is frequent (Kind) to a ring of its own, without a lock, a system call or an allocation after its
+// first record; what is rare takes a short lock. Ownership: the Trace owns the mapping; the file stays. Fork:
+// a child never writes its parent's file; its first record opens a file of its own (the path with its pid
+// appended). Errors: `open` says what failed; after that nothing fails: when every ring is taken, records are
+// dropped and counted.
 #pragma once
 #include <cstdint>
 #include <memory>
