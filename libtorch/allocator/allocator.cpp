@@ -1,0 +1,201 @@
+#include "libtorch/allocator/allocator.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/impl/GPUTrace.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <algorithm>
+
+#include "libtorch/allocator/core.h"
+#include "libtorch/allocator/segments.h"
+
+namespace spillway::libtorch {
+namespace {
+
+uint64_t id_of(cudaStream_t stream) {
+  return reinterpret_cast<uint64_t>(stream);
+}
+
+// The one instance, for deleters: a function pointer carries no state.
+Allocator* instance = nullptr;
+
+void delete_block(void* address) {
+  instance->raw_delete(address);
+}
+
+c10::DeviceIndex current_device() {
+  c10::DeviceIndex device = 0;
+  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  return device;
+}
+
+bool profiled() {
+  return C10_UNLIKELY(c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE) != nullptr);
+}
+
+}  // namespace
+
+Allocator::Allocator(native::CUDAAllocator* before) : before_(before) {
+  instance = this;
+}
+
+Allocator::Device& Allocator::device(c10::DeviceIndex index) {
+  TORCH_CHECK(
+      index >= 0 && static_cast<size_t>(index) < devices_.size(),
+      "Spillway's allocator does not know device ", static_cast<int>(index), ": ",
+      devices_.empty() ? "CUDA is not initialised (call torch.cuda.init())" : "there is no such device");
+  return *devices_[static_cast<size_t>(index)];
+}
+
+void Allocator::init(int device_count) {
+  before_->init(device_count);
+  const spillway_status status = core().table->start();
+  TORCH_CHECK(status == SPILLWAY_OK, "Spillway's allocator can not start: ", core().last_error());
+  while (devices_.size() < static_cast<size_t>(device_count)) devices_.push_back(std::make_unique<Device>());
+}
+
+void* Allocator::allocate_on(c10::DeviceIndex index, size_t bytes, cudaStream_t stream) {
+  Device& device = this->device(index);
+  // The driver's calls need the primary context, which the runtime makes at the first call that needs it.
+  std::call_once(device.context_made, [] { C10_CUDA_CHECK(cudaFree(nullptr)); });
+  spillway_failure failure{};
+  failure.size = sizeof failure;
+  void* address = nullptr;
+  const spillway_status status = core().table->allocate(index, id_of(stream), bytes, &address, &failure);
+  if (C10_UNLIKELY(status != SPILLWAY_OK)) fail(index, status, failure);
+  device.statistics.allocated(bytes);
+  if (const auto* trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr)) {
+    (*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(address));
+  }
+  if (profiled()) {
+    c10::reportMemoryUsageToProfiler(address, static_cast<int64_t>(rounded(bytes)),
+                                     device.statistics.allocated_bytes(), memory_of(index).reserved,
+                                     c10::Device(c10::kCUDA, index));
+  }
+  tell_trackers(native::TraceEntry::ALLOC, index, address, rounded(bytes), stream);
+  return address;
+}
+
+c10::DataPtr Allocator::allocate(size_t bytes) {
+  const c10::DeviceIndex index = current_device();
+  void* address = bytes == 0 ? nullptr : allocate_on(index, bytes, c10::cuda::getCurrentCUDAStream(index));
+  return {address, address, &delete_block, c10::Device(c10::DeviceType::CUDA, index)};
+}
+
+c10::DeleterFnPtr Allocator::raw_deleter() const {
+  return &delete_block;
+}
+
+void Allocator::copy_data(void* to, const void* from, size_t bytes) const {
+  C10_CUDA_CHECK(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToDevice));
+}
+
+void* Allocator::raw_alloc(size_t bytes) {
+  if (bytes == 0) return nullptr;
+  const c10::DeviceIndex index = current_device();
+  return allocate_on(index, bytes, c10::cuda::getCurrentCUDAStream(index));
+}
+
+void* Allocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream) {
+  return bytes == 0 ? nullptr : allocate_on(current_device(), bytes, stream);
+}
+
+bool Allocator::find(const void* address, spillway_block_info* block) {
+  return core().table->find_block(address, block) == SPILLWAY_OK &&
+         block->address == reinterpret_cast<uint64_t>(address) &&
+         block->state == static_cast<uint32_t>(BlockState::kLive);
+}
+
+c10::DeviceIndex Allocator::device_of(const void* address) const {
+  if (devices_.size() == 1) return 0;
+  cudaPointerAttributes attributes{};
+  const bool known = cudaPointerGetAttributes(&attributes, address) == cudaSuccess;
+  return static_cast<c10::DeviceIndex>(known ? attributes.device : 0);
+}
+
+void Allocator::raw_delete(void* address) {
+  if (address == nullptr) return;
+  spillway_block_info block{};
+  if (!find(address, &block)) {
+    before_->raw_delete(address);  // from before the installation
+    return;
+  }
+  const c10::DeviceIndex index = device_of(address);
+  Statistics& statistics = devices_[static_cast<size_t>(index)]->statistics;
+  if (const auto* trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr)) {
+    (*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(address));
+  }
+  tell_trackers(native::TraceEntry::FREE_REQUESTED, index, address, rounded(block.requested_bytes),
+                reinterpret_cast<cudaStream_t>(block.stream));
+  core().table->free(address);
+  statistics.freed(block.requested_bytes);
+  if (profiled()) {
+    c10::reportMemoryUsageToProfiler(address, -static_cast<int64_t>(rounded(block.requested_bytes)),
+                                     statistics.allocated_bytes(), memory_of(index).reserved,
+                                     c10::Device(c10::kCUDA, index));
+  }
+}
+
+void Allocator::recordStream(const c10::DataPtr& data, c10::cuda::CUDAStream stream) {
+  if (data.get() == nullptr) return;
+  if (data.get_deleter() != &delete_block) {
+    before_->recordStream(data, stream);  // its own block, or memory of neither, which it passes over
+    return;
+  }
+  core().table->record_stream(data.get(), id_of(stream.stream()));
+}
+
+void Allocator::emptyCache(c10::MempoolId_t pool) {
+  TORCH_CHECK_NOT_IMPLEMENTED(pool.first == 0 && pool.second == 0,
+                              "Spillway's allocator has no memory pools, so emptyCache takes none");
+  for (size_t i = 0; i < devices_.size(); ++i) core().table->empty_cache(static_cast<int32_t>(i));
+  before_->emptyCache(pool);
+}
+
+double Allocator::getMemoryFraction(c10::DeviceIndex index) {
+  return device(index).fraction;
+}
+
+void Allocator::setMemoryFraction(double fraction, c10::DeviceIndex index) {
+  TORCH_CHECK(fraction >= 0 && fraction <= 1, "invalid memory fraction ", fraction,
+              ": it is between 0 and 1");
+  Device& device = this->device(index);
+  const c10::cuda::CUDAGuard guard(index);
+  size_t free = 0;
+  size_t total = 0;
+  C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  const auto bytes = static_cast<uint64_t>(fraction * static_cast<double>(total));
+  constexpr uint64_t kSmallestLimit = 1;  // 0 would mean no limit
+  const spillway_status status = core().limit(index, std::max(bytes, kSmallestLimit));
+  TORCH_CHECK(status == SPILLWAY_OK, "setMemoryFraction: ", core().last_error());
+  device.fraction = fraction;
+}
+
+void Allocator::enable(bool value) {
+  TORCH_CHECK_NOT_IMPLEMENTED(value,
+                              "Spillway's allocator can not be switched off while the program runs; "
+                              "leave spillway.install() out to use the native one");
+}
+
+void Allocator::enablePeerAccess(c10::DeviceIndex from, c10::DeviceIndex to) {
+  const c10::cuda::CUDAGuard guard(from);
+  const cudaError_t error = cudaDeviceEnablePeerAccess(to, 0);
+  if (error == cudaErrorPeerAccessAlreadyEnabled) {
+    static_cast<void>(cudaGetLastError());
+    return;
+  }
+  C10_CUDA_CHECK(error);
+}
+
+// Memory that Spillway maps is reachable for a plain copy from its own device only, whatever `peer_access`
+// says.
+cudaError_t Allocator::memcpyAsync(void* to, int to_device, const void* from, int from_device, size_t bytes,
+                                   cudaStream_t stream, bool) {
+  if (to_device == from_device) return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
+  return cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, stream);
+}
+
+}  // namespace spillway::libtorch

@@ -1,0 +1,105 @@
+// LibTorch's CUDAAllocator over Spillway's core: every virtual of LibTorch 2.11.
+//
+// Thread-safety: as LibTorch demands, every function from any thread; `init` by one. Ownership: never
+// destroyed, because tensors may outlive static destruction. Errors: c10::OutOfMemoryError and PlanChange
+// from allocations; a free never throws; what is not built yet raises NotImplementedError naming the
+// function. Units: bytes.
+#pragma once
+#include <c10/cuda/CUDACachingAllocator.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "libtorch/allocator/statistics.h"
+#include "spillway/core.h"
+
+namespace spillway::libtorch {
+
+namespace native = c10::cuda::CUDACachingAllocator;
+
+class Allocator final : public native::CUDAAllocator {
+ public:
+  // `before`: the allocator that this one replaces. It keeps serving the blocks that it gave out.
+  // One in a process.
+  explicit Allocator(native::CUDAAllocator* before);
+
+  // c10::Allocator
+  c10::DataPtr allocate(size_t bytes) override;
+  c10::DeleterFnPtr raw_deleter() const override;
+  void copy_data(void* to, const void* from, size_t bytes) const override;
+
+  // c10::DeviceAllocator
+  bool initialized() override { return !devices_.empty(); }
+  void emptyCache(c10::MempoolId_t pool) override;
+  void recordStream(const c10::DataPtr& data, c10::cuda::CUDAStream stream) override;
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override;
+  void resetAccumulatedStats(c10::DeviceIndex device) override;
+  void resetPeakStats(c10::DeviceIndex device) override;
+
+  // CUDAAllocator
+  void* raw_alloc(size_t bytes) override;
+  void* raw_alloc_with_stream(size_t bytes, cudaStream_t stream) override;
+  void raw_delete(void* address) override;
+  void init(int device_count) override;
+  double getMemoryFraction(c10::DeviceIndex device) override;
+  void setMemoryFraction(double fraction, c10::DeviceIndex device) override;
+  std::vector<native::StreamSegmentSize> getExpandableSegmentSizes(c10::DeviceIndex) override { return {}; }
+  void enable(bool value) override;
+  bool isEnabled() const override { return true; }
+  void cacheInfo(c10::DeviceIndex device, size_t* largest_block) override;
+  void* getBaseAllocation(void* address, size_t* bytes) override;
+  native::SnapshotInfo snapshot(c10::MempoolId_t pool, bool include_traces) override;
+  void attachOutOfMemoryObserver(native::OutOfMemoryObserver observer) override;
+  void attachAllocatorTraceTracker(native::AllocatorTraceTracker tracker) override;
+  void enablePeerAccess(c10::DeviceIndex from, c10::DeviceIndex to) override;
+  cudaError_t memcpyAsync(void* to, int to_device, const void* from, int from_device, size_t bytes,
+                          cudaStream_t stream, bool peer_access) override;
+  std::string name() override { return "spillway"; }
+
+  // Graph pools, sharing between processes, history: unsupported.cpp.
+  void beginAllocateToPool(c10::DeviceIndex, c10::MempoolId_t, std::function<bool(cudaStream_t)>) override;
+  void endAllocateToPool(c10::DeviceIndex, c10::MempoolId_t) override;
+  void releasePool(c10::DeviceIndex, c10::MempoolId_t) override;
+  int getPoolUseCount(c10::DeviceIndex, c10::MempoolId_t) override;
+  void createOrIncrefPool(c10::DeviceIndex, c10::MempoolId_t, std::shared_ptr<CUDAAllocator>) override;
+  void setUseOnOOM(c10::DeviceIndex, c10::MempoolId_t, bool) override;
+  void setNoSplit(c10::DeviceIndex, c10::MempoolId_t) override;
+  bool checkPoolLiveAllocations(c10::DeviceIndex, c10::MempoolId_t,
+                                const std::unordered_set<void*>&) override;
+  native::ShareableHandle shareIpcHandle(void*) override;
+  std::shared_ptr<void> getIpcDevPtr(std::string) override;
+  bool isHistoryEnabled() override { return false; }
+  void recordHistory(bool enabled, native::CreateContextFn, size_t, native::RecordContext, bool,
+                     const std::vector<std::string>&) override;
+  std::shared_ptr<native::AllocatorState> getCheckpointState(c10::DeviceIndex, c10::MempoolId_t) override;
+  native::CheckpointDelta setCheckpointPoolState(c10::DeviceIndex,
+                                                 std::shared_ptr<native::AllocatorState>) override;
+
+ private:
+  struct Device {
+    Statistics statistics;
+    std::atomic<double> fraction{1.0};
+    std::once_flag context_made;
+  };
+
+  Device& device(c10::DeviceIndex index);
+  void* allocate_on(c10::DeviceIndex index, size_t bytes, cudaStream_t stream);
+  [[noreturn]] void fail(c10::DeviceIndex index, spillway_status status, const spillway_failure& failure);
+  // The block that starts at `address`; false: it is not Spillway's.
+  static bool find(const void* address, spillway_block_info* block);
+  c10::DeviceIndex device_of(const void* address) const;
+  void tell_trackers(native::TraceEntry::Action action, c10::DeviceIndex device, const void* address,
+                     size_t bytes, cudaStream_t stream);
+
+  native::CUDAAllocator* const before_;
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::mutex listeners_mutex_;
+  std::vector<native::OutOfMemoryObserver> observers_;
+  std::vector<native::AllocatorTraceTracker> trackers_;
+  std::atomic<bool> tracked_{false};
+};
+
+}  // namespace spillway::libtorch
