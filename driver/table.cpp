@@ -1,0 +1,83 @@
+#include "spillway/driver/table.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <memory>
+
+namespace spillway::driver {
+namespace {
+
+template <typename FunctionPointer>
+void look_up(void* library, const char* name, FunctionPointer& field) {
+  field = reinterpret_cast<FunctionPointer>(dlsym(library, name));
+}
+
+void fill(void* library, Table& table) {
+#define SPILLWAY_DRIVER_FUNCTION(result, name, parameters, arguments) look_up(library, #name, table.name);
+#include "spillway/driver/functions.inc"
+#undef SPILLWAY_DRIVER_FUNCTION
+  SpillwaySimulatorControlFunction control = nullptr;
+  look_up(library, "spillway_simulator_control", control);
+  if (control) table.simulator = control();
+}
+
+// What is wrong with a library that could be loaded, or "" if it is a driver that serves these headers.
+std::string defect(const Table& table, const std::string& library) {
+  if (!table.cuInit || !table.cuDriverGetVersion)
+    return library + " is no CUDA driver: it does not export cuInit. Give the path of a libcuda.so.1.";
+  int version = 0;
+  if (table.cuDriverGetVersion(&version) != CUDA_SUCCESS || version < CUDA_VERSION)
+    return library + " serves CUDA " + std::to_string(version / 1000) + "." +
+           std::to_string(version % 1000 / 10) + ", and this build needs " +
+           std::to_string(CUDA_VERSION / 1000) + "." + std::to_string(CUDA_VERSION % 1000 / 10) +
+           ": update the GPU driver.";
+  if (table.simulator && table.simulator->version != SPILLWAY_SIMULATOR_CONTROL_VERSION)
+    return library + " is a simulated driver of another version of Spillway: rebuild it.";
+  return "";
+}
+
+}  // namespace
+
+const Table* resolve(const char* library, LoadError* error) {
+  void* handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  std::string text;
+  if (!handle) {
+    const char* reason = dlerror();
+    text = std::string("the CUDA driver could not be loaded (") + (reason ? reason : library) +
+           "): install the GPU driver, or run under 'spillway simulate'.";
+  } else {
+    auto table = std::make_unique<Table>();
+    fill(handle, *table);
+    text = defect(*table, library);
+    if (text.empty()) return table.release();  // lives as long as the library: for ever
+  }
+  if (error) error->text = text;
+  return nullptr;
+}
+
+const Table* process_table(LoadError* error) {
+  struct Resolved {
+    LoadError error;
+    const Table* table = nullptr;
+    Resolved() {
+      const char* library = std::getenv("SPILLWAY_DRIVER");
+      table = resolve(library && *library ? library : "libcuda.so.1", &error);
+    }
+  };
+  static const Resolved resolved;
+  if (!resolved.table && error) *error = resolved.error;
+  return resolved.table;
+}
+
+std::string describe(const Table& table, CUresult result) {
+  const char* name = nullptr;
+  const char* text = nullptr;
+  if (table.cuGetErrorName) table.cuGetErrorName(result, &name);
+  if (table.cuGetErrorString) table.cuGetErrorString(result, &text);
+  std::string described = name ? name : "CUDA error " + std::to_string(static_cast<int>(result));
+  if (text) described += std::string(" (") + text + ")";
+  return described;
+}
+
+}  // namespace spillway::driver

@@ -1,0 +1,53 @@
+// The entry of every exported function: takes the lock, refuses a fork's child and a program without cuInit,
+// charges the virtual clock, lets the fault plan act, and knows who called.
+//
+// Thread-safety: the object belongs to one call. Ownership: it holds the lock until it ends or `unlock`.
+// Errors: `refused` is what the function has to return at once, CUDA_SUCCESS if it may go on. Units: none.
+#pragma once
+#include <mutex>
+
+#include "simulator/driver/functions.h"
+#include "simulator/driver/state.h"
+
+namespace spillway::simulator {
+
+class Call {
+ public:
+  Call(Function function, Site site);
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  CUresult refused() const { return refused_; }
+  Site site() const { return site_; }
+  void unlock() { lock_.unlock(); }
+
+ private:
+  std::unique_lock<std::mutex> lock_;
+  Site site_;
+  CUresult refused_ = CUDA_SUCCESS;
+};
+
+// A function that is another one with other arguments, such as the _ptsz variants: it is the one that was
+// called.
+class OuterSite {
+ public:
+  explicit OuterSite(Site site);
+  ~OuterSite();
+  OuterSite(const OuterSite&) = delete;
+  OuterSite& operator=(const OuterSite&) = delete;
+};
+
+}  // namespace spillway::simulator
+
+#define SPILLWAY_SIM_ENTER(function)                                                       \
+  [[maybe_unused]] spillway::simulator::Call call(spillway::simulator::Function::function, \
+                                                  __builtin_return_address(0));            \
+  if (call.refused() != CUDA_SUCCESS) return call.refused();                               \
+  [[maybe_unused]] spillway::simulator::Machine& sim = spillway::simulator::machine()
+
+// NAME_SUFFIX(parameters) is NAME(arguments).
+#define SPILLWAY_SIM_FORWARD(forwarding, parameters, name, arguments)  \
+  CUresult CUDAAPI forwarding parameters {                             \
+    spillway::simulator::OuterSite outer(__builtin_return_address(0)); \
+    return name arguments;                                             \
+  }

@@ -1,0 +1,53 @@
+// What a simulated machine is like, read from the environment and from a TOML file.
+//
+// Thread-safety: plain values. Ownership: none. Errors: a text that says which setting is wrong and how.
+// Units: bytes, virtual ns, GB/s (10^9, so bytes per ns).
+#pragma once
+#include <cuda.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace spillway::simulator {
+
+constexpr int kMaxDevices = 16;
+constexpr uint64_t kGranularity = uint64_t{2} << 20;
+
+struct Bandwidth {
+  double h2d = 25, d2h = 25, d2d = 1300, peer = 250;
+};
+
+struct FaultPlan {
+  uint64_t call = 0;  // the n-th call from the start; 0: none
+  std::string name;   // "": any call that allocates or maps
+  bool persistent = false;
+  CUresult code = CUDA_ERROR_OUT_OF_MEMORY;
+  uint64_t seed = 0;
+  double probability = 0;
+};
+
+struct Config {
+  uint64_t capacity_bytes = uint64_t{40} << 30;
+  int devices = 1;
+  bool compute = false;        // values are computed; otherwise null mode
+  bool poison = false;         // new pages hold 0xFF bytes, NaN as floats, instead of zeros
+  uint64_t context_bytes = 0;  // what an active context takes of its device
+  uint64_t call_ns = 100;      // of every driver call: lets polling loops end
+  uint64_t kernel_ns = 5000;   // of a kernel that was launched as a binary
+  Bandwidth bandwidth;
+  std::map<std::string, uint64_t> latency_ns;  // by function name
+  FaultPlan fail;
+  std::string report_path;  // "%p" in it stands for the process id
+};
+
+// "8GiB", "512 MB", "1048576" → bytes.
+std::optional<uint64_t> parse_bytes(std::string_view text);
+// Applies the TOML text of a file called `name` to `config`. Returns "" or what is wrong.
+std::string apply_toml(std::string_view text, const std::string& name, Config& config);
+// Defaults, then $SPILLWAY_SIM_CONFIG, then the other $SPILLWAY_SIM_ variables. Returns "" or what is wrong.
+std::string read_config(Config& config);
+
+}  // namespace spillway::simulator

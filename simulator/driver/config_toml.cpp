@@ -1,0 +1,202 @@
+// The TOML form of the configuration. In a unit of its own: toml++ is most of its compile time.
+#define TOML_EXCEPTIONS 0
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <numeric>
+#include <sstream>
+#include <vector>
+
+#include "simulator/driver/config.h"
+#include "simulator/driver/errors.h"
+#include "simulator/driver/faults.h"
+
+namespace spillway::simulator {
+namespace {
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t substituted = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+    }
+  }
+  return row[b.size()];
+}
+
+// Reads the keys of one table. The first thing that is wrong is kept, and nothing is read after it.
+class Reader {
+ public:
+  Reader(const toml::table& table, std::string section, const std::string& file)
+      : table_(table), section_(std::move(section)), file_(file) {}
+
+  void bytes(const char* key, uint64_t least, uint64_t& out) {
+    const toml::node* node = take(key);
+    if (!node) return;
+    std::optional<uint64_t> value;
+    if (const auto text = node->value_exact<std::string>()) value = parse_bytes(*text);
+    if (const auto number = node->value_exact<int64_t>(); number && *number >= 0) value = *number;
+    if (!value || *value < least)
+      return wrong(key, *node, "a size of at least " + std::to_string(least) + " bytes such as \"8GiB\"");
+    out = *value;
+  }
+  void integer(const char* key, int64_t least, int64_t most, uint64_t& out) {
+    const toml::node* node = take(key);
+    if (!node) return;
+    const auto value = node->value_exact<int64_t>();
+    if (!value || *value < least || *value > most)
+      return wrong(key, *node,
+                   "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+    out = static_cast<uint64_t>(*value);
+  }
+  void number(const char* key, double least, double most, double& out) {
+    const toml::node* node = take(key);
+    if (!node) return;
+    const auto value = node->is_number() ? node->value<double>() : std::nullopt;
+    if (!value || !(*value >= least) || !(*value <= most)) {
+      std::ostringstream range;
+      range << "a number from " << least << " to " << most;
+      return wrong(key, *node, range.str());
+    }
+    out = *value;
+  }
+  void flag(const char* key, bool& out) {
+    const toml::node* node = take(key);
+    if (!node) return;
+    if (const auto value = node->value_exact<bool>())
+      out = *value;
+    else
+      wrong(key, *node, "true or false");
+  }
+  std::optional<std::string> text(const char* key) {
+    const toml::node* node = take(key);
+    if (!node) return std::nullopt;
+    auto value = node->value_exact<std::string>();
+    if (!value) wrong(key, *node, "a text in quotes");
+    return value;
+  }
+  const toml::table* section(const char* key) {
+    const toml::node* node = take(key);
+    if (node && !node->is_table()) wrong(key, *node, "a section");
+    return node ? node->as_table() : nullptr;
+  }
+  void reject(const char* key, const std::string& expected) {
+    if (const toml::node* node = table_.get(key)) wrong(key, *node, expected);
+  }
+
+  // To be called last: a key that nobody asked for is an error.
+  std::string finish() {
+    for (const auto& [key, node] : table_) {
+      if (!error_.empty()) break;
+      if (std::find(known_.begin(), known_.end(), key.str()) != known_.end()) continue;
+      const auto nearest = std::min_element(known_.begin(), known_.end(), [&](const auto& a, const auto& b) {
+        return edit_distance(a, key.str()) < edit_distance(b, key.str());
+      });
+      error_ = place(node) + "unknown key '" + section_ + std::string(key.str()) + "': did you mean '" +
+               section_ + *nearest + "'?";
+    }
+    return error_;
+  }
+
+ private:
+  const toml::node* take(const char* key) {
+    known_.emplace_back(key);
+    return error_.empty() ? table_.get(key) : nullptr;
+  }
+  std::string place(const toml::node& node) const {
+    return file_ + ":" + std::to_string(node.source().begin.line) + ": ";
+  }
+  void wrong(const char* key, const toml::node& node, const std::string& expected) {
+    if (error_.empty()) error_ = place(node) + "'" + section_ + key + "' must be " + expected;
+  }
+
+  const toml::table& table_;
+  std::string section_;
+  const std::string& file_;
+  std::vector<std::string> known_;
+  std::string error_;
+};
+
+std::string read_bandwidth(const toml::table& table, const std::string& file, Bandwidth& out) {
+  Reader reader(table, "bandwidth.", file);
+  reader.number("h2d", 0.001, 1e6, out.h2d);
+  reader.number("d2h", 0.001, 1e6, out.d2h);
+  reader.number("d2d", 0.001, 1e6, out.d2d);
+  reader.number("peer", 0.001, 1e6, out.peer);
+  return reader.finish();
+}
+
+std::string read_latencies(const toml::table& table, const std::string& file,
+                           std::map<std::string, uint64_t>& out) {
+  for (const auto& [key, node] : table) {
+    const std::string place = file + ":" + std::to_string(node.source().begin.line) + ": ";
+    const std::string name(key.str());
+    const auto value = node.value_exact<int64_t>();
+    if (find_configurable(name) == Function::kCount)
+      return place + "'latency_ns." + name + "' is no driver function that the simulator implements";
+    if (!value || *value < 0 || *value > int64_t{1000000000000})
+      return place + "'latency_ns." + name + "' must be a whole number of ns up to 10^12";
+    out[name] = static_cast<uint64_t>(*value);
+  }
+  return "";
+}
+
+std::string read_faults(const toml::table& table, const std::string& file, FaultPlan& out) {
+  Reader reader(table, "fail.", file);
+  reader.integer("call", 0, INT64_MAX, out.call);
+  if (const auto name = reader.text("name")) {
+    if (find_configurable(*name) == Function::kCount)
+      reader.reject("name", "a driver function that the simulator implements, such as \"cuMemCreate\"");
+    out.name = *name;
+  }
+  reader.flag("persistent", out.persistent);
+  if (const auto name = reader.text("code")) {
+    const auto code = find_error(*name);
+    if (!code) reader.reject("code", "the name of an error, such as \"CUDA_ERROR_OUT_OF_MEMORY\"");
+    out.code = code.value_or(CUDA_ERROR_OUT_OF_MEMORY);
+  }
+  reader.integer("seed", 0, INT64_MAX, out.seed);
+  reader.number("probability", 0, 1, out.probability);
+  return reader.finish();
+}
+
+std::string read_machine(const toml::table& table, const std::string& file, Config& config) {
+  Reader reader(table, "", file);
+  reader.bytes("capacity", kGranularity, config.capacity_bytes);
+  uint64_t devices = static_cast<uint64_t>(config.devices);
+  reader.integer("devices", 1, kMaxDevices, devices);
+  config.devices = static_cast<int>(devices);
+  if (const auto values = reader.text("values")) {
+    if (*values != "zeros" && *values != "compute") reader.reject("values", "\"zeros\" or \"compute\"");
+    config.compute = *values == "compute";
+  }
+  reader.bytes("context_bytes", 0, config.context_bytes);
+  reader.flag("poison", config.poison);
+  reader.integer("call_ns", 1, 1000000000, config.call_ns);
+  reader.integer("kernel_ns", 0, 1000000000000, config.kernel_ns);
+  std::string inner;
+  if (const auto* section = reader.section("bandwidth"))
+    inner = read_bandwidth(*section, file, config.bandwidth);
+  if (const auto* section = reader.section("latency_ns"); section && inner.empty())
+    inner = read_latencies(*section, file, config.latency_ns);
+  if (const auto* section = reader.section("fail"); section && inner.empty())
+    inner = read_faults(*section, file, config.fail);
+  const std::string outer = reader.finish();
+  return outer.empty() ? inner : outer;
+}
+
+}  // namespace
+
+std::string apply_toml(std::string_view text, const std::string& name, Config& config) {
+  const toml::parse_result parsed = toml::parse(text, name);
+  if (parsed) return read_machine(parsed.table(), name, config);
+  return name + ":" + std::to_string(parsed.error().source().begin.line) + ": " +
+         std::string(parsed.error().description());
+}
+
+}  // namespace spillway::simulator

@@ -1,0 +1,257 @@
+// Contexts: one primary context a device and those of cuCtxCreate; the stack of current contexts of each
+// thread.
+#include <algorithm>
+
+#include "simulator/driver/call.h"
+
+namespace spillway::simulator {
+namespace {
+
+Context* known(CUcontext handle) {
+  auto* context = reinterpret_cast<Context*>(handle);
+  Machine& sim = machine();
+  for (const auto& device : sim.devices)
+    if (&device->primary == context) return context->retains > 0 ? context : nullptr;
+  return sim.contexts.contains(context) ? context : nullptr;
+}
+
+CUcontext handle_of(Context* context) {
+  return reinterpret_cast<CUcontext>(context);
+}
+
+// An active context takes its overhead of the device, if there is room.
+CUresult activate(Device& device) {
+  const Config& config = machine().config;
+  if (device.active_contexts == 0 && config.context_bytes > device.free_bytes(config))
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  ++device.active_contexts;
+  return CUDA_SUCCESS;
+}
+
+void synchronize(const Device& device) {
+  machine().clock.wait_until(device.last_end);
+}
+
+CUresult create(CUcontext* out, unsigned flags, CUdevice number) {
+  Machine& sim = machine();
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  Device* device = sim.device(number);
+  if (!device) return CUDA_ERROR_INVALID_DEVICE;
+  if (const CUresult result = activate(*device); result != CUDA_SUCCESS) return result;
+  auto* context = new Context{.device = device, .flags = flags};
+  sim.contexts.insert(context);
+  context_stack().push_back(context);
+  *out = handle_of(context);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace spillway::simulator
+
+using namespace spillway::simulator;
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
+  SPILLWAY_SIM_ENTER(cuDevicePrimaryCtxRetain);
+  if (!pctx) return CUDA_ERROR_INVALID_VALUE;
+  Device* device = sim.device(dev);
+  if (!device) return CUDA_ERROR_INVALID_DEVICE;
+  if (device->primary.retains == 0) {
+    if (const CUresult result = activate(*device); result != CUDA_SUCCESS) return result;
+  }
+  ++device->primary.retains;
+  *pctx = handle_of(&device->primary);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {
+  SPILLWAY_SIM_ENTER(cuDevicePrimaryCtxRelease);
+  Device* device = sim.device(dev);
+  if (!device) return CUDA_ERROR_INVALID_DEVICE;
+  if (device->primary.retains == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  if (--device->primary.retains == 0) --device->active_contexts;
+  return CUDA_SUCCESS;
+}
+
+// What the program left on the device stays: the leak report names it.
+CUresult cuDevicePrimaryCtxReset(CUdevice dev) {
+  SPILLWAY_SIM_ENTER(cuDevicePrimaryCtxReset);
+  Device* device = sim.device(dev);
+  if (!device) return CUDA_ERROR_INVALID_DEVICE;
+  synchronize(*device);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags) {
+  SPILLWAY_SIM_ENTER(cuDevicePrimaryCtxSetFlags);
+  Device* device = sim.device(dev);
+  if (!device) return CUDA_ERROR_INVALID_DEVICE;
+  device->primary.flags = flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {
+  SPILLWAY_SIM_ENTER(cuDevicePrimaryCtxGetState);
+  Device* device = sim.device(dev);
+  if (!device) return CUDA_ERROR_INVALID_DEVICE;
+  if (flags) *flags = device->primary.flags;
+  if (active) *active = device->primary.retains > 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) {
+  SPILLWAY_SIM_ENTER(cuCtxCreate_v2);
+  return create(pctx, flags, dev);
+}
+
+CUresult cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam*, int, unsigned int flags, CUdevice dev) {
+  SPILLWAY_SIM_ENTER(cuCtxCreate_v3);
+  return create(pctx, flags, dev);
+}
+
+CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams*, unsigned int flags, CUdevice dev) {
+  SPILLWAY_SIM_ENTER(cuCtxCreate_v4);
+  return create(pctx, flags, dev);
+}
+
+CUresult cuCtxDestroy(CUcontext ctx) {
+  SPILLWAY_SIM_ENTER(cuCtxDestroy);
+  Context* context = known(ctx);
+  if (!context || !sim.contexts.contains(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  synchronize(*context->device);
+  --context->device->active_contexts;
+  sim.contexts.erase(context);
+  auto& stack = context_stack();
+  std::erase(stack, context);
+  // Streams may still name it, and other threads have it on their stacks: it stays as a shell.
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPushCurrent(CUcontext ctx) {
+  SPILLWAY_SIM_ENTER(cuCtxPushCurrent);
+  Context* context = known(ctx);
+  if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+  context_stack().push_back(context);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPopCurrent(CUcontext* pctx) {
+  SPILLWAY_SIM_ENTER(cuCtxPopCurrent);
+  auto& stack = context_stack();
+  if (stack.empty()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (pctx) *pctx = handle_of(stack.back());
+  stack.pop_back();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCurrent(CUcontext ctx) {
+  SPILLWAY_SIM_ENTER(cuCtxSetCurrent);
+  auto& stack = context_stack();
+  Context* context = ctx ? known(ctx) : nullptr;
+  if (ctx && !context) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!stack.empty()) stack.pop_back();
+  if (context) stack.push_back(context);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCurrent(CUcontext* pctx) {
+  SPILLWAY_SIM_ENTER(cuCtxGetCurrent);
+  if (!pctx) return CUDA_ERROR_INVALID_VALUE;
+  *pctx = handle_of(current_context());
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice(CUdevice* device) {
+  SPILLWAY_SIM_ENTER(cuCtxGetDevice);
+  if (!device) return CUDA_ERROR_INVALID_VALUE;
+  if (!current_context()) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = current_context()->device->ordinal;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
+  SPILLWAY_SIM_ENTER(cuCtxGetDevice_v2);
+  if (!device) return CUDA_ERROR_INVALID_VALUE;
+  Context* context = ctx ? known(ctx) : current_context();
+  if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = context->device->ordinal;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetFlags(unsigned int* flags) {
+  SPILLWAY_SIM_ENTER(cuCtxGetFlags);
+  if (!flags) return CUDA_ERROR_INVALID_VALUE;
+  if (!current_context()) return CUDA_ERROR_INVALID_CONTEXT;
+  *flags = current_context()->flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetId(CUcontext ctx, unsigned long long* ctxId) {
+  SPILLWAY_SIM_ENTER(cuCtxGetId);
+  if (!ctxId) return CUDA_ERROR_INVALID_VALUE;
+  Context* context = ctx ? known(ctx) : current_context();
+  if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+  *ctxId = reinterpret_cast<uintptr_t>(context);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSynchronize(void) {
+  SPILLWAY_SIM_ENTER(cuCtxSynchronize);
+  if (!current_context()) return CUDA_ERROR_INVALID_CONTEXT;
+  synchronize(*current_context()->device);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSynchronize_v2(CUcontext ctx) {
+  SPILLWAY_SIM_ENTER(cuCtxSynchronize_v2);
+  Context* context = ctx ? known(ctx) : current_context();
+  if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+  synchronize(*context->device);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {
+  SPILLWAY_SIM_ENTER(cuCtxGetApiVersion);
+  if (!version) return CUDA_ERROR_INVALID_VALUE;
+  if (!(ctx ? known(ctx) : current_context())) return CUDA_ERROR_INVALID_CONTEXT;
+  *version = 3020;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetStreamPriorityRange(int* leastPriority, int* greatestPriority) {
+  SPILLWAY_SIM_ENTER(cuCtxGetStreamPriorityRange);
+  if (!current_context()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (leastPriority) *leastPriority = kLeastPriority;
+  if (greatestPriority) *greatestPriority = kGreatestPriority;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
+  SPILLWAY_SIM_ENTER(cuCtxGetLimit);
+  if (!pvalue) return CUDA_ERROR_INVALID_VALUE;
+  Context* context = current_context();
+  if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+  if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  *pvalue = context->limits[limit];
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
+  SPILLWAY_SIM_ENTER(cuCtxSetLimit);
+  Context* context = current_context();
+  if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+  if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  context->limits[limit] = value;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCacheConfig(CUfunc_cache* pconfig) {
+  SPILLWAY_SIM_ENTER(cuCtxGetCacheConfig);
+  if (!pconfig) return CUDA_ERROR_INVALID_VALUE;
+  *pconfig = CU_FUNC_CACHE_PREFER_NONE;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCacheConfig(CUfunc_cache) {
+  SPILLWAY_SIM_ENTER(cuCtxSetCacheConfig);
+  return CUDA_SUCCESS;
+}

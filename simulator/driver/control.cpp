@@ -1,0 +1,121 @@
+// The control interface: what tests, CPU kernels and reports ask of the simulator beyond CUDA.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "simulator/driver/call.h"
+#include "simulator/driver/launch.h"
+#include "simulator/driver/report.h"
+
+namespace spillway::simulator {
+namespace {
+
+int mode() {
+  return machine().config.compute ? SPILLWAY_SIMULATOR_COMPUTE : SPILLWAY_SIMULATOR_NULL;
+}
+
+ptrdiff_t alias_offset() {
+  return machine().space.alias_offset();
+}
+
+CUresult submit_work(CUstream stream, const char* name, const SpillwayRange* ranges, size_t count,
+                     uint64_t duration_ns, void (*work)(void*), void* argument) {
+  return submit(stream, name, ranges, count, duration_ns, work, argument, __builtin_return_address(0));
+}
+
+void fail_call(uint64_t n, const char* name, int persistent, CUresult code) {
+  const std::lock_guard lock(machine().mutex);
+  const FaultPlan plan{.call = n, .name = name ? name : "", .persistent = persistent != 0, .code = code};
+  if (!machine().faults.set_plan(plan))
+    std::fprintf(stderr, "spillway simulator: fail_call: %s is no function that the simulator implements\n",
+                 name);
+}
+
+void fail_seeded(uint64_t seed, double probability, CUresult code) {
+  const std::lock_guard lock(machine().mutex);
+  machine().faults.set_seeded(seed, probability, code);
+}
+
+CUresult set_latency(const char* name, uint64_t ns) {
+  const std::lock_guard lock(machine().mutex);
+  const Function function = name ? find_configurable(name) : Function::kCount;
+  if (function == Function::kCount) return CUDA_ERROR_NOT_FOUND;
+  machine().latencies.set(function, ns);
+  return CUDA_SUCCESS;
+}
+
+CUresult set_capacity(int device, uint64_t bytes) {
+  const std::lock_guard lock(machine().mutex);
+  Device* found = machine().device(device);
+  if (!machine().initialised) return CUDA_ERROR_NOT_INITIALIZED;
+  if (!found) return CUDA_ERROR_INVALID_DEVICE;
+  found->capacity_bytes = bytes;
+  return CUDA_SUCCESS;
+}
+
+void counts(SpillwaySimulatorCounts* out) {
+  Machine& sim = machine();
+  const std::lock_guard lock(sim.mutex);
+  *out = {.driver_calls = sim.faults.calls(),
+          .injected_failures = sim.faults.fired(),
+          .violations = sim.referee.count(),
+          .live_pages_bytes = sim.physical ? sim.physical->live_bytes() : 0,
+          .peak_pages_bytes = sim.physical ? sim.physical->peak_bytes() : 0,
+          .launches = sim.counters.launches,
+          .copies = sim.counters.copies,
+          .copied_bytes = sim.counters.copied_bytes,
+          .virtual_ns = sim.clock.now(),
+          .driver_stall_ns = sim.counters.stall_ns};
+}
+
+size_t copy_text(const std::string& text, char* out, size_t size) {
+  if (out && size > 0) {
+    const size_t length = std::min(size - 1, text.size());
+    std::memcpy(out, text.data(), length);
+    out[length] = 0;
+  }
+  return text.size();
+}
+
+size_t violations(char* out, size_t size) {
+  const std::lock_guard lock(machine().mutex);
+  return copy_text(machine().referee.text(), out, size);
+}
+
+size_t leak_text(char* out, size_t size) {
+  const std::lock_guard lock(machine().mutex);
+  return copy_text(leaks(), out, size);
+}
+
+void reset() {
+  Machine& sim = machine();
+  const std::lock_guard lock(sim.mutex);
+  sim.referee.reset();
+  sim.faults.reset();
+  sim.counters = {};
+  if (sim.physical) sim.physical->reset_peak();
+}
+
+constexpr SpillwaySimulatorControl kControl = {
+    .size = sizeof(SpillwaySimulatorControl),
+    .version = SPILLWAY_SIMULATOR_CONTROL_VERSION,
+    .mode = mode,
+    .alias_offset = alias_offset,
+    .submit = submit_work,
+    .fail_call = fail_call,
+    .fail_seeded = fail_seeded,
+    .set_latency = set_latency,
+    .set_capacity = set_capacity,
+    .counts = counts,
+    .violations = violations,
+    .leaks = leak_text,
+    .reset = reset,
+};
+
+}  // namespace
+}  // namespace spillway::simulator
+
+extern "C" __attribute__((visibility("default"))) const SpillwaySimulatorControl* spillway_simulator_control(
+    void) {
+  return &spillway::simulator::kControl;
+}

@@ -1,0 +1,236 @@
+// Copies, in one piece or by rows: the direction follows from the addresses, the time from the copy engine.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "simulator/driver/call.h"
+#include "simulator/driver/touch.h"
+
+namespace spillway::simulator {
+namespace {
+
+enum class Order { kAsync, kSync };
+
+// `rows` pieces of `width` bytes, `pitch` apart on each side. A plain copy is one row.
+struct Shape {
+  uint64_t width = 0, rows = 1, source_pitch = 0, target_pitch = 0;
+  uint64_t bytes() const { return width * rows; }
+};
+
+const Device* owner_of(CUdeviceptr address) {
+  if (!is_device_address(address)) return nullptr;
+  const auto mapping = machine().space.mapping_of(address);
+  return mapping == machine().space.mappings().end() ? nullptr : mapping->second.page->device;
+}
+
+// The copy engine and its bytes per ns. Host memory has no owner.
+std::pair<Lane*, double> engine_of(Device& device, const Device* target, const Device* source) {
+  const Bandwidth& speed = machine().config.bandwidth;
+  if (!target) return {&device.d2h, speed.d2h};
+  if (!source) return {&device.h2d, speed.h2d};
+  if (target == source) return {&device.d2d, speed.d2d};
+  return {&device.peer, speed.peer};
+}
+
+bool pinned(CUdeviceptr host) {
+  return machine().host.find(reinterpret_cast<void*>(host)) != machine().host.blocks().end();
+}
+
+CUresult check_side(const Device& device, CUdeviceptr address, const Shape& shape, uint64_t pitch,
+                    bool writes, const char* name, Site site) {
+  if (!is_device_address(address)) return address ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  for (uint64_t row = 0; row < shape.rows; ++row)
+    if (check(device, {address + row * pitch, shape.width, writes}, true, name, site) != CUDA_SUCCESS)
+      return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+void* host_view(CUdeviceptr address) {
+  return is_device_address(address) ? machine().space.alias(address) : reinterpret_cast<void*>(address);
+}
+
+void move_row(CUdeviceptr target, CUdeviceptr source, uint64_t bytes) {
+  const bool device_target = is_device_address(target), device_source = is_device_address(source);
+  if (machine().config.compute || (!device_target && !device_source))
+    std::memmove(host_view(target), host_view(source), bytes);
+  else if (!device_target)
+    std::memset(host_view(target), 0, bytes);  // null mode: all device memory reads as zeros
+}
+
+CUresult copy(CUdeviceptr target, CUdeviceptr source, const Shape& shape, CUstream on, Order order,
+              const char* name, Site site) {
+  Machine& sim = machine();
+  Stream* stream = nullptr;
+  if (const CUresult result = find_stream(on, &stream); result != CUDA_SUCCESS) return result;
+  if (shape.bytes() == 0) return CUDA_SUCCESS;
+  Device& device = *stream->context->device;
+  CUresult result = check_side(device, target, shape, shape.target_pitch, true, name, site);
+  if (result == CUDA_SUCCESS)
+    result = check_side(device, source, shape, shape.source_pitch, false, name, site);
+  if (result != CUDA_SUCCESS) return result;
+
+  const auto [engine, bytes_per_ns] = engine_of(device, owner_of(target), owner_of(source));
+  const double ns = std::ceil(static_cast<double>(shape.bytes()) / bytes_per_ns);
+  const Interval when = place(*stream, engine, static_cast<uint64_t>(ns));
+  for (uint64_t row = 0; row < shape.rows; ++row) {
+    const CUdeviceptr to = target + row * shape.target_pitch, from = source + row * shape.source_pitch;
+    const Use use{when.end, stream->id, name, site};
+    stamp({to, shape.width, true}, use);
+    stamp({from, shape.width, false}, use);
+    move_row(to, from, shape.width);
+  }
+  ++sim.counters.copies;
+  sim.counters.copied_bytes += shape.bytes();
+  // A copy to pageable host memory holds the caller up, as the driver stages it.
+  const bool staged = !is_device_address(target) && !pinned(target);
+  if (order == Order::kSync || staged) sim.clock.wait_until(when.end);
+  return CUDA_SUCCESS;
+}
+
+CUresult copy(CUdeviceptr target, CUdeviceptr source, uint64_t bytes, CUstream on, Order order,
+              const char* name, Site site) {
+  return copy(target, source, Shape{.width = bytes}, on, order, name, site);
+}
+
+CUdeviceptr address(const void* host) {
+  return reinterpret_cast<CUdeviceptr>(host);
+}
+
+// One side of a 2D copy: where its first byte is, or 0 for what is not simulated (arrays).
+CUdeviceptr origin(CUmemorytype type, CUdeviceptr device, const void* host, size_t x, size_t y,
+                   size_t pitch) {
+  if (type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED) return device + y * pitch + x;
+  return type == CU_MEMORYTYPE_HOST ? address(host) + y * pitch + x : 0;
+}
+
+CUresult copy_2d(const CUDA_MEMCPY2D* p, CUstream on, Order order, const char* name, Site site) {
+  if (!p) return CUDA_ERROR_INVALID_VALUE;
+  if (p->srcMemoryType == CU_MEMORYTYPE_ARRAY || p->dstMemoryType == CU_MEMORYTYPE_ARRAY)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  const Shape shape{p->WidthInBytes, p->Height, p->srcPitch ? p->srcPitch : p->WidthInBytes,
+                    p->dstPitch ? p->dstPitch : p->WidthInBytes};
+  if (shape.source_pitch < shape.width || shape.target_pitch < shape.width) return CUDA_ERROR_INVALID_VALUE;
+  return copy(origin(p->dstMemoryType, p->dstDevice, p->dstHost, p->dstXInBytes, p->dstY, shape.target_pitch),
+              origin(p->srcMemoryType, p->srcDevice, p->srcHost, p->srcXInBytes, p->srcY, shape.source_pitch),
+              shape, on, order, name, site);
+}
+
+CUresult copy_3d(const CUDA_MEMCPY3D* p, CUstream on, Order order, const char* name, Site site) {
+  if (!p) return CUDA_ERROR_INVALID_VALUE;
+  if (p->Depth != 1 || p->srcZ || p->dstZ || p->srcLOD || p->dstLOD) return CUDA_ERROR_NOT_SUPPORTED;
+  CUDA_MEMCPY2D flat = {};
+  flat.srcXInBytes = p->srcXInBytes;
+  flat.srcY = p->srcY;
+  flat.srcMemoryType = p->srcMemoryType;
+  flat.srcHost = p->srcHost;
+  flat.srcDevice = p->srcDevice;
+  flat.srcPitch = p->srcPitch;
+  flat.dstXInBytes = p->dstXInBytes;
+  flat.dstY = p->dstY;
+  flat.dstMemoryType = p->dstMemoryType;
+  flat.dstHost = p->dstHost;
+  flat.dstDevice = p->dstDevice;
+  flat.dstPitch = p->dstPitch;
+  flat.WidthInBytes = p->WidthInBytes;
+  flat.Height = p->Height;
+  return copy_2d(&flat, on, order, name, site);
+}
+
+}  // namespace
+}  // namespace spillway::simulator
+
+using namespace spillway::simulator;
+
+CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
+  SPILLWAY_SIM_ENTER(cuMemcpy);
+  return copy(dst, src, ByteCount, nullptr, Order::kSync, "copy", call.site());
+}
+CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
+  SPILLWAY_SIM_ENTER(cuMemcpyAsync);
+  return copy(dst, src, ByteCount, hStream, Order::kAsync, "copy", call.site());
+}
+CUresult cuMemcpyHtoD(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
+  SPILLWAY_SIM_ENTER(cuMemcpyHtoD);
+  return copy(dstDevice, address(srcHost), ByteCount, nullptr, Order::kSync, "host-to-device copy",
+              call.site());
+}
+CUresult cuMemcpyHtoDAsync(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount, CUstream hStream) {
+  SPILLWAY_SIM_ENTER(cuMemcpyHtoDAsync);
+  return copy(dstDevice, address(srcHost), ByteCount, hStream, Order::kAsync, "host-to-device copy",
+              call.site());
+}
+CUresult cuMemcpyDtoH(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
+  SPILLWAY_SIM_ENTER(cuMemcpyDtoH);
+  return copy(address(dstHost), srcDevice, ByteCount, nullptr, Order::kSync, "device-to-host copy",
+              call.site());
+}
+CUresult cuMemcpyDtoHAsync(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
+  SPILLWAY_SIM_ENTER(cuMemcpyDtoHAsync);
+  return copy(address(dstHost), srcDevice, ByteCount, hStream, Order::kAsync, "device-to-host copy",
+              call.site());
+}
+// Copies inside the device do not hold the caller up.
+CUresult cuMemcpyDtoD(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
+  SPILLWAY_SIM_ENTER(cuMemcpyDtoD);
+  return copy(dstDevice, srcDevice, ByteCount, nullptr, Order::kAsync, "device copy", call.site());
+}
+CUresult cuMemcpyDtoDAsync(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
+  SPILLWAY_SIM_ENTER(cuMemcpyDtoDAsync);
+  return copy(dstDevice, srcDevice, ByteCount, hStream, Order::kAsync, "device copy", call.site());
+}
+CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext, CUdeviceptr srcDevice, CUcontext, size_t ByteCount) {
+  SPILLWAY_SIM_ENTER(cuMemcpyPeer);
+  return copy(dstDevice, srcDevice, ByteCount, nullptr, Order::kAsync, "peer copy", call.site());
+}
+CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext, CUdeviceptr srcDevice, CUcontext,
+                           size_t ByteCount, CUstream hStream) {
+  SPILLWAY_SIM_ENTER(cuMemcpyPeerAsync);
+  return copy(dstDevice, srcDevice, ByteCount, hStream, Order::kAsync, "peer copy", call.site());
+}
+CUresult cuMemcpy2D(const CUDA_MEMCPY2D* pCopy) {
+  SPILLWAY_SIM_ENTER(cuMemcpy2D);
+  return copy_2d(pCopy, nullptr, Order::kSync, "2D copy", call.site());
+}
+CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D* pCopy) {
+  SPILLWAY_SIM_ENTER(cuMemcpy2DUnaligned);
+  return copy_2d(pCopy, nullptr, Order::kSync, "2D copy", call.site());
+}
+CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {
+  SPILLWAY_SIM_ENTER(cuMemcpy2DAsync);
+  return copy_2d(pCopy, hStream, Order::kAsync, "2D copy", call.site());
+}
+CUresult cuMemcpy3D(const CUDA_MEMCPY3D* pCopy) {
+  SPILLWAY_SIM_ENTER(cuMemcpy3D);
+  return copy_3d(pCopy, nullptr, Order::kSync, "3D copy", call.site());
+}
+CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
+  SPILLWAY_SIM_ENTER(cuMemcpy3DAsync);
+  return copy_3d(pCopy, hStream, Order::kAsync, "3D copy", call.site());
+}
+
+SPILLWAY_SIM_FORWARD(cuMemcpy_ptds, (CUdeviceptr dst, CUdeviceptr src, size_t bytes), cuMemcpy,
+                     (dst, src, bytes))
+SPILLWAY_SIM_FORWARD(cuMemcpyHtoD_v2_ptds, (CUdeviceptr dst, const void* src, size_t bytes), cuMemcpyHtoD,
+                     (dst, src, bytes))
+SPILLWAY_SIM_FORWARD(cuMemcpyDtoH_v2_ptds, (void* dst, CUdeviceptr src, size_t bytes), cuMemcpyDtoH,
+                     (dst, src, bytes))
+SPILLWAY_SIM_FORWARD(cuMemcpyDtoD_v2_ptds, (CUdeviceptr dst, CUdeviceptr src, size_t bytes), cuMemcpyDtoD,
+                     (dst, src, bytes))
+SPILLWAY_SIM_FORWARD(cuMemcpyAsync_ptsz, (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream),
+                     cuMemcpyAsync, (dst, src, bytes, per_thread(stream)))
+SPILLWAY_SIM_FORWARD(cuMemcpyHtoDAsync_v2_ptsz,
+                     (CUdeviceptr dst, const void* src, size_t bytes, CUstream stream), cuMemcpyHtoDAsync,
+                     (dst, src, bytes, per_thread(stream)))
+SPILLWAY_SIM_FORWARD(cuMemcpyDtoHAsync_v2_ptsz, (void* dst, CUdeviceptr src, size_t bytes, CUstream stream),
+                     cuMemcpyDtoHAsync, (dst, src, bytes, per_thread(stream)))
+SPILLWAY_SIM_FORWARD(cuMemcpyDtoDAsync_v2_ptsz,
+                     (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream), cuMemcpyDtoDAsync,
+                     (dst, src, bytes, per_thread(stream)))
+SPILLWAY_SIM_FORWARD(cuMemcpy2D_v2_ptds, (const CUDA_MEMCPY2D* p), cuMemcpy2D, (p))
+SPILLWAY_SIM_FORWARD(cuMemcpy2DUnaligned_v2_ptds, (const CUDA_MEMCPY2D* p), cuMemcpy2DUnaligned, (p))
+SPILLWAY_SIM_FORWARD(cuMemcpy2DAsync_v2_ptsz, (const CUDA_MEMCPY2D* p, CUstream stream), cuMemcpy2DAsync,
+                     (p, per_thread(stream)))
+SPILLWAY_SIM_FORWARD(cuMemcpyPeerAsync_ptsz,
+                     (CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t bytes,
+                      CUstream stream),
+                     cuMemcpyPeerAsync, (dst, to, src, from, bytes, per_thread(stream)))

@@ -1,0 +1,109 @@
+// Every function of the list as a weak definition that names itself and refuses; the simulator's own
+// definitions in the other files take their places at link time. Also the look-up by name.
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <string>
+#include <unordered_map>
+
+#include "simulator/driver/functions.h"
+
+namespace spillway::simulator {
+namespace {
+
+CUresult missing(Function function, const char* name) {
+  static std::array<std::atomic<bool>, kFunctions> said;
+  if (!said[static_cast<size_t>(function)].exchange(true))
+    std::fprintf(stderr, "spillway simulator: %s is not simulated: returning CUDA_ERROR_NOT_SUPPORTED\n",
+                 name);
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+}  // namespace
+}  // namespace spillway::simulator
+
+// The weak definitions lie together in a section of their own: that is how implemented() knows them.
+extern "C" {
+extern const char __start_spillway_missing[];
+extern const char __stop_spillway_missing[];
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#define SPILLWAY_DRIVER_FUNCTION(result, name, parameters, arguments)                 \
+  __attribute__((weak, section("spillway_missing"))) result CUDAAPI name parameters { \
+    return spillway::simulator::missing(spillway::simulator::Function::name, #name);  \
+  }
+#include "spillway/driver/functions.inc"
+#undef SPILLWAY_DRIVER_FUNCTION
+#pragma GCC diagnostic pop
+}
+
+namespace spillway::simulator {
+namespace {
+
+const std::array<Export, kFunctions> kExports = {{
+#define SPILLWAY_DRIVER_FUNCTION(result, name, parameters, arguments) {#name, reinterpret_cast<void*>(&name)},
+#include "spillway/driver/functions.inc"
+#undef SPILLWAY_DRIVER_FUNCTION
+}};
+
+struct Version {
+  std::string_view base;
+  int first;
+  bool per_thread_stream;
+  std::string_view name;
+};
+constexpr Version kVersions[] = {
+#define SPILLWAY_DRIVER_VERSION(base, first, per_thread, name) {base, first, per_thread, name},
+#include "spillway/driver/versions.inc"
+#undef SPILLWAY_DRIVER_VERSION
+};
+
+const std::unordered_map<std::string_view, Function>& names() {
+  static const auto* map = [] {
+    auto* made = new std::unordered_map<std::string_view, Function>;
+    for (size_t i = 0; i < kFunctions; ++i) made->emplace(kExports[i].name, static_cast<Function>(i));
+    return made;
+  }();
+  return *map;
+}
+
+const std::unordered_multimap<std::string_view, const Version*>& versions() {
+  static const auto* map = [] {
+    auto* made = new std::unordered_multimap<std::string_view, const Version*>;
+    for (const Version& version : kVersions) made->emplace(version.base, &version);
+    return made;
+  }();
+  return *map;
+}
+
+}  // namespace
+
+const Export& export_of(Function function) {
+  return kExports[static_cast<size_t>(function)];
+}
+
+bool implemented(Function function) {
+  const auto* address = static_cast<const char*>(export_of(function).address);
+  return address < __start_spillway_missing || address >= __stop_spillway_missing;
+}
+
+Function find_export(std::string_view name) {
+  const auto found = names().find(name);
+  return found == names().end() ? Function::kCount : found->second;
+}
+
+Function find_function(std::string_view name, int cuda_version, bool per_thread_stream) {
+  const Version* best = nullptr;
+  const auto [begin, end] = versions().equal_range(name);
+  for (auto it = begin; it != end; ++it) {
+    const Version& candidate = *it->second;
+    if (candidate.first > cuda_version || (candidate.per_thread_stream && !per_thread_stream)) continue;
+    const bool better =
+        !best || candidate.per_thread_stream > best->per_thread_stream ||
+        (candidate.per_thread_stream == best->per_thread_stream && candidate.first > best->first);
+    if (better) best = &candidate;
+  }
+  return best ? find_export(best->name) : Function::kCount;
+}
+
+}  // namespace spillway::simulator

@@ -1,0 +1,37 @@
+// Host memory that the driver gave out or registered: page-locked, with a device address equal to its own.
+//
+// Thread-safety: none of its own; used under the simulator's lock. Ownership: owns what `allocate` gave.
+// Units: bytes.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+
+#include "simulator/driver/referee.h"
+
+namespace spillway::simulator {
+
+struct HostBlock {
+  uint64_t bytes = 0;
+  unsigned flags = 0;
+  bool registered = false;  // the program's own memory
+  int device = 0;           // whose context was current
+  Use use = {};
+  Site site = nullptr;
+};
+
+class HostMemory {
+ public:
+  using Blocks = std::map<uintptr_t, HostBlock>;
+
+  void* allocate(uint64_t bytes);
+  void free(void* address, uint64_t bytes);
+  Blocks::iterator find(const void* address);  // the block that holds an address
+  bool overlaps(const void* address, uint64_t bytes);
+  Blocks& blocks() { return blocks_; }
+
+ private:
+  Blocks blocks_;
+};
+
+}  // namespace spillway::simulator

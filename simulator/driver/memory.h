@@ -1,0 +1,16 @@
+// Device memory in one piece, as cuMemAlloc and cuMemAllocAsync give it.
+//
+// Thread-safety: used under the simulator's lock. Ownership: the program frees. Errors: CUresult. Units:
+// bytes.
+#pragma once
+#include "simulator/driver/state.h"
+
+namespace spillway::simulator {
+
+CUresult allocate_device(Device& device, uint64_t bytes, Pool* pool, Site site, CUdeviceptr* out);
+// The allocation that starts at an address; else end() and, as nobody frees such an address rightly, a
+// violation.
+AddressSpace::Mappings::iterator find_allocation(CUdeviceptr address, Site site);
+void free_device(AddressSpace::Mappings::iterator allocation, Site site);
+
+}  // namespace spillway::simulator

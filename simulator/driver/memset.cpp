@@ -1,0 +1,77 @@
+// Memsets: writes of a repeated value of 1, 2 or 4 bytes, in one piece or by rows.
+#include <cmath>
+#include <cstring>
+
+#include "simulator/driver/call.h"
+#include "simulator/driver/touch.h"
+
+namespace spillway::simulator {
+namespace {
+
+template <typename Value>
+void fill(CUdeviceptr address, Value value, uint64_t count) {
+  void* view = is_device_address(address) ? machine().space.alias(address) : reinterpret_cast<void*>(address);
+  std::fill_n(static_cast<Value*>(view), count, value);
+}
+
+template <typename Value>
+CUresult set(CUdeviceptr address, uint64_t pitch, Value value, uint64_t width, uint64_t rows, CUstream on,
+             Site site) {
+  Machine& sim = machine();
+  Stream* stream = nullptr;
+  if (const CUresult result = find_stream(on, &stream); result != CUDA_SUCCESS) return result;
+  uint64_t row_bytes = 0;
+  if (__builtin_mul_overflow(width, sizeof(Value), &row_bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (address % sizeof(Value) || (rows > 1 && (pitch < row_bytes || pitch % sizeof(Value))))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (row_bytes == 0 || rows == 0) return CUDA_SUCCESS;
+  for (uint64_t row = 0; row < rows; ++row)
+    if (check(*stream->context->device, {address + row * pitch, row_bytes, true}, true, "memset", site) !=
+        CUDA_SUCCESS)
+      return CUDA_ERROR_INVALID_VALUE;
+  const double ns = std::ceil(static_cast<double>(row_bytes * rows) / sim.config.bandwidth.d2d);
+  const Use use{place(*stream, nullptr, static_cast<uint64_t>(ns)).end, stream->id, "memset", site};
+  for (uint64_t row = 0; row < rows; ++row) {
+    stamp({address + row * pitch, row_bytes, true}, use);
+    if (sim.config.compute || !is_device_address(address)) fill(address + row * pitch, value, width);
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace spillway::simulator
+
+using namespace spillway::simulator;
+
+// D8, D16 and D32 differ in the type of the value only. None holds the caller up.
+#define SPILLWAY_SIM_MEMSET(bits, type)                                                                      \
+  CUresult cuMemsetD##bits##_v2(CUdeviceptr dst, type value, size_t count) {                                 \
+    SPILLWAY_SIM_ENTER(cuMemsetD##bits##_v2);                                                                \
+    return set<type>(dst, 0, value, count, 1, nullptr, call.site());                                         \
+  }                                                                                                          \
+  CUresult cuMemsetD##bits##Async(CUdeviceptr dst, type value, size_t count, CUstream stream) {              \
+    SPILLWAY_SIM_ENTER(cuMemsetD##bits##Async);                                                              \
+    return set<type>(dst, 0, value, count, 1, stream, call.site());                                          \
+  }                                                                                                          \
+  CUresult cuMemsetD2D##bits##_v2(CUdeviceptr dst, size_t pitch, type value, size_t width, size_t height) {  \
+    SPILLWAY_SIM_ENTER(cuMemsetD2D##bits##_v2);                                                              \
+    return set<type>(dst, pitch, value, width, height, nullptr, call.site());                                \
+  }                                                                                                          \
+  CUresult cuMemsetD2D##bits##Async(CUdeviceptr dst, size_t pitch, type value, size_t width, size_t height,  \
+                                    CUstream stream) {                                                       \
+    SPILLWAY_SIM_ENTER(cuMemsetD2D##bits##Async);                                                            \
+    return set<type>(dst, pitch, value, width, height, stream, call.site());                                 \
+  }                                                                                                          \
+  SPILLWAY_SIM_FORWARD(cuMemsetD##bits##_v2_ptds, (CUdeviceptr dst, type value, size_t count),               \
+                       cuMemsetD##bits##Async, (dst, value, count, CU_STREAM_PER_THREAD))                    \
+  SPILLWAY_SIM_FORWARD(cuMemsetD##bits##Async_ptsz,                                                          \
+                       (CUdeviceptr dst, type value, size_t count, CUstream stream), cuMemsetD##bits##Async, \
+                       (dst, value, count, per_thread(stream)))                                              \
+  SPILLWAY_SIM_FORWARD(                                                                                      \
+      cuMemsetD2D##bits##Async_ptsz,                                                                         \
+      (CUdeviceptr dst, size_t pitch, type value, size_t width, size_t height, CUstream stream),             \
+      cuMemsetD2D##bits##Async, (dst, pitch, value, width, height, per_thread(stream)))
+
+SPILLWAY_SIM_MEMSET(8, unsigned char)
+SPILLWAY_SIM_MEMSET(16, unsigned short)
+SPILLWAY_SIM_MEMSET(32, unsigned int)

@@ -1,0 +1,231 @@
+// Modules, libraries and their functions: names without code. Any image loads, any name is found, launches do
+// nothing.
+#include <algorithm>
+#include <deque>
+#include <string>
+#include <unordered_map>
+
+#include "simulator/driver/call.h"
+
+namespace spillway::simulator {
+namespace {
+
+// A kernel of a library and the function of a module are one object here.
+struct Module;
+struct Kernel {
+  Module* module;
+  std::string name;
+};
+struct Module {
+  std::unordered_map<std::string, std::unique_ptr<Kernel>> kernels;
+};
+
+struct Loaded {
+  std::unordered_map<Module*, std::unique_ptr<Module>> modules;
+  std::unordered_set<Kernel*> kernels;
+};
+Loaded& loaded() {
+  static auto* const made = new Loaded;
+  return *made;
+}
+
+template <typename Handle>
+CUresult load(Handle* out, const void* image) {
+  if (!out || !image) return CUDA_ERROR_INVALID_VALUE;
+  auto made = std::make_unique<Module>();
+  *out = reinterpret_cast<Handle>(made.get());
+  Module* key = made.get();
+  loaded().modules.emplace(key, std::move(made));
+  return CUDA_SUCCESS;
+}
+
+template <typename Handle>
+CUresult unload(Handle handle) {
+  const auto found = loaded().modules.find(reinterpret_cast<Module*>(handle));
+  if (found == loaded().modules.end()) return CUDA_ERROR_INVALID_HANDLE;
+  for (const auto& [name, kernel] : found->second->kernels) loaded().kernels.erase(kernel.get());
+  loaded().modules.erase(found);
+  return CUDA_SUCCESS;
+}
+
+template <typename Handle, typename Owner>
+CUresult find_kernel(Handle* out, Owner owner, const char* name) {
+  const auto module = loaded().modules.find(reinterpret_cast<Module*>(owner));
+  if (!out || !name) return CUDA_ERROR_INVALID_VALUE;
+  if (module == loaded().modules.end()) return CUDA_ERROR_INVALID_HANDLE;
+  auto& kernel = module->second->kernels[name];
+  if (!kernel) kernel = std::make_unique<Kernel>(module->first, name);
+  loaded().kernels.insert(kernel.get());
+  *out = reinterpret_cast<Handle>(kernel.get());
+  return CUDA_SUCCESS;
+}
+
+template <typename Handle>
+Kernel* known(Handle handle) {
+  auto* kernel = reinterpret_cast<Kernel*>(handle);
+  return loaded().kernels.contains(kernel) ? kernel : nullptr;
+}
+
+CUresult attribute(int* value, CUfunction_attribute which) {
+  if (!value) return CUDA_ERROR_INVALID_VALUE;
+  switch (which) {
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+      *value = 1024;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS:
+      *value = 32;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+    case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
+      *value = 80;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+      *value = 49152;
+      return CUDA_SUCCESS;
+    default:
+      *value = 0;
+      return which < CU_FUNC_ATTRIBUTE_MAX ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+// As many blocks as threads allow: registers and shared memory of a kernel without code are not known.
+CUresult occupancy(int* blocks, int block_size) {
+  if (!blocks || block_size < 1 || block_size > 1024) return CUDA_ERROR_INVALID_VALUE;
+  *blocks = std::min(32, 2048 / block_size);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace spillway::simulator
+
+using namespace spillway::simulator;
+
+CUresult cuModuleLoad(CUmodule* module, const char* fname) {
+  SPILLWAY_SIM_ENTER(cuModuleLoad);
+  return load(module, fname);
+}
+CUresult cuModuleLoadData(CUmodule* module, const void* image) {
+  SPILLWAY_SIM_ENTER(cuModuleLoadData);
+  return load(module, image);
+}
+CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int, CUjit_option*, void**) {
+  SPILLWAY_SIM_ENTER(cuModuleLoadDataEx);
+  return load(module, image);
+}
+CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
+  SPILLWAY_SIM_ENTER(cuModuleLoadFatBinary);
+  return load(module, fatCubin);
+}
+CUresult cuModuleUnload(CUmodule hmod) {
+  SPILLWAY_SIM_ENTER(cuModuleUnload);
+  return unload(hmod);
+}
+CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
+  SPILLWAY_SIM_ENTER(cuModuleGetFunction);
+  return find_kernel(hfunc, hmod, name);
+}
+CUresult cuModuleGetGlobal(CUdeviceptr*, size_t*, CUmodule, const char*) {
+  SPILLWAY_SIM_ENTER(cuModuleGetGlobal);
+  return CUDA_ERROR_NOT_FOUND;
+}
+CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
+  SPILLWAY_SIM_ENTER(cuModuleGetLoadingMode);
+  if (!mode) return CUDA_ERROR_INVALID_VALUE;
+  *mode = CU_MODULE_LAZY_LOADING;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option*, void**, unsigned int,
+                           CUlibraryOption*, void**, unsigned int) {
+  SPILLWAY_SIM_ENTER(cuLibraryLoadData);
+  return load(library, code);
+}
+CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_option*, void**, unsigned int,
+                               CUlibraryOption*, void**, unsigned int) {
+  SPILLWAY_SIM_ENTER(cuLibraryLoadFromFile);
+  return load(library, fileName);
+}
+CUresult cuLibraryUnload(CUlibrary library) {
+  SPILLWAY_SIM_ENTER(cuLibraryUnload);
+  return unload(library);
+}
+CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {
+  SPILLWAY_SIM_ENTER(cuLibraryGetKernel);
+  return find_kernel(pKernel, library, name);
+}
+CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
+  SPILLWAY_SIM_ENTER(cuLibraryGetModule);
+  if (!pMod) return CUDA_ERROR_INVALID_VALUE;
+  if (!loaded().modules.contains(reinterpret_cast<Module*>(library))) return CUDA_ERROR_INVALID_HANDLE;
+  *pMod = reinterpret_cast<CUmodule>(library);
+  return CUDA_SUCCESS;
+}
+CUresult cuLibraryGetGlobal(CUdeviceptr*, size_t*, CUlibrary, const char*) {
+  SPILLWAY_SIM_ENTER(cuLibraryGetGlobal);
+  return CUDA_ERROR_NOT_FOUND;
+}
+CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
+  SPILLWAY_SIM_ENTER(cuKernelGetFunction);
+  if (!pFunc) return CUDA_ERROR_INVALID_VALUE;
+  if (!known(kernel)) return CUDA_ERROR_INVALID_HANDLE;
+  *pFunc = reinterpret_cast<CUfunction>(kernel);
+  return CUDA_SUCCESS;
+}
+CUresult cuKernelGetName(const char** name, CUkernel hfunc) {
+  SPILLWAY_SIM_ENTER(cuKernelGetName);
+  if (!name) return CUDA_ERROR_INVALID_VALUE;
+  const Kernel* kernel = known(hfunc);
+  if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
+  *name = kernel->name.c_str();
+  return CUDA_SUCCESS;
+}
+CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel, CUdevice) {
+  SPILLWAY_SIM_ENTER(cuKernelGetAttribute);
+  return attribute(pi, attrib);
+}
+CUresult cuKernelSetAttribute(CUfunction_attribute, int, CUkernel, CUdevice) {
+  SPILLWAY_SIM_ENTER(cuKernelSetAttribute);
+  return CUDA_SUCCESS;
+}
+CUresult cuKernelSetCacheConfig(CUkernel, CUfunc_cache, CUdevice) {
+  SPILLWAY_SIM_ENTER(cuKernelSetCacheConfig);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
+  SPILLWAY_SIM_ENTER(cuFuncGetName);
+  if (!name) return CUDA_ERROR_INVALID_VALUE;
+  const Kernel* kernel = known(hfunc);
+  if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
+  *name = kernel->name.c_str();
+  return CUDA_SUCCESS;
+}
+CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
+  SPILLWAY_SIM_ENTER(cuFuncGetModule);
+  if (!hmod) return CUDA_ERROR_INVALID_VALUE;
+  const Kernel* kernel = known(hfunc);
+  if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
+  *hmod = reinterpret_cast<CUmodule>(kernel->module);
+  return CUDA_SUCCESS;
+}
+CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction) {
+  SPILLWAY_SIM_ENTER(cuFuncGetAttribute);
+  return attribute(pi, attrib);
+}
+CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) {
+  SPILLWAY_SIM_ENTER(cuFuncSetAttribute);
+  return CUDA_SUCCESS;
+}
+CUresult cuFuncSetCacheConfig(CUfunction, CUfunc_cache) {
+  SPILLWAY_SIM_ENTER(cuFuncSetCacheConfig);
+  return CUDA_SUCCESS;
+}
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, CUfunction, int blockSize, size_t) {
+  SPILLWAY_SIM_ENTER(cuOccupancyMaxActiveBlocksPerMultiprocessor);
+  return occupancy(numBlocks, blockSize);
+}
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CUfunction, int blockSize,
+                                                              size_t, unsigned int) {
+  SPILLWAY_SIM_ENTER(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags);
+  return occupancy(numBlocks, blockSize);
+}

@@ -1,0 +1,123 @@
+#include "simulator/driver/physical.h"
+
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "simulator/driver/state.h"
+
+namespace spillway::simulator {
+namespace {
+
+// Larger than anything that will ever be taken; the file is sparse.
+constexpr off_t kFileBytes = off_t{1} << 60;
+
+bool fill(int descriptor, uint64_t offset, uint64_t bytes, unsigned char value) {
+  const std::vector<unsigned char> block(kGranularity, value);
+  for (uint64_t done = 0; done < bytes; done += block.size()) {
+    const size_t length = std::min<uint64_t>(block.size(), bytes - done);
+    if (pwrite(descriptor, block.data(), length, static_cast<off_t>(offset + done)) !=
+        static_cast<ssize_t>(length))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+int BackingFile::descriptor() {
+  if (descriptor_ >= 0) return descriptor_;
+  const std::string name = "spillway-device-" + std::to_string(device_);
+  descriptor_ = memfd_create(name.c_str(), MFD_CLOEXEC);
+  if (descriptor_ >= 0 && ftruncate(descriptor_, kFileBytes) != 0) {
+    close(descriptor_);
+    descriptor_ = -1;
+  }
+  return descriptor_;
+}
+
+uint64_t BackingFile::take(uint64_t bytes) {
+  const uint64_t offset = next_;
+  next_ += bytes;
+  return offset;
+}
+
+void BackingFile::give(uint64_t offset, uint64_t bytes) {
+  fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+            static_cast<off_t>(bytes));
+}
+
+BackingFile& PhysicalMemory::file(Device* device) {
+  return device ? device->file : host_;
+}
+
+Page* PhysicalMemory::add(std::unique_ptr<Page> page) {
+  page->handle = next_handle_++;
+  page->references = 1;
+  Page* added = page.get();
+  pages_.emplace_hint(pages_.end(), page->handle, std::move(page));
+  return added;
+}
+
+CUresult PhysicalMemory::create(const CUmemAllocationProp& properties, Device* device, uint64_t bytes,
+                                Site site, Page** out) {
+  if (device && bytes > device->free_bytes(machine().config)) return CUDA_ERROR_OUT_OF_MEMORY;
+  auto page = std::make_unique<Page>();
+  page->properties = properties;
+  page->device = device;
+  page->bytes = bytes;
+  page->site = site;
+  page->offset = file(device).take(bytes);
+  if (compute_) {
+    page->descriptor = file(device).descriptor();
+    if (page->descriptor < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+    if (poison_ && !fill(page->descriptor, page->offset, bytes, 0xFF)) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (device) device->charged_bytes += bytes;
+  live_bytes_ += bytes;
+  peak_bytes_ = std::max(peak_bytes_, live_bytes_);
+  *out = add(std::move(page));
+  return CUDA_SUCCESS;
+}
+
+Page* PhysicalMemory::adopt(const CUmemAllocationProp& properties, Device* device, uint64_t bytes,
+                            int descriptor, uint64_t offset) {
+  auto page = std::make_unique<Page>();
+  page->properties = properties;
+  page->device = device;
+  page->bytes = bytes;
+  page->descriptor = descriptor;
+  page->offset = offset;
+  page->charged = false;
+  return add(std::move(page));
+}
+
+Page* PhysicalMemory::find(CUmemGenericAllocationHandle handle) {
+  const auto found = pages_.find(handle);
+  return found == pages_.end() || found->second->references == 0 ? nullptr : found->second.get();
+}
+
+Page* PhysicalMemory::find_extent(const Device* device, uint64_t offset) {
+  for (auto& [handle, page] : pages_)
+    if (page->device == device && page->offset == offset && page->charged) return page.get();
+  return nullptr;
+}
+
+void PhysicalMemory::drop_if_unused(Page* page) {
+  if (page->references > 0 || page->mappings > 0) return;
+  if (page->charged) {
+    if (page->device) page->device->charged_bytes -= page->bytes;
+    live_bytes_ -= page->bytes;
+    if (page->descriptor >= 0 && !page->exported) file(page->device).give(page->offset, page->bytes);
+  } else if (page->descriptor >= 0) {
+    close(page->descriptor);
+  }
+  pages_.erase(page->handle);
+}
+
+}  // namespace spillway::simulator

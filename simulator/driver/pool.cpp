@@ -1,0 +1,186 @@
+// Stream-ordered allocation: the same memory as cuMemAlloc's, counted by pool. A free takes effect at once,
+// which is right for the stream that freed; another stream's work in flight there is a violation.
+#include <algorithm>
+
+#include "simulator/driver/call.h"
+#include "simulator/driver/memory.h"
+
+namespace spillway::simulator {
+namespace {
+
+Pool* find_pool(CUmemoryPool handle) {
+  auto* pool = reinterpret_cast<Pool*>(handle);
+  Machine& sim = machine();
+  for (const auto& device : sim.devices)
+    if (&device->default_pool == pool) return pool;
+  return sim.pools.contains(pool) ? pool : nullptr;
+}
+
+CUmemoryPool handle_of(Pool* pool) {
+  return reinterpret_cast<CUmemoryPool>(pool);
+}
+
+CUresult allocate(Pool& pool, uint64_t bytes, Site site, CUdeviceptr* out) {
+  const CUresult result = allocate_device(*pool.device, bytes, &pool, site, out);
+  if (result == CUDA_SUCCESS) {
+    pool.used_bytes += bytes;
+    pool.used_high_bytes = std::max(pool.used_high_bytes, pool.used_bytes);
+  }
+  return result;
+}
+
+}  // namespace
+}  // namespace spillway::simulator
+
+using namespace spillway::simulator;
+
+CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
+  SPILLWAY_SIM_ENTER(cuMemAllocAsync);
+  Stream* stream = nullptr;
+  if (!dptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = find_stream(hStream, &stream); result != CUDA_SUCCESS) return result;
+  return allocate(*stream->context->device->pool, bytesize, call.site(), dptr);
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream) {
+  SPILLWAY_SIM_ENTER(cuMemAllocFromPoolAsync);
+  Stream* stream = nullptr;
+  Pool* found = find_pool(pool);
+  if (!dptr || bytesize == 0 || !found) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = find_stream(hStream, &stream); result != CUDA_SUCCESS) return result;
+  return allocate(*found, bytesize, call.site(), dptr);
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
+  SPILLWAY_SIM_ENTER(cuMemFreeAsync);
+  if (dptr == 0) return CUDA_SUCCESS;
+  Stream* stream = nullptr;
+  if (const CUresult result = find_stream(hStream, &stream); result != CUDA_SUCCESS) return result;
+  const auto allocation = find_allocation(dptr, call.site());
+  if (allocation == sim.space.mappings().end()) return CUDA_ERROR_INVALID_VALUE;
+  const Mapping& mapping = allocation->second;
+  const uint64_t freed_at = std::max(sim.clock.now(), stream->free_at);
+  if (mapping.use.end > freed_at)
+    sim.referee.in_flight(
+        describe_range(dptr, mapping.bytes) + " freed on stream " + std::to_string(stream->id), call.site(),
+        mapping.use, freed_at);
+  if (mapping.pool) mapping.pool->used_bytes -= mapping.requested_bytes;
+  free_device(allocation, call.site());
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool_out, CUdevice dev) {
+  SPILLWAY_SIM_ENTER(cuDeviceGetDefaultMemPool);
+  if (!pool_out) return CUDA_ERROR_INVALID_VALUE;
+  if (!sim.device(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  *pool_out = handle_of(&sim.device(dev)->default_pool);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) {
+  SPILLWAY_SIM_ENTER(cuDeviceGetMemPool);
+  if (!pool) return CUDA_ERROR_INVALID_VALUE;
+  if (!sim.device(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  *pool = handle_of(sim.device(dev)->pool);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
+  SPILLWAY_SIM_ENTER(cuDeviceSetMemPool);
+  Pool* found = find_pool(pool);
+  if (!sim.device(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!found || found->device != sim.device(dev)) return CUDA_ERROR_INVALID_VALUE;
+  sim.device(dev)->pool = found;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
+  SPILLWAY_SIM_ENTER(cuMemPoolCreate);
+  if (!pool || !poolProps || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE || poolProps->handleTypes)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  Device* device = sim.device(poolProps->location.id);
+  if (!device) return CUDA_ERROR_INVALID_DEVICE;
+  auto* made = new Pool;
+  made->device = device;
+  sim.pools.insert(made);
+  *pool = handle_of(made);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+  SPILLWAY_SIM_ENTER(cuMemPoolDestroy);
+  auto* found = reinterpret_cast<Pool*>(pool);
+  if (!sim.pools.contains(found)) return CUDA_ERROR_INVALID_VALUE;
+  Device& device = *found->device;
+  if (device.pool == found) device.pool = &device.default_pool;
+  for (auto& [address, mapping] : sim.space.mappings())
+    if (mapping.pool == found) mapping.pool = nullptr;
+  sim.pools.erase(found);
+  delete found;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t) {
+  SPILLWAY_SIM_ENTER(cuMemPoolTrimTo);
+  return find_pool(pool) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
+  SPILLWAY_SIM_ENTER(cuMemPoolSetAttribute);
+  Pool* found = find_pool(pool);
+  if (!found || !value) return CUDA_ERROR_INVALID_VALUE;
+  switch (attr) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+      found->reuse[attr - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES] = *static_cast<int*>(value);
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+      found->release_threshold_bytes = *static_cast<cuuint64_t*>(value);
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+      if (*static_cast<cuuint64_t*>(value) != 0) return CUDA_ERROR_INVALID_VALUE;
+      found->used_high_bytes = found->used_bytes;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
+  SPILLWAY_SIM_ENTER(cuMemPoolGetAttribute);
+  Pool* found = find_pool(pool);
+  if (!found || !value) return CUDA_ERROR_INVALID_VALUE;
+  auto* bytes = static_cast<cuuint64_t*>(value);
+  switch (attr) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+      *static_cast<int*>(value) = found->reuse[attr - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES];
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+      *bytes = found->release_threshold_bytes;
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+      *bytes = found->used_bytes;
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+      *bytes = found->used_high_bytes;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+SPILLWAY_SIM_FORWARD(cuMemAllocAsync_ptsz, (CUdeviceptr * dptr, size_t bytesize, CUstream hStream),
+                     cuMemAllocAsync, (dptr, bytesize, per_thread(hStream)))
+SPILLWAY_SIM_FORWARD(cuMemAllocFromPoolAsync_ptsz,
+                     (CUdeviceptr * dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),
+                     cuMemAllocFromPoolAsync, (dptr, bytesize, pool, per_thread(hStream)))
+SPILLWAY_SIM_FORWARD(cuMemFreeAsync_ptsz, (CUdeviceptr dptr, CUstream hStream), cuMemFreeAsync,
+                     (dptr, per_thread(hStream)))

@@ -1,0 +1,134 @@
+// The simulated machine: devices, contexts, streams, events, and everything that hangs on them, behind one
+// lock.
+//
+// Thread-safety: `machine()` is there from the first call on and never goes away; its members are used under
+// `machine().mutex`, which a Call holds. Ownership: Machine owns all. Errors: CUresult. Units: bytes, virtual
+// ns.
+#pragma once
+#include <cuda.h>
+
+#include <array>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "simulator/driver/address_space.h"
+#include "simulator/driver/clock.h"
+#include "simulator/driver/config.h"
+#include "simulator/driver/faults.h"
+#include "simulator/driver/host_memory.h"
+#include "simulator/driver/physical.h"
+#include "simulator/driver/referee.h"
+
+namespace spillway::simulator {
+
+struct Device;
+struct Context {
+  Device* device = nullptr;
+  unsigned flags = 0;
+  unsigned retains = 0;  // of a primary context
+  std::array<size_t, CU_LIMIT_MAX> limits{1024, 1 << 20,
+                                          8 << 20};  // stack, printf FIFO, heap as on the real card
+};
+
+constexpr int kLeastPriority = 0, kGreatestPriority = -5;
+
+struct Stream : Lane {
+  Context* context = nullptr;
+  uint64_t id = 0;
+  unsigned flags = 0;
+  int priority = 0;
+  Site site = nullptr;
+  bool blocking() const { return !(flags & CU_STREAM_NON_BLOCKING); }
+};
+
+struct Event {
+  uint64_t id = 0;
+  unsigned flags = 0;
+  bool recorded = false;
+  uint64_t time = 0;
+  Site site = nullptr;
+};
+
+// A stream-ordered memory pool. What is freed goes back to the device at once: a pool keeps nothing.
+struct Pool {
+  Device* device = nullptr;
+  uint64_t used_bytes = 0, used_high_bytes = 0;
+  uint64_t release_threshold_bytes = 0;
+  std::array<int, 3> reuse{1, 1, 1};  // the three reuse switches, which change nothing here
+};
+
+struct Device {
+  explicit Device(int number) : ordinal(number), file(number) {}
+  int ordinal;
+  uint64_t capacity_bytes = 0, charged_bytes = 0;
+  Context primary;
+  int active_contexts = 0;
+  BackingFile file;
+  Stream legacy;                                                     // the default stream
+  std::unordered_map<uint64_t, std::unique_ptr<Stream>> per_thread;  // by thread token
+  uint64_t blocking_end = 0;  // of all work on streams that wait for the default stream and make it wait
+  uint64_t last_end = 0;      // of all work
+  Lane h2d, d2h, d2d, peer;
+  uint32_t peers = 0;  // devices whose cuMemAlloc memory it may use
+  Pool default_pool;
+  Pool* pool = &default_pool;
+
+  uint64_t free_bytes(const Config& config) const {
+    const uint64_t used = charged_bytes + (active_contexts > 0 ? config.context_bytes : 0);
+    return used < capacity_bytes ? capacity_bytes - used : 0;
+  }
+};
+
+struct Counters {
+  uint64_t launches = 0, copies = 0, copied_bytes = 0, stall_ns = 0;
+};
+
+struct Machine {
+  std::mutex mutex;
+  std::atomic<bool> forked{false};  // the child of a process that had called cuInit
+  std::atomic<bool> initialised{false};
+
+  Config config;
+  Clock clock;
+  Faults faults;
+  Latencies latencies;
+  Referee referee;
+  Counters counters;
+  std::vector<std::unique_ptr<Device>> devices;
+  std::optional<PhysicalMemory> physical;
+  AddressSpace space;
+  HostMemory host;
+  std::unordered_set<Context*> contexts;                // those of cuCtxCreate
+  std::map<uint64_t, std::unique_ptr<Stream>> streams;  // of the program, by id
+  std::unordered_set<Stream*> stream_handles;
+  std::map<uint64_t, std::unique_ptr<Event>> events;
+  std::unordered_set<Event*> event_handles;
+  std::unordered_set<Pool*> pools;  // those of cuMemPoolCreate
+  uint64_t next_id = 1;             // of streams and events
+
+  CUresult initialise();  // with the lock held
+  Device* device(int ordinal);
+};
+
+Machine& machine();
+
+// The current context of the calling thread, null if none.
+Context* current_context();
+std::vector<Context*>& context_stack();
+
+// The stream that a handle means here: default streams by the current context.
+CUresult find_stream(CUstream handle, Stream** out);
+inline CUstream per_thread(CUstream stream) {
+  return stream ? stream : CU_STREAM_PER_THREAD;
+}
+
+// Puts work on a stream, and on a copy engine if there is one, behind all that it has to wait for.
+Interval place(Stream& stream, Lane* engine, uint64_t duration_ns);
+
+}  // namespace spillway::simulator
