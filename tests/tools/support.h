@@ -26,8 +26,7 @@ class CommandTest : public ::testing::Test {
     std::string name = (std::filesystem::temp_directory_path() / "spillway-tools-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) std::abort();
     folder_ = name;
-    const char* build = std::getenv("SPILLWAY_BUILD_DIR");
-    program_ = std::filesystem::absolute(build != nullptr ? build : ".") / "bin/spillway";
+    program_ = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "spillway";
   }
   ~CommandTest() override {
     std::error_code ignored;
