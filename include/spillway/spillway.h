@@ -27,7 +27,8 @@ typedef enum spillway_status {
   SPILLWAY_NOT_FOUND = 2,     /* no such strategy or device */
   SPILLWAY_OUT_OF_MEMORY = 3, /* not served, and the ladder gave up */
   SPILLWAY_UNWIND = 4,        /* not served: unwind, apply the chosen plan move, try again */
-  SPILLWAY_UNAVAILABLE = 5    /* no CUDA driver, or one that lacks what is needed */
+  SPILLWAY_UNAVAILABLE = 5,   /* no CUDA driver, one that lacks what is needed, or a child of fork */
+  SPILLWAY_DRIVER_FAILED = 6  /* the driver refused, for another reason than memory: spillway_last_error() */
 } spillway_status;
 
 typedef enum spillway_guarantee {
@@ -108,10 +109,12 @@ SPILLWAY_API spillway_status spillway_plan_changed(uint64_t step, uint64_t old_p
 /* The weakest guarantee that the program accepts; the default is SPILLWAY_STATISTICS_CHANGE. */
 SPILLWAY_API spillway_status spillway_allow(spillway_guarantee weakest);
 /* The bytes that Spillway may use of a device; 0: all that the driver gives. May be lowered below what is live: then
- * requests fail until enough is freed. */
+ * idle pages are given back, and requests that need more pages fail until enough is freed. */
 SPILLWAY_API spillway_status spillway_limit(int32_t device, uint64_t bytes);
 
-/* limit = live + rounding + stranded + cached + pending + pools + context + others + free. */
+/* limit = live + rounding + stranded + cached + pending + pools + context + others + free, always. `limit` is the whole
+ * device where none is set, and what is held while that is more. `context` and `others`: what the limit allows but what
+ * was in use at the start, and who else uses the device, leave no room for. */
 typedef struct spillway_memory {
   uint32_t size;
   int32_t device;
@@ -120,6 +123,8 @@ typedef struct spillway_memory {
   uint64_t failures, rescued, unwound, gave_up;   /* incidents by outcome */
   uint64_t rescued_bytes, rescue_us;
   uint64_t driver_calls;                          /* create, map, access, unmap, release */
+  uint64_t peak_allocated;                        /* of live + rounding */
+  uint64_t device_bytes;                          /* all that the card has */
 } spillway_memory;
 SPILLWAY_API spillway_status spillway_query(int32_t device, spillway_memory* out); /* set out->size first */
 SPILLWAY_API spillway_status spillway_reset_peaks(int32_t device);

@@ -1,0 +1,109 @@
+// What the memory is used for, the limit, and the check of every invariant.
+#include <algorithm>
+
+#include "allocator/heap.h"
+
+namespace spillway {
+
+Memory DeviceHeap::memory() {
+  Memory out;
+  if (forked()) return out;
+  const uint64_t total = device_->total_bytes();
+  const uint64_t driver_free = device_->free_bytes(UINT64_MAX);
+  std::lock_guard guard(lock_);
+  out.device = total;
+  out.limit = std::max(std::min(limit_bytes_, total), held_bytes_);
+  out.live = live_bytes_;
+  out.rounding = allocated_bytes_ - live_bytes_;
+  out.pending = pending_bytes_;
+  // Pages on their way between places are idle too.
+  out.cached = spare_.size() * page_bytes_ + reserved_bytes_;
+  uint64_t holes = 0;
+  for (auto& arena : arenas_) {
+    arena->each_hole(kUnitBytes, [&](const Block* hole) {
+      holes += hole->size;
+      if (arena->pool() != 0)
+        out.pools += hole->size;
+      else
+        out.cached += arena->whole_pages(hole).bytes();
+    });
+  }
+  // What is neither is free in pages partly in use, or in a busy block this instant.
+  out.stranded = held_bytes_ - out.live - out.rounding - out.pending - out.cached - out.pools;
+  const uint64_t unheld = out.limit - held_bytes_;
+  out.free = std::min(unheld, driver_free);
+  out.context = std::min(unheld - out.free, device_->context_bytes());
+  out.others = unheld - out.free - out.context;
+  out.reserved = held_bytes_;
+  out.peak_live = std::max(peak_live_, live_bytes_);
+  out.peak_allocated = std::max(peak_allocated_, allocated_bytes_);
+  out.peak_reserved = std::max(peak_held_, held_bytes_);
+  out.failures = failures_;
+  out.rescued = rescued_;
+  out.unwound = unwound_;
+  out.gave_up = gave_up_;
+  out.rescued_bytes = rescued_bytes_;
+  out.rescue_us = rescue_us_;
+  out.driver_calls = device_->calls();
+  return out;
+}
+
+void DeviceHeap::reset_peaks() {
+  if (forked()) return;
+  std::lock_guard guard(lock_);
+  peak_live_ = live_bytes_;
+  peak_allocated_ = allocated_bytes_;
+  peak_held_ = held_bytes_;
+}
+
+void DeviceHeap::set_limit(uint64_t bytes) {
+  if (forked()) return;
+  uint64_t over = 0;
+  {
+    std::lock_guard guard(lock_);
+    limit_bytes_ = bytes == 0 ? UINT64_MAX : bytes;
+    over = held_bytes_ > limit_bytes_ ? held_bytes_ - limit_bytes_ : 0;
+  }
+  if (over != 0) give_back(over);
+}
+
+std::string DeviceHeap::check_arena(Arena& arena, Arena::Recount* count) {
+  Arena::Recount own;
+  if (std::string broken = arena.check(&own); !broken.empty()) return broken;
+  count->mapped += own.mapped;
+  count->live += own.live;
+  count->live_sizes += own.live_sizes;
+  count->pending += own.pending;
+  for (const Segment& segment : arena.segments()) {
+    for (Block* block = segment.first; block != nullptr; block = block->next) {
+      if (block->state != BlockState::kLive) continue;
+      if (page_map_.find(block->address) != block) return "the page map misses a live block";
+      if ((block->shared != 0) != uses_.contains(block))
+        return "a block's streams do not agree with its flag";
+      if (block->tag > block->size) return "a block is smaller than what was asked for";
+    }
+  }
+  return "";
+}
+
+bool DeviceHeap::check_invariants(std::string* broken) {
+  if (forked()) return true;
+  std::lock_guard guard(lock_);
+  Arena::Recount count;
+  for (auto& arena : arenas_) {
+    *broken = check_arena(*arena, &count);
+    if (!broken->empty()) return false;
+  }
+  auto equal = [&](const char* what, uint64_t counted, uint64_t found) {
+    if (counted == found) return true;
+    *broken = std::string(what) + ": counted " + std::to_string(counted) + ", found " + std::to_string(found);
+    return false;
+  };
+  return equal("live bytes", live_bytes_, count.live) &&
+         equal("allocated bytes", allocated_bytes_, count.live_sizes) &&
+         equal("pending bytes", pending_bytes_, count.pending) &&
+         equal("mapped bytes", mapped_bytes_, count.mapped) &&
+         equal("held bytes", held_bytes_, mapped_bytes_ + spare_.size() * page_bytes_ + reserved_bytes_);
+}
+
+}  // namespace spillway

@@ -1,0 +1,186 @@
+#include "spillway/allocator/allocator.h"
+
+#include <algorithm>
+
+#include "allocator/heap.h"
+#include "allocator/page_map.h"
+
+namespace spillway {
+
+Allocator::Allocator(const driver::Table& table) : table_(table), page_map_(std::make_unique<PageMap>()) {}
+
+Allocator::~Allocator() {
+  for (auto& heap : heaps_) delete heap.load();
+}
+
+DeviceHeap* Allocator::started(DeviceId device) const noexcept {
+  const int index = static_cast<int>(device);
+  return index < 0 || index >= kMaxDevices ? nullptr : heaps_[index].load(std::memory_order_acquire);
+}
+
+DeviceHeap* Allocator::heap(DeviceId device, Status* status, std::string* text) noexcept {
+  if (DeviceHeap* heap = started(device)) [[likely]]
+    return heap;
+  Status ignored = Status::kOk;
+  std::string unread;
+  if (status == nullptr) status = &ignored;
+  if (text == nullptr) text = &unread;
+  const int index = static_cast<int>(device);
+  if (index < 0 || index >= kMaxDevices) {
+    *status = Status::kNotFound;
+    *text = "there is no device " + std::to_string(index);
+    return nullptr;
+  }
+  std::lock_guard guard(start_mutex_);
+  if (DeviceHeap* heap = started(device)) return heap;
+  bool unsupported = false;
+  std::unique_ptr<Device> opened = Device::open(table_, device, &unsupported, text);
+  if (opened == nullptr) {
+    *status = unsupported ? Status::kUnavailable : Status::kDriverFailed;
+    return nullptr;
+  }
+  auto* heap = new DeviceHeap(*this, std::move(opened), order_base_.load());
+  heap->set_limit(default_limit_bytes_);
+  {
+    std::lock_guard injection(injection_.mutex);
+    if (injection_.next != 0) heap->set_slow(kSlowInjection);
+  }
+  heaps_[index].store(heap, std::memory_order_release);
+  return heap;
+}
+
+Status Allocator::allocate(DeviceId device, const Request& request, uint64_t* address,
+                           FailurePtr* failure) noexcept {
+  *address = 0;
+  if (request.bytes == 0) return Status::kOk;
+  DeviceHeap* heap = started(device);
+  if (heap == nullptr) [[unlikely]] {
+    Status status = Status::kOk;
+    std::string text;
+    heap = this->heap(device, &status, &text);
+    if (heap == nullptr) {
+      if (failure != nullptr) {
+        *failure = std::make_unique<Failure>();
+        (*failure)->text = text;
+      }
+      return status;
+    }
+  }
+  return heap->allocate(request, address, failure);
+}
+
+Status Allocator::free(uint64_t address) noexcept {
+  Block* block = page_map_->find(address);
+  if (block == nullptr) return Status::kNotFound;
+  return heaps_[block->device].load(std::memory_order_acquire)->free(block, address);
+}
+
+Status Allocator::record_stream(uint64_t address, StreamId stream) noexcept {
+  Block* block = page_map_->find(address);
+  if (block == nullptr) return Status::kNotFound;
+  return heaps_[block->device].load(std::memory_order_acquire)->record_stream(block, address, stream);
+}
+
+Status Allocator::find_block(uint64_t address, BlockInfo* out) noexcept {
+  for (auto& entry : heaps_) {
+    DeviceHeap* heap = entry.load(std::memory_order_acquire);
+    if (heap != nullptr && heap->find_block(address, out)) return Status::kOk;
+  }
+  return Status::kNotFound;
+}
+
+Status Allocator::blocks(DeviceId device, std::vector<BlockInfo>* out) noexcept {
+  DeviceHeap* heap = started(device);
+  if (heap != nullptr) heap->blocks(out);
+  return heap == nullptr ? Status::kNotFound : Status::kOk;
+}
+
+uint64_t Allocator::empty_cache(DeviceId device) noexcept {
+  DeviceHeap* heap = started(device);
+  return heap == nullptr ? 0 : heap->give_back(UINT64_MAX);
+}
+
+void Allocator::limit_all(uint64_t bytes) noexcept {
+  std::lock_guard guard(start_mutex_);
+  default_limit_bytes_ = bytes;
+  for (auto& entry : heaps_)
+    if (DeviceHeap* heap = entry.load(std::memory_order_acquire)) heap->set_limit(bytes);
+}
+
+Status Allocator::limit(DeviceId device, uint64_t bytes) noexcept {
+  Status status = Status::kOk;
+  DeviceHeap* heap = this->heap(device, &status, nullptr);
+  if (heap != nullptr) heap->set_limit(bytes);
+  return status;
+}
+
+Status Allocator::memory(DeviceId device, Memory* out) noexcept {
+  Status status = Status::kOk;
+  DeviceHeap* heap = this->heap(device, &status, nullptr);
+  if (heap != nullptr) *out = heap->memory();
+  return status;
+}
+
+Status Allocator::reset_peaks(DeviceId device) noexcept {
+  DeviceHeap* heap = started(device);
+  if (heap != nullptr) heap->reset_peaks();
+  return heap == nullptr ? Status::kNotFound : Status::kOk;
+}
+
+uint64_t Allocator::fail_request(uint64_t n, bool persistent) noexcept {
+  std::lock_guard guard(injection_.mutex);
+  const uint64_t failed = injection_.failed;
+  injection_.next = n;
+  injection_.persistent = persistent;
+  injection_.seen = injection_.failed = 0;
+  for (auto& entry : heaps_) {
+    DeviceHeap* heap = entry.load(std::memory_order_acquire);
+    if (heap == nullptr) continue;
+    if (n != 0)
+      heap->set_slow(kSlowInjection);
+    else
+      heap->clear_slow(kSlowInjection);
+  }
+  return failed;
+}
+
+bool Allocator::inject(bool* persistent) noexcept {
+  std::lock_guard guard(injection_.mutex);
+  if (injection_.next == 0) return false;
+  ++injection_.seen;
+  const bool fail =
+      injection_.persistent ? injection_.seen >= injection_.next : injection_.seen == injection_.next;
+  *persistent = fail && injection_.persistent;
+  injection_.failed += fail ? 1 : 0;
+  return fail;
+}
+
+uint64_t Allocator::requests() const noexcept {
+  uint64_t sum = 0;
+  for (const auto& entry : heaps_)
+    if (const DeviceHeap* heap = entry.load(std::memory_order_acquire)) sum += heap->requests();
+  return sum;
+}
+
+bool Allocator::check_invariants(std::string* broken) noexcept {
+  for (auto& entry : heaps_) {
+    DeviceHeap* heap = entry.load(std::memory_order_acquire);
+    if (heap != nullptr && !heap->check_invariants(broken)) return false;
+  }
+  return true;
+}
+
+uint64_t Allocator::next_order() noexcept {
+  std::lock_guard guard(start_mutex_);
+  uint64_t highest = order_base_.load();
+  for (auto& entry : heaps_)
+    if (DeviceHeap* heap = entry.load(); heap != nullptr && !heap->forked())
+      highest = std::max(highest, heap->order());
+  ++highest;
+  order_base_.store(highest);
+  for (auto& entry : heaps_)
+    if (DeviceHeap* heap = entry.load(); heap != nullptr && !heap->forked()) heap->raise_order(highest);
+  return highest;
+}
+
+}  // namespace spillway

@@ -1,0 +1,130 @@
+// An arena: the address space of one (pool, stream, size kind) and the blocks in it. It plans and changes the
+// tiling; the pages behind it are mapped and unmapped by the heap, while the blocks concerned are busy.
+//
+// Thread-safety: guarded by the heap's lock. Ownership: blocks come from the heap's slab. Invariants: blocks
+// tile their segment; no two neighbours are both holes or both voids; voids begin and end on pages; a page is
+// mapped unless it lies in a void.
+#pragma once
+#include <cuda.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "allocator/bins.h"
+#include "allocator/block.h"
+#include "spillway/allocator/units.h"
+
+namespace spillway {
+
+struct AddressRange {
+  uint64_t begin = 0, end = 0;
+  uint64_t bytes() const { return end - begin; }
+};
+
+// A reserved address range.
+struct Segment {
+  AddressRange range;
+  Block* first = nullptr;
+  // Handle of each page, 0 where none is mapped; grows up to the highest page ever mapped.
+  std::vector<CUmemGenericAllocationHandle> pages;
+};
+
+// Where a request that fits in no hole could go.
+struct Placement {
+  uint64_t address = 0;
+  AddressRange claim;       // the request, widened to whole pages where there are none yet
+  uint64_t need_bytes = 0;  // pages to map
+};
+
+class Arena {
+ public:
+  Arena(uint16_t index, StreamId stream, uint64_t pool, bool small, uint64_t page_bytes, BlockSlab& slab)
+      : index_(index), stream_(stream), pool_(pool), small_(small), page_bytes_(page_bytes), slab_(slab) {}
+
+  uint16_t index() const { return index_; }
+  StreamId stream() const { return stream_; }
+  uint64_t pool() const { return pool_; }
+  bool small() const { return small_; }
+
+  Block* best(uint64_t size) const { return bins_.best(size); }
+  Block* largest_hole() const { return bins_.largest(); }
+  template <typename Visit>
+  void each_hole(uint64_t size, Visit visit) const {
+    bins_.each(size, visit);
+  }
+
+  // Gives the first `size` bytes of `hole` to the program.
+  Block* take(Block* hole, uint64_t size, uint64_t requested) {
+    bins_.remove(hole);
+    if (hole->size != size) split(hole, size);
+    hole->state = BlockState::kLive;
+    hole->tag = requested;
+    return hole;
+  }
+
+  // Makes a block that is in no list a hole and merges it with its neighbours.
+  Block* put_hole(Block* block, uint64_t freed_order);
+
+  void add_segment(AddressRange range);
+  const std::vector<Segment>& segments() const { return segments_; }
+  Segment* segment_of(uint64_t address);
+  bool has_gap(uint64_t size) const;
+
+  // Where a request of `size` needs the fewest new pages, if `have_bytes` of pages suffice for it together
+  // with the `idle_bytes` of whole idle pages (of all arenas) that do not lie under the place itself.
+  std::optional<Placement> plan(uint64_t size, uint64_t have_bytes, uint64_t idle_bytes) const;
+  // Takes the place out as one busy block; `voids` are the parts of it without pages.
+  Block* claim(const Placement& placement, std::vector<AddressRange>* voids);
+  // The busy block's pages are all mapped: gives [address, address + size) to the program, the rest becomes
+  // holes.
+  Block* finish(Block* busy, uint64_t address, uint64_t size, uint64_t requested);
+  // The busy block goes back to what it was: voids where there are no pages, holes elsewhere.
+  void restore(Block* busy, uint64_t order);
+
+  // Takes `range`, whole pages inside `hole`, out as a busy block.
+  Block* claim_pages(Block* hole, AddressRange range);
+  // The whole pages inside a hole.
+  AddressRange whole_pages(const Block* hole) const {
+    const uint64_t begin = (hole->address + page_bytes_ - 1) / page_bytes_ * page_bytes_;
+    const uint64_t end = hole->end() / page_bytes_ * page_bytes_;
+    return {begin, end > begin ? end : begin};
+  }
+
+  void set_page(uint64_t address, CUmemGenericAllocationHandle handle);
+  CUmemGenericAllocationHandle page(uint64_t address);
+
+  // "" or the first broken invariant; adds up what the blocks hold.
+  struct Recount {
+    uint64_t mapped = 0, live = 0, live_sizes = 0, pending = 0, holes = 0, hole_bytes = 0;
+  };
+  std::string check(Recount* count) const;
+
+  uint64_t drained_order = 0;  // work queued before this place in the order is done
+
+ private:
+  void split(Block* hole, uint64_t size);
+  Block* carve(Block* block, AddressRange range);
+  void detach(Block* block);
+  void attach(Block* block);
+  Block* absorb_next(Block* block);
+  Block* put(Block* block, BlockState state, uint64_t tag);
+  void insert_void(Block* block);
+  void remove_void(Block* block);
+  void consider(const Block* first, const Block* last, uint64_t address, uint64_t size, Placement* out,
+                uint64_t* inside_idle) const;
+  std::string check_segment(const Segment& segment, Recount* count) const;
+
+  uint16_t index_;
+  StreamId stream_;
+  uint64_t pool_;
+  bool small_;
+  uint64_t page_bytes_;
+  BlockSlab& slab_;
+  Bins bins_;
+  Block* voids_ = nullptr;
+  std::vector<Segment> segments_;
+};
+
+}  // namespace spillway

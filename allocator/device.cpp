@@ -1,0 +1,162 @@
+#include "allocator/device.h"
+
+#include "spillway/driver/probe.h"
+
+namespace spillway {
+
+std::unique_ptr<Device> Device::open(const driver::Table& table, DeviceId id, bool* unsupported,
+                                     std::string* text) {
+  std::unique_ptr<Device> device(new Device(table, id));
+  *unsupported = false;
+  if (device->start(unsupported, text) != CUDA_SUCCESS) return nullptr;
+  return device;
+}
+
+CUresult Device::start(bool* unsupported, std::string* text) {
+  const char* call = "cuInit";
+  auto failed = [&](CUresult result) {
+    *text = "device " + std::to_string(static_cast<int>(id_)) + ": " + call + ": " + describe(result);
+    return result;
+  };
+  CUresult result = table_.cuInit(0);
+  if (result != CUDA_SUCCESS) return failed(result);
+  call = "cuDeviceGet";
+  if (result = table_.cuDeviceGet(&device_, static_cast<int>(id_)); result != CUDA_SUCCESS)
+    return failed(result);
+  const driver::Features features = driver::probe(table_, static_cast<int>(id_));
+  if (!features.virtual_memory) {
+    *unsupported = true;
+    *text = "device " + std::to_string(static_cast<int>(id_)) +
+            " can not map memory by pages, which Spillway needs: " + features.why_not;
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  call = "cuDevicePrimaryCtxRetain";
+  CUcontext context = nullptr;
+  if (result = table_.cuDevicePrimaryCtxRetain(&context, device_); result != CUDA_SUCCESS)
+    return failed(result);
+  context_ = context;
+
+  const uint64_t granularity = features.granularity_bytes;
+  page_bytes_ = (kPageBytes + granularity - 1) / granularity * granularity;
+  if (page_bytes_ % kPageBytes != 0) {
+    *unsupported = true;
+    *text = "device " + std::to_string(static_cast<int>(id_)) + " has pages of " +
+            std::to_string(granularity) + " bytes; Spillway needs a divisor or a multiple of 2 MiB";
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties_.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device_}};
+  // Sharing and RDMA can not be added to a page later.
+  if (features.file_descriptors) properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  if (features.rdma) properties_.allocFlags.gpuDirectRDMACapable = 1;
+  access_.location = properties_.location;
+  access_.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+
+  Scope scope(*this);
+  call = "cuMemGetInfo";
+  size_t free = 0, total = 0;
+  if (result = table_.cuMemGetInfo(&free, &total); result != CUDA_SUCCESS) return failed(result);
+  total_bytes_ = total;
+  context_bytes_ = total - free;
+  return CUDA_SUCCESS;
+}
+
+Device::~Device() {
+  if (context_ == nullptr) return;
+  {
+    Scope scope(*this);
+    for (CUevent event : events_) table_.cuEventDestroy(event);
+  }
+  table_.cuDevicePrimaryCtxRelease(device_);
+}
+
+Device::Scope::Scope(const Device& device) : device_(device) {
+  CUcontext current = nullptr;
+  device.table_.cuCtxGetCurrent(&current);
+  if (current != device.context_) pushed_ = device.table_.cuCtxPushCurrent(device.context_) == CUDA_SUCCESS;
+  if (device.table_.cuThreadExchangeStreamCaptureMode != nullptr)
+    mode_changed_ = device.table_.cuThreadExchangeStreamCaptureMode(&mode_) == CUDA_SUCCESS;
+}
+
+Device::Scope::~Scope() {
+  if (mode_changed_) device_.table_.cuThreadExchangeStreamCaptureMode(&mode_);
+  CUcontext popped = nullptr;
+  if (pushed_) device_.table_.cuCtxPopCurrent(&popped);
+}
+
+CUresult Device::reserve(uint64_t bytes, AddressRange* out) {
+  CUdeviceptr address = 0;
+  const CUresult result = table_.cuMemAddressReserve(&address, bytes, page_bytes_, 0, 0);
+  if (result == CUDA_SUCCESS) *out = {address, address + bytes};
+  return result;
+}
+
+void Device::release_range(AddressRange range) {
+  table_.cuMemAddressFree(range.begin, range.bytes());
+}
+
+CUresult Device::create(CUmemGenericAllocationHandle* handle) {
+  return count(table_.cuMemCreate(handle, page_bytes_, &properties_, 0));
+}
+
+CUresult Device::release(CUmemGenericAllocationHandle handle) {
+  return count(table_.cuMemRelease(handle));
+}
+
+CUresult Device::map(uint64_t address, std::span<const driver::Page> pages) {
+  calls_.fetch_add(pages.size() + 1, std::memory_order_relaxed);
+  return driver::map(table_, address, pages, {&access_, 1});
+}
+
+CUresult Device::unmap(uint64_t address, uint64_t bytes) {
+  return count(driver::unmap(table_, address, bytes));
+}
+
+uint64_t Device::free_bytes(uint64_t fallback) {
+  Scope scope(*this);
+  size_t free = 0, total = 0;
+  return table_.cuMemGetInfo(&free, &total) == CUDA_SUCCESS ? free : fallback;
+}
+
+bool Device::capturing(StreamId stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  // An error means that the legacy stream would join somebody's capture: as good as capturing.
+  return table_.cuStreamIsCapturing(reinterpret_cast<CUstream>(stream), &status) != CUDA_SUCCESS ||
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+CUevent Device::record(StreamId stream, CUresult* result) {
+  CUevent event = nullptr;
+  {
+    std::lock_guard guard(events_mutex_);
+    if (!events_.empty()) {
+      event = events_.back();
+      events_.pop_back();
+    }
+  }
+  *result = CUDA_SUCCESS;
+  if (event == nullptr) *result = table_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+  if (*result != CUDA_SUCCESS) return nullptr;
+  *result = table_.cuEventRecord(event, reinterpret_cast<CUstream>(stream));
+  if (*result == CUDA_SUCCESS) return event;
+  put_back(event);
+  return nullptr;
+}
+
+void Device::put_back(CUevent event) {
+  std::lock_guard guard(events_mutex_);
+  events_.push_back(event);
+}
+
+CUresult Device::drain(StreamId stream) {
+  // The per-thread stream's handle means another stream on every thread: only the context knows them all.
+  if (reinterpret_cast<CUstream>(stream) == CU_STREAM_PER_THREAD) return drain_all();
+  CUresult result = CUDA_SUCCESS;
+  CUevent event = record(stream, &result);
+  if (event == nullptr) return drain_all();
+  result = wait(event);
+  put_back(event);
+  return result;
+}
+
+}  // namespace spillway

@@ -1,0 +1,95 @@
+// One device's driver calls, as the heap needs them: counted, in the device's primary context, safe to make
+// while some stream is being captured.
+//
+// Thread-safety: every member may be called from any thread; none is called under the heap's lock. Ownership:
+// retains the device's primary context. Errors: CUresult; nothing is retried here.
+#pragma once
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "allocator/arena.h"
+#include "spillway/allocator/units.h"
+#include "spillway/driver/mapping.h"
+#include "spillway/driver/table.h"
+
+namespace spillway {
+
+class Device {
+ public:
+  // Null and a text when the device can not be used. `unsupported`: it lacks what Spillway needs.
+  static std::unique_ptr<Device> open(const driver::Table& table, DeviceId id, bool* unsupported,
+                                      std::string* text);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  // Makes the primary context current and the thread's capture mode relaxed for a scope: our calls belong to
+  // nobody's graph.
+  class Scope {
+   public:
+    explicit Scope(const Device& device);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    const Device& device_;
+    bool pushed_ = false;
+    bool mode_changed_ = false;
+    CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+  };
+
+  DeviceId id() const { return id_; }
+  uint64_t page_bytes() const { return page_bytes_; }
+  uint64_t total_bytes() const { return total_bytes_; }
+  uint64_t context_bytes() const { return context_bytes_; }  // in use when the device was opened
+  uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
+  std::string describe(CUresult result) const { return driver::describe(table_, result); }
+
+  CUresult reserve(uint64_t bytes, AddressRange* out);
+  void release_range(AddressRange range);
+  CUresult create(CUmemGenericAllocationHandle* handle);
+  CUresult release(CUmemGenericAllocationHandle handle);
+  CUresult map(uint64_t address, std::span<const driver::Page> pages);
+  CUresult unmap(uint64_t address, uint64_t bytes);
+  // Free bytes of the device, whoever holds the rest; `fallback` when the driver does not say.
+  uint64_t free_bytes(uint64_t fallback);
+
+  bool capturing(StreamId stream);
+  // An event after what is queued on `stream`. Null with an error when none could be recorded.
+  CUevent record(StreamId stream, CUresult* result);
+  CUresult query(CUevent event) { return table_.cuEventQuery(event); }
+  CUresult wait(CUevent event) { return table_.cuEventSynchronize(event); }
+  void put_back(CUevent event);
+  // Returns when what is queued on `stream` is done.
+  CUresult drain(StreamId stream);
+  CUresult drain_all() { return table_.cuCtxSynchronize(); }
+
+ private:
+  Device(const driver::Table& table, DeviceId id) : table_(table), id_(id) {}
+  CUresult start(bool* unsupported, std::string* text);
+  CUresult count(CUresult result) {
+    calls_.fetch_add(1, std::memory_order_relaxed);
+    return result;
+  }
+
+  const driver::Table& table_;
+  DeviceId id_;
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
+  CUmemAllocationProp properties_{};
+  CUmemAccessDesc access_{};
+  uint64_t page_bytes_ = 0, total_bytes_ = 0, context_bytes_ = 0;
+  std::atomic<uint64_t> calls_{0};
+  std::mutex events_mutex_;
+  std::vector<CUevent> events_;
+};
+
+}  // namespace spillway

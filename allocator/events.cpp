@@ -1,0 +1,128 @@
+// Blocks that were freed while other streams may still use them: an event on each of these streams, in the
+// order of the frees; the block becomes a hole when all have passed.
+#include <algorithm>
+
+#include "allocator/heap.h"
+
+namespace spillway {
+
+void DeviceHeap::queue_pending(Block* block, std::vector<StreamId> streams) {
+  const Device::Scope scope(*device_);
+  bool done = false;
+  {
+    std::lock_guard guard(events_mutex_);
+    const bool capturing = std::any_of(streams.begin(), streams.end(),
+                                       [&](StreamId stream) { return device_->capturing(stream); });
+    if (capturing)  // an event recorded now would become part of the graph
+      deferred_.push_back({block, std::move(streams)});
+    else
+      done = record_uses(block, streams);
+    if (!done) set_slow(kSlowPending);
+  }
+  if (done) complete(block);
+}
+
+// True if nothing is left to wait for.
+bool DeviceHeap::record_uses(Block* block, const std::vector<StreamId>& streams) {
+  unsigned marks = 0;
+  for (StreamId stream : streams) {
+    CUresult result = CUDA_SUCCESS;
+    CUevent event = device_->record(stream, &result);
+    if (event != nullptr) {
+      marks_[stream].push_back({event, block, ++mark_sequence_});
+      ++marks;
+      continue;
+    }
+    // Without an event only waiting is safe; if that fails too the context is lost, and so is the block.
+    if (device_->drain_all() != CUDA_SUCCESS) ++marks;
+  }
+  if (marks != 0) outstanding_[block] = marks;
+  return marks == 0;
+}
+
+void DeviceHeap::retry_deferred() {
+  std::vector<Deferred> waiting;
+  waiting.swap(deferred_);
+  for (Deferred& entry : waiting) {
+    const bool capturing = std::any_of(entry.streams.begin(), entry.streams.end(),
+                                       [&](StreamId stream) { return device_->capturing(stream); });
+    if (capturing)
+      deferred_.push_back(std::move(entry));
+    else if (record_uses(entry.block, entry.streams))
+      complete(entry.block);
+  }
+}
+
+void DeviceHeap::poll_events() {
+  const Device::Scope scope(*device_);
+  std::unique_lock guard(events_mutex_, std::try_to_lock);
+  if (!guard.owns_lock()) return;  // somebody else polls
+  retry_deferred();
+  for (auto it = marks_.begin(); it != marks_.end();) {
+    std::deque<Mark>& marks = it->second;
+    while (!marks.empty() && device_->query(marks.front().event) == CUDA_SUCCESS) {
+      const Mark mark = marks.front();
+      marks.pop_front();
+      device_->put_back(mark.event);
+      auto left = outstanding_.find(mark.block);
+      if (--left->second != 0) continue;
+      outstanding_.erase(left);
+      complete(mark.block);
+    }
+    it = marks.empty() ? marks_.erase(it) : std::next(it);
+  }
+  if (marks_.empty() && deferred_.empty()) clear_slow(kSlowPending);
+}
+
+void DeviceHeap::complete(Block* block) {
+  lock_.lock();
+  const uint64_t address = block->address, bytes = block->size, requested = block->tag;
+  Arena& arena = *arenas_[block->arena];
+  pending_bytes_ -= bytes;
+  const uint64_t order = ++order_;
+  arena.put_hole(block, order);
+  lock_.unlock();
+  trace_block(trace::Kind::kFree, order, address, bytes, requested, arena.stream());
+}
+
+bool DeviceHeap::could_serve(const Miss& miss) {
+  std::lock_guard guard(lock_);
+  if (waiting_arena_->best(miss.size) != nullptr) return true;
+  return waiting_arena_->plan(miss.size, have(miss), idle_bytes().all).has_value();
+}
+
+uint64_t DeviceHeap::helpful_pending_bytes(const OomEvent& event) {
+  if (event.capture != CaptureState::kNone) return 0;
+  std::lock_guard guard(lock_);
+  return pending_bytes_;
+}
+
+uint64_t DeviceHeap::wait_for_events(const OomEvent& event, uint64_t* waited) {
+  *waited = 0;
+  if (event.capture != CaptureState::kNone || heap_in_handler != this) return 0;
+  const Device::Scope scope(*device_);
+  uint64_t before = 0;
+  {
+    std::lock_guard guard(lock_);
+    before = pending_bytes_;
+  }
+  for (bool more = true; more && !could_serve(*waiting_);) {
+    CUevent oldest = nullptr;
+    {
+      std::lock_guard guard(events_mutex_);
+      uint64_t first = UINT64_MAX;
+      for (const auto& [stream, marks] : marks_) {
+        if (marks.front().sequence >= first) continue;
+        first = marks.front().sequence;
+        oldest = marks.front().event;
+      }
+    }
+    more = oldest != nullptr && device_->wait(oldest) == CUDA_SUCCESS;
+    *waited += more ? 1 : 0;
+    poll_events();
+  }
+  std::lock_guard guard(lock_);
+  return before > pending_bytes_ ? before - pending_bytes_ : 0;
+}
+
+}  // namespace spillway

@@ -1,0 +1,275 @@
+#include "allocator/heap.h"
+
+#include <algorithm>
+#include <array>
+
+namespace spillway {
+
+thread_local DeviceHeap* heap_in_handler = nullptr;
+
+namespace {
+constexpr uint64_t kLargestRequest = uint64_t{1} << 46;
+constexpr unsigned kPollEvery = 32;
+
+uint64_t round_up(uint64_t bytes) {
+  return bytes > kLargestRequest ? kLargestRequest : (bytes + kUnitBytes - 1) & ~(kUnitBytes - 1);
+}
+
+// Heaps that a child of fork must close. Slots, because the child may take no lock.
+std::array<std::atomic<DeviceHeap*>, 256> open_heaps;
+
+void register_heap(DeviceHeap* heap) {
+  static const int handler = pthread_atfork(nullptr, nullptr, [] {
+    for (auto& slot : open_heaps)
+      if (DeviceHeap* open = slot.load()) open->set_slow(kSlowForked);
+  });
+  (void)handler;
+  for (auto& slot : open_heaps) {
+    DeviceHeap* empty = nullptr;
+    if (slot.compare_exchange_strong(empty, heap)) return;
+  }
+}
+
+void unregister_heap(DeviceHeap* heap) {
+  for (auto& slot : open_heaps) {
+    DeviceHeap* self = heap;
+    slot.compare_exchange_strong(self, nullptr);
+  }
+}
+}  // namespace
+
+DeviceHeap::DeviceHeap(Allocator& allocator, std::unique_ptr<Device> device, uint64_t order)
+    : allocator_(allocator),
+      page_map_(*allocator.page_map_),
+      device_(std::move(device)),
+      device_index_(static_cast<uint8_t>(device_->id())),
+      page_bytes_(device_->page_bytes()),
+      order_(order),
+      limit_bytes_(UINT64_MAX),
+      slab_(device_index_) {
+  register_heap(this);
+}
+
+DeviceHeap::~DeviceHeap() {
+  unregister_heap(this);
+  if (forked()) return;
+  const Device::Scope scope(*device_);
+  device_->drain_all();
+  for (auto& arena : arenas_) {
+    for (const Segment& segment : arena->segments()) {
+      for (uint64_t i = 0; i < segment.pages.size(); ++i) {
+        if (segment.pages[i] == 0) continue;
+        device_->unmap(segment.range.begin + i * page_bytes_, page_bytes_);
+        device_->release(segment.pages[i]);
+      }
+      device_->release_range(segment.range);
+    }
+  }
+  for (CUmemGenericAllocationHandle page : spare_) device_->release(page);
+  for (auto& [stream, marks] : marks_)
+    for (const Mark& mark : marks) device_->put_back(mark.event);
+}
+
+Arena& DeviceHeap::arena_for(StreamId stream, uint64_t pool, bool small) {
+  if (last_arenas_[small] == nullptr || last_stream_ != stream || last_pool_ != pool) [[unlikely]] {
+    last_stream_ = stream;
+    last_pool_ = pool;
+    last_arenas_[0] = last_arenas_[1] = nullptr;
+    for (auto& arena : arenas_)
+      if (arena->stream() == stream && arena->pool() == pool) last_arenas_[arena->small()] = arena.get();
+    if (last_arenas_[small] == nullptr) last_arenas_[small] = &new_arena(stream, pool, small);
+  }
+  return *last_arenas_[small];
+}
+
+Arena& DeviceHeap::new_arena(StreamId stream, uint64_t pool, bool small) {
+  const auto index = static_cast<uint16_t>(arenas_.size());
+  arenas_.push_back(std::make_unique<Arena>(index, stream, pool, small, page_bytes_, slab_));
+  return *arenas_.back();
+}
+
+Block* DeviceHeap::find_hole(Arena& arena, uint64_t size) {
+  Block* hole = arena.best(size);
+  if (hole != nullptr && waiting_ != nullptr && heap_in_handler != this && &arena == waiting_arena_ &&
+      hole->size >= waiting_->size)
+    return nullptr;  // left to the request that waits for it
+  return hole;
+}
+
+// Counts the block as live and returns its place in the order.
+uint64_t DeviceHeap::commit(Block* block) {
+  allocated_bytes_ += block->size;
+  live_bytes_ += block->tag;
+  page_map_.set(block->address, block);
+  return ++order_;
+}
+
+void DeviceHeap::trace_block(trace::Kind kind, uint64_t order, uint64_t address, uint64_t bytes,
+                             uint64_t requested, StreamId stream) {
+  trace::Trace* trace = allocator_.trace();
+  if (trace == nullptr) return;
+  trace::Record record;
+  record.order = order;
+  record.address = address;
+  record.bytes = bytes;
+  record.requested = requested;
+  record.stream = static_cast<uint64_t>(stream);
+  record.kind = kind;
+  record.device = device_index_;
+  trace->write(record);
+}
+
+void DeviceHeap::write(trace::Record record) {
+  trace::Trace* trace = allocator_.trace();
+  if (trace == nullptr) return;
+  record.order = order();
+  record.device = device_index_;
+  trace->write(record);
+}
+
+uint64_t DeviceHeap::order() {
+  std::lock_guard guard(lock_);
+  return ++order_;
+}
+
+void DeviceHeap::raise_order(uint64_t order) {
+  std::lock_guard guard(lock_);
+  order_ = std::max(order_, order);
+}
+
+Status DeviceHeap::allocate(const Request& request, uint64_t* address, FailurePtr* failure) {
+  const uint64_t size = round_up(request.bytes);
+  if (slow_.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    return allocate_slow(request, size, address, failure);
+  lock_.lock();
+  requests_.store(requests_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  Arena& arena = arena_for(request.stream, request.pool, size <= kSmallBytes);
+  Block* hole = arena.best(size);
+  if (hole == nullptr) [[unlikely]] {
+    lock_.unlock();
+    return miss(request, size, false, false, address, failure);
+  }
+  Block* block = arena.take(hole, size, request.bytes);
+  const uint64_t order = commit(block);
+  const uint64_t at = block->address;
+  lock_.unlock();
+  trace_block(trace::Kind::kAllocate, order, at, size, request.bytes, request.stream);
+  *address = at;
+  return Status::kOk;
+}
+
+Status DeviceHeap::allocate_slow(const Request& request, uint64_t size, uint64_t* address,
+                                 FailurePtr* failure) {
+  if (forked()) {
+    if (failure != nullptr) {
+      *failure = std::make_unique<Failure>();
+      (*failure)->text = "this process is a child of fork: CUDA can not be used in it";
+    }
+    return Status::kUnavailable;
+  }
+  const uint32_t slow = slow_.load(std::memory_order_relaxed);
+  bool inject = false, persistent = false;
+  if ((slow & kSlowInjection) != 0) inject = allocator_.inject(&persistent);
+  lock_.lock();
+  requests_.store(requests_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  const bool poll = (slow & kSlowPending) != 0 && ++since_poll_ >= kPollEvery;
+  if (poll) since_poll_ = 0;
+  Arena& arena = arena_for(request.stream, request.pool, size <= kSmallBytes);
+  Block* hole = inject ? nullptr : find_hole(arena, size);
+  if (hole == nullptr) {
+    lock_.unlock();
+    return miss(request, size, inject, persistent, address, failure);
+  }
+  Block* block = arena.take(hole, size, request.bytes);
+  const uint64_t order = commit(block);
+  *address = block->address;
+  lock_.unlock();
+  trace_block(trace::Kind::kAllocate, order, *address, size, request.bytes, request.stream);
+  if (poll && !device_->capturing(request.stream)) poll_events();
+  return Status::kOk;
+}
+
+Status DeviceHeap::free(Block* block, uint64_t address) {
+  if (forked()) [[unlikely]]
+    return Status::kOk;
+  lock_.lock();
+  if (block->address != address || block->state != BlockState::kLive) [[unlikely]] {
+    lock_.unlock();
+    return Status::kNotFound;
+  }
+  return release_live(block);
+}
+
+Status DeviceHeap::release_live(Block* block) {
+  const uint64_t address = block->address, bytes = block->size, requested = block->tag;
+  Arena& arena = *arenas_[block->arena];
+  const StreamId stream = arena.stream();
+  peak_live_ = std::max(peak_live_, live_bytes_);
+  peak_allocated_ = std::max(peak_allocated_, allocated_bytes_);
+  live_bytes_ -= requested;
+  allocated_bytes_ -= bytes;
+  page_map_.clear(address);
+  const uint64_t order = ++order_;
+  if (block->shared == 0) [[likely]] {
+    arena.put_hole(block, order);
+    lock_.unlock();
+    trace_block(trace::Kind::kFree, order, address, bytes, requested, stream);
+    return Status::kOk;
+  }
+  block->state = BlockState::kPending;
+  pending_bytes_ += bytes;
+  auto uses = uses_.extract(block);
+  lock_.unlock();
+  trace_block(trace::Kind::kFreePending, order, address, bytes, requested, stream);
+  queue_pending(block, std::move(uses.mapped()));
+  return Status::kOk;
+}
+
+Status DeviceHeap::record_stream(Block* block, uint64_t address, StreamId stream) {
+  if (forked()) return Status::kOk;
+  std::lock_guard guard(lock_);
+  if (block->address != address || block->state != BlockState::kLive) return Status::kNotFound;
+  if (arenas_[block->arena]->stream() == stream) return Status::kOk;
+  std::vector<StreamId>& uses = uses_[block];
+  if (std::find(uses.begin(), uses.end(), stream) == uses.end()) uses.push_back(stream);
+  block->shared = 1;
+  return Status::kOk;
+}
+
+BlockInfo DeviceHeap::info(const Block* block) const {
+  BlockInfo out;
+  out.address = block->address;
+  out.bytes = block->size;
+  out.stream = arenas_[block->arena]->stream();
+  if (block->state == BlockState::kLive) out.use = BlockUse::kLive;
+  if (block->state == BlockState::kPending) out.use = BlockUse::kPending;
+  if (out.use != BlockUse::kFree) out.requested_bytes = block->tag;
+  return out;
+}
+
+bool DeviceHeap::find_block(uint64_t address, BlockInfo* out) {
+  if (forked()) return false;
+  std::lock_guard guard(lock_);
+  for (auto& arena : arenas_) {
+    const Segment* segment = arena->segment_of(address);
+    if (segment == nullptr) continue;
+    const Block* block = page_map_.find_below(address, segment->range.begin);
+    if (block == nullptr) block = segment->first;
+    while (block->end() <= address) block = block->next;
+    if (block->state != BlockState::kLive && block->state != BlockState::kPending) return false;
+    *out = info(block);
+    return true;
+  }
+  return false;
+}
+
+void DeviceHeap::blocks(std::vector<BlockInfo>* out) {
+  if (forked()) return;
+  std::lock_guard guard(lock_);
+  for (auto& arena : arenas_)
+    for (const Segment& segment : arena->segments())
+      for (const Block* block = segment.first; block != nullptr; block = block->next)
+        if (block->state != BlockState::kVoid) out->push_back(info(block));
+}
+
+}  // namespace spillway

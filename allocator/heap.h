@@ -1,0 +1,217 @@
+// One device's memory: arenas, pages, limit, pending frees, and the way of a request from a hit to the
+// handler.
+//
+// Thread-safety: every public member may be called from any thread. `lock_` guards the tiling and the
+// counters and is held for the hot path only; driver calls are made without it, on blocks that are busy and
+// pages that are reserved, so that no other thread can take them. `events_mutex_` guards the pending frees
+// and may be held while taking `lock_`; `ladder_mutex_` is taken before either. Invariant at every release of
+// `lock_`:
+//   held = mapped pages + spare pages + what reservations hold.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "allocator/arena.h"
+#include "allocator/device.h"
+#include "allocator/page_map.h"
+#include "allocator/spin_lock.h"
+#include "spillway/allocator/allocator.h"
+#include "spillway/allocator/reclaim.h"
+
+namespace spillway {
+
+// What is set aside for one request: pages, budget to create pages from, and a place with a busy block.
+class PageReservation final : public Reservation {
+ public:
+  explicit PageReservation(uint64_t page_bytes) : page_bytes_(page_bytes) {}
+  uint64_t bytes() const noexcept override { return pages.size() * page_bytes_ + promised_bytes; }
+
+  std::vector<CUmemGenericAllocationHandle> pages;
+  uint64_t promised_bytes = 0;  // counted as held, without pages
+  Arena* arena = nullptr;
+  Block* claim = nullptr;
+  Placement placement;
+  std::vector<AddressRange> voids;
+
+ private:
+  uint64_t page_bytes_;
+};
+
+// Reasons to leave the fast path, as bits.
+enum Slow : uint32_t {
+  kSlowForked = 1,     // a child of fork: no CUDA
+  kSlowInjection = 2,  // a request may have to fail
+  kSlowPending = 4,    // events to poll now and then
+  kSlowLadder = 8,     // a request waits: holes that fit it are left to it
+};
+
+class DeviceHeap {
+ public:
+  DeviceHeap(Allocator& allocator, std::unique_ptr<Device> device, uint64_t order);
+  ~DeviceHeap();
+  DeviceHeap(const DeviceHeap&) = delete;
+  DeviceHeap& operator=(const DeviceHeap&) = delete;
+
+  Status allocate(const Request& request, uint64_t* address, FailurePtr* failure);
+  Status free(Block* block, uint64_t address);
+  Status record_stream(Block* block, uint64_t address, StreamId stream);
+  bool find_block(uint64_t address, BlockInfo* out);
+  void blocks(std::vector<BlockInfo>* out);
+
+  uint64_t give_back(uint64_t most_bytes);
+  void set_limit(uint64_t bytes);
+  Memory memory();
+  void reset_peaks();
+  uint64_t requests() const { return requests_.load(std::memory_order_relaxed); }
+  bool check_invariants(std::string* broken);
+
+  void set_slow(uint32_t bits) { slow_.fetch_or(bits); }
+  void clear_slow(uint32_t bits) { slow_.fetch_and(~bits); }
+  bool forked() const { return (slow_.load(std::memory_order_relaxed) & kSlowForked) != 0; }
+  uint64_t order();
+  void raise_order(uint64_t order);
+  void write(trace::Record record);
+
+  // For the strategies; see reclaim.h.
+  ReclaimEstimate estimate(const OomEvent& event, IdlePages what);
+  uint64_t reclaim(const OomEvent& event, PageReservation& reservation, IdlePages what);
+  uint64_t helpful_pending_bytes(const OomEvent& event);
+  uint64_t wait_for_events(const OomEvent& event, uint64_t* waited);
+
+ private:
+  enum class Served : uint8_t { kYes, kShort, kFailed };
+  // A request on its way after a miss.
+  struct Miss {
+    Request request;
+    uint64_t size = 0;
+    PageReservation reservation;
+    bool injected = false, persistent = false;
+    bool refused = false;  // the driver had no page left
+    unsigned tries = 0;
+    Block* block = nullptr;
+    uint64_t address = 0;
+    CUresult error = CUDA_SUCCESS;
+    const char* call = "";
+    bool served() const { return block != nullptr; }
+  };
+  struct Victim {
+    Arena* arena;
+    Block* busy;
+    AddressRange range;
+    bool unmapped = false;
+    std::vector<CUmemGenericAllocationHandle> pages;
+  };
+  struct Mark {
+    CUevent event;
+    Block* block;
+    uint64_t sequence;
+  };
+  struct Deferred {
+    Block* block;
+    std::vector<StreamId> streams;
+  };
+  struct Idle {
+    uint64_t drained = 0, all = 0;
+  };
+
+  // heap.cpp: hits and frees. Those marked (locked) are called under lock_.
+  Status allocate_slow(const Request& request, uint64_t size, uint64_t* address, FailurePtr* failure);
+  Arena& arena_for(StreamId stream, uint64_t pool, bool small);  // (locked)
+  Arena& new_arena(StreamId stream, uint64_t pool, bool small);  // (locked)
+  Block* find_hole(Arena& arena, uint64_t size);                 // (locked)
+  uint64_t commit(Block* block);                                 // (locked)
+  Status release_live(Block* block);                             // (locked; unlocks)
+  void trace_block(trace::Kind kind, uint64_t order, uint64_t address, uint64_t bytes, uint64_t requested,
+                   StreamId stream);
+  BlockInfo info(const Block* block) const;  // (locked)
+
+  // miss.cpp: growth and the handler.
+  Status miss(const Request& request, uint64_t size, bool injected, bool persistent, uint64_t* address,
+              FailurePtr* failure);
+  Served serve(Miss& miss);
+  bool serve_from_holes(Miss& miss, Arena& arena);  // (locked)
+  bool claim_place(Miss& miss, Arena& arena);       // (locked)
+  Served fill_claim(Miss& miss);
+  bool provision(Miss& miss);
+  CUresult map_claim(Miss& miss, std::vector<driver::Page>* pages);
+  void finish_claim(Miss& miss, const std::vector<driver::Page>& pages);
+  void drop_claim(Miss& miss);
+  void release_reservation(Miss& miss);
+  CUresult add_segment(Arena& arena, uint64_t size, const char** call);
+  Served refused(Miss& miss, CUresult result, const char* call);
+  Status run_handler(Miss& miss, FailurePtr* failure);
+  LadderOutcome handle(Miss& miss, const OomEvent& event);
+  static bool try_again(void* context);
+  OomEvent make_event(const Miss& miss);
+  uint64_t largest_extent(const Miss& miss);
+  Status driver_failure(const Miss& miss, FailurePtr* failure);
+  uint64_t room() const { return limit_bytes_ > held_bytes_ ? limit_bytes_ - held_bytes_ : 0; }  // (locked)
+  uint64_t have(const Miss& miss) const;                                                         // (locked)
+
+  // events.cpp: blocks that wait for other streams.
+  void queue_pending(Block* block, std::vector<StreamId> streams);
+  bool record_uses(Block* block, const std::vector<StreamId>& streams);  // under events_mutex_
+  void poll_events();
+  void retry_deferred();  // under events_mutex_
+  void complete(Block* block);
+  bool could_serve(const Miss& miss);
+
+  // reclaim.cpp: idle pages.
+  Idle idle_bytes();                                                 // (locked)
+  std::vector<Victim> take_idle(uint64_t bytes, bool drained_only);  // (locked)
+  uint64_t unmap_victims(std::vector<Victim>& victims);
+  uint64_t settle_victims(std::vector<Victim>& victims, std::vector<CUmemGenericAllocationHandle>* pages);
+  bool drain_one(std::vector<Arena*>* skipped);
+  uint64_t release_pages(std::vector<CUmemGenericAllocationHandle>& pages);
+  uint64_t reclaim_anything(PageReservation& reservation, uint64_t bytes);
+  uint64_t hold(std::vector<Victim>& victims, PageReservation& reservation, IdlePages what);
+
+  std::string check_arena(Arena& arena, Arena::Recount* count);  // (locked)
+
+  // Read by every request; changed rarely.
+  std::atomic<uint32_t> slow_{0};
+  Allocator& allocator_;
+  PageMap& page_map_;
+  const std::unique_ptr<Device> device_;
+  const uint8_t device_index_;
+  const uint64_t page_bytes_;
+
+  alignas(64) SpinLock lock_;
+  StreamId last_stream_{};
+  uint64_t last_pool_ = 0;
+  Arena* last_arenas_[2] = {nullptr, nullptr};  // large, small
+  uint64_t order_;
+  std::atomic<uint64_t> requests_{0};  // written under lock_
+  uint64_t live_bytes_ = 0, allocated_bytes_ = 0, pending_bytes_ = 0;
+  uint64_t peak_live_ = 0, peak_allocated_ = 0, peak_held_ = 0;
+  uint64_t held_bytes_ = 0, mapped_bytes_ = 0, reserved_bytes_ = 0;
+  uint64_t limit_bytes_;
+  BlockSlab slab_;
+  std::vector<std::unique_ptr<Arena>> arenas_;
+  std::vector<CUmemGenericAllocationHandle> spare_;  // pages mapped nowhere
+  std::unordered_map<Block*, std::vector<StreamId>> uses_;
+  uint64_t failures_ = 0, rescued_ = 0, unwound_ = 0, gave_up_ = 0, rescued_bytes_ = 0, rescue_us_ = 0;
+  unsigned since_poll_ = 0;
+
+  std::mutex ladder_mutex_;
+  Miss* waiting_ = nullptr;  // guarded by lock_; the request whose handler runs
+  Arena* waiting_arena_ = nullptr;
+
+  std::mutex events_mutex_;
+  std::map<StreamId, std::deque<Mark>> marks_;
+  std::unordered_map<Block*, unsigned> outstanding_;
+  std::vector<Deferred> deferred_;
+  uint64_t mark_sequence_ = 0;
+};
+
+// The heap whose handler runs on this thread, or null.
+extern thread_local DeviceHeap* heap_in_handler;
+
+}  // namespace spillway

@@ -1,0 +1,405 @@
+// The way of a request that no hole fits: new pages, then the handler.
+#include <algorithm>
+#include <chrono>
+
+#include "allocator/heap.h"
+
+namespace spillway {
+namespace {
+using Clock = std::chrono::steady_clock;
+constexpr int kHandlerRuns = 3;
+constexpr auto kHandlerTime = std::chrono::seconds(30);
+
+std::string mebibytes(uint64_t bytes) {
+  const uint64_t tenths = (bytes * 10 + (1 << 19)) >> 20;
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " MiB";
+}
+}  // namespace
+
+uint64_t DeviceHeap::have(const Miss& miss) const {
+  const uint64_t pages = (miss.reservation.pages.size() + spare_.size()) * page_bytes_;
+  return miss.refused ? pages : pages + miss.reservation.promised_bytes + room();
+}
+
+Status DeviceHeap::miss(const Request& request, uint64_t size, bool injected, bool persistent,
+                        uint64_t* address, FailurePtr* failure) {
+  const Device::Scope scope(*device_);
+  Miss miss{request, size, PageReservation(page_bytes_), injected, persistent};
+  Served served = Served::kShort;
+  if (!injected) {
+    if ((slow_.load(std::memory_order_relaxed) & kSlowPending) != 0 && !device_->capturing(request.stream))
+      poll_events();
+    served = serve(miss);
+  }
+  Status status = Status::kOk;
+  if (served == Served::kShort) status = run_handler(miss, failure);
+  if (served == Served::kFailed) status = driver_failure(miss, failure);
+  release_reservation(miss);
+  if (status == Status::kOk) *address = miss.address;
+  return status;
+}
+
+// Searches the holes, then a place for new pages; with what the reservation holds, if anything.
+DeviceHeap::Served DeviceHeap::serve(Miss& miss) {
+  const bool small = miss.size <= kSmallBytes;
+  lock_.lock();
+  Arena* arena = &arena_for(miss.request.stream, miss.request.pool, small);
+  if (serve_from_holes(miss, *arena)) return Served::kYes;  // unlocked
+  if (miss.reservation.claim == nullptr && !arena->has_gap(miss.size)) {
+    lock_.unlock();
+    const char* call = "";
+    const CUresult result = add_segment(*arena, miss.size, &call);
+    if (result != CUDA_SUCCESS) return refused(miss, result, call);
+    lock_.lock();
+  }
+  if (miss.reservation.claim == nullptr && !claim_place(miss, *arena)) {
+    // The last resort of a small request: a hole among the large ones.
+    const bool found =
+        small && serve_from_holes(miss, arena_for(miss.request.stream, miss.request.pool, false));
+    if (!found) lock_.unlock();
+    return found ? Served::kYes : Served::kShort;
+  }
+  lock_.unlock();
+  return fill_claim(miss);
+}
+
+// True: served, and the lock released.
+bool DeviceHeap::serve_from_holes(Miss& miss, Arena& arena) {
+  const uint64_t size = arena.small() ? miss.size : std::max(miss.size, kSmallBytes + kUnitBytes);
+  Block* hole = find_hole(arena, size);
+  if (hole == nullptr) return false;
+  miss.block = arena.take(hole, size, miss.request.bytes);
+  const uint64_t order = commit(miss.block);
+  const uint64_t address = miss.block->address;
+  miss.address = address;
+  lock_.unlock();
+  trace_block(trace::Kind::kAllocate, order, address, size, miss.request.bytes, miss.request.stream);
+  return true;
+}
+
+bool DeviceHeap::claim_place(Miss& miss, Arena& arena) {
+  PageReservation& reservation = miss.reservation;
+  const std::optional<Placement> place = arena.plan(miss.size, have(miss), 0);
+  if (!place) return false;
+  reservation.voids.clear();
+  reservation.placement = *place;
+  reservation.arena = &arena;
+  reservation.claim = arena.claim(*place, &reservation.voids);
+  return true;
+}
+
+CUresult DeviceHeap::add_segment(Arena& arena, uint64_t size, const char** call) {
+  *call = "cuMemAddressReserve";
+  const uint64_t total = device_->total_bytes() / page_bytes_ * page_bytes_;
+  if (size > total || arena.segments().size() == UINT8_MAX) return CUDA_ERROR_OUT_OF_MEMORY;
+  // Twice the device, so that a place for any request is left however the space fragments; less where that is
+  // refused.
+  const uint64_t least = (size + page_bytes_ - 1) / page_bytes_ * page_bytes_;
+  AddressRange range;
+  CUresult result = CUDA_SUCCESS;
+  for (uint64_t bytes = std::max(total * 2, least);;
+       bytes = std::max(bytes / 2 / page_bytes_ * page_bytes_, least)) {
+    result = device_->reserve(bytes, &range);
+    if (result == CUDA_SUCCESS || bytes == least) break;
+  }
+  if (result != CUDA_SUCCESS) return result;
+  if (range.end > uint64_t{1} << PageMap::kAddressBits) {
+    device_->release_range(range);
+    return CUDA_ERROR_INVALID_ADDRESS_SPACE;
+  }
+  lock_.lock();
+  arena.add_segment(range);
+  lock_.unlock();
+  trace::Record record;
+  record.kind = trace::Kind::kSegmentReserve;
+  record.address = range.begin;
+  record.bytes = range.bytes();
+  record.stream = static_cast<uint64_t>(arena.stream());
+  write(record);
+  return CUDA_SUCCESS;
+}
+
+// Only the want of memory may become a shortage; any other error ends the request.
+DeviceHeap::Served DeviceHeap::refused(Miss& miss, CUresult result, const char* call) {
+  trace::Record record;
+  record.kind = trace::Kind::kDriverFailure;
+  record.bytes = miss.size;
+  record.value = result;
+  if (trace::Trace* trace = allocator_.trace()) record.detail = trace->intern(call);
+  write(record);
+  if (miss.reservation.claim != nullptr) drop_claim(miss);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) return Served::kShort;
+  miss.error = result;
+  miss.call = call;
+  return Served::kFailed;
+}
+
+DeviceHeap::Served DeviceHeap::fill_claim(Miss& miss) {
+  PageReservation& reservation = miss.reservation;
+  if (!provision(miss)) {
+    drop_claim(miss);
+    return Served::kShort;
+  }
+  const uint64_t count = reservation.placement.need_bytes / page_bytes_;
+  while (reservation.pages.size() < count) {
+    CUmemGenericAllocationHandle handle = 0;
+    const CUresult result = device_->create(&handle);
+    trace::Record record;
+    record.kind = trace::Kind::kPageCreate;
+    record.bytes = page_bytes_;
+    record.value = result;
+    record.detail = handle;
+    write(record);
+    if (result != CUDA_SUCCESS) {
+      miss.refused = result == CUDA_ERROR_OUT_OF_MEMORY;
+      return refused(miss, result, "cuMemCreate");
+    }
+    reservation.promised_bytes -= page_bytes_;
+    reservation.pages.push_back(handle);
+  }
+  miss.refused = false;
+  const AddressRange& claim = reservation.placement.claim;
+  const uint64_t low = claim.begin / page_bytes_ * page_bytes_;
+  page_map_.prepare(low, claim.end - low, reservation.arena->small());
+  std::vector<driver::Page> pages;
+  if (const CUresult result = map_claim(miss, &pages); result != CUDA_SUCCESS)
+    return refused(miss, result, "cuMemMap and cuMemSetAccess");
+  finish_claim(miss, pages);
+  return Served::kYes;
+}
+
+// Sets aside spare pages, and budget for pages to create, until the claim can be filled.
+bool DeviceHeap::provision(Miss& miss) {
+  PageReservation& reservation = miss.reservation;
+  const uint64_t need = reservation.placement.need_bytes;
+  std::lock_guard guard(lock_);
+  while (!spare_.empty() && reservation.pages.size() * page_bytes_ < need) {
+    reservation.pages.push_back(spare_.back());
+    spare_.pop_back();
+    reserved_bytes_ += page_bytes_;
+  }
+  if (reservation.bytes() >= need) return true;
+  const uint64_t missing = need - reservation.bytes();
+  if (missing > room()) return false;
+  reservation.promised_bytes += missing;
+  reserved_bytes_ += missing;
+  held_bytes_ += missing;
+  peak_held_ = std::max(peak_held_, held_bytes_);
+  return true;
+}
+
+// Maps pages of the reservation behind every void of the claim, or none. What could be mapped but not be
+// unmapped again becomes part of the arena.
+CUresult DeviceHeap::map_claim(Miss& miss, std::vector<driver::Page>* pages) {
+  PageReservation& reservation = miss.reservation;
+  for (auto it = reservation.pages.rbegin(); pages->size() * page_bytes_ < reservation.placement.need_bytes;
+       ++it)
+    pages->push_back({*it, page_bytes_});
+  CUresult result = CUDA_SUCCESS;
+  uint64_t done = 0, mapped = 0;
+  for (const AddressRange& run : reservation.voids) {
+    const uint64_t count = run.bytes() / page_bytes_;
+    result = device_->map(run.begin, {pages->data() + done, count});
+    trace::Record record;
+    record.kind = trace::Kind::kPageMap;
+    record.address = run.begin;
+    record.bytes = run.bytes();
+    record.value = result;
+    write(record);
+    if (result != CUDA_SUCCESS) break;
+    done += count;
+    ++mapped;
+  }
+  if (result == CUDA_SUCCESS) return result;
+  done = 0;
+  for (uint64_t i = 0; i < mapped; ++i) {
+    const AddressRange& run = reservation.voids[i];
+    const uint64_t count = run.bytes() / page_bytes_;
+    if (device_->unmap(run.begin, run.bytes()) != CUDA_SUCCESS) {
+      std::lock_guard guard(lock_);
+      for (uint64_t page = 0; page < count; ++page) {
+        const CUmemGenericAllocationHandle handle = (*pages)[done + page].handle;
+        reservation.arena->set_page(run.begin + page * page_bytes_, handle);
+        std::erase(reservation.pages, handle);
+      }
+      mapped_bytes_ += run.bytes();
+      reserved_bytes_ -= run.bytes();
+    }
+    done += count;
+  }
+  return result;
+}
+
+void DeviceHeap::finish_claim(Miss& miss, const std::vector<driver::Page>& pages) {
+  PageReservation& reservation = miss.reservation;
+  Arena& arena = *reservation.arena;
+  lock_.lock();
+  uint64_t next = 0;
+  for (const AddressRange& run : reservation.voids)
+    for (uint64_t address = run.begin; address < run.end; address += page_bytes_)
+      arena.set_page(address, pages[next++].handle);
+  reservation.pages.resize(reservation.pages.size() - pages.size());
+  mapped_bytes_ += reservation.placement.need_bytes;
+  reserved_bytes_ -= reservation.placement.need_bytes;
+  miss.address = reservation.placement.address;
+  miss.block = arena.finish(reservation.claim, miss.address, miss.size, miss.request.bytes);
+  reservation.claim = nullptr;
+  const uint64_t order = commit(miss.block);
+  trace::Record sample;
+  sample.kind = trace::Kind::kMemory;
+  sample.address = live_bytes_;
+  sample.bytes = held_bytes_;
+  sample.requested = limit_bytes_ == UINT64_MAX ? device_->total_bytes() : limit_bytes_;
+  sample.stream = peak_held_;
+  lock_.unlock();
+  trace_block(trace::Kind::kAllocate, order, miss.address, miss.size, miss.request.bytes,
+              miss.request.stream);
+  write(sample);
+}
+
+void DeviceHeap::drop_claim(Miss& miss) {
+  std::lock_guard guard(lock_);
+  miss.reservation.arena->restore(miss.reservation.claim, order_);
+  miss.reservation.claim = nullptr;
+}
+
+void DeviceHeap::release_reservation(Miss& miss) {
+  PageReservation& reservation = miss.reservation;
+  if (reservation.claim != nullptr) drop_claim(miss);
+  std::lock_guard guard(lock_);
+  reserved_bytes_ -= reservation.bytes();
+  held_bytes_ -= reservation.promised_bytes;
+  reservation.promised_bytes = 0;
+  spare_.insert(spare_.end(), reservation.pages.begin(), reservation.pages.end());
+  reservation.pages.clear();
+}
+
+bool DeviceHeap::try_again(void* context) {
+  auto& [heap, miss] = *static_cast<std::pair<DeviceHeap*, Miss*>*>(context);
+  if (miss->served() || miss->error != CUDA_SUCCESS) return true;
+  if (miss->persistent || (miss->injected && miss->tries++ == 0)) return false;
+  return heap->serve(*miss) != Served::kShort;
+}
+
+LadderOutcome DeviceHeap::handle(Miss& miss, const OomEvent& event) {
+  OomHandler* handler = allocator_.handler_.load();
+  if (handler == nullptr) return LadderOutcome::kGiveUp;
+  std::pair<DeviceHeap*, Miss*> context(this, &miss);
+  LadderOutcome outcome = LadderOutcome::kGiveUp;
+  for (int run = 0; run < kHandlerRuns; ++run) {
+    outcome = handler->handle(event, miss.reservation, &try_again, &context);
+    if (miss.served() || miss.error != CUDA_SUCCESS || outcome != LadderOutcome::kGranted) break;
+  }
+  return outcome;
+}
+
+Status DeviceHeap::run_handler(Miss& miss, FailurePtr* failure) {
+  if (heap_in_handler != nullptr) {
+    if (failure != nullptr) {
+      *failure = std::make_unique<Failure>();
+      Failure& detail = **failure;
+      detail.event = make_event(miss);
+      detail.text = "out of memory inside a strategy: a strategy must not need memory";
+    }
+    return Status::kOutOfMemory;
+  }
+  std::lock_guard ladder(ladder_mutex_);
+  const Clock::time_point start = Clock::now();
+  OomEvent event = make_event(miss);
+  event.incident = allocator_.incidents_.fetch_add(1) + 1;
+  event.deadline = start + kHandlerTime;
+  heap_in_handler = this;
+  {
+    std::lock_guard guard(lock_);
+    waiting_ = &miss;
+    waiting_arena_ = &arena_for(miss.request.stream, miss.request.pool, miss.size <= kSmallBytes);
+  }
+  set_slow(kSlowLadder);
+  const LadderOutcome outcome = handle(miss, event);
+  clear_slow(kSlowLadder);
+  heap_in_handler = nullptr;
+  Status status = Status::kOutOfMemory;
+  if (miss.served())
+    status = Status::kOk;
+  else if (miss.error != CUDA_SUCCESS)
+    status = Status::kDriverFailed;
+  else if (outcome == LadderOutcome::kUnwind)
+    status = Status::kUnwind;
+  const auto us = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
+  {
+    std::lock_guard guard(lock_);
+    waiting_ = nullptr;
+    waiting_arena_ = nullptr;
+    ++failures_;
+    if (status == Status::kOk) {
+      ++rescued_;
+      rescued_bytes_ += miss.size;
+      rescue_us_ += static_cast<uint64_t>(us);
+    } else if (status == Status::kUnwind) {
+      ++unwound_;
+    } else {
+      ++gave_up_;
+    }
+  }
+  if (status == Status::kOk) return status;
+  if (status == Status::kDriverFailed) return driver_failure(miss, failure);
+  if (failure == nullptr) return status;
+  release_reservation(miss);
+  *failure = std::make_unique<Failure>();
+  Failure& detail = **failure;
+  detail.event = event;
+  detail.memory = memory();
+  detail.text = "out of memory on device " + std::to_string(device_index_) + ": " +
+                mebibytes(miss.request.bytes) + " asked, " + mebibytes(event.short_bytes) + " short";
+  return status;
+}
+
+Status DeviceHeap::driver_failure(const Miss& miss, FailurePtr* failure) {
+  if (failure != nullptr) {
+    *failure = std::make_unique<Failure>();
+    Failure& detail = **failure;
+    detail.event = make_event(miss);
+    detail.memory = memory();
+    detail.text = "device " + std::to_string(device_index_) + ": " + miss.call + " for " +
+                  mebibytes(miss.request.bytes) + ": " + device_->describe(miss.error);
+  }
+  return Status::kDriverFailed;
+}
+
+OomEvent DeviceHeap::make_event(const Miss& miss) {
+  OomEvent event;
+  event.requested_bytes = miss.request.bytes;
+  event.rounded_bytes = miss.size;
+  event.device = device_->id();
+  event.stream = miss.request.stream;
+  event.pool = miss.request.pool;
+  event.capture = device_->capturing(miss.request.stream) ? CaptureState::kThisStream : CaptureState::kNone;
+  event.largest_extent_bytes = largest_extent(miss);
+  const uint64_t extent = event.largest_extent_bytes;
+  event.short_bytes = extent < miss.size ? miss.size - extent : miss.size;
+  return event;
+}
+
+// The largest request that would be served without any strategy, by bisection over the same plan that serves
+// it.
+uint64_t DeviceHeap::largest_extent(const Miss& miss) {
+  const uint64_t driver_free = device_->free_bytes(UINT64_MAX) / page_bytes_ * page_bytes_;
+  std::lock_guard guard(lock_);
+  Arena& arena = arena_for(miss.request.stream, miss.request.pool, miss.size <= kSmallBytes);
+  const uint64_t pages = (miss.reservation.pages.size() + spare_.size()) * page_bytes_;
+  const uint64_t have_bytes = pages + std::min(miss.reservation.promised_bytes + room(), driver_free);
+  const Block* hole = arena.largest_hole();
+  uint64_t low = hole == nullptr ? 0 : hole->size;
+  uint64_t high = device_->total_bytes() + kUnitBytes;
+  if (arena.segments().empty()) return have_bytes;
+  while (high - low > kUnitBytes) {
+    const uint64_t middle = (low + high) / 2 / kUnitBytes * kUnitBytes;
+    if (arena.plan(middle, have_bytes, 0))
+      low = middle;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+}  // namespace spillway

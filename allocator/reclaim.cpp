@@ -1,0 +1,273 @@
+// Idle pages: which there are, when nothing on the device can touch them any more, and taking them out.
+#include "spillway/allocator/reclaim.h"
+
+#include <algorithm>
+
+#include "allocator/heap.h"
+
+namespace spillway {
+
+// Whole pages in the holes of the default pool; a private pool keeps its own.
+DeviceHeap::Idle DeviceHeap::idle_bytes() {
+  Idle idle;
+  for (auto& arena : arenas_) {
+    if (arena->pool() != 0) continue;
+    arena->each_hole(page_bytes_, [&](const Block* hole) {
+      const uint64_t bytes = arena->whole_pages(hole).bytes();
+      idle.all += bytes;
+      if (hole->tag <= arena->drained_order) idle.drained += bytes;
+    });
+  }
+  return idle;
+}
+
+// Takes whole idle pages out, as busy blocks, from the largest holes first: that leaves the fewest gaps.
+std::vector<DeviceHeap::Victim> DeviceHeap::take_idle(uint64_t bytes, bool drained_only) {
+  struct Candidate {
+    uint64_t bytes;
+    Arena* arena;
+    Block* hole;
+  };
+  std::vector<Candidate> candidates;
+  for (auto& arena : arenas_) {
+    if (arena->pool() != 0) continue;
+    arena->each_hole(page_bytes_, [&](Block* hole) {
+      const uint64_t whole = arena->whole_pages(hole).bytes();
+      if (whole != 0 && (!drained_only || hole->tag <= arena->drained_order))
+        candidates.push_back({whole, arena.get(), hole});
+    });
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.bytes > b.bytes; });
+  std::vector<Victim> victims;
+  for (const Candidate& candidate : candidates) {
+    if (bytes == 0) break;
+    const uint64_t pages = std::min(candidate.bytes / page_bytes_, (bytes - 1) / page_bytes_ + 1);
+    const uint64_t take = pages * page_bytes_;
+    AddressRange range = candidate.arena->whole_pages(candidate.hole);
+    range.begin = range.end - take;
+    victims.push_back(
+        {candidate.arena, candidate.arena->claim_pages(candidate.hole, range), range, false, {}});
+    bytes -= std::min(bytes, take);
+  }
+  return victims;
+}
+
+// Without the lock: their blocks are busy.
+uint64_t DeviceHeap::unmap_victims(std::vector<Victim>& victims) {
+  uint64_t bytes = 0;
+  for (Victim& victim : victims) {
+    const CUresult result = device_->unmap(victim.range.begin, victim.range.bytes());
+    victim.unmapped = result == CUDA_SUCCESS;
+    bytes += victim.unmapped ? victim.range.bytes() : 0;
+    trace::Record record;
+    record.kind = trace::Kind::kPageUnmap;
+    record.address = victim.range.begin;
+    record.bytes = victim.range.bytes();
+    record.value = result;
+    write(record);
+  }
+  return bytes;
+}
+
+// Puts the victims' blocks back, as voids or, where unmapping failed, as the holes that they were. The pages
+// count as reserved from here on.
+uint64_t DeviceHeap::settle_victims(std::vector<Victim>& victims,
+                                    std::vector<CUmemGenericAllocationHandle>* pages) {
+  std::lock_guard guard(lock_);
+  uint64_t bytes = 0;
+  for (Victim& victim : victims) {
+    for (uint64_t address = victim.range.begin; victim.unmapped && address < victim.range.end;
+         address += page_bytes_) {
+      pages->push_back(victim.arena->page(address));
+      victim.arena->set_page(address, 0);
+      bytes += page_bytes_;
+    }
+    victim.arena->restore(victim.busy, order_);
+  }
+  mapped_bytes_ -= bytes;
+  reserved_bytes_ += bytes;
+  return bytes;
+}
+
+// Waits for the stream of the arena with the most idle bytes that may still be in use. False: none is left.
+bool DeviceHeap::drain_one(std::vector<Arena*>* skipped) {
+  Arena* target = nullptr;
+  uint64_t order = 0;
+  {
+    std::lock_guard guard(lock_);
+    uint64_t most = 0;
+    for (auto& arena : arenas_) {
+      if (arena->pool() != 0 || std::find(skipped->begin(), skipped->end(), arena.get()) != skipped->end())
+        continue;
+      uint64_t bytes = 0;
+      arena->each_hole(page_bytes_, [&](const Block* hole) {
+        if (hole->tag > arena->drained_order) bytes += arena->whole_pages(hole).bytes();
+      });
+      if (bytes <= most) continue;
+      most = bytes;
+      target = arena.get();
+    }
+    order = order_;
+  }
+  if (target == nullptr) return false;
+  if (device_->capturing(target->stream()) || device_->drain(target->stream()) != CUDA_SUCCESS) {
+    skipped->push_back(target);
+    return true;
+  }
+  std::lock_guard guard(lock_);
+  for (auto& arena : arenas_)
+    if (arena->stream() == target->stream()) arena->drained_order = std::max(arena->drained_order, order);
+  return true;
+}
+
+// Releases `pages`, which count as reserved; those that the driver does not take back stay in it.
+uint64_t DeviceHeap::release_pages(std::vector<CUmemGenericAllocationHandle>& pages) {
+  uint64_t bytes = 0;
+  std::vector<CUmemGenericAllocationHandle> kept;
+  for (CUmemGenericAllocationHandle page : pages) {
+    const CUresult result = device_->release(page);
+    trace::Record record;
+    record.kind = trace::Kind::kPageRelease;
+    record.bytes = page_bytes_;
+    record.value = result;
+    record.detail = page;
+    write(record);
+    if (result == CUDA_SUCCESS)
+      bytes += page_bytes_;
+    else
+      kept.push_back(page);
+  }
+  pages.swap(kept);
+  return bytes;
+}
+
+// Pages of the victims into the reservation, as pages or as budget. Returns the bytes that came out.
+uint64_t DeviceHeap::hold(std::vector<Victim>& victims, PageReservation& reservation, IdlePages what) {
+  unmap_victims(victims);
+  std::vector<CUmemGenericAllocationHandle> pages;
+  const uint64_t bytes = settle_victims(victims, &pages);
+  if (what == IdlePages::kGiveBack) reservation.promised_bytes += release_pages(pages);
+  reservation.pages.insert(reservation.pages.end(), pages.begin(), pages.end());
+  return bytes;
+}
+
+ReclaimEstimate DeviceHeap::estimate(const OomEvent& event, IdlePages what) {
+  ReclaimEstimate out;
+  if (event.capture != CaptureState::kNone || heap_in_handler != this) return out;
+  std::lock_guard guard(lock_);
+  const Miss& miss = *waiting_;
+  const Idle idle = idle_bytes();
+  if (waiting_arena_->best(miss.size) != nullptr) {
+    // Nothing is short: only a failure that was injected may still want an idle page returned.
+    if (!miss.injected || what != IdlePages::kGiveBack) return out;
+    out.pages = std::min(idle.all, (miss.size + page_bytes_ - 1) / page_bytes_ * page_bytes_) / page_bytes_;
+    out.useful_bytes = out.pages * page_bytes_;
+    return out;
+  }
+  const std::optional<Placement> place = waiting_arena_->plan(miss.size, have(miss), idle.all);
+  if (!place || place->need_bytes <= have(miss)) return out;
+  out.pages = (place->need_bytes - have(miss) + page_bytes_ - 1) / page_bytes_;
+  out.useful_bytes = event.short_bytes;
+  out.waits = out.pages * page_bytes_ > idle.drained;
+  return out;
+}
+
+uint64_t DeviceHeap::reclaim(const OomEvent& event, PageReservation& reservation, IdlePages what) {
+  if (event.capture != CaptureState::kNone || heap_in_handler != this) return 0;
+  const Device::Scope scope(*device_);
+  std::vector<Arena*> skipped;
+  while (true) {
+    std::vector<Victim> victims;
+    {
+      std::lock_guard guard(lock_);
+      const Miss& miss = *waiting_;
+      if (reservation.claim != nullptr) return 0;
+      if (waiting_arena_->best(miss.size) != nullptr) break;
+      const uint64_t has = have(miss);
+      const auto place = waiting_arena_->plan(miss.size, has, idle_bytes().drained);
+      if (place) {
+        reservation.voids.clear();
+        reservation.placement = *place;
+        reservation.arena = waiting_arena_;
+        reservation.claim = waiting_arena_->claim(*place, &reservation.voids);
+        if (place->need_bytes > has) victims = take_idle(place->need_bytes - has, true);
+      } else if (!waiting_arena_->plan(miss.size, has, idle_bytes().all)) {
+        return 0;
+      }
+    }
+    if (reservation.claim != nullptr) return hold(victims, reservation, what);
+    if (!drain_one(&skipped)) return 0;
+  }
+  // A hole fits already: the failure was injected, and giving a page back is what there is to do.
+  return what == IdlePages::kGiveBack ? reclaim_anything(reservation, waiting_->size) : 0;
+}
+
+uint64_t DeviceHeap::reclaim_anything(PageReservation& reservation, uint64_t bytes) {
+  std::vector<Arena*> skipped;
+  while (true) {
+    std::vector<Victim> victims;
+    {
+      std::lock_guard guard(lock_);
+      const Idle idle = idle_bytes();
+      if (idle.drained >= bytes || idle.drained == idle.all) victims = take_idle(bytes, true);
+    }
+    if (!victims.empty()) return hold(victims, reservation, IdlePages::kGiveBack);
+    if (!drain_one(&skipped)) return 0;
+  }
+}
+
+uint64_t DeviceHeap::give_back(uint64_t most_bytes) {
+  if (forked()) return 0;
+  const Device::Scope scope(*device_);
+  if ((slow_.load(std::memory_order_relaxed) & kSlowPending) != 0) poll_events();
+  std::vector<Arena*> skipped;
+  while (drain_one(&skipped)) {
+  }
+  std::vector<Victim> victims;
+  std::vector<CUmemGenericAllocationHandle> pages;
+  {
+    std::lock_guard guard(lock_);
+    while (!spare_.empty() && pages.size() * page_bytes_ < most_bytes) {
+      pages.push_back(spare_.back());
+      spare_.pop_back();
+      reserved_bytes_ += page_bytes_;
+    }
+    victims = take_idle(most_bytes - std::min(most_bytes, pages.size() * page_bytes_), true);
+  }
+  unmap_victims(victims);
+  settle_victims(victims, &pages);
+  const uint64_t bytes = release_pages(pages);
+  std::lock_guard guard(lock_);
+  reserved_bytes_ -= bytes + pages.size() * page_bytes_;
+  held_bytes_ -= bytes;
+  spare_.insert(spare_.end(), pages.begin(), pages.end());
+  return bytes;
+}
+
+ReclaimEstimate estimate_reclaim(Allocator& allocator, const OomEvent& event, IdlePages what) noexcept {
+  DeviceHeap* heap = allocator.heap(event.device, nullptr, nullptr);
+  return heap == nullptr ? ReclaimEstimate{} : heap->estimate(event, what);
+}
+
+uint64_t reclaim(Allocator& allocator, const OomEvent& event, Reservation& reservation,
+                 IdlePages what) noexcept {
+  DeviceHeap* heap = allocator.heap(event.device, nullptr, nullptr);
+  return heap == nullptr ? 0 : heap->reclaim(event, static_cast<PageReservation&>(reservation), what);
+}
+
+uint64_t pending_bytes(Allocator& allocator, const OomEvent& event) noexcept {
+  DeviceHeap* heap = allocator.heap(event.device, nullptr, nullptr);
+  return heap == nullptr ? 0 : heap->helpful_pending_bytes(event);
+}
+
+uint64_t wait_for_events(Allocator& allocator, const OomEvent& event, uint64_t* waited) noexcept {
+  DeviceHeap* heap = allocator.heap(event.device, nullptr, nullptr);
+  return heap == nullptr ? 0 : heap->wait_for_events(event, waited);
+}
+
+void write_record(Allocator& allocator, DeviceId device, trace::Record record) noexcept {
+  if (DeviceHeap* heap = allocator.heap(device, nullptr, nullptr)) heap->write(record);
+}
+
+}  // namespace spillway

@@ -1,0 +1,139 @@
+// The allocator: blocks of device memory, cached by device, pool and stream, on pages that it maps itself.
+//
+// Thread-safety: every member may be called from any thread; each device has a lock of its own, and no driver
+// call is made under it. Ownership: blocks belong to the caller until freed; the table, the trace and the
+// handler must outlive the allocator. The destructor gives everything back and is for tests: a process keeps
+// its allocator for ever. Errors: values, never exceptions; running out of memory is `kOutOfMemory` or
+// `kUnwind`, and no other error of the driver's ever becomes one of these. After any error the state is as if
+// the call had not been made. Units: bytes. Fork: in a child every request is refused and every free is a
+// no-op: CUDA does not survive a fork.
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "spillway/allocator/memory.h"
+#include "spillway/allocator/oom_event.h"
+#include "spillway/allocator/strategy.h"
+#include "spillway/allocator/units.h"
+#include "spillway/driver/table.h"
+#include "spillway/trace/writer.h"
+
+namespace spillway {
+
+class DeviceHeap;
+class PageMap;
+
+enum class Status : uint8_t {
+  kOk,
+  kInvalid,       // an argument
+  kNotFound,      // no such block or device
+  kOutOfMemory,   // not served, and the handler gave up
+  kUnwind,        // not served: unwind, change the plan, try again
+  kUnavailable,   // no virtual memory management on this device, or a forked child
+  kDriverFailed,  // the driver refused for another reason than memory
+};
+
+struct Request {
+  uint64_t bytes = 0;
+  StreamId stream{};
+  uint64_t pool = 0;  // 0: the device's default pool
+};
+
+// Why a request was not served.
+struct Failure {
+  OomEvent event;  // kOutOfMemory and kUnwind
+  Memory memory;   // at the moment of failure
+  std::string text;
+};
+
+// Made only when there is a failure, so that a hit pays nothing for it.
+using FailurePtr = std::unique_ptr<Failure>;
+
+enum class BlockUse : uint8_t { kFree, kLive, kPending };
+
+struct BlockInfo {
+  uint64_t address = 0, bytes = 0, requested_bytes = 0;
+  StreamId stream{};
+  BlockUse use = BlockUse::kFree;
+};
+
+class Allocator {
+ public:
+  static constexpr int kMaxDevices = 64;
+
+  explicit Allocator(const driver::Table& table);
+  ~Allocator();
+  Allocator(const Allocator&) = delete;
+  Allocator& operator=(const Allocator&) = delete;
+
+  // Called when a request can not be served; null: requests fail at once. Set before the first request.
+  void set_handler(OomHandler* handler) noexcept { handler_.store(handler); }
+  void set_trace(trace::Trace* trace) noexcept { trace_.store(trace); }
+  trace::Trace* trace() const noexcept { return trace_.load(std::memory_order_relaxed); }
+  const driver::Table& table() const noexcept { return table_; }
+
+  // A block of at least `request.bytes` for use on `request.stream`; 0 bytes give a null address. The
+  // device's primary context must be current. `failure` (which may be null) is made on any other status than
+  // kOk.
+  Status allocate(DeviceId device, const Request& request, uint64_t* address, FailurePtr* failure) noexcept;
+  // The block becomes free in the order of its stream, and after what is now queued on the streams that it
+  // was recorded on. kNotFound, and nothing changes, for what is no live block.
+  Status free(uint64_t address) noexcept;
+  Status record_stream(uint64_t address, StreamId stream) noexcept;
+  // The block that holds `address`, its first byte or any other.
+  Status find_block(uint64_t address, BlockInfo* out) noexcept;
+  Status blocks(DeviceId device, std::vector<BlockInfo>* out) noexcept;
+
+  // Gives idle pages back to the driver, waiting for the streams that used them last; returns their bytes.
+  uint64_t empty_cache(DeviceId device) noexcept;
+  // What every device started from now on, and each already started, may use; 0: all that the driver gives.
+  // Pages that are idle and too many are given back. What is live stays: requests that need more pages fail
+  // until enough is freed.
+  void limit_all(uint64_t bytes) noexcept;
+  Status limit(DeviceId device, uint64_t bytes) noexcept;
+  Status memory(DeviceId device, Memory* out) noexcept;
+  Status reset_peaks(DeviceId device) noexcept;
+
+  // Fails the n-th request from now (1 = the next) at the entry, and every later one if `persistent`; 0: off.
+  // An injected failure goes the way of a real one: the handler is called, and the request is only tried
+  // again after a step of the handler's (never, if persistent). Returns how many requests were failed since
+  // the last call.
+  uint64_t fail_request(uint64_t n, bool persistent) noexcept;
+  uint64_t requests() const noexcept;
+  // Every invariant of every device; false and the first broken one.
+  bool check_invariants(std::string* broken) noexcept;
+
+  // A place in the order of all records: greater than every record's so far, smaller than every later one's.
+  uint64_t next_order() noexcept;
+  // The device's heap, made on first use; null and a text when the device can not be used.
+  DeviceHeap* heap(DeviceId device, Status* status, std::string* text) noexcept;
+
+ private:
+  friend class DeviceHeap;
+  struct Injection {
+    std::mutex mutex;
+    uint64_t next = 0, seen = 0, failed = 0;
+    bool persistent = false;
+  };
+  // Whether this request is one to fail, and whether it must fail for good.
+  bool inject(bool* persistent) noexcept;
+  DeviceHeap* started(DeviceId device) const noexcept;
+
+  const driver::Table& table_;
+  std::atomic<OomHandler*> handler_{nullptr};
+  std::atomic<trace::Trace*> trace_{nullptr};
+  std::unique_ptr<PageMap> page_map_;
+  std::array<std::atomic<DeviceHeap*>, kMaxDevices> heaps_{};
+  std::mutex start_mutex_;
+  uint64_t default_limit_bytes_ = 0;
+  Injection injection_;
+  std::atomic<uint64_t> incidents_{0};
+  std::atomic<uint64_t> order_base_{0};
+};
+
+}  // namespace spillway

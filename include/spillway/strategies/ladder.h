@@ -1,0 +1,99 @@
+// The ladder: strategies in order of cost, run for a request that could not be served, until it can.
+//
+// Thread-safety: every member may be called from any thread; `handle` runs once at a time per device (the
+// allocator sees to that) and holds no lock while a strategy works. Ownership: built-in strategies belong to
+// the ladder; the allocator must outlive it. Errors: none; an incident ends as granted, unwind or give up.
+// Units: bytes, microseconds.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "spillway/allocator/allocator.h"
+#include "spillway/allocator/strategy.h"
+
+namespace spillway {
+
+enum class StrategyId : uint64_t { kNone = 0 };
+
+struct StrategyCounts {
+  std::string name;
+  Guarantee guarantee = Guarantee::kBitExact;
+  uint64_t tried = 0, useful = 0, bytes = 0, microseconds = 0;
+};
+
+struct LadderOptions {
+  unsigned most_steps = 32;                    // in one incident
+  std::chrono::milliseconds most_time{20000};  // no step is begun later
+  unsigned useless_until_broken = 8;           // incidents in a row that a strategy did not save
+};
+
+class Ladder final : public OomHandler {
+ public:
+  explicit Ladder(Allocator& allocator, LadderOptions options = {});
+  ~Ladder() override;
+
+  StrategyId add(std::unique_ptr<Strategy> strategy);
+  // Waits until running calls of the strategy have returned. False for an unknown id, or from inside a
+  // strategy.
+  bool remove(StrategyId id);
+  void allow(Guarantee weakest) noexcept { allowed_.store(weakest); }
+  // The phase that incidents are labelled with; the text must live for ever.
+  void set_phase_source(const char* (*source)()) noexcept { phase_source_.store(source); }
+  std::vector<StrategyCounts> counts();
+
+  // The plan move that the last unwind of this thread, or else of any, chose; taken. kNone: none.
+  StrategyId take_chosen_move(uint64_t* incident);
+  // The move of one incident, not taken.
+  StrategyId move_of(uint64_t incident);
+  // What was tried for an incident, one line; "" when it is no longer known.
+  std::string story_of(uint64_t incident);
+  // Whether a strategy is running on this thread.
+  static bool inside() noexcept;
+
+  LadderOutcome handle(const OomEvent& event, Reservation& reservation, bool (*try_again)(void*),
+                       void* context) noexcept override;
+
+ private:
+  struct Entry;
+  struct Candidate;
+  struct Incident;
+  using Entries = std::vector<std::shared_ptr<Entry>>;
+
+  LadderOutcome climb(Incident& incident, Reservation& reservation, bool (*try_again)(void*), void* context);
+  Candidate choose(const Incident& incident, bool plan_moves, bool broken);
+  Relief run(const Candidate& candidate, Incident& incident, Reservation& reservation);
+  bool enter(Entry& entry);
+  void leave(Entry& entry);
+  Entries entries();
+  bool is_broken(const Entry& entry) const;
+  void settle(const Incident& incident, LadderOutcome outcome);
+
+  Allocator& allocator_;
+  const LadderOptions options_;
+  std::atomic<Guarantee> allowed_{Guarantee::kStatisticsChange};
+  std::atomic<const char* (*)()> phase_source_{nullptr};
+  std::mutex mutex_;
+  std::condition_variable idle_;
+  Entries entries_;
+  uint64_t next_id_ = 1;
+  struct Settled {
+    uint64_t incident;
+    size_t thread;
+    StrategyId move;
+    std::string story;
+  };
+  std::vector<Settled> settled_;  // the latest, oldest first
+};
+
+// The strategies that work in place. `allocator` must outlive them.
+std::unique_ptr<Strategy> make_wait_for_events(Allocator& allocator);
+std::unique_ptr<Strategy> make_stitch(Allocator& allocator);
+std::unique_ptr<Strategy> make_release_cache(Allocator& allocator);
+
+}  // namespace spillway

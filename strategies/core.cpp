@@ -1,0 +1,161 @@
+// The table that the LibTorch shim and the preloaded library use.
+#include "spillway/core.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "strategies/process.h"
+
+namespace spillway {
+namespace {
+
+uint64_t address_of(const void* pointer) {
+  return reinterpret_cast<uint64_t>(pointer);
+}
+
+spillway_status core_start() {
+  return Process::get().start();
+}
+
+// Not inlined: the failure's text and equation are no part of the hot path.
+[[gnu::noinline]] spillway_status explain(Status status, const Failure& failure, spillway_failure* out) {
+  Ladder& ladder = *Process::get().ladder();
+  const OomEvent& event = failure.event;
+  std::string text = failure.text;
+  if (event.incident != 0 && (status == Status::kOutOfMemory || status == Status::kUnwind))
+    text = verdict(failure, ladder.story_of(event.incident));
+  refuse(to_c(status), text);
+  if (out == nullptr || out->size < offsetof(spillway_failure, text) + 1) return to_c(status);
+  spillway_failure filled{};
+  filled.size = out->size;
+  filled.device = static_cast<int32_t>(event.device);
+  filled.incident = event.incident;
+  filled.requested_bytes = event.requested_bytes;
+  filled.rounded_bytes = event.rounded_bytes;
+  filled.largest_extent_bytes = event.largest_extent_bytes;
+  filled.memory.size = sizeof(spillway_memory);
+  fill_memory(failure.memory, filled.device, &filled.memory);
+  if (status == Status::kUnwind)
+    filled.move = static_cast<spillway_strategy_id>(ladder.move_of(event.incident));
+  std::strncpy(filled.text, text.c_str(), sizeof(filled.text) - 1);
+  std::memcpy(out, &filled, std::min<size_t>(out->size, sizeof(filled)));
+  return to_c(status);
+}
+
+spillway_status core_allocate(int32_t device, uint64_t stream, uint64_t bytes, void** address,
+                              spillway_failure* failure) {
+  if (address == nullptr) return refuse(SPILLWAY_INVALID, "allocate: address is null");
+  *address = nullptr;
+  Allocator* allocator = Process::get().allocator();
+  if (allocator == nullptr) [[unlikely]] {
+    if (const spillway_status status = core_start(); status != SPILLWAY_OK) return status;
+    allocator = Process::get().allocator();
+  }
+  uint64_t at = 0;
+  FailurePtr detail;
+  const Request request{bytes, StreamId{stream}, 0};
+  const Status status = allocator->allocate(DeviceId{device}, request, &at, &detail);
+  if (status != Status::kOk) [[unlikely]]
+    return explain(status, *detail, failure);
+  *address = reinterpret_cast<void*>(at);
+  return SPILLWAY_OK;
+}
+
+spillway_status not_a_block() {
+  return refuse(SPILLWAY_NOT_FOUND, "the address is no live block of Spillway's");
+}
+
+spillway_status core_free(void* address) {
+  Allocator* allocator = Process::get().allocator();
+  if (allocator == nullptr) [[unlikely]]
+    return not_a_block();
+  const Status status = allocator->free(address_of(address));
+  return status == Status::kOk ? SPILLWAY_OK : not_a_block();
+}
+
+spillway_status core_record_stream(void* address, uint64_t stream) {
+  Allocator* allocator = Process::get().allocator();
+  if (allocator == nullptr) return not_a_block();
+  const Status status = allocator->record_stream(address_of(address), StreamId{stream});
+  return status == Status::kOk ? SPILLWAY_OK : not_a_block();
+}
+
+spillway_block_info to_c(const BlockInfo& block) {
+  spillway_block_info out{};
+  out.address = block.address;
+  out.bytes = block.bytes;
+  out.requested_bytes = block.requested_bytes;
+  out.stream = static_cast<uint64_t>(block.stream);
+  out.state = static_cast<uint32_t>(block.use);
+  return out;
+}
+
+spillway_status core_find_block(const void* address, spillway_block_info* out) {
+  Allocator* allocator = Process::get().allocator();
+  BlockInfo block;
+  if (allocator == nullptr || allocator->find_block(address_of(address), &block) != Status::kOk)
+    return not_a_block();
+  if (out != nullptr) *out = to_c(block);
+  return SPILLWAY_OK;
+}
+
+uint64_t core_empty_cache(int32_t device) {
+  Allocator* allocator = Process::get().allocator();
+  return allocator == nullptr ? 0 : allocator->empty_cache(DeviceId{device});
+}
+
+spillway_status core_blocks(int32_t device, void (*visit)(void*, const spillway_block_info*), void* context) {
+  Allocator* allocator = Process::get().allocator();
+  std::vector<BlockInfo> blocks;
+  if (visit == nullptr) return refuse(SPILLWAY_INVALID, "blocks: visit is null");
+  if (allocator == nullptr || allocator->blocks(DeviceId{device}, &blocks) != Status::kOk)
+    return refuse(SPILLWAY_NOT_FOUND, "blocks: the device has not been used");
+  for (const BlockInfo& block : blocks) {
+    const spillway_block_info info = to_c(block);
+    visit(context, &info);
+  }
+  return SPILLWAY_OK;
+}
+
+uint64_t core_fail_request(uint64_t n, int persistent) {
+  Allocator* allocator = Process::get().allocator();
+  if (allocator == nullptr &&
+      (core_start() != SPILLWAY_OK || (allocator = Process::get().allocator()) == nullptr))
+    return 0;
+  return allocator->fail_request(n, persistent != 0);
+}
+
+uint64_t core_requests() {
+  Allocator* allocator = Process::get().allocator();
+  return allocator == nullptr ? 0 : allocator->requests();
+}
+
+int core_check_invariants() {
+  Allocator* allocator = Process::get().allocator();
+  std::string broken;
+  if (allocator == nullptr || allocator->check_invariants(&broken)) return 1;
+  refuse(SPILLWAY_INVALID, broken);
+  return 0;
+}
+
+const spillway_core_table kTable = {
+    sizeof(spillway_core_table),
+    SPILLWAY_CORE_VERSION,
+    core_start,
+    core_allocate,
+    core_free,
+    core_record_stream,
+    core_find_block,
+    core_empty_cache,
+    core_blocks,
+    core_fail_request,
+    core_requests,
+    core_check_invariants,
+};
+
+}  // namespace
+}  // namespace spillway
+
+extern "C" const spillway_core_table* spillway_core(void) {
+  return &spillway::kTable;
+}

@@ -1,0 +1,95 @@
+#include "strategies/environment.h"
+
+#include <array>
+#include <cctype>
+#include <cmath>
+#include <cstdlib>
+#include <utility>
+
+namespace spillway {
+namespace {
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+std::string_view trim(std::string_view text) {
+  const auto space = [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; };
+  while (!text.empty() && space(text.front())) text.remove_prefix(1);
+  while (!text.empty() && space(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+}  // namespace
+
+bool parse_bytes(std::string_view text, uint64_t* bytes, std::string* error) {
+  const std::string value(trim(text));
+  *bytes = 0;
+  if (value.empty()) return true;
+  static constexpr std::array<std::pair<const char*, double>, 10> kUnits{{{"", 1},
+                                                                          {"b", 1},
+                                                                          {"kib", 1024.0},
+                                                                          {"mib", 1048576.0},
+                                                                          {"gib", 1073741824.0},
+                                                                          {"tib", 1099511627776.0},
+                                                                          {"kb", 1e3},
+                                                                          {"mb", 1e6},
+                                                                          {"gb", 1e9},
+                                                                          {"tb", 1e12}}};
+  char* end = nullptr;
+  const bool number = std::isdigit(static_cast<unsigned char>(value[0])) != 0;
+  const double amount = number ? std::strtod(value.c_str(), &end) : 0;
+  if (number && std::isfinite(amount)) {
+    const std::string unit = lower(trim(end));
+    for (const auto& [name, factor] : kUnits) {
+      if (unit != name) continue;
+      if (amount * factor >= 0x1p62) break;
+      *bytes = static_cast<uint64_t>(amount * factor);
+      return true;
+    }
+  }
+  *error = "'" + value + "' is no amount of memory: write a number with B, KiB, MiB, GiB or TiB, as in 8GiB";
+  return false;
+}
+
+bool parse_strategies(std::string_view text, Environment* out, std::string* error) {
+  if (trim(text).empty()) return true;
+  Environment chosen = *out;
+  const std::array<std::pair<const char*, bool*>, 4> known{{{"wait_for_events", &chosen.wait_for_events},
+                                                            {"stitch", &chosen.stitch},
+                                                            {"release_cache", &chosen.release_cache},
+                                                            {"registered", &chosen.registered}}};
+  for (const auto& [name, flag] : known) *flag = false;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    const std::string name(trim(text.substr(at, comma - at)));
+    at = comma + 1;
+    bool found = name.empty() || name == "none";
+    for (const auto& [known_name, flag] : known) {
+      if (name != known_name) continue;
+      *flag = true;
+      found = true;
+    }
+    if (found) continue;
+    *error = "SPILLWAY_STRATEGIES: there is no strategy '" + name +
+             "'; known are wait_for_events, stitch, release_cache, registered (the program's own) and none";
+    return false;
+  }
+  *out = chosen;
+  return true;
+}
+
+bool read_environment(Environment* out, std::string* error) {
+  if (const char* limit = std::getenv("SPILLWAY_LIMIT"); limit != nullptr)
+    if (!parse_bytes(limit, &out->limit_bytes, error)) {
+      *error = "SPILLWAY_LIMIT: " + *error;
+      return false;
+    }
+  if (const char* path = std::getenv("SPILLWAY_TRACE"); path != nullptr) out->trace_path = path;
+  const char* strategies = std::getenv("SPILLWAY_STRATEGIES");
+  return strategies == nullptr || parse_strategies(strategies, out, error);
+}
+
+}  // namespace spillway

@@ -1,0 +1,24 @@
+// The settings that a process starts with: SPILLWAY_LIMIT, SPILLWAY_TRACE, SPILLWAY_STRATEGIES.
+//
+// Thread-safety: pure functions of their text, but for `read_environment`. Errors: a text that says which
+// value is wrong and what would be right; nothing is changed then.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace spillway {
+
+struct Environment {
+  uint64_t limit_bytes = 0;  // 0: none
+  std::string trace_path;    // "": no trace
+  bool wait_for_events = true, stitch = true, release_cache = true, registered = true;
+};
+
+// "8GiB", "512MiB", "1.5GiB", "1000000" (bytes); "" and "0" mean no limit.
+bool parse_bytes(std::string_view text, uint64_t* bytes, std::string* error);
+// Names separated by commas, of the built-in strategies or "registered" (the program's own); "none": none.
+bool parse_strategies(std::string_view text, Environment* out, std::string* error);
+bool read_environment(Environment* out, std::string* error);
+
+}  // namespace spillway

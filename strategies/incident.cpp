@@ -1,0 +1,86 @@
+#include "strategies/incident.h"
+
+#include <algorithm>
+
+#include "spillway/allocator/reclaim.h"
+
+namespace spillway {
+
+Ladder::Incident::Incident(Allocator& allocator, const OomEvent& event, const LadderOptions& options)
+    : event(event), allocator_(allocator), options_(options), start_(std::chrono::steady_clock::now()) {}
+
+void Ladder::Incident::record(trace::Kind kind, uint64_t address, uint64_t bytes, uint64_t requested,
+                              uint64_t detail, uint8_t flags) {
+  trace::Record record;
+  record.kind = kind;
+  record.address = address;
+  record.bytes = bytes;
+  record.requested = requested;
+  record.stream = static_cast<uint64_t>(event.stream);
+  record.value = static_cast<uint32_t>(event.incident);
+  record.detail = detail;
+  record.flags = flags;
+  write_record(allocator_, event.device, record);
+}
+
+void Ladder::Incident::open() {
+  trace::Trace* trace = allocator_.trace();
+  if (trace == nullptr) return;
+  const auto now = start_.time_since_epoch();
+  record(trace::Kind::kOom, event.short_bytes, event.rounded_bytes, event.requested_bytes,
+         static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count()));
+  record(trace::Kind::kOomContext, event.pool, event.attempt, 0,
+         event.library[0] != '\0' ? trace->intern(event.library) : 0);
+  record_equation();
+}
+
+void Ladder::Incident::record_equation() {
+  Memory memory;
+  if (allocator_.memory(event.device, &memory) != Status::kOk) return;
+  auto term = [&](trace::Term which, uint64_t bytes) {
+    record(trace::Kind::kOomEquation, 0, bytes, 0, static_cast<uint64_t>(which));
+  };
+  using trace::Term;
+  term(Term::kLimit, memory.limit);
+  term(Term::kLive, memory.live);
+  term(Term::kRounding, memory.rounding);
+  term(Term::kStranded, memory.stranded);
+  term(Term::kCached, memory.cached);
+  term(Term::kPending, memory.pending);
+  term(Term::kPools, memory.pools);
+  term(Term::kContext, memory.context);
+  term(Term::kOthers, memory.others);
+  term(Term::kFree, memory.free);
+  term(Term::kLargestExtent, event.largest_extent_bytes);
+  term(Term::kDevice, memory.device);
+}
+
+bool Ladder::Incident::may_step() const {
+  const auto now = std::chrono::steady_clock::now();
+  return steps_ < options_.most_steps && now - start_ < options_.most_time && now < event.deadline;
+}
+
+void Ladder::Incident::step(Entry& entry, const Offer& offer, const Relief& relief, uint64_t us) {
+  ++steps_;
+  gained_ += relief.bytes;
+  trace::Trace* trace = allocator_.trace();
+  if (trace != nullptr)
+    record(trace::Kind::kLadderStep, us, relief.bytes, offer.bytes, trace->intern(entry.name),
+           static_cast<uint8_t>(1 + static_cast<unsigned>(entry.info.guarantee)));
+  if (!story.empty()) story += ", ";
+  story += entry.name;
+  story += (entry.info.needs & kNeedsUnwinding) != 0
+               ? std::string(" chosen")
+               : " " + std::to_string(relief.bytes >> 20) + " MiB in " + std::to_string(us) + " us";
+}
+
+void Ladder::Incident::close(LadderOutcome outcome) {
+  record(trace::Kind::kLadderOutcome, microseconds_since(start_), gained_, event.requested_bytes,
+         static_cast<uint64_t>(outcome));
+}
+
+bool Ladder::Incident::is_exhausted(StrategyId id) const {
+  return std::find(exhausted.begin(), exhausted.end(), id) != exhausted.end();
+}
+
+}  // namespace spillway

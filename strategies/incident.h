@@ -1,0 +1,64 @@
+// One run of the ladder: its bounds, its records, its story for the one-line verdict.
+//
+// Thread-safety: lives on the stack of the thread whose request failed. Errors: none.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "spillway/strategies/ladder.h"
+
+namespace spillway {
+
+struct Ladder::Entry {
+  StrategyId id{};
+  std::string name;
+  StrategyInfo info;
+  std::unique_ptr<Strategy> strategy;
+  std::atomic<uint64_t> tried{0}, useful{0}, bytes{0}, microseconds{0};
+  std::atomic<unsigned> useless{0};  // incidents in a row that it did not save
+  unsigned running = 0;              // these two are guarded by the ladder's mutex
+  bool removed = false;
+};
+
+struct Ladder::Candidate {
+  std::shared_ptr<Entry> entry;
+  Offer offer;
+  uint64_t unit_cost = 0;
+};
+
+struct Ladder::Incident {
+  Incident(Allocator& allocator, const OomEvent& event, const LadderOptions& options);
+
+  void open();
+  bool may_step() const;
+  void step(Entry& entry, const Offer& offer, const Relief& relief, uint64_t us);
+  void close(LadderOutcome outcome);
+  bool is_exhausted(StrategyId id) const;
+
+  OomEvent event;
+  std::vector<StrategyId> exhausted;
+  std::vector<std::shared_ptr<Entry>> used;
+  StrategyId move = StrategyId::kNone;
+  std::string story;
+
+ private:
+  void record(trace::Kind kind, uint64_t address, uint64_t bytes, uint64_t requested, uint64_t detail,
+              uint8_t flags = 0);
+  void record_equation();
+
+  Allocator& allocator_;
+  const LadderOptions& options_;
+  std::chrono::steady_clock::time_point start_;
+  unsigned steps_ = 0;
+  uint64_t gained_ = 0;
+};
+
+inline uint64_t microseconds_since(std::chrono::steady_clock::time_point start) {
+  const auto elapsed = std::chrono::steady_clock::now() - start;
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(elapsed).count());
+}
+
+}  // namespace spillway

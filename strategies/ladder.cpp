@@ -1,0 +1,206 @@
+#include "spillway/strategies/ladder.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "spillway/allocator/reclaim.h"
+#include "strategies/incident.h"
+
+namespace spillway {
+namespace {
+thread_local bool inside_strategy = false;
+constexpr size_t kSettledKept = 64;
+constexpr uint64_t kSimilarCost = 4;  // within this factor the stronger guarantee goes first
+
+size_t this_thread() {
+  return std::hash<std::thread::id>()(std::this_thread::get_id());
+}
+}  // namespace
+
+// Microseconds for a byte that the request is short of, times 2^20; the size of the offer beyond that is
+// worth nothing.
+static uint64_t unit_cost(const Offer& offer, const OomEvent& event) {
+  const uint64_t useful = std::max<uint64_t>(std::min(offer.bytes, event.short_bytes), 1);
+  return ((offer.cost_us + 1) << 20) / useful;
+}
+
+Ladder::Ladder(Allocator& allocator, LadderOptions options) : allocator_(allocator), options_(options) {}
+Ladder::~Ladder() = default;
+
+bool Ladder::inside() noexcept {
+  return inside_strategy;
+}
+
+LadderOutcome Ladder::handle(const OomEvent& event, Reservation& reservation, bool (*try_again)(void*),
+                             void* context) noexcept {
+  Incident incident(allocator_, event, options_);
+  incident.event.allowed = allowed_.load();
+  if (const auto source = phase_source_.load()) incident.event.phase = source();
+  incident.open();
+  const LadderOutcome outcome = climb(incident, reservation, try_again, context);
+  incident.close(outcome);
+  settle(incident, outcome);
+  return outcome;
+}
+
+// In place first, the cheapest byte first; then a plan move; and what has failed again and again only when
+// nothing else is left. A strategy that gained nothing is not asked again in this incident.
+LadderOutcome Ladder::climb(Incident& incident, Reservation& reservation, bool (*try_again)(void*),
+                            void* context) {
+  if (try_again(context)) return LadderOutcome::kGranted;
+  for (const bool broken : {false, true}) {
+    while (incident.may_step()) {
+      const Candidate candidate = choose(incident, /*plan_moves=*/false, broken);
+      if (candidate.entry == nullptr) break;
+      if (run(candidate, incident, reservation).bytes == 0) incident.exhausted.push_back(candidate.entry->id);
+      if (try_again(context)) return LadderOutcome::kGranted;
+    }
+    const Candidate move = choose(incident, /*plan_moves=*/true, broken);
+    if (move.entry == nullptr) continue;
+    run(move, incident, reservation);
+    incident.move = move.entry->id;
+    return LadderOutcome::kUnwind;
+  }
+  return LadderOutcome::kGiveUp;
+}
+
+Ladder::Candidate Ladder::choose(const Incident& incident, bool plan_moves, bool broken) {
+  std::vector<Candidate> candidates;
+  for (const std::shared_ptr<Entry>& entry : entries()) {
+    if (((entry->info.needs & kNeedsUnwinding) != 0) != plan_moves ||
+        entry->info.guarantee > incident.event.allowed)
+      continue;
+    if (is_broken(*entry) != broken || incident.is_exhausted(entry->id) || !enter(*entry)) continue;
+    const Offer offer = entry->strategy->offer(incident.event);
+    leave(*entry);
+    if (offer.bytes != 0) candidates.push_back({entry, offer, unit_cost(offer, incident.event)});
+  }
+  uint64_t cheapest = UINT64_MAX;
+  for (const Candidate& candidate : candidates) cheapest = std::min(cheapest, candidate.unit_cost);
+  Candidate best;
+  for (const Candidate& candidate : candidates) {
+    if (candidate.unit_cost / kSimilarCost > cheapest) continue;
+    if (best.entry == nullptr || candidate.entry->info.guarantee < best.entry->info.guarantee ||
+        (candidate.entry->info.guarantee == best.entry->info.guarantee &&
+         candidate.unit_cost < best.unit_cost))
+      best = candidate;
+  }
+  return best;
+}
+
+Relief Ladder::run(const Candidate& candidate, Incident& incident, Reservation& reservation) {
+  Entry& entry = *candidate.entry;
+  Relief relief;
+  const auto start = std::chrono::steady_clock::now();
+  if (enter(entry)) {
+    relief = entry.strategy->relieve(incident.event, reservation);
+    leave(entry);
+  }
+  const uint64_t us = microseconds_since(start);
+  entry.tried.fetch_add(1);
+  entry.useful.fetch_add(relief.bytes != 0 ? 1 : 0);
+  entry.bytes.fetch_add(relief.bytes);
+  entry.microseconds.fetch_add(us);
+  incident.step(entry, candidate.offer, relief, us);
+  incident.used.push_back(candidate.entry);
+  return relief;
+}
+
+// Marks the entry as running, so that it is not removed under the call. False: it was removed.
+bool Ladder::enter(Entry& entry) {
+  std::lock_guard guard(mutex_);
+  if (entry.removed) return false;
+  ++entry.running;
+  inside_strategy = true;
+  return true;
+}
+
+void Ladder::leave(Entry& entry) {
+  std::lock_guard guard(mutex_);
+  inside_strategy = false;
+  if (--entry.running == 0) idle_.notify_all();
+}
+
+Ladder::Entries Ladder::entries() {
+  std::lock_guard guard(mutex_);
+  return entries_;
+}
+
+bool Ladder::is_broken(const Entry& entry) const {
+  return entry.useless.load() >= options_.useless_until_broken;
+}
+
+void Ladder::settle(const Incident& incident, LadderOutcome outcome) {
+  for (const std::shared_ptr<Entry>& entry : incident.used) {
+    if (outcome == LadderOutcome::kGranted)
+      entry->useless.store(0);
+    else if ((entry->info.needs & kNeedsUnwinding) == 0)
+      entry->useless.fetch_add(1);
+  }
+  std::lock_guard guard(mutex_);
+  if (settled_.size() == kSettledKept) settled_.erase(settled_.begin());
+  settled_.push_back({incident.event.incident, this_thread(), incident.move, incident.story});
+}
+
+StrategyId Ladder::add(std::unique_ptr<Strategy> strategy) {
+  auto entry = std::make_shared<Entry>();
+  entry->info = strategy->info();
+  entry->name = std::string(entry->info.name);
+  entry->info.name = entry->name;
+  entry->strategy = std::move(strategy);
+  std::lock_guard guard(mutex_);
+  entry->id = StrategyId{next_id_++};
+  entries_.push_back(entry);
+  return entry->id;
+}
+
+bool Ladder::remove(StrategyId id) {
+  if (inside_strategy) return false;
+  std::unique_lock guard(mutex_);
+  const auto found =
+      std::find_if(entries_.begin(), entries_.end(), [id](const auto& entry) { return entry->id == id; });
+  if (found == entries_.end()) return false;
+  const std::shared_ptr<Entry> entry = *found;
+  entries_.erase(found);
+  entry->removed = true;
+  idle_.wait(guard, [&] { return entry->running == 0; });
+  return true;
+}
+
+std::vector<StrategyCounts> Ladder::counts() {
+  std::vector<StrategyCounts> out;
+  for (const auto& entry : entries())
+    out.push_back({entry->name, entry->info.guarantee, entry->tried.load(), entry->useful.load(),
+                   entry->bytes.load(), entry->microseconds.load()});
+  return out;
+}
+
+StrategyId Ladder::take_chosen_move(uint64_t* incident) {
+  std::lock_guard guard(mutex_);
+  Settled* found = nullptr;
+  for (Settled& settled : settled_) {
+    if (settled.move == StrategyId::kNone) continue;
+    if (found == nullptr || found->thread != this_thread() || settled.thread == this_thread())
+      found = &settled;
+  }
+  if (found == nullptr) return StrategyId::kNone;
+  if (incident != nullptr) *incident = found->incident;
+  return std::exchange(found->move, StrategyId::kNone);
+}
+
+StrategyId Ladder::move_of(uint64_t incident) {
+  std::lock_guard guard(mutex_);
+  for (const Settled& settled : settled_)
+    if (settled.incident == incident) return settled.move;
+  return StrategyId::kNone;
+}
+
+std::string Ladder::story_of(uint64_t incident) {
+  std::lock_guard guard(mutex_);
+  for (const Settled& settled : settled_)
+    if (settled.incident == incident) return settled.story;
+  return "";
+}
+
+}  // namespace spillway

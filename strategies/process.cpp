@@ -1,0 +1,95 @@
+#include "strategies/process.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace spillway {
+namespace {
+thread_local char error_text[512] = "";
+}
+
+spillway_status refuse(spillway_status status, std::string_view text) {
+  const size_t length = std::min(text.size(), sizeof(error_text) - 1);
+  std::memcpy(error_text, text.data(), length);
+  error_text[length] = '\0';
+  return status;
+}
+
+const char* last_error() {
+  return error_text;
+}
+
+spillway_status to_c(Status status) {
+  switch (status) {
+    case Status::kOk:
+      return SPILLWAY_OK;
+    case Status::kInvalid:
+      return SPILLWAY_INVALID;
+    case Status::kNotFound:
+      return SPILLWAY_NOT_FOUND;
+    case Status::kOutOfMemory:
+      return SPILLWAY_OUT_OF_MEMORY;
+    case Status::kUnwind:
+      return SPILLWAY_UNWIND;
+    case Status::kUnavailable:
+      return SPILLWAY_UNAVAILABLE;
+    case Status::kDriverFailed:
+      return SPILLWAY_DRIVER_FAILED;
+  }
+  return SPILLWAY_INVALID;
+}
+
+Process& Process::get() {
+  static auto* process = new Process();
+  return *process;
+}
+
+spillway_status Process::start() {
+  if (allocator() != nullptr) [[likely]]
+    return SPILLWAY_OK;
+  std::lock_guard guard(mutex_);
+  return allocator() != nullptr ? SPILLWAY_OK : start_locked();
+}
+
+spillway_status Process::start_locked() {
+  Environment environment;
+  std::string error;
+  if (!read_environment(&environment, &error)) return refuse(SPILLWAY_INVALID, error);
+  driver::LoadError load;
+  const driver::Table* table = driver::process_table(&load);
+  if (table == nullptr) return refuse(SPILLWAY_UNAVAILABLE, load.text);
+  std::unique_ptr<trace::Trace> trace;
+  if (!environment.trace_path.empty()) {
+    trace = trace::Trace::open(environment.trace_path, {}, &error);
+    if (trace == nullptr) return refuse(SPILLWAY_INVALID, "SPILLWAY_TRACE: " + error);
+  }
+  auto* allocator = new Allocator(*table);
+  auto* ladder = new Ladder(*allocator);
+  if (environment.wait_for_events) ladder->add(make_wait_for_events(*allocator));
+  if (environment.stitch) ladder->add(make_stitch(*allocator));
+  if (environment.release_cache) ladder->add(make_release_cache(*allocator));
+  ladder->set_phase_source(&Tags::phase);
+  allocator->limit_all(environment.limit_bytes);
+  allocator->set_handler(ladder);
+  if (trace != nullptr) {
+    trace->set("limit", std::to_string(environment.limit_bytes));
+    if (const char* names = std::getenv("SPILLWAY_STRATEGIES")) trace->set("strategies", names);
+  }
+  allocator->set_trace(trace.get());
+  trace_ = std::move(trace);
+  environment_ = environment;
+  ladder_.store(ladder, std::memory_order_release);
+  allocator_.store(allocator, std::memory_order_release);
+  return SPILLWAY_OK;
+}
+
+const char* Process::trace_path() const {
+  return trace() == nullptr ? "" : trace()->path().c_str();
+}
+
+bool started(spillway_status* status) {
+  *status = Process::get().start();
+  return *status == SPILLWAY_OK;
+}
+
+}  // namespace spillway

@@ -1,0 +1,57 @@
+// The one core in a process: allocator, ladder, trace and tags behind spillway.h and core.h.
+//
+// Thread-safety: every member may be called from any thread. Ownership: made on first use and never
+// destroyed, because tensors and threads may outlive every static object. Errors: a spillway_status and the
+// thread's last error.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "spillway/allocator/allocator.h"
+#include "spillway/core.h"
+#include "spillway/strategies/ladder.h"
+#include "strategies/environment.h"
+#include "strategies/tags.h"
+
+namespace spillway {
+
+class Process {
+ public:
+  static Process& get();
+
+  // Idempotent: the first call decides, a failed one may be repeated.
+  spillway_status start();
+  // Null until started.
+  Allocator* allocator() const { return allocator_.load(std::memory_order_acquire); }
+  Ladder* ladder() const { return ladder_.load(std::memory_order_acquire); }
+  const char* trace_path() const;
+  Tags& tags() { return tags_; }
+  trace::Trace* trace() const { return allocator() == nullptr ? nullptr : allocator()->trace(); }
+  bool registered_allowed() const { return environment_.registered; }
+
+ private:
+  spillway_status start_locked();
+
+  std::mutex mutex_;
+  Environment environment_;
+  std::unique_ptr<trace::Trace> trace_;
+  std::atomic<Allocator*> allocator_{nullptr};
+  std::atomic<Ladder*> ladder_{nullptr};
+  Tags tags_;
+};
+
+// Sets the calling thread's last error and returns `status`.
+spillway_status refuse(spillway_status status, std::string_view text);
+const char* last_error();
+spillway_status to_c(Status status);
+// Starts if need be; false: the last error says why.
+bool started(spillway_status* status);
+
+void fill_memory(const Memory& memory, int32_t device, spillway_memory* out);
+// A verdict, the request, what was tried: at most `size` bytes with the terminating zero.
+std::string verdict(const Failure& failure, const std::string& story);
+
+}  // namespace spillway

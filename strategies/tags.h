@@ -1,0 +1,53 @@
+// What the program says about itself: phases, steps, movable blocks, pins.
+//
+// Thread-safety: every member may be called from any thread. Ownership: phase names live for ever; their
+// number is that of the program's own. This version moves no registered block: the registries are kept for
+// the strategies that will, and pages of blocks that are in use, registered or not, are never touched by
+// those that exist.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+
+namespace spillway {
+
+class Tags {
+ public:
+  // The phase of the calling thread, or the process's, or "".
+  static const char* phase();
+  void set_phase(const char* name);
+
+  enum class Answer : uint8_t { kOk, kUnknown, kTwice, kUnbalanced };
+  Answer add_block(uint64_t address, uint64_t bytes);
+  Answer touch_block(uint64_t address);
+  Answer done_block(uint64_t address);
+  Answer remove_block(uint64_t address);
+  void pin(uint64_t address, uint64_t bytes);
+  Answer unpin(uint64_t address);
+
+  struct Step {
+    uint64_t step = 0, attempt = 0, plan_hash = 0;
+  };
+  void begin_step(const Step& step);
+  Step current_step();
+
+ private:
+  struct Block {
+    uint64_t bytes = 0;
+    uint64_t uses = 0;
+  };
+  struct Pin {
+    uint64_t bytes = 0;
+    uint64_t count = 0;
+  };
+  std::mutex mutex_;
+  std::set<std::string> phases_;
+  std::map<uint64_t, Block> blocks_;
+  std::map<uint64_t, Pin> pins_;
+  Step step_;
+};
+
+}  // namespace spillway

@@ -1,1 +1,0 @@
-int spillway_fake_library = 1;
