@@ -76,6 +76,7 @@
 namespace spillway::runtime {
 
 struct Driver {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a name being declared takes none.
 #define SPILLWAY_RUNTIME_FIELD(name) decltype(&::name) name = nullptr;
   SPILLWAY_RUNTIME_DRIVER(SPILLWAY_RUNTIME_FIELD)
 #undef SPILLWAY_RUNTIME_FIELD

@@ -1,7 +1,12 @@
 // Launches: they take their place on the stream and compute nothing.
+#include <cxxabi.h>
+
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "simulator/runtime/device.h"
@@ -31,6 +36,18 @@ bool is_valid(dim3 grid, dim3 block) {
          static_cast<unsigned long long>(block.x) * block.y * block.z <= kMaxThreadsPerBlock;
 }
 
+// "at::native::vectorized_elementwise_kernel<4, ...", as long as a line of a terminal.
+std::string readable(const char* mangled) {
+  constexpr size_t kLongest = 100;
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> name(
+      abi::__cxa_demangle(mangled, nullptr, nullptr, &status), &std::free);
+  std::string text = name == nullptr ? mangled : name.get();
+  if (text.starts_with("void ")) text.erase(0, 5);
+  if (text.size() > kLongest) text.replace(kLongest, std::string::npos, "...");
+  return text;
+}
+
 // In computing mode results are expected, and a kernel that reaches the runtime leaves its output as it was.
 void say_that_it_computes_nothing(Kernel* kernel) {
   static std::atomic<int> named{0};
@@ -38,7 +55,8 @@ void say_that_it_computes_nothing(Kernel* kernel) {
   const int before = named.fetch_add(1);
   if (before > kMaxKernelsNamed) return;
   std::fprintf(stderr, "spillway simulator: %s %s: no CPU kernel stood in for it, its output is undefined\n",
-               before == kMaxKernelsNamed ? "more kernels, the first is" : "kernel", kernel->name);
+               before == kMaxKernelsNamed ? "more kernels, the first is" : "kernel",
+               readable(kernel->name).c_str());
 }
 
 cudaError_t launch(const void* function, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream) {

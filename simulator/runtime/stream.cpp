@@ -64,10 +64,10 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t function, void* argument,
                                   unsigned int flags) {
   if (function == nullptr || flags != 0) return finish(cudaErrorInvalidValue);
-  auto callback = std::make_unique<Callback>(Callback{stream, function, argument});
+  auto* callback = new Callback{stream, function, argument};  // run_callback owns it once it is submitted
   const cudaError_t error =
-      bound_call(&Driver::cuLaunchHostFunc, stream, &run_callback, static_cast<void*>(callback.get()));
-  if (error == cudaSuccess) callback.release();
+      bound_call(&Driver::cuLaunchHostFunc, stream, &run_callback, static_cast<void*>(callback));
+  if (error != cudaSuccess) delete callback;
   return finish(error);
 }
 

@@ -12,29 +12,47 @@ using namespace spillway::runtime;
 
 namespace {
 
-std::mutex mutex;
-std::map<std::pair<const void*, int>, CUdeviceptr>& placed() {
-  static auto* const instance = new std::map<std::pair<const void*, int>, CUdeviceptr>;
+// The address of each variable on each device that has been asked for; never destroyed, as the registry.
+struct Places {
+  std::mutex mutex;
+  std::map<std::pair<const void*, int>, CUdeviceptr> addresses;
+};
+Places& places() {
+  static auto* const instance = new Places;
   return *instance;
 }
 
+CUdeviceptr known_place(const void* symbol, int device) {
+  Places& all = places();
+  const std::lock_guard lock(all.mutex);
+  auto found = all.addresses.find({symbol, device});
+  return found == all.addresses.end() ? 0 : found->second;
+}
+
+cudaError_t allocate_zeroed(size_t bytes, CUdeviceptr* address) {
+  if (cudaError_t error = bound_call(&Driver::cuMemAlloc, address, bytes); error != cudaSuccess) return error;
+  const cudaError_t error = bound_call(&Driver::cuMemsetD8, *address, static_cast<unsigned char>(0), bytes);
+  if (error != cudaSuccess) bound_call(&Driver::cuMemFree, *address);
+  return error;
+}
+
+// Allocates without the lock: an allocation may take long and come back into the runtime.
 cudaError_t place(const void* symbol, CUdeviceptr* address) {
   const size_t bytes = variable_bytes(symbol);
   if (bytes == 0) return cudaErrorInvalidSymbol;
   int device = 0;
   if (cudaError_t error = bind_context(); error != cudaSuccess) return error;
   if (cudaError_t error = current_device(&device); error != cudaSuccess) return error;
-  const std::lock_guard lock(mutex);
-  CUdeviceptr& slot = placed()[{symbol, device}];
-  if (slot == 0) {
-    if (cudaError_t error = bound_call(&Driver::cuMemAlloc, &slot, bytes); error != cudaSuccess) return error;
-    if (cudaError_t error = bound_call(&Driver::cuMemsetD8, slot, static_cast<unsigned char>(0), bytes);
-        error != cudaSuccess) {
-      return error;
-    }
-  }
-  *address = slot;
-  return cudaSuccess;
+  *address = known_place(symbol, device);
+  if (*address != 0) return cudaSuccess;
+  CUdeviceptr allocated = 0;
+  if (cudaError_t error = allocate_zeroed(bytes, &allocated); error != cudaSuccess) return error;
+  Places& all = places();
+  std::unique_lock lock(all.mutex);
+  const auto [entry, inserted] = all.addresses.try_emplace({symbol, device}, allocated);
+  *address = entry->second;
+  lock.unlock();
+  return inserted ? cudaSuccess : bound_call(&Driver::cuMemFree, allocated);
 }
 
 }  // namespace

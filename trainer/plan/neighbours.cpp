@@ -55,6 +55,18 @@ bool apply(MoveKind kind, Plan* plan, const Shape& shape, const Machine& machine
 
 }  // namespace
 
+const char* name_of(Guarantee guarantee) {
+  switch (guarantee) {
+    case Guarantee::kBitExact:
+      return "bit_exact";
+    case Guarantee::kNumericallyEqual:
+      return "numerically_equal";
+    case Guarantee::kStatisticsChange:
+      return "statistics_change";
+  }
+  return "?";
+}
+
 const char* name_of(MoveKind kind) {
   switch (kind) {
     case MoveKind::kRecompute:

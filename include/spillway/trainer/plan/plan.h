@@ -14,12 +14,20 @@
 #include <string_view>
 #include <vector>
 
-#include "spillway/allocator/units.h"
+#include "spillway/spillway.h"
 
 namespace spillway::trainer {
 
 struct Shape;
 struct Machine;
+
+// What a move leaves unchanged in the results; weaker guarantees compare greater. The numbers of spillway.h.
+enum class Guarantee : uint8_t {
+  kBitExact = SPILLWAY_BIT_EXACT,
+  kNumericallyEqual = SPILLWAY_NUMERICALLY_EQUAL,
+  kStatisticsChange = SPILLWAY_STATISTICS_CHANGE,
+};
+const char* name_of(Guarantee guarantee);
 
 enum class Place : uint8_t { kDevice = 0, kHost = 1 };
 

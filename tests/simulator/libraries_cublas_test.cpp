@@ -1,0 +1,123 @@
+// cuBLAS and cuBLASLt as a program meets them.
+#include <cublasLt.h>
+#include <cublas_v2.h>
+
+#include "tests/simulator/runtime_fixture.h"
+
+namespace spillway::runtime_test {
+namespace {
+
+class Cublas : public Runtime {
+ protected:
+  void SetUp() override {
+    Runtime::SetUp();
+    ASSERT_EQ(cublasCreate(&handle_), CUBLAS_STATUS_SUCCESS);
+  }
+
+  void TearDown() override {
+    EXPECT_EQ(cublasDestroy(handle_), CUBLAS_STATUS_SUCCESS);
+    Runtime::TearDown();
+  }
+
+  cublasHandle_t handle_ = nullptr;
+};
+
+TEST_F(Cublas, AHandleHasAWorkspaceOnTheCard) {
+  const uint64_t before = live_pages();
+  cublasHandle_t another = nullptr;
+  ASSERT_EQ(cublasCreate(&another), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(live_pages() - before, 4 * kMiB);
+  EXPECT_EQ(cublasDestroy(another), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(live_pages(), before);
+}
+
+TEST_F(Cublas, AHandleThatDoesNotFitIsNoError) {
+  size_t free = 0;
+  size_t total = 0;
+  void* everything = nullptr;
+  ASSERT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
+  ASSERT_EQ(cudaMalloc(&everything, free), cudaSuccess);
+  cublasHandle_t refused = nullptr;
+  EXPECT_EQ(cublasCreate(&refused), CUBLAS_STATUS_ALLOC_FAILED);
+  EXPECT_EQ(refused, nullptr);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "the library's error is not the program's";
+  EXPECT_EQ(cudaFree(everything), cudaSuccess);
+}
+
+TEST_F(Cublas, ModesAreRemembered) {
+  cublasMath_t math = CUBLAS_DEFAULT_MATH;
+  cublasPointerMode_t pointers = CUBLAS_POINTER_MODE_HOST;
+  ASSERT_EQ(cublasSetMathMode(handle_, CUBLAS_TF32_TENSOR_OP_MATH), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(cublasSetPointerMode(handle_, CUBLAS_POINTER_MODE_DEVICE), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(cublasGetMathMode(handle_, &math), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(cublasGetPointerMode(handle_, &pointers), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(math, CUBLAS_TF32_TENSOR_OP_MATH);
+  EXPECT_EQ(pointers, CUBLAS_POINTER_MODE_DEVICE);
+}
+
+TEST_F(Cublas, AProductIsWorkOnTheHandlesStream) {
+  const float one = 1;
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cublasSetStream(handle_, stream), CUBLAS_STATUS_SUCCESS);
+  float* matrix = nullptr;
+  ASSERT_EQ(cudaMalloc(reinterpret_cast<void**>(&matrix), 4096), cudaSuccess);
+  ASSERT_EQ(
+      cublasSgemm(handle_, CUBLAS_OP_N, CUBLAS_OP_N, 8, 8, 8, &one, matrix, 8, matrix, 8, &one, matrix, 8),
+      CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(counts().launches, 1u);
+  ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  EXPECT_EQ(cudaFree(matrix), cudaSuccess);
+  EXPECT_EQ(
+      cublasSgemm(nullptr, CUBLAS_OP_N, CUBLAS_OP_N, 8, 8, 8, &one, matrix, 8, matrix, 8, &one, matrix, 8),
+      CUBLAS_STATUS_NOT_INITIALIZED);
+}
+
+TEST_F(Cublas, AResultOnTheHostIsDefined) {
+  float result = 5;
+  ASSERT_EQ(cublasSdot(handle_, 1, &result, 1, &result, 1, &result), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(result, 0);
+}
+
+TEST_F(Cublas, WhatNothingReachesYetSaysItsName) {
+  int information = 0;
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(cublasSgeqrfBatched(handle_, 1, 1, nullptr, 1, nullptr, &information, 1),
+              CUBLAS_STATUS_NOT_SUPPORTED);
+  }
+  EXPECT_EQ(
+      ::testing::internal::GetCapturedStderr(),
+      "spillway simulator: cublasSgeqrfBatched is not simulated: returning CUBLAS_STATUS_NOT_SUPPORTED\n");
+}
+
+TEST_F(Cublas, LtOffersOneAlgorithmAndRunsIt) {
+  cublasLtMatmulDesc_t operation = nullptr;
+  cublasLtMatrixLayout_t layout = nullptr;
+  cublasLtMatmulPreference_t preference = nullptr;
+  ASSERT_EQ(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(cublasLtMatrixLayoutCreate(&layout, CUDA_R_32F, 8, 8, 8), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(cublasLtMatmulPreferenceCreate(&preference), CUBLAS_STATUS_SUCCESS);
+  const auto light = reinterpret_cast<cublasLtHandle_t>(handle_);
+  cublasLtMatmulHeuristicResult_t result[4];
+  int found = 0;
+  ASSERT_EQ(cublasLtMatmulAlgoGetHeuristic(light, operation, layout, layout, layout, layout, preference, 4,
+                                           result, &found),
+            CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(found, 1);
+  EXPECT_EQ(result[0].state, CUBLAS_STATUS_SUCCESS);
+  const float one = 1;
+  char matrix = 0;
+  EXPECT_EQ(cublasLtMatmul(light, operation, &one, &matrix, layout, &matrix, layout, &one, &matrix, layout,
+                           &matrix, layout, &result[0].algo, nullptr, 0, nullptr),
+            CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(counts().launches, 1u);
+  EXPECT_EQ(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, nullptr, 4),
+            CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(cublasLtMatmulPreferenceDestroy(preference), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(cublasLtMatrixLayoutDestroy(layout), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(cublasLtMatmulDescDestroy(operation), CUBLAS_STATUS_SUCCESS);
+}
+
+}  // namespace
+}  // namespace spillway::runtime_test

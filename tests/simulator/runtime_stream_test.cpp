@@ -1,0 +1,104 @@
+// Streams, events and host functions.
+#include "tests/simulator/runtime_fixture.h"
+
+namespace spillway::runtime_test {
+namespace {
+
+TEST_F(Runtime, EventsMeasureTheVirtualClock) {
+  cudaEvent_t start = nullptr;
+  cudaEvent_t end = nullptr;
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaEventCreate(&start), cudaSuccess);
+  ASSERT_EQ(cudaEventCreate(&end), cudaSuccess);
+  ASSERT_EQ(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, 0), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(start, stream), cudaSuccess);
+  ASSERT_EQ(control().submit(stream, "work", nullptr, 0, 3'000'000, nullptr, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(cudaEventRecordWithFlags(end, stream, cudaEventRecordDefault), cudaSuccess);
+  EXPECT_EQ(cudaStreamQuery(stream), cudaErrorNotReady);
+  EXPECT_EQ(cudaEventSynchronize(end), cudaSuccess);
+  EXPECT_EQ(cudaStreamQuery(stream), cudaSuccess);
+  float milliseconds = 0;
+  ASSERT_EQ(cudaEventElapsedTime(&milliseconds, start, end), cudaSuccess);
+  EXPECT_GE(milliseconds, 3.0f);
+  EXPECT_LT(milliseconds, 4.0f);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  EXPECT_EQ(cudaEventDestroy(start), cudaSuccess);
+  EXPECT_EQ(cudaEventDestroy(end), cudaSuccess);
+}
+
+TEST_F(Runtime, AStreamWaitsForAnEventOfAnother) {
+  cudaStream_t first = nullptr;
+  cudaStream_t second = nullptr;
+  cudaEvent_t event = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), cudaSuccess);
+  ASSERT_EQ(control().submit(first, "work", nullptr, 0, 1'000'000, nullptr, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(cudaEventRecord(event, first), cudaSuccess);
+  EXPECT_EQ(cudaStreamQuery(second), cudaSuccess);
+  ASSERT_EQ(cudaStreamWaitEvent(second, event, 0), cudaSuccess);
+  EXPECT_EQ(cudaStreamQuery(second), cudaErrorNotReady);
+  ASSERT_EQ(cudaStreamSynchronize(second), cudaSuccess);
+  EXPECT_EQ(cudaStreamQuery(first), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(first), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(second), cudaSuccess);
+  EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
+}
+
+TEST_F(Runtime, LegacyAndPerThreadHandlesAreStreams) {
+  for (cudaStream_t stream : {cudaStream_t{nullptr}, cudaStreamLegacy, cudaStreamPerThread}) {
+    EXPECT_EQ(control().submit(stream, "work", nullptr, 0, 0, nullptr, nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusActive;
+    EXPECT_EQ(cudaStreamIsCapturing(stream, &status), cudaSuccess);
+    EXPECT_EQ(status, cudaStreamCaptureStatusNone);
+  }
+}
+
+TEST_F(Runtime, CallbacksRunOnceInTheOrderOfTheStream) {
+  struct Seen {
+    int calls = 0;
+    cudaStream_t stream = nullptr;
+    cudaError_t status = cudaErrorUnknown;
+  } seen;
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  const auto callback = [](cudaStream_t on, cudaError_t status, void* argument) {
+    auto* found = static_cast<Seen*>(argument);
+    *found = {found->calls + 1, on, status};
+  };
+  ASSERT_EQ(cudaStreamAddCallback(stream, callback, &seen, 0), cudaSuccess);
+  ASSERT_EQ(cudaLaunchHostFunc(
+                stream, [](void* argument) { static_cast<Seen*>(argument)->calls += 10; }, &seen),
+            cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_EQ(seen.calls, 11);
+  EXPECT_EQ(seen.stream, stream);
+  EXPECT_EQ(seen.status, cudaSuccess);
+  EXPECT_EQ(cudaStreamAddCallback(stream, nullptr, &seen, 0), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+
+TEST_F(Runtime, PrioritiesAreTheDevices) {
+  int least = -1;
+  int greatest = 1;
+  ASSERT_EQ(cudaDeviceGetStreamPriorityRange(&least, &greatest), cudaSuccess);
+  EXPECT_LE(greatest, least);
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest), cudaSuccess);
+  int priority = 1;
+  ASSERT_EQ(cudaStreamGetPriority(stream, &priority), cudaSuccess);
+  EXPECT_EQ(priority, greatest);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+
+TEST_F(Runtime, CaptureModeIsExchanged) {
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  ASSERT_EQ(cudaThreadExchangeStreamCaptureMode(&mode), cudaSuccess);
+  EXPECT_EQ(mode, cudaStreamCaptureModeGlobal);
+  ASSERT_EQ(cudaThreadExchangeStreamCaptureMode(&mode), cudaSuccess);
+  EXPECT_EQ(mode, cudaStreamCaptureModeRelaxed);
+}
+
+}  // namespace
+}  // namespace spillway::runtime_test

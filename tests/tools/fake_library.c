@@ -1,0 +1,1 @@
+int spillway_fake_library = 1;

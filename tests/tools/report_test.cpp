@@ -1,0 +1,302 @@
+// `spillway report` on traces that are written here: the text word for word, the data, and what it refuses.
+// SPILLWAY_UPDATE_GOLDEN=1 writes the expected texts anew.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "spillway/trace/writer.h"
+#include "tests/tools/support.h"
+
+namespace spillway::tools {
+namespace {
+
+using ::testing::HasSubstr;
+using trace::Kind;
+using trace::Outcome;
+using trace::Record;
+using trace::Term;
+using trace::Trace;
+
+constexpr uint64_t kMiB = 1 << 20;
+constexpr uint64_t kGiB = 1 << 30;
+
+// Writes the story of a run, one event after the other.
+class Story {
+ public:
+  explicit Story(const std::string& path) {
+    std::string error;
+    trace_ = Trace::open(path, {.rings = 2, .records_per_ring = 256, .side_table_bytes = 4096}, &error);
+    if (!trace_) ADD_FAILURE() << error;
+  }
+  Trace& trace() { return *trace_; }
+  uint64_t name(const std::string& text) { return trace_->intern(text); }
+
+  Record event(Kind kind) {
+    Record record;
+    record.kind = kind;
+    record.order = ++order_;
+    return record;
+  }
+  void allocate(uint64_t address, uint64_t requested, uint64_t bytes) {
+    Record record = event(Kind::kAllocate);
+    record.address = address;
+    record.requested = requested;
+    record.bytes = bytes;
+    trace_->write(record);
+  }
+  void phase(const std::string& text) {
+    Record record = event(Kind::kPhase);
+    record.detail = name(text);
+    trace_->write(record);
+  }
+  void step(Kind kind, uint64_t number, uint64_t attempt, uint64_t tokens = 0) {
+    Record record = event(kind);
+    record.address = number;
+    record.value = static_cast<uint32_t>(number);
+    record.bytes = attempt;
+    record.requested = 0xABCD;
+    record.detail = tokens;
+    trace_->write(record);
+  }
+  void memory(uint64_t live, uint64_t reserved, uint64_t limit, uint64_t peak) {
+    Record record = event(Kind::kMemory);
+    record.address = live;
+    record.bytes = reserved;
+    record.requested = limit;
+    record.stream = peak;
+    trace_->write(record);
+  }
+  void oom(uint32_t incident, uint64_t requested, uint64_t rounded, uint64_t missing) {
+    Record record = event(Kind::kOom);
+    record.value = incident;
+    record.requested = requested;
+    record.bytes = rounded;
+    record.address = missing;
+    record.detail = 1'000'000;
+    trace_->write(record);
+    Record context = event(Kind::kOomContext);
+    context.value = incident;
+    context.detail = name("libtorch");
+    trace_->write(context);
+  }
+  void equation(uint32_t incident, const std::map<Term, uint64_t>& terms) {
+    for (const auto& [term, bytes] : terms) {
+      Record record = event(Kind::kOomEquation);
+      record.value = incident;
+      record.bytes = bytes;
+      record.detail = static_cast<uint64_t>(term);
+      trace_->write(record);
+    }
+  }
+  void tried(uint32_t incident, const std::string& strategy, uint8_t flags, uint64_t offered, uint64_t gained,
+             uint64_t us) {
+    Record record = event(Kind::kLadderStep);
+    record.value = incident;
+    record.detail = name(strategy);
+    record.flags = flags;
+    record.requested = offered;
+    record.bytes = gained;
+    record.address = us;
+    trace_->write(record);
+  }
+  void outcome(uint32_t incident, Outcome outcome, uint64_t gained, uint64_t us) {
+    Record record = event(Kind::kLadderOutcome);
+    record.value = incident;
+    record.detail = static_cast<uint64_t>(outcome);
+    record.bytes = gained;
+    record.address = us;
+    trace_->write(record);
+  }
+  void plan_change(uint64_t step, uint32_t incident, const std::string& reason) {
+    Record record = event(Kind::kPlanChange);
+    record.address = step;
+    record.bytes = 0xABCD;
+    record.requested = 0xABCE;
+    record.value = incident;
+    record.detail = name(reason);
+    trace_->write(record);
+  }
+
+ private:
+  std::unique_ptr<Trace> trace_;
+  uint64_t order_ = 0;
+};
+
+// A failure of 300 MiB on a limit of 1 GiB; `live` and `cached` as given, the rest free.
+void fail_request(Story& story, uint32_t incident, uint64_t live, uint64_t cached, uint64_t missing) {
+  story.oom(incident, 300 * kMiB - 100, 300 * kMiB, missing);
+  story.equation(incident, {{Term::kLimit, kGiB},
+                            {Term::kLive, live},
+                            {Term::kRounding, 100},
+                            {Term::kStranded, 4 * kMiB - 100},
+                            {Term::kCached, cached},
+                            {Term::kPending, 0},
+                            {Term::kPools, 0},
+                            {Term::kContext, 20 * kMiB},
+                            {Term::kOthers, 0},
+                            {Term::kFree, kGiB - live - cached - 24 * kMiB},
+                            {Term::kLargestExtent, 120 * kMiB}});
+}
+
+// Rescued by the cache, then unwound to recompute, then given up.
+void write_hard_run(Story& story) {
+  story.trace().set("SPILLWAY_LIMIT", "1GiB");
+  story.step(Kind::kStepBegin, 1, 0);
+  story.phase("forward");
+  story.allocate(0x7f0000200000, 1000, 1024);
+  story.memory(500 * kMiB, 700 * kMiB, kGiB, 800 * kMiB);
+  fail_request(story, 1, 500 * kMiB, 400 * kMiB, 200 * kMiB);
+  story.tried(1, "release-cache", 1, 400 * kMiB, 380 * kMiB, 850);
+  story.outcome(1, Outcome::kGranted, 380 * kMiB, 900);
+  story.step(Kind::kStepEnd, 1, 0, 4096);
+  story.step(Kind::kStepBegin, 2, 0);
+  story.phase("backward");
+  fail_request(story, 2, 900 * kMiB, 0, 200 * kMiB);
+  story.tried(2, "release-cache", 1, 0, 0, 12);
+  story.tried(2, "recompute", 1, 250 * kMiB, 0, 3);
+  story.outcome(2, Outcome::kUnwind, 0, 40);
+  story.plan_change(2, 2, "recompute the blocks of the upper half");
+  story.step(Kind::kStepBegin, 2, 1);
+  story.memory(900 * kMiB, 1000 * kMiB, kGiB, 1004 * kMiB);
+  fail_request(story, 3, 950 * kMiB, 0, 250 * kMiB);
+  story.tried(3, "program's own", 0, 10 * kMiB, 0, 1200000);
+  story.outcome(3, Outcome::kGiveUp, 0, 1200123);
+}
+
+class Report : public CommandTest {
+ protected:
+  std::string path() const { return (folder() / "run.trace").string(); }
+
+  // The text with what differs from run to run made equal.
+  std::string report(std::vector<std::string> flags = {}) const {
+    flags.insert(flags.begin(), {"report", "run.trace"});
+    const Ran ran = run(flags);
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    EXPECT_EQ(ran.err, "");
+    return std::regex_replace(ran.out, std::regex("process [0-9]+"), "process PID");
+  }
+
+  static void expect_golden(const std::string& name, const std::string& text) {
+    const std::string file = std::string(GOLDEN_FOLDER) + "/" + name;
+    if (std::getenv("SPILLWAY_UPDATE_GOLDEN") != nullptr && !HasFailure()) std::ofstream(file) << text;
+    std::ifstream stream(file);
+    EXPECT_EQ(text, std::string(std::istreambuf_iterator<char>(stream), {})) << "differs from " << file;
+  }
+};
+
+TEST_F(Report, TellsOfARunThatGaveUp) {
+  Story story(path());
+  write_hard_run(story);
+  expect_golden("gave_up.txt", report({"--events", "8"}));
+}
+
+TEST_F(Report, ShowsTheIncidentThatIsAskedFor) {
+  Story story(path());
+  write_hard_run(story);
+  expect_golden("incident_1.txt", report({"--incident", "1", "--events", "0"}));
+  const Ran absent = run({"report", "run.trace", "--incident", "9"});
+  EXPECT_EQ(absent.code, 2);
+  EXPECT_THAT(absent.err, HasSubstr("no incident 9; the trace has 1 to 3"));
+}
+
+TEST_F(Report, SaysThatNothingFailed) {
+  {
+    Story story(path());
+    story.step(Kind::kStepBegin, 1, 0);
+    story.allocate(0x7f0000200000, 1024, 1024);
+    story.step(Kind::kStepEnd, 1, 0, 512);
+  }
+  expect_golden("no_failure.txt", report());
+}
+
+TEST_F(Report, TellsOfAnEmptyTrace) {
+  {
+    Story story(path());
+  }
+  EXPECT_THAT(report(), HasSubstr("No allocation failed."));
+}
+
+TEST_F(Report, TellsWhenTheTraceEndsInsideAFailure) {
+  Story story(path());
+  story.oom(1, 100, 512, 512);
+  const std::string text = report();
+  EXPECT_THAT(text, HasSubstr("Verdict: unknown"));
+  EXPECT_THAT(text, HasSubstr("outcome: none; the trace ends here"));
+  EXPECT_THAT(text, HasSubstr("1 without an outcome"));
+  EXPECT_THAT(text, HasSubstr("cut off"));
+}
+
+TEST_F(Report, ShowsAResidual) {
+  Story story(path());
+  fail_request(story, 1, 500 * kMiB, 400 * kMiB, 200 * kMiB);
+  story.equation(1, {{Term::kFree, 0}});
+  EXPECT_THAT(report(), HasSubstr("104857600 B"));
+  EXPECT_THAT(report(), HasSubstr("the equation does not close"));
+}
+
+TEST_F(Report, GivesTheSameAsData) {
+  Story story(path());
+  write_hard_run(story);
+  const auto data = nlohmann::json::parse(report({"--json", "--events", "2"}));
+  EXPECT_EQ(data["shown_incident"], 3);
+  EXPECT_EQ(data["incidents"].size(), 3u);
+  const auto& first = data["incidents"][0];
+  EXPECT_EQ(first["cause"], "fragmentation");
+  EXPECT_EQ(first["requested_bytes"], 300 * kMiB - 100);
+  EXPECT_EQ(first["equation"]["residual_bytes"], 0);
+  EXPECT_EQ(first["equation"]["largest_extent_bytes"], 120 * kMiB);
+  EXPECT_EQ(first["ladder"][0]["strategy"], "release-cache");
+  EXPECT_EQ(first["ladder"][0]["guarantee"], "bit exact");
+  EXPECT_EQ(first["outcome"], "granted");
+  EXPECT_EQ(first["phase"], "forward");
+  EXPECT_EQ(data["incidents"][2]["ladder"][0]["guarantee"], nullptr);
+  EXPECT_EQ(data["run"]["rescued"], 1);
+  EXPECT_EQ(data["run"]["unwound"], 1);
+  EXPECT_EQ(data["run"]["gave_up"], 1);
+  EXPECT_EQ(data["run"]["last_step_begun"]["step"], 2);
+  EXPECT_EQ(data["run"]["last_step_begun"]["attempt"], 1);
+  EXPECT_EQ(data["run"]["tokens"], 4096);
+  EXPECT_EQ(data["run"]["memory"][0]["peak_reserved_bytes"], 1004 * kMiB);
+  EXPECT_EQ(data["run"]["plan_changes"][0]["reason"], "recompute the blocks of the upper half");
+  EXPECT_EQ(data["events"].size(), 2u);
+  EXPECT_EQ(data["completeness"]["whole"], true);
+  EXPECT_EQ(data["settings"]["SPILLWAY_LIMIT"], "1GiB");
+}
+
+TEST_F(Report, SurvivesNamesThatAreNoText) {
+  Story story(path());
+  story.phase("\xff\xfe\x01");
+  EXPECT_TRUE(nlohmann::json::accept(report({"--json"})));
+  Record unknown = story.event(static_cast<Kind>(9999));
+  story.trace().write(unknown);
+  EXPECT_THAT(report(), HasSubstr("kind 9999"));
+}
+
+TEST_F(Report, RefusesWhatItCannotRead) {
+  std::ofstream(folder() / "text") << "no trace";
+  for (const std::string file : {"text", "absent", ".", "/dev/null"}) {
+    const Ran ran = run({"report", file});
+    EXPECT_EQ(ran.code, 3) << file;
+    EXPECT_THAT(ran.err, HasSubstr("'" + file + "' "));
+    EXPECT_EQ(ran.out, "");
+  }
+}
+
+TEST_F(Report, ExplainsWrongUsage) {
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"report"},
+                                             {"report", "a", "b"},
+                                             {"report", "a", "--events"},
+                                             {"report", "a", "--events", "-1"},
+                                             {"report", "a", "--events", "x"},
+                                             {"report", "a", "--", "b"},
+                                             {"report", "--jsno", "a"}}) {
+    const Ran ran = run(words);
+    EXPECT_EQ(ran.code, 2) << words.back();
+    EXPECT_THAT(ran.err, HasSubstr("spillway: "));
+  }
+}
+
+}  // namespace
+}  // namespace spillway::tools

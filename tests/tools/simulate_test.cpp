@@ -1,0 +1,125 @@
+// `spillway simulate`: what the command that it runs finds, and the exit codes.
+#include <gmock/gmock.h>
+
+#include "tests/tools/support.h"
+
+namespace spillway::tools {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class Simulate : public CommandTest {
+ protected:
+  using Words = std::vector<std::string>;
+  Ran simulate(Words flags, const Words& command, std::map<std::string, std::string> environment = {}) const {
+    Words words{"simulate", "--capacity", "8GiB"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    words.emplace_back("--");
+    words.insert(words.end(), command.begin(), command.end());
+    environment.try_emplace("SPILLWAY_LIB_DIR", FAKE_LIBRARIES);
+    return run(words, environment);
+  }
+  const std::string sim_ = std::string(FAKE_LIBRARIES) + "/sim/";
+};
+
+TEST_F(Simulate, PassesTheExitCodeThrough) {
+  EXPECT_EQ(simulate({}, {"sh", "-c", "exit 7"}).code, 7);
+  EXPECT_EQ(simulate({}, {"true"}).code, 0);
+  EXPECT_EQ(simulate({}, {"sh", "-c", "kill -TERM $$"}).code, 128 + SIGTERM);
+}
+
+TEST_F(Simulate, PassesTheCommandsOwnFlagsOn) {
+  const Ran ran = simulate({}, {"printf", "%s|", "--json", "--", "-c", "two words"});
+  EXPECT_EQ(ran.out, "--json|--|-c|two words|");
+}
+
+TEST_F(Simulate, PreloadsTheLibrariesThatAreThereInFrontOfOthers) {
+  const Ran ran = simulate({}, {"printenv", "LD_PRELOAD"});
+  EXPECT_EQ(ran.out, sim_ + "libcudart.so.13:" + sim_ + "libcublas.so.13:" + sim_ + "libcuda.so.1\n");
+  const Ran loaded = simulate({}, {"grep", "-c", "fake_lib/sim/libcudart.so.13", "/proc/self/maps"});
+  EXPECT_EQ(loaded.code, 0) << "the library was not loaded";
+  const Ran after = simulate({}, {"printenv", "LD_PRELOAD", "LD_LIBRARY_PATH"},
+                             {{"LD_PRELOAD", sim_ + "libcuda.so.1"}, {"LD_LIBRARY_PATH", "/elsewhere"}});
+  EXPECT_THAT(after.out, HasSubstr("libcuda.so.1:" + sim_ + "libcuda.so.1\n"));
+  EXPECT_THAT(after.out, HasSubstr("fake_lib/sim:/elsewhere\n"));
+}
+
+TEST_F(Simulate, DescribesTheMachine) {
+  std::ofstream(folder() / "machine.toml") << "";
+  const Ran ran = simulate({"--gpus", "2", "--values", "compute", "--config", "machine.toml"},
+                           {"sh", "-c",
+                            "echo $SPILLWAY_SIM_CAPACITY $SPILLWAY_SIM_DEVICES $SPILLWAY_SIM_VALUES; "
+                            "echo $SPILLWAY_SIM_KERNELS; echo $SPILLWAY_SIM_CONFIG"});
+  EXPECT_EQ(ran.out, "8589934592 2 compute\n" FAKE_LIBRARIES "/libspillway_kernels.so\n" +
+                         (folder() / "machine.toml").string() + "\n")
+      << ran.err;
+}
+
+TEST_F(Simulate, LeavesWhatIsNotGivenToTheFile) {
+  std::ofstream(folder() / "machine.toml") << "";
+  const Ran ran =
+      run({"simulate", "--config", "machine.toml", "--", "sh", "-c",
+           "echo ${SPILLWAY_SIM_CAPACITY-unset} ${SPILLWAY_SIM_VALUES-unset} ${SPILLWAY_SIM_KERNELS-unset}"},
+          {{"SPILLWAY_LIB_DIR", FAKE_LIBRARIES}});
+  EXPECT_EQ(ran.out, "unset unset unset\n") << ran.err;
+}
+
+TEST_F(Simulate, SaysWhichCommandCannotBeRun) {
+  const Ran absent = simulate({}, {"no-such-command-here"});
+  EXPECT_EQ(absent.code, 127);
+  EXPECT_THAT(absent.err, HasSubstr("cannot run 'no-such-command-here': No such file"));
+  std::ofstream(folder() / "plain") << "text";
+  EXPECT_EQ(simulate({}, {"./plain"}).code, 126);
+}
+
+TEST_F(Simulate, SaysWhichLibrariesAreMissing) {
+  const Ran none = simulate({}, {"true"}, {{"SPILLWAY_LIB_DIR", "/absent"}});
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.err, HasSubstr("looked for sim/libcuda.so.1 in '/absent'"));
+  std::filesystem::create_directories(folder() / "lib/sim");
+  std::ofstream(folder() / "lib/sim/libcuda.so.1") << "";
+  const Ran half = simulate({}, {"true"}, {{"SPILLWAY_LIB_DIR", "lib"}});
+  EXPECT_EQ(half.code, 2);
+  EXPECT_THAT(half.err, HasSubstr("libcudart.so.13' is missing"));
+  std::filesystem::create_symlink(FAKE_LIBRARIES "/sim", folder() / "sim");
+  const Ran no_kernels = simulate({"--values", "compute"}, {"true"}, {{"SPILLWAY_LIB_DIR", "."}});
+  EXPECT_EQ(no_kernels.code, 2);
+  EXPECT_THAT(no_kernels.err, HasSubstr("needs libspillway_kernels.so"));
+  std::filesystem::create_directory(folder() / "two words");
+  std::filesystem::create_symlink(FAKE_LIBRARIES "/sim", folder() / "two words/sim");
+  const Ran spaced = simulate({}, {"true"}, {{"SPILLWAY_LIB_DIR", "two words"}});
+  EXPECT_EQ(spaced.code, 2);
+  EXPECT_THAT(spaced.err, HasSubstr("LD_PRELOAD cannot name it"));
+}
+
+TEST_F(Simulate, ExplainsWrongUsage) {
+  const auto expect_refused = [this](const Words& words, const std::string& part) {
+    const Ran ran = run(words, {{"SPILLWAY_LIB_DIR", FAKE_LIBRARIES}});
+    EXPECT_EQ(ran.code, 2) << ran.err;
+    EXPECT_THAT(ran.err, HasSubstr(part));
+    EXPECT_EQ(ran.out, "");
+  };
+  expect_refused({}, "Usage: spillway");
+  expect_refused({"simulat"}, "'simulat' is not a command. Did you mean 'simulate'?");
+  expect_refused({"--versoin"}, "'--versoin' is not an option. Did you mean '--version'?");
+  expect_refused({"simulate", "--", "true"}, "such as --capacity 8GiB");
+  expect_refused({"simulate", "--capacity", "8GiB"}, "no command to run");
+  expect_refused({"simulate", "--capacity", "8GiB", "true"}, "put the command behind '--'");
+  expect_refused({"simulate", "--capacity", "8 gigs", "--", "true"}, "write a number of bytes");
+  expect_refused({"simulate", "--capacity", "1MiB", "--", "true"}, "at least 2MiB");
+  expect_refused({"simulate", "--capcity", "8GiB", "--", "true"}, "Did you mean '--capacity'?");
+  expect_refused({"simulate", "--capacity", "8GiB", "--gpus", "0", "--", "true"}, "1 to 16");
+  expect_refused({"simulate", "--capacity", "8GiB", "--values", "ones", "--", "true"}, "compute");
+  expect_refused({"simulate", "--config", "absent.toml", "--", "true"}, "absent.toml");
+}
+
+TEST_F(Simulate, VersionAndHelpSucceed) {
+  EXPECT_THAT(run({"--version"}).out, StartsWith("spillway "));
+  EXPECT_THAT(run({"--help"}).out, HasSubstr("Exit codes:"));
+  EXPECT_THAT(run({"simulate", "--help"}).out, HasSubstr("Exit codes:"));
+  EXPECT_EQ(run({"report", "--help"}).code, 0);
+}
+
+}  // namespace
+}  // namespace spillway::tools

@@ -1,0 +1,108 @@
+#include "tools/spillway/command.h"
+
+#include <cstdio>
+
+#include "tools/spillway/suggest.h"
+
+namespace spillway::tools {
+namespace {
+
+struct Declared {
+  const Command* command;
+  CLI::App* app;
+  std::function<int()> run;
+};
+
+// The words before the first "--" and those behind it.
+struct CommandLine {
+  CommandLine(int argc, char** argv) {
+    for (int i = 1; i < argc; ++i) {
+      const std::string word = argv[i];
+      if (!has_separator && word == "--") {
+        has_separator = true;
+      } else {
+        (has_separator ? command : own).push_back(word);
+      }
+    }
+  }
+  Words own, command;
+  bool has_separator = false;
+};
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+int refuse_word(const CLI::App& app, const std::string& word) {
+  const bool is_flag = word.size() > 1 && word[0] == '-';
+  std::string text = app.get_name() + ": '" + word + "' is not " + (is_flag ? "an option." : "expected.");
+  if (is_flag) text += did_you_mean(word.substr(0, word.find('=')), option_names(app));
+  return fail(kUsageError, text + " See 'spillway " + app.get_name() + " --help'.");
+}
+
+int refuse_command(const std::vector<Command>& commands, const CLI::App& app, const std::string& word) {
+  std::vector<std::string> names = option_names(app);
+  for (const Command& command : commands) names.emplace_back(command.name);
+  const char* kind = word[0] == '-' ? "an option" : "a command";
+  return fail(kUsageError,
+              "'" + word + "' is not " + kind + "." + did_you_mean(word, names) + " See 'spillway --help'.");
+}
+
+int run_parsed(const CommandLine& line, const Declared& declared) {
+  const std::string name = declared.command->name;
+  if (const Words extra = declared.app->remaining(); !extra.empty()) {
+    if (declared.command->takes_command && extra.front()[0] != '-') {
+      return fail(kUsageError,
+                  name + ": put the command behind '--': spillway " + name + " ... -- " + extra.front());
+    }
+    return refuse_word(*declared.app, extra.front());
+  }
+  if (line.has_separator && !declared.command->takes_command) {
+    return fail(kUsageError, name + ": it runs no command, so '--' has no place here");
+  }
+  if (declared.command->takes_command && line.command.empty()) {
+    return fail(kUsageError, name + ": no command to run: spillway " + name + " ... -- COMMAND [ARGUMENTS]");
+  }
+  return declared.run();
+}
+
+}  // namespace
+
+int fail(ExitCode code, const std::string& text) {
+  std::fprintf(stderr, "spillway: %s\n", text.c_str());
+  return code;
+}
+
+int run_command_line(const std::vector<Command>& commands, int argc, char** argv) {
+  CLI::App app("Spillway keeps CUDA programs alive when GPU memory runs out.", "spillway");
+  app.set_version_flag("--version", "spillway " SPILLWAY_VERSION_TEXT);
+  app.footer(kExitCodes);
+  app.allow_extras();
+  CommandLine line(argc, argv);
+  std::vector<Declared> declared;
+  for (const Command& command : commands) {
+    CLI::App* sub = app.add_subcommand(command.name, command.description);
+    sub->allow_extras();
+    sub->footer(std::string("Example: ") + command.example + "\n\n" + kExitCodes);
+    declared.push_back({&command, sub, command.declare(*sub, line.command)});
+  }
+  try {
+    app.parse(Words(line.own.rbegin(), line.own.rend()));  // CLI11 takes them from the back
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    return fail(kUsageError, std::string(error.what()) + ". See 'spillway --help'.");
+  }
+  if (const Words extra = app.remaining(); !extra.empty())
+    return refuse_command(commands, app, extra.front());
+  for (const Declared& each : declared) {
+    if (each.app->parsed()) return run_parsed(line, each);
+  }
+  std::fputs(app.help().c_str(), stderr);
+  return kUsageError;
+}
+
+}  // namespace spillway::tools

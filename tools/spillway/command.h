@@ -1,0 +1,47 @@
+// The one mechanism for sub-commands: each is a `Command` in the list of main.cpp; `run_command_line` parses,
+// refuses what it does not know with the nearest name, and runs one.
+//
+// Errors: text on standard error, and an ExitCode. A sub-command that replaces the process passes its exit
+// code through.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace spillway::tools {
+
+enum ExitCode {
+  kSuccess = 0,
+  kUsageError = 2,
+  kUnreadableTrace = 3,
+  kCannotRun = 126,  // as env(1): found, but it cannot be run
+  kNotFound = 127,   // as env(1)
+};
+
+inline constexpr const char* kExitCodes =
+    "Exit codes: 0 success; 2 wrong usage; 3 the trace cannot be read; 126 the command cannot be run; 127 no "
+    "such\n"
+    "command. Otherwise `simulate` ends with the exit code of the command that it runs.";
+
+// What stands behind "--".
+using Words = std::vector<std::string>;
+
+struct Command {
+  const char* name;
+  const char* description;
+  const char* example;
+  bool takes_command;  // a command to run behind "--"
+  // Declares the options on `app`; what it returns runs once they are parsed, and gives the exit code.
+  std::function<int()> (*declare)(CLI::App& app, const Words& command);
+};
+
+Command report_command();
+Command simulate_command();
+
+int run_command_line(const std::vector<Command>& commands, int argc, char** argv);
+
+// Prints "spillway: <text>" to standard error and returns `code`.
+int fail(ExitCode code, const std::string& text);
+
+}  // namespace spillway::tools

@@ -1,0 +1,231 @@
+#include "tools/spillway/report/analysis.h"
+
+#include <algorithm>
+
+namespace spillway::tools {
+namespace {
+
+using trace::Kind;
+using trace::Outcome;
+using trace::Record;
+using trace::Term;
+
+class Analyst {
+ public:
+  explicit Analyst(const trace::Contents& contents) : contents_(contents) {}
+
+  Analysis run() {
+    for (const Record& record : contents_.records) take(record);
+    for (auto& [number, incident] : incidents_) {
+      count_outcome(incident);
+      count_tries(incident);
+      out_.incidents.push_back(std::move(incident));
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void take(const Record& record) {
+    switch (record.kind) {
+      case Kind::kOom:
+        return take_oom(record);
+      case Kind::kOomContext:
+        return take_context(record);
+      case Kind::kOomEquation:
+        return take_term(record);
+      case Kind::kLadderStep:
+        return take_try(record);
+      case Kind::kLadderOutcome:
+        return take_outcome(record);
+      case Kind::kPhase:
+        phase_ = name(record.detail);
+        return;
+      case Kind::kStepBegin:
+        step_ = out_.run.last_begun = mark(record);
+        return;
+      case Kind::kStepEnd:
+        return take_step_end(record);
+      case Kind::kPlanChange:
+        return take_plan_change(record);
+      case Kind::kMemory:
+        return take_memory(record);
+      case Kind::kDriverFailure:
+        ++out_.run.driver_failures[record.device];
+        return;
+      default:
+        return;
+    }
+  }
+
+  std::string name(uint64_t index) const { return name_of(contents_, index); }
+
+  static StepMark mark(const Record& record) { return {record.address, record.bytes, record.requested}; }
+
+  Incident& incident(const Record& record) {
+    Incident& incident = incidents_[record.value];
+    incident.number = record.value;
+    return incident;
+  }
+
+  void take_oom(const Record& record) {
+    Incident& it = incident(record);
+    it.device = record.device;
+    it.stream = record.stream;
+    it.requested_bytes = record.requested;
+    it.rounded_bytes = record.bytes;
+    it.short_bytes = record.address;
+    it.clock_ns = record.detail;
+    it.phase = phase_;
+    it.step = step_;
+  }
+
+  void take_context(const Record& record) {
+    Incident& it = incident(record);
+    it.pool = record.address;
+    it.attempt = record.bytes;
+    it.library = name(record.detail);
+  }
+
+  void take_term(const Record& record) {
+    incident(record).terms[static_cast<Term>(record.detail)] = record.bytes;
+  }
+
+  void take_try(const Record& record) {
+    LadderTry tried{name(record.detail), std::nullopt, record.requested, record.bytes, record.address};
+    if (tried.strategy.empty()) tried.strategy = "unnamed";
+    if (record.flags != 0) tried.guarantee = static_cast<uint8_t>(record.flags - 1);
+    incident(record).tries.push_back(std::move(tried));
+  }
+
+  void take_outcome(const Record& record) {
+    Incident& it = incident(record);
+    it.outcome = static_cast<Outcome>(record.detail);
+    it.gained_bytes = record.bytes;
+    it.microseconds = record.address;
+    if (it.requested_bytes == 0) it.requested_bytes = record.requested;
+  }
+
+  void take_step_end(const Record& record) {
+    out_.run.last_ended = mark(record);
+    ++out_.run.steps_ended;
+    out_.run.tokens += record.detail;
+  }
+
+  void take_plan_change(const Record& record) {
+    out_.run.plan_changes.push_back(
+        {record.address, record.bytes, record.requested, record.value, name(record.detail)});
+  }
+
+  void take_memory(const Record& record) {
+    DeviceMemory& memory = out_.run.memory[record.device];
+    memory.peak_live_bytes = std::max(memory.peak_live_bytes, record.address);
+    memory.peak_reserved_bytes = std::max({memory.peak_reserved_bytes, record.bytes, record.stream});
+    memory.limit_bytes = record.requested;
+  }
+
+  void count_outcome(const Incident& incident) {
+    Run& run = out_.run;
+    if (!incident.outcome) {
+      ++run.undecided;
+    } else if (*incident.outcome == Outcome::kGranted) {
+      ++run.granted;
+    } else if (*incident.outcome == Outcome::kUnwind) {
+      ++run.unwound;
+    } else {
+      ++run.gave_up;
+    }
+  }
+
+  // Useful: it gave bytes, or it is the plan move for which the step was unwound, which ends a ladder.
+  void count_tries(const Incident& incident) {
+    const bool unwound = incident.outcome == Outcome::kUnwind;
+    for (const LadderTry& tried : incident.tries) {
+      const bool chosen = unwound && &tried == &incident.tries.back();
+      StrategyTotal& total = out_.run.strategies[tried.strategy];
+      ++total.tried;
+      total.useful += tried.measured_bytes > 0 || chosen ? 1 : 0;
+      total.bytes += tried.measured_bytes;
+      total.microseconds += tried.microseconds;
+    }
+  }
+
+  const trace::Contents& contents_;
+  Analysis out_;
+  std::map<uint64_t, Incident> incidents_;
+  std::string phase_;
+  std::optional<StepMark> step_;
+};
+
+}  // namespace
+
+Analysis analyse(const trace::Contents& contents) {
+  return Analyst(contents).run();
+}
+
+std::optional<uint64_t> Incident::term(Term term) const {
+  const auto found = terms.find(term);
+  return found == terms.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<int64_t> Incident::residual_bytes() const {
+  const auto limit = term(Term::kLimit);
+  if (!limit) return std::nullopt;
+  uint64_t rest = *limit;  // unsigned: whatever a damaged trace holds, the difference is defined
+  for (const Term summand : kSummands) {
+    const auto bytes = term(summand);
+    if (!bytes) return std::nullopt;
+    rest -= *bytes;
+  }
+  return static_cast<int64_t>(rest);
+}
+
+const Incident* Analysis::foremost() const {
+  const Incident* best = nullptr;
+  const auto rank = [](const Incident& incident) {
+    if (!incident.outcome) return 0;
+    return *incident.outcome == Outcome::kGiveUp ? 2 : *incident.outcome == Outcome::kUnwind ? 1 : 0;
+  };
+  for (const Incident& incident : incidents) {
+    if (best == nullptr || rank(incident) >= rank(*best)) best = &incident;
+  }
+  return best;
+}
+
+const Incident* Analysis::find(uint64_t number) const {
+  for (const Incident& incident : incidents) {
+    if (incident.number == number) return &incident;
+  }
+  return nullptr;
+}
+
+std::string name_of(const trace::Contents& contents, uint64_t index) {
+  const auto found = contents.names.find(index);
+  return found == contents.names.end() ? "" : found->second;
+}
+
+const char* outcome_name(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kGranted:
+      return "granted";
+    case Outcome::kUnwind:
+      return "unwind";
+    case Outcome::kGiveUp:
+      return "gave up";
+  }
+  return "unknown";
+}
+
+const char* guarantee_name(uint8_t guarantee) {
+  static constexpr const char* kNames[] = {"bit exact", "numerically equal", "statistics change"};
+  return guarantee < std::size(kNames) ? kNames[guarantee] : "unknown";
+}
+
+const char* term_name(Term term) {
+  static constexpr const char* kNames[] = {"limit",  "live",    "rounding",       "stranded",
+                                           "cached", "pending", "pools",          "context",
+                                           "others", "free",    "largest extent", "device"};
+  const auto index = static_cast<uint64_t>(term);
+  return index < std::size(kNames) ? kNames[index] : "unknown";
+}
+
+}  // namespace spillway::tools

@@ -1,0 +1,93 @@
+// What a trace tells, as data: the incidents with their equations and ladders, and the run as a whole. The
+// text and the JSON report print this and decide nothing themselves.
+//
+// Thread-safety: plain values. Errors: none; what a trace does not hold stays empty and is shown as unknown.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "spillway/trace/reader.h"
+
+namespace spillway::tools {
+
+struct LadderTry {
+  std::string strategy;
+  std::optional<uint8_t> guarantee;  // a spillway::Guarantee
+  uint64_t offered_bytes = 0, measured_bytes = 0, microseconds = 0;
+};
+
+struct StepMark {
+  uint64_t step = 0, attempt = 0, plan_hash = 0;
+};
+
+// One allocation that could not be served at once.
+struct Incident {
+  uint64_t number = 0;
+  uint8_t device = 0;
+  uint64_t stream = 0;
+  uint64_t requested_bytes = 0, rounded_bytes = 0, short_bytes = 0, clock_ns = 0;
+  std::optional<uint64_t> pool, attempt;
+  std::string library, phase;
+  std::optional<StepMark> step;
+  std::map<trace::Term, uint64_t> terms;
+  std::vector<LadderTry> tries;
+  std::optional<trace::Outcome> outcome;  // none: the trace ends before it
+  uint64_t gained_bytes = 0, microseconds = 0;
+
+  std::optional<uint64_t> term(trace::Term term) const;
+  // limit less the sum of the other terms; nothing where a term is missing.
+  std::optional<int64_t> residual_bytes() const;
+};
+
+struct PlanChange {
+  uint64_t step = 0, old_plan = 0, new_plan = 0, incident = 0;
+  std::string reason;
+};
+
+struct DeviceMemory {
+  uint64_t peak_live_bytes = 0, peak_reserved_bytes = 0, limit_bytes = 0;
+};
+
+struct StrategyTotal {
+  uint64_t tried = 0, useful = 0, bytes = 0, microseconds = 0;
+};
+
+struct Run {
+  uint64_t granted = 0, unwound = 0, gave_up = 0, undecided = 0;  // incidents by outcome
+  std::vector<PlanChange> plan_changes;
+  std::map<uint8_t, DeviceMemory> memory;           // by device
+  std::map<std::string, StrategyTotal> strategies;  // by name
+  std::optional<StepMark> last_begun, last_ended;
+  uint64_t steps_ended = 0, tokens = 0;
+  std::map<uint8_t, uint64_t> driver_failures;  // calls that failed, by device
+};
+
+struct Analysis {
+  std::vector<Incident> incidents;  // by number
+  Run run;
+
+  // The one to look at first: the last that gave up, else the last that unwound, else the last; null if there
+  // is none.
+  const Incident* foremost() const;
+  const Incident* find(uint64_t number) const;
+};
+
+Analysis analyse(const trace::Contents& contents);
+
+// The text behind an index, or "" where it has none.
+std::string name_of(const trace::Contents& contents, uint64_t index);
+
+const char* outcome_name(trace::Outcome outcome);
+const char* guarantee_name(uint8_t guarantee);
+const char* term_name(trace::Term term);
+
+// The terms of the sum, in the order of the equation.
+inline constexpr trace::Term kSummands[] = {
+    trace::Term::kLive,    trace::Term::kRounding, trace::Term::kStranded,
+    trace::Term::kCached,  trace::Term::kPending,  trace::Term::kPools,
+    trace::Term::kContext, trace::Term::kOthers,   trace::Term::kFree};
+
+}  // namespace spillway::tools

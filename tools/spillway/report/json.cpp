@@ -1,0 +1,170 @@
+#include <nlohmann/json.hpp>
+
+#include "tools/spillway/report/render.h"
+#include "tools/spillway/report/verdict.h"
+
+namespace spillway::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <typename T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json text_or_null(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(text);
+}
+
+Json step_json(const std::optional<StepMark>& mark) {
+  if (!mark) return nullptr;
+  return {{"step", mark->step}, {"attempt", mark->attempt}, {"plan_hash", mark->plan_hash}};
+}
+
+Json equation_json(const Incident& incident) {
+  Json terms = Json::object();
+  for (const auto& [term, bytes] : incident.terms) {
+    std::string name = term_name(term);
+    std::replace(name.begin(), name.end(), ' ', '_');
+    terms[name + "_bytes"] = bytes;
+  }
+  terms["residual_bytes"] = or_null(incident.residual_bytes());
+  return terms;
+}
+
+Json ladder_json(const Incident& incident) {
+  Json tries = Json::array();
+  for (const LadderTry& tried : incident.tries) {
+    tries.push_back({{"strategy", tried.strategy},
+                     {"guarantee", tried.guarantee ? Json(guarantee_name(*tried.guarantee)) : Json(nullptr)},
+                     {"offered_bytes", tried.offered_bytes},
+                     {"gained_bytes", tried.measured_bytes},
+                     {"microseconds", tried.microseconds}});
+  }
+  return tries;
+}
+
+Json incident_json(const Incident& incident) {
+  const Verdict verdict = judge(incident);
+  return {{"incident", incident.number},
+          {"cause", cause_name(verdict.cause)},
+          {"verdict", verdict.text},
+          {"requested_bytes", incident.requested_bytes},
+          {"rounded_bytes", incident.rounded_bytes},
+          {"short_bytes", incident.short_bytes},
+          {"device", incident.device},
+          {"stream", incident.stream},
+          {"pool", or_null(incident.pool)},
+          {"library", text_or_null(incident.library)},
+          {"phase", text_or_null(incident.phase)},
+          {"step", step_json(incident.step)},
+          {"clock_ns", incident.clock_ns},
+          {"equation", equation_json(incident)},
+          {"ladder", ladder_json(incident)},
+          {"outcome", incident.outcome ? Json(outcome_name(*incident.outcome)) : Json(nullptr)},
+          {"gained_bytes", incident.gained_bytes},
+          {"microseconds", incident.microseconds}};
+}
+
+Json plan_changes_json(const Run& run) {
+  Json changes = Json::array();
+  for (const PlanChange& change : run.plan_changes) {
+    changes.push_back({{"step", change.step},
+                       {"incident", change.incident},
+                       {"old_plan", change.old_plan},
+                       {"new_plan", change.new_plan},
+                       {"reason", text_or_null(change.reason)}});
+  }
+  return changes;
+}
+
+Json memory_json(const Run& run) {
+  Json devices = Json::array();
+  for (const auto& [device, memory] : run.memory) {
+    devices.push_back({{"device", device},
+                       {"peak_reserved_bytes", memory.peak_reserved_bytes},
+                       {"peak_live_bytes", memory.peak_live_bytes},
+                       {"limit_bytes", memory.limit_bytes}});
+  }
+  return devices;
+}
+
+Json strategies_json(const Run& run) {
+  Json strategies = Json::object();
+  for (const auto& [name, total] : run.strategies) {
+    strategies[name] = {{"tried", total.tried},
+                        {"useful", total.useful},
+                        {"gained_bytes", total.bytes},
+                        {"microseconds", total.microseconds}};
+  }
+  return strategies;
+}
+
+Json run_json(const ReportInput& input) {
+  const Run& run = input.analysis.run;
+  Json failed_calls = Json::object();
+  for (const auto& [device, count] : run.driver_failures) failed_calls[std::to_string(device)] = count;
+  return {{"process", input.contents.process},
+          {"started_ns", input.contents.started_ns},
+          {"ended", input.contents.closed},
+          {"failures", input.analysis.incidents.size()},
+          {"rescued", run.granted},
+          {"unwound", run.unwound},
+          {"gave_up", run.gave_up},
+          {"undecided", run.undecided},
+          {"last_step_begun", step_json(run.last_begun)},
+          {"last_step_ended", step_json(run.last_ended)},
+          {"steps_ended", run.steps_ended},
+          {"tokens", run.tokens},
+          {"memory", memory_json(run)},
+          {"failed_driver_calls", failed_calls},
+          {"plan_changes", plan_changes_json(run)},
+          {"strategies", strategies_json(run)}};
+}
+
+Json events_json(const ReportInput& input) {
+  const auto& records = input.contents.records;
+  Json events = Json::array();
+  for (uint64_t i = records.size() - std::min<uint64_t>(input.events, records.size()); i < records.size();
+       ++i) {
+    const trace::Record& record = records[i];
+    events.push_back({{"order", record.order},
+                      {"kind", kind_name(record.kind)},
+                      {"device", record.device},
+                      {"address", record.address},
+                      {"bytes", record.bytes},
+                      {"requested", record.requested},
+                      {"stream", record.stream},
+                      {"value", record.value},
+                      {"detail", record.detail},
+                      {"text", event_text(input.contents, record)}});
+  }
+  return events;
+}
+
+}  // namespace
+
+std::string report_json(const ReportInput& input) {
+  const trace::Contents& contents = input.contents;
+  Json incidents = Json::array();
+  for (const Incident& incident : input.analysis.incidents) incidents.push_back(incident_json(incident));
+  const Json report = {
+      {"trace", input.path},
+      {"shown_incident", input.incident != nullptr ? Json(input.incident->number) : Json(nullptr)},
+      {"incidents", incidents},
+      {"run", run_json(input)},
+      {"events", events_json(input)},
+      {"completeness",
+       {{"whole", contents.incomplete.empty()},
+        {"incomplete", text_or_null(contents.incomplete)},
+        {"overwritten", contents.overwritten},
+        {"overwritten_rare", contents.overwritten_rare},
+        {"dropped", contents.dropped},
+        {"torn", contents.torn}}},
+      {"settings", contents.settings}};
+  // Names come from the traced program: what is no UTF-8 is replaced, not thrown at.
+  return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace spillway::tools

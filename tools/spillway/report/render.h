@@ -1,0 +1,34 @@
+// The report as text for people and as JSON for programs, from the same data.
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "spillway/trace/reader.h"
+#include "tools/spillway/report/analysis.h"
+
+namespace spillway::tools {
+
+struct ReportInput {
+  const std::string& path;
+  const trace::Contents& contents;
+  const Analysis& analysis;
+  const Incident* incident;  // the one shown in full; null: none
+  uint64_t events;           // how many of the last events are shown
+};
+
+std::string report_text(const ReportInput& input);
+std::string report_json(const ReportInput& input);
+
+// Parts of the text.
+std::string run_text(const ReportInput& input);
+std::string events_text(const ReportInput& input);
+std::string completeness_text(const ReportInput& input);
+
+// One event in words, without its place in the order.
+std::string event_text(const trace::Contents& contents, const trace::Record& record);
+const char* kind_name(trace::Kind kind);
+
+// "run ended" or why that cannot be said.
+std::string ending_text(const trace::Contents& contents);
+
+}  // namespace spillway::tools

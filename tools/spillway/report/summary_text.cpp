@@ -1,0 +1,135 @@
+// The run as a whole, its last events, and how far the trace can be relied on.
+#include "tools/spillway/report/render.h"
+#include "tools/spillway/report/table.h"
+#include "tools/spillway/report/verdict.h"
+#include "tools/spillway/units.h"
+
+namespace spillway::tools {
+namespace {
+
+std::string counted(uint64_t count, const char* what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+std::string failures_text(const Analysis& analysis) {
+  const Run& run = analysis.run;
+  std::string text = counted(analysis.incidents.size(), "allocation failure") + ": " +
+                     std::to_string(run.granted) + " rescued in place, " + std::to_string(run.unwound) +
+                     " unwound to change the plan, " + std::to_string(run.gave_up) + " gave up";
+  if (run.undecided > 0) text += ", " + std::to_string(run.undecided) + " without an outcome";
+  return text;
+}
+
+std::string steps_text(const Run& run) {
+  if (!run.last_begun) return "no step was marked";
+  std::string text = "reached step " + std::to_string(run.last_begun->step);
+  if (run.last_begun->attempt != 0) text += ", attempt " + std::to_string(run.last_begun->attempt);
+  text += "; " + counted(run.steps_ended, "step") + " ended";
+  if (run.tokens > 0) text += ", " + std::to_string(run.tokens) + " tokens";
+  return text;
+}
+
+std::string memory_text(uint8_t device, const DeviceMemory& memory) {
+  std::string text = "device " + std::to_string(device) + ": peak " + size_text(memory.peak_reserved_bytes) +
+                     " reserved, " + size_text(memory.peak_live_bytes) + " live";
+  if (memory.limit_bytes == 0) return text + ", no limit";
+  const uint64_t percent = static_cast<uint64_t>(100.0 * static_cast<double>(memory.peak_reserved_bytes) /
+                                                     static_cast<double>(memory.limit_bytes) +
+                                                 0.5);
+  return text + ", limit " + size_text(memory.limit_bytes) + " (" + std::to_string(percent) + "%)";
+}
+
+std::string strategies_text(const Run& run) {
+  if (run.strategies.empty()) return "";
+  Table table({Align::kLeft, Align::kRight, Align::kRight, Align::kRight, Align::kRight});
+  table.add({"strategy", "tried", "useful", "gained", "time"});
+  for (const auto& [name, total] : run.strategies) {
+    table.add({name, std::to_string(total.tried), std::to_string(total.useful), size_text(total.bytes),
+               duration_text(total.microseconds)});
+  }
+  return "\nStrategies\n" + table.text("  ");
+}
+
+constexpr size_t kIncidentsShown = 20;
+
+// The newest incidents, one a line.
+std::string incidents_text(const Analysis& analysis) {
+  if (analysis.incidents.size() < 2) return "";
+  Table table({Align::kRight, Align::kRight, Align::kRight, Align::kRight, Align::kLeft, Align::kLeft});
+  table.add({"incident", "step", "asked", "short", "outcome", "verdict"});
+  const size_t count = analysis.incidents.size();
+  for (size_t i = count - std::min(count, kIncidentsShown); i < count; ++i) {
+    const Incident& incident = analysis.incidents[i];
+    table.add({std::to_string(incident.number), incident.step ? std::to_string(incident.step->step) : "?",
+               size_text(incident.requested_bytes), size_text(incident.short_bytes),
+               incident.outcome ? outcome_name(*incident.outcome) : "none",
+               cause_name(judge(incident).cause)});
+  }
+  std::string text = "\nFailures\n" + table.text("  ");
+  if (count > kIncidentsShown)
+    text += "  (the last " + std::to_string(kIncidentsShown) + "; --json has all)\n";
+  return text;
+}
+
+std::string plan_changes_text(const Run& run) {
+  std::string text;
+  for (const PlanChange& change : run.plan_changes) {
+    text += "  plan changed at step " + std::to_string(change.step);
+    if (change.incident != 0) text += " for incident " + std::to_string(change.incident);
+    text += ": " + (change.reason.empty() ? "no reason given" : change.reason) + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string ending_text(const trace::Contents& contents) {
+  return contents.closed ? "the run ended in order" : "the run was cut off, or still goes on";
+}
+
+std::string run_text(const ReportInput& input) {
+  const Run& run = input.analysis.run;
+  std::string text = "The run (process " + std::to_string(input.contents.process) + ")\n";
+  text += "  " + failures_text(input.analysis) + "\n";
+  text += "  " + steps_text(run) + "; " + ending_text(input.contents) + "\n";
+  for (const auto& [device, memory] : run.memory) text += "  " + memory_text(device, memory) + "\n";
+  for (const auto& [device, count] : run.driver_failures) {
+    text += "  device " + std::to_string(device) + ": " + counted(count, "failed driver call") + "\n";
+  }
+  return text + plan_changes_text(run) + strategies_text(run) + incidents_text(input.analysis);
+}
+
+std::string events_text(const ReportInput& input) {
+  const auto& records = input.contents.records;
+  // The equation stands above, term by term.
+  const auto shown = [](const trace::Record& record) { return record.kind != trace::Kind::kOomEquation; };
+  std::vector<const trace::Record*> last;
+  for (auto it = records.rbegin(); it != records.rend() && last.size() < input.events; ++it) {
+    if (shown(*it)) last.push_back(&*it);
+  }
+  if (last.empty()) return "";
+  Table table({Align::kRight, Align::kLeft, Align::kRight, Align::kLeft});
+  table.add({"order", "event", "device", "what"});
+  for (auto it = last.rbegin(); it != last.rend(); ++it) {
+    const trace::Record& record = **it;
+    table.add({std::to_string(record.order), kind_name(record.kind), std::to_string(record.device),
+               event_text(input.contents, record)});
+  }
+  return "Last " + std::to_string(last.size()) + " of " + counted(records.size(), "event") + "\n" +
+         table.text("  ") + "\n";
+}
+
+std::string completeness_text(const ReportInput& input) {
+  const trace::Contents& contents = input.contents;
+  std::string text = "The trace\n  ";
+  text += contents.incomplete.empty() ? "whole file" : "NOT WHOLE: " + contents.incomplete;
+  text += "\n  " + std::to_string(contents.overwritten) + " older records overwritten (" +
+          (contents.overwritten_rare == 0
+               ? "no failure or step among them"
+               : std::to_string(contents.overwritten_rare) + " failures, steps and the like") +
+          "), " + std::to_string(contents.dropped) + " dropped, " + std::to_string(contents.torn) + " torn\n";
+  for (const auto& [key, value] : contents.settings) text += "  " + key + " = " + value + "\n";
+  return text;
+}
+
+}  // namespace spillway::tools

@@ -1,0 +1,128 @@
+// The incident in full: verdict, request, equation, ladder.
+
+#include "tools/spillway/report/render.h"
+#include "tools/spillway/report/table.h"
+#include "tools/spillway/report/verdict.h"
+#include "tools/spillway/units.h"
+
+namespace spillway::tools {
+namespace {
+
+using trace::Term;
+
+std::string verdict_text(const Incident& incident) {
+  const Verdict verdict = judge(incident);
+  return std::string("Verdict: ") + cause_name(verdict.cause) + ": " + verdict.text + ".\n";
+}
+
+std::string place_text(const Incident& incident) {
+  std::string text =
+      "device " + std::to_string(incident.device) + ", stream " + std::to_string(incident.stream);
+  if (incident.pool)
+    text += *incident.pool == 0 ? ", default pool" : ", pool " + std::to_string(*incident.pool);
+  if (!incident.library.empty()) text += ", asked by " + incident.library;
+  return text;
+}
+
+std::string moment_text(const Incident& incident) {
+  std::string text = "step ";
+  if (incident.step) {
+    text += std::to_string(incident.step->step);
+    if (incident.step->attempt != 0) text += ", attempt " + std::to_string(incident.step->attempt);
+  } else {
+    text += "unknown";
+  }
+  return text + ", phase " + (incident.phase.empty() ? "unknown" : incident.phase);
+}
+
+std::string request_text(const Incident& incident) {
+  std::string text = "Incident " + std::to_string(incident.number) + "\n";
+  text += "  asked     " + exact_size_text(incident.requested_bytes) + "\n";
+  text += "  rounded   " + exact_size_text(incident.rounded_bytes) + "\n";
+  text += "  short     " + exact_size_text(incident.short_bytes) + "\n";
+  text += "  where     " + place_text(incident) + "\n";
+  return text + "  when      " + moment_text(incident) + "\n";
+}
+
+const char* term_meaning(Term term) {
+  switch (term) {
+    case Term::kLive:
+      return "in use by the program";
+    case Term::kRounding:
+      return "added to the program's requests";
+    case Term::kStranded:
+      return "free, but no request can use it";
+    case Term::kCached:
+      return "free inside what Spillway holds";
+    case Term::kPending:
+      return "freed, but queued work still uses it";
+    case Term::kPools:
+      return "in other memory pools";
+    case Term::kContext:
+      return "CUDA context and other libraries of this process";
+    case Term::kOthers:
+      return "other processes";
+    case Term::kFree:
+      return "not taken from the device";
+    default:
+      return "";
+  }
+}
+
+std::string equation_text(const Incident& incident) {
+  const auto limit = incident.term(Term::kLimit);
+  if (!limit) return "Where the memory was: the trace does not say\n";
+  Table table({Align::kLeft, Align::kRight, Align::kLeft});
+  table.add({"limit", exact_size_text(*limit), ""});
+  const char* sign = "= ";
+  for (const Term term : kSummands) {
+    const auto bytes = incident.term(term);
+    table.add(
+        {std::string(sign) + term_name(term), bytes ? exact_size_text(*bytes) : "?", term_meaning(term)});
+    sign = "+ ";
+  }
+  const auto residual = incident.residual_bytes();
+  table.add({"residual", residual ? std::to_string(*residual) + " B" : "?",
+             residual ? (*residual == 0 ? "the equation closes" : "the equation does not close")
+                      : "a term is missing"});
+  std::string text = "Where the memory was\n" + table.text("  ");
+  if (const auto extent = incident.term(Term::kLargestExtent)) {
+    text += "  largest usable extent: " + exact_size_text(*extent) + "\n";
+  }
+  return text;
+}
+
+std::string ladder_text(const Incident& incident) {
+  std::string text = "What was tried\n";
+  if (incident.tries.empty()) {
+    text += "  nothing\n";
+  } else {
+    Table table({Align::kLeft, Align::kLeft, Align::kRight, Align::kRight, Align::kRight});
+    table.add({"strategy", "guarantee", "offered", "gained", "time"});
+    for (const LadderTry& tried : incident.tries) {
+      table.add({tried.strategy, tried.guarantee ? guarantee_name(*tried.guarantee) : "unknown",
+                 size_text(tried.offered_bytes), size_text(tried.measured_bytes),
+                 duration_text(tried.microseconds)});
+    }
+    text += table.text("  ");
+  }
+  if (!incident.outcome) return text + "  outcome: none; the trace ends here\n";
+  return text + "  outcome: " + outcome_name(*incident.outcome) + ", " + size_text(incident.gained_bytes) +
+         " gained in " + duration_text(incident.microseconds) + "\n";
+}
+
+}  // namespace
+
+std::string report_text(const ReportInput& input) {
+  std::string text = "Spillway report: " + input.path + "\n";
+  if (input.incident != nullptr) {
+    const Incident& incident = *input.incident;
+    text += verdict_text(incident) + "\n" + request_text(incident) + "\n" + equation_text(incident) + "\n" +
+            ladder_text(incident);
+  } else {
+    text += "No allocation failed.\n";
+  }
+  return text + "\n" + run_text(input) + "\n" + events_text(input) + completeness_text(input);
+}
+
+}  // namespace spillway::tools

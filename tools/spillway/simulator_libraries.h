@@ -1,0 +1,17 @@
+// Where the simulator's libraries are: beside this program, or where SPILLWAY_LIB_DIR says.
+#pragma once
+#include <string>
+#include <vector>
+
+namespace spillway::tools {
+
+struct SimulatorLibraries {
+  std::string folder;                // holds libcuda.so.1
+  std::vector<std::string> preload;  // paths, in the order in which they are to be loaded
+  std::string kernels;               // libspillway_kernels.so, "" if there is none
+};
+
+// False and `error` where they are not complete.
+bool find_simulator_libraries(SimulatorLibraries* out, std::string* error);
+
+}  // namespace spillway::tools

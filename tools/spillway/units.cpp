@@ -1,0 +1,77 @@
+#include "tools/spillway/units.h"
+
+#include <charconv>
+#include <cstdio>
+
+namespace spillway::tools {
+namespace {
+
+constexpr double kMostBytes = 1125899906842624.0;  // 1 PiB
+
+struct Unit {
+  std::string_view name;
+  double bytes;
+};
+constexpr Unit kUnits[] = {{"", 1},
+                           {"B", 1},
+                           {"kB", 1e3},
+                           {"KB", 1e3},
+                           {"MB", 1e6},
+                           {"GB", 1e9},
+                           {"TB", 1e12},
+                           {"KiB", 1024.0},
+                           {"MiB", 1048576.0},
+                           {"GiB", 1073741824.0},
+                           {"TiB", 1099511627776.0}};
+
+std::string_view without_spaces_in_front(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  return text;
+}
+
+template <typename... Values>
+std::string format(const char* pattern, Values... values) {
+  char text[64];
+  std::snprintf(text, sizeof(text), pattern, values...);
+  return text;
+}
+
+}  // namespace
+
+std::optional<uint64_t> parse_size(std::string_view text) {
+  text = without_spaces_in_front(text);
+  double number = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  if (error != std::errc()) return std::nullopt;
+  const std::string_view rest = without_spaces_in_front(text.substr(static_cast<size_t>(end - text.data())));
+  for (const Unit& unit : kUnits) {
+    if (unit.name != rest) continue;
+    const double bytes = number * unit.bytes;
+    if (!(bytes >= 1 && bytes <= kMostBytes)) return std::nullopt;
+    return static_cast<uint64_t>(bytes);
+  }
+  return std::nullopt;
+}
+
+std::string size_text(uint64_t bytes) {
+  static constexpr const char* kNames[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  if (bytes < 1024) return std::to_string(bytes) + " B";
+  double value = static_cast<double>(bytes) / 1024;
+  size_t unit = 0;
+  for (; value >= 1023.995 && unit + 1 < std::size(kNames); ++unit) value /= 1024;
+  return format("%.2f %s", value, kNames[unit]);
+}
+
+std::string exact_size_text(uint64_t bytes) {
+  return bytes < 1024 ? size_text(bytes) : size_text(bytes) + " (" + std::to_string(bytes) + ")";
+}
+
+std::string duration_text(uint64_t microseconds) {
+  if (microseconds < 1000) return std::to_string(microseconds) + " µs";
+  const auto value = static_cast<double>(microseconds);
+  if (microseconds < 1000000) return format("%.3g ms", value / 1e3);
+  return format("%.3g s", value / 1e6);
+}
+
+}  // namespace spillway::tools

@@ -1,0 +1,60 @@
+// spillway-train --config x.toml
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+
+#include "trainer/app/trainer.h"
+
+namespace {
+
+std::atomic<bool> stop{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+void on_interrupt(int) {
+  if (stop.exchange(true)) std::_Exit(spillway::trainer::kExitInterrupted);  // the second one does not wait
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace spillway::trainer;
+  CLI::App app(
+      "Trains a GPT on a text, and goes on when device memory runs out.\n"
+      "Exit codes: 0 done, 1 error, 2 usage or configuration, 17 out of memory and no plan left (with a "
+      "checkpoint), 130 interrupted (with a checkpoint).");
+  std::string config_path, json_path, device, limit;
+  std::vector<std::string> overrides;
+  TrainOptions options;
+  app.add_option("--config", config_path, "the run's configuration, TOML")->required();
+  app.add_option("--set", overrides, "section.key=value: overrides a key of the configuration")
+      ->allow_extra_args(false);
+  app.add_option("--resume", options.resume, "the folder of the checkpoint to go on from");
+  app.add_option("--device", device, "cuda or cpu, in place of run.device");
+  app.add_option("--limit", limit, "bytes of each device, such as 2GiB, in place of run.limit");
+  app.add_option("--json", json_path, "writes the results to this file");
+  app.add_flag("--quiet", options.quiet, "only the table at the end");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitDone : kExitUsage;
+  }
+  if (!device.empty()) overrides.push_back("run.device=\"" + device + "\"");
+  if (!limit.empty()) overrides.push_back("run.limit=\"" + limit + "\"");
+  std::string error;
+  const auto config = read_config(config_path, overrides, &error);
+  if (!config) {
+    std::fprintf(stderr, "spillway-train: %s\n", error.c_str());
+    return kExitUsage;
+  }
+  options.stop = &stop;
+  std::signal(SIGINT, on_interrupt);
+  const Results results = train(*config, options);
+  std::fputs(to_table(results).c_str(), results.exit_code == kExitDone ? stdout : stderr);
+  if (!json_path.empty() && !(std::ofstream(json_path) << to_json(results) << std::flush)) {
+    std::fprintf(stderr, "spillway-train: can not write %s\n", json_path.c_str());
+    return kExitError;
+  }
+  return results.exit_code;
+}

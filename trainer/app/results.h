@@ -1,0 +1,42 @@
+// What a run came to: the table at its end, and the same as JSON.
+//
+// Thread-safety: values and pure functions. Units: as the names say; losses in nats per token.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "spillway/spillway.h"
+#include "spillway/trainer/step/recoverable_step.h"
+
+namespace spillway::trainer {
+
+// The documented exit codes of spillway-train.
+enum ExitCode : int {
+  kExitDone = 0,
+  kExitError = 1,
+  kExitUsage = 2,         // the command line or the configuration
+  kExitOutOfMemory = 17,  // no plan is left that fits; the checkpoint holds the last committed step
+  kExitInterrupted = 130  // SIGINT; the checkpoint holds the last committed step
+};
+
+struct Results {
+  std::string verdict;  // one line
+  int exit_code = kExitDone;
+  uint64_t steps = 0, tokens = 0;
+  double seconds = 0, last_loss = 0, unigram_entropy = 0;
+  std::optional<double> evaluation_loss;
+  uint64_t weights_hash = 0;
+  Plan plan;
+  Guarantee guarantee_held = Guarantee::kBitExact;
+  std::vector<RecoveryRecord> records;
+  std::vector<spillway_strategy_counts> strategies;  // in-place and by plan, from the core
+  std::vector<spillway_memory> memory;               // a device each
+  std::string out, trace, checkpoint;
+};
+
+std::string to_table(const Results& results);
+std::string to_json(const Results& results);
+
+}  // namespace spillway::trainer

@@ -1,0 +1,30 @@
+// The text files that a run leaves in its folder.
+//
+// Thread-safety: one thread. Errors: `open` says which file can not be written; a later failure shows in
+// `healthy`.
+#pragma once
+#include <cstdint>
+#include <fstream>
+#include <optional>
+#include <string>
+
+#include "spillway/trainer/plan/plan.h"
+
+namespace spillway::trainer {
+
+class RunFiles {
+ public:
+  // Makes the folder. `resumed`: continue the files of the run that stopped, else begin them anew.
+  bool open(const std::string& folder, bool resumed, std::string* error);
+  void loss(uint64_t step, double loss, double gradient_norm);
+  void evaluation(uint64_t step, double loss);
+  // The plan that `step` was committed under; written when it differs from the step before.
+  void plan(uint64_t step, const Plan& plan);
+  bool healthy() const { return losses_.good() && schedule_.good(); }
+
+ private:
+  std::ofstream losses_, schedule_;
+  std::optional<Plan> last_plan_;
+};
+
+}  // namespace spillway::trainer

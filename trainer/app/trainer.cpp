@@ -1,0 +1,313 @@
+#include "trainer/app/trainer.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+
+#include <chrono>
+#include <cstdio>
+#include <stdexcept>
+
+#include "trainer/app/run_files.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/libtorch.h"
+#include "trainer/step/gpt_step.h"
+
+namespace spillway::trainer {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// An error of the configuration or the machine, with the text for the user.
+struct SetupError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+std::vector<at::Device> usable_devices(const RunConfig& run) {
+  if (run.device == "cpu") return {at::Device(at::kCPU)};
+  const size_t found = at::globalContext().hasCUDA() ? at::detail::getCUDAHooks().getNumGPUs() : 0;
+  if (found == 0)
+    throw SetupError(
+        "no CUDA device: run under 'spillway simulate', or set run.device = \"cpu\" (--device cpu)");
+  if (run.devices > found)
+    throw SetupError("run.devices is " + std::to_string(run.devices) + ", but there are only " +
+                     std::to_string(found));
+  std::vector<at::Device> devices;
+  for (size_t i = 0; i < (run.devices ? run.devices : found); ++i)
+    devices.emplace_back(at::kCUDA, static_cast<at::DeviceIndex>(i));
+  return devices;
+}
+
+void install_allocator(const RunConfig& run) {
+  if (run.device != "cuda") return;
+  if (run.allocator != "spillway") {
+    if (run.limit_bytes) throw SetupError("run.limit needs run.allocator = \"spillway\"");
+    return;
+  }
+  std::string error;
+  if (!Core::get().loaded() && !Core::install(run.out + "/trace.spill", &error)) throw SetupError(error);
+}
+
+class Run {
+ public:
+  Run(const Config& config, const TrainOptions& options)
+      : config_(config),
+        options_(options),
+        core_(Core::get()),
+        shape_(config.shape()),
+        corpus_(open_corpus(config)),
+        checkpoint_(config.run.out + "/" + kCheckpointName) {
+    std::string error;
+    if (!files_.open(config.run.out, !options.resume.empty(), &error)) throw SetupError(error);
+    if (config.run.threads) at::set_num_threads(int(config.run.threads));
+    install_allocator(config.run);
+    devices_ = usable_devices(config.run);
+    machine_.devices = uint32_t(devices_.size());
+    apply_limit();
+    check_plans();
+  }
+
+  Results run();
+
+ private:
+  static Corpus open_corpus(const Config& config) {
+    std::string error;
+    auto corpus = Corpus::open(config.data.corpus, config.data.validation, config.model.context, &error);
+    if (!corpus) throw SetupError(error);
+    return std::move(*corpus);
+  }
+
+  void apply_limit() {
+    if (!core_.loaded() || !config_.run.limit_bytes) return;
+    for (size_t device = 0; device < devices_.size(); ++device)
+      if (core_.limit(int(device), config_.run.limit_bytes) != SPILLWAY_OK)
+        throw SetupError(core_.last_error());
+  }
+
+  void check_plans() const {
+    const auto check = [&](const Plan& plan) {
+      for (const auto& [layer, device] : plan.placement)
+        if (device >= devices_.size())
+          throw SetupError("the plan puts layer " + std::to_string(layer) + " on device " +
+                           std::to_string(device) + ", but there are only " +
+                           std::to_string(devices_.size()));
+    };
+    check(config_.plan);
+    for (const auto& [step, plan] : config_.schedule) check(plan);
+  }
+
+  // Builds the program, from the checkpoint if there is one to resume.
+  void build();
+  bool step_once();
+  bool evaluate();
+  void print_step(double seconds) const;
+  bool checkpoint();
+  void end(int code, std::string verdict);
+  void train_steps();
+  void collect();
+  uint64_t smallest_limit() const;
+
+  const Config config_;
+  const TrainOptions options_;
+  const Core& core_;
+  const Shape shape_;
+  const Corpus corpus_;
+  const std::string checkpoint_;
+  RunFiles files_;
+  std::vector<at::Device> devices_;
+  Machine machine_;
+  std::optional<PlanMoves> moves_;
+  std::optional<GptStep> program_;
+  std::optional<RecoverableStep> recoverable_;
+  Results results_;
+};
+
+void Run::build() {
+  Plan plan = config_.plan;
+  const std::string from = options_.resume + "/" + kCheckpointName;
+  std::string error;
+  if (!options_.resume.empty()) {
+    const auto resumed = plan_of_checkpoint(from, config_, &error);
+    if (!resumed) throw SetupError(error);
+    plan = *resumed;
+  }
+  moves_.emplace(core_, shape_, machine_, config_.recovery.floor);
+  program_.emplace(config_, corpus_, devices_, plan, core_, *moves_);
+  if (!options_.resume.empty() && !load_checkpoint(from, config_, &*program_, &error))
+    throw SetupError(error);
+  recoverable_.emplace(*program_, shape_, machine_, plan, config_.recovery);
+}
+
+void Run::end(int code, std::string verdict) {
+  results_.exit_code = code;
+  results_.verdict = std::move(verdict);
+}
+
+bool Run::checkpoint() {
+  std::string error;
+  if (save_checkpoint(checkpoint_, config_, *program_, recoverable_->plan(), &error)) {
+    results_.checkpoint = checkpoint_;
+    return true;
+  }
+  end(kExitError, error);
+  return false;
+}
+
+uint64_t Run::smallest_limit() const {
+  uint64_t least = 0;
+  spillway_memory memory;
+  for (size_t device = 0; device < devices_.size(); ++device)
+    if (core_.query(int(device), &memory) && (least == 0 || memory.limit < least)) least = memory.limit;
+  return least;
+}
+
+void Run::print_step(double seconds) const {
+  const uint64_t tokens = uint64_t{config_.train.batch} * config_.model.context;
+  char memory_text[96] = "";
+  spillway_memory memory;
+  if (core_.query(0, &memory))
+    std::snprintf(memory_text, sizeof memory_text, "  MiB %.0f peak %.0f of %.0f",
+                  double(memory.live) / 0x1p20, double(memory.peak_reserved) / 0x1p20,
+                  double(memory.limit) / 0x1p20);
+  std::printf("step %llu/%llu  loss %.4f  norm %.3f  lr %.2e  %.0f tokens/s%s  %s\n",
+              (unsigned long long)program_->step(), (unsigned long long)config_.train.steps, program_->loss(),
+              program_->gradient_norm(), learning_rate(config_.train, program_->step() - 1),
+              double(tokens) / seconds, memory_text, to_string(recoverable_->plan()).c_str());
+  std::fflush(stdout);
+}
+
+bool Run::step_once() {
+  const uint64_t step = program_->step();
+  std::string error;
+  if (const auto entry = config_.schedule.find(step); entry != config_.schedule.end())
+    if (!recoverable_->follow(step, entry->second, &error))
+      return end(kExitOutOfMemory, "there is no room for the plan that the schedule has for step " +
+                                       std::to_string(step) + ": " + error),
+             false;
+  const auto start = Clock::now();
+  const size_t records = recoverable_->records().size();
+  if (recoverable_->run(step) == StepOutcome::kGaveUp)
+    return end(kExitOutOfMemory, "out of memory in step " + std::to_string(step) +
+                                     " and no plan is left: " + recoverable_->last_failure()),
+           false;
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  files_.loss(step, program_->loss(), program_->gradient_norm());
+  files_.plan(step, recoverable_->plan());
+  ++results_.steps;
+  results_.tokens += uint64_t{config_.train.batch} * config_.model.context;
+  results_.seconds += seconds;
+  if (!options_.quiet) {
+    for (size_t i = records; i < recoverable_->records().size(); ++i) {
+      const RecoveryRecord& record = recoverable_->records()[i];
+      std::printf("step %llu: out of memory in %s (incident %llu): %s, now %s\n",
+                  (unsigned long long)record.step, record.phase.c_str(), (unsigned long long)record.incident,
+                  record.action.c_str(), to_string(record.plan).c_str());
+    }
+    print_step(seconds);
+  }
+  recoverable_->maybe_grow_back(step, smallest_limit());
+  return true;
+}
+
+bool Run::evaluate() {
+  program_->begin_evaluation();
+  const auto outcome = recoverable_->run_evaluation(
+      program_->step(),
+      [](void* program, const Plan& plan) { return static_cast<GptStep*>(program)->evaluate(plan); },
+      &*program_);
+  program_->end_evaluation();
+  if (outcome == StepOutcome::kGaveUp)
+    return end(kExitOutOfMemory,
+               "out of memory while evaluating and no plan is left: " + recoverable_->last_failure()),
+           false;
+  results_.evaluation_loss = program_->evaluation_loss();
+  files_.evaluation(program_->step(), *results_.evaluation_loss);
+  if (!options_.quiet)
+    std::printf("step %llu  evaluation loss %.4f (unigram entropy %.4f)\n",
+                (unsigned long long)program_->step(), *results_.evaluation_loss, results_.unigram_entropy);
+  return true;
+}
+
+void Run::train_steps() {
+  while (program_->step() < config_.train.steps) {
+    if (!step_once()) {
+      if (checkpoint()) results_.exit_code = kExitOutOfMemory;
+      return;
+    }
+    const uint64_t step = program_->step();
+    const bool last = step == config_.train.steps;
+    if (!last && config_.evaluation.every && step % config_.evaluation.every == 0 && !evaluate()) {
+      checkpoint();
+      return;
+    }
+    if (config_.run.checkpoint_every && step % config_.run.checkpoint_every == 0 && !checkpoint()) return;
+    if (options_.stop && options_.stop->load()) {
+      if (checkpoint()) end(kExitInterrupted, "interrupted after step " + std::to_string(step - 1));
+      return;
+    }
+  }
+  if (!evaluate()) {
+    checkpoint();
+    return;
+  }
+  end(kExitDone, "done");
+}
+
+void Run::collect() {
+  results_.last_loss = results_.steps ? program_->loss() : 0;
+  results_.weights_hash = program_->parameters().hash();
+  results_.plan = recoverable_->plan();
+  results_.guarantee_held = recoverable_->guarantee_held();
+  results_.records = recoverable_->records();
+  if (!core_.loaded()) return;
+  results_.trace = core_.trace_path();
+  spillway_memory memory;
+  for (size_t device = 0; device < devices_.size(); ++device)
+    if (core_.query(int(device), &memory)) results_.memory.push_back(memory);
+  size_t count = 0;
+  core_.query_strategies(nullptr, 0, &count);
+  results_.strategies.assign(count, {});
+  for (spillway_strategy_counts& counts : results_.strategies) counts.size = sizeof counts;
+  core_.query_strategies(results_.strategies.data(), count, &count);
+}
+
+Results Run::run() {
+  results_.out = config_.run.out;
+  results_.unigram_entropy = corpus_.unigram_entropy();
+  build();
+  if (!options_.quiet)
+    std::printf(
+        "%.1f M parameters, %llu bytes of text (unigram entropy %.4f nat), %s, %zu device(s), estimate:\n%s",
+        double(shape_.parameters()) / 1e6, (unsigned long long)corpus_.size(), results_.unigram_entropy,
+        config_.run.device.c_str(), devices_.size(),
+        estimate(shape_, recoverable_->plan(), machine_).to_text().c_str());
+  train_steps();
+  collect();
+  if (!files_.healthy() && results_.exit_code == kExitDone)
+    end(kExitError, "losses.txt or plan_schedule.toml could not be written to their end (disk full?)");
+  return std::move(results_);
+}
+
+Results failed(int code, std::string verdict) {
+  Results results;
+  results.exit_code = code;
+  results.verdict = std::move(verdict);
+  return results;
+}
+
+}  // namespace
+
+Results train(const Config& config, const TrainOptions& options) {
+  try {
+    return Run(config, options).run();
+  } catch (const SetupError& error) {
+    return failed(kExitUsage, error.what());
+  } catch (const c10::OutOfMemoryError& error) {
+    return failed(kExitOutOfMemory,
+                  std::string("no room for the parameters, gradients and optimizer state: ") +
+                      error.what_without_backtrace());
+  } catch (const c10::Error& error) {
+    return failed(kExitError, error.what_without_backtrace());
+  }
+}
+
+}  // namespace spillway::trainer

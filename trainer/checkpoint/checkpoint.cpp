@@ -1,0 +1,134 @@
+#include "trainer/checkpoint/checkpoint.h"
+
+#include <charconv>
+#include <cstring>
+
+#include "trainer/checkpoint/safetensors.h"
+
+namespace spillway::trainer {
+namespace {
+
+constexpr const char* kFormat = "spillway-train 1";
+
+std::string shape_text(const Config& config) {
+  const ModelConfig& model = config.model;
+  return "layers=" + std::to_string(model.layers) + " width=" + std::to_string(model.width) +
+         " heads=" + std::to_string(model.heads) + " context=" + std::to_string(model.context);
+}
+
+safetensors::Item item_of(std::string name, const char* type, const at::Tensor& tensor) {
+  return {std::move(name), type, tensor.sizes().vec(), [tensor](std::span<std::byte> bytes) {
+            const at::Tensor host = tensor.detach().cpu().contiguous();
+            std::memcpy(bytes.data(), host.const_data_ptr(), bytes.size());
+          }};
+}
+
+// Every tensor of the state under its name, in the order of the file.
+std::vector<std::pair<std::string, at::Tensor>> state_of(GptStep& program) {
+  std::vector<std::pair<std::string, at::Tensor>> state;
+  Parameters& parameters = program.parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    state.emplace_back("model." + parameters.name(i), parameters.value(i));
+    state.emplace_back("adamw.first." + parameters.name(i), program.optimizer().first_moment(i));
+    state.emplace_back("adamw.second." + parameters.name(i), program.optimizer().second_moment(i));
+  }
+  return state;
+}
+
+bool read_number(const safetensors::File& file, const char* key, uint64_t* value, std::string* error) {
+  const auto it = file.metadata().find(key);
+  const std::string text = it == file.metadata().end() ? "" : it->second;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), *value);
+  if (code == std::errc() && end == text.data() + text.size()) return true;
+  *error = std::string("its metadata has no number '") + key + "'";
+  return false;
+}
+
+std::unique_ptr<safetensors::File> open_checked(const std::string& path, const Config& config,
+                                                std::string* error) {
+  auto file = safetensors::File::open(path, error);
+  if (!file) return nullptr;
+  const auto value = [&](const char* key) {
+    const auto it = file->metadata().find(key);
+    return it == file->metadata().end() ? std::string() : it->second;
+  };
+  if (value("format") != kFormat)
+    *error = path + ": is no checkpoint of this version of spillway-train";
+  else if (value("model") != shape_text(config))
+    *error = path + ": was written by a model with " + value("model") + ", not " + shape_text(config);
+  else
+    return file;
+  return nullptr;
+}
+
+bool fits(const safetensors::File& file, const std::string& name, const at::Tensor& tensor,
+          std::string* error) {
+  const auto it = file.tensors().find(name);
+  if (it != file.tensors().end() && it->second.type == "F32" && it->second.shape == tensor.sizes().vec())
+    return true;
+  *error = "tensor '" + name + "' is missing or has another type or shape";
+  return false;
+}
+
+at::Tensor view_of(const safetensors::Tensor& tensor, at::ScalarType type) {
+  // A copy, so that nothing refers to the mapping after it is gone, and alignment is LibTorch's.
+  at::Tensor host = at::empty(tensor.shape, at::TensorOptions().dtype(type));
+  std::memcpy(host.mutable_data_ptr(), tensor.data.data(), tensor.data.size());
+  return host;
+}
+
+std::vector<at::Tensor> random_states(const safetensors::File& file) {
+  std::vector<at::Tensor> states;
+  for (size_t i = 0;; ++i) {
+    const auto it = file.tensors().find("random." + std::to_string(i));
+    if (it == file.tensors().end() || it->second.type != "U8" || it->second.shape.size() != 1) return states;
+    states.push_back(view_of(it->second, at::kByte));
+  }
+}
+
+}  // namespace
+
+bool save_checkpoint(const std::string& path, const Config& config, GptStep& program, const Plan& plan,
+                     std::string* error) {
+  std::vector<safetensors::Item> items;
+  for (const auto& [name, tensor] : state_of(program)) items.push_back(item_of(name, "F32", tensor));
+  const RandomState random = RandomState::of(program.devices());
+  for (size_t i = 0; i < random.tensors().size(); ++i)
+    items.push_back(item_of("random." + std::to_string(i), "U8", random.tensors()[i]));
+  return safetensors::write(path, items,
+                            {{"format", kFormat},
+                             {"model", shape_text(config)},
+                             {"step", std::to_string(program.step())},
+                             {"cursor", std::to_string(program.cursor())},
+                             {"plan", to_toml(plan)}},
+                            error);
+}
+
+std::optional<Plan> plan_of_checkpoint(const std::string& path, const Config& config, std::string* error) {
+  const auto file = open_checked(path, config, error);
+  if (!file) return std::nullopt;
+  const auto it = file->metadata().find("plan");
+  if (it == file->metadata().end()) return *error = path + ": its metadata has no plan", std::nullopt;
+  auto plan = parse_plan(it->second, config.model.layers, Plan{}, error);
+  if (!plan) *error = path + ": its plan: " + *error;
+  return plan;
+}
+
+bool load_checkpoint(const std::string& path, const Config& config, GptStep* program, std::string* error) {
+  const auto file = open_checked(path, config, error);
+  if (!file) return false;
+  uint64_t step = 0, cursor = 0;
+  bool sound = read_number(*file, "step", &step, error) && read_number(*file, "cursor", &cursor, error);
+  const auto state = state_of(*program);
+  for (const auto& [name, tensor] : state) sound = sound && fits(*file, name, tensor, error);
+  const std::vector<at::Tensor> random = random_states(*file);
+  if (sound && random.empty()) sound = (*error = "it has no random states", false);
+  if (!sound) return *error = path + ": " + *error, false;
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : state) tensor.copy_(view_of(file->tensors().at(name), at::kFloat));
+  RandomState::from_tensors(random, program->devices()).restore();
+  program->set_progress(step, cursor);
+  return true;
+}
+
+}  // namespace spillway::trainer

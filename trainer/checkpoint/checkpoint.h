@@ -1,0 +1,20 @@
+// A training run's state in one safetensors file: parameters, moments, random states, and as metadata the
+// step, the data cursor, the plan and the model's shape. Written atomically; a run that resumes from it gives
+// the bits of one that was never stopped (on the same devices, threads and plan).
+//
+// Thread-safety: one thread. Errors: texts; a checkpoint that does not fit the configuration changes nothing.
+#pragma once
+#include "trainer/config/config.h"
+#include "trainer/step/gpt_step.h"
+
+namespace spillway::trainer {
+
+inline constexpr const char* kCheckpointName = "checkpoint.safetensors";
+
+bool save_checkpoint(const std::string& path, const Config& config, GptStep& program, const Plan& plan,
+                     std::string* error);
+// The plan that a checkpoint was written under; for the program to be built with before `load_checkpoint`.
+std::optional<Plan> plan_of_checkpoint(const std::string& path, const Config& config, std::string* error);
+bool load_checkpoint(const std::string& path, const Config& config, GptStep* program, std::string* error);
+
+}  // namespace spillway::trainer

@@ -1,0 +1,212 @@
+#include "trainer/config/config.h"
+
+#include <fstream>
+#include <sstream>
+
+#include "trainer/data/corpus.h"
+#include "trainer/plan/plan_toml.h"
+
+namespace spillway::trainer {
+namespace {
+
+constexpr int64_t kMost64 = std::numeric_limits<int64_t>::max();
+
+// Reads the sections one after the other; the first error ends it.
+class ConfigReader {
+ public:
+  ConfigReader(const toml::table& document, Config* config) : root_(document, ""), config_(*config) {}
+
+  std::string read() {
+    section("model", [this](StrictTable& table) { read_model(table); });
+    section("data", [this](StrictTable& table) { read_data(table); });
+    section("train", [this](StrictTable& table) { read_train(table); });
+    section("evaluation", [this](StrictTable& table) {
+      table.integer("every", &config_.evaluation.every, 0);
+      table.integer("windows", &config_.evaluation.windows, 1, 1 << 20);
+    });
+    section("run", [this](StrictTable& table) { read_run(table); });
+    section("recovery", [this](StrictTable& table) { read_recovery(table); });
+    config_.plan.micro_batch = config_.train.batch;
+    config_.plan.evaluation_batch = config_.train.batch;
+    section("plan", [this](StrictTable& table) { read_plans(table); });
+    if (!error_.empty()) return error_;
+    return root_.finish() ? check() : root_.error();
+  }
+
+ private:
+  template <typename Read>
+  void section(std::string_view name, const Read& read) {
+    const toml::table* found = root_.table(name);
+    if (!found || !error_.empty()) return;
+    StrictTable table(*found, std::string(name));
+    read(table);
+    if (error_.empty() && !table.finish()) error_ = table.error();
+  }
+
+  void read_model(StrictTable& table) {
+    ModelConfig& model = config_.model;
+    table.integer("layers", &model.layers, 1, 1000);
+    table.integer("width", &model.width, 1, 1 << 16);
+    table.integer("heads", &model.heads, 1, 1 << 10);
+    table.integer("context", &model.context, 1, 1 << 20);
+    table.number("dropout", &model.dropout, 0, 0.9);
+  }
+
+  void read_data(StrictTable& table) {
+    table.text("corpus", &config_.data.corpus);
+    table.number("validation", &config_.data.validation, 0.001, 0.9);
+    table.integer("seed", &config_.data.seed, 0, kMost64);
+  }
+
+  void read_train(StrictTable& table) {
+    TrainConfig& train = config_.train;
+    table.integer("steps", &train.steps, 1);
+    table.integer("seed", &train.seed, 0, kMost64);
+    table.integer("batch", &train.batch, 1, 1 << 20);
+    table.number("learning_rate", &train.learning_rate, 0, 10);
+    table.number("minimum_learning_rate", &train.minimum_learning_rate, 0, 10);
+    table.number("weight_decay", &train.weight_decay, 0, 10);
+    table.number("beta1", &train.beta1, 0, 0.999999);
+    table.number("beta2", &train.beta2, 0, 0.999999);
+    table.number("epsilon", &train.epsilon, 1e-30, 1);
+    table.number("clip", &train.clip, 0, 1e9);
+    table.integer("warmup", &train.warmup, 0);
+  }
+
+  void read_run(StrictTable& table) {
+    RunConfig& run = config_.run;
+    table.text("out", &run.out);
+    choice(table, "device", &run.device, {"cuda", "cpu"});
+    choice(table, "allocator", &run.allocator, {"spillway", "native"});
+    table.integer("devices", &run.devices, 0, 64);
+    table.integer("threads", &run.threads, 0, 4096);
+    table.integer("checkpoint_every", &run.checkpoint_every, 0);
+    const toml::node* limit = table.node("limit");
+    if (!limit) return;
+    const auto bytes = limit->is_string() ? parse_bytes(*limit->value_exact<std::string>())
+                       : limit->is_integer() && *limit->value_exact<int64_t>() >= 0 ? limit->value<uint64_t>()
+                                                                                    : std::nullopt;
+    if (bytes)
+      run.limit_bytes = *bytes;
+    else
+      table.fail(*limit, "'run.limit' must be bytes, such as 2147483648 or \"2GiB\"");
+  }
+
+  void read_recovery(StrictTable& table) {
+    RecoveryOptions& recovery = config_.recovery;
+    std::string floor = name_of(recovery.floor);
+    choice(table, "floor", &floor, {"bit_exact", "numerically_equal", "statistics_change"});
+    for (const Guarantee guarantee :
+         {Guarantee::kBitExact, Guarantee::kNumericallyEqual, Guarantee::kStatisticsChange})
+      if (floor == name_of(guarantee)) recovery.floor = guarantee;
+    table.integer("attempts", &recovery.attempts, 1, 1000);
+    table.integer("grow_back_after", &recovery.grow_back_after, 0);
+    table.number("grow_back_headroom", &recovery.grow_back_headroom, 0, 0.9);
+  }
+
+  void read_plans(StrictTable& table) {
+    read_plan(table, config_.model.layers, &config_.plan);
+    const toml::array* entries = table.array("schedule");
+    if (!entries) return;
+    for (const toml::node& node : *entries) {
+      if (!node.is_table()) return table.fail(node, "'plan.schedule' must be written as [[plan.schedule]]");
+      StrictTable entry(*node.as_table(), "plan.schedule");
+      int64_t step = -1;
+      Plan plan = config_.schedule.empty() ? config_.plan : config_.schedule.rbegin()->second;
+      entry.integer("step", &step, 0);
+      read_plan(entry, config_.model.layers, &plan);
+      if (!entry.finish()) return void(error_ = error_.empty() ? entry.error() : error_);
+      if (step < 0 || (!config_.schedule.empty() && config_.schedule.rbegin()->first >= uint64_t(step)))
+        return table.fail(node, "each [[plan.schedule]] needs a 'step' that is later than the one before");
+      config_.schedule[uint64_t(step)] = plan;
+    }
+  }
+
+  static void choice(StrictTable& table, std::string_view key, std::string* value,
+                     const std::vector<std::string>& known) {
+    std::string read = *value;
+    table.text(key, &read);
+    for (const std::string& candidate : known)
+      if (read == candidate) return void(*value = read);
+    std::string all;
+    for (const std::string& candidate : known) all += (all.empty() ? "\"" : "\" or \"") + candidate;
+    table.fail(*table.node(key), "'" + std::string(key) + "' must be " + all + "\", not \"" + read + "\"");
+  }
+
+  // What the sections must agree on.
+  std::string check() const {
+    if (config_.data.corpus.empty()) return "'data.corpus' is missing: the path of a text to train on";
+    if (config_.model.width % config_.model.heads != 0)
+      return "'model.width' (" + std::to_string(config_.model.width) +
+             ") must be a multiple of 'model.heads' (" + std::to_string(config_.model.heads) + ")";
+    return "";
+  }
+
+  StrictTable root_;
+  Config& config_;
+  std::string error_;
+};
+
+bool apply_override(const std::string& text, toml::table* document, std::string* error) {
+  const size_t equals = text.find('=');
+  const size_t dot = text.find('.');
+  if (equals == std::string::npos || dot == std::string::npos || dot > equals) {
+    *error = "--set " + text + ": write section.key=value";
+    return false;
+  }
+  const std::string section = text.substr(0, dot), key = text.substr(dot + 1, equals - dot - 1);
+  const std::string value = text.substr(equals + 1);
+  toml::parse_result parsed = toml::parse("value = " + value);
+  toml::table single;
+  if (parsed && parsed.table().size() == 1)
+    single = std::move(parsed).table();
+  else
+    single.insert_or_assign("value", value);
+  if (!document->contains(section)) document->insert_or_assign(section, toml::table{});
+  toml::table* table = document->get(section)->as_table();
+  if (!table) return *error = "--set " + text + ": '" + section + "' is no section", false;
+  single.get("value")->visit([&](auto& node) { table->insert_or_assign(key, std::move(node)); });
+  return true;
+}
+
+}  // namespace
+
+Shape Config::shape() const {
+  return {.layers = model.layers,
+          .width = model.width,
+          .heads = model.heads,
+          .context = model.context,
+          .vocabulary = Corpus::kVocabulary,
+          .batch = train.batch};
+}
+
+std::optional<Config> parse_config(const std::string& text, const std::vector<std::string>& overrides,
+                                   std::string* error) {
+  toml::parse_result parsed = toml::parse(text);
+  if (!parsed) {
+    *error = "line " + std::to_string(parsed.error().source().begin.line) + ": " +
+             std::string(parsed.error().description());
+    return std::nullopt;
+  }
+  toml::table document = std::move(parsed).table();
+  for (const std::string& override : overrides)
+    if (!apply_override(override, &document, error)) return std::nullopt;
+  Config config;
+  *error = ConfigReader(document, &config).read();
+  return error->empty() ? std::optional(config) : std::nullopt;
+}
+
+std::optional<Config> read_config(const std::string& path, const std::vector<std::string>& overrides,
+                                  std::string* error) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    *error = path + ": can not be read";
+    return std::nullopt;
+  }
+  auto config = parse_config(text.str(), overrides, error);
+  if (!config) *error = path + ": " + *error;
+  return config;
+}
+
+}  // namespace spillway::trainer

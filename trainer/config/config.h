@@ -1,0 +1,70 @@
+// A training run's configuration: a TOML file, and overrides from the command line.
+//
+// Every key is optional but data.corpus; a key that is unknown or of the wrong type is an error that names
+// its line and the nearest key. Thread-safety: values. Errors: texts for people. Units: bytes.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "spillway/trainer/plan/estimate.h"
+#include "spillway/trainer/step/recoverable_step.h"
+
+namespace spillway::trainer {
+
+struct ModelConfig {
+  uint32_t layers = 6, width = 384, heads = 6, context = 256;
+  double dropout = 0;
+};
+
+struct DataConfig {
+  std::string corpus;
+  double validation = 0.1;
+  uint64_t seed = 1;
+};
+
+struct TrainConfig {
+  uint64_t steps = 100, seed = 1;
+  uint32_t batch = 8;
+  double learning_rate = 1e-3, minimum_learning_rate = 1e-4, weight_decay = 0.1;
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, clip = 1.0;
+  uint64_t warmup = 20;
+};
+
+struct EvaluationConfig {
+  uint64_t every = 0;  // steps; 0: only at the end
+  uint32_t windows = 32;
+};
+
+struct RunConfig {
+  std::string out = "runs/last";
+  std::string device = "cuda";         // or "cpu"
+  uint32_t devices = 0;                // of that kind that the plan may use; 0: all
+  std::string allocator = "spillway";  // or "native"
+  uint64_t limit_bytes = 0;            // of each device; 0: all that it has
+  uint32_t threads = 0;                // of the CPU kernels; 0: as many as cores
+  uint64_t checkpoint_every = 0;       // steps; 0: only when the run ends early
+};
+
+struct Config {
+  ModelConfig model;
+  DataConfig data;
+  TrainConfig train;
+  EvaluationConfig evaluation;
+  RunConfig run;
+  RecoveryOptions recovery;
+  Plan plan;
+  std::map<uint64_t, Plan> schedule;  // step → the plan from that step on
+
+  Shape shape() const;
+};
+
+// `overrides` are "section.key=value"; a value that is no TOML is taken as text.
+std::optional<Config> read_config(const std::string& path, const std::vector<std::string>& overrides,
+                                  std::string* error);
+std::optional<Config> parse_config(const std::string& text, const std::vector<std::string>& overrides,
+                                   std::string* error);
+
+}  // namespace spillway::trainer

@@ -1,0 +1,100 @@
+#include "trainer/runtime/core.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+
+namespace spillway::trainer {
+namespace {
+
+std::filesystem::path library_folder() {
+  std::error_code code;
+  const auto executable = std::filesystem::read_symlink("/proc/self/exe", code);
+  return executable.parent_path().parent_path() / "lib";
+}
+
+template <typename Function>
+bool find(void* library, const char* name, Function* out, std::string* error) {
+  *out = reinterpret_cast<Function>(::dlsym(library, name));
+  if (!*out) *error = std::string("libspillway.so lacks ") + name + ": it is older than this program";
+  return *out != nullptr;
+}
+
+}  // namespace
+
+Core& Core::instance() {
+  static Core core;
+  return core;
+}
+
+bool Core::resolve(void* library, std::string* error) {
+  decltype(&spillway_core) core = nullptr;
+  const bool found = find(library, "spillway_core", &core, error) &&
+                     find(library, "spillway_register", &register_strategy, error) &&
+                     find(library, "spillway_unregister", &unregister_strategy, error) &&
+                     find(library, "spillway_allow", &allow, error) &&
+                     find(library, "spillway_limit", &limit, error) &&
+                     find(library, "spillway_query_strategies", &query_strategies, error) &&
+                     find(library, "spillway_last_error", &last_error, error) &&
+                     find(library, "spillway_phase", &phase_, error) &&
+                     find(library, "spillway_step_begin", &step_begin_, error) &&
+                     find(library, "spillway_step_end", &step_end_, error) &&
+                     find(library, "spillway_plan_changed", &plan_changed_, error) &&
+                     find(library, "spillway_chosen_move", &chosen_move_, error) &&
+                     find(library, "spillway_query", &query_, error) &&
+                     find(library, "spillway_trace_path", &trace_path_, error);
+  if (!found) return false;
+  const spillway_core_table* table = core();
+  if (!table || table->version != SPILLWAY_CORE_VERSION)
+    return *error = "libspillway.so has another version than this program: build both together", false;
+  table_ = table;
+  return true;
+}
+
+bool Core::install(const std::string& trace, std::string* error) {
+  if (!trace.empty()) ::setenv("SPILLWAY_TRACE", trace.c_str(), 0);
+  const std::filesystem::path folder = library_folder();
+  const std::string shim = folder / "libspillway_torch_2_11.so", core = folder / "libspillway.so";
+  void* shim_library = ::dlopen(shim.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  void* core_library = shim_library ? ::dlopen(core.c_str(), RTLD_NOW) : nullptr;
+  if (!core_library) {
+    *error = std::string(::dlerror()) +
+             "\nSpillway's allocator was not found: build it, or set run.allocator = \"native\"";
+    return false;
+  }
+  const auto install = reinterpret_cast<int (*)()>(::dlsym(shim_library, "spillway_torch_install"));
+  if (!install) return *error = shim + " has no spillway_torch_install", false;
+  if (!instance().resolve(core_library, error)) return false;
+  if (const int status = install(); status != 0) {
+    *error = "Spillway's allocator could not be installed: " + std::string(instance().last_error());
+    return false;
+  }
+  return true;
+}
+
+void Core::phase(const char* name) const {
+  if (phase_) phase_(name);
+}
+void Core::step_begin(uint64_t step, uint64_t attempt, uint64_t plan_hash) const {
+  if (step_begin_) step_begin_(step, attempt, plan_hash);
+}
+void Core::step_end(uint64_t step, uint64_t tokens) const {
+  if (step_end_) step_end_(step, tokens);
+}
+void Core::plan_changed(uint64_t step, uint64_t from, uint64_t to, uint64_t incident,
+                        const char* reason) const {
+  if (plan_changed_) plan_changed_(step, from, to, incident, reason);
+}
+spillway_strategy_id Core::chosen_move(uint64_t* incident) const {
+  return chosen_move_ ? chosen_move_(incident) : 0;
+}
+bool Core::query(int device, spillway_memory* out) const {
+  *out = {};
+  out->size = sizeof *out;
+  return query_ && query_(device, out) == SPILLWAY_OK;
+}
+std::string Core::trace_path() const {
+  return trace_path_ ? trace_path_() : "";
+}
+
+}  // namespace spillway::trainer

@@ -1,0 +1,200 @@
+#include "trainer/step/gpt_step.h"
+
+#include <c10/cuda/CUDACachingAllocator.h>
+
+#include <numeric>
+
+#include "trainer/model/gpt.h"
+
+namespace spillway::trainer {
+namespace {
+
+// Libraries wrap a failed allocation in errors of their own.
+bool says_out_of_memory(const std::string& text) {
+  for (const char* sign :
+       {"out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "not enough memory"})
+    if (text.find(sign) != std::string::npos) return true;
+  return false;
+}
+
+std::vector<at::Device> devices_of(const ModelConfig& model, const std::vector<at::Device>& devices,
+                                   const Plan& plan) {
+  std::vector<at::Device> result;
+  for (size_t i = 0; i < gpt::parameter_names(model).size(); ++i) {
+    const int layer = gpt::layer_of(i, model);
+    result.push_back(layer < 0 ? devices[0] : devices.at(plan.device_of(uint32_t(layer))));
+  }
+  return result;
+}
+
+}  // namespace
+
+GptStep::GptStep(const Config& config, const Corpus& corpus, std::vector<at::Device> devices,
+                 const Plan& plan, const Core& core, PlanMoves& moves)
+    : config_(config),
+      corpus_(corpus),
+      devices_(std::move(devices)),
+      core_(core),
+      moves_(moves),
+      parameters_(gpt::parameter_names(config.model),
+                  gpt::initial_parameters(config.model, config.train.seed),
+                  devices_of(config.model, devices_, plan)),
+      optimizer_(parameters_, config.train, plan.optimizer),
+      batch_(size_t{config.train.batch} * (config.model.context + 1)),
+      evaluation_windows_(size_t{config.evaluation.windows} * (config.model.context + 1)) {
+  RandomState::seed(devices_, config.train.seed);
+  const size_t window = config.model.context + 1;
+  for (uint32_t i = 0; i < config.evaluation.windows; ++i)
+    corpus.validation_window(i, config.evaluation.windows,
+                             std::span(evaluation_windows_).subspan(i * window, window));
+  moves_.update(plan);
+}
+
+void GptStep::enter(const char* phase) {
+  phase_ = phase;
+  core_.phase(*phase ? phase : nullptr);
+}
+
+std::optional<Failure> GptStep::guarded(const char* phase, const std::function<void()>& work) {
+  std::optional<Failure> failure;
+  enter(phase);
+  try {
+    work();
+  } catch (const c10::OutOfMemoryError& error) {
+    failure = Failure{error.what_without_backtrace(), phase_, {}, 0};
+  } catch (const c10::Error& error) {
+    if (!says_out_of_memory(error.what_without_backtrace())) throw;
+    failure = Failure{error.what_without_backtrace(), phase_, {}, 0};
+  }
+  // The exception is gone and with it the tensors that it kept alive.
+  enter("");
+  if (!failure) return std::nullopt;
+  parameters_.settle();
+  failure->chosen = moves_.kind_of(core_.chosen_move(&failure->incident));
+  return failure;
+}
+
+void GptStep::begin(const StepKey& key) {
+  core_.step_begin(key.step, key.attempt, key.plan_hash);
+}
+
+void GptStep::save_step() {
+  step_random_ = RandomState::of(devices_);
+  corpus_.draw(config_.data.seed, cursor_, config_.train.batch, batch_);
+  parameters_.clear_gradients();
+}
+
+void GptStep::restore_step() {
+  step_random_.restore();
+  parameters_.clear_gradients();
+}
+
+void GptStep::save_micro_batch(uint32_t) {
+  micro_batch_random_ = RandomState::of(devices_);
+}
+void GptStep::restore_micro_batch(uint32_t) {
+  micro_batch_random_.restore();
+}
+
+uint32_t GptStep::micro_batches(const Plan& plan) const {
+  const uint32_t size = std::min(plan.micro_batch, config_.train.batch);
+  return (config_.train.batch + size - 1) / size;
+}
+
+at::Tensor GptStep::tokens(const std::vector<int64_t>& windows, uint32_t first, uint32_t count) const {
+  const int64_t window = int64_t{config_.model.context} + 1;
+  auto* begin =
+      const_cast<int64_t*>(windows.data()) + first * window;  // from_blob has no const form; only read
+  return at::from_blob(begin, {count, window}, at::kLong).to(devices_[0]);
+}
+
+std::optional<Failure> GptStep::run_micro_batch(uint32_t micro_batch, const Plan& plan) {
+  const uint32_t first = micro_batch * std::min(plan.micro_batch, config_.train.batch);
+  const uint32_t count = std::min(plan.micro_batch, config_.train.batch - first);
+  micro_batch_count_ = micro_batches(plan);
+  losses_.resize(micro_batch_count_);
+  parameters_.begin_micro_batch(micro_batch);
+  return guarded("forward", [&] {
+    const at::Tensor sum = gpt::loss_sum(config_.model, parameters_.values(), tokens(batch_, first, count),
+                                         plan.recompute, true);
+    // By the tokens of the whole batch, whatever the split.
+    const at::Tensor scaled = sum * (1.0 / (double(config_.train.batch) * config_.model.context));
+    losses_[micro_batch] = sum.item().toDouble();
+    enter("backward");
+    torch::autograd::backward({scaled});
+  });
+}
+
+std::optional<Failure> GptStep::prepare_commit() {
+  return guarded("optimizer", [&] { optimizer_.prepare(); });
+}
+
+void GptStep::commit() {
+  parameters_.check_complete(micro_batch_count_);
+  enter("commit");
+  optimizer_.commit(step_);
+  enter("");
+  core_.step_end(step_, uint64_t{config_.train.batch} * config_.model.context);
+  ++step_;
+  cursor_ += config_.train.batch;
+}
+
+std::optional<Failure> GptStep::adopt(const Plan& from, const Plan& to) {
+  return guarded("plan", [&] {
+    if (from.optimizer != to.optimizer && to.optimizer == Place::kHost) optimizer_.move_to(Place::kHost);
+    for (uint32_t layer = 0; layer < config_.model.layers; ++layer) {
+      const at::Device device = devices_.at(to.device_of(layer));
+      const size_t first = gpt::kBeforeLayers + layer * gpt::kPerLayer;
+      parameters_.relocate(first, gpt::kPerLayer, device);
+      optimizer_.relocate(first, gpt::kPerLayer, device);
+    }
+    if (from.optimizer != to.optimizer && to.optimizer == Place::kDevice) optimizer_.move_to(Place::kDevice);
+  });
+}
+
+void GptStep::release_caches() {
+  if (devices_[0].is_cuda()) c10::cuda::CUDACachingAllocator::emptyCache();
+}
+
+void GptStep::plan_changed(uint64_t step, const Plan& from, const Plan& to, uint64_t incident,
+                           const std::string& reason) {
+  core_.plan_changed(step, hash(from), hash(to), incident, reason.c_str());
+  moves_.update(to);
+}
+
+void GptStep::begin_evaluation() {
+  evaluation_losses_.clear();
+  moves_.evaluating(true);
+}
+
+void GptStep::end_evaluation() {
+  moves_.evaluating(false);
+}
+
+std::optional<Failure> GptStep::evaluate(const Plan& plan) {
+  while (evaluation_losses_.size() < config_.evaluation.windows) {
+    const auto first = static_cast<uint32_t>(evaluation_losses_.size());
+    const uint32_t count = std::min(plan.evaluation_batch, config_.evaluation.windows - first);
+    auto failure = guarded("evaluation", [&] {
+      const at::Tensor sums =
+          gpt::sequence_losses(config_.model, parameters_.values(), tokens(evaluation_windows_, first, count))
+              .cpu();
+      const float* sum = sums.const_data_ptr<float>();
+      evaluation_losses_.insert(evaluation_losses_.end(), sum, sum + count);
+    });
+    if (failure) return failure;
+  }
+  return std::nullopt;
+}
+
+double GptStep::evaluation_loss() const {
+  return std::accumulate(evaluation_losses_.begin(), evaluation_losses_.end(), 0.0) /
+         (double(evaluation_losses_.size()) * config_.model.context);
+}
+
+double GptStep::loss() const {
+  return std::accumulate(losses_.begin(), losses_.end(), 0.0) /
+         (double(config_.train.batch) * config_.model.context);
+}
+
+}  // namespace spillway::trainer

@@ -1,0 +1,80 @@
+// The GPT's training step as a StepProgram: parameters, optimizer, data and the undo log.
+//
+// Thread-safety: one thread. Ownership: owns parameters, moments and the batch; borrows corpus and moves.
+// Errors: running out of memory is a Failure, with the exception destroyed and autograd's threads settled
+// before it is returned; any other exception passes through.
+#pragma once
+#include <functional>
+
+#include "spillway/trainer/step/recoverable_step.h"
+#include "trainer/config/config.h"
+#include "trainer/data/corpus.h"
+#include "trainer/optimizer/adamw.h"
+#include "trainer/recovery/plan_moves.h"
+#include "trainer/runtime/core.h"
+#include "trainer/step/parameters.h"
+#include "trainer/step/random_state.h"
+
+namespace spillway::trainer {
+
+class GptStep : public StepProgram {
+ public:
+  // `devices[i]` is what the plan calls device i.
+  GptStep(const Config& config, const Corpus& corpus, std::vector<at::Device> devices, const Plan& plan,
+          const Core& core, PlanMoves& moves);
+
+  void begin(const StepKey& key) override;
+  void save_step() override;
+  void restore_step() override;
+  void save_micro_batch(uint32_t micro_batch) override;
+  void restore_micro_batch(uint32_t micro_batch) override;
+  uint32_t micro_batches(const Plan& plan) const override;
+  std::optional<Failure> run_micro_batch(uint32_t micro_batch, const Plan& plan) override;
+  std::optional<Failure> prepare_commit() override;
+  void commit() override;
+  std::optional<Failure> adopt(const Plan& from, const Plan& to) override;
+  void release_caches() override;
+  void plan_changed(uint64_t step, const Plan& from, const Plan& to, uint64_t incident,
+                    const std::string& reason) override;
+
+  // Goes on with the windows that have no loss yet; `begin_evaluation` forgets them all.
+  void begin_evaluation();
+  std::optional<Failure> evaluate(const Plan& plan);
+  double evaluation_loss() const;  // mean per token, in nats
+  void end_evaluation();
+
+  double loss() const;  // of the last step, mean per token
+  double gradient_norm() const { return optimizer_.gradient_norm(); }
+  // What is running: "forward", "backward", "optimizer", "commit", "evaluation", "plan", or "" between them.
+  const char* phase() const { return phase_; }
+
+  uint64_t step() const { return step_; }      // committed so far
+  uint64_t cursor() const { return cursor_; }  // windows drawn by committed steps
+  void set_progress(uint64_t step, uint64_t cursor) { step_ = step, cursor_ = cursor; }
+  Parameters& parameters() { return parameters_; }
+  AdamW& optimizer() { return optimizer_; }
+  const std::vector<at::Device>& devices() const { return devices_; }
+
+ private:
+  std::optional<Failure> guarded(const char* phase, const std::function<void()>& work);
+  void enter(const char* phase);
+  at::Tensor tokens(const std::vector<int64_t>& windows, uint32_t first, uint32_t count) const;
+
+  const Config config_;
+  const Corpus& corpus_;
+  const std::vector<at::Device> devices_;
+  const Core& core_;
+  PlanMoves& moves_;
+  Parameters parameters_;
+  AdamW optimizer_;
+
+  uint64_t step_ = 0, cursor_ = 0;
+  const char* phase_ = "";
+  std::vector<int64_t> batch_, evaluation_windows_;
+  RandomState step_random_, micro_batch_random_;
+  std::vector<double> losses_;             // sums, by micro-batch
+  std::vector<double> evaluation_losses_;  // sums, by window
+  uint32_t micro_batch_count_ = 0;
+};
+
+}  // namespace spillway::trainer

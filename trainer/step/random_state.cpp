@@ -1,0 +1,64 @@
+#include "trainer/step/random_state.h"
+
+#include <ATen/Context.h>
+
+namespace spillway::trainer {
+namespace {
+
+at::Generator generator_of(at::Device device) {
+  return at::globalContext().defaultGenerator(device);
+}
+
+std::vector<at::Device> with_cpu(const std::vector<at::Device>& devices) {
+  std::vector<at::Device> all{at::Device(at::kCPU)};
+  for (const at::Device device : devices)
+    if (device.is_cuda()) all.push_back(device);
+  return all;
+}
+
+}  // namespace
+
+RandomState RandomState::of(const std::vector<at::Device>& devices) {
+  RandomState state;
+  state.devices_ = with_cpu(devices);
+  for (const at::Device device : state.devices_) {
+    at::Generator generator = generator_of(device);
+    const std::lock_guard<std::mutex> lock(generator.mutex());
+    state.tensors_.push_back(generator.get_state());
+  }
+  return state;
+}
+
+RandomState RandomState::from_tensors(std::vector<at::Tensor> tensors, std::vector<at::Device> devices) {
+  RandomState state;
+  state.devices_ = with_cpu(devices);
+  state.devices_.resize(std::min(state.devices_.size(), tensors.size()), at::Device(at::kCPU));
+  state.tensors_ = std::move(tensors);
+  return state;
+}
+
+RandomState RandomState::from_tensors(std::vector<at::Tensor> tensors, at::Device device) {
+  return from_tensors(std::move(tensors), std::vector<at::Device>{device});
+}
+
+void RandomState::seed(const std::vector<at::Device>& devices, uint64_t seed) {
+  for (const at::Device device : with_cpu(devices)) {
+    at::Generator generator = generator_of(device);
+    const std::lock_guard<std::mutex> lock(generator.mutex());
+    generator.set_current_seed(seed);
+  }
+}
+
+void RandomState::restore() const {
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    at::Generator generator = generator_of(devices_[i]);
+    const std::lock_guard<std::mutex> lock(generator.mutex());
+    generator.set_state(tensors_[i]);
+  }
+}
+
+RandomStateGuard::RandomStateGuard(const RandomState& state) : present_(RandomState::of(state.devices())) {
+  state.restore();
+}
+
+}  // namespace spillway::trainer

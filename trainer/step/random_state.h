@@ -1,0 +1,39 @@
+// The state of the random generators, as host tensors: part of the undo log, of recompute and of a
+// checkpoint.
+//
+// Thread-safety: each generator is locked while it is read or set. Nothing here allocates device memory.
+#pragma once
+#include "trainer/libtorch.h"
+
+namespace spillway::trainer {
+
+class RandomState {
+ public:
+  // The CPU's generator and, for CUDA devices, one a device.
+  static RandomState of(const std::vector<at::Device>& devices);
+  static RandomState of(at::Device device) { return of(std::vector<at::Device>{device}); }
+  static RandomState from_tensors(std::vector<at::Tensor> tensors, at::Device device);
+  static RandomState from_tensors(std::vector<at::Tensor> tensors, std::vector<at::Device> devices);
+  static void seed(const std::vector<at::Device>& devices, uint64_t seed);
+
+  void restore() const;
+  const std::vector<at::Device>& devices() const { return devices_; }
+  const std::vector<at::Tensor>& tensors() const { return tensors_; }  // the CPU's first
+
+ private:
+  std::vector<at::Device> devices_;  // whose generators the tensors are; the CPU first
+  std::vector<at::Tensor> tensors_;
+};
+
+// Sets a state for its lifetime and then brings the present one back.
+class RandomStateGuard {
+ public:
+  explicit RandomStateGuard(const RandomState& state);
+  ~RandomStateGuard() { present_.restore(); }
+  RandomStateGuard(const RandomStateGuard&) = delete;
+
+ private:
+  RandomState present_;
+};
+
+}  // namespace spillway::trainer

@@ -1,0 +1,176 @@
+#include "spillway/trainer/step/recoverable_step.h"
+
+#include <algorithm>
+#include <chrono>
+#include <tuple>
+#include <utility>
+
+namespace spillway::trainer {
+namespace {
+
+uint64_t microseconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+uint64_t bytes_of(const Move& move, bool evaluating) {
+  return evaluating ? move.evaluation_bytes_freed : move.bytes_freed;
+}
+
+}  // namespace
+
+RecoverableStep::RecoverableStep(StepProgram& program, const Shape& shape, const Machine& machine,
+                                 const Plan& plan, const RecoveryOptions& options)
+    : program_(program),
+      shape_(shape),
+      machine_(machine),
+      options_(options),
+      plan_(normalised(plan)),
+      wait_steps_(options.grow_back_after) {}
+
+std::optional<Failure> RecoverableStep::run_micro_batches(uint32_t* next) {
+  for (const uint32_t count = program_.micro_batches(plan_); *next < count; ++*next) {
+    program_.save_micro_batch(*next);
+    if (auto failure = program_.run_micro_batch(*next, plan_)) return failure;
+  }
+  return program_.prepare_commit();
+}
+
+StepOutcome RecoverableStep::run(uint64_t step) {
+  attempt_ = 0;
+  tried_again_ = false;
+  refused_.clear();
+  program_.begin({step, attempt_, hash(plan_)});
+  program_.save_step();
+  uint32_t next = 0;
+  while (const auto failure = run_micro_batches(&next)) {
+    const Resume resume = recover(*failure, step, false);
+    if (resume == Resume::kNever) {
+      program_.restore_step();
+      return StepOutcome::kGaveUp;
+    }
+    program_.begin({step, attempt_, hash(plan_)});
+    if (resume == Resume::kStep) {
+      program_.restore_step();
+      next = 0;
+    } else if (next < program_.micro_batches(plan_)) {
+      program_.restore_micro_batch(next);
+    }
+  }
+  program_.commit();
+  ++quiet_steps_;
+  return StepOutcome::kDone;
+}
+
+StepOutcome RecoverableStep::run_evaluation(uint64_t step, Work work, void* context) {
+  attempt_ = 0;
+  tried_again_ = false;
+  refused_.clear();
+  while (const auto failure = work(context, plan_))
+    if (recover(*failure, step, true) == Resume::kNever) return StepOutcome::kGaveUp;
+  return StepOutcome::kDone;
+}
+
+const Move* RecoverableStep::choose(const std::vector<Move>& moves, const Failure& failure,
+                                    bool evaluating) const {
+  const auto open = [&](const Move& move) {
+    return std::find(refused_.begin(), refused_.end(), move.to) == refused_.end();
+  };
+  if (failure.chosen)
+    for (const Move& move : moves)
+      if (move.kind == *failure.chosen && open(move)) return &move;
+  // No ladder chose (another allocator, or one that gave up): the strongest guarantee first, then the
+  // cheapest.
+  const Move* best = nullptr;
+  const auto rank = [](const Move& move) { return std::tie(move.guarantee, move.cost_us); };
+  for (const Move& move : moves)
+    if (open(move) && bytes_of(move, evaluating) > 0 && (!best || rank(move) < rank(*best))) best = &move;
+  return best;
+}
+
+RecoverableStep::Resume RecoverableStep::take(const Move& move, const Failure& failure, uint64_t step,
+                                              RecoveryRecord* record) {
+  if (const auto refusal = program_.adopt(plan_, move.to)) {
+    last_failure_ = refusal->text;
+    refused_.push_back(move.to);
+    program_.adopt(move.to, plan_);  // as far as there is room; either place computes the same
+    return Resume::kNever;
+  }
+  program_.plan_changed(step, plan_, move.to, failure.incident, move.name);
+  earlier_.push_back(std::exchange(plan_, move.to));
+  record->action = move.name;
+  record->guarantee = move.guarantee;
+  // The split of the evaluation changes no training result.
+  if (move.kind != MoveKind::kSplitEvaluation) held_ = std::max(held_, move.guarantee);
+  return move.guarantee == Guarantee::kBitExact || move.kind == MoveKind::kSplitEvaluation
+             ? Resume::kMicroBatch
+             : Resume::kStep;
+}
+
+RecoverableStep::Resume RecoverableStep::recover(const Failure& failure, uint64_t step, bool evaluating) {
+  const auto start = std::chrono::steady_clock::now();
+  last_failure_ = failure.text;
+  quiet_steps_ = 0;
+  if (std::exchange(just_grown_, false)) wait_steps_ *= 2;
+  RecoveryRecord record{.step = step,
+                        .attempt = attempt_,
+                        .phase = failure.phase,
+                        .action = "give_up",
+                        .guarantee = Guarantee::kBitExact,
+                        .incident = failure.incident,
+                        .plan = plan_};
+  Resume resume = Resume::kNever;
+  if (++attempt_ < options_.attempts) {
+    const std::vector<Move> moves = neighbours(plan_, shape_, machine_, options_.floor);
+    while (const Move* move = choose(moves, failure, evaluating)) {
+      record.bytes_predicted = bytes_of(*move, evaluating);
+      resume = take(*move, failure, step, &record);
+      if (resume != Resume::kNever) break;
+    }
+    if (resume == Resume::kNever && !std::exchange(tried_again_, true)) {
+      program_.release_caches();
+      record.action = "try_again";
+      record.bytes_predicted = 0;
+      resume = Resume::kMicroBatch;
+    }
+  }
+  record.plan = plan_;
+  record.microseconds = microseconds_since(start);
+  records_.push_back(std::move(record));
+  return resume;
+}
+
+bool RecoverableStep::follow(uint64_t step, const Plan& plan, std::string* error) {
+  const Plan to = normalised(plan);
+  if (to == plan_) return true;
+  if (const auto failure = program_.adopt(plan_, to)) {
+    *error = failure->text;
+    program_.adopt(to, plan_);
+    return false;
+  }
+  program_.plan_changed(step, plan_, to, 0, "schedule");
+  plan_ = to;
+  return true;
+}
+
+void RecoverableStep::maybe_grow_back(uint64_t step, uint64_t limit_bytes) {
+  if (options_.grow_back_after == 0 || limit_bytes == 0 || earlier_.empty() || quiet_steps_ < wait_steps_)
+    return;
+  const Plan to = earlier_.back();
+  const Estimate needed = estimate(shape_, to, machine_);
+  const double allowed = double(limit_bytes) * (1 - options_.grow_back_headroom);
+  for (const uint64_t peak : needed.device_peak_bytes)
+    if (double(peak) > allowed) return;
+  quiet_steps_ = 0;
+  if (program_.adopt(plan_, to)) {
+    program_.adopt(to, plan_);
+    wait_steps_ *= 2;
+    return;
+  }
+  program_.plan_changed(step, plan_, to, 0, "grow_back");
+  plan_ = to;
+  earlier_.pop_back();
+  just_grown_ = true;
+}
+
+}  // namespace spillway::trainer
