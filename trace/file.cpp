@@ -99,7 +99,30 @@ std::shared_ptr<File> File::create(const std::string& path, const Shape& shape, 
     ::unlink(path.c_str());
     return nullptr;
   }
-  return std::make_shared<File>(path, shape, base);
+  auto file = std::make_shared<File>(path, shape, base);
+  close_at_exit(file);
+  return file;
+}
+
+// A list without a lock, since a thread of the parent's could hold one at a fork. Files are few; its nodes
+// stay.
+void File::close_at_exit(const std::shared_ptr<File>& file) {
+  struct Node {
+    std::weak_ptr<File> file;
+    Node* next;
+  };
+  struct List {
+    std::atomic<Node*> head{nullptr};
+    ~List() {
+      for (Node* node = head.load(); node != nullptr; node = node->next) {
+        if (const auto open = node->file.lock()) open->mark_closed();
+      }
+    }
+  };
+  static List list;
+  auto* node = new Node{file, list.head.load()};
+  while (!list.head.compare_exchange_weak(node->next, node)) {
+  }
 }
 
 File::File(std::string path, const Shape& shape, unsigned char* base)
@@ -119,8 +142,12 @@ File::File(std::string path, const Shape& shape, unsigned char* base)
 }
 
 File::~File() {
-  if (ours()) std::atomic_ref<uint64_t>(header().closed).store(1, std::memory_order_release);
+  mark_closed();
   ::munmap(base_, shape_.file_bytes());
+}
+
+void File::mark_closed() noexcept {
+  if (ours()) std::atomic_ref<uint64_t>(header().closed).store(1, std::memory_order_release);
 }
 
 bool File::ours() const noexcept {

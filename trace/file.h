@@ -35,7 +35,9 @@ class File {
   unsigned char* side() const { return base_ + shape_.side_offset(); }
 
  private:
+  static void close_at_exit(const std::shared_ptr<File>& file);
   bool ours() const noexcept;
+  void mark_closed() noexcept;
   void publish_header();
 
   const std::string path_;

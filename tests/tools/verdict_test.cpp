@@ -49,6 +49,8 @@ TEST(Verdict, FollowsTheEquation) {
          failure(1000, 300, {{Term::kLive, 500}, {Term::kOthers, 400}}));
   expect(Cause::kOutsideBytes, "hold 400.00 MiB",
          failure(1000, 300, {{Term::kLive, 500}, {Term::kContext, 400}}));
+  expect(Cause::kNotMemory, "an extent of 500.00 MiB was free",
+         failure(1000, 300, {{Term::kLive, 500}, {Term::kLargestExtent, 500}}));
   // A context of ordinary size is the device's price, not the cause.
   expect(Cause::kCapacity, "too much", failure(1000, 60, {{Term::kLive, 900}, {Term::kContext, 80}}));
   // The limit is below the device, but lifting it would not do.

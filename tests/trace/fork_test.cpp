@@ -58,6 +58,21 @@ TEST(TraceFork, ChildWithoutARecordLeavesNoTrace) {
   EXPECT_FALSE(read_or_fail(folder / "t").closed) << "the child closed its parent's trace";
 }
 
+TEST(TraceFork, AProcessThatExitsClosesATraceThatItKeeps) {
+  const TemporaryFolder folder;
+  for (const bool in_order : {true, false}) {
+    run_child([&] {
+      Trace* kept = open_or_fail(folder / "t").release();
+      kept->write(numbered(1, 0));
+      if (in_order) std::exit(0);
+      return 0;  // by _exit
+    });
+    const Contents contents = read_or_fail(folder / "t");
+    EXPECT_EQ(contents.records.size(), 1u);
+    EXPECT_EQ(contents.closed, in_order);
+  }
+}
+
 TEST(TraceFork, GrandchildToo) {
   const TemporaryFolder folder;
   auto trace = open_or_fail(folder / "t");

@@ -18,7 +18,7 @@ struct Contents {
   std::map<std::string, std::string> settings;
   uint64_t process = 0;           // pid of the writer
   uint64_t started_ns = 0;        // when it opened the trace, ns of the Unix epoch
-  bool closed = false;            // the writer closed it; else it was cut off, or still writes
+  bool closed = false;            // the writer closed it or exited; else it was cut off, or still writes
   uint64_t overwritten = 0;       // records that the rings no longer hold
   uint64_t overwritten_rare = 0;  // of those, failures, steps and other rare events
   uint64_t dropped = 0;           // records that found no ring

@@ -2,7 +2,8 @@
 //
 // Thread-safety: every member may be called from any thread, but not from a signal handler. A thread writes
 // what is frequent (Kind) to a ring of its own, without a lock, a system call or an allocation after its
-// first record; what is rare takes a short lock. Ownership: the Trace owns the mapping; the file stays. Fork:
+// first record; what is rare takes a short lock. Ownership: the Trace owns the mapping; the file stays.
+// It is marked closed when the Trace is destroyed or the process exits in order. Fork:
 // a child never writes its parent's file; its first record opens a file of its own (the path with its pid
 // appended). Errors: `open` says what failed; after that nothing fails: when every ring is taken, records are
 // dropped and counted.
@@ -20,7 +21,6 @@ struct Options {
   uint32_t rings = 32;                   // threads that can write at the same time
   uint32_t records_per_ring = 1u << 15;  // a power of two; the newest are kept
   uint32_t side_table_bytes = 1u << 20;
-  bool stacks = false;  // capture native stacks (sampled) with allocations
 };
 
 class Trace {

@@ -31,7 +31,8 @@ std::string block_text(const Record& record) {
 }
 
 std::string mapping_text(const Record& record) {
-  std::string text = size_text(record.bytes) + " at " + hex(record.address);
+  std::string text = size_text(record.bytes);
+  if (record.address != 0) text += " at " + hex(record.address);
   if (record.value != 0) text += ", CUresult " + std::to_string(record.value);
   return text;
 }

@@ -28,7 +28,7 @@ std::string completeness_text(const ReportInput& input);
 std::string event_text(const trace::Contents& contents, const trace::Record& record);
 const char* kind_name(trace::Kind kind);
 
-// "run ended" or why that cannot be said.
+// How the process ended, as far as its file shows.
 std::string ending_text(const trace::Contents& contents);
 
 }  // namespace spillway::tools

@@ -84,7 +84,7 @@ std::string plan_changes_text(const Run& run) {
 }  // namespace
 
 std::string ending_text(const trace::Contents& contents) {
-  return contents.closed ? "the run ended in order" : "the run was cut off, or still goes on";
+  return contents.closed ? "the process exited" : "the process was cut off, or still runs";
 }
 
 std::string run_text(const ReportInput& input) {

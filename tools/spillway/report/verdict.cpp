@@ -18,6 +18,10 @@ class Judge {
     if (!incident_.term(Term::kLimit) || !incident_.term(Term::kLive) || request_ == 0) {
       return {Cause::kUnknown, "the trace does not hold the request and its equation"};
     }
+    if (const uint64_t extent = bytes(Term::kLargestExtent); extent >= request_) {
+      return {Cause::kNotMemory, "an extent of " + size_text(extent) +
+                                     " was free; the driver refused, or a test made the request fail"};
+    }
     const uint64_t outside = saturated_sum(bytes(Term::kContext), bytes(Term::kOthers));
     const uint64_t room = bytes(Term::kLimit) - std::min(bytes(Term::kLimit), outside);
     const uint64_t needed = saturated_sum(bytes(Term::kLive), request_);
@@ -95,6 +99,8 @@ const char* cause_name(Cause cause) {
       return "other processes";
     case Cause::kOutsideBytes:
       return "outside bytes";
+    case Cause::kNotMemory:
+      return "not memory";
   }
   return "unknown";
 }

@@ -1,6 +1,8 @@
 // Why a request failed, in one line, decided from the terms of the closing equation.
 //
 // With room = limit − context − others, what a perfect allocator could use:
+//   0. The largest usable extent holds the request: not memory, but a driver's refusal or a failure that a
+//   test made.
 //   1. live + request ≤ room: the bytes are there. The largest of three holds them:
 //        pending → pending frees; pools → pool isolation; stranded + cached + rounding + free →
 //        fragmentation.
@@ -25,6 +27,7 @@ enum class Cause {
   kLimit,
   kOtherProcesses,
   kOutsideBytes,
+  kNotMemory,
 };
 
 struct Verdict {
