@@ -1,6 +1,7 @@
 #include "libtorch/kernels/simulator.h"
 
 #include <c10/util/Exception.h>
+#include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
 namespace spillway::kernels {
@@ -32,7 +33,11 @@ ptrdiff_t alias_offset() {
 
 void submit(CUstream stream, const char* name, const SpillwayRange* ranges, size_t count,
             uint64_t duration_ns) {
-  const CUresult result = control->submit(stream, name, ranges, count, duration_ns, nullptr, nullptr);
+  CUresult result = control->submit(stream, name, ranges, count, duration_ns, nullptr, nullptr);
+  if (result == CUDA_ERROR_INVALID_CONTEXT && cudaFree(nullptr) == cudaSuccess) {
+    // A thread's first launch makes the context of its device current, as the runtime's own launches do.
+    result = control->submit(stream, name, ranges, count, duration_ns, nullptr, nullptr);
+  }
   TORCH_CHECK(result == CUDA_SUCCESS, name, ": the simulated driver refused the kernel with CUresult ",
               static_cast<int>(result), "; its referee's report says which memory is at fault");
 }
