@@ -5,6 +5,8 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include "libtorch/kernels/alias.h"
+
 namespace spillway::kernels {
 namespace {
 
@@ -15,21 +17,6 @@ constexpr uint64_t kBytesPerNs = 1000;  // 1 TB/s
 const c10::DispatchKeySet kAboveBackend =
     c10::autograd_dispatch_keyset_with_ADInplaceOrView |
     c10::DispatchKeySet({c10::DispatchKey::AutocastCPU, c10::DispatchKey::AutocastCUDA});
-
-at::Tensor tensor_over(c10::Storage storage, c10::DispatchKey key, const at::Tensor& like) {
-  at::Tensor made =
-      at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(key), like.dtype());
-  auto* impl = made.unsafeGetTensorImpl();
-  const auto* source = like.unsafeGetTensorImpl();
-  impl->set_sizes_and_strides(source->sizes(), source->strides(), source->storage_offset());
-  if (source->is_wrapped_number()) impl->set_wrapped_number(true);
-  if (C10_UNLIKELY(source->key_set().has_any(
-          c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative})))) {
-    made._set_conj(like.is_conj());
-    made._set_neg(like.is_neg());
-  }
-  return made;
-}
 
 bool same_layout(const at::Tensor& a, const at::Tensor& b) {
   return a.storage_offset() == b.storage_offset() && a.sizes() == b.sizes() && a.strides() == b.strides();
@@ -48,24 +35,17 @@ const Call::Argument* Call::find(const void* key) const {
     }
     return nullptr;
   }
-  const auto found = index_.find(key);
-  return found == index_.end() ? nullptr : &arguments_[found->second];
+  const auto found = index_->find(key);
+  return found == index_->end() ? nullptr : &arguments_[found->second];
 }
 
-void Call::remember(const void* key, size_t index) {
-  index_.try_emplace(key, index);
-}
-
-c10::Storage Call::alias_storage(const at::Tensor& original, bool writes) {
-  auto* storage = original.storage().unsafeGetStorageImpl();
-  if (const Argument* known = find(storage)) return known->alias.storage();
-  // mutable_data() gives a lazy copy bytes of its own before they are written.
-  auto* address = writes ? static_cast<char*>(storage->mutable_data())
-                         : static_cast<char*>(const_cast<void*>(storage->data()));
-  if (address != nullptr) address += alias_offset();
-  return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), storage->nbytes(),
-                                               c10::DataPtr(address, c10::Device(c10::DeviceType::CPU)),
-                                               redirecting_allocator(), /*resizable=*/true);
+void Call::remember(size_t index) {
+  if (!index_) index_ = std::make_unique<std::unordered_map<const void*, size_t>>();
+  const Argument& argument = arguments_[index];
+  index_->try_emplace(argument.original.unsafeGetTensorImpl(), index);
+  index_->try_emplace(argument.alias.unsafeGetTensorImpl(), index);
+  index_->try_emplace(argument.original.storage().unsafeGetStorageImpl(), index);
+  index_->try_emplace(argument.alias.storage().unsafeGetStorageImpl(), index);
 }
 
 at::Tensor Call::argument(at::Tensor original, bool writes) {
@@ -81,15 +61,13 @@ at::Tensor Call::argument(at::Tensor original, bool writes) {
     const_cast<Argument*>(known)->writes |= writes;
     return known->alias;
   }
-  at::Tensor alias = tensor_over(alias_storage(original, writes), c10::DispatchKey::CPU, original);
+  const Argument* shares = find(original.storage().unsafeGetStorageImpl());
+  at::Tensor alias =
+      shares == nullptr ? make_alias(original, writes) : make_alias_in(shares->alias.storage(), original);
   arguments_.push_back({std::move(original), alias, writes});
   if (C10_UNLIKELY(arguments_.size() >= kLinear)) {
-    for (size_t i = arguments_.size() == kLinear ? 0 : arguments_.size() - 1; i < arguments_.size(); ++i) {
-      remember(arguments_[i].original.unsafeGetTensorImpl(), i);
-      remember(arguments_[i].alias.unsafeGetTensorImpl(), i);
-      remember(arguments_[i].original.storage().unsafeGetStorageImpl(), i);
-      remember(arguments_[i].alias.storage().unsafeGetStorageImpl(), i);
-    }
+    const size_t first_new = arguments_.size() == kLinear ? 0 : arguments_.size() - 1;
+    for (size_t i = first_new; i < arguments_.size(); ++i) remember(i);
   }
   return alias;
 }
@@ -142,44 +120,34 @@ void Call::end() {
   below_autograd_.reset();
 }
 
-c10::Storage Call::adopt(const c10::Storage& computed) {
+// Makes the storage what the CUDA allocator would have given; a second tensor in it finds it done.
+void Call::move_to_device(c10::StorageImpl* storage) {
+  if (storage->device().is_cuda()) return;
   const c10::Device device(c10::DeviceType::CUDA, device_);
-  c10::DataPtr block = to_device_block(
-      computed.unsafeGetStorageImpl()->set_data_ptr(c10::DataPtr(nullptr, c10::Device(c10::DeviceType::CPU))),
-      device);
-  return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), computed.nbytes(),
-                                               std::move(block), c10::cuda::CUDACachingAllocator::get(),
-                                               /*resizable=*/true);
-}
-
-c10::Storage Call::device_storage(const at::Tensor& computed) {
-  auto* storage = computed.storage().unsafeGetStorageImpl();
-  if (const Argument* viewed = find(storage)) return viewed->original.storage();
-  for (const Adopted& known : adopted_) {
-    if (known.computed == storage) return known.device;
-  }
-  c10::Storage device;
+  c10::DataPtr block(nullptr, device);
   if (is_redirected(storage->data_ptr())) {
-    device = adopt(computed.storage());
-    adopted_.push_back({storage, device});
+    block = to_device_block(std::move(storage->_mutable_data_ptr_no_checks()), device);
   } else {
     TORCH_CHECK(storage->nbytes() == 0, name_,
                 ": its CPU kernel returned memory that did not come from the CUDA allocator");
-    device = c10::make_intrusive<c10::StorageImpl>(
-        c10::StorageImpl::use_byte_size_t(), 0,
-        c10::DataPtr(nullptr, c10::Device(c10::DeviceType::CUDA, device_)),
-        c10::cuda::CUDACachingAllocator::get(),
-        /*resizable=*/true);
   }
-  return device;
+  storage->set_data_ptr_noswap(std::move(block));
+  storage->set_allocator(c10::cuda::CUDACachingAllocator::get());
 }
 
 at::Tensor Call::result(const at::Tensor& computed) {
   if (!computed.defined() || !computed.is_cpu()) return computed;
   if (const Argument* known = find(computed.unsafeGetTensorImpl())) return known->original;
-  at::Tensor made = tensor_over(device_storage(computed), c10::DispatchKey::CUDA, computed);
-  add_range(made, true);
-  return made;
+  const c10::Storage& storage = computed.storage();
+  if (const Argument* viewed = find(storage.unsafeGetStorageImpl())) {
+    return tensor_over(viewed->original.storage(), c10::DispatchKey::CUDA, computed);
+  }
+  move_to_device(storage.unsafeGetStorageImpl());
+  auto* impl = computed.unsafeGetTensorImpl();
+  impl->set_storage_keep_dtype(c10::Storage(storage));  // its device follows the storage's
+  impl->_change_backend_component_keys(storage.device());
+  add_range(computed, true);
+  return computed;
 }
 
 // An `out=` argument that the kernel resized: the original keeps its storage object, which views of it share.
@@ -187,9 +155,8 @@ void Call::take_over_changes(const Argument& argument) {
   auto* alias = argument.alias.storage().unsafeGetStorageImpl();
   auto* original = argument.original.storage().unsafeGetStorageImpl();
   if (is_redirected(alias->data_ptr())) {
-    original->set_data_ptr_noswap(
-        to_device_block(alias->set_data_ptr(c10::DataPtr(nullptr, c10::Device(c10::DeviceType::CPU))),
-                        c10::Device(c10::DeviceType::CUDA, device_)));
+    original->set_data_ptr_noswap(to_device_block(std::move(alias->_mutable_data_ptr_no_checks()),
+                                                  c10::Device(c10::DeviceType::CUDA, device_)));
     original->set_nbytes(alias->nbytes());
   }
   if (same_layout(argument.original, argument.alias)) return;
@@ -202,6 +169,7 @@ void Call::finish() {
   for (const Argument& argument : arguments_) {
     if (argument.writes) take_over_changes(argument);
   }
+  for (Argument& argument : arguments_) give_back(std::move(argument.alias));
   // What the kernel allocated is in use until the same virtual end: work of no length behind the kernel's.
   if (!ranges_.empty()) submit(stream_, name_, ranges_.data(), ranges_.size(), 0);
 }

@@ -13,6 +13,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/util/SmallVector.h>
 
+#include <memory>
 #include <optional>
 #include <unordered_map>
 
@@ -42,7 +43,8 @@ class Call {
 
   void begin();
   void end();
-  // The CUDA tensor for what the CPU kernel returned: the original for an argument, a view of it for a view.
+  // The CUDA tensor for what the CPU kernel returned: the original for an argument, a view of it for a view,
+  // else `computed` itself, which moves to the device.
   at::Tensor result(const at::Tensor& computed);
   void finish();
 
@@ -52,16 +54,9 @@ class Call {
     at::Tensor alias;
     bool writes;
   };
-  struct Adopted {
-    c10::StorageImpl* computed;
-    c10::Storage device;
-  };
-
   const Argument* find(const void* key) const;
-  void remember(const void* key, size_t index);
-  c10::Storage alias_storage(const at::Tensor& original, bool writes);
-  c10::Storage device_storage(const at::Tensor& computed);
-  c10::Storage adopt(const c10::Storage& computed);
+  void remember(size_t index);
+  void move_to_device(c10::StorageImpl* storage);
   void add_range(const at::Tensor& tensor, bool writes);
   void take_over_changes(const Argument& argument);
 
@@ -69,10 +64,9 @@ class Call {
   c10::DeviceIndex device_ = -1;
   bool host_arguments_allowed_ = false;
   c10::SmallVector<Argument, 6> arguments_;
-  c10::SmallVector<Adopted, 2> adopted_;
   c10::SmallVector<SpillwayRange, 8> ranges_;
   uint64_t touched_bytes_ = 0;
-  std::unordered_map<const void*, size_t> index_;  // used from kLinear arguments on
+  std::unique_ptr<std::unordered_map<const void*, size_t>> index_;  // from kLinear arguments on
   c10::cuda::OptionalCUDAGuard guard_;
   CUstream stream_ = nullptr;
   std::optional<RedirectScope> redirect_;

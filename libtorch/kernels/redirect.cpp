@@ -12,7 +12,7 @@ namespace {
 
 namespace cuda_allocator = c10::cuda::CUDACachingAllocator;
 
-thread_local bool redirected = false;
+__attribute__((tls_model("initial-exec"))) thread_local bool redirected = false;
 
 void* to_host(void* device_address) {
   return static_cast<char*>(device_address) + alias_offset();

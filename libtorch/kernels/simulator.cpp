@@ -1,6 +1,6 @@
 #include "libtorch/kernels/simulator.h"
 
-#include <c10/util/Exception.h>
+#include <c10/cuda/CUDAException.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
@@ -34,8 +34,9 @@ ptrdiff_t alias_offset() {
 void submit(CUstream stream, const char* name, const SpillwayRange* ranges, size_t count,
             uint64_t duration_ns) {
   CUresult result = control->submit(stream, name, ranges, count, duration_ns, nullptr, nullptr);
-  if (result == CUDA_ERROR_INVALID_CONTEXT && cudaFree(nullptr) == cudaSuccess) {
-    // A thread's first launch makes the context of its device current, as the runtime's own launches do.
+  if (result == CUDA_ERROR_INVALID_CONTEXT) {
+    // This thread's first CUDA work: the runtime makes the device's context current at any call of its own.
+    C10_CUDA_CHECK(cudaFree(nullptr));
     result = control->submit(stream, name, ranges, count, duration_ns, nullptr, nullptr);
   }
   TORCH_CHECK(result == CUDA_SUCCESS, name, ": the simulated driver refused the kernel with CUresult ",
