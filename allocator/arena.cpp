@@ -157,9 +157,9 @@ bool Arena::has_gap(uint64_t size) const {
 }
 
 // What [address, address + size) inside the gap from `first` to `last` would need, and the whole idle pages
-// under it.
-void Arena::consider(const Block* first, const Block* last, uint64_t address, uint64_t size, Placement* out,
-                     uint64_t* inside_idle) const {
+// under it. False: it needs nothing, or would take a hole that is kept.
+bool Arena::consider(const Block* first, const Block* last, uint64_t address, uint64_t size,
+                     uint64_t kept_bytes, Placement* out, uint64_t* inside_idle) const {
   const uint64_t low = address / page_bytes_ * page_bytes_;
   const uint64_t high = (address + size + page_bytes_ - 1) / page_bytes_ * page_bytes_;
   *out = {address, {address, address + size}, 0};
@@ -172,11 +172,14 @@ void Arena::consider(const Block* first, const Block* last, uint64_t address, ui
       (is_void ? out->need_bytes : *inside_idle) += end - begin;
       if (is_void) out->claim = {std::min(out->claim.begin, begin), std::max(out->claim.end, end)};
     }
-    if (block == last || block->end() >= high) return;
+    if (!is_void && block->size >= kept_bytes && block->address < address + size && block->end() > address)
+      return false;
+    if (block == last || block->end() >= high) return out->need_bytes != 0;
   }
 }
 
-std::optional<Placement> Arena::plan(uint64_t size, uint64_t have_bytes, uint64_t idle_bytes) const {
+std::optional<Placement> Arena::plan(uint64_t size, uint64_t have_bytes, uint64_t idle_bytes,
+                                     uint64_t kept_bytes) const {
   std::optional<Placement> best;
   uint64_t best_gap = 0;
   for (const Block* block = voids_; block != nullptr; block = block->bin_next) {
@@ -191,7 +194,7 @@ std::optional<Placement> Arena::plan(uint64_t size, uint64_t have_bytes, uint64_
       if (address < gap.begin || address + size > gap.end) return;
       Placement candidate;
       uint64_t inside_idle = 0;
-      consider(first, last, address, size, &candidate, &inside_idle);
+      if (!consider(first, last, address, size, kept_bytes, &candidate, &inside_idle)) return;
       if (candidate.need_bytes > have_bytes && candidate.need_bytes + inside_idle > have_bytes + idle_bytes)
         return;
       if (best && (candidate.need_bytes > best->need_bytes ||
@@ -203,10 +206,8 @@ std::optional<Placement> Arena::plan(uint64_t size, uint64_t have_bytes, uint64_
     try_at(gap.begin);
     if (!tail) try_at(gap.end - size);
     for (const Block* piece = first;; piece = piece->next) {
-      if (piece->state == BlockState::kHole) {
-        try_at(piece->address);
-        if (piece->end() >= size) try_at(piece->end() - size);
-      }
+      try_at(piece->address);
+      if (piece->state == BlockState::kHole && piece->end() >= size) try_at(piece->end() - size);
       if (piece == last) break;
     }
   }

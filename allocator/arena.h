@@ -72,9 +72,11 @@ class Arena {
   Segment* segment_of(uint64_t address);
   bool has_gap(uint64_t size) const;
 
-  // Where a request of `size` needs the fewest new pages, if `have_bytes` of pages suffice for it together
-  // with the `idle_bytes` of whole idle pages (of all arenas) that do not lie under the place itself.
-  std::optional<Placement> plan(uint64_t size, uint64_t have_bytes, uint64_t idle_bytes) const;
+  // Where a request of `size` needs the fewest new pages (at least one: what fits in a hole is `best`'s), if
+  // `have_bytes` of pages suffice for it together with the `idle_bytes` of whole idle pages (of all arenas)
+  // that do not lie under the place itself. Holes of `kept_bytes` and more are left alone.
+  std::optional<Placement> plan(uint64_t size, uint64_t have_bytes, uint64_t idle_bytes,
+                                uint64_t kept_bytes = UINT64_MAX) const;
   // Takes the place out as one busy block; `voids` are the parts of it without pages.
   Block* claim(const Placement& placement, std::vector<AddressRange>* voids);
   // The busy block's pages are all mapped: gives [address, address + size) to the program, the rest becomes
@@ -112,8 +114,8 @@ class Arena {
   Block* put(Block* block, BlockState state, uint64_t tag);
   void insert_void(Block* block);
   void remove_void(Block* block);
-  void consider(const Block* first, const Block* last, uint64_t address, uint64_t size, Placement* out,
-                uint64_t* inside_idle) const;
+  bool consider(const Block* first, const Block* last, uint64_t address, uint64_t size, uint64_t kept_bytes,
+                Placement* out, uint64_t* inside_idle) const;
   std::string check_segment(const Segment& segment, Recount* count) const;
 
   uint16_t index_;

@@ -88,12 +88,15 @@ Arena& DeviceHeap::new_arena(StreamId stream, uint64_t pool, bool small) {
   return *arenas_.back();
 }
 
+// Holes of this size and more are left to the request that waits for one.
+uint64_t DeviceHeap::kept_bytes(const Arena& arena) const {
+  const bool kept = waiting_ != nullptr && heap_in_handler != this && &arena == waiting_arena_;
+  return kept ? waiting_->size : UINT64_MAX;
+}
+
 Block* DeviceHeap::find_hole(Arena& arena, uint64_t size) {
   Block* hole = arena.best(size);
-  if (hole != nullptr && waiting_ != nullptr && heap_in_handler != this && &arena == waiting_arena_ &&
-      hole->size >= waiting_->size)
-    return nullptr;  // left to the request that waits for it
-  return hole;
+  return hole != nullptr && hole->size >= kept_bytes(arena) ? nullptr : hole;
 }
 
 // Counts the block as live and returns its place in the order.
@@ -217,6 +220,7 @@ Status DeviceHeap::release_live(Block* block) {
     return Status::kOk;
   }
   block->state = BlockState::kPending;
+  block->shared = 0;
   pending_bytes_ += bytes;
   auto uses = uses_.extract(block);
   lock_.unlock();

@@ -126,6 +126,7 @@ class DeviceHeap {
   Arena& arena_for(StreamId stream, uint64_t pool, bool small);  // (locked)
   Arena& new_arena(StreamId stream, uint64_t pool, bool small);  // (locked)
   Block* find_hole(Arena& arena, uint64_t size);                 // (locked)
+  uint64_t kept_bytes(const Arena& arena) const;                 // (locked)
   uint64_t commit(Block* block);                                 // (locked)
   Status release_live(Block* block);                             // (locked; unlocks)
   void trace_block(trace::Kind kind, uint64_t order, uint64_t address, uint64_t bytes, uint64_t requested,
@@ -153,6 +154,7 @@ class DeviceHeap {
   uint64_t largest_extent(const Miss& miss);
   Status driver_failure(const Miss& miss, FailurePtr* failure);
   uint64_t room() const { return limit_bytes_ > held_bytes_ ? limit_bytes_ - held_bytes_ : 0; }  // (locked)
+  uint64_t pages_at_hand(const Miss& miss) const;                                                // (locked)
   uint64_t have(const Miss& miss) const;                                                         // (locked)
 
   // events.cpp: blocks that wait for other streams.

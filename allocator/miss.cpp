@@ -16,9 +16,13 @@ std::string mebibytes(uint64_t bytes) {
 }
 }  // namespace
 
+uint64_t DeviceHeap::pages_at_hand(const Miss& miss) const {
+  return (miss.reservation.pages.size() + spare_.size()) * page_bytes_;
+}
+
+// The same and what the driver may create, unless it has just refused to.
 uint64_t DeviceHeap::have(const Miss& miss) const {
-  const uint64_t pages = (miss.reservation.pages.size() + spare_.size()) * page_bytes_;
-  return miss.refused ? pages : pages + miss.reservation.promised_bytes + room();
+  return pages_at_hand(miss) + (miss.refused ? 0 : miss.reservation.promised_bytes + room());
 }
 
 Status DeviceHeap::miss(const Request& request, uint64_t size, bool injected, bool persistent,
@@ -79,7 +83,9 @@ bool DeviceHeap::serve_from_holes(Miss& miss, Arena& arena) {
 
 bool DeviceHeap::claim_place(Miss& miss, Arena& arena) {
   PageReservation& reservation = miss.reservation;
-  const std::optional<Placement> place = arena.plan(miss.size, have(miss), 0);
+  // The driver is asked again even if it refused before: somebody may have made room since.
+  const uint64_t have_bytes = pages_at_hand(miss) + reservation.promised_bytes + room();
+  const std::optional<Placement> place = arena.plan(miss.size, have_bytes, 0, kept_bytes(arena));
   if (!place) return false;
   reservation.voids.clear();
   reservation.placement = *place;
@@ -386,8 +392,8 @@ uint64_t DeviceHeap::largest_extent(const Miss& miss) {
   const uint64_t driver_free = device_->free_bytes(UINT64_MAX) / page_bytes_ * page_bytes_;
   std::lock_guard guard(lock_);
   Arena& arena = arena_for(miss.request.stream, miss.request.pool, miss.size <= kSmallBytes);
-  const uint64_t pages = (miss.reservation.pages.size() + spare_.size()) * page_bytes_;
-  const uint64_t have_bytes = pages + std::min(miss.reservation.promised_bytes + room(), driver_free);
+  const uint64_t have_bytes =
+      pages_at_hand(miss) + std::min(miss.reservation.promised_bytes + room(), driver_free);
   const Block* hole = arena.largest_hole();
   uint64_t low = hole == nullptr ? 0 : hole->size;
   uint64_t high = device_->total_bytes() + kUnitBytes;

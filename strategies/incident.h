@@ -37,6 +37,7 @@ struct Ladder::Incident {
   void step(Entry& entry, const Offer& offer, const Relief& relief, uint64_t us);
   void close(LadderOutcome outcome);
   bool is_exhausted(StrategyId id) const;
+  uint64_t gained() const { return gained_; }
 
   OomEvent event;
   std::vector<StrategyId> exhausted;

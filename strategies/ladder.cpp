@@ -56,6 +56,8 @@ LadderOutcome Ladder::climb(Incident& incident, Reservation& reservation, bool (
       if (run(candidate, incident, reservation).bytes == 0) incident.exhausted.push_back(candidate.entry->id);
       if (try_again(context)) return LadderOutcome::kGranted;
     }
+    // Room was made, and using it failed: the driver may have refused a call that it grants the second time.
+    if (incident.gained() != 0 && try_again(context)) return LadderOutcome::kGranted;
     const Candidate move = choose(incident, /*plan_moves=*/true, broken);
     if (move.entry == nullptr) continue;
     run(move, incident, reservation);

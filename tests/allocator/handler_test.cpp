@@ -1,0 +1,167 @@
+// The contract between the allocator and the handler of its shortages.
+#include <functional>
+#include <thread>
+
+#include "spillway/allocator/reclaim.h"
+#include "tests/allocator/simulated.h"
+
+namespace spillway::testing {
+namespace {
+
+struct Scripted : OomHandler {
+  std::function<LadderOutcome(const OomEvent&, Reservation&, const std::function<bool()>&)> script;
+  int calls = 0;
+  LadderOutcome handle(const OomEvent& event, Reservation& reservation, bool (*try_again)(void*),
+                       void* context) noexcept override {
+    ++calls;
+    return script(event, reservation, [&] { return try_again(context); });
+  }
+};
+
+class Handler : public SimulatedDevice {
+ protected:
+  void SetUp() override {
+    SimulatedDevice::SetUp();
+    allocator->limit(kDevice, 32 * kMiB);
+    allocator->set_handler(&handler);
+  }
+  Scripted handler;
+};
+
+TEST_F(Handler, IsToldTheRequestAndRunsWithoutTheLock) {
+  const uint64_t block = get(30 * kMiB);
+  handler.script = [&](const OomEvent& event, Reservation& reservation, const auto& again) {
+    EXPECT_EQ(event.requested_bytes, 20 * kMiB - 1);
+    EXPECT_EQ(event.rounded_bytes, 20 * kMiB);
+    EXPECT_EQ(event.short_bytes, 18 * kMiB);
+    EXPECT_EQ(event.incident, 1u);
+    EXPECT_EQ(reservation.bytes(), 0u);
+    EXPECT_FALSE(again());
+    EXPECT_EQ(allocator->free(block), Status::kOk);
+    memory();
+    EXPECT_TRUE(again());
+    return LadderOutcome::kGranted;
+  };
+  EXPECT_NE(get(20 * kMiB - 1), 0u);
+  EXPECT_EQ(handler.calls, 1);
+  EXPECT_EQ(memory().rescued, 1u);
+}
+
+TEST_F(Handler, ThatGrantsWithoutMemoryIsNotAskedForEver) {
+  handler.script = [](const OomEvent&, Reservation&, const auto&) { return LadderOutcome::kGranted; };
+  EXPECT_EQ(get(40 * kMiB), 0u);
+  EXPECT_EQ(status, Status::kOutOfMemory);
+  EXPECT_LE(handler.calls, 3);
+}
+
+TEST_F(Handler, UnwindsAndGivesUp) {
+  handler.script = [](const OomEvent&, Reservation&, const auto&) { return LadderOutcome::kUnwind; };
+  EXPECT_EQ(get(40 * kMiB), 0u);
+  EXPECT_EQ(status, Status::kUnwind);
+  handler.script = [](const OomEvent&, Reservation&, const auto&) { return LadderOutcome::kGiveUp; };
+  EXPECT_EQ(get(40 * kMiB), 0u);
+  EXPECT_EQ(status, Status::kOutOfMemory);
+  EXPECT_EQ(memory().unwound, 1u);
+  EXPECT_EQ(memory().gave_up, 1u);
+}
+
+TEST_F(Handler, MayNotNeedMemoryItself) {
+  handler.script = [&](const OomEvent&, Reservation&, const auto&) {
+    uint64_t address = 0;
+    FailurePtr inner;
+    EXPECT_EQ(allocator->allocate(kDevice, {50 * kMiB, {}, 0}, &address, &inner), Status::kOutOfMemory);
+    EXPECT_NE(inner->text.find("inside a strategy"), std::string::npos);
+    return LadderOutcome::kGiveUp;
+  };
+  EXPECT_EQ(get(40 * kMiB), 0u);
+  EXPECT_EQ(handler.calls, 1);
+}
+
+TEST_F(Handler, WhatAStepFreedIsLeftToTheRequestThatWaits) {
+  const uint64_t block = get(30 * kMiB);
+  Status other = Status::kOk;
+  uint64_t small = 0;
+  handler.script = [&](const OomEvent&, Reservation&, const auto& again) {
+    EXPECT_EQ(allocator->free(block), Status::kOk);
+    std::thread thief([&] {
+      table.cuCtxSetCurrent(nullptr);
+      uint64_t address = 0;
+      other = allocator->allocate(kDevice, {1 * kMiB, {}, 0}, &address, nullptr);
+      small = address;
+    });
+    thief.join();
+    EXPECT_TRUE(again());
+    return LadderOutcome::kGranted;
+  };
+  EXPECT_EQ(get(30 * kMiB), block);
+  EXPECT_EQ(other, Status::kOk) << "it took a page that nobody waits for";
+  EXPECT_NE(small, block);
+}
+
+TEST_F(Handler, ReclaimedPagesAreReservedUntilTheRequestIsServed) {
+  std::vector<uint64_t> blocks;
+  for (int i = 0; i < 8; ++i) blocks.push_back(get(4 * kMiB));
+  for (size_t i = 1; i < blocks.size(); i += 2) put(blocks[i]);
+  handler.script = [&](const OomEvent& event, Reservation& reservation, const auto& again) {
+    EXPECT_FALSE(again());
+    EXPECT_EQ(estimate_reclaim(*allocator, event, IdlePages::kKeep).pages, 4u);
+    EXPECT_EQ(reclaim(*allocator, event, reservation, IdlePages::kKeep), 8 * kMiB);
+    EXPECT_EQ(reservation.bytes(), 8 * kMiB);
+    check();
+    EXPECT_TRUE(again());
+    EXPECT_EQ(reservation.bytes(), 0u);
+    return LadderOutcome::kGranted;
+  };
+  EXPECT_NE(get(12 * kMiB), 0u);
+  EXPECT_EQ(memory().reserved, 32 * kMiB);
+}
+
+TEST_F(Handler, WhatIsReservedComesBackWhenTheRequestFails) {
+  for (const IdlePages what : {IdlePages::kKeep, IdlePages::kGiveBack}) {
+    std::vector<uint64_t> blocks;
+    for (int i = 0; i < 8; ++i) blocks.push_back(get(4 * kMiB));
+    for (size_t i = 1; i < blocks.size(); i += 2) put(blocks[i]);
+    handler.script = [&](const OomEvent& event, Reservation& reservation, const auto&) {
+      EXPECT_EQ(reclaim(*allocator, event, reservation, what), 8 * kMiB);
+      return LadderOutcome::kGiveUp;
+    };
+    EXPECT_EQ(get(12 * kMiB), 0u);
+    EXPECT_EQ(memory().cached + memory().free, 16 * kMiB);
+    EXPECT_EQ(counts().live_pages_bytes, memory().reserved);
+    const int calls = handler.calls;
+    const uint64_t block = get(12 * kMiB);
+    EXPECT_NE(block, 0u) << "what was reclaimed is there for the next request";
+    EXPECT_EQ(handler.calls, calls);
+    put(block);
+    for (size_t i = 0; i < blocks.size(); i += 2) put(blocks[i]);
+    allocator->empty_cache(kDevice);
+  }
+}
+
+TEST_F(Handler, InjectedFailuresAreTriedAgainOnlyAfterAStep) {
+  int granted = 0;
+  handler.script = [&](const OomEvent&, Reservation&, const auto& again) {
+    EXPECT_FALSE(again());
+    granted += again() ? 1 : 0;
+    return granted != 0 ? LadderOutcome::kGranted : LadderOutcome::kGiveUp;
+  };
+  allocator->fail_request(2, false);
+  EXPECT_NE(get(kMiB), 0u);
+  EXPECT_EQ(handler.calls, 0);
+  EXPECT_NE(get(kMiB), 0u);
+  EXPECT_EQ(handler.calls, 1);
+  EXPECT_EQ(granted, 1);
+  EXPECT_NE(get(kMiB), 0u);
+  EXPECT_EQ(handler.calls, 1);
+  granted = 0;
+  EXPECT_EQ(allocator->fail_request(1, true), 1u);
+  EXPECT_EQ(get(kMiB), 0u);
+  EXPECT_EQ(get(kMiB), 0u);
+  EXPECT_EQ(granted, 0);
+  EXPECT_EQ(allocator->fail_request(0, false), 2u);
+  EXPECT_NE(get(kMiB), 0u);
+  EXPECT_EQ(allocator->requests(), 6u);
+}
+
+}  // namespace
+}  // namespace spillway::testing
