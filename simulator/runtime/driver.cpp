@@ -7,10 +7,14 @@
 namespace spillway::runtime {
 namespace {
 
+// The version whose functions are the ones that cuda.h declares without a suffix: from 13.0 on
+// cuGetProcAddress gives a cuCtxGetDevice and a cuCtxSynchronize that take a context.
+constexpr int kInterfaceVersion = 12090;
+
 void* find(const Driver& driver, const char* name) {
   void* address = nullptr;
   CUdriverProcAddressQueryResult found;
-  if (driver.get_proc_address(name, &address, CUDART_VERSION, CU_GET_PROC_ADDRESS_DEFAULT, &found) !=
+  if (driver.get_proc_address(name, &address, kInterfaceVersion, CU_GET_PROC_ADDRESS_DEFAULT, &found) !=
       CUDA_SUCCESS) {
     return nullptr;
   }
