@@ -13,6 +13,8 @@ const SpillwaySimulatorControl* look_up() {
   void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (driver == nullptr) return nullptr;
   void* symbol = dlsym(driver, "spillway_simulator_control");
+  // The settings are read when the driver starts; the runtime may not have started it yet.
+  if (auto start = reinterpret_cast<CUresult (*)(unsigned)>(dlsym(driver, "cuInit"))) start(0);
   dlclose(driver);
   if (symbol == nullptr) return nullptr;
   const auto* found = reinterpret_cast<SpillwaySimulatorControlFunction>(symbol)();
@@ -21,9 +23,12 @@ const SpillwaySimulatorControl* look_up() {
 
 }  // namespace
 
-bool find_simulator() {
+void find_simulator() {
   control = look_up();
-  return control != nullptr;
+  TORCH_CHECK(control != nullptr,
+              "the process has no simulated CUDA driver (run it under `spillway simulate --values compute`)");
+  TORCH_CHECK(control->mode() == SPILLWAY_SIMULATOR_COMPUTE,
+              "the simulated device stores no bytes to compute with (run it under `--values compute`)");
 }
 
 ptrdiff_t alias_offset() {

@@ -1,6 +1,6 @@
 // The simulated driver as the kernels see it.
 //
-// Thread-safety: every function may be called from any thread once `find_simulator` returned true. Ownership:
+// Thread-safety: every function may be called from any thread once `find_simulator` returned. Ownership:
 // none. Errors: `submit` throws c10::Error naming the operator. Units: bytes, virtual nanoseconds.
 #pragma once
 #include <cstddef>
@@ -9,9 +9,9 @@
 
 namespace spillway::kernels {
 
-// Looks the control interface up in the loaded libcuda.so.1. False: that library is a real driver, or none is
-// loaded.
-bool find_simulator();
+// Looks the control interface up in the loaded libcuda.so.1. Throws when that library is a real driver or
+// none is loaded, and when the simulated devices store no bytes.
+void find_simulator();
 
 // What to add to a device address to read and write its bytes on the host. Constant for the life of the
 // process.

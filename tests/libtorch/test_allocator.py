@@ -1,0 +1,178 @@
+"""Spillway as PyTorch's CUDA allocator: statistics, installation, and what it does not do yet."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import simulated
+
+
+def python(code, **settings):
+    return simulated.run(sys.executable, "-c", code, **settings)
+
+
+class Statistics(unittest.TestCase):
+    def test_say_what_the_native_allocators_say(self):
+        native = simulated.run_program("allocator_statistics.py")
+        ours = simulated.run_program("allocator_statistics.py", allocator="spillway")
+        self.assertEqual((native.status, ours.status), (0, 0), native.errors + ours.errors)
+        self.assertEqual(ours.output, native.output)
+        self.assertEqual(len(native.output), 12)
+        self.assertEqual(ours.violations(), "")
+
+    def test_a_snapshot_tiles_its_segments(self):
+        outcome = python("""
+import spillway, torch, pickle, tempfile
+spillway.install()
+a, b = torch.ones(1000, device="cuda"), torch.ones(5 << 20, device="cuda")
+del a
+segments = torch.cuda.memory_snapshot()
+assert segments
+for s in segments:
+    assert sum(x["size"] for x in s["blocks"]) == s["total_size"]
+    assert s["allocated_size"] == sum(x["size"] for x in s["blocks"] if x["state"] == "active_allocated")
+assert sum(s["requested_size"] for s in segments) == 20 << 20
+with tempfile.NamedTemporaryFile() as f:
+    torch.cuda.memory._dump_snapshot(f.name)
+    assert pickle.load(f)["segments"]
+assert "CUDA memory summary" in torch.cuda.memory_summary()
+print("good")
+""")
+        self.assertEqual(outcome.output, ["good"], outcome.errors)
+
+
+class Memory(unittest.TestCase):
+    def test_a_fraction_is_a_limit(self):
+        outcome = python("""
+import spillway, torch
+spillway.install()
+torch.cuda.set_per_process_memory_fraction(0.25)
+a = torch.empty(800 << 20, dtype=torch.uint8, device="cuda")
+try:
+    torch.empty(400 << 20, dtype=torch.uint8, device="cuda")
+    print("served beyond the fraction")
+except torch.OutOfMemoryError as error:
+    print("Spillway: " in str(error))
+""")
+        self.assertEqual(outcome.output, ["True"], outcome.errors)
+
+    def test_a_freed_block_waits_for_the_streams_that_use_it(self):
+        outcome = python("""
+import spillway, torch
+spillway.install()
+side = torch.cuda.Stream()
+a = torch.empty(64 << 20, dtype=torch.uint8, device="cuda")
+address = a.data_ptr()
+with torch.cuda.stream(side):
+    for _ in range(50):
+        a.add_(1)
+a.record_stream(side)
+del a
+stats = torch.cuda.memory_stats()
+b = torch.empty(64 << 20, dtype=torch.uint8, device="cuda")
+print(stats["allocated_bytes.all.current"], stats["active_bytes.all.current"], b.data_ptr() != address)
+""")
+        self.assertEqual(outcome.output, [f"0 {64 << 20} True"], outcome.errors)
+        self.assertEqual(outcome.violations(), "")
+
+    def test_observers_see_a_failure(self):
+        outcome = python("""
+import spillway, torch
+spillway.install()
+seen = []
+torch._C._cuda_attach_out_of_memory_observer(lambda *numbers: seen.append(numbers))
+try:
+    torch.empty(1 << 40, dtype=torch.uint8, device="cuda")
+except torch.OutOfMemoryError:
+    print(len(seen), seen[0][0], seen[0][1] == 1 << 40)
+""")
+        self.assertEqual(outcome.output, ["1 0 True"], outcome.errors)
+
+    def test_two_devices(self):
+        outcome = python("""
+import spillway, torch
+spillway.install()
+a = torch.arange(1000.0, device="cuda:1")
+b = a.to("cuda:0") + 1
+print(torch.cuda.memory_allocated(0), torch.cuda.memory_allocated(1), b.sum().item())
+c = b[::2].to("cuda:1").double()
+print((c.cpu() == torch.arange(1000.0)[::2] + 1).all().item())
+try:
+    a + b
+except RuntimeError as error:
+    print("two devices" in str(error))
+del a, b, c
+print(torch.cuda.memory_allocated(0), torch.cuda.memory_allocated(1))
+""", SPILLWAY_SIM_DEVICES="2")
+        self.assertEqual(outcome.output, ["4096 4096 500500.0", "True", "True", "0 0"], outcome.errors)
+        self.assertEqual(outcome.violations(), "")
+
+
+class Installation(unittest.TestCase):
+    def test_twice_is_once(self):
+        outcome = python("import spillway, torch\nspillway.install()\ntorch.ones(1, device='cuda')\nspillway.install()\n"
+                         "print(torch.ones(2, device='cuda').sum().item())")
+        self.assertEqual(outcome.output, ["2.0"], outcome.errors)
+
+    def test_after_cuda_is_refused(self):
+        outcome = python("""
+import spillway, torch
+torch.ones(1, device="cuda")
+try:
+    spillway.install()
+except RuntimeError as error:
+    print(error)
+print(torch.ones(2, device="cuda").sum().item())
+""")
+        self.assertIn("before the first use of a CUDA device", outcome.output[0])
+        self.assertEqual(outcome.output[1:], ["2.0"], outcome.errors)
+
+    def test_another_version_of_pytorch_is_refused(self):
+        outcome = python("import spillway, torch\ntorch.__version__ = '2.10.1+cu130'\n"
+                         "try:\n    spillway.install()\nexcept RuntimeError as error:\n    print(error)")
+        self.assertIn("is for PyTorch 2.11 and the process runs 2.10.1", outcome.output[0])
+
+    def test_the_library_itself_refuses_another_version(self):
+        """A stand-in for another LibTorch: the shim looks before it uses anything of LibTorch's."""
+        with tempfile.TemporaryDirectory() as folder:
+            source = pathlib.Path(folder) / "other.c"
+            source.write_text("unsigned long aoti_torch_abi_version(void) { return (2ul << 56) | (12ul << 48); }")
+            library = pathlib.Path(folder) / "libother.so"
+            subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+            environment = simulated.environment()
+            outcome = simulated.run(sys.executable, "-c", "import spillway\ntry:\n    spillway.install()\n"
+                                    "except RuntimeError as error:\n    print(error)",
+                                    LD_PRELOAD=f"{library} {environment['LD_PRELOAD']}")
+        self.assertIn("the process runs LibTorch 2.12 and this library is for LibTorch 2.11", outcome.output[0])
+
+    def test_missing_libraries_are_named(self):
+        outcome = python("import spillway\ntry:\n    spillway.install()\nexcept RuntimeError as error:\n    print(error)",
+                         SPILLWAY_LIBRARIES="/nowhere")
+        self.assertIn("/nowhere", outcome.output[0])
+
+
+class NotYet(unittest.TestCase):
+    def test_each_function_names_itself(self):
+        outcome = python("""
+import spillway, torch
+spillway.install()
+torch.ones(1, device="cuda")
+calls = {"beginAllocateToPool": lambda: torch._C._cuda_beginAllocateToPool(0, (0, 1)),
+         "createOrIncrefPool": lambda: torch.cuda.MemPool(),
+         "shareIpcHandle": lambda: torch.ones(3, device="cuda").untyped_storage()._share_cuda_(),
+         "recordHistory": lambda: torch.cuda.memory._record_memory_history()}
+for name, call in calls.items():
+    try:
+        call()
+        print(name, "did not raise")
+    except NotImplementedError as error:
+        assert name in str(error) and "native allocator" in str(error), error
+torch.cuda.memory._record_memory_history(enabled=None)
+print("good", torch.ones(2, device="cuda").sum().item())
+""")
+        self.assertEqual(outcome.output, ["good 2.0"], outcome.errors)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,73 @@
+"""Values on the simulated card are the CPU's, with PyTorch's own allocator and with Spillway's in its place."""
+import subprocess
+import sys
+import unittest
+
+import simulated
+
+ALLOCATORS = ("native", "spillway")
+
+
+class Values(unittest.TestCase):
+    def run_cleanly(self, program, *arguments, **settings):
+        outcome = simulated.run_program(program, *arguments, **settings)
+        self.assertEqual(outcome.status, 0, outcome.errors[-3000:])
+        self.assertEqual(outcome.simulator_remarks(), [])
+        self.assertIn("violations 0", outcome.report)
+        self.assertEqual(outcome.violations(), "")
+        self.assertEqual(outcome.output[-1], "left 0")
+        return outcome
+
+
+class Gpt2(Values):
+    def test_losses_are_bitwise_the_cpus(self):
+        on_cpu = subprocess.run([sys.executable, simulated.PROGRAMS / "values_gpt2.py", "cpu"], capture_output=True,
+                                text=True, check=True).stdout.splitlines()
+        self.assertEqual(len(on_cpu), 5)
+        for allocator in ALLOCATORS:
+            with self.subTest(allocator):
+                on_card = self.run_cleanly("values_gpt2.py", "cuda", allocator=allocator)
+                self.assertEqual(on_card.output[:-1], on_cpu)
+
+
+class Operators(Values):
+    def test_results_changes_and_gradients_are_bitwise_the_cpus(self):
+        for allocator in ALLOCATORS:
+            with self.subTest(allocator):
+                outcome = self.run_cleanly("values_operators.py", allocator=allocator)
+                self.assertRegex(outcome.output[-2], r"^operators [4-9]\d\d differences 0$", outcome.output)
+
+
+class Checks(Values):
+    def check(self, program, least, **settings):
+        for allocator in ALLOCATORS:
+            with self.subTest(allocator):
+                outcome = self.run_cleanly(program, allocator=allocator, **settings)
+                words = outcome.output[-2].split()
+                self.assertEqual((words[0], words[2:]), ("checks", ["failed", "0"]), outcome.output)
+                self.assertGreaterEqual(int(words[1]), least)
+
+    def test_random_numbers_repeat(self):
+        self.check("values_random.py", 25)
+
+    def test_failures_are_noticed_and_survived(self):
+        self.check("values_failures.py", 30, capacity="1GiB")
+
+
+class Limits(unittest.TestCase):
+    def test_kernels_refuse_a_simulator_that_computes_nothing(self):
+        outcome = simulated.run(sys.executable, "-c", "import torch; torch.ones(3, device='cuda')",
+                                SPILLWAY_SIM_VALUES="zeros")
+        self.assertIn("--values compute", "".join(outcome.simulator_remarks()))
+
+    def test_kernels_refuse_a_process_without_a_simulator(self):
+        code = ("import ctypes, torch\n"
+                f"lib = ctypes.CDLL('{simulated.BUILD}/lib/libspillway_kernels.so')\n"
+                "print(lib.spillway_kernels_install(), lib.spillway_kernels_install())")
+        outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        self.assertEqual(outcome.stdout.strip(), "1 1")
+        self.assertEqual(outcome.stderr.count("no simulated CUDA driver"), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
