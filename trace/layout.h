@@ -30,11 +30,11 @@ struct Header {
   uint64_t process = 0;
   uint64_t started_ns = 0;
   uint64_t check = 0;
-  alignas(64) uint64_t dropped = 0;
-  alignas(64) uint64_t side_used = 0;
+  uint64_t dropped = 0;
+  uint64_t side_used = 0;
   uint64_t closed = 0;
 };
-static_assert(sizeof(Header) == 192);
+static_assert(sizeof(Header) == 80);
 
 // One per ring, on a cache line of its own: `written` changes with every record.
 struct alignas(64) DirectoryEntry {

@@ -49,7 +49,8 @@ class TraceReader {
     }
     if (const std::string fault = header_fault(header); !fault.empty()) return fault;
     shape_ = {header.rings, header.records_per_ring, header.side_bytes};
-    if (!shape_.valid()) return "has impossible counts in its header, at byte 16";
+    if (!shape_.valid())
+      return "has impossible counts in its header, at byte " + std::to_string(offsetof(Header, rings));
     out_.process = header.process;
     out_.started_ns = header.started_ns;
     out_.dropped = header.dropped;
@@ -115,7 +116,9 @@ class TraceReader {
 
   void read_side_table() {
     const uint64_t at = shape_.side_offset();
-    if (side_used_ > shape_.side_bytes) note("the side table's length at byte 128 is impossible");
+    if (side_used_ > shape_.side_bytes)
+      note("the side table's length at byte " + std::to_string(offsetof(Header, side_used)) +
+           " is impossible");
     const uint64_t room = source_.size() > at ? source_.size() - at : 0;
     const uint64_t used = std::min({side_used_, shape_.side_bytes, room});
     std::vector<unsigned char> bytes(used);
@@ -151,9 +154,6 @@ class TraceReader {
   int notes_ = 0;
   uint64_t unsaid_ = 0;
 };
-
-static_assert(offsetof(Header, side_used) == 128);
-static_assert(offsetof(Header, rings) == 16);
 
 // "" or what is wrong with the file at `path`, to be put behind its name.
 std::string read_file(const std::string& path, Contents* out) {

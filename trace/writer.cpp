@@ -61,13 +61,17 @@ class HeldRings {
     }
   }
 
-  // The thread's ring in `file`, taken if need be; null if there is none left.
-  Ring* of(const std::shared_ptr<File>& file) {
+  // The thread's ring in `file`, taken if need be; null if there is none left, or no memory to note it.
+  Ring* of(const std::shared_ptr<File>& file) noexcept {
     for (const Held& held : held_) {
       if (held.id == file->id()) return held.ring;
     }
     std::erase_if(held_, [](const Held& held) { return held.file.expired(); });
-    held_.reserve(held_.size() + 1);
+    try {
+      held_.reserve(held_.size() + 1);
+    } catch (const std::bad_alloc&) {
+      return nullptr;
+    }
     Ring* ring = file->acquire();
     if (ring != nullptr) held_.push_back({file, file->id(), ring});
     return ring;
@@ -125,7 +129,7 @@ class MappedTrace final : public Trace {
     try {
       side_->set(key, value);
     } catch (const std::bad_alloc&) {
-      // The report lacks one setting.
+      return;  // the report lacks one setting
     }
   }
 
@@ -166,12 +170,7 @@ class MappedTrace final : public Trace {
   }
 
   void write_attached(const std::shared_ptr<File>& file, const Record& record) noexcept {
-    Ring* ring = nullptr;
-    try {
-      ring = held_rings.of(file);
-    } catch (const std::bad_alloc&) {
-      // As if there were no ring.
-    }
+    Ring* ring = held_rings.of(file);
     if (ring == nullptr) {
       file->drop();
       return;
@@ -221,7 +220,7 @@ class MappedTrace final : public Trace {
 
   // A thread of the parent's may have been changing it at the moment of the fork: not even its destructor is
   // safe.
-  void abandon_side_table() noexcept { static_cast<void>(side_.release()); }
+  void abandon_side_table() noexcept { [[maybe_unused]] SideTable* const leaked = side_.release(); }
 
   Guard* const guard_;
   const std::string root_path_;

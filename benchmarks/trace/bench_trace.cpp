@@ -56,6 +56,7 @@ template <typename Store>
 double measure(int threads, uint64_t records, const Store& make_store) {
   std::vector<double> ns(static_cast<size_t>(threads));
   std::vector<std::thread> running;
+  running.reserve(ns.size());
   for (int t = 0; t < threads; ++t) {
     running.emplace_back([&, t] {
       auto store = make_store();

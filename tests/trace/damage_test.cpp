@@ -37,7 +37,7 @@ TEST_F(TraceDamage, UndamagedReadsWhole) {
 
 TEST_F(TraceDamage, RefusesWhatIsNoTrace) {
   EXPECT_THAT(error_of({}), HasSubstr("is empty (0 bytes)"));
-  EXPECT_THAT(error_of(Image(100, 'x')), HasSubstr("cut off in the header: 100 bytes"));
+  EXPECT_THAT(error_of(Image(70, 'x')), HasSubstr("cut off in the header: 70 bytes"));
   EXPECT_THAT(error_of(Image(10000, 'x')), HasSubstr("magic number at byte 0"));
   EXPECT_THAT(error_of(Image(10000, 0)), HasSubstr("magic number at byte 0"));
   std::string error;
@@ -55,8 +55,7 @@ TEST_F(TraceDamage, RefusesANewerVersion) {
 }
 
 TEST_F(TraceDamage, NoticesEveryFlippedBitOfTheHeader) {
-  for (uint64_t bit = 0; bit < offsetof(Header, dropped) * 8; ++bit) {
-    if (bit / 8 >= offsetof(Header, check) + 8) break;  // padding up to the next cache line
+  for (uint64_t bit = 0; bit < (offsetof(Header, check) + 8) * 8; ++bit) {
     Image image = image_;
     image[bit / 8] ^= static_cast<unsigned char>(1u << (bit % 8));
     EXPECT_NE(error_of(image), "") << "bit " << bit;

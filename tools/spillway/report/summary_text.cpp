@@ -1,4 +1,6 @@
 // The run as a whole, its last events, and how far the trace can be relied on.
+#include <cmath>
+
 #include "tools/spillway/report/render.h"
 #include "tools/spillway/report/table.h"
 #include "tools/spillway/report/verdict.h"
@@ -33,9 +35,8 @@ std::string memory_text(uint8_t device, const DeviceMemory& memory) {
   std::string text = "device " + std::to_string(device) + ": peak " + size_text(memory.peak_reserved_bytes) +
                      " reserved, " + size_text(memory.peak_live_bytes) + " live";
   if (memory.limit_bytes == 0) return text + ", no limit";
-  const uint64_t percent = static_cast<uint64_t>(100.0 * static_cast<double>(memory.peak_reserved_bytes) /
-                                                     static_cast<double>(memory.limit_bytes) +
-                                                 0.5);
+  const long percent = std::lround(100.0 * static_cast<double>(memory.peak_reserved_bytes) /
+                                   static_cast<double>(memory.limit_bytes));
   return text + ", limit " + size_text(memory.limit_bytes) + " (" + std::to_string(percent) + "%)";
 }
 
@@ -128,7 +129,8 @@ std::string completeness_text(const ReportInput& input) {
                ? "no failure or step among them"
                : std::to_string(contents.overwritten_rare) + " failures, steps and the like") +
           "), " + std::to_string(contents.dropped) + " dropped, " + std::to_string(contents.torn) + " torn\n";
-  for (const auto& [key, value] : contents.settings) text += "  " + key + " = " + value + "\n";
+  for (const auto& [key, value] : contents.settings)
+    text.append("  ").append(key).append(" = ").append(value).append("\n");
   return text;
 }
 
