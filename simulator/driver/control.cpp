@@ -10,11 +10,17 @@
 namespace spillway::simulator {
 namespace {
 
+// Asked before cuInit too: then the configuration says.
 int mode() {
-  return machine().config.compute ? SPILLWAY_SIMULATOR_COMPUTE : SPILLWAY_SIMULATOR_NULL;
+  Machine& sim = machine();
+  const std::lock_guard lock(sim.mutex);
+  Config asked;
+  const bool compute = sim.initialised ? sim.config.compute : read_config(asked).empty() && asked.compute;
+  return compute ? SPILLWAY_SIMULATOR_COMPUTE : SPILLWAY_SIMULATOR_NULL;
 }
 
 ptrdiff_t alias_offset() {
+  const std::lock_guard lock(machine().mutex);
   return machine().space.alias_offset();
 }
 

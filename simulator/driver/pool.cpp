@@ -127,6 +127,32 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t) {
   return find_pool(pool) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+// A device that was given access to one pool reaches all of that device's plain memory: pools are not told
+// apart.
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_t count) {
+  SPILLWAY_SIM_ENTER(cuMemPoolSetAccess);
+  const Pool* found = find_pool(pool);
+  if (!found || !map || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; ++i) {
+    Device* device = sim.device(map[i].location.id);
+    if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || !device) return CUDA_ERROR_INVALID_DEVICE;
+    if (map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) continue;
+    device->peers |= uint32_t{1} << found->device->ordinal;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool, CUmemLocation* location) {
+  SPILLWAY_SIM_ENTER(cuMemPoolGetAccess);
+  const Pool* found = find_pool(memPool);
+  if (!flags || !found || !location) return CUDA_ERROR_INVALID_VALUE;
+  const Device* device = sim.device(location->id);
+  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || !device) return CUDA_ERROR_INVALID_DEVICE;
+  const bool reaches = device == found->device || (device->peers >> found->device->ordinal & 1);
+  *flags = reaches ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  return CUDA_SUCCESS;
+}
+
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
   SPILLWAY_SIM_ENTER(cuMemPoolSetAttribute);
   Pool* found = find_pool(pool);

@@ -1,0 +1,234 @@
+// Bytes: stored and moved in computing mode, zeros in null mode, by every form of copy and memset.
+#include <cstring>
+
+#include <algorithm>
+
+#include "tests/simulator/driver_support.h"
+
+namespace spillway::test {
+namespace {
+
+using driver::Table;
+
+const Settings kCompute = {{"SPILLWAY_SIM_VALUES", "compute"}, {"SPILLWAY_SIM_CAPACITY", "256MiB"}};
+
+CUdeviceptr allocate(const Table& table, uint64_t bytes) {
+  CUdeviceptr address = 0;
+  EXPECT_EQ(table.cuMemAlloc(&address, bytes), CUDA_SUCCESS);
+  return address;
+}
+
+std::vector<unsigned char> numbered(size_t bytes, int seed = 0) {
+  std::vector<unsigned char> values(bytes);
+  for (size_t i = 0; i < bytes; ++i) values[i] = static_cast<unsigned char>(i * 7 + i / 251 + seed);
+  return values;
+}
+
+std::vector<unsigned char> read_back(const Table& table, CUdeviceptr from, size_t bytes) {
+  std::vector<unsigned char> values(bytes, 0xAA);
+  EXPECT_EQ(table.cuMemcpyDtoH(values.data(), from, bytes), CUDA_SUCCESS);
+  return values;
+}
+
+TEST(Values, null_mode_reads_zeros_and_has_no_alias) {
+  in_process({}, [] {
+    const Table& table = started_driver();
+    EXPECT_EQ(table.simulator->mode(), SPILLWAY_SIMULATOR_NULL);
+    EXPECT_EQ(table.simulator->alias_offset(), 0);
+    const CUdeviceptr memory = allocate(table, 1000);
+    const auto values = numbered(1000);
+    EXPECT_EQ(table.cuMemcpyHtoD(memory, values.data(), 1000), CUDA_SUCCESS);
+    EXPECT_EQ(read_back(table, memory, 1000), std::vector<unsigned char>(1000));
+  });
+}
+
+TEST(Values, the_mode_is_known_before_cuInit) {
+  in_process(kCompute, [] { EXPECT_EQ(loaded_driver().simulator->mode(), SPILLWAY_SIMULATOR_COMPUTE); });
+}
+
+TEST(Values, host_and_device_copies_carry_bytes) {
+  in_process(kCompute, [] {
+    const Table& table = started_driver();
+    const CUdeviceptr a = allocate(table, 5 * kMiB), b = allocate(table, 5 * kMiB);
+    const auto values = numbered(5 * kMiB - 3);
+    EXPECT_EQ(table.cuMemcpyHtoDAsync(a, values.data(), values.size(), nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemcpyDtoDAsync(b + 1, a, values.size(), nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(read_back(table, b + 1, values.size()), values);
+    EXPECT_EQ(table.cuMemcpyAsync(a, b + 1, 100, CU_STREAM_PER_THREAD), CUDA_SUCCESS);
+    std::vector<unsigned char> host(100);
+    EXPECT_EQ(table.cuMemcpy(reinterpret_cast<CUdeviceptr>(host.data()), a, 100), CUDA_SUCCESS);
+    EXPECT_TRUE(std::equal(host.begin(), host.end(), values.begin()));
+    EXPECT_EQ(counts(table).copies, 5u);
+  });
+}
+
+TEST(Values, devices_exchange_bytes) {
+  Settings settings = kCompute;
+  settings["SPILLWAY_SIM_DEVICES"] = "2";
+  in_process(settings, [] {
+    const Table& table = started_driver();
+    const CUdeviceptr here = allocate(table, kPage);
+    CUcontext first = nullptr, second = nullptr;
+    EXPECT_EQ(table.cuCtxGetCurrent(&first), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuDevicePrimaryCtxRetain(&second, 1), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuCtxSetCurrent(second), CUDA_SUCCESS);
+    const CUdeviceptr there = allocate(table, kPage);
+    const auto values = numbered(1000);
+    EXPECT_EQ(table.cuMemcpyHtoD(there, values.data(), 1000), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemcpyPeerAsync(here, first, there, second, 1000, nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(read_back(table, here, 1000), values);
+    EXPECT_EQ(counts(table).violations, 0u);
+  });
+}
+
+TEST(Values, rows_are_copied_with_their_pitches) {
+  in_process(kCompute, [] {
+    const Table& table = started_driver();
+    size_t pitch = 0;
+    CUdeviceptr image = 0;
+    EXPECT_EQ(table.cuMemAllocPitch(&image, &pitch, 100, 10, 4), CUDA_SUCCESS);
+    const auto values = numbered(10 * 120);
+    CUDA_MEMCPY2D copy = {};
+    copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+    copy.srcHost = values.data();
+    copy.srcPitch = 120;
+    copy.srcXInBytes = 4;
+    copy.srcY = 1;
+    copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.dstDevice = image;
+    copy.dstPitch = pitch;
+    copy.WidthInBytes = 100;
+    copy.Height = 9;
+    EXPECT_EQ(table.cuMemcpy2D(&copy), CUDA_SUCCESS);
+    for (size_t row = 0; row < 9; ++row) {
+      const auto* expected = values.data() + (row + 1) * 120 + 4;
+      const auto got = read_back(table, image + row * pitch, 100);
+      EXPECT_TRUE(std::equal(got.begin(), got.end(), expected)) << row;
+    }
+  });
+}
+
+TEST(Values, memsets_write_their_value_only) {
+  in_process(kCompute, [] {
+    const Table& table = started_driver();
+    const CUdeviceptr memory = allocate(table, 64);
+    EXPECT_EQ(table.cuMemsetD8(memory, 0x11, 64), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemsetD32Async(memory + 4, 0xCAFEBABE, 2, nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemsetD16(memory + 20, 0x2233, 1), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemsetD2D8(memory + 32, 8, 0x44, 3, 2), CUDA_SUCCESS);
+    std::vector<unsigned char> expected(64, 0x11);
+    const uint32_t word = 0xCAFEBABE;
+    std::memcpy(&expected[4], &word, 4);
+    std::memcpy(&expected[8], &word, 4);
+    expected[20] = 0x33;
+    expected[21] = 0x22;
+    for (const size_t i : {32, 33, 34, 40, 41, 42}) expected[i] = 0x44;
+    EXPECT_EQ(read_back(table, memory, 64), expected);
+  });
+}
+
+TEST(Values, new_memory_reads_as_zeros_or_as_poison) {
+  for (const bool poison : {false, true}) {
+    const std::string path = "/tmp/spillway-test-" + std::to_string(getpid()) + ".toml";
+    FILE* file = std::fopen(path.c_str(), "w");
+    std::fprintf(file, "poison = %s\n", poison ? "true" : "false");
+    std::fclose(file);
+    Settings settings = kCompute;
+    settings["SPILLWAY_SIM_CONFIG"] = path;
+    in_process(settings, [&] {
+      const Table& table = started_driver();
+      for (int i = 0; i < 3; ++i) {
+        const CUdeviceptr memory = allocate(table, 4096);
+        EXPECT_EQ(read_back(table, memory, 4096), std::vector<unsigned char>(4096, poison ? 0xFF : 0)) << i;
+        EXPECT_EQ(table.cuMemsetD8(memory, 0x55, 4096), CUDA_SUCCESS);
+        EXPECT_EQ(table.cuMemFree(memory), CUDA_SUCCESS);
+      }
+    });
+    std::remove(path.c_str());
+  }
+}
+
+TEST(Values, the_alias_shows_the_bytes_and_the_device_address_faults) {
+  in_process(kCompute, [] {
+    const Table& table = started_driver();
+    const CUdeviceptr memory = allocate(table, 4096);
+    auto* alias = reinterpret_cast<unsigned char*>(memory + table.simulator->alias_offset());
+    struct Work {
+      unsigned char* bytes;
+    } work{alias};
+    const SpillwayRange range = {memory, 4096, 1};
+    EXPECT_EQ(table.simulator->submit(
+                  nullptr, "fill", &range, 1, 10,
+                  [](void* data) { std::memset(static_cast<Work*>(data)->bytes, 7, 4096); }, &work),
+              CUDA_SUCCESS);
+    EXPECT_EQ(read_back(table, memory, 4096), std::vector<unsigned char>(4096, 7));
+    // A system call meets the protection as a load would, and only says so.
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    EXPECT_EQ(write(ends[1], alias, 1), 1);
+    EXPECT_EQ(write(ends[1], reinterpret_cast<void*>(memory), 1), -1);
+    EXPECT_EQ(table.cuMemFree(memory), CUDA_SUCCESS);
+    EXPECT_EQ(write(ends[1], alias, 1), -1) << "freed memory is not accessible at the alias";
+  });
+}
+
+TEST(Values, a_page_keeps_its_bytes_when_it_is_mapped_elsewhere) {
+  in_process(kCompute, [] {
+    const Table& table = started_driver();
+    CUdeviceptr range = 0;
+    CUmemGenericAllocationHandle pages[2];
+    const CUmemAllocationProp prop = device_page();
+    const CUmemAccessDesc access = read_write();
+    EXPECT_EQ(table.cuMemAddressReserve(&range, 4 * kPage, 0, 0, 0), CUDA_SUCCESS);
+    const auto map = [&](CUdeviceptr at, CUmemGenericAllocationHandle page) {
+      EXPECT_EQ(table.cuMemMap(at, kPage, 0, page, 0), CUDA_SUCCESS);
+      EXPECT_EQ(table.cuMemSetAccess(at, kPage, &access, 1), CUDA_SUCCESS);
+    };
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ(table.cuMemCreate(&pages[i], kPage, &prop, 0), CUDA_SUCCESS);
+      map(range + i * kPage, pages[i]);
+      EXPECT_EQ(table.cuMemsetD8(range + i * kPage, static_cast<unsigned char>(i + 1), kPage), CUDA_SUCCESS);
+    }
+    EXPECT_EQ(table.cuCtxSynchronize(), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemUnmap(range, 2 * kPage), CUDA_SUCCESS);
+    map(range + 2 * kPage, pages[1]);
+    map(range + 3 * kPage, pages[0]);
+    EXPECT_EQ(read_back(table, range + 3 * kPage - 1, 2), (std::vector<unsigned char>{2, 1}));
+    map(range, pages[0]);
+    EXPECT_EQ(table.cuMemsetD8(range, 9, 1), CUDA_SUCCESS);
+    EXPECT_EQ(read_back(table, range + 3 * kPage, 1), (std::vector<unsigned char>{9}))
+        << "two views of one page";
+  });
+}
+
+TEST(Values, host_memory_of_the_driver_is_known_by_its_pointer) {
+  in_process(kCompute, [] {
+    const Table& table = started_driver();
+    void* host = nullptr;
+    CUdeviceptr device_view = 0;
+    unsigned type = 0;
+    EXPECT_EQ(table.cuMemHostAlloc(&host, 100, CU_MEMHOSTALLOC_DEVICEMAP), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemHostGetDevicePointer(&device_view, host, 0), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, device_view),
+              CUDA_SUCCESS);
+    EXPECT_EQ(type, static_cast<unsigned>(CU_MEMORYTYPE_HOST));
+    const CUdeviceptr memory = allocate(table, 100);
+    EXPECT_EQ(table.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, memory + 50),
+              CUDA_SUCCESS);
+    EXPECT_EQ(type, static_cast<unsigned>(CU_MEMORYTYPE_DEVICE));
+    CUdeviceptr base = 0;
+    size_t bytes = 0;
+    EXPECT_EQ(table.cuMemGetAddressRange(&base, &bytes, memory + 50), CUDA_SUCCESS);
+    EXPECT_EQ(base, memory);
+    EXPECT_EQ(bytes, 100u);
+    int local = 0;
+    EXPECT_EQ(table.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                          reinterpret_cast<CUdeviceptr>(&local)),
+              CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(table.cuMemFreeHost(host), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemFreeHost(host), CUDA_ERROR_INVALID_VALUE);
+  });
+}
+
+}  // namespace
+}  // namespace spillway::test
