@@ -1,7 +1,9 @@
 #include "strategies/environment.h"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <utility>
@@ -38,11 +40,11 @@ bool parse_bytes(std::string_view text, uint64_t* bytes, std::string* error) {
                                                                           {"mb", 1e6},
                                                                           {"gb", 1e9},
                                                                           {"tb", 1e12}}};
-  char* end = nullptr;
-  const bool number = std::isdigit(static_cast<unsigned char>(value[0])) != 0;
-  const double amount = number ? std::strtod(value.c_str(), &end) : 0;
-  if (number && std::isfinite(amount)) {
-    const std::string unit = lower(trim(end));
+  double amount = 0;
+  const auto [end, failed] =
+      std::from_chars(value.data(), value.data() + value.size(), amount, std::chars_format::fixed);
+  if (failed == std::errc() && std::isfinite(amount) && amount >= 0) {
+    const std::string unit = lower(trim({end, value.data() + value.size()}));
     for (const auto& [name, factor] : kUnits) {
       if (unit != name) continue;
       if (amount * factor >= 0x1p62) break;

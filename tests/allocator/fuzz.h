@@ -1,0 +1,156 @@
+// A fuzzer of the allocator with typed instructions: each prints as the line of C++ that repeats it, so a
+// failing case becomes a test by pasting.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "spillway/strategies/ladder.h"
+#include "tests/allocator/simulated.h"
+
+namespace spillway::testing {
+
+enum class Do : uint8_t {
+  kAllocate,
+  kFree,
+  kRecord,
+  kLaunch,
+  kLimit,
+  kEmptyCache,
+  kFailDriver,
+  kFailRequest
+};
+
+struct Instruction {
+  Do what;
+  uint64_t size;    // bytes, or for faults the call
+  uint32_t slot;    // which of the program's pointers
+  uint32_t stream;  // which stream
+
+  std::string print() const {
+    static constexpr const char* kNames[] = {"kAllocate", "kFree",       "kRecord",     "kLaunch",
+                                             "kLimit",    "kEmptyCache", "kFailDriver", "kFailRequest"};
+    return std::string("{Do::") + kNames[static_cast<int>(what)] + ", " + std::to_string(size) + ", " +
+           std::to_string(slot) + ", " + std::to_string(stream) + "},";
+  }
+};
+
+// Mostly allocations and frees over three kinds of sizes; now and then something unusual.
+class Generator {
+ public:
+  explicit Generator(uint64_t seed) : random_(seed) {}
+
+  Instruction next() {
+    const uint64_t dice = pick(10000);
+    const auto slot = static_cast<uint32_t>(pick(300));
+    const auto stream = static_cast<uint32_t>(pick(10) < 7 ? 0 : pick(3));
+    if (dice < 4800) return {Do::kAllocate, size(), slot, stream};
+    if (dice < 9300) return {Do::kFree, 0, slot, stream};
+    if (dice < 9600) return {Do::kRecord, 0, slot, stream};
+    if (dice < 9930) return {Do::kLaunch, 0, slot, stream};
+    if (dice < 9950) return {Do::kLimit, (24 + pick(200)) << 20, slot, stream};
+    if (dice < 9960) return {Do::kEmptyCache, 0, slot, stream};
+    if (dice < 9985) return {Do::kFailDriver, 1 + pick(8), slot, stream};
+    return {Do::kFailRequest, 1 + pick(8), slot, stream};
+  }
+
+ private:
+  uint64_t pick(uint64_t below) { return random_() % below; }
+  uint64_t size() {
+    const uint64_t kind = pick(10);
+    if (kind < 4) return 1 + pick(64 * kKiB);
+    if (kind < 9) return uint64_t{1} << (12 + pick(10)) | pick(4096);
+    return 1 + pick(24 * kMiB);
+  }
+  std::mt19937_64 random_;
+};
+
+// Runs instructions against one allocator. Counters tell whether the interesting ways were really taken.
+class Machine {
+ public:
+  Machine(const driver::Table& table, Allocator& allocator, std::vector<StreamId> streams, bool inject)
+      : table_(table), allocator_(allocator), streams_(std::move(streams)), slots_(300), inject_(inject) {}
+
+  void run(const Instruction& instruction) {
+    const StreamId stream = streams_[instruction.stream % streams_.size()];
+    uint64_t& slot = slots_[instruction.slot % slots_.size()];
+    switch (instruction.what) {
+      case Do::kAllocate:
+        return allocate(slot, instruction.size, stream);
+      case Do::kFree:
+        return release(slot);
+      case Do::kRecord:
+        if (slot != 0) {
+          EXPECT_EQ(allocator_.record_stream(slot, stream), Status::kOk);
+        }
+        return;
+      case Do::kLaunch:
+        return launch(slot, stream);
+      case Do::kLimit:
+        allocator_.limit(kDevice, instruction.size);
+        return;
+      case Do::kEmptyCache:
+        allocator_.empty_cache(kDevice);
+        return;
+      case Do::kFailDriver:
+        if (inject_) {
+          const bool broken = instruction.slot % 4 == 0;
+          table_.simulator->fail_call(instruction.size, nullptr, 0,
+                                      broken ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_OUT_OF_MEMORY);
+        }
+        return;
+      case Do::kFailRequest:
+        if (inject_) allocator_.fail_request(instruction.size, false);
+        return;
+    }
+  }
+
+  void free_all() {
+    for (uint64_t& slot : slots_) release(slot);
+  }
+
+  uint64_t served = 0, refused = 0, broken = 0;
+
+ private:
+  void allocate(uint64_t& slot, uint64_t bytes, StreamId stream) {
+    release(slot);
+    const Status status = allocator_.allocate(kDevice, {bytes, stream, 0}, &slot, nullptr);
+    ++(status == Status::kOk ? served : status == Status::kOutOfMemory ? refused : broken);
+    EXPECT_EQ(slot == 0, status != Status::kOk);
+    EXPECT_EQ(slot % 512, 0u);
+    if (status == Status::kOk) owner_[slot] = {bytes, stream};
+  }
+
+  void release(uint64_t& slot) {
+    if (slot == 0) return;
+    owner_.erase(slot);
+    EXPECT_EQ(allocator_.free(slot), Status::kOk);
+    slot = 0;
+  }
+
+  // Work on the block's own stream, or on one that it was recorded on: what a correct program does.
+  void launch(uint64_t slot, StreamId stream) {
+    if (slot == 0) return;
+    const Owner& owner = owner_[slot];
+    if (owner.stream != stream) allocator_.record_stream(slot, stream);
+    const SpillwayRange range{slot, owner.bytes, 1};
+    EXPECT_EQ(table_.simulator->submit(reinterpret_cast<CUstream>(stream), "fuzz", &range, 1, 200000, nullptr,
+                                       nullptr),
+              CUDA_SUCCESS);
+  }
+
+  struct Owner {
+    uint64_t bytes = 0;
+    StreamId stream{};
+  };
+  const driver::Table& table_;
+  Allocator& allocator_;
+  std::vector<StreamId> streams_;
+  std::vector<uint64_t> slots_;
+  std::map<uint64_t, Owner> owner_;
+  bool inject_;
+};
+
+}  // namespace spillway::testing

@@ -1,0 +1,81 @@
+// Random programs, and the ones that once failed.
+#include "tests/allocator/fuzz.h"
+
+#include <cstdio>
+
+namespace spillway::testing {
+namespace {
+
+uint64_t number(const char* name, uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 0);
+}
+
+class Fuzz : public SimulatedDevice {
+ protected:
+  void SetUp() override {
+    SimulatedDevice::SetUp();
+    ladder = std::make_unique<Ladder>(*allocator);
+    ladder->add(make_wait_for_events(*allocator));
+    ladder->add(make_stitch(*allocator));
+    ladder->add(make_release_cache(*allocator));
+    allocator->set_handler(ladder.get());
+    for (int i = 0; i < 3; ++i) streams.push_back(new_stream());
+  }
+
+  // A million instructions in CI; SPILLWAY_FUZZ_OPERATIONS and SPILLWAY_FUZZ_SEED choose others. Everything
+  // is checked after every `every` instructions; on a failure the last ones are printed.
+  void run(uint64_t seed, uint64_t count, uint64_t every) {
+    std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+    Generator generator(seed);
+    Machine machine(table, *allocator, streams, true);
+    std::vector<Instruction> recent;
+    for (uint64_t i = 0; i < count; ++i) {
+      recent.push_back(generator.next());
+      machine.run(recent.back());
+      if ((i + 1) % every != 0) continue;
+      check();
+      if (HasFailure()) {
+        for (const Instruction& instruction : recent) std::printf("%s\n", instruction.print().c_str());
+        FAIL() << "after " << i + 1 << " instructions of seed " << seed;
+      }
+      recent.clear();
+    }
+    machine.free_all();
+    control->fail_call(0, nullptr, 0, CUDA_SUCCESS);
+    check();
+    const Memory now = memory();
+    EXPECT_EQ(now.live, 0u);
+    uint64_t useful = 0;
+    for (const StrategyCounts& strategy : ladder->counts()) {
+      std::printf("%s: tried %llu, useful %llu\n", strategy.name.c_str(),
+                  static_cast<unsigned long long>(strategy.tried),
+                  static_cast<unsigned long long>(strategy.useful));
+      useful += strategy.useful != 0 ? 1 : 0;
+    }
+    std::printf(
+        "served %llu, refused %llu, broken %llu, rescued %llu\n",
+        static_cast<unsigned long long>(machine.served), static_cast<unsigned long long>(machine.refused),
+        static_cast<unsigned long long>(machine.broken), static_cast<unsigned long long>(now.rescued));
+    if (count >= 100000) {
+      EXPECT_GE(useful, 2u) << "the program hardly ran short";
+      EXPECT_GT(machine.broken, 0u) << "no injected failure arrived";
+      EXPECT_GT(machine.refused, 0u);
+      EXPECT_GT(now.rescued, 0u);
+    }
+  }
+
+  std::unique_ptr<Ladder> ladder;
+  std::vector<StreamId> streams;
+};
+
+TEST_F(Fuzz, EveryInstructionIsChecked) {
+  run(number("SPILLWAY_FUZZ_SEED", 1), 20000, 1);
+}
+
+TEST_F(Fuzz, AMillionInstructions) {
+  run(number("SPILLWAY_FUZZ_SEED", 2), number("SPILLWAY_FUZZ_OPERATIONS", 1000000), 500);
+}
+
+}  // namespace
+}  // namespace spillway::testing

@@ -1,0 +1,332 @@
+// The ladder: order, bounds, guarantees, the breaker; and what the built-in strategies do on the simulated
+// device.
+#include "spillway/strategies/ladder.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+
+#include "spillway/trace/reader.h"
+#include "tests/allocator/simulated.h"
+
+namespace spillway::testing {
+namespace {
+
+struct Fake : Strategy {
+  StrategyInfo about;
+  Offer offered;
+  std::function<uint64_t()> work = [] { return uint64_t{0}; };
+  std::vector<std::string>* log = nullptr;
+  StrategyInfo info() const noexcept override { return about; }
+  Offer offer(const OomEvent&) noexcept override { return offered; }
+  Relief relieve(const OomEvent&, Reservation&) noexcept override {
+    log->push_back(std::string(about.name));
+    return {work(), (about.needs & kNeedsUnwinding) != 0, ""};
+  }
+};
+
+class LadderTest : public SimulatedDevice {
+ protected:
+  void SetUp() override {
+    SimulatedDevice::SetUp();
+    use({});
+    allocator->limit(kDevice, 32 * kMiB);
+  }
+
+  void use(LadderOptions options) {
+    ladder = std::make_unique<Ladder>(*allocator, options);
+    allocator->set_handler(ladder.get());
+  }
+
+  Fake* add(std::string_view name, uint64_t bytes, uint64_t cost_us,
+            Guarantee guarantee = Guarantee::kBitExact, uint32_t needs = kNeedsNothing) {
+    auto fake = std::make_unique<Fake>();
+    fake->about = {name, guarantee, needs};
+    fake->offered = {bytes, cost_us};
+    fake->log = &log;
+    Fake* raw = fake.get();
+    last_id = ladder->add(std::move(fake));
+    return raw;
+  }
+
+  void add_built_in() {
+    ladder->add(make_wait_for_events(*allocator));
+    ladder->add(make_stitch(*allocator));
+    ladder->add(make_release_cache(*allocator));
+  }
+
+  // Eight blocks of 4 MiB fill the limit; every second one is freed.
+  std::vector<uint64_t> checkerboard(StreamId stream = {}) {
+    std::vector<uint64_t> blocks;
+    for (int i = 0; i < 8; ++i) blocks.push_back(get(4 * kMiB, stream));
+    for (size_t i = 0; i < 8; i += 2) put(blocks[i]);
+    return blocks;
+  }
+
+  uint64_t tried(const std::string& name) {
+    for (const StrategyCounts& counts : ladder->counts())
+      if (counts.name == name) return counts.tried;
+    return 0;
+  }
+
+  using Names = std::vector<std::string>;
+  std::unique_ptr<Ladder> ladder;
+  Names log;
+  StrategyId last_id{};
+};
+
+TEST_F(LadderTest, RunsTheCheapestUsefulByteFirstAndPlanMovesLast) {
+  add("move", 1 << 30, 1, Guarantee::kBitExact, kNeedsUnwinding);
+  add("dear", 8 * kMiB, 100000);
+  add("small", 1 * kMiB, 5000);  // cheap, but not per byte
+  add("cheap", 8 * kMiB, 100);
+  add("empty", 0, 0);
+  EXPECT_EQ(get(40 * kMiB), 0u);
+  EXPECT_EQ(status, Status::kUnwind);
+  EXPECT_EQ(log, (Names{"cheap", "small", "dear", "move"}));
+  EXPECT_EQ(memory().unwound, 1u);
+}
+
+TEST_F(LadderTest, StopsAsSoonAsTheRequestIsServed) {
+  const uint64_t block = get(30 * kMiB);
+  add("first", kMiB, 1)->work = [&] {
+    allocator->free(block);
+    return 30 * kMiB;
+  };
+  add("second", kMiB, 1000);
+  EXPECT_NE(get(30 * kMiB), 0u);
+  EXPECT_EQ(log, (Names{"first"}));
+}
+
+TEST_F(LadderTest, PrefersTheStrongerGuaranteeAtSimilarCost) {
+  add("equal", 8 * kMiB, 300, Guarantee::kNumericallyEqual, kNeedsUnwinding);
+  add("exact", 8 * kMiB, 900, Guarantee::kBitExact, kNeedsUnwinding);
+  EXPECT_EQ(get(40 * kMiB), 0u);
+  EXPECT_EQ(log, (Names{"exact"}));
+  add("far cheaper", 8 * kMiB, 1, Guarantee::kNumericallyEqual, kNeedsUnwinding);
+  EXPECT_EQ(get(40 * kMiB), 0u);
+  EXPECT_EQ(log.back(), "far cheaper");
+}
+
+TEST_F(LadderTest, RefusesWhatTheProgramDoesNotAccept) {
+  add("statistics", 8 * kMiB, 1, Guarantee::kStatisticsChange);
+  add("equal", 8 * kMiB, 1, Guarantee::kNumericallyEqual);
+  ladder->allow(Guarantee::kNumericallyEqual);
+  EXPECT_EQ(get(40 * kMiB), 0u);
+  EXPECT_EQ(log, (Names{"equal"}));
+}
+
+TEST_F(LadderTest, IsBoundedInSteps) {
+  LadderOptions options;
+  options.most_steps = 5;
+  use(options);
+  add("liar", 8 * kMiB, 1)->work = [] { return kMiB; };
+  EXPECT_EQ(get(40 * kMiB), 0u);
+  EXPECT_EQ(status, Status::kOutOfMemory);
+  EXPECT_EQ(log.size(), 5u);
+}
+
+TEST_F(LadderTest, WhatGainsNothingIsNotAskedAgain) {
+  add("useless", 8 * kMiB, 1);
+  EXPECT_EQ(get(40 * kMiB), 0u);
+  EXPECT_EQ(log.size(), 1u);
+}
+
+TEST_F(LadderTest, WhatIsUselessAgainAndAgainComesLast) {
+  add("useless", 8 * kMiB, 1);
+  for (int i = 0; i < 8; ++i) get(40 * kMiB);
+  EXPECT_EQ(log.size(), 8u);
+  log.clear();
+  add("move", 8 * kMiB, 1000, Guarantee::kBitExact, kNeedsUnwinding);
+  EXPECT_EQ(get(40 * kMiB), 0u);
+  EXPECT_EQ(log, (Names{"move"})) << "the breaker is open";
+  ladder->remove(last_id);
+  EXPECT_EQ(get(40 * kMiB), 0u);
+  EXPECT_EQ(log, (Names{"move", "useless"})) << "but before giving up it has its chance";
+}
+
+TEST_F(LadderTest, HandsOutTheChosenMoveOnce) {
+  add("move", 8 * kMiB, 1, Guarantee::kBitExact, kNeedsUnwinding);
+  get(40 * kMiB);
+  ASSERT_EQ(status, Status::kUnwind);
+  EXPECT_EQ(ladder->move_of(failure->event.incident), last_id);
+  uint64_t incident = 0;
+  EXPECT_EQ(ladder->take_chosen_move(&incident), last_id);
+  EXPECT_EQ(incident, failure->event.incident);
+  EXPECT_EQ(ladder->take_chosen_move(nullptr), StrategyId::kNone);
+}
+
+TEST_F(LadderTest, StitchesACheckerboard) {
+  add_built_in();
+  const std::vector<uint64_t> blocks = checkerboard();
+  const uint64_t block = get(16 * kMiB);
+  ASSERT_NE(block, 0u) << failure->text;
+  EXPECT_EQ(memory().reserved, 32 * kMiB);
+  EXPECT_EQ(memory().stranded + memory().cached, 0u);
+  EXPECT_EQ(tried("stitch"), 1u);
+  EXPECT_EQ(tried("release_cache"), 0u);
+  for (size_t i = 1; i < 8; i += 2) put(blocks[i]);
+  put(block);
+}
+
+TEST_F(LadderTest, StitchesOnlyWhatIsShort) {
+  add_built_in();
+  checkerboard();
+  const uint64_t calls = memory().driver_calls;
+  ASSERT_NE(get(6 * kMiB), 0u);
+  EXPECT_EQ(memory().cached, 10 * kMiB);
+  EXPECT_LE(memory().driver_calls - calls, 6u);
+}
+
+TEST_F(LadderTest, NeverUnmapsUnderRunningWork) {
+  add_built_in();
+  const StreamId one = new_stream(), two = new_stream();
+  std::vector<uint64_t> blocks;
+  for (int i = 0; i < 8; ++i) blocks.push_back(get(4 * kMiB, one));
+  for (size_t i = 0; i < 8; i += 2) {
+    launch(one, blocks[i], 4 * kMiB, 10'000'000);
+    put(blocks[i]);
+  }
+  const uint64_t block = get(16 * kMiB, two);
+  ASSERT_NE(block, 0u) << failure->text;
+  launch(two, block, 16 * kMiB);
+  EXPECT_EQ(text(control->violations), "");
+  EXPECT_GT(counts().virtual_ns, 10'000'000u) << "it waited";
+}
+
+TEST_F(LadderTest, ReleasesTheCacheWhereStitchingIsNotAllowed) {
+  ladder->add(make_release_cache(*allocator));
+  checkerboard();
+  ASSERT_NE(get(16 * kMiB), 0u) << failure->text;
+  EXPECT_EQ(tried("release_cache"), 1u);
+  EXPECT_EQ(counts().live_pages_bytes, 32 * kMiB);
+}
+
+TEST_F(LadderTest, WaitsForNoMoreEventsThanItNeeds) {
+  add_built_in();
+  const StreamId own = new_stream(), other = new_stream();
+  std::vector<uint64_t> blocks;
+  for (int i = 0; i < 8; ++i) blocks.push_back(get(4 * kMiB, own));
+  for (const uint64_t block : blocks) {
+    launch(other, block, 4 * kMiB, 1'000'000);
+    allocator->record_stream(block, other);
+    put(block);
+  }
+  EXPECT_EQ(memory().pending, 32 * kMiB);
+  ASSERT_NE(get(8 * kMiB, own), 0u) << failure->text;
+  EXPECT_EQ(memory().pending, 24 * kMiB) << "two of eight were enough";
+  EXPECT_EQ(tried("wait_for_events"), 1u);
+}
+
+TEST_F(LadderTest, StitchesForADeviceThatIsFullBelowTheLimit) {
+  allocator->limit(kDevice, 0);
+  set_capacity(32 * kMiB);
+  add_built_in();
+  checkerboard();
+  ASSERT_NE(get(16 * kMiB), 0u) << failure->text;
+  EXPECT_EQ(tried("stitch"), 1u);
+}
+
+// The simulated driver does not capture, so this table says so for one stream and counts what capturing
+// forbids.
+struct Capturing {
+  static inline const driver::Table* real = nullptr;
+  static inline CUstream stream = nullptr;
+  static inline int forbidden = 0;
+
+  static CUresult CUDAAPI is_capturing(CUstream asked, CUstreamCaptureStatus* status) {
+    const bool captured = stream != nullptr && asked == stream;
+    *status = captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+  }
+  static CUresult CUDAAPI record(CUevent event, CUstream on) {
+    forbidden += stream != nullptr && on == stream ? 1 : 0;
+    return real->cuEventRecord(event, on);
+  }
+  static CUresult CUDAAPI query(CUevent event) {
+    forbidden += stream != nullptr ? 1 : 0;
+    return real->cuEventQuery(event);
+  }
+  static CUresult CUDAAPI unmap(CUdeviceptr address, size_t bytes) {
+    forbidden += stream != nullptr ? 1 : 0;
+    return real->cuMemUnmap(address, bytes);
+  }
+};
+
+TEST_F(LadderTest, LeavesACaptureAlone) {
+  driver::Table capturing = table;
+  Capturing::real = &table;
+  capturing.cuStreamIsCapturing = Capturing::is_capturing;
+  capturing.cuEventRecord = Capturing::record;
+  capturing.cuEventQuery = Capturing::query;
+  capturing.cuMemUnmap = Capturing::unmap;
+  allocator = std::make_unique<Allocator>(capturing);
+  use({});
+  add_built_in();
+  allocator->limit(kDevice, 32 * kMiB);
+  const StreamId own = new_stream(), other = new_stream();
+  const uint64_t shared = get(kMiB, own);
+  checkerboard(own);
+  EXPECT_EQ(status, Status::kOutOfMemory) << "the last block of the board does not fit";
+
+  Capturing::stream = reinterpret_cast<CUstream>(own);
+  EXPECT_EQ(get(12 * kMiB, own), 0u) << "no page is moved while its stream is captured";
+  EXPECT_EQ(Capturing::forbidden, 0);
+  Capturing::stream = reinterpret_cast<CUstream>(other);
+  allocator->record_stream(shared, other);
+  put(shared);
+  EXPECT_EQ(Capturing::forbidden, 0) << "the event would become part of the graph";
+  EXPECT_EQ(memory().pending, kMiB);
+  Capturing::stream = nullptr;
+  EXPECT_NE(get(12 * kMiB, own), 0u);
+  EXPECT_EQ(memory().pending, 0u) << "the event was recorded when the capture had ended";
+  allocator.reset();
+}
+
+TEST_F(LadderTest, RecordsTheIncident) {
+  const std::string path = ::testing::TempDir() + "ladder.trace";
+  std::remove(path.c_str());
+  std::string error;
+  std::unique_ptr<trace::Trace> trace = trace::Trace::open(path, {}, &error);
+  ASSERT_NE(trace, nullptr) << error;
+  allocator->set_trace(trace.get());
+  ladder->set_phase_source([] { return "backward"; });
+  add_built_in();
+  checkerboard();
+  ASSERT_NE(get(16 * kMiB), 0u);
+  EXPECT_EQ(get(64 * kMiB), 0u);
+  allocator->set_trace(nullptr);
+  trace.reset();
+  trace::Contents contents;
+  ASSERT_TRUE(trace::read(path, &contents, &error)) << error;
+  std::remove(path.c_str());
+  std::map<trace::Kind, int> kinds;
+  uint64_t limit = 0, terms = 0, last = 0;
+  for (const trace::Record& record : contents.records) {
+    ++kinds[record.kind];
+    EXPECT_GE(record.order, last);
+    last = record.order;
+    if (record.kind == trace::Kind::kLadderStep) {
+      EXPECT_EQ(contents.names[record.detail], "stitch");
+      EXPECT_EQ(record.flags, 1);
+      EXPECT_EQ(record.value, 1u);
+      EXPECT_EQ(record.bytes, 16 * kMiB);
+    }
+    if (record.kind != trace::Kind::kOomEquation || record.value != 1) continue;
+    if (record.detail == static_cast<uint64_t>(trace::Term::kLimit))
+      limit = record.bytes;
+    else if (record.detail <= static_cast<uint64_t>(trace::Term::kFree))
+      terms += record.bytes;
+  }
+  EXPECT_EQ(limit, 32 * kMiB);
+  EXPECT_EQ(terms, limit);
+  EXPECT_EQ(kinds[trace::Kind::kOom], 2);
+  EXPECT_EQ(kinds[trace::Kind::kLadderOutcome], 2);
+  EXPECT_EQ(kinds[trace::Kind::kAllocate], 9);
+  EXPECT_EQ(kinds[trace::Kind::kFree], 4);
+  EXPECT_EQ(kinds[trace::Kind::kPageCreate], 16);
+  EXPECT_GE(kinds[trace::Kind::kPageUnmap], 1);
+}
+
+}  // namespace
+}  // namespace spillway::testing
