@@ -117,15 +117,19 @@ TEST(TraceThreads, InternsFromManyThreads) {
   for (const auto& mine : indexes) EXPECT_EQ(mine, indexes[0]);
 }
 
-// Reads `rounds` times while three threads write, and checks every record.
-void read_beside_writers(uint32_t records_per_ring, int rounds) {
+// Reads `rounds` times while three threads write, each `burst` records between two pauses, and checks every
+// record.
+void read_beside_writers(uint32_t records_per_ring, uint64_t burst, int rounds) {
   const TemporaryFolder folder;
   auto trace = open_or_fail(folder / "t", {.rings = 4, .records_per_ring = records_per_ring});
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
   for (uint64_t writer = 0; writer < 3; ++writer) {
     threads.emplace_back([&, writer] {
-      for (uint64_t i = 0; !stop.load(std::memory_order_relaxed); ++i) trace->write(numbered(writer, i));
+      for (uint64_t i = 0; !stop.load(std::memory_order_relaxed); ++i) {
+        trace->write(numbered(writer, i));
+        if (i % burst == 0) std::this_thread::sleep_for(std::chrono::microseconds(20));
+      }
     });
   }
   uint64_t seen = 0;
@@ -146,13 +150,14 @@ void read_beside_writers(uint32_t records_per_ring, int rounds) {
   EXPECT_GT(seen, 0u);
 }
 
+// The ring moves on by a part of itself while it is read: what is given has no gap.
 TEST(TraceThreads, ReadsAFileThatIsBeingWritten) {
-  read_beside_writers(256, 300);
+  read_beside_writers(1024, 700, 1'000);
 }
 
 // So few slots that every one is rewritten while it is read.
 TEST(TraceThreads, ReadsNoMixtureOfTwoRecords) {
-  read_beside_writers(2, 2'000);
+  read_beside_writers(2, 1'000'000, 2'000);
 }
 
 }  // namespace
