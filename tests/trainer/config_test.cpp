@@ -1,0 +1,115 @@
+// The configuration: what is wrong is said with its line and the nearest key; nothing unknown is ignored.
+#include "trainer/config/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace spillway::trainer {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kLeast = "[data]\ncorpus = \"x.txt\"\n";
+
+std::string error_of(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  std::string error;
+  EXPECT_FALSE(parse_config(text, overrides, &error)) << text;
+  return error;
+}
+
+TEST(Config, NeedsACorpusAndNothingElse) {
+  std::string error;
+  const auto config = parse_config(kLeast, {}, &error);
+  ASSERT_TRUE(config) << error;
+  EXPECT_EQ(config->plan.micro_batch, config->train.batch) << "by default a batch is not split";
+  EXPECT_THAT(error_of(""), HasSubstr("'data.corpus' is missing"));
+}
+
+TEST(Config, ReadsEverySection) {
+  std::string error;
+  const auto config = parse_config(R"(
+[model]
+layers = 3
+width = 96
+heads = 3
+context = 32
+dropout = 0.1
+[data]
+corpus = "x.txt"
+[train]
+batch = 6
+learning_rate = 1
+[run]
+device = "cpu"
+limit = "1.5GiB"
+[recovery]
+floor = "bit_exact"
+grow_back_after = 4
+[plan]
+micro_batch = 3
+recompute = "all"
+[[plan.schedule]]
+step = 2
+micro_batch = 2
+[[plan.schedule]]
+step = 5
+optimizer = "host"
+)",
+                                   {}, &error);
+  ASSERT_TRUE(config) << error;
+  EXPECT_EQ(config->shape().layers, 3u);
+  EXPECT_EQ(config->train.learning_rate, 1.0) << "an integer is a number";
+  EXPECT_EQ(config->run.limit_bytes, 3ull << 29);
+  EXPECT_EQ(config->recovery.floor, Guarantee::kBitExact);
+  EXPECT_EQ(config->plan.recompute, (std::set<uint32_t>{0, 1, 2}));
+  EXPECT_EQ(config->schedule.at(2).micro_batch, 2u);
+  EXPECT_EQ(config->schedule.at(5).micro_batch, 2u) << "an entry begins from the one before";
+  EXPECT_EQ(config->schedule.at(5).optimizer, Place::kHost);
+}
+
+struct BadConfig {
+  std::string text, says;
+};
+
+TEST(Config, ErrorsNameTheLineAndTheNearestKey) {
+  const std::string least = kLeast;
+  const BadConfig cases[] = {
+      {least + "[train]\nbatchs = 4", "line 4: unknown key 'train.batchs': did you mean 'train.batch'?"},
+      {least + "[trian]\nbatch = 4", "line 3: unknown key 'trian': did you mean 'train'?"},
+      {least + "zzzzzzzzzz = 4", "line 3: unknown key 'data.zzzzzzzzzz'"},
+      {least + "[train]\nbatch = 4.0", "line 4: 'train.batch' must be an integer, not a number"},
+      {least + "[train]\nlearning_rate = \"fast\"", "'train.learning_rate' must be a number, not text"},
+      {least + "[train]\nlearning_rate = nan", "must be between"},
+      {least + "[train]\nsteps = 0", "'train.steps' must be between 1"},
+      {least + "train = 3", "unknown key 'data.train'"},
+      {"train = 3\n" + least, "'train' must be a table, not an integer"},
+      {least + "[run]\ndevice = \"tpu\"", "\"cuda\" or \"cpu\", not \"tpu\""},
+      {least + "[run]\nlimit = \"2 gigs\"", "'run.limit' must be bytes"},
+      {least + "[run]\nlimit = -1", "'run.limit' must be bytes"},
+      {least + "[model]\nwidth = 100\nheads = 3", "must be a multiple"},
+      {least + "[plan]\nschedule = 3", "'plan.schedule' must be a list"},
+      {least + "[plan]\nschedule = [3]", "[[plan.schedule]]"},
+      {least + "[[plan.schedule]]\nmicro_batch = 1", "needs a 'step'"},
+      {least + "[[plan.schedule]]\nstep = 3\n[[plan.schedule]]\nstep = 3", "later than the one before"},
+      {least + "[[plan.schedule]]\nstep = 3\nmicro_bath = 1", "did you mean 'plan.schedule.micro_batch'?"},
+      {"[data", "line 1"},
+  };
+  for (const BadConfig& bad : cases) EXPECT_THAT(error_of(bad.text), HasSubstr(bad.says)) << bad.text;
+}
+
+TEST(Config, OverridesReplaceKeysAndAreCheckedToo) {
+  std::string error;
+  const auto config = parse_config(
+      kLeast, {"train.steps=7", "run.device=cpu", "data.corpus=a b.txt", "plan.recompute=\"all\""}, &error);
+  ASSERT_TRUE(config) << error;
+  EXPECT_EQ(config->train.steps, 7u);
+  EXPECT_EQ(config->run.device, "cpu");
+  EXPECT_EQ(config->data.corpus, "a b.txt");
+  EXPECT_EQ(config->plan.recompute.size(), config->model.layers);
+  EXPECT_THAT(error_of(kLeast, {"train.step=7"}), HasSubstr("did you mean 'train.steps'?"));
+  EXPECT_THAT(error_of(kLeast, {"steps"}), HasSubstr("section.key=value"));
+  EXPECT_THAT(error_of(kLeast, {"data.corpus.x=1"}), HasSubstr("unknown key"));
+}
+
+}  // namespace
+}  // namespace spillway::trainer

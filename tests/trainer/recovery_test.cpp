@@ -1,0 +1,259 @@
+// The real training step under injected failures of every allocation that it makes, on the CPU: what it
+// computes is bitwise what an undisturbed run computes, or a run that is given the same plans.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <ATen/Parallel.h>
+
+#include "tests/trainer/failing_allocator.h"
+#include "tests/trainer/scratch_folder.h"
+#include "trainer/step/gpt_step.h"
+
+namespace spillway::trainer {
+namespace {
+
+constexpr uint64_t kSteps = 2;
+
+class Recovery : public testing::Test {
+ protected:
+  Recovery() : allocator_(FailingAllocator::install()) {
+    config_.model = {.layers = 2, .width = 16, .heads = 2, .context = 8, .dropout = 0.1};
+    config_.train = {.steps = 4, .batch = 4, .warmup = 1};
+    config_.evaluation.windows = 6;
+    config_.plan = {.micro_batch = 2, .evaluation_batch = 4};
+    std::string error;
+    corpus_ = Corpus::open(scratch_.corpus(), 0.1, config_.model.context, &error);
+    at::set_num_threads(1);
+  }
+  ~Recovery() override { allocator_.arm(nullptr, 0, false); }
+
+  // A run of its own: model, optimizer and recovery.
+  struct Fixture {
+    Fixture(const Config& config, const Corpus& corpus)
+        : moves(Core::get(), config.shape(), {}, config.recovery.floor),
+          program(config, corpus, {at::Device(at::kCPU)}, config.plan, Core::get(), moves),
+          step(program, config.shape(), {}, config.plan, config.recovery) {}
+    PlanMoves moves;
+    GptStep program;
+    RecoverableStep step;
+  };
+
+  struct Outcome {
+    std::vector<double> losses, norms;
+    uint64_t weights = 0;
+    bool operator==(const Outcome&) const = default;
+  };
+
+  static Outcome outcome_of(Fixture& run, std::vector<double> losses, std::vector<double> norms) {
+    return {std::move(losses), std::move(norms), run.program.parameters().hash()};
+  }
+
+  // kSteps steps, each under the plan that `plans` has for it.
+  const Outcome& remembered(const std::vector<Plan>& plans) {
+    std::string key;
+    for (const Plan& plan : plans) key += to_string(plan) + "; ";
+    const auto it = references_.find(key);
+    return it != references_.end() ? it->second : references_[key] = scheduled(plans);
+  }
+
+  Outcome scheduled(const std::vector<Plan>& plans) {
+    allocator_.arm(nullptr, 0, false);
+    Config config = config_;
+    config.plan = plans[0];
+    Fixture run(config, *corpus_);
+    std::vector<double> losses, norms;
+    std::string error;
+    for (uint64_t step = 0; step < plans.size(); ++step) {
+      EXPECT_TRUE(run.step.follow(step, plans[step], &error)) << error;
+      EXPECT_EQ(run.step.run(step), StepOutcome::kDone);
+      losses.push_back(run.program.loss()), norms.push_back(run.program.gradient_norm());
+    }
+    return outcome_of(run, losses, norms);
+  }
+
+  struct Disturbed {
+    Outcome outcome;
+    std::vector<Plan> plans;  // that the steps were committed under
+    StepOutcome last = StepOutcome::kDone;
+    std::string phases, actions;
+  };
+
+  Disturbed disturbed(uint64_t n, bool persistent) {
+    Fixture run(config_, *corpus_);
+    allocator_.arm(&run.program, n, persistent);
+    Disturbed result;
+    std::vector<double> losses, norms;
+    for (uint64_t step = 0; step < kSteps && result.last == StepOutcome::kDone; ++step) {
+      const uint64_t before = run.program.parameters().hash();
+      result.last = run.step.run(step);
+      if (result.last == StepOutcome::kGaveUp) {
+        EXPECT_EQ(run.program.parameters().hash(), before) << "a step that gave up left no trace";
+        EXPECT_EQ(run.program.step(), step);
+        allocator_.fail_at = 0;  // there is room again: the same step goes through
+        EXPECT_EQ(run.step.run(step), StepOutcome::kDone);
+      }
+      losses.push_back(run.program.loss()), norms.push_back(run.program.gradient_norm());
+      result.plans.push_back(run.step.plan());
+    }
+    for (const RecoveryRecord& record : run.step.records())
+      result.phases += record.phase + " ", result.actions += record.action + " ";
+    result.outcome = outcome_of(run, losses, norms);
+    return result;
+  }
+
+  // Fails request 1, 2, 3, ... until a run needs fewer.
+  struct Sweep {
+    uint64_t requests = 0, gave_up = 0;
+    std::string phases, actions;
+  };
+
+  Sweep sweep(bool persistent) {
+    Sweep sweep;
+    const Outcome undisturbed = scheduled({config_.plan, config_.plan});
+    for (uint64_t n = 1;; ++n) {
+      const Disturbed run = disturbed(n, persistent);
+      if (allocator_.fired == 0) return sweep;
+      sweep.requests = n;
+      sweep.gave_up += run.last == StepOutcome::kGaveUp;
+      sweep.phases += run.phases, sweep.actions += run.actions;
+      EXPECT_EQ(run.outcome, remembered(run.plans)) << "request " << n << ": " << run.actions;
+      bool split = false;
+      for (const Plan& plan : run.plans) split |= plan.micro_batch != config_.plan.micro_batch;
+      if (!split && run.plans.size() == kSteps)
+        EXPECT_EQ(run.outcome, undisturbed) << "request " << n << ": " << run.actions;
+      if (testing::Test::HasFailure()) return sweep;
+    }
+  }
+
+  const ScratchFolder scratch_;
+  FailingAllocator& allocator_;
+  Config config_;
+  std::optional<Corpus> corpus_;
+  std::map<std::string, Outcome> references_;  // undisturbed runs by their plans
+};
+
+TEST_F(Recovery, RecomputeGivesTheSameBitsAlsoWithDropout) {
+  Plan all = config_.plan, half = config_.plan;
+  all.recompute = {0, 1}, half.recompute = {1};
+  const Outcome plain = scheduled({config_.plan, config_.plan});
+  EXPECT_EQ(scheduled({all, all}), plain);
+  EXPECT_EQ(scheduled({half, all}), plain);
+  config_.model.dropout = 0;
+  EXPECT_NE(scheduled({config_.plan, config_.plan}), plain) << "dropout acts";
+}
+
+TEST_F(Recovery, MomentsOnTheHostGiveTheSameBits) {
+  Plan host = config_.plan;
+  host.optimizer = Place::kHost;
+  const Outcome plain = scheduled({config_.plan, config_.plan, config_.plan});
+  EXPECT_EQ(scheduled({host, host, host}), plain);
+  EXPECT_EQ(scheduled({config_.plan, host, config_.plan}), plain);
+}
+
+TEST_F(Recovery, ASplitIsTheSameMathematics) {
+  config_.model.dropout = 0;
+  Plan split = config_.plan;
+  split.micro_batch = 1;
+  const Outcome plain = scheduled({config_.plan, config_.plan}), other = scheduled({split, split});
+  EXPECT_NEAR(plain.losses[1], other.losses[1], 1e-5);
+  EXPECT_NEAR(plain.norms[1], other.norms[1], 1e-4);
+  Plan uneven = config_.plan;
+  uneven.micro_batch = 3;  // 3 + 1: the mean is over tokens, not over micro-batches
+  EXPECT_NEAR(plain.losses[0], scheduled({uneven}).losses[0], 1e-5);
+  EXPECT_NEAR(plain.norms[0], scheduled({uneven}).norms[0], 1e-4);
+}
+
+TEST_F(Recovery, EveryRequestFailingOnceGivesTheBitsOfItsPlans) {
+  config_.plan.micro_batch = 2;
+  const Sweep swept = sweep(false);
+  EXPECT_GT(swept.requests, 200u);
+  EXPECT_EQ(swept.gave_up, 0u);
+  for (const char* phase : {"forward", "backward", "optimizer"})
+    EXPECT_THAT(swept.phases, testing::HasSubstr(phase));
+  EXPECT_THAT(swept.actions, testing::HasSubstr("recompute"));
+}
+
+TEST_F(Recovery, EveryRequestFailingOnceWhenOnlyASplitIsLeft) {
+  config_.plan.recompute = {0, 1};
+  config_.plan.optimizer = Place::kHost;
+  const Sweep swept = sweep(false);
+  EXPECT_GT(swept.requests, 200u);
+  EXPECT_EQ(swept.gave_up, 0u);
+  EXPECT_THAT(swept.actions, testing::HasSubstr("split_micro_batch"));
+}
+
+TEST_F(Recovery, EveryRequestFailingOnceWhenNoMoveIsLeft) {
+  config_.train.batch = 2;
+  config_.plan = {.micro_batch = 1, .evaluation_batch = 1, .recompute = {0, 1}, .optimizer = Place::kHost};
+  const Sweep swept = sweep(false);
+  EXPECT_GT(swept.requests, 200u);
+  EXPECT_EQ(swept.gave_up, 0u) << "unwinding freed memory: one plain try is allowed";
+  EXPECT_THAT(swept.actions, testing::HasSubstr("try_again"));
+}
+
+TEST_F(Recovery, EveryRequestFailingFromThereOnEndsTyped) {
+  const Sweep swept = sweep(true);
+  EXPECT_GT(swept.requests, 200u);
+  EXPECT_EQ(swept.gave_up, swept.requests);
+}
+
+TEST_F(Recovery, TheCommitAllocatesNothing) {
+  for (const Place place : {Place::kDevice, Place::kHost}) {
+    config_.plan.optimizer = place;
+    Fixture run(config_, *corpus_);
+    allocator_.arm(&run.program, 0, false);
+    for (uint64_t step = 0; step < 3; ++step) EXPECT_EQ(run.step.run(step), StepOutcome::kDone);
+    EXPECT_GT(allocator_.requests, 0u) << "the counter counts";
+    EXPECT_EQ(allocator_.in_commit, 0u);
+  }
+}
+
+TEST_F(Recovery, TheLedgerTakesEachMicroBatchOnce) {
+  Fixture run(config_, *corpus_);
+  run.program.save_step();
+  Parameters& parameters = run.program.parameters();
+  EXPECT_FALSE(run.program.run_micro_batch(0, config_.plan));
+  const at::Tensor once = parameters.gradient(0).clone();
+  for (size_t i = 0; i < parameters.size(); ++i)
+    EXPECT_EQ(parameters.accumulated(i), 1u) << parameters.name(i);
+  EXPECT_FALSE(run.program.run_micro_batch(0, config_.plan)) << "the same micro-batch once more";
+  EXPECT_TRUE(at::equal(parameters.gradient(0), once)) << "is not added again";
+  EXPECT_THROW(run.program.commit(), std::logic_error) << "a micro-batch is missing";
+  for (size_t i = 0; i < parameters.size(); ++i) EXPECT_FALSE(parameters.value(i).grad().defined());
+}
+
+TEST_F(Recovery, AnEvaluationThatFailsIsSplitAndGivesItsLoss) {
+  config_.recovery.floor = Guarantee::kNumericallyEqual;
+  config_.plan = {.micro_batch = 1, .evaluation_batch = 4, .recompute = {0, 1}, .optimizer = Place::kHost};
+  const auto evaluate = [](Fixture& run) {
+    run.program.begin_evaluation();
+    const auto outcome = run.step.run_evaluation(
+        0, [](void* program, const Plan& plan) { return static_cast<GptStep*>(program)->evaluate(plan); },
+        &run.program);
+    run.program.end_evaluation();
+    EXPECT_EQ(outcome, StepOutcome::kDone);
+    return run.program.evaluation_loss();
+  };
+  Fixture calm(config_, *corpus_);
+  allocator_.arm(&calm.program, 0, false);
+  const double loss = evaluate(calm);
+  const uint64_t requests = allocator_.requests;
+  for (uint64_t n = 1; n <= requests; ++n) {
+    Fixture run(config_, *corpus_);
+    allocator_.arm(&run.program, n, false);
+    EXPECT_NEAR(evaluate(run), loss, 1e-5);
+    EXPECT_EQ(allocator_.fired, 1u);
+    EXPECT_EQ(run.step.plan().evaluation_batch, 2u);
+    EXPECT_EQ(run.step.guarantee_held(), Guarantee::kBitExact) << "training is untouched";
+  }
+}
+
+TEST_F(Recovery, AnotherErrorPassesThrough) {
+  Fixture run(config_, *corpus_);
+  run.program.save_step();
+  run.program.parameters().value(1).set_data(at::zeros({3, 3}));  // shapes that do not fit
+  EXPECT_THROW(run.program.run_micro_batch(0, config_.plan), c10::Error);
+}
+
+}  // namespace
+}  // namespace spillway::trainer
