@@ -19,7 +19,7 @@ double learning_rate(const TrainConfig& train, uint64_t step);
 
 class AdamW {
  public:
-  static constexpr int64_t kTileElements = 1 << 20;
+  static constexpr int64_t kTileElements = 1 << 18;
 
   // Allocates the moments, zero, beside the parameters or on the host.
   AdamW(Parameters& parameters, const TrainConfig& train, Place place);

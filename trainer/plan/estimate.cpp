@@ -75,7 +75,7 @@ class Counter {
       if (plan_.optimizer == Place::kDevice) add("optimizer state", device, 2 * parameters[device] * kFloat);
       // Two tiles through which moments on the host pass; see trainer/optimizer/adamw.h.
       else if (parameters[device])
-        add("optimizer tiles", device, 2 * std::min(parameters[device], kTile) * kFloat);
+        add("optimizer tiles", device, 2 * std::min(shape_.largest_parameter(), kTile) * kFloat);
     }
     if (plan_.optimizer == Place::kHost) {
       out_.host_bytes = 2 * shape_.parameters() * kFloat;
@@ -130,7 +130,7 @@ class Counter {
         1e6 * (seconds + micro_batches * shape_.layers * kLaunchesPerLayer * kLaunchSeconds));
   }
 
-  static constexpr uint64_t kTile = 1u << 20;
+  static constexpr uint64_t kTile = 1u << 18;
   const Shape& shape_;
   const Plan& plan_;
   const uint32_t devices_, micro_batch_;
@@ -142,6 +142,10 @@ class Counter {
 
 uint64_t Shape::layer_parameters() const {
   return 12ull * width * width + 13ull * width;  // four products with biases, two norms
+}
+
+uint64_t Shape::largest_parameter() const {
+  return uint64_t{width} * std::max({4 * width, vocabulary, context});
 }
 
 uint64_t Shape::parameters() const {

@@ -36,6 +36,14 @@ bool halve(uint32_t* batch) {
   return true;
 }
 
+// A bit-exact move costs the failed micro-batch, a split of the micro-batch the whole step.
+uint64_t redo_us(const Move& move, const Shape& shape, const Estimate& now) {
+  if (move.kind == MoveKind::kSplitEvaluation) return 0;
+  if (move.guarantee != Guarantee::kBitExact) return now.step_us;
+  const uint64_t batch = std::max(1u, shape.batch);
+  return now.step_us * std::min<uint64_t>(move.to.micro_batch, batch) / batch;
+}
+
 bool apply(MoveKind kind, Plan* plan, const Shape& shape, const Machine& machine) {
   switch (kind) {
     case MoveKind::kRecompute:
@@ -98,7 +106,7 @@ std::vector<Move> neighbours(const Plan& plan, const Shape& shape, const Machine
     const Estimate then = estimate(shape, move.to, machine);
     move.bytes_freed = less(now.device_peak_bytes[0], then.device_peak_bytes[0]);
     move.evaluation_bytes_freed = less(now.evaluation_peak_bytes[0], then.evaluation_peak_bytes[0]);
-    move.cost_us = less(then.step_us, now.step_us);
+    move.cost_us = redo_us(move, shape, now) + less(then.step_us, now.step_us);
     moves.push_back(std::move(move));
   }
   std::stable_sort(moves.begin(), moves.end(), [](const Move& a, const Move& b) {

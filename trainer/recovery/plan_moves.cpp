@@ -4,6 +4,7 @@ namespace spillway::trainer {
 
 PlanMoves::PlanMoves(const Core& core, const Shape& shape, const Machine& machine, Guarantee floor)
     : core_(core), shape_(shape), machine_(machine), floor_(floor) {
+  if (core.loaded()) core.allow(static_cast<spillway_guarantee>(floor));
   for (size_t i = 0; i < kMoves; ++i) {
     entries_[i].owner = this;
     if (!core.loaded()) continue;

@@ -65,10 +65,11 @@ bool Core::install(const std::string& trace, std::string* error) {
   const auto install = reinterpret_cast<int (*)()>(::dlsym(shim_library, "spillway_torch_install"));
   if (!install) return *error = shim + " has no spillway_torch_install", false;
   if (!instance().resolve(core_library, error)) return false;
-  if (const int status = install(); status != 0) {
-    *error = "Spillway's allocator could not be installed: " + std::string(instance().last_error());
-    return false;
-  }
+  const auto why = reinterpret_cast<const char* (*)()>(::dlsym(shim_library, "spillway_torch_error"));
+  if (install() != 0)
+    return *error =
+               std::string("Spillway's allocator was not installed: ") + (why ? why() : "no reason given"),
+           false;
   return true;
 }
 

@@ -20,6 +20,7 @@ struct Shape {
   uint32_t layers = 0, width = 0, heads = 0, context = 0, vocabulary = 0;
   uint32_t batch = 0;  // sequences per optimizer step
   uint64_t layer_parameters() const;
+  uint64_t largest_parameter() const;
   uint64_t parameters() const;  // all, the tied head once
 };
 

@@ -84,7 +84,7 @@ struct Move {
   Guarantee guarantee{};
   uint64_t bytes_freed = 0;  // predicted, of device 0's peak; 0 for a move that only helps the evaluation
   uint64_t evaluation_bytes_freed = 0;  // predicted, of device 0's peak while evaluating
-  uint64_t cost_us = 0;                 // predicted, more per step than `plan`
+  uint64_t cost_us = 0;  // predicted: what is redone now, and what a step takes longer from here on
 };
 
 // The plans one move away, cheapest first (ties by guarantee, then by kind), none weaker than `floor`. Empty
