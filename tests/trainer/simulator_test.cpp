@@ -131,7 +131,9 @@ class Simulated : public testing::Test {
       arm(injection, n, &fixture);
       std::string error;
       for (uint64_t step = 0; step < steps && ran.last == StepOutcome::kDone; ++step) {
-        if (step < schedule.size()) EXPECT_TRUE(fixture.step.follow(step, schedule[step], &error)) << error;
+        if (step < schedule.size()) {
+          EXPECT_TRUE(fixture.step.follow(step, schedule[step], &error)) << error;
+        }
         ran.last = fixture.step.run(step);
         ran.outcome.losses.push_back(fixture.program.loss());
         ran.outcome.norms.push_back(fixture.program.gradient_norm());

@@ -1,5 +1,6 @@
 #include "trainer/data/corpus.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>
@@ -34,7 +35,6 @@ std::optional<Corpus> Corpus::open(const std::string& path, double validation, u
     *error = "corpus '" + path + "' could not be read to its end";
     return std::nullopt;
   }
-  corpus.context_ = context;
   corpus.training_size_ = static_cast<uint64_t>(double(corpus.text_.size()) * (1 - validation));
   const uint64_t window = uint64_t{context} + 1;
   if (corpus.training_size_ < window || corpus.text_.size() - corpus.training_size_ < window) {
@@ -47,17 +47,17 @@ std::optional<Corpus> Corpus::open(const std::string& path, double validation, u
 }
 
 void Corpus::window_at(uint64_t begin, std::span<int64_t> tokens) const {
-  for (uint64_t i = 0; i <= context_; ++i) tokens[i] = text_[begin + i];
+  std::copy_n(text_.begin() + static_cast<std::ptrdiff_t>(begin), tokens.size(), tokens.begin());
 }
 
 void Corpus::draw(uint64_t seed, uint64_t cursor, uint32_t sequences, std::span<int64_t> tokens) const {
-  const uint64_t window = uint64_t{context_} + 1, starts = training_size_ - window + 1;
+  const uint64_t window = tokens.size() / sequences, starts = training_size_ - window + 1;
   for (uint32_t i = 0; i < sequences; ++i)
     window_at(mix(seed, cursor + i) % starts, tokens.subspan(i * window, window));
 }
 
 void Corpus::validation_window(uint32_t index, uint32_t windows, std::span<int64_t> tokens) const {
-  const uint64_t starts = text_.size() - training_size_ - context_;
+  const uint64_t starts = text_.size() - training_size_ - tokens.size() + 1;
   window_at(training_size_ + starts * index / windows, tokens);
 }
 

@@ -37,7 +37,6 @@ class Corpus {
 
   std::vector<uint8_t> text_;
   uint64_t training_size_ = 0;
-  uint32_t context_ = 0;
 };
 
 }  // namespace spillway::trainer

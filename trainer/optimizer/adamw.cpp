@@ -30,6 +30,9 @@ AdamW::AdamW(Parameters& parameters, const TrainConfig& train, Place place)
     const at::Device device = place == Place::kHost ? at::Device(at::kCPU) : value.device();
     moments_.push_back({zeros_at(value, device), zeros_at(value, device), place == Place::kHost});
   }
+  for (at::Tensor* number : {&numbers_.clip, &numbers_.keep, &numbers_.beta1, &numbers_.beta2,
+                             &numbers_.correction, &numbers_.epsilon})
+    *number = at::zeros({}, at::TensorOptions().dtype(at::kFloat));
   prepare_tiles();
 }
 
@@ -64,12 +67,25 @@ void AdamW::prepare() {
   clip_ = train_.clip > 0 && norm_ > train_.clip ? train_.clip / (norm_ + 1e-6) : 1;
 }
 
-void AdamW::commit(uint64_t step) {
-  const at::NoGradGuard no_grad;
-  for (size_t i = 0; i < moments_.size(); ++i) update(i, step);
+void AdamW::set_numbers(uint64_t step) {
+  const double rate = learning_rate(train_, step), t = double(step + 1);
+  const auto set = [](at::Tensor& number, double value) { *number.mutable_data_ptr<float>() = float(value); };
+  set(numbers_.clip, clip_);
+  set(numbers_.keep, 1 - rate * train_.weight_decay);
+  set(numbers_.beta1, train_.beta1);
+  set(numbers_.beta2, train_.beta2);
+  set(numbers_.correction, 1 / std::sqrt(1 - std::pow(train_.beta2, t)));
+  set(numbers_.epsilon, train_.epsilon);
+  rate_ = rate / (1 - std::pow(train_.beta1, t));
 }
 
-void AdamW::update(size_t index, uint64_t step) {
+void AdamW::commit(uint64_t step) {
+  const at::NoGradGuard no_grad;
+  set_numbers(step);
+  for (size_t i = 0; i < moments_.size(); ++i) update(i);
+}
+
+void AdamW::update(size_t index) {
   Moments& moments = moments_[index];
   const at::Tensor value = parameters_.value(index).detach().view({-1});
   const at::Tensor gradient = parameters_.gradient(index).view({-1});
@@ -83,7 +99,7 @@ void AdamW::update(size_t index, uint64_t step) {
       m = tiles.first.narrow(0, 0, length).copy_(m);
       v = tiles.second.narrow(0, 0, length).copy_(v);
     }
-    update_tile(value.narrow(0, begin, length), gradient.narrow(0, begin, length), m, v, step, decays);
+    update_tile(value.narrow(0, begin, length), gradient.narrow(0, begin, length), m, v, decays);
     if (moments.on_host) {
       first.narrow(0, begin, length).copy_(m);
       second.narrow(0, begin, length).copy_(v);
@@ -92,16 +108,15 @@ void AdamW::update(size_t index, uint64_t step) {
 }
 
 void AdamW::update_tile(at::Tensor value, at::Tensor gradient, at::Tensor first, at::Tensor second,
-                        uint64_t step, bool decays) const {
-  const double rate = learning_rate(train_, step), t = double(step + 1);
-  if (clip_ != 1) gradient.mul_(clip_);
-  if (decays && train_.weight_decay > 0) value.mul_(1 - rate * train_.weight_decay);
-  first.mul_(train_.beta1).add_(gradient, 1 - train_.beta1);
-  second.mul_(train_.beta2).addcmul_(gradient, gradient, 1 - train_.beta2);
+                        bool decays) const {
+  if (clip_ != 1) gradient.mul_(numbers_.clip);
+  if (decays && train_.weight_decay > 0) value.mul_(numbers_.keep);
+  first.mul_(numbers_.beta1).add_(gradient, 1 - train_.beta1);
+  second.mul_(numbers_.beta2).addcmul_(gradient, gradient, 1 - train_.beta2);
   // From here on the gradient's memory holds the denominator.
   at::sqrt_out(gradient, second);
-  gradient.mul_(1 / std::sqrt(1 - std::pow(train_.beta2, t))).add_(train_.epsilon);
-  value.addcdiv_(first, gradient, -rate / (1 - std::pow(train_.beta1, t)));
+  gradient.mul_(numbers_.correction).add_(numbers_.epsilon);
+  value.addcdiv_(first, gradient, -rate_);
 }
 
 void AdamW::move_to(Place place) {

@@ -45,16 +45,24 @@ class AdamW {
     at::Tensor first, second;
   };
 
+  // The numbers of one step as tensors of one element on the host, made once: LibTorch would wrap each plain
+  // number in a fresh tensor for each use.
+  struct Numbers {
+    at::Tensor clip, keep, beta1, beta2, correction, epsilon;
+  };
+
   void prepare_tiles();
-  void update(size_t index, uint64_t step);
-  void update_tile(at::Tensor value, at::Tensor gradient, at::Tensor first, at::Tensor second, uint64_t step,
+  void set_numbers(uint64_t step);
+  void update(size_t index);
+  void update_tile(at::Tensor value, at::Tensor gradient, at::Tensor first, at::Tensor second,
                    bool decays) const;
 
   Parameters& parameters_;
   const TrainConfig train_;
   std::vector<Moments> moments_;
   std::map<int, Tiles> tiles_;  // by device index
-  double norm_ = 0, clip_ = 1;
+  Numbers numbers_;
+  double norm_ = 0, clip_ = 1, rate_ = 0;
 };
 
 }  // namespace spillway::trainer
