@@ -3,7 +3,10 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <utility>
 
 namespace spillway::driver {
 namespace {
@@ -37,6 +40,20 @@ std::string defect(const Table& table, const std::string& library) {
   return "";
 }
 
+// The one table of a loaded library; like the library, it is there for ever.
+const Table* table_of(void* library, const char* name, std::string& why_not) {
+  static std::mutex mutex;
+  static auto* const tables = new std::map<void*, std::unique_ptr<const Table>>;
+  const std::lock_guard lock(mutex);
+  auto& table = (*tables)[library];
+  if (table) return table.get();
+  auto filled = std::make_unique<Table>();
+  fill(library, *filled);
+  why_not = defect(*filled, name);
+  if (why_not.empty()) table = std::move(filled);
+  return table.get();
+}
+
 }  // namespace
 
 const Table* resolve(const char* library, LoadError* error) {
@@ -46,11 +63,8 @@ const Table* resolve(const char* library, LoadError* error) {
     const char* reason = dlerror();
     text = std::string("the CUDA driver could not be loaded (") + (reason ? reason : library) +
            "): install the GPU driver, or run under 'spillway simulate'.";
-  } else {
-    auto table = std::make_unique<Table>();
-    fill(handle, *table);
-    text = defect(*table, library);
-    if (text.empty()) return table.release();  // lives as long as the library: for ever
+  } else if (const Table* table = table_of(handle, library, text)) {
+    return table;
   }
   if (error) error->text = text;
   return nullptr;

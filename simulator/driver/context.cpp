@@ -12,7 +12,7 @@ Context* known(CUcontext handle) {
   Machine& sim = machine();
   for (const auto& device : sim.devices)
     if (&device->primary == context) return context->retains > 0 ? context : nullptr;
-  return sim.contexts.contains(context) ? context : nullptr;
+  return sim.contexts.contains(context) && !context->destroyed ? context : nullptr;
 }
 
 CUcontext handle_of(Context* context) {
@@ -119,10 +119,9 @@ CUresult cuCtxDestroy(CUcontext ctx) {
   if (!context || !sim.contexts.contains(context)) return CUDA_ERROR_INVALID_CONTEXT;
   synchronize(*context->device);
   --context->device->active_contexts;
-  sim.contexts.erase(context);
+  context->destroyed = true;
   auto& stack = context_stack();
   std::erase(stack, context);
-  // Streams may still name it, and other threads have it on their stacks: it stays as a shell.
   return CUDA_SUCCESS;
 }
 

@@ -31,7 +31,8 @@ struct Device;
 struct Context {
   Device* device = nullptr;
   unsigned flags = 0;
-  unsigned retains = 0;  // of a primary context
+  unsigned retains = 0;    // of a primary context
+  bool destroyed = false;  // stays, as streams and other threads may still name it
   std::array<size_t, CU_LIMIT_MAX> limits{1024, 1 << 20,
                                           8 << 20};  // stack, printf FIFO, heap as on the real card
 };
