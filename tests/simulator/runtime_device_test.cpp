@@ -67,22 +67,42 @@ TEST_F(Runtime, MemoryIsChargedToTheSelectedDevice) {
   EXPECT_EQ(cudaFree(pointer), cudaSuccess) << "memory may be freed from any device";
 }
 
-TEST_F(Runtime, AContextSetThroughTheDriverIsFollowed) {
+// The driver's function under the name and with the version that cuda.h's declaration has.
+template <class Function>
+Function* entry_point(const char* name) {
   void* found = nullptr;
-  cudaDriverEntryPointQueryResult result;
-  ASSERT_EQ(cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxRetain", &found, 13000, 0, &result),
-            cudaSuccess);
-  ASSERT_EQ(result, cudaDriverEntryPointSuccess);
+  cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
+  EXPECT_EQ(cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result), cudaSuccess);
+  EXPECT_EQ(result, cudaDriverEntryPointSuccess);
+  return reinterpret_cast<Function*>(found);
+}
+
+TEST_F(Runtime, AContextSetThroughTheDriverIsFollowed) {
+  const auto retain = entry_point<decltype(cuDevicePrimaryCtxRetain)>("cuDevicePrimaryCtxRetain");
+  const auto release = entry_point<decltype(cuDevicePrimaryCtxRelease)>("cuDevicePrimaryCtxRelease");
+  const auto set_current = entry_point<decltype(cuCtxSetCurrent)>("cuCtxSetCurrent");
   CUcontext context = nullptr;
-  ASSERT_EQ(reinterpret_cast<decltype(&cuDevicePrimaryCtxRetain)>(found)(&context, 1), CUDA_SUCCESS);
-  ASSERT_EQ(cudaGetDriverEntryPointByVersion("cuCtxSetCurrent", &found, 13000, 0, &result), cudaSuccess);
-  ASSERT_EQ(reinterpret_cast<decltype(&cuCtxSetCurrent)>(found)(context), CUDA_SUCCESS);
+  ASSERT_EQ(retain(&context, 1), CUDA_SUCCESS);
+  ASSERT_EQ(set_current(context), CUDA_SUCCESS);
   int device = -1;
   ASSERT_EQ(cudaGetDevice(&device), cudaSuccess);
   EXPECT_EQ(device, 1);
-  ASSERT_EQ(cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxRelease", &found, 13000, 0, &result),
-            cudaSuccess);
-  EXPECT_EQ(reinterpret_cast<decltype(&cuDevicePrimaryCtxRelease)>(found)(1), CUDA_SUCCESS);
+  EXPECT_EQ(release(1), CUDA_SUCCESS);
+}
+
+TEST_F(Runtime, WithoutAContextTheSelectedDeviceComesBack) {
+  const auto set_current = entry_point<decltype(cuCtxSetCurrent)>("cuCtxSetCurrent");
+  ASSERT_EQ(cudaSetDevice(1), cudaSuccess);
+  ASSERT_EQ(set_current(nullptr), CUDA_SUCCESS);
+  int device = -1;
+  ASSERT_EQ(cudaGetDevice(&device), cudaSuccess);
+  EXPECT_EQ(device, 1);
+  void* memory = nullptr;
+  ASSERT_EQ(cudaMalloc(&memory, kMiB), cudaSuccess);
+  cudaPointerAttributes attributes;
+  ASSERT_EQ(cudaPointerGetAttributes(&attributes, memory), cudaSuccess);
+  EXPECT_EQ(attributes.device, 1);
+  EXPECT_EQ(cudaFree(memory), cudaSuccess);
 }
 
 TEST_F(Runtime, AnUnknownEntryPointIsAnAnswer) {
