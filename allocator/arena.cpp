@@ -214,6 +214,35 @@ std::optional<Placement> Arena::plan(uint64_t size, uint64_t have_bytes, uint64_
   return best;
 }
 
+namespace {
+// How far a place that begins with `block` reaches, in the direction of `step`, on `have_bytes` of pages for
+// its voids.
+uint64_t reach(const Block* block, Block* Block::* step, uint64_t have_bytes) {
+  uint64_t bytes = 0;
+  for (; block != nullptr && is_free(block); block = block->*step) {
+    const bool is_void = block->state == BlockState::kVoid;
+    if (is_void && block->size > have_bytes) return bytes + have_bytes;
+    if (is_void) have_bytes -= block->size;
+    bytes += block->size;
+  }
+  return bytes;
+}
+}  // namespace
+
+uint64_t Arena::largest(uint64_t have_bytes) const {
+  const Block* hole = bins_.largest();
+  uint64_t bytes = hole == nullptr ? 0 : hole->size;
+  have_bytes = have_bytes / page_bytes_ * page_bytes_;
+  for (const Block* block = voids_; block != nullptr; block = block->bin_next) {
+    const Block* first = gap_start(block);
+    if (first == nullptr) continue;
+    for (const Block* piece = first; piece != nullptr && is_free(piece); piece = piece->next)
+      bytes = std::max(
+          {bytes, reach(piece, &Block::next, have_bytes), reach(piece, &Block::previous, have_bytes)});
+  }
+  return bytes;
+}
+
 Block* Arena::claim(const Placement& placement, std::vector<AddressRange>* voids) {
   const AddressRange& range = placement.claim;
   Block* block = nullptr;

@@ -77,6 +77,8 @@ class Arena {
   // that do not lie under the place itself. Holes of `kept_bytes` and more are left alone.
   std::optional<Placement> plan(uint64_t size, uint64_t have_bytes, uint64_t idle_bytes,
                                 uint64_t kept_bytes = UINT64_MAX) const;
+  // The largest size that `best` or `plan` could place with `have_bytes` of pages and nothing idle.
+  uint64_t largest(uint64_t have_bytes) const;
   // Takes the place out as one busy block; `voids` are the parts of it without pages.
   Block* claim(const Placement& placement, std::vector<AddressRange>* voids);
   // The busy block's pages are all mapped: gives [address, address + size) to the program, the rest becomes

@@ -386,26 +386,14 @@ OomEvent DeviceHeap::make_event(const Miss& miss) {
   return event;
 }
 
-// The largest request that would be served without any strategy, by bisection over the same plan that serves
-// it.
+// The largest request of this stream and kind that would be served now, without any strategy.
 uint64_t DeviceHeap::largest_extent(const Miss& miss) {
   const uint64_t driver_free = device_->free_bytes(UINT64_MAX) / page_bytes_ * page_bytes_;
   std::lock_guard guard(lock_);
   Arena& arena = arena_for(miss.request.stream, miss.request.pool, miss.size <= kSmallBytes);
   const uint64_t have_bytes =
       pages_at_hand(miss) + std::min(miss.reservation.promised_bytes + room(), driver_free);
-  const Block* hole = arena.largest_hole();
-  uint64_t low = hole == nullptr ? 0 : hole->size;
-  uint64_t high = device_->total_bytes() + kUnitBytes;
-  if (arena.segments().empty()) return have_bytes;
-  while (high - low > kUnitBytes) {
-    const uint64_t middle = (low + high) / 2 / kUnitBytes * kUnitBytes;
-    if (arena.plan(middle, have_bytes, 0))
-      low = middle;
-    else
-      high = middle;
-  }
-  return low;
+  return arena.segments().empty() ? have_bytes / page_bytes_ * page_bytes_ : arena.largest(have_bytes);
 }
 
 }  // namespace spillway

@@ -6,6 +6,10 @@
 #include "allocator/heap.h"
 
 namespace spillway {
+namespace {
+// Other threads may free all the time, so that something is always left to wait for.
+constexpr int kMostDrains = 256;
+}  // namespace
 
 // Whole pages in the holes of the default pool; a private pool keeps its own.
 DeviceHeap::Idle DeviceHeap::idle_bytes() {
@@ -177,7 +181,7 @@ uint64_t DeviceHeap::reclaim(const OomEvent& event, PageReservation& reservation
   if (event.capture != CaptureState::kNone || heap_in_handler != this) return 0;
   const Device::Scope scope(*device_);
   std::vector<Arena*> skipped;
-  while (true) {
+  for (int round = 0;; ++round) {
     std::vector<Victim> victims;
     {
       std::lock_guard guard(lock_);
@@ -197,7 +201,7 @@ uint64_t DeviceHeap::reclaim(const OomEvent& event, PageReservation& reservation
       }
     }
     if (reservation.claim != nullptr) return hold(victims, reservation, what);
-    if (!drain_one(&skipped)) return 0;
+    if (round == kMostDrains || !drain_one(&skipped)) return 0;
   }
   // A hole fits already: the failure was injected, and giving a page back is what there is to do.
   return what == IdlePages::kGiveBack ? reclaim_anything(reservation, waiting_->size) : 0;
@@ -205,7 +209,7 @@ uint64_t DeviceHeap::reclaim(const OomEvent& event, PageReservation& reservation
 
 uint64_t DeviceHeap::reclaim_anything(PageReservation& reservation, uint64_t bytes) {
   std::vector<Arena*> skipped;
-  while (true) {
+  for (int round = 0;; ++round) {
     std::vector<Victim> victims;
     {
       std::lock_guard guard(lock_);
@@ -213,7 +217,7 @@ uint64_t DeviceHeap::reclaim_anything(PageReservation& reservation, uint64_t byt
       if (idle.drained >= bytes || idle.drained == idle.all) victims = take_idle(bytes, true);
     }
     if (!victims.empty()) return hold(victims, reservation, IdlePages::kGiveBack);
-    if (!drain_one(&skipped)) return 0;
+    if (round == kMostDrains || !drain_one(&skipped)) return 0;
   }
 }
 
@@ -222,8 +226,7 @@ uint64_t DeviceHeap::give_back(uint64_t most_bytes) {
   const Device::Scope scope(*device_);
   if ((slow_.load(std::memory_order_relaxed) & kSlowPending) != 0) poll_events();
   std::vector<Arena*> skipped;
-  while (drain_one(&skipped)) {
-  }
+  for (int round = 0; round < kMostDrains && drain_one(&skipped); ++round) continue;
   std::vector<Victim> victims;
   std::vector<CUmemGenericAllocationHandle> pages;
   {

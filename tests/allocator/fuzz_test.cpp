@@ -77,5 +77,32 @@ TEST_F(Fuzz, AMillionInstructions) {
   run(number("SPILLWAY_FUZZ_SEED", 2), number("SPILLWAY_FUZZ_OPERATIONS", 1000000), 500);
 }
 
+// Without a handler, so that nothing makes room: the largest request that is said to succeed does, and no
+// larger one.
+TEST_F(Fuzz, TheLargestExtentIsExact) {
+  allocator->set_handler(nullptr);
+  allocator->limit(kDevice, 96 * kMiB);
+  Generator generator(number("SPILLWAY_FUZZ_SEED", 3));
+  Machine machine(table, *allocator, {StreamId{}}, false);
+  int compared = 0;
+  for (int i = 0; i < 20000; ++i) {
+    Instruction next = generator.next();
+    if (next.what == Do::kLimit) continue;
+    if (next.what == Do::kAllocate) next.size = 100 * kKiB + next.size % (6 * kMiB);
+    machine.run(next);
+    if (i % 20 != 0) continue;
+    ASSERT_EQ(get(200 * kMiB), 0u);
+    const uint64_t largest = failure->event.largest_extent_bytes;
+    if (largest < 100 * kKiB) continue;
+    ++compared;
+    ASSERT_EQ(get(largest + 512), 0u) << i;
+    const uint64_t block = get(largest);
+    ASSERT_NE(block, 0u) << i;
+    put(block);
+  }
+  EXPECT_GT(compared, 200);
+  machine.free_all();
+}
+
 }  // namespace
 }  // namespace spillway::testing
