@@ -20,16 +20,35 @@ bool needs_initialisation(Function function) {
   }
 }
 
+// As code with frame pointers lays them out: the caller's frame, then the return address.
+struct Frame {
+  const Frame* caller;
+  Site return_address;
+};
+
+// The program's own call: the simulated runtime, which is built with frame pointers, is stepped over.
+Site program_site(Caller caller) {
+  const CodeRange& runtime = machine().runtime_code;
+  constexpr int kDeepest = 16;
+  const auto* frame = static_cast<const Frame*>(caller.frame);
+  for (int depth = 0; runtime.holds(caller.site) && depth < kDeepest; ++depth) {
+    frame = frame->caller;
+    caller.site = frame->return_address;
+  }
+  return caller.site;
+}
+
 }  // namespace
 
-OuterSite::OuterSite(Site site) {
-  outer_site = site;
+OuterSite::OuterSite(Caller caller) {
+  outer_site = program_site(caller);
 }
+
 OuterSite::~OuterSite() {
   outer_site = nullptr;
 }
 
-Call::Call(Function function, Site site) : site_(outer_site ? outer_site : site) {
+Call::Call(Function function, Caller caller) : site_(outer_site ? outer_site : program_site(caller)) {
   Machine& sim = machine();
   if (sim.forked) {
     if (needs_initialisation(function) || function == Function::cuInit) refused_ = CUDA_ERROR_NOT_INITIALIZED;

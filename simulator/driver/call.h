@@ -11,9 +11,15 @@
 
 namespace spillway::simulator {
 
+// Who called: the return address and the frame of an exported function.
+struct Caller {
+  Site site = nullptr;
+  const void* frame = nullptr;
+};
+
 class Call {
  public:
-  Call(Function function, Site site);
+  Call(Function function, Caller caller);
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
@@ -31,7 +37,7 @@ class Call {
 // called.
 class OuterSite {
  public:
-  explicit OuterSite(Site site);
+  explicit OuterSite(Caller caller);
   ~OuterSite();
   OuterSite(const OuterSite&) = delete;
   OuterSite& operator=(const OuterSite&) = delete;
@@ -39,15 +45,20 @@ class OuterSite {
 
 }  // namespace spillway::simulator
 
+#define SPILLWAY_SIM_CALLER                                 \
+  spillway::simulator::Caller {                             \
+    __builtin_return_address(0), __builtin_frame_address(0) \
+  }
+
 #define SPILLWAY_SIM_ENTER(function)                                                       \
   [[maybe_unused]] spillway::simulator::Call call(spillway::simulator::Function::function, \
-                                                  __builtin_return_address(0));            \
+                                                  SPILLWAY_SIM_CALLER);                    \
   if (call.refused() != CUDA_SUCCESS) return call.refused();                               \
   [[maybe_unused]] spillway::simulator::Machine& sim = spillway::simulator::machine()
 
 // NAME_SUFFIX(parameters) is NAME(arguments).
-#define SPILLWAY_SIM_FORWARD(forwarding, parameters, name, arguments)  \
-  CUresult CUDAAPI forwarding parameters {                             \
-    spillway::simulator::OuterSite outer(__builtin_return_address(0)); \
-    return name arguments;                                             \
+#define SPILLWAY_SIM_FORWARD(forwarding, parameters, name, arguments) \
+  CUresult CUDAAPI forwarding parameters {                            \
+    spillway::simulator::OuterSite outer(SPILLWAY_SIM_CALLER);        \
+    return name arguments;                                            \
   }

@@ -26,7 +26,7 @@ ptrdiff_t alias_offset() {
 
 CUresult submit_work(CUstream stream, const char* name, const SpillwayRange* ranges, size_t count,
                      uint64_t duration_ns, void (*work)(void*), void* argument) {
-  return submit(stream, name, ranges, count, duration_ns, work, argument, __builtin_return_address(0));
+  return submit(stream, name, ranges, count, duration_ns, work, argument, SPILLWAY_SIM_CALLER);
 }
 
 void fail_call(uint64_t n, const char* name, int persistent, CUresult code) {

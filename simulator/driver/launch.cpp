@@ -31,10 +31,11 @@ CUresult run_on_host(Call& call, CUstream on, CUhostFn function, void* data) {
 }  // namespace
 
 CUresult submit(CUstream handle, const char* name, const SpillwayRange* ranges, size_t count,
-                uint64_t duration_ns, void (*work)(void*), void* argument, Site site) {
-  Call call(Function::cuLaunchKernel, site);
+                uint64_t duration_ns, void (*work)(void*), void* argument, Caller caller) {
+  Call call(Function::cuLaunchKernel, caller);
   if (call.refused() != CUDA_SUCCESS) return call.refused();
   Machine& sim = machine();
+  const Site site = call.site();
   Stream* stream = nullptr;
   if (count > 0 && !ranges) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = find_stream(handle, &stream); result != CUDA_SUCCESS) return result;

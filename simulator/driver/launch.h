@@ -1,11 +1,11 @@
 // Work of the program on a stream: kernels, host functions, submitted work.
 #pragma once
-#include "simulator/driver/state.h"
+#include "simulator/driver/call.h"
 #include "spillway/driver/simulator_control.h"
 
 namespace spillway::simulator {
 
 CUresult submit(CUstream stream, const char* name, const SpillwayRange* ranges, size_t count,
-                uint64_t duration_ns, void (*work)(void*), void* argument, Site site);
+                uint64_t duration_ns, void (*work)(void*), void* argument, Caller caller);
 
 }  // namespace spillway::simulator

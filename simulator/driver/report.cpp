@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <map>
+#include <utility>
 
 #include "simulator/driver/call.h"
 
@@ -11,6 +13,20 @@ namespace {
 
 std::string line(const std::string& what, Site site) {
   return what + ", made at " + describe_site(site) + "\n";
+}
+
+// Programs make streams and events by the dozen in one place: a line for each place.
+template <typename Things>
+std::string by_site(const std::string& what, const Things& things) {
+  std::map<Site, std::pair<uint64_t, size_t>> places;  // the first one's number, and how many
+  for (const auto& [id, thing] : things) ++places.try_emplace(thing->site, id, 0).first->second.second;
+  std::string text;
+  for (const auto& [site, made] : places)
+    text += line(what + " " + std::to_string(made.first) +
+                     (made.second > 1 ? " and " + std::to_string(made.second - 1) + " more" : "") +
+                     " not destroyed",
+                 site);
+  return text;
 }
 
 std::string report_path() {
@@ -59,10 +75,7 @@ std::string leaks() {
     text += line("host memory " + describe_range(address, block.bytes) +
                      (block.registered ? " still registered" : " not freed"),
                  block.site);
-  for (const auto& [id, stream] : sim.streams)
-    text += line("stream " + std::to_string(id) + " not destroyed", stream->site);
-  for (const auto& [id, event] : sim.events)
-    text += line("event " + std::to_string(id) + " not destroyed", event->site);
+  text += by_site("stream", sim.streams) + by_site("event", sim.events);
   return text;
 }
 

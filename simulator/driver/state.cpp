@@ -1,8 +1,10 @@
 #include "simulator/driver/state.h"
 
+#include <link.h>
 #include <pthread.h>
 
 #include <cstdio>
+#include <string_view>
 
 namespace spillway::simulator {
 namespace {
@@ -20,6 +22,24 @@ uint64_t window_bytes(const Config& config) {
   constexpr uint64_t kLeast = uint64_t{64} << 30, kMost = uint64_t{16} << 40;
   const uint64_t total = config.capacity_bytes * static_cast<uint64_t>(config.devices);
   return std::clamp(total > kMost / 32 ? kMost : total * 32, kLeast, kMost);
+}
+
+CodeRange find_runtime() {
+  CodeRange found;
+  dl_iterate_phdr(
+      [](dl_phdr_info* library, size_t, void* out) {
+        const std::string_view path = library->dlpi_name;
+        if (!path.ends_with("/libcudart.so.13")) return 0;
+        for (int i = 0; i < library->dlpi_phnum; ++i) {
+          const auto& segment = library->dlpi_phdr[i];
+          if (segment.p_type != PT_LOAD || !(segment.p_flags & PF_X)) continue;
+          const uintptr_t begin = library->dlpi_addr + segment.p_vaddr;
+          *static_cast<CodeRange*>(out) = {begin, begin + segment.p_memsz};
+        }
+        return 1;
+      },
+      &found);
+  return found;
 }
 
 uint64_t thread_token() {
@@ -48,6 +68,7 @@ CUresult Machine::initialise() {
     return CUDA_ERROR_INVALID_VALUE;
   }
   config = read;
+  runtime_code = find_runtime();
   if (!space.open(window_bytes(config), config.compute)) {
     std::fprintf(stderr,
                  "spillway simulator: the system gives no addresses for the device memory (ulimit -v?)\n");

@@ -90,11 +90,21 @@ struct Counters {
   uint64_t launches = 0, copies = 0, copied_bytes = 0, stall_ns = 0;
 };
 
+// Where a library's code is.
+struct CodeRange {
+  uintptr_t begin = 0, end = 0;
+  bool holds(Site site) const {
+    const auto address = reinterpret_cast<uintptr_t>(site);
+    return address >= begin && address < end;
+  }
+};
+
 struct Machine {
   std::mutex mutex;
   std::atomic<bool> forked{false};  // the child of a process that had called cuInit
   std::atomic<bool> initialised{false};
 
+  CodeRange runtime_code;  // of the simulated libcudart, if the program uses one; constant from cuInit on
   Config config;
   Clock clock;
   Faults faults;

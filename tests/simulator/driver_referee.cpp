@@ -1,4 +1,5 @@
 // What the referee reports: memory taken from work in flight, access to nothing or without permission, leaks.
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 
 #include "tests/simulator/driver_support.h"
@@ -9,6 +10,7 @@ namespace {
 using driver::Table;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 // A page of device 0, mapped with access, and a stream.
 struct Bench {
@@ -165,6 +167,22 @@ TEST(Referee, leaks_are_listed_by_kind) {
     for (const char* kind :
          {"page ", "still mapped", "+100) not freed", "reservation ", "host memory ", "stream "})
       EXPECT_THAT(leaks, HasSubstr(kind));
+  });
+}
+
+TEST(Referee, a_call_through_the_runtime_is_the_program_s) {
+  in_process({}, [] {
+    const Table& table = loaded_driver();
+    const std::string library =
+        simulator_library().replace(simulator_library().rfind('/'), 99, "/libcudart.so.13");
+    void* runtime = dlopen(library.c_str(), RTLD_NOW);
+    ASSERT_NE(runtime, nullptr) << dlerror();
+    const auto allocate = reinterpret_cast<int (*)(void**, size_t)>(dlsym(runtime, "cudaMalloc"));
+    void* memory = nullptr;
+    ASSERT_EQ(allocate(&memory, 100), 0);
+    EXPECT_THAT(
+        text(table.simulator->leaks),
+        AllOf(HasSubstr("+100) not freed"), HasSubstr("test_simulator_"), Not(HasSubstr("libcudart"))));
   });
 }
 
