@@ -106,7 +106,7 @@ class MappedTrace final : public Trace {
 
   void write(const Record& record) noexcept override {
     const bool attached = cached.id == guard_->id.load(std::memory_order_relaxed);
-    if (attached && record.kind <= Kind::kPageRelease) [[likely]] {
+    if (attached && is_frequent(record.kind)) [[likely]] {
       cached.ring->push(record);
     } else {
       write_slowly(record);
@@ -156,7 +156,7 @@ class MappedTrace final : public Trace {
         lost_.fetch_add(1, std::memory_order_relaxed);
         return;
       }
-      if (record.kind > Kind::kPageRelease) {
+      if (!is_frequent(record.kind)) {
         file_->rare_ring().push(record);
         return;
       }

@@ -11,6 +11,7 @@ namespace spillway::tools {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using trace::Kind;
 using trace::Outcome;
 using trace::Record;
@@ -25,7 +26,7 @@ class Story {
  public:
   explicit Story(const std::string& path) {
     std::string error;
-    trace_ = Trace::open(path, {.rings = 2, .records_per_ring = 256, .side_table_bytes = 4096}, &error);
+    trace_ = Trace::open(path, {.rings = 2, .records_per_ring = 1024, .side_table_bytes = 4096}, &error);
     if (!trace_) ADD_FAILURE() << error;
   }
   Trace& trace() { return *trace_; }
@@ -66,7 +67,8 @@ class Story {
     record.stream = peak;
     trace_->write(record);
   }
-  void oom(uint32_t incident, uint64_t requested, uint64_t rounded, uint64_t missing) {
+  void oom(uint32_t incident, uint64_t requested, uint64_t rounded, uint64_t missing,
+           const std::string& phase = "") {
     Record record = event(Kind::kOom);
     record.value = incident;
     record.requested = requested;
@@ -77,6 +79,7 @@ class Story {
     Record context = event(Kind::kOomContext);
     context.value = incident;
     context.detail = name("libtorch");
+    context.requested = phase.empty() ? 0 : name(phase);
     trace_->write(context);
   }
   void equation(uint32_t incident, const std::map<Term, uint64_t>& terms) {
@@ -228,12 +231,32 @@ TEST_F(Report, TellsWhenTheTraceEndsInsideAFailure) {
   EXPECT_THAT(text, HasSubstr("cut off"));
 }
 
+TEST_F(Report, PrefersThePhaseOfTheThreadThatFailed) {
+  Story story(path());
+  story.phase("another thread's");
+  story.oom(1, 100, 512, 512, "forward");
+  EXPECT_THAT(report(), HasSubstr("phase forward\n"));
+}
+
 TEST_F(Report, ShowsAResidual) {
   Story story(path());
   fail_request(story, 1, 500 * kMiB, 400 * kMiB, 200 * kMiB);
   story.equation(1, {{Term::kFree, 0}});
   EXPECT_THAT(report(), HasSubstr("104857600 B"));
   EXPECT_THAT(report(), HasSubstr("the equation does not close"));
+}
+
+TEST_F(Report, ShortensWhatARunHasHundredsOf) {
+  Story story(path());
+  for (uint32_t i = 1; i <= 100; ++i) {
+    story.oom(i, 100, 512, 512);
+    story.plan_change(i, i, "split");
+  }
+  const std::string text = report({"--events", "0"});
+  EXPECT_THAT(text, HasSubstr("80 earlier plan changes"));
+  EXPECT_THAT(text, HasSubstr("plan changed at step 81 "));
+  EXPECT_THAT(text, Not(HasSubstr("plan changed at step 80 ")));
+  EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 80);
 }
 
 TEST_F(Report, GivesTheSameAsData) {

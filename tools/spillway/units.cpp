@@ -74,4 +74,8 @@ std::string duration_text(uint64_t microseconds) {
   return format("%.3g s", value / 1e6);
 }
 
+std::string address_text(uint64_t address) {
+  return address == 0 ? "0" : format("0x%llx", static_cast<unsigned long long>(address));
+}
+
 }  // namespace spillway::tools

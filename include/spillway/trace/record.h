@@ -17,8 +17,8 @@ inline constexpr uint32_t kVersion = 1;
 
 // What happened. The comment says what `address`, `bytes`, `requested`, `stream`, `value`, `flags` and
 // `detail` hold where that is not plain from the name. Numbers are part of the file format: append, never
-// renumber. Kinds up to kPageRelease come by the million and go to the thread's ring; all others are rare and
-// have a ring of their own, so that a report finds the first failure of a long run.
+// renumber. Frequent kinds go to the thread's ring; all others have a ring of their own, so that a report
+// finds the first failure of a long run.
 enum class Kind : uint16_t {
   kNone = 0,
   // address, bytes (rounded), requested, stream; detail: stack or 0
@@ -59,9 +59,14 @@ enum class Kind : uint16_t {
   kMemory = 19,
   // detail: name
   kNote = 20,
-  // of kOom's incident: address: pool; bytes: attempt; value: incident; detail: name of the library
+  // of kOom's incident: address: pool; bytes: attempt; requested: name of the phase or 0; value: incident;
+  // detail: name of the library or 0
   kOomContext = 21,
 };
+
+constexpr bool is_frequent(Kind kind) {
+  return kind <= Kind::kPageRelease || kind == Kind::kPhase;
+}
 
 // Terms of: limit = live + rounding + stranded + cached + pending + pools + context + others + free.
 enum class Term : uint64_t {

@@ -75,7 +75,7 @@ class Analyst {
     it.rounded_bytes = record.bytes;
     it.short_bytes = record.address;
     it.clock_ns = record.detail;
-    it.phase = phase_;
+    if (it.phase.empty()) it.phase = phase_;  // of any thread; kOomContext knows better
     it.step = step_;
   }
 
@@ -84,10 +84,15 @@ class Analyst {
     it.pool = record.address;
     it.attempt = record.bytes;
     it.library = name(record.detail);
+    if (record.requested != 0) it.phase = name(record.requested);
   }
 
   void take_term(const Record& record) {
-    incident(record).terms[static_cast<Term>(record.detail)] = record.bytes;
+    const auto term = static_cast<Term>(record.detail);
+    incident(record).terms[term] = record.bytes;
+    if (term != Term::kLive) return;
+    DeviceMemory& memory = out_.run.memory[record.device];  // samples are rare: a failure may be the peak
+    memory.peak_live_bytes = std::max(memory.peak_live_bytes, record.bytes);
   }
 
   void take_try(const Record& record) {
@@ -136,14 +141,12 @@ class Analyst {
     }
   }
 
-  // Useful: it gave bytes, or it is the plan move for which the step was unwound, which ends a ladder.
+  // Useful: it gave bytes, or it is the plan move for which the step was unwound.
   void count_tries(const Incident& incident) {
-    const bool unwound = incident.outcome == Outcome::kUnwind;
     for (const LadderTry& tried : incident.tries) {
-      const bool chosen = unwound && &tried == &incident.tries.back();
       StrategyTotal& total = out_.run.strategies[tried.strategy];
       ++total.tried;
-      total.useful += tried.measured_bytes > 0 || chosen ? 1 : 0;
+      total.useful += tried.measured_bytes > 0 || incident.chose(tried) ? 1 : 0;
       total.bytes += tried.measured_bytes;
       total.microseconds += tried.microseconds;
     }
@@ -165,6 +168,10 @@ Analysis analyse(const trace::Contents& contents) {
 std::optional<uint64_t> Incident::term(Term term) const {
   const auto found = terms.find(term);
   return found == terms.end() ? std::nullopt : std::optional(found->second);
+}
+
+bool Incident::chose(const LadderTry& tried) const {
+  return outcome == Outcome::kUnwind && &tried == &tries.back();
 }
 
 std::optional<int64_t> Incident::residual_bytes() const {

@@ -38,6 +38,8 @@ struct Incident {
   uint64_t gained_bytes = 0, microseconds = 0;
 
   std::optional<uint64_t> term(trace::Term term) const;
+  // `tried`, of this incident, is the plan move for which the step was unwound: it ends a ladder.
+  bool chose(const LadderTry& tried) const;
   // limit less the sum of the other terms; nothing where a term is missing.
   std::optional<int64_t> residual_bytes() const;
 };

@@ -9,30 +9,20 @@ namespace {
 using trace::Kind;
 using trace::Record;
 
-std::string hex(uint64_t value) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  do {
-    text.insert(text.begin(), kDigits[value % 16]);
-    value /= 16;
-  } while (value != 0);
-  return "0x" + text;
-}
-
 std::string incident_text(const Record& record) {
   return "incident " + std::to_string(record.value);
 }
 
 std::string block_text(const Record& record) {
-  std::string text = size_text(record.bytes) + " at " + hex(record.address);
+  std::string text = size_text(record.bytes) + " at " + address_text(record.address);
   if (record.requested != 0 && record.requested != record.bytes)
     text += ", " + size_text(record.requested) + " asked";
-  return text + ", stream " + hex(record.stream);
+  return text + ", stream " + address_text(record.stream);
 }
 
 std::string mapping_text(const Record& record) {
   std::string text = size_text(record.bytes);
-  if (record.address != 0) text += " at " + hex(record.address);
+  if (record.address != 0) text += " at " + address_text(record.address);
   if (record.value != 0) text += ", CUresult " + std::to_string(record.value);
   return text;
 }

@@ -9,6 +9,8 @@
 namespace spillway::tools {
 namespace {
 
+constexpr size_t kLinesShown = 20;  // of what a run may have hundreds of
+
 std::string counted(uint64_t count, const char* what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
@@ -51,15 +53,13 @@ std::string strategies_text(const Run& run) {
   return "\nStrategies\n" + table.text("  ");
 }
 
-constexpr size_t kIncidentsShown = 20;
-
 // The newest incidents, one a line.
 std::string incidents_text(const Analysis& analysis) {
   if (analysis.incidents.size() < 2) return "";
   Table table({Align::kRight, Align::kRight, Align::kRight, Align::kRight, Align::kLeft, Align::kLeft});
   table.add({"incident", "step", "asked", "short", "outcome", "verdict"});
   const size_t count = analysis.incidents.size();
-  for (size_t i = count - std::min(count, kIncidentsShown); i < count; ++i) {
+  for (size_t i = count - std::min(count, kLinesShown); i < count; ++i) {
     const Incident& incident = analysis.incidents[i];
     table.add({std::to_string(incident.number), incident.step ? std::to_string(incident.step->step) : "?",
                size_text(incident.requested_bytes), size_text(incident.short_bytes),
@@ -67,14 +67,17 @@ std::string incidents_text(const Analysis& analysis) {
                cause_name(judge(incident).cause)});
   }
   std::string text = "\nFailures\n" + table.text("  ");
-  if (count > kIncidentsShown)
-    text += "  (the last " + std::to_string(kIncidentsShown) + "; --json has all)\n";
+  if (count > kLinesShown) text += "  (the last " + std::to_string(kLinesShown) + "; --json has all)\n";
   return text;
 }
 
 std::string plan_changes_text(const Run& run) {
   std::string text;
-  for (const PlanChange& change : run.plan_changes) {
+  const size_t count = run.plan_changes.size();
+  const size_t hidden = count - std::min(count, kLinesShown);
+  if (hidden > 0) text += "  " + counted(hidden, "earlier plan change") + " (--json has all)\n";
+  for (size_t i = hidden; i < count; ++i) {
+    const PlanChange& change = run.plan_changes[i];
     text += "  plan changed at step " + std::to_string(change.step);
     if (change.incident != 0) text += " for incident " + std::to_string(change.incident);
     text += ": " + (change.reason.empty() ? "no reason given" : change.reason) + "\n";

@@ -17,7 +17,7 @@ std::string verdict_text(const Incident& incident) {
 
 std::string place_text(const Incident& incident) {
   std::string text =
-      "device " + std::to_string(incident.device) + ", stream " + std::to_string(incident.stream);
+      "device " + std::to_string(incident.device) + ", stream " + address_text(incident.stream);
   if (incident.pool)
     text += *incident.pool == 0 ? ", default pool" : ", pool " + std::to_string(*incident.pool);
   if (!incident.library.empty()) text += ", asked by " + incident.library;
@@ -63,7 +63,7 @@ const char* term_meaning(Term term) {
     case Term::kOthers:
       return "other processes";
     case Term::kFree:
-      return "not taken from the device";
+      return "below the limit, not taken";
     default:
       return "";
   }
@@ -101,7 +101,8 @@ std::string ladder_text(const Incident& incident) {
     table.add({"strategy", "guarantee", "offered", "gained", "time"});
     for (const LadderTry& tried : incident.tries) {
       table.add({tried.strategy, tried.guarantee ? guarantee_name(*tried.guarantee) : "unknown",
-                 size_text(tried.offered_bytes), size_text(tried.measured_bytes),
+                 size_text(tried.offered_bytes),
+                 incident.chose(tried) ? "plan move" : size_text(tried.measured_bytes),
                  duration_text(tried.microseconds)});
     }
     text += table.text("  ");
