@@ -8,6 +8,7 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "libtorch/allocator/core.h"
 #include "libtorch/allocator/segments.h"
@@ -129,7 +130,7 @@ void Allocator::raw_delete(void* address) {
     (*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(address));
   }
   tell_trackers(native::TraceEntry::FREE_REQUESTED, index, address, rounded(block.requested_bytes),
-                reinterpret_cast<cudaStream_t>(block.stream));
+                std::bit_cast<cudaStream_t>(block.stream));
   core().table->free(address);
   statistics.freed(block.requested_bytes);
   if (profiled()) {

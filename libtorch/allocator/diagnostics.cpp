@@ -2,6 +2,7 @@
 #include <c10/util/ApproximateClock.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "libtorch/allocator/allocator.h"
 #include "libtorch/allocator/core.h"
@@ -31,7 +32,7 @@ native::SegmentInfo describe(const Segment& segment, c10::DeviceIndex device) {
     if (part.allocated) info.allocated_size += part.size;
     if (part.active) {
       info.active_size += part.size;
-      info.stream = reinterpret_cast<void*>(block.stream);
+      info.stream = std::bit_cast<void*>(block.stream);
     }
     info.blocks.push_back(std::move(part));
   }
@@ -69,7 +70,7 @@ void* Allocator::getBaseAllocation(void* address, size_t* bytes) {
   for (const Segment& segment : segments_of(device_of(address))) {
     if (block.address < segment.address || block.address >= segment.address + segment.bytes) continue;
     if (bytes != nullptr) *bytes = segment.bytes;
-    return reinterpret_cast<void*>(segment.address);
+    return std::bit_cast<void*>(segment.address);
   }
   TORCH_CHECK(false, "getBaseAllocation: the block at ", address, " was freed meanwhile");
 }

@@ -72,7 +72,8 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
   return results;
 }
 
-// `p` is the probability to keep, as in CUDA's kernel.
+// `p` is the probability to keep, as in CUDA's kernel. The dispatcher demands a generator by value.
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
 std::tuple<at::Tensor, at::Tensor> fused_dropout(const at::Tensor& input, double p,
                                                  std::optional<at::Generator> given) {
   Call call("aten::_fused_dropout");

@@ -100,9 +100,16 @@ def out_of_memory():
     check("an output that can not grow", raises(torch.OutOfMemoryError, lambda: torch.cat([x, x, x], out=out)))
     check("host memory is not charged", torch.zeros(1000).sum().item() == 0)
     del held
-    y = torch.rand(10 << 20, device="cuda", requires_grad=True)
-    check("backward runs out of memory", raises(torch.OutOfMemoryError, lambda: torch.autograd.grad(
-        [(y * 2).sum()], [y], create_graph=False) + (torch.zeros(1 << 30, device="cuda"),)))
+    y = torch.rand(40 << 20, device="cuda", requires_grad=True)
+    loss = (y * y).sum()
+    before = torch.cuda.memory_allocated()
+    held = torch.empty(torch.cuda.mem_get_info()[0] - (64 << 20), dtype=torch.uint8, device="cuda")
+    check("backward runs out of memory", raises(torch.OutOfMemoryError, lambda: loss.backward(retain_graph=True)))
+    del held
+    gc.collect()
+    check("and leaves nothing", torch.cuda.memory_allocated() == before)
+    loss.backward()
+    check("and works when there is room", torch.equal(y.grad[:9], 2 * y[:9]))
     check("the process goes on", (x[:10] + 1).sum().item() > 10)
 
 
