@@ -85,16 +85,25 @@ void DeviceHeap::complete(Block* block) {
   trace_block(trace::Kind::kFree, order, address, bytes, requested, arena.stream());
 }
 
+// Whether a hole fits the waiting request, or pages that are idle or may still be created.
 bool DeviceHeap::could_serve(const Miss& miss) {
   std::lock_guard guard(lock_);
   if (waiting_arena_->best(miss.size) != nullptr) return true;
   return waiting_arena_->plan(miss.size, have(miss), idle_bytes().all).has_value();
 }
 
+// Where moving idle pages would serve the request, waiting is worth it only for a block that will serve it
+// whole.
 uint64_t DeviceHeap::helpful_pending_bytes(const OomEvent& event) {
-  if (event.capture != CaptureState::kNone) return 0;
+  if (event.capture != CaptureState::kNone || heap_in_handler != this) return 0;
+  const bool pages_would_do = could_serve(*waiting_);
+  std::lock_guard events_guard(events_mutex_);
   std::lock_guard guard(lock_);
-  return pending_bytes_;
+  if (!pages_would_do) return pending_bytes_;
+  const bool one_fits = std::any_of(outstanding_.begin(), outstanding_.end(), [&](const auto& entry) {
+    return entry.first->size >= waiting_->size && arenas_[entry.first->arena].get() == waiting_arena_;
+  });
+  return one_fits && waiting_arena_->best(waiting_->size) == nullptr ? pending_bytes_ : 0;
 }
 
 uint64_t DeviceHeap::wait_for_events(const OomEvent& event, uint64_t* waited) {
@@ -106,7 +115,13 @@ uint64_t DeviceHeap::wait_for_events(const OomEvent& event, uint64_t* waited) {
     std::lock_guard guard(lock_);
     before = pending_bytes_;
   }
-  for (bool more = true; more && !could_serve(*waiting_);) {
+  const bool pages_would_do = could_serve(*waiting_);
+  const auto enough = [&] {
+    if (!pages_would_do) return could_serve(*waiting_);
+    std::lock_guard guard(lock_);
+    return waiting_arena_->best(waiting_->size) != nullptr;
+  };
+  for (bool more = true; more && !enough();) {
     CUevent oldest = nullptr;
     {
       std::lock_guard guard(events_mutex_);
