@@ -1,7 +1,9 @@
 // Bytes: stored and moved in computing mode, zeros in null mode, by every form of copy and memset.
-#include <cstring>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <cstring>
+#include <filesystem>
 
 #include "tests/simulator/driver_support.h"
 
@@ -198,6 +200,44 @@ TEST(Values, a_page_keeps_its_bytes_when_it_is_mapped_elsewhere) {
     EXPECT_EQ(table.cuMemsetD8(range, 9, 1), CUDA_SUCCESS);
     EXPECT_EQ(read_back(table, range + 3 * kPage, 1), (std::vector<unsigned char>{9}))
         << "two views of one page";
+  });
+}
+
+// 512-byte blocks of system memory behind the simulated devices of this process.
+long backing_blocks() {
+  long blocks = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
+    struct stat status = {};
+    if (target.starts_with("/memfd:spillway-device-") && stat(entry.path().c_str(), &status) == 0)
+      blocks += status.st_blocks;
+  }
+  return blocks;
+}
+
+TEST(Values, freed_memory_goes_back_to_the_system) {
+  in_process(kCompute, [] {
+    const Table& table = started_driver();
+    const CUdeviceptr memory = allocate(table, 8 * kMiB);
+    EXPECT_EQ(table.cuMemsetD8(memory, 1, 8 * kMiB), CUDA_SUCCESS);
+    EXPECT_EQ(backing_blocks(), static_cast<long>(8 * kMiB / 512));
+    EXPECT_EQ(table.cuMemFree(memory), CUDA_SUCCESS);
+    EXPECT_EQ(backing_blocks(), 0);
+  });
+}
+
+TEST(Values, a_copy_to_pageable_memory_holds_the_caller_up) {
+  in_process(kCompute, [] {
+    const Table& table = started_driver();
+    const CUdeviceptr memory = allocate(table, kMiB);
+    std::vector<unsigned char> pageable(kMiB);
+    void* pinned = nullptr;
+    EXPECT_EQ(table.cuMemAllocHost(&pinned, kMiB), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemcpyDtoHAsync(pageable.data(), memory, kMiB, nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuStreamQuery(nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemcpyDtoHAsync(pinned, memory, kMiB, nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuStreamQuery(nullptr), CUDA_ERROR_NOT_READY);
   });
 }
 
