@@ -170,6 +170,12 @@ bool Allocator::check_invariants(std::string* broken) noexcept {
   return true;
 }
 
+void Allocator::sample_memory() noexcept {
+  for (auto& entry : heaps_)
+    if (DeviceHeap* heap = entry.load(std::memory_order_acquire); heap != nullptr && !heap->forked())
+      heap->sample_memory();
+}
+
 uint64_t Allocator::next_order() noexcept {
   std::lock_guard guard(start_mutex_);
   uint64_t highest = order_base_.load();

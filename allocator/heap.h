@@ -78,6 +78,7 @@ class DeviceHeap {
   uint64_t order();
   void raise_order(uint64_t order);
   void write(trace::Record record);
+  void sample_memory();
 
   // For the strategies; see reclaim.h.
   ReclaimEstimate estimate(const OomEvent& event, IdlePages what);
@@ -193,6 +194,7 @@ class DeviceHeap {
   std::atomic<uint64_t> requests_{0};  // written under lock_
   uint64_t live_bytes_ = 0, allocated_bytes_ = 0, pending_bytes_ = 0;
   uint64_t peak_live_ = 0, peak_allocated_ = 0, peak_held_ = 0;
+  uint64_t sampled_bytes_ = 0;  // held when the trace last saw it
   uint64_t held_bytes_ = 0, mapped_bytes_ = 0, reserved_bytes_ = 0;
   uint64_t limit_bytes_;
   BlockSlab slab_;

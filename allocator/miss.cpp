@@ -251,16 +251,28 @@ void DeviceHeap::finish_claim(Miss& miss, const std::vector<driver::Page>& pages
   miss.block = arena.finish(reservation.claim, miss.address, miss.size, miss.request.bytes);
   reservation.claim = nullptr;
   const uint64_t order = commit(miss.block);
-  trace::Record sample;
-  sample.kind = trace::Kind::kMemory;
-  sample.address = live_bytes_;
-  sample.bytes = held_bytes_;
-  sample.requested = limit_bytes_ == UINT64_MAX ? device_->total_bytes() : limit_bytes_;
-  sample.stream = peak_held_;
+  // A sample now and then: every one would crowd the trace's ring of rare events.
+  const uint64_t moved = std::max(held_bytes_, sampled_bytes_) - std::min(held_bytes_, sampled_bytes_);
+  const bool sample = moved > device_->total_bytes() / 256;
   lock_.unlock();
   trace_block(trace::Kind::kAllocate, order, miss.address, miss.size, miss.request.bytes,
               miss.request.stream);
-  write(sample);
+  if (sample) sample_memory();
+}
+
+void DeviceHeap::sample_memory() {
+  if (allocator_.trace() == nullptr) return;
+  trace::Record record;
+  record.kind = trace::Kind::kMemory;
+  {
+    std::lock_guard guard(lock_);
+    sampled_bytes_ = held_bytes_;
+    record.address = live_bytes_;
+    record.bytes = held_bytes_;
+    record.requested = std::min(limit_bytes_, device_->total_bytes());
+    record.stream = peak_held_;
+  }
+  write(record);
 }
 
 void DeviceHeap::drop_claim(Miss& miss) {

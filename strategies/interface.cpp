@@ -183,6 +183,7 @@ spillway_status spillway_step_end(uint64_t step, uint64_t tokens) {
   record.requested = begun.step == step ? begun.plan_hash : 0;
   record.detail = tokens;
   spillway::write(record);
+  if (spillway::Allocator* allocator = Process::get().allocator()) allocator->sample_memory();
   return SPILLWAY_OK;
 }
 

@@ -108,6 +108,8 @@ class Allocator {
   // Every invariant of every device; false and the first broken one.
   bool check_invariants(std::string* broken) noexcept;
 
+  // Writes each device's live, held and peak bytes to the trace, if one is open.
+  void sample_memory() noexcept;
   // A place in the order of all records: greater than every record's so far, smaller than every later one's.
   uint64_t next_order() noexcept;
   // The device's heap, made on first use; null and a text when the device can not be used.

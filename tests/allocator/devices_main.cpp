@@ -1,0 +1,70 @@
+// Two devices in a process: each has a limit, a heap and an order of its own; and memory that outlives main.
+#include <cstdlib>
+
+#include "tests/allocator/simulated.h"
+
+namespace spillway::testing {
+namespace {
+
+class Devices : public SimulatedDevice {
+ protected:
+  uint64_t get_on(int device, uint64_t bytes) {
+    uint64_t address = 0;
+    CUcontext context = nullptr;
+    table.cuDevicePrimaryCtxRetain(&context, device);
+    table.cuCtxPushCurrent(context);
+    status = allocator->allocate(DeviceId{device}, {bytes, {}, 0}, &address, nullptr);
+    table.cuCtxPopCurrent(&context);
+    table.cuDevicePrimaryCtxRelease(device);
+    check();
+    return address;
+  }
+  Memory memory_of(int device) {
+    Memory out;
+    EXPECT_EQ(allocator->memory(DeviceId{device}, &out), Status::kOk);
+    EXPECT_EQ(out.limit, out.sum());
+    return out;
+  }
+};
+
+TEST_F(Devices, HaveLimitsOfTheirOwn) {
+  allocator->limit(DeviceId{0}, 8 * kMiB);
+  allocator->limit(DeviceId{1}, 16 * kMiB);
+  const uint64_t first = get_on(0, 8 * kMiB), second = get_on(1, 12 * kMiB);
+  ASSERT_TRUE(first != 0 && second != 0);
+  EXPECT_EQ(get_on(0, kMiB), 0u);
+  EXPECT_NE(get_on(1, kMiB), 0u);
+  EXPECT_EQ(memory_of(0).live, 8 * kMiB);
+  EXPECT_EQ(memory_of(1).live, 13 * kMiB);
+  EXPECT_EQ(allocator->free(second), Status::kOk) << "from any thread and device";
+  EXPECT_EQ(memory_of(1).live, kMiB);
+  EXPECT_EQ(allocator->empty_cache(DeviceId{1}), 12 * kMiB);
+  BlockInfo block;
+  EXPECT_EQ(allocator->find_block(first + 5, &block), Status::kOk);
+  EXPECT_EQ(block.address, first);
+}
+
+TEST_F(Devices, LimitsOfAllHoldForThoseStartedLater) {
+  allocator->limit_all(8 * kMiB);
+  EXPECT_EQ(get_on(1, 9 * kMiB), 0u);
+  EXPECT_NE(get_on(1, 8 * kMiB), 0u);
+}
+
+TEST_F(Devices, ShareOneOrderOfRareEvents) {
+  get_on(0, kMiB);
+  for (int i = 0; i < 10; ++i) get_on(1, kMiB);
+  const uint64_t between = allocator->next_order();
+  const uint64_t later = allocator->next_order();
+  EXPECT_GT(later, between);
+  EXPECT_GE(between, 11u);
+}
+
+}  // namespace
+}  // namespace spillway::testing
+
+int main(int argc, char** argv) {
+  // The simulator counts its devices when it is loaded.
+  setenv("SPILLWAY_SIM_DEVICES", "2", 1);
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
