@@ -103,6 +103,7 @@ def out_of_memory():
     y = torch.rand(40 << 20, device="cuda", requires_grad=True)
     loss = (y * y).sum()
     before = torch.cuda.memory_allocated()
+    torch.cuda.empty_cache()
     held = torch.empty(torch.cuda.mem_get_info()[0] - (64 << 20), dtype=torch.uint8, device="cuda")
     check("backward runs out of memory", raises(torch.OutOfMemoryError, lambda: loss.backward(retain_graph=True)))
     del held
