@@ -106,6 +106,12 @@ uint64_t DeviceHeap::helpful_pending_bytes(const OomEvent& event) {
   return one_fits && waiting_arena_->best(waiting_->size) == nullptr ? pending_bytes_ : 0;
 }
 
+bool DeviceHeap::wait_until_idle() {
+  if (forked()) return false;
+  const Device::Scope scope(*device_);
+  return device_->drain_all() == CUDA_SUCCESS;
+}
+
 uint64_t DeviceHeap::wait_for_events(const OomEvent& event, uint64_t* waited) {
   *waited = 0;
   if (event.capture != CaptureState::kNone || heap_in_handler != this) return 0;

@@ -85,6 +85,7 @@ class DeviceHeap {
   uint64_t reclaim(const OomEvent& event, PageReservation& reservation, IdlePages what);
   uint64_t helpful_pending_bytes(const OomEvent& event);
   uint64_t wait_for_events(const OomEvent& event, uint64_t* waited);
+  bool wait_until_idle();
 
  private:
   enum class Served : uint8_t { kYes, kShort, kFailed };

@@ -269,6 +269,11 @@ uint64_t wait_for_events(Allocator& allocator, const OomEvent& event, uint64_t* 
   return heap == nullptr ? 0 : heap->wait_for_events(event, waited);
 }
 
+bool wait_until_idle(Allocator& allocator, const OomEvent& event) noexcept {
+  DeviceHeap* heap = allocator.heap(event.device, nullptr, nullptr);
+  return heap != nullptr && event.capture == CaptureState::kNone && heap->wait_until_idle();
+}
+
 void write_record(Allocator& allocator, DeviceId device, trace::Record record) noexcept {
   if (DeviceHeap* heap = allocator.heap(device, nullptr, nullptr)) heap->write(record);
 }

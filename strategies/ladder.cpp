@@ -67,12 +67,18 @@ LadderOutcome Ladder::climb(Incident& incident, Reservation& reservation, bool (
   return LadderOutcome::kGiveUp;
 }
 
+// What this version can not give a strategy, it does not run: there is no gate, and ranks can only agree on a
+// plan.
+static bool can_run(const StrategyInfo& info, bool plan_moves) {
+  const bool unwinds = (info.needs & kNeedsUnwinding) != 0;
+  return unwinds == plan_moves && (info.needs & kNeedsGate) == 0 &&
+         (unwinds || (info.needs & kNeedsRanks) == 0);
+}
+
 Ladder::Candidate Ladder::choose(const Incident& incident, bool plan_moves, bool broken) {
   std::vector<Candidate> candidates;
   for (const std::shared_ptr<Entry>& entry : entries()) {
-    if (((entry->info.needs & kNeedsUnwinding) != 0) != plan_moves ||
-        entry->info.guarantee > incident.event.allowed)
-      continue;
+    if (!can_run(entry->info, plan_moves) || entry->info.guarantee > incident.event.allowed) continue;
     if (is_broken(*entry) != broken || incident.is_exhausted(entry->id) || !enter(*entry)) continue;
     const Offer offer = entry->strategy->offer(incident.event);
     leave(*entry);
@@ -95,7 +101,9 @@ Relief Ladder::run(const Candidate& candidate, Incident& incident, Reservation& 
   Entry& entry = *candidate.entry;
   Relief relief;
   const auto start = std::chrono::steady_clock::now();
-  if (enter(entry)) {
+  const bool ready =
+      (entry.info.needs & kNeedsIdleDevice) == 0 || wait_until_idle(allocator_, incident.event);
+  if (ready && enter(entry)) {
     relief = entry.strategy->relieve(incident.event, reservation);
     leave(entry);
   }

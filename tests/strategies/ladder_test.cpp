@@ -116,6 +116,20 @@ TEST_F(LadderTest, RefusesWhatTheProgramDoesNotAccept) {
   EXPECT_EQ(log, (Names{"equal"}));
 }
 
+TEST_F(LadderTest, GivesAStrategyWhatItNeedsOrDoesNotRunIt) {
+  add("gate", 8 * kMiB, 1, Guarantee::kBitExact, kNeedsGate);
+  add("ranks", 8 * kMiB, 1, Guarantee::kBitExact, kNeedsRanks);
+  const StreamId stream = new_stream();
+  const uint64_t block = get(kMiB, stream);
+  launch(stream, block, kMiB, 5'000'000);
+  add("idle", 8 * kMiB, 1, Guarantee::kBitExact, kNeedsIdleDevice)->work = [&] {
+    EXPECT_EQ(table.cuStreamQuery(reinterpret_cast<CUstream>(stream)), CUDA_SUCCESS);
+    return uint64_t{0};
+  };
+  EXPECT_EQ(get(40 * kMiB), 0u);
+  EXPECT_EQ(log, (Names{"idle"}));
+}
+
 TEST_F(LadderTest, IsBoundedInSteps) {
   LadderOptions options;
   options.most_steps = 5;
