@@ -99,6 +99,42 @@ TEST_P(Faults, LeaveTheStateWholeAtEveryCall) {
   EXPECT_GT(n, GetParam().least_calls) << "the sweep hardly reached anything";
 }
 
+class PartialMap : public SimulatedDevice {};
+
+// A place with a hole between two voids takes two maps: the second may fail when the first is done.
+TEST_F(PartialMap, IsUndone) {
+  std::vector<uint64_t> blocks;
+  for (int i = 0; i < 4; ++i) blocks.push_back(get(4 * kMiB));
+  put(blocks[0]);
+  put(blocks[2]);
+  ASSERT_EQ(allocator->empty_cache(kDevice), 8 * kMiB);
+  put(blocks[1]);
+  for (const char* function : {"cuMemMap", "cuMemSetAccess", "cuMemCreate"}) {
+    const bool access = function == std::string("cuMemSetAccess");
+    for (uint64_t n = 1; n <= (access ? 2 : 4); ++n) {
+      control->reset();
+      control->fail_call(n, function, 0, CUDA_ERROR_UNKNOWN);
+      EXPECT_EQ(get(12 * kMiB), 0u) << function << " " << n;
+      EXPECT_EQ(status, Status::kDriverFailed);
+      EXPECT_EQ(counts().injected_failures, 1u);
+      EXPECT_EQ(memory().stranded, 0u);
+      EXPECT_EQ(counts().live_pages_bytes, memory().reserved);
+      EXPECT_EQ(get(12 * kMiB), blocks[0]) << function << " " << n << ": nothing is left mapped in the way";
+      put(blocks[0]);
+      EXPECT_EQ(allocator->empty_cache(kDevice), 12 * kMiB);
+      // The hole in the middle again.
+      ASSERT_EQ(get(12 * kMiB), blocks[0]);
+      put(blocks[0]);
+      const uint64_t left = get(4 * kMiB), middle = get(4 * kMiB), right = get(4 * kMiB);
+      ASSERT_EQ(middle, blocks[1]);
+      put(left);
+      put(right);
+      ASSERT_EQ(allocator->empty_cache(kDevice), 8 * kMiB);
+      put(middle);
+    }
+  }
+}
+
 constexpr CUresult kShort = CUDA_ERROR_OUT_OF_MEMORY, kBroken = CUDA_ERROR_UNKNOWN;
 INSTANTIATE_TEST_SUITE_P(, Faults,
                          ::testing::Values(Fault{"ShortOnce", nullptr, false, kShort, 50},
