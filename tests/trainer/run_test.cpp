@@ -1,6 +1,11 @@
 // Whole runs on the CPU: they learn, repeat, stop and resume to the bit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <csignal>
+#include <thread>
 
 #include "tests/trainer/scratch_folder.h"
 #include "trainer/app/trainer.h"
@@ -72,6 +77,57 @@ TEST_F(WholeRun, StopsOnRequestAndResumesToTheBit) {
   EXPECT_EQ(resumed.weights_hash, whole.weights_hash);
   EXPECT_EQ(losses("cut"), losses("whole"));
   EXPECT_EQ(resumed.plan.recompute.size(), 2u) << "the plan is the checkpoint's";
+}
+
+// The program itself, in a process of its own.
+pid_t start_program(const std::vector<std::string>& words) {
+  const char* build = std::getenv("SPILLWAY_BUILD_DIR");
+  const std::string program = std::string(build ? build : ".") + "/bin/spillway-train";
+  std::vector<char*> arguments{const_cast<char*>(program.c_str())};
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  const pid_t process = ::fork();
+  if (process == 0) {
+    ::execv(arguments[0], arguments.data());
+    ::_exit(127);
+  }
+  return process;
+}
+
+int exit_code_of(pid_t process) {
+  int status = 0;
+  ::waitpid(process, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_F(WholeRun, TheProgramEndsAfterTheStepOnSigintAndGoesOnToTheBit) {
+  const std::string path = scratch_.file("x.toml");
+  ScratchFolder::write(
+      path, "[model]\nlayers = 1\nwidth = 16\nheads = 2\ncontext = 8\n[data]\ncorpus = \"" + corpus_ +
+                "\"\n[train]\nsteps = 1500\nbatch = 2\n[run]\ndevice = \"cpu\"\nthreads = 1\n");
+  const auto words = [&](const std::string& out, std::vector<std::string> more) {
+    more.insert(more.end(), {"--config", path, "--quiet", "--set", "run.out=\"" + scratch_.file(out) + "\""});
+    return more;
+  };
+  ASSERT_EQ(exit_code_of(start_program(words("whole", {}))), kExitDone);
+  const pid_t process = start_program(words("cut", {}));
+  const auto steps_done = [&] {
+    const std::string lines = losses("cut");
+    return std::count(lines.begin(), lines.end(), '\n');
+  };
+  while (steps_done() < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  ::kill(process, SIGINT);
+  ASSERT_EQ(exit_code_of(process), kExitInterrupted);
+  const std::string until_then = losses("cut");
+  EXPECT_EQ(until_then, losses("whole").substr(0, until_then.size()));
+  EXPECT_EQ(exit_code_of(start_program(words("cut", {"--resume", scratch_.file("cut")}))), kExitDone);
+  EXPECT_EQ(losses("cut"), losses("whole"));
+}
+
+TEST_F(WholeRun, TheProgramRefusesWhatItDoesNotUnderstand) {
+  EXPECT_EQ(exit_code_of(start_program({})), kExitUsage);
+  EXPECT_EQ(exit_code_of(start_program({"--config", scratch_.file("none.toml")})), kExitUsage);
+  EXPECT_EQ(exit_code_of(start_program({"--confi", "x"})), kExitUsage);
 }
 
 TEST_F(WholeRun, TheScheduleThatWasUsedCanBeFollowed) {

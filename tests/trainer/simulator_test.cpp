@@ -8,6 +8,7 @@
 
 #include "spillway/driver/simulator_control.h"
 #include "tests/trainer/scratch_folder.h"
+#include "trainer/app/trainer.h"
 #include "trainer/step/gpt_step.h"
 
 namespace spillway::trainer {
@@ -303,6 +304,30 @@ TEST_F(Simulated, SmallerLimitsAreSurvivedByPlansUntilNoneIsLeft) {
     if (devices == 2) EXPECT_THAT(actions, testing::HasSubstr("layers_to_second_device"));
   }
   EXPECT_EQ(violations(), "");
+}
+
+TEST_F(Simulated, ARunWithNoPlanLeftEndsTypedWithACheckpointThatGoesOn) {
+  config_.model = {.layers = 2, .width = 64, .heads = 4, .context = 512};
+  config_.train.batch = 8;
+  config_.plan = {.micro_batch = 8, .evaluation_batch = 4};
+  config_.data.corpus = scratch_.corpus();
+  config_.run.out = scratch_.file("run");
+  config_.run.limit_bytes = 5 * kMiB;
+  core_.table()->empty_cache(0);
+  const TrainOptions quiet{.resume = "", .stop = nullptr, .quiet = true};
+  const Results starved = train(config_, quiet);
+  EXPECT_EQ(starved.exit_code, kExitOutOfMemory);
+  ASSERT_THAT(starved.verdict, testing::HasSubstr("no plan is left"));
+  EXPECT_EQ(starved.records.back().action, "give_up");
+  ASSERT_TRUE(std::filesystem::exists(starved.checkpoint)) << starved.verdict;
+
+  set_limits(0);
+  config_.run.limit_bytes = 0;
+  const Results resumed = train(config_, {.resume = scratch_.file("run"), .stop = nullptr, .quiet = true});
+  EXPECT_EQ(resumed.exit_code, kExitDone) << resumed.verdict;
+  config_.plan = starved.plan;
+  config_.run.out = scratch_.file("whole");
+  EXPECT_EQ(train(config_, quiet).weights_hash, resumed.weights_hash);
 }
 
 }  // namespace
