@@ -196,6 +196,10 @@ StrategyId Ladder::take_chosen_move(uint64_t* incident) {
   }
   if (found == nullptr) return StrategyId::kNone;
   if (incident != nullptr) *incident = found->incident;
+  // A plan move gains its bytes after the unwinding, out of the ladder's sight: it was of use if the program
+  // took it.
+  for (const std::shared_ptr<Entry>& entry : entries_)
+    if (entry->id == found->move) entry->useful.fetch_add(1);
   return std::exchange(found->move, StrategyId::kNone);
 }
 

@@ -2,8 +2,6 @@
 // it, and what Spillway tried after it.
 #include <cuda_runtime_api.h>
 
-#include <bit>
-
 #include "libtorch/allocator/allocator.h"
 #include "libtorch/allocator/core.h"
 #include "spillway/libtorch/allocator.h"
@@ -52,7 +50,7 @@ void Allocator::fail(c10::DeviceIndex index, spillway_status status, const spill
   Statistics& statistics = device(index).statistics;
   statistics.out_of_memory();
   const DeviceMemory memory = ask_device();
-  tell_trackers(native::TraceEntry::OOM, index, std::bit_cast<const void*>(memory.free),
+  tell_trackers(native::TraceEntry::OOM, index, reinterpret_cast<const void*>(memory.free),
                 failure.requested_bytes, nullptr);
   std::vector<native::OutOfMemoryObserver> observers;
   {
