@@ -330,5 +330,22 @@ TEST_F(Simulated, ARunWithNoPlanLeftEndsTypedWithACheckpointThatGoesOn) {
   EXPECT_EQ(train(config_, quiet).weights_hash, resumed.weights_hash);
 }
 
+TEST_F(Simulated, MomentsThatDoNotFitAtTheStartBeginOnTheHost) {
+  config_.model = {.layers = 2, .width = 256, .heads = 4, .context = 16};
+  config_.train.steps = 2;
+  config_.data.corpus = scratch_.corpus();
+  config_.run.out = scratch_.file("roomy");
+  const TrainOptions quiet{.resume = "", .stop = nullptr, .quiet = true};
+  const Results roomy = train(config_, quiet);
+  EXPECT_EQ(roomy.plan.optimizer, Place::kDevice);
+  core_.table()->empty_cache(0);
+  config_.run.out = scratch_.file("tight");
+  config_.run.limit_bytes = 20 * kMiB;  // 13 for parameters and gradients, 13 for the moments
+  const Results tight = train(config_, quiet);
+  EXPECT_EQ(tight.exit_code, kExitDone) << tight.verdict;
+  EXPECT_EQ(tight.plan.optimizer, Place::kHost);
+  EXPECT_EQ(tight.weights_hash, roomy.weights_hash);
+}
+
 }  // namespace
 }  // namespace spillway::trainer

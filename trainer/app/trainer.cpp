@@ -22,6 +22,10 @@ struct SetupError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+struct SetupOutOfMemory : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 std::vector<at::Device> usable_devices(const RunConfig& run) {
   if (run.device == "cpu") return {at::Device(at::kCPU)};
   const size_t found = at::globalContext().hasCUDA() ? at::detail::getCUDAHooks().getNumGPUs() : 0;
@@ -97,6 +101,7 @@ class Run {
 
   // Builds the program, from the checkpoint if there is one to resume.
   void build();
+  std::optional<std::string> build_program(const Plan& plan);  // why there was no room for it
   bool step_once();
   bool evaluate();
   void print_step(double seconds) const;
@@ -121,6 +126,17 @@ class Run {
   Results results_;
 };
 
+std::optional<std::string> Run::build_program(const Plan& plan) {
+  std::optional<std::string> failure;
+  try {
+    program_.emplace(config_, corpus_, devices_, plan, core_, *moves_);
+  } catch (const c10::OutOfMemoryError& error) {
+    failure = error.what_without_backtrace();
+  }
+  if (failure) core_.chosen_move(nullptr);  // taken: no step will ask for it
+  return failure;
+}
+
 void Run::build() {
   Plan plan = config_.plan;
   const std::string from = options_.resume + "/" + kCheckpointName;
@@ -131,7 +147,15 @@ void Run::build() {
     plan = *resumed;
   }
   moves_.emplace(core_, shape_, machine_, config_.recovery.floor);
-  program_.emplace(config_, corpus_, devices_, plan, core_, *moves_);
+  if (const auto failure = build_program(plan)) {
+    // Before there is a step to undo, the only move that helps is to begin with the moments on the host: the
+    // same bits.
+    if (plan.optimizer == Place::kHost) throw SetupOutOfMemory(*failure);
+    plan.optimizer = Place::kHost;
+    if (const auto again = build_program(plan)) throw SetupOutOfMemory(*again);
+    if (!options_.quiet)
+      std::printf("no room for the optimizer's state on the device: it starts on the host\n");
+  }
   if (!options_.resume.empty() && !load_checkpoint(from, config_, &*program_, &error))
     throw SetupError(error);
   recoverable_.emplace(*program_, shape_, machine_, plan, config_.recovery);
@@ -301,10 +325,9 @@ Results train(const Config& config, const TrainOptions& options) {
     return Run(config, options).run();
   } catch (const SetupError& error) {
     return failed(kExitUsage, error.what());
-  } catch (const c10::OutOfMemoryError& error) {
+  } catch (const SetupOutOfMemory& error) {
     return failed(kExitOutOfMemory,
-                  std::string("no room for the parameters, gradients and optimizer state: ") +
-                      error.what_without_backtrace());
+                  std::string("no room for the parameters, gradients and optimizer state: ") + error.what());
   } catch (const c10::Error& error) {
     return failed(kExitError, error.what_without_backtrace());
   }
