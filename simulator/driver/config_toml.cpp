@@ -137,16 +137,20 @@ std::string read_bandwidth(const toml::table& table, const std::string& file, Ba
   return reader.finish();
 }
 
+std::string latency_error(const std::string& file, const toml::node& node, const std::string& name,
+                          const char* what) {
+  return file + ":" + std::to_string(node.source().begin.line) + ": 'latency_ns." + name + "' " + what;
+}
+
 std::string read_latencies(const toml::table& table, const std::string& file,
                            std::map<std::string, uint64_t>& out) {
   for (const auto& [key, node] : table) {
-    const std::string place = file + ":" + std::to_string(node.source().begin.line) + ": ";
     const std::string name(key.str());
     const auto value = node.value_exact<int64_t>();
     if (find_configurable(name) == Function::kCount)
-      return place + "'latency_ns." + name + "' is no driver function that the simulator implements";
+      return latency_error(file, node, name, "is no driver function that the simulator implements");
     if (!value || *value < 0 || *value > int64_t{1000000000000})
-      return place + "'latency_ns." + name + "' must be a whole number of ns up to 10^12";
+      return latency_error(file, node, name, "must be a whole number of ns up to 10^12");
     out[name] = static_cast<uint64_t>(*value);
   }
   return "";

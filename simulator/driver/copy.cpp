@@ -109,7 +109,10 @@ CUresult copy_2d(const CUDA_MEMCPY2D* p, CUstream on, Order order, const char* n
     return CUDA_ERROR_NOT_SUPPORTED;
   const Shape shape{p->WidthInBytes, p->Height, p->srcPitch ? p->srcPitch : p->WidthInBytes,
                     p->dstPitch ? p->dstPitch : p->WidthInBytes};
-  if (shape.source_pitch < shape.width || shape.target_pitch < shape.width) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t whole = 0;
+  if (shape.source_pitch < shape.width || shape.target_pitch < shape.width ||
+      __builtin_mul_overflow(std::max(shape.source_pitch, shape.target_pitch), shape.rows, &whole))
+    return CUDA_ERROR_INVALID_VALUE;
   return copy(origin(p->dstMemoryType, p->dstDevice, p->dstHost, p->dstXInBytes, p->dstY, shape.target_pitch),
               origin(p->srcMemoryType, p->srcDevice, p->srcHost, p->srcXInBytes, p->srcY, shape.source_pitch),
               shape, on, order, name, site);

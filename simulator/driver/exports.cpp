@@ -20,21 +20,23 @@ CUresult missing(Function function, const char* name) {
 }
 
 }  // namespace
+
+template <typename... Arguments>
+void ignore(const Arguments&...) {}
+
 }  // namespace spillway::simulator
 
 // The weak definitions lie together in a section of their own: that is how implemented() knows them.
 extern "C" {
 extern const char __start_spillway_missing[];
 extern const char __stop_spillway_missing[];
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-parameter"
 #define SPILLWAY_DRIVER_FUNCTION(result, name, parameters, arguments)                 \
   __attribute__((weak, section("spillway_missing"))) result CUDAAPI name parameters { \
+    spillway::simulator::ignore arguments;                                            \
     return spillway::simulator::missing(spillway::simulator::Function::name, #name);  \
   }
 #include "spillway/driver/functions.inc"
 #undef SPILLWAY_DRIVER_FUNCTION
-#pragma GCC diagnostic pop
 }
 
 namespace spillway::simulator {

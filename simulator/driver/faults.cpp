@@ -66,12 +66,12 @@ std::optional<CUresult> Faults::on_call(Function function) {
   const bool memory_call = may_run_out(function);
   if (memory_call) ++calls_;
   const bool planned = only_ == Function::kCount ? memory_call : function == only_;
-  if (planned && countdown_ > 0 && --countdown_ == 0) {
-    reached_ = true;
-    ++fired_;
-    return code_;
+  bool fires = planned && reached_ && persistent_;
+  if (planned && countdown_ > 0) {
+    --countdown_;
+    reached_ = fires = countdown_ == 0;
   }
-  if (planned && reached_ && persistent_) {
+  if (fires) {
     ++fired_;
     return code_;
   }

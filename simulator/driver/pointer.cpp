@@ -1,6 +1,4 @@
 // What is known of a pointer.
-#include <cstring>
-
 #include "simulator/driver/call.h"
 #include "simulator/driver/touch.h"
 
@@ -40,7 +38,7 @@ bool identify(CUdeviceptr address, Pointer& out) {
 
 template <typename Value>
 CUresult store(void* data, Value value) {
-  std::memcpy(data, &value, sizeof value);
+  *static_cast<Value*>(data) = value;
   return CUDA_SUCCESS;
 }
 

@@ -49,7 +49,7 @@ std::string describe_site(Site site) {
   const auto address = reinterpret_cast<uintptr_t>(site);
   const char* slash = info.dli_fname ? std::strrchr(info.dli_fname, '/') : nullptr;
   const std::string file = slash ? slash + 1 : "?";
-  const std::string place = file + "+" + hex(address - reinterpret_cast<uintptr_t>(info.dli_fbase));
+  std::string place = file + "+" + hex(address - reinterpret_cast<uintptr_t>(info.dli_fbase));
   if (!info.dli_sname) return place;
   return demangled(info.dli_sname) + "+" + hex(address - reinterpret_cast<uintptr_t>(info.dli_saddr)) + " (" +
          place + ")";

@@ -74,7 +74,7 @@ CUresult Machine::initialise() {
                  "spillway simulator: the system gives no addresses for the device memory (ulimit -v?)\n");
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  physical.emplace(config.compute, config.poison);
+  physical = std::make_unique<PhysicalMemory>(config.compute, config.poison);
   for (int ordinal = 0; ordinal < config.devices; ++ordinal) {
     auto made = std::make_unique<Device>(ordinal);
     made->capacity_bytes = config.capacity_bytes;

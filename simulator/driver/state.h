@@ -12,7 +12,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -112,7 +111,7 @@ struct Machine {
   Referee referee;
   Counters counters;
   std::vector<std::unique_ptr<Device>> devices;
-  std::optional<PhysicalMemory> physical;
+  std::unique_ptr<PhysicalMemory> physical;  // from cuInit on
   AddressSpace space;
   HostMemory host;
   std::unordered_set<Context*> contexts;                // those of cuCtxCreate
