@@ -43,7 +43,8 @@ namespace spillway::simulator {
 namespace {
 
 const std::array<Export, kFunctions> kExports = {{
-#define SPILLWAY_DRIVER_FUNCTION(result, name, parameters, arguments) {#name, reinterpret_cast<void*>(&name)},
+#define SPILLWAY_DRIVER_FUNCTION(result, name, parameters, arguments) \
+  {#name, reinterpret_cast<void*>(&(name))},
 #include "spillway/driver/functions.inc"
 #undef SPILLWAY_DRIVER_FUNCTION
 }};
