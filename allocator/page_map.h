@@ -60,6 +60,7 @@ class PageMap {
     if (entry == 0) [[unlikely]]
       return nullptr;
     const unsigned shift = (entry & kSmallTag) != 0 ? kUnitShift : kLargeShift;
+    // The tag lies in the pointer's low bit.  NOLINTNEXTLINE(performance-no-int-to-ptr)
     auto* table = reinterpret_cast<std::atomic<Block*>*>(entry & ~kSmallTag);
     return table + ((address & (kPageBytes - 1)) >> shift);
   }

@@ -171,7 +171,7 @@ bool Ladder::remove(StrategyId id) {
   const auto found =
       std::find_if(entries_.begin(), entries_.end(), [id](const auto& entry) { return entry->id == id; });
   if (found == entries_.end()) return false;
-  const std::shared_ptr<Entry> entry = *found;
+  const std::shared_ptr<Entry> entry = std::move(*found);
   entries_.erase(found);
   entry->removed = true;
   idle_.wait(guard, [&] { return entry->running == 0; });

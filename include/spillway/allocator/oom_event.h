@@ -26,7 +26,7 @@ struct OomEvent {
   CaptureState capture = CaptureState::kNone;
   Guarantee allowed = Guarantee::kStatisticsChange;  // weakest guarantee that the program accepts
   uint32_t attempt = 0;               // 0 for the first run of the ladder for this request
-  std::chrono::steady_clock::time_point deadline{};
+  std::chrono::steady_clock::time_point deadline;
 };
 
 }  // namespace spillway

@@ -1,0 +1,135 @@
+// When there are no pages for a request: the event, the handler, and how the incident ended.
+#include <algorithm>
+#include <chrono>
+
+#include "allocator/heap.h"
+
+namespace spillway {
+namespace {
+using Clock = std::chrono::steady_clock;
+constexpr int kHandlerRuns = 3;
+constexpr auto kHandlerTime = std::chrono::seconds(30);
+
+std::string mebibytes(uint64_t bytes) {
+  const uint64_t tenths = (bytes * 10 + (1 << 19)) >> 20;
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " MiB";
+}
+}  // namespace
+
+bool DeviceHeap::try_again(void* context) {
+  auto& [heap, miss] = *static_cast<std::pair<DeviceHeap*, Miss*>*>(context);
+  if (miss->served() || miss->error != CUDA_SUCCESS) return true;
+  if (miss->persistent || (miss->injected && miss->tries++ == 0)) return false;
+  return heap->serve(*miss) != Served::kShort;
+}
+
+LadderOutcome DeviceHeap::handle(Miss& miss, const OomEvent& event) {
+  OomHandler* handler = allocator_.handler_.load();
+  if (handler == nullptr) return LadderOutcome::kGiveUp;
+  std::pair<DeviceHeap*, Miss*> context(this, &miss);
+  LadderOutcome outcome = LadderOutcome::kGiveUp;
+  for (int run = 0; run < kHandlerRuns; ++run) {
+    outcome = handler->handle(event, miss.reservation, &try_again, &context);
+    if (miss.served() || miss.error != CUDA_SUCCESS || outcome != LadderOutcome::kGranted) break;
+  }
+  return outcome;
+}
+
+Status DeviceHeap::run_handler(Miss& miss, FailurePtr* failure) {
+  if (heap_in_handler != nullptr) {
+    if (failure != nullptr) {
+      *failure = std::make_unique<Failure>();
+      Failure& detail = **failure;
+      detail.event = make_event(miss);
+      detail.text = "out of memory inside a strategy: a strategy must not need memory";
+    }
+    return Status::kOutOfMemory;
+  }
+  std::lock_guard ladder(ladder_mutex_);
+  const Clock::time_point start = Clock::now();
+  OomEvent event = make_event(miss);
+  event.incident = allocator_.incidents_.fetch_add(1) + 1;
+  event.deadline = start + kHandlerTime;
+  heap_in_handler = this;
+  {
+    std::lock_guard guard(lock_);
+    waiting_ = &miss;
+    waiting_arena_ = &arena_for(miss.request.stream, miss.request.pool, miss.size <= kSmallBytes);
+  }
+  set_slow(kSlowLadder);
+  const LadderOutcome outcome = handle(miss, event);
+  clear_slow(kSlowLadder);
+  heap_in_handler = nullptr;
+  Status status = Status::kOutOfMemory;
+  if (miss.served())
+    status = Status::kOk;
+  else if (miss.error != CUDA_SUCCESS)
+    status = Status::kDriverFailed;
+  else if (outcome == LadderOutcome::kUnwind)
+    status = Status::kUnwind;
+  const auto us = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
+  {
+    std::lock_guard guard(lock_);
+    waiting_ = nullptr;
+    waiting_arena_ = nullptr;
+    ++failures_;
+    if (status == Status::kOk) {
+      ++rescued_;
+      rescued_bytes_ += miss.size;
+      rescue_us_ += static_cast<uint64_t>(us);
+    } else if (status == Status::kUnwind) {
+      ++unwound_;
+    } else {
+      ++gave_up_;
+    }
+  }
+  if (status == Status::kOk) return status;
+  if (status == Status::kDriverFailed) return driver_failure(miss, failure);
+  if (failure == nullptr) return status;
+  release_reservation(miss);
+  *failure = std::make_unique<Failure>();
+  Failure& detail = **failure;
+  detail.event = event;
+  detail.memory = memory();
+  detail.text = "out of memory on device " + std::to_string(device_index_) + ": " +
+                mebibytes(miss.request.bytes) + " asked, " + mebibytes(event.short_bytes) + " short";
+  return status;
+}
+
+Status DeviceHeap::driver_failure(const Miss& miss, FailurePtr* failure) {
+  if (failure != nullptr) {
+    *failure = std::make_unique<Failure>();
+    Failure& detail = **failure;
+    detail.event = make_event(miss);
+    detail.memory = memory();
+    detail.text = "device " + std::to_string(device_index_) + ": " + miss.call + " for " +
+                  mebibytes(miss.request.bytes) + ": " + device_->describe(miss.error);
+  }
+  return Status::kDriverFailed;
+}
+
+OomEvent DeviceHeap::make_event(const Miss& miss) {
+  OomEvent event;
+  event.requested_bytes = miss.request.bytes;
+  event.rounded_bytes = miss.size;
+  event.device = device_->id();
+  event.stream = miss.request.stream;
+  event.pool = miss.request.pool;
+  event.capture = device_->capturing(miss.request.stream) ? CaptureState::kThisStream : CaptureState::kNone;
+  event.largest_extent_bytes = largest_extent(miss);
+  const uint64_t extent = event.largest_extent_bytes;
+  event.short_bytes = extent < miss.size ? miss.size - extent : miss.size;
+  return event;
+}
+
+// The largest request of this stream and kind that would be served now, without any strategy.
+uint64_t DeviceHeap::largest_extent(const Miss& miss) {
+  const uint64_t driver_free = device_->free_bytes(UINT64_MAX) / page_bytes_ * page_bytes_;
+  std::lock_guard guard(lock_);
+  Arena& arena = arena_for(miss.request.stream, miss.request.pool, miss.size <= kSmallBytes);
+  const uint64_t have_bytes =
+      pages_at_hand(miss) + std::min(miss.reservation.promised_bytes + room(), driver_free);
+  return arena.segments().empty() ? have_bytes / page_bytes_ * page_bytes_ : arena.largest(have_bytes);
+}
+
+}  // namespace spillway
