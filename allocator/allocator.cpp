@@ -39,7 +39,7 @@ DeviceHeap* Allocator::heap(DeviceId device, Status* status, std::string* text) 
     *status = unsupported ? Status::kUnavailable : Status::kDriverFailed;
     return nullptr;
   }
-  auto* heap = new DeviceHeap(*this, std::move(opened), order_base_.load());
+  DeviceHeap* heap = std::make_unique<DeviceHeap>(*this, std::move(opened), order_base_.load()).release();
   heap->set_limit(default_limit_bytes_);
   {
     std::lock_guard injection(injection_.mutex);

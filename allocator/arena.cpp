@@ -245,9 +245,8 @@ uint64_t Arena::largest(uint64_t have_bytes) const {
 
 Block* Arena::claim(const Placement& placement, std::vector<AddressRange>* voids) {
   const AddressRange& range = placement.claim;
-  Block* block = nullptr;
-  for (Block* candidate = voids_; candidate != nullptr; candidate = candidate->bin_next)
-    if (candidate->address < range.end && candidate->end() > range.begin) block = candidate;
+  Block* block = voids_;  // a placement needs pages, so one of the voids lies in it
+  while (block->address >= range.end || block->end() <= range.begin) block = block->bin_next;
   while (block->address > range.begin) block = block->previous;
   Block* busy = nullptr;
   while (true) {

@@ -119,9 +119,10 @@ spillway_status core_blocks(int32_t device, void (*visit)(void*, const spillway_
 
 uint64_t core_fail_request(uint64_t n, int persistent) {
   Allocator* allocator = Process::get().allocator();
-  if (allocator == nullptr &&
-      (core_start() != SPILLWAY_OK || (allocator = Process::get().allocator()) == nullptr))
-    return 0;
+  if (allocator == nullptr) {
+    if (core_start() != SPILLWAY_OK) return 0;
+    allocator = Process::get().allocator();
+  }
   return allocator->fail_request(n, persistent != 0);
 }
 

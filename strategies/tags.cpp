@@ -15,7 +15,7 @@ const char* Tags::phase() {
 }
 
 void Tags::set_phase(const char* name) {
-  const void* self = &thread_phase;
+  const auto* self = static_cast<const void*>(&thread_phase);
   if (name == nullptr) {
     thread_phase = nullptr;
     if (process_phase.owner.load() == self) process_phase.name.store("");
