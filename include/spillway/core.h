@@ -1,8 +1,9 @@
-/* The table through which the LibTorch shim and the preloaded library use the one core in a process (libspillway.so).
- * They find the library by its path beside their own, call spillway_core(), and check `version`; no C++ type crosses.
+/* The table through which the LibTorch shim and the preloaded library use the one core in a process
+ * (libspillway.so). They find the library by its path beside their own, call spillway_core(), and check
+ * `version`; no C++ type crosses.
  *
- * Thread-safety: every entry may be called from any thread. Errors: a spillway_status; an allocation failure is a value
- * here and becomes a typed exception at the LibTorch boundary. */
+ * Thread-safety: every entry may be called from any thread. Errors: a spillway_status; an allocation failure
+ * is a value here and becomes a typed exception at the LibTorch boundary. */
 #ifndef SPILLWAY_CORE_H
 #define SPILLWAY_CORE_H
 #include "spillway/spillway.h"
@@ -24,23 +25,25 @@ typedef struct spillway_failure {
   uint32_t size;
   int32_t device;
   uint64_t incident, requested_bytes, rounded_bytes, largest_extent_bytes;
-  spillway_memory memory;     /* at the moment of failure */
-  spillway_strategy_id move;  /* SPILLWAY_UNWIND: the chosen plan move */
-  char text[512];             /* one line for people: verdict and what was tried */
+  spillway_memory memory;    /* at the moment of failure */
+  spillway_strategy_id move; /* SPILLWAY_UNWIND: the chosen plan move */
+  char text[512];            /* one line for people: verdict and what was tried */
 } spillway_failure;
 
 typedef struct spillway_core_table {
   uint32_t size, version;
 
-  /* Starts the core: resolves the driver, reads the environment (SPILLWAY_LIMIT, SPILLWAY_TRACE, SPILLWAY_STRATEGIES),
-   * opens the trace. Idempotent. */
+  /* Starts the core: resolves the driver, reads the environment (SPILLWAY_LIMIT, SPILLWAY_TRACE,
+   * SPILLWAY_STRATEGIES), opens the trace. Idempotent. */
   spillway_status (*start)(void);
-  /* A block of at least `bytes` on `device`, usable at once on `stream`. `bytes` 0 gives a null address. On failure
-   * fills `failure` (its size set by the caller; may be NULL). The device's primary context must be current. */
+  /* A block of at least `bytes` on `device`, usable at once on `stream`. `bytes` 0 gives a null address. On
+   * failure fills `failure` (its size set by the caller; may be NULL). The device's primary context must be
+   * current. */
   spillway_status (*allocate)(int32_t device, uint64_t stream, uint64_t bytes, void** address,
                               spillway_failure* failure);
-  /* The block becomes free in the order of its stream, and after the work recorded until now on every other stream that
-   * used it. An address that is not a live block of Spillway's: SPILLWAY_NOT_FOUND, and nothing changes. */
+  /* The block becomes free in the order of its stream, and after the work recorded until now on every other
+   * stream that used it. An address that is not a live block of Spillway's: SPILLWAY_NOT_FOUND, and nothing
+   * changes. */
   spillway_status (*free)(void* address);
   /* The block is in use on `stream` too. */
   spillway_status (*record_stream)(void* address, uint64_t stream);
@@ -50,8 +53,9 @@ typedef struct spillway_core_table {
   uint64_t (*empty_cache)(int32_t device);
   /* Calls `visit` for each block of `device`, by segment and address, on a copy taken at one moment. */
   spillway_status (*blocks)(int32_t device, void (*visit)(void*, const spillway_block_info*), void* context);
-  /* Makes every later request fail at the allocator's entry from the n-th on (1 = the next), once or persistently;
-   * n = 0: off. Returns how many requests were failed since it was last set. For tests: the OOM sweep. */
+  /* Makes every later request fail at the allocator's entry from the n-th on (1 = the next), once or
+   * persistently; n = 0: off. Returns how many requests were failed since it was last set. For tests: the OOM
+   * sweep. */
   uint64_t (*fail_request)(uint64_t n, int persistent);
   /* Requests seen since the start. */
   uint64_t (*requests)(void);

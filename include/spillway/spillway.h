@@ -1,9 +1,9 @@
 /* Spillway's C interface: register strategies, tag what the program does, ask what Spillway holds.
  *
- * Everything here is served by libspillway.so, the one core in a process. Structs start with their size, so that a
- * program built against an older header keeps working. Thread-safety: every function may be called from any thread,
- * but not from inside `offer` or `relieve` unless it says so. Errors: functions return a spillway_status; nothing
- * throws, nothing aborts. Units: bytes, microseconds. */
+ * Everything here is served by libspillway.so, the one core in a process. Structs start with their size, so
+ * that a program built against an older header keeps working. Thread-safety: every function may be called
+ * from any thread, but not from inside `offer` or `relieve` unless it says so. Errors: functions return a
+ * spillway_status; nothing throws, nothing aborts. Units: bytes, microseconds. */
 #ifndef SPILLWAY_H
 #define SPILLWAY_H
 #include <stddef.h>
@@ -63,10 +63,11 @@ typedef struct spillway_offer {
   uint64_t cost_us;
 } spillway_offer;
 
-/* A strategy of the program's own. `offer` makes no CUDA call and allocates nothing. `relieve` returns the bytes that it
- * made free, measured; it may free memory through Spillway but must not allocate from it. A strategy that needs
- * unwinding (a plan move) has `relieve` called to mark it chosen: its return value is ignored, the request fails with
- * SPILLWAY_UNWIND, and the program asks spillway_chosen_move() which one it was. */
+/* A strategy of the program's own. `offer` makes no CUDA call and allocates nothing. `relieve` returns the
+ * bytes that it made free, measured; it may free memory through Spillway but must not allocate from it. A
+ * strategy that needs unwinding (a plan move) has `relieve` called to mark it chosen: its return value is
+ * ignored, the request fails with SPILLWAY_UNWIND, and the program asks spillway_chosen_move() which one it
+ * was. */
 typedef struct spillway_strategy {
   uint32_t size;
   const char* name; /* copied */
@@ -80,15 +81,16 @@ typedef struct spillway_strategy {
 typedef uint64_t spillway_strategy_id; /* 0: none */
 
 SPILLWAY_API spillway_status spillway_register(const spillway_strategy* strategy, spillway_strategy_id* id);
-/* Waits until running calls of the strategy have returned; then neither function is called again. Called from inside
- * one of its own functions it returns SPILLWAY_INVALID. */
+/* Waits until running calls of the strategy have returned; then neither function is called again. Called from
+ * inside one of its own functions it returns SPILLWAY_INVALID. */
 SPILLWAY_API spillway_status spillway_unregister(spillway_strategy_id id);
 
-/* The plan move that the calling thread's, or else the process's, last SPILLWAY_UNWIND chose: taken, so a second call
- * returns 0. `incident` may be NULL. */
+/* The plan move that the calling thread's, or else the process's, last SPILLWAY_UNWIND chose: taken, so a
+ * second call returns 0. `incident` may be NULL. */
 SPILLWAY_API spillway_strategy_id spillway_chosen_move(uint64_t* incident);
 
-/* Movable blocks: memory that the program allows Spillway to move while it is not in use. `touch` brackets a use. */
+/* Movable blocks: memory that the program allows Spillway to move while it is not in use. `touch` brackets a
+ * use. */
 SPILLWAY_API spillway_status spillway_block_add(void* address, uint64_t bytes);
 SPILLWAY_API spillway_status spillway_block_touch(void* address);
 SPILLWAY_API spillway_status spillway_block_done(void* address);
@@ -97,8 +99,8 @@ SPILLWAY_API spillway_status spillway_block_remove(void* address);
 SPILLWAY_API spillway_status spillway_pin(void* address, uint64_t bytes);
 SPILLWAY_API spillway_status spillway_unpin(void* address);
 
-/* Tags for the report and the strategies, copied. A phase holds for the calling thread and for threads that have none of
- * their own; NULL takes it back. */
+/* Tags for the report and the strategies, copied. A phase holds for the calling thread and for threads that
+ * have none of their own; NULL takes it back. */
 SPILLWAY_API spillway_status spillway_phase(const char* name);
 /* A training step for the trace: begin and end with the step's number, the attempt and the plan's hash. */
 SPILLWAY_API spillway_status spillway_step_begin(uint64_t step, uint64_t attempt, uint64_t plan_hash);
@@ -108,35 +110,37 @@ SPILLWAY_API spillway_status spillway_plan_changed(uint64_t step, uint64_t old_p
 
 /* The weakest guarantee that the program accepts; the default is SPILLWAY_STATISTICS_CHANGE. */
 SPILLWAY_API spillway_status spillway_allow(spillway_guarantee weakest);
-/* The bytes that Spillway may use of a device; 0: all that the driver gives. May be lowered below what is live: then
- * idle pages are given back, and requests that need more pages fail until enough is freed. */
+/* The bytes that Spillway may use of a device; 0: all that the driver gives. May be lowered below what is
+ * live: then idle pages are given back, and requests that need more pages fail until enough is freed. */
 SPILLWAY_API spillway_status spillway_limit(int32_t device, uint64_t bytes);
 
-/* limit = live + rounding + stranded + cached + pending + pools + context + others + free, always. `limit` is the whole
- * device where none is set, and what is held while that is more. `context` and `others`: what the limit allows but what
- * was in use at the start, and who else uses the device, leave no room for. */
+/* limit = live + rounding + stranded + cached + pending + pools + context + others + free, always. `limit` is
+ * the whole device where none is set, and what is held while that is more. `context` and `others`: what the
+ * limit allows but what was in use at the start, and who else uses the device, leave no room for. */
 typedef struct spillway_memory {
   uint32_t size;
   int32_t device;
   uint64_t limit, live, rounding, stranded, cached, pending, pools, context, others, free;
-  uint64_t reserved, peak_live, peak_reserved;    /* reserved: physical bytes held; peaks since start or reset */
-  uint64_t failures, rescued, unwound, gave_up;   /* incidents by outcome */
+  uint64_t reserved, peak_live, peak_reserved; /* reserved: physical bytes held; peaks since start or reset */
+  uint64_t failures, rescued, unwound, gave_up; /* incidents by outcome */
   uint64_t rescued_bytes, rescue_us;
-  uint64_t driver_calls;                          /* create, map, access, unmap, release */
-  uint64_t peak_allocated;                        /* of live + rounding */
-  uint64_t device_bytes;                          /* all that the card has */
+  uint64_t driver_calls;   /* create, map, access, unmap, release */
+  uint64_t peak_allocated; /* of live + rounding */
+  uint64_t device_bytes;   /* all that the card has */
 } spillway_memory;
 SPILLWAY_API spillway_status spillway_query(int32_t device, spillway_memory* out); /* set out->size first */
 SPILLWAY_API spillway_status spillway_reset_peaks(int32_t device);
 
-/* What each strategy did since the start. Fills at most `count` entries; `*filled` is how many there are in all. */
+/* What each strategy did since the start. Fills at most `count` entries; `*filled` is how many there are in
+ * all. */
 typedef struct spillway_strategy_counts {
   uint32_t size;
   uint32_t guarantee;
   char name[40];
   uint64_t tried, useful, bytes, microseconds;
 } spillway_strategy_counts;
-SPILLWAY_API spillway_status spillway_query_strategies(spillway_strategy_counts* out, size_t count, size_t* filled);
+SPILLWAY_API spillway_status spillway_query_strategies(spillway_strategy_counts* out, size_t count,
+                                                       size_t* filled);
 
 /* Path of the trace file, "" if there is none. Valid until the process ends. */
 SPILLWAY_API const char* spillway_trace_path(void);

@@ -8,7 +8,10 @@
 namespace spillway {
 
 enum class CaptureState : uint8_t { kNone, kThisStream, kElsewhere };
-enum class Source : uint8_t { kFramework, kDriverCaller };  // Spillway's allocator, or another library's driver call
+enum class Source : uint8_t {
+  kFramework,
+  kDriverCaller
+};  // Spillway's allocator, or another library's driver call
 
 // A value: valid for the length of the ladder's run. All byte counts are of `device`.
 struct OomEvent {
@@ -19,13 +22,13 @@ struct OomEvent {
   uint64_t largest_extent_bytes = 0;  // the largest request that would succeed now
   DeviceId device{};
   StreamId stream{};
-  uint64_t pool = 0;                  // 0: the device's default pool
+  uint64_t pool = 0;  // 0: the device's default pool
   Source source = Source::kFramework;
-  const char* library = "";           // who asked, if known
-  const char* phase = "";             // the program's phase tag ("forward", "backward", ...)
+  const char* library = "";  // who asked, if known
+  const char* phase = "";    // the program's phase tag ("forward", "backward", ...)
   CaptureState capture = CaptureState::kNone;
   Guarantee allowed = Guarantee::kStatisticsChange;  // weakest guarantee that the program accepts
-  uint32_t attempt = 0;               // 0 for the first run of the ladder for this request
+  uint32_t attempt = 0;                              // 0 for the first run of the ladder for this request
   std::chrono::steady_clock::time_point deadline;
 };
 

@@ -1,5 +1,5 @@
-// A strategy makes room for one request. The ladder (strategies/) orders strategies by cost and calls them; the
-// allocator declares the interface so that it depends on nobody.
+// A strategy makes room for one request. The ladder (strategies/) orders strategies by cost and calls them;
+// the allocator declares the interface so that it depends on nobody.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -11,11 +11,11 @@ namespace spillway {
 // What a strategy needs before it may run, as bits.
 enum Needs : uint32_t {
   kNeedsNothing = 0,
-  kNeedsIdleDevice = 1,      // waits until the device has no work
-  kNeedsGate = 2,            // launches held while mappings change
-  kNeedsFrameworkLock = 4,   // takes a lock of the framework's: refused where one may be held
-  kNeedsRanks = 8,           // every rank must agree
-  kNeedsUnwinding = 16,      // the step unwinds, is undone and redone
+  kNeedsIdleDevice = 1,     // waits until the device has no work
+  kNeedsGate = 2,           // launches held while mappings change
+  kNeedsFrameworkLock = 4,  // takes a lock of the framework's: refused where one may be held
+  kNeedsRanks = 8,          // every rank must agree
+  kNeedsUnwinding = 16,     // the step unwinds, is undone and redone
 };
 
 struct StrategyInfo {
@@ -25,11 +25,12 @@ struct StrategyInfo {
 };
 
 struct Offer {
-  uint64_t bytes = 0;    // what it expects to free or make usable; 0: nothing to offer, it is not called
+  uint64_t bytes = 0;  // what it expects to free or make usable; 0: nothing to offer, it is not called
   uint64_t cost_us = 0;
 };
 
-// Bytes set aside for one request while the ladder works: what a step frees goes here and no other thread can take it.
+// Bytes set aside for one request while the ladder works: what a step frees goes here and no other thread can
+// take it.
 class Reservation {
  public:
   virtual ~Reservation() = default;
@@ -42,14 +43,15 @@ struct Relief {
   const char* detail = "";  // static or owned by the strategy; shown in the report
 };
 
-// Thread-safety: `offer` and `relieve` are called from the thread whose request failed, one ladder at a time per
-// device, without any lock of the allocator's. Errors: a strategy never throws; one that fails returns no bytes.
+// Thread-safety: `offer` and `relieve` are called from the thread whose request failed, one ladder at a time
+// per device, without any lock of the allocator's. Errors: a strategy never throws; one that fails returns no
+// bytes.
 class Strategy {
  public:
   virtual ~Strategy() = default;
   virtual StrategyInfo info() const noexcept = 0;
-  // What it could do now. Makes no CUDA call and allocates nothing. Asked once when the ladder starts and again after
-  // each step.
+  // What it could do now. Makes no CUDA call and allocates nothing. Asked once when the ladder starts and
+  // again after each step.
   virtual Offer offer(const OomEvent& event) noexcept = 0;
   virtual Relief relieve(const OomEvent& event, Reservation& reservation) noexcept = 0;
 };
@@ -61,8 +63,8 @@ class OomHandler {
  public:
   virtual ~OomHandler() = default;
   // `try_again` searches the pool with what the reservation holds; true: the request is served, stop.
-  virtual LadderOutcome handle(const OomEvent& event, Reservation& reservation,
-                               bool (*try_again)(void*), void* context) noexcept = 0;
+  virtual LadderOutcome handle(const OomEvent& event, Reservation& reservation, bool (*try_again)(void*),
+                               void* context) noexcept = 0;
 };
 
 }  // namespace spillway

@@ -12,9 +12,10 @@ struct Page {
   uint64_t bytes = 0;  // a multiple of the granularity: a page is mapped and unmapped whole
 };
 
-// Maps `pages` one after the other from `address` on and gives `access` to the whole range. On any failure everything
-// that this call mapped is unmapped again and the first error is returned; the pages stay the caller's either way.
-// Thread-safe for disjoint ranges. The caller makes sure that nothing on the device uses the range.
+// Maps `pages` one after the other from `address` on and gives `access` to the whole range. On any failure
+// everything that this call mapped is unmapped again and the first error is returned; the pages stay the
+// caller's either way. Thread-safe for disjoint ranges. The caller makes sure that nothing on the device uses
+// the range.
 CUresult map(const Table& table, CUdeviceptr address, std::span<const Page> pages,
              std::span<const CUmemAccessDesc> access);
 

@@ -18,8 +18,9 @@ struct Features {
   std::string why_not;             // one line per feature that is missing: the call and its error
 };
 
-// Tries each feature on `device` with its primary context retained and current for the length of the call, and gives
-// back everything. Thread-safe. Needs at most a few granules of free memory; a failure is a missing feature.
+// Tries each feature on `device` with its primary context retained and current for the length of the call,
+// and gives back everything. Thread-safe. Needs at most a few granules of free memory; a failure is a missing
+// feature.
 Features probe(const Table& table, int device);
 
 }  // namespace spillway::driver

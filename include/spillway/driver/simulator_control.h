@@ -1,9 +1,10 @@
-/* The control interface of the simulated driver: what a test, the CPU kernels and the report ask of the simulator
- * beyond CUDA. Found with dlsym(handle of libcuda.so.1, "spillway_simulator_control"); a real driver has no such
- * symbol, and that is how a program tells the two apart.
+/* The control interface of the simulated driver: what a test, the CPU kernels and the report ask of the
+ * simulator beyond CUDA. Found with dlsym(handle of libcuda.so.1, "spillway_simulator_control"); a real
+ * driver has no such symbol, and that is how a program tells the two apart.
  *
- * Thread-safety: every function may be called from any thread. Ownership: nothing is handed over; strings live until
- * the next call from the same thread. Errors: CUresult as the driver's. Units: bytes; virtual nanoseconds. */
+ * Thread-safety: every function may be called from any thread. Ownership: nothing is handed over; strings
+ * live until the next call from the same thread. Errors: CUresult as the driver's. Units: bytes; virtual
+ * nanoseconds. */
 #ifndef SPILLWAY_DRIVER_SIMULATOR_CONTROL_H
 #define SPILLWAY_DRIVER_SIMULATOR_CONTROL_H
 #include <cuda.h>
@@ -29,12 +30,12 @@ typedef struct SpillwayRange {
 typedef struct SpillwaySimulatorCounts {
   uint64_t driver_calls;      /* calls that may fail, the unit of `fail_call` */
   uint64_t injected_failures; /* faults that really fired */
-  uint64_t violations;        /* referee reports: touched while unmapped or freed, no access, double release */
-  uint64_t live_pages_bytes;  /* physical bytes charged now, all devices */
+  uint64_t violations;       /* referee reports: touched while unmapped or freed, no access, double release */
+  uint64_t live_pages_bytes; /* physical bytes charged now, all devices */
   uint64_t peak_pages_bytes;
   uint64_t launches, copies, copied_bytes;
-  uint64_t virtual_ns;        /* the virtual clock */
-  uint64_t driver_stall_ns;   /* injected latencies, added up */
+  uint64_t virtual_ns;      /* the virtual clock */
+  uint64_t driver_stall_ns; /* injected latencies, added up */
 } SpillwaySimulatorCounts;
 
 typedef struct SpillwaySimulatorControl {
@@ -43,29 +44,30 @@ typedef struct SpillwaySimulatorControl {
 
   /* SPILLWAY_SIMULATOR_NULL or _COMPUTE. */
   int (*mode)(void);
-  /* Add to a device address to get the address at which the host may read and write it (computing mode). The device
-   * address itself is never accessible, so that a stray host access faults. 0 in null mode: there are no bytes. */
+  /* Add to a device address to get the address at which the host may read and write it (computing mode). The
+   * device address itself is never accessible, so that a stray host access faults. 0 in null mode: there are
+   * no bytes. */
   ptrdiff_t (*alias_offset)(void);
 
-  /* Runs `work(argument)` as a kernel on `stream`: now, in submission order, and on the virtual clock from when the
-   * stream is free for `duration_ns`. The ranges are checked now and stay in use until the virtual end: unmapping or
-   * freeing them earlier is a violation. `name` is copied. `work` may be NULL. */
+  /* Runs `work(argument)` as a kernel on `stream`: now, in submission order, and on the virtual clock from
+   * when the stream is free for `duration_ns`. The ranges are checked now and stay in use until the virtual
+   * end: unmapping or freeing them earlier is a violation. `name` is copied. `work` may be NULL. */
   CUresult (*submit)(CUstream stream, const char* name, const SpillwayRange* ranges, size_t count,
                      uint64_t duration_ns, void (*work)(void*), void* argument);
 
-  /* Fault injection. fail_call: the n-th driver call from now (1 = the next) that may return `code` returns it, and if
-   * `persistent` every later one too; n = 0 switches it off. `name` restricts it to one function (NULL: any that
-   * allocates or maps). fail_seeded: each such call fails with `probability`, from `seed`. */
+  /* Fault injection. fail_call: the n-th driver call from now (1 = the next) that may return `code` returns
+   * it, and if `persistent` every later one too; n = 0 switches it off. `name` restricts it to one function
+   * (NULL: any that allocates or maps). fail_seeded: each such call fails with `probability`, from `seed`. */
   void (*fail_call)(uint64_t n, const char* name, int persistent, CUresult code);
   void (*fail_seeded)(uint64_t seed, double probability, CUresult code);
-  /* Virtual nanoseconds that each call of the named function costs; returns CUDA_ERROR_NOT_FOUND for a name that the
-   * simulator does not implement. */
+  /* Virtual nanoseconds that each call of the named function costs; returns CUDA_ERROR_NOT_FOUND for a name
+   * that the simulator does not implement. */
   CUresult (*set_latency)(const char* name, uint64_t ns);
   CUresult (*set_capacity)(int device, uint64_t bytes);
 
   void (*counts)(SpillwaySimulatorCounts* out);
-  /* The referee's reports since the start, one a line, each with both call sites; "" if there are none. Copies at most
-   * `size` bytes including the terminating 0 and returns the length of the whole text. */
+  /* The referee's reports since the start, one a line, each with both call sites; "" if there are none.
+   * Copies at most `size` bytes including the terminating 0 and returns the length of the whole text. */
   size_t (*violations)(char* out, size_t size);
   /* Pages, reservations, streams and events that the program has not given back: the text as above. */
   size_t (*leaks)(char* out, size_t size);
