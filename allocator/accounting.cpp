@@ -37,7 +37,7 @@ Memory DeviceHeap::memory() {
   out.reserved = held_bytes_;
   out.peak_live = std::max(peak_live_, live_bytes_);
   out.peak_allocated = std::max(peak_allocated_, allocated_bytes_);
-  out.peak_reserved = std::max(peak_held_, held_bytes_);
+  out.peak_reserved = peak_held_;
   out.failures = failures_;
   out.rescued = rescued_;
   out.unwound = unwound_;

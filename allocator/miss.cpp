@@ -179,7 +179,6 @@ bool DeviceHeap::provision(Miss& miss) {
   reservation.promised_bytes += missing;
   reserved_bytes_ += missing;
   held_bytes_ += missing;
-  peak_held_ = std::max(peak_held_, held_bytes_);
   return true;
 }
 
@@ -236,6 +235,7 @@ void DeviceHeap::finish_claim(Miss& miss, const std::vector<driver::Page>& pages
   reservation.pages.resize(reservation.pages.size() - pages.size());
   mapped_bytes_ += reservation.placement.need_bytes;
   reserved_bytes_ -= reservation.placement.need_bytes;
+  peak_held_ = std::max(peak_held_, held_bytes_);  // not earlier: what was promised may not have come
   miss.address = reservation.placement.address;
   miss.block = arena.finish(reservation.claim, miss.address, miss.size, miss.request.bytes);
   reservation.claim = nullptr;

@@ -39,8 +39,12 @@ CUresult create(CUcontext* out, unsigned flags, CUdevice number) {
   if (!device) return CUDA_ERROR_INVALID_DEVICE;
   if (const CUresult result = activate(*device); result != CUDA_SUCCESS) return result;
   auto* context = new Context{.device = device, .flags = flags};
+  if (!context_stack().push(context)) {
+    --device->active_contexts;
+    delete context;
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   sim.contexts.insert(context);
-  context_stack().push_back(context);
   *out = handle_of(context);
   return CUDA_SUCCESS;
 }
@@ -120,8 +124,7 @@ CUresult cuCtxDestroy(CUcontext ctx) {
   synchronize(*context->device);
   --context->device->active_contexts;
   context->destroyed = true;
-  auto& stack = context_stack();
-  std::erase(stack, context);
+  context_stack().remove(context);
   return CUDA_SUCCESS;
 }
 
@@ -129,8 +132,7 @@ CUresult cuCtxPushCurrent(CUcontext ctx) {
   SPILLWAY_SIM_ENTER(cuCtxPushCurrent);
   Context* context = known(ctx);
   if (!context) return CUDA_ERROR_INVALID_CONTEXT;
-  context_stack().push_back(context);
-  return CUDA_SUCCESS;
+  return context_stack().push(context) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult cuCtxPopCurrent(CUcontext* pctx) {
@@ -138,7 +140,7 @@ CUresult cuCtxPopCurrent(CUcontext* pctx) {
   auto& stack = context_stack();
   if (stack.empty()) return CUDA_ERROR_INVALID_CONTEXT;
   if (pctx) *pctx = handle_of(stack.back());
-  stack.pop_back();
+  stack.pop();
   return CUDA_SUCCESS;
 }
 
@@ -147,9 +149,8 @@ CUresult cuCtxSetCurrent(CUcontext ctx) {
   auto& stack = context_stack();
   Context* context = ctx ? known(ctx) : nullptr;
   if (ctx && !context) return CUDA_ERROR_INVALID_CONTEXT;
-  if (!stack.empty()) stack.pop_back();
-  if (context) stack.push_back(context);
-  return CUDA_SUCCESS;
+  if (!stack.empty()) stack.pop();
+  return !context || stack.push(context) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult cuCtxGetCurrent(CUcontext* pctx) {

@@ -94,8 +94,8 @@ Device* Machine::device(int ordinal) {
   return ordinal >= 0 && ordinal < static_cast<int>(devices.size()) ? devices[ordinal].get() : nullptr;
 }
 
-std::vector<Context*>& context_stack() {
-  thread_local std::vector<Context*> stack;
+ContextStack& context_stack() {
+  thread_local constinit ContextStack stack;
   return stack;
 }
 

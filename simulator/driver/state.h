@@ -7,6 +7,7 @@
 #pragma once
 #include <cuda.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <map>
@@ -130,7 +131,28 @@ Machine& machine();
 
 // The current context of the calling thread, null if none.
 Context* current_context();
-std::vector<Context*>& context_stack();
+
+// The current contexts of a thread. Without a destructor: a program's exit handlers call the driver too,
+// after the thread's other locals are gone.
+class ContextStack {
+ public:
+  bool empty() const { return size_ == 0; }
+  Context* back() const { return entries_[size_ - 1]; }
+  bool push(Context* context) {
+    if (size_ == entries_.size()) return false;
+    entries_[size_++] = context;
+    return true;
+  }
+  void pop() { --size_; }
+  void remove(const Context* context) {
+    size_ = std::remove(entries_.begin(), entries_.begin() + size_, context) - entries_.begin();
+  }
+
+ private:
+  std::array<Context*, 128> entries_{};
+  size_t size_ = 0;
+};
+ContextStack& context_stack();
 
 // The stream that a handle means here: default streams by the current context.
 CUresult find_stream(CUstream handle, Stream** out);

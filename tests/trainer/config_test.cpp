@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
+#include <string>
+
 namespace spillway::trainer {
 namespace {
 
@@ -109,6 +112,40 @@ TEST(Config, OverridesReplaceKeysAndAreCheckedToo) {
   EXPECT_THAT(error_of(kLeast, {"train.step=7"}), HasSubstr("did you mean 'train.steps'?"));
   EXPECT_THAT(error_of(kLeast, {"steps"}), HasSubstr("section.key=value"));
   EXPECT_THAT(error_of(kLeast, {"data.corpus.x=1"}), HasSubstr("unknown key"));
+}
+
+// The parser's own assertions must not end the program either.
+TEST(Config, DamagedTextIsAnErrorAndNotACrash) {
+  const std::string whole =
+      "[model]\nlayers = 3\ndropout = 0.1\n[data]\ncorpus = \"x.txt\"\n[plan]\nrecompute = [0, 1]\n"
+      "[[plan.schedule]]\nstep = 3\nmicro_batch = 2\n[run]\nlimit = '8GiB'\nout = \"\"\"a\nb\"\"\"\n";
+  std::minstd_rand random(7);
+  const auto below = [&](size_t n) { return static_cast<size_t>(random()) % n; };
+  size_t refused = 0;
+  for (int round = 0; round < 4000; ++round) {
+    std::string text = whole;
+    for (size_t edits = 1 + below(4); edits > 0 && !text.empty(); --edits) {
+      const size_t at = below(text.size());
+      switch (below(4)) {
+        case 0:
+          text[at] = static_cast<char>(below(256));
+          break;
+        case 1:
+          text.erase(at, 1 + below(8));
+          break;
+        case 2:
+          text.insert(at, 1, "[]{}=.'\"\n#,\\"[below(12)]);
+          break;
+        default:
+          text.resize(at);
+      }
+    }
+    std::string error;
+    const bool read = parse_config(text, {}, &error).has_value();
+    EXPECT_EQ(read, error.empty()) << text;
+    refused += read ? 0 : 1;
+  }
+  EXPECT_GT(refused, 2000u);
 }
 
 }  // namespace

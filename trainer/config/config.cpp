@@ -83,9 +83,11 @@ class ConfigReader {
     table.integer("checkpoint_every", &run.checkpoint_every, 0);
     const toml::node* limit = table.node("limit");
     if (!limit) return;
-    const auto bytes = limit->is_string() ? parse_bytes(*limit->value_exact<std::string>())
-                       : limit->is_integer() && *limit->value_exact<int64_t>() >= 0 ? limit->value<uint64_t>()
-                                                                                    : std::nullopt;
+    std::optional<uint64_t> bytes;
+    if (const auto* text = limit->as_string())
+      bytes = parse_bytes(text->get());
+    else if (const auto* number = limit->as_integer(); number != nullptr && number->get() >= 0)
+      bytes = static_cast<uint64_t>(number->get());
     if (bytes)
       run.limit_bytes = *bytes;
     else
@@ -156,10 +158,11 @@ bool apply_override(const std::string& text, toml::table* document, std::string*
   }
   const std::string section = text.substr(0, dot), key = text.substr(dot + 1, equals - dot - 1);
   const std::string value = text.substr(equals + 1);
-  toml::parse_result parsed = toml::parse("value = " + value);
+  std::string not_toml;  // then it is a text without quotes
+  auto parsed = parse_toml("value = " + value, &not_toml);
   toml::table single;
-  if (parsed && parsed.table().size() == 1)
-    single = std::move(parsed).table();
+  if (parsed && parsed->size() == 1)
+    single = std::move(*parsed);
   else
     single.insert_or_assign("value", value);
   if (!document->contains(section)) document->insert_or_assign(section, toml::table{});
@@ -182,13 +185,9 @@ Shape Config::shape() const {
 
 std::optional<Config> parse_config(const std::string& text, const std::vector<std::string>& overrides,
                                    std::string* error) {
-  toml::parse_result parsed = toml::parse(text);
-  if (!parsed) {
-    *error = "line " + std::to_string(parsed.error().source().begin.line) + ": " +
-             std::string(parsed.error().description());
-    return std::nullopt;
-  }
-  toml::table document = std::move(parsed).table();
+  auto parsed = parse_toml(text, error);
+  if (!parsed) return std::nullopt;
+  toml::table document = std::move(*parsed);
   for (const std::string& override : overrides)
     if (!apply_override(override, &document, error)) return std::nullopt;
   Config config;

@@ -68,13 +68,9 @@ void read_plan(StrictTable& table, uint32_t layers, Plan* plan) {
 
 std::optional<Plan> parse_plan(std::string_view toml_text, uint32_t layers, const Plan& defaults,
                                std::string* error) {
-  const toml::parse_result parsed = toml::parse(toml_text);
-  if (!parsed) {
-    *error = "line " + std::to_string(parsed.error().source().begin.line) + ": " +
-             std::string(parsed.error().description());
-    return std::nullopt;
-  }
-  StrictTable table(parsed.table(), "");
+  const auto parsed = parse_toml(toml_text, error);
+  if (!parsed) return std::nullopt;
+  StrictTable table(*parsed, "");
   Plan plan = defaults;
   read_plan(table, layers, &plan);
   if (table.finish()) return plan;

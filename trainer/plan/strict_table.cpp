@@ -6,6 +6,18 @@
 #include <numeric>
 
 namespace spillway::trainer {
+
+std::optional<toml::table> parse_toml(std::string_view text, std::string* error) {
+  try {
+    return toml::parse(text);
+  } catch (const toml::parse_error& wrong) {
+    *error = "line " + std::to_string(wrong.source().begin.line) + ": " + std::string(wrong.description());
+  } catch (const std::invalid_argument& wrong) {
+    *error = wrong.what();
+  }
+  return std::nullopt;
+}
+
 namespace {
 
 size_t edit_distance(std::string_view a, std::string_view b) {

@@ -11,11 +11,23 @@
 #include <string_view>
 #include <vector>
 
-// Errors as values: the parser must not throw across the component.
-#define TOML_EXCEPTIONS 0
+#include <stdexcept>
+
+namespace spillway::trainer {
+// Some malformed texts fail an assertion of toml++'s parser: an error of the text, not of the program.
+[[noreturn]] inline void reject_toml() {
+  throw std::invalid_argument("the text is malformed");
+}
+}  // namespace spillway::trainer
+
+#define TOML_ASSERT(condition) ((condition) ? void() : ::spillway::trainer::reject_toml())
+#define TOML_EXCEPTIONS 1
 #include <toml++/toml.h>
 
 namespace spillway::trainer {
+
+// The document, or nothing and "line 3: ..." in `error`. Throws nothing.
+std::optional<toml::table> parse_toml(std::string_view text, std::string* error);
 
 class StrictTable {
  public:
