@@ -294,14 +294,17 @@ TEST_F(Simulated, SmallerLimitsAreSurvivedByPlansUntilNoneIsLeft) {
       actions += ran.actions;
       if (ended) continue;
       EXPECT_EQ(ran.outcome, reference(ran.plans)) << limit << ": " << ran.actions;
-      if (ran.plans.back().micro_batch == 8)
+      if (ran.plans.back().micro_batch == 8) {
         EXPECT_EQ(ran.outcome, undisturbed) << limit << ": " << ran.actions;
+      }
     }
     EXPECT_TRUE(ended);
     EXPECT_THAT(actions, testing::HasSubstr("recompute"));
     EXPECT_THAT(actions, testing::HasSubstr("optimizer_to_host"));
     EXPECT_THAT(actions, testing::HasSubstr("split_micro_batch"));
-    if (devices == 2) EXPECT_THAT(actions, testing::HasSubstr("layers_to_second_device"));
+    if (devices == 2) {
+      EXPECT_THAT(actions, testing::HasSubstr("layers_to_second_device"));
+    }
   }
   EXPECT_EQ(violations(), "");
 }
