@@ -47,7 +47,7 @@ bool parse_bytes(std::string_view text, uint64_t* bytes, std::string* error) {
     const std::string unit = lower(trim({end, value.data() + value.size()}));
     for (const auto& [name, factor] : kUnits) {
       if (unit != name) continue;
-      if (amount * factor >= 0x1p62) break;
+      if (amount * factor >= 0x1p62 || (amount > 0 && amount * factor < 1)) break;
       *bytes = static_cast<uint64_t>(amount * factor);
       return true;
     }
@@ -64,10 +64,12 @@ bool parse_strategies(std::string_view text, Environment* out, std::string* erro
                                                             {"release_cache", &chosen.release_cache},
                                                             {"registered", &chosen.registered}}};
   for (const auto& [name, flag] : known) *flag = false;
+  bool named = false;
   for (size_t at = 0; at <= text.size();) {
     const size_t comma = std::min(text.find(',', at), text.size());
     const std::string name(trim(text.substr(at, comma - at)));
     at = comma + 1;
+    named |= !name.empty();
     bool found = name.empty() || name == "none";
     for (const auto& [known_name, flag] : known) {
       if (name != known_name) continue;
@@ -77,6 +79,10 @@ bool parse_strategies(std::string_view text, Environment* out, std::string* erro
     if (found) continue;
     *error = "SPILLWAY_STRATEGIES: there is no strategy '" + name +
              "'; known are wait_for_events, stitch, release_cache, registered (the program's own) and none";
+    return false;
+  }
+  if (!named) {
+    *error = "SPILLWAY_STRATEGIES: '" + std::string(text) + "' names no strategy; \"none\" means none";
     return false;
   }
   *out = chosen;
@@ -89,6 +95,12 @@ bool read_environment(Environment* out, std::string* error) {
       *error = "SPILLWAY_LIMIT: " + *error;
       return false;
     }
+  constexpr uint64_t kPage = 2 << 20;
+  if (out->limit_bytes != 0 && out->limit_bytes < kPage) {
+    *error = "SPILLWAY_LIMIT: " + std::to_string(out->limit_bytes) +
+             " bytes are less than one page of 2 MiB: is the unit missing, as in 8GiB?";
+    return false;
+  }
   if (const char* path = std::getenv("SPILLWAY_TRACE"); path != nullptr) out->trace_path = path;
   const char* strategies = std::getenv("SPILLWAY_STRATEGIES");
   return strategies == nullptr || parse_strategies(strategies, out, error);

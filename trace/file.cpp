@@ -1,6 +1,7 @@
 #include "trace/file.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -28,11 +29,36 @@ std::string open_failure(const std::string& path, int code) {
   return text;
 }
 
+enum class Existing { kNone, kOldTrace, kLiveTrace, kForeign, kNotRegular };
+
+// What stands at `path`: only a trace may be replaced, and none that a living process writes.
+Existing look(const std::string& path) {
+  struct stat status{};
+  if (::stat(path.c_str(), &status) != 0) return Existing::kNone;
+  if (!S_ISREG(status.st_mode)) return Existing::kNotRegular;
+  if (status.st_size == 0) return Existing::kOldTrace;
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return Existing::kOldTrace;  // unlink tells what is wrong
+  Header header;
+  const ssize_t got = ::pread(fd, static_cast<void*>(&header), sizeof(header), 0);
+  ::close(fd);
+  if (got != static_cast<ssize_t>(sizeof(header))) return Existing::kForeign;
+  if (header.magic == 0) return Existing::kLiveTrace;  // somebody is just making it
+  if (header.magic != kMagic) return Existing::kForeign;
+  const auto process = static_cast<pid_t>(header.process);
+  const bool alive = process > 0 && process != ::getpid() && (::kill(process, 0) == 0 || errno == EPERM);
+  return header.closed == 0 && alive ? Existing::kLiveTrace : Existing::kOldTrace;
+}
+
 // A new file each time: another process may still have the old one mapped, and truncating that would kill it.
 int create_file(const std::string& path, std::string* error) {
-  struct stat status{};
-  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+  const Existing existing = look(path);
+  if (existing == Existing::kNotRegular) {
     *error = "trace file '" + path + "' cannot be created: it exists and is not a regular file";
+    return -1;
+  }
+  if (existing == Existing::kForeign) {
+    *error = "trace file '" + path + "' cannot be created: what stands there is not a trace file";
     return -1;
   }
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
@@ -90,7 +116,10 @@ uint64_t unix_ns() {
 
 }  // namespace
 
-std::shared_ptr<File> File::create(const std::string& path, const Shape& shape, std::string* error) {
+std::shared_ptr<File> File::create(const std::string& wanted, const Shape& shape, std::string* error) {
+  // A program started by one that traces inherits its setting: it gets a file beside the other's.
+  const std::string path =
+      look(wanted) == Existing::kLiveTrace ? wanted + "." + std::to_string(::getpid()) : wanted;
   const int fd = create_file(path, error);
   if (fd < 0) return nullptr;
   unsigned char* base = map_file(fd, path, shape.file_bytes(), error);

@@ -33,6 +33,8 @@ c10::DeviceIndex current_device() {
   return device;
 }
 
+bool forked_child = false;  // set between fork and the child's first line
+
 bool profiled() {
   return C10_UNLIKELY(c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE) != nullptr);
 }
@@ -41,6 +43,7 @@ bool profiled() {
 
 Allocator::Allocator(native::CUDAAllocator* before) : before_(before) {
   instance = this;
+  pthread_atfork(nullptr, nullptr, [] { forked_child = true; });
 }
 
 Allocator::Device& Allocator::device(c10::DeviceIndex index) {
@@ -118,7 +121,8 @@ c10::DeviceIndex Allocator::device_of(const void* address) const {
 }
 
 void Allocator::raw_delete(void* address) {
-  if (address == nullptr) return;
+  // A child of fork has no CUDA; the tensors that it inherited are its parent's to free.
+  if (address == nullptr || forked_child) return;
   spillway_block_info block{};
   if (!find(address, &block)) {
     before_->raw_delete(address);  // from before the installation
@@ -168,7 +172,10 @@ void Allocator::setMemoryFraction(double fraction, c10::DeviceIndex index) {
   size_t free = 0;
   size_t total = 0;
   C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
-  const auto bytes = static_cast<uint64_t>(fraction * static_cast<double>(total));
+  // A fraction never lifts the limit that the user set.
+  if (device.user_limit == 0) device.user_limit = memory_of(index).limit;
+  const auto bytes =
+      std::min(static_cast<uint64_t>(fraction * static_cast<double>(total)), device.user_limit.load());
   constexpr uint64_t kSmallestLimit = 1;  // 0 would mean no limit
   const spillway_status status = core().limit(index, std::max(bytes, kSmallestLimit));
   TORCH_CHECK(status == SPILLWAY_OK, "setMemoryFraction: ", core().last_error());

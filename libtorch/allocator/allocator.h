@@ -82,6 +82,7 @@ class Allocator final : public native::CUDAAllocator {
   struct Device {
     Statistics statistics;
     std::atomic<double> fraction{1.0};
+    std::atomic<uint64_t> user_limit{0};  // the limit before the first fraction; 0: not asked yet
     std::once_flag context_made;
   };
 

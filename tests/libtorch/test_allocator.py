@@ -89,6 +89,18 @@ except torch.OutOfMemoryError:
 """)
         self.assertEqual(outcome.output, ["1 0 True"], outcome.errors)
 
+    def test_a_forked_child_may_free_what_it_inherited(self):
+        for allocator in ("native", "spillway"):
+            outcome = simulated.run_program("forked_child.py", allocator=allocator)
+            self.assertEqual(outcome.status, 0, outcome.errors)
+
+    def test_a_fraction_does_not_lift_the_limit(self):
+        script = ("import torch, spillway; spillway.install(); torch.cuda.set_per_process_memory_fraction(0.9)\n"
+                  "try: torch.empty(500 << 20, dtype=torch.uint8, device='cuda')\n"
+                  "except torch.OutOfMemoryError: raise SystemExit(7)")
+        outcome = simulated.run(sys.executable, "-c", script, capacity="1GiB", SPILLWAY_LIMIT="20MiB")
+        self.assertEqual(outcome.status, 7, outcome.errors)
+
     def test_two_devices(self):
         outcome = python("""
 import spillway, torch

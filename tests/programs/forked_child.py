@@ -26,6 +26,13 @@ def on_cuda():
     return 0
 
 
+def on_free():
+    global held
+    del held
+    return 0
+
+
 assert in_child(on_cpu) == 0
+assert in_child(on_free) == 0
 assert in_child(on_cuda) == 7
 assert torch.empty(1, device="cuda").is_cuda and held.is_cuda

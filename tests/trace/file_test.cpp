@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include <csignal>
+#include <fstream>
 
 #include "tests/trace/support.h"
 
@@ -111,6 +112,25 @@ TEST(TraceFile, ReplacesAnOldFileWithoutTouchingWhoStillMapsIt) {
   EXPECT_EQ(contents.records[0].stream, 2u);
 }
 
+// A program inherits SPILLWAY_TRACE from the one that starts it.
+TEST(TraceFile, OfALivingProcessIsNotReplaced) {
+  const TemporaryFolder folder;
+  auto trace = open_or_fail(folder / "t");
+  trace->write(numbered(1, 0));
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    std::string error;
+    auto mine = Trace::open(folder / "t", {}, &error);
+    ::_exit(mine && mine->path() == (folder / "t") + "." + std::to_string(::getpid()) ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  trace->write(numbered(1, 1));
+  EXPECT_EQ(read_or_fail(folder / "t").records.size(), 2u);
+}
+
 std::string open_error(const std::string& path, const Options& options = {}) {
   std::string error;
   EXPECT_EQ(Trace::open(path, options, &error), nullptr);
@@ -123,6 +143,9 @@ TEST(TraceFile, SaysWhyItCannotBeOpened) {
   EXPECT_THAT(open_error(folder / ""), HasSubstr("not a regular file"));
   EXPECT_THAT(open_error("/dev/null"), HasSubstr("not a regular file"));
   EXPECT_THAT(open_error("/proc/t"), HasSubstr("cannot be created"));
+  std::ofstream(folder / "text") << "somebody's notes";
+  EXPECT_THAT(open_error(folder / "text"), HasSubstr("not a trace file"));
+  EXPECT_EQ(std::filesystem::file_size(folder / "text"), 16u);
   EXPECT_THAT(open_error(folder / "t", {.rings = 0}), HasSubstr("rings must be"));
   EXPECT_THAT(open_error(folder / "t", {.records_per_ring = 1000}), HasSubstr("a power of two"));
   EXPECT_FALSE(std::filesystem::exists(folder / "t"));

@@ -47,6 +47,7 @@ void append_memory(std::string* text, const spillway_memory& memory) {
 
 std::string to_table(const Results& results) {
   std::string text = "\n== spillway-train: " + results.verdict + "\n";
+  if (results.steps == 0) return text;  // nothing was trained, so nothing is claimed
   append(&text, "steps             %llu, %llu tokens in %.1f s: %.0f tokens/s\n",
          (unsigned long long)results.steps, (unsigned long long)results.tokens, results.seconds,
          results.seconds > 0 ? double(results.tokens) / results.seconds : 0.0);

@@ -60,14 +60,15 @@ class Run {
         shape_(config.shape()),
         corpus_(open_corpus(config)),
         checkpoint_(config.run.out + "/" + kCheckpointName) {
-    std::string error;
-    if (!files_.open(config.run.out, !options.resume.empty(), &error)) throw SetupError(error);
     if (config.run.threads) at::set_num_threads(int(config.run.threads));
     install_allocator(config.run);
     devices_ = usable_devices(config.run);
     machine_.devices = uint32_t(devices_.size());
     apply_limit();
     check_plans();
+    // Last: a run that does not start leaves the files of the one before it alone.
+    std::string error;
+    if (!files_.open(config.run.out, !options.resume.empty(), &error)) throw SetupError(error);
   }
 
   Results run();
@@ -330,6 +331,8 @@ Results train(const Config& config, const TrainOptions& options) {
                   std::string("no room for the parameters, gradients and optimizer state: ") + error.what());
   } catch (const c10::Error& error) {
     return failed(kExitError, error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    return failed(kExitError, std::string("stopped by an error of the host: ") + error.what());
   }
 }
 
