@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? kExitDone : kExitUsage;
   }
   if (!device.empty()) overrides.push_back("run.device=\"" + device + "\"");
-  if (!limit.empty()) overrides.push_back("run.limit=\"" + limit + "\"");
+  if (app.count("--limit") > 0) overrides.push_back("run.limit=\"" + limit + "\"");
   std::string error;
   const auto config = read_config(config_path, overrides, &error);
   if (!config) {

@@ -30,6 +30,20 @@ const char* what_held(Guarantee guarantee) {
   return "?";
 }
 
+void append_values(std::string* text, const Results& results) {
+  if (!results.values_computed) {
+    *text += "values            none: this simulated card computes nothing (--values compute does)\n";
+    return;
+  }
+  append(text, "training loss     %.4f\n", results.last_loss);
+  if (results.evaluation_loss)
+    append(text, "evaluation loss   %.4f: %.4f nat below the unigram entropy of the corpus (%.4f)\n",
+           *results.evaluation_loss, results.unigram_entropy - *results.evaluation_loss,
+           results.unigram_entropy);
+  append(text, "weights           %016llx\n", (unsigned long long)results.weights_hash);
+  append(text, "guarantee         %s\n", what_held(results.guarantee_held));
+}
+
 void append_memory(std::string* text, const spillway_memory& memory) {
   append(text, "device %d          peak %.1f of %.1f MiB (%.1f%%), live at most %.1f MiB\n", memory.device,
          double(memory.peak_reserved) / kMiB, double(memory.limit) / kMiB,
@@ -51,14 +65,8 @@ std::string to_table(const Results& results) {
   append(&text, "steps             %llu, %llu tokens in %.1f s: %.0f tokens/s\n",
          (unsigned long long)results.steps, (unsigned long long)results.tokens, results.seconds,
          results.seconds > 0 ? double(results.tokens) / results.seconds : 0.0);
-  append(&text, "training loss     %.4f\n", results.last_loss);
-  if (results.evaluation_loss)
-    append(&text, "evaluation loss   %.4f: %.4f nat below the unigram entropy of the corpus (%.4f)\n",
-           *results.evaluation_loss, results.unigram_entropy - *results.evaluation_loss,
-           results.unigram_entropy);
-  append(&text, "weights           %016llx\n", (unsigned long long)results.weights_hash);
+  append_values(&text, results);
   text += "plan              " + to_string(results.plan) + "\n";
-  append(&text, "guarantee         %s\n", what_held(results.guarantee_held));
   for (const spillway_memory& memory : results.memory) append_memory(&text, memory);
   if (!results.strategies.empty()) {
     append(&text, "%-26s %8s %8s %12s %12s\n", "strategy", "tried", "useful", "MiB", "us");

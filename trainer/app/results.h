@@ -27,6 +27,7 @@ struct Results {
   uint64_t steps = 0, tokens = 0;
   double seconds = 0, last_loss = 0, unigram_entropy = 0;
   std::optional<double> evaluation_loss;
+  bool values_computed = true;  // false: a simulated card in null mode, all values are zeros
   uint64_t weights_hash = 0;
   Plan plan;
   Guarantee guarantee_held = Guarantee::kBitExact;

@@ -4,9 +4,15 @@
 
 namespace spillway::trainer {
 
-bool RunFiles::open(const std::string& folder, bool resumed, std::string* error) {
+bool RunFiles::make_folder(const std::string& folder, std::string* error) {
   std::error_code code;
   std::filesystem::create_directories(folder, code);
+  if (std::filesystem::is_directory(folder)) return true;
+  *error = "can not make the folder '" + folder + "' (" + code.message() + "): set run.out to a writable one";
+  return false;
+}
+
+bool RunFiles::open(const std::string& folder, bool resumed, std::string* error) {
   const auto mode = resumed ? std::ios::app : std::ios::trunc;
   losses_.open(folder + "/losses.txt", mode);
   schedule_.open(folder + "/plan_schedule.toml", mode);

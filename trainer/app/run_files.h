@@ -14,7 +14,8 @@ namespace spillway::trainer {
 
 class RunFiles {
  public:
-  // Makes the folder. `resumed`: continue the files of the run that stopped, else begin them anew.
+  static bool make_folder(const std::string& folder, std::string* error);
+  // In a folder that exists. `resumed`: continue the files of the run that stopped, else begin them anew.
   bool open(const std::string& folder, bool resumed, std::string* error);
   void loss(uint64_t step, double loss, double gradient_norm);
   void evaluation(uint64_t step, double loss);

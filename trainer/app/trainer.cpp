@@ -2,11 +2,13 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <dlfcn.h>
 
 #include <chrono>
 #include <cstdio>
 #include <stdexcept>
 
+#include "spillway/driver/simulator_control.h"
 #include "trainer/app/run_files.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/libtorch.h"
@@ -42,7 +44,10 @@ std::vector<at::Device> usable_devices(const RunConfig& run) {
 }
 
 void install_allocator(const RunConfig& run) {
-  if (run.device != "cuda") return;
+  if (run.device != "cuda") {
+    if (run.limit_bytes) throw SetupError("a limit is of device memory, and run.device is \"cpu\"");
+    return;
+  }
   if (run.allocator != "spillway") {
     if (run.limit_bytes) throw SetupError("run.limit needs run.allocator = \"spillway\"");
     return;
@@ -60,6 +65,8 @@ class Run {
         shape_(config.shape()),
         corpus_(open_corpus(config)),
         checkpoint_(config.run.out + "/" + kCheckpointName) {
+    std::string error;
+    if (!RunFiles::make_folder(config.run.out, &error)) throw SetupError(error);
     if (config.run.threads) at::set_num_threads(int(config.run.threads));
     install_allocator(config.run);
     devices_ = usable_devices(config.run);
@@ -67,7 +74,6 @@ class Run {
     apply_limit();
     check_plans();
     // Last: a run that does not start leaves the files of the one before it alone.
-    std::string error;
     if (!files_.open(config.run.out, !options.resume.empty(), &error)) throw SetupError(error);
   }
 
@@ -277,7 +283,19 @@ void Run::train_steps() {
   end(kExitDone, "done");
 }
 
+// False on a simulated card in null mode: kernels do nothing there and every read gives zeros.
+bool values_are_computed() {
+  void* driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (driver == nullptr) return true;
+  const auto control =
+      reinterpret_cast<SpillwaySimulatorControlFunction>(::dlsym(driver, "spillway_simulator_control"));
+  const bool computed = control == nullptr || control()->mode() == SPILLWAY_SIMULATOR_COMPUTE;
+  ::dlclose(driver);
+  return computed;
+}
+
 void Run::collect() {
+  results_.values_computed = config_.run.device != "cuda" || values_are_computed();
   results_.last_loss = results_.steps ? program_->loss() : 0;
   results_.weights_hash = program_->parameters().hash();
   results_.plan = recoverable_->plan();
