@@ -8,7 +8,8 @@ bool RunFiles::make_folder(const std::string& folder, std::string* error) {
   std::error_code code;
   std::filesystem::create_directories(folder, code);
   if (std::filesystem::is_directory(folder)) return true;
-  *error = "can not make the folder '" + folder + "' (" + code.message() + "): set run.out to a writable one";
+  *error =
+      "can not make the folder '" + folder + "' (" + code.message() + "): set run.out to a writable folder";
   return false;
 }
 
