@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
   CLI::App app(
       "Trains a GPT on a text, and goes on when device memory runs out.\n"
       "Exit codes: 0 done, 1 error, 2 usage or configuration, 17 out of memory and no plan left (with a "
-      "checkpoint), 130 interrupted (with a checkpoint).");
+      "checkpoint if a step was begun), 130 interrupted (with a checkpoint).");
   std::string config_path, json_path, device, limit;
   std::vector<std::string> overrides;
   TrainOptions options;

@@ -94,14 +94,14 @@ class Run {
         throw SetupError(core_.last_error());
   }
 
+  void check(const Plan& plan) const {
+    for (const auto& [layer, device] : plan.placement)
+      if (device >= devices_.size())
+        throw SetupError("the plan puts layer " + std::to_string(layer) + " on device " +
+                         std::to_string(device) + ", but there are only " + std::to_string(devices_.size()));
+  }
+
   void check_plans() const {
-    const auto check = [&](const Plan& plan) {
-      for (const auto& [layer, device] : plan.placement)
-        if (device >= devices_.size())
-          throw SetupError("the plan puts layer " + std::to_string(layer) + " on device " +
-                           std::to_string(device) + ", but there are only " +
-                           std::to_string(devices_.size()));
-    };
     check(config_.plan);
     for (const auto& [step, plan] : config_.schedule) check(plan);
   }
@@ -152,6 +152,7 @@ void Run::build() {
     const auto resumed = plan_of_checkpoint(from, config_, &error);
     if (!resumed) throw SetupError(error);
     plan = *resumed;
+    check(plan);
   }
   moves_.emplace(core_, shape_, machine_, config_.recovery.floor);
   if (const auto failure = build_program(plan)) {

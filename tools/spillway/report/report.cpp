@@ -40,16 +40,25 @@ int report(const Options& options) {
   return kSuccess;
 }
 
+// CLI11's own check names a bound of 300 digits.
+const CLI::Validator kWholeNumber(
+    [](const std::string& text) {
+      const bool whole =
+          !text.empty() && text.size() < 19 && text.find_first_not_of("0123456789") == text.npos;
+      return whole ? std::string() : "write a whole number, 0 or more, not '" + text + "'";
+    },
+    "NUMBER");
+
 std::function<int()> declare(CLI::App& app, const Words&) {
   auto options = std::make_shared<Options>();
   app.add_option("trace", options->path, "Trace file, as SPILLWAY_TRACE named it");
   app.add_flag("--json", options->json, "The report as data");
   options->incident_given = app.add_option("--incident", options->incident,
                                            "The failure to show; otherwise the last that was not rescued")
-                                ->check(CLI::NonNegativeNumber);
+                                ->check(kWholeNumber);
   app.add_option("--events", options->events, "How many of the last events to show")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(kWholeNumber);
   return [options] { return report(*options); };
 }
 
