@@ -86,7 +86,10 @@ bool DeviceHeap::claim_place(Miss& miss, Arena& arena) {
 CUresult DeviceHeap::add_segment(Arena& arena, uint64_t size, const char** call) {
   *call = "cuMemAddressReserve";
   const uint64_t total = device_->total_bytes() / page_bytes_ * page_bytes_;
-  if (size > total || arena.segments().size() == UINT8_MAX) return CUDA_ERROR_OUT_OF_MEMORY;
+  lock_.lock();
+  const bool full = arena.segments().size() == UINT8_MAX;
+  lock_.unlock();
+  if (size > total || full) return CUDA_ERROR_OUT_OF_MEMORY;
   // Twice the device, so that a place for any request is left however the space fragments; less where that is
   // refused.
   const uint64_t least = (size + page_bytes_ - 1) / page_bytes_ * page_bytes_;
