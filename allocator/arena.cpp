@@ -95,7 +95,8 @@ Block* Arena::put_hole(Block* block, uint64_t freed_order) {
   return put(block, BlockState::kHole, freed_order);
 }
 
-void Arena::add_segment(AddressRange range) {
+bool Arena::add_segment(AddressRange range) {
+  if (segments_.size() == UINT8_MAX) return false;
   Block* block = slab_.take();
   block->address = range.begin;
   block->size = range.bytes();
@@ -106,6 +107,7 @@ void Arena::add_segment(AddressRange range) {
   block->state = BlockState::kVoid;
   insert_void(block);
   segments_.push_back({range, block, {}});
+  return true;
 }
 
 Segment* Arena::segment_of(uint64_t address) {

@@ -67,7 +67,8 @@ class Arena {
   // Makes a block that is in no list a hole and merges it with its neighbours.
   Block* put_hole(Block* block, uint64_t freed_order);
 
-  void add_segment(AddressRange range);
+  // False when the arena has as many segments as a block can name.
+  [[nodiscard]] bool add_segment(AddressRange range);
   const std::vector<Segment>& segments() const { return segments_; }
   Segment* segment_of(uint64_t address);
   bool has_gap(uint64_t size) const;

@@ -86,10 +86,7 @@ bool DeviceHeap::claim_place(Miss& miss, Arena& arena) {
 CUresult DeviceHeap::add_segment(Arena& arena, uint64_t size, const char** call) {
   *call = "cuMemAddressReserve";
   const uint64_t total = device_->total_bytes() / page_bytes_ * page_bytes_;
-  lock_.lock();
-  const bool full = arena.segments().size() == UINT8_MAX;
-  lock_.unlock();
-  if (size > total || full) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (size > total) return CUDA_ERROR_OUT_OF_MEMORY;
   // Twice the device, so that a place for any request is left however the space fragments; less where that is
   // refused.
   const uint64_t least = (size + page_bytes_ - 1) / page_bytes_ * page_bytes_;
@@ -106,8 +103,12 @@ CUresult DeviceHeap::add_segment(Arena& arena, uint64_t size, const char** call)
     return CUDA_ERROR_INVALID_ADDRESS_SPACE;
   }
   lock_.lock();
-  arena.add_segment(range);
+  const bool added = arena.add_segment(range);
   lock_.unlock();
+  if (!added) {
+    device_->release_range(range);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   trace::Record record;
   record.kind = trace::Kind::kSegmentReserve;
   record.address = range.begin;
