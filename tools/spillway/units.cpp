@@ -54,15 +54,6 @@ std::optional<uint64_t> parse_size(std::string_view text) {
   return std::nullopt;
 }
 
-std::string size_text(uint64_t bytes) {
-  static constexpr const char* kNames[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  if (bytes < 1024) return std::to_string(bytes) + " B";
-  double value = static_cast<double>(bytes) / 1024;
-  size_t unit = 0;
-  for (; value >= 1023.995 && unit + 1 < std::size(kNames); ++unit) value /= 1024;
-  return format("%.2f %s", value, kNames[unit]);
-}
-
 std::string exact_size_text(uint64_t bytes) {
   return bytes < 1024 ? size_text(bytes) : size_text(bytes) + " (" + std::to_string(bytes) + ")";
 }

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "spillway/allocator/verdict.h"
+
 namespace spillway::tools {
 
 inline constexpr const char* kSizesAccepted =
@@ -15,7 +17,7 @@ inline constexpr const char* kSizesAccepted =
 // "8GiB", "1.5 GB", "1048576" → bytes; nothing for any other text, for 0 and for more than 1 PiB.
 std::optional<uint64_t> parse_size(std::string_view text);
 
-std::string size_text(uint64_t bytes);             // "1.50 GiB", "512 B"
+using spillway::size_text;                         // "1.50 GiB", "512 B"
 std::string exact_size_text(uint64_t bytes);       // "1.50 GiB (1610612736)"
 std::string duration_text(uint64_t microseconds);  // "850 µs", "12.3 ms", "4.56 s"
 std::string address_text(uint64_t address);        // "0x7f0000200000", "0"

@@ -1,41 +1,11 @@
-// Why a request failed, in one line, decided from the terms of the closing equation.
-//
-// With room = limit − context − others, what a perfect allocator could use:
-//   0. The largest usable extent holds the request: not memory, but a driver's refusal or a failure that a
-//   test made.
-//   1. live + request ≤ room: the bytes are there. The largest of three holds them:
-//        pending → pending frees; pools → pool isolation; stranded + cached + rounding + free →
-//        fragmentation.
-//   2. Else the request exceeds room by some excess, and the verdict names the first that covers it:
-//        device − limit → limit; others → other processes;
-//        context, if it is more than a tenth of the limit → outside bytes.
-//   3. Else capacity.
-// Without limit, live and request the verdict is unknown.
+// Why a request of a trace failed: the allocator's rules on the equation that the trace holds. Without limit,
+// live and request the verdict is unknown.
 #pragma once
-#include <string>
-
+#include "spillway/allocator/verdict.h"
 #include "tools/spillway/report/analysis.h"
 
 namespace spillway::tools {
 
-enum class Cause {
-  kUnknown,
-  kCapacity,
-  kFragmentation,
-  kPendingFrees,
-  kPoolIsolation,
-  kLimit,
-  kOtherProcesses,
-  kOutsideBytes,
-  kNotMemory,
-};
-
-struct Verdict {
-  Cause cause = Cause::kUnknown;
-  std::string text;  // one line, with the bytes that decided it
-};
-
 Verdict judge(const Incident& incident);
-const char* cause_name(Cause cause);
 
 }  // namespace spillway::tools

@@ -1,0 +1,46 @@
+// Why a request failed, in one line, decided from the terms of the closing equation.
+//
+// With room = limit − context − others, what a perfect allocator could use:
+//   0. The largest usable extent holds the request: not memory, but a driver's refusal or a failure that a
+//   test made.
+//   1. live + request ≤ room: the bytes are there. The largest of three holds them:
+//        pending → pending frees; pools → pool isolation; stranded + cached + rounding + free →
+//        fragmentation.
+//   2. Else the request exceeds room by some excess, and the verdict names the first that covers it:
+//        device − limit → limit; others → other processes;
+//        context, if it is more than a tenth of the limit → outside bytes.
+//   3. Else capacity.
+// Pure functions; any numbers are answered, also absurd ones.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "spillway/allocator/memory.h"
+
+namespace spillway {
+
+enum class Cause {
+  kUnknown,
+  kCapacity,
+  kFragmentation,
+  kPendingFrees,
+  kPoolIsolation,
+  kLimit,
+  kOtherProcesses,
+  kOutsideBytes,
+  kNotMemory,
+};
+
+struct Verdict {
+  Cause cause = Cause::kUnknown;
+  std::string text;  // one line, with the bytes that decided it
+};
+
+// `request_bytes`: rounded. `largest_extent_bytes`: of what could be had at once, where that is known.
+Verdict judge(const Memory& memory, uint64_t request_bytes, std::optional<uint64_t> largest_extent_bytes);
+const char* cause_name(Cause cause);
+
+std::string size_text(uint64_t bytes);  // "1.50 GiB", "512 B"
+
+}  // namespace spillway
