@@ -4,7 +4,7 @@
 #include <atomic>
 
 #include "simulator/runtime/driver.h"
-#include "simulator/runtime/kernels.h"
+#include "simulator/runtime/plugins.h"
 
 namespace spillway::runtime {
 namespace {
@@ -74,7 +74,7 @@ using namespace spillway::runtime;
 extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  install_kernels_once();
+  install_plugins();
   if (count == nullptr) return finish(cudaErrorInvalidValue);
   *count = 0;
   cudaError_t error = device_call(&Driver::cuDeviceGetCount, count);
@@ -83,12 +83,12 @@ cudaError_t cudaGetDeviceCount(int* count) {
 }
 
 cudaError_t cudaGetDevice(int* device) {
-  install_kernels_once();
+  install_plugins();
   return finish(device == nullptr ? cudaErrorInvalidValue : current_device(device));
 }
 
 cudaError_t cudaSetDevice(int device) {
-  install_kernels_once();
+  install_plugins();
   return finish(select_device(device));
 }
 

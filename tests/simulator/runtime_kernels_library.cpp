@@ -15,4 +15,11 @@ __attribute__((visibility("default"))) int spillway_kernels_install() {
   ++spillway_test_installations;
   return 0;
 }
+
+__attribute__((visibility("default"))) int spillway_test_asked = 0;
+
+// As a plugin: installed when it is asked for the third time.
+__attribute__((visibility("default"))) int spillway_plugin_install() {
+  return ++spillway_test_asked < 3 ? -1 : 0;
+}
 }
