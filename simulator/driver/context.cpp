@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "simulator/driver/call.h"
+#include "simulator/driver/report.h"
 
 namespace spillway::simulator {
 namespace {
@@ -15,17 +16,22 @@ Context* known(CUcontext handle) {
   return sim.contexts.contains(context) && !context->destroyed ? context : nullptr;
 }
 
+constexpr const char* kContextLabel = "context";
+
 CUcontext handle_of(Context* context) {
   return reinterpret_cast<CUcontext>(context);
 }
 
 // An active context takes its overhead of the device, if there is room.
 CUresult activate(Device& device) {
-  const Config& config = machine().config;
-  if (device.active_contexts == 0 && config.context_bytes > device.free_bytes(config))
-    return CUDA_ERROR_OUT_OF_MEMORY;
+  if (device.active_contexts == 0 && !device.account.charge(kContextLabel, machine().config.context_bytes))
+    return refused_for_lack_of_room();
   ++device.active_contexts;
   return CUDA_SUCCESS;
+}
+
+void deactivate(Device& device) {
+  if (--device.active_contexts == 0) device.account.discharge(kContextLabel, machine().config.context_bytes);
 }
 
 void synchronize(const Device& device) {
@@ -40,7 +46,7 @@ CUresult create(CUcontext* out, unsigned flags, CUdevice number) {
   if (const CUresult result = activate(*device); result != CUDA_SUCCESS) return result;
   auto* context = new Context{.device = device, .flags = flags};
   if (!context_stack().push(context)) {
-    --device->active_contexts;
+    deactivate(*device);
     delete context;
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -72,7 +78,7 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {
   Device* device = sim.device(dev);
   if (!device) return CUDA_ERROR_INVALID_DEVICE;
   if (device->primary.retains == 0) return CUDA_ERROR_INVALID_CONTEXT;
-  if (--device->primary.retains == 0) --device->active_contexts;
+  if (--device->primary.retains == 0) deactivate(*device);
   return CUDA_SUCCESS;
 }
 
@@ -122,7 +128,7 @@ CUresult cuCtxDestroy(CUcontext ctx) {
   Context* context = known(ctx);
   if (!context || !sim.contexts.contains(context)) return CUDA_ERROR_INVALID_CONTEXT;
   synchronize(*context->device);
-  --context->device->active_contexts;
+  deactivate(*context->device);
   context->destroyed = true;
   context_stack().remove(context);
   return CUDA_SUCCESS;

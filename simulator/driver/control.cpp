@@ -55,7 +55,7 @@ CUresult set_capacity(int device, uint64_t bytes) {
   Device* found = machine().device(device);
   if (!machine().initialised) return CUDA_ERROR_NOT_INITIALIZED;
   if (!found) return CUDA_ERROR_INVALID_DEVICE;
-  found->capacity_bytes = bytes;
+  found->account.set_capacity(bytes);
   return CUDA_SUCCESS;
 }
 
@@ -100,6 +100,64 @@ void reset() {
   sim.faults.reset();
   sim.counters = {};
   if (sim.physical) sim.physical->reset_peak();
+  for (const auto& device : sim.devices) device->account.reset();
+}
+
+CUresult find_account(int device, Account** out) {
+  Machine& sim = machine();
+  if (sim.forked || !sim.initialised) return CUDA_ERROR_NOT_INITIALIZED;
+  if (!sim.device(device)) return CUDA_ERROR_INVALID_DEVICE;
+  *out = &sim.device(device)->account;
+  return CUDA_SUCCESS;
+}
+
+bool is_label(const Account& account, const char* label) {
+  constexpr size_t kLongest = sizeof(SpillwayModelledPart::label) - 1;
+  if (!label || !*label || strnlen(label, kLongest + 1) > kLongest) return false;
+  return account.parts().contains(std::string_view(label)) ||
+         account.parts().size() < SPILLWAY_SIMULATOR_MAX_PARTS;
+}
+
+CUresult charge(int device, const char* label, uint64_t bytes) {
+  const std::lock_guard lock(machine().mutex);
+  Account* account = nullptr;
+  if (const CUresult result = find_account(device, &account); result != CUDA_SUCCESS) return result;
+  if (!is_label(*account, label)) return CUDA_ERROR_INVALID_VALUE;
+  return account->charge(label, bytes) ? CUDA_SUCCESS : refused_for_lack_of_room();
+}
+
+CUresult discharge(int device, const char* label, uint64_t bytes) {
+  const std::lock_guard lock(machine().mutex);
+  Account* account = nullptr;
+  if (const CUresult result = find_account(device, &account); result != CUDA_SUCCESS) return result;
+  return label && account->discharge(label, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult usage(int device, SpillwaySimulatorUsage* out) {
+  const std::lock_guard lock(machine().mutex);
+  Account* account = nullptr;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = find_account(device, &account); result != CUDA_SUCCESS) return result;
+  *out = {};
+  out->capacity_bytes = account->capacity_bytes();
+  out->charged_bytes = account->charged_bytes();
+  out->peak_bytes = account->peak_bytes();
+  out->modelled_bytes = account->modelled_bytes();
+  out->refused_requests = account->refused_requests();
+  for (const auto& [label, part] : account->parts()) {
+    SpillwayModelledPart& named = out->parts[out->part_count++];
+    std::memcpy(named.label, label.c_str(), label.size() + 1);
+    named.bytes = part.bytes;
+    named.at_peak_bytes = part.at_peak_bytes;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult write_report_now() {
+  Machine& sim = machine();
+  if (sim.forked || !sim.initialised) return CUDA_ERROR_NOT_INITIALIZED;
+  const std::lock_guard lock(sim.mutex);
+  return write_report("asked");
 }
 
 constexpr SpillwaySimulatorControl kControl = {
@@ -116,6 +174,10 @@ constexpr SpillwaySimulatorControl kControl = {
     .violations = violations,
     .leaks = leak_text,
     .reset = reset,
+    .charge = charge,
+    .discharge = discharge,
+    .usage = usage,
+    .write_report = write_report_now,
 };
 
 }  // namespace

@@ -142,7 +142,7 @@ CUresult cuDeviceTotalMem(size_t* bytes, CUdevice dev) {
   if (!bytes) return CUDA_ERROR_INVALID_VALUE;
   Device* device = nullptr;
   if (const CUresult result = find_device(dev, &device); result != CUDA_SUCCESS) return result;
-  *bytes = device->capacity_bytes;
+  *bytes = device->account.capacity_bytes();
   return CUDA_SUCCESS;
 }
 

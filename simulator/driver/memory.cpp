@@ -1,6 +1,7 @@
 #include "simulator/driver/memory.h"
 
 #include "simulator/driver/call.h"
+#include "simulator/driver/report.h"
 
 namespace spillway::simulator {
 namespace {
@@ -15,7 +16,10 @@ uint64_t rounded(uint64_t bytes, uint64_t unit) {
 
 CUresult allocate_device(Device& device, uint64_t bytes, Pool* pool, Site site, CUdeviceptr* out) {
   Machine& sim = machine();
-  if (bytes > device.capacity_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (bytes > device.account.capacity_bytes()) {  // and perhaps too many to be rounded up
+    device.account.refuse_pages(bytes);
+    return refused_for_lack_of_room();
+  }
   const uint64_t charged = rounded(bytes, kGranularity);
   CUmemAllocationProp properties = {};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -114,8 +118,8 @@ CUresult cuMemGetInfo(size_t* free, size_t* total) {
   SPILLWAY_SIM_ENTER(cuMemGetInfo);
   if (!current_context()) return CUDA_ERROR_INVALID_CONTEXT;
   const Device& device = *current_context()->device;
-  if (free) *free = device.free_bytes(sim.config);
-  if (total) *total = device.capacity_bytes;
+  if (free) *free = device.account.free_bytes();
+  if (total) *total = device.account.capacity_bytes();
   return CUDA_SUCCESS;
 }
 

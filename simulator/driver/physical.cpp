@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "simulator/driver/report.h"
 #include "simulator/driver/state.h"
 
 namespace spillway::simulator {
@@ -64,21 +65,26 @@ Page* PhysicalMemory::add(std::unique_ptr<Page> page) {
   return added;
 }
 
+CUresult PhysicalMemory::back(Page& page) {
+  page.descriptor = file(page.device).descriptor();
+  if (page.descriptor < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  const bool filled = !poison_ || fill(page.descriptor, page.offset, page.bytes, 0xFF);
+  return filled ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult PhysicalMemory::create(const CUmemAllocationProp& properties, Device* device, uint64_t bytes,
                                 Site site, Page** out) {
-  if (device && bytes > device->free_bytes(machine().config)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (device && !device->account.take_pages(bytes)) return refused_for_lack_of_room();
   auto page = std::make_unique<Page>();
   page->properties = properties;
   page->device = device;
   page->bytes = bytes;
   page->site = site;
   page->offset = file(device).take(bytes);
-  if (compute_) {
-    page->descriptor = file(device).descriptor();
-    if (page->descriptor < 0) return CUDA_ERROR_OPERATING_SYSTEM;
-    if (poison_ && !fill(page->descriptor, page->offset, bytes, 0xFF)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (const CUresult result = compute_ ? back(*page) : CUDA_SUCCESS; result != CUDA_SUCCESS) {
+    if (device) device->account.give_pages(bytes);
+    return result;
   }
-  if (device) device->charged_bytes += bytes;
   live_bytes_ += bytes;
   peak_bytes_ = std::max(peak_bytes_, live_bytes_);
   *out = add(std::move(page));
@@ -111,7 +117,7 @@ Page* PhysicalMemory::find_extent(const Device* device, uint64_t offset) {
 void PhysicalMemory::drop_if_unused(Page* page) {
   if (page->references > 0 || page->mappings > 0) return;
   if (page->charged) {
-    if (page->device) page->device->charged_bytes -= page->bytes;
+    if (page->device) page->device->account.give_pages(page->bytes);
     live_bytes_ -= page->bytes;
     if (page->descriptor >= 0 && !page->exported) file(page->device).give(page->offset, page->bytes);
   } else if (page->descriptor >= 0) {

@@ -72,6 +72,7 @@ class PhysicalMemory {
 
  private:
   Page* add(std::unique_ptr<Page> page);
+  CUresult back(Page& page);  // gives the page its place in the memory file
 
   bool compute_, poison_;
   BackingFile host_;

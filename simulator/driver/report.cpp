@@ -2,14 +2,19 @@
 
 #include <unistd.h>
 
+#include <cstdio>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
 #include <utility>
 
 #include "simulator/driver/call.h"
 
 namespace spillway::simulator {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 std::string line(const std::string& what, Site site) {
   return what + ", made at " + describe_site(site) + "\n";
@@ -36,23 +41,96 @@ std::string report_path() {
   return path;
 }
 
-// Runs when the process ends or unloads the library. What a program that dies otherwise did is in its trace.
-__attribute__((destructor)) void write_report() {
+Json lines(const std::string& text) {
+  Json list = Json::array();
+  std::istringstream stream(text);
+  for (std::string text_line; std::getline(stream, text_line);) list.push_back(text_line);
+  return list;
+}
+
+Json describe(const Device& device) {
+  const Account& account = device.account;
+  Json now = Json::object(), at_peak = Json::object();
+  for (const auto& [label, part] : account.parts()) {
+    now[label] = part.bytes;
+    at_peak[label] = part.at_peak_bytes;
+  }
+  Json text = {{"ordinal", device.ordinal},
+               {"card", nullptr},
+               {"capacity_bytes", account.capacity_bytes()},
+               {"peak_bytes", account.peak_bytes()},
+               {"charged_bytes", account.charged_bytes()},
+               {"modelled_at_peak", std::move(at_peak)},
+               {"modelled", std::move(now)},
+               {"refused_requests", account.refused_requests()},
+               {"first_refusal", nullptr}};
+  if (account.refused_requests() > 0)
+    text["first_refusal"] = {{"asked_bytes", account.first_refusal().asked_bytes},
+                             {"free_bytes", account.first_refusal().free_bytes},
+                             {"label", account.first_refusal().label}};
+  return text;
+}
+
+Json describe(const char* when) {
   Machine& sim = machine();
-  if (!sim.initialised || sim.forked || sim.config.report_path.empty()) return;
+  Json devices = Json::array();
+  for (const auto& device : sim.devices) devices.push_back(describe(*device));
+  return {{"version", 1},
+          {"process", getpid()},
+          {"written", when},
+          {"devices", std::move(devices)},
+          {"counters",
+           {{"driver_calls", sim.faults.calls()},
+            {"injected_failures", sim.faults.fired()},
+            {"live_pages_bytes", sim.physical->live_bytes()},
+            {"peak_pages_bytes", sim.physical->peak_bytes()},
+            {"launches", sim.counters.launches},
+            {"copies", sim.counters.copies},
+            {"copied_bytes", sim.counters.copied_bytes},
+            {"virtual_ns", sim.clock.now()},
+            {"driver_stall_ns", sim.counters.stall_ns}}},
+          {"violations", {{"count", sim.referee.count()}, {"texts", lines(sim.referee.text())}}},
+          {"leaks", lines(leaks())}};
+}
+
+bool replace_file(const std::string& path, const std::string& text) {
+  const std::string beside = path + ".new";
+  std::ofstream out(beside);
+  out << text << "\n";
+  out.close();
+  if (out && std::rename(beside.c_str(), path.c_str()) == 0) return true;
+  std::remove(beside.c_str());
+  return false;
+}
+
+// Runs when the process ends or unloads the library.
+__attribute__((destructor)) void write_last_report() {
+  Machine& sim = machine();
+  if (sim.forked) return;
   const std::lock_guard lock(sim.mutex);
-  std::ofstream out(report_path());
-  out << "driver_calls " << sim.faults.calls() << "\ninjected_failures " << sim.faults.fired()
-      << "\nviolations " << sim.referee.count() << "\nlive_pages_bytes " << sim.physical->live_bytes()
-      << "\npeak_pages_bytes " << sim.physical->peak_bytes() << "\nlaunches " << sim.counters.launches
-      << "\ncopies " << sim.counters.copies << "\ncopied_bytes " << sim.counters.copied_bytes
-      << "\nvirtual_ns " << sim.clock.now() << "\ndriver_stall_ns " << sim.counters.stall_ns
-      << "\n[violations]\n"
-      << sim.referee.text() << "[leaks]\n"
-      << leaks();
+  write_report("end");
 }
 
 }  // namespace
+
+CUresult write_report(const char* when) {
+  const Machine& sim = machine();
+  if (!sim.initialised || sim.config.report_path.empty()) return CUDA_SUCCESS;
+  const std::string text = describe(when).dump(1, ' ', false, Json::error_handler_t::replace);
+  if (replace_file(report_path(), text)) return CUDA_SUCCESS;
+  static bool said = false;
+  if (!said)
+    std::fprintf(stderr, "spillway simulator: the report %s can not be written\n", report_path().c_str());
+  said = true;
+  return CUDA_ERROR_FILE_NOT_FOUND;
+}
+
+CUresult refused_for_lack_of_room() {
+  uint64_t refused = 0;
+  for (const auto& device : machine().devices) refused += device->account.refused_requests();
+  if (refused == 1) write_report("first refusal");
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
 
 std::string leaks() {
   Machine& sim = machine();

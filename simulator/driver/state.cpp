@@ -77,7 +77,7 @@ CUresult Machine::initialise() {
   physical = std::make_unique<PhysicalMemory>(config.compute, config.poison);
   for (int ordinal = 0; ordinal < config.devices; ++ordinal) {
     auto made = std::make_unique<Device>(ordinal);
-    made->capacity_bytes = config.capacity_bytes;
+    made->account.set_capacity(config.capacity_bytes);
     made->primary.device = made.get();
     made->legacy.context = &made->primary;
     made->default_pool.device = made.get();

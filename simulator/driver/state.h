@@ -17,6 +17,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "simulator/driver/account.h"
 #include "simulator/driver/address_space.h"
 #include "simulator/driver/clock.h"
 #include "simulator/driver/config.h"
@@ -67,7 +68,7 @@ struct Pool {
 struct Device {
   explicit Device(int number) : ordinal(number), file(number) {}
   int ordinal;
-  uint64_t capacity_bytes = 0, charged_bytes = 0;
+  Account account;
   Context primary;
   int active_contexts = 0;
   BackingFile file;
@@ -79,11 +80,6 @@ struct Device {
   uint32_t peers = 0;  // devices whose cuMemAlloc memory it may use
   Pool default_pool;
   Pool* pool = &default_pool;
-
-  uint64_t free_bytes(const Config& config) const {
-    const uint64_t used = charged_bytes + (active_contexts > 0 ? config.context_bytes : 0);
-    return used < capacity_bytes ? capacity_bytes - used : 0;
-  }
 };
 
 struct Counters {

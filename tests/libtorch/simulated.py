@@ -1,4 +1,5 @@
 """Runs a program on the simulated card with true values, as `spillway simulate --values compute` does."""
+import json
 import os
 import pathlib
 import subprocess
@@ -23,7 +24,7 @@ class Outcome:
         return [line for line in self.errors.splitlines() if line.startswith("spillway")]
 
     def violations(self):
-        return self.report.partition("[violations]")[2].partition("[leaks]")[0].strip()
+        return "\n".join(self.report["violations"]["texts"])
 
 
 def environment(capacity="4GiB", **more):
@@ -40,7 +41,7 @@ def run(*command, **settings):
         report = pathlib.Path(folder) / "report"
         completed = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=280,
                                    env=environment(**settings, SPILLWAY_SIM_REPORT=str(report)))
-        return Outcome(completed, report.read_text() if report.exists() else "")
+        return Outcome(completed, json.loads(report.read_text()))
 
 
 def run_program(name, *arguments, allocator="native", **settings):

@@ -13,7 +13,7 @@ class Values(unittest.TestCase):
         outcome = simulated.run_program(program, *arguments, **settings)
         self.assertEqual(outcome.status, 0, outcome.errors[-3000:])
         self.assertEqual(outcome.simulator_remarks(), [])
-        self.assertIn("violations 0", outcome.report)
+        self.assertEqual(outcome.report["violations"]["count"], 0)
         self.assertEqual(outcome.violations(), "")
         self.assertEqual(outcome.output[-1], "left 0")
         return outcome

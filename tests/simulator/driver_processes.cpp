@@ -210,23 +210,5 @@ TEST(Processes, threads_use_the_driver_at_the_same_time) {
   });
 }
 
-TEST(Processes, the_report_is_written_at_the_end) {
-  const std::string path = "/tmp/spillway-report-" + std::to_string(getpid()) + ".txt";
-  in_process({{"SPILLWAY_SIM_REPORT", path}}, [] {
-    const Table& table = started_driver();
-    CUdeviceptr address = 0;
-    EXPECT_EQ(table.cuMemAlloc(&address, 100), CUDA_SUCCESS);
-    EXPECT_EQ(table.cuMemFree(address + 1), CUDA_ERROR_INVALID_VALUE);
-  });
-  std::ifstream file(path);
-  std::stringstream report;
-  report << file.rdbuf();
-  EXPECT_THAT(report.str(),
-              AllOf(HasSubstr("driver_calls 1\n"), HasSubstr("violations 1\n"),
-                    HasSubstr("peak_pages_bytes 2097152\n"), HasSubstr("[violations]\naddress "),
-                    HasSubstr("[leaks]\n["), HasSubstr("+100) not freed")));
-  std::remove(path.c_str());
-}
-
 }  // namespace
 }  // namespace spillway::test

@@ -22,8 +22,10 @@ if grep -q '^spillway' "$work/stderr"; then
   exit 1
 fi
 for report in "$work"/report-*; do
-  grep -qx 'violations 0' "$report" && continue
-  echo "the referee saw violations, or left no report:" >&2
-  sed -n '/^\[violations\]/,/^\[leaks\]/p' "$report" >&2
-  exit 1
+  python3 - "$report" <<'CHECK' || exit 1
+import json, sys
+violations = json.load(open(sys.argv[1]))["violations"]
+if violations["count"]:
+    sys.exit("the referee saw violations:\n" + "\n".join(violations["texts"]))
+CHECK
 done

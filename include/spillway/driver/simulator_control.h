@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_SIMULATOR_CONTROL_VERSION 1u
+#define SPILLWAY_SIMULATOR_CONTROL_VERSION 2u
 
 enum { SPILLWAY_SIMULATOR_NULL = 0, SPILLWAY_SIMULATOR_COMPUTE = 1 };
 
@@ -37,6 +37,26 @@ typedef struct SpillwaySimulatorCounts {
   uint64_t virtual_ns;      /* the virtual clock */
   uint64_t driver_stall_ns; /* injected latencies, added up */
 } SpillwaySimulatorCounts;
+
+/* Modelled memory of one kind on one device: "context", "cublas", "nccl", ... */
+typedef struct SpillwayModelledPart {
+  char label[48];
+  uint64_t bytes;         /* now */
+  uint64_t at_peak_bytes; /* when the device's charge was at its peak */
+} SpillwayModelledPart;
+
+enum { SPILLWAY_SIMULATOR_MAX_PARTS = 64 };
+
+/* What is charged against one device: pages and modelled parts. */
+typedef struct SpillwaySimulatorUsage {
+  uint64_t capacity_bytes;
+  uint64_t charged_bytes;    /* now, modelled parts included */
+  uint64_t peak_bytes;       /* the most that was charged at once */
+  uint64_t modelled_bytes;   /* now: the sum of the parts */
+  uint64_t refused_requests; /* for which the card had no room */
+  uint32_t part_count;
+  SpillwayModelledPart parts[SPILLWAY_SIMULATOR_MAX_PARTS]; /* by label; parts that hold nothing now stay */
+} SpillwaySimulatorUsage;
 
 typedef struct SpillwaySimulatorControl {
   uint32_t size;    /* sizeof of this struct as the simulator was built */
@@ -73,6 +93,18 @@ typedef struct SpillwaySimulatorControl {
   size_t (*leaks)(char* out, size_t size);
   /* Forgets violations and counters and switches injection off; what is allocated stays. */
   void (*reset)(void);
+
+  /* Since version 2. Memory that a real library or the driver takes for itself and that the simulator only
+   * models: `charge` counts `bytes` under `label` (1 to 47 bytes, and at most SPILLWAY_SIMULATOR_MAX_PARTS
+   * labels a device; otherwise CUDA_ERROR_INVALID_VALUE) against the card, as pages do, or gives
+   * CUDA_ERROR_OUT_OF_MEMORY and changes nothing; `discharge` takes bytes of a label back,
+   * CUDA_ERROR_INVALID_VALUE when it holds fewer. Before cuInit: CUDA_ERROR_NOT_INITIALIZED. */
+  CUresult (*charge)(int device, const char* label, uint64_t bytes);
+  CUresult (*discharge)(int device, const char* label, uint64_t bytes);
+  CUresult (*usage)(int device, SpillwaySimulatorUsage* out);
+  /* Writes the report of SPILLWAY_SIM_REPORT now (simulator/README.md has its form); without that setting
+   * nothing is written. CUDA_ERROR_FILE_NOT_FOUND when it can not be. */
+  CUresult (*write_report)(void);
 } SpillwaySimulatorControl;
 
 typedef const SpillwaySimulatorControl* (*SpillwaySimulatorControlFunction)(void);

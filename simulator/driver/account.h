@@ -1,0 +1,60 @@
+// What is charged against one card: the pages that programs make, and under labels the modelled bytes of what
+// real libraries and the driver take for themselves.
+//
+// Thread-safety: none of its own; used under the simulator's lock. Ownership: values. Errors: `false` when
+// the card has no room; the refusal is counted. Units: bytes.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace spillway::simulator {
+
+class Account {
+ public:
+  struct Part {
+    uint64_t bytes = 0;
+    uint64_t at_peak_bytes = 0;  // when the card's charge was at its peak
+  };
+  struct Refusal {
+    uint64_t asked_bytes = 0, free_bytes = 0;
+    std::string label;  // "": pages
+  };
+
+  void set_capacity(uint64_t bytes) { capacity_bytes_ = bytes; }
+  bool take_pages(uint64_t bytes);
+  void give_pages(uint64_t bytes);
+  // Counts a request for pages that was refused before it came to `take_pages`.
+  void refuse_pages(uint64_t bytes) { refuse(bytes, ""); }
+
+  bool charge(std::string_view label, uint64_t bytes);
+  // Takes back bytes of a label; false when it holds fewer, and nothing changes.
+  bool discharge(std::string_view label, uint64_t bytes);
+
+  uint64_t capacity_bytes() const { return capacity_bytes_; }
+  uint64_t charged_bytes() const { return pages_bytes_ + modelled_bytes_; }
+  uint64_t pages_bytes() const { return pages_bytes_; }
+  uint64_t modelled_bytes() const { return modelled_bytes_; }
+  // 0 when the capacity was lowered below what is charged.
+  uint64_t free_bytes() const {
+    return charged_bytes() < capacity_bytes_ ? capacity_bytes_ - charged_bytes() : 0;
+  }
+  uint64_t peak_bytes() const { return peak_bytes_; }
+  const std::map<std::string, Part, std::less<>>& parts() const { return parts_; }
+  uint64_t refused_requests() const { return refused_requests_; }
+  const Refusal& first_refusal() const { return first_refusal_; }
+  // Forgets the peak and the refusals; what is charged stays.
+  void reset();
+
+ private:
+  void refuse(uint64_t bytes, std::string_view label);
+  void note_peak();
+
+  uint64_t capacity_bytes_ = 0, pages_bytes_ = 0, modelled_bytes_ = 0, peak_bytes_ = 0;
+  std::map<std::string, Part, std::less<>> parts_;
+  uint64_t refused_requests_ = 0;
+  Refusal first_refusal_;
+};
+
+}  // namespace spillway::simulator

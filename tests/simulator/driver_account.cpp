@@ -1,0 +1,153 @@
+// What is charged against a card beside pages, and the report that a process leaves.
+#include <gmock/gmock.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/simulator/driver_support.h"
+
+namespace spillway::test {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+SpillwaySimulatorUsage usage(const driver::Table& table, int device = 0) {
+  SpillwaySimulatorUsage usage = {};
+  EXPECT_EQ(table.simulator->usage(device, &usage), CUDA_SUCCESS);
+  return usage;
+}
+
+uint64_t free_bytes(const driver::Table& table) {
+  size_t free = 0, total = 0;
+  EXPECT_EQ(table.cuMemGetInfo(&free, &total), CUDA_SUCCESS);
+  return free;
+}
+
+TEST(Account, modelled_memory_counts_against_the_card_under_its_label) {
+  in_process({{"SPILLWAY_SIM_CAPACITY", "100MiB"}, {"SPILLWAY_SIM_DEVICES", "2"}}, [] {
+    const driver::Table& table = started_driver();
+    ASSERT_EQ(table.simulator->version, 2u);
+    EXPECT_EQ(table.simulator->charge(0, "cublas", 30 * kMiB), CUDA_SUCCESS);
+    EXPECT_EQ(table.simulator->charge(0, "nccl", 10 * kMiB), CUDA_SUCCESS);
+    EXPECT_EQ(table.simulator->charge(0, "cublas", 20 * kMiB), CUDA_SUCCESS);
+    EXPECT_EQ(free_bytes(table), 40 * kMiB);
+    CUdeviceptr memory = 0;
+    EXPECT_EQ(table.cuMemAlloc(&memory, 42 * kMiB), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQ(table.cuMemAlloc(&memory, 40 * kMiB), CUDA_SUCCESS);
+    EXPECT_EQ(table.simulator->charge(0, "nccl", 1), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQ(table.simulator->discharge(0, "cublas", 50 * kMiB), CUDA_SUCCESS);
+
+    const SpillwaySimulatorUsage now = usage(table);
+    EXPECT_EQ(now.capacity_bytes, 100 * kMiB);
+    EXPECT_EQ(now.charged_bytes, 50 * kMiB);
+    EXPECT_EQ(now.modelled_bytes, 10 * kMiB);
+    EXPECT_EQ(now.peak_bytes, 100 * kMiB);
+    EXPECT_EQ(now.refused_requests, 2u);
+    ASSERT_EQ(now.part_count, 2u);
+    EXPECT_STREQ(now.parts[0].label, "cublas");
+    EXPECT_EQ(now.parts[0].bytes, 0u);
+    EXPECT_EQ(now.parts[0].at_peak_bytes, 50 * kMiB);
+    EXPECT_STREQ(now.parts[1].label, "nccl");
+    EXPECT_EQ(now.parts[1].bytes, 10 * kMiB);
+    EXPECT_EQ(usage(table, 1).charged_bytes, 0u);
+  });
+}
+
+TEST(Account, wrong_requests_are_refused_and_change_nothing) {
+  in_process({{"SPILLWAY_SIM_CAPACITY", "100MiB"}}, [] {
+    EXPECT_EQ(loaded_driver().simulator->charge(0, "early", 1), CUDA_ERROR_NOT_INITIALIZED);
+    const driver::Table& table = started_driver();
+    const SpillwaySimulatorControl& control = *table.simulator;
+    EXPECT_EQ(control.charge(1, "x", 1), CUDA_ERROR_INVALID_DEVICE);
+    EXPECT_EQ(control.charge(0, nullptr, 1), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(control.charge(0, "", 1), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(control.charge(0, std::string(48, 'x').c_str(), 1), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(control.charge(0, "x", UINT64_MAX), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQ(control.charge(0, "x", 5), CUDA_SUCCESS);
+    EXPECT_EQ(control.discharge(0, "x", 6), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(control.discharge(0, "y", 1), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(control.usage(0, nullptr), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(usage(table).charged_bytes, 5u);
+    for (int i = 0; i < SPILLWAY_SIMULATOR_MAX_PARTS - 1; ++i)
+      EXPECT_EQ(control.charge(0, std::to_string(i).c_str(), 1), CUDA_SUCCESS);
+    EXPECT_EQ(control.charge(0, "one too many", 1), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(control.charge(0, "x", 1), CUDA_SUCCESS);
+  });
+}
+
+class Report : public testing::Test {
+ protected:
+  Report() : path_("/tmp/spillway-report-" + std::to_string(getpid()) + ".json") {}
+  ~Report() override { std::filesystem::remove(path_); }
+  json read() const {
+    std::ifstream file(path_);
+    return json::parse(file, nullptr, false);
+  }
+  const std::string path_;
+};
+
+TEST_F(Report, is_written_at_the_end) {
+  in_process({{"SPILLWAY_SIM_REPORT", path_}, {"SPILLWAY_SIM_CAPACITY", "100MiB"}}, [] {
+    const driver::Table& table = started_driver();
+    CUdeviceptr address = 0, other = 0;
+    EXPECT_EQ(table.simulator->charge(0, "cublas", 5), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemAlloc(&address, 100), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemAlloc(&other, 100), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemFree(other), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemFree(address + 1), CUDA_ERROR_INVALID_VALUE);
+  });
+  const json report = read();
+  EXPECT_EQ(report["written"], "end");
+  const json& device = report["devices"].at(0);
+  EXPECT_EQ(device["capacity_bytes"], 100 * kMiB);
+  EXPECT_EQ(device["peak_bytes"], 2 * kPage + 5);
+  EXPECT_EQ(device["charged_bytes"], kPage + 5);
+  EXPECT_EQ(device["modelled"], json({{"cublas", 5}}));
+  EXPECT_EQ(device["modelled_at_peak"], json({{"cublas", 5}}));
+  EXPECT_EQ(device["refused_requests"], 0);
+  EXPECT_EQ(report["counters"]["driver_calls"], 2);
+  EXPECT_EQ(report["violations"]["count"], 1);
+  EXPECT_THAT(report["violations"]["texts"].at(0).get<std::string>(), HasSubstr("which is no allocation"));
+  EXPECT_THAT(report["leaks"].at(0).get<std::string>(), HasSubstr("+100) not freed"));
+}
+
+TEST_F(Report, of_the_first_refusal_survives_a_kill) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    setenv("SPILLWAY_SIM_REPORT", path_.c_str(), 1);
+    setenv("SPILLWAY_SIM_CAPACITY", "100MiB", 1);
+    const driver::Table& table = started_driver();
+    CUdeviceptr address = 0;
+    table.cuMemAlloc(&address, 60 * kMiB);
+    table.cuMemAlloc(&address, 50 * kMiB);
+    kill(getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  const json report = read();
+  EXPECT_EQ(report["written"], "first refusal");
+  const json& device = report["devices"].at(0);
+  EXPECT_EQ(device["peak_bytes"], 60 * kMiB);
+  EXPECT_EQ(device["refused_requests"], 1);
+  EXPECT_EQ(device["first_refusal"],
+            json({{"asked_bytes", 50 * kMiB}, {"free_bytes", 40 * kMiB}, {"label", ""}}));
+}
+
+TEST_F(Report, is_written_when_asked_for_and_says_when_it_can_not_be) {
+  in_process({{"SPILLWAY_SIM_REPORT", path_}}, [&] {
+    EXPECT_EQ(loaded_driver().simulator->write_report(), CUDA_ERROR_NOT_INITIALIZED);
+    EXPECT_EQ(started_driver().simulator->write_report(), CUDA_SUCCESS);
+    EXPECT_EQ(read()["written"], "asked");
+  });
+  in_process({{"SPILLWAY_SIM_REPORT", "/nowhere/report"}},
+             [] { EXPECT_EQ(started_driver().simulator->write_report(), CUDA_ERROR_FILE_NOT_FOUND); });
+  in_process({}, [] { EXPECT_EQ(started_driver().simulator->write_report(), CUDA_SUCCESS); });
+}
+
+}  // namespace
+}  // namespace spillway::test
