@@ -70,6 +70,15 @@ optimizer = "host"
   EXPECT_EQ(config->schedule.at(5).optimizer, Place::kHost);
 }
 
+TEST(Config, ErrorsOfAnOverrideNameIt) {
+  EXPECT_EQ(error_of(kLeast, {"train.batch=many"}),
+            "--set train.batch=many: 'train.batch' must be an integer, not text");
+  EXPECT_THAT(error_of(kLeast, {"train.batch=0"}), HasSubstr("--set train.batch=0: 'train.batch' must be"));
+  EXPECT_EQ(error_of(kLeast, {"train.batchs=4"}),
+            "--set train.batchs=4: unknown key 'train.batchs': did you mean 'train.batch'?");
+  EXPECT_THAT(error_of(kLeast, {"train.batch=a'b"}), HasSubstr("neither TOML nor a text without quotes"));
+}
+
 struct BadConfig {
   std::string text, says;
 };

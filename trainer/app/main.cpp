@@ -48,6 +48,11 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "spillway-train: %s\n", error.c_str());
     return kExitUsage;
   }
+  // Now, not after hours of training; what an earlier run wrote there stays until there is something new.
+  if (!json_path.empty() && !std::ofstream(json_path, std::ios::app)) {
+    std::fprintf(stderr, "spillway-train: --json %s can not be written\n", json_path.c_str());
+    return kExitUsage;
+  }
   options.stop = &stop;
   std::signal(SIGINT, on_interrupt);
   const Results results = train(*config, options);

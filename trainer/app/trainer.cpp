@@ -117,6 +117,7 @@ class Run {
   void train_steps();
   void collect();
   uint64_t smallest_limit() const;
+  std::string least_need(Plan plan) const;
 
   const Config config_;
   const TrainOptions options_;
@@ -158,15 +159,26 @@ void Run::build() {
   if (const auto failure = build_program(plan)) {
     // Before there is a step to undo, the only move that helps is to begin with the moments on the host: the
     // same bits.
-    if (plan.optimizer == Place::kHost) throw SetupOutOfMemory(*failure);
+    if (plan.optimizer == Place::kHost) throw SetupOutOfMemory(least_need(plan) + *failure);
     plan.optimizer = Place::kHost;
-    if (const auto again = build_program(plan)) throw SetupOutOfMemory(*again);
+    if (const auto again = build_program(plan)) throw SetupOutOfMemory(least_need(plan) + *again);
     if (!options_.quiet)
       std::printf("no room for the optimizer's state on the device: it starts on the host\n");
   }
   if (!options_.resume.empty() && !load_checkpoint(from, config_, &*program_, &error))
     throw SetupError(error);
   recoverable_.emplace(*program_, shape_, machine_, plan, config_.recovery);
+}
+
+// What the smallest plan would need, so that the user knows how far off the limit is.
+std::string Run::least_need(Plan plan) const {
+  plan.optimizer = Place::kHost;
+  plan.micro_batch = plan.evaluation_batch = 1;
+  for (uint32_t layer = 0; layer < shape_.layers; ++layer) plan.recompute.insert(layer);
+  uint64_t most = 0;
+  for (const uint64_t bytes : estimate(shape_, plan, machine_).device_peak_bytes)
+    most = std::max(most, bytes);
+  return "the smallest plan is estimated to need " + std::to_string((most >> 20) + 1) + " MiB of a device; ";
 }
 
 void Run::end(int code, std::string verdict) {

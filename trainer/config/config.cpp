@@ -159,16 +159,18 @@ bool apply_override(const std::string& text, toml::table* document, std::string*
   const std::string section = text.substr(0, dot), key = text.substr(dot + 1, equals - dot - 1);
   const std::string value = text.substr(equals + 1);
   std::string not_toml;  // then it is a text without quotes
-  auto parsed = parse_toml("value = " + value, &not_toml);
-  toml::table single;
-  if (parsed && parsed->size() == 1)
-    single = std::move(*parsed);
-  else
-    single.insert_or_assign("value", value);
+  auto parsed = parse_toml("value = " + value, &not_toml, "--set " + text);
+  if (!parsed || parsed->size() != 1)
+    parsed = parse_toml("value = '" + value + "'", &not_toml, "--set " + text);
+  if (!parsed || parsed->size() != 1)
+    return *error = "--set " + text + ": the value is neither TOML nor a text without quotes", false;
   if (!document->contains(section)) document->insert_or_assign(section, toml::table{});
   toml::table* table = document->get(section)->as_table();
   if (!table) return *error = "--set " + text + ": '" + section + "' is no section", false;
-  single.get("value")->visit([&](auto& node) { table->insert_or_assign(key, std::move(node)); });
+  parsed->get("value")->visit([&](auto& node) {
+    const toml::source_region source = node.source();
+    table->insert_or_assign(toml::key(key, toml::source_region(source)), std::move(node));
+  });
   return true;
 }
 
@@ -204,7 +206,7 @@ std::optional<Config> read_config(const std::string& path, const std::vector<std
     return std::nullopt;
   }
   auto config = parse_config(text.str(), overrides, error);
-  if (!config) *error = path + ": " + *error;
+  if (!config && !error->starts_with("--set ")) *error = path + ": " + *error;
   return config;
 }
 

@@ -7,9 +7,9 @@
 
 namespace spillway::trainer {
 
-std::optional<toml::table> parse_toml(std::string_view text, std::string* error) {
+std::optional<toml::table> parse_toml(std::string_view text, std::string* error, std::string_view source) {
   try {
-    return toml::parse(text);
+    return toml::parse(text, source);
   } catch (const toml::parse_error& wrong) {
     *error = "line " + std::to_string(wrong.source().begin.line) + ": " + std::string(wrong.description());
   } catch (const std::invalid_argument& wrong) {
@@ -19,6 +19,12 @@ std::optional<toml::table> parse_toml(std::string_view text, std::string* error)
 }
 
 namespace {
+
+// "line 12: ", or where else the node came from, or nothing for what a program made.
+std::string place(const toml::source_region& source) {
+  if (source.path && !source.path->empty()) return *source.path + ": ";
+  return source.begin.line ? "line " + std::to_string(source.begin.line) + ": " : "";
+}
 
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
@@ -97,8 +103,7 @@ const toml::node* StrictTable::node(std::string_view key) {
 
 void StrictTable::fail(const toml::node& where, std::string_view what) {
   if (!error_.empty()) return;
-  const auto line = where.source().begin.line;
-  error_ = (line ? "line " + std::to_string(line) + ": " : std::string()) + std::string(what);
+  error_ = place(where.source()) + std::string(what);
 }
 
 void StrictTable::fail_type(std::string_view key, const toml::node& node, std::string_view expected) {
@@ -167,9 +172,8 @@ bool StrictTable::finish() {
     const std::string text(key.str());
     if (std::find(known_.begin(), known_.end(), text) != known_.end()) continue;
     const std::string near = nearest(text, known_);
-    const auto line = key.source().begin.line;
-    error_ = (line ? "line " + std::to_string(line) + ": " : std::string()) + "unknown key '" +
-             qualified(text) + "'" + (near.empty() ? "" : ": did you mean '" + qualified(near) + "'?");
+    error_ = place(key.source()) + "unknown key '" + qualified(text) + "'" +
+             (near.empty() ? "" : ": did you mean '" + qualified(near) + "'?");
   }
   return error_.empty();
 }

@@ -26,8 +26,10 @@ namespace spillway::trainer {
 
 namespace spillway::trainer {
 
-// The document, or nothing and "line 3: ..." in `error`. Throws nothing.
-std::optional<toml::table> parse_toml(std::string_view text, std::string* error);
+// The document, or nothing and "line 3: ..." in `error`. Throws nothing. `source`, if any, is what later
+// errors about the document's nodes name in place of a line.
+std::optional<toml::table> parse_toml(std::string_view text, std::string* error,
+                                      std::string_view source = "");
 
 class StrictTable {
  public:
