@@ -1,0 +1,89 @@
+#include "tools/spillway/simulated_machine.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+#include "tools/spillway/units.h"
+
+namespace spillway::tools {
+namespace {
+
+std::string put_in_front(const char* name, const std::string& value) {
+  const char* held = std::getenv(name);
+  return held != nullptr && *held != '\0' ? value + ":" + held : value;
+}
+
+bool set_libraries(const SimulatorLibraries& libraries, Environment* environment, std::string* error) {
+  if (libraries.folder.find_first_of(" :;") != std::string::npos) {
+    *error = "the simulator's path '" + libraries.folder +
+             "' has a space, a colon or a semicolon: LD_PRELOAD cannot name it. Move it, or set "
+             "SPILLWAY_LIB_DIR to a link to it.";
+    return false;
+  }
+  std::string preload;
+  for (const std::string& path : libraries.preload) preload += (preload.empty() ? "" : ":") + path;
+  (*environment)["LD_PRELOAD"] = put_in_front("LD_PRELOAD", preload);
+  (*environment)["LD_LIBRARY_PATH"] = put_in_front("LD_LIBRARY_PATH", libraries.folder);
+  return true;
+}
+
+bool set_capacity(const std::string& text, Environment* environment, std::string* error) {
+  const auto bytes = parse_size(text);
+  if (!bytes || *bytes < (uint64_t{2} << 20)) {
+    *error = "--capacity is '" + text + "': write " + kSizesAccepted + ", at least 2MiB";
+    return false;
+  }
+  (*environment)["SPILLWAY_SIM_CAPACITY"] = std::to_string(*bytes);
+  return true;
+}
+
+bool set_kernels(const SimulatorLibraries& libraries, Environment* environment, std::string* error) {
+  if (libraries.kernels.empty()) {
+    *error = "--values compute needs libspillway_kernels.so in '" +
+             std::filesystem::path(libraries.folder).parent_path().string() +
+             "': build the target 'spillway_kernels'";
+    return false;
+  }
+  (*environment)["SPILLWAY_SIM_KERNELS"] = libraries.kernels;
+  return true;
+}
+
+std::string values_of(const MachineOptions& options) {
+  const char* held = std::getenv("SPILLWAY_SIM_VALUES");
+  return options.values.value_or(held == nullptr ? "zeros" : held);
+}
+
+}  // namespace
+
+bool describe_machine(const MachineOptions& options, const SimulatorLibraries& libraries,
+                      Environment* environment, std::string* error) {
+  if (options.capacity && !set_capacity(*options.capacity, environment, error)) return false;
+  if (options.gpus) (*environment)["SPILLWAY_SIM_DEVICES"] = std::to_string(*options.gpus);
+  if (options.values) (*environment)["SPILLWAY_SIM_VALUES"] = *options.values;
+  if (!options.config.empty()) {  // absolute: the command may change folder
+    (*environment)["SPILLWAY_SIM_CONFIG"] = std::filesystem::absolute(options.config).string();
+  }
+  return set_libraries(libraries, environment, error) &&
+         (values_of(options) != "compute" || set_kernels(libraries, environment, error));
+}
+
+void apply(const Environment& environment) {
+  for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
+}
+
+int replace_process(const char* name, const Words& command) {
+  std::vector<char*> words;
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  ::execvp(words[0], words.data());
+  const int code = errno;
+  return fail(
+      code == ENOENT ? kNotFound : kCannotRun,
+      std::string(name) + ": cannot run '" + command.front() + "': " + std::generic_category().message(code));
+}
+
+}  // namespace spillway::tools

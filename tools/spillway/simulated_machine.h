@@ -1,0 +1,36 @@
+// What a program has to find in its environment to run on simulated GPUs: shared by every command that runs
+// one.
+//
+// Thread-safety: plain values; the environment of this process is read, not changed. Errors: a text that says
+// what is wrong and what to do.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+
+#include "tools/spillway/command.h"
+#include "tools/spillway/simulator_libraries.h"
+
+namespace spillway::tools {
+
+// Variables to set, by name.
+using Environment = std::map<std::string, std::string>;
+
+// What was asked for. Nothing: what the environment or the file says stays.
+struct MachineOptions {
+  std::optional<std::string> capacity, values;
+  std::optional<int> gpus;
+  std::string config;
+};
+
+// False and `error` where the simulator is not complete or an option is wrong.
+bool describe_machine(const MachineOptions& options, const SimulatorLibraries& libraries,
+                      Environment* environment, std::string* error);
+
+void apply(const Environment& environment);  // to this process
+
+// Becomes `command`. Returns an exit code, after saying why, only where it can not be run; `name` is the
+// sub-command's.
+int replace_process(const char* name, const Words& command);
+
+}  // namespace spillway::tools
