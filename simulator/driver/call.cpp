@@ -4,6 +4,24 @@ namespace spillway::simulator {
 namespace {
 
 thread_local Site outer_site = nullptr;
+thread_local Call* current_call = nullptr;
+
+// What a thread that only looks on calls over and over: a watchdog's polls must not move the clock.
+bool only_looks(Function function) {
+  switch (function) {
+    case Function::cuEventQuery:
+    case Function::cuEventElapsedTime_v2:
+    case Function::cuEventDestroy:
+    case Function::cuStreamQuery:
+    case Function::cuCtxGetCurrent:
+    case Function::cuCtxSetCurrent:
+    case Function::cuCtxGetDevice:
+    case Function::cuThreadExchangeStreamCaptureMode:
+      return true;
+    default:
+      return false;
+  }
+}
 
 // These answer before cuInit.
 bool needs_initialisation(Function function) {
@@ -48,7 +66,17 @@ OuterSite::~OuterSite() {
   outer_site = nullptr;
 }
 
-Call::Call(Function function, Caller caller) : site_(outer_site ? outer_site : program_site(caller)) {
+Call* Call::current() {
+  return current_call;
+}
+
+Call::~Call() {
+  current_call = outer_;
+}
+
+Call::Call(Function function, Caller caller)
+    : outer_(current_call), site_(outer_site ? outer_site : program_site(caller)) {
+  current_call = this;
   Machine& sim = machine();
   if (sim.forked) {
     if (needs_initialisation(function) || function == Function::cuInit) refused_ = CUDA_ERROR_NOT_INITIALIZED;
@@ -60,7 +88,8 @@ Call::Call(Function function, Caller caller) : site_(outer_site ? outer_site : p
     return;
   }
   const uint64_t latency = sim.latencies.of(function);
-  sim.clock.advance(sim.config.call_ns + latency);
+  if (thread_acts() || !only_looks(function)) sim.clock.advance(sim.config.call_ns);
+  sim.clock.advance(latency);
   sim.counters.stall_ns += latency;
   if (const auto fault = sim.faults.on_call(function)) refused_ = *fault;
 }

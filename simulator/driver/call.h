@@ -22,13 +22,19 @@ class Call {
   Call(Function function, Caller caller);
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
+  ~Call();
+
+  // The innermost of the calling thread.
+  static Call* current();
 
   CUresult refused() const { return refused_; }
   Site site() const { return site_; }
   void unlock() { lock_.unlock(); }
+  void lock() { lock_.lock(); }
 
  private:
   std::unique_lock<std::mutex> lock_;
+  Call* outer_;
   Site site_;
   CUresult refused_ = CUDA_SUCCESS;
 };

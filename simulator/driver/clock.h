@@ -26,8 +26,13 @@ class Clock {
   void advance(uint64_t ns) { now_ += ns; }
   void wait_until(uint64_t time) { now_ = std::max(now_, time); }
 
+  // A thread that only looks on has seen what is over at `time`. The program may act on it, but the clock
+  // does not move: when such a thread looks is up to the host.
+  void witness(uint64_t time) { witnessed_ = std::max(witnessed_, time); }
+  uint64_t known() const { return std::max(now_, witnessed_); }
+
  private:
-  uint64_t now_ = 0;
+  uint64_t now_ = 0, witnessed_ = 0;
 };
 
 }  // namespace spillway::simulator

@@ -34,8 +34,11 @@ void deactivate(Device& device) {
   if (--device.active_contexts == 0) device.account.discharge(kContextLabel, machine().config.context_bytes);
 }
 
-void synchronize(const Device& device) {
-  machine().clock.wait_until(device.last_end);
+CUresult synchronize(const Device& device) {
+  const uint64_t end = device.last_end;
+  if (const CUresult result = settle(Externals(device.outside)); result != CUDA_SUCCESS) return result;
+  machine().clock.wait_until(end);
+  return CUDA_SUCCESS;
 }
 
 CUresult create(CUcontext* out, unsigned flags, CUdevice number) {
@@ -86,9 +89,7 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {
 CUresult cuDevicePrimaryCtxReset(CUdevice dev) {
   SPILLWAY_SIM_ENTER(cuDevicePrimaryCtxReset);
   Device* device = sim.device(dev);
-  if (!device) return CUDA_ERROR_INVALID_DEVICE;
-  synchronize(*device);
-  return CUDA_SUCCESS;
+  return device ? synchronize(*device) : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags) {
@@ -127,7 +128,8 @@ CUresult cuCtxDestroy(CUcontext ctx) {
   SPILLWAY_SIM_ENTER(cuCtxDestroy);
   Context* context = known(ctx);
   if (!context || !sim.contexts.contains(context)) return CUDA_ERROR_INVALID_CONTEXT;
-  synchronize(*context->device);
+  synchronize(*context->device);  // what failed there is no reason to keep it
+  if (context->destroyed) return CUDA_ERROR_INVALID_CONTEXT;
   deactivate(*context->device);
   context->destroyed = true;
   context_stack().remove(context);
@@ -203,16 +205,14 @@ CUresult cuCtxGetId(CUcontext ctx, unsigned long long* ctxId) {
 CUresult cuCtxSynchronize(void) {
   SPILLWAY_SIM_ENTER(cuCtxSynchronize);
   if (!current_context()) return CUDA_ERROR_INVALID_CONTEXT;
-  synchronize(*current_context()->device);
-  return CUDA_SUCCESS;
+  return synchronize(*current_context()->device);
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext ctx) {
   SPILLWAY_SIM_ENTER(cuCtxSynchronize_v2);
   Context* context = ctx ? known(ctx) : current_context();
   if (!context) return CUDA_ERROR_INVALID_CONTEXT;
-  synchronize(*context->device);
-  return CUDA_SUCCESS;
+  return synchronize(*context->device);
 }
 
 CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {

@@ -29,6 +29,11 @@ CUresult submit_work(CUstream stream, const char* name, const SpillwayRange* ran
   return submit(stream, name, ranges, count, duration_ns, work, argument, SPILLWAY_SIM_CALLER);
 }
 
+CUresult submit_external_work(CUstream stream, const SpillwayExternalWork* work) {
+  if (!work || work->size < sizeof(SpillwayExternalWork) || !work->wait) return CUDA_ERROR_INVALID_VALUE;
+  return submit_external(stream, *work, SPILLWAY_SIM_CALLER);
+}
+
 void fail_call(uint64_t n, const char* name, int persistent, CUresult code) {
   const std::lock_guard lock(machine().mutex);
   const FaultPlan plan{.call = n, .name = name ? name : "", .persistent = persistent != 0, .code = code};
@@ -178,6 +183,7 @@ constexpr SpillwaySimulatorControl kControl = {
     .discharge = discharge,
     .usage = usage,
     .write_report = write_report_now,
+    .submit_external = submit_external_work,
 };
 
 }  // namespace

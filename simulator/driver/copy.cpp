@@ -61,7 +61,11 @@ CUresult copy(CUdeviceptr target, CUdeviceptr source, const Shape& shape, CUstre
               const char* name, Site site) {
   Machine& sim = machine();
   Stream* stream = nullptr;
-  if (const CUresult result = find_stream(on, &stream); result != CUDA_SUCCESS) return result;
+  // A copy to pageable host memory holds the caller up, as the driver stages it.
+  const bool waits = order == Order::kSync || (!is_device_address(target) && !pinned(target));
+  if (const CUresult result = waits ? find_settled_stream(on, &stream) : find_stream_to_touch(on, &stream);
+      result != CUDA_SUCCESS)
+    return result;
   if (shape.bytes() == 0) return CUDA_SUCCESS;
   Device& device = *stream->context->device;
   CUresult result = check_side(device, target, shape, shape.target_pitch, true, name, site);
@@ -81,9 +85,7 @@ CUresult copy(CUdeviceptr target, CUdeviceptr source, const Shape& shape, CUstre
   }
   ++sim.counters.copies;
   sim.counters.copied_bytes += shape.bytes();
-  // A copy to pageable host memory holds the caller up, as the driver stages it.
-  const bool staged = !is_device_address(target) && !pinned(target);
-  if (order == Order::kSync || staged) sim.clock.wait_until(when.end);
+  if (waits) sim.clock.wait_until(when.end);
   return CUDA_SUCCESS;
 }
 

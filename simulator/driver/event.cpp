@@ -1,4 +1,6 @@
 // Events: a point of a stream on the virtual clock.
+#include <algorithm>
+
 #include "simulator/driver/call.h"
 
 namespace spillway::simulator {
@@ -16,6 +18,7 @@ CUresult record(CUevent handle, CUstream on) {
   if (const CUresult result = find_stream(on, &stream); result != CUDA_SUCCESS) return result;
   event->recorded = true;
   event->time = place(*stream, nullptr, 0).end;
+  event->outside = pending(*stream);
   return CUDA_SUCCESS;
 }
 
@@ -62,14 +65,16 @@ CUresult cuEventQuery(CUevent hEvent) {
   SPILLWAY_SIM_ENTER(cuEventQuery);
   const Event* event = find_event(hEvent);
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
-  return event->time <= sim.clock.now() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  return query(event->time, Externals(event->outside));
 }
 
 CUresult cuEventSynchronize(CUevent hEvent) {
   SPILLWAY_SIM_ENTER(cuEventSynchronize);
   const Event* event = find_event(hEvent);
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
-  sim.clock.wait_until(event->time);
+  const uint64_t time = event->time;
+  if (const CUresult result = settle(Externals(event->outside)); result != CUDA_SUCCESS) return result;
+  sim.clock.wait_until(time);
   return CUDA_SUCCESS;
 }
 
@@ -80,7 +85,7 @@ CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEn
   if (!pMilliseconds) return CUDA_ERROR_INVALID_VALUE;
   if (!start || !end || !start->recorded || !end->recorded) return CUDA_ERROR_INVALID_HANDLE;
   if ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) return CUDA_ERROR_INVALID_HANDLE;
-  if (start->time > sim.clock.now() || end->time > sim.clock.now()) return CUDA_ERROR_NOT_READY;
+  if (std::max(start->time, end->time) > sim.clock.known()) return CUDA_ERROR_NOT_READY;
   *pMilliseconds =
       static_cast<float>(static_cast<double>(end->time) - static_cast<double>(start->time)) / 1e6f;
   return CUDA_SUCCESS;

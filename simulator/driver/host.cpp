@@ -42,6 +42,7 @@ CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
 CUresult cuMemFreeHost(void* p) {
   SPILLWAY_SIM_ENTER(cuMemFreeHost);
   if (!p) return CUDA_SUCCESS;
+  settle(pending_anywhere());
   const auto block = sim.host.blocks().find(reinterpret_cast<uintptr_t>(p));
   if (block == sim.host.blocks().end() || block->second.registered) return CUDA_ERROR_INVALID_VALUE;
   sim.clock.wait_until(block->second.use.end);
@@ -70,7 +71,7 @@ CUresult cuMemHostUnregister(void* p) {
   const auto block = sim.host.blocks().find(reinterpret_cast<uintptr_t>(p));
   if (block == sim.host.blocks().end() || !block->second.registered)
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-  if (block->second.use.end > sim.clock.now())
+  if (block->second.use.end > sim.clock.known())
     sim.referee.in_flight(
         "host memory " + describe_range(block->first, block->second.bytes) + " unregistered", call.site(),
         block->second.use, sim.clock.now());

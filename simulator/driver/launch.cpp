@@ -21,7 +21,7 @@ CUresult launch_binary(CUfunction function, CUstream on) {
 CUresult run_on_host(Call& call, CUstream on, CUhostFn function, void* data) {
   Stream* stream = nullptr;
   if (!function) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult result = find_stream(on, &stream); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find_settled_stream(on, &stream); result != CUDA_SUCCESS) return result;
   place(*stream, nullptr, 0);
   call.unlock();
   function(data);
@@ -30,25 +30,32 @@ CUresult run_on_host(Call& call, CUstream on, CUhostFn function, void* data) {
 
 }  // namespace
 
+CUresult occupy(Stream& stream, const char* name, const SpillwayRange* ranges, size_t count,
+                uint64_t duration_ns, const Call& call) {
+  Machine& sim = machine();
+  if (count > 0 && !ranges) return CUDA_ERROR_INVALID_VALUE;
+  Use use{0, stream.id, sim.referee.intern(name), call.site()};
+  for (size_t i = 0; i < count; ++i) {
+    const Touched range{ranges[i].address, ranges[i].bytes, ranges[i].writes != 0};
+    if (const CUresult result = check(*stream.context->device, range, false, use.name, call.site());
+        result != CUDA_SUCCESS)
+      return result;
+  }
+  use.end = place(stream, nullptr, duration_ns).end;
+  for (size_t i = 0; i < count; ++i) stamp({ranges[i].address, ranges[i].bytes, ranges[i].writes != 0}, use);
+  ++sim.counters.launches;
+  return CUDA_SUCCESS;
+}
+
 CUresult submit(CUstream handle, const char* name, const SpillwayRange* ranges, size_t count,
                 uint64_t duration_ns, void (*work)(void*), void* argument, Caller caller) {
   Call call(Function::cuLaunchKernel, caller);
   if (call.refused() != CUDA_SUCCESS) return call.refused();
-  Machine& sim = machine();
-  const Site site = call.site();
   Stream* stream = nullptr;
-  if (count > 0 && !ranges) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult result = find_stream(handle, &stream); result != CUDA_SUCCESS) return result;
-  Use use{0, stream->id, sim.referee.intern(name), site};
-  for (size_t i = 0; i < count; ++i) {
-    const Touched range{ranges[i].address, ranges[i].bytes, ranges[i].writes != 0};
-    if (const CUresult result = check(*stream->context->device, range, false, use.name, site);
-        result != CUDA_SUCCESS)
-      return result;
-  }
-  use.end = place(*stream, nullptr, duration_ns).end;
-  for (size_t i = 0; i < count; ++i) stamp({ranges[i].address, ranges[i].bytes, ranges[i].writes != 0}, use);
-  ++sim.counters.launches;
+  const CUresult found = work ? find_stream_to_touch(handle, &stream) : find_stream(handle, &stream);
+  if (found != CUDA_SUCCESS) return found;
+  if (const CUresult result = occupy(*stream, name, ranges, count, duration_ns, call); result != CUDA_SUCCESS)
+    return result;
   call.unlock();  // the work may call the driver
   if (work) work(argument);
   return CUDA_SUCCESS;
@@ -85,7 +92,7 @@ CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* 
   SPILLWAY_SIM_ENTER(cuStreamAddCallback);
   Stream* stream = nullptr;
   if (!callback || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult result = find_stream(hStream, &stream); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find_settled_stream(hStream, &stream); result != CUDA_SUCCESS) return result;
   place(*stream, nullptr, 0);
   call.unlock();
   callback(hStream, CUDA_SUCCESS, userData);

@@ -105,9 +105,16 @@ CUresult cuMemAllocPitch(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes,
 CUresult cuMemFree(CUdeviceptr dptr) {
   SPILLWAY_SIM_ENTER(cuMemFree);
   if (dptr == 0) return CUDA_SUCCESS;
-  const auto allocation = find_allocation(dptr, call.site());
+  auto allocation = find_allocation(dptr, call.site());
   if (allocation == sim.space.mappings().end()) return CUDA_ERROR_INVALID_VALUE;
-  // The driver waits for the device, and so for all work that may touch the memory.
+  // The driver waits for the device, and so for all work that may touch the memory. Work from outside that
+  // failed is no reason to keep it.
+  const Externals outside = allocation->second.page->device->outside;
+  if (!outside.empty()) {
+    settle(outside);
+    allocation = find_allocation(dptr, call.site());
+    if (allocation == sim.space.mappings().end()) return CUDA_ERROR_INVALID_VALUE;
+  }
   sim.clock.wait_until(std::max(allocation->second.use.end, allocation->second.page->device->last_end));
   if (allocation->second.pool) allocation->second.pool->used_bytes -= allocation->second.requested_bytes;
   free_device(allocation, call.site());

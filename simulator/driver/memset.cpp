@@ -19,7 +19,7 @@ CUresult set(CUdeviceptr address, uint64_t pitch, Value value, uint64_t width, u
              Site site) {
   Machine& sim = machine();
   Stream* stream = nullptr;
-  if (const CUresult result = find_stream(on, &stream); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find_stream_to_touch(on, &stream); result != CUDA_SUCCESS) return result;
   uint64_t row_bytes = 0;
   if (__builtin_mul_overflow(width, sizeof(Value), &row_bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (address % sizeof(Value) || (rows > 1 && (pitch < row_bytes || pitch % sizeof(Value))))

@@ -56,6 +56,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   if (dptr == 0) return CUDA_SUCCESS;
   Stream* stream = nullptr;
   if (const CUresult result = find_stream(hStream, &stream); result != CUDA_SUCCESS) return result;
+  settle_to_unmap();
   const auto allocation = find_allocation(dptr, call.site());
   if (allocation == sim.space.mappings().end()) return CUDA_ERROR_INVALID_VALUE;
   const Mapping& mapping = allocation->second;

@@ -132,13 +132,26 @@ CUresult find_stream(CUstream handle, Stream** out) {
   return CUDA_SUCCESS;
 }
 
+bool& thread_acts() {
+  thread_local bool acts = false;
+  return acts;
+}
+
 Interval place(Stream& stream, Lane* engine, uint64_t duration_ns) {
   Device& device = *stream.context->device;
   const bool legacy = &stream == &device.legacy;
+  thread_acts() = true;
   uint64_t start = std::max(machine().clock.now(), stream.free_at);
   if (engine) start = std::max(start, engine->free_at);
-  if (legacy) start = std::max(start, device.blocking_end);
-  if (!legacy && stream.blocking()) start = std::max(start, device.legacy.free_at);
+  if (legacy) {
+    start = std::max(start, device.blocking_end);
+    join(stream.outside, device.blocking_outside);
+  }
+  if (!legacy && stream.blocking()) {
+    start = std::max(start, device.legacy.free_at);
+    join(stream.outside, device.legacy.outside);
+    join(device.blocking_outside, stream.outside);
+  }
   const uint64_t end = start + duration_ns;
   stream.free_at = end;
   if (engine) engine->free_at = end;

@@ -21,6 +21,7 @@
 #include "simulator/driver/address_space.h"
 #include "simulator/driver/clock.h"
 #include "simulator/driver/config.h"
+#include "simulator/driver/external.h"
 #include "simulator/driver/faults.h"
 #include "simulator/driver/host_memory.h"
 #include "simulator/driver/physical.h"
@@ -46,6 +47,7 @@ struct Stream : Lane {
   unsigned flags = 0;
   int priority = 0;
   Site site = nullptr;
+  Externals outside;  // what it depends on beyond the clock
   bool blocking() const { return !(flags & CU_STREAM_NON_BLOCKING); }
 };
 
@@ -54,6 +56,7 @@ struct Event {
   unsigned flags = 0;
   bool recorded = false;
   uint64_t time = 0;
+  Externals outside;
   Site site = nullptr;
 };
 
@@ -76,6 +79,7 @@ struct Device {
   std::unordered_map<uint64_t, std::unique_ptr<Stream>> per_thread;  // by thread token
   uint64_t blocking_end = 0;  // of all work on streams that wait for the default stream and make it wait
   uint64_t last_end = 0;      // of all work
+  Externals blocking_outside, outside;  // of the same
   Lane h2d, d2h, d2d, peer;
   uint32_t peers = 0;  // devices whose cuMemAlloc memory it may use
   Pool default_pool;
@@ -155,6 +159,9 @@ CUresult find_stream(CUstream handle, Stream** out);
 inline CUstream per_thread(CUstream stream) {
   return stream ? stream : CU_STREAM_PER_THREAD;
 }
+
+// Whether the calling thread has put work on a stream; otherwise it only looks on.
+bool& thread_acts();
 
 // Puts work on a stream, and on a copy engine if there is one, behind all that it has to wait for.
 Interval place(Stream& stream, Lane* engine, uint64_t duration_ns);

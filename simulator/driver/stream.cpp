@@ -60,11 +60,13 @@ CUresult cuStreamDestroy(CUstream hStream) {
 
 CUresult cuStreamQuery(CUstream hStream) {
   SPILLWAY_SIM_ENTER_STREAM(cuStreamQuery);
-  return idle_at(*stream) <= sim.clock.now() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  return query(idle_at(*stream), pending(*stream));
 }
 
 CUresult cuStreamSynchronize(CUstream hStream) {
-  SPILLWAY_SIM_ENTER_STREAM(cuStreamSynchronize);
+  SPILLWAY_SIM_ENTER(cuStreamSynchronize);
+  Stream* stream = nullptr;
+  if (const CUresult result = find_settled_stream(hStream, &stream); result != CUDA_SUCCESS) return result;
   sim.clock.wait_until(idle_at(*stream));
   return CUDA_SUCCESS;
 }
@@ -75,6 +77,7 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
   if (!sim.event_handles.contains(event)) return CUDA_ERROR_INVALID_HANDLE;
   if (Flags & ~CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
   stream->free_at = std::max(stream->free_at, event->time);
+  join(stream->outside, event->outside);
   place(*stream, nullptr, 0);
   return CUDA_SUCCESS;
 }

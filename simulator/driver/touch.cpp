@@ -80,7 +80,7 @@ void stamp(const Touched& range, const Use& use) {
 
 void check_idle(const Mapping& mapping, CUdeviceptr address, const char* what, Site site) {
   Machine& sim = machine();
-  if (mapping.use.end > sim.clock.now())
+  if (mapping.use.end > sim.clock.known())
     sim.referee.in_flight(describe_range(address, mapping.bytes) + " " + what, site, mapping.use,
                           sim.clock.now());
 }

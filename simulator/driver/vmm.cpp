@@ -147,6 +147,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
   SPILLWAY_SIM_ENTER(cuMemUnmap);
+  settle_to_unmap();
   if (!sim.space.whole_mappings(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
   auto mapping = sim.space.mappings().find(ptr);
   while (mapping != sim.space.mappings().end() && mapping->first < ptr + size) {

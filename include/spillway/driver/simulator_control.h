@@ -58,6 +58,31 @@ typedef struct SpillwaySimulatorUsage {
   SpillwayModelledPart parts[SPILLWAY_SIMULATOR_MAX_PARTS]; /* by label; parts that hold nothing now stay */
 } SpillwaySimulatorUsage;
 
+typedef enum SpillwayExternalState {
+  SPILLWAY_EXTERNAL_PENDING = 0,
+  SPILLWAY_EXTERNAL_ENDED = 1,
+  SPILLWAY_EXTERNAL_FAILED = 2 /* it will never end */
+} SpillwayExternalState;
+
+/* Work whose end others decide, such as a collective that other processes have to join. */
+typedef struct SpillwayExternalWork {
+  uint32_t size; /* sizeof of this struct */
+  uint32_t range_count;
+  const char* name; /* copied */
+  const SpillwayRange* ranges;
+  uint64_t duration_ns;
+  /* Called once, by the submitting thread, as soon as the work has its place; may be NULL. In computing mode
+   * what the stream's earlier work has written is there. */
+  void (*begin)(void* argument);
+  /* Waits at most `timeout_ms` (0: only looks; negative: as long as it takes) and does what is left to do when
+   * the others have come. Called from any thread, from several at once, and never while the driver holds a
+   * lock; it must not call the driver. */
+  SpillwayExternalState (*wait)(void* argument, int64_t timeout_ms);
+  /* Nothing is called afterwards; may be NULL. It must not call the driver. */
+  void (*release)(void* argument);
+  void* argument;
+} SpillwayExternalWork;
+
 typedef struct SpillwaySimulatorControl {
   uint32_t size;    /* sizeof of this struct as the simulator was built */
   uint32_t version; /* SPILLWAY_SIMULATOR_CONTROL_VERSION */
@@ -105,6 +130,12 @@ typedef struct SpillwaySimulatorControl {
   /* Writes the report of SPILLWAY_SIM_REPORT now (simulator/README.md has its form); without that setting
    * nothing is written. CUDA_ERROR_FILE_NOT_FOUND when it can not be. */
   CUresult (*write_report)(void);
+
+  /* Since version 2. `submit` for work whose end others decide. On the virtual clock it takes `duration_ns`;
+   * each wait of the host that covers it, and in computing mode all work behind it that touches bytes, also
+   * waits for it with `wait`. Work that fails makes such waits return CUDA_ERROR_LAUNCH_FAILED. After an error
+   * of this function nothing of `work` is ever called. */
+  CUresult (*submit_external)(CUstream stream, const SpillwayExternalWork* work);
 } SpillwaySimulatorControl;
 
 typedef const SpillwaySimulatorControl* (*SpillwaySimulatorControlFunction)(void);

@@ -1,0 +1,144 @@
+#include "simulator/driver/external.h"
+
+#include <algorithm>
+
+#include "simulator/driver/call.h"
+#include "simulator/driver/launch.h"
+#include "simulator/driver/touch.h"
+
+namespace spillway::simulator {
+namespace {
+
+// How long a query waits for other processes to get as far as the virtual clock says. Longer than a slow
+// machine delays one of them; short enough for a program in which they wait for this one.
+constexpr int64_t kPatienceMs = 5000;
+constexpr int64_t kForever = -1;
+
+// Gives the lock of the thread's call up.
+class Unlocked {
+ public:
+  Unlocked() : call_(Call::current()) {
+    if (call_) call_->unlock();
+  }
+  ~Unlocked() {
+    if (call_) call_->lock();
+  }
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+
+ private:
+  Call* call_;
+};
+
+CUresult result_of(SpillwayExternalState state) {
+  switch (state) {
+    case SPILLWAY_EXTERNAL_ENDED:
+      return CUDA_SUCCESS;
+    case SPILLWAY_EXTERNAL_PENDING:
+      return CUDA_ERROR_NOT_READY;
+    default:
+      return CUDA_ERROR_LAUNCH_FAILED;
+  }
+}
+
+// `timeout` gives the milliseconds for each.
+template <typename Timeout>
+CUresult wait_for(const Externals& works, Timeout timeout) {
+  const bool any = std::any_of(works.begin(), works.end(), [](const auto& work) { return !work->ended(); });
+  if (!any) return CUDA_SUCCESS;
+  const Unlocked unlocked;
+  for (const auto& work : works)
+    if (const CUresult result = result_of(work->wait(timeout(*work))); result != CUDA_SUCCESS) return result;
+  return CUDA_SUCCESS;
+}
+
+void drop_ended(Externals& works) {
+  std::erase_if(works, [](const auto& work) { return work->ended(); });
+}
+
+// What has ended meanwhile is dropped, however long nobody waits.
+void look(const Externals& works) {
+  wait_for(works, [](const External&) { return 0; });
+}
+
+}  // namespace
+
+SpillwayExternalState External::wait(int64_t timeout_ms) {
+  if (ended()) return SPILLWAY_EXTERNAL_ENDED;
+  const SpillwayExternalState state = work_.wait(work_.argument, timeout_ms);
+  if (state == SPILLWAY_EXTERNAL_ENDED) ended_.store(true, std::memory_order_release);
+  return state;
+}
+
+void join(Externals& to, const Externals& from) {
+  drop_ended(to);
+  for (const auto& work : from)
+    if (!work->ended() && std::find(to.begin(), to.end(), work) == to.end()) to.push_back(work);
+}
+
+Externals pending(const Stream& stream) {
+  const Device& device = *stream.context->device;
+  Externals found;
+  join(found, stream.outside);
+  if (&stream == &device.legacy) join(found, device.blocking_outside);
+  return found;
+}
+
+Externals pending_anywhere() {
+  Externals found;
+  for (const auto& device : machine().devices) join(found, device->outside);
+  return found;
+}
+
+CUresult settle(const Externals& works) {
+  return wait_for(works, [](const External&) { return kForever; });
+}
+
+CUresult find_settled_stream(CUstream handle, Stream** out) {
+  if (const CUresult result = find_stream(handle, out); result != CUDA_SUCCESS) return result;
+  const Externals works = pending(**out);
+  if (works.empty()) return CUDA_SUCCESS;
+  if (const CUresult result = settle(works); result != CUDA_SUCCESS) return result;
+  return find_stream(handle, out);
+}
+
+CUresult find_stream_to_touch(CUstream handle, Stream** out) {
+  return machine().config.compute ? find_settled_stream(handle, out) : find_stream(handle, out);
+}
+
+void settle_to_unmap() {
+  if (machine().config.compute) wait_for(pending_anywhere(), [](const External&) { return kPatienceMs; });
+}
+
+CUresult query(uint64_t time, const Externals& works) {
+  if (!thread_acts()) {
+    const CUresult result = wait_for(works, [](const External&) { return 0; });
+    if (result == CUDA_SUCCESS) machine().clock.witness(time);
+    return result;
+  }
+  if (time > machine().clock.now()) return CUDA_ERROR_NOT_READY;
+  return wait_for(works, [](External& work) { return work.take_patience() ? kPatienceMs : 0; });
+}
+
+CUresult submit_external(CUstream handle, const SpillwayExternalWork& work, Caller caller) {
+  Call call(Function::cuLaunchKernel, caller);
+  if (call.refused() != CUDA_SUCCESS) return call.refused();
+  Stream* stream = nullptr;
+  look(pending_anywhere());
+  if (const CUresult result = find_stream_to_touch(handle, &stream); result != CUDA_SUCCESS) return result;
+  const SpillwayRange* ranges = work.ranges;
+  if (const CUresult result = occupy(*stream, work.name, ranges, work.range_count, work.duration_ns, call);
+      result != CUDA_SUCCESS)
+    return result;
+  Device& device = *stream->context->device;
+  const Externals added{std::make_shared<External>(work)};
+  join(stream->outside, added);
+  join(device.outside, added);
+  if (stream != &device.legacy && stream->blocking()) join(device.blocking_outside, added);
+  call.unlock();
+  added.front()->begin();
+  call.lock();  // the last owner may be `added`
+  return CUDA_SUCCESS;
+}
+
+}  // namespace spillway::simulator

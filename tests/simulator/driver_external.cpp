@@ -1,0 +1,287 @@
+// Work whose end others decide: what waits for it, what does not, and what a look at it says.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "tests/simulator/driver_support.h"
+
+namespace spillway::test {
+namespace {
+
+using driver::Table;
+
+constexpr uint64_t kLong = 1'000'000;  // ns of work
+
+// The others: they say when the work has ended.
+struct Others {
+  std::atomic<int> state{SPILLWAY_EXTERNAL_PENDING};
+  std::atomic<int> begun{0}, waits{0}, released{0};
+
+  static SpillwayExternalState wait(void* argument, int64_t timeout_ms) {
+    auto& self = *static_cast<Others*>(argument);
+    if (timeout_ms != 0) ++self.waits;
+    while (timeout_ms != 0 && self.state == SPILLWAY_EXTERNAL_PENDING)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return static_cast<SpillwayExternalState>(self.state.load());
+  }
+
+  SpillwayExternalWork work() {
+    return {.size = sizeof(SpillwayExternalWork),
+            .range_count = 0,
+            .name = "collective",
+            .ranges = nullptr,
+            .duration_ns = kLong,
+            .begin = [](void* argument) { ++static_cast<Others*>(argument)->begun; },
+            .wait = wait,
+            .release = [](void* argument) { ++static_cast<Others*>(argument)->released; },
+            .argument = this};
+  }
+
+  // They come a little later, from another thread.
+  std::jthread come(int as = SPILLWAY_EXTERNAL_ENDED) {
+    return std::jthread([this, as] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      state = as;
+    });
+  }
+};
+
+struct Machine {
+  const Table& table;
+  CUstream stream() const {
+    CUstream made = nullptr;
+    EXPECT_EQ(table.cuStreamCreate(&made, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    return made;
+  }
+  CUevent recorded(CUstream on) const {
+    CUevent made = nullptr;
+    EXPECT_EQ(table.cuEventCreate(&made, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuEventRecord(made, on), CUDA_SUCCESS);
+    return made;
+  }
+  CUdeviceptr memory(size_t bytes = 4096) const {
+    CUdeviceptr address = 0;
+    EXPECT_EQ(table.cuMemAlloc(&address, bytes), CUDA_SUCCESS);
+    return address;
+  }
+  void submit(CUstream on, Others& others) const {
+    const SpillwayExternalWork work = others.work();
+    EXPECT_EQ(table.simulator->submit_external(on, &work), CUDA_SUCCESS);
+    EXPECT_EQ(others.begun, 1);
+  }
+  uint64_t now() const { return counts(table).virtual_ns; }
+};
+
+void with_machine(const Settings& settings, const std::function<void(const Machine&)>& body) {
+  in_process(settings, [&] { body(Machine{started_driver()}); });
+}
+
+TEST(External, what_waits_for_the_host_side_waits_for_the_others) {
+  using Wait = std::function<CUresult(const Machine&, CUstream)>;
+  const std::vector<Wait> waits = {
+      [](const Machine& m, CUstream stream) { return m.table.cuStreamSynchronize(stream); },
+      [](const Machine& m, CUstream stream) { return m.table.cuEventSynchronize(m.recorded(stream)); },
+      [](const Machine& m, CUstream) { return m.table.cuCtxSynchronize(); },
+      [](const Machine& m, CUstream) { return m.table.cuMemFree(m.memory()); },
+      [](const Machine& m, CUstream stream) {
+        int host = 0;
+        return m.table.cuMemcpyDtoHAsync(&host, m.memory(), sizeof host, stream);
+      },
+      [](const Machine& m, CUstream stream) {
+        return m.table.cuLaunchHostFunc(stream, [](void*) {}, nullptr);
+      },
+  };
+  for (const Wait& wait : waits) {
+    with_machine({}, [&](const Machine& m) {
+      Others others;
+      const CUstream stream = m.stream();
+      m.submit(stream, others);
+      EXPECT_EQ(others.waits, 0) << "submitting holds nobody up";
+      const auto later = others.come();
+      EXPECT_EQ(wait(m, stream), CUDA_SUCCESS);
+      EXPECT_EQ(others.state, SPILLWAY_EXTERNAL_ENDED);
+      EXPECT_GE(others.waits, 1);
+    });
+  }
+}
+
+TEST(External, a_stream_that_waited_for_an_event_depends_on_it_and_others_do_not) {
+  with_machine({}, [](const Machine& m) {
+    Others others;
+    const CUstream collective = m.stream(), behind = m.stream(), aside = m.stream();
+    m.submit(collective, others);
+    EXPECT_EQ(m.table.cuStreamWaitEvent(behind, m.recorded(collective), 0), CUDA_SUCCESS);
+    EXPECT_EQ(m.table.cuStreamSynchronize(aside), CUDA_SUCCESS);
+    EXPECT_EQ(others.waits, 0);
+    const auto later = others.come();
+    EXPECT_EQ(m.table.cuStreamSynchronize(behind), CUDA_SUCCESS);
+    EXPECT_EQ(others.waits, 1);
+  });
+}
+
+TEST(External, the_default_stream_waits_for_blocking_streams) {
+  with_machine({}, [](const Machine& m) {
+    Others others;
+    CUstream blocking = nullptr;
+    EXPECT_EQ(m.table.cuStreamCreate(&blocking, CU_STREAM_DEFAULT), CUDA_SUCCESS);
+    m.submit(blocking, others);
+    const auto later = others.come();
+    EXPECT_EQ(m.table.cuStreamSynchronize(nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(others.waits, 1);
+  });
+}
+
+TEST(External, other_processes_move_no_clock) {
+  with_machine({}, [](const Machine& m) {
+    Others early, late;
+    const CUstream stream = m.stream();
+    early.state = SPILLWAY_EXTERNAL_ENDED;
+    const uint64_t start = m.now();
+    m.submit(stream, early);
+    EXPECT_EQ(m.table.cuStreamSynchronize(stream), CUDA_SUCCESS);
+    const uint64_t first = m.now() - start;
+    m.submit(stream, late);
+    const auto later = late.come();
+    EXPECT_EQ(m.table.cuStreamSynchronize(stream), CUDA_SUCCESS);
+    EXPECT_EQ(m.now() - start, 2 * first);
+  });
+}
+
+TEST(External, a_query_goes_by_the_virtual_clock_and_then_waits_for_the_others) {
+  with_machine({}, [](const Machine& m) {
+    Others others;
+    const CUstream stream = m.stream();
+    others.state = SPILLWAY_EXTERNAL_ENDED;
+    m.submit(stream, others);
+    EXPECT_EQ(m.table.cuStreamQuery(stream), CUDA_ERROR_NOT_READY) << "ended, but not on the clock";
+    Others late;
+    m.submit(stream, late);
+    EXPECT_EQ(m.table.cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+    EXPECT_EQ(late.waits, 0);
+    const CUstream aside = m.stream();
+    EXPECT_EQ(m.table.simulator->submit(aside, "longer", nullptr, 0, 10 * kLong, nullptr, nullptr),
+              CUDA_SUCCESS);
+    EXPECT_EQ(m.table.cuStreamSynchronize(aside), CUDA_SUCCESS);
+    const auto later = late.come();
+    EXPECT_EQ(m.table.cuStreamQuery(stream), CUDA_SUCCESS);
+    EXPECT_EQ(late.waits, 1);
+  });
+}
+
+TEST(External, a_thread_that_only_looks_on_moves_no_clock_and_sees_what_happened) {
+  with_machine({}, [](const Machine& m) {
+    Others others;
+    const CUstream stream = m.stream();
+    m.submit(stream, others);
+    const CUevent event = m.recorded(stream);
+    const uint64_t before = m.now();
+    CUresult while_pending = CUDA_SUCCESS, afterwards = CUDA_ERROR_NOT_READY;
+    std::jthread([&] {
+      while_pending = m.table.cuEventQuery(event);
+      others.state = SPILLWAY_EXTERNAL_ENDED;
+      for (int i = 0; i < 1000; ++i) afterwards = m.table.cuEventQuery(event);
+    }).join();
+    EXPECT_EQ(while_pending, CUDA_ERROR_NOT_READY);
+    EXPECT_EQ(afterwards, CUDA_SUCCESS);
+    EXPECT_EQ(m.now(), before);
+    EXPECT_EQ(m.table.cuEventQuery(event), CUDA_ERROR_NOT_READY) << "for this thread the clock decides";
+  });
+}
+
+TEST(External, what_a_watching_thread_saw_end_may_be_unmapped) {
+  with_machine({}, [](const Machine& m) {
+    for (const bool watched : {true, false}) {
+      const CUstream stream = m.stream();
+      CUdeviceptr address = 0;
+      CUmemGenericAllocationHandle page = 0;
+      const CUmemAllocationProp prop = device_page();
+      const CUmemAccessDesc access = read_write();
+      EXPECT_EQ(m.table.cuMemAddressReserve(&address, kPage, 0, 0, 0), CUDA_SUCCESS);
+      EXPECT_EQ(m.table.cuMemCreate(&page, kPage, &prop, 0), CUDA_SUCCESS);
+      EXPECT_EQ(m.table.cuMemMap(address, kPage, 0, page, 0), CUDA_SUCCESS);
+      EXPECT_EQ(m.table.cuMemSetAccess(address, kPage, &access, 1), CUDA_SUCCESS);
+      Others others;
+      others.state = SPILLWAY_EXTERNAL_ENDED;
+      const SpillwayRange range{address, 4096, 1};
+      SpillwayExternalWork work = others.work();
+      work.ranges = &range;
+      work.range_count = 1;
+      EXPECT_EQ(m.table.simulator->submit_external(stream, &work), CUDA_SUCCESS);
+      const CUevent event = m.recorded(stream);
+      if (watched) std::jthread([&] { EXPECT_EQ(m.table.cuEventQuery(event), CUDA_SUCCESS); }).join();
+      EXPECT_EQ(m.table.cuMemUnmap(address, kPage), CUDA_SUCCESS);
+      EXPECT_EQ(counts(m.table).violations, watched ? 0u : 1u) << text(m.table.simulator->violations);
+    }
+  });
+}
+
+TEST(External, work_that_fails_fails_what_waits_for_it) {
+  with_machine({}, [](const Machine& m) {
+    Others others;
+    const CUstream stream = m.stream(), aside = m.stream();
+    m.submit(stream, others);
+    const auto later = others.come(SPILLWAY_EXTERNAL_FAILED);
+    EXPECT_EQ(m.table.cuStreamSynchronize(stream), CUDA_ERROR_LAUNCH_FAILED);
+    EXPECT_EQ(m.table.cuCtxSynchronize(), CUDA_ERROR_LAUNCH_FAILED);
+    EXPECT_EQ(m.table.cuStreamSynchronize(aside), CUDA_SUCCESS);
+    EXPECT_EQ(m.table.cuMemFree(m.memory()), CUDA_SUCCESS) << "memory can always be given back";
+  });
+}
+
+TEST(External, it_is_released_once_when_nothing_depends_on_it) {
+  with_machine({}, [](const Machine& m) {
+    Others first, second;
+    const CUstream stream = m.stream();
+    m.submit(stream, first);
+    first.state = SPILLWAY_EXTERNAL_ENDED;
+    EXPECT_EQ(m.table.cuStreamSynchronize(stream), CUDA_SUCCESS);
+    second.state = SPILLWAY_EXTERNAL_ENDED;
+    m.submit(stream, second);
+    EXPECT_EQ(first.released, 1);
+    EXPECT_EQ(second.released, 0);
+  });
+}
+
+TEST(External, in_computing_mode_bytes_are_touched_in_the_order_of_the_stream) {
+  using Touch = std::function<CUresult(const Machine&, CUstream)>;
+  const std::vector<Touch> touches = {
+      [](const Machine& m, CUstream stream) {
+        return m.table.simulator->submit(stream, "kernel", nullptr, 0, 1, [](void*) {}, nullptr);
+      },
+      [](const Machine& m, CUstream stream) {
+        return m.table.cuMemcpyDtoDAsync(m.memory(), m.memory(), 4096, stream);
+      },
+      [](const Machine& m, CUstream stream) { return m.table.cuMemsetD8Async(m.memory(), 1, 16, stream); },
+  };
+  for (const char* values : {"zeros", "compute"}) {
+    for (const Touch& touch : touches) {
+      with_machine({{"SPILLWAY_SIM_VALUES", values}}, [&](const Machine& m) {
+        Others others;
+        const CUstream stream = m.stream();
+        m.submit(stream, others);
+        const auto later = others.come();
+        EXPECT_EQ(touch(m, stream), CUDA_SUCCESS);
+        EXPECT_EQ(others.waits, std::string(values) == "compute" ? 1 : 0);
+      });
+    }
+  }
+}
+
+TEST(External, what_is_refused_is_never_called) {
+  with_machine({}, [](const Machine& m) {
+    Others others;
+    const SpillwayRange nowhere{m.memory() + (uint64_t{1} << 30), 64, 1};
+    SpillwayExternalWork work = others.work();
+    work.ranges = &nowhere;
+    work.range_count = 1;
+    EXPECT_EQ(m.table.simulator->submit_external(m.stream(), &work), CUDA_ERROR_ILLEGAL_ADDRESS);
+    EXPECT_EQ(counts(m.table).violations, 1u);
+    work.size = 1;
+    EXPECT_EQ(m.table.simulator->submit_external(m.stream(), &work), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(m.table.cuCtxSynchronize(), CUDA_SUCCESS);
+    EXPECT_EQ(others.begun + others.waits + others.released, 0);
+  });
+}
+
+}  // namespace
+}  // namespace spillway::test
