@@ -1,4 +1,5 @@
 // `spillway simulate`: replaces itself by a command that finds the simulator in place of the CUDA libraries.
+#include <cstdlib>
 #include <memory>
 
 #include "tools/spillway/command.h"
@@ -9,8 +10,13 @@
 namespace spillway::tools {
 namespace {
 
+bool environment_describes_card() {
+  return std::getenv("SPILLWAY_SIM_CAPACITY") != nullptr || std::getenv("SPILLWAY_SIM_CARD") != nullptr ||
+         std::getenv("SPILLWAY_SIM_CONFIG") != nullptr;
+}
+
 int simulate(const MachineOptions& machine, const Words& command) {
-  if (!machine.capacity && machine.config.empty()) {
+  if (!machine.capacity && machine.config.empty() && !environment_describes_card()) {
     return fail(kUsageError,
                 "simulate: give the card's memory with --capacity, such as --capacity 8GiB, or a --config");
   }
