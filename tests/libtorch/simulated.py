@@ -1,4 +1,4 @@
-"""Runs a program with `spillway simulate` on a card with true values."""
+"""Runs a program on the simulated card with true values, as `spillway simulate --values compute` does."""
 import json
 import os
 import pathlib
@@ -9,7 +9,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("SPILLWAY_BUILD_DIR", ROOT / "build"))
 PROGRAMS = ROOT / "tests" / "programs"
-SPILLWAY = BUILD / "bin" / "spillway"
+SIMULATED = BUILD / "lib" / "sim"
 
 
 class Outcome:
@@ -28,7 +28,9 @@ class Outcome:
 
 
 def environment(capacity="4GiB", **more):
-    return {**os.environ,
+    libraries = [SIMULATED / f"lib{name}" for name in
+                 ("cudart.so.13", "cublas.so.13", "cublasLt.so.13", "cuda.so.1")]
+    return {**os.environ, "LD_PRELOAD": " ".join(map(str, libraries)), "LD_LIBRARY_PATH": str(SIMULATED),
             "SPILLWAY_SIM_CAPACITY": capacity, "SPILLWAY_SIM_VALUES": "compute",
             "SPILLWAY_SIM_KERNELS": str(BUILD / "lib" / "libspillway_kernels.so"),
             "SPILLWAY_LIBRARIES": str(BUILD / "lib"), "PYTHONPATH": str(ROOT / "python"), **more}
@@ -37,8 +39,8 @@ def environment(capacity="4GiB", **more):
 def run(*command, **settings):
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report"
-        completed = subprocess.run([SPILLWAY, "simulate", "--", *map(str, command)], capture_output=True, text=True,
-                                   timeout=280, env=environment(**settings, SPILLWAY_SIM_REPORT=str(report)))
+        completed = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=280,
+                                   env=environment(**settings, SPILLWAY_SIM_REPORT=str(report)))
         return Outcome(completed, json.loads(report.read_text()))
 
 

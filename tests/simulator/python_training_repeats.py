@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""python_training_repeats.py RUNNER SPILLWAY PYTHON SCRIPT: the training script's peaks are the same in two runs."""
+"""python_training_repeats.py RUNNER LIBRARIES PYTHON SCRIPT: the training script's peaks are the same in two runs."""
 import subprocess
 import sys
 
