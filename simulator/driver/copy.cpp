@@ -54,7 +54,7 @@ void move_row(CUdeviceptr target, CUdeviceptr source, uint64_t bytes) {
   if (machine().config.compute || (!device_target && !device_source))
     std::memmove(host_view(target), host_view(source), bytes);
   else if (!device_target)
-    std::memset(host_view(target), 0, bytes);  // null mode: all device memory reads as zeros
+    machine().host.clear(host_view(target), bytes);  // null mode: all device memory reads as zeros
 }
 
 CUresult copy(CUdeviceptr target, CUdeviceptr source, const Shape& shape, CUstream on, Order order,

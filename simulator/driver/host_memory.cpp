@@ -2,9 +2,30 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <cstring>
 #include <iterator>
 
 namespace spillway::simulator {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+
+// Reading memory that was never written takes no page of it, writing does.
+void clear_what_is_not_zero(char* at, uint64_t bytes) {
+  static constexpr char kZeros[kPage] = {};
+  for (uint64_t done = 0; done < bytes; done += kPage) {
+    const uint64_t piece = std::min(kPage, bytes - done);
+    if (std::memcmp(at + done, kZeros, piece) != 0) std::memset(at + done, 0, piece);
+  }
+}
+
+// Private anonymous pages that are dropped read as zeros again.
+bool drop_pages(char* begin, char* end) {
+  return madvise(begin, static_cast<size_t>(end - begin), MADV_DONTNEED) == 0;
+}
+
+}  // namespace
 
 void* HostMemory::allocate(uint64_t bytes) {
   void* address =
@@ -22,6 +43,20 @@ HostMemory::Blocks::iterator HostMemory::find(const void* address) {
   if (after == blocks_.begin()) return blocks_.end();
   const auto block = std::prev(after);
   return key - block->first < block->second.bytes ? block : blocks_.end();
+}
+
+void HostMemory::clear(void* address, uint64_t bytes) {
+  char* const begin = static_cast<char*>(address);
+  char* const end = begin + bytes;
+  const auto owner = find(address);
+  const bool own = owner != blocks_.end() && !owner->second.registered &&
+                   reinterpret_cast<uintptr_t>(end) <= owner->first + owner->second.bytes;
+  char* const first_page = begin + (kPage - reinterpret_cast<uintptr_t>(begin) % kPage) % kPage;
+  char* const last_page = end - reinterpret_cast<uintptr_t>(end) % kPage;
+  if (!own || first_page >= last_page || !drop_pages(first_page, last_page))
+    return clear_what_is_not_zero(begin, bytes);
+  std::memset(begin, 0, static_cast<size_t>(first_page - begin));
+  std::memset(last_page, 0, static_cast<size_t>(end - last_page));
 }
 
 bool HostMemory::overlaps(const void* address, uint64_t bytes) {

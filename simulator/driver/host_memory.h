@@ -28,6 +28,9 @@ class HostMemory {
   void free(void* address, uint64_t bytes);
   Blocks::iterator find(const void* address);  // the block that holds an address
   bool overlaps(const void* address, uint64_t bytes);
+  // Makes host bytes zeros, the program's own or the driver's, without taking pages for what was never
+  // written: a program that moves tens of gigabytes to the host in null mode stays small.
+  void clear(void* address, uint64_t bytes);
   Blocks& blocks() { return blocks_; }
 
  private:

@@ -1,9 +1,11 @@
 // Bytes: stored and moved in computing mode, zeros in null mode, by every form of copy and memset.
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include "tests/simulator/driver_support.h"
 
@@ -41,6 +43,48 @@ TEST(Values, null_mode_reads_zeros_and_has_no_alias) {
     const auto values = numbered(1000);
     EXPECT_EQ(table.cuMemcpyHtoD(memory, values.data(), 1000), CUDA_SUCCESS);
     EXPECT_EQ(read_back(table, memory, 1000), std::vector<unsigned char>(1000));
+  });
+}
+
+uint64_t resident_bytes() {
+  uint64_t total = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> total >> resident;
+  return resident * 4096;
+}
+
+TEST(Values, in_null_mode_host_memory_that_nobody_wrote_takes_no_pages) {
+  constexpr uint64_t kBytes = 256 * kMiB;
+  in_process({}, [] {
+    const Table& table = started_driver();
+    const CUdeviceptr memory = allocate(table, kBytes);
+    void* pinned = nullptr;
+    EXPECT_EQ(table.cuMemAllocHost(&pinned, kBytes), CUDA_SUCCESS);
+    void* pageable = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(pageable, MAP_FAILED);
+    const uint64_t before = resident_bytes();
+    EXPECT_EQ(table.cuMemcpyDtoH(pinned, memory, kBytes), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemcpyDtoH(pageable, memory, kBytes), CUDA_SUCCESS);
+    EXPECT_LT(resident_bytes(), before + 8 * kMiB);
+    munmap(pageable, kBytes);
+  });
+}
+
+TEST(Values, in_null_mode_a_read_clears_its_bytes_and_no_others) {
+  in_process({}, [] {
+    const Table& table = started_driver();
+    const CUdeviceptr memory = allocate(table, kMiB);
+    void* pinned = nullptr;
+    EXPECT_EQ(table.cuMemAllocHost(&pinned, kMiB), CUDA_SUCCESS);
+    std::vector<unsigned char> pageable(kMiB);
+    for (unsigned char* host : {static_cast<unsigned char*>(pinned), pageable.data()}) {
+      for (const auto& [offset, bytes] :
+           {std::pair<size_t, size_t>{5, 100}, {4000, 200}, {4096, 4096}, {77, 300001}}) {
+        std::memset(host, 0xAA, kMiB);
+        EXPECT_EQ(table.cuMemcpyDtoH(host + offset, memory, bytes), CUDA_SUCCESS);
+        EXPECT_EQ(std::count(host + offset, host + offset + bytes, 0), static_cast<ptrdiff_t>(bytes));
+        EXPECT_EQ(std::count(host, host + kMiB, 0xAA), static_cast<ptrdiff_t>(kMiB - bytes));
+      }
+    }
   });
 }
 
