@@ -47,17 +47,6 @@ TEST_F(Simulate, PreloadsTheLibrariesThatAreThereInFrontOfOthers) {
   EXPECT_THAT(after.out, HasSubstr("fake_lib/sim:/elsewhere\n"));
 }
 
-TEST_F(Simulate, ChoosesACard) {
-  const Ran ran = simulate({"--gpu", "A100 40GB"}, {"printenv", "SPILLWAY_SIM_CARD"});
-  EXPECT_EQ(ran.out, "a100-40gb\n") << ran.err;
-  const Ran unknown = simulate({"--gpu", "a100"}, {"true"});
-  EXPECT_EQ(unknown.code, 2);
-  EXPECT_THAT(unknown.err, HasSubstr("'a100' is no card of the table: did you mean 'a100-40gb'?"));
-  const Ran list = run({"simulate", "--list-gpus"});
-  EXPECT_EQ(list.code, 0);
-  EXPECT_THAT(list.out, HasSubstr("h200-141gb    NVIDIA H200"));
-}
-
 TEST_F(Simulate, DescribesTheMachine) {
   std::ofstream(folder() / "machine.toml") << "";
   const Ran ran = simulate({"--gpus", "2", "--values", "compute", "--config", "machine.toml"},
@@ -67,6 +56,14 @@ TEST_F(Simulate, DescribesTheMachine) {
   EXPECT_EQ(ran.out, "8589934592 2 compute\n" FAKE_LIBRARIES "/libspillway_kernels.so\n" +
                          (folder() / "machine.toml").string() + "\n")
       << ran.err;
+}
+
+TEST_F(Simulate, GivesEachRunTheSameHostAddressesAndOrderOfSets) {
+  constexpr unsigned kNoRandomAddresses = 0x0040000;
+  const Ran personality = simulate({}, {"cat", "/proc/self/personality"});
+  EXPECT_TRUE(std::stoul(personality.out, nullptr, 16) & kNoRandomAddresses) << personality.out;
+  EXPECT_EQ(simulate({}, {"printenv", "PYTHONHASHSEED"}).out, "0\n");
+  EXPECT_EQ(simulate({}, {"printenv", "PYTHONHASHSEED"}, {{"PYTHONHASHSEED", "7"}}).out, "7\n");
 }
 
 TEST_F(Simulate, LeavesWhatIsNotGivenToTheFile) {

@@ -1,5 +1,6 @@
 #include "tools/spillway/simulated_machine.h"
 
+#include <sys/personality.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -7,7 +8,6 @@
 #include <filesystem>
 #include <system_error>
 
-#include "simulator/cards/cards.h"
 #include "tools/spillway/units.h"
 
 namespace spillway::tools {
@@ -29,16 +29,6 @@ bool set_libraries(const SimulatorLibraries& libraries, Environment* environment
   for (const std::string& path : libraries.preload) preload += (preload.empty() ? "" : ":") + path;
   (*environment)["LD_PRELOAD"] = put_in_front("LD_PRELOAD", preload);
   (*environment)["LD_LIBRARY_PATH"] = put_in_front("LD_LIBRARY_PATH", libraries.folder);
-  return true;
-}
-
-bool set_card(const std::string& id, Environment* environment, std::string* error) {
-  const cards::Card* card = cards::find_card(id);
-  if (card == nullptr) {
-    *error = "--gpu: " + cards::unknown_card(id);
-    return false;
-  }
-  (*environment)["SPILLWAY_SIM_CARD"] = card->id;
   return true;
 }
 
@@ -72,19 +62,26 @@ std::string values_of(const MachineOptions& options) {
 
 bool describe_machine(const MachineOptions& options, const SimulatorLibraries& libraries,
                       Environment* environment, std::string* error) {
-  if (options.card && !set_card(*options.card, environment, error)) return false;
   if (options.capacity && !set_capacity(*options.capacity, environment, error)) return false;
   if (options.gpus) (*environment)["SPILLWAY_SIM_DEVICES"] = std::to_string(*options.gpus);
   if (options.values) (*environment)["SPILLWAY_SIM_VALUES"] = *options.values;
   if (!options.config.empty()) {  // absolute: the command may change folder
     (*environment)["SPILLWAY_SIM_CONFIG"] = std::filesystem::absolute(options.config).string();
   }
+  // Python's sets of names have one order in every run.
+  if (std::getenv("PYTHONHASHSEED") == nullptr) (*environment)["PYTHONHASHSEED"] = "0";
   return set_libraries(libraries, environment, error) &&
          (values_of(options) != "compute" || set_kernels(libraries, environment, error));
 }
 
 void apply(const Environment& environment) {
   for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
+}
+
+void repeat_host_addresses() {
+  constexpr unsigned long kAsk = 0xffffffff;
+  const int now = ::personality(kAsk);
+  if (now != -1) ::personality(static_cast<unsigned long>(now) | ADDR_NO_RANDOMIZE);
 }
 
 int replace_process(const char* name, const Words& command) {

@@ -18,7 +18,7 @@ using Environment = std::map<std::string, std::string>;
 
 // What was asked for. Nothing: what the environment or the file says stays.
 struct MachineOptions {
-  std::optional<std::string> card, capacity, values;
+  std::optional<std::string> capacity, values;
   std::optional<int> gpus;
   std::string config;
 };
@@ -28,6 +28,10 @@ bool describe_machine(const MachineOptions& options, const SimulatorLibraries& l
                       Environment* environment, std::string* error);
 
 void apply(const Environment& environment);  // to this process
+
+// Programs that this process starts or becomes find their own memory at the same addresses in every run,
+// where the system allows it: PyTorch frees some things in the order of a hash of host addresses.
+void repeat_host_addresses();
 
 // Becomes `command`. Returns an exit code, after saying why, only where it can not be run; `name` is the
 // sub-command's.
