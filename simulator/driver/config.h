@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "simulator/cards/cards.h"
+
 namespace spillway::simulator {
 
 constexpr int kMaxDevices = 16;
@@ -30,7 +32,24 @@ struct FaultPlan {
 };
 
 struct Config {
-  uint64_t capacity_bytes = uint64_t{40} << 30;
+  // The kind of every card; one that is in no table, like an A100 of 40 GiB, when no card was chosen.
+  cards::Card card = {.id = "",
+                      .name = "Spillway Simulated GPU (sm_80)",
+                      .capacity_bytes = uint64_t{40} << 30,
+                      .framebuffer_bytes = uint64_t{40} << 30,
+                      .major = 8,
+                      .minor = 0,
+                      .multiprocessors = 108,
+                      .l2_bytes = 40 << 20,
+                      .clock_khz = 1410000,
+                      .memory_clock_khz = 1215000,
+                      .memory_bus_bits = 5120,
+                      .copy_engines = 3,
+                      .ecc = true,
+                      .pcie_generation = 4,
+                      .host_gbs = 25,
+                      .peer_gbs = 250};
+  uint64_t capacity_bytes = card.capacity_bytes;
   int devices = 1;
   bool compute = false;        // values are computed; otherwise null mode
   bool poison = false;         // new pages hold 0xFF bytes, NaN as floats, instead of zeros
@@ -47,6 +66,8 @@ struct Config {
 std::optional<uint64_t> parse_bytes(std::string_view text);
 // Applies the TOML text of a file called `name` to `config`. Returns "" or what is wrong.
 std::string apply_toml(std::string_view text, const std::string& name, Config& config);
+// Makes every card one of the table: its capacity and bandwidths become the configuration's.
+void choose_card(const cards::Card& card, Config& config);
 // Defaults, then $SPILLWAY_SIM_CONFIG, then the other $SPILLWAY_SIM_ variables. Returns "" or what is wrong.
 std::string read_config(Config& config);
 

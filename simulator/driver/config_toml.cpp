@@ -9,6 +9,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <numeric>
 #include <sstream>
 #include <vector>
@@ -175,8 +176,31 @@ std::string read_faults(const toml::table& table, const std::string& file, Fault
   return reader.finish();
 }
 
+// The card comes first: the keys that follow may say otherwise than it does. SPILLWAY_SIM_CARD has been read
+// already and wins.
+void read_card(Reader& reader, Config& config) {
+  if (const auto id = reader.text("card")) {
+    const cards::Card* card = cards::find_card(*id);
+    if (!card) return reader.reject("card", "the name of a card: " + cards::unknown_card(*id));
+    if (config.card.id.empty()) choose_card(*card, config);
+  }
+  if (const auto text = reader.text("capability")) {
+    int major = 0, minor = 0;
+    char rest = 0;
+    const bool read = std::sscanf(text->c_str(), "%2d.%1d%c", &major, &minor, &rest) == 2;
+    if (!read || !cards::find_architecture(major, minor))
+      return reader.reject("capability", "a compute capability that a card has, such as \"9.0\"");
+    config.card.major = major;
+    config.card.minor = minor;
+  }
+  uint64_t multiprocessors = static_cast<uint64_t>(config.card.multiprocessors);
+  reader.integer("multiprocessors", 1, 1024, multiprocessors);
+  config.card.multiprocessors = static_cast<int>(multiprocessors);
+}
+
 std::string read_machine(const toml::table& table, const std::string& file, Config& config) {
   Reader reader(table, "", file);
+  read_card(reader, config);
   reader.bytes("capacity", kGranularity, config.capacity_bytes);
   uint64_t devices = static_cast<uint64_t>(config.devices);
   reader.integer("devices", 1, kMaxDevices, devices);

@@ -144,6 +144,7 @@ CUresult usage(int device, SpillwaySimulatorUsage* out) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = find_account(device, &account); result != CUDA_SUCCESS) return result;
   *out = {};
+  out->physical = static_cast<uint32_t>(machine().device(device)->physical);
   out->capacity_bytes = account->capacity_bytes();
   out->charged_bytes = account->charged_bytes();
   out->peak_bytes = account->peak_bytes();

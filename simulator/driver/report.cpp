@@ -50,13 +50,16 @@ Json lines(const std::string& text) {
 
 Json describe(const Device& device) {
   const Account& account = device.account;
+  const cards::Card& card = machine().config.card;
   Json now = Json::object(), at_peak = Json::object();
   for (const auto& [label, part] : account.parts()) {
     now[label] = part.bytes;
     at_peak[label] = part.at_peak_bytes;
   }
   Json text = {{"ordinal", device.ordinal},
-               {"card", nullptr},
+               {"physical", device.physical},
+               {"card", card.id.empty() ? Json() : Json(card.id)},
+               {"name", card.name},
                {"capacity_bytes", account.capacity_bytes()},
                {"peak_bytes", account.peak_bytes()},
                {"charged_bytes", account.charged_bytes()},

@@ -4,7 +4,10 @@
 #include <pthread.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <string_view>
+
+#include "simulator/driver/visible.h"
 
 namespace spillway::simulator {
 namespace {
@@ -67,6 +70,8 @@ CUresult Machine::initialise() {
     std::fprintf(stderr, "spillway simulator: %s\n", wrong.c_str());
     return CUDA_ERROR_INVALID_VALUE;
   }
+  const std::vector<int> visible = visible_devices(std::getenv("CUDA_VISIBLE_DEVICES"), read.devices);
+  if (visible.empty()) return CUDA_ERROR_NO_DEVICE;
   config = read;
   runtime_code = find_runtime();
   if (!space.open(window_bytes(config), config.compute)) {
@@ -75,8 +80,8 @@ CUresult Machine::initialise() {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   physical = std::make_unique<PhysicalMemory>(config.compute, config.poison);
-  for (int ordinal = 0; ordinal < config.devices; ++ordinal) {
-    auto made = std::make_unique<Device>(ordinal);
+  for (size_t ordinal = 0; ordinal < visible.size(); ++ordinal) {
+    auto made = std::make_unique<Device>(static_cast<int>(ordinal), visible[ordinal]);
     made->account.set_capacity(config.capacity_bytes);
     made->primary.device = made.get();
     made->legacy.context = &made->primary;

@@ -69,8 +69,9 @@ struct Pool {
 };
 
 struct Device {
-  explicit Device(int number) : ordinal(number), file(number) {}
-  int ordinal;
+  Device(int number, int place) : ordinal(number), physical(place), file(number) {}
+  int ordinal;   // what the program calls it
+  int physical;  // its place in the machine: CUDA_VISIBLE_DEVICES hides and reorders
   Account account;
   Context primary;
   int active_contexts = 0;

@@ -47,6 +47,17 @@ TEST_F(Simulate, PreloadsTheLibrariesThatAreThereInFrontOfOthers) {
   EXPECT_THAT(after.out, HasSubstr("fake_lib/sim:/elsewhere\n"));
 }
 
+TEST_F(Simulate, ChoosesACard) {
+  const Ran ran = simulate({"--gpu", "A100 40GB"}, {"printenv", "SPILLWAY_SIM_CARD"});
+  EXPECT_EQ(ran.out, "a100-40gb\n") << ran.err;
+  const Ran unknown = simulate({"--gpu", "a100"}, {"true"});
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("'a100' is no card of the table: did you mean 'a100-40gb'?"));
+  const Ran list = run({"simulate", "--list-gpus"});
+  EXPECT_EQ(list.code, 0);
+  EXPECT_THAT(list.out, HasSubstr("h200-141gb    NVIDIA H200"));
+}
+
 TEST_F(Simulate, DescribesTheMachine) {
   std::ofstream(folder() / "machine.toml") << "";
   const Ran ran = simulate({"--gpus", "2", "--values", "compute", "--config", "machine.toml"},

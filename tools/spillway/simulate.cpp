@@ -1,6 +1,8 @@
 // `spillway simulate`: replaces itself by a command that finds the simulator in place of the CUDA libraries.
+#include <cstdio>
 #include <memory>
 
+#include "simulator/cards/cards.h"
 #include "tools/spillway/command.h"
 #include "tools/spillway/simulated_machine.h"
 #include "tools/spillway/simulator_libraries.h"
@@ -10,9 +12,11 @@ namespace spillway::tools {
 namespace {
 
 int simulate(const MachineOptions& machine, const Words& command) {
-  if (!machine.capacity && machine.config.empty()) {
+  if (!machine.card && !machine.capacity && machine.config.empty()) {
     return fail(kUsageError,
-                "simulate: give the card's memory with --capacity, such as --capacity 8GiB, or a --config");
+                "simulate: say which card with --gpu, such as --gpu a100-40gb (--list-gpus shows all), or "
+                "how much memory "
+                "with --capacity, such as --capacity 8GiB, or give a --config");
   }
   std::string error;
   SimulatorLibraries libraries;
@@ -25,9 +29,26 @@ int simulate(const MachineOptions& machine, const Words& command) {
   return replace_process("simulate", command);
 }
 
+void list_cards() {
+  std::printf("%-14s%-24s%14s%7s%5s%8s\n", "--gpu", "name", "memory", "sm", "SMs", "GB/s");
+  for (const cards::Card& card : cards::cards())
+    std::printf("%-14s%-24s%10.2f GiB%5d.%d%5d%8.0f\n", card.id.data(), card.name.data(),
+                static_cast<double>(card.capacity_bytes) / (1 << 30), card.major, card.minor,
+                card.multiprocessors, cards::memory_gbs(card));
+}
+
 std::function<int()> declare(CLI::App& app, const Words& command) {
   auto machine = std::make_shared<MachineOptions>();
-  app.add_option("--capacity", machine->capacity, std::string("Memory of each card: ") + kSizesAccepted);
+  app.add_option("--gpu", machine->card, "The kind of card, such as a100-40gb; --list-gpus shows all");
+  app.add_flag_callback(
+      "--list-gpus",
+      [] {
+        list_cards();
+        throw CLI::Success();
+      },
+      "Show the kinds of cards and end");
+  app.add_option("--capacity", machine->capacity,
+                 std::string("Memory of each card, whatever its kind: ") + kSizesAccepted);
   app.add_option("--gpus", machine->gpus, "Cards")->check(CLI::Range(1, 16));
   app.add_option("--values", machine->values,
                  "zeros: kernels do nothing and reads give zeros, at any size; compute: true "
@@ -41,7 +62,7 @@ std::function<int()> declare(CLI::App& app, const Words& command) {
 
 Command simulate_command() {
   return {"simulate", "Run a command on simulated GPUs",
-          "spillway simulate --capacity 8GiB -- python train.py", true, declare};
+          "spillway simulate --gpu a100-40gb -- python train.py", true, declare};
 }
 
 }  // namespace spillway::tools

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "simulator/cards/cards.h"
 #include "tools/spillway/units.h"
 
 namespace spillway::tools {
@@ -29,6 +30,16 @@ bool set_libraries(const SimulatorLibraries& libraries, Environment* environment
   for (const std::string& path : libraries.preload) preload += (preload.empty() ? "" : ":") + path;
   (*environment)["LD_PRELOAD"] = put_in_front("LD_PRELOAD", preload);
   (*environment)["LD_LIBRARY_PATH"] = put_in_front("LD_LIBRARY_PATH", libraries.folder);
+  return true;
+}
+
+bool set_card(const std::string& id, Environment* environment, std::string* error) {
+  const cards::Card* card = cards::find_card(id);
+  if (card == nullptr) {
+    *error = "--gpu: " + cards::unknown_card(id);
+    return false;
+  }
+  (*environment)["SPILLWAY_SIM_CARD"] = card->id;
   return true;
 }
 
@@ -62,6 +73,7 @@ std::string values_of(const MachineOptions& options) {
 
 bool describe_machine(const MachineOptions& options, const SimulatorLibraries& libraries,
                       Environment* environment, std::string* error) {
+  if (options.card && !set_card(*options.card, environment, error)) return false;
   if (options.capacity && !set_capacity(*options.capacity, environment, error)) return false;
   if (options.gpus) (*environment)["SPILLWAY_SIM_DEVICES"] = std::to_string(*options.gpus);
   if (options.values) (*environment)["SPILLWAY_SIM_VALUES"] = *options.values;

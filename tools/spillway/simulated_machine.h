@@ -18,7 +18,7 @@ using Environment = std::map<std::string, std::string>;
 
 // What was asked for. Nothing: what the environment or the file says stays.
 struct MachineOptions {
-  std::optional<std::string> capacity, values;
+  std::optional<std::string> card, capacity, values;
   std::optional<int> gpus;
   std::string config;
 };

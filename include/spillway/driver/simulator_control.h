@@ -54,6 +54,7 @@ typedef struct SpillwaySimulatorUsage {
   uint64_t peak_bytes;       /* the most that was charged at once */
   uint64_t modelled_bytes;   /* now: the sum of the parts */
   uint64_t refused_requests; /* for which the card had no room */
+  uint32_t physical;         /* the device's place in the machine, whatever CUDA_VISIBLE_DEVICES made of it */
   uint32_t part_count;
   SpillwayModelledPart parts[SPILLWAY_SIMULATOR_MAX_PARTS]; /* by label; parts that hold nothing now stay */
 } SpillwaySimulatorUsage;
