@@ -13,9 +13,11 @@ Memory DeviceHeap::memory() {
   std::lock_guard guard(lock_);
   out.device = total;
   out.limit = std::max(std::min(limit_bytes_, total), held_bytes_);
-  out.live = live_bytes_;
-  out.rounding = allocated_bytes_ - live_bytes_;
-  out.pending = pending_bytes_;
+  const Sums live = usage_.live();
+  const Sums peak = usage_.peak_live();
+  out.live = live.requested;
+  out.rounding = live.bytes - live.requested;
+  out.pending = usage_.pending().bytes;
   // Pages on their way between places are idle too.
   out.cached = spare_.size() * page_bytes_ + reserved_bytes_;
   uint64_t holes = 0;
@@ -35,8 +37,8 @@ Memory DeviceHeap::memory() {
   out.context = std::min(unheld - out.free, device_->context_bytes());
   out.others = unheld - out.free - out.context;
   out.reserved = held_bytes_;
-  out.peak_live = std::max(peak_live_, live_bytes_);
-  out.peak_allocated = std::max(peak_allocated_, allocated_bytes_);
+  out.peak_live = peak.requested;
+  out.peak_allocated = peak.bytes;
   out.peak_reserved = peak_held_;
   out.failures = failures_;
   out.rescued = rescued_;
@@ -51,9 +53,22 @@ Memory DeviceHeap::memory() {
 void DeviceHeap::reset_peaks() {
   if (forked()) return;
   std::lock_guard guard(lock_);
-  peak_live_ = live_bytes_;
-  peak_allocated_ = allocated_bytes_;
+  usage_.reset_peaks();
   peak_held_ = held_bytes_;
+}
+
+DeviceUsage DeviceHeap::usage() {
+  if (forked()) return {};
+  std::lock_guard guard(lock_);
+  return {.all = usage_.read(Usage::Of::kAll),
+          .small = usage_.read(Usage::Of::kSmall),
+          .large = usage_.read(Usage::Of::kLarge)};
+}
+
+void DeviceHeap::reset_totals() {
+  if (forked()) return;
+  std::lock_guard guard(lock_);
+  usage_.reset_totals();
 }
 
 void DeviceHeap::set_limit(uint64_t bytes) {
@@ -99,9 +114,9 @@ bool DeviceHeap::check_invariants(std::string* broken) {
     *broken = std::string(what) + ": counted " + std::to_string(counted) + ", found " + std::to_string(found);
     return false;
   };
-  return equal("live bytes", live_bytes_, count.live) &&
-         equal("allocated bytes", allocated_bytes_, count.live_sizes) &&
-         equal("pending bytes", pending_bytes_, count.pending) &&
+  return equal("live bytes", usage_.live().requested, count.live) &&
+         equal("allocated bytes", usage_.live().bytes, count.live_sizes) &&
+         equal("pending bytes", usage_.pending().bytes, count.pending) &&
          equal("mapped bytes", mapped_bytes_, count.mapped) &&
          equal("held bytes", held_bytes_, mapped_bytes_ + spare_.size() * page_bytes_ + reserved_bytes_);
 }

@@ -69,10 +69,10 @@ Status Allocator::allocate(DeviceId device, const Request& request, uint64_t* ad
   return heap->allocate(request, address, failure);
 }
 
-Status Allocator::free(uint64_t address) noexcept {
+Status Allocator::free(uint64_t address, FreedBlock* freed) noexcept {
   Block* block = page_map_->find(address);
   if (block == nullptr) return Status::kNotFound;
-  return heaps_[block->device].load(std::memory_order_acquire)->free(block, address);
+  return heaps_[block->device].load(std::memory_order_acquire)->free(block, address, freed);
 }
 
 Status Allocator::record_stream(uint64_t address, StreamId stream) noexcept {
@@ -124,6 +124,17 @@ Status Allocator::memory(DeviceId device, Memory* out) noexcept {
 Status Allocator::reset_peaks(DeviceId device) noexcept {
   DeviceHeap* heap = started(device);
   if (heap != nullptr) heap->reset_peaks();
+  return heap == nullptr ? Status::kNotFound : Status::kOk;
+}
+
+DeviceUsage Allocator::usage(DeviceId device) noexcept {
+  DeviceHeap* heap = started(device);
+  return heap == nullptr ? DeviceUsage{} : heap->usage();
+}
+
+Status Allocator::reset_totals(DeviceId device) noexcept {
+  DeviceHeap* heap = started(device);
+  if (heap != nullptr) heap->reset_totals();
   return heap == nullptr ? Status::kNotFound : Status::kOk;
 }
 

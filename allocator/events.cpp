@@ -78,7 +78,7 @@ void DeviceHeap::complete(Block* block) {
   lock_.lock();
   const uint64_t address = block->address, bytes = block->size, requested = block->tag;
   Arena& arena = *arenas_[block->arena];
-  pending_bytes_ -= bytes;
+  usage_.complete(bytes, requested);
   const uint64_t order = ++order_;
   arena.put_hole(block, order);
   lock_.unlock();
@@ -99,11 +99,11 @@ uint64_t DeviceHeap::helpful_pending_bytes(const OomEvent& event) {
   const bool pages_would_do = could_serve(*waiting_);
   std::lock_guard events_guard(events_mutex_);
   std::lock_guard guard(lock_);
-  if (!pages_would_do) return pending_bytes_;
+  if (!pages_would_do) return usage_.pending().bytes;
   const bool one_fits = std::any_of(outstanding_.begin(), outstanding_.end(), [&](const auto& entry) {
     return entry.first->size >= waiting_->size && arenas_[entry.first->arena].get() == waiting_arena_;
   });
-  return one_fits && waiting_arena_->best(waiting_->size) == nullptr ? pending_bytes_ : 0;
+  return one_fits && waiting_arena_->best(waiting_->size) == nullptr ? usage_.pending().bytes : 0;
 }
 
 bool DeviceHeap::wait_until_idle() {
@@ -119,7 +119,7 @@ uint64_t DeviceHeap::wait_for_events(const OomEvent& event, uint64_t* waited) {
   uint64_t before = 0;
   {
     std::lock_guard guard(lock_);
-    before = pending_bytes_;
+    before = usage_.pending().bytes;
   }
   const bool pages_would_do = could_serve(*waiting_);
   const auto enough = [&] {
@@ -143,7 +143,8 @@ uint64_t DeviceHeap::wait_for_events(const OomEvent& event, uint64_t* waited) {
     poll_events();
   }
   std::lock_guard guard(lock_);
-  return before > pending_bytes_ ? before - pending_bytes_ : 0;
+  const uint64_t left = usage_.pending().bytes;
+  return before > left ? before - left : 0;
 }
 
 }  // namespace spillway

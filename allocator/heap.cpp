@@ -101,8 +101,7 @@ Block* DeviceHeap::find_hole(Arena& arena, uint64_t size) {
 
 // Counts the block as live and returns its place in the order.
 uint64_t DeviceHeap::commit(Block* block) {
-  allocated_bytes_ += block->size;
-  live_bytes_ += block->tag;
+  usage_.allocate(block->size, block->tag);
   page_map_.set(block->address, block);
   return ++order_;
 }
@@ -192,7 +191,7 @@ Status DeviceHeap::allocate_slow(const Request& request, uint64_t size, uint64_t
   return Status::kOk;
 }
 
-Status DeviceHeap::free(Block* block, uint64_t address) {
+Status DeviceHeap::free(Block* block, uint64_t address, FreedBlock* freed) {
   if (forked()) [[unlikely]]
     return Status::kOk;
   lock_.lock();
@@ -200,17 +199,15 @@ Status DeviceHeap::free(Block* block, uint64_t address) {
     lock_.unlock();
     return Status::kNotFound;
   }
-  return release_live(block);
+  return release_live(block, freed);
 }
 
-Status DeviceHeap::release_live(Block* block) {
+Status DeviceHeap::release_live(Block* block, FreedBlock* freed) {
   const uint64_t address = block->address, bytes = block->size, requested = block->tag;
   Arena& arena = *arenas_[block->arena];
   const StreamId stream = arena.stream();
-  peak_live_ = std::max(peak_live_, live_bytes_);
-  peak_allocated_ = std::max(peak_allocated_, allocated_bytes_);
-  live_bytes_ -= requested;
-  allocated_bytes_ -= bytes;
+  *freed = {device_->id(), bytes, requested, stream};
+  usage_.free(bytes, requested, block->shared != 0);
   page_map_.clear(address);
   const uint64_t order = ++order_;
   if (block->shared == 0) [[likely]] {
@@ -221,7 +218,6 @@ Status DeviceHeap::release_live(Block* block) {
   }
   block->state = BlockState::kPending;
   block->shared = 0;
-  pending_bytes_ += bytes;
   auto uses = uses_.extract(block);
   lock_.unlock();
   trace_block(trace::Kind::kFreePending, order, address, bytes, requested, stream);
@@ -242,6 +238,7 @@ Status DeviceHeap::record_stream(Block* block, uint64_t address, StreamId stream
 
 BlockInfo DeviceHeap::info(const Block* block) const {
   BlockInfo out;
+  out.device = device_->id();
   out.address = block->address;
   out.bytes = block->size;
   out.stream = arenas_[block->arena]->stream();

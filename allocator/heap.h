@@ -60,7 +60,7 @@ class DeviceHeap {
   DeviceHeap& operator=(const DeviceHeap&) = delete;
 
   Status allocate(const Request& request, uint64_t* address, FailurePtr* failure);
-  Status free(Block* block, uint64_t address);
+  Status free(Block* block, uint64_t address, FreedBlock* freed);
   Status record_stream(Block* block, uint64_t address, StreamId stream);
   bool find_block(uint64_t address, BlockInfo* out);
   void blocks(std::vector<BlockInfo>* out);
@@ -68,6 +68,8 @@ class DeviceHeap {
   uint64_t give_back(uint64_t most_bytes);
   void set_limit(uint64_t bytes);
   Memory memory();
+  DeviceUsage usage();
+  void reset_totals();
   void reset_peaks();
   uint64_t requests() const { return requests_.load(std::memory_order_relaxed); }
   bool check_invariants(std::string* broken);
@@ -130,7 +132,7 @@ class DeviceHeap {
   Block* find_hole(Arena& arena, uint64_t size);                 // (locked)
   uint64_t kept_bytes(const Arena& arena) const;                 // (locked)
   uint64_t commit(Block* block);                                 // (locked)
-  Status release_live(Block* block);                             // (locked; unlocks)
+  Status release_live(Block* block, FreedBlock* freed);          // (locked; unlocks)
   void trace_block(trace::Kind kind, uint64_t order, uint64_t address, uint64_t bytes, uint64_t requested,
                    StreamId stream);
   BlockInfo info(const Block* block) const;  // (locked)
@@ -193,8 +195,8 @@ class DeviceHeap {
   Arena* last_arenas_[2] = {nullptr, nullptr};  // large, small
   uint64_t order_;
   std::atomic<uint64_t> requests_{0};  // written under lock_
-  uint64_t live_bytes_ = 0, allocated_bytes_ = 0, pending_bytes_ = 0;
-  uint64_t peak_live_ = 0, peak_allocated_ = 0, peak_held_ = 0;
+  Usage usage_;
+  uint64_t peak_held_ = 0;
   uint64_t sampled_bytes_ = 0;  // held when the trace last saw it
   uint64_t held_bytes_ = 0, mapped_bytes_ = 0, reserved_bytes_ = 0;
   uint64_t limit_bytes_;

@@ -260,7 +260,7 @@ void DeviceHeap::sample_memory() {
   {
     std::lock_guard guard(lock_);
     sampled_bytes_ = held_bytes_;
-    record.address = live_bytes_;
+    record.address = usage_.live().requested;
     record.bytes = held_bytes_;
     record.requested = std::min(limit_bytes_, device_->total_bytes());
     record.stream = peak_held_;

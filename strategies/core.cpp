@@ -65,12 +65,21 @@ spillway_status not_a_block() {
   return refuse(SPILLWAY_NOT_FOUND, "the address is no live block of Spillway's");
 }
 
-spillway_status core_free(void* address) {
+spillway_status core_free(void* address, spillway_block_info* freed) {
   Allocator* allocator = Process::get().allocator();
   if (allocator == nullptr) [[unlikely]]
     return not_a_block();
-  const Status status = allocator->free(address_of(address));
-  return status == Status::kOk ? SPILLWAY_OK : not_a_block();
+  FreedBlock block;
+  if (allocator->free(address_of(address), &block) != Status::kOk) [[unlikely]]
+    return not_a_block();
+  if (freed != nullptr)
+    *freed = {.address = address_of(address),
+              .bytes = block.bytes,
+              .requested_bytes = block.requested_bytes,
+              .stream = static_cast<uint64_t>(block.stream),
+              .state = static_cast<uint32_t>(BlockUse::kLive),
+              .device = static_cast<int32_t>(block.device)};
+  return SPILLWAY_OK;
 }
 
 spillway_status core_record_stream(void* address, uint64_t stream) {
@@ -87,6 +96,7 @@ spillway_block_info to_c(const BlockInfo& block) {
   out.requested_bytes = block.requested_bytes;
   out.stream = static_cast<uint64_t>(block.stream);
   out.state = static_cast<uint32_t>(block.use);
+  out.device = static_cast<int32_t>(block.device);
   return out;
 }
 
@@ -102,6 +112,25 @@ spillway_status core_find_block(const void* address, spillway_block_info* out) {
 uint64_t core_empty_cache(int32_t device) {
   Allocator* allocator = Process::get().allocator();
   return allocator == nullptr ? 0 : allocator->empty_cache(DeviceId{device});
+}
+
+spillway_sums to_c(const Sums& sums) {
+  return {sums.count, sums.bytes, sums.requested};
+}
+
+spillway_usage_levels to_c(const UsageLevels& levels) {
+  return {to_c(levels.live),   to_c(levels.peak_live),   to_c(levels.allocated),  to_c(levels.freed),
+          to_c(levels.active), to_c(levels.peak_active), to_c(levels.deactivated)};
+}
+
+void core_usage(int32_t device, spillway_usage* out) {
+  Allocator* allocator = Process::get().allocator();
+  const DeviceUsage usage = allocator == nullptr ? DeviceUsage{} : allocator->usage(DeviceId{device});
+  *out = {to_c(usage.all), to_c(usage.small), to_c(usage.large)};
+}
+
+void core_reset_totals(int32_t device) {
+  if (Allocator* allocator = Process::get().allocator()) allocator->reset_totals(DeviceId{device});
 }
 
 spillway_status core_blocks(int32_t device, void (*visit)(void*, const spillway_block_info*), void* context) {
@@ -148,6 +177,8 @@ const spillway_core_table kTable = {
     core_record_stream,
     core_find_block,
     core_empty_cache,
+    core_usage,
+    core_reset_totals,
     core_blocks,
     core_fail_request,
     core_requests,

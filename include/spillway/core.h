@@ -12,13 +12,29 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_CORE_VERSION 1u
+#define SPILLWAY_CORE_VERSION 2u
 
 typedef struct spillway_block_info {
   uint64_t address, bytes, requested_bytes, stream;
   uint32_t state; /* 0 free, 1 live, 2 freed and waiting for events */
-  uint32_t reserved;
+  int32_t device;
 } spillway_block_info;
+
+/* Blocks, what they take, and what was asked for. */
+typedef struct spillway_sums {
+  uint64_t count, bytes, requested_bytes;
+} spillway_sums;
+
+/* `active`: live, or freed and waiting for events. Totals since the last reset_totals, peaks since the last
+ * spillway_reset_peaks. */
+typedef struct spillway_usage_levels {
+  spillway_sums live, peak_live, allocated, freed, active, peak_active, deactivated;
+} spillway_usage_levels;
+
+/* Blocks of up to 1 MiB are small. */
+typedef struct spillway_usage {
+  spillway_usage_levels all, small, large;
+} spillway_usage;
 
 /* The failure behind a SPILLWAY_OUT_OF_MEMORY or SPILLWAY_UNWIND. */
 typedef struct spillway_failure {
@@ -43,14 +59,17 @@ typedef struct spillway_core_table {
                               spillway_failure* failure);
   /* The block becomes free in the order of its stream, and after the work recorded until now on every other
    * stream that used it. An address that is not a live block of Spillway's: SPILLWAY_NOT_FOUND, and nothing
-   * changes. */
-  spillway_status (*free)(void* address);
+   * changes. `freed`, unless null, is the block as it was. */
+  spillway_status (*free)(void* address, spillway_block_info* freed);
   /* The block is in use on `stream` too. */
   spillway_status (*record_stream)(void* address, uint64_t stream);
   /* The start of the block that holds `address`, its size, and its stream. */
   spillway_status (*find_block)(const void* address, spillway_block_info* out);
   /* Gives idle pages back to the driver and returns their bytes. */
   uint64_t (*empty_cache)(int32_t device);
+  /* What the program has allocated; all zeros for a device that has not been used. */
+  void (*usage)(int32_t device, spillway_usage* out);
+  void (*reset_totals)(int32_t device);
   /* Calls `visit` for each block of `device`, by segment and address, on a copy taken at one moment. */
   spillway_status (*blocks)(int32_t device, void (*visit)(void*, const spillway_block_info*), void* context);
   /* Makes every later request fail at the allocator's entry from the n-th on (1 = the next), once or

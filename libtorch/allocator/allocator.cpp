@@ -27,12 +27,6 @@ void delete_block(void* address) {
   instance->raw_delete(address);
 }
 
-c10::DeviceIndex current_device() {
-  c10::DeviceIndex device = 0;
-  C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
-  return device;
-}
-
 bool forked_child = false;  // set between fork and the child's first line
 
 bool profiled() {
@@ -61,25 +55,37 @@ void Allocator::init(int device_count) {
   while (devices_.size() < static_cast<size_t>(device_count)) devices_.push_back(std::make_unique<Device>());
 }
 
+// With one device there is nothing to ask.
+c10::DeviceIndex Allocator::current_device() const {
+  c10::DeviceIndex device = 0;
+  if (devices_.size() != 1) C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  return device;
+}
+
+bool Allocator::listened() const {
+  return tracked_.load(std::memory_order_relaxed) || c10::impl::GPUTrace::get_trace() != nullptr;
+}
+
 void* Allocator::allocate_on(c10::DeviceIndex index, size_t bytes, cudaStream_t stream) {
   Device& device = this->device(index);
   // The driver's calls need the primary context, which the runtime makes at the first call that needs it.
   std::call_once(device.context_made, [] { C10_CUDA_CHECK(cudaFree(nullptr)); });
-  spillway_failure failure{};
+  spillway_failure failure;  // filled only when there is one
   failure.size = sizeof failure;
   void* address = nullptr;
   const spillway_status status = core().table->allocate(index, id_of(stream), bytes, &address, &failure);
   if (C10_UNLIKELY(status != SPILLWAY_OK)) fail(index, status, failure);
-  device.statistics.allocated(bytes);
-  if (const auto* trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr)) {
-    (*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(address));
+  if (C10_UNLIKELY(listened())) {
+    if (const auto* trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr)) {
+      (*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(address));
+    }
+    tell_trackers(native::TraceEntry::ALLOC, index, address, rounded(bytes), stream);
   }
   if (profiled()) {
     c10::reportMemoryUsageToProfiler(address, static_cast<int64_t>(rounded(bytes)),
-                                     device.statistics.allocated_bytes(), memory_of(index).reserved,
+                                     usage_of(index).all.live.bytes, memory_of(index).reserved,
                                      c10::Device(c10::kCUDA, index));
   }
-  tell_trackers(native::TraceEntry::ALLOC, index, address, rounded(bytes), stream);
   return address;
 }
 
@@ -107,40 +113,32 @@ void* Allocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream) {
   return bytes == 0 ? nullptr : allocate_on(current_device(), bytes, stream);
 }
 
-bool Allocator::find(const void* address, spillway_block_info* block) {
-  return core().table->find_block(address, block) == SPILLWAY_OK &&
-         block->address == reinterpret_cast<uint64_t>(address) &&
-         block->state == static_cast<uint32_t>(BlockState::kLive);
-}
-
-c10::DeviceIndex Allocator::device_of(const void* address) const {
-  if (devices_.size() == 1) return 0;
-  cudaPointerAttributes attributes{};
-  const bool known = cudaPointerGetAttributes(&attributes, address) == cudaSuccess;
-  return static_cast<c10::DeviceIndex>(known ? attributes.device : 0);
+void Allocator::announce_free(void* address) {
+  spillway_block_info block{};
+  if (core().table->find_block(address, &block) != SPILLWAY_OK ||
+      block.address != reinterpret_cast<uint64_t>(address) ||
+      block.state != static_cast<uint32_t>(BlockState::kLive))
+    return;
+  if (const auto* trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr)) {
+    (*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(address));
+  }
+  tell_trackers(native::TraceEntry::FREE_REQUESTED, static_cast<c10::DeviceIndex>(block.device), address,
+                rounded(block.requested_bytes), std::bit_cast<cudaStream_t>(block.stream));
 }
 
 void Allocator::raw_delete(void* address) {
   // A child of fork has no CUDA; the tensors that it inherited are its parent's to free.
   if (address == nullptr || forked_child) return;
-  spillway_block_info block{};
-  if (!find(address, &block)) {
+  if (C10_UNLIKELY(listened())) announce_free(address);
+  spillway_block_info block;
+  if (C10_UNLIKELY(core().table->free(address, &block) != SPILLWAY_OK)) {
     before_->raw_delete(address);  // from before the installation
     return;
   }
-  const c10::DeviceIndex index = device_of(address);
-  Statistics& statistics = devices_[static_cast<size_t>(index)]->statistics;
-  if (const auto* trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr)) {
-    (*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(address));
-  }
-  tell_trackers(native::TraceEntry::FREE_REQUESTED, index, address, rounded(block.requested_bytes),
-                std::bit_cast<cudaStream_t>(block.stream));
-  core().table->free(address);
-  statistics.freed(block.requested_bytes);
   if (profiled()) {
     c10::reportMemoryUsageToProfiler(address, -static_cast<int64_t>(rounded(block.requested_bytes)),
-                                     statistics.allocated_bytes(), memory_of(index).reserved,
-                                     c10::Device(c10::kCUDA, index));
+                                     usage_of(block.device).all.live.bytes, memory_of(block.device).reserved,
+                                     c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(block.device)));
   }
 }
 

@@ -89,9 +89,11 @@ class Allocator final : public native::CUDAAllocator {
   Device& device(c10::DeviceIndex index);
   void* allocate_on(c10::DeviceIndex index, size_t bytes, cudaStream_t stream);
   [[noreturn]] void fail(c10::DeviceIndex index, spillway_status status, const spillway_failure& failure);
-  // The block that starts at `address`; false: it is not Spillway's.
-  static bool find(const void* address, spillway_block_info* block);
-  c10::DeviceIndex device_of(const void* address) const;
+  c10::DeviceIndex current_device() const;
+  // Whether somebody wants to hear of each block.
+  bool listened() const;
+  // Before a free, for those who listen.
+  void announce_free(void* address);
   void tell_trackers(native::TraceEntry::Action action, c10::DeviceIndex device, const void* address,
                      size_t bytes, cudaStream_t stream);
 

@@ -56,4 +56,10 @@ spillway_memory memory_of(int device) noexcept {
   return memory;
 }
 
+spillway_usage usage_of(int device) noexcept {
+  spillway_usage usage{};
+  loaded.table->usage(device, &usage);
+  return usage;
+}
+
 }  // namespace spillway::libtorch

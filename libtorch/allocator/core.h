@@ -24,5 +24,6 @@ const Core& core() noexcept;
 
 // The core's account of `device`; all zeros where it has none.
 spillway_memory memory_of(int device) noexcept;
+spillway_usage usage_of(int device) noexcept;
 
 }  // namespace spillway::libtorch

@@ -42,11 +42,12 @@ native::SegmentInfo describe(const Segment& segment, c10::DeviceIndex device) {
 }  // namespace
 
 c10::CachingDeviceAllocator::DeviceStats Allocator::getDeviceStats(c10::DeviceIndex index) {
-  return device(index).statistics.read(layout_of(index));
+  return device(index).statistics.read(usage_of(index), layout_of(index));
 }
 
 void Allocator::resetAccumulatedStats(c10::DeviceIndex index) {
   device(index).statistics.reset_accumulated();
+  core().table->reset_totals(index);
 }
 
 void Allocator::resetPeakStats(c10::DeviceIndex index) {
@@ -67,7 +68,7 @@ void* Allocator::getBaseAllocation(void* address, size_t* bytes) {
   spillway_block_info block{};
   if (core().table->find_block(address, &block) != SPILLWAY_OK)
     return before_->getBaseAllocation(address, bytes);
-  for (const Segment& segment : segments_of(device_of(address))) {
+  for (const Segment& segment : segments_of(block.device)) {
     if (block.address < segment.address || block.address >= segment.address + segment.bytes) continue;
     if (bytes != nullptr) *bytes = segment.bytes;
     return std::bit_cast<void*>(segment.address);

@@ -58,7 +58,7 @@ void Allocator::fail(c10::DeviceIndex index, spillway_status status, const spill
     observers = observers_;
   }
   for (const auto& observer : observers) observer(index, failure.requested_bytes, memory.total, memory.free);
-  const std::string text = describe(index, memory, failure, statistics.allocated_bytes());
+  const std::string text = describe(index, memory, failure, usage_of(index).all.live.bytes);
   const c10::SourceLocation where{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
   if (status == SPILLWAY_UNWIND) throw PlanChange(where, text, failure.incident, failure.move);
   throw c10::OutOfMemoryError(where, text);

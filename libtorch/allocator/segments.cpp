@@ -39,13 +39,9 @@ Statistics::Layout layout_of(int device) {
     ++layout.segments;
     const bool in_use = segment.in_use();
     for (const spillway_block_info& block : segment.blocks) {
-      if (is(block, BlockState::kPending)) {
-        ++layout.pending_blocks;
-        layout.pending_bytes += block.bytes;
-      } else if (in_use && is(block, BlockState::kFree)) {
-        ++layout.split_blocks;
-        layout.split_bytes += block.bytes;
-      }
+      if (!in_use || !is(block, BlockState::kFree)) continue;
+      ++layout.split_blocks;
+      layout.split_bytes += block.bytes;
     }
   }
   const spillway_memory memory = memory_of(device);

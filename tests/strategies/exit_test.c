@@ -10,12 +10,12 @@ static void* block;
 static void* other;
 
 static void free_late(void) {
-  if (spillway_core()->free(block) != SPILLWAY_OK) _exit(3);
+  if (spillway_core()->free(block, NULL) != SPILLWAY_OK) _exit(3);
   if (spillway_core()->allocate(0, 0, 1 << 20, &block, NULL) != SPILLWAY_OK) _exit(4);
 }
 
 __attribute__((destructor(101))) static void free_last(void) {
-  if (spillway_core()->free(other) != SPILLWAY_OK || spillway_core()->check_invariants() != 1) _exit(5);
+  if (spillway_core()->free(other, NULL) != SPILLWAY_OK || spillway_core()->check_invariants() != 1) _exit(5);
 }
 
 int main(void) {

@@ -38,7 +38,7 @@ int main(void) {
   refused("SPILLWAY_TRACE", "/no/such/folder/a.trace", "/no/such/folder");
 
   /* Before the start everything has an answer. */
-  CHECK(core->free(&failures) == SPILLWAY_NOT_FOUND);
+  CHECK(core->free(&failures, NULL) == SPILLWAY_NOT_FOUND);
   CHECK(core->empty_cache(0) == 0 && core->requests() == 0 && core->check_invariants() == 1);
   CHECK(spillway_chosen_move(NULL) == 0 && strcmp(spillway_trace_path(), "") == 0);
   CHECK(spillway_unregister(3) == SPILLWAY_NOT_FOUND);

@@ -20,6 +20,7 @@
 #include "spillway/allocator/oom_event.h"
 #include "spillway/allocator/strategy.h"
 #include "spillway/allocator/units.h"
+#include "spillway/allocator/usage.h"
 #include "spillway/driver/table.h"
 #include "spillway/trace/writer.h"
 
@@ -57,9 +58,21 @@ using FailurePtr = std::unique_ptr<Failure>;
 enum class BlockUse : uint8_t { kFree, kLive, kPending };
 
 struct BlockInfo {
+  DeviceId device{};
   uint64_t address = 0, bytes = 0, requested_bytes = 0;
   StreamId stream{};
   BlockUse use = BlockUse::kFree;
+};
+
+// What a free took back.
+struct FreedBlock {
+  DeviceId device{};
+  uint64_t bytes = 0, requested_bytes = 0;
+  StreamId stream{};
+};
+
+struct DeviceUsage {
+  UsageLevels all, small, large;
 };
 
 class Allocator {
@@ -83,7 +96,11 @@ class Allocator {
   Status allocate(DeviceId device, const Request& request, uint64_t* address, FailurePtr* failure) noexcept;
   // The block becomes free in the order of its stream, and after what is now queued on the streams that it
   // was recorded on. kNotFound, and nothing changes, for what is no live block.
-  Status free(uint64_t address) noexcept;
+  Status free(uint64_t address, FreedBlock* freed) noexcept;
+  Status free(uint64_t address) noexcept {
+    FreedBlock unread;
+    return free(address, &unread);
+  }
   Status record_stream(uint64_t address, StreamId stream) noexcept;
   // The block that holds `address`, its first byte or any other.
   Status find_block(uint64_t address, BlockInfo* out) noexcept;
@@ -97,7 +114,10 @@ class Allocator {
   void limit_all(uint64_t bytes) noexcept;
   Status limit(DeviceId device, uint64_t bytes) noexcept;
   Status memory(DeviceId device, Memory* out) noexcept;
+  // All zeros for a device that has not been used.
+  DeviceUsage usage(DeviceId device) noexcept;
   Status reset_peaks(DeviceId device) noexcept;
+  Status reset_totals(DeviceId device) noexcept;
 
   // Fails the n-th request from now (1 = the next) at the entry, and every later one if `persistent`; 0: off.
   // An injected failure goes the way of a real one: the handler is called, and the request is only tried
