@@ -16,6 +16,7 @@
 
 namespace spillway::simulator {
 
+struct GraphRange;
 struct Pool;
 
 struct Reservation {
@@ -27,9 +28,10 @@ struct Reservation {
 struct Mapping {
   uint64_t bytes = 0;
   Page* page = nullptr;
-  uint32_t readable = 0, writable = 0;  // a bit per device
-  bool allocation = false;              // of cuMemAlloc
-  Pool* pool = nullptr;                 // of cuMemAllocAsync
+  uint32_t readable = 0, writable = 0;          // a bit per device
+  bool allocation = false;                      // of cuMemAlloc
+  Pool* pool = nullptr;                         // of cuMemAllocAsync
+  std::shared_ptr<GraphRange> range = nullptr;  // of an allocation node: its addresses outlive the mapping
   bool aliased = false;
   uint64_t requested_bytes = 0;  // of an allocation
   Use use = {};

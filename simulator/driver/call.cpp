@@ -1,5 +1,7 @@
 #include "simulator/driver/call.h"
 
+#include "simulator/driver/capture.h"
+
 namespace spillway::simulator {
 namespace {
 
@@ -92,6 +94,7 @@ Call::Call(Function function, Caller caller)
   sim.clock.advance(latency);
   sim.counters.stall_ns += latency;
   if (const auto fault = sim.faults.on_call(function)) refused_ = *fault;
+  if (refused_ == CUDA_SUCCESS) refused_ = check_capture(function);
 }
 
 }  // namespace spillway::simulator

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "simulator/driver/call.h"
+#include "simulator/driver/capture.h"
 #include "simulator/driver/report.h"
 
 namespace spillway::simulator {
@@ -205,13 +206,16 @@ CUresult cuCtxGetId(CUcontext ctx, unsigned long long* ctxId) {
 CUresult cuCtxSynchronize(void) {
   SPILLWAY_SIM_ENTER(cuCtxSynchronize);
   if (!current_context()) return CUDA_ERROR_INVALID_CONTEXT;
-  return synchronize(*current_context()->device);
+  const Device& device = *current_context()->device;
+  if (const CUresult result = check_synchronization(device); result != CUDA_SUCCESS) return result;
+  return synchronize(device);
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext ctx) {
   SPILLWAY_SIM_ENTER(cuCtxSynchronize_v2);
   Context* context = ctx ? known(ctx) : current_context();
   if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+  if (const CUresult result = check_synchronization(*context->device); result != CUDA_SUCCESS) return result;
   return synchronize(*context->device);
 }
 

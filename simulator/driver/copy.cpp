@@ -1,4 +1,6 @@
 // Copies, in one piece or by rows: the direction follows from the addresses, the time from the copy engine.
+#include "simulator/driver/copy.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -10,12 +12,6 @@ namespace spillway::simulator {
 namespace {
 
 enum class Order { kAsync, kSync };
-
-// `rows` pieces of `width` bytes, `pitch` apart on each side. A plain copy is one row.
-struct Shape {
-  uint64_t width = 0, rows = 1, source_pitch = 0, target_pitch = 0;
-  uint64_t bytes() const { return width * rows; }
-};
 
 const Device* owner_of(CUdeviceptr address) {
   if (!is_device_address(address)) return nullptr;
@@ -57,41 +53,25 @@ void move_row(CUdeviceptr target, CUdeviceptr source, uint64_t bytes) {
     machine().host.clear(host_view(target), bytes);  // null mode: all device memory reads as zeros
 }
 
-CUresult copy(CUdeviceptr target, CUdeviceptr source, const Shape& shape, CUstream on, Order order,
-              const char* name, Site site) {
-  Machine& sim = machine();
+CUresult copy(const CopyWork& work, CUstream on, Order order, Site site) {
   Stream* stream = nullptr;
+  bool captured = false;
   // A copy to pageable host memory holds the caller up, as the driver stages it.
-  const bool waits = order == Order::kSync || (!is_device_address(target) && !pinned(target));
-  if (const CUresult result = waits ? find_settled_stream(on, &stream) : find_stream_to_touch(on, &stream);
+  const bool waits = order == Order::kSync || (!is_device_address(work.target) && !pinned(work.target));
+  if (const CUresult result = find_work_stream(on, &stream, waits ? Settled::kAlways : Settled::kToTouch);
       result != CUDA_SUCCESS)
     return result;
-  if (shape.bytes() == 0) return CUDA_SUCCESS;
-  Device& device = *stream->context->device;
-  CUresult result = check_side(device, target, shape, shape.target_pitch, true, name, site);
-  if (result == CUDA_SUCCESS)
-    result = check_side(device, source, shape, shape.source_pitch, false, name, site);
-  if (result != CUDA_SUCCESS) return result;
-
-  const auto [engine, bytes_per_ns] = engine_of(device, owner_of(target), owner_of(source));
-  const double ns = std::ceil(static_cast<double>(shape.bytes()) / bytes_per_ns);
-  const Interval when = place(*stream, engine, static_cast<uint64_t>(ns));
-  for (uint64_t row = 0; row < shape.rows; ++row) {
-    const CUdeviceptr to = target + row * shape.target_pitch, from = source + row * shape.source_pitch;
-    const Use use{when.end, stream->id, name, site};
-    stamp({to, shape.width, true}, use);
-    stamp({from, shape.width, false}, use);
-    move_row(to, from, shape.width);
-  }
-  ++sim.counters.copies;
-  sim.counters.copied_bytes += shape.bytes();
-  if (waits) sim.clock.wait_until(when.end);
+  if (work.shape.bytes() == 0) return CUDA_SUCCESS;
+  if (!work.target || !work.source) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = enqueue(*stream, work, site, &captured);
+  if (result != CUDA_SUCCESS || captured) return result;
+  if (waits) machine().clock.wait_until(stream->free_at);
   return CUDA_SUCCESS;
 }
 
 CUresult copy(CUdeviceptr target, CUdeviceptr source, uint64_t bytes, CUstream on, Order order,
               const char* name, Site site) {
-  return copy(target, source, Shape{.width = bytes}, on, order, name, site);
+  return copy(CopyWork{target, source, {.width = bytes}, name}, on, order, site);
 }
 
 CUdeviceptr address(const void* host) {
@@ -105,7 +85,45 @@ CUdeviceptr origin(CUmemorytype type, CUdeviceptr device, const void* host, size
   return type == CU_MEMORYTYPE_HOST ? address(host) + y * pitch + x : 0;
 }
 
-CUresult copy_2d(const CUDA_MEMCPY2D* p, CUstream on, Order order, const char* name, Site site) {
+CUresult copy_2d(const CUDA_MEMCPY2D* p, CUstream on, Order order, Site site) {
+  CopyWork work;
+  if (const CUresult result = copy_work(p, work); result != CUDA_SUCCESS) return result;
+  return copy(work, on, order, site);
+}
+
+CUresult copy_3d(const CUDA_MEMCPY3D* p, CUstream on, Order order, Site site) {
+  CopyWork work;
+  if (const CUresult result = copy_work(p, work); result != CUDA_SUCCESS) return result;
+  return copy(work, on, order, site);
+}
+
+}  // namespace
+
+CUresult run(const CopyWork& work, Stream& stream, Site site) {
+  Machine& sim = machine();
+  const Shape& shape = work.shape;
+  Device& device = *stream.context->device;
+  CUresult result = check_side(device, work.target, shape, shape.target_pitch, true, work.name, site);
+  if (result == CUDA_SUCCESS)
+    result = check_side(device, work.source, shape, shape.source_pitch, false, work.name, site);
+  if (result != CUDA_SUCCESS) return result;
+
+  const auto [engine, bytes_per_ns] = engine_of(device, owner_of(work.target), owner_of(work.source));
+  const double ns = std::ceil(static_cast<double>(shape.bytes()) / bytes_per_ns);
+  const Use use{place(stream, engine, static_cast<uint64_t>(ns)).end, stream.id, work.name, site};
+  for (uint64_t row = 0; row < shape.rows; ++row) {
+    const CUdeviceptr to = work.target + row * shape.target_pitch,
+                      from = work.source + row * shape.source_pitch;
+    stamp({to, shape.width, true}, use);
+    stamp({from, shape.width, false}, use);
+    move_row(to, from, shape.width);
+  }
+  ++sim.counters.copies;
+  sim.counters.copied_bytes += shape.bytes();
+  return CUDA_SUCCESS;
+}
+
+CUresult copy_work(const CUDA_MEMCPY2D* p, CopyWork& out) {
   if (!p) return CUDA_ERROR_INVALID_VALUE;
   if (p->srcMemoryType == CU_MEMORYTYPE_ARRAY || p->dstMemoryType == CU_MEMORYTYPE_ARRAY)
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -115,12 +133,13 @@ CUresult copy_2d(const CUDA_MEMCPY2D* p, CUstream on, Order order, const char* n
   if (shape.source_pitch < shape.width || shape.target_pitch < shape.width ||
       __builtin_mul_overflow(std::max(shape.source_pitch, shape.target_pitch), shape.rows, &whole))
     return CUDA_ERROR_INVALID_VALUE;
-  return copy(origin(p->dstMemoryType, p->dstDevice, p->dstHost, p->dstXInBytes, p->dstY, shape.target_pitch),
-              origin(p->srcMemoryType, p->srcDevice, p->srcHost, p->srcXInBytes, p->srcY, shape.source_pitch),
-              shape, on, order, name, site);
+  out = {origin(p->dstMemoryType, p->dstDevice, p->dstHost, p->dstXInBytes, p->dstY, shape.target_pitch),
+         origin(p->srcMemoryType, p->srcDevice, p->srcHost, p->srcXInBytes, p->srcY, shape.source_pitch),
+         shape, "2D copy"};
+  return CUDA_SUCCESS;
 }
 
-CUresult copy_3d(const CUDA_MEMCPY3D* p, CUstream on, Order order, const char* name, Site site) {
+CUresult copy_work(const CUDA_MEMCPY3D* p, CopyWork& out) {
   if (!p) return CUDA_ERROR_INVALID_VALUE;
   if (p->Depth != 1 || p->srcZ || p->dstZ || p->srcLOD || p->dstLOD) return CUDA_ERROR_NOT_SUPPORTED;
   CUDA_MEMCPY2D flat = {};
@@ -138,10 +157,9 @@ CUresult copy_3d(const CUDA_MEMCPY3D* p, CUstream on, Order order, const char* n
   flat.dstPitch = p->dstPitch;
   flat.WidthInBytes = p->WidthInBytes;
   flat.Height = p->Height;
-  return copy_2d(&flat, on, order, name, site);
+  return copy_work(&flat, out);
 }
 
-}  // namespace
 }  // namespace spillway::simulator
 
 using namespace spillway::simulator;
@@ -194,23 +212,23 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext, CUdeviceptr srcDevi
 }
 CUresult cuMemcpy2D(const CUDA_MEMCPY2D* pCopy) {
   SPILLWAY_SIM_ENTER(cuMemcpy2D);
-  return copy_2d(pCopy, nullptr, Order::kSync, "2D copy", call.site());
+  return copy_2d(pCopy, nullptr, Order::kSync, call.site());
 }
 CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D* pCopy) {
   SPILLWAY_SIM_ENTER(cuMemcpy2DUnaligned);
-  return copy_2d(pCopy, nullptr, Order::kSync, "2D copy", call.site());
+  return copy_2d(pCopy, nullptr, Order::kSync, call.site());
 }
 CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {
   SPILLWAY_SIM_ENTER(cuMemcpy2DAsync);
-  return copy_2d(pCopy, hStream, Order::kAsync, "2D copy", call.site());
+  return copy_2d(pCopy, hStream, Order::kAsync, call.site());
 }
 CUresult cuMemcpy3D(const CUDA_MEMCPY3D* pCopy) {
   SPILLWAY_SIM_ENTER(cuMemcpy3D);
-  return copy_3d(pCopy, nullptr, Order::kSync, "3D copy", call.site());
+  return copy_3d(pCopy, nullptr, Order::kSync, call.site());
 }
 CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
   SPILLWAY_SIM_ENTER(cuMemcpy3DAsync);
-  return copy_3d(pCopy, hStream, Order::kAsync, "3D copy", call.site());
+  return copy_3d(pCopy, hStream, Order::kAsync, call.site());
 }
 
 SPILLWAY_SIM_FORWARD(cuMemcpy_ptds, (CUdeviceptr dst, CUdeviceptr src, size_t bytes), cuMemcpy,

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "simulator/driver/call.h"
+#include "simulator/driver/capture.h"
 
 namespace spillway::simulator {
 namespace {
@@ -11,12 +12,14 @@ Event* find_event(CUevent handle) {
   return machine().event_handles.contains(event) ? event : nullptr;
 }
 
-CUresult record(CUevent handle, CUstream on) {
+CUresult record(CUevent handle, CUstream on, bool external, Site site) {
   Event* event = find_event(handle);
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
   Stream* stream = nullptr;
-  if (const CUresult result = find_stream(on, &stream); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find_work_stream(on, &stream); result != CUDA_SUCCESS) return result;
+  if (stream->capture) return record_in_capture(*event, *stream, external, site);
   event->recorded = true;
+  event->capture = 0;
   event->time = place(*stream, nullptr, 0).end;
   event->outside = pending(*stream);
   return CUDA_SUCCESS;
@@ -53,18 +56,20 @@ CUresult cuEventDestroy(CUevent hEvent) {
 
 CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
   SPILLWAY_SIM_ENTER(cuEventRecord);
-  return record(hEvent, hStream);
+  return record(hEvent, hStream, false, call.site());
 }
 
 CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
   SPILLWAY_SIM_ENTER(cuEventRecordWithFlags);
-  return flags & ~CU_EVENT_RECORD_EXTERNAL ? CUDA_ERROR_INVALID_VALUE : record(hEvent, hStream);
+  if (flags & ~CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  return record(hEvent, hStream, flags & CU_EVENT_RECORD_EXTERNAL, call.site());
 }
 
 CUresult cuEventQuery(CUevent hEvent) {
   SPILLWAY_SIM_ENTER(cuEventQuery);
   const Event* event = find_event(hEvent);
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult result = check_synchronization(*event); result != CUDA_SUCCESS) return result;
   return query(event->time, Externals(event->outside));
 }
 
@@ -72,6 +77,7 @@ CUresult cuEventSynchronize(CUevent hEvent) {
   SPILLWAY_SIM_ENTER(cuEventSynchronize);
   const Event* event = find_event(hEvent);
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult result = check_synchronization(*event); result != CUDA_SUCCESS) return result;
   const uint64_t time = event->time;
   if (const CUresult result = settle(Externals(event->outside)); result != CUDA_SUCCESS) return result;
   sim.clock.wait_until(time);
@@ -85,6 +91,7 @@ CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEn
   if (!pMilliseconds) return CUDA_ERROR_INVALID_VALUE;
   if (!start || !end || !start->recorded || !end->recorded) return CUDA_ERROR_INVALID_HANDLE;
   if ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) return CUDA_ERROR_INVALID_HANDLE;
+  if (captured(*start) || captured(*end)) return CUDA_ERROR_CAPTURED_EVENT;
   if (std::max(start->time, end->time) > sim.clock.known()) return CUDA_ERROR_NOT_READY;
   *pMilliseconds =
       static_cast<float>(static_cast<double>(end->time) - static_cast<double>(start->time)) / 1e6f;

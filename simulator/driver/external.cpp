@@ -102,10 +102,6 @@ CUresult find_settled_stream(CUstream handle, Stream** out) {
   return find_stream(handle, out);
 }
 
-CUresult find_stream_to_touch(CUstream handle, Stream** out) {
-  return machine().config.compute ? find_settled_stream(handle, out) : find_stream(handle, out);
-}
-
 void settle_to_unmap() {
   if (machine().config.compute) wait_for(pending_anywhere(), [](const External&) { return kPatienceMs; });
 }
@@ -125,11 +121,12 @@ CUresult submit_external(CUstream handle, const SpillwayExternalWork& work, Call
   if (call.refused() != CUDA_SUCCESS) return call.refused();
   Stream* stream = nullptr;
   look(pending_anywhere());
-  if (const CUresult result = find_stream_to_touch(handle, &stream); result != CUDA_SUCCESS) return result;
-  const SpillwayRange* ranges = work.ranges;
-  if (const CUresult result = occupy(*stream, work.name, ranges, work.range_count, work.duration_ns, call);
-      result != CUDA_SUCCESS)
+  if (work.range_count > 0 && !work.ranges) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = find_work_stream(handle, &stream, Settled::kToTouch); result != CUDA_SUCCESS)
     return result;
+  if (stream->capture) return refuse_capture(*stream, work.name);
+  const KernelWork kernel = declared_work(work.name, work.ranges, work.range_count, work.duration_ns);
+  if (const CUresult result = run(kernel, *stream, call.site()); result != CUDA_SUCCESS) return result;
   Device& device = *stream->context->device;
   const Externals added{std::make_shared<External>(work)};
   join(stream->outside, added);

@@ -57,8 +57,6 @@ CUresult settle(const Externals& works);
 
 // The stream of a handle, when everything that it depends on has ended.
 CUresult find_settled_stream(CUstream handle, Stream** out);
-// The same in computing mode only: for work whose bytes are touched when it is submitted.
-CUresult find_stream_to_touch(CUstream handle, Stream** out);
 // In computing mode nothing from outside is on its way to any memory afterwards.
 void settle_to_unmap();
 

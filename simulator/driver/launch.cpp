@@ -1,28 +1,31 @@
 #include "simulator/driver/launch.h"
 
+#include <cstdio>
+
 #include "simulator/driver/call.h"
+#include "simulator/driver/capture.h"
+#include "simulator/driver/module.h"
 #include "simulator/driver/touch.h"
 
 namespace spillway::simulator {
 namespace {
 
-// Kernels that come as binaries do nothing but take their time: what they touch is not known.
-CUresult launch_binary(CUfunction function, CUstream on) {
-  Machine& sim = machine();
+CUresult launch_binary(const CUDA_KERNEL_NODE_PARAMS& launch, CUstream on, Site site) {
   Stream* stream = nullptr;
-  if (!function) return CUDA_ERROR_INVALID_HANDLE;
-  if (const CUresult result = find_stream(on, &stream); result != CUDA_SUCCESS) return result;
-  place(*stream, nullptr, sim.config.kernel_ns);
-  ++sim.counters.launches;
-  return CUDA_SUCCESS;
+  if (!launch.func) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult result = find_work_stream(on, &stream); result != CUDA_SUCCESS) return result;
+  return enqueue(*stream, binary_work(launch), site);
 }
 
 // Runs on the calling thread, as soon as it is in its place: one of the orders that the stream allows.
 CUresult run_on_host(Call& call, CUstream on, CUhostFn function, void* data) {
   Stream* stream = nullptr;
+  bool captured = false;
   if (!function) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult result = find_settled_stream(on, &stream); result != CUDA_SUCCESS) return result;
-  place(*stream, nullptr, 0);
+  if (const CUresult result = find_work_stream(on, &stream, Settled::kAlways); result != CUDA_SUCCESS)
+    return result;
+  const CUresult result = enqueue(*stream, HostWork{function, data}, call.site(), &captured);
+  if (result != CUDA_SUCCESS || captured) return result;
   call.unlock();
   function(data);
   return CUDA_SUCCESS;
@@ -30,21 +33,20 @@ CUresult run_on_host(Call& call, CUstream on, CUhostFn function, void* data) {
 
 }  // namespace
 
-CUresult occupy(Stream& stream, const char* name, const SpillwayRange* ranges, size_t count,
-                uint64_t duration_ns, const Call& call) {
-  Machine& sim = machine();
-  if (count > 0 && !ranges) return CUDA_ERROR_INVALID_VALUE;
-  Use use{0, stream.id, sim.referee.intern(name), call.site()};
-  for (size_t i = 0; i < count; ++i) {
-    const Touched range{ranges[i].address, ranges[i].bytes, ranges[i].writes != 0};
-    if (const CUresult result = check(*stream.context->device, range, false, use.name, call.site());
-        result != CUDA_SUCCESS)
-      return result;
-  }
-  use.end = place(stream, nullptr, duration_ns).end;
-  for (size_t i = 0; i < count; ++i) stamp({ranges[i].address, ranges[i].bytes, ranges[i].writes != 0}, use);
-  ++sim.counters.launches;
-  return CUDA_SUCCESS;
+CUresult refuse_capture(Stream& stream, const char* name) {
+  std::fprintf(stderr,
+               "spillway simulator: '%s' can not be captured: it brings work that runs on the host, once\n",
+               name ? name : "kernel");
+  stream.capture->invalidated = true;
+  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+KernelWork declared_work(const char* name, const SpillwayRange* ranges, size_t count, uint64_t duration_ns) {
+  KernelWork work{
+      .name = machine().referee.intern(name), .ranges = {}, .duration_ns = duration_ns, .launch = {}};
+  for (size_t i = 0; i < count; ++i)
+    work.ranges.push_back({ranges[i].address, ranges[i].bytes, ranges[i].writes != 0});
+  return work;
 }
 
 CUresult submit(CUstream handle, const char* name, const SpillwayRange* ranges, size_t count,
@@ -52,12 +54,36 @@ CUresult submit(CUstream handle, const char* name, const SpillwayRange* ranges, 
   Call call(Function::cuLaunchKernel, caller);
   if (call.refused() != CUDA_SUCCESS) return call.refused();
   Stream* stream = nullptr;
-  const CUresult found = work ? find_stream_to_touch(handle, &stream) : find_stream(handle, &stream);
-  if (found != CUDA_SUCCESS) return found;
-  if (const CUresult result = occupy(*stream, name, ranges, count, duration_ns, call); result != CUDA_SUCCESS)
+  if (count > 0 && !ranges) return CUDA_ERROR_INVALID_VALUE;
+  const Settled settled = work ? Settled::kToTouch : Settled::kNo;
+  if (const CUresult result = find_work_stream(handle, &stream, settled); result != CUDA_SUCCESS)
+    return result;
+  if (work && stream->capture) return refuse_capture(*stream, name);
+  KernelWork kernel = declared_work(name, ranges, count, duration_ns);
+  if (const CUresult result = enqueue(*stream, std::move(kernel), call.site()); result != CUDA_SUCCESS)
     return result;
   call.unlock();  // the work may call the driver
   if (work) work(argument);
+  return CUDA_SUCCESS;
+}
+
+KernelWork binary_work(const CUDA_KERNEL_NODE_PARAMS& launch) {
+  KernelWork work{.name = kernel_name(launch.func ? launch.func : reinterpret_cast<CUfunction>(launch.kern)),
+                  .ranges = {},
+                  .duration_ns = machine().config.kernel_ns,
+                  .launch = launch};
+  work.launch.kernelParams = work.launch.extra = nullptr;
+  return work;
+}
+
+CUresult run(const KernelWork& work, Stream& stream, Site site) {
+  for (const Touched& range : work.ranges)
+    if (const CUresult result = check(*stream.context->device, range, false, work.name, site);
+        result != CUDA_SUCCESS)
+      return result;
+  const Use use{place(stream, nullptr, work.duration_ns).end, stream.id, work.name, site};
+  for (const Touched& range : work.ranges) stamp(range, use);
+  ++machine().counters.launches;
   return CUDA_SUCCESS;
 }
 
@@ -65,21 +91,30 @@ CUresult submit(CUstream handle, const char* name, const SpillwayRange* ranges, 
 
 using namespace spillway::simulator;
 
-CUresult cuLaunchKernel(CUfunction f, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,
-                        unsigned int, unsigned int, CUstream hStream, void**, void**) {
+CUresult cuLaunchKernel(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
+                        unsigned int by, unsigned int bz, unsigned int shared, CUstream hStream, void**,
+                        void**) {
   SPILLWAY_SIM_ENTER(cuLaunchKernel);
-  return launch_binary(f, hStream);
+  return launch_binary({f, gx, gy, gz, bx, by, bz, shared, nullptr, nullptr, nullptr, nullptr}, hStream,
+                       call.site());
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void**, void**) {
   SPILLWAY_SIM_ENTER(cuLaunchKernelEx);
-  return config ? launch_binary(f, config->hStream) : CUDA_ERROR_INVALID_VALUE;
+  if (!config) return CUDA_ERROR_INVALID_VALUE;
+  return launch_binary(
+      {f, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX, config->blockDimY,
+       config->blockDimZ, config->sharedMemBytes, nullptr, nullptr, nullptr, nullptr},
+      config->hStream, call.site());
 }
 
-CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int, unsigned int, unsigned int, unsigned int,
-                                   unsigned int, unsigned int, unsigned int, CUstream hStream, void**) {
+// All blocks of a kernel that does nothing run together.
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,
+                                   unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,
+                                   CUstream hStream, void**) {
   SPILLWAY_SIM_ENTER(cuLaunchCooperativeKernel);
-  return launch_binary(f, hStream);
+  return launch_binary({f, gx, gy, gz, bx, by, bz, shared, nullptr, nullptr, nullptr, nullptr}, hStream,
+                       call.site());
 }
 
 CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
@@ -92,6 +127,8 @@ CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* 
   SPILLWAY_SIM_ENTER(cuStreamAddCallback);
   Stream* stream = nullptr;
   if (!callback || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = find_stream(hStream, &stream); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = check_synchronization(*stream); result != CUDA_SUCCESS) return result;
   if (const CUresult result = find_settled_stream(hStream, &stream); result != CUDA_SUCCESS) return result;
   place(*stream, nullptr, 0);
   call.unlock();
@@ -108,6 +145,12 @@ SPILLWAY_SIM_FORWARD(cuLaunchKernel_ptsz,
 SPILLWAY_SIM_FORWARD(cuLaunchKernelEx_ptsz,
                      (const CUlaunchConfig* config, CUfunction f, void** parameters, void** extra),
                      cuLaunchKernelEx, (config, f, parameters, extra))
+SPILLWAY_SIM_FORWARD(cuLaunchCooperativeKernel_ptsz,
+                     (CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
+                      unsigned int by, unsigned int bz, unsigned int shared, CUstream stream,
+                      void** parameters),
+                     cuLaunchCooperativeKernel,
+                     (f, gx, gy, gz, bx, by, bz, shared, per_thread(stream), parameters))
 SPILLWAY_SIM_FORWARD(cuLaunchHostFunc_ptsz, (CUstream stream, CUhostFn fn, void* data), cuLaunchHostFunc,
                      (per_thread(stream), fn, data))
 SPILLWAY_SIM_FORWARD(cuStreamAddCallback_ptsz,

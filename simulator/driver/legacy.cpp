@@ -12,6 +12,15 @@
 #undef cuEventDestroy
 #undef cuEventElapsedTime
 #undef cuGetProcAddress
+#undef cuGraphAddDependencies
+#undef cuGraphExecUpdate
+#undef cuGraphGetEdges
+#undef cuGraphInstantiate
+#undef cuGraphNodeGetDependencies
+#undef cuGraphNodeGetDependentNodes
+#undef cuGraphRemoveDependencies
+#undef cuStreamBeginCapture
+#undef cuStreamUpdateCaptureDependencies
 #undef cuMemHostRegister
 #undef cuStreamDestroy
 #undef cuStreamGetCaptureInfo
@@ -33,19 +42,64 @@ SPILLWAY_SIM_FORWARD(cuMemHostRegister, (void* p, size_t bytes, unsigned int fla
                      (p, bytes, flags))
 SPILLWAY_SIM_FORWARD(cuStreamDestroy, (CUstream stream), cuStreamDestroy_v2, (stream))
 SPILLWAY_SIM_FORWARD(cuStreamGetCaptureInfo, (CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id),
-                     cuStreamGetCaptureInfo_v2, (stream, status, id, nullptr, nullptr, nullptr))
+                     cuStreamGetCaptureInfo_v3, (stream, status, id, nullptr, nullptr, nullptr, nullptr))
+SPILLWAY_SIM_FORWARD(cuStreamGetCaptureInfo_v2,
+                     (CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
+                      const CUgraphNode** dependencies, size_t* count),
+                     cuStreamGetCaptureInfo_v3, (stream, status, id, graph, dependencies, nullptr, count))
 SPILLWAY_SIM_FORWARD(cuStreamGetCaptureInfo_ptsz,
                      (CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id),
-                     cuStreamGetCaptureInfo_v2, (per_thread(stream), status, id, nullptr, nullptr, nullptr))
+                     cuStreamGetCaptureInfo_v3,
+                     (per_thread(stream), status, id, nullptr, nullptr, nullptr, nullptr))
 SPILLWAY_SIM_FORWARD(cuStreamGetCaptureInfo_v2_ptsz,
                      (CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
                       const CUgraphNode** dependencies, size_t* count),
-                     cuStreamGetCaptureInfo_v2, (per_thread(stream), status, id, graph, dependencies, count))
+                     cuStreamGetCaptureInfo_v3,
+                     (per_thread(stream), status, id, graph, dependencies, nullptr, count))
 SPILLWAY_SIM_FORWARD(cuStreamGetCaptureInfo_v3_ptsz,
                      (CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
                       const CUgraphNode** dependencies, const CUgraphEdgeData** edges, size_t* count),
                      cuStreamGetCaptureInfo_v3,
                      (per_thread(stream), status, id, graph, dependencies, edges, count))
+
+SPILLWAY_SIM_FORWARD(cuStreamBeginCapture, (CUstream stream), cuStreamBeginCapture_v2,
+                     (stream, CU_STREAM_CAPTURE_MODE_GLOBAL))
+SPILLWAY_SIM_FORWARD(cuStreamBeginCapture_ptsz, (CUstream stream), cuStreamBeginCapture_v2,
+                     (per_thread(stream), CU_STREAM_CAPTURE_MODE_GLOBAL))
+SPILLWAY_SIM_FORWARD(cuStreamUpdateCaptureDependencies,
+                     (CUstream stream, CUgraphNode* dependencies, size_t count, unsigned int flags),
+                     cuStreamUpdateCaptureDependencies_v2, (stream, dependencies, nullptr, count, flags))
+SPILLWAY_SIM_FORWARD(cuStreamUpdateCaptureDependencies_ptsz,
+                     (CUstream stream, CUgraphNode* dependencies, size_t count, unsigned int flags),
+                     cuStreamUpdateCaptureDependencies_v2,
+                     (per_thread(stream), dependencies, nullptr, count, flags))
+SPILLWAY_SIM_FORWARD(cuGraphInstantiate, (CUgraphExec * exec, CUgraph graph, CUgraphNode*, char*, size_t),
+                     cuGraphInstantiateWithFlags, (exec, graph, 0))
+SPILLWAY_SIM_FORWARD(cuGraphInstantiate_v2, (CUgraphExec * exec, CUgraph graph, CUgraphNode*, char*, size_t),
+                     cuGraphInstantiateWithFlags, (exec, graph, 0))
+SPILLWAY_SIM_FORWARD(cuGraphGetEdges, (CUgraph graph, CUgraphNode* from, CUgraphNode* to, size_t* count),
+                     cuGraphGetEdges_v2, (graph, from, to, nullptr, count))
+SPILLWAY_SIM_FORWARD(cuGraphNodeGetDependencies, (CUgraphNode node, CUgraphNode* out, size_t* count),
+                     cuGraphNodeGetDependencies_v2, (node, out, nullptr, count))
+SPILLWAY_SIM_FORWARD(cuGraphNodeGetDependentNodes, (CUgraphNode node, CUgraphNode* out, size_t* count),
+                     cuGraphNodeGetDependentNodes_v2, (node, out, nullptr, count))
+SPILLWAY_SIM_FORWARD(cuGraphAddDependencies,
+                     (CUgraph graph, const CUgraphNode* from, const CUgraphNode* to, size_t count),
+                     cuGraphAddDependencies_v2, (graph, from, to, nullptr, count))
+SPILLWAY_SIM_FORWARD(cuGraphRemoveDependencies,
+                     (CUgraph graph, const CUgraphNode* from, const CUgraphNode* to, size_t count),
+                     cuGraphRemoveDependencies_v2, (graph, from, to, nullptr, count))
+
+CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode* error_node,
+                           CUgraphExecUpdateResult* outcome) {
+  const OuterSite outer(SPILLWAY_SIM_CALLER);
+  CUgraphExecUpdateResultInfo info = {};
+  if (!error_node || !outcome) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = cuGraphExecUpdate_v2(exec, graph, &info);
+  *error_node = info.errorNode;
+  *outcome = info.result;
+  return result;
+}
 
 CUresult cuGetProcAddress(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags) {
   return cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, nullptr);

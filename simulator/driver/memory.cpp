@@ -1,5 +1,7 @@
 #include "simulator/driver/memory.h"
 
+#include <algorithm>
+
 #include "simulator/driver/call.h"
 #include "simulator/driver/report.h"
 
@@ -12,48 +14,62 @@ uint64_t rounded(uint64_t bytes, uint64_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-}  // namespace
-
-CUresult allocate_device(Device& device, uint64_t bytes, Pool* pool, Site site, CUdeviceptr* out) {
-  Machine& sim = machine();
+CUresult make_page(Device& device, uint64_t bytes, Site site, Page** out) {
   if (bytes > device.account.capacity_bytes()) {  // and perhaps too many to be rounded up
     device.account.refuse_pages(bytes);
     return refused_for_lack_of_room();
   }
-  const uint64_t charged = rounded(bytes, kGranularity);
   CUmemAllocationProp properties = {};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device.ordinal};
+  const CUresult result =
+      machine().physical->create(properties, &device, rounded(bytes, kGranularity), site, out);
+  if (result == CUDA_SUCCESS) (*out)->references = 0;
+  return result;
+}
+
+// Maps a page of its own, readable and writable for its device, or frees it.
+CUresult map_allocation(CUdeviceptr address, Mapping mapping) {
+  Machine& sim = machine();
+  mapping.bytes = rounded(mapping.requested_bytes, kHostPage);
+  mapping.readable = mapping.writable = uint32_t{1} << mapping.page->device->ordinal;
+  mapping.allocation = true;
+  sim.space.add(address, mapping);
+  const auto added = sim.space.mappings().find(address);
+  const CUresult result = sim.space.apply_access(added);
+  if (result != CUDA_SUCCESS) free_device(added, mapping.site);
+  return result;
+}
+
+}  // namespace
+
+CUresult allocate_device(Device& device, uint64_t bytes, Pool* pool, Site site, CUdeviceptr* out) {
+  Machine& sim = machine();
   Page* page = nullptr;
-  if (const CUresult result = sim.physical->create(properties, &device, charged, site, &page);
-      result != CUDA_SUCCESS)
-    return result;
-  page->references = 0;
+  if (const CUresult result = make_page(device, bytes, site, &page); result != CUDA_SUCCESS) return result;
   // The range has a gap behind it: running over the end meets nothing.
-  const uint64_t range = charged + kGranularity;
+  const uint64_t range = page->bytes + kGranularity;
   const CUdeviceptr address =
       sim.space.reserve(range, kGranularity, 0, {.bytes = range, .internal = true, .site = site});
   if (!address) {
     sim.physical->drop_if_unused(page);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  const uint32_t own = uint32_t{1} << device.ordinal;
-  sim.space.add(address, {.bytes = rounded(bytes, kHostPage),
-                          .page = page,
-                          .readable = own,
-                          .writable = own,
-                          .allocation = true,
-                          .pool = pool,
-                          .requested_bytes = bytes,
-                          .site = site});
-  const auto added = sim.space.mappings().find(address);
-  const CUresult result = sim.space.apply_access(added);
-  if (result != CUDA_SUCCESS) {
-    free_device(added, site);
-    return result;
-  }
   *out = address;
-  return CUDA_SUCCESS;
+  return map_allocation(address, {.page = page, .pool = pool, .requested_bytes = bytes, .site = site});
+}
+
+CUresult allocate_range(const std::shared_ptr<GraphRange>& range, Site site) {
+  Machine& sim = machine();
+  Device& device = *range->device;
+  Page* page = nullptr;
+  if (sim.space.overlaps(range->address, range->bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = make_page(device, range->bytes, site, &page); result != CUDA_SUCCESS)
+    return result;
+  device.graph_bytes += page->bytes;
+  device.graph_high_bytes = std::max(device.graph_high_bytes, device.graph_bytes);
+  return map_allocation(range->address,
+                        {.page = page, .range = range, .requested_bytes = range->bytes, .site = site});
 }
 
 AddressSpace::Mappings::iterator find_allocation(CUdeviceptr address, Site site) {
@@ -69,10 +85,12 @@ void free_device(AddressSpace::Mappings::iterator allocation, Site site) {
   Machine& sim = machine();
   const CUdeviceptr address = allocation->first;
   Page* page = allocation->second.page;
+  const std::shared_ptr<GraphRange> range = allocation->second.range;
   sim.referee.went(Referee::Went::kFreed, address, allocation->second.bytes, site);
+  if (range) range->device->graph_bytes -= page->bytes;
   sim.space.remove(allocation);
   sim.physical->drop_if_unused(page);
-  sim.space.unreserve(sim.space.reservations().find(address));
+  if (!range) sim.space.unreserve(sim.space.reservations().find(address));
 }
 
 }  // namespace spillway::simulator

@@ -8,9 +8,13 @@
 namespace spillway::simulator {
 
 CUresult allocate_device(Device& device, uint64_t bytes, Pool* pool, Site site, CUdeviceptr* out);
+// The same at the addresses of an allocation node.
+CUresult allocate_range(const std::shared_ptr<GraphRange>& range, Site site);
 // The allocation that starts at an address; else end() and, as nobody frees such an address rightly, a
 // violation.
 AddressSpace::Mappings::iterator find_allocation(CUdeviceptr address, Site site);
 void free_device(AddressSpace::Mappings::iterator allocation, Site site);
+// Frees in the order of a stream: other streams' work in flight there is a violation.
+CUresult free_in_order(CUdeviceptr address, Stream& stream, Site site);
 
 }  // namespace spillway::simulator

@@ -14,31 +14,50 @@ void fill(CUdeviceptr address, Value value, uint64_t count) {
   std::fill_n(static_cast<Value*>(view), count, value);
 }
 
+void fill_row(CUdeviceptr address, const FillWork& work) {
+  switch (work.value_bytes) {
+    case 1:
+      return fill(address, static_cast<uint8_t>(work.value), work.width);
+    case 2:
+      return fill(address, static_cast<uint16_t>(work.value), work.width);
+    default:
+      return fill(address, work.value, work.width);
+  }
+}
+
 template <typename Value>
 CUresult set(CUdeviceptr address, uint64_t pitch, Value value, uint64_t width, uint64_t rows, CUstream on,
              Site site) {
-  Machine& sim = machine();
   Stream* stream = nullptr;
-  if (const CUresult result = find_stream_to_touch(on, &stream); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = find_work_stream(on, &stream, Settled::kToTouch); result != CUDA_SUCCESS)
+    return result;
   uint64_t row_bytes = 0;
   if (__builtin_mul_overflow(width, sizeof(Value), &row_bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (address % sizeof(Value) || (rows > 1 && (pitch < row_bytes || pitch % sizeof(Value))))
     return CUDA_ERROR_INVALID_VALUE;
   if (row_bytes == 0 || rows == 0) return CUDA_SUCCESS;
-  for (uint64_t row = 0; row < rows; ++row)
-    if (check(*stream->context->device, {address + row * pitch, row_bytes, true}, true, "memset", site) !=
-        CUDA_SUCCESS)
+  return enqueue(*stream, FillWork{address, pitch, value, sizeof(Value), width, rows}, site);
+}
+
+}  // namespace
+
+CUresult run(const FillWork& work, Stream& stream, Site site) {
+  Machine& sim = machine();
+  const uint64_t row_bytes = work.width * work.value_bytes;
+  for (uint64_t row = 0; row < work.rows; ++row)
+    if (check(*stream.context->device, {work.address + row * work.pitch, row_bytes, true}, true, "memset",
+              site) != CUDA_SUCCESS)
       return CUDA_ERROR_INVALID_VALUE;
-  const double ns = std::ceil(static_cast<double>(row_bytes * rows) / sim.config.bandwidth.d2d);
-  const Use use{place(*stream, nullptr, static_cast<uint64_t>(ns)).end, stream->id, "memset", site};
-  for (uint64_t row = 0; row < rows; ++row) {
-    stamp({address + row * pitch, row_bytes, true}, use);
-    if (sim.config.compute || !is_device_address(address)) fill(address + row * pitch, value, width);
+  const double ns = std::ceil(static_cast<double>(row_bytes * work.rows) / sim.config.bandwidth.d2d);
+  const Use use{place(stream, nullptr, static_cast<uint64_t>(ns)).end, stream.id, "memset", site};
+  for (uint64_t row = 0; row < work.rows; ++row) {
+    stamp({work.address + row * work.pitch, row_bytes, true}, use);
+    if (sim.config.compute || !is_device_address(work.address))
+      fill_row(work.address + row * work.pitch, work);
   }
   return CUDA_SUCCESS;
 }
 
-}  // namespace
 }  // namespace spillway::simulator
 
 using namespace spillway::simulator;

@@ -1,5 +1,7 @@
 // Modules, libraries and their functions: names without code. Any image loads, any name is found, launches do
 // nothing.
+#include "simulator/driver/module.h"
+
 #include <algorithm>
 #include <deque>
 #include <string>
@@ -96,6 +98,12 @@ CUresult occupancy(int* blocks, int block_size) {
 }
 
 }  // namespace
+
+const char* kernel_name(CUfunction function) {
+  const Kernel* kernel = known(function);
+  return machine().referee.intern(kernel ? kernel->name.c_str() : nullptr);
+}
+
 }  // namespace spillway::simulator
 
 using namespace spillway::simulator;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "simulator/driver/call.h"
+#include "simulator/driver/capture.h"
 #include "simulator/driver/memory.h"
 
 namespace spillway::simulator {
@@ -29,45 +30,63 @@ CUresult allocate(Pool& pool, uint64_t bytes, Site site, CUdeviceptr* out) {
   return result;
 }
 
+// In a capture, memory is a node of the graph: it has its address now and comes with the launch.
+CUresult allocate_in_capture(Stream& stream, Device& device, uint64_t bytes, Site site, CUdeviceptr* out) {
+  if (bytes > device.account.capacity_bytes()) return CUDA_ERROR_OUT_OF_MEMORY;
+  auto range = std::make_shared<GraphRange>(&device, bytes, site);
+  if (!range->address) return CUDA_ERROR_OUT_OF_MEMORY;
+  *out = range->address;
+  return capture_work(stream, AllocateWork{std::move(range)}, site);
+}
+
+CUresult allocate_on(CUstream handle, Pool* pool, uint64_t bytes, Site site, CUdeviceptr* out) {
+  Stream* stream = nullptr;
+  if (!out || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = find_work_stream(handle, &stream); result != CUDA_SUCCESS) return result;
+  if (!pool) pool = stream->context->device->pool;
+  return stream->capture ? allocate_in_capture(*stream, *pool->device, bytes, site, out)
+                         : allocate(*pool, bytes, site, out);
+}
+
 }  // namespace
+
+CUresult free_in_order(CUdeviceptr address, Stream& stream, Site site) {
+  Machine& sim = machine();
+  const auto allocation = find_allocation(address, site);
+  if (allocation == sim.space.mappings().end()) return CUDA_ERROR_INVALID_VALUE;
+  const Mapping& mapping = allocation->second;
+  const uint64_t freed_at = std::max(sim.clock.now(), stream.free_at);
+  if (mapping.use.end > freed_at)
+    sim.referee.in_flight(
+        describe_range(address, mapping.bytes) + " freed on stream " + std::to_string(stream.id), site,
+        mapping.use, freed_at);
+  if (mapping.pool) mapping.pool->used_bytes -= mapping.requested_bytes;
+  free_device(allocation, site);
+  return CUDA_SUCCESS;
+}
+
 }  // namespace spillway::simulator
 
 using namespace spillway::simulator;
 
 CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
   SPILLWAY_SIM_ENTER(cuMemAllocAsync);
-  Stream* stream = nullptr;
-  if (!dptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult result = find_stream(hStream, &stream); result != CUDA_SUCCESS) return result;
-  return allocate(*stream->context->device->pool, bytesize, call.site(), dptr);
+  return allocate_on(hStream, nullptr, bytesize, call.site(), dptr);
 }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream) {
   SPILLWAY_SIM_ENTER(cuMemAllocFromPoolAsync);
-  Stream* stream = nullptr;
   Pool* found = find_pool(pool);
-  if (!dptr || bytesize == 0 || !found) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult result = find_stream(hStream, &stream); result != CUDA_SUCCESS) return result;
-  return allocate(*found, bytesize, call.site(), dptr);
+  return found ? allocate_on(hStream, found, bytesize, call.site(), dptr) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   SPILLWAY_SIM_ENTER(cuMemFreeAsync);
   if (dptr == 0) return CUDA_SUCCESS;
   Stream* stream = nullptr;
-  if (const CUresult result = find_stream(hStream, &stream); result != CUDA_SUCCESS) return result;
-  settle_to_unmap();
-  const auto allocation = find_allocation(dptr, call.site());
-  if (allocation == sim.space.mappings().end()) return CUDA_ERROR_INVALID_VALUE;
-  const Mapping& mapping = allocation->second;
-  const uint64_t freed_at = std::max(sim.clock.now(), stream->free_at);
-  if (mapping.use.end > freed_at)
-    sim.referee.in_flight(
-        describe_range(dptr, mapping.bytes) + " freed on stream " + std::to_string(stream->id), call.site(),
-        mapping.use, freed_at);
-  if (mapping.pool) mapping.pool->used_bytes -= mapping.requested_bytes;
-  free_device(allocation, call.site());
-  return CUDA_SUCCESS;
+  if (const CUresult result = find_work_stream(hStream, &stream); result != CUDA_SUCCESS) return result;
+  if (!stream->capture) settle_to_unmap();
+  return enqueue(*stream, FreeWork{dptr}, call.site());
 }
 
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool_out, CUdevice dev) {

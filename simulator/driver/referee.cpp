@@ -61,7 +61,10 @@ std::string describe_range(uint64_t address, uint64_t bytes) {
 
 void Referee::violation(const std::string& text) {
   ++count_;
-  if (text_.size() < kTextLimit) text_ += text + "\n";
+  if (text_.size() >= kTextLimit) return;
+  text_ += text;
+  if (captured_at_) text_ += "; in a graph, captured at " + describe_site(captured_at_);
+  text_ += "\n";
 }
 
 void Referee::in_flight(const std::string& what, Site site, const Use& use, uint64_t now) {

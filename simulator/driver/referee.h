@@ -30,6 +30,8 @@ class Referee {
   enum class Went { kReleased, kUnmapped, kFreed };
 
   void violation(const std::string& text);
+  // Where the graph's work was captured that the next violations are of; null for none.
+  void set_captured_at(Site site) { captured_at_ = site; }
   // `what` was taken away while `use` still ran.
   void in_flight(const std::string& what, Site site, const Use& use, uint64_t now);
   // Remembers the last few thousand things that went, to name who took them away.
@@ -53,6 +55,7 @@ class Referee {
   size_t next_gone_ = 0;
   std::unordered_set<std::string> names_;
   std::string text_;
+  Site captured_at_ = nullptr;
   uint64_t count_ = 0;
 };
 

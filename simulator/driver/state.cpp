@@ -45,13 +45,13 @@ CodeRange find_runtime() {
   return found;
 }
 
+}  // namespace
+
 uint64_t thread_token() {
   static std::atomic<uint64_t> next{1};
   thread_local const uint64_t token = next++;
   return token;
 }
-
-}  // namespace
 
 Machine& machine() {
   static Machine* const made = [] {

@@ -23,6 +23,7 @@
 #include "simulator/driver/config.h"
 #include "simulator/driver/external.h"
 #include "simulator/driver/faults.h"
+#include "simulator/driver/graph.h"
 #include "simulator/driver/host_memory.h"
 #include "simulator/driver/physical.h"
 #include "simulator/driver/referee.h"
@@ -47,7 +48,9 @@ struct Stream : Lane {
   unsigned flags = 0;
   int priority = 0;
   Site site = nullptr;
-  Externals outside;  // what it depends on beyond the clock
+  Externals outside;           // what it depends on beyond the clock
+  Capture* capture = nullptr;  // whose graph it adds to
+  std::vector<Node*> tips;     // what the next captured work depends on
   bool blocking() const { return !(flags & CU_STREAM_NON_BLOCKING); }
 };
 
@@ -57,6 +60,8 @@ struct Event {
   bool recorded = false;
   uint64_t time = 0;
   Externals outside;
+  uint64_t capture = 0;     // the capture in which it was last recorded, 0: none
+  std::vector<Node*> tips;  // valid while that goes on: what a wait for it depends on
   Site site = nullptr;
 };
 
@@ -85,6 +90,7 @@ struct Device {
   uint32_t peers = 0;  // devices whose cuMemAlloc memory it may use
   Pool default_pool;
   Pool* pool = &default_pool;
+  uint64_t graph_bytes = 0, graph_high_bytes = 0;  // mapped by allocation nodes
 };
 
 struct Counters {
@@ -122,13 +128,17 @@ struct Machine {
   std::map<uint64_t, std::unique_ptr<Event>> events;
   std::unordered_set<Event*> event_handles;
   std::unordered_set<Pool*> pools;  // those of cuMemPoolCreate
-  uint64_t next_id = 1;             // of streams and events
+  Graphs graphs;
+  uint64_t next_id = 1;  // of streams and events
 
   CUresult initialise();  // with the lock held
   Device* device(int ordinal);
 };
 
 Machine& machine();
+
+// A number for the calling thread.
+uint64_t thread_token();
 
 // The current context of the calling thread, null if none.
 Context* current_context();

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "simulator/driver/call.h"
+#include "simulator/driver/capture.h"
 
 namespace spillway::simulator {
 namespace {
@@ -53,6 +54,7 @@ CUresult cuStreamDestroy(CUstream hStream) {
   SPILLWAY_SIM_ENTER(cuStreamDestroy);
   auto* stream = reinterpret_cast<Stream*>(hStream);
   if (!sim.stream_handles.contains(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  leave_captures(*stream);
   sim.stream_handles.erase(stream);
   sim.streams.erase(stream->id);
   return CUDA_SUCCESS;
@@ -60,12 +62,13 @@ CUresult cuStreamDestroy(CUstream hStream) {
 
 CUresult cuStreamQuery(CUstream hStream) {
   SPILLWAY_SIM_ENTER_STREAM(cuStreamQuery);
+  if (const CUresult result = check_synchronization(*stream); result != CUDA_SUCCESS) return result;
   return query(idle_at(*stream), pending(*stream));
 }
 
 CUresult cuStreamSynchronize(CUstream hStream) {
-  SPILLWAY_SIM_ENTER(cuStreamSynchronize);
-  Stream* stream = nullptr;
+  SPILLWAY_SIM_ENTER_STREAM(cuStreamSynchronize);
+  if (const CUresult result = check_synchronization(*stream); result != CUDA_SUCCESS) return result;
   if (const CUresult result = find_settled_stream(hStream, &stream); result != CUDA_SUCCESS) return result;
   sim.clock.wait_until(idle_at(*stream));
   return CUDA_SUCCESS;
@@ -76,6 +79,9 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
   auto* event = reinterpret_cast<Event*>(hEvent);
   if (!sim.event_handles.contains(event)) return CUDA_ERROR_INVALID_HANDLE;
   if (Flags & ~CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  if (stream->capture || captured(*event))
+    return wait_in_capture(*event, *stream, Flags & CU_EVENT_WAIT_EXTERNAL, call.site());
+  if (const CUresult result = find_work_stream(hStream, &stream); result != CUDA_SUCCESS) return result;
   stream->free_at = std::max(stream->free_at, event->time);
   join(stream->outside, event->outside);
   place(*stream, nullptr, 0);
@@ -122,41 +128,6 @@ CUresult cuStreamCopyAttributes(CUstream, CUstream) {
   return CUDA_SUCCESS;
 }
 
-// Graphs are not simulated: no stream ever captures, and capturing can not begin.
-CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureStatus) {
-  SPILLWAY_SIM_ENTER_STREAM(cuStreamIsCapturing);
-  if (!captureStatus) return CUDA_ERROR_INVALID_VALUE;
-  *captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
-                                   cuuint64_t* id_out, CUgraph*, const CUgraphNode**, size_t*) {
-  SPILLWAY_SIM_ENTER_STREAM(cuStreamGetCaptureInfo_v2);
-  if (!captureStatus_out) return CUDA_ERROR_INVALID_VALUE;
-  *captureStatus_out = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (id_out) *id_out = 0;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
-                                   cuuint64_t* id_out, CUgraph*, const CUgraphNode**, const CUgraphEdgeData**,
-                                   size_t*) {
-  SPILLWAY_SIM_ENTER_STREAM(cuStreamGetCaptureInfo_v3);
-  if (!captureStatus_out) return CUDA_ERROR_INVALID_VALUE;
-  *captureStatus_out = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (id_out) *id_out = 0;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  SPILLWAY_SIM_ENTER(cuThreadExchangeStreamCaptureMode);
-  if (!mode) return CUDA_ERROR_INVALID_VALUE;
-  thread_local CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;
-  std::swap(*mode, current);
-  return CUDA_SUCCESS;
-}
-
 SPILLWAY_SIM_FORWARD(cuStreamQuery_ptsz, (CUstream hStream), cuStreamQuery, (per_thread(hStream)))
 SPILLWAY_SIM_FORWARD(cuStreamSynchronize_ptsz, (CUstream hStream), cuStreamSynchronize, (per_thread(hStream)))
 SPILLWAY_SIM_FORWARD(cuStreamWaitEvent_ptsz, (CUstream hStream, CUevent hEvent, unsigned int Flags),
@@ -171,5 +142,3 @@ SPILLWAY_SIM_FORWARD(cuStreamGetDevice_ptsz, (CUstream hStream, CUdevice* device
                      (per_thread(hStream), device))
 SPILLWAY_SIM_FORWARD(cuStreamGetCtx_ptsz, (CUstream hStream, CUcontext* pctx), cuStreamGetCtx,
                      (per_thread(hStream), pctx))
-SPILLWAY_SIM_FORWARD(cuStreamIsCapturing_ptsz, (CUstream hStream, CUstreamCaptureStatus* captureStatus),
-                     cuStreamIsCapturing, (per_thread(hStream), captureStatus))

@@ -12,12 +12,6 @@
 
 namespace spillway::simulator {
 
-struct Touched {
-  CUdeviceptr address = 0;
-  uint64_t bytes = 0;
-  bool writes = false;
-};
-
 // True if `address` is device memory by its value alone; otherwise it is a host address.
 bool is_device_address(CUdeviceptr address);
 

@@ -26,13 +26,6 @@ cudaMemcpyKind resolve(const void* to, const void* from, cudaMemcpyKind kind) {
   return on_device(from) ? cudaMemcpyDeviceToHost : cudaMemcpyHostToHost;
 }
 
-// The host side of a copy between host buffers happens in the order of the stream.
-cudaError_t copy_on_host(void* to, const void* from, size_t bytes, cudaStream_t stream) {
-  const cudaError_t error = bound_call(&Driver::cuStreamSynchronize, stream);
-  if (error == cudaSuccess) std::memmove(to, from, bytes);
-  return error;
-}
-
 cudaError_t copy_and_wait(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   switch (kind) {
     case cudaMemcpyHostToDevice:
@@ -42,7 +35,7 @@ cudaError_t copy_and_wait(void* to, const void* from, size_t bytes, cudaMemcpyKi
     case cudaMemcpyDeviceToDevice:
       return bound_call(&Driver::cuMemcpyDtoD, to_driver(to), to_driver(from), bytes);
     case cudaMemcpyHostToHost:
-      return copy_on_host(to, from, bytes, nullptr);
+      return bound_call(&Driver::cuMemcpy, to_driver(to), to_driver(from), bytes);
     default:
       return cudaErrorInvalidMemcpyDirection;
   }
@@ -58,7 +51,7 @@ cudaError_t copy_on_stream(void* to, const void* from, size_t bytes, cudaMemcpyK
     case cudaMemcpyDeviceToDevice:
       return bound_call(&Driver::cuMemcpyDtoDAsync, to_driver(to), to_driver(from), bytes, stream);
     case cudaMemcpyHostToHost:
-      return copy_on_host(to, from, bytes, stream);
+      return bound_call(&Driver::cuMemcpyAsync, to_driver(to), to_driver(from), bytes, stream);
     default:
       return cudaErrorInvalidMemcpyDirection;
   }

@@ -7,19 +7,16 @@ using namespace spillway::runtime;
 
 namespace {
 
-// cudaStreamAddCallback's function wants the stream and its status, cuLaunchHostFunc's only an argument.
+// cudaStreamAddCallback's function wants the runtime's error, cuStreamAddCallback's the driver's.
 struct Callback {
-  cudaStream_t stream;
   cudaStreamCallback_t function;
   void* argument;
 };
 
-void run_callback(void* argument) {
+void run_callback(CUstream stream, CUresult status, void* argument) {
   const std::unique_ptr<Callback> callback(static_cast<Callback*>(argument));
-  callback->function(callback->stream, cudaSuccess, callback->argument);
+  callback->function(stream, to_runtime(status), callback->argument);
 }
-
-thread_local cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
 
 }  // namespace
 
@@ -64,35 +61,11 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t function, void* argument,
                                   unsigned int flags) {
   if (function == nullptr || flags != 0) return finish(cudaErrorInvalidValue);
-  auto* callback = new Callback{stream, function, argument};  // run_callback owns it once it is submitted
+  auto* callback = new Callback{function, argument};  // run_callback owns it once it is submitted
   const cudaError_t error =
-      bound_call(&Driver::cuLaunchHostFunc, stream, &run_callback, static_cast<void*>(callback));
+      bound_call(&Driver::cuStreamAddCallback, stream, &run_callback, static_cast<void*>(callback), flags);
   if (error != cudaSuccess) delete callback;
   return finish(error);
-}
-
-// Capture can not be started (unsupported.cpp), so no stream is ever capturing.
-cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
-  if (status == nullptr) return finish(cudaErrorInvalidValue);
-  *status = cudaStreamCaptureStatusNone;
-  return cudaSuccess;
-}
-
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t, cudaStreamCaptureStatus* status, unsigned long long*,
-                                     cudaGraph_t*, const cudaGraphNode_t**, const cudaGraphEdgeData**,
-                                     size_t* dependencies) {
-  if (status == nullptr) return finish(cudaErrorInvalidValue);
-  *status = cudaStreamCaptureStatusNone;
-  if (dependencies != nullptr) *dependencies = 0;
-  return cudaSuccess;
-}
-
-cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  if (mode == nullptr || *mode < cudaStreamCaptureModeGlobal || *mode > cudaStreamCaptureModeRelaxed) {
-    return finish(cudaErrorInvalidValue);
-  }
-  std::swap(*mode, capture_mode);
-  return cudaSuccess;
 }
 
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
