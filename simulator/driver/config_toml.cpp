@@ -139,8 +139,23 @@ std::string read_bandwidth(const toml::table& table, const std::string& file, Ba
 }
 
 std::string latency_error(const std::string& file, const toml::node& node, const std::string& name,
-                          const char* what) {
+                          const std::string& what) {
   return file + ":" + std::to_string(node.source().begin.line) + ": 'latency_ns." + name + "' " + what;
+}
+
+// The implemented function whose name is nearest.
+std::string nearest_function(const std::string& name) {
+  std::string nearest;
+  size_t least = SIZE_MAX;
+  for (size_t i = 0; i < kFunctions; ++i) {
+    const auto function = static_cast<Function>(i);
+    const char* candidate = export_of(function).name;
+    const size_t distance = edit_distance(candidate, name);
+    if (distance >= least || !implemented(function)) continue;
+    least = distance;
+    nearest = candidate;
+  }
+  return nearest;
 }
 
 std::string read_latencies(const toml::table& table, const std::string& file,
@@ -149,7 +164,9 @@ std::string read_latencies(const toml::table& table, const std::string& file,
     const std::string name(key.str());
     const auto value = node.value_exact<int64_t>();
     if (find_configurable(name) == Function::kCount)
-      return latency_error(file, node, name, "is no driver function that the simulator implements");
+      return latency_error(file, node, name,
+                           "is no driver function that the simulator implements: did you mean '" +
+                               nearest_function(name) + "'?");
     if (!value || *value < 0 || *value > int64_t{1000000000000})
       return latency_error(file, node, name, "must be a whole number of ns up to 10^12");
     out[name] = static_cast<uint64_t>(*value);

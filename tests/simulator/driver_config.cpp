@@ -79,9 +79,11 @@ TEST(Config, what_is_wrong_is_named_with_its_line) {
       {"[bandwidth]\nh2d = 0", "'bandwidth.h2d' must be a number from"},
       {"[bandwidth]\nh2d = nan", "'bandwidth.h2d' must be a number from"},
       {"bandwidth = 3", "'bandwidth' must be a section"},
-      {"[latency_ns]\ncuMemCrate = 3", "'latency_ns.cuMemCrate' is no driver function"},
+      {"[latency_ns]\ncuMemCrate = 3",
+       "'latency_ns.cuMemCrate' is no driver function that the simulator implements: did you mean "
+       "'cuMemCreate'?"},
       {"[latency_ns]\ncuMemCreate = -3", "'latency_ns.cuMemCreate' must be a whole number"},
-      {"[fail]\nname = \"cuGraphCreate\"", "'fail.name' must be a driver function"},
+      {"[fail]\nname = \"cuArrayDestroy\"", "'fail.name' must be a driver function"},
       {"[fail]\ncode = \"OOM\"", "'fail.code' must be the name of an error"},
       {"[fail]\nprobability = 2", "'fail.probability' must be a number from 0 to 1"},
       {"devices = = 2", "f.toml:1: "},

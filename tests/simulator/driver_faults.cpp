@@ -100,7 +100,7 @@ TEST(Faults, latencies_cost_virtual_time) {
     const uint64_t before = counts(table).virtual_ns;
     EXPECT_EQ(table.simulator->set_latency("cuMemAlloc", 29'000), CUDA_SUCCESS);
     EXPECT_EQ(table.simulator->set_latency("cuMemCreateSomething", 1), CUDA_ERROR_NOT_FOUND);
-    EXPECT_EQ(table.simulator->set_latency("cuGraphCreate", 1), CUDA_ERROR_NOT_FOUND) << "not simulated";
+    EXPECT_EQ(table.simulator->set_latency("cuArrayDestroy", 1), CUDA_ERROR_NOT_FOUND) << "not simulated";
     EXPECT_EQ(allocate(table), CUDA_SUCCESS);
     EXPECT_EQ(counts(table).driver_stall_ns, 29'000u);
     EXPECT_GE(counts(table).virtual_ns, before + 29'000);
@@ -110,12 +110,11 @@ TEST(Faults, latencies_cost_virtual_time) {
 TEST(Faults, a_function_that_is_not_simulated_says_so) {
   in_process({}, [] {
     const Table& table = started_driver();
-    CUgraph graph = nullptr;
     testing::internal::CaptureStderr();
-    EXPECT_EQ(table.cuGraphCreate(&graph, 0), CUDA_ERROR_NOT_SUPPORTED);
-    EXPECT_EQ(table.cuGraphCreate(&graph, 0), CUDA_ERROR_NOT_SUPPORTED);
+    EXPECT_EQ(table.cuArrayDestroy(nullptr), CUDA_ERROR_NOT_SUPPORTED);
+    EXPECT_EQ(table.cuArrayDestroy(nullptr), CUDA_ERROR_NOT_SUPPORTED);
     EXPECT_EQ(testing::internal::GetCapturedStderr(),
-              "spillway simulator: cuGraphCreate is not simulated: returning CUDA_ERROR_NOT_SUPPORTED\n");
+              "spillway simulator: cuArrayDestroy is not simulated: returning CUDA_ERROR_NOT_SUPPORTED\n");
   });
 }
 

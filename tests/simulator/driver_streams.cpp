@@ -173,16 +173,6 @@ TEST(Streams, destroyed_handles_are_refused) {
   });
 }
 
-TEST(Streams, nothing_captures) {
-  with_streams([](const Streams& s) {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
-    EXPECT_EQ(s.table.cuStreamIsCapturing(nullptr, &status), CUDA_SUCCESS);
-    EXPECT_EQ(status, CU_STREAM_CAPTURE_STATUS_NONE);
-    EXPECT_EQ(s.table.cuStreamBeginCapture(s.stream(), CU_STREAM_CAPTURE_MODE_GLOBAL),
-              CUDA_ERROR_NOT_SUPPORTED);
-  });
-}
-
 // The same calls give the same virtual times, whatever the host does.
 TEST(Streams, two_runs_have_the_same_clock) {
   int ends[2];
