@@ -74,7 +74,7 @@ using namespace spillway::runtime;
 extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  install_plugins();
+  install_plugins(Moment::kCount);
   if (count == nullptr) return finish(cudaErrorInvalidValue);
   *count = 0;
   cudaError_t error = device_call(&Driver::cuDeviceGetCount, count);
@@ -83,12 +83,12 @@ cudaError_t cudaGetDeviceCount(int* count) {
 }
 
 cudaError_t cudaGetDevice(int* device) {
-  install_plugins();
+  install_plugins(Moment::kDevice);
   return finish(device == nullptr ? cudaErrorInvalidValue : current_device(device));
 }
 
 cudaError_t cudaSetDevice(int device) {
-  install_plugins();
+  install_plugins(Moment::kDevice);
   return finish(select_device(device));
 }
 

@@ -113,11 +113,11 @@ void ask_again() {
 
 }  // namespace
 
-void install_plugins() {
+void install_plugins(Moment moment) {
   State seen = state.load(std::memory_order_acquire);
   if (seen == State::kDone || this_thread_installs) return;
   if (seen == State::kAskedAgain) {
-    ask_again();
+    if (moment == Moment::kDevice) ask_again();
     return;
   }
   if (plugins().empty()) {

@@ -15,14 +15,21 @@ enum ExitCode {
   kSuccess = 0,
   kUsageError = 2,
   kUnreadableTrace = 3,
-  kCannotRun = 126,  // as env(1): found, but it cannot be run
-  kNotFound = 127,   // as env(1)
+  kDoesNotFit = 20,       // rehearse: the program ended because a request for memory failed
+  kRanOutAndWentOn = 21,  // rehearse: requests failed, and the program dealt with it
+  kOverBudget = 22,       // check: the peak is over the budget, or over the baseline's
+  kCannotRun = 126,       // as env(1): found, but it cannot be run
+  kNotFound = 127,        // as env(1)
 };
 
 inline constexpr const char* kExitCodes =
-    "Exit codes: 0 success; 2 wrong usage; 3 the trace cannot be read; 126 the command cannot be run; 127 no "
-    "such\n"
-    "command. Otherwise `simulate` ends with the exit code of the command that it runs.";
+    "Exit codes: 0 success, and for `rehearse` and `check` that it fits; 2 wrong usage; 3 the trace cannot "
+    "be\n"
+    "read; 20 `rehearse`: it does not fit; 21 `rehearse`: it ran out of memory and went on; 22 `check`: "
+    "over\n"
+    "the budget or the baseline; 126 the command cannot be run; 127 no such command. Otherwise the exit "
+    "code\n"
+    "of the command that `simulate`, `rehearse` or `check` runs.";
 
 // What stands behind "--".
 using Words = std::vector<std::string>;
@@ -36,6 +43,7 @@ struct Command {
   std::function<int()> (*declare)(CLI::App& app, const Words& command);
 };
 
+Command rehearse_command();
 Command report_command();
 Command simulate_command();
 

@@ -1,0 +1,130 @@
+#include "libtorch/rehearsal/ledger.h"
+
+#include <algorithm>
+
+namespace spillway::rehearsal {
+namespace {
+
+enum Word : uint64_t { kAllocated = 1, kFreed = 2, kGrew = 3, kShrank = 4, kFailed = 5 };
+
+constexpr size_t kMostSteps = 1024;  // of which the peaks are kept
+
+std::vector<Holding> largest_first(std::vector<Holding> held) {
+  std::sort(held.begin(), held.end(), [](const Holding& a, const Holding& b) {
+    return a.bytes != b.bytes ? a.bytes > b.bytes : a.site < b.site;
+  });
+  return held;
+}
+
+}  // namespace
+
+// FNV-1a over the bytes of what the event says: no address and no clock, so that equal runs hash alike.
+void Ledger::mix(uint64_t value) {
+  for (int i = 0; i < 8; ++i, value >>= 8) hash_ = (hash_ ^ (value & 0xff)) * 1099511628211u;
+}
+
+void Ledger::observe(Levels levels) {
+  levels_ = levels;
+  peak_reserved_ = std::max({peak_reserved_, levels.reserved, levels.peak_reserved});
+  step_.allocated = std::max(step_.allocated, levels.allocated);
+  step_.reserved = std::max(step_.reserved, levels.reserved);
+  if (const uint64_t peak = std::max(levels.allocated, levels.peak_allocated); peak > peak_allocated_) {
+    peak_allocated_ = peak;
+    peak_event_ = events_;
+    peak_step_ = steps_.size() + 1;
+    ++epoch_;
+  }
+}
+
+void Ledger::begin_event(Levels levels) {
+  observe(levels);
+  if (events_ > 0) timeline_.add(events_, levels.allocated, levels.reserved);
+  ++events_;
+}
+
+Ledger::Entry& Ledger::change(Site site) {
+  if (site >= sites_.size()) sites_.resize(std::max<size_t>(site + 1, 2 * sites_.size()));
+  Entry& entry = sites_[site];
+  if (entry.epoch != epoch_) {
+    entry.peak_bytes = entry.bytes;
+    entry.peak_blocks = entry.blocks;
+    entry.epoch = epoch_;
+  }
+  return entry;
+}
+
+void Ledger::forget(const Block& block) {
+  Entry& entry = change(block.site);
+  entry.bytes -= block.bytes;
+  --entry.blocks;
+  live_bytes_ -= block.bytes;
+}
+
+void Ledger::allocated(uint64_t address, uint64_t bytes, uint64_t stream, Site site, Levels levels) {
+  begin_event(levels);
+  mix(kAllocated);
+  mix(bytes);
+  last_stream_ = streams_.try_emplace(stream, streams_.size()).first->second;
+  mix(last_stream_);
+  Block& block = blocks_[address];
+  if (block.ordinal != 0) forget(block);  // given back on a way that tells no event
+  block = {bytes, ++allocations_, site};
+  Entry& entry = change(site);
+  entry.bytes += bytes;
+  ++entry.blocks;
+  live_bytes_ += bytes;
+}
+
+uint64_t Ledger::freed(uint64_t address, Levels levels) {
+  const auto block = blocks_.find(address);
+  if (block == blocks_.end()) return 0;  // from before the probe
+  const uint64_t ordinal = block->second.ordinal;
+  levels.allocated += block->second.bytes;
+  begin_event(levels);
+  mix(kFreed);
+  mix(ordinal);
+  forget(block->second);
+  blocks_.erase(block);
+  return ordinal;
+}
+
+void Ledger::segment(bool grows, uint64_t bytes, Levels levels) {
+  begin_event(levels);
+  mix(grows ? kGrew : kShrank);
+  mix(bytes);
+  if (!grows) ++segments_freed_;
+}
+
+void Ledger::failed(uint64_t bytes, Levels levels) {
+  begin_event(levels);
+  mix(kFailed);
+  mix(bytes);
+}
+
+void Ledger::step_ended(Levels levels) {
+  observe(levels);
+  step_.last_event = events_;
+  if (steps_.size() < kMostSteps) steps_.push_back(step_);
+  step_ = {0, levels.allocated, levels.reserved};
+}
+
+std::vector<Holding> Ledger::held_at_peak() const {
+  std::vector<Holding> held;
+  for (size_t i = 0; i < sites_.size(); ++i) {
+    const Entry& entry = sites_[i];
+    const bool kept = entry.epoch == epoch_;
+    const uint64_t bytes = kept ? entry.peak_bytes : entry.bytes;
+    if (bytes > 0) held.push_back({static_cast<Site>(i), bytes, kept ? entry.peak_blocks : entry.blocks});
+  }
+  return largest_first(std::move(held));
+}
+
+std::vector<Holding> Ledger::held_now() const {
+  std::vector<Holding> held;
+  for (size_t i = 0; i < sites_.size(); ++i) {
+    if (sites_[i].bytes > 0) held.push_back({static_cast<Site>(i), sites_[i].bytes, sites_[i].blocks});
+  }
+  return largest_first(std::move(held));
+}
+
+}  // namespace spillway::rehearsal

@@ -1,0 +1,108 @@
+#include "libtorch/rehearsal/python.h"
+
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "libtorch/rehearsal/settings.h"
+#include "libtorch/rehearsal/state.h"
+
+// The text of python/spillway/_rehearsal.py, put in by the build.
+extern const char spillway_rehearsal_python_source[];
+
+namespace spillway::rehearsal {
+namespace {
+
+template <typename Function>
+Function* find(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
+}
+
+struct Python {
+  int (*is_initialized)() = find<int()>("Py_IsInitialized");
+  int (*is_finalizing)() = find<int()>("Py_IsFinalizing");  // from 3.13
+  int (*is_finalizing_before_3_13)() = find<int()>("_Py_IsFinalizing");
+  int (*add_pending_call)(int (*)(void*), void*) = find<int(int (*)(void*), void*)>("Py_AddPendingCall");
+  int (*ensure)() = find<int()>("PyGILState_Ensure");
+  void (*release)(int) = find<void(int)>("PyGILState_Release");
+  int (*run)(const char*) = find<int(const char*)>("PyRun_SimpleString");
+
+  bool runs() const {
+    if (is_initialized == nullptr || ensure == nullptr || is_initialized() == 0) return false;
+    const auto finalizing = is_finalizing != nullptr ? is_finalizing : is_finalizing_before_3_13;
+    return finalizing == nullptr || finalizing() == 0;
+  }
+};
+
+const Python& python() {
+  static const Python found;
+  return found;
+}
+
+int name_sites_now(void*) {
+  name_sites();
+  return 0;
+}
+
+std::string quoted(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) {
+    if (c == '\'' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "'";
+}
+
+std::string path_of_this_library() {
+  Dl_info info{};
+  return dladdr(reinterpret_cast<void*>(&name_sites_now), &info) != 0 ? info.dli_fname : "";
+}
+
+// Names stay out of the program's __main__.
+int run_python_part(void*) {
+  const std::string text =
+      "def _spillway_rehearsal_start():\n    names = {'__name__': 'spillway._rehearsal'}\n    exec(" +
+      std::string("compile(bytes.fromhex('");
+  std::string hex;
+  static constexpr char kDigits[] = "0123456789abcdef";
+  for (const char* c = spillway_rehearsal_python_source; *c != '\0'; ++c) {
+    hex += kDigits[static_cast<unsigned char>(*c) >> 4];
+    hex += kDigits[static_cast<unsigned char>(*c) & 15];
+  }
+  const std::string start =
+      text + hex + "').decode(), 'spillway/_rehearsal.py', 'exec'), names)\n    names['start'](" +
+      quoted(path_of_this_library()) + ", " + std::to_string(settings().steps) + ", " +
+      quoted(settings().values) + ")\n_spillway_rehearsal_start()\ndel _spillway_rehearsal_start\n";
+  if (python().run(start.c_str()) != 0)
+    std::fputs("spillway rehearsal: steps of optimizers are not seen: the Python part failed\n", stderr);
+  return 0;
+}
+
+}  // namespace
+
+void name_sites() {
+  State& state = rehearsal::state();
+  if (!python().runs()) return;
+  const int gil = python().ensure();
+  try {
+    state.sites.symbolize(state.mutex);
+    state.dirty = true;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "spillway rehearsal: stacks can not be named: %s\n", error.what());
+  }
+  python().release(gil);
+}
+
+void ask_python_to_name_sites() {
+  if (python().add_pending_call != nullptr && python().runs())
+    python().add_pending_call(name_sites_now, nullptr);
+}
+
+void start_python_part() {
+  if (python().add_pending_call != nullptr && python().run != nullptr && python().runs())
+    python().add_pending_call(run_python_part, nullptr);
+}
+
+}  // namespace spillway::rehearsal

@@ -1,0 +1,67 @@
+// What the probe knows of this process. One instance, behind one lock; never destroyed, because tensors and
+// threads outlive static destruction.
+//
+// Thread-safety: `mutex` guards every member but `forked` and `dirty`. It is the innermost lock: nothing that
+// waits is called with it held. Units: bytes.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "libtorch/rehearsal/ledger.h"
+#include "libtorch/rehearsal/sites.h"
+
+namespace spillway::rehearsal {
+
+// A request that the allocator could not serve.
+struct Failure {
+  int device = 0;
+  uint64_t requested = 0, allocated = 0, reserved = 0, device_free = 0;
+  uint64_t limit = 0;  // what the allocator may use, as it told the observer: the card or the set fraction
+  uint64_t event = 0, step = 0;
+  Site site = 0;
+  std::vector<Holding> held;
+};
+
+// How the program ended, as far as Python saw it.
+struct Uncaught {
+  std::string type, message;
+  bool out_of_memory = false;
+};
+
+struct Read {
+  uint64_t count = 0, bytes = 0;
+};
+enum class ReadKind { kShape, kValue, kCopy };
+
+struct State {
+  std::mutex mutex;
+  std::deque<Ledger> ledgers;  // by device; grows without moving
+  Sites sites;
+  std::vector<Failure> failures;  // the first kMostFailures
+  uint64_t failure_count = 0, steps = 0;
+  std::map<std::pair<Site, ReadKind>, Read> reads;
+  Uncaught uncaught;
+  std::string problem;  // why the probe sees no allocations, "" if it does
+  std::string allocator;
+  bool ended_by_steps = false, complete = false;
+  std::atomic<bool> forked{false}, dirty{true};
+
+  Ledger& ledger(int device) {
+    while (ledgers.size() <= static_cast<size_t>(device)) ledgers.emplace_back();
+    return ledgers[static_cast<size_t>(device)];
+  }
+};
+
+constexpr size_t kMostFailures = 16;
+
+State& state();
+
+// What the allocator holds of `device` now; zeros where it can not tell.
+Levels levels_of(int device);
+
+}  // namespace spillway::rehearsal

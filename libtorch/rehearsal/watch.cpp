@@ -1,0 +1,148 @@
+#include "libtorch/rehearsal/watch.h"
+
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/util/Exception.h>
+#include <dlfcn.h>
+
+#include "libtorch/rehearsal/python.h"
+#include "libtorch/rehearsal/result.h"
+#include "libtorch/rehearsal/state.h"
+#include "libtorch/rehearsal/stream.h"
+#include "spillway/spillway.h"
+
+namespace spillway::rehearsal {
+namespace {
+
+namespace native = c10::cuda::CUDACachingAllocator;
+using Entry = native::TraceEntry;
+
+bool is_native = false;
+
+// A block is counted as PyTorch's statistics count it.
+uint64_t rounded(uint64_t bytes) {
+  constexpr uint64_t kSmallest = 512;
+  return std::max(kSmallest, (bytes + kSmallest - 1) / kSmallest * kSmallest);
+}
+
+decltype(&spillway_query) find_query() {
+  if (void* symbol = dlsym(RTLD_DEFAULT, "spillway_query"))
+    return reinterpret_cast<decltype(&spillway_query)>(symbol);
+  void* core = dlopen("libspillway.so", RTLD_NOW | RTLD_NOLOAD);
+  return core == nullptr ? nullptr
+                         : reinterpret_cast<decltype(&spillway_query)>(dlsym(core, "spillway_query"));
+}
+
+Levels levels_of_core(int device) {
+  static const auto query = find_query();
+  spillway_memory memory{};
+  memory.size = sizeof memory;
+  if (query == nullptr || query(device, &memory) != SPILLWAY_OK) return {};
+  return {memory.live + memory.rounding, memory.reserved, memory.peak_allocated, memory.peak_reserved};
+}
+
+// Runs under the native allocator's lock: no Python, no lock but the state's, which is innermost.
+void see(const Entry& entry) {
+  State& state = rehearsal::state();
+  if (state.forked.load(std::memory_order_relaxed)) return;
+  const int device = entry.device_;
+  const Levels levels = levels_of(device);
+  const std::lock_guard lock(state.mutex);
+  Ledger& ledger = state.ledger(device);
+  const auto stream = reinterpret_cast<uint64_t>(entry.stream_);
+  switch (entry.action_) {
+    case Entry::ALLOC: {
+      const Site site = state.sites.of(entry.context_);
+      ledger.allocated(entry.addr_, rounded(entry.size_), stream, site, levels);
+      write_event(device, ledger, StreamEvent::kAllocated, entry.size_, site);
+      break;
+    }
+    case Entry::FREE_REQUESTED:
+      if (const uint64_t ordinal = ledger.freed(entry.addr_, levels))
+        write_event(device, ledger, StreamEvent::kFreed, ordinal, 0);
+      break;
+    case Entry::SEGMENT_ALLOC:
+    case Entry::SEGMENT_MAP:
+      ledger.segment(true, entry.size_, levels);
+      write_event(device, ledger, StreamEvent::kGrew, entry.size_, 0);
+      break;
+    case Entry::SEGMENT_FREE:
+    case Entry::SEGMENT_UNMAP:
+      ledger.segment(false, entry.size_, levels);
+      write_event(device, ledger, StreamEvent::kShrank, entry.size_, 0);
+      break;
+    case Entry::OOM: {
+      ledger.failed(entry.size_, levels);
+      const Site site = state.sites.of(entry.context_);
+      write_event(device, ledger, StreamEvent::kFailed, entry.size_, site);
+      ++state.failure_count;
+      if (state.failures.size() < kMostFailures)
+        state.failures.push_back({device, entry.size_, levels.allocated, levels.reserved, entry.addr_, 0,
+                                  ledger.events(), state.steps + 1, site, ledger.held_now()});
+      break;
+    }
+    default:
+      break;
+  }
+  state.dirty.store(true, std::memory_order_relaxed);
+}
+
+// Runs without the allocator's lock.
+void failed(int64_t device, size_t, size_t limit, size_t) {
+  State& state = rehearsal::state();
+  if (state.forked) return;
+  {
+    const std::lock_guard lock(state.mutex);
+    if (!state.failures.empty() && state.failure_count <= kMostFailures &&
+        state.failures.back().device == device)
+      state.failures.back().limit = limit;
+  }
+  // The program may not survive this failure.
+  name_sites();
+  write_result();
+}
+
+void refuse(native::CUDAAllocator& allocator, const char* why) {
+  State& state = rehearsal::state();
+  const std::lock_guard lock(state.mutex);
+  state.problem = "PyTorch's allocator '" + allocator.name() + "' tells nothing of its allocations: " + why;
+}
+
+}  // namespace
+
+Levels levels_of(int device) {
+  if (!is_native) return levels_of_core(device);
+  constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  const auto stats = native::get()->getDeviceStats(static_cast<c10::DeviceIndex>(device));
+  const auto& allocated = stats.allocated_bytes[kAll];
+  const auto& reserved = stats.reserved_bytes[kAll];
+  return {static_cast<uint64_t>(allocated.current), static_cast<uint64_t>(reserved.current),
+          static_cast<uint64_t>(allocated.peak), static_cast<uint64_t>(reserved.peak)};
+}
+
+bool allocator_is_ready() {
+  native::CUDAAllocator* allocator = native::allocator.load();
+  return allocator != nullptr && allocator->initialized();
+}
+
+void watch_allocator() {
+  native::CUDAAllocator& allocator = *native::get();
+  State& state = rehearsal::state();
+  {
+    const std::lock_guard lock(state.mutex);
+    state.allocator = allocator.name();
+    state.ledger(c10::cuda::device_count() - 1);
+  }
+  is_native = allocator.name() == "native";
+  try {
+    allocator.recordHistory(true, gather_stack, 1, native::RecordContext::ALLOC, false, {});
+    allocator.attachAllocatorTraceTracker(see);
+    allocator.attachOutOfMemoryObserver(failed);
+  } catch (const c10::Error& error) {
+    refuse(allocator, error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    refuse(allocator, error.what());
+  }
+}
+
+}  // namespace spillway::rehearsal

@@ -1,0 +1,55 @@
+// `spillway rehearse` on real PyTorch programs.
+#include <gmock/gmock.h>
+
+#include "tests/tools/support.h"
+
+namespace spillway::tools {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class RehearsePrograms : public CommandTest {
+ protected:
+  using Words = std::vector<std::string>;
+  Ran rehearse(Words flags, const Words& program) const {
+    Words words{"rehearse"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    words.insert(words.end(), {"--", SPILLWAY_PYTHON, SPILLWAY_PROGRAMS + program[0]});
+    words.insert(words.end(), program.begin() + 1, program.end());
+    return run(words);
+  }
+};
+
+TEST_F(RehearsePrograms, SaysThatItFitsAndWhatHoldsThePeak) {
+  const Ran ran = rehearse({"--capacity", "1GiB"}, {"holds.py", "5"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("fits: "));
+  EXPECT_THAT(ran.out, HasSubstr("320.00 MiB  100.0%  5 blocks  holds.py:15 <module>"));
+  EXPECT_THAT(ran.out, HasSubstr("unconditional"));
+}
+
+TEST_F(RehearsePrograms, SaysThatItDoesNotFitAndWhatItTakes) {
+  const Ran ran = rehearse({"--capacity", "300MiB"}, {"holds.py", "5"});
+  EXPECT_EQ(ran.code, 20) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("does not fit: "));
+  EXPECT_THAT(ran.out, HasSubstr("asked 64.00 MiB on GPU 0 in step 1, at holds.py:15 <module>"));
+  EXPECT_THAT(ran.out, HasSubstr("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 64.00 MiB"));
+  EXPECT_THAT(ran.out, HasSubstr("with ample memory it takes 320.00 MiB of a card"));
+}
+
+TEST_F(RehearsePrograms, TellsOtherEndsApart) {
+  const Ran caught = rehearse({"--capacity", "300MiB", "--once"}, {"holds.py", "5", "catch"});
+  EXPECT_EQ(caught.code, 21) << caught.err;
+  EXPECT_THAT(caught.out, HasSubstr("1 request failed, and the program went on"));
+  EXPECT_THAT(caught.out, Not(HasSubstr("what would have fitted")));
+  const Ran ended = rehearse({"--capacity", "1GiB"}, {"holds.py", "1", "exit"});
+  EXPECT_EQ(ended.code, 7) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("the program ended with exit code 7, and not for lack of memory"));
+  const Ran raised = rehearse({"--capacity", "1GiB"}, {"holds.py", "1", "raise"});
+  EXPECT_EQ(raised.code, 1) << raised.err;
+  EXPECT_THAT(raised.out, HasSubstr("ValueError: not for lack of memory"));
+}
+
+}  // namespace
+}  // namespace spillway::tools

@@ -1,0 +1,94 @@
+// What one rehearsed process left: the probe's result (PyTorch's own figures, exact) and the simulator's
+// report (the whole card, exact pages and modelled parts).
+//
+// Thread-safety: plain values. Ownership: none. Errors: a file that can not be read, or is not what it should
+// be, is a line in `damaged`, and the rest is used. Units: bytes.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace spillway::tools {
+
+struct Frame {
+  std::string function, file;
+  uint64_t line = 0;
+};
+
+// Where memory was asked for or values were read: a Python stack, innermost first, or a label.
+struct Place {
+  std::string label;
+  std::vector<Frame> frames;
+};
+
+struct Held {
+  std::optional<uint32_t> place;  // nothing: the places too small to be listed, together
+  uint64_t bytes = 0, blocks = 0;
+};
+
+struct Point {
+  uint64_t last_event = 0, allocated = 0, reserved = 0;
+};
+
+// PyTorch's view of one device.
+struct AllocatorView {
+  uint64_t events = 0, peak_allocated = 0, peak_reserved = 0, peak_step = 0, segments_freed = 0;
+  std::string stream_hash;
+  std::vector<Held> held_at_peak;
+  std::vector<Point> timeline, steps;
+};
+
+// The simulated driver's.
+struct CardView {
+  std::string card;                                                 // "" where only a capacity was given
+  uint64_t capacity = 0, peak = 0, refused = 0, refused_bytes = 0;  // of the first refusal
+  std::map<std::string, uint64_t> modelled_at_peak;
+};
+
+struct DeviceObservation {
+  int ordinal = 0;
+  std::optional<AllocatorView> allocator;
+  std::optional<CardView> card;
+};
+
+struct Failure {
+  int device = 0;
+  uint64_t requested = 0, allocated = 0, reserved = 0, device_free = 0, limit = 0, step = 0;
+  uint32_t place = 0;
+  std::vector<Held> held;
+};
+
+enum class ReadKind { kShape, kValue, kCopy };
+struct Read {
+  uint32_t place = 0;
+  ReadKind kind = ReadKind::kCopy;
+  uint64_t count = 0, bytes = 0;
+};
+
+struct Observation {
+  int64_t pid = 0;
+  std::optional<int64_t> rank;
+  bool has_probe = false, complete = false, ended_by_steps = false;
+  std::string problem, allocator;  // why there are no sites; the allocator's name
+  uint64_t steps = 0, failure_count = 0;
+  std::vector<Failure> failures;
+  std::string uncaught_type, uncaught_message;
+  bool uncaught_out_of_memory = false;
+  std::vector<Read> reads;
+  std::map<uint32_t, Place> places;
+  std::map<int, DeviceObservation> devices;
+
+  bool used_devices() const;
+  uint64_t peak_of(int device) const;  // of the whole card
+};
+
+// Reads every result in `folder`; processes that used no device are left out. By rank, then process.
+std::vector<Observation> read_observations(const std::string& folder, std::vector<std::string>* damaged);
+
+// The names that the probe and the simulator are told, in `folder`.
+std::string probe_pattern(const std::string& folder);
+std::string simulator_pattern(const std::string& folder);
+
+}  // namespace spillway::tools

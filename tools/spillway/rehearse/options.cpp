@@ -1,0 +1,33 @@
+#include "tools/spillway/rehearse/options.h"
+
+#include <unistd.h>
+
+#include "tools/spillway/units.h"
+
+namespace spillway::tools {
+
+void declare_run(CLI::App& app, const Words& command, RunOptions* run) {
+  run->command = command;
+  run->progress = ::isatty(STDERR_FILENO) == 1;
+  app.add_option("--capacity", run->machine.capacity, std::string("Memory of each card: ") + kSizesAccepted);
+  app.add_option("--gpus", run->machine.gpus, "Cards")->check(CLI::Range(1, 16));
+  app.add_option("--steps", run->steps, "End the program, with success, after this many optimizer steps")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
+  app.add_option("--allocator", run->allocator,
+                 "PyTorch's allocator: native; expandable, with its expandable segments; spillway")
+      ->check(CLI::IsMember({"native", "expandable", "spillway"}));
+  app.add_option("--values", run->machine.values,
+                 "What the program reads from a device. zeros, random: kernels do nothing, at any size; "
+                 "compute: true values, by CPU kernels")
+      ->check(CLI::IsMember({"zeros", "random", "compute"}));
+  app.add_option("--trace", run->trace, "Write the stream of allocations to this file");
+  app.add_option("--config", run->machine.config, "TOML file of the simulated machine")
+      ->check(CLI::ExistingFile);
+}
+
+std::string missing_machine(const MachineOptions& machine) {
+  if (machine.capacity || !machine.config.empty()) return "";
+  return "say how much memory each card has with --capacity, such as --capacity 24GiB, or give a --config";
+}
+
+}  // namespace spillway::tools

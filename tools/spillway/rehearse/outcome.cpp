@@ -1,0 +1,106 @@
+#include "tools/spillway/rehearse/outcome.h"
+
+#include <algorithm>
+
+#include "spillway/allocator/verdict.h"
+
+namespace spillway::tools {
+namespace {
+
+uint64_t difference(uint64_t a, uint64_t b) {
+  return a > b ? a - b : 0;
+}
+
+uint64_t capacity_of(const Observation& process, int device) {
+  const auto found = process.devices.find(device);
+  return found != process.devices.end() && found->second.card ? found->second.card->capacity : 0;
+}
+
+}  // namespace
+
+uint64_t failed_requests(const Rehearsal& rehearsal) {
+  uint64_t count = 0;
+  for (const Observation& process : rehearsal.processes) {
+    count += process.failure_count;
+    if (process.has_probe && process.problem.empty()) continue;
+    for (const auto& [ordinal, device] : process.devices) count += device.card ? device.card->refused : 0;
+  }
+  return count;
+}
+
+Fit decide(const Rehearsal& rehearsal) {
+  const bool failed = failed_requests(rehearsal) > 0;
+  if (rehearsal.exit_code == 0) return failed ? Fit::kWentOn : Fit::kFits;
+  const auto& all = rehearsal.processes;
+  if (std::any_of(all.begin(), all.end(), [](const Observation& p) { return p.uncaught_out_of_memory; }))
+    return Fit::kDoesNotFit;
+  if (std::any_of(all.begin(), all.end(), [](const Observation& p) { return !p.uncaught_type.empty(); }))
+    return Fit::kProgramFailed;
+  return failed ? Fit::kDoesNotFit : Fit::kProgramFailed;
+}
+
+FailureOf deciding_failure(const Rehearsal& rehearsal) {
+  FailureOf found;
+  for (const Observation& process : rehearsal.processes) {
+    if (process.failures.empty()) continue;
+    if (process.uncaught_out_of_memory) return {&process, &process.failures.back()};
+    if (found.failure == nullptr) found = {&process, &process.failures.front()};
+  }
+  return found;
+}
+
+std::string cause_of(const FailureOf& found) {
+  const Failure& failure = *found.failure;
+  const uint64_t capacity =
+      std::max(capacity_of(*found.process, failure.device), failure.reserved + failure.device_free);
+  const uint64_t outside = difference(capacity, failure.reserved + failure.device_free);
+  Memory memory{};
+  memory.device = capacity;
+  memory.limit = failure.limit == 0 ? capacity : std::min(failure.limit, capacity);
+  memory.live = failure.allocated;
+  memory.cached = difference(failure.reserved, failure.allocated);
+  memory.reserved = failure.reserved;
+  memory.context = outside;
+  memory.free = difference(memory.limit, failure.reserved + outside);
+  return judge(memory, failure.requested, std::nullopt).text;
+}
+
+Need need_of(const DeviceObservation& device) {
+  Need need;
+  if (device.allocator) {
+    need.allocated = device.allocator->peak_allocated;
+    need.reserved = device.allocator->peak_reserved;
+  }
+  if (device.card) {
+    need.peak = device.card->peak;
+    need.capacity = device.card->capacity;
+  }
+  need.peak = std::max(need.peak, need.reserved);
+  need.outside = need.peak - need.reserved;
+  return need;
+}
+
+Need largest_need(const Rehearsal& rehearsal) {
+  Need largest;
+  for (const Observation& process : rehearsal.processes) {
+    for (const auto& [ordinal, device] : process.devices) {
+      const Need need = need_of(device);
+      if (need.peak >= largest.peak) largest = need;
+    }
+  }
+  return largest;
+}
+
+ReadTotals reads_of(const Rehearsal& rehearsal) {
+  ReadTotals totals;
+  for (const Observation& process : rehearsal.processes) {
+    for (const Read& read : process.reads) {
+      (read.kind == ReadKind::kShape   ? totals.shape
+       : read.kind == ReadKind::kValue ? totals.value
+                                       : totals.copy) += read.count;
+    }
+  }
+  return totals;
+}
+
+}  // namespace spillway::tools

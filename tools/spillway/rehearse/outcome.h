@@ -1,0 +1,55 @@
+// What a rehearsal showed: whether the program fits, and why not.
+//
+// Thread-safety: plain values, pure functions. Units: bytes.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "tools/spillway/rehearse/observation.h"
+
+namespace spillway::tools {
+
+struct Rehearsal {
+  int exit_code = 0;  // the program's; 128 + the signal that ended it
+  double seconds = 0;
+  std::vector<Observation> processes;
+  std::vector<std::string> damaged;
+  std::string log;  // the end of what the program printed, where it was kept from the terminal
+};
+
+enum class Fit {
+  kFits,
+  kDoesNotFit,     // it ended because a request failed
+  kWentOn,         // requests failed, and the program dealt with it
+  kProgramFailed,  // it ended for another reason
+};
+
+Fit decide(const Rehearsal& rehearsal);
+
+// Requests that could not be served: PyTorch's, and in processes without it the driver's.
+uint64_t failed_requests(const Rehearsal& rehearsal);
+
+// The first failure of the process that ended by it, or the first of all. Null: none was recorded.
+struct FailureOf {
+  const Observation* process = nullptr;
+  const Failure* failure = nullptr;
+};
+FailureOf deciding_failure(const Rehearsal& rehearsal);
+
+// Why `failure` could not be served, in one line.
+std::string cause_of(const FailureOf& failure);
+
+// The most that any card of the program needed, and the room that its card had then.
+struct Need {
+  uint64_t peak = 0, allocated = 0, reserved = 0, outside = 0, capacity = 0;
+};
+Need need_of(const DeviceObservation& device);
+Need largest_need(const Rehearsal& rehearsal);
+
+// Values that the program read back, and of how many the size of memory may depend.
+struct ReadTotals {
+  uint64_t shape = 0, value = 0, copy = 0;
+};
+ReadTotals reads_of(const Rehearsal& rehearsal);
+
+}  // namespace spillway::tools

@@ -1,0 +1,285 @@
+#include "tools/spillway/rehearse/report_text.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "spillway/allocator/verdict.h"
+#include "tools/spillway/rehearse/places.h"
+#include "tools/spillway/rehearse/plot.h"
+#include "tools/spillway/report/table.h"
+
+namespace spillway::tools {
+namespace {
+
+constexpr size_t kPlaces = 12, kReadPlaces = 5, kColumns = 64, kRows = 8;
+
+std::string percent(uint64_t part, uint64_t whole) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f%%",
+                whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+  return text;
+}
+
+std::string count_text(uint64_t count, const char* one, const char* many) {
+  return std::to_string(count) + " " + (count == 1 ? one : many);
+}
+
+std::string joined(const Words& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    const bool plain = !word.empty() && word.find_first_of(" \t\n'\"\\$*?;&|<>()") == std::string::npos;
+    text += (text.empty() ? "" : " ") + (plain ? word : "'" + word + "'");
+  }
+  return text;
+}
+
+struct Shown {
+  const Observation* process;
+  const DeviceObservation* device;
+};
+
+std::vector<Shown> used_devices(const Rehearsal& rehearsal) {
+  std::vector<Shown> used;
+  for (const Observation& process : rehearsal.processes) {
+    for (const auto& [ordinal, device] : process.devices) {
+      const bool active = device.allocator && device.allocator->events > 0;
+      if (active || (device.card && device.card->peak > 0)) used.push_back({&process, &device});
+    }
+  }
+  return used;
+}
+
+const Shown* fullest(const std::vector<Shown>& devices) {
+  const auto found = std::max_element(devices.begin(), devices.end(), [](const Shown& a, const Shown& b) {
+    return need_of(*a.device).peak < need_of(*b.device).peak;
+  });
+  return found == devices.end() ? nullptr : &*found;
+}
+
+std::string machine_text(const Rehearsal& rehearsal) {
+  for (const Observation& process : rehearsal.processes) {
+    for (const auto& [ordinal, device] : process.devices) {
+      if (!device.card) continue;
+      const std::string count =
+          process.devices.size() > 1 ? std::to_string(process.devices.size()) + " × " : "";
+      return count + (device.card->card.empty() ? "a card" : device.card->card) + " of " +
+             size_text(device.card->capacity);
+    }
+  }
+  return "no card";
+}
+
+std::string steps_text(const Rehearsal& rehearsal) {
+  uint64_t steps = 0;
+  bool ended = false;
+  for (const Observation& process : rehearsal.processes) {
+    steps = std::max(steps, process.steps);
+    ended |= process.ended_by_steps;
+  }
+  if (steps == 0) return "no optimizer step seen";
+  return count_text(steps, "optimizer step", "optimizer steps") + (ended ? " (ended there by --steps)" : "");
+}
+
+std::string headline(const RunOptions& options, const Rehearsal& rehearsal) {
+  const Fit fit = decide(rehearsal);
+  std::string text = std::string(fit_text(fit)) + ": " + joined(options.command) + "\n";
+  char seconds[32];
+  std::snprintf(seconds, sizeof seconds, "%.1f s", rehearsal.seconds);
+  text += "  on " + machine_text(rehearsal) + ", allocator " + options.allocator + ", values " +
+          options.machine.values.value_or("zeros") + "; " + steps_text(rehearsal) + ", " + seconds + "\n";
+  return text;
+}
+
+std::string device_table(const Rehearsal& rehearsal, const std::vector<Shown>& devices) {
+  using enum Align;
+  Table table({kLeft, kRight, kRight, kRight, kRight, kRight});
+  table.add({"peak by device", "allocated", "reserved", "outside PyTorch", "whole card", "margin"});
+  for (const Shown& shown : devices) {
+    const Need need = need_of(*shown.device);
+    const bool over = need.peak > need.capacity;
+    table.add({device_name(rehearsal, *shown.process, shown.device->ordinal), size_text(need.allocated),
+               size_text(need.reserved), size_text(need.outside), size_text(need.peak),
+               need.capacity == 0 || over ? "-"
+                                          : size_text(need.capacity - need.peak) + " (" +
+                                                percent(need.capacity - need.peak, need.capacity) + ")"});
+  }
+  return table.text("");
+}
+
+std::string modelled_text(const Shown& shown) {
+  if (!shown.device->card || shown.device->card->modelled_at_peak.empty()) return "";
+  std::string parts;
+  for (const auto& [label, bytes] : shown.device->card->modelled_at_peak)
+    if (bytes > 0) parts += (parts.empty() ? "" : ", ") + label + " " + size_text(bytes);
+  return parts.empty() ? "" : "  of it modelled, not measured: " + parts + "\n";
+}
+
+std::string places_text(const std::vector<Held>& held, const std::map<uint32_t, Place>& places,
+                        uint64_t allocated) {
+  const std::vector<PlaceShare> shares = share_by_place(held, places);
+  using enum Align;
+  Table table({kRight, kRight, kRight, kLeft});
+  uint64_t listed = 0;
+  for (size_t i = 0; i < std::min(kPlaces, shares.size()); ++i) {
+    const PlaceShare& share = shares[i];
+    listed += share.bytes;
+    table.add({size_text(share.bytes), percent(share.bytes, allocated),
+               count_text(share.blocks, "block", "blocks"),
+               share.where + (share.caller.empty() ? "" : "  from " + share.caller)});
+  }
+  uint64_t known = 0, blocks = 0;
+  for (size_t i = 0; i < shares.size(); ++i) {
+    known += shares[i].bytes;
+    if (i >= kPlaces) blocks += shares[i].blocks;
+  }
+  if (known > listed)
+    table.add({size_text(known - listed), percent(known - listed, allocated),
+               count_text(blocks, "block", "blocks"),
+               "elsewhere (" + count_text(shares.size() - kPlaces, "place", "places") + ")"});
+  if (allocated > known)
+    table.add({size_text(allocated - known), percent(allocated - known, allocated), "",
+               "given by the allocator beyond what was asked for"});
+  return table.text("  ");
+}
+
+std::string peak_text(const Rehearsal& rehearsal, const Shown& shown) {
+  const AllocatorView& view = *shown.device->allocator;
+  std::string text = "\nmemory over time on " +
+                     device_name(rehearsal, *shown.process, shown.device->ordinal) +
+                     " (by allocator event; █ allocated, ░ reserved)\n" +
+                     plot_memory(view.timeline, view.steps, kColumns, kRows, "  ");
+  text += "\nat the peak of " + size_text(view.peak_allocated) + " allocated, in step " +
+          std::to_string(view.peak_step) + "\n";
+  return text + places_text(view.held_at_peak, shown.process->places, view.peak_allocated);
+}
+
+std::string indented(const std::string& text) {
+  std::string out = "  ";
+  for (const char c : text) out += c == '\n' ? std::string("\n  ") : std::string(1, c);
+  return out + "\n";
+}
+
+std::string failure_text(const Rehearsal& rehearsal) {
+  const FailureOf found = deciding_failure(rehearsal);
+  const uint64_t count = failed_requests(rehearsal);
+  if (count == 0) return "";
+  std::string text = "\n" + count_text(count, "request", "requests") + " failed" +
+                     (decide(rehearsal) == Fit::kWentOn ? ", and the program went on" : "") + "\n";
+  if (found.failure == nullptr) return text;
+  const Failure& failure = *found.failure;
+  text += "  asked " + size_text(failure.requested) + " on " +
+          device_name(rehearsal, *found.process, failure.device) + " in step " + std::to_string(failure.step);
+  if (const auto place = found.process->places.find(failure.place); place != found.process->places.end()) {
+    text += ", at " + where_of(place->second);
+    if (const std::string caller = caller_of(place->second);
+        !caller.empty() && caller != where_of(place->second))
+      text += "  from " + caller;
+  }
+  text += "\n  " + cause_of(found) + "\n";
+  if (!found.process->uncaught_message.empty())
+    text += indented(found.process->uncaught_type + ": " + found.process->uncaught_message);
+  return text;
+}
+
+std::string program_failure_text(const Rehearsal& rehearsal) {
+  if (decide(rehearsal) != Fit::kProgramFailed) return "";
+  std::string text = "\nthe program ended with exit code " + std::to_string(rehearsal.exit_code) +
+                     ", and not for lack of memory";
+  for (const Observation& process : rehearsal.processes) {
+    if (process.uncaught_type.empty()) continue;
+    return text + "\n" + indented(process.uncaught_type + ": " + process.uncaught_message);
+  }
+  return text + "\n";
+}
+
+std::string damage_text(const Rehearsal& rehearsal) {
+  std::string text;
+  for (const Observation& process : rehearsal.processes) {
+    if (!process.problem.empty()) text += "note: " + process.problem + "\n";
+    if (process.has_probe && !process.complete)
+      text += "note: process " + std::to_string(process.pid) +
+              " ended without a last word; its figures may lack its last second\n";
+  }
+  for (const std::string& one : rehearsal.damaged) text += "note: a result can not be read: " + one + "\n";
+  return text.empty() ? "" : "\n" + text;
+}
+
+}  // namespace
+
+const char* fit_text(Fit fit) {
+  switch (fit) {
+    case Fit::kFits:
+      return "fits";
+    case Fit::kDoesNotFit:
+      return "does not fit";
+    case Fit::kWentOn:
+      return "ran out of memory, but went on";
+    case Fit::kProgramFailed:
+      return "no verdict: the program failed";
+  }
+  return "";
+}
+
+int exit_code_of(const Rehearsal& rehearsal) {
+  switch (decide(rehearsal)) {
+    case Fit::kFits:
+      return kSuccess;
+    case Fit::kDoesNotFit:
+      return kDoesNotFit;
+    case Fit::kWentOn:
+      return kRanOutAndWentOn;
+    case Fit::kProgramFailed:
+      break;
+  }
+  return rehearsal.exit_code;
+}
+
+std::string device_name(const Rehearsal& rehearsal, const Observation& process, int device) {
+  const std::string name = "GPU " + std::to_string(device);
+  if (rehearsal.processes.size() < 2) return name;
+  return (process.rank ? "rank " + std::to_string(*process.rank) : "process " + std::to_string(process.pid)) +
+         " " + name;
+}
+
+std::string condition_text(const RunOptions& options, const Rehearsal& rehearsal) {
+  if (options.machine.values.value_or("zeros") == "compute") return "";
+  const ReadTotals reads = reads_of(rehearsal);
+  const uint64_t total = reads.shape + reads.value;
+  if (total == 0) return "the verdict is unconditional: no value was read that the program could branch on\n";
+  std::string text =
+      "the verdict is conditional on " + count_text(total, "value", "values") + " read from the device";
+  if (reads.shape > 0) text += ", " + std::to_string(reads.shape) + " of which decide a shape";
+  text += "\n";
+  std::map<std::string, uint64_t> places;
+  for (const Observation& process : rehearsal.processes)
+    for (const Read& read : process.reads)
+      if (read.kind != ReadKind::kCopy)
+        places[std::string(read.kind == ReadKind::kShape ? "shape" : "value") + "  " +
+               where_of(process.places.at(read.place)) +
+               (caller_of(process.places.at(read.place)).empty()
+                    ? ""
+                    : "  from " + caller_of(process.places.at(read.place)))] += read.count;
+  size_t shown = 0;
+  for (const auto& [place, count] : places) {
+    if (shown++ == kReadPlaces) break;
+    text += "  " + std::to_string(count) + " × " + place + "\n";
+  }
+  return text;
+}
+
+std::string report_text(const RunOptions& options, const Rehearsal& rehearsal,
+                        const std::vector<Counterfactual>& others) {
+  const std::vector<Shown> devices = used_devices(rehearsal);
+  std::string text = headline(options, rehearsal);
+  text += program_failure_text(rehearsal) + failure_text(rehearsal);
+  if (const std::string further = explain(rehearsal, others); !further.empty()) text += "\n" + further;
+  if (devices.empty()) return text + "\nno memory of a device was used\n" + damage_text(rehearsal);
+  text += "\n" + device_table(rehearsal, devices);
+  const Shown* most = fullest(devices);
+  text += modelled_text(*most);
+  if (most->device->allocator && most->device->allocator->events > 0) text += peak_text(rehearsal, *most);
+  text += "\n" + condition_text(options, rehearsal);
+  return text + damage_text(rehearsal);
+}
+
+}  // namespace spillway::tools

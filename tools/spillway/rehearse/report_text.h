@@ -1,0 +1,25 @@
+// A rehearsal in words.
+//
+// Thread-safety: pure functions.
+#pragma once
+#include <string>
+
+#include "tools/spillway/rehearse/explain.h"
+#include "tools/spillway/rehearse/outcome.h"
+#include "tools/spillway/rehearse/run.h"
+
+namespace spillway::tools {
+
+std::string report_text(const RunOptions& options, const Rehearsal& rehearsal,
+                        const std::vector<Counterfactual>& others);
+
+// "fits", "does not fit", ...
+const char* fit_text(Fit fit);
+// The exit code that stands for it, or the program's own.
+int exit_code_of(const Rehearsal& rehearsal);
+// "rank 1 GPU 0", "process 4711 GPU 0" where there are several processes, else "GPU 0".
+std::string device_name(const Rehearsal& rehearsal, const Observation& process, int device);
+// One line: what the verdict depends on, as far as values go. "" where nothing is to be said.
+std::string condition_text(const RunOptions& options, const Rehearsal& rehearsal);
+
+}  // namespace spillway::tools

@@ -1,0 +1,129 @@
+#include "tools/spillway/rehearse/run.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include "tools/spillway/rehearse/child.h"
+#include "tools/spillway/rehearse/progress.h"
+
+namespace spillway::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A new folder, removed at the end.
+class Workplace {
+ public:
+  Workplace() {
+    std::error_code error;
+    std::string name = (fs::temp_directory_path(error) / "spillway-rehearse-XXXXXX").string();
+    if (!error && ::mkdtemp(name.data()) != nullptr) path_ = name;
+  }
+  ~Workplace() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  Workplace(const Workplace&) = delete;
+  Workplace& operator=(const Workplace&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+std::string joined(const char* variable, const std::string& setting, char separator) {
+  const char* held = std::getenv(variable);
+  return held == nullptr || *held == '\0' ? setting : std::string(held) + separator + setting;
+}
+
+bool set_probe(const RunOptions& options, const SimulatorLibraries& libraries, const std::string& folder,
+               Environment* environment, std::string* error) {
+  const fs::path root = fs::path(libraries.folder).parent_path();
+  const std::string probe = (root / "libspillway_rehearsal.so").string();
+  std::error_code ignored;
+  if (!fs::exists(probe, ignored)) {
+    *error = "the probe is missing: build the target 'spillway_rehearsal', so that there is '" + probe + "'";
+    return false;
+  }
+  Environment& set = *environment;
+  set["SPILLWAY_SIM_PLUGINS"] = joined("SPILLWAY_SIM_PLUGINS", probe, ':');
+  set["SPILLWAY_SIM_REPORT"] = simulator_pattern(folder);
+  set["SPILLWAY_REHEARSAL_RESULT"] = probe_pattern(folder);
+  set["SPILLWAY_REHEARSAL_STEPS"] = std::to_string(options.steps);
+  set["SPILLWAY_REHEARSAL_ALLOCATOR"] = options.allocator;
+  set["SPILLWAY_REHEARSAL_STREAM"] = options.trace.empty() ? "" : (fs::path(folder) / "stream-%p").string();
+  if (options.allocator == "expandable") {
+    for (const char* variable : {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"})
+      set[variable] = joined(variable, "expandable_segments:True", ',');
+  }
+  return true;
+}
+
+// The streams of allocations to where they were asked for: one file, or one a rank or process.
+void keep_streams(const std::string& folder, const std::string& target,
+                  const std::vector<Observation>& processes, std::vector<std::string>* damaged) {
+  const bool several = processes.size() > 1;
+  for (const Observation& process : processes) {
+    const fs::path from = fs::path(folder) / ("stream-" + std::to_string(process.pid));
+    std::error_code error;
+    if (!fs::exists(from, error)) continue;
+    const std::string to =
+        several ? target + "." + std::to_string(process.rank.value_or(process.pid)) : target;
+    fs::copy_file(from, to, fs::copy_options::overwrite_existing, error);
+    if (error) damaged->push_back("--trace " + to + ": " + error.message());
+  }
+}
+
+std::string end_of(const std::string& path) {
+  constexpr std::streamoff kMost = 16 << 10;
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  const std::streamoff size = file.tellg();
+  if (size <= 0) return "";
+  file.seekg(std::max<std::streamoff>(0, size - kMost));
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+std::optional<Rehearsal> rehearse_once(const RunOptions& options, RunError* error) {
+  const Workplace place;
+  if (place.path().empty()) {
+    *error = {kCannotRun, "no folder for the results can be made: set TMPDIR to one that can be written"};
+    return std::nullopt;
+  }
+  SimulatorLibraries libraries;
+  Environment environment;
+  if (!find_simulator_libraries(&libraries, &error->text) ||
+      !describe_machine(options.machine, libraries, &environment, &error->text) ||
+      !set_probe(options, libraries, place.path(), &environment, &error->text)) {
+    error->code = kUsageError;
+    return std::nullopt;
+  }
+  const std::string log = options.keep_output ? place.path() + "/log" : "";
+  const auto start = std::chrono::steady_clock::now();
+  Progress progress(place.path(), options.progress);
+  const ChildEnd end = run_child(options.command, environment, log, [&progress] { progress.show(); });
+  progress.clear();
+  if (end.start_error != 0) {
+    *error = {
+        end.start_error == ENOENT ? kNotFound : kCannotRun,
+        "cannot run '" + options.command.front() + "': " + std::generic_category().message(end.start_error)};
+    return std::nullopt;
+  }
+  Rehearsal rehearsal;
+  rehearsal.exit_code = end.exit_code;
+  rehearsal.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  rehearsal.processes = read_observations(place.path(), &rehearsal.damaged);
+  if (!log.empty()) rehearsal.log = end_of(log);
+  if (!options.trace.empty())
+    keep_streams(place.path(), options.trace, rehearsal.processes, &rehearsal.damaged);
+  return rehearsal;
+}
+
+}  // namespace spillway::tools
