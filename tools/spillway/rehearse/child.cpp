@@ -45,6 +45,7 @@ class Signals {
 [[noreturn]] void become(const Words& command, const Environment& environment, const std::string& output,
                          int failed) {
   apply(environment);
+  repeat_host_addresses();
   if (!output.empty()) {
     const int file = ::open(output.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
     ::dup2(file, STDOUT_FILENO);

@@ -9,7 +9,10 @@ namespace spillway::tools {
 void declare_run(CLI::App& app, const Words& command, RunOptions* run) {
   run->command = command;
   run->progress = ::isatty(STDERR_FILENO) == 1;
-  app.add_option("--capacity", run->machine.capacity, std::string("Memory of each card: ") + kSizesAccepted);
+  app.add_option("--gpu", run->machine.card,
+                 "The kind of card, such as a100-40gb; 'spillway simulate --list-gpus' shows all");
+  app.add_option("--capacity", run->machine.capacity,
+                 std::string("Memory of each card, whatever its kind: ") + kSizesAccepted);
   app.add_option("--gpus", run->machine.gpus, "Cards")->check(CLI::Range(1, 16));
   app.add_option("--steps", run->steps, "End the program, with success, after this many optimizer steps")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
@@ -26,8 +29,10 @@ void declare_run(CLI::App& app, const Words& command, RunOptions* run) {
 }
 
 std::string missing_machine(const MachineOptions& machine) {
-  if (machine.capacity || !machine.config.empty()) return "";
-  return "say how much memory each card has with --capacity, such as --capacity 24GiB, or give a --config";
+  if (machine.card || machine.capacity || !machine.config.empty()) return "";
+  return "say which card with --gpu, such as --gpu a100-40gb, or how much memory each has with --capacity, "
+         "such as "
+         "--capacity 24GiB, or give a --config";
 }
 
 }  // namespace spillway::tools

@@ -43,7 +43,7 @@ std::function<int()> declare(CLI::App& app, const Words& command) {
 
 Command rehearse_command() {
   return {"rehearse", "Say whether an unmodified program fits a card, without one",
-          "spillway rehearse --capacity 24GiB --steps 3 -- python train.py", true, declare};
+          "spillway rehearse --gpu a100-40gb --steps 3 -- python train.py", true, declare};
 }
 
 }  // namespace spillway::tools
