@@ -1,16 +1,15 @@
 #!/bin/bash
-# python_on_simulator.sh SIMULATED_LIBRARIES PYTHON SCRIPT [ARGUMENT...]
-# Runs a stock program on the simulated card. Fails when it fails, when the referee saw a violation, or when something
-# was said on stderr in the simulator's name.
+# python_on_simulator.sh SPILLWAY PYTHON SCRIPT [ARGUMENT...]
+# Runs a stock program with `spillway simulate`, on a card of 40 GiB unless the environment says otherwise. Fails when it
+# fails, when the referee saw a violation, or when something was said on stderr in the simulator's name.
 set -u
-libraries=$1
+spillway=$1
 shift
+[ -n "${SPILLWAY_SIM_CARD:-}${SPILLWAY_SIM_CONFIG:-}" ] || export SPILLWAY_SIM_CAPACITY=${SPILLWAY_SIM_CAPACITY:-40GiB}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export SPILLWAY_SIM_REPORT=$work/report-%p
-export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-preload="$libraries/libcudart.so.13 $libraries/libcublas.so.13 $libraries/libcublasLt.so.13 $libraries/libcuda.so.1"
-env LD_PRELOAD="$preload" "$@" 2>"$work/stderr"
+"$spillway" simulate -- "$@" 2>"$work/stderr"
 status=$?
 cat "$work/stderr" >&2
 if [ $status -ne 0 ]; then

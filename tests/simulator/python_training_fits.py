@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""python_training_fits.py RUNNER LIBRARIES PYTHON SCRIPT
+"""python_training_fits.py RUNNER SPILLWAY PYTHON SCRIPT
 
 GPT-2 with 124 M parameters, batch 8 x 1024, bf16 autocast: its peak on the simulated card, that it fits on 16 GiB, and
 that on 12 GiB it fails although the missing piece is reserved, as fragmentation does.

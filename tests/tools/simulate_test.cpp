@@ -35,8 +35,10 @@ TEST_F(Simulate, PassesTheCommandsOwnFlagsOn) {
 }
 
 TEST_F(Simulate, PreloadsTheLibrariesThatAreThereInFrontOfOthers) {
+  std::ofstream(std::filesystem::path(sim_) / "libcublas.so.13.partial") << "not a library by its name";
   const Ran ran = simulate({}, {"printenv", "LD_PRELOAD"});
-  EXPECT_EQ(ran.out, sim_ + "libcudart.so.13:" + sim_ + "libcublas.so.13:" + sim_ + "libcuda.so.1\n");
+  EXPECT_EQ(ran.out, sim_ + "libcudart.so.13:" + sim_ + "libcublas.so.13:" + sim_ + "libzeta.so.9:" + sim_ +
+                         "libcuda.so.1\n");
   const Ran loaded = simulate({}, {"grep", "-c", "fake_lib/sim/libcudart.so.13", "/proc/self/maps"});
   EXPECT_EQ(loaded.code, 0) << "the library was not loaded";
   const Ran after = simulate({}, {"printenv", "LD_PRELOAD", "LD_LIBRARY_PATH"},
@@ -84,6 +86,12 @@ TEST_F(Simulate, LeavesWhatIsNotGivenToTheFile) {
            "echo ${SPILLWAY_SIM_CAPACITY-unset} ${SPILLWAY_SIM_VALUES-unset} ${SPILLWAY_SIM_KERNELS-unset}"},
           {{"SPILLWAY_LIB_DIR", FAKE_LIBRARIES}});
   EXPECT_EQ(ran.out, "unset unset unset\n") << ran.err;
+}
+
+TEST_F(Simulate, TheEnvironmentMayDescribeTheCard) {
+  const Ran ran = run({"simulate", "--", "printenv", "SPILLWAY_SIM_CAPACITY"},
+                      {{"SPILLWAY_LIB_DIR", FAKE_LIBRARIES}, {"SPILLWAY_SIM_CAPACITY", "3GiB"}});
+  EXPECT_EQ(ran.out, "3GiB\n") << ran.err;
 }
 
 TEST_F(Simulate, SaysWhichCommandCannotBeRun) {

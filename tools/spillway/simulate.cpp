@@ -1,5 +1,6 @@
 // `spillway simulate`: replaces itself by a command that finds the simulator in place of the CUDA libraries.
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 
 #include "simulator/cards/cards.h"
@@ -11,8 +12,13 @@
 namespace spillway::tools {
 namespace {
 
+bool environment_describes_card() {
+  return std::getenv("SPILLWAY_SIM_CAPACITY") != nullptr || std::getenv("SPILLWAY_SIM_CARD") != nullptr ||
+         std::getenv("SPILLWAY_SIM_CONFIG") != nullptr;
+}
+
 int simulate(const MachineOptions& machine, const Words& command) {
-  if (!machine.card && !machine.capacity && machine.config.empty()) {
+  if (!machine.card && !machine.capacity && machine.config.empty() && !environment_describes_card()) {
     return fail(kUsageError,
                 "simulate: say which card with --gpu, such as --gpu a100-40gb (--list-gpus shows all), or "
                 "how much memory "

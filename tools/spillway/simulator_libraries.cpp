@@ -2,25 +2,42 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <set>
+#include <string>
 
 namespace spillway::tools {
 namespace {
 
 namespace fs = std::filesystem;
 
-struct Library {
-  const char* name;
-  bool required;
-};
-// LibTorch is linked against the first three by DT_RPATH, which beats LD_LIBRARY_PATH: only preloading wins.
-constexpr Library kPreloaded[] = {{"libcudart.so.13", true},
-                                  {"libcublas.so.13", false},
-                                  {"libcublasLt.so.13", false},
-                                  {"libcuda.so.1", true}};
+constexpr const char* kRuntime = "libcudart.so.13";
+constexpr const char* kDriver = "libcuda.so.1";
 
 bool is_there(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
+}
+
+// lib<name>.so.<number>, as every stand-in is called.
+bool is_library(const std::string& name) {
+  const std::size_t suffix = name.find(".so.");
+  return name.starts_with("lib") && suffix != std::string::npos && suffix + 4 < name.size() &&
+         name.find_first_not_of("0123456789", suffix + 4) == std::string::npos;
+}
+
+// What lies in the folder: the runtime first, because the others are linked against it, and the driver last.
+// LibTorch is linked against most of them by DT_RPATH, which beats LD_LIBRARY_PATH: only preloading wins.
+std::vector<std::string> preloaded(const fs::path& folder) {
+  std::set<std::string> between;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (is_library(name) && name != kRuntime && name != kDriver) between.insert(entry.path().string());
+  }
+  std::vector<std::string> paths{(folder / kRuntime).string()};
+  paths.insert(paths.end(), between.begin(), between.end());
+  paths.push_back((folder / kDriver).string());
+  return paths;
 }
 
 // Folders that may hold sim/: in a build folder and where it is installed.
@@ -48,16 +65,12 @@ bool find_simulator_libraries(SimulatorLibraries* out, std::string* error) {
   const std::vector<fs::path> folders = candidates();
   for (const fs::path& root : folders) {
     const fs::path folder = root / "sim";
-    if (!is_there(folder / "libcuda.so.1")) continue;
-    *out = {folder.string(), {}, ""};
-    for (const Library& library : kPreloaded) {
-      if (is_there(folder / library.name)) {
-        out->preload.push_back((folder / library.name).string());
-      } else if (library.required) {
-        *error = "the simulator is not complete: '" + (folder / library.name).string() + "' is missing";
-        return false;
-      }
+    if (!is_there(folder / kDriver)) continue;
+    if (!is_there(folder / kRuntime)) {
+      *error = "the simulator is not complete: '" + (folder / kRuntime).string() + "' is missing";
+      return false;
     }
+    *out = {folder.string(), preloaded(folder), ""};
     if (is_there(root / "libspillway_kernels.so")) out->kernels = (root / "libspillway_kernels.so").string();
     return true;
   }
