@@ -24,7 +24,7 @@ Memory DeviceHeap::memory() {
   for (auto& arena : arenas_) {
     arena->each_hole(kUnitBytes, [&](const Block* hole) {
       holes += hole->size;
-      if (arena->pool() != 0)
+      if (!arena->gives_pages())
         out.pools += hole->size;
       else
         out.cached += arena->whole_pages(hole).bytes();

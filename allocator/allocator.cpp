@@ -95,9 +95,16 @@ Status Allocator::blocks(DeviceId device, std::vector<BlockInfo>* out) noexcept 
   return heap == nullptr ? Status::kNotFound : Status::kOk;
 }
 
-uint64_t Allocator::empty_cache(DeviceId device) noexcept {
+uint64_t Allocator::empty_cache(DeviceId device, uint64_t pool) noexcept {
   DeviceHeap* heap = started(device);
-  return heap == nullptr ? 0 : heap->give_back(UINT64_MAX);
+  return heap == nullptr ? 0 : heap->give_back(UINT64_MAX, pool);
+}
+
+Status Allocator::set_pool(DeviceId device, uint64_t pool, uint32_t flags) noexcept {
+  if (pool == 0 || pool == kEveryPool) return Status::kInvalid;
+  Status status = Status::kOk;
+  if (DeviceHeap* heap = this->heap(device, &status, nullptr)) heap->set_pool(pool, flags);
+  return status;
 }
 
 void Allocator::limit_all(uint64_t bytes) noexcept {

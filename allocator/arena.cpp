@@ -110,6 +110,19 @@ bool Arena::add_segment(AddressRange range) {
   return true;
 }
 
+bool Arena::empty() const {
+  return std::all_of(segments_.begin(), segments_.end(), [](const Segment& segment) {
+    return segment.first->state == BlockState::kVoid && segment.first->next == nullptr;
+  });
+}
+
+void Arena::rename(StreamId stream, uint64_t pool, uint32_t flags) {
+  stream_ = stream;
+  pool_ = pool;
+  pool_flags = flags;
+  drained_order = 0;
+}
+
 Segment* Arena::segment_of(uint64_t address) {
   for (Segment& segment : segments_)
     if (address >= segment.range.begin && address < segment.range.end) return &segment;
@@ -197,6 +210,7 @@ std::optional<Placement> Arena::plan(uint64_t size, uint64_t have_bytes, uint64_
       Placement candidate;
       uint64_t inside_idle = 0;
       if (!consider(first, last, address, size, kept_bytes, &candidate, &inside_idle)) return;
+      if (!gives_pages()) inside_idle = 0;  // not among the idle bytes
       if (candidate.need_bytes > have_bytes && candidate.need_bytes + inside_idle > have_bytes + idle_bytes)
         return;
       if (best && (candidate.need_bytes > best->need_bytes ||

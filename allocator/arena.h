@@ -14,6 +14,7 @@
 
 #include "allocator/bins.h"
 #include "allocator/block.h"
+#include "spillway/allocator/pool.h"
 #include "spillway/allocator/units.h"
 
 namespace spillway {
@@ -47,6 +48,13 @@ class Arena {
   StreamId stream() const { return stream_; }
   uint64_t pool() const { return pool_; }
   bool small() const { return small_; }
+  // Whether idle pages may leave it. A private pool keeps its own until it is released: a graph that was
+  // captured may use them at any time.
+  bool gives_pages() const { return pool_ == 0 || (pool_flags & kPoolReleased) != 0; }
+  // Nothing in it is live, pending, on its way or mapped.
+  bool empty() const;
+  // An empty arena serves another stream and pool from now on: address space is not given back.
+  void rename(StreamId stream, uint64_t pool, uint32_t flags);
 
   Block* best(uint64_t size) const { return bins_.best(size); }
   Block* largest_hole() const { return bins_.largest(); }
@@ -107,6 +115,7 @@ class Arena {
   std::string check(Recount* count) const;
 
   uint64_t drained_order = 0;  // work queued before this place in the order is done
+  uint32_t pool_flags = 0;     // PoolFlags
 
  private:
   void split(Block* hole, uint64_t size);

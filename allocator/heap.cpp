@@ -82,9 +82,41 @@ Arena& DeviceHeap::arena_for(StreamId stream, uint64_t pool, bool small) {
   return *last_arenas_[small];
 }
 
+uint32_t DeviceHeap::flags_of(uint64_t pool) const {
+  const auto found = pools_.find(pool);
+  return found == pools_.end() ? 0 : found->second;
+}
+
+void DeviceHeap::set_pool(uint64_t pool, uint32_t flags) {
+  if (forked()) return;
+  std::lock_guard guard(lock_);
+  pools_[pool] = flags;
+  for (auto& arena : arenas_)
+    if (arena->pool() == pool) arena->pool_flags = flags;
+}
+
+// A private pool's requests are rare enough to look the pool up.
+uint64_t DeviceHeap::pool_size(const Request& request) {
+  const uint64_t size = round_up(request.bytes);
+  std::lock_guard guard(lock_);
+  const bool whole = (flags_of(request.pool) & kPoolWholePages) != 0;
+  return whole ? (size + page_bytes_ - 1) / page_bytes_ * page_bytes_ : size;
+}
+
 Arena& DeviceHeap::new_arena(StreamId stream, uint64_t pool, bool small) {
+  // Address space of pools that are gone is used again.
+  for (auto& arena : arenas_) {
+    if ((arena->pool_flags & kPoolReleased) == 0 || arena->small() != small || !arena->empty()) continue;
+    const uint64_t before = arena->pool();
+    arena->rename(stream, pool, flags_of(pool));
+    const bool gone = std::none_of(arenas_.begin(), arenas_.end(),
+                                   [&](const auto& other) { return other->pool() == before; });
+    if (gone) pools_.erase(before);
+    return *arena;
+  }
   const auto index = static_cast<uint16_t>(arenas_.size());
   arenas_.push_back(std::make_unique<Arena>(index, stream, pool, small, page_bytes_, slab_));
+  arenas_.back()->pool_flags = flags_of(pool);
   return *arenas_.back();
 }
 
@@ -140,7 +172,7 @@ void DeviceHeap::raise_order(uint64_t order) {
 }
 
 Status DeviceHeap::allocate(const Request& request, uint64_t* address, FailurePtr* failure) {
-  const uint64_t size = round_up(request.bytes);
+  const uint64_t size = request.pool == 0 ? round_up(request.bytes) : pool_size(request);
   if (slow_.load(std::memory_order_relaxed) != 0) [[unlikely]]
     return allocate_slow(request, size, address, failure);
   lock_.lock();
@@ -242,6 +274,7 @@ BlockInfo DeviceHeap::info(const Block* block) const {
   out.address = block->address;
   out.bytes = block->size;
   out.stream = arenas_[block->arena]->stream();
+  out.pool = arenas_[block->arena]->pool();
   if (block->state == BlockState::kLive) out.use = BlockUse::kLive;
   if (block->state == BlockState::kPending) out.use = BlockUse::kPending;
   if (out.use != BlockUse::kFree) out.requested_bytes = block->tag;

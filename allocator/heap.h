@@ -65,7 +65,9 @@ class DeviceHeap {
   bool find_block(uint64_t address, BlockInfo* out);
   void blocks(std::vector<BlockInfo>* out);
 
-  uint64_t give_back(uint64_t most_bytes);
+  // `pool`: of which to give back idle pages; kEveryPool: of all that may.
+  uint64_t give_back(uint64_t most_bytes, uint64_t pool = kEveryPool);
+  void set_pool(uint64_t pool, uint32_t flags);
   void set_limit(uint64_t bytes);
   Memory memory();
   DeviceUsage usage();
@@ -129,10 +131,12 @@ class DeviceHeap {
   Status allocate_slow(const Request& request, uint64_t size, uint64_t* address, FailurePtr* failure);
   Arena& arena_for(StreamId stream, uint64_t pool, bool small);  // (locked)
   Arena& new_arena(StreamId stream, uint64_t pool, bool small);  // (locked)
-  Block* find_hole(Arena& arena, uint64_t size);                 // (locked)
-  uint64_t kept_bytes(const Arena& arena) const;                 // (locked)
-  uint64_t commit(Block* block);                                 // (locked)
-  Status release_live(Block* block, FreedBlock* freed);          // (locked; unlocks)
+  uint32_t flags_of(uint64_t pool) const;                        // (locked)
+  uint64_t pool_size(const Request& request);
+  Block* find_hole(Arena& arena, uint64_t size);         // (locked)
+  uint64_t kept_bytes(const Arena& arena) const;         // (locked)
+  uint64_t commit(Block* block);                         // (locked)
+  Status release_live(Block* block, FreedBlock* freed);  // (locked; unlocks)
   void trace_block(trace::Kind kind, uint64_t order, uint64_t address, uint64_t bytes, uint64_t requested,
                    StreamId stream);
   BlockInfo info(const Block* block) const;  // (locked)
@@ -143,6 +147,8 @@ class DeviceHeap {
   Served serve(Miss& miss);
   bool serve_from_holes(Miss& miss, Arena& arena);  // (locked)
   bool claim_place(Miss& miss, Arena& arena);       // (locked)
+  static bool lends_to(const Arena& arena, const Miss& miss);
+  bool borrow(Miss& miss);  // from a pool that lends its free blocks
   Served fill_claim(Miss& miss);
   bool provision(Miss& miss);
   CUresult map_claim(Miss& miss, std::vector<driver::Page>* pages);
@@ -170,8 +176,8 @@ class DeviceHeap {
   bool could_serve(const Miss& miss);
 
   // reclaim.cpp: idle pages.
-  Idle idle_bytes();                                                 // (locked)
-  std::vector<Victim> take_idle(uint64_t bytes, bool drained_only);  // (locked)
+  Idle idle_bytes();                                                                             // (locked)
+  std::vector<Victim> take_idle(uint64_t bytes, bool drained_only, uint64_t pool = kEveryPool);  // (locked)
   uint64_t unmap_victims(std::vector<Victim>& victims);
   uint64_t settle_victims(std::vector<Victim>& victims, std::vector<CUmemGenericAllocationHandle>* pages);
   bool drain_one(std::vector<Arena*>* skipped);
@@ -202,6 +208,7 @@ class DeviceHeap {
   uint64_t limit_bytes_;
   BlockSlab slab_;
   std::vector<std::unique_ptr<Arena>> arenas_;
+  std::unordered_map<uint64_t, uint32_t> pools_;     // flags of those that have any
   std::vector<CUmemGenericAllocationHandle> spare_;  // pages mapped nowhere
   std::unordered_map<Block*, std::vector<StreamId>> uses_;
   uint64_t failures_ = 0, rescued_ = 0, unwound_ = 0, gave_up_ = 0, rescued_bytes_ = 0, rescue_us_ = 0;

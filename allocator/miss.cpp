@@ -23,6 +23,7 @@ Status DeviceHeap::miss(const Request& request, uint64_t size, bool injected, bo
     if ((slow_.load(std::memory_order_relaxed) & kSlowPending) != 0 && !device_->capturing(request.stream))
       poll_events();
     served = serve(miss);
+    if (served == Served::kShort && borrow(miss)) served = Served::kYes;
   }
   Status status = Status::kOk;
   if (served == Served::kShort) status = run_handler(miss, failure);
@@ -68,6 +69,19 @@ bool DeviceHeap::serve_from_holes(Miss& miss, Arena& arena) {
   lock_.unlock();
   trace_block(trace::Kind::kAllocate, order, address, size, miss.request.bytes, miss.request.stream);
   return true;
+}
+
+bool DeviceHeap::lends_to(const Arena& arena, const Miss& miss) {
+  return (arena.pool_flags & kPoolLends) != 0 && miss.request.pool == 0 &&
+         arena.stream() == miss.request.stream && arena.small() == (miss.size <= kSmallBytes);
+}
+
+bool DeviceHeap::borrow(Miss& miss) {
+  lock_.lock();
+  for (auto& arena : arenas_)
+    if (lends_to(*arena, miss) && serve_from_holes(miss, *arena)) return true;  // unlocked
+  lock_.unlock();
+  return false;
 }
 
 bool DeviceHeap::claim_place(Miss& miss, Arena& arena) {

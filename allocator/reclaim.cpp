@@ -11,11 +11,11 @@ namespace {
 constexpr int kMostDrains = 256;
 }  // namespace
 
-// Whole pages in the holes of the default pool; a private pool keeps its own.
+// Whole pages in holes, of arenas that give pages.
 DeviceHeap::Idle DeviceHeap::idle_bytes() {
   Idle idle;
   for (auto& arena : arenas_) {
-    if (arena->pool() != 0) continue;
+    if (!arena->gives_pages()) continue;
     arena->each_hole(page_bytes_, [&](const Block* hole) {
       const uint64_t bytes = arena->whole_pages(hole).bytes();
       idle.all += bytes;
@@ -26,7 +26,7 @@ DeviceHeap::Idle DeviceHeap::idle_bytes() {
 }
 
 // Takes whole idle pages out, as busy blocks, from the largest holes first: that leaves the fewest gaps.
-std::vector<DeviceHeap::Victim> DeviceHeap::take_idle(uint64_t bytes, bool drained_only) {
+std::vector<DeviceHeap::Victim> DeviceHeap::take_idle(uint64_t bytes, bool drained_only, uint64_t pool) {
   struct Candidate {
     uint64_t bytes;
     Arena* arena;
@@ -34,7 +34,7 @@ std::vector<DeviceHeap::Victim> DeviceHeap::take_idle(uint64_t bytes, bool drain
   };
   std::vector<Candidate> candidates;
   for (auto& arena : arenas_) {
-    if (arena->pool() != 0) continue;
+    if (!arena->gives_pages() || (pool != kEveryPool && arena->pool() != pool)) continue;
     arena->each_hole(page_bytes_, [&](Block* hole) {
       const uint64_t whole = arena->whole_pages(hole).bytes();
       if (whole != 0 && (!drained_only || hole->tag <= arena->drained_order))
@@ -102,7 +102,7 @@ bool DeviceHeap::drain_one(std::vector<Arena*>* skipped) {
     std::lock_guard guard(lock_);
     uint64_t most = 0;
     for (auto& arena : arenas_) {
-      if (arena->pool() != 0 || std::find(skipped->begin(), skipped->end(), arena.get()) != skipped->end())
+      if (!arena->gives_pages() || std::find(skipped->begin(), skipped->end(), arena.get()) != skipped->end())
         continue;
       uint64_t bytes = 0;
       arena->each_hole(page_bytes_, [&](const Block* hole) {
@@ -221,7 +221,7 @@ uint64_t DeviceHeap::reclaim_anything(PageReservation& reservation, uint64_t byt
   }
 }
 
-uint64_t DeviceHeap::give_back(uint64_t most_bytes) {
+uint64_t DeviceHeap::give_back(uint64_t most_bytes, uint64_t pool) {
   if (forked()) return 0;
   const Device::Scope scope(*device_);
   if ((slow_.load(std::memory_order_relaxed) & kSlowPending) != 0) poll_events();
@@ -236,7 +236,7 @@ uint64_t DeviceHeap::give_back(uint64_t most_bytes) {
       spare_.pop_back();
       reserved_bytes_ += page_bytes_;
     }
-    victims = take_idle(most_bytes - std::min(most_bytes, pages.size() * page_bytes_), true);
+    victims = take_idle(most_bytes - std::min(most_bytes, pages.size() * page_bytes_), true, pool);
   }
   unmap_victims(victims);
   settle_victims(victims, &pages);

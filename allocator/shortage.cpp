@@ -129,7 +129,12 @@ uint64_t DeviceHeap::largest_extent(const Miss& miss) {
   Arena& arena = arena_for(miss.request.stream, miss.request.pool, miss.size <= kSmallBytes);
   const uint64_t have_bytes =
       pages_at_hand(miss) + std::min(miss.reservation.promised_bytes + room(), driver_free);
-  return arena.segments().empty() ? have_bytes / page_bytes_ * page_bytes_ : arena.largest(have_bytes);
+  uint64_t largest =
+      arena.segments().empty() ? have_bytes / page_bytes_ * page_bytes_ : arena.largest(have_bytes);
+  for (const auto& lender : arenas_)
+    if (lends_to(*lender, miss) && lender->largest_hole() != nullptr)
+      largest = std::max(largest, lender->largest_hole()->size);
+  return largest;
 }
 
 }  // namespace spillway

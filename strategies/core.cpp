@@ -42,7 +42,7 @@ spillway_status core_start() {
   return to_c(status);
 }
 
-spillway_status core_allocate(int32_t device, uint64_t stream, uint64_t bytes, void** address,
+spillway_status core_allocate(int32_t device, uint64_t stream, uint64_t pool, uint64_t bytes, void** address,
                               spillway_failure* failure) {
   if (address == nullptr) return refuse(SPILLWAY_INVALID, "allocate: address is null");
   *address = nullptr;
@@ -53,7 +53,7 @@ spillway_status core_allocate(int32_t device, uint64_t stream, uint64_t bytes, v
   }
   uint64_t at = 0;
   FailurePtr detail;
-  const Request request{bytes, StreamId{stream}, 0};
+  const Request request{bytes, StreamId{stream}, pool};
   const Status status = allocator->allocate(DeviceId{device}, request, &at, &detail);
   if (status != Status::kOk) [[unlikely]]
     return explain(status, *detail, failure);
@@ -95,6 +95,7 @@ spillway_block_info to_c(const BlockInfo& block) {
   out.bytes = block.bytes;
   out.requested_bytes = block.requested_bytes;
   out.stream = static_cast<uint64_t>(block.stream);
+  out.pool = block.pool;
   out.state = static_cast<uint32_t>(block.use);
   out.device = static_cast<int32_t>(block.device);
   return out;
@@ -109,9 +110,20 @@ spillway_status core_find_block(const void* address, spillway_block_info* out) {
   return SPILLWAY_OK;
 }
 
-uint64_t core_empty_cache(int32_t device) {
+uint64_t core_empty_cache(int32_t device, uint64_t pool) {
   Allocator* allocator = Process::get().allocator();
-  return allocator == nullptr ? 0 : allocator->empty_cache(DeviceId{device});
+  return allocator == nullptr ? 0 : allocator->empty_cache(DeviceId{device}, pool);
+}
+
+static_assert(SPILLWAY_POOL_RELEASED == kPoolReleased && SPILLWAY_POOL_LENDS == kPoolLends &&
+              SPILLWAY_POOL_WHOLE_PAGES == kPoolWholePages && SPILLWAY_EVERY_POOL == kEveryPool);
+
+spillway_status core_set_pool(int32_t device, uint64_t pool, uint32_t flags) {
+  Allocator* allocator = Process::get().allocator();
+  if (allocator == nullptr) return refuse(SPILLWAY_INVALID, "set_pool: Spillway is not started");
+  const Status status = allocator->set_pool(DeviceId{device}, pool, flags);
+  return status == Status::kOk ? SPILLWAY_OK
+                               : refuse(to_c(status), "set_pool: no such device, or no number for a pool");
 }
 
 spillway_sums to_c(const Sums& sums) {
@@ -177,6 +189,7 @@ const spillway_core_table kTable = {
     core_record_stream,
     core_find_block,
     core_empty_cache,
+    core_set_pool,
     core_usage,
     core_reset_totals,
     core_blocks,

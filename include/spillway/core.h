@@ -15,7 +15,7 @@ extern "C" {
 #define SPILLWAY_CORE_VERSION 2u
 
 typedef struct spillway_block_info {
-  uint64_t address, bytes, requested_bytes, stream;
+  uint64_t address, bytes, requested_bytes, stream, pool;
   uint32_t state; /* 0 free, 1 live, 2 freed and waiting for events */
   int32_t device;
 } spillway_block_info;
@@ -36,6 +36,15 @@ typedef struct spillway_usage {
   spillway_usage_levels all, small, large;
 } spillway_usage;
 
+#define SPILLWAY_EVERY_POOL UINT64_MAX
+
+/* What holds for a private pool. Without flags its pages are its own until it is released. */
+enum {
+  SPILLWAY_POOL_RELEASED = 1,   /* no graph uses it and nobody allocates from it: idle pages serve others */
+  SPILLWAY_POOL_LENDS = 2,      /* free blocks serve default requests that would fail otherwise */
+  SPILLWAY_POOL_WHOLE_PAGES = 4 /* its blocks share no page */
+};
+
 /* The failure behind a SPILLWAY_OUT_OF_MEMORY or SPILLWAY_UNWIND. */
 typedef struct spillway_failure {
   uint32_t size;
@@ -53,9 +62,10 @@ typedef struct spillway_core_table {
    * SPILLWAY_STRATEGIES), opens the trace. Idempotent. */
   spillway_status (*start)(void);
   /* A block of at least `bytes` on `device`, usable at once on `stream`. `bytes` 0 gives a null address. On
+   * `pool` 0 is the default pool, any other number a private one. On
    * failure fills `failure` (its size set by the caller; may be NULL). The device's primary context must be
    * current. */
-  spillway_status (*allocate)(int32_t device, uint64_t stream, uint64_t bytes, void** address,
+  spillway_status (*allocate)(int32_t device, uint64_t stream, uint64_t pool, uint64_t bytes, void** address,
                               spillway_failure* failure);
   /* The block becomes free in the order of its stream, and after the work recorded until now on every other
    * stream that used it. An address that is not a live block of Spillway's: SPILLWAY_NOT_FOUND, and nothing
@@ -65,8 +75,11 @@ typedef struct spillway_core_table {
   spillway_status (*record_stream)(void* address, uint64_t stream);
   /* The start of the block that holds `address`, its size, and its stream. */
   spillway_status (*find_block)(const void* address, spillway_block_info* out);
-  /* Gives idle pages back to the driver and returns their bytes. */
-  uint64_t (*empty_cache)(int32_t device);
+  /* Gives idle pages back to the driver and returns their bytes: of the default pool and of released ones, or
+   * of one released `pool`. */
+  uint64_t (*empty_cache)(int32_t device, uint64_t pool);
+  /* SPILLWAY_POOL_* flags of a private pool; none until they are set. */
+  spillway_status (*set_pool)(int32_t device, uint64_t pool, uint32_t flags);
   /* What the program has allocated; all zeros for a device that has not been used. */
   void (*usage)(int32_t device, spillway_usage* out);
   void (*reset_totals)(int32_t device);

@@ -52,7 +52,8 @@ void Allocator::init(int device_count) {
   before_->init(device_count);
   const spillway_status status = core().table->start();
   TORCH_CHECK(status == SPILLWAY_OK, "Spillway's allocator can not start: ", core().last_error());
-  while (devices_.size() < static_cast<size_t>(device_count)) devices_.push_back(std::make_unique<Device>());
+  while (devices_.size() < static_cast<size_t>(device_count))
+    devices_.push_back(std::make_unique<Device>(static_cast<int>(devices_.size())));
 }
 
 // With one device there is nothing to ask.
@@ -73,7 +74,8 @@ void* Allocator::allocate_on(c10::DeviceIndex index, size_t bytes, cudaStream_t 
   spillway_failure failure;  // filled only when there is one
   failure.size = sizeof failure;
   void* address = nullptr;
-  const spillway_status status = core().table->allocate(index, id_of(stream), bytes, &address, &failure);
+  const spillway_status status =
+      core().table->allocate(index, id_of(stream), device.pools.route(stream), bytes, &address, &failure);
   if (C10_UNLIKELY(status != SPILLWAY_OK)) fail(index, status, failure);
   if (C10_UNLIKELY(listened())) {
     if (const auto* trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr)) {
@@ -152,10 +154,64 @@ void Allocator::recordStream(const c10::DataPtr& data, c10::cuda::CUDAStream str
 }
 
 void Allocator::emptyCache(c10::MempoolId_t pool) {
-  TORCH_CHECK_NOT_IMPLEMENTED(pool.first == 0 && pool.second == 0,
-                              "Spillway's allocator has no memory pools, so emptyCache takes none");
-  for (size_t i = 0; i < devices_.size(); ++i) core().table->empty_cache(static_cast<int32_t>(i));
+  const bool every = pool.first == 0 && pool.second == 0;
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    // A pool that is known here is in use: its pages stay. One that was released is the core's to empty.
+    if (every || devices_[i]->pools.number_of(pool) == 0)
+      core().table->empty_cache(static_cast<int32_t>(i), SPILLWAY_EVERY_POOL);
+  }
   before_->emptyCache(pool);
+}
+
+void Allocator::beginAllocateToPool(c10::DeviceIndex index, c10::MempoolId_t pool,
+                                    std::function<bool(cudaStream_t)> filter) {
+  device(index).pools.begin(pool, std::move(filter));
+}
+
+void Allocator::endAllocateToPool(c10::DeviceIndex index, c10::MempoolId_t pool) {
+  device(index).pools.end(pool);
+}
+
+void Allocator::releasePool(c10::DeviceIndex index, c10::MempoolId_t pool) {
+  device(index).pools.remove_user(pool);
+}
+
+int Allocator::getPoolUseCount(c10::DeviceIndex index, c10::MempoolId_t pool) {
+  return device(index).pools.users(pool);
+}
+
+void Allocator::createOrIncrefPool(c10::DeviceIndex index, c10::MempoolId_t pool,
+                                   std::shared_ptr<CUDAAllocator> allocator) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      allocator == nullptr,
+      "Spillway's allocator does not support a memory pool with an allocator of its own "
+      "yet: leave MemPool's allocator out, or run without spillway.install()");
+  device(index).pools.add_user(pool);
+}
+
+void Allocator::setUseOnOOM(c10::DeviceIndex index, c10::MempoolId_t pool, bool use) {
+  device(index).pools.set_lends(pool, use);
+}
+
+void Allocator::setNoSplit(c10::DeviceIndex index, c10::MempoolId_t pool) {
+  device(index).pools.set_whole_pages(pool);
+}
+
+bool Allocator::checkPoolLiveAllocations(c10::DeviceIndex index, c10::MempoolId_t pool,
+                                         const std::unordered_set<void*>& expected) {
+  const uint64_t number = device(index).pools.number_of(pool);
+  TORCH_CHECK(number != 0, "checkPoolLiveAllocations: device ", static_cast<int>(index),
+              " has no such memory pool");
+  size_t live = 0;
+  for (const Segment& segment : segments_of(index)) {
+    if (segment.pool != number) continue;
+    for (const spillway_block_info& block : segment.blocks) {
+      if (block.state != static_cast<uint32_t>(BlockState::kLive)) continue;
+      if (expected.count(std::bit_cast<void*>(block.address)) == 0) return false;
+      ++live;
+    }
+  }
+  return live == expected.size();
 }
 
 double Allocator::getMemoryFraction(c10::DeviceIndex index) {

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "libtorch/allocator/pools.h"
 #include "libtorch/allocator/statistics.h"
 #include "spillway/core.h"
 
@@ -59,16 +60,20 @@ class Allocator final : public native::CUDAAllocator {
                           cudaStream_t stream, bool peer_access) override;
   std::string name() override { return "spillway"; }
 
-  // Graph pools, sharing between processes, history: unsupported.cpp.
-  void beginAllocateToPool(c10::DeviceIndex, c10::MempoolId_t, std::function<bool(cudaStream_t)>) override;
-  void endAllocateToPool(c10::DeviceIndex, c10::MempoolId_t) override;
-  void releasePool(c10::DeviceIndex, c10::MempoolId_t) override;
-  int getPoolUseCount(c10::DeviceIndex, c10::MempoolId_t) override;
-  void createOrIncrefPool(c10::DeviceIndex, c10::MempoolId_t, std::shared_ptr<CUDAAllocator>) override;
-  void setUseOnOOM(c10::DeviceIndex, c10::MempoolId_t, bool) override;
-  void setNoSplit(c10::DeviceIndex, c10::MempoolId_t) override;
-  bool checkPoolLiveAllocations(c10::DeviceIndex, c10::MempoolId_t,
-                                const std::unordered_set<void*>&) override;
+  // Memory pools, also of captured graphs.
+  void beginAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool,
+                           std::function<bool(cudaStream_t)> filter) override;
+  void endAllocateToPool(c10::DeviceIndex device, c10::MempoolId_t pool) override;
+  void releasePool(c10::DeviceIndex device, c10::MempoolId_t pool) override;
+  int getPoolUseCount(c10::DeviceIndex device, c10::MempoolId_t pool) override;
+  void createOrIncrefPool(c10::DeviceIndex device, c10::MempoolId_t pool,
+                          std::shared_ptr<CUDAAllocator> allocator) override;
+  void setUseOnOOM(c10::DeviceIndex device, c10::MempoolId_t pool, bool use) override;
+  void setNoSplit(c10::DeviceIndex device, c10::MempoolId_t pool) override;
+  bool checkPoolLiveAllocations(c10::DeviceIndex device, c10::MempoolId_t pool,
+                                const std::unordered_set<void*>& expected) override;
+
+  // Sharing between processes, history, checkpoints of pools: unsupported.cpp.
   native::ShareableHandle shareIpcHandle(void*) override;
   std::shared_ptr<void> getIpcDevPtr(std::string) override;
   bool isHistoryEnabled() override { return false; }
@@ -80,7 +85,9 @@ class Allocator final : public native::CUDAAllocator {
 
  private:
   struct Device {
+    explicit Device(int index) : pools(index) {}
     Statistics statistics;
+    Pools pools;
     std::atomic<double> fraction{1.0};
     std::atomic<uint64_t> user_limit{0};  // the limit before the first fraction; 0: not asked yet
     std::once_flag context_made;

@@ -77,13 +77,18 @@ void* Allocator::getBaseAllocation(void* address, size_t* bytes) {
 }
 
 native::SnapshotInfo Allocator::snapshot(c10::MempoolId_t pool, bool include_traces) {
-  TORCH_CHECK_NOT_IMPLEMENTED(pool.first == 0 && pool.second == 0,
-                              "Spillway's allocator has no memory pools, so snapshot takes none");
+  const bool every = pool.first == 0 && pool.second == 0;
   native::SnapshotInfo info;
   info.config_metadata = {};
   for (size_t i = 0; i < devices_.size(); ++i) {
     const auto index = static_cast<c10::DeviceIndex>(i);
-    for (const Segment& segment : segments_of(index)) info.segments.push_back(describe(segment, index));
+    Pools& pools = devices_[i]->pools;
+    for (const Segment& segment : segments_of(index)) {
+      const c10::MempoolId_t owner = segment.pool == 0 ? c10::MempoolId_t{0, 0} : pools.id_of(segment.pool);
+      if (!every && owner != pool) continue;
+      info.segments.push_back(describe(segment, index));
+      info.segments.back().owner_private_pool_id = owner;
+    }
     if (include_traces) info.device_traces.emplace_back();
   }
   return info;

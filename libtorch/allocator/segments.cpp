@@ -13,8 +13,9 @@ bool is(const spillway_block_info& block, BlockState state) {
 
 void add_block(void* context, const spillway_block_info* block) {
   auto& segments = *static_cast<std::vector<Segment>*>(context);
-  if (segments.empty() || segments.back().address + segments.back().bytes != block->address) {
-    segments.push_back({block->address, 0, {}});
+  if (segments.empty() || segments.back().address + segments.back().bytes != block->address ||
+      segments.back().pool != block->pool) {
+    segments.push_back({block->address, 0, block->pool, {}});
   }
   segments.back().bytes += block->bytes;
   segments.back().blocks.push_back(*block);

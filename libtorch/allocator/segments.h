@@ -15,6 +15,7 @@ enum class BlockState : uint32_t { kFree = 0, kLive = 1, kPending = 2 };
 struct Segment {
   uint64_t address = 0;
   uint64_t bytes = 0;
+  uint64_t pool = 0;  // the core's number
   std::vector<spillway_block_info> blocks;
   bool in_use() const;
 };

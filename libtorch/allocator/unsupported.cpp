@@ -1,5 +1,5 @@
 // What Spillway's allocator does not do yet. Each raises an error with its name, so that nothing goes
-// silently wrong; what destructors call does nothing, because without the others there is nothing to undo.
+// silently wrong.
 #include "libtorch/allocator/allocator.h"
 
 namespace spillway::libtorch {
@@ -10,30 +10,11 @@ namespace {
                               "). Run without spillway.install() to use PyTorch's native allocator.");
 }
 
-constexpr const char* kPools = "CUDA graphs and memory pools";
+constexpr const char* kPools = "checkpoints of a graph's memory pool";
 constexpr const char* kSharing = "CUDA tensors shared between processes";
 
 }  // namespace
 
-void Allocator::beginAllocateToPool(c10::DeviceIndex, c10::MempoolId_t, std::function<bool(cudaStream_t)>) {
-  not_yet("beginAllocateToPool", kPools);
-}
-void Allocator::endAllocateToPool(c10::DeviceIndex, c10::MempoolId_t) {}
-void Allocator::releasePool(c10::DeviceIndex, c10::MempoolId_t) {}
-void Allocator::setUseOnOOM(c10::DeviceIndex, c10::MempoolId_t, bool) {}
-int Allocator::getPoolUseCount(c10::DeviceIndex, c10::MempoolId_t) {
-  not_yet("getPoolUseCount", kPools);
-}
-void Allocator::createOrIncrefPool(c10::DeviceIndex, c10::MempoolId_t, std::shared_ptr<CUDAAllocator>) {
-  not_yet("createOrIncrefPool", kPools);
-}
-void Allocator::setNoSplit(c10::DeviceIndex, c10::MempoolId_t) {
-  not_yet("setNoSplit", kPools);
-}
-bool Allocator::checkPoolLiveAllocations(c10::DeviceIndex, c10::MempoolId_t,
-                                         const std::unordered_set<void*>&) {
-  not_yet("checkPoolLiveAllocations", kPools);
-}
 native::ShareableHandle Allocator::shareIpcHandle(void*) {
   not_yet("shareIpcHandle", kSharing);
 }

@@ -188,15 +188,6 @@ TEST_F(Blocks, OfAnUnknownDeviceAreRefused) {
   }
 }
 
-TEST_F(Blocks, OfPrivatePoolsKeepTheirPages) {
-  uint64_t address = 0;
-  ASSERT_EQ(allocator->allocate(kDevice, {4 * kMiB, {}, 7}, &address, &failure), Status::kOk);
-  put(address);
-  EXPECT_EQ(memory().pools, 4 * kMiB);
-  EXPECT_NE(get(4 * kMiB), address);
-  EXPECT_EQ(allocator->empty_cache(kDevice), 0u);
-}
-
 TEST_F(Blocks, EmptyCacheWaitsForTheWorkOnIt) {
   const StreamId stream = new_stream();
   const uint64_t block = get(8 * kMiB, stream), kept = get(kMiB, stream);

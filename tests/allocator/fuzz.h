@@ -19,6 +19,7 @@ enum class Do : uint8_t {
   kLaunch,
   kLimit,
   kEmptyCache,
+  kPool,
   kFailDriver,
   kFailRequest
 };
@@ -26,12 +27,12 @@ enum class Do : uint8_t {
 struct Instruction {
   Do what;
   uint64_t size;    // bytes, or for faults the call
-  uint32_t slot;    // which of the program's pointers
+  uint32_t slot;    // which of the program's pointers; a quarter of them lie in private pools
   uint32_t stream;  // which stream
 
   std::string print() const {
-    static constexpr const char* kNames[] = {"kAllocate", "kFree",       "kRecord",     "kLaunch",
-                                             "kLimit",    "kEmptyCache", "kFailDriver", "kFailRequest"};
+    static constexpr const char* kNames[] = {"kAllocate",   "kFree", "kRecord",     "kLaunch",     "kLimit",
+                                             "kEmptyCache", "kPool", "kFailDriver", "kFailRequest"};
     return std::string("{Do::") + kNames[static_cast<int>(what)] + ", " + std::to_string(size) + ", " +
            std::to_string(slot) + ", " + std::to_string(stream) + "},";
   }
@@ -51,7 +52,8 @@ class Generator {
     if (dice < 9600) return {Do::kRecord, 0, slot, stream};
     if (dice < 9930) return {Do::kLaunch, 0, slot, stream};
     if (dice < 9950) return {Do::kLimit, (24 + pick(200)) << 20, slot, stream};
-    if (dice < 9960) return {Do::kEmptyCache, 0, slot, stream};
+    if (dice < 9957) return {Do::kEmptyCache, 0, slot, stream};
+    if (dice < 9960) return {Do::kPool, pick(8), slot, stream};
     if (dice < 9985) return {Do::kFailDriver, 1 + pick(8), slot, stream};
     return {Do::kFailRequest, 1 + pick(8), slot, stream};
   }
@@ -78,7 +80,7 @@ class Machine {
     uint64_t& slot = slots_[instruction.slot % slots_.size()];
     switch (instruction.what) {
       case Do::kAllocate:
-        return allocate(slot, instruction.size, stream);
+        return allocate(slot, instruction.size, stream, pool_of(instruction.slot));
       case Do::kFree:
         return release(slot);
       case Do::kRecord:
@@ -93,6 +95,11 @@ class Machine {
         return;
       case Do::kEmptyCache:
         allocator_.empty_cache(kDevice);
+        return;
+      case Do::kPool:
+        EXPECT_EQ(
+            allocator_.set_pool(kDevice, 1 + instruction.slot % 3, static_cast<uint32_t>(instruction.size)),
+            Status::kOk);
         return;
       case Do::kFailDriver:
         if (inject_) {
@@ -114,9 +121,11 @@ class Machine {
   uint64_t served = 0, refused = 0, broken = 0;
 
  private:
-  void allocate(uint64_t& slot, uint64_t bytes, StreamId stream) {
+  static uint64_t pool_of(uint32_t slot) { return slot % 4 == 3 ? 1 + slot / 4 % 3 : 0; }
+
+  void allocate(uint64_t& slot, uint64_t bytes, StreamId stream, uint64_t pool) {
     release(slot);
-    const Status status = allocator_.allocate(kDevice, {bytes, stream, 0}, &slot, nullptr);
+    const Status status = allocator_.allocate(kDevice, {bytes, stream, pool}, &slot, nullptr);
     ++(status == Status::kOk ? served : status == Status::kOutOfMemory ? refused : broken);
     EXPECT_EQ(slot == 0, status != Status::kOk);
     EXPECT_EQ(slot % 512, 0u);

@@ -35,7 +35,7 @@ static spillway_memory query(void) {
 static void* get(uint64_t bytes, spillway_status* status, spillway_failure* failure) {
   void* address = NULL;
   spillway_failure ignored = {.size = sizeof(ignored)};
-  *status = core->allocate(0, 0, bytes, &address, failure ? failure : &ignored);
+  *status = core->allocate(0, 0, 0, bytes, &address, failure ? failure : &ignored);
   return address;
 }
 
@@ -53,9 +53,9 @@ static void allocates_and_frees(void) {
   CHECK(core->free(block, NULL) == SPILLWAY_NOT_FOUND);
   CHECK(get(0, &status, NULL) == NULL && status == SPILLWAY_OK);
   CHECK(query().cached == 4 * MIB);
-  CHECK(core->empty_cache(0) == 4 * MIB);
+  CHECK(core->empty_cache(0, SPILLWAY_EVERY_POOL) == 4 * MIB);
   CHECK(query().reserved == 0);
-  CHECK(core->allocate(99, 0, 1, &block, NULL) != SPILLWAY_OK);
+  CHECK(core->allocate(99, 0, 0, 1, &block, NULL) != SPILLWAY_OK);
 }
 
 /* A strategy that frees a block which the program can do without. */
@@ -197,7 +197,7 @@ static void bad_arguments_are_refused(void) {
   CHECK(spillway_query(77, &(spillway_memory){.size = sizeof(spillway_memory)}) != SPILLWAY_OK);
   CHECK(spillway_block_add(&failures, 8) == SPILLWAY_NOT_FOUND);
   CHECK(spillway_unpin(&failures) == SPILLWAY_NOT_FOUND);
-  CHECK(core->allocate(0, 0, 1, NULL, NULL) == SPILLWAY_INVALID);
+  CHECK(core->allocate(0, 0, 0, 1, NULL, NULL) == SPILLWAY_INVALID);
 }
 
 static void blocks_and_pins_are_kept(void) {
@@ -217,7 +217,7 @@ static void blocks_and_pins_are_kept(void) {
 static void injected_failures_fire_once_or_for_good(void) {
   spillway_status status;
   spillway_limit(0, 0);
-  core->empty_cache(0);
+  core->empty_cache(0, SPILLWAY_EVERY_POOL);
   core->fail_request(2, 0);
   void* first = get(MIB, &status, NULL);
   CHECK(status == SPILLWAY_OK);

@@ -11,7 +11,7 @@ static void* other;
 
 static void free_late(void) {
   if (spillway_core()->free(block, NULL) != SPILLWAY_OK) _exit(3);
-  if (spillway_core()->allocate(0, 0, 1 << 20, &block, NULL) != SPILLWAY_OK) _exit(4);
+  if (spillway_core()->allocate(0, 0, 0, 1 << 20, &block, NULL) != SPILLWAY_OK) _exit(4);
 }
 
 __attribute__((destructor(101))) static void free_last(void) {
@@ -20,8 +20,8 @@ __attribute__((destructor(101))) static void free_last(void) {
 
 int main(void) {
   atexit(free_late);
-  if (spillway_core()->allocate(0, 0, 1 << 20, &block, NULL) != SPILLWAY_OK ||
-      spillway_core()->allocate(0, 0, 1 << 22, &other, NULL) != SPILLWAY_OK) {
+  if (spillway_core()->allocate(0, 0, 0, 1 << 20, &block, NULL) != SPILLWAY_OK ||
+      spillway_core()->allocate(0, 0, 0, 1 << 22, &other, NULL) != SPILLWAY_OK) {
     fprintf(stderr, "%s\n", spillway_last_error());
     return 1;
   }

@@ -22,7 +22,7 @@ static void refused(const char* variable, const char* value, const char* says) {
   CHECK(strstr(spillway_last_error(), variable) != NULL);
   CHECK(strstr(spillway_last_error(), says) != NULL);
   void* address = &failures;
-  CHECK(core->allocate(0, 0, 100, &address, NULL) == SPILLWAY_INVALID && address == NULL);
+  CHECK(core->allocate(0, 0, 0, 100, &address, NULL) == SPILLWAY_INVALID && address == NULL);
   unsetenv(variable);
 }
 
@@ -39,7 +39,8 @@ int main(void) {
 
   /* Before the start everything has an answer. */
   CHECK(core->free(&failures, NULL) == SPILLWAY_NOT_FOUND);
-  CHECK(core->empty_cache(0) == 0 && core->requests() == 0 && core->check_invariants() == 1);
+  CHECK(core->empty_cache(0, SPILLWAY_EVERY_POOL) == 0 && core->requests() == 0 &&
+        core->check_invariants() == 1);
   CHECK(spillway_chosen_move(NULL) == 0 && strcmp(spillway_trace_path(), "") == 0);
   CHECK(spillway_unregister(3) == SPILLWAY_NOT_FOUND);
   CHECK(spillway_step_begin(1, 0, 2) == SPILLWAY_OK && spillway_phase("load") == SPILLWAY_OK);

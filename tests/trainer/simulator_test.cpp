@@ -281,7 +281,7 @@ TEST_F(Simulated, SmallerLimitsAreSurvivedByPlansUntilNoneIsLeft) {
     std::string actions;
     bool ended = false;
     for (uint64_t limit = 12 * kMiB; limit > 0 && !ended; limit -= kMiB / 2) {
-      core_.table()->empty_cache(0), core_.table()->empty_cache(1);
+      core_.table()->empty_cache(0, SPILLWAY_EVERY_POOL), core_.table()->empty_cache(1, SPILLWAY_EVERY_POOL);
       set_limits(limit);
       Ran ran;
       try {

@@ -18,6 +18,7 @@
 
 #include "spillway/allocator/memory.h"
 #include "spillway/allocator/oom_event.h"
+#include "spillway/allocator/pool.h"
 #include "spillway/allocator/strategy.h"
 #include "spillway/allocator/units.h"
 #include "spillway/allocator/usage.h"
@@ -61,6 +62,7 @@ struct BlockInfo {
   DeviceId device{};
   uint64_t address = 0, bytes = 0, requested_bytes = 0;
   StreamId stream{};
+  uint64_t pool = 0;
   BlockUse use = BlockUse::kFree;
 };
 
@@ -107,7 +109,11 @@ class Allocator {
   Status blocks(DeviceId device, std::vector<BlockInfo>* out) noexcept;
 
   // Gives idle pages back to the driver, waiting for the streams that used them last; returns their bytes.
-  uint64_t empty_cache(DeviceId device) noexcept;
+  // `pool`: only that pool's, which must have been released; a pool's other pages stay.
+  uint64_t empty_cache(DeviceId device, uint64_t pool = kEveryPool) noexcept;
+  // Sets what holds for a private pool, PoolFlags; 0 until it is set. A number may be used again only after
+  // everything in it was freed.
+  Status set_pool(DeviceId device, uint64_t pool, uint32_t flags) noexcept;
   // What every device started from now on, and each already started, may use; 0: all that the driver gives.
   // Pages that are idle and too many are given back. What is live stays: requests that need more pages fail
   // until enough is freed.

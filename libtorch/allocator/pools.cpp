@@ -1,0 +1,106 @@
+#include "libtorch/allocator/pools.h"
+
+#include <algorithm>
+
+#include "libtorch/allocator/core.h"
+
+namespace spillway::libtorch {
+namespace {
+
+// Numbers are never used twice: blocks of a pool may outlive it.
+std::atomic<uint64_t> last_number{0};
+
+}  // namespace
+
+Pools::Pool& Pools::pool(Id id) {
+  Pool& pool = pools_[id];
+  if (pool.number == 0) pool.number = last_number.fetch_add(1) + 1;
+  return pool;
+}
+
+Pools::Pool& Pools::known(Id id, const char* function) {
+  const auto found = pools_.find(id);
+  TORCH_CHECK(found != pools_.end(), function, ": device ", device_, " has no memory pool (", id.first, ", ",
+              id.second, ")");
+  return found->second;
+}
+
+void Pools::change(Pool& pool, uint32_t flags) {
+  if (pool.flags == flags) return;
+  const spillway_status status = core().table->set_pool(device_, pool.number, flags);
+  TORCH_CHECK(status == SPILLWAY_OK, "a memory pool can not be changed: ", core().last_error());
+  pool.flags = flags;
+}
+
+void Pools::add_user(Id id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++pool(id).users;
+}
+
+void Pools::remove_user(Id id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Pool& pool = known(id, "releasePool");
+  TORCH_CHECK(pool.users > 0, "releasePool: a memory pool was released more often than it was taken");
+  if (--pool.users != 0) return;
+  change(pool, pool.flags | SPILLWAY_POOL_RELEASED);
+  pools_.erase(id);
+}
+
+int Pools::users(Id id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = pools_.find(id);
+  return found == pools_.end() ? 0 : found->second.users;
+}
+
+void Pools::begin(Id id, Filter filter) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const bool routed =
+      std::any_of(routes_.begin(), routes_.end(), [&](const auto& it) { return it.first == id; });
+  TORCH_CHECK(!routed, "beginAllocateToPool: requests already go to this memory pool");
+  ++pool(id).users;
+  routes_.emplace_back(id, std::move(filter));
+  routing_.store(true, std::memory_order_release);
+}
+
+void Pools::end(Id id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found =
+      std::find_if(routes_.begin(), routes_.end(), [&](const auto& it) { return it.first == id; });
+  TORCH_CHECK(found != routes_.end(), "endAllocateToPool: no request goes to this memory pool");
+  routes_.erase(found);
+  routing_.store(!routes_.empty(), std::memory_order_release);
+}
+
+void Pools::set_lends(Id id, bool lends) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Pool& pool = this->pool(id);
+  change(pool, lends ? pool.flags | SPILLWAY_POOL_LENDS : pool.flags & ~uint32_t{SPILLWAY_POOL_LENDS});
+}
+
+void Pools::set_whole_pages(Id id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Pool& pool = this->pool(id);
+  change(pool, pool.flags | SPILLWAY_POOL_WHOLE_PAGES);
+}
+
+uint64_t Pools::find_route(cudaStream_t stream) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [id, filter] : routes_)
+    if (filter(stream)) return pools_.at(id).number;
+  return 0;
+}
+
+uint64_t Pools::number_of(Id id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = pools_.find(id);
+  return found == pools_.end() ? 0 : found->second.number;
+}
+
+Pools::Id Pools::id_of(uint64_t number) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [id, pool] : pools_)
+    if (pool.number == number) return id;
+  return {0, 0};
+}
+
+}  // namespace spillway::libtorch

@@ -1,0 +1,61 @@
+// PyTorch's memory pools of one device: which requests go to which pool, and when a pool is released.
+//
+// A pool is private to the requests that are routed to it: those of a stream that a filter accepts, between
+// `begin` and `end`. It is released when its last user (a MemPool, a captured graph) is gone; until then its
+// addresses are kept, because a graph uses them at each replay.
+//
+// Thread-safety: every function may be called from any thread. Errors: c10::Error, as the native allocator's.
+#pragma once
+#include <c10/cuda/CUDACachingAllocator.h>
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace spillway::libtorch {
+
+class Pools {
+ public:
+  using Id = c10::MempoolId_t;
+  using Filter = std::function<bool(cudaStream_t)>;
+
+  explicit Pools(int device) : device_(device) {}
+
+  void add_user(Id id);
+  void remove_user(Id id);
+  int users(Id id);
+  void begin(Id id, Filter filter);
+  void end(Id id);
+  void set_lends(Id id, bool lends);
+  void set_whole_pages(Id id);
+
+  // The core's number of the pool that a request of `stream` goes to; 0: the default pool.
+  uint64_t route(cudaStream_t stream) {
+    return routing_.load(std::memory_order_acquire) ? find_route(stream) : 0;
+  }
+  // The core's number of a pool, 0 if there is none, and back.
+  uint64_t number_of(Id id);
+  Id id_of(uint64_t number);
+
+ private:
+  struct Pool {
+    uint64_t number = 0;
+    int users = 0;
+    uint32_t flags = 0;
+  };
+  Pool& pool(Id id);                         // under mutex_; made if need be
+  Pool& known(Id id, const char* function);  // under mutex_
+  void change(Pool& pool, uint32_t flags);   // under mutex_
+  uint64_t find_route(cudaStream_t stream);
+
+  const int device_;
+  std::mutex mutex_;
+  std::map<Id, Pool> pools_;
+  std::vector<std::pair<Id, Filter>> routes_;
+  std::atomic<bool> routing_{false};
+};
+
+}  // namespace spillway::libtorch

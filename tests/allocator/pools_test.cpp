@@ -1,0 +1,104 @@
+// Private pools: their pages stay theirs until they are released; lending, whole pages, address space.
+#include "spillway/strategies/ladder.h"
+#include "tests/allocator/simulated.h"
+
+namespace spillway::testing {
+namespace {
+
+class PrivatePools : public SimulatedDevice {
+ protected:
+  uint64_t get_from(uint64_t pool, uint64_t bytes) {
+    uint64_t address = 0;
+    status = allocator->allocate(kDevice, {bytes, {}, pool}, &address, &failure);
+    check();
+    return address;
+  }
+  void set(uint64_t pool, uint32_t flags) {
+    EXPECT_EQ(allocator->set_pool(kDevice, pool, flags), Status::kOk);
+  }
+};
+
+TEST_F(PrivatePools, KeepTheirPagesUntilReleased) {
+  const uint64_t first = get_from(7, 4 * kMiB);
+  put(first);
+  EXPECT_EQ(memory().pools, 4 * kMiB);
+  EXPECT_NE(get(4 * kMiB), first);
+  EXPECT_EQ(allocator->empty_cache(kDevice), 0u);
+  EXPECT_EQ(get_from(7, 4 * kMiB), first) << "the pool reuses its own block";
+  put(first);
+  set(7, kPoolReleased);
+  EXPECT_EQ(memory().pools, 0u);
+  EXPECT_EQ(memory().cached, 4 * kMiB);
+  EXPECT_EQ(allocator->empty_cache(kDevice, 8), 0u);
+  EXPECT_EQ(allocator->empty_cache(kDevice, 7), 4 * kMiB);
+}
+
+TEST_F(PrivatePools, AreNotTakenFromWhenMemoryIsShort) {
+  Ladder ladder(*allocator);
+  ladder.add(make_stitch(*allocator));
+  ladder.add(make_release_cache(*allocator));
+  allocator->set_handler(&ladder);
+  const uint64_t kept = get_from(7, 128 * kMiB);
+  put(kept);
+  EXPECT_EQ(get(192 * kMiB), 0u);
+  EXPECT_EQ(status, Status::kOutOfMemory);
+  set(7, kPoolReleased);
+  EXPECT_NE(get(192 * kMiB), 0u) << "released pages serve others";
+  EXPECT_EQ(get_from(9, 128 * kMiB), 0u);
+  allocator->set_handler(nullptr);
+}
+
+TEST_F(PrivatePools, TakeIdlePagesOfTheDefaultPoolWhenMemoryIsShort) {
+  Ladder ladder(*allocator);
+  ladder.add(make_stitch(*allocator));
+  allocator->set_handler(&ladder);
+  put(get(192 * kMiB));
+  const uint64_t own = get_from(7, 16 * kMiB), hole = get_from(7, 16 * kMiB), last = get_from(7, 16 * kMiB);
+  put(hole);
+  EXPECT_NE(get_from(7, 160 * kMiB), 0u) << "its own hole is not among the idle pages";
+  put(own);
+  put(last);
+  allocator->set_handler(nullptr);
+}
+
+TEST_F(PrivatePools, LendOnlyWhatIsFreeAndOnlyWhenAllElseIsShort) {
+  const uint64_t lent = get_from(7, 200 * kMiB);
+  put(lent);
+  EXPECT_EQ(get(100 * kMiB), 0u);
+  set(7, kPoolLends);
+  const uint64_t other = get(20 * kMiB);
+  EXPECT_TRUE(other < lent || other >= lent + 200 * kMiB) << "there was room elsewhere";
+  EXPECT_EQ(get(100 * kMiB), lent);
+  set(7, 0);
+  EXPECT_EQ(get(90 * kMiB), 0u);
+  put(lent);
+  EXPECT_EQ(get_from(7, 200 * kMiB), lent) << "what was lent came back whole";
+}
+
+TEST_F(PrivatePools, OfWholePagesShareNone) {
+  set(7, kPoolWholePages);
+  const uint64_t first = get_from(7, 1000), second = get_from(7, 3 * kMiB), third = get_from(7, 10);
+  for (const uint64_t block : {first, second, third}) EXPECT_EQ(block % kPage, 0u);
+  EXPECT_EQ(memory().live, 1010 + 3 * kMiB);
+  EXPECT_EQ(memory().reserved, 4 * kPage);
+}
+
+TEST_F(PrivatePools, ThatComeAndGoUseNoNewAddresses) {
+  const uint64_t first = get_from(1, 8 * kMiB);
+  put(first);
+  for (uint64_t pool = 1; pool < 2000; ++pool) {
+    set(pool, kPoolReleased);
+    allocator->empty_cache(kDevice);
+    const uint64_t block = get_from(pool + 1, 8 * kMiB);
+    ASSERT_EQ(block, first);
+    put(block);
+  }
+}
+
+TEST_F(PrivatePools, NeedANumberOfTheirOwn) {
+  EXPECT_EQ(allocator->set_pool(kDevice, 0, kPoolReleased), Status::kInvalid);
+  EXPECT_EQ(allocator->set_pool(kDevice, kEveryPool, kPoolReleased), Status::kInvalid);
+}
+
+}  // namespace
+}  // namespace spillway::testing
