@@ -3,7 +3,8 @@
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
-#include <sstream>
+
+#include "simulator/cards/overheads.h"
 
 namespace spillway::simulator {
 namespace {
@@ -65,6 +66,12 @@ std::string apply_environment(Config& config) {
       return std::string("SPILLWAY_SIM_VALUES is '") + text + "': write zeros or compute";
     config.compute = view == "compute";
   }
+  if (const char* text = variable("SPILLWAY_SIM_OVERHEADS")) {
+    const std::string_view view = text;
+    if (view != "on" && view != "off")
+      return std::string("SPILLWAY_SIM_OVERHEADS is '") + text + "': write on or off";
+    config.overheads = view == "on";
+  }
   if (const char* text = variable("SPILLWAY_SIM_REPORT")) config.report_path = text;
   return "";
 }
@@ -87,11 +94,26 @@ void choose_card(const cards::Card& card, Config& config) {
   // TB/s.
   constexpr double kCopyShare = 0.43;
   config.card = card;
+  config.overheads = true;
   config.capacity_bytes = card.capacity_bytes;
   config.bandwidth = {.h2d = card.host_gbs,
                       .d2h = card.host_gbs,
                       .d2d = cards::memory_gbs(card) * kCopyShare,
                       .peer = card.peer_gbs};
+}
+
+uint64_t overhead_bytes(const Config& config, std::string_view row) {
+  return config.overheads ? cards::overhead_bytes(config.card, row).value_or(0) : 0;
+}
+
+std::optional<std::string> read_file(const char* path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  char block[1 << 14];
+  while (file.read(block, sizeof block) || file.gcount() > 0)
+    text.append(block, static_cast<size_t>(file.gcount()));
+  if (!file.eof()) return std::nullopt;
+  return text;
 }
 
 std::string read_config(Config& config) {
@@ -101,11 +123,9 @@ std::string read_config(Config& config) {
     choose_card(*card, config);
   }
   if (const char* path = variable("SPILLWAY_SIM_CONFIG")) {
-    std::ifstream file(path);
-    std::stringstream text;
-    text << file.rdbuf();
-    if (!file || !text) return std::string("SPILLWAY_SIM_CONFIG: the file ") + path + " can not be read";
-    const std::string wrong = apply_toml(text.str(), path, config);
+    const std::optional<std::string> text = read_file(path);
+    if (!text) return std::string("SPILLWAY_SIM_CONFIG: the file ") + path + " can not be read";
+    const std::string wrong = apply_toml(*text, path, config);
     if (!wrong.empty()) return wrong;
   }
   return apply_environment(config);

@@ -51,11 +51,13 @@ struct Config {
                       .peer_gbs = 250};
   uint64_t capacity_bytes = card.capacity_bytes;
   int devices = 1;
-  bool compute = false;        // values are computed; otherwise null mode
-  bool poison = false;         // new pages hold 0xFF bytes, NaN as floats, instead of zeros
-  uint64_t context_bytes = 0;  // what an active context takes of its device
-  uint64_t call_ns = 100;      // of every driver call: lets polling loops end
-  uint64_t kernel_ns = 5000;   // of a kernel that was launched as a binary
+  bool compute = false;    // values are computed; otherwise null mode
+  bool poison = false;     // new pages hold 0xFF bytes, NaN as floats, instead of zeros
+  bool overheads = false;  // what real libraries take is modelled; true when a card was chosen
+  std::optional<uint64_t>
+      context_bytes;          // what an active context takes of its device; none: the table's, or 0
+  uint64_t call_ns = 100;     // of every driver call: lets polling loops end
+  uint64_t kernel_ns = 5000;  // of a kernel that was launched as a binary
   Bandwidth bandwidth;
   std::map<std::string, uint64_t> latency_ns;  // by function name
   FaultPlan fail;
@@ -64,10 +66,14 @@ struct Config {
 
 // "8GiB", "512 MB", "1048576" → bytes.
 std::optional<uint64_t> parse_bytes(std::string_view text);
+// None when the file can not be read.
+std::optional<std::string> read_file(const char* path);
 // Applies the TOML text of a file called `name` to `config`. Returns "" or what is wrong.
 std::string apply_toml(std::string_view text, const std::string& name, Config& config);
 // Makes every card one of the table: its capacity and bandwidths become the configuration's.
 void choose_card(const cards::Card& card, Config& config);
+// What the table of overheads says of a row for the configuration's card; 0 without modelled overheads.
+uint64_t overhead_bytes(const Config& config, std::string_view row);
 // Defaults, then $SPILLWAY_SIM_CONFIG, then the other $SPILLWAY_SIM_ variables. Returns "" or what is wrong.
 std::string read_config(Config& config);
 

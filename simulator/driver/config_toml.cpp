@@ -42,15 +42,19 @@ class Reader {
   Reader(const toml::table& table, std::string section, const std::string& file)
       : table_(table), section_(std::move(section)), file_(file) {}
 
-  void bytes(const char* key, uint64_t least, uint64_t& out) {
+  // True when the key is there and right.
+  bool bytes(const char* key, uint64_t least, uint64_t& out) {
     const toml::node* node = take(key);
-    if (!node) return;
+    if (!node) return false;
     std::optional<uint64_t> value;
     if (const auto text = node->value_exact<std::string>()) value = parse_bytes(*text);
     if (const auto number = node->value_exact<int64_t>(); number && *number >= 0) value = *number;
-    if (!value || *value < least)
-      return wrong(key, *node, "a size of at least " + std::to_string(least) + " bytes such as \"8GiB\"");
+    if (!value || *value < least) {
+      wrong(key, *node, "a size of at least " + std::to_string(least) + " bytes such as \"8GiB\"");
+      return false;
+    }
     out = *value;
+    return true;
   }
   void integer(const char* key, int64_t least, int64_t most, uint64_t& out) {
     const toml::node* node = take(key);
@@ -226,7 +230,8 @@ std::string read_machine(const toml::table& table, const std::string& file, Conf
     if (*values != "zeros" && *values != "compute") reader.reject("values", "\"zeros\" or \"compute\"");
     config.compute = *values == "compute";
   }
-  reader.bytes("context_bytes", 0, config.context_bytes);
+  reader.flag("overheads", config.overheads);
+  if (uint64_t bytes = 0; reader.bytes("context_bytes", 0, bytes)) config.context_bytes = bytes;
   reader.flag("poison", config.poison);
   reader.integer("call_ns", 1, 1000000000, config.call_ns);
   reader.integer("kernel_ns", 0, 1000000000000, config.kernel_ns);

@@ -19,20 +19,25 @@ Context* known(CUcontext handle) {
 
 constexpr const char* kContextLabel = "context";
 
+uint64_t context_bytes() {
+  const Config& config = machine().config;
+  return config.context_bytes.value_or(overhead_bytes(config, kContextLabel));
+}
+
 CUcontext handle_of(Context* context) {
   return reinterpret_cast<CUcontext>(context);
 }
 
 // An active context takes its overhead of the device, if there is room.
 CUresult activate(Device& device) {
-  if (device.active_contexts == 0 && !device.account.charge(kContextLabel, machine().config.context_bytes))
+  if (device.active_contexts == 0 && !device.account.charge(kContextLabel, context_bytes()))
     return refused_for_lack_of_room();
   ++device.active_contexts;
   return CUDA_SUCCESS;
 }
 
 void deactivate(Device& device) {
-  if (--device.active_contexts == 0) device.account.discharge(kContextLabel, machine().config.context_bytes);
+  if (--device.active_contexts == 0) device.account.discharge(kContextLabel, context_bytes());
 }
 
 CUresult synchronize(const Device& device) {

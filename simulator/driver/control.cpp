@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "simulator/cards/overheads.h"
 #include "simulator/driver/call.h"
 #include "simulator/driver/launch.h"
 #include "simulator/driver/report.h"
@@ -159,6 +160,15 @@ CUresult usage(int device, SpillwaySimulatorUsage* out) {
   return CUDA_SUCCESS;
 }
 
+uint64_t overhead(int device, const char* row) {
+  const std::lock_guard lock(machine().mutex);
+  Account* account = nullptr;
+  if (!row || find_account(device, &account) != CUDA_SUCCESS) return 0;
+  if (!cards::overhead_bytes(machine().config.card, row))
+    std::fprintf(stderr, "spillway simulator: '%s' is no row of simulator/cards/overheads.inc\n", row);
+  return overhead_bytes(machine().config, row);
+}
+
 CUresult write_report_now() {
   Machine& sim = machine();
   if (sim.forked || !sim.initialised) return CUDA_ERROR_NOT_INITIALIZED;
@@ -185,6 +195,7 @@ constexpr SpillwaySimulatorControl kControl = {
     .usage = usage,
     .write_report = write_report_now,
     .submit_external = submit_external_work,
+    .overhead = overhead,
 };
 
 }  // namespace

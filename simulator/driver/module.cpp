@@ -1,12 +1,14 @@
-// Modules, libraries and their functions: names without code. Any image loads, any name is found, launches do
-// nothing.
+// Modules, libraries and their functions: names without code. An image loads on a card that could run it, any
+// name is found, launches do nothing.
 #include "simulator/driver/module.h"
 
 #include <algorithm>
-#include <deque>
+#include <cstdio>
+#include <cstring>
 #include <string>
 #include <unordered_map>
 
+#include "simulator/cards/fat_binary.h"
 #include "simulator/driver/call.h"
 
 namespace spillway::simulator {
@@ -19,6 +21,7 @@ struct Kernel {
   std::string name;
 };
 struct Module {
+  int capability = 0;  // of the image that was chosen, as 80
   std::unordered_map<std::string, std::unique_ptr<Kernel>> kernels;
 };
 
@@ -31,14 +34,68 @@ Loaded& loaded() {
   return *made;
 }
 
+// The images behind what cuModuleLoadData takes, whose size only its own first bytes tell.
+std::vector<cards::Image> images_of(const void* data) {
+  constexpr size_t kElfHeader = 64, kFirst = 16;
+  switch (cards::kind_of(data, sizeof(uint32_t))) {
+    case cards::BinaryKind::kWrapper: {
+      const void* container = cards::unwrap(data);
+      return container ? images_of(container) : std::vector<cards::Image>{};
+    }
+    case cards::BinaryKind::kContainer:
+      return cards::read_images(data, cards::container_bytes(data, kFirst));
+    case cards::BinaryKind::kCubin:
+      return cards::read_images(data, kElfHeader);
+    case cards::BinaryKind::kPtx:
+      return cards::read_images(data, std::strlen(static_cast<const char*>(data)) + 1);
+    default:
+      return {};
+  }
+}
+
+CUresult choose(const void* data, int* capability) {
+  const auto images = images_of(data);
+  if (images.empty()) return CUDA_ERROR_INVALID_IMAGE;
+  const cards::Card& card = machine().config.card;
+  const cards::Image* image = cards::choose_image(images, card.major, card.minor);
+  *capability = image ? image->sm : 0;
+  if (image) return CUDA_SUCCESS;
+  static bool said = false;
+  if (!said)
+    std::fprintf(
+        stderr,
+        "spillway simulator: a module was built for %s: compute capability %d.%d (%s) has no kernel in it\n",
+        cards::list_images(images).c_str(), card.major, card.minor, card.name.data());
+  said = true;
+  return CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
+
 template <typename Handle>
 CUresult load(Handle* out, const void* image) {
   if (!out || !image) return CUDA_ERROR_INVALID_VALUE;
+  int capability = 0;
+  if (const CUresult result = choose(image, &capability); result != CUDA_SUCCESS) return result;
   auto made = std::make_unique<Module>();
+  made->capability = capability;
   *out = reinterpret_cast<Handle>(made.get());
   Module* key = made.get();
   loaded().modules.emplace(key, std::move(made));
   return CUDA_SUCCESS;
+}
+
+// A file is read as its bytes would be, with room behind them for a text's end and the longest header.
+template <typename Handle>
+CUresult load_file(Handle* out, const char* path) {
+  if (!out || !path) return CUDA_ERROR_INVALID_VALUE;
+  const std::optional<std::string> read = read_file(path);
+  if (!read) return CUDA_ERROR_FILE_NOT_FOUND;
+  std::string bytes = *read;
+  constexpr size_t kRoom = 256;
+  const size_t size = bytes.size();
+  bytes.append(kRoom, '\0');
+  const bool whole = cards::kind_of(bytes.data(), size) != cards::BinaryKind::kContainer ||
+                     cards::container_bytes(bytes.data(), size) <= size;
+  return whole ? load(out, bytes.data()) : CUDA_ERROR_INVALID_IMAGE;
 }
 
 template <typename Handle>
@@ -68,7 +125,7 @@ Kernel* known(Handle handle) {
   return loaded().kernels.contains(kernel) ? kernel : nullptr;
 }
 
-CUresult attribute(int* value, CUfunction_attribute which) {
+CUresult attribute(int* value, CUfunction_attribute which, const Kernel* kernel) {
   if (!value) return CUDA_ERROR_INVALID_VALUE;
   switch (which) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
@@ -79,7 +136,8 @@ CUresult attribute(int* value, CUfunction_attribute which) {
       return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_PTX_VERSION:
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-      *value = 80;
+      *value = kernel ? kernel->module->capability
+                      : machine().config.card.major * 10 + machine().config.card.minor;
       return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
       *value = 49152;
@@ -110,7 +168,7 @@ using namespace spillway::simulator;
 
 CUresult cuModuleLoad(CUmodule* module, const char* fname) {
   SPILLWAY_SIM_ENTER(cuModuleLoad);
-  return load(module, fname);
+  return load_file(module, fname);
 }
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   SPILLWAY_SIM_ENTER(cuModuleLoadData);
@@ -151,7 +209,7 @@ CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option*, 
 CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_option*, void**, unsigned int,
                                CUlibraryOption*, void**, unsigned int) {
   SPILLWAY_SIM_ENTER(cuLibraryLoadFromFile);
-  return load(library, fileName);
+  return load_file(library, fileName);
 }
 CUresult cuLibraryUnload(CUlibrary library) {
   SPILLWAY_SIM_ENTER(cuLibraryUnload);
@@ -187,9 +245,9 @@ CUresult cuKernelGetName(const char** name, CUkernel hfunc) {
   *name = kernel->name.c_str();
   return CUDA_SUCCESS;
 }
-CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel, CUdevice) {
+CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice) {
   SPILLWAY_SIM_ENTER(cuKernelGetAttribute);
-  return attribute(pi, attrib);
+  return attribute(pi, attrib, known(kernel));
 }
 CUresult cuKernelSetAttribute(CUfunction_attribute, int, CUkernel, CUdevice) {
   SPILLWAY_SIM_ENTER(cuKernelSetAttribute);
@@ -216,9 +274,9 @@ CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
   *hmod = reinterpret_cast<CUmodule>(kernel->module);
   return CUDA_SUCCESS;
 }
-CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction) {
+CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction function) {
   SPILLWAY_SIM_ENTER(cuFuncGetAttribute);
-  return attribute(pi, attrib);
+  return attribute(pi, attrib, known(function));
 }
 CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) {
   SPILLWAY_SIM_ENTER(cuFuncSetAttribute);

@@ -11,6 +11,7 @@
 
 #include "simulator/runtime/device.h"
 #include "simulator/runtime/driver.h"
+#include "simulator/runtime/images.h"
 #include "simulator/runtime/registry.h"
 
 using namespace spillway::runtime;
@@ -59,10 +60,16 @@ void say_that_it_computes_nothing(Kernel* kernel) {
                readable(kernel->name).c_str());
 }
 
+// The kernel behind a host function, its code loaded on the thread's device.
+cudaError_t find_loaded(const void* function, Kernel** kernel) {
+  *kernel = find_kernel(function);
+  return *kernel == nullptr ? cudaErrorInvalidDeviceFunction : load(**kernel);
+}
+
 cudaError_t launch(const void* function, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream) {
   if (cudaError_t error = bind_context(); error != cudaSuccess) return error;
-  Kernel* kernel = find_kernel(function);
-  if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
+  Kernel* kernel = nullptr;
+  if (cudaError_t error = find_loaded(function, &kernel); error != cudaSuccess) return error;
   if (!is_valid(grid, block)) return cudaErrorInvalidConfiguration;
   if (shared_bytes > static_cast<size_t>(kernel->dynamic_shared_bytes.load(std::memory_order_relaxed))) {
     return cudaErrorInvalidValue;
@@ -132,16 +139,17 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* fu
   int device = 0;
   if (cudaError_t error = bind_context(); error != cudaSuccess) return finish(error);
   if (cudaError_t error = current_device(&device); error != cudaSuccess) return finish(error);
-  const Kernel* kernel = find_kernel(function);
   if (attributes == nullptr) return finish(cudaErrorInvalidValue);
-  if (kernel == nullptr) return finish(cudaErrorInvalidDeviceFunction);
+  Kernel* kernel = nullptr;
+  if (cudaError_t error = find_loaded(function, &kernel); error != cudaSuccess) return finish(error);
   std::memset(attributes, 0, sizeof *attributes);
   const int capability = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
                          attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   attributes->maxThreadsPerBlock = kMaxThreadsPerBlock;
   attributes->numRegs = kRegistersPerThread;
-  attributes->binaryVersion = capability;
-  attributes->ptxVersion = capability;
+  const spillway::cards::Image* image = image_of(*kernel, device);
+  attributes->binaryVersion = image == nullptr || image->ptx ? capability : image->sm;
+  attributes->ptxVersion = image == nullptr ? capability : image->sm;
   attributes->maxDynamicSharedSizeBytes = kernel->dynamic_shared_bytes;
   return cudaSuccess;
 }
@@ -150,8 +158,8 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute which, 
   int device = 0;
   if (cudaError_t error = bind_context(); error != cudaSuccess) return finish(error);
   if (cudaError_t error = current_device(&device); error != cudaSuccess) return finish(error);
-  Kernel* kernel = find_kernel(function);
-  if (kernel == nullptr) return finish(cudaErrorInvalidDeviceFunction);
+  Kernel* kernel = nullptr;
+  if (cudaError_t error = find_loaded(function, &kernel); error != cudaSuccess) return finish(error);
   if (which != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
   const int limit = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
   if (value < 0 || value > limit) return finish(cudaErrorInvalidValue);
@@ -165,7 +173,8 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, 
   int device = 0;
   if (cudaError_t error = bind_context(); error != cudaSuccess) return finish(error);
   if (cudaError_t error = current_device(&device); error != cudaSuccess) return finish(error);
-  if (find_kernel(function) == nullptr) return finish(cudaErrorInvalidDeviceFunction);
+  Kernel* kernel = nullptr;
+  if (cudaError_t error = find_loaded(function, &kernel); error != cudaSuccess) return finish(error);
   if (blocks == nullptr || threads < 1) return finish(cudaErrorInvalidValue);
   *blocks = blocks_per_multiprocessor(device, threads, shared_bytes);
   return cudaSuccess;

@@ -6,12 +6,15 @@
 #include <shared_mutex>
 #include <unordered_map>
 
+#include "simulator/runtime/images.h"
+
 namespace spillway::runtime {
 namespace {
 
 struct Registry {
   std::shared_mutex mutex;
   std::unordered_map<const void*, Kernel> kernels;
+  std::unordered_map<const void*, Binary*> binaries;  // by handle; never deleted, as kernels name them
   std::unordered_map<const void*, std::size_t> variables;
 };
 
@@ -39,11 +42,15 @@ std::size_t variable_bytes(const void* host_variable) {
 
 }  // namespace spillway::runtime
 
+using spillway::runtime::Binary;
 using spillway::runtime::registry;
 
 extern "C" {
 
 void** __cudaRegisterFatBinary(void* binary) {
+  auto& all = registry();
+  const std::unique_lock lock(all.mutex);
+  all.binaries[binary] = new Binary(binary);
   // The handle only travels back into the calls below.
   return static_cast<void**>(binary);
 }
@@ -56,11 +63,13 @@ char __cudaInitModule(void**) {
   return 1;
 }
 
-void __cudaRegisterFunction(void**, const char* host_function, char*, const char* name, int, uint3*, uint3*,
-                            dim3*, dim3*, int*) {
+void __cudaRegisterFunction(void** handle, const char* host_function, char*, const char* name, int, uint3*,
+                            uint3*, dim3*, dim3*, int*) {
   auto& all = registry();
   const std::unique_lock lock(all.mutex);
-  all.kernels.try_emplace(host_function, name);
+  const auto binary = all.binaries.find(handle);
+  Binary* from = binary == all.binaries.end() ? nullptr : binary->second;
+  if (all.kernels.try_emplace(host_function, name, from).second && from != nullptr) from->add_kernel();
 }
 
 void __cudaRegisterVar(void**, char* host_variable, char*, const char*, int, size_t bytes, int, int) {

@@ -5,12 +5,17 @@
 #pragma once
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 
 namespace spillway::runtime {
 
+class Binary;
+
 struct Kernel {
-  explicit Kernel(const char* kernel_name) : name(kernel_name) {}
+  Kernel(const char* kernel_name, Binary* from) : name(kernel_name), binary(from) {}
   const char* name;
+  Binary* binary;                                    // null: the simulator's own, which every card runs
+  std::atomic<uint32_t> loaded_on{0};                // devices
   std::atomic<int> dynamic_shared_bytes{48 * 1024};  // what cudaFuncSetAttribute allows it
   std::atomic<bool> named{false};                    // said to compute nothing
 };

@@ -78,6 +78,65 @@ TEST(Account, wrong_requests_are_refused_and_change_nothing) {
   });
 }
 
+// Bytes of a part on device 0.
+uint64_t part(const driver::Table& table, const std::string& label) {
+  const SpillwaySimulatorUsage now = usage(table);
+  for (uint32_t i = 0; i < now.part_count; ++i)
+    if (label == now.parts[i].label) return now.parts[i].bytes;
+  return 0;
+}
+
+TEST(Overheads, a_card_has_a_context_of_its_size) {
+  const auto context_of = [](const char* card, uint64_t least_mib, uint64_t most_mib) {
+    in_process({{"SPILLWAY_SIM_CARD", card}}, [&] {
+      const driver::Table& table = started_driver();
+      EXPECT_GE(part(table, "context"), least_mib * kMiB) << card;
+      EXPECT_LE(part(table, "context"), most_mib * kMiB) << card;
+      EXPECT_EQ(free_bytes(table), usage(table).capacity_bytes - part(table, "context"));
+      EXPECT_EQ(table.cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+      EXPECT_EQ(part(table, "context"), 0u);
+    });
+  };
+  context_of("t4-16gb", 80, 120);
+  context_of("rtx3090-24gb", 256, 258);  // measured: 256
+  context_of("h100-80gb", 480, 560);
+}
+
+TEST(Overheads, are_modelled_with_a_card_unless_somebody_says_otherwise) {
+  const auto expect = [](const Settings& settings, uint64_t context, bool handle) {
+    in_process(settings, [&] {
+      const driver::Table& table = started_driver();
+      EXPECT_EQ(part(table, "context"), context);
+      EXPECT_EQ(table.simulator->overhead(0, "cudnn.handle") > 0, handle);
+      EXPECT_EQ(table.simulator->overhead(1, "cudnn.handle"), 0u);
+    });
+  };
+  const std::string path = "/tmp/spillway-overheads-" + std::to_string(getpid()) + ".toml";
+  std::ofstream(path) << "context_bytes = \"3MiB\"\n";
+  expect({{"SPILLWAY_SIM_CAPACITY", "1GiB"}}, 0, false);
+  expect({{"SPILLWAY_SIM_CARD", "rtx3090-24gb"}}, 256 * kMiB, true);
+  expect({{"SPILLWAY_SIM_CARD", "rtx3090-24gb"}, {"SPILLWAY_SIM_OVERHEADS", "off"}}, 0, false);
+  expect({{"SPILLWAY_SIM_CARD", "rtx3090-24gb"}, {"SPILLWAY_SIM_CONFIG", path}}, 3 * kMiB, true);
+  expect({{"SPILLWAY_SIM_CAPACITY", "1GiB"}, {"SPILLWAY_SIM_OVERHEADS", "on"}}, 432 * kMiB, true);
+  std::filesystem::remove(path);
+  in_process({{"SPILLWAY_SIM_CARD", "t4-16gb"}}, [] {
+    const driver::Table& table = started_driver();
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(table.simulator->overhead(0, "no.row"), 0u);
+    EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("'no.row' is no row"));
+  });
+}
+
+TEST(Overheads, a_card_without_room_for_a_context_has_none) {
+  in_process({{"SPILLWAY_SIM_CARD", "t4-16gb"}, {"SPILLWAY_SIM_CAPACITY", "50MiB"}}, [] {
+    const driver::Table& table = loaded_driver();
+    CUcontext context = nullptr;
+    EXPECT_EQ(table.cuInit(0), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuDevicePrimaryCtxRetain(&context, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQ(usage(table).refused_requests, 1u);
+  });
+}
+
 class Report : public testing::Test {
  protected:
   Report() : path_("/tmp/spillway-report-" + std::to_string(getpid()) + ".json") {}

@@ -75,9 +75,9 @@ typedef struct SpillwayExternalWork {
   /* Called once, by the submitting thread, as soon as the work has its place; may be NULL. In computing mode
    * what the stream's earlier work has written is there. */
   void (*begin)(void* argument);
-  /* Waits at most `timeout_ms` (0: only looks; negative: as long as it takes) and does what is left to do when
-   * the others have come. Called from any thread, from several at once, and never while the driver holds a
-   * lock; it must not call the driver. */
+  /* Waits at most `timeout_ms` (0: only looks; negative: as long as it takes) and does what is left to do
+   * when the others have come. Called from any thread, from several at once, and never while the driver holds
+   * a lock; it must not call the driver. */
   SpillwayExternalState (*wait)(void* argument, int64_t timeout_ms);
   /* Nothing is called afterwards; may be NULL. It must not call the driver. */
   void (*release)(void* argument);
@@ -134,9 +134,14 @@ typedef struct SpillwaySimulatorControl {
 
   /* Since version 2. `submit` for work whose end others decide. On the virtual clock it takes `duration_ns`;
    * each wait of the host that covers it, and in computing mode all work behind it that touches bytes, also
-   * waits for it with `wait`. Work that fails makes such waits return CUDA_ERROR_LAUNCH_FAILED. After an error
-   * of this function nothing of `work` is ever called. */
+   * waits for it with `wait`. Work that fails makes such waits return CUDA_ERROR_LAUNCH_FAILED. After an
+   * error of this function nothing of `work` is ever called. */
   CUresult (*submit_external)(CUstream stream, const SpillwayExternalWork* work);
+
+  /* Since version 2. What the simulator's table (simulator/cards/overheads.inc) says that a row such as
+   * "cudnn.handle" takes on this device's card, to be charged by whoever stands in for it; 0 when overheads
+   * are not modelled, as without a card, and for a row that the table lacks, which is said on stderr. */
+  uint64_t (*overhead)(int device, const char* row);
 } SpillwaySimulatorControl;
 
 typedef const SpillwaySimulatorControl* (*SpillwaySimulatorControlFunction)(void);

@@ -1,0 +1,31 @@
+// What the driver and NVIDIA's libraries take of a card for themselves, outside what a program allocates.
+//
+// Thread-safety: constant data. Ownership: static. Errors: an unknown row has no value. Units: bytes.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "simulator/cards/cards.h"
+
+namespace spillway::cards {
+
+// How far a figure can be trusted: `kMeasured` was read on a card, `kModelled` follows from a model or was
+// never measured.
+enum class Certainty { kMeasured, kModelled };
+
+// bytes = base + per_thread × the threads that the card can hold at once.
+struct Overhead {
+  std::string_view row;  // "context", "cublas.library"
+  int major;             // the compute capability that it is for; 0: every one that has no row of its own
+  uint64_t base_bytes;
+  double bytes_per_thread;
+  Certainty certainty;
+};
+
+std::span<const Overhead> overheads();
+// The row for a card, in whole granules of 2 MiB as the driver takes them; none when the table lacks it.
+std::optional<uint64_t> overhead_bytes(const Card& card, std::string_view row);
+
+}  // namespace spillway::cards
