@@ -1,6 +1,7 @@
 #include "simulator/driver/external.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "simulator/driver/call.h"
 #include "simulator/driver/launch.h"
@@ -72,6 +73,11 @@ SpillwayExternalState External::wait(int64_t timeout_ms) {
 
 void join(Externals& to, const Externals& from) {
   drop_ended(to);
+  if (to.empty()) {
+    std::copy_if(from.begin(), from.end(), std::back_inserter(to),
+                 [](const auto& work) { return !work->ended(); });
+    return;
+  }
   for (const auto& work : from)
     if (!work->ended() && std::find(to.begin(), to.end(), work) == to.end()) to.push_back(work);
 }

@@ -1,0 +1,119 @@
+// One rank of a communicator: how it meets the others, what it has submitted, and what went wrong.
+//
+// Thread-safety: every function may be called from any thread; the lock is never held while the driver is
+// called, which itself calls `wait` without its own. Ownership: shared by the handle that the program has and
+// by works that have not ended; what it models of the card's memory is given back by `leave`. Errors: NCCL's,
+// with the reason in ncclGetLastError; those of other ranks stay and come with every later call. Units:
+// bytes, ms of real time.
+#pragma once
+#include <nccl.h>
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "simulator/libraries/nccl/model.h"
+#include "simulator/libraries/nccl/traffic.h"
+#include "simulator/libraries/nccl/unique_id.h"
+
+namespace spillway::nccl {
+
+// The part of ncclConfig_t that changes anything here.
+struct Settings {
+  bool blocking = true;
+  int least_channels = -1, most_channels = -1;
+  bool shares_memory = false;  // with the communicator that it is made from
+};
+
+class Communicator : public std::enable_shared_from_this<Communicator> {
+ public:
+  // Null: `*result`. Neither waits for other ranks: `advance` does the rest.
+  static std::shared_ptr<Communicator> join(const Meeting& meeting, int ranks, int rank, int device,
+                                            const Settings& settings, ncclResult_t* result);
+  // Null with ncclSuccess: this rank has no color.
+  static std::shared_ptr<Communicator> split(const std::shared_ptr<Communicator>& parent, int color, int key,
+                                             const Settings& settings, ncclResult_t* result);
+  // Without the ranks of `excluded`, each one of the parent's.
+  static std::shared_ptr<Communicator> shrink(const std::shared_ptr<Communicator>& parent,
+                                              const std::set<int>& excluded, const Settings& settings,
+                                              ncclResult_t* result);
+  ~Communicator();
+
+  // One step towards being ready, without waiting: ncclSuccess, ncclInProgress or an error.
+  ncclResult_t advance();
+  ncclResult_t wait_ready();
+
+  int rank() const { return rank_; }
+  int ranks() const { return ranks_; }
+  int device() const { return device_; }
+  const Settings& settings() const { return settings_; }
+
+  // Puts calls, which belong together, on the stream.
+  ncclResult_t submit(std::vector<Call> calls, cudaStream_t stream);
+  uint64_t duration_of(const std::vector<Call>& calls) const;
+
+  // What the driver calls.
+  void begin(const std::shared_ptr<Work>& work);
+  SpillwayExternalState wait(const Work& work, int64_t timeout_ms);
+
+  ncclResult_t async_error();
+  ncclResult_t finalize();
+  // Takes no part any more. `abort`: what has not ended counts as ended.
+  void leave(bool abort);
+
+ private:
+  // How it is made from another one: the split that all ranks of that have to call, and whom it then waits
+  // for.
+  struct Split {
+    uint64_t number;
+    int color;
+  };
+  struct Origin {
+    std::shared_ptr<SharedFile> file;
+    int rank;
+    std::vector<int> members;
+  };
+
+  Communicator(int device, const Settings& settings) : device_(device), settings_(settings) {}
+  ncclResult_t enter_locked(const Place& place, int rank, int ranks);
+  ncclResult_t claim_locked(RankPart& part);
+  ncclResult_t advance_locked();
+  ncclResult_t finish_split_locked();
+  ncclResult_t meet_locked();
+  ncclResult_t become_ready_locked();
+  ncclResult_t check_cards() const;
+  ncclResult_t charge_locked(uint64_t bytes);
+  ncclResult_t charge_for(const std::vector<Call>& calls);
+
+  ncclResult_t async_error_locked();
+  void progress_locked();
+  void look_for_the_dead_locked();
+  void fail_locked(ncclResult_t result, const std::string& why);
+  SpillwayExternalState state_locked(const Work& work) const;
+  std::shared_ptr<SharedFile> waits_on();
+  bool time_to_look();
+
+  const int device_;
+  const Settings settings_;
+  int rank_ = -1, ranks_ = 0;
+  Process creator_;
+  Links links_ = {};
+
+  std::mutex mutex_;
+  std::optional<Split> split_;  // until it is done
+  Origin origin_;
+  std::shared_ptr<SharedFile> file_;
+  std::optional<Traffic> traffic_;
+  bool ready_ = false, left_ = false, aborted_ = false, finalizing_ = false, ring_connected_ = false;
+  std::set<int> connected_;  // for sends and receives
+  uint64_t charged_bytes_ = 0, splits_ = 0, shrinks_ = 0;
+  ncclResult_t error_ = ncclSuccess;
+  std::string why_;
+  std::chrono::steady_clock::time_point looked_{};
+  const Process owner_ = this_process();
+};
+
+}  // namespace spillway::nccl

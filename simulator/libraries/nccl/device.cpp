@@ -1,0 +1,86 @@
+#include "simulator/libraries/nccl/device.h"
+
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <string_view>
+
+namespace spillway::nccl {
+namespace {
+
+const SpillwaySimulatorControl* find_control() {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!library) return nullptr;
+  const auto function =
+      reinterpret_cast<SpillwaySimulatorControlFunction>(dlsym(library, "spillway_simulator_control"));
+  const SpillwaySimulatorControl* found = function ? function() : nullptr;
+  return found && found->size >= sizeof(SpillwaySimulatorControl) ? found : nullptr;
+}
+
+}  // namespace
+
+const SpillwaySimulatorControl* control() {
+  static const SpillwaySimulatorControl* const found = find_control();
+  return found;
+}
+
+bool computes() {
+  static const bool value = control() && control()->mode() == SPILLWAY_SIMULATOR_COMPUTE;
+  return value;
+}
+
+void* host_view(const void* device_address) {
+  // Registered host memory is its own view.
+  cudaPointerAttributes attributes = {};
+  if (cudaPointerGetAttributes(&attributes, device_address) != cudaSuccess ||
+      attributes.type != cudaMemoryTypeDevice) {
+    cudaGetLastError();
+    return const_cast<void*>(device_address);
+  }
+  return reinterpret_cast<void*>(reinterpret_cast<intptr_t>(device_address) + control()->alias_offset());
+}
+
+int current_device() {
+  int device = -1;
+  if (!control() || cudaGetDevice(&device) != cudaSuccess || cudaFree(nullptr) != cudaSuccess) {
+    cudaGetLastError();
+    return -1;
+  }
+  return device;
+}
+
+std::string card_name(int device) {
+  cudaDeviceProp properties;
+  return cudaGetDeviceProperties(&properties, device) == cudaSuccess ? properties.name : "";
+}
+
+std::string card_identity(int device) {
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  std::string_view list = visible ? visible : "";
+  for (int skip = device; skip > 0 && !list.empty(); --skip) {
+    const size_t comma = list.find(',');
+    list.remove_prefix(comma == std::string_view::npos ? list.size() : comma + 1);
+  }
+  const std::string_view entry = list.substr(0, list.find(','));
+  return entry.empty() ? std::to_string(device) : std::string(entry);
+}
+
+OnDevice::OnDevice(int device) : before_(-1) {
+  if (cudaGetDevice(&before_) == cudaSuccess && before_ != device) cudaSetDevice(device);
+}
+
+OnDevice::~OnDevice() {
+  int now = -1;
+  if (before_ >= 0 && cudaGetDevice(&now) == cudaSuccess && now != before_) cudaSetDevice(before_);
+}
+
+void* driver_function(const char* name) {
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
+  if (cudaGetDriverEntryPointByVersion(name, &found, 12090, cudaEnableDefault, &result) != cudaSuccess)
+    return nullptr;
+  return result == cudaDriverEntryPointSuccess ? found : nullptr;
+}
+
+}  // namespace spillway::nccl

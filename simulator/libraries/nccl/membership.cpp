@@ -1,0 +1,221 @@
+// How the ranks of a communicator meet: by unique id, by splitting, by shrinking.
+#include <algorithm>
+#include <cstring>
+
+#include "simulator/libraries/nccl/communicator.h"
+#include "simulator/libraries/nccl/device.h"
+#include "simulator/libraries/nccl/error.h"
+
+namespace spillway::nccl {
+namespace {
+
+constexpr int64_t kLookAgainMs = 100;
+
+std::string rank_text(const SharedFile& file, int rank) {
+  return "rank " + std::to_string(rank) + " (process " + std::to_string(file.rank(rank).process.id) + ")";
+}
+
+// It was there.
+bool gone(const RankPart& part) {
+  const Presence presence = part.presence.load();
+  return presence == Presence::kLeft || (presence == Presence::kThere && !alive(part.process));
+}
+
+// Waits where a rank is so many splits behind that its entry would be written over.
+ncclResult_t wait_for_split_room(const SharedFile& file, uint64_t number) {
+  for (int rank = 0; rank < file.header().ranks; ++rank) {
+    const RankPart& part = file.rank(rank);
+    for (uint32_t seen = file.changes(); number >= part.splits_read.load() + kSplitsKept;
+         seen = file.changes()) {
+      if (gone(part))
+        return fail(ncclRemoteError, rank_text(file, rank) + " ended before it called ncclCommSplit");
+      file.wait(seen, kLookAgainMs);
+    }
+  }
+  return ncclSuccess;
+}
+
+}  // namespace
+
+std::shared_ptr<Communicator> Communicator::join(const Meeting& meeting, int ranks, int rank, int device,
+                                                 const Settings& settings, ncclResult_t* result) {
+  std::shared_ptr<Communicator> made(new Communicator(device, settings));
+  const std::lock_guard lock(made->mutex_);
+  made->creator_ = meeting.creator;
+  *result = made->enter_locked(meeting.place, rank, ranks);
+  return *result == ncclSuccess ? made : nullptr;
+}
+
+ncclResult_t Communicator::enter_locked(const Place& place, int rank, int ranks) {
+  if (ranks < 1 || ranks > kMostRanks)
+    return fail(ncclInvalidArgument, "a communicator of " + std::to_string(ranks) + " ranks: 1 to " +
+                                         std::to_string(kMostRanks) + " can be simulated");
+  if (rank < 0 || rank >= ranks)
+    return fail(ncclInvalidArgument, "rank " + std::to_string(rank) + " of " + std::to_string(ranks));
+  std::string why;
+  auto file = SharedFile::open(place, ranks, computes(), &why);
+  if (!file) return fail(ncclInvalidUsage, why);
+  file_ = file;
+  ranks_ = ranks;
+  links_ = limited(links_of(card_name(device_)), settings_.least_channels, settings_.most_channels);
+  if (file->rank(rank).presence.load() != Presence::kAbsent)
+    return fail(ncclInvalidUsage,
+                "rank " + std::to_string(rank) + " is there already: " + rank_text(*file, rank));
+  rank_ = rank;
+  if (const ncclResult_t result = claim_locked(file->rank(rank)); result != ncclSuccess) return result;
+  traffic_.emplace(*file, rank);
+  if (file->header().joined.fetch_add(1) + 1 == ranks) file->unlink();
+  file->changed();
+  return ncclSuccess;
+}
+
+ncclResult_t Communicator::claim_locked(RankPart& part) {
+  Presence absent = Presence::kAbsent;
+  if (!part.presence.compare_exchange_strong(absent, Presence::kComing)) {
+    const int rank = std::exchange(rank_, -1);
+    return fail(ncclInvalidUsage, "two processes say that they are rank " + std::to_string(rank));
+  }
+  part.device = device_;
+  part.process = this_process();
+  std::strncpy(part.card, card_identity(device_).c_str(), sizeof part.card - 1);
+  part.presence.store(Presence::kThere);
+  return ncclSuccess;
+}
+
+std::shared_ptr<Communicator> Communicator::split(const std::shared_ptr<Communicator>& parent, int color,
+                                                  int key, const Settings& settings, ncclResult_t* result) {
+  if (color < 0 && color != NCCL_SPLIT_NOCOLOR)
+    return *result = fail(ncclInvalidArgument, "color " + std::to_string(color) + " is negative"), nullptr;
+  uint64_t number = 0;
+  {
+    const std::lock_guard lock(parent->mutex_);
+    number = parent->splits_++;
+  }
+  *result = wait_for_split_room(*parent->file_, number);
+  if (*result != ncclSuccess) return nullptr;
+  RankPart& mine = parent->file_->rank(parent->rank_);
+  mine.split[number % kSplitsKept] = {color, key};
+  if (color == NCCL_SPLIT_NOCOLOR) mine.splits_read.store(number + 1);
+  mine.splits.store(number + 1);
+  parent->file_->changed();
+  if (color == NCCL_SPLIT_NOCOLOR) return nullptr;
+  std::shared_ptr<Communicator> made(new Communicator(parent->device_, settings));
+  made->origin_ = {parent->file_, parent->rank_, {}};
+  made->split_ = Split{number, color};
+  return made;
+}
+
+// When all ranks of the parent have said their color, those of this one's meet.
+ncclResult_t Communicator::finish_split_locked() {
+  const SharedFile& parent = *origin_.file;
+  std::vector<std::pair<int, int>> members;  // key and rank
+  for (int rank = 0; rank < parent.header().ranks; ++rank) {
+    const RankPart& part = parent.rank(rank);
+    if (part.splits.load() <= split_->number) {
+      if (!gone(part) || part.splits.load() > split_->number) return ncclInProgress;
+      return fail(ncclRemoteError, rank_text(parent, rank) + " ended before it called ncclCommSplit");
+    }
+    const SplitRecord record = part.split[split_->number % kSplitsKept];
+    if (record.color == split_->color) members.emplace_back(record.key, rank);
+  }
+  std::stable_sort(members.begin(), members.end());
+  const Split split = *std::exchange(split_, std::nullopt);
+  RankPart& mine = parent.rank(origin_.rank);
+  mine.splits_read.store(std::max(mine.splits_read.load(), split.number + 1));
+  parent.changed();
+  for (const auto& [key, rank] : members) origin_.members.push_back(rank);
+  const auto& ranks = origin_.members;
+  const auto place = std::find(ranks.begin(), ranks.end(), origin_.rank) - ranks.begin();
+  creator_ = this_process();
+  const std::string what = "split " + std::to_string(split.number) + " " + std::to_string(split.color);
+  return enter_locked(derived_place(parent.place(), what), static_cast<int>(place),
+                      static_cast<int>(ranks.size()));
+}
+
+std::shared_ptr<Communicator> Communicator::shrink(const std::shared_ptr<Communicator>& parent,
+                                                   const std::set<int>& excluded, const Settings& settings,
+                                                   ncclResult_t* result) {
+  std::string what = "shrink";
+  uint64_t number = 0;
+  {
+    const std::lock_guard lock(parent->mutex_);
+    number = parent->shrinks_++;
+  }
+  for (const int rank : excluded) what += " " + std::to_string(rank);
+  const auto before = std::distance(excluded.begin(), excluded.lower_bound(parent->rank_));
+  const Place place = derived_place(parent->file_->place(), what + " number " + std::to_string(number));
+  auto made = join({place, this_process()}, parent->ranks_ - static_cast<int>(excluded.size()),
+                   parent->rank_ - static_cast<int>(before), parent->device_, settings, result);
+  if (!made) return nullptr;
+  const std::lock_guard lock(made->mutex_);
+  made->origin_ = {parent->file_, parent->rank_, {}};
+  for (int rank = 0; rank < parent->ranks_; ++rank)
+    if (!excluded.contains(rank)) made->origin_.members.push_back(rank);
+  return made;
+}
+
+// As NCCL: a card can be in a communicator once.
+ncclResult_t Communicator::check_cards() const {
+  for (int a = 0; a < ranks_; ++a)
+    for (int b = a + 1; b < ranks_; ++b)
+      if (std::strcmp(file_->rank(a).card, file_->rank(b).card) == 0)
+        return fail(ncclInvalidUsage, "Duplicate GPU detected : rank " + std::to_string(a) + " and rank " +
+                                          std::to_string(b) + " both on CUDA device " + file_->rank(a).card);
+  return ncclSuccess;
+}
+
+ncclResult_t Communicator::become_ready_locked() {
+  if (const ncclResult_t result = check_cards(); result != ncclSuccess) return result;
+  if (!settings_.shares_memory)
+    if (const ncclResult_t result = charge_locked(communicator_bytes(links_, ranks_)); result != ncclSuccess)
+      return result;
+  ready_ = true;
+  return ncclSuccess;
+}
+
+// Whether all ranks are there, or will never be.
+ncclResult_t Communicator::meet_locked() {
+  if (file_->header().joined.load() == ranks_) return become_ready_locked();
+  if (!time_to_look()) return ncclInProgress;
+  for (int rank = 0; rank < ranks_; ++rank)
+    if (gone(file_->rank(rank)))
+      return fail(ncclRemoteError, rank_text(*file_, rank) + " ended before all ranks had come");
+  for (const int rank : origin_.members)
+    if (gone(origin_.file->rank(rank)) && file_->header().joined.load() < ranks_)
+      return fail(ncclRemoteError, rank_text(*origin_.file, rank) + " of the communicator before ended");
+  if (!alive(creator_))
+    return fail(ncclRemoteError, "the process that made the unique id (" + std::to_string(creator_.id) +
+                                     ") ended before all ranks had come");
+  return ncclInProgress;
+}
+
+ncclResult_t Communicator::advance_locked() {
+  if (ready_ || left_) return ncclSuccess;
+  if (error_ != ncclSuccess) return error_;
+  ncclResult_t result = split_ ? finish_split_locked() : ncclSuccess;
+  if (result == ncclSuccess) result = meet_locked();
+  if (result == ncclSuccess || result == ncclInProgress) return result;
+  why_ = last_error();
+  return error_ = result;
+}
+
+ncclResult_t Communicator::advance() {
+  const std::lock_guard lock(mutex_);
+  return advance_locked();
+}
+
+std::shared_ptr<SharedFile> Communicator::waits_on() {
+  const std::lock_guard lock(mutex_);
+  return split_ ? origin_.file : file_;
+}
+
+ncclResult_t Communicator::wait_ready() {
+  for (;;) {
+    const auto file = waits_on();
+    const uint32_t seen = file->changes();
+    if (const ncclResult_t result = advance(); result != ncclInProgress) return result;
+    file->wait(seen, kLookAgainMs);  // at most a while, if it now waits on another one
+  }
+}
+
+}  // namespace spillway::nccl
