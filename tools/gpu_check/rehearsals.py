@@ -81,9 +81,9 @@ HEADER = ["", "Real / rehearsed peaks in MiB; errors of allocated, reserved and 
 
 
 def table(real, rehearsed, names, capacity, folder, say):
-    """Prints a row a program. Returns the rows, and whether one missed its bars."""
-    lines, failed, counts = list(HEADER), False, {text: 0 for text in FALSE.values()}
-    say("\n".join(lines))
+    """Says a row a program. Returns whether one missed its bars."""
+    failed, counts = False, {text: 0 for text in FALSE.values()}
+    say(*HEADER)
     for name, case in cases(names, capacity):
         try:
             outcome = compare(real, rehearsed, folder, case)
@@ -93,9 +93,7 @@ def table(real, rehearsed, names, capacity, folder, say):
             line, bad = row(name, outcome, case.get("values", False))
             for text in counts:
                 counts[text] += sum(wrong.startswith(text) for wrong in outcome["wrong"])
-        lines.append(line)
         failed |= bad
         say(line)
-    lines += ["", "; ".join(f"{count} {text}" for text, count in counts.items())]
-    say("\n".join(lines[-2:]))
-    return lines, failed
+    say("", "; ".join(f"{count} {text}" for text, count in counts.items()))
+    return failed
