@@ -1,24 +1,62 @@
 #include "simulator/driver/account.h"
 
+#include "simulator/driver/shared_machine.h"
+
 namespace spillway::simulator {
 
+uint64_t Account::others_bytes() const {
+  return machine_ ? machine_->others_bytes(card_) : 0;
+}
+
+uint64_t Account::free_bytes() const {
+  const uint64_t others = others_bytes();
+  if (others >= capacity_bytes_) return 0;
+  const uint64_t ours = capacity_bytes_ - others;
+  return charged_bytes() < ours ? ours - charged_bytes() : 0;
+}
+
+uint64_t Account::free_bytes_now() {
+  const SharedMachine::Lock lock(machine_);
+  if (machine_) machine_->forget_the_dead();
+  return free_bytes();
+}
+
+uint64_t Account::machine_peak_bytes() const {
+  return machine_ ? machine_->peak_bytes(card_) : peak_bytes_;
+}
+
+bool Account::has_room(uint64_t bytes) {
+  if (bytes <= free_bytes()) return true;
+  if (!machine_) return false;
+  machine_->forget_the_dead();
+  return bytes <= free_bytes();
+}
+
+void Account::note_change() {
+  if (machine_) machine_->publish(card_, charged_bytes());
+}
+
 bool Account::take_pages(uint64_t bytes) {
-  if (bytes > free_bytes()) {
+  const SharedMachine::Lock lock(machine_);
+  if (!has_room(bytes)) {
     refuse(bytes, "");
     return false;
   }
   pages_bytes_ += bytes;
+  note_change();
   note_peak();
   return true;
 }
 
 void Account::give_pages(uint64_t bytes) {
   pages_bytes_ -= bytes;
+  note_change();
 }
 
 bool Account::charge(std::string_view label, uint64_t bytes) {
   if (bytes == 0) return true;
-  if (bytes > free_bytes()) {
+  const SharedMachine::Lock lock(machine_);
+  if (!has_room(bytes)) {
     refuse(bytes, label);
     return false;
   }
@@ -26,6 +64,7 @@ bool Account::charge(std::string_view label, uint64_t bytes) {
   if (part == parts_.end()) part = parts_.emplace(label, Part{}).first;
   part->second.bytes += bytes;
   modelled_bytes_ += bytes;
+  note_change();
   note_peak();
   return true;
 }
@@ -36,6 +75,7 @@ bool Account::discharge(std::string_view label, uint64_t bytes) {
   if (part == parts_.end() || part->second.bytes < bytes) return false;
   part->second.bytes -= bytes;
   modelled_bytes_ -= bytes;
+  note_change();
   return true;
 }
 

@@ -11,6 +11,8 @@
 
 namespace spillway::simulator {
 
+class SharedMachine;
+
 class Account {
  public:
   struct Part {
@@ -23,6 +25,11 @@ class Account {
   };
 
   void set_capacity(uint64_t bytes) { capacity_bytes_ = bytes; }
+  // From now on the card's room is that of all processes of a machine, in which the card has number `card`.
+  void share(SharedMachine* machine, int card) {
+    machine_ = machine;
+    card_ = card;
+  }
   bool take_pages(uint64_t bytes);
   void give_pages(uint64_t bytes);
   // Counts a request for pages that was refused before it came to `take_pages`.
@@ -36,10 +43,13 @@ class Account {
   uint64_t charged_bytes() const { return pages_bytes_ + modelled_bytes_; }
   uint64_t pages_bytes() const { return pages_bytes_; }
   uint64_t modelled_bytes() const { return modelled_bytes_; }
+  // Of other processes of the machine; those that have died count until `free_bytes_now` or a refusal.
+  uint64_t others_bytes() const;
   // 0 when the capacity was lowered below what is charged.
-  uint64_t free_bytes() const {
-    return charged_bytes() < capacity_bytes_ ? capacity_bytes_ - charged_bytes() : 0;
-  }
+  uint64_t free_bytes() const;
+  uint64_t free_bytes_now();  // what dead processes held is free
+  // The most that all processes of the machine had charged; this process's own peak if it shares none.
+  uint64_t machine_peak_bytes() const;
   uint64_t peak_bytes() const { return peak_bytes_; }
   const std::map<std::string, Part, std::less<>>& parts() const { return parts_; }
   uint64_t refused_requests() const { return refused_requests_; }
@@ -49,12 +59,16 @@ class Account {
 
  private:
   void refuse(uint64_t bytes, std::string_view label);
+  bool has_room(uint64_t bytes);
+  void note_change();
   void note_peak();
 
   uint64_t capacity_bytes_ = 0, pages_bytes_ = 0, modelled_bytes_ = 0, peak_bytes_ = 0;
   std::map<std::string, Part, std::less<>> parts_;
   uint64_t refused_requests_ = 0;
   Refusal first_refusal_;
+  SharedMachine* machine_ = nullptr;
+  int card_ = 0;
 };
 
 }  // namespace spillway::simulator

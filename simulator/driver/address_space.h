@@ -30,6 +30,7 @@ struct Mapping {
   Page* page = nullptr;
   uint32_t readable = 0, writable = 0;          // a bit per device
   bool allocation = false;                      // of cuMemAlloc
+  bool imported = false;                        // of cuIpcOpenMemHandle: not for the program to free
   Pool* pool = nullptr;                         // of cuMemAllocAsync
   std::shared_ptr<GraphRange> range = nullptr;  // of an allocation node: its addresses outlive the mapping
   bool aliased = false;

@@ -33,7 +33,7 @@ using namespace spillway::simulator;
 CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   SPILLWAY_SIM_ENTER(cuEventCreate);
   if (!phEvent || (Flags & ~7u)) return CUDA_ERROR_INVALID_VALUE;
-  if (Flags & CU_EVENT_INTERPROCESS) return CUDA_ERROR_NOT_SUPPORTED;
+  if ((Flags & CU_EVENT_INTERPROCESS) && !(Flags & CU_EVENT_DISABLE_TIMING)) return CUDA_ERROR_INVALID_VALUE;
   if (!current_context()) return CUDA_ERROR_INVALID_CONTEXT;
   auto event = std::make_unique<Event>();
   event->id = sim.next_id++;

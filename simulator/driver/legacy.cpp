@@ -21,6 +21,7 @@
 #undef cuGraphRemoveDependencies
 #undef cuStreamBeginCapture
 #undef cuStreamUpdateCaptureDependencies
+#undef cuIpcOpenMemHandle
 #undef cuMemHostRegister
 #undef cuStreamDestroy
 #undef cuStreamGetCaptureInfo
@@ -38,6 +39,8 @@ SPILLWAY_SIM_FORWARD(cuDevicePrimaryCtxSetFlags, (CUdevice dev, unsigned int fla
 SPILLWAY_SIM_FORWARD(cuEventDestroy, (CUevent event), cuEventDestroy_v2, (event))
 SPILLWAY_SIM_FORWARD(cuEventElapsedTime, (float* milliseconds, CUevent start, CUevent end),
                      cuEventElapsedTime_v2, (milliseconds, start, end))
+SPILLWAY_SIM_FORWARD(cuIpcOpenMemHandle, (CUdeviceptr * address, CUipcMemHandle handle, unsigned int flags),
+                     cuIpcOpenMemHandle_v2, (address, handle, flags))
 SPILLWAY_SIM_FORWARD(cuMemHostRegister, (void* p, size_t bytes, unsigned int flags), cuMemHostRegister_v2,
                      (p, bytes, flags))
 SPILLWAY_SIM_FORWARD(cuStreamDestroy, (CUstream stream), cuStreamDestroy_v2, (stream))

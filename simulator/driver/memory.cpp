@@ -59,6 +59,19 @@ CUresult allocate_device(Device& device, uint64_t bytes, Pool* pool, Site site, 
   return map_allocation(address, {.page = page, .pool = pool, .requested_bytes = bytes, .site = site});
 }
 
+CUresult map_imported(Page* page, uint64_t bytes, Site site, CUdeviceptr* out) {
+  const uint64_t range = page->bytes + kGranularity;
+  const CUdeviceptr address =
+      machine().space.reserve(range, kGranularity, 0, {.bytes = range, .internal = true, .site = site});
+  if (!address) return CUDA_ERROR_OUT_OF_MEMORY;
+  *out = address;
+  return map_allocation(address, {.page = page, .imported = true, .requested_bytes = bytes, .site = site});
+}
+
+bool is_legacy_shareable(const Mapping& mapping) {
+  return mapping.allocation && !mapping.imported && !mapping.pool && !mapping.range;
+}
+
 CUresult allocate_range(const std::shared_ptr<GraphRange>& range, Site site) {
   Machine& sim = machine();
   Device& device = *range->device;
@@ -75,7 +88,8 @@ CUresult allocate_range(const std::shared_ptr<GraphRange>& range, Site site) {
 AddressSpace::Mappings::iterator find_allocation(CUdeviceptr address, Site site) {
   Machine& sim = machine();
   const auto found = sim.space.mappings().find(address);
-  if (found != sim.space.mappings().end() && found->second.allocation) return found;
+  if (found != sim.space.mappings().end() && found->second.allocation && !found->second.imported)
+    return found;
   sim.referee.violation("address " + describe_range(address, 1) + ", which is no allocation, freed at " +
                         describe_site(site) + sim.referee.who_took(address, 1));
   return sim.space.mappings().end();
@@ -142,8 +156,8 @@ CUresult cuMemFree(CUdeviceptr dptr) {
 CUresult cuMemGetInfo(size_t* free, size_t* total) {
   SPILLWAY_SIM_ENTER(cuMemGetInfo);
   if (!current_context()) return CUDA_ERROR_INVALID_CONTEXT;
-  const Device& device = *current_context()->device;
-  if (free) *free = device.account.free_bytes();
+  Device& device = *current_context()->device;
+  if (free) *free = device.account.free_bytes_now();
   if (total) *total = device.account.capacity_bytes();
   return CUDA_SUCCESS;
 }

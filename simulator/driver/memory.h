@@ -10,6 +10,10 @@ namespace spillway::simulator {
 CUresult allocate_device(Device& device, uint64_t bytes, Pool* pool, Site site, CUdeviceptr* out);
 // The same at the addresses of an allocation node.
 CUresult allocate_range(const std::shared_ptr<GraphRange>& range, Site site);
+// Shows memory of another process; cuIpcCloseMemHandle ends that.
+CUresult map_imported(Page* page, uint64_t bytes, Site site, CUdeviceptr* out);
+// Memory that cuIpcGetMemHandle gives a handle for: one piece, of cuMemAlloc.
+bool is_legacy_shareable(const Mapping& mapping);
 // The allocation that starts at an address; else end() and, as nobody frees such an address rightly, a
 // violation.
 AddressSpace::Mappings::iterator find_allocation(CUdeviceptr address, Site site);

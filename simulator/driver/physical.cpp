@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "simulator/driver/report.h"
+#include "simulator/driver/share.h"
 #include "simulator/driver/state.h"
 
 namespace spillway::simulator {
@@ -119,6 +120,7 @@ void PhysicalMemory::drop_if_unused(Page* page) {
   if (page->charged) {
     if (page->device) page->device->account.give_pages(page->bytes);
     live_bytes_ -= page->bytes;
+    if (page->named) withdraw_from_file(*page);
     if (page->descriptor >= 0 && !page->exported) file(page->device).give(page->offset, page->bytes);
   } else if (page->descriptor >= 0) {
     close(page->descriptor);

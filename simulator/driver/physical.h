@@ -46,6 +46,7 @@ struct Page {
   unsigned mappings = 0;
   bool charged = true;    // false: imported from another process, which is charged
   bool exported = false;  // somebody else may hold the bytes
+  bool named = false;     // a legacy handle of it went out: it is worth nothing once the page is gone
   Site site = nullptr;
 };
 

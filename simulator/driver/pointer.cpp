@@ -1,5 +1,6 @@
 // What is known of a pointer.
 #include "simulator/driver/call.h"
+#include "simulator/driver/memory.h"
 #include "simulator/driver/touch.h"
 
 namespace spillway::simulator {
@@ -61,7 +62,7 @@ CUresult attribute_of(const Pointer& pointer, CUpointer_attribute attribute, voi
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return store(data, pointer.device);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      return store(data, 0);
+      return store(data, static_cast<unsigned>(device && is_legacy_shareable(*pointer.mapping)));
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
       return store(data, pointer.base);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:

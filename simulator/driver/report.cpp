@@ -62,6 +62,7 @@ Json describe(const Device& device) {
                {"name", card.name},
                {"capacity_bytes", account.capacity_bytes()},
                {"peak_bytes", account.peak_bytes()},
+               {"machine_peak_bytes", account.machine_peak_bytes()},
                {"charged_bytes", account.charged_bytes()},
                {"modelled_at_peak", std::move(at_peak)},
                {"modelled", std::move(now)},

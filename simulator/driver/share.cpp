@@ -1,6 +1,8 @@
 // Pages as file descriptors. The descriptor is the device's memory file, opened anew, with its position at
 // the page; what the page is stands in a part of the file that no page uses. So a process that is handed the
 // descriptor finds both, and maps the same bytes.
+#include "simulator/driver/share.h"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,14 +27,11 @@ off_t ticket_place(uint64_t offset) {
 }
 
 CUresult export_page(Page& page, int* out) {
-  BackingFile& file = machine().physical->file(page.device);
-  const int memory = page.charged ? file.descriptor() : page.descriptor;
+  const int memory = describe_in_file(page);
   if (memory < 0) return CUDA_ERROR_OPERATING_SYSTEM;
   const int opened = open(("/proc/self/fd/" + std::to_string(memory)).c_str(), O_RDWR | O_CLOEXEC);
   if (opened < 0) return CUDA_ERROR_OPERATING_SYSTEM;
-  const Ticket ticket{kMagic, page.bytes, page.properties.location.type, page.properties.location.id};
-  if (pwrite(opened, &ticket, sizeof ticket, ticket_place(page.offset)) != sizeof ticket ||
-      lseek(opened, static_cast<off_t>(page.offset), SEEK_SET) < 0) {
+  if (lseek(opened, static_cast<off_t>(page.offset), SEEK_SET) < 0) {
     close(opened);
     return CUDA_ERROR_OPERATING_SYSTEM;
   }
@@ -61,13 +60,39 @@ bool read_ticket(int descriptor, Ticket& ticket, uint64_t& offset) {
          ticket.magic == kMagic && ticket.bytes > 0 && ticket.bytes % kGranularity == 0;
 }
 
+// The card with this place in the machine, if this process sees it.
+Device* find_card(int place) {
+  for (const auto& device : machine().devices)
+    if (device->physical == place) return device.get();
+  return nullptr;
+}
+
+}  // namespace
+
+int describe_in_file(const Page& page) {
+  const int memory = page.charged ? machine().physical->file(page.device).descriptor() : page.descriptor;
+  const Ticket ticket{kMagic, page.bytes, page.properties.location.type,
+                      page.device ? page.device->physical : page.properties.location.id};
+  if (memory < 0 || pwrite(memory, &ticket, sizeof ticket, ticket_place(page.offset)) != sizeof ticket)
+    return -1;
+  return memory;
+}
+
+void withdraw_from_file(const Page& page) {
+  const Ticket nothing;
+  const int memory = machine().physical->file(page.device).opened();
+  // A handle that stays valid leads to bytes that nobody reads any more.
+  [[maybe_unused]] const ssize_t written =
+      memory < 0 ? 0 : pwrite(memory, &nothing, sizeof nothing, ticket_place(page.offset));
+}
+
 CUresult import_page(int descriptor, Page** out) {
   Machine& sim = machine();
   Ticket ticket;
   uint64_t offset = 0;
   if (!read_ticket(descriptor, ticket, offset)) return CUDA_ERROR_INVALID_VALUE;
   const auto type = static_cast<CUmemLocationType>(ticket.location_type);
-  Device* device = type == CU_MEM_LOCATION_TYPE_DEVICE ? sim.device(ticket.location_id) : nullptr;
+  Device* device = type == CU_MEM_LOCATION_TYPE_DEVICE ? find_card(ticket.location_id) : nullptr;
   if (type == CU_MEM_LOCATION_TYPE_DEVICE && !device) return CUDA_ERROR_INVALID_DEVICE;
   if (same_file(sim.physical->file(device).opened(), descriptor)) {
     *out = sim.physical->find_extent(device, offset);
@@ -80,12 +105,11 @@ CUresult import_page(int descriptor, Page** out) {
   CUmemAllocationProp properties = {};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  properties.location = {.type = type, .id = ticket.location_id};
+  properties.location = {.type = type, .id = device ? device->ordinal : ticket.location_id};
   *out = sim.physical->adopt(properties, device, ticket.bytes, own, offset);
   return CUDA_SUCCESS;
 }
 
-}  // namespace
 }  // namespace spillway::simulator
 
 using namespace spillway::simulator;

@@ -72,6 +72,11 @@ CUresult Machine::initialise() {
   }
   const std::vector<int> visible = visible_devices(std::getenv("CUDA_VISIBLE_DEVICES"), read.devices);
   if (visible.empty()) return CUDA_ERROR_NO_DEVICE;
+  if (const char* path = std::getenv("SPILLWAY_SIM_MACHINE"); path && *path && !shared.is_open())
+    if (const std::string text = shared.open(path); !text.empty()) {
+      std::fprintf(stderr, "spillway simulator: %s\n", text.c_str());
+      return CUDA_ERROR_INVALID_VALUE;
+    }
   config = read;
   runtime_code = find_runtime();
   if (!space.open(window_bytes(config), config.compute)) {
@@ -83,6 +88,7 @@ CUresult Machine::initialise() {
   for (size_t ordinal = 0; ordinal < visible.size(); ++ordinal) {
     auto made = std::make_unique<Device>(static_cast<int>(ordinal), visible[ordinal]);
     made->account.set_capacity(config.capacity_bytes);
+    if (shared.is_open()) made->account.share(&shared, made->physical);
     made->primary.device = made.get();
     made->legacy.context = &made->primary;
     made->default_pool.device = made.get();

@@ -27,6 +27,7 @@
 #include "simulator/driver/host_memory.h"
 #include "simulator/driver/physical.h"
 #include "simulator/driver/referee.h"
+#include "simulator/driver/shared_machine.h"
 
 namespace spillway::simulator {
 
@@ -118,6 +119,7 @@ struct Machine {
   Latencies latencies;
   Referee referee;
   Counters counters;
+  SharedMachine shared;  // with other processes, if that was asked for
   std::vector<std::unique_ptr<Device>> devices;
   std::unique_ptr<PhysicalMemory> physical;  // from cuInit on
   AddressSpace space;

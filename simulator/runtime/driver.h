@@ -107,6 +107,11 @@
   F(cuGraphExecDestroy)                \
   F(cuDeviceGraphMemTrim)              \
   F(cuDeviceGetGraphMemAttribute)      \
+  F(cuIpcGetMemHandle)                 \
+  F(cuIpcOpenMemHandle)                \
+  F(cuIpcCloseMemHandle)               \
+  F(cuIpcGetEventHandle)               \
+  F(cuIpcOpenEventHandle)              \
   F(cuDeviceSetGraphMemAttribute)
 
 namespace spillway::runtime {

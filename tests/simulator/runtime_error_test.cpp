@@ -53,10 +53,10 @@ TEST_F(Runtime, StickyErrorIsNotCleared) {
   }).join();
 }
 
-TEST_F(Runtime, UnsupportedCallsSaySoAndSetTheLastError) {
+TEST_F(Runtime, RefusedCallsSetTheLastError) {
   cudaIpcMemHandle_t handle;
-  EXPECT_EQ(cudaIpcGetMemHandle(&handle, nullptr), cudaErrorNotSupported);
-  EXPECT_EQ(cudaGetLastError(), cudaErrorNotSupported);
+  EXPECT_EQ(cudaIpcGetMemHandle(&handle, nullptr), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidValue);
   EXPECT_EQ(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeGlobal), cudaErrorStreamCaptureUnsupported);
   EXPECT_EQ(cudaGetLastError(), cudaErrorStreamCaptureUnsupported);
 }

@@ -1,5 +1,6 @@
 #include "tools/spillway/simulated_machine.h"
 
+#include <sys/mman.h>
 #include <sys/personality.h>
 #include <unistd.h>
 
@@ -64,6 +65,20 @@ bool set_kernels(const SimulatorLibraries& libraries, Environment* environment, 
   return true;
 }
 
+// A file without a name that the programs of one machine find through this process, or what it becomes: it is
+// gone when the last of them is.
+bool share_machine(Environment* environment, std::string* error) {
+  if (std::getenv("SPILLWAY_SIM_MACHINE") != nullptr) return true;  // one that is there already
+  const int file = ::memfd_create("spillway-machine", 0);
+  if (file < 0) {
+    *error = "no file for the machine that the programs share: " + std::generic_category().message(errno);
+    return false;
+  }
+  (*environment)["SPILLWAY_SIM_MACHINE"] =
+      "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(file);
+  return true;
+}
+
 std::string values_of(const MachineOptions& options) {
   const char* held = std::getenv("SPILLWAY_SIM_VALUES");
   return options.values.value_or(held == nullptr ? "zeros" : held);
@@ -82,7 +97,7 @@ bool describe_machine(const MachineOptions& options, const SimulatorLibraries& l
   }
   // Python's sets of names have one order in every run.
   if (std::getenv("PYTHONHASHSEED") == nullptr) (*environment)["PYTHONHASHSEED"] = "0";
-  return set_libraries(libraries, environment, error) &&
+  return set_libraries(libraries, environment, error) && share_machine(environment, error) &&
          (values_of(options) != "compute" || set_kernels(libraries, environment, error));
 }
 

@@ -1,0 +1,62 @@
+// A machine that several processes share: a small mapped file in which each says what it has charged against
+// each card, so that all see how much is free.
+//
+// Thread-safety: used under the simulator's lock; between processes `Lock` orders what must not mix.
+// Ownership: owns its mapping and its entry. An entry counts as long as the process that it names lives (by
+// its id and start time), so nothing has to be cleaned up after a crash; a forked child has no entry until it
+// starts the driver itself. Errors: a text that says what is wrong with the file. Units: bytes.
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace spillway::simulator {
+
+// A process, told apart from a later one with the same id.
+struct Process {
+  uint64_t id = 0, start = 0;
+};
+Process this_process();
+// False also for a zombie, whose memory the system has taken back.
+bool is_alive(const Process& process);
+
+class SharedMachine {
+ public:
+  SharedMachine() = default;
+  SharedMachine(const SharedMachine&) = delete;
+  SharedMachine& operator=(const SharedMachine&) = delete;
+
+  // Maps the file, which may be empty, and takes an entry in it. Returns "" or what is wrong.
+  std::string open(const std::string& path);
+  bool is_open() const { return file_ != nullptr; }
+
+  // Held while room is looked for and taken. The system releases it when the process dies.
+  class Lock {
+   public:
+    explicit Lock(const SharedMachine* machine);
+    ~Lock();
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+
+   private:
+    int descriptor_ = -1;
+  };
+
+  // What other processes have charged, the dead included until `forget_the_dead`.
+  uint64_t others_bytes(int card) const;
+  void forget_the_dead();
+  // What this process has charged now.
+  void publish(int card, uint64_t bytes);
+  // The most that all processes had charged together.
+  uint64_t peak_bytes(int card) const;
+
+ private:
+  struct File;
+
+  std::string take_entry();
+
+  File* file_ = nullptr;
+  int descriptor_ = -1;
+  size_t entry_ = 0;
+};
+
+}  // namespace spillway::simulator

@@ -1,0 +1,331 @@
+// Sharing between processes: one card's room, legacy handles of memory and events.
+#include <gmock/gmock.h>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+
+#include "tests/simulator/driver_support.h"
+
+namespace spillway::test {
+namespace {
+
+using driver::Table;
+using testing::HasSubstr;
+
+// Two processes that pass each other bytes and wait for one another. `maker` runs in a child of its own.
+class Pair {
+ public:
+  Pair() {
+    EXPECT_EQ(pipe(to_user_), 0);
+    EXPECT_EQ(pipe(to_maker_), 0);
+  }
+  void maker(const Settings& settings, const std::function<void(const Table&)>& body) {
+    child_ = fork();
+    ASSERT_GE(child_, 0);
+    if (child_ != 0) return;
+    for (const auto& [name, value] : settings) setenv(name.c_str(), value.c_str(), 1);
+    in_maker_ = true;
+    body(started_driver());
+    std::fflush(nullptr);
+    _exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  void user(const Settings& settings, const std::function<void(const Table&)>& body) const {
+    in_process(settings, [&] { body(started_driver()); });
+  }
+  template <typename Value>
+  void send(const Value& value) const {
+    EXPECT_EQ(write(in_maker_ ? to_user_[1] : to_maker_[1], &value, sizeof value), ssize_t{sizeof value});
+  }
+  template <typename Value>
+  Value receive() const {
+    Value value = {};
+    EXPECT_EQ(read(in_maker_ ? to_maker_[0] : to_user_[0], &value, sizeof value), ssize_t{sizeof value});
+    return value;
+  }
+  void kill_maker() const {
+    EXPECT_EQ(kill(child_, SIGKILL), 0);
+    int status = 0;
+    EXPECT_EQ(waitpid(child_, &status, 0), child_);
+  }
+  void join() const {
+    int status = 1;
+    EXPECT_EQ(waitpid(child_, &status, 0), child_);
+    EXPECT_EQ(status, 0);
+  }
+
+ private:
+  int to_user_[2], to_maker_[2];
+  pid_t child_ = -1;
+  bool in_maker_ = false;
+};
+
+class File {
+ public:
+  explicit File(const std::string& content = "")
+      : path_("/tmp/spillway-machine-" + std::to_string(getpid())) {
+    std::ofstream(path_) << content;
+  }
+  ~File() { std::remove(path_.c_str()); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+uint64_t free_bytes(const Table& table) {
+  size_t free = 0, total = 0;
+  EXPECT_EQ(table.cuMemGetInfo(&free, &total), CUDA_SUCCESS);
+  return free;
+}
+
+TEST(SharedMachine, processes_share_the_room_of_a_card) {
+  const File file;
+  const Settings settings = {{"SPILLWAY_SIM_MACHINE", file.path()},
+                             {"SPILLWAY_SIM_CAPACITY", "100MiB"},
+                             {"SPILLWAY_SIM_DEVICES", "2"}};
+  Pair pair;
+  pair.maker(settings, [&](const Table& table) {
+    CUdeviceptr memory = 0;
+    EXPECT_EQ(table.cuMemAlloc(&memory, 60 * kMiB), CUDA_SUCCESS);
+    EXPECT_EQ(table.simulator->charge(0, "nccl", 10 * kMiB), CUDA_SUCCESS);
+    pair.send('x');
+    pair.receive<char>();
+    EXPECT_EQ(free_bytes(table), 10 * kMiB) << "what the other took";
+    EXPECT_EQ(table.cuMemFree(memory), CUDA_SUCCESS);
+    pair.send('x');
+    pair.receive<char>();
+  });
+  pair.user(settings, [&](const Table& table) {
+    pair.receive<char>();
+    EXPECT_EQ(free_bytes(table), 30 * kMiB);
+    CUdeviceptr memory = 0;
+    EXPECT_EQ(table.cuMemAlloc(&memory, 32 * kMiB), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQ(table.simulator->charge(0, "context", 31 * kMiB), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQ(table.simulator->charge(1, "context", 31 * kMiB), CUDA_SUCCESS) << "the other card is free";
+    EXPECT_EQ(table.cuMemAlloc(&memory, 20 * kMiB), CUDA_SUCCESS);
+    pair.send('x');
+    pair.receive<char>();
+    EXPECT_EQ(free_bytes(table), 70 * kMiB);
+    pair.send('x');
+  });
+  pair.join();
+}
+
+TEST(SharedMachine, what_a_killed_process_held_is_free) {
+  const File file;
+  const Settings settings = {{"SPILLWAY_SIM_MACHINE", file.path()}, {"SPILLWAY_SIM_CAPACITY", "100MiB"}};
+  Pair pair;
+  pair.maker(settings, [&](const Table& table) {
+    CUdeviceptr memory = 0;
+    EXPECT_EQ(table.cuMemAlloc(&memory, 80 * kMiB), CUDA_SUCCESS);
+    pair.send(getpid());
+    pause();
+  });
+  pair.user(settings, [&](const Table& table) {
+    const auto maker = pair.receive<pid_t>();
+    CUdeviceptr memory = 0;
+    EXPECT_EQ(table.cuMemAlloc(&memory, 80 * kMiB), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQ(kill(maker, SIGKILL), 0);  // nobody waits for it yet: it stays as a zombie
+    for (int i = 0; i < 1000 && free_bytes(table) < 100 * kMiB; ++i) usleep(1000);
+    EXPECT_EQ(table.cuMemAlloc(&memory, 80 * kMiB), CUDA_SUCCESS);
+  });
+  int status = 0;
+  wait(&status);
+}
+
+TEST(SharedMachine, a_forked_child_counts_for_itself) {
+  const File file;
+  in_process({{"SPILLWAY_SIM_MACHINE", file.path()}, {"SPILLWAY_SIM_CAPACITY", "100MiB"}}, [] {
+    const Table& table = started_driver();
+    CUdeviceptr memory = 0;
+    EXPECT_EQ(table.cuMemAlloc(&memory, 40 * kMiB), CUDA_SUCCESS);
+    const pid_t child = fork();
+    if (child == 0) std::exit(0);  // with the destructors of the libraries
+    int status = 1;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    in_process({}, [&] { EXPECT_EQ(table.cuMemAlloc(&memory, kMiB), CUDA_ERROR_NOT_INITIALIZED); });
+    EXPECT_EQ(free_bytes(table), 60 * kMiB);
+    EXPECT_EQ(table.cuMemAlloc(&memory, 60 * kMiB), CUDA_SUCCESS);
+  });
+}
+
+TEST(SharedMachine, a_file_of_something_else_is_refused) {
+  std::string zeros(37008, '\0');
+  for (const std::string& content : {std::string("hello"), zeros, std::string(100000, 'x')}) {
+    const File file(content);
+    in_process({{"SPILLWAY_SIM_MACHINE", file.path()}}, [&] {
+      testing::internal::CaptureStderr();
+      EXPECT_EQ(loaded_driver().cuInit(0), CUDA_ERROR_INVALID_VALUE);
+      EXPECT_THAT(
+          testing::internal::GetCapturedStderr(),
+          HasSubstr("SPILLWAY_SIM_MACHINE: the file " + file.path() + " is no machine of this simulator"));
+    });
+  }
+  in_process({{"SPILLWAY_SIM_MACHINE", "/nowhere/at/all"}}, [] {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(loaded_driver().cuInit(0), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("can not be opened: No such file"));
+  });
+}
+
+TEST(SharedMachine, wild_numbers_in_the_file_do_no_harm) {
+  const File file;
+  const Settings settings = {{"SPILLWAY_SIM_MACHINE", file.path()}, {"SPILLWAY_SIM_CAPACITY", "100MiB"}};
+  in_process(settings, [] { started_driver(); });
+  std::fstream raw(file.path(), std::ios::in | std::ios::out | std::ios::binary);
+  raw.seekp(16);
+  for (int i = 0; i < 4000; ++i) {
+    // Entries that name this test itself, which lives, and charge all there is.
+    raw.write("\xff\xff\xff\xff\xff\xff\xff\xff", 8);
+  }
+  raw.close();
+  in_process(settings, [] {
+    const Table& table = started_driver();
+    CUdeviceptr memory = 0;
+    EXPECT_EQ(table.cuMemAlloc(&memory, 40 * kMiB), CUDA_SUCCESS) << "no such processes live";
+    EXPECT_EQ(table.cuMemFree(memory), CUDA_SUCCESS);
+  });
+}
+
+class Ipc : public testing::TestWithParam<const char*> {};
+
+TEST_P(Ipc, memory_is_shared_and_charged_once) {
+  const File file;
+  const Settings settings = {{"SPILLWAY_SIM_VALUES", GetParam()},
+                             {"SPILLWAY_SIM_MACHINE", file.path()},
+                             {"SPILLWAY_SIM_CAPACITY", "100MiB"}};
+  const bool compute = std::string(GetParam()) == "compute";
+  Pair pair;
+  pair.maker(settings, [&](const Table& table) {
+    CUdeviceptr other = 0, memory = 0;
+    EXPECT_EQ(table.cuMemAlloc(&other, kPage), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemAlloc(&memory, 2 * kPage + 5), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemsetD8(memory, 42, 2 * kPage + 5), CUDA_SUCCESS);
+    CUipcMemHandle handle = {};
+    EXPECT_EQ(table.cuIpcGetMemHandle(&handle, memory), CUDA_SUCCESS);
+    CUdeviceptr self = 0;
+    EXPECT_EQ(table.cuIpcOpenMemHandle_v2(&self, handle, 1), CUDA_ERROR_INVALID_CONTEXT);
+    pair.send(handle);
+    pair.receive<char>();
+    unsigned char byte = 0;
+    EXPECT_EQ(table.cuMemcpyDtoH(&byte, memory + 2 * kPage + 4, 1), CUDA_SUCCESS);
+    EXPECT_EQ(byte, compute ? 43 : 0);
+    EXPECT_EQ(table.cuMemFree(memory), CUDA_SUCCESS);
+    pair.send('x');
+    pair.receive<char>();
+  });
+  pair.user(settings, [&](const Table& table) {
+    const auto handle = pair.receive<CUipcMemHandle>();
+    const uint64_t before = free_bytes(table);
+    CUdeviceptr memory = 0, again = 0, base = 0;
+    ASSERT_EQ(table.cuIpcOpenMemHandle_v2(&memory, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), CUDA_SUCCESS);
+    EXPECT_EQ(free_bytes(table), before);
+    EXPECT_EQ(table.cuIpcOpenMemHandle_v2(&again, handle, 0), CUDA_SUCCESS);
+    EXPECT_EQ(again, memory) << "opened twice, it is there once";
+    size_t size = 0;
+    EXPECT_EQ(table.cuMemGetAddressRange(&base, &size, memory + 100), CUDA_SUCCESS);
+    EXPECT_EQ(base, memory);
+    EXPECT_EQ(size, 2 * kPage + 5);
+    std::vector<unsigned char> bytes(2 * kPage + 5);
+    EXPECT_EQ(table.cuMemcpyDtoH(bytes.data(), memory, bytes.size()), CUDA_SUCCESS);
+    EXPECT_EQ(bytes, std::vector<unsigned char>(bytes.size(), compute ? 42 : 0));
+    EXPECT_EQ(table.cuMemsetD8(memory + 2 * kPage + 4, 43, 1), CUDA_SUCCESS);
+    EXPECT_EQ(counts(table).violations, 0u);
+    EXPECT_EQ(table.cuMemFree(memory), CUDA_ERROR_INVALID_VALUE) << "it is not this program's";
+    EXPECT_EQ(counts(table).violations, 1u);
+    EXPECT_EQ(table.cuIpcCloseMemHandle(memory), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemsetD8(memory, 1, 1), CUDA_SUCCESS) << "opened twice, closed once";
+    EXPECT_EQ(table.cuIpcCloseMemHandle(memory), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuIpcCloseMemHandle(memory), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(table.cuMemsetD8(memory, 1, 1), CUDA_ERROR_INVALID_VALUE);
+    pair.send('x');
+    pair.receive<char>();
+    EXPECT_EQ(table.cuIpcOpenMemHandle_v2(&memory, handle, 0), CUDA_ERROR_INVALID_HANDLE)
+        << "its maker has freed it";
+    pair.send('x');
+    EXPECT_EQ(text(table.simulator->leaks), "");
+  });
+  pair.join();
+}
+
+TEST_P(Ipc, a_dead_maker_has_nothing_to_open) {
+  const Settings settings = {{"SPILLWAY_SIM_VALUES", GetParam()}};
+  Pair pair;
+  pair.maker(settings, [&](const Table& table) {
+    CUdeviceptr memory = 0;
+    CUevent event = nullptr;
+    CUipcMemHandle memory_handle = {};
+    CUipcEventHandle event_handle = {};
+    EXPECT_EQ(table.cuMemAlloc(&memory, kPage), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuIpcGetMemHandle(&memory_handle, memory), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuIpcGetEventHandle(&event_handle, event), CUDA_SUCCESS);
+    pair.send(memory_handle);
+    pair.send(event_handle);
+    pause();
+  });
+  const auto memory_handle = pair.receive<CUipcMemHandle>();
+  const auto event_handle = pair.receive<CUipcEventHandle>();
+  pair.kill_maker();
+  pair.user(settings, [&](const Table& table) {
+    CUdeviceptr memory = 0;
+    CUevent event = nullptr;
+    EXPECT_EQ(table.cuIpcOpenMemHandle_v2(&memory, memory_handle, 0), CUDA_ERROR_INVALID_HANDLE);
+    EXPECT_EQ(table.cuIpcOpenEventHandle(&event, event_handle), CUDA_ERROR_INVALID_HANDLE);
+  });
+}
+
+TEST_P(Ipc, wild_handles_are_refused) {
+  in_process({{"SPILLWAY_SIM_VALUES", GetParam()}}, [] {
+    const Table& table = started_driver();
+    CUdeviceptr memory = 0;
+    CUevent event = nullptr;
+    CUipcMemHandle handle = {};
+    CUipcEventHandle event_handle = {};
+    EXPECT_EQ(table.cuIpcOpenMemHandle_v2(&memory, handle, 0), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(table.cuIpcOpenEventHandle(&event, event_handle), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(table.cuMemAlloc(&memory, kPage), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuIpcGetMemHandle(&handle, memory), CUDA_SUCCESS);
+    unsigned seed = 1;
+    for (int i = 0; i < 1000; ++i) {  // one byte of this process's own handle is another
+      CUipcMemHandle wild = handle;
+      wild.reserved[rand_r(&seed) % sizeof wild] ^= static_cast<char>(1 + rand_r(&seed) % 255);
+      CUdeviceptr opened = 0;
+      EXPECT_NE(table.cuIpcOpenMemHandle_v2(&opened, wild, 0), CUDA_SUCCESS);
+    }
+    EXPECT_EQ(table.cuIpcGetMemHandle(&handle, 1), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(counts(table).violations, 0u);
+  });
+}
+
+TEST_P(Ipc, events_order_processes) {
+  const Settings settings = {{"SPILLWAY_SIM_VALUES", GetParam()}};
+  Pair pair;
+  pair.maker(settings, [&](const Table& table) {
+    CUevent event = nullptr, plain = nullptr;
+    CUipcEventHandle handle = {};
+    EXPECT_EQ(table.cuEventCreate(&plain, CU_EVENT_INTERPROCESS), CUDA_ERROR_INVALID_VALUE) << "with timing";
+    EXPECT_EQ(table.cuEventCreate(&plain, CU_EVENT_DEFAULT), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuIpcGetEventHandle(&handle, plain), CUDA_ERROR_INVALID_HANDLE);
+    EXPECT_EQ(table.cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuEventRecord(event, nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuIpcGetEventHandle(&handle, event), CUDA_SUCCESS);
+    pair.send(handle);
+    pair.receive<char>();
+  });
+  pair.user(settings, [&](const Table& table) {
+    CUevent event = nullptr;
+    EXPECT_EQ(table.cuIpcOpenEventHandle(&event, pair.receive<CUipcEventHandle>()), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuStreamWaitEvent(nullptr, event, 0), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuEventQuery(event), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuEventSynchronize(event), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuEventDestroy(event), CUDA_SUCCESS);
+    pair.send('x');
+  });
+  pair.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, Ipc, testing::Values("zeros", "compute"));
+
+}  // namespace
+}  // namespace spillway::test
