@@ -3,12 +3,12 @@
 // streams, errors and what is said about kernels that compute nothing are the runtime's.
 //
 // Thread-safety: launching is as thread-safe as cudaLaunchKernel. Ownership: a Computation has static storage
-// duration and keeps a literal name. Errors: as cuBLAS's own; a failed launch leaves no last error behind,
+// duration and keeps a literal name. Errors: the runtime's; none is left behind as the thread's last error,
 // because NVIDIA's libraries have a runtime of their own.
 #pragma once
-#include <cublas_api.h>
+#include <cuda_runtime_api.h>
 
-namespace spillway::blas {
+namespace spillway::stand_in {
 
 class Computation {
  public:
@@ -16,10 +16,14 @@ class Computation {
   Computation(const Computation&) = delete;
   Computation& operator=(const Computation&) = delete;
 
-  cublasStatus_t launch(cudaStream_t stream) const;
+  cudaError_t launch(cudaStream_t stream) const;
 };
 
-// The cuBLAS status of a runtime error, which is taken off the thread.
-cublasStatus_t status_of(cudaError_t error);
+// `error`, taken off the thread.
+cudaError_t taken(cudaError_t error);
 
-}  // namespace spillway::blas
+// Of the current device; 0 when there is none.
+int device_attribute(cudaDeviceAttr attribute);
+int capability_major();
+
+}  // namespace spillway::stand_in

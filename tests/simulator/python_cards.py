@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""python_cards.py RUNNER LIBRARIES PYTHON SCRIPT
+"""python_cards.py RUNNER SPILLWAY PYTHON SCRIPT
 
 A stock program on a card of each compute capability: it sees the card and trains. On one for which PyTorch has no
 kernels it fails as on that card, and the reason is said.

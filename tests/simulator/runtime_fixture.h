@@ -3,7 +3,9 @@
 #pragma once
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
+
+#include <cstring>
 
 #include "spillway/driver/simulator_control.h"
 
@@ -44,6 +46,16 @@ class Runtime : public ::testing::Test {
   }
 
   static uint64_t live_pages() { return counts().live_pages_bytes; }
+
+  // Modelled bytes of a library on the first device.
+  static uint64_t charged(const char* label) {
+    SpillwaySimulatorUsage usage{};
+    control().usage(0, &usage);
+    for (uint32_t i = 0; i < usage.part_count; ++i) {
+      if (std::strcmp(usage.parts[i].label, label) == 0) return usage.parts[i].bytes;
+    }
+    return 0;
+  }
 
   static SpillwaySimulatorCounts counts() {
     SpillwaySimulatorCounts counts{};

@@ -6,17 +6,26 @@
 #include <cublas_api.h>
 
 #include <cstddef>
+#include <type_traits>
 
 #include "simulator/libraries/computation.h"
+#include "simulator/libraries/handle_memory.h"
 
 struct cublasContext {
   cudaStream_t stream = nullptr;
   cublasMath_t math_mode = CUBLAS_DEFAULT_MATH;
   cublasPointerMode_t pointer_mode = CUBLAS_POINTER_MODE_HOST;
-  void* default_workspace = nullptr;
+  spillway::stand_in::HandleMemory default_workspace;
 };
 
-namespace spillway::blas {
+namespace spillway::cublas {
+
+using stand_in::Computation;
+
+constexpr cublasStatus_t kSuccess = CUBLAS_STATUS_SUCCESS;
+constexpr cublasStatus_t kInvalid = CUBLAS_STATUS_INVALID_VALUE;
+
+cublasStatus_t status_of(cudaError_t error);
 
 cublasStatus_t launch(cublasHandle_t handle, const Computation& computation);
 
@@ -24,7 +33,6 @@ cublasStatus_t launch(cublasHandle_t handle, const Computation& computation);
 // memory that no kernel has written.
 cublasStatus_t reduce(cublasHandle_t handle, const Computation& computation, void* result, std::size_t bytes);
 
-// Says once that `name` is not simulated.
-cublasStatus_t refuse(const char* name);
+cublasStatus_t refuse(const char* name, const void* caller);
 
-}  // namespace spillway::blas
+}  // namespace spillway::cublas

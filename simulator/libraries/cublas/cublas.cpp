@@ -1,37 +1,11 @@
-// Handles, streams, modes and workspaces; the calls that compute are generated from cublas_calls.txt.
-#include <cuda_runtime_api.h>
-
-#include <cstdio>
-#include <cstring>
+// Handles, streams, modes and workspaces; the calls that compute are generated from calls.txt.
 #include <memory>
-#include <mutex>
 #include <new>
-#include <set>
-#include <string>
 
-#include "simulator/libraries/handle.h"
+#include "simulator/libraries/cublas/handle.h"
 
-namespace spillway::blas {
+namespace spillway::cublas {
 namespace {
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
-
-// The default workspace that cuBLAS's documentation gives for each generation.
-std::size_t default_workspace_bytes(int major) {
-  if (major == 9) return 32 * kMiB;
-  return major >= 10 ? 12 * kMiB : 4 * kMiB;
-}
-
-cudaError_t allocate_workspace(cublasContext* handle) {
-  int device = 0;
-  int major = 0;
-  if (cudaError_t error = cudaGetDevice(&device); error != cudaSuccess) return error;
-  if (cudaError_t error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-      error != cudaSuccess) {
-    return error;
-  }
-  return cudaMalloc(&handle->default_workspace, default_workspace_bytes(major));
-}
 
 std::size_t scalar_bytes(cudaDataType type) {
   switch (type) {
@@ -52,35 +26,22 @@ std::size_t scalar_bytes(cudaDataType type) {
 
 const Computation dot_ex("cublasDotEx");
 
+// A vector with a stride is a matrix of one row.
+cublasStatus_t copy_matrix(void* to, int to_stride, const void* from, int from_stride, int rows, int columns,
+                           int element_bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  const bool sensible = rows >= 0 && columns >= 0 && element_bytes > 0 && to_stride >= rows &&
+                        from_stride >= rows && to != nullptr && from != nullptr;
+  if (!sensible) return CUBLAS_STATUS_INVALID_VALUE;
+  const auto bytes = [&](int elements) { return static_cast<std::size_t>(elements) * element_bytes; };
+  const cudaError_t error =
+      cudaMemcpy2DAsync(to, bytes(to_stride), from, bytes(from_stride), bytes(rows), columns, kind, stream);
+  return stand_in::taken(error) == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_MAPPING_ERROR;
+}
+
 }  // namespace
+}  // namespace spillway::cublas
 
-cublasStatus_t launch(cublasHandle_t handle, const Computation& computation) {
-  return handle == nullptr ? CUBLAS_STATUS_NOT_INITIALIZED : computation.launch(handle->stream);
-}
-
-cublasStatus_t reduce(cublasHandle_t handle, const Computation& computation, void* result,
-                      std::size_t bytes) {
-  const cublasStatus_t status = launch(handle, computation);
-  if (status != CUBLAS_STATUS_SUCCESS || handle->pointer_mode == CUBLAS_POINTER_MODE_DEVICE) return status;
-  if (result == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-  std::memset(result, 0, bytes);
-  return status_of(cudaStreamSynchronize(handle->stream));
-}
-
-cublasStatus_t refuse(const char* name) {
-  static std::mutex mutex;
-  static auto* const said = new std::set<std::string>;
-  const std::lock_guard lock(mutex);
-  if (said->insert(name).second) {
-    std::fprintf(stderr, "spillway simulator: %s is not simulated: returning CUBLAS_STATUS_NOT_SUPPORTED\n",
-                 name);
-  }
-  return CUBLAS_STATUS_NOT_SUPPORTED;
-}
-
-}  // namespace spillway::blas
-
-namespace blas = spillway::blas;
+namespace blas = spillway::cublas;
 
 extern "C" {
 
@@ -89,15 +50,16 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
   *handle = nullptr;
   auto created = std::unique_ptr<cublasContext>(new (std::nothrow) cublasContext);
   if (created == nullptr) return CUBLAS_STATUS_ALLOC_FAILED;
-  const cublasStatus_t status = blas::status_of(blas::allocate_workspace(created.get()));
+  const cublasStatus_t status =
+      blas::status_of(created->default_workspace.charge("cublas", spillway::stand_in::cublas_handle_bytes()));
   if (status == CUBLAS_STATUS_SUCCESS) *handle = created.release();
   return status;
 }
 
 cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
-  const std::unique_ptr<cublasContext> owned(handle);
-  return blas::status_of(cudaFree(handle->default_workspace));
+  delete handle;
+  return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
@@ -144,5 +106,25 @@ cublasStatus_t cublasDotEx(cublasHandle_t handle, int, const void*, cudaDataType
   const std::size_t bytes = blas::scalar_bytes(result_type);
   if (bytes == 0) return CUBLAS_STATUS_NOT_SUPPORTED;
   return blas::reduce(handle, blas::dot_ex, result, bytes);
+}
+
+cublasStatus_t cublasSetMatrixAsync(int rows, int cols, int elemSize, const void* A, int lda, void* B,
+                                    int ldb, cudaStream_t stream) {
+  return blas::copy_matrix(B, ldb, A, lda, rows, cols, elemSize, cudaMemcpyHostToDevice, stream);
+}
+
+cublasStatus_t cublasGetMatrixAsync(int rows, int cols, int elemSize, const void* A, int lda, void* B,
+                                    int ldb, cudaStream_t stream) {
+  return blas::copy_matrix(B, ldb, A, lda, rows, cols, elemSize, cudaMemcpyDeviceToHost, stream);
+}
+
+cublasStatus_t cublasSetVectorAsync(int n, int elemSize, const void* x, int incx, void* y, int incy,
+                                    cudaStream_t stream) {
+  return blas::copy_matrix(y, incy, x, incx, 1, n, elemSize, cudaMemcpyHostToDevice, stream);
+}
+
+cublasStatus_t cublasGetVectorAsync(int n, int elemSize, const void* x, int incx, void* y, int incy,
+                                    cudaStream_t stream) {
+  return blas::copy_matrix(y, incy, x, incx, 1, n, elemSize, cudaMemcpyDeviceToHost, stream);
 }
 }

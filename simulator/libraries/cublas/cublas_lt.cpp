@@ -8,7 +8,7 @@
 
 namespace {
 
-const spillway::blas::Computation matmul("cublasLtMatmul");
+const spillway::stand_in::Computation matmul("cublasLtMatmul");
 
 // What a descriptor says only chooses among kernels, and there is one that computes nothing: none of it is
 // kept.
@@ -109,6 +109,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   const bool complete = operation != nullptr && alpha != nullptr && a != nullptr && a_layout != nullptr &&
                         b != nullptr && b_layout != nullptr && d != nullptr && d_layout != nullptr;
   if (!complete || (workspace == nullptr && workspace_bytes > 0)) return CUBLAS_STATUS_INVALID_VALUE;
-  return matmul.launch(stream);
+  return matmul.launch(stream) == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 }

@@ -1,0 +1,32 @@
+# spillway_stand_in(NAME FILE PREFIX prefix [CALLS list HEADERS header...] SOURCES source...): a library of NVIDIA's as a
+# CUDA program over the simulated runtime: lib/sim/FILE exports what begins with the prefix, and its calls that are alike
+# are generated from CALLS with the signatures of the headers.
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+file(GLOB stand_in_header_folders ${SPILLWAY_CUDA_ROOT}/include
+  ${SPILLWAY_DEPS}/lib/python3*/site-packages/nvidia/*/include)
+
+function(spillway_stand_in name file)
+  cmake_parse_arguments(ARG "" "PREFIX;CALLS" "HEADERS;SOURCES" ${ARGN})
+  set(headers)
+  foreach(header IN LISTS ARG_HEADERS)
+    find_file(stand_in_${header} ${header} PATHS ${stand_in_header_folders} NO_DEFAULT_PATH REQUIRED)
+    list(APPEND headers ${stand_in_${header}})
+  endforeach()
+  if(ARG_CALLS)
+    set(calls ${CMAKE_CURRENT_BINARY_DIR}/${name}_calls.cpp)
+    set(generator ${CMAKE_CURRENT_SOURCE_DIR}/generate_calls.py)
+    add_custom_command(OUTPUT ${calls}
+      COMMAND ${Python3_EXECUTABLE} ${generator} ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_CALLS} ${calls} ${headers}
+      DEPENDS ${generator} ${ARG_CALLS} ${headers} VERBATIM)
+    set_source_files_properties(${calls} PROPERTIES COMPILE_OPTIONS -Wno-unused-parameter)
+  endif()
+  add_library(${name} SHARED ${ARG_SOURCES} ${calls} $<TARGET_OBJECTS:spillway_sim_stand_in>)
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_include_directories(${name} SYSTEM PRIVATE ${stand_in_header_folders})
+  target_link_libraries(${name} PUBLIC spillway_cuda_headers PRIVATE spillway_sim_runtime ${CMAKE_DL_LIBS})
+  # cuDNN and cuSPARSE call deprecated what PyTorch imports.
+  target_compile_options(${name} PRIVATE -Wno-deprecated-declarations)
+  set(map ${CMAKE_CURRENT_BINARY_DIR}/${name}.map)
+  file(CONFIGURE OUTPUT ${map} CONTENT "@file@ {\n  global:\n    @ARG_PREFIX@*;\n  local:\n    *;\n};\n" @ONLY)
+  spillway_simulated_library(${name} ${file} ${map})
+endfunction()
