@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "libtorch/rehearsal/python.h"
+#include "libtorch/rehearsal/reads.h"
 #include "libtorch/rehearsal/result.h"
 #include "libtorch/rehearsal/settings.h"
 #include "libtorch/rehearsal/simulator.h"
@@ -103,6 +104,7 @@ void start() {
   ::pthread_atfork(nullptr, nullptr, [] { state().forked = true; });
   open_stream();
   watch_allocator();
+  watch_reads();
   std::atexit(finish);  // Python's end comes first; this is for programs without it
   writer().start();
   start_python_part();

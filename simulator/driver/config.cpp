@@ -61,10 +61,8 @@ std::string apply_environment(Config& config) {
     config.devices = count;
   }
   if (const char* text = variable("SPILLWAY_SIM_VALUES")) {
-    const std::string_view view = text;
-    if (view != "zeros" && view != "compute")
-      return std::string("SPILLWAY_SIM_VALUES is '") + text + "': write zeros or compute";
-    config.compute = view == "compute";
+    if (!set_values(text, config))
+      return std::string("SPILLWAY_SIM_VALUES is '") + text + "': write zeros, random or compute";
   }
   if (const char* text = variable("SPILLWAY_SIM_OVERHEADS")) {
     const std::string_view view = text;
@@ -114,6 +112,13 @@ std::optional<std::string> read_file(const char* path) {
     text.append(block, static_cast<size_t>(file.gcount()));
   if (!file.eof()) return std::nullopt;
   return text;
+}
+
+bool set_values(std::string_view text, Config& config) {
+  if (text != "zeros" && text != "random" && text != "compute") return false;
+  config.compute = text == "compute";
+  config.chance = text == "random";
+  return true;
 }
 
 std::string read_config(Config& config) {

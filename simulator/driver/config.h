@@ -52,6 +52,7 @@ struct Config {
   uint64_t capacity_bytes = card.capacity_bytes;
   int devices = 1;
   bool compute = false;    // values are computed; otherwise null mode
+  bool chance = false;     // in null mode the host reads numbers of chance instead of zeros
   bool poison = false;     // new pages hold 0xFF bytes, NaN as floats, instead of zeros
   bool overheads = false;  // what real libraries take is modelled; true when a card was chosen
   std::optional<uint64_t>
@@ -74,6 +75,8 @@ std::string apply_toml(std::string_view text, const std::string& name, Config& c
 void choose_card(const cards::Card& card, Config& config);
 // What the table of overheads says of a row for the configuration's card; 0 without modelled overheads.
 uint64_t overhead_bytes(const Config& config, std::string_view row);
+// "zeros", "random" or "compute". False: it is none of them.
+bool set_values(std::string_view text, Config& config);
 // Defaults, then $SPILLWAY_SIM_CONFIG, then the other $SPILLWAY_SIM_ variables. Returns "" or what is wrong.
 std::string read_config(Config& config);
 

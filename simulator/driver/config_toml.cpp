@@ -227,8 +227,7 @@ std::string read_machine(const toml::table& table, const std::string& file, Conf
   reader.integer("devices", 1, kMaxDevices, devices);
   config.devices = static_cast<int>(devices);
   if (const auto values = reader.text("values")) {
-    if (*values != "zeros" && *values != "compute") reader.reject("values", "\"zeros\" or \"compute\"");
-    config.compute = *values == "compute";
+    if (!set_values(*values, config)) reader.reject("values", "\"zeros\", \"random\" or \"compute\"");
   }
   reader.flag("overheads", config.overheads);
   if (uint64_t bytes = 0; reader.bytes("context_bytes", 0, bytes)) config.context_bytes = bytes;

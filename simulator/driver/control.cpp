@@ -6,6 +6,7 @@
 #include "simulator/cards/overheads.h"
 #include "simulator/driver/call.h"
 #include "simulator/driver/launch.h"
+#include "simulator/driver/reads.h"
 #include "simulator/driver/report.h"
 
 namespace spillway::simulator {
@@ -196,6 +197,7 @@ constexpr SpillwaySimulatorControl kControl = {
     .write_report = write_report_now,
     .submit_external = submit_external_work,
     .overhead = overhead,
+    .observe_host_reads = set_read_observer,
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "simulator/driver/call.h"
+#include "simulator/driver/reads.h"
 #include "simulator/driver/touch.h"
 
 namespace spillway::simulator {
@@ -49,8 +50,10 @@ void move_row(CUdeviceptr target, CUdeviceptr source, uint64_t bytes) {
   const bool device_target = is_device_address(target), device_source = is_device_address(source);
   if (machine().config.compute || (!device_target && !device_source))
     std::memmove(host_view(target), host_view(source), bytes);
-  else if (!device_target)
-    machine().host.clear(host_view(target), bytes);  // null mode: all device memory reads as zeros
+  else if (!device_target) {
+    machine().host.clear(host_view(target), bytes);  // null mode: nothing was computed
+    if (machine().config.chance) fill_with_chance(host_view(target), bytes);
+  }
 }
 
 CUresult copy(const CopyWork& work, CUstream on, Order order, Site site) {
@@ -66,6 +69,8 @@ CUresult copy(const CopyWork& work, CUstream on, Order order, Site site) {
   const CUresult result = enqueue(*stream, work, site, &captured);
   if (result != CUDA_SUCCESS || captured) return result;
   if (waits) machine().clock.wait_until(stream->free_at);
+  if (is_device_address(work.source) && !is_device_address(work.target))
+    tell_host_read(work.source, work.shape.bytes());
   return CUDA_SUCCESS;
 }
 

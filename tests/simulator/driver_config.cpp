@@ -74,7 +74,7 @@ TEST(Config, what_is_wrong_is_named_with_its_line) {
       {"devices = 0", "'devices' must be a whole number from 1 to 16"},
       {"devices = 1.5", "'devices' must be"},
       {"devices = \"1\"", "'devices' must be"},
-      {"values = \"ones\"", "'values' must be \"zeros\" or \"compute\""},
+      {"values = \"ones\"", "'values' must be \"zeros\", \"random\" or \"compute\""},
       {"poison = 1", "'poison' must be true or false"},
       {"[bandwidth]\nh2d = 0", "'bandwidth.h2d' must be a number from"},
       {"[bandwidth]\nh2d = nan", "'bandwidth.h2d' must be a number from"},

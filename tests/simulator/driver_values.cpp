@@ -46,6 +46,71 @@ TEST(Values, null_mode_reads_zeros_and_has_no_alias) {
   });
 }
 
+TEST(Values, random_reads_are_small_and_the_same_in_every_run) {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / ("spillway-values-" + std::to_string(getpid())));
+  const auto run = [&path] {
+    in_process({{"SPILLWAY_SIM_VALUES", "random"}}, [&path] {
+      const Table& table = started_driver();
+      const CUdeviceptr memory = allocate(table, 4096);
+      std::ofstream file(path, std::ios::app | std::ios::binary);
+      bool several = false;
+      int64_t first = 0;
+      for (int i = 0; i < 50; ++i) {
+        const auto bytes = read_back(table, memory, 8);
+        int64_t value = 0;
+        std::memcpy(&value, bytes.data(), 8);
+        EXPECT_GE(value, 0);
+        EXPECT_LE(value, 16);
+        several |= i > 0 && value != first;
+        first = value;
+        EXPECT_LE(read_back(table, memory, 1)[0], 1);
+        file.write(reinterpret_cast<const char*>(bytes.data()), 8);
+      }
+      EXPECT_TRUE(several);
+      for (const unsigned char byte : read_back(table, memory, 4096)) EXPECT_LE(byte, 1);
+    });
+  };
+  run();
+  run();
+  std::ifstream file(path, std::ios::binary);
+  const std::string both{std::istreambuf_iterator<char>(file), {}};
+  ASSERT_EQ(both.size(), 800U);
+  EXPECT_EQ(both.substr(0, 400), both.substr(400));
+  std::filesystem::remove(path);
+}
+
+TEST(Values, the_observer_of_host_reads_may_call_the_driver) {
+  in_process({}, [] {
+    const Table& table = started_driver();
+    const CUdeviceptr memory = allocate(table, 64);
+    struct Seen {
+      const Table& table;
+      CUdeviceptr source = 0;
+      uint64_t bytes = 0, calls = 0;
+    } seen{table};
+    table.simulator->observe_host_reads(
+        [](void* argument, CUdeviceptr source, uint64_t bytes) {
+          Seen& out = *static_cast<Seen*>(argument);
+          size_t free = 0, total = 0;
+          EXPECT_EQ(out.table.cuMemGetInfo(&free, &total), CUDA_SUCCESS);
+          out.source = source;
+          out.bytes = bytes;
+          ++out.calls;
+        },
+        &seen);
+    read_back(table, memory + 16, 8);
+    EXPECT_EQ(seen.source, memory + 16);
+    EXPECT_EQ(seen.bytes, 8U);
+    unsigned char host[8] = {};
+    EXPECT_EQ(table.cuMemcpyHtoD(memory, host, 8), CUDA_SUCCESS);
+    EXPECT_EQ(seen.calls, 1U) << "only reads are told";
+    table.simulator->observe_host_reads(nullptr, nullptr);
+    read_back(table, memory, 8);
+    EXPECT_EQ(seen.calls, 1U);
+  });
+}
+
 uint64_t resident_bytes() {
   uint64_t total = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> total >> resident;

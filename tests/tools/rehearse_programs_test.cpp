@@ -1,11 +1,14 @@
 // `spillway rehearse` on real PyTorch programs.
 #include <gmock/gmock.h>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/tools/support.h"
 
 namespace spillway::tools {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -49,6 +52,34 @@ TEST_F(RehearsePrograms, TellsOtherEndsApart) {
   const Ran raised = rehearse({"--capacity", "1GiB"}, {"holds.py", "1", "raise"});
   EXPECT_EQ(raised.code, 1) << raised.err;
   EXPECT_THAT(raised.out, HasSubstr("ValueError: not for lack of memory"));
+}
+
+TEST_F(RehearsePrograms, NamesTheValuesThatTheVerdictDependsOn) {
+  const Ran ran = rehearse({"--capacity", "1GiB"}, {"reads.py"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("conditional on 7 values read from the device, 4 of which decide a shape"));
+  EXPECT_THAT(ran.out, HasSubstr("3 ×  value  reads.py:6 <module>"));
+  EXPECT_THAT(ran.out, HasSubstr("1 ×  shape  reads.py:11 <module>"));
+}
+
+TEST_F(RehearsePrograms, FindsTheLargestValueThatFits) {
+  const Ran ran =
+      rehearse({"--capacity", "300MiB", "--find", "n=1..9", "--json", "found.json"}, {"holds.py", "{n}"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("the largest n that fits is 4\n"));
+  const auto json = nlohmann::json::parse(std::ifstream(folder() / "found.json"));
+  EXPECT_EQ(json.at("largest"), 4);
+  EXPECT_EQ(json.at("tried").size(), 5U);  // 1, 9, 5, 3, 4
+  const Ran none = rehearse({"--capacity", "300MiB", "--find", "n=8..9"}, {"holds.py", "{n}"});
+  EXPECT_EQ(none.code, 20) << none.err;
+  EXPECT_THAT(none.out, HasSubstr("not even n 8 fits"));
+}
+
+TEST_F(RehearsePrograms, ComparesCards) {
+  const Ran ran = rehearse({"--compare", "t4-16gb,a100-40gb"}, {"holds.py", "300"});
+  EXPECT_EQ(ran.code, 20) << ran.err;
+  EXPECT_THAT(ran.out, ContainsRegex("t4-16gb +does not fit"));
+  EXPECT_THAT(ran.out, ContainsRegex("a100-40gb +fits +18.75 GiB +18.75 GiB"));
 }
 
 }  // namespace

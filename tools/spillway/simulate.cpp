@@ -57,9 +57,9 @@ std::function<int()> declare(CLI::App& app, const Words& command) {
                  std::string("Memory of each card, whatever its kind: ") + kSizesAccepted);
   app.add_option("--gpus", machine->gpus, "Cards")->check(CLI::Range(1, 16));
   app.add_option("--values", machine->values,
-                 "zeros: kernels do nothing and reads give zeros, at any size; compute: true "
-                 "values, computed by CPU kernels")
-      ->check(CLI::IsMember({"zeros", "compute"}));
+                 "zeros, random: kernels do nothing, at any size, and reads give zeros or small numbers "
+                 "of chance; compute: true values, computed by CPU kernels")
+      ->check(CLI::IsMember({"zeros", "random", "compute"}));
   app.add_option("--config", machine->config, "TOML file of the simulated machine")->check(CLI::ExistingFile);
   return [machine, command] { return simulate(*machine, command); };
 }

@@ -84,6 +84,10 @@ typedef struct SpillwayExternalWork {
   void* argument;
 } SpillwayExternalWork;
 
+/* Told of a copy from a device to the host that was asked for: on the thread that asked, once the bytes are
+ * there, without any lock of the simulator's, so that it may use CUDA. */
+typedef void (*SpillwayReadObserver)(void* argument, CUdeviceptr source, uint64_t bytes);
+
 typedef struct SpillwaySimulatorControl {
   uint32_t size;    /* sizeof of this struct as the simulator was built */
   uint32_t version; /* SPILLWAY_SIMULATOR_CONTROL_VERSION */
@@ -142,6 +146,10 @@ typedef struct SpillwaySimulatorControl {
    * "cudnn.handle" takes on this device's card, to be charged by whoever stands in for it; 0 when overheads
    * are not modelled, as without a card, and for a row that the table lacks, which is said on stderr. */
   uint64_t (*overhead)(int device, const char* row);
+
+  /* Since version 2. NULL: nobody is told any more; a call that is running still ends. Copies that a graph
+   * makes are not told. */
+  void (*observe_host_reads)(SpillwayReadObserver observer, void* argument);
 } SpillwaySimulatorControl;
 
 typedef const SpillwaySimulatorControl* (*SpillwaySimulatorControlFunction)(void);

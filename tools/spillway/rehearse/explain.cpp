@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "simulator/cards/cards.h"
 #include "spillway/allocator/verdict.h"
 #include "tools/spillway/rehearse/report_text.h"
 
@@ -24,6 +25,29 @@ bool has_probe(const Rehearsal& rehearsal) {
                      [](const Observation& process) { return process.has_probe; });
 }
 
+std::string listed(const std::vector<std::string_view>& names) {
+  std::string text;
+  for (const std::string_view name : names) text += (text.empty() ? "" : ", ") + std::string(name);
+  return text.empty() ? "none of the table" : text;
+}
+
+// By memory alone: the largest part of the need does not depend on the card, but kernels and what the
+// libraries take do.
+std::string cards_text(const Need& need) {
+  std::vector<std::string_view> all_of_it, without_cache;
+  for (const cards::Card& card : cards::cards()) {
+    if (card.capacity_bytes >= need.peak)
+      all_of_it.push_back(card.id);
+    else if (card.capacity_bytes >= need.allocated + need.outside)
+      without_cache.push_back(card.id);
+  }
+  std::string text = "  cards with that much memory (not run): " + listed(all_of_it) + "\n";
+  if (!without_cache.empty())
+    text += "  cards that hold what is in use, but not all of the cache (not run): " + listed(without_cache) +
+            "\n";
+  return text;
+}
+
 std::string ample_text(const Counterfactual& ample) {
   const Need need = largest_need(ample.rehearsal);
   if (decide(ample.rehearsal) != Fit::kFits)
@@ -33,7 +57,7 @@ std::string ample_text(const Counterfactual& ample) {
   if (need.allocated > 0)
     text += ": " + size_text(need.allocated) + " in use by PyTorch at the peak, " + size_text(need.reserved) +
             " held by its cache, " + size_text(need.outside) + " outside it";
-  return text + "\n";
+  return text + "\n" + cards_text(need);
 }
 
 std::string allocator_text(const Counterfactual& other) {

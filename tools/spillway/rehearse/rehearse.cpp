@@ -1,26 +1,38 @@
 // `spillway rehearse`: runs an unmodified program on simulated GPUs and says whether it fits.
-#include <unistd.h>
-
 #include <cstdio>
 #include <memory>
 
 #include "tools/spillway/command.h"
 #include "tools/spillway/rehearse/explain.h"
 #include "tools/spillway/rehearse/options.h"
+#include "tools/spillway/rehearse/report_json.h"
 #include "tools/spillway/rehearse/report_text.h"
 #include "tools/spillway/rehearse/run.h"
+#include "tools/spillway/rehearse/series.h"
 
 namespace spillway::tools {
 namespace {
 
 struct RehearseOptions {
   RunOptions run;
+  std::string json, find, compare;
   bool once = false;
 };
 
+// What the series have no place for is refused rather than passed over.
+std::string contradiction(const RehearseOptions& options) {
+  if (!options.find.empty() && !options.compare.empty()) return "--find and --compare exclude each other";
+  if (options.find.empty() && options.compare.empty()) return "";
+  return options.run.trace.empty() ? "" : "--trace is of one run, and --find and --compare make several";
+}
+
 int rehearse(const RehearseOptions& options) {
+  if (const std::string error = contradiction(options); !error.empty())
+    return fail(kUsageError, "rehearse: " + error);
+  if (!options.compare.empty()) return run_comparison(options.run, options.compare, options.json);
   if (const std::string missing = missing_machine(options.run.machine); !missing.empty())
     return fail(kUsageError, "rehearse: " + missing);
+  if (!options.find.empty()) return run_search(options.run, options.find, options.json);
   RunError error;
   const auto rehearsal = rehearse_once(options.run, &error);
   if (!rehearsal) return fail(error.code, "rehearse: " + error.text);
@@ -29,12 +41,20 @@ int rehearse(const RehearseOptions& options) {
   if (!options.once && (fit == Fit::kDoesNotFit || fit == Fit::kWentOn))
     others = run_counterfactuals(options.run, *rehearsal);
   std::fputs(report_text(options.run, *rehearsal, others).c_str(), stdout);
+  if (!options.json.empty()) {
+    const std::string wrong = write_text(options.json, report_json(options.run, *rehearsal, others));
+    if (!wrong.empty()) return fail(kCannotRun, "rehearse: --json: " + wrong);
+  }
   return exit_code_of(*rehearsal);
 }
 
 std::function<int()> declare(CLI::App& app, const Words& command) {
   auto options = std::make_shared<RehearseOptions>();
   declare_run(app, command, &options->run);
+  app.add_option("--json", options->json, "Write the report as JSON to this file");
+  app.add_option("--find", options->find,
+                 "NAME=LOW..HIGH: find the largest integer that fits, where the command says {NAME}");
+  app.add_option("--compare", options->compare, "CARD,CARD: a row for each card");
   app.add_flag("--once", options->once, "When it does not fit, do not run it again to find out what would");
   return [options] { return rehearse(*options); };
 }

@@ -11,7 +11,7 @@
 namespace spillway::tools {
 namespace {
 
-constexpr size_t kPlaces = 12, kReadPlaces = 5, kColumns = 64, kRows = 8;
+constexpr size_t kPlaces = 12, kReadPlaces = 8, kColumns = 64, kRows = 8;
 
 std::string percent(uint64_t part, uint64_t whole) {
   char text[32];
@@ -159,6 +159,12 @@ std::string indented(const std::string& text) {
   return out + "\n";
 }
 
+// "model.py:47 forward  from train.py:9 main"
+std::string place_text(const Place& place) {
+  const std::string where = where_of(place), caller = caller_of(place);
+  return where + (caller.empty() || caller == where ? "" : "  from " + caller);
+}
+
 std::string failure_text(const Rehearsal& rehearsal) {
   const FailureOf found = deciding_failure(rehearsal);
   const uint64_t count = failed_requests(rehearsal);
@@ -170,10 +176,7 @@ std::string failure_text(const Rehearsal& rehearsal) {
   text += "  asked " + size_text(failure.requested) + " on " +
           device_name(rehearsal, *found.process, failure.device) + " in step " + std::to_string(failure.step);
   if (const auto place = found.process->places.find(failure.place); place != found.process->places.end()) {
-    text += ", at " + where_of(place->second);
-    if (const std::string caller = caller_of(place->second);
-        !caller.empty() && caller != where_of(place->second))
-      text += "  from " + caller;
+    text += ", at " + place_text(place->second);
   }
   text += "\n  " + cause_of(found) + "\n";
   if (!found.process->uncaught_message.empty())
@@ -185,11 +188,40 @@ std::string program_failure_text(const Rehearsal& rehearsal) {
   if (decide(rehearsal) != Fit::kProgramFailed) return "";
   std::string text = "\nthe program ended with exit code " + std::to_string(rehearsal.exit_code) +
                      ", and not for lack of memory";
+  text += "\n";
   for (const Observation& process : rehearsal.processes) {
     if (process.uncaught_type.empty()) continue;
-    return text + "\n" + indented(process.uncaught_type + ": " + process.uncaught_message);
+    text += indented(process.uncaught_type + ": " + process.uncaught_message);
+    break;
   }
-  return text + "\n";
+  const ReadTotals reads = reads_of(rehearsal);
+  if (reads.shape + reads.value > 0)
+    text += "  it had read values that nothing computed: --values random or --values compute gives others\n";
+  return text;
+}
+
+std::string read_places_text(const Rehearsal& rehearsal) {
+  std::map<std::string, uint64_t> counts;
+  for (const Observation& process : rehearsal.processes) {
+    for (const Read& read : process.reads) {
+      const auto place = process.places.find(read.place);
+      if (read.kind == ReadKind::kCopy || place == process.places.end()) continue;
+      counts[(read.kind == ReadKind::kShape ? "shape  " : "value  ") + place_text(place->second)] +=
+          read.count;
+    }
+  }
+  std::vector<std::pair<uint64_t, std::string>> sorted;
+  for (const auto& [text, count] : counts) sorted.emplace_back(count, text);
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  using enum Align;
+  Table table({kRight, kLeft});
+  for (size_t i = 0; i < std::min(kReadPlaces, sorted.size()); ++i)
+    table.add({std::to_string(sorted[i].first) + " ×", sorted[i].second});
+  if (sorted.size() > kReadPlaces)
+    table.add(
+        {"", "and " + count_text(sorted.size() - kReadPlaces, "place", "places") + " more (--json has all)"});
+  return table.text("  ");
 }
 
 std::string damage_text(const Rehearsal& rehearsal) {
@@ -250,20 +282,7 @@ std::string condition_text(const RunOptions& options, const Rehearsal& rehearsal
       "the verdict is conditional on " + count_text(total, "value", "values") + " read from the device";
   if (reads.shape > 0) text += ", " + std::to_string(reads.shape) + " of which decide a shape";
   text += "\n";
-  std::map<std::string, uint64_t> places;
-  for (const Observation& process : rehearsal.processes)
-    for (const Read& read : process.reads)
-      if (read.kind != ReadKind::kCopy)
-        places[std::string(read.kind == ReadKind::kShape ? "shape" : "value") + "  " +
-               where_of(process.places.at(read.place)) +
-               (caller_of(process.places.at(read.place)).empty()
-                    ? ""
-                    : "  from " + caller_of(process.places.at(read.place)))] += read.count;
-  size_t shown = 0;
-  for (const auto& [place, count] : places) {
-    if (shown++ == kReadPlaces) break;
-    text += "  " + std::to_string(count) + " × " + place + "\n";
-  }
+  text += read_places_text(rehearsal);
   return text;
 }
 

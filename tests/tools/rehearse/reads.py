@@ -1,0 +1,12 @@
+"""Reads values from the device in each of the ways that a program can."""
+import torch
+
+x = torch.ones(64, device="cuda")
+for _ in range(3):
+    x.sum().item()  # three values
+if x.max() > 0:  # one value
+    pass
+x.nonzero()  # a shape
+x[x > 0]  # a shape
+torch.unique(x)  # shapes
+x.cpu()  # bytes that the host holds

@@ -1,0 +1,22 @@
+// A rehearsal for programs: docs/rehearse.md lists the fields.
+//
+// Thread-safety: pure functions but for `write_text`. Units: bytes.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "tools/spillway/rehearse/explain.h"
+#include "tools/spillway/rehearse/outcome.h"
+#include "tools/spillway/rehearse/run.h"
+
+namespace spillway::tools {
+
+std::string report_json(const RunOptions& options, const Rehearsal& rehearsal,
+                        const std::vector<Counterfactual>& others);
+
+const char* fit_name(Fit fit);  // "fits", "does_not_fit", "went_on", "program_failed"
+
+// "" or what went wrong; a file that is there is replaced whole.
+std::string write_text(const std::string& path, const std::string& text);
+
+}  // namespace spillway::tools

@@ -1,0 +1,171 @@
+#include "tools/spillway/rehearse/series.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "simulator/cards/cards.h"
+#include "spillway/allocator/verdict.h"
+#include "tools/spillway/rehearse/find.h"
+#include "tools/spillway/rehearse/report_json.h"
+#include "tools/spillway/rehearse/report_text.h"
+#include "tools/spillway/report/table.h"
+
+namespace spillway::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Words cells_of(const std::string& name, Fit fit, const Need& need) {
+  const bool known = need.peak > 0;
+  const bool fits = fit == Fit::kFits && need.capacity >= need.peak;
+  return {name,
+          fit_text(fit),
+          known ? size_text(need.allocated) : "-",
+          known ? size_text(need.reserved) : "-",
+          known ? size_text(need.outside) : "-",
+          known ? size_text(need.peak) : "-",
+          fits ? size_text(need.capacity - need.peak) : "-"};
+}
+
+Table new_table(const std::string& first) {
+  using enum Align;
+  Table table({kRight, kLeft, kRight, kRight, kRight, kRight, kRight});
+  table.add({first, "", "allocated", "reserved", "outside PyTorch", "whole card", "margin"});
+  return table;
+}
+
+Json json_of(Fit fit, const Need& need, int exit_code) {
+  return {{"verdict", fit_name(fit)},
+          {"program_exit_code", exit_code},
+          {"peak_allocated_bytes", need.allocated},
+          {"peak_reserved_bytes", need.reserved},
+          {"outside_bytes", need.outside},
+          {"peak_bytes", need.peak},
+          {"capacity_bytes", need.capacity}};
+}
+
+// The last lines of what a program said that failed.
+void show_end(const std::string& log) {
+  constexpr int kLines = 15;
+  size_t from = log.size();
+  for (int lines = 0; from > 0 && lines <= kLines; --from) lines += log[from - 1] == '\n';
+  std::fputs(log.c_str() + (from == 0 ? 0 : from + 1), stderr);
+}
+
+int save(const std::string& path, const Json& json) {
+  if (path.empty()) return kSuccess;
+  const std::string error = write_text(path, json.dump(2) + "\n");
+  return error.empty() ? kSuccess : fail(kCannotRun, "--json: " + error);
+}
+
+Json json_of(const Search& search, const Found& found) {
+  Json tried = Json::array();
+  for (const Tried& one : found.tried) {
+    Json row = {{"value", one.value}};
+    row.update(json_of(one.fit, one.need, one.exit_code));
+    tried.push_back(row);
+  }
+  return {{"spillway_rehearse_find", 1},
+          {"name", search.name},
+          {"low", search.low},
+          {"high", search.high},
+          {"largest", found.largest ? Json(*found.largest) : Json(nullptr)},
+          {"contradiction", contradiction(found.tried)},
+          {"tried", tried}};
+}
+
+std::string search_text(const Search& search, const Found& found) {
+  std::vector<Tried> sorted = found.tried;
+  std::sort(sorted.begin(), sorted.end(), [](const Tried& a, const Tried& b) { return a.value < b.value; });
+  Table table = new_table(search.name);
+  for (const Tried& one : sorted) table.add(cells_of(std::to_string(one.value), one.fit, one.need));
+  std::string text = table.text("") + "\n";
+  if (found.largest) {
+    text += "the largest " + search.name + " that fits is " + std::to_string(*found.largest);
+    text += *found.largest == search.high ? ", the end of the range\n" : "\n";
+  } else if (found.stopped) {
+    text += "no answer: the program failed for another reason than memory\n";
+  } else {
+    text += "not even " + search.name + " " + std::to_string(search.low) + " fits\n";
+  }
+  if (const std::string odd = contradiction(found.tried); !odd.empty())
+    text += "but more is not always more: " + odd + ", so values that were not tried may fit too\n";
+  else if (found.tried.size() > 2)
+    text += "values that were not run are taken to lie between their neighbours\n";
+  return text;
+}
+
+Words split(const std::string& text) {
+  Words parts;
+  for (size_t from = 0; from <= text.size();) {
+    const size_t end = std::min(text.find(',', from), text.size());
+    if (end > from) parts.push_back(text.substr(from, end - from));
+    from = end + 1;
+  }
+  return parts;
+}
+
+}  // namespace
+
+int run_search(const RunOptions& options, const std::string& text, const std::string& json) {
+  std::string error;
+  const auto search = parse_search(text, &error);
+  if (!search) return fail(kUsageError, "rehearse: " + error);
+  if (!substitute(options.command, search->name, search->low))
+    return fail(kUsageError, "rehearse: --find: the command has no {" + search->name + "} to put a value in");
+  RunError not_started;
+  std::string log;
+  const auto run = [&](int64_t value) -> std::optional<Tried> {
+    RunOptions one = options;
+    one.command = *substitute(options.command, search->name, value);
+    one.keep_output = true;
+    const auto rehearsal = rehearse_once(one, &not_started);
+    if (!rehearsal) return std::nullopt;
+    log = rehearsal->log;
+    return Tried{value, decide(*rehearsal), largest_need(*rehearsal), rehearsal->exit_code};
+  };
+  const Found found = find_largest(*search, run);
+  if (!not_started.text.empty()) return fail(not_started.code, "rehearse: " + not_started.text);
+  if (found.stopped) show_end(log);
+  std::fputs(search_text(*search, found).c_str(), stdout);
+  if (const int code = save(json, json_of(*search, found)); code != kSuccess) return code;
+  if (found.stopped) return found.tried.back().exit_code;
+  return found.largest ? kSuccess : kDoesNotFit;
+}
+
+int run_comparison(const RunOptions& options, const std::string& text, const std::string& json) {
+  const Words names = split(text);
+  if (names.empty())
+    return fail(kUsageError, "rehearse: --compare: name the cards, such as t4-16gb,a100-40gb");
+  for (const std::string& name : names) {
+    if (cards::find_card(name) == nullptr)
+      return fail(kUsageError, "rehearse: --compare: " + cards::unknown_card(name));
+  }
+  Table table = new_table("card");
+  Json rows = Json::array();
+  int code = kSuccess;
+  for (const std::string& name : names) {
+    RunOptions one = options;
+    one.machine.card = name;
+    one.machine.capacity.reset();
+    one.keep_output = true;
+    RunError error;
+    const auto rehearsal = rehearse_once(one, &error);
+    if (!rehearsal) return fail(error.code, "rehearse: " + error.text);
+    const Fit fit = decide(*rehearsal);
+    if (fit == Fit::kProgramFailed) show_end(rehearsal->log);
+    const Need need = largest_need(*rehearsal);
+    table.add(cells_of(std::string(cards::find_card(name)->id), fit, need));
+    Json row = {{"card", cards::find_card(name)->id}};
+    row.update(json_of(fit, need, rehearsal->exit_code));
+    rows.push_back(row);
+    // A program that failed says least about memory, so its own code is the one to see.
+    if (fit == Fit::kProgramFailed || code == kSuccess) code = exit_code_of(*rehearsal);
+  }
+  std::fputs(table.text("").c_str(), stdout);
+  const int saved = save(json, {{"spillway_rehearse_compare", 1}, {"cards", rows}});
+  return saved != kSuccess ? saved : code;
+}
+
+}  // namespace spillway::tools
