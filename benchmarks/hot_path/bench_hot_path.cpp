@@ -19,11 +19,11 @@
 #include <fstream>
 #include <functional>
 #include <random>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "benchmarks/streams/stream.h"
 #include "spillway/libtorch/allocator.h"
 
 namespace {
@@ -31,6 +31,8 @@ namespace {
 namespace native = c10::cuda::CUDACachingAllocator;
 using Clock = std::chrono::steady_clock;
 using CudaAllocator = native::CUDAAllocator;
+using spillway::benchmark::Operation;
+using spillway::benchmark::Stream;
 
 struct Settings {
   long operations = 400'000;
@@ -92,45 +94,6 @@ double threads_same_size(CudaAllocator& allocator, int count, size_t bytes, long
   return ns_since(start) / double(count * each);
 }
 
-struct Operation {
-  size_t id;
-  size_t bytes;  // 0: free
-};
-
-struct Stream {
-  std::vector<Operation> operations;
-  size_t ids = 0, last_step = 0;  // the last whole step is [last_step, operations.size())
-};
-
-bool read_stream(const std::string& path, Stream* out) {
-  std::ifstream file(path);
-  std::string line;
-  std::vector<size_t> steps;
-  while (std::getline(file, line)) {
-    std::istringstream words(line);
-    char what = 0;
-    Operation operation{0, 0};
-    words >> what;
-    if (what == 's') {
-      steps.push_back(out->operations.size());
-    } else if ((what == 'a' && words >> operation.id >> operation.bytes) ||
-               (what == 'f' && words >> operation.id)) {
-      out->operations.push_back(operation);
-      out->ids = std::max(out->ids, operation.id + 1);
-    } else {
-      std::fprintf(stderr, "bench_hot_path: %s: '%s' is no line of a stream\n", path.c_str(), line.c_str());
-      return false;
-    }
-  }
-  if (steps.size() < 2) {
-    std::fprintf(stderr, "bench_hot_path: %s: a stream of at least two steps is needed\n", path.c_str());
-    return false;
-  }
-  out->last_step = steps[steps.size() - 2];
-  out->operations.resize(steps.back());
-  return true;
-}
-
 void replay(CudaAllocator& allocator, const Stream& stream, size_t from, size_t to,
             std::vector<void*>* blocks) {
   for (size_t i = from; i < to; ++i) {
@@ -146,15 +109,16 @@ void replay(CudaAllocator& allocator, const Stream& stream, size_t from, size_t 
 
 // The recorded program up to its last step, and then that step again and again, with fresh caches first.
 double recorded_step(CudaAllocator& allocator, const Stream& stream, long repeats, size_t* reserved) {
+  const size_t last_step = stream.steps[stream.steps.size() - 2], end = stream.steps.back();
   allocator.emptyCache({0, 0});
   std::vector<void*> blocks(stream.ids);
-  replay(allocator, stream, 0, stream.last_step, &blocks);
+  replay(allocator, stream, 0, last_step, &blocks);
   const std::vector<void*> before = blocks;
   double total = 0;
   size_t frees = 0;
   for (long i = 0; i < repeats; ++i) {
     const auto start = Clock::now();
-    replay(allocator, stream, stream.last_step, stream.operations.size(), &blocks);
+    replay(allocator, stream, last_step, end, &blocks);
     total += ns_since(start);
     // What the step leaves behind makes room for its repetition; what it freed of earlier steps stays freed.
     for (size_t id = 0; id < blocks.size(); ++id) {
@@ -164,8 +128,7 @@ double recorded_step(CudaAllocator& allocator, const Stream& stream, long repeat
       }
     }
   }
-  for (size_t i = stream.last_step; i < stream.operations.size(); ++i)
-    frees += stream.operations[i].bytes == 0;
+  for (size_t i = last_step; i < end; ++i) frees += stream.operations[i].bytes == 0;
   *reserved = static_cast<size_t>(allocator.getDeviceStats(0).reserved_bytes[0].peak);
   for (void* block : blocks) allocator.raw_delete(block);
   allocator.emptyCache({0, 0});
@@ -251,7 +214,14 @@ int main(int argc, char** argv) {
   Settings settings;
   Stream stream;
   if (!parse(argc, argv, &settings)) return 2;
-  if (!settings.stream.empty() && !read_stream(settings.stream, &stream)) return 2;
+  if (!settings.stream.empty()) {
+    std::string wrong = spillway::benchmark::read_stream(settings.stream, &stream);
+    if (wrong.empty() && stream.steps.size() < 2) wrong = settings.stream + ": at least two steps are needed";
+    if (!wrong.empty()) {
+      std::fprintf(stderr, "bench_hot_path: %s\n", wrong.c_str());
+      return 2;
+    }
+  }
   const std::string trace =
       std::filesystem::temp_directory_path() / ("bench_hot_path_" + std::to_string(::getpid()) + ".spill");
   ::setenv("SPILLWAY_TRACE", trace.c_str(), 1);

@@ -9,6 +9,7 @@ the order of their first use. Also converts what others recorded:
     python record.py --snapshot SNAPSHOT.pickle OUT.stream [--device N]     torch.cuda.memory._dump_snapshot's file
 """
 import argparse
+import os
 import pickle
 import runpy
 import sys
@@ -54,10 +55,9 @@ def record(path, script, arguments):
     register_optimizer_step_post_hook(
         lambda *_: torch.empty(MARKER_BYTES, dtype=torch.uint8, device="cuda"))
     sys.argv = [script, *arguments]
-    try:
-        runpy.run_path(script, run_name="__main__")
-    finally:
-        write(path, torch.cuda.memory._snapshot()["device_traces"][0])
+    sys.path[0] = os.path.dirname(os.path.abspath(script))  # as Python does for a script
+    runpy.run_path(script, run_name="__main__")
+    write(path, torch.cuda.memory._snapshot()["device_traces"][0])
 
 
 def main():
