@@ -1,4 +1,6 @@
 // The control interface: what tests, CPU kernels and reports ask of the simulator beyond CUDA.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -147,9 +149,11 @@ CUresult usage(int device, SpillwaySimulatorUsage* out) {
   if (const CUresult result = find_account(device, &account); result != CUDA_SUCCESS) return result;
   *out = {};
   out->physical = static_cast<uint32_t>(machine().device(device)->physical);
+  out->active_contexts = static_cast<uint32_t>(machine().device(device)->active_contexts);
   out->capacity_bytes = account->capacity_bytes();
   out->charged_bytes = account->charged_bytes();
   out->peak_bytes = account->peak_bytes();
+  out->others_bytes = account->others_bytes();
   out->modelled_bytes = account->modelled_bytes();
   out->refused_requests = account->refused_requests();
   for (const auto& [label, part] : account->parts()) {
@@ -168,6 +172,53 @@ uint64_t overhead(int device, const char* row) {
   if (!cards::overhead_bytes(machine().config.card, row))
     std::fprintf(stderr, "spillway simulator: '%s' is no row of simulator/cards/overheads.inc\n", row);
   return overhead_bytes(machine().config, row);
+}
+
+CUresult card(int physical, SpillwaySimulatorCard* out) {
+  const std::lock_guard lock(machine().mutex);
+  Config asked = machine().config;
+  if (!machine().initialised) {
+    asked = {};
+    if (const std::string wrong = read_config(asked); !wrong.empty()) {
+      std::fprintf(stderr, "spillway simulator: %s\n", wrong.c_str());
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (physical < 0 || physical >= asked.devices) return CUDA_ERROR_INVALID_DEVICE;
+  const cards::Card& kind = asked.card;
+  *out = {.name = {},
+          .uuid = {},
+          .capacity_bytes = asked.capacity_bytes,
+          .framebuffer_bytes = asked.capacity_bytes + kind.framebuffer_bytes - kind.capacity_bytes,
+          .major = kind.major,
+          .minor = kind.minor,
+          .multiprocessors = kind.multiprocessors,
+          .clock_khz = kind.clock_khz,
+          .memory_clock_khz = kind.memory_clock_khz,
+          .memory_bus_bits = kind.memory_bus_bits,
+          .pci_bus = cards::pci_bus(physical),
+          .pcie_generation = kind.pcie_generation,
+          .ecc = kind.ecc};
+  std::snprintf(out->name, sizeof out->name, "%s", kind.name.data());
+  std::snprintf(out->uuid, sizeof out->uuid, "%s", cards::uuid_text(physical).c_str());
+  return CUDA_SUCCESS;
+}
+
+size_t processes(int physical, SpillwaySimulatorProcess* out, size_t size) {
+  Machine& sim = machine();
+  const std::lock_guard lock(sim.mutex);
+  if (physical < 0 || physical >= kMaxDevices) return 0;
+  std::vector<Share> shares;
+  if (!sim.forked && sim.join_others() && sim.shared.is_open()) shares = sim.shared.shares(physical);
+  const auto self = static_cast<uint64_t>(getpid());
+  std::erase_if(shares, [&](const Share& share) { return share.process == self; });
+  if (!sim.forked)
+    for (const auto& device : sim.devices)
+      if (device->physical == physical && device->active_contexts > 0)
+        shares.push_back({self, device->account.charged_bytes()});
+  for (size_t i = 0; i < std::min(size, shares.size()); ++i) out[i] = {shares[i].process, shares[i].bytes};
+  return shares.size();
 }
 
 CUresult write_report_now() {
@@ -198,6 +249,8 @@ constexpr SpillwaySimulatorControl kControl = {
     .submit_external = submit_external_work,
     .overhead = overhead,
     .observe_host_reads = set_read_observer,
+    .card = card,
+    .processes = processes,
 };
 
 }  // namespace

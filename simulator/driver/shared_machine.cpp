@@ -154,6 +154,16 @@ void SharedMachine::forget_the_dead() {
   }
 }
 
+std::vector<Share> SharedMachine::shares(int card) const {
+  std::vector<Share> found;
+  for (const File::Entry& entry : file_->entries) {
+    const Process process{load(entry.process), load(entry.start)};
+    const uint64_t bytes = load(entry.charged_bytes[card]);
+    if (process.id != 0 && bytes > 0 && is_alive(process)) found.push_back({process.id, bytes});
+  }
+  return found;
+}
+
 void SharedMachine::publish(int card, uint64_t bytes) {
   store(file_->entries[entry_].charged_bytes[card], bytes);
   uint64_t& peak = file_->peak_bytes[card];

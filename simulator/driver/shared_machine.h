@@ -8,6 +8,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace spillway::simulator {
 
@@ -18,6 +19,11 @@ struct Process {
 Process this_process();
 // False also for a zombie, whose memory the system has taken back.
 bool is_alive(const Process& process);
+
+// What a process has charged against a card.
+struct Share {
+  uint64_t process = 0, bytes = 0;
+};
 
 class SharedMachine {
  public:
@@ -44,6 +50,8 @@ class SharedMachine {
   // What other processes have charged, the dead included until `forget_the_dead`.
   uint64_t others_bytes(int card) const;
   void forget_the_dead();
+  // The living processes that have charged something, this one too.
+  std::vector<Share> shares(int card) const;
   // What this process has charged now.
   void publish(int card, uint64_t bytes);
   // The most that all processes had charged together.

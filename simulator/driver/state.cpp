@@ -62,6 +62,14 @@ Machine& machine() {
   return *made;
 }
 
+bool Machine::join_others() {
+  const char* path = std::getenv("SPILLWAY_SIM_MACHINE");
+  if (!path || !*path || shared.is_open()) return true;
+  const std::string wrong = shared.open(path);
+  if (!wrong.empty()) std::fprintf(stderr, "spillway simulator: %s\n", wrong.c_str());
+  return wrong.empty();
+}
+
 CUresult Machine::initialise() {
   if (initialised) return CUDA_SUCCESS;
   Config read;
@@ -72,11 +80,7 @@ CUresult Machine::initialise() {
   }
   const std::vector<int> visible = visible_devices(std::getenv("CUDA_VISIBLE_DEVICES"), read.devices);
   if (visible.empty()) return CUDA_ERROR_NO_DEVICE;
-  if (const char* path = std::getenv("SPILLWAY_SIM_MACHINE"); path && *path && !shared.is_open())
-    if (const std::string text = shared.open(path); !text.empty()) {
-      std::fprintf(stderr, "spillway simulator: %s\n", text.c_str());
-      return CUDA_ERROR_INVALID_VALUE;
-    }
+  if (!join_others()) return CUDA_ERROR_INVALID_VALUE;
   config = read;
   runtime_code = find_runtime();
   if (!space.open(window_bytes(config), config.compute)) {

@@ -134,6 +134,8 @@ struct Machine {
   uint64_t next_id = 1;  // of streams and events
 
   CUresult initialise();  // with the lock held
+  // Opens the machine that SPILLWAY_SIM_MACHINE names, if it names one; false when it is none, which is said.
+  bool join_others();
   Device* device(int ordinal);
 };
 

@@ -52,9 +52,11 @@ typedef struct SpillwaySimulatorUsage {
   uint64_t capacity_bytes;
   uint64_t charged_bytes;    /* now, modelled parts included */
   uint64_t peak_bytes;       /* the most that was charged at once */
+  uint64_t others_bytes;     /* charged by other processes of the machine, if processes share one */
   uint64_t modelled_bytes;   /* now: the sum of the parts */
   uint64_t refused_requests; /* for which the card had no room */
   uint32_t physical;         /* the device's place in the machine, whatever CUDA_VISIBLE_DEVICES made of it */
+  uint32_t active_contexts;
   uint32_t part_count;
   SpillwayModelledPart parts[SPILLWAY_SIMULATOR_MAX_PARTS]; /* by label; parts that hold nothing now stay */
 } SpillwaySimulatorUsage;
@@ -87,6 +89,24 @@ typedef struct SpillwayExternalWork {
 /* Told of a copy from a device to the host that was asked for: on the thread that asked, once the bytes are
  * there, without any lock of the simulator's, so that it may use CUDA. */
 typedef void (*SpillwayReadObserver)(void* argument, CUdeviceptr source, uint64_t bytes);
+
+/* One card of the machine, hidden by CUDA_VISIBLE_DEVICES or not. */
+typedef struct SpillwaySimulatorCard {
+  char name[96];
+  char uuid[48];              /* "GPU-..." */
+  uint64_t capacity_bytes;    /* as configured; set_capacity does not change it */
+  uint64_t framebuffer_bytes; /* capacity and what the driver keeps for itself: NVML's total */
+  int32_t major, minor, multiprocessors;
+  int32_t clock_khz, memory_clock_khz, memory_bus_bits;
+  int32_t pci_bus, pcie_generation;
+  int32_t ecc;
+} SpillwaySimulatorCard;
+
+/* What one process holds of a card. */
+typedef struct SpillwaySimulatorProcess {
+  uint64_t id;
+  uint64_t charged_bytes;
+} SpillwaySimulatorProcess;
 
 typedef struct SpillwaySimulatorControl {
   uint32_t size;    /* sizeof of this struct as the simulator was built */
@@ -150,6 +170,14 @@ typedef struct SpillwaySimulatorControl {
   /* Since version 2. NULL: nobody is told any more; a call that is running still ends. Copies that a graph
    * makes are not told. */
   void (*observe_host_reads)(SpillwayReadObserver observer, void* argument);
+
+  /* Since version 2. The card at a place of the machine, as NVML sees it: before cuInit too, when the
+   * configuration says, and in a forked child. CUDA_ERROR_INVALID_DEVICE behind the last one,
+   * CUDA_ERROR_INVALID_VALUE (and a line on stderr) when the configuration is wrong. */
+  CUresult (*card)(int physical, SpillwaySimulatorCard* out);
+  /* The living processes of the machine that hold something of the card, or have a context on it in the case
+   * of this one; before cuInit too. Fills at most `size` of `out` and returns how many there are. */
+  size_t (*processes)(int physical, SpillwaySimulatorProcess* out, size_t size);
 } SpillwaySimulatorControl;
 
 typedef const SpillwaySimulatorControl* (*SpillwaySimulatorControlFunction)(void);
