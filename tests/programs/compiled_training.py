@@ -7,7 +7,7 @@ import common
 
 def main():
     options = common.options(__doc__, layers=2, width=2048, inner=8192, heads=32, key_value_heads=8,
-                             vocabulary=32000, batch=4, length=2048, mode="default")
+                             vocabulary=32000, batch=8, length=2048, mode="default")
     config = LlamaConfig(num_hidden_layers=options.layers, hidden_size=options.width,
                          intermediate_size=options.inner, num_attention_heads=options.heads,
                          num_key_value_heads=options.key_value_heads, vocab_size=options.vocabulary,

@@ -3,9 +3,11 @@
 
 stock_programs.py BUILD_FOLDER [NAME...]            compares with tests/programs/expected_peaks.json
 stock_programs.py BUILD_FOLDER --write [NAME...]    writes what was measured into that file
+stock_programs.py BUILD_FOLDER --write-need [NAME...]    and the need of those, which takes some minutes
 
 A program's peaks and its whole stream of allocations (a digest of every action, size and address) are the same in every
-run, so they are compared exactly. Its host memory stays below 3 GB however large the peak on the card is.
+run, so they are compared exactly. Its host memory stays below 3 GB however large the peak on the card is. Its need is the
+smallest card on which `spillway rehearse` lets it complete: a card of 1.02 times that fits, and one of 0.98 does not.
 """
 import json
 import os
@@ -19,23 +21,27 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAMS = HERE.parent / "programs"
 EXPECTED = PROGRAMS / "expected_peaks.json"
-CARD = "80GiB"
+CARD = "a100-80gb"
+PYTHON = HERE.parent.parent / ".deps/bin/python"
+VERDICTS = {0: True, 20: False}  # exit codes: it fits, it does not
+SKIPPED = 77
 HOST_LIMIT = 3 * 10**9
 MEASURED = ("peak_allocated", "peak_reserved", "allocator_events", "allocator_stream")
 
 
-def command(build, words):
-    return [build / "bin/spillway", "simulate", "--capacity", CARD, "--", HERE.parent.parent / ".deps/bin/python",
-            HERE / "record_allocations.py", PROGRAMS / words[0], *words[1:]]
+def program(case):
+    script, *arguments = case["command"].split()
+    return [PROGRAMS / script, *arguments]
 
 
 def run(build, case, folder):
     """What the program said, and the host memory of its largest process."""
     environment = dict(os.environ, SPILLWAY_SIM_REPORT=f"{folder}/report-%p")
+    command = [build / "bin/spillway", "simulate", "--gpu", CARD, "--", PYTHON, HERE / "record_allocations.py",
+               *program(case)]
     output = folder / "output"
     with output.open("w") as file:
-        process = subprocess.Popen(command(build, case["command"].split()), stdout=file, stderr=subprocess.STDOUT,
-                                   env=environment)
+        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, env=environment)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     text = output.read_text()
@@ -61,21 +67,60 @@ def measure(build, name, case):
     return measured
 
 
+def fits(build, case, capacity):
+    """The verdict of `spillway rehearse` on a card of that many bytes."""
+    done = subprocess.run([build / "bin/spillway", "rehearse", "--once", "--gpu", CARD, "--capacity", str(int(capacity)),
+                           "--", PYTHON, *program(case)], capture_output=True, text=True)
+    if done.returncode not in VERDICTS:
+        raise SystemExit(f"spillway rehearse: exit code {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+    return VERDICTS[done.returncode]
+
+
+def find_need(build, case):
+    low, high = case["peak_allocated"], int(1.1 * case["peak_reserved"])
+    while high - low > high // 400:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(build, case, middle) else (middle, high)
+    return high
+
+
+def check_verdicts(build, name, case):
+    for factor, expected in ((1.02, True), (0.98, False)):
+        if fits(build, case, factor * case["need"]) != expected:
+            raise SystemExit(f"{name}: the verdict at {factor} of its need is wrong")
+
+
+def importable(package):
+    return package is None or subprocess.run([PYTHON, "-c", f"import {package}"], capture_output=True).returncode == 0
+
+
 def main():
     build = pathlib.Path(sys.argv[1]).resolve()
-    write = "--write" in sys.argv
+    write_need = "--write-need" in sys.argv
+    write = write_need or "--write" in sys.argv
     cases = json.loads(EXPECTED.read_text())
-    names = [word for word in sys.argv[2:] if word != "--write"] or list(cases)
+    names = [word for word in sys.argv[2:] if not word.startswith("--")] or list(cases)
     for name in names:
+        if not importable(cases[name].get("needs")):
+            print(f"{name}: skipped, the Python package '{cases[name]['needs']}' is not installed")
+            if len(names) == 1:
+                return SKIPPED
+            continue
         measured = measure(build, name, cases[name])
         expected = {key: cases[name].get(key) for key in MEASURED}
         if write:
             cases[name].update(measured)
+            if write_need:
+                cases[name]["need"] = find_need(build, cases[name])
+                print(f"{name}: needs a card of {cases[name]['need'] / 2**30:.2f} GiB", flush=True)
             EXPECTED.write_text(json.dumps(cases, indent=1) + "\n")
         elif measured != expected:
             raise SystemExit(f"{name}: measured {measured}\nbut expected {expected}\n"
                              f"If that is meant: {pathlib.Path(__file__).name} BUILD_FOLDER --write {name}")
+        elif "need" in cases[name]:
+            check_verdicts(build, name, cases[name])
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
