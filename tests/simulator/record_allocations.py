@@ -2,10 +2,12 @@
 """record_allocations.py SCRIPT [ARGUMENT...]: runs a script with PyTorch's own record of allocations switched on, and
 prints at its end how many entries the record has and two digests of what each did: action, size, address, stream.
 
-Addresses count from the lowest one: the system may choose anew for each process where the card's memory begins. In
-`allocator_stream` the frees between two allocations are sorted: PyTorch's autocast frees its copies of the weights in
-the order of a hash of host addresses. `allocator_stream_as_it_was` keeps their order.
+An address is told as the segment's number, in the order in which segments were made, and the place in it: where the
+driver puts a segment is not the program's doing. In `allocator_stream` the frees between two allocations are sorted:
+PyTorch's autocast frees its copies of the weights in the order of a hash of host addresses.
+`allocator_stream_as_it_was` keeps their order.
 """
+import bisect
 import hashlib
 import os
 import runpy
@@ -16,11 +18,37 @@ import torch
 FREES = ("free_requested", "free_completed")
 
 
+class Segments:
+    """The segments that there are, by address."""
+
+    def __init__(self):
+        self.starts, self.numbers, self.made = [], {}, 0
+
+    def add(self, address):
+        bisect.insort(self.starts, address)
+        self.numbers[address] = self.made
+        self.made += 1
+
+    def remove(self, address):
+        self.starts.remove(address)
+
+    def place(self, address):
+        index = bisect.bisect_right(self.starts, address) - 1
+        if index < 0:
+            return -1, 0
+        return self.numbers[self.starts[index]], address - self.starts[index]
+
+
 def events(traces):
-    base = min((entry["addr"] for trace in traces for entry in trace if "addr" in entry), default=0)
     for device, trace in enumerate(traces):
+        segments = Segments()
         for entry in trace:
-            yield device, entry["action"], entry["size"], entry.get("addr", base) - base, entry["stream"]
+            action, address = entry["action"], entry.get("addr", 0)
+            if action == "segment_alloc":
+                segments.add(address)
+            yield device, action, entry["size"], *segments.place(address), entry["stream"]
+            if action == "segment_free":
+                segments.remove(address)
 
 
 def with_sorted_frees(stream):
