@@ -121,11 +121,15 @@ def compare(measured, modelled):
     for row, taken in measured["overheads"].items():
         model = modelled["overheads"].get(row)
         lines.append(f"| {row} | {taken / MIB:.0f} | {'' if model is None else f'{model / MIB:.0f}'} |")
+    equal = total = 0
     for ours, theirs in zip(measured["cudnn_convolutions"], modelled["cudnn_convolutions"]):
         for operation in ("forward", "backward_data", "backward_filter"):
+            total += 1
+            equal += ours[operation] == theirs[operation]
             if ours[operation] != theirs[operation]:
                 lines.append(f"| workspace {operation} {'x'.join(map(str, ours['shape']))} {ours['type']} {ours['layout']} "
                              f"| {ours[operation] / MIB:.1f} | {theirs[operation] / MIB:.1f} |")
+    lines += ["", f"{equal} of {total} workspaces of cuDNN's convolutions are as modelled"]
     return lines
 
 
