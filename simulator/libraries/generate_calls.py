@@ -54,7 +54,7 @@ class Header:
 
 def size_body(arguments):
     pairs = [argument.split("=", 1) for argument in arguments]
-    followed = {name for _, value in pairs for name in re.findall(r"\*(\w+)", value)}
+    followed = {name for _, value in pairs for name in re.findall(r"(?:^|[(,])\*(\w+)", value)}
     missing = " || ".join(f"{name} == nullptr" for name in [out for out, _ in pairs] + sorted(followed))
     lines = [f"if ({missing}) return kInvalid;"]
     lines += [f"*{out} = static_cast<std::remove_pointer_t<decltype({out})>>({value});" for out, value in pairs]
@@ -71,7 +71,7 @@ def body(verb, function, first, arguments):
     if verb == "create":
         return [f"return create<{arguments[0]}>({first});"]
     if verb == "destroy":
-        return [f"return destroy<{arguments[0]}>({first});"]
+        return [f"return destroy<{arguments[0]}>(const_cast<{arguments[0]}*>({first}));"]
     if verb == "accept":
         return ["return kSuccess;"]
     if verb == "size":

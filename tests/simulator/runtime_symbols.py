@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Compares what the wheel's libraries import from one CUDA library with what the simulator's library exports.
 
-    runtime_symbols.py SIMULATED_LIBRARY IMPORTING_LIBRARY...
+    runtime_symbols.py [--unversioned PREFIX] SIMULATED_LIBRARY IMPORTING_LIBRARY...
 
-The symbol version is the file name of the simulated library, as in NVIDIA's. Fails on a gap, and when nothing at all
+The symbol version is the file name of the simulated library, as in NVIDIA's; of a library that has none, the names that
+begin with PREFIX are its own. Fails on a gap, and when nothing at all
 is imported: then the list is wrong and not the library right.
 """
 import os
@@ -21,9 +22,9 @@ def dynamic_symbols(library):
             yield fields[7], fields[6] != "UND"
 
 
-def imported(library, node):
+def imported(library, node, prefix):
     return {name.split("@")[0] for name, defined in dynamic_symbols(library)
-            if not defined and name.endswith(f"@{node}")}
+            if not defined and (name.startswith(prefix) if prefix else name.endswith(f"@{node}"))}
 
 
 def exported(library, node):
@@ -34,9 +35,12 @@ def exported(library, node):
 def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__)
-    simulated, importers = sys.argv[1], sys.argv[2:]
+    arguments, prefix = sys.argv[1:], None
+    if arguments[0] == "--unversioned":
+        prefix, arguments = arguments[1], arguments[2:]
+    simulated, importers = arguments[0], arguments[1:]
     node = os.path.basename(simulated)
-    wanted = set().union(*(imported(library, node) for library in importers))
+    wanted = set().union(*(imported(library, node, prefix) for library in importers))
     missing = sorted(wanted - exported(simulated, node))
     print(f"{node}: {len(wanted)} symbols imported, {len(missing)} missing")
     if not wanted:

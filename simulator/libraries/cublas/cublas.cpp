@@ -3,26 +3,10 @@
 #include <new>
 
 #include "simulator/libraries/cublas/handle.h"
+#include "simulator/libraries/data_type.h"
 
 namespace spillway::cublas {
 namespace {
-
-std::size_t scalar_bytes(cudaDataType type) {
-  switch (type) {
-    case CUDA_R_16F:
-    case CUDA_R_16BF:
-      return 2;
-    case CUDA_R_32F:
-      return 4;
-    case CUDA_R_64F:
-    case CUDA_C_32F:
-      return 8;
-    case CUDA_C_64F:
-      return 16;
-    default:
-      return 0;
-  }
-}
 
 const Computation dot_ex("cublasDotEx");
 
@@ -103,7 +87,7 @@ cublasStatus_t cublasGetPointerMode_v2(cublasHandle_t handle, cublasPointerMode_
 
 cublasStatus_t cublasDotEx(cublasHandle_t handle, int, const void*, cudaDataType, int, const void*,
                            cudaDataType, int, void* result, cudaDataType result_type, cudaDataType) {
-  const std::size_t bytes = blas::scalar_bytes(result_type);
+  const std::size_t bytes = spillway::stand_in::element_bytes(result_type);
   if (bytes == 0) return CUBLAS_STATUS_NOT_SUPPORTED;
   return blas::reduce(handle, blas::dot_ex, result, bytes);
 }

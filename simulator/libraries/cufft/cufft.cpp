@@ -1,0 +1,145 @@
+// cuFFT: plans by number. The work area of a plan is MODELLED after cuFFT's documentation (Accuracy and
+// Performance; cufftEstimate): one copy of the complex data for lengths that are products of 2, 3, 5 and 7,
+// eight copies where Bluestein's algorithm serves another length. Half precision has powers of two only, as
+// documented.
+#include <cufft.h>
+#include <cufftXt.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "simulator/libraries/computation.h"
+#include "simulator/libraries/data_type.h"
+#include "simulator/libraries/handle_memory.h"
+
+namespace {
+
+namespace stand_in = spillway::stand_in;
+
+struct Plan {
+  cudaStream_t stream = nullptr;
+  std::size_t work_bytes = 0;
+  bool allocates = true;
+  bool has_area = false;
+  bool made = false;
+  stand_in::HandleMemory own_area;  // where the library is to allocate it
+};
+
+const stand_in::Computation execute("cufftXtExec");
+
+std::mutex mutex;
+std::map<cufftHandle, std::unique_ptr<Plan>>& plans() {
+  static auto* const all = new std::map<cufftHandle, std::unique_ptr<Plan>>;
+  return *all;
+}
+
+// nullptr if there is none.
+Plan* find(cufftHandle handle) {
+  const std::lock_guard lock(mutex);
+  const auto found = plans().find(handle);
+  return found == plans().end() ? nullptr : found->second.get();
+}
+
+bool is_smooth(long long length) {
+  for (const int factor : {2, 3, 5, 7}) {
+    while (length > 1 && length % factor == 0) length /= factor;
+  }
+  return length == 1;
+}
+
+bool is_power_of_two(long long length) {
+  return (length & (length - 1)) == 0;
+}
+
+std::size_t work_area(const std::vector<long long>& lengths, long long batch, cudaDataType execution) {
+  std::size_t bytes = stand_in::element_bytes(execution) * static_cast<std::size_t>(batch);
+  for (const long long length : lengths) bytes *= static_cast<std::size_t>(length);
+  const bool smooth = std::all_of(lengths.begin(), lengths.end(), is_smooth);
+  return smooth ? bytes : 8 * bytes;
+}
+
+cufftResult result_of(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return CUFFT_SUCCESS;
+    case cudaErrorMemoryAllocation:
+      return CUFFT_ALLOC_FAILED;
+    default:
+      return CUFFT_EXEC_FAILED;
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+cufftResult cufftCreate(cufftHandle* handle) {
+  if (handle == nullptr) return CUFFT_INVALID_VALUE;
+  static auto* const library_memory = new stand_in::HandleMemory;
+  static cufftHandle last = 0;
+  const std::lock_guard lock(mutex);
+  if (last == 0) {
+    if (cudaError_t error = library_memory->charge("cufft", stand_in::kGranule); error != cudaSuccess) {
+      return result_of(error);
+    }
+  }
+  *handle = ++last;
+  plans()[*handle] = std::make_unique<Plan>();
+  return CUFFT_SUCCESS;
+}
+
+cufftResult cufftDestroy(cufftHandle handle) {
+  const std::lock_guard lock(mutex);
+  return plans().erase(handle) == 1 ? CUFFT_SUCCESS : CUFFT_INVALID_PLAN;
+}
+
+cufftResult cufftSetAutoAllocation(cufftHandle handle, int automatic) {
+  Plan* plan = find(handle);
+  if (plan == nullptr) return CUFFT_INVALID_PLAN;
+  plan->allocates = automatic != 0;
+  return CUFFT_SUCCESS;
+}
+
+cufftResult cufftSetStream(cufftHandle handle, cudaStream_t stream) {
+  Plan* plan = find(handle);
+  if (plan == nullptr) return CUFFT_INVALID_PLAN;
+  plan->stream = stream;
+  return CUFFT_SUCCESS;
+}
+
+cufftResult cufftSetWorkArea(cufftHandle handle, void* area) {
+  Plan* plan = find(handle);
+  if (plan == nullptr) return CUFFT_INVALID_PLAN;
+  plan->has_area = area != nullptr;
+  return CUFFT_SUCCESS;
+}
+
+cufftResult cufftXtMakePlanMany(cufftHandle handle, int rank, long long* lengths, long long*, long long,
+                                long long, cudaDataType, long long*, long long, long long, cudaDataType,
+                                long long batch, size_t* work_bytes, cudaDataType execution) {
+  Plan* plan = find(handle);
+  if (plan == nullptr) return CUFFT_INVALID_PLAN;
+  if (rank < 1 || rank > 3 || lengths == nullptr || work_bytes == nullptr || batch < 1)
+    return CUFFT_INVALID_VALUE;
+  const std::vector<long long> all(lengths, lengths + rank);
+  if (std::any_of(all.begin(), all.end(), [](long long length) { return length < 1; }))
+    return CUFFT_INVALID_SIZE;
+  const bool half = execution == CUDA_C_16F || execution == CUDA_C_16BF;
+  if (half && !std::all_of(all.begin(), all.end(), is_power_of_two)) return CUFFT_INVALID_SIZE;
+  if (stand_in::element_bytes(execution) == 0) return CUFFT_INVALID_TYPE;
+  plan->work_bytes = *work_bytes = work_area(all, batch, execution);
+  plan->made = true;
+  return plan->allocates ? result_of(plan->own_area.charge("cufft", plan->work_bytes)) : CUFFT_SUCCESS;
+}
+
+cufftResult cufftXtExec(cufftHandle handle, void* input, void* output, int) {
+  Plan* plan = find(handle);
+  if (plan == nullptr || !plan->made) return CUFFT_INVALID_PLAN;
+  const bool has_area = plan->allocates || plan->has_area || plan->work_bytes == 0;
+  if (input == nullptr || output == nullptr || !has_area) return CUFFT_INVALID_VALUE;
+  return result_of(execute.launch(plan->stream));
+}
+}
