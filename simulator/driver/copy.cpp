@@ -236,6 +236,19 @@ CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
   return copy_3d(pCopy, hStream, Order::kAsync, call.site());
 }
 
+// The copies of a batch may come in any order: theirs is one. The attributes are hints.
+CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
+                            CUmemcpyAttributes*, size_t*, size_t, CUstream hStream) {
+  SPILLWAY_SIM_ENTER(cuMemcpyBatchAsync);
+  if (!dsts || !srcs || !sizes || count == 0 || !hStream) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; ++i)
+    if (const CUresult result =
+            copy(dsts[i], srcs[i], sizes[i], hStream, Order::kAsync, "batch copy", call.site());
+        result != CUDA_SUCCESS)
+      return result;
+  return CUDA_SUCCESS;
+}
+
 SPILLWAY_SIM_FORWARD(cuMemcpy_ptds, (CUdeviceptr dst, CUdeviceptr src, size_t bytes), cuMemcpy,
                      (dst, src, bytes))
 SPILLWAY_SIM_FORWARD(cuMemcpyHtoD_v2_ptds, (CUdeviceptr dst, const void* src, size_t bytes), cuMemcpyHtoD,

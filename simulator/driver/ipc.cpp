@@ -102,10 +102,11 @@ CUresult open_memory(const Handle& handle, Site site, CUdeviceptr* out) {
   }
   Page* page = nullptr;
   if (const CUresult result = import_named(handle, &page); result != CUDA_SUCCESS) return result;
-  const CUresult result = page->device && handle.bytes > 0 && handle.bytes <= page->bytes
-                              ? map_imported(page, handle.bytes, site, out)
-                              : CUDA_ERROR_INVALID_HANDLE;
-  page->references = 0;
+  // A page of this process's own is found where a handle names one of its threads.
+  const bool valid = !page->charged && page->device && handle.bytes > 0 && handle.bytes <= page->bytes;
+  const CUresult result =
+      valid ? map_imported(page, handle.bytes, site, out) : CUresult{CUDA_ERROR_INVALID_HANDLE};
+  --page->references;
   if (result != CUDA_SUCCESS) {
     machine().physical->drop_if_unused(page);
     return result;

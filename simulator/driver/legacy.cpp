@@ -23,6 +23,7 @@
 #undef cuStreamUpdateCaptureDependencies
 #undef cuIpcOpenMemHandle
 #undef cuMemHostRegister
+#undef cuMemcpyBatchAsync
 #undef cuStreamDestroy
 #undef cuStreamGetCaptureInfo
 
@@ -41,6 +42,12 @@ SPILLWAY_SIM_FORWARD(cuEventElapsedTime, (float* milliseconds, CUevent start, CU
                      cuEventElapsedTime_v2, (milliseconds, start, end))
 SPILLWAY_SIM_FORWARD(cuIpcOpenMemHandle, (CUdeviceptr * address, CUipcMemHandle handle, unsigned int flags),
                      cuIpcOpenMemHandle_v2, (address, handle, flags))
+SPILLWAY_SIM_FORWARD(cuMemcpyBatchAsync,
+                     (CUdeviceptr * targets, CUdeviceptr* sources, size_t* sizes, size_t count,
+                      CUmemcpyAttributes* attributes, size_t* indices, size_t attribute_count, size_t*,
+                      CUstream stream),
+                     cuMemcpyBatchAsync_v2,
+                     (targets, sources, sizes, count, attributes, indices, attribute_count, stream))
 SPILLWAY_SIM_FORWARD(cuMemHostRegister, (void* p, size_t bytes, unsigned int flags), cuMemHostRegister_v2,
                      (p, bytes, flags))
 SPILLWAY_SIM_FORWARD(cuStreamDestroy, (CUstream stream), cuStreamDestroy_v2, (stream))

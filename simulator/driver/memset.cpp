@@ -94,3 +94,15 @@ using namespace spillway::simulator;
 SPILLWAY_SIM_MEMSET(8, unsigned char)
 SPILLWAY_SIM_MEMSET(16, unsigned short)
 SPILLWAY_SIM_MEMSET(32, unsigned int)
+
+// A write in the order of the stream. Waiting for a value is not simulated: who would write it may not have
+// come yet.
+CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
+  SPILLWAY_SIM_ENTER(cuStreamWriteValue32);
+  if (!addr || (flags & ~CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER)) return CUDA_ERROR_INVALID_VALUE;
+  return set<unsigned int>(addr, 0, value, 1, 1, stream, call.site());
+}
+
+SPILLWAY_SIM_FORWARD(cuStreamWriteValue32_v2_ptsz,
+                     (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags),
+                     cuStreamWriteValue32, (per_thread(stream), address, value, flags))

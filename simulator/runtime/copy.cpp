@@ -76,6 +76,17 @@ CUDA_MEMCPY2D describe_rows(void* to, size_t to_pitch, const void* from, size_t 
   return rows;
 }
 
+// Checks a copy by rows; one of nothing has no rows.
+cudaError_t read_rows(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                      size_t height, cudaMemcpyKind kind, CUDA_MEMCPY2D* rows) {
+  if (cudaError_t error = bind_context(); error != cudaSuccess) return error;
+  if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) return cudaErrorInvalidMemcpyDirection;
+  if (width > to_pitch || width > from_pitch) return cudaErrorInvalidPitchValue;
+  *rows =
+      describe_rows(to, to_pitch, from, from_pitch, width, width == 0 ? 0 : height, resolve(to, from, kind));
+  return cudaSuccess;
+}
+
 }  // namespace
 
 cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream,
@@ -116,13 +127,10 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int f
 
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
                               size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
-  if (cudaError_t error = bind_context(); error != cudaSuccess) return finish(error);
-  if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) return finish(cudaErrorInvalidMemcpyDirection);
-  if (width > to_pitch || width > from_pitch) return finish(cudaErrorInvalidPitchValue);
-  if (width == 0 || height == 0) return cudaSuccess;
-  const CUDA_MEMCPY2D rows =
-      describe_rows(to, to_pitch, from, from_pitch, width, height, resolve(to, from, kind));
-  return finish(bound_call(&Driver::cuMemcpy2DAsync, &rows, stream));
+  CUDA_MEMCPY2D rows;
+  const cudaError_t error = read_rows(to, to_pitch, from, from_pitch, width, height, kind, &rows);
+  if (error != cudaSuccess || rows.Height == 0) return finish(error);
+  return finish(bound_call(&Driver::cuMemcpy2DAsync, static_cast<const CUDA_MEMCPY2D*>(&rows), stream));
 }
 
 cudaError_t cudaMemset(void* to, int value, size_t bytes) {
@@ -134,5 +142,46 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
   if (bytes == 0) return finish(bind_context());
   return finish(
       bound_call(&Driver::cuMemsetD8Async, to_driver(to), static_cast<unsigned char>(value), bytes, stream));
+}
+
+cudaError_t cudaMemset2D(void* to, size_t pitch, int value, size_t width, size_t height) {
+  return finish(bound_call(&Driver::cuMemsetD2D8, to_driver(to), pitch, static_cast<unsigned char>(value),
+                           width, height));
+}
+
+cudaError_t cudaMemset2DAsync(void* to, size_t pitch, int value, size_t width, size_t height,
+                              cudaStream_t stream) {
+  return finish(bound_call(&Driver::cuMemsetD2D8Async, to_driver(to), pitch,
+                           static_cast<unsigned char>(value), width, height, stream));
+}
+
+cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                         size_t height, cudaMemcpyKind kind) {
+  CUDA_MEMCPY2D rows;
+  const cudaError_t error = read_rows(to, to_pitch, from, from_pitch, width, height, kind, &rows);
+  if (error != cudaSuccess || rows.Height == 0) return finish(error);
+  return finish(bound_call(&Driver::cuMemcpy2D, static_cast<const CUDA_MEMCPY2D*>(&rows)));
+}
+
+cudaError_t cudaMemcpyPeer(void* to, int to_device, const void* from, int from_device, size_t bytes) {
+  CUcontext to_context = nullptr;
+  CUcontext from_context = nullptr;
+  if (cudaError_t error = primary_context(to_device, &to_context); error != cudaSuccess) return finish(error);
+  if (cudaError_t error = primary_context(from_device, &from_context); error != cudaSuccess)
+    return finish(error);
+  return finish(
+      bound_call(&Driver::cuMemcpyPeer, to_driver(to), to_context, to_driver(from), from_context, bytes));
+}
+
+// The copies of a batch may come in any order: theirs is one. The attributes are hints.
+cudaError_t cudaMemcpyBatchAsync(void* const* to, const void* const* from, const size_t* bytes, size_t count,
+                                 cudaMemcpyAttributes*, size_t*, size_t, cudaStream_t stream) {
+  if (to == nullptr || from == nullptr || bytes == nullptr || count == 0 || stream == nullptr)
+    return finish(cudaErrorInvalidValue);
+  for (size_t i = 0; i < count; ++i) {
+    const cudaError_t error = copy(to[i], from[i], bytes[i], cudaMemcpyDefault, stream, false);
+    if (error != cudaSuccess) return finish(error);
+  }
+  return cudaSuccess;
 }
 }

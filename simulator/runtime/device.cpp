@@ -140,6 +140,57 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function
   return finish(outcome == CUDA_ERROR_NOT_FOUND && found != nullptr ? cudaSuccess : to_runtime(outcome));
 }
 
+cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** function, unsigned long long flags,
+                                    cudaDriverEntryPointQueryResult* found) {
+  return cudaGetDriverEntryPointByVersion(symbol, function, CUDART_VERSION, flags, found);
+}
+
+cudaError_t cudaDeviceGetByPCIBusId(int* device, const char* text) {
+  return finish(device_call(&Driver::cuDeviceGetByPCIBusId, device, text));
+}
+
+cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr which, int from, int to) {
+  return finish(device_call(&Driver::cuDeviceGetP2PAttribute, value,
+                            static_cast<CUdevice_P2PAttribute>(which), from, to));
+}
+
+cudaError_t cudaDeviceDisablePeerAccess(int peer) {
+  CUcontext context = nullptr;
+  if (cudaError_t error = primary_context(peer, &context); error != cudaSuccess) return finish(error);
+  return finish(bound_call(&Driver::cuCtxDisablePeerAccess, context));
+}
+
+// The driver's reset waits for the device and keeps what is on it; so does the primary context here.
+cudaError_t cudaDeviceReset() {
+  int device = 0;
+  if (cudaError_t error = bind_context(); error != cudaSuccess) return finish(error);
+  if (cudaError_t error = current_device(&device); error != cudaSuccess) return finish(error);
+  return finish(device_call(&Driver::cuDevicePrimaryCtxReset, device));
+}
+
+cudaError_t cudaInitDevice(int device, unsigned int, unsigned int) {
+  CUcontext context = nullptr;
+  return finish(primary_context(device, &context));
+}
+
+cudaError_t cudaGetDeviceFlags(unsigned int* flags) {
+  return finish(bound_call(&Driver::cuCtxGetFlags, flags));
+}
+
+cudaError_t cudaSetDeviceFlags(unsigned int flags) {
+  int device = 0;
+  if (cudaError_t error = current_device(&device); error != cudaSuccess) return finish(error);
+  return finish(device_call(&Driver::cuDevicePrimaryCtxSetFlags, device, flags));
+}
+
+cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit which) {
+  return finish(bound_call(&Driver::cuCtxGetLimit, value, static_cast<CUlimit>(which)));
+}
+
+cudaError_t cudaDeviceSetLimit(cudaLimit which, size_t value) {
+  return finish(bound_call(&Driver::cuCtxSetLimit, static_cast<CUlimit>(which), value));
+}
+
 cudaError_t cudaProfilerStart() {
   return finish(bind_context());
 }

@@ -107,6 +107,30 @@
   F(cuGraphExecDestroy)                \
   F(cuDeviceGraphMemTrim)              \
   F(cuDeviceGetGraphMemAttribute)      \
+  F(cuDeviceGetByPCIBusId)             \
+  F(cuDeviceGetP2PAttribute)           \
+  F(cuDeviceGetMemPool)                \
+  F(cuDeviceSetMemPool)                \
+  F(cuDevicePrimaryCtxReset)           \
+  F(cuDevicePrimaryCtxSetFlags)        \
+  F(cuCtxGetFlags)                     \
+  F(cuCtxGetLimit)                     \
+  F(cuCtxSetLimit)                     \
+  F(cuCtxDisablePeerAccess)            \
+  F(cuMemAllocPitch)                   \
+  F(cuMemAllocFromPoolAsync)           \
+  F(cuMemPoolCreate)                   \
+  F(cuMemPoolDestroy)                  \
+  F(cuMemPoolGetAccess)                \
+  F(cuMemHostGetDevicePointer)         \
+  F(cuMemHostGetFlags)                 \
+  F(cuMemcpy2D)                        \
+  F(cuMemcpyPeer)                      \
+  F(cuMemsetD2D8)                      \
+  F(cuMemsetD2D8Async)                 \
+  F(cuStreamGetFlags)                  \
+  F(cuStreamGetId)                     \
+  F(cuStreamGetDevice)                 \
   F(cuIpcGetMemHandle)                 \
   F(cuIpcOpenMemHandle)                \
   F(cuIpcCloseMemHandle)               \

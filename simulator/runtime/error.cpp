@@ -1,5 +1,12 @@
 #include "simulator/runtime/error.h"
 
+#include <cstdio>
+#include <mutex>
+#include <set>
+#include <string_view>
+
+#include "simulator/runtime/missing.h"
+
 namespace spillway::runtime {
 namespace {
 
@@ -62,6 +69,15 @@ bool is_sticky(cudaError_t error) {
     default:
       return false;
   }
+}
+
+int refuse_missing(const char* name) {
+  static std::mutex mutex;
+  static auto* const said = new std::set<std::string_view>;  // calls come until the process has ended
+  const std::lock_guard lock(mutex);
+  if (said->insert(name).second)
+    std::fprintf(stderr, "spillway simulator: %s is not simulated: returning cudaErrorNotSupported\n", name);
+  return finish(cudaErrorNotSupported);
 }
 
 cudaError_t finish(cudaError_t error) {

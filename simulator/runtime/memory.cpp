@@ -128,4 +128,62 @@ cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const cudaMemAccessDesc* ac
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t keep_bytes) {
   return finish(bound_call(&Driver::cuMemPoolTrimTo, pool, keep_bytes));
 }
+
+cudaError_t cudaMallocHost(void** pointer, size_t bytes) {
+  return cudaHostAlloc(pointer, bytes, cudaHostAllocDefault);
+}
+
+cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned int flags) {
+  if (device == nullptr) return finish(cudaErrorInvalidValue);
+  CUdeviceptr address = 0;
+  const cudaError_t error = bound_call(&Driver::cuMemHostGetDevicePointer, &address, host, flags);
+  if (error == cudaSuccess) *device = reinterpret_cast<void*>(address);
+  return finish(error);
+}
+
+cudaError_t cudaHostGetFlags(unsigned int* flags, void* host) {
+  return finish(bound_call(&Driver::cuMemHostGetFlags, flags, host));
+}
+
+cudaError_t cudaMallocPitch(void** pointer, size_t* pitch, size_t width, size_t height) {
+  if (pointer == nullptr) return finish(cudaErrorInvalidValue);
+  constexpr unsigned kElementBytes = 4;
+  CUdeviceptr address = 0;
+  const cudaError_t error =
+      bound_call(&Driver::cuMemAllocPitch, &address, pitch, width, height, kElementBytes);
+  *pointer = reinterpret_cast<void*>(address);
+  return finish(error);
+}
+
+cudaError_t cudaMallocFromPoolAsync(void** pointer, size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
+  if (pointer == nullptr) return finish(cudaErrorInvalidValue);
+  CUdeviceptr address = 0;
+  const cudaError_t error = bound_call(&Driver::cuMemAllocFromPoolAsync, &address, bytes, pool, stream);
+  *pointer = reinterpret_cast<void*>(address);
+  return finish(error);
+}
+
+cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int device) {
+  return finish(device_call(&Driver::cuDeviceGetMemPool, pool, device));
+}
+
+cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t pool) {
+  return finish(device_call(&Driver::cuDeviceSetMemPool, device, pool));
+}
+
+cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* properties) {
+  static_assert(sizeof(cudaMemPoolProps) == sizeof(CUmemPoolProps));
+  return finish(
+      bound_call(&Driver::cuMemPoolCreate, pool, reinterpret_cast<const CUmemPoolProps*>(properties)));
+}
+
+cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
+  return finish(bound_call(&Driver::cuMemPoolDestroy, pool));
+}
+
+cudaError_t cudaMemPoolGetAccess(cudaMemAccessFlags* flags, cudaMemPool_t pool, cudaMemLocation* location) {
+  static_assert(sizeof(cudaMemLocation) == sizeof(CUmemLocation));
+  return finish(bound_call(&Driver::cuMemPoolGetAccess, reinterpret_cast<CUmemAccess_flags*>(flags), pool,
+                           reinterpret_cast<CUmemLocation*>(location)));
+}
 }

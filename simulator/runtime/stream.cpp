@@ -38,6 +38,18 @@ cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
   return finish(bound_call(&Driver::cuStreamGetPriority, stream, priority));
 }
 
+cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned int* flags) {
+  return finish(bound_call(&Driver::cuStreamGetFlags, stream, flags));
+}
+
+cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* id) {
+  return finish(bound_call(&Driver::cuStreamGetId, stream, id));
+}
+
+cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
+  return finish(bound_call(&Driver::cuStreamGetDevice, stream, device));
+}
+
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return finish(bound_call(&Driver::cuStreamDestroy, stream));
 }

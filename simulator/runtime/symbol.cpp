@@ -78,4 +78,22 @@ cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, size_t byte
   }
   return finish(copy(reinterpret_cast<void*>(address + offset), from, bytes, kind, nullptr, true));
 }
+
+cudaError_t cudaGetSymbolSize(size_t* size, const void* symbol) {
+  if (size == nullptr) return finish(cudaErrorInvalidValue);
+  *size = variable_bytes(symbol);
+  return finish(*size == 0 ? cudaErrorInvalidSymbol : cudaSuccess);
+}
+
+cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, size_t bytes, size_t offset,
+                                 cudaMemcpyKind kind) {
+  CUdeviceptr address = 0;
+  if (cudaError_t error = place(symbol, &address); error != cudaSuccess) return finish(error);
+  const size_t size = variable_bytes(symbol);
+  if (offset > size || bytes > size - offset) return finish(cudaErrorInvalidValue);
+  if (kind != cudaMemcpyDeviceToHost && kind != cudaMemcpyDeviceToDevice && kind != cudaMemcpyDefault) {
+    return finish(cudaErrorInvalidMemcpyDirection);
+  }
+  return finish(copy(to, reinterpret_cast<void*>(address + offset), bytes, kind, nullptr, true));
+}
 }

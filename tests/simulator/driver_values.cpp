@@ -134,6 +134,35 @@ TEST(Values, in_null_mode_host_memory_that_nobody_wrote_takes_no_pages) {
   });
 }
 
+TEST(Values, in_null_mode_no_memory_stands_behind_60_GB) {
+  constexpr uint64_t kBytes = uint64_t{60} << 30;
+  constexpr uint64_t kMapped = uint64_t{8} << 30;  // page by page
+  in_process({{"SPILLWAY_SIM_CAPACITY", "80GiB"}}, [] {
+    const Table& table = started_driver();
+    const uint64_t before = resident_bytes();
+    const CUdeviceptr memory = allocate(table, kBytes), copy = allocate(table, kMapped);
+    EXPECT_EQ(table.cuMemsetD8(memory, 7, kBytes), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemcpyDtoD(copy, memory, kMapped), CUDA_SUCCESS);
+    const CUmemAllocationProp prop = device_page();
+    const CUmemAccessDesc access = read_write();
+    CUdeviceptr range = 0;
+    EXPECT_EQ(table.cuMemAddressReserve(&range, kMapped, 0, 0, 0), CUDA_SUCCESS);
+    for (uint64_t offset = 0; offset < kMapped; offset += kPage) {
+      CUmemGenericAllocationHandle page = 0;
+      ASSERT_EQ(table.cuMemCreate(&page, kPage, &prop, 0), CUDA_SUCCESS);
+      ASSERT_EQ(table.cuMemMap(range + offset, kPage, 0, page, 0), CUDA_SUCCESS);
+      ASSERT_EQ(table.cuMemRelease(page), CUDA_SUCCESS);
+    }
+    EXPECT_EQ(table.cuMemSetAccess(range, kMapped, &access, 1), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemsetD8(range, 7, kMapped), CUDA_SUCCESS);
+    std::vector<unsigned char> host = numbered(kMiB);
+    EXPECT_EQ(table.cuMemcpyHtoD(range, host.data(), host.size()), CUDA_SUCCESS);
+    EXPECT_EQ(read_back(table, range, kMiB), std::vector<unsigned char>(kMiB)) << "whatever was written";
+    EXPECT_LT(resident_bytes(), before + 64 * kMiB);
+    EXPECT_EQ(counts(table).violations, 0u);
+  });
+}
+
 TEST(Values, in_null_mode_a_read_clears_its_bytes_and_no_others) {
   in_process({}, [] {
     const Table& table = started_driver();
@@ -216,6 +245,31 @@ TEST(Values, rows_are_copied_with_their_pitches) {
       const auto got = read_back(table, image + row * pitch, 100);
       EXPECT_TRUE(std::equal(got.begin(), got.end(), expected)) << row;
     }
+  });
+}
+
+TEST(Values, batches_and_stream_writes_carry_bytes) {
+  in_process(kCompute, [] {
+    const Table& table = started_driver();
+    CUstream stream = nullptr;
+    EXPECT_EQ(table.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    const CUdeviceptr memory = allocate(table, 4096);
+    auto first = numbered(100, 1), second = numbered(200, 2);
+    CUdeviceptr targets[] = {memory, memory + 1000};
+    CUdeviceptr sources[] = {reinterpret_cast<CUdeviceptr>(first.data()),
+                             reinterpret_cast<CUdeviceptr>(second.data())};
+    size_t sizes[] = {100, 200};
+    EXPECT_EQ(table.cuMemcpyBatchAsync_v2(targets, sources, sizes, 2, nullptr, nullptr, 0, stream),
+              CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemcpyBatchAsync_v2(targets, sources, sizes, 2, nullptr, nullptr, 0, nullptr),
+              CUDA_ERROR_INVALID_VALUE)
+        << "not on the default stream";
+    EXPECT_EQ(table.cuStreamWriteValue32_v2(stream, memory + 2000, 0x01020304, 0), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuStreamWriteValue32_v2(stream, memory + 2001, 1, 0), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(table.cuStreamSynchronize(stream), CUDA_SUCCESS);
+    EXPECT_EQ(read_back(table, memory, 100), first);
+    EXPECT_EQ(read_back(table, memory + 1000, 200), second);
+    EXPECT_EQ(read_back(table, memory + 1999, 6), (std::vector<unsigned char>{0, 4, 3, 2, 1, 0}));
   });
 }
 

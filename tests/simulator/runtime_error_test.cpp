@@ -61,5 +61,16 @@ TEST_F(Runtime, RefusedCallsSetTheLastError) {
   EXPECT_EQ(cudaGetLastError(), cudaErrorStreamCaptureUnsupported);
 }
 
+TEST_F(Runtime, WhatIsNotSimulatedSaysItsNameOnce) {
+  void* pointer = nullptr;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(cudaMallocManaged(&pointer, 1), cudaErrorNotSupported);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorNotSupported);
+  EXPECT_EQ(cudaMallocManaged(&pointer, 1), cudaErrorNotSupported);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorNotSupported);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "spillway simulator: cudaMallocManaged is not simulated: returning cudaErrorNotSupported\n");
+}
+
 }  // namespace
 }  // namespace spillway::runtime_test

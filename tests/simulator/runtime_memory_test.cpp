@@ -121,6 +121,57 @@ TEST_F(Runtime, RowsAreCopiedWithTheirPitches) {
   EXPECT_EQ(cudaFree(device), cudaSuccess);
 }
 
+TEST_F(Runtime, BatchesAndRowsCarryBytes) {
+  void* pinned = nullptr;
+  void* pitched = nullptr;
+  size_t pitch = 0;
+  ASSERT_EQ(cudaMallocHost(&pinned, 100), cudaSuccess);
+  ASSERT_EQ(cudaMallocPitch(&pitched, &pitch, 10, 10), cudaSuccess);
+  auto source = pattern(100);
+  ASSERT_EQ(cudaMemset2D(pitched, pitch, 9, 10, 10), cudaSuccess);
+  ASSERT_EQ(cudaMemcpy2D(pitched, pitch, source.data(), 10, 10, 5, cudaMemcpyHostToDevice), cudaSuccess);
+  ASSERT_EQ(cudaMemcpy2D(pinned, 10, pitched, pitch, 10, 10, cudaMemcpyDeviceToHost), cudaSuccess);
+  std::vector<unsigned char> expected(source.begin(), source.begin() + 50);
+  expected.resize(100, 9);
+  EXPECT_EQ(std::memcmp(pinned, expected.data(), 100), 0);
+
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  auto* bytes = static_cast<unsigned char*>(pitched);
+  void* to[] = {bytes, bytes + 20};
+  const void* from[] = {source.data() + 1, source.data() + 50};
+  const size_t sizes[] = {10, 5};
+  ASSERT_EQ(cudaMemcpyBatchAsync(to, from, sizes, 2, nullptr, nullptr, 0, stream), cudaSuccess);
+  ASSERT_EQ(cudaMemcpyAsync(pinned, bytes, 25, cudaMemcpyDeviceToHost, stream), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_EQ(std::memcmp(pinned, source.data() + 1, 10), 0);
+  EXPECT_EQ(std::memcmp(static_cast<unsigned char*>(pinned) + 20, source.data() + 50, 5), 0);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  EXPECT_EQ(cudaFreeHost(pinned), cudaSuccess);
+  EXPECT_EQ(cudaFree(pitched), cudaSuccess);
+}
+
+TEST_F(Runtime, PoolsAreMadeAndGiveMemory) {
+  cudaMemPoolProps properties;
+  std::memset(&properties, 0, sizeof properties);
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location.type = cudaMemLocationTypeDevice;
+  properties.location.id = 1;
+  cudaMemPool_t pool = nullptr;
+  cudaMemPool_t current = nullptr;
+  ASSERT_EQ(cudaMemPoolCreate(&pool, &properties), cudaSuccess);
+  ASSERT_EQ(cudaDeviceSetMemPool(1, pool), cudaSuccess);
+  ASSERT_EQ(cudaDeviceGetMemPool(&current, 1), cudaSuccess);
+  EXPECT_EQ(current, pool);
+  void* memory = nullptr;
+  ASSERT_EQ(cudaMallocFromPoolAsync(&memory, kMiB, pool, nullptr), cudaSuccess);
+  cudaPointerAttributes attributes;
+  ASSERT_EQ(cudaPointerGetAttributes(&attributes, memory), cudaSuccess);
+  EXPECT_EQ(attributes.device, 1);
+  EXPECT_EQ(cudaFreeAsync(memory, nullptr), cudaSuccess);
+  EXPECT_EQ(cudaMemPoolDestroy(pool), cudaSuccess);
+}
+
 TEST_F(Runtime, MemsetFillsBytes) {
   std::vector<unsigned char> received(512);
   void* device = nullptr;

@@ -1,4 +1,6 @@
 // Streams, events and host functions.
+#include <cstring>
+
 #include "tests/simulator/runtime_fixture.h"
 
 namespace spillway::runtime_test {
@@ -98,6 +100,44 @@ TEST_F(Runtime, CaptureModeIsExchanged) {
   EXPECT_EQ(mode, cudaStreamCaptureModeGlobal);
   ASSERT_EQ(cudaThreadExchangeStreamCaptureMode(&mode), cudaSuccess);
   EXPECT_EQ(mode, cudaStreamCaptureModeRelaxed);
+}
+
+TEST_F(Runtime, ACapturedStepRunsAtEachLaunch) {
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  // Values are computed here: a graph is made by hand.
+  EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaErrorNotSupported);
+  cudaGetLastError();
+  void* memory = nullptr;
+  ASSERT_EQ(cudaMalloc(&memory, 16), cudaSuccess);
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  cudaGraphNode_t filled = nullptr;
+  cudaGraphNode_t counted = nullptr;
+  int calls = 0;
+  cudaMemsetParams fill;
+  std::memset(&fill, 0, sizeof fill);
+  fill.dst = memory;
+  fill.value = 5;
+  fill.elementSize = 1;
+  fill.width = 16;
+  fill.height = 1;
+  const cudaHostNodeParams count = {[](void* number) { ++*static_cast<int*>(number); }, &calls};
+  ASSERT_EQ(cudaGraphCreate(&graph, 0), cudaSuccess);
+  ASSERT_EQ(cudaGraphAddMemsetNode(&filled, graph, nullptr, 0, &fill), cudaSuccess);
+  ASSERT_EQ(cudaGraphAddHostNode(&counted, graph, &filled, 1, &count), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+  EXPECT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
+  EXPECT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_EQ(calls, 2);
+  unsigned char byte = 0;
+  EXPECT_EQ(cudaMemcpy(&byte, static_cast<char*>(memory) + 15, 1, cudaMemcpyDeviceToHost), cudaSuccess);
+  EXPECT_EQ(byte, 5);
+  EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  EXPECT_EQ(cudaFree(memory), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
 }
 
 }  // namespace
