@@ -168,6 +168,16 @@ at::Tensor softmax_backward(const at::Tensor& gradient, const at::Tensor& output
   return result;
 }
 
+// The CTC losses of cuDNN and MIOpen have no CPU kernels; PyTorch's own has.
+bool refuse_ctc_loss(const at::Tensor&, const at::Tensor&, at::IntArrayRef, at::IntArrayRef, int64_t) {
+  return false;
+}
+
+bool refuse_ctc_loss_of_tensors(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                                int64_t) {
+  return false;
+}
+
 }  // namespace
 
 void register_library_operators(torch::Library& library) {
@@ -175,6 +185,10 @@ void register_library_operators(torch::Library& library) {
   library.impl("cudnn_batch_norm_backward", &cudnn_batch_norm_backward);
   library.impl("cudnn_grid_sampler", &cudnn_grid_sampler);
   library.impl("cudnn_grid_sampler_backward", &cudnn_grid_sampler_backward);
+  library.impl("_use_cudnn_ctc_loss", &refuse_ctc_loss);
+  library.impl("_use_miopen_ctc_loss", &refuse_ctc_loss);
+  library.impl("_use_miopen_ctc_loss.Tensor", &refuse_ctc_loss_of_tensors);
+  library.impl("_use_cudnn_ctc_loss.Tensor", &refuse_ctc_loss_of_tensors);
   library.impl("_fused_rms_norm_backward", &fused_rms_norm_backward);
   library.impl("_conv_depthwise2d", &conv_depthwise2d);
   library.impl("_softmax", &softmax<&at::_softmax>);

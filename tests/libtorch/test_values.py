@@ -50,6 +50,9 @@ class Checks(Values):
     def test_random_numbers_repeat(self):
         self.check("values_random.py", 25)
 
+    def test_what_cuda_libraries_compute_is_bitwise_the_cpus(self):
+        self.check("values_libraries.py", 25)
+
     def test_failures_are_noticed_and_survived(self):
         self.check("values_failures.py", 30, capacity="1GiB")
 
