@@ -133,7 +133,9 @@ std::vector<Image> read_images(const void* data, size_t size) {
 
 const void* unwrap(const void* wrapper) {
   if (!wrapper || kind_of(wrapper, sizeof(Wrapper)) != BinaryKind::kWrapper) return nullptr;
-  const void* container = read_at<Wrapper>(wrapper, sizeof(Wrapper), 0)->container;
+  Wrapper known;
+  std::memcpy(&known, wrapper, sizeof known);
+  const void* container = known.container;
   return container && container_bytes(container, sizeof(ContainerHeader)) ? container : nullptr;
 }
 

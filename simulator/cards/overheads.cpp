@@ -6,7 +6,7 @@ namespace spillway::cards {
 namespace {
 
 #define SPILLWAY_OVERHEAD(row, major, base_mib, kib_per_thread, certainty) \
-  Overhead{row, major, uint64_t{base_mib} << 20, (kib_per_thread) * 1024.0, Certainty::certainty},
+  Overhead{row, uint64_t{base_mib} << 20, (kib_per_thread) * 1024.0, major, Certainty::certainty},
 constexpr Overhead kOverheads[] = {
 #include "simulator/cards/overheads.inc"
 };

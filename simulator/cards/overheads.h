@@ -18,9 +18,9 @@ enum class Certainty { kMeasured, kModelled };
 // bytes = base + per_thread × the threads that the card can hold at once.
 struct Overhead {
   std::string_view row;  // "context", "cublas.library"
-  int major;             // the compute capability that it is for; 0: every one that has no row of its own
   uint64_t base_bytes;
   double bytes_per_thread;
+  int major;  // the compute capability that it is for; 0: every one that has no row of its own
   Certainty certainty;
 };
 
