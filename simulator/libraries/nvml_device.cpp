@@ -40,7 +40,7 @@ Return list_processes(const Device* device, unsigned* count, Entry* out) {
   const unsigned room = *count;
   *count = static_cast<unsigned>(found.size());
   if (found.size() > room) return kInsufficientSize;
-  if (out == nullptr && !found.empty()) return kInvalidArgument;
+  if (out == nullptr) return found.empty() ? kSuccess : kInvalidArgument;
   for (size_t i = 0; i < found.size(); ++i) {
     out[i] = {};
     out[i].pid = static_cast<unsigned>(found[i].id);
