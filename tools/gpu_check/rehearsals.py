@@ -72,7 +72,7 @@ def row(name, outcome, conditional):
     if conditional:
         verdict += " (depends on values)"
     return f"| {name} | {both('allocated')} | {both('reserved')} | {both('process')} | {shown} | {need} | {verdict} |", \
-        failed and not conditional
+        failed
 
 
 HEADER = ["", "Real / rehearsed peaks in MiB; errors of allocated, reserved and whole process (bars: 1%, 1%, 3%).", "",
@@ -90,7 +90,7 @@ def table(real, rehearsed, names, capacity, folder, say):
         except Exception as error:  # whatever one program does, the others are measured
             line, bad = f"| {name} | | | | | | FAIL: {error} |", True
         else:
-            line, bad = row(name, outcome, case.get("values", False))
+            line, bad = row(name, outcome, case.get("conditional", False))
             for text in counts:
                 counts[text] += sum(wrong.startswith(text) for wrong in outcome["wrong"])
         failed |= bad
