@@ -35,7 +35,7 @@ def seconds_of(command):
 
 def train(options):
     """One run: seconds to the end of the first step, those of each later step, bytes of host memory."""
-    command = [options.build / "bin/spillway", "simulate", "--gpu", options.gpu, "--", PYTHON, "-u",
+    command = [options.build / "bin/spillway", "rehearse", "--once", "--gpu", options.gpu, "--", PYTHON, "-u",
                ROOT / "tests/programs/gpt2_training.py", "--steps", str(options.steps), "--batch", str(options.batch),
                "--length", str(options.length)]
     times = [time.monotonic()]
