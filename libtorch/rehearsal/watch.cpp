@@ -102,10 +102,16 @@ void failed(int64_t device, size_t, size_t limit, size_t) {
   write_result();
 }
 
-void refuse(native::CUDAAllocator& allocator, const char* why) {
+std::string text_of(const std::exception& error) {
+  const auto* typed = dynamic_cast<const c10::Error*>(&error);
+  return typed == nullptr ? error.what() : typed->what_without_backtrace();
+}
+
+void refuse(native::CUDAAllocator& allocator, const std::exception& error) {
   State& state = rehearsal::state();
   const std::lock_guard lock(state.mutex);
-  state.problem = "PyTorch's allocator '" + allocator.name() + "' tells nothing of its allocations: " + why;
+  state.problem =
+      "PyTorch's allocator '" + allocator.name() + "' tells nothing of its allocations: " + text_of(error);
 }
 
 }  // namespace
@@ -135,13 +141,16 @@ void watch_allocator() {
   }
   is_native = allocator.name() == "native";
   try {
-    allocator.recordHistory(true, gather_stack, 1, native::RecordContext::ALLOC, false, {});
     allocator.attachAllocatorTraceTracker(see);
     allocator.attachOutOfMemoryObserver(failed);
-  } catch (const c10::Error& error) {
-    refuse(allocator, error.what_without_backtrace());
   } catch (const std::exception& error) {
-    refuse(allocator, error.what());
+    refuse(allocator, error);
+    return;
+  }
+  try {
+    allocator.recordHistory(true, gather_stack, 1, native::RecordContext::ALLOC, false, {});
+  } catch (const std::exception&) {
+    // Events come without stacks then, which their label says.
   }
 }
 

@@ -82,5 +82,56 @@ TEST_F(RehearsePrograms, ComparesCards) {
   EXPECT_THAT(ran.out, ContainsRegex("a100-40gb +fits +18.75 GiB +18.75 GiB"));
 }
 
+TEST_F(RehearsePrograms, CheckFailsOverItsBudgetAndNamesWhatGrew) {
+  const auto check = [this](Words flags, const std::string& count) {
+    Words words{"check", "--capacity", "1GiB", "--baseline", "memory.json"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    words.insert(words.end(), {"--", SPILLWAY_PYTHON, SPILLWAY_PROGRAMS + std::string("holds.py"), count});
+    return run(words);
+  };
+  EXPECT_EQ(check({}, "4").code, 2) << "there is no baseline yet";
+  EXPECT_EQ(check({"--update-baseline", "--budget", "300MiB"}, "4").code, 0);
+  const Ran grown = check({"--junit", "j.xml", "--markdown", "m.md"}, "6");
+  EXPECT_EQ(grown.code, 22) << grown.err;
+  EXPECT_THAT(grown.out, ContainsRegex(R"(\+128\.00 MiB +256\.00 MiB +→ 384\.00 MiB +holds\.py <module>)"));
+  std::ifstream junit(folder() / "j.xml"), markdown(folder() / "m.md");
+  EXPECT_THAT(std::string(std::istreambuf_iterator<char>(junit), {}), HasSubstr("failures=\"1\""));
+  EXPECT_THAT(std::string(std::istreambuf_iterator<char>(markdown), {}),
+              HasSubstr("| +128.00 MiB | 256.00 MiB |"));
+  EXPECT_EQ(check({"--tolerance", "60%"}, "6").code, 0);
+  EXPECT_EQ(check({"--tolerance", "1GiB", "--budget", "300MiB"}, "6").code, 22);
+}
+
+TEST_F(RehearsePrograms, TwoRunsHaveTheSameStreamOfAllocations) {
+  for (const char* file : {"first", "second"}) {
+    const Ran ran = rehearse({"--capacity", "2GiB", "--trace", file}, {"reads.py"});
+    ASSERT_EQ(ran.code, 0) << ran.err;
+  }
+  std::ifstream first(folder() / "first"), second(folder() / "second");
+  const std::string a(std::istreambuf_iterator<char>(first), {}),
+      b(std::istreambuf_iterator<char>(second), {});
+  EXPECT_GT(a.size(), 100U);
+  EXPECT_EQ(a, b);
+}
+
+TEST_F(RehearsePrograms, AKilledProgramAndOneWithoutCudaHaveTheirOwnEnds) {
+  const Ran killed = rehearse({"--capacity", "1GiB"}, {"holds.py", "1", "kill"});
+  EXPECT_EQ(killed.code, 128 + SIGKILL) << killed.err;
+  EXPECT_THAT(killed.out, HasSubstr("no verdict: the program failed"));
+  const Ran plain = run({"rehearse", "--capacity", "1GiB", "--", "true"});
+  EXPECT_EQ(plain.code, 0) << plain.err;
+  EXPECT_THAT(plain.out, HasSubstr("no memory of a device was used"));
+  EXPECT_EQ(run({"rehearse", "--capacity", "1GiB", "--", "no-such-command"}).code, 127);
+}
+
+TEST_F(RehearsePrograms, EveryAllocatorIsWatched) {
+  for (const char* allocator : {"expandable", "spillway"}) {
+    const Ran ran = rehearse({"--capacity", "1GiB", "--allocator", allocator}, {"holds.py", "5"});
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    EXPECT_THAT(ran.out, HasSubstr("at the peak of 320.00 MiB allocated")) << allocator;
+    EXPECT_THAT(ran.out, Not(HasSubstr("note:"))) << allocator;
+  }
+}
+
 }  // namespace
 }  // namespace spillway::tools

@@ -43,6 +43,7 @@ struct Command {
   std::function<int()> (*declare)(CLI::App& app, const Words& command);
 };
 
+Command check_command();
 Command rehearse_command();
 Command report_command();
 Command simulate_command();

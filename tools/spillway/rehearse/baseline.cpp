@@ -1,0 +1,141 @@
+#include "tools/spillway/rehearse/baseline.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "spillway/allocator/verdict.h"
+#include "tools/spillway/rehearse/places.h"
+#include "tools/spillway/rehearse/report_text.h"
+#include "tools/spillway/units.h"
+
+namespace spillway::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kVersion = 1;
+
+// "model.py:47 forward" → "model.py forward".
+std::string without_line(const std::string& where) {
+  const size_t colon = where.find(':');
+  if (colon == std::string::npos) return where;
+  const size_t end = where.find_first_not_of("0123456789", colon + 1);
+  return end == colon + 1 ? where
+                          : where.substr(0, colon) + (end == std::string::npos ? "" : where.substr(end));
+}
+
+std::vector<Growth> grown(const DeviceBaseline& now, const DeviceBaseline& before) {
+  std::vector<Growth> list;
+  for (const auto& [place, bytes] : now.places) {
+    const auto old = before.places.find(place);
+    const uint64_t was = old == before.places.end() ? 0 : old->second;
+    if (bytes > was) list.push_back({place, was, bytes});
+  }
+  std::stable_sort(list.begin(), list.end(),
+                   [](const Growth& a, const Growth& b) { return a.after - a.before > b.after - b.before; });
+  return list;
+}
+
+std::string compared(const char* what, uint64_t now, uint64_t before) {
+  char share[32] = "";
+  if (before > 0)
+    std::snprintf(share, sizeof share, " (%+.1f%%)",
+                  100.0 * (static_cast<double>(now) / static_cast<double>(before) - 1));
+  return std::string(what) + " " + size_text(now) + ", baseline " + size_text(before) + share;
+}
+
+}  // namespace
+
+Baseline baseline_of(const Rehearsal& rehearsal) {
+  Baseline baseline;
+  for (const Observation& process : rehearsal.processes) {
+    for (const auto& [ordinal, device] : process.devices) {
+      const Need need = need_of(device);
+      if (need.peak == 0) continue;
+      // A rank's name, unlike a process's, is the same in every run.
+      std::string name = device_name(rehearsal, process, ordinal);
+      if (!process.rank && rehearsal.processes.size() > 1)
+        name = "process " + std::to_string(&process - rehearsal.processes.data()) + " GPU " +
+               std::to_string(ordinal);
+      DeviceBaseline& entry = baseline[name];
+      entry = {need.peak, need.allocated, {}};
+      if (!device.allocator) continue;
+      for (const PlaceShare& share : share_by_place(device.allocator->held_at_peak, process.places)) {
+        const std::string caller = share.caller.empty() ? "" : "  from " + without_line(share.caller);
+        entry.places[without_line(share.where) + caller] += share.bytes;
+      }
+    }
+  }
+  return baseline;
+}
+
+std::string baseline_text(const Baseline& baseline) {
+  Json devices = Json::object();
+  for (const auto& [name, device] : baseline)
+    devices[name] = {
+        {"peak_bytes", device.peak}, {"allocated_bytes", device.allocated}, {"places", device.places}};
+  return Json{{"spillway_baseline", kVersion}, {"devices", devices}}.dump(1, ' ', false,
+                                                                          Json::error_handler_t::replace) +
+         "\n";
+}
+
+std::optional<Baseline> read_baseline(const std::string& path, std::string* error) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    *error = "'" + path + "' can not be read: write it first, with --update-baseline";
+    return std::nullopt;
+  }
+  try {
+    const Json json = Json::parse(file);
+    if (json.at("spillway_baseline").get<int>() != kVersion) throw std::runtime_error("of another version");
+    Baseline baseline;
+    for (const auto& [name, device] : json.at("devices").items())
+      baseline[name] = {device.at("peak_bytes").get<uint64_t>(), device.at("allocated_bytes").get<uint64_t>(),
+                        device.at("places").get<std::map<std::string, uint64_t>>()};
+    return baseline;
+  } catch (const std::exception& wrong) {
+    *error = "'" + path + "' is no baseline (" + wrong.what() + "): write it anew, with --update-baseline";
+    return std::nullopt;
+  }
+}
+
+std::optional<Tolerance> parse_tolerance(const std::string& text) {
+  if (text == "0") return Tolerance{0, 0};
+  if (text.empty() || text.back() != '%') {
+    const auto bytes = parse_size(text);
+    return bytes ? std::optional(Tolerance{0, *bytes}) : std::nullopt;
+  }
+  double percent = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size() - 1, percent);
+  if (error != std::errc() || end != text.data() + text.size() - 1 || !(percent >= 0 && percent <= 1000))
+    return std::nullopt;
+  return Tolerance{percent / 100, 0};
+}
+
+Finding within_budget(const std::string& device, uint64_t peak, uint64_t budget) {
+  Finding finding{device + ": peak within the budget", peak <= budget, "", {}};
+  finding.text = "peak " + size_text(peak) + " of the budget of " + size_text(budget) +
+                 (peak > budget ? ", " + size_text(peak - budget) + " over" : "");
+  return finding;
+}
+
+Finding within_baseline(const std::string& device, const DeviceBaseline& now, const DeviceBaseline* before,
+                        const Tolerance& tolerance) {
+  Finding finding{device + ": peak within the baseline", true, "", {}};
+  if (before == nullptr) {
+    finding.passed = false;
+    finding.text = "the baseline does not have " + device + ": write it anew, with --update-baseline";
+    return finding;
+  }
+  finding.passed = now.peak <= before->peak + tolerance.of(before->peak) &&
+                   now.allocated <= before->allocated + tolerance.of(before->allocated);
+  finding.text = compared("whole card", now.peak, before->peak) + "; " +
+                 compared("allocated", now.allocated, before->allocated);
+  if (!finding.passed) finding.grown = grown(now, *before);
+  return finding;
+}
+
+}  // namespace spillway::tools

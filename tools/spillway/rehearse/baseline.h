@@ -1,0 +1,56 @@
+// The memory of a program as it was, kept in a file of the project, and what has grown since.
+//
+// Thread-safety: pure functions but for the two that touch a file. Errors: text. Units: bytes.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/spillway/rehearse/outcome.h"
+
+namespace spillway::tools {
+
+struct DeviceBaseline {
+  uint64_t peak = 0, allocated = 0;
+  // At the peak, by file and function: line numbers change with every edit.
+  std::map<std::string, uint64_t> places;
+};
+using Baseline = std::map<std::string, DeviceBaseline>;  // by the device's name
+
+Baseline baseline_of(const Rehearsal& rehearsal);
+
+std::string baseline_text(const Baseline& baseline);
+// Nothing and `error` for what is no baseline.
+std::optional<Baseline> read_baseline(const std::string& path, std::string* error);
+
+// "2%" of the baseline, or a size.
+struct Tolerance {
+  double share = 0.02;
+  uint64_t bytes = 0;
+  uint64_t of(uint64_t baseline) const {
+    return bytes + static_cast<uint64_t>(share * static_cast<double>(baseline));
+  }
+};
+std::optional<Tolerance> parse_tolerance(const std::string& text);
+
+struct Growth {
+  std::string place;
+  uint64_t before = 0, after = 0;
+};
+
+// One thing that check asks, and how it came out.
+struct Finding {
+  std::string name;  // "GPU 0: peak within the budget"
+  bool passed = true;
+  std::string text;  // with the bytes
+  std::vector<Growth> grown;
+};
+
+Finding within_budget(const std::string& device, uint64_t peak, uint64_t budget);
+// Both the whole card's peak and what PyTorch had in use; `grown` has what grew, most first.
+Finding within_baseline(const std::string& device, const DeviceBaseline& now, const DeviceBaseline* before,
+                        const Tolerance& tolerance);
+
+}  // namespace spillway::tools

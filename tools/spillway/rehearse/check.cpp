@@ -1,0 +1,122 @@
+// `spillway check`: a rehearsal as a test, for a project's own continuous integration.
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "tools/spillway/command.h"
+#include "tools/spillway/rehearse/baseline.h"
+#include "tools/spillway/rehearse/findings.h"
+#include "tools/spillway/rehearse/options.h"
+#include "tools/spillway/rehearse/report_json.h"
+#include "tools/spillway/rehearse/report_text.h"
+#include "tools/spillway/rehearse/run.h"
+#include "tools/spillway/units.h"
+
+namespace spillway::tools {
+namespace {
+
+struct CheckOptions {
+  RunOptions run;
+  std::string budget, baseline, tolerance = "2%", junit, markdown, json;
+  bool update = false;
+};
+
+// What the options mean, once they are known to be right.
+struct Rules {
+  std::optional<uint64_t> budget;
+  std::optional<Baseline> before;
+  Tolerance tolerance;
+};
+
+std::string read_rules(const CheckOptions& options, Rules* rules) {
+  if (const std::string missing = missing_machine(options.run.machine); !missing.empty()) return missing;
+  if (options.budget.empty() && options.baseline.empty()) return "give a --budget, a --baseline, or both";
+  if (options.update && options.baseline.empty()) return "--update-baseline needs the file: --baseline FILE";
+  if (!options.budget.empty()) {
+    rules->budget = parse_size(options.budget);
+    if (!rules->budget) return "--budget is '" + options.budget + "': write " + kSizesAccepted;
+  }
+  const auto tolerance = parse_tolerance(options.tolerance);
+  if (!tolerance)
+    return "--tolerance is '" + options.tolerance + "': write a share, such as 2%, or a size, such as 64MiB";
+  rules->tolerance = *tolerance;
+  if (options.baseline.empty() || options.update) return "";
+  std::string error;
+  rules->before = read_baseline(options.baseline, &error);
+  return error.empty() ? "" : "--baseline: " + error;
+}
+
+std::vector<Finding> judge(const Rules& rules, const Rehearsal& rehearsal) {
+  std::vector<Finding> findings;
+  const Fit fit = decide(rehearsal);
+  findings.push_back({"the program fits the card", fit == Fit::kFits, fit_text(fit), {}});
+  for (const auto& [name, now] : baseline_of(rehearsal)) {
+    if (rules.budget) findings.push_back(within_budget(name, now.peak, *rules.budget));
+    if (!rules.before) continue;
+    const auto before = rules.before->find(name);
+    findings.push_back(within_baseline(name, now, before == rules.before->end() ? nullptr : &before->second,
+                                       rules.tolerance));
+  }
+  return findings;
+}
+
+std::string write_all(const CheckOptions& options, const Rehearsal& rehearsal,
+                      const std::vector<Finding>& findings) {
+  const std::pair<const std::string&, std::string> files[] = {
+      {options.junit, findings_junit(findings, rehearsal.seconds)},
+      {options.markdown, findings_markdown(findings)},
+      {options.json, report_json(options.run, rehearsal, {})}};
+  for (const auto& [path, text] : files) {
+    if (path.empty()) continue;
+    if (std::string wrong = write_text(path, text); !wrong.empty()) return wrong;
+  }
+  // What did not fit is no measure of what the program needs.
+  if (!options.update || decide(rehearsal) != Fit::kFits) return "";
+  return write_text(options.baseline, baseline_text(baseline_of(rehearsal)));
+}
+
+int check(const CheckOptions& options) {
+  Rules rules;
+  if (const std::string wrong = read_rules(options, &rules); !wrong.empty())
+    return fail(kUsageError, "check: " + wrong);
+  RunError error;
+  const auto rehearsal = rehearse_once(options.run, &error);
+  if (!rehearsal) return fail(error.code, "check: " + error.text);
+  const std::vector<Finding> findings = judge(rules, *rehearsal);
+  const bool fits = decide(*rehearsal) == Fit::kFits;
+  if (!fits) std::fputs((report_text(options.run, *rehearsal, {}) + "\n").c_str(), stdout);
+  std::fputs(findings_text(findings).c_str(), stdout);
+  if (fits) std::fputs(condition_text(options.run, *rehearsal).c_str(), stdout);
+  if (const std::string wrong = write_all(options, *rehearsal, findings); !wrong.empty())
+    return fail(kCannotRun, "check: " + wrong);
+  if (!fits) return exit_code_of(*rehearsal);
+  return std::all_of(findings.begin(), findings.end(), [](const Finding& f) { return f.passed; })
+             ? kSuccess
+             : kOverBudget;
+}
+
+std::function<int()> declare(CLI::App& app, const Words& command) {
+  auto options = std::make_shared<CheckOptions>();
+  declare_run(app, command, &options->run);
+  app.add_option("--budget", options->budget,
+                 std::string("The most that the program may take of each card: ") + kSizesAccepted);
+  app.add_option("--baseline", options->baseline, "File with the memory of an earlier run, to compare with");
+  app.add_option("--tolerance", options->tolerance,
+                 "What the peak may grow over the baseline's: 2%, 64MiB or 0");
+  app.add_flag("--update-baseline", options->update,
+               "Write this run to the --baseline file instead of comparing");
+  app.add_option("--junit", options->junit, "Write the results as JUnit's XML to this file");
+  app.add_option("--markdown", options->markdown, "Write the results as Markdown to this file");
+  app.add_option("--json", options->json, "Write the rehearsal as JSON to this file");
+  return [options] { return check(*options); };
+}
+
+}  // namespace
+
+Command check_command() {
+  return {"check", "Fail when a program's memory passes a budget, or a baseline's",
+          "spillway check --gpu l4-24gb --budget 22GiB --baseline memory.json --steps 3 -- python train.py",
+          true, declare};
+}
+
+}  // namespace spillway::tools
