@@ -5,6 +5,8 @@
 #include <c10/util/Exception.h>
 #include <dlfcn.h>
 
+#include <algorithm>
+
 #include "libtorch/rehearsal/python.h"
 #include "libtorch/rehearsal/result.h"
 #include "libtorch/rehearsal/state.h"
@@ -46,7 +48,10 @@ void see(const Entry& entry) {
   State& state = rehearsal::state();
   if (state.forked.load(std::memory_order_relaxed)) return;
   const int device = entry.device_;
-  const Levels levels = levels_of(device);
+  Levels levels = levels_of(device);
+  // The ledger takes a free as counted, as the native allocator tells it; Spillway's tells it before.
+  if (!is_native && entry.action_ == Entry::FREE_REQUESTED)
+    levels.allocated -= std::min(levels.allocated, rounded(entry.size_));
   const std::lock_guard lock(state.mutex);
   Ledger& ledger = state.ledger(device);
   const auto stream = reinterpret_cast<uint64_t>(entry.stream_);
