@@ -38,6 +38,16 @@ CUresult submit_external_work(CUstream stream, const SpillwayExternalWork* work)
   return submit_external(stream, *work, SPILLWAY_SIM_CALLER);
 }
 
+int ask(CUdeviceptr address, void* out, uint64_t bytes) {
+  const std::lock_guard lock(machine().mutex);
+  return known(address, out, bytes) ? 1 : 0;
+}
+
+void tell(CUdeviceptr address, const void* bytes, uint64_t count) {
+  const std::lock_guard lock(machine().mutex);
+  bytes ? know(address, bytes, count) : forget(address, count);
+}
+
 void fail_call(uint64_t n, const char* name, int persistent, CUresult code) {
   const std::lock_guard lock(machine().mutex);
   const FaultPlan plan{.call = n, .name = name ? name : "", .persistent = persistent != 0, .code = code};
@@ -247,6 +257,8 @@ constexpr SpillwaySimulatorControl kControl = {
     .usage = usage,
     .write_report = write_report_now,
     .submit_external = submit_external_work,
+    .ask = ask,
+    .tell = tell,
     .overhead = overhead,
     .observe_host_reads = set_read_observer,
     .card = card,

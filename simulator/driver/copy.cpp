@@ -50,7 +50,11 @@ void move_row(CUdeviceptr target, CUdeviceptr source, uint64_t bytes) {
   const bool device_target = is_device_address(target), device_source = is_device_address(source);
   if (machine().config.compute || (!device_target && !device_source))
     std::memmove(host_view(target), host_view(source), bytes);
-  else if (!device_target) {
+  else if (device_target && device_source)
+    copy_known(target, source, bytes);
+  else if (device_target)
+    know(target, host_view(source), bytes);
+  else if (bytes > KnownBytes::kLargest || !known(source, host_view(target), bytes)) {
     machine().host.clear(host_view(target), bytes);  // null mode: nothing was computed
     if (machine().config.chance) fill_with_chance(host_view(target), bytes);
   }
@@ -66,6 +70,9 @@ CUresult copy(const CopyWork& work, CUstream on, Order order, Site site) {
     return result;
   if (work.shape.bytes() == 0) return CUDA_SUCCESS;
   if (!work.target || !work.source) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult result = settle_to_read(on, work.source, work.shape.bytes(), &stream);
+      result != CUDA_SUCCESS)
+    return result;
   const CUresult result = enqueue(*stream, work, site, &captured);
   if (result != CUDA_SUCCESS || captured) return result;
   if (waits) machine().clock.wait_until(stream->free_at);

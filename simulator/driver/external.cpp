@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "simulator/driver/call.h"
 #include "simulator/driver/launch.h"
@@ -64,6 +65,18 @@ void look(const Externals& works) {
 
 }  // namespace
 
+External::External(const SpillwayExternalWork& work) : work_(work) {
+  for (uint32_t i = 0; i < work.range_count; ++i)
+    if (work.ranges[i].writes && work.ranges[i].bytes <= KnownBytes::kLargest)
+      small_writes_.push_back(work.ranges[i]);
+}
+
+bool External::may_tell(uint64_t address, uint64_t bytes) const {
+  return std::any_of(small_writes_.begin(), small_writes_.end(), [&](const SpillwayRange& range) {
+    return range.address < address + bytes && address < range.address + range.bytes;
+  });
+}
+
 SpillwayExternalState External::wait(int64_t timeout_ms) {
   if (ended()) return SPILLWAY_EXTERNAL_ENDED;
   const SpillwayExternalState state = work_.wait(work_.argument, timeout_ms);
@@ -108,6 +121,15 @@ CUresult find_settled_stream(CUstream handle, Stream** out) {
   return find_stream(handle, out);
 }
 
+CUresult settle_to_read(CUstream handle, uint64_t source, uint64_t bytes, Stream** out) {
+  if (machine().config.compute || bytes > KnownBytes::kLargest) return CUDA_SUCCESS;
+  Externals works = pending(**out);
+  std::erase_if(works, [&](const auto& work) { return !work->may_tell(source, bytes); });
+  if (works.empty()) return CUDA_SUCCESS;
+  if (const CUresult result = settle(works); result != CUDA_SUCCESS) return result;
+  return find_stream(handle, out);
+}
+
 void settle_to_unmap() {
   if (machine().config.compute) wait_for(pending_anywhere(), [](const External&) { return kPatienceMs; });
 }
@@ -131,9 +153,12 @@ CUresult submit_external(CUstream handle, const SpillwayExternalWork& work, Call
   if (const CUresult result = find_work_stream(handle, &stream, Settled::kToTouch); result != CUDA_SUCCESS)
     return result;
   if (stream->capture) return refuse_capture(*stream, work.name);
-  const KernelWork kernel = declared_work(work.name, work.ranges, work.range_count, work.duration_ns);
-  if (const CUresult result = run(kernel, *stream, call.site()); result != CUDA_SUCCESS) return result;
   Device& device = *stream->context->device;
+  KnownBytes known = std::exchange(device.known, {});  // it writes its ranges only
+  const KernelWork kernel = declared_work(work.name, work.ranges, work.range_count, work.duration_ns);
+  const CUresult result = run(kernel, *stream, call.site());
+  device.known = std::move(known);
+  if (result != CUDA_SUCCESS) return result;
   const Externals added{std::make_shared<External>(work)};
   join(stream->outside, added);
   join(device.outside, added);

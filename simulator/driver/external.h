@@ -24,7 +24,7 @@ struct Stream;
 
 class External {
  public:
-  explicit External(const SpillwayExternalWork& work) : work_(work) {}
+  explicit External(const SpillwayExternalWork& work);
   ~External() {
     if (work_.release) work_.release(work_.argument);
   }
@@ -37,11 +37,14 @@ class External {
   void begin() const {
     if (work_.begin) work_.begin(work_.argument);
   }
+  // Whether it may write bytes that null mode then knows.
+  bool may_tell(uint64_t address, uint64_t bytes) const;
   // The one long wait that queries may make for this work: true once.
   bool take_patience() { return !impatient_.exchange(true); }
 
  private:
   SpillwayExternalWork work_;
+  std::vector<SpillwayRange> small_writes_;
   std::atomic<bool> ended_{false}, impatient_{false};
 };
 
@@ -57,6 +60,8 @@ CUresult settle(const Externals& works);
 
 // The stream of a handle, when everything that it depends on has ended.
 CUresult find_settled_stream(CUstream handle, Stream** out);
+// In null mode a copy of a few bytes that work from outside may bring waits for them.
+CUresult settle_to_read(CUstream handle, uint64_t source, uint64_t bytes, Stream** out);
 // In computing mode nothing from outside is on its way to any memory afterwards.
 void settle_to_unmap();
 

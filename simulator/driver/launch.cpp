@@ -55,8 +55,8 @@ CUresult submit(CUstream handle, const char* name, const SpillwayRange* ranges, 
   if (call.refused() != CUDA_SUCCESS) return call.refused();
   Stream* stream = nullptr;
   if (count > 0 && !ranges) return CUDA_ERROR_INVALID_VALUE;
-  const Settled settled = work ? Settled::kToTouch : Settled::kNo;
-  if (const CUresult result = find_work_stream(handle, &stream, settled); result != CUDA_SUCCESS)
+  // Also without `work`: CPU kernels are submitted first and then run by the caller.
+  if (const CUresult result = find_work_stream(handle, &stream, Settled::kToTouch); result != CUDA_SUCCESS)
     return result;
   if (work && stream->capture) return refuse_capture(*stream, name);
   KernelWork kernel = declared_work(name, ranges, count, duration_ns);
@@ -83,6 +83,7 @@ CUresult run(const KernelWork& work, Stream& stream, Site site) {
       return result;
   const Use use{place(stream, nullptr, work.duration_ns).end, stream.id, work.name, site};
   for (const Touched& range : work.ranges) stamp(range, use);
+  stream.context->device->known.clear();  // it may have written anything
   ++machine().counters.launches;
   return CUDA_SUCCESS;
 }

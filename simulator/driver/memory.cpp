@@ -102,6 +102,7 @@ void free_device(AddressSpace::Mappings::iterator allocation, Site site) {
   const std::shared_ptr<GraphRange> range = allocation->second.range;
   sim.referee.went(Referee::Went::kFreed, address, allocation->second.bytes, site);
   if (range) range->device->graph_bytes -= page->bytes;
+  forget(address, allocation->second.bytes);
   sim.space.remove(allocation);
   sim.physical->drop_if_unused(page);
   if (!range) sim.space.unreserve(sim.space.reservations().find(address));

@@ -54,6 +54,8 @@ CUresult run(const FillWork& work, Stream& stream, Site site) {
     stamp({work.address + row * work.pitch, row_bytes, true}, use);
     if (sim.config.compute || !is_device_address(work.address))
       fill_row(work.address + row * work.pitch, work);
+    else
+      forget(work.address + row * work.pitch, row_bytes);
   }
   return CUDA_SUCCESS;
 }

@@ -25,6 +25,7 @@
 #include "simulator/driver/faults.h"
 #include "simulator/driver/graph.h"
 #include "simulator/driver/host_memory.h"
+#include "simulator/driver/known_bytes.h"
 #include "simulator/driver/physical.h"
 #include "simulator/driver/referee.h"
 #include "simulator/driver/shared_machine.h"
@@ -87,6 +88,7 @@ struct Device {
   uint64_t blocking_end = 0;  // of all work on streams that wait for the default stream and make it wait
   uint64_t last_end = 0;      // of all work
   Externals blocking_outside, outside;  // of the same
+  KnownBytes known;
   Lane h2d, d2h, d2d, peer;
   uint32_t peers = 0;  // devices whose cuMemAlloc memory it may use
   Pool default_pool;

@@ -153,6 +153,7 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
   while (mapping != sim.space.mappings().end() && mapping->first < ptr + size) {
     check_idle(mapping->second, mapping->first, "unmapped", call.site());
     Page* page = mapping->second.page;
+    forget(mapping->first, mapping->second.bytes);
     mapping = sim.space.remove(mapping);
     sim.physical->drop_if_unused(page);
   }

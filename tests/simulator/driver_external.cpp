@@ -249,6 +249,9 @@ TEST(External, in_computing_mode_bytes_are_touched_in_the_order_of_the_stream) {
         return m.table.simulator->submit(stream, "kernel", nullptr, 0, 1, [](void*) {}, nullptr);
       },
       [](const Machine& m, CUstream stream) {
+        return m.table.simulator->submit(stream, "CPU kernel", nullptr, 0, 1, nullptr, nullptr);
+      },
+      [](const Machine& m, CUstream stream) {
         return m.table.cuMemcpyDtoDAsync(m.memory(), m.memory(), 4096, stream);
       },
       [](const Machine& m, CUstream stream) { return m.table.cuMemsetD8Async(m.memory(), 1, 16, stream); },
@@ -265,6 +268,51 @@ TEST(External, in_computing_mode_bytes_are_touched_in_the_order_of_the_stream) {
       });
     }
   }
+}
+
+TEST(External, null_mode_knows_small_copies_until_a_kernel_runs) {
+  with_machine({}, [](const Machine& m) {
+    const CUstream stream = m.stream();
+    const CUdeviceptr first = m.memory(), second = m.memory();
+    const std::vector<int> sent = {1, 2, 3, 4};
+    std::vector<int> got(4, 9);
+    const auto read = [&](CUdeviceptr from) {
+      EXPECT_EQ(m.table.cuMemcpyDtoH(got.data(), from, 16), CUDA_SUCCESS);
+      return got;
+    };
+    EXPECT_EQ(m.table.cuMemcpyHtoD(first, sent.data(), 16), CUDA_SUCCESS);
+    EXPECT_EQ(m.table.cuMemcpyDtoD(second, first, 16), CUDA_SUCCESS);
+    EXPECT_EQ(read(second), sent);
+    EXPECT_EQ(m.table.cuMemsetD8(first + 8, 0, 4), CUDA_SUCCESS);
+    EXPECT_EQ(read(first), std::vector<int>(4)) << "not all of it is known";
+    const int five = 5;
+    m.table.simulator->tell(first + 8, &five, 4);
+    EXPECT_EQ(read(first), (std::vector<int>{1, 2, 5, 4}));
+    EXPECT_EQ(m.table.simulator->submit(stream, "kernel", nullptr, 0, 1, nullptr, nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(read(first), std::vector<int>(4)) << "it may have written anything";
+    EXPECT_EQ(read(second), std::vector<int>(4));
+    EXPECT_EQ(m.table.cuMemcpyHtoD(first, sent.data(), 16), CUDA_SUCCESS);
+    EXPECT_EQ(m.table.cuMemFree(first), CUDA_SUCCESS);
+    EXPECT_EQ(read(m.memory()), std::vector<int>(4));
+  });
+}
+
+TEST(External, null_mode_waits_for_a_few_bytes_that_come_from_outside) {
+  with_machine({}, [](const Machine& m) {
+    Others others;
+    const CUstream stream = m.stream();
+    const CUdeviceptr told = m.memory(), large = m.memory(4 * kMiB), copy = m.memory(4 * kMiB);
+    const SpillwayRange ranges[] = {{told, 16, 1}, {large, 4 * kMiB, 1}};
+    SpillwayExternalWork work = others.work();
+    work.ranges = ranges;
+    work.range_count = 2;
+    EXPECT_EQ(m.table.simulator->submit_external(stream, &work), CUDA_SUCCESS);
+    EXPECT_EQ(m.table.cuMemcpyDtoDAsync(copy, large, 4 * kMiB, stream), CUDA_SUCCESS);
+    EXPECT_EQ(others.waits, 0);
+    const auto later = others.come();
+    EXPECT_EQ(m.table.cuMemcpyDtoDAsync(copy, told + 8, 8, stream), CUDA_SUCCESS);
+    EXPECT_EQ(others.waits, 1);
+  });
 }
 
 TEST(External, what_is_refused_is_never_called) {

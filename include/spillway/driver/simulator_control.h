@@ -161,6 +161,12 @@ typedef struct SpillwaySimulatorControl {
    * waits for it with `wait`. Work that fails makes such waits return CUDA_ERROR_LAUNCH_FAILED. After an
    * error of this function nothing of `work` is ever called. */
   CUresult (*submit_external)(CUstream stream, const SpillwayExternalWork* work);
+  /* Since version 2, in null mode. Small copies from the host to a device (at most 1 MiB each) are known until a
+   * kernel runs there, and so is what is copied from them; all else reads as zeros. `ask` gives bytes that are
+   * known, and 1, or 0; `tell` makes bytes known that come from outside, or
+   * with NULL unknown. */
+  int (*ask)(CUdeviceptr address, void* out, uint64_t bytes);
+  void (*tell)(CUdeviceptr address, const void* bytes, uint64_t count);
 
   /* Since version 2. What the simulator's table (simulator/cards/overheads.inc) says that a row such as
    * "cudnn.handle" takes on this device's card, to be charged by whoever stands in for it; 0 when overheads

@@ -178,7 +178,7 @@ ncclResult_t Communicator::meet_locked() {
   if (file_->header().joined.load() == ranks_) return become_ready_locked();
   if (!time_to_look()) return ncclInProgress;
   for (int rank = 0; rank < ranks_; ++rank)
-    if (gone(file_->rank(rank)))
+    if (gone(file_->rank(rank)) && file_->header().joined.load() < ranks_)  // it may have come and gone
       return fail(ncclRemoteError, rank_text(*file_, rank) + " ended before all ranks had come");
   for (const int rank : origin_.members)
     if (gone(origin_.file->rank(rank)) && file_->header().joined.load() < ranks_)

@@ -27,6 +27,7 @@ struct Record {
   Signature signature;
   double scalar = 1;
   uint64_t payload = 0;  // where its bytes are in the rank's part
+  uint32_t told = 0;     // whether they are there
 };
 
 struct SplitRecord {

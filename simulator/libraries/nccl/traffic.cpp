@@ -9,6 +9,7 @@ namespace spillway::nccl {
 namespace {
 
 constexpr uint64_t kPayloadAlignment = 4096;
+constexpr uint64_t kMostTold = uint64_t{1} << 20;  // what null mode knows at once
 
 uint64_t aligned(uint64_t bytes) {
   return (bytes + kPayloadAlignment - 1) / kPayloadAlignment * kPayloadAlignment;
@@ -75,10 +76,18 @@ bool Traffic::publish(const std::shared_ptr<Work>& work, const Call& call, Troub
 }
 
 bool Traffic::put_payload(const Call& call, uint64_t number, Record& record, Trouble* trouble) {
-  if (!computes()) return true;
-  drop_payloads();
-  if (call.device_scalar) record.scalar = read_scalar(call.signature.type, call.device_scalar);
   const uint64_t bytes = source_bytes(call.signature, rank_, ranks_);
+  std::vector<char> asked;
+  const void* source = call.source;
+  if (!computes()) {
+    if (bytes == 0 || bytes > kMostTold || call.device_scalar) return true;
+    asked.resize(bytes);
+    if (!control()->ask(reinterpret_cast<CUdeviceptr>(source), asked.data(), bytes)) return true;
+    source = asked.data();
+  }
+  drop_payloads();
+  record.told = 1;
+  if (call.device_scalar) record.scalar = read_scalar(call.signature.type, call.device_scalar);
   if (bytes == 0) return true;
   if (next_payload_ + bytes > kPayloadBytes) next_payload_ = 0;
   const uint64_t end = next_payload_ + bytes;
@@ -91,7 +100,7 @@ bool Traffic::put_payload(const Call& call, uint64_t number, Record& record, Tro
   }
   record.payload = next_payload_;
   trouble->result = ncclSystemError;
-  if (!file_.write(rank_, record.payload, call.source, bytes, &trouble->why)) return false;
+  if (!file_.write(rank_, record.payload, source, bytes, &trouble->why)) return false;
   payloads_.push_back({call.peer, number, record.payload, bytes});
   next_payload_ = aligned(end);
   return true;
@@ -154,7 +163,7 @@ bool Traffic::progress(Trouble* trouble) {
 bool Traffic::finish_collectives(bool* any, Trouble* trouble) {
   for (; !collectives_.empty() && all_joined(collectives_.front()); collectives_.pop_front()) {
     const Part& part = collectives_.front();
-    if (!agrees(part, trouble) || (computes() && !move_collective(part, trouble))) return false;
+    if (!agrees(part, trouble) || !move(part, trouble)) return false;
     file_.rank(rank_).consumed.store(part.number + 1);
     --part.work->left;
     *any = true;
@@ -180,11 +189,37 @@ bool Traffic::finish_receives(int from, bool* any, Trouble* trouble) {
   for (; !parts.empty() && pair.sent.load() > parts.front().number; parts.pop_front()) {
     const Part& part = parts.front();
     if (!agrees(part, pair.sends[part.number % kPairCallsKept].signature, trouble)) return false;
-    if (computes() && !move_message(part, trouble)) return false;
+    if (!move(part, trouble)) return false;
     pair.received.store(part.number + 1);
     --part.work->left;
     *any = true;
   }
+  return true;
+}
+
+// All ranks that send something have shown it.
+bool Traffic::all_told(const Part& part) const {
+  const Signature& signature = part.call.signature;
+  if (part.call.pairwise())
+    return file_.pair(part.call.peer, rank_).sends[part.number % kPairCallsKept].told != 0;
+  for (int from = 0; from < ranks_; ++from)
+    if (source_bytes(signature, from, ranks_) > 0 && !file_.rank(from).calls[part.number % kCallsKept].told)
+      return false;
+  return true;
+}
+
+// In null mode only bytes that are known move.
+bool Traffic::move(Part part, Trouble* trouble) {
+  const bool message = part.call.pairwise();
+  if (computes()) return message ? move_message(part, trouble) : move_collective(part, trouble);
+  const uint64_t bytes = target_bytes(part.call.signature, rank_, ranks_);
+  if (bytes == 0) return true;
+  const auto target = reinterpret_cast<CUdeviceptr>(part.call.target);
+  if (bytes > kMostTold || !all_told(part)) return control()->tell(target, nullptr, bytes), true;
+  std::vector<char> out(bytes);
+  part.call.target = out.data();
+  if (!(message ? move_message(part, trouble) : move_collective(part, trouble))) return false;
+  control()->tell(target, out.data(), bytes);
   return true;
 }
 

@@ -46,6 +46,8 @@ class Traffic {
   };
 
   bool put_payload(const Call& call, uint64_t number, Record& record, Trouble* trouble);
+  bool all_told(const Part& part) const;
+  bool move(Part part, Trouble* trouble);
   void drop_payloads();
 
   bool all_joined(const Part& part) const;
