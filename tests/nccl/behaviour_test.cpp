@@ -71,7 +71,7 @@ TEST_F(Behaviour, one_thread_drives_all_cards_in_a_group) {
     EXPECT_EQ(rank, i);
     EXPECT_EQ(count, kRanks);
     ASSERT_EQ(cudaSetDevice(i), cudaSuccess);
-    EXPECT_EQ(buffers[i]->values()[0], computing() ? 6 : 0);
+    EXPECT_EQ(buffers[i]->values()[0], 6);
     buffers[i].reset();
   }
   for (ncclComm_t comm : comms) EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
@@ -96,7 +96,7 @@ TEST_F(Behaviour, splitting_orders_by_key_and_leaves_out_who_has_no_color) {
     EXPECT_EQ(ncclAllReduce(buffer.get(), buffer.get(), 1, ncclFloat32, ncclSum, part, rank.stream),
               ncclSuccess);
     EXPECT_EQ(rank.wait(), cudaSuccess);
-    EXPECT_EQ(buffer.values()[0], computing() ? 2 + 2 * color : 0);
+    EXPECT_EQ(buffer.values()[0], 2 + 2 * color);
     EXPECT_EQ(ncclCommDestroy(part), ncclSuccess);
   });
 }

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""distributed_programs.py BUILD_FOLDER CASE: stock programs of tests/programs started by stock torchrun.
+
+Without values at real sizes: they run, every rank prints the peaks that are expected, and no rank's referee saw a
+violation. With values at small sizes: the losses are those of one process with the same batch.
+"""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAMS = ROOT / "tests/programs"
+PYTHON = ROOT / ".deps/bin/python"
+GIB = 1 << 30
+SMALL = "--layers 2 --width 64 --heads 4 --vocabulary 128 --length 32 --steps 3".split()
+# The order of additions differs between one process and several; the losses are near 5.
+TOLERANCE = 2e-5
+
+
+def run(build, ranks, values, script, *arguments):
+    with tempfile.TemporaryDirectory() as folder:
+        environment = dict(os.environ, SPILLWAY_SIM_REPORT=f"{folder}/report-%p", OMP_NUM_THREADS="1")
+        torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks)] if ranks > 1 else []
+        completed = subprocess.run(
+            [build / "bin/spillway", "simulate", "--capacity", "80GiB", "--gpus", str(ranks), "--values", values, "--",
+             PYTHON, *torchrun, PROGRAMS / script, *arguments],
+            capture_output=True, text=True, env=environment, timeout=170)
+        complaints = [line for line in completed.stderr.splitlines() if line.startswith("spillway")]
+        reports = [json.loads(path.read_text()) for path in pathlib.Path(folder).glob("report-*")]
+    for report in reports:
+        complaints += report["violations"]["texts"]
+    if completed.returncode != 0 or complaints or len(reports) < ranks:
+        raise SystemExit(f"{script} {arguments}: exit code {completed.returncode}, {len(reports)} reports\n"
+                         f"{completed.stdout}\n{completed.stderr[-4000:]}\n" + "\n".join(complaints))
+    return completed.stdout
+
+
+def numbers(output, what, ranks):
+    """For each rank the numbers that it printed after `what=`. Lines of several ranks may run into each other."""
+    found = {rank: [] for rank in range(ranks)}
+    for rank, text in re.findall(rf"rank (\d+): (?:(?!rank).)*?{what}=([-\d.]+)", output):
+        found[int(rank)].append(float(text))
+    return found
+
+
+def expect_peaks(output, ranks, least, most):
+    for rank, peaks in numbers(output, "peak_reserved", ranks).items():
+        if len(peaks) != 1 or not least * GIB <= peaks[0] <= most * GIB:
+            raise SystemExit(f"rank {rank} reserved {peaks}, not {least} to {most} GiB\n{output}")
+
+
+def expect_losses(build, script, *arguments, ranks=2):
+    alone = numbers(run(build, 1, "compute", script, *SMALL, *arguments), "loss", 1)[0]
+    together = numbers(run(build, ranks, "compute", script, *SMALL, *arguments), "loss", ranks)
+    for rank, losses in together.items():
+        apart = max(abs(a - b) for a, b in zip(alone, losses))
+        if len(losses) != 3 or len(alone) != 3 or apart > TOLERANCE:
+            raise SystemExit(f"{script}: rank {rank} of {ranks} has {losses}, one process {alone}")
+    print(f"{script} {' '.join(arguments)}: {ranks} ranks, losses {alone}")
+
+
+def values(build):
+    expect_losses(build, "ddp_training.py", "--check", ranks=4)
+    expect_losses(build, "fsdp_training.py", "--api", "fsdp1")
+    expect_losses(build, "fsdp_training.py", "--api", "fully_shard")
+    expect_losses(build, "pipeline_p2p.py", "--batched")
+
+
+def main():
+    build, case = pathlib.Path(sys.argv[1]), sys.argv[2]
+    if case == "ddp":
+        expect_peaks(run(build, 4, "zeros", "ddp_training.py", "--bf16"), 4, 8, 14)
+    elif case == "ddp_mixed":
+        output = run(build, 2, "zeros", "ddp_training.py", "--bf16", "--mixed", "--accumulate", "2", "--leave")
+        expect_peaks(output, 2, 8, 14)
+        if numbers(output, "sum_on_host", 2) != {0: [1], 1: [1]}:
+            raise SystemExit(f"Gloo on the host gave something else\n{output}")
+    elif case == "fsdp":
+        expect_peaks(run(build, 2, "zeros", "fsdp_training.py", "--bf16", "--api", "fsdp1"), 2, 15, 30)
+    elif case == "fully_shard":
+        expect_peaks(run(build, 4, "zeros", "fsdp_training.py", "--bf16"), 4, 8, 20)
+    elif case == "eight_ranks":
+        expect_peaks(run(build, 8, "zeros", "fsdp_training.py", "--bf16", "--steps", "2"), 8, 4, 15)
+    elif case == "pipeline":
+        expect_peaks(run(build, 4, "zeros", "pipeline_p2p.py"), 4, 1, 10)
+    elif case == "values":
+        values(build)
+    else:
+        raise SystemExit(f"no case {case}")
+
+
+if __name__ == "__main__":
+    main()
