@@ -42,6 +42,7 @@ TEST(Values, null_mode_reads_zeros_and_has_no_alias) {
     const CUdeviceptr memory = allocate(table, 1000);
     const auto values = numbered(1000);
     EXPECT_EQ(table.cuMemcpyHtoD(memory, values.data(), 1000), CUDA_SUCCESS);
+    EXPECT_EQ(table.simulator->submit(nullptr, "kernel", nullptr, 0, 1, nullptr, nullptr), CUDA_SUCCESS);
     EXPECT_EQ(read_back(table, memory, 1000), std::vector<unsigned char>(1000));
   });
 }
@@ -157,6 +158,7 @@ TEST(Values, in_null_mode_no_memory_stands_behind_60_GB) {
     EXPECT_EQ(table.cuMemsetD8(range, 7, kMapped), CUDA_SUCCESS);
     std::vector<unsigned char> host = numbered(kMiB);
     EXPECT_EQ(table.cuMemcpyHtoD(range, host.data(), host.size()), CUDA_SUCCESS);
+    EXPECT_EQ(table.simulator->submit(nullptr, "kernel", nullptr, 0, 1, nullptr, nullptr), CUDA_SUCCESS);
     EXPECT_EQ(read_back(table, range, kMiB), std::vector<unsigned char>(kMiB)) << "whatever was written";
     EXPECT_LT(resident_bytes(), before + 64 * kMiB);
     EXPECT_EQ(counts(table).violations, 0u);
