@@ -111,7 +111,7 @@ class Simulated : public testing::Test {
     if (injection == Injection::kFromThereOn || injection == Injection::kUntilAMove)
       core_.table()->fail_request(n, 1);
     if (injection < Injection::kDriverOnce) return;
-    core_.table()->empty_cache(0);  // so that the step has to ask the driver
+    core_.table()->empty_cache(0, SPILLWAY_EVERY_POOL);  // so that the step has to ask the driver
     simulator().fail_call(n, nullptr, injection == Injection::kDriverFromThereOn, CUDA_ERROR_OUT_OF_MEMORY);
   }
 
@@ -316,7 +316,7 @@ TEST_F(Simulated, ARunWithNoPlanLeftEndsTypedWithACheckpointThatGoesOn) {
   config_.data.corpus = scratch_.corpus();
   config_.run.out = scratch_.file("run");
   config_.run.limit_bytes = 5 * kMiB;
-  core_.table()->empty_cache(0);
+  core_.table()->empty_cache(0, SPILLWAY_EVERY_POOL);
   const TrainOptions quiet{.resume = "", .stop = nullptr, .quiet = true};
   const Results starved = train(config_, quiet);
   EXPECT_EQ(starved.exit_code, kExitOutOfMemory);
@@ -341,7 +341,7 @@ TEST_F(Simulated, MomentsThatDoNotFitAtTheStartBeginOnTheHost) {
   const TrainOptions quiet{.resume = "", .stop = nullptr, .quiet = true};
   const Results roomy = train(config_, quiet);
   EXPECT_EQ(roomy.plan.optimizer, Place::kDevice);
-  core_.table()->empty_cache(0);
+  core_.table()->empty_cache(0, SPILLWAY_EVERY_POOL);
   config_.run.out = scratch_.file("tight");
   config_.run.limit_bytes = 20 * kMiB;  // 13 for parameters and gradients, 13 for the moments
   const Results tight = train(config_, quiet);
