@@ -164,14 +164,33 @@ TEST_F(SpillwayAllocator, RequestsOfNothingAndUnknownPointersAreHarmless) {
   allocator->raw_delete(address);
 }
 
-TEST_F(SpillwayAllocator, WhatDestructorsCallDoesNotThrow) {
+TEST_F(SpillwayAllocator, PoolsCountTheirUsers) {
   auto* allocator = c10::cuda::CUDACachingAllocator::get();
-  EXPECT_NO_THROW(allocator->setUseOnOOM(0, {0, 1}, false));
-  EXPECT_NO_THROW(allocator->releasePool(0, {0, 1}));
-  EXPECT_NO_THROW(allocator->endAllocateToPool(0, {0, 1}));
+  const c10::MempoolId_t pool{0, 1};
+  EXPECT_EQ(allocator->getPoolUseCount(0, pool), 0);
+  allocator->createOrIncrefPool(0, pool);
+  allocator->beginAllocateToPool(0, pool, [](cudaStream_t) { return true; });
+  EXPECT_EQ(allocator->getPoolUseCount(0, pool), 2);
+  EXPECT_THROW(allocator->beginAllocateToPool(0, pool, [](cudaStream_t) { return true; }), c10::Error);
+  void* block = allocator->raw_alloc(1 << 20);
+  EXPECT_TRUE(allocator->checkPoolLiveAllocations(0, pool, {block}));
+  EXPECT_FALSE(allocator->checkPoolLiveAllocations(0, pool, {}));
+  allocator->endAllocateToPool(0, pool);
+  EXPECT_THROW(allocator->endAllocateToPool(0, pool), c10::Error);
+  void* other = allocator->raw_alloc(1 << 20);
+  EXPECT_TRUE(allocator->checkPoolLiveAllocations(0, pool, {block})) << "later requests go elsewhere";
+  allocator->raw_delete(other);
+  allocator->raw_delete(block);
+  EXPECT_EQ(allocator->snapshot(pool).segments.size(), 1u);
+  // In the order of ~MemPool.
+  EXPECT_NO_THROW(allocator->setUseOnOOM(0, pool, false));
+  EXPECT_NO_THROW(allocator->releasePool(0, pool));
+  EXPECT_NO_THROW(allocator->releasePool(0, pool));
+  EXPECT_NO_THROW(allocator->emptyCache(pool));
+  EXPECT_EQ(allocator->snapshot(pool).segments.size(), 0u);
+  EXPECT_EQ(allocator->getPoolUseCount(0, pool), 0);
+  EXPECT_THROW(allocator->releasePool(0, pool), c10::Error);
   EXPECT_FALSE(allocator->isHistoryEnabled());
-  EXPECT_THROW(allocator->setNoSplit(0, {0, 1}), c10::NotImplementedError);
-  EXPECT_THROW(allocator->getPoolUseCount(0, {0, 1}), c10::NotImplementedError);
 }
 
 }  // namespace

@@ -169,8 +169,7 @@ class NotYet(unittest.TestCase):
 import spillway, torch
 spillway.install()
 torch.ones(1, device="cuda")
-calls = {"beginAllocateToPool": lambda: torch._C._cuda_beginAllocateToPool(0, (0, 1)),
-         "createOrIncrefPool": lambda: torch.cuda.MemPool(),
+calls = {"getCheckpointState": lambda: torch._C._cuda_getCheckpointState(0, (0, 1)),
          "shareIpcHandle": lambda: torch.ones(3, device="cuda").untyped_storage()._share_cuda_(),
          "recordHistory": lambda: torch.cuda.memory._record_memory_history()}
 for name, call in calls.items():

@@ -60,7 +60,7 @@ class Checks(Values):
 class Limits(unittest.TestCase):
     def test_kernels_refuse_a_simulator_that_computes_nothing(self):
         outcome = simulated.run(sys.executable, "-c", "import torch; torch.ones(3, device='cuda')",
-                                SPILLWAY_SIM_VALUES="zeros")
+                                values="zeros", SPILLWAY_SIM_KERNELS=f"{simulated.BUILD}/lib/libspillway_kernels.so")
         self.assertIn("--values compute", "".join(outcome.simulator_remarks()))
 
     def test_kernels_refuse_a_process_without_a_simulator(self):
