@@ -24,7 +24,8 @@ TOLERANCE = 2e-5
 def run(build, ranks, values, script, *arguments):
     with tempfile.TemporaryDirectory() as folder:
         environment = dict(os.environ, SPILLWAY_SIM_REPORT=f"{folder}/report-%p", OMP_NUM_THREADS="1")
-        torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks)] if ranks > 1 else []
+        # --standalone takes a free port: tests run side by side.
+        torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)] if ranks > 1 else []
         completed = subprocess.run(
             [build / "bin/spillway", "simulate", "--capacity", "80GiB", "--gpus", str(ranks), "--values", values, "--",
              PYTHON, *torchrun, PROGRAMS / script, *arguments],
