@@ -35,19 +35,30 @@ class CommandTest : public ::testing::Test {
 
   // Runs `spillway` with `words` in this test's own folder.
   Ran run(std::vector<std::string> words, const std::map<std::string, std::string>& environment = {}) const {
+    return wait(start(std::move(words), environment));
+  }
+  // The same in two steps. It leads a group of processes, as a shell's job does.
+  pid_t start(std::vector<std::string> words,
+              const std::map<std::string, std::string>& environment = {}) const {
     words.insert(words.begin(), program_.string());
     const pid_t pid = ::fork();
     if (pid == 0) become(words, environment);
+    ::setpgid(pid, pid);
+    return pid;
+  }
+  Ran wait(pid_t pid) const {
     int status = 0;
     EXPECT_EQ(::waitpid(pid, &status, 0), pid);
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), text_of("out"), text_of("err")};
   }
 
   const std::filesystem::path& folder() const { return folder_; }
+  const std::filesystem::path& program() const { return program_; }
 
  private:
   [[noreturn]] void become(const std::vector<std::string>& words,
                            const std::map<std::string, std::string>& environment) const {
+    ::setpgid(0, 0);
     if (::chdir(folder_.c_str()) != 0) ::_exit(90);
     ::dup2(::open("out", O_WRONLY | O_CREAT | O_TRUNC, 0600), 1);
     ::dup2(::open("err", O_WRONLY | O_CREAT | O_TRUNC, 0600), 2);

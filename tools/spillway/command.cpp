@@ -72,7 +72,7 @@ int run_parsed(const CommandLine& line, const Declared& declared) {
 
 }  // namespace
 
-int fail(ExitCode code, const std::string& text) {
+int fail(int code, const std::string& text) {
   std::fprintf(stderr, "spillway: %s\n", text.c_str());
   return code;
 }

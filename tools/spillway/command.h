@@ -51,6 +51,6 @@ Command simulate_command();
 int run_command_line(const std::vector<Command>& commands, int argc, char** argv);
 
 // Prints "spillway: <text>" to standard error and returns `code`.
-int fail(ExitCode code, const std::string& text);
+int fail(int code, const std::string& text);
 
 }  // namespace spillway::tools

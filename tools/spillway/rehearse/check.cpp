@@ -5,8 +5,10 @@
 
 #include "tools/spillway/command.h"
 #include "tools/spillway/rehearse/baseline.h"
+#include "tools/spillway/rehearse/child.h"
 #include "tools/spillway/rehearse/findings.h"
 #include "tools/spillway/rehearse/options.h"
+#include "tools/spillway/rehearse/output.h"
 #include "tools/spillway/rehearse/report_json.h"
 #include "tools/spillway/rehearse/report_text.h"
 #include "tools/spillway/rehearse/run.h"
@@ -68,20 +70,27 @@ std::string write_all(const CheckOptions& options, const Rehearsal& rehearsal,
       {options.json, report_json(options.run, rehearsal, {})}};
   for (const auto& [path, text] : files) {
     if (path.empty()) continue;
-    if (std::string wrong = write_text(path, text); !wrong.empty()) return wrong;
+    if (std::string wrong = write_output(path, text); !wrong.empty()) return wrong;
   }
   // What did not fit is no measure of what the program needs.
   if (!options.update || decide(rehearsal) != Fit::kFits) return "";
-  return write_text(options.baseline, baseline_text(baseline_of(rehearsal)));
+  return write_output(options.baseline, baseline_text(baseline_of(rehearsal)));
 }
 
 int check(const CheckOptions& options) {
   Rules rules;
   if (const std::string wrong = read_rules(options, &rules); !wrong.empty())
     return fail(kUsageError, "check: " + wrong);
+  const std::string no_place = check_outputs({{"--junit", options.junit},
+                                              {"--markdown", options.markdown},
+                                              {"--json", options.json},
+                                              {"--trace", options.run.trace},
+                                              {"--baseline", options.update ? options.baseline : ""}});
+  if (!no_place.empty()) return fail(kCannotRun, "check: " + no_place);
   RunError error;
   const auto rehearsal = rehearse_once(options.run, &error);
   if (!rehearsal) return fail(error.code, "check: " + error.text);
+  if (stop_signal() != 0) return fail(128 + stop_signal(), "check: stopped before the program's end");
   const std::vector<Finding> findings = judge(rules, *rehearsal);
   const bool fits = decide(*rehearsal) == Fit::kFits;
   if (!fits) std::fputs((report_text(options.run, *rehearsal, {}) + "\n").c_str(), stdout);

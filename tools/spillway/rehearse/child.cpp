@@ -2,50 +2,88 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 #include <thread>
+#include <utility>
+
+#include "tools/spillway/rehearse/input.h"
 
 namespace spillway::tools {
 namespace {
 
-volatile pid_t child = 0;
+volatile sig_atomic_t child = 0, stopped = 0;
 
-void pass_on(int signal) {
-  if (child > 0) ::kill(child, signal);
+// The terminal's own signals reach the child without us, those that one process sends another do not.
+void on_stop(int signal, siginfo_t* info, void*) {
+  stopped = signal;
+  if (child > 0 && info->si_code <= 0) ::kill(static_cast<pid_t>(child), signal);
 }
 
-// While a child runs, what would end us ends it: its end is still reported. The terminal's own signals reach
-// it without us.
-class Signals {
+constexpr int kStopping[] = {SIGINT, SIGTERM, SIGHUP};
+
+sigset_t stopping_set() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : kStopping) sigaddset(&set, signal);
+  return set;
+}
+
+// What is ignored stays ignored, as nohup and a shell's background jobs have it.
+void listen_for_stops() {
+  static bool listening = false;
+  if (std::exchange(listening, true)) return;
+  for (const int signal : kStopping) {
+    struct sigaction action{};
+    if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) continue;
+    action.sa_sigaction = on_stop;
+    action.sa_flags = SA_SIGINFO;
+    ::sigaction(signal, &action, nullptr);
+  }
+}
+
+// No stop comes between the fork and knowing the child.
+class StopsHeldBack {
  public:
-  Signals() {
-    set(SIGTERM, pass_on, &old_term_);
-    set(SIGHUP, pass_on, &old_hup_);
-    set(SIGINT, [](int) {}, &old_int_);
+  StopsHeldBack() {
+    const sigset_t set = stopping_set();
+    ::sigprocmask(SIG_BLOCK, &set, &before_);
   }
-  ~Signals() {
-    ::sigaction(SIGTERM, &old_term_, nullptr);
-    ::sigaction(SIGHUP, &old_hup_, nullptr);
-    ::sigaction(SIGINT, &old_int_, nullptr);
-  }
+  ~StopsHeldBack() { release(); }
+  void release() const { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
 
  private:
-  static void set(int signal, void (*handler)(int), struct sigaction* old) {
-    struct sigaction action{};
-    action.sa_handler = handler;
-    ::sigaction(signal, &action, old);
-  }
-  struct sigaction old_term_{}, old_hup_{}, old_int_{};
+  sigset_t before_{};
 };
 
-[[noreturn]] void become(const Words& command, const Environment& environment, const std::string& output,
-                         int failed) {
+// In the child: it ends with its parent, however that ends.
+void end_with(pid_t parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) ::_exit(128 + SIGTERM);
+}
+
+void default_unless_ignored(int signal) {
+  struct sigaction action{};
+  if (::sigaction(signal, nullptr, &action) == 0 && action.sa_handler != SIG_IGN) ::signal(signal, SIG_DFL);
+}
+
+// How many bytes came before the end.
+ssize_t read_retrying(int from, int* to) {
+  ssize_t count = 0;
+  do count = ::read(from, to, sizeof *to);
+  while (count < 0 && errno == EINTR);
+  return count;
+}
+
+[[noreturn]] void become(const Words& command, const Environment& environment, int input,
+                         const std::string& output, int failed) {
   apply(environment);
   repeat_host_addresses();
+  if (input >= 0) ::dup2(input, STDIN_FILENO);
   if (!output.empty()) {
     const int file = ::open(output.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
     ::dup2(file, STDOUT_FILENO);
@@ -75,22 +113,44 @@ int wait_for(pid_t pid, const std::function<void()>& tick) {
 
 }  // namespace
 
+int stop_signal() {
+  return stopped;
+}
+
 ChildEnd run_child(const Words& command, const Environment& environment, const std::string& output,
                    const std::function<void()>& tick) {
   ChildEnd end;
   int failed[2];  // closed by exec; carries the errno of one that fails
+  listen_for_stops();
   if (::pipe2(failed, O_CLOEXEC) != 0) return {kCannotRun, errno};
-  const pid_t pid = ::fork();
-  if (pid < 0) return {kCannotRun, errno};
-  if (pid == 0) become(command, environment, output, failed[1]);
-  ::close(failed[1]);
-  child = pid;
+  const int input = input_of_next_run();
+  const pid_t parent = ::getpid();
   {
-    const Signals signals;
-    const bool not_started = ::read(failed[0], &end.start_error, sizeof end.start_error) > 0;
-    end.exit_code = wait_for(pid, tick);
-    if (!not_started) end.start_error = 0;
+    const StopsHeldBack held;
+    if (stopped != 0) {
+      ::close(failed[0]);
+      ::close(failed[1]);
+      if (input >= 0) ::close(input);
+      return {.exit_code = 128 + stopped};
+    }
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      for (const int signal : kStopping) default_unless_ignored(signal);
+      held.release();
+      end_with(parent);
+      become(command, environment, input, output, failed[1]);
+    }
+    child = pid;
   }
+  const int fork_error = errno;
+  ::close(failed[1]);
+  if (input >= 0) ::close(input);
+  if (child < 0) {
+    ::close(failed[0]);
+    return {kCannotRun, fork_error};
+  }
+  if (read_retrying(failed[0], &end.start_error) == 0) end.start_error = 0;
+  end.exit_code = wait_for(static_cast<pid_t>(child), tick);
   child = 0;
   ::close(failed[0]);
   return end;

@@ -1,4 +1,5 @@
-// A child process: started with variables of its own, waited for, and told of the signals that end us.
+// A child process: started with variables of its own, waited for, told of the signals that end us, and ended
+// when we are killed.
 //
 // Thread-safety: one child at a time. Errors: a command that can not be run is an errno.
 #pragma once
@@ -16,6 +17,10 @@ struct ChildEnd {
   int exit_code = 0;    // 128 + the signal that ended it
   int start_error = 0;  // errno; 0 when it was started
 };
+
+// The signal to stop that came, or 0. From the first child on, SIGINT, SIGTERM and SIGHUP do not end this
+// process, which is to look here before it starts anything else.
+int stop_signal();
 
 // `output`: a file for its output, "" for ours. `tick` is called a few times a second while it runs.
 ChildEnd run_child(const Words& command, const Environment& environment, const std::string& output,

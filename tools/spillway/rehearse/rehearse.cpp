@@ -3,8 +3,10 @@
 #include <memory>
 
 #include "tools/spillway/command.h"
+#include "tools/spillway/rehearse/child.h"
 #include "tools/spillway/rehearse/explain.h"
 #include "tools/spillway/rehearse/options.h"
+#include "tools/spillway/rehearse/output.h"
 #include "tools/spillway/rehearse/report_json.h"
 #include "tools/spillway/rehearse/report_text.h"
 #include "tools/spillway/rehearse/run.h"
@@ -29,6 +31,8 @@ std::string contradiction(const RehearseOptions& options) {
 int rehearse(const RehearseOptions& options) {
   if (const std::string error = contradiction(options); !error.empty())
     return fail(kUsageError, "rehearse: " + error);
+  const std::string no_place = check_outputs({{"--json", options.json}, {"--trace", options.run.trace}});
+  if (!no_place.empty()) return fail(kCannotRun, "rehearse: " + no_place);
   if (!options.compare.empty()) return run_comparison(options.run, options.compare, options.json);
   if (const std::string missing = missing_machine(options.run.machine); !missing.empty())
     return fail(kUsageError, "rehearse: " + missing);
@@ -38,14 +42,16 @@ int rehearse(const RehearseOptions& options) {
   if (!rehearsal) return fail(error.code, "rehearse: " + error.text);
   std::vector<Counterfactual> others;
   const Fit fit = decide(*rehearsal);
+  if (stop_signal() != 0 && fit == Fit::kFits)
+    return fail(128 + stop_signal(), "rehearse: stopped before the program's end, so there is no verdict");
   if (!options.once && (fit == Fit::kDoesNotFit || fit == Fit::kWentOn))
     others = run_counterfactuals(options.run, *rehearsal);
   std::fputs(report_text(options.run, *rehearsal, others).c_str(), stdout);
   if (!options.json.empty()) {
-    const std::string wrong = write_text(options.json, report_json(options.run, *rehearsal, others));
+    const std::string wrong = write_output(options.json, report_json(options.run, *rehearsal, others));
     if (!wrong.empty()) return fail(kCannotRun, "rehearse: --json: " + wrong);
   }
-  return exit_code_of(*rehearsal);
+  return stop_signal() != 0 ? 128 + stop_signal() : exit_code_of(*rehearsal);
 }
 
 std::function<int()> declare(CLI::App& app, const Words& command) {

@@ -1,9 +1,5 @@
 #include "tools/spillway/rehearse/report_json.h"
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tools/spillway/rehearse/places.h"
@@ -152,16 +148,6 @@ std::string report_json(const RunOptions& options, const Rehearsal& rehearsal,
                      {"further_runs", runs},
                      {"damaged", rehearsal.damaged}};
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-std::string write_text(const std::string& path, const std::string& text) {
-  const std::string unfinished = path + ".part";
-  errno = 0;
-  std::ofstream out(unfinished, std::ios::binary | std::ios::trunc);
-  out << text;
-  out.close();
-  if (out && std::rename(unfinished.c_str(), path.c_str()) == 0) return "";
-  return "'" + path + "' can not be written: " + std::strerror(errno);
 }
 
 }  // namespace spillway::tools

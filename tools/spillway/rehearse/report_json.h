@@ -1,6 +1,6 @@
 // A rehearsal for programs: docs/rehearse.md lists the fields.
 //
-// Thread-safety: pure functions but for `write_text`. Units: bytes.
+// Thread-safety: pure functions. Units: bytes.
 #pragma once
 #include <string>
 #include <vector>
@@ -15,8 +15,5 @@ std::string report_json(const RunOptions& options, const Rehearsal& rehearsal,
                         const std::vector<Counterfactual>& others);
 
 const char* fit_name(Fit fit);  // "fits", "does_not_fit", "went_on", "program_failed"
-
-// "" or what went wrong; a file that is there is replaced whole.
-std::string write_text(const std::string& path, const std::string& text);
 
 }  // namespace spillway::tools

@@ -1,41 +1,21 @@
 #include "tools/spillway/rehearse/run.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
 
 #include "tools/spillway/rehearse/child.h"
 #include "tools/spillway/rehearse/progress.h"
+#include "tools/spillway/rehearse/workplace.h"
 
 namespace spillway::tools {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A new folder, removed at the end.
-class Workplace {
- public:
-  Workplace() {
-    std::error_code error;
-    std::string name = (fs::temp_directory_path(error) / "spillway-rehearse-XXXXXX").string();
-    if (!error && ::mkdtemp(name.data()) != nullptr) path_ = name;
-  }
-  ~Workplace() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  Workplace(const Workplace&) = delete;
-  Workplace& operator=(const Workplace&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 std::string joined(const char* variable, const std::string& setting, char separator) {
   const char* held = std::getenv(variable);
@@ -89,9 +69,17 @@ std::string end_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+RunError stopped() {
+  return {128 + stop_signal(), std::string("stopped by ") + ::strsignal(stop_signal())};
+}
+
 }  // namespace
 
 std::optional<Rehearsal> rehearse_once(const RunOptions& options, RunError* error) {
+  if (stop_signal() != 0) {
+    *error = stopped();
+    return std::nullopt;
+  }
   const Workplace place;
   if (place.path().empty()) {
     *error = {kCannotRun, "no folder for the results can be made: set TMPDIR to one that can be written"};
@@ -114,6 +102,10 @@ std::optional<Rehearsal> rehearse_once(const RunOptions& options, RunError* erro
     *error = {
         end.start_error == ENOENT ? kNotFound : kCannotRun,
         "cannot run '" + options.command.front() + "': " + std::generic_category().message(end.start_error)};
+    return std::nullopt;
+  }
+  if (stop_signal() != 0 && options.keep_output) {  // cut short, it says nothing for a series
+    *error = stopped();
     return std::nullopt;
   }
   Rehearsal rehearsal;

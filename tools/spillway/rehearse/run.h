@@ -24,11 +24,12 @@ struct RunOptions {
 };
 
 struct RunError {
-  ExitCode code = kUsageError;
+  int code = kUsageError;
   std::string text;
 };
 
-// Nothing, and `error`, when it was not started.
+// Nothing, and `error`, when it was not started: after a signal to stop no run is. Nor is there anything to
+// say of one that such a signal cut short where its output was kept.
 std::optional<Rehearsal> rehearse_once(const RunOptions& options, RunError* error);
 
 }  // namespace spillway::tools

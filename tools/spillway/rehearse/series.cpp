@@ -7,6 +7,7 @@
 #include "simulator/cards/cards.h"
 #include "spillway/allocator/verdict.h"
 #include "tools/spillway/rehearse/find.h"
+#include "tools/spillway/rehearse/output.h"
 #include "tools/spillway/rehearse/report_json.h"
 #include "tools/spillway/rehearse/report_text.h"
 #include "tools/spillway/report/table.h"
@@ -55,7 +56,7 @@ void show_end(const std::string& log) {
 
 int save(const std::string& path, const Json& json) {
   if (path.empty()) return kSuccess;
-  const std::string error = write_text(path, json.dump(2) + "\n");
+  const std::string error = write_output(path, json.dump(2) + "\n");
   return error.empty() ? kSuccess : fail(kCannotRun, "--json: " + error);
 }
 

@@ -1,0 +1,179 @@
+// `spillway rehearse` and `check` around the program: signals, standard input, what they write and where.
+// Programs of the shell and libraries that do nothing are enough for that.
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <thread>
+
+#include "tests/tools/support.h"
+
+namespace spillway::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class RehearseRuns : public CommandTest {
+ protected:
+  using Words = std::vector<std::string>;
+  static std::map<std::string, std::string> environment() { return {{"SPILLWAY_LIB_DIR", FAKE_LIBRARIES}}; }
+  static Words words_of(const std::string& command, const Words& flags, const std::string& script) {
+    Words words{command};
+    words.insert(words.end(), flags.begin(), flags.end());
+    words.insert(words.end(), {"--", "sh", "-c", script});
+    return words;
+  }
+  Ran rehearse(const Words& flags, const std::string& script) const {
+    return run(words_of("rehearse", flags, script), environment());
+  }
+  Ran sh(const std::string& line) const {  // with $SPILLWAY
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      if (::chdir(folder().c_str()) != 0) ::_exit(90);
+      ::setenv("SPILLWAY_LIB_DIR", FAKE_LIBRARIES, 1);
+      ::setenv("SPILLWAY", program().c_str(), 1);
+      ::execl("/bin/sh", "sh", "-c", ("{ " + line + "; } >out 2>err").c_str(), nullptr);
+      ::_exit(91);
+    }
+    return wait(pid);
+  }
+  std::string text_of(const std::string& name) const {
+    std::ifstream file(folder() / name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  // Waits for the program's own sign that it runs.
+  void wait_for(const std::string& name) const {
+    for (int i = 0; i < 2000 && !fs::exists(folder() / name); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    ASSERT_TRUE(fs::exists(folder() / name));
+  }
+};
+
+TEST_F(RehearseRuns, ASignalToOnlyTheCommandReachesTheProgramAndEndsTheSeries) {
+  const pid_t pid = start(words_of("rehearse", {"--compare", "t4-16gb,l4-24gb,a100-40gb"},
+                                   "echo run >> runs; : > started; exec sleep 60"),
+                          environment());
+  wait_for("started");
+  ASSERT_EQ(::kill(pid, SIGINT), 0);
+  const Ran ran = wait(pid);
+  EXPECT_EQ(ran.code, 130) << ran.err;
+  EXPECT_EQ(text_of("runs"), "run\n");
+  EXPECT_THAT(ran.err, HasSubstr("stopped by Interrupt"));
+}
+
+TEST_F(RehearseRuns, ASignalToTheGroupEndsTheSeriesThoughTheProgramTakesItForSuccess) {
+  const pid_t pid = start(words_of("rehearse", {"--compare", "t4-16gb,l4-24gb"},
+                                   "trap 'exit 0' INT; echo run >> runs; : > started; sleep 60"),
+                          environment());
+  wait_for("started");
+  ASSERT_EQ(::kill(-pid, SIGINT), 0);
+  EXPECT_EQ(wait(pid).code, 130);
+  EXPECT_EQ(text_of("runs"), "run\n");
+}
+
+TEST_F(RehearseRuns, AStoppedRunIsNeitherAVerdictNorABaseline) {
+  for (const char* command : {"rehearse", "check"}) {
+    Words flags{"--capacity", "1GiB"};
+    if (std::string(command) == "check")
+      flags.insert(flags.end(), {"--baseline", "b.json", "--update-baseline"});
+    fs::remove(folder() / "started");
+    const pid_t pid =
+        start(words_of(command, flags, "trap 'exit 0' TERM; : > started; while :; do sleep 0.05; done"),
+              environment());
+    wait_for("started");
+    ASSERT_EQ(::kill(pid, SIGTERM), 0);
+    const Ran ran = wait(pid);
+    EXPECT_EQ(ran.code, 128 + SIGTERM) << ran.err;
+    EXPECT_EQ(ran.out, "");
+    EXPECT_THAT(ran.err, HasSubstr("stopped before the program's end"));
+  }
+  EXPECT_FALSE(fs::exists(folder() / "b.json"));
+}
+
+TEST_F(RehearseRuns, TheProgramEndsWhenTheCommandIsKilledAndTheNextOneRemovesWhatItLeft) {
+  const fs::path temporary = folder() / "temporary";
+  fs::create_directory(temporary);
+  auto variables = environment();
+  variables["TMPDIR"] = temporary.string();
+  const pid_t pid = start(
+      words_of("rehearse", {"--capacity", "1GiB"}, "echo $$ > id; : > started; exec sleep 60"), variables);
+  wait_for("started");
+  const pid_t program = std::stoi(text_of("id"));
+  ASSERT_EQ(::kill(pid, SIGKILL), 0);
+  wait(pid);
+  const auto ended = [&] {  // nobody may be there to wait for it
+    std::ifstream stat("/proc/" + std::to_string(program) + "/stat");
+    std::string line;
+    return !std::getline(stat, line) || line.find(") Z") != std::string::npos;
+  };
+  for (int i = 0; i < 1000 && !ended(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_TRUE(ended());
+  ASSERT_FALSE(fs::is_empty(temporary));
+  EXPECT_EQ(run(words_of("rehearse", {"--capacity", "1GiB"}, "true"), variables).code, 0);
+  ASSERT_FALSE(fs::is_empty(temporary)) << "a folder so young may be somebody's";
+  for (const auto& entry : fs::directory_iterator(temporary))
+    fs::last_write_time(entry.path(), fs::file_time_type::clock::now() - std::chrono::hours(1));
+  EXPECT_EQ(run(words_of("rehearse", {"--capacity", "1GiB"}, "true"), variables).code, 0);
+  EXPECT_TRUE(fs::is_empty(temporary));
+}
+
+TEST_F(RehearseRuns, EveryRunOfASeriesReadsTheWholeFileAndAPipeIsSaidToBeReadOnce) {
+  const std::string command =
+      "$SPILLWAY rehearse --compare t4-16gb,l4-24gb -- sh -c 'cat >> seen; echo . >> seen'";
+  std::ofstream(folder() / "input") << "skipped\nvalues\n";
+  EXPECT_EQ(sh("{ read line; " + command + "; } < input").code, 0);
+  EXPECT_EQ(text_of("seen"), "values\n.\nvalues\n.\n");
+  fs::remove(folder() / "seen");
+  const Ran piped = sh("{ echo values | " + command + "; }");
+  EXPECT_EQ(text_of("seen"), "values\n.\n.\n");
+  EXPECT_THAT(piped.err, HasSubstr("the standard input can be read only once"));
+}
+
+TEST_F(RehearseRuns, WhatIsNoFileIsWrittenToAndStays) {
+  ASSERT_EQ(::mkfifo((folder() / "pipe").c_str(), 0600), 0);
+  sh("cat pipe > read & $SPILLWAY rehearse --capacity 1GiB --json pipe -- true; wait");
+  EXPECT_TRUE(fs::is_fifo(folder() / "pipe"));
+  EXPECT_THAT(text_of("read"), HasSubstr("\"spillway_rehearse\": 1"));
+
+  std::ofstream(folder() / "file") << "old";
+  fs::permissions(folder() / "file", fs::perms::owner_read | fs::perms::owner_write);
+  fs::create_symlink("file", folder() / "link");
+  fs::create_symlink("made", folder() / "to_nothing");
+  for (const char* name : {"link", "to_nothing"}) {
+    EXPECT_EQ(rehearse({"--capacity", "1GiB", "--json", name}, "true").code, 0);
+    EXPECT_TRUE(fs::is_symlink(folder() / name));
+  }
+  EXPECT_THAT(text_of("file"), HasSubstr("\"spillway_rehearse\": 1"));
+  EXPECT_THAT(text_of("made"), HasSubstr("\"spillway_rehearse\": 1"));
+  EXPECT_EQ(fs::status(folder() / "file").permissions(), fs::perms::owner_read | fs::perms::owner_write);
+
+  const Ran out = rehearse({"--capacity", "1GiB", "--json", "/dev/stdout"}, "true");
+  EXPECT_THAT(out.out, HasSubstr("no memory of a device was used"));
+  EXPECT_THAT(out.out, HasSubstr("\"spillway_rehearse\": 1"));
+}
+
+TEST_F(RehearseRuns, WhatCanNotBeWrittenIsNoticedBeforeTheRun) {
+  fs::create_directory(folder() / "folder");
+  for (const std::string path : {"folder", "nowhere/file", "/proc/file"}) {
+    for (const Words& flags :
+         {Words{"--capacity", "1GiB", "--json", path}, Words{"--compare", "t4-16gb", "--json", path},
+          Words{"--capacity", "1GiB", "--trace", path}}) {
+      const Ran ran = rehearse(flags, ": > ran");
+      EXPECT_EQ(ran.code, 126) << path;
+      EXPECT_THAT(ran.err, HasSubstr("'" + path + "' can not be written: "));
+    }
+    for (const char* option : {"--json", "--junit", "--markdown"}) {
+      const Ran ran =
+          run(words_of("check", {"--capacity", "1GiB", "--budget", "1GiB", option, path}, ": > ran"),
+              environment());
+      EXPECT_EQ(ran.code, 126) << ran.err;
+      EXPECT_THAT(ran.err, HasSubstr(std::string(option) + ": '" + path));
+    }
+  }
+  EXPECT_FALSE(fs::exists(folder() / "ran"));
+}
+
+}  // namespace
+}  // namespace spillway::tools
