@@ -168,9 +168,9 @@ SPILLWAY_EXPORT void spillway_rehearsal_step() {
   write_step(state.steps);
 }
 
-SPILLWAY_EXPORT void spillway_rehearsal_end_by_steps() {
+SPILLWAY_EXPORT void spillway_rehearsal_end_by_steps(int ended) {
   const std::lock_guard lock(spillway::rehearsal::state().mutex);
-  spillway::rehearsal::state().ended_by_steps = true;
+  spillway::rehearsal::state().ended_by_steps = ended != 0;
 }
 
 SPILLWAY_EXPORT void spillway_rehearsal_uncaught(const char* type, const char* message, int out_of_memory) {

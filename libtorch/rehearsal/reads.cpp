@@ -22,7 +22,7 @@ constexpr std::string_view kShapeOperators[] = {"nonzero",           "unique",  
                                                 "repeat_interleave", "bincount", "histc",
                                                 "index_put",         "nms",      "_assert_async"};
 // Operators that give a single value to the program.
-constexpr std::string_view kValueOperators[] = {"local_scalar_dense", "is_nonzero", "equal", "item"};
+constexpr std::string_view kValueOperators[] = {"local_scalar_dense", "equal", "item"};
 
 enum class Meaning { kNone, kShape, kValue };
 
@@ -46,16 +46,17 @@ Meaning meaning_of(void* address) {
   const std::string_view name = info.dli_sname;
   if (name.find("native") == std::string_view::npos && name.find("_ops") == std::string_view::npos)
     return Meaning::kNone;
+  if (name.find("is_nonzero") != std::string_view::npos) return Meaning::kValue;  // unlike nonzero
   if (contains_any(name, kShapeOperators)) return Meaning::kShape;
   return contains_any(name, kValueOperators) ? Meaning::kValue : Meaning::kNone;
 }
 
 // By the callers: an operator that sizes its result reads through the same copy as .item() does.
-ReadKind kind_of_this_read() {
+ReadKind kind_of_this_read(uint64_t bytes) {
   thread_local std::unordered_map<void*, Meaning> known;
   void* frames[kMostFrames];
   const int count = backtrace(frames, kMostFrames);
-  ReadKind kind = ReadKind::kCopy;
+  ReadKind kind = bytes > SPILLWAY_SIMULATOR_SMALL_READ ? ReadKind::kBulk : ReadKind::kCopy;
   for (int i = 0; i < count; ++i) {
     const auto [entry, added] = known.try_emplace(frames[i], Meaning::kNone);
     if (added) entry->second = meaning_of(frames[i]);
@@ -68,7 +69,7 @@ ReadKind kind_of_this_read() {
 void seen(void*, CUdeviceptr, uint64_t bytes) {
   State& state = rehearsal::state();
   if (state.forked) return;
-  const ReadKind kind = kind_of_this_read();
+  const ReadKind kind = kind_of_this_read(bytes);
   const auto context = gather_stack();
   const std::lock_guard lock(state.mutex);
   Read& read = state.reads[{state.sites.of(context), kind}];

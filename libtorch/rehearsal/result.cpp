@@ -113,6 +113,8 @@ const char* name_of(ReadKind kind) {
       return "value";
     case ReadKind::kCopy:
       return "copy";
+    case ReadKind::kBulk:
+      return "bulk";
   }
   return "";
 }

@@ -36,7 +36,12 @@ struct Uncaught {
 struct Read {
   uint64_t count = 0, bytes = 0;
 };
-enum class ReadKind { kShape, kValue, kCopy };
+enum class ReadKind {
+  kShape,
+  kValue,
+  kCopy,
+  kBulk
+};  // a bulk copy is data; a small one may decide something
 
 struct State {
   std::mutex mutex;

@@ -33,21 +33,38 @@ def _watch_exceptions(probe, torch):
 
 
 def _watch_steps(probe, limit):
+    """Several optimizers make one step of the program; it ends when one of them steps that has stepped in it."""
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
-    counts = {}
+    steps = 0
+    told = False
+
+    def tell(text):
+        nonlocal told
+        if not told:
+            print(f"spillway rehearsal: --steps can not end the program: {text}", file=sys.stderr, flush=True)
+        told = True
 
     def stepped(optimizer, arguments, keywords):
+        nonlocal steps
         del arguments, keywords
-        count = counts.get(id(optimizer), 0) + 1
-        counts[id(optimizer)] = count
-        if count < max(counts.values()) or list(counts.values()).count(count) > 1:
-            return  # several optimizers make one step of the program
+        if getattr(optimizer, "_spillway_last_step", 0) < steps:
+            optimizer._spillway_last_step = steps
+            return
+        steps += 1
+        optimizer._spillway_last_step = steps
         probe.spillway_rehearsal_step()
-        if limit and count >= limit:
-            probe.spillway_rehearsal_end_by_steps()
-            if threading.current_thread() is threading.main_thread():
-                raise SystemExit(0)
+        if not limit or steps < limit:
+            return
+        if threading.current_thread() is not threading.main_thread():
+            tell("its optimizers step in a thread of its own")
+            return
+        if steps > limit:
+            probe.spillway_rehearsal_end_by_steps(0)
+            tell("it caught the SystemExit that was raised in the step")
+            return
+        probe.spillway_rehearsal_end_by_steps(1)
+        raise SystemExit(0)
 
     register_optimizer_step_post_hook(stepped)
 

@@ -1,5 +1,7 @@
 #include "simulator/driver/account.h"
 
+#include <algorithm>
+
 #include "simulator/driver/shared_machine.h"
 
 namespace spillway::simulator {
@@ -36,20 +38,22 @@ void Account::note_change() {
   if (machine_) machine_->publish(card_, charged_bytes());
 }
 
-bool Account::take_pages(uint64_t bytes) {
+bool Account::take_pages(uint64_t bytes, Taker taker) {
   const SharedMachine::Lock lock(machine_);
   if (!has_room(bytes)) {
     refuse(bytes, "");
     return false;
   }
   pages_bytes_ += bytes;
+  if (taker == Taker::kAllocator) allocator_bytes_ += bytes;
   note_change();
   note_peak();
   return true;
 }
 
-void Account::give_pages(uint64_t bytes) {
+void Account::give_pages(uint64_t bytes, Taker taker) {
   pages_bytes_ -= bytes;
+  if (taker == Taker::kAllocator) allocator_bytes_ -= bytes;
   note_change();
 }
 
@@ -80,7 +84,7 @@ bool Account::discharge(std::string_view label, uint64_t bytes) {
 }
 
 void Account::reset() {
-  peak_bytes_ = 0;
+  peak_bytes_ = outside_peak_bytes_ = 0;
   note_peak();
   refused_requests_ = 0;
   first_refusal_ = {};
@@ -92,8 +96,10 @@ void Account::refuse(uint64_t bytes, std::string_view label) {
 }
 
 void Account::note_peak() {
+  outside_peak_bytes_ = std::max(outside_peak_bytes_, charged_bytes() - allocator_bytes_);
   if (charged_bytes() < peak_bytes_ || charged_bytes() == 0) return;
   peak_bytes_ = charged_bytes();
+  allocator_at_peak_bytes_ = allocator_bytes_;
   for (auto& [label, part] : parts_) part.at_peak_bytes = part.bytes;
 }
 

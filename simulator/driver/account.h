@@ -13,6 +13,9 @@ namespace spillway::simulator {
 
 class SharedMachine;
 
+// Who asked for pages: PyTorch's caching allocator, its own or Spillway's, or anybody else.
+enum class Taker { kAllocator, kOther };
+
 class Account {
  public:
   struct Part {
@@ -30,8 +33,8 @@ class Account {
     machine_ = machine;
     card_ = card;
   }
-  bool take_pages(uint64_t bytes);
-  void give_pages(uint64_t bytes);
+  bool take_pages(uint64_t bytes, Taker taker);
+  void give_pages(uint64_t bytes, Taker taker);
   // Counts a request for pages that was refused before it came to `take_pages`.
   void refuse_pages(uint64_t bytes) { refuse(bytes, ""); }
 
@@ -57,6 +60,11 @@ class Account {
   // Forgets the peak and the refusals; what is charged stays.
   void reset();
 
+  // Of the peak, what PyTorch's allocator had.
+  uint64_t allocator_at_peak_bytes() const { return allocator_at_peak_bytes_; }
+  // The most that all but PyTorch's allocator had at once.
+  uint64_t outside_peak_bytes() const { return outside_peak_bytes_; }
+
  private:
   void refuse(uint64_t bytes, std::string_view label);
   bool has_room(uint64_t bytes);
@@ -64,6 +72,7 @@ class Account {
   void note_peak();
 
   uint64_t capacity_bytes_ = 0, pages_bytes_ = 0, modelled_bytes_ = 0, peak_bytes_ = 0;
+  uint64_t allocator_bytes_ = 0, allocator_at_peak_bytes_ = 0, outside_peak_bytes_ = 0;
   std::map<std::string, Part, std::less<>> parts_;
   uint64_t refused_requests_ = 0;
   Refusal first_refusal_;

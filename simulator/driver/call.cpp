@@ -73,6 +73,11 @@ Call* Call::current() {
 }
 
 Call::~Call() {
+  if (!reads_.empty()) {
+    report_host_reads();
+    lock_.unlock();
+    for (const HostRead& read : reads_) tell_observer(read);
+  }
   current_call = outer_;
 }
 

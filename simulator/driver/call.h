@@ -5,8 +5,10 @@
 // Errors: `refused` is what the function has to return at once, CUDA_SUCCESS if it may go on. Units: none.
 #pragma once
 #include <mutex>
+#include <vector>
 
 #include "simulator/driver/functions.h"
+#include "simulator/driver/reads.h"
 #include "simulator/driver/state.h"
 
 namespace spillway::simulator {
@@ -29,6 +31,8 @@ class Call {
 
   CUresult refused() const { return refused_; }
   Site site() const { return site_; }
+  // The observer of reads is told when the call has done its work and given up the lock.
+  void read_by_host(const HostRead& read) { reads_.push_back(read); }
   void unlock() { lock_.unlock(); }
   void lock() { lock_.lock(); }
 
@@ -37,6 +41,7 @@ class Call {
   Call* outer_;
   Site site_;
   CUresult refused_ = CUDA_SUCCESS;
+  std::vector<HostRead> reads_;
 };
 
 // A function that is another one with other arguments, such as the _ptsz variants: it is the one that was

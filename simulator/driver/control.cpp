@@ -118,6 +118,7 @@ void reset() {
   sim.referee.reset();
   sim.faults.reset();
   sim.counters = {};
+  sim.host_reads.clear();
   if (sim.physical) sim.physical->reset_peak();
   for (const auto& device : sim.devices) device->account.reset();
 }

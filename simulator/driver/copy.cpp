@@ -76,8 +76,6 @@ CUresult copy(const CopyWork& work, CUstream on, Order order, Site site) {
   const CUresult result = enqueue(*stream, work, site, &captured);
   if (result != CUDA_SUCCESS || captured) return result;
   if (waits) machine().clock.wait_until(stream->free_at);
-  if (is_device_address(work.source) && !is_device_address(work.target))
-    tell_host_read(work.source, work.shape.bytes());
   return CUDA_SUCCESS;
 }
 
@@ -132,6 +130,8 @@ CUresult run(const CopyWork& work, Stream& stream, Site site) {
   }
   ++sim.counters.copies;
   sim.counters.copied_bytes += shape.bytes();
+  if (is_device_address(work.source) && !is_device_address(work.target))
+    note_host_read({work.source, shape.bytes()}, site);
   return CUDA_SUCCESS;
 }
 

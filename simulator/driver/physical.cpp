@@ -1,5 +1,6 @@
 #include "simulator/driver/physical.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <sys/mman.h>
@@ -7,6 +8,8 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "simulator/driver/report.h"
@@ -28,6 +31,18 @@ bool fill(int descriptor, uint64_t offset, uint64_t bytes, unsigned char value) 
       return false;
   }
   return true;
+}
+
+// By the library that holds the code: libc10_cuda.so has PyTorch's caching allocators and little else.
+Taker taker_at(Site site) {
+  static std::unordered_map<Site, Taker> known;
+  const auto [entry, added] = known.try_emplace(site, Taker::kOther);
+  Dl_info info{};
+  if (!added || dladdr(site, &info) == 0 || info.dli_fname == nullptr) return entry->second;
+  const std::string_view path = info.dli_fname;
+  const std::string_view file = path.substr(path.rfind('/') + 1);
+  if (file.starts_with("libc10_cuda") || file.starts_with("libspillway")) entry->second = Taker::kAllocator;
+  return entry->second;
 }
 
 }  // namespace
@@ -75,15 +90,17 @@ CUresult PhysicalMemory::back(Page& page) {
 
 CUresult PhysicalMemory::create(const CUmemAllocationProp& properties, Device* device, uint64_t bytes,
                                 Site site, Page** out) {
-  if (device && !device->account.take_pages(bytes)) return refused_for_lack_of_room();
+  const Taker taker = taker_at(site);
+  if (device && !device->account.take_pages(bytes, taker)) return refused_for_lack_of_room();
   auto page = std::make_unique<Page>();
   page->properties = properties;
   page->device = device;
   page->bytes = bytes;
   page->site = site;
+  page->taker = taker;
   page->offset = file(device).take(bytes);
   if (const CUresult result = compute_ ? back(*page) : CUDA_SUCCESS; result != CUDA_SUCCESS) {
-    if (device) device->account.give_pages(bytes);
+    if (device) device->account.give_pages(bytes, taker);
     return result;
   }
   live_bytes_ += bytes;
@@ -118,7 +135,7 @@ Page* PhysicalMemory::find_extent(const Device* device, uint64_t offset) {
 void PhysicalMemory::drop_if_unused(Page* page) {
   if (page->references > 0 || page->mappings > 0) return;
   if (page->charged) {
-    if (page->device) page->device->account.give_pages(page->bytes);
+    if (page->device) page->device->account.give_pages(page->bytes, page->taker);
     live_bytes_ -= page->bytes;
     if (page->named) withdraw_from_file(*page);
     if (page->descriptor >= 0 && !page->exported) file(page->device).give(page->offset, page->bytes);

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 
+#include "simulator/driver/account.h"
 #include "simulator/driver/referee.h"
 
 namespace spillway::simulator {
@@ -48,6 +49,7 @@ struct Page {
   bool exported = false;  // somebody else may hold the bytes
   bool named = false;     // a legacy handle of it went out: it is worth nothing once the page is gone
   Site site = nullptr;
+  Taker taker = Taker::kOther;
 };
 
 class PhysicalMemory {

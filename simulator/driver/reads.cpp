@@ -1,9 +1,12 @@
 #include "simulator/driver/reads.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
+#include <optional>
 
 #include "simulator/driver/call.h"
+#include "simulator/driver/report.h"
 
 namespace spillway::simulator {
 namespace {
@@ -15,8 +18,8 @@ struct Observer {
 // Replaced ones are left: another thread may still call them.
 std::atomic<const Observer*> observer{nullptr};
 
-// Reads of more are bulk data that hardly decide anything, and their pages would fill the host.
-constexpr uint64_t kMostBytes = 1 << 20;
+// The pages of bulk data would fill the host.
+constexpr uint64_t kMostBytes = SPILLWAY_SIMULATOR_SMALL_READ;
 
 uint64_t next_number() {
   static uint64_t state = 0;
@@ -33,13 +36,26 @@ void set_read_observer(SpillwayReadObserver call, void* argument) {
   observer = call == nullptr ? nullptr : new Observer{call, argument};
 }
 
-void tell_host_read(CUdeviceptr source, uint64_t bytes) {
+void note_host_read(const HostRead& read, Site site) {
+  HostReads& reads = machine().host_reads[site];
+  const bool small = read.bytes <= SPILLWAY_SIMULATOR_SMALL_READ;
+  ++(small ? reads.small_copies : reads.bulk_copies);
+  (small ? reads.small_bytes : reads.bulk_bytes) += read.bytes;
+  if (Call* call = Call::current()) call->read_by_host(read);
+}
+
+void report_host_reads() {
+  using Clock = std::chrono::steady_clock;
+  static std::optional<Clock::time_point> last;
+  const Clock::time_point now = Clock::now();
+  if (last && now - *last < std::chrono::seconds(1)) return;
+  last = now;
+  write_report("host read");
+}
+
+void tell_observer(const HostRead& read) {
   const Observer* told = observer;
-  if (told == nullptr) return;
-  Call* call = Call::current();
-  if (call != nullptr) call->unlock();
-  told->call(told->argument, source, bytes);
-  if (call != nullptr) call->lock();
+  if (told != nullptr) told->call(told->argument, read.source, read.bytes);
 }
 
 void fill_with_chance(void* to, uint64_t bytes) {

@@ -1,19 +1,29 @@
 // What the host reads from a device: who is told of it, and what it finds where no value is computed.
 //
-// Thread-safety: `fill_with_chance` under the machine's lock; `tell_host_read` under it too, which it gives
-// up while the observer runs. Ownership: none. Errors: none. Units: bytes.
+// Thread-safety: `note_host_read` and `fill_with_chance` under the machine's lock; `tell_observer` without
+// it, as the observer may call the driver. Ownership: none. Errors: none. Units: bytes.
 #pragma once
 #include <cuda.h>
 
 #include <cstdint>
 
+#include "simulator/driver/referee.h"
 #include "spillway/driver/simulator_control.h"
 
 namespace spillway::simulator {
 
+struct HostRead {
+  CUdeviceptr source = 0;
+  uint64_t bytes = 0;
+};
+
 // Null: nobody.
 void set_read_observer(SpillwayReadObserver observer, void* argument);
-void tell_host_read(CUdeviceptr source, uint64_t bytes);
+// For work that has just copied: counts, and leaves it to the call that runs the work to tell the observer.
+void note_host_read(const HostRead& read, Site site);
+// A program that is killed leaves its reads: writes the report at the first and then at most every second.
+void report_host_reads();
+void tell_observer(const HostRead& read);
 
 // Small numbers that are not negative, whatever the type: 0 or 1 for a single byte or two, 0 to 16 for a
 // single element of four or eight, and for more bytes a 0 or 1 in the lowest byte of every eight. As floating

@@ -62,6 +62,8 @@ Json describe(const Device& device) {
                {"name", card.name},
                {"capacity_bytes", account.capacity_bytes()},
                {"peak_bytes", account.peak_bytes()},
+               {"allocator_at_peak_bytes", account.allocator_at_peak_bytes()},
+               {"outside_peak_bytes", account.outside_peak_bytes()},
                {"machine_peak_bytes", account.machine_peak_bytes()},
                {"charged_bytes", account.charged_bytes()},
                {"modelled_at_peak", std::move(at_peak)},
@@ -73,6 +75,17 @@ Json describe(const Device& device) {
                              {"free_bytes", account.first_refusal().free_bytes},
                              {"label", account.first_refusal().label}};
   return text;
+}
+
+Json describe_reads() {
+  Json list = Json::array();
+  for (const auto& [site, reads] : machine().host_reads)
+    list.push_back({{"site", describe_site(site)},
+                    {"small_copies", reads.small_copies},
+                    {"small_bytes", reads.small_bytes},
+                    {"bulk_copies", reads.bulk_copies},
+                    {"bulk_bytes", reads.bulk_bytes}});
+  return list;
 }
 
 Json describe(const char* when) {
@@ -93,6 +106,7 @@ Json describe(const char* when) {
             {"copied_bytes", sim.counters.copied_bytes},
             {"virtual_ns", sim.clock.now()},
             {"driver_stall_ns", sim.counters.stall_ns}}},
+          {"host_reads", describe_reads()},
           {"violations", {{"count", sim.referee.count()}, {"texts", lines(sim.referee.text())}}},
           {"leaks", lines(leaks())}};
 }

@@ -12,8 +12,8 @@ namespace spillway::simulator {
 std::string leaks();
 
 // Replaces the file that SPILLWAY_SIM_REPORT names, if it names one, at once and whole: a reader never sees a
-// part of a report. `when` is "end", "first refusal" or "asked". CUDA_ERROR_FILE_NOT_FOUND when the file can
-// not be written.
+// part of a report. `when` is "end", "first refusal", "host read" or "asked". CUDA_ERROR_FILE_NOT_FOUND when
+// the file can not be written.
 CUresult write_report(const char* when);
 
 // How a request ends for which the card has no room. The first one leaves a report: the program may not live

@@ -100,6 +100,11 @@ struct Counters {
   uint64_t launches = 0, copies = 0, copied_bytes = 0, stall_ns = 0;
 };
 
+// Copies from devices to the host. The program may decide by small ones; bulk ones are taken as data.
+struct HostReads {
+  uint64_t small_copies = 0, small_bytes = 0, bulk_copies = 0, bulk_bytes = 0;
+};
+
 // Where a library's code is.
 struct CodeRange {
   uintptr_t begin = 0, end = 0;
@@ -121,7 +126,8 @@ struct Machine {
   Latencies latencies;
   Referee referee;
   Counters counters;
-  SharedMachine shared;  // with other processes, if that was asked for
+  std::map<Site, HostReads> host_reads;  // by who asked
+  SharedMachine shared;                  // with other processes, if that was asked for
   std::vector<std::unique_ptr<Device>> devices;
   std::unique_ptr<PhysicalMemory> physical;  // from cuInit on
   AddressSpace space;

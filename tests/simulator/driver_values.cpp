@@ -112,6 +112,50 @@ TEST(Values, the_observer_of_host_reads_may_call_the_driver) {
   });
 }
 
+TEST(Values, the_observer_of_host_reads_is_told_of_each_launch_of_a_graph) {
+  in_process({}, [] {
+    const Table& table = started_driver();
+    const CUdeviceptr memory = allocate(table, 64);
+    void* host = nullptr;
+    CUstream stream = nullptr;
+    CUgraph graph = nullptr;
+    CUgraphExec exec = nullptr;
+    EXPECT_EQ(table.cuMemHostAlloc(&host, 64, 0), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    uint64_t reads = 0;
+    table.simulator->observe_host_reads(
+        [](void* argument, CUdeviceptr, uint64_t bytes) { *static_cast<uint64_t*>(argument) += bytes; },
+        &reads);
+    EXPECT_EQ(table.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemcpyDtoHAsync(host, memory, 8, stream), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+    EXPECT_EQ(reads, 0U);
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(table.cuGraphLaunch(exec, stream), CUDA_SUCCESS);
+    EXPECT_EQ(reads, 24U);
+  });
+}
+
+TEST(Values, the_report_counts_what_the_host_reads_and_is_there_before_the_process_ends) {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / ("spillway-reads-" + std::to_string(getpid())));
+  in_process({{"SPILLWAY_SIM_REPORT", path}}, [&path] {
+    const Table& table = started_driver();
+    const CUdeviceptr memory = allocate(table, 4 * kMiB);
+    const auto report = [&path] {
+      std::ifstream file(path);
+      return std::string(std::istreambuf_iterator<char>(file), {});
+    };
+    read_back(table, memory, 8);
+    EXPECT_NE(report().find("\"small_copies\": 1,\n   \"small_bytes\": 8,"), std::string::npos) << report();
+    read_back(table, memory, 2 * kMiB);
+    EXPECT_EQ(table.simulator->write_report(), CUDA_SUCCESS);
+    EXPECT_NE(report().find("\"bulk_copies\": 1,\n   \"bulk_bytes\": 2097152"), std::string::npos)
+        << report();
+  });
+  std::filesystem::remove(path);
+}
+
 uint64_t resident_bytes() {
   uint64_t total = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> total >> resident;

@@ -57,9 +57,72 @@ TEST_F(RehearsePrograms, TellsOtherEndsApart) {
 TEST_F(RehearsePrograms, NamesTheValuesThatTheVerdictDependsOn) {
   const Ran ran = rehearse({"--capacity", "1GiB"}, {"reads.py"});
   EXPECT_EQ(ran.code, 0) << ran.err;
-  EXPECT_THAT(ran.out, HasSubstr("conditional on 7 values read from the device, 4 of which decide a shape"));
+  EXPECT_THAT(ran.out, HasSubstr("conditional on 8 values read from the device, 3 of which decide a "
+                                 "shape, and on 1 copy to the host of at most 1 MiB"));
   EXPECT_THAT(ran.out, HasSubstr("3 ×  value  reads.py:6 <module>"));
+  EXPECT_THAT(ran.out, HasSubstr("1 ×  value  reads.py:9 <module>"));
   EXPECT_THAT(ran.out, HasSubstr("1 ×  shape  reads.py:11 <module>"));
+  EXPECT_THAT(ran.out, HasSubstr("1 ×  copy   reads.py:14 <module>"));
+}
+
+TEST_F(RehearsePrograms, SmallCopiesToTheHostMakeTheVerdictConditional) {
+  const std::string on_one = "the verdict is conditional on 1 copy to the host of at most 1 MiB";
+  for (const char* way : {"tolist", "cpu", "numpy", "pinned"}) {
+    const Ran ran = rehearse({"--capacity", "1GiB"}, {"copies.py", way});
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    EXPECT_THAT(ran.out, HasSubstr(on_one)) << way;
+    EXPECT_THAT(ran.out, ContainsRegex("1 ×  copy   copies.py:[0-9]+ <module>")) << way;
+  }
+  EXPECT_THAT(rehearse({"--capacity", "1GiB"}, {"copies.py", "driver"}).out, HasSubstr(on_one));
+  EXPECT_THAT(rehearse({"--capacity", "1GiB"}, {"copies.py", "graph"}).out,
+              HasSubstr("conditional on 3 copies"));
+  EXPECT_THAT(rehearse({"--capacity", "1GiB"}, {"copies.py", "killed"}).out, HasSubstr(on_one));
+}
+
+TEST_F(RehearsePrograms, BulkCopiesAreListedAndDecideNothing) {
+  const Ran ran = rehearse({"--capacity", "1GiB", "--json", "report.json"}, {"copies.py", "bulk"});
+  EXPECT_THAT(ran.out, HasSubstr("the verdict is unconditional"));
+  EXPECT_THAT(ran.out, HasSubstr("1 bulk copy to the host"));
+  EXPECT_THAT(ran.out, ContainsRegex("1 ×  bulk   copies.py:[0-9]+ <module>"));
+  EXPECT_EQ(nlohmann::json::parse(std::ifstream(folder() / "report.json")).at("conditional"), false);
+}
+
+TEST_F(RehearsePrograms, ReadsOfAProcessWithoutPyTorchCount) {
+  const Ran ran = rehearse({"--capacity", "1GiB", "--json", "report.json"}, {"without_torch.py"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("conditional on 1 copy to the host"));
+  EXPECT_THAT(ran.out, HasSubstr("not known: what held the memory of process"));
+  EXPECT_EQ(nlohmann::json::parse(std::ifstream(folder() / "report.json")).at("conditional"), true);
+}
+
+TEST_F(RehearsePrograms, WhatIsOutsidePyTorchIsOfTheMomentOfThePeak) {
+  const Ran ran = rehearse({"--capacity", "1GiB", "--json", "report.json"}, {"outside.py"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  const auto device = nlohmann::json::parse(std::ifstream(folder() / "report.json")).at("devices").at(0);
+  constexpr uint64_t kMiB = 1 << 20;
+  EXPECT_EQ(device.at("peak_bytes"), 196 * kMiB);
+  EXPECT_EQ(device.at("peak_reserved_bytes"), 194 * kMiB);
+  EXPECT_EQ(device.at("outside_bytes"), 180 * kMiB) << "not the 2 MiB between peaks of two moments";
+  EXPECT_EQ(device.at("outside_peak_bytes"), 180 * kMiB);
+}
+
+TEST_F(RehearsePrograms, StepsEndTheProgramOrItSaysThatTheyDoNot) {
+  const auto steps = [this](const char* way) {
+    return rehearse({"--capacity", "1GiB", "--steps", "3"}, {"steps.py", way});
+  };
+  EXPECT_THAT(steps("one").out, HasSubstr("3 optimizer steps (ended there by --steps)"));
+  EXPECT_THAT(steps("turns").out, HasSubstr("3 optimizer steps (ended there by --steps)"));
+  const std::string not_ended = "8 optimizer steps, ", said = "--steps can not end the program: ";
+  const Ran thread = steps("thread"), caught = steps("caught");
+  EXPECT_THAT(thread.out, HasSubstr(not_ended));
+  EXPECT_THAT(thread.err, HasSubstr(said + "its optimizers step in a thread of its own"));
+  EXPECT_THAT(caught.out, HasSubstr(not_ended));
+  EXPECT_THAT(caught.err, HasSubstr(said + "it caught the SystemExit"));
+}
+
+TEST_F(RehearsePrograms, CountsTheStepsOfTheProgramAndNotOfItsOptimizers) {
+  EXPECT_THAT(rehearse({"--capacity", "1GiB"}, {"steps.py", "turns"}).out, HasSubstr("8 optimizer steps, "));
+  EXPECT_THAT(rehearse({"--capacity", "1GiB"}, {"steps.py", "later"}).out, HasSubstr("15 optimizer steps, "));
 }
 
 TEST_F(RehearsePrograms, FindsTheLargestValueThatFits) {

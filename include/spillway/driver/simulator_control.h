@@ -47,6 +47,9 @@ typedef struct SpillwayModelledPart {
 
 enum { SPILLWAY_SIMULATOR_MAX_PARTS = 64 };
 
+/* A copy to the host of at most so many bytes may be of values that the program decides by; more is data. */
+enum { SPILLWAY_SIMULATOR_SMALL_READ = 1 << 20 };
+
 /* What is charged against one device: pages and modelled parts. */
 typedef struct SpillwaySimulatorUsage {
   uint64_t capacity_bytes;
@@ -86,8 +89,9 @@ typedef struct SpillwayExternalWork {
   void* argument;
 } SpillwayExternalWork;
 
-/* Told of a copy from a device to the host that was asked for: on the thread that asked, once the bytes are
- * there, without any lock of the simulator's, so that it may use CUDA. */
+/* Told of a copy from a device to the host: on the thread that asked for it, or for the graph that makes it,
+ * when the bytes are there and that call ends, without any lock of the simulator's, so that it may use CUDA.
+ */
 typedef void (*SpillwayReadObserver)(void* argument, CUdeviceptr source, uint64_t bytes);
 
 /* One card of the machine, hidden by CUDA_VISIBLE_DEVICES or not. */
@@ -161,10 +165,9 @@ typedef struct SpillwaySimulatorControl {
    * waits for it with `wait`. Work that fails makes such waits return CUDA_ERROR_LAUNCH_FAILED. After an
    * error of this function nothing of `work` is ever called. */
   CUresult (*submit_external)(CUstream stream, const SpillwayExternalWork* work);
-  /* Since version 2, in null mode. Small copies from the host to a device (at most 1 MiB each) are known until a
-   * kernel runs there, and so is what is copied from them; all else reads as zeros. `ask` gives bytes that are
-   * known, and 1, or 0; `tell` makes bytes known that come from outside, or
-   * with NULL unknown. */
+  /* Since version 2, in null mode. Small copies from the host to a device (at most 1 MiB each) are known
+   * until a kernel runs there, and so is what is copied from them; all else reads as zeros. `ask` gives bytes
+   * that are known, and 1, or 0; `tell` makes bytes known that come from outside, or with NULL unknown. */
   int (*ask)(CUdeviceptr address, void* out, uint64_t bytes);
   void (*tell)(CUdeviceptr address, const void* bytes, uint64_t count);
 
@@ -173,8 +176,7 @@ typedef struct SpillwaySimulatorControl {
    * are not modelled, as without a card, and for a row that the table lacks, which is said on stderr. */
   uint64_t (*overhead)(int device, const char* row);
 
-  /* Since version 2. NULL: nobody is told any more; a call that is running still ends. Copies that a graph
-   * makes are not told. */
+  /* Since version 2. NULL: nobody is told any more; a call that is running still ends. */
   void (*observe_host_reads)(SpillwayReadObserver observer, void* argument);
 
   /* Since version 2. The card at a place of the machine, as NVML sees it: before cuInit too, when the

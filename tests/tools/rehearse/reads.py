@@ -6,6 +6,8 @@ for _ in range(3):
     x.sum().item()  # three values
 if x.max() > 0:  # one value
     pass
+if x[0]:  # one value
+    pass
 x.nonzero()  # a shape
 x[x > 0]  # a shape
 torch.unique(x)  # shapes

@@ -71,7 +71,10 @@ Place read_place(const Json& json) {
 }
 
 ReadKind read_kind(const std::string& name) {
-  return name == "shape" ? ReadKind::kShape : name == "value" ? ReadKind::kValue : ReadKind::kCopy;
+  return name == "shape"   ? ReadKind::kShape
+         : name == "value" ? ReadKind::kValue
+         : name == "bulk"  ? ReadKind::kBulk
+                           : ReadKind::kCopy;
 }
 
 void read_probe(const Json& json, Observation* out) {
@@ -102,11 +105,16 @@ void read_probe(const Json& json, Observation* out) {
 }
 
 void read_simulator(const Json& json, Observation* out) {
+  for (const Json& reads : json.at("host_reads"))
+    out->driver_reads.push_back(
+        {reads.at("site").get<std::string>(), number(reads, "small_copies"), number(reads, "bulk_copies")});
   for (const Json& device : json.at("devices")) {
     CardView card;
     if (!device.at("card").is_null()) card.card = device.at("card").get<std::string>();
     card.capacity = number(device, "capacity_bytes");
     card.peak = number(device, "peak_bytes");
+    card.allocator_at_peak = number(device, "allocator_at_peak_bytes");
+    card.outside_peak = number(device, "outside_peak_bytes");
     card.refused = number(device, "refused_requests");
     if (const auto first = device.find("first_refusal"); first != device.end() && first->is_object())
       card.refused_bytes = number(*first, "asked_bytes");

@@ -44,6 +44,9 @@ struct AllocatorView {
 struct CardView {
   std::string card;                                                 // "" where only a capacity was given
   uint64_t capacity = 0, peak = 0, refused = 0, refused_bytes = 0;  // of the first refusal
+  // What PyTorch's allocator had of that peak, and the most that all others had, which may be at another
+  // moment.
+  uint64_t allocator_at_peak = 0, outside_peak = 0;
   std::map<std::string, uint64_t> modelled_at_peak;
 };
 
@@ -60,11 +63,20 @@ struct Failure {
   std::vector<Held> held;
 };
 
-enum class ReadKind { kShape, kValue, kCopy };
+// A copy is of a tensor, or of whatever no operator of PyTorch asked for; a bulk copy is one of more than 1
+// MiB.
+enum class ReadKind { kShape, kValue, kCopy, kBulk };
 struct Read {
   uint32_t place = 0;
   ReadKind kind = ReadKind::kCopy;
   uint64_t count = 0, bytes = 0;
+};
+
+// What the simulated driver counted, whoever asked: copies that the program may read values from, and larger
+// ones.
+struct DriverReads {
+  std::string site;  // in the program's machine code
+  uint64_t small = 0, bulk = 0;
 };
 
 struct Observation {
@@ -77,6 +89,7 @@ struct Observation {
   std::string uncaught_type, uncaught_message;
   bool uncaught_out_of_memory = false;
   std::vector<Read> reads;
+  std::vector<DriverReads> driver_reads;
   std::map<uint32_t, Place> places;
   std::map<int, DeviceObservation> devices;
 

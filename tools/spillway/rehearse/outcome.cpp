@@ -76,7 +76,8 @@ Need need_of(const DeviceObservation& device) {
     need.capacity = device.card->capacity;
   }
   need.peak = std::max(need.peak, need.reserved);
-  need.outside = need.peak - need.reserved;
+  need.outside = device.card ? need.peak - std::min(need.peak, device.card->allocator_at_peak) : 0;
+  need.outside_peak = device.card ? device.card->outside_peak : 0;
   return need;
 }
 
@@ -91,16 +92,42 @@ Need largest_need(const Rehearsal& rehearsal) {
   return largest;
 }
 
+ReadTotals reads_of(const Observation& process) {
+  ReadTotals totals;
+  uint64_t small = 0, bulk = 0;
+  for (const DriverReads& reads : process.driver_reads) {
+    small += reads.small;
+    bulk += reads.bulk;
+  }
+  for (const Read& read : process.reads) {
+    (read.kind == ReadKind::kShape   ? totals.shape
+     : read.kind == ReadKind::kValue ? totals.value
+     : read.kind == ReadKind::kBulk  ? totals.bulk
+                                     : totals.copy) += read.count;
+  }
+  totals.copy_without_line = difference(small, totals.shape + totals.value + totals.copy);
+  totals.bulk_without_line = difference(bulk, totals.bulk);
+  totals.copy += totals.copy_without_line;
+  totals.bulk += totals.bulk_without_line;
+  return totals;
+}
+
 ReadTotals reads_of(const Rehearsal& rehearsal) {
   ReadTotals totals;
   for (const Observation& process : rehearsal.processes) {
-    for (const Read& read : process.reads) {
-      (read.kind == ReadKind::kShape   ? totals.shape
-       : read.kind == ReadKind::kValue ? totals.value
-                                       : totals.copy) += read.count;
-    }
+    const ReadTotals one = reads_of(process);
+    totals.shape += one.shape;
+    totals.value += one.value;
+    totals.copy += one.copy;
+    totals.bulk += one.bulk;
+    totals.copy_without_line += one.copy_without_line;
+    totals.bulk_without_line += one.bulk_without_line;
   }
   return totals;
+}
+
+bool is_conditional(const std::string& values, const Rehearsal& rehearsal) {
+  return values != "compute" && reads_of(rehearsal).decide();
 }
 
 }  // namespace spillway::tools

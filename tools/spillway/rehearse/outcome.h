@@ -41,15 +41,25 @@ std::string cause_of(const FailureOf& failure);
 
 // The most that any card of the program needed, and the room that its card had then.
 struct Need {
-  uint64_t peak = 0, allocated = 0, reserved = 0, outside = 0, capacity = 0;
+  uint64_t peak = 0, allocated = 0, reserved = 0, capacity = 0;
+  uint64_t outside = 0;       // of the peak, what was not PyTorch's allocator's
+  uint64_t outside_peak = 0;  // the most of that, at whatever moment
 };
 Need need_of(const DeviceObservation& device);
 Need largest_need(const Rehearsal& rehearsal);
 
-// Values that the program read back, and of how many the size of memory may depend.
+// What the program read back: values, and how many of those decide a shape; small copies, which it may branch
+// on; bulk copies, which are taken as data. What only the driver saw, outside PyTorch or before it, is a copy
+// without a line.
 struct ReadTotals {
-  uint64_t shape = 0, value = 0, copy = 0;
+  uint64_t shape = 0, value = 0, copy = 0, bulk = 0;
+  uint64_t copy_without_line = 0, bulk_without_line = 0;  // of those
+
+  bool decide() const { return shape + value + copy > 0; }
 };
+ReadTotals reads_of(const Observation& process);
 ReadTotals reads_of(const Rehearsal& rehearsal);
+// Whether another run, with other values, may need other memory.
+bool is_conditional(const std::string& values, const Rehearsal& rehearsal);
 
 }  // namespace spillway::tools

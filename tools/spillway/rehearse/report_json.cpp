@@ -45,6 +45,7 @@ Json json_of(const Observation& process, const DeviceObservation& device) {
                {"peak_allocated_bytes", need.allocated},
                {"peak_reserved_bytes", need.reserved},
                {"outside_bytes", need.outside},
+               {"outside_peak_bytes", need.outside_peak},
                {"modelled_at_peak", device.card ? Json(device.card->modelled_at_peak) : Json::object()}};
   if (!device.allocator) return json;
   const AllocatorView& view = *device.allocator;
@@ -73,7 +74,7 @@ Json json_of(const Observation& process, const Failure& failure) {
 }
 
 Json json_of(const Observation& process, const Read& read) {
-  static constexpr const char* kKinds[] = {"shape", "value", "copy"};
+  static constexpr const char* kKinds[] = {"shape", "value", "copy", "bulk"};
   const auto place = process.places.find(read.place);
   return {{"process", process.pid},
           {"kind", kKinds[static_cast<int>(read.kind)]},
@@ -125,15 +126,22 @@ const char* fit_name(Fit fit) {
 
 std::string report_json(const RunOptions& options, const Rehearsal& rehearsal,
                         const std::vector<Counterfactual>& others) {
-  Json devices = Json::array(), failures = Json::array(), reads = Json::array(), runs = Json::array();
+  Json devices = Json::array(), failures = Json::array(), reads = Json::array(), driver_reads = Json::array(),
+       runs = Json::array();
   for (const Observation& process : rehearsal.processes) {
     for (const auto& [ordinal, device] : process.devices) devices.push_back(json_of(process, device));
     for (const Failure& failure : process.failures) failures.push_back(json_of(process, failure));
     for (const Read& read : process.reads) reads.push_back(json_of(process, read));
+    for (const DriverReads& read : process.driver_reads)
+      driver_reads.push_back({{"process", process.pid},
+                              {"site", read.site},
+                              {"small_copies", read.small},
+                              {"bulk_copies", read.bulk}});
   }
   for (const Counterfactual& other : others) runs.push_back(json_of(other));
   const Json json = {{"spillway_rehearse", 1},
                      {"verdict", fit_name(decide(rehearsal))},
+                     {"conditional", is_conditional(options.machine.values.value_or("zeros"), rehearsal)},
                      {"exit_code", exit_code_of(rehearsal)},
                      {"program_exit_code", rehearsal.exit_code},
                      {"command", options.command},
@@ -145,6 +153,7 @@ std::string report_json(const RunOptions& options, const Rehearsal& rehearsal,
                      {"devices", devices},
                      {"failures", failures},
                      {"reads", reads},
+                     {"driver_reads", driver_reads},
                      {"further_runs", runs},
                      {"damaged", rehearsal.damaged}};
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";

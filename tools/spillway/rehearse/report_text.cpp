@@ -114,6 +114,13 @@ std::string modelled_text(const Shown& shown) {
   return parts.empty() ? "" : "  of it modelled, not measured: " + parts + "\n";
 }
 
+// The columns are of the card's peak; other moments may have had more of one part.
+std::string outside_text(const Shown& shown) {
+  const Need need = need_of(*shown.device);
+  if (need.outside_peak <= need.outside) return "";
+  return "  outside PyTorch at another moment: " + size_text(need.outside_peak) + "\n";
+}
+
 std::string places_text(const std::vector<Held>& held, const std::map<uint32_t, Place>& places,
                         uint64_t allocated) {
   const std::vector<PlaceShare> shares = share_by_place(held, places);
@@ -195,21 +202,40 @@ std::string program_failure_text(const Rehearsal& rehearsal) {
     break;
   }
   const ReadTotals reads = reads_of(rehearsal);
-  if (reads.shape + reads.value > 0)
+  if (reads.decide())
     text += "  it had read values that nothing computed: --values random or --values compute gives others\n";
   return text;
 }
 
+const char* kind_text(ReadKind kind) {
+  static constexpr const char* kTexts[] = {"shape  ", "value  ", "copy   ", "bulk   "};
+  return kTexts[static_cast<int>(kind)];
+}
+
+void add_places(const Observation& process, std::map<std::string, uint64_t>* counts) {
+  for (const Read& read : process.reads) {
+    const auto place = process.places.find(read.place);
+    (*counts)[kind_text(read.kind) +
+              (place == process.places.end() ? "a place unknown" : place_text(place->second))] += read.count;
+  }
+  if (process.has_probe) {
+    const ReadTotals totals = reads_of(process);
+    constexpr const char* kUnseen = "outside PyTorch, or in the last second of a process that was killed";
+    if (totals.copy_without_line > 0)
+      (*counts)[kind_text(ReadKind::kCopy) + std::string(kUnseen)] += totals.copy_without_line;
+    if (totals.bulk_without_line > 0)
+      (*counts)[kind_text(ReadKind::kBulk) + std::string(kUnseen)] += totals.bulk_without_line;
+    return;
+  }
+  for (const DriverReads& reads : process.driver_reads) {
+    if (reads.small > 0) (*counts)[kind_text(ReadKind::kCopy) + reads.site] += reads.small;
+    if (reads.bulk > 0) (*counts)[kind_text(ReadKind::kBulk) + reads.site] += reads.bulk;
+  }
+}
+
 std::string read_places_text(const Rehearsal& rehearsal) {
   std::map<std::string, uint64_t> counts;
-  for (const Observation& process : rehearsal.processes) {
-    for (const Read& read : process.reads) {
-      const auto place = process.places.find(read.place);
-      if (read.kind == ReadKind::kCopy || place == process.places.end()) continue;
-      counts[(read.kind == ReadKind::kShape ? "shape  " : "value  ") + place_text(place->second)] +=
-          read.count;
-    }
-  }
+  for (const Observation& process : rehearsal.processes) add_places(process, &counts);
   std::vector<std::pair<uint64_t, std::string>> sorted;
   for (const auto& [text, count] : counts) sorted.emplace_back(count, text);
   std::stable_sort(sorted.begin(), sorted.end(),
@@ -222,6 +248,34 @@ std::string read_places_text(const Rehearsal& rehearsal) {
     table.add(
         {"", "and " + count_text(sorted.size() - kReadPlaces, "place", "places") + " more (--json has all)"});
   return table.text("  ");
+}
+
+// What the verdict depends on: "7 values read from the device, 4 of which decide a shape, and on 1 small copy
+// ...".
+std::string depends_text(const ReadTotals& reads) {
+  const uint64_t values = reads.shape + reads.value;
+  std::string text;
+  if (values > 0) text = count_text(values, "value", "values") + " read from the device";
+  if (reads.shape > 0) text += ", " + std::to_string(reads.shape) + " of which decide a shape";
+  if (reads.copy == 0) return text;
+  if (values > 0) text += reads.shape > 0 ? ", and on " : " and on ";
+  return text + count_text(reads.copy, "copy", "copies") +
+         " to the host of at most 1 MiB that the program may read";
+}
+
+std::string bulk_text(const ReadTotals& reads) {
+  if (reads.bulk == 0) return "";
+  return count_text(reads.bulk, "bulk copy", "bulk copies") + " to the host (more than 1 MiB each) " +
+         (reads.bulk == 1 ? "is" : "are") + " taken as data that decides nothing\n";
+}
+
+std::string unprobed_text(const Rehearsal& rehearsal) {
+  std::string text;
+  for (const Observation& process : rehearsal.processes)
+    if (!process.has_probe)
+      text += "not known: what held the memory of process " + std::to_string(process.pid) +
+              ", its steps and the lines that read, since PyTorch's allocator was not used in it\n";
+  return text;
 }
 
 std::string damage_text(const Rehearsal& rehearsal) {
@@ -274,16 +328,14 @@ std::string device_name(const Rehearsal& rehearsal, const Observation& process, 
 }
 
 std::string condition_text(const RunOptions& options, const Rehearsal& rehearsal) {
-  if (options.machine.values.value_or("zeros") == "compute") return "";
+  const std::string values = options.machine.values.value_or("zeros");
+  if (values == "compute") return unprobed_text(rehearsal);
   const ReadTotals reads = reads_of(rehearsal);
-  const uint64_t total = reads.shape + reads.value;
-  if (total == 0) return "the verdict is unconditional: no value was read that the program could branch on\n";
   std::string text =
-      "the verdict is conditional on " + count_text(total, "value", "values") + " read from the device";
-  if (reads.shape > 0) text += ", " + std::to_string(reads.shape) + " of which decide a shape";
-  text += "\n";
-  text += read_places_text(rehearsal);
-  return text;
+      is_conditional(values, rehearsal)
+          ? "the verdict is conditional on " + depends_text(reads) + "\n"
+          : "the verdict is unconditional: no value was read that the program could branch on\n";
+  return text + bulk_text(reads) + read_places_text(rehearsal) + unprobed_text(rehearsal);
 }
 
 std::string report_text(const RunOptions& options, const Rehearsal& rehearsal,
@@ -295,7 +347,7 @@ std::string report_text(const RunOptions& options, const Rehearsal& rehearsal,
   if (devices.empty()) return text + "\nno memory of a device was used\n" + damage_text(rehearsal);
   text += "\n" + device_table(rehearsal, devices);
   const Shown* most = fullest(devices);
-  text += modelled_text(*most);
+  text += modelled_text(*most) + outside_text(*most);
   if (most->device->allocator && most->device->allocator->events > 0) text += peak_text(rehearsal, *most);
   text += "\n" + condition_text(options, rehearsal);
   return text + damage_text(rehearsal);
