@@ -83,7 +83,8 @@ CUresult load(Handle* out, const void* image) {
   return CUDA_SUCCESS;
 }
 
-// A file is read as its bytes would be, with room behind them for a text's end and the longest header.
+// A file is read as its bytes would be, with room behind them for a text's end and the longest header. A
+// wrapper holds an address in the program that was linked with it, which in a file means nothing.
 template <typename Handle>
 CUresult load_file(Handle* out, const char* path) {
   if (!out || !path) return CUDA_ERROR_INVALID_VALUE;
@@ -93,8 +94,10 @@ CUresult load_file(Handle* out, const char* path) {
   constexpr size_t kRoom = 256;
   const size_t size = bytes.size();
   bytes.append(kRoom, '\0');
-  const bool whole = cards::kind_of(bytes.data(), size) != cards::BinaryKind::kContainer ||
-                     cards::container_bytes(bytes.data(), size) <= size;
+  const cards::BinaryKind kind = cards::kind_of(bytes.data(), size);
+  const bool whole =
+      kind != cards::BinaryKind::kWrapper &&
+      (kind != cards::BinaryKind::kContainer || cards::container_bytes(bytes.data(), size) <= size);
   return whole ? load(out, bytes.data()) : CUDA_ERROR_INVALID_IMAGE;
 }
 

@@ -127,6 +127,8 @@ TEST(Modules, of_a_file_are_its_bytes) {
     EXPECT_EQ(table.cuModuleLoad(&module, path.c_str()), CUDA_ERROR_INVALID_IMAGE);
     hold("");
     EXPECT_EQ(table.cuModuleLoad(&module, path.c_str()), CUDA_ERROR_INVALID_IMAGE);
+    hold(std::string("\xb1\x43\x62\x46\x01\0\0\0", 8) + std::string(16, '\x41'));  // a wrapper's address
+    EXPECT_EQ(table.cuModuleLoad(&module, path.c_str()), CUDA_ERROR_INVALID_IMAGE);
   });
   std::filesystem::remove(path);
 }
