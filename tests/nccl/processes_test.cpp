@@ -8,7 +8,9 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 
+#include "simulator/libraries/nccl/unique_id.h"
 #include "tests/nccl/ranks.h"
 
 namespace spillway::nccl_test {
@@ -133,6 +135,43 @@ TEST_F(Processes, learn_that_a_rank_was_killed_before_all_had_come) {
   dying.wait();
   EXPECT_EQ(WEXITSTATUS(ended.status), 3) << ended.output;
   EXPECT_THAT(ended.output, HasSubstr("ended before all ranks had come"));
+}
+
+TEST_F(Processes, do_not_wait_for_ever_for_ranks_that_never_come) {
+  setenv("SPILLWAY_SIM_NCCL_TIMEOUT", "1", 1);
+  const Ended ended = Started("plain", 1, 4, hex(unique_id())).wait();
+  unsetenv("SPILLWAY_SIM_NCCL_TIMEOUT");
+  EXPECT_EQ(WEXITSTATUS(ended.status), 3) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr("these of 4 ranks did not come within 1 s: 0, 2, 3"));
+}
+
+// A rank claims its place in steps; here one has died between them.
+TEST_F(Processes, learn_that_a_rank_died_on_its_way) {
+  const ncclUniqueId id = unique_id();
+  Started waiting("plain", 0, 2, hex(id));
+  while (files() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  std::string why;
+  const auto meeting = nccl::read_unique_id(id);
+  const auto file = nccl::SharedFile::open(meeting->place, 2, true, &why);
+  ASSERT_TRUE(file) << why;
+  file->rank(1).process = {std::numeric_limits<int32_t>::max(), 1};
+  file->rank(1).presence = nccl::Presence::kComing;
+  const Ended ended = waiting.wait();
+  EXPECT_EQ(WEXITSTATUS(ended.status), 3) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr("rank 1 (process 2147483647) ended before all ranks had come"));
+}
+
+TEST_F(Processes, refuse_a_file_that_somebody_cut) {
+  const std::string id = hex(unique_id());
+  Started waiting("plain", 0, 2, id);
+  while (files() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  kill(waiting.id(), SIGKILL);
+  waiting.wait();
+  for (const auto& entry : fs::recursive_directory_iterator(folder_))
+    if (entry.is_regular_file()) fs::resize_file(entry.path(), 100);
+  const Ended ended = Started("plain", 1, 2, id).wait();
+  EXPECT_EQ(WEXITSTATUS(ended.status), 3) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr("is damaged: remove it"));
 }
 
 TEST_F(Processes, sweep_what_killed_ones_left) {

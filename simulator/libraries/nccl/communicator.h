@@ -112,7 +112,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   uint64_t charged_bytes_ = 0, splits_ = 0, shrinks_ = 0;
   ncclResult_t error_ = ncclSuccess;
   std::string why_;
-  std::chrono::steady_clock::time_point looked_{};
+  std::chrono::steady_clock::time_point looked_{}, entered_{};
   const Process owner_ = this_process();
 };
 

@@ -1,5 +1,7 @@
 // How the ranks of a communicator meet: by unique id, by splitting, by shrinking.
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
 
 #include "simulator/libraries/nccl/communicator.h"
@@ -11,14 +13,31 @@ namespace {
 
 constexpr int64_t kLookAgainMs = 100;
 
+// How long ranks that are there wait for the others: SPILLWAY_SIM_NCCL_TIMEOUT seconds.
+std::chrono::seconds patience() {
+  constexpr int64_t kDefault = 600, kMost = int64_t{1} << 31;
+  const char* text = std::getenv("SPILLWAY_SIM_NCCL_TIMEOUT");
+  char* end = nullptr;
+  const int64_t seconds = text ? std::strtoll(text, &end, 10) : 0;
+  return std::chrono::seconds(seconds > 0 && *end == 0 ? std::min(seconds, kMost) : kDefault);
+}
+
+std::string absent_ranks(const SharedFile& file) {
+  std::string list;
+  for (int rank = 0; rank < file.header().ranks; ++rank)
+    if (file.rank(rank).presence.load() == Presence::kAbsent)
+      list += (list.empty() ? "" : ", ") + std::to_string(rank);
+  return list;
+}
+
 std::string rank_text(const SharedFile& file, int rank) {
   return "rank " + std::to_string(rank) + " (process " + std::to_string(file.rank(rank).process.id) + ")";
 }
 
-// It was there.
+// It was there, or on its way.
 bool gone(const RankPart& part) {
   const Presence presence = part.presence.load();
-  return presence == Presence::kLeft || (presence == Presence::kThere && !alive(part.process));
+  return presence == Presence::kLeft || (presence != Presence::kAbsent && !alive(part.process));
 }
 
 // Waits where a rank is so many splits behind that its entry would be written over.
@@ -64,19 +83,23 @@ ncclResult_t Communicator::enter_locked(const Place& place, int rank, int ranks)
   rank_ = rank;
   if (const ncclResult_t result = claim_locked(file->rank(rank)); result != ncclSuccess) return result;
   traffic_.emplace(*file, rank);
+  entered_ = std::chrono::steady_clock::now();
   if (file->header().joined.fetch_add(1) + 1 == ranks) file->unlink();
   file->changed();
   return ncclSuccess;
 }
 
 ncclResult_t Communicator::claim_locked(RankPart& part) {
+  // One that dies after its claim is known by its process: that is written first. A second one with this
+  // number may write it too, and then fails.
+  part.process = this_process();
   Presence absent = Presence::kAbsent;
   if (!part.presence.compare_exchange_strong(absent, Presence::kComing)) {
     const int rank = std::exchange(rank_, -1);
     return fail(ncclInvalidUsage, "two processes say that they are rank " + std::to_string(rank));
   }
-  part.device = device_;
   part.process = this_process();
+  part.device = device_;
   std::strncpy(part.card, card_identity(device_).c_str(), sizeof part.card - 1);
   part.presence.store(Presence::kThere);
   return ncclSuccess;
@@ -186,6 +209,10 @@ ncclResult_t Communicator::meet_locked() {
   if (!alive(creator_))
     return fail(ncclRemoteError, "the process that made the unique id (" + std::to_string(creator_.id) +
                                      ") ended before all ranks had come");
+  if (std::chrono::steady_clock::now() - entered_ > patience())
+    return fail(ncclRemoteError, "these of " + std::to_string(ranks_) + " ranks did not come within " +
+                                     std::to_string(patience().count()) + " s: " + absent_ranks(*file_) +
+                                     " (SPILLWAY_SIM_NCCL_TIMEOUT sets it)");
   return ncclInProgress;
 }
 

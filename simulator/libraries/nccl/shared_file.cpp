@@ -71,18 +71,29 @@ bool make(const std::string& path, int ranks, bool computes, std::string* why) {
 
 std::shared_ptr<SharedFile> SharedFile::map(const Place& place, int descriptor, int ranks, std::string* why) {
   const uint64_t bytes = shared_bytes(ranks);
+  FileHeader start{};
+  struct stat status{};
+  const ssize_t read = pread(descriptor, &start, sizeof start.magic + 2 * sizeof(int32_t), 0);
+  if (read < static_cast<ssize_t>(sizeof start.magic + 2 * sizeof(int32_t)) ||
+      std::memcmp(start.magic, kMagic, sizeof kMagic) != 0 || fstat(descriptor, &status) != 0 ||
+      (start.ranks == ranks && status.st_size < static_cast<off_t>(file_bytes(ranks)))) {
+    *why = place.folder + "/" + place.name + " is damaged: remove it and start all ranks again";
+    ::close(descriptor);
+    return nullptr;
+  }
+  if (start.ranks != ranks) {
+    *why = "the ranks do not agree on their number: this one says " + std::to_string(ranks) +
+           ", another one " + std::to_string(start.ranks);
+    ::close(descriptor);
+    return nullptr;
+  }
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   if (memory == MAP_FAILED) {
     *why = system_error("can not map " + place.folder + "/" + place.name);
     ::close(descriptor);
     return nullptr;
   }
-  std::shared_ptr<SharedFile> file(new SharedFile(place, descriptor, memory, bytes));
-  if (std::memcmp(file->header().magic, kMagic, sizeof kMagic) == 0 && file->header().ranks == ranks)
-    return file;
-  *why = "the ranks do not agree on their number: this one says " + std::to_string(ranks) + ", another one " +
-         std::to_string(file->header().ranks);
-  return nullptr;
+  return std::shared_ptr<SharedFile>(new SharedFile(place, descriptor, memory, bytes));
 }
 
 std::shared_ptr<SharedFile> SharedFile::open(const Place& place, int ranks, bool computes, std::string* why) {
