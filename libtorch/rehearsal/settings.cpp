@@ -14,7 +14,8 @@ std::string text_of(const char* name) {
 
 std::string path_of(const char* name) {
   std::string path = text_of(name);
-  if (const size_t place = path.find("%p"); place != std::string::npos)
+  const size_t start = path.rfind('/') + 1;  // a folder's name may have a %p of its own
+  if (const size_t place = path.find("%p", start); place != std::string::npos)
     path.replace(place, 2, std::to_string(::getpid()));
   return path;
 }

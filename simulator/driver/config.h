@@ -62,7 +62,7 @@ struct Config {
   Bandwidth bandwidth;
   std::map<std::string, uint64_t> latency_ns;  // by function name
   FaultPlan fail;
-  std::string report_path;  // "%p" in it stands for the process id
+  std::string report_path;  // "%p" in the file's name stands for the process id
 };
 
 // "8GiB", "512 MB", "1048576" → bytes.

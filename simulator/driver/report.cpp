@@ -3,13 +3,13 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <utility>
 
 #include "simulator/driver/call.h"
+#include "spillway/trace/output_file.h"
 
 namespace spillway::simulator {
 namespace {
@@ -36,7 +36,8 @@ std::string by_site(const std::string& what, const Things& things) {
 
 std::string report_path() {
   std::string path = machine().config.report_path;
-  if (const size_t place = path.find("%p"); place != std::string::npos)
+  const size_t name = path.rfind('/') + 1;  // a folder's name may have a %p of its own
+  if (const size_t place = path.find("%p", name); place != std::string::npos)
     path.replace(place, 2, std::to_string(getpid()));
   return path;
 }
@@ -111,16 +112,6 @@ Json describe(const char* when) {
           {"leaks", lines(leaks())}};
 }
 
-bool replace_file(const std::string& path, const std::string& text) {
-  const std::string beside = path + ".new";
-  std::ofstream out(beside);
-  out << text << "\n";
-  out.close();
-  if (out && std::rename(beside.c_str(), path.c_str()) == 0) return true;
-  std::remove(beside.c_str());
-  return false;
-}
-
 // Runs when the process ends or unloads the library.
 __attribute__((destructor)) void write_last_report() {
   Machine& sim = machine();
@@ -135,7 +126,7 @@ CUresult write_report(const char* when) {
   const Machine& sim = machine();
   if (!sim.initialised || sim.config.report_path.empty()) return CUDA_SUCCESS;
   const std::string text = describe(when).dump(1, ' ', false, Json::error_handler_t::replace);
-  if (replace_file(report_path(), text)) return CUDA_SUCCESS;
+  if (trace::write_text(report_path(), text + "\n") == 0) return CUDA_SUCCESS;
   static bool said = false;
   if (!said)
     std::fprintf(stderr, "spillway simulator: the report %s can not be written\n", report_path().c_str());

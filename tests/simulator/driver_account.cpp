@@ -197,6 +197,22 @@ TEST_F(Report, of_the_first_refusal_survives_a_kill) {
             json({{"asked_bytes", 50 * kMiB}, {"free_bytes", 40 * kMiB}, {"label", ""}}));
 }
 
+TEST_F(Report, goes_where_a_link_says_and_a_folder_may_have_any_name) {
+  namespace fs = std::filesystem;
+  const fs::path folder = path_ + "-%p";
+  fs::create_directory(folder);
+  fs::create_symlink(path_, folder / "link");
+  for (const char* name : {"link", "report-%p"}) {
+    const std::string path = folder / name;
+    in_process({{"SPILLWAY_SIM_REPORT", path}},
+               [] { EXPECT_EQ(started_driver().simulator->write_report(), CUDA_SUCCESS); });
+  }
+  EXPECT_TRUE(fs::is_symlink(folder / "link"));
+  EXPECT_EQ(read()["devices"].size(), 1u);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 2);
+  fs::remove_all(folder);
+}
+
 TEST_F(Report, is_written_when_asked_for_and_says_when_it_can_not_be) {
   in_process({{"SPILLWAY_SIM_REPORT", path_}}, [&] {
     EXPECT_EQ(loaded_driver().simulator->write_report(), CUDA_ERROR_NOT_INITIALIZED);
