@@ -40,12 +40,12 @@ CUresult submit_external_work(CUstream stream, const SpillwayExternalWork* work)
 
 int ask(CUdeviceptr address, void* out, uint64_t bytes) {
   const std::lock_guard lock(machine().mutex);
-  return known(address, out, bytes) ? 1 : 0;
+  return known(address, out, bytes, Origin::kHost) ? 1 : 0;
 }
 
 void tell(CUdeviceptr address, const void* bytes, uint64_t count) {
   const std::lock_guard lock(machine().mutex);
-  bytes ? know(address, bytes, count) : forget(address, count);
+  bytes ? know(address, bytes, count, Origin::kCollective) : forget(address, count);
 }
 
 void fail_call(uint64_t n, const char* name, int persistent, CUresult code) {

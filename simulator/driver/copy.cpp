@@ -53,8 +53,8 @@ void move_row(CUdeviceptr target, CUdeviceptr source, uint64_t bytes) {
   else if (device_target && device_source)
     copy_known(target, source, bytes);
   else if (device_target)
-    know(target, host_view(source), bytes);
-  else if (bytes > KnownBytes::kLargest || !known(source, host_view(target), bytes)) {
+    know(target, host_view(source), bytes, Origin::kHost);
+  else if (bytes > KnownBytes::kLargest || !known(source, host_view(target), bytes, Origin::kCollective)) {
     machine().host.clear(host_view(target), bytes);  // null mode: nothing was computed
     if (machine().config.chance) fill_with_chance(host_view(target), bytes);
   }

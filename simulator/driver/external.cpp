@@ -154,11 +154,9 @@ CUresult submit_external(CUstream handle, const SpillwayExternalWork& work, Call
     return result;
   if (stream->capture) return refuse_capture(*stream, work.name);
   Device& device = *stream->context->device;
-  KnownBytes known = std::exchange(device.known, {});  // it writes its ranges only
-  const KernelWork kernel = declared_work(work.name, work.ranges, work.range_count, work.duration_ns);
-  const CUresult result = run(kernel, *stream, call.site());
-  device.known = std::move(known);
-  if (result != CUDA_SUCCESS) return result;
+  KernelWork kernel = declared_work(work.name, work.ranges, work.range_count, work.duration_ns);
+  kernel.confined = true;
+  if (const CUresult result = run(kernel, *stream, call.site()); result != CUDA_SUCCESS) return result;
   const Externals added{std::make_shared<External>(work)};
   join(stream->outside, added);
   join(device.outside, added);

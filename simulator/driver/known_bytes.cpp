@@ -20,26 +20,27 @@ KnownBytes* owner_of(CUdeviceptr address) {
 
 }  // namespace
 
-void KnownBytes::put(CUdeviceptr address, const void* bytes, uint64_t size) {
+void KnownBytes::put(CUdeviceptr address, const void* bytes, uint64_t size, Origin origin) {
   erase(address, size);
   if (size == 0 || size > kLargest) return;
   if (total_ + size > kMost) clear();
   const auto* begin = static_cast<const char*>(bytes);
-  ranges_.emplace(address, std::vector<char>(begin, begin + size));
+  ranges_.emplace(address, Range{{begin, begin + size}, origin});
   total_ += size;
 }
 
-bool KnownBytes::get(CUdeviceptr address, void* out, uint64_t size) const {
+bool KnownBytes::get(CUdeviceptr address, void* out, uint64_t size, Origin least) const {
   auto range = ranges_.upper_bound(address);
   if (range != ranges_.begin()) --range;
   const CUdeviceptr end = address + size;
   CUdeviceptr next = address;
   for (; range != ranges_.end() && range->first <= next && next < end; ++range) {
-    const CUdeviceptr range_end = range->first + range->second.size();
+    const CUdeviceptr range_end = range->first + range->second.bytes.size();
     if (range_end <= next) continue;
+    if (range->second.origin < least) return false;
     const uint64_t count = std::min(range_end, end) - next;
-    std::memcpy(static_cast<char*>(out) + (next - address), range->second.data() + (next - range->first),
-                count);
+    std::memcpy(static_cast<char*>(out) + (next - address),
+                range->second.bytes.data() + (next - range->first), count);
     next += count;
   }
   return next == end;
@@ -51,18 +52,19 @@ void KnownBytes::erase(CUdeviceptr address, uint64_t size) {
   auto range = ranges_.upper_bound(address);
   if (range != ranges_.begin()) --range;
   while (range != ranges_.end() && range->first < end) {
-    const CUdeviceptr start = range->first, range_end = start + range->second.size();
+    const CUdeviceptr start = range->first, range_end = start + range->second.bytes.size();
     if (range_end <= address) {
       ++range;
       continue;
     }
-    const std::vector<char> bytes = std::move(range->second);
+    const auto [bytes, origin] = std::move(range->second);
     range = ranges_.erase(range);
     total_ -= bytes.size();
-    const auto keep = [&](CUdeviceptr from, CUdeviceptr to) {
+    const auto keep = [&, &bytes = bytes, origin = origin](CUdeviceptr from, CUdeviceptr to) {
       if (from >= to) return;
-      ranges_.emplace(from, std::vector<char>(bytes.begin() + static_cast<ptrdiff_t>(from - start),
-                                              bytes.begin() + static_cast<ptrdiff_t>(to - start)));
+      ranges_.emplace(from, Range{{bytes.begin() + static_cast<ptrdiff_t>(from - start),
+                                   bytes.begin() + static_cast<ptrdiff_t>(to - start)},
+                                  origin});
       total_ += to - from;
     };
     keep(start, std::min(address, range_end));
@@ -75,25 +77,29 @@ void KnownBytes::clear() {
   total_ = 0;
 }
 
-void know(CUdeviceptr address, const void* bytes, uint64_t size) {
-  if (KnownBytes* owner = owner_of(address)) owner->put(address, bytes, size);
+void know(CUdeviceptr address, const void* bytes, uint64_t size, Origin origin) {
+  if (KnownBytes* owner = owner_of(address)) owner->put(address, bytes, size, origin);
 }
 
-bool known(CUdeviceptr address, void* out, uint64_t size) {
+bool known(CUdeviceptr address, void* out, uint64_t size, Origin least) {
   const KnownBytes* owner = owner_of(address);
-  return owner && !owner->empty() && owner->get(address, out, size);
+  return owner && !owner->empty() && owner->get(address, out, size, least);
 }
 
 void forget(CUdeviceptr address, uint64_t size) {
   if (KnownBytes* owner = owner_of(address)) owner->erase(address, size);
 }
 
+void forget_all() {
+  for (const auto& device : machine().devices) device->known.clear();
+}
+
 void copy_known(CUdeviceptr target, CUdeviceptr source, uint64_t size) {
   std::vector<char> bytes(size <= KnownBytes::kLargest ? size : 0);
-  if (!bytes.empty() && known(source, bytes.data(), size))
-    know(target, bytes.data(), size);
-  else
-    forget(target, size);
+  for (const Origin origin : {Origin::kCollective, Origin::kHost})
+    if (!bytes.empty() && known(source, bytes.data(), size, origin))
+      return know(target, bytes.data(), size, origin);
+  forget(target, size);
 }
 
 }  // namespace spillway::simulator

@@ -83,7 +83,7 @@ CUresult run(const KernelWork& work, Stream& stream, Site site) {
       return result;
   const Use use{place(stream, nullptr, work.duration_ns).end, stream.id, work.name, site};
   for (const Touched& range : work.ranges) stamp(range, use);
-  stream.context->device->known.clear();  // it may have written anything
+  if (!work.confined) forget_all();
   ++machine().counters.launches;
   return CUDA_SUCCESS;
 }

@@ -33,6 +33,7 @@ struct KernelWork {
   std::vector<Touched> ranges;
   uint64_t duration_ns = 0;
   CUDA_KERNEL_NODE_PARAMS launch = {};  // its shape, where it came as a function; the arguments are not kept
+  bool confined = false;                // to its ranges; any other may have written anything
 };
 
 // `rows` pieces of `width` bytes, `pitch` apart on each side. A plain copy is one row.

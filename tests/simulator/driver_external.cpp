@@ -270,7 +270,7 @@ TEST(External, in_computing_mode_bytes_are_touched_in_the_order_of_the_stream) {
   }
 }
 
-TEST(External, null_mode_knows_small_copies_until_a_kernel_runs) {
+TEST(External, null_mode_passes_small_copies_on_until_a_kernel_runs) {
   with_machine({}, [](const Machine& m) {
     const CUstream stream = m.stream();
     const CUdeviceptr first = m.memory(), second = m.memory();
@@ -282,16 +282,26 @@ TEST(External, null_mode_knows_small_copies_until_a_kernel_runs) {
     };
     EXPECT_EQ(m.table.cuMemcpyHtoD(first, sent.data(), 16), CUDA_SUCCESS);
     EXPECT_EQ(m.table.cuMemcpyDtoD(second, first, 16), CUDA_SUCCESS);
-    EXPECT_EQ(read(second), sent);
+    EXPECT_EQ(read(second), std::vector<int>(4)) << "a block that is used again would show what lay there";
+    const auto asked = [&](CUdeviceptr from) {
+      got.assign(4, 9);
+      return m.table.simulator->ask(from, got.data(), 16) ? got : std::vector<int>();
+    };
+    EXPECT_EQ(asked(second), sent);
     EXPECT_EQ(m.table.cuMemsetD8(first + 8, 0, 4), CUDA_SUCCESS);
-    EXPECT_EQ(read(first), std::vector<int>(4)) << "not all of it is known";
+    EXPECT_EQ(asked(first), std::vector<int>()) << "not all of it is known";
     const int five = 5;
     m.table.simulator->tell(first + 8, &five, 4);
-    EXPECT_EQ(read(first), (std::vector<int>{1, 2, 5, 4}));
+    EXPECT_EQ(asked(first), (std::vector<int>{1, 2, 5, 4}));
+    EXPECT_EQ(read(first), std::vector<int>(4)) << "not all of it came from others";
+    m.table.simulator->tell(first, sent.data(), 16);
+    EXPECT_EQ(m.table.cuMemcpyDtoD(second, first, 16), CUDA_SUCCESS);
+    EXPECT_EQ(read(first), sent);
+    EXPECT_EQ(read(second), sent);
     EXPECT_EQ(m.table.simulator->submit(stream, "kernel", nullptr, 0, 1, nullptr, nullptr), CUDA_SUCCESS);
     EXPECT_EQ(read(first), std::vector<int>(4)) << "it may have written anything";
     EXPECT_EQ(read(second), std::vector<int>(4));
-    EXPECT_EQ(m.table.cuMemcpyHtoD(first, sent.data(), 16), CUDA_SUCCESS);
+    m.table.simulator->tell(first, sent.data(), 16);
     EXPECT_EQ(m.table.cuMemFree(first), CUDA_SUCCESS);
     EXPECT_EQ(read(m.memory()), std::vector<int>(4));
   });
