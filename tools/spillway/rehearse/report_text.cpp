@@ -238,8 +238,10 @@ std::string read_places_text(const Rehearsal& rehearsal) {
   for (const Observation& process : rehearsal.processes) add_places(process, &counts);
   std::vector<std::pair<uint64_t, std::string>> sorted;
   for (const auto& [text, count] : counts) sorted.emplace_back(count, text);
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+    const bool a_is_data = a.second.starts_with("bulk"), b_is_data = b.second.starts_with("bulk");
+    return a_is_data != b_is_data ? b_is_data : a.first > b.first;
+  });
   using enum Align;
   Table table({kRight, kLeft});
   for (size_t i = 0; i < std::min(kReadPlaces, sorted.size()); ++i)
