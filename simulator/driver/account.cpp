@@ -91,6 +91,7 @@ void Account::reset() {
 }
 
 void Account::refuse(uint64_t bytes, std::string_view label) {
+  if (machine_) machine_->refused(card_, bytes);
   if (refused_requests_++ > 0) return;
   first_refusal_ = {.asked_bytes = bytes, .free_bytes = free_bytes(), .label = std::string(label)};
 }

@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -14,10 +16,10 @@
 #include "simulator/driver/config.h"
 
 namespace spillway::simulator {
-namespace {
 
-constexpr uint64_t kMagic = 0x314d53594c495053;  // "SPILYSM1"
-constexpr size_t kEntries = 256;
+static_assert(kMachineCards == kMaxDevices);
+
+namespace {
 
 uint64_t load(const uint64_t& field) {
   return std::atomic_ref(const_cast<uint64_t&>(field)).load(std::memory_order_relaxed);
@@ -30,6 +32,10 @@ void store(uint64_t& field, uint64_t value) {
 uint64_t sum(uint64_t a, uint64_t b) {
   uint64_t result = 0;
   return __builtin_add_overflow(a, b, &result) ? UINT64_MAX : result;
+}
+
+void raise(uint64_t& field, uint64_t value) {
+  if (value > load(field)) store(field, value);
 }
 
 // The state letter and the start time of a process; 0 if there is none.
@@ -50,26 +56,38 @@ uint64_t start_of(uint64_t id, char* state) {
   return fields ? start : 0;
 }
 
-bool set_lock(int descriptor, short type) {
+struct flock whole_file(short type) {
   struct flock range = {};
   range.l_type = type;
   range.l_whence = SEEK_SET;
+  return range;
+}
+
+bool set_lock(int descriptor, short type) {
+  struct flock range = whole_file(type);
   while (fcntl(descriptor, F_SETLKW, &range) != 0)
     if (errno != EINTR) return false;
   return true;
 }
 
-}  // namespace
+// A file that anybody may name can be locked by anybody, for ever. Returns "" or what is wrong.
+std::string lock_in_time(int descriptor) {
+  constexpr int kTries = 500;
+  constexpr timespec kPause = {0, 10'000'000};
+  struct flock range = whole_file(F_WRLCK);
+  for (int i = 0; i < kTries; ++i) {
+    if (fcntl(descriptor, F_SETLK, &range) == 0) return "";
+    if (errno != EAGAIN && errno != EACCES && errno != EINTR)
+      return std::string(" can not be locked: ") + std::strerror(errno);
+    nanosleep(&kPause, nullptr);
+  }
+  const bool known = fcntl(descriptor, F_GETLK, &range) == 0 && range.l_type != F_UNLCK && range.l_pid > 0;
+  return " has been locked for 5 s by " +
+         (known ? "process " + std::to_string(range.l_pid) : "another process") +
+         ": end that one, or name another file";
+}
 
-struct SharedMachine::File {
-  struct Entry {
-    uint64_t process = 0, start = 0;  // 0: free
-    uint64_t charged_bytes[kMaxDevices] = {};
-  };
-  uint64_t magic = 0, size = 0;
-  uint64_t peak_bytes[kMaxDevices] = {};
-  Entry entries[kEntries];
-};
+}  // namespace
 
 Process this_process() {
   char state = 0;
@@ -96,83 +114,142 @@ std::string SharedMachine::open(const std::string& path) {
   const std::string where = "SPILLWAY_SIM_MACHINE: the file " + path;
   descriptor_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (descriptor_ < 0) return where + " can not be opened: " + std::strerror(errno);
+  std::string wrong = lock_in_time(descriptor_);
+  if (wrong.empty()) {
+    wrong = map();
+    if (wrong.empty()) wrong = take_entry();
+    set_lock(descriptor_, F_UNLCK);
+  }
+  if (wrong.empty()) return "";
+  close();
+  return where + wrong;
+}
+
+std::string SharedMachine::map() {
+  constexpr const char* kOther = " is no machine of this simulator: name an empty file";
   struct stat status = {};
-  if (!set_lock(descriptor_, F_WRLCK) || fstat(descriptor_, &status) != 0)
-    return where + " can not be locked: " + std::strerror(errno);
+  if (fstat(descriptor_, &status) != 0) return std::string(" can not be read: ") + std::strerror(errno);
   const bool is_new = status.st_size == 0;
-  if (is_new && ftruncate(descriptor_, sizeof(File)) != 0)
-    return where + " can not be written: " + std::strerror(errno);
-  if (!is_new && static_cast<uint64_t>(status.st_size) != sizeof(File))
-    return where + " is no machine of this simulator: name an empty file";
-  void* mapped = mmap(nullptr, sizeof(File), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_, 0);
-  if (mapped == MAP_FAILED) return where + " can not be mapped: " + std::strerror(errno);
-  auto* file = static_cast<File*>(mapped);
+  if (is_new && ftruncate(descriptor_, sizeof(MachineFile)) != 0)
+    return std::string(" can not be written: ") + std::strerror(errno);
+  if (!is_new && static_cast<uint64_t>(status.st_size) != sizeof(MachineFile)) return kOther;
+  void* mapped = mmap(nullptr, sizeof(MachineFile), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_, 0);
+  if (mapped == MAP_FAILED) return std::string(" can not be mapped: ") + std::strerror(errno);
+  file_ = static_cast<MachineFile*>(mapped);
   if (is_new) {
-    file->magic = kMagic;
-    file->size = sizeof(File);
+    file_->magic = kMachineMagic;
+    file_->size = sizeof(MachineFile);
   }
-  if (file->magic != kMagic || file->size != sizeof(File)) {
-    munmap(mapped, sizeof(File));
-    return where + " is no machine of this simulator: name an empty file";
-  }
-  file_ = file;
-  const std::string wrong = take_entry();
-  set_lock(descriptor_, F_UNLCK);
-  return wrong.empty() ? "" : where + wrong;
+  return file_->magic == kMachineMagic && file_->size == sizeof(MachineFile) ? "" : kOther;
+}
+
+void SharedMachine::close() {
+  if (file_) munmap(file_, sizeof(MachineFile));
+  ::close(descriptor_);
+  file_ = nullptr;
+  entry_ = nullptr;
+  descriptor_ = -1;
+}
+
+std::span<MachineFile::Process> SharedMachine::taken() const {
+  return {file_->processes, std::min<size_t>(load(file_->places), kMachineProcesses)};
 }
 
 std::string SharedMachine::take_entry() {
   const Process self = this_process();
   forget_the_dead();
-  size_t chosen = kEntries;
-  for (size_t i = kEntries; i-- > 0;) {
-    const File::Entry& entry = file_->entries[i];
-    if (load(entry.process) == 0) chosen = i;
+  // The program that became this one: the process is the same, and so is what it needed.
+  for (MachineFile::Process& one : taken()) {
+    if (load(one.id) != self.id || load(one.ended) != 0) continue;
+    entry_ = &one;
+    for (MachineFile::Use& use : one.uses) store(use.charged_bytes, 0);
+    return "";
   }
-  for (size_t i = 0; i < kEntries; ++i)  // the program that became this one
-    if (load(file_->entries[i].process) == self.id) chosen = i;
-  if (chosen == kEntries) return " has no room for more than " + std::to_string(kEntries) + " processes";
-  entry_ = chosen;
-  for (uint64_t& bytes : file_->entries[chosen].charged_bytes) store(bytes, 0);
-  store(file_->entries[chosen].start, self.start);
-  store(file_->entries[chosen].process, self.id);
+  entry_ = free_entry();
+  if (!entry_)
+    return " has no room for more than " + std::to_string(kMachineProcesses) + " processes at once";
+  for (MachineFile::Use& use : entry_->uses)
+    for (uint64_t* field :
+         {&use.charged_bytes, &use.peak_bytes, &use.refused, &use.refused_bytes, &use.ordinal})
+      store(*field, 0);
+  store(entry_->start, self.start);
+  store(entry_->ended, 0);
+  store(entry_->id, self.id);
   return "";
+}
+
+MachineFile::Process* SharedMachine::free_entry() {
+  const std::span<MachineFile::Process> all = taken();
+  if (all.size() < kMachineProcesses) {
+    store(file_->places, all.size() + 1);
+    return &file_->processes[all.size()];
+  }
+  for (MachineFile::Process& one : all) {
+    if (load(one.ended) == 0) continue;
+    fold(one);
+    return &one;
+  }
+  return nullptr;
+}
+
+// What an ended process needed goes into the cards' figures.
+void SharedMachine::fold(const MachineFile::Process& ended) {
+  for (size_t card = 0; card < kMachineCards; ++card) {
+    const uint64_t peak = load(ended.uses[card].peak_bytes), refused = load(ended.uses[card].refused);
+    if (peak == 0 && refused == 0) continue;
+    MachineFile::Card& sums = file_->cards[card];
+    store(sums.gone, sum(load(sums.gone), 1));
+    raise(sums.gone_peak_bytes, peak);
+    store(sums.gone_refused, sum(load(sums.gone_refused), refused));
+  }
+}
+
+void SharedMachine::describe(int card, int ordinal, uint64_t capacity_bytes, std::string_view kind) {
+  store(file_->cards[card].capacity_bytes, capacity_bytes);
+  store(entry_->uses[card].ordinal, static_cast<uint64_t>(ordinal));
+  if (kind.size() < sizeof file_->kind) kind.copy(file_->kind, kind.size());
 }
 
 uint64_t SharedMachine::others_bytes(int card) const {
   uint64_t bytes = 0;
-  for (size_t i = 0; i < kEntries; ++i)
-    if (i != entry_ && load(file_->entries[i].process) != 0)
-      bytes = sum(bytes, load(file_->entries[i].charged_bytes[card]));
+  for (const MachineFile::Process& one : taken())
+    if (&one != entry_ && load(one.ended) == 0) bytes = sum(bytes, load(one.uses[card].charged_bytes));
   return bytes;
 }
 
 void SharedMachine::forget_the_dead() {
-  for (File::Entry& entry : file_->entries) {
-    const Process process{load(entry.process), load(entry.start)};
-    if (process.id != 0 && !is_alive(process)) store(entry.process, 0);
+  for (MachineFile::Process& one : taken()) {
+    if (load(one.ended) != 0 || is_alive({load(one.id), load(one.start)})) continue;
+    for (MachineFile::Use& use : one.uses) store(use.charged_bytes, 0);
+    store(one.ended, 1);
   }
 }
 
 std::vector<Share> SharedMachine::shares(int card) const {
   std::vector<Share> found;
-  for (const File::Entry& entry : file_->entries) {
-    const Process process{load(entry.process), load(entry.start)};
-    const uint64_t bytes = load(entry.charged_bytes[card]);
-    if (process.id != 0 && bytes > 0 && is_alive(process)) found.push_back({process.id, bytes});
+  for (const MachineFile::Process& one : taken()) {
+    const Process process{load(one.id), load(one.start)};
+    const uint64_t bytes = load(one.uses[card].charged_bytes);
+    if (load(one.ended) == 0 && bytes > 0 && is_alive(process)) found.push_back({process.id, bytes});
   }
   return found;
 }
 
 void SharedMachine::publish(int card, uint64_t bytes) {
-  store(file_->entries[entry_].charged_bytes[card], bytes);
-  uint64_t& peak = file_->peak_bytes[card];
-  const uint64_t now = sum(bytes, others_bytes(card));
-  if (now > load(peak)) store(peak, now);
+  MachineFile::Use& use = entry_->uses[card];
+  store(use.charged_bytes, bytes);
+  raise(use.peak_bytes, bytes);
+  raise(file_->cards[card].peak_bytes, sum(bytes, others_bytes(card)));
+}
+
+void SharedMachine::refused(int card, uint64_t bytes) {
+  MachineFile::Use& use = entry_->uses[card];
+  if (load(use.refused) == 0) store(use.refused_bytes, bytes);
+  store(use.refused, sum(load(use.refused), 1));
 }
 
 uint64_t SharedMachine::peak_bytes(int card) const {
-  return load(file_->peak_bytes[card]);
+  return load(file_->cards[card].peak_bytes);
 }
 
 }  // namespace spillway::simulator

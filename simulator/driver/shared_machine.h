@@ -3,12 +3,17 @@
 //
 // Thread-safety: used under the simulator's lock; between processes `Lock` orders what must not mix.
 // Ownership: owns its mapping and its entry. An entry counts as long as the process that it names lives (by
-// its id and start time), so nothing has to be cleaned up after a crash; a forked child has no entry until it
-// starts the driver itself. Errors: a text that says what is wrong with the file. Units: bytes.
+// its id and start time), so nothing has to be cleaned up after a crash; what it needed stays to be read. A
+// forked child has no entry until it starts the driver itself. Errors: a text that says what is wrong with
+// the file. Units: bytes.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "simulator/cards/machine_file.h"
 
 namespace spillway::simulator {
 
@@ -31,9 +36,12 @@ class SharedMachine {
   SharedMachine(const SharedMachine&) = delete;
   SharedMachine& operator=(const SharedMachine&) = delete;
 
-  // Maps the file, which may be empty, and takes an entry in it. Returns "" or what is wrong.
+  // Maps the file, which may be empty, and takes an entry in it. Returns "" or what is wrong, after which
+  // nothing of the file is held.
   std::string open(const std::string& path);
   bool is_open() const { return file_ != nullptr; }
+  // As if it had never been opened; the entry stays.
+  void close();
 
   // Held while room is looked for and taken. The system releases it when the process dies.
   class Lock {
@@ -52,19 +60,25 @@ class SharedMachine {
   void forget_the_dead();
   // The living processes that have charged something, this one too.
   std::vector<Share> shares(int card) const;
+  // For whoever reads the file when the processes are gone. `kind`: the card's name in the table.
+  void describe(int card, int ordinal, uint64_t capacity_bytes, std::string_view kind);
   // What this process has charged now.
   void publish(int card, uint64_t bytes);
+  // There was no room for `bytes`.
+  void refused(int card, uint64_t bytes);
   // The most that all processes had charged together.
   uint64_t peak_bytes(int card) const;
 
  private:
-  struct File;
-
+  std::string map();
   std::string take_entry();
+  std::span<MachineFile::Process> taken() const;
+  MachineFile::Process* free_entry();
+  void fold(const MachineFile::Process& ended);
 
-  File* file_ = nullptr;
+  MachineFile* file_ = nullptr;
+  MachineFile::Process* entry_ = nullptr;  // in `file_`
   int descriptor_ = -1;
-  size_t entry_ = 0;
 };
 
 }  // namespace spillway::simulator

@@ -16,7 +16,10 @@ namespace {
 void watch_for_fork() {
   pthread_atfork([] { machine().mutex.lock(); }, [] { machine().mutex.unlock(); },
                  [] {
-                   if (machine().initialised) machine().forked = true;
+                   if (machine().initialised)
+                     machine().forked = true;
+                   else if (machine().shared.is_open())  // its entry is the parent's
+                     machine().shared.close();
                    machine().mutex.unlock();
                  });
 }
@@ -92,7 +95,10 @@ CUresult Machine::initialise() {
   for (size_t ordinal = 0; ordinal < visible.size(); ++ordinal) {
     auto made = std::make_unique<Device>(static_cast<int>(ordinal), visible[ordinal]);
     made->account.set_capacity(config.capacity_bytes);
-    if (shared.is_open()) made->account.share(&shared, made->physical);
+    if (shared.is_open()) {
+      shared.describe(made->physical, made->ordinal, config.capacity_bytes, config.card.id);
+      made->account.share(&shared, made->physical);
+    }
     made->primary.device = made.get();
     made->legacy.context = &made->primary;
     made->default_pool.device = made.get();

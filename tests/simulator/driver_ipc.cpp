@@ -1,9 +1,13 @@
 // Sharing between processes: one card's room, legacy handles of memory and events.
+#include <fcntl.h>
 #include <gmock/gmock.h>
+
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
+#include "simulator/cards/machine_file.h"
 #include "tests/simulator/driver_support.h"
 
 namespace spillway::test {
@@ -67,6 +71,11 @@ class File {
   }
   ~File() { std::remove(path_.c_str()); }
   const std::string& path() const { return path_; }
+  simulator::MachineFile read() const {
+    simulator::MachineFile machine = {};
+    std::ifstream(path_).read(reinterpret_cast<char*>(&machine), sizeof machine);
+    return machine;
+  }
 
  private:
   std::string path_;
@@ -133,6 +142,58 @@ TEST(SharedMachine, what_a_killed_process_held_is_free) {
   wait(&status);
 }
 
+// A process that ends without a word, having used the first card it sees.
+void end_abruptly(const Settings& settings, uint64_t bytes, bool by_signal) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    for (const auto& [name, value] : settings) setenv(name.c_str(), value.c_str(), 1);
+    const Table& table = started_driver();
+    CUdeviceptr memory = 0;
+    table.cuMemAlloc(&memory, bytes);
+    table.cuMemFree(memory);
+    table.cuMemAlloc(&memory, 1000 * kMiB);
+    if (by_signal) kill(getpid(), SIGKILL);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+}
+
+TEST(SharedMachine, what_a_process_needed_stays_to_be_read) {
+  const File file;
+  const Settings settings = {{"SPILLWAY_SIM_MACHINE", file.path()},
+                             {"SPILLWAY_SIM_CAPACITY", "100MiB"},
+                             {"SPILLWAY_SIM_DEVICES", "2"},
+                             {"CUDA_VISIBLE_DEVICES", "1"}};
+  end_abruptly(settings, 80 * kMiB, true);
+  end_abruptly(settings, 60 * kMiB, false);
+  const simulator::MachineFile machine = file.read();
+  EXPECT_EQ(machine.places, 2u);
+  EXPECT_EQ(machine.cards[1].peak_bytes, 80 * kMiB) << "they did not live at one time";
+  EXPECT_EQ(machine.cards[1].capacity_bytes, 100 * kMiB);
+  EXPECT_EQ(machine.cards[0].peak_bytes, 0u);
+  for (const int i : {0, 1}) {
+    const simulator::MachineFile::Use& use = machine.processes[i].uses[1];
+    EXPECT_EQ(use.peak_bytes, (i == 0 ? 80 : 60) * kMiB);
+    EXPECT_EQ(use.ordinal, 0u);
+    EXPECT_EQ(use.refused, 1u);
+    EXPECT_EQ(use.refused_bytes, 1000 * kMiB);
+  }
+}
+
+TEST(SharedMachine, a_full_file_keeps_the_sum_of_those_that_ended) {
+  const File file;
+  const Settings settings = {{"SPILLWAY_SIM_MACHINE", file.path()}, {"SPILLWAY_SIM_CAPACITY", "100MiB"}};
+  end_abruptly(settings, 80 * kMiB, true);
+  for (size_t i = 0; i < simulator::kMachineProcesses + 1; ++i) end_abruptly(settings, 2 * kMiB, true);
+  const simulator::MachineFile::Card card = file.read().cards[0];
+  EXPECT_EQ(card.peak_bytes, 80 * kMiB);
+  EXPECT_EQ(card.gone, 2u);
+  EXPECT_EQ(card.gone_peak_bytes, 80 * kMiB);
+  EXPECT_EQ(card.gone_refused, 2u);
+}
+
 TEST(SharedMachine, a_forked_child_counts_for_itself) {
   const File file;
   in_process({{"SPILLWAY_SIM_MACHINE", file.path()}, {"SPILLWAY_SIM_CAPACITY", "100MiB"}}, [] {
@@ -150,8 +211,8 @@ TEST(SharedMachine, a_forked_child_counts_for_itself) {
 }
 
 TEST(SharedMachine, a_file_of_something_else_is_refused) {
-  std::string zeros(37008, '\0');
-  for (const std::string& content : {std::string("hello"), zeros, std::string(100000, 'x')}) {
+  const std::string zeros(sizeof(simulator::MachineFile), '\0');
+  for (const std::string& content : {std::string("hello"), zeros, std::string(zeros.size(), 'x')}) {
     const File file(content);
     in_process({{"SPILLWAY_SIM_MACHINE", file.path()}}, [&] {
       testing::internal::CaptureStderr();
@@ -166,6 +227,43 @@ TEST(SharedMachine, a_file_of_something_else_is_refused) {
     EXPECT_EQ(loaded_driver().cuInit(0), CUDA_ERROR_INVALID_VALUE);
     EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("can not be opened: No such file"));
   });
+}
+
+int64_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return std::distance(begin(all), end(all));
+}
+
+bool lock_whole(int descriptor) {
+  struct flock range = {};
+  range.l_type = F_WRLCK;
+  return fcntl(descriptor, F_SETLK, &range) == 0;
+}
+
+TEST(SharedMachine, a_refused_file_is_neither_locked_nor_held) {
+  const File file(std::string(100, '\0'));
+  in_process({{"SPILLWAY_SIM_MACHINE", file.path()}}, [&] {
+    const Table& table = loaded_driver();
+    const int64_t before = open_descriptors();
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(table.cuInit(0), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(open_descriptors(), before);
+    in_process({}, [&] { EXPECT_TRUE(lock_whole(open(file.path().c_str(), O_RDWR))); });
+    ASSERT_EQ(truncate(file.path().c_str(), 0), 0);
+    EXPECT_EQ(table.cuInit(0), CUDA_SUCCESS) << "the program may try again";
+  });
+}
+
+TEST(SharedMachine, a_file_that_another_keeps_locked_is_refused_in_time) {
+  const File file;
+  const int held = open(file.path().c_str(), O_RDWR);
+  ASSERT_TRUE(lock_whole(held));
+  in_process({{"SPILLWAY_SIM_MACHINE", file.path()}}, [&] {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(loaded_driver().cuInit(0), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_THAT(testing::internal::GetCapturedStderr(),
+                HasSubstr("has been locked for 5 s by process " + std::to_string(getppid())));
+  });
+  close(held);
 }
 
 TEST(SharedMachine, wild_numbers_in_the_file_do_no_harm) {
