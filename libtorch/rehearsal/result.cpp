@@ -12,7 +12,6 @@
 #include "libtorch/rehearsal/settings.h"
 #include "libtorch/rehearsal/state.h"
 #include "libtorch/rehearsal/stream.h"
-#include "spillway/trace/output_file.h"
 
 namespace spillway::rehearsal {
 namespace {
@@ -164,9 +163,12 @@ void complain(const std::string& path) {
 }
 
 // Text of the program's, such as file names and messages, need not be UTF-8.
-void write_json(const std::string& path, const Json& json) {
-  if (trace::write_text(path, json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n") != 0)
-    complain(path);
+void replace_file(const std::string& path, const Json& json) {
+  const std::string unfinished = path + ".part";
+  std::ofstream out(unfinished, std::ios::binary | std::ios::trunc);
+  out << json.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+  out.close();
+  if (!out || std::rename(unfinished.c_str(), path.c_str()) != 0) complain(path);
 }
 
 }  // namespace
@@ -192,7 +194,7 @@ void write_result() {
     flush_stream();
     json = describe(state);
   }
-  write_json(path, json);
+  replace_file(path, json);
 }
 
 }  // namespace spillway::rehearsal
