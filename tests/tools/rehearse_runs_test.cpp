@@ -64,9 +64,10 @@ TEST_F(RehearseRuns, ASignalToOnlyTheCommandReachesTheProgramAndEndsTheSeries) {
 }
 
 TEST_F(RehearseRuns, ASignalToTheGroupEndsTheSeriesThoughTheProgramTakesItForSuccess) {
-  const pid_t pid = start(words_of("rehearse", {"--compare", "t4-16gb,l4-24gb"},
-                                   "trap 'exit 0' INT; echo run >> runs; : > started; sleep 60"),
-                          environment());
+  const pid_t pid =
+      start(words_of("rehearse", {"--compare", "t4-16gb,l4-24gb"},
+                     "trap 'exit 0' INT; echo run >> runs; : > started; while :; do sleep 0.05; done"),
+            environment());
   wait_for("started");
   ASSERT_EQ(::kill(-pid, SIGINT), 0);
   EXPECT_EQ(wait(pid).code, 130);
