@@ -138,6 +138,15 @@ TEST_F(RehearsePrograms, FindsTheLargestValueThatFits) {
   EXPECT_THAT(none.out, HasSubstr("not even n 8 fits"));
 }
 
+TEST_F(RehearsePrograms, ItsMachinesAreNotLeftToTheProgram) {
+  std::ofstream(folder() / "look.sh")
+      << "readlink /proc/$$/fd/* /proc/$PPID/fd/* | grep -c spillway-machine >> n\n";
+  run({"rehearse", "--capacity", "1GiB", "--find", "n=1..3", "--", "sh", "look.sh", "{n}"});
+  std::ifstream counts(folder() / "n");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(counts), {}), "1\n1\n")
+      << "the rehearsal's own, each time";
+}
+
 TEST_F(RehearsePrograms, ComparesCards) {
   const Ran ran = rehearse({"--compare", "t4-16gb,a100-40gb"}, {"holds.py", "300"});
   EXPECT_EQ(ran.code, 20) << ran.err;
@@ -185,6 +194,26 @@ TEST_F(RehearsePrograms, AKilledProgramAndOneWithoutCudaHaveTheirOwnEnds) {
   EXPECT_EQ(plain.code, 0) << plain.err;
   EXPECT_THAT(plain.out, HasSubstr("no memory of a device was used"));
   EXPECT_EQ(run({"rehearse", "--capacity", "1GiB", "--", "no-such-command"}).code, 127);
+}
+
+TEST_F(RehearsePrograms, AProgramThatLeavesWithoutAWordIsMeasured) {
+  const Ran ran = rehearse({"--capacity", "1GiB"}, {"holds.py", "3", "leave"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, ContainsRegex("GPU 0 .*192.00 MiB +832.00 MiB"));
+  EXPECT_THAT(ran.out, Not(HasSubstr("no memory of a device was used")));
+  EXPECT_THAT(ran.out, ContainsRegex("note: process [0-9]+ (left no report|ended without a last word)"));
+}
+
+TEST_F(RehearsePrograms, TwoProcessesOnOneCardHaveOneMargin) {
+  const Ran ran = rehearse({"--capacity", "1GiB", "--json", "shared.json"}, {"shares.py"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, ContainsRegex("GPU 0, all 2 processes .*384.00 MiB +640.00 MiB"));
+  const auto json = nlohmann::json::parse(std::ifstream(folder() / "shared.json"));
+  EXPECT_EQ(json.at("cards").at(0).at("peak_bytes"), 384 << 20);
+  EXPECT_EQ(json.at("cards").at(0).at("processes"), 2);
+  const Ran over = run({"check", "--capacity", "1GiB", "--budget", "300MiB", "--", SPILLWAY_PYTHON,
+                        SPILLWAY_PROGRAMS + std::string("shares.py")});
+  EXPECT_EQ(over.code, 22) << over.out;
 }
 
 TEST_F(RehearsePrograms, EveryAllocatorIsWatched) {

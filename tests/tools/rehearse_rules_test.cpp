@@ -4,11 +4,16 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tools/spillway/rehearse/baseline.h"
 #include "tools/spillway/rehearse/find.h"
 #include "tools/spillway/rehearse/outcome.h"
+#include "tools/spillway/rehearse/report_text.h"
 
 namespace spillway::tools {
 namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
 
 Rehearsal ended(int code, uint64_t failures, const char* uncaught = "", bool out_of_memory = false) {
   Observation process;
@@ -79,6 +84,88 @@ TEST(RehearseResults, DamagedFilesAreNamedAndPassedOver) {
   EXPECT_TRUE(read_observations(folder, &damaged).empty());
   EXPECT_EQ(damaged.size(), 2 * texts.size());
   std::filesystem::remove_all(folder);
+}
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+// A process of `rank` that sees card `physical` as its first.
+Observation on_card(int64_t rank, int physical, uint64_t peak, uint64_t machine_peak) {
+  Observation process;
+  process.pid = 100 + rank;
+  process.rank = rank;
+  process.has_probe = process.complete = true;
+  DeviceObservation& device = process.devices[0];
+  device.allocator = AllocatorView{};
+  device.allocator->events = 1;
+  device.allocator->peak_allocated = peak / 2;
+  device.allocator->peak_reserved = peak / 2;
+  device.card = CardView{};
+  device.card->physical = physical;
+  device.card->capacity = 16 * kGiB;
+  device.card->peak = peak;
+  device.card->machine_peak = machine_peak;
+  return process;
+}
+
+TEST(RehearseCards, ProcessesOnOneCardShareItsRoom) {
+  Rehearsal rehearsal;
+  rehearsal.processes = {on_card(0, 0, 6 * kGiB, 6 * kGiB), on_card(1, 0, 6 * kGiB, 12 * kGiB),
+                         on_card(2, 1, 7 * kGiB, 7 * kGiB)};
+  const std::vector<CardNeed> cards = needs_of(rehearsal);
+  ASSERT_EQ(cards.size(), 2U);
+  EXPECT_EQ(cards[0].processes, 2U);
+  EXPECT_EQ(cards[0].need.peak, 12 * kGiB);
+  EXPECT_EQ(cards[0].need.reserved, 6 * kGiB);
+  EXPECT_EQ(largest_need(rehearsal).peak, 12 * kGiB);
+  const Baseline baseline = baseline_of(rehearsal);
+  ASSERT_EQ(baseline.size(), 2U);
+  EXPECT_EQ(baseline.at("GPU 0").peak, 12 * kGiB);
+  EXPECT_EQ(baseline.at("GPU 1").peak, 7 * kGiB);
+  const std::string text = report_text({}, rehearsal, {});
+  EXPECT_THAT(text, ContainsRegex("GPU 0, all 2 processes .*12.00 GiB +4.00 GiB \\(25.0%\\)"));
+  EXPECT_THAT(text, HasSubstr("rank 2 GPU 1 (its cuda:0)"));
+}
+
+MachineRecord machine_with(int64_t pid, uint64_t peak) {
+  MachineRecord machine;
+  machine.cards[0] = {16 * kGiB, peak, 0, 0, 0};
+  DeviceObservation device;
+  device.card = CardView{};
+  device.card->capacity = 16 * kGiB;
+  device.card->peak = peak;
+  machine.processes.push_back({pid, 1, {device}});
+  return machine;
+}
+
+TEST(RehearseCards, AProcessWithoutAReportCounts) {
+  Rehearsal rehearsal;
+  rehearsal.processes = {on_card(0, 0, kGiB, kGiB)};
+  MachineRecord machine = machine_with(7, 3 * kGiB);
+  add_unreported(machine, {}, &rehearsal.processes);
+  rehearsal.cards = machine.cards;
+  ASSERT_EQ(rehearsal.processes.size(), 2U);
+  EXPECT_EQ(largest_need(rehearsal).peak, 3 * kGiB);
+  EXPECT_EQ(largest_need(rehearsal).capacity, 16 * kGiB);
+  EXPECT_THAT(report_text({}, rehearsal, {}), HasSubstr("process 7 left no report: its memory is counted"));
+  machine.cards[0].gone = 2;
+  machine.cards[0].gone_peak = 2 * kGiB;
+  rehearsal.processes = {on_card(0, 0, kGiB, kGiB)};  // one of the two that the file has no place for
+  add_unreported(machine, {}, &rehearsal.processes);
+  ASSERT_EQ(rehearsal.processes.size(), 3U);
+  EXPECT_EQ(rehearsal.processes[1].unreported, 1U);
+  EXPECT_EQ(rehearsal.processes[1].peak_of(0), 2 * kGiB);
+}
+
+TEST(RehearseCards, ARecordAddsToAReportAndLeavesOutWhatWasThereBefore) {
+  std::vector<Observation> processes = {on_card(0, 0, kGiB, kGiB)};
+  processes[0].devices[0].card.reset();  // it was killed with only its probe's result written
+  add_unreported(machine_with(100, 3 * kGiB), {}, &processes);
+  ASSERT_EQ(processes.size(), 1U);
+  EXPECT_EQ(processes[0].unreported, 0U);
+  EXPECT_EQ(processes[0].peak_of(0), 3 * kGiB);
+  const MachineRecord old = machine_with(7, kGiB);
+  add_unreported(old, old, &processes);
+  EXPECT_EQ(processes.size(), 1U);
 }
 
 }  // namespace

@@ -79,6 +79,11 @@ TEST_F(Simulate, GivesEachRunTheSameHostAddressesAndOrderOfSets) {
   EXPECT_EQ(simulate({}, {"printenv", "PYTHONHASHSEED"}, {{"PYTHONHASHSEED", "7"}}).out, "7\n");
 }
 
+TEST_F(Simulate, TheProgramHoldsTheMachineThatItsChildrenShare) {
+  const Ran ran = simulate({}, {"sh", "-c", "sh -c 'readlink $SPILLWAY_SIM_MACHINE'"});
+  EXPECT_THAT(ran.out, HasSubstr("spillway-machine")) << ran.err;
+}
+
 TEST_F(Simulate, LeavesWhatIsNotGivenToTheFile) {
   std::ofstream(folder() / "machine.toml") << "";
   const Ran ran =

@@ -27,9 +27,11 @@ int simulate(const MachineOptions& machine, const Words& command) {
   std::string error;
   SimulatorLibraries libraries;
   Environment environment;
-  const bool ready = find_simulator_libraries(&libraries, &error) &&
-                     describe_machine(machine, libraries, &environment, &error);
+  MachineHolder shared;
+  const bool ready = find_simulator_libraries(&libraries, &error) && shared.open(&error) &&
+                     describe_machine(machine, libraries, shared, &environment, &error);
   if (!ready) return fail(kUsageError, "simulate: " + error);
+  shared.keep_at_exec();
   apply(environment);
   repeat_host_addresses();
   return replace_process("simulate", command);

@@ -1,5 +1,6 @@
 #include "tools/spillway/simulated_machine.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
 #include <unistd.h>
@@ -65,20 +66,6 @@ bool set_kernels(const SimulatorLibraries& libraries, Environment* environment, 
   return true;
 }
 
-// A file without a name that the programs of one machine find through this process, or what it becomes: it is
-// gone when the last of them is.
-bool share_machine(Environment* environment, std::string* error) {
-  if (std::getenv("SPILLWAY_SIM_MACHINE") != nullptr) return true;  // one that is there already
-  const int file = ::memfd_create("spillway-machine", 0);
-  if (file < 0) {
-    *error = "no file for the machine that the programs share: " + std::generic_category().message(errno);
-    return false;
-  }
-  (*environment)["SPILLWAY_SIM_MACHINE"] =
-      "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(file);
-  return true;
-}
-
 std::string values_of(const MachineOptions& options) {
   const char* held = std::getenv("SPILLWAY_SIM_VALUES");
   return options.values.value_or(held == nullptr ? "zeros" : held);
@@ -86,8 +73,30 @@ std::string values_of(const MachineOptions& options) {
 
 }  // namespace
 
+MachineHolder::~MachineHolder() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+bool MachineHolder::open(std::string* error) {
+  if (const char* held = std::getenv("SPILLWAY_SIM_MACHINE")) {
+    path_ = held;
+    return true;
+  }
+  descriptor_ = ::memfd_create("spillway-machine", MFD_CLOEXEC);
+  if (descriptor_ < 0) {
+    *error = "no file for the machine that the programs share: " + std::generic_category().message(errno);
+    return false;
+  }
+  path_ = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(descriptor_);
+  return true;
+}
+
+void MachineHolder::keep_at_exec() const {
+  if (descriptor_ >= 0) ::fcntl(descriptor_, F_SETFD, 0);
+}
+
 bool describe_machine(const MachineOptions& options, const SimulatorLibraries& libraries,
-                      Environment* environment, std::string* error) {
+                      const MachineHolder& shared, Environment* environment, std::string* error) {
   if (options.card && !set_card(*options.card, environment, error)) return false;
   if (options.capacity && !set_capacity(*options.capacity, environment, error)) return false;
   if (options.gpus) (*environment)["SPILLWAY_SIM_DEVICES"] = std::to_string(*options.gpus);
@@ -97,7 +106,8 @@ bool describe_machine(const MachineOptions& options, const SimulatorLibraries& l
   }
   // Python's sets of names have one order in every run.
   if (std::getenv("PYTHONHASHSEED") == nullptr) (*environment)["PYTHONHASHSEED"] = "0";
-  return set_libraries(libraries, environment, error) && share_machine(environment, error) &&
+  (*environment)["SPILLWAY_SIM_MACHINE"] = shared.path();
+  return set_libraries(libraries, environment, error) &&
          (values_of(options) != "compute" || set_kernels(libraries, environment, error));
 }
 

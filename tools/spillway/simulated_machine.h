@@ -23,9 +23,29 @@ struct MachineOptions {
   std::string config;
 };
 
+// The file of the machine that the programs share. It has no name: they find it through this process, or what
+// this process becomes, and it is gone when the last of them is.
+class MachineHolder {
+ public:
+  MachineHolder() = default;
+  ~MachineHolder();
+  MachineHolder(const MachineHolder&) = delete;
+  MachineHolder& operator=(const MachineHolder&) = delete;
+
+  // Makes it, or takes the one that SPILLWAY_SIM_MACHINE names already. False and `error` where it can not.
+  bool open(std::string* error);
+  // For a process that becomes the program: what it becomes holds the file on.
+  void keep_at_exec() const;
+  const std::string& path() const { return path_; }
+
+ private:
+  int descriptor_ = -1;
+  std::string path_;
+};
+
 // False and `error` where the simulator is not complete or an option is wrong.
 bool describe_machine(const MachineOptions& options, const SimulatorLibraries& libraries,
-                      Environment* environment, std::string* error);
+                      const MachineHolder& shared, Environment* environment, std::string* error);
 
 void apply(const Environment& environment);  // to this process
 

@@ -49,23 +49,19 @@ std::string compared(const char* what, uint64_t now, uint64_t before) {
 
 }  // namespace
 
+// By card: its number, unlike a process's, is the same in every run, and its room is what there is.
 Baseline baseline_of(const Rehearsal& rehearsal) {
   Baseline baseline;
+  const auto name = [](int card) { return "GPU " + std::to_string(card); };
+  for (const CardNeed& card : needs_of(rehearsal))
+    if (card.need.peak > 0) baseline[name(card.physical)] = {card.need.peak, card.need.allocated, {}};
   for (const Observation& process : rehearsal.processes) {
     for (const auto& [ordinal, device] : process.devices) {
-      const Need need = need_of(device);
-      if (need.peak == 0) continue;
-      // A rank's name, unlike a process's, is the same in every run.
-      std::string name = device_name(rehearsal, process, ordinal);
-      if (!process.rank && rehearsal.processes.size() > 1)
-        name = "process " + std::to_string(&process - rehearsal.processes.data()) + " GPU " +
-               std::to_string(ordinal);
-      DeviceBaseline& entry = baseline[name];
-      entry = {need.peak, need.allocated, {}};
-      if (!device.allocator) continue;
+      const auto entry = baseline.find(name(physical_of(device)));
+      if (!device.allocator || entry == baseline.end()) continue;
       for (const PlaceShare& share : share_by_place(device.allocator->held_at_peak, process.places)) {
         const std::string caller = share.caller.empty() ? "" : "  from " + without_line(share.caller);
-        entry.places[without_line(share.where) + caller] += share.bytes;
+        entry->second.places[without_line(share.where) + caller] += share.bytes;
       }
     }
   }

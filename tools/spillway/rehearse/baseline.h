@@ -17,7 +17,7 @@ struct DeviceBaseline {
   // At the peak, by file and function: line numbers change with every edit.
   std::map<std::string, uint64_t> places;
 };
-using Baseline = std::map<std::string, DeviceBaseline>;  // by the device's name
+using Baseline = std::map<std::string, DeviceBaseline>;  // by card: "GPU 0"
 
 Baseline baseline_of(const Rehearsal& rehearsal);
 

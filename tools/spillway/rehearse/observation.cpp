@@ -115,6 +115,8 @@ void read_simulator(const Json& json, Observation* out) {
     card.peak = number(device, "peak_bytes");
     card.allocator_at_peak = number(device, "allocator_at_peak_bytes");
     card.outside_peak = number(device, "outside_peak_bytes");
+    card.physical = device.at("physical").get<int>();
+    card.machine_peak = number(device, "machine_peak_bytes");
     card.refused = number(device, "refused_requests");
     if (const auto first = device.find("first_refusal"); first != device.end() && first->is_object())
       card.refused_bytes = number(*first, "asked_bytes");

@@ -43,10 +43,12 @@ struct AllocatorView {
 // The simulated driver's.
 struct CardView {
   std::string card;                                                 // "" where only a capacity was given
+  int physical = 0;                                                 // its number in the machine
   uint64_t capacity = 0, peak = 0, refused = 0, refused_bytes = 0;  // of the first refusal
   // What PyTorch's allocator had of that peak, and the most that all others had, which may be at another
   // moment.
   uint64_t allocator_at_peak = 0, outside_peak = 0;
+  uint64_t machine_peak = 0;  // of all processes, as far as this one saw
   std::map<std::string, uint64_t> modelled_at_peak;
 };
 
@@ -82,6 +84,7 @@ struct DriverReads {
 struct Observation {
   int64_t pid = 0;
   std::optional<int64_t> rank;
+  uint64_t unreported = 0;  // processes that this stands for, of which only the machine's file tells
   bool has_probe = false, complete = false, ended_by_steps = false;
   std::string problem, allocator;  // why there are no sites; the allocator's name
   uint64_t steps = 0, failure_count = 0;

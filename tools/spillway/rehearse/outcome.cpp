@@ -81,14 +81,42 @@ Need need_of(const DeviceObservation& device) {
   return need;
 }
 
-Need largest_need(const Rehearsal& rehearsal) {
-  Need largest;
+int physical_of(const DeviceObservation& device) {
+  return device.card ? device.card->physical : device.ordinal;
+}
+
+std::vector<CardNeed> needs_of(const Rehearsal& rehearsal) {
+  std::map<int, CardNeed> cards;
   for (const Observation& process : rehearsal.processes) {
     for (const auto& [ordinal, device] : process.devices) {
       const Need need = need_of(device);
-      if (need.peak >= largest.peak) largest = need;
+      CardNeed& card = cards[physical_of(device)];
+      if (need.peak > 0) card.processes += std::max<uint64_t>(process.unreported, 1);
+      card.need.allocated += need.allocated;
+      card.need.reserved += need.reserved;
+      card.need.outside += need.outside;
+      card.need.outside_peak += need.outside_peak;
+      card.need.peak = std::max({card.need.peak, need.peak, device.card ? device.card->machine_peak : 0});
+      card.need.capacity = std::max(card.need.capacity, need.capacity);
     }
   }
+  std::vector<CardNeed> needs;
+  for (auto& [physical, card] : cards) {
+    card.physical = physical;
+    Need& need = card.need;
+    if (const auto record = rehearsal.cards.find(physical); record != rehearsal.cards.end())
+      need.peak = std::max(need.peak, record->second.peak);
+    for (uint64_t* part : {&need.allocated, &need.reserved, &need.outside, &need.outside_peak})
+      *part = std::min(*part, need.peak);
+    needs.push_back(card);
+  }
+  return needs;
+}
+
+Need largest_need(const Rehearsal& rehearsal) {
+  Need largest;
+  for (const CardNeed& card : needs_of(rehearsal))
+    if (card.need.peak >= largest.peak) largest = card.need;
   return largest;
 }
 

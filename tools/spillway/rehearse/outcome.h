@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/spillway/rehearse/machine.h"
 #include "tools/spillway/rehearse/observation.h"
 
 namespace spillway::tools {
@@ -13,6 +14,7 @@ struct Rehearsal {
   int exit_code = 0;  // the program's; 128 + the signal that ended it
   double seconds = 0;
   std::vector<Observation> processes;
+  std::map<int, CardRecord> cards;  // by physical number, as the machine's file says
   std::vector<std::string> damaged;
   std::string log;  // the end of what the program printed, where it was kept from the terminal
 };
@@ -46,6 +48,17 @@ struct Need {
   uint64_t outside_peak = 0;  // the most of that, at whatever moment
 };
 Need need_of(const DeviceObservation& device);
+int physical_of(const DeviceObservation& device);
+
+// A card and all processes that used it. Its peak is theirs together, at one time. Where they are several,
+// `allocated` and `reserved` add up their own peaks, which need not have come at one time: the most that it
+// can have been.
+struct CardNeed {
+  int physical = 0;
+  uint64_t processes = 0;
+  Need need;
+};
+std::vector<CardNeed> needs_of(const Rehearsal& rehearsal);
 Need largest_need(const Rehearsal& rehearsal);
 
 // What the program read back: values, and how many of those decide a shape; small copies, which it may branch

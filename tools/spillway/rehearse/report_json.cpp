@@ -39,6 +39,7 @@ Json json_of(const Observation& process, const DeviceObservation& device) {
   Json json = {{"process", process.pid},
                {"rank", process.rank ? Json(*process.rank) : Json(nullptr)},
                {"gpu", device.ordinal},
+               {"physical", physical_of(device)},
                {"card", device.card ? device.card->card : ""},
                {"capacity_bytes", need.capacity},
                {"peak_bytes", need.peak},
@@ -93,11 +94,25 @@ Json json_of(const Counterfactual& other) {
           {"outside_bytes", need.outside}};
 }
 
+Json cards_of(const Rehearsal& rehearsal) {
+  Json list = Json::array();
+  for (const CardNeed& card : needs_of(rehearsal))
+    list.push_back({{"physical", card.physical},
+                    {"processes", card.processes},
+                    {"capacity_bytes", card.need.capacity},
+                    {"peak_bytes", card.need.peak},
+                    {"peak_allocated_bytes", card.need.allocated},
+                    {"peak_reserved_bytes", card.need.reserved},
+                    {"outside_bytes", card.need.outside}});
+  return list;
+}
+
 Json processes_of(const Rehearsal& rehearsal) {
   Json list = Json::array();
   for (const Observation& process : rehearsal.processes)
     list.push_back({{"process", process.pid},
                     {"rank", process.rank ? Json(*process.rank) : Json(nullptr)},
+                    {"without_report", process.unreported},
                     {"probe", process.has_probe},
                     {"complete", process.complete},
                     {"problem", process.problem},
@@ -150,6 +165,7 @@ std::string report_json(const RunOptions& options, const Rehearsal& rehearsal,
                      {"seconds", rehearsal.seconds},
                      {"failed_requests", failed_requests(rehearsal)},
                      {"processes", processes_of(rehearsal)},
+                     {"cards", cards_of(rehearsal)},
                      {"devices", devices},
                      {"failures", failures},
                      {"reads", reads},

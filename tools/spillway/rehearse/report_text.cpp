@@ -90,18 +90,38 @@ std::string headline(const RunOptions& options, const Rehearsal& rehearsal) {
   return text;
 }
 
+std::string margin_text(const Need& need) {
+  if (need.capacity == 0 || need.peak > need.capacity) return "-";
+  const uint64_t margin = need.capacity - need.peak;
+  return size_text(margin) + " (" + percent(margin, need.capacity) + ")";
+}
+
+// A row for each process, and where several share a card one for all of them: only that one has a margin.
 std::string device_table(const Rehearsal& rehearsal, const std::vector<Shown>& devices) {
   using enum Align;
   Table table({kLeft, kRight, kRight, kRight, kRight, kRight});
   table.add({"peak by device", "allocated", "reserved", "outside PyTorch", "whole card", "margin"});
-  for (const Shown& shown : devices) {
-    const Need need = need_of(*shown.device);
-    const bool over = need.peak > need.capacity;
-    table.add({device_name(rehearsal, *shown.process, shown.device->ordinal), size_text(need.allocated),
-               size_text(need.reserved), size_text(need.outside), size_text(need.peak),
-               need.capacity == 0 || over ? "-"
-                                          : size_text(need.capacity - need.peak) + " (" +
-                                                percent(need.capacity - need.peak, need.capacity) + ")"});
+  const auto add = [&table](const std::string& name, const Need& need, bool split,
+                            const std::string& margin) {
+    const auto part = [split](uint64_t bytes) { return split ? size_text(bytes) : "-"; };
+    table.add(
+        {name, part(need.allocated), part(need.reserved), part(need.outside), size_text(need.peak), margin});
+  };
+  for (const CardNeed& card : needs_of(rehearsal)) {
+    bool all_split = true;  // what a process without a report took is not known to be PyTorch's
+    for (const Shown& shown : devices) {
+      if (physical_of(*shown.device) != card.physical) continue;
+      const bool split = shown.process->unreported == 0;
+      all_split &= split;
+      const std::string name = device_name(rehearsal, *shown.process, shown.device->ordinal);
+      if (card.processes > 1)
+        add(name, need_of(*shown.device), split, "");
+      else
+        add(name, card.need, split, margin_text(card.need));
+    }
+    if (card.processes > 1)
+      add("GPU " + std::to_string(card.physical) + ", all " + std::to_string(card.processes) + " processes",
+          card.need, all_split, margin_text(card.need));
   }
   return table.text("");
 }
@@ -274,7 +294,7 @@ std::string bulk_text(const ReadTotals& reads) {
 std::string unprobed_text(const Rehearsal& rehearsal) {
   std::string text;
   for (const Observation& process : rehearsal.processes)
-    if (!process.has_probe)
+    if (!process.has_probe && process.unreported == 0)
       text += "not known: what held the memory of process " + std::to_string(process.pid) +
               ", its steps and the lines that read, since PyTorch's allocator was not used in it\n";
   return text;
@@ -284,6 +304,12 @@ std::string damage_text(const Rehearsal& rehearsal) {
   std::string text;
   for (const Observation& process : rehearsal.processes) {
     if (!process.problem.empty()) text += "note: " + process.problem + "\n";
+    if (process.unreported > 0)
+      text += "note: " +
+              (process.unreported == 1 ? "process " + std::to_string(process.pid)
+                                       : std::to_string(process.unreported) + " processes") +
+              " left no report: " + (process.unreported == 1 ? "its" : "their") +
+              " memory is counted, its places are not known\n";
     if (process.has_probe && !process.complete)
       text += "note: process " + std::to_string(process.pid) +
               " ended without a last word; its figures may lack its last second\n";
@@ -323,8 +349,12 @@ int exit_code_of(const Rehearsal& rehearsal) {
 }
 
 std::string device_name(const Rehearsal& rehearsal, const Observation& process, int device) {
-  const std::string name = "GPU " + std::to_string(device);
+  const auto found = process.devices.find(device);
+  const int physical = found == process.devices.end() ? device : physical_of(found->second);
+  std::string name = "GPU " + std::to_string(physical);
+  if (physical != device) name += " (its cuda:" + std::to_string(device) + ")";
   if (rehearsal.processes.size() < 2) return name;
+  if (process.unreported > 1) return "each of " + std::to_string(process.unreported) + " processes " + name;
   return (process.rank ? "rank " + std::to_string(*process.rank) : "process " + std::to_string(process.pid)) +
          " " + name;
 }
@@ -333,10 +363,13 @@ std::string condition_text(const RunOptions& options, const Rehearsal& rehearsal
   const std::string values = options.machine.values.value_or("zeros");
   if (values == "compute") return unprobed_text(rehearsal);
   const ReadTotals reads = reads_of(rehearsal);
+  const bool all_told = std::none_of(rehearsal.processes.begin(), rehearsal.processes.end(),
+                                     [](const Observation& process) { return process.unreported > 0; });
   std::string text =
-      is_conditional(values, rehearsal)
-          ? "the verdict is conditional on " + depends_text(reads) + "\n"
-          : "the verdict is unconditional: no value was read that the program could branch on\n";
+      is_conditional(values, rehearsal) ? "the verdict is conditional on " + depends_text(reads) + "\n"
+      : !all_told ? "whether the verdict depends on values that were read is not known: not every process "
+                    "left a report\n"
+                  : "the verdict is unconditional: no value was read that the program could branch on\n";
   return text + bulk_text(reads) + read_places_text(rehearsal) + unprobed_text(rehearsal);
 }
 

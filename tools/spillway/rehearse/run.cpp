@@ -87,13 +87,15 @@ std::optional<Rehearsal> rehearse_once(const RunOptions& options, RunError* erro
   }
   SimulatorLibraries libraries;
   Environment environment;
-  if (!find_simulator_libraries(&libraries, &error->text) ||
-      !describe_machine(options.machine, libraries, &environment, &error->text) ||
+  MachineHolder shared;
+  if (!find_simulator_libraries(&libraries, &error->text) || !shared.open(&error->text) ||
+      !describe_machine(options.machine, libraries, shared, &environment, &error->text) ||
       !set_probe(options, libraries, place.path(), &environment, &error->text)) {
     error->code = kUsageError;
     return std::nullopt;
   }
   const std::string log = options.keep_output ? place.path() + "/log" : "";
+  const MachineRecord before = read_machine(shared.path());
   const auto start = std::chrono::steady_clock::now();
   Progress progress(place.path(), options.progress);
   const ChildEnd end = run_child(options.command, environment, log, [&progress] { progress.show(); });
@@ -112,6 +114,9 @@ std::optional<Rehearsal> rehearse_once(const RunOptions& options, RunError* erro
   rehearsal.exit_code = end.exit_code;
   rehearsal.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   rehearsal.processes = read_observations(place.path(), &rehearsal.damaged);
+  const MachineRecord machine = read_machine(shared.path());
+  add_unreported(machine, before, &rehearsal.processes);
+  rehearsal.cards = machine.cards;
   if (!log.empty()) rehearsal.log = end_of(log);
   if (!options.trace.empty())
     keep_streams(place.path(), options.trace, rehearsal.processes, &rehearsal.damaged);
