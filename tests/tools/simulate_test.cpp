@@ -84,6 +84,18 @@ TEST_F(Simulate, TheProgramHoldsTheMachineThatItsChildrenShare) {
   EXPECT_THAT(ran.out, HasSubstr("spillway-machine")) << ran.err;
 }
 
+TEST_F(Simulate, ACardOnTheCommandLineDropsTheMachineOfTheEnvironment) {
+  const Ran ran = run({"simulate", "--gpu", "t4-16gb", "--", "sh", "-c",
+                       "echo $SPILLWAY_SIM_CARD ${SPILLWAY_SIM_CAPACITY-unset} ${SPILLWAY_SIM_DEVICES-unset} "
+                       "${SPILLWAY_SIM_CONFIG-unset}"},
+                      {{"SPILLWAY_LIB_DIR", FAKE_LIBRARIES},
+                       {"SPILLWAY_SIM_CARD", "a100-40gb"},
+                       {"SPILLWAY_SIM_CAPACITY", "8GiB"},
+                       {"SPILLWAY_SIM_DEVICES", "4"},
+                       {"SPILLWAY_SIM_CONFIG", "/elsewhere.toml"}});
+  EXPECT_EQ(ran.out, "t4-16gb unset unset unset\n") << ran.err;
+}
+
 TEST_F(Simulate, LeavesWhatIsNotGivenToTheFile) {
   std::ofstream(folder() / "machine.toml") << "";
   const Ran ran =

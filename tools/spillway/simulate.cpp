@@ -28,7 +28,7 @@ int simulate(const MachineOptions& machine, const Words& command) {
   SimulatorLibraries libraries;
   Environment environment;
   MachineHolder shared;
-  const bool ready = find_simulator_libraries(&libraries, &error) && shared.open(&error) &&
+  const bool ready = find_simulator_libraries(&libraries, &error) && shared.open(machine.alone, &error) &&
                      describe_machine(machine, libraries, shared, &environment, &error);
   if (!ready) return fail(kUsageError, "simulate: " + error);
   shared.keep_at_exec();

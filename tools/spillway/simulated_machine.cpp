@@ -66,6 +66,13 @@ bool set_kernels(const SimulatorLibraries& libraries, Environment* environment, 
   return true;
 }
 
+void drop_other_machine(Environment* environment) {
+  for (const char* name :
+       {"SPILLWAY_SIM_CARD", "SPILLWAY_SIM_CAPACITY", "SPILLWAY_SIM_DEVICES", "SPILLWAY_SIM_CONFIG"}) {
+    if (std::getenv(name) != nullptr) (*environment)[name] = std::nullopt;
+  }
+}
+
 std::string values_of(const MachineOptions& options) {
   const char* held = std::getenv("SPILLWAY_SIM_VALUES");
   return options.values.value_or(held == nullptr ? "zeros" : held);
@@ -77,8 +84,8 @@ MachineHolder::~MachineHolder() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-bool MachineHolder::open(std::string* error) {
-  if (const char* held = std::getenv("SPILLWAY_SIM_MACHINE")) {
+bool MachineHolder::open(bool alone, std::string* error) {
+  if (const char* held = std::getenv("SPILLWAY_SIM_MACHINE"); held != nullptr && !alone) {
     path_ = held;
     return true;
   }
@@ -97,6 +104,7 @@ void MachineHolder::keep_at_exec() const {
 
 bool describe_machine(const MachineOptions& options, const SimulatorLibraries& libraries,
                       const MachineHolder& shared, Environment* environment, std::string* error) {
+  if (options.card || !options.config.empty()) drop_other_machine(environment);
   if (options.card && !set_card(*options.card, environment, error)) return false;
   if (options.capacity && !set_capacity(*options.capacity, environment, error)) return false;
   if (options.gpus) (*environment)["SPILLWAY_SIM_DEVICES"] = std::to_string(*options.gpus);
@@ -112,7 +120,12 @@ bool describe_machine(const MachineOptions& options, const SimulatorLibraries& l
 }
 
 void apply(const Environment& environment) {
-  for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
+  for (const auto& [name, value] : environment) {
+    if (value)
+      ::setenv(name.c_str(), value->c_str(), 1);
+    else
+      ::unsetenv(name.c_str());
+  }
 }
 
 void repeat_host_addresses() {

@@ -13,14 +13,16 @@
 
 namespace spillway::tools {
 
-// Variables to set, by name.
-using Environment = std::map<std::string, std::string>;
+// Variables to set, by name; nothing: to unset.
+using Environment = std::map<std::string, std::optional<std::string>>;
 
-// What was asked for. Nothing: what the environment or the file says stays.
+// What was asked for. A card or a file is a whole machine: what the environment says of another one is
+// dropped. Else what is not asked for stays as the environment says.
 struct MachineOptions {
   std::optional<std::string> card, capacity, values;
   std::optional<int> gpus;
   std::string config;
+  bool alone = false;  // shares no card with programs that run already
 };
 
 // The file of the machine that the programs share. It has no name: they find it through this process, or what
@@ -32,8 +34,9 @@ class MachineHolder {
   MachineHolder(const MachineHolder&) = delete;
   MachineHolder& operator=(const MachineHolder&) = delete;
 
-  // Makes it, or takes the one that SPILLWAY_SIM_MACHINE names already. False and `error` where it can not.
-  bool open(std::string* error);
+  // Makes it, or unless it is to be `alone` takes the one that SPILLWAY_SIM_MACHINE names already. False and
+  // `error` where it can not.
+  bool open(bool alone, std::string* error);
   // For a process that becomes the program: what it becomes holds the file on.
   void keep_at_exec() const;
   const std::string& path() const { return path_; }

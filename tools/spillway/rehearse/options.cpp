@@ -8,6 +8,7 @@ namespace spillway::tools {
 
 void declare_run(CLI::App& app, const Words& command, RunOptions* run) {
   run->command = command;
+  run->machine.alone = true;
   run->progress = ::isatty(STDERR_FILENO) == 1;
   app.add_option("--gpu", run->machine.card,
                  "The kind of card, such as a100-40gb; 'spillway simulate --list-gpus' shows all");

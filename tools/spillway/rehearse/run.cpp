@@ -88,7 +88,8 @@ std::optional<Rehearsal> rehearse_once(const RunOptions& options, RunError* erro
   SimulatorLibraries libraries;
   Environment environment;
   MachineHolder shared;
-  if (!find_simulator_libraries(&libraries, &error->text) || !shared.open(&error->text) ||
+  if (!find_simulator_libraries(&libraries, &error->text) ||
+      !shared.open(options.machine.alone, &error->text) ||
       !describe_machine(options.machine, libraries, shared, &environment, &error->text) ||
       !set_probe(options, libraries, place.path(), &environment, &error->text)) {
     error->code = kUsageError;
