@@ -24,6 +24,7 @@ void Ledger::mix(uint64_t value) {
 }
 
 void Ledger::observe(Levels levels) {
+  retries_ += levels.retries - (levels.retries < levels_.retries ? 0 : levels_.retries);
   levels_ = levels;
   peak_reserved_ = std::max({peak_reserved_, levels.reserved, levels.peak_reserved});
   step_.allocated = std::max(step_.allocated, levels.allocated);
@@ -97,6 +98,7 @@ void Ledger::segment(bool grows, uint64_t bytes, Levels levels) {
 
 void Ledger::failed(uint64_t bytes, Levels levels) {
   begin_event(levels);
+  ++failures_;
   mix(kFailed);
   mix(bytes);
 }

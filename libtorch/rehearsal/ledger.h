@@ -21,6 +21,7 @@ using Site = uint32_t;
 // peaks. The peaks matter: a free is told after it is counted, so the level before it is never seen.
 struct Levels {
   uint64_t allocated = 0, reserved = 0, peak_allocated = 0, peak_reserved = 0;
+  uint64_t retries = 0;  // requests repeated with an emptied cache, since the program last reset the count
 };
 
 struct Holding {
@@ -49,6 +50,8 @@ class Ledger {
   uint64_t last_stream() const { return last_stream_; }  // of the last allocation, by first use
   uint64_t stream_hash() const { return hash_; }
   uint64_t segments_freed() const { return segments_freed_; }
+  uint64_t retries() const { return retries_; }    // of all time
+  uint64_t failures() const { return failures_; }  // requests that could not be served
   Levels levels() const { return levels_; }
   uint64_t peak_allocated() const { return peak_allocated_; }
   uint64_t peak_reserved() const { return peak_reserved_; }
@@ -85,6 +88,7 @@ class Ledger {
   Levels levels_;
   Step step_;
   uint64_t last_stream_ = 0, epoch_ = 0, live_bytes_ = 0, segments_freed_ = 0;
+  uint64_t retries_ = 0, failures_ = 0;
   uint64_t events_ = 0, allocations_ = 0, hash_ = 14695981039346656037u;
   uint64_t peak_allocated_ = 0, peak_reserved_ = 0, peak_event_ = 0, peak_step_ = 0;
 };

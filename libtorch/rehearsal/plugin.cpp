@@ -1,5 +1,6 @@
 // What the simulated runtime and the Python part enter. The runtime loads this library into a program that
 // uses LibTorch (SPILLWAY_SIM_PLUGINS).
+#include <c10/util/Exception.h>
 #include <dlfcn.h>
 #include <pthread.h>
 
@@ -100,7 +101,31 @@ std::string install_spillway() {
   return install() == 0 ? "" : error();
 }
 
+void note_uncaught(const std::exception& error, bool out_of_memory) {
+  const std::string text = error.what();
+  const std::lock_guard lock(state().mutex);
+  if (!state().uncaught.type.empty()) return;  // the program ends already
+  state().uncaught = {"C++ exception", text, out_of_memory, text.find("out of memory") != std::string::npos};
+}
+
+std::terminate_handler outer_terminate = nullptr;
+
+// A C++ program's last word: an exception that nobody catches ends it before any function of atexit.
+void say_what_terminates() {
+  try {
+    if (const auto error = std::current_exception()) std::rethrow_exception(error);
+  } catch (const c10::OutOfMemoryError& error) {
+    note_uncaught(error, true);
+  } catch (const std::exception& error) {
+    note_uncaught(error, false);
+  } catch (...) {  // it has no text
+  }
+  write_result();
+  outer_terminate();
+}
+
 void start() {
+  outer_terminate = std::set_terminate(say_what_terminates);
   ::pthread_atfork(nullptr, nullptr, [] { state().forked = true; });
   open_stream();
   watch_allocator();
@@ -173,9 +198,15 @@ SPILLWAY_EXPORT void spillway_rehearsal_end_by_steps(int ended) {
   spillway::rehearsal::state().ended_by_steps = ended != 0;
 }
 
-SPILLWAY_EXPORT void spillway_rehearsal_uncaught(const char* type, const char* message, int out_of_memory) {
+SPILLWAY_EXPORT void spillway_rehearsal_has_python() {
   const std::lock_guard lock(spillway::rehearsal::state().mutex);
-  spillway::rehearsal::state().uncaught = {type, message, out_of_memory != 0};
+  spillway::rehearsal::state().has_python = true;
+}
+
+SPILLWAY_EXPORT void spillway_rehearsal_uncaught(const char* type, const char* message, int out_of_memory,
+                                                 int names_memory) {
+  const std::lock_guard lock(spillway::rehearsal::state().mutex);
+  spillway::rehearsal::state().uncaught = {type, message, out_of_memory != 0, names_memory != 0};
 }
 
 SPILLWAY_EXPORT void spillway_rehearsal_finish() {

@@ -30,7 +30,8 @@ struct Failure {
 // How the program ended, as far as Python saw it.
 struct Uncaught {
   std::string type, message;
-  bool out_of_memory = false;
+  bool out_of_memory = false;  // PyTorch's OutOfMemoryError, or raised because of one
+  bool names_memory = false;   // the text of another error that a refused request makes
 };
 
 struct Read {
@@ -53,7 +54,9 @@ struct State {
   Uncaught uncaught;
   std::string problem;  // why the probe sees no allocations, "" if it does
   std::string allocator;
-  bool ended_by_steps = false, complete = false;
+  // Of the native allocator: it may then ask twice before it empties its cache.
+  bool expandable_segments = false, splits_are_limited = false;
+  bool has_python = false, ended_by_steps = false, complete = false;
   std::atomic<bool> forked{false}, dirty{true};
 
   Ledger& ledger(int device) {

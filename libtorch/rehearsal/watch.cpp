@@ -1,11 +1,13 @@
 #include "libtorch/rehearsal/watch.h"
 
+#include <c10/core/AllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/util/Exception.h>
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "libtorch/rehearsal/python.h"
 #include "libtorch/rehearsal/result.h"
@@ -18,6 +20,7 @@ namespace {
 
 namespace native = c10::cuda::CUDACachingAllocator;
 using Entry = native::TraceEntry;
+using Config = c10::CachingAllocator::AcceleratorAllocatorConfig;
 
 bool is_native = false;
 
@@ -40,7 +43,7 @@ Levels levels_of_core(int device) {
   spillway_memory memory{};
   memory.size = sizeof memory;
   if (query == nullptr || query(device, &memory) != SPILLWAY_OK) return {};
-  return {memory.live + memory.rounding, memory.reserved, memory.peak_allocated, memory.peak_reserved};
+  return {memory.live + memory.rounding, memory.reserved, memory.peak_allocated, memory.peak_reserved, 0};
 }
 
 // Runs under the native allocator's lock: no Python, no lock but the state's, which is innermost.
@@ -128,7 +131,8 @@ Levels levels_of(int device) {
   const auto& allocated = stats.allocated_bytes[kAll];
   const auto& reserved = stats.reserved_bytes[kAll];
   return {static_cast<uint64_t>(allocated.current), static_cast<uint64_t>(reserved.current),
-          static_cast<uint64_t>(allocated.peak), static_cast<uint64_t>(reserved.peak)};
+          static_cast<uint64_t>(allocated.peak), static_cast<uint64_t>(reserved.peak),
+          static_cast<uint64_t>(stats.num_alloc_retries)};
 }
 
 bool allocator_is_ready() {
@@ -142,6 +146,10 @@ void watch_allocator() {
   {
     const std::lock_guard lock(state.mutex);
     state.allocator = allocator.name();
+    if (allocator.name() == "native") {
+      state.expandable_segments = Config::use_expandable_segments();
+      state.splits_are_limited = Config::max_split_size() != std::numeric_limits<size_t>::max();
+    }
     state.ledger(c10::cuda::device_count() - 1);
   }
   is_native = allocator.name() == "native";

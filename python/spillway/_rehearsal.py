@@ -8,28 +8,57 @@ import ctypes
 import sys
 import threading
 
+_REFUSALS = ("out of memory", "alloc_failed", "allocation_failed", "status_not_initialized", "ncclunhandledcudaerror")
 
-def _is_out_of_memory(error, torch, depth=16):
+
+def _is_out_of_memory(error, torch):
     """Whether `error` is an OutOfMemoryError, or was raised because of one."""
+    return any(isinstance(one, torch.OutOfMemoryError) for one in _causes(error))
+
+
+def _names_memory(error):
+    """Whether the text is one that a request refused outside PyTorch's allocator leads to."""
+    return any(name in str(one).lower() for one in _causes(error) for name in _REFUSALS)
+
+
+def _causes(error, depth=16):
     while error is not None and depth > 0:
-        if isinstance(error, torch.OutOfMemoryError):
-            return True
+        yield error
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
         depth -= 1
-    return False
 
 
-def _watch_exceptions(probe, torch):
-    """Before the program's own hooks: what they do stays as it is."""
-    outer = sys.excepthook
+def _watch_end(probe, torch):
+    """Tells the probe what ended the program. The program's own hooks stay as they are, and may replace these."""
+    outer_hook, outer_exit, seen = sys.excepthook, sys.exit, []
+
+    def tell(error):
+        seen.append(True)
+        text = str(error).encode("utf-8", "replace")
+        kind = type(error)
+        name = f"{kind.__module__}.{kind.__qualname__}".encode("utf-8", "replace")
+        probe.spillway_rehearsal_uncaught(
+            name, text, int(_is_out_of_memory(error, torch)), int(_names_memory(error))
+        )
 
     def hook(kind, error, trace):
-        text = str(error).encode("utf-8", "replace")
-        name = f"{kind.__module__}.{kind.__qualname__}".encode("utf-8", "replace")
-        probe.spillway_rehearsal_uncaught(name, text, int(_is_out_of_memory(error, torch)))
-        outer(kind, error, trace)
+        tell(error)
+        outer_hook(kind, error, trace)
 
-    sys.excepthook = hook
+    def leave(status=None):
+        handled = sys.exc_info()[1]  # a handler that gives up
+        if status not in (None, 0) and handled is not None:
+            tell(handled)
+        outer_exit(status)
+
+    def finish():
+        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        if error is not None and not seen:  # the interpreter keeps it, whoever has replaced the hook
+            tell(error)
+        probe.spillway_rehearsal_finish()
+
+    sys.excepthook, sys.exit = hook, leave
+    atexit.register(finish)
 
 
 def _watch_steps(probe, limit):
@@ -93,8 +122,8 @@ def start(library, steps, values):
     import torch
 
     probe = ctypes.PyDLL(library)
-    probe.spillway_rehearsal_uncaught.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int]
-    atexit.register(probe.spillway_rehearsal_finish)
-    _watch_exceptions(probe, torch)
+    probe.spillway_rehearsal_has_python()
+    probe.spillway_rehearsal_uncaught.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int]
+    _watch_end(probe, torch)
     _give_scaler_values(torch, values)
     _watch_steps(probe, steps)

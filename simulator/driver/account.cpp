@@ -88,10 +88,12 @@ void Account::reset() {
   note_peak();
   refused_requests_ = 0;
   first_refusal_ = {};
+  refused_parts_.clear();
 }
 
 void Account::refuse(uint64_t bytes, std::string_view label) {
   if (machine_) machine_->refused(card_, bytes);
+  if (!label.empty()) ++refused_parts_[std::string(label)];
   if (refused_requests_++ > 0) return;
   first_refusal_ = {.asked_bytes = bytes, .free_bytes = free_bytes(), .label = std::string(label)};
 }

@@ -57,6 +57,8 @@ class Account {
   const std::map<std::string, Part, std::less<>>& parts() const { return parts_; }
   uint64_t refused_requests() const { return refused_requests_; }
   const Refusal& first_refusal() const { return first_refusal_; }
+  // Of the refused requests those for modelled parts; the others asked for pages.
+  const std::map<std::string, uint64_t, std::less<>>& refused_parts() const { return refused_parts_; }
   // Forgets the peak and the refusals; what is charged stays.
   void reset();
 
@@ -76,6 +78,7 @@ class Account {
   std::map<std::string, Part, std::less<>> parts_;
   uint64_t refused_requests_ = 0;
   Refusal first_refusal_;
+  std::map<std::string, uint64_t, std::less<>> refused_parts_;
   SharedMachine* machine_ = nullptr;
   int card_ = 0;
 };

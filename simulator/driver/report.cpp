@@ -70,6 +70,7 @@ Json describe(const Device& device) {
                {"modelled_at_peak", std::move(at_peak)},
                {"modelled", std::move(now)},
                {"refused_requests", account.refused_requests()},
+               {"refused_parts", account.refused_parts()},
                {"first_refusal", nullptr}};
   if (account.refused_requests() > 0)
     text["first_refusal"] = {{"asked_bytes", account.first_refusal().asked_bytes},
@@ -89,6 +90,11 @@ Json describe_reads() {
   return list;
 }
 
+const char* values() {
+  const Config& config = machine().config;
+  return config.compute ? "compute" : config.chance ? "random" : "zeros";
+}
+
 Json describe(const char* when) {
   Machine& sim = machine();
   Json devices = Json::array();
@@ -96,6 +102,7 @@ Json describe(const char* when) {
   return {{"version", 1},
           {"process", getpid()},
           {"written", when},
+          {"values", values()},
           {"devices", std::move(devices)},
           {"counters",
            {{"driver_calls", sim.faults.calls()},

@@ -191,7 +191,7 @@ TEST_F(RehearsePrograms, AKilledProgramAndOneWithoutCudaHaveTheirOwnEnds) {
   EXPECT_EQ(killed.code, 128 + SIGKILL) << killed.err;
   EXPECT_THAT(killed.out, HasSubstr("no verdict: the program failed"));
   const Ran plain = run({"rehearse", "--capacity", "1GiB", "--", "true"});
-  EXPECT_EQ(plain.code, 0) << plain.err;
+  EXPECT_EQ(plain.code, 23) << plain.err;
   EXPECT_THAT(plain.out, HasSubstr("no memory of a device was used"));
   EXPECT_EQ(run({"rehearse", "--capacity", "1GiB", "--", "no-such-command"}).code, 127);
 }
@@ -214,6 +214,36 @@ TEST_F(RehearsePrograms, TwoProcessesOnOneCardHaveOneMargin) {
   const Ran over = run({"check", "--capacity", "1GiB", "--budget", "300MiB", "--", SPILLWAY_PYTHON,
                         SPILLWAY_PROGRAMS + std::string("shares.py")});
   EXPECT_EQ(over.code, 22) << over.out;
+}
+
+TEST_F(RehearsePrograms, MemoryRefusedOutsideTheAllocatorDoesNotFit) {
+  const Words card{"--gpu", "t4-16gb", "--capacity", "1GiB", "--once"};
+  const Ran raised = rehearse(card, {"refused.py"});
+  EXPECT_EQ(raised.code, 20) << raised.err;
+  EXPECT_THAT(raised.out, HasSubstr("for modules (1 ×)"));
+  EXPECT_THAT(raised.out, HasSubstr("torch.AcceleratorError: CUDA error: out of memory"));
+  EXPECT_EQ(rehearse(card, {"refused.py", "catch"}).code, 21);
+  EXPECT_EQ(rehearse(card, {"refused.py", "exit"}).code, 20) << "its handler gave up";
+  for (const char* how : {"late", "hook"}) {
+    const Ran other = rehearse(card, {"refused.py", how});
+    EXPECT_EQ(other.code, 1) << how;
+    EXPECT_THAT(other.out, HasSubstr("after 1 failed request")) << how;
+    EXPECT_THAT(other.out, HasSubstr("builtins.KeyError")) << how;
+  }
+  const Ran small = rehearse({"--gpu", "t4-16gb", "--capacity", "64MiB", "--once"}, {"holds.py", "1"});
+  EXPECT_EQ(small.code, 20) << "the context has no room";
+}
+
+TEST_F(RehearsePrograms, OptionsWinOverTheEnvironment) {
+  const Ran ran = run({"rehearse", "--gpu", "t4-16gb", "--", SPILLWAY_PYTHON,
+                       SPILLWAY_PROGRAMS + std::string("holds.py"), "1"},
+                      {{"SPILLWAY_SIM_CAPACITY", "2MiB"},
+                       {"SPILLWAY_SIM_DEVICES", "3"},
+                       {"SPILLWAY_SIM_VALUES", "random"},
+                       {"PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"}});
+  EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("  on t4-16gb of 14.57 GiB, allocator native with expandable segments"));
+  EXPECT_THAT(ran.out, HasSubstr("values random"));
 }
 
 TEST_F(RehearsePrograms, EveryAllocatorIsWatched) {

@@ -15,9 +15,17 @@ namespace {
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
+CardView card_of(uint64_t capacity, uint64_t peak) {
+  CardView card;
+  card.capacity = capacity;
+  card.peak = peak;
+  return card;
+}
+
 Rehearsal ended(int code, uint64_t failures, const char* uncaught = "", bool out_of_memory = false) {
   Observation process;
   process.has_probe = true;
+  process.devices[0].card = card_of(100, 10);
   process.failure_count = failures;
   process.uncaught_type = uncaught;
   process.uncaught_out_of_memory = out_of_memory;

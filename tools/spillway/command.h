@@ -18,6 +18,8 @@ enum ExitCode {
   kDoesNotFit = 20,       // rehearse: the program ended because a request for memory failed
   kRanOutAndWentOn = 21,  // rehearse: requests failed, and the program dealt with it
   kOverBudget = 22,       // check: the peak is over the budget, or over the baseline's
+  kNoDevice = 23,         // rehearse: the program ended well, and used no device
+  kNoKernels = 24,        // rehearse: the program has no code for this kind of card
   kCannotRun = 126,       // as env(1): found, but it cannot be run
   kNotFound = 127,        // as env(1)
 };
@@ -27,9 +29,11 @@ inline constexpr const char* kExitCodes =
     "be\n"
     "read; 20 `rehearse`: it does not fit; 21 `rehearse`: it ran out of memory and went on; 22 `check`: "
     "over\n"
-    "the budget or the baseline; 126 the command cannot be run; 127 no such command. Otherwise the exit "
-    "code\n"
-    "of the command that `simulate`, `rehearse` or `check` runs.";
+    "the budget or the baseline; 23 `rehearse`: no device was used; 24 `rehearse`: the program has no "
+    "kernels\n"
+    "for this card; 126 the command cannot be run; 127 no such command. Otherwise the exit code of the\n"
+    "command that `simulate`, `rehearse` or `check` runs: where that is one of these codes, the first line\n"
+    "of the report tells the two apart.";
 
 // What stands behind "--".
 using Words = std::vector<std::string>;

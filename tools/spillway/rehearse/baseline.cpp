@@ -118,6 +118,15 @@ Finding within_budget(const std::string& device, uint64_t peak, uint64_t budget)
   return finding;
 }
 
+Finding no_longer_used(const std::string& device) {
+  return {device + ": peak within the baseline",
+          false,
+          "the baseline has " + device +
+              ", and this run did not use it: if that is meant, write the baseline "
+              "anew, with --update-baseline",
+          {}};
+}
+
 Finding within_baseline(const std::string& device, const DeviceBaseline& now, const DeviceBaseline* before,
                         const Tolerance& tolerance) {
   Finding finding{device + ": peak within the baseline", true, "", {}};

@@ -49,6 +49,8 @@ struct Finding {
 };
 
 Finding within_budget(const std::string& device, uint64_t peak, uint64_t budget);
+// For a device of the baseline that this run did not use.
+Finding no_longer_used(const std::string& device);
 // Both the whole card's peak and what PyTorch had in use; `grown` has what grew, most first.
 Finding within_baseline(const std::string& device, const DeviceBaseline& now, const DeviceBaseline* before,
                         const Tolerance& tolerance);

@@ -52,13 +52,17 @@ std::vector<Finding> judge(const Rules& rules, const Rehearsal& rehearsal) {
   std::vector<Finding> findings;
   const Fit fit = decide(rehearsal);
   findings.push_back({"the program fits the card", fit == Fit::kFits, fit_text(fit), {}});
-  for (const auto& [name, now] : baseline_of(rehearsal)) {
+  const Baseline used = baseline_of(rehearsal);
+  for (const auto& [name, now] : used) {
     if (rules.budget) findings.push_back(within_budget(name, now.peak, *rules.budget));
     if (!rules.before) continue;
     const auto before = rules.before->find(name);
     findings.push_back(within_baseline(name, now, before == rules.before->end() ? nullptr : &before->second,
                                        rules.tolerance));
   }
+  if (!rules.before) return findings;
+  for (const auto& [name, before] : *rules.before)
+    if (!used.contains(name)) findings.push_back(no_longer_used(name));
   return findings;
 }
 

@@ -59,7 +59,7 @@ Found find_largest(const Search& search, const std::function<std::optional<Tried
   // True: it fits. A run that shows nothing of memory ends the search.
   const auto fits = [&](int64_t value) {
     const auto tried = run(value);
-    found.stopped = !tried || tried->fit == Fit::kProgramFailed;
+    found.stopped = !tried || !is_verdict(tried->fit);
     if (tried) found.tried.push_back(*tried);
     return tried && tried->fit == Fit::kFits;
   };

@@ -34,7 +34,7 @@ struct Tried {
 struct Found {
   std::optional<int64_t> largest;  // nothing: not even the smallest fits, or a run failed
   std::vector<Tried> tried;        // in the order of the runs
-  bool stopped = false;            // the last run failed for another reason than memory
+  bool stopped = false;            // the last run says nothing of memory
 };
 
 // Bisects with `run`, which gives nothing when the program can not be started. That what fits at a value fits

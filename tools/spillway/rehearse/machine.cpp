@@ -36,7 +36,7 @@ DeviceObservation observed(const MachineFile& file, size_t card, const MachineFi
   view.capacity = file.cards[card].capacity_bytes;
   view.peak = use.peak_bytes;
   view.refused = use.refused;
-  view.refused_bytes = use.refused_bytes;
+  view.first_refused_bytes = use.refused_bytes;
   DeviceObservation device;
   device.ordinal = static_cast<int>(use.ordinal < kMachineCards ? use.ordinal : card);
   device.card = std::move(view);

@@ -41,6 +41,8 @@ AllocatorView read_view(const Json& json) {
   view.peak_reserved = number(json, "peak_reserved_bytes");
   view.peak_step = number(json, "peak_step");
   view.segments_freed = number(json, "segments_freed");
+  view.retries = number(json, "retries");
+  view.failures = number(json, "failures");
   view.stream_hash = json.at("stream_hash").get<std::string>();
   view.held_at_peak = read_held(json.at("held_at_peak"));
   view.timeline = read_points(json.at("timeline"));
@@ -81,6 +83,9 @@ void read_probe(const Json& json, Observation* out) {
   if (json.at("spillway_rehearsal").get<int>() != 1) throw std::runtime_error("written by another version");
   out->has_probe = true;
   if (!json.at("rank").is_null()) out->rank = json.at("rank").get<int64_t>();
+  out->has_python = json.at("python").get<bool>();
+  out->expandable_segments = json.at("expandable_segments").get<bool>();
+  out->splits_are_limited = json.at("splits_are_limited").get<bool>();
   out->complete = json.at("complete").get<bool>();
   out->ended_by_steps = json.at("ended_by_steps").get<bool>();
   out->problem = json.at("problem").get<std::string>();
@@ -92,6 +97,7 @@ void read_probe(const Json& json, Observation* out) {
   out->uncaught_type = uncaught.at("type").get<std::string>();
   out->uncaught_message = uncaught.at("message").get<std::string>();
   out->uncaught_out_of_memory = uncaught.at("out_of_memory").get<bool>();
+  out->uncaught_names_memory = uncaught.at("names_memory").get<bool>();
   for (const Json& read : json.at("reads"))
     out->reads.push_back({read.at("site").get<uint32_t>(), read_kind(read.at("kind").get<std::string>()),
                           number(read, "count"), number(read, "bytes")});
@@ -105,6 +111,7 @@ void read_probe(const Json& json, Observation* out) {
 }
 
 void read_simulator(const Json& json, Observation* out) {
+  out->values = json.at("values").get<std::string>();
   for (const Json& reads : json.at("host_reads"))
     out->driver_reads.push_back(
         {reads.at("site").get<std::string>(), number(reads, "small_copies"), number(reads, "bulk_copies")});
@@ -118,8 +125,12 @@ void read_simulator(const Json& json, Observation* out) {
     card.physical = device.at("physical").get<int>();
     card.machine_peak = number(device, "machine_peak_bytes");
     card.refused = number(device, "refused_requests");
-    if (const auto first = device.find("first_refusal"); first != device.end() && first->is_object())
-      card.refused_bytes = number(*first, "asked_bytes");
+    for (const auto& [label, count] : device.at("refused_parts").items())
+      card.refused_parts[label] = count.get<uint64_t>();
+    if (const Json& first = device.at("first_refusal"); first.is_object()) {
+      card.first_refused_bytes = number(first, "asked_bytes");
+      card.first_refused_free = number(first, "free_bytes");
+    }
     for (const auto& [label, bytes] : device.at("modelled_at_peak").items())
       card.modelled_at_peak[label] = bytes.get<uint64_t>();
     const int ordinal = device.at("ordinal").get<int>();

@@ -35,6 +35,7 @@ struct Point {
 // PyTorch's view of one device.
 struct AllocatorView {
   uint64_t events = 0, peak_allocated = 0, peak_reserved = 0, peak_step = 0, segments_freed = 0;
+  uint64_t retries = 0, failures = 0;  // requests repeated with an emptied cache; requests not served
   std::string stream_hash;
   std::vector<Held> held_at_peak;
   std::vector<Point> timeline, steps;
@@ -42,9 +43,11 @@ struct AllocatorView {
 
 // The simulated driver's.
 struct CardView {
-  std::string card;                                                 // "" where only a capacity was given
-  int physical = 0;                                                 // its number in the machine
-  uint64_t capacity = 0, peak = 0, refused = 0, refused_bytes = 0;  // of the first refusal
+  std::string card;  // "" where only a capacity was given
+  int physical = 0;  // its number in the machine
+  uint64_t capacity = 0, peak = 0, refused = 0;
+  std::map<std::string, uint64_t> refused_parts;             // by label; the other refusals are of pages
+  uint64_t first_refused_bytes = 0, first_refused_free = 0;  // of the first refusal
   // What PyTorch's allocator had of that peak, and the most that all others had, which may be at another
   // moment.
   uint64_t allocator_at_peak = 0, outside_peak = 0;
@@ -85,12 +88,16 @@ struct Observation {
   int64_t pid = 0;
   std::optional<int64_t> rank;
   uint64_t unreported = 0;  // processes that this stands for, of which only the machine's file tells
-  bool has_probe = false, complete = false, ended_by_steps = false;
+  bool has_probe = false, has_python = false, complete = false, ended_by_steps = false;
+  std::string values;  // the simulator's mode
+  // Of PyTorch's native allocator: it may ask the card twice before it empties its cache.
+  bool expandable_segments = false, splits_are_limited = false;
   std::string problem, allocator;  // why there are no sites; the allocator's name
   uint64_t steps = 0, failure_count = 0;
   std::vector<Failure> failures;
   std::string uncaught_type, uncaught_message;
-  bool uncaught_out_of_memory = false;
+  bool uncaught_out_of_memory = false;  // PyTorch's error, or one raised because of it
+  bool uncaught_names_memory = false;   // the text of an error that a refused request leads to
   std::vector<Read> reads;
   std::vector<DriverReads> driver_reads;
   std::map<uint32_t, Place> places;

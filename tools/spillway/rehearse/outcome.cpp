@@ -16,27 +16,98 @@ uint64_t capacity_of(const Observation& process, int device) {
   return found != process.devices.end() && found->second.card ? found->second.card->capacity : 0;
 }
 
-}  // namespace
-
-uint64_t failed_requests(const Rehearsal& rehearsal) {
+uint64_t refused_parts(const CardView& card) {
   uint64_t count = 0;
-  for (const Observation& process : rehearsal.processes) {
-    count += process.failure_count;
-    if (process.has_probe && process.problem.empty()) continue;
-    for (const auto& [ordinal, device] : process.devices) count += device.card ? device.card->refused : 0;
-  }
+  for (const auto& [label, refused] : card.refused_parts) count += refused;
   return count;
 }
 
+// The native allocator asks the card once, and once more when it has emptied its cache: one refusal for each
+// such retry and one more for each request that fails in the end. Where it may not split large blocks there
+// can be one more for each, of which nothing tells.
+void add_refused_pages(const Observation& process, const DeviceObservation& device, uint64_t pages,
+                       FailedRequests* out) {
+  if (!process.has_probe || !process.problem.empty() || !device.allocator) {
+    out->outside += pages;
+  } else if (process.allocator == "native") {
+    const uint64_t own = device.allocator->retries + device.allocator->failures;
+    const uint64_t others = difference(pages, own);
+    const uint64_t unsure = process.splits_are_limited ? std::min(others, own) : 0;
+    out->unsure += unsure;
+    out->outside += others - unsure;
+  } else {
+    out->unsure += pages;
+  }
+}
+
+bool names_no_kernels(const Observation& process) {
+  return process.uncaught_message.find("no kernel image is available") != std::string::npos;
+}
+
+// Whether the program ended because a request was refused, as far as this process tells.
+bool ended_for_memory(const Observation& process) {
+  const FailedRequests failed = failed_requests(process);
+  if (process.uncaught_out_of_memory) return true;
+  return process.uncaught_names_memory && failed.outside + failed.unsure > 0;
+}
+
+// Whether it did not survive its failed requests, and nobody was there to say why.
+bool ended_silently(const Observation& process) {
+  return process.uncaught_type.empty() && !process.has_python && failed_requests(process).seen() > 0;
+}
+
+}  // namespace
+
+FailedRequests failed_requests(const Observation& process) {
+  FailedRequests failed;
+  failed.allocator = process.failure_count;
+  for (const auto& [ordinal, device] : process.devices) {
+    if (!device.card) continue;
+    const uint64_t parts = refused_parts(*device.card);
+    failed.outside += parts;
+    add_refused_pages(process, device, difference(device.card->refused, parts), &failed);
+  }
+  return failed;
+}
+
+FailedRequests failed_requests(const Rehearsal& rehearsal) {
+  FailedRequests sum;
+  for (const Observation& process : rehearsal.processes) {
+    const FailedRequests failed = failed_requests(process);
+    sum.allocator += failed.allocator;
+    sum.outside += failed.outside;
+    sum.unsure += failed.unsure;
+  }
+  return sum;
+}
+
+bool refused_anything(const Rehearsal& rehearsal) {
+  for (const Observation& process : rehearsal.processes) {
+    for (const auto& [ordinal, device] : process.devices)
+      if (device.card && device.card->refused > 0) return true;
+  }
+  return failed_requests(rehearsal).seen() > 0;
+}
+
+bool is_verdict(Fit fit) {
+  return fit == Fit::kFits || fit == Fit::kDoesNotFit || fit == Fit::kWentOn;
+}
+
 Fit decide(const Rehearsal& rehearsal) {
-  const bool failed = failed_requests(rehearsal) > 0;
-  if (rehearsal.exit_code == 0) return failed ? Fit::kWentOn : Fit::kFits;
+  constexpr int kSignal = 128;
   const auto& all = rehearsal.processes;
-  if (std::any_of(all.begin(), all.end(), [](const Observation& p) { return p.uncaught_out_of_memory; }))
-    return Fit::kDoesNotFit;
-  if (std::any_of(all.begin(), all.end(), [](const Observation& p) { return !p.uncaught_type.empty(); }))
-    return Fit::kProgramFailed;
-  return failed ? Fit::kDoesNotFit : Fit::kProgramFailed;
+  if (rehearsal.exit_code == 0) {
+    if (failed_requests(rehearsal).seen() > 0) return Fit::kWentOn;
+    return std::any_of(all.begin(), all.end(), [](const Observation& p) { return p.used_devices(); })
+               ? Fit::kFits
+               : Fit::kNoDevice;
+  }
+  if (std::any_of(all.begin(), all.end(), ended_for_memory)) return Fit::kDoesNotFit;
+  if (std::any_of(all.begin(), all.end(), names_no_kernels)) return Fit::kNoKernels;
+  const bool said = std::any_of(all.begin(), all.end(),
+                                [](const Observation& process) { return !process.uncaught_type.empty(); });
+  if (said || rehearsal.exit_code > kSignal) return Fit::kProgramFailed;
+  return std::any_of(all.begin(), all.end(), ended_silently) ? Fit::kDoesNotFit : Fit::kProgramFailed;
 }
 
 FailureOf deciding_failure(const Rehearsal& rehearsal) {

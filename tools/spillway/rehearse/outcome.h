@@ -23,13 +23,27 @@ enum class Fit {
   kFits,
   kDoesNotFit,     // it ended because a request failed
   kWentOn,         // requests failed, and the program dealt with it
-  kProgramFailed,  // it ended for another reason
+  kProgramFailed,  // it ended for another reason, or for one that is not known
+  kNoDevice,       // it ended well and used no device
+  kNoKernels,      // it has no code that runs on this kind of card
 };
 
 Fit decide(const Rehearsal& rehearsal);
 
-// Requests that could not be served: PyTorch's, and in processes without it the driver's.
-uint64_t failed_requests(const Rehearsal& rehearsal);
+// Whether it says something of memory.
+bool is_verdict(Fit fit);
+
+// Requests that could not be served, by who asked.
+struct FailedRequests {
+  uint64_t allocator = 0;  // the program, of PyTorch's allocator
+  uint64_t outside = 0;    // of the card: the driver, a library, the program itself
+  uint64_t unsure = 0;     // of the card: PyTorch's allocator, which tried again, or the program itself
+  uint64_t seen() const { return allocator + outside; }  // by the program, for certain
+};
+FailedRequests failed_requests(const Observation& process);
+FailedRequests failed_requests(const Rehearsal& rehearsal);
+// Whether the card refused anything at all, and be it to an allocator that then found room in its cache.
+bool refused_anything(const Rehearsal& rehearsal);
 
 // The first failure of the process that ended by it, or the first of all. Null: none was recorded.
 struct FailureOf {

@@ -42,7 +42,7 @@ int rehearse(const RehearseOptions& options) {
   if (!rehearsal) return fail(error.code, "rehearse: " + error.text);
   std::vector<Counterfactual> others;
   const Fit fit = decide(*rehearsal);
-  if (stop_signal() != 0 && fit == Fit::kFits)
+  if (stop_signal() != 0 && (fit == Fit::kFits || fit == Fit::kNoDevice))
     return fail(128 + stop_signal(), "rehearse: stopped before the program's end, so there is no verdict");
   if (!options.once && (fit == Fit::kDoesNotFit || fit == Fit::kWentOn))
     others = run_counterfactuals(options.run, *rehearsal);

@@ -47,7 +47,9 @@ Json json_of(const Observation& process, const DeviceObservation& device) {
                {"peak_reserved_bytes", need.reserved},
                {"outside_bytes", need.outside},
                {"outside_peak_bytes", need.outside_peak},
-               {"modelled_at_peak", device.card ? Json(device.card->modelled_at_peak) : Json::object()}};
+               {"modelled_at_peak", device.card ? Json(device.card->modelled_at_peak) : Json::object()},
+               {"refused_requests", device.card ? device.card->refused : 0},
+               {"refused_parts", device.card ? Json(device.card->refused_parts) : Json::object()}};
   if (!device.allocator) return json;
   const AllocatorView& view = *device.allocator;
   json.update({{"events", view.events},
@@ -135,6 +137,10 @@ const char* fit_name(Fit fit) {
       return "went_on";
     case Fit::kProgramFailed:
       return "program_failed";
+    case Fit::kNoDevice:
+      return "no_device";
+    case Fit::kNoKernels:
+      return "no_kernels";
   }
   return "";
 }
@@ -154,16 +160,19 @@ std::string report_json(const RunOptions& options, const Rehearsal& rehearsal,
                               {"bulk_copies", read.bulk}});
   }
   for (const Counterfactual& other : others) runs.push_back(json_of(other));
+  const FailedRequests failed = failed_requests(rehearsal);
   const Json json = {{"spillway_rehearse", 1},
                      {"verdict", fit_name(decide(rehearsal))},
-                     {"conditional", is_conditional(options.machine.values.value_or("zeros"), rehearsal)},
+                     {"conditional", is_conditional(values_of(options, rehearsal), rehearsal)},
                      {"exit_code", exit_code_of(rehearsal)},
                      {"program_exit_code", rehearsal.exit_code},
                      {"command", options.command},
                      {"allocator", options.allocator},
-                     {"values", options.machine.values.value_or("zeros")},
+                     {"values", values_of(options, rehearsal)},
                      {"seconds", rehearsal.seconds},
-                     {"failed_requests", failed_requests(rehearsal)},
+                     {"failed_requests", failed.seen()},
+                     {"failed_outside_allocator", failed.outside},
+                     {"perhaps_failed", failed.unsure},
                      {"processes", processes_of(rehearsal)},
                      {"cards", cards_of(rehearsal)},
                      {"devices", devices},

@@ -80,13 +80,24 @@ std::string steps_text(const Rehearsal& rehearsal) {
   return count_text(steps, "optimizer step", "optimizer steps") + (ended ? " (ended there by --steps)" : "");
 }
 
+// The environment and the program have a say in it too.
+std::string allocator_text(const RunOptions& options, const Rehearsal& rehearsal) {
+  if (options.allocator != "native") return options.allocator;
+  for (const Observation& process : rehearsal.processes) {
+    if (!process.has_probe || process.allocator.empty()) continue;
+    return process.allocator +
+           (process.expandable_segments ? " with expandable segments (the program's own setting)" : "");
+  }
+  return options.allocator;
+}
+
 std::string headline(const RunOptions& options, const Rehearsal& rehearsal) {
   const Fit fit = decide(rehearsal);
   std::string text = std::string(fit_text(fit)) + ": " + joined(options.command) + "\n";
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%.1f s", rehearsal.seconds);
-  text += "  on " + machine_text(rehearsal) + ", allocator " + options.allocator + ", values " +
-          options.machine.values.value_or("zeros") + "; " + steps_text(rehearsal) + ", " + seconds + "\n";
+  text += "  on " + machine_text(rehearsal) + ", allocator " + allocator_text(options, rehearsal) +
+          ", values " + values_of(options, rehearsal) + "; " + steps_text(rehearsal) + ", " + seconds + "\n";
   return text;
 }
 
@@ -192,35 +203,88 @@ std::string place_text(const Place& place) {
   return where + (caller.empty() || caller == where ? "" : "  from " + caller);
 }
 
-std::string failure_text(const Rehearsal& rehearsal) {
-  const FailureOf found = deciding_failure(rehearsal);
-  const uint64_t count = failed_requests(rehearsal);
-  if (count == 0) return "";
-  std::string text = "\n" + count_text(count, "request", "requests") + " failed" +
-                     (decide(rehearsal) == Fit::kWentOn ? ", and the program went on" : "") + "\n";
-  if (found.failure == nullptr) return text;
-  const Failure& failure = *found.failure;
-  text += "  asked " + size_text(failure.requested) + " on " +
-          device_name(rehearsal, *found.process, failure.device) + " in step " + std::to_string(failure.step);
-  if (const auto place = found.process->places.find(failure.place); place != found.process->places.end()) {
-    text += ", at " + place_text(place->second);
+std::string refused_text(const Rehearsal& rehearsal) {
+  std::string text;
+  for (const Observation& process : rehearsal.processes) {
+    if (failed_requests(process).outside == 0) continue;
+    for (const auto& [ordinal, device] : process.devices) {
+      if (!device.card || device.card->refused == 0) continue;
+      std::string parts;
+      for (const auto& [label, count] : device.card->refused_parts)
+        parts += (parts.empty() ? " for " : ", ") + label + " (" + std::to_string(count) + " ×)";
+      text += "  " + device_name(rehearsal, process, ordinal) + " refused " +
+              count_text(device.card->refused, "request", "requests") +
+              ", not all of them PyTorch's allocator's" + parts + "; the first was for " +
+              size_text(device.card->first_refused_bytes) + " with " +
+              size_text(device.card->first_refused_free) + " free\n";
+    }
   }
-  text += "\n  " + cause_of(found) + "\n";
-  if (!found.process->uncaught_message.empty())
-    text += indented(found.process->uncaught_type + ": " + found.process->uncaught_message);
   return text;
 }
 
-std::string program_failure_text(const Rehearsal& rehearsal) {
-  if (decide(rehearsal) != Fit::kProgramFailed) return "";
-  std::string text = "\nthe program ended with exit code " + std::to_string(rehearsal.exit_code) +
-                     ", and not for lack of memory";
-  text += "\n";
-  for (const Observation& process : rehearsal.processes) {
-    if (process.uncaught_type.empty()) continue;
-    text += indented(process.uncaught_type + ": " + process.uncaught_message);
-    break;
+std::string unsure_text(const Rehearsal& rehearsal) {
+  const uint64_t unsure = failed_requests(rehearsal).unsure;
+  if (unsure == 0) return "";
+  return "\nthe card refused " + count_text(unsure, "request", "requests") +
+         " that PyTorch's allocator may have served another way: whether the program itself saw one is not "
+         "known\n";
+}
+
+std::string uncaught_text(const Rehearsal& rehearsal) {
+  for (const Observation& process : rehearsal.processes)
+    if (!process.uncaught_type.empty())
+      return indented(process.uncaught_type + ": " + process.uncaught_message);
+  return "";
+}
+
+std::string failure_text(const Rehearsal& rehearsal) {
+  const FailureOf found = deciding_failure(rehearsal);
+  const FailedRequests failed = failed_requests(rehearsal);
+  if (failed.seen() == 0) return unsure_text(rehearsal);
+  const Fit fit = decide(rehearsal);
+  std::string text = "\n" + count_text(failed.seen(), "request", "requests") + " failed" +
+                     (fit == Fit::kWentOn ? ", and the program went on" : "") + "\n";
+  if (found.failure != nullptr) {
+    const Failure& failure = *found.failure;
+    text += "  asked " + size_text(failure.requested) + " on " +
+            device_name(rehearsal, *found.process, failure.device) + " in step " +
+            std::to_string(failure.step);
+    if (const auto place = found.process->places.find(failure.place); place != found.process->places.end())
+      text += ", at " + place_text(place->second);
+    text += "\n  " + cause_of(found) + "\n";
   }
+  text += refused_text(rehearsal);
+  if (fit == Fit::kDoesNotFit) {
+    const bool known = found.process != nullptr && !found.process->uncaught_message.empty();
+    text += known ? indented(found.process->uncaught_type + ": " + found.process->uncaught_message)
+                  : uncaught_text(rehearsal);
+  }
+  return text + unsure_text(rehearsal);
+}
+
+// What is known of memory where the program failed for another reason, or for one that is not known.
+std::string without_verdict_text(const Rehearsal& rehearsal) {
+  if (const uint64_t failed = failed_requests(rehearsal).seen(); failed > 0)
+    return ", after " + count_text(failed, "failed request", "failed requests") +
+           ": nothing shows that one of them ended it";
+  if (refused_anything(rehearsal))
+    return ", and not by a request that it is known to have seen fail, though the card refused some";
+  return ", and not for lack of memory";
+}
+
+std::string program_failure_text(const Rehearsal& rehearsal) {
+  const Fit fit = decide(rehearsal);
+  if (fit == Fit::kNoKernels)
+    return "\nits kernels are not built for this kind of card: the same program fails on a real one\n" +
+           uncaught_text(rehearsal);
+  if (fit != Fit::kProgramFailed) return "";
+  const int code = rehearsal.exit_code;
+  std::string text = "\nthe program ended with exit code " + std::to_string(code);
+  if (code > 128) text += " (signal " + std::to_string(code - 128) + ")";
+  text += without_verdict_text(rehearsal) + "\n";
+  if (code >= kDoesNotFit && code <= kNoKernels)
+    text += "  the code is the program's own: as an exit code of spillway it would be a verdict\n";
+  text += uncaught_text(rehearsal);
   const ReadTotals reads = reads_of(rehearsal);
   if (reads.decide())
     text += "  it had read values that nothing computed: --values random or --values compute gives others\n";
@@ -330,22 +394,40 @@ const char* fit_text(Fit fit) {
       return "ran out of memory, but went on";
     case Fit::kProgramFailed:
       return "no verdict: the program failed";
+    case Fit::kNoDevice:
+      return "no verdict: no device was used";
+    case Fit::kNoKernels:
+      return "can not run there: no kernels for this card";
   }
   return "";
 }
 
 int exit_code_of(const Rehearsal& rehearsal) {
-  switch (decide(rehearsal)) {
+  return exit_code_of(decide(rehearsal), rehearsal.exit_code);
+}
+
+std::string values_of(const RunOptions& options, const Rehearsal& rehearsal) {
+  for (const Observation& process : rehearsal.processes)
+    if (!process.values.empty()) return process.values;
+  return options.machine.values.value_or("zeros");
+}
+
+int exit_code_of(Fit fit, int program_exit_code) {
+  switch (fit) {
     case Fit::kFits:
       return kSuccess;
     case Fit::kDoesNotFit:
       return kDoesNotFit;
     case Fit::kWentOn:
       return kRanOutAndWentOn;
+    case Fit::kNoDevice:
+      return kNoDevice;
+    case Fit::kNoKernels:
+      return kNoKernels;
     case Fit::kProgramFailed:
       break;
   }
-  return rehearsal.exit_code;
+  return program_exit_code;
 }
 
 std::string device_name(const Rehearsal& rehearsal, const Observation& process, int device) {
@@ -360,7 +442,7 @@ std::string device_name(const Rehearsal& rehearsal, const Observation& process, 
 }
 
 std::string condition_text(const RunOptions& options, const Rehearsal& rehearsal) {
-  const std::string values = options.machine.values.value_or("zeros");
+  const std::string values = values_of(options, rehearsal);
   if (values == "compute") return unprobed_text(rehearsal);
   const ReadTotals reads = reads_of(rehearsal);
   const bool all_told = std::none_of(rehearsal.processes.begin(), rehearsal.processes.end(),
@@ -379,7 +461,14 @@ std::string report_text(const RunOptions& options, const Rehearsal& rehearsal,
   std::string text = headline(options, rehearsal);
   text += program_failure_text(rehearsal) + failure_text(rehearsal);
   if (const std::string further = explain(rehearsal, others); !further.empty()) text += "\n" + further;
-  if (devices.empty()) return text + "\nno memory of a device was used\n" + damage_text(rehearsal);
+  if (devices.empty()) {
+    text += "\nno memory of a device was used\n";
+    if (decide(rehearsal) == Fit::kNoDevice)
+      text +=
+          "  is it a CUDA build of PyTorch, and does the program choose the device (--device, "
+          "CUDA_VISIBLE_DEVICES)?\n";
+    return text + damage_text(rehearsal);
+  }
   text += "\n" + device_table(rehearsal, devices);
   const Shown* most = fullest(devices);
   text += modelled_text(*most) + outside_text(*most);

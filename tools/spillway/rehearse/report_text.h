@@ -16,7 +16,10 @@ std::string report_text(const RunOptions& options, const Rehearsal& rehearsal,
 // "fits", "does not fit", ...
 const char* fit_text(Fit fit);
 // The exit code that stands for it, or the program's own.
+int exit_code_of(Fit fit, int program_exit_code);
 int exit_code_of(const Rehearsal& rehearsal);
+// The values that were in force: the simulator's word, or where it left none the options'.
+std::string values_of(const RunOptions& options, const Rehearsal& rehearsal);
 // "rank 1 GPU 0", "process 4711 GPU 0" where there are several processes, else "GPU 0".
 std::string device_name(const Rehearsal& rehearsal, const Observation& process, int device);
 // One line: what the verdict depends on, as far as values go. "" where nothing is to be said.

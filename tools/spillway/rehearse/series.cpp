@@ -86,7 +86,7 @@ std::string search_text(const Search& search, const Found& found) {
     text += "the largest " + search.name + " that fits is " + std::to_string(*found.largest);
     text += *found.largest == search.high ? ", the end of the range\n" : "\n";
   } else if (found.stopped) {
-    text += "no answer: the program failed for another reason than memory\n";
+    text += std::string("no answer: ") + (found.tried.empty() ? "" : fit_text(found.tried.back().fit)) + "\n";
   } else {
     text += "not even " + search.name + " " + std::to_string(search.low) + " fits\n";
   }
@@ -108,6 +108,18 @@ Words split(const std::string& text) {
 }
 
 }  // namespace
+
+int exit_code_of_comparison(const std::vector<std::pair<Fit, int>>& ends) {
+  int code = kSuccess;
+  bool any_ran = false;
+  for (const auto& [fit, exit_code] : ends) {
+    if (fit == Fit::kProgramFailed) return exit_code;  // it says least about memory, so it is the one to see
+    if (fit == Fit::kNoKernels) continue;
+    any_ran = true;
+    if (code == kSuccess) code = exit_code;
+  }
+  return any_ran ? code : kNoKernels;
+}
 
 int run_search(const RunOptions& options, const std::string& text, const std::string& json) {
   std::string error;
@@ -131,7 +143,7 @@ int run_search(const RunOptions& options, const std::string& text, const std::st
   if (found.stopped) show_end(log);
   std::fputs(search_text(*search, found).c_str(), stdout);
   if (const int code = save(json, json_of(*search, found)); code != kSuccess) return code;
-  if (found.stopped) return found.tried.back().exit_code;
+  if (found.stopped) return exit_code_of(found.tried.back().fit, found.tried.back().exit_code);
   return found.largest ? kSuccess : kDoesNotFit;
 }
 
@@ -145,7 +157,7 @@ int run_comparison(const RunOptions& options, const std::string& text, const std
   }
   Table table = new_table("card");
   Json rows = Json::array();
-  int code = kSuccess;
+  std::vector<std::pair<Fit, int>> ends;
   for (const std::string& name : names) {
     RunOptions one = options;
     one.machine.card = name;
@@ -161,12 +173,11 @@ int run_comparison(const RunOptions& options, const std::string& text, const std
     Json row = {{"card", cards::find_card(name)->id}};
     row.update(json_of(fit, need, rehearsal->exit_code));
     rows.push_back(row);
-    // A program that failed says least about memory, so its own code is the one to see.
-    if (fit == Fit::kProgramFailed || code == kSuccess) code = exit_code_of(*rehearsal);
+    ends.emplace_back(fit, exit_code_of(*rehearsal));
   }
   std::fputs(table.text("").c_str(), stdout);
   const int saved = save(json, {{"spillway_rehearse_compare", 1}, {"cards", rows}});
-  return saved != kSuccess ? saved : code;
+  return saved != kSuccess ? saved : exit_code_of_comparison(ends);
 }
 
 }  // namespace spillway::tools

@@ -1,0 +1,146 @@
+// What a rehearsal is called, by what its processes left: memory refused outside PyTorch's allocator,
+// failures that the program dealt with, runs that used no device or found no kernels.
+#include <gmock/gmock.h>
+
+#include "tools/spillway/rehearse/baseline.h"
+#include "tools/spillway/rehearse/find.h"
+#include "tools/spillway/rehearse/outcome.h"
+#include "tools/spillway/rehearse/report_text.h"
+#include "tools/spillway/rehearse/series.h"
+
+namespace spillway::tools {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+CardView card_of(uint64_t capacity, uint64_t peak) {
+  CardView card;
+  card.capacity = capacity;
+  card.peak = peak;
+  return card;
+}
+
+// A Python process on the native allocator, on one card.
+Observation python() {
+  Observation process;
+  process.has_probe = process.has_python = process.complete = true;
+  process.allocator = "native";
+  process.devices[0].allocator = AllocatorView{};
+  process.devices[0].card = card_of(100, 10);
+  return process;
+}
+
+// The card refused `requests`; PyTorch's allocator asked again `retries` times, and failed `failures` times.
+Observation refused(uint64_t requests, std::map<std::string, uint64_t> parts = {}, uint64_t retries = 0,
+                    uint64_t failures = 0) {
+  Observation process = python();
+  process.devices[0].card->refused = requests;
+  process.devices[0].card->refused_parts = std::move(parts);
+  process.devices[0].allocator->retries = retries;
+  process.devices[0].allocator->failures = failures;
+  process.failure_count = failures;
+  return process;
+}
+
+Observation with_error(Observation process, const char* type, bool out_of_memory, bool names_memory) {
+  process.uncaught_type = type;
+  process.uncaught_message = "the message";
+  process.uncaught_out_of_memory = out_of_memory;
+  process.uncaught_names_memory = names_memory;
+  return process;
+}
+
+Rehearsal ended(int code, const Observation& process) {
+  Rehearsal rehearsal;
+  rehearsal.exit_code = code;
+  rehearsal.processes.push_back(process);
+  return rehearsal;
+}
+
+TEST(RehearseOutcome, ARequestRefusedOutsideTheAllocatorIsAFailedRequest) {
+  EXPECT_EQ(decide(ended(0, refused(1, {{"modules", 1}}))), Fit::kWentOn);
+  EXPECT_EQ(decide(ended(0, refused(1))), Fit::kWentOn) << "nobody tried again: the program asked the driver";
+  const Rehearsal failed =
+      ended(1, with_error(refused(1, {{"modules", 1}}), "torch.AcceleratorError", false, true));
+  EXPECT_EQ(decide(failed), Fit::kDoesNotFit);
+  EXPECT_THAT(report_text({}, failed, {}), HasSubstr("for modules (1 ×)"));
+  EXPECT_THAT(report_text({}, failed, {}), HasSubstr("torch.AcceleratorError: the message"));
+}
+
+TEST(RehearseOutcome, AnErrorThatNamesMemoryIsOneOnlyWhereTheCardRefusedSome) {
+  EXPECT_EQ(decide(ended(1, with_error(python(), "builtins.RuntimeError", false, true))),
+            Fit::kProgramFailed);
+}
+
+TEST(RehearseOutcome, RetriesOfTheAllocatorAreNoFailures) {
+  EXPECT_EQ(decide(ended(0, refused(3, {}, 3))), Fit::kFits) << "each found room in the cache";
+  EXPECT_EQ(decide(ended(0, refused(4, {}, 3))), Fit::kWentOn) << "one of them was not the allocator's";
+  EXPECT_EQ(failed_requests(refused(2, {}, 1, 1)).seen(), 1U);
+  Observation limited = refused(4, {}, 2);
+  limited.splits_are_limited = true;
+  EXPECT_EQ(decide(ended(0, limited)), Fit::kFits);
+  EXPECT_THAT(report_text({}, ended(0, limited), {}), HasSubstr("is not known"));
+}
+
+TEST(RehearseOutcome, NotForLackOfMemoryIsNeverSaidWhenTheCardRefusedAnything) {
+  const std::string text = "not for lack of memory";
+  EXPECT_THAT(report_text({}, ended(7, python()), {}), HasSubstr(text));
+  EXPECT_THAT(report_text({}, ended(7, refused(1, {}, 1)), {}), Not(HasSubstr(text)));
+  EXPECT_THAT(report_text({}, ended(7, refused(2, {}, 1, 1)), {}), HasSubstr("after 1 failed request"));
+}
+
+TEST(RehearseOutcome, OnlyAFailureThatEndedTheProgramIsThat) {
+  EXPECT_EQ(decide(ended(7, refused(2, {}, 1, 1))), Fit::kProgramFailed) << "sys.exit(7), later";
+  EXPECT_EQ(decide(ended(137, refused(2, {}, 1, 1))), Fit::kProgramFailed)
+      << "killed, after a caught failure";
+  Observation no_python = refused(1);
+  no_python.has_probe = no_python.has_python = false;
+  EXPECT_EQ(decide(ended(1, no_python)), Fit::kDoesNotFit) << "nobody is there to say why it ended";
+  EXPECT_EQ(decide(ended(137, no_python)), Fit::kProgramFailed);
+  EXPECT_THAT(report_text({}, ended(137, no_python), {}),
+              HasSubstr("exit code 137 (signal 9), after 1 failed"));
+  EXPECT_EQ(decide(ended(134, with_error(refused(2, {}, 1, 1), "torch.OutOfMemoryError", true, true))),
+            Fit::kDoesNotFit)
+      << "a crash on the way out does not change what ended it";
+}
+
+TEST(RehearseOutcome, ARunWithoutADeviceHasItsOwnEnd) {
+  const Rehearsal nothing;
+  EXPECT_EQ(decide(nothing), Fit::kNoDevice);
+  EXPECT_EQ(exit_code_of(nothing), 23);
+  EXPECT_THAT(report_text({}, nothing, {}), HasSubstr("no verdict: no device was used"));
+  const Found found = find_largest({"n", 1, 9}, [](int64_t n) { return Tried{n, Fit::kNoDevice, {}, 0}; });
+  EXPECT_TRUE(found.stopped);
+}
+
+TEST(RehearseOutcome, ACardWithoutKernelsHasItsOwnEndAndDecidesNothingForOthers) {
+  Observation process = with_error(python(), "torch.AcceleratorError", false, false);
+  process.uncaught_message = "CUDA error: no kernel image is available for execution on the device";
+  EXPECT_EQ(decide(ended(1, process)), Fit::kNoKernels);
+  EXPECT_EQ(exit_code_of(ended(1, process)), 24);
+  EXPECT_THAT(report_text({}, ended(1, process), {}), HasSubstr("not built for this kind of card"));
+  EXPECT_EQ(exit_code_of_comparison({{Fit::kNoKernels, 24}, {Fit::kFits, 0}}), 0);
+  EXPECT_EQ(exit_code_of_comparison({{Fit::kNoKernels, 24}, {Fit::kDoesNotFit, 20}}), 20);
+  EXPECT_EQ(exit_code_of_comparison({{Fit::kNoKernels, 24}}), 24);
+  EXPECT_EQ(exit_code_of_comparison({{Fit::kDoesNotFit, 20}, {Fit::kProgramFailed, 7}}), 7);
+}
+
+TEST(RehearseOutcome, TheReportNamesWhatWasInForce) {
+  Observation process = python();
+  process.values = "random";
+  process.expandable_segments = true;
+  const std::string text = report_text({}, ended(0, process), {});
+  EXPECT_THAT(text, HasSubstr("values random"));
+  EXPECT_THAT(text, HasSubstr("allocator native with expandable segments"));
+  EXPECT_THAT(report_text({}, ended(21, python()), {}), HasSubstr("the code is the program's own"));
+}
+
+TEST(RehearseOutcome, ADeviceOfTheBaselineThatIsNotUsedAnyMoreIsAFinding) {
+  const Finding finding = no_longer_used("GPU 1");
+  EXPECT_FALSE(finding.passed);
+  EXPECT_THAT(finding.text, HasSubstr("this run did not use it"));
+}
+
+}  // namespace
+}  // namespace spillway::tools
