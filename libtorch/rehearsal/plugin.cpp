@@ -144,8 +144,10 @@ int install() {
     if (settings().allocator == "spillway") {
       if (const std::string error = install_spillway(); !error.empty()) {
         std::fprintf(stderr, "spillway rehearsal: Spillway is not PyTorch's allocator: %s\n", error.c_str());
-        const std::lock_guard lock(state().mutex);
-        state().problem = "Spillway is not PyTorch's allocator: " + error;
+        {
+          const std::lock_guard lock(state().mutex);
+          state().problem = "Spillway is not PyTorch's allocator: " + error;
+        }
         write_result();
         return kFailed;
       }

@@ -33,8 +33,11 @@ TEST_F(Behaviour, submitting_holds_nobody_up_and_waiting_waits_for_the_last_rank
   });
 }
 
-TEST_F(Behaviour, a_rank_may_be_far_ahead) {
-  if (computing()) GTEST_SKIP() << "each collective reads what the one before it on the stream wrote";
+// Where values are computed, each collective reads what the one before it on the stream wrote.
+class BehaviourWithoutValues : public Behaviour {};
+
+TEST_F(BehaviourWithoutValues, a_rank_may_be_far_ahead) {
+  ASSERT_FALSE(computing()) << "ctest runs this on a simulator that computes nothing";
   std::atomic<int> ahead{0};
   with_ranks(2, [&](Rank& rank) {
     const Buffer<float> buffer(1);

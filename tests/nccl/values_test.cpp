@@ -13,9 +13,7 @@ namespace {
 
 class Values : public Nccl {
  protected:
-  void SetUp() override {
-    if (!computing()) GTEST_SKIP() << "there are no values";
-  }
+  void SetUp() override { ASSERT_TRUE(computing()) << "ctest runs these on a simulator that computes"; }
 };
 
 template <typename T>

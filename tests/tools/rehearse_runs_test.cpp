@@ -51,6 +51,13 @@ class RehearseRuns : public CommandTest {
   }
 };
 
+TEST_F(RehearseRuns, AnAllocatorWithoutItsLibraryIsRefusedBeforeTheRun) {
+  const Ran ran = rehearse({"--capacity", "1GiB", "--allocator", "spillway"}, "echo ran");
+  EXPECT_NE(ran.code, 0);
+  EXPECT_THAT(ran.err, HasSubstr("libspillway_torch_2_11.so"));
+  EXPECT_THAT(ran.out, testing::Not(HasSubstr("ran")));
+}
+
 TEST_F(RehearseRuns, ASignalToOnlyTheCommandReachesTheProgramAndEndsTheSeries) {
   const pid_t pid = start(words_of("rehearse", {"--compare", "t4-16gb,l4-24gb,a100-40gb"},
                                    "echo run >> runs; : > started; exec sleep 60"),

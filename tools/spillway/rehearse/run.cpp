@@ -31,6 +31,11 @@ bool set_probe(const RunOptions& options, const SimulatorLibraries& libraries, c
     *error = "the probe is missing: build the target 'spillway_rehearsal', so that there is '" + probe + "'";
     return false;
   }
+  const std::string shim = (root / "libspillway_torch_2_11.so").string();
+  if (options.allocator == "spillway" && !fs::exists(shim, ignored)) {
+    *error = "--allocator spillway needs '" + shim + "': build the targets 'spillway' and 'spillway_torch'";
+    return false;
+  }
   Environment& set = *environment;
   set["SPILLWAY_SIM_PLUGINS"] = joined("SPILLWAY_SIM_PLUGINS", probe, ':');
   set["SPILLWAY_SIM_REPORT"] = simulator_pattern(folder);
