@@ -1,6 +1,7 @@
 """A plain PyTorch loop that loads its next batch on a side stream, with Spillway as the allocator.
 
-The batch is freed while the model still reads it on another stream, so its memory comes back only when that work is done.
+The batch is freed while the model still reads it on another stream, so its memory comes back only when that work is
+done.
 On a card with no room for a second batch PyTorch's own allocator fails here or waits for every stream; Spillway waits
 for the one event that the request needs.
 """

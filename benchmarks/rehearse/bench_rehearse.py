@@ -71,8 +71,10 @@ def measure(options):
 
 def main():
     result = measure(arguments())
-    rows = [("host time of a step, median", "step_ms", "ms", 50), ("host time of a step, worst", "step_ms_worst", "ms", None),
-            ("import torch", "import_torch_s", "s", None), ("start to the end of the first step", "first_step_s", "s", None),
+    rows = [("host time of a step, median", "step_ms", "ms", 50),
+            ("host time of a step, worst", "step_ms_worst", "ms", None),
+            ("import torch", "import_torch_s", "s", None),
+            ("start to the end of the first step", "first_step_s", "s", None),
             ("start-up, beyond the import of torch", "added_to_import_s", "s", 3),
             ("host memory", "host_memory_gb", "GB", 3), ("peak on the card", "peak_allocated_gib", "GiB", None)]
     print("| figure | measured | bar |\n|---|---|---|")

@@ -23,11 +23,12 @@ def _library_folder() -> pathlib.Path:
         if (folder / "libspillway.so").exists():
             return folder
     places = " or ".join(str(folder) for folder in folders)
-    raise RuntimeError(f"Spillway's libraries are not in {places}: build them, or name their folder in SPILLWAY_LIBRARIES")
+    raise RuntimeError(f"Spillway's libraries are not in {places}: build them, or name their folder in "
+                       "SPILLWAY_LIBRARIES")
 
 
 def install() -> None:
-    """Makes Spillway PyTorch's CUDA allocator. Call it before the first use of a CUDA device; a second call does nothing.
+    """Makes Spillway PyTorch's CUDA allocator. Call it before the first use of a CUDA device; again, it does nothing.
 
     Raises RuntimeError, with what to do, when it can not; PyTorch's own allocator then stays in place.
     """
@@ -35,7 +36,8 @@ def install() -> None:
 
     version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     if version != _TORCH:
-        raise RuntimeError(f"this Spillway is for PyTorch {_TORCH[0]}.{_TORCH[1]} and the process runs {torch.__version__}")
+        raise RuntimeError(f"this Spillway is for PyTorch {_TORCH[0]}.{_TORCH[1]} and the process runs "
+                           f"{torch.__version__}")
     if torch.version.cuda is None:
         raise RuntimeError("this PyTorch is built without CUDA: install a CUDA build")
     library = ctypes.CDLL(str(_library_folder() / "libspillway_torch_2_11.so"))

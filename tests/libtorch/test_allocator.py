@@ -123,8 +123,8 @@ print(torch.cuda.memory_allocated(0), torch.cuda.memory_allocated(1))
 
 class Installation(unittest.TestCase):
     def test_twice_is_once(self):
-        outcome = python("import spillway, torch\nspillway.install()\ntorch.ones(1, device='cuda')\nspillway.install()\n"
-                         "print(torch.ones(2, device='cuda').sum().item())")
+        outcome = python("import spillway, torch\nspillway.install()\ntorch.ones(1, device='cuda')\n"
+                         "spillway.install()\nprint(torch.ones(2, device='cuda').sum().item())")
         self.assertEqual(outcome.output, ["2.0"], outcome.errors)
 
     def test_after_cuda_is_refused(self):
@@ -158,8 +158,8 @@ print(torch.ones(2, device="cuda").sum().item())
         self.assertIn("the process runs LibTorch 2.12 and this library is for LibTorch 2.11", outcome.output[0])
 
     def test_missing_libraries_are_named(self):
-        outcome = python("import spillway\ntry:\n    spillway.install()\nexcept RuntimeError as error:\n    print(error)",
-                         SPILLWAY_LIBRARIES="/nowhere")
+        outcome = python("import spillway\ntry:\n    spillway.install()\n"
+                         "except RuntimeError as error:\n    print(error)", SPILLWAY_LIBRARIES="/nowhere")
         self.assertIn("/nowhere", outcome.output[0])
 
 

@@ -7,7 +7,8 @@ MIB = 1 << 20
 KEYS = ("allocated_bytes.all.current", "allocated_bytes.all.peak", "allocated_bytes.all.allocated",
         "allocated_bytes.all.freed", "allocated_bytes.small_pool.current", "allocated_bytes.large_pool.current",
         "requested_bytes.all.current", "requested_bytes.all.peak", "allocation.all.current", "allocation.all.allocated",
-        "allocation.small_pool.peak", "active.all.current", "active_bytes.all.current", "active_bytes.all.peak", "num_ooms")
+        "allocation.small_pool.peak", "active.all.current", "active_bytes.all.current", "active_bytes.all.peak",
+        "num_ooms")
 
 
 def say(step):

@@ -1,7 +1,8 @@
 """Convolutional networks as stock PyTorch trains them with cuDNN: 1, 2 and 3 dimensions, transposed, grouped, channels
 last or not, every precision, benchmark and deterministic modes, batch norm in training and evaluation.
 
-Checks shapes, gradients, and that the peak is what the tensors take and not more than their like again for workspaces."""
+Checks shapes, gradients, and that the peak is what the tensors take and not more than their like again for
+workspaces."""
 import itertools
 
 import torch

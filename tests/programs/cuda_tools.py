@@ -1,4 +1,4 @@
-"""The tools of torch.cuda that people look at memory with: statistics, summary, history, snapshots, limits, the error."""
+"""The tools of torch.cuda that people look at memory with: statistics, summary, history, snapshots, limits, errors."""
 import pathlib
 import pickle
 import re
@@ -100,8 +100,8 @@ def out_of_memory_text():
     assert f"CUDA out of memory. Tried to allocate {request}.00 GiB. GPU 0 has a total capacity of {total:.2f} GiB" in \
         text, text
     assert re.search(r"of which \d+\.\d+ [GM]iB is free\.", text), text
-    assert re.search(r"Of the allocated memory 1\.50 GiB is allocated by PyTorch, and [\d.]+ \w+ is reserved by PyTorch but "
-                     r"unallocated\.", text), text
+    assert re.search(r"Of the allocated memory 1\.50 GiB is allocated by PyTorch, and [\d.]+ \w+ is reserved by "
+                     r"PyTorch but unallocated\.", text), text
     assert "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" in text or "PYTORCH_ALLOC_CONF" in text, text
     assert torch.cuda.memory_stats()["num_ooms"] == failures + 1
     assert len(seen) == 1 and request * GIB in seen[0], seen

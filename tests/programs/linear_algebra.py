@@ -1,5 +1,5 @@
-"""torch.linalg as stock PyTorch runs it with cuSOLVER and cuBLAS: factorizations, solvers, eigenvalues, singular values,
-in single, double and complex precision, one matrix and batches, forward and backward.
+"""torch.linalg as stock PyTorch runs it with cuSOLVER and cuBLAS: factorizations, solvers, eigenvalues, singular
+values, in single, double and complex precision, one matrix and batches, forward and backward.
 
 Checks shapes, gradients, and that the peak is some matrices and not many."""
 import torch

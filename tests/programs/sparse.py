@@ -1,5 +1,5 @@
-"""Sparse tensors as stock PyTorch runs them with cuSPARSE: CSR, COO and BSR against dense and sparse, and semi-structured
-(two in four) weights with cuSPARSELt.
+"""Sparse tensors as stock PyTorch runs them with cuSPARSE: CSR, COO and BSR against dense and sparse, and
+semi-structured (two in four) weights with cuSPARSELt.
 
 Checks shapes, gradients, and that a product does not make its operand dense."""
 import warnings

@@ -68,7 +68,8 @@ def elementwise():
     case("lerp", lambda a, b: torch.lerp(a, b, 0.3), x, y, grad=True)
     case("addcmul", lambda a, b: torch.addcmul(a, b, a, value=0.5), x, y, grad=True)
     case("addcdiv", lambda a, b: torch.addcdiv(a, b, a.abs() + 1, value=0.5), x, y, grad=True)
-    case("bfloat16", lambda a, b: a * b + a, numbers(17, dtype=torch.bfloat16), numbers(17, dtype=torch.bfloat16, seed=2))
+    case("bfloat16", lambda a, b: a * b + a, numbers(17, dtype=torch.bfloat16),
+         numbers(17, dtype=torch.bfloat16, seed=2))
     case("complex", lambda a: (a * a.conj()).real + a.imag, numbers(6, dtype=torch.complex64))
     case("complex angle", lambda a: torch.angle(a) + a.abs(), numbers(6, dtype=torch.complex64))
     case("conj matmul", lambda a: a @ a.conj().t(), numbers(3, 4, dtype=torch.complex64))
@@ -76,7 +77,8 @@ def elementwise():
     case("isin", lambda a: torch.isin(a, torch.tensor([1, 3], device=a.device)), numbers(9, dtype=torch.int64))
     case("isclose", lambda a, b: torch.isclose(a, b + 1e-9), x, x)
     case("threshold", lambda a: F.threshold(a, 0.1, 20), x)
-    for name in "relu gelu silu elu selu celu leaky_relu hardtanh hardswish softplus logsigmoid mish relu6 tanhshrink".split():
+    for name in ("relu gelu silu elu selu celu leaky_relu hardtanh hardswish softplus logsigmoid mish relu6 "
+                 "tanhshrink").split():
         case("F." + name, getattr(F, name), x, grad=True)
     case("gelu tanh", lambda a: F.gelu(a, approximate="tanh"), x, grad=True)
     case("prelu", F.prelu, numbers(2, 3, 4), numbers(3), grad=True)
@@ -85,7 +87,8 @@ def elementwise():
 
 def reductions():
     x = numbers(4, 5, 6)
-    for name in "sum mean prod std var amax amin logsumexp all any median norm argmax argmin nansum count_nonzero".split():
+    for name in ("sum mean prod std var amax amin logsumexp all any median norm argmax argmin nansum "
+                 "count_nonzero").split():
         function = getattr(torch, name)
         if name != "logsumexp" and name not in ("amax", "amin"):
             case(name + " all", function, x)
@@ -149,7 +152,8 @@ def indexing():
     case("nonzero tuple", lambda a: torch.nonzero(a, as_tuple=True), numbers(5, 5, dtype=torch.bool))
     case("argwhere", torch.argwhere, numbers(5, 5, dtype=torch.bool))
     case("sort", lambda a: a.sort(1), x)
-    case("sort stable descending", lambda a: torch.sort(a, stable=True, descending=True), numbers(30, dtype=torch.int64))
+    case("sort stable descending", lambda a: torch.sort(a, stable=True, descending=True),
+         numbers(30, dtype=torch.int64))
     case("argsort", lambda a: a.argsort(0), x)
     case("topk", lambda a: a.topk(3, 1), x, grad=True)
     case("msort", torch.msort, x)
@@ -315,7 +319,8 @@ def networks():
          numbers(4, seed=1), grad=True)
     case("batch_norm 1d", lambda a, w, b: F.batch_norm(a, None, None, w, b, training=True), numbers(8, 4), numbers(4),
          numbers(4, seed=1), grad=True)
-    case("layer_norm", lambda a, w, b: F.layer_norm(a, (6,), w, b), numbers(4, 6), numbers(6), numbers(6, seed=1), grad=True)
+    case("layer_norm", lambda a, w, b: F.layer_norm(a, (6,), w, b), numbers(4, 6), numbers(6), numbers(6, seed=1),
+         grad=True)
     case("layer_norm bf16", lambda a: F.layer_norm(a, (6,)), numbers(4, 6, dtype=torch.bfloat16))
     case("group_norm", lambda a, w, b: F.group_norm(a, 2, w, b), image, numbers(4), numbers(4, seed=1), grad=True)
     case("instance_norm", F.instance_norm, image)
@@ -325,7 +330,8 @@ def networks():
     case("interpolate bilinear", lambda a: F.interpolate(a, size=(5, 7), mode="bilinear"), image, grad=True)
     case("interpolate bicubic", lambda a: F.interpolate(a, size=(5, 7), mode="bicubic"), image)
     case("grid_sample", lambda a, g: F.grid_sample(a, g, align_corners=False), image, numbers(2, 3, 3, 2), grad=True)
-    case("grid_sample cudnn", lambda a, g: F.grid_sample(a, g, align_corners=True), image, numbers(2, 3, 3, 2), grad=True)
+    case("grid_sample cudnn", lambda a, g: F.grid_sample(a, g, align_corners=True), image, numbers(2, 3, 3, 2),
+         grad=True)
     case("pixel_shuffle", lambda a: F.pixel_shuffle(a, 2), image)
     case("fold unfold", lambda a: F.fold(F.unfold(a, 3), (9, 9), 3), image, grad=True)
     case("softmax", lambda a: F.softmax(a, -1), numbers(4, 6), grad=True)
@@ -334,14 +340,16 @@ def networks():
     case("cross_entropy", lambda a, t: F.cross_entropy(a, t), numbers(4, 7), numbers(4, dtype=torch.int64), grad=True)
     case("cross_entropy options", lambda a, t, w: F.cross_entropy(a, t, w, ignore_index=1, label_smoothing=0.1),
          numbers(6, 7), numbers(6, dtype=torch.int64), positive(7))
-    case("cross_entropy 2d", lambda a, t: F.cross_entropy(a, t), numbers(2, 7, 3, 3), numbers(2, 3, 3, dtype=torch.int64),
-         grad=True)
-    case("nll mse l1 huber", lambda a, b: (F.mse_loss(a, b), F.l1_loss(a, b), F.smooth_l1_loss(a, b), F.huber_loss(a, b)),
+    case("cross_entropy 2d", lambda a, t: F.cross_entropy(a, t), numbers(2, 7, 3, 3),
+         numbers(2, 3, 3, dtype=torch.int64), grad=True)
+    case("nll mse l1 huber",
+         lambda a, b: (F.mse_loss(a, b), F.l1_loss(a, b), F.smooth_l1_loss(a, b), F.huber_loss(a, b)),
          numbers(4, 6), numbers(4, 6, seed=1), grad=True)
     case("bce", lambda a, b: (F.binary_cross_entropy(a.sigmoid(), b), F.binary_cross_entropy_with_logits(a, b)),
          numbers(4, 6), numbers(4, 6, seed=1, low=0, high=1), grad=True)
     case("kl_div", lambda a, b: F.kl_div(a, b, reduction="batchmean"), numbers(4, 6), positive(4, 6))
-    case("cosine margin triplet", lambda a, b: (F.cosine_similarity(a, b), F.triplet_margin_loss(a, b, -b)), numbers(4, 6),
+    case("cosine margin triplet",
+         lambda a, b: (F.cosine_similarity(a, b), F.triplet_margin_loss(a, b, -b)), numbers(4, 6),
          numbers(4, 6, seed=1))
     case("multi_margin", lambda a, t: F.multi_margin_loss(a, t), numbers(4, 7), numbers(4, dtype=torch.int64))
 
@@ -355,7 +363,8 @@ def attention():
     sdpa = F.scaled_dot_product_attention
     case("sdpa", sdpa, q, k, v, grad=True)
     case("sdpa causal", lambda a, b, c: sdpa(a, b, c, is_causal=True), q, k, v, grad=True)
-    case("sdpa float mask", lambda a, b, c, m: sdpa(a, b, c, attn_mask=m.detach()), q, k, v, numbers(2, 1, 8, 8), grad=True)
+    case("sdpa float mask", lambda a, b, c, m: sdpa(a, b, c, attn_mask=m.detach()), q, k, v, numbers(2, 1, 8, 8),
+         grad=True)
     case("sdpa bool mask", lambda a, b, c: sdpa(a, b, c, attn_mask=torch.ones(8, 8, dtype=torch.bool, device=a.device)
                                                 .tril()), q, k, v, grad=True)
     case("sdpa scale", lambda a, b, c: sdpa(a, b, c, scale=0.5), q, k, v, grad=True)

@@ -1,5 +1,5 @@
-"""Random numbers on `cuda`: seeds, saved states and recomputation repeat exactly. Prints one line per failed check and a
-last line `checks N failed M`.
+"""Random numbers on `cuda`: seeds, saved states and recomputation repeat exactly. Prints one line per failed check and
+a last line `checks N failed M`.
 """
 import torch
 import torch.nn.functional as F
@@ -23,9 +23,11 @@ def draws():
             torch.randint(0, 100, (300,), device="cuda"), torch.bernoulli(x), x.clone().uniform_(), x.clone().normal_(),
             torch.multinomial(x, 5), torch.multinomial(x, 400, replacement=True), x.clone().exponential_(),
             x.clone().random_(), x.clone().cauchy_(), x.clone().geometric_(0.3), x.clone().log_normal_(),
-            torch.poisson(x), torch.normal(x, x), torch._standard_gamma(x), F.dropout(x, 0.4), F.dropout1d(x.view(3, 100)),
+            torch.poisson(x), torch.normal(x, x), torch._standard_gamma(x), F.dropout(x, 0.4),
+            F.dropout1d(x.view(3, 100)),
             F.alpha_dropout(x, 0.3, True), torch.native_dropout(x, 0.5, True)[1], torch._fused_dropout(x, 0.5)[0],
-            F.rrelu(-x, training=True), torch.randn_like(x), torch.nn.init.xavier_uniform_(torch.empty(5, 6, device="cuda"))]
+            F.rrelu(-x, training=True), torch.randn_like(x),
+            torch.nn.init.xavier_uniform_(torch.empty(5, 6, device="cuda"))]
 
 
 def all_equal(a, b):
@@ -102,7 +104,8 @@ def recomputation():
     q = torch.randn(2, 3, 8, 16, device="cuda")
     bias = torch.randn(8, 8, device="cuda")
     for name, attend in (("flash", lambda t: F.scaled_dot_product_attention(t, q, q, dropout_p=0.4)),
-                         ("efficient", lambda t: F.scaled_dot_product_attention(t, q, q, attn_mask=bias, dropout_p=0.4))):
+                         ("efficient",
+                          lambda t: F.scaled_dot_product_attention(t, q, q, attn_mask=bias, dropout_p=0.4))):
         recomputed = gradients(lambda t: checkpoint(attend, t, use_reentrant=False), q)
         check(f"recomputed attention dropout, {name}", torch.equal(gradients(attend, q), recomputed))
 

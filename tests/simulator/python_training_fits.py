@@ -33,7 +33,8 @@ expect(abs(peaks["reserved"] / 14546 - 1) < 0.005, f"reserved {peaks['reserved']
 
 refused = train("12GiB")
 expect(refused.returncode != 0, "batch 8 fits on 12 GiB", refused)
-message = re.search(r"Tried to allocate (\S+) GiB.*and (\S+) GiB is reserved by PyTorch but unallocated", refused.stderr)
+message = re.search(r"Tried to allocate (\S+) GiB.*and (\S+) GiB is reserved by PyTorch but unallocated",
+                    refused.stderr)
 expect(message is not None, "no out-of-memory message of the expected form", refused)
 print(message.group(0))
 expect(float(message.group(1)) > 1.5 and float(message.group(2)) > 1.4, "not the failure that was expected", refused)

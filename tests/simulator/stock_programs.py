@@ -7,8 +7,8 @@ stock_programs.py BUILD_FOLDER --write-need [NAME...]    and the need of those, 
 
 A program's peaks and its whole stream of allocations (a digest of every action, size and address) are the same in every
 run, so they are compared exactly. Its host memory stays below 3 GB however large the peak on the card is. Rehearsed
-by `spillway rehearse` it has the same peaks, and the verdict is conditional where it reads values. Its need is the smallest
-card on which that lets it complete: one of 1.02 times its size fits, and one of 0.98 does not.
+by `spillway rehearse` it has the same peaks, and the verdict is conditional where it reads values. Its need is the
+smallest card on which that lets it complete: one of 1.02 times its size fits, and one of 0.98 does not.
 """
 import json
 import os
@@ -72,10 +72,12 @@ def measure(build, name, case):
 
 def fits(build, case, capacity):
     """The verdict of `spillway rehearse` on a card of that many bytes."""
-    done = subprocess.run([build / "bin/spillway", "rehearse", "--once", "--gpu", CARD, "--capacity", str(int(capacity)),
-                           "--", PYTHON, *program(case)], capture_output=True, text=True)
+    done = subprocess.run([build / "bin/spillway", "rehearse", "--once", "--gpu", CARD,
+                           "--capacity", str(int(capacity)), "--", PYTHON, *program(case)],
+                          capture_output=True, text=True)
     if done.returncode not in VERDICTS:
-        raise SystemExit(f"spillway rehearse: exit code {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+        raise SystemExit(f"spillway rehearse: exit code {done.returncode}\n{done.stdout[-2000:]}\n"
+                         f"{done.stderr[-2000:]}")
     return VERDICTS[done.returncode]
 
 
@@ -83,8 +85,8 @@ def rehearse(build, name, case):
     """Adds to `case` whether the verdict depends on values that the program read. The peaks are the program's own."""
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report.json"
-        done = subprocess.run([build / "bin/spillway", "rehearse", "--once", "--gpu", CARD, "--json", report, "--", PYTHON,
-                               *program(case)], capture_output=True, text=True)
+        done = subprocess.run([build / "bin/spillway", "rehearse", "--once", "--gpu", CARD, "--json", report, "--",
+                               PYTHON, *program(case)], capture_output=True, text=True)
         if done.returncode != 0:
             raise SystemExit(f"{name}: spillway rehearse: exit code {done.returncode}\n{done.stdout[-2000:]}")
         result = json.loads(report.read_text())

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """stream_repeats.py BUILD_FOLDER: two rehearsals of one program give the same stream of allocations, byte for byte.
 
-With variable lengths and autocast, whose frees follow host addresses. Skipped where the system refuses a process the same
-addresses in every run, as some containers do.
+With variable lengths and autocast, whose frees follow host addresses. Skipped where the system refuses a process the
+same addresses in every run, as some containers do.
 """
 import json
 import pathlib

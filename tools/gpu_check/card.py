@@ -18,8 +18,8 @@ def describe(machine):
 
 def known_id(spillway, name):
     """The id in the simulator's table of cards, or None: `--list-gpus` prints the id, then the name."""
-    table = subprocess.run([str(spillway), "simulate", "--list-gpus"], capture_output=True, text=True, check=True).stdout
-    for line in table.splitlines()[1:]:
+    table = subprocess.run([str(spillway), "simulate", "--list-gpus"], capture_output=True, text=True, check=True)
+    for line in table.stdout.splitlines()[1:]:
         identity, rest = line.split(None, 1)
         if rest.startswith(name + "  "):
             return identity

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What CUDA and its libraries take of a card for themselves, and cuDNN's workspaces: the figures that the simulator models.
+"""What CUDA and its libraries take of a card for themselves, and cuDNN's workspaces: what the simulator models.
 
 Run as a program (by gpu-check, on the card or on the simulator) it measures and prints JSON. The rows are those of
 simulator/cards/overheads.inc: "X.library" is what the first handle takes beyond the second, "X.handle" the second.
@@ -88,8 +88,8 @@ def convolutions(torch):
                 y = torch.nn.functional.conv2d(x, w, stride=stride, padding=padding)
 
                 def backward(*mask):
-                    return torch.ops.aten.convolution_backward(y, x, w, None, [stride] * 2, [padding] * 2, [1, 1], False,
-                                                               [0, 0], 1, [*mask, False])
+                    return torch.ops.aten.convolution_backward(y, x, w, None, [stride] * 2, [padding] * 2, [1, 1],
+                                                               False, [0, 0], 1, [*mask, False])
 
                 yield {"shape": [batch, channels, image, filters, kernel, stride], "type": str(dtype).split(".")[1],
                        "layout": "NCHW" if layout == torch.contiguous_format else "NHWC",
@@ -128,7 +128,8 @@ def compare(measured, modelled):
             total += 1
             equal += ours[operation] == theirs[operation]
             if ours[operation] != theirs[operation]:
-                lines.append(f"| workspace {operation} {'x'.join(map(str, ours['shape']))} {ours['type']} {ours['layout']} "
+                shape = "x".join(map(str, ours["shape"]))
+                lines.append(f"| workspace {operation} {shape} {ours['type']} {ours['layout']} "
                              f"| {ours[operation] / MIB:.1f} | {theirs[operation] / MIB:.1f} |")
     lines += ["", f"{equal} of {total} workspaces of cuDNN's convolutions are as modelled"]
     return lines
