@@ -78,6 +78,7 @@ double threads_same_size(CudaAllocator& allocator, int count, size_t bytes, long
   std::atomic<int> ready{0};
   std::atomic<bool> go{false};
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) {
     threads.emplace_back([&] {
       c10::cuda::set_device(0);

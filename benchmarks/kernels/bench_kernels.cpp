@@ -20,7 +20,7 @@ constexpr int kRounds = 15;
 
 // The fastest of the rounds, in ns per call: what else runs on the machine only ever adds.
 template <class Function>
-double fastest(int calls, Function function) {
+double fastest(int calls, Function& function) {
   double best = 1e18;
   for (int round = 0; round < kRounds; ++round) {
     const auto start = std::chrono::steady_clock::now();

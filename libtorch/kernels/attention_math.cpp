@@ -96,7 +96,7 @@ AttentionGradients attend_plainly_backward(const Attention& a, const at::Tensor&
   g.query = at::matmul(score_gradient, p.key).mul_(p.scale).to(type);
   g.key = at::matmul(score_gradient.transpose(-2, -1), p.query).mul_(p.scale).to(type);
   g.value = at::matmul(weights.transpose(-2, -1), out).to(type);
-  if (bias_gradient) g.bias = sum_to_bias(score_gradient, *a.bias);
+  if (bias_gradient && a.bias) g.bias = sum_to_bias(score_gradient, *a.bias);
   return g;
 }
 

@@ -102,7 +102,7 @@ void install() {
   register_library_operators(*library);
   install_redirect();
   // Never destroyed: its destructor would take the kernels out while other threads still compute at exit.
-  static_cast<void>(library.release());
+  [[maybe_unused]] const torch::Library* kept = library.release();
 }
 
 int install_reporting() noexcept {

@@ -73,9 +73,10 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
 }
 
 // `p` is the probability to keep, as in CUDA's kernel. The dispatcher demands a generator by value.
-// NOLINTNEXTLINE(performance-unnecessary-value-param)
+// NOLINTBEGIN(performance-unnecessary-value-param)
 std::tuple<at::Tensor, at::Tensor> fused_dropout(const at::Tensor& input, double p,
                                                  std::optional<at::Generator> given) {
+  // NOLINTEND(performance-unnecessary-value-param)
   Call call("aten::_fused_dropout");
   const at::Tensor x = call.argument(input);
   const at::Generator generator = draw(given, call.device());

@@ -118,7 +118,7 @@ void say_what_terminates() {
     note_uncaught(error, true);
   } catch (const std::exception& error) {
     note_uncaught(error, false);
-  } catch (...) {  // it has no text
+  } catch (...) {  // It has no text.  NOLINT(bugprone-empty-catch)
   }
   write_result();
   outer_terminate();
@@ -188,6 +188,7 @@ SPILLWAY_EXPORT void spillway_rehearsal_step() {
     devices = state.ledgers.size();
   }
   std::vector<Levels> levels;
+  levels.reserve(devices);
   for (size_t i = 0; i < devices; ++i) levels.push_back(levels_of(static_cast<int>(i)));
   const std::lock_guard lock(state.mutex);
   ++state.steps;

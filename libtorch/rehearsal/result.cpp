@@ -192,6 +192,7 @@ void write_result() {
     const std::lock_guard lock(state.mutex);
     if (state.problem.empty()) devices = state.ledgers.size();
   }
+  levels.reserve(devices);
   for (size_t i = 0; i < devices; ++i) levels.push_back(levels_of(static_cast<int>(i)));
   Json json;
   {

@@ -50,7 +50,7 @@ Levels levels_of_core(int device) {
 void see(const Entry& entry) {
   State& state = rehearsal::state();
   if (state.forked.load(std::memory_order_relaxed)) return;
-  const int device = entry.device_;
+  const c10::DeviceIndex device = entry.device_;
   Levels levels = levels_of(device);
   // The ledger takes a free as counted, as the native allocator tells it; Spillway's tells it before.
   if (!is_native && entry.action_ == Entry::FREE_REQUESTED)
@@ -162,7 +162,7 @@ void watch_allocator() {
   }
   try {
     allocator.recordHistory(true, gather_stack, 1, native::RecordContext::ALLOC, false, {});
-  } catch (const std::exception&) {
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
     // Events come without stacks then, which their label says.
   }
 }

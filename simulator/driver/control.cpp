@@ -211,7 +211,7 @@ CUresult card(int physical, SpillwaySimulatorCard* out) {
           .pci_bus = cards::pci_bus(physical),
           .pcie_generation = kind.pcie_generation,
           .ecc = kind.ecc};
-  std::snprintf(out->name, sizeof out->name, "%s", kind.name.data());
+  std::snprintf(out->name, sizeof out->name, "%s", std::string(kind.name).c_str());
   std::snprintf(out->uuid, sizeof out->uuid, "%s", cards::uuid_text(physical).c_str());
   return CUDA_SUCCESS;
 }

@@ -155,7 +155,7 @@ CUresult cuDeviceGetName(char* name, int len, CUdevice dev) {
   SPILLWAY_SIM_ENTER(cuDeviceGetName);
   if (!name || len < 1) return CUDA_ERROR_INVALID_VALUE;
   if (!sim.device(dev)) return CUDA_ERROR_INVALID_DEVICE;
-  std::snprintf(name, static_cast<size_t>(len), "%s", machine().config.card.name.data());
+  std::snprintf(name, static_cast<size_t>(len), "%s", std::string(machine().config.card.name).c_str());
   return CUDA_SUCCESS;
 }
 

@@ -61,8 +61,10 @@ std::shared_ptr<Graph> Graph::clone() const {
 std::vector<Node*> Graph::ordered() {
   std::map<const Node*, size_t> missing;
   std::set<uint64_t> ready;
-  for (const auto& [id, node] : nodes)
-    if ((missing[node.get()] = node->dependencies.size()) == 0) ready.insert(id);
+  for (const auto& [id, node] : nodes) {
+    missing[node.get()] = node->dependencies.size();
+    if (node->dependencies.empty()) ready.insert(id);
+  }
   std::vector<Node*> order;
   while (!ready.empty()) {
     Node* node = find(*ready.begin());

@@ -14,6 +14,7 @@ uint64_t rounded(uint64_t bytes, uint64_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
+// Leaves `*out` as it is where there is no room.
 CUresult make_page(Device& device, uint64_t bytes, Site site, Page** out) {
   if (bytes > device.account.capacity_bytes()) {  // and perhaps too many to be rounded up
     device.account.refuse_pages(bytes);
@@ -46,7 +47,8 @@ CUresult map_allocation(CUdeviceptr address, Mapping mapping) {
 CUresult allocate_device(Device& device, uint64_t bytes, Pool* pool, Site site, CUdeviceptr* out) {
   Machine& sim = machine();
   Page* page = nullptr;
-  if (const CUresult result = make_page(device, bytes, site, &page); result != CUDA_SUCCESS) return result;
+  const CUresult made = make_page(device, bytes, site, &page);
+  if (!page) return made;
   // The range has a gap behind it: running over the end meets nothing.
   const uint64_t range = page->bytes + kGranularity;
   const CUdeviceptr address =
@@ -77,8 +79,8 @@ CUresult allocate_range(const std::shared_ptr<GraphRange>& range, Site site) {
   Device& device = *range->device;
   Page* page = nullptr;
   if (sim.space.overlaps(range->address, range->bytes)) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult result = make_page(device, range->bytes, site, &page); result != CUDA_SUCCESS)
-    return result;
+  const CUresult made = make_page(device, range->bytes, site, &page);
+  if (!page) return made;
   device.graph_bytes += page->bytes;
   device.graph_high_bytes = std::max(device.graph_high_bytes, device.graph_bytes);
   return map_allocation(range->address,

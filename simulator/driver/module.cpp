@@ -65,7 +65,7 @@ CUresult choose(const void* data, int* capability) {
     std::fprintf(
         stderr,
         "spillway simulator: a module was built for %s: compute capability %d.%d (%s) has no kernel in it\n",
-        cards::list_images(images).c_str(), card.major, card.minor, card.name.data());
+        cards::list_images(images).c_str(), card.major, card.minor, std::string(card.name).c_str());
   said = true;
   return CUDA_ERROR_NO_BINARY_FOR_GPU;
 }

@@ -67,7 +67,7 @@ void __cudaRegisterFunction(void** handle, const char* host_function, char*, con
                             uint3*, dim3*, dim3*, int*) {
   auto& all = registry();
   const std::unique_lock lock(all.mutex);
-  const auto binary = all.binaries.find(handle);
+  const auto binary = all.binaries.find(static_cast<const void*>(handle));
   Binary* from = binary == all.binaries.end() ? nullptr : binary->second;
   if (all.kernels.try_emplace(host_function, name, from).second && from != nullptr) from->add_kernel();
 }

@@ -178,8 +178,9 @@ class Simulated : public testing::Test {
       EXPECT_EQ(live(), at_rest) << "leaked at " << n;
       if (ran.last == StepOutcome::kGaveUp) continue;
       EXPECT_EQ(ran.outcome, reference(ran.plans)) << "at " << n << ": " << ran.actions;
-      if (ran.plans[0].micro_batch == config_.plan.micro_batch)
+      if (ran.plans[0].micro_batch == config_.plan.micro_batch) {
         EXPECT_EQ(ran.outcome, undisturbed) << "at " << n << ": " << ran.actions;
+      }
     }
     EXPECT_EQ(violations(), "");
     return sweep;

@@ -11,7 +11,7 @@ std::string runs_of(const std::set<uint32_t>& numbers) {
   for (auto it = numbers.begin(); it != numbers.end();) {
     const uint32_t first = *it;
     uint32_t last = first;
-    while (++it != numbers.end() && *it == last + 1) last = *it;
+    for (++it; it != numbers.end() && *it == last + 1; ++it) last = *it;
     if (!text.empty()) text += ',';
     text += std::to_string(first);
     if (last != first) text += '-' + std::to_string(last);

@@ -29,7 +29,8 @@ RandomState RandomState::of(const std::vector<at::Device>& devices) {
   return state;
 }
 
-RandomState RandomState::from_tensors(std::vector<at::Tensor> tensors, std::vector<at::Device> devices) {
+RandomState RandomState::from_tensors(std::vector<at::Tensor> tensors,
+                                      const std::vector<at::Device>& devices) {
   RandomState state;
   state.devices_ = with_cpu(devices);
   state.devices_.resize(std::min(state.devices_.size(), tensors.size()), at::Device(at::kCPU));

@@ -13,7 +13,7 @@ class RandomState {
   static RandomState of(const std::vector<at::Device>& devices);
   static RandomState of(at::Device device) { return of(std::vector<at::Device>{device}); }
   static RandomState from_tensors(std::vector<at::Tensor> tensors, at::Device device);
-  static RandomState from_tensors(std::vector<at::Tensor> tensors, std::vector<at::Device> devices);
+  static RandomState from_tensors(std::vector<at::Tensor> tensors, const std::vector<at::Device>& devices);
   static void seed(const std::vector<at::Device>& devices, uint64_t seed);
 
   void restore() const;

@@ -46,7 +46,8 @@ std::vector<T> elements_as(const Attribute* attribute) {
   std::vector<T> values;
   if (attribute == nullptr || attribute->bytes.size() % sizeof(T) != 0) return values;
   values.resize(attribute->bytes.size() / sizeof(T));
-  if (!values.empty()) std::memcpy(values.data(), attribute->bytes.data(), attribute->bytes.size());
+  if (!values.empty())
+    std::memcpy(static_cast<void*>(values.data()), attribute->bytes.data(), attribute->bytes.size());
   return values;
 }
 

@@ -103,7 +103,7 @@ ncclResult_t Communicator::submit(std::vector<Call> calls, cudaStream_t stream) 
                                          .argument = argument.get()};
   const CUresult result = control()->submit_external(stream, &external);
   if (result != CUDA_SUCCESS) return result_of(result, name);
-  argument.release();  // the driver releases it
+  [[maybe_unused]] const auto* driver_releases = argument.release();
   const std::lock_guard lock(mutex_);
   return error_ == ncclSuccess || aborted_ ? ncclSuccess : fail(error_, why_);
 }
@@ -114,7 +114,7 @@ void Communicator::begin(const std::shared_ptr<Work>& work) {
       std::unique_lock lock(mutex_);
       const uint32_t seen = file_->changes();
       progress_locked();
-      if (error_ != ncclSuccess || left_) return;
+      if (error_ != ncclSuccess || left_ || !traffic_) return;
       if (traffic_->has_room(call)) {
         Trouble trouble;
         if (!traffic_->publish(work, call, &trouble)) fail_locked(trouble.result, trouble.why);
@@ -200,7 +200,7 @@ ncclResult_t Communicator::async_error_locked() {
   progress_locked();
   look_for_the_dead_locked();
   if (error_ != ncclSuccess) return error_;
-  return finalizing_ && !traffic_->idle() ? ncclInProgress : ncclSuccess;
+  return finalizing_ && traffic_ && !traffic_->idle() ? ncclInProgress : ncclSuccess;
 }
 
 ncclResult_t Communicator::finalize() {

@@ -81,7 +81,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   ncclResult_t enter_locked(const Place& place, int rank, int ranks);
   ncclResult_t claim_locked(RankPart& part);
   ncclResult_t advance_locked();
-  ncclResult_t finish_split_locked();
+  ncclResult_t finish_split_locked(Split split);
   ncclResult_t meet_locked();
   ncclResult_t become_ready_locked();
   ncclResult_t check_cards() const;

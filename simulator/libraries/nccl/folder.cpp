@@ -51,7 +51,7 @@ bool abandoned(const std::string& path) {
 }  // namespace
 
 std::string own_folder(bool computes, std::string* why) {
-  const std::string path = parent_folder(computes) + "/spillway-nccl-" + std::to_string(getuid());
+  std::string path = parent_folder(computes) + "/spillway-nccl-" + std::to_string(getuid());
   struct stat status{};
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
     return *why = "can not make the folder " + path + ": " + std::strerror(errno) +

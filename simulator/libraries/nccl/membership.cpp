@@ -129,20 +129,20 @@ std::shared_ptr<Communicator> Communicator::split(const std::shared_ptr<Communic
 }
 
 // When all ranks of the parent have said their color, those of this one's meet.
-ncclResult_t Communicator::finish_split_locked() {
+ncclResult_t Communicator::finish_split_locked(Split split) {
   const SharedFile& parent = *origin_.file;
   std::vector<std::pair<int, int>> members;  // key and rank
   for (int rank = 0; rank < parent.header().ranks; ++rank) {
     const RankPart& part = parent.rank(rank);
-    if (part.splits.load() <= split_->number) {
-      if (!gone(part) || part.splits.load() > split_->number) return ncclInProgress;
+    if (part.splits.load() <= split.number) {
+      if (!gone(part) || part.splits.load() > split.number) return ncclInProgress;
       return fail(ncclRemoteError, rank_text(parent, rank) + " ended before it called ncclCommSplit");
     }
-    const SplitRecord record = part.split[split_->number % kSplitsKept];
-    if (record.color == split_->color) members.emplace_back(record.key, rank);
+    const SplitRecord record = part.split[split.number % kSplitsKept];
+    if (record.color == split.color) members.emplace_back(record.key, rank);
   }
   std::stable_sort(members.begin(), members.end());
-  const Split split = *std::exchange(split_, std::nullopt);
+  split_.reset();
   RankPart& mine = parent.rank(origin_.rank);
   mine.splits_read.store(std::max(mine.splits_read.load(), split.number + 1));
   parent.changed();
@@ -219,7 +219,7 @@ ncclResult_t Communicator::meet_locked() {
 ncclResult_t Communicator::advance_locked() {
   if (ready_ || left_) return ncclSuccess;
   if (error_ != ncclSuccess) return error_;
-  ncclResult_t result = split_ ? finish_split_locked() : ncclSuccess;
+  ncclResult_t result = split_ ? finish_split_locked(*split_) : ncclSuccess;
   if (result == ncclSuccess) result = meet_locked();
   if (result == ncclSuccess || result == ncclInProgress) return result;
   why_ = last_error();

@@ -16,8 +16,10 @@ namespace {
 
 // The driver's functions, as the loader and whoever watches it give them.
 struct Pages {
+// NOLINTBEGIN(bugprone-macro-parentheses): a name being declared takes none.
 #define SPILLWAY_NCCL_PAGE_FUNCTION(name) \
   decltype(&::name) name = reinterpret_cast<decltype(&::name)>(driver_function(#name));
+  // NOLINTEND(bugprone-macro-parentheses)
   SPILLWAY_NCCL_PAGE_FUNCTION(cuMemGetAllocationGranularity)
   SPILLWAY_NCCL_PAGE_FUNCTION(cuMemCreate)
   SPILLWAY_NCCL_PAGE_FUNCTION(cuMemRelease)
@@ -93,7 +95,8 @@ ncclResult_t allocate(int device, size_t bytes, void** out) {
   result = pages().cuMemCreate(&made.page, made.bytes, &prop, 0);
   if (result != CUDA_SUCCESS) return refused(result, bytes);
   CUdeviceptr address = 0;
-  if ((result = map_page(device, made, &address)) != CUDA_SUCCESS) {
+  result = map_page(device, made, &address);
+  if (result != CUDA_SUCCESS) {
     pages().cuMemRelease(made.page);
     return refused(result, bytes);
   }

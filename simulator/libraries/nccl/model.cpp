@@ -12,7 +12,8 @@ constexpr uint64_t kLaunchNs = 10'000;
 
 // The three protocols' buffers: LL has 512 threads x 8 lines x 8 steps x 16 bytes, LL128 640 threads x 120
 // elements x 8 steps x 8 bytes, Simple NCCL_BUFFSIZE.
-constexpr uint64_t kLowLatencyBytes = 512 * 8 * 8 * 16, kLowLatency128Bytes = uint64_t{640} * 120 * 8 * 8;
+constexpr uint64_t kLowLatencyBytes = uint64_t{512} * 8 * 8 * 16,
+                   kLowLatency128Bytes = uint64_t{640} * 120 * 8 * 8;
 constexpr uint64_t kSimpleBytes = 4 * kMiB;
 constexpr uint64_t kFlagsBytes = 4 * kKiB;      // what sender and receiver tell each other
 constexpr uint64_t kChannelBytes = 8 * kKiB;    // of the device's table of channels, and of each peer in it

@@ -107,7 +107,8 @@ std::shared_ptr<SharedFile> SharedFile::open(const Place& place, int ranks, bool
       descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
     }
     if (descriptor < 0) return *why = system_error("can not open " + path), nullptr;
-    if (!(file = map(place, descriptor, ranks, why))) return nullptr;
+    file = map(place, descriptor, ranks, why);
+    if (!file) return nullptr;
     open_files()[path] = file;
   }
   if (file->header().ranks != ranks)

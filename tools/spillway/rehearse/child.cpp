@@ -79,6 +79,12 @@ ssize_t read_retrying(int from, int* to) {
   return count;
 }
 
+[[noreturn]] void give_up(int failed) {
+  const int code = errno;
+  static_cast<void>(!::write(failed, &code, sizeof code));
+  ::_exit(kNotFound);
+}
+
 [[noreturn]] void become(const Words& command, const Environment& environment, int input,
                          const std::string& output, int failed) {
   apply(environment);
@@ -86,6 +92,7 @@ ssize_t read_retrying(int from, int* to) {
   if (input >= 0) ::dup2(input, STDIN_FILENO);
   if (!output.empty()) {
     const int file = ::open(output.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    if (file < 0) give_up(failed);
     ::dup2(file, STDOUT_FILENO);
     ::dup2(file, STDERR_FILENO);
   }
@@ -93,9 +100,7 @@ ssize_t read_retrying(int from, int* to) {
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   ::execvp(words[0], words.data());
-  const int code = errno;
-  static_cast<void>(!::write(failed, &code, sizeof code));
-  ::_exit(kNotFound);
+  give_up(failed);
 }
 
 int wait_for(pid_t pid, const std::function<void()>& tick) {

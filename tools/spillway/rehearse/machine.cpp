@@ -59,7 +59,7 @@ void complete(const ProcessRecord& record, Observation* process) {
     seen.ordinal = device.ordinal;
     if (!seen.card)
       seen.card = device.card;
-    else
+    else if (device.card)
       seen.card->peak = std::max(seen.card->peak, device.card->peak);
   }
 }

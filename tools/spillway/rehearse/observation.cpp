@@ -181,9 +181,11 @@ bool Observation::used_devices() const {
 uint64_t Observation::peak_of(int device) const {
   const auto found = devices.find(device);
   if (found == devices.end()) return 0;
-  const uint64_t card = found->second.card ? found->second.card->peak : 0;
-  const uint64_t reserved = found->second.allocator ? found->second.allocator->peak_reserved : 0;
-  return std::max(card, reserved);
+  const DeviceObservation& seen = found->second;
+  uint64_t peak = 0;
+  if (seen.card) peak = seen.card->peak;
+  if (seen.allocator) peak = std::max(peak, seen.allocator->peak_reserved);
+  return peak;
 }
 
 std::vector<Observation> read_observations(const std::string& folder, std::vector<std::string>* damaged) {

@@ -13,7 +13,9 @@ uint64_t difference(uint64_t a, uint64_t b) {
 
 uint64_t capacity_of(const Observation& process, int device) {
   const auto found = process.devices.find(device);
-  return found != process.devices.end() && found->second.card ? found->second.card->capacity : 0;
+  if (found == process.devices.end()) return 0;
+  const std::optional<CardView>& card = found->second.card;
+  return card ? card->capacity : 0;
 }
 
 uint64_t refused_parts(const CardView& card) {

@@ -66,6 +66,7 @@ std::vector<PlaceShare> share_by_place(const std::vector<Held>& held,
     group.blocks += one.blocks;
   }
   std::vector<PlaceShare> shares;
+  shares.reserve(groups.size());
   for (auto& [key, share] : groups) shares.push_back(std::move(share));
   std::stable_sort(shares.begin(), shares.end(),
                    [](const PlaceShare& a, const PlaceShare& b) { return a.bytes > b.bytes; });

@@ -1,6 +1,7 @@
 #include "tools/spillway/rehearse/plot.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "spillway/allocator/verdict.h"
 
@@ -31,7 +32,7 @@ const char* cell(const Point& point, uint64_t top, size_t rows, size_t row) {
   const double low = static_cast<double>(row) * unit;
   const double filled = (static_cast<double>(point.allocated) - low) / unit;
   if (filled >= 1) return "█";
-  if (filled > 1.0 / 16) return kEighths[std::clamp(static_cast<int>(filled * 8 + 0.5), 1, 8)];
+  if (filled > 1.0 / 16) return kEighths[std::clamp(std::lround(filled * 8), 1L, 8L)];
   return static_cast<double>(point.reserved) > low + unit / 2 ? "░" : " ";
 }
 

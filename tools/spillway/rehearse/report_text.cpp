@@ -180,8 +180,7 @@ std::string places_text(const std::vector<Held>& held, const std::map<uint32_t, 
   return table.text("  ");
 }
 
-std::string peak_text(const Rehearsal& rehearsal, const Shown& shown) {
-  const AllocatorView& view = *shown.device->allocator;
+std::string peak_text(const Rehearsal& rehearsal, const Shown& shown, const AllocatorView& view) {
   std::string text = "\nmemory over time on " +
                      device_name(rehearsal, *shown.process, shown.device->ordinal) +
                      " (by allocator event; █ allocated, ░ reserved)\n" +
@@ -321,6 +320,7 @@ std::string read_places_text(const Rehearsal& rehearsal) {
   std::map<std::string, uint64_t> counts;
   for (const Observation& process : rehearsal.processes) add_places(process, &counts);
   std::vector<std::pair<uint64_t, std::string>> sorted;
+  sorted.reserve(counts.size());
   for (const auto& [text, count] : counts) sorted.emplace_back(count, text);
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
     const bool a_is_data = a.second.starts_with("bulk"), b_is_data = b.second.starts_with("bulk");
@@ -472,7 +472,8 @@ std::string report_text(const RunOptions& options, const Rehearsal& rehearsal,
   text += "\n" + device_table(rehearsal, devices);
   const Shown* most = fullest(devices);
   text += modelled_text(*most) + outside_text(*most);
-  if (most->device->allocator && most->device->allocator->events > 0) text += peak_text(rehearsal, *most);
+  const std::optional<AllocatorView>& view = most->device->allocator;
+  if (view && view->events > 0) text += peak_text(rehearsal, *most, *view);
   text += "\n" + condition_text(options, rehearsal);
   return text + damage_text(rehearsal);
 }
