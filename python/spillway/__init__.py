@@ -4,15 +4,26 @@
     spillway.install()   # before the first use of a CUDA device
 
 makes Spillway PyTorch's CUDA allocator. A failure that Spillway can not serve in place is still raised as
-torch.OutOfMemoryError, with a line that says what was tried.
+torch.OutOfMemoryError, with a line that says what was tried. Where Spillway is not built for the PyTorch in the
+process, install() says so, and install_plugin() does what every version allows.
 """
 import ctypes
 import os
 import pathlib
 
-__all__ = ["install"]
+__all__ = ["install", "install_plugin"]
 
-_TORCH = (2, 11)
+_SETTERS = {  # of CUDAPluggableAllocator: the name of Spillway's function, after "spillway_plugin_"
+    "set_init_fn": "init",
+    "set_reset_fn": "reset",
+    "set_memory_fraction_fn": "memory_fraction",
+    "set_base_alloc_fn": "base_alloc",
+    "set_record_stream_fn": "record_stream",
+    "set_begin_allocate_to_pool": "begin_allocate_to_pool",
+    "set_end_allocate_to_pool_fn": "end_allocate_to_pool",
+    "set_release_pool": "release_pool",
+}
+_installed = None  # "shim" or "plugin"
 
 
 def _library_folder() -> pathlib.Path:
@@ -27,20 +38,57 @@ def _library_folder() -> pathlib.Path:
                        "SPILLWAY_LIBRARIES")
 
 
+def _plugin_path() -> str:
+    return str(_library_folder() / "libspillway_plugin.so")
+
+
+def _torch_with_cuda():
+    import torch
+
+    if torch.version.cuda is None:
+        raise RuntimeError("this PyTorch is built without CUDA: install a CUDA build")
+    return torch
+
+
 def install() -> None:
     """Makes Spillway PyTorch's CUDA allocator. Call it before the first use of a CUDA device; again, it does nothing.
 
     Raises RuntimeError, with what to do, when it can not; PyTorch's own allocator then stays in place.
     """
-    import torch
+    global _installed
+    _torch_with_cuda()
+    library = ctypes.CDLL(_plugin_path())
+    library.spillway_install_error.restype = ctypes.c_char_p
+    if library.spillway_install() != 0:
+        raise RuntimeError("Spillway is not installed: " + library.spillway_install_error().decode())
+    _installed = "shim"
 
-    version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
-    if version != _TORCH:
-        raise RuntimeError(f"this Spillway is for PyTorch {_TORCH[0]}.{_TORCH[1]} and the process runs "
-                           f"{torch.__version__}")
-    if torch.version.cuda is None:
-        raise RuntimeError("this PyTorch is built without CUDA: install a CUDA build")
-    library = ctypes.CDLL(str(_library_folder() / "libspillway_torch_2_11.so"))
-    library.spillway_torch_error.restype = ctypes.c_char_p
-    if library.spillway_torch_install() != 0:
-        raise RuntimeError("Spillway is not installed: " + library.spillway_torch_error().decode())
+
+def install_plugin() -> None:
+    """Makes Spillway the CUDA allocator of any version of PyTorch, through torch.cuda.memory.CUDAPluggableAllocator.
+
+    Call it before the first use of a CUDA device; again, it does nothing. Prefer install(): under the plug-in PyTorch
+    has no memory statistics, snapshots, history, memory pools or sharing between processes, whoever provides it.
+    Raises RuntimeError when it can not; PyTorch's own allocator then stays in place.
+    """
+    global _installed
+    if _installed is not None:
+        if _installed == "shim":
+            raise RuntimeError("Spillway is installed already, by spillway.install(): the plug-in adds nothing to it")
+        return
+    torch = _torch_with_cuda()
+    if torch.cuda.is_initialized():
+        raise RuntimeError("CUDA is already initialised: call spillway.install_plugin() before the first use of a CUDA "
+                           "device")
+    path = _plugin_path()
+    plugin = torch.cuda.memory.CUDAPluggableAllocator(path, "spillway_plugin_allocate", "spillway_plugin_free")
+    library = ctypes.CDLL(path)
+    allocator = plugin.allocator()
+    for setter, name in _SETTERS.items():
+        if hasattr(allocator, setter):  # an older PyTorch has fewer
+            function = getattr(library, f"spillway_plugin_{name}")
+            getattr(allocator, setter)(ctypes.cast(function, ctypes.c_void_p).value)
+    torch.cuda.memory.change_current_allocator(plugin)
+    # Tensors that outlive the interpreter are freed through it.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(allocator))
+    _installed = "plugin"

@@ -1,0 +1,98 @@
+// spillway_install: finds the shim for the LibTorch in the process. A shim of another version is not even
+// loaded, since its virtual tables and symbols are that version's.
+#include <dirent.h>
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "libtorch/plugin/libtorch_version.h"
+#include "spillway/libtorch/plugin.h"
+
+namespace spillway::libtorch {
+namespace {
+
+std::string folder_of_this_library() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&spillway_install), &info) == 0 || info.dli_fname == nullptr)
+    return "";
+  const std::string path = info.dli_fname;
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "" : path.substr(0, slash + 1);
+}
+
+// The versions of LibTorch that `folder` has a shim for.
+std::vector<LibTorchVersion> versions_in(const std::string& folder) {
+  std::vector<LibTorchVersion> versions;
+  DIR* entries = opendir(folder.empty() ? "." : folder.c_str());
+  if (entries == nullptr) return versions;
+  while (const dirent* entry = readdir(entries)) {
+    unsigned major = 0;
+    unsigned minor = 0;
+    int length = 0;
+    if (std::sscanf(entry->d_name, "libspillway_torch_%3u_%3u.so%n", &major, &minor, &length) == 2 &&
+        length != 0 && entry->d_name[length] == '\0')
+      versions.push_back({major, minor});
+  }
+  closedir(entries);
+  std::ranges::sort(versions, {}, [](const LibTorchVersion& it) { return std::pair(it.major, it.minor); });
+  return versions;
+}
+
+std::string list(const std::vector<LibTorchVersion>& versions) {
+  std::string text;
+  for (const LibTorchVersion& version : versions) text += (text.empty() ? "" : ", ") + version.text();
+  return text.empty() ? "none" : text;
+}
+
+std::string install_from(const std::string& shim) {
+  void* library = dlopen(shim.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (library == nullptr) return std::string("the shim can not be loaded: ") + dlerror();
+  auto install = reinterpret_cast<int (*)()>(dlsym(library, "spillway_torch_install"));
+  auto why_not = reinterpret_cast<const char* (*)()>(dlsym(library, "spillway_torch_error"));
+  if (install == nullptr || why_not == nullptr)
+    return shim + " is no shim of Spillway's: install matching libraries";
+  return install() == 0 ? "" : why_not();
+}
+
+std::string install() {
+  const LibTorchVersion process = libtorch_version();
+  if (!process.known()) return "LibTorch is not loaded (import torch first), or is older than 2.9";
+  const std::string folder = folder_of_this_library();
+  const std::vector<LibTorchVersion> built = versions_in(folder);
+  const bool found = std::ranges::any_of(built, [&](const LibTorchVersion& it) {
+    return it.major == process.major && it.minor == process.minor;
+  });
+  if (!found)
+    return "the process runs LibTorch " + process.text() + " and this Spillway is built for LibTorch " +
+           list(built) +
+           ": install the Spillway built for it, or call spillway.install_plugin(), which works with every "
+           "version through torch.cuda.memory.CUDAPluggableAllocator but without PyTorch's statistics, "
+           "snapshots and memory pools";
+  return install_from(folder + "libspillway_torch_" + std::to_string(process.major) + "_" +
+                      std::to_string(process.minor) + ".so");
+}
+
+std::mutex mutex;
+bool installed = false;
+std::string error;
+
+}  // namespace
+}  // namespace spillway::libtorch
+
+extern "C" SPILLWAY_API int spillway_install(void) {
+  using namespace spillway::libtorch;
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (installed) return 0;
+  error = install();
+  installed = error.empty();
+  return installed ? 0 : 1;
+}
+
+extern "C" SPILLWAY_API const char* spillway_install_error(void) {
+  return spillway::libtorch::error.c_str();
+}
