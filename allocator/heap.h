@@ -155,6 +155,7 @@ class DeviceHeap {
   void finish_claim(Miss& miss, const std::vector<driver::Page>& pages);
   void drop_claim(Miss& miss);
   void release_reservation(Miss& miss);
+  uint64_t next_segment_bytes(const Arena& arena);
   CUresult add_segment(Arena& arena, uint64_t size, const char** call);
   Served refused(Miss& miss, CUresult result, const char* call);
   Status run_handler(Miss& miss, FailurePtr* failure);

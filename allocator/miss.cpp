@@ -97,16 +97,26 @@ bool DeviceHeap::claim_place(Miss& miss, Arena& arena) {
   return true;
 }
 
+// Twice the device, so that a place for any request is left however the space fragments. Private pools and
+// the small requests begin with a part of that and double, because they are many and the driver's addresses
+// end.
+uint64_t DeviceHeap::next_segment_bytes(const Arena& arena) {
+  constexpr uint64_t kFirstShare = 8, kMostDoublings = 4;
+  const uint64_t most = device_->total_bytes() / page_bytes_ * page_bytes_ * 2;
+  if (arena.pool() == 0 && !arena.small()) return most;
+  const std::lock_guard guard(lock_);
+  const uint64_t doublings = std::min<uint64_t>(arena.segments().size(), kMostDoublings);
+  return (device_->total_bytes() / kFirstShare << doublings) / page_bytes_ * page_bytes_;
+}
+
 CUresult DeviceHeap::add_segment(Arena& arena, uint64_t size, const char** call) {
   *call = "cuMemAddressReserve";
-  const uint64_t total = device_->total_bytes() / page_bytes_ * page_bytes_;
-  if (size > total) return CUDA_ERROR_OUT_OF_MEMORY;
-  // Twice the device, so that a place for any request is left however the space fragments; less where that is
-  // refused.
+  if (size > device_->total_bytes() / page_bytes_ * page_bytes_) return CUDA_ERROR_OUT_OF_MEMORY;
   const uint64_t least = (size + page_bytes_ - 1) / page_bytes_ * page_bytes_;
   AddressRange range;
   CUresult result = CUDA_SUCCESS;
-  for (uint64_t bytes = std::max(total * 2, least);;
+  // Less where that is refused.
+  for (uint64_t bytes = std::max(next_segment_bytes(arena), least);;
        bytes = std::max(bytes / 2 / page_bytes_ * page_bytes_, least)) {
     result = device_->reserve(bytes, &range);
     if (result == CUDA_SUCCESS || bytes == least) break;

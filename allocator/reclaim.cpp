@@ -115,13 +115,21 @@ bool DeviceHeap::drain_one(std::vector<Arena*>* skipped) {
     order = order_;
   }
   if (target == nullptr) return false;
-  if (device_->capturing(target->stream()) || device_->drain(target->stream()) != CUDA_SUCCESS) {
+  // A released pool's graphs may still be running on any stream, not only on the one that captured them.
+  const bool any_stream = target->pool() != 0;
+  const CUresult result = device_->capturing(target->stream()) ? CUDA_ERROR_NOT_READY
+                          : any_stream                         ? device_->drain_all()
+                                                               : device_->drain(target->stream());
+  if (result != CUDA_SUCCESS) {
     skipped->push_back(target);
     return true;
   }
   std::lock_guard guard(lock_);
-  for (auto& arena : arenas_)
-    if (arena->stream() == target->stream()) arena->drained_order = std::max(arena->drained_order, order);
+  for (auto& arena : arenas_) {
+    const bool drained =
+        any_stream ? arena->gives_pages() : arena->pool() == 0 && arena->stream() == target->stream();
+    if (drained) arena->drained_order = std::max(arena->drained_order, order);
+  }
   return true;
 }
 

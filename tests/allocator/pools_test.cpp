@@ -33,6 +33,38 @@ TEST_F(PrivatePools, KeepTheirPagesUntilReleased) {
   EXPECT_EQ(allocator->empty_cache(kDevice, 7), 4 * kMiB);
 }
 
+// A graph's blocks are free for the allocator while it replays, on whichever stream.
+TEST_F(PrivatePools, AReplayOnAnotherStreamEndsBeforeTheirPagesGo) {
+  const StreamId replays = new_stream();
+  const uint64_t captured = get_from(7, 64 * kMiB);
+  put(captured);
+  put(get(4 * kMiB));
+  EXPECT_EQ(allocator->empty_cache(kDevice), 4 * kMiB);  // waits for the stream that captured
+  launch(replays, captured, 64 * kMiB, 100000);
+  set(7, kPoolReleased);
+  EXPECT_EQ(allocator->empty_cache(kDevice), 64 * kMiB);
+}
+
+// Addresses are plenty, not endless: twice the device for each arena would be more than the simulated driver
+// has.
+TEST_F(PrivatePools, ThereCanBeManyAtOnce) {
+  set_capacity(1024 * kMiB);
+  restart();
+  constexpr uint64_t kPools = 100;
+  std::vector<uint64_t> blocks;
+  for (uint64_t pool = 1; pool <= kPools; ++pool) {
+    blocks.push_back(get_from(pool, kMiB));
+    ASSERT_NE(blocks.back(), 0u) << pool << ": " << (failure ? failure->text : "");
+    blocks.push_back(get_from(pool, kKiB));
+    ASSERT_NE(blocks.back(), 0u) << pool << ": " << (failure ? failure->text : "");
+  }
+  // And one of them may come to hold nearly all of it.
+  const uint64_t most = get_from(1, 512 * kMiB);
+  EXPECT_NE(most, 0u);
+  put(most);
+  for (const uint64_t block : blocks) put(block);
+}
+
 TEST_F(PrivatePools, AreNotTakenFromWhenMemoryIsShort) {
   Ladder ladder(*allocator);
   ladder.add(make_stitch(*allocator));
