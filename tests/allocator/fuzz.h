@@ -1,6 +1,9 @@
 // A fuzzer of the allocator with typed instructions: each prints as the line of C++ that repeats it, so a
 // failing case becomes a test by pasting.
 #pragma once
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdint>
 #include <map>
 #include <random>
@@ -21,7 +24,9 @@ enum class Do : uint8_t {
   kEmptyCache,
   kPool,
   kFailDriver,
-  kFailRequest
+  kFailRequest,
+  kCapture,  // begins one, or ends the one that there is
+  kFork
 };
 
 struct Instruction {
@@ -31,8 +36,9 @@ struct Instruction {
   uint32_t stream;  // which stream
 
   std::string print() const {
-    static constexpr const char* kNames[] = {"kAllocate",   "kFree", "kRecord",     "kLaunch",     "kLimit",
-                                             "kEmptyCache", "kPool", "kFailDriver", "kFailRequest"};
+    static constexpr const char* kNames[] = {"kAllocate",    "kFree",       "kRecord", "kLaunch",
+                                             "kLimit",       "kEmptyCache", "kPool",   "kFailDriver",
+                                             "kFailRequest", "kCapture",    "kFork"};
     return std::string("{Do::") + kNames[static_cast<int>(what)] + ", " + std::to_string(size) + ", " +
            std::to_string(slot) + ", " + std::to_string(stream) + "},";
   }
@@ -50,7 +56,9 @@ class Generator {
     if (dice < 4800) return {Do::kAllocate, size(), slot, stream};
     if (dice < 9300) return {Do::kFree, 0, slot, stream};
     if (dice < 9600) return {Do::kRecord, 0, slot, stream};
-    if (dice < 9930) return {Do::kLaunch, 0, slot, stream};
+    if (dice < 9920) return {Do::kLaunch, 0, slot, stream};
+    if (dice < 9929) return {Do::kCapture, 0, slot, 1 + stream % 2};
+    if (dice < 9930) return {pick(8) == 0 ? Do::kFork : Do::kLaunch, 0, slot, stream};
     if (dice < 9950) return {Do::kLimit, (24 + pick(200)) << 20, slot, stream};
     if (dice < 9957) return {Do::kEmptyCache, 0, slot, stream};
     if (dice < 9960) return {Do::kPool, pick(8), slot, stream};
@@ -80,7 +88,8 @@ class Machine {
     uint64_t& slot = slots_[instruction.slot % slots_.size()];
     switch (instruction.what) {
       case Do::kAllocate:
-        return allocate(slot, instruction.size, stream, pool_of(instruction.slot));
+        return allocate(slot, instruction.size, stream,
+                        capturing(stream) ? graph_pool_ : pool_of(instruction.slot));
       case Do::kFree:
         return release(slot);
       case Do::kRecord:
@@ -111,14 +120,19 @@ class Machine {
       case Do::kFailRequest:
         if (inject_) allocator_.fail_request(instruction.size, false);
         return;
+      case Do::kCapture:
+        return graph_stream_ == nullptr ? begin_capture(stream) : end_capture();
+      case Do::kFork:
+        return fork_child(slot);
     }
   }
 
   void free_all() {
+    if (graph_stream_ != nullptr) end_capture();
     for (uint64_t& slot : slots_) release(slot);
   }
 
-  uint64_t served = 0, refused = 0, broken = 0;
+  uint64_t served = 0, refused = 0, broken = 0, captured = 0, forks = 0;
 
  private:
   static uint64_t pool_of(uint32_t slot) { return slot % 4 == 3 ? 1 + slot / 4 % 3 : 0; }
@@ -127,6 +141,7 @@ class Machine {
     release(slot);
     const Status status = allocator_.allocate(kDevice, {bytes, stream, pool}, &slot, nullptr);
     ++(status == Status::kOk ? served : status == Status::kOutOfMemory ? refused : broken);
+    captured += status == Status::kOk && capturing(stream) ? 1 : 0;
     EXPECT_EQ(slot == 0, status != Status::kOk);
     EXPECT_EQ(slot % 512, 0u);
     if (status == Status::kOk) owner_[slot] = {bytes, stream};
@@ -141,13 +156,49 @@ class Machine {
 
   // Work on the block's own stream, or on one that it was recorded on: what a correct program does.
   void launch(uint64_t slot, StreamId stream) {
-    if (slot == 0) return;
+    if (slot == 0 || capturing(stream)) return;
     const Owner& owner = owner_[slot];
     if (owner.stream != stream) allocator_.record_stream(slot, stream);
     const SpillwayRange range{slot, owner.bytes, 1};
     EXPECT_EQ(table_.simulator->submit(reinterpret_cast<CUstream>(stream), "fuzz", &range, 1, 200000, nullptr,
                                        nullptr),
               CUDA_SUCCESS);
+  }
+
+  bool capturing(StreamId stream) const {
+    return graph_stream_ != nullptr && reinterpret_cast<CUstream>(stream) == graph_stream_;
+  }
+
+  // As a captured graph does: what its stream asks for lies in a pool of its own until it ends and is gone.
+  void begin_capture(StreamId stream) {
+    auto* begun = reinterpret_cast<CUstream>(stream);
+    if (begun == nullptr) return;  // the legacy stream is never captured
+    if (table_.cuStreamBeginCapture(begun, CU_STREAM_CAPTURE_MODE_RELAXED) != CUDA_SUCCESS) return;
+    graph_stream_ = begun;
+    ++graph_pool_;
+  }
+
+  void end_capture() {
+    CUgraph graph = nullptr;
+    // An injected failure may hit this call: then the stream still captures.
+    for (int i = 0; i < 3 && table_.cuStreamEndCapture(graph_stream_, &graph) != CUDA_SUCCESS;) ++i;
+    if (graph != nullptr) table_.cuGraphDestroy(graph);
+    graph_stream_ = nullptr;
+    EXPECT_EQ(allocator_.set_pool(kDevice, graph_pool_, kPoolReleased), Status::kOk);
+  }
+
+  // A child of fork is refused and may free what it inherited; its parent goes on.
+  void fork_child(uint64_t slot) {
+    const pid_t child = fork();
+    if (child == 0) {
+      uint64_t address = 0;
+      const Status status = allocator_.allocate(kDevice, {kMiB, {}, 0}, &address, nullptr);
+      _exit(status == Status::kUnavailable && (slot == 0 || allocator_.free(slot) == Status::kOk) ? 0 : 1);
+    }
+    int status = -1;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    ++forks;
   }
 
   struct Owner {
@@ -160,6 +211,8 @@ class Machine {
   std::vector<uint64_t> slots_;
   std::map<uint64_t, Owner> owner_;
   bool inject_;
+  CUstream graph_stream_ = nullptr;
+  uint64_t graph_pool_ = 1000;  // of the last graph; those of `pool_of` are smaller
 };
 
 }  // namespace spillway::testing
