@@ -26,14 +26,14 @@ class Outcome:
         return "\n".join(self.report["violations"]["texts"]) if self.report else ""
 
 
-def run(*command, capacity="4GiB", values="compute", **settings):
+def run(*command, capacity="4GiB", values="compute", timeout=280, **settings):
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report"
         environment = {**os.environ, "SPILLWAY_SIM_REPORT": str(report), "SPILLWAY_LIBRARIES": str(BUILD / "lib"),
                        "PYTHONPATH": str(ROOT / "python"), **settings}
         simulate = [BUILD / "bin" / "spillway", "simulate", "--capacity", capacity, "--values", values, "--"]
         completed = subprocess.run([str(part) for part in [*simulate, *command]], capture_output=True, text=True,
-                                   timeout=280, env=environment)
+                                   timeout=timeout, env=environment)
         # A program that never starts the simulated driver leaves no report.
         return Outcome(completed, json.loads(report.read_text()) if report.exists() else None)
 

@@ -1,6 +1,6 @@
 """Trains a small Hugging Face GPT-2 and prints its losses as exact hexadecimal numbers: one line per step.
 
-usage: values_gpt2.py cpu|cuda [steps]
+usage: values_gpt2.py cpu|cuda [steps [width]]
 An ordinary script: nothing in it knows of Spillway. On `cuda` it also prints the bytes still allocated at its end.
 """
 import sys
@@ -12,9 +12,10 @@ from transformers import GPT2Config, GPT2LMHeadModel
 def main() -> None:
     device = sys.argv[1]
     steps = int(sys.argv[2]) if len(sys.argv) > 2 else 5
+    width = int(sys.argv[3]) if len(sys.argv) > 3 else 64
     torch.set_num_threads(2)
     torch.manual_seed(7)
-    config = GPT2Config(vocab_size=211, n_positions=64, n_embd=64, n_layer=2, n_head=4, resid_pdrop=0.0,
+    config = GPT2Config(vocab_size=211, n_positions=64, n_embd=width, n_layer=2, n_head=4, resid_pdrop=0.0,
                         embd_pdrop=0.0, attn_pdrop=0.0)
     model = GPT2LMHeadModel(config).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
