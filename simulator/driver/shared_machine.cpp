@@ -10,8 +10,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
 #include "simulator/driver/config.h"
 
@@ -36,24 +34,6 @@ uint64_t sum(uint64_t a, uint64_t b) {
 
 void raise(uint64_t& field, uint64_t value) {
   if (value > load(field)) store(field, value);
-}
-
-// The state letter and the start time of a process; 0 if there is none.
-uint64_t start_of(uint64_t id, char* state) {
-  std::ifstream file("/proc/" + std::to_string(id) + "/stat");
-  std::stringstream text;
-  text << file.rdbuf();
-  const std::string line = text.str();
-  const size_t name_end = line.rfind(')');  // a process may have any name
-  if (name_end == std::string::npos) return 0;
-  std::istringstream fields(line.substr(name_end + 1));
-  std::string skipped;
-  constexpr int kBetween = 18;  // fields between the state, the third, and the start time, the 22nd
-  uint64_t start = 0;
-  fields >> *state;
-  for (int i = 0; i < kBetween; ++i) fields >> skipped;
-  fields >> start;
-  return fields ? start : 0;
 }
 
 struct flock whole_file(short type) {
@@ -88,17 +68,6 @@ std::string lock_in_time(int descriptor) {
 }
 
 }  // namespace
-
-Process this_process() {
-  char state = 0;
-  const auto id = static_cast<uint64_t>(getpid());
-  return {id, start_of(id, &state)};
-}
-
-bool is_alive(const Process& process) {
-  char state = 0;
-  return process.start != 0 && start_of(process.id, &state) == process.start && state != 'Z' && state != 'X';
-}
 
 // Not the locks of open file descriptions: a forked child would hold those on after this process has died.
 SharedMachine::Lock::Lock(const SharedMachine* machine) {

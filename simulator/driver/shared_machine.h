@@ -14,16 +14,9 @@
 #include <vector>
 
 #include "simulator/cards/machine_file.h"
+#include "simulator/process.h"
 
 namespace spillway::simulator {
-
-// A process, told apart from a later one with the same id.
-struct Process {
-  uint64_t id = 0, start = 0;
-};
-Process this_process();
-// False also for a zombie, whose memory the system has taken back.
-bool is_alive(const Process& process);
 
 // What a process has charged against a card.
 struct Share {

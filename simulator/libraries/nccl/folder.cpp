@@ -43,7 +43,7 @@ bool abandoned(const std::string& path) {
   close(descriptor);
   if (memory == MAP_FAILED) return false;
   header = static_cast<FileHeader*>(memory);
-  const bool gone = whole && header->creator.id != 0 && !alive(header->creator);
+  const bool gone = whole && header->creator.id != 0 && !is_alive(header->creator);
   munmap(memory, sizeof(FileHeader));
   return gone;
 }

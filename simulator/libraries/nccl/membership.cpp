@@ -37,7 +37,7 @@ std::string rank_text(const SharedFile& file, int rank) {
 // It was there, or on its way.
 bool gone(const RankPart& part) {
   const Presence presence = part.presence.load();
-  return presence == Presence::kLeft || (presence != Presence::kAbsent && !alive(part.process));
+  return presence == Presence::kLeft || (presence != Presence::kAbsent && !is_alive(part.process));
 }
 
 // Waits where a rank is so many splits behind that its entry would be written over.
@@ -206,7 +206,7 @@ ncclResult_t Communicator::meet_locked() {
   for (const int rank : origin_.members)
     if (gone(origin_.file->rank(rank)) && file_->header().joined.load() < ranks_)
       return fail(ncclRemoteError, rank_text(*origin_.file, rank) + " of the communicator before ended");
-  if (!alive(creator_))
+  if (!is_alive(creator_))
     return fail(ncclRemoteError, "the process that made the unique id (" + std::to_string(creator_.id) +
                                      ") ended before all ranks had come");
   if (std::chrono::steady_clock::now() - entered_ > patience())

@@ -12,9 +12,12 @@
 #include <string>
 
 #include "simulator/libraries/nccl/call.h"
-#include "simulator/libraries/nccl/process.h"
+#include "simulator/process.h"
 
 namespace spillway::nccl {
+
+using simulator::Process;
+using simulator::this_process;
 
 constexpr int kMostRanks = 128;
 // How many calls a rank may be ahead of the slowest, as a GPU's launch queue ends somewhere.

@@ -7,10 +7,13 @@
 #include <optional>
 #include <string>
 
-#include "simulator/libraries/nccl/process.h"
 #include "simulator/libraries/nccl/shared_file.h"
+#include "simulator/process.h"
 
 namespace spillway::nccl {
+
+using simulator::Process;
+using simulator::this_process;
 
 struct Meeting {
   Place place;
