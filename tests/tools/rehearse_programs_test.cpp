@@ -174,6 +174,33 @@ TEST_F(RehearsePrograms, CheckFailsOverItsBudgetAndNamesWhatGrew) {
   EXPECT_EQ(check({"--tolerance", "1GiB", "--budget", "300MiB"}, "6").code, 22);
 }
 
+TEST_F(RehearsePrograms, ABaselineOfOtherSettingsIsRefused) {
+  const auto check = [this](Words flags, const std::map<std::string, std::string>& environment) {
+    Words words{"check", "--baseline", "memory.json"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    words.insert(words.end(), {"--", SPILLWAY_PYTHON, SPILLWAY_PROGRAMS + std::string("holds.py"), "4"});
+    return run(words, environment);
+  };
+  ASSERT_EQ(check({"--gpu", "t4-16gb", "--update-baseline"}, {}).code, 0);
+  EXPECT_EQ(check({"--gpu", "T4 16GB"}, {}).code, 0);
+  const auto refused = [&](const Words& flags, const char* what,
+                           const std::map<std::string, std::string>& environment = {}) {
+    const Ran ran = check(flags, environment);
+    EXPECT_EQ(ran.code, 2) << what;
+    EXPECT_THAT(ran.err, HasSubstr("'memory.json' was taken under other settings"));
+    EXPECT_THAT(ran.err, HasSubstr(what));
+    EXPECT_THAT(ran.err, HasSubstr("--update-baseline"));
+  };
+  refused({"--gpu", "l4-24gb"}, "card: t4-16gb there, l4-24gb here");
+  refused({"--gpu", "t4-16gb", "--capacity", "12GiB"}, "memory of a card: 14.57 GiB");
+  refused({"--gpu", "t4-16gb", "--steps", "3"}, "steps: all there, 3 here");
+  refused({"--gpu", "t4-16gb", "--allocator", "expandable"}, "allocator: native there, expandable here");
+  // Only the run shows these.
+  refused({"--capacity", "15642329088"}, "card: t4-16gb there, none here");
+  refused({"--gpu", "t4-16gb"}, "allocator: native there, expandable here",
+          {{"PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"}});
+}
+
 TEST_F(RehearsePrograms, TwoRunsHaveTheSameStreamOfAllocations) {
   for (const char* file : {"first", "second"}) {
     const Ran ran = rehearse({"--capacity", "2GiB", "--trace", file}, {"reads.py"});

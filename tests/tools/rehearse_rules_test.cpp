@@ -125,13 +125,46 @@ TEST(RehearseCards, ProcessesOnOneCardShareItsRoom) {
   EXPECT_EQ(cards[0].need.peak, 12 * kGiB);
   EXPECT_EQ(cards[0].need.reserved, 6 * kGiB);
   EXPECT_EQ(largest_need(rehearsal).peak, 12 * kGiB);
-  const Baseline baseline = baseline_of(rehearsal);
+  const auto baseline = baseline_of({}, rehearsal).devices;
   ASSERT_EQ(baseline.size(), 2U);
   EXPECT_EQ(baseline.at("GPU 0").peak, 12 * kGiB);
   EXPECT_EQ(baseline.at("GPU 1").peak, 7 * kGiB);
   const std::string text = report_text({}, rehearsal, {});
   EXPECT_THAT(text, ContainsRegex("GPU 0, all 2 processes .*12.00 GiB +4.00 GiB \\(25.0%\\)"));
   EXPECT_THAT(text, HasSubstr("rank 2 GPU 1 (its cuda:0)"));
+}
+
+TEST(RehearseBaseline, KnowsItsSettingsAndNamesWhatDiffers) {
+  Rehearsal rehearsal;
+  rehearsal.processes = {on_card(0, 0, kGiB, kGiB)};
+  rehearsal.processes[0].allocator = "native";
+  rehearsal.card = "t4-16gb";
+  rehearsal.cards[0].capacity = rehearsal.cards[1].capacity = 16 * kGiB;
+  RunOptions options;
+  options.steps = 3;
+  const std::string path = testing::TempDir() + "spillway-baseline-" + std::to_string(::getpid()) + ".json";
+  std::ofstream(path) << baseline_text(baseline_of(options, rehearsal));
+  std::string error;
+  const auto before = read_baseline(path, &error);
+  ASSERT_TRUE(before) << error;
+  EXPECT_EQ(differences(before->settings, settings_of(options, rehearsal)), "");
+  EXPECT_EQ(differences(before->settings, {}), "") << "what is not known differs from nothing";
+
+  options.steps = 0;
+  rehearsal.processes[0].expandable_segments = true;
+  rehearsal.processes[0].values = "random";
+  rehearsal.card = "";
+  rehearsal.cards = {{0, {.capacity = 8 * kGiB}}};
+  EXPECT_EQ(differences(before->settings, settings_of(options, rehearsal)),
+            "card: t4-16gb there, none here; memory of a card: 16.00 GiB (17179869184) there, 8.00 GiB "
+            "(8589934592) here; cards: 2 there, 1 here; allocator: native there, expandable here; values: "
+            "zeros there, random here; steps: 3 there, all here");
+
+  std::ofstream(path) << R"({"spillway_baseline": 1, "devices": {}})";
+  EXPECT_FALSE(read_baseline(path, &error));
+  EXPECT_THAT(error, HasSubstr("its version is 1, and this is for version 2"));
+  EXPECT_THAT(error, HasSubstr("--update-baseline"));
+  std::filesystem::remove(path);
 }
 
 MachineRecord machine_with(int64_t pid, uint64_t peak) {

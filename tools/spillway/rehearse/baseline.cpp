@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 
 // "model.py:47 forward" → "model.py forward".
 std::string without_line(const std::string& where) {
@@ -39,6 +39,33 @@ std::vector<Growth> grown(const DeviceBaseline& now, const DeviceBaseline& befor
   return list;
 }
 
+template <typename Value>
+Json json_of(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json json_of(const Settings& settings) {
+  return {{"card", json_of(settings.card)},     {"capacity_bytes", json_of(settings.capacity_bytes)},
+          {"gpus", json_of(settings.gpus)},     {"allocator", json_of(settings.allocator)},
+          {"values", json_of(settings.values)}, {"steps", json_of(settings.steps)}};
+}
+
+template <typename Value>
+void read(const Json& json, const char* name, std::optional<Value>* out) {
+  if (const Json& value = json.at(name); !value.is_null()) *out = value.get<Value>();
+}
+
+Settings read_settings(const Json& json) {
+  Settings settings;
+  read(json, "card", &settings.card);
+  read(json, "capacity_bytes", &settings.capacity_bytes);
+  read(json, "gpus", &settings.gpus);
+  read(json, "allocator", &settings.allocator);
+  read(json, "values", &settings.values);
+  read(json, "steps", &settings.steps);
+  return settings;
+}
+
 std::string compared(const char* what, uint64_t now, uint64_t before) {
   char share[32] = "";
   if (before > 0)
@@ -50,15 +77,15 @@ std::string compared(const char* what, uint64_t now, uint64_t before) {
 }  // namespace
 
 // By card: its number, unlike a process's, is the same in every run, and its room is what there is.
-Baseline baseline_of(const Rehearsal& rehearsal) {
-  Baseline baseline;
+Baseline baseline_of(const RunOptions& options, const Rehearsal& rehearsal) {
+  Baseline baseline{settings_of(options, rehearsal), {}};
   const auto name = [](int card) { return "GPU " + std::to_string(card); };
   for (const CardNeed& card : needs_of(rehearsal))
-    if (card.need.peak > 0) baseline[name(card.physical)] = {card.need.peak, card.need.allocated, {}};
+    if (card.need.peak > 0) baseline.devices[name(card.physical)] = {card.need.peak, card.need.allocated, {}};
   for (const Observation& process : rehearsal.processes) {
     for (const auto& [ordinal, device] : process.devices) {
-      const auto entry = baseline.find(name(physical_of(device)));
-      if (!device.allocator || entry == baseline.end()) continue;
+      const auto entry = baseline.devices.find(name(physical_of(device)));
+      if (!device.allocator || entry == baseline.devices.end()) continue;
       for (const PlaceShare& share : share_by_place(device.allocator->held_at_peak, process.places)) {
         const std::string caller = share.caller.empty() ? "" : "  from " + without_line(share.caller);
         entry->second.places[without_line(share.where) + caller] += share.bytes;
@@ -70,11 +97,11 @@ Baseline baseline_of(const Rehearsal& rehearsal) {
 
 std::string baseline_text(const Baseline& baseline) {
   Json devices = Json::object();
-  for (const auto& [name, device] : baseline)
+  for (const auto& [name, device] : baseline.devices)
     devices[name] = {
         {"peak_bytes", device.peak}, {"allocated_bytes", device.allocated}, {"places", device.places}};
-  return Json{{"spillway_baseline", kVersion}, {"devices", devices}}.dump(1, ' ', false,
-                                                                          Json::error_handler_t::replace) +
+  return Json{{"spillway_baseline", kVersion}, {"settings", json_of(baseline.settings)}, {"devices", devices}}
+             .dump(1, ' ', false, Json::error_handler_t::replace) +
          "\n";
 }
 
@@ -86,14 +113,19 @@ std::optional<Baseline> read_baseline(const std::string& path, std::string* erro
   }
   try {
     const Json json = Json::parse(file);
-    if (json.at("spillway_baseline").get<int>() != kVersion) throw std::runtime_error("of another version");
-    Baseline baseline;
+    const int version = json.at("spillway_baseline").get<int>();
+    if (version != kVersion)
+      throw std::runtime_error("its version is " + std::to_string(version) + ", and this is for version " +
+                               std::to_string(kVersion));
+    Baseline baseline{read_settings(json.at("settings")), {}};
     for (const auto& [name, device] : json.at("devices").items())
-      baseline[name] = {device.at("peak_bytes").get<uint64_t>(), device.at("allocated_bytes").get<uint64_t>(),
-                        device.at("places").get<std::map<std::string, uint64_t>>()};
+      baseline.devices[name] = {device.at("peak_bytes").get<uint64_t>(),
+                                device.at("allocated_bytes").get<uint64_t>(),
+                                device.at("places").get<std::map<std::string, uint64_t>>()};
     return baseline;
   } catch (const std::exception& wrong) {
-    *error = "'" + path + "' is no baseline (" + wrong.what() + "): write it anew, with --update-baseline";
+    *error = "'" + path + "' is no baseline that can be compared with (" + wrong.what() +
+             "): write it anew, with --update-baseline";
     return std::nullopt;
   }
 }

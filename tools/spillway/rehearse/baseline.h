@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tools/spillway/rehearse/outcome.h"
+#include "tools/spillway/rehearse/settings.h"
 
 namespace spillway::tools {
 
@@ -17,9 +18,12 @@ struct DeviceBaseline {
   // At the peak, by file and function: line numbers change with every edit.
   std::map<std::string, uint64_t> places;
 };
-using Baseline = std::map<std::string, DeviceBaseline>;  // by card: "GPU 0"
+struct Baseline {
+  Settings settings;                              // a baseline says nothing of a run under others
+  std::map<std::string, DeviceBaseline> devices;  // by card: "GPU 0"
+};
 
-Baseline baseline_of(const Rehearsal& rehearsal);
+Baseline baseline_of(const RunOptions& options, const Rehearsal& rehearsal);
 
 std::string baseline_text(const Baseline& baseline);
 // Nothing and `error` for what is no baseline.

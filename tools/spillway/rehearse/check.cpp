@@ -30,8 +30,17 @@ struct Rules {
   Tolerance tolerance;
 };
 
+// "" or that the baseline was taken under other settings, as far as those of this run are known.
+std::string other_settings(const CheckOptions& options, const Rules& rules, const Settings& here) {
+  if (!rules.before) return "";
+  const std::string text = differences(rules.before->settings, here);
+  return text.empty() ? ""
+                      : "--baseline: '" + options.baseline + "' was taken under other settings (" + text +
+                            "): give those, or write it anew, with --update-baseline";
+}
+
 std::string read_rules(const CheckOptions& options, Rules* rules) {
-  if (const std::string missing = missing_machine(options.run.machine); !missing.empty()) return missing;
+  if (std::string missing = missing_machine(options.run.machine); !missing.empty()) return missing;
   if (options.budget.empty() && options.baseline.empty()) return "give a --budget, a --baseline, or both";
   if (options.update && options.baseline.empty()) return "--update-baseline needs the file: --baseline FILE";
   if (!options.budget.empty()) {
@@ -45,24 +54,25 @@ std::string read_rules(const CheckOptions& options, Rules* rules) {
   if (options.baseline.empty() || options.update) return "";
   std::string error;
   rules->before = read_baseline(options.baseline, &error);
-  return error.empty() ? "" : "--baseline: " + error;
+  if (!error.empty()) return "--baseline: " + error;
+  return other_settings(options, *rules, settings_asked(options.run));
 }
 
-std::vector<Finding> judge(const Rules& rules, const Rehearsal& rehearsal) {
+std::vector<Finding> judge(const CheckOptions& options, const Rules& rules, const Rehearsal& rehearsal) {
   std::vector<Finding> findings;
   const Fit fit = decide(rehearsal);
   findings.push_back({"the program fits the card", fit == Fit::kFits, fit_text(fit), {}});
-  const Baseline used = baseline_of(rehearsal);
-  for (const auto& [name, now] : used) {
+  const Baseline used = baseline_of(options.run, rehearsal);
+  for (const auto& [name, now] : used.devices) {
     if (rules.budget) findings.push_back(within_budget(name, now.peak, *rules.budget));
     if (!rules.before) continue;
-    const auto before = rules.before->find(name);
-    findings.push_back(within_baseline(name, now, before == rules.before->end() ? nullptr : &before->second,
-                                       rules.tolerance));
+    const auto before = rules.before->devices.find(name);
+    findings.push_back(within_baseline(
+        name, now, before == rules.before->devices.end() ? nullptr : &before->second, rules.tolerance));
   }
   if (!rules.before) return findings;
-  for (const auto& [name, before] : *rules.before)
-    if (!used.contains(name)) findings.push_back(no_longer_used(name));
+  for (const auto& [name, before] : rules.before->devices)
+    if (!used.devices.contains(name)) findings.push_back(no_longer_used(name));
   return findings;
 }
 
@@ -78,7 +88,7 @@ std::string write_all(const CheckOptions& options, const Rehearsal& rehearsal,
   }
   // What did not fit is no measure of what the program needs.
   if (!options.update || decide(rehearsal) != Fit::kFits) return "";
-  return write_output(options.baseline, baseline_text(baseline_of(rehearsal)));
+  return write_output(options.baseline, baseline_text(baseline_of(options.run, rehearsal)));
 }
 
 int check(const CheckOptions& options) {
@@ -95,8 +105,12 @@ int check(const CheckOptions& options) {
   const auto rehearsal = rehearse_once(options.run, &error);
   if (!rehearsal) return fail(error.code, "check: " + error.text);
   if (stop_signal() != 0) return fail(128 + stop_signal(), "check: stopped before the program's end");
-  const std::vector<Finding> findings = judge(rules, *rehearsal);
   const bool fits = decide(*rehearsal) == Fit::kFits;
+  // A run that does not fit has its own verdict, whatever it was to be compared with.
+  if (const std::string other = other_settings(options, rules, settings_of(options.run, *rehearsal));
+      fits && !other.empty())
+    return fail(kUsageError, "check: " + other);
+  const std::vector<Finding> findings = judge(options, rules, *rehearsal);
   if (!fits) std::fputs((report_text(options.run, *rehearsal, {}) + "\n").c_str(), stdout);
   std::fputs(findings_text(findings).c_str(), stdout);
   if (fits) std::fputs(condition_text(options.run, *rehearsal).c_str(), stdout);

@@ -29,9 +29,13 @@ std::unique_ptr<MachineFile> load(const std::string& path) {
   return whole && file->magic == kMachineMagic && file->size == sizeof *file ? std::move(file) : nullptr;
 }
 
+std::string kind_of(const MachineFile& file) {
+  return {file.kind, ::strnlen(file.kind, sizeof file.kind)};
+}
+
 DeviceObservation observed(const MachineFile& file, size_t card, const MachineFile::Use& use) {
   CardView view;
-  view.card.assign(file.kind, ::strnlen(file.kind, sizeof file.kind));
+  view.card = kind_of(file);
   view.physical = static_cast<int>(card);
   view.capacity = file.cards[card].capacity_bytes;
   view.peak = use.peak_bytes;
@@ -109,9 +113,10 @@ MachineRecord read_machine(const std::string& path) {
   MachineRecord record;
   const auto file = load(path);
   if (!file) return record;
+  record.card = kind_of(*file);
   for (size_t i = 0; i < kMachineCards; ++i) {
     const MachineFile::Card& card = file->cards[i];
-    if (card.peak_bytes > 0 || card.gone > 0)
+    if (card.capacity_bytes > 0 || card.peak_bytes > 0 || card.gone > 0)
       record.cards[static_cast<int>(i)] = {card.capacity_bytes, card.peak_bytes, card.gone,
                                            card.gone_peak_bytes, card.gone_refused};
   }

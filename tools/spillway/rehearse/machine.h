@@ -26,7 +26,8 @@ struct ProcessRecord {
 };
 
 struct MachineRecord {
-  std::map<int, CardRecord> cards;  // by physical number
+  std::string card;                 // the kind of every card, "" where only a capacity was given
+  std::map<int, CardRecord> cards;  // that a process could see, by physical number
   std::vector<ProcessRecord> processes;
 };
 

@@ -14,6 +14,7 @@ struct Rehearsal {
   int exit_code = 0;  // the program's; 128 + the signal that ended it
   double seconds = 0;
   std::vector<Observation> processes;
+  std::string card;                 // the kind of every card, "" where only a capacity was given
   std::map<int, CardRecord> cards;  // by physical number, as the machine's file says
   std::vector<std::string> damaged;
   std::string log;  // the end of what the program printed, where it was kept from the terminal

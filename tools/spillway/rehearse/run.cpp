@@ -122,6 +122,7 @@ std::optional<Rehearsal> rehearse_once(const RunOptions& options, RunError* erro
   rehearsal.processes = read_observations(place.path(), &rehearsal.damaged);
   const MachineRecord machine = read_machine(shared.path());
   add_unreported(machine, before, &rehearsal.processes);
+  rehearsal.card = machine.card;
   rehearsal.cards = machine.cards;
   if (!log.empty()) rehearsal.log = end_of(log);
   if (!options.trace.empty())
