@@ -154,6 +154,24 @@ TEST_F(RehearsePrograms, ComparesCards) {
   EXPECT_THAT(ran.out, ContainsRegex("a100-40gb +fits +18.75 GiB +18.75 GiB"));
 }
 
+TEST_F(RehearsePrograms, ComparesAllocators) {
+  const Ran ran =
+      rehearse({"--capacity", "300MiB", "--allocator", "native,expandable,spillway", "--json", "rows.json"},
+               {"fragments.py"});
+  EXPECT_EQ(ran.code, 20) << ran.err;
+  EXPECT_THAT(ran.out, ContainsRegex("native +does not fit"));
+  EXPECT_THAT(ran.out, ContainsRegex("expandable +fits +2[0-9]+\\.00 MiB"));
+  EXPECT_THAT(ran.out, ContainsRegex("spillway +fits +2[0-9]+\\.00 MiB"));
+  const auto rows = nlohmann::json::parse(std::ifstream(folder() / "rows.json")).at("allocators");
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_EQ(rows[0].at("allocator"), "native");
+  EXPECT_EQ(rows[0].at("verdict"), "does_not_fit");
+  for (const size_t row : {1, 2}) {
+    EXPECT_EQ(rows[row].at("verdict"), "fits");
+    EXPECT_EQ(rows[row].at("capacity_bytes"), 300 << 20);
+  }
+}
+
 TEST_F(RehearsePrograms, CheckFailsOverItsBudgetAndNamesWhatGrew) {
   const auto check = [this](Words flags, const std::string& count) {
     Words words{"check", "--capacity", "1GiB", "--baseline", "memory.json"};

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -56,6 +57,30 @@ TEST_F(RehearseRuns, AnAllocatorWithoutItsLibraryIsRefusedBeforeTheRun) {
   EXPECT_NE(ran.code, 0);
   EXPECT_THAT(ran.err, HasSubstr("libspillway_torch_2_11.so"));
   EXPECT_THAT(ran.out, testing::Not(HasSubstr("ran")));
+}
+
+TEST_F(RehearseRuns, AllocatorsAreNamedRightAndComparedAlone) {
+  const auto says = [this](const Words& flags, const char* text) {
+    const Ran ran = rehearse(flags, ": > ran");
+    EXPECT_EQ(ran.code, 2) << text;
+    EXPECT_THAT(ran.err, HasSubstr(text));
+  };
+  says({"--capacity", "1GiB", "--allocator", "native,expandible"}, "Did you mean 'expandable'?");
+  says({"--capacity", "1GiB", "--allocator", ","}, "name one, or several");
+  says({"--allocator", "native,expandable"}, "say which card");
+  says({"--compare", "t4-16gb", "--allocator", "native,expandable"},
+       "--compare and several allocators exclude each other");
+  says({"--capacity", "1GiB", "--allocator", "native,expandable", "--trace", "t"}, "--trace is of one run");
+  const Ran check =
+      run(words_of("check", {"--capacity", "1GiB", "--budget", "1GiB", "--allocator", "native,spillway"},
+                   ": > ran"),
+          environment());
+  EXPECT_EQ(check.code, 2);
+  EXPECT_THAT(check.err, HasSubstr("there is no 'native,spillway'"));
+  EXPECT_FALSE(fs::exists(folder() / "ran"));
+  // Without PyTorch every allocator is as good as the other.
+  EXPECT_EQ(rehearse({"--capacity", "1GiB", "--allocator", "native,expandable"}, "echo . >> runs").code, 23);
+  EXPECT_EQ(text_of("runs"), ".\n.\n");
 }
 
 TEST_F(RehearseRuns, ASignalToOnlyTheCommandReachesTheProgramAndEndsTheSeries) {
@@ -141,9 +166,14 @@ TEST_F(RehearseRuns, EveryRunOfASeriesReadsTheWholeFileAndAPipeIsSaidToBeReadOnc
 
 TEST_F(RehearseRuns, WhatIsNoFileIsWrittenToAndStays) {
   ASSERT_EQ(::mkfifo((folder() / "pipe").c_str(), 0600), 0);
-  sh("cat pipe > read & $SPILLWAY rehearse --capacity 1GiB --json pipe -- true; wait");
+  const int reader = ::open((folder() / "pipe").c_str(), O_RDONLY | O_NONBLOCK);
+  EXPECT_EQ(rehearse({"--capacity", "1GiB", "--json", "pipe"}, "true").code, 23);
   EXPECT_TRUE(fs::is_fifo(folder() / "pipe"));
-  EXPECT_THAT(text_of("read"), HasSubstr("\"spillway_rehearse\": 1"));
+  char passed[1 << 16];
+  const ssize_t size = ::read(reader, passed, sizeof passed);
+  ::close(reader);
+  EXPECT_THAT(std::string(passed, static_cast<size_t>(std::max<ssize_t>(size, 0))),
+              HasSubstr("\"spillway_rehearse\": 1"));
 
   std::ofstream(folder() / "file") << "old";
   fs::permissions(folder() / "file", fs::perms::owner_read | fs::perms::owner_write);

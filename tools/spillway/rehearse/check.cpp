@@ -40,6 +40,7 @@ std::string other_settings(const CheckOptions& options, const Rules& rules, cons
 }
 
 std::string read_rules(const CheckOptions& options, Rules* rules) {
+  if (std::string wrong = wrong_allocator(options.run.allocator); !wrong.empty()) return wrong;
   if (std::string missing = missing_machine(options.run.machine); !missing.empty()) return missing;
   if (options.budget.empty() && options.baseline.empty()) return "give a --budget, a --baseline, or both";
   if (options.update && options.baseline.empty()) return "--update-baseline needs the file: --baseline FILE";

@@ -2,6 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
+#include "tools/spillway/suggest.h"
 #include "tools/spillway/units.h"
 
 namespace spillway::tools {
@@ -18,8 +21,7 @@ void declare_run(CLI::App& app, const Words& command, RunOptions* run) {
   app.add_option("--steps", run->steps, "End the program, with success, after this many optimizer steps")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
   app.add_option("--allocator", run->allocator,
-                 "PyTorch's allocator: native; expandable, with its expandable segments; spillway")
-      ->check(CLI::IsMember({"native", "expandable", "spillway"}));
+                 "PyTorch's allocator: native; expandable, with its expandable segments; spillway");
   app.add_option("--values", run->machine.values,
                  "What the program reads from a device. zeros, random: kernels do nothing, at any size; "
                  "compute: true values, by CPU kernels")
@@ -27,6 +29,23 @@ void declare_run(CLI::App& app, const Words& command, RunOptions* run) {
   app.add_option("--trace", run->trace, "Write the stream of allocations to this file");
   app.add_option("--config", run->machine.config, "TOML file of the simulated machine")
       ->check(CLI::ExistingFile);
+}
+
+Words split_list(const std::string& text) {
+  Words parts;
+  for (size_t from = 0; from <= text.size();) {
+    const size_t end = std::min(text.find(',', from), text.size());
+    if (end > from) parts.push_back(text.substr(from, end - from));
+    from = end + 1;
+  }
+  return parts;
+}
+
+std::string wrong_allocator(const std::string& name) {
+  const std::vector<std::string> known{"native", "expandable", "spillway"};
+  if (std::find(known.begin(), known.end(), name) != known.end()) return "";
+  return "--allocator: there is no '" + name + "': native, expandable and spillway are known." +
+         did_you_mean(name, known);
 }
 
 std::string missing_machine(const MachineOptions& machine) {

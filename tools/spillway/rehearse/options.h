@@ -10,6 +10,10 @@
 namespace spillway::tools {
 
 void declare_run(CLI::App& app, const Words& command, RunOptions* run);
+// "native,spillway" → its parts.
+Words split_list(const std::string& text);
+// What is wrong with the name of an allocator, or "".
+std::string wrong_allocator(const std::string& name);
 // What is still to be said of the machine, or "".
 std::string missing_machine(const MachineOptions& machine);
 

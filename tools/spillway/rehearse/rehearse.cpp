@@ -22,14 +22,22 @@ struct RehearseOptions {
 };
 
 // What the series have no place for is refused rather than passed over.
-std::string contradiction(const RehearseOptions& options) {
-  if (!options.find.empty() && !options.compare.empty()) return "--find and --compare exclude each other";
-  if (options.find.empty() && options.compare.empty()) return "";
-  return options.run.trace.empty() ? "" : "--trace is of one run, and --find and --compare make several";
+std::string contradiction(const RehearseOptions& options, const Words& allocators) {
+  if (allocators.empty()) return "--allocator: name one, or several to compare, such as native,spillway";
+  for (const std::string& name : allocators)
+    if (std::string wrong = wrong_allocator(name); !wrong.empty()) return wrong;
+  std::vector<const char*> series;
+  if (!options.find.empty()) series.push_back("--find");
+  if (!options.compare.empty()) series.push_back("--compare");
+  if (allocators.size() > 1) series.push_back("several allocators");
+  if (series.size() > 1) return std::string(series[0]) + " and " + series[1] + " exclude each other";
+  if (series.empty() || options.run.trace.empty()) return "";
+  return std::string("--trace is of one run, and ") + series[0] + " make several";
 }
 
 int rehearse(const RehearseOptions& options) {
-  if (const std::string error = contradiction(options); !error.empty())
+  const Words allocators = split_list(options.run.allocator);
+  if (const std::string error = contradiction(options, allocators); !error.empty())
     return fail(kUsageError, "rehearse: " + error);
   const std::string no_place = check_outputs({{"--json", options.json}, {"--trace", options.run.trace}});
   if (!no_place.empty()) return fail(kCannotRun, "rehearse: " + no_place);
@@ -37,6 +45,7 @@ int rehearse(const RehearseOptions& options) {
   if (const std::string missing = missing_machine(options.run.machine); !missing.empty())
     return fail(kUsageError, "rehearse: " + missing);
   if (!options.find.empty()) return run_search(options.run, options.find, options.json);
+  if (allocators.size() > 1) return run_allocators(options.run, allocators, options.json);
   RunError error;
   const auto rehearsal = rehearse_once(options.run, &error);
   if (!rehearsal) return fail(error.code, "rehearse: " + error.text);
@@ -61,6 +70,9 @@ std::function<int()> declare(CLI::App& app, const Words& command) {
   app.add_option("--find", options->find,
                  "NAME=LOW..HIGH: find the largest integer that fits, where the command says {NAME}");
   app.add_option("--compare", options->compare, "CARD,CARD: a row for each card");
+  app.get_option("--allocator")
+      ->description(app.get_option("--allocator")->get_description() +
+                    "; or several with commas between, for a row each");
   app.add_flag("--once", options->once, "When it does not fit, do not run it again to find out what would");
   return [options] { return rehearse(*options); };
 }

@@ -7,6 +7,7 @@
 #include "simulator/cards/cards.h"
 #include "spillway/allocator/verdict.h"
 #include "tools/spillway/rehearse/find.h"
+#include "tools/spillway/rehearse/options.h"
 #include "tools/spillway/rehearse/output.h"
 #include "tools/spillway/rehearse/report_json.h"
 #include "tools/spillway/rehearse/report_text.h"
@@ -97,14 +98,38 @@ std::string search_text(const Search& search, const Found& found) {
   return text;
 }
 
-Words split(const std::string& text) {
-  Words parts;
-  for (size_t from = 0; from <= text.size();) {
-    const size_t end = std::min(text.find(',', from), text.size());
-    if (end > from) parts.push_back(text.substr(from, end - from));
-    from = end + 1;
+// One row of a comparison: the program under options of its own.
+struct Variant {
+  std::string name;
+  RunOptions options;
+};
+
+// What the rows are: "card", the list of them in JSON, and the JSON's own mark.
+struct Kind {
+  const char *one, *many, *mark;
+};
+
+int run_variants(const Kind& kind, const std::vector<Variant>& variants, const std::string& json) {
+  Table table = new_table(kind.one);
+  Json rows = Json::array();
+  std::vector<std::pair<Fit, int>> ends;
+  for (Variant variant : variants) {
+    variant.options.keep_output = true;
+    RunError error;
+    const auto rehearsal = rehearse_once(variant.options, &error);
+    if (!rehearsal) return fail(error.code, "rehearse: " + error.text);
+    const Fit fit = decide(*rehearsal);
+    if (fit == Fit::kProgramFailed) show_end(rehearsal->log);
+    const Need need = largest_need(*rehearsal);
+    table.add(cells_of(variant.name, fit, need));
+    Json row = {{kind.one, variant.name}};
+    row.update(json_of(fit, need, rehearsal->exit_code));
+    rows.push_back(row);
+    ends.emplace_back(fit, exit_code_of(*rehearsal));
   }
-  return parts;
+  std::fputs(table.text("").c_str(), stdout);
+  const int saved = save(json, {{kind.mark, 1}, {kind.many, rows}});
+  return saved != kSuccess ? saved : exit_code_of_comparison(ends);
 }
 
 }  // namespace
@@ -148,36 +173,30 @@ int run_search(const RunOptions& options, const std::string& text, const std::st
 }
 
 int run_comparison(const RunOptions& options, const std::string& text, const std::string& json) {
-  const Words names = split(text);
+  const Words names = split_list(text);
   if (names.empty())
     return fail(kUsageError, "rehearse: --compare: name the cards, such as t4-16gb,a100-40gb");
+  std::vector<Variant> variants;
   for (const std::string& name : names) {
-    if (cards::find_card(name) == nullptr)
-      return fail(kUsageError, "rehearse: --compare: " + cards::unknown_card(name));
+    const cards::Card* card = cards::find_card(name);
+    if (card == nullptr) return fail(kUsageError, "rehearse: --compare: " + cards::unknown_card(name));
+    Variant variant{std::string(card->id), options};
+    variant.options.machine.card = card->id;
+    variant.options.machine.capacity.reset();
+    variants.push_back(std::move(variant));
   }
-  Table table = new_table("card");
-  Json rows = Json::array();
-  std::vector<std::pair<Fit, int>> ends;
+  return run_variants({"card", "cards", "spillway_rehearse_compare"}, variants, json);
+}
+
+int run_allocators(const RunOptions& options, const std::vector<std::string>& names,
+                   const std::string& json) {
+  std::vector<Variant> variants;
   for (const std::string& name : names) {
-    RunOptions one = options;
-    one.machine.card = name;
-    one.machine.capacity.reset();
-    one.keep_output = true;
-    RunError error;
-    const auto rehearsal = rehearse_once(one, &error);
-    if (!rehearsal) return fail(error.code, "rehearse: " + error.text);
-    const Fit fit = decide(*rehearsal);
-    if (fit == Fit::kProgramFailed) show_end(rehearsal->log);
-    const Need need = largest_need(*rehearsal);
-    table.add(cells_of(std::string(cards::find_card(name)->id), fit, need));
-    Json row = {{"card", cards::find_card(name)->id}};
-    row.update(json_of(fit, need, rehearsal->exit_code));
-    rows.push_back(row);
-    ends.emplace_back(fit, exit_code_of(*rehearsal));
+    Variant variant{name, options};
+    variant.options.allocator = name;
+    variants.push_back(std::move(variant));
   }
-  std::fputs(table.text("").c_str(), stdout);
-  const int saved = save(json, {{"spillway_rehearse_compare", 1}, {"cards", rows}});
-  return saved != kSuccess ? saved : exit_code_of_comparison(ends);
+  return run_variants({"allocator", "allocators", "spillway_rehearse_allocators"}, variants, json);
 }
 
 }  // namespace spillway::tools

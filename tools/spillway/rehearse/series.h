@@ -1,4 +1,4 @@
-// Several rehearsals as one table: --find and --compare.
+// Several rehearsals as one table: --find, --compare and several allocators.
 //
 // Thread-safety: none. Errors: an exit code, with text on standard error.
 #pragma once
@@ -12,9 +12,10 @@ namespace spillway::tools {
 
 // `json`: a file for the table as JSON, "" for none.
 int run_search(const RunOptions& options, const std::string& search, const std::string& json);
-// The one exit code for all cards, from how the program ended on each. A card that it has no kernels for
+// The one exit code for all rows, from how the program ended in each. A card that it has no kernels for
 // decides nothing, unless there is no other.
 int exit_code_of_comparison(const std::vector<std::pair<Fit, int>>& ends);
 int run_comparison(const RunOptions& options, const std::string& cards, const std::string& json);
+int run_allocators(const RunOptions& options, const std::vector<std::string>& names, const std::string& json);
 
 }  // namespace spillway::tools
