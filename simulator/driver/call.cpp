@@ -95,7 +95,12 @@ Call::Call(Function function, Caller caller)
     return;
   }
   const uint64_t latency = sim.latencies.of(function);
-  if (thread_acts() || !only_looks(function)) sim.clock.advance(sim.config.call_ns);
+  if (thread_acts() || !only_looks(function)) {
+    sim.clock.advance(sim.config.call_ns);
+    ++sim.counters.acting_calls;
+  } else {
+    sim.watchdog.calls_again();
+  }
   sim.clock.advance(latency);
   sim.counters.stall_ns += latency;
   if (const auto fault = sim.faults.on_call(function)) refused_ = *fault;

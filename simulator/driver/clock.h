@@ -25,6 +25,12 @@ class Clock {
   uint64_t now() const { return now_; }
   void advance(uint64_t ns) { now_ += ns; }
   void wait_until(uint64_t time) { now_ = std::max(now_, time); }
+  // The host waited for all of a stream, as a program does that reads a result, and not to throttle itself.
+  void wait_for_all_until(uint64_t time) {
+    wait_until(time);
+    waited_ = now_;
+  }
+  uint64_t waited() const { return waited_; }
 
   // A thread that only looks on has seen what is over at `time`. The program may act on it, but the clock
   // does not move: when such a thread looks is up to the host.
@@ -32,7 +38,7 @@ class Clock {
   uint64_t known() const { return std::max(now_, witnessed_); }
 
  private:
-  uint64_t now_ = 0, witnessed_ = 0;
+  uint64_t now_ = 0, waited_ = 0, witnessed_ = 0;
 };
 
 }  // namespace spillway::simulator

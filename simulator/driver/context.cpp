@@ -43,7 +43,7 @@ void deactivate(Device& device) {
 CUresult synchronize(const Device& device) {
   const uint64_t end = device.last_end;
   if (const CUresult result = settle(Externals(device.outside)); result != CUDA_SUCCESS) return result;
-  machine().clock.wait_until(end);
+  machine().clock.wait_for_all_until(end);
   return CUDA_SUCCESS;
 }
 

@@ -75,7 +75,7 @@ CUresult copy(const CopyWork& work, CUstream on, Order order, Site site) {
     return result;
   const CUresult result = enqueue(*stream, work, site, &captured);
   if (result != CUDA_SUCCESS || captured) return result;
-  if (waits) machine().clock.wait_until(stream->free_at);
+  if (waits) machine().clock.wait_for_all_until(stream->free_at);
   return CUDA_SUCCESS;
 }
 

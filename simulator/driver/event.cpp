@@ -21,6 +21,7 @@ CUresult record(CUevent handle, CUstream on, bool external, Site site) {
   event->recorded = true;
   event->capture = 0;
   event->time = place(*stream, nullptr, 0).end;
+  event->stream = stream->id;
   event->outside = pending(*stream);
   return CUDA_SUCCESS;
 }
@@ -70,6 +71,8 @@ CUresult cuEventQuery(CUevent hEvent) {
   const Event* event = find_event(hEvent);
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult result = check_synchronization(*event); result != CUDA_SUCCESS) return result;
+  if (is_watchdog() && event->stream != 0)
+    return query_by_watchdog(event->stream, event->time, Externals(event->outside));
   return query(event->time, Externals(event->outside));
 }
 

@@ -144,6 +144,14 @@ CUresult query(uint64_t time, const Externals& works) {
   return wait_for(works, [](External& work) { return work.take_patience() ? kPatienceMs : 0; });
 }
 
+CUresult query_by_watchdog(uint64_t stream, uint64_t time, const Externals& works) {
+  Watchdog& watchdog = machine().watchdog;
+  if (!watchdog.may_see(time)) return CUDA_ERROR_NOT_READY;
+  const CUresult result = query(time, works);
+  if (result == CUDA_SUCCESS) watchdog.found(stream, time);
+  return result;
+}
+
 CUresult submit_external(CUstream handle, const SpillwayExternalWork& work, Caller caller) {
   Call call(Function::cuLaunchKernel, caller);
   if (call.refused() != CUDA_SUCCESS) return call.refused();
@@ -153,10 +161,13 @@ CUresult submit_external(CUstream handle, const SpillwayExternalWork& work, Call
   if (const CUresult result = find_work_stream(handle, &stream, Settled::kToTouch); result != CUDA_SUCCESS)
     return result;
   if (stream->capture) return refuse_capture(*stream, work.name);
+  machine().watchdog.await();
+  if (const CUresult result = find_stream(handle, &stream); result != CUDA_SUCCESS) return result;
   Device& device = *stream->context->device;
   KernelWork kernel = declared_work(work.name, work.ranges, work.range_count, work.duration_ns);
   kernel.confined = true;
   if (const CUresult result = run(kernel, *stream, call.site()); result != CUDA_SUCCESS) return result;
+  machine().watchdog.expect(stream->id, stream->free_at);
   const Externals added{std::make_shared<External>(work)};
   join(stream->outside, added);
   join(device.outside, added);

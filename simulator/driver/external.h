@@ -70,5 +70,7 @@ void settle_to_unmap();
 // yes, for which it waits a while where the others are late. A thread that only looks on, such as a watchdog,
 // moves no clock and goes by what has really happened.
 CUresult query(uint64_t time, const Externals& works);
+// The same for a watchdog that asks about an event of a stream.
+CUresult query_by_watchdog(uint64_t stream, uint64_t time, const Externals& works);
 
 }  // namespace spillway::simulator

@@ -29,6 +29,7 @@
 #include "simulator/driver/physical.h"
 #include "simulator/driver/referee.h"
 #include "simulator/driver/shared_machine.h"
+#include "simulator/driver/watchdog.h"
 
 namespace spillway::simulator {
 
@@ -61,6 +62,7 @@ struct Event {
   unsigned flags = 0;
   bool recorded = false;
   uint64_t time = 0;
+  uint64_t stream = 0;
   Externals outside;
   uint64_t capture = 0;     // the capture in which it was last recorded, 0: none
   std::vector<Node*> tips;  // valid while that goes on: what a wait for it depends on
@@ -98,6 +100,7 @@ struct Device {
 
 struct Counters {
   uint64_t launches = 0, copies = 0, copied_bytes = 0, stall_ns = 0;
+  uint64_t acting_calls = 0;  // of threads that do not only look on
 };
 
 // Copies from devices to the host. The program may decide by small ones; bulk ones are taken as data.
@@ -126,6 +129,7 @@ struct Machine {
   Latencies latencies;
   Referee referee;
   Counters counters;
+  Watchdog watchdog;
   std::map<Site, HostReads> host_reads;  // by who asked
   SharedMachine shared;                  // with other processes, if that was asked for
   std::vector<std::unique_ptr<Device>> devices;

@@ -55,6 +55,7 @@ CUresult cuStreamDestroy(CUstream hStream) {
   auto* stream = reinterpret_cast<Stream*>(hStream);
   if (!sim.stream_handles.contains(stream)) return CUDA_ERROR_INVALID_HANDLE;
   leave_captures(*stream);
+  sim.watchdog.forget(stream->id);
   sim.stream_handles.erase(stream);
   sim.streams.erase(stream->id);
   return CUDA_SUCCESS;
@@ -70,7 +71,7 @@ CUresult cuStreamSynchronize(CUstream hStream) {
   SPILLWAY_SIM_ENTER_STREAM(cuStreamSynchronize);
   if (const CUresult result = check_synchronization(*stream); result != CUDA_SUCCESS) return result;
   if (const CUresult result = find_settled_stream(hStream, &stream); result != CUDA_SUCCESS) return result;
-  sim.clock.wait_until(idle_at(*stream));
+  sim.clock.wait_for_all_until(idle_at(*stream));
   return CUDA_SUCCESS;
 }
 

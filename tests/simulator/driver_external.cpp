@@ -215,6 +215,46 @@ TEST(External, what_a_watching_thread_saw_end_may_be_unmapped) {
   });
 }
 
+// PyTorch's watchdog, which polls an event.
+struct Watchdog {
+  const Table& table;
+  CUevent event;
+  std::atomic<bool> saw{false};
+  std::atomic<int> looks{0};
+
+  void run(const std::stop_token& stop) {
+    pthread_setname_np(pthread_self(), "pt_nccl_watchdg");
+    while (!stop.stop_requested()) {
+      CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+      EXPECT_EQ(table.cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+      if (!saw && table.cuEventQuery(event) == CUDA_SUCCESS) saw = true;
+      EXPECT_EQ(table.cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+      ++looks;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+};
+
+TEST(External, a_watchdog_sees_what_the_host_has_waited_for_before_the_next_collective) {
+  with_machine({}, [](const Machine& m) {
+    Others first, second;
+    first.state = second.state = SPILLWAY_EXTERNAL_ENDED;
+    const CUstream stream = m.stream();
+    m.submit(stream, first);
+    Watchdog watchdog{m.table, m.recorded(stream)};
+    const std::jthread polls([&](const std::stop_token& stop) { watchdog.run(stop); });
+    while (watchdog.looks < 3) std::this_thread::yield();
+    EXPECT_FALSE(watchdog.saw) << "it has ended, but the host does not know";
+    EXPECT_EQ(m.table.cuEventSynchronize(watchdog.event), CUDA_SUCCESS);
+    const int looks = watchdog.looks;
+    while (watchdog.looks < looks + 3) std::this_thread::yield();
+    EXPECT_FALSE(watchdog.saw) << "waiting for an event throttles only";
+    EXPECT_EQ(m.table.cuStreamSynchronize(stream), CUDA_SUCCESS);
+    m.submit(stream, second);
+    EXPECT_TRUE(watchdog.saw);
+  });
+}
+
 TEST(External, work_that_fails_fails_what_waits_for_it) {
   with_machine({}, [](const Machine& m) {
     Others others;

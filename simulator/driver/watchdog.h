@@ -1,0 +1,60 @@
+// PyTorch's watchdog of collectives: a thread that looks every 100 ms which of them have ended. What a
+// program gave to a collective and did not wait for stays allocated until the watchdog has seen its end and
+// the program makes its next collective. When the watchdog looks is up to the host, so two runs would
+// allocate differently.
+//
+// Here it sees what was over when the host last waited for a whole stream (or, every 100 ms of the virtual
+// clock, what is over then), and a collective begins when the watchdog has seen all of that. So runs repeat,
+// and are what a GPU shows on which a step is long beside those 100 ms.
+//
+// Thread-safety: used under the simulator's lock, which `await` gives up meanwhile. Ownership: none. Errors:
+// none: a watchdog that does not come is waited for once. Units: virtual ns.
+#pragma once
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <vector>
+
+namespace spillway::simulator {
+
+// Whether the calling thread is one.
+bool is_watchdog();
+
+class Watchdog {
+ public:
+  // For a watchdog: whether it sees what is over at `time`. A program in which nothing happens any more may
+  // be waiting for it: then it sees what is true.
+  bool may_see(uint64_t time);
+  // The calling watchdog has found work on `stream` that was over at `time`; what it does about that is done
+  // when it calls again.
+  void found(uint64_t stream, uint64_t time);
+  void calls_again();
+
+  // A collective was put on `stream` that is over at `end`. On a default stream (0) PyTorch keeps nothing for
+  // it.
+  void expect(uint64_t stream, uint64_t end);
+  // Before the next one, on whichever stream. The lock of the thread's call is given up.
+  void await();
+
+  void forget(uint64_t stream) { streams_.erase(stream); }
+
+ private:
+  struct Watched {
+    std::deque<uint64_t> ends;  // not seen yet
+    uint64_t seen = 0;
+    bool nobody_looks = false;
+  };
+  struct Finding {
+    uint64_t stream = 0, time = 0;
+  };
+  static Finding& finding();  // of the calling thread
+  bool has_seen(const Finding& awaited) const;
+  std::vector<Finding> take_shown();
+
+  std::map<uint64_t, Watched> streams_;
+  uint64_t shown_ = 0;
+  std::condition_variable_any changed_;
+};
+
+}  // namespace spillway::simulator
