@@ -112,7 +112,7 @@ void results_to_device(Call& call, IValue& value) {
 
 class ByCpuKernel final : public c10::OperatorKernel {
  public:
-  explicit ByCpuKernel(Facts facts) : facts_(std::move(facts)) {}
+  ByCpuKernel(Facts facts, c10::DispatchKey key) : facts_(std::move(facts)), key_(key) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
     Call call(facts_.name.c_str());
@@ -157,7 +157,7 @@ class ByCpuKernel final : public c10::OperatorKernel {
 
   void compute(const c10::OperatorHandle& op, torch::jit::Stack* stack) const {
     try {
-      op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+      op.redispatchBoxed(c10::DispatchKeySet(key_), stack);
     } catch (c10::NotImplementedError& error) {
       error.add_context(facts_.name + " on a simulated CUDA device is computed by its CPU kernel");
       throw;
@@ -165,6 +165,7 @@ class ByCpuKernel final : public c10::OperatorKernel {
   }
 
   const Facts facts_;
+  const c10::DispatchKey key_;
 };
 
 class Unsupported final : public c10::OperatorKernel {
@@ -182,9 +183,9 @@ class Unsupported final : public c10::OperatorKernel {
 
 }  // namespace
 
-torch::CppFunction boxed_kernel(const c10::OperatorHandle& op) {
-  if (op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) {
-    return torch::CppFunction::makeFromBoxedFunctor(std::make_unique<ByCpuKernel>(facts_of(op)));
+torch::CppFunction boxed_kernel(const c10::OperatorHandle& op, c10::DispatchKey key) {
+  if (op.hasComputedKernelForDispatchKey(key)) {
+    return torch::CppFunction::makeFromBoxedFunctor(std::make_unique<ByCpuKernel>(facts_of(op), key));
   }
   return torch::CppFunction::makeFromBoxedFunctor(
       std::make_unique<Unsupported>(c10::toString(op.operator_name())));

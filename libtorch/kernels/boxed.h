@@ -8,7 +8,8 @@
 
 namespace spillway::kernels {
 
-// Redispatches to the CPU key over aliases, or, where there is no CPU kernel, names the operator in an error.
-torch::CppFunction boxed_kernel(const c10::OperatorHandle& op);
+// Redispatches to `key`, one of the CPU's, over aliases, or, where it has no kernel, names the operator in an
+// error.
+torch::CppFunction boxed_kernel(const c10::OperatorHandle& op, c10::DispatchKey key);
 
 }  // namespace spillway::kernels

@@ -57,6 +57,7 @@ at::Tensor Call::argument(at::Tensor original, bool writes) {
     return original;
   }
   on_device(original.device().index());
+  if (is_sparse(original)) return sparse_argument(std::move(original), writes);
   if (const Argument* known = find(original.unsafeGetTensorImpl())) {
     const_cast<Argument*>(known)->writes |= writes;
     return known->alias;
@@ -69,6 +70,19 @@ at::Tensor Call::argument(at::Tensor original, bool writes) {
     const size_t first_new = arguments_.size() == kLinear ? 0 : arguments_.size() - 1;
     for (size_t i = first_new; i < arguments_.size(); ++i) remember(i);
   }
+  return alias;
+}
+
+at::Tensor Call::sparse_argument(at::Tensor original, bool writes) {
+  for (Argument& known : sparse_) {
+    if (!known.original.is_same(original)) continue;
+    known.writes |= writes;
+    return known.alias;
+  }
+  SparseParts parts = parts_of(original);
+  for (size_t i = 0; i < parts.count; ++i) parts.tensors[i] = argument(parts.tensors[i], writes);
+  at::Tensor alias = sparse_of(parts, original);
+  sparse_.push_back({std::move(original), alias, writes});
   return alias;
 }
 
@@ -107,10 +121,9 @@ void Call::begin() {
   if (device != c10::cuda::current_device()) guard_.set_index(device);
   stream_ = c10::cuda::getCurrentCUDAStream(device).stream();
   for (const Argument& argument : arguments_) add_range(argument.original, argument.writes);
-  if (!ranges_.empty()) {
-    submit(stream_, name_, ranges_.data(), ranges_.size(), kLaunchNs + touched_bytes_ / kBytesPerNs);
-    ranges_.clear();
-  }
+  // Without ranges too: what is allocated below may be bytes that earlier work on the stream still writes.
+  submit(stream_, name_, ranges_.data(), ranges_.size(), kLaunchNs + touched_bytes_ / kBytesPerNs);
+  ranges_.clear();
   below_autograd_.emplace(kAboveBackend);
   redirect_.emplace();
 }
@@ -137,6 +150,7 @@ void Call::move_to_device(c10::StorageImpl* storage) {
 
 at::Tensor Call::result(const at::Tensor& computed) {
   if (!computed.defined() || !computed.is_cpu()) return computed;
+  if (is_sparse(computed)) return sparse_result(computed);
   if (const Argument* known = find(computed.unsafeGetTensorImpl())) return known->original;
   const c10::Storage& storage = computed.storage();
   if (const Argument* viewed = find(storage.unsafeGetStorageImpl())) {
@@ -148,6 +162,17 @@ at::Tensor Call::result(const at::Tensor& computed) {
   impl->_change_backend_component_keys(storage.device());
   add_range(computed, true);
   return computed;
+}
+
+SparseParts Call::results(SparseParts parts) {
+  for (size_t i = 0; i < parts.count; ++i) parts.tensors[i] = result(parts.tensors[i]);
+  return parts;
+}
+
+at::Tensor Call::sparse_result(const at::Tensor& computed) {
+  for (const Argument& known : sparse_)
+    if (known.alias.is_same(computed)) return known.original;
+  return sparse_of(results(parts_of(computed)), computed);
 }
 
 // An `out=` argument that the kernel resized: the original keeps its storage object, which views of it share.
@@ -166,6 +191,9 @@ void Call::take_over_changes(const Argument& argument) {
 }
 
 void Call::finish() {
+  for (const Argument& argument : sparse_) {
+    if (argument.writes) assign(argument.original, results(parts_of(argument.alias)), argument.alias);
+  }
   for (const Argument& argument : arguments_) {
     if (argument.writes) take_over_changes(argument);
   }

@@ -16,9 +16,11 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "libtorch/kernels/redirect.h"
 #include "libtorch/kernels/simulator.h"
+#include "libtorch/kernels/sparse.h"
 
 namespace spillway::kernels {
 
@@ -54,6 +56,9 @@ class Call {
     at::Tensor alias;
     bool writes;
   };
+  at::Tensor sparse_argument(at::Tensor original, bool writes);
+  at::Tensor sparse_result(const at::Tensor& computed);
+  SparseParts results(SparseParts parts);
   const Argument* find(const void* key) const;
   void remember(size_t index);
   void move_to_device(c10::StorageImpl* storage);
@@ -64,6 +69,7 @@ class Call {
   c10::DeviceIndex device_ = -1;
   bool host_arguments_allowed_ = false;
   c10::SmallVector<Argument, 6> arguments_;
+  std::vector<Argument> sparse_;  // whose parts are among the arguments
   c10::SmallVector<SpillwayRange, 8> ranges_;
   uint64_t touched_bytes_ = 0;
   std::unique_ptr<std::unordered_map<const void*, size_t>> index_;  // from kLinear arguments on

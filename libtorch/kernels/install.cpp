@@ -9,12 +9,15 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "libtorch/kernels/attention.h"
 #include "libtorch/kernels/boxed.h"
 #include "libtorch/kernels/copy.h"
 #include "libtorch/kernels/library_operators.h"
 #include "libtorch/kernels/random.h"
+#include "libtorch/kernels/recurrent.h"
 #include "libtorch/kernels/redirect.h"
 #include "libtorch/kernels/simulator.h"
 
@@ -43,7 +46,7 @@ const std::set<std::string_view>& kept_operators() {
                                                    "record_stream",
                                                    "_lazy_clone",
                                                    "_efficientzerotensor",
-                                                   "_cudnn_init_dropout_state"};
+                                                   "_cudnn_rnn_flatten_weight"};
   return names;
 }
 
@@ -70,20 +73,65 @@ std::string name_in_library(const c10::OperatorName& name) {
   return name.overload_name.empty() ? plain : plain + "." + name.overload_name;
 }
 
-void register_boxed(torch::Library& library) {
+// Of sparse tensors: the same, and what PyTorch computes with their parts, which are dense.
+const std::set<std::string_view>& kept_sparse_operators() {
+  static const std::set<std::string_view> names = {"empty.memory_format",
+                                                   "empty_like",
+                                                   "_sparse_coo_tensor_with_dims",
+                                                   "_sparse_coo_tensor_with_dims_and_tensors",
+                                                   "_dimI",
+                                                   "_dimV",
+                                                   "_indices",
+                                                   "_nnz",
+                                                   "_values",
+                                                   "indices",
+                                                   "values",
+                                                   "crow_indices",
+                                                   "col_indices",
+                                                   "ccol_indices",
+                                                   "row_indices",
+                                                   "is_coalesced",
+                                                   "sparse_dim",
+                                                   "dense_dim",
+                                                   "_coalesced_",
+                                                   "clone",
+                                                   "copy_",
+                                                   "copy_sparse_to_sparse_",
+                                                   "resize_",
+                                                   "resize_as_sparse_",
+                                                   "sparse_resize_",
+                                                   "sparse_resize_and_clear_",
+                                                   "zero_"};
+  return names;
+}
+
+// Every operator with a kernel for `key` is computed by that of `cpu_key`.
+void register_boxed(torch::Library& library, c10::DispatchKey key, c10::DispatchKey cpu_key,
+                    const std::set<std::string_view>& kept) {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     if (name.name.rfind("aten::", 0) != 0) continue;
     const std::string local = name_in_library(name);
-    if (kept_operators().count(local) != 0) continue;
+    if (kept.count(local) != 0) continue;
     const auto op = dispatcher.findOp(name);
-    if (!op || !op->hasSchema() || !op->hasKernelForDispatchKey(c10::DispatchKey::CUDA)) continue;
-    library.impl(local.c_str(), boxed_kernel(*op));
+    if (!op || !op->hasSchema() || !op->hasKernelForDispatchKey(key)) continue;
+    library.impl(local.c_str(), boxed_kernel(*op, cpu_key));
   }
+}
+
+void register_whole(torch::Library& library) {
+  auto& dispatcher = c10::Dispatcher::singleton();
   for (const char* name : kWholeOperators) {
-    library.impl(name,
-                 boxed_kernel(dispatcher.findSchemaOrThrow((std::string("aten::") + name).c_str(), "")));
+    library.impl(name, boxed_kernel(dispatcher.findSchemaOrThrow((std::string("aten::") + name).c_str(), ""),
+                                    c10::DispatchKey::CPU));
   }
+}
+
+// Never destroyed: its destructor would take the kernels out while other threads still compute at exit.
+torch::Library& library_for(c10::DispatchKey key) {
+  static auto* const libraries = new std::vector<std::unique_ptr<torch::Library>>;
+  return *libraries->emplace_back(
+      std::make_unique<torch::Library>(torch::Library::IMPL, "aten", key, __FILE__, __LINE__));
 }
 
 void install() {
@@ -93,16 +141,19 @@ void install() {
                   .hasKernelForDispatchKey(c10::DispatchKey::CUDA),
               "libtorch_cuda is not loaded");
   const WithoutOverrideWarning quiet;
-  auto library = std::make_unique<torch::Library>(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA,
-                                                  __FILE__, __LINE__);
-  register_boxed(*library);
-  register_copies(*library);
-  register_random(*library);
-  register_attention(*library);
-  register_library_operators(*library);
+  torch::Library& library = library_for(c10::DispatchKey::CUDA);
+  register_boxed(library, c10::DispatchKey::CUDA, c10::DispatchKey::CPU, kept_operators());
+  register_whole(library);
+  register_copies(library);
+  register_random(library);
+  register_attention(library);
+  register_library_operators(library);
+  register_recurrent(library);
+  using Pair = std::pair<c10::DispatchKey, c10::DispatchKey>;
+  for (const auto& [key, cpu_key] : {Pair{c10::DispatchKey::SparseCUDA, c10::DispatchKey::SparseCPU},
+                                     Pair{c10::DispatchKey::SparseCsrCUDA, c10::DispatchKey::SparseCsrCPU}})
+    register_boxed(library_for(key), key, cpu_key, kept_sparse_operators());
   install_redirect();
-  // Never destroyed: its destructor would take the kernels out while other threads still compute at exit.
-  [[maybe_unused]] const torch::Library* kept = library.release();
 }
 
 int install_reporting() noexcept {

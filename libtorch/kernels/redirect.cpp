@@ -92,6 +92,11 @@ RedirectScope::~RedirectScope() {
   redirected = outer_;
 }
 
+HostScope::HostScope() noexcept : outer_(std::exchange(redirected, false)) {}
+HostScope::~HostScope() {
+  redirected = outer_;
+}
+
 bool is_redirected(const c10::DataPtr& data) noexcept {
   return data.get_deleter() == &delete_redirected;
 }

@@ -28,6 +28,19 @@ class RedirectScope {
   bool outer_;
 };
 
+// While one lives within a RedirectScope, CPU allocations of this thread are the host's again: for
+// temporaries that a CUDA kernel has in registers.
+class HostScope {
+ public:
+  HostScope() noexcept;
+  ~HostScope();
+  HostScope(const HostScope&) = delete;
+  HostScope& operator=(const HostScope&) = delete;
+
+ private:
+  bool outer_;
+};
+
 // Is the block behind `data` one that came from the CUDA allocator through a RedirectScope?
 bool is_redirected(const c10::DataPtr& data) noexcept;
 

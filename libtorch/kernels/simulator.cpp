@@ -36,6 +36,13 @@ ptrdiff_t alias_offset() {
   return offset;
 }
 
+StandIn::StandIn() noexcept {
+  control->stand_in(1);
+}
+StandIn::~StandIn() {
+  control->stand_in(-1);
+}
+
 void submit(CUstream stream, const char* name, const SpillwayRange* ranges, size_t count,
             uint64_t duration_ns) {
   CUresult result = control->submit(stream, name, ranges, count, duration_ns, nullptr, nullptr);

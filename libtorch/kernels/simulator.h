@@ -21,4 +21,14 @@ ptrdiff_t alias_offset();
 void submit(CUstream stream, const char* name, const SpillwayRange* ranges, size_t count,
             uint64_t duration_ns);
 
+// While one lives, nothing is said about kernels that this thread's CUDA code launches: the caller computes
+// what they would.
+class StandIn {
+ public:
+  StandIn() noexcept;
+  ~StandIn();
+  StandIn(const StandIn&) = delete;
+  StandIn& operator=(const StandIn&) = delete;
+};
+
 }  // namespace spillway::kernels

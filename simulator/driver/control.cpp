@@ -232,6 +232,11 @@ size_t processes(int physical, SpillwaySimulatorProcess* out, size_t size) {
   return shares.size();
 }
 
+int stand_in(int change) {
+  thread_local int depth = 0;
+  return depth += change;
+}
+
 CUresult write_report_now() {
   Machine& sim = machine();
   if (sim.forked || !sim.initialised) return CUDA_ERROR_NOT_INITIALIZED;
@@ -264,6 +269,7 @@ constexpr SpillwaySimulatorControl kControl = {
     .observe_host_reads = set_read_observer,
     .card = card,
     .processes = processes,
+    .stand_in = stand_in,
 };
 
 }  // namespace

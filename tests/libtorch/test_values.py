@@ -51,7 +51,10 @@ class Checks(Values):
         self.check("values_random.py", 25)
 
     def test_what_cuda_libraries_compute_is_bitwise_the_cpus(self):
-        self.check("values_libraries.py", 25)
+        self.check("values_libraries.py", 50)
+
+    def test_sparse_tensors_have_the_cpus_values(self):
+        self.check("values_sparse.py", 30)
 
     def test_failures_are_noticed_and_survived(self):
         self.check("values_failures.py", 30, capacity="1GiB")
@@ -62,6 +65,14 @@ class Limits(unittest.TestCase):
         outcome = simulated.run(sys.executable, "-c", "import torch; torch.ones(3, device='cuda')",
                                 values="zeros", SPILLWAY_SIM_KERNELS=f"{simulated.BUILD}/lib/libspillway_kernels.so")
         self.assertIn("--values compute", "".join(outcome.simulator_remarks()))
+
+    def test_a_graph_of_computed_values_is_refused(self):
+        code = ("import torch\na = torch.ones(3, device='cuda')\n"
+                "with torch.cuda.graph(torch.cuda.CUDAGraph()):\n    a.add_(1)")
+        outcome = simulated.run(sys.executable, "-c", code)
+        self.assertNotEqual(outcome.status, 0)
+        self.assertIn("operation not supported", outcome.errors)
+        self.assertIn("stream capture is refused in computing mode", "".join(outcome.simulator_remarks()))
 
     def test_kernels_refuse_a_process_without_a_simulator(self):
         code = ("import ctypes, torch\n"

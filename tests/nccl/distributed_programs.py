@@ -2,7 +2,8 @@
 """distributed_programs.py BUILD_FOLDER CASE: stock programs of tests/programs started by stock torchrun.
 
 Without values at real sizes: they run, every rank prints the peaks that are expected, and no rank's referee saw a
-violation. With values at small sizes: the losses are those of one process with the same batch.
+violation; rehearsed again, each rank has the same stream of allocations. With values at small sizes: the losses
+are those of one process with the same batch.
 """
 import json
 import os
@@ -64,11 +65,46 @@ def expect_losses(build, script, *arguments, ranks=2):
     print(f"{script} {' '.join(arguments)}: {ranks} ranks, losses {alone}")
 
 
+def expect_order(build):
+    """What a stream's later work computes is not overwritten by what its earlier work receives late."""
+    output = run(build, 2, "compute", "late_collective.py")
+    found = re.findall(r"rank 0: (\w+): same_place=(\d) right=(\d)", output)
+    if len(found) != 4 or any((same_place, right) != ("1", "1") for _, same_place, right in found):
+        raise SystemExit(f"late_collective.py\n{output}")
+
+
 def values(build):
+    expect_order(build)
     expect_losses(build, "ddp_training.py", "--check", ranks=4)
     expect_losses(build, "fsdp_training.py", "--api", "fsdp1")
     expect_losses(build, "fsdp_training.py", "--api", "fully_shard")
     expect_losses(build, "pipeline_p2p.py", "--batched")
+
+
+def rehearsed(build, ranks, script, *arguments):
+    """Of each rank its peaks, how many events its allocator had, and a digest of their stream."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = pathlib.Path(folder) / "report.json"
+        completed = subprocess.run(
+            [build / "bin/spillway", "rehearse", "--once", "--capacity", "80GiB", "--gpus", str(ranks), "--json",
+             report, "--", PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks),
+             PROGRAMS / script, *arguments], capture_output=True, text=True, timeout=120)
+        if completed.returncode != 0:
+            raise SystemExit(f"{script}: exit code {completed.returncode}\n{completed.stdout[-2000:]}\n"
+                             f"{completed.stderr[-4000:]}")
+        devices = json.loads(report.read_text())["devices"]
+    keys = ("device", "peak_allocated_bytes", "peak_reserved_bytes", "events", "stream_hash")
+    return sorted([device.get(key) for key in keys] for device in devices if device["events"] > 0)
+
+
+def repeats(build):
+    for count, script, *arguments in ((3, "ddp_training.py", "--layers", "4"),
+                                      (2, "fsdp_training.py", "--layers", "4"),
+                                      (2, "fsdp_training.py", "--layers", "4", "--api", "fsdp1")):
+        runs = [rehearsed(build, 2, script, *arguments) for _ in range(count)]
+        if len(runs[0]) != 2 or runs[1:] != runs[:-1]:
+            raise SystemExit(f"{script} {arguments}: its runs are not the same:\n" + "\n".join(map(str, runs)))
+        print(script, *arguments, *runs[0])
 
 
 def main():
@@ -90,6 +126,8 @@ def main():
         expect_peaks(run(build, 4, "zeros", "pipeline_p2p.py"), 4, 1, 10)
     elif case == "values":
         values(build)
+    elif case == "repeats":
+        repeats(build)
     else:
         raise SystemExit(f"no case {case}")
 

@@ -186,6 +186,11 @@ typedef struct SpillwaySimulatorControl {
   /* The living processes of the machine that hold something of the card, or have a context on it in the case
    * of this one; before cuInit too. Fills at most `size` of `out` and returns how many there are. */
   size_t (*processes)(int physical, SpillwaySimulatorProcess* out, size_t size);
+
+  /* Since version 2. In computing mode a kernel that nothing computes is named on stderr, but not one that
+   * the calling thread launches between `stand_in(1)` and `stand_in(-1)`: the caller computes in its place.
+   * Returns how many of these are open; 0 only asks. */
+  int (*stand_in)(int change);
 } SpillwaySimulatorControl;
 
 typedef const SpillwaySimulatorControl* (*SpillwaySimulatorControlFunction)(void);
