@@ -2,7 +2,7 @@
 --static is whole from the start.
 
 Each step is one batch of prompts. With --generate the loop is that of transformers' generate(), which asks the device
-after every token whether all sequences have ended: under zeros they never have, so it needs true values.
+after every token whether all sequences have ended: zeros say never, so it needs true values or a rehearsal.
 """
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig, StaticCache
