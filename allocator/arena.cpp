@@ -64,6 +64,21 @@ Block* Arena::carve(Block* block, AddressRange range) {
   return block;
 }
 
+Block* Arena::hole_at(uint64_t address, uint64_t size) {
+  const Segment* segment = segment_of(address);
+  if (segment == nullptr) return nullptr;
+  for (Block* block = segment->first; block != nullptr && block->address <= address; block = block->next)
+    if (block->state == BlockState::kHole && block->end() >= address + size) return block;
+  return nullptr;
+}
+
+Block* Arena::take_at(Block* hole, uint64_t address, uint64_t size, uint64_t requested) {
+  Block* block = carve(hole, {address, address + size});
+  block->state = BlockState::kLive;
+  block->tag = requested;
+  return block;
+}
+
 Block* Arena::absorb_next(Block* block) {
   Block* next = block->next;
   block->size += next->size;

@@ -72,6 +72,11 @@ class Arena {
     return hole;
   }
 
+  // The hole that [address, address + size) lies in, or null.
+  Block* hole_at(uint64_t address, uint64_t size);
+  // Gives that part of `hole` to the program.
+  Block* take_at(Block* hole, uint64_t address, uint64_t size, uint64_t requested);
+
   // Makes a block that is in no list a hole and merges it with its neighbours.
   Block* put_hole(Block* block, uint64_t freed_order);
 

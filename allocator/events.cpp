@@ -75,6 +75,8 @@ void DeviceHeap::poll_events() {
 }
 
 void DeviceHeap::complete(Block* block) {
+  if (watched()) [[unlikely]]
+    tell(Change::kFreed, block);
   lock_.lock();
   const uint64_t address = block->address, bytes = block->size, requested = block->tag;
   Arena& arena = *arenas_[block->arena];

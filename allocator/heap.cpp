@@ -194,6 +194,12 @@ Status DeviceHeap::allocate(const Request& request, uint64_t* address, FailurePt
 
 Status DeviceHeap::allocate_slow(const Request& request, uint64_t size, uint64_t* address,
                                  FailurePtr* failure) {
+  const Status status = serve_slow(request, size, address, failure);
+  if (status == Status::kOk && watched()) tell(Change::kAllocated, page_map_.find(*address));
+  return status;
+}
+
+Status DeviceHeap::serve_slow(const Request& request, uint64_t size, uint64_t* address, FailurePtr* failure) {
   if (forked()) {
     if (failure != nullptr) {
       *failure = std::make_unique<Failure>();
@@ -224,8 +230,10 @@ Status DeviceHeap::allocate_slow(const Request& request, uint64_t size, uint64_t
 }
 
 Status DeviceHeap::free(Block* block, uint64_t address, FreedBlock* freed) {
-  if (forked()) [[unlikely]]
-    return Status::kOk;
+  if ((slow_.load(std::memory_order_relaxed) & (kSlowForked | kSlowWatched)) != 0) [[unlikely]] {
+    if (forked()) return Status::kOk;
+    tell_free(block, address);
+  }
   lock_.lock();
   if (block->address != address || block->state != BlockState::kLive) [[unlikely]] {
     lock_.unlock();

@@ -50,6 +50,7 @@ enum Slow : uint32_t {
   kSlowInjection = 2,  // a request may have to fail
   kSlowPending = 4,    // events to poll now and then
   kSlowLadder = 8,     // a request waits: holes that fit it are left to it
+  kSlowWatched = 16,   // a witness is told of every change
 };
 
 class DeviceHeap {
@@ -60,6 +61,7 @@ class DeviceHeap {
   DeviceHeap& operator=(const DeviceHeap&) = delete;
 
   Status allocate(const Request& request, uint64_t* address, FailurePtr* failure);
+  Status allocate_at(const Request& request, uint64_t address);
   Status free(Block* block, uint64_t address, FreedBlock* freed);
   Status record_stream(Block* block, uint64_t address, StreamId stream);
   bool find_block(uint64_t address, BlockInfo* out);
@@ -79,6 +81,7 @@ class DeviceHeap {
   void set_slow(uint32_t bits) { slow_.fetch_or(bits); }
   void clear_slow(uint32_t bits) { slow_.fetch_and(~bits); }
   bool forked() const { return (slow_.load(std::memory_order_relaxed) & kSlowForked) != 0; }
+  bool watched() const { return (slow_.load(std::memory_order_relaxed) & kSlowWatched) != 0; }
   uint64_t order();
   void raise_order(uint64_t order);
   void write(trace::Record record);
@@ -129,6 +132,7 @@ class DeviceHeap {
 
   // heap.cpp: hits and frees. Those marked (locked) are called under lock_.
   Status allocate_slow(const Request& request, uint64_t size, uint64_t* address, FailurePtr* failure);
+  Status serve_slow(const Request& request, uint64_t size, uint64_t* address, FailurePtr* failure);
   Arena& arena_for(StreamId stream, uint64_t pool, bool small);  // (locked)
   Arena& new_arena(StreamId stream, uint64_t pool, bool small);  // (locked)
   uint32_t flags_of(uint64_t pool) const;                        // (locked)
@@ -140,6 +144,11 @@ class DeviceHeap {
   void trace_block(trace::Kind kind, uint64_t order, uint64_t address, uint64_t bytes, uint64_t requested,
                    StreamId stream);
   BlockInfo info(const Block* block) const;  // (locked)
+
+  // witness.cpp, without lock_.
+  void tell(Change change, const Block* block);
+  void tell_free(Block* block, uint64_t address);
+  void tell_pages(Change change, const Arena& arena, AddressRange range);
 
   // miss.cpp: growth and the handler.
   Status miss(const Request& request, uint64_t size, bool injected, bool persistent, uint64_t* address,

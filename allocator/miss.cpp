@@ -187,6 +187,7 @@ DeviceHeap::Served DeviceHeap::fill_claim(Miss& miss) {
   std::vector<driver::Page> pages;
   if (const CUresult result = map_claim(miss, &pages); result != CUDA_SUCCESS)
     return refused(miss, result, "cuMemMap and cuMemSetAccess");
+  for (const AddressRange& run : reservation.voids) tell_pages(Change::kMapped, *reservation.arena, run);
   finish_claim(miss, pages);
   return Served::kYes;
 }
@@ -238,6 +239,7 @@ CUresult DeviceHeap::map_claim(Miss& miss, std::vector<driver::Page>* pages) {
     const AddressRange& run = reservation.voids[i];
     const uint64_t count = run.bytes() / page_bytes_;
     if (device_->unmap(run.begin, run.bytes()) != CUDA_SUCCESS) {
+      tell_pages(Change::kMapped, *reservation.arena, run);
       std::lock_guard guard(lock_);
       for (uint64_t page = 0; page < count; ++page) {
         const CUmemGenericAllocationHandle handle = (*pages)[done + page].handle;

@@ -63,6 +63,7 @@ uint64_t DeviceHeap::unmap_victims(std::vector<Victim>& victims) {
   for (Victim& victim : victims) {
     const CUresult result = device_->unmap(victim.range.begin, victim.range.bytes());
     victim.unmapped = result == CUDA_SUCCESS;
+    if (victim.unmapped) tell_pages(Change::kUnmapped, *victim.arena, victim.range);
     bytes += victim.unmapped ? victim.range.bytes() : 0;
     trace::Record record;
     record.kind = trace::Kind::kPageUnmap;

@@ -2,6 +2,7 @@
 #include "spillway/core.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "strategies/process.h"
@@ -180,6 +181,43 @@ int core_check_invariants() {
   return 0;
 }
 
+spillway_status core_allocate_at(int32_t device, uint64_t stream, uint64_t pool, uint64_t bytes,
+                                 void* address) {
+  Allocator* allocator = Process::get().allocator();
+  const Request request{bytes, StreamId{stream}, pool};
+  const Status status = allocator == nullptr
+                            ? Status::kNotFound
+                            : allocator->allocate_at(DeviceId{device}, request, address_of(address));
+  if (status == Status::kOk) return SPILLWAY_OK;
+  return refuse(to_c(status), "allocate_at: the pool has no free bytes at this address on this stream");
+}
+
+static_assert(SPILLWAY_CHANGE_ALLOCATED == static_cast<int>(Change::kAllocated) &&
+              SPILLWAY_CHANGE_FREE_REQUESTED == static_cast<int>(Change::kFreeRequested) &&
+              SPILLWAY_CHANGE_FREED == static_cast<int>(Change::kFreed) &&
+              SPILLWAY_CHANGE_MAPPED == static_cast<int>(Change::kMapped) &&
+              SPILLWAY_CHANGE_UNMAPPED == static_cast<int>(Change::kUnmapped));
+
+class CWitness final : public Witness {
+ public:
+  void saw(Change change, const BlockInfo& block) noexcept override {
+    const auto call = call_.load(std::memory_order_acquire);
+    const spillway_block_info info = to_c(block);
+    if (call != nullptr) call(static_cast<uint32_t>(change), &info);
+  }
+  void set(void (*call)(uint32_t, const spillway_block_info*)) { call_.store(call); }
+
+ private:
+  std::atomic<void (*)(uint32_t, const spillway_block_info*)> call_{nullptr};
+};
+
+void core_watch(void (*saw)(uint32_t, const spillway_block_info*)) {
+  static auto* const witness = new CWitness;  // never destroyed: calls may come until the end
+  if (core_start() != SPILLWAY_OK) return;
+  witness->set(saw);
+  Process::get().allocator()->set_witness(saw == nullptr ? nullptr : witness);
+}
+
 const spillway_core_table kTable = {
     sizeof(spillway_core_table),
     SPILLWAY_CORE_VERSION,
@@ -196,6 +234,8 @@ const spillway_core_table kTable = {
     core_fail_request,
     core_requests,
     core_check_invariants,
+    core_allocate_at,
+    core_watch,
 };
 
 }  // namespace

@@ -45,6 +45,15 @@ enum {
   SPILLWAY_POOL_WHOLE_PAGES = 4 /* its blocks share no page */
 };
 
+/* What `watch` tells. Of pages only address, bytes, device, stream and pool are set. */
+enum {
+  SPILLWAY_CHANGE_ALLOCATED = 0,
+  SPILLWAY_CHANGE_FREE_REQUESTED = 1, /* the block still counts as live */
+  SPILLWAY_CHANGE_FREED = 2,          /* at once, or when the last stream that used it is past it */
+  SPILLWAY_CHANGE_MAPPED = 3,
+  SPILLWAY_CHANGE_UNMAPPED = 4
+};
+
 /* The failure behind a SPILLWAY_OUT_OF_MEMORY or SPILLWAY_UNWIND. */
 typedef struct spillway_failure {
   uint32_t size;
@@ -93,6 +102,15 @@ typedef struct spillway_core_table {
   uint64_t (*requests)(void);
   /* Checks every invariant; 1 if all hold, else 0 and the first broken one in spillway_last_error(). */
   int (*check_invariants)(void);
+  /* As allocate, on a private pool, at an address that lies whole in free bytes of the pool and stream; else
+   * SPILLWAY_NOT_FOUND, and nothing changes. Never grows the pool. */
+  spillway_status (*allocate_at)(int32_t device, uint64_t stream, uint64_t pool, uint64_t bytes,
+                                 void* address);
+  /* Calls `saw` for each change from now on, with one of SPILLWAY_CHANGE_*, on the thread that makes it and
+   * without a lock that allocate or free take; for any one address in the order of its changes. It may call
+   * usage, blocks and spillway_query, and must not allocate or free. null: no more; a call that has begun may
+   * still end later. */
+  void (*watch)(void (*saw)(uint32_t change, const spillway_block_info* block));
 } spillway_core_table;
 
 SPILLWAY_API const spillway_core_table* spillway_core(void);

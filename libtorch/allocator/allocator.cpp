@@ -35,6 +35,10 @@ bool profiled() {
 
 }  // namespace
 
+void hear(uint32_t change, const spillway_block_info* block) {
+  instance->hear(change, *block);
+}
+
 Allocator::Allocator(native::CUDAAllocator* before) : before_(before) {
   instance = this;
   pthread_atfork(nullptr, nullptr, [] { forked_child = true; });
@@ -63,25 +67,25 @@ c10::DeviceIndex Allocator::current_device() const {
   return device;
 }
 
-bool Allocator::listened() const {
-  return tracked_.load(std::memory_order_relaxed) || c10::impl::GPUTrace::get_trace() != nullptr;
+void* Allocator::allocate_on(c10::DeviceIndex index, size_t bytes, cudaStream_t stream) {
+  if (C10_LIKELY(!listeners_.wanted())) return serve(index, bytes, stream);
+  const Listeners::Call call(listeners_.history().gather(native::RecordContext::STATE));
+  return serve(index, bytes, stream);
 }
 
-void* Allocator::allocate_on(c10::DeviceIndex index, size_t bytes, cudaStream_t stream) {
+void* Allocator::serve(c10::DeviceIndex index, size_t bytes, cudaStream_t stream) {
   Device& device = this->device(index);
   // The driver's calls need the primary context, which the runtime makes at the first call that needs it.
   std::call_once(device.context_made, [] { C10_CUDA_CHECK(cudaFree(nullptr)); });
   spillway_failure failure;  // filled only when there is one
   failure.size = sizeof failure;
   void* address = nullptr;
+  const uint64_t pool = device.pools.route(stream);
   const spillway_status status =
-      core().table->allocate(index, id_of(stream), device.pools.route(stream), bytes, &address, &failure);
-  if (C10_UNLIKELY(status != SPILLWAY_OK)) fail(index, status, failure);
-  if (C10_UNLIKELY(listened())) {
-    if (const auto* trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr)) {
-      (*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(address));
-    }
-    tell_trackers(native::TraceEntry::ALLOC, index, address, rounded(bytes), stream);
+      core().table->allocate(index, id_of(stream), pool, bytes, &address, &failure);
+  if (C10_UNLIKELY(status != SPILLWAY_OK)) fail({index, stream, pool}, status, failure);
+  if (const auto* trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr)) {
+    (*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(address));
   }
   if (profiled()) {
     c10::reportMemoryUsageToProfiler(address, static_cast<int64_t>(rounded(bytes)),
@@ -115,23 +119,19 @@ void* Allocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream) {
   return bytes == 0 ? nullptr : allocate_on(current_device(), bytes, stream);
 }
 
-void Allocator::announce_free(void* address) {
-  spillway_block_info block{};
-  if (core().table->find_block(address, &block) != SPILLWAY_OK ||
-      block.address != reinterpret_cast<uint64_t>(address) ||
-      block.state != static_cast<uint32_t>(BlockState::kLive))
-    return;
-  if (const auto* trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr)) {
-    (*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(address));
-  }
-  tell_trackers(native::TraceEntry::FREE_REQUESTED, static_cast<c10::DeviceIndex>(block.device), address,
-                rounded(block.requested_bytes), std::bit_cast<cudaStream_t>(block.stream));
-}
-
 void Allocator::raw_delete(void* address) {
   // A child of fork has no CUDA; the tensors that it inherited are its parent's to free.
   if (address == nullptr || forked_child) return;
-  if (C10_UNLIKELY(listened())) announce_free(address);
+  if (C10_LIKELY(!listeners_.wanted())) return release(address);
+  const Listeners::Call call(listeners_.history().gather(native::RecordContext::ALL));
+  release(address);
+}
+
+void Allocator::release(void* address) {
+  const auto* trace = c10::impl::GPUTrace::get_trace();
+  if (C10_UNLIKELY(trace != nullptr && core().table->find_block(address, nullptr) == SPILLWAY_OK)) {
+    (*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(address));
+  }
   spillway_block_info block;
   if (C10_UNLIKELY(core().table->free(address, &block) != SPILLWAY_OK)) {
     before_->raw_delete(address);  // from before the installation
@@ -154,6 +154,7 @@ void Allocator::recordStream(const c10::DataPtr& data, c10::cuda::CUDAStream str
 }
 
 void Allocator::emptyCache(c10::MempoolId_t pool) {
+  const Listeners::Call call(listeners_.history().gather(native::RecordContext::ALL));
   const bool every = pool.first == 0 && pool.second == 0;
   for (size_t i = 0; i < devices_.size(); ++i) {
     // A pool that is known here is in use: its pages stay. One that was released is the core's to empty.

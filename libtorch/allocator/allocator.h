@@ -13,13 +13,14 @@
 #include <string>
 #include <vector>
 
+#include "libtorch/allocator/listeners.h"
 #include "libtorch/allocator/pools.h"
 #include "libtorch/allocator/statistics.h"
 #include "spillway/core.h"
 
 namespace spillway::libtorch {
 
-namespace native = c10::cuda::CUDACachingAllocator;
+struct Segment;
 
 class Allocator final : public native::CUDAAllocator {
  public:
@@ -73,15 +74,27 @@ class Allocator final : public native::CUDAAllocator {
   bool checkPoolLiveAllocations(c10::DeviceIndex device, c10::MempoolId_t pool,
                                 const std::unordered_set<void*>& expected) override;
 
-  // Sharing between processes, history, checkpoints of pools: unsupported.cpp.
-  native::ShareableHandle shareIpcHandle(void*) override;
-  std::shared_ptr<void> getIpcDevPtr(std::string) override;
-  bool isHistoryEnabled() override { return false; }
-  void recordHistory(bool enabled, native::CreateContextFn, size_t, native::RecordContext, bool,
-                     const std::vector<std::string>&) override;
+  // History: diagnostics.cpp.
+  bool isHistoryEnabled() override { return listeners_.history().enabled(); }
+  void recordHistory(bool enabled, native::CreateContextFn recorder, size_t most_entries,
+                     native::RecordContext when, bool clear,
+                     const std::vector<std::string>& skipped) override;
+  void recordAnnotation(const std::vector<std::pair<std::string, std::string>>& metadata) override;
+  void pushCompileContext(std::string& context) override;
+  void popCompileContext() override;
+  void setUserMetadata(const std::string& metadata) override { History::user_metadata() = metadata; }
+  std::string getUserMetadata() override { return History::user_metadata(); }
+  // A change of the core's, for those who listen.
+  void hear(uint32_t change, const spillway_block_info& block) noexcept;
+
+  // Checkpoints of pools: checkpoints.cpp.
   std::shared_ptr<native::AllocatorState> getCheckpointState(c10::DeviceIndex, c10::MempoolId_t) override;
   native::CheckpointDelta setCheckpointPoolState(c10::DeviceIndex,
                                                  std::shared_ptr<native::AllocatorState>) override;
+
+  // Sharing between processes: unsupported.cpp.
+  native::ShareableHandle shareIpcHandle(void*) override;
+  std::shared_ptr<void> getIpcDevPtr(std::string) override;
 
  private:
   struct Device {
@@ -95,21 +108,23 @@ class Allocator final : public native::CUDAAllocator {
 
   Device& device(c10::DeviceIndex index);
   void* allocate_on(c10::DeviceIndex index, size_t bytes, cudaStream_t stream);
-  [[noreturn]] void fail(c10::DeviceIndex index, spillway_status status, const spillway_failure& failure);
+  // Who asked for what could not be served.
+  struct Asker {
+    c10::DeviceIndex device;
+    cudaStream_t stream;
+    uint64_t pool;
+  };
+  [[noreturn]] void fail(const Asker& asker, spillway_status status, const spillway_failure& failure);
   c10::DeviceIndex current_device() const;
-  // Whether somebody wants to hear of each block.
-  bool listened() const;
-  // Before a free, for those who listen.
-  void announce_free(void* address);
-  void tell_trackers(native::TraceEntry::Action action, c10::DeviceIndex device, const void* address,
-                     size_t bytes, cudaStream_t stream);
+  void* serve(c10::DeviceIndex index, size_t bytes, cudaStream_t stream);
+  void release(void* address);
+  native::SegmentInfo describe(const Segment& segment, c10::DeviceIndex device);
 
   native::CUDAAllocator* const before_;
   std::vector<std::unique_ptr<Device>> devices_;
-  std::mutex listeners_mutex_;
+  Listeners listeners_;
+  std::mutex observers_mutex_;
   std::vector<native::OutOfMemoryObserver> observers_;
-  std::vector<native::AllocatorTraceTracker> trackers_;
-  std::atomic<bool> tracked_{false};
 };
 
 }  // namespace spillway::libtorch

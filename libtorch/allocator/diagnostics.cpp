@@ -1,8 +1,10 @@
 // What PyTorch asks the allocator to tell: statistics, snapshots, observers.
-#include <c10/util/ApproximateClock.h>
+#include <c10/core/AllocatorConfig.h>
+#include <c10/cuda/CUDAAllocatorConfig.h>
 
 #include <algorithm>
 #include <bit>
+#include <tuple>
 
 #include "libtorch/allocator/allocator.h"
 #include "libtorch/allocator/core.h"
@@ -15,31 +17,50 @@ bool is(const spillway_block_info& block, BlockState state) {
   return block.state == static_cast<uint32_t>(state);
 }
 
-native::SegmentInfo describe(const Segment& segment, c10::DeviceIndex device) {
+native::AllocatorConfigInfo settings() {
+  using Config = c10::CachingAllocator::AcceleratorAllocatorConfig;
+  using Cuda = native::CUDAAllocatorConfig;
+  native::AllocatorConfigInfo info{};
+  info.garbage_collection_threshold = Config::garbage_collection_threshold();
+  info.max_split_size = Config::max_split_size();
+  info.pinned_num_register_threads = Cuda::pinned_num_register_threads();
+  info.expandable_segments = Cuda::expandable_segments();
+  info.release_lock_on_malloc = Cuda::release_lock_on_cudamalloc();
+  info.pinned_use_host_register = Cuda::pinned_use_cuda_host_register();
+  info.graph_capture_record_stream_reuse = Cuda::graph_capture_record_stream_reuse();
+  info.last_allocator_settings = c10::CachingAllocator::getAllocatorSettings();
+  info.roundup_power2_divisions = Config::roundup_power2_divisions();
+  return info;
+}
+
+}  // namespace
+
+native::SegmentInfo Allocator::describe(const Segment& segment, c10::DeviceIndex device) {
+  History& history = listeners_.history();
   native::SegmentInfo info;
   info.device = device;
   info.address = segment.address;
   info.total_size = segment.bytes;
+  info.stream = std::bit_cast<void*>(segment.blocks.front().stream);
   info.is_large = true;
   info.is_expandable = true;
+  info.context_when_allocated = history.pages_context(segment.address);
   for (const spillway_block_info& block : segment.blocks) {
     native::BlockInfo part;
     part.size = block.bytes;
     part.allocated = is(block, BlockState::kLive);
     part.active = !is(block, BlockState::kFree);
-    part.requested_size = part.active ? block.requested_bytes : 0;
-    info.requested_size += part.requested_size;
-    if (part.allocated) info.allocated_size += part.size;
     if (part.active) {
+      part.requested_size = block.requested_bytes;
+      part.context_when_allocated = history.block_context(block.address);
+      info.requested_size += part.requested_size;
       info.active_size += part.size;
-      info.stream = std::bit_cast<void*>(block.stream);
     }
+    if (part.allocated) info.allocated_size += part.size;
     info.blocks.push_back(std::move(part));
   }
   return info;
 }
-
-}  // namespace
 
 c10::CachingDeviceAllocator::DeviceStats Allocator::getDeviceStats(c10::DeviceIndex index) {
   return device(index).statistics.read(usage_of(index), layout_of(index));
@@ -79,39 +100,62 @@ void* Allocator::getBaseAllocation(void* address, size_t* bytes) {
 native::SnapshotInfo Allocator::snapshot(c10::MempoolId_t pool, bool include_traces) {
   const bool every = pool.first == 0 && pool.second == 0;
   native::SnapshotInfo info;
-  info.config_metadata = {};
+  info.config_metadata = settings();
+  if (include_traces) info.external_annotations = listeners_.history().annotations();
   for (size_t i = 0; i < devices_.size(); ++i) {
     const auto index = static_cast<c10::DeviceIndex>(i);
-    Pools& pools = devices_[i]->pools;
+    // The entry of this snapshot is the next one's to show.
+    if (include_traces) info.device_traces.push_back(listeners_.history().trace(index));
+    size_t active = 0;
     for (const Segment& segment : segments_of(index)) {
-      const c10::MempoolId_t owner = segment.pool == 0 ? c10::MempoolId_t{0, 0} : pools.id_of(segment.pool);
+      const c10::MempoolId_t owner = devices_[i]->pools.id_of(segment.pool);
       if (!every && owner != pool) continue;
       info.segments.push_back(describe(segment, index));
       info.segments.back().owner_private_pool_id = owner;
+      active += info.segments.back().active_size;
     }
-    if (include_traces) info.device_traces.emplace_back();
+    listeners_.tell(native::TraceEntry::SNAPSHOT, index, 0, active, nullptr, pool, nullptr);
   }
+  std::sort(info.segments.begin(), info.segments.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.device, a.address) < std::tie(b.device, b.address);
+  });
   return info;
 }
 
 void Allocator::attachOutOfMemoryObserver(native::OutOfMemoryObserver observer) {
-  const std::lock_guard<std::mutex> lock(listeners_mutex_);
+  const std::lock_guard<std::mutex> lock(observers_mutex_);
   observers_.push_back(std::move(observer));
 }
 
 void Allocator::attachAllocatorTraceTracker(native::AllocatorTraceTracker tracker) {
-  const std::lock_guard<std::mutex> lock(listeners_mutex_);
-  trackers_.push_back(std::move(tracker));
-  tracked_ = true;
+  listeners_.attach(std::move(tracker));
 }
 
-void Allocator::tell_trackers(native::TraceEntry::Action action, c10::DeviceIndex index, const void* address,
-                              size_t bytes, cudaStream_t stream) {
-  if (C10_LIKELY(!tracked_.load(std::memory_order_relaxed))) return;
-  const native::TraceEntry entry(action, index, reinterpret_cast<size_t>(address), bytes, stream, {0, 0},
-                                 c10::getApproximateTime());
-  const std::lock_guard<std::mutex> lock(listeners_mutex_);
-  for (const native::AllocatorTraceTracker& tracker : trackers_) tracker(entry);
+void Allocator::recordHistory(bool enabled, native::CreateContextFn recorder, size_t most_entries,
+                              native::RecordContext when, bool clear,
+                              const std::vector<std::string>& skipped) {
+  listeners_.record({enabled, recorder, most_entries, when, clear, skipped});
+}
+
+void Allocator::recordAnnotation(const std::vector<std::pair<std::string, std::string>>& metadata) {
+  if (isHistoryEnabled()) listeners_.history().annotate(current_device(), metadata);
+}
+
+void Allocator::pushCompileContext(std::string& context) {
+  if (isHistoryEnabled()) History::push_compile_context(context);
+}
+
+void Allocator::popCompileContext() {
+  if (isHistoryEnabled()) History::pop_compile_context();
+}
+
+void Allocator::hear(uint32_t change, const spillway_block_info& block) noexcept {
+  try {
+    const c10::MempoolId_t pool = device(static_cast<c10::DeviceIndex>(block.device)).pools.id_of(block.pool);
+    listeners_.saw(change, block, pool);
+  } catch (const std::exception& error) {
+    TORCH_WARN_ONCE("Spillway's allocator: an entry of the history is lost: ", error.what());
+  }
 }
 
 }  // namespace spillway::libtorch

@@ -4,6 +4,7 @@
 
 #include "libtorch/allocator/allocator.h"
 #include "libtorch/allocator/core.h"
+#include "libtorch/allocator/segments.h"
 #include "spillway/libtorch/allocator.h"
 
 namespace spillway::libtorch {
@@ -21,18 +22,33 @@ DeviceMemory ask_device() {
   return memory;
 }
 
-std::string describe(c10::DeviceIndex device, const DeviceMemory& memory, const spillway_failure& failure,
-                     size_t allocated) {
+uint64_t idle_in_private_pools(c10::DeviceIndex device) {
+  uint64_t bytes = 0;
+  for (const Segment& segment : segments_of(device))
+    for (const spillway_block_info& block : segment.blocks)
+      if (block.pool != 0 && block.state == static_cast<uint32_t>(BlockState::kFree)) bytes += block.bytes;
+  return bytes;
+}
+
+// PyTorch's sentences, with one of Spillway's in place of the advice.
+std::string text_of(c10::DeviceIndex device, const DeviceMemory& memory, const spillway_failure& failure,
+                    double fraction) {
+  using c10::CachingAllocator::format_size;
+  const uint64_t allocated = usage_of(device).all.live.bytes;
+  const uint64_t private_idle = idle_in_private_pools(device);
+  const uint64_t counted = allocated + private_idle;
   const uint64_t reserved = failure.memory.reserved;
-  const uint64_t idle = reserved > allocated ? reserved - allocated : 0;
-  return c10::str("CUDA out of memory. Tried to allocate ",
-                  c10::CachingAllocator::format_size(failure.requested_bytes), ". GPU ",
-                  static_cast<int>(device), " has a total capacity of ",
-                  c10::CachingAllocator::format_size(memory.total), " of which ",
-                  c10::CachingAllocator::format_size(memory.free), " is free. Of the allocated memory ",
-                  c10::CachingAllocator::format_size(allocated), " is allocated by PyTorch, and ",
-                  c10::CachingAllocator::format_size(idle),
-                  " is reserved by PyTorch but unallocated.\nSpillway: ", failure.text);
+  std::string text =
+      c10::str("CUDA out of memory. Tried to allocate ", format_size(failure.requested_bytes), ". GPU ",
+               static_cast<int>(device), " has a total capacity of ", format_size(memory.total), " of which ",
+               format_size(memory.free), " is free. ");
+  if (fraction < 1)
+    text += format_size(static_cast<uint64_t>(fraction * static_cast<double>(memory.total))) + " allowed; ";
+  text += "Of the allocated memory " + format_size(counted) + " is allocated by PyTorch, ";
+  if (private_idle > 0)
+    text += "with " + format_size(private_idle) + " allocated in private pools (e.g., CUDA Graphs), ";
+  return text + "and " + format_size(reserved > counted ? reserved - counted : 0) +
+         " is reserved by PyTorch but unallocated.\nSpillway: " + failure.text;
 }
 
 }  // namespace
@@ -43,22 +59,29 @@ PlanChange::PlanChange(c10::SourceLocation where, std::string message, uint64_t 
 
 PlanChange::~PlanChange() = default;
 
-void Allocator::fail(c10::DeviceIndex index, spillway_status status, const spillway_failure& failure) {
+void Allocator::fail(const Asker& asker, spillway_status status, const spillway_failure& failure) {
   TORCH_CHECK(status == SPILLWAY_OUT_OF_MEMORY || status == SPILLWAY_UNWIND,
               "Spillway's allocator failed with status ", static_cast<int>(status), ": ",
               core().last_error());
-  Statistics& statistics = device(index).statistics;
-  statistics.out_of_memory();
+  const c10::DeviceIndex index = asker.device;
+  Device& device = this->device(index);
+  device.statistics.out_of_memory();
   const DeviceMemory memory = ask_device();
-  tell_trackers(native::TraceEntry::OOM, index, reinterpret_cast<const void*>(memory.free),
-                failure.requested_bytes, nullptr);
+  listeners_.tell(native::TraceEntry::OOM, index, memory.free, failure.rounded_bytes, asker.stream,
+                  device.pools.id_of(asker.pool), Listeners::Call::context());
+  c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(failure.rounded_bytes),
+                                   usage_of(index).all.live.bytes, failure.memory.reserved,
+                                   c10::Device(c10::DeviceType::CUDA, index));
   std::vector<native::OutOfMemoryObserver> observers;
   {
-    const std::lock_guard<std::mutex> lock(listeners_mutex_);
+    const std::lock_guard<std::mutex> lock(observers_mutex_);
     observers = observers_;
   }
-  for (const auto& observer : observers) observer(index, failure.requested_bytes, memory.total, memory.free);
-  const std::string text = describe(index, memory, failure, usage_of(index).all.live.bytes);
+  const double fraction = device.fraction;
+  const auto allowed =
+      fraction < 1 ? static_cast<size_t>(fraction * static_cast<double>(memory.total)) : memory.total;
+  for (const auto& observer : observers) observer(index, failure.rounded_bytes, allowed, memory.free);
+  const std::string text = text_of(index, memory, failure, fraction);
   const c10::SourceLocation where{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
   if (status == SPILLWAY_UNWIND) throw PlanChange(where, text, failure.incident, failure.move);
   throw c10::OutOfMemoryError(where, text);

@@ -43,6 +43,8 @@ void Pools::remove_user(Id id) {
   TORCH_CHECK(pool.users > 0, "releasePool: a memory pool was released more often than it was taken");
   if (--pool.users != 0) return;
   change(pool, pool.flags | SPILLWAY_POOL_RELEASED);
+  released_.emplace_back(pool.number, id);
+  if (released_.size() > kReleasedNames) released_.pop_front();
   pools_.erase(id);
 }
 
@@ -97,9 +99,12 @@ uint64_t Pools::number_of(Id id) {
 }
 
 Pools::Id Pools::id_of(uint64_t number) {
+  if (number == 0) return {0, 0};
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& [id, pool] : pools_)
     if (pool.number == number) return id;
+  for (const auto& [released, id] : released_)
+    if (released == number) return id;
   return {0, 0};
 }
 

@@ -9,6 +9,7 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -54,6 +55,9 @@ class Pools {
   const int device_;
   std::mutex mutex_;
   std::map<Id, Pool> pools_;
+  // Whose blocks may outlive them: the newest, because a program may use a new pool in each step.
+  static constexpr size_t kReleasedNames = 256;
+  std::deque<std::pair<uint64_t, Id>> released_;
   std::vector<std::pair<Id, Filter>> routes_;
   std::atomic<bool> routing_{false};
 };

@@ -14,7 +14,7 @@ bool is(const spillway_block_info& block, BlockState state) {
 void add_block(void* context, const spillway_block_info* block) {
   auto& segments = *static_cast<std::vector<Segment>*>(context);
   if (segments.empty() || segments.back().address + segments.back().bytes != block->address ||
-      segments.back().pool != block->pool) {
+      segments.back().pool != block->pool || segments.back().blocks.front().stream != block->stream) {
     segments.push_back({block->address, 0, block->pool, {}});
   }
   segments.back().bytes += block->bytes;

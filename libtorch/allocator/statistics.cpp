@@ -33,8 +33,10 @@ void fill(DeviceStats& stats, StatType type, const spillway_usage_levels& levels
   const auto [live, peak, added, freed, active, peak_active, deactivated] = levels;
   fill(stats.allocation[index], live.count, peak.count, added.count, freed.count);
   fill(stats.allocated_bytes[index], live.bytes, peak.bytes, added.bytes, freed.bytes);
-  fill(stats.requested_bytes[index], live.requested_bytes, peak.requested_bytes, added.requested_bytes,
-       freed.requested_bytes);
+  // Natively the bytes that were asked for count until the block is free, those that it takes until it is
+  // freed.
+  fill(stats.requested_bytes[index], active.requested_bytes, peak_active.requested_bytes,
+       added.requested_bytes, deactivated.requested_bytes);
   fill(stats.active[index], active.count, peak_active.count, added.count, deactivated.count);
   fill(stats.active_bytes[index], active.bytes, peak_active.bytes, added.bytes, deactivated.bytes);
 }

@@ -22,6 +22,7 @@
 #include "spillway/allocator/strategy.h"
 #include "spillway/allocator/units.h"
 #include "spillway/allocator/usage.h"
+#include "spillway/allocator/witness.h"
 #include "spillway/driver/table.h"
 #include "spillway/trace/writer.h"
 
@@ -89,6 +90,9 @@ class Allocator {
   // Called when a request can not be served; null: requests fail at once. Set before the first request.
   void set_handler(OomHandler* handler) noexcept { handler_.store(handler); }
   void set_trace(trace::Trace* trace) noexcept { trace_.store(trace); }
+  // From now on told of every change; null: nobody is. Costs requests nothing while there is none.
+  void set_witness(Witness* witness) noexcept;
+  Witness* witness() const noexcept { return witness_.load(std::memory_order_acquire); }
   trace::Trace* trace() const noexcept { return trace_.load(std::memory_order_relaxed); }
   const driver::Table& table() const noexcept { return table_; }
 
@@ -104,6 +108,9 @@ class Allocator {
     return free(address, &unread);
   }
   Status record_stream(uint64_t address, StreamId stream) noexcept;
+  // As `allocate`, in a private pool, at an address that lies whole in one of the pool's holes of that
+  // stream; else kNotFound, and nothing changes. Never asks the driver or the handler.
+  Status allocate_at(DeviceId device, const Request& request, uint64_t address) noexcept;
   // The block that holds `address`, its first byte or any other.
   Status find_block(uint64_t address, BlockInfo* out) noexcept;
   Status blocks(DeviceId device, std::vector<BlockInfo>* out) noexcept;
@@ -155,6 +162,7 @@ class Allocator {
   const driver::Table& table_;
   std::atomic<OomHandler*> handler_{nullptr};
   std::atomic<trace::Trace*> trace_{nullptr};
+  std::atomic<Witness*> witness_{nullptr};
   std::unique_ptr<PageMap> page_map_;
   std::array<std::atomic<DeviceHeap*>, kMaxDevices> heaps_{};
   std::mutex start_mutex_;

@@ -1,0 +1,28 @@
+// Who is told of each change to a device's blocks and pages: the history that PyTorch's tools read.
+//
+// Thread-safety: called on the thread that makes the change, from several at once, without the allocator's
+// lock; for any one address in the order of its changes: pages are told mapped before a block on them is
+// allocated, and a block freed before its bytes can be anyone's again. A witness may ask for sums and blocks,
+// and must not allocate, free, or wait for a thread that does. Ownership: lives as long as the process.
+#pragma once
+#include <cstdint>
+
+namespace spillway {
+
+struct BlockInfo;
+
+enum class Change : uint8_t {
+  kAllocated,
+  kFreeRequested,  // still counted as live
+  kFreed,          // at once, or when the last stream that used it is past it
+  kMapped,         // pages at an address range: only address, bytes, device, stream and pool say something
+  kUnmapped,
+};
+
+class Witness {
+ public:
+  virtual ~Witness() = default;
+  virtual void saw(Change change, const BlockInfo& block) noexcept = 0;
+};
+
+}  // namespace spillway
