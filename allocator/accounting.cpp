@@ -62,13 +62,16 @@ DeviceUsage DeviceHeap::usage() {
   std::lock_guard guard(lock_);
   return {.all = usage_.read(Usage::Of::kAll),
           .small = usage_.read(Usage::Of::kSmall),
-          .large = usage_.read(Usage::Of::kLarge)};
+          .large = usage_.read(Usage::Of::kLarge),
+          .maps = maps_,
+          .unmaps = unmaps_};
 }
 
 void DeviceHeap::reset_totals() {
   if (forked()) return;
   std::lock_guard guard(lock_);
   usage_.reset_totals();
+  maps_ = unmaps_ = 0;
 }
 
 void DeviceHeap::set_limit(uint64_t bytes) {

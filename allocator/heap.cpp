@@ -11,7 +11,8 @@ namespace {
 constexpr uint64_t kLargestRequest = uint64_t{1} << 46;
 constexpr unsigned kPollEvery = 32;
 
-uint64_t round_up(uint64_t bytes) {
+uint64_t size_of(const Request& request) {
+  const uint64_t bytes = std::max(request.bytes, request.padded);
   return bytes > kLargestRequest ? kLargestRequest : (bytes + kUnitBytes - 1) & ~(kUnitBytes - 1);
 }
 
@@ -97,7 +98,7 @@ void DeviceHeap::set_pool(uint64_t pool, uint32_t flags) {
 
 // A private pool's requests are rare enough to look the pool up.
 uint64_t DeviceHeap::pool_size(const Request& request) {
-  const uint64_t size = round_up(request.bytes);
+  const uint64_t size = size_of(request);
   std::lock_guard guard(lock_);
   const bool whole = (flags_of(request.pool) & kPoolWholePages) != 0;
   return whole ? (size + page_bytes_ - 1) / page_bytes_ * page_bytes_ : size;
@@ -172,7 +173,7 @@ void DeviceHeap::raise_order(uint64_t order) {
 }
 
 Status DeviceHeap::allocate(const Request& request, uint64_t* address, FailurePtr* failure) {
-  const uint64_t size = request.pool == 0 ? round_up(request.bytes) : pool_size(request);
+  const uint64_t size = request.pool == 0 ? size_of(request) : pool_size(request);
   if (slow_.load(std::memory_order_relaxed) != 0) [[unlikely]]
     return allocate_slow(request, size, address, failure);
   lock_.lock();

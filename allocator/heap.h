@@ -221,6 +221,7 @@ class DeviceHeap {
   std::unordered_map<uint64_t, uint32_t> pools_;     // flags of those that have any
   std::vector<CUmemGenericAllocationHandle> spare_;  // pages mapped nowhere
   std::unordered_map<Block*, std::vector<StreamId>> uses_;
+  uint64_t maps_ = 0, unmaps_ = 0;
   uint64_t failures_ = 0, rescued_ = 0, unwound_ = 0, gave_up_ = 0, rescued_bytes_ = 0, rescue_us_ = 0;
   unsigned since_poll_ = 0;
 

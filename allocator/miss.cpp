@@ -263,6 +263,7 @@ void DeviceHeap::finish_claim(Miss& miss, const std::vector<driver::Page>& pages
     for (uint64_t address = run.begin; address < run.end; address += page_bytes_)
       arena.set_page(address, pages[next++].handle);
   reservation.pages.resize(reservation.pages.size() - pages.size());
+  maps_ += reservation.voids.size();
   mapped_bytes_ += reservation.placement.need_bytes;
   reserved_bytes_ -= reservation.placement.need_bytes;
   peak_held_ = std::max(peak_held_, held_bytes_);  // not earlier: what was promised may not have come

@@ -82,6 +82,7 @@ uint64_t DeviceHeap::settle_victims(std::vector<Victim>& victims,
   std::lock_guard guard(lock_);
   uint64_t bytes = 0;
   for (Victim& victim : victims) {
+    unmaps_ += victim.unmapped ? 1 : 0;
     for (uint64_t address = victim.range.begin; victim.unmapped && address < victim.range.end;
          address += page_bytes_) {
       pages->push_back(victim.arena->page(address));

@@ -43,8 +43,8 @@ spillway_status core_start() {
   return to_c(status);
 }
 
-spillway_status core_allocate(int32_t device, uint64_t stream, uint64_t pool, uint64_t bytes, void** address,
-                              spillway_failure* failure) {
+spillway_status core_allocate_padded(int32_t device, uint64_t stream, uint64_t pool, uint64_t bytes,
+                                     uint64_t padded, void** address, spillway_failure* failure) {
   if (address == nullptr) return refuse(SPILLWAY_INVALID, "allocate: address is null");
   *address = nullptr;
   Allocator* allocator = Process::get().allocator();
@@ -54,12 +54,17 @@ spillway_status core_allocate(int32_t device, uint64_t stream, uint64_t pool, ui
   }
   uint64_t at = 0;
   FailurePtr detail;
-  const Request request{bytes, StreamId{stream}, pool};
+  const Request request{bytes, StreamId{stream}, pool, padded};
   const Status status = allocator->allocate(DeviceId{device}, request, &at, &detail);
   if (status != Status::kOk) [[unlikely]]
     return explain(status, *detail, failure);
   *address = reinterpret_cast<void*>(at);
   return SPILLWAY_OK;
+}
+
+spillway_status core_allocate(int32_t device, uint64_t stream, uint64_t pool, uint64_t bytes, void** address,
+                              spillway_failure* failure) {
+  return core_allocate_padded(device, stream, pool, bytes, 0, address, failure);
 }
 
 spillway_status not_a_block() {
@@ -139,7 +144,7 @@ spillway_usage_levels to_c(const UsageLevels& levels) {
 void core_usage(int32_t device, spillway_usage* out) {
   Allocator* allocator = Process::get().allocator();
   const DeviceUsage usage = allocator == nullptr ? DeviceUsage{} : allocator->usage(DeviceId{device});
-  *out = {to_c(usage.all), to_c(usage.small), to_c(usage.large)};
+  *out = {to_c(usage.all), to_c(usage.small), to_c(usage.large), usage.maps, usage.unmaps};
 }
 
 void core_reset_totals(int32_t device) {
@@ -235,6 +240,7 @@ const spillway_core_table kTable = {
     core_requests,
     core_check_invariants,
     core_allocate_at,
+    core_allocate_padded,
     core_watch,
 };
 

@@ -34,6 +34,7 @@ typedef struct spillway_usage_levels {
 /* Blocks of up to 1 MiB are small. */
 typedef struct spillway_usage {
   spillway_usage_levels all, small, large;
+  uint64_t maps, unmaps; /* ranges of pages, since the last reset_totals */
 } spillway_usage;
 
 #define SPILLWAY_EVERY_POOL UINT64_MAX
@@ -106,10 +107,12 @@ typedef struct spillway_core_table {
    * SPILLWAY_NOT_FOUND, and nothing changes. Never grows the pool. */
   spillway_status (*allocate_at)(int32_t device, uint64_t stream, uint64_t pool, uint64_t bytes,
                                  void* address);
-  /* Calls `saw` for each change from now on, with one of SPILLWAY_CHANGE_*, on the thread that makes it and
-   * without a lock that allocate or free take; for any one address in the order of its changes. It may call
-   * usage, blocks and spillway_query, and must not allocate or free. null: no more; a call that has begun may
-   * still end later. */
+  /* As allocate; the block takes at least `padded` bytes, of which what exceeds `bytes` is rounding. */
+  spillway_status (*allocate_padded)(int32_t device, uint64_t stream, uint64_t pool, uint64_t bytes,
+                                     uint64_t padded, void** address, spillway_failure* failure);
+  /* Calls `saw` for each change from now on, with one of SPILLWAY_CHANGE_*, on the thread that makes it; for
+   * any one address in the order of its changes. It may call usage, blocks and spillway_query; it must not
+   * allocate or free, nor wait for a thread that may. null: no more; a call that has begun may end later. */
   void (*watch)(void (*saw)(uint32_t change, const spillway_block_info* block));
 } spillway_core_table;
 

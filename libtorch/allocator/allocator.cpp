@@ -58,6 +58,8 @@ void Allocator::init(int device_count) {
   TORCH_CHECK(status == SPILLWAY_OK, "Spillway's allocator can not start: ", core().last_error());
   while (devices_.size() < static_cast<size_t>(device_count))
     devices_.push_back(std::make_unique<Device>(static_cast<int>(devices_.size())));
+  settings_ = Settings::read();
+  for (auto& device : devices_) device->fraction = settings_.fraction;
 }
 
 // With one device there is nothing to ask.
@@ -73,23 +75,41 @@ void* Allocator::allocate_on(c10::DeviceIndex index, size_t bytes, cudaStream_t 
   return serve(index, bytes, stream);
 }
 
-void* Allocator::serve(c10::DeviceIndex index, size_t bytes, cudaStream_t stream) {
-  Device& device = this->device(index);
-  // The driver's calls need the primary context, which the runtime makes at the first call that needs it.
-  std::call_once(device.context_made, [] { C10_CUDA_CHECK(cudaFree(nullptr)); });
+void* Allocator::obtain(Device& device, const Asker& asker, size_t bytes) {
+  if (C10_UNLIKELY(asker.pool != 0))
+    if (const Pools::Nested nested = device.pools.nested(asker.pool))
+      return serve_nested(*nested, asker, bytes);
   spillway_failure failure;  // filled only when there is one
   failure.size = sizeof failure;
   void* address = nullptr;
-  const uint64_t pool = device.pools.route(stream);
+  const uint64_t stream = id_of(asker.stream);
   const spillway_status status =
-      core().table->allocate(index, id_of(stream), pool, bytes, &address, &failure);
-  if (C10_UNLIKELY(status != SPILLWAY_OK)) fail({index, stream, pool}, status, failure);
+      C10_UNLIKELY(settings_.pads())
+          ? core().table->allocate_padded(asker.device, stream, asker.pool, bytes, settings_.padded(bytes),
+                                          &address, &failure)
+          : core().table->allocate(asker.device, stream, asker.pool, bytes, &address, &failure);
+  if (C10_LIKELY(status == SPILLWAY_OK)) return address;
+  if (asker.pool == 0 && status == SPILLWAY_OUT_OF_MEMORY)
+    address = borrow(device.pools, bytes, asker.stream);
+  if (address == nullptr) fail(asker, status, failure);
+  return address;
+}
+
+void* Allocator::serve(c10::DeviceIndex index, size_t bytes, cudaStream_t stream) {
+  Device& device = this->device(index);
+  // The driver's calls need the primary context, which the runtime makes at the first call that needs it.
+  std::call_once(device.context_made, [&] {
+    C10_CUDA_CHECK(cudaFree(nullptr));
+    if (device.fraction < 1) setMemoryFraction(device.fraction, index);
+  });
+  void* address = obtain(device, {index, stream, device.pools.route(stream)}, bytes);
+  if (C10_UNLIKELY(settings_.is_oversize(bytes))) device.statistics.oversize_allocated();
   if (const auto* trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr)) {
     (*trace)->trace_gpu_memory_allocation(c10::kCUDA, reinterpret_cast<uintptr_t>(address));
   }
   if (profiled()) {
     c10::reportMemoryUsageToProfiler(address, static_cast<int64_t>(rounded(bytes)),
-                                     usage_of(index).all.live.bytes, memory_of(index).reserved,
+                                     usage(index).all.live.bytes, memory_of(index).reserved,
                                      c10::Device(c10::kCUDA, index));
   }
   return address;
@@ -133,13 +153,16 @@ void Allocator::release(void* address) {
     (*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(address));
   }
   spillway_block_info block;
-  if (C10_UNLIKELY(core().table->free(address, &block) != SPILLWAY_OK)) {
+  if (C10_UNLIKELY(core().table->free(address, &block) != SPILLWAY_OK) && !free_nested(address, &block)) {
     before_->raw_delete(address);  // from before the installation
     return;
   }
+  if (C10_UNLIKELY(settings_.is_oversize(block.requested_bytes)))
+    devices_[static_cast<size_t>(block.device)]->statistics.oversize_freed();
   if (profiled()) {
     c10::reportMemoryUsageToProfiler(address, -static_cast<int64_t>(rounded(block.requested_bytes)),
-                                     usage_of(block.device).all.live.bytes, memory_of(block.device).reserved,
+                                     usage(static_cast<c10::DeviceIndex>(block.device)).all.live.bytes,
+                                     memory_of(block.device).reserved,
                                      c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(block.device)));
   }
 }
@@ -150,7 +173,10 @@ void Allocator::recordStream(const c10::DataPtr& data, c10::cuda::CUDAStream str
     before_->recordStream(data, stream);  // its own block, or memory of neither, which it passes over
     return;
   }
-  core().table->record_stream(data.get(), id_of(stream.stream()));
+  if (core().table->record_stream(data.get(), id_of(stream.stream())) == SPILLWAY_OK) return;
+  for (auto& device : devices_)
+    for (const Pools::Nested& nested : device->pools.all_nested())
+      if (nested->record_stream(data.get(), stream.stream())) return;
 }
 
 void Allocator::emptyCache(c10::MempoolId_t pool) {
@@ -158,8 +184,11 @@ void Allocator::emptyCache(c10::MempoolId_t pool) {
   const bool every = pool.first == 0 && pool.second == 0;
   for (size_t i = 0; i < devices_.size(); ++i) {
     // A pool that is known here is in use: its pages stay. One that was released is the core's to empty.
-    if (every || devices_[i]->pools.number_of(pool) == 0)
-      core().table->empty_cache(static_cast<int32_t>(i), SPILLWAY_EVERY_POOL);
+    Pools& pools = devices_[i]->pools;
+    if (!every && pools.number_of(pool) != 0) continue;
+    core().table->empty_cache(static_cast<int32_t>(i), SPILLWAY_EVERY_POOL);
+    devices_[i]->statistics.synchronized();
+    for (const Pools::Nested& nested : pools.all_nested()) nested->empty_cache();
   }
   before_->emptyCache(pool);
 }
@@ -183,11 +212,10 @@ int Allocator::getPoolUseCount(c10::DeviceIndex index, c10::MempoolId_t pool) {
 
 void Allocator::createOrIncrefPool(c10::DeviceIndex index, c10::MempoolId_t pool,
                                    std::shared_ptr<CUDAAllocator> allocator) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      allocator == nullptr,
-      "Spillway's allocator does not support a memory pool with an allocator of its own "
-      "yet: leave MemPool's allocator out, or run without spillway.install()");
-  device(index).pools.add_user(pool);
+  device(index).pools.add_user(pool, std::move(allocator),
+                               [this, pool](uint32_t change, const spillway_block_info& block) {
+                                 if (listeners_.wanted()) listeners_.saw(change, block, pool);
+                               });
 }
 
 void Allocator::setUseOnOOM(c10::DeviceIndex index, c10::MempoolId_t pool, bool use) {
@@ -204,7 +232,7 @@ bool Allocator::checkPoolLiveAllocations(c10::DeviceIndex index, c10::MempoolId_
   TORCH_CHECK(number != 0, "checkPoolLiveAllocations: device ", static_cast<int>(index),
               " has no such memory pool");
   size_t live = 0;
-  for (const Segment& segment : segments_of(index)) {
+  for (const Segment& segment : segments(index)) {
     if (segment.pool != number) continue;
     for (const spillway_block_info& block : segment.blocks) {
       if (block.state != static_cast<uint32_t>(BlockState::kLive)) continue;

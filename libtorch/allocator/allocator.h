@@ -15,12 +15,11 @@
 
 #include "libtorch/allocator/listeners.h"
 #include "libtorch/allocator/pools.h"
+#include "libtorch/allocator/settings.h"
 #include "libtorch/allocator/statistics.h"
 #include "spillway/core.h"
 
 namespace spillway::libtorch {
-
-struct Segment;
 
 class Allocator final : public native::CUDAAllocator {
  public:
@@ -106,22 +105,33 @@ class Allocator final : public native::CUDAAllocator {
     std::once_flag context_made;
   };
 
-  Device& device(c10::DeviceIndex index);
-  void* allocate_on(c10::DeviceIndex index, size_t bytes, cudaStream_t stream);
-  // Who asked for what could not be served.
+  // Who asks for a block.
   struct Asker {
     c10::DeviceIndex device;
     cudaStream_t stream;
     uint64_t pool;
   };
+
+  Device& device(c10::DeviceIndex index);
+  void* allocate_on(c10::DeviceIndex index, size_t bytes, cudaStream_t stream);
   [[noreturn]] void fail(const Asker& asker, spillway_status status, const spillway_failure& failure);
   c10::DeviceIndex current_device() const;
   void* serve(c10::DeviceIndex index, size_t bytes, cudaStream_t stream);
+  void* obtain(Device& device, const Asker& asker, size_t bytes);
   void release(void* address);
+  // Pools with an allocator of their own: nested_pools.cpp.
+  void* serve_nested(NestedPool& pool, const Asker& asker, size_t bytes);
+  static void* borrow(Pools& pools, size_t bytes, cudaStream_t stream);
+  bool find_nested(const void* address, spillway_block_info* block);
+  bool free_nested(void* address, spillway_block_info* block);
+  // Of the core and of these pools together.
+  std::vector<Segment> segments(c10::DeviceIndex index);
+  spillway_usage usage(c10::DeviceIndex index);
   native::SegmentInfo describe(const Segment& segment, c10::DeviceIndex device);
 
   native::CUDAAllocator* const before_;
   std::vector<std::unique_ptr<Device>> devices_;
+  Settings settings_;
   Listeners listeners_;
   std::mutex observers_mutex_;
   std::vector<native::OutOfMemoryObserver> observers_;

@@ -31,6 +31,8 @@ std::shared_ptr<native::AllocatorState> Allocator::getCheckpointState(c10::Devic
   const uint64_t number = device(index).pools.number_of(pool);
   TORCH_CHECK(number != 0, "getCheckpointState: device ", static_cast<int>(index), " has no memory pool (",
               pool.first, ", ", pool.second, ")");
+  TORCH_CHECK_NOT_IMPLEMENTED(device(index).pools.nested(number) == nullptr,
+                              "getCheckpointState: the memory pool has an allocator of its own");
   auto state = std::make_shared<PoolState>();
   state->pool = pool;
   state->live = live_in(index, number);

@@ -22,9 +22,9 @@ DeviceMemory ask_device() {
   return memory;
 }
 
-uint64_t idle_in_private_pools(c10::DeviceIndex device) {
+uint64_t idle_in_private_pools(const std::vector<Segment>& segments) {
   uint64_t bytes = 0;
-  for (const Segment& segment : segments_of(device))
+  for (const Segment& segment : segments)
     for (const spillway_block_info& block : segment.blocks)
       if (block.pool != 0 && block.state == static_cast<uint32_t>(BlockState::kFree)) bytes += block.bytes;
   return bytes;
@@ -32,10 +32,8 @@ uint64_t idle_in_private_pools(c10::DeviceIndex device) {
 
 // PyTorch's sentences, with one of Spillway's in place of the advice.
 std::string text_of(c10::DeviceIndex device, const DeviceMemory& memory, const spillway_failure& failure,
-                    double fraction) {
+                    double fraction, uint64_t allocated, uint64_t private_idle) {
   using c10::CachingAllocator::format_size;
-  const uint64_t allocated = usage_of(device).all.live.bytes;
-  const uint64_t private_idle = idle_in_private_pools(device);
   const uint64_t counted = allocated + private_idle;
   const uint64_t reserved = failure.memory.reserved;
   std::string text =
@@ -69,9 +67,8 @@ void Allocator::fail(const Asker& asker, spillway_status status, const spillway_
   const DeviceMemory memory = ask_device();
   listeners_.tell(native::TraceEntry::OOM, index, memory.free, failure.rounded_bytes, asker.stream,
                   device.pools.id_of(asker.pool), Listeners::Call::context());
-  c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(failure.rounded_bytes),
-                                   usage_of(index).all.live.bytes, failure.memory.reserved,
-                                   c10::Device(c10::DeviceType::CUDA, index));
+  c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(failure.rounded_bytes), usage(index).all.live.bytes,
+                                   failure.memory.reserved, c10::Device(c10::DeviceType::CUDA, index));
   std::vector<native::OutOfMemoryObserver> observers;
   {
     const std::lock_guard<std::mutex> lock(observers_mutex_);
@@ -81,7 +78,8 @@ void Allocator::fail(const Asker& asker, spillway_status status, const spillway_
   const auto allowed =
       fraction < 1 ? static_cast<size_t>(fraction * static_cast<double>(memory.total)) : memory.total;
   for (const auto& observer : observers) observer(index, failure.rounded_bytes, allowed, memory.free);
-  const std::string text = text_of(index, memory, failure, fraction);
+  const std::string text = text_of(index, memory, failure, fraction, usage(index).all.live.bytes,
+                                   idle_in_private_pools(segments(index)));
   const c10::SourceLocation where{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
   if (status == SPILLWAY_UNWIND) throw PlanChange(where, text, failure.incident, failure.move);
   throw c10::OutOfMemoryError(where, text);

@@ -32,9 +32,34 @@ void Pools::change(Pool& pool, uint32_t flags) {
   pool.flags = flags;
 }
 
-void Pools::add_user(Id id) {
+void Pools::add_user(Id id, NestedPool::Source source, NestedPool::Tell tell) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  ++pool(id).users;
+  const bool fresh = pools_.find(id) == pools_.end();
+  TORCH_CHECK(fresh || source == nullptr,
+              "createOrIncrefPool: the memory pool exists, and takes no other allocator now");
+  Pool& pool = this->pool(id);
+  ++pool.users;
+  if (source == nullptr) return;
+  nested_[pool.number] =
+      std::make_shared<NestedPool>(device_, pool.number, std::move(source), std::move(tell));
+  nests_ = true;
+}
+
+Pools::Nested Pools::nested(uint64_t number) {
+  if (!nests_.load(std::memory_order_acquire)) return nullptr;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = nested_.find(number);
+  return found == nested_.end() ? nullptr : found->second;
+}
+
+std::vector<Pools::Nested> Pools::all_nested() {
+  if (!nests_.load(std::memory_order_acquire)) return {};
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::erase_if(nested_, [](const auto& entry) { return entry.second->gone(); });
+  nests_ = !nested_.empty();
+  std::vector<Nested> all;
+  for (const auto& [number, nested] : nested_) all.push_back(nested);
+  return all;
 }
 
 void Pools::remove_user(Id id) {
@@ -42,7 +67,10 @@ void Pools::remove_user(Id id) {
   Pool& pool = known(id, "releasePool");
   TORCH_CHECK(pool.users > 0, "releasePool: a memory pool was released more often than it was taken");
   if (--pool.users != 0) return;
-  change(pool, pool.flags | SPILLWAY_POOL_RELEASED);
+  if (const auto found = nested_.find(pool.number); found != nested_.end())
+    found->second->release();
+  else
+    change(pool, pool.flags | SPILLWAY_POOL_RELEASED);
   released_.emplace_back(pool.number, id);
   if (released_.size() > kReleasedNames) released_.pop_front();
   pools_.erase(id);
@@ -76,19 +104,22 @@ void Pools::end(Id id) {
 void Pools::set_lends(Id id, bool lends) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Pool& pool = this->pool(id);
+  if (const auto found = nested_.find(pool.number); found != nested_.end())
+    return found->second->set_lends(lends);
   change(pool, lends ? pool.flags | SPILLWAY_POOL_LENDS : pool.flags & ~uint32_t{SPILLWAY_POOL_LENDS});
 }
 
 void Pools::set_whole_pages(Id id) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Pool& pool = this->pool(id);
+  if (const auto found = nested_.find(pool.number); found != nested_.end()) return found->second->set_whole();
   change(pool, pool.flags | SPILLWAY_POOL_WHOLE_PAGES);
 }
 
 uint64_t Pools::find_route(cudaStream_t stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (const auto& [id, filter] : routes_)
-    if (filter(stream)) return pools_.at(id).number;
+  for (auto route = routes_.rbegin(); route != routes_.rend(); ++route)  // the innermost first
+    if (route->second(stream)) return pools_.at(route->first).number;
   return 0;
 }
 

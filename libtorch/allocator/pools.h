@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "libtorch/allocator/nested.h"
+
 namespace spillway::libtorch {
 
 class Pools {
@@ -25,7 +27,8 @@ class Pools {
 
   explicit Pools(int device) : device_(device) {}
 
-  void add_user(Id id);
+  // `source`: the allocator that a new pool's memory comes from; null: the core.
+  void add_user(Id id, NestedPool::Source source = nullptr, NestedPool::Tell tell = nullptr);
   void remove_user(Id id);
   int users(Id id);
   void begin(Id id, Filter filter);
@@ -40,6 +43,11 @@ class Pools {
   // The core's number of a pool, 0 if there is none, and back.
   uint64_t number_of(Id id);
   Id id_of(uint64_t number);
+
+  // Pools with an allocator of their own, until nothing of them is left.
+  using Nested = std::shared_ptr<NestedPool>;
+  Nested nested(uint64_t number);
+  std::vector<Nested> all_nested();
 
  private:
   struct Pool {
@@ -60,6 +68,8 @@ class Pools {
   std::deque<std::pair<uint64_t, Id>> released_;
   std::vector<std::pair<Id, Filter>> routes_;
   std::atomic<bool> routing_{false};
+  std::map<uint64_t, Nested> nested_;
+  std::atomic<bool> nests_{false};
 };
 
 }  // namespace spillway::libtorch

@@ -34,9 +34,9 @@ std::vector<Segment> segments_of(int device) {
   return segments;
 }
 
-Statistics::Layout layout_of(int device) {
+Statistics::Layout layout_of(const std::vector<Segment>& segments, int device) {
   Statistics::Layout layout;
-  for (const Segment& segment : segments_of(device)) {
+  for (const Segment& segment : segments) {
     ++layout.segments;
     const bool in_use = segment.in_use();
     for (const spillway_block_info& block : segment.blocks) {

@@ -23,6 +23,6 @@ struct Segment {
 std::vector<Segment> segments_of(int device);
 
 // What the statistics need to know of them.
-Statistics::Layout layout_of(int device);
+Statistics::Layout layout_of(const std::vector<Segment>& segments, int device);
 
 }  // namespace spillway::libtorch

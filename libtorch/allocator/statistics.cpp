@@ -1,5 +1,7 @@
 #include "libtorch/allocator/statistics.h"
 
+#include <c10/core/AllocatorConfig.h>
+
 #include <algorithm>
 
 namespace spillway::libtorch {
@@ -64,22 +66,40 @@ DeviceStats Statistics::read(const spillway_usage& usage, const Layout& layout) 
   DeviceStats out = observed_;
   out.num_alloc_retries = static_cast<int64_t>(failures_ - failures_at_reset_);
   out.num_ooms = ooms_.load();
+  // Natively a request that fails at first waits for every stream before it tries again.
+  out.num_sync_all_streams = waits_.load() + out.num_alloc_retries;
+  out.num_device_alloc = static_cast<int64_t>(usage.maps);
+  out.num_device_free = static_cast<int64_t>(usage.unmaps);
+  out.max_split_size =
+      static_cast<int64_t>(c10::CachingAllocator::AcceleratorAllocatorConfig::max_split_size());
   fill(out, StatType::AGGREGATE, usage.all);
   fill(out, StatType::SMALL_POOL, usage.small);
   fill(out, StatType::LARGE_POOL, usage.large);
   return out;
 }
 
+void Statistics::oversize_allocated() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  observed_.oversize_allocations.increase(1);
+}
+
+void Statistics::oversize_freed() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  observed_.oversize_allocations.decrease(1);
+}
+
 void Statistics::reset_accumulated() {
   const std::lock_guard<std::mutex> lock(mutex_);
   for_each_observed(observed_, [](Stat& stat) { stat.reset_accumulated(); });
-  ooms_ = 0;
+  observed_.oversize_allocations.reset_accumulated();
+  ooms_ = waits_ = 0;
   failures_at_reset_ = failures_;
 }
 
 void Statistics::reset_peaks() {
   const std::lock_guard<std::mutex> lock(mutex_);
   for_each_observed(observed_, [](Stat& stat) { stat.reset_peak(); });
+  observed_.oversize_allocations.reset_peak();
 }
 
 }  // namespace spillway::libtorch

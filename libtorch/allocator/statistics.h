@@ -17,6 +17,11 @@ namespace spillway::libtorch {
 class Statistics {
  public:
   void out_of_memory() { ooms_.fetch_add(1, std::memory_order_relaxed); }
+  // Every stream was waited for, so that memory could go back.
+  void synchronized() { waits_.fetch_add(1, std::memory_order_relaxed); }
+  // Blocks of max_split_size and more.
+  void oversize_allocated();
+  void oversize_freed();
   // `split`: what is free beside live blocks; PyTorch's inactive_split.
   struct Layout {
     size_t segments = 0;
@@ -34,7 +39,7 @@ class Statistics {
   c10::CachingDeviceAllocator::DeviceStats observed_;
   size_t failures_at_reset_ = 0;
   size_t failures_ = 0;
-  std::atomic<int64_t> ooms_{0};
+  std::atomic<int64_t> ooms_{0}, waits_{0};
 };
 
 // The native allocator's granule: what a request counts as.

@@ -52,9 +52,11 @@ void see(const Entry& entry) {
   if (state.forked.load(std::memory_order_relaxed)) return;
   const c10::DeviceIndex device = entry.device_;
   Levels levels = levels_of(device);
-  // The ledger takes a free as counted, as the native allocator tells it; Spillway's tells it before.
-  if (!is_native && entry.action_ == Entry::FREE_REQUESTED)
-    levels.allocated -= std::min(levels.allocated, rounded(entry.size_));
+  // The ledger takes a block as not yet counted and a free as counted, as the native allocator tells them;
+  // Spillway's counts a block before it tells it, and a free after.
+  const bool changes = entry.action_ == Entry::ALLOC || entry.action_ == Entry::FREE_REQUESTED;
+  if (!is_native && changes) levels.allocated -= std::min(levels.allocated, rounded(entry.size_));
+  if (!is_native && entry.action_ == Entry::ALLOC) levels.peak_allocated = 0;
   const std::lock_guard lock(state.mutex);
   Ledger& ledger = state.ledger(device);
   const auto stream = reinterpret_cast<uint64_t>(entry.stream_);

@@ -1,4 +1,5 @@
 """Spillway as PyTorch's CUDA allocator: statistics, installation, and what it does not do yet."""
+import json
 import pathlib
 import subprocess
 import sys
@@ -6,6 +7,8 @@ import tempfile
 import unittest
 
 import simulated
+
+HERE = pathlib.Path(__file__).resolve().parent
 
 
 def python(code, **settings):
@@ -20,6 +23,28 @@ class Statistics(unittest.TestCase):
         self.assertEqual(ours.output, native.output)
         self.assertEqual(len(native.output), 12)
         self.assertEqual(ours.violations(), "")
+
+    def test_each_key_means_what_it_means_natively(self):
+        """All but those of physical memory: Spillway maps pages where the native allocator has segments to split."""
+        own = ("reserved_bytes.", "segment.", "inactive_split", "num_device_alloc", "num_device_free")
+        steps = {}
+        for allocator in ("native", "spillway"):
+            with_spillway = [simulated.PROGRAMS / "with_spillway.py"] if allocator == "spillway" else []
+            outcome = simulated.run(sys.executable, *with_spillway, HERE / "statistics_program.py", values="zeros")
+            self.assertEqual(outcome.status, 0, outcome.errors)
+            steps[allocator] = [json.loads(line) for line in outcome.output]
+        self.assertGreater(len(steps["native"]), 12)
+        for (step, native), (same, ours) in zip(steps["native"], steps["spillway"], strict=True):
+            self.assertEqual(step, same)
+            self.assertEqual(set(ours), set(native), step)
+            self.assertGreater(len(ours), 100)
+            for key, value in native.items():
+                if not key.startswith(own):
+                    self.assertEqual(ours[key], value, f"{key} at '{step}'")
+            self.assertEqual(ours["num_device_alloc"] > 0, native["num_device_alloc"] > 0, step)
+            self.assertEqual(ours["num_device_free"] > 0, native["num_device_free"] > 0, step)
+            self.assertLessEqual(ours["allocated_bytes.all.current"], ours["reserved_bytes.all.current"])
+        self.assertEqual(steps["spillway"][-1][1]["reserved_bytes.all.current"], 0)
 
     def test_a_snapshot_tiles_its_segments(self):
         outcome = python("""

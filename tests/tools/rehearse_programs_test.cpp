@@ -296,6 +296,7 @@ TEST_F(RehearsePrograms, EveryAllocatorIsWatched) {
     const Ran ran = rehearse({"--capacity", "1GiB", "--allocator", allocator}, {"holds.py", "5"});
     EXPECT_EQ(ran.code, 0) << ran.err;
     EXPECT_THAT(ran.out, HasSubstr("at the peak of 320.00 MiB allocated")) << allocator;
+    EXPECT_THAT(ran.out, HasSubstr("320.00 MiB  100.0%  5 blocks  holds.py:15 <module>")) << allocator;
     EXPECT_THAT(ran.out, Not(HasSubstr("note:"))) << allocator;
   }
 }

@@ -44,7 +44,8 @@ enum class Status : uint8_t {
 struct Request {
   uint64_t bytes = 0;
   StreamId stream{};
-  uint64_t pool = 0;  // 0: the device's default pool
+  uint64_t pool = 0;    // 0: the device's default pool
+  uint64_t padded = 0;  // what the block takes at least, counted as rounding
 };
 
 // Why a request was not served.
@@ -76,6 +77,7 @@ struct FreedBlock {
 
 struct DeviceUsage {
   UsageLevels all, small, large;
+  uint64_t maps = 0, unmaps = 0;  // ranges of pages, since the last reset_totals
 };
 
 class Allocator {

@@ -1,0 +1,33 @@
+#include "libtorch/allocator/settings.h"
+
+#include <c10/core/AllocatorConfig.h>
+#include <c10/cuda/CUDAAllocatorConfig.h>
+
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+namespace spillway::libtorch {
+
+using Config = c10::CachingAllocator::AcceleratorAllocatorConfig;
+
+Settings Settings::read() {
+  Settings settings;
+  settings.fraction = c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig::per_process_memory_fraction();
+  settings.oversize = Config::max_split_size();
+  const std::vector<size_t>& divisions = Config::roundup_power2_divisions();
+  settings.divides = std::any_of(divisions.begin(), divisions.end(), [](size_t parts) { return parts > 1; });
+  return settings;
+}
+
+// The next of the equal steps between two powers of two, as natively.
+uint64_t Settings::padded(uint64_t bytes) const {
+  constexpr uint64_t kUnit = c10::CachingAllocator::kMinBlockSize;
+  const uint64_t rounded = std::max((bytes + kUnit - 1) / kUnit * kUnit, kUnit);
+  const size_t parts = Config::roundup_power2_divisions(bytes);
+  if (bytes < kUnit || parts <= 1 || bytes <= kUnit * parts) return rounded;
+  const uint64_t step = std::bit_floor(bytes) / std::bit_floor(parts);
+  return (bytes + step - 1) / step * step;
+}
+
+}  // namespace spillway::libtorch

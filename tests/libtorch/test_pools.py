@@ -1,0 +1,57 @@
+"""Memory pools with Spillway as PyTorch's allocator: as with the native one."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import simulated
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+class Pools(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.source = pathlib.Path(cls.folder.name) / "libsource.so"
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", cls.source, HERE / "pool_source.c", "-ldl"], check=True)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def run_part(self, part, allocator):
+        with_spillway = [simulated.PROGRAMS / "with_spillway.py"] if allocator == "spillway" else []
+        return simulated.run(sys.executable, *with_spillway, HERE / "pools_program.py", part, self.source, values="zeros")
+
+    def compare(self, part):
+        native, ours = self.run_part(part, "native"), self.run_part(part, "spillway")
+        self.assertEqual(native.status, 0, native.errors)
+        self.assertEqual(ours.status, 0, ours.errors)
+        self.assertEqual(ours.output, native.output)
+        self.assertEqual(ours.violations(), "")
+        return ours.output
+
+    def test_memory_of_another_allocator(self):
+        output = self.compare("own_allocator")
+        self.assertEqual((output[0].split("]")[0], output[-1]), ("asked [2, 20, 30", "freed 3 4194304"))
+
+    def test_a_tensor_outlives_its_pool(self):
+        self.assertEqual(self.compare("outlived"), ["kept 0", "freed 1"])
+
+    def test_free_blocks_serve_others_when_asked_to(self):
+        self.assertEqual(self.compare("on_out_of_memory"), ["False failed", "True served"])
+
+    def test_blocks_that_share_no_segment(self):
+        self.compare("no_split")
+
+    def test_users_are_counted(self):
+        self.assertEqual(self.compare("uses"), ["uses 1", "uses 2", "uses 1", "uses 2", "uses 1"])
+
+    def test_the_innermost_pool_serves(self):
+        self.compare("inside_each_other")
+
+
+if __name__ == "__main__":
+    unittest.main()

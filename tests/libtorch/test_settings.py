@@ -1,0 +1,68 @@
+"""PYTORCH_CUDA_ALLOC_CONF with Spillway as PyTorch's allocator: honoured, or refused as the native one refuses."""
+import sys
+import unittest
+
+import simulated
+
+CODE = """
+import sys, torch
+if sys.argv[1] == "spillway":
+    import spillway
+    spillway.install()
+MIB = 1 << 20
+new = lambda bytes_: torch.empty(bytes_, dtype=torch.uint8, device="cuda")
+try:
+    torch.cuda.init()
+    print("fraction", torch.cuda.get_per_process_memory_fraction())
+    held = [new(bytes_) for bytes_ in (1, 600, 3000, 100_000, 5 * MIB + 1, 12 * MIB, 150 * MIB)]
+    keys = ("allocated_bytes.all.current", "requested_bytes.all.current", "max_split_size", "oversize_allocations.current",
+            "oversize_allocations.peak", "oversize_allocations.allocated")
+    say = lambda: print([torch.cuda.memory_stats()[key] for key in keys])
+    say()
+    held += [new(2500 * MIB)]
+    say()
+    del held
+    say()
+except Exception as error:
+    print(type(error).__name__, str(error)[:47])
+"""
+
+
+def run(allocator, settings):
+    return simulated.run(sys.executable, "-c", CODE, allocator, values="zeros", PYTORCH_CUDA_ALLOC_CONF=settings)
+
+
+class Settings(unittest.TestCase):
+    def compare(self, settings):
+        native, ours = run("native", settings), run("spillway", settings)
+        self.assertEqual((native.status, ours.status), (0, 0), native.errors + ours.errors)
+        self.assertEqual(ours.output, native.output, settings)
+        return ours.output
+
+    def test_a_fraction_limits_from_the_start(self):
+        output = self.compare("per_process_memory_fraction:0.5")
+        self.assertEqual(output[0], "fraction 0.5")
+        self.assertTrue(output[-1].startswith("OutOfMemoryError"), output)
+
+    def test_divisions_round_what_is_allocated_and_not_what_was_asked_for(self):
+        self.assertNotEqual(self.compare("roundup_power2_divisions:4"), self.compare("roundup_power2_divisions:[2:2,>:1]"))
+
+    def test_oversize_blocks_are_counted(self):
+        self.assertIn(", 104857600, 2, 2, 2]", self.compare("max_split_size_mb:100")[2])
+
+    def test_what_bounds_the_native_cache_is_accepted(self):
+        for settings in ("expandable_segments:True", "garbage_collection_threshold:0.8", "large_segment_size_mb:40"):
+            self.assertEqual(len(self.compare(settings)), 4)
+
+    def test_nonsense_is_refused(self):
+        for settings in ("nonsense:1", "max_split_size_mb:5", "garbage_collection_threshold:2"):
+            self.assertTrue(self.compare(settings)[0].startswith("ValueError"), settings)
+
+    def test_another_backend_is_no_place_for_spillway(self):
+        ours = run("spillway", "backend:cudaMallocAsync")
+        self.assertEqual(ours.status, 1)
+        self.assertIn("another allocator ('cudaMallocAsync') already stands in for PyTorch's", ours.errors)
+
+
+if __name__ == "__main__":
+    unittest.main()
