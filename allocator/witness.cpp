@@ -1,6 +1,8 @@
 // Telling the witness, and blocks at an address that the caller names.
 #include "spillway/allocator/witness.h"
 
+#include <algorithm>
+
 #include "allocator/heap.h"
 
 namespace spillway {
@@ -39,13 +41,16 @@ void DeviceHeap::tell_pages(Change change, const Arena& arena, AddressRange rang
 
 Status DeviceHeap::allocate_at(const Request& request, uint64_t address) {
   if (forked()) return Status::kUnavailable;
-  const uint64_t size = pool_size(request);
+  const uint64_t asked = pool_size(request);
   Block* block = nullptr;
+  uint64_t size = 0;
   uint64_t order = 0;
   {
     std::lock_guard guard(lock_);
     for (auto& arena : arenas_) {
       if (arena->pool() != request.pool || arena->stream() != request.stream) continue;
+      // Among large blocks a small one takes more, as where a request is served from a large hole.
+      size = arena->small() ? asked : std::max(asked, kSmallBytes + kUnitBytes);
       Block* hole = arena->hole_at(address, size);
       if (hole == nullptr) continue;
       block = arena->take_at(hole, address, size, request.bytes);

@@ -10,7 +10,6 @@ void* Allocator::serve_nested(NestedPool& pool, const Asker& asker, size_t bytes
   if (void* address = pool.allocate(bytes, asker.stream)) return address;
   spillway_failure failure{};
   failure.size = sizeof failure;
-  failure.device = asker.device;
   failure.requested_bytes = bytes;
   failure.rounded_bytes = rounded(bytes);
   failure.memory = memory_of(asker.device);
