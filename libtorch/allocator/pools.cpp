@@ -58,6 +58,7 @@ std::vector<Pools::Nested> Pools::all_nested() {
   std::erase_if(nested_, [](const auto& entry) { return entry.second->gone(); });
   nests_ = !nested_.empty();
   std::vector<Nested> all;
+  all.reserve(nested_.size());
   for (const auto& [number, nested] : nested_) all.push_back(nested);
   return all;
 }
