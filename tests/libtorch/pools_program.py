@@ -46,8 +46,8 @@ def own_allocator(path):
     with torch.cuda.use_mem_pool(pool):
         held = [new(1000), new(2000), new(3 * MIB), new(4 * MIB), new(30 * MIB)]
     print("asked", source.asked(), live(pool))
-    print("stats", key("allocated_bytes.all.current"), key("requested_bytes.all.current"), key("allocation.all.current"),
-          key("reserved_bytes.all.current"))
+    print("stats", key("allocated_bytes.all.current"), key("requested_bytes.all.current"),
+          key("allocation.all.current"), key("reserved_bytes.all.current"))
     entries = [entry for entry in torch.cuda.memory._snapshot()["device_traces"][0] if entry["action"] == "alloc"]
     print("history", [entry["size"] for entry in entries])
     torch.cuda.memory._record_memory_history(None)

@@ -23,7 +23,8 @@ class Pools(unittest.TestCase):
 
     def run_part(self, part, allocator):
         with_spillway = [simulated.PROGRAMS / "with_spillway.py"] if allocator == "spillway" else []
-        return simulated.run(sys.executable, *with_spillway, HERE / "pools_program.py", part, self.source, values="zeros")
+        program = HERE / "pools_program.py"
+        return simulated.run(sys.executable, *with_spillway, program, part, self.source, values="zeros")
 
     def compare(self, part):
         native, ours = self.run_part(part, "native"), self.run_part(part, "spillway")
