@@ -3,6 +3,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <deque>
+#include <mutex>
 #include <optional>
 
 #include "simulator/driver/call.h"
@@ -33,7 +35,10 @@ uint64_t next_number() {
 }  // namespace
 
 void set_read_observer(SpillwayReadObserver call, void* argument) {
-  observer = call == nullptr ? nullptr : new Observer{call, argument};
+  static std::mutex mutex;
+  static auto* all = new std::deque<Observer>();
+  const std::lock_guard lock(mutex);
+  observer = call == nullptr ? nullptr : &all->emplace_back(call, argument);
 }
 
 void note_host_read(const HostRead& read, Site site) {

@@ -228,7 +228,7 @@ TEST_F(Cudnn, WhatTheCardCanNotDoIsRefused) {
   engine.set(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, {57});
   EXPECT_EQ(engine.finalize(), CUDNN_STATUS_NOT_SUPPORTED);
   cudnnBackendDescriptor_t none = this;
-  EXPECT_EQ(cudnnBackendCreateDescriptor(static_cast<cudnnBackendDescriptorType_t>(999), &none),
+  EXPECT_EQ(cudnnBackendCreateDescriptor(static_cast<cudnnBackendDescriptorType_t>(63), &none),
             CUDNN_STATUS_NOT_SUPPORTED);
   EXPECT_EQ(none, nullptr);
 }

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <cstdlib>
+#include <deque>
 
 #include "tests/simulator/fat_binaries.h"
 #include "tests/simulator/runtime_fixture.h"
@@ -21,13 +22,18 @@ using testing::HasSubstr;
 // A kernel of a binary with these images, registered as a library's start-up code does. Stays for the
 // process.
 const void* kernel_with(const std::vector<ImageSpec>& images) {
-  auto* bytes = new std::string(container(images));
-  auto* binary = new FatBinary{.data = bytes->data()};
-  auto* host_function = new char;
-  void** handle = __cudaRegisterFatBinary(binary);
-  __cudaRegisterFunction(handle, host_function, nullptr, "some_kernel", -1, nullptr, nullptr, nullptr,
+  struct Kernel {
+    std::string bytes;
+    FatBinary binary;
+    char host_function;
+  };
+  static std::deque<Kernel> all;
+  Kernel& kernel = all.emplace_back(Kernel{.bytes = container(images), .binary = {}, .host_function = 0});
+  kernel.binary.data = kernel.bytes.data();
+  void** handle = __cudaRegisterFatBinary(&kernel.binary);
+  __cudaRegisterFunction(handle, &kernel.host_function, nullptr, "some_kernel", -1, nullptr, nullptr, nullptr,
                          nullptr, nullptr);
-  return host_function;
+  return &kernel.host_function;
 }
 
 cudaError_t launch(const void* kernel) {
