@@ -54,7 +54,8 @@ def write_functions(path, functions, mapped, version):
     with open(path, "w") as out:
         out.write(HEADER.format(source="cuda.h", version=version))
         out.write("// SPILLWAY_DRIVER_FUNCTION(result, exported name, (parameters), (arguments))\n")
-        out.write("// cuda.h maps some names to newer ones by macros: these are out of force in the list, back after it.\n")
+        out.write("// cuda.h maps some names to newer ones by macros: these are out of force in the list, "
+                  "back after it.\n")
         for name in mapped:
             out.write(f'#pragma push_macro("{name}")\n#undef {name}\n')
         for name, parameters in functions:
@@ -86,7 +87,8 @@ def write_versions(path, functions, typedefs, version):
     came = introductions(typedefs)
     with open(path, "w") as out:
         out.write(HEADER.format(source="cudaTypedefs.h", version=version))
-        out.write("// SPILLWAY_DRIVER_VERSION(\"name without suffix\", first CUDA version, per-thread stream, \"export\")\n")
+        out.write('// SPILLWAY_DRIVER_VERSION("name without suffix", first CUDA version, per-thread stream, '
+                  '"export")\n')
         for key in sorted(exports):
             names = [name for _, name in sorted(exports[key])]
             if len(came.get(key, [])) != len(names):

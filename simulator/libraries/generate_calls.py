@@ -67,7 +67,8 @@ def body(verb, function, first, arguments):
     if verb == "reduce":
         return [f"return reduce({first}, computation_{function}, result, sizeof *result);"]
     if verb == "inform":
-        return ["if (info == nullptr) return kInvalid;", "*info = 0;", f"return launch({first}, computation_{function});"]
+        return ["if (info == nullptr) return kInvalid;", "*info = 0;",
+                f"return launch({first}, computation_{function});"]
     if verb == "create":
         return [f"return create<{arguments[0]}>({first});"]
     if verb == "destroy":
