@@ -69,13 +69,8 @@ c10::DeviceIndex Allocator::current_device() const {
   return device;
 }
 
-void* Allocator::allocate_on(c10::DeviceIndex index, size_t bytes, cudaStream_t stream) {
-  if (C10_LIKELY(!listeners_.wanted())) return serve(index, bytes, stream);
-  const Listeners::Call call(listeners_.history().gather(native::RecordContext::STATE));
-  return serve(index, bytes, stream);
-}
-
-void* Allocator::obtain(Device& device, const Asker& asker, size_t bytes) {
+// Inlined, as what every request and free goes through.
+[[gnu::always_inline]] inline void* Allocator::obtain(Device& device, const Asker& asker, size_t bytes) {
   if (C10_UNLIKELY(asker.pool != 0))
     if (const Pools::Nested nested = device.pools.nested(asker.pool))
       return serve_nested(*nested, asker, bytes);
@@ -95,7 +90,8 @@ void* Allocator::obtain(Device& device, const Asker& asker, size_t bytes) {
   return address;
 }
 
-void* Allocator::serve(c10::DeviceIndex index, size_t bytes, cudaStream_t stream) {
+[[gnu::always_inline]] inline void* Allocator::serve(c10::DeviceIndex index, size_t bytes,
+                                                     cudaStream_t stream) {
   Device& device = this->device(index);
   // The driver's calls need the primary context, which the runtime makes at the first call that needs it.
   std::call_once(device.context_made, [&] {
@@ -113,6 +109,12 @@ void* Allocator::serve(c10::DeviceIndex index, size_t bytes, cudaStream_t stream
                                      c10::Device(c10::kCUDA, index));
   }
   return address;
+}
+
+void* Allocator::allocate_on(c10::DeviceIndex index, size_t bytes, cudaStream_t stream) {
+  if (C10_LIKELY(!listeners_.wanted())) return serve(index, bytes, stream);
+  const Listeners::Call call(listeners_.history().gather(native::RecordContext::STATE));
+  return serve(index, bytes, stream);
 }
 
 c10::DataPtr Allocator::allocate(size_t bytes) {
@@ -139,15 +141,7 @@ void* Allocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream) {
   return bytes == 0 ? nullptr : allocate_on(current_device(), bytes, stream);
 }
 
-void Allocator::raw_delete(void* address) {
-  // A child of fork has no CUDA; the tensors that it inherited are its parent's to free.
-  if (address == nullptr || forked_child) return;
-  if (C10_LIKELY(!listeners_.wanted())) return release(address);
-  const Listeners::Call call(listeners_.history().gather(native::RecordContext::ALL));
-  release(address);
-}
-
-void Allocator::release(void* address) {
+[[gnu::always_inline]] inline void Allocator::release(void* address) {
   const auto* trace = c10::impl::GPUTrace::get_trace();
   if (C10_UNLIKELY(trace != nullptr && core().table->find_block(address, nullptr) == SPILLWAY_OK)) {
     (*trace)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(address));
@@ -165,6 +159,14 @@ void Allocator::release(void* address) {
                                      memory_of(block.device).reserved,
                                      c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(block.device)));
   }
+}
+
+void Allocator::raw_delete(void* address) {
+  // A child of fork has no CUDA; the tensors that it inherited are its parent's to free.
+  if (address == nullptr || forked_child) return;
+  if (C10_LIKELY(!listeners_.wanted())) return release(address);
+  const Listeners::Call call(listeners_.history().gather(native::RecordContext::ALL));
+  release(address);
 }
 
 void Allocator::recordStream(const c10::DataPtr& data, c10::cuda::CUDAStream stream) {
