@@ -42,8 +42,8 @@ void PluginPools::release(int device, SpillwayPoolId id) {
 
 uint64_t PluginPools::find_route(int device, CUstream_st* stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (const Route& route : routes_)
-    if (route.key.first == device && route.filter(stream)) return route.number;
+  for (auto route = routes_.rbegin(); route != routes_.rend(); ++route)  // the innermost first
+    if (route->key.first == device && route->filter(stream)) return route->number;
   return 0;
 }
 

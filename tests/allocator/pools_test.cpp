@@ -48,9 +48,9 @@ TEST_F(PrivatePools, AReplayOnAnotherStreamEndsBeforeTheirPagesGo) {
 // Addresses are plenty, not endless: twice the device for each arena would be more than the simulated driver
 // has.
 TEST_F(PrivatePools, ThereCanBeManyAtOnce) {
-  set_capacity(1024 * kMiB);
+  set_capacity(32 * 1024 * kMiB);
   restart();
-  constexpr uint64_t kPools = 100;
+  constexpr uint64_t kPools = 60;
   std::vector<uint64_t> blocks;
   for (uint64_t pool = 1; pool <= kPools; ++pool) {
     blocks.push_back(get_from(pool, kMiB));
@@ -59,7 +59,7 @@ TEST_F(PrivatePools, ThereCanBeManyAtOnce) {
     ASSERT_NE(blocks.back(), 0u) << pool << ": " << (failure ? failure->text : "");
   }
   // And one of them may come to hold nearly all of it.
-  const uint64_t most = get_from(1, 512 * kMiB);
+  const uint64_t most = get_from(1, 28 * 1024 * kMiB);
   EXPECT_NE(most, 0u);
   put(most);
   for (const uint64_t block : blocks) put(block);

@@ -122,6 +122,22 @@ TEST(Plugin, APoolIsPrivateToTheStreamsOfItsFilter) {
   spillway_plugin_release_pool(0, kOther);
 }
 
+TEST(Plugin, TheInnermostPoolServes) {
+  spillway_plugin_begin_allocate_to_pool(0, kPool, everything);
+  void* of_outer = get(8 * kMiB);
+  put(of_outer);
+  spillway_plugin_begin_allocate_to_pool(0, kOther, everything);
+  void* of_inner = get(8 * kMiB);
+  EXPECT_NE(of_inner, of_outer);
+  spillway_plugin_end_allocate_to_pool(0, kOther);
+  EXPECT_EQ(get(8 * kMiB), of_outer);
+  spillway_plugin_end_allocate_to_pool(0, kPool);
+  put(of_inner);
+  put(of_outer);
+  spillway_plugin_release_pool(0, kPool);
+  spillway_plugin_release_pool(0, kOther);
+}
+
 TEST(Plugin, AReleasedPoolGivesItsMemoryBack) {
   spillway_plugin_begin_allocate_to_pool(0, kOther, everything);
   put(get(384 * kMiB));

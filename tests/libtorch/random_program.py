@@ -10,6 +10,7 @@ captures some too, which the simulated card does only where no kernel computes, 
 import gc
 import random
 import sys
+import threading
 
 import torch
 
@@ -36,7 +37,8 @@ class Program:
             (20, self.temporaries), (12, self.allocate_in_pool), (4, self.drop_pool), (12, self.allocate_raw),
             (10, self.delete_raw), (10, self.statistics), (6, self.snapshot), (4, self.reset_peak),
             (2, self.reset_accumulated), (4, self.empty_cache), (6, self.wait_for_event), (3, self.synchronize),
-            (5, self.ask_too_much), (3, self.fraction), (4, self.nothing),
+            (5, self.ask_too_much), (3, self.fraction), (4, self.nothing), (6, self.other_thread),
+            (4, self.nested_pools),
         ]
         if graphs:
             self.operations += [(4, self.capture), (6, self.replay), (3, self.drop_graph), (2, self.fail_in_capture)]
@@ -145,6 +147,44 @@ class Program:
             self.slots[self.random.randrange(SLOTS)] = slot
         active = sum(block["state"] != "inactive" for segment in pool.snapshot() for block in segment["blocks"])
         return slot.tensor.numel(), active > 0, pool.use_count()
+
+    @staticmethod
+    def held_by(pool):
+        """What is asked for and live in a pool: how many blocks, how many bytes."""
+        live = [block["requested_size"] for segment in pool.snapshot() for block in segment["blocks"]
+                if block["state"] == "active_allocated"]
+        return len(live), sum(live)
+
+    def nested_pools(self):
+        """A request inside two pools goes to one of them; a pool without splitting, and one that serves others."""
+        outer, inner = torch.cuda.MemPool(use_on_oom=True), torch.cuda.MemPool(no_split=True)
+        before = torch.cuda.memory_stats()["requested_bytes.all.allocated"]
+        with torch.cuda.use_mem_pool(outer):
+            first = torch.empty(self.size(), dtype=torch.uint8, device="cuda")
+            with torch.cuda.use_mem_pool(inner):
+                second = torch.empty(MIB + self.size(), dtype=torch.uint8, device="cuda")
+            third = torch.empty(self.size(), dtype=torch.uint8, device="cuda")
+        with torch.cuda.use_mem_pool(inner):
+            fourth = torch.empty(MIB + self.size(), dtype=torch.uint8, device="cuda")
+        asked = torch.cuda.memory_stats()["requested_bytes.all.allocated"] - before
+        held = self.held_by(outer), self.held_by(inner)
+        del first, second, third, fourth
+        return held, asked, self.held_by(outer), self.held_by(inner)
+
+    def other_thread(self):
+        """Another thread makes a tensor, and lets one of this thread's go."""
+        index, stream, made = self.pick(), self.random.choice(self.streams), []
+
+        def work():
+            made.append(self.make(stream))
+            if index is not None:
+                self.slots[index] = None
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        self.slots[self.random.randrange(SLOTS)] = made[0]
+        return index, made[0].tensor.numel()
 
     def drop_pool(self):
         """A pool may go before its tensors."""

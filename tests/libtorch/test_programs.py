@@ -33,8 +33,10 @@ def cases():
     all_cases = {name: Case(case["command"], needs=case.get("needs")) for name, case in known.items()}
     for name in ("attention_backends", "attention_training", "common_operators", "convolutions", "cuda_graphs",
                  "fourier", "linear_algebra", "memory_pool", "recurrent", "sparse", "streams", "forked_child",
-                 "memory_history", "shared_tensors", "nvml_queries"):
+                 "memory_history", "shared_tensors"):
         all_cases[name] = Case(f"{name}.py")
+    all_cases["nvml_queries"] = Case("nvml_queries.py", ("--gpu", "h100-80gb", "--gpus", "4"),
+                                     CUDA_VISIBLE_DEVICES="2,0")
     all_cases["cuda_basics"] = Case("cuda_basics.py", ("--capacity", "8GiB"))
     all_cases["cuda_tools"] = Case("cuda_tools.py", ("--gpu", "h100-80gb"))
     all_cases["out_of_memory"] = Case("out_of_memory.py", ("--capacity", "2GiB"))
@@ -52,17 +54,19 @@ def cases():
 
 
 def run(build, case, allocator):
-    """The exit code and what was recorded, in the order of devices: ranks write as they come."""
+    """The exit code, what was recorded, of all ranks, and the end of what was printed."""
     script, *arguments = case.words
-    command = [build / "bin/spillway", "rehearse", "--once", *case.machine, "--allocator", allocator, "--", PYTHON,
-               *case.launcher, HERE / "record_requests.py", PROGRAMS / script, *arguments]
     with tempfile.TemporaryDirectory() as folder:
         # With compiled kernels at hand from an earlier run, torch.compile allocates less.
         environment = dict(os.environ, TRITON_CACHE_DIR=f"{folder}/triton", PYTHONPATH=str(ROOT / "python"),
                            TORCHINDUCTOR_CACHE_DIR=f"{folder}/inductor", PYTHONWARNINGS="ignore", **case.settings)
+        records = pathlib.Path(folder) / "records"
+        records.mkdir()
+        command = [build / "bin/spillway", "rehearse", "--once", *case.machine, "--allocator", allocator, "--", PYTHON,
+                   *case.launcher, HERE / "record_requests.py", records, PROGRAMS / script, *arguments]
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, env=environment)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("requests ")]
-    return done.returncode, sorted(lines), done.stdout[-2500:] + done.stderr[-2500:]
+        lines = sorted(line for file in records.iterdir() for line in file.read_text().splitlines())
+    return done.returncode, lines, done.stdout[-2500:] + done.stderr[-2500:]
 
 
 def first_difference(native, ours):
