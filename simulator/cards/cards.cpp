@@ -4,8 +4,8 @@
 #include <cctype>
 #include <cstdio>
 #include <cstring>
-#include <numeric>
-#include <vector>
+
+#include "simulator/cards/edit_distance.h"
 
 namespace spillway::cards {
 namespace {
@@ -55,21 +55,6 @@ std::string plain(std::string_view id) {
   return text;
 }
 
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t substituted = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
-    }
-  }
-  return row[b.size()];
-}
-
 }  // namespace
 
 std::span<const Card> cards() {
@@ -83,17 +68,22 @@ const Card* find_card(std::string_view id) {
   return nullptr;
 }
 
-const Card& nearest_card(std::string_view id) {
+const Card* nearest_card(std::string_view id) {
   constexpr size_t kLongest = 64;  // what is longer is no name
   const std::string wanted = plain(id.substr(0, kLongest));
-  return *std::min_element(std::begin(kCards), std::end(kCards), [&](const Card& a, const Card& b) {
-    return edit_distance(plain(a.id), wanted) < edit_distance(plain(b.id), wanted);
-  });
+  for (const Card& card : kCards)
+    if (wanted.size() > 1 && plain(card.id).find(wanted) != std::string::npos) return &card;
+  const auto distance = [&](const Card& card) { return edit_distance(plain(card.id), wanted); };
+  const Card* nearest =
+      std::min_element(std::begin(kCards), std::end(kCards),
+                       [&](const Card& a, const Card& b) { return distance(a) < distance(b); });
+  return distance(*nearest) <= 1 + wanted.size() / 2 ? nearest : nullptr;
 }
 
 std::string unknown_card(std::string_view id) {
-  std::string text = "'" + std::string(id) + "' is no card of the table: did you mean '" +
-                     std::string(nearest_card(id).id) + "'? There are";
+  const Card* nearest = nearest_card(id);
+  std::string text = "'" + std::string(id) + "' is no card of the table" +
+                     (nearest ? ": did you mean '" + std::string(nearest->id) + "'?" : ".") + " There are";
   for (const Card& card : kCards) text += " " + std::string(card.id);
   return text;
 }

@@ -1,7 +1,7 @@
 // Real cards: what the driver says of them and what decides which kernels a program chooses.
 //
 // Thread-safety: constant data. Ownership: static. Errors: an unknown name is a null pointer, and
-// `nearest_card` has a proposal. Units: bytes, kHz, bits, GB/s (10^9).
+// `nearest_card` may have a proposal. Units: bytes, kHz, bits, GB/s (10^9).
 #pragma once
 #include <array>
 #include <cstdint>
@@ -39,7 +39,8 @@ std::span<const Card> cards();
 // Upper and lower case are one, and dashes, blanks and underscores may be left out: "A100 40GB" is
 // "a100-40gb".
 const Card* find_card(std::string_view id);
-const Card& nearest_card(std::string_view id);
+// The card whose name is nearest, or whose begins so; null where none is near.
+const Card* nearest_card(std::string_view id);
 // "'a100' is no card of the table: did you mean 'a100-40gb'? ..."
 std::string unknown_card(std::string_view id);
 

@@ -10,31 +10,16 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <numeric>
 #include <sstream>
 #include <vector>
 
+#include "simulator/cards/edit_distance.h"
 #include "simulator/driver/config.h"
 #include "simulator/driver/errors.h"
 #include "simulator/driver/faults.h"
 
 namespace spillway::simulator {
 namespace {
-
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t substituted = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
-    }
-  }
-  return row[b.size()];
-}
 
 // Reads the keys of one table. The first thing that is wrong is kept, and nothing is read after it.
 class Reader {
@@ -106,7 +91,7 @@ class Reader {
       if (!error_.empty()) break;
       if (std::find(known_.begin(), known_.end(), key.str()) != known_.end()) continue;
       const auto nearest = std::min_element(known_.begin(), known_.end(), [&](const auto& a, const auto& b) {
-        return edit_distance(a, key.str()) < edit_distance(b, key.str());
+        return cards::edit_distance(a, key.str()) < cards::edit_distance(b, key.str());
       });
       error_ = place(node) + "unknown key '" + section_ + std::string(key.str()) + "': did you mean '" +
                section_ + *nearest + "'?";
@@ -154,7 +139,7 @@ std::string nearest_function(const std::string& name) {
   for (size_t i = 0; i < kFunctions; ++i) {
     const auto function = static_cast<Function>(i);
     const char* candidate = export_of(function).name;
-    const size_t distance = edit_distance(candidate, name);
+    const size_t distance = cards::edit_distance(candidate, name);
     if (distance >= least || !implemented(function)) continue;
     least = distance;
     nearest = candidate;

@@ -42,6 +42,13 @@ Event* find_event(CUevent handle) {
 }
 
 template <typename Kind>
+CUresult add_event(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies, size_t count,
+                   CUevent event, Site site) {
+  const Event* found = find_event(event);
+  return found ? add(out, graph, dependencies, count, Kind{found->id}, site) : CUDA_ERROR_INVALID_VALUE;
+}
+
+template <typename Kind>
 CUresult event_of(CUgraphNode handle, CUevent* out) {
   const Kind* work = work_of<Kind>(handle);
   if (!work || !out) return CUDA_ERROR_INVALID_VALUE;
@@ -157,9 +164,7 @@ CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph* phGraph) {
 CUresult cuGraphAddEventRecordNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                                    size_t numDependencies, CUevent event) {
   SPILLWAY_SIM_ENTER(cuGraphAddEventRecordNode);
-  const Event* found = find_event(event);
-  if (!found) return CUDA_ERROR_INVALID_VALUE;
-  return add(phGraphNode, hGraph, dependencies, numDependencies, RecordWork{found->id}, call.site());
+  return add_event<RecordWork>(phGraphNode, hGraph, dependencies, numDependencies, event, call.site());
 }
 
 CUresult cuGraphEventRecordNodeGetEvent(CUgraphNode hNode, CUevent* event_out) {
@@ -170,9 +175,7 @@ CUresult cuGraphEventRecordNodeGetEvent(CUgraphNode hNode, CUevent* event_out) {
 CUresult cuGraphAddEventWaitNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                                  size_t numDependencies, CUevent event) {
   SPILLWAY_SIM_ENTER(cuGraphAddEventWaitNode);
-  const Event* found = find_event(event);
-  if (!found) return CUDA_ERROR_INVALID_VALUE;
-  return add(phGraphNode, hGraph, dependencies, numDependencies, WaitWork{found->id}, call.site());
+  return add_event<WaitWork>(phGraphNode, hGraph, dependencies, numDependencies, event, call.site());
 }
 
 CUresult cuGraphEventWaitNodeGetEvent(CUgraphNode hNode, CUevent* event_out) {

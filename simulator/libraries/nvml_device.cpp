@@ -205,12 +205,6 @@ Return nvmlDeviceGetMaxPcieLinkGeneration(const Device* device, unsigned* out) {
 Return nvmlDeviceGetCurrPcieLinkGeneration(const Device* device, unsigned* out) {
   return nvmlDeviceGetMaxPcieLinkGeneration(device, out);
 }
-Return nvmlDeviceGetMaxPcieLinkWidth(const Device* device, unsigned* out) {
-  return answer(device, out, 16u);
-}
-Return nvmlDeviceGetCurrPcieLinkWidth(const Device* device, unsigned* out) {
-  return answer(device, out, 16u);
-}
 
 Return nvmlDeviceGetEccMode(const Device* device, unsigned* current, unsigned* pending) {
   if (const Return result = check_device(device); result != kSuccess) return result;
@@ -223,27 +217,21 @@ Return nvmlDeviceGetMigMode(const Device* device, unsigned*, unsigned*) {
   const Return result = check_device(device);
   return result == kSuccess ? kNotSupported : result;
 }
-Return nvmlDeviceIsMigDeviceHandle(const Device* device, unsigned* out) {
-  return answer(device, out, 0u);
-}
-Return nvmlDeviceGetMultiGpuBoard(const Device* device, unsigned* out) {
-  return answer(device, out, 0u);
-}
-Return nvmlDeviceGetComputeMode(const Device* device, unsigned* out) {
-  return answer(device, out, 0u);
-}
-Return nvmlDeviceGetPersistenceMode(const Device* device, unsigned* out) {
-  return answer(device, out, 1u);
-}
-Return nvmlDeviceGetDisplayMode(const Device* device, unsigned* out) {
-  return answer(device, out, 0u);
-}
-Return nvmlDeviceGetDisplayActive(const Device* device, unsigned* out) {
-  return answer(device, out, 0u);
-}
-Return nvmlDeviceGetPerformanceState(const Device* device, unsigned* out) {
-  return answer(device, out, 0u);
-}
+
+#define SPILLWAY_NVML_ALWAYS(function, value)            \
+  Return function(const Device* device, unsigned* out) { \
+    return answer(device, out, value);                   \
+  }
+SPILLWAY_NVML_ALWAYS(nvmlDeviceIsMigDeviceHandle, 0u)
+SPILLWAY_NVML_ALWAYS(nvmlDeviceGetMultiGpuBoard, 0u)
+SPILLWAY_NVML_ALWAYS(nvmlDeviceGetComputeMode, 0u)
+SPILLWAY_NVML_ALWAYS(nvmlDeviceGetPersistenceMode, 1u)
+SPILLWAY_NVML_ALWAYS(nvmlDeviceGetDisplayMode, 0u)
+SPILLWAY_NVML_ALWAYS(nvmlDeviceGetDisplayActive, 0u)
+SPILLWAY_NVML_ALWAYS(nvmlDeviceGetPerformanceState, 0u)
+SPILLWAY_NVML_ALWAYS(nvmlDeviceGetMaxPcieLinkWidth, 16u)
+SPILLWAY_NVML_ALWAYS(nvmlDeviceGetCurrPcieLinkWidth, 16u)
+#undef SPILLWAY_NVML_ALWAYS
 
 Return nvmlDeviceGetP2PStatus(const Device* device, const Device* other, unsigned, unsigned* out) {
   if (const Return result = check_device(other); result != kSuccess) return result;

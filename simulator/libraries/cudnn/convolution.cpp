@@ -76,74 +76,30 @@ cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t convoluti
   return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t, const cudnnTensorDescriptor_t x,
-                                                      const cudnnFilterDescriptor_t w,
-                                                      const cudnnConvolutionDescriptor_t convolution,
-                                                      const cudnnTensorDescriptor_t y,
-                                                      cudnnConvolutionFwdAlgo_t, size_t* bytes) {
-  return size(ConvolutionKind::kForward, x, w, y, convolution, bytes);
-}
+// The three directions differ in nothing but their names and the order of their tensors.
+#define SPILLWAY_CUDNN_CONVOLUTION(Name, Short, First, Second, Third)                                   \
+  cudnnStatus_t cudnnGetConvolution##Name##WorkspaceSize(                                               \
+      cudnnHandle_t, First, Second, const cudnnConvolutionDescriptor_t convolution, Third,              \
+      cudnnConvolution##Short##Algo_t, size_t* bytes) {                                                 \
+    return size(ConvolutionKind::k##Name, x, w, y, convolution, bytes);                                 \
+  }                                                                                                     \
+  cudnnStatus_t cudnnGetConvolution##Name##Algorithm_v7(                                                \
+      cudnnHandle_t, First, Second, const cudnnConvolutionDescriptor_t convolution, Third,              \
+      const int requested, int* returned, cudnnConvolution##Short##AlgoPerf_t* results) {               \
+    return choose(ConvolutionKind::k##Name, x, w, y, convolution, requested, returned, results);        \
+  }                                                                                                     \
+  cudnnStatus_t cudnnFindConvolution##Name##AlgorithmEx(                                                \
+      cudnnHandle_t, First, const void*, Second, const void*,                                           \
+      const cudnnConvolutionDescriptor_t convolution, Third, void*, const int requested, int* returned, \
+      cudnnConvolution##Short##AlgoPerf_t* results, void*, size_t) {                                    \
+    return choose(ConvolutionKind::k##Name, x, w, y, convolution, requested, returned, results);        \
+  }
 
-cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t, const cudnnFilterDescriptor_t w,
-                                                           const cudnnTensorDescriptor_t y,
-                                                           const cudnnConvolutionDescriptor_t convolution,
-                                                           const cudnnTensorDescriptor_t x,
-                                                           cudnnConvolutionBwdDataAlgo_t, size_t* bytes) {
-  return size(ConvolutionKind::kBackwardData, x, w, y, convolution, bytes);
-}
-
-cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t, const cudnnTensorDescriptor_t x,
-                                                             const cudnnTensorDescriptor_t y,
-                                                             const cudnnConvolutionDescriptor_t convolution,
-                                                             const cudnnFilterDescriptor_t w,
-                                                             cudnnConvolutionBwdFilterAlgo_t, size_t* bytes) {
-  return size(ConvolutionKind::kBackwardFilter, x, w, y, convolution, bytes);
-}
-
-cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t, const cudnnTensorDescriptor_t x,
-                                                     const cudnnFilterDescriptor_t w,
-                                                     const cudnnConvolutionDescriptor_t convolution,
-                                                     const cudnnTensorDescriptor_t y, const int requested,
-                                                     int* returned, cudnnConvolutionFwdAlgoPerf_t* results) {
-  return choose(ConvolutionKind::kForward, x, w, y, convolution, requested, returned, results);
-}
-
-cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnnHandle_t, const cudnnFilterDescriptor_t w,
-                                                          const cudnnTensorDescriptor_t y,
-                                                          const cudnnConvolutionDescriptor_t convolution,
-                                                          const cudnnTensorDescriptor_t x,
-                                                          const int requested, int* returned,
-                                                          cudnnConvolutionBwdDataAlgoPerf_t* results) {
-  return choose(ConvolutionKind::kBackwardData, x, w, y, convolution, requested, returned, results);
-}
-
-cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnnHandle_t, const cudnnTensorDescriptor_t x,
-                                                            const cudnnTensorDescriptor_t y,
-                                                            const cudnnConvolutionDescriptor_t convolution,
-                                                            const cudnnFilterDescriptor_t w,
-                                                            const int requested, int* returned,
-                                                            cudnnConvolutionBwdFilterAlgoPerf_t* results) {
-  return choose(ConvolutionKind::kBackwardFilter, x, w, y, convolution, requested, returned, results);
-}
-
-cudnnStatus_t cudnnFindConvolutionForwardAlgorithmEx(
-    cudnnHandle_t, const cudnnTensorDescriptor_t x, const void*, const cudnnFilterDescriptor_t w, const void*,
-    const cudnnConvolutionDescriptor_t convolution, const cudnnTensorDescriptor_t y, void*,
-    const int requested, int* returned, cudnnConvolutionFwdAlgoPerf_t* results, void*, size_t) {
-  return choose(ConvolutionKind::kForward, x, w, y, convolution, requested, returned, results);
-}
-
-cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithmEx(
-    cudnnHandle_t, const cudnnFilterDescriptor_t w, const void*, const cudnnTensorDescriptor_t y, const void*,
-    const cudnnConvolutionDescriptor_t convolution, const cudnnTensorDescriptor_t x, void*,
-    const int requested, int* returned, cudnnConvolutionBwdDataAlgoPerf_t* results, void*, size_t) {
-  return choose(ConvolutionKind::kBackwardData, x, w, y, convolution, requested, returned, results);
-}
-
-cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithmEx(
-    cudnnHandle_t, const cudnnTensorDescriptor_t x, const void*, const cudnnTensorDescriptor_t y, const void*,
-    const cudnnConvolutionDescriptor_t convolution, const cudnnFilterDescriptor_t w, void*,
-    const int requested, int* returned, cudnnConvolutionBwdFilterAlgoPerf_t* results, void*, size_t) {
-  return choose(ConvolutionKind::kBackwardFilter, x, w, y, convolution, requested, returned, results);
-}
+SPILLWAY_CUDNN_CONVOLUTION(Forward, Fwd, const cudnnTensorDescriptor_t x, const cudnnFilterDescriptor_t w,
+                           const cudnnTensorDescriptor_t y)
+SPILLWAY_CUDNN_CONVOLUTION(BackwardData, BwdData, const cudnnFilterDescriptor_t w,
+                           const cudnnTensorDescriptor_t y, const cudnnTensorDescriptor_t x)
+SPILLWAY_CUDNN_CONVOLUTION(BackwardFilter, BwdFilter, const cudnnTensorDescriptor_t x,
+                           const cudnnTensorDescriptor_t y, const cudnnFilterDescriptor_t w)
+#undef SPILLWAY_CUDNN_CONVOLUTION
 }
