@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "simulator/driver/call.h"
-#include "spillway/trace/output_file.h"
+#include "spillway/output_file.h"
 
 namespace spillway::simulator {
 namespace {
@@ -133,7 +133,7 @@ CUresult write_report(const char* when) {
   const Machine& sim = machine();
   if (!sim.initialised || sim.config.report_path.empty()) return CUDA_SUCCESS;
   const std::string text = describe(when).dump(1, ' ', false, Json::error_handler_t::replace);
-  if (trace::write_text(report_path(), text + "\n") == 0) return CUDA_SUCCESS;
+  if (spillway::write_text(report_path(), text + "\n") == 0) return CUDA_SUCCESS;
   static bool said = false;
   if (!said)
     std::fprintf(stderr, "spillway simulator: the report %s can not be written\n", report_path().c_str());

@@ -5,7 +5,9 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
+#include "spillway/output_file.h"
 #include "trainer/checkpoint/safetensors.h"
 
 namespace spillway::trainer::safetensors {
@@ -31,70 +33,45 @@ std::string header_of(const std::vector<Item>& items, const std::map<std::string
   return text;
 }
 
-// A file descriptor that removes its file unless it was kept.
-class Temporary {
- public:
-  explicit Temporary(std::string path)
-      : path_(std::move(path)),
-        descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {}
-  ~Temporary() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-    if (!path_.empty()) ::unlink(path_.c_str());
-  }
-  bool write(const void* data, size_t bytes) {
-    const char* at = static_cast<const char*>(data);
-    while (bytes > 0) {
-      const ssize_t written = ::write(descriptor_, at, bytes);
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) return false;
-      at += written, bytes -= static_cast<size_t>(written);
-    }
-    return true;
-  }
-  bool keep_as(const std::string& path) {
-    if (::fsync(descriptor_) != 0 || ::rename(path_.c_str(), path.c_str()) != 0) return false;
-    path_.clear();
-    return true;
-  }
-  bool opened() const { return descriptor_ >= 0; }
-
- private:
-  std::string path_;
-  int descriptor_;
-};
-
-bool sync_folder(const std::string& path) {
+int sync_folder(const std::string& path) {
   std::string folder = std::filesystem::path(path).parent_path().string();
   const int descriptor = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return false;
-  const bool synced = ::fsync(descriptor) == 0;
+  if (descriptor < 0) return errno;
+  const int error = ::fsync(descriptor) == 0 ? 0 : errno;
   ::close(descriptor);
-  return synced;
+  return error;
 }
 
-bool write_all(Temporary& file, const std::vector<Item>& items, const std::string& header) {
+std::string_view view_of(const void* data, size_t bytes) {
+  return {static_cast<const char*>(data), bytes};
+}
+
+int write_all(DraftFile& file, const std::vector<Item>& items, const std::string& header) {
   const uint64_t header_bytes = header.size();
-  if (!file.write(&header_bytes, sizeof header_bytes) || !file.write(header.data(), header.size()))
-    return false;
+  int error = file.write(view_of(&header_bytes, sizeof header_bytes));
+  if (error == 0) error = file.write(header);
   std::vector<std::byte> buffer;
   for (const Item& item : items) {
+    if (error != 0) return error;
     buffer.resize(bytes_of(item));
     item.fill(buffer);
-    if (!file.write(buffer.data(), buffer.size())) return false;
+    error = file.write(view_of(buffer.data(), buffer.size()));
   }
-  return true;
+  return error;
 }
 
 }  // namespace
 
 bool write(const std::string& path, const std::vector<Item>& items,
            const std::map<std::string, std::string>& metadata, std::string* error) {
-  Temporary file(path + ".tmp");
-  if (file.opened() && write_all(file, items, header_of(items, metadata)) && file.keep_as(path) &&
-      sync_folder(path))
-    return true;
-  *error = "can not write '" + path + "': " + std::strerror(errno);
-  return false;
+  DraftFile file(path + ".tmp");
+  int wrong = file.error();
+  if (wrong == 0) wrong = write_all(file, items, header_of(items, metadata));
+  if (wrong == 0) wrong = file.sync();
+  if (wrong == 0) wrong = file.keep_as(path);
+  if (wrong == 0) wrong = sync_folder(path);
+  if (wrong != 0) *error = "can not write '" + path + "': " + std::strerror(wrong);
+  return wrong == 0;
 }
 
 }  // namespace spillway::trainer::safetensors

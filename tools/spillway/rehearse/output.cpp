@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "spillway/trace/output_file.h"
+#include "spillway/output_file.h"
 
 namespace spillway::tools {
 namespace {
@@ -16,14 +16,14 @@ std::string words_of(const std::string& path, int error) {
 std::string check_outputs(const std::vector<std::pair<const char*, std::string>>& outputs) {
   for (const auto& [option, path] : outputs) {
     if (path.empty()) continue;
-    if (const std::string wrong = words_of(path, trace::can_write(path)); !wrong.empty())
+    if (const std::string wrong = words_of(path, can_write(path)); !wrong.empty())
       return std::string(option) + ": " + wrong;
   }
   return "";
 }
 
 std::string write_output(const std::string& path, const std::string& text) {
-  return words_of(path, trace::write_text(path, text));
+  return words_of(path, write_text(path, text));
 }
 
 }  // namespace spillway::tools

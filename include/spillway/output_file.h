@@ -1,9 +1,10 @@
-// Writes a whole text where the user asked for it. A file is replaced at once, so that nobody reads half of
-// one; what is no file (a pipe, a device, the standard output) is written to and stays what it is; a link is
-// followed.
+// Files that take the place of others at once, so that nobody reads half of one. `DraftFile` is the
+// mechanism; `write_text` writes a whole text where the user asked for it: what is no file (a pipe, a device,
+// the standard output) is written to and stays what it is; a link is followed. It belongs to no folder:
+// everybody may use it.
 //
-// Thread-safety: any thread; two writers of one file should agree. Ownership: none kept. Errors: errno, 0
-// when all went well; the unfinished file is removed. Units: none.
+// Thread-safety: any thread; two writers of one file should agree. Ownership: DraftFile owns its descriptor
+// and its unfinished file, which it removes. Errors: errno, 0 when all went well. Units: none.
 #pragma once
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -15,8 +16,10 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <utility>
 
-namespace spillway::trace {
+namespace spillway {
+
 namespace output_file {
 
 inline bool same_file(const struct stat& a, const struct stat& b) {
@@ -46,19 +49,6 @@ inline std::string draft_of(const std::string& path) {
   return path + "." + std::to_string(::getpid()) + ".part";
 }
 
-inline int open_draft(const std::string& path) {
-  return ::open(draft_of(path).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-}
-
-inline int replace(const std::string& path, int descriptor, std::string_view text) {
-  const std::string draft = draft_of(path);
-  int error = write_all(descriptor, text);
-  if (::close(descriptor) != 0 && error == 0) error = errno;
-  if (error == 0 && ::rename(draft.c_str(), path.c_str()) != 0) error = errno;
-  if (error != 0) ::unlink(draft.c_str());
-  return error;
-}
-
 // What `path` is once links are followed. `standard`: the standard output or error that it is, or -1.
 struct Target {
   std::string path;
@@ -85,6 +75,43 @@ inline Target find_target(const std::string& path) {
 
 }  // namespace output_file
 
+// A file that is removed unless it was kept.
+class DraftFile {
+ public:
+  // `name`: its own while it is unfinished, in the folder where it is to be kept. What stands there goes.
+  explicit DraftFile(std::string name)
+      : name_(std::move(name)),
+        descriptor_(::open(name_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666)),
+        error_(descriptor_ < 0 ? errno : 0) {}
+  ~DraftFile() {
+    if (descriptor_ < 0) return;
+    ::close(descriptor_);
+    ::unlink(name_.c_str());
+  }
+  DraftFile(const DraftFile&) = delete;
+  DraftFile& operator=(const DraftFile&) = delete;
+
+  int error() const { return error_; }  // of opening it
+  int descriptor() const { return descriptor_; }
+  int write(std::string_view bytes) { return output_file::write_all(descriptor_, bytes); }
+  // On the disk before it has the name, so that a crash of the machine leaves the old file or the whole new
+  // one.
+  int sync() { return ::fsync(descriptor_) == 0 ? 0 : errno; }
+  // Nothing more can be written then.
+  int keep_as(const std::string& path) {
+    if (::close(std::exchange(descriptor_, -1)) != 0 || ::rename(name_.c_str(), path.c_str()) != 0) {
+      const int error = errno;
+      ::unlink(name_.c_str());
+      return error;
+    }
+    return 0;
+  }
+
+ private:
+  std::string name_;
+  int descriptor_, error_;
+};
+
 // Whether `write_text` could write there now; what is there stays as it is.
 inline int can_write(const std::string& path) {
   const output_file::Target target = output_file::find_target(path);
@@ -99,11 +126,7 @@ inline int can_write(const std::string& path) {
     made.assign(named, static_cast<size_t>(size));
     if (made[0] != '/') made.insert(0, path.substr(0, path.rfind('/') + 1));
   }
-  const int descriptor = output_file::open_draft(made);
-  if (descriptor < 0) return errno;
-  ::close(descriptor);
-  ::unlink(output_file::draft_of(made).c_str());
-  return 0;
+  return DraftFile(output_file::draft_of(made)).error();
 }
 
 inline int write_text(const std::string& path, std::string_view text) {
@@ -113,11 +136,13 @@ inline int write_text(const std::string& path, std::string_view text) {
     return output_file::write_all(target.standard, text);
   }
   if (!target.replaceable) return output_file::write_through(path, text);
-  const int descriptor = output_file::open_draft(target.path);
+  DraftFile draft(output_file::draft_of(target.path));
   // The file may be ours where the folder is not.
-  if (descriptor < 0) return target.exists ? output_file::write_through(target.path, text) : errno;
-  if (target.exists) ::fchmod(descriptor, target.status.st_mode & 07777);
-  return output_file::replace(target.path, descriptor, text);
+  if (draft.error() != 0)
+    return target.exists ? output_file::write_through(target.path, text) : draft.error();
+  if (target.exists) ::fchmod(draft.descriptor(), target.status.st_mode & 07777);
+  const int error = draft.write(text);
+  return error != 0 ? error : draft.keep_as(target.path);
 }
 
-}  // namespace spillway::trace
+}  // namespace spillway
