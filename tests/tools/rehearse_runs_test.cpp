@@ -59,6 +59,26 @@ TEST_F(RehearseRuns, AnAllocatorWithoutItsLibraryIsRefusedBeforeTheRun) {
   EXPECT_THAT(ran.out, testing::Not(HasSubstr("ran")));
 }
 
+TEST_F(RehearseRuns, WhatIsWrongOnTheCommandLineIsSaidInItsOwnWords) {
+  const auto says = [this](const Words& words, const char* text, int code = 2) {
+    const Ran ran = run(words, environment());
+    EXPECT_EQ(ran.code, code) << text;
+    EXPECT_THAT(ran.err, HasSubstr(text));
+  };
+  says({"rehearse", "--gpu"},
+       "rehearse: --gpu: it takes one value, and is given once. See 'spillway rehearse --help'");
+  says({"check", "--steps", "0", "--", "true"}, "check: --steps: ");
+  says({"rehearse", "--gpu", "a100", "--", "true"}, "did you mean 'a100-40gb'?");
+  says({"rehearse", "--gpu", "4090", "--", "true"}, "did you mean 'rtx4090-24gb'?");
+  says({"rehearse", "--gpu", "mainframe", "--", "true"},
+       "'mainframe' is no card of the table. There are t4-16gb");
+  says({"rehearse", "--compare", "t4-16gb", "--capacity", "8GiB", "--", "true"}, "--compare names the cards");
+  says({"check", "--gpu", "t4-16gb", "--budget", "22", "--", "true"}, "at least 2MiB");
+  says({"check", "--gpu", "t4-16gb", "--update-baseline", "--", "true"}, "--baseline FILE");
+  says({"rehearse", "--gpu", "t4-16gb", "--", "train.py"}, "a Python file is run by: -- python train.py",
+       127);
+}
+
 TEST_F(RehearseRuns, AllocatorsAreNamedRightAndComparedAlone) {
   const auto says = [this](const Words& flags, const char* text) {
     const Ran ran = rehearse(flags, ": > ran");

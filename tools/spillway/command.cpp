@@ -52,6 +52,18 @@ int refuse_command(const std::vector<Command>& commands, const CLI::App& app, co
               "'" + word + "' is not " + kind + "." + did_you_mean(word, names) + " See 'spillway --help'.");
 }
 
+// CLI11's words for an option without its value, or with several, name types and counts.
+int refuse_parse(const CommandLine& line, const std::vector<Command>& commands,
+                 const CLI::ParseError& error) {
+  std::string text = error.what(), command;
+  if (error.get_name() == "ArgumentMismatch")
+    text = text.substr(0, text.find(':')) + ": it takes one value, and is given once";
+  for (const Command& known : commands)
+    if (!line.own.empty() && line.own.front() == known.name) command = known.name;
+  const std::string help = command.empty() ? "--help" : command + " --help";
+  return fail(kUsageError, (command.empty() ? "" : command + ": ") + text + ". See 'spillway " + help + "'.");
+}
+
 int run_parsed(const CommandLine& line, const Declared& declared) {
   const std::string name = declared.command->name;
   if (const Words extra = declared.app->remaining(); !extra.empty()) {
@@ -94,7 +106,7 @@ int run_command_line(const std::vector<Command>& commands, int argc, char** argv
     app.parse(Words(line.own.rbegin(), line.own.rend()));  // CLI11 takes them from the back
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    return fail(kUsageError, std::string(error.what()) + ". See 'spillway --help'.");
+    return refuse_parse(line, commands, error);
   }
   if (const Words extra = app.remaining(); !extra.empty())
     return refuse_command(commands, app, extra.front());

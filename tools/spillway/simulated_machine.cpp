@@ -134,15 +134,19 @@ void repeat_host_addresses() {
   if (now != -1) ::personality(static_cast<unsigned long>(now) | ADDR_NO_RANDOMIZE);
 }
 
+std::string cannot_run_text(const std::string& program, int code) {
+  const std::string text = "cannot run '" + program + "': " + std::generic_category().message(code);
+  return program.ends_with(".py") ? text + "; a Python file is run by: -- python " + program : text;
+}
+
 int replace_process(const char* name, const Words& command) {
   std::vector<char*> words;
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   ::execvp(words[0], words.data());
   const int code = errno;
-  return fail(
-      code == ENOENT ? kNotFound : kCannotRun,
-      std::string(name) + ": cannot run '" + command.front() + "': " + std::generic_category().message(code));
+  return fail(code == ENOENT ? kNotFound : kCannotRun,
+              std::string(name) + ": " + cannot_run_text(command.front(), code));
 }
 
 }  // namespace spillway::tools

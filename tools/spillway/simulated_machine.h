@@ -56,6 +56,9 @@ void apply(const Environment& environment);  // to this process
 // where the system allows it: PyTorch frees some things in the order of a hash of host addresses.
 void repeat_host_addresses();
 
+// Why a command could not be run, from errno, and what to do where that is plain.
+std::string cannot_run_text(const std::string& program, int code);
+
 // Becomes `command`. Returns an exit code, after saying why, only where it can not be run; `name` is the
 // sub-command's.
 int replace_process(const char* name, const Words& command);

@@ -17,6 +17,8 @@
 namespace spillway::tools {
 namespace {
 
+constexpr uint64_t kLeastBudget = uint64_t{2} << 20;  // a card has pages of so much: less is a unit forgotten
+
 struct CheckOptions {
   RunOptions run;
   std::string budget, baseline, tolerance = "2%", junit, markdown, json;
@@ -42,11 +44,12 @@ std::string other_settings(const CheckOptions& options, const Rules& rules, cons
 std::string read_rules(const CheckOptions& options, Rules* rules) {
   if (std::string wrong = wrong_allocator(options.run.allocator); !wrong.empty()) return wrong;
   if (std::string missing = missing_machine(options.run.machine); !missing.empty()) return missing;
-  if (options.budget.empty() && options.baseline.empty()) return "give a --budget, a --baseline, or both";
   if (options.update && options.baseline.empty()) return "--update-baseline needs the file: --baseline FILE";
+  if (options.budget.empty() && options.baseline.empty()) return "give a --budget, a --baseline, or both";
   if (!options.budget.empty()) {
     rules->budget = parse_size(options.budget);
-    if (!rules->budget) return "--budget is '" + options.budget + "': write " + kSizesAccepted;
+    if (!rules->budget || *rules->budget < kLeastBudget)
+      return "--budget is '" + options.budget + "': write " + kSizesAccepted + ", at least 2MiB";
   }
   const auto tolerance = parse_tolerance(options.tolerance);
   if (!tolerance)

@@ -31,6 +31,8 @@ std::string contradiction(const RehearseOptions& options, const Words& allocator
   if (!options.compare.empty()) series.push_back("--compare");
   if (allocators.size() > 1) series.push_back("several allocators");
   if (series.size() > 1) return std::string(series[0]) + " and " + series[1] + " exclude each other";
+  if (!options.compare.empty() && (options.run.machine.card || options.run.machine.capacity))
+    return "--compare names the cards, so --gpu and --capacity have no place beside it";
   if (series.empty() || options.run.trace.empty()) return "";
   return std::string("--trace is of one run, and ") + series[0] + " make several";
 }

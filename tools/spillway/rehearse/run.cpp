@@ -107,9 +107,8 @@ std::optional<Rehearsal> rehearse_once(const RunOptions& options, RunError* erro
   const ChildEnd end = run_child(options.command, environment, log, [&progress] { progress.show(); });
   progress.clear();
   if (end.start_error != 0) {
-    *error = {
-        end.start_error == ENOENT ? kNotFound : kCannotRun,
-        "cannot run '" + options.command.front() + "': " + std::generic_category().message(end.start_error)};
+    *error = {end.start_error == ENOENT ? kNotFound : kCannotRun,
+              cannot_run_text(options.command.front(), end.start_error)};
     return std::nullopt;
   }
   if (stop_signal() != 0 && options.keep_output) {  // cut short, it says nothing for a series
