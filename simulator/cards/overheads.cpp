@@ -19,26 +19,26 @@ uint64_t resident_threads(const Card& card) {
                       : 0;
 }
 
-const Overhead* find_row(std::string_view row, int major) {
-  const auto* found = std::find_if(std::begin(kOverheads), std::end(kOverheads), [&](const Overhead& known) {
-    return known.row == row && known.major == major;
-  });
-  return found == std::end(kOverheads) ? nullptr : found;
-}
-
 }  // namespace
 
 std::span<const Overhead> overheads() {
   return kOverheads;
 }
 
-std::optional<uint64_t> overhead_bytes(const Card& card, std::string_view row) {
+const Overhead* find_overhead(std::string_view row, int major) {
+  const auto find = [row](int capability) {
+    return std::find_if(std::begin(kOverheads), std::end(kOverheads),
+                        [&](const Overhead& known) { return known.row == row && known.major == capability; });
+  };
+  const auto* found = find(major);
+  if (found == std::end(kOverheads)) found = find(0);
+  return found == std::end(kOverheads) ? nullptr : found;
+}
+
+uint64_t bytes_of(const Overhead& overhead, const Card& card) {
   constexpr uint64_t kGranule = uint64_t{2} << 20;
-  const Overhead* known = find_row(row, card.major);
-  if (!known) known = find_row(row, 0);
-  if (!known) return std::nullopt;
   const auto threads = static_cast<double>(resident_threads(card));
-  const uint64_t bytes = known->base_bytes + static_cast<uint64_t>(known->bytes_per_thread * threads);
+  const uint64_t bytes = overhead.base_bytes + static_cast<uint64_t>(overhead.bytes_per_thread * threads);
   return (bytes + kGranule - 1) / kGranule * kGranule;
 }
 

@@ -3,7 +3,6 @@
 // Thread-safety: constant data. Ownership: static. Errors: an unknown row has no value. Units: bytes.
 #pragma once
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string_view>
 
@@ -11,9 +10,9 @@
 
 namespace spillway::cards {
 
-// How far a figure can be trusted: `kMeasured` was read on a card, `kModelled` follows from a model or was
+// How far a figure can be trusted: NVIDIA says so, it was read on a card, or it follows from a model or was
 // never measured.
-enum class Certainty { kMeasured, kModelled };
+enum class Certainty { kDocumented, kMeasured, kModelled };
 
 // bytes = base + per_thread × the threads that the card can hold at once.
 struct Overhead {
@@ -25,7 +24,9 @@ struct Overhead {
 };
 
 std::span<const Overhead> overheads();
-// The row for a card, in whole granules of 2 MiB as the driver takes them; none when the table lacks it.
-std::optional<uint64_t> overhead_bytes(const Card& card, std::string_view row);
+// The row for a compute capability; null when the table lacks it.
+const Overhead* find_overhead(std::string_view row, int major);
+// What it comes to on a card, in whole granules of 2 MiB as the driver takes them.
+uint64_t bytes_of(const Overhead& overhead, const Card& card);
 
 }  // namespace spillway::cards

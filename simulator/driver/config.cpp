@@ -101,7 +101,9 @@ void choose_card(const cards::Card& card, Config& config) {
 }
 
 uint64_t overhead_bytes(const Config& config, std::string_view row) {
-  return config.overheads ? cards::overhead_bytes(config.card, row).value_or(0) : 0;
+  const cards::Overhead* known = cards::find_overhead(row, config.card.major);
+  const bool charged = known && (config.overheads || known->certainty == cards::Certainty::kDocumented);
+  return charged ? cards::bytes_of(*known, config.card) : 0;
 }
 
 std::optional<std::string> read_file(const char* path) {

@@ -73,7 +73,8 @@ std::optional<std::string> read_file(const char* path);
 std::string apply_toml(std::string_view text, const std::string& name, Config& config);
 // Makes every card one of the table: its capacity and bandwidths become the configuration's.
 void choose_card(const cards::Card& card, Config& config);
-// What the table of overheads says of a row for the configuration's card; 0 without modelled overheads.
+// What the table of overheads says of a row for the configuration's card; without modelled overheads only
+// what is documented.
 uint64_t overhead_bytes(const Config& config, std::string_view row);
 // "zeros", "random" or "compute". False: it is none of them.
 bool set_values(std::string_view text, Config& config);

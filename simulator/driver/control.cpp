@@ -180,7 +180,7 @@ uint64_t overhead(int device, const char* row) {
   const std::lock_guard lock(machine().mutex);
   Account* account = nullptr;
   if (!row || find_account(device, &account) != CUDA_SUCCESS) return 0;
-  if (!cards::overhead_bytes(machine().config.card, row))
+  if (!cards::find_overhead(row, machine().config.card.major))
     std::fprintf(stderr, "spillway simulator: '%s' is no row of simulator/cards/overheads.inc\n", row);
   return overhead_bytes(machine().config, row);
 }

@@ -4,7 +4,7 @@
     generate_calls.py CALLS_TXT OUTPUT_CPP HEADER...
 
 CALLS_TXT: `library NAME STATUS_TYPE` first (the code that the calls share is in namespace spillway::NAME, declared in
-simulator/libraries/NAME/handle.h), then one call a line; `{T}` stands for each of S, D, C and Z:
+simulator/libraries/NAME/handle.h; `library` is what all libraries have, simulator/libraries/library.h), then one call a line; `{T}` stands for each of S, D, C and Z:
     compute F            a launch on the stream of the handle, which is F's first parameter
     reduce F             the same, and a zero for `result` where the caller wants it on the host
     inform F             a compute, and a zero for `info`, which is on the host
@@ -56,29 +56,29 @@ def size_body(arguments):
     pairs = [argument.split("=", 1) for argument in arguments]
     followed = {name for _, value in pairs for name in re.findall(r"(?:^|[(,])\*(\w+)", value)}
     missing = " || ".join(f"{name} == nullptr" for name in [out for out, _ in pairs] + sorted(followed))
-    lines = [f"if ({missing}) return kInvalid;"]
+    lines = [f"if ({missing}) return library.invalid;"]
     lines += [f"*{out} = static_cast<std::remove_pointer_t<decltype({out})>>({value});" for out, value in pairs]
-    return lines + ["return kSuccess;"]
+    return lines + ["return library.success;"]
 
 
 def body(verb, function, first, arguments):
     if verb == "compute":
-        return [f"return launch({first}, computation_{function});"]
+        return [f"return library.launch({first}, computation_{function});"]
     if verb == "reduce":
         return [f"return reduce({first}, computation_{function}, result, sizeof *result);"]
     if verb == "inform":
-        return ["if (info == nullptr) return kInvalid;", "*info = 0;",
-                f"return launch({first}, computation_{function});"]
+        return ["if (info == nullptr) return library.invalid;", "*info = 0;",
+                f"return library.launch({first}, computation_{function});"]
     if verb == "create":
-        return [f"return create<{arguments[0]}>({first});"]
+        return [f"return library.create<{arguments[0]}>({first});"]
     if verb == "destroy":
-        return [f"return destroy<{arguments[0]}>(const_cast<{arguments[0]}*>({first}));"]
+        return [f"return library.destroy<{arguments[0]}>(const_cast<{arguments[0]}*>({first}));"]
     if verb == "accept":
-        return ["return kSuccess;"]
+        return ["return library.success;"]
     if verb == "size":
         return size_body(arguments)
     if verb == "refuse":
-        return [f'return refuse("{function}", __builtin_return_address(0));']
+        return [f'return library.refuse("{function}", __builtin_return_address(0));']
     sys.exit(f"{function}: '{verb}' is no verb")
 
 

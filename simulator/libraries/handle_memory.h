@@ -1,31 +1,18 @@
-// Device memory that a library's handle takes for itself, outside the program's allocator.
+// Device memory that a library takes for itself, outside the program's allocator. How much is in one table,
+// simulator/cards/overheads.inc, which also says how certain each figure is; what follows from the arguments
+// of a call, such as the work area of a transform, is its stand-in's to know.
 //
-//   library    | bytes of a handle               | source
-//   cuBLAS     | 4 MiB; 32 MiB on capability 9;  | documented: "cublasSetWorkspace", default workspace size
-//              | 12 MiB on 10 and later          |
-//   cuDNN      | 2 MiB                           | modelled: one granule; not measured yet
-//   cuSOLVER   | a cuBLAS handle's               | modelled: it keeps one for its products; not measured yet
-//   cuSPARSE   | 2 MiB                           | modelled: one granule; not measured yet
-//   cuSPARSELt | 2 MiB                           | modelled: one granule; not measured yet
-//   cuFFT      | 2 MiB with the first plan       | modelled: one granule for tables of twiddle factors
+// It is charged through the simulator's control interface, under the name of its row in that table.
 //
-// They are charged through the simulator's control interface under the library's name. Modules that are
-// loaded lazily are not in here.
-//
-// Thread-safety: as that of the handle. Ownership: HandleMemory gives back what it holds when it dies.
-// Errors: cudaErrorMemoryAllocation when the card has no room. Units: bytes.
+// Thread-safety: HandleMemory as its handle; `charge_code` any thread. Ownership: HandleMemory gives back
+// what it holds when it dies; code stays, as modules do. Errors: cudaErrorMemoryAllocation when the card has
+// no room. Units: bytes.
 #pragma once
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
 
 namespace spillway::stand_in {
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
-constexpr uint64_t kGranule = 2 * kMiB;
-
-// cuBLAS's default workspace on the current device.
-uint64_t cublas_handle_bytes();
 
 class HandleMemory {
  public:
@@ -35,13 +22,17 @@ class HandleMemory {
   HandleMemory& operator=(const HandleMemory&) = delete;
 
   // Charges the current device, whose context it makes current as the library's own allocation would. Once.
-  // `label` is a literal.
+  // `label` and `row` are literals.
   cudaError_t charge(const char* label, uint64_t bytes);
+  cudaError_t charge_row(const char* row);
 
  private:
   const char* label_ = nullptr;
   int device_ = 0;
   uint64_t bytes_ = 0;
 };
+
+// What a process pays once for each device when it first uses the library.
+cudaError_t charge_code(const char* row);
 
 }  // namespace spillway::stand_in

@@ -109,6 +109,7 @@ TEST(Overheads, are_modelled_with_a_card_unless_somebody_says_otherwise) {
       EXPECT_EQ(part(table, "context"), context);
       EXPECT_EQ(table.simulator->overhead(0, "cudnn.handle") > 0, handle);
       EXPECT_EQ(table.simulator->overhead(1, "cudnn.handle"), 0u);
+      EXPECT_EQ(table.simulator->overhead(0, "cublas.handle"), 4 * kMiB) << "documented: it always holds";
     });
   };
   const std::string path = "/tmp/spillway-overheads-" + std::to_string(getpid()) + ".toml";

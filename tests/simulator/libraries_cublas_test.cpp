@@ -23,12 +23,20 @@ class Cublas : public Runtime {
 };
 
 TEST_F(Cublas, AHandleHasAWorkspaceOnTheCard) {
-  const uint64_t before = charged("cublas");
+  const uint64_t before = charged("cublas.handle");
   cublasHandle_t another = nullptr;
   ASSERT_EQ(cublasCreate(&another), CUBLAS_STATUS_SUCCESS);
-  EXPECT_EQ(charged("cublas") - before, 4 * kMiB);
+  EXPECT_EQ(charged("cublas.handle") - before, 4 * kMiB);
   EXPECT_EQ(cublasDestroy(another), CUBLAS_STATUS_SUCCESS);
-  EXPECT_EQ(charged("cublas"), before);
+  EXPECT_EQ(charged("cublas.handle"), before);
+}
+
+TEST_F(Cublas, ItsCodeIsOnTheCardOnce) {
+  EXPECT_EQ(charged("cublas.library"), 8 * kMiB);
+  cublasHandle_t another = nullptr;
+  ASSERT_EQ(cublasCreate(&another), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(cublasDestroy(another), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(charged("cublas.library"), 8 * kMiB);
 }
 
 TEST_F(Cublas, AHandleThatDoesNotFitIsNoError) {

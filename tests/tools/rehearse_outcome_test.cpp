@@ -5,6 +5,7 @@
 #include "tools/spillway/rehearse/baseline.h"
 #include "tools/spillway/rehearse/find.h"
 #include "tools/spillway/rehearse/outcome.h"
+#include "tools/spillway/rehearse/report_json.h"
 #include "tools/spillway/rehearse/report_text.h"
 #include "tools/spillway/rehearse/series.h"
 
@@ -134,6 +135,28 @@ TEST(RehearseOutcome, TheReportNamesWhatWasInForce) {
   EXPECT_THAT(text, HasSubstr("values random"));
   EXPECT_THAT(text, HasSubstr("allocator native with expandable segments"));
   EXPECT_THAT(report_text({}, ended(21, python()), {}), HasSubstr("the code is the program's own"));
+}
+
+TEST(RehearseOutcome, MoreThanTheCardHeldWasNotReserved) {
+  Observation process = python();
+  process.devices[0].allocator->peak_reserved = 150;
+  process.devices[0].card->allocator_at_peak = 10;
+  EXPECT_EQ(need_of(process.devices[0]).reserved, 10U);
+  EXPECT_EQ(need_of(process.devices[0]).peak, 10U);
+  process.devices[0].card.reset();
+  EXPECT_EQ(need_of(process.devices[0]).peak, 150U);
+}
+
+TEST(RehearseOutcome, TheReportSaysHowCertainTheBytesOutsidePyTorchAre) {
+  Observation process = python();
+  process.devices[0].card->card = "h100-80gb";
+  process.devices[0].card->modelled_at_peak = {
+      {"context", 9}, {"cublas.handle", 8}, {"cudnn.library", 0}, {"nccl", 7}};
+  const std::string text = report_text({}, ended(0, process), {});
+  EXPECT_THAT(text, HasSubstr("  of it documented: cublas.handle 8 B\n"));
+  EXPECT_THAT(text, HasSubstr("  of it modelled, not measured: context 9 B, nccl 7 B\n"));
+  EXPECT_THAT(text, Not(HasSubstr("cudnn")));
+  EXPECT_THAT(report_json({}, ended(0, process), {}), HasSubstr("\"certainty\": \"documented\""));
 }
 
 TEST(RehearseOutcome, ADeviceOfTheBaselineThatIsNotUsedAnyMoreIsAFinding) {

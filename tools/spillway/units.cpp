@@ -69,4 +69,8 @@ std::string address_text(uint64_t address) {
   return address == 0 ? "0" : format("0x%llx", static_cast<unsigned long long>(address));
 }
 
+std::string count_text(uint64_t count, const char* one, const char* many) {
+  return std::to_string(count) + " " + (count == 1 ? one : many);
+}
+
 }  // namespace spillway::tools

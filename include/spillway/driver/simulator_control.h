@@ -172,8 +172,9 @@ typedef struct SpillwaySimulatorControl {
   void (*tell)(CUdeviceptr address, const void* bytes, uint64_t count);
 
   /* Since version 2. What the simulator's table (simulator/cards/overheads.inc) says that a row such as
-   * "cudnn.handle" takes on this device's card, to be charged by whoever stands in for it; 0 when overheads
-   * are not modelled, as without a card, and for a row that the table lacks, which is said on stderr. */
+   * "cudnn.handle" takes on this device's card, to be charged by whoever stands in for it; without modelled
+   * overheads, as without a card, 0 for all that is not documented; 0 for a row that the table lacks, which
+   * is said on stderr. */
   uint64_t (*overhead)(int device, const char* row);
 
   /* Since version 2. NULL: nobody is told any more; a call that is running still ends. */

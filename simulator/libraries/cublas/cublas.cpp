@@ -1,7 +1,4 @@
 // Handles, streams, modes and workspaces; the calls that compute are generated from calls.txt.
-#include <memory>
-#include <new>
-
 #include "simulator/libraries/cublas/handle.h"
 #include "simulator/libraries/data_type.h"
 
@@ -30,14 +27,7 @@ namespace blas = spillway::cublas;
 extern "C" {
 
 cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
-  if (handle == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-  *handle = nullptr;
-  auto created = std::unique_ptr<cublasContext>(new (std::nothrow) cublasContext);
-  if (created == nullptr) return CUBLAS_STATUS_ALLOC_FAILED;
-  const cublasStatus_t status =
-      blas::status_of(created->default_workspace.charge("cublas", spillway::stand_in::cublas_handle_bytes()));
-  if (status == CUBLAS_STATUS_SUCCESS) *handle = created.release();
-  return status;
+  return blas::library.create_handle(handle);
 }
 
 cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {

@@ -2,28 +2,24 @@
 #include <cublasLt.h>
 
 #include <cstring>
-#include <new>
 
-#include "simulator/libraries/computation.h"
+#include "simulator/libraries/library.h"
 
 namespace {
 
 const spillway::stand_in::Computation matmul("cublasLtMatmul");
 
-// What a descriptor says only chooses among kernels, and there is one that computes nothing: none of it is
-// kept.
-template <class Opaque>
-cublasStatus_t create(Opaque** descriptor) {
-  if (descriptor == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
-  *descriptor = new (std::nothrow) Opaque{};
-  return *descriptor == nullptr ? CUBLAS_STATUS_ALLOC_FAILED : CUBLAS_STATUS_SUCCESS;
-}
-
-template <class Opaque>
-cublasStatus_t destroy(Opaque* descriptor) {
-  delete descriptor;
-  return CUBLAS_STATUS_SUCCESS;
-}
+constexpr spillway::stand_in::Library<cublasStatus_t> library{
+    .code_row = "cublaslt.library",
+    .handle_row = nullptr,  // PyTorch gives cuBLAS's handle
+    .success = CUBLAS_STATUS_SUCCESS,
+    .invalid = CUBLAS_STATUS_INVALID_VALUE,
+    .not_initialized = CUBLAS_STATUS_NOT_INITIALIZED,
+    .no_host_memory = CUBLAS_STATUS_ALLOC_FAILED,
+    .no_memory = CUBLAS_STATUS_ALLOC_FAILED,
+    .failed = CUBLAS_STATUS_EXECUTION_FAILED,
+    .not_supported = CUBLAS_STATUS_NOT_SUPPORTED,
+    .not_supported_name = "CUBLAS_STATUS_NOT_SUPPORTED"};
 
 cublasStatus_t check_attribute(const void* descriptor, const void* value, size_t bytes) {
   const bool complete = descriptor != nullptr && value != nullptr && bytes > 0;
@@ -32,6 +28,8 @@ cublasStatus_t check_attribute(const void* descriptor, const void* value, size_t
 
 }  // namespace
 
+// What a descriptor says only chooses among kernels, and there is one that computes nothing: none of it is
+// kept.
 extern "C" {
 
 size_t cublasLtGetVersion() {
@@ -40,11 +38,11 @@ size_t cublasLtGetVersion() {
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* descriptor, cublasComputeType_t,
                                         cudaDataType_t) {
-  return create(descriptor);
+  return library.create(descriptor);
 }
 
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t descriptor) {
-  return destroy(descriptor);
+  return library.destroy(descriptor);
 }
 
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t descriptor, cublasLtMatmulDescAttributes_t,
@@ -54,11 +52,11 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t descriptor, c
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType, uint64_t, uint64_t,
                                           int64_t) {
-  return create(layout);
+  return library.create(layout);
 }
 
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
-  return destroy(layout);
+  return library.destroy(layout);
 }
 
 cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
@@ -68,11 +66,11 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
-  return create(preference);
+  return library.create(preference);
 }
 
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
-  return destroy(preference);
+  return library.destroy(preference);
 }
 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
@@ -109,6 +107,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   const bool complete = operation != nullptr && alpha != nullptr && a != nullptr && a_layout != nullptr &&
                         b != nullptr && b_layout != nullptr && d != nullptr && d_layout != nullptr;
   if (!complete || (workspace == nullptr && workspace_bytes > 0)) return CUBLAS_STATUS_INVALID_VALUE;
+  const cublasStatus_t loaded = library.status_of(spillway::stand_in::charge_code(library.code_row));
+  if (loaded != library.success) return loaded;
   return matmul.launch(stream) == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 }

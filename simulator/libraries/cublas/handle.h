@@ -8,14 +8,13 @@
 #include <cstddef>
 #include <type_traits>
 
-#include "simulator/libraries/computation.h"
-#include "simulator/libraries/handle_memory.h"
+#include "simulator/libraries/library.h"
 
 struct cublasContext {
   cudaStream_t stream = nullptr;
   cublasMath_t math_mode = CUBLAS_DEFAULT_MATH;
   cublasPointerMode_t pointer_mode = CUBLAS_POINTER_MODE_HOST;
-  spillway::stand_in::HandleMemory default_workspace;
+  spillway::stand_in::HandleMemory memory;  // its default workspace
 };
 
 namespace spillway::cublas {
@@ -25,14 +24,20 @@ using stand_in::Computation;
 constexpr cublasStatus_t kSuccess = CUBLAS_STATUS_SUCCESS;
 constexpr cublasStatus_t kInvalid = CUBLAS_STATUS_INVALID_VALUE;
 
-cublasStatus_t status_of(cudaError_t error);
-
-cublasStatus_t launch(cublasHandle_t handle, const Computation& computation);
+inline constexpr stand_in::Library<cublasStatus_t> library{
+    .code_row = "cublas.library",
+    .handle_row = "cublas.handle",
+    .success = kSuccess,
+    .invalid = kInvalid,
+    .not_initialized = CUBLAS_STATUS_NOT_INITIALIZED,
+    .no_host_memory = CUBLAS_STATUS_ALLOC_FAILED,
+    .no_memory = CUBLAS_STATUS_ALLOC_FAILED,
+    .failed = CUBLAS_STATUS_EXECUTION_FAILED,
+    .not_supported = CUBLAS_STATUS_NOT_SUPPORTED,
+    .not_supported_name = "CUBLAS_STATUS_NOT_SUPPORTED"};
 
 // A launch whose scalar result the caller may want on the host: there it is zero, as every read of device
 // memory that no kernel has written.
 cublasStatus_t reduce(cublasHandle_t handle, const Computation& computation, void* result, std::size_t bytes);
-
-cublasStatus_t refuse(const char* name, const void* caller);
 
 }  // namespace spillway::cublas

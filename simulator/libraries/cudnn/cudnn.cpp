@@ -70,17 +70,11 @@ void cudnnGetLastErrorString(char* message, size_t max_size) {
 }
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
-  if (handle == nullptr) return dnn::kInvalid;
-  *handle = nullptr;
-  auto created = std::unique_ptr<cudnnContext>(new (std::nothrow) cudnnContext);
-  if (created == nullptr) return CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
-  const cudnnStatus_t status = dnn::status_of(created->memory.charge("cudnn", spillway::stand_in::kGranule));
-  if (status == CUDNN_STATUS_SUCCESS) *handle = created.release();
-  return status;
+  return dnn::library.create_handle(handle);
 }
 
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
-  return dnn::destroy(handle);
+  return dnn::library.destroy(handle);
 }
 
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {

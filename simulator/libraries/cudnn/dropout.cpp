@@ -29,7 +29,7 @@ cudnnStatus_t cudnnSetDropoutDescriptor(cudnnDropoutDescriptor_t dropout, cudnnH
                                         float probability, void* states, size_t bytes, unsigned long long) {
   const cudnnStatus_t status = set(dropout, handle, probability, states, bytes);
   if (status != CUDNN_STATUS_SUCCESS || states == nullptr) return status;
-  return launch(handle, initialize_states);
+  return library.launch(handle, initialize_states);
 }
 
 cudnnStatus_t cudnnRestoreDropoutDescriptor(cudnnDropoutDescriptor_t dropout, cudnnHandle_t handle,

@@ -6,14 +6,12 @@
 #pragma once
 #include <cudnn.h>
 
-#include <new>
 #include <string>
 #include <type_traits>
 
-#include "simulator/libraries/computation.h"
 #include "simulator/libraries/cudnn/cudnn_workspace.h"
 #include "simulator/libraries/cudnn/tensors.h"
-#include "simulator/libraries/handle_memory.h"
+#include "simulator/libraries/library.h"
 
 struct cudnnContext {
   cudaStream_t stream = nullptr;
@@ -27,27 +25,30 @@ using stand_in::Computation;
 constexpr cudnnStatus_t kSuccess = CUDNN_STATUS_SUCCESS;
 constexpr cudnnStatus_t kInvalid = CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
 
-cudnnStatus_t status_of(cudaError_t error);
-
 // `status`, with the reason kept for cudnnGetLastErrorString.
 cudnnStatus_t fail(cudnnStatus_t status, std::string reason);
 const std::string& last_error();
 
-cudnnStatus_t launch(cudnnHandle_t handle, const Computation& computation);
-
-cudnnStatus_t refuse(const char* name, const void* caller);
-
-template <class Opaque>
-cudnnStatus_t create(Opaque** made) {
-  if (made == nullptr) return kInvalid;
-  *made = new (std::nothrow) Opaque;
-  return *made == nullptr ? CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED : kSuccess;
-}
-
-template <class Opaque>
-cudnnStatus_t destroy(Opaque* made) {
-  delete made;
-  return kSuccess;
-}
+// Its failures have reasons.
+struct Library : stand_in::Library<cudnnStatus_t> {
+  cudnnStatus_t launch(cudnnHandle_t handle, const Computation& computation) const {
+    if (handle == nullptr) return fail(kInvalid, "the handle is a null pointer");
+    return status_of(computation.launch(handle->stream));
+  }
+  cudnnStatus_t refuse(const char* function, const void* caller) const {
+    return fail(stand_in::Library<cudnnStatus_t>::refuse(function, caller),
+                std::string(function) + " is not simulated");
+  }
+};
+inline constexpr Library library{{.code_row = "cudnn.library",
+                                  .handle_row = "cudnn.handle",
+                                  .success = kSuccess,
+                                  .invalid = kInvalid,
+                                  .not_initialized = CUDNN_STATUS_NOT_INITIALIZED,
+                                  .no_host_memory = CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED,
+                                  .no_memory = CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED,
+                                  .failed = CUDNN_STATUS_EXECUTION_FAILED_CUDART,
+                                  .not_supported = CUDNN_STATUS_NOT_SUPPORTED,
+                                  .not_supported_name = "CUDNN_STATUS_NOT_SUPPORTED"}};
 
 }  // namespace spillway::cudnn

@@ -140,7 +140,7 @@ cudnnStatus_t execute(cudnnHandle_t handle, const State& plan, const State& pack
       return fail(CUDNN_STATUS_BAD_PARAM, "the variant pack has no address of tensor " + std::to_string(id));
     }
   }
-  return launch(handle, backend_execute);
+  return library.launch(handle, backend_execute);
 }
 
 }  // namespace spillway::cudnn

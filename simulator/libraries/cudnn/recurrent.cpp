@@ -109,11 +109,11 @@ using namespace spillway::cudnn;
 extern "C" {
 
 cudnnStatus_t cudnnCreateRNNDescriptor(cudnnRNNDescriptor_t* rnn) {
-  return create(rnn);
+  return library.create(rnn);
 }
 
 cudnnStatus_t cudnnDestroyRNNDescriptor(cudnnRNNDescriptor_t rnn) {
-  return destroy(rnn);
+  return library.destroy(rnn);
 }
 
 cudnnStatus_t cudnnSetRNNDescriptor_v8(cudnnRNNDescriptor_t rnn, cudnnRNNAlgo_t, cudnnRNNMode_t cell,

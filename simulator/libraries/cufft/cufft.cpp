@@ -78,14 +78,10 @@ extern "C" {
 
 cufftResult cufftCreate(cufftHandle* handle) {
   if (handle == nullptr) return CUFFT_INVALID_VALUE;
-  static auto* const library_memory = new stand_in::HandleMemory;
   static cufftHandle last = 0;
+  if (cudaError_t error = stand_in::charge_code("cufft.library"); error != cudaSuccess)
+    return result_of(error);
   const std::lock_guard lock(mutex);
-  if (last == 0) {
-    if (cudaError_t error = library_memory->charge("cufft", stand_in::kGranule); error != cudaSuccess) {
-      return result_of(error);
-    }
-  }
   *handle = ++last;
   plans()[*handle] = std::make_unique<Plan>();
   return CUFFT_SUCCESS;

@@ -1,6 +1,4 @@
 // Handles and streams; the other calls are generated from calls.txt.
-#include <memory>
-
 #include "simulator/libraries/cusolver/handle.h"
 
 namespace solver = spillway::cusolver;
@@ -8,18 +6,11 @@ namespace solver = spillway::cusolver;
 extern "C" {
 
 cusolverStatus_t cusolverDnCreate(cusolverDnHandle_t* handle) {
-  if (handle == nullptr) return CUSOLVER_STATUS_INVALID_VALUE;
-  *handle = nullptr;
-  auto created = std::unique_ptr<cusolverDnContext>(new (std::nothrow) cusolverDnContext);
-  if (created == nullptr) return CUSOLVER_STATUS_ALLOC_FAILED;
-  const cusolverStatus_t status =
-      solver::status_of(created->memory.charge("cusolver", spillway::stand_in::cublas_handle_bytes()));
-  if (status == CUSOLVER_STATUS_SUCCESS) *handle = created.release();
-  return status;
+  return solver::library.create_handle(handle);
 }
 
 cusolverStatus_t cusolverDnDestroy(cusolverDnHandle_t handle) {
-  return solver::destroy(handle);
+  return solver::library.destroy(handle);
 }
 
 cusolverStatus_t cusolverDnSetStream(cusolverDnHandle_t handle, cudaStream_t stream) {

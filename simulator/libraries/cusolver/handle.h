@@ -15,12 +15,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <new>
 #include <type_traits>
 
-#include "simulator/libraries/computation.h"
 #include "simulator/libraries/data_type.h"
-#include "simulator/libraries/handle_memory.h"
+#include "simulator/libraries/library.h"
 
 struct cusolverDnContext {
   cudaStream_t stream = nullptr;
@@ -36,25 +34,17 @@ namespace spillway::cusolver {
 using stand_in::Computation;
 using stand_in::element_bytes;
 
-constexpr cusolverStatus_t kSuccess = CUSOLVER_STATUS_SUCCESS;
-constexpr cusolverStatus_t kInvalid = CUSOLVER_STATUS_INVALID_VALUE;
-
-cusolverStatus_t status_of(cudaError_t error);
-cusolverStatus_t launch(cusolverDnHandle_t handle, const Computation& computation);
-cusolverStatus_t refuse(const char* name, const void* caller);
-
-template <class Opaque>
-cusolverStatus_t create(Opaque** made) {
-  if (made == nullptr) return kInvalid;
-  *made = new (std::nothrow) Opaque;
-  return *made == nullptr ? CUSOLVER_STATUS_ALLOC_FAILED : kSuccess;
-}
-
-template <class Opaque>
-cusolverStatus_t destroy(Opaque* made) {
-  delete made;
-  return kSuccess;
-}
+inline constexpr stand_in::Library<cusolverStatus_t> library{
+    .code_row = "cusolver.library",
+    .handle_row = "cusolver.handle",
+    .success = CUSOLVER_STATUS_SUCCESS,
+    .invalid = CUSOLVER_STATUS_INVALID_VALUE,
+    .not_initialized = CUSOLVER_STATUS_NOT_INITIALIZED,
+    .no_host_memory = CUSOLVER_STATUS_ALLOC_FAILED,
+    .no_memory = CUSOLVER_STATUS_ALLOC_FAILED,
+    .failed = CUSOLVER_STATUS_EXECUTION_FAILED,
+    .not_supported = CUSOLVER_STATUS_NOT_SUPPORTED,
+    .not_supported_name = "CUSOLVER_STATUS_NOT_SUPPORTED"};
 
 constexpr int64_t panels(int64_t rows) {
   return 64 * std::max<int64_t>(rows, 1);

@@ -1,6 +1,4 @@
 // Handles, matrices, and the calls that count entries; the others are generated from calls.txt.
-#include <memory>
-
 #include "simulator/libraries/cusparse/handle.h"
 
 namespace spillway::cusparse {
@@ -12,7 +10,7 @@ const Computation count_sum("cusparseXcsrgeam2Nnz");
 
 cusparseStatus_t describe(cusparseSpMatDescr_t* matrix, int64_t rows, int64_t columns, int64_t entries) {
   if (rows < 0 || columns < 0 || entries < 0) return kInvalid;
-  const cusparseStatus_t status = create<cusparseSpMatDescr>(matrix);
+  const cusparseStatus_t status = library.create(matrix);
   if (status == kSuccess) **matrix = {rows, columns, entries};
   return status;
 }
@@ -21,7 +19,7 @@ cusparseStatus_t describe(cusparseSpMatDescr_t* matrix, int64_t rows, int64_t co
 cusparseStatus_t step(cusparseHandle_t handle, const Computation& computation, int64_t needed, size_t* bytes,
                       const void* buffer) {
   if (bytes == nullptr) return kInvalid;
-  if (buffer != nullptr) return launch(handle, computation);
+  if (buffer != nullptr) return library.launch(handle, computation);
   *bytes = static_cast<size_t>(needed);
   return kSuccess;
 }
@@ -34,17 +32,11 @@ using namespace spillway::cusparse;
 extern "C" {
 
 cusparseStatus_t cusparseCreate(cusparseHandle_t* handle) {
-  if (handle == nullptr) return CUSPARSE_STATUS_INVALID_VALUE;
-  *handle = nullptr;
-  auto created = std::unique_ptr<cusparseContext>(new (std::nothrow) cusparseContext);
-  if (created == nullptr) return CUSPARSE_STATUS_ALLOC_FAILED;
-  const cusparseStatus_t status = status_of(created->memory.charge("cusparse", spillway::stand_in::kGranule));
-  if (status == CUSPARSE_STATUS_SUCCESS) *handle = created.release();
-  return status;
+  return library.create_handle(handle);
 }
 
 cusparseStatus_t cusparseDestroy(cusparseHandle_t handle) {
-  return destroy(handle);
+  return library.destroy(handle);
 }
 
 cusparseStatus_t cusparseSetStream(cusparseHandle_t handle, cudaStream_t stream) {
@@ -91,7 +83,7 @@ cusparseStatus_t cusparseCreateCoo(cusparseSpMatDescr_t* matrix, int64_t rows, i
 }
 
 cusparseStatus_t cusparseDestroySpMat(cusparseConstSpMatDescr_t matrix) {
-  return destroy(matrix);
+  return library.destroy(matrix);
 }
 
 cusparseStatus_t cusparseSpMatGetSize(cusparseConstSpMatDescr_t matrix, int64_t* rows, int64_t* columns,
@@ -126,7 +118,7 @@ cusparseStatus_t cusparseXcsrgeam2Nnz(cusparseHandle_t handle, int, int, const c
                                       int entries_a, const int*, const int*, const cusparseMatDescr_t,
                                       int entries_b, const int*, const int*, const cusparseMatDescr_t, int*,
                                       int* total, void*) {
-  const cusparseStatus_t status = launch(handle, count_sum);
+  const cusparseStatus_t status = library.launch(handle, count_sum);
   if (status != CUSPARSE_STATUS_SUCCESS || handle->pointer_mode == CUSPARSE_POINTER_MODE_DEVICE)
     return status;
   if (total == nullptr) return kInvalid;

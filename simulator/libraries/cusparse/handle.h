@@ -17,11 +17,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <new>
 #include <type_traits>
 
-#include "simulator/libraries/computation.h"
-#include "simulator/libraries/handle_memory.h"
+#include "simulator/libraries/library.h"
 
 struct cusparseContext {
   cudaStream_t stream = nullptr;
@@ -49,22 +47,17 @@ using stand_in::Computation;
 constexpr cusparseStatus_t kSuccess = CUSPARSE_STATUS_SUCCESS;
 constexpr cusparseStatus_t kInvalid = CUSPARSE_STATUS_INVALID_VALUE;
 
-cusparseStatus_t status_of(cudaError_t error);
-cusparseStatus_t launch(cusparseHandle_t handle, const Computation& computation);
-cusparseStatus_t refuse(const char* name, const void* caller);
-
-template <class Opaque>
-cusparseStatus_t create(Opaque** made) {
-  if (made == nullptr) return kInvalid;
-  *made = new (std::nothrow) Opaque;
-  return *made == nullptr ? CUSPARSE_STATUS_ALLOC_FAILED : kSuccess;
-}
-
-template <class Opaque>
-cusparseStatus_t destroy(Opaque* made) {
-  delete made;
-  return kSuccess;
-}
+inline constexpr stand_in::Library<cusparseStatus_t> library{
+    .code_row = "cusparse.library",
+    .handle_row = "cusparse.handle",
+    .success = kSuccess,
+    .invalid = kInvalid,
+    .not_initialized = CUSPARSE_STATUS_NOT_INITIALIZED,
+    .no_host_memory = CUSPARSE_STATUS_ALLOC_FAILED,
+    .no_memory = CUSPARSE_STATUS_ALLOC_FAILED,
+    .failed = CUSPARSE_STATUS_EXECUTION_FAILED,
+    .not_supported = CUSPARSE_STATUS_NOT_SUPPORTED,
+    .not_supported_name = "CUSPARSE_STATUS_NOT_SUPPORTED"};
 
 constexpr int64_t row_buffer(int64_t rows) {
   return 4 * (rows + 1);

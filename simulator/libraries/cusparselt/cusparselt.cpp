@@ -60,12 +60,10 @@ cusparseStatus_t run(const stand_in::Computation& computation, cudaStream_t* str
 extern "C" {
 
 cusparseStatus_t cusparseLtInit(cusparseLtHandle_t* handle) {
-  static auto* const library_memory = new stand_in::HandleMemory;
   if (handle == nullptr) return CUSPARSE_STATUS_INVALID_VALUE;
   if (stand_in::capability_major() < 8) return CUSPARSE_STATUS_ARCH_MISMATCH;
-  static const cudaError_t charged = library_memory->charge("cusparselt", stand_in::kGranule);
   clear(handle);
-  return status_of(charged);
+  return status_of(stand_in::charge_code("cusparselt.library"));
 }
 
 cusparseStatus_t cusparseLtDenseDescriptorInit(const cusparseLtHandle_t*, cusparseLtMatDescriptor_t* matrix,

@@ -219,7 +219,7 @@ ncclResult_t Communicator::finalize() {
 
 void Communicator::leave(bool abort) {
   const std::lock_guard lock(mutex_);
-  if (owner_.id != getpid()) return;  // a forked child's copy
+  if (owner_.id != static_cast<uint64_t>(getpid())) return;  // a forked child's copy
   aborted_ = aborted_ || abort;
   if (abort && traffic_) traffic_->drop_all();
   if (left_) return;

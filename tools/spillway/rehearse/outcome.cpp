@@ -147,6 +147,8 @@ Need need_of(const DeviceObservation& device) {
   if (device.card) {
     need.peak = device.card->peak;
     need.capacity = device.card->capacity;
+    // An allocator that moves pages between segments may report them in both for a moment.
+    if (need.peak > 0) need.reserved = std::min(need.reserved, need.peak);
   }
   need.peak = std::max(need.peak, need.reserved);
   need.outside = device.card ? need.peak - std::min(need.peak, device.card->allocator_at_peak) : 0;
@@ -156,6 +158,25 @@ Need need_of(const DeviceObservation& device) {
 
 int physical_of(const DeviceObservation& device) {
   return device.card ? device.card->physical : device.ordinal;
+}
+
+cards::Certainty certainty_of(const CardView& card, const std::string& label) {
+  constexpr int kMajorWithoutCard = 8;  // the simulator's own
+  const cards::Card* known = cards::find_card(card.card);
+  const cards::Overhead* row = cards::find_overhead(label, known ? known->major : kMajorWithoutCard);
+  return row ? row->certainty : cards::Certainty::kModelled;
+}
+
+const char* certainty_name(cards::Certainty certainty) {
+  switch (certainty) {
+    case cards::Certainty::kDocumented:
+      return "documented";
+    case cards::Certainty::kMeasured:
+      return "measured";
+    case cards::Certainty::kModelled:
+      return "modelled";
+  }
+  return "";
 }
 
 std::vector<CardNeed> needs_of(const Rehearsal& rehearsal) {

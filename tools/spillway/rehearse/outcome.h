@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "simulator/cards/overheads.h"
 #include "tools/spillway/rehearse/machine.h"
 #include "tools/spillway/rehearse/observation.h"
 
@@ -64,6 +65,10 @@ struct Need {
 };
 Need need_of(const DeviceObservation& device);
 int physical_of(const DeviceObservation& device);
+// How certain the bytes are that a card was charged under a label: as the table of overheads says, and for
+// what the stand-ins work out themselves, modelled.
+cards::Certainty certainty_of(const CardView& card, const std::string& label);
+const char* certainty_name(cards::Certainty certainty);  // "documented"
 
 // A card and all processes that used it. Its peak is theirs together, at one time. Where they are several,
 // `allocated` and `reserved` add up their own peaks, which need not have come at one time: the most that it

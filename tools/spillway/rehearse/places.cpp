@@ -73,4 +73,9 @@ std::vector<PlaceShare> share_by_place(const std::vector<Held>& held,
   return shares;
 }
 
+std::string place_text(const Place& place) {
+  const std::string where = where_of(place), caller = caller_of(place);
+  return where + (caller.empty() || caller == where ? "" : "  from " + caller);
+}
+
 }  // namespace spillway::tools

@@ -23,6 +23,9 @@ std::string where_of(const Place& place);
 // The innermost frame of the program itself, in no installed package; "" if there is none.
 std::string caller_of(const Place& place);
 
+// "model.py:47 forward  from train.py:9 main"
+std::string place_text(const Place& place);
+
 // Grouped by `where` and `caller`, largest first; what no place is known for is "small places".
 std::vector<PlaceShare> share_by_place(const std::vector<Held>& held,
                                        const std::map<uint32_t, Place>& places);

@@ -34,6 +34,16 @@ Json json_of(const std::vector<Point>& points) {
   return list;
 }
 
+// At the peak, without what holds nothing then.
+Json parts_of(const CardView& card) {
+  Json list = Json::array();
+  for (const auto& [label, bytes] : card.modelled_at_peak)
+    if (bytes > 0)
+      list.push_back(
+          {{"part", label}, {"bytes", bytes}, {"certainty", certainty_name(certainty_of(card, label))}});
+  return list;
+}
+
 Json json_of(const Observation& process, const DeviceObservation& device) {
   const Need need = need_of(device);
   Json json = {{"process", process.pid},
@@ -47,7 +57,7 @@ Json json_of(const Observation& process, const DeviceObservation& device) {
                {"peak_reserved_bytes", need.reserved},
                {"outside_bytes", need.outside},
                {"outside_peak_bytes", need.outside_peak},
-               {"modelled_at_peak", device.card ? Json(device.card->modelled_at_peak) : Json::object()},
+               {"outside_parts", device.card ? parts_of(*device.card) : Json::array()},
                {"refused_requests", device.card ? device.card->refused : 0},
                {"refused_parts", device.card ? Json(device.card->refused_parts) : Json::object()}};
   if (!device.allocator) return json;

@@ -7,21 +7,18 @@
 #include "tools/spillway/rehearse/places.h"
 #include "tools/spillway/rehearse/plot.h"
 #include "tools/spillway/report/table.h"
+#include "tools/spillway/units.h"
 
 namespace spillway::tools {
 namespace {
 
-constexpr size_t kPlaces = 12, kReadPlaces = 8, kColumns = 64, kRows = 8;
+constexpr size_t kPlaces = 12, kColumns = 64, kRows = 8;
 
 std::string percent(uint64_t part, uint64_t whole) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f%%",
                 whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole));
   return text;
-}
-
-std::string count_text(uint64_t count, const char* one, const char* many) {
-  return std::to_string(count) + " " + (count == 1 ? one : many);
 }
 
 std::string joined(const Words& words) {
@@ -137,12 +134,21 @@ std::string device_table(const Rehearsal& rehearsal, const std::vector<Shown>& d
   return table.text("");
 }
 
-std::string modelled_text(const Shown& shown) {
-  if (!shown.device->card || shown.device->card->modelled_at_peak.empty()) return "";
-  std::string parts;
-  for (const auto& [label, bytes] : shown.device->card->modelled_at_peak)
-    if (bytes > 0) parts += (parts.empty() ? "" : ", ") + label + " " + size_text(bytes);
-  return parts.empty() ? "" : "  of it modelled, not measured: " + parts + "\n";
+// What was charged under a label, by how certain the figure is.
+std::string parts_text(const Shown& shown) {
+  if (!shown.device->card) return "";
+  const CardView& card = *shown.device->card;
+  std::map<cards::Certainty, std::string> parts;
+  for (const auto& [label, bytes] : card.modelled_at_peak) {
+    if (bytes == 0) continue;
+    std::string& list = parts[certainty_of(card, label)];
+    list += (list.empty() ? "" : ", ") + label + " " + size_text(bytes);
+  }
+  std::string text;
+  for (const auto& [certainty, list] : parts)
+    text += std::string("  of it ") + certainty_name(certainty) +
+            (certainty == cards::Certainty::kModelled ? ", not measured: " : ": ") + list + "\n";
+  return text;
 }
 
 // The columns are of the card's peak; other moments may have had more of one part.
@@ -194,12 +200,6 @@ std::string indented(const std::string& text) {
   std::string out = "  ";
   for (const char c : text) out += c == '\n' ? std::string("\n  ") : std::string(1, c);
   return out + "\n";
-}
-
-// "model.py:47 forward  from train.py:9 main"
-std::string place_text(const Place& place) {
-  const std::string where = where_of(place), caller = caller_of(place);
-  return where + (caller.empty() || caller == where ? "" : "  from " + caller);
 }
 
 std::string refused_text(const Rehearsal& rehearsal) {
@@ -290,80 +290,6 @@ std::string program_failure_text(const Rehearsal& rehearsal) {
   return text;
 }
 
-const char* kind_text(ReadKind kind) {
-  static constexpr const char* kTexts[] = {"shape  ", "value  ", "copy   ", "bulk   "};
-  return kTexts[static_cast<int>(kind)];
-}
-
-void add_places(const Observation& process, std::map<std::string, uint64_t>* counts) {
-  for (const Read& read : process.reads) {
-    const auto place = process.places.find(read.place);
-    (*counts)[kind_text(read.kind) +
-              (place == process.places.end() ? "a place unknown" : place_text(place->second))] += read.count;
-  }
-  if (process.has_probe) {
-    const ReadTotals totals = reads_of(process);
-    constexpr const char* kUnseen = "outside PyTorch, or in the last second of a process that was killed";
-    if (totals.copy_without_line > 0)
-      (*counts)[kind_text(ReadKind::kCopy) + std::string(kUnseen)] += totals.copy_without_line;
-    if (totals.bulk_without_line > 0)
-      (*counts)[kind_text(ReadKind::kBulk) + std::string(kUnseen)] += totals.bulk_without_line;
-    return;
-  }
-  for (const DriverReads& reads : process.driver_reads) {
-    if (reads.small > 0) (*counts)[kind_text(ReadKind::kCopy) + reads.site] += reads.small;
-    if (reads.bulk > 0) (*counts)[kind_text(ReadKind::kBulk) + reads.site] += reads.bulk;
-  }
-}
-
-std::string read_places_text(const Rehearsal& rehearsal) {
-  std::map<std::string, uint64_t> counts;
-  for (const Observation& process : rehearsal.processes) add_places(process, &counts);
-  std::vector<std::pair<uint64_t, std::string>> sorted;
-  sorted.reserve(counts.size());
-  for (const auto& [text, count] : counts) sorted.emplace_back(count, text);
-  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
-    const bool a_is_data = a.second.starts_with("bulk"), b_is_data = b.second.starts_with("bulk");
-    return a_is_data != b_is_data ? b_is_data : a.first > b.first;
-  });
-  using enum Align;
-  Table table({kRight, kLeft});
-  for (size_t i = 0; i < std::min(kReadPlaces, sorted.size()); ++i)
-    table.add({std::to_string(sorted[i].first) + " ×", sorted[i].second});
-  if (sorted.size() > kReadPlaces)
-    table.add(
-        {"", "and " + count_text(sorted.size() - kReadPlaces, "place", "places") + " more (--json has all)"});
-  return table.text("  ");
-}
-
-// What the verdict depends on: "7 values read from the device, 4 of which decide a shape, and on 1 small copy
-// ...".
-std::string depends_text(const ReadTotals& reads) {
-  const uint64_t values = reads.shape + reads.value;
-  std::string text;
-  if (values > 0) text = count_text(values, "value", "values") + " read from the device";
-  if (reads.shape > 0) text += ", " + std::to_string(reads.shape) + " of which decide a shape";
-  if (reads.copy == 0) return text;
-  if (values > 0) text += reads.shape > 0 ? ", and on " : " and on ";
-  return text + count_text(reads.copy, "copy", "copies") +
-         " to the host of at most 1 MiB that the program may read";
-}
-
-std::string bulk_text(const ReadTotals& reads) {
-  if (reads.bulk == 0) return "";
-  return count_text(reads.bulk, "bulk copy", "bulk copies") + " to the host (more than 1 MiB each) " +
-         (reads.bulk == 1 ? "is" : "are") + " taken as data that decides nothing\n";
-}
-
-std::string unprobed_text(const Rehearsal& rehearsal) {
-  std::string text;
-  for (const Observation& process : rehearsal.processes)
-    if (!process.has_probe && process.unreported == 0)
-      text += "not known: what held the memory of process " + std::to_string(process.pid) +
-              ", its steps and the lines that read, since PyTorch's allocator was not used in it\n";
-  return text;
-}
-
 std::string damage_text(const Rehearsal& rehearsal) {
   std::string text;
   for (const Observation& process : rehearsal.processes) {
@@ -441,20 +367,6 @@ std::string device_name(const Rehearsal& rehearsal, const Observation& process, 
          " " + name;
 }
 
-std::string condition_text(const RunOptions& options, const Rehearsal& rehearsal) {
-  const std::string values = values_of(options, rehearsal);
-  if (values == "compute") return unprobed_text(rehearsal);
-  const ReadTotals reads = reads_of(rehearsal);
-  const bool all_told = std::none_of(rehearsal.processes.begin(), rehearsal.processes.end(),
-                                     [](const Observation& process) { return process.unreported > 0; });
-  std::string text =
-      is_conditional(values, rehearsal) ? "the verdict is conditional on " + depends_text(reads) + "\n"
-      : !all_told ? "whether the verdict depends on values that were read is not known: not every process "
-                    "left a report\n"
-                  : "the verdict is unconditional: no value was read that the program could branch on\n";
-  return text + bulk_text(reads) + read_places_text(rehearsal) + unprobed_text(rehearsal);
-}
-
 std::string report_text(const RunOptions& options, const Rehearsal& rehearsal,
                         const std::vector<Counterfactual>& others) {
   const std::vector<Shown> devices = used_devices(rehearsal);
@@ -471,7 +383,7 @@ std::string report_text(const RunOptions& options, const Rehearsal& rehearsal,
   }
   text += "\n" + device_table(rehearsal, devices);
   const Shown* most = fullest(devices);
-  text += modelled_text(*most) + outside_text(*most);
+  text += parts_text(*most) + outside_text(*most);
   const std::optional<AllocatorView>& view = most->device->allocator;
   if (view && view->events > 0) text += peak_text(rehearsal, *most, *view);
   text += "\n" + condition_text(options, rehearsal);

@@ -1,0 +1,104 @@
+// What a verdict depends on, in words: the values that the program read.
+#include <algorithm>
+
+#include "tools/spillway/rehearse/places.h"
+#include "tools/spillway/rehearse/report_text.h"
+#include "tools/spillway/report/table.h"
+#include "tools/spillway/units.h"
+
+namespace spillway::tools {
+namespace {
+
+constexpr size_t kReadPlaces = 8;
+
+const char* kind_text(ReadKind kind) {
+  static constexpr const char* kTexts[] = {"shape  ", "value  ", "copy   ", "bulk   "};
+  return kTexts[static_cast<int>(kind)];
+}
+
+void add_places(const Observation& process, std::map<std::string, uint64_t>* counts) {
+  for (const Read& read : process.reads) {
+    const auto place = process.places.find(read.place);
+    (*counts)[kind_text(read.kind) +
+              (place == process.places.end() ? "a place unknown" : place_text(place->second))] += read.count;
+  }
+  if (process.has_probe) {
+    const ReadTotals totals = reads_of(process);
+    constexpr const char* kUnseen = "outside PyTorch, or in the last second of a process that was killed";
+    if (totals.copy_without_line > 0)
+      (*counts)[kind_text(ReadKind::kCopy) + std::string(kUnseen)] += totals.copy_without_line;
+    if (totals.bulk_without_line > 0)
+      (*counts)[kind_text(ReadKind::kBulk) + std::string(kUnseen)] += totals.bulk_without_line;
+    return;
+  }
+  for (const DriverReads& reads : process.driver_reads) {
+    if (reads.small > 0) (*counts)[kind_text(ReadKind::kCopy) + reads.site] += reads.small;
+    if (reads.bulk > 0) (*counts)[kind_text(ReadKind::kBulk) + reads.site] += reads.bulk;
+  }
+}
+
+std::string read_places_text(const Rehearsal& rehearsal) {
+  std::map<std::string, uint64_t> counts;
+  for (const Observation& process : rehearsal.processes) add_places(process, &counts);
+  std::vector<std::pair<uint64_t, std::string>> sorted;
+  sorted.reserve(counts.size());
+  for (const auto& [text, count] : counts) sorted.emplace_back(count, text);
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+    const bool a_is_data = a.second.starts_with("bulk"), b_is_data = b.second.starts_with("bulk");
+    return a_is_data != b_is_data ? b_is_data : a.first > b.first;
+  });
+  using enum Align;
+  Table table({kRight, kLeft});
+  for (size_t i = 0; i < std::min(kReadPlaces, sorted.size()); ++i)
+    table.add({std::to_string(sorted[i].first) + " ×", sorted[i].second});
+  if (sorted.size() > kReadPlaces)
+    table.add(
+        {"", "and " + count_text(sorted.size() - kReadPlaces, "place", "places") + " more (--json has all)"});
+  return table.text("  ");
+}
+
+// What the verdict depends on: "7 values read from the device, 4 of which decide a shape, and on 1 small copy
+// ...".
+std::string depends_text(const ReadTotals& reads) {
+  const uint64_t values = reads.shape + reads.value;
+  std::string text;
+  if (values > 0) text = count_text(values, "value", "values") + " read from the device";
+  if (reads.shape > 0) text += ", " + std::to_string(reads.shape) + " of which decide a shape";
+  if (reads.copy == 0) return text;
+  if (values > 0) text += reads.shape > 0 ? ", and on " : " and on ";
+  return text + count_text(reads.copy, "copy", "copies") +
+         " to the host of at most 1 MiB that the program may read";
+}
+
+std::string bulk_text(const ReadTotals& reads) {
+  if (reads.bulk == 0) return "";
+  return count_text(reads.bulk, "bulk copy", "bulk copies") + " to the host (more than 1 MiB each) " +
+         (reads.bulk == 1 ? "is" : "are") + " taken as data that decides nothing\n";
+}
+
+std::string unprobed_text(const Rehearsal& rehearsal) {
+  std::string text;
+  for (const Observation& process : rehearsal.processes)
+    if (!process.has_probe && process.unreported == 0)
+      text += "not known: what held the memory of process " + std::to_string(process.pid) +
+              ", its steps and the lines that read, since PyTorch's allocator was not used in it\n";
+  return text;
+}
+
+}  // namespace
+
+std::string condition_text(const RunOptions& options, const Rehearsal& rehearsal) {
+  const std::string values = values_of(options, rehearsal);
+  if (values == "compute") return unprobed_text(rehearsal);
+  const ReadTotals reads = reads_of(rehearsal);
+  const bool all_told = std::none_of(rehearsal.processes.begin(), rehearsal.processes.end(),
+                                     [](const Observation& process) { return process.unreported > 0; });
+  std::string text =
+      is_conditional(values, rehearsal) ? "the verdict is conditional on " + depends_text(reads) + "\n"
+      : !all_told ? "whether the verdict depends on values that were read is not known: not every process "
+                    "left a report\n"
+                  : "the verdict is unconditional: no value was read that the program could branch on\n";
+  return text + bulk_text(reads) + read_places_text(rehearsal) + unprobed_text(rehearsal);
+}
+
+}  // namespace spillway::tools
