@@ -12,6 +12,7 @@
 #include "libtorch/rehearsal/settings.h"
 #include "libtorch/rehearsal/state.h"
 #include "libtorch/rehearsal/stream.h"
+#include "spillway/output_file.h"
 
 namespace spillway::rehearsal {
 namespace {
@@ -170,11 +171,8 @@ void complain(const std::string& path) {
 
 // Text of the program's, such as file names and messages, need not be UTF-8.
 void replace_file(const std::string& path, const Json& json) {
-  const std::string unfinished = path + ".part";
-  std::ofstream out(unfinished, std::ios::binary | std::ios::trunc);
-  out << json.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
-  out.close();
-  if (!out || std::rename(unfinished.c_str(), path.c_str()) != 0) complain(path);
+  const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (write_text(path, text) != 0) complain(path);
 }
 
 }  // namespace
