@@ -4,7 +4,8 @@
     generate_calls.py CALLS_TXT OUTPUT_CPP HEADER...
 
 CALLS_TXT: `library NAME STATUS_TYPE` first (the code that the calls share is in namespace spillway::NAME, declared in
-simulator/libraries/NAME/handle.h; `library` is what all libraries have, simulator/libraries/library.h), then one call a line; `{T}` stands for each of S, D, C and Z:
+simulator/libraries/NAME/handle.h; its `library` has what all libraries share, simulator/libraries/library.h), then one
+call a line; `{T}` stands for each of S, D, C and Z:
     compute F            a launch on the stream of the handle, which is F's first parameter
     reduce F             the same, and a zero for `result` where the caller wants it on the host
     inform F             a compute, and a zero for `info`, which is on the host
