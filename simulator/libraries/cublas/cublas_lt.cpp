@@ -3,23 +3,18 @@
 
 #include <cstring>
 
-#include "simulator/libraries/library.h"
+#include "simulator/libraries/cublas/handle.h"
 
 namespace {
 
 const spillway::stand_in::Computation matmul("cublasLtMatmul");
 
-constexpr spillway::stand_in::Library<cublasStatus_t> library{
-    .code_row = "cublaslt.library",
-    .handle_row = nullptr,  // PyTorch gives cuBLAS's handle
-    .success = CUBLAS_STATUS_SUCCESS,
-    .invalid = CUBLAS_STATUS_INVALID_VALUE,
-    .not_initialized = CUBLAS_STATUS_NOT_INITIALIZED,
-    .no_host_memory = CUBLAS_STATUS_ALLOC_FAILED,
-    .no_memory = CUBLAS_STATUS_ALLOC_FAILED,
-    .failed = CUBLAS_STATUS_EXECUTION_FAILED,
-    .not_supported = CUBLAS_STATUS_NOT_SUPPORTED,
-    .not_supported_name = "CUBLAS_STATUS_NOT_SUPPORTED"};
+// PyTorch gives cuBLAS's handle, so there is none of its own to make.
+constexpr auto library = [] {
+  auto lt = spillway::cublas::library;
+  lt.code_row = "cublaslt.library";
+  return lt;
+}();
 
 cublasStatus_t check_attribute(const void* descriptor, const void* value, size_t bytes) {
   const bool complete = descriptor != nullptr && value != nullptr && bytes > 0;
