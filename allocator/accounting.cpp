@@ -96,7 +96,7 @@ std::string DeviceHeap::check_arena(Arena& arena, Arena::Recount* count) {
     for (Block* block = segment.first; block != nullptr; block = block->next) {
       if (block->state != BlockState::kLive) continue;
       if (page_map_.find(block->address) != block) return "the page map misses a live block";
-      if ((block->shared != 0) != uses_.contains(block))
+      if (((block->shared & kOtherStreams) != 0) != uses_.contains(block))
         return "a block's streams do not agree with its flag";
       if (block->tag > block->size) return "a block is smaller than what was asked for";
     }
@@ -112,6 +112,8 @@ bool DeviceHeap::check_invariants(std::string* broken) {
     *broken = check_arena(*arena, &count);
     if (!broken->empty()) return false;
   }
+  *broken = check_exports();
+  if (!broken->empty()) return false;
   auto equal = [&](const char* what, uint64_t counted, uint64_t found) {
     if (counted == found) return true;
     *broken = std::string(what) + ": counted " + std::to_string(counted) + ", found " + std::to_string(found);

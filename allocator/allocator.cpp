@@ -82,6 +82,45 @@ Status Allocator::record_stream(uint64_t address, StreamId stream) noexcept {
   return heaps_[block->device].load(std::memory_order_acquire)->record_stream(block, address, stream);
 }
 
+Status Allocator::share(uint64_t address, SharedBlock* out, std::string* text) noexcept {
+  Block* block = page_map_->find(address);
+  if (block == nullptr) {
+    *text = "no live block of Spillway's begins at the address";
+    return Status::kNotFound;
+  }
+  return heaps_[block->device].load(std::memory_order_acquire)->share(block, address, out, text);
+}
+
+int Allocator::shared_descriptor(uint64_t serial) noexcept {
+  for (auto& entry : heaps_) {
+    DeviceHeap* heap = entry.load(std::memory_order_acquire);
+    const int descriptor = heap == nullptr ? -1 : heap->shared_descriptor(serial);
+    if (descriptor >= 0) return descriptor;
+  }
+  return -1;
+}
+
+Status Allocator::map_shared(DeviceId device, std::span<const SharedPage> pages, uint64_t* address,
+                             std::string* text) noexcept {
+  Status status = Status::kOk;
+  DeviceHeap* heap = this->heap(device, &status, text);
+  return heap == nullptr ? status : heap->map_shared(pages, address, text);
+}
+
+Status Allocator::unmap_shared(uint64_t address) noexcept {
+  for (auto& entry : heaps_) {
+    DeviceHeap* heap = entry.load(std::memory_order_acquire);
+    if (heap != nullptr && heap->unmap_shared(address)) return Status::kOk;
+  }
+  return Status::kNotFound;
+}
+
+Status Allocator::grant(DeviceId owner, DeviceId peer, std::string* text) noexcept {
+  Status status = Status::kOk;
+  DeviceHeap* heap = this->heap(owner, &status, text);
+  return heap == nullptr ? status : heap->grant(peer, text);
+}
+
 Status Allocator::find_block(uint64_t address, BlockInfo* out) noexcept {
   for (auto& entry : heaps_) {
     DeviceHeap* heap = entry.load(std::memory_order_acquire);

@@ -17,6 +17,12 @@ inline constexpr uint64_t kSmallBytes = 64 << 10;
 // Smallest physical page: the granularity of every GPU so far.
 inline constexpr uint64_t kPageBytes = 2 << 20;
 
+// Who else than its own stream uses a block, as bits.
+enum SharedWith : uint8_t {
+  kOtherStreams = 1,
+  kOtherProcesses = 2,
+};
+
 enum class BlockState : uint8_t {
   kHole,     // mapped and free
   kVoid,     // no pages behind it
@@ -38,7 +44,7 @@ struct alignas(64) Block {
   uint16_t bin;
   uint8_t device;
   BlockState state;
-  uint8_t shared;  // recorded on other streams
+  uint8_t shared;  // SharedWith
   uint8_t segment;
 
   uint64_t end() const { return address + size; }

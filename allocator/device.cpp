@@ -1,5 +1,7 @@
 #include "allocator/device.h"
 
+#include <algorithm>
+
 #include "spillway/driver/probe.h"
 
 namespace spillway {
@@ -49,8 +51,7 @@ CUresult Device::start(bool* unsupported, std::string* text) {
   // Sharing and RDMA can not be added to a page later.
   if (features.file_descriptors) properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   if (features.rdma) properties_.allocFlags.gpuDirectRDMACapable = 1;
-  access_.location = properties_.location;
-  access_.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  access_.push_back({properties_.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE});
 
   Scope scope(*this);
   call = "cuMemGetInfo";
@@ -103,9 +104,35 @@ CUresult Device::release(CUmemGenericAllocationHandle handle) {
   return count(table_.cuMemRelease(handle));
 }
 
+CUresult Device::export_page(CUmemGenericAllocationHandle handle, int* descriptor) {
+  return table_.cuMemExportToShareableHandle(descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+}
+
+CUresult Device::import_page(int descriptor, CUmemGenericAllocationHandle* handle) {
+  // The driver takes the number itself for a pointer.  NOLINTNEXTLINE(performance-no-int-to-ptr)
+  void* number = reinterpret_cast<void*>(static_cast<intptr_t>(descriptor));
+  return count(
+      table_.cuMemImportFromShareableHandle(handle, number, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+}
+
+bool Device::owns(CUmemGenericAllocationHandle handle) {
+  CUmemAllocationProp properties{};
+  return table_.cuMemGetAllocationPropertiesFromHandle(&properties, handle) == CUDA_SUCCESS &&
+         properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE && properties.location.id == device_;
+}
+
+bool Device::gives_access(const CUmemAccessDesc& access) const {
+  return std::any_of(access_.begin(), access_.end(),
+                     [&](const auto& given) { return given.location.id == access.location.id; });
+}
+
+CUresult Device::set_access(uint64_t address, uint64_t bytes, const CUmemAccessDesc& access) {
+  return count(table_.cuMemSetAccess(address, bytes, &access, 1));
+}
+
 CUresult Device::map(uint64_t address, std::span<const driver::Page> pages) {
   calls_.fetch_add(pages.size() + 1, std::memory_order_relaxed);
-  return driver::map(table_, address, pages, {&access_, 1});
+  return driver::map(table_, address, pages, access_);
 }
 
 CUresult Device::unmap(uint64_t address, uint64_t bytes) {

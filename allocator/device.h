@@ -57,6 +57,14 @@ class Device {
   void release_range(AddressRange range);
   CUresult create(CUmemGenericAllocationHandle* handle);
   CUresult release(CUmemGenericAllocationHandle handle);
+  // The page as a file descriptor, which the caller closes, and back.
+  CUresult export_page(CUmemGenericAllocationHandle handle, int* descriptor);
+  CUresult import_page(int descriptor, CUmemGenericAllocationHandle* handle);
+  bool owns(CUmemGenericAllocationHandle handle);  // whether the page lies on this device
+  // Access for another device, for what is mapped from now on and for what is at [address, address + bytes).
+  void add_access(const CUmemAccessDesc& access) { access_.push_back(access); }
+  bool gives_access(const CUmemAccessDesc& access) const;
+  CUresult set_access(uint64_t address, uint64_t bytes, const CUmemAccessDesc& access);
   CUresult map(uint64_t address, std::span<const driver::Page> pages);
   CUresult unmap(uint64_t address, uint64_t bytes);
   // Free bytes of the device, whoever holds the rest; `fallback` when the driver does not say.
@@ -85,7 +93,7 @@ class Device {
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
   CUmemAllocationProp properties_{};
-  CUmemAccessDesc access_{};
+  std::vector<CUmemAccessDesc> access_;  // guarded by the heap's mappings_mutex_
   uint64_t page_bytes_ = 0, total_bytes_ = 0, context_bytes_ = 0;
   std::atomic<uint64_t> calls_{0};
   std::mutex events_mutex_;

@@ -56,6 +56,7 @@ DeviceHeap::~DeviceHeap() {
   if (forked()) return;
   const Device::Scope scope(*device_);
   device_->drain_all();
+  end_sharing();
   for (auto& arena : arenas_) {
     for (const Segment& segment : arena->segments()) {
       for (uint64_t i = 0; i < segment.pages.size(); ++i) {
@@ -248,7 +249,7 @@ Status DeviceHeap::release_live(Block* block, FreedBlock* freed) {
   Arena& arena = *arenas_[block->arena];
   const StreamId stream = arena.stream();
   *freed = {device_->id(), bytes, requested, stream};
-  usage_.free(bytes, requested, block->shared != 0);
+  usage_.free(bytes, requested, (block->shared & kOtherStreams) != 0);
   page_map_.clear(address);
   const uint64_t order = ++order_;
   if (block->shared == 0) [[likely]] {
@@ -257,12 +258,19 @@ Status DeviceHeap::release_live(Block* block, FreedBlock* freed) {
     trace_block(trace::Kind::kFree, order, address, bytes, requested, stream);
     return Status::kOk;
   }
-  block->state = BlockState::kPending;
+  const std::vector<int> descriptors = withdraw(block);
+  const bool pending = (block->shared & kOtherStreams) != 0;
   block->shared = 0;
   auto uses = uses_.extract(block);
+  if (pending)
+    block->state = BlockState::kPending;
+  else
+    arena.put_hole(block, order);
   lock_.unlock();
-  trace_block(trace::Kind::kFreePending, order, address, bytes, requested, stream);
-  queue_pending(block, std::move(uses.mapped()));
+  close_descriptors(descriptors);
+  trace_block(pending ? trace::Kind::kFreePending : trace::Kind::kFree, order, address, bytes, requested,
+              stream);
+  if (pending) queue_pending(block, std::move(uses.mapped()));
   return Status::kOk;
 }
 
@@ -273,7 +281,7 @@ Status DeviceHeap::record_stream(Block* block, uint64_t address, StreamId stream
   if (arenas_[block->arena]->stream() == stream) return Status::kOk;
   std::vector<StreamId>& uses = uses_[block];
   if (std::find(uses.begin(), uses.end(), stream) == uses.end()) uses.push_back(stream);
-  block->shared = 1;
+  block->shared |= kOtherStreams;
   return Status::kOk;
 }
 

@@ -14,6 +14,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -94,6 +96,13 @@ class DeviceHeap {
   uint64_t wait_for_events(const OomEvent& event, uint64_t* waited);
   bool wait_until_idle();
 
+  // shared.cpp; see Allocator.
+  Status share(Block* block, uint64_t address, SharedBlock* out, std::string* text);
+  int shared_descriptor(uint64_t serial);
+  Status map_shared(std::span<const SharedPage> pages, uint64_t* address, std::string* text);
+  bool unmap_shared(uint64_t address);
+  Status grant(DeviceId peer, std::string* text);
+
  private:
   enum class Served : uint8_t { kYes, kShort, kFailed };
   // A request on its way after a miss.
@@ -126,6 +135,12 @@ class DeviceHeap {
     Block* block;
     std::vector<StreamId> streams;
   };
+  struct Export {
+    int descriptor = -1;
+    uint64_t serial = 0;
+    unsigned blocks = 0;  // live ones on the page that other processes may map
+  };
+  using Exports = std::unordered_map<CUmemGenericAllocationHandle, Export>;
   struct Idle {
     uint64_t drained = 0, all = 0;
   };
@@ -185,11 +200,27 @@ class DeviceHeap {
   void complete(Block* block);
   bool could_serve(const Miss& miss);
 
+  // shared.cpp: pages of several processes, and of several devices.
+  std::vector<driver::Page> pages_of(const Block* block, uint64_t* offset);  // (locked)
+  void export_block(Block* block, std::span<const driver::Page> pages, Exports& made,
+                    SharedBlock* out);  // (locked)
+  CUresult export_page(CUmemGenericAllocationHandle page, int* descriptor);
+  std::vector<int> withdraw(const Block* block);  // (locked)
+  static void close_descriptors(const std::vector<int>& descriptors);
+  std::string check_exports();  // (locked)
+  CUresult import_pages(std::span<const SharedPage> pages, std::vector<driver::Page>* imported,
+                        const char** call);
+  bool unmap_import(uint64_t address, uint64_t bytes);
+  void retry_unmapping();  // under imports_mutex_
+  void end_sharing();
+  CUresult grant_everywhere(const CUmemAccessDesc& access);
+
   // reclaim.cpp: idle pages.
   Idle idle_bytes();                                                                             // (locked)
   std::vector<Victim> take_idle(uint64_t bytes, bool drained_only, uint64_t pool = kEveryPool);  // (locked)
   uint64_t unmap_victims(std::vector<Victim>& victims);
   uint64_t settle_victims(std::vector<Victim>& victims, std::vector<CUmemGenericAllocationHandle>* pages);
+  uint64_t take_out(std::vector<Victim>& victims, std::vector<CUmemGenericAllocationHandle>* pages);
   bool drain_one(std::vector<Arena*>* skipped);
   uint64_t release_pages(std::vector<CUmemGenericAllocationHandle>& pages);
   uint64_t reclaim_anything(PageReservation& reservation, uint64_t bytes);
@@ -224,6 +255,14 @@ class DeviceHeap {
   uint64_t maps_ = 0, unmaps_ = 0;
   uint64_t failures_ = 0, rescued_ = 0, unwound_ = 0, gave_up_ = 0, rescued_bytes_ = 0, rescue_us_ = 0;
   unsigned since_poll_ = 0;
+
+  // Shared while the pages behind addresses change, from the driver's call until the tiling says so;
+  // exclusive to change which devices may use them all. Taken before lock_.
+  std::shared_mutex mappings_mutex_;
+  Exports exports_;         // guarded by lock_
+  std::mutex share_mutex_;  // one block is shared at a time
+  std::mutex imports_mutex_;
+  std::map<uint64_t, uint64_t> imports_, unneeded_imports_;  // address → bytes, of other processes' pages
 
   std::mutex ladder_mutex_;
   Miss* waiting_ = nullptr;  // guarded by lock_; the request whose handler runs

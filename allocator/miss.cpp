@@ -1,5 +1,6 @@
 // The way of a request that no hole fits: a place for it, and new pages behind that.
 #include <algorithm>
+#include <shared_mutex>
 
 #include "allocator/heap.h"
 
@@ -185,6 +186,7 @@ DeviceHeap::Served DeviceHeap::fill_claim(Miss& miss) {
   const uint64_t low = claim.begin / page_bytes_ * page_bytes_;
   page_map_.prepare(low, claim.end - low, reservation.arena->small());
   std::vector<driver::Page> pages;
+  std::shared_lock mapping(mappings_mutex_);
   if (const CUresult result = map_claim(miss, &pages); result != CUDA_SUCCESS)
     return refused(miss, result, "cuMemMap and cuMemSetAccess");
   for (const AddressRange& run : reservation.voids) tell_pages(Change::kMapped, *reservation.arena, run);

@@ -2,6 +2,7 @@
 #include "spillway/allocator/reclaim.h"
 
 #include <algorithm>
+#include <shared_mutex>
 
 #include "allocator/heap.h"
 
@@ -96,6 +97,13 @@ uint64_t DeviceHeap::settle_victims(std::vector<Victim>& victims,
   return bytes;
 }
 
+uint64_t DeviceHeap::take_out(std::vector<Victim>& victims,
+                              std::vector<CUmemGenericAllocationHandle>* pages) {
+  const std::shared_lock mapping(mappings_mutex_);
+  unmap_victims(victims);
+  return settle_victims(victims, pages);
+}
+
 // Waits for the stream of the arena with the most idle bytes that may still be in use. False: none is left.
 bool DeviceHeap::drain_one(std::vector<Arena*>* skipped) {
   Arena* target = nullptr;
@@ -158,9 +166,8 @@ uint64_t DeviceHeap::release_pages(std::vector<CUmemGenericAllocationHandle>& pa
 
 // Pages of the victims into the reservation, as pages or as budget. Returns the bytes that came out.
 uint64_t DeviceHeap::hold(std::vector<Victim>& victims, PageReservation& reservation, IdlePages what) {
-  unmap_victims(victims);
   std::vector<CUmemGenericAllocationHandle> pages;
-  const uint64_t bytes = settle_victims(victims, &pages);
+  const uint64_t bytes = take_out(victims, &pages);
   if (what == IdlePages::kGiveBack) reservation.promised_bytes += release_pages(pages);
   reservation.pages.insert(reservation.pages.end(), pages.begin(), pages.end());
   return bytes;
@@ -248,8 +255,7 @@ uint64_t DeviceHeap::give_back(uint64_t most_bytes, uint64_t pool) {
     }
     victims = take_idle(most_bytes - std::min(most_bytes, pages.size() * page_bytes_), true, pool);
   }
-  unmap_victims(victims);
-  settle_victims(victims, &pages);
+  take_out(victims, &pages);
   const uint64_t bytes = release_pages(pages);
   std::lock_guard guard(lock_);
   reserved_bytes_ -= bytes + pages.size() * page_bytes_;

@@ -223,6 +223,58 @@ void core_watch(void (*saw)(uint32_t, const spillway_block_info*)) {
   Process::get().allocator()->set_witness(saw == nullptr ? nullptr : witness);
 }
 
+spillway_status core_share(const void* address, void (*visit)(void*, const spillway_shared_page*),
+                           void* context, uint64_t* offset) {
+  Allocator* allocator = Process::get().allocator();
+  if (visit == nullptr || offset == nullptr) return refuse(SPILLWAY_INVALID, "share: a null argument");
+  if (allocator == nullptr) return not_a_block();
+  SharedBlock block;
+  std::string text;
+  const Status status = allocator->share(address_of(address), &block, &text);
+  if (status != Status::kOk) return refuse(to_c(status), text);
+  for (const SharedPage& page : block.pages) {
+    const spillway_shared_page out{page.bytes, page.serial, page.descriptor};
+    visit(context, &out);
+  }
+  *offset = block.offset;
+  return SPILLWAY_OK;
+}
+
+int core_shared_descriptor(uint64_t serial) {
+  Allocator* allocator = Process::get().allocator();
+  return allocator == nullptr ? -1 : allocator->shared_descriptor(serial);
+}
+
+spillway_status core_map_shared(int32_t device, const spillway_shared_page* pages, uint64_t count,
+                                void** address) {
+  if (address == nullptr || pages == nullptr) return refuse(SPILLWAY_INVALID, "map_shared: a null argument");
+  Allocator* allocator = Process::get().allocator();
+  if (allocator == nullptr) return refuse(SPILLWAY_INVALID, "map_shared: Spillway is not started");
+  std::vector<SharedPage> shared;
+  for (uint64_t i = 0; i < count; ++i)
+    shared.push_back({pages[i].bytes, pages[i].serial, pages[i].descriptor});
+  uint64_t at = 0;
+  std::string text;
+  const Status status = allocator->map_shared(DeviceId{device}, shared, &at, &text);
+  if (status != Status::kOk) return refuse(to_c(status), text);
+  *address = reinterpret_cast<void*>(at);
+  return SPILLWAY_OK;
+}
+
+spillway_status core_unmap_shared(void* address) {
+  Allocator* allocator = Process::get().allocator();
+  const bool found = allocator != nullptr && allocator->unmap_shared(address_of(address)) == Status::kOk;
+  return found ? SPILLWAY_OK : refuse(SPILLWAY_NOT_FOUND, "nothing of another process is mapped there");
+}
+
+spillway_status core_grant(int32_t owner, int32_t peer) {
+  Allocator* allocator = Process::get().allocator();
+  if (allocator == nullptr) return refuse(SPILLWAY_INVALID, "grant: Spillway is not started");
+  std::string text;
+  const Status status = allocator->grant(DeviceId{owner}, DeviceId{peer}, &text);
+  return status == Status::kOk ? SPILLWAY_OK : refuse(to_c(status), text);
+}
+
 const spillway_core_table kTable = {
     sizeof(spillway_core_table),
     SPILLWAY_CORE_VERSION,
@@ -242,6 +294,11 @@ const spillway_core_table kTable = {
     core_allocate_at,
     core_allocate_padded,
     core_watch,
+    core_share,
+    core_shared_descriptor,
+    core_map_shared,
+    core_unmap_shared,
+    core_grant,
 };
 
 }  // namespace

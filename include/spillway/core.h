@@ -54,6 +54,11 @@ enum {
   SPILLWAY_CHANGE_MAPPED = 3,
   SPILLWAY_CHANGE_UNMAPPED = 4
 };
+/* A page that processes share. `serial`: of its being shared, never the same twice in a process. */
+typedef struct spillway_shared_page {
+  uint64_t bytes, serial;
+  int32_t descriptor;
+} spillway_shared_page;
 
 /* The failure behind a SPILLWAY_OUT_OF_MEMORY or SPILLWAY_UNWIND. */
 typedef struct spillway_failure {
@@ -114,6 +119,23 @@ typedef struct spillway_core_table {
    * any one address in the order of its changes. It may call usage, blocks and spillway_query; it must not
    * allocate or free, nor wait for a thread that may. null: no more; a call that has begun may end later. */
   void (*watch)(void (*saw)(uint32_t change, const spillway_block_info* block));
+
+  /* For other processes: calls `visit` with each page behind the block that begins at `address`, by address;
+   * `offset` is the block's in the first. No page: the block is one allocation of the driver's
+   * (cuMemGetAddressRange says which). The descriptors are the core's: each stays open, and its page where it
+   * is, until the block is freed. */
+  spillway_status (*share)(const void* address, void (*visit)(void*, const spillway_shared_page*),
+                           void* context, uint64_t* offset);
+  /* A descriptor of its own for who asks, while the page is shared; else -1. */
+  int (*shared_descriptor)(uint64_t serial);
+  /* Maps pages of another process one after the other; the descriptors stay the caller's. `device`: where
+   * they lie. They count in no account of this process. */
+  spillway_status (*map_shared)(int32_t device, const spillway_shared_page* pages, uint64_t count,
+                                void** address);
+  /* Unmaps them as soon as nothing on the device can use them any more. */
+  spillway_status (*unmap_shared)(void* address);
+  /* Kernels and copies on `peer` may use the memory of `owner`, what is mapped and what will be. */
+  spillway_status (*grant)(int32_t owner, int32_t peer);
 } spillway_core_table;
 
 SPILLWAY_API const spillway_core_table* spillway_core(void);

@@ -33,6 +33,19 @@ bool profiled() {
   return C10_UNLIKELY(c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE) != nullptr);
 }
 
+bool is_shortage(spillway_status status) {
+  return status == SPILLWAY_OUT_OF_MEMORY || status == SPILLWAY_UNWIND;
+}
+
+// What others registered to be asked when memory is short: PyTorch itself lets go of tensors that it shared
+// and that the other processes are done with. True if some may have become free.
+bool collect_elsewhere() {
+  bool freed = false;
+  for (const std::string& name : c10::FreeCudaMemoryCallbacksRegistry()->Keys())
+    freed |= c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute();
+  return freed;
+}
+
 }  // namespace
 
 void hear(uint32_t change, const spillway_block_info* block) {
@@ -78,12 +91,16 @@ c10::DeviceIndex Allocator::current_device() const {
   failure.size = sizeof failure;
   void* address = nullptr;
   const uint64_t stream = id_of(asker.stream);
-  const spillway_status status =
-      C10_UNLIKELY(settings_.pads())
-          ? core().table->allocate_padded(asker.device, stream, asker.pool, bytes, settings_.padded(bytes),
-                                          &address, &failure)
-          : core().table->allocate(asker.device, stream, asker.pool, bytes, &address, &failure);
+  const auto ask = [&] {
+    return C10_UNLIKELY(settings_.pads())
+               ? core().table->allocate_padded(asker.device, stream, asker.pool, bytes,
+                                               settings_.padded(bytes), &address, &failure)
+               : core().table->allocate(asker.device, stream, asker.pool, bytes, &address, &failure);
+  };
+  spillway_status status = ask();
   if (C10_LIKELY(status == SPILLWAY_OK)) return address;
+  if (is_shortage(status) && collect_elsewhere()) status = ask();
+  if (status == SPILLWAY_OK) return address;
   if (asker.pool == 0 && status == SPILLWAY_OUT_OF_MEMORY)
     address = borrow(device.pools, bytes, asker.stream);
   if (address == nullptr) fail(asker, status, failure);
@@ -276,18 +293,20 @@ void Allocator::enable(bool value) {
 void Allocator::enablePeerAccess(c10::DeviceIndex from, c10::DeviceIndex to) {
   const c10::cuda::CUDAGuard guard(from);
   const cudaError_t error = cudaDeviceEnablePeerAccess(to, 0);
-  if (error == cudaErrorPeerAccessAlreadyEnabled) {
+  if (error == cudaErrorPeerAccessAlreadyEnabled)
     static_cast<void>(cudaGetLastError());
-    return;
-  }
-  C10_CUDA_CHECK(error);
+  else
+    C10_CUDA_CHECK(error);
+  // The driver's switch does not reach memory that is mapped by pages.
+  const spillway_status status = core().table->grant(to, from);
+  TORCH_CHECK(status == SPILLWAY_OK, "enablePeerAccess: ", core().last_error());
 }
 
-// Memory that Spillway maps is reachable for a plain copy from its own device only, whatever `peer_access`
-// says.
+// Without peer access only a peer copy reaches memory that is mapped for its own device.
 cudaError_t Allocator::memcpyAsync(void* to, int to_device, const void* from, int from_device, size_t bytes,
-                                   cudaStream_t stream, bool) {
-  if (to_device == from_device) return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
+                                   cudaStream_t stream, bool peer_access) {
+  if (peer_access || to_device == from_device)
+    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
   return cudaMemcpyPeerAsync(to, to_device, from, from_device, bytes, stream);
 }
 

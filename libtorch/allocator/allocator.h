@@ -73,6 +73,10 @@ class Allocator final : public native::CUDAAllocator {
   bool checkPoolLiveAllocations(c10::DeviceIndex device, c10::MempoolId_t pool,
                                 const std::unordered_set<void*>& expected) override;
 
+  // Sharing between processes: ipc.cpp.
+  native::ShareableHandle shareIpcHandle(void* address) override;
+  std::shared_ptr<void> getIpcDevPtr(std::string handle) override;
+
   // History: diagnostics.cpp.
   bool isHistoryEnabled() override { return listeners_.history().enabled(); }
   void recordHistory(bool enabled, native::CreateContextFn recorder, size_t most_entries,
@@ -90,10 +94,6 @@ class Allocator final : public native::CUDAAllocator {
   std::shared_ptr<native::AllocatorState> getCheckpointState(c10::DeviceIndex, c10::MempoolId_t) override;
   native::CheckpointDelta setCheckpointPoolState(c10::DeviceIndex,
                                                  std::shared_ptr<native::AllocatorState>) override;
-
-  // Sharing between processes: unsupported.cpp.
-  native::ShareableHandle shareIpcHandle(void*) override;
-  std::shared_ptr<void> getIpcDevPtr(std::string) override;
 
  private:
   struct Device {

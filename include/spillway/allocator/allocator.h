@@ -13,12 +13,14 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "spillway/allocator/memory.h"
 #include "spillway/allocator/oom_event.h"
 #include "spillway/allocator/pool.h"
+#include "spillway/allocator/shared.h"
 #include "spillway/allocator/strategy.h"
 #include "spillway/allocator/units.h"
 #include "spillway/allocator/usage.h"
@@ -120,6 +122,21 @@ class Allocator {
   // Gives idle pages back to the driver, waiting for the streams that used them last; returns their bytes.
   // `pool`: only that pool's, which must have been released; a pool's other pages stay.
   uint64_t empty_cache(DeviceId device, uint64_t pool = kEveryPool) noexcept;
+  // The pages behind the block that begins at `address`, for other processes. `text`: why not.
+  Status share(uint64_t address, SharedBlock* out, std::string* text) noexcept;
+  // A descriptor of its own for who asks, while the page is shared; else -1.
+  int shared_descriptor(uint64_t serial) noexcept;
+  // Maps another process's pages, one after the other; the descriptors stay the caller's. `device` must be
+  // theirs.
+  Status map_shared(DeviceId device, std::span<const SharedPage> pages, uint64_t* address,
+                    std::string* text) noexcept;
+  // When nothing on the device can use them any more: waits for all that is queued, and while something is
+  // being captured leaves them mapped until the next call of these two.
+  Status unmap_shared(uint64_t address) noexcept;
+  // Kernels and copies on `peer` may use the memory of `owner`, what is mapped and what will be. The devices
+  // must be able to: cuDeviceCanAccessPeer.
+  Status grant(DeviceId owner, DeviceId peer, std::string* text) noexcept;
+
   // Sets what holds for a private pool, PoolFlags; 0 until it is set. A number may be used again only after
   // everything in it was freed.
   Status set_pool(DeviceId device, uint64_t pool, uint32_t flags) noexcept;
