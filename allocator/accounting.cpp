@@ -26,6 +26,8 @@ Memory DeviceHeap::memory() {
       holes += hole->size;
       if (!arena->gives_pages())
         out.pools += hole->size;
+      else if (arena->single_handle)
+        out.cached += hole->size;
       else
         out.cached += arena->whole_pages(hole).bytes();
     });

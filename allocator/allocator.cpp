@@ -143,8 +143,8 @@ uint64_t Allocator::empty_cache(DeviceId device, uint64_t pool) noexcept {
 Status Allocator::set_pool(DeviceId device, uint64_t pool, uint32_t flags) noexcept {
   if (pool == 0 || pool == kEveryPool) return Status::kInvalid;
   Status status = Status::kOk;
-  if (DeviceHeap* heap = this->heap(device, &status, nullptr)) heap->set_pool(pool, flags);
-  return status;
+  DeviceHeap* heap = this->heap(device, &status, nullptr);
+  return heap == nullptr ? status : heap->set_pool(pool, flags);
 }
 
 void Allocator::limit_all(uint64_t bytes) noexcept {

@@ -353,12 +353,16 @@ std::string Arena::check_segment(const Segment& segment, Recount* count) const {
     const uint64_t index = (address - segment.range.begin) / page_bytes_;
     return index < segment.pages.size() && segment.pages[index] != 0;
   };
+  if (single_handle) count->mapped += segment.range.bytes();
   for (CUmemGenericAllocationHandle handle : segment.pages) count->mapped += handle != 0 ? page_bytes_ : 0;
   const Block* previous = nullptr;
   for (const Block* block = segment.first; block != nullptr; previous = block, block = block->next) {
     if (block->address != at || block->size == 0 || block->previous != previous || block->arena != index_)
       return "blocks do not tile their segment at " + std::to_string(block->address);
     at = block->end();
+    if (single_handle &&
+        (previous != nullptr || at != segment.range.end || block->state == BlockState::kVoid))
+      return "an allocation is not one block at " + std::to_string(block->address);
     if (previous != nullptr && is_free(block) && previous->state == block->state)
       return "two neighbouring holes or voids were not merged at " + std::to_string(block->address);
     if (block->state == BlockState::kBusy) continue;
@@ -368,7 +372,8 @@ std::string Arena::check_segment(const Segment& segment, Recount* count) const {
     const uint64_t last =
         is_void ? std::min(block->end(), segment.range.begin + segment.pages.size() * page_bytes_)
                 : block->end();
-    for (uint64_t page = block->address / page_bytes_ * page_bytes_; page < last; page += page_bytes_)
+    for (uint64_t page = block->address / page_bytes_ * page_bytes_; page < last && !single_handle;
+         page += page_bytes_)
       if (mapped(page) == is_void)
         return "pages do not agree with the block at " + std::to_string(block->address);
     if (block->state == BlockState::kHole) {

@@ -66,7 +66,7 @@ class Arena {
   // Gives the first `size` bytes of `hole` to the program.
   Block* take(Block* hole, uint64_t size, uint64_t requested) {
     bins_.remove(hole);
-    if (hole->size != size) split(hole, size);
+    if (hole->size != size && !single_handle) split(hole, size);
     hole->state = BlockState::kLive;
     hole->tag = requested;
     return hole;
@@ -101,6 +101,12 @@ class Arena {
   // The busy block goes back to what it was: voids where there are no pages, holes elsewhere.
   void restore(Block* busy, uint64_t order);
 
+  // Of single handles: the allocation becomes a live block; an idle one is taken out as a busy block, and
+  // forgotten or put back by `put_hole`.
+  Block* add_single(AddressRange range, uint64_t requested);
+  void take_single(Block* hole);
+  void forget_single(Block* busy);
+
   // Takes `range`, whole pages inside `hole`, out as a busy block.
   Block* claim_pages(Block* hole, AddressRange range);
   // The whole pages inside a hole.
@@ -121,6 +127,8 @@ class Arena {
 
   uint64_t drained_order = 0;  // work queued before this place in the order is done
   uint32_t pool_flags = 0;     // PoolFlags
+  // Each block is a segment of its own, and that an allocation of the driver's: no pages, no voids.
+  bool single_handle = false;
 
  private:
   void split(Block* hole, uint64_t size);

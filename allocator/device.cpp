@@ -104,6 +104,17 @@ CUresult Device::release(CUmemGenericAllocationHandle handle) {
   return count(table_.cuMemRelease(handle));
 }
 
+CUresult Device::allocate(uint64_t bytes, uint64_t* address) {
+  CUdeviceptr at = 0;
+  const CUresult result = count(table_.cuMemAlloc(&at, bytes));
+  *address = at;
+  return result;
+}
+
+CUresult Device::free(uint64_t address) {
+  return count(table_.cuMemFree(address));
+}
+
 CUresult Device::export_page(CUmemGenericAllocationHandle handle, int* descriptor) {
   return table_.cuMemExportToShareableHandle(descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 }

@@ -57,6 +57,9 @@ class Device {
   void release_range(AddressRange range);
   CUresult create(CUmemGenericAllocationHandle* handle);
   CUresult release(CUmemGenericAllocationHandle handle);
+  // An allocation of the driver's own, and back.
+  CUresult allocate(uint64_t bytes, uint64_t* address);
+  CUresult free(uint64_t address);
   // The page as a file descriptor, which the caller closes, and back.
   CUresult export_page(CUmemGenericAllocationHandle handle, int* descriptor);
   CUresult import_page(int descriptor, CUmemGenericAllocationHandle* handle);

@@ -64,7 +64,10 @@ DeviceHeap::~DeviceHeap() {
         device_->unmap(segment.range.begin + i * page_bytes_, page_bytes_);
         device_->release(segment.pages[i]);
       }
-      device_->release_range(segment.range);
+      if (arena->single_handle)
+        device_->free(segment.range.begin);
+      else
+        device_->release_range(segment.range);
     }
   }
   for (CUmemGenericAllocationHandle page : spare_) device_->release(page);
@@ -89,26 +92,33 @@ uint32_t DeviceHeap::flags_of(uint64_t pool) const {
   return found == pools_.end() ? 0 : found->second;
 }
 
-void DeviceHeap::set_pool(uint64_t pool, uint32_t flags) {
-  if (forked()) return;
+Status DeviceHeap::set_pool(uint64_t pool, uint32_t flags) {
+  if (forked()) return Status::kOk;
   std::lock_guard guard(lock_);
+  const bool single = (flags & kPoolSingleHandle) != 0;
+  for (auto& arena : arenas_)
+    if (arena->pool() == pool && arena->single_handle != single) return Status::kInvalid;
   pools_[pool] = flags;
   for (auto& arena : arenas_)
     if (arena->pool() == pool) arena->pool_flags = flags;
+  return Status::kOk;
 }
 
 // A private pool's requests are rare enough to look the pool up.
 uint64_t DeviceHeap::pool_size(const Request& request) {
   const uint64_t size = size_of(request);
   std::lock_guard guard(lock_);
-  const bool whole = (flags_of(request.pool) & kPoolWholePages) != 0;
+  const bool whole = (flags_of(request.pool) & (kPoolWholePages | kPoolSingleHandle)) != 0;
   return whole ? (size + page_bytes_ - 1) / page_bytes_ * page_bytes_ : size;
 }
 
 Arena& DeviceHeap::new_arena(StreamId stream, uint64_t pool, bool small) {
+  const bool single = (flags_of(pool) & kPoolSingleHandle) != 0;
   // Address space of pools that are gone is used again.
   for (auto& arena : arenas_) {
-    if ((arena->pool_flags & kPoolReleased) == 0 || arena->small() != small || !arena->empty()) continue;
+    if ((arena->pool_flags & kPoolReleased) == 0 || arena->small() != small || !arena->empty() ||
+        arena->single_handle != single)
+      continue;
     const uint64_t before = arena->pool();
     arena->rename(stream, pool, flags_of(pool));
     const bool gone = std::none_of(arenas_.begin(), arenas_.end(),
@@ -119,6 +129,7 @@ Arena& DeviceHeap::new_arena(StreamId stream, uint64_t pool, bool small) {
   const auto index = static_cast<uint16_t>(arenas_.size());
   arenas_.push_back(std::make_unique<Arena>(index, stream, pool, small, page_bytes_, slab_));
   arenas_.back()->pool_flags = flags_of(pool);
+  arenas_.back()->single_handle = single;
   return *arenas_.back();
 }
 
@@ -187,9 +198,9 @@ Status DeviceHeap::allocate(const Request& request, uint64_t* address, FailurePt
   }
   Block* block = arena.take(hole, size, request.bytes);
   const uint64_t order = commit(block);
-  const uint64_t at = block->address;
+  const uint64_t at = block->address, bytes = block->size;
   lock_.unlock();
-  trace_block(trace::Kind::kAllocate, order, at, size, request.bytes, request.stream);
+  trace_block(trace::Kind::kAllocate, order, at, bytes, request.bytes, request.stream);
   *address = at;
   return Status::kOk;
 }
@@ -225,8 +236,9 @@ Status DeviceHeap::serve_slow(const Request& request, uint64_t size, uint64_t* a
   Block* block = arena.take(hole, size, request.bytes);
   const uint64_t order = commit(block);
   *address = block->address;
+  const uint64_t bytes = block->size;
   lock_.unlock();
-  trace_block(trace::Kind::kAllocate, order, *address, size, request.bytes, request.stream);
+  trace_block(trace::Kind::kAllocate, order, *address, bytes, request.bytes, request.stream);
   if (poll && !device_->capturing(request.stream)) poll_events();
   return Status::kOk;
 }

@@ -71,7 +71,7 @@ class DeviceHeap {
 
   // `pool`: of which to give back idle pages; kEveryPool: of all that may.
   uint64_t give_back(uint64_t most_bytes, uint64_t pool = kEveryPool);
-  void set_pool(uint64_t pool, uint32_t flags);
+  Status set_pool(uint64_t pool, uint32_t flags);
   void set_limit(uint64_t bytes);
   Memory memory();
   DeviceUsage usage();
@@ -179,6 +179,14 @@ class DeviceHeap {
   void finish_claim(Miss& miss, const std::vector<driver::Page>& pages);
   void drop_claim(Miss& miss);
   void release_reservation(Miss& miss);
+
+  // single_handle.cpp: blocks that are allocations of the driver's.
+  bool set_aside(Miss& miss);
+  Served serve_single(Miss& miss, Arena& arena);
+  uint64_t release_singles(uint64_t pool);
+  uint64_t release_spare(uint64_t most_bytes);
+  uint64_t short_of_single(const Miss& miss) const;  // (locked)
+
   uint64_t next_segment_bytes(const Arena& arena);
   CUresult add_segment(Arena& arena, uint64_t size, const char** call);
   Served refused(Miss& miss, CUresult result, const char* call);

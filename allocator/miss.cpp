@@ -24,6 +24,7 @@ Status DeviceHeap::miss(const Request& request, uint64_t size, bool injected, bo
     if ((slow_.load(std::memory_order_relaxed) & kSlowPending) != 0 && !device_->capturing(request.stream))
       poll_events();
     served = serve(miss);
+    if (served == Served::kShort && release_singles(kEveryPool) != 0) served = serve(miss);
     if (served == Served::kShort && borrow(miss)) served = Served::kYes;
   }
   Status status = Status::kOk;
@@ -40,6 +41,10 @@ DeviceHeap::Served DeviceHeap::serve(Miss& miss) {
   lock_.lock();
   Arena* arena = &arena_for(miss.request.stream, miss.request.pool, small);
   if (serve_from_holes(miss, *arena)) return Served::kYes;  // unlocked
+  if (arena->single_handle) {
+    lock_.unlock();
+    return serve_single(miss, *arena);
+  }
   if (miss.reservation.claim == nullptr && !arena->has_gap(miss.size)) {
     lock_.unlock();
     const char* call = "";
@@ -65,15 +70,15 @@ bool DeviceHeap::serve_from_holes(Miss& miss, Arena& arena) {
   if (hole == nullptr) return false;
   miss.block = arena.take(hole, size, miss.request.bytes);
   const uint64_t order = commit(miss.block);
-  const uint64_t address = miss.block->address;
+  const uint64_t address = miss.block->address, bytes = miss.block->size;
   miss.address = address;
   lock_.unlock();
-  trace_block(trace::Kind::kAllocate, order, address, size, miss.request.bytes, miss.request.stream);
+  trace_block(trace::Kind::kAllocate, order, address, bytes, miss.request.bytes, miss.request.stream);
   return true;
 }
 
 bool DeviceHeap::lends_to(const Arena& arena, const Miss& miss) {
-  return (arena.pool_flags & kPoolLends) != 0 && miss.request.pool == 0 &&
+  return (arena.pool_flags & kPoolLends) != 0 && !arena.single_handle && miss.request.pool == 0 &&
          arena.stream() == miss.request.stream && arena.small() == (miss.size <= kSmallBytes);
 }
 

@@ -16,7 +16,7 @@ constexpr int kMostDrains = 256;
 DeviceHeap::Idle DeviceHeap::idle_bytes() {
   Idle idle;
   for (auto& arena : arenas_) {
-    if (!arena->gives_pages()) continue;
+    if (!arena->gives_pages() || arena->single_handle) continue;
     arena->each_hole(page_bytes_, [&](const Block* hole) {
       const uint64_t bytes = arena->whole_pages(hole).bytes();
       idle.all += bytes;
@@ -35,7 +35,8 @@ std::vector<DeviceHeap::Victim> DeviceHeap::take_idle(uint64_t bytes, bool drain
   };
   std::vector<Candidate> candidates;
   for (auto& arena : arenas_) {
-    if (!arena->gives_pages() || (pool != kEveryPool && arena->pool() != pool)) continue;
+    if (!arena->gives_pages() || arena->single_handle) continue;
+    if (pool != kEveryPool && arena->pool() != pool) continue;
     arena->each_hole(page_bytes_, [&](Block* hole) {
       const uint64_t whole = arena->whole_pages(hole).bytes();
       if (whole != 0 && (!drained_only || hole->tag <= arena->drained_order))
@@ -112,7 +113,8 @@ bool DeviceHeap::drain_one(std::vector<Arena*>* skipped) {
     std::lock_guard guard(lock_);
     uint64_t most = 0;
     for (auto& arena : arenas_) {
-      if (!arena->gives_pages() || std::find(skipped->begin(), skipped->end(), arena.get()) != skipped->end())
+      if (!arena->gives_pages() || arena->single_handle ||
+          std::find(skipped->begin(), skipped->end(), arena.get()) != skipped->end())
         continue;
       uint64_t bytes = 0;
       arena->each_hole(page_bytes_, [&](const Block* hole) {
@@ -186,6 +188,14 @@ ReclaimEstimate DeviceHeap::estimate(const OomEvent& event, IdlePages what) {
     out.useful_bytes = out.pages * page_bytes_;
     return out;
   }
+  if (waiting_arena_->single_handle) {
+    const uint64_t missing = short_of_single(miss);
+    if (what != IdlePages::kGiveBack || missing == 0 || idle.all < missing) return out;
+    out.pages = (missing + page_bytes_ - 1) / page_bytes_;
+    out.useful_bytes = event.short_bytes;
+    out.waits = missing > idle.drained;
+    return out;
+  }
   const std::optional<Placement> place = waiting_arena_->plan(miss.size, have(miss), idle.all);
   if (!place || place->need_bytes <= have(miss)) return out;
   out.pages = (place->need_bytes - have(miss) + page_bytes_ - 1) / page_bytes_;
@@ -204,7 +214,7 @@ uint64_t DeviceHeap::reclaim(const OomEvent& event, PageReservation& reservation
       std::lock_guard guard(lock_);
       const Miss& miss = *waiting_;
       if (reservation.claim != nullptr) return 0;
-      if (waiting_arena_->best(miss.size) != nullptr) break;
+      if (waiting_arena_->single_handle || waiting_arena_->best(miss.size) != nullptr) break;
       const uint64_t has = have(miss);
       const auto place = waiting_arena_->plan(miss.size, has, idle_bytes().drained);
       if (place) {
@@ -220,7 +230,8 @@ uint64_t DeviceHeap::reclaim(const OomEvent& event, PageReservation& reservation
     if (reservation.claim != nullptr) return hold(victims, reservation, what);
     if (round == kMostDrains || !drain_one(&skipped)) return 0;
   }
-  // A hole fits already: the failure was injected, and giving a page back is what there is to do.
+  // A hole fits already, because the failure was injected, or no page can help: giving back is what there is
+  // to do.
   return what == IdlePages::kGiveBack ? reclaim_anything(reservation, waiting_->size) : 0;
 }
 
@@ -244,24 +255,22 @@ uint64_t DeviceHeap::give_back(uint64_t most_bytes, uint64_t pool) {
   if ((slow_.load(std::memory_order_relaxed) & kSlowPending) != 0) poll_events();
   std::vector<Arena*> skipped;
   for (int round = 0; round < kMostDrains && drain_one(&skipped); ++round) continue;
+  uint64_t bytes = release_spare(most_bytes);
+  if (bytes < most_bytes) bytes += release_singles(pool);
+  if (bytes >= most_bytes) return bytes;
   std::vector<Victim> victims;
   std::vector<CUmemGenericAllocationHandle> pages;
   {
     std::lock_guard guard(lock_);
-    while (!spare_.empty() && pages.size() * page_bytes_ < most_bytes) {
-      pages.push_back(spare_.back());
-      spare_.pop_back();
-      reserved_bytes_ += page_bytes_;
-    }
-    victims = take_idle(most_bytes - std::min(most_bytes, pages.size() * page_bytes_), true, pool);
+    victims = take_idle(most_bytes - bytes, true, pool);
   }
   take_out(victims, &pages);
-  const uint64_t bytes = release_pages(pages);
+  const uint64_t released = release_pages(pages);
   std::lock_guard guard(lock_);
-  reserved_bytes_ -= bytes + pages.size() * page_bytes_;
-  held_bytes_ -= bytes;
+  reserved_bytes_ -= released + pages.size() * page_bytes_;
+  held_bytes_ -= released;
   spare_.insert(spare_.end(), pages.begin(), pages.end());
-  return bytes;
+  return bytes + released;
 }
 
 ReclaimEstimate estimate_reclaim(Allocator& allocator, const OomEvent& event, IdlePages what) noexcept {

@@ -35,10 +35,13 @@ std::string descriptor_hint() {
 
 }  // namespace
 
-// The pages under a block, and where it begins in the first of them.
+// The pages under a block, and where it begins in the first of them; none under an allocation of the
+// driver's.
 std::vector<driver::Page> DeviceHeap::pages_of(const Block* block, uint64_t* offset) {
   std::vector<driver::Page> pages;
   Arena& arena = *arenas_[block->arena];
+  *offset = 0;
+  if (arena.single_handle) return pages;
   const uint64_t begin = block->address / page_bytes_ * page_bytes_;
   *offset = block->address - begin;
   for (uint64_t at = begin; at < block->end(); at += page_bytes_)

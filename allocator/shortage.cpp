@@ -129,6 +129,11 @@ uint64_t DeviceHeap::largest_extent(const Miss& miss) {
   Arena& arena = arena_for(miss.request.stream, miss.request.pool, miss.size <= kSmallBytes);
   const uint64_t have_bytes =
       pages_at_hand(miss) + std::min(miss.reservation.promised_bytes + room(), driver_free);
+  if (arena.single_handle) {
+    const uint64_t made = std::min(miss.reservation.promised_bytes + room(), driver_free);
+    const Block* idle = arena.largest_hole();
+    return std::max(made / page_bytes_ * page_bytes_, idle == nullptr ? 0 : idle->size);
+  }
   uint64_t largest =
       arena.segments().empty() ? have_bytes / page_bytes_ * page_bytes_ : arena.largest(have_bytes);
   for (const auto& lender : arenas_)

@@ -122,7 +122,8 @@ uint64_t core_empty_cache(int32_t device, uint64_t pool) {
 }
 
 static_assert(SPILLWAY_POOL_RELEASED == kPoolReleased && SPILLWAY_POOL_LENDS == kPoolLends &&
-              SPILLWAY_POOL_WHOLE_PAGES == kPoolWholePages && SPILLWAY_EVERY_POOL == kEveryPool);
+              SPILLWAY_POOL_WHOLE_PAGES == kPoolWholePages &&
+              SPILLWAY_POOL_SINGLE_HANDLE == kPoolSingleHandle && SPILLWAY_EVERY_POOL == kEveryPool);
 
 spillway_status core_set_pool(int32_t device, uint64_t pool, uint32_t flags) {
   Allocator* allocator = Process::get().allocator();

@@ -43,7 +43,10 @@ typedef struct spillway_usage {
 enum {
   SPILLWAY_POOL_RELEASED = 1,   /* no graph uses it and nobody allocates from it: idle pages serve others */
   SPILLWAY_POOL_LENDS = 2,      /* free blocks serve default requests that would fail otherwise */
-  SPILLWAY_POOL_WHOLE_PAGES = 4 /* its blocks share no page */
+  SPILLWAY_POOL_WHOLE_PAGES = 4, /* its blocks share no page */
+  /* Each of its blocks is an allocation of the driver's of its own, as by cuMemAlloc: for cudaIpcGetMemHandle,
+   * RDMA, cuMemGetAddressRange. To be set before the pool's first request. */
+  SPILLWAY_POOL_SINGLE_HANDLE = 8
 };
 
 /* What `watch` tells. Of pages only address, bytes, device, stream and pool are set. */

@@ -87,6 +87,12 @@ native::ShareableHandle Allocator::shareIpcHandle(void* address) {
   if (status == SPILLWAY_NOT_FOUND) return before_->shareIpcHandle(address);  // from before the installation
   TORCH_CHECK(status == SPILLWAY_OK, "Spillway's allocator can not share the tensor at ", address, ": ",
               core().last_error());
+  if (pages.empty()) {
+    cudaIpcMemHandle_t allocation;
+    C10_CUDA_CHECK(cudaIpcGetMemHandle(&allocation, address));
+    return {static_cast<ptrdiff_t>(offset),
+            encode_allocation({allocation.reserved, sizeof allocation.reserved})};
+  }
   return {static_cast<ptrdiff_t>(offset), encode_pages(this_sharer(), pages)};
 }
 

@@ -114,7 +114,7 @@ void Pools::set_whole_pages(Id id) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Pool& pool = this->pool(id);
   if (const auto found = nested_.find(pool.number); found != nested_.end()) return found->second->set_whole();
-  change(pool, pool.flags | SPILLWAY_POOL_WHOLE_PAGES);
+  change(pool, pool.flags | SPILLWAY_POOL_WHOLE_PAGES | SPILLWAY_POOL_SINGLE_HANDLE);
 }
 
 uint64_t Pools::find_route(cudaStream_t stream) {

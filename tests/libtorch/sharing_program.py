@@ -288,11 +288,30 @@ def short_of_memory(receiver):
     child.join(60)
 
 
-CASES = {"short": short_of_memory, "pass": pass_tensors, "views": views, "both": both_directions, "forbidden": without_permission,
-         "wrong": wrong_handles}
+def whole_allocations(receiver):
+    """A pool that does not split gives each tensor an allocation of its own, with a legacy handle."""
+    child, queue, answers = start(read_all, receiver)
+    pool = torch.cuda.MemPool(no_split=True)
+    with torch.cuda.use_mem_pool(pool):
+        tensors = [torch.full((size,), 2, dtype=torch.uint8, device="cuda") for size in (1000, 3 * MIB)]
+    handle = tensors[1].untyped_storage()._share_cuda_()[1]
+    print("kind", chr(handle[1]), len(handle))
+    queue.put((tensors, [2000.0, 6.0 * MIB]))
+    assert answers.get(timeout=60)
+    answers.get(timeout=60)
+    assert (tensors[0] == 3).all().item()
+    queue.put(None)
+    assert answers.get(timeout=60) == "done"
+    child.join(60)
+    del tensors
+
+
+CASES = {"pass": pass_tensors, "views": views, "both": both_directions, "whole": whole_allocations,
+         "short": short_of_memory, "forbidden": without_permission, "wrong": wrong_handles,
+         "receiver_dies": receiver_dies, "sender_dies": sender_dies}
 
 if __name__ == "__main__":
     case, sender, receiver, *rest = sys.argv[1:]
     use(sender)
-    {**CASES, "receiver_dies": receiver_dies, "sender_dies": sender_dies}[case](receiver, *rest)
+    CASES[case](receiver, *rest)
     print("good")

@@ -137,8 +137,8 @@ class Allocator {
   // must be able to: cuDeviceCanAccessPeer.
   Status grant(DeviceId owner, DeviceId peer, std::string* text) noexcept;
 
-  // Sets what holds for a private pool, PoolFlags; 0 until it is set. A number may be used again only after
-  // everything in it was freed.
+  // Sets what holds for a private pool, PoolFlags; 0 until it is set. kInvalid: kPoolSingleHandle comes or
+  // goes too late. A number may be used again only after everything in it was freed.
   Status set_pool(DeviceId device, uint64_t pool, uint32_t flags) noexcept;
   // What every device started from now on, and each already started, may use; 0: all that the driver gives.
   // Pages that are idle and too many are given back. What is live stays: requests that need more pages fail

@@ -12,6 +12,12 @@ enum PoolFlags : uint32_t {
   kPoolLends = 2,
   // Its blocks share no page with each other.
   kPoolWholePages = 4,
+  // Each of its blocks is an allocation of the driver's of its own, of whole pages and never split: for who
+  // asks the driver about it (cuMemGetAddressRange), shares it by cudaIpcGetMemHandle, or registers it for
+  // RDMA. Idle ones serve only their own pool, whole, and go back to the driver once it is released. To be
+  // set
+  // before the pool's first request, and for good.
+  kPoolSingleHandle = 8,
 };
 
 inline constexpr uint64_t kEveryPool = UINT64_MAX;
