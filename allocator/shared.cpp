@@ -2,13 +2,13 @@
 #include "spillway/allocator/shared.h"
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <shared_mutex>
 
 #include "allocator/heap.h"
+#include "spillway/allocator/descriptor_limit.h"
 
 namespace spillway {
 namespace {
@@ -18,19 +18,9 @@ uint64_t next_serial() {
   return last.fetch_add(1) + 1;
 }
 
-// Each shared page takes a descriptor, and the usual 1024 are soon used up. False: there are no more to have.
-bool raise_descriptor_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return false;
-  limit.rlim_cur = limit.rlim_max;
-  return setrlimit(RLIMIT_NOFILE, &limit) == 0;
-}
-
 std::string descriptor_hint() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return "";
   return "; each shared page takes a file descriptor, and the process may have " +
-         std::to_string(limit.rlim_cur) + " (ulimit -n)";
+         std::to_string(descriptor_limit()) + " (ulimit -n)";
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "libtorch/allocator/ipc_socket.h"
+#include "spillway/allocator/descriptor_limit.h"
 
 namespace spillway::libtorch {
 namespace {
@@ -79,6 +80,7 @@ std::string Descriptors::explain(int error, const ParsedHandle& handle) const {
 }
 
 std::string Descriptors::ask(const ParsedHandle& handle) {
+  raise_descriptor_limit();  // what does not fit is lost without a word
   std::vector<uint64_t> serials;
   for (const spillway_shared_page& page : handle.pages) serials.push_back(page.serial);
   return ask_descriptor_server(handle.sharer.socket, handle.sharer.process, serials, &list_);
@@ -97,6 +99,10 @@ std::string Descriptors::fetch(const ParsedHandle& handle) {
     error = errno;
   } else {
     error = take(process, handle);
+    if (error == EMFILE && raise_descriptor_limit()) {
+      clear();
+      error = take(process, handle);
+    }
     close(process);
   }
   if (error == 0) return "";
