@@ -6,8 +6,11 @@ SENDER and RECEIVER name each process's allocator: spillway, native or expandabl
 """
 import ctypes
 import os
+import random
 import signal
 import sys
+import threading
+import time
 
 import torch
 import torch.multiprocessing as multiprocessing
@@ -161,7 +164,7 @@ def wrong_handles(receiver):
     dead.start()
     dead.join()
     process = dead.pid.to_bytes(4, "little")
-    for wrong in (b"", b"\x02", b"\x09e" + handle[2:], b"\x02x" + handle[2:], handle[:30], handle[:-3],
+    for wrong in (b"\x02", b"\x09e" + handle[2:], b"\x02x" + handle[2:], handle[:30], handle[:-3],
                   handle + b"tail", handle[:2] + process + handle[6:], handle[:10] + bytes(8) + handle[18:]):
         queue.put((shared[0], wrong, *shared[2:]))
         print(answers.get(timeout=60))
@@ -213,6 +216,40 @@ def receiver_dies(receiver, moment):
     print("held", held // MIB)
     fresh = torch.full((8 * MIB,), 5.0, device="cuda")
     assert (fresh == 5).all().item() and (other == 7).all().item()
+
+
+def add_forever(queue, answers, allocator):
+    use(allocator)
+    for tensor in iter(queue.get, None):
+        tensor.add_(1)
+        torch.cuda.synchronize()
+        answers.put(tensor[0].item())
+        del tensor
+
+
+def receivers_die_anywhere(receiver, seed):
+    """Tensors go to one receiver after another, each killed at some moment of its work."""
+    moments = random.Random(int(seed))
+    neighbour = torch.full((3 * MIB,), 7.0, device="cuda")
+    lost = 0
+    for _ in range(3):
+        child, queue, answers = start(add_forever, receiver)
+        queue.put(torch.ones(MIB, device="cuda"))
+        assert answers.get(timeout=60) == 2
+        killer = threading.Timer(moments.uniform(0.0, 0.3), child.kill)
+        killer.start()
+        while child.is_alive():
+            queue.put(torch.ones(MIB, device="cuda"))
+            while child.is_alive() and answers.empty():
+                time.sleep(0.0005)
+            if child.is_alive():
+                assert answers.get() == 2
+        assert child.exitcode == -signal.SIGKILL, child.exitcode
+        torch.cuda.ipc_collect()
+        held = torch.cuda.memory_allocated() - 12 * MIB
+        assert held - lost <= 2 * 4 * MIB, "more than what was on its way"
+        lost = held
+        assert (neighbour == 7).all().item()
 
 
 def send_and_die(queue, answers, allocator, moment):
@@ -308,7 +345,7 @@ def whole_allocations(receiver):
 
 CASES = {"pass": pass_tensors, "views": views, "both": both_directions, "whole": whole_allocations,
          "short": short_of_memory, "forbidden": without_permission, "wrong": wrong_handles,
-         "receiver_dies": receiver_dies, "sender_dies": sender_dies}
+         "receiver_dies": receiver_dies, "receivers_die": receivers_die_anywhere, "sender_dies": sender_dies}
 
 if __name__ == "__main__":
     case, sender, receiver, *rest = sys.argv[1:]
