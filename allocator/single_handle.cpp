@@ -100,10 +100,10 @@ uint64_t DeviceHeap::release_singles(uint64_t pool) {
     }
     for (const auto& [arena, hole] : idle) arena->take_single(hole);
   }
+  // A graph of a released pool's may still be running on any stream.
+  const bool unused = !idle.empty() && device_->drain_all() == CUDA_SUCCESS;
   uint64_t bytes = 0;
   for (const auto& [arena, busy] : idle) {
-    const bool unused =
-        !device_->capturing(arena->stream()) && device_->drain(arena->stream()) == CUDA_SUCCESS;
     trace::Record record;
     record.kind = trace::Kind::kPageRelease;
     record.bytes = busy->size;

@@ -20,6 +20,7 @@ enum class Do : uint8_t {
   kFree,
   kRecord,
   kLaunch,
+  kShare,
   kLimit,
   kEmptyCache,
   kPool,
@@ -36,9 +37,9 @@ struct Instruction {
   uint32_t stream;  // which stream
 
   std::string print() const {
-    static constexpr const char* kNames[] = {"kAllocate",    "kFree",       "kRecord", "kLaunch",
-                                             "kLimit",       "kEmptyCache", "kPool",   "kFailDriver",
-                                             "kFailRequest", "kCapture",    "kFork"};
+    static constexpr const char* kNames[] = {"kAllocate",   "kFree",        "kRecord",     "kLaunch",
+                                             "kShare",      "kLimit",       "kEmptyCache", "kPool",
+                                             "kFailDriver", "kFailRequest", "kCapture",    "kFork"};
     return std::string("{Do::") + kNames[static_cast<int>(what)] + ", " + std::to_string(size) + ", " +
            std::to_string(slot) + ", " + std::to_string(stream) + "},";
   }
@@ -56,7 +57,8 @@ class Generator {
     if (dice < 4800) return {Do::kAllocate, size(), slot, stream};
     if (dice < 9300) return {Do::kFree, 0, slot, stream};
     if (dice < 9600) return {Do::kRecord, 0, slot, stream};
-    if (dice < 9920) return {Do::kLaunch, 0, slot, stream};
+    if (dice < 9900) return {Do::kLaunch, 0, slot, stream};
+    if (dice < 9920) return {Do::kShare, pick(4), slot, stream};
     if (dice < 9929) return {Do::kCapture, 0, slot, 1 + stream % 2};
     if (dice < 9930) return {pick(8) == 0 ? Do::kFork : Do::kLaunch, 0, slot, stream};
     if (dice < 9950) return {Do::kLimit, (24 + pick(200)) << 20, slot, stream};
@@ -81,7 +83,9 @@ class Generator {
 class Machine {
  public:
   Machine(const driver::Table& table, Allocator& allocator, std::vector<StreamId> streams, bool inject)
-      : table_(table), allocator_(allocator), streams_(std::move(streams)), slots_(300), inject_(inject) {}
+      : table_(table), allocator_(allocator), streams_(std::move(streams)), slots_(300), inject_(inject) {
+    EXPECT_EQ(allocator_.set_pool(kDevice, kSinglePool, kPoolSingleHandle), Status::kOk);
+  }
 
   void run(const Instruction& instruction) {
     const StreamId stream = streams_[instruction.stream % streams_.size()];
@@ -99,6 +103,8 @@ class Machine {
         return;
       case Do::kLaunch:
         return launch(slot, stream);
+      case Do::kShare:
+        return share(slot, instruction.size == 0);
       case Do::kLimit:
         allocator_.limit(kDevice, instruction.size);
         return;
@@ -106,10 +112,7 @@ class Machine {
         allocator_.empty_cache(kDevice);
         return;
       case Do::kPool:
-        EXPECT_EQ(
-            allocator_.set_pool(kDevice, 1 + instruction.slot % 3, static_cast<uint32_t>(instruction.size)),
-            Status::kOk);
-        return;
+        return set_pool(1 + instruction.slot % kSinglePool, static_cast<uint32_t>(instruction.size));
       case Do::kFailDriver:
         if (inject_) {
           const bool broken = instruction.slot % 4 == 0;
@@ -132,10 +135,28 @@ class Machine {
     for (uint64_t& slot : slots_) release(slot);
   }
 
-  uint64_t served = 0, refused = 0, broken = 0, captured = 0, forks = 0;
+  uint64_t served = 0, refused = 0, broken = 0, captured = 0, forks = 0, shared = 0;
 
  private:
-  static uint64_t pool_of(uint32_t slot) { return slot % 4 == 3 ? 1 + slot / 4 % 3 : 0; }
+  static constexpr uint64_t kSinglePool = 4;  // of single handles; 1 to 3 are of pages
+  static uint64_t pool_of(uint32_t slot) { return slot % 4 == 3 ? 1 + slot / 4 % kSinglePool : 0; }
+
+  void set_pool(uint64_t pool, uint32_t flags) {
+    if (pool == kSinglePool) flags |= kPoolSingleHandle;
+    EXPECT_EQ(allocator_.set_pool(kDevice, pool, flags), Status::kOk);
+  }
+
+  // As another process would, if `map`: its mapping lasts for a moment.
+  void share(uint64_t slot, bool map) {
+    SharedBlock block;
+    std::string text;
+    if (slot == 0 || allocator_.share(slot, &block, &text) != Status::kOk) return;
+    ++shared;
+    uint64_t address = 0;
+    if (map && allocator_.map_shared(kDevice, block.pages, &address, &text) == Status::kOk) {
+      EXPECT_EQ(allocator_.unmap_shared(address), Status::kOk);
+    }
+  }
 
   void allocate(uint64_t& slot, uint64_t bytes, StreamId stream, uint64_t pool) {
     release(slot);

@@ -82,6 +82,7 @@ TEST(IpcFormat, NoBytesDoHarm) {
   std::mt19937_64 random(1);
   for (size_t size = 0; size < good.size(); ++size) {
     ParsedHandle got;
+    if (size == 64) continue;  // the length of a bare cudaIpcMemHandle_t
     EXPECT_NE(parse_handle(good.substr(0, size), &got), "") << size;
   }
   for (int i = 0; i < 100'000; ++i) {
