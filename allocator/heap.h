@@ -218,6 +218,7 @@ class DeviceHeap {
   std::string check_exports();  // (locked)
   CUresult import_pages(std::span<const SharedPage> pages, std::vector<driver::Page>* imported,
                         const char** call);
+  bool anything_captures();
   bool unmap_import(uint64_t address, uint64_t bytes);
   void retry_unmapping();  // under imports_mutex_
   void end_sharing();

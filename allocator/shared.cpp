@@ -190,16 +190,30 @@ Status DeviceHeap::map_shared(std::span<const SharedPage> pages, uint64_t* addre
   }
   // The mapping keeps the pages.
   for (const driver::Page& page : imported) device_->release(page.handle);
-  *address = range.begin;
-  if (result == CUDA_SUCCESS) return Status::kOk;
+  if (result == CUDA_SUCCESS) {
+    *address = range.begin;
+    return Status::kOk;
+  }
   if (range.bytes() != 0) device_->release_range(range);
   *text = std::string(call) + ": " + device_->describe(result);
   return Status::kDriverFailed;
 }
 
+// A wait for the device would break a capture, whoever makes it.
+bool DeviceHeap::anything_captures() {
+  std::vector<StreamId> streams;
+  {
+    const std::lock_guard guard(lock_);
+    for (const auto& arena : arenas_) streams.push_back(arena->stream());
+  }
+  return std::any_of(streams.begin(), streams.end(), [&](StreamId it) { return device_->capturing(it); });
+}
+
 // False: it stays mapped for now, because something may still use it.
 bool DeviceHeap::unmap_import(uint64_t address, uint64_t bytes) {
-  if (device_->drain_all() != CUDA_SUCCESS || device_->unmap(address, bytes) != CUDA_SUCCESS) return false;
+  if (anything_captures() || device_->drain_all() != CUDA_SUCCESS ||
+      device_->unmap(address, bytes) != CUDA_SUCCESS)
+    return false;
   device_->release_range({address, address + bytes});
   return true;
 }

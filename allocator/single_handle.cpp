@@ -84,6 +84,7 @@ DeviceHeap::Served DeviceHeap::serve_single(Miss& miss, Arena& arena) {
     peak_held_ = std::max(peak_held_, held_bytes_);
     order = commit(miss.block);
   }
+  tell_pages(Change::kMapped, arena, range);
   trace_block(trace::Kind::kAllocate, order, address, miss.size, miss.request.bytes, miss.request.stream);
   return Served::kYes;
 }
@@ -101,7 +102,7 @@ uint64_t DeviceHeap::release_singles(uint64_t pool) {
     for (const auto& [arena, hole] : idle) arena->take_single(hole);
   }
   // A graph of a released pool's may still be running on any stream.
-  const bool unused = !idle.empty() && device_->drain_all() == CUDA_SUCCESS;
+  const bool unused = !idle.empty() && !anything_captures() && device_->drain_all() == CUDA_SUCCESS;
   uint64_t bytes = 0;
   for (const auto& [arena, busy] : idle) {
     trace::Record record;
@@ -110,6 +111,7 @@ uint64_t DeviceHeap::release_singles(uint64_t pool) {
     record.detail = busy->address;
     record.value = unused ? device_->free(busy->address) : CUDA_ERROR_NOT_READY;
     write(record);
+    if (record.value == CUDA_SUCCESS) tell_pages(Change::kUnmapped, *arena, {busy->address, busy->end()});
     const std::lock_guard guard(lock_);
     if (record.value != CUDA_SUCCESS) {
       arena->put_hole(busy, busy->tag);

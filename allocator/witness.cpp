@@ -20,7 +20,7 @@ void DeviceHeap::tell(Change change, const Block* block) {
 void DeviceHeap::tell_free(Block* block, uint64_t address) {
   lock_.lock();
   const bool live = block->address == address && block->state == BlockState::kLive;
-  const bool at_once = block->shared == 0;
+  const bool at_once = (block->shared & kOtherStreams) == 0;
   lock_.unlock();
   if (!live) return;
   tell(Change::kFreeRequested, block);
@@ -52,8 +52,10 @@ Status DeviceHeap::allocate_at(const Request& request, uint64_t address) {
       // Among large blocks a small one takes more, as where a request is served from a large hole.
       size = arena->small() ? asked : std::max(asked, kSmallBytes + kUnitBytes);
       Block* hole = arena->hole_at(address, size);
-      if (hole == nullptr) continue;
-      block = arena->take_at(hole, address, size, request.bytes);
+      if (hole == nullptr || (arena->single_handle && hole->address != address)) continue;
+      block = arena->single_handle ? arena->take(hole, size, request.bytes)
+                                   : arena->take_at(hole, address, size, request.bytes);
+      size = block->size;
       requests_.store(requests_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
       order = commit(block);
       break;

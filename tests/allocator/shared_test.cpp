@@ -159,7 +159,9 @@ TEST_F(Shared, ChangeNothingWhenTheDriverFailsAtAnyCall) {
     control->fail_call(0, nullptr, 0, CUDA_SUCCESS);
     EXPECT_EQ(counts().live_pages_bytes, pages);
     EXPECT_TRUE(mapped != 0 || failed);
-    if (mapped != 0) EXPECT_EQ(allocator->unmap_shared(mapped), Status::kOk);
+    if (mapped != 0) {
+      EXPECT_EQ(allocator->unmap_shared(mapped), Status::kOk);
+    }
   }
   put(block);
 }
@@ -169,6 +171,7 @@ TEST_F(Shared, MappingsOutliveACapture) {
   const uint64_t mapped = map(share(block));
   ASSERT_NE(mapped, 0u);
   const StreamId stream = new_stream();
+  put(get(kMiB, stream));  // so that the allocator knows it
   auto* raw = reinterpret_cast<CUstream>(stream);
   ASSERT_EQ(table.cuStreamBeginCapture(raw, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
   EXPECT_EQ(allocator->unmap_shared(mapped), Status::kOk);
