@@ -260,7 +260,7 @@ Status DeviceHeap::release_live(Block* block, FreedBlock* freed) {
   const uint64_t address = block->address, bytes = block->size, requested = block->tag;
   Arena& arena = *arenas_[block->arena];
   const StreamId stream = arena.stream();
-  *freed = {device_->id(), bytes, requested, stream};
+  *freed = {device_->id(), bytes, requested, stream, arena.pool()};
   usage_.free(bytes, requested, (block->shared & kOtherStreams) != 0);
   page_map_.clear(address);
   const uint64_t order = ++order_;

@@ -83,6 +83,7 @@ spillway_status core_free(void* address, spillway_block_info* freed) {
               .bytes = block.bytes,
               .requested_bytes = block.requested_bytes,
               .stream = static_cast<uint64_t>(block.stream),
+              .pool = block.pool,
               .state = static_cast<uint32_t>(BlockUse::kLive),
               .device = static_cast<int32_t>(block.device)};
   return SPILLWAY_OK;
@@ -121,9 +122,11 @@ uint64_t core_empty_cache(int32_t device, uint64_t pool) {
   return allocator == nullptr ? 0 : allocator->empty_cache(DeviceId{device}, pool);
 }
 
-static_assert(SPILLWAY_POOL_RELEASED == kPoolReleased && SPILLWAY_POOL_LENDS == kPoolLends &&
-              SPILLWAY_POOL_WHOLE_PAGES == kPoolWholePages &&
-              SPILLWAY_POOL_SINGLE_HANDLE == kPoolSingleHandle && SPILLWAY_EVERY_POOL == kEveryPool);
+static_assert(uint32_t{SPILLWAY_POOL_RELEASED} == kPoolReleased &&
+              uint32_t{SPILLWAY_POOL_LENDS} == kPoolLends &&
+              uint32_t{SPILLWAY_POOL_WHOLE_PAGES} == kPoolWholePages &&
+              uint32_t{SPILLWAY_POOL_SINGLE_HANDLE} == kPoolSingleHandle &&
+              SPILLWAY_EVERY_POOL == kEveryPool);
 
 spillway_status core_set_pool(int32_t device, uint64_t pool, uint32_t flags) {
   Allocator* allocator = Process::get().allocator();
@@ -252,6 +255,7 @@ spillway_status core_map_shared(int32_t device, const spillway_shared_page* page
   Allocator* allocator = Process::get().allocator();
   if (allocator == nullptr) return refuse(SPILLWAY_INVALID, "map_shared: Spillway is not started");
   std::vector<SharedPage> shared;
+  shared.reserve(count);
   for (uint64_t i = 0; i < count; ++i)
     shared.push_back({pages[i].bytes, pages[i].serial, pages[i].descriptor});
   uint64_t at = 0;

@@ -41,11 +41,11 @@ typedef struct spillway_usage {
 
 /* What holds for a private pool. Without flags its pages are its own until it is released. */
 enum {
-  SPILLWAY_POOL_RELEASED = 1,   /* no graph uses it and nobody allocates from it: idle pages serve others */
-  SPILLWAY_POOL_LENDS = 2,      /* free blocks serve default requests that would fail otherwise */
+  SPILLWAY_POOL_RELEASED = 1,    /* no graph uses it and nobody allocates from it: idle pages serve others */
+  SPILLWAY_POOL_LENDS = 2,       /* free blocks serve default requests that would fail otherwise */
   SPILLWAY_POOL_WHOLE_PAGES = 4, /* its blocks share no page */
-  /* Each of its blocks is an allocation of the driver's of its own, as by cuMemAlloc: for cudaIpcGetMemHandle,
-   * RDMA, cuMemGetAddressRange. To be set before the pool's first request. */
+  /* Each of its blocks is an allocation of the driver's of its own, as by cuMemAlloc: for
+   * cudaIpcGetMemHandle, RDMA, cuMemGetAddressRange. To be set before the pool's first request. */
   SPILLWAY_POOL_SINGLE_HANDLE = 8
 };
 

@@ -83,6 +83,7 @@ std::string Descriptors::explain(int error, const ParsedHandle& handle) const {
 std::string Descriptors::ask(const ParsedHandle& handle) {
   raise_descriptor_limit();  // what does not fit is lost without a word
   std::vector<uint64_t> serials;
+  serials.reserve(handle.pages.size());
   for (const spillway_shared_page& page : handle.pages) serials.push_back(page.serial);
   return ask_descriptor_server(handle.sharer.socket, handle.sharer.process, serials, &list_);
 }

@@ -1,7 +1,6 @@
 #include "libtorch/allocator/ipc_format.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace spillway::libtorch {
 namespace {
@@ -39,7 +38,7 @@ void append(std::string& out, const Value& value) {
 template <class Value>
 bool take(std::string_view& in, Value* value) {
   if (in.size() < sizeof *value) return false;
-  std::memcpy(value, in.data(), sizeof *value);
+  in.copy(reinterpret_cast<char*>(value), sizeof *value);
   in.remove_prefix(sizeof *value);
   return true;
 }

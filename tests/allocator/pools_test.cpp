@@ -25,7 +25,9 @@ TEST_F(PrivatePools, KeepTheirPagesUntilReleased) {
   EXPECT_NE(get(4 * kMiB), first);
   EXPECT_EQ(allocator->empty_cache(kDevice), 0u);
   EXPECT_EQ(get_from(7, 4 * kMiB), first) << "the pool reuses its own block";
-  put(first);
+  FreedBlock freed;
+  ASSERT_EQ(allocator->free(first, &freed), Status::kOk);
+  EXPECT_EQ(freed.pool, 7u);
   set(7, kPoolReleased);
   EXPECT_EQ(memory().pools, 0u);
   EXPECT_EQ(memory().cached, 4 * kMiB);

@@ -30,6 +30,12 @@ void source_free(void* address, size_t bytes, int device, void* stream) {
   if (release != NULL && release(address) == 0) ++freed;
 }
 
-size_t source_asked(size_t index) { return index < count ? asked[index] : 0; }
-size_t source_freed(void) { return freed; }
-void source_limit(size_t bytes) { most = bytes; }
+size_t source_asked(size_t index) {
+  return index < count ? asked[index] : 0;
+}
+size_t source_freed(void) {
+  return freed;
+}
+void source_limit(size_t bytes) {
+  most = bytes;
+}

@@ -75,6 +75,7 @@ struct FreedBlock {
   DeviceId device{};
   uint64_t bytes = 0, requested_bytes = 0;
   StreamId stream{};
+  uint64_t pool = 0;
 };
 
 struct DeviceUsage {

@@ -1,6 +1,8 @@
-// Room for file descriptors: each page that processes share takes one, and the usual 1024 are soon used up.
+// Room for file descriptors: each page that processes share takes one, and the usual 1024 are soon
+// used up.
 //
-// Thread-safety: any thread; the limit is the process's. It is raised to what the system allows, and stays so.
+// Thread-safety: any thread; the limit is the process's. It is raised to what the system allows, and stays
+// so.
 #pragma once
 #include <sys/resource.h>
 
