@@ -1,5 +1,7 @@
 #include "simulator/driver/call.h"
 
+#include <utility>
+
 #include "simulator/driver/capture.h"
 
 namespace spillway::simulator {
@@ -73,12 +75,16 @@ Call* Call::current() {
 }
 
 Call::~Call() {
-  if (!reads_.empty()) {
-    report_host_reads();
-    lock_.unlock();
-    for (const HostRead& read : reads_) tell_observer(read);
-  }
+  if (!reads_.empty()) report_host_reads();
+  if (lock_.owns_lock()) unlock();
+  for (const HostRead& read : reads_) tell_observer(read);
   current_call = outer_;
+}
+
+void Call::unlock() {
+  const std::vector<Release> due = std::exchange(machine().releases, {});
+  lock_.unlock();
+  for (const Release& release : due) release.function(release.argument);
 }
 
 Call::Call(Function function, Caller caller)

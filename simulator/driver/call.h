@@ -31,9 +31,9 @@ class Call {
 
   CUresult refused() const { return refused_; }
   Site site() const { return site_; }
-  // The observer of reads is told when the call has done its work and given up the lock.
+  // The observer of reads is told, and programs of work from outside, when the call has given up the lock.
   void read_by_host(const HostRead& read) { reads_.push_back(read); }
-  void unlock() { lock_.unlock(); }
+  void unlock();
   void lock() { lock_.lock(); }
 
  private:

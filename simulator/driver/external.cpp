@@ -58,6 +58,11 @@ void drop_ended(Externals& works) {
   std::erase_if(works, [](const auto& work) { return work->ended(); });
 }
 
+void append(Externals& to, const Externals& from) {
+  std::copy_if(from.begin(), from.end(), std::back_inserter(to),
+               [](const auto& work) { return !work->ended(); });
+}
+
 // What has ended meanwhile is dropped, however long nobody waits.
 void look(const Externals& works) {
   wait_for(works, [](const External&) { return 0; });
@@ -69,6 +74,10 @@ External::External(const SpillwayExternalWork& work) : work_(work) {
   for (uint32_t i = 0; i < work.range_count; ++i)
     if (work.ranges[i].writes && work.ranges[i].bytes <= KnownBytes::kLargest)
       small_writes_.push_back(work.ranges[i]);
+}
+
+External::~External() {
+  if (work_.release) machine().releases.push_back({work_.release, work_.argument});
 }
 
 bool External::may_tell(uint64_t address, uint64_t bytes) const {
@@ -86,11 +95,7 @@ SpillwayExternalState External::wait(int64_t timeout_ms) {
 
 void join(Externals& to, const Externals& from) {
   drop_ended(to);
-  if (to.empty()) {
-    std::copy_if(from.begin(), from.end(), std::back_inserter(to),
-                 [](const auto& work) { return !work->ended(); });
-    return;
-  }
+  if (to.empty()) return append(to, from);
   for (const auto& work : from)
     if (!work->ended() && std::find(to.begin(), to.end(), work) == to.end()) to.push_back(work);
 }
@@ -105,7 +110,7 @@ Externals pending(const Stream& stream) {
 
 Externals pending_anywhere() {
   Externals found;
-  for (const auto& device : machine().devices) join(found, device->outside);
+  for (const auto& device : machine().devices) append(found, device->outside);  // each is one device's
   return found;
 }
 

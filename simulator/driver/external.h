@@ -5,8 +5,9 @@
 //
 // Thread-safety: the lists are used under the simulator's lock. The functions that wait give up the lock of
 // the thread's Call meanwhile: handles that were found before have to be found again. Ownership: an External
-// is shared by all that depends on it; the last one to go releases the program's part, under the lock.
-// Errors: CUDA_ERROR_LAUNCH_FAILED for work that will never end. Units: virtual ns; ms of real time.
+// is shared by all that depends on it; when the last one has gone, the program's part is released as soon as
+// the thread gives up the lock, since it may call the driver. Errors: CUDA_ERROR_LAUNCH_FAILED for work that
+// will never end. Units: virtual ns; ms of real time.
 #pragma once
 #include <cuda.h>
 
@@ -25,9 +26,7 @@ struct Stream;
 class External {
  public:
   explicit External(const SpillwayExternalWork& work);
-  ~External() {
-    if (work_.release) work_.release(work_.argument);
-  }
+  ~External();
   External(const External&) = delete;
   External& operator=(const External&) = delete;
 

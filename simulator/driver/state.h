@@ -117,6 +117,12 @@ struct CodeRange {
   }
 };
 
+// What a program from outside is told when its work is not needed any more.
+struct Release {
+  void (*function)(void* argument);
+  void* argument;
+};
+
 struct Machine {
   std::mutex mutex;
   std::atomic<bool> forked{false};  // the child of a process that had called cuInit
@@ -143,7 +149,8 @@ struct Machine {
   std::unordered_set<Event*> event_handles;
   std::unordered_set<Pool*> pools;  // those of cuMemPoolCreate
   Graphs graphs;
-  uint64_t next_id = 1;  // of streams and events
+  std::vector<Release> releases;  // due when the lock is given up
+  uint64_t next_id = 1;           // of streams and events
 
   CUresult initialise();  // with the lock held
   // Opens the machine that SPILLWAY_SIM_MACHINE names, if it names one; false when it is none, which is said.

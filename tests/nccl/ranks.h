@@ -40,7 +40,7 @@ inline std::string violations() {
 }
 
 inline uint64_t modelled_bytes(int device) {
-  static SpillwaySimulatorUsage usage;
+  SpillwaySimulatorUsage usage;
   EXPECT_EQ(control().usage(device, &usage), CUDA_SUCCESS);
   for (uint32_t i = 0; i < usage.part_count; ++i)
     if (std::strcmp(usage.parts[i].label, "nccl") == 0) return usage.parts[i].bytes;

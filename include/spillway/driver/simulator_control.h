@@ -84,7 +84,8 @@ typedef struct SpillwayExternalWork {
    * when the others have come. Called from any thread, from several at once, and never while the driver holds
    * a lock; it must not call the driver. */
   SpillwayExternalState (*wait)(void* argument, int64_t timeout_ms);
-  /* Nothing is called afterwards; may be NULL. It must not call the driver. */
+  /* Nothing is called afterwards; may be NULL. Called from any thread, and without a lock of the driver: it
+   * may call that. */
   void (*release)(void* argument);
   void* argument;
 } SpillwayExternalWork;

@@ -175,7 +175,8 @@ void Communicator::look_for_the_dead_locked() {
   const RankPart& part = file_->rank(missing);
   const char* how = part.presence.load() == Presence::kLeft ? " left the communicator" : " ended";
   fail_locked(ncclRemoteError, "rank " + std::to_string(missing) + " (process " +
-                                   std::to_string(part.process.id) + ")" + how + " before " + from_what);
+                                   std::to_string(part.process.load().id) + ")" + how + " before " +
+                                   from_what);
 }
 
 // The program may only see a wait that fails, so it is said here too.

@@ -1,10 +1,10 @@
 // One rank of a communicator: how it meets the others, what it has submitted, and what went wrong.
 //
-// Thread-safety: every function may be called from any thread; the lock is never held while the driver is
-// called, which itself calls `wait` without its own. Ownership: shared by the handle that the program has and
-// by works that have not ended; what it models of the card's memory is given back by `leave`. Errors: NCCL's,
-// with the reason in ncclGetLastError; those of other ranks stay and come with every later call. Units:
-// bytes, ms of real time.
+// Thread-safety: every function may be called from any thread. The driver may be called with the lock held:
+// it calls `begin` and `wait`, and lets go of works, without its own. Ownership: shared by the handle that
+// the program has and by works that have not ended; what it models of the card's memory is given back by
+// `leave`. Errors: NCCL's, with the reason in ncclGetLastError; those of other ranks stay and come with every
+// later call. Units: bytes, ms of real time.
 #pragma once
 #include <nccl.h>
 

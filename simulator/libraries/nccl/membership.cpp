@@ -31,13 +31,14 @@ std::string absent_ranks(const SharedFile& file) {
 }
 
 std::string rank_text(const SharedFile& file, int rank) {
-  return "rank " + std::to_string(rank) + " (process " + std::to_string(file.rank(rank).process.id) + ")";
+  return "rank " + std::to_string(rank) + " (process " + std::to_string(file.rank(rank).process.load().id) +
+         ")";
 }
 
 // It was there, or on its way.
 bool gone(const RankPart& part) {
-  const Presence presence = part.presence.load();
-  return presence == Presence::kLeft || (presence != Presence::kAbsent && !is_alive(part.process));
+  return part.presence.load() == Presence::kLeft ||
+         (part.process.claimed() && !is_alive(part.process.load()));
 }
 
 // Waits where a rank is so many splits behind that its entry would be written over.
@@ -90,15 +91,10 @@ ncclResult_t Communicator::enter_locked(const Place& place, int rank, int ranks)
 }
 
 ncclResult_t Communicator::claim_locked(RankPart& part) {
-  // One that dies after its claim is known by its process: that is written first. A second one with this
-  // number may write it too, and then fails.
-  part.process = this_process();
-  Presence absent = Presence::kAbsent;
-  if (!part.presence.compare_exchange_strong(absent, Presence::kComing)) {
+  if (!part.process.claim(this_process())) {
     const int rank = std::exchange(rank_, -1);
     return fail(ncclInvalidUsage, "two processes say that they are rank " + std::to_string(rank));
   }
-  part.process = this_process();
   part.device = device_;
   std::strncpy(part.card, card_identity(device_).c_str(), sizeof part.card - 1);
   part.presence.store(Presence::kThere);

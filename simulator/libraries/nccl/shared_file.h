@@ -37,12 +37,31 @@ struct SplitRecord {
   int32_t color = 0, key = 0;
 };
 
-enum class Presence : uint32_t { kAbsent, kComing, kThere, kLeft };
+// A process in one word, so that nobody sees half of one. Linux's process ids have 22 bits.
+class SharedProcess {
+ public:
+  // False: another one was first.
+  bool claim(const Process& process) {
+    uint64_t nobody = 0;
+    return word_.compare_exchange_strong(nobody, process.start << kIdBits | process.id);
+  }
+  bool claimed() const { return word_.load() != 0; }
+  Process load() const {
+    const uint64_t word = word_.load();
+    return {word & ((uint64_t{1} << kIdBits) - 1), word >> kIdBits};
+  }
+
+ private:
+  static constexpr int kIdBits = 22;
+  std::atomic<uint64_t> word_;
+};
+
+enum class Presence : uint32_t { kAbsent, kThere, kLeft };
 
 struct RankPart {
   std::atomic<Presence> presence;
   int32_t device;
-  Process process;
+  SharedProcess process;                      // claimed before it is there
   char card[128];                             // which physical card, over all processes
   std::atomic<uint64_t> submitted, consumed;  // collectives
   std::atomic<uint64_t> splits, splits_read;

@@ -288,7 +288,7 @@ bool Traffic::move_message(const Part& part, Trouble* trouble) {
 
 bool Traffic::lost(int peer) const {
   const RankPart& part = file_.rank(peer);
-  return part.presence.load() == Presence::kLeft || !is_alive(part.process);
+  return part.presence.load() == Presence::kLeft || !is_alive(part.process.load());
 }
 
 // The counters are read after the rank was found to be gone: they do not change any more.
