@@ -109,6 +109,7 @@ Call::Call(Function function, Caller caller)
   }
   sim.clock.advance(latency);
   sim.counters.stall_ns += latency;
+  ++sim.counters.calls[static_cast<size_t>(function)];
   if (const auto fault = sim.faults.on_call(function)) refused_ = *fault;
   if (refused_ == CUDA_SUCCESS) refused_ = check_capture(function);
 }

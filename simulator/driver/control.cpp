@@ -69,6 +69,12 @@ CUresult set_latency(const char* name, uint64_t ns) {
   return CUDA_SUCCESS;
 }
 
+uint64_t calls(const char* name) {
+  const std::lock_guard lock(machine().mutex);
+  const Function function = name ? find_configurable(name) : Function::kCount;
+  return function == Function::kCount ? 0 : machine().counters.calls[static_cast<size_t>(function)];
+}
+
 CUresult set_capacity(int device, uint64_t bytes) {
   const std::lock_guard lock(machine().mutex);
   Device* found = machine().device(device);
@@ -270,6 +276,7 @@ constexpr SpillwaySimulatorControl kControl = {
     .card = card,
     .processes = processes,
     .stand_in = stand_in,
+    .calls = calls,
 };
 
 }  // namespace

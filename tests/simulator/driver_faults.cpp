@@ -7,9 +7,9 @@ namespace {
 
 using driver::Table;
 
-CUresult allocate(const Table& table) {
+CUresult allocate(const Table& table, uint64_t bytes = 1) {
   CUdeviceptr address = 0;
-  return table.cuMemAlloc(&address, 1);
+  return table.cuMemAlloc(&address, bytes);
 }
 
 TEST(Faults, the_nth_call_fails_once) {
@@ -104,6 +104,23 @@ TEST(Faults, latencies_cost_virtual_time) {
     EXPECT_EQ(allocate(table), CUDA_SUCCESS);
     EXPECT_EQ(counts(table).driver_stall_ns, 29'000u);
     EXPECT_GE(counts(table).virtual_ns, before + 29'000);
+  });
+}
+
+TEST(Faults, calls_are_counted_by_name_also_those_that_fail) {
+  in_process({}, [] {
+    const Table& table = started_driver();
+    const auto count = table.simulator->calls;
+    EXPECT_EQ(count("cuMemAlloc"), 0u);
+    EXPECT_EQ(allocate(table), CUDA_SUCCESS);
+    EXPECT_EQ(allocate(table, uint64_t{1} << 50), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQ(count("cuMemAlloc"), 2u);
+    EXPECT_EQ(count("cuMemAlloc_v2"), 2u);
+    EXPECT_EQ(count("cuMemCreate"), 0u);
+    EXPECT_EQ(count("cuMemCreateSomething"), 0u);
+    EXPECT_EQ(count(nullptr), 0u);
+    table.simulator->reset();
+    EXPECT_EQ(count("cuMemAlloc"), 0u);
   });
 }
 

@@ -193,6 +193,9 @@ typedef struct SpillwaySimulatorControl {
    * the calling thread launches between `stand_in(1)` and `stand_in(-1)`: the caller computes in its place.
    * Returns how many of these are open; 0 only asks. */
   int (*stand_in)(int change);
+  /* Since version 2. How often the named function was called since cuInit or the last `reset`, whether or not
+   * the call succeeded; 0 for a name that the simulator does not implement. */
+  uint64_t (*calls)(const char* name);
 } SpillwaySimulatorControl;
 
 typedef const SpillwaySimulatorControl* (*SpillwaySimulatorControlFunction)(void);
