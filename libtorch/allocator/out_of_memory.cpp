@@ -1,9 +1,11 @@
 // An allocation failure as an exception: PyTorch's own text first, for people and programs that search for
 // it, and what Spillway tried after it.
 #include <cuda_runtime_api.h>
+#include <unistd.h>
 
 #include "libtorch/allocator/allocator.h"
 #include "libtorch/allocator/core.h"
+#include "libtorch/allocator/process_memory.h"
 #include "libtorch/allocator/segments.h"
 #include "spillway/libtorch/allocator.h"
 
@@ -30,6 +32,16 @@ uint64_t idle_in_private_pools(const std::vector<Segment>& segments) {
   return bytes;
 }
 
+std::string text_of_processes(c10::DeviceIndex device) {
+  std::string text;
+  for (const ProcessMemory& process : processes_on(device)) {
+    const bool own = process.process == static_cast<unsigned>(getpid());
+    text += own ? "Including non-PyTorch memory, this process" : "Process " + std::to_string(process.process);
+    text += " has " + c10::CachingAllocator::format_size(process.bytes) + " memory in use. ";
+  }
+  return text;
+}
+
 // PyTorch's sentences, with one of Spillway's in place of the advice.
 std::string text_of(c10::DeviceIndex device, const DeviceMemory& memory, const spillway_failure& failure,
                     double fraction, uint64_t allocated, uint64_t private_idle) {
@@ -39,7 +51,7 @@ std::string text_of(c10::DeviceIndex device, const DeviceMemory& memory, const s
   std::string text =
       c10::str("CUDA out of memory. Tried to allocate ", format_size(failure.requested_bytes), ". GPU ",
                static_cast<int>(device), " has a total capacity of ", format_size(memory.total), " of which ",
-               format_size(memory.free), " is free. ");
+               format_size(memory.free), " is free. ", text_of_processes(device));
   if (fraction < 1)
     text += format_size(static_cast<uint64_t>(fraction * static_cast<double>(memory.total))) + " allowed; ";
   text += "Of the allocated memory " + format_size(counted) + " is allocated by PyTorch, ";

@@ -187,6 +187,7 @@ SPILLWAY_EXPORT void spillway_rehearsal_step() {
     const std::lock_guard lock(state.mutex);
     devices = state.ledgers.size();
   }
+  if (devices > 0) keep_stacks();
   std::vector<Levels> levels;
   levels.reserve(devices);
   for (size_t i = 0; i < devices; ++i) levels.push_back(levels_of(static_cast<int>(i)));

@@ -4,6 +4,8 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/profiler/combined_traceback.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <typeinfo>
 
@@ -70,6 +72,15 @@ const std::string& label_of(const std::type_info& node) {
   return label;
 }
 
+// A program's own history may gather C++ frames too.
+bool is_python(const std::string& file) {
+  const size_t dot = file.rfind('.');
+  const std::string_view extension = dot == std::string::npos ? "" : std::string_view(file).substr(dot);
+  constexpr std::array kNative = {".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp"};
+  return file != "??" && !file.empty() && file.find(".so") == std::string::npos &&
+         std::find(kNative.begin(), kNative.end(), extension) == kNative.end();
+}
+
 }  // namespace
 
 std::shared_ptr<c10::GatheredContext> gather_stack() {
@@ -126,7 +137,7 @@ void Sites::symbolize(std::mutex& mutex) {
     frames.clear();
     for (const uint64_t index : result.tracebacks[i]) {
       const auto& frame = result.all_frames[index];
-      frames.push_back({frame.funcname, frame.filename, frame.lineno});
+      if (is_python(frame.filename)) frames.push_back({frame.funcname, frame.filename, frame.lineno});
     }
   }
   symbolized_ = std::max(symbolized_, end);

@@ -162,8 +162,18 @@ void watch_allocator() {
     refuse(allocator, error);
     return;
   }
+  keep_stacks();
+}
+
+void keep_stacks() {
+  native::CUDAAllocator& allocator = *native::get();
   try {
-    allocator.recordHistory(true, gather_stack, 1, native::RecordContext::ALLOC, false, {});
+    // A history of the program's own keeps its entries, and its stacks come with the events too. This one
+    // keeps none, so that the program finds nothing in a later history that it has not recorded.
+    if (!allocator.isHistoryEnabled())
+      allocator.recordHistory(true, gather_stack, 1, native::RecordContext::ALLOC, false,
+                              {"alloc", "free_requested", "free_completed", "segment_alloc", "segment_free",
+                               "segment_map", "segment_unmap", "snapshot", "oom"});
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
     // Events come without stacks then, which their label says.
   }

@@ -8,5 +8,7 @@ namespace spillway::rehearsal {
 
 bool allocator_is_ready();
 void watch_allocator();
+// Has the allocator gather stacks, also after the program has ended a history of its own. From any thread.
+void keep_stacks();
 
 }  // namespace spillway::rehearsal

@@ -8,6 +8,7 @@ the end, what is requested and live, and the totals (record_requests.py).
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ PROGRAMS = ROOT / "tests" / "programs"
 PYTHON = ROOT / ".deps/bin/python"
 SKIPPED = 77
 CARD = ("--gpu", "a100-80gb")
+TIME_LIMIT_S = 600
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 
@@ -64,9 +66,16 @@ def run(build, case, allocator):
         records.mkdir()
         command = [build / "bin/spillway", "rehearse", "--once", *case.machine, "--allocator", allocator, "--", PYTHON,
                    *case.launcher, HERE / "record_requests.py", records, PROGRAMS / script, *arguments]
-        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, env=environment)
+        # A session of its own: what does not end is ended with all that it started.
+        process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   text=True, env=environment, start_new_session=True)
+        try:
+            output, _ = process.communicate(timeout=TIME_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output = process.communicate()[0] + f"\nstopped after {TIME_LIMIT_S} s\n"
         lines = sorted(line for file in records.iterdir() for line in file.read_text().splitlines())
-    return done.returncode, lines, done.stdout[-2500:] + done.stderr[-2500:]
+    return process.returncode, lines, output[-5000:]
 
 
 def first_difference(native, ours):

@@ -102,7 +102,8 @@ def out_of_memory_text():
     assert re.search(r"of which \d+\.\d+ [GM]iB is free\.", text), text
     assert re.search(r"Of the allocated memory 1\.50 GiB is allocated by PyTorch, and [\d.]+ \w+ is reserved by "
                      r"PyTorch but unallocated\.", text), text
-    assert "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" in text or "PYTORCH_ALLOC_CONF" in text, text
+    advice = ("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "PYTORCH_ALLOC_CONF", "\nSpillway: ")
+    assert any(words in text for words in advice), text
     assert torch.cuda.memory_stats()["num_ooms"] == failures + 1
     assert len(seen) == 1 and request * GIB in seen[0], seen
     del held
