@@ -45,6 +45,15 @@ inline int write_through(const std::string& path, std::string_view text) {
   return ::close(descriptor) != 0 && error == 0 ? errno : error;
 }
 
+// What a device says before anything is given to it: a full one refuses even nothing.
+inline int offer_nothing(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (descriptor < 0) return errno;
+  const int error = ::write(descriptor, "", 0) < 0 ? errno : 0;
+  ::close(descriptor);
+  return error;
+}
+
 inline std::string draft_of(const std::string& path) {
   return path + "." + std::to_string(::getpid()) + ".part";
 }
@@ -117,6 +126,7 @@ inline int can_write(const std::string& path) {
   const output_file::Target target = output_file::find_target(path);
   if (target.standard >= 0) return 0;
   if (target.exists && S_ISDIR(target.status.st_mode)) return EISDIR;
+  if (target.exists && S_ISCHR(target.status.st_mode)) return output_file::offer_nothing(path);
   if (target.exists) return ::access(path.c_str(), W_OK) == 0 ? 0 : errno;
   std::string made = path;
   if (!target.replaceable) {

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 
 #include "tools/spillway/rehearse/baseline.h"
+#include "tools/spillway/rehearse/failure_text.h"
 #include "tools/spillway/rehearse/find.h"
+#include "tools/spillway/rehearse/findings.h"
+#include "tools/spillway/rehearse/judge.h"
 #include "tools/spillway/rehearse/outcome.h"
 #include "tools/spillway/rehearse/report_json.h"
 #include "tools/spillway/rehearse/report_text.h"
@@ -14,6 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 CardView card_of(uint64_t capacity, uint64_t peak) {
   CardView card;
@@ -85,7 +89,7 @@ TEST(RehearseOutcome, RetriesOfTheAllocatorAreNoFailures) {
 }
 
 TEST(RehearseOutcome, NotForLackOfMemoryIsNeverSaidWhenTheCardRefusedAnything) {
-  const std::string text = "not for lack of memory";
+  const std::string text = "not for lack of the card's memory";
   EXPECT_THAT(report_text({}, ended(7, python()), {}), HasSubstr(text));
   EXPECT_THAT(report_text({}, ended(7, refused(1, {}, 1)), {}), Not(HasSubstr(text)));
   EXPECT_THAT(report_text({}, ended(7, refused(2, {}, 1, 1)), {}), HasSubstr("after 1 failed request"));
@@ -100,7 +104,7 @@ TEST(RehearseOutcome, OnlyAFailureThatEndedTheProgramIsThat) {
   EXPECT_EQ(decide(ended(1, no_python)), Fit::kDoesNotFit) << "nobody is there to say why it ended";
   EXPECT_EQ(decide(ended(137, no_python)), Fit::kProgramFailed);
   EXPECT_THAT(report_text({}, ended(137, no_python), {}),
-              HasSubstr("exit code 137 (signal 9), after 1 failed"));
+              HasSubstr("exit code 137 (signal 9, Killed), after 1 failed"));
   EXPECT_EQ(decide(ended(134, with_error(refused(2, {}, 1, 1), "torch.OutOfMemoryError", true, true))),
             Fit::kDoesNotFit)
       << "a crash on the way out does not change what ended it";
@@ -111,7 +115,8 @@ TEST(RehearseOutcome, ARunWithoutADeviceHasItsOwnEnd) {
   EXPECT_EQ(decide(nothing), Fit::kNoDevice);
   EXPECT_EQ(exit_code_of(nothing), 23);
   EXPECT_THAT(report_text({}, nothing, {}), HasSubstr("no verdict: no device was used"));
-  const Found found = find_largest({"n", 1, 9}, [](int64_t n) { return Tried{n, Fit::kNoDevice, {}, 0}; });
+  const Found found =
+      find_largest({"n", 1, 9}, [](int64_t n) { return Tried{n, {Fit::kNoDevice, {}, 0, "", ""}}; });
   EXPECT_TRUE(found.stopped);
 }
 
@@ -134,7 +139,9 @@ TEST(RehearseOutcome, TheReportNamesWhatWasInForce) {
   const std::string text = report_text({}, ended(0, process), {});
   EXPECT_THAT(text, HasSubstr("values random"));
   EXPECT_THAT(text, HasSubstr("allocator native with expandable segments"));
-  EXPECT_THAT(report_text({}, ended(21, python()), {}), HasSubstr("the code is the program's own"));
+  for (const int code : {2, 4, 21, 126, 127})
+    EXPECT_THAT(report_text({}, ended(code, python()), {}), HasSubstr("the code is the program's own"));
+  EXPECT_THAT(report_text({}, ended(7, python()), {}), Not(HasSubstr("the code is the program's own")));
 }
 
 TEST(RehearseOutcome, MoreThanTheCardHeldWasNotReserved) {
@@ -159,9 +166,102 @@ TEST(RehearseOutcome, TheReportSaysHowCertainTheBytesOutsidePyTorchAre) {
   EXPECT_THAT(report_json({}, ended(0, process), {}), HasSubstr("\"certainty\": \"documented\""));
 }
 
+TEST(RehearseOutcome, FitsIsConditionalWhereTheDeviceDecidesShapesOrWasRead) {
+  Observation process = python();
+  process.values = "zeros";
+  EXPECT_THAT(report_text({}, ended(0, process), {}), StartsWith("fits: "));
+  process.reads = {{0, ReadKind::kValue, 3, 12}};
+  EXPECT_THAT(report_text({}, ended(0, process), {}),
+              StartsWith("fits, if no value that it read decides what it allocates: "));
+  process.reads.push_back({0, ReadKind::kShape, 2, 8});
+  const std::string text = report_text({}, ended(0, process), {});
+  EXPECT_THAT(text, StartsWith("fits, if 2 shapes that the device decides are no larger than with zeros: "));
+  EXPECT_THAT(text.substr(0, 400), HasSubstr("--values compute runs with true values"));
+  EXPECT_THAT(report_json({}, ended(0, process), {}), HasSubstr("\"condition\": \"if 2 shapes"));
+  EXPECT_THAT(report_text({}, ended(7, process), {}), StartsWith("no verdict: the program failed: "));
+  process.values = "compute";
+  EXPECT_THAT(report_text({}, ended(0, process), {}), StartsWith("fits: "));
+}
+
+TEST(RehearseOutcome, StepsAreNamedAsTheyWereSeen) {
+  EXPECT_EQ(step_text(1, 0), "before any optimizer step");
+  EXPECT_EQ(step_text(1, 1), "in step 1");
+  EXPECT_EQ(step_text(4, 3), "after step 3");
+}
+
+TEST(RehearseOutcome, AKilledProgramMayHaveRunOutOfTheHostsMemory) {
+  EXPECT_THAT(report_text({}, ended(137, python()), {}), HasSubstr("when the host, not the card, runs out"));
+  EXPECT_THAT(report_text({}, ended(143, python()), {}), Not(HasSubstr("the host")));
+}
+
+TEST(RehearseOutcome, ValuesAreHintedAtOnlyWhereTheyMayBeWhy) {
+  Observation process = python();
+  process.reads = {{0, ReadKind::kValue, 3, 12}};
+  const auto says = [&](int code, const char* type) {
+    return report_text({}, ended(code, with_error(process, type, false, false)), {});
+  };
+  const std::string hint = "which may be why";
+  EXPECT_THAT(says(1, "builtins.ValueError"), HasSubstr(hint));
+  EXPECT_THAT(says(3, ""), HasSubstr(hint)) << "its own decision";
+  for (const char* type : {"builtins.ModuleNotFoundError", "builtins.FileNotFoundError", "builtins.KeyError"})
+    EXPECT_THAT(says(1, type), Not(HasSubstr(hint))) << type;
+  EXPECT_THAT(says(139, ""), Not(HasSubstr(hint)));
+  process.values = "compute";
+  EXPECT_THAT(says(1, "builtins.ValueError"), Not(HasSubstr(hint)));
+}
+
+Rules with_budget(uint64_t bytes) {
+  Rules rules;
+  rules.budget = bytes;
+  return rules;
+}
+
+TEST(RehearseCheck, OfAProgramThatDoesNotFitNoPeakIsJudged) {
+  Observation process = with_error(refused(2, {}, 1, 1), "torch.OutOfMemoryError", true, true);
+  Failure& failure = process.failures.emplace_back();
+  failure.requested = 64 << 20;
+  failure.step = 2;
+  failure.place = 5;
+  process.steps = 3;
+  process.places[5].label = "model.py <module>";
+  Rules rules = with_budget(50);
+  rules.before = Baseline{};
+  rules.before->devices["GPU 0"] = {1, 1, {}};
+  const auto findings = judge({}, rules, ended(1, process));
+  EXPECT_FALSE(none_failed(findings));
+  for (const std::string& text :
+       {findings_text(findings), findings_junit(findings, 1), findings_markdown(findings)}) {
+    EXPECT_THAT(text, HasSubstr("does not fit: asked 64.00 MiB on GPU 0 in step 2, at model.py "));
+    EXPECT_THAT(text, Not(HasSubstr("✅")));
+    EXPECT_THAT(text, Not(HasSubstr("what grew")));
+    EXPECT_THAT(text, HasSubstr("not judged"));
+  }
+  EXPECT_THAT(findings_markdown(findings), HasSubstr("at model.py &lt;module>: "));
+  EXPECT_THAT(findings_junit(findings, 1), HasSubstr("tests=\"3\" failures=\"1\" skipped=\"2\""));
+}
+
+TEST(RehearseCheck, AProgramThatFailedIsNamedByItsCodeAndItsLastError) {
+  const auto findings = judge({}, {}, ended(7, with_error(python(), "builtins.ValueError", false, false)));
+  EXPECT_THAT(findings_junit(findings, 1), HasSubstr("exit code 7, and not for lack of the card's memory; "
+                                                     "builtins.ValueError: the message"));
+}
+
+TEST(RehearseCheck, AConditionalVerdictPassesWithItsCondition) {
+  Observation process = python();
+  process.reads = {{0, ReadKind::kShape, 1, 8}};
+  const auto findings = judge({}, with_budget(50), ended(0, process));
+  EXPECT_TRUE(none_failed(findings));
+  const std::string text =
+      "fits, if 1 shape that the device decides is no larger than with zeros (--values compute";
+  EXPECT_THAT(findings_text(findings), StartsWith("ok, if  the program fits the card: " + text));
+  EXPECT_THAT(findings_junit(findings, 1), HasSubstr("<system-out>" + text));
+  EXPECT_THAT(findings_markdown(findings), HasSubstr("| ⚠️ | the program fits the card | " + text));
+  EXPECT_THAT(findings_markdown(findings), HasSubstr("| ✅ | GPU 0: peak against the budget |"));
+}
+
 TEST(RehearseOutcome, ADeviceOfTheBaselineThatIsNotUsedAnyMoreIsAFinding) {
   const Finding finding = no_longer_used("GPU 1");
-  EXPECT_FALSE(finding.passed);
+  EXPECT_EQ(finding.judged, Judged::kFailed);
   EXPECT_THAT(finding.text, HasSubstr("this run did not use it"));
 }
 

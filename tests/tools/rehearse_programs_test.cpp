@@ -36,7 +36,8 @@ TEST_F(RehearsePrograms, SaysThatItDoesNotFitAndWhatItTakes) {
   const Ran ran = rehearse({"--capacity", "300MiB"}, {"holds.py", "5"});
   EXPECT_EQ(ran.code, 20) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("does not fit: "));
-  EXPECT_THAT(ran.out, HasSubstr("asked 64.00 MiB on GPU 0 in step 1, at holds.py:15 <module>"));
+  EXPECT_THAT(ran.out,
+              HasSubstr("asked 64.00 MiB on GPU 0 before any optimizer step, at holds.py:15 <module>"));
   EXPECT_THAT(ran.out, HasSubstr("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 64.00 MiB"));
   EXPECT_THAT(ran.out, HasSubstr("with ample memory it takes 320.00 MiB of a card"));
 }
@@ -48,7 +49,8 @@ TEST_F(RehearsePrograms, TellsOtherEndsApart) {
   EXPECT_THAT(caught.out, Not(HasSubstr("what would have fitted")));
   const Ran ended = rehearse({"--capacity", "1GiB"}, {"holds.py", "1", "exit"});
   EXPECT_EQ(ended.code, 7) << ended.err;
-  EXPECT_THAT(ended.out, HasSubstr("the program ended with exit code 7, and not for lack of memory"));
+  EXPECT_THAT(ended.out,
+              HasSubstr("the program ended with exit code 7, and not for lack of the card's memory"));
   const Ran raised = rehearse({"--capacity", "1GiB"}, {"holds.py", "1", "raise"});
   EXPECT_EQ(raised.code, 1) << raised.err;
   EXPECT_THAT(raised.out, HasSubstr("ValueError: not for lack of memory"));
@@ -180,7 +182,12 @@ TEST_F(RehearsePrograms, CheckFailsOverItsBudgetAndNamesWhatGrew) {
     return run(words);
   };
   EXPECT_EQ(check({}, "4").code, 2) << "there is no baseline yet";
-  EXPECT_EQ(check({"--update-baseline", "--budget", "300MiB"}, "4").code, 0);
+  const Ran written = check({"--update-baseline", "--budget", "300MiB"}, "4");
+  EXPECT_EQ(written.code, 0) << written.err;
+  EXPECT_THAT(written.out, HasSubstr("baseline 'memory.json' is written\n  GPU 0: whole card 256.00 MiB"));
+  const Ran over = check({"--update-baseline", "--budget", "100MiB"}, "4");
+  EXPECT_EQ(over.code, 22) << over.err;
+  EXPECT_THAT(over.out, HasSubstr("baseline 'memory.json' is not written"));
   const Ran grown = check({"--junit", "j.xml", "--markdown", "m.md"}, "6");
   EXPECT_EQ(grown.code, 22) << grown.err;
   EXPECT_THAT(grown.out, ContainsRegex(R"(\+128\.00 MiB +256\.00 MiB +→ 384\.00 MiB +holds\.py <module>)"));
@@ -224,6 +231,9 @@ TEST_F(RehearsePrograms, TwoRunsHaveTheSameStreamOfAllocations) {
     const Ran ran = rehearse({"--capacity", "2GiB", "--trace", file}, {"reads.py"});
     ASSERT_EQ(ran.code, 0) << ran.err;
   }
+  EXPECT_EQ(rehearse({"--compare", "t4-16gb,l4-24gb", "--trace", "row"}, {"reads.py"}).code, 0);
+  EXPECT_GT(std::filesystem::file_size(folder() / "row.t4-16gb"), 100U);
+  EXPECT_GT(std::filesystem::file_size(folder() / "row.l4-24gb"), 100U);
   std::ifstream first(folder() / "first"), second(folder() / "second");
   const std::string a(std::istreambuf_iterator<char>(first), {}),
       b(std::istreambuf_iterator<char>(second), {});

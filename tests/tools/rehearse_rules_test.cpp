@@ -45,8 +45,15 @@ TEST(RehearseVerdict, FollowsFromTheEndAndTheFailures) {
   EXPECT_EQ(decide(ended(7, 0)), Fit::kProgramFailed);
 }
 
+Tried tried(int64_t value, Fit fit) {
+  Tried one;
+  one.value = value;
+  one.run.fit = fit;
+  return one;
+}
+
 Found find_where(int64_t low, int64_t high, const std::function<Fit(int64_t)>& fit) {
-  return find_largest({"n", low, high}, [&](int64_t value) { return Tried{value, fit(value), {}, 0}; });
+  return find_largest({"n", low, high}, [&](int64_t value) { return tried(value, fit(value)); });
 }
 
 TEST(RehearseFind, FindsEveryBoundary) {
@@ -65,8 +72,8 @@ TEST(RehearseFind, StopsAtAProgramThatFailsAndSeesContradictions) {
   const Found failed = find_where(1, 9, [](int64_t n) { return n < 9 ? Fit::kFits : Fit::kProgramFailed; });
   EXPECT_TRUE(failed.stopped);
   EXPECT_FALSE(failed.largest) << "a run that failed for another reason says nothing of memory";
-  EXPECT_NE(contradiction({{2, Fit::kDoesNotFit, {}, 0}, {3, Fit::kFits, {}, 0}}), "");
-  EXPECT_EQ(contradiction({{3, Fit::kDoesNotFit, {}, 0}, {2, Fit::kFits, {}, 0}}), "");
+  EXPECT_NE(contradiction({tried(2, Fit::kDoesNotFit), tried(3, Fit::kFits)}), "");
+  EXPECT_EQ(contradiction({tried(3, Fit::kDoesNotFit), tried(2, Fit::kFits)}), "");
   std::string error;
   for (const char* wrong :
        {"", "n", "n=1", "n=1..", "n=..4", "=1..4", "n=4..1", "n=1..4x", "n=1..99999999999999999999"})
@@ -163,6 +170,14 @@ TEST(RehearseBaseline, KnowsItsSettingsAndNamesWhatDiffers) {
   std::ofstream(path) << R"({"spillway_baseline": 1, "devices": {}})";
   EXPECT_FALSE(read_baseline(path, &error));
   EXPECT_THAT(error, HasSubstr("its version is 1, and this is for version 2"));
+  for (const auto& [text, why] : {std::pair{"no json", "(it is not JSON)"},
+                                  {"", "(it is not JSON)"},
+                                  {"[]", "(it is not what check writes)"},
+                                  {R"({"spillway_baseline": "2"})", "(it is not what check writes)"}}) {
+    std::ofstream(path) << text;
+    EXPECT_FALSE(read_baseline(path, &error));
+    EXPECT_THAT(error, HasSubstr(why));
+  }
   EXPECT_THAT(error, HasSubstr("--update-baseline"));
   std::filesystem::remove(path);
 }

@@ -90,7 +90,7 @@ TEST_F(RehearseRuns, AllocatorsAreNamedRightAndComparedAlone) {
   says({"--allocator", "native,expandable"}, "say which card");
   says({"--compare", "t4-16gb", "--allocator", "native,expandable"},
        "--compare and several allocators exclude each other");
-  says({"--capacity", "1GiB", "--allocator", "native,expandable", "--trace", "t"}, "--trace is of one run");
+  says({"--capacity", "1GiB", "--find", "n=1..2", "--trace", "t"}, "--trace has no place beside --find");
   const Ran check =
       run(words_of("check", {"--capacity", "1GiB", "--budget", "1GiB", "--allocator", "native,spillway"},
                    ": > ran"),
@@ -214,23 +214,49 @@ TEST_F(RehearseRuns, WhatIsNoFileIsWrittenToAndStays) {
 
 TEST_F(RehearseRuns, WhatCanNotBeWrittenIsNoticedBeforeTheRun) {
   fs::create_directory(folder() / "folder");
-  for (const std::string path : {"folder", "nowhere/file", "/proc/file"}) {
+  for (const std::string path : {"folder", "nowhere/file", "/proc/file", "/dev/full"}) {
     for (const Words& flags :
          {Words{"--capacity", "1GiB", "--json", path}, Words{"--compare", "t4-16gb", "--json", path},
           Words{"--capacity", "1GiB", "--trace", path}}) {
       const Ran ran = rehearse(flags, ": > ran");
-      EXPECT_EQ(ran.code, 126) << path;
+      EXPECT_EQ(ran.code, 4) << path;
       EXPECT_THAT(ran.err, HasSubstr("'" + path + "' can not be written: "));
     }
     for (const char* option : {"--json", "--junit", "--markdown"}) {
       const Ran ran =
           run(words_of("check", {"--capacity", "1GiB", "--budget", "1GiB", option, path}, ": > ran"),
               environment());
-      EXPECT_EQ(ran.code, 126) << ran.err;
+      EXPECT_EQ(ran.code, 4) << ran.err;
       EXPECT_THAT(ran.err, HasSubstr(std::string(option) + ": '" + path));
     }
   }
+  for (const char* path : {"folder/../nowhere/t", "nowhere/t"}) {
+    const Ran ran = rehearse({"--compare", "t4-16gb", "--trace", path}, ": > ran");
+    EXPECT_EQ(ran.code, 4);
+    EXPECT_THAT(ran.err, HasSubstr(std::string(path) + ".t4-16gb' can not be written"));
+  }
   EXPECT_FALSE(fs::exists(folder() / "ran"));
+}
+
+TEST_F(RehearseRuns, AStandardOutputThatIsFullIsNoSuccess) {
+  EXPECT_EQ(sh("$SPILLWAY rehearse --capacity 1GiB -- true > /dev/full").code, 4);
+}
+
+TEST_F(RehearseRuns, ABaselineIsOnlyWrittenOfAProgramThatFitsAndThatIsSaid) {
+  std::ofstream(folder() / "b.json") << "old";
+  const Ran ran =
+      run(words_of("check", {"--capacity", "1GiB", "--baseline", "b.json", "--update-baseline"}, "exit 3"),
+          environment());
+  EXPECT_EQ(ran.code, 3) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("baseline 'b.json' is not written"));
+  EXPECT_EQ(text_of("b.json"), "old");
+}
+
+TEST_F(RehearseRuns, ASearchNamesHowTheProgramFailed) {
+  const Ran ran = rehearse({"--capacity", "1GiB", "--find", "n=1..2"}, "exit $((6 + {n}))");
+  EXPECT_EQ(ran.code, 7) << ran.err;
+  EXPECT_THAT(ran.out,
+              HasSubstr("no answer: with n 1, the program ended with exit code 7, and not for lack"));
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ enum ExitCode {
   kSuccess = 0,
   kUsageError = 2,
   kUnreadableTrace = 3,
+  kUnwritable = 4,        // an output could not be written
   kDoesNotFit = 20,       // rehearse: the program ended because a request for memory failed
   kRanOutAndWentOn = 21,  // rehearse: requests failed, and the program dealt with it
   kOverBudget = 22,       // check: the peak is over the budget, or over the baseline's
@@ -25,15 +26,13 @@ enum ExitCode {
 };
 
 inline constexpr const char* kExitCodes =
-    "Exit codes: 0 success, and for `rehearse` and `check` that it fits; 2 wrong usage; 3 the trace cannot "
-    "be\n"
-    "read; 20 `rehearse`: it does not fit; 21 `rehearse`: it ran out of memory and went on; 22 `check`: "
-    "over\n"
-    "the budget or the baseline; 23 `rehearse`: no device was used; 24 `rehearse`: the program has no "
-    "kernels\n"
-    "for this card; 126 the command cannot be run; 127 no such command. Otherwise the exit code of the\n"
-    "command that `simulate`, `rehearse` or `check` runs: where that is one of these codes, the first line\n"
-    "of the report tells the two apart.";
+    "Exit codes: 0 success, and for `rehearse` and `check` that it fits; 2 wrong usage, or a baseline of\n"
+    "other settings; 3 the trace cannot be read; 4 an output cannot be written; 20 `rehearse`: it does not\n"
+    "fit; 21 `rehearse`: it ran out of memory and went on; 22 `check`: over the budget or the baseline;\n"
+    "23 `rehearse`: no device was used; 24 `rehearse`: the program has no kernels for this card; 126 the\n"
+    "command cannot be run; 127 no such command; 130, 143 `rehearse`, `check`: stopped by SIGINT, SIGTERM.\n"
+    "Otherwise the exit code of the command that `simulate`, `rehearse` or `check` runs: where that is one\n"
+    "of these codes, the report says so.";
 
 // What stands behind "--".
 using Words = std::vector<std::string>;

@@ -6,8 +6,11 @@
 int main(int argc, char** argv) {
   using namespace spillway::tools;
   try {
-    return run_command_line({check_command(), rehearse_command(), report_command(), simulate_command()}, argc,
-                            argv);
+    const int code = run_command_line(
+        {check_command(), rehearse_command(), report_command(), simulate_command()}, argc, argv);
+    return std::fflush(stdout) == 0 && std::ferror(stdout) == 0
+               ? code
+               : fail(kUnwritable, "the standard output can not be written");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "spillway: unexpected: %s\n", error.what());
     return 1;

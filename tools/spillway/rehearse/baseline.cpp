@@ -66,6 +66,16 @@ Settings read_settings(const Json& json) {
   return settings;
 }
 
+constexpr const char* kNotJudged = "not judged: this run's peak is not what the program needs";
+
+std::string against_budget(const std::string& device) {
+  return device + ": peak against the budget";
+}
+
+std::string against_baseline(const std::string& device) {
+  return device + ": peak against the baseline";
+}
+
 std::string compared(const char* what, uint64_t now, uint64_t before) {
   char share[32] = "";
   if (before > 0)
@@ -111,8 +121,14 @@ std::optional<Baseline> read_baseline(const std::string& path, std::string* erro
     *error = "'" + path + "' can not be read: write it first, with --update-baseline";
     return std::nullopt;
   }
+  const auto refuse = [&](const std::string& why) {
+    *error = "'" + path + "' is no baseline that can be compared with (" + why +
+             "): write it anew, with --update-baseline";
+    return std::nullopt;
+  };
+  const Json json = Json::parse(file, nullptr, false);
   try {
-    const Json json = Json::parse(file);
+    if (json.is_discarded()) throw std::runtime_error("it is not JSON");
     const int version = json.at("spillway_baseline").get<int>();
     if (version != kVersion)
       throw std::runtime_error("its version is " + std::to_string(version) + ", and this is for version " +
@@ -123,10 +139,10 @@ std::optional<Baseline> read_baseline(const std::string& path, std::string* erro
                                 device.at("allocated_bytes").get<uint64_t>(),
                                 device.at("places").get<std::map<std::string, uint64_t>>()};
     return baseline;
+  } catch (const Json::exception&) {  // its words are of JSON's types and of this code's
+    return refuse("it is not what check writes");
   } catch (const std::exception& wrong) {
-    *error = "'" + path + "' is no baseline that can be compared with (" + wrong.what() +
-             "): write it anew, with --update-baseline";
-    return std::nullopt;
+    return refuse(wrong.what());
   }
 }
 
@@ -143,16 +159,25 @@ std::optional<Tolerance> parse_tolerance(const std::string& text) {
   return Tolerance{percent / 100, 0};
 }
 
+Finding budget_not_judged(const std::string& device) {
+  return {against_budget(device), Judged::kNot, kNotJudged, {}};
+}
+
+Finding baseline_not_judged(const std::string& device) {
+  return {against_baseline(device), Judged::kNot, kNotJudged, {}};
+}
+
 Finding within_budget(const std::string& device, uint64_t peak, uint64_t budget) {
-  Finding finding{device + ": peak within the budget", peak <= budget, "", {}};
-  finding.text = "peak " + size_text(peak) + " of the budget of " + size_text(budget) +
-                 (peak > budget ? ", " + size_text(peak - budget) + " over" : "");
-  return finding;
+  return {against_budget(device),
+          peak <= budget ? Judged::kPassed : Judged::kFailed,
+          "peak " + size_text(peak) + " of the budget of " + size_text(budget) +
+              (peak > budget ? ", " + size_text(peak - budget) + " over" : ""),
+          {}};
 }
 
 Finding no_longer_used(const std::string& device) {
-  return {device + ": peak within the baseline",
-          false,
+  return {against_baseline(device),
+          Judged::kFailed,
           "the baseline has " + device +
               ", and this run did not use it: if that is meant, write the baseline "
               "anew, with --update-baseline",
@@ -161,17 +186,18 @@ Finding no_longer_used(const std::string& device) {
 
 Finding within_baseline(const std::string& device, const DeviceBaseline& now, const DeviceBaseline* before,
                         const Tolerance& tolerance) {
-  Finding finding{device + ": peak within the baseline", true, "", {}};
+  Finding finding{against_baseline(device), Judged::kFailed, "", {}};
   if (before == nullptr) {
-    finding.passed = false;
     finding.text = "the baseline does not have " + device + ": write it anew, with --update-baseline";
     return finding;
   }
-  finding.passed = now.peak <= before->peak + tolerance.of(before->peak) &&
-                   now.allocated <= before->allocated + tolerance.of(before->allocated);
   finding.text = compared("whole card", now.peak, before->peak) + "; " +
                  compared("allocated", now.allocated, before->allocated);
-  if (!finding.passed) finding.grown = grown(now, *before);
+  if (now.peak <= before->peak + tolerance.of(before->peak) &&
+      now.allocated <= before->allocated + tolerance.of(before->allocated))
+    finding.judged = Judged::kPassed;
+  else
+    finding.grown = grown(now, *before);
   return finding;
 }
 

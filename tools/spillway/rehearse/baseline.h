@@ -44,14 +44,24 @@ struct Growth {
   uint64_t before = 0, after = 0;
 };
 
+enum class Judged {
+  kPassed,
+  kPassedIf,  // on a condition that `text` says
+  kFailed,
+  kNot,  // the run is no measure of it
+};
+
 // One thing that check asks, and how it came out.
 struct Finding {
-  std::string name;  // "GPU 0: peak within the budget"
-  bool passed = true;
+  std::string name;  // "GPU 0: peak against the budget"
+  Judged judged = Judged::kPassed;
   std::string text;  // with the bytes
   std::vector<Growth> grown;
 };
 
+// Of a program that did not reach its end as a program that fits does.
+Finding budget_not_judged(const std::string& device);
+Finding baseline_not_judged(const std::string& device);
 Finding within_budget(const std::string& device, uint64_t peak, uint64_t budget);
 // For a device of the baseline that this run did not use.
 Finding no_longer_used(const std::string& device);

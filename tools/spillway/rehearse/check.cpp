@@ -1,12 +1,13 @@
 // `spillway check`: a rehearsal as a test, for a project's own continuous integration.
-#include <algorithm>
 #include <cstdio>
 #include <memory>
 
+#include "spillway/allocator/verdict.h"
 #include "tools/spillway/command.h"
 #include "tools/spillway/rehearse/baseline.h"
 #include "tools/spillway/rehearse/child.h"
 #include "tools/spillway/rehearse/findings.h"
+#include "tools/spillway/rehearse/judge.h"
 #include "tools/spillway/rehearse/options.h"
 #include "tools/spillway/rehearse/output.h"
 #include "tools/spillway/rehearse/report_json.h"
@@ -23,13 +24,6 @@ struct CheckOptions {
   RunOptions run;
   std::string budget, baseline, tolerance = "2%", junit, markdown, json;
   bool update = false;
-};
-
-// What the options mean, once they are known to be right.
-struct Rules {
-  std::optional<uint64_t> budget;
-  std::optional<Baseline> before;
-  Tolerance tolerance;
 };
 
 // "" or that the baseline was taken under other settings, as far as those of this run are known.
@@ -62,37 +56,41 @@ std::string read_rules(const CheckOptions& options, Rules* rules) {
   return other_settings(options, *rules, settings_asked(options.run));
 }
 
-std::vector<Finding> judge(const CheckOptions& options, const Rules& rules, const Rehearsal& rehearsal) {
-  std::vector<Finding> findings;
-  const Fit fit = decide(rehearsal);
-  findings.push_back({"the program fits the card", fit == Fit::kFits, fit_text(fit), {}});
-  const Baseline used = baseline_of(options.run, rehearsal);
-  for (const auto& [name, now] : used.devices) {
-    if (rules.budget) findings.push_back(within_budget(name, now.peak, *rules.budget));
-    if (!rules.before) continue;
-    const auto before = rules.before->devices.find(name);
-    findings.push_back(within_baseline(
-        name, now, before == rules.before->devices.end() ? nullptr : &before->second, rules.tolerance));
+std::string write_results(const CheckOptions& options, const Rehearsal& rehearsal,
+                          const std::vector<Finding>& findings) {
+  struct Output {
+    const char* option;
+    const std::string& path;
+    std::string text;
+  };
+  const Output outputs[] = {{"--junit", options.junit, findings_junit(findings, rehearsal.seconds)},
+                            {"--markdown", options.markdown, findings_markdown(findings)},
+                            {"--json", options.json, report_json(options.run, rehearsal, {})}};
+  for (const auto& [option, path, text] : outputs) {
+    if (path.empty()) continue;
+    if (const std::string wrong = write_output(path, text); !wrong.empty())
+      return std::string(option) + ": " + wrong;
   }
-  if (!rules.before) return findings;
-  for (const auto& [name, before] : rules.before->devices)
-    if (!used.devices.contains(name)) findings.push_back(no_longer_used(name));
-  return findings;
+  return "";
 }
 
-std::string write_all(const CheckOptions& options, const Rehearsal& rehearsal,
-                      const std::vector<Finding>& findings) {
-  const std::pair<const std::string&, std::string> files[] = {
-      {options.junit, findings_junit(findings, rehearsal.seconds)},
-      {options.markdown, findings_markdown(findings)},
-      {options.json, report_json(options.run, rehearsal, {})}};
-  for (const auto& [path, text] : files) {
-    if (path.empty()) continue;
-    if (std::string wrong = write_output(path, text); !wrong.empty()) return wrong;
+// What is no measure of the program's need, or more than it may need, is nothing to compare others with.
+std::string update_baseline(const CheckOptions& options, const Rehearsal& rehearsal,
+                            const std::vector<Finding>& findings) {
+  if (!options.update) return "";
+  if (!none_failed(findings)) {
+    std::printf("baseline '%s' is not written: it is of a program that fits and keeps its budget\n",
+                options.baseline.c_str());
+    return "";
   }
-  // What did not fit is no measure of what the program needs.
-  if (!options.update || decide(rehearsal) != Fit::kFits) return "";
-  return write_output(options.baseline, baseline_text(baseline_of(options.run, rehearsal)));
+  const Baseline baseline = baseline_of(options.run, rehearsal);
+  if (std::string wrong = write_output(options.baseline, baseline_text(baseline)); !wrong.empty())
+    return "--baseline: " + wrong;
+  std::printf("baseline '%s' is written\n", options.baseline.c_str());
+  for (const auto& [name, device] : baseline.devices)
+    std::printf("  %s: whole card %s, allocated %s\n", name.c_str(), size_text(device.peak).c_str(),
+                size_text(device.allocated).c_str());
+  return "";
 }
 
 int check(const CheckOptions& options) {
@@ -104,7 +102,7 @@ int check(const CheckOptions& options) {
                                               {"--json", options.json},
                                               {"--trace", options.run.trace},
                                               {"--baseline", options.update ? options.baseline : ""}});
-  if (!no_place.empty()) return fail(kCannotRun, "check: " + no_place);
+  if (!no_place.empty()) return fail(kUnwritable, "check: " + no_place);
   RunError error;
   const auto rehearsal = rehearse_once(options.run, &error);
   if (!rehearsal) return fail(error.code, "check: " + error.text);
@@ -114,16 +112,15 @@ int check(const CheckOptions& options) {
   if (const std::string other = other_settings(options, rules, settings_of(options.run, *rehearsal));
       fits && !other.empty())
     return fail(kUsageError, "check: " + other);
-  const std::vector<Finding> findings = judge(options, rules, *rehearsal);
+  const std::vector<Finding> findings = judge(options.run, rules, *rehearsal);
   if (!fits) std::fputs((report_text(options.run, *rehearsal, {}) + "\n").c_str(), stdout);
   std::fputs(findings_text(findings).c_str(), stdout);
   if (fits) std::fputs(condition_text(options.run, *rehearsal).c_str(), stdout);
-  if (const std::string wrong = write_all(options, *rehearsal, findings); !wrong.empty())
-    return fail(kCannotRun, "check: " + wrong);
+  std::string wrong = write_results(options, *rehearsal, findings);
+  if (wrong.empty()) wrong = update_baseline(options, *rehearsal, findings);
+  if (!wrong.empty()) return fail(kUnwritable, "check: " + wrong);
   if (!fits) return exit_code_of(*rehearsal);
-  return std::all_of(findings.begin(), findings.end(), [](const Finding& f) { return f.passed; })
-             ? kSuccess
-             : kOverBudget;
+  return none_failed(findings) ? kSuccess : kOverBudget;
 }
 
 std::function<int()> declare(CLI::App& app, const Words& command) {

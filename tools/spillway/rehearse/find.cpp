@@ -59,9 +59,9 @@ Found find_largest(const Search& search, const std::function<std::optional<Tried
   // True: it fits. A run that shows nothing of memory ends the search.
   const auto fits = [&](int64_t value) {
     const auto tried = run(value);
-    found.stopped = !tried || !is_verdict(tried->fit);
+    found.stopped = !tried || !is_verdict(tried->run.fit);
     if (tried) found.tried.push_back(*tried);
-    return tried && tried->fit == Fit::kFits;
+    return tried && tried->run.fit == Fit::kFits;
   };
   if (!fits(search.low) || found.stopped) return found;
   if (search.high == search.low || fits(search.high)) {
@@ -84,11 +84,12 @@ std::string contradiction(const std::vector<Tried>& tried) {
   for (size_t i = 1; i < sorted.size(); ++i) {
     const Tried &below = sorted[i - 1], &above = sorted[i];
     const std::string pair = std::to_string(above.value) + " and " + std::to_string(below.value);
-    if (below.fit != Fit::kFits && above.fit == Fit::kFits)
+    if (below.run.fit != Fit::kFits && above.run.fit == Fit::kFits)
       return pair + ": the larger one fits and the smaller one does not";
-    if (below.fit == Fit::kFits && above.fit == Fit::kFits && above.need.peak < below.need.peak)
-      return pair + ": the larger one needs less (" + size_text(above.need.peak) + " and " +
-             size_text(below.need.peak) + ")";
+    if (below.run.fit == Fit::kFits && above.run.fit == Fit::kFits &&
+        above.run.need.peak < below.run.need.peak)
+      return pair + ": the larger one needs less (" + size_text(above.run.need.peak) + " and " +
+             size_text(below.run.need.peak) + ")";
   }
   return "";
 }

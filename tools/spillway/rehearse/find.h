@@ -24,11 +24,18 @@ std::optional<Search> parse_search(const std::string& text, std::string* error);
 // `words` with every "{name}" replaced. Nothing where there is none.
 std::optional<Words> substitute(const Words& words, const std::string& name, int64_t value);
 
-struct Tried {
-  int64_t value = 0;
+// A run as a row of a table.
+struct RunSummary {
   Fit fit = Fit::kProgramFailed;
   Need need;
   int exit_code = 0;
+  std::string condition;  // of "fits": "if ...", or ""
+  std::string why;        // of anything else, in one line
+};
+
+struct Tried {
+  int64_t value = 0;
+  RunSummary run;
 };
 
 struct Found {

@@ -28,11 +28,36 @@ std::string xml(const std::string& text) {
   return out;
 }
 
-// A cell of a table in Markdown.
-std::string cell(const std::string& text) {
+// A cell of a table in Markdown. `tags`: whether what looks like one would be taken for one.
+std::string cell(const std::string& text, bool tags) {
   std::string out;
-  for (const char c : text) out += c == '|' ? std::string("\\|") : c == '\n' ? " " : std::string(1, c);
+  for (const char c : text) {
+    if (c == '|')
+      out += "\\|";
+    else if (c == '<' && tags)
+      out += "&lt;";
+    else
+      out += c == '\n' ? ' ' : c;
+  }
   return out;
+}
+
+struct Words {
+  const char *text, *mark;
+};
+
+Words words_of(Judged judged) {
+  switch (judged) {
+    case Judged::kPassed:
+      return {"ok      ", "✅"};
+    case Judged::kPassedIf:
+      return {"ok, if  ", "⚠️"};
+    case Judged::kFailed:
+      return {"FAILED  ", "❌"};
+    case Judged::kNot:
+      return {"unknown ", "❔"};
+  }
+  return {"", ""};
 }
 
 std::vector<Growth> most(const Finding& finding) {
@@ -49,34 +74,40 @@ std::string grown_text(const Finding& finding) {
   return table.text("    ");
 }
 
+// What JUnit's test case has in it, "" where it passed.
+std::string junit_result(const Finding& finding) {
+  const std::string text = xml(finding.text);
+  if (finding.judged == Judged::kPassedIf) return "<system-out>" + text + "</system-out>";
+  if (finding.judged == Judged::kNot) return "<skipped message=\"" + text + "\"/>";
+  if (finding.judged == Judged::kPassed) return "";
+  return "<failure message=\"" + text + "\">" + text + "\n" + xml(grown_text(finding)) + "</failure>";
+}
+
 }  // namespace
 
 std::string findings_text(const std::vector<Finding>& findings) {
   std::string text;
   for (const Finding& finding : findings)
-    text += std::string(finding.passed ? "ok      " : "FAILED  ") + finding.name + ": " + finding.text +
-            "\n" + grown_text(finding);
+    text += words_of(finding.judged).text + finding.name + ": " + finding.text + "\n" + grown_text(finding);
   return text;
 }
 
 std::string findings_junit(const std::vector<Finding>& findings, double seconds) {
-  const auto failed =
-      std::count_if(findings.begin(), findings.end(), [](const Finding& f) { return !f.passed; });
+  const auto count = [&findings](Judged judged) {
+    return std::to_string(std::count_if(findings.begin(), findings.end(),
+                                        [judged](const Finding& f) { return f.judged == judged; }));
+  };
   char time[32];
   std::snprintf(time, sizeof time, "%.3f", seconds);
   std::string text =
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"spillway check\" "
       "tests=\"" +
-      std::to_string(findings.size()) + "\" failures=\"" + std::to_string(failed) + "\" time=\"" + time +
-      "\">\n";
+      std::to_string(findings.size()) + "\" failures=\"" + count(Judged::kFailed) + "\" skipped=\"" +
+      count(Judged::kNot) + "\" time=\"" + time + "\">\n";
   for (const Finding& finding : findings) {
     text += "    <testcase classname=\"spillway.check\" name=\"" + xml(finding.name) + "\"";
-    if (finding.passed) {
-      text += "/>\n";
-      continue;
-    }
-    text += ">\n      <failure message=\"" + xml(finding.text) + "\">" +
-            xml(finding.text + "\n" + grown_text(finding)) + "</failure>\n    </testcase>\n";
+    const std::string result = junit_result(finding);
+    text += result.empty() ? "/>\n" : ">\n      " + result + "\n    </testcase>\n";
   }
   return text + "  </testsuite>\n</testsuites>\n";
 }
@@ -84,14 +115,14 @@ std::string findings_junit(const std::vector<Finding>& findings, double seconds)
 std::string findings_markdown(const std::vector<Finding>& findings) {
   std::string text = "### GPU memory\n\n| | check | result |\n|---|---|---|\n";
   for (const Finding& finding : findings)
-    text += std::string("| ") + (finding.passed ? "✅" : "❌") + " | " + cell(finding.name) + " | " +
-            cell(finding.text) + " |\n";
+    text += std::string("| ") + words_of(finding.judged).mark + " | " + cell(finding.name, true) + " | " +
+            cell(finding.text, true) + " |\n";
   for (const Finding& finding : findings) {
     if (finding.grown.empty()) continue;
     text += "\n" + finding.name + ": what grew\n\n| growth | before | now | place |\n|---:|---:|---:|---|\n";
     for (const Growth& one : most(finding))
       text += "| +" + size_text(one.after - one.before) + " | " + size_text(one.before) + " | " +
-              size_text(one.after) + " | `" + cell(one.place) + "` |\n";
+              size_text(one.after) + " | `" + cell(one.place, false) + "` |\n";
   }
   return text;
 }

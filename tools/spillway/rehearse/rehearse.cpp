@@ -33,16 +33,19 @@ std::string contradiction(const RehearseOptions& options, const Words& allocator
   if (series.size() > 1) return std::string(series[0]) + " and " + series[1] + " exclude each other";
   if (!options.compare.empty() && (options.run.machine.card || options.run.machine.capacity))
     return "--compare names the cards, so --gpu and --capacity have no place beside it";
-  if (series.empty() || options.run.trace.empty()) return "";
-  return std::string("--trace is of one run, and ") + series[0] + " make several";
+  if (options.find.empty() || options.run.trace.empty()) return "";
+  return "--trace has no place beside --find, which makes many runs: rehearse the value that it finds alone, "
+         "with --trace";
 }
 
 int rehearse(const RehearseOptions& options) {
   const Words allocators = split_list(options.run.allocator);
   if (const std::string error = contradiction(options, allocators); !error.empty())
     return fail(kUsageError, "rehearse: " + error);
-  const std::string no_place = check_outputs({{"--json", options.json}, {"--trace", options.run.trace}});
-  if (!no_place.empty()) return fail(kCannotRun, "rehearse: " + no_place);
+  const bool rows = !options.compare.empty() || allocators.size() > 1;  // each with a trace of its own
+  const std::string no_place =
+      check_outputs({{"--json", options.json}, {"--trace", rows ? "" : options.run.trace}});
+  if (!no_place.empty()) return fail(kUnwritable, "rehearse: " + no_place);
   if (!options.compare.empty()) return run_comparison(options.run, options.compare, options.json);
   if (const std::string missing = missing_machine(options.run.machine); !missing.empty())
     return fail(kUsageError, "rehearse: " + missing);
@@ -60,7 +63,7 @@ int rehearse(const RehearseOptions& options) {
   std::fputs(report_text(options.run, *rehearsal, others).c_str(), stdout);
   if (!options.json.empty()) {
     const std::string wrong = write_output(options.json, report_json(options.run, *rehearsal, others));
-    if (!wrong.empty()) return fail(kCannotRun, "rehearse: --json: " + wrong);
+    if (!wrong.empty()) return fail(kUnwritable, "rehearse: --json: " + wrong);
   }
   return stop_signal() != 0 ? 128 + stop_signal() : exit_code_of(*rehearsal);
 }

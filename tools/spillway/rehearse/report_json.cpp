@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tools/spillway/rehearse/failure_text.h"
 #include "tools/spillway/rehearse/places.h"
 #include "tools/spillway/rehearse/report_text.h"
 
@@ -174,6 +175,8 @@ std::string report_json(const RunOptions& options, const Rehearsal& rehearsal,
   const Json json = {{"spillway_rehearse", 1},
                      {"verdict", fit_name(decide(rehearsal))},
                      {"conditional", is_conditional(values_of(options, rehearsal), rehearsal)},
+                     {"condition", fits_if(options, rehearsal)},
+                     {"why", failure_line(rehearsal)},
                      {"exit_code", exit_code_of(rehearsal)},
                      {"program_exit_code", rehearsal.exit_code},
                      {"command", options.command},

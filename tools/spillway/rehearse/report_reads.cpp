@@ -87,6 +87,15 @@ std::string unprobed_text(const Rehearsal& rehearsal) {
 
 }  // namespace
 
+std::string fits_if(const RunOptions& options, const Rehearsal& rehearsal) {
+  const std::string values = values_of(options, rehearsal);
+  if (decide(rehearsal) != Fit::kFits || !is_conditional(values, rehearsal)) return "";
+  const uint64_t shapes = reads_of(rehearsal).shape;
+  if (shapes == 0) return "if no value that it read decides what it allocates";
+  return "if " + count_text(shapes, "shape", "shapes") + " that the device decides " +
+         (shapes == 1 ? "is" : "are") + " no larger than with " + values;
+}
+
 std::string condition_text(const RunOptions& options, const Rehearsal& rehearsal) {
   const std::string values = values_of(options, rehearsal);
   if (values == "compute") return unprobed_text(rehearsal);

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "spillway/allocator/verdict.h"
+#include "tools/spillway/rehearse/failure_text.h"
 #include "tools/spillway/rehearse/places.h"
 #include "tools/spillway/rehearse/plot.h"
 #include "tools/spillway/report/table.h"
@@ -89,12 +90,15 @@ std::string allocator_text(const RunOptions& options, const Rehearsal& rehearsal
 }
 
 std::string headline(const RunOptions& options, const Rehearsal& rehearsal) {
-  const Fit fit = decide(rehearsal);
-  std::string text = std::string(fit_text(fit)) + ": " + joined(options.command) + "\n";
+  std::string text = verdict_text(options, rehearsal) + ": " + joined(options.command) + "\n";
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%.1f s", rehearsal.seconds);
   text += "  on " + machine_text(rehearsal) + ", allocator " + allocator_text(options, rehearsal) +
           ", values " + values_of(options, rehearsal) + "; " + steps_text(rehearsal) + ", " + seconds + "\n";
+  if (!fits_if(options, rehearsal).empty())
+    text +=
+        "  the lines that read from it are at the end; --values compute runs with true values, at small "
+        "sizes\n";
   return text;
 }
 
@@ -191,103 +195,10 @@ std::string peak_text(const Rehearsal& rehearsal, const Shown& shown, const Allo
                      device_name(rehearsal, *shown.process, shown.device->ordinal) +
                      " (by allocator event; █ allocated, ░ reserved)\n" +
                      plot_memory(view.timeline, view.steps, kColumns, kRows, "  ");
-  text += "\nat the peak of " + size_text(view.peak_allocated) + " allocated, in step " +
-          std::to_string(view.peak_step) + "\n";
+  const uint64_t steps = shown.process->steps;
+  text += "\nat the peak of " + size_text(view.peak_allocated) + " allocated" +
+          (steps == 0 ? "" : ", " + step_text(view.peak_step, steps)) + "\n";
   return text + places_text(view.held_at_peak, shown.process->places, view.peak_allocated);
-}
-
-std::string indented(const std::string& text) {
-  std::string out = "  ";
-  for (const char c : text) out += c == '\n' ? std::string("\n  ") : std::string(1, c);
-  return out + "\n";
-}
-
-std::string refused_text(const Rehearsal& rehearsal) {
-  std::string text;
-  for (const Observation& process : rehearsal.processes) {
-    if (failed_requests(process).outside == 0) continue;
-    for (const auto& [ordinal, device] : process.devices) {
-      if (!device.card || device.card->refused == 0) continue;
-      std::string parts;
-      for (const auto& [label, count] : device.card->refused_parts)
-        parts += (parts.empty() ? " for " : ", ") + label + " (" + std::to_string(count) + " ×)";
-      text += "  " + device_name(rehearsal, process, ordinal) + " refused " +
-              count_text(device.card->refused, "request", "requests") +
-              ", not all of them PyTorch's allocator's" + parts + "; the first was for " +
-              size_text(device.card->first_refused_bytes) + " with " +
-              size_text(device.card->first_refused_free) + " free\n";
-    }
-  }
-  return text;
-}
-
-std::string unsure_text(const Rehearsal& rehearsal) {
-  const uint64_t unsure = failed_requests(rehearsal).unsure;
-  if (unsure == 0) return "";
-  return "\nthe card refused " + count_text(unsure, "request", "requests") +
-         " that PyTorch's allocator may have served another way: whether the program itself saw one is not "
-         "known\n";
-}
-
-std::string uncaught_text(const Rehearsal& rehearsal) {
-  for (const Observation& process : rehearsal.processes)
-    if (!process.uncaught_type.empty())
-      return indented(process.uncaught_type + ": " + process.uncaught_message);
-  return "";
-}
-
-std::string failure_text(const Rehearsal& rehearsal) {
-  const FailureOf found = deciding_failure(rehearsal);
-  const FailedRequests failed = failed_requests(rehearsal);
-  if (failed.seen() == 0) return unsure_text(rehearsal);
-  const Fit fit = decide(rehearsal);
-  std::string text = "\n" + count_text(failed.seen(), "request", "requests") + " failed" +
-                     (fit == Fit::kWentOn ? ", and the program went on" : "") + "\n";
-  if (found.failure != nullptr) {
-    const Failure& failure = *found.failure;
-    text += "  asked " + size_text(failure.requested) + " on " +
-            device_name(rehearsal, *found.process, failure.device) + " in step " +
-            std::to_string(failure.step);
-    if (const auto place = found.process->places.find(failure.place); place != found.process->places.end())
-      text += ", at " + place_text(place->second);
-    text += "\n  " + cause_of(found) + "\n";
-  }
-  text += refused_text(rehearsal);
-  if (fit == Fit::kDoesNotFit) {
-    const bool known = found.process != nullptr && !found.process->uncaught_message.empty();
-    text += known ? indented(found.process->uncaught_type + ": " + found.process->uncaught_message)
-                  : uncaught_text(rehearsal);
-  }
-  return text + unsure_text(rehearsal);
-}
-
-// What is known of memory where the program failed for another reason, or for one that is not known.
-std::string without_verdict_text(const Rehearsal& rehearsal) {
-  if (const uint64_t failed = failed_requests(rehearsal).seen(); failed > 0)
-    return ", after " + count_text(failed, "failed request", "failed requests") +
-           ": nothing shows that one of them ended it";
-  if (refused_anything(rehearsal))
-    return ", and not by a request that it is known to have seen fail, though the card refused some";
-  return ", and not for lack of memory";
-}
-
-std::string program_failure_text(const Rehearsal& rehearsal) {
-  const Fit fit = decide(rehearsal);
-  if (fit == Fit::kNoKernels)
-    return "\nits kernels are not built for this kind of card: the same program fails on a real one\n" +
-           uncaught_text(rehearsal);
-  if (fit != Fit::kProgramFailed) return "";
-  const int code = rehearsal.exit_code;
-  std::string text = "\nthe program ended with exit code " + std::to_string(code);
-  if (code > 128) text += " (signal " + std::to_string(code - 128) + ")";
-  text += without_verdict_text(rehearsal) + "\n";
-  if (code >= kDoesNotFit && code <= kNoKernels)
-    text += "  the code is the program's own: as an exit code of spillway it would be a verdict\n";
-  text += uncaught_text(rehearsal);
-  const ReadTotals reads = reads_of(rehearsal);
-  if (reads.decide())
-    text += "  it had read values that nothing computed: --values random or --values compute gives others\n";
-  return text;
 }
 
 std::string damage_text(const Rehearsal& rehearsal) {
@@ -326,6 +237,17 @@ const char* fit_text(Fit fit) {
       return "can not run there: no kernels for this card";
   }
   return "";
+}
+
+std::string verdict_text(const RunOptions& options, const Rehearsal& rehearsal) {
+  const std::string condition = fits_if(options, rehearsal);
+  return fit_text(decide(rehearsal)) + (condition.empty() ? "" : ", " + condition);
+}
+
+bool is_own_code(int exit_code) {
+  static constexpr int kCodes[] = {kUsageError, kUnreadableTrace, kUnwritable, kDoesNotFit, kRanOutAndWentOn,
+                                   kOverBudget, kNoDevice,        kNoKernels,  kCannotRun,  kNotFound};
+  return std::find(std::begin(kCodes), std::end(kCodes), exit_code) != std::end(kCodes);
 }
 
 int exit_code_of(const Rehearsal& rehearsal) {
@@ -371,7 +293,7 @@ std::string report_text(const RunOptions& options, const Rehearsal& rehearsal,
                         const std::vector<Counterfactual>& others) {
   const std::vector<Shown> devices = used_devices(rehearsal);
   std::string text = headline(options, rehearsal);
-  text += program_failure_text(rehearsal) + failure_text(rehearsal);
+  text += failure_text(options, rehearsal);
   if (const std::string further = explain(rehearsal, others); !further.empty()) text += "\n" + further;
   if (devices.empty()) {
     text += "\nno memory of a device was used\n";

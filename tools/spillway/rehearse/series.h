@@ -10,7 +10,8 @@
 
 namespace spillway::tools {
 
-// `json`: a file for the table as JSON, "" for none.
+// `json`: a file for the table as JSON, "" for none. A trace of the options is a file for each row of a
+// comparison, by its name.
 int run_search(const RunOptions& options, const std::string& search, const std::string& json);
 // The one exit code for all rows, from how the program ended in each. A card that it has no kernels for
 // decides nothing, unless there is no other.
