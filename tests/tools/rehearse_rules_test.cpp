@@ -7,6 +7,7 @@
 #include "tools/spillway/rehearse/baseline.h"
 #include "tools/spillway/rehearse/find.h"
 #include "tools/spillway/rehearse/outcome.h"
+#include "tools/spillway/rehearse/places.h"
 #include "tools/spillway/rehearse/report_text.h"
 
 namespace spillway::tools {
@@ -139,6 +140,13 @@ TEST(RehearseCards, ProcessesOnOneCardShareItsRoom) {
   const std::string text = report_text({}, rehearsal, {});
   EXPECT_THAT(text, ContainsRegex("GPU 0, all 2 processes .*12.00 GiB +4.00 GiB \\(25.0%\\)"));
   EXPECT_THAT(text, HasSubstr("rank 2 GPU 1 (its cuda:0)"));
+}
+
+TEST(RehearsePlaces, TheProbesOwnFramesAreNotTheProgram) {
+  const Frame probe{"maybe_step", "spillway/_rehearsal.py", 115}, program{"main", "/home/user/train.py", 9};
+  EXPECT_EQ(place_text({"", {{"_init_group", "/x/site-packages/torch/optim/adam.py", 178}, probe, program}}),
+            "torch/optim/adam.py:178 _init_group  from train.py:9 main");
+  EXPECT_EQ(place_text({"", {probe, program}}), "train.py:9 main");
 }
 
 TEST(RehearseBaseline, KnowsItsSettingsAndNamesWhatDiffers) {

@@ -5,14 +5,19 @@
 namespace spillway::tools {
 namespace {
 
+// The probe's own part in Python, which stands in for some of PyTorch's functions.
+bool is_probe(const std::string& file) {
+  return file == "spillway/_rehearsal.py";
+}
+
 bool is_installed(const std::string& file) {
-  return file.find("/site-packages/") != std::string::npos ||
+  return is_probe(file) || file.find("/site-packages/") != std::string::npos ||
          file.find("/dist-packages/") != std::string::npos ||
          file.find("/lib/python3") != std::string::npos || file.starts_with("<frozen ");
 }
 
 bool is_torch(const std::string& file) {
-  return file.find("/site-packages/torch/") != std::string::npos ||
+  return is_probe(file) || file.find("/site-packages/torch/") != std::string::npos ||
          file.find("/dist-packages/torch/") != std::string::npos;
 }
 
