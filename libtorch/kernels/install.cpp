@@ -20,6 +20,7 @@
 #include "libtorch/kernels/recurrent.h"
 #include "libtorch/kernels/redirect.h"
 #include "libtorch/kernels/simulator.h"
+#include "libtorch/override.h"
 
 namespace spillway::kernels {
 namespace {
@@ -53,20 +54,6 @@ const std::set<std::string_view>& kept_operators() {
 // Composite operators that reach CUDA kernels by other ways than the dispatcher (or cuDNN by choice), and are
 // right when computed as a whole on the CPU. They have autograd formulas of their own.
 constexpr const char* kWholeOperators[] = {"convolution"};
-
-// PyTorch warns at the first kernel that is registered over another: here that is what is meant.
-class WithoutOverrideWarning final : public c10::WarningHandler {
- public:
-  WithoutOverrideWarning() : outer_(c10::WarningUtils::get_warning_handler()), guard_(this) {}
-  void process(const c10::Warning& warning) override {
-    if (warning.msg().find("Overriding a previously registered kernel") == std::string::npos)
-      outer_->process(warning);
-  }
-
- private:
-  c10::WarningHandler* outer_;
-  c10::WarningUtils::WarningHandlerGuard guard_;
-};
 
 std::string name_in_library(const c10::OperatorName& name) {
   const std::string plain = name.name.substr(std::string_view("aten::").size());

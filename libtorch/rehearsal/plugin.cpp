@@ -12,6 +12,7 @@
 #include <string>
 #include <thread>
 
+#include "libtorch/rehearsal/chance.h"
 #include "libtorch/rehearsal/python.h"
 #include "libtorch/rehearsal/reads.h"
 #include "libtorch/rehearsal/result.h"
@@ -130,6 +131,7 @@ void start() {
   open_stream();
   watch_allocator();
   watch_reads();
+  if (settings().values == "random") give_floats_their_numbers();
   std::atexit(finish);  // Python's end comes first; this is for programs without it
   writer().start();
   start_python_part();

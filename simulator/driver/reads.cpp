@@ -66,7 +66,7 @@ void tell_observer(const HostRead& read) {
 void fill_with_chance(void* to, uint64_t bytes) {
   auto* out = static_cast<unsigned char*>(to);
   if (bytes <= 8) {
-    const uint64_t most = bytes < 4 ? 1 : 16;
+    const uint64_t most = bytes < 2 ? 1 : 16;
     const uint64_t value = next_number() % (most + 1);
     std::memcpy(out, &value, bytes);
     return;

@@ -25,9 +25,9 @@ void note_host_read(const HostRead& read, Site site);
 void report_host_reads();
 void tell_observer(const HostRead& read);
 
-// Small numbers that are not negative, whatever the type: 0 or 1 for a single byte or two, 0 to 16 for a
-// single element of four or eight, and for more bytes a 0 or 1 in the lowest byte of every eight. As floating
-// point these are about zero. The same calls give the same bytes in every run.
+// Small whole numbers that are not negative: 0 or 1 for a single byte, 0 to 16 for two to eight, and for more
+// a 0 or 1 in the lowest byte of every eight. As floating point these bytes are next to nothing: who knows
+// the type has to make the number of them. The same calls give the same bytes in every run.
 void fill_with_chance(void* to, uint64_t bytes);
 
 }  // namespace spillway::simulator

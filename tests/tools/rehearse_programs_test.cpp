@@ -81,6 +81,23 @@ TEST_F(RehearsePrograms, SmallCopiesToTheHostMakeTheVerdictConditional) {
   EXPECT_THAT(rehearse({"--capacity", "1GiB"}, {"copies.py", "killed"}).out, HasSubstr(on_one));
 }
 
+TEST_F(RehearsePrograms, RandomValuesAreTheSameSmallNumbersInEveryType) {
+  const Ran ran = rehearse({"--capacity", "1GiB", "--values", "random"}, {"chances.py"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(ran.err, "");
+  std::string whole, floating;
+  for (int i = 0; i <= 16; ++i) {
+    whole += " " + std::to_string(i);
+    floating += " " + std::to_string(i) + ".0";
+  }
+  for (const std::string type : {"float32", "float64", "float16", "bfloat16"}) {
+    EXPECT_THAT(ran.out, HasSubstr("torch." + type + floating + "\n"));
+    EXPECT_THAT(ran.out, HasSubstr("of torch." + type + " 0.0 1.0\n"));
+  }
+  for (const std::string type : {"int64", "int32", "int16"})
+    EXPECT_THAT(ran.out, HasSubstr("torch." + type + whole + "\nof torch." + type + " 0 1\n"));
+}
+
 TEST_F(RehearsePrograms, BulkCopiesAreListedAndDecideNothing) {
   const Ran ran = rehearse({"--capacity", "1GiB", "--json", "report.json"}, {"copies.py", "bulk"});
   EXPECT_THAT(ran.out, HasSubstr("the verdict is unconditional"));
