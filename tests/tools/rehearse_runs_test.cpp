@@ -145,6 +145,22 @@ TEST_F(RehearseRuns, AStoppedRunIsNeitherAVerdictNorABaseline) {
   EXPECT_FALSE(fs::exists(folder() / "b.json"));
 }
 
+TEST_F(RehearseRuns, AStoppedProgramLeavesNothingRunning) {
+  const pid_t pid = start(words_of("rehearse", {"--capacity", "1GiB"},
+                                   "sh -c 'trap \"\" TERM; echo $$ > stubborn; exec sleep 60' & "
+                                   "sh -c 'echo $$ > id; exec sleep 60' & : > started; wait"),
+                          environment());
+  for (const char* name : {"started", "stubborn", "id"}) wait_for(name);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  ASSERT_EQ(::kill(pid, SIGTERM), 0);
+  const Ran ran = wait(pid);
+  EXPECT_EQ(ran.code, 128 + SIGTERM);
+  EXPECT_THAT(ran.out, HasSubstr("no verdict: the program was stopped: "));
+  EXPECT_THAT(ran.out, HasSubstr("stopped by a signal (Terminated)"));
+  for (const char* name : {"stubborn", "id"})
+    EXPECT_NE(::kill(std::stoi(text_of(name)), 0), 0) << name << " still runs";
+}
+
 TEST_F(RehearseRuns, TheProgramEndsWhenTheCommandIsKilledAndTheNextOneRemovesWhatItLeft) {
   const fs::path temporary = folder() / "temporary";
   fs::create_directory(temporary);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "tools/spillway/rehearse/input.h"
+#include "tools/spillway/rehearse/orphans.h"
 
 namespace spillway::tools {
 namespace {
@@ -107,8 +108,9 @@ int wait_for(pid_t pid, const std::function<void()>& tick) {
   int status = 0;
   for (auto pause = std::chrono::milliseconds(5);;
        pause = std::min(pause * 2, std::chrono::milliseconds(250))) {
-    const pid_t ended = ::waitpid(pid, &status, WNOHANG);
+    const pid_t ended = ::waitpid(-1, &status, WNOHANG);
     if (ended == pid) break;
+    if (ended > 0) continue;  // adopted
     if (ended < 0 && errno != EINTR) return kCannotRun;
     if (pause >= std::chrono::milliseconds(250)) tick();
     std::this_thread::sleep_for(pause);
@@ -127,6 +129,7 @@ ChildEnd run_child(const Words& command, const Environment& environment, const s
   ChildEnd end;
   int failed[2];  // closed by exec; carries the errno of one that fails
   listen_for_stops();
+  adopt_orphans();
   if (::pipe2(failed, O_CLOEXEC) != 0) return {kCannotRun, errno};
   const int input = input_of_next_run();
   const pid_t parent = ::getpid();
@@ -157,6 +160,7 @@ ChildEnd run_child(const Words& command, const Environment& environment, const s
   if (read_retrying(failed[0], &end.start_error) == 0) end.start_error = 0;
   end.exit_code = wait_for(static_cast<pid_t>(child), tick);
   child = 0;
+  if (stopped != 0) end_orphans(stopped);
   ::close(failed[0]);
   return end;
 }

@@ -1,5 +1,5 @@
 // A child process: started with variables of its own, waited for, told of the signals that end us, and ended
-// when we are killed.
+// when we are killed. What it leaves running when it was stopped is ended too.
 //
 // Thread-safety: one child at a time. Errors: a command that can not be run is an errno.
 #pragma once

@@ -106,6 +106,9 @@ std::string without_verdict_text(const Rehearsal& rehearsal) {
 
 std::string end_text(const Rehearsal& rehearsal) {
   const int code = rehearsal.exit_code;
+  if (rehearsal.stopped_by != 0)
+    return std::string("stopped by a signal (") + ::strsignal(rehearsal.stopped_by) +
+           "): what it needs is only known as far as it came";
   std::string text = "the program ended with exit code " + std::to_string(code);
   if (code > kSignal && code - kSignal < NSIG)
     text += " (signal " + std::to_string(code - kSignal) + ", " + ::strsignal(code - kSignal) + ")";
@@ -136,6 +139,7 @@ std::string program_failure_text(const RunOptions& options, const Rehearsal& reh
            uncaught_text(rehearsal);
   if (fit != Fit::kProgramFailed) return "";
   std::string text = "\n" + end_text(rehearsal) + "\n";
+  if (rehearsal.stopped_by != 0) return text;
   if (is_own_code(rehearsal.exit_code))
     text += "  the code is the program's own: as an exit code of spillway it would mean something else\n";
   text += uncaught_text(rehearsal);

@@ -12,7 +12,8 @@
 namespace spillway::tools {
 
 struct Rehearsal {
-  int exit_code = 0;  // the program's; 128 + the signal that ended it
+  int exit_code = 0;   // the program's; 128 + the signal that ended it
+  int stopped_by = 0;  // the signal by which we were told to stop it
   double seconds = 0;
   std::vector<Observation> processes;
   std::string card;                 // the kind of every card, "" where only a capacity was given

@@ -241,6 +241,8 @@ const char* fit_text(Fit fit) {
 
 std::string verdict_text(const RunOptions& options, const Rehearsal& rehearsal) {
   const std::string condition = fits_if(options, rehearsal);
+  if (rehearsal.stopped_by != 0 && decide(rehearsal) == Fit::kProgramFailed)
+    return "no verdict: the program was stopped";
   return fit_text(decide(rehearsal)) + (condition.empty() ? "" : ", " + condition);
 }
 

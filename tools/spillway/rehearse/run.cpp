@@ -117,6 +117,7 @@ std::optional<Rehearsal> rehearse_once(const RunOptions& options, RunError* erro
   }
   Rehearsal rehearsal;
   rehearsal.exit_code = end.exit_code;
+  rehearsal.stopped_by = stop_signal();
   rehearsal.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   rehearsal.processes = read_observations(place.path(), &rehearsal.damaged);
   const MachineRecord machine = read_machine(shared.path());
