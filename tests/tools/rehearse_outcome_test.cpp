@@ -15,6 +15,7 @@
 namespace spillway::tools {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -181,6 +182,13 @@ TEST(RehearseOutcome, FitsIsConditionalWhereTheDeviceDecidesShapesOrWasRead) {
   EXPECT_THAT(report_text({}, ended(7, process), {}), StartsWith("no verdict: the program failed: "));
   process.values = "compute";
   EXPECT_THAT(report_text({}, ended(0, process), {}), StartsWith("fits: "));
+}
+
+TEST(RehearseOutcome, OnlyAProgramThatFitsHasAMargin) {
+  EXPECT_THAT(report_text({}, ended(0, python()), {}), ContainsRegex("peak by device[^\n]*\nGPU 0 .* 90 B "));
+  for (const auto& [code, process] : {std::pair{0, refused(2, {}, 1, 1)}, {7, python()}})
+    EXPECT_THAT(report_text({}, ended(code, process), {}), Not(HasSubstr("90 B"))) << code;
+  EXPECT_THAT(report_text({}, ended(7, python()), {}), HasSubstr("peak until it ended"));
 }
 
 TEST(RehearseOutcome, StepsAreNamedAsTheyWereSeen) {

@@ -102,17 +102,24 @@ std::string headline(const RunOptions& options, const Rehearsal& rehearsal) {
   return text;
 }
 
-std::string margin_text(const Need& need) {
-  if (need.capacity == 0 || need.peak > need.capacity) return "-";
+// Of a program that did not get what it asked for, what was left over is no room to spare.
+std::string margin_text(const Rehearsal& rehearsal, const Need& need) {
+  if (decide(rehearsal) != Fit::kFits || need.capacity == 0 || need.peak > need.capacity) return "-";
   const uint64_t margin = need.capacity - need.peak;
   return size_text(margin) + " (" + percent(margin, need.capacity) + ")";
+}
+
+bool reached_its_end(const Rehearsal& rehearsal) {
+  const Fit fit = decide(rehearsal);
+  return fit == Fit::kFits || fit == Fit::kWentOn;
 }
 
 // A row for each process, and where several share a card one for all of them: only that one has a margin.
 std::string device_table(const Rehearsal& rehearsal, const std::vector<Shown>& devices) {
   using enum Align;
   Table table({kLeft, kRight, kRight, kRight, kRight, kRight});
-  table.add({"peak by device", "allocated", "reserved", "outside PyTorch", "whole card", "margin"});
+  table.add({reached_its_end(rehearsal) ? "peak by device" : "peak until it ended", "allocated", "reserved",
+             "outside PyTorch", "whole card", "margin"});
   const auto add = [&table](const std::string& name, const Need& need, bool split,
                             const std::string& margin) {
     const auto part = [split](uint64_t bytes) { return split ? size_text(bytes) : "-"; };
@@ -129,11 +136,11 @@ std::string device_table(const Rehearsal& rehearsal, const std::vector<Shown>& d
       if (card.processes > 1)
         add(name, need_of(*shown.device), split, "");
       else
-        add(name, card.need, split, margin_text(card.need));
+        add(name, card.need, split, margin_text(rehearsal, card.need));
     }
     if (card.processes > 1)
       add("GPU " + std::to_string(card.physical) + ", all " + std::to_string(card.processes) + " processes",
-          card.need, all_split, margin_text(card.need));
+          card.need, all_split, margin_text(rehearsal, card.need));
   }
   return table.text("");
 }
