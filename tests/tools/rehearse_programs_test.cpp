@@ -249,6 +249,16 @@ TEST_F(RehearsePrograms, AProgramThatLeavesWithoutAWordIsMeasured) {
   EXPECT_THAT(ran.out, ContainsRegex("note: process [0-9]+ (left no report|ended without a last word)"));
 }
 
+TEST_F(RehearsePrograms, WhatAnAbortedProgramHadOutsidePyTorchIsOfItsPeak) {
+  const Ran ran = rehearse({"--gpu", "t4-16gb", "--json", "report.json"}, {"aborts.py"});
+  EXPECT_EQ(ran.code, 128 + SIGABRT) << ran.err;
+  const auto device = nlohmann::json::parse(std::ifstream(folder() / "report.json")).at("devices").at(0);
+  EXPECT_GE(device.at("peak_bytes"), 640 << 20);
+  EXPECT_GT(device.at("outside_bytes"), 0U) << "the context";
+  EXPECT_LT(device.at("outside_bytes"), 640 << 20);
+  EXPECT_EQ(device.at("outside_bytes"), device.at("outside_peak_bytes"));
+}
+
 TEST_F(RehearsePrograms, TwoProcessesOnOneCardHaveOneMargin) {
   const Ran ran = rehearse({"--capacity", "1GiB", "--json", "shared.json"}, {"shares.py"});
   EXPECT_EQ(ran.code, 0) << ran.err;
