@@ -207,6 +207,11 @@ SPILLWAY_EXPORT void spillway_rehearsal_has_python() {
   spillway::rehearsal::state().has_python = true;
 }
 
+SPILLWAY_EXPORT void spillway_rehearsal_architectures(const char* list) {
+  const std::lock_guard lock(spillway::rehearsal::state().mutex);
+  spillway::rehearsal::state().architectures = list;
+}
+
 SPILLWAY_EXPORT void spillway_rehearsal_uncaught(const char* type, const char* message, int out_of_memory,
                                                  int names_memory) {
   const std::lock_guard lock(spillway::rehearsal::state().mutex);

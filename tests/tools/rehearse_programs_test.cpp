@@ -39,6 +39,9 @@ TEST_F(RehearsePrograms, SaysThatItDoesNotFitAndWhatItTakes) {
   EXPECT_THAT(ran.out, HasSubstr("asked 64.00 MiB on GPU 0 in step 1, at holds.py:15 <module>"));
   EXPECT_THAT(ran.out, HasSubstr("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 64.00 MiB"));
   EXPECT_THAT(ran.out, HasSubstr("with ample memory it takes 320.00 MiB of a card"));
+  EXPECT_THAT(ran.out, HasSubstr("(not run): t4-16gb, l4-24gb, a10g-24gb, rtx3090-24gb, rtx4090-24gb, "
+                                 "rtx5090-32gb, a100-40gb, "))
+      << "in order of capacity, and none that this PyTorch has no kernels for";
 }
 
 TEST_F(RehearsePrograms, TellsOtherEndsApart) {
@@ -152,6 +155,18 @@ TEST_F(RehearsePrograms, ComparesCards) {
   EXPECT_EQ(ran.code, 20) << ran.err;
   EXPECT_THAT(ran.out, ContainsRegex("t4-16gb +does not fit"));
   EXPECT_THAT(ran.out, ContainsRegex("a100-40gb +fits +18.75 GiB +18.75 GiB"));
+}
+
+TEST_F(RehearsePrograms, ACardThatPyTorchHasNoKernelsForIsRefusedAtItsFirstUse) {
+  const Ran ran = rehearse({"--gpu", "v100-16gb"}, {"holds.py", "3", "exit"});
+  EXPECT_EQ(ran.code, 24) << ran.err;
+  EXPECT_THAT(ran.out,
+              HasSubstr("no kernel image is available for compute capability 7.0: this build has sm_75 "));
+  EXPECT_THAT(ran.out, Not(HasSubstr("margin")));
+  const Ran compared = rehearse({"--compare", "t4-16gb,v100-16gb"}, {"holds.py", "3"});
+  EXPECT_EQ(compared.code, 24) << compared.err;
+  EXPECT_THAT(compared.out,
+              ContainsRegex("v100-16gb +can not run there: no kernels for this card +- +- +- +- +-"));
 }
 
 TEST_F(RehearsePrograms, ComparesAllocators) {

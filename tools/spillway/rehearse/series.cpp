@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Words cells_of(const std::string& name, Fit fit, const Need& need) {
-  const bool known = need.peak > 0;
+  const bool known = need.peak > 0 && fit != Fit::kNoKernels;
   const bool fits = fit == Fit::kFits && need.capacity >= need.peak;
   return {name,
           fit_text(fit),
@@ -136,14 +136,11 @@ int run_variants(const Kind& kind, const std::vector<Variant>& variants, const s
 
 int exit_code_of_comparison(const std::vector<std::pair<Fit, int>>& ends) {
   int code = kSuccess;
-  bool any_ran = false;
   for (const auto& [fit, exit_code] : ends) {
     if (fit == Fit::kProgramFailed) return exit_code;  // it says least about memory, so it is the one to see
-    if (fit == Fit::kNoKernels) continue;
-    any_ran = true;
     if (code == kSuccess) code = exit_code;
   }
-  return any_ran ? code : kNoKernels;
+  return code;
 }
 
 int run_search(const RunOptions& options, const std::string& text, const std::string& json) {
