@@ -109,6 +109,24 @@ TEST_F(RehearsePrograms, WhatIsOutsidePyTorchIsOfTheMomentOfThePeak) {
   EXPECT_EQ(device.at("outside_peak_bytes"), 180 * kMiB);
 }
 
+TEST_F(RehearsePrograms, AComputingRunAllocatesWhatOneWithoutValuesDoes) {
+  const auto device = [this](const std::string& values) {
+    const std::string file = values + ".json";
+    const Ran ran = rehearse({"--gpu", "a100-40gb", "--values", values, "--json", file},
+                             {"../../programs/values_gpt2.py", "cuda", "2"});
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    return nlohmann::json::parse(std::ifstream(folder() / file)).at("devices").at(0);
+  };
+  auto without = device("zeros"), computing = device("compute");
+  EXPECT_GT(without.at("peak_allocated_bytes"), 17 << 20) << "two workspaces of cuBLAS";
+  for (const char* peak : {"peak_allocated_bytes", "peak_reserved_bytes"})
+    EXPECT_EQ(computing.at(peak), without.at(peak)) << peak;
+  auto parts = without.at("outside_parts");
+  parts.erase(std::find_if(parts.begin(), parts.end(),
+                           [](const auto& part) { return part.at("part") == "modules"; }));
+  EXPECT_EQ(computing.at("outside_parts"), parts) << "no kernel of CUDA's is loaded";
+}
+
 TEST_F(RehearsePrograms, StepsEndTheProgramOrItSaysThatTheyDoNot) {
   const auto steps = [this](const char* way) {
     return rehearse({"--capacity", "1GiB", "--steps", "3"}, {"steps.py", way});
