@@ -82,6 +82,7 @@ void finish() {
   {
     const std::lock_guard lock(state.mutex);
     state.complete = true;
+    close_stream();
   }
   name_sites();
   write_result();
