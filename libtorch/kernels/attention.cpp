@@ -47,16 +47,22 @@ struct Forward {
   at::Tensor output, logsumexp, seed, offset;
 };
 
-Forward forward(const char* name, const Inputs& in) {
+// `keeps_draw`: the device holds the draw, be it used or not; otherwise an empty one stays on the host.
+Forward forward(const char* name, const Inputs& in, bool keeps_draw) {
   Call call(name);
   Attention a = alias_inputs(call, in);
   if (in.dropout > 0) a.draw = next_draw(std::nullopt, call.device());
   call.begin();
   const AttentionOutput out = attend(a);
-  const at::Tensor seed = scalar_tensor(a.draw.seed);
-  const at::Tensor offset = scalar_tensor(a.draw.offset);
+  at::Tensor seed, offset;
+  if (keeps_draw) {
+    seed = scalar_tensor(a.draw.seed);
+    offset = scalar_tensor(a.draw.offset);
+  }
   call.end();
-  Forward result{call.result(out.output), call.result(out.logsumexp), call.result(seed), call.result(offset)};
+  Forward result{call.result(out.output), call.result(out.logsumexp), {}, {}};
+  result.seed = keeps_draw ? call.result(seed) : scalar_tensor(0);
+  result.offset = keeps_draw ? call.result(offset) : scalar_tensor(0);
   call.finish();
   return result;
 }
@@ -96,7 +102,8 @@ FlashResult flash(const at::Tensor& query, const at::Tensor& key, const at::Tens
   constexpr const char* kName = "aten::_scaled_dot_product_flash_attention";
   TORCH_CHECK_NOT_IMPLEMENTED(!debug_mask, kName,
                               " does not return its debug mask on a simulated CUDA device");
-  return flash_result(forward(kName, {query, key, value, std::nullopt, dropout, causal, scale}), query, key);
+  const Inputs in{query, key, value, std::nullopt, dropout, causal, scale};
+  return flash_result(forward(kName, in, /*keeps_draw=*/true), query, key);
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> flash_backward(
@@ -114,7 +121,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const OptionalTensor& bias, bool,
     double dropout, bool causal, std::optional<double> scale) {
   Forward f = forward("aten::_scaled_dot_product_efficient_attention",
-                      {query, key, value, bias, dropout, causal, scale});
+                      {query, key, value, bias, dropout, causal, scale}, /*keeps_draw=*/dropout > 0);
   return {std::move(f.output), std::move(f.logsumexp), std::move(f.seed), std::move(f.offset)};
 }
 
@@ -136,7 +143,8 @@ FlashResult cudnn(const at::Tensor& query, const at::Tensor& key, const at::Tens
   constexpr const char* kName = "aten::_scaled_dot_product_cudnn_attention";
   TORCH_CHECK_NOT_IMPLEMENTED(!debug_mask, kName,
                               " does not return its debug mask on a simulated CUDA device");
-  return flash_result(forward(kName, {query, key, value, bias, dropout, causal, scale}), query, key);
+  return flash_result(forward(kName, {query, key, value, bias, dropout, causal, scale}, /*keeps_draw=*/true),
+                      query, key);
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> cudnn_backward(

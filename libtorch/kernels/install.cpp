@@ -16,6 +16,7 @@
 #include "libtorch/kernels/boxed.h"
 #include "libtorch/kernels/copy.h"
 #include "libtorch/kernels/library_operators.h"
+#include "libtorch/kernels/matrix_operators.h"
 #include "libtorch/kernels/random.h"
 #include "libtorch/kernels/recurrent.h"
 #include "libtorch/kernels/redirect.h"
@@ -135,6 +136,7 @@ void install() {
   register_random(library);
   register_attention(library);
   register_library_operators(library);
+  if (models_overheads()) register_matrix_operators(library);
   register_recurrent(library);
   using Pair = std::pair<c10::DispatchKey, c10::DispatchKey>;
   for (const auto& [key, cpu_key] : {Pair{c10::DispatchKey::SparseCUDA, c10::DispatchKey::SparseCPU},

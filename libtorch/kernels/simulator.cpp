@@ -31,6 +31,10 @@ void find_simulator() {
               "the simulated device stores no bytes to compute with (run it under `--values compute`)");
 }
 
+bool models_overheads() {
+  return control->overhead(0, "context") > 0;
+}
+
 ptrdiff_t alias_offset() {
   static const ptrdiff_t offset = control->alias_offset();
   return offset;

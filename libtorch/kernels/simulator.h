@@ -13,6 +13,9 @@ namespace spillway::kernels {
 // none is loaded, and when the simulated devices store no bytes.
 void find_simulator();
 
+// Whether what CUDA's libraries take is to be charged.
+bool models_overheads();
+
 // What to add to a device address to read and write its bytes on the host. Constant for the life of the
 // process.
 ptrdiff_t alias_offset();

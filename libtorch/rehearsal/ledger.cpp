@@ -5,9 +5,13 @@
 namespace spillway::rehearsal {
 namespace {
 
-enum Word : uint64_t { kAllocated = 1, kFreed = 2, kGrew = 3, kShrank = 4, kFailed = 5 };
-
 constexpr size_t kMostSteps = 1024;  // of which the peaks are kept
+
+// FNV-1a over the bytes of `value`.
+uint64_t mixed(uint64_t hash, uint64_t value) {
+  for (int i = 0; i < 8; ++i, value >>= 8) hash = (hash ^ (value & 0xff)) * 1099511628211u;
+  return hash;
+}
 
 std::vector<Holding> largest_first(std::vector<Holding> held) {
   std::sort(held.begin(), held.end(), [](const Holding& a, const Holding& b) {
@@ -18,9 +22,19 @@ std::vector<Holding> largest_first(std::vector<Holding> held) {
 
 }  // namespace
 
-// FNV-1a over the bytes of what the event says: no address and no clock, so that equal runs hash alike.
+// What the events say, without address and clock, so that equal runs hash alike. Frees with nothing between
+// them count in any order, because PyTorch makes some in the order of host addresses.
+void Ledger::mix(Word word) {
+  hash_ = mixed(stream_hash(), word);
+  frees_ = 0;
+}
+
 void Ledger::mix(uint64_t value) {
-  for (int i = 0; i < 8; ++i, value >>= 8) hash_ = (hash_ ^ (value & 0xff)) * 1099511628211u;
+  hash_ = mixed(hash_, value);
+}
+
+uint64_t Ledger::stream_hash() const {
+  return frees_ == 0 ? hash_ : mixed(mixed(hash_, kFreed), frees_);
 }
 
 void Ledger::observe(Levels levels) {
@@ -82,8 +96,7 @@ uint64_t Ledger::freed(uint64_t address, Levels levels) {
   const uint64_t ordinal = block->second.ordinal;
   levels.allocated += block->second.bytes;
   begin_event(levels);
-  mix(kFreed);
-  mix(ordinal);
+  frees_ += mixed(0, ordinal);
   forget(block->second);
   blocks_.erase(block);
   return ordinal;

@@ -48,7 +48,7 @@ class Ledger {
 
   uint64_t events() const { return events_; }
   uint64_t last_stream() const { return last_stream_; }  // of the last allocation, by first use
-  uint64_t stream_hash() const { return hash_; }
+  uint64_t stream_hash() const;
   uint64_t segments_freed() const { return segments_freed_; }
   uint64_t retries() const { return retries_; }    // of all time
   uint64_t failures() const { return failures_; }  // requests that could not be served
@@ -65,6 +65,7 @@ class Ledger {
   std::vector<Holding> held_now() const;
 
  private:
+  enum Word : uint64_t { kAllocated = 1, kFreed = 2, kGrew = 3, kShrank = 4, kFailed = 5 };
   struct Entry {
     uint64_t bytes = 0, blocks = 0;
     uint64_t peak_bytes = 0, peak_blocks = 0;  // valid if `epoch` is the ledger's
@@ -76,6 +77,7 @@ class Ledger {
   };
 
   void begin_event(Levels levels);
+  void mix(Word word);
   void mix(uint64_t value);
   Entry& change(Site site);  // remembers the peak's value first
   void forget(const Block& block);
@@ -90,6 +92,7 @@ class Ledger {
   uint64_t last_stream_ = 0, epoch_ = 0, live_bytes_ = 0, segments_freed_ = 0;
   uint64_t retries_ = 0, failures_ = 0;
   uint64_t events_ = 0, allocations_ = 0, hash_ = 14695981039346656037u;
+  uint64_t frees_ = 0;  // a sum over the frees since the last other event, for the hash
   uint64_t peak_allocated_ = 0, peak_reserved_ = 0, peak_event_ = 0, peak_step_ = 0;
 };
 

@@ -83,6 +83,7 @@ void finish() {
   {
     const std::lock_guard lock(state.mutex);
     state.complete = true;
+    close_stream();
   }
   name_sites();
   write_result();
@@ -207,6 +208,11 @@ SPILLWAY_EXPORT void spillway_rehearsal_end_by_steps(int ended) {
 SPILLWAY_EXPORT void spillway_rehearsal_has_python() {
   const std::lock_guard lock(spillway::rehearsal::state().mutex);
   spillway::rehearsal::state().has_python = true;
+}
+
+SPILLWAY_EXPORT void spillway_rehearsal_architectures(const char* list) {
+  const std::lock_guard lock(spillway::rehearsal::state().mutex);
+  spillway::rehearsal::state().architectures = list;
 }
 
 SPILLWAY_EXPORT void spillway_rehearsal_uncaught(const char* type, const char* message, int out_of_memory,

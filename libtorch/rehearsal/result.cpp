@@ -146,6 +146,7 @@ Json describe(const State& state) {
           {"ended_by_steps", state.ended_by_steps},
           {"problem", state.problem},
           {"allocator", state.allocator},
+          {"architectures", state.architectures},
           {"expandable_segments", state.expandable_segments},
           {"splits_are_limited", state.splits_are_limited},
           {"python", state.has_python},

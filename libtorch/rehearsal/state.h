@@ -54,6 +54,8 @@ struct State {
   Uncaught uncaught;
   std::string problem;  // why the probe sees no allocations, "" if it does
   std::string allocator;
+  std::string
+      architectures;  // that PyTorch has kernels for: "sm_75 sm_80 compute_120", "" if that is not known
   // Of the native allocator: it may then ask twice before it empties its cache.
   bool expandable_segments = false, splits_are_limited = false;
   bool has_python = false, ended_by_steps = false, complete = false;

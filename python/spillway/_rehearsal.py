@@ -1,11 +1,14 @@
 """The part of the rehearsal's probe that is Python. libspillway_rehearsal.so runs it inside the rehearsed program.
 
 It counts optimizer steps, ends the program after as many as `spillway rehearse --steps` says, tells the probe which
-exception ended the program, and where no value is computed gives GradScaler a scale and generate() its end.
+exception ended the program, ends one whose PyTorch has no kernels for the card, and where no value is computed gives
+GradScaler a scale and generate() its end.
 """
 import atexit
 import ctypes
 import importlib.util
+import os
+import re
 import sys
 import threading
 
@@ -182,12 +185,49 @@ def _end_generation(values):
     _after_import("transformers.generation.utils", change_loop)
 
 
+def _runs_on(architecture, major, minor):
+    """Machine code ("sm_80") runs on its major capability from its minor one on, PTX ("compute_80") on later ones."""
+    known = re.fullmatch(r"(sm|compute)_(\d+)([af]?)", architecture)
+    if known is None:
+        return True
+    kind, built, suffix, card = known[1], int(known[2]), known[3], major * 10 + minor
+    if suffix == "a":
+        return built == card
+    return built <= card and (built // 10 == major or (kind == "compute" and not suffix))
+
+
+def _capability():
+    found = []
+    for attribute in (75, 76):  # cudaDevAttrComputeCapabilityMajor, -Minor
+        value = ctypes.c_int()
+        ctypes.CDLL(None).cudaDeviceGetAttribute(ctypes.byref(value), attribute, 0)
+        found.append(value.value)
+    return found
+
+
+def _require_kernels(probe, torch):
+    """What this PyTorch has no kernels for can not run, and is not to find that out after an hour of loading."""
+    architectures = (torch._C._cuda_getArchFlags() or "").split()
+    probe.spillway_rehearsal_architectures(" ".join(architectures).encode())
+    major, minor = _capability()
+    if not architectures or any(_runs_on(one, major, minor) for one in architectures):
+        return
+    text = f"no kernel image is available for compute capability {major}.{minor}: this build has "
+    text += " ".join(architectures)
+    probe.spillway_rehearsal_uncaught(f"PyTorch {torch.__version__}".encode(), text.encode(), 0, 0)
+    probe.spillway_rehearsal_finish()
+    sys.stdout.flush()
+    os._exit(1)
+
+
 def start(library, steps, values):
     import torch
 
     probe = ctypes.PyDLL(library)
     probe.spillway_rehearsal_has_python()
     probe.spillway_rehearsal_uncaught.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int]
+    probe.spillway_rehearsal_architectures.argtypes = [ctypes.c_char_p]
+    _require_kernels(probe, torch)
     _watch_end(probe, torch)
     _give_scaler_values(torch, values)
     _end_generation(values)

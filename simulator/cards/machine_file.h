@@ -11,13 +11,15 @@
 
 namespace spillway::simulator {
 
-constexpr uint64_t kMachineMagic = 0x324d59414c495053;  // "SPILAYM2"
+constexpr uint64_t kMachineMagic = 0x334d59414c495053;  // "SPILAYM3"
 constexpr size_t kMachineCards = 16, kMachineProcesses = 256;
 
 struct MachineFile {
   // What a process did with a card.
   struct Use {
     uint64_t charged_bytes, peak_bytes;
+    // Of the peak, what PyTorch's allocator had; the most that all others had, at whatever moment.
+    uint64_t allocator_at_peak_bytes, outside_peak_bytes;
     uint64_t refused, refused_bytes;  // requests for which there was no room; what the first asked for
     uint64_t ordinal;                 // the card's number in the process
   };

@@ -35,7 +35,7 @@ bool Account::has_room(uint64_t bytes) {
 }
 
 void Account::note_change() {
-  if (machine_) machine_->publish(card_, charged_bytes());
+  if (machine_) machine_->publish(card_, charged_bytes(), allocator_bytes_);
 }
 
 bool Account::take_pages(uint64_t bytes, Taker taker) {

@@ -101,7 +101,7 @@ Call::Call(Function function, Caller caller)
     return;
   }
   const uint64_t latency = sim.latencies.of(function);
-  if (thread_acts() || !only_looks(function)) {
+  if (thread_acts() || (!is_watchdog() && !only_looks(function))) {
     sim.clock.advance(sim.config.call_ns);
     ++sim.counters.acting_calls;
   } else {

@@ -169,7 +169,7 @@ CUresult find_status(CUstream handle, Stream** stream, CUstreamCaptureStatus* st
 CUresult capture_work(Stream& stream, Work work, Site site, Node** out) {
   Capture& capture = *stream.capture;
   if (capture.invalidated) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  thread_acts() = true;
+  note_action();
   Node* node = capture.graph->add(std::move(work), stream.tips, site);
   stream.tips = {node};
   if (out) *out = node;

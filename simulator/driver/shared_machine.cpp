@@ -138,8 +138,8 @@ std::string SharedMachine::take_entry() {
   if (!entry_)
     return " has no room for more than " + std::to_string(kMachineProcesses) + " processes at once";
   for (MachineFile::Use& use : entry_->uses)
-    for (uint64_t* field :
-         {&use.charged_bytes, &use.peak_bytes, &use.refused, &use.refused_bytes, &use.ordinal})
+    for (uint64_t* field : {&use.charged_bytes, &use.peak_bytes, &use.allocator_at_peak_bytes,
+                            &use.outside_peak_bytes, &use.refused, &use.refused_bytes, &use.ordinal})
       store(*field, 0);
   store(entry_->start, self.start);
   store(entry_->ended, 0);
@@ -204,9 +204,11 @@ std::vector<Share> SharedMachine::shares(int card) const {
   return found;
 }
 
-void SharedMachine::publish(int card, uint64_t bytes) {
+void SharedMachine::publish(int card, uint64_t bytes, uint64_t allocator_bytes) {
   MachineFile::Use& use = entry_->uses[card];
   store(use.charged_bytes, bytes);
+  raise(use.outside_peak_bytes, bytes - allocator_bytes);
+  if (bytes >= load(use.peak_bytes)) store(use.allocator_at_peak_bytes, allocator_bytes);
   raise(use.peak_bytes, bytes);
   raise(file_->cards[card].peak_bytes, sum(bytes, others_bytes(card)));
 }

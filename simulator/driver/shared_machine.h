@@ -55,8 +55,8 @@ class SharedMachine {
   std::vector<Share> shares(int card) const;
   // For whoever reads the file when the processes are gone. `kind`: the card's name in the table.
   void describe(int card, int ordinal, uint64_t capacity_bytes, std::string_view kind);
-  // What this process has charged now.
-  void publish(int card, uint64_t bytes);
+  // What this process has charged now, and what of that PyTorch's allocator has.
+  void publish(int card, uint64_t bytes, uint64_t allocator_bytes);
   // There was no room for `bytes`.
   void refused(int card, uint64_t bytes);
   // The most that all processes had charged together.

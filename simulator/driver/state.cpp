@@ -48,6 +48,8 @@ CodeRange find_runtime() {
   return found;
 }
 
+thread_local bool has_put_work = false;
+
 }  // namespace
 
 uint64_t thread_token() {
@@ -153,15 +155,18 @@ CUresult find_stream(CUstream handle, Stream** out) {
   return CUDA_SUCCESS;
 }
 
-bool& thread_acts() {
-  thread_local bool acts = false;
-  return acts;
+bool thread_acts() {
+  return has_put_work && !is_watchdog();
+}
+
+void note_action() {
+  has_put_work = true;
 }
 
 Interval place(Stream& stream, Lane* engine, uint64_t duration_ns) {
   Device& device = *stream.context->device;
   const bool legacy = &stream == &device.legacy;
-  thread_acts() = true;
+  note_action();
   uint64_t start = std::max(machine().clock.now(), stream.free_at);
   if (engine) start = std::max(start, engine->free_at);
   if (legacy) {

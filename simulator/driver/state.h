@@ -195,8 +195,10 @@ inline CUstream per_thread(CUstream stream) {
   return stream ? stream : CU_STREAM_PER_THREAD;
 }
 
-// Whether the calling thread has put work on a stream; otherwise it only looks on.
-bool& thread_acts();
+// Whether the calling thread has put work on a stream; otherwise it only looks on, as a watchdog always does,
+// though what it frees may record events.
+bool thread_acts();
+void note_action();  // the calling thread puts work on a stream
 
 // Puts work on a stream, and on a copy engine if there is one, behind all that it has to wait for.
 Interval place(Stream& stream, Lane* engine, uint64_t duration_ns);

@@ -2,8 +2,8 @@
 """distributed_programs.py BUILD_FOLDER CASE: stock programs of tests/programs started by stock torchrun.
 
 Without values at real sizes: they run, every rank prints the peaks that are expected, and no rank's referee saw a
-violation; rehearsed again, each rank has the same stream of allocations. With values at small sizes: the losses
-are those of one process with the same batch.
+violation; rehearsed again, each rank has the same stream of allocations, and where --steps ends it the same peaks. With
+values at small sizes: the losses are those of one process with the same batch.
 """
 import json
 import os
@@ -81,14 +81,14 @@ def values(build):
     expect_losses(build, "pipeline_p2p.py", "--batched")
 
 
-def rehearsed(build, ranks, script, *arguments):
+def rehearsed(build, ranks, script, *arguments, flags=()):
     """Of each rank its peaks, how many events its allocator had, and a digest of their stream."""
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report.json"
         completed = subprocess.run(
-            [build / "bin/spillway", "rehearse", "--once", "--capacity", "80GiB", "--gpus", str(ranks), "--json",
-             report, "--", PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks),
-             PROGRAMS / script, *arguments], capture_output=True, text=True, timeout=120)
+            [build / "bin/spillway", "rehearse", "--once", "--capacity", "80GiB", "--gpus", str(ranks), *flags,
+             "--json", report, "--", PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
+             str(ranks), PROGRAMS / script, *arguments], capture_output=True, text=True, timeout=120)
         if completed.returncode != 0:
             raise SystemExit(f"{script}: exit code {completed.returncode}\n{completed.stdout[-2000:]}\n"
                              f"{completed.stderr[-4000:]}")
@@ -105,6 +105,16 @@ def repeats(build):
         if len(runs[0]) != 2 or runs[1:] != runs[:-1]:
             raise SystemExit(f"{script} {arguments}: its runs are not the same:\n" + "\n".join(map(str, runs)))
         print(script, *arguments, *runs[0])
+
+
+def ended_by_steps(build):
+    """A program that is ended in the middle, with collectives of which nobody has waited for the end, ends."""
+    runs = [rehearsed(build, 2, "ddp_training.py", "--layers", "4", "--steps", "9", flags=("--steps", "2"))
+            for _ in range(2)]
+    # But for the digest: as the process ends, the watchdog and the program free side by side.
+    first, second = ([rank[:-1] for rank in run] for run in runs)
+    if len(first) != 2 or first != second:
+        raise SystemExit(f"ended by --steps, its runs are not the same:\n{first}\n{second}")
 
 
 def main():
@@ -128,6 +138,8 @@ def main():
         values(build)
     elif case == "repeats":
         repeats(build)
+    elif case == "ended_by_steps":
+        ended_by_steps(build)
     else:
         raise SystemExit(f"no case {case}")
 

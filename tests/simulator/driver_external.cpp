@@ -215,10 +215,13 @@ TEST(External, what_a_watching_thread_saw_end_may_be_unmapped) {
   });
 }
 
-// PyTorch's watchdog, which polls an event.
+// PyTorch's watchdog, which polls an event. It asks for the device too, and `frees` what the collective used,
+// which records another.
 struct Watchdog {
   const Table& table;
   CUevent event;
+  CUstream stream = nullptr;
+  CUevent frees = nullptr;
   std::atomic<bool> saw{false};
   std::atomic<int> looks{0};
 
@@ -227,6 +230,11 @@ struct Watchdog {
     while (!stop.stop_requested()) {
       CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
       EXPECT_EQ(table.cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+      int devices = 0;
+      EXPECT_EQ(table.cuDeviceGetCount(&devices), CUDA_SUCCESS);
+      if (frees) {
+        EXPECT_EQ(table.cuEventRecord(frees, stream), CUDA_SUCCESS);
+      }
       if (!saw && table.cuEventQuery(event) == CUDA_SUCCESS) saw = true;
       EXPECT_EQ(table.cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
       ++looks;
@@ -252,6 +260,25 @@ TEST(External, a_watchdog_sees_what_the_host_has_waited_for_before_the_next_coll
     EXPECT_EQ(m.table.cuStreamSynchronize(stream), CUDA_SUCCESS);
     m.submit(stream, second);
     EXPECT_TRUE(watchdog.saw);
+  });
+}
+
+// At the end of a program nothing else happens any more: without this it would look for ever.
+TEST(External, a_watchdog_that_frees_moves_no_clock_and_sees_the_truth_when_nobody_else_acts) {
+  with_machine({}, [](const Machine& m) {
+    Others others;
+    others.state = SPILLWAY_EXTERNAL_ENDED;
+    const CUstream stream = m.stream();
+    m.submit(stream, others);
+    Watchdog watchdog{m.table, m.recorded(stream), stream, m.recorded(stream)};
+    const uint64_t before = m.now();
+    {
+      const std::jthread polls([&](const std::stop_token& stop) { watchdog.run(stop); });
+      const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+      while (!watchdog.saw && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    }
+    EXPECT_TRUE(watchdog.saw);
+    EXPECT_EQ(m.now(), before);
   });
 }
 

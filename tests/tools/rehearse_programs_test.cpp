@@ -40,6 +40,9 @@ TEST_F(RehearsePrograms, SaysThatItDoesNotFitAndWhatItTakes) {
               HasSubstr("asked 64.00 MiB on GPU 0 before any optimizer step, at holds.py:15 <module>"));
   EXPECT_THAT(ran.out, HasSubstr("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 64.00 MiB"));
   EXPECT_THAT(ran.out, HasSubstr("with ample memory it takes 320.00 MiB of a card"));
+  EXPECT_THAT(ran.out, HasSubstr("(not run): t4-16gb, l4-24gb, a10g-24gb, rtx3090-24gb, rtx4090-24gb, "
+                                 "rtx5090-32gb, a100-40gb, "))
+      << "in order of capacity, and none that this PyTorch has no kernels for";
 }
 
 TEST_F(RehearsePrograms, TellsOtherEndsApart) {
@@ -125,6 +128,24 @@ TEST_F(RehearsePrograms, WhatIsOutsidePyTorchIsOfTheMomentOfThePeak) {
   EXPECT_EQ(device.at("outside_peak_bytes"), 180 * kMiB);
 }
 
+TEST_F(RehearsePrograms, AComputingRunAllocatesWhatOneWithoutValuesDoes) {
+  const auto device = [this](const std::string& values) {
+    const std::string file = values + ".json";
+    const Ran ran = rehearse({"--gpu", "a100-40gb", "--values", values, "--json", file},
+                             {"../../programs/values_gpt2.py", "cuda", "2"});
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    return nlohmann::json::parse(std::ifstream(folder() / file)).at("devices").at(0);
+  };
+  auto without = device("zeros"), computing = device("compute");
+  EXPECT_GT(without.at("peak_allocated_bytes"), 17 << 20) << "two workspaces of cuBLAS";
+  for (const char* peak : {"peak_allocated_bytes", "peak_reserved_bytes"})
+    EXPECT_EQ(computing.at(peak), without.at(peak)) << peak;
+  auto parts = without.at("outside_parts");
+  parts.erase(std::find_if(parts.begin(), parts.end(),
+                           [](const auto& part) { return part.at("part") == "modules"; }));
+  EXPECT_EQ(computing.at("outside_parts"), parts) << "no kernel of CUDA's is loaded";
+}
+
 TEST_F(RehearsePrograms, StepsEndTheProgramOrItSaysThatTheyDoNot) {
   const auto steps = [this](const char* way) {
     return rehearse({"--capacity", "1GiB", "--steps", "3"}, {"steps.py", way});
@@ -171,6 +192,18 @@ TEST_F(RehearsePrograms, ComparesCards) {
   EXPECT_EQ(ran.code, 20) << ran.err;
   EXPECT_THAT(ran.out, ContainsRegex("t4-16gb +does not fit"));
   EXPECT_THAT(ran.out, ContainsRegex("a100-40gb +fits +18.75 GiB +18.75 GiB"));
+}
+
+TEST_F(RehearsePrograms, ACardThatPyTorchHasNoKernelsForIsRefusedAtItsFirstUse) {
+  const Ran ran = rehearse({"--gpu", "v100-16gb"}, {"holds.py", "3", "exit"});
+  EXPECT_EQ(ran.code, 24) << ran.err;
+  EXPECT_THAT(ran.out,
+              HasSubstr("no kernel image is available for compute capability 7.0: this build has sm_75 "));
+  EXPECT_THAT(ran.out, Not(HasSubstr("margin")));
+  const Ran compared = rehearse({"--compare", "t4-16gb,v100-16gb"}, {"holds.py", "3"});
+  EXPECT_EQ(compared.code, 24) << compared.err;
+  EXPECT_THAT(compared.out,
+              ContainsRegex("v100-16gb +can not run there: no kernels for this card +- +- +- +- +-"));
 }
 
 TEST_F(RehearsePrograms, ComparesAllocators) {
@@ -274,6 +307,16 @@ TEST_F(RehearsePrograms, AProgramThatLeavesWithoutAWordIsMeasured) {
   EXPECT_THAT(ran.out, ContainsRegex("GPU 0 .*192.00 MiB +832.00 MiB"));
   EXPECT_THAT(ran.out, Not(HasSubstr("no memory of a device was used")));
   EXPECT_THAT(ran.out, ContainsRegex("note: process [0-9]+ (left no report|ended without a last word)"));
+}
+
+TEST_F(RehearsePrograms, WhatAnAbortedProgramHadOutsidePyTorchIsOfItsPeak) {
+  const Ran ran = rehearse({"--gpu", "t4-16gb", "--json", "report.json"}, {"aborts.py"});
+  EXPECT_EQ(ran.code, 128 + SIGABRT) << ran.err;
+  const auto device = nlohmann::json::parse(std::ifstream(folder() / "report.json")).at("devices").at(0);
+  EXPECT_GE(device.at("peak_bytes"), 640 << 20);
+  EXPECT_GT(device.at("outside_bytes"), 0U) << "the context";
+  EXPECT_LT(device.at("outside_bytes"), 640 << 20);
+  EXPECT_EQ(device.at("outside_bytes"), device.at("outside_peak_bytes"));
 }
 
 TEST_F(RehearsePrograms, TwoProcessesOnOneCardHaveOneMargin) {

@@ -31,11 +31,22 @@ std::string listed(const std::vector<std::string_view>& names) {
   return text.empty() ? "none of the table" : text;
 }
 
-// By memory alone: the largest part of the need does not depend on the card, but kernels and what the
-// libraries take do.
-std::string cards_text(const Need& need) {
+std::vector<cards::Card> usable_cards(const Rehearsal& rehearsal) {
+  std::vector<cards::Card> usable;
+  for (const cards::Card& card : cards::cards())
+    if (has_kernels_for(rehearsal, card)) usable.push_back(card);
+  std::stable_sort(usable.begin(), usable.end(), [](const cards::Card& a, const cards::Card& b) {
+    return a.capacity_bytes < b.capacity_bytes;
+  });
+  return usable;
+}
+
+// By memory alone, of the cards that can run the program: the largest part of the need does not depend on the
+// card, but which kernels are chosen and what the libraries take do.
+std::string cards_text(const Rehearsal& rehearsal) {
+  const Need need = largest_need(rehearsal);
   std::vector<std::string_view> all_of_it, without_cache;
-  for (const cards::Card& card : cards::cards()) {
+  for (const cards::Card& card : usable_cards(rehearsal)) {
     if (card.capacity_bytes >= need.peak)
       all_of_it.push_back(card.id);
     else if (card.capacity_bytes >= need.allocated + need.outside)
@@ -57,7 +68,7 @@ std::string ample_text(const Counterfactual& ample) {
   if (need.allocated > 0)
     text += ": " + size_text(need.allocated) + " in use by PyTorch at the peak, " + size_text(need.reserved) +
             " held by its cache, " + size_text(need.outside) + " outside it";
-  return text + "\n" + cards_text(need);
+  return text + "\n" + cards_text(ample.rehearsal);
 }
 
 std::string allocator_text(const Counterfactual& other) {

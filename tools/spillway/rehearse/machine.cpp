@@ -39,6 +39,8 @@ DeviceObservation observed(const MachineFile& file, size_t card, const MachineFi
   view.physical = static_cast<int>(card);
   view.capacity = file.cards[card].capacity_bytes;
   view.peak = use.peak_bytes;
+  view.allocator_at_peak = use.allocator_at_peak_bytes;
+  view.outside_peak = use.outside_peak_bytes;
   view.refused = use.refused;
   view.first_refused_bytes = use.refused_bytes;
   DeviceObservation device;
@@ -56,6 +58,15 @@ ProcessRecord read_process(const MachineFile& file, const MachineFile::Process& 
   return record;
 }
 
+// A peak and what PyTorch's allocator had of it are of one moment.
+void raise(const CardView& record, CardView* seen) {
+  if (record.peak > seen->peak) {
+    seen->peak = record.peak;
+    seen->allocator_at_peak = record.allocator_at_peak;
+  }
+  seen->outside_peak = std::max(seen->outside_peak, record.outside_peak);
+}
+
 // A report says more; but it lacks what came after it, and a program that became another has but the last's.
 void complete(const ProcessRecord& record, Observation* process) {
   for (const DeviceObservation& device : record.devices) {
@@ -64,7 +75,7 @@ void complete(const ProcessRecord& record, Observation* process) {
     if (!seen.card)
       seen.card = device.card;
     else if (device.card)
-      seen.card->peak = std::max(seen.card->peak, device.card->peak);
+      raise(*device.card, &*seen.card);
   }
 }
 

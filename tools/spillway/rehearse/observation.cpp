@@ -90,6 +90,7 @@ void read_probe(const Json& json, Observation* out) {
   out->ended_by_steps = json.at("ended_by_steps").get<bool>();
   out->problem = json.at("problem").get<std::string>();
   out->allocator = json.at("allocator").get<std::string>();
+  out->architectures = json.at("architectures").get<std::string>();
   out->steps = number(json, "optimizer_steps");
   out->failure_count = number(json, "failure_count");
   for (const Json& failure : json.at("failures")) out->failures.push_back(read_failure(failure));
@@ -202,7 +203,8 @@ std::vector<Observation> read_observations(const std::string& folder, std::vecto
   }
   std::vector<Observation> all;
   for (auto& [process, seen] : by_process)
-    if (seen.used_devices() || !seen.problem.empty()) all.push_back(std::move(seen));
+    if (seen.used_devices() || !seen.problem.empty() || !seen.uncaught_type.empty())
+      all.push_back(std::move(seen));
   std::stable_sort(all.begin(), all.end(), [](const Observation& a, const Observation& b) {
     return a.rank.value_or(-1) < b.rank.value_or(-1);
   });

@@ -93,6 +93,7 @@ struct Observation {
   // Of PyTorch's native allocator: it may ask the card twice before it empties its cache.
   bool expandable_segments = false, splits_are_limited = false;
   std::string problem, allocator;  // why there are no sites; the allocator's name
+  std::string architectures;       // that PyTorch has kernels for: "sm_75 sm_80 compute_120"; "" is not known
   uint64_t steps = 0, failure_count = 0;
   std::vector<Failure> failures;
   std::string uncaught_type, uncaught_message;
@@ -107,7 +108,8 @@ struct Observation {
   uint64_t peak_of(int device) const;  // of the whole card
 };
 
-// Reads every result in `folder`; processes that used no device are left out. By rank, then process.
+// Reads every result in `folder`; processes that used no device and have nothing to say are left out. By
+// rank, then process.
 std::vector<Observation> read_observations(const std::string& folder, std::vector<std::string>* damaged);
 
 // The names that the probe and the simulator are told, in `folder`.

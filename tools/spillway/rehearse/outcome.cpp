@@ -1,7 +1,10 @@
 #include "tools/spillway/rehearse/outcome.h"
 
 #include <algorithm>
+#include <charconv>
+#include <sstream>
 
+#include "simulator/cards/fat_binary.h"
 #include "spillway/allocator/verdict.h"
 
 namespace spillway::tools {
@@ -40,6 +43,24 @@ void add_refused_pages(const Observation& process, const DeviceObservation& devi
   } else {
     out->unsure += pages;
   }
+}
+
+// "sm_90a", "compute_120".
+cards::Image parse_architecture(const std::string& text) {
+  const bool ptx = text.starts_with("compute_");
+  const size_t number = text.find('_') + 1;
+  cards::Image image{.ptx = ptx};
+  std::from_chars(text.data() + number, text.data() + text.size(), image.sm);
+  if (text.ends_with('a') || text.ends_with('f')) image.suffix = text.back();
+  return image;
+}
+
+bool has_kernels_for(const Observation& process, const cards::Card& card) {
+  if (process.architectures.empty()) return true;
+  std::istringstream words(process.architectures);
+  for (std::string word; words >> word;)
+    if (runs_on(parse_architecture(word), card.major, card.minor)) return true;
+  return false;
 }
 
 bool names_no_kernels(const Observation& process) {
@@ -89,6 +110,11 @@ bool refused_anything(const Rehearsal& rehearsal) {
       if (device.card && device.card->refused > 0) return true;
   }
   return failed_requests(rehearsal).seen() > 0;
+}
+
+bool has_kernels_for(const Rehearsal& rehearsal, const cards::Card& card) {
+  return std::all_of(rehearsal.processes.begin(), rehearsal.processes.end(),
+                     [&](const Observation& process) { return has_kernels_for(process, card); });
 }
 
 bool is_verdict(Fit fit) {

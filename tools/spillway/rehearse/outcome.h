@@ -33,6 +33,9 @@ enum class Fit {
 
 Fit decide(const Rehearsal& rehearsal);
 
+// Whether the program has code that `card` can run; true where that is not known.
+bool has_kernels_for(const Rehearsal& rehearsal, const cards::Card& card);
+
 // Whether it says something of memory.
 bool is_verdict(Fit fit);
 

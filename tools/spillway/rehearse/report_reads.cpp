@@ -98,7 +98,10 @@ std::string fits_if(const RunOptions& options, const Rehearsal& rehearsal) {
 
 std::string condition_text(const RunOptions& options, const Rehearsal& rehearsal) {
   const std::string values = values_of(options, rehearsal);
-  if (values == "compute") return unprobed_text(rehearsal);
+  if (values == "compute")
+    return "the verdict is unconditional: every value was computed (by CPU kernels, whose temporaries are "
+           "their own)\n" +
+           unprobed_text(rehearsal);
   const ReadTotals reads = reads_of(rehearsal);
   const bool all_told = std::none_of(rehearsal.processes.begin(), rehearsal.processes.end(),
                                      [](const Observation& process) { return process.unreported > 0; });

@@ -64,7 +64,7 @@ std::string machine_text(const Rehearsal& rehearsal) {
              size_text(device.card->capacity);
     }
   }
-  return "no card";
+  return rehearsal.card.empty() ? "no card" : rehearsal.card;
 }
 
 std::string steps_text(const Rehearsal& rehearsal) {
@@ -303,6 +303,7 @@ std::string report_text(const RunOptions& options, const Rehearsal& rehearsal,
   const std::vector<Shown> devices = used_devices(rehearsal);
   std::string text = headline(options, rehearsal);
   text += failure_text(options, rehearsal);
+  if (decide(rehearsal) == Fit::kNoKernels) return text;  // what it took until then says nothing of its need
   if (const std::string further = explain(rehearsal, others); !further.empty()) text += "\n" + further;
   if (devices.empty()) {
     text += "\nno memory of a device was used\n";

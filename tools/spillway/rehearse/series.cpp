@@ -26,7 +26,7 @@ RunSummary summary_of(const RunOptions& options, const Rehearsal& rehearsal) {
 
 Words cells_of(const std::string& name, const RunSummary& run) {
   const Need& need = run.need;
-  const bool known = need.peak > 0;
+  const bool known = need.peak > 0 && run.fit != Fit::kNoKernels;
   const bool fits = run.fit == Fit::kFits && need.capacity >= need.peak;
   return {name,
           std::string(fit_text(run.fit)) + (run.condition.empty() ? "" : ", if"),
@@ -180,14 +180,11 @@ int run_variants(const Kind& kind, std::vector<Variant> variants, const std::str
 
 int exit_code_of_comparison(const std::vector<std::pair<Fit, int>>& ends) {
   int code = kSuccess;
-  bool any_ran = false;
   for (const auto& [fit, exit_code] : ends) {
     if (fit == Fit::kProgramFailed) return exit_code;  // it says least about memory, so it is the one to see
-    if (fit == Fit::kNoKernels) continue;
-    any_ran = true;
     if (code == kSuccess) code = exit_code;
   }
-  return any_ran ? code : kNoKernels;
+  return code;
 }
 
 int run_search(const RunOptions& options, const std::string& text, const std::string& json) {

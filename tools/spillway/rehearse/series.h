@@ -13,8 +13,7 @@ namespace spillway::tools {
 // `json`: a file for the table as JSON, "" for none. A trace of the options is a file for each row of a
 // comparison, by its name.
 int run_search(const RunOptions& options, const std::string& search, const std::string& json);
-// The one exit code for all rows, from how the program ended in each. A card that it has no kernels for
-// decides nothing, unless there is no other.
+// The one exit code for all rows, from how the program ended in each.
 int exit_code_of_comparison(const std::vector<std::pair<Fit, int>>& ends);
 int run_comparison(const RunOptions& options, const std::string& cards, const std::string& json);
 int run_allocators(const RunOptions& options, const std::vector<std::string>& names, const std::string& json);

@@ -1,0 +1,10 @@
+// Matrix products: CUDA's own function runs on the simulated cuBLAS for its memory (the result, copies of
+// operands, workspaces, handles), then the CPU's kernel writes the values into its result.
+#pragma once
+#include <torch/library.h>
+
+namespace spillway::kernels {
+
+void register_matrix_operators(torch::Library& library);
+
+}  // namespace spillway::kernels
