@@ -26,7 +26,7 @@ std::string build_folder() {
 }
 
 Ran run(const std::string& way, bool preloaded) {
-  RunSummary summary;
+  SharedSummary summary;
   std::string error;
   EXPECT_TRUE(summary.open(&error)) << error;
   const std::string preload =

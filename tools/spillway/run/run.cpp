@@ -50,7 +50,7 @@ std::string trace_path(const RunSettings& settings) {
 }
 
 Environment environment_of(const RunSettings& settings, const std::string& library,
-                           const RunSummary& summary) {
+                           const SharedSummary& summary) {
   Environment environment;
   environment["LD_PRELOAD"] = put_in_front("LD_PRELOAD", library);
   environment["SPILLWAY_MODE"] = settings.mode;
@@ -77,7 +77,7 @@ void say_end(const RunSettings& settings, const RunTotals& totals) {
 
 int run(const RunSettings& settings, const Words& command) {
   std::string error, library;
-  RunSummary summary;
+  SharedSummary summary;
   if (!check(settings, &error) || !find_preload_library(&library, &error) ||
       !can_be_preloaded(command.front(), &error) || !summary.open(&error))
     return fail(kUsageError, "run: " + error);

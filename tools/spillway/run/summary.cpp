@@ -53,12 +53,12 @@ void add(const ProcessSummary& process, RunTotals* totals) {
 
 }  // namespace
 
-RunSummary::~RunSummary() {
+SharedSummary::~SharedSummary() {
   if (file_ != nullptr) ::munmap(file_, sizeof(SummaryFile));
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-bool RunSummary::open(std::string* error) {
+bool SharedSummary::open(std::string* error) {
   descriptor_ = ::memfd_create("spillway-run", MFD_CLOEXEC);
   void* at = MAP_FAILED;
   if (descriptor_ >= 0 && ::ftruncate(descriptor_, sizeof(SummaryFile)) == 0)
@@ -75,7 +75,7 @@ bool RunSummary::open(std::string* error) {
   return true;
 }
 
-RunTotals RunSummary::totals() const {
+RunTotals SharedSummary::totals() const {
   RunTotals totals;
   for (const ProcessSummary& process : file_->processes)
     if (process.process.load() != 0) add(process, &totals);

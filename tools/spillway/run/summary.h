@@ -22,12 +22,12 @@ struct RunTotals {
   std::vector<std::string> clean_traces;  // of the others
 };
 
-class RunSummary {
+class SharedSummary {
  public:
-  RunSummary() = default;
-  RunSummary(const RunSummary&) = delete;
-  RunSummary& operator=(const RunSummary&) = delete;
-  ~RunSummary();
+  SharedSummary() = default;
+  SharedSummary(const SharedSummary&) = delete;
+  SharedSummary& operator=(const SharedSummary&) = delete;
+  ~SharedSummary();
 
   bool open(std::string* error);
   // For the processes: a path that stays good while this one lives.
