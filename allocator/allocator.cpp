@@ -234,6 +234,22 @@ void Allocator::sample_memory() noexcept {
       heap->sample_memory();
 }
 
+void Allocator::end_incident(Status status, uint64_t bytes, uint64_t us) noexcept {
+  spillway_incident_totals* totals = totals_.load();
+  if (totals == nullptr) return;
+  const auto add = [](uint64_t& total, uint64_t amount) {
+    std::atomic_ref<uint64_t>(total).fetch_add(amount, std::memory_order_relaxed);
+  };
+  add(totals->failures, 1);
+  if (status == Status::kOk) {
+    add(totals->rescued, 1);
+    add(totals->rescued_bytes, bytes);
+    add(totals->rescue_us, us);
+  } else {
+    add(status == Status::kUnwind ? totals->unwound : totals->gave_up, 1);
+  }
+}
+
 uint64_t Allocator::next_order() noexcept {
   std::lock_guard guard(start_mutex_);
   uint64_t highest = order_base_.load();

@@ -295,12 +295,18 @@ uint64_t wait_for_events(Allocator& allocator, const OomEvent& event, uint64_t* 
 }
 
 bool wait_until_idle(Allocator& allocator, const OomEvent& event) noexcept {
+  if (!allocator.uses(event.device)) return false;
   DeviceHeap* heap = allocator.heap(event.device, nullptr, nullptr);
   return heap != nullptr && event.capture == CaptureState::kNone && heap->wait_until_idle();
 }
 
 void write_record(Allocator& allocator, DeviceId device, trace::Record record) noexcept {
-  if (DeviceHeap* heap = allocator.heap(device, nullptr, nullptr)) heap->write(record);
+  if (allocator.uses(device)) return allocator.heap(device, nullptr, nullptr)->write(record);
+  trace::Trace* trace = allocator.trace();
+  if (trace == nullptr) return;
+  record.order = allocator.next_order();
+  record.device = static_cast<uint8_t>(device);
+  trace->write(record);
 }
 
 }  // namespace spillway

@@ -48,7 +48,7 @@ Status DeviceHeap::run_handler(Miss& miss, FailurePtr* failure) {
   std::lock_guard ladder(ladder_mutex_);
   const Clock::time_point start = Clock::now();
   OomEvent event = make_event(miss);
-  event.incident = allocator_.incidents_.fetch_add(1) + 1;
+  event.incident = allocator_.begin_incident();
   event.deadline = start + kHandlerTime;
   heap_in_handler = this;
   {
@@ -83,6 +83,7 @@ Status DeviceHeap::run_handler(Miss& miss, FailurePtr* failure) {
       ++gave_up_;
     }
   }
+  allocator_.end_incident(status, miss.size, static_cast<uint64_t>(us));
   if (status == Status::kOk) return status;
   if (status == Status::kDriverFailed) return driver_failure(miss, failure);
   if (failure == nullptr) return status;

@@ -11,9 +11,18 @@
 namespace spillway::driver {
 namespace {
 
+using LookUp = void* (*)(void* library, const char* name);
+
+// Spillway's preloaded library hooks dlsym, and gives the C library's under this name.
+LookUp unhooked_look_up() {
+  void* unhooked = dlsym(RTLD_DEFAULT, "spillway_unhooked_dlsym");
+  return unhooked != nullptr ? reinterpret_cast<LookUp>(unhooked) : &dlsym;
+}
+
 template <typename FunctionPointer>
 void look_up(void* library, const char* name, FunctionPointer& field) {
-  field = reinterpret_cast<FunctionPointer>(dlsym(library, name));
+  static const LookUp find = unhooked_look_up();
+  field = reinterpret_cast<FunctionPointer>(find(library, name));
 }
 
 void fill(void* library, Table& table) {

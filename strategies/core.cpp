@@ -280,6 +280,17 @@ spillway_status core_grant(int32_t owner, int32_t peer) {
   return status == Status::kOk ? SPILLWAY_OK : refuse(to_c(status), text);
 }
 
+spillway_status core_rescue(const spillway_driver_request* request, int (*try_again)(void*), void* context) {
+  if (request == nullptr || request->size < sizeof *request || try_again == nullptr)
+    return refuse(SPILLWAY_INVALID, "rescue: a null argument, or request->size is not set");
+  if (const spillway_status status = core_start(); status != SPILLWAY_OK) return status;
+  return Process::get().driver_callers()->rescue(*request, try_again, context);
+}
+
+void core_count_incidents(spillway_incident_totals* totals) {
+  Process::get().count_incidents(totals);
+}
+
 const spillway_core_table kTable = {
     sizeof(spillway_core_table),
     SPILLWAY_CORE_VERSION,
@@ -304,6 +315,8 @@ const spillway_core_table kTable = {
     core_map_shared,
     core_unmap_shared,
     core_grant,
+    core_rescue,
+    core_count_incidents,
 };
 
 }  // namespace

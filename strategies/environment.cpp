@@ -1,5 +1,7 @@
 #include "strategies/environment.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -22,6 +24,12 @@ std::string_view trim(std::string_view text) {
   while (!text.empty() && space(text.front())) text.remove_prefix(1);
   while (!text.empty() && space(text.back())) text.remove_suffix(1);
   return text;
+}
+
+// "%p" is the process id, so that several processes do not share a file.
+std::string with_process_id(std::string path) {
+  const size_t at = path.find("%p");
+  return at == std::string::npos ? path : path.replace(at, 2, std::to_string(::getpid()));
 }
 
 }  // namespace
@@ -59,9 +67,10 @@ bool parse_bytes(std::string_view text, uint64_t* bytes, std::string* error) {
 bool parse_strategies(std::string_view text, Environment* out, std::string* error) {
   if (trim(text).empty()) return true;
   Environment chosen = *out;
-  const std::array<std::pair<const char*, bool*>, 4> known{{{"wait_for_events", &chosen.wait_for_events},
+  const std::array<std::pair<const char*, bool*>, 5> known{{{"wait_for_events", &chosen.wait_for_events},
                                                             {"stitch", &chosen.stitch},
                                                             {"release_cache", &chosen.release_cache},
+                                                            {"framework_cache", &chosen.framework_cache},
                                                             {"registered", &chosen.registered}}};
   for (const auto& [name, flag] : known) *flag = false;
   bool named = false;
@@ -78,7 +87,8 @@ bool parse_strategies(std::string_view text, Environment* out, std::string* erro
     }
     if (found) continue;
     *error = "SPILLWAY_STRATEGIES: there is no strategy '" + name +
-             "'; known are wait_for_events, stitch, release_cache, registered (the program's own) and none";
+             "'; known are wait_for_events, stitch, release_cache, framework_cache, registered (the "
+             "program's own) and none";
     return false;
   }
   if (!named) {
@@ -101,7 +111,8 @@ bool read_environment(Environment* out, std::string* error) {
              " bytes are less than one page of 2 MiB: is the unit missing, as in 8GiB?";
     return false;
   }
-  if (const char* path = std::getenv("SPILLWAY_TRACE"); path != nullptr) out->trace_path = path;
+  if (const char* path = std::getenv("SPILLWAY_TRACE"); path != nullptr)
+    out->trace_path = with_process_id(path);
   const char* strategies = std::getenv("SPILLWAY_STRATEGIES");
   return strategies == nullptr || parse_strategies(strategies, out, error);
 }

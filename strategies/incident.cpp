@@ -34,13 +34,25 @@ void Ladder::Incident::open() {
   record_equation();
 }
 
+void Ladder::Incident::record_term(trace::Term which, uint64_t bytes) {
+  record(trace::Kind::kOomEquation, 0, bytes, 0, static_cast<uint64_t>(which));
+}
+
+// Of another library's memory only the driver knows something: what it has left.
+void Ladder::Incident::record_driver() {
+  size_t free = 0, total = 0;
+  const driver::Table& table = allocator_.table();
+  if (table.cuMemGetInfo == nullptr || table.cuMemGetInfo(&free, &total) != CUDA_SUCCESS) return;
+  record_term(trace::Term::kFree, free);
+  record_term(trace::Term::kDevice, total);
+}
+
 void Ladder::Incident::record_equation() {
+  if (event.source == Source::kDriverCaller) return record_driver();
   Memory memory;
   if (allocator_.memory(event.device, &memory) != Status::kOk) return;
-  auto term = [&](trace::Term which, uint64_t bytes) {
-    record(trace::Kind::kOomEquation, 0, bytes, 0, static_cast<uint64_t>(which));
-  };
   using trace::Term;
+  const auto term = [this](Term which, uint64_t bytes) { record_term(which, bytes); };
   term(Term::kLimit, memory.limit);
   term(Term::kLive, memory.live);
   term(Term::kRounding, memory.rounding);

@@ -49,6 +49,8 @@ struct Ladder::Incident {
   void record(trace::Kind kind, uint64_t address, uint64_t bytes, uint64_t requested, uint64_t detail,
               uint8_t flags = 0);
   void record_equation();
+  void record_driver();
+  void record_term(trace::Term which, uint64_t bytes);
 
   Allocator& allocator_;
   const LadderOptions& options_;

@@ -69,16 +69,19 @@ LadderOutcome Ladder::climb(Incident& incident, Reservation& reservation, bool (
 
 // What this version can not give a strategy, it does not run: there is no gate, and ranks can only agree on a
 // plan.
-static bool can_run(const StrategyInfo& info, bool plan_moves) {
+static bool can_run(const StrategyInfo& info, const OomEvent& event, bool plan_moves) {
   const bool unwinds = (info.needs & kNeedsUnwinding) != 0;
-  return unwinds == plan_moves && (info.needs & kNeedsGate) == 0 &&
+  const uint32_t serves = event.source == Source::kDriverCaller ? kServesDriverCallers : kServesAllocator;
+  const bool locked = (info.needs & kNeedsFrameworkLock) != 0 && event.inside_framework;
+  return unwinds == plan_moves && (info.needs & kNeedsGate) == 0 && (info.serves & serves) != 0 && !locked &&
          (unwinds || (info.needs & kNeedsRanks) == 0);
 }
 
 Ladder::Candidate Ladder::choose(const Incident& incident, bool plan_moves, bool broken) {
   std::vector<Candidate> candidates;
   for (const std::shared_ptr<Entry>& entry : entries()) {
-    if (!can_run(entry->info, plan_moves) || entry->info.guarantee > incident.event.allowed) continue;
+    if (!can_run(entry->info, incident.event, plan_moves) || entry->info.guarantee > incident.event.allowed)
+      continue;
     if (is_broken(*entry) != broken || incident.is_exhausted(entry->id) || !enter(*entry)) continue;
     const Offer offer = entry->strategy->offer(incident.event);
     leave(*entry);

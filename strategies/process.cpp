@@ -68,6 +68,7 @@ spillway_status Process::start_locked() {
   if (environment.wait_for_events) ladder->add(make_wait_for_events(*allocator));
   if (environment.stitch) ladder->add(make_stitch(*allocator));
   if (environment.release_cache) ladder->add(make_release_cache(*allocator));
+  if (environment.framework_cache) ladder->add(make_framework_cache(*allocator));
   ladder->set_phase_source(&Tags::phase);
   allocator->limit_all(environment.limit_bytes);
   allocator->set_handler(ladder);
@@ -78,9 +79,17 @@ spillway_status Process::start_locked() {
   allocator->set_trace(trace.get());
   trace_ = std::move(trace);
   environment_ = environment;
+  allocator->count_incidents(totals_);
+  driver_callers_.store(new DriverCallers(*allocator, *ladder), std::memory_order_release);
   ladder_.store(ladder, std::memory_order_release);
   allocator_.store(allocator, std::memory_order_release);
   return SPILLWAY_OK;
+}
+
+void Process::count_incidents(spillway_incident_totals* totals) {
+  std::lock_guard guard(mutex_);
+  totals_ = totals;
+  if (allocator() != nullptr) allocator()->count_incidents(totals);
 }
 
 const char* Process::trace_path() const {

@@ -13,6 +13,7 @@
 #include "spillway/allocator/allocator.h"
 #include "spillway/core.h"
 #include "spillway/strategies/ladder.h"
+#include "strategies/driver_callers.h"
 #include "strategies/environment.h"
 #include "strategies/tags.h"
 
@@ -31,6 +32,10 @@ class Process {
   Tags& tags() { return tags_; }
   trace::Trace* trace() const { return allocator() == nullptr ? nullptr : allocator()->trace(); }
   bool registered_allowed() const { return environment_.registered; }
+  // Null until started.
+  DriverCallers* driver_callers() const { return driver_callers_.load(std::memory_order_acquire); }
+  // From now on; null: nowhere.
+  void count_incidents(spillway_incident_totals* totals);
 
  private:
   spillway_status start_locked();
@@ -40,6 +45,8 @@ class Process {
   std::unique_ptr<trace::Trace> trace_;
   std::atomic<Allocator*> allocator_{nullptr};
   std::atomic<Ladder*> ladder_{nullptr};
+  std::atomic<DriverCallers*> driver_callers_{nullptr};
+  spillway_incident_totals* totals_ = nullptr;
   Tags tags_;
 };
 

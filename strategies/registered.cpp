@@ -29,7 +29,10 @@ class Registered final : public Strategy {
   explicit Registered(const spillway_strategy& strategy) : name_(strategy.name), strategy_(strategy) {}
 
   StrategyInfo info() const noexcept override {
-    return {name_, static_cast<Guarantee>(strategy_.guarantee), strategy_.needs};
+    // Another library's call has no step to unwind.
+    const bool unwinds = (strategy_.needs & kNeedsUnwinding) != 0;
+    return {name_, static_cast<Guarantee>(strategy_.guarantee), strategy_.needs,
+            unwinds ? kServesAllocator : kServesAllocator | kServesDriverCallers};
   }
   Offer offer(const OomEvent& event) noexcept override {
     const spillway_oom oom = to_c(event);

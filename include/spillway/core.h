@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_CORE_VERSION 2u
+#define SPILLWAY_CORE_VERSION 3u
 
 typedef struct spillway_block_info {
   uint64_t address, bytes, requested_bytes, stream, pool;
@@ -72,6 +72,20 @@ typedef struct spillway_failure {
   spillway_strategy_id move; /* SPILLWAY_UNWIND: the chosen plan move */
   char text[512];            /* one line for people: verdict and what was tried */
 } spillway_failure;
+
+/* A call of the driver, by whatever library, that failed for want of memory. Set `size`. */
+typedef struct spillway_driver_request {
+  uint32_t size;
+  int32_t device;
+  uint64_t bytes;    /* 0: not known */
+  const char* call;  /* "cuMemCreate" */
+  uint32_t captures; /* of streams, under way in the process */
+} spillway_driver_request;
+
+/* Incidents since the start, by outcome; written with atomic additions. */
+typedef struct spillway_incident_totals {
+  uint64_t failures, rescued, unwound, gave_up, rescued_bytes, rescue_us;
+} spillway_incident_totals;
 
 typedef struct spillway_core_table {
   uint32_t size, version;
@@ -139,6 +153,14 @@ typedef struct spillway_core_table {
   spillway_status (*unmap_shared)(void* address);
   /* Kernels and copies on `peer` may use the memory of `owner`, what is mapped and what will be. */
   spillway_status (*grant)(int32_t owner, int32_t peer);
+
+  /* Makes room for another library's call by the ladder: what caches of the process hold goes back to the
+   * driver. `try_again` repeats the call on this thread and returns 1 when it no longer fails for memory. The
+   * caller holds no lock that the driver, LibTorch or Spillway may need; where LibTorch itself is the caller
+   * its own cache is left alone, and a rescue that is under way on another thread is not waited for. */
+  spillway_status (*rescue)(const spillway_driver_request* request, int (*try_again)(void*), void* context);
+  /* Adds this process's incidents, past and to come, to `totals`, which stays for ever. null: no more. */
+  void (*count_incidents)(spillway_incident_totals* totals);
 } spillway_core_table;
 
 SPILLWAY_API const spillway_core_table* spillway_core(void);

@@ -22,3 +22,15 @@ std::string install_allocator() {
 }
 
 }  // namespace spillway::libtorch
+
+extern "C" SPILLWAY_API int spillway_torch_empty_native_cache(void) {
+  namespace native = spillway::libtorch::native;
+  native::CUDAAllocator* now = native::allocator.load();
+  if (now == nullptr || now->name() == "spillway" || !now->initialized()) return 1;
+  try {
+    now->emptyCache({0, 0});
+    return 0;
+  } catch (const std::exception&) {  // an error of CUDA's, which the program will meet by itself
+    return 1;
+  }
+}

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <memory>
 #include <mutex>
@@ -49,8 +50,12 @@ std::string list(const std::vector<LibTorchVersion>& versions) {
   return text.empty() ? "none" : text;
 }
 
+void* open_shim(const std::string& path) {
+  return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+}
+
 std::string install_from(const std::string& shim) {
-  void* library = dlopen(shim.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  void* library = open_shim(shim);
   if (library == nullptr) return std::string("the shim can not be loaded: ") + dlerror();
   auto install = reinterpret_cast<int (*)()>(dlsym(library, "spillway_torch_install"));
   auto why_not = reinterpret_cast<const char* (*)()>(dlsym(library, "spillway_torch_error"));
@@ -59,27 +64,41 @@ std::string install_from(const std::string& shim) {
   return install() == 0 ? "" : why_not();
 }
 
-std::string install() {
+// The path of the shim for the LibTorch in the process, or "" and why there is none.
+std::string find_shim(std::string* why_not) {
   const LibTorchVersion process = libtorch_version();
-  if (!process.known()) return "LibTorch is not loaded (import torch first), or is older than 2.9";
+  if (!process.known()) {
+    *why_not = "LibTorch is not loaded (import torch first), or is older than 2.9";
+    return "";
+  }
   const std::string folder = folder_of_this_library();
   const std::vector<LibTorchVersion> built = versions_in(folder);
   const bool found = std::ranges::any_of(built, [&](const LibTorchVersion& it) {
     return it.major == process.major && it.minor == process.minor;
   });
-  if (!found)
-    return "the process runs LibTorch " + process.text() + " and this Spillway is built for LibTorch " +
-           list(built) +
-           ": install the Spillway built for it, or call spillway.install_plugin(), which works with every "
-           "version through torch.cuda.memory.CUDAPluggableAllocator but without PyTorch's statistics, "
-           "snapshots and memory pools";
-  return install_from(folder + "libspillway_torch_" + std::to_string(process.major) + "_" +
-                      std::to_string(process.minor) + ".so");
+  if (!found) {
+    *why_not =
+        "the process runs LibTorch " + process.text() + " and this Spillway is built for LibTorch " +
+        list(built) +
+        ": install the Spillway built for it, or call spillway.install_plugin(), which works with every "
+        "version through torch.cuda.memory.CUDAPluggableAllocator but without PyTorch's statistics, "
+        "snapshots and memory pools";
+    return "";
+  }
+  return folder + "libspillway_torch_" + std::to_string(process.major) + "_" + std::to_string(process.minor) +
+         ".so";
+}
+
+std::string install() {
+  std::string why_not;
+  const std::string shim = find_shim(&why_not);
+  return shim.empty() ? why_not : install_from(shim);
 }
 
 std::mutex mutex;
 bool installed = false;
 std::string error;
+std::atomic<int (*)()> empty_native_cache{nullptr};
 
 }  // namespace
 }  // namespace spillway::libtorch
@@ -95,4 +114,21 @@ extern "C" SPILLWAY_API int spillway_install(void) {
 
 extern "C" SPILLWAY_API const char* spillway_install_error(void) {
   return spillway::libtorch::error.c_str();
+}
+
+extern "C" SPILLWAY_API int spillway_framework_ready(void) {
+  using namespace spillway::libtorch;
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (empty_native_cache.load() != nullptr) return 0;
+  std::string why_not;
+  const std::string shim = find_shim(&why_not);
+  void* library = shim.empty() ? nullptr : open_shim(shim);
+  if (library == nullptr) return 1;
+  empty_native_cache.store(reinterpret_cast<int (*)()>(dlsym(library, "spillway_torch_empty_native_cache")));
+  return empty_native_cache.load() == nullptr ? 1 : 0;
+}
+
+extern "C" SPILLWAY_API int spillway_framework_empty_cache(void) {
+  const auto empty = spillway::libtorch::empty_native_cache.load();
+  return empty == nullptr ? 1 : empty();
 }

@@ -8,6 +8,7 @@
 #include "simulator/cards/overheads.h"
 #include "simulator/driver/call.h"
 #include "simulator/driver/launch.h"
+#include "simulator/driver/module.h"
 #include "simulator/driver/reads.h"
 #include "simulator/driver/report.h"
 
@@ -73,6 +74,11 @@ uint64_t calls(const char* name) {
   const std::lock_guard lock(machine().mutex);
   const Function function = name ? find_configurable(name) : Function::kCount;
   return function == Function::kCount ? 0 : machine().counters.calls[static_cast<size_t>(function)];
+}
+
+CUfunction function(const char* name) {
+  const std::lock_guard lock(machine().mutex);
+  return name ? function_named(name) : nullptr;
 }
 
 CUresult set_capacity(int device, uint64_t bytes) {
@@ -157,6 +163,13 @@ CUresult discharge(int device, const char* label, uint64_t bytes) {
   Account* account = nullptr;
   if (const CUresult result = find_account(device, &account); result != CUDA_SUCCESS) return result;
   return label && account->discharge(label, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult label_page(const char* label, uint64_t bytes) {
+  constexpr size_t kLongest = sizeof(SpillwayModelledPart::label) - 1;
+  if (label && (!*label || strnlen(label, kLongest + 1) > kLongest)) return CUDA_ERROR_INVALID_VALUE;
+  next_page_label() = label ? PageLabel{label, bytes} : PageLabel{};
+  return CUDA_SUCCESS;
 }
 
 CUresult usage(int device, SpillwaySimulatorUsage* out) {
@@ -266,6 +279,7 @@ constexpr SpillwaySimulatorControl kControl = {
     .reset = reset,
     .charge = charge,
     .discharge = discharge,
+    .label_page = label_page,
     .usage = usage,
     .write_report = write_report_now,
     .submit_external = submit_external_work,
@@ -277,6 +291,7 @@ constexpr SpillwaySimulatorControl kControl = {
     .processes = processes,
     .stand_in = stand_in,
     .calls = calls,
+    .function = function,
 };
 
 }  // namespace

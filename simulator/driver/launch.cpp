@@ -67,10 +67,12 @@ CUresult submit(CUstream handle, const char* name, const SpillwayRange* ranges, 
   return CUDA_SUCCESS;
 }
 
+// The runtime's kernels take no time: what they compute, and so how long, is not known.
 KernelWork binary_work(const CUDA_KERNEL_NODE_PARAMS& launch) {
-  KernelWork work{.name = kernel_name(launch.func ? launch.func : reinterpret_cast<CUfunction>(launch.kern)),
+  const CUfunction function = launch.func ? launch.func : reinterpret_cast<CUfunction>(launch.kern);
+  KernelWork work{.name = kernel_name(function),
                   .ranges = {},
-                  .duration_ns = machine().config.kernel_ns,
+                  .duration_ns = belongs_to_no_module(function) ? 0 : machine().config.kernel_ns,
                   .launch = launch};
   work.launch.kernelParams = work.launch.extra = nullptr;
   return work;

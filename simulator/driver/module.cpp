@@ -28,6 +28,7 @@ struct Module {
 struct Loaded {
   std::unordered_map<Module*, std::unique_ptr<Module>> modules;
   std::unordered_set<Kernel*> kernels;
+  Module registered;  // what the runtime launches
 };
 Loaded& loaded() {
   static auto* const made = new Loaded;
@@ -163,6 +164,22 @@ CUresult occupancy(int* blocks, int block_size) {
 const char* kernel_name(CUfunction function) {
   const Kernel* kernel = known(function);
   return machine().referee.intern(kernel ? kernel->name.c_str() : nullptr);
+}
+
+CUfunction function_named(const char* name) {
+  Module& module = loaded().registered;
+  std::unique_ptr<Kernel>& kernel = module.kernels[name];
+  if (!kernel) {
+    module.capability = machine().config.card.major * 10 + machine().config.card.minor;
+    kernel = std::make_unique<Kernel>(&module, name);
+    loaded().kernels.insert(kernel.get());
+  }
+  return reinterpret_cast<CUfunction>(kernel.get());
+}
+
+bool belongs_to_no_module(CUfunction function) {
+  const Kernel* kernel = known(function);
+  return kernel && kernel->module == &loaded().registered;
 }
 
 }  // namespace spillway::simulator

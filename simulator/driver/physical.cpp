@@ -41,11 +41,17 @@ Taker taker_at(Site site) {
   if (!added || dladdr(site, &info) == 0 || info.dli_fname == nullptr) return entry->second;
   const std::string_view path = info.dli_fname;
   const std::string_view file = path.substr(path.rfind('/') + 1);
-  if (file.starts_with("libc10_cuda") || file.starts_with("libspillway")) entry->second = Taker::kAllocator;
+  const bool ours = file.starts_with("libspillway") && !file.starts_with("libspillway_preload");
+  if (file.starts_with("libc10_cuda") || ours) entry->second = Taker::kAllocator;
   return entry->second;
 }
 
 }  // namespace
+
+PageLabel& next_page_label() {
+  thread_local PageLabel label;
+  return label;
+}
 
 int BackingFile::descriptor() {
   if (descriptor_ >= 0) return descriptor_;
@@ -88,22 +94,39 @@ CUresult PhysicalMemory::back(Page& page) {
   return filled ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+bool PhysicalMemory::charge(Page& page) {
+  if (!page.device) return true;
+  Account& account = page.device->account;
+  page.label = next_page_label();
+  if (page.label.label.empty()) return account.take_pages(page.bytes, page.taker);
+  const bool charged = account.charge(page.label.label, page.label.bytes);
+  if (charged) next_page_label() = {};
+  return charged;
+}
+
+void PhysicalMemory::discharge(const Page& page) {
+  if (!page.device) return;
+  if (page.label.label.empty())
+    page.device->account.give_pages(page.bytes, page.taker);
+  else
+    page.device->account.discharge(page.label.label, page.label.bytes);
+}
+
 CUresult PhysicalMemory::create(const CUmemAllocationProp& properties, Device* device, uint64_t bytes,
                                 Site site, Page** out) {
-  const Taker taker = taker_at(site);
-  if (device && !device->account.take_pages(bytes, taker)) return refused_for_lack_of_room();
   auto page = std::make_unique<Page>();
   page->properties = properties;
   page->device = device;
   page->bytes = bytes;
   page->site = site;
-  page->taker = taker;
+  page->taker = taker_at(site);
+  if (!charge(*page)) return refused_for_lack_of_room();
   page->offset = file(device).take(bytes);
   if (const CUresult result = compute_ ? back(*page) : CUDA_SUCCESS; result != CUDA_SUCCESS) {
-    if (device) device->account.give_pages(bytes, taker);
+    discharge(*page);
     return result;
   }
-  live_bytes_ += bytes;
+  if (page->label.label.empty()) live_bytes_ += bytes;
   peak_bytes_ = std::max(peak_bytes_, live_bytes_);
   *out = add(std::move(page));
   return CUDA_SUCCESS;
@@ -135,8 +158,8 @@ Page* PhysicalMemory::find_extent(const Device* device, uint64_t offset) {
 void PhysicalMemory::drop_if_unused(Page* page) {
   if (page->references > 0 || page->mappings > 0) return;
   if (page->charged) {
-    if (page->device) page->device->account.give_pages(page->bytes, page->taker);
-    live_bytes_ -= page->bytes;
+    discharge(*page);
+    if (page->label.label.empty()) live_bytes_ -= page->bytes;
     if (page->named) withdraw_from_file(*page);
     if (page->descriptor >= 0 && !page->exported) file(page->device).give(page->offset, page->bytes);
   } else if (page->descriptor >= 0) {

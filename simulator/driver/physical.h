@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 
 #include "simulator/driver/account.h"
 #include "simulator/driver/referee.h"
@@ -36,6 +37,14 @@ class BackingFile {
 
 struct Device;
 
+// What a page counts as, where it stands for a library's own memory.
+struct PageLabel {
+  std::string label;  // "": none, and the page counts as its size
+  uint64_t bytes = 0;
+};
+// Of the calling thread's next page.
+PageLabel& next_page_label();
+
 struct Page {
   CUmemGenericAllocationHandle handle = 0;
   CUmemAllocationProp properties = {};
@@ -50,6 +59,7 @@ struct Page {
   bool named = false;     // a legacy handle of it went out: it is worth nothing once the page is gone
   Site site = nullptr;
   Taker taker = Taker::kOther;
+  PageLabel label;
 };
 
 class PhysicalMemory {
@@ -74,6 +84,8 @@ class PhysicalMemory {
   void reset_peak() { peak_bytes_ = live_bytes_; }
 
  private:
+  bool charge(Page& page);
+  void discharge(const Page& page);
   Page* add(std::unique_ptr<Page> page);
   CUresult back(Page& page);  // gives the page its place in the memory file
 

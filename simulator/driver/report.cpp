@@ -153,7 +153,7 @@ std::string leaks() {
   std::string text;
   if (!sim.physical) return text;
   for (const auto& [handle, page] : sim.physical->pages())
-    if (page->references > 0)
+    if (page->references > 0 && page->label.label.empty())
       text += line(
           "page " + std::to_string(handle) + " of " + std::to_string(page->bytes) + " bytes not released",
           page->site);

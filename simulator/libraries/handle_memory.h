@@ -2,12 +2,13 @@
 // simulator/cards/overheads.inc, which also says how certain each figure is; what follows from the arguments
 // of a call, such as the work area of a transform, is its stand-in's to know.
 //
-// It is charged through the simulator's control interface, under the name of its row in that table.
+// It is taken by driver calls (labelled_page.h), under the name of its row in that table.
 //
 // Thread-safety: HandleMemory as its handle; `charge_code` any thread. Ownership: HandleMemory gives back
 // what it holds when it dies; code stays, as modules do. Errors: cudaErrorMemoryAllocation when the card has
 // no room. Units: bytes.
 #pragma once
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
@@ -27,9 +28,7 @@ class HandleMemory {
   cudaError_t charge_row(const char* row);
 
  private:
-  const char* label_ = nullptr;
-  int device_ = 0;
-  uint64_t bytes_ = 0;
+  CUmemGenericAllocationHandle page_ = 0;
 };
 
 // What a process pays once for each device when it first uses the library.

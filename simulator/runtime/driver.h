@@ -65,6 +65,7 @@
   F(cuStreamSynchronize)               \
   F(cuStreamWaitEvent)                 \
   F(cuLaunchHostFunc)                  \
+  F(cuLaunchKernel)                    \
   F(cuEventCreate)                     \
   F(cuEventDestroy)                    \
   F(cuEventRecord)                     \

@@ -68,6 +68,15 @@ cudaError_t find_loaded(const void* function, Kernel** kernel) {
   return *kernel == nullptr ? cudaErrorInvalidDeviceFunction : load(**kernel);
 }
 
+CUfunction function_of(Kernel& kernel) {
+  CUfunction function = kernel.function.load(std::memory_order_acquire);
+  if (function == nullptr) {
+    function = driver().control->function(kernel.name);
+    kernel.function.store(function, std::memory_order_release);
+  }
+  return function;
+}
+
 cudaError_t launch(const void* function, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream) {
   if (cudaError_t error = bind_context(); error != cudaSuccess) return error;
   Kernel* kernel = nullptr;
@@ -77,7 +86,8 @@ cudaError_t launch(const void* function, dim3 grid, dim3 block, size_t shared_by
     return cudaErrorInvalidValue;
   }
   say_that_it_computes_nothing(kernel);
-  return to_runtime(driver().control->submit(stream, kernel->name, nullptr, 0, 0, nullptr, nullptr));
+  return bound_call(&Driver::cuLaunchKernel, function_of(*kernel), grid.x, grid.y, grid.z, block.x, block.y,
+                    block.z, static_cast<unsigned>(shared_bytes), stream, nullptr, nullptr);
 }
 
 // Blocks of `threads` threads that fit on one multiprocessor of `device` together.

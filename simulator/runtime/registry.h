@@ -3,6 +3,8 @@
 // Thread-safety: every function may be called from any thread. Ownership: entries live as long as the
 // process; their names are the registering library's. Units: bytes.
 #pragma once
+#include <cuda.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +20,7 @@ struct Kernel {
   std::atomic<uint32_t> loaded_on{0};                // devices
   std::atomic<int> dynamic_shared_bytes{48 * 1024};  // what cudaFuncSetAttribute allows it
   std::atomic<bool> named{false};                    // said to compute nothing
+  std::atomic<CUfunction> function{nullptr};         // the driver's, from the first launch on
 };
 
 // The kernel behind a host function, or null.

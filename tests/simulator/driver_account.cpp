@@ -29,7 +29,7 @@ uint64_t free_bytes(const driver::Table& table) {
 TEST(Account, modelled_memory_counts_against_the_card_under_its_label) {
   in_process({{"SPILLWAY_SIM_CAPACITY", "100MiB"}, {"SPILLWAY_SIM_DEVICES", "2"}}, [] {
     const driver::Table& table = started_driver();
-    ASSERT_EQ(table.simulator->version, 2u);
+    ASSERT_EQ(table.simulator->version, uint32_t{SPILLWAY_SIMULATOR_CONTROL_VERSION});
     EXPECT_EQ(table.simulator->charge(0, "cublas", 30 * kMiB), CUDA_SUCCESS);
     EXPECT_EQ(table.simulator->charge(0, "nccl", 10 * kMiB), CUDA_SUCCESS);
     EXPECT_EQ(table.simulator->charge(0, "cublas", 20 * kMiB), CUDA_SUCCESS);

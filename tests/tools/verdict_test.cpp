@@ -33,6 +33,32 @@ void expect(Cause cause, const std::string& part, const Incident& incident) {
   EXPECT_EQ(incident.residual_bytes(), 0);
 }
 
+// A call of another library's under `spillway run`.
+Incident call_of(const std::string& library, std::vector<LadderTry> tries, trace::Outcome outcome) {
+  Incident incident;
+  incident.library = library;
+  incident.requested_bytes = incident.rounded_bytes = 288 * kMiB;
+  incident.terms = {{Term::kFree, 200 * kMiB}, {Term::kDevice, 4096 * kMiB}};
+  incident.tries = std::move(tries);
+  incident.outcome = outcome;
+  return incident;
+}
+
+TEST(Verdict, OfAnotherLibrarySaysWhoAskedAndWhatServedIt) {
+  LadderTry nothing;
+  nothing.strategy = "release_cache";
+  LadderTry cache;
+  cache.strategy = "framework_cache";
+  cache.measured_bytes = 3072 * kMiB;
+  const Verdict served = judge(call_of("libnccl.so.2", {nothing, cache}, trace::Outcome::kGranted));
+  EXPECT_EQ(served.cause, Cause::kAnotherLibrary);
+  EXPECT_EQ(served.text,
+            "libnccl.so.2 asked the driver for 288.00 MiB while 200.00 MiB of 4.00 GiB were free; served: "
+            "framework_cache gave 3.00 GiB");
+  const Verdict refused = judge(call_of("libnccl.so.2", {nothing}, trace::Outcome::kGiveUp));
+  EXPECT_THAT(refused.text, HasSubstr("not served: nothing idle was found in this process"));
+}
+
 TEST(Verdict, FollowsTheEquation) {
   expect(Cause::kCapacity, "200.00 MiB too much", failure(1000, 300, {{Term::kLive, 900}}));
   expect(Cause::kFragmentation, "400.00 MiB are not in use, but in pieces of at most 150.00 MiB",

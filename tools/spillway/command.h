@@ -49,6 +49,7 @@ struct Command {
 Command check_command();
 Command rehearse_command();
 Command report_command();
+Command run_command();
 Command simulate_command();
 
 int run_command_line(const std::vector<Command>& commands, int argc, char** argv);

@@ -25,6 +25,7 @@
 #include "spillway/allocator/units.h"
 #include "spillway/allocator/usage.h"
 #include "spillway/allocator/witness.h"
+#include "spillway/core.h"
 #include "spillway/driver/table.h"
 #include "spillway/trace/writer.h"
 
@@ -158,6 +159,14 @@ class Allocator {
   // the last call.
   uint64_t fail_request(uint64_t n, bool persistent) noexcept;
   uint64_t requests() const noexcept;
+  // An incident's number, and its end: run by the heap for a block, by strategies/ for another library's call
+  // of the driver.
+  uint64_t begin_incident() noexcept { return incidents_.fetch_add(1) + 1; }
+  void end_incident(Status status, uint64_t bytes, uint64_t us) noexcept;
+  // Where incidents are counted from now on, with atomic additions; must outlive the allocator.
+  void count_incidents(spillway_incident_totals* totals) noexcept { totals_.store(totals); }
+  // Whether the device has been used, and so has an account.
+  bool uses(DeviceId device) const noexcept { return started(device) != nullptr; }
   // Every invariant of every device; false and the first broken one.
   bool check_invariants(std::string* broken) noexcept;
 
@@ -189,6 +198,7 @@ class Allocator {
   uint64_t default_limit_bytes_ = 0;
   Injection injection_;
   std::atomic<uint64_t> incidents_{0};
+  std::atomic<spillway_incident_totals*> totals_{nullptr};
   std::atomic<uint64_t> order_base_{0};
 };
 

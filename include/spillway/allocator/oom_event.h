@@ -26,6 +26,8 @@ struct OomEvent {
   Source source = Source::kFramework;
   const char* library = "";  // who asked, if known
   const char* phase = "";    // the program's phase tag ("forward", "backward", ...)
+  // The framework's allocator is the caller: its locks may be held by this thread.
+  bool inside_framework = false;
   CaptureState capture = CaptureState::kNone;
   Guarantee allowed = Guarantee::kStatisticsChange;  // weakest guarantee that the program accepts
   uint32_t attempt = 0;                              // 0 for the first run of the ladder for this request

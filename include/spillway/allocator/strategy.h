@@ -18,10 +18,17 @@ enum Needs : uint32_t {
   kNeedsUnwinding = 16,     // the step unwinds, is undone and redone
 };
 
+// Whose requests a strategy can serve, as bits.
+enum Serves : uint32_t {
+  kServesAllocator = 1,      // blocks of Spillway's
+  kServesDriverCallers = 2,  // another library's call of the driver
+};
+
 struct StrategyInfo {
   std::string_view name;
   Guarantee guarantee = Guarantee::kBitExact;
   uint32_t needs = kNeedsNothing;
+  uint32_t serves = kServesAllocator;
 };
 
 struct Offer {

@@ -30,6 +30,7 @@ enum class Cause {
   kOtherProcesses,
   kOutsideBytes,
   kNotMemory,
+  kAnotherLibrary,  // no request of Spillway's allocator: told by who asked, not by the equation
 };
 
 struct Verdict {

@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_SIMULATOR_CONTROL_VERSION 2u
+#define SPILLWAY_SIMULATOR_CONTROL_VERSION 3u
 
 enum { SPILLWAY_SIMULATOR_NULL = 0, SPILLWAY_SIMULATOR_COMPUTE = 1 };
 
@@ -156,6 +156,12 @@ typedef struct SpillwaySimulatorControl {
    * CUDA_ERROR_INVALID_VALUE when it holds fewer. Before cuInit: CUDA_ERROR_NOT_INITIALIZED. */
   CUresult (*charge)(int device, const char* label, uint64_t bytes);
   CUresult (*discharge)(int device, const char* label, uint64_t bytes);
+  /* Since version 3. The next page that this thread makes by cuMemCreate counts as `bytes` under `label`, as
+   * `charge` would count them, instead of as a page of its size, for as long as it lives, and is no leak. It
+   * stands for memory that a library takes by driver calls of its own, which whoever watches the driver sees.
+   * A creation that fails leaves the label for the next try; label NULL: none any more. The text is copied.
+   */
+  CUresult (*label_page)(const char* label, uint64_t bytes);
   CUresult (*usage)(int device, SpillwaySimulatorUsage* out);
   /* Writes the report of SPILLWAY_SIM_REPORT now (simulator/README.md has its form); without that setting
    * nothing is written. CUDA_ERROR_FILE_NOT_FOUND when it can not be. */
@@ -196,6 +202,9 @@ typedef struct SpillwaySimulatorControl {
   /* Since version 2. How often the named function was called since cuInit or the last `reset`, whether or not
    * the call succeeded; 0 for a name that the simulator does not implement. */
   uint64_t (*calls)(const char* name);
+  /* Since version 3. A function by that name without a module, for the runtime, whose kernels are registered
+   * and not loaded: cuLaunchKernel takes it. The same name gives the same function. The text is copied. */
+  CUfunction (*function)(const char* name);
 } SpillwaySimulatorControl;
 
 typedef const SpillwaySimulatorControl* (*SpillwaySimulatorControlFunction)(void);

@@ -34,6 +34,8 @@ extern "C" {
 // Makes Spillway LibTorch's CUDA allocator. 0: done, or done before; else spillway_torch_error() says why not
 // and the native allocator stays.
 SPILLWAY_API int spillway_torch_install(void);
+// Empties the cache of LibTorch's own allocator, if that is the one in use. 0: done.
+SPILLWAY_API int spillway_torch_empty_native_cache(void);
 // Why the last spillway_torch_install() of this process failed; "" if it did not.
 SPILLWAY_API const char* spillway_torch_error(void);
 }

@@ -29,6 +29,12 @@ SPILLWAY_API int spillway_install(void);
 // Why the last spillway_install() of this process failed; "" if it did not.
 SPILLWAY_API const char* spillway_install_error(void);
 
+// For the core's strategy that lets another library have LibTorch's idle memory. The first loads the shim of
+// the version in the process without installing it, 0: it is there. The second gives the native allocator's
+// idle memory back to the driver, 0: done; it takes that allocator's locks and waits for the devices.
+SPILLWAY_API int spillway_framework_ready(void);
+SPILLWAY_API int spillway_framework_empty_cache(void);
+
 // For CUDAPluggableAllocator(path, "spillway_plugin_allocate", "spillway_plugin_free").
 SPILLWAY_API void* spillway_plugin_allocate(size_t bytes, int device, CUstream_st* stream);
 SPILLWAY_API void spillway_plugin_free(void* address, size_t bytes, int device, CUstream_st* stream);

@@ -95,5 +95,6 @@ class Ladder final : public OomHandler {
 std::unique_ptr<Strategy> make_wait_for_events(Allocator& allocator);
 std::unique_ptr<Strategy> make_stitch(Allocator& allocator);
 std::unique_ptr<Strategy> make_release_cache(Allocator& allocator);
+std::unique_ptr<Strategy> make_framework_cache(Allocator& allocator);
 
 }  // namespace spillway

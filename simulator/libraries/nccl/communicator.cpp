@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "simulator/libraries/labelled_page.h"
 #include "simulator/libraries/nccl/device.h"
 #include "simulator/libraries/nccl/error.h"
 
@@ -49,9 +50,10 @@ uint64_t Communicator::duration_of(const std::vector<Call>& calls) const {
 }
 
 ncclResult_t Communicator::charge_locked(uint64_t bytes) {
-  if (control()->charge(device_, "nccl", bytes) != CUDA_SUCCESS)
+  CUmemGenericAllocationHandle page = 0;
+  if (stand_in::make_labelled_page(device_, "nccl", bytes, &page) != CUDA_SUCCESS)
     return fail(ncclUnhandledCudaError, "Failed to CUDA calloc async " + std::to_string(bytes) + " bytes");
-  charged_bytes_ += bytes;
+  buffers_.push_back(page);
   return ncclSuccess;
 }
 
@@ -225,8 +227,8 @@ void Communicator::leave(bool abort) {
   if (abort && traffic_) traffic_->drop_all();
   if (left_) return;
   left_ = true;
-  if (charged_bytes_ > 0) control()->discharge(device_, "nccl", charged_bytes_);
-  charged_bytes_ = 0;
+  for (const CUmemGenericAllocationHandle page : buffers_) stand_in::release_labelled_page(page);
+  buffers_.clear();
   if (!file_ || rank_ < 0) return;
   file_->rank(rank_).presence.store(Presence::kLeft);
   file_->changed();

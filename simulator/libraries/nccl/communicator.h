@@ -6,6 +6,7 @@
 // `leave`. Errors: NCCL's, with the reason in ncclGetLastError; those of other ranks stay and come with every
 // later call. Units: bytes, ms of real time.
 #pragma once
+#include <cuda.h>
 #include <nccl.h>
 
 #include <chrono>
@@ -14,6 +15,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "simulator/libraries/nccl/model.h"
 #include "simulator/libraries/nccl/traffic.h"
@@ -108,8 +110,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::shared_ptr<SharedFile> file_;
   std::optional<Traffic> traffic_;
   bool ready_ = false, left_ = false, aborted_ = false, finalizing_ = false, ring_connected_ = false;
-  std::set<int> connected_;  // for sends and receives
-  uint64_t charged_bytes_ = 0, splits_ = 0, shrinks_ = 0;
+  std::set<int> connected_;                            // for sends and receives
+  std::vector<CUmemGenericAllocationHandle> buffers_;  // what the connections take of the card
+  uint64_t splits_ = 0, shrinks_ = 0;
   ncclResult_t error_ = ncclSuccess;
   std::string why_;
   std::chrono::steady_clock::time_point looked_{}, entered_{};

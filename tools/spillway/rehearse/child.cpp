@@ -87,9 +87,9 @@ ssize_t read_retrying(int from, int* to) {
 }
 
 [[noreturn]] void become(const Words& command, const Environment& environment, int input,
-                         const std::string& output, int failed) {
+                         const std::string& output, HostAddresses addresses, int failed) {
   apply(environment);
-  repeat_host_addresses();
+  if (addresses == HostAddresses::kRepeated) repeat_host_addresses();
   if (input >= 0) ::dup2(input, STDIN_FILENO);
   if (!output.empty()) {
     const int file = ::open(output.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -125,7 +125,7 @@ int stop_signal() {
 }
 
 ChildEnd run_child(const Words& command, const Environment& environment, const std::string& output,
-                   const std::function<void()>& tick) {
+                   const std::function<void()>& tick, HostAddresses addresses) {
   ChildEnd end;
   int failed[2];  // closed by exec; carries the errno of one that fails
   listen_for_stops();
@@ -146,7 +146,7 @@ ChildEnd run_child(const Words& command, const Environment& environment, const s
       for (const int signal : kStopping) default_unless_ignored(signal);
       held.release();
       end_with(parent);
-      become(command, environment, input, output, failed[1]);
+      become(command, environment, input, output, addresses, failed[1]);
     }
     child = pid;
   }

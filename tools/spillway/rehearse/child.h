@@ -22,8 +22,11 @@ struct ChildEnd {
 // process, which is to look here before it starts anything else.
 int stop_signal();
 
+// Where a child's host addresses lie: the same in every run, for what repeats, or as the system has it.
+enum class HostAddresses { kRepeated, kAsUsual };
+
 // `output`: a file for its output, "" for ours. `tick` is called a few times a second while it runs.
 ChildEnd run_child(const Words& command, const Environment& environment, const std::string& output,
-                   const std::function<void()>& tick);
+                   const std::function<void()>& tick, HostAddresses addresses = HostAddresses::kRepeated);
 
 }  // namespace spillway::tools

@@ -1,5 +1,6 @@
-// Why a request of a trace failed: the allocator's rules on the equation that the trace holds. Without limit,
-// live and request the verdict is unknown.
+// Why a request of a trace failed: the allocator's rules on the equation that the trace holds. Another
+// library's call of the driver has no equation: who asked, how much was free and what served it is told.
+// Without limit, live and request the verdict is unknown.
 #pragma once
 #include "spillway/allocator/verdict.h"
 #include "tools/spillway/report/analysis.h"

@@ -1,0 +1,72 @@
+// The way of every hooked call: counted, passed on, and where the driver is short of memory given to the
+// rescue, which may try it again.
+//
+// Thread-safety: any thread. What is called from inside a hooked call on the same thread, by the driver or by
+// Spillway itself, is passed on untouched.
+#pragma once
+#include <type_traits>
+
+#include "interpose/asks.h"
+#include "interpose/captures.h"
+#include "interpose/functions.h"
+#include "interpose/inside.h"
+#include "interpose/process.h"
+#include "interpose/real.h"
+#include "interpose/replace.h"
+#include "interpose/rescue.h"
+
+namespace spillway::interpose {
+
+constexpr bool is_launch(Function function) {
+  return begins_with(name_of(function), "cuLaunch") || begins_with(name_of(function), "cuGraphLaunch");
+}
+
+constexpr bool finds_functions(Function function) {
+  return begins_with(name_of(function), "cuGetProcAddress");
+}
+
+// Puts the hook in the place of what cuGetProcAddress found.
+inline void hook_found(const char* symbol, void** found, int version, cuuint64_t flags,
+                       CUdriverProcAddressQueryResult* = nullptr) {
+  if (symbol == nullptr || found == nullptr || *found == nullptr) return;
+  const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
+  if (void* hook = hook_for(*found, symbol, version, per_thread)) *found = hook;
+}
+
+template <Function function>
+void count() {
+  ProcessSummary& counts = summary();
+  if constexpr (is_launch(function))
+    counts.launches.fetch_add(1, std::memory_order_relaxed);
+  else
+    counts.driver_calls.fetch_add(1, std::memory_order_relaxed);
+}
+
+// Not inlined: no part of the way of a call that succeeds.
+template <Function function, class... Parameters>
+[[gnu::noinline, gnu::cold]] CUresult serve_shortage(CUresult (*real_function)(Parameters...),
+                                                     std::type_identity_t<Parameters>... arguments) {
+  auto again = [&] { return real_function(arguments...); };
+  const Shortage shortage{function, Asks<function>::of(arguments...)};
+  return rescue(shortage, [](void* context) { return (*static_cast<decltype(again)*>(context))(); }, &again);
+}
+
+template <Function function, class... Parameters>
+CUresult call(CUresult (*real_function)(Parameters...), std::type_identity_t<Parameters>... arguments) {
+  if (real_function == nullptr) [[unlikely]]
+    return real().cuInit == nullptr ? CUDA_ERROR_NO_DEVICE : CUDA_ERROR_NOT_FOUND;
+  if (Inside::now()) return real_function(arguments...);
+  if constexpr (begins_an_use(function)) replace_if_due();
+  const Inside inside;
+  count<function>();
+  const CUresult result = real_function(arguments...);
+  watch_captures<function>(result);
+  if constexpr (finds_functions(function)) {
+    if (result == CUDA_SUCCESS) hook_found(arguments...);
+  }
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) [[unlikely]]
+    return serve_shortage<function>(real_function, arguments...);
+  return result;
+}
+
+}  // namespace spillway::interpose

@@ -1,0 +1,13 @@
+// The one core in the process: libspillway.so beside this library, loaded when it is first needed.
+//
+// Thread-safety: any thread. Errors: null where it can not be loaded or is of another version, said once.
+#pragma once
+#include "spillway/core.h"
+
+namespace spillway::interpose {
+
+const spillway_core_table* core();
+// Puts the path of the core's trace into the summary; for after its start.
+void note_trace();
+
+}  // namespace spillway::interpose

@@ -1,0 +1,118 @@
+// dlsym and dlvsym. What they find is asked of the C library first; the driver's functions are then exchanged
+// for their hooks. Every other look-up is a jump to the C library's function in the caller's own frame, which
+// is how RTLD_NEXT and RTLD_DEFAULT know who asks.
+#include <dlfcn.h>
+
+#include "interpose/functions.h"
+#include "interpose/inside.h"
+#include "interpose/real.h"
+#include "interpose/replace.h"
+
+namespace spillway::interpose {
+namespace {
+
+// cudnnCreate is none of the driver's.
+bool names_a_driver_function(const char* name) {
+  return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
+}
+
+bool is_ours_to_answer(void* handle, const char* name) {
+  if (name == nullptr || handle == RTLD_NEXT || handle == RTLD_DEFAULT) return false;
+  return names_a_driver_function(name) && !loading_real() && !Inside::now();
+}
+
+}  // namespace
+}  // namespace spillway::interpose
+
+// The answer to a look-up, or null: then the C library's own is asked in the caller's name, and reports the
+// error if there is one.
+extern "C" {
+[[gnu::visibility("hidden")]] spillway::interpose::LookUp spillway_next_dlsym = nullptr;
+[[gnu::visibility("hidden")]] spillway::interpose::VersionedLookUp spillway_next_dlvsym = nullptr;
+
+[[gnu::visibility("hidden"), gnu::used]] void* spillway_answer_dlsym(void* handle, const char* name) {
+  using namespace spillway::interpose;
+  if (spillway_next_dlsym == nullptr) spillway_next_dlsym = real_dlsym();
+  if (name != nullptr && begins_with(name, "PyInit_")) replace_if_due();
+  if (!is_ours_to_answer(handle, name)) return nullptr;
+  void* const found = spillway_next_dlsym(handle, name);
+  if (found == nullptr) return nullptr;
+  void* const hook = hook_for(found, name);
+  return hook != nullptr ? hook : found;
+}
+
+[[gnu::visibility("hidden"), gnu::used]] void* spillway_answer_dlvsym(void* handle, const char* name,
+                                                                      const char* version) {
+  using namespace spillway::interpose;
+  if (spillway_next_dlvsym == nullptr) spillway_next_dlvsym = real_dlvsym();
+  if (!is_ours_to_answer(handle, name)) return nullptr;
+  void* const found = spillway_next_dlvsym(handle, name, version);
+  if (found == nullptr) return nullptr;
+  void* const hook = hook_for(found, name);
+  return hook != nullptr ? hook : found;
+}
+
+// Spillway's own look-ups of the driver: never a hook (driver/table.cpp).
+__attribute__((visibility("default"))) void* spillway_unhooked_dlsym(void* handle, const char* name) {
+  return spillway::interpose::real_dlsym()(handle, name);
+}
+}
+
+#if !defined(__x86_64__)
+#error "the look-ups are written for x86-64"
+#endif
+
+asm(R"(
+.text
+.globl dlsym
+.type dlsym, @function
+dlsym:
+  .cfi_startproc
+  endbr64
+  pushq %rdi
+  .cfi_adjust_cfa_offset 8
+  pushq %rsi
+  .cfi_adjust_cfa_offset 8
+  subq $8, %rsp
+  .cfi_adjust_cfa_offset 8
+  call spillway_answer_dlsym
+  addq $8, %rsp
+  .cfi_adjust_cfa_offset -8
+  popq %rsi
+  .cfi_adjust_cfa_offset -8
+  popq %rdi
+  .cfi_adjust_cfa_offset -8
+  testq %rax, %rax
+  jne 1f
+  jmpq *spillway_next_dlsym(%rip)
+1:
+  ret
+  .cfi_endproc
+.size dlsym, .-dlsym
+
+.globl dlvsym
+.type dlvsym, @function
+dlvsym:
+  .cfi_startproc
+  endbr64
+  pushq %rdi
+  .cfi_adjust_cfa_offset 8
+  pushq %rsi
+  .cfi_adjust_cfa_offset 8
+  pushq %rdx
+  .cfi_adjust_cfa_offset 8
+  call spillway_answer_dlvsym
+  popq %rdx
+  .cfi_adjust_cfa_offset -8
+  popq %rsi
+  .cfi_adjust_cfa_offset -8
+  popq %rdi
+  .cfi_adjust_cfa_offset -8
+  testq %rax, %rax
+  jne 1f
+  jmpq *spillway_next_dlvsym(%rip)
+1:
+  ret
+  .cfi_endproc
+.size dlvsym, .-dlvsym
+)");

@@ -1,0 +1,139 @@
+#include "interpose/process.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace spillway::interpose {
+namespace {
+
+constinit ProcessSummary own{};
+std::atomic<ProcessSummary*> chosen{nullptr};
+pthread_mutex_t choosing = PTHREAD_MUTEX_INITIALIZER;
+std::atomic<SummaryFile*> file{nullptr};
+
+void append(char* out, size_t room, const char* text) {
+  const size_t held = strnlen(out, room);
+  if (held + 1 < room) std::strncat(out, text, room - held - 1);
+}
+
+Mode read_mode() {
+  const char* named = std::getenv("SPILLWAY_MODE");
+  if (named == nullptr || *named == '\0' || std::strcmp(named, "rescue") == 0) return Mode::kRescue;
+  if (std::strcmp(named, "observe") == 0) return Mode::kObserve;
+  if (std::strcmp(named, "replace") == 0) return Mode::kReplace;
+  say("SPILLWAY_MODE is none of observe, rescue, replace, and 'observe' is taken: ", named);
+  return Mode::kObserve;
+}
+
+SummaryFile* map_file() {
+  const char* path = std::getenv("SPILLWAY_RUN_SUMMARY");
+  if (path == nullptr || *path == '\0') return nullptr;
+  const int descriptor = ::open(path, O_RDWR | O_CLOEXEC);
+  if (descriptor < 0) return nullptr;  // `spillway run` has ended, or this process may not see it
+  struct stat status{};
+  void* at = MAP_FAILED;
+  if (::fstat(descriptor, &status) == 0 && status.st_size == static_cast<off_t>(sizeof(SummaryFile)))
+    at = ::mmap(nullptr, sizeof(SummaryFile), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  ::close(descriptor);
+  if (at == MAP_FAILED) return nullptr;
+  auto* mapped = static_cast<SummaryFile*>(at);
+  if (mapped->magic == kSummaryMagic && mapped->layout == sizeof(ProcessSummary)) return mapped;
+  ::munmap(at, sizeof(SummaryFile));
+  return nullptr;
+}
+
+ProcessSummary* claim(SummaryFile& summary) {
+  const auto self = static_cast<int32_t>(::getpid());
+  for (ProcessSummary& slot : summary.processes) {
+    int32_t nobody = 0;
+    if (slot.process.compare_exchange_strong(nobody, self)) return &slot;
+  }
+  summary.without_slot.fetch_add(1);
+  return nullptr;
+}
+
+void describe(ProcessSummary& summary) {
+  summary.mode.store(mode());
+  if (mode() == Mode::kReplace) summary.replacement.store(Replacement::kWaiting);
+  append(summary.program, sizeof summary.program, program_invocation_short_name);
+}
+
+// The parent's counts are the parent's.
+void in_child() {
+  pthread_mutex_init(&choosing, nullptr);
+  std::memset(static_cast<void*>(&own), 0, sizeof own);
+  chosen.store(nullptr);
+}
+
+ProcessSummary& choose() {
+  pthread_mutex_lock(&choosing);
+  ProcessSummary* summary = chosen.load();
+  if (summary == nullptr) {
+    if (file.load() == nullptr) {
+      file.store(map_file());
+      pthread_atfork(nullptr, nullptr, in_child);
+    }
+    if (SummaryFile* shared = file.load()) summary = claim(*shared);
+    if (summary == nullptr) summary = &own;
+    describe(*summary);
+    chosen.store(summary, std::memory_order_release);
+  }
+  pthread_mutex_unlock(&choosing);
+  return *summary;
+}
+
+}  // namespace
+
+Mode mode() {
+  static const Mode read = read_mode();
+  return read;
+}
+
+// In one piece, so that lines of several processes do not mix.
+void say(const char* text, const char* more) {
+  char line[1024];
+  const int length = std::snprintf(line, sizeof line, "spillway: %s%s\n", text, more);
+  if (length <= 0) return;
+  const size_t bytes =
+      static_cast<size_t>(length) < sizeof line ? static_cast<size_t>(length) : sizeof line - 1;
+  if (::write(STDERR_FILENO, line, bytes) < 0) return;
+}
+
+void give_up(const char* text) {
+  say(text, "; run the program without Spillway");
+  ::_exit(127);
+}
+
+void process_uses_cuda() {
+  summary();
+}
+
+ProcessSummary& summary() {
+  ProcessSummary* at = chosen.load(std::memory_order_acquire);
+  return at != nullptr ? *at : choose();
+}
+
+const char* library_folder() {
+  static char folder[1024] = "";
+  static const bool found = [] {
+    Dl_info info{};
+    if (dladdr(reinterpret_cast<const void*>(&library_folder), &info) == 0 || info.dli_fname == nullptr)
+      return false;
+    const char* slash = std::strrchr(info.dli_fname, '/');
+    if (slash == nullptr || static_cast<size_t>(slash - info.dli_fname) + 2 > sizeof folder) return false;
+    std::memcpy(folder, info.dli_fname, static_cast<size_t>(slash - info.dli_fname) + 1);
+    return true;
+  }();
+  return found ? folder : "";
+}
+
+}  // namespace spillway::interpose

@@ -1,0 +1,152 @@
+#include "interpose/real.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+
+#include "interpose/hooks.h"
+#include "interpose/libc_symbol.h"
+#include "interpose/process.h"
+
+namespace spillway::interpose {
+namespace {
+
+constinit driver::Table table{};
+pthread_once_t once = PTHREAD_ONCE_INIT;
+std::atomic<bool> loaded{false};
+[[gnu::tls_model("initial-exec")]] thread_local bool loading = false;
+
+struct Export {
+  const void* address;
+  Function function;
+};
+Export exports[kFunctions];  // by address
+size_t export_count = 0;
+
+int by_address(const void* left, const void* right) {
+  const auto* a = static_cast<const Export*>(left);
+  const auto* b = static_cast<const Export*>(right);
+  if (a->address != b->address) return a->address < b->address ? -1 : 1;
+  return static_cast<int>(a->function) - static_cast<int>(b->function);
+}
+
+template <class Pointer>
+void look_up(void* library, Function function, Pointer& field) {
+  void* address = real_dlsym()(library, name_of(function));
+  field = reinterpret_cast<Pointer>(address);
+  if (address != nullptr) exports[export_count++] = {address, function};
+}
+
+void load() {
+  loading = true;
+  const char* named = std::getenv("SPILLWAY_DRIVER");
+  void* library = dlopen(named != nullptr && *named != '\0' ? named : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library != nullptr) {
+#define SPILLWAY_DRIVER_FUNCTION(result, name, parameters, arguments) \
+  look_up(library, Function::name, table.name);
+#include "spillway/driver/functions.inc"
+#undef SPILLWAY_DRIVER_FUNCTION
+    std::qsort(exports, export_count, sizeof(Export), by_address);
+  }
+  loading = false;
+  if (library != nullptr) process_uses_cuda();
+  loaded.store(true, std::memory_order_release);
+}
+
+const Export* find_export(const void* address) {
+  size_t low = 0, high = export_count;
+  while (low < high) {
+    const size_t middle = (low + high) / 2;
+    if (exports[middle].address < address)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < export_count && exports[low].address == address ? &exports[low] : nullptr;
+}
+
+struct Version {
+  const char* base;
+  int first;
+  bool per_thread;
+  const char* name;
+};
+constexpr Version kVersions[] = {
+#define SPILLWAY_DRIVER_VERSION(base, first, per_thread, name) {base, first, (per_thread) != 0, name},
+#include "spillway/driver/versions.inc"
+#undef SPILLWAY_DRIVER_VERSION
+};
+
+const char* export_of(const char* base, int cuda_version, bool per_thread) {
+  const Version* best = nullptr;
+  for (const Version& known : kVersions) {
+    if (known.first > cuda_version || (known.per_thread && !per_thread) || std::strcmp(known.base, base) != 0)
+      continue;
+    const bool better = best == nullptr || known.per_thread > best->per_thread ||
+                        (known.per_thread == best->per_thread && known.first > best->first);
+    if (better) best = &known;
+  }
+  return best == nullptr ? nullptr : best->name;
+}
+
+void* hook_named(const char* name) {
+  for (size_t i = 0; i < kFunctions; ++i)
+    if (std::strcmp(kNames[i], name) == 0) return hook_of(static_cast<Function>(i));
+  return nullptr;
+}
+
+}  // namespace
+
+LookUp real_dlsym() {
+  static std::atomic<LookUp> found{nullptr};
+  LookUp at = found.load(std::memory_order_acquire);
+  if (at == nullptr) {
+    at = reinterpret_cast<LookUp>(libc_symbol("dlsym"));
+    if (at == nullptr) give_up("the C library is not glibc: dlsym is not found in it");
+    found.store(at, std::memory_order_release);
+  }
+  return at;
+}
+
+VersionedLookUp real_dlvsym() {
+  static std::atomic<VersionedLookUp> found{nullptr};
+  VersionedLookUp at = found.load(std::memory_order_acquire);
+  if (at == nullptr) {
+    at = reinterpret_cast<VersionedLookUp>(libc_symbol("dlvsym"));
+    if (at == nullptr) give_up("the C library is not glibc: dlvsym is not found in it");
+    found.store(at, std::memory_order_release);
+  }
+  return at;
+}
+
+const driver::Table& real() {
+  if (!loaded.load(std::memory_order_acquire) && !loading) [[unlikely]]
+    pthread_once(&once, load);
+  return table;
+}
+
+bool loading_real() {
+  return loading;
+}
+
+void* hook_for(const void* found, const char* name) {
+  real();
+  const Export* at = find_export(found);
+  if (at == nullptr) return nullptr;
+  // Exports that are the same code have one address: the one of that name, if it is among them.
+  for (const Export* same = at; name != nullptr && same < exports + export_count && same->address == found;
+       ++same)
+    if (std::strcmp(name_of(same->function), name) == 0) return hook_of(same->function);
+  return hook_of(at->function);
+}
+
+void* hook_for(const void* found, const char* base, int cuda_version, bool per_thread) {
+  const char* name = export_of(base, cuda_version, per_thread);
+  if (void* hook = hook_for(found, name)) return hook;
+  return cuda_version > CUDA_VERSION || name == nullptr ? nullptr : hook_named(name);
+}
+
+}  // namespace spillway::interpose

@@ -1,0 +1,29 @@
+// The real functions behind the hooks: the driver's, and the loader's look-ups.
+//
+// Thread-safety: any thread. Errors: `real()` has null fields for what the driver lacks, and only null fields
+// where there is no driver.
+#pragma once
+#include "interpose/functions.h"
+#include "spillway/driver/table.h"
+
+namespace spillway::interpose {
+
+using LookUp = void* (*)(void* handle, const char* name);
+using VersionedLookUp = void* (*)(void* handle, const char* name, const char* version);
+LookUp real_dlsym();
+VersionedLookUp real_dlvsym();
+
+// The driver's table. The first call loads libcuda.so.1 (or $SPILLWAY_DRIVER), which is already there when a
+// program calls it.
+const driver::Table& real();
+// Whether a thread is inside the first call, where the driver's own look-ups are none of ours.
+bool loading_real();
+
+// The hook that stands for what a look-up of `name` gave, or null: the driver's export of that name, or one
+// known by its address under another. `name` may be null.
+void* hook_for(const void* found, const char* name);
+// As for cuGetProcAddress: by address, else by what the name means in that version of CUDA. Null for a
+// version newer than the headers, whose functions may take other arguments.
+void* hook_for(const void* found, const char* base, int cuda_version, bool per_thread);
+
+}  // namespace spillway::interpose

@@ -1,0 +1,51 @@
+#include "interpose/rescue.h"
+
+#include "interpose/captures.h"
+#include "interpose/core.h"
+#include "interpose/process.h"
+#include "interpose/real.h"
+
+namespace spillway::interpose {
+namespace {
+
+int current_device() {
+  CUdevice device = 0;
+  return real().cuCtxGetDevice != nullptr && real().cuCtxGetDevice(&device) == CUDA_SUCCESS ? device : -1;
+}
+
+struct Attempt {
+  CUresult (*again)(void*);
+  void* context;
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+};
+
+// Any other error than that of memory is the program's: it ends the rescue.
+int try_again(void* context) {
+  auto& attempt = *static_cast<Attempt*>(context);
+  attempt.result = attempt.again(attempt.context);
+  return attempt.result != CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+}  // namespace
+
+CUresult rescue(const Shortage& shortage, CUresult (*again)(void*), void* context) {
+  const int device = shortage.asked.device >= 0 ? shortage.asked.device : current_device();
+  if (mode() == Mode::kObserve || shortage.asked.on_host || device < 0) {
+    __atomic_fetch_add(&summary().incidents.failures, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&summary().incidents.gave_up, 1, __ATOMIC_RELAXED);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const spillway_core_table* table = core();
+  if (table == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  const spillway_driver_request request{.size = sizeof request,
+                                        .device = device,
+                                        .bytes = shortage.asked.bytes,
+                                        .call = name_of(shortage.function),
+                                        .captures = captures_under_way()};
+  Attempt attempt{again, context};
+  table->rescue(&request, try_again, &attempt);
+  note_trace();
+  return attempt.result;
+}
+
+}  // namespace spillway::interpose

@@ -1,0 +1,20 @@
+// A call of the driver that failed for want of memory: what is done about it.
+//
+// Thread-safety: any thread. Errors: the driver's own, when nothing helped. In `observe` the failure is only
+// counted.
+#pragma once
+#include "interpose/asks.h"
+#include "interpose/functions.h"
+
+namespace spillway::interpose {
+
+struct Shortage {
+  Function function;
+  Asked asked;
+};
+
+// Makes room by the ladder of Spillway's core and tries again. Returns the last result of `again`, or
+// CUDA_ERROR_OUT_OF_MEMORY if it was not called.
+CUresult rescue(const Shortage& shortage, CUresult (*again)(void*), void* context);
+
+}  // namespace spillway::interpose

@@ -1,0 +1,92 @@
+#include "strategies/driver_callers.h"
+
+#include <algorithm>
+#include <string>
+
+#include "strategies/caller.h"
+#include "strategies/framework.h"
+#include "strategies/process.h"
+
+namespace spillway {
+namespace {
+using Clock = std::chrono::steady_clock;
+constexpr auto kMostTime = std::chrono::seconds(20);
+
+// What is freed goes back to the driver, and the call is tried again at once.
+class NothingReserved final : public Reservation {
+ public:
+  uint64_t bytes() const noexcept override { return 0; }
+};
+
+struct Again {
+  int (*call)(void*);
+  void* context;
+};
+
+bool call_again(void* context) {
+  const auto& again = *static_cast<Again*>(context);
+  return again.call(again.context) != 0;
+}
+
+uint64_t microseconds(Clock::duration time) {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(time).count());
+}
+
+}  // namespace
+
+// One device's, held by one thread.
+class DriverCallers::Turn {
+ public:
+  Turn(DriverCallers& owner, size_t device, Clock::time_point deadline) : owner_(owner), device_(device) {
+    std::unique_lock lock(owner_.mutex_);
+    held_ = owner_.over_.wait_until(lock, deadline, [&] { return !owner_.taken_[device_]; });
+    if (held_) owner_.taken_[device_] = true;
+  }
+  ~Turn() {
+    if (!held_) return;
+    std::lock_guard lock(owner_.mutex_);
+    owner_.taken_[device_] = false;
+    owner_.over_.notify_all();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  bool held() const { return held_; }
+
+ private:
+  DriverCallers& owner_;
+  const size_t device_;
+  bool held_ = false;
+};
+
+spillway_status DriverCallers::rescue(const spillway_driver_request& request, int (*try_again)(void*),
+                                      void* context) {
+  if (request.device < 0 || request.device >= Allocator::kMaxDevices)
+    return refuse(SPILLWAY_NOT_FOUND, "rescue: there is no device " + std::to_string(request.device));
+  if (Ladder::inside()) return refuse(SPILLWAY_OUT_OF_MEMORY, "out of memory inside a strategy");
+  const Clock::time_point start = Clock::now();
+  const Caller caller = find_caller();
+  if (!caller.inside_framework) prepare_framework();
+  const Turn turn(*this, static_cast<size_t>(request.device),
+                  caller.inside_framework ? start : start + kMostTime);
+  OomEvent event;
+  event.incident = allocator_.begin_incident();
+  event.requested_bytes = event.rounded_bytes = request.bytes;
+  event.short_bytes = std::max<uint64_t>(request.bytes, 1);
+  event.device = DeviceId{request.device};
+  event.source = Source::kDriverCaller;
+  event.library = caller.library.c_str();
+  event.inside_framework = caller.inside_framework;
+  event.capture = request.captures != 0 ? CaptureState::kElsewhere : CaptureState::kNone;
+  event.deadline = start + kMostTime;
+  NothingReserved reservation;
+  Again again{try_again, context};
+  const bool served =
+      turn.held() && ladder_.handle(event, reservation, call_again, &again) == LadderOutcome::kGranted;
+  allocator_.end_incident(served ? Status::kOk : Status::kOutOfMemory, request.bytes,
+                          microseconds(Clock::now() - start));
+  if (served) return SPILLWAY_OK;
+  return refuse(SPILLWAY_OUT_OF_MEMORY, std::string(request.call == nullptr ? "a call" : request.call) +
+                                            " of " + caller.library + " was not served");
+}
+
+}  // namespace spillway

@@ -1,0 +1,53 @@
+#include "strategies/framework.h"
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <string>
+
+namespace spillway {
+namespace {
+
+using Function = int (*)();
+std::atomic<Function> empty{nullptr};
+
+std::string beside_this_library(const char* name) {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&prepare_framework), &info) == 0 || info.dli_fname == nullptr)
+    return name;
+  const std::string path = info.dli_fname;
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? name : path.substr(0, slash + 1) + name;
+}
+
+bool libtorch_is_loaded() {
+  void* library = dlopen("libc10_cuda.so", RTLD_NOLOAD | RTLD_LAZY);
+  if (library != nullptr) dlclose(library);
+  return library != nullptr;
+}
+
+}  // namespace
+
+bool prepare_framework() {
+  if (empty.load() != nullptr) return true;
+  if (!libtorch_is_loaded()) return false;
+  void* plugin =
+      dlopen(beside_this_library("libspillway_plugin.so").c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (plugin == nullptr) return false;
+  const auto ready = reinterpret_cast<Function>(dlsym(plugin, "spillway_framework_ready"));
+  const auto release = reinterpret_cast<Function>(dlsym(plugin, "spillway_framework_empty_cache"));
+  if (ready == nullptr || release == nullptr || ready() != 0) return false;
+  empty.store(release);
+  return true;
+}
+
+bool framework_is_prepared() {
+  return empty.load() != nullptr;
+}
+
+bool empty_framework_cache() {
+  const Function release = empty.load();
+  return release != nullptr && release() == 0;
+}
+
+}  // namespace spillway

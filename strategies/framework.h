@@ -1,0 +1,17 @@
+// LibTorch's own caching allocator in this process, reached through the shim of its version
+// (libspillway_plugin.so finds it): no type of LibTorch's appears here.
+//
+// Thread-safety: any thread. Errors: false where LibTorch is not in the process, its version has no shim, or
+// another allocator stands in for its own.
+#pragma once
+
+namespace spillway {
+
+// Loads what `empty_framework_cache` needs. May load libraries: no lock of anybody's may be held.
+bool prepare_framework();
+bool framework_is_prepared();
+// Gives LibTorch's idle memory on every device back to the driver. Takes its allocator's locks and waits for
+// the devices' work.
+bool empty_framework_cache();
+
+}  // namespace spillway

@@ -1,0 +1,64 @@
+// Another library's call fails while LibTorch's allocator hoards idle memory: that goes back to the driver.
+// Not where LibTorch itself is the caller, which holds its allocator's lock and empties its cache by itself;
+// and on a thread of ours, so that a lock that another thread holds, or a collective that other ranks have
+// not joined, ends the attempt and not the program.
+#include <algorithm>
+
+#include "spillway/strategies/ladder.h"
+#include "strategies/framework.h"
+#include "strategies/helper.h"
+
+namespace spillway {
+namespace {
+
+// cudaFree of a segment takes about a millisecond, and LibTorch's cache has some dozens of them.
+constexpr uint64_t kTypicalUs = 50'000;
+constexpr auto kMostTime = std::chrono::seconds(5);
+
+class FrameworkCache final : public Strategy {
+ public:
+  explicit FrameworkCache(Allocator& allocator) : table_(allocator.table()) {}
+  StrategyInfo info() const noexcept override {
+    return {"framework_cache", Guarantee::kBitExact, kNeedsFrameworkLock, kServesDriverCallers};
+  }
+  Offer offer(const OomEvent& event) noexcept override {
+    if (event.capture != CaptureState::kNone || !framework_is_prepared()) return {};
+    return {event.short_bytes, kTypicalUs};
+  }
+  Relief relieve(const OomEvent& event, Reservation&) noexcept override;
+
+ private:
+  size_t free_bytes() const noexcept;
+
+  const driver::Table& table_;
+};
+
+size_t FrameworkCache::free_bytes() const noexcept {
+  size_t free = 0, total = 0;
+  return table_.cuMemGetInfo(&free, &total) == CUDA_SUCCESS ? free : 0;
+}
+
+Relief FrameworkCache::relieve(const OomEvent& event, Reservation&) noexcept {
+  // Never destroyed: the thread may outlive every static object.
+  static auto* const helper = new Helper;
+  CUcontext context = nullptr;
+  if (table_.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr) return {};
+  const size_t before = free_bytes();
+  // Without a context of its own the first call of a new thread would make one on device 0.
+  const bool done = helper->run(
+      [&table = table_, context] {
+        if (table.cuCtxSetCurrent(context) == CUDA_SUCCESS) empty_framework_cache();
+      },
+      std::min(event.deadline, std::chrono::steady_clock::now() + kMostTime));
+  const size_t after = free_bytes();
+  return {after > before ? after - before : 0, false,
+          done ? "the framework gave its idle memory back" : "the framework was busy"};
+}
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_framework_cache(Allocator& allocator) {
+  return std::make_unique<FrameworkCache>(allocator);
+}
+
+}  // namespace spillway

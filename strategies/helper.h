@@ -1,0 +1,29 @@
+// One thread that does what may have to wait for a lock of somebody else's, so that the thread whose request
+// failed can stop waiting.
+//
+// Thread-safety: any thread. Ownership: never destroyed; what it was given to do may outlive the wait for it.
+// Errors: false where no thread can be made, or it is still busy with what was not waited for.
+#pragma once
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+
+namespace spillway {
+
+class Helper {
+ public:
+  // Does `work` on the helper's thread; true when it has ended before `deadline`. Otherwise it goes on, and
+  // until it ends nothing else is accepted.
+  bool run(std::function<void()> work, std::chrono::steady_clock::time_point deadline);
+
+ private:
+  void serve();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool started_ = false, busy_ = false;
+  std::function<void()> work_;
+};
+
+}  // namespace spillway

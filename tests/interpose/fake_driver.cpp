@@ -1,0 +1,97 @@
+// A libcuda.so.1 that does nothing but count: every function of the list, how often it was reached. The
+// simulated driver can not stand here, because no argument would suit every function of the list.
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+
+#include "interpose/functions.h"
+
+using spillway::interpose::Function;
+using spillway::interpose::kFunctions;
+using spillway::interpose::kNames;
+
+namespace {
+
+std::atomic<uint64_t> arrivals[kFunctions];
+
+struct Version {
+  const char* base;
+  int first;
+  bool per_thread;
+  const char* name;
+};
+constexpr Version kVersions[] = {
+#define SPILLWAY_DRIVER_VERSION(base, first, per_thread, name) {base, first, (per_thread) != 0, name},
+#include "spillway/driver/versions.inc"
+#undef SPILLWAY_DRIVER_VERSION
+};
+
+CUresult arrive(Function function) {
+  arrivals[static_cast<size_t>(function)].fetch_add(1);
+  return CUDA_SUCCESS;
+}
+
+void* address_of(const char* name);
+
+// As the driver: the newest version that is not newer than asked for, and the variant for a stream per thread
+// where that is asked for and there is one.
+CUresult find(const char* symbol, void** found, int version, cuuint64_t flags) {
+  if (symbol == nullptr || found == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Version* best = nullptr;
+  for (const Version& known : kVersions) {
+    const bool allowed = !known.per_thread || (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
+    if (std::strcmp(known.base, symbol) != 0 || known.first > version || !allowed) continue;
+    if (best == nullptr || known.per_thread > best->per_thread ||
+        (known.per_thread == best->per_thread && known.first > best->first))
+      best = &known;
+  }
+  *found = best == nullptr ? nullptr : address_of(best->name);
+  return best == nullptr ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+}
+
+template <Function function, class... Parameters>
+CUresult serve(Parameters... parameters) {
+  arrive(function);
+  if constexpr (spillway::interpose::begins_with(kNames[static_cast<size_t>(function)], "cuGetProcAddress")) {
+    return [](const char* symbol, void** found, int version, cuuint64_t flags, auto*... status) {
+      const CUresult result = find(symbol, found, version, flags);
+      ((status == nullptr ? void() : void(*status = CU_GET_PROC_ADDRESS_SUCCESS)), ...);
+      return result;
+    }(parameters...);
+  } else {
+    return CUDA_SUCCESS;
+  }
+}
+
+}  // namespace
+
+#define SPILLWAY_EXPORT __attribute__((visibility("default")))
+extern "C" {
+#define SPILLWAY_DRIVER_FUNCTION(result, name, parameters, arguments) \
+  SPILLWAY_EXPORT result CUDAAPI name parameters {                    \
+    return serve<Function::name> arguments;                           \
+  }
+#include "spillway/driver/functions.inc"
+#undef SPILLWAY_DRIVER_FUNCTION
+
+// How often the function was reached since the last time it was asked.
+SPILLWAY_EXPORT uint64_t fake_driver_arrivals(const char* name) {
+  for (size_t i = 0; i < kFunctions; ++i)
+    if (std::strcmp(kNames[i], name) == 0) return arrivals[i].exchange(0);
+  return UINT64_MAX;
+}
+}
+
+namespace {
+
+void* address_of(const char* name) {
+#define SPILLWAY_DRIVER_FUNCTION(result, function, parameters, arguments) \
+  if (std::strcmp(name, #function) == 0) return reinterpret_cast<void*>(&::function);
+#include "spillway/driver/functions.inc"
+#undef SPILLWAY_DRIVER_FUNCTION
+  return nullptr;
+}
+
+}  // namespace

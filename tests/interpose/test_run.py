@@ -1,0 +1,271 @@
+"""`spillway run`: stock programs under the preloaded library, on the simulated card."""
+import os
+import pathlib
+import re
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("SPILLWAY_BUILD_DIR", ROOT / "build"))
+PROGRAMS = ROOT / "tests" / "programs"
+OWN = pathlib.Path(__file__).with_name("programs")
+SPILLWAY = str(BUILD / "bin" / "spillway")
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+
+
+class Ended:
+    def __init__(self, completed, folder):
+        self.status, self.output, self.errors = completed.returncode, completed.stdout, completed.stderr
+        lines = [line for line in completed.stderr.splitlines() if line.startswith("spillway: ")]
+        self.line = lines[-1] if lines else ""
+        self.reports = {path.name: subprocess.run([SPILLWAY, "report", path], capture_output=True, text=True).stdout
+                        for path in sorted(pathlib.Path(folder).glob("*.spill"))}
+
+    def number(self, pattern):
+        found = re.search(pattern, self.line)
+        return int(found.group(1)) if found else None
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def simulate(self, *command, card=("--gpu", "a100-40gb"), timeout=280, **settings):
+        words = [SPILLWAY, "simulate", *card, "--", *command]
+        completed = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=timeout,
+                                   cwd=self.folder, env={**os.environ, **settings})
+        return Ended(completed, self.folder)
+
+    def run_on(self, *command, options=(), **others):
+        return self.simulate(SPILLWAY, "run", *options, "--", *command, **others)
+
+    def plain(self, *command, options=()):
+        """Without a device."""
+        words = [SPILLWAY, "run", *options, "--", *command]
+        return Ended(subprocess.run(words, capture_output=True, text=True, timeout=60, cwd=self.folder), self.folder)
+
+
+class Rescue(Case):
+    """Another library is short of memory while PyTorch hoards it."""
+    program = [*TORCHRUN, OWN / "nccl_beside_cache.py"]
+    card = ("--gpu", "a100-40gb", "--gpus", "2")
+
+    def test_without_spillway_the_communicator_fails(self):
+        ended = self.simulate(*self.program, card=self.card)
+        self.assertNotEqual(ended.status, 0)
+        self.assertIn("NCCL error", ended.errors)
+
+    def test_the_frameworks_cache_serves_it(self):
+        ended = self.run_on(*self.program, card=self.card)
+        self.assertEqual(ended.status, 0, ended.errors)
+        self.assertIn("reduced", ended.output)
+        self.assertEqual(ended.number(r"(\d+) memory failures met, 2 rescued"), 2, ended.line)
+        self.assertEqual(len(ended.reports), 2, "a report for each rank that met a failure")
+        for report in ended.reports.values():
+            self.assertIn("asked by libnccl.so.2", report)
+            self.assertRegex(report, r"framework_cache +bit exact .* GiB")
+            self.assertIn("outcome: granted", report)
+        for name in ended.reports:
+            self.assertIn(name, ended.line)
+
+    def test_without_that_strategy_nothing_does(self):
+        ended = self.run_on(*self.program, card=self.card, options=["--strategies", "release_cache"])
+        self.assertNotEqual(ended.status, 0)
+        self.assertEqual(ended.number(r"met, (\d+) rescued"), 0, ended.line)
+
+    def test_observe_only_counts(self):
+        ended = self.run_on(*self.program, card=self.card, options=["--mode", "observe"])
+        self.assertNotEqual(ended.status, 0)
+        self.assertIn("2 memory failures met, only observed", ended.line)
+        self.assertEqual(ended.reports, {})
+
+    def test_pytorchs_own_failure_is_left_to_it(self):
+        """Its allocator holds its lock and empties its own cache: no strategy may enter it."""
+        ended = self.run_on(sys.executable, "-c", """
+import torch
+kept = [torch.empty(8 << 30, dtype=torch.uint8, device="cuda") for _ in range(4)]
+del kept[1:]
+try:
+    torch.empty(1 << 40, dtype=torch.uint8, device="cuda")
+except torch.OutOfMemoryError:
+    print("refused", torch.cuda.memory_reserved() >> 30)
+print(torch.empty(24 << 30, dtype=torch.uint8, device="cuda").numel() >> 30)
+""")
+        self.assertEqual(ended.status, 0, ended.errors)
+        self.assertEqual(ended.output.split(), ["refused", "8", "24"])
+        self.assertGreaterEqual(ended.number(r"(\d+) memory failure"), 1)
+        for report in ended.reports.values():
+            self.assertIn("asked by libc10_cuda.so", report)
+            self.assertNotIn("framework_cache", report)
+
+
+class Replace(Case):
+    def test_spillway_is_the_allocator_of_an_unchanged_program(self):
+        ended = self.run_on(sys.executable, "-c",
+                            "import torch; torch.ones(4, device='cuda'); print(torch.cuda.get_allocator_backend())",
+                            options=["--mode", "replace"])
+        self.assertEqual((ended.status, ended.output.strip()), (0, "spillway"), ended.errors)
+        self.assertEqual(ended.reports, {}, "a run without failures leaves no file")
+
+    def test_also_where_cuda_was_used_before_torch_came(self):
+        ended = self.run_on(sys.executable, "-c", """
+import ctypes
+count = ctypes.c_int()
+assert ctypes.CDLL("libcuda.so.1").cuInit(0) == 0
+import torch
+torch.ones(4, device="cuda")
+print(torch.cuda.get_allocator_backend())
+""", options=["--mode", "replace"])
+        self.assertEqual((ended.status, ended.output.strip()), (0, "spillway"), ended.errors)
+
+    def test_the_programs_own_choice_of_an_allocator_stands(self):
+        program = ("import torch; torch.ones(4, device='cuda'); print(torch.cuda.get_allocator_backend())")
+        ended = self.run_on(sys.executable, "-c", program, options=["--mode", "replace"],
+                            PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
+        self.assertEqual((ended.status, ended.output.strip()), (0, "cudaMallocAsync"), ended.errors)
+        self.assertIn("PyTorch's own allocator stayed", ended.errors)
+
+    def test_what_is_fragmented_natively_fits(self):
+        program = [sys.executable, OWN / "fragmenting.py"]
+        native = self.simulate(*program, card=("--capacity", "4GiB"))
+        self.assertIn("OutOfMemoryError", native.errors)
+        ended = self.run_on(*program, options=["--mode", "replace"], card=("--capacity", "4GiB"))
+        self.assertEqual(ended.status, 0, ended.errors)
+        self.assertRegex(ended.line, r"met, [1-9]\d* rescued")
+        self.assertTrue(any("stitch" in report for report in ended.reports.values()))
+
+    def test_true_values_under_a_limit_are_bitwise_those_of_a_run_without(self):
+        program = [sys.executable, PROGRAMS / "values_gpt2.py", "cuda", "3", "512"]
+        card = ("--capacity", "4GiB", "--values", "compute")
+        native = self.simulate(*program, card=card)
+        ended = self.run_on(*program, options=["--mode", "replace", "--limit", "400MiB"], card=card)
+        self.assertEqual((native.status, ended.status), (0, 0), native.errors + ended.errors)
+        self.assertEqual(ended.output, native.output)
+        self.assertEqual(len(native.output.splitlines()), 4, "three losses, and the bytes at the end")
+
+    def test_a_limit_that_is_too_small_ends_as_pytorch_does(self):
+        ended = self.run_on(sys.executable, "-c", "import torch; torch.empty(1 << 30, device='cuda')",
+                            options=["--mode", "replace", "--limit", "1GiB"])
+        self.assertEqual(ended.status, 1)
+        self.assertIn("OutOfMemoryError", ended.errors)
+        self.assertIn("0 rescued, 1 not", ended.line)
+
+
+class PassesThrough(Case):
+    """A program is not changed by being run."""
+
+    def test_exit_codes(self):
+        for code in (0, 1, 17, 255):
+            self.assertEqual(self.plain("sh", "-c", f"exit {code}").status, code)
+
+    def test_a_signal_that_ends_it_is_128_and_its_number(self):
+        self.assertEqual(self.plain("sh", "-c", "kill -9 $$").status, 137)
+
+    def test_input_and_output(self):
+        words = [SPILLWAY, "run", "--", "cat"]
+        ended = subprocess.run(words, input="as it is\n", capture_output=True, text=True, cwd=self.folder)
+        self.assertEqual((ended.returncode, ended.stdout), (0, "as it is\n"))
+
+    def test_a_program_without_cuda(self):
+        ended = self.plain(sys.executable, "-c", "import ctypes; print(ctypes.CDLL(None).dlsym is not None)")
+        self.assertEqual((ended.status, ended.output), (0, "True\n"))
+        self.assertEqual(ended.line, "spillway: the program did not use CUDA")
+
+    def test_quiet_says_nothing(self):
+        self.assertEqual(self.plain("true", options=["--quiet"]).errors, "")
+
+    def test_what_is_preloaded_already_stays(self):
+        words = [SPILLWAY, "run", "--", "sh", "-c", "echo $LD_PRELOAD"]
+        ended = subprocess.run(words, capture_output=True, text=True, cwd=self.folder,
+                               env={**os.environ, "LD_PRELOAD": "libm.so.6"})
+        self.assertRegex(ended.stdout, r"/libspillway_preload\.so:libm\.so\.6$")
+
+    def test_a_command_that_is_not_there(self):
+        ended = self.plain("no-such-command")
+        self.assertEqual(ended.status, 127)
+        self.assertIn("cannot run 'no-such-command'", ended.errors)
+
+    def test_a_program_with_other_rights_is_refused(self):
+        program = pathlib.Path(self.folder) / "program"
+        program.write_bytes(pathlib.Path("/bin/true").read_bytes())
+        if os.geteuid() == 0:
+            os.chown(program, 65534, 65534)
+            program.chmod(0o755 | stat.S_ISUID)
+        else:
+            program = next(path for path in map(pathlib.Path, ("/usr/bin/su", "/bin/su", "/usr/bin/passwd"))
+                           if path.exists() and path.stat().st_mode & stat.S_ISUID)
+        ended = self.plain(str(program))
+        self.assertEqual(ended.status, 2)
+        self.assertIn("other rights than yours", ended.errors)
+
+    def test_a_wrong_limit_is_refused_before_the_start(self):
+        for options, text in ((["--limit", "8GiB"], "--mode replace"),
+                              (["--mode", "replace", "--limit", "lots"], "--limit is 'lots'")):
+            ended = self.plain("touch", "started", options=options)
+            self.assertEqual(ended.status, 2)
+            self.assertIn(text, ended.errors)
+            self.assertFalse((pathlib.Path(self.folder) / "started").exists())
+
+    def test_a_terminated_run_ends_its_program(self):
+        words = [SPILLWAY, "run", "--", sys.executable, "-c",
+                 "import os, time; print(os.getpid(), flush=True); time.sleep(60)"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              cwd=self.folder) as running:
+            program = int(running.stdout.readline())
+            running.send_signal(signal.SIGTERM)
+            self.assertEqual(running.wait(timeout=20), 128 + signal.SIGTERM)
+        for _ in range(100):
+            if not pathlib.Path(f"/proc/{program}").exists():
+                return
+            time.sleep(0.05)
+        self.fail("the program outlived its run")
+
+
+class Processes(Case):
+    def test_children_by_fork_and_by_exec_count_for_themselves(self):
+        ended = self.run_on(sys.executable, PROGRAMS / "forked_child.py")
+        native = self.simulate(sys.executable, PROGRAMS / "forked_child.py")
+        self.assertEqual((ended.status, ended.output), (native.status, native.output), ended.errors)
+
+    def test_workers_of_a_data_loader(self):
+        arguments = [sys.executable, PROGRAMS / "data_loading.py", "--steps", "2"]
+        native = self.simulate(*arguments)
+        ended = self.run_on(*arguments)
+        self.assertEqual((native.status, ended.status), (0, 0), ended.errors)
+        memory = re.compile(r"memory_allocated=\d+")
+        self.assertEqual(memory.findall(ended.output), memory.findall(native.output))
+        self.assertIn("no memory failure", ended.line)
+
+    def test_a_program_that_is_killed_has_counted(self):
+        ended = self.run_on(sys.executable, "-c", """
+import os, signal, torch
+torch.ones(4, device="cuda")
+os.kill(os.getpid(), signal.SIGKILL)
+""")
+        self.assertEqual(ended.status, 137)
+        self.assertGreater(ended.number(r"(\d+) driver calls"), 100)
+
+
+class Library(unittest.TestCase):
+    def test_it_needs_nothing_but_the_c_library(self):
+        """More would break programs that bring libraries of their own."""
+        path = BUILD / "lib" / "libspillway_preload.so"
+        dynamic = subprocess.run(["readelf", "-d", path], capture_output=True, text=True, check=True).stdout
+        self.assertEqual(re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic), ["libc.so.6"])
+
+    def test_it_shows_hooks_and_nothing_else(self):
+        path = BUILD / "lib" / "libspillway_preload.so"
+        names = subprocess.run(["nm", "-D", "--defined-only", "-P", path], capture_output=True, text=True, check=True)
+        others = [line.split()[0] for line in names.stdout.splitlines() if not re.match(r"cu[A-Z]", line)]
+        self.assertEqual(sorted(others), ["dlsym", "dlvsym", "spillway_unhooked_dlsym"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,109 @@
+#include "tools/spillway/run/summary.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "tools/spillway/units.h"
+
+namespace spillway::tools {
+namespace {
+
+using interpose::ProcessSummary;
+using interpose::SummaryFile;
+
+// A text that another process wrote into a field of fixed size.
+template <size_t size>
+std::string text_of(const char (&field)[size]) {
+  return {field, strnlen(field, size)};
+}
+
+uint64_t read(const uint64_t& counter) {
+  return __atomic_load_n(&counter, __ATOMIC_RELAXED);
+}
+
+void add(const spillway_incident_totals& from, spillway_incident_totals* to) {
+  to->failures += read(from.failures);
+  to->rescued += read(from.rescued);
+  to->unwound += read(from.unwound);
+  to->gave_up += read(from.gave_up);
+  to->rescued_bytes += read(from.rescued_bytes);
+  to->rescue_us += read(from.rescue_us);
+}
+
+void add(const ProcessSummary& process, RunTotals* totals) {
+  ++totals->processes;
+  totals->driver_calls += process.driver_calls.load();
+  totals->launches += process.launches.load();
+  add(process.incidents, &totals->incidents);
+  const auto replacement = process.replacement.load();
+  if (replacement == interpose::Replacement::kDone) ++totals->replaced;
+  const std::string note = text_of(process.note);
+  const bool refused = replacement == interpose::Replacement::kRefused;
+  if (refused && std::ranges::find(totals->refusals, note) == totals->refusals.end())
+    totals->refusals.push_back(note);
+  const std::string trace = text_of(process.trace);
+  if (trace.empty()) return;
+  (read(process.incidents.failures) != 0 ? totals->traces : totals->clean_traces).push_back(trace);
+}
+
+}  // namespace
+
+SharedSummary::~SharedSummary() {
+  if (file_ != nullptr) ::munmap(file_, sizeof(SummaryFile));
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+bool SharedSummary::open(std::string* error) {
+  descriptor_ = ::memfd_create("spillway-run", MFD_CLOEXEC);
+  void* at = MAP_FAILED;
+  if (descriptor_ >= 0 && ::ftruncate(descriptor_, sizeof(SummaryFile)) == 0)
+    at = ::mmap(nullptr, sizeof(SummaryFile), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_, 0);
+  if (at == MAP_FAILED) {
+    *error = "no memory for the run's summary: " + std::generic_category().message(errno);
+    return false;
+  }
+  file_ = static_cast<SummaryFile*>(at);
+  file_->magic = interpose::kSummaryMagic;
+  file_->layout = sizeof(ProcessSummary);
+  file_->slots = interpose::kSummarySlots;
+  path_ = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(descriptor_);
+  return true;
+}
+
+RunTotals SharedSummary::totals() const {
+  RunTotals totals;
+  for (const ProcessSummary& process : file_->processes)
+    if (process.process.load() != 0) add(process, &totals);
+  totals.processes += static_cast<unsigned>(file_->without_slot.load());
+  return totals;
+}
+
+std::string summary_line(const RunTotals& totals, interpose::Mode mode) {
+  if (totals.processes == 0) return "the program did not use CUDA";
+  const spillway_incident_totals& met = totals.incidents;
+  std::string line;
+  if (met.failures == 0) {
+    line = "no memory failure";
+  } else {
+    line = count_text(met.failures, "memory failure", "memory failures") + " met, ";
+    if (mode == interpose::Mode::kObserve) {
+      line += "only observed";
+    } else {
+      line += std::to_string(met.rescued) + " rescued";
+      if (met.rescued != 0)
+        line += " (" + size_text(met.rescued_bytes) + " in " + duration_text(met.rescue_us) + ")";
+      if (met.unwound != 0) line += ", " + std::to_string(met.unwound) + " left to the program's plan";
+      if (met.gave_up != 0) line += ", " + std::to_string(met.gave_up) + " not";
+    }
+  }
+  return line + "; " + count_text(totals.processes, "process", "processes") + ", " +
+         count_text(totals.driver_calls, "driver call", "driver calls") + ", " +
+         count_text(totals.launches, "launch", "launches");
+}
+
+}  // namespace spillway::tools
