@@ -10,6 +10,7 @@
 #include "interpose/captures.h"
 #include "interpose/functions.h"
 #include "interpose/inside.h"
+#include "interpose/peers.h"
 #include "interpose/process.h"
 #include "interpose/real.h"
 #include "interpose/replace.h"
@@ -56,7 +57,10 @@ CUresult call(CUresult (*real_function)(Parameters...), std::type_identity_t<Par
   if (real_function == nullptr) [[unlikely]]
     return real().cuInit == nullptr ? CUDA_ERROR_NO_DEVICE : CUDA_ERROR_NOT_FOUND;
   if (Inside::now()) return real_function(arguments...);
-  if constexpr (begins_an_use(function)) replace_if_due();
+  if constexpr (begins_an_use(function)) {
+    replace_if_due();
+    join_ledger_once();
+  }
   const Inside inside;
   count<function>();
   const CUresult result = real_function(arguments...);

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "strategies/peer_service.h"
 #include "strategies/process.h"
 
 namespace spillway {
@@ -291,6 +292,11 @@ void core_count_incidents(spillway_incident_totals* totals) {
   Process::get().count_incidents(totals);
 }
 
+spillway_status core_join_ledger(uint32_t (*captures)(void)) {
+  std::string why_not;
+  return PeerService::start(captures, &why_not) ? SPILLWAY_OK : refuse(SPILLWAY_UNAVAILABLE, why_not);
+}
+
 const spillway_core_table kTable = {
     sizeof(spillway_core_table),
     SPILLWAY_CORE_VERSION,
@@ -317,6 +323,7 @@ const spillway_core_table kTable = {
     core_grant,
     core_rescue,
     core_count_incidents,
+    core_join_ledger,
 };
 
 }  // namespace

@@ -28,6 +28,17 @@ bool call_again(void* context) {
   return again.call(again.context) != 0;
 }
 
+// LibTorch's allocator gives its own cache back when a call fails, which may have to wait for the device, and
+// asks a second time. Only that is a failure.
+bool is_second_try(uint64_t bytes, Clock::time_point now) {
+  thread_local uint64_t last_bytes = 0;
+  thread_local Clock::time_point last;
+  const bool again = bytes != 0 && last_bytes == bytes && now - last < std::chrono::seconds(30);
+  last_bytes = again ? 0 : bytes;
+  last = now;
+  return again;
+}
+
 uint64_t microseconds(Clock::duration time) {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(time).count());
 }
@@ -65,6 +76,8 @@ spillway_status DriverCallers::rescue(const spillway_driver_request& request, in
   if (Ladder::inside()) return refuse(SPILLWAY_OUT_OF_MEMORY, "out of memory inside a strategy");
   const Clock::time_point start = Clock::now();
   const Caller caller = find_caller();
+  if (caller.inside_framework && !is_second_try(request.bytes, start))
+    return refuse(SPILLWAY_OUT_OF_MEMORY, "LibTorch gives its own cache back first");
   if (!caller.inside_framework) prepare_framework();
   const Turn turn(*this, static_cast<size_t>(request.device),
                   caller.inside_framework ? start : start + kMostTime);

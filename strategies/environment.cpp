@@ -67,10 +67,11 @@ bool parse_bytes(std::string_view text, uint64_t* bytes, std::string* error) {
 bool parse_strategies(std::string_view text, Environment* out, std::string* error) {
   if (trim(text).empty()) return true;
   Environment chosen = *out;
-  const std::array<std::pair<const char*, bool*>, 5> known{{{"wait_for_events", &chosen.wait_for_events},
+  const std::array<std::pair<const char*, bool*>, 6> known{{{"wait_for_events", &chosen.wait_for_events},
                                                             {"stitch", &chosen.stitch},
                                                             {"release_cache", &chosen.release_cache},
                                                             {"framework_cache", &chosen.framework_cache},
+                                                            {"ask_peers", &chosen.ask_peers},
                                                             {"registered", &chosen.registered}}};
   for (const auto& [name, flag] : known) *flag = false;
   bool named = false;
@@ -86,9 +87,10 @@ bool parse_strategies(std::string_view text, Environment* out, std::string* erro
       found = true;
     }
     if (found) continue;
-    *error = "SPILLWAY_STRATEGIES: there is no strategy '" + name +
-             "'; known are wait_for_events, stitch, release_cache, framework_cache, registered (the "
-             "program's own) and none";
+    *error =
+        "SPILLWAY_STRATEGIES: there is no strategy '" + name +
+        "'; known are wait_for_events, stitch, release_cache, framework_cache, ask_peers, registered (the "
+        "program's own) and none";
     return false;
   }
   if (!named) {

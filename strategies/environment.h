@@ -12,7 +12,8 @@ namespace spillway {
 struct Environment {
   uint64_t limit_bytes = 0;  // 0: none
   std::string trace_path;    // "": no trace
-  bool wait_for_events = true, stitch = true, release_cache = true, framework_cache = true, registered = true;
+  bool wait_for_events = true, stitch = true, release_cache = true, framework_cache = true, ask_peers = true,
+       registered = true;
 };
 
 // "8GiB", "512MiB", "1.5GiB", "1000000" (bytes); "" and "0" mean no limit.

@@ -1,5 +1,7 @@
 #include "strategies/process.h"
 
+#include "strategies/peer_service.h"
+
 #include <algorithm>
 #include <cstring>
 
@@ -69,6 +71,7 @@ spillway_status Process::start_locked() {
   if (environment.stitch) ladder->add(make_stitch(*allocator));
   if (environment.release_cache) ladder->add(make_release_cache(*allocator));
   if (environment.framework_cache) ladder->add(make_framework_cache(*allocator));
+  if (environment.ask_peers) ladder->add(make_ask_peers(*allocator, &PeerService::ledger));
   ladder->set_phase_source(&Tags::phase);
   allocator->limit_all(environment.limit_bytes);
   allocator->set_handler(ladder);

@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_CORE_VERSION 3u
+#define SPILLWAY_CORE_VERSION 4u
 
 typedef struct spillway_block_info {
   uint64_t address, bytes, requested_bytes, stream, pool;
@@ -156,11 +156,17 @@ typedef struct spillway_core_table {
 
   /* Makes room for another library's call by the ladder: what caches of the process hold goes back to the
    * driver. `try_again` repeats the call on this thread and returns 1 when it no longer fails for memory. The
-   * caller holds no lock that the driver, LibTorch or Spillway may need; where LibTorch itself is the caller
-   * its own cache is left alone, and a rescue that is under way on another thread is not waited for. */
+   * caller holds no lock that the driver, LibTorch or Spillway may need; where LibTorch's
+   * allocator is the caller, a first failure is left to it, which gives its own cache back and asks again;
+   * then that cache is left alone, and a rescue that is under way on another thread is not waited for. */
   spillway_status (*rescue)(const spillway_driver_request* request, int (*try_again)(void*), void* context);
   /* Adds this process's incidents, past and to come, to `totals`, which stays for ever. null: no more. */
   void (*count_incidents)(spillway_incident_totals* totals);
+  /* Joins the ledger of this user's processes on this machine: from now on this process gives back what it
+   * only caches when another asks, on a thread of the core's, and asks the others when it is short.
+   * `captures`: how many streams of the process are being captured. Idempotent. Does not start the core.
+   * SPILLWAY_UNAVAILABLE: SPILLWAY_LEDGER is off, or there is no shared memory. */
+  spillway_status (*join_ledger)(uint32_t (*captures)(void));
 } spillway_core_table;
 
 SPILLWAY_API const spillway_core_table* spillway_core(void);

@@ -19,7 +19,7 @@ struct Handle {
   static constexpr uint64_t kMemory = 0x314d454d43504953,
                             kEvent = 0x31564e4543504953;  // "SIPCMEM1", "SIPCNEV1"
   uint64_t magic = 0;
-  Process maker;
+  ProcessIdentity maker;
   uint64_t descriptor = 0, offset = 0;  // of memory
   uint64_t bytes = 0;                   // as asked for
   uint64_t event = 0;
@@ -46,7 +46,7 @@ Handle decode(const Raw& raw) {
 
 // CUDA_SUCCESS if another process that lives made the handle.
 CUresult check_maker(const Handle& handle, uint64_t magic) {
-  const Process self = this_process();
+  const ProcessIdentity self = this_process();
   if (handle.magic != magic) return CUDA_ERROR_INVALID_VALUE;
   if (handle.maker.id == self.id && handle.maker.start == self.start) return CUDA_ERROR_INVALID_CONTEXT;
   return is_alive(handle.maker) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
@@ -155,7 +155,7 @@ CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
   if (!pHandle) return CUDA_ERROR_INVALID_VALUE;
   if (!sim.event_handles.contains(found) || !(found->flags & CU_EVENT_INTERPROCESS))
     return CUDA_ERROR_INVALID_HANDLE;
-  encode({.magic = Handle::kEvent, .maker = this_process(), .event = found->id}, pHandle);
+  encode({.magic = Handle::kEvent, .maker = spillway::this_process(), .event = found->id}, pHandle);
   return CUDA_SUCCESS;
 }
 

@@ -125,7 +125,7 @@ std::span<MachineFile::Process> SharedMachine::taken() const {
 }
 
 std::string SharedMachine::take_entry() {
-  const Process self = this_process();
+  const ProcessIdentity self = this_process();
   forget_the_dead();
   // The program that became this one: the process is the same, and so is what it needed.
   for (MachineFile::Process& one : taken()) {
@@ -197,7 +197,7 @@ void SharedMachine::forget_the_dead() {
 std::vector<Share> SharedMachine::shares(int card) const {
   std::vector<Share> found;
   for (const MachineFile::Process& one : taken()) {
-    const Process process{load(one.id), load(one.start)};
+    const ProcessIdentity process{load(one.id), load(one.start)};
     const uint64_t bytes = load(one.uses[card].charged_bytes);
     if (load(one.ended) == 0 && bytes > 0 && is_alive(process)) found.push_back({process.id, bytes});
   }

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "simulator/cards/machine_file.h"
-#include "simulator/process.h"
+#include "spillway/process_identity.h"
 
 namespace spillway::simulator {
 

@@ -21,9 +21,10 @@ struct ProcessSummary {
   std::atomic<int32_t> process;  // 0: the slot is free
   std::atomic<Mode> mode;
   std::atomic<Replacement> replacement;
-  char program[64];  // its name, cut
-  char note[256];    // why the replacement was refused
-  char trace[512];   // its trace file, "" where there is none or its path is longer
+  std::atomic<uint32_t> takes_part;  // in the ledger
+  char program[64];                  // its name, cut
+  char note[256];                    // why the replacement was refused
+  char trace[512];                   // its trace file, "" where there is none or its path is longer
   spillway_incident_totals incidents;
   std::atomic<uint64_t> driver_calls, launches;
 };

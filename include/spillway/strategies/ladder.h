@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "spillway/allocator/allocator.h"
+#include "spillway/allocator/ledger.h"
 #include "spillway/allocator/strategy.h"
 
 namespace spillway {
@@ -96,5 +97,7 @@ std::unique_ptr<Strategy> make_wait_for_events(Allocator& allocator);
 std::unique_ptr<Strategy> make_stitch(Allocator& allocator);
 std::unique_ptr<Strategy> make_release_cache(Allocator& allocator);
 std::unique_ptr<Strategy> make_framework_cache(Allocator& allocator);
+// `ledger` gives the process's ledger, null while it is in none.
+std::unique_ptr<Strategy> make_ask_peers(Allocator& allocator, Ledger* (*ledger)());
 
 }  // namespace spillway

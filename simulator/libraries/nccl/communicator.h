@@ -101,7 +101,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   const int device_;
   const Settings settings_;
   int rank_ = -1, ranks_ = 0;
-  Process creator_;
+  ProcessIdentity creator_;
   Links links_ = {};
 
   std::mutex mutex_;
@@ -116,7 +116,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   ncclResult_t error_ = ncclSuccess;
   std::string why_;
   std::chrono::steady_clock::time_point looked_{}, entered_{};
-  const Process owner_ = this_process();
+  const ProcessIdentity owner_ = this_process();
 };
 
 }  // namespace spillway::nccl

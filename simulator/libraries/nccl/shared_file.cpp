@@ -46,7 +46,7 @@ bool write_header(int descriptor, int ranks, bool computes) {
   struct {
     char magic[8];
     int32_t ranks, computes;
-    Process creator;
+    ProcessIdentity creator;
   } start = {{}, ranks, computes, this_process()};
   std::memcpy(start.magic, kMagic, sizeof kMagic);
   return pwrite(descriptor, &start, sizeof start, 0) == static_cast<ssize_t>(sizeof start);

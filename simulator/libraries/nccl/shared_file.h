@@ -12,12 +12,9 @@
 #include <string>
 
 #include "simulator/libraries/nccl/call.h"
-#include "simulator/process.h"
+#include "spillway/process_identity.h"
 
 namespace spillway::nccl {
-
-using simulator::Process;
-using simulator::this_process;
 
 constexpr int kMostRanks = 128;
 // How many calls a rank may be ahead of the slowest, as a GPU's launch queue ends somewhere.
@@ -41,12 +38,12 @@ struct SplitRecord {
 class SharedProcess {
  public:
   // False: another one was first.
-  bool claim(const Process& process) {
+  bool claim(const ProcessIdentity& process) {
     uint64_t nobody = 0;
     return word_.compare_exchange_strong(nobody, process.start << kIdBits | process.id);
   }
   bool claimed() const { return word_.load() != 0; }
-  Process load() const {
+  ProcessIdentity load() const {
     const uint64_t word = word_.load();
     return {word & ((uint64_t{1} << kIdBits) - 1), word >> kIdBits};
   }
@@ -80,7 +77,7 @@ struct FileHeader {
   char magic[8];
   int32_t ranks;
   int32_t computes;
-  Process creator;
+  ProcessIdentity creator;
   std::atomic<uint32_t> changes, waiters;  // changes: whatever somebody may wait for
   std::atomic<int32_t> joined;
 };

@@ -15,8 +15,8 @@ constexpr char kMagic[8] = {'S', 'P', 'W', 'N', 'C', 'C', 'L', 'I'};
 struct Contents {
   char magic[8];
   uint64_t random[2];
-  Process creator;
-  char folder[NCCL_UNIQUE_ID_BYTES - 8 - 16 - sizeof(Process)];
+  ProcessIdentity creator;
+  char folder[NCCL_UNIQUE_ID_BYTES - 8 - 16 - sizeof(ProcessIdentity)];
 };
 static_assert(sizeof(Contents) == NCCL_UNIQUE_ID_BYTES);
 

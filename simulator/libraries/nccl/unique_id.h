@@ -8,16 +8,13 @@
 #include <string>
 
 #include "simulator/libraries/nccl/shared_file.h"
-#include "simulator/process.h"
+#include "spillway/process_identity.h"
 
 namespace spillway::nccl {
 
-using simulator::Process;
-using simulator::this_process;
-
 struct Meeting {
   Place place;
-  Process creator;
+  ProcessIdentity creator;
 };
 
 bool make_unique_id(bool computes, ncclUniqueId* out, std::string* why);

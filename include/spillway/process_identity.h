@@ -1,5 +1,6 @@
-// Whether a process that takes part in a simulated machine is still there. Its id alone does not say: it may
-// be used again, and a zombie still has one, though the system has taken its memory back.
+// Which process it is that shares memory with others, and whether it is still there. Its id alone does not
+// say: it may be used again, and a zombie still has one, though the system has taken its memory back. It
+// belongs to no folder: everybody may use it.
 //
 // Thread-safety: any thread. Ownership: plain values, which may lie in memory that processes share. Errors: a
 // process that can not be looked at is gone. Units: clock ticks since boot for the start.
@@ -12,9 +13,9 @@
 #include <sstream>
 #include <string>
 
-namespace spillway::simulator {
+namespace spillway {
 
-struct Process {
+struct ProcessIdentity {
   uint64_t id = 0, start = 0;
 };
 
@@ -36,13 +37,13 @@ inline uint64_t start_of(uint64_t id) {
   return fields && state != 'Z' && state != 'X' ? start : 0;
 }
 
-inline Process this_process() {
+inline ProcessIdentity this_process() {
   const auto id = static_cast<uint64_t>(getpid());
   return {id, start_of(id)};
 }
 
-inline bool is_alive(const Process& process) {
+inline bool is_alive(const ProcessIdentity& process) {
   return process.start != 0 && start_of(process.id) == process.start;
 }
 
-}  // namespace spillway::simulator
+}  // namespace spillway
