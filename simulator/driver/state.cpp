@@ -156,7 +156,7 @@ CUresult find_stream(CUstream handle, Stream** out) {
 }
 
 bool thread_acts() {
-  return has_put_work && !is_watchdog();
+  return (has_put_work || is_backward_thread()) && !is_watchdog();
 }
 
 void note_action() {

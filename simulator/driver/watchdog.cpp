@@ -22,6 +22,11 @@ constexpr uint64_t kPollNs = 100'000'000;  // its own interval
 constexpr auto kIdle = std::chrono::seconds(3);
 constexpr auto kPatience = std::chrono::seconds(5);
 
+bool name_begins_with(const char* start) {
+  char name[16] = {};
+  return prctl(PR_GET_NAME, name) == 0 && std::strncmp(name, start, std::strlen(start)) == 0;
+}
+
 // Whether this process has one.
 bool any_watchdog() {
   std::error_code error;
@@ -53,10 +58,12 @@ Watchdog::Finding& Watchdog::finding() {
 }
 
 bool is_watchdog() {
-  thread_local const bool is = [] {
-    char name[16] = {};
-    return prctl(PR_GET_NAME, name) == 0 && std::strcmp(name, kName) == 0;
-  }();
+  thread_local const bool is = name_begins_with(kName);
+  return is;
+}
+
+bool is_backward_thread() {
+  thread_local const bool is = name_begins_with("pt_autograd_");
   return is;
 }
 

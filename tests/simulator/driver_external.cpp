@@ -188,6 +188,23 @@ TEST(External, a_thread_that_only_looks_on_moves_no_clock_and_sees_what_happened
   });
 }
 
+// Else what a backward pass allocates first would depend on how far the other processes are.
+TEST(External, for_pytorchs_backward_thread_the_clock_decides_before_it_has_put_any_work) {
+  with_machine({}, [](const Machine& m) {
+    Others others;
+    const CUstream stream = m.stream();
+    m.submit(stream, others);
+    const CUevent event = m.recorded(stream);
+    others.state = SPILLWAY_EXTERNAL_ENDED;
+    CUresult seen = CUDA_SUCCESS;
+    std::jthread([&] {
+      pthread_setname_np(pthread_self(), "pt_autograd_0");
+      seen = m.table.cuEventQuery(event);
+    }).join();
+    EXPECT_EQ(seen, CUDA_ERROR_NOT_READY) << "it has ended, but not by the clock";
+  });
+}
+
 TEST(External, what_a_watching_thread_saw_end_may_be_unmapped) {
   with_machine({}, [](const Machine& m) {
     for (const bool watched : {true, false}) {

@@ -1,5 +1,5 @@
-"""Fills most of a card of 4 GiB with blocks of 8 MiB, frees every other one, and asks for 2 GiB: more than that is free, in
-pieces. PyTorch's own allocator raises OutOfMemoryError.
+"""Fills most of a card of 4 GiB with blocks of 8 MiB, frees every other one, and asks for 2 GiB: more than that is
+free, in pieces. PyTorch's own allocator raises OutOfMemoryError.
 """
 import torch
 

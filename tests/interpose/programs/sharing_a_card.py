@@ -1,5 +1,5 @@
-"""sharing_a_card.py FOLDER hoard|need: two programs that share a card of 40 GiB and know nothing of each other. One keeps
-30 GiB in PyTorch's cache, of which it uses none; the other needs 20 GiB then. FOLDER is only for their timing.
+"""sharing_a_card.py FOLDER hoard|need: two programs that share a card of 40 GiB and know nothing of each other. One
+keeps 30 GiB in PyTorch's cache, of which it uses none; the other needs 20 GiB then. FOLDER is only for their timing.
 """
 import pathlib
 import sys
