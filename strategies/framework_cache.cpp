@@ -38,14 +38,18 @@ size_t FrameworkCache::free_bytes() const noexcept {
   return table_.cuMemGetInfo(&free, &total) == CUDA_SUCCESS ? free : 0;
 }
 
+// Never destroyed: the thread may outlive every static object.
+Helper& helper() {
+  static auto* const made = new Helper;
+  return *made;
+}
+
 Relief FrameworkCache::relieve(const OomEvent& event, Reservation&) noexcept {
-  // Never destroyed: the thread may outlive every static object.
-  static auto* const helper = new Helper;
   CUcontext context = nullptr;
   if (table_.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr) return {};
   const size_t before = free_bytes();
   // Without a context of its own the first call of a new thread would make one on device 0.
-  const bool done = helper->run(
+  const bool done = helper().run(
       [&table = table_, context] {
         if (table.cuCtxSetCurrent(context) == CUDA_SUCCESS) empty_framework_cache();
       },

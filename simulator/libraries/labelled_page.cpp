@@ -41,7 +41,7 @@ const SpillwaySimulatorControl* control() {
 CUresult make_labelled_page(int device, const char* label, uint64_t bytes,
                             CUmemGenericAllocationHandle* out) {
   *out = 0;
-  if (control() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (control() == nullptr || driver().create == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (bytes == 0) return CUDA_SUCCESS;
   CUmemAllocationProp properties = {};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -54,7 +54,7 @@ CUresult make_labelled_page(int device, const char* label, uint64_t bytes,
 }
 
 void release_labelled_page(CUmemGenericAllocationHandle page) {
-  if (page != 0) driver().release(page);
+  if (page != 0 && driver().release != nullptr) driver().release(page);
 }
 
 }  // namespace spillway::stand_in

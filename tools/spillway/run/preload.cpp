@@ -35,7 +35,7 @@ std::string file_of(const std::string& command) {
   while (true) {
     const size_t colon = folders.find(':');
     const std::string_view folder = folders.substr(0, colon);
-    const std::string path = (folder.empty() ? "." : std::string(folder)) + "/" + command;
+    std::string path = (folder.empty() ? "." : std::string(folder)) + "/" + command;
     if (::access(path.c_str(), X_OK) == 0 && !fs::is_directory(path)) return path;
     if (colon == std::string_view::npos) return "";
     folders.remove_prefix(colon + 1);

@@ -55,7 +55,8 @@ Environment environment_of(const RunSettings& settings, const std::string& libra
   environment["LD_PRELOAD"] = put_in_front("LD_PRELOAD", library);
   environment["SPILLWAY_MODE"] = settings.mode;
   environment["SPILLWAY_RUN_SUMMARY"] = summary.path();
-  if (!settings.limit.empty()) environment["SPILLWAY_LIMIT"] = std::to_string(*parse_size(settings.limit));
+  if (!settings.limit.empty())
+    environment["SPILLWAY_LIMIT"] = std::to_string(parse_size(settings.limit).value_or(0));
   if (!settings.strategies.empty()) environment["SPILLWAY_STRATEGIES"] = settings.strategies;
   if (const std::string trace = trace_path(settings); !trace.empty()) environment["SPILLWAY_TRACE"] = trace;
   return environment;
