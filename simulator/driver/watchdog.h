@@ -20,8 +20,8 @@ namespace spillway::simulator {
 
 // Whether the calling thread is one.
 bool is_watchdog();
-// Whether it is one on which PyTorch runs backward passes: it allocates, and so asks for events, before it has
-// put any work on a stream.
+// Whether it is one on which PyTorch runs backward passes: it allocates, and so asks for events, before it
+// has put any work on a stream.
 bool is_backward_thread();
 
 class Watchdog {
