@@ -1,7 +1,9 @@
 #include "interpose/core.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
 
 #include <cstdio>
 #include <cstring>
@@ -12,7 +14,12 @@
 namespace spillway::interpose {
 namespace {
 
-pthread_once_t once = PTHREAD_ONCE_INIT;
+// Nobody waits for ever for the thread that loads: it may need the loader's lock, which the one that waits
+// may hold.
+enum class State { kNone, kLoading, kOver };
+constexpr int kLooks = 200;
+constexpr useconds_t kBetweenLooksUs = 10'000;
+std::atomic<State> state{State::kNone};
 const spillway_core_table* table = nullptr;
 const char* (*trace_path)() = nullptr;
 
@@ -37,7 +44,15 @@ void load() {
 }  // namespace
 
 const spillway_core_table* core() {
-  pthread_once(&once, load);
+  State none = State::kNone;
+  if (state.compare_exchange_strong(none, State::kLoading)) {
+    load();
+    state.store(State::kOver, std::memory_order_release);
+  }
+  for (int look = 0; state.load(std::memory_order_acquire) != State::kOver; ++look) {
+    if (look == kLooks) return nullptr;
+    ::usleep(kBetweenLooksUs);
+  }
   return table;
 }
 

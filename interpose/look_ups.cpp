@@ -11,14 +11,9 @@
 namespace spillway::interpose {
 namespace {
 
-// cudnnCreate is none of the driver's.
-bool names_a_driver_function(const char* name) {
-  return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
-}
-
 bool is_ours_to_answer(void* handle, const char* name) {
   if (name == nullptr || handle == RTLD_NEXT || handle == RTLD_DEFAULT) return false;
-  return names_a_driver_function(name) && !loading_real() && !Inside::now();
+  return is_driver_function(name) && !loading_real() && !Inside::now();
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include "interpose/peers.h"
 
-#include <pthread.h>
+#include <atomic>
 
 #include "interpose/captures.h"
 #include "interpose/core.h"
@@ -9,7 +9,7 @@
 namespace spillway::interpose {
 namespace {
 
-pthread_once_t once = PTHREAD_ONCE_INIT;
+std::atomic<bool> asked{false};
 
 void join() {
   if (mode() == Mode::kObserve) return;
@@ -20,8 +20,9 @@ void join() {
 
 }  // namespace
 
+// The first to come does it, and nobody waits for it.
 void join_ledger_once() {
-  pthread_once(&once, join);
+  if (!asked.load(std::memory_order_relaxed) && !asked.exchange(true)) join();
 }
 
 }  // namespace spillway::interpose

@@ -113,10 +113,6 @@ void give_up(const char* text) {
   ::_exit(127);
 }
 
-void process_uses_cuda() {
-  summary();
-}
-
 ProcessSummary& summary() {
   ProcessSummary* at = chosen.load(std::memory_order_acquire);
   return at != nullptr ? *at : choose();

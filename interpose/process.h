@@ -13,9 +13,6 @@ Mode mode();
 void say(const char* text, const char* more = "");
 [[noreturn]] void give_up(const char* text);
 
-// Told once the driver is there.
-void process_uses_cuda();
-
 // Where this process counts: its slot of the summary, or memory of its own.
 ProcessSummary& summary();
 

@@ -1,11 +1,12 @@
 #include "interpose/real.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
+#include <sys/mman.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "interpose/hooks.h"
 #include "interpose/libc_symbol.h"
@@ -14,17 +15,20 @@
 namespace spillway::interpose {
 namespace {
 
-constinit driver::Table table{};
-pthread_once_t once = PTHREAD_ONCE_INIT;
-std::atomic<bool> loaded{false};
-[[gnu::tls_model("initial-exec")]] thread_local bool loading = false;
-
 struct Export {
   const void* address;
   Function function;
 };
-Export exports[kFunctions];  // by address
-size_t export_count = 0;
+
+struct Loaded {
+  driver::Table table;
+  Export exports[kFunctions];  // by address
+  size_t count = 0;
+};
+// What stands for no driver, and while a thread is loading it.
+constinit Loaded nothing{};
+std::atomic<const Loaded*> loaded{nullptr};
+[[gnu::tls_model("initial-exec")]] thread_local bool loading = false;
 
 int by_address(const void* left, const void* right) {
   const auto* a = static_cast<const Export*>(left);
@@ -34,38 +38,59 @@ int by_address(const void* left, const void* right) {
 }
 
 template <class Pointer>
-void look_up(void* library, Function function, Pointer& field) {
+void look_up(void* library, Function function, Pointer& field, Loaded& into) {
   void* address = real_dlsym()(library, name_of(function));
   field = reinterpret_cast<Pointer>(address);
-  if (address != nullptr) exports[export_count++] = {address, function};
+  if (address != nullptr) into.exports[into.count++] = {address, function};
 }
 
-void load() {
+void fill(void* library, Loaded& into) {
+#define SPILLWAY_DRIVER_FUNCTION(result, name, parameters, arguments) \
+  look_up(library, Function::name, into.table.name, into);
+#include "spillway/driver/functions.inc"
+#undef SPILLWAY_DRIVER_FUNCTION
+  std::qsort(into.exports, into.count, sizeof(Export), by_address);
+}
+
+// Nobody waits for another thread here: that one may need the loader's lock, which a thread whose library's
+// initialiser calls the driver holds. Who comes second has done the same work, and drops it.
+const Loaded* load() {
   loading = true;
   const char* named = std::getenv("SPILLWAY_DRIVER");
   void* library = dlopen(named != nullptr && *named != '\0' ? named : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library != nullptr) {
-#define SPILLWAY_DRIVER_FUNCTION(result, name, parameters, arguments) \
-  look_up(library, Function::name, table.name);
-#include "spillway/driver/functions.inc"
-#undef SPILLWAY_DRIVER_FUNCTION
-    std::qsort(exports, export_count, sizeof(Export), by_address);
+  void* room = library == nullptr ? MAP_FAILED
+                                  : ::mmap(nullptr, sizeof(Loaded), PROT_READ | PROT_WRITE,
+                                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const Loaded* mine = &nothing;
+  if (room != MAP_FAILED) {
+    auto* filled = new (room) Loaded;
+    fill(library, *filled);
+    mine = filled;
   }
   loading = false;
-  if (library != nullptr) process_uses_cuda();
-  loaded.store(true, std::memory_order_release);
+  const Loaded* first = nullptr;
+  if (loaded.compare_exchange_strong(first, mine)) return mine;
+  if (room != MAP_FAILED) ::munmap(room, sizeof(Loaded));
+  return first;
 }
 
-const Export* find_export(const void* address) {
-  size_t low = 0, high = export_count;
+const Loaded& driver_library() {
+  const Loaded* at = loaded.load(std::memory_order_acquire);
+  if (at != nullptr) [[likely]]
+    return *at;
+  return loading ? nothing : *load();
+}
+
+const Export* find_export(const Loaded& library, const void* address) {
+  size_t low = 0, high = library.count;
   while (low < high) {
     const size_t middle = (low + high) / 2;
-    if (exports[middle].address < address)
+    if (library.exports[middle].address < address)
       low = middle + 1;
     else
       high = middle;
   }
-  return low < export_count && exports[low].address == address ? &exports[low] : nullptr;
+  return low < library.count && library.exports[low].address == address ? &library.exports[low] : nullptr;
 }
 
 struct Version {
@@ -123,22 +148,27 @@ VersionedLookUp real_dlvsym() {
 }
 
 const driver::Table& real() {
-  if (!loaded.load(std::memory_order_acquire) && !loading) [[unlikely]]
-    pthread_once(&once, load);
-  return table;
+  return driver_library().table;
 }
 
 bool loading_real() {
   return loading;
 }
 
+bool is_driver_function(const char* name) {
+  if (!begins_with(name, "cu") || name[2] < 'A' || name[2] > 'Z') return false;  // cudnnCreate is none
+  for (const char* known : kNames)
+    if (std::strcmp(known, name) == 0) return true;
+  return false;
+}
+
 void* hook_for(const void* found, const char* name) {
-  real();
-  const Export* at = find_export(found);
+  const Loaded& library = driver_library();
+  const Export* at = find_export(library, found);
   if (at == nullptr) return nullptr;
   // Exports that are the same code have one address: the one of that name, if it is among them.
-  for (const Export* same = at; name != nullptr && same < exports + export_count && same->address == found;
-       ++same)
+  const Export* const end = library.exports + library.count;
+  for (const Export* same = at; name != nullptr && same < end && same->address == found; ++same)
     if (std::strcmp(name_of(same->function), name) == 0) return hook_of(same->function);
   return hook_of(at->function);
 }

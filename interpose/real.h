@@ -19,6 +19,9 @@ const driver::Table& real();
 // Whether a thread is inside the first call, where the driver's own look-ups are none of ours.
 bool loading_real();
 
+// Whether the driver has a function of that name, in any version.
+bool is_driver_function(const char* name);
+
 // The hook that stands for what a look-up of `name` gave, or null: the driver's export of that name, or one
 // known by its address under another. `name` may be null.
 void* hook_for(const void* found, const char* name);

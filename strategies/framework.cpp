@@ -45,6 +45,11 @@ bool framework_is_prepared() {
   return empty.load() != nullptr;
 }
 
+void stay_out_of_captures(const driver::Table& table) {
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  if (table.cuThreadExchangeStreamCaptureMode != nullptr) table.cuThreadExchangeStreamCaptureMode(&mode);
+}
+
 bool empty_framework_cache() {
   const Function release = empty.load();
   return release != nullptr && release() == 0;

@@ -4,6 +4,7 @@
 // Thread-safety: any thread. Errors: false where LibTorch is not in the process, its version has no shim, or
 // another allocator stands in for its own.
 #pragma once
+#include "spillway/driver/table.h"
 
 namespace spillway {
 
@@ -13,5 +14,7 @@ bool framework_is_prepared();
 // Gives LibTorch's idle memory on every device back to the driver. Takes its allocator's locks and waits for
 // the devices' work.
 bool empty_framework_cache();
+// What the calling thread frees from now on breaks no capture that another thread begins meanwhile.
+void stay_out_of_captures(const driver::Table& table);
 
 }  // namespace spillway

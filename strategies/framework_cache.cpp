@@ -51,6 +51,7 @@ Relief FrameworkCache::relieve(const OomEvent& event, Reservation&) noexcept {
   // Without a context of its own the first call of a new thread would make one on device 0.
   const bool done = helper().run(
       [&table = table_, context] {
+        stay_out_of_captures(table);
         if (table.cuCtxSetCurrent(context) == CUDA_SUCCESS) empty_framework_cache();
       },
       std::min(event.deadline, std::chrono::steady_clock::now() + kMostTime));

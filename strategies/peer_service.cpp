@@ -78,6 +78,7 @@ void serve(Ledger& ledger, uint32_t (*captures)()) {
     Ledger::Need need;
     if (!ledger.wait_for_need(&need, kWait)) continue;
     const driver::Table* table = driver::process_table(nullptr);
+    if (table != nullptr) stay_out_of_captures(*table);
     ledger.answer(need, table == nullptr || captures() != 0 ? 0 : give(*table, need));
   }
 }
