@@ -11,6 +11,7 @@
 #include "interpose/hooks.h"
 #include "interpose/libc_symbol.h"
 #include "interpose/process.h"
+#include "spillway/driver/versions.h"
 
 namespace spillway::interpose {
 namespace {
@@ -93,30 +94,6 @@ const Export* find_export(const Loaded& library, const void* address) {
   return low < library.count && library.exports[low].address == address ? &library.exports[low] : nullptr;
 }
 
-struct Version {
-  const char* base;
-  int first;
-  bool per_thread;
-  const char* name;
-};
-constexpr Version kVersions[] = {
-#define SPILLWAY_DRIVER_VERSION(base, first, per_thread, name) {base, first, (per_thread) != 0, name},
-#include "spillway/driver/versions.inc"
-#undef SPILLWAY_DRIVER_VERSION
-};
-
-const char* export_of(const char* base, int cuda_version, bool per_thread) {
-  const Version* best = nullptr;
-  for (const Version& known : kVersions) {
-    if (known.first > cuda_version || (known.per_thread && !per_thread) || std::strcmp(known.base, base) != 0)
-      continue;
-    const bool better = best == nullptr || known.per_thread > best->per_thread ||
-                        (known.per_thread == best->per_thread && known.first > best->first);
-    if (better) best = &known;
-  }
-  return best == nullptr ? nullptr : best->name;
-}
-
 void* hook_named(const char* name) {
   for (size_t i = 0; i < kFunctions; ++i)
     if (std::strcmp(kNames[i], name) == 0) return hook_of(static_cast<Function>(i));
@@ -174,7 +151,7 @@ void* hook_for(const void* found, const char* name) {
 }
 
 void* hook_for(const void* found, const char* base, int cuda_version, bool per_thread) {
-  const char* name = export_of(base, cuda_version, per_thread);
+  const char* name = driver::export_named(base, cuda_version, per_thread);
   if (void* hook = hook_for(found, name)) return hook;
   return cuda_version > CUDA_VERSION || name == nullptr ? nullptr : hook_named(name);
 }

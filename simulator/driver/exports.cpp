@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "simulator/driver/functions.h"
+#include "spillway/driver/versions.h"
 
 namespace spillway::simulator {
 namespace {
@@ -49,31 +50,10 @@ const std::array<Export, kFunctions> kExports = {{
 #undef SPILLWAY_DRIVER_FUNCTION
 }};
 
-struct Version {
-  std::string_view base;
-  int first;
-  bool per_thread_stream;
-  std::string_view name;
-};
-constexpr Version kVersions[] = {
-#define SPILLWAY_DRIVER_VERSION(base, first, per_thread, name) {base, first, per_thread, name},
-#include "spillway/driver/versions.inc"
-#undef SPILLWAY_DRIVER_VERSION
-};
-
 const std::unordered_map<std::string_view, Function>& names() {
   static const auto* map = [] {
     auto* made = new std::unordered_map<std::string_view, Function>;
     for (size_t i = 0; i < kFunctions; ++i) made->emplace(kExports[i].name, static_cast<Function>(i));
-    return made;
-  }();
-  return *map;
-}
-
-const std::unordered_multimap<std::string_view, const Version*>& versions() {
-  static const auto* map = [] {
-    auto* made = new std::unordered_multimap<std::string_view, const Version*>;
-    for (const Version& version : kVersions) made->emplace(version.base, &version);
     return made;
   }();
   return *map;
@@ -96,17 +76,8 @@ Function find_export(std::string_view name) {
 }
 
 Function find_function(std::string_view name, int cuda_version, bool per_thread_stream) {
-  const Version* best = nullptr;
-  const auto [begin, end] = versions().equal_range(name);
-  for (auto it = begin; it != end; ++it) {
-    const Version& candidate = *it->second;
-    if (candidate.first > cuda_version || (candidate.per_thread_stream && !per_thread_stream)) continue;
-    const bool better =
-        !best || candidate.per_thread_stream > best->per_thread_stream ||
-        (candidate.per_thread_stream == best->per_thread_stream && candidate.first > best->first);
-    if (better) best = &candidate;
-  }
-  return best ? find_export(best->name) : Function::kCount;
+  const char* found = driver::export_named(std::string(name).c_str(), cuda_version, per_thread_stream);
+  return found ? find_export(found) : Function::kCount;
 }
 
 }  // namespace spillway::simulator

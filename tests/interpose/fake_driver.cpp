@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "interpose/functions.h"
+#include "spillway/driver/versions.h"
 
 using spillway::interpose::Function;
 using spillway::interpose::kFunctions;
@@ -16,18 +17,6 @@ namespace {
 
 std::atomic<uint64_t> arrivals[kFunctions];
 
-struct Version {
-  const char* base;
-  int first;
-  bool per_thread;
-  const char* name;
-};
-constexpr Version kVersions[] = {
-#define SPILLWAY_DRIVER_VERSION(base, first, per_thread, name) {base, first, (per_thread) != 0, name},
-#include "spillway/driver/versions.inc"
-#undef SPILLWAY_DRIVER_VERSION
-};
-
 CUresult arrive(Function function) {
   arrivals[static_cast<size_t>(function)].fetch_add(1);
   return CUDA_SUCCESS;
@@ -35,20 +24,12 @@ CUresult arrive(Function function) {
 
 void* address_of(const char* name);
 
-// As the driver: the newest version that is not newer than asked for, and the variant for a stream per thread
-// where that is asked for and there is one.
 CUresult find(const char* symbol, void** found, int version, cuuint64_t flags) {
   if (symbol == nullptr || found == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Version* best = nullptr;
-  for (const Version& known : kVersions) {
-    const bool allowed = !known.per_thread || (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
-    if (std::strcmp(known.base, symbol) != 0 || known.first > version || !allowed) continue;
-    if (best == nullptr || known.per_thread > best->per_thread ||
-        (known.per_thread == best->per_thread && known.first > best->first))
-      best = &known;
-  }
-  *found = best == nullptr ? nullptr : address_of(best->name);
-  return best == nullptr ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+  const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
+  const char* name = spillway::driver::export_named(symbol, version, per_thread);
+  *found = name == nullptr ? nullptr : address_of(name);
+  return name == nullptr ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
 }
 
 template <Function function, class... Parameters>

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "interpose/functions.h"
+#include "spillway/driver/versions.h"
 #include "static_runtime.h"
 
 using spillway::interpose::kFunctions;
@@ -42,22 +43,10 @@ const void* linked(const char* name) {
   return nullptr;
 }
 
-struct Version {
-  const char* base;
-  int first;
-  bool per_thread;
-  const char* name;
-};
-constexpr Version kVersions[] = {
-#define SPILLWAY_DRIVER_VERSION(base, first, per_thread, name) {base, first, (per_thread) != 0, name},
-#include "spillway/driver/versions.inc"
-#undef SPILLWAY_DRIVER_VERSION
-};
-
 void* by_version(const char* name, bool with_status) {
-  for (const Version& known : kVersions)
+  for (const spillway::driver::Version& known : spillway::driver::kVersions)
     if (std::strcmp(known.name, name) == 0)
-      return static_runtime_find(known.base, known.first, known.per_thread, with_status);
+      return static_runtime_find(known.base, known.first, known.per_thread_stream, with_status);
   return nullptr;
 }
 
