@@ -1,5 +1,5 @@
-// What a hook adds to a call of the driver: the same function through the preloaded library and past it, in turns,
-// the fastest of the rounds of each. Run under `spillway run`. Prints JSON: ns by function.
+// What a hook adds to a call of the driver: the same function through the preloaded library and past it, in
+// turns, the fastest of the rounds of each. Run under `spillway run`. Prints JSON: ns by function.
 #include <cuda.h>
 #include <dlfcn.h>
 
@@ -49,8 +49,8 @@ int main() {
     return 1;
   }
   reinterpret_cast<decltype(&cuInit)>(dlsym(library, "cuInit"))(0);
-  const double version = added_ns<decltype(&cuDriverGetVersion)>(
-      library, unhooked, "cuDriverGetVersion", [](auto function) {
+  const double version =
+      added_ns<decltype(&cuDriverGetVersion)>(library, unhooked, "cuDriverGetVersion", [](auto function) {
         int version = 0;
         function(&version);
       });
