@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <atomic>
-
 #include <cstdio>
 #include <cstring>
 
@@ -22,6 +21,7 @@ constexpr useconds_t kBetweenLooksUs = 10'000;
 std::atomic<State> state{State::kNone};
 const spillway_core_table* table = nullptr;
 const char* (*trace_path)() = nullptr;
+const char* (*last_error)() = nullptr;
 
 void load() {
   void* library = open_beside("libspillway.so");
@@ -37,6 +37,7 @@ void load() {
     return;
   }
   trace_path = reinterpret_cast<decltype(trace_path)>(dlsym(library, "spillway_trace_path"));
+  last_error = reinterpret_cast<decltype(last_error)>(dlsym(library, "spillway_last_error"));
   found->count_incidents(&summary().incidents);
   table = found;
 }
@@ -54,6 +55,10 @@ const spillway_core_table* core() {
     ::usleep(kBetweenLooksUs);
   }
   return table;
+}
+
+const char* core_error() {
+  return last_error == nullptr ? "" : last_error();
 }
 
 void note_trace() {

@@ -7,6 +7,8 @@
 namespace spillway::interpose {
 
 const spillway_core_table* core();
+// Why the core refused the calling thread's last call.
+const char* core_error();
 // Puts the path of the core's trace into the summary; for after its start.
 void note_trace();
 

@@ -16,6 +16,11 @@ bool is_ours_to_answer(void* handle, const char* name) {
   return is_driver_function(name) && !loading_real() && !Inside::now();
 }
 
+void* hook_or(void* found, const char* name) {
+  void* const hook = found == nullptr ? nullptr : hook_for(found, name);
+  return hook != nullptr ? hook : found;
+}
+
 }  // namespace
 }  // namespace spillway::interpose
 
@@ -30,10 +35,7 @@ extern "C" {
   if (spillway_next_dlsym == nullptr) spillway_next_dlsym = real_dlsym();
   if (name != nullptr && begins_with(name, "PyInit_")) replace_if_due();
   if (!is_ours_to_answer(handle, name)) return nullptr;
-  void* const found = spillway_next_dlsym(handle, name);
-  if (found == nullptr) return nullptr;
-  void* const hook = hook_for(found, name);
-  return hook != nullptr ? hook : found;
+  return hook_or(spillway_next_dlsym(handle, name), name);
 }
 
 [[gnu::visibility("hidden"), gnu::used]] void* spillway_answer_dlvsym(void* handle, const char* name,
@@ -41,10 +43,7 @@ extern "C" {
   using namespace spillway::interpose;
   if (spillway_next_dlvsym == nullptr) spillway_next_dlvsym = real_dlvsym();
   if (!is_ours_to_answer(handle, name)) return nullptr;
-  void* const found = spillway_next_dlvsym(handle, name, version);
-  if (found == nullptr) return nullptr;
-  void* const hook = hook_for(found, name);
-  return hook != nullptr ? hook : found;
+  return hook_or(spillway_next_dlvsym(handle, name, version), name);
 }
 
 // Spillway's own look-ups of the driver: never a hook (driver/table.cpp).

@@ -15,7 +15,7 @@ void join() {
   if (mode() == Mode::kObserve) return;
   const spillway_core_table* table = core();
   const bool member = table != nullptr && table->join_ledger(captures_under_way) == SPILLWAY_OK;
-  summary().takes_part.store(member ? 1 : 0);
+  summary().membership.store(member ? Membership::kMember : Membership::kRefused);
 }
 
 }  // namespace

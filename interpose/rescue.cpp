@@ -1,5 +1,7 @@
 #include "interpose/rescue.h"
 
+#include <atomic>
+
 #include "interpose/captures.h"
 #include "interpose/core.h"
 #include "interpose/process.h"
@@ -11,6 +13,18 @@ namespace {
 int current_device() {
   CUdevice device = 0;
   return real().cuCtxGetDevice != nullptr && real().cuCtxGetDevice(&device) == CUDA_SUCCESS ? device : -1;
+}
+
+CUresult left_alone() {
+  spillway_incident_totals& met = summary().incidents;
+  __atomic_fetch_add(&met.failures, 1, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&met.gave_up, 1, __ATOMIC_RELAXED);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void say_once(const char* why) {
+  static std::atomic<bool> said{false};
+  if (!said.exchange(true)) say("nothing is rescued: ", why);
 }
 
 struct Attempt {
@@ -30,20 +44,20 @@ int try_again(void* context) {
 
 CUresult rescue(const Shortage& shortage, CUresult (*again)(void*), void* context) {
   const int device = shortage.asked.device >= 0 ? shortage.asked.device : current_device();
-  if (mode() == Mode::kObserve || shortage.asked.on_host || device < 0) {
-    __atomic_fetch_add(&summary().incidents.failures, 1, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&summary().incidents.gave_up, 1, __ATOMIC_RELAXED);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  if (mode() == Mode::kObserve || shortage.asked.on_host || device < 0) return left_alone();
   const spillway_core_table* table = core();
-  if (table == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (table == nullptr) return left_alone();
   const spillway_driver_request request{.size = sizeof request,
                                         .device = device,
                                         .bytes = shortage.asked.bytes,
                                         .call = name_of(shortage.function),
                                         .captures = captures_under_way()};
   Attempt attempt{again, context};
-  table->rescue(&request, try_again, &attempt);
+  const spillway_status status = table->rescue(&request, try_again, &attempt);
+  if (status != SPILLWAY_OK && status != SPILLWAY_OUT_OF_MEMORY) {  // the core did not even start
+    say_once(core_error());
+    return left_alone();
+  }
   note_trace();
   return attempt.result;
 }

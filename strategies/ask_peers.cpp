@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "spillway/strategies/ladder.h"
+#include "strategies/free_bytes.h"
 
 namespace spillway {
 namespace {
@@ -26,20 +27,15 @@ class AskPeers final : public Strategy {
     if (table_.cuDeviceGetUuid(&uuid, static_cast<CUdevice>(event.device)) != CUDA_SUCCESS) return {};
     DeviceUuid device;
     std::copy_n(reinterpret_cast<const uint8_t*>(uuid.bytes), device.size(), device.begin());
-    const size_t before = free_bytes();
-    const auto enough = [&] { return free_bytes() >= before + event.short_bytes; };
+    const size_t before = free_bytes(table_);
+    const auto enough = [&] { return free_bytes(table_) >= before + event.short_bytes; };
     ledger_()->ask(device, event.short_bytes,
                    std::min(event.deadline, std::chrono::steady_clock::now() + kMostTime), enough);
-    const size_t after = free_bytes();
+    const size_t after = free_bytes(table_);
     return {after > before ? after - before : 0, false, "asked the other processes on the card"};
   }
 
  private:
-  size_t free_bytes() const noexcept {
-    size_t free = 0, total = 0;
-    return table_.cuMemGetInfo(&free, &total) == CUDA_SUCCESS ? free : 0;
-  }
-
   const driver::Table& table_;
   Ledger* (*const ledger_)();
 };

@@ -6,6 +6,7 @@
 
 #include "spillway/strategies/ladder.h"
 #include "strategies/framework.h"
+#include "strategies/free_bytes.h"
 #include "strategies/helper.h"
 
 namespace spillway {
@@ -28,15 +29,8 @@ class FrameworkCache final : public Strategy {
   Relief relieve(const OomEvent& event, Reservation&) noexcept override;
 
  private:
-  size_t free_bytes() const noexcept;
-
   const driver::Table& table_;
 };
-
-size_t FrameworkCache::free_bytes() const noexcept {
-  size_t free = 0, total = 0;
-  return table_.cuMemGetInfo(&free, &total) == CUDA_SUCCESS ? free : 0;
-}
 
 // Never destroyed: the thread may outlive every static object.
 Helper& helper() {
@@ -47,7 +41,7 @@ Helper& helper() {
 Relief FrameworkCache::relieve(const OomEvent& event, Reservation&) noexcept {
   CUcontext context = nullptr;
   if (table_.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr) return {};
-  const size_t before = free_bytes();
+  const size_t before = free_bytes(table_);
   // Without a context of its own the first call of a new thread would make one on device 0.
   const bool done = helper().run(
       [&table = table_, context] {
@@ -55,7 +49,7 @@ Relief FrameworkCache::relieve(const OomEvent& event, Reservation&) noexcept {
         if (table.cuCtxSetCurrent(context) == CUDA_SUCCESS) empty_framework_cache();
       },
       std::min(event.deadline, std::chrono::steady_clock::now() + kMostTime));
-  const size_t after = free_bytes();
+  const size_t after = free_bytes(table_);
   return {after > before ? after - before : 0, false,
           done ? "the framework gave its idle memory back" : "the framework was busy"};
 }

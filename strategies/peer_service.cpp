@@ -10,6 +10,7 @@
 
 #include "spillway/driver/table.h"
 #include "strategies/framework.h"
+#include "strategies/free_bytes.h"
 #include "strategies/process.h"
 
 namespace spillway {
@@ -50,10 +51,6 @@ class UsedDevice {
   UsedDevice(const UsedDevice&) = delete;
   UsedDevice& operator=(const UsedDevice&) = delete;
   bool current() const { return current_; }
-  size_t free_bytes() const {
-    size_t free = 0, total = 0;
-    return table_.cuMemGetInfo(&free, &total) == CUDA_SUCCESS ? free : 0;
-  }
 
  private:
   const driver::Table& table_;
@@ -66,10 +63,10 @@ uint64_t give(const driver::Table& table, const Ledger::Need& need) {
   if (ordinal < 0) return 0;
   const UsedDevice device(table, ordinal);
   if (!device.current()) return 0;
-  const size_t before = device.free_bytes();
+  const size_t before = free_bytes(table);
   if (prepare_framework()) empty_framework_cache();
   if (Allocator* allocator = Process::get().allocator()) allocator->empty_cache(DeviceId{ordinal});
-  const size_t after = device.free_bytes();
+  const size_t after = free_bytes(table);
   return after > before ? after - before : 0;
 }
 

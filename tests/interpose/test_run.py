@@ -106,6 +106,15 @@ print(torch.empty(24 << 30, dtype=torch.uint8, device="cuda").numel() >> 30)
             self.assertNotIn("framework_cache", report)
 
 
+    def test_a_core_that_does_not_start_is_no_silence(self):
+        """Its settings may come from the environment, where `run` does not see them."""
+        ended = self.run_on(sys.executable, "-c", "import torch; torch.empty(1 << 40, dtype=torch.uint8, device='cuda')",
+                            SPILLWAY_STRATEGIES="magic")
+        self.assertEqual(ended.status, 1)
+        self.assertIn("nothing is rescued: SPILLWAY_STRATEGIES: there is no strategy 'magic'", ended.errors)
+        self.assertRegex(ended.line, r"[1-9] memory failures? met, 0 rescued")
+
+
 class Replace(Case):
     def test_spillway_is_the_allocator_of_an_unchanged_program(self):
         ended = self.run_on(sys.executable, "-c",
@@ -205,9 +214,11 @@ class PassesThrough(Case):
         self.assertEqual(ended.status, 2)
         self.assertIn("other rights than yours", ended.errors)
 
-    def test_a_wrong_limit_is_refused_before_the_start(self):
+    def test_wrong_options_are_refused_before_the_start(self):
         for options, text in ((["--limit", "8GiB"], "--mode replace"),
-                              (["--mode", "replace", "--limit", "lots"], "--limit is 'lots'")):
+                              (["--mode", "replace", "--limit", "lots"], "--limit is 'lots'"),
+                              (["--strategies", "magic"], "there is no strategy 'magic'"),
+                              (["--trace", "/no/such/folder/x.spill"], "there is no folder '/no/such/folder'")):
             ended = self.plain("touch", "started", options=options)
             self.assertEqual(ended.status, 2)
             self.assertIn(text, ended.errors)
@@ -294,6 +305,7 @@ class Peers(Case):
         script = f"{SPILLWAY} run -- {program} hoard & {SPILLWAY} run -- {program} need; status=$?; wait; exit $status"
         ended = self.simulate("sh", "-c", script, SPILLWAY_LEDGER="off")
         self.assertEqual(ended.status, 1)
+        self.assertIn("could not ask other processes for memory: SPILLWAY_LEDGER is off", ended.errors)
 
 
 class Library(unittest.TestCase):

@@ -11,15 +11,11 @@
 #include <system_error>
 
 #include "simulator/cards/cards.h"
+#include "tools/spillway/library_folders.h"
 #include "tools/spillway/units.h"
 
 namespace spillway::tools {
 namespace {
-
-std::string put_in_front(const char* name, const std::string& value) {
-  const char* held = std::getenv(name);
-  return held != nullptr && *held != '\0' ? value + ":" + held : value;
-}
 
 bool set_libraries(const SimulatorLibraries& libraries, Environment* environment, std::string* error) {
   if (libraries.folder.find_first_of(" :;") != std::string::npos) {

@@ -1,9 +1,10 @@
 #include "tools/spillway/simulator_libraries.h"
 
-#include <cstdlib>
 #include <filesystem>
 #include <set>
 #include <string>
+
+#include "tools/spillway/library_folders.h"
 
 namespace spillway::tools {
 namespace {
@@ -40,19 +41,6 @@ std::vector<std::string> preloaded(const fs::path& folder) {
   return paths;
 }
 
-// Folders that may hold sim/: in a build folder and where it is installed.
-std::vector<fs::path> candidates() {
-  if (const char* folder = std::getenv("SPILLWAY_LIB_DIR"); folder != nullptr && *folder != '\0') {
-    std::error_code ignored;
-    return {fs::absolute(folder, ignored)};
-  }
-  std::error_code error;
-  const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  if (error) return {};
-  const fs::path root = self.parent_path().parent_path();
-  return {root / "lib", root / "lib/spillway"};
-}
-
 std::string missing_text(const std::vector<fs::path>& folders) {
   std::string text = "the simulator's libraries are not there; looked for sim/libcuda.so.1 in";
   for (const fs::path& folder : folders) text += " '" + folder.string() + "'";
@@ -62,7 +50,7 @@ std::string missing_text(const std::vector<fs::path>& folders) {
 }  // namespace
 
 bool find_simulator_libraries(SimulatorLibraries* out, std::string* error) {
-  const std::vector<fs::path> folders = candidates();
+  const std::vector<fs::path> folders = library_folders();
   for (const fs::path& root : folders) {
     const fs::path folder = root / "sim";
     if (!is_there(folder / kDriver)) continue;

@@ -17,14 +17,17 @@ enum class Mode : uint32_t { kObserve, kRescue, kReplace };
 // What became of `replace` in a process.
 enum class Replacement : uint32_t { kNotAsked, kWaiting, kDone, kRefused };
 
+// In the ledger of the machine's processes.
+enum class Membership : uint32_t { kNotAsked, kMember, kRefused };
+
 struct ProcessSummary {
   std::atomic<int32_t> process;  // 0: the slot is free
   std::atomic<Mode> mode;
   std::atomic<Replacement> replacement;
-  std::atomic<uint32_t> takes_part;  // in the ledger
-  char program[64];                  // its name, cut
-  char note[256];                    // why the replacement was refused
-  char trace[512];                   // its trace file, "" where there is none or its path is longer
+  std::atomic<Membership> membership;
+  char program[64];  // its name, cut
+  char note[256];    // why the replacement was refused
+  char trace[512];   // its trace file, "" where there is none or its path is longer
   spillway_incident_totals incidents;
   std::atomic<uint64_t> driver_calls, launches;
 };

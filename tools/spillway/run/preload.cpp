@@ -7,25 +7,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
-#include <vector>
+
+#include "tools/spillway/library_folders.h"
 
 namespace spillway::tools {
 namespace {
 
 namespace fs = std::filesystem;
 constexpr const char* kLibrary = "libspillway_preload.so";
-
-std::vector<fs::path> candidates() {
-  if (const char* folder = std::getenv("SPILLWAY_LIB_DIR"); folder != nullptr && *folder != '\0') {
-    std::error_code ignored;
-    return {fs::absolute(folder, ignored)};
-  }
-  std::error_code error;
-  const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  if (error) return {};
-  const fs::path root = self.parent_path().parent_path();
-  return {root / "lib", root / "lib/spillway"};
-}
 
 // As execvp finds it; "" where it does not.
 std::string file_of(const std::string& command) {
@@ -53,7 +42,7 @@ bool changes_rights(const struct stat& status, const std::string& file) {
 
 bool find_preload_library(std::string* path, std::string* error) {
   std::string looked;
-  for (const fs::path& folder : candidates()) {
+  for (const fs::path& folder : library_folders()) {
     std::error_code ignored;
     *path = (folder / kLibrary).string();
     if (fs::exists(*path, ignored)) {
@@ -79,11 +68,6 @@ bool can_be_preloaded(const std::string& command, std::string* error) {
       "' runs with other rights than yours (setuid, setgid or capabilities): the system lets no library be "
       "preloaded into it. Run what it starts under 'spillway run' instead.";
   return false;
-}
-
-std::string put_in_front(const char* name, const std::string& value) {
-  const char* held = std::getenv(name);
-  return held != nullptr && *held != '\0' ? value + ":" + held : value;
 }
 
 }  // namespace spillway::tools

@@ -10,7 +10,5 @@ bool find_preload_library(std::string* path, std::string* error);
 // False for a program that runs with other rights than its caller's: the loader preloads nothing into it.
 // A command that is not found is left to the start.
 bool can_be_preloaded(const std::string& command, std::string* error);
-// "value:what the variable holds".
-std::string put_in_front(const char* name, const std::string& value);
 
 }  // namespace spillway::tools

@@ -1,12 +1,15 @@
 // `spillway run`: runs a program under the preloaded library and says at its end what was met and rescued.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
 
+#include "strategies/environment.h"
 #include "tools/spillway/command.h"
+#include "tools/spillway/library_folders.h"
 #include "tools/spillway/rehearse/child.h"
 #include "tools/spillway/run/preload.h"
 #include "tools/spillway/run/summary.h"
@@ -29,8 +32,23 @@ Mode mode_of(const std::string& name) {
   return name == "replace" ? Mode::kReplace : Mode::kRescue;
 }
 
+bool check_trace(const std::string& trace, std::string* error) {
+  if (trace.empty()) return true;
+  std::error_code unknown;
+  const fs::path folder = fs::absolute(trace, unknown).parent_path();
+  if (fs::is_directory(folder, unknown)) return true;
+  *error = "--trace: there is no folder '" + folder.string() + "'";
+  return false;
+}
+
 // What the core would refuse later, in the program's process, is refused here.
 bool check(const RunSettings& settings, std::string* error) {
+  spillway::Environment unused;
+  if (!parse_strategies(settings.strategies, &unused, error)) {
+    *error = "--strategies" + error->substr(std::min(error->find(':'), error->size()));
+    return false;
+  }
+  if (!check_trace(settings.trace, error)) return false;
   if (settings.limit.empty()) return true;
   if (settings.mode != "replace") {
     *error = "--limit is of Spillway's own allocator: add --mode replace";
@@ -65,6 +83,12 @@ Environment environment_of(const RunSettings& settings, const std::string& libra
 void say_end(const RunSettings& settings, const RunTotals& totals) {
   for (const std::string& reason : totals.refusals)
     std::fprintf(stderr, "spillway: PyTorch's own allocator stayed: %s\n", reason.c_str());
+  if (totals.alone != 0)
+    std::fprintf(
+        stderr,
+        "spillway: %s could not ask other processes for memory: SPILLWAY_LEDGER is off, or there is no "
+        "shared memory\n",
+        count_text(totals.alone, "process", "processes").c_str());
   const bool asked = !settings.trace.empty();
   for (const std::string& trace : asked ? std::vector<std::string>{} : totals.clean_traces) {
     std::error_code ignored;

@@ -42,6 +42,7 @@ void add(const ProcessSummary& process, RunTotals* totals) {
   add(process.incidents, &totals->incidents);
   const auto replacement = process.replacement.load();
   if (replacement == interpose::Replacement::kDone) ++totals->replaced;
+  if (process.membership.load() == interpose::Membership::kRefused) ++totals->alone;
   const std::string note = text_of(process.note);
   const bool refused = replacement == interpose::Replacement::kRefused;
   if (refused && std::ranges::find(totals->refusals, note) == totals->refusals.end())

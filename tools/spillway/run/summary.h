@@ -18,6 +18,7 @@ struct RunTotals {
   spillway_incident_totals incidents{};
   std::vector<std::string> refusals;  // why `replace` was refused, each reason once
   unsigned replaced = 0;
+  unsigned alone = 0;                     // took no part in the ledger, though their mode does
   std::vector<std::string> traces;        // of processes that met a failure
   std::vector<std::string> clean_traces;  // of the others
 };
