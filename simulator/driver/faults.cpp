@@ -1,6 +1,10 @@
 #include "simulator/driver/faults.h"
 
 namespace spillway::simulator {
+namespace {
+// Programs built for CUDA 12 call the older ones of functions that CUDA 13 changed.
+constexpr int kOlderVersion = 12000;
+}  // namespace
 
 bool may_run_out(Function function) {
   switch (function) {
@@ -36,6 +40,8 @@ bool Faults::set_plan(const FaultPlan& plan) {
   if (!plan.name.empty() && only == Function::kCount) return false;
   countdown_ = plan.call;
   only_ = only;
+  const Function older = find_function(plan.name, kOlderVersion, false);
+  older_ = older != Function::kCount && implemented(older) ? older : only;
   persistent_ = plan.persistent;
   reached_ = false;
   code_ = plan.code;
@@ -65,7 +71,7 @@ bool Faults::seeded_fires() {
 std::optional<CUresult> Faults::on_call(Function function) {
   const bool memory_call = may_run_out(function);
   if (memory_call) ++calls_;
-  const bool planned = only_ == Function::kCount ? memory_call : function == only_;
+  const bool planned = only_ == Function::kCount ? memory_call : function == only_ || function == older_;
   bool fires = planned && reached_ && persistent_;
   if (planned && countdown_ > 0) {
     --countdown_;

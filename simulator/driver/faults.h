@@ -32,7 +32,8 @@ class Faults {
   bool seeded_fires();
 
   uint64_t countdown_ = 0;  // calls until the planned one; 0: no plan
-  Function only_ = Function::kCount;
+  Function only_ = Function::kCount,
+           older_ = Function::kCount;  // what the plan's name means, in two versions
   bool persistent_ = false, reached_ = false;
   CUresult code_ = CUDA_ERROR_OUT_OF_MEMORY;
   double probability_ = 0;

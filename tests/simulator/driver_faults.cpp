@@ -48,7 +48,9 @@ TEST(Faults, a_name_restricts_the_fault_to_one_function) {
     table.simulator->fail_call(1, "cuMemAlloc", 0, CUDA_ERROR_OUT_OF_MEMORY);
     EXPECT_EQ(allocate(table), CUDA_ERROR_OUT_OF_MEMORY)
         << "a name without suffix means the header's version";
-    EXPECT_EQ(counts(table).injected_failures, 2u);
+    table.simulator->fail_call(1, "cuCtxSynchronize", 0, CUDA_ERROR_LAUNCH_FAILED);
+    EXPECT_EQ(table.cuCtxSynchronize(), CUDA_ERROR_LAUNCH_FAILED) << "or that of CUDA 12's header";
+    EXPECT_EQ(counts(table).injected_failures, 3u);
   });
 }
 
