@@ -188,10 +188,10 @@ void Device::put_back(CUevent event) {
 
 CUresult Device::drain(StreamId stream) {
   // The per-thread stream's handle means another stream on every thread: only the context knows them all.
-  if (reinterpret_cast<CUstream>(stream) == CU_STREAM_PER_THREAD) return drain_all();
+  if (reinterpret_cast<CUstream>(stream) == CU_STREAM_PER_THREAD) return CUDA_ERROR_NOT_SUPPORTED;
   CUresult result = CUDA_SUCCESS;
   CUevent event = record(stream, &result);
-  if (event == nullptr) return drain_all();
+  if (event == nullptr) return result;
   result = wait(event);
   put_back(event);
   return result;

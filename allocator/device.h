@@ -79,8 +79,9 @@ class Device {
   CUresult query(CUevent event) { return table_.cuEventQuery(event); }
   CUresult wait(CUevent event) { return table_.cuEventSynchronize(event); }
   void put_back(CUevent event);
-  // Returns when what is queued on `stream` is done.
+  // Returns when what is queued on `stream` is done; an error when an event can not tell.
   CUresult drain(StreamId stream);
+  // The same for all streams. Breaks a capture that runs on the device: see DeviceHeap::drain_device.
   CUresult drain_all() { return table_.cuCtxSynchronize(); }
 
  private:

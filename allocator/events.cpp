@@ -34,7 +34,7 @@ bool DeviceHeap::record_uses(Block* block, const std::vector<StreamId>& streams)
       continue;
     }
     // Without an event only waiting is safe; if that fails too the context is lost, and so is the block.
-    if (device_->drain_all() != CUDA_SUCCESS) ++marks;
+    if (drain_device() != CUDA_SUCCESS) ++marks;
   }
   if (marks != 0) outstanding_[block] = marks;
   return marks == 0;
@@ -60,18 +60,20 @@ void DeviceHeap::poll_events() {
   retry_deferred();
   for (auto it = marks_.begin(); it != marks_.end();) {
     std::deque<Mark>& marks = it->second;
-    while (!marks.empty() && device_->query(marks.front().event) == CUDA_SUCCESS) {
-      const Mark mark = marks.front();
-      marks.pop_front();
-      device_->put_back(mark.event);
-      auto left = outstanding_.find(mark.block);
-      if (--left->second != 0) continue;
-      outstanding_.erase(left);
-      complete(mark.block);
-    }
+    while (!marks.empty() && device_->query(marks.front().event) == CUDA_SUCCESS) pass_oldest(marks);
     it = marks.empty() ? marks_.erase(it) : std::next(it);
   }
   if (marks_.empty() && deferred_.empty()) clear_slow(kSlowPending);
+}
+
+void DeviceHeap::pass_oldest(std::deque<Mark>& marks) {
+  const Mark mark = marks.front();
+  marks.pop_front();
+  device_->put_back(mark.event);
+  auto left = outstanding_.find(mark.block);
+  if (--left->second != 0) return;
+  outstanding_.erase(left);
+  complete(mark.block);
 }
 
 void DeviceHeap::complete(Block* block) {
@@ -111,7 +113,29 @@ uint64_t DeviceHeap::helpful_pending_bytes(const OomEvent& event) {
 bool DeviceHeap::wait_until_idle() {
   if (forked()) return false;
   const Device::Scope scope(*device_);
-  return device_->drain_all() == CUDA_SUCCESS;
+  return drain_device() == CUDA_SUCCESS;
+}
+
+// True: an event has passed, or somebody saw it pass.
+bool DeviceHeap::wait_for_oldest() {
+  Mark oldest{nullptr, nullptr, UINT64_MAX};
+  StreamId stream{};
+  {
+    std::lock_guard guard(events_mutex_);
+    for (const auto& [marked, marks] : marks_) {
+      if (marks.front().sequence >= oldest.sequence) continue;
+      oldest = marks.front();
+      stream = marked;
+    }
+  }
+  if (oldest.event == nullptr || device_->wait(oldest.event) != CUDA_SUCCESS) return false;
+  // Not left to a query: one that fails for good would have it waited for again, for ever.
+  std::lock_guard guard(events_mutex_);
+  const auto marks = marks_.find(stream);
+  if (marks == marks_.end() || marks->second.front().sequence != oldest.sequence) return true;
+  pass_oldest(marks->second);
+  if (marks->second.empty()) marks_.erase(marks);
+  return true;
 }
 
 uint64_t DeviceHeap::wait_for_events(const OomEvent& event, uint64_t* waited) {
@@ -130,17 +154,7 @@ uint64_t DeviceHeap::wait_for_events(const OomEvent& event, uint64_t* waited) {
     return waiting_arena_->best(waiting_->size) != nullptr;
   };
   for (bool more = true; more && !enough();) {
-    CUevent oldest = nullptr;
-    {
-      std::lock_guard guard(events_mutex_);
-      uint64_t first = UINT64_MAX;
-      for (const auto& [stream, marks] : marks_) {
-        if (marks.front().sequence >= first) continue;
-        first = marks.front().sequence;
-        oldest = marks.front().event;
-      }
-    }
-    more = oldest != nullptr && device_->wait(oldest) == CUDA_SUCCESS;
+    more = wait_for_oldest();
     *waited += more ? 1 : 0;
     poll_events();
   }

@@ -204,6 +204,8 @@ class DeviceHeap {
   void queue_pending(Block* block, std::vector<StreamId> streams);
   bool record_uses(Block* block, const std::vector<StreamId>& streams);  // under events_mutex_
   void poll_events();
+  void pass_oldest(std::deque<Mark>& marks);  // under events_mutex_
+  bool wait_for_oldest();
   void retry_deferred();  // under events_mutex_
   void complete(Block* block);
   bool could_serve(const Miss& miss);
@@ -218,8 +220,8 @@ class DeviceHeap {
   std::string check_exports();  // (locked)
   CUresult import_pages(std::span<const SharedPage> pages, std::vector<driver::Page>* imported,
                         const char** call);
-  bool anything_captures();
   bool unmap_import(uint64_t address, uint64_t bytes);
+  void release_handles();  // under imports_mutex_
   void retry_unmapping();  // under imports_mutex_
   void end_sharing();
   CUresult grant_everywhere(const CUmemAccessDesc& access);
@@ -230,6 +232,9 @@ class DeviceHeap {
   uint64_t unmap_victims(std::vector<Victim>& victims);
   uint64_t settle_victims(std::vector<Victim>& victims, std::vector<CUmemGenericAllocationHandle>* pages);
   uint64_t take_out(std::vector<Victim>& victims, std::vector<CUmemGenericAllocationHandle>* pages);
+  bool anything_captures();
+  CUresult drain_device();
+  CUresult drain(StreamId stream);
   bool drain_one(std::vector<Arena*>* skipped);
   uint64_t release_pages(std::vector<CUmemGenericAllocationHandle>& pages);
   uint64_t reclaim_anything(PageReservation& reservation, uint64_t bytes);
@@ -271,7 +276,8 @@ class DeviceHeap {
   Exports exports_;         // guarded by lock_
   std::mutex share_mutex_;  // one block is shared at a time
   std::mutex imports_mutex_;
-  std::map<uint64_t, uint64_t> imports_, unneeded_imports_;  // address → bytes, of other processes' pages
+  std::map<uint64_t, uint64_t> imports_, unneeded_imports_;     // address → bytes, of other processes' pages
+  std::vector<CUmemGenericAllocationHandle> unneeded_handles_;  // of such pages
 
   std::mutex ladder_mutex_;
   Miss* waiting_ = nullptr;  // guarded by lock_; the request whose handler runs

@@ -105,6 +105,25 @@ uint64_t DeviceHeap::take_out(std::vector<Victim>& victims,
   return settle_victims(victims, pages);
 }
 
+bool DeviceHeap::anything_captures() {
+  std::vector<StreamId> streams;
+  {
+    const std::lock_guard guard(lock_);
+    for (const auto& arena : arenas_) streams.push_back(arena->stream());
+  }
+  return std::any_of(streams.begin(), streams.end(), [&](StreamId it) { return device_->capturing(it); });
+}
+
+// A wait for the device would break a capture, whoever makes it.
+CUresult DeviceHeap::drain_device() {
+  return anything_captures() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : device_->drain_all();
+}
+
+CUresult DeviceHeap::drain(StreamId stream) {
+  const CUresult result = device_->drain(stream);
+  return result == CUDA_SUCCESS ? result : drain_device();
+}
+
 // Waits for the stream of the arena with the most idle bytes that may still be in use. False: none is left.
 bool DeviceHeap::drain_one(std::vector<Arena*>* skipped) {
   Arena* target = nullptr;
@@ -130,8 +149,8 @@ bool DeviceHeap::drain_one(std::vector<Arena*>* skipped) {
   // A released pool's graphs may still be running on any stream, not only on the one that captured them.
   const bool any_stream = target->pool() != 0;
   const CUresult result = device_->capturing(target->stream()) ? CUDA_ERROR_NOT_READY
-                          : any_stream                         ? device_->drain_all()
-                                                               : device_->drain(target->stream());
+                          : any_stream                         ? drain_device()
+                                                               : drain(target->stream());
   if (result != CUDA_SUCCESS) {
     skipped->push_back(target);
     return true;

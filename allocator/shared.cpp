@@ -189,7 +189,8 @@ Status DeviceHeap::map_shared(std::span<const SharedPage> pages, uint64_t* addre
     if (result == CUDA_SUCCESS) imports_[range.begin] = bytes;
   }
   // The mapping keeps the pages.
-  for (const driver::Page& page : imported) device_->release(page.handle);
+  for (const driver::Page& page : imported) unneeded_handles_.push_back(page.handle);
+  release_handles();
   if (result == CUDA_SUCCESS) {
     *address = range.begin;
     return Status::kOk;
@@ -199,26 +200,22 @@ Status DeviceHeap::map_shared(std::span<const SharedPage> pages, uint64_t* addre
   return Status::kDriverFailed;
 }
 
-// A wait for the device would break a capture, whoever makes it.
-bool DeviceHeap::anything_captures() {
-  std::vector<StreamId> streams;
-  {
-    const std::lock_guard guard(lock_);
-    for (const auto& arena : arenas_) streams.push_back(arena->stream());
-  }
-  return std::any_of(streams.begin(), streams.end(), [&](StreamId it) { return device_->capturing(it); });
-}
-
 // False: it stays mapped for now, because something may still use it.
 bool DeviceHeap::unmap_import(uint64_t address, uint64_t bytes) {
-  if (anything_captures() || device_->drain_all() != CUDA_SUCCESS ||
-      device_->unmap(address, bytes) != CUDA_SUCCESS)
-    return false;
+  if (drain_device() != CUDA_SUCCESS || device_->unmap(address, bytes) != CUDA_SUCCESS) return false;
   device_->release_range({address, address + bytes});
   return true;
 }
 
+// What the driver does not take back is offered again, because it holds another process's memory.
+void DeviceHeap::release_handles() {
+  std::erase_if(unneeded_handles_, [&](CUmemGenericAllocationHandle handle) {
+    return device_->release(handle) == CUDA_SUCCESS;
+  });
+}
+
 void DeviceHeap::retry_unmapping() {
+  release_handles();
   std::erase_if(unneeded_imports_,
                 [&](const auto& import) { return unmap_import(import.first, import.second); });
 }

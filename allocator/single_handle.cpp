@@ -102,7 +102,7 @@ uint64_t DeviceHeap::release_singles(uint64_t pool) {
     for (const auto& [arena, hole] : idle) arena->take_single(hole);
   }
   // A graph of a released pool's may still be running on any stream.
-  const bool unused = !idle.empty() && !anything_captures() && device_->drain_all() == CUDA_SUCCESS;
+  const bool unused = !idle.empty() && drain_device() == CUDA_SUCCESS;
   uint64_t bytes = 0;
   for (const auto& [arena, busy] : idle) {
     trace::Record record;

@@ -150,6 +150,9 @@ INSTANTIATE_TEST_SUITE_P(, Faults,
                                            Fault{"RecordOnce", "cuEventRecord", false, kBroken, 2},
                                            Fault{"RecordForGood", "cuEventRecord", true, kBroken, 2},
                                            Fault{"WaitForGood", "cuEventSynchronize", true, kBroken, 2},
+                                           Fault{"EventOnce", "cuEventCreate", false, kBroken, 1},
+                                           Fault{"EventForGood", "cuEventCreate", true, kBroken, 1},
+                                           Fault{"QueryForGood", "cuEventQuery", true, kBroken, 2},
                                            Fault{"InfoForGood", "cuMemGetInfo", true, kBroken, 2}),
                          [](const auto& info) { return std::string(info.param.label); });
 

@@ -47,6 +47,39 @@ TEST_F(PrivatePools, AReplayOnAnotherStreamEndsBeforeTheirPagesGo) {
   EXPECT_EQ(allocator->empty_cache(kDevice), 64 * kMiB);
 }
 
+// Waiting for the whole device, as a released pool's pages need, would break the capture.
+TEST_F(PrivatePools, ReleasedOnesKeepTheirPagesWhileAnyStreamCaptures) {
+  const StreamId captures = new_stream();
+  put(get(kMiB, captures));
+  put(get_from(7, 64 * kMiB));
+  set(7, kPoolReleased);
+  auto* raw = reinterpret_cast<CUstream>(captures);
+  ASSERT_EQ(table.cuStreamBeginCapture(raw, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
+  EXPECT_EQ(allocator->empty_cache(kDevice), 0u);
+  CUgraph graph = nullptr;
+  EXPECT_EQ(table.cuStreamEndCapture(raw, &graph), CUDA_SUCCESS) << "the capture was not broken";
+  table.cuGraphDestroy(graph);
+  EXPECT_EQ(allocator->empty_cache(kDevice), 64 * kMiB + kPage);
+}
+
+// The same where no event can be had to wait for.
+TEST_F(PrivatePools, OthersPagesTooWhenThereIsNoEvent) {
+  const StreamId captures = new_stream(), other = new_stream();
+  put(get(kMiB, captures));
+  put(get(4 * kMiB, other));
+  const uint64_t used = get(4 * kMiB, other);
+  EXPECT_EQ(allocator->record_stream(used, StreamId{}), Status::kOk);
+  auto* raw = reinterpret_cast<CUstream>(captures);
+  ASSERT_EQ(table.cuStreamBeginCapture(raw, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
+  control->fail_call(1, "cuEventRecord", 1, CUDA_ERROR_UNKNOWN);
+  put(used);
+  EXPECT_EQ(allocator->empty_cache(kDevice), 0u);
+  control->fail_call(0, nullptr, 0, CUDA_SUCCESS);
+  CUgraph graph = nullptr;
+  EXPECT_EQ(table.cuStreamEndCapture(raw, &graph), CUDA_SUCCESS) << "the capture was not broken";
+  table.cuGraphDestroy(graph);
+}
+
 // Addresses are plenty, not endless: twice the device for each arena would be more than the simulated driver
 // has.
 TEST_F(PrivatePools, ThereCanBeManyAtOnce) {

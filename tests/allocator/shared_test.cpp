@@ -166,6 +166,19 @@ TEST_F(Shared, ChangeNothingWhenTheDriverFailsAtAnyCall) {
   put(block);
 }
 
+// The handle of an imported page holds the other process's memory.
+TEST_F(Shared, AHandleThatTheDriverKeepsIsOfferedAgain) {
+  const uint64_t block = get(2 * kMiB);
+  const SharedBlock shared = share(block);
+  control->fail_call(1, "cuMemRelease", 0, CUDA_ERROR_UNKNOWN);
+  const uint64_t mapped = map(shared);
+  ASSERT_NE(mapped, 0u);
+  EXPECT_EQ(allocator->unmap_shared(mapped), Status::kOk);
+  put(block);
+  EXPECT_EQ(allocator->empty_cache(kDevice), 2 * kMiB);
+  EXPECT_EQ(counts().live_pages_bytes, 0u);
+}
+
 TEST_F(Shared, MappingsOutliveACapture) {
   const uint64_t block = get(2 * kMiB);
   const uint64_t mapped = map(share(block));

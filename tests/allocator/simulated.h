@@ -60,9 +60,9 @@ class SimulatedDevice : public ::testing::Test {
 
   void set_capacity(uint64_t bytes) { ASSERT_EQ(control->set_capacity(0, bytes), CUDA_SUCCESS); }
 
-  StreamId new_stream() {
+  StreamId new_stream(unsigned flags = CU_STREAM_NON_BLOCKING) {
     CUstream stream = nullptr;
-    EXPECT_EQ(table.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuStreamCreate(&stream, flags), CUDA_SUCCESS);
     streams_.push_back(stream);
     return StreamId{reinterpret_cast<uint64_t>(stream)};
   }
