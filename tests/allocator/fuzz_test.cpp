@@ -1,7 +1,8 @@
 // Random programs, and the ones that once failed.
-#include "tests/allocator/fuzz.h"
-
 #include <cstdio>
+
+#include "spillway/strategies/ladder.h"
+#include "tests/allocator/fuzz_machine.h"
 
 namespace spillway::testing {
 namespace {
@@ -16,7 +17,7 @@ class Fuzz : public SimulatedDevice {
   void SetUp() override {
     SimulatedDevice::SetUp();
     start();
-    for (int i = 0; i < 3; ++i) streams.push_back(new_stream());
+    streams = {StreamId{}, new_stream(), new_stream(CU_STREAM_DEFAULT)};
   }
 
   void start() {
@@ -40,14 +41,15 @@ class Fuzz : public SimulatedDevice {
       machine.run(recent.back());
       if ((i + 1) % every != 0) continue;
       check();
+      EXPECT_EQ(text(control->violations), "");
       if (HasFailure()) {
         for (const Instruction& instruction : recent) std::printf("%s\n", instruction.print().c_str());
         FAIL() << "after " << i + 1 << " instructions of seed " << seed;
       }
       recent.clear();
     }
-    machine.free_all();
     control->fail_call(0, nullptr, 0, CUDA_SUCCESS);
+    machine.free_all();
     check();
     const Memory now = memory();
     EXPECT_EQ(now.live, 0u);
@@ -58,18 +60,47 @@ class Fuzz : public SimulatedDevice {
                   static_cast<unsigned long long>(strategy.useful));
       useful += strategy.useful != 0 ? 1 : 0;
     }
-    std::printf(
-        "served %llu, refused %llu, broken %llu, rescued %llu, captured %llu, forks %llu\n",
-        static_cast<unsigned long long>(machine.served), static_cast<unsigned long long>(machine.refused),
-        static_cast<unsigned long long>(machine.broken), static_cast<unsigned long long>(now.rescued),
-        static_cast<unsigned long long>(machine.captured), static_cast<unsigned long long>(machine.forks));
-    if (count >= 100000) {
-      EXPECT_GT(machine.captured, count / 1000) << "hardly a request was made in a capture";
-      EXPECT_GE(useful, 2u) << "the program hardly ran short";
-      EXPECT_GT(machine.broken, 0u) << "no injected failure arrived";
-      EXPECT_GT(machine.refused, 0u);
-      EXPECT_GT(now.rescued, 0u);
-    }
+    print(machine, now);
+    if (count < 100000) return;
+    EXPECT_GE(useful, 2u) << "the program hardly ran short";
+    EXPECT_GT(now.rescued, 0u);
+    expect_coverage(machine, count);
+  }
+
+  static void print(const Machine& machine, const Memory& memory) {
+    const auto show = [](const char* what, uint64_t count) {
+      std::printf("%s %llu, ", what, static_cast<unsigned long long>(count));
+    };
+    show("served", machine.served);
+    show("refused", machine.refused);
+    show("broken", machine.broken);
+    show("rescued", memory.rescued);
+    show("shared", machine.shared);
+    show("put back", machine.returned);
+    show("captured", machine.captured);
+    show("joined", machine.graphs().joined);
+    show("replayed", machine.graphs().replayed);
+    show("forks", machine.forks);
+    show("undone maps", machine.undone_maps);
+    std::printf("\nfailures:");
+    for (size_t i = 0; i < std::size(kFaults); ++i)
+      std::printf(" %s %llu", kFaults[i] == nullptr ? "any" : kFaults[i],
+                  static_cast<unsigned long long>(machine.fired[i]));
+    std::printf("\n");
+  }
+
+  // That the program went every way that it is made for.
+  static void expect_coverage(const Machine& machine, uint64_t count) {
+    EXPECT_GT(machine.captured, count / 1000) << "hardly a request was made in a capture";
+    EXPECT_GT(machine.graphs().joined, count / 10000);
+    EXPECT_GT(machine.graphs().replayed, count / 10000);
+    EXPECT_GT(machine.returned, count / 10000);
+    EXPECT_GT(machine.refused, 0u);
+    EXPECT_GT(machine.broken, 0u) << "no injected failure arrived";
+    EXPECT_GT(machine.undone_maps, 0u) << "no map of several pages failed half-way";
+    if (count < 1000000) return;
+    for (size_t i = 0; i < std::size(kFaults); ++i)
+      EXPECT_GT(machine.fired[i], 0u) << (kFaults[i] == nullptr ? "any call" : kFaults[i]) << " never failed";
   }
 
   std::unique_ptr<Ladder> ladder;

@@ -6,7 +6,8 @@
 #include <chrono>
 #include <thread>
 
-#include "tests/allocator/fuzz.h"
+#include "spillway/strategies/ladder.h"
+#include "tests/allocator/fuzz_machine.h"
 
 namespace spillway::testing {
 namespace {
