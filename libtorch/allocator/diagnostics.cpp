@@ -148,12 +148,13 @@ void Allocator::recordAnnotation(const std::vector<std::pair<std::string, std::s
   if (isHistoryEnabled()) listeners_.history().annotate(current_device(), metadata);
 }
 
+// Whether or not there is a history: it may begin or end inside a region.
 void Allocator::pushCompileContext(std::string& context) {
-  if (isHistoryEnabled()) History::push_compile_context(context);
+  History::push_compile_context(context);
 }
 
 void Allocator::popCompileContext() {
-  if (isHistoryEnabled()) History::pop_compile_context();
+  History::pop_compile_context();
 }
 
 void Allocator::hear(uint32_t change, const spillway_block_info& block) noexcept {

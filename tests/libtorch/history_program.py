@@ -4,6 +4,7 @@ import copy
 import pickle
 import sys
 import tempfile
+import threading
 
 import torch
 from torch.cuda import _memory_viz
@@ -226,8 +227,8 @@ def settings():
 
 
 def stacks():
-    """C++ frames too, annotations, and contexts of torch.compile."""
-    record(stacks="all", global_record_annotations=True, compile_context=True, clear_history=True)
+    """C++ frames too, and annotations."""
+    record(stacks="all", global_record_annotations=True, compile_context=False, clear_history=True)
     with torch.autograd.profiler.record_function("a part"):
         held = hold()
     data = snapshot()
@@ -236,6 +237,99 @@ def stacks():
     print([(note["name"], note["stage"]) for note in data["external_annotations"] if note["name"] == "a part"])
     record(None)
     print(len(held), snapshot()["external_annotations"])
+
+
+def contexts(title):
+    print(title, [(entry["action"], entry["size"], entry["compile_context"])
+                  for entry in snapshot()["device_traces"][0] if entry["action"] in ("alloc", "free_requested", "oom")])
+
+
+def compiled():
+    """Each entry names the region of torch.compile in which its thread was, the innermost of several."""
+    @torch.compile(backend="eager")
+    def inner(bytes_):
+        return new(bytes_) + 1
+
+    @torch.compiler.disable
+    def between(bytes_):
+        held = new(bytes_)
+        return held, inner(2 * bytes_), new(3 * bytes_)
+
+    @torch.compile(backend="eager")
+    def outer(bytes_):
+        first = new(bytes_) + 1
+        return first, between(4 * bytes_), new(20 * bytes_) + 1
+
+    @torch.compile(backend="eager")
+    def fails(bytes_):
+        return new(bytes_), new(1 << 40)
+
+    def everything():
+        before = new(MIB)
+        held = outer(MIB)
+        after = new(7 * MIB)
+        try:
+            fails(5 * MIB)
+        except torch.OutOfMemoryError:
+            pass
+        return before, held, after, new(9 * MIB)
+
+    everything()  # compiles
+    record(stacks="python", compile_context=False, clear_history=True)
+    inner(MIB)
+    contexts("not asked for")
+    record(stacks="python", compile_context=True, clear_history=True)
+    everything()
+    contexts("one thread")
+    record(stacks="python", compile_context=True, clear_history=True)
+    inside, outside = threading.Event(), threading.Event()
+
+    @torch.compiler.disable
+    def wait():
+        inside.set()
+        assert outside.wait(60)
+
+    @torch.compile(backend="eager")
+    def waits(bytes_):
+        held = new(bytes_)
+        wait()
+        return held, new(2 * bytes_) + 1
+
+    thread = threading.Thread(target=waits, args=(11 * MIB,))
+    thread.start()
+    assert inside.wait(60)
+    held = new(13 * MIB)
+    outside.set()
+    thread.join()
+    contexts("another thread is in a region")
+    record(None)
+    inner(MIB)
+    record(stacks="python", compile_context=True, clear_history=True)
+    held = new(15 * MIB)
+    contexts("a region that nobody recorded is over")
+    del held
+
+
+def switched():
+    """The history begins and ends inside regions. Not for the native allocator, which forgets their begin or their end."""
+    @torch.compiler.disable
+    def switch(to):
+        record(to, stacks="python", compile_context=True) if to else record(None)
+
+    @torch.compile(backend="eager")
+    def region(to, bytes_):
+        held = new(bytes_)
+        switch(to)
+        return held, new(bytes_)
+
+    record(stacks="python", compile_context=True)  # from now on regions are told
+    record(None)
+    for _ in range(3):
+        region("all", MIB)
+        outside = new(3 * MIB)
+        contexts("history")
+        region(None, MIB)
+        del outside
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """PyTorch's memory history and snapshots with Spillway as its allocator: the same as with the native one."""
 import pathlib
+import re
 import sys
 import unittest
 
@@ -34,6 +35,20 @@ class History(unittest.TestCase):
     def test_cpp_stacks_and_annotations(self):
         output = self.compare("stacks")
         self.assertEqual(output[0], "new True")
+
+    def test_each_entry_names_its_region_of_torch_compile(self):
+        output = self.compare("compiled", TORCHDYNAMO_DISABLE="0")
+        self.assertNotIn("Torch-Compiled Region", output[0])
+        regions = set(re.findall(r"Torch-Compiled Region: \d+/\d+", output[1]))
+        self.assertGreaterEqual(len(regions), 3, output[1])
+
+    def test_a_region_counts_though_the_history_begins_or_ends_inside_it(self):
+        outcome = run("switched", "spillway", TORCHDYNAMO_DISABLE="0")
+        self.assertEqual(outcome.status, 0, outcome.errors)
+        for line in outcome.output:
+            self.assertRegex(line, r"^history \[\('alloc', 1048576, 'Torch-Compiled Region: \d+/\d+'\), "
+                                   r".*\('alloc', 3145728, 'N/A'\)")
+        self.assertEqual(len(outcome.output), 3)
 
 
 if __name__ == "__main__":
