@@ -50,6 +50,19 @@ TEST_F(Devices, LimitsOfAllHoldForThoseStartedLater) {
   EXPECT_NE(get_on(1, 8 * kMiB), 0u);
 }
 
+TEST_F(Devices, PagesOfAnotherAreNotMapped) {
+  const uint64_t first = get_on(0, kMiB), second = get_on(1, kMiB);
+  SharedBlock shared;
+  std::string text;
+  ASSERT_EQ(allocator->share(second, &shared, &text), Status::kOk) << text;
+  uint64_t address = 0;
+  EXPECT_EQ(allocator->map_shared(DeviceId{0}, shared.pages, &address, &text), Status::kDriverFailed);
+  EXPECT_NE(text.find("CUDA_VISIBLE_DEVICES"), std::string::npos) << text;
+  ASSERT_EQ(allocator->map_shared(DeviceId{1}, shared.pages, &address, &text), Status::kOk) << text;
+  EXPECT_EQ(allocator->unmap_shared(address), Status::kOk);
+  for (const uint64_t block : {first, second}) EXPECT_EQ(allocator->free(block), Status::kOk);
+}
+
 TEST_F(Devices, ShareOneOrderOfRareEvents) {
   get_on(0, kMiB);
   for (int i = 0; i < 10; ++i) get_on(1, kMiB);

@@ -61,6 +61,17 @@ TEST_F(Shared, PagesHaveDescriptorsUntilTheLastBlockOnThemIsFree) {
   put(later);
 }
 
+// What the program starts would hold the memory.
+TEST_F(Shared, DescriptorsEndWithTheProcess) {
+  const uint64_t block = get(3 * kMiB);
+  const SharedBlock shared = share(block);
+  for (const SharedPage& page : shared.pages) EXPECT_EQ(fcntl(page.descriptor, F_GETFD), FD_CLOEXEC);
+  const int copy = allocator->shared_descriptor(shared.pages[0].serial);
+  EXPECT_EQ(fcntl(copy, F_GETFD), FD_CLOEXEC);
+  close(copy);
+  put(block);
+}
+
 TEST_F(Shared, WhatIsNoLiveBlockIsRefused) {
   const uint64_t block = get(kMiB);
   SharedBlock out;

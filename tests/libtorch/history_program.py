@@ -311,7 +311,7 @@ def compiled():
 
 
 def switched():
-    """The history begins and ends inside regions. Not for the native allocator, which forgets their begin or their end."""
+    """The history begins and ends inside regions, whose begin or end the native allocator forgets."""
     @torch.compiler.disable
     def switch(to):
         record(to, stacks="python", compile_context=True) if to else record(None)

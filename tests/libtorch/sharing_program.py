@@ -7,7 +7,9 @@ SENDER and RECEIVER name each process's allocator: spillway, native or expandabl
 import ctypes
 import os
 import random
+import resource
 import signal
+import socket
 import sys
 import threading
 import time
@@ -122,6 +124,8 @@ def forbidden(queue, answers, allocator):
     use(allocator)
     torch.zeros(1, device="cuda")
     drop_capabilities()
+    few = len(os.listdir("/proc/self/fd")) + 20
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     pidfd = os.pidfd_open(os.getppid())
     getfd = ctypes.CDLL(None, use_errno=True).syscall(438, pidfd, 1, 0)
     answers.put(("may", getfd >= 0))
@@ -143,16 +147,29 @@ def without_permission(receiver):
     child.join(60)
 
 
-def open_handles(queue, answers, allocator):
+def page_count(handle):
+    return int.from_bytes(handle[18:26], "little")
+
+
+def with_number(handle, place, number):
+    """The handle with another of the numbers that Spillway adds: 1 its process's start, 2 and 3 its socket's name."""
+    at = 26 + 4 * page_count(handle) + 8 * place
+    return handle[:at] + number.to_bytes(8, "little") + handle[at + 8:]
+
+
+def open_handles(queue, answers, allocator, weaken=None):
     """Handles that no tensor stands behind."""
     use(allocator)
     torch.zeros(1, device="cuda")
+    if weaken:
+        weaken()
     for arguments in iter(queue.get, None):
         try:
             torch.UntypedStorage._new_shared_cuda(*arguments)
             answers.put("opened")
         except RuntimeError as error:
             answers.put(str(error).splitlines()[0])
+    os.seteuid(os.getuid())
 
 
 def wrong_handles(receiver):
@@ -165,12 +182,105 @@ def wrong_handles(receiver):
     dead.join()
     process = dead.pid.to_bytes(4, "little")
     for wrong in (b"\x02", b"\x09e" + handle[2:], b"\x02x" + handle[2:], handle[:30], handle[:-3],
-                  handle + b"tail", handle[:2] + process + handle[6:], handle[:10] + bytes(8) + handle[18:]):
+                  handle + b"tail", handle[:2] + process + handle[6:], handle[:10] + bytes(8) + handle[18:],
+                  with_number(handle, 1, 1)):
         queue.put((shared[0], wrong, *shared[2:]))
         print(answers.get(timeout=60))
     queue.put(None)
     child.join(60)
     assert child.exitcode == 0
+
+
+def wrong_sockets(receiver):
+    """Where descriptors are asked for at a socket: one where another process answers, and another user's process."""
+    tensor = torch.ones(3 * MIB, device="cuda")
+    shared = list(tensor.untyped_storage()._share_cuda_())
+    helper = multiprocessing.get_context("spawn").Process(target=listen, daemon=True)
+    helper.start()
+    child, queue, answers = start(open_handles, receiver, drop_capabilities)
+    stolen = with_number(with_number(shared[1], 2, 1), 3, 2)
+    queue.put((shared[0], stolen, *shared[2:]))
+    print(answers.get(timeout=60))
+    queue.put(None)
+    child.join(60)
+    child, queue, answers = start(open_handles, receiver, become_nobody)
+    queue.put(tuple(shared))
+    print(answers.get(timeout=60))
+    queue.put(None)
+    child.join(60)
+    helper.kill()
+
+
+def listen():
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(f"\0spillway-{1:016x}{2:016x}")
+    listener.listen()
+    signal.pause()
+
+
+def become_nobody():
+    """To sockets; the real user stays, who writes the simulator's report at the end."""
+    os.seteuid(65534)
+    drop_capabilities()
+
+
+def open_twice(queue, answers, allocator):
+    use(allocator)
+    torch.zeros(1, device="cuda")
+    first, second = (torch.UntypedStorage._new_shared_cuda(*arguments) for arguments in queue.get())
+    answers.put(first.data_ptr() == second.data_ptr())
+    del first
+    answers.put(torch.empty(0, dtype=torch.uint8, device="cuda").set_(second).sum().item())
+
+
+def opened_twice(receiver):
+    """A handle that is open already is not mapped again, and stays mapped until the last user is gone."""
+    child, queue, answers = start(open_twice, receiver)
+    storage = torch.ones(3 * MIB, dtype=torch.uint8, device="cuda").untyped_storage()
+    queue.put([storage._share_cuda_(), storage._share_cuda_()])
+    print("one mapping", answers.get(timeout=60))
+    print("sum", answers.get(timeout=60))
+    child.join(60)
+    assert child.exitcode == 0, child.exitcode
+
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def mappings():
+    """Of files, which is how computing mode maps pages."""
+    with open("/proc/self/maps") as lines:
+        return sum("memfd:" in line for line in lines)
+
+
+def count_descriptors(queue, answers, allocator, weaken):
+    use(allocator)
+    torch.zeros(1, device="cuda")
+    if weaken:
+        weaken()
+    for tensor in iter(queue.get, None):
+        answers.put((tensor.sum().item(), (descriptors(), mappings())))
+        del tensor
+        torch.cuda.synchronize()
+
+
+def descriptors_are_closed(receiver, forbidden):
+    """Neither process has more of them after a tensor was opened, by either way, nor the receiver more mappings."""
+    child, queue, answers = start(count_descriptors, receiver, drop_capabilities if forbidden == "forbidden" else None)
+    counts = []
+    tensor = torch.ones(30 * MIB, dtype=torch.uint8, device="cuda")
+    for _ in range(4):
+        queue.put(tensor)
+        total, theirs = answers.get(timeout=60)
+        assert total == 30 * MIB
+        deadline = time.monotonic() + 30  # the thread that answers closes its own a moment later
+        while counts and descriptors() > counts[-1][0] and time.monotonic() < deadline:
+            time.sleep(0.01)
+        counts.append((descriptors(), theirs))
+    queue.put(None)
+    child.join(60)
+    assert counts[1] == counts[-1], counts
 
 
 def kill_self(queue, answers, allocator, moment):
@@ -343,7 +453,7 @@ def whole_allocations(receiver):
     del tensors
 
 
-CASES = {"pass": pass_tensors, "views": views, "both": both_directions, "whole": whole_allocations,
+CASES = {"twice": opened_twice, "descriptors": descriptors_are_closed, "sockets": wrong_sockets, "pass": pass_tensors, "views": views, "both": both_directions, "whole": whole_allocations,
          "short": short_of_memory, "forbidden": without_permission, "wrong": wrong_handles,
          "receiver_dies": receiver_dies, "receivers_die": receivers_die_anywhere, "sender_dies": sender_dies}
 
