@@ -163,6 +163,12 @@ bool Device::capturing(StreamId stream) {
          status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+bool Device::idle(StreamId stream) {
+  // The per-thread stream's handle means another stream on every thread; asking breaks a capture.
+  return reinterpret_cast<CUstream>(stream) != CU_STREAM_PER_THREAD && !capturing(stream) &&
+         table_.cuStreamQuery(reinterpret_cast<CUstream>(stream)) == CUDA_SUCCESS;
+}
+
 CUevent Device::record(StreamId stream, CUresult* result) {
   CUevent event = nullptr;
   {

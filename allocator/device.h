@@ -74,6 +74,8 @@ class Device {
   uint64_t free_bytes(uint64_t fallback);
 
   bool capturing(StreamId stream);
+  // Whether all that was queued on `stream` is done; false also where that can not be asked.
+  bool idle(StreamId stream);
   // An event after what is queued on `stream`. Null with an error when none could be recorded.
   CUevent record(StreamId stream, CUresult* result);
   CUresult query(CUevent event) { return table_.cuEventQuery(event); }

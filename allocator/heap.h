@@ -180,6 +180,9 @@ class DeviceHeap {
   void drop_claim(Miss& miss);
   void release_reservation(Miss& miss);
 
+  // moves.cpp: idle pages where the driver has others.
+  void move_idle(Miss& miss, Arena& arena);
+  Block* idle_hole(const Miss& miss, const Arena& arena);  // (locked)
   // single_handle.cpp: blocks that are allocations of the driver's.
   bool set_aside(Miss& miss);
   Served serve_single(Miss& miss, Arena& arena);
@@ -267,6 +270,7 @@ class DeviceHeap {
   std::vector<CUmemGenericAllocationHandle> spare_;  // pages mapped nowhere
   std::unordered_map<Block*, std::vector<StreamId>> uses_;
   uint64_t maps_ = 0, unmaps_ = 0;
+  uint64_t moved_bytes_ = 0;  // from holes, though the driver had pages
   uint64_t failures_ = 0, rescued_ = 0, unwound_ = 0, gave_up_ = 0, rescued_bytes_ = 0, rescue_us_ = 0;
   unsigned since_poll_ = 0;
 

@@ -60,6 +60,7 @@ DeviceHeap::Served DeviceHeap::serve(Miss& miss) {
     return found ? Served::kYes : Served::kShort;
   }
   lock_.unlock();
+  move_idle(miss, *arena);
   return fill_claim(miss);
 }
 
