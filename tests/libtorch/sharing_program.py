@@ -195,8 +195,8 @@ def wrong_sockets(receiver):
     """Where descriptors are asked for at a socket: one where another process answers, and another user's process."""
     tensor = torch.ones(3 * MIB, device="cuda")
     shared = list(tensor.untyped_storage()._share_cuda_())
-    helper = multiprocessing.get_context("spawn").Process(target=listen, daemon=True)
-    helper.start()
+    helper, _, listens = start(listen)
+    assert listens.get(timeout=60)
     child, queue, answers = start(open_handles, receiver, drop_capabilities)
     stolen = with_number(with_number(shared[1], 2, 1), 3, 2)
     queue.put((shared[0], stolen, *shared[2:]))
@@ -211,10 +211,11 @@ def wrong_sockets(receiver):
     helper.kill()
 
 
-def listen():
+def listen(_queue, answers):
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(f"\0spillway-{1:016x}{2:016x}")
     listener.listen()
+    answers.put(True)
     signal.pause()
 
 

@@ -87,7 +87,8 @@ class Permission(Sharing):
     def test_only_the_right_process_is_asked_and_only_its_user_answered(self):
         another, refused = self.share("sockets", "spillway", "spillway")
         self.assertIn("another process answers there", another)
-        self.assertIn("it stopped answering", refused)
+        # It hangs up, before or after it was written to.
+        self.assertRegex(refused, "it has stopped listening|it stopped answering")
 
     def test_processes_with_few_descriptors_get_more(self):
         """200 pages and more, by either way."""
