@@ -49,6 +49,7 @@ struct Command {
 };
 
 Command check_command();
+Command doctor_command();
 Command rehearse_command();
 Command report_command();
 Command run_command();
