@@ -31,8 +31,8 @@ class UsedDevice {
   bool held_ = false, current_ = false;
 };
 
-// A span in which a thread of Spillway's own calls the driver. There is none from the process's exit on, when
-// the driver's library takes itself down; exit waits a moment for one that has begun.
+// A span in which the one thread of Spillway's own calls the driver. There is none from the process's exit
+// on, when the driver's library takes itself down; exit waits a moment for one that has begun.
 class DriverSpan {
  public:
   DriverSpan();

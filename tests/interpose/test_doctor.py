@@ -73,7 +73,8 @@ class Doctor(unittest.TestCase):
         ended = subprocess.run([SPILLWAY, "doctor"], capture_output=True, text=True, timeout=280, cwd=self.folder,
                                env={**os.environ, "SPILLWAY_DRIVER": "/no/such/libcuda.so.1"})
         self.assertEqual(ended.returncode, 5)
-        self.assertRegex(ended.stdout, r"missing +CUDA driver +the CUDA driver could not be loaded.*\n +-> in a container")
+        self.assertRegex(ended.stdout,
+                         r"missing +CUDA driver +the CUDA driver could not be loaded.*\n +-> in a container")
         self.assertIn("spillway run can not work here", ended.stdout)
 
     def test_a_device_that_can_not_map_pages_can_still_be_rescued(self):
