@@ -135,9 +135,9 @@ Status Allocator::blocks(DeviceId device, std::vector<BlockInfo>* out) noexcept 
   return heap == nullptr ? Status::kNotFound : Status::kOk;
 }
 
-uint64_t Allocator::empty_cache(DeviceId device, uint64_t pool) noexcept {
+uint64_t Allocator::empty_cache(DeviceId device, uint64_t pool, uint64_t most_bytes) noexcept {
   DeviceHeap* heap = started(device);
-  return heap == nullptr ? 0 : heap->give_back(UINT64_MAX, pool);
+  return heap == nullptr || most_bytes == 0 ? 0 : heap->give_back(most_bytes, pool);
 }
 
 Status Allocator::set_pool(DeviceId device, uint64_t pool, uint32_t flags) noexcept {

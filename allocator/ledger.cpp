@@ -1,72 +1,29 @@
 #include "spillway/allocator/ledger.h"
 
-#include <fcntl.h>
 #include <linux/futex.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <boost/interprocess/mapped_region.hpp>
-#include <boost/interprocess/shared_memory_object.hpp>
 #include <climits>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
-#include <string_view>
-#include <thread>
 
-#include "spillway/process_identity.h"
+#include "allocator/ledger_segment.h"
 
 namespace spillway {
 namespace {
 
-namespace ipc = boost::interprocess;
+using ledger::Answer;
+using ledger::kSlots;
+using ledger::lives;
+using ledger::Segment;
+using ledger::Slot;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr uint64_t kMagic = 0x53504c6564676572;  // "SPLedger"
-constexpr uint32_t kLayout = 1;
-constexpr size_t kSlots = 64;
 constexpr auto kLookAgain = milliseconds(20);
-constexpr auto kMadeByNow = milliseconds(200);
-constexpr int kTries = 3;
-
-// A process in one word: what another reads is never half of it. Process ids have at most 22 bits.
-constexpr unsigned kIdBits = 22;
-uint64_t packed(const ProcessIdentity& process) {
-  return process.start << kIdBits | process.id;
-}
-ProcessIdentity unpacked(uint64_t owner) {
-  return {owner & ((uint64_t{1} << kIdBits) - 1), owner >> kIdBits};
-}
-bool lives(uint64_t owner) {
-  return owner != 0 && is_alive(unpacked(owner));
-}
-
-struct Answer {
-  std::atomic<uint64_t> number, given_bytes;
-};
-
-struct Slot {
-  std::atomic<uint64_t> owner;  // packed; 0: free
-  // The owner's need: `number` is 0 while the rest is written.
-  std::atomic<uint64_t> number, bytes;
-  std::atomic<uint64_t> device[2];
-  std::atomic<uint32_t> answers;  // grows with each answer to the owner; waited on
-  Answer answered[kSlots];        // the owner's, to each slot
-};
-
-struct Segment {
-  std::atomic<uint64_t> magic;  // written last by who makes it
-  uint32_t layout, bytes;
-  std::atomic<uint64_t> last_number;
-  std::atomic<uint32_t> asked;  // grows with each need; waited on
-  Slot slots[kSlots];
-};
-static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 
 void wait_on(std::atomic<uint32_t>& word, uint32_t seen, Clock::duration time) {
   const auto ns = std::max<int64_t>(0, std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
@@ -79,72 +36,9 @@ void wake(std::atomic<uint32_t>& word) {
   ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-struct Opened {
-  std::unique_ptr<ipc::mapped_region> region;
-  bool replace = false;  // another layout, or what is left of one
-};
-
-bool is_this_users(int descriptor, std::string* why_not) {
-  struct stat status{};
-  if (::fstat(descriptor, &status) == 0 && status.st_uid == ::geteuid() && (status.st_mode & 077) == 0)
-    return true;
-  *why_not = "the shared memory of that name belongs to another user, or others may use it";
-  return false;
-}
-
-void make(Segment& segment) {
-  segment.layout = kLayout;
-  segment.bytes = sizeof(Segment);
-  segment.magic.store(kMagic, std::memory_order_release);
-}
-
-bool wait_until_made(const Segment& segment) {
-  const Clock::time_point deadline = Clock::now() + kMadeByNow;
-  while (segment.magic.load(std::memory_order_acquire) != kMagic) {
-    if (Clock::now() > deadline) return false;
-    std::this_thread::sleep_for(milliseconds(1));
-  }
-  return segment.layout == kLayout && segment.bytes == sizeof(Segment);
-}
-
-// The one that makes it is the one whose creation succeeds; the others wait for it a moment.
-Opened open_segment(const std::string& name, std::string* why_not) {
-  Opened opened;
-  try {
-    bool made = true;
-    std::unique_ptr<ipc::shared_memory_object> memory;
-    try {
-      memory = std::make_unique<ipc::shared_memory_object>(ipc::create_only, name.c_str(), ipc::read_write,
-                                                           ipc::permissions(0600));
-      memory->truncate(sizeof(Segment));
-    } catch (const ipc::interprocess_exception& error) {
-      if (error.get_error_code() != ipc::already_exists_error) throw;
-      made = false;
-      memory = std::make_unique<ipc::shared_memory_object>(ipc::open_only, name.c_str(), ipc::read_write);
-    }
-    if (!is_this_users(memory->get_mapping_handle().handle, why_not)) return opened;
-    ipc::offset_t size = 0;
-    for (const Clock::time_point deadline = Clock::now() + kMadeByNow;
-         memory->get_size(size) && size == 0 && Clock::now() < deadline;)
-      std::this_thread::sleep_for(milliseconds(1));
-    if (size != static_cast<ipc::offset_t>(sizeof(Segment))) {
-      opened.replace = true;
-      return opened;
-    }
-    opened.region = std::make_unique<ipc::mapped_region>(*memory, ipc::read_write, 0, sizeof(Segment));
-    auto& segment = *static_cast<Segment*>(opened.region->get_address());
-    if (made) make(segment);
-    opened.replace = !made && !wait_until_made(segment);
-  } catch (const ipc::interprocess_exception& error) {
-    *why_not = std::string("no shared memory: ") + error.what();
-    opened.region.reset();
-  }
-  return opened;
-}
-
 class SharedLedger final : public Ledger {
  public:
-  SharedLedger(std::unique_ptr<ipc::mapped_region> region, size_t slot)
+  SharedLedger(ledger::Region region, size_t slot)
       : region_(std::move(region)), slot_(slot), self_(::getpid()) {}
   ~SharedLedger() override {
     if (is_member()) own().owner.store(0);
@@ -155,20 +49,27 @@ class SharedLedger final : public Ledger {
                const std::function<bool()>& enough) override;
   bool wait_for_need(Need* need, milliseconds timeout) override;
   void answer(const Need& need, uint64_t given_bytes) override;
+  void show(const LedgerEntry& entry) override;
 
  private:
-  Segment& segment() const { return *static_cast<Segment*>(region_->get_address()); }
+  Segment& segment() const { return ledger::segment_in(region_); }
   Slot& own() const { return segment().slots[slot_]; }
   bool is_member() const { return ::getpid() == self_; }
+  uint64_t place_need(const DeviceUuid& device, uint64_t bytes);
+  bool all_have_answered(uint64_t number) const;
   bool read_need(size_t asker, Need* need) const;
   bool find_need(Need* need);
-  bool all_have_answered(uint64_t number) const;
+  bool keeps(const DeviceUuid& device);
   uint64_t given(uint64_t number) const;
 
-  std::unique_ptr<ipc::mapped_region> region_;
+  ledger::Region region_;
   const size_t slot_;
   const pid_t self_;
   std::mutex asking_;
+  std::mutex kept_mutex_;  // never held while waiting
+  DeviceUuid kept_device_{};
+  Clock::time_point kept_until_;
+  bool some_must_wait_ = false;  // needs that this member may not answer yet
 };
 
 size_t SharedLedger::peers() const {
@@ -178,11 +79,9 @@ size_t SharedLedger::peers() const {
   return count;
 }
 
-uint64_t SharedLedger::ask(const DeviceUuid& device, uint64_t bytes, Clock::time_point deadline,
-                           const std::function<bool()>& enough) {
-  if (!is_member()) return 0;
-  std::lock_guard guard(asking_);
-  const uint64_t number = segment().last_number.fetch_add(1) + 1;
+uint64_t SharedLedger::place_need(const DeviceUuid& device, uint64_t bytes) {
+  uint64_t number = 0;
+  while (number == 0) number = segment().last_number.fetch_add(1) + 1;  // 0 is no need's
   uint64_t words[2];
   std::memcpy(words, device.data(), sizeof words);
   own().number.store(0);
@@ -191,13 +90,28 @@ uint64_t SharedLedger::ask(const DeviceUuid& device, uint64_t bytes, Clock::time
   own().device[1].store(words[1]);
   own().number.store(number);
   wake(segment().asked);
+  return number;
+}
+
+uint64_t SharedLedger::ask(const DeviceUuid& device, uint64_t bytes, Clock::time_point deadline,
+                           const std::function<bool()>& enough) {
+  if (!is_member()) return 0;
+  std::lock_guard guard(asking_);
+  const uint64_t number = place_need(device, bytes);
   while (Clock::now() < deadline) {
     const uint32_t seen = own().answers.load();
     if (all_have_answered(number) || (given(number) != 0 && enough())) break;
     wait_on(own().answers, seen, std::min<Clock::duration>(kLookAgain, deadline - Clock::now()));
   }
+  const uint64_t bytes_given = given(number);
+  if (bytes_given != 0) {
+    const std::lock_guard kept(kept_mutex_);
+    kept_device_ = device;
+    kept_until_ = Clock::now() + kKept;
+  }
   own().number.store(0);
-  return given(number);
+  wake(segment().asked);  // who waits for this need to be over
+  return bytes_given;
 }
 
 bool SharedLedger::all_have_answered(uint64_t number) const {
@@ -218,24 +132,47 @@ uint64_t SharedLedger::given(uint64_t number) const {
 bool SharedLedger::read_need(size_t asker, Need* need) const {
   const Slot& slot = segment().slots[asker];
   const uint64_t number = slot.number.load();
-  if (asker == slot_ || number == 0 || own().answered[asker].number.load() == number) return false;
-  *need = {.asker = asker, .number = number, .device = {}, .bytes = slot.bytes.load()};
-  const uint64_t words[2] = {slot.device[0].load(), slot.device[1].load()};
-  std::memcpy(need->device.data(), words, sizeof words);
+  if (number == 0) return false;
+  *need = {.asker = asker, .number = number, .device = ledger::device_of(slot), .bytes = slot.bytes.load()};
   return slot.number.load() == number;
 }
 
+bool SharedLedger::keeps(const DeviceUuid& device) {
+  const std::lock_guard kept(kept_mutex_);
+  return kept_device_ == device && Clock::now() < kept_until_;
+}
+
+// The earliest need that may be answered now.
 bool SharedLedger::find_need(Need* need) {
-  for (size_t i = 0; i < kSlots; ++i)
-    if (read_need(i, need) && lives(segment().slots[i].owner.load())) return true;
-  return false;
+  Need mine, other;
+  const bool asks = read_need(slot_, &mine);
+  uint64_t earliest = UINT64_MAX;
+  some_must_wait_ = false;
+  for (size_t i = 0; i < kSlots; ++i) {
+    if (i == slot_ || !read_need(i, &other) || other.number >= earliest) continue;
+    if (own().answered[i].number.load() == other.number || !lives(segment().slots[i].owner.load())) continue;
+    if (asks && mine.device == other.device) {
+      if (other.number < mine.number)
+        answer(other, 0);
+      else
+        some_must_wait_ = true;
+      continue;
+    }
+    if (keeps(other.device)) {
+      some_must_wait_ = true;
+      continue;
+    }
+    earliest = other.number;
+    *need = other;
+  }
+  return earliest != UINT64_MAX;
 }
 
 bool SharedLedger::wait_for_need(Need* need, milliseconds timeout) {
   if (!is_member()) return false;
   const uint32_t seen = segment().asked.load();
   if (find_need(need)) return true;
-  wait_on(segment().asked, seen, timeout);
+  wait_on(segment().asked, seen, some_must_wait_ ? std::min(timeout, kLookAgain) : timeout);
   return find_need(need);
 }
 
@@ -247,53 +184,35 @@ void SharedLedger::answer(const Need& need, uint64_t given_bytes) {
   wake(segment().slots[need.asker].answers);
 }
 
-// What an earlier owner left in the slot is no need and no answer of this one's.
-void clear(Slot& slot) {
-  slot.number.store(0);
-  for (Answer& answer : slot.answered) answer.number.store(0);
-}
-
-size_t claim(Segment& segment) {
-  const uint64_t self = packed(this_process());
-  for (size_t i = 0; i < kSlots; ++i) {
-    Slot& slot = segment.slots[i];
-    uint64_t owner = slot.owner.load();
-    if (lives(owner) || !slot.owner.compare_exchange_strong(owner, self)) continue;
-    clear(slot);
-    return i;
-  }
-  return kSlots;
+// A reader that sees one new word sees the odd version too: each word is a release, and each read of it an
+// acquire.
+void SharedLedger::show(const LedgerEntry& entry) {
+  if (!is_member()) return;
+  LedgerEntry written = entry;
+  written.written_ns = static_cast<uint64_t>(Clock::now().time_since_epoch().count());
+  uint64_t words[ledger::kEntryWords];
+  std::memcpy(words, &written, sizeof written);
+  ledger::Shown& shown = own().shown;
+  const uint64_t version = shown.version.load(std::memory_order_relaxed) & ~uint64_t{1};
+  shown.version.store(version + 1, std::memory_order_relaxed);
+  shown.writer.store(own().owner.load(), std::memory_order_release);
+  for (size_t i = 0; i < ledger::kEntryWords; ++i) shown.words[i].store(words[i], std::memory_order_release);
+  shown.version.store(version + 2, std::memory_order_release);
 }
 
 }  // namespace
 
 std::unique_ptr<Ledger> Ledger::join(const std::string& name, std::string* why_not) {
-  for (int tried = 0; tried < kTries; ++tried) {
-    Opened opened = open_segment(name, why_not);
-    if (opened.replace) {
-      ipc::shared_memory_object::remove(name.c_str());
-      continue;
-    }
-    if (opened.region == nullptr) return nullptr;
-    if (this_process().start == 0) {
-      *why_not = "/proc does not tell when this process began";
-      return nullptr;
-    }
-    const size_t slot = claim(*static_cast<Segment*>(opened.region->get_address()));
-    if (slot != kSlots) return std::make_unique<SharedLedger>(std::move(opened.region), slot);
-    *why_not = std::to_string(kSlots) + " processes take part already";
+  ledger::Region region = ledger::open_segment(name, why_not);
+  if (region == nullptr) return nullptr;
+  if (this_process().start == 0) {
+    *why_not = "/proc does not tell when this process began";
     return nullptr;
   }
-  *why_not = "the shared memory of that name is no ledger, and could not be replaced";
+  const size_t slot = ledger::claim_slot(ledger::segment_in(region));
+  if (slot != kSlots) return std::make_unique<SharedLedger>(std::move(region), slot);
+  *why_not = std::to_string(kSlots) + " processes take part already";
   return nullptr;
-}
-
-std::string ledger_name() {
-  const char* named = std::getenv("SPILLWAY_LEDGER");
-  if (named != nullptr && *named != '\0') return std::string_view(named) == "off" ? "" : named;
-  struct stat pids{};  // processes whose ids mean nothing to each other have ledgers of their own
-  const uint64_t space = ::stat("/proc/self/ns/pid", &pids) == 0 ? pids.st_ino : 0;
-  return "spillway-ledger-" + std::to_string(::geteuid()) + "-" + std::to_string(space);
 }
 
 }  // namespace spillway

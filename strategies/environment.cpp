@@ -101,12 +101,18 @@ bool parse_strategies(std::string_view text, Environment* out, std::string* erro
   return true;
 }
 
+// A number of bytes from the environment; unset: nothing is changed.
+static bool read_bytes(const char* name, uint64_t* bytes, std::string* error) {
+  const char* text = std::getenv(name);
+  if (text == nullptr || parse_bytes(text, bytes, error)) return true;
+  *error = std::string(name) + ": " + *error;
+  return false;
+}
+
 bool read_environment(Environment* out, std::string* error) {
-  if (const char* limit = std::getenv("SPILLWAY_LIMIT"); limit != nullptr)
-    if (!parse_bytes(limit, &out->limit_bytes, error)) {
-      *error = "SPILLWAY_LIMIT: " + *error;
-      return false;
-    }
+  if (!read_bytes("SPILLWAY_LIMIT", &out->limit_bytes, error) ||
+      !read_bytes("SPILLWAY_GUARANTEE", &out->guarantee_bytes, error))
+    return false;
   constexpr uint64_t kPage = 2 << 20;
   if (out->limit_bytes != 0 && out->limit_bytes < kPage) {
     *error = "SPILLWAY_LIMIT: " + std::to_string(out->limit_bytes) +

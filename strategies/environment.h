@@ -1,4 +1,5 @@
-// The settings that a process starts with: SPILLWAY_LIMIT, SPILLWAY_TRACE, SPILLWAY_STRATEGIES.
+// The settings that a process starts with: SPILLWAY_LIMIT, SPILLWAY_GUARANTEE, SPILLWAY_TRACE,
+// SPILLWAY_STRATEGIES.
 //
 // Thread-safety: pure functions of their text, but for `read_environment`. Errors: a text that says which
 // value is wrong and what would be right; nothing is changed then.
@@ -10,8 +11,9 @@
 namespace spillway {
 
 struct Environment {
-  uint64_t limit_bytes = 0;  // 0: none
-  std::string trace_path;    // "": no trace
+  uint64_t limit_bytes = 0;      // 0: none
+  uint64_t guarantee_bytes = 0;  // of each device: other processes' needs take nothing below it
+  std::string trace_path;        // "": no trace
   bool wait_for_events = true, stitch = true, release_cache = true, framework_cache = true, ask_peers = true,
        registered = true;
 };

@@ -3,13 +3,18 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <memory>
 #include <string>
+
+#include "strategies/helper.h"
 
 namespace spillway {
 namespace {
 
 using Function = int (*)();
+using MemoryFunction = int (*)(int, uint64_t*, uint64_t*);
 std::atomic<Function> empty{nullptr};
+std::atomic<MemoryFunction> memory{nullptr};
 
 std::string beside_this_library(const char* name) {
   Dl_info info{};
@@ -37,6 +42,7 @@ bool prepare_framework() {
   const auto ready = reinterpret_cast<Function>(dlsym(plugin, "spillway_framework_ready"));
   const auto release = reinterpret_cast<Function>(dlsym(plugin, "spillway_framework_empty_cache"));
   if (ready == nullptr || release == nullptr || ready() != 0) return false;
+  memory.store(reinterpret_cast<MemoryFunction>(dlsym(plugin, "spillway_framework_memory")));
   empty.store(release);
   return true;
 }
@@ -53,6 +59,23 @@ void stay_out_of_captures(const driver::Table& table) {
 bool empty_framework_cache() {
   const Function release = empty.load();
   return release != nullptr && release() == 0;
+}
+
+std::optional<FrameworkMemory> framework_memory(int device, std::chrono::milliseconds most) {
+  struct Asked {
+    FrameworkMemory memory;
+    bool told = false;
+  };
+  static auto* const helper = new Helper;  // never destroyed: its thread may outlive every static object
+  const MemoryFunction ask = memory.load();
+  if (ask == nullptr) return std::nullopt;
+  const auto asked = std::make_shared<Asked>();  // the helper may come too late
+  const bool done = helper->run(
+      [asked, ask, device] {
+        asked->told = ask(device, &asked->memory.held_bytes, &asked->memory.used_bytes) == 0;
+      },
+      std::chrono::steady_clock::now() + most);
+  return done && asked->told ? std::optional(asked->memory) : std::nullopt;
 }
 
 }  // namespace spillway

@@ -4,6 +4,10 @@
 // Thread-safety: any thread. Errors: false where LibTorch is not in the process, its version has no shim, or
 // another allocator stands in for its own.
 #pragma once
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
 #include "spillway/driver/table.h"
 
 namespace spillway {
@@ -14,6 +18,12 @@ bool framework_is_prepared();
 // Gives LibTorch's idle memory on every device back to the driver. Takes its allocator's locks and waits for
 // the devices' work.
 bool empty_framework_cache();
+// What LibTorch's own allocator holds of a device, and what of that is in use. Nothing: it is not prepared,
+// has not been used, or was busy for `most`.
+struct FrameworkMemory {
+  uint64_t held_bytes = 0, used_bytes = 0;
+};
+std::optional<FrameworkMemory> framework_memory(int device, std::chrono::milliseconds most);
 // What the calling thread frees from now on breaks no capture that another thread begins meanwhile.
 void stay_out_of_captures(const driver::Table& table);
 

@@ -2,92 +2,84 @@
 
 #include <signal.h>
 
-#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <system_error>
 #include <thread>
 
 #include "spillway/driver/table.h"
+#include "strategies/environment.h"
 #include "strategies/framework.h"
 #include "strategies/free_bytes.h"
 #include "strategies/process.h"
+#include "strategies/publisher.h"
+#include "strategies/used_device.h"
 
 namespace spillway {
 namespace {
 
-constexpr auto kWait = std::chrono::seconds(5);
+constexpr auto kTick = std::chrono::milliseconds(250);
 std::atomic<Ledger*> joined{nullptr};
 
-// The ordinal of the device in this process; -1: not visible here.
-int ordinal_of(const driver::Table& table, const DeviceUuid& device) {
-  int count = 0;
-  if (table.cuDeviceGetCount(&count) != CUDA_SUCCESS) return -1;
+// LibTorch's own allocator empties its cache on every device at once, so the guarantee must allow it on each.
+bool framework_may_give(const driver::Table& table, uint64_t guarantee_bytes) {
+  const int count = guarantee_bytes == 0 ? 0 : device_count(table);
   for (int ordinal = 0; ordinal < count; ++ordinal) {
-    CUuuid uuid;
-    if (table.cuDeviceGetUuid(&uuid, ordinal) == CUDA_SUCCESS &&
-        std::equal(device.begin(), device.end(), reinterpret_cast<const uint8_t*>(uuid.bytes)))
-      return ordinal;
+    const UsedDevice device(table, ordinal);
+    if (!device.current()) continue;
+    const Holding holding = holding_of(ordinal);
+    const bool idle = holding.framework && holding.framework->held_bytes <= holding.framework->used_bytes;
+    if (!idle && !gift_of(holding, guarantee_bytes).framework) return false;
   }
-  return -1;
+  return true;
 }
 
-// The device's primary context on this thread, if the process uses it: a context is never made for others.
-class UsedDevice {
- public:
-  UsedDevice(const driver::Table& table, int ordinal) : table_(table), ordinal_(ordinal) {
-    unsigned flags = 0;
-    int active = 0;
-    CUcontext context = nullptr;
-    if (table.cuDevicePrimaryCtxGetState(ordinal, &flags, &active) != CUDA_SUCCESS || active == 0) return;
-    if (table.cuDevicePrimaryCtxRetain(&context, ordinal) != CUDA_SUCCESS) return;
-    held_ = true;
-    current_ = table.cuCtxSetCurrent(context) == CUDA_SUCCESS;
-  }
-  ~UsedDevice() {
-    if (current_) table_.cuCtxSetCurrent(nullptr);
-    if (held_) table_.cuDevicePrimaryCtxRelease(ordinal_);
-  }
-  UsedDevice(const UsedDevice&) = delete;
-  UsedDevice& operator=(const UsedDevice&) = delete;
-  bool current() const { return current_; }
+void give_pages(int ordinal, const Gift& gift) {
+  Allocator* allocator = Process::get().allocator();
+  if (allocator == nullptr) return;
+  if (gift.every_page)
+    allocator->empty_cache(DeviceId{ordinal});
+  else
+    allocator->empty_cache(DeviceId{ordinal}, 0, gift.bytes);
+}
 
- private:
-  const driver::Table& table_;
-  const int ordinal_;
-  bool held_ = false, current_ = false;
-};
-
-uint64_t give(const driver::Table& table, const Ledger::Need& need) {
-  const int ordinal = ordinal_of(table, need.device);
+uint64_t give(const driver::Table& table, const Ledger::Need& need, uint64_t guarantee_bytes) {
+  const DriverSpan span;
+  const int ordinal = span.begun() ? ordinal_of(table, need.device) : -1;
   if (ordinal < 0) return 0;
+  prepare_framework();
+  const bool framework = framework_may_give(table, guarantee_bytes);
   const UsedDevice device(table, ordinal);
   if (!device.current()) return 0;
   const size_t before = free_bytes(table);
-  if (prepare_framework()) empty_framework_cache();
-  if (Allocator* allocator = Process::get().allocator()) allocator->empty_cache(DeviceId{ordinal});
+  if (framework && framework_is_prepared()) empty_framework_cache();
+  give_pages(ordinal, gift_of(holding_of(ordinal), guarantee_bytes));
   const size_t after = free_bytes(table);
   return after > before ? after - before : 0;
 }
 
-void serve(Ledger& ledger, uint32_t (*captures)()) {
+void serve(Ledger& ledger, uint32_t (*captures)(), uint64_t guarantee_bytes) {
+  Publisher publisher(ledger, guarantee_bytes);
   for (;;) {
     Ledger::Need need;
-    if (!ledger.wait_for_need(&need, kWait)) continue;
+    const bool asked = ledger.wait_for_need(&need, kTick);
     const driver::Table* table = driver::process_table(nullptr);
     if (table != nullptr) stay_out_of_captures(*table);
-    ledger.answer(need, table == nullptr || captures() != 0 ? 0 : give(*table, need));
+    const bool may_call_driver = table != nullptr && captures() == 0;
+    if (asked) ledger.answer(need, may_call_driver ? give(*table, need, guarantee_bytes) : 0);
+    publisher.publish(may_call_driver);
   }
 }
 
 // The program's signals are for its own threads.
-bool start_thread(Ledger& ledger, uint32_t (*captures)(), std::string* why_not) {
+bool start_thread(Ledger& ledger, uint32_t (*captures)(), uint64_t guarantee_bytes, std::string* why_not) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   bool started = true;
   try {
-    std::thread([&ledger, captures] { serve(ledger, captures); }).detach();
+    std::thread([&ledger, captures, guarantee_bytes] { serve(ledger, captures, guarantee_bytes); }).detach();
   } catch (const std::system_error& error) {
     *why_not = std::string("no thread for the ledger: ") + error.what();
     started = false;
@@ -107,8 +99,11 @@ bool PeerService::start(uint32_t (*captures)(), std::string* why_not) {
     *why_not = "SPILLWAY_LEDGER is off";
     return false;
   }
+  Environment environment;
+  if (!read_environment(&environment, why_not)) return false;
   std::unique_ptr<Ledger> ledger = Ledger::join(name, why_not);
-  if (ledger == nullptr || !start_thread(*ledger, captures, why_not)) return false;
+  if (ledger == nullptr || !start_thread(*ledger, captures, environment.guarantee_bytes, why_not))
+    return false;
   joined.store(ledger.release());  // for ever: the thread uses it
   return true;
 }

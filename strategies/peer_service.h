@@ -1,4 +1,5 @@
-// This process in the ledger: a thread that gives idle memory back when another process asks.
+// This process in the ledger: a thread that gives idle memory back when another process asks, and shows four
+// times a second what the process holds.
 //
 // Thread-safety: any thread. Ownership: never destroyed; the slot is given up by the process's end. Errors:
 // `start` says why this process takes no part.

@@ -95,6 +95,16 @@ void Process::count_incidents(spillway_incident_totals* totals) {
   if (allocator() != nullptr) allocator()->count_incidents(totals);
 }
 
+spillway_incident_totals Process::incidents() {
+  std::lock_guard guard(mutex_);
+  if (totals_ == nullptr) return {};
+  const auto read = [](uint64_t& total) {
+    return std::atomic_ref<uint64_t>(total).load(std::memory_order_relaxed);
+  };
+  return {read(totals_->failures), read(totals_->rescued),       read(totals_->unwound),
+          read(totals_->gave_up),  read(totals_->rescued_bytes), read(totals_->rescue_us)};
+}
+
 const char* Process::trace_path() const {
   return trace() == nullptr ? "" : trace()->path().c_str();
 }

@@ -36,6 +36,8 @@ class Process {
   DriverCallers* driver_callers() const { return driver_callers_.load(std::memory_order_acquire); }
   // From now on; null: nowhere.
   void count_incidents(spillway_incident_totals* totals);
+  // Those counted until now; zeros where nobody counts.
+  spillway_incident_totals incidents();
 
  private:
   spillway_status start_locked();

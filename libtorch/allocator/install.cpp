@@ -34,3 +34,18 @@ extern "C" SPILLWAY_API int spillway_torch_empty_native_cache(void) {
     return 1;
   }
 }
+
+extern "C" SPILLWAY_API int spillway_torch_native_memory(int device, uint64_t* held, uint64_t* in_use) {
+  namespace native = spillway::libtorch::native;
+  native::CUDAAllocator* now = native::allocator.load();
+  if (now == nullptr || now->name() != "native" || !now->initialized()) return 1;
+  constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  try {
+    const auto stats = now->getDeviceStats(static_cast<c10::DeviceIndex>(device));
+    *held = static_cast<uint64_t>(stats.reserved_bytes[kAll].current);
+    *in_use = static_cast<uint64_t>(stats.active_bytes[kAll].current);
+    return 0;
+  } catch (const std::exception&) {  // no such device
+    return 1;
+  }
+}

@@ -99,6 +99,7 @@ std::mutex mutex;
 bool installed = false;
 std::string error;
 std::atomic<int (*)()> empty_native_cache{nullptr};
+std::atomic<int (*)(int, uint64_t*, uint64_t*)> native_memory{nullptr};
 
 }  // namespace
 }  // namespace spillway::libtorch
@@ -118,12 +119,16 @@ extern "C" SPILLWAY_API const char* spillway_install_error(void) {
 
 extern "C" SPILLWAY_API int spillway_framework_ready(void) {
   using namespace spillway::libtorch;
-  const std::lock_guard<std::mutex> lock(mutex);
   if (empty_native_cache.load() != nullptr) return 0;
+  // Who holds the lock may need the loader's, which this thread may hold: not now, then.
+  const std::unique_lock<std::mutex> lock(mutex, std::try_to_lock);
+  if (!lock.owns_lock()) return 1;
   std::string why_not;
   const std::string shim = find_shim(&why_not);
   void* library = shim.empty() ? nullptr : open_shim(shim);
   if (library == nullptr) return 1;
+  native_memory.store(
+      reinterpret_cast<int (*)(int, uint64_t*, uint64_t*)>(dlsym(library, "spillway_torch_native_memory")));
   empty_native_cache.store(reinterpret_cast<int (*)()>(dlsym(library, "spillway_torch_empty_native_cache")));
   return empty_native_cache.load() == nullptr ? 1 : 0;
 }
@@ -131,4 +136,9 @@ extern "C" SPILLWAY_API int spillway_framework_ready(void) {
 extern "C" SPILLWAY_API int spillway_framework_empty_cache(void) {
   const auto empty = spillway::libtorch::empty_native_cache.load();
   return empty == nullptr ? 1 : empty();
+}
+
+extern "C" SPILLWAY_API int spillway_framework_memory(int device, uint64_t* held, uint64_t* in_use) {
+  const auto ask = spillway::libtorch::native_memory.load();
+  return ask == nullptr ? 1 : ask(device, held, in_use);
 }

@@ -1,79 +1,13 @@
-// The ledger between real processes: asked and answered, and killed at any moment.
-#include "spillway/allocator/ledger.h"
-
-#include <fcntl.h>
-#include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/mman.h>
+// The ledger between real processes: asked and answered in order, and killed at any moment.
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <random>
-#include <thread>
-#include <vector>
+#include <atomic>
+#include <mutex>
+
+#include "tests/allocator/ledger_fixture.h"
 
 namespace spillway {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-using std::chrono::milliseconds;
-constexpr DeviceUuid kCard{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
-
-class LedgerTest : public testing::Test {
- protected:
-  void SetUp() override { name_ = "spillway-test-" + std::to_string(::getpid()); }
-  void TearDown() override {
-    for (const pid_t child : children_) end(child);
-    ::shm_unlink(("/" + name_).c_str());
-  }
-
-  std::unique_ptr<Ledger> join() {
-    std::string why_not;
-    std::unique_ptr<Ledger> ledger = Ledger::join(name_, &why_not);
-    EXPECT_NE(ledger, nullptr) << why_not;
-    return ledger;
-  }
-
-  // A member that gives `bytes` to whoever asks, after `delay`, until it is killed; back when it has joined.
-  pid_t start_peer(uint64_t bytes, milliseconds delay = milliseconds(0)) {
-    int joined[2];
-    EXPECT_EQ(::pipe(joined), 0);
-    const pid_t pid = ::fork();
-    if (pid == 0) {
-      std::string why_not;
-      const std::unique_ptr<Ledger> ledger = Ledger::join(name_, &why_not);
-      const char ready = ledger != nullptr ? 1 : 0;
-      if (::write(joined[1], &ready, 1) != 1 || ready == 0) ::_exit(1);
-      for (;;) {
-        Ledger::Need need;
-        if (!ledger->wait_for_need(&need, milliseconds(500))) continue;
-        std::this_thread::sleep_for(delay);
-        ledger->answer(need, need.device == kCard ? bytes : 0);
-      }
-    }
-    char ready = 0;
-    EXPECT_EQ(::read(joined[0], &ready, 1), 1);
-    EXPECT_EQ(ready, 1);
-    ::close(joined[0]);
-    ::close(joined[1]);
-    children_.push_back(pid);
-    return pid;
-  }
-
-  void end(pid_t pid) {
-    ::kill(pid, SIGKILL);
-    ::waitpid(pid, nullptr, 0);
-    std::erase(children_, pid);
-  }
-
-  static uint64_t ask(Ledger& ledger, milliseconds most = milliseconds(2000)) {
-    return ledger.ask(kCard, 1000, Clock::now() + most, [] { return false; });
-  }
-
-  std::string name_;
-  std::vector<pid_t> children_;
-};
 
 TEST_F(LedgerTest, PeersAnswerWithWhatTheyGave) {
   const auto ledger = join();
@@ -185,6 +119,102 @@ TEST_F(LedgerTest, WhatOthersMayUseIsRefused) {
   EXPECT_NE(why_not.find("others may use it"), std::string::npos) << why_not;
 }
 
+// Serves `ledger` on a thread of its own; `served` are the bytes asked for, in the order of the answers.
+class Server {
+ public:
+  Server(Ledger& ledger, uint64_t gives)
+      : thread_([this, &ledger, gives] {
+          Ledger::Need need;
+          while (!over_.load()) {
+            if (!ledger.wait_for_need(&need, milliseconds(50))) continue;
+            {
+              const std::lock_guard guard(mutex_);
+              served_.push_back(need.bytes);
+            }
+            ledger.answer(need, gives);
+          }
+        }) {}
+  ~Server() {
+    over_ = true;
+    thread_.join();
+  }
+  std::vector<uint64_t> served() {
+    const std::lock_guard guard(mutex_);
+    return served_;
+  }
+
+ private:
+  std::atomic<bool> over_{false};
+  std::mutex mutex_;
+  std::vector<uint64_t> served_;
+  std::thread thread_;
+};
+
+TEST_F(LedgerTest, NeedsAreAnsweredInTheOrderInWhichTheyWereAsked) {
+  const auto giver = join();
+  // In the order of their slots, which is not that of their needs.
+  const auto first_slot = join(), second_slot = join(), third_slot = join();
+  Ledger* const in_order_of_needs[] = {third_slot.get(), first_slot.get(), second_slot.get()};
+  std::vector<std::thread> askers;
+  for (Ledger* const asker : in_order_of_needs) {
+    const size_t bytes = askers.size() + 1;
+    askers.emplace_back(
+        [asker, bytes] { asker->ask(kCard, bytes, Clock::now() + milliseconds(8000), [] { return true; }); });
+    wait_until([this, bytes] { return asking() == bytes; });
+  }
+  Ledger::Need need;
+  for (uint64_t next = 1; next <= 3; ++next) {
+    ASSERT_TRUE(giver->wait_for_need(&need, milliseconds(2000)));
+    EXPECT_EQ(need.bytes, next);
+    giver->answer(need, 10);
+  }
+  for (std::thread& asker : askers) asker.join();
+}
+
+TEST_F(LedgerTest, OfTwoThatAreShortTheEarlierIsServedFirst) {
+  const auto early = join(), late = join();
+  Server early_gives(*early, 100);
+  const auto most = milliseconds(1500);
+  uint64_t early_got = 1, late_got = 0;
+  Clock::time_point early_over, late_over;
+  const auto third = join();  // keeps the early one waiting
+  std::thread first([&] {
+    early_got = early->ask(kCard, 1, Clock::now() + 4 * most, [] { return false; });
+    early_over = Clock::now();
+  });
+  wait_until([this] { return asking() == 1; });
+  std::thread second([&] {
+    late_got = late->ask(kCard, 2, Clock::now() + 4 * most, [] { return false; });
+    late_over = Clock::now();
+  });
+  std::this_thread::sleep_for(milliseconds(200));
+  Server late_gives(*late, 100);
+  std::this_thread::sleep_for(milliseconds(200));
+  EXPECT_TRUE(early_gives.served().empty()) << "what asks itself gives nothing to later needs";
+  Server third_gives(*third, 0);
+  first.join();
+  second.join();
+  EXPECT_EQ(early_got, 0u) << "what asks itself has nothing to give to an earlier need";
+  EXPECT_TRUE(late_gives.served().empty());
+  EXPECT_EQ(late_got, 100u) << "and gives to the later one when its own is over";
+  EXPECT_LT(early_over, late_over);
+}
+
+TEST_F(LedgerTest, WhatWasGivenIsNotAskedBackAtOnce) {
+  const auto one = join(), other = join();
+  {
+    Server gives(*other, 100);
+    EXPECT_EQ(ask(*one), 100u);
+  }
+  const auto given = Clock::now();
+  Server gives(*one, 100);
+  EXPECT_EQ(ask(*other), 100u);
+  EXPECT_GE(Clock::now() - given, Ledger::kKept - milliseconds(50));
+  constexpr DeviceUuid kOtherCard{9};
+  EXPECT_EQ(one->ask(kOtherCard, 1, Clock::now() + milliseconds(2000), [] { return false; }), 0u)
+      << "nobody answers";
+}
+
 // Whoever dies, whenever: nobody waits for it, and no need of the living is lost.
 TEST_F(LedgerTest, KillsAtRandomMomentsHangNobody) {
   const auto ledger = join();
@@ -204,6 +234,53 @@ TEST_F(LedgerTest, KillsAtRandomMomentsHangNobody) {
     end(victim);
   }
   EXPECT_EQ(ledger->peers(), 1u);
+}
+
+// Members that ask and give at the same time, as real ones do, and are killed at any moment.
+TEST_F(LedgerTest, FourThatCompeteAndAreKilledLeaveNothing) {
+  const auto watcher = join();
+  std::mt19937 random(23);
+  const auto compete = [&] {
+    const pid_t pid = ::fork();
+    if (pid != 0) {
+      children_.push_back(pid);
+      return pid;
+    }
+    std::string why_not;
+    const std::unique_ptr<Ledger> ledger = Ledger::join(name_, &why_not);
+    if (ledger == nullptr) ::_exit(1);
+    std::thread([&ledger] {
+      Ledger::Need need;
+      for (;;) {
+        if (ledger->wait_for_need(&need, milliseconds(50))) ledger->answer(need, 1);
+        ledger->show(entry_of(need.number));
+      }
+    }).detach();
+    for (;;) {
+      const auto start = Clock::now();
+      ledger->ask(kCard, 10, start + milliseconds(1000), [] { return true; });
+      if (Clock::now() - start > milliseconds(3000)) ::_exit(2);
+    }
+  };
+  for (int i = 0; i < 4; ++i) compete();
+  for (int kill = 0; kill < 200; ++kill) {
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));
+    const pid_t victim = children_[random() % children_.size()];
+    ::kill(victim, SIGKILL);
+    int status = 0;
+    ::waitpid(victim, &status, 0);
+    EXPECT_TRUE(WIFSIGNALED(status)) << "it hung, or could not join: " << WEXITSTATUS(status);
+    std::erase(children_, victim);
+    compete();
+    std::vector<LedgerMember> members;
+    std::string why_not;
+    ASSERT_EQ(read_ledger(name_, &members, &why_not), LedgerRead::kRead);
+    EXPECT_LE(members.size(), 5u);
+    for (const LedgerMember& member : members)
+      EXPECT_EQ(member.entry.failures, member.entry.devices[0].held_bytes) << "no mixture";
+  }
+  while (!children_.empty()) end(children_.back());
+  EXPECT_EQ(watcher->peers(), 0u);
 }
 
 }  // namespace

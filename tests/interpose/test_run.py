@@ -1,4 +1,5 @@
 """`spillway run`: stock programs under the preloaded library, on the simulated card."""
+import json
 import os
 import pathlib
 import re
@@ -217,6 +218,9 @@ class PassesThrough(Case):
     def test_wrong_options_are_refused_before_the_start(self):
         for options, text in ((["--limit", "8GiB"], "--mode replace"),
                               (["--mode", "replace", "--limit", "lots"], "--limit is 'lots'"),
+                              (["--mode", "observe", "--guarantee", "8GiB"], "--guarantee"),
+                              (["--mode", "replace", "--limit", "4GiB", "--guarantee", "8GiB"], "more than --limit"),
+                              (["--guarantee", "1"], "--guarantee is '1'"),
                               (["--strategies", "magic"], "there is no strategy 'magic'"),
                               (["--trace", "/no/such/folder/x.spill"], "there is no folder '/no/such/folder'")):
             ended = self.plain("touch", "started", options=options)
@@ -306,6 +310,87 @@ class Peers(Case):
         ended = self.simulate("sh", "-c", script, SPILLWAY_LEDGER="off")
         self.assertEqual(ended.status, 1)
         self.assertIn("could not ask other processes for memory: SPILLWAY_LEDGER is off", ended.errors)
+
+
+    def test_a_guarantee_is_kept_to_the_page(self):
+        """Spillway's allocator gives what is beyond it: 15 of 30 GiB, and the other program needs 11."""
+        ended = self.both(["replace --guarantee 15GiB", "replace"])
+        self.assertEqual(ended.status, 0, ended.errors)
+        self.assertIn("need: has 20", ended.output)
+        self.assertIn("reserves 15", ended.output)
+
+    def test_what_can_only_be_given_whole_is_kept_under_a_guarantee(self):
+        """PyTorch's own allocator empties its cache or does not."""
+        ended = self.both(["rescue --guarantee 15GiB", "rescue"])
+        self.assertEqual(ended.status, 1)
+        self.assertIn("reserves 30", ended.output)
+
+    def test_top_shows_who_holds_what(self):
+        program = f"{sys.executable} {OWN / 'sharing_a_card.py'} {self.folder}"
+        script = f"""{SPILLWAY} run --guarantee 1GiB -- {program} hoard &
+            while [ ! -e hoarded ]; do sleep 0.1; done; sleep 1
+            {SPILLWAY} top --once --json; touch needed; wait"""
+        ended = self.simulate("sh", "-c", script, SPILLWAY_LEDGER=f"spillway-test-{os.getpid()}")
+        self.assertEqual(ended.status, 0, ended.errors)
+        shown = json.loads(ended.output.splitlines()[0])
+        process, device = shown["processes"][0], shown["devices"][0]
+        self.assertRegex(process["program"], r"^python.* hoard$")
+        self.assertEqual((process["mode"], process["guarantee_bytes"]), ("rescue", 1 << 30))
+        self.assertEqual(device["processes"][0]["held_by"], "PyTorch")
+        self.assertEqual(device["processes"][0]["cached_bytes"] >> 30, 30)
+        self.assertGreater(device["used_bytes"], device["held_bytes"])
+
+
+class Configuration(Case):
+    """The options of `run` from a file."""
+
+    def configured(self, text, *command, options=()):
+        path = pathlib.Path(self.folder) / "run.toml"
+        path.write_text(text)
+        return self.plain(*(command or ["touch", "started"]), options=["--config", str(path), *options])
+
+    def shown(self, text, options=()):
+        names = ("MODE", "LIMIT", "GUARANTEE", "STRATEGIES", "TRACE")
+        script = "; ".join(f"echo ${{SPILLWAY_{name}-unset}}" for name in names)
+        ended = self.configured(text, "sh", "-c", script, options=options)
+        self.assertEqual(ended.status, 0, ended.errors)
+        return dict(zip((name.lower() for name in names), ended.output.split())), ended
+
+    def test_every_option_can_come_from_it(self):
+        values, ended = self.shown(f"""
+            mode = "replace"
+            limit = "4GiB"
+            guarantee = {1 << 30}
+            strategies = "stitch,release_cache"
+            trace = "{self.folder}/x-%p.spill"
+            quiet = true""")
+        self.assertEqual(values, {"mode": "replace", "limit": str(4 << 30), "guarantee": str(1 << 30),
+                                  "strategies": "stitch,release_cache", "trace": f"{self.folder}/x-%p.spill"})
+        self.assertEqual(ended.errors, "")
+
+    def test_the_command_line_wins(self):
+        values, _ = self.shown('mode = "replace"\nlimit = "4GiB"', options=["--limit", "5GiB"])
+        self.assertEqual((values["mode"], values["limit"]), ("replace", str(5 << 30)))
+
+    def test_what_is_wrong_in_it_is_said(self):
+        for text, said in (('limt = "4GiB"', "line 1: unknown key 'limt'. Did you mean 'limit'?"),
+                           ('mode = "rescue"\nquiet = "yes"', "line 2: 'quiet' must be true or false"),
+                           ("limit = 1.5", "line 1: 'limit' must be a text in quotes, or a number of bytes"),
+                           ("limit = -1", "line 1: 'limit' must be a text"),
+                           ('mode = "magic"', "--mode is 'magic', and must be one of observe rescue replace"),
+                           ('mode = "replace"\nlimit = "lots"', "--limit is 'lots'"),
+                           ("[run]\nmode = 'replace'", "line 1: unknown key 'run'"),
+                           ("mode = ", "line 1: "), ("x" * (2 << 20), "it has more than 1 MiB"), ("\0\xff", "line 1")):
+            with self.subTest(text[:40]):
+                ended = self.configured(text)
+                self.assertEqual(ended.status, 2)
+                self.assertIn(said, ended.errors)
+                self.assertFalse((pathlib.Path(self.folder) / "started").exists())
+
+    def test_a_file_that_is_not_there(self):
+        ended = self.plain("true", options=["--config", "/no/such.toml"])
+        self.assertEqual(ended.status, 2)
+        self.assertIn("'/no/such.toml': it can not be read", ended.errors)
 
 
 class Library(unittest.TestCase):

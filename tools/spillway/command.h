@@ -14,8 +14,9 @@ namespace spillway::tools {
 enum ExitCode {
   kSuccess = 0,
   kUsageError = 2,
-  kUnreadableTrace = 3,
+  kUnreadableTrace = 3,   // or `top`: the ledger
   kUnwritable = 4,        // an output could not be written
+  kCanNotWork = 5,        // doctor: `run` in its default mode can not work on this machine
   kDoesNotFit = 20,       // rehearse: the program ended because a request for memory failed
   kRanOutAndWentOn = 21,  // rehearse: requests failed, and the program dealt with it
   kOverBudget = 22,       // check: the peak is over the budget, or over the baseline's
@@ -27,12 +28,13 @@ enum ExitCode {
 
 inline constexpr const char* kExitCodes =
     "Exit codes: 0 success, and for `rehearse` and `check` that it fits; 2 wrong usage, or a baseline of\n"
-    "other settings; 3 the trace cannot be read; 4 an output cannot be written; 20 `rehearse`: it does not\n"
-    "fit; 21 `rehearse`: it ran out of memory and went on; 22 `check`: over the budget or the baseline;\n"
-    "23 `rehearse`: no device was used; 24 `rehearse`: the program has no kernels for this card; 126 the\n"
-    "command cannot be run; 127 no such command; 130, 143 `rehearse`, `check`: stopped by SIGINT, SIGTERM.\n"
-    "Otherwise the exit code of the command that `simulate`, `rehearse` or `check` runs: where that is one\n"
-    "of these codes, the report says so.";
+    "other settings; 3 the trace cannot be read, or for `top` the ledger; 4 an output cannot be written;\n"
+    "5 `doctor`: `run` can not work here; 20 `rehearse`: it does not fit; 21 `rehearse`: it ran out of\n"
+    "memory and went on; 22 `check`: over the budget or the baseline; 23 `rehearse`: no device was used;\n"
+    "24 `rehearse`: the program has no kernels for this card; 126 the command cannot be run; 127 no such\n"
+    "command; 130, 143 `rehearse`, `check`: stopped by SIGINT, SIGTERM. Otherwise the exit code of the\n"
+    "command that `run`, `simulate`, `rehearse` or `check` runs: where that is one of these codes, the\n"
+    "report says so.";
 
 // What stands behind "--".
 using Words = std::vector<std::string>;
@@ -47,10 +49,12 @@ struct Command {
 };
 
 Command check_command();
+Command doctor_command();
 Command rehearse_command();
 Command report_command();
 Command run_command();
 Command simulate_command();
+Command top_command();
 
 int run_command_line(const std::vector<Command>& commands, int argc, char** argv);
 

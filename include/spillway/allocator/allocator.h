@@ -122,8 +122,10 @@ class Allocator {
   Status blocks(DeviceId device, std::vector<BlockInfo>* out) noexcept;
 
   // Gives idle pages back to the driver, waiting for the streams that used them last; returns their bytes.
-  // `pool`: only that pool's, which must have been released; a pool's other pages stay.
-  uint64_t empty_cache(DeviceId device, uint64_t pool = kEveryPool) noexcept;
+  // `pool`: only that pool's, which must have been released, or 0, the default pool's; a pool's other pages
+  // stay. `most_bytes` is rounded up to whole pages, and does not divide an allocation of the driver's own.
+  uint64_t empty_cache(DeviceId device, uint64_t pool = kEveryPool,
+                       uint64_t most_bytes = UINT64_MAX) noexcept;
   // The pages behind the block that begins at `address`, for other processes. `text`: why not.
   Status share(uint64_t address, SharedBlock* out, std::string* text) noexcept;
   // A descriptor of its own for who asks, while the page is shared; else -1.

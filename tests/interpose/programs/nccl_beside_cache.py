@@ -2,6 +2,7 @@
 idle cache. For torchrun. Natively it dies with NCCL's "unhandled cuda error".
 """
 import os
+import sys
 
 import torch
 import torch.distributed as dist
@@ -24,5 +25,6 @@ numbers = torch.ones(1 << 20, device="cuda")
 hoard()
 dist.all_reduce(numbers)
 torch.cuda.synchronize()
-print("reduced", flush=True)
+sys.stdout.write("reduced\n")  # in one piece: ranks share the output
+sys.stdout.flush()
 dist.destroy_process_group()

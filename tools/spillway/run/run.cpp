@@ -1,17 +1,16 @@
 // `spillway run`: runs a program under the preloaded library and says at its end what was met and rescued.
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
 
-#include "strategies/environment.h"
 #include "tools/spillway/command.h"
 #include "tools/spillway/library_folders.h"
 #include "tools/spillway/rehearse/child.h"
 #include "tools/spillway/run/preload.h"
+#include "tools/spillway/run/settings.h"
 #include "tools/spillway/run/summary.h"
 #include "tools/spillway/units.h"
 
@@ -21,43 +20,9 @@ namespace {
 using interpose::Mode;
 namespace fs = std::filesystem;
 
-struct RunSettings {
-  std::string mode = "rescue";
-  std::string limit, trace, strategies;
-  bool quiet = false;
-};
-
 Mode mode_of(const std::string& name) {
   if (name == "observe") return Mode::kObserve;
   return name == "replace" ? Mode::kReplace : Mode::kRescue;
-}
-
-bool check_trace(const std::string& trace, std::string* error) {
-  if (trace.empty()) return true;
-  std::error_code unknown;
-  const fs::path folder = fs::absolute(trace, unknown).parent_path();
-  if (fs::is_directory(folder, unknown)) return true;
-  *error = "--trace: there is no folder '" + folder.string() + "'";
-  return false;
-}
-
-// What the core would refuse later, in the program's process, is refused here.
-bool check(const RunSettings& settings, std::string* error) {
-  spillway::Environment unused;
-  if (!parse_strategies(settings.strategies, &unused, error)) {
-    *error = "--strategies" + error->substr(std::min(error->find(':'), error->size()));
-    return false;
-  }
-  if (!check_trace(settings.trace, error)) return false;
-  if (settings.limit.empty()) return true;
-  if (settings.mode != "replace") {
-    *error = "--limit is of Spillway's own allocator: add --mode replace";
-    return false;
-  }
-  const auto bytes = parse_size(settings.limit);
-  if (bytes && *bytes >= (uint64_t{2} << 20)) return true;
-  *error = "--limit is '" + settings.limit + "': write " + kSizesAccepted + ", at least 2MiB";
-  return false;
 }
 
 // A report of its own for each process, in the current folder where one can be written.
@@ -75,6 +40,8 @@ Environment environment_of(const RunSettings& settings, const std::string& libra
   environment["SPILLWAY_RUN_SUMMARY"] = summary.path();
   if (!settings.limit.empty())
     environment["SPILLWAY_LIMIT"] = std::to_string(parse_size(settings.limit).value_or(0));
+  if (!settings.guarantee.empty())
+    environment["SPILLWAY_GUARANTEE"] = std::to_string(parse_size(settings.guarantee).value_or(0));
   if (!settings.strategies.empty()) environment["SPILLWAY_STRATEGIES"] = settings.strategies;
   if (const std::string trace = trace_path(settings); !trace.empty()) environment["SPILLWAY_TRACE"] = trace;
   return environment;
@@ -87,7 +54,7 @@ void say_end(const RunSettings& settings, const RunTotals& totals) {
     std::fprintf(
         stderr,
         "spillway: %s could not ask other processes for memory: SPILLWAY_LEDGER is off, or there is no "
-        "shared memory\n",
+        "shared memory ('spillway doctor' tries it)\n",
         count_text(totals.alone, "process", "processes").c_str());
   const bool asked = !settings.trace.empty();
   for (const std::string& trace : asked ? std::vector<std::string>{} : totals.clean_traces) {
@@ -116,23 +83,30 @@ int run(const RunSettings& settings, const Words& command) {
   return end.exit_code;
 }
 
+CLI::Option* add(CLI::App& app, const RunOption& option, RunSettings* settings) {
+  const std::string name = std::string("--") + option.name;
+  if (const auto* flag = std::get_if<bool RunSettings::*>(&option.field))
+    return app.add_flag(name, settings->**flag, option.help);
+  const auto field = std::get<std::string RunSettings::*>(option.field);
+  CLI::Option* added = app.add_option(name, settings->*field, option.help);
+  return option.choices.empty() ? added : added->check(CLI::IsMember(option.choices));
+}
+
 std::function<int()> declare(CLI::App& app, const Words& command) {
   auto settings = std::make_shared<RunSettings>();
-  app.add_option(
-         "--mode", settings->mode,
-         "observe: only count; rescue (default): the program's memory stays as it is, and room is made "
-         "by what caches hold; replace: Spillway becomes PyTorch's allocator too")
-      ->check(CLI::IsMember({"observe", "rescue", "replace"}));
-  app.add_option("--limit", settings->limit,
-                 std::string("With --mode replace, what Spillway's allocator may use of each device: ") +
-                     kSizesAccepted);
-  app.add_option("--strategies", settings->strategies,
-                 "Names by commas of the strategies that may be used, or none; all without it");
-  app.add_option("--trace", settings->trace,
-                 "File for the report; %p is the process id. Without it spillway-%p.spill, kept where a "
-                 "failure was met");
-  app.add_flag("--quiet", settings->quiet, "Without the line at the end");
-  return [settings, command] { return run(*settings, command); };
+  auto file = std::make_shared<std::string>();
+  for (const RunOption& option : run_options()) add(app, option, settings.get());
+  app.add_option("--config", *file, "TOML file of these options' names; what the command line says wins");
+  return [&app, settings, file, command] {
+    std::string error;
+    const auto is_given = [&app](const std::string& name) {
+      const CLI::Option* option = app.get_option_no_throw("--" + name);
+      return option != nullptr && option->count() != 0;
+    };
+    if (!file->empty() && !read_run_file(*file, is_given, settings.get(), &error))
+      return fail(kUsageError, "run: " + error);
+    return run(*settings, command);
+  };
 }
 
 }  // namespace

@@ -1,0 +1,28 @@
+// How much a process gives when another asks: what it caches, but nothing that its guarantee covers.
+//
+// Thread-safety: a pure function. Units: bytes, of one device.
+#pragma once
+#include <cstdint>
+#include <optional>
+
+#include "strategies/framework.h"
+
+namespace spillway {
+
+struct Holding {
+  uint64_t held_bytes = 0, cached_bytes = 0;  // by Spillway's allocator
+  uint64_t limit_bytes = 0;                   // of that; 0: none
+  std::optional<FrameworkMemory> framework;   // nothing: not known
+};
+
+struct Gift {
+  bool framework = false;   // all that LibTorch's own allocator caches: it gives all or nothing
+  bool every_page = false;  // all that Spillway's allocator caches
+  uint64_t bytes = 0;       // or at most these, in whole pages
+};
+
+// After it the process holds `guarantee_bytes` still, if it held them before. What LibTorch holds counts only
+// where it is known; where it is not and there is a guarantee, LibTorch gives nothing.
+Gift gift_of(const Holding& holding, uint64_t guarantee_bytes);
+
+}  // namespace spillway

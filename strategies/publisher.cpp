@@ -1,0 +1,141 @@
+#include "strategies/publisher.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "strategies/container.h"
+#include "strategies/free_bytes.h"
+#include "strategies/process.h"
+#include "strategies/used_device.h"
+
+namespace spillway {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr auto kSoonest = milliseconds(50);
+constexpr auto kLookForFramework = std::chrono::seconds(2);
+// PyTorch holds its lock longer than that only while it waits for the device or the ladder.
+constexpr auto kFrameworkAnswers = milliseconds(20);
+
+template <size_t size>
+void set(char (&field)[size], std::string_view text) {
+  const size_t length = std::min(text.size(), size - 1);
+  std::memset(field, 0, size);
+  std::copy_n(text.begin(), length, field);
+}
+
+std::string text_of(const char* path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// "python train.py --epochs 3": the program without its folder.
+std::string command_line() {
+  std::string line = text_of("/proc/self/cmdline");
+  while (!line.empty() && line.back() == '\0') line.pop_back();
+  const size_t first = std::min(line.find('\0'), line.size());
+  const size_t slash = line.rfind('/', first);
+  std::replace(line.begin(), line.end(), '\0', ' ');
+  return slash == std::string::npos || slash >= first ? line : line.substr(slash + 1);
+}
+
+std::string container() {
+  const std::string by_group = container_in(text_of("/proc/self/cgroup"));
+  return by_group.empty() ? container_in(text_of("/proc/self/mountinfo")) : by_group;
+}
+
+}  // namespace
+
+Holding holding_of(int ordinal) {
+  Holding holding;
+  Memory memory;
+  Allocator* allocator = Process::get().allocator();
+  if (allocator != nullptr && allocator->uses(DeviceId{ordinal}) &&
+      allocator->memory(DeviceId{ordinal}, &memory) == Status::kOk) {
+    holding.held_bytes = memory.reserved;
+    holding.cached_bytes = memory.cached;
+    if (memory.limit < memory.device) holding.limit_bytes = memory.limit;
+  }
+  holding.framework = framework_memory(ordinal, kFrameworkAnswers);
+  return holding;
+}
+
+Publisher::Publisher(Ledger& ledger, uint64_t guarantee_bytes) : ledger_(ledger) {
+  const char* mode = std::getenv("SPILLWAY_MODE");
+  char host[sizeof entry_.host] = "";
+  ::gethostname(host, sizeof host - 1);
+  set(entry_.mode, mode == nullptr || *mode == '\0' ? "rescue" : mode);
+  set(entry_.program, command_line());
+  set(entry_.host, host);
+  set(entry_.container, container());
+  replaces_ = std::string_view(entry_.mode) == "replace";
+  entry_.guarantee_bytes = guarantee_bytes;
+}
+
+// Not where LibTorch's allocator is about to be replaced: that is the program's thread's to do.
+void Publisher::look_for_framework() {
+  if (replaces_ || framework_is_prepared() || Clock::now() < next_look_) return;
+  prepare_framework();
+  next_look_ = Clock::now() + kLookForFramework;
+}
+
+bool Publisher::show_device(const driver::Table& table, int ordinal, LedgerDevice* device) {
+  const UsedDevice used(table, ordinal);
+  const std::optional<DeviceUuid> uuid = uuid_of(table, ordinal);
+  if (!used.current() || !uuid) return false;
+  const bool same = device->uuid == *uuid;
+  const LedgerDevice before = *device;
+  *device = {.uuid = *uuid};
+  size_t free = 0, total = 0;
+  if (table.cuMemGetInfo(&free, &total) == CUDA_SUCCESS)
+    device->device_bytes = total, device->free_bytes = free;
+  const Holding holding = holding_of(ordinal);
+  device->held_bytes = holding.held_bytes;
+  device->cached_bytes = holding.cached_bytes;
+  device->limit_bytes = holding.limit_bytes;
+  if (holding.framework) {
+    device->framework_held_bytes = holding.framework->held_bytes;
+    device->framework_cached_bytes = holding.framework->held_bytes -
+                                     std::min(holding.framework->held_bytes, holding.framework->used_bytes);
+    entry_.framework_is_known = 1;
+  } else if (same) {  // its allocator was busy: what it said last
+    device->framework_held_bytes = before.framework_held_bytes;
+    device->framework_cached_bytes = before.framework_cached_bytes;
+  }
+  return true;
+}
+
+void Publisher::show_devices(const driver::Table& table) {
+  const int count = device_count(table);
+  uint64_t shown = 0;
+  for (int ordinal = 0; ordinal < count && shown < LedgerEntry::kMostDevices; ++ordinal)
+    if (show_device(table, ordinal, &entry_.devices[shown])) ++shown;
+  for (uint64_t rest = shown; rest < entry_.device_count; ++rest) entry_.devices[rest] = {};
+  entry_.device_count = shown;
+}
+
+void Publisher::publish(bool may_call_driver) {
+  if (Clock::now() < next_) return;
+  next_ = Clock::now() + kSoonest;
+  if (const driver::Table* table = driver::process_table(nullptr); table != nullptr && may_call_driver) {
+    look_for_framework();
+    if (const DriverSpan span; span.begun()) show_devices(*table);
+  }
+  const spillway_incident_totals met = Process::get().incidents();
+  entry_.failures = met.failures;
+  entry_.rescued = met.rescued;
+  entry_.rescued_bytes = met.rescued_bytes;
+  set(entry_.phase, Tags::phase());
+  ledger_.show(entry_);
+}
+
+}  // namespace spillway

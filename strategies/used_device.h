@@ -1,0 +1,48 @@
+// Devices as a thread of Spillway's own meets them: by uuid, in the contexts that the program made, and never
+// in one made for itself.
+//
+// Thread-safety: each object on one thread. Errors: what can not be had is "not used".
+#pragma once
+#include <optional>
+
+#include "spillway/allocator/ledger_entry.h"
+#include "spillway/driver/table.h"
+
+namespace spillway {
+
+// 0 before the driver is initialised.
+int device_count(const driver::Table& table);
+std::optional<DeviceUuid> uuid_of(const driver::Table& table, int ordinal);
+// The ordinal of the device in this process; -1: not visible here.
+int ordinal_of(const driver::Table& table, const DeviceUuid& device);
+
+// The device's primary context on this thread, if the process uses it.
+class UsedDevice {
+ public:
+  UsedDevice(const driver::Table& table, int ordinal);
+  ~UsedDevice();
+  UsedDevice(const UsedDevice&) = delete;
+  UsedDevice& operator=(const UsedDevice&) = delete;
+  bool current() const { return current_; }
+
+ private:
+  const driver::Table& table_;
+  const int ordinal_;
+  bool held_ = false, current_ = false;
+};
+
+// A span in which the one thread of Spillway's own calls the driver. There is none from the process's exit
+// on, when the driver's library takes itself down; exit waits a moment for one that has begun.
+class DriverSpan {
+ public:
+  DriverSpan();
+  ~DriverSpan();
+  DriverSpan(const DriverSpan&) = delete;
+  DriverSpan& operator=(const DriverSpan&) = delete;
+  bool begun() const { return begun_; }
+
+ private:
+  bool begun_ = false;
+};
+
+}  // namespace spillway

@@ -1,0 +1,77 @@
+// What a process gives to others, beside what its guarantee keeps; and in which container it says it is.
+#include "strategies/giving.h"
+
+#include <gtest/gtest.h>
+
+#include "strategies/container.h"
+
+namespace spillway {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+
+Holding pages(uint64_t held, uint64_t cached) {
+  return {.held_bytes = held * kMiB, .cached_bytes = cached * kMiB, .framework = {}};
+}
+
+Holding framework(uint64_t held, uint64_t used) {
+  return {.framework = FrameworkMemory{held * kMiB, used * kMiB}};
+}
+
+TEST(Giving, WithoutAGuaranteeAllThatIsCachedGoes) {
+  for (const Holding& holding : {pages(100, 60), framework(100, 40), Holding{}}) {
+    const Gift gift = gift_of(holding, 0);
+    EXPECT_TRUE(gift.framework);
+    EXPECT_TRUE(gift.every_page);
+  }
+}
+
+TEST(Giving, PagesGoDownToTheGuarantee) {
+  EXPECT_TRUE(gift_of(pages(100, 60), 40 * kMiB).every_page);
+  const Gift some = gift_of(pages(100, 60), 50 * kMiB);
+  EXPECT_FALSE(some.every_page);
+  EXPECT_EQ(some.bytes, 50 * kMiB);
+  EXPECT_EQ(gift_of(pages(100, 60), 51 * kMiB + 1).bytes, 48 * kMiB) << "whole pages";
+}
+
+TEST(Giving, BelowItsGuaranteeAProcessGivesNothing) {
+  for (const uint64_t guarantee : {100, 101, 1 << 20}) {
+    const Gift gift = gift_of(pages(100, 60), guarantee * kMiB);
+    EXPECT_FALSE(gift.every_page);
+    EXPECT_EQ(gift.bytes, 0u);
+    EXPECT_FALSE(gift_of(framework(100, 40), guarantee * kMiB).framework);
+  }
+}
+
+TEST(Giving, TheFrameworkGivesAllOrNothing) {
+  EXPECT_TRUE(gift_of(framework(100, 40), 40 * kMiB).framework);
+  EXPECT_FALSE(gift_of(framework(100, 40), 41 * kMiB).framework);
+}
+
+TEST(Giving, WhatIsNotKnownIsNotGivenUnderAGuarantee) {
+  EXPECT_FALSE(gift_of(Holding{}, kMiB).framework);
+}
+
+TEST(Giving, BothAllocatorsCountForTheGuarantee) {
+  Holding both = framework(100, 40);
+  both.held_bytes = 50 * kMiB;
+  both.cached_bytes = 50 * kMiB;
+  const Gift gift = gift_of(both, 70 * kMiB);
+  EXPECT_TRUE(gift.framework) << "150 held, 60 given, 90 left";
+  EXPECT_EQ(gift.bytes, 20 * kMiB);
+}
+
+TEST(Container, IsFoundInTheKernelsFiles) {
+  const std::string id(64, 'a');
+  EXPECT_EQ(container_in("0::/docker/" + id + "\n"), "aaaaaaaaaaaa");
+  EXPECT_EQ(container_in("0::/system.slice/docker-" + id + ".scope\n"), "aaaaaaaaaaaa");
+  EXPECT_EQ(container_in("9 8 0:1 /var/lib/docker/containers/" + id + "/hostname /etc/hostname rw"),
+            "aaaaaaaaaaaa");
+  EXPECT_EQ(container_in("0::/user.slice/user-1000.slice\n"), "");
+  EXPECT_EQ(container_in("0::/docker/short"), "");
+  EXPECT_EQ(container_in("/docker/overlay2/" + id + "/docker/" + std::string(63, 'b')), "");
+  EXPECT_EQ(container_in(""), "");
+}
+
+}  // namespace
+}  // namespace spillway

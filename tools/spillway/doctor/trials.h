@@ -1,0 +1,27 @@
+// What `spillway doctor` tries.
+//
+// Thread-safety: one thread. Errors: findings. Units: seconds for deadlines.
+#pragma once
+#include <vector>
+
+#include "tools/spillway/doctor/trial.h"
+
+namespace spillway::tools {
+
+// The names of those without which `spillway run` can not work.
+inline constexpr const char* kDriverTrial = "CUDA driver";
+inline constexpr const char* kPreloadTrial = "preloaded library";
+inline constexpr const char* kSettingsTrial = "settings";
+
+// The driver, and what each device can do. To be called in a process of its own.
+std::vector<Trial> try_driver();
+// The preloaded library in a program, in Python, and in the place of PyTorch's allocator.
+std::vector<Trial> try_programs(double seconds);
+// What the program of the trial does under the preloaded library: it looks for it, and calls the driver.
+int answer_trial();
+// Ways between processes. To be called in a process of its own.
+std::vector<Trial> try_processes();
+// Limits of the system that Spillway or a training program runs into.
+std::vector<Trial> try_limits();
+
+}  // namespace spillway::tools

@@ -1,0 +1,107 @@
+#include "tools/spillway/run/settings.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "strategies/environment.h"
+#include "tools/spillway/units.h"
+
+namespace spillway::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool check_trace(const std::string& trace, std::string* error) {
+  if (trace.empty()) return true;
+  std::error_code unknown;
+  const fs::path folder = fs::absolute(trace, unknown).parent_path();
+  if (fs::is_directory(folder, unknown)) return true;
+  *error = "--trace: there is no folder '" + folder.string() + "'";
+  return false;
+}
+
+bool check_size(const char* option, const std::string& text, std::string* error) {
+  const auto bytes = parse_size(text);
+  if (bytes && *bytes >= (uint64_t{2} << 20)) return true;
+  *error = std::string(option) + " is '" + text + "': write " + kSizesAccepted + ", at least 2MiB";
+  return false;
+}
+
+bool check_limit(const RunSettings& settings, std::string* error) {
+  if (settings.limit.empty()) return true;
+  if (settings.mode == "replace") return check_size("--limit", settings.limit, error);
+  *error = "--limit is of Spillway's own allocator: add --mode replace";
+  return false;
+}
+
+bool check_guarantee(const RunSettings& settings, std::string* error) {
+  if (settings.guarantee.empty()) return true;
+  if (settings.mode == "observe") {
+    *error = "--guarantee: in --mode observe other processes are given nothing anyway";
+    return false;
+  }
+  if (!check_size("--guarantee", settings.guarantee, error)) return false;
+  const auto limit = parse_size(settings.limit);
+  if (!limit || parse_size(settings.guarantee) <= limit) return true;
+  *error = "--guarantee is more than --limit: the process could never hold so much";
+  return false;
+}
+
+bool check_choices(const RunSettings& settings, std::string* error) {
+  for (const RunOption& option : run_options()) {
+    const auto* field = std::get_if<std::string RunSettings::*>(&option.field);
+    if (field == nullptr || option.choices.empty()) continue;
+    if (std::ranges::find(option.choices, settings.**field) != option.choices.end()) continue;
+    *error = std::string("--") + option.name + " is '" + settings.**field + "', and must be one of";
+    for (const std::string& choice : option.choices) *error += " " + choice;
+    return false;
+  }
+  return true;
+}
+
+bool check_strategies(const std::string& names, std::string* error) {
+  spillway::Environment unused;
+  if (parse_strategies(names, &unused, error)) return true;
+  *error = "--strategies" + error->substr(std::min(error->find(':'), error->size()));
+  return false;
+}
+
+}  // namespace
+
+const std::vector<RunOption>& run_options() {
+  static const std::vector<RunOption> options{
+      {"mode",
+       &RunSettings::mode,
+       "observe: only count; rescue (default): the program's memory stays as it is, and room is made by what "
+       "caches hold; replace: Spillway becomes PyTorch's allocator too",
+       {"observe", "rescue", "replace"}},
+      {"limit",
+       &RunSettings::limit,
+       std::string("With --mode replace, what Spillway's allocator may use of each device: ") +
+           kSizesAccepted,
+       {}},
+      {"guarantee",
+       &RunSettings::guarantee,
+       "What other processes' needs leave this program of each device, also of what it only caches",
+       {}},
+      {"strategies",
+       &RunSettings::strategies,
+       "Names by commas of the strategies that may be used, or none; all without it",
+       {}},
+      {"trace",
+       &RunSettings::trace,
+       "File for the report; %p is the process id. Without it spillway-%p.spill, kept where a failure was "
+       "met",
+       {}},
+      {"quiet", &RunSettings::quiet, "Without the line at the end", {}},
+  };
+  return options;
+}
+
+bool check(const RunSettings& settings, std::string* error) {
+  return check_choices(settings, error) && check_strategies(settings.strategies, error) &&
+         check_trace(settings.trace, error) && check_limit(settings, error) &&
+         check_guarantee(settings, error);
+}
+
+}  // namespace spillway::tools
