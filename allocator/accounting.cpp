@@ -18,6 +18,7 @@ Memory DeviceHeap::memory() {
   out.live = live.requested;
   out.rounding = live.bytes - live.requested;
   out.pending = usage_.pending().bytes;
+  leave_out_elsewhere(&out);
   // Pages on their way between places are idle too.
   out.cached = spare_.size() * page_bytes_ + reserved_bytes_;
   uint64_t holes = 0;
@@ -50,6 +51,22 @@ Memory DeviceHeap::memory() {
   out.rescue_us = rescue_us_;
   out.driver_calls = device_->calls();
   return out;
+}
+
+// What lies in another tier is in use, but not of this device's memory.
+void DeviceHeap::leave_out_elsewhere(Memory* out) const {
+  for (const auto& [block, there] : spilled_) {
+    for (const Piece& piece : there.pieces) {
+      out->spilled += piece.range.bytes();
+      const uint64_t asked_end = std::clamp(block->address + block->tag, piece.range.begin, piece.range.end);
+      if (block->state == BlockState::kPending) {
+        out->pending -= piece.range.bytes();
+      } else {
+        out->live -= asked_end - piece.range.begin;
+        out->rounding -= piece.range.end - asked_end;
+      }
+    }
+  }
 }
 
 void DeviceHeap::reset_peaks() {
@@ -100,6 +117,8 @@ std::string DeviceHeap::check_arena(Arena& arena, Arena::Recount* count) {
       if (page_map_.find(block->address) != block) return "the page map misses a live block";
       if (((block->shared & kOtherStreams) != 0) != uses_.contains(block))
         return "a block's streams do not agree with its flag";
+      if (((block->shared & kElsewhere) != 0) != spilled_.contains(block))
+        return "a block in another tier does not agree with its flag";
       if (block->tag > block->size) return "a block is smaller than what was asked for";
     }
   }

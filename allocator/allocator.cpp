@@ -82,6 +82,15 @@ Status Allocator::record_stream(uint64_t address, StreamId stream) noexcept {
   return heaps_[block->device].load(std::memory_order_acquire)->record_stream(block, address, stream);
 }
 
+void Allocator::touch(uint64_t address) noexcept {
+  if (Block* block = page_map_->find(address))
+    heaps_[block->device].load(std::memory_order_acquire)->touch(block, address);
+}
+
+void Allocator::tell_pressure() noexcept {
+  if (const auto call = pressure_.load()) call();
+}
+
 Status Allocator::share(uint64_t address, SharedBlock* out, std::string* text) noexcept {
   Block* block = page_map_->find(address);
   if (block == nullptr) {

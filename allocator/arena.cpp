@@ -192,7 +192,7 @@ bool Arena::consider(const Block* first, const Block* last, uint64_t address, ui
                      uint64_t kept_bytes, Placement* out, uint64_t* inside_idle) const {
   const uint64_t low = address / page_bytes_ * page_bytes_;
   const uint64_t high = (address + size + page_bytes_ - 1) / page_bytes_ * page_bytes_;
-  *out = {address, {address, address + size}, 0};
+  *out = {address, {address, address + size}, 0, 0};
   *inside_idle = 0;
   for (const Block* block = first;; block = block->next) {
     const bool is_void = block->state == BlockState::kVoid;
@@ -226,6 +226,7 @@ std::optional<Placement> Arena::plan(uint64_t size, uint64_t have_bytes, uint64_
       uint64_t inside_idle = 0;
       if (!consider(first, last, address, size, kept_bytes, &candidate, &inside_idle)) return;
       if (!gives_pages()) inside_idle = 0;  // not among the idle bytes
+      candidate.idle_bytes = inside_idle;
       if (candidate.need_bytes > have_bytes && candidate.need_bytes + inside_idle > have_bytes + idle_bytes)
         return;
       if (best && (candidate.need_bytes > best->need_bytes ||
@@ -354,7 +355,8 @@ std::string Arena::check_segment(const Segment& segment, Recount* count) const {
     return index < segment.pages.size() && segment.pages[index] != 0;
   };
   if (single_handle) count->mapped += segment.range.bytes();
-  for (CUmemGenericAllocationHandle handle : segment.pages) count->mapped += handle != 0 ? page_bytes_ : 0;
+  for (CUmemGenericAllocationHandle handle : segment.pages)
+    count->mapped += handle != 0 && handle != kPageElsewhere ? page_bytes_ : 0;
   const Block* previous = nullptr;
   for (const Block* block = segment.first; block != nullptr; previous = block, block = block->next) {
     if (block->address != at || block->size == 0 || block->previous != previous || block->arena != index_)

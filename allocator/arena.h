@@ -24,6 +24,9 @@ struct AddressRange {
   uint64_t bytes() const { return end - begin; }
 };
 
+// In place of a page's handle where a block's memory lies in another tier.
+inline constexpr CUmemGenericAllocationHandle kPageElsewhere = ~CUmemGenericAllocationHandle{0};
+
 // A reserved address range.
 struct Segment {
   AddressRange range;
@@ -37,6 +40,7 @@ struct Placement {
   uint64_t address = 0;
   AddressRange claim;       // the request, widened to whole pages where there are none yet
   uint64_t need_bytes = 0;  // pages to map
+  uint64_t idle_bytes = 0;  // whole idle pages under it, of those that the arena gives
 };
 
 class Arena {

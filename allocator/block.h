@@ -17,10 +17,11 @@ inline constexpr uint64_t kSmallBytes = 64 << 10;
 // Smallest physical page: the granularity of every GPU so far.
 inline constexpr uint64_t kPageBytes = 2 << 20;
 
-// Who else than its own stream uses a block, as bits.
+// Who else than its own stream uses a block, or where else it lies, as bits.
 enum SharedWith : uint8_t {
   kOtherStreams = 1,
   kOtherProcesses = 2,
+  kElsewhere = 4,  // some of its pages lie in another tier, or are on the way
 };
 
 enum class BlockState : uint8_t {
@@ -38,8 +39,15 @@ struct alignas(64) Block {
   uint64_t tag;
   Block* previous;  // by address; null at the segment's start
   Block* next;
-  Block* bin_next;  // among holes of a bin, among voids of an arena
-  Block* bin_previous;
+  // Among holes of a bin, among voids of an arena. A live block is in no list: it knows when it was used.
+  union {
+    Block* bin_next;
+    uint64_t touched;  // place in the order of the last use, or of the allocation
+  };
+  union {
+    Block* bin_previous;
+    uint64_t history;  // place in the order of the allocation << 16 | uses since
+  };
   uint16_t arena;
   uint16_t bin;
   uint8_t device;

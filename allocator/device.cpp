@@ -1,6 +1,7 @@
 #include "allocator/device.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "spillway/driver/probe.h"
 
@@ -51,6 +52,7 @@ CUresult Device::start(bool* unsupported, std::string* text) {
   // Sharing and RDMA can not be added to a page later.
   if (features.file_descriptors) properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   if (features.rdma) properties_.allocFlags.gpuDirectRDMACapable = 1;
+  if (features.host_pages) host_node_ = features.host_numa_node;
   access_.push_back({properties_.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE});
 
   Scope scope(*this);
@@ -67,6 +69,9 @@ Device::~Device() {
   {
     Scope scope(*this);
     for (CUevent event : events_) table_.cuEventDestroy(event);
+    for (CUevent event : {clock_start_, clock_now_})
+      if (event != nullptr) table_.cuEventDestroy(event);
+    if (stream_ != nullptr) table_.cuStreamDestroy(stream_);
   }
   table_.cuDevicePrimaryCtxRelease(device_);
 }
@@ -92,8 +97,8 @@ CUresult Device::reserve(uint64_t bytes, AddressRange* out) {
   return result;
 }
 
-void Device::release_range(AddressRange range) {
-  table_.cuMemAddressFree(range.begin, range.bytes());
+CUresult Device::release_range(AddressRange range) {
+  return table_.cuMemAddressFree(range.begin, range.bytes());
 }
 
 CUresult Device::create(CUmemGenericAllocationHandle* handle) {
@@ -102,6 +107,64 @@ CUresult Device::create(CUmemGenericAllocationHandle* handle) {
 
 CUresult Device::release(CUmemGenericAllocationHandle handle) {
   return count(table_.cuMemRelease(handle));
+}
+
+CUresult Device::create_elsewhere(Tier tier, DeviceId peer, uint64_t bytes,
+                                  CUmemGenericAllocationHandle* handle) {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, {host_node_}};
+  if (tier == Tier::kPeer) properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {static_cast<int>(peer)}};
+  if (tier == Tier::kHost && host_node_ < 0) return CUDA_ERROR_NOT_SUPPORTED;
+  return count(table_.cuMemCreate(handle, bytes, &properties, 0));
+}
+
+// Made when first needed. Never waits for the legacy stream.
+CUresult Device::own_stream(CUstream* out) {
+  const std::lock_guard guard(stream_mutex_);
+  const CUresult result =
+      stream_ == nullptr ? table_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING) : CUDA_SUCCESS;
+  *out = stream_;
+  return result;
+}
+
+CUresult Device::copy(uint64_t to, uint64_t from, uint64_t bytes, CUevent* copied) {
+  CUstream stream = nullptr;
+  if (const CUresult result = own_stream(&stream); result != CUDA_SUCCESS) return result;
+  const CUresult result = table_.cuMemcpyAsync(to, from, bytes, stream);
+  CUresult recorded = CUDA_SUCCESS;
+  if (result == CUDA_SUCCESS) *copied = record(StreamId{reinterpret_cast<uint64_t>(stream)}, &recorded);
+  return result;
+}
+
+CUresult Device::wait_for_copies() {
+  CUstream stream = nullptr;
+  const CUresult result = own_stream(&stream);
+  return result == CUDA_SUCCESS ? table_.cuStreamSynchronize(stream) : result;
+}
+
+bool Device::record_clock(CUevent* event, CUstream stream) {
+  if (*event == nullptr && table_.cuEventCreate(event, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return false;
+  if (table_.cuEventRecord(*event, stream) == CUDA_SUCCESS) return true;
+  table_.cuEventDestroy(std::exchange(*event, nullptr));
+  return false;
+}
+
+void Device::mark_time() {
+  CUstream stream = nullptr;
+  const bool usable = own_stream(&stream) == CUDA_SUCCESS;
+  const std::lock_guard guard(stream_mutex_);
+  marked_ = usable && (clock_start_ != nullptr || record_clock(&clock_start_, stream)) &&
+            record_clock(&clock_now_, stream);
+}
+
+uint64_t Device::marked_us() {
+  const std::lock_guard guard(stream_mutex_);
+  float ms = 0;
+  if (!marked_ || table_.cuEventSynchronize(clock_now_) != CUDA_SUCCESS ||
+      table_.cuEventElapsedTime(&ms, clock_start_, clock_now_) != CUDA_SUCCESS)
+    return 0;
+  return static_cast<uint64_t>(static_cast<double>(ms) * 1000) + 1;
 }
 
 CUresult Device::allocate(uint64_t bytes, uint64_t* address) {

@@ -58,12 +58,13 @@ void DeviceHeap::poll_events() {
   std::unique_lock guard(events_mutex_, std::try_to_lock);
   if (!guard.owns_lock()) return;  // somebody else polls
   retry_deferred();
+  retry_elsewhere();
   for (auto it = marks_.begin(); it != marks_.end();) {
     std::deque<Mark>& marks = it->second;
     while (!marks.empty() && device_->query(marks.front().event) == CUDA_SUCCESS) pass_oldest(marks);
     it = marks.empty() ? marks_.erase(it) : std::next(it);
   }
-  if (marks_.empty() && deferred_.empty()) clear_slow(kSlowPending);
+  if (marks_.empty() && deferred_.empty() && !leaves_elsewhere()) clear_slow(kSlowPending);
 }
 
 void DeviceHeap::pass_oldest(std::deque<Mark>& marks) {
@@ -77,6 +78,11 @@ void DeviceHeap::pass_oldest(std::deque<Mark>& marks) {
 }
 
 void DeviceHeap::complete(Block* block) {
+  if (claim_elsewhere(block)) complete_claimed(block);
+}
+
+void DeviceHeap::complete_claimed(Block* block) {
+  if (!unmap_elsewhere(block)) return;
   if (watched()) [[unlikely]]
     tell(Change::kFreed, block);
   lock_.lock();
@@ -84,7 +90,10 @@ void DeviceHeap::complete(Block* block) {
   Arena& arena = *arenas_[block->arena];
   usage_.complete(bytes, requested);
   const uint64_t order = ++order_;
-  arena.put_hole(block, order);
+  if (forget_elsewhere(block))
+    arena.restore(block, order);
+  else
+    arena.put_hole(block, order);
   lock_.unlock();
   trace_block(trace::Kind::kFree, order, address, bytes, requested, arena.stream());
 }

@@ -57,6 +57,7 @@ DeviceHeap::~DeviceHeap() {
   const Device::Scope scope(*device_);
   device_->drain_all();
   end_sharing();
+  end_spilling();
   for (auto& arena : arenas_) {
     for (const Segment& segment : arena->segments()) {
       for (uint64_t i = 0; i < segment.pages.size(); ++i) {
@@ -148,7 +149,9 @@ Block* DeviceHeap::find_hole(Arena& arena, uint64_t size) {
 uint64_t DeviceHeap::commit(Block* block) {
   usage_.allocate(block->size, block->tag);
   page_map_.set(block->address, block);
-  return ++order_;
+  ++order_;
+  begin_history(block);
+  return order_;
 }
 
 void DeviceHeap::trace_block(trace::Kind kind, uint64_t order, uint64_t address, uint64_t bytes,
@@ -235,6 +238,7 @@ Status DeviceHeap::serve_slow(const Request& request, uint64_t size, uint64_t* a
   }
   Block* block = arena.take(hole, size, request.bytes);
   const uint64_t order = commit(block);
+  note_need();
   *address = block->address;
   const uint64_t bytes = block->size;
   lock_.unlock();
@@ -256,12 +260,22 @@ Status DeviceHeap::free(Block* block, uint64_t address, FreedBlock* freed) {
   return release_live(block, freed);
 }
 
+// Those that a block which is freed has to wait for: of the others, and what lies in another tier can only be
+// unmapped when its own is past it too.
+std::vector<StreamId> DeviceHeap::streams_of(Block* block) {
+  auto uses = uses_.extract(block);
+  std::vector<StreamId> streams = uses.empty() ? std::vector<StreamId>{} : std::move(uses.mapped());
+  if ((block->shared & kElsewhere) != 0) streams.push_back(arenas_[block->arena]->stream());
+  return streams;
+}
+
 Status DeviceHeap::release_live(Block* block, FreedBlock* freed) {
   const uint64_t address = block->address, bytes = block->size, requested = block->tag;
   Arena& arena = *arenas_[block->arena];
   const StreamId stream = arena.stream();
   *freed = {device_->id(), bytes, requested, stream, arena.pool()};
-  usage_.free(bytes, requested, (block->shared & kOtherStreams) != 0);
+  const bool pending = (block->shared & (kOtherStreams | kElsewhere)) != 0;
+  usage_.free(bytes, requested, pending);
   page_map_.clear(address);
   const uint64_t order = ++order_;
   if (block->shared == 0) [[likely]] {
@@ -271,9 +285,8 @@ Status DeviceHeap::release_live(Block* block, FreedBlock* freed) {
     return Status::kOk;
   }
   const std::vector<int> descriptors = withdraw(block);
-  const bool pending = (block->shared & kOtherStreams) != 0;
+  std::vector<StreamId> streams = streams_of(block);
   block->shared = 0;
-  auto uses = uses_.extract(block);
   if (pending)
     block->state = BlockState::kPending;
   else
@@ -282,7 +295,7 @@ Status DeviceHeap::release_live(Block* block, FreedBlock* freed) {
   close_descriptors(descriptors);
   trace_block(pending ? trace::Kind::kFreePending : trace::Kind::kFree, order, address, bytes, requested,
               stream);
-  if (pending) queue_pending(block, std::move(uses.mapped()));
+  if (pending) queue_pending(block, std::move(streams));
   return Status::kOk;
 }
 

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -22,10 +23,12 @@
 
 #include "allocator/arena.h"
 #include "allocator/device.h"
+#include "allocator/exchange.h"
 #include "allocator/page_map.h"
 #include "allocator/spin_lock.h"
 #include "spillway/allocator/allocator.h"
 #include "spillway/allocator/reclaim.h"
+#include "spillway/allocator/spill.h"
 
 namespace spillway {
 
@@ -46,13 +49,17 @@ class PageReservation final : public Reservation {
   uint64_t page_bytes_;
 };
 
+// Of a link to the host, until a spill has measured: PCIe 3.0's.
+inline constexpr double kFirstBytesPerUs = 12'000;
+
 // Reasons to leave the fast path, as bits.
 enum Slow : uint32_t {
-  kSlowForked = 1,     // a child of fork: no CUDA
-  kSlowInjection = 2,  // a request may have to fail
-  kSlowPending = 4,    // events to poll now and then
-  kSlowLadder = 8,     // a request waits: holes that fit it are left to it
-  kSlowWatched = 16,   // a witness is told of every change
+  kSlowForked = 1,      // a child of fork: no CUDA
+  kSlowInjection = 2,   // a request may have to fail
+  kSlowPending = 4,     // events to poll now and then
+  kSlowLadder = 8,      // a request waits: holes that fit it are left to it
+  kSlowWatched = 16,    // a witness is told of every change
+  kSlowElsewhere = 32,  // blocks lie in other tiers: what the device needs is followed
 };
 
 class DeviceHeap {
@@ -95,6 +102,14 @@ class DeviceHeap {
   uint64_t helpful_pending_bytes(const OomEvent& event);
   uint64_t wait_for_events(const OomEvent& event, uint64_t* waited);
   bool wait_until_idle();
+
+  // spill.cpp; see spill.h.
+  void touch(Block* block, uint64_t address);
+  uint64_t spilled_bytes(Tier tier);
+  SpillEstimate estimate_spill(const OomEvent& event, const SpillPlace& where);
+  uint64_t spill(const OomEvent& event, PageReservation& reservation, const SpillPlace& where);
+  uint64_t returnable_bytes();
+  uint64_t bring_back();
 
   // shared.cpp; see Allocator.
   Status share(Block* block, uint64_t address, SharedBlock* out, std::string* text);
@@ -140,6 +155,30 @@ class DeviceHeap {
     uint64_t serial = 0;
     unsigned blocks = 0;  // live ones on the page that other processes may map
   };
+  // Where a part of a live block lies.
+  struct Piece {
+    AddressRange range;
+    CUmemGenericAllocationHandle handle = 0;
+    Tier tier = Tier::kHost;
+    bool gone = false;  // of a freed block: it is not mapped any more
+  };
+  // Its pieces are its end, the last that went in front.
+  struct Spilled {
+    std::vector<Piece> pieces;
+    bool moving = false;  // its pages are being exchanged, or taken away for good
+    bool freed = false;   // nothing uses it any more: it can go when it does not move
+  };
+  struct Move {
+    Block* block = nullptr;
+    AddressRange range;
+    Tier tier = Tier::kDevice, was = Tier::kDevice;
+    std::vector<driver::Page> from{}, to{};
+    bool done = false;
+  };
+  struct Lack {
+    Placement place;
+    uint64_t bytes;
+  };
   using Exports = std::unordered_map<CUmemGenericAllocationHandle, Export>;
   struct Idle {
     uint64_t drained = 0, all = 0;
@@ -156,6 +195,7 @@ class DeviceHeap {
   uint64_t kept_bytes(const Arena& arena) const;         // (locked)
   uint64_t commit(Block* block);                         // (locked)
   Status release_live(Block* block, FreedBlock* freed);  // (locked; unlocks)
+  std::vector<StreamId> streams_of(Block* block);        // (locked)
   void trace_block(trace::Kind kind, uint64_t order, uint64_t address, uint64_t bytes, uint64_t requested,
                    StreamId stream);
   BlockInfo info(const Block* block) const;  // (locked)
@@ -175,6 +215,7 @@ class DeviceHeap {
   bool borrow(Miss& miss);  // from a pool that lends its free blocks
   Served fill_claim(Miss& miss);
   bool provision(Miss& miss);
+  void take_promise_back(PageReservation& reservation);
   CUresult map_claim(Miss& miss, std::vector<driver::Page>* pages);
   void finish_claim(Miss& miss, const std::vector<driver::Page>& pages);
   void drop_claim(Miss& miss);
@@ -211,6 +252,7 @@ class DeviceHeap {
   bool wait_for_oldest();
   void retry_deferred();  // under events_mutex_
   void complete(Block* block);
+  void complete_claimed(Block* block);
   bool could_serve(const Miss& miss);
 
   // shared.cpp: pages of several processes, and of several devices.
@@ -243,6 +285,51 @@ class DeviceHeap {
   uint64_t reclaim_anything(PageReservation& reservation, uint64_t bytes);
   uint64_t hold(std::vector<Victim>& victims, PageReservation& reservation, IdlePages what);
 
+  // spill.cpp: blocks in other tiers.
+  void begin_history(Block* block);       // (locked)
+  double heat(const Block* block) const;  // (locked)
+  void learn_under_pressure(bool failed);
+  void read_clock();
+  AddressRange movable(Block* block) const;                                   // (locked)
+  bool is_pinned(const Block* block) const;                                   // (locked)
+  bool may_move(Block* block) const;                                          // (locked)
+  std::vector<Block*> cold_blocks() const;                                    // (locked)
+  uint64_t spilled_here(Tier tier) const;                                     // (locked)
+  double slowdown(const std::vector<Move>& moves) const;                      // (locked)
+  std::vector<Move> choose_moves(uint64_t bytes, uint64_t most_bytes) const;  // (locked)
+  void all_is_drained();                                                      // (locked)
+  std::optional<Lack> lack() const;                                           // (locked)
+  void mark_moving(const std::vector<Move>& moves);                           // (locked)
+  CUresult elsewhere(const SpillPlace& where, uint64_t bytes, CUmemGenericAllocationHandle* handle);
+  void shrink_host_spare(uint64_t most_bytes);
+  void drop_elsewhere(const Piece& piece);
+  std::vector<driver::Page> pages_in_range(const Block* block, AddressRange range);
+  void exchange(std::vector<Move>& moves, const std::function<bool(Move&)>& provide);
+  void leave_over(const Exchange& exchange);
+  void retry_left_over();
+  void measure_copies(uint64_t bytes, uint64_t start_us, uint64_t end_us);
+  void record_move(const Move& move, CUresult result);
+  void record_loss(const Move& move, CUresult result);
+  uint64_t move_out(std::vector<Move>& moves, const SpillPlace& where,
+                    std::vector<CUmemGenericAllocationHandle>* pages);
+  uint64_t settle_out(const std::vector<Move>& moves, std::vector<CUmemGenericAllocationHandle>* pages);
+  void end_move(Block* block);
+  uint64_t need() const;                                  // (locked)
+  void note_need();                                       // (locked)
+  uint64_t quiet_orders() const;                          // (locked)
+  uint64_t returnable_here() const;                       // (locked)
+  std::vector<Move> choose_returns(uint64_t most_bytes);  // (locked)
+  uint64_t move_in(std::vector<Move>& moves, PageReservation& pages);
+  bool provide(Move& move, PageReservation& pages);
+  uint64_t settle_in(const std::vector<Move>& moves, PageReservation& pages);
+  bool claim_elsewhere(Block* block);
+  bool unmap_elsewhere(Block* block);
+  bool leaves_elsewhere();
+  void retry_elsewhere();
+  bool forget_elsewhere(Block* block);  // (locked)
+  void end_spilling();
+
+  void leave_out_elsewhere(Memory* out) const;                   // (locked)
   std::string check_arena(Arena& arena, Arena::Recount* count);  // (locked)
 
   // Read by every request; changed rarely.
@@ -282,6 +369,19 @@ class DeviceHeap {
   std::mutex imports_mutex_;
   std::map<uint64_t, uint64_t> imports_, unneeded_imports_;     // address → bytes, of other processes' pages
   std::vector<CUmemGenericAllocationHandle> unneeded_handles_;  // of such pages
+
+  // Guarded by lock_, as the rest of what spill.cpp needs.
+  std::unordered_map<Block*, Spilled> spilled_;
+  std::multimap<uint64_t, CUmemGenericAllocationHandle> host_spare_;  // bytes → what freed blocks have left
+  uint64_t learning_since_ = 0;  // place in the order from which uses are known; 0: they are not learnt
+  uint64_t last_spill_order_ = 0, spill_interval_ = 0;
+  // The most that the program's blocks needed of the device, in this stretch of the order and the one before.
+  uint64_t peak_need_ = 0, peak_need_before_ = 0, stretch_began_ = 0;
+  uint64_t clock_us_ = 0, clock_order_ = 0;
+  double us_per_order_ = 0, bytes_per_us_ = kFirstBytesPerUs;
+
+  std::mutex left_over_mutex_;
+  std::vector<Staging> left_over_;
 
   std::mutex ladder_mutex_;
   Miss* waiting_ = nullptr;  // guarded by lock_; the request whose handler runs

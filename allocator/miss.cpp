@@ -27,6 +27,7 @@ Status DeviceHeap::miss(const Request& request, uint64_t size, bool injected, bo
     if (served == Served::kShort && release_singles(kEveryPool) != 0) served = serve(miss);
     if (served == Served::kShort && borrow(miss)) served = Served::kYes;
   }
+  if (served != Served::kFailed) learn_under_pressure(served == Served::kShort);
   Status status = Status::kOk;
   if (served == Served::kShort) status = run_handler(miss, failure);
   if (served == Served::kFailed) status = driver_failure(miss, failure);
@@ -71,6 +72,7 @@ bool DeviceHeap::serve_from_holes(Miss& miss, Arena& arena) {
   if (hole == nullptr) return false;
   miss.block = arena.take(hole, size, miss.request.bytes);
   const uint64_t order = commit(miss.block);
+  note_need();
   const uint64_t address = miss.block->address, bytes = miss.block->size;
   miss.address = address;
   lock_.unlock();
@@ -182,6 +184,7 @@ DeviceHeap::Served DeviceHeap::fill_claim(Miss& miss) {
     write(record);
     if (result != CUDA_SUCCESS) {
       miss.refused = result == CUDA_ERROR_OUT_OF_MEMORY;
+      take_promise_back(reservation);
       return refused(miss, result, "cuMemCreate");
     }
     reservation.promised_bytes -= page_bytes_;
@@ -198,6 +201,14 @@ DeviceHeap::Served DeviceHeap::fill_claim(Miss& miss) {
   for (const AddressRange& run : reservation.voids) tell_pages(Change::kMapped, *reservation.arena, run);
   finish_claim(miss, pages);
   return Served::kYes;
+}
+
+// What the driver does not have is not held either.
+void DeviceHeap::take_promise_back(PageReservation& reservation) {
+  const std::lock_guard guard(lock_);
+  reserved_bytes_ -= reservation.promised_bytes;
+  held_bytes_ -= reservation.promised_bytes;
+  reservation.promised_bytes = 0;
 }
 
 // Sets aside spare pages, and budget for pages to create, until the claim can be filled.
@@ -279,6 +290,7 @@ void DeviceHeap::finish_claim(Miss& miss, const std::vector<driver::Page>& pages
   miss.block = arena.finish(reservation.claim, miss.address, miss.size, miss.request.bytes);
   reservation.claim = nullptr;
   const uint64_t order = commit(miss.block);
+  note_need();
   // A sample now and then: every one would crowd the trace's ring of rare events.
   const uint64_t moved = std::max(held_bytes_, sampled_bytes_) - std::min(held_bytes_, sampled_bytes_);
   const bool sample = moved > device_->total_bytes() / 256;

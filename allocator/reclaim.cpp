@@ -314,10 +314,11 @@ uint64_t wait_for_events(Allocator& allocator, const OomEvent& event, uint64_t* 
   return heap == nullptr ? 0 : heap->wait_for_events(event, waited);
 }
 
-bool wait_until_idle(Allocator& allocator, const OomEvent& event) noexcept {
-  if (!allocator.uses(event.device)) return false;
-  DeviceHeap* heap = allocator.heap(event.device, nullptr, nullptr);
-  return heap != nullptr && event.capture == CaptureState::kNone && heap->wait_until_idle();
+bool wait_until_all_idle(Allocator& allocator) noexcept {
+  for (int i = 0; i < Allocator::kMaxDevices; ++i)
+    if (allocator.uses(DeviceId{i}) && !allocator.heap(DeviceId{i}, nullptr, nullptr)->wait_until_idle())
+      return false;
+  return true;
 }
 
 void write_record(Allocator& allocator, DeviceId device, trace::Record record) noexcept {

@@ -74,6 +74,11 @@ Status DeviceHeap::share(Block* block, uint64_t address, SharedBlock* out, std::
     {
       const std::lock_guard guard(lock_);
       if (block->address != address || block->state != BlockState::kLive) break;
+      if ((block->shared & kElsewhere) != 0) {
+        status = Status::kInvalid;
+        *text = "the block's memory was moved to another tier, from where it can not be shared";
+        break;
+      }
       const std::vector<driver::Page> pages = pages_of(block, &out->offset);
       for (const driver::Page& page : pages)
         if (!exports_.contains(page.handle) && !made.contains(page.handle)) missing.push_back(page.handle);

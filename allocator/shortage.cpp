@@ -50,6 +50,7 @@ Status DeviceHeap::run_handler(Miss& miss, FailurePtr* failure) {
   OomEvent event = make_event(miss);
   event.incident = allocator_.begin_incident();
   event.deadline = start + kHandlerTime;
+  if (event.capture == CaptureState::kNone) read_clock();
   heap_in_handler = this;
   {
     std::lock_guard guard(lock_);

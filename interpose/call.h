@@ -9,8 +9,10 @@
 #include "interpose/asks.h"
 #include "interpose/captures.h"
 #include "interpose/functions.h"
+#include "interpose/gate.h"
 #include "interpose/inside.h"
 #include "interpose/peers.h"
+#include "interpose/pins.h"
 #include "interpose/process.h"
 #include "interpose/real.h"
 #include "interpose/replace.h"
@@ -43,11 +45,18 @@ void count() {
     counts.driver_calls.fetch_add(1, std::memory_order_relaxed);
 }
 
+// The driver's own, through the gate where it may touch device memory.
+template <Function function, class... Parameters>
+CUresult pass(CUresult (*real_function)(Parameters...), std::type_identity_t<Parameters>... arguments) {
+  [[maybe_unused]] const std::conditional_t<is_gated(function), Passage, NoPassage> passage;
+  return real_function(arguments...);
+}
+
 // Not inlined: no part of the way of a call that succeeds.
 template <Function function, class... Parameters>
 [[gnu::noinline, gnu::cold]] CUresult serve_shortage(CUresult (*real_function)(Parameters...),
                                                      std::type_identity_t<Parameters>... arguments) {
-  auto again = [&] { return real_function(arguments...); };
+  auto again = [&] { return pass<function>(real_function, arguments...); };
   const Shortage shortage{function, Asks<function>::of(arguments...)};
   return rescue(shortage, [](void* context) { return (*static_cast<decltype(again)*>(context))(); }, &again);
 }
@@ -63,8 +72,9 @@ CUresult call(CUresult (*real_function)(Parameters...), std::type_identity_t<Par
   }
   const Inside inside;
   count<function>();
-  const CUresult result = real_function(arguments...);
+  const CUresult result = pass<function>(real_function, arguments...);
   watch_captures<function>(result);
+  if (result == CUDA_SUCCESS) Pins<function>::of(arguments...);
   if constexpr (finds_functions(function)) {
     if (result == CUDA_SUCCESS) hook_found(arguments...);
   }

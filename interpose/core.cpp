@@ -22,6 +22,8 @@ std::atomic<State> state{State::kNone};
 const spillway_core_table* table = nullptr;
 const char* (*trace_path)() = nullptr;
 const char* (*last_error)() = nullptr;
+decltype(&spillway_pin) pin_in_core = nullptr;
+decltype(&spillway_unpin) unpin_in_core = nullptr;
 
 void load() {
   void* library = open_beside("libspillway.so");
@@ -38,6 +40,8 @@ void load() {
   }
   trace_path = reinterpret_cast<decltype(trace_path)>(dlsym(library, "spillway_trace_path"));
   last_error = reinterpret_cast<decltype(last_error)>(dlsym(library, "spillway_last_error"));
+  pin_in_core = reinterpret_cast<decltype(pin_in_core)>(dlsym(library, "spillway_pin"));
+  unpin_in_core = reinterpret_cast<decltype(unpin_in_core)>(dlsym(library, "spillway_unpin"));
   found->count_incidents(&summary().incidents);
   table = found;
 }
@@ -59,6 +63,15 @@ const spillway_core_table* core() {
 
 const char* core_error() {
   return last_error == nullptr ? "" : last_error();
+}
+
+bool pin(uint64_t address, uint64_t bytes) {
+  const bool loaded = state.load(std::memory_order_acquire) == State::kOver && pin_in_core != nullptr;
+  return loaded && pin_in_core(reinterpret_cast<void*>(address), bytes) == SPILLWAY_OK;
+}
+
+void unpin(uint64_t address) {
+  if (unpin_in_core != nullptr) unpin_in_core(reinterpret_cast<void*>(address));
 }
 
 void note_trace() {

@@ -9,6 +9,9 @@ namespace spillway::interpose {
 const spillway_core_table* core();
 // Why the core refused the calling thread's last call.
 const char* core_error();
+// Memory that must stay where it is, counted by address. False: the core is not loaded.
+bool pin(uint64_t address, uint64_t bytes);
+void unpin(uint64_t address);
 // Puts the path of the core's trace into the summary; for after its start.
 void note_trace();
 

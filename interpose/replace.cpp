@@ -6,7 +6,9 @@
 #include <cstdio>
 #include <cstring>
 
+#include "interpose/captures.h"
 #include "interpose/core.h"
+#include "interpose/gate.h"
 #include "interpose/libraries.h"
 #include "interpose/process.h"
 #include "interpose/real.h"
@@ -44,8 +46,11 @@ void install() {
   const auto why = reinterpret_cast<const char* (*)()>(find(library, "spillway_install_error"));
   if (install == nullptr || why == nullptr) return refused("libspillway_plugin.so is of another version");
   if (install() != 0) return refused(why());
-  if (const spillway_core_table* table = core(); table != nullptr && table->start() == SPILLWAY_OK)
+  if (const spillway_core_table* table = core(); table != nullptr && table->start() == SPILLWAY_OK) {
+    constexpr spillway_gate kGate{sizeof kGate, close_gate, open_gate, captures_under_way};
+    table->set_gate(&kGate);
     note_trace();
+  }
   summary().replacement.store(Replacement::kDone);
 }
 

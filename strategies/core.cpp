@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "spillway/allocator/spill.h"
+#include "strategies/bring_back.h"
 #include "strategies/peer_service.h"
 #include "strategies/process.h"
 
@@ -297,6 +299,37 @@ spillway_status core_join_ledger(uint32_t (*captures)(void)) {
   return PeerService::start(captures, &why_not) ? SPILLWAY_OK : refuse(SPILLWAY_UNAVAILABLE, why_not);
 }
 
+class CGate final : public Gate {
+ public:
+  explicit CGate(const spillway_gate& gate) : gate_(gate) {}
+  bool close(std::chrono::steady_clock::time_point deadline) noexcept override {
+    const auto left = deadline - std::chrono::steady_clock::now();
+    const auto us = std::chrono::duration_cast<std::chrono::microseconds>(left).count();
+    return us > 0 && gate_.close(static_cast<uint64_t>(us)) != 0;
+  }
+  void open() noexcept override { gate_.open(); }
+  uint32_t captures() noexcept override { return gate_.captures(); }
+
+ private:
+  const spillway_gate gate_;
+};
+
+void core_set_gate(const spillway_gate* gate) {
+  if (gate == nullptr || gate->size < sizeof *gate || core_start() != SPILLWAY_OK) return;
+  Process::get().ladder()->set_gate(new CGate(*gate));  // never destroyed: a strategy may be using it
+}
+
+void core_on_pressure(void (*call)(void)) {
+  if (core_start() == SPILLWAY_OK) Process::get().allocator()->set_pressure(call);
+}
+
+void core_touch(const void* address) {
+  if (Allocator* allocator = Process::get().allocator()) {
+    touch(*allocator, address_of(address));
+    bring_back_now_and_then(*allocator, *Process::get().ladder());
+  }
+}
+
 const spillway_core_table kTable = {
     sizeof(spillway_core_table),
     SPILLWAY_CORE_VERSION,
@@ -324,6 +357,9 @@ const spillway_core_table kTable = {
     core_rescue,
     core_count_incidents,
     core_join_ledger,
+    core_set_gate,
+    core_on_pressure,
+    core_touch,
 };
 
 }  // namespace

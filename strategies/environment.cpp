@@ -64,14 +64,28 @@ bool parse_bytes(std::string_view text, uint64_t* bytes, std::string* error) {
   return false;
 }
 
+bool parse_slowdown(std::string_view text, double* factor, std::string* error) {
+  const std::string value(trim(text));
+  *factor = 0;
+  if (lower(value) == "none") return true;
+  const auto [end, failed] =
+      std::from_chars(value.data(), value.data() + value.size(), *factor, std::chars_format::fixed);
+  const bool whole = failed == std::errc() && end == value.data() + value.size();
+  if (whole && std::isfinite(*factor) && *factor >= 1) return true;
+  *error = "'" + value +
+           "' is no factor by which a program may become slower: write 1 or more, as in 1.5, or none";
+  return false;
+}
+
 bool parse_strategies(std::string_view text, Environment* out, std::string* error) {
   if (trim(text).empty()) return true;
   Environment chosen = *out;
-  const std::array<std::pair<const char*, bool*>, 6> known{{{"wait_for_events", &chosen.wait_for_events},
+  const std::array<std::pair<const char*, bool*>, 7> known{{{"wait_for_events", &chosen.wait_for_events},
                                                             {"stitch", &chosen.stitch},
                                                             {"release_cache", &chosen.release_cache},
                                                             {"framework_cache", &chosen.framework_cache},
                                                             {"ask_peers", &chosen.ask_peers},
+                                                            {"spill_to_host", &chosen.spill_to_host},
                                                             {"registered", &chosen.registered}}};
   for (const auto& [name, flag] : known) *flag = false;
   bool named = false;
@@ -89,8 +103,8 @@ bool parse_strategies(std::string_view text, Environment* out, std::string* erro
     if (found) continue;
     *error =
         "SPILLWAY_STRATEGIES: there is no strategy '" + name +
-        "'; known are wait_for_events, stitch, release_cache, framework_cache, ask_peers, registered (the "
-        "program's own) and none";
+        "'; known are wait_for_events, stitch, release_cache, framework_cache, ask_peers, spill_to_host, "
+        "registered (the program's own) and none";
     return false;
   }
   if (!named) {
@@ -121,6 +135,19 @@ bool read_environment(Environment* out, std::string* error) {
   }
   if (const char* path = std::getenv("SPILLWAY_TRACE"); path != nullptr)
     out->trace_path = with_process_id(path);
+  if (const char* budget = std::getenv("SPILLWAY_HOST_BUDGET"); budget != nullptr && *budget != '\0') {
+    uint64_t bytes = 0;
+    if (!parse_bytes(budget, &bytes, error)) {
+      *error = "SPILLWAY_HOST_BUDGET: " + *error;
+      return false;
+    }
+    out->host_budget_bytes = static_cast<int64_t>(bytes);
+  }
+  if (const char* slowdown = std::getenv("SPILLWAY_MAX_SLOWDOWN"); slowdown != nullptr && *slowdown != '\0')
+    if (!parse_slowdown(slowdown, &out->most_slowdown, error)) {
+      *error = "SPILLWAY_MAX_SLOWDOWN: " + *error;
+      return false;
+    }
   const char* strategies = std::getenv("SPILLWAY_STRATEGIES");
   return strategies == nullptr || parse_strategies(strategies, out, error);
 }

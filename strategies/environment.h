@@ -1,5 +1,5 @@
 // The settings that a process starts with: SPILLWAY_LIMIT, SPILLWAY_GUARANTEE, SPILLWAY_TRACE,
-// SPILLWAY_STRATEGIES.
+// SPILLWAY_STRATEGIES, SPILLWAY_HOST_BUDGET, SPILLWAY_MAX_SLOWDOWN.
 //
 // Thread-safety: pure functions of their text, but for `read_environment`. Errors: a text that says which
 // value is wrong and what would be right; nothing is changed then.
@@ -14,12 +14,17 @@ struct Environment {
   uint64_t limit_bytes = 0;      // 0: none
   uint64_t guarantee_bytes = 0;  // of each device: other processes' needs take nothing below it
   std::string trace_path;        // "": no trace
+  // Of pinned host memory, for what is moved off the devices. -1: by what the machine has.
+  int64_t host_budget_bytes = -1;
+  double most_slowdown = 10;  // by what was moved there; 0: does not matter
   bool wait_for_events = true, stitch = true, release_cache = true, framework_cache = true, ask_peers = true,
-       registered = true;
+       spill_to_host = true, registered = true;
 };
 
 // "8GiB", "512MiB", "1.5GiB", "1000000" (bytes); "" and "0" mean no limit.
 bool parse_bytes(std::string_view text, uint64_t* bytes, std::string* error);
+// A factor of at least 1 ("1.5"), or "none": 0.
+bool parse_slowdown(std::string_view text, double* factor, std::string* error);
 // Names separated by commas, of the built-in strategies or "registered" (the program's own); "none": none.
 bool parse_strategies(std::string_view text, Environment* out, std::string* error);
 bool read_environment(Environment* out, std::string* error);

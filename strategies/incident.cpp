@@ -65,6 +65,7 @@ void Ladder::Incident::record_equation() {
   term(Term::kFree, memory.free);
   term(Term::kLargestExtent, event.largest_extent_bytes);
   term(Term::kDevice, memory.device);
+  if (memory.spilled != 0) term(Term::kSpilled, memory.spilled);
 }
 
 bool Ladder::Incident::may_step() const {
@@ -87,8 +88,18 @@ void Ladder::Incident::step(Entry& entry, const Offer& offer, const Relief& reli
 }
 
 void Ladder::Incident::close(LadderOutcome outcome) {
+  if (outcome != LadderOutcome::kGranted) record_refusals();
   record(trace::Kind::kLadderOutcome, microseconds_since(start_), gained_, event.requested_bytes,
          static_cast<uint64_t>(outcome));
+}
+
+void Ladder::Incident::record_refusals() {
+  trace::Trace* trace = allocator_.trace();
+  if (story.empty() && !refusals_.empty()) story = "nothing";
+  for (const auto& [strategy, why] : refusals_) {
+    if (trace != nullptr) record(trace::Kind::kRefusal, 0, 0, trace->intern(why), trace->intern(strategy));
+    story.append("; not ").append(strategy).append(": ").append(why);
+  }
 }
 
 bool Ladder::Incident::is_exhausted(StrategyId id) const {

@@ -4,6 +4,7 @@
 #pragma once
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,6 +36,8 @@ struct Ladder::Incident {
   void open();
   bool may_step() const;
   void step(Entry& entry, const Offer& offer, const Relief& relief, uint64_t us);
+  // Kept until the end: what is refused now may be possible after another step.
+  void refusal(Entry& entry, const char* why) { refusals_[entry.name] = why; }
   void close(LadderOutcome outcome);
   bool is_exhausted(StrategyId id) const;
   uint64_t gained() const { return gained_; }
@@ -50,6 +53,7 @@ struct Ladder::Incident {
               uint8_t flags = 0);
   void record_equation();
   void record_driver();
+  void record_refusals();
   void record_term(trace::Term which, uint64_t bytes);
 
   Allocator& allocator_;
@@ -57,6 +61,7 @@ struct Ladder::Incident {
   std::chrono::steady_clock::time_point start_;
   unsigned steps_ = 0;
   uint64_t gained_ = 0;
+  std::map<std::string, std::string> refusals_;  // strategy → why
 };
 
 inline uint64_t microseconds_since(std::chrono::steady_clock::time_point start) {

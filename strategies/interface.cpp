@@ -35,6 +35,7 @@ void fill_memory(const Memory& memory, int32_t device, spillway_memory* out) {
   filled.driver_calls = memory.driver_calls;
   filled.peak_allocated = memory.peak_allocated;
   filled.device_bytes = memory.device;
+  filled.spilled = memory.spilled;
   std::memcpy(out, &filled, std::min<size_t>(out->size, sizeof(filled)));
 }
 

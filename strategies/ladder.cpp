@@ -4,8 +4,9 @@
 #include <thread>
 #include <utility>
 
-#include "spillway/allocator/reclaim.h"
+#include "strategies/idle.h"
 #include "strategies/incident.h"
+#include "strategies/standstill.h"
 
 namespace spillway {
 namespace {
@@ -67,17 +68,19 @@ LadderOutcome Ladder::climb(Incident& incident, Reservation& reservation, bool (
   return LadderOutcome::kGiveUp;
 }
 
-// What this version can not give a strategy, it does not run: there is no gate, and ranks can only agree on a
-// plan.
-static bool can_run(const StrategyInfo& info, const OomEvent& event, bool plan_moves) {
+// What can not be had, a strategy that needs it does not get: ranks can only agree on a plan, and nothing
+// stands still for a capture.
+bool Ladder::can_run(const StrategyInfo& info, const OomEvent& event, bool plan_moves) const {
   const bool unwinds = (info.needs & kNeedsUnwinding) != 0;
   const uint32_t serves = event.source == Source::kDriverCaller ? kServesDriverCallers : kServesAllocator;
   const bool locked = (info.needs & kNeedsFrameworkLock) != 0 && event.inside_framework;
-  return unwinds == plan_moves && (info.needs & kNeedsGate) == 0 && (info.serves & serves) != 0 && !locked &&
+  const bool gated =
+      (info.needs & kNeedsGate) == 0 || (gate() != nullptr && event.capture == CaptureState::kNone);
+  return unwinds == plan_moves && gated && (info.serves & serves) != 0 && !locked &&
          (unwinds || (info.needs & kNeedsRanks) == 0);
 }
 
-Ladder::Candidate Ladder::choose(const Incident& incident, bool plan_moves, bool broken) {
+Ladder::Candidate Ladder::choose(Incident& incident, bool plan_moves, bool broken) {
   std::vector<Candidate> candidates;
   for (const std::shared_ptr<Entry>& entry : entries()) {
     if (!can_run(entry->info, incident.event, plan_moves) || entry->info.guarantee > incident.event.allowed)
@@ -85,6 +88,7 @@ Ladder::Candidate Ladder::choose(const Incident& incident, bool plan_moves, bool
     if (is_broken(*entry) != broken || incident.is_exhausted(entry->id) || !enter(*entry)) continue;
     const Offer offer = entry->strategy->offer(incident.event);
     leave(*entry);
+    if (offer.bytes == 0 && offer.why_not[0] != '\0') incident.refusal(*entry, offer.why_not);
     if (offer.bytes != 0) candidates.push_back({entry, offer, unit_cost(offer, incident.event)});
   }
   uint64_t cheapest = UINT64_MAX;
@@ -104,10 +108,8 @@ Relief Ladder::run(const Candidate& candidate, Incident& incident, Reservation& 
   Entry& entry = *candidate.entry;
   Relief relief;
   const auto start = std::chrono::steady_clock::now();
-  const bool ready =
-      (entry.info.needs & kNeedsIdleDevice) == 0 || wait_until_idle(allocator_, incident.event);
-  if (ready && enter(entry)) {
-    relief = entry.strategy->relieve(incident.event, reservation);
+  if (enter(entry)) {
+    relief = relieve(entry, incident.event, reservation);
     leave(entry);
   }
   const uint64_t us = microseconds_since(start);
@@ -118,6 +120,18 @@ Relief Ladder::run(const Candidate& candidate, Incident& incident, Reservation& 
   incident.step(entry, candidate.offer, relief, us);
   incident.used.push_back(candidate.entry);
   return relief;
+}
+
+Relief Ladder::relieve(Entry& entry, const OomEvent& event, Reservation& reservation) {
+  constexpr Relief kNotReady{0, false, "the device did not come to rest"};
+  if ((entry.info.needs & kNeedsGate) != 0) {
+    const Standstill standstill(allocator_, *gate(), event.deadline);
+    return standstill.held() ? entry.strategy->relieve(event, reservation) : kNotReady;
+  }
+  const bool waits = (entry.info.needs & kNeedsIdleDevice) != 0;
+  const bool can_wait = event.capture == CaptureState::kNone && allocator_.uses(event.device);
+  if (waits && (!can_wait || !wait_until_idle(allocator_, event.deadline))) return kNotReady;
+  return entry.strategy->relieve(event, reservation);
 }
 
 // Marks the entry as running, so that it is not removed under the call. False: it was removed.

@@ -3,12 +3,35 @@
 #include "strategies/peer_service.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+
+#include "spillway/allocator/spill.h"
+#include "strategies/host_budget.h"
 
 namespace spillway {
 namespace {
 thread_local char error_text[512] = "";
+
+// Processes of one program share the machine: torchrun and Slurm say how many there are.
+unsigned processes_here() {
+  for (const char* name : {"LOCAL_WORLD_SIZE", "SLURM_NTASKS_PER_NODE", "OMPI_COMM_WORLD_LOCAL_SIZE"})
+    if (const char* value = std::getenv(name); value != nullptr && std::atoi(value) > 0)
+      return static_cast<unsigned>(std::atoi(value));
+  return 1;
 }
+
+SpillLimits spill_limits(const Environment& environment) {
+  const bool given = environment.host_budget_bytes >= 0;
+  return {.host_bytes = given ? static_cast<uint64_t>(environment.host_budget_bytes)
+                              : default_host_budget_bytes(processes_here()),
+          .most_slowdown = environment.most_slowdown};
+}
+
+bool is_pinned(uint64_t address, uint64_t bytes) {
+  return Process::get().tags().is_pinned(address, bytes);
+}
+}  // namespace
 
 spillway_status refuse(spillway_status status, std::string_view text) {
   const size_t length = std::min(text.size(), sizeof(error_text) - 1);
@@ -72,6 +95,8 @@ spillway_status Process::start_locked() {
   if (environment.release_cache) ladder->add(make_release_cache(*allocator));
   if (environment.framework_cache) ladder->add(make_framework_cache(*allocator));
   if (environment.ask_peers) ladder->add(make_ask_peers(*allocator, &PeerService::ledger));
+  if (environment.spill_to_host) ladder->add(make_spill_to_host(*allocator, spill_limits(environment)));
+  set_pinned(*allocator, &is_pinned);
   ladder->set_phase_source(&Tags::phase);
   allocator->limit_all(environment.limit_bytes);
   allocator->set_handler(ladder);

@@ -65,7 +65,6 @@ std::unique_ptr<Strategy> make_registered(const spillway_strategy* strategy, std
     return refuse("offer or relieve is missing");
   if (strategy->guarantee > SPILLWAY_STATISTICS_CHANGE) return refuse("there is no such guarantee");
   if ((strategy->needs & ~kAllNeeds) != 0) return refuse("`needs` has an unknown bit");
-  if ((strategy->needs & kNeedsGate) != 0) return refuse("this version has no launch gate");
   if ((strategy->needs & (kNeedsRanks | kNeedsUnwinding)) == kNeedsRanks)
     return refuse("what every rank must agree on has to unwind: set SPILLWAY_NEEDS_UNWINDING too");
   return std::make_unique<Registered>(*strategy);

@@ -71,6 +71,18 @@ Tags::Answer Tags::unpin(uint64_t address) {
   return Answer::kOk;
 }
 
+bool Tags::is_pinned(uint64_t address, uint64_t bytes) {
+  std::lock_guard guard(mutex_);
+  const auto overlaps = [&](uint64_t begin, uint64_t size) {
+    return begin < address + bytes && address < begin + size;
+  };
+  for (const auto& [begin, pin] : pins_)
+    if (overlaps(begin, pin.bytes)) return true;
+  for (const auto& [begin, block] : blocks_)
+    if (block.uses != 0 && overlaps(begin, block.bytes)) return true;
+  return false;
+}
+
 void Tags::begin_step(const Step& step) {
   std::lock_guard guard(mutex_);
   step_ = step;

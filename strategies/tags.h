@@ -1,9 +1,7 @@
 // What the program says about itself: phases, steps, movable blocks, pins.
 //
 // Thread-safety: every member may be called from any thread. Ownership: phase names live for ever; their
-// number is that of the program's own. This version moves no registered block: the registries are kept for
-// the strategies that will, and pages of blocks that are in use, registered or not, are never touched by
-// those that exist.
+// number is that of the program's own.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -27,6 +25,8 @@ class Tags {
   Answer remove_block(uint64_t address);
   void pin(uint64_t address, uint64_t bytes);
   Answer unpin(uint64_t address);
+  // Whether a pin, or a registered block in use, covers a byte of [address, address + bytes).
+  bool is_pinned(uint64_t address, uint64_t bytes);
 
   struct Step {
     uint64_t step = 0, attempt = 0, plan_hash = 0;

@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_CORE_VERSION 4u
+#define SPILLWAY_CORE_VERSION 5u
 
 typedef struct spillway_block_info {
   uint64_t address, bytes, requested_bytes, stream, pool;
@@ -86,6 +86,16 @@ typedef struct spillway_driver_request {
 typedef struct spillway_incident_totals {
   uint64_t failures, rescued, unwound, gave_up, rescued_bytes, rescue_us;
 } spillway_incident_totals;
+
+/* Holds launches, copies, memsets and beginnings of captures of the whole process; the core's own calls do
+ * not go through it. Set `size`. */
+typedef struct spillway_gate {
+  uint32_t size;
+  /* 1: none is under way, and none begins until `open`; 0 after `microseconds` without that. */
+  int (*close)(uint64_t microseconds);
+  void (*open)(void);
+  uint32_t (*captures)(void); /* of streams, under way in the process */
+} spillway_gate;
 
 typedef struct spillway_core_table {
   uint32_t size, version;
@@ -167,6 +177,17 @@ typedef struct spillway_core_table {
    * `captures`: how many streams of the process are being captured. Idempotent. Does not start the core.
    * SPILLWAY_UNAVAILABLE: SPILLWAY_LEDGER is off, or there is no shared memory. */
   spillway_status (*join_ledger)(uint32_t (*captures)(void));
+
+  /* With a gate Spillway may move the memory of live blocks (strategies that need SPILLWAY_NEEDS_GATE). It
+   * stays for ever. */
+  void (*set_gate)(const spillway_gate* gate);
+  /* `call` is called once, on a thread that allocates, when memory becomes short. From then on `touch` helps
+   * to choose what to move. */
+  void (*on_pressure)(void (*call)(void));
+  /* The block that begins at `address` is about to be used by work that this thread queues after the call.
+   * What is no block's beginning is passed over. May move blocks back: the caller holds no lock that a thread
+   * which launches may need. */
+  void (*touch)(const void* address);
 } spillway_core_table;
 
 SPILLWAY_API const spillway_core_table* spillway_core(void);

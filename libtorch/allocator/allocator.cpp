@@ -12,6 +12,7 @@
 
 #include "libtorch/allocator/core.h"
 #include "libtorch/allocator/segments.h"
+#include "libtorch/allocator/uses.h"
 
 namespace spillway::libtorch {
 namespace {
@@ -69,6 +70,7 @@ void Allocator::init(int device_count) {
   before_->init(device_count);
   const spillway_status status = core().table->start();
   TORCH_CHECK(status == SPILLWAY_OK, "Spillway's allocator can not start: ", core().last_error());
+  watch_uses_under_pressure();
   while (devices_.size() < static_cast<size_t>(device_count))
     devices_.push_back(std::make_unique<Device>(static_cast<int>(devices_.size())));
   settings_ = Settings::read();

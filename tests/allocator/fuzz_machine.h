@@ -49,7 +49,8 @@ class Machine {
 
   const FuzzGraphs& graphs() const { return graphs_; }
   uint64_t served = 0, refused = 0, broken = 0, captured = 0, forks = 0, shared = 0, returned = 0;
-  uint64_t undone_maps = 0;                             // of several pages, when one was already mapped
+  bool never_maps_again = false;  // the driver refuses each map, or each access, from some call on
+  uint64_t undone_maps = 0;       // of several pages, when one was already mapped
   std::array<uint64_t, std::size(kFaults)> fired = {};  // instructions in which a fault of each kind struck
 
  private:
@@ -113,6 +114,7 @@ class Machine {
     if (!inject_) return;
     fault_ = instruction.slot / 4 % std::size(kFaults);
     const bool unknown = instruction.slot % 4 == 0, persistent = instruction.stream == 2;
+    never_maps_again = persistent && fault_ <= kMapFault + 1;
     table_.simulator->fail_call(instruction.size, kFaults[fault_], persistent ? 1 : 0,
                                 unknown ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_OUT_OF_MEMORY);
   }

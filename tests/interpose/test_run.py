@@ -268,6 +268,75 @@ os.kill(os.getpid(), signal.SIGKILL)
         self.assertGreater(ended.number(r"(\d+) driver calls"), 100)
 
 
+class Spill(Case):
+    """Memory of live tensors goes to the host, at the same address."""
+    gpt2 = [sys.executable, PROGRAMS / "gpt2_training.py", "--batch", "28", "--steps", "4"]
+    small = [sys.executable, PROGRAMS / "values_gpt2.py", "cuda", "4", "640"]
+    computing = ("--values", "compute", "--capacity")
+
+    def test_a_batch_that_fails_natively_trains(self):
+        ended = self.simulate(*self.gpt2)
+        self.assertNotEqual(ended.status, 0)
+        self.assertIn("OutOfMemoryError", ended.errors)
+        ended = self.run_on(*self.gpt2, options=["--mode", "replace", "--host-budget", "32GiB"])
+        self.assertEqual(ended.status, 0, ended.errors)
+        self.assertIn("step 3:", ended.output)
+        self.assertRegex(next(iter(ended.reports.values())), r"spill_to_host +\d+ +\d+ .*GiB")
+
+    def test_values_are_bitwise_those_of_a_run_with_room(self):
+        with_room = self.simulate(*self.small, card=(*self.computing, "4GiB"))
+        native = self.simulate(*self.small, card=(*self.computing, "200MiB"))
+        self.assertIn("OutOfMemoryError", native.errors)
+        ended = self.run_on(*self.small, card=(*self.computing, "104MiB"),
+                            options=["--mode", "replace", "--max-slowdown", "none", "--host-budget", "1GiB"])
+        self.assertEqual(ended.status, 0, ended.errors)
+        self.assertIn("0x1", ended.output)
+        self.assertEqual(ended.output, with_room.output)
+        self.assertRegex(next(iter(ended.reports.values())), r"spill_to_host +\d+ +\d+ .*MiB")
+
+    def test_what_would_slow_the_program_too_much_is_refused_and_said(self):
+        ended = self.run_on(*self.gpt2, options=["--mode", "replace", "--host-budget", "32GiB",
+                                                         "--max-slowdown", "1.0"])
+        self.assertNotEqual(ended.status, 0)
+        self.assertRegex(ended.errors, r"not spill_to_host: .* times as long, and 1\.0 is the most")
+
+    def test_without_host_memory_it_is_refused_and_said(self):
+        ended = self.run_on(*self.gpt2, options=["--mode", "replace", "--host-budget", "64MiB"])
+        self.assertNotEqual(ended.status, 0)
+        self.assertIn("of the budget of host memory", ended.errors)
+
+    def test_memory_that_was_handed_on_stays(self):
+        program = """
+import ctypes, torch
+driver = ctypes.CDLL("libcuda.so.1")
+MIB = 1 << 20
+tensors = [torch.empty(40 * MIB, dtype=torch.uint8, device="cuda") for _ in range(2)]
+handle = ctypes.c_ulonglong()
+assert driver.cuMemRetainAllocationHandle(ctypes.byref(handle), ctypes.c_void_p(tensors[0].data_ptr())) == 0
+try:
+    torch.empty(96 * MIB, dtype=torch.uint8, device="cuda")
+except torch.OutOfMemoryError as error:
+    print(error)
+assert driver.cuMemRelease(handle) == 0
+print(torch.empty(96 * MIB, dtype=torch.uint8, device="cuda").numel() // MIB)
+"""
+        ended = self.run_on(sys.executable, "-c", program, card=("--capacity", "112MiB"),
+                            options=["--mode", "replace", "--max-slowdown", "none", "--host-budget", "1GiB"])
+        self.assertEqual(ended.status, 0, ended.errors)
+        self.assertRegex(ended.output, r"not spill_to_host: of .* that must go, only 40.00 MiB are not pinned\n96\n")
+
+    def test_no_copy_runs_while_its_pages_are_exchanged(self):
+        report = pathlib.Path(self.folder) / "referee.json"
+        ended = self.run_on(BUILD / "bin" / "interpose_racing_copies", card=("--capacity", "112MiB"), timeout=120,
+                            options=["--mode", "replace", "--max-slowdown", "none", "--host-budget", "1GiB"],
+                            SPILLWAY_SIM_REPORT=str(report))
+        self.assertEqual(ended.status, 0, ended.errors)
+        self.assertIn("copies while memory was moved: some", ended.output)
+        self.assertIn("served 300", ended.output)
+        self.assertRegex(next(iter(ended.reports.values())), r"spill_to_host +\d+ +\d+ .*[MG]iB")
+        self.assertEqual(json.loads(report.read_text())["violations"]["texts"], [])
+
+
 class Peers(Case):
     """Two programs on one card, of which one has cached what the other needs."""
 

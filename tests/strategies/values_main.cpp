@@ -1,28 +1,13 @@
 // In computing mode: bytes written before stitching are there after it, in the blocks around and in those
 // moved to.
-#include <cstdint>
-#include <cstring>
+#include "tests/strategies/values.h"
+
+#include <cstdlib>
 
 #include "spillway/strategies/ladder.h"
-#include "tests/allocator/simulated.h"
 
 namespace spillway::testing {
 namespace {
-
-class Values : public SimulatedDevice {
- protected:
-  unsigned char* host(uint64_t address) {
-    return reinterpret_cast<unsigned char*>(address + static_cast<uint64_t>(control->alias_offset()));
-  }
-  void fill(uint64_t address, uint64_t bytes, unsigned char value) {
-    std::memset(host(address), value, bytes);
-  }
-  bool holds(uint64_t address, uint64_t bytes, unsigned char value) {
-    for (uint64_t i = 0; i < bytes; ++i)
-      if (host(address)[i] != value) return false;
-    return true;
-  }
-};
 
 TEST_F(Values, SurviveStitchingAroundThem) {
   ASSERT_EQ(control->mode(), SPILLWAY_SIMULATOR_COMPUTE);

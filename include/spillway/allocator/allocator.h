@@ -99,6 +99,13 @@ class Allocator {
   // From now on told of every change; null: nobody is. Costs requests nothing while there is none.
   void set_witness(Witness* witness) noexcept;
   Witness* witness() const noexcept { return witness_.load(std::memory_order_acquire); }
+  // What must not be moved to another tier; see spill.h.
+  void set_pinned(bool (*pinned)(uint64_t address, uint64_t bytes)) noexcept { pinned_.store(pinned); }
+  auto pinned() const noexcept { return pinned_.load(); }
+  // Called once, on a thread that allocates, when memory becomes short: from then on it helps to say which
+  // blocks are used (`touch`, spill.h). Null: nobody is.
+  void set_pressure(void (*call)()) noexcept { pressure_.store(call); }
+  void touch(uint64_t address) noexcept;
   trace::Trace* trace() const noexcept { return trace_.load(std::memory_order_relaxed); }
   const driver::Table& table() const noexcept { return table_; }
 
@@ -188,12 +195,15 @@ class Allocator {
   };
   // Whether this request is one to fail, and whether it must fail for good.
   bool inject(bool* persistent) noexcept;
+  void tell_pressure() noexcept;
   DeviceHeap* started(DeviceId device) const noexcept;
 
   const driver::Table& table_;
   std::atomic<OomHandler*> handler_{nullptr};
   std::atomic<trace::Trace*> trace_{nullptr};
   std::atomic<Witness*> witness_{nullptr};
+  std::atomic<bool (*)(uint64_t, uint64_t)> pinned_{nullptr};
+  std::atomic<void (*)()> pressure_{nullptr};
   std::unique_ptr<PageMap> page_map_;
   std::array<std::atomic<DeviceHeap*>, kMaxDevices> heaps_{};
   std::mutex start_mutex_;

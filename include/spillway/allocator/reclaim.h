@@ -34,8 +34,9 @@ uint64_t pending_bytes(Allocator& allocator, const OomEvent& event) noexcept;
 // bytes that became free; `waited` counts the events.
 uint64_t wait_for_events(Allocator& allocator, const OomEvent& event, uint64_t* waited) noexcept;
 
-// Waits until the device has no work; false where that is not possible, as during a capture.
-bool wait_until_idle(Allocator& allocator, const OomEvent& event) noexcept;
+// Waits until no device that the allocator uses has work; false where that is not possible, as during a
+// capture.
+bool wait_until_all_idle(Allocator& allocator) noexcept;
 
 // A record on the device's place in the order, if a trace is open.
 void write_record(Allocator& allocator, DeviceId device, trace::Record record) noexcept;

@@ -34,6 +34,7 @@ struct StrategyInfo {
 struct Offer {
   uint64_t bytes = 0;  // what it expects to free or make usable; 0: nothing to offer, it is not called
   uint64_t cost_us = 0;
+  char why_not[128] = "";  // it could, and will not: for the report
 };
 
 // Bytes set aside for one request while the ladder works: what a step frees goes here and no other thread can

@@ -14,4 +14,7 @@ enum class Guarantee : uint8_t {
   kStatisticsChange = 2,  // another training run, statistically
 };
 
+// Where the pages of a live block can lie.
+enum class Tier : uint8_t { kDevice, kPeer, kHost };
+
 }  // namespace spillway

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "spillway/allocator/allocator.h"
+#include "spillway/allocator/gate.h"
 #include "spillway/allocator/ledger.h"
 #include "spillway/allocator/strategy.h"
 
@@ -44,6 +45,9 @@ class Ladder final : public OomHandler {
   // strategy.
   bool remove(StrategyId id);
   void allow(Guarantee weakest) noexcept { allowed_.store(weakest); }
+  // What strategies that need a gate get; it must outlive the ladder. Null: they are not run.
+  void set_gate(Gate* gate) noexcept { gate_.store(gate); }
+  Gate* gate() const noexcept { return gate_.load(); }
   // The phase that incidents are labelled with; the text must live for ever.
   void set_phase_source(const char* (*source)()) noexcept { phase_source_.store(source); }
   std::vector<StrategyCounts> counts();
@@ -67,8 +71,10 @@ class Ladder final : public OomHandler {
   using Entries = std::vector<std::shared_ptr<Entry>>;
 
   LadderOutcome climb(Incident& incident, Reservation& reservation, bool (*try_again)(void*), void* context);
-  Candidate choose(const Incident& incident, bool plan_moves, bool broken);
+  Candidate choose(Incident& incident, bool plan_moves, bool broken);
+  bool can_run(const StrategyInfo& info, const OomEvent& event, bool plan_moves) const;
   Relief run(const Candidate& candidate, Incident& incident, Reservation& reservation);
+  Relief relieve(Entry& entry, const OomEvent& event, Reservation& reservation);
   bool enter(Entry& entry);
   void leave(Entry& entry);
   Entries entries();
@@ -79,6 +85,7 @@ class Ladder final : public OomHandler {
   const LadderOptions options_;
   std::atomic<Guarantee> allowed_{Guarantee::kStatisticsChange};
   std::atomic<const char* (*)()> phase_source_{nullptr};
+  std::atomic<Gate*> gate_{nullptr};
   std::mutex mutex_;
   std::condition_variable idle_;
   Entries entries_;
@@ -96,6 +103,12 @@ class Ladder final : public OomHandler {
 std::unique_ptr<Strategy> make_wait_for_events(Allocator& allocator);
 std::unique_ptr<Strategy> make_stitch(Allocator& allocator);
 std::unique_ptr<Strategy> make_release_cache(Allocator& allocator);
+// What may be moved off the devices of this process.
+struct SpillLimits {
+  uint64_t host_bytes = 0;   // pinned host memory, of all devices together
+  double most_slowdown = 0;  // predicted time of a step ÷ that without what is spilled; 0: does not matter
+};
+std::unique_ptr<Strategy> make_spill_to_host(Allocator& allocator, const SpillLimits& limits);
 std::unique_ptr<Strategy> make_framework_cache(Allocator& allocator);
 // `ledger` gives the process's ledger, null while it is in none.
 std::unique_ptr<Strategy> make_ask_peers(Allocator& allocator, Ledger* (*ledger)());

@@ -62,6 +62,10 @@ enum class Kind : uint16_t {
   // of kOom's incident: address: pool; bytes: attempt; requested: name of the phase or 0; value: incident;
   // detail: name of the library or 0
   kOomContext = 21,
+  // the memory of a live block, now in another tier: address, bytes; requested: Tier; value: CUresult
+  kMove = 22,
+  // a strategy that refused to be tried: value: incident; requested: name (why); detail: its name
+  kRefusal = 23,
 };
 
 constexpr bool is_frequent(Kind kind) {
@@ -80,8 +84,10 @@ enum class Term : uint64_t {
   kContext = 7,
   kOthers = 8,
   kFree = 9,
+  // No terms of the sum.
   kLargestExtent = 10,
-  kDevice = 11,  // no terms of the sum; kDevice: all that the card has, whatever the limit
+  kDevice = 11,   // all that the card has, whatever the limit
+  kSpilled = 12,  // in use, but in another tier
 };
 
 enum class Outcome : uint64_t { kGranted = 0, kUnwind = 1, kGiveUp = 2 };

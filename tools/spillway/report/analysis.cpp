@@ -35,6 +35,9 @@ class Analyst {
         return take_term(record);
       case Kind::kLadderStep:
         return take_try(record);
+      case Kind::kRefusal:
+        incident(record).refusals.push_back({name(record.detail), name(record.requested)});
+        return;
       case Kind::kLadderOutcome:
         return take_outcome(record);
       case Kind::kPhase:
@@ -228,9 +231,9 @@ const char* guarantee_name(uint8_t guarantee) {
 }
 
 const char* term_name(Term term) {
-  static constexpr const char* kNames[] = {"limit",  "live",    "rounding",       "stranded",
-                                           "cached", "pending", "pools",          "context",
-                                           "others", "free",    "largest extent", "device"};
+  static constexpr const char* kNames[] = {"limit",          "live",   "rounding", "stranded", "cached",
+                                           "pending",        "pools",  "context",  "others",   "free",
+                                           "largest extent", "device", "spilled"};
   const auto index = static_cast<uint64_t>(term);
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }

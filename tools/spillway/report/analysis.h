@@ -19,6 +19,10 @@ struct LadderTry {
   uint64_t offered_bytes = 0, measured_bytes = 0, microseconds = 0;
 };
 
+struct Refusal {
+  std::string strategy, why;
+};
+
 struct StepMark {
   uint64_t step = 0, attempt = 0, plan_hash = 0;
 };
@@ -34,6 +38,7 @@ struct Incident {
   std::optional<StepMark> step;
   std::map<trace::Term, uint64_t> terms;
   std::vector<LadderTry> tries;
+  std::vector<Refusal> refusals;          // strategies that could have and would not
   std::optional<trace::Outcome> outcome;  // none: the trace ends before it
   uint64_t gained_bytes = 0, microseconds = 0;
 

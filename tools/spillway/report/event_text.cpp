@@ -43,11 +43,30 @@ std::string quoted_name(const trace::Contents& contents, uint64_t index) {
 }  // namespace
 
 const char* kind_name(Kind kind) {
-  static constexpr const char* kNames[] = {
-      "none",        "allocate",    "free",           "free pending", "segment reserve", "segment release",
-      "page create", "page map",    "page unmap",     "page release", "driver failure",  "oom",
-      "oom term",    "ladder step", "ladder outcome", "phase",        "step begin",      "step end",
-      "plan change", "memory",      "note",           "oom context"};
+  static constexpr const char* kNames[] = {"none",
+                                           "allocate",
+                                           "free",
+                                           "free pending",
+                                           "segment reserve",
+                                           "segment release",
+                                           "page create",
+                                           "page map",
+                                           "page unmap",
+                                           "page release",
+                                           "driver failure",
+                                           "oom",
+                                           "oom term",
+                                           "ladder step",
+                                           "ladder outcome",
+                                           "phase",
+                                           "step begin",
+                                           "step end",
+                                           "plan change",
+                                           "memory",
+                                           "note",
+                                           "oom context",
+                                           "move",
+                                           "refusal"};
   const auto index = static_cast<size_t>(kind);
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }
@@ -77,6 +96,13 @@ std::string event_text(const trace::Contents& contents, const Record& record) {
     case Kind::kLadderStep:
       return incident_text(record) + ": " + quoted_name(contents, record.detail) + " gave " +
              size_text(record.bytes) + " in " + duration_text(record.address);
+    case Kind::kRefusal:
+      return incident_text(record) + ": not " + quoted_name(contents, record.detail) + ": " +
+             quoted_name(contents, record.requested);
+    case Kind::kMove:
+      return size_text(record.bytes) + " at " + address_text(record.address) + " now lies " +
+             (record.requested == 0 ? "on the device" : "in another tier") + ", CUresult " +
+             std::to_string(record.value);
     case Kind::kLadderOutcome:
       return incident_text(record) + ": " + outcome_name(static_cast<trace::Outcome>(record.detail)) + ", " +
              size_text(record.bytes) + " gained in " + duration_text(record.address);

@@ -45,6 +45,13 @@ Json ladder_json(const Incident& incident) {
   return tries;
 }
 
+Json refusals_json(const Incident& incident) {
+  Json refusals = Json::array();
+  for (const Refusal& refusal : incident.refusals)
+    refusals.push_back({{"strategy", refusal.strategy}, {"why", refusal.why}});
+  return refusals;
+}
+
 Json incident_json(const Incident& incident) {
   const Verdict verdict = judge(incident);
   return {{"incident", incident.number},
@@ -62,6 +69,7 @@ Json incident_json(const Incident& incident) {
           {"clock_ns", incident.clock_ns},
           {"equation", equation_json(incident)},
           {"ladder", ladder_json(incident)},
+          {"refused", refusals_json(incident)},
           {"outcome", incident.outcome ? Json(outcome_name(*incident.outcome)) : Json(nullptr)},
           {"gained_bytes", incident.gained_bytes},
           {"microseconds", incident.microseconds}};

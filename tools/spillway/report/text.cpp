@@ -86,6 +86,8 @@ std::string equation_text(const Incident& incident) {
              residual ? (*residual == 0 ? "the equation closes" : "the equation does not close")
                       : "a term is missing"});
   std::string text = "Where the memory was\n" + table.text("  ");
+  if (const auto spilled = incident.term(Term::kSpilled))
+    text += "  in use beside that, moved to another tier: " + exact_size_text(*spilled) + "\n";
   if (const auto extent = incident.term(Term::kLargestExtent)) {
     text += "  largest usable extent: " + exact_size_text(*extent) + "\n";
   }
@@ -107,6 +109,8 @@ std::string ladder_text(const Incident& incident) {
     }
     text += table.text("  ");
   }
+  for (const Refusal& refusal : incident.refusals)
+    text += "  not " + refusal.strategy + ": " + refusal.why + "\n";
   if (!incident.outcome) return text + "  outcome: none; the trace ends here\n";
   return text + "  outcome: " + outcome_name(*incident.outcome) + ", " + size_text(incident.gained_bytes) +
          " gained in " + duration_text(incident.microseconds) + "\n";

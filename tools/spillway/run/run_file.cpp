@@ -76,6 +76,10 @@ bool read_key(const std::string& key, const toml::node& node, RunSettings* setti
     *error = unknown(key);
     return false;
   }
+  if (const auto factor = node.value_exact<double>(); factor && option->is_factor) {
+    settings->*std::get<std::string RunSettings::*>(option->field) = std::to_string(*factor);
+    return true;
+  }
   const bool is_flag = std::holds_alternative<bool RunSettings::*>(option->field);
   if (std::visit([&](auto field) { return read(node, &(settings->*field)); }, option->field)) return true;
   *error = "'" + key + "' must be " + (is_flag ? "true or false" : "a text in quotes, or a number of bytes");

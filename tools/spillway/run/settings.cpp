@@ -47,6 +47,25 @@ bool check_guarantee(const RunSettings& settings, std::string* error) {
   return false;
 }
 
+bool check_spilling(const RunSettings& settings, std::string* error) {
+  double unused = 0;
+  std::string why;
+  for (const auto& [name, value] : {std::pair{"--host-budget", &settings.host_budget},
+                                    std::pair{"--max-slowdown", &settings.max_slowdown}}) {
+    if (value->empty() || settings.mode == "replace") continue;
+    *error = std::string(name) + " is of Spillway's own allocator: add --mode replace";
+    return false;
+  }
+  uint64_t bytes = 0;
+  if (!parse_bytes(settings.host_budget, &bytes, &why)) {
+    *error = "--host-budget: " + why;
+    return false;
+  }
+  if (settings.max_slowdown.empty() || parse_slowdown(settings.max_slowdown, &unused, &why)) return true;
+  *error = "--max-slowdown: " + why;
+  return false;
+}
+
 bool check_choices(const RunSettings& settings, std::string* error) {
   for (const RunOption& option : run_options()) {
     const auto* field = std::get_if<std::string RunSettings::*>(&option.field);
@@ -88,6 +107,18 @@ const std::vector<RunOption>& run_options() {
        &RunSettings::strategies,
        "Names by commas of the strategies that may be used, or none; all without it",
        {}},
+      {"host-budget",
+       &RunSettings::host_budget,
+       std::string("With --mode replace, pinned host memory for what is moved off the devices: ") +
+           kSizesAccepted + "; half of what is available without it",
+       {}},
+      {"max-slowdown",
+       &RunSettings::max_slowdown,
+       "With --mode replace, how many times as long the program may take because of what was moved there: "
+       "1.5, "
+       "or none for no bound; 10 without it",
+       {},
+       true},
       {"trace",
        &RunSettings::trace,
        "File for the report; %p is the process id. Without it spillway-%p.spill, kept where a failure was "
@@ -101,7 +132,7 @@ const std::vector<RunOption>& run_options() {
 bool check(const RunSettings& settings, std::string* error) {
   return check_choices(settings, error) && check_strategies(settings.strategies, error) &&
          check_trace(settings.trace, error) && check_limit(settings, error) &&
-         check_guarantee(settings, error);
+         check_guarantee(settings, error) && check_spilling(settings, error);
 }
 
 }  // namespace spillway::tools

@@ -14,7 +14,7 @@ namespace spillway::tools {
 
 struct RunSettings {
   std::string mode = "rescue";
-  std::string limit, guarantee, trace, strategies;
+  std::string limit, guarantee, trace, strategies, host_budget, max_slowdown;
   bool quiet = false;
 };
 
@@ -25,6 +25,7 @@ struct RunOption {
   RunField field;
   std::string help;
   std::vector<std::string> choices;  // empty: any text
+  bool is_factor = false;            // in the file also a number without quotes
 };
 
 const std::vector<RunOption>& run_options();

@@ -1,0 +1,149 @@
+// How much a block is used, and which would be missed least.
+#include <algorithm>
+
+#include "allocator/heap.h"
+
+namespace spillway {
+namespace {
+
+// Used within so many allocations and frees: what is about to be queued may use it again.
+constexpr uint64_t kRecent = 64;
+// Uses are learnt from when so much of the limit is held.
+constexpr uint64_t kPressurePercent = 85;
+
+constexpr unsigned kUsesBits = 16;
+constexpr uint64_t kMostUses = (1u << kUsesBits) - 1;
+
+uint64_t born(const Block* block) {
+  return block->history >> kUsesBits;
+}
+
+}  // namespace
+
+void DeviceHeap::begin_history(Block* block) {
+  block->touched = order_;
+  block->history = order_ << kUsesBits;
+}
+
+void DeviceHeap::touch(Block* block, uint64_t address) {
+  if (forked()) return;
+  const std::lock_guard guard(lock_);
+  if (block->address != address || block->state != BlockState::kLive) return;
+  block->touched = order_;
+  if ((block->history & kMostUses) != kMostUses) ++block->history;
+}
+
+// Uses for each place in the order, since uses are learnt. What was never seen in use has the least.
+double DeviceHeap::heat(const Block* block) const {
+  const uint64_t since = std::max(born(block), learning_since_);
+  return static_cast<double>((block->history & kMostUses) + 1) / static_cast<double>(order_ - since + 1);
+}
+
+// Asked where the device's memory grows, and when a request fails.
+void DeviceHeap::learn_under_pressure(bool failed) {
+  {
+    const std::lock_guard guard(lock_);
+    const uint64_t most = std::min(limit_bytes_, device_->total_bytes());
+    if (learning_since_ != 0 || (!failed && held_bytes_ < most / 100 * kPressurePercent)) return;
+    learning_since_ = order_;
+  }
+  allocator_.tell_pressure();
+}
+
+// What passes on the device for each place in the order: what a slow-down is measured against.
+void DeviceHeap::read_clock() {
+  const uint64_t now = device_->time_us();
+  const std::lock_guard guard(lock_);
+  if (clock_us_ != 0 && now > clock_us_ && order_ > clock_order_)
+    us_per_order_ = static_cast<double>(now - clock_us_) / static_cast<double>(order_ - clock_order_);
+  if (clock_us_ != 0) return;
+  clock_us_ = now;
+  clock_order_ = order_;
+}
+
+// The whole pages of a block that are on the device: those behind them went before.
+AddressRange DeviceHeap::movable(Block* block) const {
+  AddressRange range = arenas_[block->arena]->whole_pages(block);
+  if (const auto there = spilled_.find(block); there != spilled_.end() && !there->second.pieces.empty())
+    range.end = there->second.pieces.back().range.begin;
+  return range;
+}
+
+bool DeviceHeap::is_pinned(const Block* block) const {
+  const auto pinned = allocator_.pinned();
+  return pinned != nullptr && pinned(block->address, block->size);
+}
+
+bool DeviceHeap::may_move(Block* block) const {
+  if (block->state != BlockState::kLive || (block->shared & kOtherProcesses) != 0) return false;
+  if (movable(block).bytes() == 0) return false;
+  if (const auto there = spilled_.find(block); there != spilled_.end() && there->second.moving) return false;
+  return !is_pinned(block);
+}
+
+// Coldest first, and what was used a moment ago last. Of those that were never seen in use the latest first:
+// weights are older than activations.
+std::vector<Block*> DeviceHeap::cold_blocks() const {
+  struct Candidate {
+    bool recent;
+    double heat;
+    Block* block;
+    bool operator<(const Candidate& other) const {
+      if (recent != other.recent) return other.recent;
+      return heat < other.heat || (heat == other.heat && born(block) > born(other.block));
+    }
+  };
+  std::vector<Candidate> cold;
+  for (const auto& arena : arenas_) {
+    if (arena->pool() != 0 || arena->single_handle || arena->small()) continue;
+    for (const Segment& segment : arena->segments())
+      for (Block* block = segment.first; block != nullptr; block = block->next)
+        if (may_move(block)) cold.push_back({order_ - block->touched < kRecent, heat(block), block});
+  }
+  std::stable_sort(cold.begin(), cold.end());
+  std::vector<Block*> blocks;
+  blocks.reserve(cold.size());
+  for (const Candidate& candidate : cold) blocks.push_back(candidate.block);
+  return blocks;
+}
+
+uint64_t DeviceHeap::spilled_here(Tier tier) const {
+  uint64_t bytes = 0;
+  for (const auto& [block, there] : spilled_)
+    for (const Piece& piece : there.pieces) bytes += piece.tier == tier ? piece.range.bytes() : 0;
+  return bytes;
+}
+
+uint64_t DeviceHeap::spilled_bytes(Tier tier) {
+  const std::lock_guard guard(lock_);
+  return spilled_here(tier);
+}
+
+// How far from the device's own pace the uses of what is elsewhere keep the program, with these too.
+double DeviceHeap::slowdown(const std::vector<Move>& moves) const {
+  if (us_per_order_ == 0) return 1;
+  double bytes_per_order = 0;
+  for (const auto& [block, there] : spilled_)
+    for (const Piece& piece : there.pieces)
+      bytes_per_order += heat(block) * static_cast<double>(piece.range.bytes());
+  for (const Move& move : moves)
+    bytes_per_order += heat(move.block) * static_cast<double>(move.range.bytes());
+  return 1 + bytes_per_order / bytes_per_us_ / us_per_order_;
+}
+
+// The coldest pages of at least `bytes`; fewer where there are not so many.
+std::vector<DeviceHeap::Move> DeviceHeap::choose_moves(uint64_t bytes, uint64_t most_bytes) const {
+  std::vector<Move> moves;
+  bytes = std::min(bytes, most_bytes / page_bytes_ * page_bytes_);
+  for (Block* block : cold_blocks()) {
+    if (bytes == 0) break;
+    AddressRange range = movable(block);
+    const uint64_t pages = std::min(range.bytes() / page_bytes_, (bytes - 1) / page_bytes_ + 1);
+    range.begin = range.end - pages * page_bytes_;
+    moves.push_back({.block = block, .range = range});
+    bytes -= std::min(bytes, range.bytes());
+  }
+  return moves;
+}
+
+}  // namespace spillway

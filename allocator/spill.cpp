@@ -1,0 +1,311 @@
+// Live blocks' pages go to another tier: what a request lacks, and how the pages behind addresses are
+// exchanged.
+#include "spillway/allocator/spill.h"
+
+#include <algorithm>
+#include <shared_mutex>
+#include <utility>
+
+#include "allocator/exchange.h"
+#include "allocator/heap.h"
+
+namespace spillway {
+namespace {
+
+// The device stands still for a spill, so more goes than is needed: at most this, and a share of the limit.
+constexpr uint64_t kMostAhead = 256 << 20, kAheadShare = 32;
+
+}  // namespace
+
+// Not of a pool that has not been released: a graph may use its holes again.
+void DeviceHeap::all_is_drained() {
+  for (const auto& arena : arenas_)
+    if (arena->gives_pages()) arena->drained_order = std::max(arena->drained_order, order_);
+}
+
+// The pages that the waiting request lacks where it needs the fewest. None: it lacks none, or has no place.
+std::optional<DeviceHeap::Lack> DeviceHeap::lack() const {
+  const Miss& miss = *waiting_;
+  if (waiting_arena_->single_handle || waiting_arena_->best(miss.size) != nullptr) return std::nullopt;
+  const uint64_t has = have(miss);
+  const std::optional<Placement> place = waiting_arena_->plan(miss.size, has, device_->total_bytes());
+  if (!place || place->need_bytes <= has) return std::nullopt;
+  return Lack{*place, place->need_bytes - has};
+}
+
+SpillEstimate DeviceHeap::estimate_spill(const OomEvent& event, const SpillPlace& where) {
+  SpillEstimate out;
+  if (event.capture != CaptureState::kNone || heap_in_handler != this) return out;
+  const std::lock_guard guard(lock_);
+  const std::optional<Lack> missing = lack();
+  if (!missing) return out;
+  const uint64_t idle = idle_bytes().all - missing->place.idle_bytes;
+  if (missing->bytes <= idle) return out;
+  out.needed_bytes = missing->bytes - idle;
+  const std::vector<Move> moves = choose_moves(out.needed_bytes, UINT64_MAX);
+  for (const Move& move : moves) out.bytes += move.range.bytes();
+  if (out.bytes < out.needed_bytes || out.bytes > where.most_bytes) return out;
+  out.useful_bytes = event.short_bytes;
+  out.slowdown = slowdown(moves);
+  return out;
+}
+
+// Nothing may free the pages from here on: who frees the block leaves it to the end of the move.
+void DeviceHeap::mark_moving(const std::vector<Move>& moves) {
+  for (const Move& move : moves) {
+    spilled_[move.block].moving = true;
+    move.block->shared |= kElsewhere;
+  }
+}
+
+uint64_t DeviceHeap::spill(const OomEvent& event, PageReservation& reservation, const SpillPlace& where) {
+  if (event.capture != CaptureState::kNone || heap_in_handler != this || reservation.claim != nullptr)
+    return 0;
+  const Device::Scope scope(*device_);
+  std::vector<Victim> victims;
+  std::vector<Move> moves;
+  {
+    const std::lock_guard guard(lock_);
+    const std::optional<Lack> missing = lack();
+    if (!missing) return 0;
+    uint64_t needed = missing->bytes;
+    all_is_drained();
+    reservation.voids.clear();
+    reservation.placement = missing->place;
+    reservation.arena = waiting_arena_;
+    reservation.claim = waiting_arena_->claim(missing->place, &reservation.voids);
+    victims = take_idle(needed, true);
+    for (const Victim& victim : victims) needed -= std::min(needed, victim.range.bytes());
+    const uint64_t most = std::min(limit_bytes_, device_->total_bytes());
+    if (needed != 0)
+      moves = choose_moves(needed + std::min(kMostAhead, most / kAheadShare), where.most_bytes);
+    mark_moving(moves);
+  }
+  const uint64_t idle = hold(victims, reservation, IdlePages::kKeep);
+  std::vector<CUmemGenericAllocationHandle> pages;
+  const uint64_t moved = move_out(moves, where, &pages);
+  reservation.pages.insert(reservation.pages.end(), pages.begin(), pages.end());
+  return idle + moved;
+}
+
+// The other tier's memory for a range: what an earlier block of that size has left, else new; what others
+// have left goes where the budget needs it.
+CUresult DeviceHeap::elsewhere(const SpillPlace& where, uint64_t bytes,
+                               CUmemGenericAllocationHandle* handle) {
+  if (where.tier == Tier::kHost) {
+    {
+      const std::lock_guard guard(lock_);
+      if (auto kept = host_spare_.extract(bytes); !kept.empty()) {
+        *handle = kept.mapped();
+        return CUDA_SUCCESS;
+      }
+    }
+    shrink_host_spare(where.most_bytes - std::min(where.most_bytes, bytes));
+  }
+  return device_->create_elsewhere(where.tier, where.peer, bytes, handle);
+}
+
+// Down to `most_bytes`, the largest first; what the driver does not take back stays.
+void DeviceHeap::shrink_host_spare(uint64_t most_bytes) {
+  std::multimap<uint64_t, CUmemGenericAllocationHandle> out;
+  {
+    const std::lock_guard guard(lock_);
+    uint64_t held = 0;
+    for (const auto& [bytes, unused] : host_spare_) held += bytes;
+    while (held > most_bytes) {
+      const auto largest = std::prev(host_spare_.end());
+      held -= largest->first;
+      out.insert(host_spare_.extract(largest));
+    }
+  }
+  std::erase_if(out, [&](const auto& entry) { return device_->release(entry.second) == CUDA_SUCCESS; });
+  const std::lock_guard guard(lock_);
+  host_spare_.merge(out);
+}
+
+void DeviceHeap::drop_elsewhere(const Piece& piece) {
+  if (piece.tier == Tier::kHost) {
+    const std::lock_guard guard(lock_);
+    host_spare_.emplace(piece.range.bytes(), piece.handle);
+    return;
+  }
+  device_->release(piece.handle);
+}
+
+std::vector<driver::Page> DeviceHeap::pages_in_range(const Block* block, AddressRange range) {
+  const std::lock_guard guard(lock_);
+  std::vector<driver::Page> pages;
+  for (uint64_t at = range.begin; at < range.end; at += page_bytes_)
+    pages.push_back({arenas_[block->arena]->page(at), page_bytes_});
+  return pages;
+}
+
+// Copies run beside the driver's other work: each is queued as soon as its memory is there, and the pages of
+// those that are over change places while later ones still run.
+void DeviceHeap::exchange(std::vector<Move>& moves, const std::function<bool(Move&)>& provide) {
+  retry_left_over();
+  std::vector<std::pair<Move*, Exchange>> begun;
+  uint64_t start_us = 0, bytes = 0;
+  for (Move& move : moves) {
+    if (!provide(move)) continue;
+    if (begun.empty()) start_us = device_->time_us();
+    Exchange exchange(*device_, move.range, move.from, move.to);
+    if (const CUresult result = exchange.begin(); result != CUDA_SUCCESS) {
+      exchange.undo();
+      leave_over(exchange);
+      record_move(move, result);
+      break;
+    }
+    bytes += move.range.bytes();
+    begun.emplace_back(&move, std::move(exchange));
+  }
+  device_->mark_time();
+  for (auto& [move, exchange] : begun) {
+    const CUresult result = exchange.finish();
+    move->done = result == CUDA_SUCCESS;
+    record_move(*move, result);
+    if (exchange.lost()) record_loss(*move, result);
+    leave_over(exchange);
+  }
+  measure_copies(bytes, start_us, device_->marked_us());
+}
+
+// Staging ranges that the driver did not take back at once.
+void DeviceHeap::leave_over(const Exchange& exchange) {
+  if (exchange.left_over().range.bytes() == 0) return;
+  const std::lock_guard guard(left_over_mutex_);
+  left_over_.push_back(exchange.left_over());
+}
+
+void DeviceHeap::retry_left_over() {
+  const std::lock_guard guard(left_over_mutex_);
+  std::erase_if(left_over_, [&](Staging& left) { return left.drop(*device_); });
+}
+
+void DeviceHeap::measure_copies(uint64_t bytes, uint64_t start_us, uint64_t end_us) {
+  if (start_us == 0 || end_us <= start_us || bytes == 0) return;
+  const std::lock_guard guard(lock_);
+  bytes_per_us_ = static_cast<double>(bytes) / static_cast<double>(end_us - start_us);
+}
+
+void DeviceHeap::record_move(const Move& move, CUresult result) {
+  trace::Record record;
+  record.kind = trace::Kind::kMove;
+  record.address = move.range.begin;
+  record.bytes = move.range.bytes();
+  record.requested = static_cast<uint64_t>(move.tier);
+  record.value = result;
+  write(record);
+}
+
+void DeviceHeap::record_loss(const Move& move, CUresult result) {
+  trace::Record record;
+  record.kind = trace::Kind::kDriverFailure;
+  record.bytes = move.range.bytes();
+  record.value = result;
+  if (trace::Trace* trace = allocator_.trace())
+    record.detail = trace->intern("the way back of a failed spill");
+  write(record);
+}
+
+// Returns the bytes; their pages, which count as reserved, are in `pages`.
+uint64_t DeviceHeap::move_out(std::vector<Move>& moves, const SpillPlace& where,
+                              std::vector<CUmemGenericAllocationHandle>* pages) {
+  if (moves.empty()) return 0;
+  bool refused = false;
+  uint64_t bytes = 0;
+  {
+    const std::shared_lock mapping(mappings_mutex_);
+    exchange(moves, [&](Move& move) {
+      CUmemGenericAllocationHandle handle = 0;
+      refused = refused || elsewhere(where, move.range.bytes(), &handle) != CUDA_SUCCESS;
+      if (refused) return false;
+      move.tier = where.tier;
+      move.from = pages_in_range(move.block, move.range);
+      move.to = {{handle, move.range.bytes()}};
+      return true;
+    });
+    bytes = settle_out(moves, pages);
+  }
+  for (const Move& move : moves)
+    if (!move.done && !move.to.empty()) drop_elsewhere({move.range, move.to.front().handle, move.tier});
+  for (const Move& move : moves) end_move(move.block);
+  return bytes;
+}
+
+uint64_t DeviceHeap::settle_out(const std::vector<Move>& moves,
+                                std::vector<CUmemGenericAllocationHandle>* pages) {
+  const std::lock_guard guard(lock_);
+  uint64_t bytes = 0;
+  for (const Move& move : moves) {
+    if (!move.done) continue;
+    Arena& arena = *arenas_[move.block->arena];
+    for (const driver::Page& page : move.from) pages->push_back(page.handle);
+    for (uint64_t at = move.range.begin; at < move.range.end; at += page_bytes_)
+      arena.set_page(at, kPageElsewhere);
+    spilled_[move.block].pieces.push_back({move.range, move.to.front().handle, move.tier});
+    bytes += move.range.bytes();
+  }
+  mapped_bytes_ -= bytes;
+  reserved_bytes_ += bytes;
+  if (bytes == 0) return 0;
+  spill_interval_ = last_spill_order_ == 0 ? 0 : order_ - last_spill_order_;
+  last_spill_order_ = stretch_began_ = order_;
+  peak_need_ = peak_need_before_ = need();
+  set_slow(kSlowElsewhere);
+  return bytes;
+}
+
+// A block that lies whole on the device again is like any other; one that was freed meanwhile goes now.
+void DeviceHeap::end_move(Block* block) {
+  bool freed = false;
+  {
+    const std::lock_guard guard(lock_);
+    const auto there = spilled_.find(block);
+    freed = there->second.freed;
+    there->second.moving = freed;
+    if (there->second.pieces.empty()) {
+      block->shared = static_cast<uint8_t>(block->shared & ~kElsewhere);
+      spilled_.erase(there);
+    }
+    if (spilled_.empty()) clear_slow(kSlowElsewhere);
+  }
+  if (freed) complete_claimed(block);
+}
+
+void set_pinned(Allocator& allocator, bool (*pinned)(uint64_t address, uint64_t bytes)) noexcept {
+  allocator.set_pinned(pinned);
+}
+
+void touch(Allocator& allocator, uint64_t address) noexcept {
+  allocator.touch(address);
+}
+
+uint64_t spilled_bytes(Allocator& allocator, Tier tier) noexcept {
+  uint64_t bytes = 0;
+  for (int i = 0; i < Allocator::kMaxDevices; ++i)
+    if (allocator.uses(DeviceId{i}))
+      bytes += allocator.heap(DeviceId{i}, nullptr, nullptr)->spilled_bytes(tier);
+  return bytes;
+}
+
+SpillEstimate estimate_spill(Allocator& allocator, const OomEvent& event, const SpillPlace& where) noexcept {
+  DeviceHeap* heap = allocator.heap(event.device, nullptr, nullptr);
+  return heap == nullptr ? SpillEstimate{} : heap->estimate_spill(event, where);
+}
+
+uint64_t spill(Allocator& allocator, const OomEvent& event, Reservation& reservation,
+               const SpillPlace& where) noexcept {
+  DeviceHeap* heap = allocator.heap(event.device, nullptr, nullptr);
+  return heap == nullptr ? 0 : heap->spill(event, static_cast<PageReservation&>(reservation), where);
+}
+
+uint64_t returnable_bytes(Allocator& allocator, DeviceId device) noexcept {
+  return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->returnable_bytes() : 0;
+}
+
+uint64_t bring_back(Allocator& allocator, DeviceId device) noexcept {
+  return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->bring_back() : 0;
+}
+
+}  // namespace spillway

@@ -1,0 +1,168 @@
+// What lies in another tier comes back when the device has had room for long.
+#include <algorithm>
+#include <shared_mutex>
+
+#include "allocator/heap.h"
+
+namespace spillway {
+namespace {
+
+// A share of the limit stays free, and the last spill must be so long ago.
+constexpr uint64_t kMarginShare = 20, kQuietOrders = 10'000, kQuietIntervals = 4;
+
+}  // namespace
+
+// What the program's blocks take of the device.
+uint64_t DeviceHeap::need() const {
+  uint64_t there = 0;
+  for (const Tier tier : {Tier::kPeer, Tier::kHost}) there += spilled_here(tier);
+  const uint64_t all = usage_.live().bytes + usage_.pending().bytes;
+  return all > there ? all - there : 0;
+}
+
+// How long the device must have had room before something comes back.
+uint64_t DeviceHeap::quiet_orders() const {
+  return std::max(kQuietOrders, kQuietIntervals * spill_interval_);
+}
+
+void DeviceHeap::note_need() {
+  if (spilled_.empty()) return;
+  peak_need_ = std::max(peak_need_, need());
+  if (order_ - stretch_began_ < quiet_orders()) return;
+  peak_need_before_ = peak_need_;
+  peak_need_ = need();
+  stretch_began_ = order_;
+}
+
+uint64_t DeviceHeap::returnable_here() const {
+  const uint64_t most = std::min(limit_bytes_, device_->total_bytes());
+  const uint64_t taken = std::max(peak_need_, peak_need_before_) + most / kMarginShare;
+  const bool quiet = order_ - last_spill_order_ >= quiet_orders();
+  return spilled_.empty() || !quiet || taken > most ? 0 : most - taken;
+}
+
+uint64_t DeviceHeap::returnable_bytes() {
+  if (forked()) return 0;
+  const std::lock_guard guard(lock_);
+  const uint64_t room = returnable_here();
+  for (const auto& [block, there] : spilled_)
+    if (block->state == BlockState::kLive && !there.moving && !there.pieces.empty() &&
+        there.pieces.back().range.bytes() <= room)
+      return room;
+  return 0;
+}
+
+// The last piece that went is the first to come: what stays elsewhere remains the block's end.
+std::vector<DeviceHeap::Move> DeviceHeap::choose_returns(uint64_t most_bytes) {
+  std::vector<std::pair<double, Block*>> blocks;
+  for (const auto& [block, there] : spilled_)
+    if (block->state == BlockState::kLive && !there.moving && !there.pieces.empty() && !is_pinned(block))
+      blocks.emplace_back(heat(block), block);
+  std::sort(blocks.begin(), blocks.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<Move> moves;
+  for (const auto& [unused, block] : blocks) {
+    const Piece& piece = spilled_[block].pieces.back();
+    if (piece.range.bytes() > most_bytes) continue;
+    most_bytes -= piece.range.bytes();
+    moves.push_back({.block = block,
+                     .range = piece.range,
+                     .was = piece.tier,
+                     .from = {{piece.handle, piece.range.bytes()}}});
+  }
+  return moves;
+}
+
+uint64_t DeviceHeap::bring_back() {
+  if (forked()) return 0;
+  const Device::Scope scope(*device_);
+  PageReservation pages(page_bytes_);
+  std::vector<Victim> victims;
+  std::vector<Move> moves;
+  {
+    const std::lock_guard guard(lock_);
+    all_is_drained();
+    moves = choose_returns(returnable_here());
+    uint64_t needed = 0;
+    for (const Move& move : moves) needed += move.range.bytes();
+    mark_moving(moves);
+    victims =
+        take_idle(needed > spare_.size() * page_bytes_ ? needed - spare_.size() * page_bytes_ : 0, true);
+  }
+  hold(victims, pages, IdlePages::kKeep);
+  const uint64_t bytes = move_in(moves, pages);
+  const std::lock_guard guard(lock_);
+  reserved_bytes_ -= pages.bytes();
+  held_bytes_ -= pages.promised_bytes;
+  spare_.insert(spare_.end(), pages.pages.begin(), pages.pages.end());
+  if (bytes != 0) peak_need_ += bytes;
+  return bytes;
+}
+
+uint64_t DeviceHeap::move_in(std::vector<Move>& moves, PageReservation& pages) {
+  if (moves.empty()) return 0;
+  uint64_t bytes = 0;
+  {
+    const std::shared_lock mapping(mappings_mutex_);
+    exchange(moves, [&](Move& move) { return provide(move, pages); });
+    bytes = settle_in(moves, pages);
+  }
+  for (const Move& move : moves)
+    if (move.done) drop_elsewhere({move.range, move.from.front().handle, move.was});
+  for (const Move& move : moves) end_move(move.block);
+  return bytes;
+}
+
+// Device pages for what comes back: of those at hand, of spare ones, or new.
+bool DeviceHeap::provide(Move& move, PageReservation& pages) {
+  const uint64_t bytes = move.range.bytes();
+  {
+    const std::lock_guard guard(lock_);
+    while (!spare_.empty() && pages.pages.size() * page_bytes_ < bytes) {
+      pages.pages.push_back(spare_.back());
+      spare_.pop_back();
+      reserved_bytes_ += page_bytes_;
+    }
+  }
+  while (pages.pages.size() * page_bytes_ < bytes) {
+    {
+      const std::lock_guard guard(lock_);
+      if (room() < page_bytes_) return false;
+      held_bytes_ += page_bytes_;
+      reserved_bytes_ += page_bytes_;
+      pages.promised_bytes += page_bytes_;
+    }
+    CUmemGenericAllocationHandle handle = 0;
+    if (device_->create(&handle) != CUDA_SUCCESS) return false;
+    pages.promised_bytes -= page_bytes_;
+    pages.pages.push_back(handle);
+  }
+  for (uint64_t at = 0; at < bytes; at += page_bytes_) {
+    move.to.push_back({pages.pages.back(), page_bytes_});
+    pages.pages.pop_back();
+  }
+  return true;
+}
+
+uint64_t DeviceHeap::settle_in(const std::vector<Move>& moves, PageReservation& pages) {
+  const std::lock_guard guard(lock_);
+  uint64_t bytes = 0;
+  for (const Move& move : moves) {
+    if (!move.done) {
+      for (const driver::Page& page : move.to) pages.pages.push_back(page.handle);
+      continue;
+    }
+    Arena& arena = *arenas_[move.block->arena];
+    uint64_t at = move.range.begin;
+    for (const driver::Page& page : move.to) {
+      arena.set_page(at, page.handle);
+      at += page_bytes_;
+    }
+    spilled_[move.block].pieces.pop_back();
+    bytes += move.range.bytes();
+  }
+  mapped_bytes_ += bytes;
+  reserved_bytes_ -= bytes;
+  return bytes;
+}
+
+}  // namespace spillway

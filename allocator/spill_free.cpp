@@ -1,0 +1,81 @@
+// Blocks that are freed while their memory lies in another tier, or is on its way.
+#include <algorithm>
+#include <shared_mutex>
+#include <utility>
+
+#include "allocator/heap.h"
+
+namespace spillway {
+
+// Nothing uses the block any more: whether it can go at once. What is on the move goes when that has ended.
+bool DeviceHeap::claim_elsewhere(Block* block) {
+  const std::lock_guard guard(lock_);
+  const auto there = spilled_.find(block);
+  if (there == spilled_.end()) return true;
+  there->second.freed = true;
+  return !std::exchange(there->second.moving, true);
+}
+
+// Of a block that was claimed. False: the driver refused, and it is tried again.
+bool DeviceHeap::unmap_elsewhere(Block* block) {
+  std::vector<Piece*> pieces;
+  {
+    const std::lock_guard guard(lock_);
+    const auto there = spilled_.find(block);
+    if (there == spilled_.end()) return true;
+    for (Piece& piece : there->second.pieces)
+      if (!piece.gone) pieces.push_back(&piece);  // claimed: nobody else changes them
+  }
+  const Device::Scope scope(*device_);
+  const std::shared_lock mapping(mappings_mutex_);
+  for (Piece* piece : pieces) {
+    piece->gone = device_->unmap(piece->range.begin, piece->range.bytes()) == CUDA_SUCCESS;
+    if (piece->gone) drop_elsewhere(*piece);
+  }
+  if (std::all_of(pieces.begin(), pieces.end(), [](const Piece* piece) { return piece->gone; })) return true;
+  const std::lock_guard guard(lock_);
+  spilled_.at(block).moving = false;
+  set_slow(kSlowPending);
+  return false;
+}
+
+bool DeviceHeap::leaves_elsewhere() {
+  const std::lock_guard guard(lock_);
+  return std::any_of(spilled_.begin(), spilled_.end(), [](const auto& entry) { return entry.second.freed; });
+}
+
+void DeviceHeap::retry_elsewhere() {
+  std::vector<Block*> freed;
+  {
+    const std::lock_guard guard(lock_);
+    for (auto& [block, there] : spilled_)
+      if (there.freed && !std::exchange(there.moving, true)) freed.push_back(block);
+  }
+  for (Block* block : freed) complete_claimed(block);
+}
+
+// Its pages there are none now. False: it has had none.
+bool DeviceHeap::forget_elsewhere(Block* block) {
+  const auto there = spilled_.extract(block);
+  if (there.empty()) return false;
+  for (const Piece& piece : there.mapped().pieces)
+    for (uint64_t at = piece.range.begin; at < piece.range.end; at += page_bytes_)
+      arenas_[block->arena]->set_page(at, 0);
+  if (spilled_.empty()) clear_slow(kSlowElsewhere);
+  return true;
+}
+
+void DeviceHeap::end_spilling() {
+  retry_left_over();
+  for (const auto& [block, there] : spilled_) {
+    for (const Piece& piece : there.pieces) {
+      if (!piece.gone) device_->unmap(piece.range.begin, piece.range.bytes());
+      if (!piece.gone) device_->release(piece.handle);
+      for (uint64_t at = piece.range.begin; at < piece.range.end; at += page_bytes_)
+        arenas_[block->arena]->set_page(at, 0);
+    }
+  }
+  for (const auto& [bytes, handle] : host_spare_) device_->release(handle);
+}
+
+}  // namespace spillway

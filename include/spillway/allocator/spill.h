@@ -1,0 +1,49 @@
+// Moving the memory of live blocks to another tier, at the same address, and back. Kernels can use it there
+// too, more slowly: a wrong choice costs time and no value. Whole pages only, of blocks that nobody else
+// maps, in the default pool.
+//
+// Thread-safety: `touch` from anywhere; `spill` on the thread whose request failed, inside the handler, and
+// `bring_back` from anywhere, both while nothing runs on any device and the gate is closed. The rest from
+// anywhere, without a CUDA call. Units: bytes, microseconds.
+#pragma once
+#include <cstdint>
+
+#include "spillway/allocator/allocator.h"
+
+namespace spillway {
+
+// Where to, and how much of it at most: what is there of this process already counts.
+struct SpillPlace {
+  Tier tier = Tier::kHost;
+  DeviceId peer{};  // kPeer
+  uint64_t most_bytes = 0;
+};
+
+struct SpillEstimate {
+  uint64_t useful_bytes = 0;  // 0: spilling would not serve the request
+  uint64_t needed_bytes = 0;  // pages that only spilling could free
+  uint64_t bytes = 0;         // that could go, at most about as much as is needed
+  double slowdown = 1;  // predicted time per step ÷ that without what is spilled; 1 where nothing is known
+};
+
+// Whether [address, address + bytes) must stay where it is. Set before the first request; null: nothing must.
+void set_pinned(Allocator& allocator, bool (*pinned)(uint64_t address, uint64_t bytes)) noexcept;
+
+// The block that begins at `address` is about to be used by work that is queued after this call.
+void touch(Allocator& allocator, uint64_t address) noexcept;
+
+// Of every device of this process.
+uint64_t spilled_bytes(Allocator& allocator, Tier tier) noexcept;
+SpillEstimate estimate_spill(Allocator& allocator, const OomEvent& event, const SpillPlace& place) noexcept;
+// Copies the coldest blocks' pages away, as many bytes as the request is short of and some more, and puts
+// the pages into the reservation, together with an address range for the request. Returns the bytes.
+uint64_t spill(Allocator& allocator, const OomEvent& event, Reservation& reservation,
+               const SpillPlace& place) noexcept;
+
+// Bytes of blocks that are elsewhere and could come back, with room left for the most that the device needed
+// since the last spill; 0 until that is long enough ago.
+uint64_t returnable_bytes(Allocator& allocator, DeviceId device) noexcept;
+// Brings those back, the most used first. Returns the bytes.
+uint64_t bring_back(Allocator& allocator, DeviceId device) noexcept;
+
+}  // namespace spillway

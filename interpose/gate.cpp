@@ -1,0 +1,121 @@
+#include "interpose/gate.h"
+
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <climits>
+
+namespace spillway::interpose {
+namespace {
+
+constexpr useconds_t kLookAgainUs = 20;
+
+pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t closing = PTHREAD_MUTEX_INITIALIZER;
+pthread_once_t prepared = PTHREAD_ONCE_INIT;
+pthread_key_t thread_end;
+GateSlot* slots = nullptr;  // guarded by `listing`
+
+long membarrier(int command) {
+  return ::syscall(SYS_membarrier, command, 0, 0);
+}
+
+void unlist(void* ended) {
+  auto* slot = static_cast<GateSlot*>(ended);
+  pthread_mutex_lock(&listing);
+  for (GateSlot** at = &slots; *at != nullptr; at = &(*at)->next) {
+    if (*at != slot) continue;
+    *at = slot->next;
+    break;
+  }
+  slot->listed = false;
+  pthread_mutex_unlock(&listing);
+}
+
+// Of the parent's threads only the one that forked is there.
+void in_child() {
+  pthread_mutex_init(&listing, nullptr);
+  pthread_mutex_init(&closing, nullptr);
+  gate_closed.store(0);
+  slots = nullptr;
+  gate_slot.listed = false;
+  gate_slot.passing.store(0);
+  gate_slot.holds = false;
+}
+
+void prepare() {
+  gate_needs_fence.store(membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) != 0);
+  pthread_key_create(&thread_end, unlist);
+  pthread_atfork(nullptr, nullptr, in_child);
+}
+
+uint64_t now_us() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000 + static_cast<uint64_t>(now.tv_nsec) / 1000;
+}
+
+bool all_have_passed(uint64_t deadline_us) {
+  pthread_mutex_lock(&listing);
+  bool passed = true;
+  for (const GateSlot* slot = slots; passed && slot != nullptr; slot = slot->next) {
+    if (slot == &gate_slot) continue;
+    while (slot->passing.load(std::memory_order_acquire) != 0) {
+      passed = now_us() < deadline_us;
+      if (!passed) break;
+      ::usleep(kLookAgainUs);
+    }
+  }
+  pthread_mutex_unlock(&listing);
+  return passed;
+}
+
+bool lock_until(pthread_mutex_t* mutex, uint64_t deadline_us) {
+  while (pthread_mutex_trylock(mutex) != 0) {
+    if (now_us() >= deadline_us) return false;
+    ::usleep(kLookAgainUs);
+  }
+  return true;
+}
+
+}  // namespace
+
+void list_gate_slot() {
+  pthread_once(&prepared, prepare);
+  pthread_mutex_lock(&listing);
+  gate_slot.next = slots;
+  slots = &gate_slot;
+  gate_slot.listed = true;
+  pthread_mutex_unlock(&listing);
+  pthread_setspecific(thread_end, &gate_slot);
+}
+
+void wait_for_gate() {
+  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&gate_closed), FUTEX_WAIT_PRIVATE, 1, nullptr, nullptr, 0);
+}
+
+int close_gate(uint64_t microseconds) {
+  const uint64_t deadline = now_us() + microseconds;
+  pthread_once(&prepared, prepare);
+  if (!lock_until(&closing, deadline)) return 0;
+  gate_closed.store(1, std::memory_order_seq_cst);
+  if (!gate_needs_fence.load(std::memory_order_relaxed)) membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+  gate_slot.holds = true;
+  if (all_have_passed(deadline)) return 1;
+  open_gate();
+  return 0;
+}
+
+void open_gate() {
+  gate_slot.holds = false;
+  gate_closed.store(0, std::memory_order_seq_cst);
+  ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&gate_closed), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr,
+            nullptr, 0);
+  pthread_mutex_unlock(&closing);
+}
+
+}  // namespace spillway::interpose

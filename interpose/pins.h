@@ -1,0 +1,49 @@
+// Memory that the program hands on by the driver, for other processes, NCCL or RDMA: Spillway must not move
+// it, because who got it knows physical pages and not addresses.
+//
+// Thread-safety: any thread. What is retained as a handle is free to move again when that handle is released;
+// what was given away as a descriptor of an address range never is. Nothing is kept before Spillway's core is
+// loaded: until then it holds none of the program's memory.
+#pragma once
+#include <atomic>
+#include <cstdint>
+
+#include "interpose/functions.h"
+#include "spillway/driver/table.h"
+
+namespace spillway::interpose {
+
+inline std::atomic<uint32_t> retained_handles{0};
+
+void pin_handle(CUmemGenericAllocationHandle handle, uint64_t address);
+void unpin_handle(CUmemGenericAllocationHandle handle);
+void pin_range(uint64_t address, uint64_t bytes);
+
+template <Function function>
+struct Pins {
+  template <class... Parameters>
+  static void of(Parameters...) {}
+};
+
+template <>
+struct Pins<Function::cuMemRetainAllocationHandle> {
+  static void of(const CUmemGenericAllocationHandle* handle, const void* address) {
+    pin_handle(*handle, reinterpret_cast<uint64_t>(address));
+  }
+};
+
+template <>
+struct Pins<Function::cuMemRelease> {
+  static void of(CUmemGenericAllocationHandle handle) {
+    if (retained_handles.load(std::memory_order_relaxed) != 0) unpin_handle(handle);
+  }
+};
+
+template <>
+struct Pins<Function::cuMemGetHandleForAddressRange> {
+  static void of(const void*, CUdeviceptr address, size_t bytes, CUmemRangeHandleType, unsigned long long) {
+    pin_range(address, bytes);
+  }
+};
+
+}  // namespace spillway::interpose

@@ -1,0 +1,236 @@
+// Cold blocks' memory goes to the host when a request is short, and comes back when there is room.
+#include "spillway/allocator/spill.h"
+
+#include <map>
+
+#include "spillway/strategies/ladder.h"
+#include "tests/allocator/simulated.h"
+#include "tests/strategies/open_gate.h"
+
+namespace spillway::testing {
+namespace {
+
+class Spill : public SimulatedDevice {
+ protected:
+  void SetUp() override {
+    SimulatedDevice::SetUp();
+    with({.host_bytes = 256 * kMiB, .most_slowdown = 0});
+    allocator->limit(kDevice, 32 * kMiB);
+  }
+  void TearDown() override {
+    allocator->set_handler(nullptr);
+    SimulatedDevice::TearDown();
+  }
+  void with(const SpillLimits& limits) {
+    ladder = std::make_unique<Ladder>(*allocator);
+    ladder->add(make_stitch(*allocator));
+    ladder->add(make_spill_to_host(*allocator, limits));
+    ladder->set_gate(&gate);
+    allocator->set_handler(ladder.get());
+  }
+  void let_time_pass(int orders = 100) {
+    for (int i = 0; i < orders / 2; ++i) put(get(512));
+  }
+  std::vector<uint64_t> blocks_of(uint64_t bytes, int count) {
+    std::vector<uint64_t> blocks;
+    blocks.reserve(static_cast<size_t>(count));
+    for (int i = 0; i < count; ++i) blocks.push_back(get(bytes));
+    return blocks;
+  }
+  OneThreadsGate gate;
+  std::unique_ptr<Ladder> ladder;
+};
+
+TEST_F(Spill, ServesWhatNoFreePageCould) {
+  const auto blocks = blocks_of(10 * kMiB, 3);
+  let_time_pass();
+  const uint64_t more = get(20 * kMiB);
+  ASSERT_NE(more, 0u) << failure->text;
+  EXPECT_GE(memory().spilled, 18 * kMiB);
+  EXPECT_LE(memory().reserved, 32 * kMiB);
+  EXPECT_EQ(spilled_bytes(*allocator, Tier::kHost), memory().spilled);
+  EXPECT_EQ(memory().rescued, 1u);
+  EXPECT_EQ(gate.closed, 1);
+  EXPECT_EQ(gate.opened, 1);
+  put(more);
+  for (const uint64_t block : blocks) put(block);
+  EXPECT_NE(get(32 * kMiB), 0u) << "the pages behind freed blocks are the device's again";
+  EXPECT_EQ(memory().spilled, 0u);
+}
+
+TEST_F(Spill, TakesWhatWasUsedAMomentAgoLast) {
+  const auto blocks = blocks_of(10 * kMiB, 3);
+  EXPECT_EQ(get(60 * kMiB), 0u) << "uses are known from now on";
+  for (int i = 0; i < 20; ++i) touch(*allocator, blocks[0]);
+  let_time_pass();
+  touch(*allocator, blocks[1]);
+  touch(*allocator, blocks[2]);
+  ASSERT_NE(get(6 * kMiB), 0u);
+  put(blocks[1]);
+  put(blocks[2]);
+  let_time_pass();
+  EXPECT_EQ(memory().spilled, 6 * kMiB) << "the one of many uses, of which the last was long ago";
+  put(blocks[0]);
+}
+
+TEST_F(Spill, TakesTheColdestFirst) {
+  const auto blocks = blocks_of(10 * kMiB, 3);
+  EXPECT_EQ(get(60 * kMiB), 0u) << "uses are known from now on";
+  for (int round = 0; round < 20; ++round) {
+    let_time_pass(20);
+    touch(*allocator, blocks[0]);
+    touch(*allocator, blocks[2]);
+  }
+  ASSERT_NE(get(6 * kMiB), 0u) << failure->text;
+  put(blocks[0]);
+  put(blocks[2]);
+  let_time_pass();
+  EXPECT_EQ(memory().spilled, 6 * kMiB) << "the one that nobody used went";
+  put(blocks[1]);
+  let_time_pass();
+  EXPECT_EQ(memory().spilled, 0u);
+}
+
+TEST_F(Spill, NeverMovesWhatIsPinnedOrShared) {
+  static uint64_t pinned = 0;
+  const auto blocks = blocks_of(10 * kMiB, 3);
+  pinned = blocks[0];
+  set_pinned(*allocator, [](uint64_t address, uint64_t) { return address == pinned; });
+  SharedBlock shared;
+  std::string text;
+  ASSERT_EQ(allocator->share(blocks[1], &shared, &text), Status::kOk) << text;
+  let_time_pass();
+  EXPECT_EQ(get(14 * kMiB), 0u) << "12 MiB at most";
+  ASSERT_NE(get(10 * kMiB), 0u);
+  EXPECT_EQ(memory().spilled, 10 * kMiB);
+  EXPECT_EQ(allocator->share(blocks[2], &shared, &text), Status::kInvalid);
+  EXPECT_NE(text.find("another tier"), std::string::npos);
+}
+
+TEST_F(Spill, KeepsToTheBudgetOfHostMemory) {
+  with({.host_bytes = 8 * kMiB, .most_slowdown = 0});
+  const auto blocks = blocks_of(10 * kMiB, 3);
+  let_time_pass();
+  EXPECT_EQ(get(14 * kMiB), 0u) << "two pages too many";
+  const uint64_t incident = failure->event.incident;
+  EXPECT_NE(ladder->story_of(incident).find("of the budget of host memory 8.00 MiB are left"),
+            std::string::npos)
+      << ladder->story_of(incident);
+  EXPECT_NE(get(8 * kMiB), 0u) << failure->text;
+  EXPECT_EQ(memory().spilled, 8 * kMiB);
+  let_time_pass();
+  EXPECT_EQ(get(4 * kMiB), 0u) << "nothing is left of it";
+}
+
+TEST_F(Spill, NeedsTheGateAndNoCapture) {
+  const auto blocks = blocks_of(10 * kMiB, 3);
+  let_time_pass();
+  ladder->set_gate(nullptr);
+  EXPECT_EQ(get(20 * kMiB), 0u);
+  ladder->set_gate(&gate);
+  gate.can_close = false;
+  EXPECT_EQ(get(20 * kMiB), 0u);
+  gate.can_close = true;
+  gate.captured = 1;
+  EXPECT_EQ(get(20 * kMiB), 0u);
+  gate.captured = 0;
+  EXPECT_NE(get(20 * kMiB), 0u);
+  EXPECT_EQ(gate.opened, gate.closed);
+}
+
+TEST_F(Spill, WaitsForWhatIsQueued) {
+  const auto blocks = blocks_of(10 * kMiB, 3);
+  const StreamId stream = new_stream();
+  for (const uint64_t block : blocks) launch(stream, block, 10 * kMiB, 50'000);
+  let_time_pass();
+  EXPECT_NE(get(20 * kMiB), 0u) << failure->text;
+  EXPECT_EQ(text(control->violations), "") << "pages were moved under a kernel";
+}
+
+TEST_F(Spill, OfAFreedBlockEndsWhenItsStreamIsPastIt) {
+  const auto blocks = blocks_of(10 * kMiB, 3);
+  let_time_pass();
+  ASSERT_NE(get(20 * kMiB), 0u);
+  for (const uint64_t block : blocks) launch(StreamId{}, block, 10 * kMiB, 50'000);
+  for (const uint64_t block : blocks) put(block);
+  EXPECT_GT(memory().spilled, 0u) << "the kernels may still read it";
+  table.cuCtxSynchronize();
+  let_time_pass();
+  EXPECT_EQ(memory().spilled, 0u);
+}
+
+TEST_F(Spill, ComesBackWhenThereIsRoomForLong) {
+  const auto blocks = blocks_of(10 * kMiB, 3);
+  let_time_pass();
+  const uint64_t more = get(20 * kMiB);
+  let_time_pass();
+  EXPECT_EQ(returnable_bytes(*allocator, kDevice), 0u) << "no room";
+  put(more);
+  EXPECT_EQ(returnable_bytes(*allocator, kDevice), 0u) << "not for long";
+  let_time_pass(25'000);
+  while (bring_back(*allocator, kDevice) != 0) check();
+  EXPECT_EQ(memory().spilled, 0u);
+  EXPECT_LE(memory().reserved, 32 * kMiB);
+}
+
+TEST_F(Spill, PredictsWhatItCosts) {
+  with({.host_bytes = 256 * kMiB, .most_slowdown = 1.01});
+  const auto blocks = blocks_of(10 * kMiB, 3);
+  EXPECT_EQ(get(60 * kMiB), 0u) << "uses are known from now on";
+  for (int i = 0; i < 200; ++i) {
+    let_time_pass(2);
+    launch(StreamId{}, blocks[0], 512, 1);
+    for (const uint64_t block : blocks) touch(*allocator, block);
+  }
+  let_time_pass();
+  EXPECT_EQ(get(20 * kMiB), 0u) << "each would be read over the link at every turn";
+  EXPECT_NE(ladder->story_of(failure->event.incident).find("times as long, and 1.0 is the most"),
+            std::string::npos)
+      << ladder->story_of(failure->event.incident);
+  EXPECT_EQ(memory().spilled, 0u);
+  with({.host_bytes = 256 * kMiB, .most_slowdown = 1e9});
+  EXPECT_NE(get(20 * kMiB), 0u);
+}
+
+// What the driver takes for each of many blocks passes while others are copied, and no byte goes twice.
+TEST_F(Spill, CopiesRunBesideTheDriversOtherWork) {
+  allocator->limit(kDevice, 130 * kMiB);
+  const auto blocks = blocks_of(8 * kMiB, 16);
+  let_time_pass();
+  for (const char* call : {"cuMemCreate", "cuMemSetAccess", "cuMemUnmap"}) control->set_latency(call, 40'000);
+  const SpillwaySimulatorCounts before = counts();
+  ASSERT_NE(get(64 * kMiB), 0u) << failure->text;
+  EXPECT_GT(memory().spilled, 60 * kMiB);
+  EXPECT_EQ(counts().copied_bytes - before.copied_bytes, memory().spilled);
+  const uint64_t copies_ns = memory().spilled / 25;
+  EXPECT_LT(counts().virtual_ns - before.virtual_ns, copies_ns * 6 / 5);
+}
+
+// At each of the driver's calls, once: nothing is lost, nothing leaks, and the request is served or refused.
+TEST_F(Spill, SurvivesAFailureOfAnyCall) {
+  for (const char* call :
+       {"cuMemCreate", "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess", "cuMemcpyAsync",
+        "cuEventSynchronize", "cuMemUnmap", "cuMemAddressFree", "cuEventRecord"}) {
+    bool fired = true;
+    for (uint64_t n = 1; fired; ++n) {
+      ASSERT_LT(n, 100u) << call;
+      const auto blocks = blocks_of(10 * kMiB, 3);
+      let_time_pass();
+      const uint64_t before = counts().injected_failures;
+      control->fail_call(n, call, 0, CUDA_ERROR_OUT_OF_MEMORY);
+      const uint64_t more = get(20 * kMiB);
+      control->fail_call(0, nullptr, 0, CUDA_SUCCESS);
+      fired = counts().injected_failures != before;
+      ASSERT_TRUE(fired || n > 1) << call << " is never called";
+      if (more != 0) put(more);
+      for (const uint64_t block : blocks) put(block);
+      table.cuCtxSynchronize();
+      let_time_pass();
+      allocator->empty_cache(kDevice);
+      check();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace spillway::testing
