@@ -1,6 +1,6 @@
-"""A stock training under `spillway run --mode replace`, short of memory, while driver calls fail one after the other: it
-has exactly the losses of a training with room, or ends by an exception that names the failure; no crash, no hang, no
-leak, no violation.
+"""A stock training under `spillway run --mode replace`, short of memory, while driver calls fail one after the other:
+it has exactly the losses of a training with room, or ends by an exception that names the failure; no crash, no hang,
+no leak, no violation.
 
 usage: test_failing_calls.py [STRIDE] [all]     every STRIDE-th call, 1 for each; `all`: also the calls that take no
 memory, each function by itself
@@ -40,8 +40,8 @@ def useful(report, strategy):
 
 def sweep(expected, stride, *function):
     with tempfile.TemporaryDirectory() as folder:
-        run = [SPILLWAY, "run", "--mode", "replace", "--max-slowdown", "none", "--host-budget", "1GiB", "--limit", LIMIT,
-               "--trace", f"{folder}/trace.spill", "--"]
+        run = [SPILLWAY, "run", "--mode", "replace", "--max-slowdown", "none", "--host-budget", "1GiB",
+               "--limit", LIMIT, "--trace", f"{folder}/trace.spill", "--"]
         seen = simulate(folder, [*run, sys.executable, PROGRAM, "1", stride, *function])
         violations = json.loads(pathlib.Path(folder, "simulator.json").read_text())["violations"]
         report = subprocess.run([SPILLWAY, "report", f"{folder}/trace.spill"], capture_output=True, text=True,

@@ -454,7 +454,8 @@ def whole_allocations(receiver):
     del tensors
 
 
-CASES = {"twice": opened_twice, "descriptors": descriptors_are_closed, "sockets": wrong_sockets, "pass": pass_tensors, "views": views, "both": both_directions, "whole": whole_allocations,
+CASES = {"twice": opened_twice, "descriptors": descriptors_are_closed, "sockets": wrong_sockets,
+         "pass": pass_tensors, "views": views, "both": both_directions, "whole": whole_allocations,
          "short": short_of_memory, "forbidden": without_permission, "wrong": wrong_handles,
          "receiver_dies": receiver_dies, "receivers_die": receivers_die_anywhere, "sender_dies": sender_dies}
 

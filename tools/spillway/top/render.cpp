@@ -63,9 +63,9 @@ std::string program_of(const LedgerMember& member, const std::string& host) {
 
 Table table_of_processes() {
   const auto left = Align::kLeft, right = Align::kRight;
-  Table table({right, left, left, right, right, left, right, right, right, right, left, right});
-  table.add({"pid", "program", "mode", "held", "cached", "by", "limit", "guarantee", "failures", "rescued",
-             "phase", "age"});
+  Table table({right, left, left, right, right, right, left, right, right, right, right, left, right});
+  table.add({"pid", "program", "mode", "held", "cached", "spilled", "by", "limit", "guarantee", "failures",
+             "rescued", "phase", "age"});
   return table;
 }
 
@@ -73,9 +73,10 @@ void add_row(Table* table, const LedgerMember& member, const Share& share, const
   const bool known = share.by != HeldBy::kUnknown;
   table->add({std::to_string(member.process), program_of(member, host),
               member.has_entry ? member.entry.mode : "-", known ? size_text(share.held_bytes) : "?",
-              known ? size_text(share.cached_bytes) : "?", name_of(share.by), or_none(share.limit_bytes),
-              or_none(member.entry.guarantee_bytes), std::to_string(member.entry.failures),
-              std::to_string(member.entry.rescued), doing(member), age_text(member)});
+              known ? size_text(share.cached_bytes) : "?", or_none(share.spilled_bytes), name_of(share.by),
+              or_none(share.limit_bytes), or_none(member.entry.guarantee_bytes),
+              std::to_string(member.entry.failures), std::to_string(member.entry.rescued), doing(member),
+              age_text(member)});
 }
 
 std::string device_line(const DeviceOverview& device) {
@@ -96,6 +97,7 @@ Json json_of(const Share& share, const Overview& overview) {
   return {{"pid", overview.processes[share.process].process},
           {"held_bytes", known ? Json(share.held_bytes) : Json()},
           {"cached_bytes", known ? Json(share.cached_bytes) : Json()},
+          {"spilled_bytes", share.spilled_bytes},
           {"held_by", name_of(share.by)},
           {"limit_bytes", share.limit_bytes == 0 ? Json() : Json(share.limit_bytes)}};
 }
