@@ -88,7 +88,7 @@ void Allocator::touch(uint64_t address) noexcept {
 }
 
 void Allocator::tell_pressure() noexcept {
-  if (const auto call = pressure_.load()) call();
+  if (const auto call = pressure_.exchange(nullptr)) call();
 }
 
 Status Allocator::share(uint64_t address, SharedBlock* out, std::string* text) noexcept {

@@ -1,6 +1,7 @@
 // Blocks that were freed while other streams may still use them: an event on each of these streams, in the
 // order of the frees; the block becomes a hole when all have passed.
 #include <algorithm>
+#include <shared_mutex>
 
 #include "allocator/heap.h"
 
@@ -82,6 +83,7 @@ void DeviceHeap::complete(Block* block) {
 }
 
 void DeviceHeap::complete_claimed(Block* block) {
+  const std::shared_lock mapping(mappings_mutex_);
   if (!unmap_elsewhere(block)) return;
   if (watched()) [[unlikely]]
     tell(Change::kFreed, block);

@@ -106,10 +106,12 @@ class DeviceHeap {
   // spill.cpp; see spill.h.
   void touch(Block* block, uint64_t address);
   uint64_t spilled_bytes(Tier tier);
+  uint64_t host_spare_bytes();
   SpillEstimate estimate_spill(const OomEvent& event, const SpillPlace& where);
   uint64_t spill(const OomEvent& event, PageReservation& reservation, const SpillPlace& where);
   uint64_t returnable_bytes();
   uint64_t bring_back();
+  void postpone_return();
 
   // shared.cpp; see Allocator.
   Status share(Block* block, uint64_t address, SharedBlock* out, std::string* text);
@@ -373,6 +375,7 @@ class DeviceHeap {
   // Guarded by lock_, as the rest of what spill.cpp needs.
   std::unordered_map<Block*, Spilled> spilled_;
   std::multimap<uint64_t, CUmemGenericAllocationHandle> host_spare_;  // bytes → what freed blocks have left
+  uint64_t elsewhere_bytes_ = 0;                                      // of all pieces
   uint64_t learning_since_ = 0;  // place in the order from which uses are known; 0: they are not learnt
   uint64_t last_spill_order_ = 0, spill_interval_ = 0;
   // The most that the program's blocks needed of the device, in this stretch of the order and the one before.

@@ -44,7 +44,8 @@ void DeviceHeap::learn_under_pressure(bool failed) {
   {
     const std::lock_guard guard(lock_);
     const uint64_t most = std::min(limit_bytes_, device_->total_bytes());
-    if (learning_since_ != 0 || (!failed && held_bytes_ < most / 100 * kPressurePercent)) return;
+    if (learning_since_ != 0 || order_ == 0 || (!failed && held_bytes_ < most / 100 * kPressurePercent))
+      return;
     learning_since_ = order_;
   }
   allocator_.tell_pressure();
@@ -54,7 +55,8 @@ void DeviceHeap::learn_under_pressure(bool failed) {
 void DeviceHeap::read_clock() {
   const uint64_t now = device_->time_us();
   const std::lock_guard guard(lock_);
-  if (clock_us_ != 0 && now > clock_us_ && order_ > clock_order_)
+  // Not while something lies elsewhere: that is what it is to be compared with.
+  if (clock_us_ != 0 && now > clock_us_ && order_ > clock_order_ && spilled_.empty())
     us_per_order_ = static_cast<double>(now - clock_us_) / static_cast<double>(order_ - clock_order_);
   if (clock_us_ != 0) return;
   clock_us_ = now;

@@ -105,6 +105,13 @@ CUresult DeviceHeap::elsewhere(const SpillPlace& where, uint64_t bytes,
   return device_->create_elsewhere(where.tier, where.peer, bytes, handle);
 }
 
+uint64_t DeviceHeap::host_spare_bytes() {
+  const std::lock_guard guard(lock_);
+  uint64_t held = 0;
+  for (const auto& [bytes, unused] : host_spare_) held += bytes;
+  return held;
+}
+
 // Down to `most_bytes`, the largest first; what the driver does not take back stays.
 void DeviceHeap::shrink_host_spare(uint64_t most_bytes) {
   std::multimap<uint64_t, CUmemGenericAllocationHandle> out;
@@ -214,12 +221,14 @@ uint64_t DeviceHeap::move_out(std::vector<Move>& moves, const SpillPlace& where,
   if (moves.empty()) return 0;
   bool refused = false;
   uint64_t bytes = 0;
+  SpillPlace left = where;
   {
     const std::shared_lock mapping(mappings_mutex_);
     exchange(moves, [&](Move& move) {
       CUmemGenericAllocationHandle handle = 0;
-      refused = refused || elsewhere(where, move.range.bytes(), &handle) != CUDA_SUCCESS;
+      refused = refused || elsewhere(left, move.range.bytes(), &handle) != CUDA_SUCCESS;
       if (refused) return false;
+      left.most_bytes -= std::min(left.most_bytes, move.range.bytes());
       move.tier = where.tier;
       move.from = pages_in_range(move.block, move.range);
       move.to = {{handle, move.range.bytes()}};
@@ -248,6 +257,7 @@ uint64_t DeviceHeap::settle_out(const std::vector<Move>& moves,
   }
   mapped_bytes_ -= bytes;
   reserved_bytes_ += bytes;
+  elsewhere_bytes_ += bytes;
   if (bytes == 0) return 0;
   spill_interval_ = last_spill_order_ == 0 ? 0 : order_ - last_spill_order_;
   last_spill_order_ = stretch_began_ = order_;
@@ -281,6 +291,14 @@ void touch(Allocator& allocator, uint64_t address) noexcept {
   allocator.touch(address);
 }
 
+uint64_t host_spare_bytes(Allocator& allocator, DeviceId except) noexcept {
+  uint64_t bytes = 0;
+  for (int i = 0; i < Allocator::kMaxDevices; ++i)
+    if (DeviceId{i} != except && allocator.uses(DeviceId{i}))
+      bytes += allocator.heap(DeviceId{i}, nullptr, nullptr)->host_spare_bytes();
+  return bytes;
+}
+
 uint64_t spilled_bytes(Allocator& allocator, Tier tier) noexcept {
   uint64_t bytes = 0;
   for (int i = 0; i < Allocator::kMaxDevices; ++i)
@@ -302,6 +320,10 @@ uint64_t spill(Allocator& allocator, const OomEvent& event, Reservation& reserva
 
 uint64_t returnable_bytes(Allocator& allocator, DeviceId device) noexcept {
   return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->returnable_bytes() : 0;
+}
+
+void postpone_return(Allocator& allocator, DeviceId device) noexcept {
+  if (allocator.uses(device)) allocator.heap(device, nullptr, nullptr)->postpone_return();
 }
 
 uint64_t bring_back(Allocator& allocator, DeviceId device) noexcept {

@@ -14,10 +14,8 @@ constexpr uint64_t kMarginShare = 20, kQuietOrders = 10'000, kQuietIntervals = 4
 
 // What the program's blocks take of the device.
 uint64_t DeviceHeap::need() const {
-  uint64_t there = 0;
-  for (const Tier tier : {Tier::kPeer, Tier::kHost}) there += spilled_here(tier);
   const uint64_t all = usage_.live().bytes + usage_.pending().bytes;
-  return all > there ? all - there : 0;
+  return all > elsewhere_bytes_ ? all - elsewhere_bytes_ : 0;
 }
 
 // How long the device must have had room before something comes back.
@@ -46,7 +44,7 @@ uint64_t DeviceHeap::returnable_bytes() {
   const std::lock_guard guard(lock_);
   const uint64_t room = returnable_here();
   for (const auto& [block, there] : spilled_)
-    if (block->state == BlockState::kLive && !there.moving && !there.pieces.empty() &&
+    if (block->state == BlockState::kLive && !there.moving && !there.pieces.empty() && !is_pinned(block) &&
         there.pieces.back().range.bytes() <= room)
       return room;
   return 0;
@@ -72,6 +70,11 @@ std::vector<DeviceHeap::Move> DeviceHeap::choose_returns(uint64_t most_bytes) {
   return moves;
 }
 
+void DeviceHeap::postpone_return() {
+  const std::lock_guard guard(lock_);
+  last_spill_order_ = order_;
+}
+
 uint64_t DeviceHeap::bring_back() {
   if (forked()) return 0;
   const Device::Scope scope(*device_);
@@ -90,11 +93,15 @@ uint64_t DeviceHeap::bring_back() {
   }
   hold(victims, pages, IdlePages::kKeep);
   const uint64_t bytes = move_in(moves, pages);
+  shrink_host_spare(0);
   const std::lock_guard guard(lock_);
   reserved_bytes_ -= pages.bytes();
   held_bytes_ -= pages.promised_bytes;
   spare_.insert(spare_.end(), pages.pages.begin(), pages.pages.end());
-  if (bytes != 0) peak_need_ += bytes;
+  if (bytes != 0)
+    peak_need_ += bytes;
+  else
+    last_spill_order_ = order_;  // not again at once
   return bytes;
 }
 
@@ -162,6 +169,7 @@ uint64_t DeviceHeap::settle_in(const std::vector<Move>& moves, PageReservation& 
   }
   mapped_bytes_ += bytes;
   reserved_bytes_ -= bytes;
+  elsewhere_bytes_ -= bytes;
   return bytes;
 }
 

@@ -27,10 +27,11 @@ bool DeviceHeap::unmap_elsewhere(Block* block) {
       if (!piece.gone) pieces.push_back(&piece);  // claimed: nobody else changes them
   }
   const Device::Scope scope(*device_);
-  const std::shared_lock mapping(mappings_mutex_);
   for (Piece* piece : pieces) {
     piece->gone = device_->unmap(piece->range.begin, piece->range.bytes()) == CUDA_SUCCESS;
-    if (piece->gone) drop_elsewhere(*piece);
+    if (!piece->gone) continue;
+    tell_pages(Change::kUnmapped, *arenas_[block->arena], piece->range);
+    drop_elsewhere(*piece);
   }
   if (std::all_of(pieces.begin(), pieces.end(), [](const Piece* piece) { return piece->gone; })) return true;
   const std::lock_guard guard(lock_);
@@ -58,6 +59,7 @@ void DeviceHeap::retry_elsewhere() {
 bool DeviceHeap::forget_elsewhere(Block* block) {
   const auto there = spilled_.extract(block);
   if (there.empty()) return false;
+  for (const Piece& piece : there.mapped().pieces) elsewhere_bytes_ -= piece.range.bytes();
   for (const Piece& piece : there.mapped().pieces)
     for (uint64_t at = piece.range.begin; at < piece.range.end; at += page_bytes_)
       arenas_[block->arena]->set_page(at, 0);

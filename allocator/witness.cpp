@@ -20,7 +20,7 @@ void DeviceHeap::tell(Change change, const Block* block) {
 void DeviceHeap::tell_free(Block* block, uint64_t address) {
   lock_.lock();
   const bool live = block->address == address && block->state == BlockState::kLive;
-  const bool at_once = (block->shared & kOtherStreams) == 0;
+  const bool at_once = (block->shared & (kOtherStreams | kElsewhere)) == 0;
   lock_.unlock();
   if (!live) return;
   tell(Change::kFreeRequested, block);

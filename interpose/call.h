@@ -49,7 +49,11 @@ void count() {
 template <Function function, class... Parameters>
 CUresult pass(CUresult (*real_function)(Parameters...), std::type_identity_t<Parameters>... arguments) {
   [[maybe_unused]] const std::conditional_t<is_gated(function), Passage, NoPassage> passage;
-  return real_function(arguments...);
+  const CUresult result = real_function(arguments...);
+  // Before the gate can close behind this call: what it began or handed on is known then.
+  watch_captures<function>(result);
+  if (result == CUDA_SUCCESS) Pins<function>::of(arguments...);
+  return result;
 }
 
 // Not inlined: no part of the way of a call that succeeds.
@@ -73,8 +77,6 @@ CUresult call(CUresult (*real_function)(Parameters...), std::type_identity_t<Par
   const Inside inside;
   count<function>();
   const CUresult result = pass<function>(real_function, arguments...);
-  watch_captures<function>(result);
-  if (result == CUDA_SUCCESS) Pins<function>::of(arguments...);
   if constexpr (finds_functions(function)) {
     if (result == CUDA_SUCCESS) hook_found(arguments...);
   }

@@ -13,6 +13,8 @@ namespace spillway::interpose {
 namespace {
 
 constexpr useconds_t kLookAgainUs = 20;
+// A call that is under way may itself wait for what is held now.
+constexpr uint64_t kMostPassingUs = 1'000'000;
 
 pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
 pthread_mutex_t closing = PTHREAD_MUTEX_INITIALIZER;
@@ -99,9 +101,9 @@ void wait_for_gate() {
 }
 
 int close_gate(uint64_t microseconds) {
-  const uint64_t deadline = now_us() + microseconds;
   pthread_once(&prepared, prepare);
-  if (!lock_until(&closing, deadline)) return 0;
+  if (!lock_until(&closing, now_us() + microseconds)) return 0;
+  const uint64_t deadline = now_us() + (microseconds < kMostPassingUs ? microseconds : kMostPassingUs);
   gate_closed.store(1, std::memory_order_seq_cst);
   if (!gate_needs_fence.load(std::memory_order_relaxed)) membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
   gate_slot.holds = true;

@@ -1,6 +1,6 @@
-// The gate over what may touch device memory: launches, graph launches, copies, memsets, stream memory
-// operations, and beginnings of captures, of every device. Open but for the moments in which Spillway moves
-// pages.
+// The gate over what may touch device memory or hand it on: launches, graph launches, copies, memsets, stream
+// memory operations, beginnings of captures, and what pins.h watches, of every device. Open but for the
+// moments in which Spillway moves pages.
 //
 // Thread-safety: any thread. A passing call writes a word of its own thread's and reads one that hardly ever
 // changes; who closes the gate makes every thread's writes visible (membarrier), so that passing needs no
@@ -14,9 +14,10 @@
 namespace spillway::interpose {
 
 constexpr bool is_gated(Function function) {
-  for (const char* start : {"cuLaunch", "cuGraphLaunch", "cuMemcpy", "cuMemset", "cuStreamWriteValue",
-                            "cuStreamWaitValue", "cuStreamBatchMemOp", "cuMemPrefetch", "cuMemDiscard",
-                            "cuMemBatchDecompress", "cuStreamBeginCapture"})
+  for (const char* start :
+       {"cuLaunch", "cuGraphLaunch", "cuMemcpy", "cuMemset", "cuStreamWriteValue", "cuStreamWaitValue",
+        "cuStreamBatchMemOp", "cuMemPrefetch", "cuMemDiscard", "cuMemBatchDecompress", "cuStreamBeginCapture",
+        "cuMemRetainAllocationHandle", "cuMemGetHandleForAddressRange", "cuMulticastBind"})
     if (begins_with(name_of(function), start)) return true;
   return false;
 }
@@ -64,7 +65,8 @@ class Passage {
 
 struct NoPassage {};
 
-// 1: no gated call is under way, and none begins until `open_gate`; 0 after `microseconds` without that.
+// 1: no gated call is under way, and none begins until `open_gate`; 0 where another thread holds it closed
+// for `microseconds`, or a call does not end within a second.
 int close_gate(uint64_t microseconds);
 void open_gate();
 

@@ -29,7 +29,8 @@ void pin_handle(CUmemGenericAllocationHandle handle, uint64_t address) {
   pthread_mutex_unlock(&lock);
 }
 
-void unpin_handle(CUmemGenericAllocationHandle handle) {
+// Takes the handle out of the table; 0: it is not in it.
+static uint64_t take_out(CUmemGenericAllocationHandle handle) {
   uint64_t address = 0;
   pthread_mutex_lock(&lock);
   const uint32_t count = retained_handles.load();
@@ -40,7 +41,15 @@ void unpin_handle(CUmemGenericAllocationHandle handle) {
     retained_handles.store(count - 1);
   }
   pthread_mutex_unlock(&lock);
-  if (address != 0) unpin(address);
+  return address;
+}
+
+void unpin_handle(CUmemGenericAllocationHandle handle) {
+  if (const uint64_t address = take_out(handle); address != 0) unpin(address);
+}
+
+void keep_pinned(CUmemGenericAllocationHandle handle) {
+  take_out(handle);
 }
 
 void pin_range(uint64_t address, uint64_t bytes) {

@@ -1,9 +1,10 @@
 // Memory that the program hands on by the driver, for other processes, NCCL or RDMA: Spillway must not move
 // it, because who got it knows physical pages and not addresses.
 //
-// Thread-safety: any thread. What is retained as a handle is free to move again when that handle is released;
-// what was given away as a descriptor of an address range never is. Nothing is kept before Spillway's core is
-// loaded: until then it holds none of the program's memory.
+// Thread-safety: any thread. What is retained as a handle is free to move again when that handle is released,
+// unless it was exported or mapped meanwhile; that, and what was given away as a descriptor of an address
+// range or bound to a multicast object, never is. Nothing is kept before Spillway's core is loaded: until
+// then it holds none of the program's memory.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -17,6 +18,8 @@ inline std::atomic<uint32_t> retained_handles{0};
 
 void pin_handle(CUmemGenericAllocationHandle handle, uint64_t address);
 void unpin_handle(CUmemGenericAllocationHandle handle);
+// Whoever has it now keeps it when the handle is released.
+void keep_pinned(CUmemGenericAllocationHandle handle);
 void pin_range(uint64_t address, uint64_t bytes);
 
 template <Function function>
@@ -36,6 +39,37 @@ template <>
 struct Pins<Function::cuMemRelease> {
   static void of(CUmemGenericAllocationHandle handle) {
     if (retained_handles.load(std::memory_order_relaxed) != 0) unpin_handle(handle);
+  }
+};
+
+template <>
+struct Pins<Function::cuMemExportToShareableHandle> {
+  static void of(const void*, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType,
+                 unsigned long long) {
+    if (retained_handles.load(std::memory_order_relaxed) != 0) keep_pinned(handle);
+  }
+};
+
+template <>
+struct Pins<Function::cuMemMap> {
+  static void of(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle handle, unsigned long long) {
+    if (retained_handles.load(std::memory_order_relaxed) != 0) keep_pinned(handle);
+  }
+};
+
+template <>
+struct Pins<Function::cuMulticastBindMem> {
+  static void of(CUmemGenericAllocationHandle, size_t, CUmemGenericAllocationHandle handle, size_t, size_t,
+                 unsigned long long) {
+    if (retained_handles.load(std::memory_order_relaxed) != 0) keep_pinned(handle);
+  }
+};
+
+template <>
+struct Pins<Function::cuMulticastBindAddr> {
+  static void of(CUmemGenericAllocationHandle, size_t, CUdeviceptr address, size_t bytes,
+                 unsigned long long) {
+    pin_range(address, bytes);
   }
 };
 

@@ -14,7 +14,10 @@ constexpr auto kMostTime = std::chrono::seconds(5);
 void bring_back_to(Allocator& allocator, Gate& gate, DeviceId device) {
   if (returnable_bytes(allocator, device) == 0) return;
   const Standstill standstill(allocator, gate, std::chrono::steady_clock::now() + kMostTime);
-  if (standstill.held()) bring_back(allocator, device);
+  if (standstill.held())
+    bring_back(allocator, device);
+  else
+    postpone_return(allocator, device);
 }
 
 }  // namespace

@@ -319,8 +319,10 @@ void core_set_gate(const spillway_gate* gate) {
   Process::get().ladder()->set_gate(new CGate(*gate));  // never destroyed: a strategy may be using it
 }
 
+// Uses are of no interest where nothing could be moved.
 void core_on_pressure(void (*call)(void)) {
-  if (core_start() == SPILLWAY_OK) Process::get().allocator()->set_pressure(call);
+  if (core_start() == SPILLWAY_OK && Process::get().may_spill())
+    Process::get().allocator()->set_pressure(call);
 }
 
 void core_touch(const void* address) {

@@ -6,9 +6,18 @@
 
 namespace spillway {
 
-bool Helper::run(std::function<void()> work, std::chrono::steady_clock::time_point deadline) {
+bool Helper::run(std::function<void()> work, Deadline deadline) {
   std::unique_lock lock(mutex_);
-  if (busy_) return false;
+  return !busy_ && begin(std::move(work), deadline, lock);
+}
+
+bool Helper::run_when_free(std::function<void()> work, Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_until(lock, deadline, [this] { return !busy_; }) &&
+         begin(std::move(work), deadline, lock);
+}
+
+bool Helper::begin(std::function<void()> work, Deadline deadline, std::unique_lock<std::mutex>& lock) {
   if (!started_) {
     try {
       std::thread([this] { serve(); }).detach();

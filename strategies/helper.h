@@ -13,11 +13,15 @@ namespace spillway {
 
 class Helper {
  public:
+  // Waits for what it is busy with, then as `run`.
+  bool run_when_free(std::function<void()> work, std::chrono::steady_clock::time_point deadline);
   // Does `work` on the helper's thread; true when it has ended before `deadline`. Otherwise it goes on, and
   // until it ends nothing else is accepted.
   bool run(std::function<void()> work, std::chrono::steady_clock::time_point deadline);
 
  private:
+  using Deadline = std::chrono::steady_clock::time_point;
+  bool begin(std::function<void()> work, Deadline deadline, std::unique_lock<std::mutex>& lock);
   void serve();
 
   std::mutex mutex_;

@@ -25,6 +25,8 @@ SpillLimits spill_limits(const Environment& environment) {
   const bool given = environment.host_budget_bytes >= 0;
   return {.host_bytes = given ? static_cast<uint64_t>(environment.host_budget_bytes)
                               : default_host_budget_bytes(processes_here()),
+          // The program may have taken much of what there was at the start.
+          .available = given ? nullptr : +[] { return default_host_budget_bytes(processes_here()); },
           .most_slowdown = environment.most_slowdown};
 }
 

@@ -31,6 +31,10 @@ class Process {
   const char* trace_path() const;
   Tags& tags() { return tags_; }
   trace::Trace* trace() const { return allocator() == nullptr ? nullptr : allocator()->trace(); }
+  // Whether memory in use may be moved off the devices.
+  bool may_spill() const {
+    return environment_.spill_to_host && environment_.host_budget_bytes != 0 && ladder()->gate() != nullptr;
+  }
   bool registered_allowed() const { return environment_.registered; }
   // Null until started.
   DriverCallers* driver_callers() const { return driver_callers_.load(std::memory_order_acquire); }

@@ -1,4 +1,5 @@
 // The coldest blocks' memory goes to pinned host memory at the same address, where kernels can still use it.
+#include <algorithm>
 #include <cstdio>
 
 #include "spillway/allocator/spill.h"
@@ -18,7 +19,7 @@ class SpillToHost final : public Strategy {
     return {"spill_to_host", Guarantee::kBitExact, kNeedsIdleDevice | kNeedsGate};
   }
   Offer offer(const OomEvent& event) noexcept override {
-    const SpillPlace where = place();
+    const SpillPlace where = place(event);
     const SpillEstimate estimate = estimate_spill(allocator_, event, where);
     Offer offer;
     if (estimate.needed_bytes == 0) return offer;
@@ -40,7 +41,7 @@ class SpillToHost final : public Strategy {
     return offer;
   }
   Relief relieve(const OomEvent& event, Reservation& reservation) noexcept override {
-    return {spill(allocator_, event, reservation, place()), false, "moved cold blocks to host memory"};
+    return {spill(allocator_, event, reservation, place(event)), false, "moved cold blocks to host memory"};
   }
 
  private:
@@ -49,11 +50,13 @@ class SpillToHost final : public Strategy {
                   size_text(second).c_str());
     return offer;
   }
-  SpillPlace place() const {
-    const uint64_t there = spilled_bytes(allocator_, Tier::kHost);
+  SpillPlace place(const OomEvent& event) const {
+    const uint64_t there =
+        spilled_bytes(allocator_, Tier::kHost) + host_spare_bytes(allocator_, event.device);
     return {.tier = Tier::kHost,
             .peer = {},
-            .most_bytes = limits_.host_bytes > there ? limits_.host_bytes - there : 0};
+            .most_bytes = std::min(limits_.host_bytes > there ? limits_.host_bytes - there : 0,
+                                   limits_.available == nullptr ? UINT64_MAX : limits_.available())};
   }
 
   Allocator& allocator_;

@@ -1,8 +1,8 @@
 // A moment in which nothing uses device memory: no work is under way on any device, the gate is closed, and
 // no stream is being captured.
 //
-// Thread-safety: any thread; one at a time, the others do not get it. Errors: `held` is false, within
-// about a second, where work does not end or the gate can not be closed.
+// Thread-safety: any thread; one at a time, for which the others wait. Errors: `held` is false at the
+// deadline, or where what is queued takes some seconds, or a call under way more than one.
 #pragma once
 #include "spillway/allocator/allocator.h"
 #include "spillway/allocator/gate.h"

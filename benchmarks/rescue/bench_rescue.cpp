@@ -131,7 +131,7 @@ void make_pending(Machine& machine, const driver::Table& table, CUstream other) 
 }
 
 SpillLimits no_limits() {
-  return {.host_bytes = uint64_t{64} << 30, .most_slowdown = 0};
+  return {.host_bytes = uint64_t{64} << 30, .available = nullptr, .most_slowdown = 0};
 }
 
 void make_cold(Machine& machine) {

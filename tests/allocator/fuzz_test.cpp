@@ -53,7 +53,8 @@ class Fuzz : public SimulatedDevice {
     ladder->add(make_wait_for_events(*allocator));
     ladder->add(make_stitch(*allocator));
     ladder->add(make_release_cache(*allocator));
-    ladder->add(make_spill_to_host(*allocator, {.host_bytes = 64 * kMiB, .most_slowdown = 0}));
+    ladder->add(
+        make_spill_to_host(*allocator, {.host_bytes = 64 * kMiB, .available = nullptr, .most_slowdown = 0}));
     ladder->set_gate(&gate);
     allocator->set_handler(ladder.get());
   }

@@ -278,7 +278,9 @@ class Spill(Case):
         ended = self.simulate(*self.gpt2)
         self.assertNotEqual(ended.status, 0)
         self.assertIn("OutOfMemoryError", ended.errors)
-        ended = self.run_on(*self.gpt2, options=["--mode", "replace", "--host-budget", "32GiB"])
+        # The simulated kernels take no time of their own, so that the link's looks long.
+        ended = self.run_on(*self.gpt2, options=["--mode", "replace", "--host-budget", "32GiB",
+                                                 "--max-slowdown", "none"])
         self.assertEqual(ended.status, 0, ended.errors)
         self.assertIn("step 3:", ended.output)
         self.assertRegex(next(iter(ended.reports.values())), r"spill_to_host +\d+ +\d+ .*GiB")
@@ -319,11 +321,21 @@ except torch.OutOfMemoryError as error:
     print(error)
 assert driver.cuMemRelease(handle) == 0
 print(torch.empty(96 * MIB, dtype=torch.uint8, device="cuda").numel() // MIB)
+torch.cuda.empty_cache()
+assert driver.cuMemRetainAllocationHandle(ctypes.byref(handle), ctypes.c_void_p(tensors[1].data_ptr())) == 0
+descriptor = ctypes.c_int()
+assert driver.cuMemExportToShareableHandle(ctypes.byref(descriptor), handle, 1, ctypes.c_ulonglong(0)) == 0
+assert driver.cuMemRelease(handle) == 0
+try:
+    torch.empty(96 * MIB, dtype=torch.uint8, device="cuda")
+except torch.OutOfMemoryError as error:
+    print(error)
 """
         ended = self.run_on(sys.executable, "-c", program, card=("--capacity", "112MiB"),
                             options=["--mode", "replace", "--max-slowdown", "none", "--host-budget", "1GiB"])
         self.assertEqual(ended.status, 0, ended.errors)
-        self.assertRegex(ended.output, r"not spill_to_host: of .* that must go, only 40.00 MiB are not pinned\n96\n")
+        refused = r"not spill_to_host: of .* that must go, only .* MiB are not pinned\n"
+        self.assertRegex(ended.output, refused + r"96\n(.*\n)*.*" + refused)
 
     def test_no_copy_runs_while_its_pages_are_exchanged(self):
         report = pathlib.Path(self.folder) / "referee.json"

@@ -14,7 +14,7 @@ class Spill : public SimulatedDevice {
  protected:
   void SetUp() override {
     SimulatedDevice::SetUp();
-    with({.host_bytes = 256 * kMiB, .most_slowdown = 0});
+    with({.host_bytes = 256 * kMiB, .available = nullptr, .most_slowdown = 0});
     allocator->limit(kDevice, 32 * kMiB);
   }
   void TearDown() override {
@@ -108,7 +108,7 @@ TEST_F(Spill, NeverMovesWhatIsPinnedOrShared) {
 }
 
 TEST_F(Spill, KeepsToTheBudgetOfHostMemory) {
-  with({.host_bytes = 8 * kMiB, .most_slowdown = 0});
+  with({.host_bytes = 8 * kMiB, .available = nullptr, .most_slowdown = 0});
   const auto blocks = blocks_of(10 * kMiB, 3);
   let_time_pass();
   EXPECT_EQ(get(14 * kMiB), 0u) << "two pages too many";
@@ -174,7 +174,7 @@ TEST_F(Spill, ComesBackWhenThereIsRoomForLong) {
 }
 
 TEST_F(Spill, PredictsWhatItCosts) {
-  with({.host_bytes = 256 * kMiB, .most_slowdown = 1.01});
+  with({.host_bytes = 256 * kMiB, .available = nullptr, .most_slowdown = 1.01});
   const auto blocks = blocks_of(10 * kMiB, 3);
   EXPECT_EQ(get(60 * kMiB), 0u) << "uses are known from now on";
   for (int i = 0; i < 200; ++i) {
@@ -188,7 +188,7 @@ TEST_F(Spill, PredictsWhatItCosts) {
             std::string::npos)
       << ladder->story_of(failure->event.incident);
   EXPECT_EQ(memory().spilled, 0u);
-  with({.host_bytes = 256 * kMiB, .most_slowdown = 1e9});
+  with({.host_bytes = 256 * kMiB, .available = nullptr, .most_slowdown = 1e9});
   EXPECT_NE(get(20 * kMiB), 0u);
 }
 

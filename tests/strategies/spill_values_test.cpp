@@ -13,7 +13,8 @@ class SpilledValues : public Values {
   void SetUp() override {
     Values::SetUp();
     ladder = std::make_unique<Ladder>(*allocator);
-    ladder->add(make_spill_to_host(*allocator, {.host_bytes = 64 * kMiB, .most_slowdown = 0}));
+    ladder->add(
+        make_spill_to_host(*allocator, {.host_bytes = 64 * kMiB, .available = nullptr, .most_slowdown = 0}));
     ladder->set_gate(&gate);
     allocator->set_handler(ladder.get());
     allocator->limit(kDevice, 32 * kMiB);

@@ -32,6 +32,8 @@ void set_pinned(Allocator& allocator, bool (*pinned)(uint64_t address, uint64_t 
 // The block that begins at `address` is about to be used by work that is queued after this call.
 void touch(Allocator& allocator, uint64_t address) noexcept;
 
+// Host memory that devices other than `except` keep for their next spill.
+uint64_t host_spare_bytes(Allocator& allocator, DeviceId except) noexcept;
 // Of every device of this process.
 uint64_t spilled_bytes(Allocator& allocator, Tier tier) noexcept;
 SpillEstimate estimate_spill(Allocator& allocator, const OomEvent& event, const SpillPlace& place) noexcept;
@@ -43,7 +45,9 @@ uint64_t spill(Allocator& allocator, const OomEvent& event, Reservation& reserva
 // Bytes of blocks that are elsewhere and could come back, with room left for the most that the device needed
 // since the last spill; 0 until that is long enough ago.
 uint64_t returnable_bytes(Allocator& allocator, DeviceId device) noexcept;
-// Brings those back, the most used first. Returns the bytes.
+// Brings those back, the most used first. Returns the bytes; after 0 nothing is returnable for a while.
 uint64_t bring_back(Allocator& allocator, DeviceId device) noexcept;
+// As after an attempt in vain.
+void postpone_return(Allocator& allocator, DeviceId device) noexcept;
 
 }  // namespace spillway

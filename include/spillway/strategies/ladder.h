@@ -105,7 +105,8 @@ std::unique_ptr<Strategy> make_stitch(Allocator& allocator);
 std::unique_ptr<Strategy> make_release_cache(Allocator& allocator);
 // What may be moved off the devices of this process.
 struct SpillLimits {
-  uint64_t host_bytes = 0;   // pinned host memory, of all devices together
+  uint64_t host_bytes = 0;            // pinned host memory, of all devices together
+  uint64_t (*available)() = nullptr;  // what the machine could still give of it; null: does not matter
   double most_slowdown = 0;  // predicted time of a step ÷ that without what is spilled; 0: does not matter
 };
 std::unique_ptr<Strategy> make_spill_to_host(Allocator& allocator, const SpillLimits& limits);
