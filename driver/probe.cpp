@@ -42,7 +42,10 @@ class Prober {
     device_pages();
     if (features_.virtual_memory) {
       features_.host_pages = host_pages();
-      features_.file_descriptors = shares("file descriptors", CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+      refused_ = CUDA_SUCCESS;
+      features_.file_descriptors =
+          shares("file descriptors", CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ||
+          is_believed(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
       features_.fabric = shares("fabric handles", CU_MEM_HANDLE_TYPE_FABRIC);
     }
     features_.rdma = attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED) == 1;
@@ -63,6 +66,7 @@ class Prober {
   }
   bool failed(const char* feature, const char* call, CUresult result) {
     if (result == CUDA_SUCCESS) return false;
+    refused_ = result;
     missing(feature, std::string(call) + ": " + describe(table_, result));
     return true;
   }
@@ -70,6 +74,11 @@ class Prober {
   int attribute(CUdevice_attribute which) {
     int value = -1;
     return table_.cuDeviceGetAttribute(&value, which, device_) == CUDA_SUCCESS ? value : -1;
+  }
+
+  // A full device refutes nothing: where a trial failed for want of memory, the driver's word has to do.
+  bool is_believed(CUdevice_attribute says_so) {
+    return refused_ == CUDA_ERROR_OUT_OF_MEMORY && attribute(says_so) == 1;
   }
 
   // Creates a page, maps it for the device and gives all back.
@@ -99,7 +108,8 @@ class Prober {
             feature, "cuMemGetAllocationGranularity",
             table_.cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)))
       return;
-    features_.virtual_memory = cycle(feature, prop, granularity);
+    features_.virtual_memory = cycle(feature, prop, granularity) ||
+                               is_believed(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
     if (features_.virtual_memory) features_.granularity_bytes = granularity;
   }
 
@@ -157,6 +167,7 @@ class Prober {
 
   const Table& table_;
   CUdevice device_;
+  CUresult refused_ = CUDA_SUCCESS;  // the latest failure
   Features features_;
 };
 

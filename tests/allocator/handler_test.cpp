@@ -47,6 +47,23 @@ TEST_F(Handler, IsToldTheRequestAndRunsWithoutTheLock) {
   EXPECT_EQ(memory().rescued, 1u);
 }
 
+// Others may have filled the card before this process uses it for the first time.
+TEST_F(Handler, IsAskedWhereTheDeviceWasFullFromTheStart) {
+  restart();
+  allocator->set_handler(&handler);
+  ASSERT_EQ(control->charge(0, "others", 256 * kMiB), CUDA_SUCCESS);
+  handler.script = [&](const OomEvent&, Reservation&, const auto&) { return LadderOutcome::kGiveUp; };
+  EXPECT_EQ(get(kMiB), 0u);
+  EXPECT_EQ(status, Status::kOutOfMemory) << failure->text;
+  handler.script = [&](const OomEvent&, Reservation&, const auto& again) {
+    EXPECT_EQ(control->discharge(0, "others", 256 * kMiB), CUDA_SUCCESS);
+    EXPECT_TRUE(again());
+    return LadderOutcome::kGranted;
+  };
+  EXPECT_NE(get(kMiB), 0u);
+  EXPECT_EQ(handler.calls, 2);
+}
+
 TEST_F(Handler, ThatGrantsWithoutMemoryIsNotAskedForEver) {
   handler.script = [](const OomEvent&, Reservation&, const auto&) { return LadderOutcome::kGranted; };
   EXPECT_EQ(get(40 * kMiB), 0u);

@@ -155,6 +155,22 @@ TEST(Probe, a_failure_at_any_call_is_a_missing_feature_and_leaves_nothing) {
   });
 }
 
+TEST(Probe, a_full_device_is_believed_to_do_what_the_driver_says) {
+  in_process({}, [] {
+    const Table& table = loaded_driver();
+    driver::probe(table, 0);
+    SpillwaySimulatorUsage usage{};
+    ASSERT_EQ(table.simulator->usage(0, &usage), CUDA_SUCCESS);
+    ASSERT_EQ(table.simulator->charge(0, "others", usage.capacity_bytes - usage.charged_bytes), CUDA_SUCCESS);
+    const Features features = driver::probe(table, 0);
+    EXPECT_TRUE(features.virtual_memory);
+    EXPECT_TRUE(features.file_descriptors);
+    EXPECT_EQ(features.granularity_bytes, kPage);
+    EXPECT_THAT(features.why_not, HasSubstr("virtual memory: cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY"));
+    EXPECT_EQ(text(table.simulator->leaks), "");
+  });
+}
+
 TEST(Probe, a_device_that_is_not_there_has_no_features) {
   in_process({}, [] {
     const Features features = driver::probe(loaded_driver(), 5);
