@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 #include <string>
 
@@ -24,7 +23,8 @@ struct ProcessIdentity {
 inline uint64_t start_of(uint64_t id) {
   constexpr int kBetween = 18;  // fields between the state, the third, and the start
   std::ifstream file("/proc/" + std::to_string(id) + "/stat");
-  const std::string text(std::istreambuf_iterator<char>(file), {});
+  std::string text;
+  std::getline(file, text, '\0');  // unlike an iterator over the file's buffer it throws nothing
   const size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return 0;
   std::istringstream fields(text.substr(name_end + 1));

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "spillway/process_identity.h"
 #include "tests/allocator/ledger_fixture.h"
 
 namespace spillway {
@@ -281,6 +282,22 @@ TEST_F(LedgerTest, FourThatCompeteAndAreKilledLeaveNothing) {
   }
   while (!children_.empty()) end(children_.back());
   EXPECT_EQ(watcher->peers(), 0u);
+}
+
+// The system fails the reading of what a process was, where it goes between opening and reading.
+TEST(ProcessIdentity, OfAProcessThatGoesWhileItIsLookedAtIsNone) {
+  for (int round = 0; round < 300; ++round) {
+    const pid_t child = ::fork();
+    if (child == 0)
+      for (;;) ::pause();
+    std::thread killer([child] {
+      ::kill(child, SIGKILL);
+      ::waitpid(child, nullptr, 0);
+    });
+    while (start_of(static_cast<uint64_t>(child)) != 0) continue;
+    for (int look = 0; look < 20; ++look) EXPECT_EQ(start_of(static_cast<uint64_t>(child)), 0u);
+    killer.join();
+  }
 }
 
 }  // namespace
