@@ -47,6 +47,7 @@ class SharedLedger final : public Ledger {
   size_t peers() const override;
   uint64_t ask(const DeviceUuid& device, uint64_t bytes, Clock::time_point deadline,
                const std::function<bool()>& enough) override;
+  bool asks() const override { return is_member() && own().number.load() != 0; }
   bool wait_for_need(Need* need, milliseconds timeout) override;
   void answer(const Need& need, uint64_t given_bytes) override;
   void show(const LedgerEntry& entry) override;

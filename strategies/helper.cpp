@@ -1,23 +1,28 @@
 #include "strategies/helper.h"
 
+#include <algorithm>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 namespace spillway {
+namespace {
+constexpr auto kLookAgain = std::chrono::milliseconds(5);
+}
 
-bool Helper::run(std::function<void()> work, Deadline deadline) {
+bool Helper::run(std::function<void()> work, Deadline deadline, bool (*stop)()) {
   std::unique_lock lock(mutex_);
-  return !busy_ && begin(std::move(work), deadline, lock);
+  return !busy_ && begin(std::move(work), deadline, stop, lock);
 }
 
 bool Helper::run_when_free(std::function<void()> work, Deadline deadline) {
   std::unique_lock lock(mutex_);
   return changed_.wait_until(lock, deadline, [this] { return !busy_; }) &&
-         begin(std::move(work), deadline, lock);
+         begin(std::move(work), deadline, nullptr, lock);
 }
 
-bool Helper::begin(std::function<void()> work, Deadline deadline, std::unique_lock<std::mutex>& lock) {
+bool Helper::begin(std::function<void()> work, Deadline deadline, bool (*stop)(),
+                   std::unique_lock<std::mutex>& lock) {
   if (!started_) {
     try {
       std::thread([this] { serve(); }).detach();
@@ -29,7 +34,12 @@ bool Helper::begin(std::function<void()> work, Deadline deadline, std::unique_lo
   work_ = std::move(work);
   busy_ = true;
   changed_.notify_all();
-  return changed_.wait_until(lock, deadline, [this] { return !busy_; });
+  const auto ended = [this] { return !busy_; };
+  if (stop == nullptr) return changed_.wait_until(lock, deadline, ended);
+  for (auto now = std::chrono::steady_clock::now(); now < deadline && !stop();
+       now = std::chrono::steady_clock::now())
+    if (changed_.wait_until(lock, std::min(deadline, now + kLookAgain), ended)) return true;
+  return ended();
 }
 
 void Helper::serve() {

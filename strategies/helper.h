@@ -13,15 +13,16 @@ namespace spillway {
 
 class Helper {
  public:
-  // Waits for what it is busy with, then as `run`.
+  // Does `work` on the helper's thread; true when it has ended before `deadline`, and before `stop`, asked
+  // every few milliseconds, says so. Otherwise it goes on, and until it ends nothing else is accepted.
+  bool run(std::function<void()> work, std::chrono::steady_clock::time_point deadline,
+           bool (*stop)() = nullptr);
+  // Waits for what it is busy with first.
   bool run_when_free(std::function<void()> work, std::chrono::steady_clock::time_point deadline);
-  // Does `work` on the helper's thread; true when it has ended before `deadline`. Otherwise it goes on, and
-  // until it ends nothing else is accepted.
-  bool run(std::function<void()> work, std::chrono::steady_clock::time_point deadline);
 
  private:
   using Deadline = std::chrono::steady_clock::time_point;
-  bool begin(std::function<void()> work, Deadline deadline, std::unique_lock<std::mutex>& lock);
+  bool begin(std::function<void()> work, Deadline deadline, bool (*stop)(), std::unique_lock<std::mutex>& lock);
   void serve();
 
   std::mutex mutex_;

@@ -12,6 +12,7 @@
 #include "strategies/environment.h"
 #include "strategies/framework.h"
 #include "strategies/free_bytes.h"
+#include "strategies/helper.h"
 #include "strategies/process.h"
 #include "strategies/publisher.h"
 #include "strategies/used_device.h"
@@ -20,6 +21,7 @@ namespace spillway {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(250);
+constexpr auto kMostTime = std::chrono::seconds(2);
 std::atomic<Ledger*> joined{nullptr};
 
 // LibTorch's own allocator empties its cache on every device at once, so the guarantee must allow it on each.
@@ -44,19 +46,53 @@ void give_pages(int ordinal, const Gift& gift) {
     allocator->empty_cache(DeviceId{ordinal}, 0, gift.bytes);
 }
 
-uint64_t give(const driver::Table& table, const Ledger::Need& need, uint64_t guarantee_bytes) {
-  const DriverSpan span;
-  const int ordinal = span.begun() ? ordinal_of(table, need.device) : -1;
-  if (ordinal < 0) return 0;
-  prepare_framework();
+// LibTorch's allocator holds its lock while it calls the driver, and so while one of its calls asks the other
+// processes. Who waited for the lock then could not answer them, and each would wait for the other.
+void give_framework_cache(const driver::Table& table, int ordinal) {
+  static auto* const helper = new Helper;  // never destroyed: its thread may outlive every static object
+  const auto asks = [] { return PeerService::ledger() != nullptr && PeerService::ledger()->asks(); };
+  helper->run(
+      [&table, ordinal] {
+        const DriverSpan span;
+        if (!span.begun()) return;
+        stay_out_of_captures(table);
+        const UsedDevice device(table, ordinal);
+        if (device.current()) empty_framework_cache();
+      },
+      std::chrono::steady_clock::now() + kMostTime, asks);
+}
+
+struct Room {
+  bool known = false, framework_may_give = false;
+  size_t free_bytes = 0;
+};
+
+Room room_of(const driver::Table& table, int ordinal, uint64_t guarantee_bytes) {
   const bool framework = framework_may_give(table, guarantee_bytes);
   const UsedDevice device(table, ordinal);
+  if (!device.current()) return {};
+  return {true, framework, free_bytes(table)};
+}
+
+uint64_t give(const driver::Table& table, const Ledger::Need& need, uint64_t guarantee_bytes) {
+  int ordinal = -1;
+  Room before;
+  {
+    const DriverSpan span;
+    ordinal = span.begun() ? ordinal_of(table, need.device) : -1;
+    if (ordinal < 0) return 0;
+    prepare_framework();
+    before = room_of(table, ordinal, guarantee_bytes);
+  }
+  if (!before.known) return 0;
+  if (before.framework_may_give && framework_is_prepared()) give_framework_cache(table, ordinal);
+  const DriverSpan span;
+  if (!span.begun()) return 0;
+  const UsedDevice device(table, ordinal);
   if (!device.current()) return 0;
-  const size_t before = free_bytes(table);
-  if (framework && framework_is_prepared()) empty_framework_cache();
   give_pages(ordinal, gift_of(holding_of(ordinal), guarantee_bytes));
   const size_t after = free_bytes(table);
-  return after > before ? after - before : 0;
+  return after > before.free_bytes ? after - before.free_bytes : 0;
 }
 
 void serve(Ledger& ledger, uint32_t (*captures)(), uint64_t guarantee_bytes) {

@@ -47,6 +47,8 @@ class Ledger {
   virtual uint64_t ask(const DeviceUuid& device, uint64_t bytes,
                        std::chrono::steady_clock::time_point deadline,
                        const std::function<bool()>& enough) = 0;
+  // Whether some thread waits in `ask` now.
+  virtual bool asks() const = 0;
   // Waits until another member asks what this one has not answered and may answer now; false at the timeout,
   // and sooner when a need came that is not for it yet.
   virtual bool wait_for_need(Need* need, std::chrono::milliseconds timeout) = 0;
