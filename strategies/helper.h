@@ -22,7 +22,8 @@ class Helper {
 
  private:
   using Deadline = std::chrono::steady_clock::time_point;
-  bool begin(std::function<void()> work, Deadline deadline, bool (*stop)(), std::unique_lock<std::mutex>& lock);
+  bool begin(std::function<void()> work, Deadline deadline, bool (*stop)(),
+             std::unique_lock<std::mutex>& lock);
   void serve();
 
   std::mutex mutex_;
