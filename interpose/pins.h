@@ -31,7 +31,7 @@ struct Pins {
 template <>
 struct Pins<Function::cuMemRetainAllocationHandle> {
   static void of(const CUmemGenericAllocationHandle* handle, const void* address) {
-    pin_handle(*handle, reinterpret_cast<uint64_t>(address));
+    if (handle != nullptr) pin_handle(*handle, reinterpret_cast<uint64_t>(address));
   }
 };
 
