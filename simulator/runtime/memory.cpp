@@ -101,7 +101,9 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   attributes->devicePointer = pointer_attribute(&address, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, pointer)
                                   ? reinterpret_cast<void*>(address)
                                   : nullptr;
-  if (type != CU_MEMORYTYPE_HOST) attributes->hostPointer = nullptr;
+  void* host = nullptr;  // none for pages of the host that only devices may use
+  attributes->hostPointer =
+      pointer_attribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, pointer) ? host : nullptr;
   return cudaSuccess;
 }
 

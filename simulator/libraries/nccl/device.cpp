@@ -18,10 +18,10 @@ bool computes() {
 }
 
 void* host_view(const void* device_address) {
-  // Registered host memory is its own view.
+  // Registered host memory is its own view; the host's pages that devices map are seen as a device's are.
   cudaPointerAttributes attributes = {};
   if (cudaPointerGetAttributes(&attributes, device_address) != cudaSuccess ||
-      attributes.type != cudaMemoryTypeDevice) {
+      attributes.type == cudaMemoryTypeUnregistered || attributes.hostPointer != nullptr) {
     cudaGetLastError();
     return const_cast<void*>(device_address);
   }
