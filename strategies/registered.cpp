@@ -24,26 +24,36 @@ spillway_oom to_c(const OomEvent& event) {
   return out;
 }
 
+constexpr bool unwinds(const spillway_strategy& strategy) {
+  return (strategy.needs & kNeedsUnwinding) != 0;
+}
+
+// The program may change it meanwhile.
+Offer standing_offer(const void* context) {
+  const auto* offer = static_cast<const spillway_offer*>(context);
+  return {__atomic_load_n(&offer->bytes, __ATOMIC_RELAXED),
+          __atomic_load_n(&offer->cost_us, __ATOMIC_RELAXED)};
+}
+
 class Registered final : public Strategy {
  public:
   explicit Registered(const spillway_strategy& strategy) : name_(strategy.name), strategy_(strategy) {}
 
   StrategyInfo info() const noexcept override {
     // Another library's call has no step to unwind.
-    const bool unwinds = (strategy_.needs & kNeedsUnwinding) != 0;
     return {name_, static_cast<Guarantee>(strategy_.guarantee), strategy_.needs,
-            unwinds ? kServesAllocator : kServesAllocator | kServesDriverCallers};
+            unwinds(strategy_) ? kServesAllocator : kServesAllocator | kServesDriverCallers};
   }
   Offer offer(const OomEvent& event) noexcept override {
+    if (strategy_.offer == nullptr) return standing_offer(strategy_.context);
     const spillway_oom oom = to_c(event);
     const spillway_offer offer = strategy_.offer(strategy_.context, &oom);
     return {offer.bytes, offer.cost_us};
   }
   Relief relieve(const OomEvent& event, Reservation&) noexcept override {
     const spillway_oom oom = to_c(event);
-    const uint64_t bytes = strategy_.relieve(strategy_.context, &oom);
-    const bool unwind = (strategy_.needs & kNeedsUnwinding) != 0;
-    return {unwind ? 0 : bytes, unwind, ""};
+    const uint64_t bytes = strategy_.relieve == nullptr ? 0 : strategy_.relieve(strategy_.context, &oom);
+    return {unwinds(strategy_) ? 0 : bytes, unwinds(strategy_), ""};
   }
 
  private:
@@ -61,8 +71,10 @@ std::unique_ptr<Strategy> make_registered(const spillway_strategy* strategy, std
   if (strategy == nullptr || strategy->size < sizeof(spillway_strategy))
     return refuse("set strategy->size first");
   if (strategy->name == nullptr || strategy->name[0] == '\0') return refuse("the strategy needs a name");
-  if (strategy->offer == nullptr || strategy->relieve == nullptr)
-    return refuse("offer or relieve is missing");
+  if ((strategy->offer == nullptr || strategy->relieve == nullptr) && !unwinds(*strategy))
+    return refuse("offer or relieve is missing: only what needs unwinding does without");
+  if (strategy->offer == nullptr && strategy->context == nullptr)
+    return refuse("without offer, context is a spillway_offer");
   if (strategy->guarantee > SPILLWAY_STATISTICS_CHANGE) return refuse("there is no such guarantee");
   if ((strategy->needs & ~kAllNeeds) != 0) return refuse("`needs` has an unknown bit");
   if ((strategy->needs & kNeedsGate) != 0)

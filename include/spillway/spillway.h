@@ -67,7 +67,10 @@ typedef struct spillway_offer {
  * bytes that it made free, measured; it may free memory through Spillway but must not allocate from it. A
  * strategy that needs unwinding (a plan move) has `relieve` called to mark it chosen: its return value is
  * ignored, the request fails with SPILLWAY_UNWIND, and the program asks spillway_chosen_move() which one it
- * was. */
+ * was. Such a strategy may do without functions, for a language whose own must not run inside an allocation
+ * (Python: the thread that fails may wait for the interpreter's lock): with a NULL `offer`, `context` is a
+ * spillway_offer of the program's, which lives until the strategy is unregistered and whose fields it may
+ * change at any time. `relieve` may be NULL too. */
 typedef struct spillway_strategy {
   uint32_t size;
   const char* name; /* copied */

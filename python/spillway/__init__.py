@@ -11,7 +11,7 @@ import ctypes
 import os
 import pathlib
 
-__all__ = ["install", "install_plugin"]
+__all__ = ["core", "install", "install_plugin"]
 
 _SETTERS = {  # of CUDAPluggableAllocator: the name of Spillway's function, after "spillway_plugin_"
     "set_init_fn": "init",
@@ -40,6 +40,19 @@ def _library_folder() -> pathlib.Path:
 
 def _plugin_path() -> str:
     return str(_library_folder() / "libspillway_plugin.so")
+
+
+def core() -> ctypes.CDLL:
+    """The functions of include/spillway/spillway.h, those of the one core in this process.
+
+    Register no Python function with it: it may be called inside an allocation, on a thread that holds locks and not the
+    interpreter's. A plan move without functions (spillway_strategy) is what Python registers.
+    Raises RuntimeError where Spillway's libraries are not found.
+    """
+    library = ctypes.CDLL(str(_library_folder() / "libspillway.so"))
+    library.spillway_last_error.restype = library.spillway_trace_path.restype = ctypes.c_char_p
+    library.spillway_chosen_move.restype = ctypes.c_uint64
+    return library
 
 
 def _torch_with_cuda():

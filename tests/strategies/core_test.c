@@ -158,6 +158,24 @@ static void a_plan_move_unwinds(void) {
   CHECK(strcmp(counts[1].name, "stitch") == 0);
 }
 
+static void a_plan_move_does_without_functions(void) {
+  spillway_status status;
+  spillway_offer offer = {.bytes = 0, .cost_us = 1};
+  spillway_strategy move = {.size = sizeof(move), .name = "smaller batches", .context = &offer};
+  CHECK(spillway_register(&move, NULL) == SPILLWAY_INVALID);
+  move.needs = SPILLWAY_NEEDS_UNWINDING;
+  move.context = NULL;
+  CHECK(spillway_register(&move, NULL) == SPILLWAY_INVALID);
+  move.context = &offer;
+  spillway_strategy_id id = 0;
+  CHECK(spillway_register(&move, &id) == SPILLWAY_OK);
+  CHECK(get(65 * MIB, &status, NULL) == NULL && status == SPILLWAY_OUT_OF_MEMORY);
+  offer.bytes = 65 * MIB;
+  CHECK(get(65 * MIB, &status, NULL) == NULL && status == SPILLWAY_UNWIND);
+  CHECK(spillway_chosen_move(NULL) == id);
+  CHECK(spillway_unregister(id) == SPILLWAY_OK);
+}
+
 static atomic_int entered, may_return, returned;
 static uint64_t slow_relieve(void* context, const spillway_oom* oom) {
   (void)context, (void)oom;
@@ -250,6 +268,7 @@ int main(void) {
   blocks_and_pins_are_kept();
   a_strategy_of_the_programs_own_rescues();
   a_plan_move_unwinds();
+  a_plan_move_does_without_functions();
   unregistering_waits_for_a_running_call();
   injected_failures_fire_once_or_for_good();
   CHECK(core->check_invariants() == 1);
