@@ -1,7 +1,7 @@
 """A PyTorch training loop that halves its micro-batch when memory runs out, and goes on with the same step.
 
-It registers a plan move with Spillway: what Spillway can do without the program's help comes first, and only when that is
-not enough the request fails, the step unwinds, and the program asks which move was chosen. No Python runs inside the
+It registers a plan move with Spillway: what Spillway can do without the program's help comes first, and only when that
+is not enough the request fails, the step unwinds, and the program asks which move was chosen. No Python runs inside the
 allocator: the move is two numbers that the program keeps up to date.
 """
 import argparse

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""The card that gpu-check looks at, and how commands are run on it."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BUILD = ROOT / "build"
+PYTHON = str(ROOT / ".deps/bin/python") if (ROOT / ".deps/bin/python").exists() else shutil.which("python3")
+
+
+class CheckFailed(Exception):
+    pass
+
+
+def require(condition, text):
+    if not condition:
+        raise CheckFailed(text)
+
+
+def torch_library_folder():
+    code = "import importlib.util,pathlib;print(pathlib.Path(importlib.util.find_spec('torch').origin).parent/'lib')"
+    return subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+class Machine:
+    """Runs commands on the card, real or simulated, with the build's and torch's libraries in reach."""
+
+    python = PYTHON
+
+    def __init__(self, *simulate):
+        """Options of `spillway simulate`; none: the real card."""
+        self.prefix = [str(BUILD / "bin/spillway"), "simulate", *map(str, simulate), "--"] if simulate else []
+        self.simulated = bool(simulate)
+        folders = [str(BUILD / "lib"), torch_library_folder(), os.environ.get("LD_LIBRARY_PATH", "")]
+        self.environment = dict(os.environ, LD_LIBRARY_PATH=":".join(filter(None, folders)),
+                                PYTHONPATH=str(ROOT / "python"), SPILLWAY_BUILD_DIR=str(BUILD),
+                                PATH=f"{pathlib.Path(PYTHON).parent}:{os.environ.get('PATH', '')}")
+
+    def start(self, command, environment):
+        return subprocess.run(self.prefix + [str(part) for part in command], cwd=ROOT, capture_output=True, text=True,
+                              timeout=400, env=dict(self.environment, **environment))
+
+    def run(self, command, **environment):
+        """The output of a command that has to succeed."""
+        done = self.start(command, environment)
+        require(done.returncode == 0,
+                f"exit code {done.returncode}: {' '.join((done.stderr or done.stdout).strip().splitlines()[-1:])}")
+        return done.stdout
+
+    def must_fail(self, command, text, **environment):
+        """Runs a command that ends with an error whose output names `text`."""
+        done = self.start(command, environment)
+        require(done.returncode != 0 and text in done.stderr + done.stdout,
+                f"'{text}' was expected, the program ended with {done.returncode}")
+
+    def train(self, folder, *options):
+        result = folder / "result.json"
+        self.run([BUILD / "bin/spillway-train", "--config", "configs/tiny.toml", "--device", "cuda", "--quiet",
+                  "--json", result, "--set", f"run.out={folder / 'run'}", *options])
+        return json.loads(result.read_text())

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""spilled_memory.py: under `spillway run --mode replace --limit BYTES`, has a tensor's memory moved to the host, and
+prints as JSON how fast that was and what the driver, PyTorch and NCCL say of such memory.
+
+Two tensors of three fifths of the limit each: the second is served by moving the end of the first, but for its last
+page, which others may share. Every check reads or writes 4 MiB of what was moved.
+"""
+import ctypes
+import json
+import tempfile
+
+import torch
+
+import spillway
+
+MEMORY_TYPE, DEVICE_ORDINAL, IS_MANAGED = 2, 9, 8  # of CUpointer_attribute
+PART, BEFORE_END = 1 << 20, 1 << 22  # elements: what is looked at, and its end's distance from the tensor's
+
+
+class Memory(ctypes.Structure):
+    """spillway_memory"""
+    _fields_ = [("size", ctypes.c_uint32), ("device", ctypes.c_int32), *((name, ctypes.c_uint64) for name in (
+        "limit live rounding stranded cached pending pools context others free reserved peak_live peak_reserved "
+        "failures rescued unwound gave_up rescued_bytes rescue_us driver_calls peak_allocated device_bytes "
+        "spilled").split())]
+
+
+def query():
+    memory = Memory(ctypes.sizeof(Memory))
+    core = spillway.core()
+    if core.spillway_query(0, ctypes.byref(memory)) != 0:
+        raise SystemExit(core.spillway_last_error().decode())
+    return memory
+
+
+def attribute(address, which):
+    value = ctypes.c_int(-1)
+    status = ctypes.CDLL("libcuda.so.1").cuPointerGetAttribute(ctypes.byref(value), which, ctypes.c_uint64(address))
+    return value.value if status == 0 else f"error {status}"
+
+
+def plain_copy_us(source, bytes_):
+    """The fastest of five copies of so many bytes to pinned host memory."""
+    target = torch.empty(bytes_, dtype=torch.uint8, pin_memory=True)
+    view = source.view(torch.uint8)[:bytes_]
+    best = float("inf")
+    for _ in range(5):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        target.copy_(view, non_blocking=True)
+        end.record()
+        end.synchronize()
+        best = min(best, start.elapsed_time(end) * 1e3)
+    return best
+
+
+def copies(part, expected):
+    """What each way of using the memory gives: "right", or what was wrong."""
+    def host():
+        return part.cpu()
+
+    def device():
+        return part.clone().cpu()
+
+    def written():
+        part.copy_(expected.flip(0))
+        part.copy_(part.flip(0))
+        return part.cpu()
+
+    def zeroed():
+        kept = part.clone()
+        part.zero_()
+        if part.any().item():
+            raise RuntimeError("memset left values")
+        part.copy_(kept)
+        return part.cpu()
+
+    said = {}
+    for way in (host, device, written, zeroed):
+        try:
+            said[way.__name__] = "right" if torch.equal(way(), expected) else "wrong values"
+        except RuntimeError as error:
+            said[way.__name__] = str(error).splitlines()[0]
+    return said
+
+
+def nccl(part, expected):
+    """A reduction of one rank, in place: NCCL registers and reads the memory, and has nobody to add."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            torch.distributed.init_process_group("nccl", init_method=f"file://{folder}/store", rank=0, world_size=1)
+            torch.distributed.all_reduce(part)
+            torch.cuda.synchronize()
+            said = "right" if torch.equal(part.cpu(), expected) else "wrong values"
+            torch.distributed.destroy_process_group()
+        except RuntimeError as error:
+            said = str(error).splitlines()[0]
+    return said
+
+
+def sharing(tensor):
+    try:
+        tensor.untyped_storage()._share_cuda_()
+        return "shared"
+    except RuntimeError as error:
+        return str(error).splitlines()[0]
+
+
+def main():
+    torch.ones(1, device="cuda")
+    limit = query().limit
+    count = limit * 3 // 5 // 4
+    cold = torch.arange(count, dtype=torch.int32, device="cuda")
+    torch.cuda.synchronize()
+    before = query()
+    hot = torch.empty(count, dtype=torch.int32, device="cuda")
+    after = query()
+    if after.spilled == 0:
+        raise SystemExit("nothing was moved: is this under spillway run --mode replace --limit?")
+    first, last = count - BEFORE_END - PART, count - BEFORE_END
+    part, expected = cold[first:last], torch.arange(first, last, dtype=torch.int32)
+    address = part.data_ptr()
+    result = {
+        "limit": limit, "spilled": after.spilled, "spill_us": after.rescue_us - before.rescue_us,
+        "plain_us": plain_copy_us(hot, min(after.spilled, 4 * count)),
+        "attributes": {"type": attribute(address, MEMORY_TYPE), "device": attribute(address, DEVICE_ORDINAL),
+                       "managed": attribute(address, IS_MANAGED)},
+        "uses": copies(part, expected), "nccl": nccl(part, expected), "sharing": sharing(cold),
+    }
+    hot.fill_(7)
+    result["uses"]["beside a full device"] = "right" if torch.equal(part.cpu(), expected) else "wrong values"
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
