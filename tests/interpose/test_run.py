@@ -76,6 +76,16 @@ class Rescue(Case):
         for name in ended.reports:
             self.assertIn(name, ended.line)
 
+    def test_the_first_use_of_other_libraries_is_served_too(self):
+        for library, refusal in (("cublas", "CUBLAS_STATUS_ALLOC_FAILED"), ("cufft", "CUFFT_ALLOC_FAILED"),
+                                 ("cusolver", "CUSOLVER_STATUS_ALLOC_FAILED"), ("cudnn", "ALLOCATION_FAILED")):
+            with self.subTest(library):
+                program = [sys.executable, OWN / "library_beside_cache.py", library]
+                self.assertIn(refusal, self.simulate(*program).errors)
+                ended = self.run_on(*program)
+                self.assertEqual(ended.output, "used\n", ended.errors)
+                self.assertEqual(ended.number(r"met, (\d+) rescued"), 1, ended.line)
+
     def test_without_that_strategy_nothing_does(self):
         ended = self.run_on(*self.program, card=self.card, options=["--strategies", "release_cache"])
         self.assertNotEqual(ended.status, 0)
