@@ -125,12 +125,17 @@ static bool read_bytes(const char* name, uint64_t* bytes, std::string* error) {
 
 bool read_environment(Environment* out, std::string* error) {
   if (!read_bytes("SPILLWAY_LIMIT", &out->limit_bytes, error) ||
+      !read_bytes("SPILLWAY_RESERVE", &out->reserve_bytes, error) ||
       !read_bytes("SPILLWAY_GUARANTEE", &out->guarantee_bytes, error))
     return false;
   constexpr uint64_t kPage = 2 << 20;
   if (out->limit_bytes != 0 && out->limit_bytes < kPage) {
     *error = "SPILLWAY_LIMIT: " + std::to_string(out->limit_bytes) +
              " bytes are less than one page of 2 MiB: is the unit missing, as in 8GiB?";
+    return false;
+  }
+  if (out->limit_bytes != 0 && out->reserve_bytes >= out->limit_bytes) {
+    *error = "SPILLWAY_RESERVE: it must be less than SPILLWAY_LIMIT, or PyTorch could have nothing";
     return false;
   }
   if (const char* path = std::getenv("SPILLWAY_TRACE"); path != nullptr)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "spillway/allocator/budget.h"
 #include "spillway/allocator/reclaim.h"
 
 namespace spillway {
@@ -38,13 +39,17 @@ void Ladder::Incident::record_term(trace::Term which, uint64_t bytes) {
   record(trace::Kind::kOomEquation, 0, bytes, 0, static_cast<uint64_t>(which));
 }
 
-// Of another library's memory only the driver knows something: what it has left.
+// Of another library's memory only the driver knows something: what it has left, and the limit of that.
 void Ladder::Incident::record_driver() {
   size_t free = 0, total = 0;
   const driver::Table& table = allocator_.table();
   if (table.cuMemGetInfo == nullptr || table.cuMemGetInfo(&free, &total) != CUDA_SUCCESS) return;
-  record_term(trace::Term::kFree, free);
-  record_term(trace::Term::kDevice, total);
+  const spillway_budget* budget = allocator_.budget();
+  const auto device = static_cast<size_t>(event.device);
+  const bool bounded = budget != nullptr && device < SPILLWAY_MOST_DEVICES;
+  record_term(trace::Term::kFree,
+              bounded ? std::min<uint64_t>(free, budget::room(*budget, device, 0)) : free);
+  record_term(trace::Term::kDevice, bounded ? std::min<uint64_t>(total, budget->limit_bytes) : total);
 }
 
 void Ladder::Incident::record_equation() {

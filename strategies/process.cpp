@@ -1,5 +1,6 @@
 #include "strategies/process.h"
 
+#include "strategies/budget.h"
 #include "strategies/peer_service.h"
 
 #include <algorithm>
@@ -100,6 +101,7 @@ spillway_status Process::start_locked() {
   if (environment.spill_to_host) ladder->add(make_spill_to_host(*allocator, spill_limits(environment)));
   set_pinned(*allocator, &is_pinned);
   ladder->set_phase_source(&Tags::phase);
+  allocator->set_budget(process_budget());
   allocator->limit_all(environment.limit_bytes);
   allocator->set_handler(ladder);
   if (trace != nullptr) {

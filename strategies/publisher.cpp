@@ -10,6 +10,8 @@
 #include <iterator>
 #include <string>
 
+#include "spillway/allocator/budget.h"
+#include "strategies/budget.h"
 #include "strategies/container.h"
 #include "strategies/free_bytes.h"
 #include "strategies/process.h"
@@ -66,6 +68,11 @@ Holding holding_of(int ordinal) {
     holding.spilled_bytes = memory.spilled;
     if (memory.limit < memory.device) holding.limit_bytes = memory.limit;
   }
+  if (const spillway_budget* budget = process_budget(); budget != nullptr) {
+    holding.native_bytes = budget::read(budget->native_bytes[ordinal]);
+    if (holding.limit_bytes == 0 && budget->limit_bytes != UINT64_MAX)
+      holding.limit_bytes = budget->limit_bytes;
+  }
   holding.framework = framework_memory(ordinal, kFrameworkAnswers);
   return holding;
 }
@@ -104,6 +111,7 @@ bool Publisher::show_device(const driver::Table& table, int ordinal, LedgerDevic
   device->cached_bytes = holding.cached_bytes;
   device->spilled_bytes = holding.spilled_bytes;
   device->limit_bytes = holding.limit_bytes;
+  device->native_bytes = holding.native_bytes;
   if (holding.framework) {
     device->framework_held_bytes = holding.framework->held_bytes;
     device->framework_cached_bytes = holding.framework->held_bytes -

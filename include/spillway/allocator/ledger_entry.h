@@ -19,7 +19,8 @@ struct LedgerDevice {
   uint64_t held_bytes = 0, cached_bytes = 0;  // by Spillway's allocator: physical pages, the idle among them
   uint64_t spilled_bytes = 0;  // the program's in use, which Spillway's allocator moved to another tier
   uint64_t framework_held_bytes = 0, framework_cached_bytes = 0;  // by PyTorch's own allocator
-  uint64_t limit_bytes = 0;                                       // of Spillway's allocator; 0: none
+  uint64_t native_bytes = 0;  // by driver calls: other allocators and libraries, PyTorch's own among them
+  uint64_t limit_bytes = 0;   // of the process, or a smaller one of Spillway's allocator; 0: none
 };
 
 struct LedgerEntry {

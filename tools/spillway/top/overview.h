@@ -12,7 +12,7 @@
 namespace spillway::tools {
 
 // By whose accounts a process's bytes are known.
-enum class HeldBy : uint8_t { kUnknown, kNothing, kFramework, kSpillway, kBoth };
+enum class HeldBy : uint8_t { kUnknown, kNothing, kFramework, kSpillway, kBoth, kDriverCalls };
 
 struct Share {
   size_t process = 0;  // index into the overview's processes

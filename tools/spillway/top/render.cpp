@@ -23,6 +23,8 @@ const char* name_of(HeldBy by) {
       return "Spillway";
     case HeldBy::kBoth:
       return "both";
+    case HeldBy::kDriverCalls:
+      return "driver calls";
     case HeldBy::kNothing:
       return "-";
     case HeldBy::kUnknown:
@@ -71,10 +73,11 @@ Table table_of_processes() {
 
 void add_row(Table* table, const LedgerMember& member, const Share& share, const std::string& host) {
   const bool known = share.by != HeldBy::kUnknown;
+  const bool cached_known = known && share.by != HeldBy::kDriverCalls;
   table->add({std::to_string(member.process), program_of(member, host),
               member.has_entry ? member.entry.mode : "-", known ? size_text(share.held_bytes) : "?",
-              known ? size_text(share.cached_bytes) : "?", or_none(share.spilled_bytes), name_of(share.by),
-              or_none(share.limit_bytes), or_none(member.entry.guarantee_bytes),
+              cached_known ? size_text(share.cached_bytes) : "?", or_none(share.spilled_bytes),
+              name_of(share.by), or_none(share.limit_bytes), or_none(member.entry.guarantee_bytes),
               std::to_string(member.entry.failures), std::to_string(member.entry.rescued), doing(member),
               age_text(member)});
 }
@@ -94,9 +97,10 @@ bool uses_a_device(const LedgerMember& member) {
 
 Json json_of(const Share& share, const Overview& overview) {
   const bool known = share.by != HeldBy::kUnknown;
+  const bool cached_known = known && share.by != HeldBy::kDriverCalls;
   return {{"pid", overview.processes[share.process].process},
           {"held_bytes", known ? Json(share.held_bytes) : Json()},
-          {"cached_bytes", known ? Json(share.cached_bytes) : Json()},
+          {"cached_bytes", cached_known ? Json(share.cached_bytes) : Json()},
           {"spilled_bytes", share.spilled_bytes},
           {"held_by", name_of(share.by)},
           {"limit_bytes", share.limit_bytes == 0 ? Json() : Json(share.limit_bytes)}};
