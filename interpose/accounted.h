@@ -115,6 +115,9 @@ CUresult take(CUresult (*real_function)(Out*, Parameters...), Out* out,
   const Draw draw(out == nullptr ? Asked{} : Taken<function>::of(out, arguments...));
   if (draw.refused()) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = real_function(out, arguments...);
+  if constexpr (begins_with(name_of(function), "cuMemAllocAsync") ||
+                begins_with(name_of(function), "cuMemAllocFromPoolAsync"))
+    note_pool_used();
   if (result == CUDA_SUCCESS && out != nullptr)
     draw.keep(makes(function), key_of(*out));
   else
@@ -159,7 +162,6 @@ SPILLWAY_CHANGES(cuMemPoolCreate, (const CUmemoryPool* pool, const CUmemPoolProp
                  if (pool != nullptr && made != nullptr)
                      note_pool(key_of(*pool),
                                made->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? made->location.id : -1))
-SPILLWAY_CHANGES(cuMemPoolDestroy, (CUmemoryPool pool), forget_pool(key_of(pool)))
 SPILLWAY_CHANGES(cuDevicePrimaryCtxRetain, (const CUcontext* context, CUdevice device),
                  if (context != nullptr) note_primary_context(*context, device))
 SPILLWAY_CHANGES(cuDevicePrimaryCtxRelease, (CUdevice device), look_at_primary_context(device))
@@ -194,7 +196,7 @@ inline CUresult release_page(CUresult (*real_function)(CUmemGenericAllocationHan
 
 constexpr bool is_accounted(Function function) {
   return makes(function) != Native::kNone || frees(function) != Native::kNone ||
-         function == Function::cuMemRelease;
+         function == Function::cuMemRelease || function == Function::cuMemPoolDestroy;
 }
 
 template <Function function, class... Parameters>
@@ -204,6 +206,8 @@ CUresult accounted(CUresult (*real_function)(Parameters...), std::type_identity_
     if (!accounting.outermost()) return real_function(arguments...);
     if constexpr (function == Function::cuMemRelease)
       return release_page(real_function, arguments...);
+    else if constexpr (function == Function::cuMemPoolDestroy)
+      return destroy_pool(arguments..., real_function);
     else
       return account<function>(real_function, arguments...);
   } else {

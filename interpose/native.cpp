@@ -21,6 +21,8 @@ pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 NativeTable table;  // these four are guarded by `lock`
 uint64_t last_serial = 0, mappings = 0;
 CUcontext primary[SPILLWAY_MOST_DEVICES];
+pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;  // comes before `lock`
+std::atomic<bool> used_pools{false};
 std::atomic<spillway_budget*> found{nullptr};
 [[gnu::tls_model("initial-exec")]] thread_local bool over_limit = false;
 
@@ -34,6 +36,8 @@ class Locked {
 
 void in_child() {
   pthread_mutex_init(&lock, nullptr);
+  pthread_mutex_init(&pools_lock, nullptr);
+  used_pools.store(false);
   table.forget_all();
   mappings = 0;
   if (spillway_budget* budget = found.load()) {
@@ -224,9 +228,40 @@ void note_pool(uint64_t pool, int device) {
     table.add({.key = pool, .device = device, .kind = Native::kPool});
 }
 
-void forget_pool(uint64_t pool) {
-  const Locked locked;
-  if (NativeEntry* known = table.find(Native::kPool, pool)) table.remove(known);
+CUresult destroy_pool(CUmemoryPool pool, CUresult (*destroy)(CUmemoryPool)) {
+  pthread_mutex_lock(&pools_lock);
+  const CUresult result = destroy(pool);
+  if (result == CUDA_SUCCESS) {
+    const Locked locked;
+    if (NativeEntry* known = table.find(Native::kPool, reinterpret_cast<uint64_t>(pool))) table.remove(known);
+  }
+  pthread_mutex_unlock(&pools_lock);
+  return result;
+}
+
+int pools_used() {
+  return used_pools.load(std::memory_order_relaxed) ? 1 : 0;
+}
+
+void note_pool_used() {
+  if (!used_pools.load(std::memory_order_relaxed)) used_pools.store(true, std::memory_order_relaxed);
+}
+
+// What is visited may call the driver, but makes and destroys no pool. Others that are made meanwhile may be
+// left out.
+void visit_pools(int32_t device, void (*visit)(void* context, uint64_t pool), void* context) {
+  constexpr size_t kMost = 256;
+  uint64_t pools[kMost];
+  size_t count = 0;
+  pthread_mutex_lock(&pools_lock);
+  {
+    const Locked locked;
+    table.each([&](const NativeEntry& entry) {
+      if (entry.kind == Native::kPool && entry.device == device && count < kMost) pools[count++] = entry.key;
+    });
+  }
+  for (size_t i = 0; i < count; ++i) visit(context, pools[i]);
+  pthread_mutex_unlock(&pools_lock);
 }
 
 Asked in_pool(uint64_t bytes, uint64_t pool) {

@@ -58,7 +58,12 @@ void page_retained(uint64_t handle);
 void page_mapped(uint64_t address, uint64_t bytes, uint64_t handle);
 void range_unmapped(uint64_t address, uint64_t bytes);
 void note_pool(uint64_t pool, int device);
-void forget_pool(uint64_t pool);
+// The program destroys the pool: by `destroy`, while nobody looks at it.
+CUresult destroy_pool(CUmemoryPool pool, CUresult (*destroy)(CUmemoryPool));
+// For the core: the pools of a device, and whether anything came from one.
+int pools_used();
+void visit_pools(int32_t device, void (*visit)(void* context, uint64_t pool), void* context);
+void note_pool_used();
 // Where an allocation from the pool takes its bytes.
 Asked in_pool(uint64_t bytes, uint64_t pool);
 void note_primary_context(CUcontext context, CUdevice device);

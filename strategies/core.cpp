@@ -10,6 +10,7 @@
 #include "strategies/budget.h"
 #include "strategies/caller.h"
 #include "strategies/peer_service.h"
+#include "strategies/pools.h"
 #include "strategies/process.h"
 
 namespace spillway {
@@ -372,6 +373,7 @@ const spillway_core_table kTable = {
     core_touch,
     process_budget,
     core_inside_framework,
+    set_pools,
 };
 
 }  // namespace

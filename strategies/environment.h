@@ -18,8 +18,8 @@ struct Environment {
   // Of pinned host memory, for what is moved off the devices. -1: by what the machine has.
   int64_t host_budget_bytes = -1;
   double most_slowdown = 10;  // by what was moved there; 0: does not matter
-  bool wait_for_events = true, stitch = true, release_cache = true, framework_cache = true, ask_peers = true,
-       spill_to_host = true, registered = true;
+  bool wait_for_events = true, stitch = true, release_cache = true, framework_cache = true, trim_pools = true,
+       ask_peers = true, spill_to_host = true, registered = true;
 };
 
 // "8GiB", "512MiB", "1.5GiB", "1000000" (bytes); "" and "0" mean no limit.

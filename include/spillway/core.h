@@ -112,6 +112,14 @@ typedef struct spillway_gate {
   uint32_t (*captures)(void); /* of streams, under way in the process */
 } spillway_gate;
 
+/* The program's stream-ordered memory pools. Set `size`. */
+typedef struct spillway_pools {
+  uint32_t size;
+  int (*used)(void); /* 1: something was allocated from one */
+  /* Calls `visit` with each known CUmemoryPool of the device; none is destroyed meanwhile. */
+  void (*visit)(int32_t device, void (*visit)(void* context, uint64_t pool), void* context);
+} spillway_pools;
+
 typedef struct spillway_core_table {
   uint32_t size, version;
 
@@ -209,6 +217,8 @@ typedef struct spillway_core_table {
   spillway_budget* (*budget)(void);
   /* 1: LibTorch's CUDA allocator is on the calling thread's stack. Some microseconds. */
   int (*inside_framework)(void);
+  /* Tells the core of the program's pools; they stay for ever. Does not start the core. */
+  void (*set_pools)(const spillway_pools* pools);
 } spillway_core_table;
 
 SPILLWAY_API const spillway_core_table* spillway_core(void);

@@ -111,6 +111,7 @@ struct SpillLimits {
 };
 std::unique_ptr<Strategy> make_spill_to_host(Allocator& allocator, const SpillLimits& limits);
 std::unique_ptr<Strategy> make_framework_cache(Allocator& allocator);
+std::unique_ptr<Strategy> make_trim_pools(Allocator& allocator);
 // `ledger` gives the process's ledger, null while it is in none.
 std::unique_ptr<Strategy> make_ask_peers(Allocator& allocator, Ledger* (*ledger)());
 
