@@ -13,6 +13,11 @@
 
 namespace spillway {
 
+inline uint64_t microseconds_since(std::chrono::steady_clock::time_point start) {
+  const auto elapsed = std::chrono::steady_clock::now() - start;
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(elapsed).count());
+}
+
 struct Ladder::Entry {
   StrategyId id{};
   std::string name;
@@ -41,6 +46,7 @@ struct Ladder::Incident {
   void close(LadderOutcome outcome);
   bool is_exhausted(StrategyId id) const;
   uint64_t gained() const { return gained_; }
+  uint64_t microseconds() const { return microseconds_since(start_); }
 
   OomEvent event;
   std::vector<StrategyId> exhausted;
@@ -63,10 +69,5 @@ struct Ladder::Incident {
   uint64_t gained_ = 0;
   std::map<std::string, std::string> refusals_;  // strategy → why
 };
-
-inline uint64_t microseconds_since(std::chrono::steady_clock::time_point start) {
-  const auto elapsed = std::chrono::steady_clock::now() - start;
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(elapsed).count());
-}
 
 }  // namespace spillway

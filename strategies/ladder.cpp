@@ -168,6 +168,13 @@ void Ladder::settle(const Incident& incident, LadderOutcome outcome) {
   std::lock_guard guard(mutex_);
   if (settled_.size() == kSettledKept) settled_.erase(settled_.begin());
   settled_.push_back({incident.event.incident, this_thread(), incident.move, incident.story});
+  last_ = {.incident = incident.event.incident,
+           .requested_bytes = incident.event.requested_bytes,
+           .gained_bytes = incident.gained(),
+           .microseconds = incident.microseconds(),
+           .outcome = outcome,
+           .ended = std::chrono::steady_clock::now(),
+           .story = incident.story};
 }
 
 StrategyId Ladder::add(std::unique_ptr<Strategy> strategy) {
@@ -225,6 +232,11 @@ StrategyId Ladder::move_of(uint64_t incident) {
   for (const Settled& settled : settled_)
     if (settled.incident == incident) return settled.move;
   return StrategyId::kNone;
+}
+
+IncidentSummary Ladder::last_incident() {
+  std::lock_guard guard(mutex_);
+  return last_;
 }
 
 std::string Ladder::story_of(uint64_t incident) {

@@ -40,6 +40,11 @@ std::string text_of(const char* path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+uint64_t outcome_of(LadderOutcome outcome) {
+  if (outcome == LadderOutcome::kGranted) return LedgerIncident::kGranted;
+  return outcome == LadderOutcome::kUnwind ? LedgerIncident::kUnwind : LedgerIncident::kGaveUp;
+}
+
 // "python train.py --epochs 3": the program without its folder.
 std::string command_line() {
   std::string line = text_of("/proc/self/cmdline");
@@ -133,6 +138,27 @@ void Publisher::show_devices(const driver::Table& table) {
   entry_.device_count = shown;
 }
 
+void Publisher::show_ladder(Ladder& ladder) {
+  const IncidentSummary last = ladder.last_incident();
+  entry_.incident = {.number = last.incident,
+                     .asked_bytes = last.requested_bytes,
+                     .gained_bytes = last.gained_bytes,
+                     .microseconds = last.microseconds,
+                     .outcome = outcome_of(last.outcome),
+                     .ended_ns = static_cast<uint64_t>(last.ended.time_since_epoch().count())};
+  set(entry_.incident.tried, last.story);
+  size_t shown = 0;
+  for (const StrategyCounts& counts : ladder.counts()) {
+    if (counts.tried == 0 || shown == LedgerEntry::kMostStrategies) continue;
+    LedgerStrategy& strategy = entry_.strategies[shown++];
+    set(strategy.name, counts.name);
+    strategy.tried = counts.tried;
+    strategy.useful = counts.useful;
+    strategy.bytes = counts.bytes;
+    strategy.microseconds = counts.microseconds;
+  }
+}
+
 void Publisher::publish(bool may_call_driver) {
   if (Clock::now() < next_) return;
   next_ = Clock::now() + kSoonest;
@@ -145,6 +171,7 @@ void Publisher::publish(bool may_call_driver) {
   entry_.rescued = met.rescued;
   entry_.rescued_bytes = met.rescued_bytes;
   set(entry_.phase, Tags::phase());
+  if (Ladder* ladder = Process::get().ladder()) show_ladder(*ladder);
   ledger_.show(entry_);
 }
 

@@ -171,24 +171,25 @@ print(torch.cuda.get_allocator_backend())
 class Pools(Case):
     """The other way round: PyTorch is short of memory while another library hoards it, in the driver's pools."""
     program = [sys.executable, OWN / "hoarding_pool.py", "20"]
+    on_default = [*program, "default"]
 
     def test_natively_pytorch_fails(self):
-        ended = self.simulate(*self.program)
+        ended = self.simulate(*self.on_default)
         self.assertIn("the pool keeps 20 GiB", ended.output)
         self.assertIn("OutOfMemoryError", ended.errors)
 
     def test_the_pools_give_back_what_they_only_keep(self):
         for mode in ("rescue", "replace"):
-            for pool in ([], ["own"]):
+            for pool in ("default", "own"):
                 with self.subTest(mode=mode, pool=pool):
-                    ended = self.run_on(*self.program, *pool, options=["--mode", mode])
+                    ended = self.run_on(*self.program, pool, options=["--mode", mode])
                     self.assertEqual(ended.status, 0, ended.errors)
                     self.assertIn("PyTorch has 23 GiB, the pool 1", ended.output)
                     self.assertIn("1 memory failure met, 1 rescued", ended.line)
         self.assertTrue(all(re.search(r"trim_pools +1 +1 +19.00 GiB", it) for it in ended.reports.values()))
 
     def test_without_that_strategy_nothing_does(self):
-        ended = self.run_on(*self.program, options=["--strategies", "framework_cache,release_cache,ask_peers"])
+        ended = self.run_on(*self.on_default, options=["--strategies", "framework_cache,release_cache,ask_peers"])
         self.assertIn("OutOfMemoryError", ended.errors)
 
     def test_nothing_is_trimmed_where_no_pool_is_used(self):
@@ -208,7 +209,7 @@ print("in a capture:", result, reserved() // GIB)
 result = runtime.cudaMalloc(ctypes.byref(ctypes.c_void_p()), ctypes.c_size_t(23 * GIB))
 print("after it:", result, reserved() // GIB)
 """.replace("PROGRAM", repr(str(OWN / "hoarding_pool.py")))
-        ended = self.run_on(sys.executable, "-c", program, "20")
+        ended = self.run_on(sys.executable, "-c", program, "20", "default")
         self.assertIn("in a capture: 2 20\nafter it: 0 1\n", ended.output, ended.errors)
 
 
@@ -577,6 +578,29 @@ sys.exit(subprocess.run(sys.argv[1:]).returncode)"""
         self.assertEqual({key: share[key] for key in ("held_bytes", "cached_bytes", "held_by", "limit_bytes")},
                          {"held_bytes": 3 << 30, "cached_bytes": None, "held_by": "driver calls",
                           "limit_bytes": 8 << 30})
+
+    def test_top_shows_the_latest_shortage(self):
+        program = f"{sys.executable} {OWN / 'sharing_a_card.py'} {self.folder}"
+        script = f"""{SPILLWAY} run -- {program} hoard & {SPILLWAY} run -- {sys.executable} -c "{self.asking()}"
+            status=$?; touch needed; wait; exit $status"""
+        ended = self.simulate("sh", "-c", script, SPILLWAY_LEDGER=f"spillway-test-{os.getpid()}")
+        self.assertEqual(ended.status, 0, ended.errors)
+        shown = next(json.loads(line) for line in ended.output.splitlines() if line.startswith("{"))
+        asked = next(process for process in shown["processes"] if process["last_incident"])
+        last = asked["last_incident"]
+        self.assertEqual((last["number"], last["outcome"], last["asked_bytes"]), (1, "served", 20 << 30))
+        self.assertGreater(last["gained_bytes"], 20 << 30)
+        self.assertRegex(last["tried"], r"ask_peers \d+ MiB in \d+ us")
+        self.assertEqual([(one["name"], one["tried"], one["useful"]) for one in asked["strategies"]],
+                         [("ask_peers", 1, 1)])
+
+    def asking(self):
+        return f"""
+import os, subprocess, time, torch
+while not os.path.exists('{self.folder}/hoarded'): time.sleep(0.1)
+kept = torch.empty(20 << 30, dtype=torch.uint8, device='cuda')
+time.sleep(1.5)
+subprocess.run(['{SPILLWAY}', 'top', '--once', '--json'], check=True)"""
 
     def test_top_shows_who_holds_what(self):
         program = f"{sys.executable} {OWN / 'sharing_a_card.py'} {self.folder}"

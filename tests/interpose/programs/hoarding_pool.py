@@ -2,10 +2,12 @@
 "never", as CuPy, RMM and others can, used GIB of it and freed them. Then PyTorch needs the rest of the card and 4 GiB
 of those. Natively it dies with OutOfMemoryError.
 
-usage: hoarding_pool.py GIB [own]     own: in a pool that it made itself
+usage: hoarding_pool.py GIB default|own [COMMAND ...]     own: in a pool that it made itself
 """
 import ctypes
+import subprocess
 import sys
+import time
 
 import torch
 
@@ -33,7 +35,7 @@ def reserved():
 
 torch.ones(1 << 20, device="cuda")
 pool, stream = ctypes.c_void_p(), ctypes.c_void_p()
-if "own" in sys.argv:
+if sys.argv[2] == "own":
     done("cudaMemPoolCreate", ctypes.byref(pool), ctypes.byref(Properties(type=1, location_type=1)))
 else:
     done("cudaDeviceGetDefaultMemPool", ctypes.byref(pool), 0)
@@ -48,4 +50,7 @@ done("cudaStreamSynchronize", stream)
 print(f"the pool keeps {reserved() // GIB} GiB", flush=True)
 need = torch.cuda.mem_get_info()[0] // GIB + 4
 kept = torch.empty(need * GIB, dtype=torch.uint8, device="cuda")
-print(f"PyTorch has {need} GiB, the pool {reserved() // GIB}")
+print(f"PyTorch has {need} GiB, the pool {reserved() // GIB}", flush=True)
+if sys.argv[3:]:
+    time.sleep(1.5)  # what the process shows of itself is at most a quarter of a second old
+    subprocess.run(sys.argv[3:], check=True)

@@ -30,6 +30,8 @@ void make_printable(LedgerEntry* entry) {
   make_printable(entry->container);
   make_printable(entry->phase);
   make_printable(entry->mode);
+  make_printable(entry->incident.tried);
+  for (LedgerStrategy& strategy : entry->strategies) make_printable(strategy.name);
 }
 
 HeldBy held_by(const LedgerEntry& entry, const LedgerDevice& device) {
@@ -89,6 +91,10 @@ Overview overview_of(std::vector<LedgerMember> members) {
     overview.devices.push_back(std::move(looked.device));
   }
   return overview;
+}
+
+uint64_t incident_age_ns(const LedgerMember& member) {
+  return plus(minus(member.entry.written_ns, member.entry.incident.ended_ns), member.age_ns);
 }
 
 std::string uuid_text(const DeviceUuid& uuid) {

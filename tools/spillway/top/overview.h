@@ -36,6 +36,9 @@ struct Overview {
   uint64_t failures = 0, rescued = 0, rescued_bytes = 0;
 };
 
+// How long ago the member's latest incident ended.
+uint64_t incident_age_ns(const LedgerMember& member);
+
 Overview overview_of(std::vector<LedgerMember> members);
 
 // "GPU-00112233-4455-6677-8899-aabbccddeeff", as nvidia-smi and CUDA_VISIBLE_DEVICES write it.
