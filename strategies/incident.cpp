@@ -6,6 +6,9 @@
 #include "spillway/allocator/reclaim.h"
 
 namespace spillway {
+namespace {
+constexpr unsigned kMostUselessRuns = 2;
+}
 
 Ladder::Incident::Incident(Allocator& allocator, const OomEvent& event, const LadderOptions& options)
     : event(event), allocator_(allocator), options_(options), start_(std::chrono::steady_clock::now()) {}
@@ -107,8 +110,30 @@ void Ladder::Incident::record_refusals() {
   }
 }
 
+void Ladder::Incident::failed(const Entry& entry, bool counted) {
+  const auto known = std::ranges::find(exhausted_, entry.id, &Exhausted::id);
+  if (known == exhausted_.end()) return exhausted_.push_back({entry.id, 1, counted, true});
+  ++known->runs;
+  known->passed_over = true;
+}
+
 bool Ladder::Incident::is_exhausted(StrategyId id) const {
-  return std::find(exhausted.begin(), exhausted.end(), id) != exhausted.end();
+  const auto known = std::ranges::find(exhausted_, id, &Exhausted::id);
+  return known != exhausted_.end() && known->passed_over;
+}
+
+void Ladder::Incident::forgive_after_progress() {
+  std::erase_if(exhausted_, [](const Exhausted& strategy) { return strategy.counted; });
+}
+
+bool Ladder::Incident::give_second_chances() {
+  bool given = false;
+  for (Exhausted& strategy : exhausted_) {
+    if (!strategy.counted || !strategy.passed_over || strategy.runs >= kMostUselessRuns) continue;
+    strategy.passed_over = false;
+    given = true;
+  }
+  return given;
 }
 
 }  // namespace spillway

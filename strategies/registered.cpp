@@ -37,7 +37,7 @@ class Registered final : public Strategy {
   Offer offer(const OomEvent& event) noexcept override {
     const spillway_oom oom = to_c(event);
     const spillway_offer offer = strategy_.offer(strategy_.context, &oom);
-    return {offer.bytes, offer.cost_us};
+    return {offer.bytes, offer.cost_us, /*counted=*/false};  // nobody promised that
   }
   Relief relieve(const OomEvent& event, Reservation&) noexcept override {
     const spillway_oom oom = to_c(event);
