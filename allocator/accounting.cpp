@@ -37,7 +37,7 @@ Memory DeviceHeap::memory() {
   out.stranded = held_bytes_ - out.live - out.rounding - out.pending - out.cached - out.pools;
   const uint64_t unheld = out.limit - held_bytes_;
   out.free = std::min({unheld, driver_free, room()});
-  out.context = std::min(unheld - out.free, device_->context_bytes());
+  out.context = std::min(unheld - out.free, device_->context_bytes() + native_since_start());
   out.others = unheld - out.free - out.context;
   out.reserved = held_bytes_;
   out.peak_live = peak.requested;

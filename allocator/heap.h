@@ -249,7 +249,9 @@ class DeviceHeap {
   uint64_t room() const;          // (locked)
   bool draw(uint64_t bytes);      // (locked) false: there is no room, and nothing changes
   void put_back(uint64_t bytes);  // (locked)
-  void look_beside_reserve();     // what the card has beyond what requests must leave
+  uint64_t native_bytes() const;  // by the process's calls of the driver, as far as they are seen
+  uint64_t native_since_start() const;
+  void look_beside_reserve();  // what the card has beyond what requests must leave
 
   // events.cpp: blocks that wait for other streams.
   void queue_pending(Block* block, std::vector<StreamId> streams);
@@ -358,6 +360,7 @@ class DeviceHeap {
   uint64_t sampled_bytes_ = 0;  // held when the trace last saw it
   uint64_t held_bytes_ = 0, mapped_bytes_ = 0, reserved_bytes_ = 0;
   uint64_t limit_bytes_;
+  uint64_t native_at_start_ = 0;
   uint64_t beside_reserve_ = UINT64_MAX;  // of the card, as last seen, less what was drawn since
   BlockSlab slab_;
   std::vector<std::unique_ptr<Arena>> arenas_;

@@ -34,6 +34,17 @@ void DeviceHeap::put_back(uint64_t bytes) {
     budget::give_back(*budget, device_index_, bytes, budget::By::kAllocator);
 }
 
+uint64_t DeviceHeap::native_bytes() const {
+  const spillway_budget* budget = allocator_.budget_;
+  return budget == nullptr ? 0 : budget::read(budget->native_bytes[device_index_]);
+}
+
+// What was there then is among the bytes that were in use already.
+uint64_t DeviceHeap::native_since_start() const {
+  const uint64_t now = native_bytes();
+  return now > native_at_start_ ? now - native_at_start_ : 0;
+}
+
 // The driver is asked only where something is reserved, and not under the lock.
 void DeviceHeap::look_beside_reserve() {
   const spillway_budget* budget = allocator_.budget_;

@@ -54,9 +54,9 @@ void NativeTable::remove(NativeEntry* entry) {
   --count_;
 }
 
+// The slots stay where they are: another thread of the parent's may have been in the middle of growing them.
 void NativeTable::forget_all() {
-  for (size_t i = 0; i < size_; ++i) slots_[i] = {};
-  count_ = 0;
+  *this = {};
 }
 
 }  // namespace spillway::interpose

@@ -160,6 +160,15 @@ print(torch.cuda.get_allocator_backend())
         self.assertEqual(ended.output, native.output)
         self.assertEqual(len(native.output.splitlines()), 4, "three losses, and the bytes at the end")
 
+    def test_what_other_libraries_hold_is_no_other_process(self):
+        ended = self.run_on(sys.executable, "-c", """
+import ctypes, torch
+kept, pointer = torch.ones(4, device="cuda"), ctypes.c_uint64()
+assert ctypes.CDLL("libcuda.so.1").cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(3 << 30)) == 0
+torch.empty(2 << 30, dtype=torch.uint8, device="cuda")
+""", card=("--capacity", "4GiB"), options=["--mode", "replace"])
+        self.assertIn("the CUDA context and other libraries hold 3.00 GiB", ended.errors)
+
     def test_a_limit_that_is_too_small_ends_as_pytorch_does(self):
         ended = self.run_on(sys.executable, "-c", "import torch; torch.empty(1 << 30, device='cuda')",
                             options=["--mode", "replace", "--limit", "1GiB"])
