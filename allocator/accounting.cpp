@@ -36,8 +36,8 @@ Memory DeviceHeap::memory() {
   // What is neither is free in pages partly in use, or in a busy block this instant.
   out.stranded = held_bytes_ - out.live - out.rounding - out.pending - out.cached - out.pools;
   const uint64_t unheld = out.limit - held_bytes_;
-  out.free = std::min(unheld, driver_free);
-  out.context = std::min(unheld - out.free, device_->context_bytes());
+  out.free = std::min({unheld, driver_free, room()});
+  out.context = std::min(unheld - out.free, device_->context_bytes() + native_since_start());
   out.others = unheld - out.free - out.context;
   out.reserved = held_bytes_;
   out.peak_live = peak.requested;

@@ -48,6 +48,7 @@ DeviceHeap::DeviceHeap(Allocator& allocator, std::unique_ptr<Device> device, uin
       order_(order),
       limit_bytes_(UINT64_MAX),
       slab_(device_index_) {
+  native_at_start_ = native_bytes();
   register_heap(this);
 }
 

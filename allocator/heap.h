@@ -242,9 +242,16 @@ class DeviceHeap {
   OomEvent make_event(const Miss& miss);
   uint64_t largest_extent(const Miss& miss);
   Status driver_failure(const Miss& miss, FailurePtr* failure);
-  uint64_t room() const { return limit_bytes_ > held_bytes_ ? limit_bytes_ - held_bytes_ : 0; }  // (locked)
-  uint64_t pages_at_hand(const Miss& miss) const;                                                // (locked)
-  uint64_t have(const Miss& miss) const;                                                         // (locked)
+  uint64_t pages_at_hand(const Miss& miss) const;  // (locked)
+  uint64_t have(const Miss& miss) const;           // (locked)
+
+  // room.cpp: what may be held, by the device's limit and the process's budget.
+  uint64_t room() const;          // (locked)
+  bool draw(uint64_t bytes);      // (locked) false: there is no room, and nothing changes
+  void put_back(uint64_t bytes);  // (locked)
+  uint64_t native_bytes() const;  // by the process's calls of the driver, as far as they are seen
+  uint64_t native_since_start() const;
+  void look_beside_reserve();  // what the card has beyond what requests must leave
 
   // events.cpp: blocks that wait for other streams.
   void queue_pending(Block* block, std::vector<StreamId> streams);
@@ -353,6 +360,8 @@ class DeviceHeap {
   uint64_t sampled_bytes_ = 0;  // held when the trace last saw it
   uint64_t held_bytes_ = 0, mapped_bytes_ = 0, reserved_bytes_ = 0;
   uint64_t limit_bytes_;
+  uint64_t native_at_start_ = 0;
+  uint64_t beside_reserve_ = UINT64_MAX;  // of the card, as last seen, less what was drawn since
   BlockSlab slab_;
   std::vector<std::unique_ptr<Arena>> arenas_;
   std::unordered_map<uint64_t, uint32_t> pools_;     // flags of those that have any

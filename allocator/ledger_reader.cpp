@@ -71,6 +71,8 @@ void tame(LedgerEntry& entry) {
   end_text(entry.container);
   end_text(entry.phase);
   end_text(entry.mode);
+  end_text(entry.incident.tried);
+  for (LedgerStrategy& strategy : entry.strategies) end_text(strategy.name);
   if (entry.device_count > LedgerEntry::kMostDevices) entry.device_count = LedgerEntry::kMostDevices;
 }
 

@@ -39,6 +39,7 @@ Status DeviceHeap::miss(const Request& request, uint64_t size, bool injected, bo
 // Searches the holes, then a place for new pages; with what the reservation holds, if anything.
 DeviceHeap::Served DeviceHeap::serve(Miss& miss) {
   const bool small = miss.size <= kSmallBytes;
+  look_beside_reserve();
   lock_.lock();
   Arena* arena = &arena_for(miss.request.stream, miss.request.pool, small);
   if (serve_from_holes(miss, *arena)) return Served::kYes;  // unlocked
@@ -207,7 +208,7 @@ DeviceHeap::Served DeviceHeap::fill_claim(Miss& miss) {
 void DeviceHeap::take_promise_back(PageReservation& reservation) {
   const std::lock_guard guard(lock_);
   reserved_bytes_ -= reservation.promised_bytes;
-  held_bytes_ -= reservation.promised_bytes;
+  put_back(reservation.promised_bytes);
   reservation.promised_bytes = 0;
 }
 
@@ -223,10 +224,9 @@ bool DeviceHeap::provision(Miss& miss) {
   }
   if (reservation.bytes() >= need) return true;
   const uint64_t missing = need - reservation.bytes();
-  if (missing > room()) return false;
+  if (!draw(missing)) return false;
   reservation.promised_bytes += missing;
   reserved_bytes_ += missing;
-  held_bytes_ += missing;
   return true;
 }
 
@@ -326,7 +326,7 @@ void DeviceHeap::release_reservation(Miss& miss) {
   if (reservation.claim != nullptr) drop_claim(miss);
   std::lock_guard guard(lock_);
   reserved_bytes_ -= reservation.bytes();
-  held_bytes_ -= reservation.promised_bytes;
+  put_back(reservation.promised_bytes);
   reservation.promised_bytes = 0;
   spare_.insert(spare_.end(), reservation.pages.begin(), reservation.pages.end());
   reservation.pages.clear();

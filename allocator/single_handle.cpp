@@ -42,13 +42,12 @@ bool DeviceHeap::set_aside(Miss& miss) {
     {
       const std::lock_guard guard(lock_);
       const uint64_t missing = miss.size - std::min(miss.size, reservation.promised_bytes);
-      if (missing <= room()) {
+      if (draw(missing)) {
         reservation.promised_bytes += missing;
         reserved_bytes_ += missing;
-        held_bytes_ += missing;
         return true;
       }
-      lacking = missing - room();
+      lacking = missing - std::min(missing, room());
     }
     if (last || release_spare(lacking) == 0) break;
   }
@@ -119,7 +118,7 @@ uint64_t DeviceHeap::release_singles(uint64_t pool) {
     }
     bytes += busy->size;
     mapped_bytes_ -= busy->size;
-    held_bytes_ -= busy->size;
+    put_back(busy->size);
     arena->forget_single(busy);
   }
   return bytes;
@@ -139,7 +138,7 @@ uint64_t DeviceHeap::release_spare(uint64_t most_bytes) {
   const uint64_t bytes = release_pages(pages);
   const std::lock_guard guard(lock_);
   reserved_bytes_ -= bytes + pages.size() * page_bytes_;
-  held_bytes_ -= bytes;
+  put_back(bytes);
   spare_.insert(spare_.end(), pages.begin(), pages.end());
   return bytes;
 }

@@ -96,7 +96,7 @@ uint64_t DeviceHeap::bring_back() {
   shrink_host_spare(0);
   const std::lock_guard guard(lock_);
   reserved_bytes_ -= pages.bytes();
-  held_bytes_ -= pages.promised_bytes;
+  put_back(pages.promised_bytes);
   spare_.insert(spare_.end(), pages.pages.begin(), pages.pages.end());
   if (bytes != 0)
     peak_need_ += bytes;
@@ -133,8 +133,7 @@ bool DeviceHeap::provide(Move& move, PageReservation& pages) {
   while (pages.pages.size() * page_bytes_ < bytes) {
     {
       const std::lock_guard guard(lock_);
-      if (room() < page_bytes_) return false;
-      held_bytes_ += page_bytes_;
+      if (!draw(page_bytes_)) return false;
       reserved_bytes_ += page_bytes_;
       pages.promised_bytes += page_bytes_;
     }

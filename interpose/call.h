@@ -2,10 +2,11 @@
 // rescue, which may try it again.
 //
 // Thread-safety: any thread. What is called from inside a hooked call on the same thread, by the driver or by
-// Spillway itself, is passed on untouched.
+// Spillway itself, is passed on, and only what it takes or frees is counted.
 #pragma once
 #include <type_traits>
 
+#include "interpose/accounted.h"
 #include "interpose/asks.h"
 #include "interpose/captures.h"
 #include "interpose/functions.h"
@@ -49,7 +50,7 @@ void count() {
 template <Function function, class... Parameters>
 CUresult pass(CUresult (*real_function)(Parameters...), std::type_identity_t<Parameters>... arguments) {
   [[maybe_unused]] const std::conditional_t<is_gated(function), Passage, NoPassage> passage;
-  const CUresult result = real_function(arguments...);
+  const CUresult result = accounted<function>(real_function, arguments...);
   // Before the gate can close behind this call: what it began or handed on is known then.
   watch_captures<function>(result);
   if (result == CUDA_SUCCESS) Pins<function>::of(arguments...);
@@ -61,7 +62,8 @@ template <Function function, class... Parameters>
 [[gnu::noinline, gnu::cold]] CUresult serve_shortage(CUresult (*real_function)(Parameters...),
                                                      std::type_identity_t<Parameters>... arguments) {
   auto again = [&] { return pass<function>(real_function, arguments...); };
-  const Shortage shortage{function, Asks<function>::of(arguments...)};
+  const Shortage shortage{function, Asks<function>::of(arguments...),
+                          is_accounted(function) && was_over_limit()};
   return rescue(shortage, [](void* context) { return (*static_cast<decltype(again)*>(context))(); }, &again);
 }
 
@@ -69,7 +71,7 @@ template <Function function, class... Parameters>
 CUresult call(CUresult (*real_function)(Parameters...), std::type_identity_t<Parameters>... arguments) {
   if (real_function == nullptr) [[unlikely]]
     return real().cuInit == nullptr ? CUDA_ERROR_NO_DEVICE : CUDA_ERROR_NOT_FOUND;
-  if (Inside::now()) return real_function(arguments...);
+  if (Inside::now()) return accounted<function>(real_function, arguments...);
   if constexpr (begins_an_use(function)) {
     replace_if_due();
     join_ledger_once();

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "interpose/libraries.h"
+#include "interpose/native.h"
 #include "interpose/process.h"
 
 namespace spillway::interpose {
@@ -43,6 +44,8 @@ void load() {
   pin_in_core = reinterpret_cast<decltype(pin_in_core)>(dlsym(library, "spillway_pin"));
   unpin_in_core = reinterpret_cast<decltype(unpin_in_core)>(dlsym(library, "spillway_unpin"));
   found->count_incidents(&summary().incidents);
+  static constexpr spillway_pools kPools{sizeof kPools, pools_used, visit_pools};
+  found->set_pools(&kPools);
   table = found;
 }
 

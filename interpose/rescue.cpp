@@ -4,16 +4,11 @@
 
 #include "interpose/captures.h"
 #include "interpose/core.h"
+#include "interpose/native.h"
 #include "interpose/process.h"
-#include "interpose/real.h"
 
 namespace spillway::interpose {
 namespace {
-
-int current_device() {
-  CUdevice device = 0;
-  return real().cuCtxGetDevice != nullptr && real().cuCtxGetDevice(&device) == CUDA_SUCCESS ? device : -1;
-}
 
 CUresult left_alone() {
   spillway_incident_totals& met = summary().incidents;
@@ -51,7 +46,8 @@ CUresult rescue(const Shortage& shortage, CUresult (*again)(void*), void* contex
                                         .device = device,
                                         .bytes = shortage.asked.bytes,
                                         .call = name_of(shortage.function),
-                                        .captures = captures_under_way()};
+                                        .captures = captures_under_way(),
+                                        .over_limit = shortage.over_limit ? 1u : 0u};
   Attempt attempt{again, context};
   const spillway_status status = table->rescue(&request, try_again, &attempt);
   if (status != SPILLWAY_OK && status != SPILLWAY_OUT_OF_MEMORY) {  // the core did not even start

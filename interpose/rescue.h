@@ -11,6 +11,7 @@ namespace spillway::interpose {
 struct Shortage {
   Function function;
   Asked asked;
+  bool over_limit;  // the process's own: the driver was not asked
 };
 
 // Makes room by the ladder of Spillway's core and tries again. Returns the last result of `again`, or

@@ -19,8 +19,8 @@ class AskPeers final : public Strategy {
   }
   Offer offer(const OomEvent& event) noexcept override {
     const Ledger* ledger = ledger_();
-    if (ledger == nullptr || ledger->peers() == 0) return {};
-    return {event.short_bytes, kTypicalUs};
+    if (ledger == nullptr || ledger->peers() == 0 || event.over_limit) return {};
+    return {event.short_bytes, kTypicalUs, /*counted=*/false};
   }
   Relief relieve(const OomEvent& event, Reservation&) noexcept override {
     CUuuid uuid;

@@ -7,7 +7,10 @@
 
 #include "spillway/allocator/spill.h"
 #include "strategies/bring_back.h"
+#include "strategies/budget.h"
+#include "strategies/caller.h"
 #include "strategies/peer_service.h"
+#include "strategies/pools.h"
 #include "strategies/process.h"
 
 namespace spillway {
@@ -59,6 +62,8 @@ spillway_status core_allocate_padded(int32_t device, uint64_t stream, uint64_t p
   FailurePtr detail;
   const Request request{bytes, StreamId{stream}, pool, padded};
   const Status status = allocator->allocate(DeviceId{device}, request, &at, &detail);
+  if (status == Status::kUnwind) [[unlikely]]
+    open_reserve();
   if (status != Status::kOk) [[unlikely]]
     return explain(status, *detail, failure);
   *address = reinterpret_cast<void*>(at);
@@ -332,6 +337,10 @@ void core_touch(const void* address) {
   }
 }
 
+int core_inside_framework() {
+  return find_caller().inside_framework ? 1 : 0;
+}
+
 const spillway_core_table kTable = {
     sizeof(spillway_core_table),
     SPILLWAY_CORE_VERSION,
@@ -362,6 +371,9 @@ const spillway_core_table kTable = {
     core_set_gate,
     core_on_pressure,
     core_touch,
+    process_budget,
+    core_inside_framework,
+    set_pools,
 };
 
 }  // namespace

@@ -90,6 +90,7 @@ spillway_status DriverCallers::rescue(const spillway_driver_request& request, in
   event.library = caller.library.c_str();
   event.inside_framework = caller.inside_framework;
   event.capture = request.captures != 0 ? CaptureState::kElsewhere : CaptureState::kNone;
+  event.over_limit = request.over_limit != 0;
   event.deadline = start + kMostTime;
   NothingReserved reservation;
   Again again{try_again, context};

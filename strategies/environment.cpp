@@ -80,10 +80,11 @@ bool parse_slowdown(std::string_view text, double* factor, std::string* error) {
 bool parse_strategies(std::string_view text, Environment* out, std::string* error) {
   if (trim(text).empty()) return true;
   Environment chosen = *out;
-  const std::array<std::pair<const char*, bool*>, 7> known{{{"wait_for_events", &chosen.wait_for_events},
+  const std::array<std::pair<const char*, bool*>, 8> known{{{"wait_for_events", &chosen.wait_for_events},
                                                             {"stitch", &chosen.stitch},
                                                             {"release_cache", &chosen.release_cache},
                                                             {"framework_cache", &chosen.framework_cache},
+                                                            {"trim_pools", &chosen.trim_pools},
                                                             {"ask_peers", &chosen.ask_peers},
                                                             {"spill_to_host", &chosen.spill_to_host},
                                                             {"registered", &chosen.registered}}};
@@ -101,10 +102,10 @@ bool parse_strategies(std::string_view text, Environment* out, std::string* erro
       found = true;
     }
     if (found) continue;
-    *error =
-        "SPILLWAY_STRATEGIES: there is no strategy '" + name +
-        "'; known are wait_for_events, stitch, release_cache, framework_cache, ask_peers, spill_to_host, "
-        "registered (the program's own) and none";
+    *error = "SPILLWAY_STRATEGIES: there is no strategy '" + name +
+             "'; known are wait_for_events, stitch, release_cache, framework_cache, trim_pools, ask_peers, "
+             "spill_to_host, "
+             "registered (the program's own) and none";
     return false;
   }
   if (!named) {
@@ -125,12 +126,17 @@ static bool read_bytes(const char* name, uint64_t* bytes, std::string* error) {
 
 bool read_environment(Environment* out, std::string* error) {
   if (!read_bytes("SPILLWAY_LIMIT", &out->limit_bytes, error) ||
+      !read_bytes("SPILLWAY_RESERVE", &out->reserve_bytes, error) ||
       !read_bytes("SPILLWAY_GUARANTEE", &out->guarantee_bytes, error))
     return false;
   constexpr uint64_t kPage = 2 << 20;
   if (out->limit_bytes != 0 && out->limit_bytes < kPage) {
     *error = "SPILLWAY_LIMIT: " + std::to_string(out->limit_bytes) +
              " bytes are less than one page of 2 MiB: is the unit missing, as in 8GiB?";
+    return false;
+  }
+  if (out->limit_bytes != 0 && out->reserve_bytes >= out->limit_bytes) {
+    *error = "SPILLWAY_RESERVE: it must be less than SPILLWAY_LIMIT, or PyTorch could have nothing";
     return false;
   }
   if (const char* path = std::getenv("SPILLWAY_TRACE"); path != nullptr)

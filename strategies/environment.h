@@ -1,5 +1,5 @@
-// The settings that a process starts with: SPILLWAY_LIMIT, SPILLWAY_GUARANTEE, SPILLWAY_TRACE,
-// SPILLWAY_STRATEGIES, SPILLWAY_HOST_BUDGET, SPILLWAY_MAX_SLOWDOWN.
+// The settings that a process starts with: SPILLWAY_LIMIT, SPILLWAY_RESERVE, SPILLWAY_GUARANTEE,
+// SPILLWAY_TRACE, SPILLWAY_STRATEGIES, SPILLWAY_HOST_BUDGET, SPILLWAY_MAX_SLOWDOWN.
 //
 // Thread-safety: pure functions of their text, but for `read_environment`. Errors: a text that says which
 // value is wrong and what would be right; nothing is changed then.
@@ -12,13 +12,14 @@ namespace spillway {
 
 struct Environment {
   uint64_t limit_bytes = 0;      // 0: none
+  uint64_t reserve_bytes = 0;    // of each device: what PyTorch's requests leave to others
   uint64_t guarantee_bytes = 0;  // of each device: other processes' needs take nothing below it
   std::string trace_path;        // "": no trace
   // Of pinned host memory, for what is moved off the devices. -1: by what the machine has.
   int64_t host_budget_bytes = -1;
   double most_slowdown = 10;  // by what was moved there; 0: does not matter
-  bool wait_for_events = true, stitch = true, release_cache = true, framework_cache = true, ask_peers = true,
-       spill_to_host = true, registered = true;
+  bool wait_for_events = true, stitch = true, release_cache = true, framework_cache = true, trim_pools = true,
+       ask_peers = true, spill_to_host = true, registered = true;
 };
 
 // "8GiB", "512MiB", "1.5GiB", "1000000" (bytes); "" and "0" mean no limit.

@@ -2,9 +2,13 @@
 
 #include <algorithm>
 
+#include "spillway/allocator/budget.h"
 #include "spillway/allocator/reclaim.h"
 
 namespace spillway {
+namespace {
+constexpr unsigned kMostUselessRuns = 2;
+}
 
 Ladder::Incident::Incident(Allocator& allocator, const OomEvent& event, const LadderOptions& options)
     : event(event), allocator_(allocator), options_(options), start_(std::chrono::steady_clock::now()) {}
@@ -38,13 +42,17 @@ void Ladder::Incident::record_term(trace::Term which, uint64_t bytes) {
   record(trace::Kind::kOomEquation, 0, bytes, 0, static_cast<uint64_t>(which));
 }
 
-// Of another library's memory only the driver knows something: what it has left.
+// Of another library's memory only the driver knows something: what it has left, and the limit of that.
 void Ladder::Incident::record_driver() {
   size_t free = 0, total = 0;
   const driver::Table& table = allocator_.table();
   if (table.cuMemGetInfo == nullptr || table.cuMemGetInfo(&free, &total) != CUDA_SUCCESS) return;
-  record_term(trace::Term::kFree, free);
-  record_term(trace::Term::kDevice, total);
+  const spillway_budget* budget = allocator_.budget();
+  const auto device = static_cast<size_t>(event.device);
+  const bool bounded = budget != nullptr && device < SPILLWAY_MOST_DEVICES;
+  record_term(trace::Term::kFree,
+              bounded ? std::min<uint64_t>(free, budget::room(*budget, device, 0)) : free);
+  record_term(trace::Term::kDevice, bounded ? std::min<uint64_t>(total, budget->limit_bytes) : total);
 }
 
 void Ladder::Incident::record_equation() {
@@ -102,8 +110,30 @@ void Ladder::Incident::record_refusals() {
   }
 }
 
+void Ladder::Incident::failed(const Entry& entry, bool counted) {
+  const auto known = std::ranges::find(exhausted_, entry.id, &Exhausted::id);
+  if (known == exhausted_.end()) return exhausted_.push_back({entry.id, 1, counted, true});
+  ++known->runs;
+  known->passed_over = true;
+}
+
 bool Ladder::Incident::is_exhausted(StrategyId id) const {
-  return std::find(exhausted.begin(), exhausted.end(), id) != exhausted.end();
+  const auto known = std::ranges::find(exhausted_, id, &Exhausted::id);
+  return known != exhausted_.end() && known->passed_over;
+}
+
+void Ladder::Incident::forgive_after_progress() {
+  std::erase_if(exhausted_, [](const Exhausted& strategy) { return strategy.counted; });
+}
+
+bool Ladder::Incident::give_second_chances() {
+  bool given = false;
+  for (Exhausted& strategy : exhausted_) {
+    if (!strategy.counted || !strategy.passed_over || strategy.runs >= kMostUselessRuns) continue;
+    strategy.passed_over = false;
+    given = true;
+  }
+  return given;
 }
 
 }  // namespace spillway

@@ -13,6 +13,11 @@
 
 namespace spillway {
 
+inline uint64_t microseconds_since(std::chrono::steady_clock::time_point start) {
+  const auto elapsed = std::chrono::steady_clock::now() - start;
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(elapsed).count());
+}
+
 struct Ladder::Entry {
   StrategyId id{};
   std::string name;
@@ -39,11 +44,18 @@ struct Ladder::Incident {
   // Kept until the end: what is refused now may be possible after another step.
   void refusal(Entry& entry, const char* why) { refusals_[entry.name] = why; }
   void close(LadderOutcome outcome);
+  // It gained nothing: it is passed over until something else has, or until it gets its second chance.
+  void failed(const Entry& entry, bool counted);
   bool is_exhausted(StrategyId id) const;
+  // Something was gained: what counted its bytes and failed before may find them now.
+  void forgive_after_progress();
+  // Lets those have another chance that counted their bytes and failed once since anything was gained. False:
+  // there are none.
+  bool give_second_chances();
   uint64_t gained() const { return gained_; }
+  uint64_t microseconds() const { return microseconds_since(start_); }
 
   OomEvent event;
-  std::vector<StrategyId> exhausted;
   std::vector<std::shared_ptr<Entry>> used;
   StrategyId move = StrategyId::kNone;
   std::string story;
@@ -61,12 +73,13 @@ struct Ladder::Incident {
   std::chrono::steady_clock::time_point start_;
   unsigned steps_ = 0;
   uint64_t gained_ = 0;
+  struct Exhausted {
+    StrategyId id;
+    unsigned runs;  // in which it gained nothing, since anything was gained
+    bool counted, passed_over;
+  };
+  std::vector<Exhausted> exhausted_;
   std::map<std::string, std::string> refusals_;  // strategy → why
 };
-
-inline uint64_t microseconds_since(std::chrono::steady_clock::time_point start) {
-  const auto elapsed = std::chrono::steady_clock::now() - start;
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(elapsed).count());
-}
 
 }  // namespace spillway

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "strategies/budget.h"
 #include "strategies/process.h"
 #include "strategies/registered.h"
 
@@ -164,6 +165,7 @@ spillway_status spillway_phase(const char* name) {
 
 spillway_status spillway_step_begin(uint64_t step, uint64_t attempt, uint64_t plan_hash) {
   Process::get().tags().begin_step({step, attempt, plan_hash});
+  spillway::close_reserve();
   spillway::trace::Record record;
   record.kind = spillway::trace::Kind::kStepBegin;
   record.value = static_cast<uint32_t>(step);

@@ -46,15 +46,21 @@ LadderOutcome Ladder::handle(const OomEvent& event, Reservation& reservation, bo
 }
 
 // In place first, the cheapest byte first; then a plan move; and what has failed again and again only when
-// nothing else is left. A strategy that gained nothing is not asked again in this incident.
+// nothing else is left. A strategy that gained nothing is asked again only if it had counted its bytes: when
+// something else has gained some, and once more before giving up, since a call of the driver may have failed
+// once.
 LadderOutcome Ladder::climb(Incident& incident, Reservation& reservation, bool (*try_again)(void*),
                             void* context) {
   if (try_again(context)) return LadderOutcome::kGranted;
   for (const bool broken : {false, true}) {
     while (incident.may_step()) {
       const Candidate candidate = choose(incident, /*plan_moves=*/false, broken);
+      if (candidate.entry == nullptr && incident.give_second_chances()) continue;
       if (candidate.entry == nullptr) break;
-      if (run(candidate, incident, reservation).bytes == 0) incident.exhausted.push_back(candidate.entry->id);
+      if (run(candidate, incident, reservation).bytes == 0)
+        incident.failed(*candidate.entry, candidate.offer.counted);
+      else
+        incident.forgive_after_progress();
       if (try_again(context)) return LadderOutcome::kGranted;
     }
     // Room was made, and using it failed: the driver may have refused a call that it grants the second time.
@@ -118,7 +124,8 @@ Relief Ladder::run(const Candidate& candidate, Incident& incident, Reservation& 
   entry.bytes.fetch_add(relief.bytes);
   entry.microseconds.fetch_add(us);
   incident.step(entry, candidate.offer, relief, us);
-  incident.used.push_back(candidate.entry);
+  if (std::ranges::find(incident.used, candidate.entry) == incident.used.end())
+    incident.used.push_back(candidate.entry);
   return relief;
 }
 
@@ -168,6 +175,13 @@ void Ladder::settle(const Incident& incident, LadderOutcome outcome) {
   std::lock_guard guard(mutex_);
   if (settled_.size() == kSettledKept) settled_.erase(settled_.begin());
   settled_.push_back({incident.event.incident, this_thread(), incident.move, incident.story});
+  last_ = {.incident = incident.event.incident,
+           .requested_bytes = incident.event.requested_bytes,
+           .gained_bytes = incident.gained(),
+           .microseconds = incident.microseconds(),
+           .outcome = outcome,
+           .ended = std::chrono::steady_clock::now(),
+           .story = incident.story};
 }
 
 StrategyId Ladder::add(std::unique_ptr<Strategy> strategy) {
@@ -225,6 +239,11 @@ StrategyId Ladder::move_of(uint64_t incident) {
   for (const Settled& settled : settled_)
     if (settled.incident == incident) return settled.move;
   return StrategyId::kNone;
+}
+
+IncidentSummary Ladder::last_incident() {
+  std::lock_guard guard(mutex_);
+  return last_;
 }
 
 std::string Ladder::story_of(uint64_t incident) {

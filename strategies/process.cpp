@@ -1,5 +1,6 @@
 #include "strategies/process.h"
 
+#include "strategies/budget.h"
 #include "strategies/peer_service.h"
 
 #include <algorithm>
@@ -96,10 +97,12 @@ spillway_status Process::start_locked() {
   if (environment.stitch) ladder->add(make_stitch(*allocator));
   if (environment.release_cache) ladder->add(make_release_cache(*allocator));
   if (environment.framework_cache) ladder->add(make_framework_cache(*allocator));
+  if (environment.trim_pools) ladder->add(make_trim_pools(*allocator));
   if (environment.ask_peers) ladder->add(make_ask_peers(*allocator, &PeerService::ledger));
   if (environment.spill_to_host) ladder->add(make_spill_to_host(*allocator, spill_limits(environment)));
   set_pinned(*allocator, &is_pinned);
   ladder->set_phase_source(&Tags::phase);
+  allocator->set_budget(process_budget());
   allocator->limit_all(environment.limit_bytes);
   allocator->set_handler(ladder);
   if (trace != nullptr) {

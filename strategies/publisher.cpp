@@ -10,6 +10,8 @@
 #include <iterator>
 #include <string>
 
+#include "spillway/allocator/budget.h"
+#include "strategies/budget.h"
 #include "strategies/container.h"
 #include "strategies/free_bytes.h"
 #include "strategies/process.h"
@@ -36,6 +38,11 @@ void set(char (&field)[size], std::string_view text) {
 std::string text_of(const char* path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
+}
+
+uint64_t outcome_of(LadderOutcome outcome) {
+  if (outcome == LadderOutcome::kGranted) return LedgerIncident::kGranted;
+  return outcome == LadderOutcome::kUnwind ? LedgerIncident::kUnwind : LedgerIncident::kGaveUp;
 }
 
 // "python train.py --epochs 3": the program without its folder.
@@ -65,6 +72,11 @@ Holding holding_of(int ordinal) {
     holding.cached_bytes = memory.cached;
     holding.spilled_bytes = memory.spilled;
     if (memory.limit < memory.device) holding.limit_bytes = memory.limit;
+  }
+  if (const spillway_budget* budget = process_budget(); budget != nullptr) {
+    holding.native_bytes = budget::read(budget->native_bytes[ordinal]);
+    if (holding.limit_bytes == 0 && budget->limit_bytes != UINT64_MAX)
+      holding.limit_bytes = budget->limit_bytes;
   }
   holding.framework = framework_memory(ordinal, kFrameworkAnswers);
   return holding;
@@ -104,6 +116,7 @@ bool Publisher::show_device(const driver::Table& table, int ordinal, LedgerDevic
   device->cached_bytes = holding.cached_bytes;
   device->spilled_bytes = holding.spilled_bytes;
   device->limit_bytes = holding.limit_bytes;
+  device->native_bytes = holding.native_bytes;
   if (holding.framework) {
     device->framework_held_bytes = holding.framework->held_bytes;
     device->framework_cached_bytes = holding.framework->held_bytes -
@@ -125,6 +138,27 @@ void Publisher::show_devices(const driver::Table& table) {
   entry_.device_count = shown;
 }
 
+void Publisher::show_ladder(Ladder& ladder) {
+  const IncidentSummary last = ladder.last_incident();
+  entry_.incident = {.number = last.incident,
+                     .asked_bytes = last.requested_bytes,
+                     .gained_bytes = last.gained_bytes,
+                     .microseconds = last.microseconds,
+                     .outcome = outcome_of(last.outcome),
+                     .ended_ns = static_cast<uint64_t>(last.ended.time_since_epoch().count())};
+  set(entry_.incident.tried, last.story);
+  size_t shown = 0;
+  for (const StrategyCounts& counts : ladder.counts()) {
+    if (counts.tried == 0 || shown == LedgerEntry::kMostStrategies) continue;
+    LedgerStrategy& strategy = entry_.strategies[shown++];
+    set(strategy.name, counts.name);
+    strategy.tried = counts.tried;
+    strategy.useful = counts.useful;
+    strategy.bytes = counts.bytes;
+    strategy.microseconds = counts.microseconds;
+  }
+}
+
 void Publisher::publish(bool may_call_driver) {
   if (Clock::now() < next_) return;
   next_ = Clock::now() + kSoonest;
@@ -137,6 +171,7 @@ void Publisher::publish(bool may_call_driver) {
   entry_.rescued = met.rescued;
   entry_.rescued_bytes = met.rescued_bytes;
   set(entry_.phase, Tags::phase());
+  if (Ladder* ladder = Process::get().ladder()) show_ladder(*ladder);
   ledger_.show(entry_);
 }
 

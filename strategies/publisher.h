@@ -7,6 +7,7 @@
 
 #include "spillway/allocator/ledger.h"
 #include "spillway/driver/table.h"
+#include "spillway/strategies/ladder.h"
 #include "strategies/giving.h"
 
 namespace spillway {
@@ -23,6 +24,7 @@ class Publisher {
  private:
   void show_devices(const driver::Table& table);
   bool show_device(const driver::Table& table, int ordinal, LedgerDevice* device);
+  void show_ladder(Ladder& ladder);
   void look_for_framework();
 
   Ledger& ledger_;

@@ -48,7 +48,7 @@ class Registered final : public Strategy {
     if (strategy_.offer == nullptr) return standing_offer(strategy_.context);
     const spillway_oom oom = to_c(event);
     const spillway_offer offer = strategy_.offer(strategy_.context, &oom);
-    return {offer.bytes, offer.cost_us};
+    return {offer.bytes, offer.cost_us, /*counted=*/false};  // nobody promised that
   }
   Relief relieve(const OomEvent& event, Reservation&) noexcept override {
     const spillway_oom oom = to_c(event);

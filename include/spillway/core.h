@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_CORE_VERSION 5u
+#define SPILLWAY_CORE_VERSION 6u
 
 typedef struct spillway_block_info {
   uint64_t address, bytes, requested_bytes, stream, pool;
@@ -80,7 +80,22 @@ typedef struct spillway_driver_request {
   uint64_t bytes;    /* 0: not known */
   const char* call;  /* "cuMemCreate" */
   uint32_t captures; /* of streams, under way in the process */
+  /* 1: the driver was not asked, because the call would have passed the process's limit: what other
+   * processes give back is of no use. */
+  uint32_t over_limit;
 } spillway_driver_request;
+
+#define SPILLWAY_MOST_DEVICES 64
+
+/* What the process may take of each device, and takes: by Spillway's allocator and by calls of the driver
+ * together. Who takes adds before the driver is asked, and takes it back where that refuses; all with atomic
+ * operations (spillway/allocator/budget.h). */
+typedef struct spillway_budget {
+  uint64_t limit_bytes;                         /* of each device; UINT64_MAX: no limit */
+  uint64_t reserve_bytes;                       /* of each device, what PyTorch's requests must leave now */
+  uint64_t taken_bytes[SPILLWAY_MOST_DEVICES];  /* by both */
+  uint64_t native_bytes[SPILLWAY_MOST_DEVICES]; /* of that by calls of the driver, as far as they are seen */
+} spillway_budget;
 
 /* Incidents since the start, by outcome; written with atomic additions. */
 typedef struct spillway_incident_totals {
@@ -97,11 +112,19 @@ typedef struct spillway_gate {
   uint32_t (*captures)(void); /* of streams, under way in the process */
 } spillway_gate;
 
+/* The program's stream-ordered memory pools. Set `size`. */
+typedef struct spillway_pools {
+  uint32_t size;
+  int (*used)(void); /* 1: something was allocated from one */
+  /* Calls `visit` with each known CUmemoryPool of the device; none is destroyed meanwhile. */
+  void (*visit)(int32_t device, void (*visit)(void* context, uint64_t pool), void* context);
+} spillway_pools;
+
 typedef struct spillway_core_table {
   uint32_t size, version;
 
   /* Starts the core: resolves the driver, reads the environment (SPILLWAY_LIMIT, SPILLWAY_TRACE,
-   * SPILLWAY_STRATEGIES), opens the trace. Idempotent. */
+   * SPILLWAY_STRATEGIES, ...), opens the trace. Idempotent. */
   spillway_status (*start)(void);
   /* A block of at least `bytes` on `device`, usable at once on `stream`. `bytes` 0 gives a null address. On
    * `pool` 0 is the default pool, any other number a private one. On
@@ -188,6 +211,14 @@ typedef struct spillway_core_table {
    * What is no block's beginning is passed over. May move blocks back: the caller holds no lock that a thread
    * which launches may need. */
   void (*touch)(const void* address);
+
+  /* The process's one budget, by SPILLWAY_LIMIT and SPILLWAY_RESERVE; it stays for ever. Does not start the
+   * core. Null: a setting is wrong, and spillway_last_error() says which. */
+  spillway_budget* (*budget)(void);
+  /* 1: LibTorch's CUDA allocator is on the calling thread's stack. Some microseconds. */
+  int (*inside_framework)(void);
+  /* Tells the core of the program's pools; they stay for ever. Does not start the core. */
+  void (*set_pools)(const spillway_pools* pools);
 } spillway_core_table;
 
 SPILLWAY_API const spillway_core_table* spillway_core(void);

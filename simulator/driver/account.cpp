@@ -57,6 +57,12 @@ void Account::give_pages(uint64_t bytes, Taker taker) {
   note_change();
 }
 
+void Account::hand_over(uint64_t bytes, Taker from, Taker to) {
+  if (from == Taker::kAllocator) allocator_bytes_ -= bytes;
+  if (to == Taker::kAllocator) allocator_bytes_ += bytes;
+  note_change();
+}
+
 bool Account::charge(std::string_view label, uint64_t bytes) {
   if (bytes == 0) return true;
   const SharedMachine::Lock lock(machine_);

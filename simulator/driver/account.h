@@ -35,6 +35,8 @@ class Account {
   }
   bool take_pages(uint64_t bytes, Taker taker);
   void give_pages(uint64_t bytes, Taker taker);
+  // Pages that stay charged change hands, as between an allocation and the pool that it came from.
+  void hand_over(uint64_t bytes, Taker from, Taker to);
   // Counts a request for pages that was refused before it came to `take_pages`.
   void refuse_pages(uint64_t bytes) { refuse(bytes, ""); }
 

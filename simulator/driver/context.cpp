@@ -4,6 +4,7 @@
 
 #include "simulator/driver/call.h"
 #include "simulator/driver/capture.h"
+#include "simulator/driver/memory.h"
 #include "simulator/driver/report.h"
 
 namespace spillway::simulator {
@@ -44,6 +45,7 @@ CUresult synchronize(const Device& device) {
   const uint64_t end = device.last_end;
   if (const CUresult result = settle(Externals(device.outside)); result != CUDA_SUCCESS) return result;
   machine().clock.wait_for_all_until(end);
+  release_from_pools();
   return CUDA_SUCCESS;
 }
 

@@ -3,6 +3,7 @@
 
 #include "simulator/driver/call.h"
 #include "simulator/driver/capture.h"
+#include "simulator/driver/memory.h"
 
 namespace spillway::simulator {
 namespace {
@@ -84,6 +85,7 @@ CUresult cuEventSynchronize(CUevent hEvent) {
   const uint64_t time = event->time;
   if (const CUresult result = settle(Externals(event->outside)); result != CUDA_SUCCESS) return result;
   sim.clock.wait_until(time);
+  release_from_pools();
   return CUDA_SUCCESS;
 }
 

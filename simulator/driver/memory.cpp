@@ -15,7 +15,7 @@ uint64_t rounded(uint64_t bytes, uint64_t unit) {
 }
 
 // Leaves `*out` as it is where there is no room.
-CUresult make_page(Device& device, uint64_t bytes, Site site, Page** out) {
+CUresult make_page(Device& device, uint64_t bytes, Site site, Page** out, uint64_t* prepaid = nullptr) {
   if (bytes > device.account.capacity_bytes()) {  // and perhaps too many to be rounded up
     device.account.refuse_pages(bytes);
     return refused_for_lack_of_room();
@@ -24,7 +24,7 @@ CUresult make_page(Device& device, uint64_t bytes, Site site, Page** out) {
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device.ordinal};
   const CUresult result =
-      machine().physical->create(properties, &device, rounded(bytes, kGranularity), site, out);
+      machine().physical->create(properties, &device, rounded(bytes, kGranularity), site, out, prepaid);
   if (result == CUDA_SUCCESS) (*out)->references = 0;
   return result;
 }
@@ -44,10 +44,11 @@ CUresult map_allocation(CUdeviceptr address, Mapping mapping) {
 
 }  // namespace
 
-CUresult allocate_device(Device& device, uint64_t bytes, Pool* pool, Site site, CUdeviceptr* out) {
+CUresult allocate_device(Device& device, uint64_t bytes, Pool* pool, Site site, CUdeviceptr* out,
+                         uint64_t* prepaid) {
   Machine& sim = machine();
   Page* page = nullptr;
-  const CUresult made = make_page(device, bytes, site, &page);
+  const CUresult made = make_page(device, bytes, site, &page, prepaid);
   if (!page) return made;
   // The range has a gap behind it: running over the end meets nothing.
   const uint64_t range = page->bytes + kGranularity;
@@ -151,8 +152,10 @@ CUresult cuMemFree(CUdeviceptr dptr) {
     if (allocation == sim.space.mappings().end()) return CUDA_ERROR_INVALID_VALUE;
   }
   sim.clock.wait_until(std::max(allocation->second.use.end, allocation->second.page->device->last_end));
-  if (allocation->second.pool) allocation->second.pool->used_bytes -= allocation->second.requested_bytes;
-  free_device(allocation, call.site());
+  if (allocation->second.pool)
+    free_to_pool(allocation, sim.clock.known(), call.site());
+  else
+    free_device(allocation, call.site());
   return CUDA_SUCCESS;
 }
 

@@ -7,7 +7,9 @@
 
 namespace spillway::simulator {
 
-CUresult allocate_device(Device& device, uint64_t bytes, Pool* pool, Site site, CUdeviceptr* out);
+// `prepaid`: what of it the pool has charged already; 0 afterwards if that was taken over.
+CUresult allocate_device(Device& device, uint64_t bytes, Pool* pool, Site site, CUdeviceptr* out,
+                         uint64_t* prepaid = nullptr);
 // The same at the addresses of an allocation node.
 CUresult allocate_range(const std::shared_ptr<GraphRange>& range, Site site);
 // Shows memory of another process; cuIpcCloseMemHandle ends that.
@@ -17,8 +19,12 @@ bool is_legacy_shareable(const Mapping& mapping);
 // The allocation that starts at an address; else end() and, as nobody frees such an address rightly, a
 // violation.
 AddressSpace::Mappings::iterator find_allocation(CUdeviceptr address, Site site);
+// Frees what came from a pool: the pool keeps the memory. It is in use until `end`.
+void free_to_pool(AddressSpace::Mappings::iterator allocation, uint64_t end, Site site);
 void free_device(AddressSpace::Mappings::iterator allocation, Site site);
 // Frees in the order of a stream: other streams' work in flight there is a violation.
 CUresult free_in_order(CUdeviceptr address, Stream& stream, Site site);
+// At a synchronisation every pool gives back what it keeps beyond its release threshold.
+void release_from_pools();
 
 }  // namespace spillway::simulator

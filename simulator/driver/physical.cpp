@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "simulator/driver/report.h"
@@ -94,9 +95,14 @@ CUresult PhysicalMemory::back(Page& page) {
   return filled ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-bool PhysicalMemory::charge(Page& page) {
+bool PhysicalMemory::charge(Page& page, uint64_t* prepaid) {
   if (!page.device) return true;
   Account& account = page.device->account;
+  if (prepaid) {
+    if (!account.take_pages(page.bytes - *prepaid, page.taker)) return false;
+    account.hand_over(std::exchange(*prepaid, 0), Taker::kOther, page.taker);
+    return true;
+  }
   page.label = next_page_label();
   if (page.label.label.empty()) return account.take_pages(page.bytes, page.taker);
   const bool charged = account.charge(page.label.label, page.label.bytes);
@@ -106,21 +112,23 @@ bool PhysicalMemory::charge(Page& page) {
 
 void PhysicalMemory::discharge(const Page& page) {
   if (!page.device) return;
-  if (page.label.label.empty())
+  if (page.pooled)
+    page.device->account.hand_over(page.bytes, page.taker, Taker::kOther);
+  else if (page.label.label.empty())
     page.device->account.give_pages(page.bytes, page.taker);
   else
     page.device->account.discharge(page.label.label, page.label.bytes);
 }
 
 CUresult PhysicalMemory::create(const CUmemAllocationProp& properties, Device* device, uint64_t bytes,
-                                Site site, Page** out) {
+                                Site site, Page** out, uint64_t* prepaid) {
   auto page = std::make_unique<Page>();
   page->properties = properties;
   page->device = device;
   page->bytes = bytes;
   page->site = site;
   page->taker = taker_at(site);
-  if (!charge(*page)) return refused_for_lack_of_room();
+  if (!charge(*page, prepaid)) return refused_for_lack_of_room();
   page->offset = file(device).take(bytes);
   if (const CUresult result = compute_ ? back(*page) : CUDA_SUCCESS; result != CUDA_SUCCESS) {
     discharge(*page);

@@ -56,6 +56,7 @@ struct Page {
   unsigned mappings = 0;
   bool charged = true;    // false: imported from another process, which is charged
   bool exported = false;  // somebody else may hold the bytes
+  bool pooled = false;    // its pool keeps the charge when it goes
   bool named = false;     // a legacy handle of it went out: it is worth nothing once the page is gone
   Site site = nullptr;
   Taker taker = Taker::kOther;
@@ -67,8 +68,9 @@ class PhysicalMemory {
   explicit PhysicalMemory(bool compute, bool poison) : compute_(compute), poison_(poison), host_(-1) {}
 
   // A page with one reference. `device` null: host memory. Out of memory when the device has no room.
+  // `prepaid`: so much of it a pool has charged already; 0 afterwards if the page has taken that over.
   CUresult create(const CUmemAllocationProp& properties, Device* device, uint64_t bytes, Site site,
-                  Page** out);
+                  Page** out, uint64_t* prepaid = nullptr);
   // A page whose bytes another process made.
   Page* adopt(const CUmemAllocationProp& properties, Device* device, uint64_t bytes, int descriptor,
               uint64_t offset);
@@ -84,7 +86,7 @@ class PhysicalMemory {
   void reset_peak() { peak_bytes_ = live_bytes_; }
 
  private:
-  bool charge(Page& page);
+  bool charge(Page& page, uint64_t* prepaid);
   void discharge(const Page& page);
   Page* add(std::unique_ptr<Page> page);
   CUresult back(Page& page);  // gives the page its place in the memory file

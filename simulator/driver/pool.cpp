@@ -1,5 +1,6 @@
-// Stream-ordered allocation: the same memory as cuMemAlloc's, counted by pool. A free takes effect at once,
-// which is right for the stream that freed; another stream's work in flight there is a violation.
+// Stream-ordered allocation: the same memory as cuMemAlloc's, counted by pool, and kept by it when it is
+// freed. A free takes effect at once, which is right for the stream that freed; another stream's work in
+// flight there is a violation. What is kept serves any size.
 #include <algorithm>
 
 #include "simulator/driver/call.h"
@@ -21,13 +22,49 @@ CUmemoryPool handle_of(Pool* pool) {
   return reinterpret_cast<CUmemoryPool>(pool);
 }
 
-CUresult allocate(Pool& pool, uint64_t bytes, Site site, CUdeviceptr* out) {
-  const CUresult result = allocate_device(*pool.device, bytes, &pool, site, out);
-  if (result == CUDA_SUCCESS) {
-    pool.used_bytes += bytes;
-    pool.used_high_bytes = std::max(pool.used_high_bytes, pool.used_bytes);
+uint64_t kept_bytes(const Pool& pool) {
+  uint64_t bytes = 0;
+  for (const Pool::Freed& freed : pool.kept) bytes += freed.bytes;
+  return bytes;
+}
+
+// Takes at most `most` out of what is kept and over at `by`; returns the bytes.
+uint64_t take_kept(Pool& pool, uint64_t most, uint64_t by) {
+  uint64_t taken = 0;
+  for (Pool::Freed& freed : pool.kept) {
+    if (freed.end > by) continue;
+    const uint64_t bytes = std::min(freed.bytes, most - taken);
+    freed.bytes -= bytes;
+    taken += bytes;
   }
-  return result;
+  std::erase_if(pool.kept, [](const Pool::Freed& freed) { return freed.bytes == 0; });
+  return taken;
+}
+
+// Gives memory back until `least` bytes are reserved, or what is left is in use as far as the host knows.
+void trim(Pool& pool, uint64_t least) {
+  if (pool.reserved_bytes <= least) return;
+  const uint64_t bytes = take_kept(pool, pool.reserved_bytes - least, machine().clock.known());
+  pool.reserved_bytes -= bytes;
+  pool.device->account.give_pages(bytes, Taker::kOther);
+}
+
+CUresult allocate(Pool& pool, uint64_t bytes, Site site, CUdeviceptr* out) {
+  const uint64_t most =
+      bytes > UINT64_MAX - kGranularity ? 0 : (bytes + kGranularity - 1) / kGranularity * kGranularity;
+  const uint64_t kept = take_kept(pool, most, UINT64_MAX);
+  uint64_t prepaid = kept;
+  const CUresult result = allocate_device(*pool.device, bytes, &pool, site, out, &prepaid);
+  if (prepaid != 0) pool.kept.push_back({prepaid, 0});  // it was refused: the pool has them still
+  if (result != CUDA_SUCCESS) {
+    pool.reserved_bytes -= kept - prepaid;
+    return result;
+  }
+  pool.used_bytes += bytes;
+  pool.reserved_bytes += most - kept;
+  pool.used_high_bytes = std::max(pool.used_high_bytes, pool.used_bytes);
+  pool.reserved_high_bytes = std::max(pool.reserved_high_bytes, pool.reserved_bytes);
+  return CUDA_SUCCESS;
 }
 
 // In a capture, memory is a node of the graph: it has its address now and comes with the launch.
@@ -60,9 +97,27 @@ CUresult free_in_order(CUdeviceptr address, Stream& stream, Site site) {
     sim.referee.in_flight(
         describe_range(address, mapping.bytes) + " freed on stream " + std::to_string(stream.id), site,
         mapping.use, freed_at);
-  if (mapping.pool) mapping.pool->used_bytes -= mapping.requested_bytes;
-  free_device(allocation, site);
+  if (mapping.pool)
+    free_to_pool(allocation, freed_at, site);
+  else
+    free_device(allocation, site);
   return CUDA_SUCCESS;
+}
+
+void free_to_pool(AddressSpace::Mappings::iterator allocation, uint64_t end, Site site) {
+  Pool& pool = *allocation->second.pool;
+  Page* page = allocation->second.page;
+  pool.used_bytes -= allocation->second.requested_bytes;
+  pool.kept.push_back({page->bytes, end});
+  page->pooled = true;
+  free_device(allocation, site);
+}
+
+void release_from_pools() {
+  Machine& sim = machine();
+  for (const auto& device : sim.devices)
+    trim(device->default_pool, device->default_pool.release_threshold_bytes);
+  for (Pool* pool : sim.pools) trim(*pool, pool->release_threshold_bytes);
 }
 
 }  // namespace spillway::simulator
@@ -137,14 +192,18 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   if (device.pool == found) device.pool = &device.default_pool;
   for (auto& [address, mapping] : sim.space.mappings())
     if (mapping.pool == found) mapping.pool = nullptr;
+  device.account.give_pages(kept_bytes(*found), Taker::kOther);
   sim.pools.erase(found);
   delete found;
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t) {
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
   SPILLWAY_SIM_ENTER(cuMemPoolTrimTo);
-  return find_pool(pool) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  Pool* found = find_pool(pool);
+  if (!found) return CUDA_ERROR_INVALID_VALUE;
+  trim(*found, minBytesToKeep);
+  return CUDA_SUCCESS;
 }
 
 // A device that was given access to one pool reaches all of that device's plain memory: pools are not told
@@ -187,9 +246,12 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
       found->release_threshold_bytes = *static_cast<cuuint64_t*>(value);
       return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
       if (*static_cast<cuuint64_t*>(value) != 0) return CUDA_ERROR_INVALID_VALUE;
       found->used_high_bytes = found->used_bytes;
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+      if (*static_cast<cuuint64_t*>(value) != 0) return CUDA_ERROR_INVALID_VALUE;
+      found->reserved_high_bytes = found->reserved_bytes;
       return CUDA_SUCCESS;
     default:
       return CUDA_ERROR_INVALID_VALUE;
@@ -211,10 +273,14 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
       *bytes = found->release_threshold_bytes;
       return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+      *bytes = found->reserved_bytes;
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+      *bytes = found->reserved_high_bytes;
+      return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
       *bytes = found->used_bytes;
       return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
       *bytes = found->used_high_bytes;
       return CUDA_SUCCESS;

@@ -69,10 +69,16 @@ struct Event {
   Site site = nullptr;
 };
 
-// A stream-ordered memory pool. What is freed goes back to the device at once: a pool keeps nothing.
+// A stream-ordered memory pool. It keeps what is freed for its next allocations, of any size, since it maps
+// pages anew; what it keeps beyond its threshold it gives back at the next synchronisation.
 struct Pool {
+  struct Freed {
+    uint64_t bytes, end;  // in use until then
+  };
   Device* device = nullptr;
-  uint64_t used_bytes = 0, used_high_bytes = 0;
+  uint64_t used_bytes = 0, used_high_bytes = 0;          // as asked for
+  uint64_t reserved_bytes = 0, reserved_high_bytes = 0;  // charged: pages of allocations, and what is kept
+  std::vector<Freed> kept;                               // oldest first
   uint64_t release_threshold_bytes = 0;
   std::array<int, 3> reuse{1, 1, 1};  // the three reuse switches, which change nothing here
 };

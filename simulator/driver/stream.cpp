@@ -3,6 +3,7 @@
 
 #include "simulator/driver/call.h"
 #include "simulator/driver/capture.h"
+#include "simulator/driver/memory.h"
 
 namespace spillway::simulator {
 namespace {
@@ -72,6 +73,7 @@ CUresult cuStreamSynchronize(CUstream hStream) {
   if (const CUresult result = check_synchronization(*stream); result != CUDA_SUCCESS) return result;
   if (const CUresult result = find_settled_stream(hStream, &stream); result != CUDA_SUCCESS) return result;
   sim.clock.wait_for_all_until(idle_at(*stream));
+  release_from_pools();
   return CUDA_SUCCESS;
 }
 

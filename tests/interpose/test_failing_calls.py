@@ -62,7 +62,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         expected = simulate(folder, [sys.executable, PROGRAM])["expected"]
     seen = sweep(expected, stride)
-    assert seen["finished"] > len(seen["raised"]), seen
+    assert 20 * len(seen["raised"]) <= seen["fired"], "a call that fails once is hardly ever the program's end"
     for function in OTHERS if "all" in sys.argv else ():
         sweep(expected, stride, function)
 

@@ -170,12 +170,179 @@ print(torch.cuda.get_allocator_backend())
         self.assertEqual(ended.output, native.output)
         self.assertEqual(len(native.output.splitlines()), 4, "three losses, and the bytes at the end")
 
+    def test_what_other_libraries_hold_is_no_other_process(self):
+        ended = self.run_on(sys.executable, "-c", """
+import ctypes, torch
+kept, pointer = torch.ones(4, device="cuda"), ctypes.c_uint64()
+assert ctypes.CDLL("libcuda.so.1").cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(3 << 30)) == 0
+torch.empty(2 << 30, dtype=torch.uint8, device="cuda")
+""", card=("--capacity", "4GiB"), options=["--mode", "replace"])
+        self.assertIn("the CUDA context and other libraries hold 3.00 GiB", ended.errors)
+
     def test_a_limit_that_is_too_small_ends_as_pytorch_does(self):
         ended = self.run_on(sys.executable, "-c", "import torch; torch.empty(1 << 30, device='cuda')",
                             options=["--mode", "replace", "--limit", "1GiB"])
         self.assertEqual(ended.status, 1)
         self.assertIn("OutOfMemoryError", ended.errors)
         self.assertIn("0 rescued, 1 not", ended.line)
+
+
+class Pools(Case):
+    """The other way round: PyTorch is short of memory while another library hoards it, in the driver's pools."""
+    program = [sys.executable, OWN / "hoarding_pool.py", "20"]
+    on_default = [*program, "default"]
+
+    def test_natively_pytorch_fails(self):
+        ended = self.simulate(*self.on_default)
+        self.assertIn("the pool keeps 20 GiB", ended.output)
+        self.assertIn("OutOfMemoryError", ended.errors)
+
+    def test_the_pools_give_back_what_they_only_keep(self):
+        for mode in ("rescue", "replace"):
+            for pool in ("default", "own"):
+                with self.subTest(mode=mode, pool=pool):
+                    ended = self.run_on(*self.program, pool, options=["--mode", mode])
+                    self.assertEqual(ended.status, 0, ended.errors)
+                    self.assertIn("PyTorch has 23 GiB, the pool 1", ended.output)
+                    self.assertIn("1 memory failure met, 1 rescued", ended.line)
+        self.assertTrue(all(re.search(r"trim_pools +1 +1 +19.00 GiB", it) for it in ended.reports.values()))
+
+    def test_without_that_strategy_nothing_does(self):
+        ended = self.run_on(*self.on_default, options=["--strategies", "framework_cache,release_cache,ask_peers"])
+        self.assertIn("OutOfMemoryError", ended.errors)
+
+    def test_nothing_is_trimmed_where_no_pool_is_used(self):
+        ended = self.run_on(sys.executable, "-c", "import torch; torch.empty(1 << 40, dtype=torch.uint8, device='cuda')")
+        self.assertNotIn("trim_pools", next(iter(ended.reports.values())))
+
+    def test_not_while_a_stream_is_captured(self):
+        program = """
+import torch
+graph, captured = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+exec(open(PROGRAM).read().split("need =")[0])
+with torch.cuda.stream(captured):
+    graph.capture_begin(capture_error_mode="relaxed")
+    result = runtime.cudaMalloc(ctypes.byref(ctypes.c_void_p()), ctypes.c_size_t(23 * GIB))
+    graph.capture_end()
+print("in a capture:", result, reserved() // GIB)
+result = runtime.cudaMalloc(ctypes.byref(ctypes.c_void_p()), ctypes.c_size_t(23 * GIB))
+print("after it:", result, reserved() // GIB)
+""".replace("PROGRAM", repr(str(OWN / "hoarding_pool.py")))
+        ended = self.run_on(sys.executable, "-c", program, "20", "default")
+        self.assertIn("in a capture: 2 20\nafter it: 0 1\n", ended.output, ended.errors)
+
+
+class Limit(Case):
+    """One limit for all that a program takes, in every mode that refuses anything."""
+    gpt2 = [sys.executable, PROGRAMS / "values_gpt2.py", "cuda", "3", "512"]
+    computing = ("--capacity", "4GiB", "--values", "compute")
+    nccl = [*TORCHRUN, OWN / "nccl_beside_cache.py"]
+
+    def native(self, what, limit="100MiB", mode="rescue"):
+        ended = self.run_on(sys.executable, OWN / "native_calls.py", what, card=("--capacity", "4GiB"), timeout=120,
+                            options=["--limit", limit, "--mode", mode], SPILLWAY_BUILD_DIR=str(BUILD))
+        self.assertEqual(ended.status, 0, ended.errors)
+        return json.loads(ended.output)
+
+    def peak(self, limit, mode):
+        report = pathlib.Path(self.folder) / "referee.json"
+        ended = self.run_on(*self.gpt2, card=self.computing, options=["--mode", mode, "--limit", limit],
+                            SPILLWAY_SIM_REPORT=str(report))
+        return ended, json.loads(report.read_text())["devices"][0]["peak_bytes"]
+
+    def test_pytorch_meets_it_as_the_cards_end(self):
+        ended = self.run_on(*self.gpt2, card=self.computing, options=["--limit", "40MiB"])
+        self.assertEqual(ended.status, 1)
+        self.assertRegex(ended.errors, r"OutOfMemoryError.* GPU 0 has a total capacity of 40\.00 MiB")
+        report = next(iter(ended.reports.values()))
+        self.assertRegex(report, r"of 40\.00 MiB were free")
+
+    def test_with_enough_the_program_is_the_same_and_never_passes_it(self):
+        native = self.simulate(*self.gpt2, card=self.computing)
+        for mode in ("rescue", "replace"):
+            with self.subTest(mode):
+                ended, peak = self.peak("160MiB", mode)
+                self.assertEqual((ended.status, ended.output), (0, native.output), ended.errors)
+                self.assertLessEqual(peak, 160 << 20)
+        self.assertGreater(peak, 100 << 20, "so that the limit was near")
+
+    def test_a_late_communicator_is_served_within_it(self):
+        """PyTorch has filled the limit, on a card with much room."""
+        ended = self.run_on(*self.nccl, card=("--gpu", "a100-40gb", "--gpus", "2"), options=["--limit", "12GiB"])
+        self.assertEqual(ended.status, 0, ended.errors)
+        self.assertIn("reduced", ended.output)
+        self.assertEqual(ended.number(r"(\d+) memory failures met, 2 rescued"), 2, ended.line)
+
+    def test_so_the_test_above_can_fail(self):
+        ended = self.run_on(*self.nccl, card=("--gpu", "a100-40gb", "--gpus", "2"),
+                            options=["--limit", "12GiB", "--strategies", "none"])
+        self.assertIn("NCCL error", ended.errors)
+
+    def test_each_kind_of_allocation_counts_until_it_is_freed(self):
+        seen = self.native("kinds")
+        self.assertEqual(seen, {"cuMemAlloc": 4, "cuMemAllocPitch": 8, "cuMemAllocAsync": 2,
+                                "cuMemAllocAsync_ptsz": 2, "cuMemAllocFromPoolAsync": 2, "cuMemCreate": 4,
+                                "mapped": 4})
+
+    def test_threads_that_race_never_pass_it(self):
+        seen = self.native("race")
+        self.assertGreater(seen["refused"], 0)
+        self.assertLessEqual(seen["peak"], 100 << 20)
+        self.assertGreater(seen["peak"], 90 << 20)
+        self.assertEqual(seen["left"], 0)
+
+    def test_the_driver_tells_the_room_within_it(self):
+        for mode in ("rescue", "replace"):
+            self.assertEqual(self.native("room", mode=mode),
+                             {"before": [100, 100, 100], "after": [60, 100, 100], "too_much": 2, "fits": 0})
+
+    def test_what_is_allocated_in_a_context_goes_with_it(self):
+        self.assertEqual(self.native("contexts"), {"left": 0})
+
+    def test_a_forked_child_begins_with_nothing(self):
+        self.assertEqual(self.native("child"), {"child": 0, "parent": 4 << 20})
+
+    def test_spillways_allocator_and_driver_calls_share_it(self):
+        ended = self.run_on(sys.executable, "-c", f"""
+import ctypes, sys, torch
+sys.path.insert(0, {str(OWN)!r})
+from simulator_control import budget
+MIB = 1 << 20
+driver, pointer = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint64()
+kept = torch.empty(600 * MIB, dtype=torch.uint8, device="cuda")
+def native(size):
+    return driver.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(size))
+print(native(512 * MIB), native(256 * MIB), budget().taken_bytes[0] // MIB, budget().native_bytes[0] // MIB)
+try:
+    torch.empty(256 * MIB, dtype=torch.uint8, device="cuda")
+except torch.OutOfMemoryError:
+    print("refused")
+print(driver.cuMemFree_v2(pointer), torch.empty(256 * MIB, dtype=torch.uint8, device="cuda").numel() // MIB)
+""", card=("--capacity", "4GiB"), SPILLWAY_BUILD_DIR=str(BUILD),
+                            options=["--mode", "replace", "--limit", "1GiB", "--strategies", "none"])
+        self.assertEqual(ended.output.split(), ["2", "0", "856", "256", "refused", "0", "256"], ended.errors)
+
+
+class Reserve(Case):
+    """What comes late and can not be moved finds room."""
+    program = [sys.executable, OWN / "late_library.py"]
+
+    def test_without_it_nothing_is_left(self):
+        for prefix in ([], [SPILLWAY, "run", "--"], [SPILLWAY, "run", "--limit", "10GiB", "--"]):
+            ended = self.simulate(*prefix, *self.program)
+            self.assertIn("CUBLAS_STATUS_ALLOC_FAILED", ended.errors)
+
+    def test_another_library_gets_what_pytorch_could_not(self):
+        for options in ([], ["--limit", "10GiB"], ["--mode", "replace", "--host-budget", "0"]):
+            with self.subTest(options):
+                ended = self.run_on(*self.program, options=["--reserve", "256MiB", *options])
+                self.assertEqual(ended.status, 0, ended.errors)
+                self.assertIn("multiplied", ended.output)
+
+    def test_free_memory_is_told_without_it(self):
+        ended = self.run_on(sys.executable, "-c", "import torch; print(*torch.cuda.mem_get_info())",
+                            card=("--capacity", "4GiB"), options=["--limit", "1GiB", "--reserve", "256MiB"])
+        self.assertEqual(ended.output.split(), [str(768 << 20), str(1 << 30)], ended.errors)
 
 
 class PassesThrough(Case):
@@ -226,7 +393,10 @@ class PassesThrough(Case):
         self.assertIn("other rights than yours", ended.errors)
 
     def test_wrong_options_are_refused_before_the_start(self):
-        for options, text in ((["--limit", "8GiB"], "--mode replace"),
+        for options, text in ((["--mode", "observe", "--limit", "8GiB"], "--limit: in --mode observe"),
+                              (["--mode", "observe", "--reserve", "8GiB"], "--reserve: in --mode observe"),
+                              (["--limit", "1KiB"], "--limit is '1KiB'"),
+                              (["--limit", "4GiB", "--reserve", "4GiB"], "less than --limit"),
                               (["--mode", "replace", "--limit", "lots"], "--limit is 'lots'"),
                               (["--mode", "observe", "--guarantee", "8GiB"], "--guarantee"),
                               (["--mode", "replace", "--limit", "4GiB", "--guarantee", "8GiB"], "more than --limit"),
@@ -407,6 +577,50 @@ class Peers(Case):
         self.assertEqual(ended.status, 1)
         self.assertIn("reserves 30", ended.output)
 
+    def test_at_its_own_limit_a_process_asks_nobody(self):
+        """What the others could give is of no use there."""
+        ended = self.both(["rescue", "rescue --limit 4GiB"])
+        self.assertEqual(ended.status, 1)
+        self.assertIn("reserves 30", ended.output)
+
+    def test_top_shows_what_is_held_without_pytorch(self):
+        program = """
+import ctypes, subprocess, sys, time
+driver, context, pointer = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
+driver.cuInit(0), driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), driver.cuCtxSetCurrent(context)
+assert driver.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(3 << 30)) == 0
+time.sleep(1.5)
+sys.exit(subprocess.run(sys.argv[1:]).returncode)"""
+        ended = self.run_on(sys.executable, "-c", program, SPILLWAY, "top", "--once", "--json",
+                            options=["--limit", "8GiB"], SPILLWAY_LEDGER=f"spillway-test-{os.getpid()}")
+        share = json.loads(ended.output)["devices"][0]["processes"][0]
+        self.assertEqual({key: share[key] for key in ("held_bytes", "cached_bytes", "held_by", "limit_bytes")},
+                         {"held_bytes": 3 << 30, "cached_bytes": None, "held_by": "driver calls",
+                          "limit_bytes": 8 << 30})
+
+    def test_top_shows_the_latest_shortage(self):
+        program = f"{sys.executable} {OWN / 'sharing_a_card.py'} {self.folder}"
+        script = f"""{SPILLWAY} run -- {program} hoard & {SPILLWAY} run -- {sys.executable} -c "{self.asking()}"
+            status=$?; touch needed; wait; exit $status"""
+        ended = self.simulate("sh", "-c", script, SPILLWAY_LEDGER=f"spillway-test-{os.getpid()}")
+        self.assertEqual(ended.status, 0, ended.errors)
+        shown = next(json.loads(line) for line in ended.output.splitlines() if line.startswith("{"))
+        asked = next(process for process in shown["processes"] if process["last_incident"])
+        last = asked["last_incident"]
+        self.assertEqual((last["number"], last["outcome"], last["asked_bytes"]), (1, "served", 20 << 30))
+        self.assertGreater(last["gained_bytes"], 20 << 30)
+        self.assertRegex(last["tried"], r"ask_peers \d+ MiB in \d+ us")
+        self.assertEqual([(one["name"], one["tried"], one["useful"]) for one in asked["strategies"]],
+                         [("ask_peers", 1, 1)])
+
+    def asking(self):
+        return f"""
+import os, subprocess, time, torch
+while not os.path.exists('{self.folder}/hoarded'): time.sleep(0.1)
+kept = torch.empty(20 << 30, dtype=torch.uint8, device='cuda')
+time.sleep(1.5)
+subprocess.run(['{SPILLWAY}', 'top', '--once', '--json'], check=True)"""
+
     def test_top_shows_who_holds_what(self):
         program = f"{sys.executable} {OWN / 'sharing_a_card.py'} {self.folder}"
         script = f"""{SPILLWAY} run --guarantee 1GiB -- {program} hoard &
@@ -432,7 +646,7 @@ class Configuration(Case):
         return self.plain(*(command or ["touch", "started"]), options=["--config", str(path), *options])
 
     def shown(self, text, options=()):
-        names = ("MODE", "LIMIT", "GUARANTEE", "STRATEGIES", "TRACE")
+        names = ("MODE", "LIMIT", "RESERVE", "GUARANTEE", "STRATEGIES", "TRACE")
         script = "; ".join(f"echo ${{SPILLWAY_{name}-unset}}" for name in names)
         ended = self.configured(text, "sh", "-c", script, options=options)
         self.assertEqual(ended.status, 0, ended.errors)
@@ -442,11 +656,12 @@ class Configuration(Case):
         values, ended = self.shown(f"""
             mode = "replace"
             limit = "4GiB"
+            reserve = "1GiB"
             guarantee = {1 << 30}
             strategies = "stitch,release_cache"
             trace = "{self.folder}/x-%p.spill"
             quiet = true""")
-        self.assertEqual(values, {"mode": "replace", "limit": str(4 << 30), "guarantee": str(1 << 30),
+        self.assertEqual(values, {"mode": "replace", "limit": str(4 << 30), "reserve": str(1 << 30), "guarantee": str(1 << 30),
                                   "strategies": "stitch,release_cache", "trace": f"{self.folder}/x-%p.spill"})
         self.assertEqual(ended.errors, "")
 

@@ -42,7 +42,7 @@ class LadderTest : public SimulatedDevice {
             Guarantee guarantee = Guarantee::kBitExact, uint32_t needs = kNeedsNothing) {
     auto fake = std::make_unique<Fake>();
     fake->about = {name, guarantee, needs};
-    fake->offered = {bytes, cost_us};
+    fake->offered = {bytes, cost_us, /*counted=*/false};
     fake->log = &log;
     Fake* raw = fake.get();
     last_id = ladder->add(std::move(fake));
@@ -146,6 +146,38 @@ TEST_F(LadderTest, WhatGainsNothingIsNotAskedAgain) {
   EXPECT_EQ(log.size(), 1u);
 }
 
+TEST_F(LadderTest, WhatCountedItsBytesHasASecondChanceWhenNothingElseIsLeft) {
+  const uint64_t block = get(30 * kMiB);
+  Fake* once = add("fails once", 8 * kMiB, 1);
+  once->offered.counted = true;
+  once->work = [&] {
+    if (std::count(log.begin(), log.end(), "fails once") == 1) return uint64_t{0};
+    allocator->free(block);
+    return 30 * kMiB;
+  };
+  add("hopes", 8 * kMiB, 1000);
+  EXPECT_NE(get(30 * kMiB), 0u);
+  EXPECT_EQ(log, (Names{"fails once", "hopes", "fails once"}));
+}
+
+TEST_F(LadderTest, WhatCountedItsBytesIsAskedAgainAfterProgress) {
+  Fake* first = add("first", 8 * kMiB, 1);
+  first->offered.counted = true;
+  Fake* second = add("second", 8 * kMiB, 1000);
+  second->offered.counted = true;
+  second->work = [&] { return std::count(log.begin(), log.end(), "second") == 1 ? kMiB : 0; };
+  EXPECT_EQ(get(40 * kMiB), 0u);
+  EXPECT_EQ(log, (Names{"first", "second", "first", "second", "first", "second"}))
+      << "progress, then nothing, then the second chances";
+}
+
+TEST_F(LadderTest, SecondChancesEnd) {
+  for (const char* name : {"a", "b", "c"}) add(name, 8 * kMiB, 1)->offered.counted = true;
+  EXPECT_EQ(get(40 * kMiB), 0u);
+  EXPECT_EQ(status, Status::kOutOfMemory);
+  EXPECT_EQ(log.size(), 6u);
+}
+
 TEST_F(LadderTest, WhatIsUselessAgainAndAgainComesLast) {
   add("useless", 8 * kMiB, 1);
   for (int i = 0; i < 8; ++i) get(40 * kMiB);
@@ -157,6 +189,15 @@ TEST_F(LadderTest, WhatIsUselessAgainAndAgainComesLast) {
   ladder->remove(last_id);
   EXPECT_EQ(get(40 * kMiB), 0u);
   EXPECT_EQ(log, (Names{"move", "useless"})) << "but before giving up it has its chance";
+}
+
+TEST_F(LadderTest, ASecondChanceIsNoIncidentMore) {
+  add("useless", 8 * kMiB, 1)->offered.counted = true;
+  for (int i = 0; i < 7; ++i) get(40 * kMiB);
+  log.clear();
+  add("move", 8 * kMiB, 1000, Guarantee::kBitExact, kNeedsUnwinding);
+  EXPECT_EQ(get(40 * kMiB), 0u);
+  EXPECT_EQ(log, (Names{"useless", "useless", "move"})) << "seven incidents do not open the breaker";
 }
 
 TEST_F(LadderTest, HandsOutTheChosenMoveOnce) {

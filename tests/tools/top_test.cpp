@@ -17,6 +17,7 @@ namespace spillway::tools {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 constexpr DeviceUuid kCard{0,    0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77,
                            0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff};
@@ -76,6 +77,50 @@ TEST(TopText, SaysWhatIsNotKnown) {
   EXPECT_THAT(text, HasSubstr("no device in use\n"));
   EXPECT_THAT(text, HasSubstr("7  (has shown nothing yet)"));
   EXPECT_THAT(top_json(overview_of({native})), HasSubstr("\"held_bytes\":null"));
+}
+
+TEST(TopText, TellsOfTheLatestShortageAndWhatWasOfUse) {
+  LedgerMember short_of = member(8, "short", kGiB, 0);
+  EXPECT_THAT(top_text(overview_of({short_of})), Not(HasSubstr("shortages")));
+  EXPECT_TRUE(
+      nlohmann::json::parse(top_json(overview_of({short_of})))["processes"][0]["last_incident"].is_null());
+  short_of.entry.written_ns = 5'000'000'000;
+  short_of.age_ns = 500'000'000;
+  short_of.entry.incident = {.number = 4,
+                             .asked_bytes = 2 * kGiB,
+                             .gained_bytes = kGiB,
+                             .microseconds = 12'300,
+                             .outcome = LedgerIncident::kGaveUp,
+                             .ended_ns = 3'000'000'000,
+                             .tried = "stitch 1024 MiB in 12000 us\x1b"};
+  short_of.entry.strategies[0] = {.name = "stitch", .tried = 3, .useful = 2, .bytes = 3 * kGiB};
+  const Overview overview = overview_of({short_of});
+  EXPECT_THAT(top_text(overview),
+              HasSubstr("8  incident 4, 2.5 s ago: 2.00 GiB asked, not served in 12.3 ms; tried: "
+                        "stitch 1024 MiB in 12000 us?\n"));
+  EXPECT_THAT(top_text(overview), HasSubstr("of use until now: stitch 2 of 3 (3.00 GiB)\n"));
+  const auto json = nlohmann::json::parse(top_json(overview))["processes"][0];
+  EXPECT_EQ(json["last_incident"]["age_ms"], 2500);
+  EXPECT_EQ(json["last_incident"]["outcome"], "not served");
+  EXPECT_EQ(json["last_incident"]["gained_bytes"], kGiB);
+  EXPECT_EQ(json["strategies"].size(), 1u);
+  EXPECT_EQ(json["strategies"][0]["useful"], 2);
+}
+
+TEST(TopText, AnIncidentThatMakesNoSenseIsShownAsItIs) {
+  LedgerMember wrong = member(1, "wrong", 0, 0);
+  wrong.entry.incident = {.number = UINT64_MAX, .outcome = 99, .ended_ns = UINT64_MAX};
+  std::memset(wrong.entry.strategies[0].name, 'x', sizeof wrong.entry.strategies[0].name - 1);
+  EXPECT_THAT(top_text(overview_of({wrong})), HasSubstr("0.0 s ago: 0 B asked, not served in 0"));
+}
+
+TEST(TopText, WhatIsKnownByDriverCallsIsSaidSo) {
+  LedgerMember native = member(8, "native", 0, 0);
+  native.entry.devices[0].native_bytes = 3 * kGiB;
+  const Overview overview = overview_of({native});
+  EXPECT_EQ(overview.devices[0].held_bytes, 3 * kGiB);
+  EXPECT_EQ(overview.devices[0].other_bytes, 29 * kGiB);
+  EXPECT_THAT(top_text(overview), HasSubstr("3.00 GiB       ?        -  driver calls"));
 }
 
 TEST(TopText, ATextCanNotCommandTheTerminal) {

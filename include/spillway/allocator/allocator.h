@@ -96,6 +96,10 @@ class Allocator {
   // Called when a request can not be served; null: requests fail at once. Set before the first request.
   void set_handler(OomHandler* handler) noexcept { handler_.store(handler); }
   void set_trace(trace::Trace* trace) noexcept { trace_.store(trace); }
+  // What the process takes and may take, beside its devices' limits; null: only those count. Set before the
+  // first request; must outlive the allocator.
+  void set_budget(spillway_budget* budget) noexcept { budget_ = budget; }
+  const spillway_budget* budget() const noexcept { return budget_; }
   // From now on told of every change; null: nobody is. Costs requests nothing while there is none.
   void set_witness(Witness* witness) noexcept;
   Witness* witness() const noexcept { return witness_.load(std::memory_order_acquire); }
@@ -201,6 +205,7 @@ class Allocator {
   const driver::Table& table_;
   std::atomic<OomHandler*> handler_{nullptr};
   std::atomic<trace::Trace*> trace_{nullptr};
+  spillway_budget* budget_ = nullptr;
   std::atomic<Witness*> witness_{nullptr};
   std::atomic<bool (*)(uint64_t, uint64_t)> pinned_{nullptr};
   std::atomic<void (*)()> pressure_{nullptr};

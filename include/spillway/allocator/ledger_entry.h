@@ -19,11 +19,27 @@ struct LedgerDevice {
   uint64_t held_bytes = 0, cached_bytes = 0;  // by Spillway's allocator: physical pages, the idle among them
   uint64_t spilled_bytes = 0;  // the program's in use, which Spillway's allocator moved to another tier
   uint64_t framework_held_bytes = 0, framework_cached_bytes = 0;  // by PyTorch's own allocator
-  uint64_t limit_bytes = 0;                                       // of Spillway's allocator; 0: none
+  uint64_t native_bytes = 0;  // by driver calls: other allocators and libraries, PyTorch's own among them
+  uint64_t limit_bytes = 0;   // of the process, or a smaller one of Spillway's allocator; 0: none
+};
+
+// The process's latest shortage that has ended.
+struct LedgerIncident {
+  enum : uint64_t { kGranted = 0, kUnwind = 1, kGaveUp = 2 };
+  uint64_t number = 0;  // 0: there was none
+  uint64_t asked_bytes = 0, gained_bytes = 0, microseconds = 0;
+  uint64_t outcome = kGranted;
+  uint64_t ended_ns = 0;
+  char tried[192] = "";  // strategies with what they gained, cut
+};
+
+struct LedgerStrategy {
+  char name[32] = "";  // "": none
+  uint64_t tried = 0, useful = 0, bytes = 0, microseconds = 0;
 };
 
 struct LedgerEntry {
-  static constexpr size_t kMostDevices = 16;
+  static constexpr size_t kMostDevices = 16, kMostStrategies = 16;
   char program[96] = "";    // the command line, cut
   char host[64] = "";       // host name, which in a container is the container's
   char container[16] = "";  // the beginning of its id, "" where it is not known
@@ -32,6 +48,9 @@ struct LedgerEntry {
   uint64_t framework_is_known = 0;  // 0: what other allocators than Spillway's hold is not known
   uint64_t guarantee_bytes = 0;     // of each device: below it the process gives nothing; 0: none
   uint64_t failures = 0, rescued = 0, rescued_bytes = 0;
+  LedgerIncident incident;
+  std::array<LedgerStrategy, kMostStrategies>
+      strategies{};  // that were tried; the first ones, if there are more
   uint64_t written_ns = 0;
   uint64_t device_count = 0;  // that the process uses, at most kMostDevices
   std::array<LedgerDevice, kMostDevices> devices{};

@@ -28,6 +28,8 @@ struct OomEvent {
   const char* phase = "";    // the program's phase tag ("forward", "backward", ...)
   // The framework's allocator is the caller: its locks may be held by this thread.
   bool inside_framework = false;
+  // The process's own limit was met, not the card's end: what other processes give back is of no use.
+  bool over_limit = false;
   CaptureState capture = CaptureState::kNone;
   Guarantee allowed = Guarantee::kStatisticsChange;  // weakest guarantee that the program accepts
   uint32_t attempt = 0;                              // 0 for the first run of the ladder for this request

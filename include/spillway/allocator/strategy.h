@@ -34,6 +34,9 @@ struct StrategyInfo {
 struct Offer {
   uint64_t bytes = 0;  // what it expects to free or make usable; 0: nothing to offer, it is not called
   uint64_t cost_us = 0;
+  // The bytes are there, and not only hoped for: if they are not gained then, something failed, perhaps only
+  // once.
+  bool counted = true;
   char why_not[128] = "";  // it could, and will not: for the report
 };
 

@@ -29,6 +29,15 @@ struct StrategyCounts {
   uint64_t tried = 0, useful = 0, bytes = 0, microseconds = 0;
 };
 
+// An incident that has ended.
+struct IncidentSummary {
+  uint64_t incident = 0;  // 0: there was none
+  uint64_t requested_bytes = 0, gained_bytes = 0, microseconds = 0;
+  LadderOutcome outcome = LadderOutcome::kGiveUp;
+  std::chrono::steady_clock::time_point ended;
+  std::string story;  // what was tried, one line
+};
+
 struct LadderOptions {
   unsigned most_steps = 32;                    // in one incident
   std::chrono::milliseconds most_time{20000};  // no step is begun later
@@ -58,6 +67,7 @@ class Ladder final : public OomHandler {
   StrategyId move_of(uint64_t incident);
   // What was tried for an incident, one line; "" when it is no longer known.
   std::string story_of(uint64_t incident);
+  IncidentSummary last_incident();
   // Whether a strategy is running on this thread.
   static bool inside() noexcept;
 
@@ -97,6 +107,7 @@ class Ladder final : public OomHandler {
     std::string story;
   };
   std::vector<Settled> settled_;  // the latest, oldest first
+  IncidentSummary last_;
 };
 
 // The strategies that work in place. `allocator` must outlive them.
@@ -111,6 +122,7 @@ struct SpillLimits {
 };
 std::unique_ptr<Strategy> make_spill_to_host(Allocator& allocator, const SpillLimits& limits);
 std::unique_ptr<Strategy> make_framework_cache(Allocator& allocator);
+std::unique_ptr<Strategy> make_trim_pools(Allocator& allocator);
 // `ledger` gives the process's ledger, null while it is in none.
 std::unique_ptr<Strategy> make_ask_peers(Allocator& allocator, Ledger* (*ledger)());
 

@@ -48,17 +48,33 @@ def text(report):
     return out.value.decode()
 
 
+class Budget(ctypes.Structure):
+    _fields_ = [("limit_bytes", ctypes.c_uint64), ("reserve_bytes", ctypes.c_uint64),
+                ("taken_bytes", ctypes.c_uint64 * 64), ("native_bytes", ctypes.c_uint64 * 64)]
+
+
 class Core(ctypes.Structure):
     _fields_ = [("size", ctypes.c_uint32), ("version", ctypes.c_uint32), ("others", ctypes.c_void_p * 12),
-                ("check_invariants", ctypes.CFUNCTYPE(ctypes.c_int))]
+                ("check_invariants", ctypes.CFUNCTYPE(ctypes.c_int)), ("more", ctypes.c_void_p * 14),
+                ("budget", ctypes.CFUNCTYPE(ctypes.POINTER(Budget)))]
+
+
+def core():
+    library = ctypes.CDLL(LIBRARY)
+    library.spillway_core.restype = ctypes.POINTER(Core)
+    table = library.spillway_core().contents
+    if table.version != 6:
+        raise RuntimeError(f"the core's table has version {table.version}, and this program knows 6")
+    return table
+
+
+def budget():
+    """What this process takes of each device, and may take."""
+    return core().budget().contents
 
 
 def broken_invariant():
     """The first that does not hold, or None."""
     library = ctypes.CDLL(LIBRARY)
-    library.spillway_core.restype = ctypes.POINTER(Core)
     library.spillway_last_error.restype = ctypes.c_char_p
-    core = library.spillway_core().contents
-    if core.version != 5:
-        return f"the core's table has version {core.version}, and this program knows 5"
-    return None if core.check_invariants() == 1 else library.spillway_last_error().decode()
+    return None if core().check_invariants() == 1 else library.spillway_last_error().decode()

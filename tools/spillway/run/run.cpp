@@ -40,6 +40,8 @@ Environment environment_of(const RunSettings& settings, const std::string& libra
   environment["SPILLWAY_RUN_SUMMARY"] = summary.path();
   if (!settings.limit.empty())
     environment["SPILLWAY_LIMIT"] = std::to_string(parse_size(settings.limit).value_or(0));
+  if (!settings.reserve.empty())
+    environment["SPILLWAY_RESERVE"] = std::to_string(parse_size(settings.reserve).value_or(0));
   if (!settings.guarantee.empty())
     environment["SPILLWAY_GUARANTEE"] = std::to_string(parse_size(settings.guarantee).value_or(0));
   if (!settings.strategies.empty()) environment["SPILLWAY_STRATEGIES"] = settings.strategies;

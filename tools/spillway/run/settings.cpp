@@ -28,9 +28,18 @@ bool check_size(const char* option, const std::string& text, std::string* error)
 }
 
 bool check_limit(const RunSettings& settings, std::string* error) {
-  if (settings.limit.empty()) return true;
-  if (settings.mode == "replace") return check_size("--limit", settings.limit, error);
-  *error = "--limit is of Spillway's own allocator: add --mode replace";
+  for (const auto& [name, value] :
+       {std::pair{"--limit", &settings.limit}, std::pair{"--reserve", &settings.reserve}}) {
+    if (value->empty()) continue;
+    if (settings.mode == "observe") {
+      *error = std::string(name) + ": in --mode observe nothing is refused: take --mode rescue or replace";
+      return false;
+    }
+    if (!check_size(name, *value, error)) return false;
+  }
+  const auto limit = parse_size(settings.limit);
+  if (!limit || settings.reserve.empty() || parse_size(settings.reserve) < limit) return true;
+  *error = "--reserve must be less than --limit, or PyTorch could have nothing";
   return false;
 }
 
@@ -96,8 +105,11 @@ const std::vector<RunOption>& run_options() {
        {"observe", "rescue", "replace"}},
       {"limit",
        &RunSettings::limit,
-       std::string("With --mode replace, what Spillway's allocator may use of each device: ") +
-           kSizesAccepted,
+       std::string("What the program may take of each device, by any library: ") + kSizesAccepted,
+       {}},
+      {"reserve",
+       &RunSettings::reserve,
+       "What PyTorch's requests leave of each device to other libraries' (NCCL, cuBLAS), which come late",
        {}},
       {"guarantee",
        &RunSettings::guarantee,

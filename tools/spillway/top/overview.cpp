@@ -30,12 +30,15 @@ void make_printable(LedgerEntry* entry) {
   make_printable(entry->container);
   make_printable(entry->phase);
   make_printable(entry->mode);
+  make_printable(entry->incident.tried);
+  for (LedgerStrategy& strategy : entry->strategies) make_printable(strategy.name);
 }
 
 HeldBy held_by(const LedgerEntry& entry, const LedgerDevice& device) {
   const bool spillway = device.held_bytes != 0, framework = device.framework_held_bytes != 0;
   if (spillway) return framework ? HeldBy::kBoth : HeldBy::kSpillway;
   if (framework) return HeldBy::kFramework;
+  if (device.native_bytes != 0) return HeldBy::kDriverCalls;
   return entry.framework_is_known != 0 ? HeldBy::kNothing : HeldBy::kUnknown;
 }
 
@@ -55,12 +58,13 @@ void add(const LedgerMember& member, size_t index, std::map<DeviceUuid, Looked>*
       device.device_bytes = shown.device_bytes;
       device.used_bytes = minus(shown.device_bytes, shown.free_bytes);
     }
-    const Share share{.process = index,
-                      .held_bytes = plus(shown.held_bytes, shown.framework_held_bytes),
-                      .cached_bytes = plus(shown.cached_bytes, shown.framework_cached_bytes),
-                      .spilled_bytes = shown.spilled_bytes,
-                      .limit_bytes = shown.limit_bytes,
-                      .by = held_by(member.entry, shown)};
+    Share share{.process = index,
+                .held_bytes = plus(shown.held_bytes, shown.framework_held_bytes),
+                .cached_bytes = plus(shown.cached_bytes, shown.framework_cached_bytes),
+                .spilled_bytes = shown.spilled_bytes,
+                .limit_bytes = shown.limit_bytes,
+                .by = held_by(member.entry, shown)};
+    if (share.by == HeldBy::kDriverCalls) share.held_bytes = shown.native_bytes;
     device.held_bytes = plus(device.held_bytes, share.held_bytes);
     device.cached_bytes = plus(device.cached_bytes, share.cached_bytes);
     device.shares.push_back(share);
@@ -87,6 +91,10 @@ Overview overview_of(std::vector<LedgerMember> members) {
     overview.devices.push_back(std::move(looked.device));
   }
   return overview;
+}
+
+uint64_t incident_age_ns(const LedgerMember& member) {
+  return plus(minus(member.entry.written_ns, member.entry.incident.ended_ns), member.age_ns);
 }
 
 std::string uuid_text(const DeviceUuid& uuid) {

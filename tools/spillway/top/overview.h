@@ -12,7 +12,7 @@
 namespace spillway::tools {
 
 // By whose accounts a process's bytes are known.
-enum class HeldBy : uint8_t { kUnknown, kNothing, kFramework, kSpillway, kBoth };
+enum class HeldBy : uint8_t { kUnknown, kNothing, kFramework, kSpillway, kBoth, kDriverCalls };
 
 struct Share {
   size_t process = 0;  // index into the overview's processes
@@ -35,6 +35,9 @@ struct Overview {
   std::vector<DeviceOverview> devices;  // by uuid
   uint64_t failures = 0, rescued = 0, rescued_bytes = 0;
 };
+
+// How long ago the member's latest incident ended.
+uint64_t incident_age_ns(const LedgerMember& member);
 
 Overview overview_of(std::vector<LedgerMember> members);
 

@@ -23,6 +23,8 @@ const char* name_of(HeldBy by) {
       return "Spillway";
     case HeldBy::kBoth:
       return "both";
+    case HeldBy::kDriverCalls:
+      return "driver calls";
     case HeldBy::kNothing:
       return "-";
     case HeldBy::kUnknown:
@@ -71,10 +73,11 @@ Table table_of_processes() {
 
 void add_row(Table* table, const LedgerMember& member, const Share& share, const std::string& host) {
   const bool known = share.by != HeldBy::kUnknown;
+  const bool cached_known = known && share.by != HeldBy::kDriverCalls;
   table->add({std::to_string(member.process), program_of(member, host),
               member.has_entry ? member.entry.mode : "-", known ? size_text(share.held_bytes) : "?",
-              known ? size_text(share.cached_bytes) : "?", or_none(share.spilled_bytes), name_of(share.by),
-              or_none(share.limit_bytes), or_none(member.entry.guarantee_bytes),
+              cached_known ? size_text(share.cached_bytes) : "?", or_none(share.spilled_bytes),
+              name_of(share.by), or_none(share.limit_bytes), or_none(member.entry.guarantee_bytes),
               std::to_string(member.entry.failures), std::to_string(member.entry.rescued), doing(member),
               age_text(member)});
 }
@@ -88,18 +91,82 @@ std::string device_line(const DeviceOverview& device) {
          size_text(device.other_bytes);
 }
 
+const char* outcome_text(uint64_t outcome) {
+  switch (outcome) {
+    case LedgerIncident::kGranted:
+      return "served";
+    case LedgerIncident::kUnwind:
+      return "left to its plan";
+    default:
+      return "not served";
+  }
+}
+
+std::string strategies_text(const LedgerEntry& entry) {
+  std::string text;
+  for (const LedgerStrategy& strategy : entry.strategies)
+    if (strategy.name[0] != '\0')
+      text += (text.empty() ? "" : ", ") + std::string(strategy.name) + " " +
+              std::to_string(strategy.useful) + " of " + std::to_string(strategy.tried) + " (" +
+              size_text(strategy.bytes) + ")";
+  return text.empty() ? "-" : text;
+}
+
+// Of each process that was short of memory, how its latest incident went and which strategies were of use.
+std::string ladder_text(const std::vector<LedgerMember>& members) {
+  std::string text;
+  for (const LedgerMember& member : members) {
+    const LedgerIncident& last = member.entry.incident;
+    if (!member.has_entry || last.number == 0) continue;
+    char age[32];
+    std::snprintf(age, sizeof age, "%.1f s", static_cast<double>(incident_age_ns(member)) / 1e9);
+    text += "  " + std::to_string(member.process) + "  incident " + std::to_string(last.number) + ", " + age +
+            " ago: " + size_text(last.asked_bytes) + " asked, " + outcome_text(last.outcome) + " in " +
+            duration_text(last.microseconds) +
+            "; tried: " + (last.tried[0] == '\0' ? "nothing" : last.tried) + "\n" +
+            std::string(std::to_string(member.process).size() + 4, ' ') +
+            "of use until now: " + strategies_text(member.entry) + "\n";
+  }
+  return text.empty() ? "" : "\nshortages\n" + text;
+}
+
 bool uses_a_device(const LedgerMember& member) {
   return member.has_entry && member.entry.device_count != 0;
 }
 
 Json json_of(const Share& share, const Overview& overview) {
   const bool known = share.by != HeldBy::kUnknown;
+  const bool cached_known = known && share.by != HeldBy::kDriverCalls;
   return {{"pid", overview.processes[share.process].process},
           {"held_bytes", known ? Json(share.held_bytes) : Json()},
-          {"cached_bytes", known ? Json(share.cached_bytes) : Json()},
+          {"cached_bytes", cached_known ? Json(share.cached_bytes) : Json()},
           {"spilled_bytes", share.spilled_bytes},
           {"held_by", name_of(share.by)},
           {"limit_bytes", share.limit_bytes == 0 ? Json() : Json(share.limit_bytes)}};
+}
+
+Json json_of_incident(const LedgerMember& member) {
+  const LedgerIncident& last = member.entry.incident;
+  if (last.number == 0) return {};
+  return {{"number", last.number},
+          {"asked_bytes", last.asked_bytes},
+          {"gained_bytes", last.gained_bytes},
+          {"us", last.microseconds},
+          {"outcome", outcome_text(last.outcome)},
+          {"tried", last.tried},
+          {"age_ms", incident_age_ns(member) / kNsPerMs}};
+}
+
+Json json_of_strategies(const LedgerEntry& entry) {
+  Json strategies = Json::array();
+  for (const LedgerStrategy& strategy : entry.strategies)
+    if (strategy.name[0] != '\0')
+      strategies.push_back({{"name", strategy.name},
+                            {"tried", strategy.tried},
+                            {"useful", strategy.useful},
+                            {"bytes", strategy.bytes},
+                            {"us", strategy.microseconds}});
+  return strategies;
 }
 
 Json json_of(const LedgerMember& member) {
@@ -115,6 +182,8 @@ Json json_of(const LedgerMember& member) {
                  {"failures", entry.failures},
                  {"rescued", entry.rescued},
                  {"rescued_bytes", entry.rescued_bytes},
+                 {"last_incident", json_of_incident(member)},
+                 {"strategies", json_of_strategies(entry)},
                  {"age_ms", member.age_ns / kNsPerMs}});
   json["asks"] = member.need_bytes == 0
                      ? Json()
@@ -137,11 +206,11 @@ std::string top_text(const Overview& overview) {
     for (const Share& share : device.shares) add_row(&table, overview.processes[share.process], share, host);
     text += "\n" + device_line(device) + "\n" + table.text("  ");
   }
-  if (std::ranges::all_of(overview.processes, uses_a_device)) return text;
+  if (std::ranges::all_of(overview.processes, uses_a_device)) return text + ladder_text(overview.processes);
   Table table = table_of_processes();
   for (const LedgerMember& member : overview.processes)
     if (!uses_a_device(member)) add_row(&table, member, {}, host);
-  return text + "\nno device in use\n" + table.text("  ");
+  return text + "\nno device in use\n" + table.text("  ") + ladder_text(overview.processes);
 }
 
 std::string top_json(const Overview& overview) {

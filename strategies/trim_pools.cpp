@@ -1,0 +1,89 @@
+// Another library hoards in the driver's stream-ordered pools (cuMemAllocAsync with a release threshold):
+// what they keep and nobody uses goes back to the driver. No lock is taken and nothing in use is touched;
+// what was freed in the order of a stream counts as used until the host has seen the stream pass it, so the
+// device may be waited for, on a thread of ours.
+#include <algorithm>
+
+#include "spillway/strategies/ladder.h"
+#include "strategies/framework.h"
+#include "strategies/free_bytes.h"
+#include "strategies/helper.h"
+#include "strategies/pools.h"
+
+namespace spillway {
+namespace {
+
+constexpr uint64_t kTypicalUs = 2'000;
+constexpr auto kMostTime = std::chrono::seconds(3);
+
+struct Trim {
+  const driver::Table& table;
+  int device;
+};
+
+void trim(void* context, uint64_t pool) {
+  static_cast<Trim*>(context)->table.cuMemPoolTrimTo(reinterpret_cast<CUmemoryPool>(pool), 0);
+}
+
+// The device's own pools, and those that the program made.
+void trim_all(const driver::Table& table, int device) {
+  Trim all{table, device};
+  for (const auto ask : {table.cuDeviceGetDefaultMemPool, table.cuDeviceGetMemPool}) {
+    CUmemoryPool pool = nullptr;
+    if (ask != nullptr && ask(&pool, device) == CUDA_SUCCESS) trim(&all, reinterpret_cast<uint64_t>(pool));
+  }
+  visit_pools(device, trim, &all);
+}
+
+class TrimPools final : public Strategy {
+ public:
+  explicit TrimPools(Allocator& allocator) : table_(allocator.table()) {}
+  StrategyInfo info() const noexcept override {
+    return {"trim_pools", Guarantee::kBitExact, kNeedsNothing, kServesAllocator | kServesDriverCallers};
+  }
+  // Whether a capture allows it is not documented. At the process's own limit it is of no use: what a pool
+  // keeps beyond what is in use does not count there.
+  Offer offer(const OomEvent& event) noexcept override {
+    const bool possible = event.capture == CaptureState::kNone && !event.over_limit && pools_are_used() &&
+                          table_.cuMemPoolTrimTo != nullptr;
+    return possible ? Offer{event.short_bytes, kTypicalUs, /*counted=*/false} : Offer{};
+  }
+  Relief relieve(const OomEvent& event, Reservation&) noexcept override;
+
+ private:
+  const driver::Table& table_;
+};
+
+// Never destroyed: its thread may outlive every static object.
+Helper& helper() {
+  static auto* const made = new Helper;
+  return *made;
+}
+
+Relief TrimPools::relieve(const OomEvent& event, Reservation&) noexcept {
+  const int device = static_cast<int>(event.device);
+  CUcontext context = nullptr;
+  if (table_.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr) return {};
+  const size_t before = free_bytes(table_);
+  trim_all(table_, device);
+  size_t after = free_bytes(table_);
+  if (after < before + event.short_bytes) {
+    helper().run(
+        [&table = table_, context, device] {
+          stay_out_of_captures(table);
+          if (table.cuCtxSetCurrent(context) != CUDA_SUCCESS) return;
+          if (table.cuCtxSynchronize() == CUDA_SUCCESS) trim_all(table, device);
+        },
+        std::min(event.deadline, std::chrono::steady_clock::now() + kMostTime));
+    after = free_bytes(table_);
+  }
+  return {after > before ? after - before : 0, false, "the driver's pools gave back what they only kept"};
+}
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_trim_pools(Allocator& allocator) {
+  return std::make_unique<TrimPools>(allocator);
+}
+
+}  // namespace spillway
