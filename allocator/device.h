@@ -59,18 +59,17 @@ class Device {
   CUresult release(CUmemGenericAllocationHandle handle);
   // Physical memory of another tier, `bytes` a multiple of page_bytes(). `peer`: for kPeer.
   CUresult create_elsewhere(Tier tier, DeviceId peer, uint64_t bytes, CUmemGenericAllocationHandle* handle);
-  // Copies on a stream of our own, in order, and waits for it. `copied`: an event after this copy, to be put
-  // back; null where none could be recorded.
-  CUresult copy(uint64_t to, uint64_t from, uint64_t bytes, CUevent* copied);
-  CUresult wait_for_copies();
-  // The device's clock when the copies queued until `mark_time` are over, for which `marked_us` waits, since
-  // the first mark; 0 where it can not be read.
-  void mark_time();
-  uint64_t marked_us();
-  uint64_t time_us() {
-    mark_time();
-    return marked_us();
-  }
+  // A copy that is under way: events before and after it, null where none could be recorded.
+  struct Copy {
+    CUevent begun = nullptr, over = nullptr;
+  };
+  // Copies on a stream of our own, in order.
+  CUresult copy(uint64_t to, uint64_t from, uint64_t bytes, Copy* copy);
+  // Waits for it and takes its events back. `us`: what it alone took; 0 where that can not be read.
+  CUresult wait(Copy* copy, double* us);
+  // The device's clock since it was first read, when the copies queued until now are over; 0 where it can not
+  // be read.
+  uint64_t time_us();
   // An allocation of the driver's own, and back.
   CUresult allocate(uint64_t bytes, uint64_t* address);
   CUresult free(uint64_t address);
@@ -104,6 +103,9 @@ class Device {
   Device(const driver::Table& table, DeviceId id) : table_(table), id_(id) {}
   CUresult start(bool* unsupported, std::string* text);
   CUresult own_stream(CUstream* out);
+  CUresult wait_for_copies();
+  CUevent record_timed(CUstream stream);  // null: it could not be
+  void put_back_timed(CUevent event);
   bool record_clock(CUevent* event, CUstream stream);  // made when first needed
   CUresult count(CUresult result) {
     calls_.fetch_add(1, std::memory_order_relaxed);
@@ -119,12 +121,11 @@ class Device {
   uint64_t page_bytes_ = 0, total_bytes_ = 0, context_bytes_ = 0;
   std::atomic<uint64_t> calls_{0};
   std::mutex events_mutex_;
-  std::vector<CUevent> events_;
+  std::vector<CUevent> events_, timed_events_;
   int host_node_ = -1;  // -1: no pages there
   std::mutex stream_mutex_;
   CUstream stream_ = nullptr;  // for copies
   CUevent clock_start_ = nullptr, clock_now_ = nullptr;
-  bool marked_ = false;
 };
 
 }  // namespace spillway

@@ -309,7 +309,7 @@ class DeviceHeap {
   void exchange(std::vector<Move>& moves, const std::function<bool(Move&)>& provide);
   void leave_over(const Exchange& exchange);
   void retry_left_over();
-  void measure_copies(uint64_t bytes, uint64_t start_us, uint64_t end_us);
+  void measure_copies(uint64_t bytes, double us);
   void record_move(const Move& move, CUresult result);
   void record_loss(const Move& move, CUresult result);
   uint64_t move_out(std::vector<Move>& moves, const SpillPlace& where,

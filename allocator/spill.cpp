@@ -47,6 +47,7 @@ SpillEstimate DeviceHeap::estimate_spill(const OomEvent& event, const SpillPlace
   if (out.bytes < out.needed_bytes || out.bytes > where.most_bytes) return out;
   out.useful_bytes = event.short_bytes;
   out.slowdown = slowdown(moves);
+  out.bytes_per_us = bytes_per_us_;
   return out;
 }
 
@@ -152,10 +153,8 @@ std::vector<driver::Page> DeviceHeap::pages_in_range(const Block* block, Address
 void DeviceHeap::exchange(std::vector<Move>& moves, const std::function<bool(Move&)>& provide) {
   retry_left_over();
   std::vector<std::pair<Move*, Exchange>> begun;
-  uint64_t start_us = 0, bytes = 0;
   for (Move& move : moves) {
     if (!provide(move)) continue;
-    if (begun.empty()) start_us = device_->time_us();
     Exchange exchange(*device_, move.range, move.from, move.to);
     if (const CUresult result = exchange.begin(); result != CUDA_SUCCESS) {
       exchange.undo();
@@ -163,18 +162,21 @@ void DeviceHeap::exchange(std::vector<Move>& moves, const std::function<bool(Mov
       record_move(move, result);
       break;
     }
-    bytes += move.range.bytes();
     begun.emplace_back(&move, std::move(exchange));
   }
-  device_->mark_time();
+  uint64_t bytes = 0;
+  double us = 0;
   for (auto& [move, exchange] : begun) {
     const CUresult result = exchange.finish();
     move->done = result == CUDA_SUCCESS;
     record_move(*move, result);
     if (exchange.lost()) record_loss(*move, result);
     leave_over(exchange);
+    if (exchange.copy_us() <= 0) continue;
+    bytes += move->range.bytes();
+    us += exchange.copy_us();
   }
-  measure_copies(bytes, start_us, device_->marked_us());
+  measure_copies(bytes, us);
 }
 
 // Staging ranges that the driver did not take back at once.
@@ -189,10 +191,10 @@ void DeviceHeap::retry_left_over() {
   std::erase_if(left_over_, [&](Staging& left) { return left.drop(*device_); });
 }
 
-void DeviceHeap::measure_copies(uint64_t bytes, uint64_t start_us, uint64_t end_us) {
-  if (start_us == 0 || end_us <= start_us || bytes == 0) return;
+void DeviceHeap::measure_copies(uint64_t bytes, double us) {
+  if (us <= 0) return;
   const std::lock_guard guard(lock_);
-  bytes_per_us_ = static_cast<double>(bytes) / static_cast<double>(end_us - start_us);
+  bytes_per_us_ = static_cast<double>(bytes) / us;
 }
 
 void DeviceHeap::record_move(const Move& move, CUresult result) {

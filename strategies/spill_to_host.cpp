@@ -9,8 +9,8 @@
 namespace spillway {
 namespace {
 
-// Of a link to the host; and what exchanging the pages behind an address takes for each of 2 MiB.
-constexpr uint64_t kBytesPerUs = 12'000, kPageUs = 26 + 2 + 36, kStandstillUs = 500;
+// What exchanging the pages behind an address takes for each of 2 MiB, beside the copy.
+constexpr uint64_t kPageUs = 26 + 2 + 36, kStandstillUs = 500;
 
 class SpillToHost final : public Strategy {
  public:
@@ -37,7 +37,8 @@ class SpillToHost final : public Strategy {
     }
     const uint64_t pages = estimate.bytes >> 21;
     offer.bytes = estimate.useful_bytes;
-    offer.cost_us = estimate.bytes / kBytesPerUs + pages * kPageUs + kStandstillUs;
+    const double copy_us = static_cast<double>(estimate.bytes) / estimate.bytes_per_us;
+    offer.cost_us = static_cast<uint64_t>(copy_us) + pages * kPageUs + kStandstillUs;
     return offer;
   }
   Relief relieve(const OomEvent& event, Reservation& reservation) noexcept override {

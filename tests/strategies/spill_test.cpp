@@ -206,6 +206,34 @@ TEST_F(Spill, CopiesRunBesideTheDriversOtherWork) {
   EXPECT_LT(counts().virtual_ns - before.virtual_ns, copies_ns * 6 / 5);
 }
 
+// Tells what spilling would be measured by, and gives nothing.
+struct LinkReader final : Strategy {
+  LinkReader(Allocator& allocator, double* bytes_per_us) : allocator(allocator), bytes_per_us(bytes_per_us) {}
+  StrategyInfo info() const noexcept override { return {"link_reader"}; }
+  Offer offer(const OomEvent& event) noexcept override {
+    const SpillEstimate estimate = estimate_spill(allocator, event, {.most_bytes = UINT64_MAX});
+    if (estimate.useful_bytes != 0) *bytes_per_us = estimate.bytes_per_us;
+    return {};
+  }
+  Relief relieve(const OomEvent&, Reservation&) noexcept override { return {}; }
+  Allocator& allocator;
+  double* const bytes_per_us;
+};
+
+TEST_F(Spill, MeasuresTheLinkAndNotWhatElseTheDriverDoes) {
+  double bytes_per_us = 0;
+  ladder->add(std::make_unique<LinkReader>(*allocator, &bytes_per_us));
+  const auto blocks = blocks_of(10 * kMiB, 3);
+  let_time_pass();
+  control->set_latency("cuMemCreate", 10'000'000);
+  ASSERT_NE(get(10 * kMiB), 0u) << failure->text;
+  const double first_guess = bytes_per_us;
+  let_time_pass();
+  ASSERT_NE(get(8 * kMiB), 0u) << failure->text;
+  EXPECT_NE(bytes_per_us, first_guess);
+  EXPECT_NEAR(bytes_per_us, 25'000, 500) << "25 GB/s, however long new pages take";
+}
+
 // At each of the driver's calls, once: nothing is lost, nothing leaks, and the request is served or refused.
 TEST_F(Spill, SurvivesAFailureOfAnyCall) {
   for (const char* call :

@@ -23,6 +23,7 @@ struct SpillEstimate {
   uint64_t useful_bytes = 0;  // 0: spilling would not serve the request
   uint64_t needed_bytes = 0;  // pages that only spilling could free
   uint64_t bytes = 0;         // that could go, at most about as much as is needed
+  double bytes_per_us = 0;    // of the way there, as measured; until then a first guess
   double slowdown = 1;  // predicted time per step ÷ that without what is spilled; 1 where nothing is known
 };
 
