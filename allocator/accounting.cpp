@@ -36,7 +36,8 @@ Memory DeviceHeap::memory() {
   // What is neither is free in pages partly in use, or in a busy block this instant.
   out.stranded = held_bytes_ - out.live - out.rounding - out.pending - out.cached - out.pools;
   const uint64_t unheld = out.limit - held_bytes_;
-  out.free = std::min(unheld, driver_free);
+  const uint64_t guests = std::min(unheld, allocator_.guest_bytes(device_->id()));
+  out.free = std::min(unheld - guests, driver_free);
   out.context = std::min(unheld - out.free, device_->context_bytes());
   out.others = unheld - out.free - out.context;
   out.reserved = held_bytes_;
@@ -58,6 +59,7 @@ void DeviceHeap::leave_out_elsewhere(Memory* out) const {
   for (const auto& [block, there] : spilled_) {
     for (const Piece& piece : there.pieces) {
       out->spilled += piece.range.bytes();
+      if (piece.tier == Tier::kPeer) out->spilled_peer += piece.range.bytes();
       const uint64_t asked_end = std::clamp(block->address + block->tag, piece.range.begin, piece.range.end);
       if (block->state == BlockState::kPending) {
         out->pending -= piece.range.bytes();
@@ -67,6 +69,12 @@ void DeviceHeap::leave_out_elsewhere(Memory* out) const {
       }
     }
   }
+}
+
+// What the limit leaves beside what is held and what other devices' blocks take here.
+uint64_t DeviceHeap::room() const {
+  const uint64_t taken = held_bytes_ + allocator_.guest_bytes(device_->id());
+  return limit_bytes_ > taken ? limit_bytes_ - taken : 0;
 }
 
 void DeviceHeap::reset_peaks() {

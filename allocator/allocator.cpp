@@ -163,6 +163,20 @@ void Allocator::limit_all(uint64_t bytes) noexcept {
     if (DeviceHeap* heap = entry.load(std::memory_order_acquire)) heap->set_limit(bytes);
 }
 
+void Allocator::count_guest(DeviceId device, uint64_t bytes) noexcept {
+  guests_[static_cast<size_t>(device)].fetch_add(bytes);
+}
+
+uint64_t Allocator::guest_bytes(DeviceId device) const noexcept {
+  const int index = static_cast<int>(device);
+  return index < 0 || index >= kMaxDevices ? 0 : guests_[index].load();
+}
+
+uint64_t Allocator::default_limit() noexcept {
+  const std::lock_guard guard(start_mutex_);
+  return default_limit_bytes_;
+}
+
 Status Allocator::limit(DeviceId device, uint64_t bytes) noexcept {
   Status status = Status::kOk;
   DeviceHeap* heap = this->heap(device, &status, nullptr);

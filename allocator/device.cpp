@@ -120,6 +120,37 @@ CUresult Device::create_elsewhere(Tier tier, DeviceId peer, uint64_t bytes,
   return count(table_.cuMemCreate(handle, bytes, &properties, 0));
 }
 
+bool Device::all_reach(CUdevice peer) const {
+  return std::all_of(access_.begin(), access_.end(), [&](const CUmemAccessDesc& access) {
+    int can = 0;
+    return access.location.id == peer ||
+           (table_.cuDeviceCanAccessPeer(&can, access.location.id, peer) == CUDA_SUCCESS && can != 0);
+  });
+}
+
+Peers Device::find_peers() const {
+  Peers found;
+  int count = 0;
+  if (table_.cuDeviceGetCount(&count) != CUDA_SUCCESS) return found;
+  found.others = count > 1;
+  for (int i = 0; i < count; ++i) {
+    CUuuid uuid;
+    size_t total = 0;
+    int direct = 0;
+    if (i == device_ || !all_reach(i) || table_.cuDeviceTotalMem(&total, i) != CUDA_SUCCESS ||
+        table_.cuDeviceGetUuid(&uuid, i) != CUDA_SUCCESS)
+      continue;
+    // Atomics of a peer's own come with NVLink.
+    if (table_.cuDeviceGetP2PAttribute(&direct, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, device_,
+                                       i) != CUDA_SUCCESS)
+      direct = 0;
+    Peer peer{.device = DeviceId{i}, .direct = direct != 0, .total_bytes = total};
+    std::copy_n(reinterpret_cast<const uint8_t*>(uuid.bytes), peer.uuid.size(), peer.uuid.begin());
+    found.reachable.push_back(peer);
+  }
+  return found;
+}
+
 // Made when first needed. Never waits for the legacy stream.
 CUresult Device::own_stream(CUstream* out) {
   const std::lock_guard guard(stream_mutex_);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "allocator/arena.h"
+#include "spillway/allocator/spill.h"
 #include "spillway/allocator/units.h"
 #include "spillway/driver/mapping.h"
 #include "spillway/driver/table.h"
@@ -63,6 +64,8 @@ class Device {
   struct Copy {
     CUevent begun = nullptr, over = nullptr;
   };
+  // Others whose memory this device, and all that were given access, can use.
+  Peers find_peers() const;
   // Copies on a stream of our own, in order.
   CUresult copy(uint64_t to, uint64_t from, uint64_t bytes, Copy* copy);
   // Waits for it and takes its events back. `us`: what it alone took; 0 where that can not be read.
@@ -102,6 +105,7 @@ class Device {
  private:
   Device(const driver::Table& table, DeviceId id) : table_(table), id_(id) {}
   CUresult start(bool* unsupported, std::string* text);
+  bool all_reach(CUdevice peer) const;
   CUresult own_stream(CUstream* out);
   CUresult wait_for_copies();
   CUevent record_timed(CUstream stream);  // null: it could not be

@@ -8,6 +8,7 @@
 // `lock_`:
 //   held = mapped pages + spare pages + what reservations hold.
 #pragma once
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -49,8 +50,7 @@ class PageReservation final : public Reservation {
   uint64_t page_bytes_;
 };
 
-// Of a link to the host, until a spill has measured: PCIe 3.0's.
-inline constexpr double kFirstBytesPerUs = 12'000;
+inline constexpr size_t kTiers = 3;
 
 // Reasons to leave the fast path, as bits.
 enum Slow : uint32_t {
@@ -113,6 +113,11 @@ class DeviceHeap {
   uint64_t bring_back();
   void postpone_return();
 
+  // guests.cpp: blocks' memory on other devices; see spill.h.
+  Peers peers();
+  uint64_t guest_room();
+  uint64_t evict(DeviceId peer, uint64_t bytes, uint64_t most_host_bytes);
+
   // shared.cpp; see Allocator.
   Status share(Block* block, uint64_t address, SharedBlock* out, std::string* text);
   int shared_descriptor(uint64_t serial);
@@ -162,6 +167,7 @@ class DeviceHeap {
     AddressRange range;
     CUmemGenericAllocationHandle handle = 0;
     Tier tier = Tier::kHost;
+    DeviceId peer{};    // kPeer
     bool gone = false;  // of a freed block: it is not mapped any more
   };
   // Its pieces are its end, the last that went in front.
@@ -174,6 +180,7 @@ class DeviceHeap {
     Block* block = nullptr;
     AddressRange range;
     Tier tier = Tier::kDevice, was = Tier::kDevice;
+    DeviceId peer{};  // where `tier` is kPeer
     std::vector<driver::Page> from{}, to{};
     bool done = false;
   };
@@ -242,9 +249,9 @@ class DeviceHeap {
   OomEvent make_event(const Miss& miss);
   uint64_t largest_extent(const Miss& miss);
   Status driver_failure(const Miss& miss, FailurePtr* failure);
-  uint64_t room() const { return limit_bytes_ > held_bytes_ ? limit_bytes_ - held_bytes_ : 0; }  // (locked)
-  uint64_t pages_at_hand(const Miss& miss) const;                                                // (locked)
-  uint64_t have(const Miss& miss) const;                                                         // (locked)
+  uint64_t room() const;                           // (locked)
+  uint64_t pages_at_hand(const Miss& miss) const;  // (locked)
+  uint64_t have(const Miss& miss) const;           // (locked)
 
   // events.cpp: blocks that wait for other streams.
   void queue_pending(Block* block, std::vector<StreamId> streams);
@@ -292,16 +299,19 @@ class DeviceHeap {
   double heat(const Block* block) const;  // (locked)
   void learn_under_pressure(bool failed);
   void read_clock();
-  AddressRange movable(Block* block) const;                                   // (locked)
-  bool is_pinned(const Block* block) const;                                   // (locked)
-  bool may_move(Block* block) const;                                          // (locked)
-  std::vector<Block*> cold_blocks() const;                                    // (locked)
-  uint64_t spilled_here(Tier tier) const;                                     // (locked)
-  double slowdown(const std::vector<Move>& moves) const;                      // (locked)
-  std::vector<Move> choose_moves(uint64_t bytes, uint64_t most_bytes) const;  // (locked)
-  void all_is_drained();                                                      // (locked)
-  std::optional<Lack> lack() const;                                           // (locked)
-  void mark_moving(const std::vector<Move>& moves);                           // (locked)
+  AddressRange movable(Block* block) const;               // (locked)
+  bool is_pinned(const Block* block) const;               // (locked)
+  bool may_move(Block* block) const;                      // (locked)
+  std::vector<Block*> cold_blocks() const;                // (locked)
+  uint64_t spilled_here(Tier tier) const;                 // (locked)
+  double bytes_per_us(Tier tier, DeviceId peer) const;    // (locked)
+  double slowdown(const std::vector<Move>& moves) const;  // (locked)
+  std::vector<Move> choose_moves(uint64_t bytes, const SpillPlace& where,
+                                 uint64_t most_bytes) const;  // (locked)
+  void all_is_drained();                                      // (locked)
+  std::optional<Lack> lack() const;                           // (locked)
+  static uint64_t bytes_of(const std::vector<Move>& moves);
+  void mark_moving(const std::vector<Move>& moves);  // (locked)
   CUresult elsewhere(const SpillPlace& where, uint64_t bytes, CUmemGenericAllocationHandle* handle);
   void shrink_host_spare(uint64_t most_bytes);
   void drop_elsewhere(const Piece& piece);
@@ -309,18 +319,21 @@ class DeviceHeap {
   void exchange(std::vector<Move>& moves, const std::function<bool(Move&)>& provide);
   void leave_over(const Exchange& exchange);
   void retry_left_over();
-  void measure_copies(uint64_t bytes, double us);
+  void measure_copies(Tier tier, uint64_t bytes, double us);
   void record_move(const Move& move, CUresult result);
   void record_loss(const Move& move, CUresult result);
   uint64_t move_out(std::vector<Move>& moves, const SpillPlace& where,
                     std::vector<CUmemGenericAllocationHandle>* pages);
   uint64_t settle_out(const std::vector<Move>& moves, std::vector<CUmemGenericAllocationHandle>* pages);
+  void add_piece(Block* block, const Piece& piece);  // (locked)
+  void remove_piece(const Piece& piece);             // (locked): it is on nobody's account any more
   void end_move(Block* block);
   uint64_t need() const;                                  // (locked)
   void note_need();                                       // (locked)
   uint64_t quiet_orders() const;                          // (locked)
   uint64_t returnable_here() const;                       // (locked)
   std::vector<Move> choose_returns(uint64_t most_bytes);  // (locked)
+  uint64_t bring_home(std::vector<Move>& moves);
   uint64_t move_in(std::vector<Move>& moves, PageReservation& pages);
   bool provide(Move& move, PageReservation& pages);
   uint64_t settle_in(const std::vector<Move>& moves, PageReservation& pages);
@@ -330,6 +343,13 @@ class DeviceHeap {
   void retry_elsewhere();
   bool forget_elsewhere(Block* block);  // (locked)
   void end_spilling();
+  void find_peers();
+  bool direct(DeviceId peer) const;                                          // (locked)
+  std::vector<Move> choose_guests(DeviceId peer, uint64_t bytes);            // (locked)
+  std::vector<Move> choose_guests_to_return(DeviceId peer, uint64_t bytes);  // (locked)
+  uint64_t move_on(std::vector<Move>& moves, uint64_t most_host_bytes);
+  uint64_t settle_on(const std::vector<Move>& moves);
+  void end_moves(const std::vector<Move>& moves);
 
   void leave_out_elsewhere(Memory* out) const;                   // (locked)
   std::string check_arena(Arena& arena, Arena::Recount* count);  // (locked)
@@ -381,7 +401,9 @@ class DeviceHeap {
   // The most that the program's blocks needed of the device, in this stretch of the order and the one before.
   uint64_t peak_need_ = 0, peak_need_before_ = 0, stretch_began_ = 0;
   uint64_t clock_us_ = 0, clock_order_ = 0;
-  double us_per_order_ = 0, bytes_per_us_ = kFirstBytesPerUs;
+  double us_per_order_ = 0;
+  std::array<double, kTiers> bytes_per_us_{};  // measured; 0: not yet
+  Peers peers_;
 
   std::mutex left_over_mutex_;
   std::vector<Staging> left_over_;

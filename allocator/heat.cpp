@@ -48,6 +48,7 @@ void DeviceHeap::learn_under_pressure(bool failed) {
       return;
     learning_since_ = order_;
   }
+  find_peers();
   allocator_.tell_pressure();
 }
 
@@ -121,20 +122,29 @@ uint64_t DeviceHeap::spilled_bytes(Tier tier) {
   return spilled_here(tier);
 }
 
+// Until a spill has measured: PCIe 3.0's to the host, which devices without a link of their own share.
+double DeviceHeap::bytes_per_us(Tier tier, DeviceId peer) const {
+  constexpr double kFirstHost = 12'000, kFirstOverHost = 10'000, kFirstDirect = 100'000;
+  if (const double measured = bytes_per_us_[static_cast<size_t>(tier)]; measured != 0) return measured;
+  if (tier == Tier::kHost) return kFirstHost;
+  return direct(peer) ? kFirstDirect : kFirstOverHost;
+}
+
 // How far from the device's own pace the uses of what is elsewhere keep the program, with these too.
 double DeviceHeap::slowdown(const std::vector<Move>& moves) const {
   if (us_per_order_ == 0) return 1;
-  double bytes_per_order = 0;
+  double us = 0;  // on the links, for each place in the order
   for (const auto& [block, there] : spilled_)
     for (const Piece& piece : there.pieces)
-      bytes_per_order += heat(block) * static_cast<double>(piece.range.bytes());
+      us += heat(block) * static_cast<double>(piece.range.bytes()) / bytes_per_us(piece.tier, piece.peer);
   for (const Move& move : moves)
-    bytes_per_order += heat(move.block) * static_cast<double>(move.range.bytes());
-  return 1 + bytes_per_order / bytes_per_us_ / us_per_order_;
+    us += heat(move.block) * static_cast<double>(move.range.bytes()) / bytes_per_us(move.tier, move.peer);
+  return 1 + us / us_per_order_;
 }
 
 // The coldest pages of at least `bytes`; fewer where there are not so many.
-std::vector<DeviceHeap::Move> DeviceHeap::choose_moves(uint64_t bytes, uint64_t most_bytes) const {
+std::vector<DeviceHeap::Move> DeviceHeap::choose_moves(uint64_t bytes, const SpillPlace& where,
+                                                       uint64_t most_bytes) const {
   std::vector<Move> moves;
   bytes = std::min(bytes, most_bytes / page_bytes_ * page_bytes_);
   for (Block* block : cold_blocks()) {
@@ -142,7 +152,7 @@ std::vector<DeviceHeap::Move> DeviceHeap::choose_moves(uint64_t bytes, uint64_t 
     AddressRange range = movable(block);
     const uint64_t pages = std::min(range.bytes() / page_bytes_, (bytes - 1) / page_bytes_ + 1);
     range.begin = range.end - pages * page_bytes_;
-    moves.push_back({.block = block, .range = range});
+    moves.push_back({.block = block, .range = range, .tier = where.tier, .peer = where.peer});
     bytes -= std::min(bytes, range.bytes());
   }
   return moves;

@@ -33,6 +33,12 @@ std::optional<DeviceHeap::Lack> DeviceHeap::lack() const {
   return Lack{*place, place->need_bytes - has};
 }
 
+uint64_t DeviceHeap::bytes_of(const std::vector<Move>& moves) {
+  uint64_t bytes = 0;
+  for (const Move& move : moves) bytes += move.range.bytes();
+  return bytes;
+}
+
 SpillEstimate DeviceHeap::estimate_spill(const OomEvent& event, const SpillPlace& where) {
   SpillEstimate out;
   if (event.capture != CaptureState::kNone || heap_in_handler != this) return out;
@@ -42,12 +48,18 @@ SpillEstimate DeviceHeap::estimate_spill(const OomEvent& event, const SpillPlace
   const uint64_t idle = idle_bytes().all - missing->place.idle_bytes;
   if (missing->bytes <= idle) return out;
   out.needed_bytes = missing->bytes - idle;
-  const std::vector<Move> moves = choose_moves(out.needed_bytes, UINT64_MAX);
-  for (const Move& move : moves) out.bytes += move.range.bytes();
-  if (out.bytes < out.needed_bytes || out.bytes > where.most_bytes) return out;
-  out.useful_bytes = event.short_bytes;
+  std::vector<Move> moves = choose_moves(out.needed_bytes, where, UINT64_MAX);
+  out.movable_bytes = bytes_of(moves);
+  if (out.movable_bytes < out.needed_bytes) return out;
+  if (out.movable_bytes > where.most_bytes) {
+    if (!where.part) return out;
+    moves = choose_moves(out.needed_bytes, where, where.most_bytes);
+  }
+  out.bytes = bytes_of(moves);
+  const double share = static_cast<double>(out.bytes) / static_cast<double>(out.movable_bytes);
+  out.useful_bytes = static_cast<uint64_t>(static_cast<double>(event.short_bytes) * share);
   out.slowdown = slowdown(moves);
-  out.bytes_per_us = bytes_per_us_;
+  out.bytes_per_us = bytes_per_us(where.tier, where.peer);
   return out;
 }
 
@@ -79,7 +91,7 @@ uint64_t DeviceHeap::spill(const OomEvent& event, PageReservation& reservation, 
     for (const Victim& victim : victims) needed -= std::min(needed, victim.range.bytes());
     const uint64_t most = std::min(limit_bytes_, device_->total_bytes());
     if (needed != 0)
-      moves = choose_moves(needed + std::min(kMostAhead, most / kAheadShare), where.most_bytes);
+      moves = choose_moves(needed + std::min(kMostAhead, most / kAheadShare), where, where.most_bytes);
     mark_moving(moves);
   }
   const uint64_t idle = hold(victims, reservation, IdlePages::kKeep);
@@ -164,19 +176,21 @@ void DeviceHeap::exchange(std::vector<Move>& moves, const std::function<bool(Mov
     }
     begun.emplace_back(&move, std::move(exchange));
   }
-  uint64_t bytes = 0;
-  double us = 0;
+  std::array<uint64_t, kTiers> bytes{};
+  std::array<double, kTiers> us{};
   for (auto& [move, exchange] : begun) {
     const CUresult result = exchange.finish();
     move->done = result == CUDA_SUCCESS;
     record_move(*move, result);
     if (exchange.lost()) record_loss(*move, result);
     leave_over(exchange);
-    if (exchange.copy_us() <= 0) continue;
-    bytes += move->range.bytes();
-    us += exchange.copy_us();
+    const auto there = static_cast<size_t>(std::max(move->tier, move->was));
+    const bool over_one_link = move->tier == Tier::kDevice || move->was == Tier::kDevice;
+    if (exchange.copy_us() <= 0 || !over_one_link) continue;
+    bytes[there] += move->range.bytes();
+    us[there] += exchange.copy_us();
   }
-  measure_copies(bytes, us);
+  for (size_t tier = 0; tier < kTiers; ++tier) measure_copies(static_cast<Tier>(tier), bytes[tier], us[tier]);
 }
 
 // Staging ranges that the driver did not take back at once.
@@ -191,10 +205,10 @@ void DeviceHeap::retry_left_over() {
   std::erase_if(left_over_, [&](Staging& left) { return left.drop(*device_); });
 }
 
-void DeviceHeap::measure_copies(uint64_t bytes, double us) {
+void DeviceHeap::measure_copies(Tier tier, uint64_t bytes, double us) {
   if (us <= 0) return;
   const std::lock_guard guard(lock_);
-  bytes_per_us_ = static_cast<double>(bytes) / us;
+  bytes_per_us_[static_cast<size_t>(tier)] = static_cast<double>(bytes) / us;
 }
 
 void DeviceHeap::record_move(const Move& move, CUresult result) {
@@ -204,6 +218,7 @@ void DeviceHeap::record_move(const Move& move, CUresult result) {
   record.bytes = move.range.bytes();
   record.requested = static_cast<uint64_t>(move.tier);
   record.value = result;
+  if (move.tier == Tier::kPeer) record.detail = static_cast<uint64_t>(move.peer);
   write(record);
 }
 
@@ -231,7 +246,6 @@ uint64_t DeviceHeap::move_out(std::vector<Move>& moves, const SpillPlace& where,
       refused = refused || elsewhere(left, move.range.bytes(), &handle) != CUDA_SUCCESS;
       if (refused) return false;
       left.most_bytes -= std::min(left.most_bytes, move.range.bytes());
-      move.tier = where.tier;
       move.from = pages_in_range(move.block, move.range);
       move.to = {{handle, move.range.bytes()}};
       return true;
@@ -239,7 +253,8 @@ uint64_t DeviceHeap::move_out(std::vector<Move>& moves, const SpillPlace& where,
     bytes = settle_out(moves, pages);
   }
   for (const Move& move : moves)
-    if (!move.done && !move.to.empty()) drop_elsewhere({move.range, move.to.front().handle, move.tier});
+    if (!move.done && !move.to.empty())
+      drop_elsewhere({.range = move.range, .handle = move.to.front().handle, .tier = move.tier});
   for (const Move& move : moves) end_move(move.block);
   return bytes;
 }
@@ -254,18 +269,29 @@ uint64_t DeviceHeap::settle_out(const std::vector<Move>& moves,
     for (const driver::Page& page : move.from) pages->push_back(page.handle);
     for (uint64_t at = move.range.begin; at < move.range.end; at += page_bytes_)
       arena.set_page(at, kPageElsewhere);
-    spilled_[move.block].pieces.push_back({move.range, move.to.front().handle, move.tier});
+    add_piece(move.block,
+              {.range = move.range, .handle = move.to.front().handle, .tier = move.tier, .peer = move.peer});
     bytes += move.range.bytes();
   }
   mapped_bytes_ -= bytes;
   reserved_bytes_ += bytes;
-  elsewhere_bytes_ += bytes;
   if (bytes == 0) return 0;
   spill_interval_ = last_spill_order_ == 0 ? 0 : order_ - last_spill_order_;
   last_spill_order_ = stretch_began_ = order_;
   peak_need_ = peak_need_before_ = need();
   set_slow(kSlowElsewhere);
   return bytes;
+}
+
+void DeviceHeap::add_piece(Block* block, const Piece& piece) {
+  spilled_[block].pieces.push_back(piece);
+  elsewhere_bytes_ += piece.range.bytes();
+  if (piece.tier == Tier::kPeer) allocator_.count_guest(piece.peer, piece.range.bytes());
+}
+
+void DeviceHeap::remove_piece(const Piece& piece) {
+  elsewhere_bytes_ -= piece.range.bytes();
+  if (piece.tier == Tier::kPeer) allocator_.count_guest(piece.peer, 0 - piece.range.bytes());
 }
 
 // A block that lies whole on the device again is like any other; one that was freed meanwhile goes now.

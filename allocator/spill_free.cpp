@@ -59,7 +59,7 @@ void DeviceHeap::retry_elsewhere() {
 bool DeviceHeap::forget_elsewhere(Block* block) {
   const auto there = spilled_.extract(block);
   if (there.empty()) return false;
-  for (const Piece& piece : there.mapped().pieces) elsewhere_bytes_ -= piece.range.bytes();
+  for (const Piece& piece : there.mapped().pieces) remove_piece(piece);
   for (const Piece& piece : there.mapped().pieces)
     for (uint64_t at = piece.range.begin; at < piece.range.end; at += page_bytes_)
       arenas_[block->arena]->set_page(at, 0);
@@ -71,6 +71,7 @@ void DeviceHeap::end_spilling() {
   retry_left_over();
   for (const auto& [block, there] : spilled_) {
     for (const Piece& piece : there.pieces) {
+      remove_piece(piece);
       if (!piece.gone) device_->unmap(piece.range.begin, piece.range.bytes());
       if (!piece.gone) device_->release(piece.handle);
       for (uint64_t at = piece.range.begin; at < piece.range.end; at += page_bytes_)

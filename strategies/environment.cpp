@@ -80,12 +80,13 @@ bool parse_slowdown(std::string_view text, double* factor, std::string* error) {
 bool parse_strategies(std::string_view text, Environment* out, std::string* error) {
   if (trim(text).empty()) return true;
   Environment chosen = *out;
-  const std::array<std::pair<const char*, bool*>, 7> known{{{"wait_for_events", &chosen.wait_for_events},
+  const std::array<std::pair<const char*, bool*>, 8> known{{{"wait_for_events", &chosen.wait_for_events},
                                                             {"stitch", &chosen.stitch},
                                                             {"release_cache", &chosen.release_cache},
                                                             {"framework_cache", &chosen.framework_cache},
                                                             {"ask_peers", &chosen.ask_peers},
                                                             {"spill_to_host", &chosen.spill_to_host},
+                                                            {"spill_to_peer", &chosen.spill_to_peer},
                                                             {"registered", &chosen.registered}}};
   for (const auto& [name, flag] : known) *flag = false;
   bool named = false;
@@ -104,7 +105,7 @@ bool parse_strategies(std::string_view text, Environment* out, std::string* erro
     *error =
         "SPILLWAY_STRATEGIES: there is no strategy '" + name +
         "'; known are wait_for_events, stitch, release_cache, framework_cache, ask_peers, spill_to_host, "
-        "registered (the program's own) and none";
+        "spill_to_peer, registered (the program's own) and none";
     return false;
   }
   if (!named) {
@@ -123,6 +124,19 @@ static bool read_bytes(const char* name, uint64_t* bytes, std::string* error) {
   return false;
 }
 
+// The same, where unset and 0 are not alike.
+static bool read_budget(const char* name, int64_t* bytes, std::string* error) {
+  uint64_t read = 0;
+  const char* text = std::getenv(name);
+  if (text == nullptr || *text == '\0') return true;
+  if (parse_bytes(text, &read, error)) {
+    *bytes = static_cast<int64_t>(read);
+    return true;
+  }
+  *error = std::string(name) + ": " + *error;
+  return false;
+}
+
 bool read_environment(Environment* out, std::string* error) {
   if (!read_bytes("SPILLWAY_LIMIT", &out->limit_bytes, error) ||
       !read_bytes("SPILLWAY_GUARANTEE", &out->guarantee_bytes, error))
@@ -135,14 +149,9 @@ bool read_environment(Environment* out, std::string* error) {
   }
   if (const char* path = std::getenv("SPILLWAY_TRACE"); path != nullptr)
     out->trace_path = with_process_id(path);
-  if (const char* budget = std::getenv("SPILLWAY_HOST_BUDGET"); budget != nullptr && *budget != '\0') {
-    uint64_t bytes = 0;
-    if (!parse_bytes(budget, &bytes, error)) {
-      *error = "SPILLWAY_HOST_BUDGET: " + *error;
-      return false;
-    }
-    out->host_budget_bytes = static_cast<int64_t>(bytes);
-  }
+  if (!read_budget("SPILLWAY_HOST_BUDGET", &out->host_budget_bytes, error) ||
+      !read_budget("SPILLWAY_PEER_BUDGET", &out->peer_budget_bytes, error))
+    return false;
   if (const char* slowdown = std::getenv("SPILLWAY_MAX_SLOWDOWN"); slowdown != nullptr && *slowdown != '\0')
     if (!parse_slowdown(slowdown, &out->most_slowdown, error)) {
       *error = "SPILLWAY_MAX_SLOWDOWN: " + *error;

@@ -1,5 +1,5 @@
 // The settings that a process starts with: SPILLWAY_LIMIT, SPILLWAY_GUARANTEE, SPILLWAY_TRACE,
-// SPILLWAY_STRATEGIES, SPILLWAY_HOST_BUDGET, SPILLWAY_MAX_SLOWDOWN.
+// SPILLWAY_STRATEGIES, SPILLWAY_HOST_BUDGET, SPILLWAY_PEER_BUDGET, SPILLWAY_MAX_SLOWDOWN.
 //
 // Thread-safety: pure functions of their text, but for `read_environment`. Errors: a text that says which
 // value is wrong and what would be right; nothing is changed then.
@@ -16,9 +16,10 @@ struct Environment {
   std::string trace_path;        // "": no trace
   // Of pinned host memory, for what is moved off the devices. -1: by what the machine has.
   int64_t host_budget_bytes = -1;
-  double most_slowdown = 10;  // by what was moved there; 0: does not matter
+  int64_t peer_budget_bytes = -1;  // of each other device. -1: of those that nobody uses
+  double most_slowdown = 10;       // by what was moved there; 0: does not matter
   bool wait_for_events = true, stitch = true, release_cache = true, framework_cache = true, ask_peers = true,
-       spill_to_host = true, registered = true;
+       spill_to_host = true, spill_to_peer = true, registered = true;
 };
 
 // "8GiB", "512MiB", "1.5GiB", "1000000" (bytes); "" and "0" mean no limit.

@@ -66,6 +66,7 @@ void Ladder::Incident::record_equation() {
   term(Term::kLargestExtent, event.largest_extent_bytes);
   term(Term::kDevice, memory.device);
   if (memory.spilled != 0) term(Term::kSpilled, memory.spilled);
+  if (memory.spilled_peer != 0) term(Term::kSpilledPeer, memory.spilled_peer);
 }
 
 bool Ladder::Incident::may_step() const {

@@ -36,6 +36,7 @@ void fill_memory(const Memory& memory, int32_t device, spillway_memory* out) {
   filled.peak_allocated = memory.peak_allocated;
   filled.device_bytes = memory.device;
   filled.spilled = memory.spilled;
+  filled.spilled_peer = memory.spilled_peer;
   std::memcpy(out, &filled, std::min<size_t>(out->size, sizeof(filled)));
 }
 

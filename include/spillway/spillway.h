@@ -127,7 +127,8 @@ typedef struct spillway_memory {
   uint64_t driver_calls;   /* create, map, access, unmap, release */
   uint64_t peak_allocated; /* of live + rounding */
   uint64_t device_bytes;   /* all that the card has */
-  uint64_t spilled;        /* in use, but moved to host memory or a peer: in none of the terms */
+  uint64_t spilled;        /* in use, but moved to another tier: in none of the terms */
+  uint64_t spilled_peer;   /* of these, on another device; the rest in host memory */
 } spillway_memory;
 SPILLWAY_API spillway_status spillway_query(int32_t device, spillway_memory* out); /* set out->size first */
 SPILLWAY_API spillway_status spillway_reset_peaks(int32_t device);

@@ -176,6 +176,11 @@ class Allocator {
   void count_incidents(spillway_incident_totals* totals) noexcept { totals_.store(totals); }
   // Whether the device has been used, and so has an account.
   bool uses(DeviceId device) const noexcept { return started(device) != nullptr; }
+  // Bytes of blocks of other devices that lie on this one. `bytes` is added: modulo 2^64, so also subtracted.
+  void count_guest(DeviceId device, uint64_t bytes) noexcept;
+  uint64_t guest_bytes(DeviceId device) const noexcept;
+  // Of a device that has not been started; 0: none.
+  uint64_t default_limit() noexcept;
   // Every invariant of every device; false and the first broken one.
   bool check_invariants(std::string* broken) noexcept;
 
@@ -206,6 +211,7 @@ class Allocator {
   std::atomic<void (*)()> pressure_{nullptr};
   std::unique_ptr<PageMap> page_map_;
   std::array<std::atomic<DeviceHeap*>, kMaxDevices> heaps_{};
+  std::array<std::atomic<uint64_t>, kMaxDevices> guests_{};
   std::mutex start_mutex_;
   uint64_t default_limit_bytes_ = 0;
   Injection injection_;

@@ -50,8 +50,9 @@ bool check_guarantee(const RunSettings& settings, std::string* error) {
 bool check_spilling(const RunSettings& settings, std::string* error) {
   double unused = 0;
   std::string why;
-  for (const auto& [name, value] : {std::pair{"--host-budget", &settings.host_budget},
-                                    std::pair{"--max-slowdown", &settings.max_slowdown}}) {
+  for (const auto& [name, value] :
+       {std::pair{"--host-budget", &settings.host_budget}, std::pair{"--peer-budget", &settings.peer_budget},
+        std::pair{"--max-slowdown", &settings.max_slowdown}}) {
     if (value->empty() || settings.mode == "replace") continue;
     *error = std::string(name) + " is of Spillway's own allocator: add --mode replace";
     return false;
@@ -59,6 +60,10 @@ bool check_spilling(const RunSettings& settings, std::string* error) {
   uint64_t bytes = 0;
   if (!parse_bytes(settings.host_budget, &bytes, &why)) {
     *error = "--host-budget: " + why;
+    return false;
+  }
+  if (!parse_bytes(settings.peer_budget, &bytes, &why)) {
+    *error = "--peer-budget: " + why;
     return false;
   }
   if (settings.max_slowdown.empty() || parse_slowdown(settings.max_slowdown, &unused, &why)) return true;
@@ -111,6 +116,12 @@ const std::vector<RunOption>& run_options() {
        &RunSettings::host_budget,
        std::string("With --mode replace, pinned host memory for what is moved off the devices: ") +
            kSizesAccepted + "; half of what is available without it",
+       {}},
+      {"peer-budget",
+       &RunSettings::peer_budget,
+       "With --mode replace, memory of each other device for what is moved off one: as --host-budget; "
+       "without "
+       "it three quarters of each that nobody uses",
        {}},
       {"max-slowdown",
        &RunSettings::max_slowdown,

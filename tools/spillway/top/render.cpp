@@ -35,6 +35,12 @@ std::string or_none(uint64_t bytes) {
   return bytes == 0 ? "-" : size_text(bytes);
 }
 
+// In host memory, but for what is said to be elsewhere.
+std::string spilled_text(const Share& share) {
+  if (share.spilled_peer_bytes == 0) return or_none(share.spilled_bytes);
+  return size_text(share.spilled_bytes) + " (" + size_text(share.spilled_peer_bytes) + " peer)";
+}
+
 std::string age_text(const LedgerMember& member) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f s", static_cast<double>(member.age_ns) / 1e9);
@@ -73,7 +79,7 @@ void add_row(Table* table, const LedgerMember& member, const Share& share, const
   const bool known = share.by != HeldBy::kUnknown;
   table->add({std::to_string(member.process), program_of(member, host),
               member.has_entry ? member.entry.mode : "-", known ? size_text(share.held_bytes) : "?",
-              known ? size_text(share.cached_bytes) : "?", or_none(share.spilled_bytes), name_of(share.by),
+              known ? size_text(share.cached_bytes) : "?", spilled_text(share), name_of(share.by),
               or_none(share.limit_bytes), or_none(member.entry.guarantee_bytes),
               std::to_string(member.entry.failures), std::to_string(member.entry.rescued), doing(member),
               age_text(member)});
@@ -98,6 +104,7 @@ Json json_of(const Share& share, const Overview& overview) {
           {"held_bytes", known ? Json(share.held_bytes) : Json()},
           {"cached_bytes", known ? Json(share.cached_bytes) : Json()},
           {"spilled_bytes", share.spilled_bytes},
+          {"spilled_peer_bytes", share.spilled_peer_bytes},
           {"held_by", name_of(share.by)},
           {"limit_bytes", share.limit_bytes == 0 ? Json() : Json(share.limit_bytes)}};
 }
