@@ -59,6 +59,7 @@ void DeviceHeap::leave_out_elsewhere(Memory* out) const {
   for (const auto& [block, there] : spilled_) {
     for (const Piece& piece : there.pieces) {
       out->spilled += piece.range.bytes();
+      if (piece.tier == Tier::kNvme) out->spilled_nvme += piece.range.bytes();
       if (piece.tier == Tier::kPeer) out->spilled_peer += piece.range.bytes();
       const uint64_t asked_end = std::clamp(block->address + block->tag, piece.range.begin, piece.range.end);
       if (block->state == BlockState::kPending) {
@@ -125,6 +126,8 @@ std::string DeviceHeap::check_arena(Arena& arena, Arena::Recount* count) {
       if (page_map_.find(block->address) != block) return "the page map misses a live block";
       if (((block->shared & kOtherStreams) != 0) != uses_.contains(block))
         return "a block's streams do not agree with its flag";
+      if (((block->shared & kRegistered) != 0) != registered_.contains(block))
+        return "a registered block does not agree with its flag";
       if (((block->shared & kElsewhere) != 0) != spilled_.contains(block))
         return "a block in another tier does not agree with its flag";
       if (block->tag > block->size) return "a block is smaller than what was asked for";

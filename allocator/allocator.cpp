@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "allocator/heap.h"
+#include "allocator/page_file.h"
 #include "allocator/page_map.h"
 
 namespace spillway {
@@ -89,6 +90,34 @@ void Allocator::touch(uint64_t address) noexcept {
 
 void Allocator::tell_pressure() noexcept {
   if (const auto call = pressure_.exchange(nullptr)) call();
+}
+
+void Allocator::set_page_file(std::unique_ptr<PageFile> file) noexcept {
+  page_file_ = std::move(file);
+}
+
+Status Allocator::add_block(uint64_t address, uint64_t bytes) noexcept {
+  Block* block = page_map_->find(address);
+  if (block == nullptr) return Status::kNotFound;
+  return heaps_[block->device].load(std::memory_order_acquire)->add_block(block, address, bytes);
+}
+
+Status Allocator::touch_block(uint64_t address, FailurePtr* failure) noexcept {
+  Block* block = page_map_->find(address);
+  if (block == nullptr) return Status::kNotFound;
+  return heaps_[block->device].load(std::memory_order_acquire)->touch_block(block, address, failure);
+}
+
+Status Allocator::done_block(uint64_t address) noexcept {
+  Block* block = page_map_->find(address);
+  if (block == nullptr) return Status::kNotFound;
+  return heaps_[block->device].load(std::memory_order_acquire)->done_block(block, address);
+}
+
+Status Allocator::remove_block(uint64_t address, FailurePtr* failure) noexcept {
+  Block* block = page_map_->find(address);
+  if (block == nullptr) return Status::kNotFound;
+  return heaps_[block->device].load(std::memory_order_acquire)->remove_block(block, address, failure);
 }
 
 Status Allocator::share(uint64_t address, SharedBlock* out, std::string* text) noexcept {

@@ -73,6 +73,9 @@ class Device {
   // The device's clock since it was first read, when the copies queued until now are over; 0 where it can not
   // be read.
   uint64_t time_us();
+  // Pinned host memory, and back.
+  CUresult allocate_host(uint64_t bytes, void** memory) { return table_.cuMemHostAlloc(memory, bytes, 0); }
+  void free_host(void* memory) { table_.cuMemFreeHost(memory); }
   // An allocation of the driver's own, and back.
   CUresult allocate(uint64_t bytes, uint64_t* address);
   CUresult free(uint64_t address);

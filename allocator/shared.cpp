@@ -249,7 +249,7 @@ CUresult DeviceHeap::grant_everywhere(const CUmemAccessDesc& access) {
     for (const auto& arena : arenas_) {
       for (const Segment& segment : arena->segments()) {
         for (uint64_t i = 0; i < segment.pages.size(); ++i) {
-          if (segment.pages[i] == 0) continue;
+          if (segment.pages[i] == 0 || segment.pages[i] == kPageStored) continue;
           const uint64_t begin = segment.range.begin + i * page_bytes_;
           if (runs.empty() || runs.back().end != begin) runs.push_back({begin, begin});
           runs.back().end += page_bytes_;

@@ -26,9 +26,9 @@ void DeviceHeap::all_is_drained() {
 // The pages that the waiting request lacks where it needs the fewest. None: it lacks none, or has no place.
 std::optional<DeviceHeap::Lack> DeviceHeap::lack() const {
   const Miss& miss = *waiting_;
-  if (waiting_arena_->single_handle || waiting_arena_->best(miss.size) != nullptr) return std::nullopt;
+  if (waiting_arena_->single_handle || fits()) return std::nullopt;
   const uint64_t has = have(miss);
-  const std::optional<Placement> place = waiting_arena_->plan(miss.size, has, device_->total_bytes());
+  const std::optional<Placement> place = place_for(has, device_->total_bytes());
   if (!place || place->need_bytes <= has) return std::nullopt;
   return Lack{*place, place->need_bytes - has};
 }
@@ -82,11 +82,8 @@ uint64_t DeviceHeap::spill(const OomEvent& event, PageReservation& reservation, 
     const std::optional<Lack> missing = lack();
     if (!missing) return 0;
     uint64_t needed = missing->bytes;
-    all_is_drained();
-    reservation.voids.clear();
-    reservation.placement = missing->place;
-    reservation.arena = waiting_arena_;
-    reservation.claim = waiting_arena_->claim(missing->place, &reservation.voids);
+    if (where.tier != Tier::kNvme) all_is_drained();
+    take_place(reservation, missing->place);
     victims = take_idle(needed, true);
     for (const Victim& victim : victims) needed -= std::min(needed, victim.range.bytes());
     const uint64_t most = std::min(limit_bytes_, device_->total_bytes());
@@ -96,7 +93,8 @@ uint64_t DeviceHeap::spill(const OomEvent& event, PageReservation& reservation, 
   }
   const uint64_t idle = hold(victims, reservation, IdlePages::kKeep);
   std::vector<CUmemGenericAllocationHandle> pages;
-  const uint64_t moved = move_out(moves, where, &pages);
+  const uint64_t moved =
+      where.tier == Tier::kNvme ? store(moves, where, &pages) : move_out(moves, where, &pages);
   reservation.pages.insert(reservation.pages.end(), pages.begin(), pages.end());
   return idle + moved;
 }
@@ -144,6 +142,7 @@ void DeviceHeap::shrink_host_spare(uint64_t most_bytes) {
 }
 
 void DeviceHeap::drop_elsewhere(const Piece& piece) {
+  if (piece.tier == Tier::kNvme) return give_places(piece.stored);
   if (piece.tier == Tier::kHost) {
     const std::lock_guard guard(lock_);
     host_spare_.emplace(piece.range.bytes(), piece.handle);
@@ -268,9 +267,12 @@ uint64_t DeviceHeap::settle_out(const std::vector<Move>& moves,
     Arena& arena = *arenas_[move.block->arena];
     for (const driver::Page& page : move.from) pages->push_back(page.handle);
     for (uint64_t at = move.range.begin; at < move.range.end; at += page_bytes_)
-      arena.set_page(at, kPageElsewhere);
-    add_piece(move.block,
-              {.range = move.range, .handle = move.to.front().handle, .tier = move.tier, .peer = move.peer});
+      arena.set_page(at, move.tier == Tier::kNvme ? kPageStored : kPageElsewhere);
+    add_piece(move.block, {.range = move.range,
+                           .handle = move.to.empty() ? 0 : move.to.front().handle,
+                           .tier = move.tier,
+                           .peer = move.peer,
+                           .stored = move.stored});
     bytes += move.range.bytes();
   }
   mapped_bytes_ -= bytes;
@@ -308,6 +310,8 @@ void DeviceHeap::end_move(Block* block) {
     }
     if (spilled_.empty()) clear_slow(kSlowElsewhere);
   }
+  moves_ended_.fetch_add(1);
+  moves_ended_.notify_all();
   if (freed) complete_claimed(block);
 }
 

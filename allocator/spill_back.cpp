@@ -39,12 +39,17 @@ uint64_t DeviceHeap::returnable_here() const {
   return spilled_.empty() || !quiet || taken > most ? 0 : most - taken;
 }
 
+// What lies in a file comes back when the program says that it uses it.
+bool DeviceHeap::returns_by_itself(const Spilled& there) {
+  return !there.moving && !there.pieces.empty() && there.pieces.back().tier != Tier::kNvme;
+}
+
 uint64_t DeviceHeap::returnable_bytes() {
   if (forked()) return 0;
   const std::lock_guard guard(lock_);
   const uint64_t room = returnable_here();
   for (const auto& [block, there] : spilled_)
-    if (block->state == BlockState::kLive && !there.moving && !there.pieces.empty() && !is_pinned(block) &&
+    if (block->state == BlockState::kLive && returns_by_itself(there) && !is_pinned(block) &&
         there.pieces.back().range.bytes() <= room)
       return room;
   return 0;
@@ -54,7 +59,7 @@ uint64_t DeviceHeap::returnable_bytes() {
 std::vector<DeviceHeap::Move> DeviceHeap::choose_returns(uint64_t most_bytes) {
   std::vector<std::pair<double, Block*>> blocks;
   for (const auto& [block, there] : spilled_)
-    if (block->state == BlockState::kLive && !there.moving && !there.pieces.empty() && !is_pinned(block))
+    if (block->state == BlockState::kLive && returns_by_itself(there) && !is_pinned(block))
       blocks.emplace_back(heat(block) / bytes_per_us(there.pieces.back().tier, there.pieces.back().peer),
                           block);
   std::sort(blocks.begin(), blocks.end(), [](const auto& a, const auto& b) { return a.first > b.first; });

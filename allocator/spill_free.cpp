@@ -28,7 +28,8 @@ bool DeviceHeap::unmap_elsewhere(Block* block) {
   }
   const Device::Scope scope(*device_);
   for (Piece* piece : pieces) {
-    piece->gone = device_->unmap(piece->range.begin, piece->range.bytes()) == CUDA_SUCCESS;
+    piece->gone = piece->tier == Tier::kNvme ||
+                  device_->unmap(piece->range.begin, piece->range.bytes()) == CUDA_SUCCESS;
     if (!piece->gone) continue;
     tell_pages(Change::kUnmapped, *arenas_[block->arena], piece->range);
     drop_elsewhere(*piece);
@@ -72,13 +73,16 @@ void DeviceHeap::end_spilling() {
   for (const auto& [block, there] : spilled_) {
     for (const Piece& piece : there.pieces) {
       remove_piece(piece);
-      if (!piece.gone) device_->unmap(piece.range.begin, piece.range.bytes());
-      if (!piece.gone) device_->release(piece.handle);
+      if (!piece.gone && piece.tier != Tier::kNvme) {
+        device_->unmap(piece.range.begin, piece.range.bytes());
+        device_->release(piece.handle);
+      }
       for (uint64_t at = piece.range.begin; at < piece.range.end; at += page_bytes_)
         arenas_[block->arena]->set_page(at, 0);
     }
   }
   for (const auto& [bytes, handle] : host_spare_) device_->release(handle);
+  buffers_.give_back(*device_);
 }
 
 }  // namespace spillway

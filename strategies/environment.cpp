@@ -64,6 +64,29 @@ bool parse_bytes(std::string_view text, uint64_t* bytes, std::string* error) {
   return false;
 }
 
+bool parse_nvme(std::string_view text, std::string* folder, uint64_t* bytes, std::string* error) {
+  constexpr uint64_t kPage = 2 << 20;
+  folder->clear();
+  *bytes = 0;
+  if (trim(text).empty()) return true;
+  const size_t colon = text.rfind(':');
+  uint64_t size = 0;
+  std::string why;
+  if (colon == std::string_view::npos || colon == 0)
+    why = "a folder and a size with a colon between are needed";
+  else if (text.find('\0') != std::string_view::npos)
+    why = "no folder's name has a zero byte";
+  else if (parse_bytes(text.substr(colon + 1), &size, &why) && size < kPage)
+    why = "the size must be 2 MiB at least";
+  if (!why.empty()) {
+    *error = "'" + std::string(text) + "': " + why + ", as in /scratch:200GiB";
+    return false;
+  }
+  *folder = text.substr(0, colon);
+  *bytes = size;
+  return true;
+}
+
 bool parse_slowdown(std::string_view text, double* factor, std::string* error) {
   const std::string value(trim(text));
   *factor = 0;
@@ -80,13 +103,14 @@ bool parse_slowdown(std::string_view text, double* factor, std::string* error) {
 bool parse_strategies(std::string_view text, Environment* out, std::string* error) {
   if (trim(text).empty()) return true;
   Environment chosen = *out;
-  const std::array<std::pair<const char*, bool*>, 8> known{{{"wait_for_events", &chosen.wait_for_events},
+  const std::array<std::pair<const char*, bool*>, 9> known{{{"wait_for_events", &chosen.wait_for_events},
                                                             {"stitch", &chosen.stitch},
                                                             {"release_cache", &chosen.release_cache},
                                                             {"framework_cache", &chosen.framework_cache},
                                                             {"ask_peers", &chosen.ask_peers},
                                                             {"spill_to_host", &chosen.spill_to_host},
                                                             {"spill_to_peer", &chosen.spill_to_peer},
+                                                            {"spill_to_nvme", &chosen.spill_to_nvme},
                                                             {"registered", &chosen.registered}}};
   for (const auto& [name, flag] : known) *flag = false;
   bool named = false;
@@ -105,7 +129,7 @@ bool parse_strategies(std::string_view text, Environment* out, std::string* erro
     *error =
         "SPILLWAY_STRATEGIES: there is no strategy '" + name +
         "'; known are wait_for_events, stitch, release_cache, framework_cache, ask_peers, spill_to_host, "
-        "spill_to_peer, registered (the program's own) and none";
+        "spill_to_peer, spill_to_nvme, registered (the program's own) and none";
     return false;
   }
   if (!named) {
@@ -152,6 +176,11 @@ bool read_environment(Environment* out, std::string* error) {
   if (!read_budget("SPILLWAY_HOST_BUDGET", &out->host_budget_bytes, error) ||
       !read_budget("SPILLWAY_PEER_BUDGET", &out->peer_budget_bytes, error))
     return false;
+  if (const char* nvme = std::getenv("SPILLWAY_NVME");
+      nvme != nullptr && !parse_nvme(nvme, &out->nvme_folder, &out->nvme_bytes, error)) {
+    *error = "SPILLWAY_NVME: " + *error;
+    return false;
+  }
   if (const char* slowdown = std::getenv("SPILLWAY_MAX_SLOWDOWN"); slowdown != nullptr && *slowdown != '\0')
     if (!parse_slowdown(slowdown, &out->most_slowdown, error)) {
       *error = "SPILLWAY_MAX_SLOWDOWN: " + *error;

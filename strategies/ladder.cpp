@@ -118,6 +118,7 @@ Relief Ladder::run(const Candidate& candidate, Incident& incident, Reservation& 
   entry.bytes.fetch_add(relief.bytes);
   entry.microseconds.fetch_add(us);
   incident.step(entry, candidate.offer, relief, us);
+  if (relief.bytes == 0 && relief.why_not[0] != '\0') incident.refusal(entry, relief.why_not);
   incident.used.push_back(candidate.entry);
   return relief;
 }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -39,6 +40,15 @@ bool nobody_uses(const DeviceUuid& device) {
   return std::none_of(members.begin(), members.end(), may_use);
 }
 
+// False: there is to be none, or there can be none, which is said.
+bool open_page_file(Allocator& allocator, const Environment& environment) {
+  if (environment.nvme_bytes == 0) return false;
+  std::string why_not;
+  if (use_page_file(allocator, environment.nvme_folder, environment.nvme_bytes, &why_not)) return true;
+  std::fprintf(stderr, "spillway: nothing is moved to a file: SPILLWAY_NVME: %s\n", why_not.c_str());
+  return false;
+}
+
 bool is_pinned(uint64_t address, uint64_t bytes) {
   return Process::get().tags().is_pinned(address, bytes);
 }
@@ -71,6 +81,8 @@ spillway_status to_c(Status status) {
       return SPILLWAY_UNAVAILABLE;
     case Status::kDriverFailed:
       return SPILLWAY_DRIVER_FAILED;
+    case Status::kFileFailed:
+      return SPILLWAY_FILE_FAILED;
   }
   return SPILLWAY_INVALID;
 }
@@ -112,6 +124,8 @@ spillway_status Process::start_locked() {
     ladder->add(make_evict_guests(*allocator, spill_limits()));
   }
   if (environment.spill_to_host) ladder->add(make_spill_to_host(*allocator, spill_limits()));
+  if (environment.spill_to_nvme && open_page_file(*allocator, environment))
+    ladder->add(make_spill_to_nvme(*allocator, spill_limits()));
   set_pinned(*allocator, &is_pinned);
   ladder->set_phase_source(&Tags::phase);
   allocator->limit_all(environment.limit_bytes);

@@ -65,6 +65,7 @@ Holding holding_of(int ordinal) {
     holding.cached_bytes = memory.cached;
     holding.spilled_bytes = memory.spilled;
     holding.spilled_peer_bytes = memory.spilled_peer;
+    holding.spilled_nvme_bytes = memory.spilled_nvme;
     if (memory.limit < memory.device) holding.limit_bytes = memory.limit;
   }
   holding.framework = framework_memory(ordinal, kFrameworkAnswers);
@@ -105,6 +106,7 @@ bool Publisher::show_device(const driver::Table& table, int ordinal, LedgerDevic
   device->cached_bytes = holding.cached_bytes;
   device->spilled_bytes = holding.spilled_bytes;
   device->spilled_peer_bytes = holding.spilled_peer_bytes;
+  device->spilled_nvme_bytes = holding.spilled_nvme_bytes;
   device->limit_bytes = holding.limit_bytes;
   if (holding.framework) {
     device->framework_held_bytes = holding.framework->held_bytes;

@@ -206,6 +206,26 @@ TEST_F(Spill, CopiesRunBesideTheDriversOtherWork) {
   EXPECT_LT(counts().virtual_ns - before.virtual_ns, copies_ns * 6 / 5);
 }
 
+TEST_F(Spill, ToAFileWaitsForNoCapture) {
+  std::string why_not;
+  ASSERT_TRUE(use_page_file(*allocator, ::testing::TempDir(), 64 * kMiB, &why_not)) << why_not;
+  ladder = std::make_unique<Ladder>(*allocator);
+  ladder->add(make_spill_to_nvme(*allocator, {}));
+  allocator->set_handler(ladder.get());
+  for (const uint64_t block : blocks_of(10 * kMiB, 3))
+    ASSERT_EQ(allocator->add_block(block, 10 * kMiB), Status::kOk);
+  const StreamId stream = new_stream();
+  const uint64_t small = get(512, stream);
+  auto* const handle = reinterpret_cast<CUstream>(stream);
+  ASSERT_EQ(table.cuStreamBeginCapture(handle, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  EXPECT_EQ(get(20 * kMiB), 0u);
+  CUgraph graph = nullptr;
+  EXPECT_EQ(table.cuStreamEndCapture(handle, &graph), CUDA_SUCCESS) << "a wait would have broken it";
+  table.cuGraphDestroy(graph);
+  EXPECT_NE(get(20 * kMiB), 0u) << failure->text;
+  put(small);
+}
+
 // Tells what spilling would be measured by, and gives nothing.
 struct LinkReader final : Strategy {
   LinkReader(Allocator& allocator, double* bytes_per_us) : allocator(allocator), bytes_per_us(bytes_per_us) {}

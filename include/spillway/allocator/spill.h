@@ -2,11 +2,15 @@
 // too, more slowly: a wrong choice costs time and no value. Whole pages only, of blocks that nobody else
 // maps, in the default pool.
 //
+// A block that the program registered and does not use at the moment can also go to a file: its addresses
+// stay reserved with nothing behind them, until the program says that it uses it again.
+//
 // Thread-safety: `touch` from anywhere; `spill` on the thread whose request failed, inside the handler, and
 // `bring_back` from anywhere, both while nothing runs on any device and the gate is closed. The rest from
 // anywhere, without a CUDA call. Units: bytes, microseconds.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "spillway/allocator/allocator.h"
@@ -19,6 +23,8 @@ struct SpillPlace {
   Tier tier = Tier::kHost;
   DeviceId peer{};  // kPeer
   uint64_t most_bytes = 0;
+  // kNvme: returns when what was queued before is over, on every device; false: it does not end.
+  std::function<bool()> come_to_rest{};
   bool part = false;  // less than the request needs is of use: another strategy does the rest
 };
 
@@ -66,6 +72,14 @@ uint64_t evict_guests(Allocator& allocator, DeviceId device, uint64_t bytes,
 // Of every device of this process.
 uint64_t spilled_bytes(Allocator& allocator, Tier tier) noexcept;
 SpillEstimate estimate_spill(Allocator& allocator, const OomEvent& event, const SpillPlace& place) noexcept;
+// Registered blocks may go to a file in `folder`, of at most `most_bytes`. Before the first request. False:
+// no file can be made there, and `why_not`.
+bool use_page_file(Allocator& allocator, const std::string& folder, uint64_t most_bytes,
+                   std::string* why_not);
+// What the file still takes; 0 without one.
+uint64_t file_room_bytes(Allocator& allocator) noexcept;
+// Why the last write to it failed; "": it did not.
+std::string file_trouble(Allocator& allocator);
 // Copies the coldest blocks' pages away, as many bytes as the request is short of and some more, and puts
 // the pages into the reservation, together with an address range for the request. Returns the bytes.
 uint64_t spill(Allocator& allocator, const OomEvent& event, Reservation& reservation,

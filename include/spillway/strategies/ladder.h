@@ -116,6 +116,8 @@ struct SpillLimits {
 };
 std::unique_ptr<Strategy> make_spill_to_host(Allocator& allocator, const SpillLimits& limits);
 std::unique_ptr<Strategy> make_spill_to_peer(Allocator& allocator, const SpillLimits& limits);
+// Of registered blocks, to the file that `use_page_file` named.
+std::unique_ptr<Strategy> make_spill_to_nvme(Allocator& allocator, const SpillLimits& limits);
 // Makes room on a device that others' blocks were moved to.
 std::unique_ptr<Strategy> make_evict_guests(Allocator& allocator, const SpillLimits& limits);
 std::unique_ptr<Strategy> make_framework_cache(Allocator& allocator);

@@ -90,6 +90,7 @@ enum class Term : uint64_t {
   kDevice = 11,       // all that the card has, whatever the limit
   kSpilled = 12,      // in use, but in another tier
   kSpilledPeer = 13,  // of these, on another device
+  kSpilledNvme = 14,  // or in a file
 };
 
 enum class Outcome : uint64_t { kGranted = 0, kUnwind = 1, kGiveUp = 2 };

@@ -59,6 +59,6 @@ def broken_invariant():
     library.spillway_core.restype = ctypes.POINTER(Core)
     library.spillway_last_error.restype = ctypes.c_char_p
     core = library.spillway_core().contents
-    if core.version != 6:
-        return f"the core's table has version {core.version}, and this program knows 6"
+    if core.version != 7:
+        return f"the core's table has version {core.version}, and this program knows 7"
     return None if core.check_invariants() == 1 else library.spillway_last_error().decode()

@@ -73,7 +73,7 @@ const char* kind_name(Kind kind) {
 
 // Where a move went: the numbers are those of the allocator's tiers.
 static std::string tier_text(const Record& record) {
-  constexpr uint64_t kDevice = 0, kPeer = 1, kHost = 2;
+  constexpr uint64_t kDevice = 0, kPeer = 1, kHost = 2, kNvme = 3;
   switch (record.requested) {
     case kDevice:
       return "on the device";
@@ -81,6 +81,8 @@ static std::string tier_text(const Record& record) {
       return "on device " + std::to_string(record.detail);
     case kHost:
       return "in host memory";
+    case kNvme:
+      return "in a file";
     default:
       return "in another tier";
   }

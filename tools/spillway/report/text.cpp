@@ -90,6 +90,8 @@ std::string equation_text(const Incident& incident) {
     text += "  in use beside that, moved to another tier: " + exact_size_text(*spilled);
     if (const auto peer = incident.term(Term::kSpilledPeer))
       text += ", of these to another device " + exact_size_text(*peer);
+    if (const auto nvme = incident.term(Term::kSpilledNvme))
+      text += ", of these to a file " + exact_size_text(*nvme);
     text += "\n";
   }
   if (const auto extent = incident.term(Term::kLargestExtent)) {

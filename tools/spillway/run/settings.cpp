@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "allocator/page_file.h"
 #include "strategies/environment.h"
 #include "tools/spillway/units.h"
 
@@ -71,6 +72,19 @@ bool check_spilling(const RunSettings& settings, std::string* error) {
   return false;
 }
 
+// The file is made here once, so that a folder that can not be used is known before the program starts.
+bool check_nvme(const RunSettings& settings, std::string* error) {
+  std::string folder, why;
+  uint64_t bytes = 0;
+  if (settings.nvme.empty()) return true;
+  if (settings.mode == "observe")
+    why = "in --mode observe nothing is moved";
+  else if (parse_nvme(settings.nvme, &folder, &bytes, &why))
+    PageFile::open(folder, bytes, &why);
+  if (!why.empty()) *error = "--nvme: " + why;
+  return why.empty();
+}
+
 bool check_choices(const RunSettings& settings, std::string* error) {
   for (const RunOption& option : run_options()) {
     const auto* field = std::get_if<std::string RunSettings::*>(&option.field);
@@ -123,6 +137,12 @@ const std::vector<RunOption>& run_options() {
        "without "
        "it three quarters of each that nobody uses",
        {}},
+      {"nvme",
+       &RunSettings::nvme,
+       "DIR:SIZE, a folder on a fast disk and what may be written there, of each process: for blocks that "
+       "the "
+       "program registers (spillway_block_add) and does not use at the moment",
+       {}},
       {"max-slowdown",
        &RunSettings::max_slowdown,
        "With --mode replace, how many times as long the program may take because of what was moved there: "
@@ -143,7 +163,7 @@ const std::vector<RunOption>& run_options() {
 bool check(const RunSettings& settings, std::string* error) {
   return check_choices(settings, error) && check_strategies(settings.strategies, error) &&
          check_trace(settings.trace, error) && check_limit(settings, error) &&
-         check_guarantee(settings, error) && check_spilling(settings, error);
+         check_guarantee(settings, error) && check_spilling(settings, error) && check_nvme(settings, error);
 }
 
 }  // namespace spillway::tools

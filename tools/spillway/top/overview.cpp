@@ -60,6 +60,7 @@ void add(const LedgerMember& member, size_t index, std::map<DeviceUuid, Looked>*
                       .cached_bytes = plus(shown.cached_bytes, shown.framework_cached_bytes),
                       .spilled_bytes = shown.spilled_bytes,
                       .spilled_peer_bytes = shown.spilled_peer_bytes,
+                      .spilled_nvme_bytes = shown.spilled_nvme_bytes,
                       .limit_bytes = shown.limit_bytes,
                       .by = held_by(member.entry, shown)};
     device.held_bytes = plus(device.held_bytes, share.held_bytes);

@@ -37,8 +37,10 @@ std::string or_none(uint64_t bytes) {
 
 // In host memory, but for what is said to be elsewhere.
 std::string spilled_text(const Share& share) {
-  if (share.spilled_peer_bytes == 0) return or_none(share.spilled_bytes);
-  return size_text(share.spilled_bytes) + " (" + size_text(share.spilled_peer_bytes) + " peer)";
+  std::string text = or_none(share.spilled_bytes);
+  if (share.spilled_peer_bytes != 0) text += " (" + size_text(share.spilled_peer_bytes) + " peer)";
+  if (share.spilled_nvme_bytes != 0) text += " (" + size_text(share.spilled_nvme_bytes) + " file)";
+  return text;
 }
 
 std::string age_text(const LedgerMember& member) {
@@ -105,6 +107,7 @@ Json json_of(const Share& share, const Overview& overview) {
           {"cached_bytes", known ? Json(share.cached_bytes) : Json()},
           {"spilled_bytes", share.spilled_bytes},
           {"spilled_peer_bytes", share.spilled_peer_bytes},
+          {"spilled_nvme_bytes", share.spilled_nvme_bytes},
           {"held_by", name_of(share.by)},
           {"limit_bytes", share.limit_bytes == 0 ? Json() : Json(share.limit_bytes)}};
 }
