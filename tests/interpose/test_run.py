@@ -391,6 +391,18 @@ class PeerDevice(Case):
         self.assertEqual(ended.status, 0, ended.errors)
         self.assertRegex(next(iter(ended.reports.values())), r"spill_to_host +\d+ +\d+ .*MiB")
         self.assertEqual(max(self.peaks()), 0)
+        # And the simulated driver refuses what was never asked for.
+        mapping = """
+import ctypes, torch
+driver, size, pages = ctypes.CDLL("libcuda.so.1"), ctypes.c_size_t(2 << 20), (ctypes.c_int * 8)(1, 0, 1, 1)
+torch.cuda.init()
+at, handle, word = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_uint64
+print(driver.cuMemAddressReserve(ctypes.byref(at), size, size, word(0), word(0)),
+      driver.cuMemCreate(ctypes.byref(handle), size, pages, word(0)),
+      driver.cuMemMap(at, size, ctypes.c_size_t(0), handle, word(0)),
+      *(driver.cuMemSetAccess(at, size, (ctypes.c_int * 3)(1, device, 3), ctypes.c_size_t(1)) for device in (0, 1)))
+"""
+        self.assertEqual(self.simulate(sys.executable, "-c", mapping, card=words).output, "0 0 0 217 0\n")
 
     def test_a_card_without_a_budget_is_left_alone(self):
         ended = self.ended("--peer-budget", "0")

@@ -215,7 +215,9 @@ TEST_F(Nvme, TheSizeBoundsIt) {
   ASSERT_NE(get(10 * kMiB), 0u) << failure->text;
   EXPECT_EQ(in_file(), 8 * kMiB);
   struct stat file{};
-  ASSERT_EQ(::fstat(descriptor(), &file), 0);
+  const int open_file = descriptor();
+  ASSERT_GE(open_file, 0);
+  ASSERT_EQ(::fstat(open_file, &file), 0);
   EXPECT_LE(file.st_size, static_cast<off_t>(9 * kMiB));
 }
 
@@ -311,6 +313,7 @@ TEST_F(Nvme, AFolderThatCanNotBeUsedIsRefused) {
 TEST_F(Nvme, ThreadsTouchWhileOthersAreShort) {
   const auto blocks = three_blocks();
   std::vector<std::thread> threads;
+  threads.reserve(3);
   std::atomic<unsigned> wrong{0};
   for (unsigned t = 0; t < 3; ++t)
     threads.emplace_back([&, t] {
