@@ -36,7 +36,8 @@ Memory DeviceHeap::memory() {
   // What is neither is free in pages partly in use, or in a busy block this instant.
   out.stranded = held_bytes_ - out.live - out.rounding - out.pending - out.cached - out.pools;
   const uint64_t unheld = out.limit - held_bytes_;
-  out.free = std::min({unheld, driver_free, room()});
+  const uint64_t guests = std::min(unheld, allocator_.guest_bytes(device_->id()));
+  out.free = std::min({unheld - guests, driver_free, room()});
   out.context = std::min(unheld - out.free, device_->context_bytes() + native_since_start());
   out.others = unheld - out.free - out.context;
   out.reserved = held_bytes_;
@@ -58,6 +59,8 @@ void DeviceHeap::leave_out_elsewhere(Memory* out) const {
   for (const auto& [block, there] : spilled_) {
     for (const Piece& piece : there.pieces) {
       out->spilled += piece.range.bytes();
+      if (piece.tier == Tier::kNvme) out->spilled_nvme += piece.range.bytes();
+      if (piece.tier == Tier::kPeer) out->spilled_peer += piece.range.bytes();
       const uint64_t asked_end = std::clamp(block->address + block->tag, piece.range.begin, piece.range.end);
       if (block->state == BlockState::kPending) {
         out->pending -= piece.range.bytes();
@@ -117,6 +120,8 @@ std::string DeviceHeap::check_arena(Arena& arena, Arena::Recount* count) {
       if (page_map_.find(block->address) != block) return "the page map misses a live block";
       if (((block->shared & kOtherStreams) != 0) != uses_.contains(block))
         return "a block's streams do not agree with its flag";
+      if (((block->shared & kRegistered) != 0) != registered_.contains(block))
+        return "a registered block does not agree with its flag";
       if (((block->shared & kElsewhere) != 0) != spilled_.contains(block))
         return "a block in another tier does not agree with its flag";
       if (block->tag > block->size) return "a block is smaller than what was asked for";

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "allocator/heap.h"
+#include "allocator/page_file.h"
 #include "allocator/page_map.h"
+#include "spillway/allocator/budget.h"
 
 namespace spillway {
 
@@ -91,6 +93,34 @@ void Allocator::tell_pressure() noexcept {
   if (const auto call = pressure_.exchange(nullptr)) call();
 }
 
+void Allocator::set_page_file(std::unique_ptr<PageFile> file) noexcept {
+  page_file_ = std::move(file);
+}
+
+Status Allocator::add_block(uint64_t address, uint64_t bytes) noexcept {
+  Block* block = page_map_->find(address);
+  if (block == nullptr) return Status::kNotFound;
+  return heaps_[block->device].load(std::memory_order_acquire)->add_block(block, address, bytes);
+}
+
+Status Allocator::touch_block(uint64_t address, FailurePtr* failure) noexcept {
+  Block* block = page_map_->find(address);
+  if (block == nullptr) return Status::kNotFound;
+  return heaps_[block->device].load(std::memory_order_acquire)->touch_block(block, address, failure);
+}
+
+Status Allocator::done_block(uint64_t address) noexcept {
+  Block* block = page_map_->find(address);
+  if (block == nullptr) return Status::kNotFound;
+  return heaps_[block->device].load(std::memory_order_acquire)->done_block(block, address);
+}
+
+Status Allocator::remove_block(uint64_t address, FailurePtr* failure) noexcept {
+  Block* block = page_map_->find(address);
+  if (block == nullptr) return Status::kNotFound;
+  return heaps_[block->device].load(std::memory_order_acquire)->remove_block(block, address, failure);
+}
+
 Status Allocator::share(uint64_t address, SharedBlock* out, std::string* text) noexcept {
   Block* block = page_map_->find(address);
   if (block == nullptr) {
@@ -161,6 +191,21 @@ void Allocator::limit_all(uint64_t bytes) noexcept {
   default_limit_bytes_ = bytes;
   for (auto& entry : heaps_)
     if (DeviceHeap* heap = entry.load(std::memory_order_acquire)) heap->set_limit(bytes);
+}
+
+void Allocator::count_guest(DeviceId device, uint64_t bytes) noexcept {
+  guests_[static_cast<size_t>(device)].fetch_add(bytes);
+  if (budget_ != nullptr) budget::add(*budget_, static_cast<size_t>(device), bytes);
+}
+
+uint64_t Allocator::guest_bytes(DeviceId device) const noexcept {
+  const int index = static_cast<int>(device);
+  return index < 0 || index >= kMaxDevices ? 0 : guests_[index].load();
+}
+
+uint64_t Allocator::default_limit() noexcept {
+  const std::lock_guard guard(start_mutex_);
+  return default_limit_bytes_;
 }
 
 Status Allocator::limit(DeviceId device, uint64_t bytes) noexcept {

@@ -356,7 +356,7 @@ std::string Arena::check_segment(const Segment& segment, Recount* count) const {
   };
   if (single_handle) count->mapped += segment.range.bytes();
   for (CUmemGenericAllocationHandle handle : segment.pages)
-    count->mapped += handle != 0 && handle != kPageElsewhere ? page_bytes_ : 0;
+    count->mapped += is_page(handle) ? page_bytes_ : 0;
   const Block* previous = nullptr;
   for (const Block* block = segment.first; block != nullptr; previous = block, block = block->next) {
     if (block->address != at || block->size == 0 || block->previous != previous || block->arena != index_)

@@ -27,6 +27,13 @@ struct AddressRange {
 // In place of a page's handle where a block's memory lies in another tier.
 inline constexpr CUmemGenericAllocationHandle kPageElsewhere = ~CUmemGenericAllocationHandle{0};
 
+// And where it lies in a file: nothing is mapped then.
+inline constexpr CUmemGenericAllocationHandle kPageStored = kPageElsewhere - 1;
+
+inline bool is_page(CUmemGenericAllocationHandle handle) {
+  return handle != 0 && handle != kPageElsewhere && handle != kPageStored;
+}
+
 // A reserved address range.
 struct Segment {
   AddressRange range;

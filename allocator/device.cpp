@@ -68,7 +68,8 @@ Device::~Device() {
   if (context_ == nullptr) return;
   {
     Scope scope(*this);
-    for (CUevent event : events_) table_.cuEventDestroy(event);
+    for (const auto* events : {&events_, &timed_events_})
+      for (CUevent event : *events) table_.cuEventDestroy(event);
     for (CUevent event : {clock_start_, clock_now_})
       if (event != nullptr) table_.cuEventDestroy(event);
     if (stream_ != nullptr) table_.cuStreamDestroy(stream_);
@@ -119,6 +120,37 @@ CUresult Device::create_elsewhere(Tier tier, DeviceId peer, uint64_t bytes,
   return count(table_.cuMemCreate(handle, bytes, &properties, 0));
 }
 
+bool Device::all_reach(CUdevice peer) const {
+  return std::all_of(access_.begin(), access_.end(), [&](const CUmemAccessDesc& access) {
+    int can = 0;
+    return access.location.id == peer ||
+           (table_.cuDeviceCanAccessPeer(&can, access.location.id, peer) == CUDA_SUCCESS && can != 0);
+  });
+}
+
+Peers Device::find_peers() const {
+  Peers found;
+  int count = 0;
+  if (table_.cuDeviceGetCount(&count) != CUDA_SUCCESS) return found;
+  found.others = count > 1;
+  for (int i = 0; i < count; ++i) {
+    CUuuid uuid;
+    size_t total = 0;
+    int direct = 0;
+    if (i == device_ || !all_reach(i) || table_.cuDeviceTotalMem(&total, i) != CUDA_SUCCESS ||
+        table_.cuDeviceGetUuid(&uuid, i) != CUDA_SUCCESS)
+      continue;
+    // Atomics of a peer's own come with NVLink.
+    if (table_.cuDeviceGetP2PAttribute(&direct, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, device_,
+                                       i) != CUDA_SUCCESS)
+      direct = 0;
+    Peer peer{.device = DeviceId{i}, .direct = direct != 0, .total_bytes = total};
+    std::copy_n(reinterpret_cast<const uint8_t*>(uuid.bytes), peer.uuid.size(), peer.uuid.begin());
+    found.reachable.push_back(peer);
+  }
+  return found;
+}
+
 // Made when first needed. Never waits for the legacy stream.
 CUresult Device::own_stream(CUstream* out) {
   const std::lock_guard guard(stream_mutex_);
@@ -128,13 +160,49 @@ CUresult Device::own_stream(CUstream* out) {
   return result;
 }
 
-CUresult Device::copy(uint64_t to, uint64_t from, uint64_t bytes, CUevent* copied) {
+CUresult Device::copy(uint64_t to, uint64_t from, uint64_t bytes, Copy* copy) {
   CUstream stream = nullptr;
   if (const CUresult result = own_stream(&stream); result != CUDA_SUCCESS) return result;
+  copy->begun = record_timed(stream);
   const CUresult result = table_.cuMemcpyAsync(to, from, bytes, stream);
-  CUresult recorded = CUDA_SUCCESS;
-  if (result == CUDA_SUCCESS) *copied = record(StreamId{reinterpret_cast<uint64_t>(stream)}, &recorded);
+  if (result == CUDA_SUCCESS)
+    copy->over = record_timed(stream);
+  else
+    put_back_timed(std::exchange(copy->begun, nullptr));
   return result;
+}
+
+// Without an event, or where it can not be waited for, all copies are.
+CUresult Device::wait(Copy* copy, double* us) {
+  const Copy ended = std::exchange(*copy, {});
+  CUresult result = ended.over == nullptr ? CUDA_ERROR_NOT_READY : table_.cuEventSynchronize(ended.over);
+  float ms = 0;
+  const bool timed = result == CUDA_SUCCESS && ended.begun != nullptr &&
+                     table_.cuEventElapsedTime(&ms, ended.begun, ended.over) == CUDA_SUCCESS;
+  *us = timed ? static_cast<double>(ms) * 1000 : 0;
+  put_back_timed(ended.begun);
+  put_back_timed(ended.over);
+  return result == CUDA_SUCCESS ? result : wait_for_copies();
+}
+
+CUevent Device::record_timed(CUstream stream) {
+  CUevent event = nullptr;
+  {
+    const std::lock_guard guard(events_mutex_);
+    if (!timed_events_.empty()) {
+      event = timed_events_.back();
+      timed_events_.pop_back();
+    }
+  }
+  if (event == nullptr && table_.cuEventCreate(&event, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return nullptr;
+  if (table_.cuEventRecord(event, stream) == CUDA_SUCCESS) return event;
+  put_back_timed(event);
+  return nullptr;
+}
+
+void Device::put_back_timed(CUevent event) {
+  const std::lock_guard guard(events_mutex_);
+  if (event != nullptr) timed_events_.push_back(event);
 }
 
 CUresult Device::wait_for_copies() {
@@ -150,18 +218,13 @@ bool Device::record_clock(CUevent* event, CUstream stream) {
   return false;
 }
 
-void Device::mark_time() {
+uint64_t Device::time_us() {
   CUstream stream = nullptr;
   const bool usable = own_stream(&stream) == CUDA_SUCCESS;
   const std::lock_guard guard(stream_mutex_);
-  marked_ = usable && (clock_start_ != nullptr || record_clock(&clock_start_, stream)) &&
-            record_clock(&clock_now_, stream);
-}
-
-uint64_t Device::marked_us() {
-  const std::lock_guard guard(stream_mutex_);
   float ms = 0;
-  if (!marked_ || table_.cuEventSynchronize(clock_now_) != CUDA_SUCCESS ||
+  if (!usable || (clock_start_ == nullptr && !record_clock(&clock_start_, stream)) ||
+      !record_clock(&clock_now_, stream) || table_.cuEventSynchronize(clock_now_) != CUDA_SUCCESS ||
       table_.cuEventElapsedTime(&ms, clock_start_, clock_now_) != CUDA_SUCCESS)
     return 0;
   return static_cast<uint64_t>(static_cast<double>(ms) * 1000) + 1;

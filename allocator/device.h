@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "allocator/arena.h"
+#include "spillway/allocator/spill.h"
 #include "spillway/allocator/units.h"
 #include "spillway/driver/mapping.h"
 #include "spillway/driver/table.h"
@@ -59,18 +60,22 @@ class Device {
   CUresult release(CUmemGenericAllocationHandle handle);
   // Physical memory of another tier, `bytes` a multiple of page_bytes(). `peer`: for kPeer.
   CUresult create_elsewhere(Tier tier, DeviceId peer, uint64_t bytes, CUmemGenericAllocationHandle* handle);
-  // Copies on a stream of our own, in order, and waits for it. `copied`: an event after this copy, to be put
-  // back; null where none could be recorded.
-  CUresult copy(uint64_t to, uint64_t from, uint64_t bytes, CUevent* copied);
-  CUresult wait_for_copies();
-  // The device's clock when the copies queued until `mark_time` are over, for which `marked_us` waits, since
-  // the first mark; 0 where it can not be read.
-  void mark_time();
-  uint64_t marked_us();
-  uint64_t time_us() {
-    mark_time();
-    return marked_us();
-  }
+  // A copy that is under way: events before and after it, null where none could be recorded.
+  struct Copy {
+    CUevent begun = nullptr, over = nullptr;
+  };
+  // Others whose memory this device, and all that were given access, can use.
+  Peers find_peers() const;
+  // Copies on a stream of our own, in order.
+  CUresult copy(uint64_t to, uint64_t from, uint64_t bytes, Copy* copy);
+  // Waits for it and takes its events back. `us`: what it alone took; 0 where that can not be read.
+  CUresult wait(Copy* copy, double* us);
+  // The device's clock since it was first read, when the copies queued until now are over; 0 where it can not
+  // be read.
+  uint64_t time_us();
+  // Pinned host memory, and back.
+  CUresult allocate_host(uint64_t bytes, void** memory) { return table_.cuMemHostAlloc(memory, bytes, 0); }
+  void free_host(void* memory) { table_.cuMemFreeHost(memory); }
   // An allocation of the driver's own, and back.
   CUresult allocate(uint64_t bytes, uint64_t* address);
   CUresult free(uint64_t address);
@@ -103,7 +108,11 @@ class Device {
  private:
   Device(const driver::Table& table, DeviceId id) : table_(table), id_(id) {}
   CUresult start(bool* unsupported, std::string* text);
+  bool all_reach(CUdevice peer) const;
   CUresult own_stream(CUstream* out);
+  CUresult wait_for_copies();
+  CUevent record_timed(CUstream stream);  // null: it could not be
+  void put_back_timed(CUevent event);
   bool record_clock(CUevent* event, CUstream stream);  // made when first needed
   CUresult count(CUresult result) {
     calls_.fetch_add(1, std::memory_order_relaxed);
@@ -119,12 +128,11 @@ class Device {
   uint64_t page_bytes_ = 0, total_bytes_ = 0, context_bytes_ = 0;
   std::atomic<uint64_t> calls_{0};
   std::mutex events_mutex_;
-  std::vector<CUevent> events_;
+  std::vector<CUevent> events_, timed_events_;
   int host_node_ = -1;  // -1: no pages there
   std::mutex stream_mutex_;
   CUstream stream_ = nullptr;  // for copies
   CUevent clock_start_ = nullptr, clock_now_ = nullptr;
-  bool marked_ = false;
 };
 
 }  // namespace spillway

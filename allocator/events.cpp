@@ -103,8 +103,7 @@ void DeviceHeap::complete_claimed(Block* block) {
 // Whether a hole fits the waiting request, or pages that are idle or may still be created.
 bool DeviceHeap::could_serve(const Miss& miss) {
   std::lock_guard guard(lock_);
-  if (waiting_arena_->best(miss.size) != nullptr) return true;
-  return waiting_arena_->plan(miss.size, have(miss), idle_bytes().all).has_value();
+  return fits() || place_for(have(miss), idle_bytes().all).has_value();
 }
 
 // Where moving idle pages would serve the request, waiting is worth it only for a block that will serve it
@@ -116,9 +115,10 @@ uint64_t DeviceHeap::helpful_pending_bytes(const OomEvent& event) {
   std::lock_guard guard(lock_);
   if (!pages_would_do) return usage_.pending().bytes;
   const bool one_fits = std::any_of(outstanding_.begin(), outstanding_.end(), [&](const auto& entry) {
-    return entry.first->size >= waiting_->size && arenas_[entry.first->arena].get() == waiting_arena_;
+    return waiting_->returning == nullptr && entry.first->size >= waiting_->size &&
+           arenas_[entry.first->arena].get() == waiting_arena_;
   });
-  return one_fits && waiting_arena_->best(waiting_->size) == nullptr ? usage_.pending().bytes : 0;
+  return one_fits && !fits() ? usage_.pending().bytes : 0;
 }
 
 bool DeviceHeap::wait_until_idle() {
@@ -162,7 +162,7 @@ uint64_t DeviceHeap::wait_for_events(const OomEvent& event, uint64_t* waited) {
   const auto enough = [&] {
     if (!pages_would_do) return could_serve(*waiting_);
     std::lock_guard guard(lock_);
-    return waiting_arena_->best(waiting_->size) != nullptr;
+    return fits();
   };
   for (bool more = true; more && !enough();) {
     more = wait_for_oldest();

@@ -15,20 +15,11 @@ CUresult Exchange::begin() {
   if (result != CUDA_SUCCESS) return result;
   result = device_->map(staging_.range.begin, to_);
   staging_.mapped = result == CUDA_SUCCESS;
-  return staging_.mapped ? device_->copy(staging_.range.begin, range_.begin, range_.bytes(), &copied_)
-                         : result;
-}
-
-// Without an event, or where it can not be waited for, all copies are.
-CUresult Exchange::wait() {
-  const CUevent event = std::exchange(copied_, nullptr);
-  const CUresult result = event == nullptr ? CUDA_ERROR_NOT_READY : device_->wait(event);
-  if (event != nullptr) device_->put_back(event);
-  return result == CUDA_SUCCESS ? result : device_->wait_for_copies();
+  return staging_.mapped ? device_->copy(staging_.range.begin, range_.begin, range_.bytes(), &copy_) : result;
 }
 
 CUresult Exchange::finish() {
-  CUresult result = wait();
+  CUresult result = device_->wait(&copy_, &copy_us_);
   undo();
   if (result == CUDA_SUCCESS) result = device_->unmap(range_.begin, range_.bytes());
   if (result != CUDA_SUCCESS) return result;

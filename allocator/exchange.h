@@ -35,17 +35,18 @@ class Exchange {
   // After a failed `begin`.
   void undo() { staging_.drop(*device_); }
   bool lost() const { return lost_; }
+  // Of the copy alone, after `finish`; 0 where it is not known.
+  double copy_us() const { return copy_us_; }
   // What the driver has not taken back.
   const Staging& left_over() const { return staging_; }
 
  private:
-  CUresult wait();
-
   Device* device_;
   AddressRange range_;
   std::vector<driver::Page> from_, to_;
   Staging staging_;
-  CUevent copied_ = nullptr;
+  Device::Copy copy_;
+  double copy_us_ = 0;
   bool lost_ = false;
 };
 

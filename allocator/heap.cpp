@@ -285,6 +285,7 @@ Status DeviceHeap::release_live(Block* block, FreedBlock* freed) {
     trace_block(trace::Kind::kFree, order, address, bytes, requested, stream);
     return Status::kOk;
   }
+  if ((block->shared & kRegistered) != 0) registered_.erase(block);
   const std::vector<int> descriptors = withdraw(block);
   std::vector<StreamId> streams = streams_of(block);
   block->shared = 0;

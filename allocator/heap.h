@@ -8,6 +8,7 @@
 // `lock_`:
 //   held = mapped pages + spare pages + what reservations hold.
 #pragma once
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -24,6 +25,8 @@
 #include "allocator/arena.h"
 #include "allocator/device.h"
 #include "allocator/exchange.h"
+#include "allocator/file_buffers.h"
+#include "allocator/page_file.h"
 #include "allocator/page_map.h"
 #include "allocator/spin_lock.h"
 #include "spillway/allocator/allocator.h"
@@ -49,8 +52,7 @@ class PageReservation final : public Reservation {
   uint64_t page_bytes_;
 };
 
-// Of a link to the host, until a spill has measured: PCIe 3.0's.
-inline constexpr double kFirstBytesPerUs = 12'000;
+inline constexpr size_t kTiers = 4;
 
 // Reasons to leave the fast path, as bits.
 enum Slow : uint32_t {
@@ -113,6 +115,17 @@ class DeviceHeap {
   uint64_t bring_back();
   void postpone_return();
 
+  // registered.cpp: blocks of which the program says when it uses them; see Allocator.
+  Status add_block(Block* block, uint64_t address, uint64_t bytes);
+  Status touch_block(Block* block, uint64_t address, FailurePtr* failure);
+  Status done_block(Block* block, uint64_t address);
+  Status remove_block(Block* block, uint64_t address, FailurePtr* failure);
+
+  // guests.cpp: blocks' memory on other devices; see spill.h.
+  Peers peers();
+  uint64_t guest_room();
+  uint64_t evict(DeviceId peer, uint64_t bytes, uint64_t most_host_bytes);
+
   // shared.cpp; see Allocator.
   Status share(Block* block, uint64_t address, SharedBlock* out, std::string* text);
   int shared_descriptor(uint64_t serial);
@@ -130,6 +143,8 @@ class DeviceHeap {
     bool injected = false, persistent = false;
     bool refused = false;  // the driver had no page left
     unsigned tries = 0;
+    // For a block that comes back: pages are what it needs.
+    Block* returning = nullptr;
     Block* block = nullptr;
     uint64_t address = 0;
     CUresult error = CUDA_SUCCESS;
@@ -162,7 +177,9 @@ class DeviceHeap {
     AddressRange range;
     CUmemGenericAllocationHandle handle = 0;
     Tier tier = Tier::kHost;
-    bool gone = false;  // of a freed block: it is not mapped any more
+    DeviceId peer{};                         // kPeer
+    std::vector<PageFile::Stored> stored{};  // kNvme: then there is no handle
+    bool gone = false;                       // of a freed block: it is not mapped any more
   };
   // Its pieces are its end, the last that went in front.
   struct Spilled {
@@ -174,7 +191,9 @@ class DeviceHeap {
     Block* block = nullptr;
     AddressRange range;
     Tier tier = Tier::kDevice, was = Tier::kDevice;
+    DeviceId peer{};  // where `tier` is kPeer
     std::vector<driver::Page> from{}, to{};
+    std::vector<PageFile::Stored> stored{};  // where `tier` is kNvme
     bool done = false;
   };
   struct Lack {
@@ -215,6 +234,8 @@ class DeviceHeap {
   bool claim_place(Miss& miss, Arena& arena);       // (locked)
   static bool lends_to(const Arena& arena, const Miss& miss);
   bool borrow(Miss& miss);  // from a pool that lends its free blocks
+  Served serve_returning(Miss& miss);
+  Served create_promised(Miss& miss);
   Served fill_claim(Miss& miss);
   bool provision(Miss& miss);
   void take_promise_back(PageReservation& reservation);
@@ -299,16 +320,20 @@ class DeviceHeap {
   double heat(const Block* block) const;  // (locked)
   void learn_under_pressure(bool failed);
   void read_clock();
-  AddressRange movable(Block* block) const;                                   // (locked)
-  bool is_pinned(const Block* block) const;                                   // (locked)
-  bool may_move(Block* block) const;                                          // (locked)
-  std::vector<Block*> cold_blocks() const;                                    // (locked)
-  uint64_t spilled_here(Tier tier) const;                                     // (locked)
-  double slowdown(const std::vector<Move>& moves) const;                      // (locked)
-  std::vector<Move> choose_moves(uint64_t bytes, uint64_t most_bytes) const;  // (locked)
-  void all_is_drained();                                                      // (locked)
-  std::optional<Lack> lack() const;                                           // (locked)
-  void mark_moving(const std::vector<Move>& moves);                           // (locked)
+  AddressRange movable(Block* block, Tier where) const;   // (locked)
+  bool is_pinned(const Block* block) const;               // (locked)
+  bool may_move(Block* block) const;                      // (locked)
+  std::vector<Block*> cold_blocks(Tier where) const;      // (locked)
+  bool may_go(Block* block, Tier where) const;            // (locked)
+  uint64_t spilled_here(Tier tier) const;                 // (locked)
+  double bytes_per_us(Tier tier, DeviceId peer) const;    // (locked)
+  double slowdown(const std::vector<Move>& moves) const;  // (locked)
+  std::vector<Move> choose_moves(uint64_t bytes, const SpillPlace& where,
+                                 uint64_t most_bytes) const;  // (locked)
+  void all_is_drained();                                      // (locked)
+  std::optional<Lack> lack() const;                           // (locked)
+  static uint64_t bytes_of(const std::vector<Move>& moves);
+  void mark_moving(const std::vector<Move>& moves);  // (locked)
   CUresult elsewhere(const SpillPlace& where, uint64_t bytes, CUmemGenericAllocationHandle* handle);
   void shrink_host_spare(uint64_t most_bytes);
   void drop_elsewhere(const Piece& piece);
@@ -316,27 +341,59 @@ class DeviceHeap {
   void exchange(std::vector<Move>& moves, const std::function<bool(Move&)>& provide);
   void leave_over(const Exchange& exchange);
   void retry_left_over();
-  void measure_copies(uint64_t bytes, uint64_t start_us, uint64_t end_us);
+  void measure_copies(Tier tier, uint64_t bytes, double us);
   void record_move(const Move& move, CUresult result);
   void record_loss(const Move& move, CUresult result);
   uint64_t move_out(std::vector<Move>& moves, const SpillPlace& where,
                     std::vector<CUmemGenericAllocationHandle>* pages);
   uint64_t settle_out(const std::vector<Move>& moves, std::vector<CUmemGenericAllocationHandle>* pages);
+  void add_piece(Block* block, const Piece& piece);  // (locked)
+  void remove_piece(const Piece& piece);             // (locked): it is on nobody's account any more
   void end_move(Block* block);
   uint64_t need() const;                                  // (locked)
   void note_need();                                       // (locked)
   uint64_t quiet_orders() const;                          // (locked)
   uint64_t returnable_here() const;                       // (locked)
   std::vector<Move> choose_returns(uint64_t most_bytes);  // (locked)
+  static bool returns_by_itself(const Spilled& there);
+  uint64_t bring_home(std::vector<Move>& moves);
   uint64_t move_in(std::vector<Move>& moves, PageReservation& pages);
   bool provide(Move& move, PageReservation& pages);
   uint64_t settle_in(const std::vector<Move>& moves, PageReservation& pages);
+  // Of the waiting request.
+  bool fits() const;                                                      // (locked)
+  std::optional<Placement> place_for(uint64_t has, uint64_t idle) const;  // (locked)
+  void take_place(PageReservation& reservation, const Placement& place);  // (locked)
+
+  // store.cpp, fetch.cpp: pages in a file, and back.
+  uint64_t store(std::vector<Move>& moves, const SpillPlace& where,
+                 std::vector<CUmemGenericAllocationHandle>* pages);
+  void write_all(std::vector<Move>& moves);
+  int write_to_file(Move& move);
+  void give_places(const std::vector<PageFile::Stored>& stored);
+  Status fetch(Block* block, FailurePtr* failure);
+  bool claim_return(Block* block, Piece* piece);
+  StreamId stream_of(const Block* block);
+  Status fetch_piece(Block* block, const Piece& piece, FailurePtr* failure);
+  Status get_pages(Miss& miss, FailurePtr* failure);
+  Status put_pages(Block* block, const Piece& piece, Miss& miss, FailurePtr* failure);
+  CUresult fill_from_file(const Piece& piece, std::span<const driver::Page> pages, int* error);
+  int read_from_file(const Piece& piece);
+  void settle_fetched(Block* block, std::span<const driver::Page> pages);
+
   bool claim_elsewhere(Block* block);
   bool unmap_elsewhere(Block* block);
   bool leaves_elsewhere();
   void retry_elsewhere();
   bool forget_elsewhere(Block* block);  // (locked)
   void end_spilling();
+  void find_peers();
+  bool direct(DeviceId peer) const;                                          // (locked)
+  std::vector<Move> choose_guests(DeviceId peer, uint64_t bytes);            // (locked)
+  std::vector<Move> choose_guests_to_return(DeviceId peer, uint64_t bytes);  // (locked)
+  uint64_t move_on(std::vector<Move>& moves, uint64_t most_host_bytes);
+  uint64_t settle_on(const std::vector<Move>& moves);
+  void end_moves(const std::vector<Move>& moves);
 
   void leave_out_elsewhere(Memory* out) const;                   // (locked)
   std::string check_arena(Arena& arena, Arena::Recount* count);  // (locked)
@@ -384,14 +441,23 @@ class DeviceHeap {
   // Guarded by lock_, as the rest of what spill.cpp needs.
   std::unordered_map<Block*, Spilled> spilled_;
   std::multimap<uint64_t, CUmemGenericAllocationHandle> host_spare_;  // bytes → what freed blocks have left
-  uint64_t elsewhere_bytes_ = 0;                                      // of all pieces
-  uint64_t learning_since_ = 0;  // place in the order from which uses are known; 0: they are not learnt
+  struct Registered {
+    uint64_t bytes = 0, uses = 0;
+  };
+  std::unordered_map<Block*, Registered> registered_;
+  uint64_t elsewhere_bytes_ = 0;  // of all pieces
+  uint64_t learning_since_ = 0;   // place in the order from which uses are known; 0: they are not learnt
   uint64_t last_spill_order_ = 0, spill_interval_ = 0;
   // The most that the program's blocks needed of the device, in this stretch of the order and the one before.
   uint64_t peak_need_ = 0, peak_need_before_ = 0, stretch_began_ = 0;
   uint64_t clock_us_ = 0, clock_order_ = 0;
-  double us_per_order_ = 0, bytes_per_us_ = kFirstBytesPerUs;
+  double us_per_order_ = 0;
+  std::array<double, kTiers> bytes_per_us_{};  // measured; 0: not yet
+  Peers peers_;
 
+  std::atomic<uint32_t> moves_ended_{0};
+  std::mutex file_mutex_;  // one at a time uses the buffers
+  FileBuffers buffers_;
   std::mutex left_over_mutex_;
   std::vector<Staging> left_over_;
 

@@ -48,6 +48,7 @@ void DeviceHeap::learn_under_pressure(bool failed) {
       return;
     learning_since_ = order_;
   }
+  find_peers();
   allocator_.tell_pressure();
 }
 
@@ -64,10 +65,15 @@ void DeviceHeap::read_clock() {
 }
 
 // The whole pages of a block that are on the device: those behind them went before.
-AddressRange DeviceHeap::movable(Block* block) const {
+AddressRange DeviceHeap::movable(Block* block, Tier where) const {
   AddressRange range = arenas_[block->arena]->whole_pages(block);
+  if (where == Tier::kNvme) {  // only what was registered of it
+    const uint64_t end = block->address + registered_.at(block).bytes;
+    range.end = std::min(range.end, end / page_bytes_ * page_bytes_);
+  }
   if (const auto there = spilled_.find(block); there != spilled_.end() && !there->second.pieces.empty())
-    range.end = there->second.pieces.back().range.begin;
+    range.end = std::min(range.end, there->second.pieces.back().range.begin);
+  range.end = std::max(range.begin, range.end);
   return range;
 }
 
@@ -78,14 +84,23 @@ bool DeviceHeap::is_pinned(const Block* block) const {
 
 bool DeviceHeap::may_move(Block* block) const {
   if (block->state != BlockState::kLive || (block->shared & kOtherProcesses) != 0) return false;
-  if (movable(block).bytes() == 0) return false;
   if (const auto there = spilled_.find(block); there != spilled_.end() && there->second.moving) return false;
   return !is_pinned(block);
 }
 
+// What lies in a file must come back before more of the block goes to where it could be used.
+bool DeviceHeap::may_go(Block* block, Tier where) const {
+  const auto entry = registered_.find(block);
+  if (entry != registered_.end() && entry->second.uses != 0) return false;
+  if (where == Tier::kNvme) return entry != registered_.end();
+  const auto there = spilled_.find(block);
+  return there == spilled_.end() || there->second.pieces.empty() ||
+         there->second.pieces.back().tier != Tier::kNvme;
+}
+
 // Coldest first, and what was used a moment ago last. Of those that were never seen in use the latest first:
 // weights are older than activations.
-std::vector<Block*> DeviceHeap::cold_blocks() const {
+std::vector<Block*> DeviceHeap::cold_blocks(Tier where) const {
   struct Candidate {
     bool recent;
     double heat;
@@ -100,7 +115,8 @@ std::vector<Block*> DeviceHeap::cold_blocks() const {
     if (arena->pool() != 0 || arena->single_handle || arena->small()) continue;
     for (const Segment& segment : arena->segments())
       for (Block* block = segment.first; block != nullptr; block = block->next)
-        if (may_move(block)) cold.push_back({order_ - block->touched < kRecent, heat(block), block});
+        if (may_move(block) && may_go(block, where) && movable(block, where).bytes() != 0)
+          cold.push_back({order_ - block->touched < kRecent, heat(block), block});
   }
   std::stable_sort(cold.begin(), cold.end());
   std::vector<Block*> blocks;
@@ -121,28 +137,38 @@ uint64_t DeviceHeap::spilled_bytes(Tier tier) {
   return spilled_here(tier);
 }
 
+// Until a spill has measured: PCIe 3.0's to the host, which devices without a link of their own share.
+double DeviceHeap::bytes_per_us(Tier tier, DeviceId peer) const {
+  constexpr double kFirstHost = 12'000, kFirstOverHost = 10'000, kFirstDirect = 100'000, kFirstFile = 2'000;
+  if (const double measured = bytes_per_us_[static_cast<size_t>(tier)]; measured != 0) return measured;
+  if (tier == Tier::kHost) return kFirstHost;
+  if (tier == Tier::kNvme) return kFirstFile;
+  return direct(peer) ? kFirstDirect : kFirstOverHost;
+}
+
 // How far from the device's own pace the uses of what is elsewhere keep the program, with these too.
 double DeviceHeap::slowdown(const std::vector<Move>& moves) const {
   if (us_per_order_ == 0) return 1;
-  double bytes_per_order = 0;
+  double us = 0;  // on the links, for each place in the order
   for (const auto& [block, there] : spilled_)
     for (const Piece& piece : there.pieces)
-      bytes_per_order += heat(block) * static_cast<double>(piece.range.bytes());
+      us += heat(block) * static_cast<double>(piece.range.bytes()) / bytes_per_us(piece.tier, piece.peer);
   for (const Move& move : moves)
-    bytes_per_order += heat(move.block) * static_cast<double>(move.range.bytes());
-  return 1 + bytes_per_order / bytes_per_us_ / us_per_order_;
+    us += heat(move.block) * static_cast<double>(move.range.bytes()) / bytes_per_us(move.tier, move.peer);
+  return 1 + us / us_per_order_;
 }
 
 // The coldest pages of at least `bytes`; fewer where there are not so many.
-std::vector<DeviceHeap::Move> DeviceHeap::choose_moves(uint64_t bytes, uint64_t most_bytes) const {
+std::vector<DeviceHeap::Move> DeviceHeap::choose_moves(uint64_t bytes, const SpillPlace& where,
+                                                       uint64_t most_bytes) const {
   std::vector<Move> moves;
   bytes = std::min(bytes, most_bytes / page_bytes_ * page_bytes_);
-  for (Block* block : cold_blocks()) {
+  for (Block* block : cold_blocks(where.tier)) {
     if (bytes == 0) break;
-    AddressRange range = movable(block);
+    AddressRange range = movable(block, where.tier);
     const uint64_t pages = std::min(range.bytes() / page_bytes_, (bytes - 1) / page_bytes_ + 1);
     range.begin = range.end - pages * page_bytes_;
-    moves.push_back({.block = block, .range = range});
+    moves.push_back({.block = block, .range = range, .tier = where.tier, .peer = where.peer});
     bytes -= std::min(bytes, range.bytes());
   }
   return moves;

@@ -38,6 +38,7 @@ Status DeviceHeap::miss(const Request& request, uint64_t size, bool injected, bo
 
 // Searches the holes, then a place for new pages; with what the reservation holds, if anything.
 DeviceHeap::Served DeviceHeap::serve(Miss& miss) {
+  if (miss.returning != nullptr) return serve_returning(miss);
   const bool small = miss.size <= kSmallBytes;
   look_beside_reserve();
   lock_.lock();
@@ -167,12 +168,18 @@ DeviceHeap::Served DeviceHeap::refused(Miss& miss, CUresult result, const char* 
   return Served::kFailed;
 }
 
-DeviceHeap::Served DeviceHeap::fill_claim(Miss& miss) {
+// Pages alone: the block has its place.
+DeviceHeap::Served DeviceHeap::serve_returning(Miss& miss) {
+  miss.reservation.placement = {};
+  miss.reservation.placement.need_bytes = miss.size;
+  if (!provision(miss)) return Served::kShort;
+  const Served served = create_promised(miss);
+  if (served == Served::kYes) miss.block = miss.returning;
+  return served;
+}
+
+DeviceHeap::Served DeviceHeap::create_promised(Miss& miss) {
   PageReservation& reservation = miss.reservation;
-  if (!provision(miss)) {
-    drop_claim(miss);
-    return Served::kShort;
-  }
   const uint64_t count = reservation.placement.need_bytes / page_bytes_;
   while (reservation.pages.size() < count) {
     CUmemGenericAllocationHandle handle = 0;
@@ -192,6 +199,16 @@ DeviceHeap::Served DeviceHeap::fill_claim(Miss& miss) {
     reservation.pages.push_back(handle);
   }
   miss.refused = false;
+  return Served::kYes;
+}
+
+DeviceHeap::Served DeviceHeap::fill_claim(Miss& miss) {
+  PageReservation& reservation = miss.reservation;
+  if (!provision(miss)) {
+    drop_claim(miss);
+    return Served::kShort;
+  }
+  if (const Served created = create_promised(miss); created != Served::kYes) return created;
   const AddressRange& claim = reservation.placement.claim;
   const uint64_t low = claim.begin / page_bytes_ * page_bytes_;
   page_map_.prepare(low, claim.end - low, reservation.arena->small());

@@ -200,7 +200,7 @@ ReclaimEstimate DeviceHeap::estimate(const OomEvent& event, IdlePages what) {
   std::lock_guard guard(lock_);
   const Miss& miss = *waiting_;
   const Idle idle = idle_bytes();
-  if (waiting_arena_->best(miss.size) != nullptr) {
+  if (fits()) {
     // Nothing is short: only a failure that was injected may still want an idle page returned.
     if (!miss.injected || what != IdlePages::kGiveBack) return out;
     out.pages = std::min(idle.all, (miss.size + page_bytes_ - 1) / page_bytes_ * page_bytes_) / page_bytes_;
@@ -215,12 +215,31 @@ ReclaimEstimate DeviceHeap::estimate(const OomEvent& event, IdlePages what) {
     out.waits = missing > idle.drained;
     return out;
   }
-  const std::optional<Placement> place = waiting_arena_->plan(miss.size, have(miss), idle.all);
+  const std::optional<Placement> place = place_for(have(miss), idle.all);
   if (!place || place->need_bytes <= have(miss)) return out;
   out.pages = (place->need_bytes - have(miss) + page_bytes_ - 1) / page_bytes_;
   out.useful_bytes = event.short_bytes;
   out.waits = out.pages * page_bytes_ > idle.drained;
   return out;
+}
+
+bool DeviceHeap::fits() const {
+  return waiting_->returning == nullptr && waiting_arena_->best(waiting_->size) != nullptr;
+}
+
+// A block that comes back needs pages and has its place.
+std::optional<Placement> DeviceHeap::place_for(uint64_t has, uint64_t idle) const {
+  if (waiting_->returning == nullptr) return waiting_arena_->plan(waiting_->size, has, idle);
+  Placement pages;
+  pages.need_bytes = waiting_->size;
+  return pages.need_bytes <= has + idle ? std::optional(pages) : std::nullopt;
+}
+
+void DeviceHeap::take_place(PageReservation& reservation, const Placement& place) {
+  reservation.voids.clear();
+  reservation.placement = place;
+  reservation.arena = waiting_arena_;
+  if (waiting_->returning == nullptr) reservation.claim = waiting_arena_->claim(place, &reservation.voids);
 }
 
 uint64_t DeviceHeap::reclaim(const OomEvent& event, PageReservation& reservation, IdlePages what) {
@@ -229,24 +248,23 @@ uint64_t DeviceHeap::reclaim(const OomEvent& event, PageReservation& reservation
   std::vector<Arena*> skipped;
   for (int round = 0;; ++round) {
     std::vector<Victim> victims;
+    bool placed = false;
     {
       std::lock_guard guard(lock_);
       const Miss& miss = *waiting_;
       if (reservation.claim != nullptr) return 0;
-      if (waiting_arena_->single_handle || waiting_arena_->best(miss.size) != nullptr) break;
+      if (waiting_arena_->single_handle || fits()) break;
       const uint64_t has = have(miss);
-      const auto place = waiting_arena_->plan(miss.size, has, idle_bytes().drained);
-      if (place) {
-        reservation.voids.clear();
-        reservation.placement = *place;
-        reservation.arena = waiting_arena_;
-        reservation.claim = waiting_arena_->claim(*place, &reservation.voids);
+      const auto place = place_for(has, idle_bytes().drained);
+      placed = place.has_value();
+      if (placed) {
+        take_place(reservation, *place);
         if (place->need_bytes > has) victims = take_idle(place->need_bytes - has, true);
-      } else if (!waiting_arena_->plan(miss.size, has, idle_bytes().all)) {
+      } else if (!place_for(has, idle_bytes().all)) {
         return 0;
       }
     }
-    if (reservation.claim != nullptr) return hold(victims, reservation, what);
+    if (placed) return hold(victims, reservation, what);
     if (round == kMostDrains || !drain_one(&skipped)) return 0;
   }
   // A hole fits already, because the failure was injected, or no page can help: giving back is what there is

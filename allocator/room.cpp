@@ -8,7 +8,8 @@
 namespace spillway {
 
 uint64_t DeviceHeap::room() const {
-  const uint64_t own = limit_bytes_ > held_bytes_ ? limit_bytes_ - held_bytes_ : 0;
+  const uint64_t beside = held_bytes_ + allocator_.guest_bytes(device_->id());
+  const uint64_t own = limit_bytes_ > beside ? limit_bytes_ - beside : 0;
   const spillway_budget* budget = allocator_.budget_;
   if (budget == nullptr) return own;
   const uint64_t drawn = budget::room(*budget, device_index_, budget::read(budget->reserve_bytes));

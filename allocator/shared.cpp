@@ -249,7 +249,7 @@ CUresult DeviceHeap::grant_everywhere(const CUmemAccessDesc& access) {
     for (const auto& arena : arenas_) {
       for (const Segment& segment : arena->segments()) {
         for (uint64_t i = 0; i < segment.pages.size(); ++i) {
-          if (segment.pages[i] == 0) continue;
+          if (segment.pages[i] == 0 || segment.pages[i] == kPageStored) continue;
           const uint64_t begin = segment.range.begin + i * page_bytes_;
           if (runs.empty() || runs.back().end != begin) runs.push_back({begin, begin});
           runs.back().end += page_bytes_;
@@ -271,12 +271,16 @@ Status DeviceHeap::grant(DeviceId peer, std::string* text) {
   const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, {static_cast<int>(peer)}},
                                CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
   const Device::Scope scope(*device_);
-  const std::lock_guard imports_guard(imports_mutex_);
-  const std::unique_lock mapping(mappings_mutex_);
-  if (device_->gives_access(access)) return Status::kOk;
-  const CUresult result = grant_everywhere(access);
+  CUresult result = CUDA_SUCCESS;
+  {
+    const std::lock_guard imports_guard(imports_mutex_);
+    const std::unique_lock mapping(mappings_mutex_);
+    if (device_->gives_access(access)) return Status::kOk;
+    result = grant_everywhere(access);
+    if (result == CUDA_SUCCESS) device_->add_access(access);
+  }
   if (result == CUDA_SUCCESS) {
-    device_->add_access(access);
+    find_peers();  // that device too must reach them
     return Status::kOk;
   }
   *text = "device " + std::to_string(static_cast<int>(peer)) + " can not use the memory of device " +

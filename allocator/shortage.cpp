@@ -131,6 +131,7 @@ uint64_t DeviceHeap::largest_extent(const Miss& miss) {
   Arena& arena = arena_for(miss.request.stream, miss.request.pool, miss.size <= kSmallBytes);
   const uint64_t have_bytes =
       pages_at_hand(miss) + std::min(miss.reservation.promised_bytes + room(), driver_free);
+  if (miss.returning != nullptr) return have_bytes / page_bytes_ * page_bytes_;
   if (arena.single_handle) {
     const uint64_t made = std::min(miss.reservation.promised_bytes + room(), driver_free);
     const Block* idle = arena.largest_hole();

@@ -1,12 +1,10 @@
-// Live blocks' pages go to another tier: what a request lacks, and how the pages behind addresses are
-// exchanged.
+// Live blocks' pages go to another tier: what a request lacks, what goes for it, and where to.
 #include "spillway/allocator/spill.h"
 
 #include <algorithm>
 #include <shared_mutex>
 #include <utility>
 
-#include "allocator/exchange.h"
 #include "allocator/heap.h"
 
 namespace spillway {
@@ -26,11 +24,17 @@ void DeviceHeap::all_is_drained() {
 // The pages that the waiting request lacks where it needs the fewest. None: it lacks none, or has no place.
 std::optional<DeviceHeap::Lack> DeviceHeap::lack() const {
   const Miss& miss = *waiting_;
-  if (waiting_arena_->single_handle || waiting_arena_->best(miss.size) != nullptr) return std::nullopt;
+  if (waiting_arena_->single_handle || fits()) return std::nullopt;
   const uint64_t has = have(miss);
-  const std::optional<Placement> place = waiting_arena_->plan(miss.size, has, device_->total_bytes());
+  const std::optional<Placement> place = place_for(has, device_->total_bytes());
   if (!place || place->need_bytes <= has) return std::nullopt;
   return Lack{*place, place->need_bytes - has};
+}
+
+uint64_t DeviceHeap::bytes_of(const std::vector<Move>& moves) {
+  uint64_t bytes = 0;
+  for (const Move& move : moves) bytes += move.range.bytes();
+  return bytes;
 }
 
 SpillEstimate DeviceHeap::estimate_spill(const OomEvent& event, const SpillPlace& where) {
@@ -42,11 +46,18 @@ SpillEstimate DeviceHeap::estimate_spill(const OomEvent& event, const SpillPlace
   const uint64_t idle = idle_bytes().all - missing->place.idle_bytes;
   if (missing->bytes <= idle) return out;
   out.needed_bytes = missing->bytes - idle;
-  const std::vector<Move> moves = choose_moves(out.needed_bytes, UINT64_MAX);
-  for (const Move& move : moves) out.bytes += move.range.bytes();
-  if (out.bytes < out.needed_bytes || out.bytes > where.most_bytes) return out;
-  out.useful_bytes = event.short_bytes;
+  std::vector<Move> moves = choose_moves(out.needed_bytes, where, UINT64_MAX);
+  out.movable_bytes = bytes_of(moves);
+  if (out.movable_bytes < out.needed_bytes) return out;
+  if (out.movable_bytes > where.most_bytes) {
+    if (!where.part) return out;
+    moves = choose_moves(out.needed_bytes, where, where.most_bytes);
+  }
+  out.bytes = bytes_of(moves);
+  const double share = static_cast<double>(out.bytes) / static_cast<double>(out.movable_bytes);
+  out.useful_bytes = static_cast<uint64_t>(static_cast<double>(event.short_bytes) * share);
   out.slowdown = slowdown(moves);
+  out.bytes_per_us = bytes_per_us(where.tier, where.peer);
   return out;
 }
 
@@ -69,21 +80,19 @@ uint64_t DeviceHeap::spill(const OomEvent& event, PageReservation& reservation, 
     const std::optional<Lack> missing = lack();
     if (!missing) return 0;
     uint64_t needed = missing->bytes;
-    all_is_drained();
-    reservation.voids.clear();
-    reservation.placement = missing->place;
-    reservation.arena = waiting_arena_;
-    reservation.claim = waiting_arena_->claim(missing->place, &reservation.voids);
+    if (where.tier != Tier::kNvme) all_is_drained();
+    take_place(reservation, missing->place);
     victims = take_idle(needed, true);
     for (const Victim& victim : victims) needed -= std::min(needed, victim.range.bytes());
     const uint64_t most = std::min(limit_bytes_, device_->total_bytes());
     if (needed != 0)
-      moves = choose_moves(needed + std::min(kMostAhead, most / kAheadShare), where.most_bytes);
+      moves = choose_moves(needed + std::min(kMostAhead, most / kAheadShare), where, where.most_bytes);
     mark_moving(moves);
   }
   const uint64_t idle = hold(victims, reservation, IdlePages::kKeep);
   std::vector<CUmemGenericAllocationHandle> pages;
-  const uint64_t moved = move_out(moves, where, &pages);
+  const uint64_t moved =
+      where.tier == Tier::kNvme ? store(moves, where, &pages) : move_out(moves, where, &pages);
   reservation.pages.insert(reservation.pages.end(), pages.begin(), pages.end());
   return idle + moved;
 }
@@ -131,88 +140,13 @@ void DeviceHeap::shrink_host_spare(uint64_t most_bytes) {
 }
 
 void DeviceHeap::drop_elsewhere(const Piece& piece) {
+  if (piece.tier == Tier::kNvme) return give_places(piece.stored);
   if (piece.tier == Tier::kHost) {
     const std::lock_guard guard(lock_);
     host_spare_.emplace(piece.range.bytes(), piece.handle);
     return;
   }
   device_->release(piece.handle);
-}
-
-std::vector<driver::Page> DeviceHeap::pages_in_range(const Block* block, AddressRange range) {
-  const std::lock_guard guard(lock_);
-  std::vector<driver::Page> pages;
-  for (uint64_t at = range.begin; at < range.end; at += page_bytes_)
-    pages.push_back({arenas_[block->arena]->page(at), page_bytes_});
-  return pages;
-}
-
-// Copies run beside the driver's other work: each is queued as soon as its memory is there, and the pages of
-// those that are over change places while later ones still run.
-void DeviceHeap::exchange(std::vector<Move>& moves, const std::function<bool(Move&)>& provide) {
-  retry_left_over();
-  std::vector<std::pair<Move*, Exchange>> begun;
-  uint64_t start_us = 0, bytes = 0;
-  for (Move& move : moves) {
-    if (!provide(move)) continue;
-    if (begun.empty()) start_us = device_->time_us();
-    Exchange exchange(*device_, move.range, move.from, move.to);
-    if (const CUresult result = exchange.begin(); result != CUDA_SUCCESS) {
-      exchange.undo();
-      leave_over(exchange);
-      record_move(move, result);
-      break;
-    }
-    bytes += move.range.bytes();
-    begun.emplace_back(&move, std::move(exchange));
-  }
-  device_->mark_time();
-  for (auto& [move, exchange] : begun) {
-    const CUresult result = exchange.finish();
-    move->done = result == CUDA_SUCCESS;
-    record_move(*move, result);
-    if (exchange.lost()) record_loss(*move, result);
-    leave_over(exchange);
-  }
-  measure_copies(bytes, start_us, device_->marked_us());
-}
-
-// Staging ranges that the driver did not take back at once.
-void DeviceHeap::leave_over(const Exchange& exchange) {
-  if (exchange.left_over().range.bytes() == 0) return;
-  const std::lock_guard guard(left_over_mutex_);
-  left_over_.push_back(exchange.left_over());
-}
-
-void DeviceHeap::retry_left_over() {
-  const std::lock_guard guard(left_over_mutex_);
-  std::erase_if(left_over_, [&](Staging& left) { return left.drop(*device_); });
-}
-
-void DeviceHeap::measure_copies(uint64_t bytes, uint64_t start_us, uint64_t end_us) {
-  if (start_us == 0 || end_us <= start_us || bytes == 0) return;
-  const std::lock_guard guard(lock_);
-  bytes_per_us_ = static_cast<double>(bytes) / static_cast<double>(end_us - start_us);
-}
-
-void DeviceHeap::record_move(const Move& move, CUresult result) {
-  trace::Record record;
-  record.kind = trace::Kind::kMove;
-  record.address = move.range.begin;
-  record.bytes = move.range.bytes();
-  record.requested = static_cast<uint64_t>(move.tier);
-  record.value = result;
-  write(record);
-}
-
-void DeviceHeap::record_loss(const Move& move, CUresult result) {
-  trace::Record record;
-  record.kind = trace::Kind::kDriverFailure;
-  record.bytes = move.range.bytes();
-  record.value = result;
-  if (trace::Trace* trace = allocator_.trace())
-    record.detail = trace->intern("the way back of a failed spill");
-  write(record);
 }
 
 // Returns the bytes; their pages, which count as reserved, are in `pages`.
@@ -229,7 +163,6 @@ uint64_t DeviceHeap::move_out(std::vector<Move>& moves, const SpillPlace& where,
       refused = refused || elsewhere(left, move.range.bytes(), &handle) != CUDA_SUCCESS;
       if (refused) return false;
       left.most_bytes -= std::min(left.most_bytes, move.range.bytes());
-      move.tier = where.tier;
       move.from = pages_in_range(move.block, move.range);
       move.to = {{handle, move.range.bytes()}};
       return true;
@@ -237,7 +170,8 @@ uint64_t DeviceHeap::move_out(std::vector<Move>& moves, const SpillPlace& where,
     bytes = settle_out(moves, pages);
   }
   for (const Move& move : moves)
-    if (!move.done && !move.to.empty()) drop_elsewhere({move.range, move.to.front().handle, move.tier});
+    if (!move.done && !move.to.empty())
+      drop_elsewhere({.range = move.range, .handle = move.to.front().handle, .tier = move.tier});
   for (const Move& move : moves) end_move(move.block);
   return bytes;
 }
@@ -251,19 +185,33 @@ uint64_t DeviceHeap::settle_out(const std::vector<Move>& moves,
     Arena& arena = *arenas_[move.block->arena];
     for (const driver::Page& page : move.from) pages->push_back(page.handle);
     for (uint64_t at = move.range.begin; at < move.range.end; at += page_bytes_)
-      arena.set_page(at, kPageElsewhere);
-    spilled_[move.block].pieces.push_back({move.range, move.to.front().handle, move.tier});
+      arena.set_page(at, move.tier == Tier::kNvme ? kPageStored : kPageElsewhere);
+    add_piece(move.block, {.range = move.range,
+                           .handle = move.to.empty() ? 0 : move.to.front().handle,
+                           .tier = move.tier,
+                           .peer = move.peer,
+                           .stored = move.stored});
     bytes += move.range.bytes();
   }
   mapped_bytes_ -= bytes;
   reserved_bytes_ += bytes;
-  elsewhere_bytes_ += bytes;
   if (bytes == 0) return 0;
   spill_interval_ = last_spill_order_ == 0 ? 0 : order_ - last_spill_order_;
   last_spill_order_ = stretch_began_ = order_;
   peak_need_ = peak_need_before_ = need();
   set_slow(kSlowElsewhere);
   return bytes;
+}
+
+void DeviceHeap::add_piece(Block* block, const Piece& piece) {
+  spilled_[block].pieces.push_back(piece);
+  elsewhere_bytes_ += piece.range.bytes();
+  if (piece.tier == Tier::kPeer) allocator_.count_guest(piece.peer, piece.range.bytes());
+}
+
+void DeviceHeap::remove_piece(const Piece& piece) {
+  elsewhere_bytes_ -= piece.range.bytes();
+  if (piece.tier == Tier::kPeer) allocator_.count_guest(piece.peer, 0 - piece.range.bytes());
 }
 
 // A block that lies whole on the device again is like any other; one that was freed meanwhile goes now.
@@ -280,6 +228,8 @@ void DeviceHeap::end_move(Block* block) {
     }
     if (spilled_.empty()) clear_slow(kSlowElsewhere);
   }
+  moves_ended_.fetch_add(1);
+  moves_ended_.notify_all();
   if (freed) complete_claimed(block);
 }
 

@@ -39,12 +39,17 @@ uint64_t DeviceHeap::returnable_here() const {
   return spilled_.empty() || !quiet || taken > most ? 0 : most - taken;
 }
 
+// What lies in a file comes back when the program says that it uses it.
+bool DeviceHeap::returns_by_itself(const Spilled& there) {
+  return !there.moving && !there.pieces.empty() && there.pieces.back().tier != Tier::kNvme;
+}
+
 uint64_t DeviceHeap::returnable_bytes() {
   if (forked()) return 0;
   const std::lock_guard guard(lock_);
   const uint64_t room = returnable_here();
   for (const auto& [block, there] : spilled_)
-    if (block->state == BlockState::kLive && !there.moving && !there.pieces.empty() && !is_pinned(block) &&
+    if (block->state == BlockState::kLive && returns_by_itself(there) && !is_pinned(block) &&
         there.pieces.back().range.bytes() <= room)
       return room;
   return 0;
@@ -54,8 +59,9 @@ uint64_t DeviceHeap::returnable_bytes() {
 std::vector<DeviceHeap::Move> DeviceHeap::choose_returns(uint64_t most_bytes) {
   std::vector<std::pair<double, Block*>> blocks;
   for (const auto& [block, there] : spilled_)
-    if (block->state == BlockState::kLive && !there.moving && !there.pieces.empty() && !is_pinned(block))
-      blocks.emplace_back(heat(block), block);
+    if (block->state == BlockState::kLive && returns_by_itself(there) && !is_pinned(block))
+      blocks.emplace_back(heat(block) / bytes_per_us(there.pieces.back().tier, there.pieces.back().peer),
+                          block);
   std::sort(blocks.begin(), blocks.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<Move> moves;
   for (const auto& [unused, block] : blocks) {
@@ -78,30 +84,35 @@ void DeviceHeap::postpone_return() {
 uint64_t DeviceHeap::bring_back() {
   if (forked()) return 0;
   const Device::Scope scope(*device_);
-  PageReservation pages(page_bytes_);
-  std::vector<Victim> victims;
   std::vector<Move> moves;
   {
     const std::lock_guard guard(lock_);
-    all_is_drained();
     moves = choose_returns(returnable_here());
-    uint64_t needed = 0;
-    for (const Move& move : moves) needed += move.range.bytes();
     mark_moving(moves);
-    victims =
-        take_idle(needed > spare_.size() * page_bytes_ ? needed - spare_.size() * page_bytes_ : 0, true);
+  }
+  const uint64_t bytes = bring_home(moves);
+  shrink_host_spare(0);
+  if (bytes == 0) postpone_return();  // not again at once
+  return bytes;
+}
+
+// On pages that are idle, spare or new.
+uint64_t DeviceHeap::bring_home(std::vector<Move>& moves) {
+  PageReservation pages(page_bytes_);
+  std::vector<Victim> victims;
+  {
+    const std::lock_guard guard(lock_);
+    all_is_drained();
+    const uint64_t needed = bytes_of(moves), spare = spare_.size() * page_bytes_;
+    victims = take_idle(needed > spare ? needed - spare : 0, true);
   }
   hold(victims, pages, IdlePages::kKeep);
   const uint64_t bytes = move_in(moves, pages);
-  shrink_host_spare(0);
   const std::lock_guard guard(lock_);
   reserved_bytes_ -= pages.bytes();
   put_back(pages.promised_bytes);
   spare_.insert(spare_.end(), pages.pages.begin(), pages.pages.end());
-  if (bytes != 0)
-    peak_need_ += bytes;
-  else
-    last_spill_order_ = order_;  // not again at once
+  peak_need_ += bytes;
   return bytes;
 }
 
@@ -114,7 +125,8 @@ uint64_t DeviceHeap::move_in(std::vector<Move>& moves, PageReservation& pages) {
     bytes = settle_in(moves, pages);
   }
   for (const Move& move : moves)
-    if (move.done) drop_elsewhere({move.range, move.from.front().handle, move.was});
+    if (move.done)
+      drop_elsewhere({.range = move.range, .handle = move.from.front().handle, .tier = move.was});
   for (const Move& move : moves) end_move(move.block);
   return bytes;
 }
@@ -163,12 +175,13 @@ uint64_t DeviceHeap::settle_in(const std::vector<Move>& moves, PageReservation& 
       arena.set_page(at, page.handle);
       at += page_bytes_;
     }
-    spilled_[move.block].pieces.pop_back();
+    std::vector<Piece>& pieces = spilled_[move.block].pieces;
+    remove_piece(pieces.back());
+    pieces.pop_back();
     bytes += move.range.bytes();
   }
   mapped_bytes_ += bytes;
   reserved_bytes_ -= bytes;
-  elsewhere_bytes_ -= bytes;
   return bytes;
 }
 

@@ -28,7 +28,8 @@ bool DeviceHeap::unmap_elsewhere(Block* block) {
   }
   const Device::Scope scope(*device_);
   for (Piece* piece : pieces) {
-    piece->gone = device_->unmap(piece->range.begin, piece->range.bytes()) == CUDA_SUCCESS;
+    piece->gone = piece->tier == Tier::kNvme ||
+                  device_->unmap(piece->range.begin, piece->range.bytes()) == CUDA_SUCCESS;
     if (!piece->gone) continue;
     tell_pages(Change::kUnmapped, *arenas_[block->arena], piece->range);
     drop_elsewhere(*piece);
@@ -59,7 +60,7 @@ void DeviceHeap::retry_elsewhere() {
 bool DeviceHeap::forget_elsewhere(Block* block) {
   const auto there = spilled_.extract(block);
   if (there.empty()) return false;
-  for (const Piece& piece : there.mapped().pieces) elsewhere_bytes_ -= piece.range.bytes();
+  for (const Piece& piece : there.mapped().pieces) remove_piece(piece);
   for (const Piece& piece : there.mapped().pieces)
     for (uint64_t at = piece.range.begin; at < piece.range.end; at += page_bytes_)
       arenas_[block->arena]->set_page(at, 0);
@@ -71,13 +72,17 @@ void DeviceHeap::end_spilling() {
   retry_left_over();
   for (const auto& [block, there] : spilled_) {
     for (const Piece& piece : there.pieces) {
-      if (!piece.gone) device_->unmap(piece.range.begin, piece.range.bytes());
-      if (!piece.gone) device_->release(piece.handle);
+      remove_piece(piece);
+      if (!piece.gone && piece.tier != Tier::kNvme) {
+        device_->unmap(piece.range.begin, piece.range.bytes());
+        device_->release(piece.handle);
+      }
       for (uint64_t at = piece.range.begin; at < piece.range.end; at += page_bytes_)
         arenas_[block->arena]->set_page(at, 0);
     }
   }
   for (const auto& [bytes, handle] : host_spare_) device_->release(handle);
+  buffers_.give_back(*device_);
 }
 
 }  // namespace spillway

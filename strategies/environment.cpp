@@ -64,6 +64,29 @@ bool parse_bytes(std::string_view text, uint64_t* bytes, std::string* error) {
   return false;
 }
 
+bool parse_nvme(std::string_view text, std::string* folder, uint64_t* bytes, std::string* error) {
+  constexpr uint64_t kPage = 2 << 20;
+  folder->clear();
+  *bytes = 0;
+  if (trim(text).empty()) return true;
+  const size_t colon = text.rfind(':');
+  uint64_t size = 0;
+  std::string why;
+  if (colon == std::string_view::npos || colon == 0)
+    why = "a folder and a size with a colon between are needed";
+  else if (text.find('\0') != std::string_view::npos)
+    why = "no folder's name has a zero byte";
+  else if (parse_bytes(text.substr(colon + 1), &size, &why) && size < kPage)
+    why = "the size must be 2 MiB at least";
+  if (!why.empty()) {
+    *error = "'" + std::string(text) + "': " + why + ", as in /scratch:200GiB";
+    return false;
+  }
+  *folder = text.substr(0, colon);
+  *bytes = size;
+  return true;
+}
+
 bool parse_slowdown(std::string_view text, double* factor, std::string* error) {
   const std::string value(trim(text));
   *factor = 0;
@@ -80,14 +103,16 @@ bool parse_slowdown(std::string_view text, double* factor, std::string* error) {
 bool parse_strategies(std::string_view text, Environment* out, std::string* error) {
   if (trim(text).empty()) return true;
   Environment chosen = *out;
-  const std::array<std::pair<const char*, bool*>, 8> known{{{"wait_for_events", &chosen.wait_for_events},
-                                                            {"stitch", &chosen.stitch},
-                                                            {"release_cache", &chosen.release_cache},
-                                                            {"framework_cache", &chosen.framework_cache},
-                                                            {"trim_pools", &chosen.trim_pools},
-                                                            {"ask_peers", &chosen.ask_peers},
-                                                            {"spill_to_host", &chosen.spill_to_host},
-                                                            {"registered", &chosen.registered}}};
+  const std::array<std::pair<const char*, bool*>, 10> known{{{"wait_for_events", &chosen.wait_for_events},
+                                                             {"stitch", &chosen.stitch},
+                                                             {"release_cache", &chosen.release_cache},
+                                                             {"framework_cache", &chosen.framework_cache},
+                                                             {"trim_pools", &chosen.trim_pools},
+                                                             {"ask_peers", &chosen.ask_peers},
+                                                             {"spill_to_host", &chosen.spill_to_host},
+                                                             {"spill_to_peer", &chosen.spill_to_peer},
+                                                             {"spill_to_nvme", &chosen.spill_to_nvme},
+                                                             {"registered", &chosen.registered}}};
   for (const auto& [name, flag] : known) *flag = false;
   bool named = false;
   for (size_t at = 0; at <= text.size();) {
@@ -104,8 +129,7 @@ bool parse_strategies(std::string_view text, Environment* out, std::string* erro
     if (found) continue;
     *error = "SPILLWAY_STRATEGIES: there is no strategy '" + name +
              "'; known are wait_for_events, stitch, release_cache, framework_cache, trim_pools, ask_peers, "
-             "spill_to_host, "
-             "registered (the program's own) and none";
+             "spill_to_host, spill_to_peer, spill_to_nvme, registered (the program's own) and none";
     return false;
   }
   if (!named) {
@@ -120,6 +144,19 @@ bool parse_strategies(std::string_view text, Environment* out, std::string* erro
 static bool read_bytes(const char* name, uint64_t* bytes, std::string* error) {
   const char* text = std::getenv(name);
   if (text == nullptr || parse_bytes(text, bytes, error)) return true;
+  *error = std::string(name) + ": " + *error;
+  return false;
+}
+
+// The same, where unset and 0 are not alike.
+static bool read_budget(const char* name, int64_t* bytes, std::string* error) {
+  uint64_t read = 0;
+  const char* text = std::getenv(name);
+  if (text == nullptr || *text == '\0') return true;
+  if (parse_bytes(text, &read, error)) {
+    *bytes = static_cast<int64_t>(read);
+    return true;
+  }
   *error = std::string(name) + ": " + *error;
   return false;
 }
@@ -141,13 +178,13 @@ bool read_environment(Environment* out, std::string* error) {
   }
   if (const char* path = std::getenv("SPILLWAY_TRACE"); path != nullptr)
     out->trace_path = with_process_id(path);
-  if (const char* budget = std::getenv("SPILLWAY_HOST_BUDGET"); budget != nullptr && *budget != '\0') {
-    uint64_t bytes = 0;
-    if (!parse_bytes(budget, &bytes, error)) {
-      *error = "SPILLWAY_HOST_BUDGET: " + *error;
-      return false;
-    }
-    out->host_budget_bytes = static_cast<int64_t>(bytes);
+  if (!read_budget("SPILLWAY_HOST_BUDGET", &out->host_budget_bytes, error) ||
+      !read_budget("SPILLWAY_PEER_BUDGET", &out->peer_budget_bytes, error))
+    return false;
+  if (const char* nvme = std::getenv("SPILLWAY_NVME");
+      nvme != nullptr && !parse_nvme(nvme, &out->nvme_folder, &out->nvme_bytes, error)) {
+    *error = "SPILLWAY_NVME: " + *error;
+    return false;
   }
   if (const char* slowdown = std::getenv("SPILLWAY_MAX_SLOWDOWN"); slowdown != nullptr && *slowdown != '\0')
     if (!parse_slowdown(slowdown, &out->most_slowdown, error)) {

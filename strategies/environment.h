@@ -1,5 +1,6 @@
 // The settings that a process starts with: SPILLWAY_LIMIT, SPILLWAY_RESERVE, SPILLWAY_GUARANTEE,
-// SPILLWAY_TRACE, SPILLWAY_STRATEGIES, SPILLWAY_HOST_BUDGET, SPILLWAY_MAX_SLOWDOWN.
+// SPILLWAY_TRACE, SPILLWAY_STRATEGIES, SPILLWAY_HOST_BUDGET, SPILLWAY_PEER_BUDGET, SPILLWAY_NVME,
+// SPILLWAY_MAX_SLOWDOWN.
 //
 // Thread-safety: pure functions of their text, but for `read_environment`. Errors: a text that says which
 // value is wrong and what would be right; nothing is changed then.
@@ -17,13 +18,18 @@ struct Environment {
   std::string trace_path;        // "": no trace
   // Of pinned host memory, for what is moved off the devices. -1: by what the machine has.
   int64_t host_budget_bytes = -1;
-  double most_slowdown = 10;  // by what was moved there; 0: does not matter
+  int64_t peer_budget_bytes = -1;  // of each other device. -1: of those that nobody uses
+  std::string nvme_folder;         // of a file for registered blocks
+  uint64_t nvme_bytes = 0;         // its size; 0: none
+  double most_slowdown = 10;       // by what was moved there; 0: does not matter
   bool wait_for_events = true, stitch = true, release_cache = true, framework_cache = true, trim_pools = true,
-       ask_peers = true, spill_to_host = true, registered = true;
+       ask_peers = true, spill_to_host = true, spill_to_peer = true, spill_to_nvme = true, registered = true;
 };
 
 // "8GiB", "512MiB", "1.5GiB", "1000000" (bytes); "" and "0" mean no limit.
 bool parse_bytes(std::string_view text, uint64_t* bytes, std::string* error);
+// "DIR:SIZE": the last colon divides them; "": no file. Whether the folder can be used is not looked at.
+bool parse_nvme(std::string_view text, std::string* folder, uint64_t* bytes, std::string* error);
 // A factor of at least 1 ("1.5"), or "none": 0.
 bool parse_slowdown(std::string_view text, double* factor, std::string* error);
 // Names separated by commas, of the built-in strategies or "registered" (the program's own); "none": none.

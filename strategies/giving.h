@@ -12,6 +12,8 @@ namespace spillway {
 struct Holding {
   uint64_t held_bytes = 0, cached_bytes = 0;  // by Spillway's allocator
   uint64_t spilled_bytes = 0;                 // in use, and moved by it to another tier
+  uint64_t spilled_peer_bytes = 0;            // of these, to other devices
+  uint64_t spilled_nvme_bytes = 0;            // or to a file
   uint64_t limit_bytes = 0;                   // of the process, or of that; 0: none
   uint64_t native_bytes = 0;                  // by driver calls, LibTorch's own allocator among the callers
   std::optional<FrameworkMemory> framework;   // nothing: not known

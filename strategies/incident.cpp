@@ -74,6 +74,8 @@ void Ladder::Incident::record_equation() {
   term(Term::kLargestExtent, event.largest_extent_bytes);
   term(Term::kDevice, memory.device);
   if (memory.spilled != 0) term(Term::kSpilled, memory.spilled);
+  if (memory.spilled_peer != 0) term(Term::kSpilledPeer, memory.spilled_peer);
+  if (memory.spilled_nvme != 0) term(Term::kSpilledNvme, memory.spilled_nvme);
 }
 
 bool Ladder::Incident::may_step() const {

@@ -37,6 +37,8 @@ void fill_memory(const Memory& memory, int32_t device, spillway_memory* out) {
   filled.peak_allocated = memory.peak_allocated;
   filled.device_bytes = memory.device;
   filled.spilled = memory.spilled;
+  filled.spilled_peer = memory.spilled_peer;
+  filled.spilled_nvme = memory.spilled_nvme;
   std::memcpy(out, &filled, std::min<size_t>(out->size, sizeof(filled)));
 }
 
@@ -53,18 +55,24 @@ uint64_t address_of(const void* pointer) {
   return reinterpret_cast<uint64_t>(pointer);
 }
 
-spillway_status answer(Tags::Answer answer, const char* function) {
-  switch (answer) {
-    case Tags::Answer::kOk:
+// Of a registered block's functions. `invalid`: what kInvalid means there.
+spillway_status answer(Status status, const char* function, const char* invalid, const FailurePtr& failure) {
+  switch (status) {
+    case Status::kOk:
       return SPILLWAY_OK;
-    case Tags::Answer::kUnknown:
+    case Status::kNotFound:
       return refuse(SPILLWAY_NOT_FOUND, std::string(function) + ": the address was not registered");
-    case Tags::Answer::kTwice:
-      return refuse(SPILLWAY_INVALID, std::string(function) + ": the address is registered already");
-    case Tags::Answer::kUnbalanced:
-      return refuse(SPILLWAY_INVALID, std::string(function) + ": there was no touch before");
+    case Status::kInvalid:
+      return refuse(SPILLWAY_INVALID, std::string(function) + ": " + invalid);
+    default:
+      break;
   }
-  return SPILLWAY_INVALID;
+  std::string text = failure == nullptr ? "CUDA can not be used here" : failure->text;
+  if (failure != nullptr && status == Status::kOutOfMemory)
+    text = verdict(*failure, Process::get().ladder()->story_of(failure->event.incident));
+  // A plan move is for a step that unwinds, which a touch has none of.
+  const Status told = status == Status::kUnwind ? Status::kOutOfMemory : status;
+  return refuse(to_c(told), std::string(function) + ": " + text);
 }
 
 // A record of the process's, not of a device's.
@@ -124,22 +132,37 @@ spillway_status spillway_block_add(void* address, uint64_t bytes) {
   if (bytes == 0 || bytes > block.bytes)
     return refuse(SPILLWAY_INVALID,
                   "spillway_block_add: the block has " + std::to_string(block.bytes) + " bytes");
-  return spillway::answer(Process::get().tags().add_block(at, bytes), "spillway_block_add");
+  return spillway::answer(allocator->add_block(at, bytes), "spillway_block_add",
+                          "the address is registered already", nullptr);
 }
 
 spillway_status spillway_block_touch(void* address) {
-  return spillway::answer(Process::get().tags().touch_block(spillway::address_of(address)),
-                          "spillway_block_touch");
+  spillway_status refused = SPILLWAY_OK;
+  if (spillway::inside("spillway_block_touch", &refused)) return refused;
+  spillway::Allocator* allocator = Process::get().allocator();
+  spillway::FailurePtr failure;
+  const spillway::Status status = allocator == nullptr
+                                      ? spillway::Status::kNotFound
+                                      : allocator->touch_block(spillway::address_of(address), &failure);
+  return spillway::answer(status, "spillway_block_touch", "", failure);
 }
 
 spillway_status spillway_block_done(void* address) {
-  return spillway::answer(Process::get().tags().done_block(spillway::address_of(address)),
-                          "spillway_block_done");
+  spillway::Allocator* allocator = Process::get().allocator();
+  const spillway::Status status = allocator == nullptr ? spillway::Status::kNotFound
+                                                       : allocator->done_block(spillway::address_of(address));
+  return spillway::answer(status, "spillway_block_done", "there was no touch before", nullptr);
 }
 
 spillway_status spillway_block_remove(void* address) {
-  return spillway::answer(Process::get().tags().remove_block(spillway::address_of(address)),
-                          "spillway_block_remove");
+  spillway_status refused = SPILLWAY_OK;
+  if (spillway::inside("spillway_block_remove", &refused)) return refused;
+  spillway::Allocator* allocator = Process::get().allocator();
+  spillway::FailurePtr failure;
+  const spillway::Status status = allocator == nullptr
+                                      ? spillway::Status::kNotFound
+                                      : allocator->remove_block(spillway::address_of(address), &failure);
+  return spillway::answer(status, "spillway_block_remove", "", failure);
 }
 
 spillway_status spillway_pin(void* address, uint64_t bytes) {
@@ -149,7 +172,8 @@ spillway_status spillway_pin(void* address, uint64_t bytes) {
 }
 
 spillway_status spillway_unpin(void* address) {
-  return spillway::answer(Process::get().tags().unpin(spillway::address_of(address)), "spillway_unpin");
+  const bool was = Process::get().tags().unpin(spillway::address_of(address));
+  return was ? SPILLWAY_OK : refuse(SPILLWAY_NOT_FOUND, "spillway_unpin: the address was not pinned");
 }
 
 spillway_status spillway_phase(const char* name) {

@@ -124,6 +124,7 @@ Relief Ladder::run(const Candidate& candidate, Incident& incident, Reservation& 
   entry.bytes.fetch_add(relief.bytes);
   entry.microseconds.fetch_add(us);
   incident.step(entry, candidate.offer, relief, us);
+  if (relief.bytes == 0 && relief.why_not[0] != '\0') incident.refusal(entry, relief.why_not);
   if (std::ranges::find(incident.used, candidate.entry) == incident.used.end())
     incident.used.push_back(candidate.entry);
   return relief;

@@ -10,6 +10,7 @@
 
 #include "spillway/driver/table.h"
 #include "strategies/environment.h"
+#include "strategies/evict_guests.h"
 #include "strategies/framework.h"
 #include "strategies/free_bytes.h"
 #include "strategies/helper.h"
@@ -74,6 +75,16 @@ Room room_of(const driver::Table& table, int ordinal, uint64_t guarantee_bytes) 
   return {true, framework, free_bytes(table)};
 }
 
+// What this process's other devices keep there.
+uint64_t evict(int ordinal, uint64_t bytes) {
+  Process& process = Process::get();
+  Allocator* allocator = process.allocator();
+  const DriverSpan span;
+  if (allocator == nullptr || !span.begun()) return 0;
+  return evict_guests_for_others(*allocator, *process.ladder(), process.spill_limits(), DeviceId{ordinal},
+                                 bytes, std::chrono::steady_clock::now() + kMostTime);
+}
+
 uint64_t give(const driver::Table& table, const Ledger::Need& need, uint64_t guarantee_bytes) {
   int ordinal = -1;
   Room before;
@@ -84,12 +95,13 @@ uint64_t give(const driver::Table& table, const Ledger::Need& need, uint64_t gua
     prepare_framework();
     before = room_of(table, ordinal, guarantee_bytes);
   }
-  if (!before.known) return 0;
+  const uint64_t evicted = evict(ordinal, need.bytes);
+  if (!before.known) return evicted;
   if (before.framework_may_give && framework_is_prepared()) give_framework_cache(table, ordinal);
   const DriverSpan span;
-  if (!span.begun()) return 0;
+  if (!span.begun()) return evicted;
   const UsedDevice device(table, ordinal);
-  if (!device.current()) return 0;
+  if (!device.current()) return evicted;
   give_pages(ordinal, gift_of(holding_of(ordinal), guarantee_bytes));
   const size_t after = free_bytes(table);
   return after > before.free_bytes ? after - before.free_bytes : 0;

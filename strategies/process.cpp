@@ -1,14 +1,16 @@
 #include "strategies/process.h"
 
-#include "strategies/budget.h"
-#include "strategies/peer_service.h"
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "spillway/allocator/spill.h"
+#include "strategies/budget.h"
 #include "strategies/host_budget.h"
+#include "strategies/peer_service.h"
 
 namespace spillway {
 namespace {
@@ -22,13 +24,30 @@ unsigned processes_here() {
   return 1;
 }
 
-SpillLimits spill_limits(const Environment& environment) {
-  const bool given = environment.host_budget_bytes >= 0;
-  return {.host_bytes = given ? static_cast<uint64_t>(environment.host_budget_bytes)
-                              : default_host_budget_bytes(processes_here()),
-          // The program may have taken much of what there was at the start.
-          .available = given ? nullptr : +[] { return default_host_budget_bytes(processes_here()); },
-          .most_slowdown = environment.most_slowdown};
+// By the ledger. Of a program's several processes each has a device of its own, which it may be about to use.
+bool nobody_uses(const DeviceUuid& device) {
+  std::vector<LedgerMember> members;
+  std::string why_not;
+  if (processes_here() != 1 || PeerService::ledger() == nullptr ||
+      read_ledger(ledger_name(), &members, &why_not) != LedgerRead::kRead)
+    return false;
+  const auto may_use = [&](const LedgerMember& member) {
+    if (member.process == static_cast<uint64_t>(::getpid())) return false;
+    const auto* shown = member.entry.devices.begin();
+    const auto* end = shown + std::min<uint64_t>(member.entry.device_count, LedgerEntry::kMostDevices);
+    return !member.has_entry ||
+           std::any_of(shown, end, [&](const LedgerDevice& used) { return used.uuid == device; });
+  };
+  return std::none_of(members.begin(), members.end(), may_use);
+}
+
+// False: there is to be none, or there can be none, which is said.
+bool open_page_file(Allocator& allocator, const Environment& environment) {
+  if (environment.nvme_bytes == 0) return false;
+  std::string why_not;
+  if (use_page_file(allocator, environment.nvme_folder, environment.nvme_bytes, &why_not)) return true;
+  std::fprintf(stderr, "spillway: nothing is moved to a file: SPILLWAY_NVME: %s\n", why_not.c_str());
+  return false;
 }
 
 bool is_pinned(uint64_t address, uint64_t bytes) {
@@ -63,6 +82,8 @@ spillway_status to_c(Status status) {
       return SPILLWAY_UNAVAILABLE;
     case Status::kDriverFailed:
       return SPILLWAY_DRIVER_FAILED;
+    case Status::kFileFailed:
+      return SPILLWAY_FILE_FAILED;
   }
   return SPILLWAY_INVALID;
 }
@@ -99,7 +120,14 @@ spillway_status Process::start_locked() {
   if (environment.framework_cache) ladder->add(make_framework_cache(*allocator));
   if (environment.trim_pools) ladder->add(make_trim_pools(*allocator));
   if (environment.ask_peers) ladder->add(make_ask_peers(*allocator, &PeerService::ledger));
-  if (environment.spill_to_host) ladder->add(make_spill_to_host(*allocator, spill_limits(environment)));
+  environment_ = environment;
+  if (environment.spill_to_peer) {
+    ladder->add(make_spill_to_peer(*allocator, spill_limits()));
+    ladder->add(make_evict_guests(*allocator, spill_limits()));
+  }
+  if (environment.spill_to_host) ladder->add(make_spill_to_host(*allocator, spill_limits()));
+  if (environment.spill_to_nvme && open_page_file(*allocator, environment))
+    ladder->add(make_spill_to_nvme(*allocator, spill_limits()));
   set_pinned(*allocator, &is_pinned);
   ladder->set_phase_source(&Tags::phase);
   allocator->set_budget(process_budget());
@@ -111,12 +139,25 @@ spillway_status Process::start_locked() {
   }
   allocator->set_trace(trace.get());
   trace_ = std::move(trace);
-  environment_ = environment;
   allocator->count_incidents(totals_);
   driver_callers_.store(new DriverCallers(*allocator, *ladder), std::memory_order_release);
   ladder_.store(ladder, std::memory_order_release);
   allocator_.store(allocator, std::memory_order_release);
   return SPILLWAY_OK;
+}
+
+SpillLimits Process::spill_limits() const {
+  SpillLimits limits{.nobody_uses = &nobody_uses, .most_slowdown = environment_.most_slowdown};
+  if (environment_.peer_budget_bytes >= 0)
+    limits.peer_bytes = static_cast<uint64_t>(environment_.peer_budget_bytes);
+  if (environment_.host_budget_bytes >= 0) {
+    limits.host_bytes = static_cast<uint64_t>(environment_.host_budget_bytes);
+    return limits;
+  }
+  limits.host_bytes = default_host_budget_bytes(processes_here());
+  // The program may have taken much of what there was at the start.
+  limits.available = [] { return default_host_budget_bytes(processes_here()); };
+  return limits;
 }
 
 void Process::count_incidents(spillway_incident_totals* totals) {

@@ -33,8 +33,12 @@ class Process {
   trace::Trace* trace() const { return allocator() == nullptr ? nullptr : allocator()->trace(); }
   // Whether memory in use may be moved off the devices.
   bool may_spill() const {
-    return environment_.spill_to_host && environment_.host_budget_bytes != 0 && ladder()->gate() != nullptr;
+    const bool host = environment_.spill_to_host && environment_.host_budget_bytes != 0;
+    const bool peer = environment_.spill_to_peer && environment_.peer_budget_bytes != 0;
+    return (host || peer) && ladder()->gate() != nullptr;
   }
+  // What the strategies that move memory in use keep to.
+  SpillLimits spill_limits() const;
   bool registered_allowed() const { return environment_.registered; }
   // Null until started.
   DriverCallers* driver_callers() const { return driver_callers_.load(std::memory_order_acquire); }

@@ -71,6 +71,8 @@ Holding holding_of(int ordinal) {
     holding.held_bytes = memory.reserved;
     holding.cached_bytes = memory.cached;
     holding.spilled_bytes = memory.spilled;
+    holding.spilled_peer_bytes = memory.spilled_peer;
+    holding.spilled_nvme_bytes = memory.spilled_nvme;
     if (memory.limit < memory.device) holding.limit_bytes = memory.limit;
   }
   if (const spillway_budget* budget = process_budget(); budget != nullptr) {
@@ -115,6 +117,8 @@ bool Publisher::show_device(const driver::Table& table, int ordinal, LedgerDevic
   device->held_bytes = holding.held_bytes;
   device->cached_bytes = holding.cached_bytes;
   device->spilled_bytes = holding.spilled_bytes;
+  device->spilled_peer_bytes = holding.spilled_peer_bytes;
+  device->spilled_nvme_bytes = holding.spilled_nvme_bytes;
   device->limit_bytes = holding.limit_bytes;
   device->native_bytes = holding.native_bytes;
   if (holding.framework) {

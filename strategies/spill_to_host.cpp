@@ -1,16 +1,8 @@
 // The coldest blocks' memory goes to pinned host memory at the same address, where kernels can still use it.
-#include <algorithm>
-#include <cstdio>
-
-#include "spillway/allocator/spill.h"
-#include "spillway/allocator/verdict.h"
-#include "spillway/strategies/ladder.h"
+#include "strategies/spill_offer.h"
 
 namespace spillway {
 namespace {
-
-// Of a link to the host; and what exchanging the pages behind an address takes for each of 2 MiB.
-constexpr uint64_t kBytesPerUs = 12'000, kPageUs = 26 + 2 + 36, kStandstillUs = 500;
 
 class SpillToHost final : public Strategy {
  public:
@@ -21,42 +13,19 @@ class SpillToHost final : public Strategy {
   Offer offer(const OomEvent& event) noexcept override {
     const SpillPlace where = place(event);
     const SpillEstimate estimate = estimate_spill(allocator_, event, where);
-    Offer offer;
-    if (estimate.needed_bytes == 0) return offer;
-    if (estimate.bytes < estimate.needed_bytes)
-      return because(offer, "of %s that must go, only %s are not pinned", estimate.needed_bytes,
-                     estimate.bytes);
-    if (estimate.useful_bytes == 0)
-      return because(offer, "%s must go, and of the budget of host memory %s are left", estimate.needed_bytes,
+    if (estimate.needed_bytes == 0) return {};
+    if (estimate.movable_bytes >= estimate.needed_bytes && estimate.useful_bytes == 0)
+      return refused("%s must go, and of the budget of host memory %s are left", estimate.needed_bytes,
                      where.most_bytes);
-    if (limits_.most_slowdown != 0 && estimate.slowdown > limits_.most_slowdown) {
-      std::snprintf(offer.why_not, sizeof offer.why_not,
-                    "the program would run %.1f times as long, and %.1f is the most", estimate.slowdown,
-                    limits_.most_slowdown);
-      return offer;
-    }
-    const uint64_t pages = estimate.bytes >> 21;
-    offer.bytes = estimate.useful_bytes;
-    offer.cost_us = estimate.bytes / kBytesPerUs + pages * kPageUs + kStandstillUs;
-    return offer;
+    return offer_of(estimate, limits_.most_slowdown);
   }
   Relief relieve(const OomEvent& event, Reservation& reservation) noexcept override {
     return {spill(allocator_, event, reservation, place(event)), false, "moved cold blocks to host memory"};
   }
 
  private:
-  static Offer because(Offer& offer, const char* format, uint64_t first, uint64_t second) {
-    std::snprintf(offer.why_not, sizeof offer.why_not, format, size_text(first).c_str(),
-                  size_text(second).c_str());
-    return offer;
-  }
   SpillPlace place(const OomEvent& event) const {
-    const uint64_t there =
-        spilled_bytes(allocator_, Tier::kHost) + host_spare_bytes(allocator_, event.device);
-    return {.tier = Tier::kHost,
-            .peer = {},
-            .most_bytes = std::min(limits_.host_bytes > there ? limits_.host_bytes - there : 0,
-                                   limits_.available == nullptr ? UINT64_MAX : limits_.available())};
+    return {.tier = Tier::kHost, .most_bytes = host_room_bytes(allocator_, limits_, event.device)};
   }
 
   Allocator& allocator_;

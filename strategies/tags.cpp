@@ -29,33 +29,6 @@ void Tags::set_phase(const char* name) {
   process_phase.owner.store(self);
 }
 
-Tags::Answer Tags::add_block(uint64_t address, uint64_t bytes) {
-  std::lock_guard guard(mutex_);
-  return blocks_.emplace(address, Block{bytes, 0}).second ? Answer::kOk : Answer::kTwice;
-}
-
-Tags::Answer Tags::touch_block(uint64_t address) {
-  std::lock_guard guard(mutex_);
-  const auto found = blocks_.find(address);
-  if (found == blocks_.end()) return Answer::kUnknown;
-  ++found->second.uses;
-  return Answer::kOk;
-}
-
-Tags::Answer Tags::done_block(uint64_t address) {
-  std::lock_guard guard(mutex_);
-  const auto found = blocks_.find(address);
-  if (found == blocks_.end()) return Answer::kUnknown;
-  if (found->second.uses == 0) return Answer::kUnbalanced;
-  --found->second.uses;
-  return Answer::kOk;
-}
-
-Tags::Answer Tags::remove_block(uint64_t address) {
-  std::lock_guard guard(mutex_);
-  return blocks_.erase(address) != 0 ? Answer::kOk : Answer::kUnknown;
-}
-
 void Tags::pin(uint64_t address, uint64_t bytes) {
   std::lock_guard guard(mutex_);
   Pin& pin = pins_[address];
@@ -63,12 +36,12 @@ void Tags::pin(uint64_t address, uint64_t bytes) {
   ++pin.count;
 }
 
-Tags::Answer Tags::unpin(uint64_t address) {
+bool Tags::unpin(uint64_t address) {
   std::lock_guard guard(mutex_);
   const auto found = pins_.find(address);
-  if (found == pins_.end()) return Answer::kUnknown;
+  if (found == pins_.end()) return false;
   if (--found->second.count == 0) pins_.erase(found);
-  return Answer::kOk;
+  return true;
 }
 
 bool Tags::is_pinned(uint64_t address, uint64_t bytes) {
@@ -78,8 +51,6 @@ bool Tags::is_pinned(uint64_t address, uint64_t bytes) {
   };
   for (const auto& [begin, pin] : pins_)
     if (overlaps(begin, pin.bytes)) return true;
-  for (const auto& [begin, block] : blocks_)
-    if (block.uses != 0 && overlaps(begin, block.bytes)) return true;
   return false;
 }
 

@@ -1,4 +1,4 @@
-// What the program says about itself: phases, steps, movable blocks, pins.
+// What the program says about itself: phases, steps, pins.
 //
 // Thread-safety: every member may be called from any thread. Ownership: phase names live for ever; their
 // number is that of the program's own.
@@ -18,14 +18,9 @@ class Tags {
   static const char* phase();
   void set_phase(const char* name);
 
-  enum class Answer : uint8_t { kOk, kUnknown, kTwice, kUnbalanced };
-  Answer add_block(uint64_t address, uint64_t bytes);
-  Answer touch_block(uint64_t address);
-  Answer done_block(uint64_t address);
-  Answer remove_block(uint64_t address);
   void pin(uint64_t address, uint64_t bytes);
-  Answer unpin(uint64_t address);
-  // Whether a pin, or a registered block in use, covers a byte of [address, address + bytes).
+  bool unpin(uint64_t address);  // false: it was not pinned
+  // Whether a pin covers a byte of [address, address + bytes).
   bool is_pinned(uint64_t address, uint64_t bytes);
 
   struct Step {
@@ -35,17 +30,12 @@ class Tags {
   Step current_step();
 
  private:
-  struct Block {
-    uint64_t bytes = 0;
-    uint64_t uses = 0;
-  };
   struct Pin {
     uint64_t bytes = 0;
     uint64_t count = 0;
   };
   std::mutex mutex_;
   std::set<std::string> phases_;
-  std::map<uint64_t, Block> blocks_;
   std::map<uint64_t, Pin> pins_;
   Step step_;
 };

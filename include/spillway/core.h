@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_CORE_VERSION 6u
+#define SPILLWAY_CORE_VERSION 7u
 
 typedef struct spillway_block_info {
   uint64_t address, bytes, requested_bytes, stream, pool;

@@ -28,7 +28,8 @@ typedef enum spillway_status {
   SPILLWAY_OUT_OF_MEMORY = 3, /* not served, and the ladder gave up */
   SPILLWAY_UNWIND = 4,        /* not served: unwind, apply the chosen plan move, try again */
   SPILLWAY_UNAVAILABLE = 5,   /* no CUDA driver, one that lacks what is needed, or a child of fork */
-  SPILLWAY_DRIVER_FAILED = 6  /* the driver refused, for another reason than memory: spillway_last_error() */
+  SPILLWAY_DRIVER_FAILED = 6, /* the driver refused, for another reason than memory: spillway_last_error() */
+  SPILLWAY_FILE_FAILED = 7    /* what lies in a file could not be read back: spillway_last_error() */
 } spillway_status;
 
 typedef enum spillway_guarantee {
@@ -92,11 +93,21 @@ SPILLWAY_API spillway_status spillway_unregister(spillway_strategy_id id);
  * second call returns 0. `incident` may be NULL. */
 SPILLWAY_API spillway_strategy_id spillway_chosen_move(uint64_t* incident);
 
-/* Movable blocks: memory that the program allows Spillway to move while it is not in use. `touch` brackets a
- * use. */
+/* Movable blocks: memory that the program allows Spillway to move, and with SPILLWAY_NVME to take away, while
+ * it is not in use. `address` is the start of a block of Spillway's, `bytes` what is registered of it. A use
+ * begins with `touch` and ends with `done`; uses nest, and several threads may have one. What is queued on a
+ * stream before `done` may still run after it; what is queued before `touch` or after `done` must not use the
+ * block, nor may the host. A freed block is no longer registered. */
 SPILLWAY_API spillway_status spillway_block_add(void* address, uint64_t bytes);
+/* When it returns SPILLWAY_OK the memory is there, at its address. It may have to be read from the file, and
+ * the ladder may make room for it: the call can take as long as an allocation that fails at first, and waits
+ * for the device. Otherwise no use has begun, and what lies in the file stays there for a later `touch`:
+ * SPILLWAY_OUT_OF_MEMORY, SPILLWAY_FILE_FAILED (unreadable, or not what was written), SPILLWAY_NOT_FOUND,
+ * SPILLWAY_DRIVER_FAILED. Not from inside `offer` or `relieve`. */
 SPILLWAY_API spillway_status spillway_block_touch(void* address);
 SPILLWAY_API spillway_status spillway_block_done(void* address);
+/* The block is like any other again. What lies in the file is brought back: the errors are those of `touch`,
+ * and the block is registered still. */
 SPILLWAY_API spillway_status spillway_block_remove(void* address);
 /* Memory that must not move (exported, registered with NCCL or RDMA): counted, undone by as many unpins. */
 SPILLWAY_API spillway_status spillway_pin(void* address, uint64_t bytes);
@@ -130,7 +141,9 @@ typedef struct spillway_memory {
   uint64_t driver_calls;   /* create, map, access, unmap, release */
   uint64_t peak_allocated; /* of live + rounding */
   uint64_t device_bytes;   /* all that the card has */
-  uint64_t spilled;        /* in use, but moved to host memory or a peer: in none of the terms */
+  uint64_t spilled;        /* in use, but moved to another tier: in none of the terms */
+  uint64_t spilled_peer;   /* of these, on another device */
+  uint64_t spilled_nvme;   /* or in a file; the rest in host memory */
 } spillway_memory;
 SPILLWAY_API spillway_status spillway_query(int32_t device, spillway_memory* out); /* set out->size first */
 SPILLWAY_API spillway_status spillway_reset_peaks(int32_t device);

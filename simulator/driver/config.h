@@ -51,10 +51,11 @@ struct Config {
                       .peer_gbs = 250};
   uint64_t capacity_bytes = card.capacity_bytes;
   int devices = 1;
-  bool compute = false;    // values are computed; otherwise null mode
-  bool chance = false;     // in null mode the host reads numbers of chance instead of zeros
-  bool poison = false;     // new pages hold 0xFF bytes, NaN as floats, instead of zeros
-  bool overheads = false;  // what real libraries take is modelled; true when a card was chosen
+  bool compute = false;     // values are computed; otherwise null mode
+  bool chance = false;      // in null mode the host reads numbers of chance instead of zeros
+  bool poison = false;      // new pages hold 0xFF bytes, NaN as floats, instead of zeros
+  bool peer_access = true;  // of each device to each other's memory
+  bool overheads = false;   // what real libraries take is modelled; true when a card was chosen
   std::optional<uint64_t>
       context_bytes;          // what an active context takes of its device; none: the table's, or 0
   uint64_t call_ns = 100;     // of every driver call: lets polling loops end

@@ -217,6 +217,7 @@ std::string read_machine(const toml::table& table, const std::string& file, Conf
   reader.flag("overheads", config.overheads);
   if (uint64_t bytes = 0; reader.bytes("context_bytes", 0, bytes)) config.context_bytes = bytes;
   reader.flag("poison", config.poison);
+  reader.flag("peer_access", config.peer_access);
   reader.integer("call_ns", 1, 1000000000, config.call_ns);
   reader.integer("kernel_ns", 0, 1000000000000, config.kernel_ns);
   std::string inner;

@@ -1,4 +1,4 @@
-// Access of one device to another's memory: every pair can, once it was enabled.
+// Access of one device to another's memory: every pair can, once it was enabled, or none.
 #include "simulator/driver/call.h"
 
 using namespace spillway::simulator;
@@ -7,7 +7,7 @@ CUresult cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevice peerDe
   SPILLWAY_SIM_ENTER(cuDeviceCanAccessPeer);
   if (!canAccessPeer) return CUDA_ERROR_INVALID_VALUE;
   if (!sim.device(dev) || !sim.device(peerDev)) return CUDA_ERROR_INVALID_DEVICE;
-  *canAccessPeer = dev != peerDev;
+  *canAccessPeer = sim.config.peer_access && dev != peerDev;
   return CUDA_SUCCESS;
 }
 
@@ -17,8 +17,8 @@ CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdev
   if (!value) return CUDA_ERROR_INVALID_VALUE;
   if (!sim.device(srcDevice) || !sim.device(dstDevice) || srcDevice == dstDevice)
     return CUDA_ERROR_INVALID_DEVICE;
-  *value = attrib == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED ||
-           attrib == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
+  *value = sim.config.peer_access && (attrib == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED ||
+                                      attrib == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED);
   return CUDA_SUCCESS;
 }
 
@@ -29,6 +29,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
   if (!current || !peer) return CUDA_ERROR_INVALID_CONTEXT;
   if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (peer->device == current->device) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!sim.config.peer_access) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   const uint32_t bit = uint32_t{1} << peer->device->ordinal;
   if (current->device->peers & bit) return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
   current->device->peers |= bit;

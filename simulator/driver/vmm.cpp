@@ -35,6 +35,12 @@ CUresult place_of(const CUmemAllocationProp* prop, Device** out) {
   }
 }
 
+// Whether every device that the access is of can reach the page's device.
+bool reaches(const Page& page, uint32_t devices) {
+  const uint32_t others = page.device ? devices & ~(uint32_t{1} << page.device->ordinal) : 0;
+  return others == 0 || machine().config.peer_access;
+}
+
 struct Access {
   uint32_t readable = 0, writable = 0, named = 0;  // a bit per device
 };
@@ -166,7 +172,10 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
   if (!desc || count == 0 || !sim.space.whole_mappings(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
   Access access;
   if (const CUresult result = read_access(desc, count, access); result != CUDA_SUCCESS) return result;
-  auto mapping = sim.space.mappings().find(ptr);
+  const auto first = sim.space.mappings().find(ptr);
+  for (auto it = first; it != sim.space.mappings().end() && it->first < ptr + size; ++it)
+    if (!reaches(*it->second.page, access.readable)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  auto mapping = first;
   for (; mapping != sim.space.mappings().end() && mapping->first < ptr + size; ++mapping) {
     Mapping& entry = mapping->second;
     const uint32_t writable = (entry.writable & ~access.named) | access.writable;

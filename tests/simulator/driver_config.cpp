@@ -21,6 +21,7 @@ devices = 2
 values = "compute"
 context_bytes = "300MiB"
 poison = true
+peer_access = false
 call_ns = 50
 kernel_ns = 7000
 [bandwidth]
@@ -47,6 +48,7 @@ TEST(Config, a_whole_file_is_understood) {
   EXPECT_EQ(config.devices, 2);
   EXPECT_TRUE(config.compute);
   EXPECT_TRUE(config.poison);
+  EXPECT_FALSE(config.peer_access);
   EXPECT_EQ(config.context_bytes, uint64_t{300} << 20);
   EXPECT_EQ(config.call_ns, 50u);
   EXPECT_EQ(config.kernel_ns, 7000u);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 namespace spillway {
 namespace {
 
@@ -31,6 +33,45 @@ TEST(Environment, RefusesOtherTexts) {
     std::string error;
     EXPECT_FALSE(parse_bytes(text, &got, &error)) << text << " gave " << got;
     EXPECT_NE(error.find("8GiB"), std::string::npos) << "says what would be right: " << error;
+  }
+}
+
+TEST(Environment, SplitsAFolderFromItsSizeAtTheLastColon) {
+  std::string folder, error;
+  uint64_t bytes = 1;
+  EXPECT_TRUE(parse_nvme("/scratch:200GiB", &folder, &bytes, &error)) << error;
+  EXPECT_EQ(folder, "/scratch");
+  EXPECT_EQ(bytes, uint64_t{200} << 30);
+  EXPECT_TRUE(parse_nvme("/with:colons/in it:2097152", &folder, &bytes, &error)) << error;
+  EXPECT_EQ(folder, "/with:colons/in it");
+  EXPECT_EQ(bytes, uint64_t{2} << 20);
+  EXPECT_TRUE(parse_nvme("", &folder, &bytes, &error));
+  EXPECT_EQ(bytes, 0u);
+  for (const std::string_view text : {"/scratch", ":8GiB", "/scratch:", "/scratch:lots", "/scratch:0", "8GiB",
+                                      "/scratch:1MiB", "/scratch:-8GiB"}) {
+    EXPECT_FALSE(parse_nvme(text, &folder, &bytes, &error)) << text;
+    EXPECT_NE(error.find("as in /scratch:200GiB"), std::string::npos) << error;
+    EXPECT_EQ(bytes, 0u) << text;
+  }
+}
+
+// Any bytes: an answer or a text, and a size only with a folder.
+TEST(Environment, AnyTextForAFileIsAnsweredOrRefused) {
+  std::mt19937 random(11);
+  using namespace std::string_view_literals;
+  constexpr auto kLetters = "/:.a8 GiBMkT-+e\n\0\xff"sv;
+  for (int i = 0; i < 200'000; ++i) {
+    std::string text(random() % 24, '\0');
+    for (char& c : text) c = kLetters[random() % kLetters.size()];
+    std::string folder, error;
+    uint64_t bytes = 0;
+    const bool taken = parse_nvme(text, &folder, &bytes, &error);
+    ASSERT_EQ(taken, error.empty()) << text;
+    ASSERT_EQ(folder.empty(), bytes == 0) << text;
+    if (bytes != 0) {
+      ASSERT_GE(bytes, 2u << 20);
+      ASSERT_EQ(text.compare(0, folder.size() + 1, folder + ":"), 0);
+    }
   }
 }
 

@@ -206,6 +206,54 @@ TEST_F(Spill, CopiesRunBesideTheDriversOtherWork) {
   EXPECT_LT(counts().virtual_ns - before.virtual_ns, copies_ns * 6 / 5);
 }
 
+TEST_F(Spill, ToAFileWaitsForNoCapture) {
+  std::string why_not;
+  ASSERT_TRUE(use_page_file(*allocator, ::testing::TempDir(), 64 * kMiB, &why_not)) << why_not;
+  ladder = std::make_unique<Ladder>(*allocator);
+  ladder->add(make_spill_to_nvme(*allocator, {}));
+  allocator->set_handler(ladder.get());
+  for (const uint64_t block : blocks_of(10 * kMiB, 3))
+    ASSERT_EQ(allocator->add_block(block, 10 * kMiB), Status::kOk);
+  const StreamId stream = new_stream();
+  const uint64_t small = get(512, stream);
+  auto* const handle = reinterpret_cast<CUstream>(stream);
+  ASSERT_EQ(table.cuStreamBeginCapture(handle, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  EXPECT_EQ(get(20 * kMiB), 0u);
+  CUgraph graph = nullptr;
+  EXPECT_EQ(table.cuStreamEndCapture(handle, &graph), CUDA_SUCCESS) << "a wait would have broken it";
+  table.cuGraphDestroy(graph);
+  EXPECT_NE(get(20 * kMiB), 0u) << failure->text;
+  put(small);
+}
+
+// Tells what spilling would be measured by, and gives nothing.
+struct LinkReader final : Strategy {
+  LinkReader(Allocator& allocator, double* bytes_per_us) : allocator(allocator), bytes_per_us(bytes_per_us) {}
+  StrategyInfo info() const noexcept override { return {"link_reader"}; }
+  Offer offer(const OomEvent& event) noexcept override {
+    const SpillEstimate estimate = estimate_spill(allocator, event, {.most_bytes = UINT64_MAX});
+    if (estimate.useful_bytes != 0) *bytes_per_us = estimate.bytes_per_us;
+    return {};
+  }
+  Relief relieve(const OomEvent&, Reservation&) noexcept override { return {}; }
+  Allocator& allocator;
+  double* const bytes_per_us;
+};
+
+TEST_F(Spill, MeasuresTheLinkAndNotWhatElseTheDriverDoes) {
+  double bytes_per_us = 0;
+  ladder->add(std::make_unique<LinkReader>(*allocator, &bytes_per_us));
+  const auto blocks = blocks_of(10 * kMiB, 3);
+  let_time_pass();
+  control->set_latency("cuMemCreate", 10'000'000);
+  ASSERT_NE(get(10 * kMiB), 0u) << failure->text;
+  const double first_guess = bytes_per_us;
+  let_time_pass();
+  ASSERT_NE(get(8 * kMiB), 0u) << failure->text;
+  EXPECT_NE(bytes_per_us, first_guess);
+  EXPECT_NEAR(bytes_per_us, 25'000, 500) << "25 GB/s, however long new pages take";
+}
+
 // At each of the driver's calls, once: nothing is lost, nothing leaks, and the request is served or refused.
 TEST_F(Spill, SurvivesAFailureOfAnyCall) {
   for (const char* call :

@@ -16,9 +16,8 @@ class Values : public SimulatedDevice {
     std::memset(host(address), value, bytes);
   }
   bool holds(uint64_t address, uint64_t bytes, unsigned char value) {
-    for (uint64_t i = 0; i < bytes; ++i)
-      if (host(address)[i] != value) return false;
-    return true;
+    const unsigned char* first = host(address);
+    return bytes == 0 || (*first == value && std::memcmp(first, first + 1, bytes - 1) == 0);
   }
 };
 

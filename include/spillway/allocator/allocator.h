@@ -32,6 +32,7 @@
 namespace spillway {
 
 class DeviceHeap;
+class PageFile;
 class PageMap;
 
 enum class Status : uint8_t {
@@ -42,6 +43,7 @@ enum class Status : uint8_t {
   kUnwind,        // not served: unwind, change the plan, try again
   kUnavailable,   // no virtual memory management on this device, or a forked child
   kDriverFailed,  // the driver refused for another reason than memory
+  kFileFailed,    // what lies in a file could not be read back; it may be later
 };
 
 struct Request {
@@ -180,6 +182,19 @@ class Allocator {
   void count_incidents(spillway_incident_totals* totals) noexcept { totals_.store(totals); }
   // Whether the device has been used, and so has an account.
   bool uses(DeviceId device) const noexcept { return started(device) != nullptr; }
+  // Bytes of blocks of other devices that lie on this one. `bytes` is added: modulo 2^64, so also subtracted.
+  void count_guest(DeviceId device, uint64_t bytes) noexcept;
+  uint64_t guest_bytes(DeviceId device) const noexcept;
+  // Of a device that has not been started; 0: none.
+  uint64_t default_limit() noexcept;
+  // Blocks of which the program says when it uses them; see spill.h.
+  Status add_block(uint64_t address, uint64_t bytes) noexcept;
+  Status touch_block(uint64_t address, FailurePtr* failure) noexcept;
+  Status done_block(uint64_t address) noexcept;
+  Status remove_block(uint64_t address, FailurePtr* failure) noexcept;
+  // The file that their memory may go to. Set before the first request.
+  void set_page_file(std::unique_ptr<PageFile> file) noexcept;
+  PageFile* page_file() const noexcept { return page_file_.get(); }
   // Every invariant of every device; false and the first broken one.
   bool check_invariants(std::string* broken) noexcept;
 
@@ -211,6 +226,8 @@ class Allocator {
   std::atomic<void (*)()> pressure_{nullptr};
   std::unique_ptr<PageMap> page_map_;
   std::array<std::atomic<DeviceHeap*>, kMaxDevices> heaps_{};
+  std::array<std::atomic<uint64_t>, kMaxDevices> guests_{};
+  std::unique_ptr<PageFile> page_file_;
   std::mutex start_mutex_;
   uint64_t default_limit_bytes_ = 0;
   Injection injection_;

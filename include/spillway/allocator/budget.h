@@ -41,6 +41,11 @@ inline bool draw(spillway_budget& budget, size_t device, uint64_t bytes, uint64_
   return true;
 }
 
+// Counts what was allowed by other means.
+inline void add(spillway_budget& budget, size_t device, uint64_t bytes) {
+  __atomic_fetch_add(&budget.taken_bytes[device], bytes, __ATOMIC_RELAXED);
+}
+
 inline void give_back(spillway_budget& budget, size_t device, uint64_t bytes, By by) {
   if (by == By::kDriverCall) __atomic_fetch_sub(&budget.native_bytes[device], bytes, __ATOMIC_RELAXED);
   __atomic_fetch_sub(&budget.taken_bytes[device], bytes, __ATOMIC_RELAXED);

@@ -17,7 +17,9 @@ struct LedgerDevice {
   DeviceUuid uuid{};
   uint64_t device_bytes = 0, free_bytes = 0;  // the card's, as the driver told the process; 0: it did not
   uint64_t held_bytes = 0, cached_bytes = 0;  // by Spillway's allocator: physical pages, the idle among them
-  uint64_t spilled_bytes = 0;  // the program's in use, which Spillway's allocator moved to another tier
+  uint64_t spilled_bytes = 0;       // the program's in use, which Spillway's allocator moved to another tier
+  uint64_t spilled_peer_bytes = 0;  // of these, on other devices
+  uint64_t spilled_nvme_bytes = 0;  // or in a file
   uint64_t framework_held_bytes = 0, framework_cached_bytes = 0;  // by PyTorch's own allocator
   uint64_t native_bytes = 0;  // by driver calls: other allocators and libraries, PyTorch's own among them
   uint64_t limit_bytes = 0;   // of the process, or a smaller one of Spillway's allocator; 0: none

@@ -17,10 +17,12 @@ struct Memory {
   // Taken from the limit by what was in use when Spillway started, and since then by the process's own calls
   // of the driver, where they are seen.
   uint64_t context = 0;
-  uint64_t others = 0;   // taken from the limit by who else uses the device since
-  uint64_t free = 0;     // could be had from the driver
-  uint64_t device = 0;   // all that the card has; no term of the sum
-  uint64_t spilled = 0;  // in use, and in another tier; no term of the sum, and not in `live`
+  uint64_t others = 0;        // taken from the limit by who else uses the device since
+  uint64_t free = 0;          // could be had from the driver
+  uint64_t device = 0;        // all that the card has; no term of the sum
+  uint64_t spilled = 0;       // in use, and in another tier; no term of the sum, and not in `live`
+  uint64_t spilled_peer = 0;  // of these, on another device
+  uint64_t spilled_nvme = 0;  // or in a file; the rest in host memory
 
   uint64_t reserved = 0;                                          // physical bytes held
   uint64_t peak_live = 0, peak_allocated = 0, peak_reserved = 0;  // allocated: live + rounding

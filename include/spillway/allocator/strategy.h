@@ -49,9 +49,10 @@ class Reservation {
 };
 
 struct Relief {
-  uint64_t bytes = 0;       // measured, not promised
-  bool unwind = false;      // the request can only be served after the caller unwinds and changes its plan
-  const char* detail = "";  // static or owned by the strategy; shown in the report
+  uint64_t bytes = 0;        // measured, not promised
+  bool unwind = false;       // the request can only be served after the caller unwinds and changes its plan
+  const char* detail = "";   // static or owned by the strategy; shown in the report
+  const char* why_not = "";  // of 0 bytes, where the reason is known: the same
 };
 
 // Thread-safety: `offer` and `relieve` are called from the thread whose request failed, one ladder at a time

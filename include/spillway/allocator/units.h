@@ -15,6 +15,7 @@ enum class Guarantee : uint8_t {
 };
 
 // Where the pages of a live block can lie.
-enum class Tier : uint8_t { kDevice, kPeer, kHost };
+// In a file (kNvme) nothing can use it.
+enum class Tier : uint8_t { kDevice, kPeer, kHost, kNvme };
 
 }  // namespace spillway

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -118,9 +119,18 @@ std::unique_ptr<Strategy> make_release_cache(Allocator& allocator);
 struct SpillLimits {
   uint64_t host_bytes = 0;            // pinned host memory, of all devices together
   uint64_t (*available)() = nullptr;  // what the machine could still give of it; null: does not matter
+  // On each other device, of all devices' blocks together. Nothing: of those that nobody uses, a part.
+  std::optional<uint64_t> peer_bytes{};
+  // Whether no other process is known to use a device; null: it may.
+  bool (*nobody_uses)(const DeviceUuid&) = nullptr;
   double most_slowdown = 0;  // predicted time of a step ÷ that without what is spilled; 0: does not matter
 };
 std::unique_ptr<Strategy> make_spill_to_host(Allocator& allocator, const SpillLimits& limits);
+std::unique_ptr<Strategy> make_spill_to_peer(Allocator& allocator, const SpillLimits& limits);
+// Of registered blocks, to the file that `use_page_file` named.
+std::unique_ptr<Strategy> make_spill_to_nvme(Allocator& allocator, const SpillLimits& limits);
+// Makes room on a device that others' blocks were moved to.
+std::unique_ptr<Strategy> make_evict_guests(Allocator& allocator, const SpillLimits& limits);
 std::unique_ptr<Strategy> make_framework_cache(Allocator& allocator);
 std::unique_ptr<Strategy> make_trim_pools(Allocator& allocator);
 // `ledger` gives the process's ledger, null while it is in none.

@@ -62,7 +62,8 @@ enum class Kind : uint16_t {
   // of kOom's incident: address: pool; bytes: attempt; requested: name of the phase or 0; value: incident;
   // detail: name of the library or 0
   kOomContext = 21,
-  // the memory of a live block, now in another tier: address, bytes; requested: Tier; value: CUresult
+  // the memory of a live block, now in another tier: address, bytes; requested: Tier; value: CUresult;
+  // detail: the other device, where it is one
   kMove = 22,
   // a strategy that refused to be tried: value: incident; requested: name (why); detail: its name
   kRefusal = 23,
@@ -86,8 +87,10 @@ enum class Term : uint64_t {
   kFree = 9,
   // No terms of the sum.
   kLargestExtent = 10,
-  kDevice = 11,   // all that the card has, whatever the limit
-  kSpilled = 12,  // in use, but in another tier
+  kDevice = 11,       // all that the card has, whatever the limit
+  kSpilled = 12,      // in use, but in another tier
+  kSpilledPeer = 13,  // of these, on another device
+  kSpilledNvme = 14,  // or in a file
 };
 
 enum class Outcome : uint64_t { kGranted = 0, kUnwind = 1, kGiveUp = 2 };

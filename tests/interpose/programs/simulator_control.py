@@ -64,7 +64,7 @@ def core():
     library.spillway_core.restype = ctypes.POINTER(Core)
     table = library.spillway_core().contents
     if table.version != 6:
-        raise RuntimeError(f"the core's table has version {table.version}, and this program knows 6")
+        raise RuntimeError(f"the core's table has version {table.version}, and this program knows 7")
     return table
 
 

@@ -71,6 +71,23 @@ const char* kind_name(Kind kind) {
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }
 
+// Where a move went: the numbers are those of the allocator's tiers.
+static std::string tier_text(const Record& record) {
+  constexpr uint64_t kDevice = 0, kPeer = 1, kHost = 2, kNvme = 3;
+  switch (record.requested) {
+    case kDevice:
+      return "on the device";
+    case kPeer:
+      return "on device " + std::to_string(record.detail);
+    case kHost:
+      return "in host memory";
+    case kNvme:
+      return "in a file";
+    default:
+      return "in another tier";
+  }
+}
+
 std::string event_text(const trace::Contents& contents, const Record& record) {
   switch (record.kind) {
     case Kind::kAllocate:
@@ -101,8 +118,7 @@ std::string event_text(const trace::Contents& contents, const Record& record) {
              quoted_name(contents, record.requested);
     case Kind::kMove:
       return size_text(record.bytes) + " at " + address_text(record.address) + " now lies " +
-             (record.requested == 0 ? "on the device" : "in another tier") + ", CUresult " +
-             std::to_string(record.value);
+             tier_text(record) + ", CUresult " + std::to_string(record.value);
     case Kind::kLadderOutcome:
       return incident_text(record) + ": " + outcome_name(static_cast<trace::Outcome>(record.detail)) + ", " +
              size_text(record.bytes) + " gained in " + duration_text(record.address);

@@ -86,8 +86,14 @@ std::string equation_text(const Incident& incident) {
              residual ? (*residual == 0 ? "the equation closes" : "the equation does not close")
                       : "a term is missing"});
   std::string text = "Where the memory was\n" + table.text("  ");
-  if (const auto spilled = incident.term(Term::kSpilled))
-    text += "  in use beside that, moved to another tier: " + exact_size_text(*spilled) + "\n";
+  if (const auto spilled = incident.term(Term::kSpilled)) {
+    text += "  in use beside that, moved to another tier: " + exact_size_text(*spilled);
+    if (const auto peer = incident.term(Term::kSpilledPeer))
+      text += ", of these to another device " + exact_size_text(*peer);
+    if (const auto nvme = incident.term(Term::kSpilledNvme))
+      text += ", of these to a file " + exact_size_text(*nvme);
+    text += "\n";
+  }
   if (const auto extent = incident.term(Term::kLargestExtent)) {
     text += "  largest usable extent: " + exact_size_text(*extent) + "\n";
   }

@@ -46,6 +46,8 @@ Environment environment_of(const RunSettings& settings, const std::string& libra
     environment["SPILLWAY_GUARANTEE"] = std::to_string(parse_size(settings.guarantee).value_or(0));
   if (!settings.strategies.empty()) environment["SPILLWAY_STRATEGIES"] = settings.strategies;
   if (!settings.host_budget.empty()) environment["SPILLWAY_HOST_BUDGET"] = settings.host_budget;
+  if (!settings.peer_budget.empty()) environment["SPILLWAY_PEER_BUDGET"] = settings.peer_budget;
+  if (!settings.nvme.empty()) environment["SPILLWAY_NVME"] = fs::absolute(settings.nvme).string();
   if (!settings.max_slowdown.empty()) environment["SPILLWAY_MAX_SLOWDOWN"] = settings.max_slowdown;
   if (const std::string trace = trace_path(settings); !trace.empty()) environment["SPILLWAY_TRACE"] = trace;
   return environment;

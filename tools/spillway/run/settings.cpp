@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "allocator/page_file.h"
 #include "strategies/environment.h"
 #include "tools/spillway/units.h"
 
@@ -59,8 +60,9 @@ bool check_guarantee(const RunSettings& settings, std::string* error) {
 bool check_spilling(const RunSettings& settings, std::string* error) {
   double unused = 0;
   std::string why;
-  for (const auto& [name, value] : {std::pair{"--host-budget", &settings.host_budget},
-                                    std::pair{"--max-slowdown", &settings.max_slowdown}}) {
+  for (const auto& [name, value] :
+       {std::pair{"--host-budget", &settings.host_budget}, std::pair{"--peer-budget", &settings.peer_budget},
+        std::pair{"--max-slowdown", &settings.max_slowdown}}) {
     if (value->empty() || settings.mode == "replace") continue;
     *error = std::string(name) + " is of Spillway's own allocator: add --mode replace";
     return false;
@@ -70,9 +72,26 @@ bool check_spilling(const RunSettings& settings, std::string* error) {
     *error = "--host-budget: " + why;
     return false;
   }
+  if (!parse_bytes(settings.peer_budget, &bytes, &why)) {
+    *error = "--peer-budget: " + why;
+    return false;
+  }
   if (settings.max_slowdown.empty() || parse_slowdown(settings.max_slowdown, &unused, &why)) return true;
   *error = "--max-slowdown: " + why;
   return false;
+}
+
+// The file is made here once, so that a folder that can not be used is known before the program starts.
+bool check_nvme(const RunSettings& settings, std::string* error) {
+  std::string folder, why;
+  uint64_t bytes = 0;
+  if (settings.nvme.empty()) return true;
+  if (settings.mode == "observe")
+    why = "in --mode observe nothing is moved";
+  else if (parse_nvme(settings.nvme, &folder, &bytes, &why))
+    PageFile::open(folder, bytes, &why);
+  if (!why.empty()) *error = "--nvme: " + why;
+  return why.empty();
 }
 
 bool check_choices(const RunSettings& settings, std::string* error) {
@@ -124,6 +143,18 @@ const std::vector<RunOption>& run_options() {
        std::string("With --mode replace, pinned host memory for what is moved off the devices: ") +
            kSizesAccepted + "; half of what is available without it",
        {}},
+      {"peer-budget",
+       &RunSettings::peer_budget,
+       "With --mode replace, memory of each other device for what is moved off one: as --host-budget; "
+       "without "
+       "it three quarters of each that nobody uses",
+       {}},
+      {"nvme",
+       &RunSettings::nvme,
+       "DIR:SIZE, a folder on a fast disk and what may be written there, of each process: for blocks that "
+       "the "
+       "program registers (spillway_block_add) and does not use at the moment",
+       {}},
       {"max-slowdown",
        &RunSettings::max_slowdown,
        "With --mode replace, how many times as long the program may take because of what was moved there: "
@@ -144,7 +175,7 @@ const std::vector<RunOption>& run_options() {
 bool check(const RunSettings& settings, std::string* error) {
   return check_choices(settings, error) && check_strategies(settings.strategies, error) &&
          check_trace(settings.trace, error) && check_limit(settings, error) &&
-         check_guarantee(settings, error) && check_spilling(settings, error);
+         check_guarantee(settings, error) && check_spilling(settings, error) && check_nvme(settings, error);
 }
 
 }  // namespace spillway::tools

@@ -62,6 +62,8 @@ void add(const LedgerMember& member, size_t index, std::map<DeviceUuid, Looked>*
                 .held_bytes = plus(shown.held_bytes, shown.framework_held_bytes),
                 .cached_bytes = plus(shown.cached_bytes, shown.framework_cached_bytes),
                 .spilled_bytes = shown.spilled_bytes,
+                .spilled_peer_bytes = shown.spilled_peer_bytes,
+                .spilled_nvme_bytes = shown.spilled_nvme_bytes,
                 .limit_bytes = shown.limit_bytes,
                 .by = held_by(member.entry, shown)};
     if (share.by == HeldBy::kDriverCalls) share.held_bytes = shown.native_bytes;

@@ -37,6 +37,14 @@ std::string or_none(uint64_t bytes) {
   return bytes == 0 ? "-" : size_text(bytes);
 }
 
+// In host memory, but for what is said to be elsewhere.
+std::string spilled_text(const Share& share) {
+  std::string text = or_none(share.spilled_bytes);
+  if (share.spilled_peer_bytes != 0) text += " (" + size_text(share.spilled_peer_bytes) + " peer)";
+  if (share.spilled_nvme_bytes != 0) text += " (" + size_text(share.spilled_nvme_bytes) + " file)";
+  return text;
+}
+
 std::string age_text(const LedgerMember& member) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f s", static_cast<double>(member.age_ns) / 1e9);
@@ -76,8 +84,8 @@ void add_row(Table* table, const LedgerMember& member, const Share& share, const
   const bool cached_known = known && share.by != HeldBy::kDriverCalls;
   table->add({std::to_string(member.process), program_of(member, host),
               member.has_entry ? member.entry.mode : "-", known ? size_text(share.held_bytes) : "?",
-              cached_known ? size_text(share.cached_bytes) : "?", or_none(share.spilled_bytes),
-              name_of(share.by), or_none(share.limit_bytes), or_none(member.entry.guarantee_bytes),
+              cached_known ? size_text(share.cached_bytes) : "?", spilled_text(share), name_of(share.by),
+              or_none(share.limit_bytes), or_none(member.entry.guarantee_bytes),
               std::to_string(member.entry.failures), std::to_string(member.entry.rescued), doing(member),
               age_text(member)});
 }
@@ -141,6 +149,8 @@ Json json_of(const Share& share, const Overview& overview) {
           {"held_bytes", known ? Json(share.held_bytes) : Json()},
           {"cached_bytes", cached_known ? Json(share.cached_bytes) : Json()},
           {"spilled_bytes", share.spilled_bytes},
+          {"spilled_peer_bytes", share.spilled_peer_bytes},
+          {"spilled_nvme_bytes", share.spilled_nvme_bytes},
           {"held_by", name_of(share.by)},
           {"limit_bytes", share.limit_bytes == 0 ? Json() : Json(share.limit_bytes)}};
 }

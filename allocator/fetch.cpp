@@ -1,0 +1,174 @@
+// What lies in a file comes back: on device pages for which the ladder may make room, before the program uses
+// the block.
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <shared_mutex>
+#include <system_error>
+
+#include "allocator/heap.h"
+
+namespace spillway {
+namespace {
+
+std::string file_text(int error) {
+  if (error == EBADMSG) return "its bytes are not those that were written";
+  if (error == ENODATA) return "the file has become shorter";
+  return std::generic_category().message(error);
+}
+
+}  // namespace
+
+// The last piece of the block, if it lies in the file; from here on nobody else moves it. What is moving is
+// waited for.
+bool DeviceHeap::claim_return(Block* block, Piece* piece) {
+  for (;;) {
+    const uint32_t ended = moves_ended_.load();
+    {
+      const std::lock_guard guard(lock_);
+      const auto there = spilled_.find(block);
+      if (there == spilled_.end()) return false;
+      if (!there->second.moving) {
+        if (there->second.pieces.empty() || there->second.pieces.back().tier != Tier::kNvme) return false;
+        there->second.moving = true;
+        *piece = there->second.pieces.back();
+        return true;
+      }
+    }
+    moves_ended_.wait(ended);
+  }
+}
+
+Status DeviceHeap::fetch(Block* block, FailurePtr* failure) {
+  const Device::Scope scope(*device_);
+  Status status = Status::kOk;
+  for (Piece piece; status == Status::kOk && claim_return(block, &piece);) {
+    status = fetch_piece(block, piece, failure);
+    end_move(block);
+  }
+  return status;
+}
+
+StreamId DeviceHeap::stream_of(const Block* block) {
+  const std::lock_guard guard(lock_);
+  return arenas_[block->arena]->stream();
+}
+
+// The way of a request that no hole fits, for pages alone.
+Status DeviceHeap::get_pages(Miss& miss, FailurePtr* failure) {
+  Served served = serve(miss);
+  if (served == Served::kShort && release_singles(kEveryPool) != 0) served = serve(miss);
+  if (served == Served::kFailed) return driver_failure(miss, failure);
+  learn_under_pressure(served == Served::kShort);
+  return served == Served::kShort ? run_handler(miss, failure) : Status::kOk;
+}
+
+Status DeviceHeap::fetch_piece(Block* block, const Piece& piece, FailurePtr* failure) {
+  Miss miss{.request = {.bytes = piece.range.bytes(), .stream = stream_of(block)},
+            .size = piece.range.bytes(),
+            .reservation = PageReservation(page_bytes_),
+            .returning = block};
+  Status status = get_pages(miss, failure);
+  if (status == Status::kOk) status = put_pages(block, piece, miss, failure);
+  release_reservation(miss);
+  return status;
+}
+
+// The reservation's pages behind the block again, with what the file has of them.
+Status DeviceHeap::put_pages(Block* block, const Piece& piece, Miss& miss, FailurePtr* failure) {
+  std::vector<CUmemGenericAllocationHandle>& at_hand = miss.reservation.pages;
+  const uint64_t count = piece.range.bytes() / page_bytes_;
+  std::vector<driver::Page> pages(count, {0, page_bytes_});
+  for (uint64_t i = 0; i < count; ++i) pages[i].handle = at_hand[i];
+  int error = 0;
+  miss.error = fill_from_file(piece, pages, &error);
+  miss.call = "bringing memory back from a file";
+  if (miss.error != CUDA_SUCCESS) return driver_failure(miss, failure);
+  if (error != 0) {
+    driver_failure(miss, failure);
+    if (failure != nullptr)
+      (*failure)->text = "the block's memory could not be read back from the file: " + file_text(error);
+    return Status::kFileFailed;
+  }
+  at_hand.erase(at_hand.begin(), at_hand.begin() + static_cast<std::ptrdiff_t>(count));
+  settle_fetched(block, pages);
+  give_places(piece.stored);
+  return Status::kOk;
+}
+
+// Maps the pages in their place and fills them; on any failure there is nothing there again.
+CUresult DeviceHeap::fill_from_file(const Piece& piece, std::span<const driver::Page> pages, int* error) {
+  const std::shared_lock mapping(mappings_mutex_);
+  CUresult result = device_->map(piece.range.begin, pages);
+  if (result != CUDA_SUCCESS) return result;
+  *error = read_from_file(piece);
+  if (*error == 0) return CUDA_SUCCESS;
+  return device_->unmap(piece.range.begin, piece.range.bytes());
+}
+
+// Reads the next pages while the last ones are copied. An errno value.
+int DeviceHeap::read_from_file(const Piece& piece) {
+  const std::lock_guard buffers(file_mutex_);
+  if (buffers_.make(*device_) != CUDA_SUCCESS) return ENOMEM;
+  PageFile& file = *allocator_.page_file();
+  std::array<Device::Copy, 2> copies;
+  int error = 0;
+  double us = 0;
+  for (uint64_t from = 0; from < piece.stored.size() && error == 0; from += FileBuffers::kPages) {
+    const uint64_t group = from / FileBuffers::kPages;
+    const uint64_t end = std::min<uint64_t>(from + FileBuffers::kPages, piece.stored.size());
+    Device::Copy& copy = copies[group % 2];
+    if (group >= copies.size() && device_->wait(&copy, &us) != CUDA_SUCCESS) error = EIO;
+    for (uint64_t i = from; i < end && error == 0; ++i)
+      error = file.read(piece.stored[i], buffers_.at(group) + (i - from) * PageFile::kPageBytes);
+    if (error == 0 && device_->copy(piece.range.begin + from * PageFile::kPageBytes,
+                                    reinterpret_cast<uint64_t>(buffers_.at(group)),
+                                    (end - from) * PageFile::kPageBytes, &copy) != CUDA_SUCCESS)
+      error = EIO;
+  }
+  for (Device::Copy& copy : copies)
+    if (device_->wait(&copy, &us) != CUDA_SUCCESS && error == 0) error = EIO;
+  return error;
+}
+
+void DeviceHeap::settle_fetched(Block* block, std::span<const driver::Page> pages) {
+  Move move;
+  move.block = block;
+  move.was = Tier::kNvme;
+  {
+    const std::lock_guard guard(lock_);
+    std::vector<Piece>& pieces = spilled_[block].pieces;
+    move.range = pieces.back().range;
+    uint64_t at = move.range.begin;
+    for (const driver::Page& page : pages) {
+      arenas_[block->arena]->set_page(at, page.handle);
+      at += page_bytes_;
+    }
+    remove_piece(pieces.back());
+    pieces.pop_back();
+    mapped_bytes_ += move.range.bytes();
+    reserved_bytes_ -= move.range.bytes();
+  }
+  record_move(move, CUDA_SUCCESS);
+}
+
+bool use_page_file(Allocator& allocator, const std::string& folder, uint64_t most_bytes,
+                   std::string* why_not) {
+  std::unique_ptr<PageFile> file = PageFile::open(folder, most_bytes, why_not);
+  const bool made = file != nullptr;
+  if (made) allocator.set_page_file(std::move(file));
+  return made;
+}
+
+std::string file_trouble(Allocator& allocator) {
+  const PageFile* file = allocator.page_file();
+  const int error = file == nullptr ? 0 : file->last_error();
+  return error == 0 ? "" : std::generic_category().message(error);
+}
+
+uint64_t file_room_bytes(Allocator& allocator) noexcept {
+  PageFile* file = allocator.page_file();
+  return file == nullptr ? 0 : file->free_bytes();
+}
+
+}  // namespace spillway

@@ -1,0 +1,56 @@
+#include "strategies/evict_guests.h"
+
+#include <algorithm>
+
+#include "strategies/spill_offer.h"
+#include "strategies/standstill.h"
+
+namespace spillway {
+namespace {
+
+// Everything stands still for it, so more goes than is needed.
+constexpr uint64_t kAhead = 256 << 20;
+// From a peer's memory to the host's.
+constexpr uint64_t kBytesPerUs = 12'000;
+
+uint64_t evict(Allocator& allocator, const SpillLimits& limits, DeviceId device, uint64_t bytes) {
+  return evict_guests(allocator, device, bytes + kAhead, host_room_bytes(allocator, limits, device));
+}
+
+class EvictGuests final : public Strategy {
+ public:
+  EvictGuests(Allocator& allocator, const SpillLimits& limits) : allocator_(allocator), limits_(limits) {}
+  StrategyInfo info() const noexcept override {
+    return {"evict_guests", Guarantee::kBitExact, kNeedsIdleDevice | kNeedsGate,
+            kServesAllocator | kServesDriverCallers};
+  }
+  // Priced without what exchanging pages takes: before anything of the device's own goes, its guests do.
+  Offer offer(const OomEvent& event) noexcept override {
+    const uint64_t guests = std::min(guest_bytes(allocator_, event.device), event.short_bytes);
+    return {guests, guests / kBytesPerUs};
+  }
+  Relief relieve(const OomEvent& event, Reservation&) noexcept override {
+    return {evict(allocator_, limits_, event.device, event.short_bytes), false,
+            "sent other devices' blocks away"};
+  }
+
+ private:
+  Allocator& allocator_;
+  const SpillLimits limits_;
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_evict_guests(Allocator& allocator, const SpillLimits& limits) {
+  return std::make_unique<EvictGuests>(allocator, limits);
+}
+
+uint64_t evict_guests_for_others(Allocator& allocator, Ladder& ladder, const SpillLimits& limits,
+                                 DeviceId device, uint64_t bytes,
+                                 std::chrono::steady_clock::time_point deadline) {
+  if (ladder.gate() == nullptr || guest_bytes(allocator, device) == 0) return 0;
+  const Standstill standstill(allocator, *ladder.gate(), deadline);
+  return standstill.held() ? evict(allocator, limits, device, bytes) : 0;
+}
+
+}  // namespace spillway

@@ -1,0 +1,40 @@
+#include "strategies/spill_offer.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "spillway/allocator/verdict.h"
+
+namespace spillway {
+
+uint64_t host_room_bytes(Allocator& allocator, const SpillLimits& limits, DeviceId device) {
+  const uint64_t there = spilled_bytes(allocator, Tier::kHost) + host_spare_bytes(allocator, device);
+  return std::min(limits.host_bytes > there ? limits.host_bytes - there : 0,
+                  limits.available == nullptr ? UINT64_MAX : limits.available());
+}
+
+Offer refused(const char* format, uint64_t first, uint64_t second) {
+  Offer offer;
+  std::snprintf(offer.why_not, sizeof offer.why_not, format, size_text(first).c_str(),
+                size_text(second).c_str());
+  return offer;
+}
+
+Offer offer_of(const SpillEstimate& estimate, double most_slowdown) {
+  if (estimate.movable_bytes < estimate.needed_bytes)
+    return refused("of %s that must go, only %s are not pinned", estimate.needed_bytes,
+                   estimate.movable_bytes);
+  Offer offer;
+  if (most_slowdown != 0 && estimate.slowdown > most_slowdown) {
+    std::snprintf(offer.why_not, sizeof offer.why_not,
+                  "the program would run %.1f times as long, and %.1f is the most", estimate.slowdown,
+                  most_slowdown);
+    return offer;
+  }
+  const double copy_us = static_cast<double>(estimate.bytes) / estimate.bytes_per_us;
+  offer.bytes = estimate.useful_bytes;
+  offer.cost_us = static_cast<uint64_t>(copy_us) + (estimate.bytes >> 21) * kExchangeUs + kStandstillUs;
+  return offer;
+}
+
+}  // namespace spillway

@@ -1,0 +1,22 @@
+// What the strategies that spill have in common: how much host memory is left to them, and what an offer
+// says.
+//
+// Thread-safety: any thread. Errors: none. No CUDA call is made. Units: bytes, microseconds.
+#pragma once
+#include "spillway/allocator/spill.h"
+#include "spillway/strategies/ladder.h"
+
+namespace spillway {
+
+// What exchanging the pages behind an address takes for each of 2 MiB, beside the copy; and the standstill.
+inline constexpr uint64_t kExchangeUs = 26 + 2 + 36, kStandstillUs = 500;
+
+// What the budget and the machine leave for blocks of `device`, which keeps some for its next spill.
+uint64_t host_room_bytes(Allocator& allocator, const SpillLimits& limits, DeviceId device);
+
+// `why_not` with two amounts of memory in its text.
+Offer refused(const char* format, uint64_t first, uint64_t second);
+// Bytes and their cost; or why not: too little may move, or the program would become too slow.
+Offer offer_of(const SpillEstimate& estimate, double most_slowdown);
+
+}  // namespace spillway

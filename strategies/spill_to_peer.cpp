@@ -1,0 +1,96 @@
+// The coldest blocks' memory goes to another device of the process, at the same address, where kernels can
+// still use it: by a link of their own faster than host memory.
+#include <algorithm>
+#include <array>
+#include <atomic>
+
+#include "strategies/spill_offer.h"
+
+namespace spillway {
+namespace {
+
+constexpr uint64_t kPageBytes = 2 << 20;
+// Of a device that nobody uses: what comes there later finds room at once.
+constexpr uint64_t kShare = 4, kTaken = 3;
+
+class SpillToPeer final : public Strategy {
+ public:
+  SpillToPeer(Allocator& allocator, const SpillLimits& limits) : allocator_(allocator), limits_(limits) {
+    for (auto& most : most_) most.store(UINT64_MAX);
+  }
+  StrategyInfo info() const noexcept override {
+    return {"spill_to_peer", Guarantee::kBitExact, kNeedsIdleDevice | kNeedsGate};
+  }
+  Offer offer(const OomEvent& event) noexcept override {
+    const Peers peers = peers_of(allocator_, event.device);
+    if (!peers.others) return {};
+    const SpillPlace where = place(peers);
+    const SpillEstimate estimate = estimate_spill(allocator_, event, where);
+    if (estimate.needed_bytes == 0) return {};
+    if (peers.reachable.empty()) return because("no peer access: the device can use no other one's memory");
+    if (where.most_bytes == 0)
+      return because(limits_.peer_bytes ? "no peer has room within its budget"
+                                        : "no peer has room: without a budget only unused ones are taken");
+    return offer_of(estimate, limits_.most_slowdown);
+  }
+  Relief relieve(const OomEvent& event, Reservation& reservation) noexcept override {
+    const SpillPlace where = place(peers_of(allocator_, event.device));
+    if (!limits_.peer_bytes && has_context(allocator_, where.peer)) {
+      most_[index(where.peer)].store(0);
+      return {0, false, "the program uses the peer itself"};
+    }
+    const uint64_t wanted = estimate_spill(allocator_, event, where).bytes;
+    const uint64_t before = guest_bytes(allocator_, where.peer);
+    const uint64_t freed = spill(allocator_, event, reservation, where);
+    const uint64_t there = guest_bytes(allocator_, where.peer);
+    if (there < before + wanted) most_[index(where.peer)].store(there);
+    return {freed, false, "moved cold blocks to a peer device"};
+  }
+
+ private:
+  static size_t index(DeviceId device) { return static_cast<size_t>(device) % Allocator::kMaxDevices; }
+  static Offer because(const char* why) { return refused(why, 0, 0); }
+
+  // Of those with a link of their own the one with the most room, else of the others.
+  SpillPlace place(const Peers& peers) const {
+    SpillPlace best{.tier = Tier::kPeer, .part = true};
+    bool direct = false;
+    for (const Peer& peer : peers.reachable) {
+      const uint64_t room = room_bytes(peer);
+      if (room == 0 || (direct && !peer.direct) || (direct == peer.direct && room <= best.most_bytes))
+        continue;
+      direct = peer.direct;
+      best.peer = peer.device;
+      best.most_bytes = room;
+    }
+    return best;
+  }
+
+  uint64_t room_bytes(const Peer& peer) const {
+    const uint64_t there = guest_bytes(allocator_, peer.device);
+    const uint64_t most = std::min(budget_bytes(peer), most_[index(peer.device)].load());
+    const uint64_t room =
+        std::min(most > there ? most - there : 0, guest_room_bytes(allocator_, peer.device));
+    return room / kPageBytes * kPageBytes;
+  }
+
+  uint64_t budget_bytes(const Peer& peer) const {
+    if (limits_.peer_bytes) return *limits_.peer_bytes;
+    const bool unused =
+        !allocator_.uses(peer.device) && limits_.nobody_uses != nullptr && limits_.nobody_uses(peer.uuid);
+    return unused ? peer.total_bytes / kShare * kTaken : 0;
+  }
+
+  Allocator& allocator_;
+  const SpillLimits limits_;
+  // What each device took before it refused more, or 0 where the program turned out to use it.
+  std::array<std::atomic<uint64_t>, Allocator::kMaxDevices> most_;
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_spill_to_peer(Allocator& allocator, const SpillLimits& limits) {
+  return std::make_unique<SpillToPeer>(allocator, limits);
+}
+
+}  // namespace spillway
