@@ -77,6 +77,11 @@ void unpin(uint64_t address) {
   if (unpin_in_core != nullptr) unpin_in_core(reinterpret_cast<void*>(address));
 }
 
+bool is_block(uint64_t address) {
+  if (state.load(std::memory_order_acquire) != State::kOver || table == nullptr) return false;
+  return table->find_block(reinterpret_cast<void*>(address), nullptr) == SPILLWAY_OK;
+}
+
 void note_trace() {
   ProcessSummary& slot = summary();
   if (trace_path == nullptr || slot.trace[0] != '\0') return;

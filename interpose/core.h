@@ -12,6 +12,8 @@ const char* core_error();
 // Memory that must stay where it is, counted by address. False: the core is not loaded.
 bool pin(uint64_t address, uint64_t bytes);
 void unpin(uint64_t address);
+// Whether the address lies in a block of Spillway's allocator. Does not load the core.
+bool is_block(uint64_t address);
 // Puts the path of the core's trace into the summary; for after its start.
 void note_trace();
 

@@ -1,10 +1,11 @@
-// dlsym and dlvsym. What they find is asked of the C library first; the driver's functions are then exchanged
-// for their hooks. Every other look-up is a jump to the C library's function in the caller's own frame, which
-// is how RTLD_NEXT and RTLD_DEFAULT know who asks.
+// dlsym and dlvsym. What they find is asked of the C library first; the driver's functions, and those that
+// register memory for RDMA, are then exchanged for their hooks. Every other look-up is a jump to the C
+// library's function in the caller's own frame, which is how RTLD_NEXT and RTLD_DEFAULT know who asks.
 #include <dlfcn.h>
 
 #include "interpose/functions.h"
 #include "interpose/inside.h"
+#include "interpose/rdma.h"
 #include "interpose/real.h"
 #include "interpose/replace.h"
 
@@ -13,11 +14,13 @@ namespace {
 
 bool is_ours_to_answer(void* handle, const char* name) {
   if (name == nullptr || handle == RTLD_NEXT || handle == RTLD_DEFAULT) return false;
+  if (begins_with(name, "ibv_")) return true;
   return is_driver_function(name) && !loading_real() && !Inside::now();
 }
 
-void* hook_or(void* found, const char* name) {
-  void* const hook = found == nullptr ? nullptr : hook_for(found, name);
+void* hook_or(void* found, const char* name, const char* version) {
+  if (found == nullptr) return nullptr;
+  void* const hook = begins_with(name, "ibv_") ? rdma_hook_for(name, version) : hook_for(found, name);
   return hook != nullptr ? hook : found;
 }
 
@@ -35,7 +38,7 @@ extern "C" {
   if (spillway_next_dlsym == nullptr) spillway_next_dlsym = real_dlsym();
   if (name != nullptr && begins_with(name, "PyInit_")) replace_if_due();
   if (!is_ours_to_answer(handle, name)) return nullptr;
-  return hook_or(spillway_next_dlsym(handle, name), name);
+  return hook_or(spillway_next_dlsym(handle, name), name, nullptr);
 }
 
 [[gnu::visibility("hidden"), gnu::used]] void* spillway_answer_dlvsym(void* handle, const char* name,
@@ -43,7 +46,7 @@ extern "C" {
   using namespace spillway::interpose;
   if (spillway_next_dlvsym == nullptr) spillway_next_dlvsym = real_dlvsym();
   if (!is_ours_to_answer(handle, name)) return nullptr;
-  return hook_or(spillway_next_dlvsym(handle, name, version), name);
+  return hook_or(spillway_next_dlvsym(handle, name, version), name, version);
 }
 
 // Spillway's own look-ups of the driver: never a hook (driver/table.cpp).

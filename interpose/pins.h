@@ -6,7 +6,6 @@
 // range or bound to a multicast object, never is. Nothing is kept before Spillway's core is loaded: until
 // then it holds none of the program's memory.
 #pragma once
-#include <atomic>
 #include <cstdint>
 
 #include "interpose/functions.h"
@@ -14,13 +13,19 @@
 
 namespace spillway::interpose {
 
-inline std::atomic<uint32_t> retained_handles{0};
-
 void pin_handle(CUmemGenericAllocationHandle handle, uint64_t address);
 void unpin_handle(CUmemGenericAllocationHandle handle);
 // Whoever has it now keeps it when the handle is released.
 void keep_pinned(CUmemGenericAllocationHandle handle);
 void pin_range(uint64_t address, uint64_t bytes);
+
+// For a registration of a block of Spillway's; false: nothing to pin. The pin is then the region's, or with
+// a null region nobody's: it is taken back.
+bool pin_block(uint64_t address, uint64_t bytes);
+void unpin_block(uint64_t address);
+void pin_belongs_to(const void* region, uint64_t address);
+// The address that the region has pinned, which is nobody's then; 0: none.
+uint64_t take_pin_of(const void* region);
 
 template <Function function>
 struct Pins {
@@ -37,23 +42,21 @@ struct Pins<Function::cuMemRetainAllocationHandle> {
 
 template <>
 struct Pins<Function::cuMemRelease> {
-  static void of(CUmemGenericAllocationHandle handle) {
-    if (retained_handles.load(std::memory_order_relaxed) != 0) unpin_handle(handle);
-  }
+  static void of(CUmemGenericAllocationHandle handle) { unpin_handle(handle); }
 };
 
 template <>
 struct Pins<Function::cuMemExportToShareableHandle> {
   static void of(const void*, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType,
                  unsigned long long) {
-    if (retained_handles.load(std::memory_order_relaxed) != 0) keep_pinned(handle);
+    keep_pinned(handle);
   }
 };
 
 template <>
 struct Pins<Function::cuMemMap> {
   static void of(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle handle, unsigned long long) {
-    if (retained_handles.load(std::memory_order_relaxed) != 0) keep_pinned(handle);
+    keep_pinned(handle);
   }
 };
 
@@ -61,7 +64,7 @@ template <>
 struct Pins<Function::cuMulticastBindMem> {
   static void of(CUmemGenericAllocationHandle, size_t, CUmemGenericAllocationHandle handle, size_t, size_t,
                  unsigned long long) {
-    if (retained_handles.load(std::memory_order_relaxed) != 0) keep_pinned(handle);
+    keep_pinned(handle);
   }
 };
 

@@ -212,7 +212,8 @@ class Pools(Case):
         self.assertIn("OutOfMemoryError", ended.errors)
 
     def test_nothing_is_trimmed_where_no_pool_is_used(self):
-        ended = self.run_on(sys.executable, "-c", "import torch; torch.empty(1 << 40, dtype=torch.uint8, device='cuda')")
+        ended = self.run_on(sys.executable, "-c",
+                            "import torch; torch.empty(1 << 40, dtype=torch.uint8, device='cuda')")
         self.assertNotIn("trim_pools", next(iter(ended.reports.values())))
 
     def test_not_while_a_stream_is_captured(self):
@@ -509,6 +510,44 @@ print(torch.empty(96 * MIB, dtype=torch.uint8, device="cuda").numel() // MIB)
         for how in ("retained", "exported"):
             self.assertRegex(ended(how).errors, r"not spill_to_host: of .* must go, only 40.00 MiB are not pinned")
         self.assertEqual(ended("released").output, "96\n")
+
+    def test_memory_that_is_registered_for_rdma_stays(self):
+        """By a library that is looked up in itself, with and without a version, or bound to the first in scope."""
+        program = """
+import ctypes, sys, torch
+how, library, kept = sys.argv[1:]
+MIB = 1 << 20
+verbs = ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL if how == "bound" else ctypes.RTLD_LOCAL)
+if how == "bound":
+    register, deregister = ctypes.CDLL(None).ibv_reg_mr, ctypes.CDLL(None).ibv_dereg_mr
+elif how == "versioned":
+    find = ctypes.CDLL(None).dlvsym
+    find.restype, find.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p]
+    register, deregister = (ctypes.CFUNCTYPE(kind)(find(verbs._handle, name, b"IBVERBS_1.1")) for name, kind in
+                            ((b"ibv_reg_mr", ctypes.c_void_p), (b"ibv_dereg_mr", ctypes.c_int)))
+else:
+    register, deregister = verbs.ibv_reg_mr, verbs.ibv_dereg_mr
+register.restype = ctypes.c_void_p
+tensors = [torch.empty(40 * MIB, dtype=torch.uint8, device="cuda") for _ in range(2)]
+def registered(tensor, bytes_):
+    return register(None, ctypes.c_void_p(tensor.data_ptr()), ctypes.c_size_t(bytes_), 1)
+assert not registered(tensors[1], 0), "the device refuses no byte, and the pin is taken back"
+region = registered(tensors[0], 40 * MIB)
+assert region and verbs.registered() == 1
+if kept == "deregistered":
+    assert deregister(ctypes.c_void_p(region)) == 0 and verbs.registered() == 0
+print(torch.empty(96 * MIB, dtype=torch.uint8, device="cuda").numel() // MIB)
+"""
+        library = BUILD / "lib/test/fake_verbs/libibverbs.so.1"
+        for how in ("looked up", "versioned", "bound"):
+            def ended(kept):
+                return self.run_on(sys.executable, "-c", program, how, library, kept, card=("--capacity", "112MiB"),
+                                   options=["--mode", "replace", "--max-slowdown", "none", "--host-budget", "1GiB"])
+            with self.subTest(how):
+                self.assertRegex(ended("kept").errors,
+                                 r"not spill_to_host: of .* must go, only 40.00 MiB are not pinned")
+                after = ended("deregistered")
+                self.assertEqual(after.output, "96\n", after.errors)
 
     def test_no_copy_runs_while_its_pages_are_exchanged(self):
         report = pathlib.Path(self.folder) / "referee.json"
@@ -848,7 +887,8 @@ class Configuration(Case):
             strategies = "stitch,release_cache"
             trace = "{self.folder}/x-%p.spill"
             quiet = true""")
-        self.assertEqual(values, {"mode": "replace", "limit": str(4 << 30), "reserve": str(1 << 30), "guarantee": str(1 << 30),
+        self.assertEqual(values, {"mode": "replace", "limit": str(4 << 30), "reserve": str(1 << 30),
+                                  "guarantee": str(1 << 30),
                                   "strategies": "stitch,release_cache", "trace": f"{self.folder}/x-%p.spill"})
         self.assertEqual(ended.errors, "")
 
@@ -888,7 +928,8 @@ class Library(unittest.TestCase):
         path = BUILD / "lib" / "libspillway_preload.so"
         names = subprocess.run(["nm", "-D", "--defined-only", "-P", path], capture_output=True, text=True, check=True)
         others = [line.split()[0] for line in names.stdout.splitlines() if not re.match(r"cu[A-Z]", line)]
-        self.assertEqual(sorted(others), ["dlsym", "dlvsym", "spillway_unhooked_dlsym"])
+        self.assertEqual(sorted(others), ["dlsym", "dlvsym", "ibv_dereg_mr", "ibv_reg_mr", "ibv_reg_mr_iova",
+                                          "ibv_reg_mr_iova2", "spillway_unhooked_dlsym"])
 
 
 if __name__ == "__main__":
