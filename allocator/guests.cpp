@@ -164,8 +164,8 @@ uint64_t evict_guests(Allocator& allocator, DeviceId device, uint64_t bytes,
     if (!allocator.uses(DeviceId{i}) || DeviceId{i} == device) continue;
     const uint64_t before = spilled_bytes(allocator, Tier::kHost);
     moved += allocator.heap(DeviceId{i}, nullptr, nullptr)->evict(device, bytes - moved, most_host_bytes);
-    const uint64_t taken = spilled_bytes(allocator, Tier::kHost) - before;
-    most_host_bytes -= std::min(most_host_bytes, taken);
+    const uint64_t now = spilled_bytes(allocator, Tier::kHost);
+    most_host_bytes -= std::min(most_host_bytes, now > before ? now - before : 0);
   }
   return moved;
 }

@@ -109,6 +109,7 @@ class DeviceHeap {
   void touch(Block* block, uint64_t address);
   uint64_t spilled_bytes(Tier tier);
   uint64_t host_spare_bytes();
+  bool tier_refused() const { return tier_refused_.load(); }
   SpillEstimate estimate_spill(const OomEvent& event, const SpillPlace& where);
   uint64_t spill(const OomEvent& event, PageReservation& reservation, const SpillPlace& where);
   uint64_t returnable_bytes();
@@ -267,7 +268,9 @@ class DeviceHeap {
   uint64_t have(const Miss& miss) const;           // (locked)
 
   // room.cpp: what may be held, by the device's limit and the process's budget.
-  uint64_t room() const;          // (locked)
+  uint64_t room_in_limit() const;  // (locked)
+  uint64_t room() const;           // (locked)
+  bool is_over_limit(const Miss& miss, uint64_t short_bytes);
   bool draw(uint64_t bytes);      // (locked) false: there is no room, and nothing changes
   void put_back(uint64_t bytes);  // (locked)
   uint64_t native_bytes() const;  // by the process's calls of the driver, as far as they are seen
@@ -456,6 +459,7 @@ class DeviceHeap {
   Peers peers_;
 
   std::atomic<uint32_t> moves_ended_{0};
+  std::atomic<bool> tier_refused_{false};
   std::mutex file_mutex_;  // one at a time uses the buffers
   FileBuffers buffers_;
   std::mutex left_over_mutex_;

@@ -38,9 +38,9 @@ Status DeviceHeap::miss(const Request& request, uint64_t size, bool injected, bo
 
 // Searches the holes, then a place for new pages; with what the reservation holds, if anything.
 DeviceHeap::Served DeviceHeap::serve(Miss& miss) {
+  look_beside_reserve();
   if (miss.returning != nullptr) return serve_returning(miss);
   const bool small = miss.size <= kSmallBytes;
-  look_beside_reserve();
   lock_.lock();
   Arena* arena = &arena_for(miss.request.stream, miss.request.pool, small);
   if (serve_from_holes(miss, *arena)) return Served::kYes;  // unlocked

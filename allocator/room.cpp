@@ -7,16 +7,28 @@
 
 namespace spillway {
 
-uint64_t DeviceHeap::room() const {
+uint64_t DeviceHeap::room_in_limit() const {
   const uint64_t beside = held_bytes_ + allocator_.guest_bytes(device_->id());
   const uint64_t own = limit_bytes_ > beside ? limit_bytes_ - beside : 0;
   const spillway_budget* budget = allocator_.budget_;
   if (budget == nullptr) return own;
   const uint64_t drawn = budget::room(*budget, device_index_, budget::read(budget->reserve_bytes));
-  return std::min({own, drawn, beside_reserve_});
+  return std::min(own, drawn);
+}
+
+uint64_t DeviceHeap::room() const {
+  return std::min(room_in_limit(), beside_reserve_);
+}
+
+// The card has what the request lacks, and the process may not take it.
+bool DeviceHeap::is_over_limit(const Miss& miss, uint64_t short_bytes) {
+  const uint64_t driver_free = device_->free_bytes(UINT64_MAX);
+  const std::lock_guard guard(lock_);
+  return !miss.refused && room_in_limit() < short_bytes && driver_free >= short_bytes;
 }
 
 bool DeviceHeap::draw(uint64_t bytes) {
+  if (bytes == 0) return true;
   if (bytes > room()) return false;
   spillway_budget* budget = allocator_.budget_;
   // Another thread's call of the driver may have drawn meanwhile.

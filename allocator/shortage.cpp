@@ -121,6 +121,8 @@ OomEvent DeviceHeap::make_event(const Miss& miss) {
   event.largest_extent_bytes = largest_extent(miss);
   const uint64_t extent = event.largest_extent_bytes;
   event.short_bytes = extent < miss.size ? miss.size - extent : miss.size;
+  event.over_limit = is_over_limit(miss, event.short_bytes);
+  event.may_unwind = miss.returning == nullptr;
   return event;
 }
 

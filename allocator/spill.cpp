@@ -152,6 +152,7 @@ void DeviceHeap::drop_elsewhere(const Piece& piece) {
 // Returns the bytes; their pages, which count as reserved, are in `pages`.
 uint64_t DeviceHeap::move_out(std::vector<Move>& moves, const SpillPlace& where,
                               std::vector<CUmemGenericAllocationHandle>* pages) {
+  tier_refused_.store(false);
   if (moves.empty()) return 0;
   bool refused = false;
   uint64_t bytes = 0;
@@ -169,6 +170,7 @@ uint64_t DeviceHeap::move_out(std::vector<Move>& moves, const SpillPlace& where,
     });
     bytes = settle_out(moves, pages);
   }
+  tier_refused_.store(refused);
   for (const Move& move : moves)
     if (!move.done && !move.to.empty())
       drop_elsewhere({.range = move.range, .handle = move.to.front().handle, .tier = move.tier});
@@ -247,6 +249,10 @@ uint64_t host_spare_bytes(Allocator& allocator, DeviceId except) noexcept {
     if (DeviceId{i} != except && allocator.uses(DeviceId{i}))
       bytes += allocator.heap(DeviceId{i}, nullptr, nullptr)->host_spare_bytes();
   return bytes;
+}
+
+bool tier_refused(Allocator& allocator, DeviceId device) noexcept {
+  return allocator.uses(device) && allocator.heap(device, nullptr, nullptr)->tier_refused();
 }
 
 uint64_t spilled_bytes(Allocator& allocator, Tier tier) noexcept {

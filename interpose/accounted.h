@@ -94,7 +94,7 @@ struct TakenInOrder {
     return kPerThread && stream == nullptr ? CU_STREAM_PER_THREAD : stream;
   }
   static Asked of(CUdeviceptr*, size_t bytes, CUstream stream) {
-    return is_captured(stream_of(stream)) ? Asked{} : Asked{.bytes = bytes};
+    return is_captured(stream_of(stream)) ? Asked{} : Asked{.bytes = bytes, .in_pool = true};
   }
   static Asked of(CUdeviceptr*, size_t bytes, CUmemoryPool pool, CUstream stream) {
     return is_captured(stream_of(stream)) ? Asked{} : in_pool(bytes, key_of(pool));

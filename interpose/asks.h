@@ -9,6 +9,7 @@ struct Asked {
   uint64_t bytes = 0;  // 0: not known
   int device = -1;     // -1: the current one
   bool on_host = false;
+  bool in_pool = false;  // what a pool keeps may serve it
 };
 
 template <Function function>

@@ -63,11 +63,11 @@ uint64_t real_free_bytes(int device) {
 }
 
 // What is reserved may only be drawn by who is not PyTorch's allocator; that is asked when it matters.
-bool draw(spillway_budget& budget, int device, uint64_t bytes) {
+bool draw(spillway_budget& budget, int device, uint64_t bytes, bool in_pool) {
   const auto at = static_cast<size_t>(device);
   const uint64_t reserve = budget::read(budget.reserve_bytes);
   bool beside = true;
-  if (reserve != 0) {
+  if (reserve != 0 && !in_pool) {
     const uint64_t free = real_free_bytes(device);
     beside = free >= bytes && free - bytes >= reserve;
   }
@@ -148,7 +148,7 @@ Draw::Draw(const Asked& asked) {
   device_ = asked.device >= 0 ? asked.device : current_device();
   if (!is_device(device_)) return;
   bytes_ = charged(asked.bytes);
-  refused_ = !draw(*budget_, device_, bytes_);
+  refused_ = !draw(*budget_, device_, bytes_, asked.in_pool);
 }
 
 void Draw::keep(Native kind, uint64_t key) const {
@@ -267,8 +267,8 @@ void visit_pools(int32_t device, void (*visit)(void* context, uint64_t pool), vo
 Asked in_pool(uint64_t bytes, uint64_t pool) {
   const Locked locked;
   const NativeEntry* known = table.find(Native::kPool, pool);
-  if (known == nullptr) return {.bytes = bytes};
-  return {.bytes = bytes, .device = known->device, .on_host = known->device < 0};
+  if (known == nullptr) return {.bytes = bytes, .in_pool = true};
+  return {.bytes = bytes, .device = known->device, .on_host = known->device < 0, .in_pool = true};
 }
 
 void note_primary_context(CUcontext context, CUdevice device) {

@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "interpose/core.h"
+#include "interpose/real.h"
 
 namespace spillway::interpose {
 namespace {
@@ -67,8 +68,16 @@ void pin_range(uint64_t address, uint64_t bytes) {
   pin(address, bytes);
 }
 
+// Libraries round to pages of the host: what begins beside a block lies in the device's memory all the same.
+static bool is_device_memory(uint64_t address) {
+  unsigned type = 0;
+  return real().cuPointerGetAttribute != nullptr &&
+         real().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS &&
+         type == CU_MEMORYTYPE_DEVICE;
+}
+
 bool pin_block(uint64_t address, uint64_t bytes) {
-  return is_block(address) && pin(address, bytes);
+  return (is_block(address) || is_device_memory(address)) && pin(address, bytes);
 }
 
 void unpin_block(uint64_t address) {

@@ -19,8 +19,8 @@ void unpin_handle(CUmemGenericAllocationHandle handle);
 void keep_pinned(CUmemGenericAllocationHandle handle);
 void pin_range(uint64_t address, uint64_t bytes);
 
-// For a registration of a block of Spillway's; false: nothing to pin. The pin is then the region's, or with
-// a null region nobody's: it is taken back.
+// For a registration of what may be blocks of Spillway's; false: nothing to pin. The pin is then the
+// region's, or with a null region nobody's: it is taken back.
 bool pin_block(uint64_t address, uint64_t bytes);
 void unpin_block(uint64_t address);
 void pin_belongs_to(const void* region, uint64_t address);

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "interpose/functions.h"
+#include "interpose/gate.h"
 #include "interpose/pins.h"
 #include "interpose/real.h"
 
@@ -31,7 +32,7 @@ Function real_verb(const char* name) {
   return reinterpret_cast<Function>(found);
 }
 
-// Pinned before the device knows it, so that it does not move in between.
+// Pinned before the device knows it, and not while the pages are being exchanged.
 template <class Verb, class... Arguments>
 Region* register_pinned(const char* name, void* domain, void* address, size_t bytes, Arguments... more) {
   const auto verb = real_verb<Verb>(name);
@@ -39,6 +40,7 @@ Region* register_pinned(const char* name, void* domain, void* address, size_t by
     errno = ENOSYS;
     return nullptr;
   }
+  const Passage passage;
   const auto at = reinterpret_cast<uint64_t>(address);
   const bool pinned = pin_block(at, bytes);
   Region* const region = verb(domain, address, bytes, more...);

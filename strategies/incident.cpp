@@ -112,6 +112,11 @@ void Ladder::Incident::record_refusals() {
   }
 }
 
+void Ladder::Incident::refusal(const Entry& entry, const char* why) {
+  const bool has_run = std::ranges::find(exhausted_, entry.id, &Exhausted::id) != exhausted_.end();
+  if (!has_run || !refusals_.contains(entry.name)) refusals_[entry.name] = why;
+}
+
 void Ladder::Incident::failed(const Entry& entry, bool counted) {
   const auto known = std::ranges::find(exhausted_, entry.id, &Exhausted::id);
   if (known == exhausted_.end()) return exhausted_.push_back({entry.id, 1, counted, true});

@@ -41,8 +41,8 @@ struct Ladder::Incident {
   void open();
   bool may_step() const;
   void step(Entry& entry, const Offer& offer, const Relief& relief, uint64_t us);
-  // Kept until the end: what is refused now may be possible after another step.
-  void refusal(Entry& entry, const char* why) { refusals_[entry.name] = why; }
+  // Kept until the end: what is refused now may be possible after another step. Why a run failed stays.
+  void refusal(const Entry& entry, const char* why);
   void close(LadderOutcome outcome);
   // It gained nothing: it is passed over until something else has, or until it gets its second chance.
   void failed(const Entry& entry, bool counted);

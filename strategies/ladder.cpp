@@ -82,8 +82,8 @@ bool Ladder::can_run(const StrategyInfo& info, const OomEvent& event, bool plan_
   const bool locked = (info.needs & kNeedsFrameworkLock) != 0 && event.inside_framework;
   const bool gated =
       (info.needs & kNeedsGate) == 0 || (gate() != nullptr && event.capture == CaptureState::kNone);
-  return unwinds == plan_moves && gated && (info.serves & serves) != 0 && !locked &&
-         (unwinds || (info.needs & kNeedsRanks) == 0);
+  return unwinds == plan_moves && (!unwinds || event.may_unwind) && gated && (info.serves & serves) != 0 &&
+         !locked && (unwinds || (info.needs & kNeedsRanks) == 0);
 }
 
 Ladder::Candidate Ladder::choose(Incident& incident, bool plan_moves, bool broken) {

@@ -35,15 +35,14 @@ class SpillToPeer final : public Strategy {
   }
   Relief relieve(const OomEvent& event, Reservation& reservation) noexcept override {
     const SpillPlace where = place(peers_of(allocator_, event.device));
+    if (where.most_bytes == 0) return {0, false, "no peer has room any more"};
     if (!limits_.peer_bytes && has_context(allocator_, where.peer)) {
       most_[index(where.peer)].store(0);
       return {0, false, "the program uses the peer itself"};
     }
-    const uint64_t wanted = estimate_spill(allocator_, event, where).bytes;
-    const uint64_t before = guest_bytes(allocator_, where.peer);
     const uint64_t freed = spill(allocator_, event, reservation, where);
-    const uint64_t there = guest_bytes(allocator_, where.peer);
-    if (there < before + wanted) most_[index(where.peer)].store(there);
+    if (tier_refused(allocator_, event.device))
+      most_[index(where.peer)].store(guest_bytes(allocator_, where.peer));
     return {freed, false, "moved cold blocks to a peer device"};
   }
 

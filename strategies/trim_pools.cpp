@@ -25,13 +25,13 @@ void trim(void* context, uint64_t pool) {
   static_cast<Trim*>(context)->table.cuMemPoolTrimTo(reinterpret_cast<CUmemoryPool>(pool), 0);
 }
 
-// The device's own pools, and those that the program made.
+// The device's own pool, which nobody can destroy, and those that the program made.
 void trim_all(const driver::Table& table, int device) {
   Trim all{table, device};
-  for (const auto ask : {table.cuDeviceGetDefaultMemPool, table.cuDeviceGetMemPool}) {
-    CUmemoryPool pool = nullptr;
-    if (ask != nullptr && ask(&pool, device) == CUDA_SUCCESS) trim(&all, reinterpret_cast<uint64_t>(pool));
-  }
+  CUmemoryPool own = nullptr;
+  if (table.cuDeviceGetDefaultMemPool != nullptr &&
+      table.cuDeviceGetDefaultMemPool(&own, device) == CUDA_SUCCESS)
+    trim(&all, reinterpret_cast<uint64_t>(own));
   visit_pools(device, trim, &all);
 }
 

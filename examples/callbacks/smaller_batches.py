@@ -6,6 +6,7 @@ allocator: the move is two numbers that the program keeps up to date.
 """
 import argparse
 import ctypes
+import itertools
 
 import torch
 
@@ -66,12 +67,14 @@ def main():
     layers = [torch.nn.Linear(arguments.width, arguments.width) for _ in range(8)]
     model = torch.nn.Sequential(*[part for layer in layers for part in (layer, torch.nn.GELU())]).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
-    micro_batch = arguments.batch
+    core, micro_batch = spillway.core(), arguments.batch
     row_bytes = 4 * arguments.width * 2 * len(layers)  # of activations
-    halve = PlanMove(spillway.core(), "half the micro-batch", row_bytes * micro_batch // 2)
+    halve = PlanMove(core, "half the micro-batch", row_bytes * micro_batch // 2)
     for step in range(arguments.steps):
         batch = torch.randn(arguments.batch, arguments.width, device="cuda")
-        while True:
+        for attempt in itertools.count():
+            # With this the report knows the steps, and what SPILLWAY_RESERVE keeps is closed again after an unwinding.
+            core.spillway_step_begin(*map(ctypes.c_uint64, (step, attempt, micro_batch)))
             try:
                 loss = accumulate(model, batch, micro_batch)
                 break
@@ -87,6 +90,7 @@ def main():
                 halve.withdraw()
         optimizer.step()
         optimizer.zero_grad()
+        core.spillway_step_end(ctypes.c_uint64(step), ctypes.c_uint64(arguments.batch))
         print(f"step {step}: loss {loss:.4f}")
 
 

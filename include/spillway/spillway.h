@@ -116,7 +116,8 @@ SPILLWAY_API spillway_status spillway_unpin(void* address);
 /* Tags for the report and the strategies, copied. A phase holds for the calling thread and for threads that
  * have none of their own; NULL takes it back. */
 SPILLWAY_API spillway_status spillway_phase(const char* name);
-/* A training step for the trace: begin and end with the step's number, the attempt and the plan's hash. */
+/* A training step for the trace: begin and end with the step's number, the attempt and the plan's hash. After
+ * an SPILLWAY_UNWIND the process may use what SPILLWAY_RESERVE keeps until a step begins. */
 SPILLWAY_API spillway_status spillway_step_begin(uint64_t step, uint64_t attempt, uint64_t plan_hash);
 SPILLWAY_API spillway_status spillway_step_end(uint64_t step, uint64_t tokens);
 SPILLWAY_API spillway_status spillway_plan_changed(uint64_t step, uint64_t old_plan, uint64_t new_plan,

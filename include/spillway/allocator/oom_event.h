@@ -30,6 +30,8 @@ struct OomEvent {
   bool inside_framework = false;
   // The process's own limit was met, not the card's end: what other processes give back is of no use.
   bool over_limit = false;
+  // Whether the caller can unwind and try again under another plan.
+  bool may_unwind = true;
   CaptureState capture = CaptureState::kNone;
   Guarantee allowed = Guarantee::kStatisticsChange;  // weakest guarantee that the program accepts
   uint32_t attempt = 0;                              // 0 for the first run of the ladder for this request

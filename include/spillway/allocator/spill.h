@@ -85,6 +85,9 @@ std::string file_trouble(Allocator& allocator);
 uint64_t spill(Allocator& allocator, const OomEvent& event, Reservation& reservation,
                const SpillPlace& place) noexcept;
 
+// Whether the device's last spill ended early because the driver had no memory in the other tier.
+bool tier_refused(Allocator& allocator, DeviceId device) noexcept;
+
 // Bytes of blocks that are elsewhere and could come back, with room left for the most that the device needed
 // since the last spill; 0 until that is long enough ago.
 uint64_t returnable_bytes(Allocator& allocator, DeviceId device) noexcept;
