@@ -23,9 +23,15 @@ int open_without_name(const std::string& folder, int flags) {
   const int descriptor = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | flags, 0600);
   if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) return descriptor;
   std::string name = folder + "/spillway-XXXXXX";
-  const int named = ::mkostemp(name.data(), O_CLOEXEC | flags);
-  if (named >= 0) ::unlink(name.c_str());
-  return named;
+  // The flags come later: where they are refused the file would have been made, and keep its name.
+  const int named = ::mkostemp(name.data(), O_CLOEXEC);
+  if (named < 0) return named;
+  ::unlink(name.c_str());
+  if (flags == 0 || ::fcntl(named, F_SETFL, ::fcntl(named, F_GETFL) | flags) == 0) return named;
+  const int error = errno;
+  ::close(named);
+  errno = error;
+  return -1;
 }
 
 // A write beyond the limit would end the program by a signal.
