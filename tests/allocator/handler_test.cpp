@@ -64,6 +64,27 @@ TEST_F(Handler, IsAskedWhereTheDeviceWasFullFromTheStart) {
   EXPECT_EQ(handler.calls, 2);
 }
 
+// Only then can no other process of the card help.
+TEST_F(Handler, IsToldWhetherTheProcessMayNotTakeWhatTheCardHas) {
+  const uint64_t block = get(30 * kMiB);
+  std::vector<bool> over_limit;
+  handler.script = [&](const OomEvent& event, Reservation&, const auto&) {
+    over_limit.push_back(event.over_limit);
+    return LadderOutcome::kGiveUp;
+  };
+  EXPECT_EQ(get(20 * kMiB), 0u);
+  size_t free_bytes = 0, total = 0;
+  ASSERT_EQ(table.cuMemGetInfo(&free_bytes, &total), CUDA_SUCCESS);
+  const uint64_t others = free_bytes - 10 * kMiB;
+  ASSERT_EQ(control->charge(0, "others", others), CUDA_SUCCESS);
+  EXPECT_EQ(get(20 * kMiB), 0u) << "neither has room";
+  allocator->limit(kDevice, 256 * kMiB);
+  EXPECT_EQ(get(20 * kMiB), 0u) << "the card has none";
+  EXPECT_EQ(over_limit, (std::vector<bool>{true, false, false}));
+  EXPECT_EQ(control->discharge(0, "others", others), CUDA_SUCCESS);
+  put(block);
+}
+
 TEST_F(Handler, ThatGrantsWithoutMemoryIsNotAskedForEver) {
   handler.script = [](const OomEvent&, Reservation&, const auto&) { return LadderOutcome::kGranted; };
   EXPECT_EQ(get(40 * kMiB), 0u);

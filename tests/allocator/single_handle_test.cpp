@@ -72,6 +72,30 @@ TEST_F(SingleHandle, IdleOnesGoBackWhenTheirPoolIsReleased) {
   EXPECT_EQ(memory().reserved, 0u);
 }
 
+// The reserve has grown, or others have drawn, since it was set aside.
+TEST_F(SingleHandle, WhatIsSetAsideIsNotDrawnAgain) {
+  struct Grower final : OomHandler {
+    LadderOutcome handle(const OomEvent&, Reservation&, bool (*try_again)(void*),
+                         void* context) noexcept override {
+      budget.reserve_bytes = 60 * kMiB;
+      served = try_again(context);
+      return served ? LadderOutcome::kGranted : LadderOutcome::kGiveUp;
+    }
+    spillway_budget budget{};
+    bool served = false;
+  } handler;
+  handler.budget.limit_bytes = 64 * kMiB;
+  allocator->set_budget(&handler.budget);
+  allocator->set_handler(&handler);
+  control->fail_call(1, "cuMemAlloc", 0, CUDA_ERROR_OUT_OF_MEMORY);
+  const uint64_t block = get_single(8 * kMiB);
+  control->fail_call(0, nullptr, 0, CUDA_SUCCESS);
+  EXPECT_TRUE(handler.served);
+  EXPECT_NE(block, 0u);
+  EXPECT_EQ(handler.budget.taken_bytes[0], 8 * kMiB);
+  restart();
+}
+
 TEST_F(SingleHandle, ThoseOfAReleasedPoolServeARequestThatIsShort) {
   put(get_single(200 * kMiB));
   EXPECT_EQ(get(100 * kMiB), 0u);

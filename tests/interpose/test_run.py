@@ -340,6 +340,18 @@ class Reserve(Case):
                 self.assertEqual(ended.status, 0, ended.errors)
                 self.assertIn("multiplied", ended.output)
 
+    def test_what_a_pool_keeps_is_no_new_memory(self):
+        ended = self.run_on(sys.executable, "-c", """
+import torch
+for _ in range(2):
+    kept = torch.empty(28 << 30, dtype=torch.uint8, device="cuda")
+    del kept
+    torch.cuda.synchronize()
+print("had it twice")
+""", options=["--reserve", "8GiB"], PYTORCH_ALLOC_CONF="backend:cudaMallocAsync")
+        self.assertEqual(ended.status, 0, ended.errors)
+        self.assertEqual(ended.output, "had it twice\n")
+
     def test_free_memory_is_told_without_it(self):
         ended = self.run_on(sys.executable, "-c", "import torch; print(*torch.cuda.mem_get_info())",
                             card=("--capacity", "4GiB"), options=["--limit", "1GiB", "--reserve", "256MiB"])

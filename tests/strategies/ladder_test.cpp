@@ -17,11 +17,12 @@ struct Fake : Strategy {
   Offer offered;
   std::function<uint64_t()> work = [] { return uint64_t{0}; };
   std::vector<std::string>* log = nullptr;
+  const char* why_failed = "";
   StrategyInfo info() const noexcept override { return about; }
   Offer offer(const OomEvent&) noexcept override { return offered; }
   Relief relieve(const OomEvent&, Reservation&) noexcept override {
     log->push_back(std::string(about.name));
-    return {work(), (about.needs & kNeedsUnwinding) != 0, ""};
+    return {work(), (about.needs & kNeedsUnwinding) != 0, "", why_failed};
   }
 };
 
@@ -169,6 +170,21 @@ TEST_F(LadderTest, WhatCountedItsBytesIsAskedAgainAfterProgress) {
   EXPECT_EQ(get(40 * kMiB), 0u);
   EXPECT_EQ(log, (Names{"first", "second", "first", "second", "first", "second"}))
       << "progress, then nothing, then the second chances";
+}
+
+TEST_F(LadderTest, WhyARunFailedIsToldRatherThanWhatWasOfferedLater) {
+  Fake* fails = add("fails", 8 * kMiB, 1);
+  fails->offered.counted = true;
+  fails->why_failed = "the disk is full";
+  fails->work = [&] {
+    fails->offered = {.bytes = 0, .cost_us = 0, .counted = true, .why_not = "nothing is left"};
+    return uint64_t{0};
+  };
+  add("has none", 0, 0)->offered = {.bytes = 0, .cost_us = 0, .counted = true, .why_not = "there is no disk"};
+  EXPECT_EQ(get(40 * kMiB), 0u);
+  const std::string story = ladder->story_of(failure->event.incident);
+  EXPECT_NE(story.find("not fails: the disk is full"), std::string::npos) << story;
+  EXPECT_NE(story.find("not has none: there is no disk"), std::string::npos) << story;
 }
 
 TEST_F(LadderTest, SecondChancesEnd) {

@@ -72,6 +72,11 @@ class Nvme : public Values {
     return status;
   }
   uint64_t in_file() { return spilled_bytes(*allocator, Tier::kNvme); }
+  uint64_t free_bytes() {
+    size_t free = 0, total = 0;
+    EXPECT_EQ(table.cuMemGetInfo(&free, &total), CUDA_SUCCESS);
+    return free;
+  }
   std::string story() { return failure == nullptr ? "" : ladder->story_of(failure->event.incident); }
   // The open file without a name in our folder.
   int descriptor() const {
@@ -174,6 +179,49 @@ TEST_F(Nvme, ATouchWithoutRoomFailsAndASecondOneSucceeds) {
     ASSERT_EQ(touch(blocks[i]), Status::kOk) << failure->text;
     EXPECT_TRUE(is_whole(blocks[i], i));
   }
+}
+
+// What others have taken of the card meanwhile, it looks at itself.
+TEST_F(Nvme, ATouchLeavesWhatIsReserved) {
+  const uint64_t reserve = 16 * kMiB;
+  spillway_budget budget{};
+  budget.limit_bytes = UINT64_MAX;
+  budget.reserve_bytes = reserve;
+  allocator->set_budget(&budget);
+  const auto blocks = three_blocks();
+  const uint64_t more = get(30 * kMiB);
+  ASSERT_NE(more, 0u) << failure->text;
+  ASSERT_EQ(in_file(), 30 * kMiB);
+  put(more);
+  ASSERT_EQ(allocator->empty_cache(kDevice), 30 * kMiB);
+  const uint64_t others = free_bytes() - reserve - 4 * kMiB;
+  ASSERT_EQ(control->charge(0, "others", others), CUDA_SUCCESS);
+  EXPECT_EQ(touch(blocks[0]), Status::kOutOfMemory) << "four beside the reserve";
+  EXPECT_GE(free_bytes(), reserve);
+  ASSERT_EQ(control->discharge(0, "others", others), CUDA_SUCCESS);
+  for (unsigned i = 0; i < 3; ++i) {
+    ASSERT_EQ(touch(blocks[i]), Status::kOk) << failure->text;
+    EXPECT_TRUE(is_whole(blocks[i], i));
+  }
+  restart();
+}
+
+// Who touches a block has no step to run again: a move would be left chosen for somebody else.
+TEST_F(Nvme, ATouchChoosesNoPlanMove) {
+  struct Move final : Strategy {
+    StrategyInfo info() const noexcept override { return {"split", Guarantee::kBitExact, kNeedsUnwinding}; }
+    Offer offer(const OomEvent&) noexcept override { return {30 * kMiB, 1, false}; }
+    Relief relieve(const OomEvent&, Reservation&) noexcept override { return {0, true, ""}; }
+  };
+  const StrategyId move = ladder->add(std::make_unique<Move>());
+  const auto blocks = three_blocks();
+  const uint64_t more = get(30 * kMiB);
+  ASSERT_NE(more, 0u) << failure->text;
+  EXPECT_EQ(touch(blocks[0]), Status::kOutOfMemory);
+  EXPECT_EQ(ladder->take_chosen_move(nullptr), StrategyId::kNone);
+  EXPECT_EQ(get(10 * kMiB), 0u);
+  EXPECT_EQ(ladder->take_chosen_move(nullptr), move) << "a request for memory does";
+  put(more);
 }
 
 TEST_F(Nvme, WorkThatWasQueuedBeforeDoneIsWaitedFor) {

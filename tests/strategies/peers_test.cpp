@@ -127,6 +127,24 @@ TEST_F(PeerSpill, AFullPeerLeavesTheRestToTheHost) {
   expect_values(blocks);
 }
 
+TEST_F(PeerSpill, OnlyItsOwnRefusalEndsWhatAPeerIsOffered) {
+  ASSERT_EQ(control->set_capacity(2, 0), CUDA_SUCCESS);
+  const auto blocks = three_blocks();
+  const uint64_t before = counts().injected_failures;
+  control->fail_call(1, "cuMemMap", 0, CUDA_ERROR_OUT_OF_MEMORY);
+  uint64_t more = get(20 * kMiB);
+  control->fail_call(0, nullptr, 0, CUDA_SUCCESS);
+  ASSERT_EQ(counts().injected_failures, before + 1);
+  if (more != 0) put(more);
+  let_time_pass(25'000);
+  while (bring_back(*allocator, kDevice) != 0) check();
+  ASSERT_EQ(memory().spilled, 0u);
+  more = get(20 * kMiB);
+  ASSERT_NE(more, 0u) << failure->text;
+  EXPECT_GE(memory().spilled_peer, 18 * kMiB) << "it has refused nothing";
+  expect_values(blocks);
+}
+
 TEST_F(PeerSpill, WhatThePeersBudgetsDoNotTakeGoesToTheHost) {
   with({.host_bytes = 256 * kMiB, .peer_bytes = 6 * kMiB});
   const auto blocks = three_blocks();
