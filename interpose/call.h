@@ -39,11 +39,7 @@ inline void hook_found(const char* symbol, void** found, int version, cuuint64_t
 
 template <Function function>
 void count() {
-  ProcessSummary& counts = summary();
-  if constexpr (is_launch(function))
-    counts.launches.fetch_add(1, std::memory_order_relaxed);
-  else
-    counts.driver_calls.fetch_add(1, std::memory_order_relaxed);
+  Counter::add(is_launch(function) ? &CallCounts::launches : &CallCounts::driver_calls);
 }
 
 // The driver's own, through the gate where it may touch device memory.

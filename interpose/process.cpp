@@ -72,6 +72,7 @@ void in_child() {
   pthread_mutex_init(&choosing, nullptr);
   std::memset(static_cast<void*>(&own), 0, sizeof own);
   chosen.store(nullptr);
+  Counter::forget();
 }
 
 ProcessSummary& choose() {
@@ -116,6 +117,13 @@ void give_up(const char* text) {
 ProcessSummary& summary() {
   ProcessSummary* at = chosen.load(std::memory_order_acquire);
   return at != nullptr ? *at : choose();
+}
+
+void Counter::claim() {
+  ProcessSummary& all = summary();
+  const uint32_t before = all.counting_threads.fetch_add(1);
+  shared_ = before >= kCountingThreads - 1;
+  mine_ = &all.calls[shared_ ? kCountingThreads - 1 : before];
 }
 
 const char* library_folder() {

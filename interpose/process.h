@@ -16,6 +16,28 @@ void say(const char* text, const char* more = "");
 // Where this process counts: its slot of the summary, or memory of its own.
 ProcessSummary& summary();
 
+// Where this thread counts its calls. A write of its own needs no locked instruction, which would cost more
+// than all the rest of a hook.
+class Counter {
+ public:
+  static void add(std::atomic<uint64_t> CallCounts::* kind) {
+    if (mine_ == nullptr) [[unlikely]]
+      claim();
+    std::atomic<uint64_t>& count = mine_->*kind;
+    if (shared_) [[unlikely]]
+      count.fetch_add(1, std::memory_order_relaxed);
+    else
+      count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  // In a child of fork, whose counts are its own.
+  static void forget() { mine_ = nullptr; }
+
+ private:
+  static void claim();
+  [[gnu::tls_model("initial-exec")]] static inline thread_local CallCounts* mine_ = nullptr;
+  [[gnu::tls_model("initial-exec")]] static inline thread_local bool shared_ = false;
+};
+
 // The folder of this library with the slash at its end; Spillway's other libraries lie there.
 const char* library_folder();
 

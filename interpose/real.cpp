@@ -124,8 +124,10 @@ VersionedLookUp real_dlvsym() {
   return at;
 }
 
-const driver::Table& real() {
-  return driver_library().table;
+const driver::Table& load_table() {
+  const Loaded& library = driver_library();
+  if (&library != &nothing) loaded_table.store(&library.table, std::memory_order_release);
+  return library.table;
 }
 
 bool loading_real() {

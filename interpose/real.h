@@ -3,6 +3,8 @@
 // Thread-safety: any thread. Errors: `real()` has null fields for what the driver lacks, and only null fields
 // where there is no driver.
 #pragma once
+#include <atomic>
+
 #include "interpose/functions.h"
 #include "spillway/driver/table.h"
 
@@ -13,9 +15,15 @@ using VersionedLookUp = void* (*)(void* handle, const char* name, const char* ve
 LookUp real_dlsym();
 VersionedLookUp real_dlvsym();
 
+inline std::atomic<const driver::Table*> loaded_table{nullptr};
+const driver::Table& load_table();
+
 // The driver's table. The first call loads libcuda.so.1 (or $SPILLWAY_DRIVER), which is already there when a
 // program calls it.
-const driver::Table& real();
+inline const driver::Table& real() {
+  const driver::Table* at = loaded_table.load(std::memory_order_acquire);
+  return at != nullptr ? *at : load_table();
+}
 // Whether a thread is inside the first call, where the driver's own look-ups are none of ours.
 bool loading_real();
 

@@ -378,6 +378,10 @@ class PassesThrough(Case):
         self.assertEqual((ended.status, ended.output), (0, "True\n"))
         self.assertEqual(ended.line, "spillway: the program did not use CUDA")
 
+    def test_each_call_of_each_thread_is_counted(self):
+        ended = self.run_on(BUILD / "bin" / "interpose_counted_calls")
+        self.assertIn("2 processes, 19200531 driver calls, 0 launches", ended.line, ended.errors)
+
     def test_quiet_says_nothing(self):
         self.assertEqual(self.plain("true", options=["--quiet"]).errors, "")
 

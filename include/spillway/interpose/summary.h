@@ -20,6 +20,12 @@ enum class Replacement : uint32_t { kNotAsked, kWaiting, kDone, kRefused };
 // In the ledger of the machine's processes.
 enum class Membership : uint32_t { kNotAsked, kMember, kRefused };
 
+// What a thread has called. Each has a line of its own, the last one's is for all that come later.
+struct alignas(64) CallCounts {
+  std::atomic<uint64_t> driver_calls, launches;
+};
+inline constexpr size_t kCountingThreads = 32;
+
 struct ProcessSummary {
   std::atomic<int32_t> process;  // 0: the slot is free
   std::atomic<Mode> mode;
@@ -29,7 +35,8 @@ struct ProcessSummary {
   char note[256];    // why the replacement was refused
   char trace[512];   // its trace file, "" where there is none or its path is longer
   spillway_incident_totals incidents;
-  std::atomic<uint64_t> driver_calls, launches;
+  std::atomic<uint32_t> counting_threads;
+  CallCounts calls[kCountingThreads];
 };
 
 inline constexpr uint64_t kSummaryMagic = 0x79616c6c69707321;  // "!spillay"

@@ -37,8 +37,10 @@ void add(const spillway_incident_totals& from, spillway_incident_totals* to) {
 
 void add(const ProcessSummary& process, RunTotals* totals) {
   ++totals->processes;
-  totals->driver_calls += process.driver_calls.load();
-  totals->launches += process.launches.load();
+  for (const interpose::CallCounts& thread : process.calls) {
+    totals->driver_calls += thread.driver_calls.load();
+    totals->launches += thread.launches.load();
+  }
   add(process.incidents, &totals->incidents);
   const auto replacement = process.replacement.load();
   if (replacement == interpose::Replacement::kDone) ++totals->replaced;
