@@ -29,6 +29,16 @@ constexpr bool finds_functions(Function function) {
   return begins_with(name_of(function), "cuGetProcAddress");
 }
 
+// Functions that only tell what the driver knows, and are called many times for each launch: they take no
+// memory, so that nothing is done after them.
+constexpr bool only_tells(Function function) {
+  for (const char* start : {"cuCtxGetCurrent", "cuCtxGetDevice", "cuDeviceGetAttribute",
+                            "cuDevicePrimaryCtxGetState", "cuDriverGetVersion", "cuFuncGetAttribute",
+                            "cuPointerGetAttribute", "cuStreamGetCaptureInfo", "cuStreamIsCapturing"})
+    if (begins_with(name_of(function), start)) return true;
+  return false;
+}
+
 // Puts the hook in the place of what cuGetProcAddress found.
 inline void hook_found(const char* symbol, void** found, int version, cuuint64_t flags,
                        CUdriverProcAddressQueryResult* = nullptr) {
@@ -38,7 +48,7 @@ inline void hook_found(const char* symbol, void** found, int version, cuuint64_t
 }
 
 template <Function function>
-void count() {
+[[gnu::always_inline]] inline void count() {
   Counter::add(is_launch(function) ? &CallCounts::launches : &CallCounts::driver_calls);
 }
 
@@ -64,13 +74,18 @@ template <Function function, class... Parameters>
 }
 
 template <Function function, class... Parameters>
-CUresult call(CUresult (*real_function)(Parameters...), std::type_identity_t<Parameters>... arguments) {
+[[gnu::always_inline]] inline CUresult call(CUresult (*real_function)(Parameters...),
+                                            std::type_identity_t<Parameters>... arguments) {
   if (real_function == nullptr) [[unlikely]]
     return real().cuInit == nullptr ? CUDA_ERROR_NO_DEVICE : CUDA_ERROR_NOT_FOUND;
   if (Inside::now()) return accounted<function>(real_function, arguments...);
   if constexpr (begins_an_use(function)) {
     replace_if_due();
     join_ledger_once();
+  }
+  if constexpr (only_tells(function)) {
+    count<function>();
+    return real_function(arguments...);
   }
   const Inside inside;
   count<function>();

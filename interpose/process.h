@@ -20,7 +20,7 @@ ProcessSummary& summary();
 // than all the rest of a hook.
 class Counter {
  public:
-  static void add(std::atomic<uint64_t> CallCounts::* kind) {
+  [[gnu::always_inline]] static void add(std::atomic<uint64_t> CallCounts::* kind) {
     if (mine_ == nullptr) [[unlikely]]
       claim();
     std::atomic<uint64_t>& count = mine_->*kind;
@@ -33,7 +33,7 @@ class Counter {
   static void forget() { mine_ = nullptr; }
 
  private:
-  static void claim();
+  [[gnu::cold]] static void claim();
   [[gnu::tls_model("initial-exec")]] static inline thread_local CallCounts* mine_ = nullptr;
   [[gnu::tls_model("initial-exec")]] static inline thread_local bool shared_ = false;
 };

@@ -16,7 +16,7 @@ LookUp real_dlsym();
 VersionedLookUp real_dlvsym();
 
 inline std::atomic<const driver::Table*> loaded_table{nullptr};
-const driver::Table& load_table();
+[[gnu::cold]] const driver::Table& load_table();
 
 // The driver's table. The first call loads libcuda.so.1 (or $SPILLWAY_DRIVER), which is already there when a
 // program calls it.
