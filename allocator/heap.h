@@ -352,6 +352,7 @@ class DeviceHeap {
   uint64_t settle_out(const std::vector<Move>& moves, std::vector<CUmemGenericAllocationHandle>* pages);
   void add_piece(Block* block, const Piece& piece);  // (locked)
   void remove_piece(const Piece& piece);             // (locked): it is on nobody's account any more
+  void uncount_guest(const Piece& piece);            // (locked)
   void end_move(Block* block);
   uint64_t need() const;                                  // (locked)
   void note_need();                                       // (locked)
@@ -386,6 +387,7 @@ class DeviceHeap {
 
   bool claim_elsewhere(Block* block);
   bool unmap_elsewhere(Block* block);
+  void note_gone(Piece& piece);
   bool leaves_elsewhere();
   void retry_elsewhere();
   bool forget_elsewhere(Block* block);  // (locked)

@@ -28,9 +28,10 @@ bool DeviceHeap::unmap_elsewhere(Block* block) {
   }
   const Device::Scope scope(*device_);
   for (Piece* piece : pieces) {
-    piece->gone = piece->tier == Tier::kNvme ||
-                  device_->unmap(piece->range.begin, piece->range.bytes()) == CUDA_SUCCESS;
-    if (!piece->gone) continue;
+    if (piece->tier != Tier::kNvme &&
+        device_->unmap(piece->range.begin, piece->range.bytes()) != CUDA_SUCCESS)
+      continue;
+    note_gone(*piece);
     tell_pages(Change::kUnmapped, *arenas_[block->arena], piece->range);
     drop_elsewhere(*piece);
   }
@@ -39,6 +40,13 @@ bool DeviceHeap::unmap_elsewhere(Block* block) {
   spilled_.at(block).moving = false;
   set_slow(kSlowPending);
   return false;
+}
+
+// Its memory serves others from here on, though the rest of the block may still have to wait.
+void DeviceHeap::note_gone(Piece& piece) {
+  const std::lock_guard guard(lock_);
+  uncount_guest(piece);
+  piece.gone = true;
 }
 
 bool DeviceHeap::leaves_elsewhere() {

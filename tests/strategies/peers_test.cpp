@@ -117,6 +117,23 @@ TEST_F(PeerSpill, OfAFreedBlockEndsWhenItsStreamIsPastIt) {
   EXPECT_EQ(guest_bytes(*allocator, kPeer), 0u);
 }
 
+TEST_F(PeerSpill, OfAFreedBlockCountsAsLongAsItLiesThere) {
+  ASSERT_EQ(control->set_capacity(2, 0), CUDA_SUCCESS);
+  const auto blocks = three_blocks();
+  ASSERT_NE(get(4 * kMiB), 0u) << failure->text;
+  ASSERT_NE(get(5 * kMiB), 0u) << failure->text;
+  ASSERT_EQ(guest_bytes(*allocator, kPeer), charged(kPeer));
+  control->fail_call(2, "cuMemUnmap", 0, CUDA_ERROR_UNKNOWN);
+  for (const uint64_t block : blocks) put(block);
+  table.cuCtxSynchronize();
+  for (int i = 0; i < 100; ++i) {
+    put(get(512));
+    ASSERT_EQ(guest_bytes(*allocator, kPeer), charged(kPeer)) << i;
+    ASSERT_EQ(memory().spilled_peer, charged(kPeer)) << i;
+  }
+  EXPECT_EQ(charged(kPeer), 0u);
+}
+
 TEST_F(PeerSpill, AFullPeerLeavesTheRestToTheHost) {
   ASSERT_EQ(control->set_capacity(1, 12 * kMiB), CUDA_SUCCESS);
   ASSERT_EQ(control->set_capacity(2, 0), CUDA_SUCCESS);
