@@ -1,7 +1,5 @@
 // In computing mode, with three devices: cold blocks' memory goes to another one, and leaves it when that
 // one's own users need the room.
-#include <cstdlib>
-
 #include "spillway/allocator/spill.h"
 #include "spillway/strategies/ladder.h"
 #include "tests/strategies/open_gate.h"
@@ -282,11 +280,3 @@ TEST_F(PeerSpill, SurvivesAFailureOfAnyCall) {
 
 }  // namespace
 }  // namespace spillway::testing
-
-int main(int argc, char** argv) {
-  // The simulator reads them when it is loaded.
-  setenv("SPILLWAY_SIM_VALUES", "compute", 1);
-  setenv("SPILLWAY_SIM_DEVICES", "3", 1);
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
