@@ -32,7 +32,7 @@ bool DeviceHeap::unmap_elsewhere(Block* block) {
         device_->unmap(piece->range.begin, piece->range.bytes()) != CUDA_SUCCESS)
       continue;
     note_gone(*piece);
-    tell_pages(Change::kUnmapped, *arenas_[block->arena], piece->range);
+    if (!piece->mapped) tell_pages(Change::kUnmapped, *arenas_[block->arena], piece->range);
     drop_elsewhere(*piece);
   }
   if (std::all_of(pieces.begin(), pieces.end(), [](const Piece* piece) { return piece->gone; })) return true;
@@ -69,11 +69,15 @@ bool DeviceHeap::forget_elsewhere(Block* block) {
   const auto there = spilled_.extract(block);
   if (there.empty()) return false;
   for (const Piece& piece : there.mapped().pieces) remove_piece(piece);
-  for (const Piece& piece : there.mapped().pieces)
-    for (uint64_t at = piece.range.begin; at < piece.range.end; at += page_bytes_)
-      arenas_[block->arena]->set_page(at, 0);
+  for (const Piece& piece : there.mapped().pieces) forget_pages(block, piece);
   if (spilled_.empty()) clear_slow(kSlowElsewhere);
   return true;
+}
+
+// Pages that wait for the bytes of a file are the arena's like any other.
+void DeviceHeap::forget_pages(const Block* block, const Piece& piece) {
+  for (uint64_t at = piece.range.begin; at < piece.range.end && !piece.mapped; at += page_bytes_)
+    arenas_[block->arena]->set_page(at, 0);
 }
 
 void DeviceHeap::end_spilling() {
@@ -85,8 +89,7 @@ void DeviceHeap::end_spilling() {
         device_->unmap(piece.range.begin, piece.range.bytes());
         device_->release(piece.handle);
       }
-      for (uint64_t at = piece.range.begin; at < piece.range.end; at += page_bytes_)
-        arenas_[block->arena]->set_page(at, 0);
+      forget_pages(block, piece);
     }
   }
   for (const auto& [bytes, handle] : host_spare_) device_->release(handle);

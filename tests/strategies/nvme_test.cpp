@@ -302,6 +302,46 @@ TEST_F(Nvme, AReadThatFailsLosesNothing) {
   }
 }
 
+// The pages that were to be filled can not be unmapped again: they stay where they are, and are nobody
+// else's.
+TEST_F(Nvme, AReadThatFailsWhereNothingCanBeUnmappedLosesNothing) {
+  const auto blocks = three_blocks();
+  const uint64_t more = get(28 * kMiB);
+  ASSERT_NE(more, 0u) << failure->text;
+  put(more);
+  allocator->empty_cache(kDevice);  // what is idle could not be stitched either
+  const std::string path = "/proc/self/fd/" + std::to_string(descriptor());
+  const int copy = ::open(path.c_str(), O_RDWR);
+  std::vector<char> saved(30 * kMiB);
+  const ssize_t size = ::pread(copy, saved.data(), saved.size(), 0);
+  ASSERT_EQ(::ftruncate(copy, 0), 0);
+  control->fail_call(1, "cuMemUnmap", 1, CUDA_ERROR_UNKNOWN);
+  for (const uint64_t block : blocks) {
+    EXPECT_EQ(touch(block), Status::kFileFailed);
+    EXPECT_NE(failure->text.find("the file has become shorter"), std::string::npos) << failure->text;
+    EXPECT_EQ(touch(block), Status::kFileFailed) << "no pages are asked for again";
+  }
+  control->fail_call(0, nullptr, 0, CUDA_SUCCESS);
+  EXPECT_EQ(touch(blocks[2]), Status::kFileFailed) << "its pages can be had now";
+  put(blocks[1]);
+  const uint64_t other = get(16 * kMiB);
+  ASSERT_NE(other, 0u) << failure->text;
+  fill(other, 16 * kMiB, 0xEE);
+  ASSERT_EQ(::pwrite(copy, saved.data(), static_cast<size_t>(size), 0), size);
+  ::close(copy);
+  ASSERT_EQ(touch(blocks[0]), Status::kOk) << failure->text;
+  EXPECT_TRUE(is_whole(blocks[0], 0));
+  EXPECT_TRUE(holds(other, 16 * kMiB, 0xEE));
+  put(other);
+  ASSERT_EQ(touch(blocks[2]), Status::kOk) << failure->text;
+  EXPECT_TRUE(is_whole(blocks[2], 2));
+  for (const uint64_t block : {blocks[0], blocks[2]}) put(block);
+  for (int i = 0; i < 100; ++i) put(get(512));
+  EXPECT_EQ(file_room_bytes(*allocator), 256 * kMiB);
+  allocator->empty_cache(kDevice);
+  EXPECT_EQ(memory().reserved, 0u);
+}
+
 TEST_F(Nvme, AFolderThatCanNotBeUsedIsRefused) {
   std::string why_not;
   EXPECT_FALSE(use_page_file(*allocator, folder / "none", 64 * kMiB, &why_not));
