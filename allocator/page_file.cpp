@@ -108,24 +108,29 @@ void PageFile::give(uint64_t place) {
   free_.push_back(place);
 }
 
-// Some file systems take the flag and refuse the transfer.
-bool PageFile::leave_direct(int error) {
-  if (error != EINVAL || !direct_.load()) return false;
+// Some file systems take the flag and refuse the transfer. Another thread's may have been refused first: then
+// this one, which began with the flag, is tried again too.
+bool PageFile::leave_direct(int error, bool was_direct) {
+  if (error != EINVAL || !was_direct) return false;
+  const std::lock_guard guard(mutex_);
+  if (!direct_.load()) return true;
   const int flags = ::fcntl(descriptor_, F_GETFL);
+  if (flags < 0 || ::fcntl(descriptor_, F_SETFL, flags & ~O_DIRECT) != 0) return false;
   direct_.store(false);
-  return flags >= 0 && ::fcntl(descriptor_, F_SETFL, flags & ~O_DIRECT) == 0;
+  return true;
 }
 
 int PageFile::write_all(const std::byte* from, uint64_t offset) {
   if (passes_limit(offset + kPageBytes)) return EFBIG;
   for (uint64_t done = 0; done < kPageBytes;) {
+    const bool direct = direct_.load();
     const ssize_t count =
         ::pwrite(descriptor_, from + done, kPageBytes - done, static_cast<off_t>(offset + done));
     if (count > 0)
       done += static_cast<uint64_t>(count);
     else if (count == 0)
       return ENOSPC;
-    else if (errno != EINTR && !leave_direct(errno))
+    else if (errno != EINTR && !leave_direct(errno, direct))
       return errno;
   }
   return 0;
@@ -133,13 +138,14 @@ int PageFile::write_all(const std::byte* from, uint64_t offset) {
 
 int PageFile::read_all(std::byte* to, uint64_t offset) {
   for (uint64_t done = 0; done < kPageBytes;) {
+    const bool direct = direct_.load();
     const ssize_t count =
         ::pread(descriptor_, to + done, kPageBytes - done, static_cast<off_t>(offset + done));
     if (count > 0)
       done += static_cast<uint64_t>(count);
     else if (count == 0)
       return ENODATA;
-    else if (errno != EINTR && !leave_direct(errno))
+    else if (errno != EINTR && !leave_direct(errno, direct))
       return errno;
   }
   return 0;

@@ -50,11 +50,11 @@ class PageFile {
   PageFile(int descriptor, uint64_t most_pages) : descriptor_(descriptor), most_(most_pages) {}
   int write_all(const std::byte* from, uint64_t offset);
   int read_all(std::byte* to, uint64_t offset);
-  bool leave_direct(int error);
+  bool leave_direct(int error, bool was_direct);
 
   const int descriptor_;
   std::atomic<int> last_error_{0};
-  std::atomic<bool> direct_{true};  // around the kernel's cache
+  std::atomic<bool> direct_{true};  // around the kernel's cache; leaves it under the mutex
   std::mutex mutex_;                // guards the rest
   uint64_t most_, end_ = 0;         // pages
   std::vector<uint64_t> free_;
