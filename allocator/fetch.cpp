@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <optional>
 #include <shared_mutex>
 #include <system_error>
 
@@ -19,32 +20,37 @@ std::string file_text(int error) {
 
 }  // namespace
 
-// The last piece of the block, if it lies in the file; from here on nobody else moves it. What is moving is
-// waited for.
-bool DeviceHeap::claim_return(Block* block, Piece* piece) {
+// The last piece of the block, if it lies in the file: from here on nobody else moves it. A move is waited
+// for, but not what takes a freed block's memory away: that would be no touch of it.
+Status DeviceHeap::claim_return(Block* block, uint64_t address, std::optional<Piece>* piece) {
+  piece->reset();
   for (;;) {
     const uint32_t ended = moves_ended_.load();
     {
       const std::lock_guard guard(lock_);
+      if (block->address != address || block->state != BlockState::kLive) return Status::kNotFound;
       const auto there = spilled_.find(block);
-      if (there == spilled_.end()) return false;
+      if (there == spilled_.end()) return Status::kOk;
       if (!there->second.moving) {
-        if (there->second.pieces.empty() || there->second.pieces.back().tier != Tier::kNvme) return false;
+        if (there->second.pieces.empty() || there->second.pieces.back().tier != Tier::kNvme)
+          return Status::kOk;
         there->second.moving = true;
         *piece = there->second.pieces.back();
-        return true;
+        return Status::kOk;
       }
     }
     moves_ended_.wait(ended);
   }
 }
 
-Status DeviceHeap::fetch(Block* block, FailurePtr* failure) {
+Status DeviceHeap::fetch(Block* block, uint64_t address, FailurePtr* failure) {
   const Device::Scope scope(*device_);
-  Status status = Status::kOk;
-  for (Piece piece; status == Status::kOk && claim_return(block, &piece);) {
-    status = fetch_piece(block, piece, failure);
+  std::optional<Piece> piece;
+  Status status = claim_return(block, address, &piece);
+  while (status == Status::kOk && piece) {
+    status = fetch_piece(block, *piece, failure);
     end_move(block);
+    if (status == Status::kOk) status = claim_return(block, address, &piece);
   }
   return status;
 }

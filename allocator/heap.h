@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <span>
 #include <string>
@@ -376,8 +377,8 @@ class DeviceHeap {
   void write_all(std::vector<Move>& moves);
   int write_to_file(Move& move);
   void give_places(const std::vector<PageFile::Stored>& stored);
-  Status fetch(Block* block, FailurePtr* failure);
-  bool claim_return(Block* block, Piece* piece);
+  Status fetch(Block* block, uint64_t address, FailurePtr* failure);
+  Status claim_return(Block* block, uint64_t address, std::optional<Piece>* piece);
   StreamId stream_of(const Block* block);
   Status fetch_piece(Block* block, const Piece& piece, FailurePtr* failure);
   Status get_pages(Miss& miss, FailurePtr* failure);

@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <thread>
 
 #include "spillway/allocator/spill.h"
@@ -348,6 +349,50 @@ TEST_F(Nvme, AFolderThatCanNotBeUsedIsRefused) {
   EXPECT_NE(why_not.find("there is no folder"), std::string::npos) << why_not;
   EXPECT_FALSE(use_page_file(*allocator, "/proc", 64 * kMiB, &why_not));
   EXPECT_NE(why_not.find("no file can be made in '/proc'"), std::string::npos) << why_not;
+}
+
+// Runs `meanwhile` when the blocks that go to the file are chosen and nothing of them has gone yet.
+class StoreWhile final : public Strategy {
+ public:
+  StoreWhile(Allocator& allocator, std::function<bool()> meanwhile)
+      : allocator_(allocator), meanwhile_(std::move(meanwhile)) {}
+  StrategyInfo info() const noexcept override { return {"store_while"}; }
+  Offer offer(const OomEvent& event) noexcept override { return {event.short_bytes, 1}; }
+  Relief relieve(const OomEvent& event, Reservation& reservation) noexcept override {
+    return {spill(allocator_, event, reservation,
+                  {.tier = Tier::kNvme, .most_bytes = 64 * kMiB, .come_to_rest = meanwhile_})};
+  }
+
+ private:
+  Allocator& allocator_;
+  std::function<bool()> meanwhile_;
+};
+
+TEST_F(Nvme, ATouchThatRacesWithAFreeEnds) {
+  for (int round = 0; round < 20; ++round) {
+    use_file(256 * kMiB);
+    const auto blocks = three_blocks();
+    Status touched = Status::kOk;
+    std::thread toucher;
+    Ladder alone(*allocator);
+    alone.add(std::make_unique<StoreWhile>(*allocator, [&] {
+      if (toucher.joinable()) return true;
+      toucher = std::thread([&] { touched = allocator->touch_block(blocks[2], nullptr); });
+      while (allocator->done_block(blocks[2]) != Status::kOk) std::this_thread::yield();
+      return allocator->free(blocks[2]) == Status::kOk;  // the touch waits for the move, or is about to
+    }));
+    allocator->set_handler(&alone);
+    const uint64_t more = get(26 * kMiB);
+    EXPECT_NE(more, 0u) << failure->text;
+    toucher.join();
+    EXPECT_EQ(touched, Status::kNotFound);
+    allocator->set_handler(ladder.get());
+    put(more);
+    for (const unsigned i : {0, 1}) {
+      ASSERT_EQ(touch(blocks[i]), Status::kOk) << failure->text;
+      EXPECT_TRUE(is_whole(blocks[i], i));
+    }
+  }
 }
 
 TEST_F(Nvme, ThreadsTouchWhileOthersAreShort) {
