@@ -170,9 +170,9 @@ void DeviceHeap::settle_fetched(Block* block) {
   record_move(move, CUDA_SUCCESS);
 }
 
-bool use_page_file(Allocator& allocator, const std::string& folder, uint64_t most_bytes,
-                   std::string* why_not) {
-  std::unique_ptr<PageFile> file = PageFile::open(folder, most_bytes, why_not);
+bool use_page_file(Allocator& allocator, const std::string& folder, uint64_t most_bytes, std::string* why_not,
+                   Backoff::Now now) {
+  std::unique_ptr<PageFile> file = PageFile::open(folder, most_bytes, why_not, now);
   const bool made = file != nullptr;
   if (made) allocator.set_page_file(std::move(file));
   return made;

@@ -39,7 +39,7 @@ class Nvme : public Values {
   void use_file(uint64_t bytes) {
     restart();
     std::string why_not;
-    ASSERT_TRUE(use_page_file(*allocator, folder, bytes, &why_not)) << why_not;
+    ASSERT_TRUE(use_page_file(*allocator, folder, bytes, &why_not, [] { return now; })) << why_not;
     ladder = std::make_unique<Ladder>(*allocator);
     ladder->add(make_stitch(*allocator));
     ladder->add(make_spill_to_nvme(*allocator, {}));
@@ -84,6 +84,7 @@ class Nvme : public Values {
     return -1;
   }
 
+  static inline Backoff::Time now{};
   fs::path folder;
   std::unique_ptr<Ladder> ladder;
 };
@@ -239,6 +240,9 @@ TEST_F(Nvme, AWriteThatFailsLeavesTheBlockOnTheDevice) {
   EXPECT_EQ(memory().spilled, 0u);
   for (unsigned i = 0; i < 3; ++i) EXPECT_TRUE(is_whole(blocks[i], i));
   EXPECT_EQ(file_room_bytes(*allocator), 6 * kMiB) << "no more is offered";
+  EXPECT_NE(get(8 * kMiB), 0u) << failure->text;
+  EXPECT_EQ(get(8 * kMiB), 0u) << "not yet";
+  now += std::chrono::seconds(1);
   EXPECT_NE(get(8 * kMiB), 0u) << failure->text;
 }
 

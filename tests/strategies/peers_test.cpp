@@ -142,6 +142,24 @@ TEST_F(PeerSpill, AFullPeerLeavesTheRestToTheHost) {
   expect_values(blocks);
 }
 
+TEST_F(PeerSpill, APeerThatWasFullIsTriedAgainAfterAWhile) {
+  static Backoff::Time now{};
+  with({.host_bytes = 10 * kMiB, .peer_bytes = 256 * kMiB, .now = [] { return now; }});
+  ASSERT_EQ(control->set_capacity(1, 12 * kMiB), CUDA_SUCCESS);
+  ASSERT_EQ(control->set_capacity(2, 0), CUDA_SUCCESS);
+  const auto blocks = three_blocks();
+  ASSERT_NE(get(20 * kMiB), 0u) << failure->text;
+  ASSERT_EQ(memory().spilled_peer, kBlock);
+  ASSERT_EQ(control->set_capacity(1, 256 * kMiB), CUDA_SUCCESS);
+  let_time_pass();
+  now += std::chrono::milliseconds(999);
+  EXPECT_EQ(get(4 * kMiB), 0u) << "not yet";
+  now += std::chrono::milliseconds(1);
+  ASSERT_NE(get(4 * kMiB), 0u) << failure->text;
+  EXPECT_GT(memory().spilled_peer, kBlock);
+  expect_values(blocks);
+}
+
 TEST_F(PeerSpill, WhatThePeersBudgetsDoNotTakeGoesToTheHost) {
   with({.host_bytes = 256 * kMiB, .peer_bytes = 6 * kMiB});
   const auto blocks = three_blocks();

@@ -41,7 +41,9 @@ class TiersFuzz : public SimulatedDevice {
     for (size_t device = 0; device < kDevices; ++device)
       ASSERT_EQ(control->set_capacity(static_cast<int>(device), 96 * kMiB), CUDA_SUCCESS);
     std::string why_not;
-    ASSERT_TRUE(use_page_file(*allocator, file.folder(), kFileBytes, &why_not)) << why_not;
+    ASSERT_TRUE(use_page_file(*allocator, file.folder(), kFileBytes, &why_not, [] { return now; }))
+        << why_not;
+    limits.now = [] { return now; };
     limits.host_bytes = kHostBytes[little];
     limits.peer_bytes = kPeerBytes[little];
     ladder = std::make_unique<Ladder>(*allocator);
@@ -104,6 +106,7 @@ class TiersFuzz : public SimulatedDevice {
     for (uint64_t i = 0; i < count; ++i) {
       done.push_back(generator.next());
       machine.run(done.back());
+      now += std::chrono::milliseconds(100);
       check_accounts(machine, !inject);
       if (!HasFailure()) continue;
       for (const tiers::Instruction& instruction : done) std::printf("%s\n", instruction.print().c_str());
@@ -122,6 +125,8 @@ class TiersFuzz : public SimulatedDevice {
       EXPECT_EQ(spilled_bytes(*allocator, tier), 0u) << static_cast<int>(tier);
     for (size_t device = 0; device < kDevices; ++device)
       EXPECT_EQ(guest_bytes(*allocator, Machine::id(device)), 0u) << device;
+    now += Backoff::kMost;
+    EXPECT_EQ(file_room_bytes(*allocator), kFileBytes);
   }
 
   void count_what_happened(const Machine& machine) {
@@ -133,6 +138,7 @@ class TiersFuzz : public SimulatedDevice {
     useful["a read that failed"] += machine.unread;
   }
 
+  static inline Backoff::Time now{};
   tiers::FuzzFile file;
   SpillLimits limits;
   Machine::Streams streams;
