@@ -58,9 +58,10 @@ Memory DeviceHeap::memory() {
 void DeviceHeap::leave_out_elsewhere(Memory* out) const {
   for (const auto& [block, there] : spilled_) {
     for (const Piece& piece : there.pieces) {
-      out->spilled += piece.range.bytes();
-      if (piece.tier == Tier::kNvme) out->spilled_nvme += piece.range.bytes();
-      if (piece.tier == Tier::kPeer) out->spilled_peer += piece.range.bytes();
+      const uint64_t there_bytes = piece.gone ? 0 : piece.range.bytes();
+      out->spilled += there_bytes;
+      if (piece.tier == Tier::kNvme) out->spilled_nvme += there_bytes;
+      if (piece.tier == Tier::kPeer) out->spilled_peer += there_bytes;
       const uint64_t asked_end = std::clamp(block->address + block->tag, piece.range.begin, piece.range.end);
       if (block->state == BlockState::kPending) {
         out->pending -= piece.range.bytes();
@@ -140,6 +141,9 @@ bool DeviceHeap::check_invariants(std::string* broken) {
   }
   *broken = check_exports();
   if (!broken->empty()) return false;
+  uint64_t elsewhere = 0;
+  for (const auto& [unused, there] : spilled_)
+    for (const Piece& piece : there.pieces) elsewhere += piece.range.bytes();
   auto equal = [&](const char* what, uint64_t counted, uint64_t found) {
     if (counted == found) return true;
     *broken = std::string(what) + ": counted " + std::to_string(counted) + ", found " + std::to_string(found);
@@ -148,6 +152,7 @@ bool DeviceHeap::check_invariants(std::string* broken) {
   return equal("live bytes", usage_.live().requested, count.live) &&
          equal("allocated bytes", usage_.live().bytes, count.live_sizes) &&
          equal("pending bytes", usage_.pending().bytes, count.pending) &&
+         equal("bytes in other tiers", elsewhere_bytes_, elsewhere) &&
          equal("mapped bytes", mapped_bytes_, count.mapped) &&
          equal("held bytes", held_bytes_, mapped_bytes_ + spare_.size() * page_bytes_ + reserved_bytes_);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <optional>
 #include <shared_mutex>
 #include <system_error>
 
@@ -19,32 +20,37 @@ std::string file_text(int error) {
 
 }  // namespace
 
-// The last piece of the block, if it lies in the file; from here on nobody else moves it. What is moving is
-// waited for.
-bool DeviceHeap::claim_return(Block* block, Piece* piece) {
+// The last piece of the block, if it lies in the file: from here on nobody else moves it. A move is waited
+// for, but not what takes a freed block's memory away: that would be no touch of it.
+Status DeviceHeap::claim_return(Block* block, uint64_t address, std::optional<Piece>* piece) {
+  piece->reset();
   for (;;) {
     const uint32_t ended = moves_ended_.load();
     {
       const std::lock_guard guard(lock_);
+      if (block->address != address || block->state != BlockState::kLive) return Status::kNotFound;
       const auto there = spilled_.find(block);
-      if (there == spilled_.end()) return false;
+      if (there == spilled_.end()) return Status::kOk;
       if (!there->second.moving) {
-        if (there->second.pieces.empty() || there->second.pieces.back().tier != Tier::kNvme) return false;
+        if (there->second.pieces.empty() || there->second.pieces.back().tier != Tier::kNvme)
+          return Status::kOk;
         there->second.moving = true;
         *piece = there->second.pieces.back();
-        return true;
+        return Status::kOk;
       }
     }
     moves_ended_.wait(ended);
   }
 }
 
-Status DeviceHeap::fetch(Block* block, FailurePtr* failure) {
+Status DeviceHeap::fetch(Block* block, uint64_t address, FailurePtr* failure) {
   const Device::Scope scope(*device_);
-  Status status = Status::kOk;
-  for (Piece piece; status == Status::kOk && claim_return(block, &piece);) {
-    status = fetch_piece(block, piece, failure);
+  std::optional<Piece> piece;
+  Status status = claim_return(block, address, &piece);
+  while (status == Status::kOk && piece) {
+    status = fetch_piece(block, *piece, failure);
     end_move(block);
+    if (status == Status::kOk) status = claim_return(block, address, &piece);
   }
   return status;
 }
@@ -68,42 +74,61 @@ Status DeviceHeap::fetch_piece(Block* block, const Piece& piece, FailurePtr* fai
             .size = piece.range.bytes(),
             .reservation = PageReservation(page_bytes_),
             .returning = block};
-  Status status = get_pages(miss, failure);
-  if (status == Status::kOk) status = put_pages(block, piece, miss, failure);
+  Status status = piece.mapped ? Status::kOk : get_pages(miss, failure);
+  if (status == Status::kOk && !piece.mapped) status = map_behind(block, piece, miss, failure);
+  if (status == Status::kOk) status = fill_from_file(block, piece, miss, failure);
   release_reservation(miss);
   return status;
 }
 
-// The reservation's pages behind the block again, with what the file has of them.
-Status DeviceHeap::put_pages(Block* block, const Piece& piece, Miss& miss, FailurePtr* failure) {
+// The reservation's pages are the arena's from here on, though their bytes are still to come.
+Status DeviceHeap::map_behind(Block* block, const Piece& piece, Miss& miss, FailurePtr* failure) {
   std::vector<CUmemGenericAllocationHandle>& at_hand = miss.reservation.pages;
   const uint64_t count = piece.range.bytes() / page_bytes_;
   std::vector<driver::Page> pages(count, {0, page_bytes_});
   for (uint64_t i = 0; i < count; ++i) pages[i].handle = at_hand[i];
-  int error = 0;
-  miss.error = fill_from_file(piece, pages, &error);
+  const std::shared_lock mapping(mappings_mutex_);
+  miss.error = device_->map(piece.range.begin, pages);
   miss.call = "bringing memory back from a file";
   if (miss.error != CUDA_SUCCESS) return driver_failure(miss, failure);
-  if (error != 0) {
-    driver_failure(miss, failure);
-    if (failure != nullptr)
-      (*failure)->text = "the block's memory could not be read back from the file: " + file_text(error);
-    return Status::kFileFailed;
-  }
+  const std::lock_guard guard(lock_);
   at_hand.erase(at_hand.begin(), at_hand.begin() + static_cast<std::ptrdiff_t>(count));
-  settle_fetched(block, pages);
-  give_places(piece.stored);
+  for (uint64_t i = 0; i < count; ++i)
+    arenas_[block->arena]->set_page(piece.range.begin + i * page_bytes_, pages[i].handle);
+  mapped_bytes_ += piece.range.bytes();
+  reserved_bytes_ -= piece.range.bytes();
+  spilled_[block].pieces.back().mapped = true;
   return Status::kOk;
 }
 
-// Maps the pages in their place and fills them; on any failure there is nothing there again.
-CUresult DeviceHeap::fill_from_file(const Piece& piece, std::span<const driver::Page> pages, int* error) {
+// What the file has goes to the pages behind the block. What can not be read leaves the piece in the file.
+Status DeviceHeap::fill_from_file(Block* block, const Piece& piece, Miss& miss, FailurePtr* failure) {
+  const int error = read_from_file(piece);
+  if (error == 0) {
+    settle_fetched(block);
+    give_places(piece.stored);
+    return Status::kOk;
+  }
+  unmap_behind(block, piece, miss);
+  driver_failure(miss, failure);
+  if (failure != nullptr)
+    (*failure)->text = "the block's memory could not be read back from the file: " + file_text(error);
+  return Status::kFileFailed;
+}
+
+// Its pages are free again. Those that the driver does not unmap stay behind it: the next fetch reads again.
+void DeviceHeap::unmap_behind(Block* block, const Piece& piece, Miss& miss) {
   const std::shared_lock mapping(mappings_mutex_);
-  CUresult result = device_->map(piece.range.begin, pages);
-  if (result != CUDA_SUCCESS) return result;
-  *error = read_from_file(piece);
-  if (*error == 0) return CUDA_SUCCESS;
-  return device_->unmap(piece.range.begin, piece.range.bytes());
+  if (device_->unmap(piece.range.begin, piece.range.bytes()) != CUDA_SUCCESS) return;
+  const std::lock_guard guard(lock_);
+  Arena& arena = *arenas_[block->arena];
+  for (uint64_t at = piece.range.begin; at < piece.range.end; at += page_bytes_) {
+    miss.reservation.pages.push_back(arena.page(at));
+    arena.set_page(at, kPageStored);
+  }
+  mapped_bytes_ -= piece.range.bytes();
+  reserved_bytes_ += piece.range.bytes();
+  spilled_[block].pieces.back().mapped = false;
 }
 
 // Reads the next pages while the last ones are copied. An errno value.
@@ -131,7 +156,7 @@ int DeviceHeap::read_from_file(const Piece& piece) {
   return error;
 }
 
-void DeviceHeap::settle_fetched(Block* block, std::span<const driver::Page> pages) {
+void DeviceHeap::settle_fetched(Block* block) {
   Move move;
   move.block = block;
   move.was = Tier::kNvme;
@@ -139,22 +164,15 @@ void DeviceHeap::settle_fetched(Block* block, std::span<const driver::Page> page
     const std::lock_guard guard(lock_);
     std::vector<Piece>& pieces = spilled_[block].pieces;
     move.range = pieces.back().range;
-    uint64_t at = move.range.begin;
-    for (const driver::Page& page : pages) {
-      arenas_[block->arena]->set_page(at, page.handle);
-      at += page_bytes_;
-    }
     remove_piece(pieces.back());
     pieces.pop_back();
-    mapped_bytes_ += move.range.bytes();
-    reserved_bytes_ -= move.range.bytes();
   }
   record_move(move, CUDA_SUCCESS);
 }
 
-bool use_page_file(Allocator& allocator, const std::string& folder, uint64_t most_bytes,
-                   std::string* why_not) {
-  std::unique_ptr<PageFile> file = PageFile::open(folder, most_bytes, why_not);
+bool use_page_file(Allocator& allocator, const std::string& folder, uint64_t most_bytes, std::string* why_not,
+                   Backoff::Now now) {
+  std::unique_ptr<PageFile> file = PageFile::open(folder, most_bytes, why_not, now);
   const bool made = file != nullptr;
   if (made) allocator.set_page_file(std::move(file));
   return made;

@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <span>
 #include <string>
@@ -181,6 +182,7 @@ class DeviceHeap {
     DeviceId peer{};                         // kPeer
     std::vector<PageFile::Stored> stored{};  // kNvme: then there is no handle
     bool gone = false;                       // of a freed block: it is not mapped any more
+    bool mapped = false;                     // kNvme: there are pages for its bytes again
   };
   // Its pieces are its end, the last that went in front.
   struct Spilled {
@@ -352,6 +354,7 @@ class DeviceHeap {
   uint64_t settle_out(const std::vector<Move>& moves, std::vector<CUmemGenericAllocationHandle>* pages);
   void add_piece(Block* block, const Piece& piece);  // (locked)
   void remove_piece(const Piece& piece);             // (locked): it is on nobody's account any more
+  void uncount_guest(const Piece& piece);            // (locked)
   void end_move(Block* block);
   uint64_t need() const;                                  // (locked)
   void note_need();                                       // (locked)
@@ -374,21 +377,24 @@ class DeviceHeap {
   void write_all(std::vector<Move>& moves);
   int write_to_file(Move& move);
   void give_places(const std::vector<PageFile::Stored>& stored);
-  Status fetch(Block* block, FailurePtr* failure);
-  bool claim_return(Block* block, Piece* piece);
+  Status fetch(Block* block, uint64_t address, FailurePtr* failure);
+  Status claim_return(Block* block, uint64_t address, std::optional<Piece>* piece);
   StreamId stream_of(const Block* block);
   Status fetch_piece(Block* block, const Piece& piece, FailurePtr* failure);
   Status get_pages(Miss& miss, FailurePtr* failure);
-  Status put_pages(Block* block, const Piece& piece, Miss& miss, FailurePtr* failure);
-  CUresult fill_from_file(const Piece& piece, std::span<const driver::Page> pages, int* error);
+  Status map_behind(Block* block, const Piece& piece, Miss& miss, FailurePtr* failure);
+  Status fill_from_file(Block* block, const Piece& piece, Miss& miss, FailurePtr* failure);
+  void unmap_behind(Block* block, const Piece& piece, Miss& miss);
   int read_from_file(const Piece& piece);
-  void settle_fetched(Block* block, std::span<const driver::Page> pages);
+  void settle_fetched(Block* block);
 
   bool claim_elsewhere(Block* block);
   bool unmap_elsewhere(Block* block);
+  void note_gone(Piece& piece);
   bool leaves_elsewhere();
   void retry_elsewhere();
-  bool forget_elsewhere(Block* block);  // (locked)
+  bool forget_elsewhere(Block* block);                        // (locked)
+  void forget_pages(const Block* block, const Piece& piece);  // (locked)
   void end_spilling();
   void find_peers();
   bool direct(DeviceId peer) const;                                          // (locked)

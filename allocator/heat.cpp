@@ -128,7 +128,8 @@ std::vector<Block*> DeviceHeap::cold_blocks(Tier where) const {
 uint64_t DeviceHeap::spilled_here(Tier tier) const {
   uint64_t bytes = 0;
   for (const auto& [block, there] : spilled_)
-    for (const Piece& piece : there.pieces) bytes += piece.tier == tier ? piece.range.bytes() : 0;
+    for (const Piece& piece : there.pieces)
+      bytes += piece.tier == tier && !piece.gone ? piece.range.bytes() : 0;
   return bytes;
 }
 

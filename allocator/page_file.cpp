@@ -65,8 +65,8 @@ uint32_t checksum_of(const std::byte* bytes, size_t count) {
   return sum.checksum();
 }
 
-std::unique_ptr<PageFile> PageFile::open(const std::string& folder, uint64_t most_bytes,
-                                         std::string* why_not) {
+std::unique_ptr<PageFile> PageFile::open(const std::string& folder, uint64_t most_bytes, std::string* why_not,
+                                         Backoff::Now now) {
   struct stat found{};
   if (::stat(folder.c_str(), &found) != 0 || !S_ISDIR(found.st_mode)) {
     *why_not = "there is no folder '" + folder + "'";
@@ -79,7 +79,7 @@ std::unique_ptr<PageFile> PageFile::open(const std::string& folder, uint64_t mos
     *why_not = "no file can be made in '" + folder + "': " + text_of(errno);
     return nullptr;
   }
-  std::unique_ptr<PageFile> file(new PageFile(descriptor, most_bytes / kPageBytes));
+  std::unique_ptr<PageFile> file(new PageFile(descriptor, most_bytes / kPageBytes, now));
   file->direct_.store(direct);
   return file;
 }
@@ -88,44 +88,53 @@ PageFile::~PageFile() {
   ::close(descriptor_);
 }
 
+uint64_t PageFile::most_now() const {
+  return backoff_.waits(now_()) ? std::min(most_, refused_at_) : most_;
+}
+
 uint64_t PageFile::free_bytes() {
   const std::lock_guard guard(mutex_);
-  const uint64_t taken = end_ - free_.size();
-  return taken < most_ ? (most_ - taken) * kPageBytes : 0;
+  const uint64_t taken = end_ - free_.size(), most = most_now();
+  return taken < most ? (most - taken) * kPageBytes : 0;
 }
 
 std::optional<uint64_t> PageFile::take() {
   const std::lock_guard guard(mutex_);
-  if (end_ - free_.size() >= most_) return std::nullopt;
+  if (end_ - free_.size() >= most_now()) return std::nullopt;
   if (free_.empty()) return end_++;
-  const uint64_t place = free_.back();
-  free_.pop_back();
+  const uint64_t place = free_.top();
+  free_.pop();
   return place;
 }
 
 void PageFile::give(uint64_t place) {
   const std::lock_guard guard(mutex_);
-  free_.push_back(place);
+  free_.push(place);
 }
 
-// Some file systems take the flag and refuse the transfer.
-bool PageFile::leave_direct(int error) {
-  if (error != EINVAL || !direct_.load()) return false;
+// Some file systems take the flag and refuse the transfer. Another thread's may have been refused first: then
+// this one, which began with the flag, is tried again too.
+bool PageFile::leave_direct(int error, bool was_direct) {
+  if (error != EINVAL || !was_direct) return false;
+  const std::lock_guard guard(mutex_);
+  if (!direct_.load()) return true;
   const int flags = ::fcntl(descriptor_, F_GETFL);
+  if (flags < 0 || ::fcntl(descriptor_, F_SETFL, flags & ~O_DIRECT) != 0) return false;
   direct_.store(false);
-  return flags >= 0 && ::fcntl(descriptor_, F_SETFL, flags & ~O_DIRECT) == 0;
+  return true;
 }
 
 int PageFile::write_all(const std::byte* from, uint64_t offset) {
   if (passes_limit(offset + kPageBytes)) return EFBIG;
   for (uint64_t done = 0; done < kPageBytes;) {
+    const bool direct = direct_.load();
     const ssize_t count =
         ::pwrite(descriptor_, from + done, kPageBytes - done, static_cast<off_t>(offset + done));
     if (count > 0)
       done += static_cast<uint64_t>(count);
     else if (count == 0)
       return ENOSPC;
-    else if (errno != EINTR && !leave_direct(errno))
+    else if (errno != EINTR && !leave_direct(errno, direct))
       return errno;
   }
   return 0;
@@ -133,13 +142,14 @@ int PageFile::write_all(const std::byte* from, uint64_t offset) {
 
 int PageFile::read_all(std::byte* to, uint64_t offset) {
   for (uint64_t done = 0; done < kPageBytes;) {
+    const bool direct = direct_.load();
     const ssize_t count =
         ::pread(descriptor_, to + done, kPageBytes - done, static_cast<off_t>(offset + done));
     if (count > 0)
       done += static_cast<uint64_t>(count);
     else if (count == 0)
       return ENODATA;
-    else if (errno != EINTR && !leave_direct(errno))
+    else if (errno != EINTR && !leave_direct(errno, direct))
       return errno;
   }
   return 0;
@@ -149,11 +159,21 @@ int PageFile::write(const std::byte* from, Stored* page) {
   page->checksum = checksum_of(from, kPageBytes);
   const int error = write_all(from, page->place * kPageBytes);
   last_error_.store(error);
-  if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
-    const std::lock_guard guard(mutex_);
-    most_ = std::min(most_, end_ - free_.size() - 1);  // this one is taken, and was not written
-  }
+  note_write(page->place, error);
   return error;
+}
+
+// Places are taken from the first on, so that what lies before a place that was refused is what the disk
+// took.
+void PageFile::note_write(uint64_t place, int error) {
+  const std::lock_guard guard(mutex_);
+  if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
+    refused_at_ = backoff_.waits(now_()) ? std::min(refused_at_, place) : place;
+    backoff_.refused(now_());
+  } else if (error == 0 && place >= refused_at_) {
+    refused_at_ = UINT64_MAX;
+    backoff_.served();
+  }
 }
 
 int PageFile::read(const Stored& page, std::byte* to) {

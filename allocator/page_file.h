@@ -11,8 +11,11 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <queue>
 #include <string>
 #include <vector>
+
+#include "spillway/allocator/backoff.h"
 
 namespace spillway {
 
@@ -27,15 +30,17 @@ class PageFile {
     uint32_t checksum = 0;
   };
 
-  // In `folder`, of at most `most_bytes`. Null: `why_not`.
-  static std::unique_ptr<PageFile> open(const std::string& folder, uint64_t most_bytes, std::string* why_not);
+  // In `folder`, of at most `most_bytes`. Null: `why_not`. `now`: by which a disk that refused is tried
+  // again.
+  static std::unique_ptr<PageFile> open(const std::string& folder, uint64_t most_bytes, std::string* why_not,
+                                        Backoff::Now now = &std::chrono::steady_clock::now);
   ~PageFile();
   PageFile(const PageFile&) = delete;
   PageFile& operator=(const PageFile&) = delete;
 
-  // What can still be written; less than was asked for where the disk has refused.
+  // What can still be written; for a while after the disk has refused no more than it took.
   uint64_t free_bytes();
-  // A place for a page; none is left: nothing.
+  // A place for a page, the first that is free; none is left: nothing.
   std::optional<uint64_t> take();
   void give(uint64_t place);
   // kPageBytes at an aligned address. `write` to a place that was taken fills in the checksum.
@@ -47,17 +52,23 @@ class PageFile {
   int last_error() const { return last_error_.load(); }
 
  private:
-  PageFile(int descriptor, uint64_t most_pages) : descriptor_(descriptor), most_(most_pages) {}
+  PageFile(int descriptor, uint64_t most_pages, Backoff::Now now)
+      : descriptor_(descriptor), now_(now), most_(most_pages) {}
+  void note_write(uint64_t place, int error);
+  uint64_t most_now() const;  // under the mutex
   int write_all(const std::byte* from, uint64_t offset);
   int read_all(std::byte* to, uint64_t offset);
-  bool leave_direct(int error);
+  bool leave_direct(int error, bool was_direct);
 
   const int descriptor_;
+  const Backoff::Now now_;
+  Backoff backoff_;
   std::atomic<int> last_error_{0};
-  std::atomic<bool> direct_{true};  // around the kernel's cache
+  std::atomic<bool> direct_{true};  // around the kernel's cache; leaves it under the mutex
   std::mutex mutex_;                // guards the rest
-  uint64_t most_, end_ = 0;         // pages
-  std::vector<uint64_t> free_;
+  const uint64_t most_;             // pages
+  uint64_t end_ = 0, refused_at_ = UINT64_MAX;
+  std::priority_queue<uint64_t, std::vector<uint64_t>, std::greater<>> free_;
 };
 
 // CRC-32C.

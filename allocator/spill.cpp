@@ -213,7 +213,11 @@ void DeviceHeap::add_piece(Block* block, const Piece& piece) {
 
 void DeviceHeap::remove_piece(const Piece& piece) {
   elsewhere_bytes_ -= piece.range.bytes();
-  if (piece.tier == Tier::kPeer) allocator_.count_guest(piece.peer, 0 - piece.range.bytes());
+  uncount_guest(piece);
+}
+
+void DeviceHeap::uncount_guest(const Piece& piece) {
+  if (piece.tier == Tier::kPeer && !piece.gone) allocator_.count_guest(piece.peer, 0 - piece.range.bytes());
 }
 
 // A block that lies whole on the device again is like any other; one that was freed meanwhile goes now.

@@ -28,10 +28,11 @@ bool DeviceHeap::unmap_elsewhere(Block* block) {
   }
   const Device::Scope scope(*device_);
   for (Piece* piece : pieces) {
-    piece->gone = piece->tier == Tier::kNvme ||
-                  device_->unmap(piece->range.begin, piece->range.bytes()) == CUDA_SUCCESS;
-    if (!piece->gone) continue;
-    tell_pages(Change::kUnmapped, *arenas_[block->arena], piece->range);
+    if (piece->tier != Tier::kNvme &&
+        device_->unmap(piece->range.begin, piece->range.bytes()) != CUDA_SUCCESS)
+      continue;
+    note_gone(*piece);
+    if (!piece->mapped) tell_pages(Change::kUnmapped, *arenas_[block->arena], piece->range);
     drop_elsewhere(*piece);
   }
   if (std::all_of(pieces.begin(), pieces.end(), [](const Piece* piece) { return piece->gone; })) return true;
@@ -39,6 +40,13 @@ bool DeviceHeap::unmap_elsewhere(Block* block) {
   spilled_.at(block).moving = false;
   set_slow(kSlowPending);
   return false;
+}
+
+// Its memory serves others from here on, though the rest of the block may still have to wait.
+void DeviceHeap::note_gone(Piece& piece) {
+  const std::lock_guard guard(lock_);
+  uncount_guest(piece);
+  piece.gone = true;
 }
 
 bool DeviceHeap::leaves_elsewhere() {
@@ -61,11 +69,15 @@ bool DeviceHeap::forget_elsewhere(Block* block) {
   const auto there = spilled_.extract(block);
   if (there.empty()) return false;
   for (const Piece& piece : there.mapped().pieces) remove_piece(piece);
-  for (const Piece& piece : there.mapped().pieces)
-    for (uint64_t at = piece.range.begin; at < piece.range.end; at += page_bytes_)
-      arenas_[block->arena]->set_page(at, 0);
+  for (const Piece& piece : there.mapped().pieces) forget_pages(block, piece);
   if (spilled_.empty()) clear_slow(kSlowElsewhere);
   return true;
+}
+
+// Pages that wait for the bytes of a file are the arena's like any other.
+void DeviceHeap::forget_pages(const Block* block, const Piece& piece) {
+  for (uint64_t at = piece.range.begin; at < piece.range.end && !piece.mapped; at += page_bytes_)
+    arenas_[block->arena]->set_page(at, 0);
 }
 
 void DeviceHeap::end_spilling() {
@@ -77,8 +89,7 @@ void DeviceHeap::end_spilling() {
         device_->unmap(piece.range.begin, piece.range.bytes());
         device_->release(piece.handle);
       }
-      for (uint64_t at = piece.range.begin; at < piece.range.end; at += page_bytes_)
-        arenas_[block->arena]->set_page(at, 0);
+      forget_pages(block, piece);
     }
   }
   for (const auto& [bytes, handle] : host_spare_) device_->release(handle);

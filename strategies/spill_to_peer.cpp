@@ -15,9 +15,7 @@ constexpr uint64_t kShare = 4, kTaken = 3;
 
 class SpillToPeer final : public Strategy {
  public:
-  SpillToPeer(Allocator& allocator, const SpillLimits& limits) : allocator_(allocator), limits_(limits) {
-    for (auto& most : most_) most.store(UINT64_MAX);
-  }
+  SpillToPeer(Allocator& allocator, const SpillLimits& limits) : allocator_(allocator), limits_(limits) {}
   StrategyInfo info() const noexcept override {
     return {"spill_to_peer", Guarantee::kBitExact, kNeedsIdleDevice | kNeedsGate};
   }
@@ -37,16 +35,33 @@ class SpillToPeer final : public Strategy {
     const SpillPlace where = place(peers_of(allocator_, event.device));
     if (where.most_bytes == 0) return {0, false, "no peer has room any more"};
     if (!limits_.peer_bytes && has_context(allocator_, where.peer)) {
-      most_[index(where.peer)].store(0);
+      of(where.peer).refuse(0, limits_.now());
       return {0, false, "the program uses the peer itself"};
     }
     const uint64_t freed = spill(allocator_, event, reservation, where);
+    const uint64_t there = guest_bytes(allocator_, where.peer);
     if (tier_refused(allocator_, event.device))
-      most_[index(where.peer)].store(guest_bytes(allocator_, where.peer));
+      of(where.peer).refuse(there, limits_.now());
+    else
+      of(where.peer).serve(there);
     return {freed, false, "moved cold blocks to a peer device"};
   }
 
  private:
+  // What a device took before it refused more, or 0 where the program turned out to use it; for a while.
+  struct Refusal {
+    uint64_t most_bytes(Backoff::Time now) const { return backoff.waits(now) ? most.load() : UINT64_MAX; }
+    void refuse(uint64_t bytes, Backoff::Time now) {
+      most.store(bytes);
+      backoff.refused(now);
+    }
+    void serve(uint64_t bytes) {
+      if (bytes > most.load()) backoff.served();
+    }
+    std::atomic<uint64_t> most{UINT64_MAX};
+    Backoff backoff;
+  };
+  Refusal& of(DeviceId device) { return refusals_[index(device)]; }
   static size_t index(DeviceId device) { return static_cast<size_t>(device) % Allocator::kMaxDevices; }
   static Offer because(const char* why) { return refused(why, 0, 0); }
 
@@ -67,7 +82,8 @@ class SpillToPeer final : public Strategy {
 
   uint64_t room_bytes(const Peer& peer) const {
     const uint64_t there = guest_bytes(allocator_, peer.device);
-    const uint64_t most = std::min(budget_bytes(peer), most_[index(peer.device)].load());
+    const uint64_t most =
+        std::min(budget_bytes(peer), refusals_[index(peer.device)].most_bytes(limits_.now()));
     const uint64_t room =
         std::min(most > there ? most - there : 0, guest_room_bytes(allocator_, peer.device));
     return room / kPageBytes * kPageBytes;
@@ -82,8 +98,7 @@ class SpillToPeer final : public Strategy {
 
   Allocator& allocator_;
   const SpillLimits limits_;
-  // What each device took before it refused more, or 0 where the program turned out to use it.
-  std::array<std::atomic<uint64_t>, Allocator::kMaxDevices> most_;
+  std::array<Refusal, Allocator::kMaxDevices> refusals_;
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <thread>
 
 #include "spillway/allocator/spill.h"
@@ -38,7 +39,7 @@ class Nvme : public Values {
   void use_file(uint64_t bytes) {
     restart();
     std::string why_not;
-    ASSERT_TRUE(use_page_file(*allocator, folder, bytes, &why_not)) << why_not;
+    ASSERT_TRUE(use_page_file(*allocator, folder, bytes, &why_not, [] { return now; })) << why_not;
     ladder = std::make_unique<Ladder>(*allocator);
     ladder->add(make_stitch(*allocator));
     ladder->add(make_spill_to_nvme(*allocator, {}));
@@ -88,6 +89,7 @@ class Nvme : public Values {
     return -1;
   }
 
+  static inline Backoff::Time now{};
   fs::path folder;
   std::unique_ptr<Ladder> ladder;
 };
@@ -287,6 +289,9 @@ TEST_F(Nvme, AWriteThatFailsLeavesTheBlockOnTheDevice) {
   for (unsigned i = 0; i < 3; ++i) EXPECT_TRUE(is_whole(blocks[i], i));
   EXPECT_EQ(file_room_bytes(*allocator), 6 * kMiB) << "no more is offered";
   EXPECT_NE(get(8 * kMiB), 0u) << failure->text;
+  EXPECT_EQ(get(8 * kMiB), 0u) << "not yet";
+  now += std::chrono::seconds(1);
+  EXPECT_NE(get(8 * kMiB), 0u) << failure->text;
 }
 
 TEST_F(Nvme, AFullDiskTakesWhatItHasRoomFor) {
@@ -350,12 +355,96 @@ TEST_F(Nvme, AReadThatFailsLosesNothing) {
   }
 }
 
+// The pages that were to be filled can not be unmapped again: they stay where they are, and are nobody
+// else's.
+TEST_F(Nvme, AReadThatFailsWhereNothingCanBeUnmappedLosesNothing) {
+  const auto blocks = three_blocks();
+  const uint64_t more = get(28 * kMiB);
+  ASSERT_NE(more, 0u) << failure->text;
+  put(more);
+  allocator->empty_cache(kDevice);  // what is idle could not be stitched either
+  const std::string path = "/proc/self/fd/" + std::to_string(descriptor());
+  const int copy = ::open(path.c_str(), O_RDWR);
+  std::vector<char> saved(30 * kMiB);
+  const ssize_t size = ::pread(copy, saved.data(), saved.size(), 0);
+  ASSERT_EQ(::ftruncate(copy, 0), 0);
+  control->fail_call(1, "cuMemUnmap", 1, CUDA_ERROR_UNKNOWN);
+  for (const uint64_t block : blocks) {
+    EXPECT_EQ(touch(block), Status::kFileFailed);
+    EXPECT_NE(failure->text.find("the file has become shorter"), std::string::npos) << failure->text;
+    EXPECT_EQ(touch(block), Status::kFileFailed) << "no pages are asked for again";
+  }
+  control->fail_call(0, nullptr, 0, CUDA_SUCCESS);
+  EXPECT_EQ(touch(blocks[2]), Status::kFileFailed) << "its pages can be had now";
+  put(blocks[1]);
+  const uint64_t other = get(16 * kMiB);
+  ASSERT_NE(other, 0u) << failure->text;
+  fill(other, 16 * kMiB, 0xEE);
+  ASSERT_EQ(::pwrite(copy, saved.data(), static_cast<size_t>(size), 0), size);
+  ::close(copy);
+  ASSERT_EQ(touch(blocks[0]), Status::kOk) << failure->text;
+  EXPECT_TRUE(is_whole(blocks[0], 0));
+  EXPECT_TRUE(holds(other, 16 * kMiB, 0xEE));
+  put(other);
+  ASSERT_EQ(touch(blocks[2]), Status::kOk) << failure->text;
+  EXPECT_TRUE(is_whole(blocks[2], 2));
+  for (const uint64_t block : {blocks[0], blocks[2]}) put(block);
+  for (int i = 0; i < 100; ++i) put(get(512));
+  EXPECT_EQ(file_room_bytes(*allocator), 256 * kMiB);
+  allocator->empty_cache(kDevice);
+  EXPECT_EQ(memory().reserved, 0u);
+}
+
 TEST_F(Nvme, AFolderThatCanNotBeUsedIsRefused) {
   std::string why_not;
   EXPECT_FALSE(use_page_file(*allocator, folder / "none", 64 * kMiB, &why_not));
   EXPECT_NE(why_not.find("there is no folder"), std::string::npos) << why_not;
   EXPECT_FALSE(use_page_file(*allocator, "/proc", 64 * kMiB, &why_not));
   EXPECT_NE(why_not.find("no file can be made in '/proc'"), std::string::npos) << why_not;
+}
+
+// Runs `meanwhile` when the blocks that go to the file are chosen and nothing of them has gone yet.
+class StoreWhile final : public Strategy {
+ public:
+  StoreWhile(Allocator& allocator, std::function<bool()> meanwhile)
+      : allocator_(allocator), meanwhile_(std::move(meanwhile)) {}
+  StrategyInfo info() const noexcept override { return {"store_while"}; }
+  Offer offer(const OomEvent& event) noexcept override { return {event.short_bytes, 1}; }
+  Relief relieve(const OomEvent& event, Reservation& reservation) noexcept override {
+    return {spill(allocator_, event, reservation,
+                  {.tier = Tier::kNvme, .most_bytes = 64 * kMiB, .come_to_rest = meanwhile_})};
+  }
+
+ private:
+  Allocator& allocator_;
+  std::function<bool()> meanwhile_;
+};
+
+TEST_F(Nvme, ATouchThatRacesWithAFreeEnds) {
+  for (int round = 0; round < 20; ++round) {
+    use_file(256 * kMiB);
+    const auto blocks = three_blocks();
+    Status touched = Status::kOk;
+    std::thread toucher;
+    Ladder alone(*allocator);
+    alone.add(std::make_unique<StoreWhile>(*allocator, [&] {
+      if (toucher.joinable()) return true;
+      toucher = std::thread([&] { touched = allocator->touch_block(blocks[2], nullptr); });
+      while (allocator->done_block(blocks[2]) != Status::kOk) std::this_thread::yield();
+      return allocator->free(blocks[2]) == Status::kOk;  // the touch waits for the move, or is about to
+    }));
+    allocator->set_handler(&alone);
+    const uint64_t more = get(26 * kMiB);
+    EXPECT_NE(more, 0u) << failure->text;
+    toucher.join();
+    EXPECT_EQ(touched, Status::kNotFound);
+    allocator->set_handler(ladder.get());
+    put(more);
+    for (const unsigned i : {0, 1}) {
+      ASSERT_EQ(touch(blocks[i]), Status::kOk) << failure->text;
+      EXPECT_TRUE(is_whole(blocks[i], i));
+    }
+  }
 }
 
 TEST_F(Nvme, ThreadsTouchWhileOthersAreShort) {

@@ -1,7 +1,5 @@
 // In computing mode, with three devices: cold blocks' memory goes to another one, and leaves it when that
 // one's own users need the room.
-#include <cstdlib>
-
 #include "spillway/allocator/spill.h"
 #include "spillway/strategies/ladder.h"
 #include "tests/strategies/open_gate.h"
@@ -117,6 +115,23 @@ TEST_F(PeerSpill, OfAFreedBlockEndsWhenItsStreamIsPastIt) {
   EXPECT_EQ(guest_bytes(*allocator, kPeer), 0u);
 }
 
+TEST_F(PeerSpill, OfAFreedBlockCountsAsLongAsItLiesThere) {
+  ASSERT_EQ(control->set_capacity(2, 0), CUDA_SUCCESS);
+  const auto blocks = three_blocks();
+  ASSERT_NE(get(4 * kMiB), 0u) << failure->text;
+  ASSERT_NE(get(5 * kMiB), 0u) << failure->text;
+  ASSERT_EQ(guest_bytes(*allocator, kPeer), charged(kPeer));
+  control->fail_call(2, "cuMemUnmap", 0, CUDA_ERROR_UNKNOWN);
+  for (const uint64_t block : blocks) put(block);
+  table.cuCtxSynchronize();
+  for (int i = 0; i < 100; ++i) {
+    put(get(512));
+    ASSERT_EQ(guest_bytes(*allocator, kPeer), charged(kPeer)) << i;
+    ASSERT_EQ(memory().spilled_peer, charged(kPeer)) << i;
+  }
+  EXPECT_EQ(charged(kPeer), 0u);
+}
+
 TEST_F(PeerSpill, AFullPeerLeavesTheRestToTheHost) {
   ASSERT_EQ(control->set_capacity(1, 12 * kMiB), CUDA_SUCCESS);
   ASSERT_EQ(control->set_capacity(2, 0), CUDA_SUCCESS);
@@ -128,6 +143,7 @@ TEST_F(PeerSpill, AFullPeerLeavesTheRestToTheHost) {
 }
 
 TEST_F(PeerSpill, OnlyItsOwnRefusalEndsWhatAPeerIsOffered) {
+  with({.host_bytes = 256 * kMiB, .peer_bytes = 256 * kMiB, .now = [] { return Backoff::Time{}; }});
   ASSERT_EQ(control->set_capacity(2, 0), CUDA_SUCCESS);
   const auto blocks = three_blocks();
   const uint64_t before = counts().injected_failures;
@@ -142,6 +158,24 @@ TEST_F(PeerSpill, OnlyItsOwnRefusalEndsWhatAPeerIsOffered) {
   more = get(20 * kMiB);
   ASSERT_NE(more, 0u) << failure->text;
   EXPECT_GE(memory().spilled_peer, 18 * kMiB) << "it has refused nothing";
+  expect_values(blocks);
+}
+
+TEST_F(PeerSpill, APeerThatWasFullIsTriedAgainAfterAWhile) {
+  static Backoff::Time now{};
+  with({.host_bytes = 10 * kMiB, .peer_bytes = 256 * kMiB, .now = [] { return now; }});
+  ASSERT_EQ(control->set_capacity(1, 12 * kMiB), CUDA_SUCCESS);
+  ASSERT_EQ(control->set_capacity(2, 0), CUDA_SUCCESS);
+  const auto blocks = three_blocks();
+  ASSERT_NE(get(20 * kMiB), 0u) << failure->text;
+  ASSERT_EQ(memory().spilled_peer, kBlock);
+  ASSERT_EQ(control->set_capacity(1, 256 * kMiB), CUDA_SUCCESS);
+  let_time_pass();
+  now += std::chrono::milliseconds(999);
+  EXPECT_EQ(get(4 * kMiB), 0u) << "not yet";
+  now += std::chrono::milliseconds(1);
+  ASSERT_NE(get(4 * kMiB), 0u) << failure->text;
+  EXPECT_GT(memory().spilled_peer, kBlock);
   expect_values(blocks);
 }
 
@@ -283,11 +317,3 @@ TEST_F(PeerSpill, SurvivesAFailureOfAnyCall) {
 
 }  // namespace
 }  // namespace spillway::testing
-
-int main(int argc, char** argv) {
-  // The simulator reads them when it is loaded.
-  setenv("SPILLWAY_SIM_VALUES", "compute", 1);
-  setenv("SPILLWAY_SIM_DEVICES", "3", 1);
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "spillway/allocator/allocator.h"
+#include "spillway/allocator/backoff.h"
 #include "spillway/allocator/ledger_entry.h"
 
 namespace spillway {
@@ -73,10 +74,10 @@ uint64_t evict_guests(Allocator& allocator, DeviceId device, uint64_t bytes,
 uint64_t spilled_bytes(Allocator& allocator, Tier tier) noexcept;
 SpillEstimate estimate_spill(Allocator& allocator, const OomEvent& event, const SpillPlace& place) noexcept;
 // Registered blocks may go to a file in `folder`, of at most `most_bytes`. Before the first request. False:
-// no file can be made there, and `why_not`.
-bool use_page_file(Allocator& allocator, const std::string& folder, uint64_t most_bytes,
-                   std::string* why_not);
-// What the file still takes; 0 without one.
+// no file can be made there, and `why_not`. `now`: by which a disk that was full is tried again.
+bool use_page_file(Allocator& allocator, const std::string& folder, uint64_t most_bytes, std::string* why_not,
+                   Backoff::Now now = &std::chrono::steady_clock::now);
+// What the file still takes, for a while after a refusal no more than it had taken then; 0 without one.
 uint64_t file_room_bytes(Allocator& allocator) noexcept;
 // Why the last write to it failed; "": it did not.
 std::string file_trouble(Allocator& allocator);

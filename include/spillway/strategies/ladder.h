@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "spillway/allocator/allocator.h"
+#include "spillway/allocator/backoff.h"
 #include "spillway/allocator/gate.h"
 #include "spillway/allocator/ledger.h"
 #include "spillway/allocator/strategy.h"
@@ -123,6 +124,8 @@ struct SpillLimits {
   std::optional<uint64_t> peer_bytes{};
   // Whether no other process is known to use a device; null: it may.
   bool (*nobody_uses)(const DeviceUuid&) = nullptr;
+  // By which a peer that refused is tried again.
+  Backoff::Now now = &std::chrono::steady_clock::now;
   double most_slowdown = 0;  // predicted time of a step ÷ that without what is spilled; 0: does not matter
 };
 std::unique_ptr<Strategy> make_spill_to_host(Allocator& allocator, const SpillLimits& limits);
