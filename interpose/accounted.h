@@ -9,6 +9,9 @@
 #include "interpose/captures.h"
 #include "interpose/functions.h"
 #include "interpose/native.h"
+#include "interpose/native_contexts.h"
+#include "interpose/native_pages.h"
+#include "interpose/native_pools.h"
 #include "interpose/real.h"
 
 namespace spillway::interpose {
@@ -188,7 +191,7 @@ CUresult account(CUresult (*real_function)(Parameters...), std::type_identity_t<
 
 inline CUresult release_page(CUresult (*real_function)(CUmemGenericAllocationHandle),
                              CUmemGenericAllocationHandle page) {
-  const uint64_t serial = serial_of(Native::kHandle, page);
+  const uint64_t serial = page_serial(page);
   const CUresult result = real_function(page);
   if (result == CUDA_SUCCESS && serial != 0) page_released(page, serial);
   return result;

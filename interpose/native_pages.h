@@ -1,0 +1,18 @@
+// Pages of cuMemCreate on the account of native.h: until the program has released every handle and unmapped
+// every mapping.
+//
+// Thread-safety: any thread. Errors: what is not known changes nothing. Units: bytes. Each function is called
+// after the driver has done it.
+#pragma once
+#include <cstdint>
+
+namespace spillway::interpose {
+
+// The page's, which `page_released` needs: asked before the driver releases it. 0: it is not counted.
+uint64_t page_serial(uint64_t handle);
+void page_released(uint64_t handle, uint64_t serial);
+void page_retained(uint64_t handle);
+void page_mapped(uint64_t address, uint64_t bytes, uint64_t handle);
+void range_unmapped(uint64_t address, uint64_t bytes);
+
+}  // namespace spillway::interpose
