@@ -156,7 +156,6 @@ SPILLWAY_CHANGES(cuMemMap,
                  (CUdeviceptr address, size_t bytes, size_t, CUmemGenericAllocationHandle page,
                   unsigned long long),
                  page_mapped(address, bytes, page))
-SPILLWAY_CHANGES(cuMemUnmap, (CUdeviceptr address, size_t bytes), range_unmapped(address, bytes))
 SPILLWAY_CHANGES(cuMemRetainAllocationHandle, (const CUmemGenericAllocationHandle* page, const void*),
                  if (page != nullptr) page_retained(*page))
 SPILLWAY_CHANGES(cuDeviceGetDefaultMemPool, (const CUmemoryPool* pool, CUdevice device),
@@ -197,9 +196,18 @@ inline CUresult release_page(CUresult (*real_function)(CUmemGenericAllocationHan
   return result;
 }
 
+inline CUresult unmap_range(CUresult (*real_function)(CUdeviceptr, size_t), CUdeviceptr address,
+                            size_t bytes) {
+  const Unmapping unmapping(address, bytes);
+  const CUresult result = real_function(address, bytes);
+  if (result == CUDA_SUCCESS) unmapping.finish();
+  return result;
+}
+
 constexpr bool is_accounted(Function function) {
   return makes(function) != Native::kNone || frees(function) != Native::kNone ||
-         function == Function::cuMemRelease || function == Function::cuMemPoolDestroy;
+         function == Function::cuMemRelease || function == Function::cuMemUnmap ||
+         function == Function::cuMemPoolDestroy;
 }
 
 template <Function function, class... Parameters>
@@ -209,6 +217,8 @@ CUresult accounted(CUresult (*real_function)(Parameters...), std::type_identity_
     if (!accounting.outermost()) return real_function(arguments...);
     if constexpr (function == Function::cuMemRelease)
       return release_page(real_function, arguments...);
+    else if constexpr (function == Function::cuMemUnmap)
+      return unmap_range(real_function, arguments...);
     else if constexpr (function == Function::cuMemPoolDestroy)
       return destroy_pool(arguments..., real_function);
     else

@@ -66,6 +66,10 @@ NativeTable* HeldTable::operator->() const {
   return &table;
 }
 
+uint64_t HeldTable::newest_serial() const {
+  return last_serial;
+}
+
 bool HeldTable::add(NativeEntry entry) const {
   entry.serial = ++last_serial;
   const bool added = table.add(entry);

@@ -25,6 +25,8 @@ class HeldTable {
   HeldTable(const HeldTable&) = delete;
   HeldTable& operator=(const HeldTable&) = delete;
   NativeTable* operator->() const;
+  // The serial that was given last.
+  uint64_t newest_serial() const;
   // With a serial of its own. False: there was no memory for it, and its bytes went back.
   bool add(NativeEntry entry) const;
   // Takes it out, and its bytes go back.

@@ -55,13 +55,20 @@ void page_mapped(uint64_t address, uint64_t bytes, uint64_t handle) {
              .kind = Native::kMapping});
 }
 
-// Whole mappings, one behind the other; between them may be some of pages that are not counted.
-void range_unmapped(uint64_t address, uint64_t bytes) {
+Unmapping::Unmapping(uint64_t address, uint64_t bytes) : address_(address), bytes_(bytes) {
   const HeldTable table;
-  for (uint64_t at = address; table->count(Native::kMapping) != 0 && at - address < bytes;) {
+  newest_ = table.newest_serial();
+}
+
+// Whole mappings, one behind the other; between them may be some of pages that are not counted, and some that
+// another thread has made since.
+void Unmapping::finish() const {
+  const HeldTable table;
+  for (uint64_t at = address_; table->count(Native::kMapping) != 0 && at - address_ < bytes_;) {
     NativeEntry* mapping = table->find(Native::kMapping, at);
-    at += mapping == nullptr ? kLeastMappingBytes : mapping->mapped_bytes;
-    if (mapping != nullptr) unmap(table, mapping);
+    const bool gone = mapping != nullptr && mapping->serial <= newest_;
+    at += gone ? mapping->mapped_bytes : kLeastMappingBytes;
+    if (gone) unmap(table, mapping);
   }
 }
 

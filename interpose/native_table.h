@@ -23,7 +23,7 @@ inline constexpr size_t kNativeKinds = 6;
 struct NativeEntry {
   uint64_t key = 0;
   uint64_t bytes = 0;
-  uint64_t serial = 0;  // another one for each entry: who frees knows whether it is still the one it saw
+  uint64_t serial = 0;  // a higher one for each entry: who frees knows whether it is still the one it saw
   uint64_t page = 0, page_serial = 0, mapped_bytes = 0;  // of a mapping
   uint32_t references = 0, mappings = 0;  // of a page: the program's handles, and where it is mapped
   CUcontext context = nullptr;            // with which it goes

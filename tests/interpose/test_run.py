@@ -239,9 +239,9 @@ class Limit(Case):
     computing = ("--capacity", "4GiB", "--values", "compute")
     nccl = [*TORCHRUN, OWN / "nccl_beside_cache.py"]
 
-    def native(self, what, limit="100MiB", mode="rescue"):
-        ended = self.run_on(sys.executable, OWN / "native_calls.py", what, card=("--capacity", "4GiB"), timeout=120,
-                            options=["--limit", limit, "--mode", mode], SPILLWAY_BUILD_DIR=str(BUILD))
+    def native(self, what, limit="100MiB", mode="rescue", prefix=()):
+        ended = self.run_on(*prefix, sys.executable, OWN / "native_calls.py", what, card=("--capacity", "4GiB"),
+                            options=["--limit", limit, "--mode", mode], timeout=120, SPILLWAY_BUILD_DIR=str(BUILD))
         self.assertEqual(ended.status, 0, ended.errors)
         return json.loads(ended.output)
 
@@ -291,6 +291,12 @@ class Limit(Case):
         self.assertLessEqual(seen["peak"], 100 << 20)
         self.assertGreater(seen["peak"], 90 << 20)
         self.assertEqual(seen["left"], 0)
+
+    def test_threads_that_map_where_others_unmap_are_counted(self):
+        slow = BUILD / "lib" / "test" / "libslow_unmap.so"
+        for prefix in ([], ["env", f"SPILLWAY_DRIVER={slow}"]):
+            seen = self.native("handed_over", prefix=prefix)
+            self.assertEqual(seen, {"account": 80, "charged": 80, "left": 0})
 
     def test_the_driver_tells_the_room_within_it(self):
         for mode in ("rescue", "replace"):

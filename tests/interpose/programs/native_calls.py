@@ -10,7 +10,7 @@ import threading
 from simulator_control import budget, counts
 
 MIB = 1 << 20
-driver = ctypes.CDLL("libcuda.so.1")
+driver = ctypes.CDLL(os.environ.get("SPILLWAY_DRIVER") or "libcuda.so.1")
 NO_MEMORY = 2
 
 
@@ -101,11 +101,8 @@ def kinds():
 
 def pages(seen):
     """A page counts until its last handle is released and it is mapped nowhere."""
-    address, handle = ctypes.c_uint64(), page()
-    size = ctypes.c_size_t(4 * MIB)
-    done("cuMemAddressReserve", ctypes.byref(address), ctypes.c_size_t(8 * MIB), ctypes.c_size_t(0),
-         ctypes.c_uint64(0), ctypes.c_uint64(0))
-    done("cuMemMap", address, size, ctypes.c_size_t(0), handle, ctypes.c_uint64(0))
+    address, handle = ctypes.c_uint64(reserve(8 * MIB)), page()
+    assert map_page(address.value, handle) == 0
     again = ctypes.c_uint64()
     done("cuMemRetainAllocationHandle", ctypes.byref(again), address)
     done("cuMemRelease", handle)
@@ -113,7 +110,7 @@ def pages(seen):
     seen["mapped"] = taken() // MIB
     assert taken() == counts().live_pages_bytes == 4 * MIB
     second = page()
-    done("cuMemMap", ctypes.c_uint64(address.value + 4 * MIB), size, ctypes.c_size_t(0), second, ctypes.c_uint64(0))
+    assert map_page(address.value + 4 * MIB, second) == 0
     done("cuMemUnmap", address, ctypes.c_size_t(8 * MIB))
     assert taken() == counts().live_pages_bytes == 4 * MIB, "the second page's handle is still held"
     done("cuMemRelease", second)
@@ -145,6 +142,41 @@ def race():
     for thread in threads:
         thread.join()
     return {"refused": sum(refused), "peak": counts().peak_pages_bytes, "left": taken()}
+
+
+def reserve(size):
+    address = ctypes.c_uint64()
+    done("cuMemAddressReserve", ctypes.byref(address), ctypes.c_size_t(size), ctypes.c_size_t(0), ctypes.c_uint64(0),
+         ctypes.c_uint64(0))
+    return address.value
+
+
+def map_page(address, handle):
+    return call("cuMemMap", ctypes.c_uint64(address), ctypes.c_size_t(4 * MIB), ctypes.c_size_t(0), handle,
+                ctypes.c_uint64(0))
+
+
+def handed_over():
+    """A thread maps where another unmaps at the same moment: in the end each place has one page."""
+    def follow(place):
+        use_device()
+        handle = page()
+        while map_page(place, handle) != 0:
+            pass  # the other page is there
+        done("cuMemRelease", handle)
+
+    places = [reserve(4 * MIB) for _ in range(20)]
+    for place in places:
+        first, follower = page(), threading.Thread(target=follow, args=(place,))
+        assert map_page(place, first) == 0
+        done("cuMemRelease", first)
+        follower.start()
+        done("cuMemUnmap", ctypes.c_uint64(place), ctypes.c_size_t(4 * MIB))
+        follower.join()
+    seen = {"account": taken() // MIB, "charged": counts().live_pages_bytes // MIB}
+    for place in places:
+        done("cuMemUnmap", ctypes.c_uint64(place), ctypes.c_size_t(4 * MIB))
+    return {**seen, "left": taken()}
 
 
 def tell():
