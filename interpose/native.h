@@ -3,9 +3,9 @@
 //
 // Counted: cuMemAlloc and its like with whole granules of 2 MiB from 1 MiB on (smaller ones share granules),
 // managed memory as if it lay on the device, arrays by their elements, pages of cuMemCreate on a device until
-// they are released and unmapped everywhere, stream-ordered allocations while they live. Not counted: what
-// graphs allocate, what other processes or libraries share (imports), what the driver takes for itself, and
-// what a call that is not hooked takes.
+// they are released and unmapped everywhere, stream-ordered allocations while they live, and what the
+// driver has reserved for graphs' allocation nodes (native_graphs.h). Not counted: what other processes or
+// libraries share (imports), what the driver takes for itself, and what a call that is not hooked takes.
 //
 // Thread-safety: any thread. A child of fork begins with nothing. In `observe` nothing is counted. Errors:
 // what the host has no memory to note is not counted.

@@ -1,6 +1,7 @@
 #include "interpose/native_contexts.h"
 
 #include "interpose/native_account.h"
+#include "interpose/native_graphs.h"
 #include "interpose/real.h"
 
 namespace spillway::interpose {
@@ -37,6 +38,7 @@ void look_at_primary_context(CUdevice device) {
     context = primary[device];
   }
   context_gone(context);
+  graph_memory_gone(device);
 }
 
 }  // namespace spillway::interpose

@@ -285,6 +285,10 @@ class Limit(Case):
                                 "cuMemAllocAsync_ptsz": 2, "cuMemAllocFromPoolAsync": 2, "cuMemCreate": 4,
                                 "mapped": 4})
 
+    def test_memory_of_graphs_counts_from_the_launch_until_it_is_trimmed(self):
+        self.assertEqual(self.native("graphs"), {"captured": 4, "launched": 64, "again": 64, "beside": 2, "trimmed": 4,
+                                                 "node": 24, "freed": 24, "left": 0})
+
     def test_threads_that_race_never_pass_it(self):
         seen = self.native("race")
         self.assertGreater(seen["refused"], 0)

@@ -117,6 +117,65 @@ def pages(seen):
     assert taken() == counts().live_pages_bytes == 0
 
 
+class AllocationNode(ctypes.Structure):
+    """CUDA_MEM_ALLOC_NODE_PARAMS."""
+    _fields_ = [("type", ctypes.c_int), ("handle_types", ctypes.c_int), ("location_type", ctypes.c_int),
+                ("location", ctypes.c_int), ("unused", ctypes.c_uint8 * 72), ("access", ctypes.c_void_p),
+                ("access_count", ctypes.c_size_t), ("size", ctypes.c_size_t), ("address", ctypes.c_uint64)]
+
+
+def launched(graph, stream):
+    executable = ctypes.c_void_p()
+    done("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, ctypes.c_ulonglong(0))
+    done("cuGraphLaunch", executable, stream)
+    done("cuStreamSynchronize", stream)
+    return executable
+
+
+def captured(stream, size, outside):
+    """A graph that allocates and frees; and a free of other memory, which a capture refuses."""
+    graph, pointer = ctypes.c_void_p(), ctypes.c_uint64()
+    done("cuStreamBeginCapture_v2", stream, 0)
+    done("cuMemAllocAsync", ctypes.byref(pointer), ctypes.c_size_t(size), stream)
+    done("cuMemFreeAsync", pointer, stream)
+    assert call("cuMemFreeAsync", outside, stream) == 1
+    done("cuStreamEndCapture", stream, ctypes.byref(graph))
+    return graph
+
+
+def with_node(size):
+    graph, node = ctypes.c_void_p(), ctypes.c_void_p()
+    made = AllocationNode(type=1, location_type=1, size=size)
+    done("cuGraphCreate", ctypes.byref(graph), 0)
+    done("cuGraphAddMemAllocNode", ctypes.byref(node), graph, None, ctypes.c_size_t(0), ctypes.byref(made))
+    return graph, ctypes.c_uint64(made.address)
+
+
+def graphs():
+    """What the driver reserves for graphs' memory counts from the launch until it is trimmed."""
+    stream, outside = ctypes.c_void_p(), ctypes.c_uint64()
+    done("cuStreamCreate", ctypes.byref(stream), 0)
+    done("cuMemAllocAsync", ctypes.byref(outside), ctypes.c_size_t(4 * MIB), stream)
+    graph = captured(stream, 60 * MIB, outside)
+    seen = {"captured": taken() // MIB}
+    executable = launched(graph, stream)
+    seen["launched"] = taken() // MIB
+    done("cuGraphLaunch", executable, stream)
+    done("cuStreamSynchronize", stream)
+    seen["again"], seen["beside"] = taken() // MIB, allocate(60 * MIB)[0]
+    done("cuDeviceGraphMemTrim", 0)
+    seen["trimmed"] = taken() // MIB
+    graph, memory = with_node(20 * MIB)
+    launched(graph, stream)
+    seen["node"] = taken() // MIB
+    done("cuMemFree_v2", memory)
+    seen["freed"] = taken() // MIB
+    done("cuDeviceGraphMemTrim", 0)
+    done("cuMemFreeAsync", outside, stream)
+    seen["left"] = taken()
+    return seen
+
+
 def race():
     """Threads that take and free at the limit; the simulator saw the most that was ever charged."""
     refused = [0] * 4
