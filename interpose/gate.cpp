@@ -7,7 +7,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <climits>
+
+#include "interpose/process.h"
+#include "interpose/unlisted.h"
 
 namespace spillway::interpose {
 namespace {
@@ -84,6 +88,15 @@ bool lock_until(pthread_mutex_t* mutex, uint64_t deadline_us) {
   return true;
 }
 
+bool holds_all_work() {
+  if (!has_unlisted_work()) return true;
+  static std::atomic<bool> said{false};
+  if (!said.exchange(true))
+    say("memory in use stays where it is: the program calls functions of a newer driver that this version "
+        "of Spillway does not know");
+  return false;
+}
+
 }  // namespace
 
 void list_gate_slot() {
@@ -102,12 +115,12 @@ void wait_for_gate() {
 
 int close_gate(uint64_t microseconds) {
   pthread_once(&prepared, prepare);
-  if (!lock_until(&closing, now_us() + microseconds)) return 0;
+  if (!holds_all_work() || !lock_until(&closing, now_us() + microseconds)) return 0;
   const uint64_t deadline = now_us() + (microseconds < kMostPassingUs ? microseconds : kMostPassingUs);
   gate_closed.store(1, std::memory_order_seq_cst);
   if (!gate_needs_fence.load(std::memory_order_relaxed)) membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
   gate_slot.holds = true;
-  if (all_have_passed(deadline)) return 1;
+  if (all_have_passed(deadline) && holds_all_work()) return 1;
   open_gate();
   return 0;
 }

@@ -376,6 +376,13 @@ class PassesThrough(Case):
         self.assertEqual((ended.status, ended.output), (0, "True\n"))
         self.assertEqual(ended.line, "spillway: the program did not use CUDA")
 
+    def test_functions_of_a_newer_driver_are_named(self):
+        driver = BUILD / "lib" / "test" / "fake_driver"
+        ended = self.plain("env", f"LD_LIBRARY_PATH={driver}", str(BUILD / "bin" / "interpose_unlisted_program"))
+        self.assertEqual(ended.status, 0, ended.errors)
+        self.assertIn("the program calls functions of the driver that this version does not know, and memory that they "
+                      "take is not counted: cuLaunchNewer, cuMemTakeNewer, cuMemFree of CUDA 99.2\n", ended.errors)
+
     def test_quiet_says_nothing(self):
         self.assertEqual(self.plain("true", options=["--quiet"]).errors, "")
 
