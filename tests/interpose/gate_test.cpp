@@ -1,10 +1,18 @@
-// The gate and functions that it does not hold. What would be said and noted for the user is kept by the
-// test.
+// The gate: functions that it does not hold, and a system that does not give what it needs. What would be
+// said and noted for the user is kept by the test.
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <cstddef>
+#include <iterator>
 #include <string>
 #include <thread>
 
@@ -50,21 +58,59 @@ bool can_close() {
   return true;
 }
 
-// Each test has a process's memory of its own: what was called stays called.
-class Unlisted : public testing::Test {
- protected:
-  template <class Body>
-  static void alone(Body body) {
-    EXPECT_EXIT(
-        {
-          body();
-          ::_exit(testing::Test::HasFailure() ? 1 : 0);
-        },
-        testing::ExitedWithCode(0), "");
-  }
-};
+// In a process of its own: what was called stays called, and what the system has refused stays refused.
+template <class Body>
+void alone(Body body) {
+  EXPECT_EXIT(
+      {
+        body();
+        ::_exit(testing::Test::HasFailure() ? 1 : 0);
+      },
+      testing::ExitedWithCode(0), "");
+}
 
-TEST_F(Unlisted, PassesArgumentsOnAndIsTheSameForTheSame) {
+// True: from now on the calling thread's process gets an error from membarrier.
+bool refuse_membarrier() {
+  sock_filter filter[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog program{std::size(filter), filter};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST(Gate, StaysOpenWhereAThreadCanNotBeListed) {
+  alone([] {
+    pthread_key_t key = 0;
+    while (pthread_key_create(&key, nullptr) == 0) continue;
+    {
+      const Passage passage;
+    }
+    EXPECT_FALSE(can_close()) << "nobody would take the thread out of the list when it ends";
+  });
+}
+
+TEST(Gate, StaysOpenWhereThreadsCanNotBeToldThatItCloses) {
+  alone([] {
+    EXPECT_TRUE(can_close());
+    if (gate_needs_fence || !refuse_membarrier()) return;  // there is nothing to refuse, or no way to
+    EXPECT_FALSE(can_close());
+  });
+}
+
+TEST(Gate, ClosesWithoutMembarrierWhereThreadsPassWithAFence) {
+  alone([] {
+    if (!refuse_membarrier()) return;
+    {
+      const Passage passage;
+    }
+    EXPECT_TRUE(gate_needs_fence);
+    EXPECT_TRUE(can_close());
+  });
+}
+
+TEST(Unlisted, PassesArgumentsOnAndIsTheSameForTheSame) {
   alone([] {
     auto* const stub = found(sum, "cuMemSum");
     ASSERT_NE(stub, sum);
@@ -74,7 +120,7 @@ TEST_F(Unlisted, PassesArgumentsOnAndIsTheSameForTheSame) {
   });
 }
 
-TEST_F(Unlisted, IsNamedOnceItIsCalled) {
+TEST(Unlisted, IsNamedOnceItIsCalled) {
   alone([] {
     auto* const first = found(twice, "cuMemTwice");
     auto* const second = found(thrice, "cuMemThrice", 13'020);
@@ -84,7 +130,7 @@ TEST_F(Unlisted, IsNamedOnceItIsCalled) {
   });
 }
 
-TEST_F(Unlisted, WorkThatPassesTheGateByKeepsItOpenAndIsSaidOnce) {
+TEST(Unlisted, WorkThatPassesTheGateByKeepsItOpenAndIsSaidOnce) {
   alone([] {
     auto* const takes = found(twice, "cuMemTake_v9");
     auto* const launches = found(thrice, "cuLaunchKernel_v9");
@@ -101,7 +147,7 @@ TEST_F(Unlisted, WorkThatPassesTheGateByKeepsItOpenAndIsSaidOnce) {
   });
 }
 
-TEST_F(Unlisted, ItsFirstCallWaitsForAGateThatIsClosed) {
+TEST(Unlisted, ItsFirstCallWaitsForAGateThatIsClosed) {
   alone([] {
     auto* const launches = found(thrice, "cuLaunchKernel_v9");
     std::atomic<bool> over{false};
@@ -118,7 +164,7 @@ TEST_F(Unlisted, ItsFirstCallWaitsForAGateThatIsClosed) {
   });
 }
 
-TEST_F(Unlisted, AGateThatIsClosingLearnsOfItToo) {
+TEST(Unlisted, AGateThatIsClosingLearnsOfItToo) {
   alone([] {
     auto* const launches = found(thrice, "cuLaunchKernel_v9");
     std::atomic<bool> inside{false};
@@ -135,7 +181,7 @@ TEST_F(Unlisted, AGateThatIsClosingLearnsOfItToo) {
   });
 }
 
-TEST_F(Unlisted, TheDriversOwnCallsAreNotTheProgramsOnes) {
+TEST(Unlisted, TheDriversOwnCallsAreNotTheProgramsOnes) {
   alone([] {
     auto* const launches = found(thrice, "cuLaunchKernel_v9");
     {
@@ -147,7 +193,7 @@ TEST_F(Unlisted, TheDriversOwnCallsAreNotTheProgramsOnes) {
   });
 }
 
-TEST_F(Unlisted, MoreFunctionsThanStubsCountAsCalled) {
+TEST(Unlisted, MoreFunctionsThanStubsCountAsCalled) {
   alone([] {
     void* last = nullptr;
     for (uintptr_t function = 1; function <= 257; ++function) {
