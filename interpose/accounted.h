@@ -9,6 +9,10 @@
 #include "interpose/captures.h"
 #include "interpose/functions.h"
 #include "interpose/native.h"
+#include "interpose/native_contexts.h"
+#include "interpose/native_graphs.h"
+#include "interpose/native_pages.h"
+#include "interpose/native_pools.h"
 #include "interpose/real.h"
 
 namespace spillway::interpose {
@@ -73,7 +77,7 @@ uint64_t key_of(Key key) {
     return static_cast<uint64_t>(key);
 }
 
-// In a capture, memory is a node of the graph's: it comes with each launch.
+// In a capture, memory is a node of the graph's: the driver takes it for the launches.
 inline bool is_captured(CUstream stream) {
   if (captures_under_way() == 0 || real().cuStreamIsCapturing == nullptr) return false;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -94,10 +98,17 @@ struct TakenInOrder {
     return kPerThread && stream == nullptr ? CU_STREAM_PER_THREAD : stream;
   }
   static Asked of(CUdeviceptr*, size_t bytes, CUstream stream) {
-    return is_captured(stream_of(stream)) ? Asked{} : Asked{.bytes = bytes, .in_pool = true};
+    return asked({.bytes = bytes, .in_pool = true}, stream_of(stream));
   }
   static Asked of(CUdeviceptr*, size_t bytes, CUmemoryPool pool, CUstream stream) {
-    return is_captured(stream_of(stream)) ? Asked{} : in_pool(bytes, key_of(pool));
+    return asked(in_pool(bytes, key_of(pool)), stream_of(stream));
+  }
+
+ private:
+  static Asked asked(const Asked& outside, CUstream stream) {
+    if (!is_captured(stream)) return outside;
+    note_graph_memory(outside.device >= 0 ? outside.device : current_device());
+    return {};
   }
 };
 template <>
@@ -140,6 +151,23 @@ struct Changes {
   static constexpr bool kAny = false;
 };
 
+// The arguments of cuGraphAddNode, in both its versions.
+inline void note_node(CUgraphNode*, CUgraph, const CUgraphNode*, size_t, const CUgraphNodeParams* made) {
+  if (made != nullptr && made->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+    note_graph_memory(made->alloc.poolProps.location.id);
+}
+inline void note_node(CUgraphNode* out, CUgraph graph, const CUgraphNode* before, const CUgraphEdgeData*,
+                      size_t count, const CUgraphNodeParams* made) {
+  note_node(out, graph, before, count, made);
+}
+
+// What may make the driver reserve memory for graphs, or give it back.
+constexpr bool changes_graph_memory(Function function) {
+  return begins_with(name_of(function), "cuGraphLaunch") || begins_with(name_of(function), "cuGraphUpload") ||
+         begins_with(name_of(function), "cuGraphInstantiateWithParams") ||
+         function == Function::cuDeviceGraphMemTrim;
+}
+
 #define SPILLWAY_CHANGES(name, parameters, ...) \
   template <>                                   \
   struct Changes<Function::name> {              \
@@ -153,9 +181,11 @@ SPILLWAY_CHANGES(cuMemMap,
                  (CUdeviceptr address, size_t bytes, size_t, CUmemGenericAllocationHandle page,
                   unsigned long long),
                  page_mapped(address, bytes, page))
-SPILLWAY_CHANGES(cuMemUnmap, (CUdeviceptr address, size_t bytes), range_unmapped(address, bytes))
 SPILLWAY_CHANGES(cuMemRetainAllocationHandle, (const CUmemGenericAllocationHandle* page, const void*),
                  if (page != nullptr) page_retained(*page))
+SPILLWAY_CHANGES(cuGraphAddMemAllocNode,
+                 (CUgraphNode*, CUgraph, const CUgraphNode*, size_t, const CUDA_MEM_ALLOC_NODE_PARAMS* made),
+                 if (made != nullptr) note_graph_memory(made->poolProps.location.id))
 SPILLWAY_CHANGES(cuDeviceGetDefaultMemPool, (const CUmemoryPool* pool, CUdevice device),
                  if (pool != nullptr) note_pool(key_of(*pool), device))
 SPILLWAY_CHANGES(cuMemPoolCreate, (const CUmemoryPool* pool, const CUmemPoolProps* made),
@@ -188,15 +218,24 @@ CUresult account(CUresult (*real_function)(Parameters...), std::type_identity_t<
 
 inline CUresult release_page(CUresult (*real_function)(CUmemGenericAllocationHandle),
                              CUmemGenericAllocationHandle page) {
-  const uint64_t serial = serial_of(Native::kHandle, page);
+  const uint64_t serial = page_serial(page);
   const CUresult result = real_function(page);
   if (result == CUDA_SUCCESS && serial != 0) page_released(page, serial);
   return result;
 }
 
+inline CUresult unmap_range(CUresult (*real_function)(CUdeviceptr, size_t), CUdeviceptr address,
+                            size_t bytes) {
+  const Unmapping unmapping(address, bytes);
+  const CUresult result = real_function(address, bytes);
+  if (result == CUDA_SUCCESS) unmapping.finish();
+  return result;
+}
+
 constexpr bool is_accounted(Function function) {
   return makes(function) != Native::kNone || frees(function) != Native::kNone ||
-         function == Function::cuMemRelease || function == Function::cuMemPoolDestroy;
+         function == Function::cuMemRelease || function == Function::cuMemUnmap ||
+         function == Function::cuMemPoolDestroy;
 }
 
 template <Function function, class... Parameters>
@@ -206,10 +245,20 @@ CUresult accounted(CUresult (*real_function)(Parameters...), std::type_identity_
     if (!accounting.outermost()) return real_function(arguments...);
     if constexpr (function == Function::cuMemRelease)
       return release_page(real_function, arguments...);
+    else if constexpr (function == Function::cuMemUnmap)
+      return unmap_range(real_function, arguments...);
     else if constexpr (function == Function::cuMemPoolDestroy)
       return destroy_pool(arguments..., real_function);
     else
       return account<function>(real_function, arguments...);
+  } else if constexpr (begins_with(name_of(function), "cuGraphAddNode")) {
+    const CUresult result = real_function(arguments...);
+    if (result == CUDA_SUCCESS) note_node(arguments...);
+    return result;
+  } else if constexpr (changes_graph_memory(function)) {
+    const CUresult result = real_function(arguments...);
+    graph_memory_may_have_changed();
+    return result;
   } else {
     return real_function(arguments...);
   }

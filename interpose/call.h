@@ -18,6 +18,7 @@
 #include "interpose/real.h"
 #include "interpose/replace.h"
 #include "interpose/rescue.h"
+#include "interpose/unlisted.h"
 
 namespace spillway::interpose {
 
@@ -44,7 +45,8 @@ inline void hook_found(const char* symbol, void** found, int version, cuuint64_t
                        CUdriverProcAddressQueryResult* = nullptr) {
   if (symbol == nullptr || found == nullptr || *found == nullptr) return;
   const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
-  if (void* hook = hook_for(*found, symbol, version, per_thread)) *found = hook;
+  void* const hook = hook_for(*found, symbol, version, per_thread);
+  *found = hook != nullptr ? hook : stub_for(*found, symbol, version);
 }
 
 template <Function function>

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "interpose/libraries.h"
-#include "interpose/native.h"
+#include "interpose/native_pools.h"
 #include "interpose/process.h"
 
 namespace spillway::interpose {

@@ -7,7 +7,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <climits>
+
+#include "interpose/process.h"
+#include "interpose/unlisted.h"
 
 namespace spillway::interpose {
 namespace {
@@ -20,7 +24,9 @@ pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
 pthread_mutex_t closing = PTHREAD_MUTEX_INITIALIZER;
 pthread_once_t prepared = PTHREAD_ONCE_INIT;
 pthread_key_t thread_end;
-GateSlot* slots = nullptr;  // guarded by `listing`
+GateSlot* slots = nullptr;            // guarded by `listing`
+std::atomic<bool> can_unlist{false};  // a thread's slot when it ends, or it is not listed
+std::atomic<bool> all_listed{true};
 
 long membarrier(int command) {
   return ::syscall(SYS_membarrier, command, 0, 0);
@@ -44,6 +50,7 @@ void in_child() {
   pthread_mutex_init(&closing, nullptr);
   gate_closed.store(0);
   slots = nullptr;
+  all_listed.store(true);
   gate_slot.listed = false;
   gate_slot.passing.store(0);
   gate_slot.holds = false;
@@ -51,7 +58,7 @@ void in_child() {
 
 void prepare() {
   gate_needs_fence.store(membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) != 0);
-  pthread_key_create(&thread_end, unlist);
+  can_unlist.store(pthread_key_create(&thread_end, unlist) == 0);
   pthread_atfork(nullptr, nullptr, in_child);
 }
 
@@ -84,16 +91,36 @@ bool lock_until(pthread_mutex_t* mutex, uint64_t deadline_us) {
   return true;
 }
 
+// Where threads pass without a fence, it is the closing one's to make its word and theirs visible.
+bool shows_to_all_threads() {
+  return gate_needs_fence.load(std::memory_order_relaxed) ||
+         membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0;
+}
+
+bool holds_all_work() {
+  if (!all_listed.load()) return false;
+  if (!has_unlisted_work()) return true;
+  static std::atomic<bool> said{false};
+  if (!said.exchange(true))
+    say("memory in use stays where it is: the program calls functions of a newer driver that this version "
+        "of Spillway does not know");
+  return false;
+}
+
 }  // namespace
 
 void list_gate_slot() {
   pthread_once(&prepared, prepare);
+  if (!can_unlist.load() || pthread_setspecific(thread_end, &gate_slot) != 0) {
+    all_listed.store(false);
+    gate_slot.listed = true;
+    return;
+  }
   pthread_mutex_lock(&listing);
   gate_slot.next = slots;
   slots = &gate_slot;
   gate_slot.listed = true;
   pthread_mutex_unlock(&listing);
-  pthread_setspecific(thread_end, &gate_slot);
 }
 
 void wait_for_gate() {
@@ -102,12 +129,11 @@ void wait_for_gate() {
 
 int close_gate(uint64_t microseconds) {
   pthread_once(&prepared, prepare);
-  if (!lock_until(&closing, now_us() + microseconds)) return 0;
+  if (!holds_all_work() || !lock_until(&closing, now_us() + microseconds)) return 0;
   const uint64_t deadline = now_us() + (microseconds < kMostPassingUs ? microseconds : kMostPassingUs);
   gate_closed.store(1, std::memory_order_seq_cst);
-  if (!gate_needs_fence.load(std::memory_order_relaxed)) membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
   gate_slot.holds = true;
-  if (all_have_passed(deadline)) return 1;
+  if (shows_to_all_threads() && all_have_passed(deadline) && holds_all_work()) return 1;
   open_gate();
   return 0;
 }

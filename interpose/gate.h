@@ -13,13 +13,18 @@
 
 namespace spillway::interpose {
 
-constexpr bool is_gated(Function function) {
+// By its name, of any version.
+constexpr bool works_on_memory(const char* name) {
   for (const char* start :
        {"cuLaunch", "cuGraphLaunch", "cuMemcpy", "cuMemset", "cuStreamWriteValue", "cuStreamWaitValue",
         "cuStreamBatchMemOp", "cuMemPrefetch", "cuMemDiscard", "cuMemBatchDecompress", "cuStreamBeginCapture",
         "cuMemRetainAllocationHandle", "cuMemGetHandleForAddressRange", "cuMulticastBind"})
-    if (begins_with(name_of(function), start)) return true;
+    if (begins_with(name, start)) return true;
   return false;
+}
+
+constexpr bool is_gated(Function function) {
+  return works_on_memory(name_of(function));
 }
 
 // A thread's place in the list of those that have passed.
@@ -66,7 +71,8 @@ class Passage {
 struct NoPassage {};
 
 // 1: no gated call is under way, and none begins until `open_gate`; 0 where another thread holds it closed
-// for `microseconds`, or a call does not end within a second.
+// for `microseconds`, a call does not end within a second, the system has nothing left by which threads are
+// told of it, or the program has called what the gate does not hold (unlisted.h), which is said once.
 int close_gate(uint64_t microseconds);
 void open_gate();
 

@@ -8,6 +8,7 @@
 #include "interpose/rdma.h"
 #include "interpose/real.h"
 #include "interpose/replace.h"
+#include "interpose/unlisted.h"
 
 namespace spillway::interpose {
 namespace {
@@ -15,13 +16,17 @@ namespace {
 bool is_ours_to_answer(void* handle, const char* name) {
   if (name == nullptr || handle == RTLD_NEXT || handle == RTLD_DEFAULT) return false;
   if (begins_with(name, "ibv_")) return true;
-  return is_driver_function(name) && !loading_real() && !Inside::now();
+  return is_driver_name(name) && !loading_real() && !Inside::now();
 }
 
 void* hook_or(void* found, const char* name, const char* version) {
   if (found == nullptr) return nullptr;
-  void* const hook = begins_with(name, "ibv_") ? rdma_hook_for(name, version) : hook_for(found, name);
-  return hook != nullptr ? hook : found;
+  if (begins_with(name, "ibv_")) {
+    void* const hook = rdma_hook_for(name, version);
+    return hook != nullptr ? hook : found;
+  }
+  if (void* const hook = hook_for(found, name)) return hook;
+  return is_unlisted(found, name) ? stub_for(found, name, 0) : found;
 }
 
 }  // namespace

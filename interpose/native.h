@@ -3,23 +3,22 @@
 //
 // Counted: cuMemAlloc and its like with whole granules of 2 MiB from 1 MiB on (smaller ones share granules),
 // managed memory as if it lay on the device, arrays by their elements, pages of cuMemCreate on a device until
-// they are released and unmapped everywhere, stream-ordered allocations while they live. Not counted: what
-// graphs allocate, what other processes or libraries share (imports), what the driver takes for itself, and
-// what a call that is not hooked takes.
+// they are released and unmapped everywhere, stream-ordered allocations while they live, and what the
+// driver has reserved for graphs' allocation nodes (native_graphs.h). Not counted: what other processes or
+// libraries share (imports), what the driver takes for itself, and what a call that is not hooked takes.
 //
 // Thread-safety: any thread. A child of fork begins with nothing. In `observe` nothing is counted. Errors:
 // what the host has no memory to note is not counted.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 
 #include "interpose/asks.h"
+#include "interpose/native_account.h"
 #include "interpose/native_table.h"
-#include "spillway/core.h"
 
 namespace spillway::interpose {
 
-// Null: nothing is counted.
-spillway_budget* native_budget();
 // The device of the calling thread's context; -1: none.
 int current_device();
 
@@ -52,24 +51,6 @@ class Return {
   NativeEntry seen_;
 };
 
-void page_released(uint64_t handle, uint64_t serial);
-uint64_t serial_of(Native kind, uint64_t key);
-void page_retained(uint64_t handle);
-void page_mapped(uint64_t address, uint64_t bytes, uint64_t handle);
-void range_unmapped(uint64_t address, uint64_t bytes);
-void note_pool(uint64_t pool, int device);
-// The program destroys the pool: by `destroy`, while nobody looks at it.
-CUresult destroy_pool(CUmemoryPool pool, CUresult (*destroy)(CUmemoryPool));
-// For the core: the pools of a device, and whether anything came from one.
-int pools_used();
-void visit_pools(int32_t device, void (*visit)(void* context, uint64_t pool), void* context);
-void note_pool_used();
-// Where an allocation from the pool takes its bytes.
-Asked in_pool(uint64_t bytes, uint64_t pool);
-void note_primary_context(CUcontext context, CUdevice device);
-void context_gone(CUcontext context);
-// Where a primary context is no longer active, what was allocated in it is gone.
-void look_at_primary_context(CUdevice device);
 // Bytes that the driver told, within the limit and beside the reserve.
 void tell_within_budget(size_t* free, size_t* total, int device);
 

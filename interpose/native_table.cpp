@@ -38,10 +38,13 @@ bool NativeTable::add(const NativeEntry& entry) {
   while (slots_[at].kind != Native::kNone) at = (at + 1) & (size_ - 1);
   slots_[at] = entry;
   ++count_;
+  ++counts_[static_cast<size_t>(entry.kind)];
   return true;
 }
 
 void NativeTable::remove(NativeEntry* entry) {
+  --count_;
+  --counts_[static_cast<size_t>(entry->kind)];
   size_t hole = static_cast<size_t>(entry - slots_);
   for (size_t at = (hole + 1) & (size_ - 1); slots_[at].kind != Native::kNone; at = (at + 1) & (size_ - 1)) {
     const size_t home = home_of(slots_[at].kind, slots_[at].key);
@@ -51,7 +54,6 @@ void NativeTable::remove(NativeEntry* entry) {
     hole = at;
   }
   slots_[hole] = {};
-  --count_;
 }
 
 // The slots stay where they are: another thread of the parent's may have been in the middle of growing them.

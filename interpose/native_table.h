@@ -18,11 +18,12 @@ enum class Native : uint8_t {
   kMapping,  // of such a page, by its address
   kPool,     // of cuMemPoolCreate, or a device's own
 };
+inline constexpr size_t kNativeKinds = 6;
 
 struct NativeEntry {
   uint64_t key = 0;
   uint64_t bytes = 0;
-  uint64_t serial = 0;  // another one for each entry: who frees knows whether it is still the one it saw
+  uint64_t serial = 0;  // a higher one for each entry: who frees knows whether it is still the one it saw
   uint64_t page = 0, page_serial = 0, mapped_bytes = 0;  // of a mapping
   uint32_t references = 0, mappings = 0;  // of a page: the program's handles, and where it is mapped
   CUcontext context = nullptr;            // with which it goes
@@ -38,6 +39,7 @@ class NativeTable {
   void remove(NativeEntry* entry);
   // For a forked child: what was there is the parent's.
   void forget_all();
+  size_t count(Native kind) const { return counts_[static_cast<size_t>(kind)]; }
   // Calls `visit` for each entry; true from it: removed.
   template <class Visit>
   void remove_if(Visit visit) {
@@ -59,6 +61,7 @@ class NativeTable {
 
   NativeEntry* slots_ = nullptr;
   size_t size_ = 0, count_ = 0;  // size: 0 or a power of two
+  size_t counts_[kNativeKinds] = {};
 };
 
 }  // namespace spillway::interpose

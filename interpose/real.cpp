@@ -23,6 +23,7 @@ struct Export {
 
 struct Loaded {
   driver::Table table;
+  void* library = nullptr;
   Export exports[kFunctions];  // by address
   size_t count = 0;
 };
@@ -65,6 +66,7 @@ const Loaded* load() {
   const Loaded* mine = &nothing;
   if (room != MAP_FAILED) {
     auto* filled = new (room) Loaded;
+    filled->library = library;
     fill(library, *filled);
     mine = filled;
   }
@@ -134,11 +136,21 @@ bool loading_real() {
   return loading;
 }
 
+bool is_driver_name(const char* name) {
+  return begins_with(name, "cu") && name[2] >= 'A' && name[2] <= 'Z';  // cudnnCreate is none
+}
+
 bool is_driver_function(const char* name) {
-  if (!begins_with(name, "cu") || name[2] < 'A' || name[2] > 'Z') return false;  // cudnnCreate is none
+  if (!is_driver_name(name)) return false;
   for (const char* known : kNames)
     if (std::strcmp(known, name) == 0) return true;
   return false;
+}
+
+bool is_unlisted(const void* found, const char* name) {
+  const Loaded& library = driver_library();
+  return found != nullptr && library.library != nullptr && !is_driver_function(name) &&
+         real_dlsym()(library.library, name) == found;
 }
 
 void* hook_for(const void* found, const char* name) {

@@ -27,8 +27,12 @@ inline const driver::Table& real() {
 // Whether a thread is inside the first call, where the driver's own look-ups are none of ours.
 bool loading_real();
 
-// Whether the driver has a function of that name, in any version.
+// Whether a name is like those of the driver's functions, and whether it is one in the list, in any version.
+bool is_driver_name(const char* name);
 bool is_driver_function(const char* name);
+
+// Whether it is what the driver exports by a name that is not in the list.
+bool is_unlisted(const void* found, const char* name);
 
 // The hook that stands for what a look-up of `name` gave, or null: the driver's export of that name, or one
 // known by its address under another. `name` may be null.

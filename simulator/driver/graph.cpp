@@ -96,11 +96,18 @@ GraphRange::GraphRange(Device* on, uint64_t requested, Site site) : device(on), 
   // A gap behind it, as behind every allocation.
   const uint64_t range = (bytes + kGranularity - 1) / kGranularity * kGranularity + kGranularity;
   address = machine().space.reserve(range, kGranularity, 0, {.bytes = range, .internal = true, .site = site});
+  if (address) machine().graphs.allocations.insert(address);
 }
 
 GraphRange::~GraphRange() {
   auto& space = machine().space;
-  if (address) space.unreserve(space.reservations().find(address));
+  if (!address) return;
+  machine().graphs.allocations.erase(address);
+  space.unreserve(space.reservations().find(address));
+}
+
+bool is_graph_memory(CUdeviceptr address) {
+  return machine().graphs.allocations.contains(address);
 }
 
 Graph* find_graph(CUgraph handle) {

@@ -92,10 +92,14 @@ struct Graphs {
   std::unordered_map<Graph*, std::shared_ptr<Graph>> owned;
   std::unordered_set<Graph*> handles;  // the above, children and those being captured
   std::unordered_set<Node*> nodes;
+  std::unordered_set<CUdeviceptr> allocations;  // addresses of allocation nodes
   std::unordered_map<GraphExec*, std::shared_ptr<GraphExec>> execs;
   std::map<uint64_t, std::unique_ptr<Capture>> captures;
   uint64_t next_capture = 1, next_serial = 1;
 };
+
+// Whether an allocation node has given the address.
+bool is_graph_memory(CUdeviceptr address);
 
 Graph* find_graph(CUgraph handle);  // null: no graph
 Node* find_node(CUgraphNode handle);

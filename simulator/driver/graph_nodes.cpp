@@ -213,7 +213,7 @@ CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PAR
 CUresult cuGraphAddMemFreeNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                                size_t numDependencies, CUdeviceptr dptr) {
   SPILLWAY_SIM_ENTER(cuGraphAddMemFreeNode);
-  if (!dptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_graph_memory(dptr)) return CUDA_ERROR_INVALID_VALUE;
   return add(phGraphNode, hGraph, dependencies, numDependencies, FreeWork{dptr}, call.site());
 }
 
@@ -222,32 +222,5 @@ CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr* dptr_out) {
   const auto* work = work_of<FreeWork>(hNode);
   if (!work || !dptr_out) return CUDA_ERROR_INVALID_VALUE;
   *dptr_out = work->address;
-  return CUDA_SUCCESS;
-}
-
-// Graph memory goes back to the device when it is freed: there is nothing to trim.
-CUresult cuDeviceGraphMemTrim(CUdevice device) {
-  SPILLWAY_SIM_ENTER(cuDeviceGraphMemTrim);
-  return sim.device(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-}
-
-CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void* value) {
-  SPILLWAY_SIM_ENTER(cuDeviceGetGraphMemAttribute);
-  const Device* found = sim.device(device);
-  if (!found) return CUDA_ERROR_INVALID_DEVICE;
-  if (!value || attr < CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT || attr > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
-    return CUDA_ERROR_INVALID_VALUE;
-  const bool high = attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH || attr == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH;
-  *static_cast<cuuint64_t*>(value) = high ? found->graph_high_bytes : found->graph_bytes;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void* value) {
-  SPILLWAY_SIM_ENTER(cuDeviceSetGraphMemAttribute);
-  Device* found = sim.device(device);
-  if (!found) return CUDA_ERROR_INVALID_DEVICE;
-  const bool high = attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH || attr == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH;
-  if (!value || !high || *static_cast<cuuint64_t*>(value) != 0) return CUDA_ERROR_INVALID_VALUE;
-  found->graph_high_bytes = found->graph_bytes;
   return CUDA_SUCCESS;
 }

@@ -75,17 +75,18 @@ bool is_legacy_shareable(const Mapping& mapping) {
   return mapping.allocation && !mapping.imported && !mapping.pool && !mapping.range;
 }
 
-CUresult allocate_range(const std::shared_ptr<GraphRange>& range, Site site) {
+CUresult allocate_range(const std::shared_ptr<GraphRange>& range, Site site, uint64_t* prepaid) {
   Machine& sim = machine();
   Device& device = *range->device;
   Page* page = nullptr;
   if (sim.space.overlaps(range->address, range->bytes)) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult made = make_page(device, range->bytes, site, &page);
+  const CUresult made = make_page(device, range->bytes, site, &page, prepaid);
   if (!page) return made;
-  device.graph_bytes += page->bytes;
-  device.graph_high_bytes = std::max(device.graph_high_bytes, device.graph_bytes);
-  return map_allocation(range->address,
-                        {.page = page, .range = range, .requested_bytes = range->bytes, .site = site});
+  return map_allocation(range->address, {.page = page,
+                                         .pool = &device.graph_pool,
+                                         .range = range,
+                                         .requested_bytes = range->bytes,
+                                         .site = site});
 }
 
 AddressSpace::Mappings::iterator find_allocation(CUdeviceptr address, Site site) {
@@ -104,7 +105,6 @@ void free_device(AddressSpace::Mappings::iterator allocation, Site site) {
   Page* page = allocation->second.page;
   const std::shared_ptr<GraphRange> range = allocation->second.range;
   sim.referee.went(Referee::Went::kFreed, address, allocation->second.bytes, site);
-  if (range) range->device->graph_bytes -= page->bytes;
   forget(address, allocation->second.bytes);
   sim.space.remove(allocation);
   sim.physical->drop_if_unused(page);

@@ -10,8 +10,8 @@ namespace spillway::simulator {
 // `prepaid`: what of it the pool has charged already; 0 afterwards if that was taken over.
 CUresult allocate_device(Device& device, uint64_t bytes, Pool* pool, Site site, CUdeviceptr* out,
                          uint64_t* prepaid = nullptr);
-// The same at the addresses of an allocation node.
-CUresult allocate_range(const std::shared_ptr<GraphRange>& range, Site site);
+// The same at the addresses of an allocation node, for its device's graphs.
+CUresult allocate_range(const std::shared_ptr<GraphRange>& range, Site site, uint64_t* prepaid);
 // Shows memory of another process; cuIpcCloseMemHandle ends that.
 CUresult map_imported(Page* page, uint64_t bytes, Site site, CUdeviceptr* out);
 // Memory that cuIpcGetMemHandle gives a handle for: one piece, of cuMemAlloc.
@@ -24,6 +24,12 @@ void free_to_pool(AddressSpace::Mappings::iterator allocation, uint64_t end, Sit
 void free_device(AddressSpace::Mappings::iterator allocation, Site site);
 // Frees in the order of a stream: other streams' work in flight there is a violation.
 CUresult free_in_order(CUdeviceptr address, Stream& stream, Site site);
+// From a pool, and for a graph: what the pool, or the device for its graphs, keeps is used first.
+CUresult allocate_from(Pool& pool, uint64_t bytes, Site site, CUdeviceptr* out);
+CUresult allocate_for_graph(const std::shared_ptr<GraphRange>& range, Site site);
+uint64_t kept_bytes(const Pool& pool);
+// Gives memory back until `least` bytes are reserved, or what is left is in use as far as the host knows.
+void trim(Pool& pool, uint64_t least);
 // At a synchronisation every pool gives back what it keeps beyond its release threshold.
 void release_from_pools();
 

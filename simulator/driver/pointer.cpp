@@ -77,7 +77,9 @@ CUresult attribute_of(const Pointer& pointer, CUpointer_attribute attribute, voi
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return store(data, static_cast<unsigned>(CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE));
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-      return store(data, device ? reinterpret_cast<CUmemoryPool>(pointer.mapping->pool) : nullptr);
+      return store(data, device && !pointer.mapping->range
+                             ? reinterpret_cast<CUmemoryPool>(pointer.mapping->pool)
+                             : nullptr);
     default:
       return CUDA_ERROR_NOT_SUPPORTED;
   }

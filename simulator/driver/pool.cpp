@@ -1,8 +1,6 @@
 // Stream-ordered allocation: the same memory as cuMemAlloc's, counted by pool, and kept by it when it is
 // freed. A free takes effect at once, which is right for the stream that freed; another stream's work in
-// flight there is a violation. What is kept serves any size.
-#include <algorithm>
-
+// flight there is a violation.
 #include "simulator/driver/call.h"
 #include "simulator/driver/capture.h"
 #include "simulator/driver/memory.h"
@@ -22,51 +20,6 @@ CUmemoryPool handle_of(Pool* pool) {
   return reinterpret_cast<CUmemoryPool>(pool);
 }
 
-uint64_t kept_bytes(const Pool& pool) {
-  uint64_t bytes = 0;
-  for (const Pool::Freed& freed : pool.kept) bytes += freed.bytes;
-  return bytes;
-}
-
-// Takes at most `most` out of what is kept and over at `by`; returns the bytes.
-uint64_t take_kept(Pool& pool, uint64_t most, uint64_t by) {
-  uint64_t taken = 0;
-  for (Pool::Freed& freed : pool.kept) {
-    if (freed.end > by) continue;
-    const uint64_t bytes = std::min(freed.bytes, most - taken);
-    freed.bytes -= bytes;
-    taken += bytes;
-  }
-  std::erase_if(pool.kept, [](const Pool::Freed& freed) { return freed.bytes == 0; });
-  return taken;
-}
-
-// Gives memory back until `least` bytes are reserved, or what is left is in use as far as the host knows.
-void trim(Pool& pool, uint64_t least) {
-  if (pool.reserved_bytes <= least) return;
-  const uint64_t bytes = take_kept(pool, pool.reserved_bytes - least, machine().clock.known());
-  pool.reserved_bytes -= bytes;
-  pool.device->account.give_pages(bytes, Taker::kOther);
-}
-
-CUresult allocate(Pool& pool, uint64_t bytes, Site site, CUdeviceptr* out) {
-  const uint64_t most =
-      bytes > UINT64_MAX - kGranularity ? 0 : (bytes + kGranularity - 1) / kGranularity * kGranularity;
-  const uint64_t kept = take_kept(pool, most, UINT64_MAX);
-  uint64_t prepaid = kept;
-  const CUresult result = allocate_device(*pool.device, bytes, &pool, site, out, &prepaid);
-  if (prepaid != 0) pool.kept.push_back({prepaid, 0});  // it was refused: the pool has them still
-  if (result != CUDA_SUCCESS) {
-    pool.reserved_bytes -= kept - prepaid;
-    return result;
-  }
-  pool.used_bytes += bytes;
-  pool.reserved_bytes += most - kept;
-  pool.used_high_bytes = std::max(pool.used_high_bytes, pool.used_bytes);
-  pool.reserved_high_bytes = std::max(pool.reserved_high_bytes, pool.reserved_bytes);
-  return CUDA_SUCCESS;
-}
-
 // In a capture, memory is a node of the graph: it has its address now and comes with the launch.
 CUresult allocate_in_capture(Stream& stream, Device& device, uint64_t bytes, Site site, CUdeviceptr* out) {
   if (bytes > device.account.capacity_bytes()) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -82,44 +35,10 @@ CUresult allocate_on(CUstream handle, Pool* pool, uint64_t bytes, Site site, CUd
   if (const CUresult result = find_work_stream(handle, &stream); result != CUDA_SUCCESS) return result;
   if (!pool) pool = stream->context->device->pool;
   return stream->capture ? allocate_in_capture(*stream, *pool->device, bytes, site, out)
-                         : allocate(*pool, bytes, site, out);
+                         : allocate_from(*pool, bytes, site, out);
 }
 
 }  // namespace
-
-CUresult free_in_order(CUdeviceptr address, Stream& stream, Site site) {
-  Machine& sim = machine();
-  const auto allocation = find_allocation(address, site);
-  if (allocation == sim.space.mappings().end()) return CUDA_ERROR_INVALID_VALUE;
-  const Mapping& mapping = allocation->second;
-  const uint64_t freed_at = std::max(sim.clock.now(), stream.free_at);
-  if (mapping.use.end > freed_at)
-    sim.referee.in_flight(
-        describe_range(address, mapping.bytes) + " freed on stream " + std::to_string(stream.id), site,
-        mapping.use, freed_at);
-  if (mapping.pool)
-    free_to_pool(allocation, freed_at, site);
-  else
-    free_device(allocation, site);
-  return CUDA_SUCCESS;
-}
-
-void free_to_pool(AddressSpace::Mappings::iterator allocation, uint64_t end, Site site) {
-  Pool& pool = *allocation->second.pool;
-  Page* page = allocation->second.page;
-  pool.used_bytes -= allocation->second.requested_bytes;
-  pool.kept.push_back({page->bytes, end});
-  page->pooled = true;
-  free_device(allocation, site);
-}
-
-void release_from_pools() {
-  Machine& sim = machine();
-  for (const auto& device : sim.devices)
-    trim(device->default_pool, device->default_pool.release_threshold_bytes);
-  for (Pool* pool : sim.pools) trim(*pool, pool->release_threshold_bytes);
-}
-
 }  // namespace spillway::simulator
 
 using namespace spillway::simulator;
@@ -140,6 +59,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   if (dptr == 0) return CUDA_SUCCESS;
   Stream* stream = nullptr;
   if (const CUresult result = find_work_stream(hStream, &stream); result != CUDA_SUCCESS) return result;
+  if (stream->capture && !is_graph_memory(dptr)) return CUDA_ERROR_INVALID_VALUE;
   if (!stream->capture) settle_to_unmap();
   return enqueue(*stream, FreeWork{dptr}, call.site());
 }

@@ -103,7 +103,7 @@ CUresult Machine::initialise() {
     }
     made->primary.device = made.get();
     made->legacy.context = &made->primary;
-    made->default_pool.device = made.get();
+    made->default_pool.device = made->graph_pool.device = made.get();
     devices.push_back(std::move(made));
   }
   for (const auto& [name, ns] : config.latency_ns) latencies.set(find_configurable(name), ns);

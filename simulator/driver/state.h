@@ -101,7 +101,7 @@ struct Device {
   uint32_t peers = 0;  // devices whose cuMemAlloc memory it may use
   Pool default_pool;
   Pool* pool = &default_pool;
-  uint64_t graph_bytes = 0, graph_high_bytes = 0;  // mapped by allocation nodes
+  Pool graph_pool;  // of all graphs' allocation nodes: it keeps what is freed until it is trimmed
 };
 
 struct Counters {

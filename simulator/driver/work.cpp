@@ -42,7 +42,7 @@ CUresult run(const ChildWork&, Stream&, Site) {
 }
 
 CUresult run(const AllocateWork& work, Stream&, Site site) {
-  return allocate_range(work.range, site);
+  return allocate_for_graph(work.range, site);
 }
 
 CUresult run(const FreeWork& work, Stream& stream, Site site) {

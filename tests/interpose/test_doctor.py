@@ -63,6 +63,13 @@ class Doctor(unittest.TestCase):
         self.assert_found(trials, "ledger of processes", "ok", "saw each other")
         self.assertEqual(list(self.folder.iterdir()), [], "nothing is left behind")
 
+    def test_a_driver_that_is_newer_than_the_hooks(self):
+        driver = BUILD / "lib" / "test" / "libnewer_driver.so"
+        words = [SPILLWAY, "simulate", "--gpu", "a100-40gb", "--", "env", f"SPILLWAY_DRIVER={driver}", SPILLWAY, "doctor"]
+        ended = subprocess.run(words, capture_output=True, text=True, timeout=280, cwd=self.folder)
+        self.assertRegex(ended.stdout, r"limited +CUDA driver +CUDA 99\.2, simulated; cuInit found 0: NVIDIA A100")
+        self.assertIn("this version of Spillway knows the functions of CUDA 13.0", ended.stdout)
+
     def test_without_a_driver(self):
         trials = self.consult()
         self.assert_found(trials, "CUDA driver", "missing", "the CUDA driver could not be loaded")

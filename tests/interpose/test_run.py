@@ -239,9 +239,9 @@ class Limit(Case):
     computing = ("--capacity", "4GiB", "--values", "compute")
     nccl = [*TORCHRUN, OWN / "nccl_beside_cache.py"]
 
-    def native(self, what, limit="100MiB", mode="rescue"):
-        ended = self.run_on(sys.executable, OWN / "native_calls.py", what, card=("--capacity", "4GiB"), timeout=120,
-                            options=["--limit", limit, "--mode", mode], SPILLWAY_BUILD_DIR=str(BUILD))
+    def native(self, what, limit="100MiB", mode="rescue", prefix=()):
+        ended = self.run_on(*prefix, sys.executable, OWN / "native_calls.py", what, card=("--capacity", "4GiB"),
+                            options=["--limit", limit, "--mode", mode], timeout=120, SPILLWAY_BUILD_DIR=str(BUILD))
         self.assertEqual(ended.status, 0, ended.errors)
         return json.loads(ended.output)
 
@@ -285,12 +285,22 @@ class Limit(Case):
                                 "cuMemAllocAsync_ptsz": 2, "cuMemAllocFromPoolAsync": 2, "cuMemCreate": 4,
                                 "mapped": 4})
 
+    def test_memory_of_graphs_counts_from_the_launch_until_it_is_trimmed(self):
+        self.assertEqual(self.native("graphs"), {"captured": 4, "launched": 64, "again": 64, "beside": 2, "trimmed": 4,
+                                                 "node": 24, "freed": 24, "left": 0})
+
     def test_threads_that_race_never_pass_it(self):
         seen = self.native("race")
         self.assertGreater(seen["refused"], 0)
         self.assertLessEqual(seen["peak"], 100 << 20)
         self.assertGreater(seen["peak"], 90 << 20)
         self.assertEqual(seen["left"], 0)
+
+    def test_threads_that_map_where_others_unmap_are_counted(self):
+        slow = BUILD / "lib" / "test" / "libslow_unmap.so"
+        for prefix in ([], ["env", f"SPILLWAY_DRIVER={slow}"]):
+            seen = self.native("handed_over", prefix=prefix)
+            self.assertEqual(seen, {"account": 80, "charged": 80, "left": 0})
 
     def test_the_driver_tells_the_room_within_it(self):
         for mode in ("rescue", "replace"):
@@ -381,6 +391,13 @@ class PassesThrough(Case):
     def test_each_call_of_each_thread_is_counted(self):
         ended = self.run_on(BUILD / "bin" / "interpose_counted_calls")
         self.assertIn("2 processes, 19200531 driver calls, 0 launches", ended.line, ended.errors)
+
+    def test_functions_of_a_newer_driver_are_named(self):
+        driver = BUILD / "lib" / "test" / "fake_driver"
+        ended = self.plain("env", f"LD_LIBRARY_PATH={driver}", str(BUILD / "bin" / "interpose_unlisted_program"))
+        self.assertEqual(ended.status, 0, ended.errors)
+        self.assertIn("the program calls functions of the driver that this version does not know, and memory that they "
+                      "take is not counted: cuLaunchNewer, cuMemTakeNewer, cuMemFree of CUDA 99.2\n", ended.errors)
 
     def test_quiet_says_nothing(self):
         self.assertEqual(self.plain("true", options=["--quiet"]).errors, "")

@@ -463,6 +463,55 @@ TEST(Graph, its_memory_comes_with_the_launch_and_goes_with_the_free) {
       {{"SPILLWAY_SIM_CAPACITY", "8MiB"}});
 }
 
+TEST(Graph, what_it_frees_is_the_devices_graphs_until_it_is_trimmed) {
+  with_graphs(
+      [](const Graphs& g) {
+        const auto told = [&](CUgraphMem_attribute which) {
+          cuuint64_t bytes = 0;
+          EXPECT_EQ(g.table.cuDeviceGetGraphMemAttribute(0, which, &bytes), CUDA_SUCCESS);
+          return bytes;
+        };
+        const CUstream stream = g.stream();
+        g.begin(stream);
+        CUdeviceptr memory = 0, other = 0;
+        EXPECT_EQ(g.table.cuMemAllocAsync(&memory, 3 * kPage, stream), CUDA_SUCCESS);
+        EXPECT_EQ(g.table.cuMemFreeAsync(memory, stream), CUDA_SUCCESS);
+        const CUgraphExec exec = g.executable(g.end(stream));
+        EXPECT_EQ(told(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT), 0u);
+        for (int launch = 0; launch < 2; ++launch) {
+          EXPECT_EQ(g.table.cuGraphLaunch(exec, stream), CUDA_SUCCESS);
+          EXPECT_EQ(told(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT), 3 * kPage) << "the second took the first's";
+          EXPECT_EQ(told(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT), 0u);
+        }
+        EXPECT_EQ(g.table.cuStreamSynchronize(stream), CUDA_SUCCESS);
+        EXPECT_EQ(g.table.cuMemAlloc(&other, 2 * kPage), CUDA_ERROR_OUT_OF_MEMORY);
+        EXPECT_EQ(g.table.cuDeviceGraphMemTrim(0), CUDA_SUCCESS);
+        EXPECT_EQ(told(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT), 0u);
+        EXPECT_EQ(told(CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH), 3 * kPage);
+        EXPECT_EQ(g.table.cuMemAlloc(&other, 2 * kPage), CUDA_SUCCESS);
+        EXPECT_EQ(g.table.cuMemFree(other), CUDA_SUCCESS);
+        EXPECT_EQ(counts(g.table).violations, 0u);
+      },
+      {{"SPILLWAY_SIM_CAPACITY", "8MiB"}});
+}
+
+// As cuMemFreeAsync and cuGraphAddMemFreeNode are documented.
+TEST(Graph, frees_only_what_a_graph_has_allocated) {
+  with_graphs([](const Graphs& g) {
+    const CUstream stream = g.stream();
+    CUdeviceptr outside = 0;
+    EXPECT_EQ(g.table.cuMemAllocAsync(&outside, kPage, stream), CUDA_SUCCESS);
+    g.begin(stream);
+    EXPECT_EQ(g.table.cuMemFreeAsync(outside, stream), CUDA_ERROR_INVALID_VALUE);
+    const CUgraph graph = g.end(stream);
+    CUgraphNode node = nullptr;
+    EXPECT_EQ(g.table.cuGraphAddMemFreeNode(&node, graph, nullptr, 0, outside), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(counts(g.table).live_pages_bytes, kPage);
+    EXPECT_EQ(g.table.cuMemFreeAsync(outside, stream), CUDA_SUCCESS);
+    EXPECT_EQ(counts(g.table).violations, 0u);
+  });
+}
+
 TEST(Graph, a_launch_without_room_for_its_memory_fails) {
   with_graphs(
       [](const Graphs& g) {

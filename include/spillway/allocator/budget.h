@@ -42,8 +42,9 @@ inline bool draw(spillway_budget& budget, size_t device, uint64_t bytes, uint64_
 }
 
 // Counts what was allowed by other means.
-inline void add(spillway_budget& budget, size_t device, uint64_t bytes) {
+inline void add(spillway_budget& budget, size_t device, uint64_t bytes, By by = By::kAllocator) {
   __atomic_fetch_add(&budget.taken_bytes[device], bytes, __ATOMIC_RELAXED);
+  if (by == By::kDriverCall) __atomic_fetch_add(&budget.native_bytes[device], bytes, __ATOMIC_RELAXED);
 }
 
 inline void give_back(spillway_budget& budget, size_t device, uint64_t bytes, By by) {

@@ -31,9 +31,10 @@ struct ProcessSummary {
   std::atomic<Mode> mode;
   std::atomic<Replacement> replacement;
   std::atomic<Membership> membership;
-  char program[64];  // its name, cut
-  char note[256];    // why the replacement was refused
-  char trace[512];   // its trace file, "" where there is none or its path is longer
+  char program[64];    // its name, cut
+  char note[256];      // why the replacement was refused
+  char unlisted[256];  // what it called of the driver that the list does not have, by ", "; "" nothing
+  char trace[512];     // its trace file, "" where there is none or its path is longer
   spillway_incident_totals incidents;
   std::atomic<uint32_t> counting_threads;
   CallCounts calls[kCountingThreads];

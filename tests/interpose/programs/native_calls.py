@@ -10,7 +10,7 @@ import threading
 from simulator_control import budget, counts
 
 MIB = 1 << 20
-driver = ctypes.CDLL("libcuda.so.1")
+driver = ctypes.CDLL(os.environ.get("SPILLWAY_DRIVER") or "libcuda.so.1")
 NO_MEMORY = 2
 
 
@@ -101,11 +101,8 @@ def kinds():
 
 def pages(seen):
     """A page counts until its last handle is released and it is mapped nowhere."""
-    address, handle = ctypes.c_uint64(), page()
-    size = ctypes.c_size_t(4 * MIB)
-    done("cuMemAddressReserve", ctypes.byref(address), ctypes.c_size_t(8 * MIB), ctypes.c_size_t(0),
-         ctypes.c_uint64(0), ctypes.c_uint64(0))
-    done("cuMemMap", address, size, ctypes.c_size_t(0), handle, ctypes.c_uint64(0))
+    address, handle = ctypes.c_uint64(reserve(8 * MIB)), page()
+    assert map_page(address.value, handle) == 0
     again = ctypes.c_uint64()
     done("cuMemRetainAllocationHandle", ctypes.byref(again), address)
     done("cuMemRelease", handle)
@@ -113,11 +110,70 @@ def pages(seen):
     seen["mapped"] = taken() // MIB
     assert taken() == counts().live_pages_bytes == 4 * MIB
     second = page()
-    done("cuMemMap", ctypes.c_uint64(address.value + 4 * MIB), size, ctypes.c_size_t(0), second, ctypes.c_uint64(0))
+    assert map_page(address.value + 4 * MIB, second) == 0
     done("cuMemUnmap", address, ctypes.c_size_t(8 * MIB))
     assert taken() == counts().live_pages_bytes == 4 * MIB, "the second page's handle is still held"
     done("cuMemRelease", second)
     assert taken() == counts().live_pages_bytes == 0
+
+
+class AllocationNode(ctypes.Structure):
+    """CUDA_MEM_ALLOC_NODE_PARAMS."""
+    _fields_ = [("type", ctypes.c_int), ("handle_types", ctypes.c_int), ("location_type", ctypes.c_int),
+                ("location", ctypes.c_int), ("unused", ctypes.c_uint8 * 72), ("access", ctypes.c_void_p),
+                ("access_count", ctypes.c_size_t), ("size", ctypes.c_size_t), ("address", ctypes.c_uint64)]
+
+
+def launched(graph, stream):
+    executable = ctypes.c_void_p()
+    done("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, ctypes.c_ulonglong(0))
+    done("cuGraphLaunch", executable, stream)
+    done("cuStreamSynchronize", stream)
+    return executable
+
+
+def captured(stream, size, outside):
+    """A graph that allocates and frees; and a free of other memory, which a capture refuses."""
+    graph, pointer = ctypes.c_void_p(), ctypes.c_uint64()
+    done("cuStreamBeginCapture_v2", stream, 0)
+    done("cuMemAllocAsync", ctypes.byref(pointer), ctypes.c_size_t(size), stream)
+    done("cuMemFreeAsync", pointer, stream)
+    assert call("cuMemFreeAsync", outside, stream) == 1
+    done("cuStreamEndCapture", stream, ctypes.byref(graph))
+    return graph
+
+
+def with_node(size):
+    graph, node = ctypes.c_void_p(), ctypes.c_void_p()
+    made = AllocationNode(type=1, location_type=1, size=size)
+    done("cuGraphCreate", ctypes.byref(graph), 0)
+    done("cuGraphAddMemAllocNode", ctypes.byref(node), graph, None, ctypes.c_size_t(0), ctypes.byref(made))
+    return graph, ctypes.c_uint64(made.address)
+
+
+def graphs():
+    """What the driver reserves for graphs' memory counts from the launch until it is trimmed."""
+    stream, outside = ctypes.c_void_p(), ctypes.c_uint64()
+    done("cuStreamCreate", ctypes.byref(stream), 0)
+    done("cuMemAllocAsync", ctypes.byref(outside), ctypes.c_size_t(4 * MIB), stream)
+    graph = captured(stream, 60 * MIB, outside)
+    seen = {"captured": taken() // MIB}
+    executable = launched(graph, stream)
+    seen["launched"] = taken() // MIB
+    done("cuGraphLaunch", executable, stream)
+    done("cuStreamSynchronize", stream)
+    seen["again"], seen["beside"] = taken() // MIB, allocate(60 * MIB)[0]
+    done("cuDeviceGraphMemTrim", 0)
+    seen["trimmed"] = taken() // MIB
+    graph, memory = with_node(20 * MIB)
+    launched(graph, stream)
+    seen["node"] = taken() // MIB
+    done("cuMemFree_v2", memory)
+    seen["freed"] = taken() // MIB
+    done("cuDeviceGraphMemTrim", 0)
+    done("cuMemFreeAsync", outside, stream)
+    seen["left"] = taken()
+    return seen
 
 
 def race():
@@ -145,6 +201,41 @@ def race():
     for thread in threads:
         thread.join()
     return {"refused": sum(refused), "peak": counts().peak_pages_bytes, "left": taken()}
+
+
+def reserve(size):
+    address = ctypes.c_uint64()
+    done("cuMemAddressReserve", ctypes.byref(address), ctypes.c_size_t(size), ctypes.c_size_t(0), ctypes.c_uint64(0),
+         ctypes.c_uint64(0))
+    return address.value
+
+
+def map_page(address, handle):
+    return call("cuMemMap", ctypes.c_uint64(address), ctypes.c_size_t(4 * MIB), ctypes.c_size_t(0), handle,
+                ctypes.c_uint64(0))
+
+
+def handed_over():
+    """A thread maps where another unmaps at the same moment: in the end each place has one page."""
+    def follow(place):
+        use_device()
+        handle = page()
+        while map_page(place, handle) != 0:
+            pass  # the other page is there
+        done("cuMemRelease", handle)
+
+    places = [reserve(4 * MIB) for _ in range(20)]
+    for place in places:
+        first, follower = page(), threading.Thread(target=follow, args=(place,))
+        assert map_page(place, first) == 0
+        done("cuMemRelease", first)
+        follower.start()
+        done("cuMemUnmap", ctypes.c_uint64(place), ctypes.c_size_t(4 * MIB))
+        follower.join()
+    seen = {"account": taken() // MIB, "charged": counts().live_pages_bytes // MIB}
+    for place in places:
+        done("cuMemUnmap", ctypes.c_uint64(place), ctypes.c_size_t(4 * MIB))
+    return {**seen, "left": taken()}
 
 
 def tell():

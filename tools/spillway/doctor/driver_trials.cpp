@@ -17,10 +17,22 @@ struct Card {
   Features features;
 };
 
-std::string version_text(const Table& table) {
+int version_of(const Table& table) {
   int version = 0;
   table.cuDriverGetVersion(&version);
+  return version;
+}
+
+std::string version_text(int version) {
   return "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+// What a driver's being newer than the hooks costs; "" for one that is not.
+std::string newer_text(int version) {
+  if (version <= CUDA_VERSION) return "";
+  return "this version of Spillway knows the functions of " + version_text(CUDA_VERSION) +
+         ": what newer ones take is not counted, and --mode replace moves nothing once the program has "
+         "called one that works on memory; 'spillway run' names those that it called";
 }
 
 std::vector<Card> look_at_cards(const Table& table, int count) {
@@ -128,18 +140,20 @@ std::vector<Trial> try_driver() {
   driver::LoadError error;
   const Table* table = driver::process_table(&error);
   if (table == nullptr) return missing(error.text, "in a container, start it with --gpus all");
+  const int version = version_of(*table);
   const std::string kind = table->simulator != nullptr ? ", simulated" : "";
   CUresult result = table->cuInit(0);
   int count = 0;
   if (result == CUDA_SUCCESS) result = table->cuDeviceGetCount(&count);
   if (result != CUDA_SUCCESS || count == 0)
-    return missing(version_text(*table) + kind + "; cuInit: " + driver::describe(*table, result) + ", " +
+    return missing(version_text(version) + kind + "; cuInit: " + driver::describe(*table, result) + ", " +
                        count_text(static_cast<uint64_t>(count), "device", "devices"),
                    "see whether nvidia-smi shows a device, and whether CUDA_VISIBLE_DEVICES hides it");
   const std::vector<Card> cards = look_at_cards(*table, count);
   const char* newer = "update the driver; in a virtual machine or under MIG it may be switched off";
   return {
-      {kDriverTrial, TrialState::kOk, version_text(*table) + kind + "; cuInit found " + list_of(cards), ""},
+      {kDriverTrial, version > CUDA_VERSION ? TrialState::kLimited : TrialState::kOk,
+       version_text(version) + kind + "; cuInit found " + list_of(cards), newer_text(version)},
       feature_trial(cards, &Features::virtual_memory, "virtual memory",
                     "a page was created, mapped and released",
                     std::string("--mode replace needs it: ") + newer),

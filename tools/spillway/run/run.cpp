@@ -56,6 +56,11 @@ Environment environment_of(const RunSettings& settings, const std::string& libra
 void say_end(const RunSettings& settings, const RunTotals& totals) {
   for (const std::string& reason : totals.refusals)
     std::fprintf(stderr, "spillway: PyTorch's own allocator stayed: %s\n", reason.c_str());
+  for (const std::string& names : totals.unlisted)
+    std::fprintf(stderr,
+                 "spillway: the program calls functions of the driver that this version does not know, and "
+                 "memory that they take is not counted: %s\n",
+                 names.c_str());
   if (totals.alone != 0)
     std::fprintf(
         stderr,

@@ -35,6 +35,10 @@ void add(const spillway_incident_totals& from, spillway_incident_totals* to) {
   to->rescue_us += read(from.rescue_us);
 }
 
+void add_once(const std::string& text, std::vector<std::string>* texts) {
+  if (std::ranges::find(*texts, text) == texts->end()) texts->push_back(text);
+}
+
 void add(const ProcessSummary& process, RunTotals* totals) {
   ++totals->processes;
   for (const interpose::CallCounts& thread : process.calls) {
@@ -45,10 +49,8 @@ void add(const ProcessSummary& process, RunTotals* totals) {
   const auto replacement = process.replacement.load();
   if (replacement == interpose::Replacement::kDone) ++totals->replaced;
   if (process.membership.load() == interpose::Membership::kRefused) ++totals->alone;
-  const std::string note = text_of(process.note);
-  const bool refused = replacement == interpose::Replacement::kRefused;
-  if (refused && std::ranges::find(totals->refusals, note) == totals->refusals.end())
-    totals->refusals.push_back(note);
+  if (replacement == interpose::Replacement::kRefused) add_once(text_of(process.note), &totals->refusals);
+  if (const std::string names = text_of(process.unlisted); !names.empty()) add_once(names, &totals->unlisted);
   const std::string trace = text_of(process.trace);
   if (trace.empty()) return;
   (read(process.incidents.failures) != 0 ? totals->traces : totals->clean_traces).push_back(trace);

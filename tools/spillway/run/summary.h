@@ -17,6 +17,7 @@ struct RunTotals {
   uint64_t driver_calls = 0, launches = 0;
   spillway_incident_totals incidents{};
   std::vector<std::string> refusals;  // why `replace` was refused, each reason once
+  std::vector<std::string> unlisted;  // functions of a newer driver that a process called, each text once
   unsigned replaced = 0;
   unsigned alone = 0;                     // took no part in the ledger, though their mode does
   std::vector<std::string> traces;        // of processes that met a failure

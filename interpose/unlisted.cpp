@@ -1,0 +1,209 @@
+#include "interpose/unlisted.h"
+
+#include <pthread.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+#include "interpose/gate.h"
+#include "interpose/inside.h"
+#include "interpose/process.h"
+
+namespace spillway::interpose {
+namespace {
+
+constexpr size_t kStubs = 256;  // as the assembler below has them
+constexpr size_t kStubBytes = 32;
+
+struct Stub {
+  char name[64];
+  bool works;  // on memory
+};
+pthread_mutex_t filling = PTHREAD_MUTEX_INITIALIZER;
+Stub stubs[kStubs];  // these two are guarded by it
+size_t count = 0;
+
+pthread_once_t prepared = PTHREAD_ONCE_INIT;
+
+void in_child() {
+  pthread_mutex_init(&filling, nullptr);
+}
+
+void prepare() {
+  pthread_atfork(nullptr, nullptr, in_child);
+}
+
+void describe(char (&out)[64], const char* name, int cuda_version) {
+  const int major = cuda_version / 1000, minor = cuda_version % 1000 / 10;
+  if (cuda_version == 0)
+    std::snprintf(out, sizeof out, "%s", name);
+  else
+    std::snprintf(out, sizeof out, "%s of CUDA %d.%d", name, major, minor);
+}
+
+bool is_among(const char* names, const char* name) {
+  const size_t length = std::strlen(name);
+  for (const char* at = std::strstr(names, name); at != nullptr; at = std::strstr(at + 1, name))
+    if ((at == names || at[-1] == ' ') && (at[length] == '\0' || at[length] == ',')) return true;
+  return false;
+}
+
+// What does not fit is left out.
+void add_to_summary(const char* name) {
+  char(&names)[sizeof ProcessSummary::unlisted] = summary().unlisted;
+  if (is_among(names, name)) return;
+  const size_t held = strnlen(names, sizeof names), more = std::strlen(name);
+  const char* const between = held == 0 ? "" : ", ";
+  if (held + std::strlen(between) + more < sizeof names)
+    std::snprintf(names + held, sizeof names - held, "%s%s", between, name);
+}
+
+void note_call(const Stub& stub) {
+  if (stub.works) unlisted_work.store(true, std::memory_order_relaxed);
+  add_to_summary(stub.name);
+}
+
+}  // namespace
+}  // namespace spillway::interpose
+
+extern "C" {
+[[gnu::visibility("hidden")]] extern const char spillway_stubs[];
+[[gnu::visibility("hidden")]] void* spillway_stub_targets[spillway::interpose::kStubs];
+[[gnu::visibility("hidden")]] std::atomic<uint8_t> spillway_stub_called[spillway::interpose::kStubs];
+
+// The first call: behind a gate that may be closed now, and that then knows of it. Returns where to go.
+[[gnu::visibility("hidden"), gnu::used]] void* spillway_stub_first(size_t number) {
+  using namespace spillway::interpose;
+  void* const target = spillway_stub_targets[number];
+  if (Inside::now()) return target;  // the driver's own call, or Spillway's
+  const Passage passage;
+  pthread_mutex_lock(&filling);
+  if (spillway_stub_called[number].load(std::memory_order_relaxed) == 0) note_call(stubs[number]);
+  spillway_stub_called[number].store(1, std::memory_order_relaxed);
+  pthread_mutex_unlock(&filling);
+  return target;
+}
+}
+
+namespace spillway::interpose {
+
+void* stub_for(void* found, const char* name, int cuda_version) {
+  pthread_once(&prepared, prepare);
+  pthread_mutex_lock(&filling);
+  size_t number = 0;
+  while (number < count && spillway_stub_targets[number] != found) ++number;
+  void* out = found;
+  if (number < kStubs) {
+    out = const_cast<char*>(spillway_stubs + number * kStubBytes);
+    if (number == count) {
+      describe(stubs[number].name, name, cuda_version);
+      stubs[number].works = works_on_memory(name);
+      spillway_stub_targets[number] = found;
+      ++count;
+    }
+  } else {
+    Stub beyond{};
+    describe(beyond.name, name, cuda_version);
+    beyond.works = works_on_memory(name);
+    note_call(beyond);
+  }
+  pthread_mutex_unlock(&filling);
+  return out;
+}
+
+}  // namespace spillway::interpose
+
+#if !defined(__x86_64__)
+#error "the stubs are written for x86-64"
+#endif
+
+// A stub jumps, so that it needs to know neither the arguments nor the result. What a function's caller may
+// have put into registers is kept over the first call's note.
+asm(R"(
+.text
+.balign 32
+.globl spillway_stubs
+.hidden spillway_stubs
+.type spillway_stubs, @function
+spillway_stubs:
+.set spillway_stub_number, 0
+.rept 256
+  .balign 32
+  .cfi_startproc
+  endbr64
+  cmpb $0, spillway_stub_called+spillway_stub_number(%rip)
+  je 1f
+  jmpq *spillway_stub_targets+8*spillway_stub_number(%rip)
+1:
+  pushq $spillway_stub_number
+  .cfi_adjust_cfa_offset 8
+  jmp spillway_stub_first_call
+  .cfi_endproc
+.set spillway_stub_number, spillway_stub_number+1
+.endr
+.size spillway_stubs, .-spillway_stubs
+
+.balign 16
+.type spillway_stub_first_call, @function
+spillway_stub_first_call:
+  .cfi_startproc
+  .cfi_adjust_cfa_offset 8
+  pushq %rdi
+  .cfi_adjust_cfa_offset 8
+  pushq %rsi
+  .cfi_adjust_cfa_offset 8
+  pushq %rdx
+  .cfi_adjust_cfa_offset 8
+  pushq %rcx
+  .cfi_adjust_cfa_offset 8
+  pushq %r8
+  .cfi_adjust_cfa_offset 8
+  pushq %r9
+  .cfi_adjust_cfa_offset 8
+  pushq %rax
+  .cfi_adjust_cfa_offset 8
+  subq $136, %rsp
+  .cfi_adjust_cfa_offset 136
+  movups %xmm0, (%rsp)
+  movups %xmm1, 16(%rsp)
+  movups %xmm2, 32(%rsp)
+  movups %xmm3, 48(%rsp)
+  movups %xmm4, 64(%rsp)
+  movups %xmm5, 80(%rsp)
+  movups %xmm6, 96(%rsp)
+  movups %xmm7, 112(%rsp)
+  movq 192(%rsp), %rdi
+  call spillway_stub_first
+  movq %rax, 192(%rsp)
+  movups (%rsp), %xmm0
+  movups 16(%rsp), %xmm1
+  movups 32(%rsp), %xmm2
+  movups 48(%rsp), %xmm3
+  movups 64(%rsp), %xmm4
+  movups 80(%rsp), %xmm5
+  movups 96(%rsp), %xmm6
+  movups 112(%rsp), %xmm7
+  addq $136, %rsp
+  .cfi_adjust_cfa_offset -136
+  popq %rax
+  .cfi_adjust_cfa_offset -8
+  popq %r9
+  .cfi_adjust_cfa_offset -8
+  popq %r8
+  .cfi_adjust_cfa_offset -8
+  popq %rcx
+  .cfi_adjust_cfa_offset -8
+  popq %rdx
+  .cfi_adjust_cfa_offset -8
+  popq %rsi
+  .cfi_adjust_cfa_offset -8
+  popq %rdi
+  .cfi_adjust_cfa_offset -8
+  popq %r11
+  .cfi_adjust_cfa_offset -8
+  jmpq *%r11
+  .cfi_endproc
+.size spillway_stub_first_call, .-spillway_stub_first_call
+)");

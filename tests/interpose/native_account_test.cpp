@@ -1,0 +1,128 @@
+// The account of native memory where calls of several threads cross: the order is the test's, one call after
+// the other, as the driver and its callers may come to run. The core, the driver and the process are the
+// test's own: a budget without a limit, and a driver that has no function.
+#include <gtest/gtest.h>
+
+#include "interpose/core.h"
+#include "interpose/native.h"
+#include "interpose/native_pages.h"
+#include "interpose/process.h"
+#include "interpose/real.h"
+
+namespace spillway::interpose {
+
+constinit spillway_budget test_budget{UINT64_MAX, 0, {}, {}};
+
+const spillway_core_table* core() {
+  static const spillway_core_table table = [] {
+    spillway_core_table made{};
+    made.budget = [] { return &test_budget; };
+    return made;
+  }();
+  return &table;
+}
+const char* core_error() {
+  return "";
+}
+const driver::Table& load_table() {
+  static const driver::Table none{};
+  return none;
+}
+Mode mode() {
+  return Mode::kRescue;
+}
+void say(const char*, const char*) {}
+
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20, kPage = 2 * kMiB, kPlace = 1 << 30;
+
+uint64_t taken() {
+  return test_budget.native_bytes[0];
+}
+
+void create(uint64_t handle, uint64_t bytes) {
+  const Draw draw({.bytes = bytes, .device = 0});
+  ASSERT_FALSE(draw.refused());
+  draw.keep(Native::kHandle, handle);
+}
+
+void release(uint64_t handle) {
+  page_released(handle, page_serial(handle));
+}
+
+void unmap(uint64_t address, uint64_t bytes) {
+  Unmapping(address, bytes).finish();
+}
+
+class NativePages : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(taken(), 0u); }
+  void TearDown() override { EXPECT_EQ(taken(), 0u) << "what is left over"; }
+};
+
+TEST_F(NativePages, WhatAnotherThreadMapsInTheSamePlaceStaysOnTheAccount) {
+  create(1, kPage);
+  page_mapped(kPlace, kPage, 1);
+  release(1);
+  create(2, kPage);
+  const Unmapping first(kPlace, kPage);  // the driver has unmapped, and this thread is not past it yet
+  page_mapped(kPlace, kPage, 2);         // another thread's
+  first.finish();
+  release(2);
+  EXPECT_EQ(taken(), kPage) << "the second page is mapped";
+  unmap(kPlace, kPage);
+}
+
+TEST_F(NativePages, SoDoSmallerOnesAndTheOldOnesGo) {
+  for (const uint64_t page : {1, 2}) create(page, kPage);
+  create(3, 2 * kPage);
+  page_mapped(kPlace, 2 * kPage, 3);
+  release(3);
+  const Unmapping first(kPlace, 2 * kPage);
+  page_mapped(kPlace + kPage, kPage, 2);
+  page_mapped(kPlace, kPage, 1);
+  first.finish();
+  for (const uint64_t page : {1, 2}) release(page);
+  EXPECT_EQ(taken(), 2 * kPage);
+  unmap(kPlace, 2 * kPage);
+}
+
+TEST_F(NativePages, SoDoesALargerOneOverSeveral) {
+  for (const uint64_t page : {1, 2}) {
+    create(page, kPage);
+    page_mapped(kPlace + (page - 1) * kPage, kPage, page);
+    release(page);
+  }
+  create(3, 2 * kPage);
+  const Unmapping first(kPlace, 2 * kPage);
+  page_mapped(kPlace, 2 * kPage, 3);
+  first.finish();
+  EXPECT_EQ(taken(), 2 * kPage) << "the two small ones are gone";
+  release(3);
+  EXPECT_EQ(taken(), 2 * kPage);
+  unmap(kPlace, 2 * kPage);
+}
+
+TEST_F(NativePages, AnUnmappingWithoutAnEndChangesNothing) {
+  create(1, kPage);
+  page_mapped(kPlace, kPage, 1);
+  release(1);
+  {
+    const Unmapping refused(kPlace, kPage);
+  }
+  EXPECT_EQ(taken(), kPage);
+  unmap(kPlace, kPage);
+}
+
+TEST_F(NativePages, AReleaseThatIsLateLeavesTheNextPageOfThatNumber) {
+  create(1, kPage);
+  const uint64_t serial = page_serial(1);  // the driver has released it, and gives the number out again
+  create(1, 2 * kPage);
+  page_released(1, serial);
+  EXPECT_EQ(taken(), 2 * kPage);
+  release(1);
+}
+
+}  // namespace
+}  // namespace spillway::interpose
