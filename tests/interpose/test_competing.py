@@ -2,8 +2,9 @@
 with SIGKILL at random instants and started again: no wrong byte, no violation, no request that waits for more than two
 seconds, nothing left in the ledger.
 
-usage: test_competing.py [--seconds N] [--seed N] [--rescue-only]      the seed is printed
+usage: test_competing.py [--seconds N] [--kills N] [--seed N] [--rescue-only]      the seed is printed
 
+It goes on until both the seconds are over and that many programs were killed.
 With --rescue-only all keep PyTorch's allocator, whose lock a request holds while it asks the others; none is killed.
 """
 import argparse
@@ -107,11 +108,11 @@ class Soak:
         self.kills += 1
         self.start(runner.mode)
 
-    def run(self, seconds):
+    def run(self, seconds, kills):
         for number in range(PROGRAMS):
             self.start(self.modes[number % len(self.modes)])
         end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        while time.monotonic() < end or self.kills < kills:
             time.sleep(self.random.uniform(0, 2 * SECONDS_BETWEEN_KILLS))
             self.check_alive()
             self.seen()
@@ -142,9 +143,13 @@ class Soak:
 def parse():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4), "little"))
     parser.add_argument("--rescue-only", action="store_true")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.rescue_only and arguments.kills != 0:
+        parser.error("--kills: with --rescue-only none is killed")
+    return arguments
 
 
 def main():
@@ -153,7 +158,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         soak = Soak(pathlib.Path(folder), arguments)
         try:
-            soak.run(arguments.seconds)
+            soak.run(arguments.seconds, arguments.kills)
             soak.end()
         finally:
             soak.clean()
