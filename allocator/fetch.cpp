@@ -20,9 +20,9 @@ std::string file_text(int error) {
 
 }  // namespace
 
-// The last piece of the block, if it lies in the file: from here on nobody else moves it. A move is waited
-// for, but not what takes a freed block's memory away: that would be no touch of it.
-Status DeviceHeap::claim_return(Block* block, uint64_t address, std::optional<Piece>* piece) {
+// The last piece of the block, if it lies where it is asked for back from: from here on nobody else moves it.
+// A move is waited for, but not what takes a freed block's memory away: that would be no touch of it.
+Status DeviceHeap::claim_return(Block* block, uint64_t address, Return what, std::optional<Piece>* piece) {
   piece->reset();
   for (;;) {
     const uint32_t ended = moves_ended_.load();
@@ -32,10 +32,11 @@ Status DeviceHeap::claim_return(Block* block, uint64_t address, std::optional<Pi
       const auto there = spilled_.find(block);
       if (there == spilled_.end()) return Status::kOk;
       if (!there->second.moving) {
-        if (there->second.pieces.empty() || there->second.pieces.back().tier != Tier::kNvme)
+        const std::vector<Piece>& pieces = there->second.pieces;
+        if (pieces.empty() || (what == Return::kFromFile && pieces.back().tier != Tier::kNvme))
           return Status::kOk;
         there->second.moving = true;
-        *piece = there->second.pieces.back();
+        *piece = pieces.back();
         return Status::kOk;
       }
     }
@@ -46,11 +47,11 @@ Status DeviceHeap::claim_return(Block* block, uint64_t address, std::optional<Pi
 Status DeviceHeap::fetch(Block* block, uint64_t address, FailurePtr* failure) {
   const Device::Scope scope(*device_);
   std::optional<Piece> piece;
-  Status status = claim_return(block, address, &piece);
+  Status status = claim_return(block, address, Return::kFromFile, &piece);
   while (status == Status::kOk && piece) {
     status = fetch_piece(block, *piece, failure);
     end_move(block);
-    if (status == Status::kOk) status = claim_return(block, address, &piece);
+    if (status == Status::kOk) status = claim_return(block, address, Return::kFromFile, &piece);
   }
   return status;
 }

@@ -137,6 +137,8 @@ class DeviceHeap {
 
  private:
   enum class Served : uint8_t { kYes, kShort, kFailed };
+  // What a block is asked for back.
+  enum class Return : uint8_t { kFromFile, kFromAnywhere };
   // A request on its way after a miss.
   struct Miss {
     Request request;
@@ -291,6 +293,7 @@ class DeviceHeap {
   bool could_serve(const Miss& miss);
 
   // shared.cpp: pages of several processes, and of several devices.
+  Status share_here(Block* block, uint64_t address, SharedBlock* out, std::string* text);
   std::vector<driver::Page> pages_of(const Block* block, uint64_t* offset);  // (locked)
   void export_block(Block* block, std::span<const driver::Page> pages, Exports& made,
                     SharedBlock* out);  // (locked)
@@ -371,6 +374,12 @@ class DeviceHeap {
   std::optional<Placement> place_for(uint64_t has, uint64_t idle) const;  // (locked)
   void take_place(PageReservation& reservation, const Placement& place);  // (locked)
 
+  // come_back.cpp: what is to be shared.
+  Status come_back(Block* block, uint64_t address, FailurePtr* failure);
+  Status return_pieces(Block* block, uint64_t address, FailurePtr* failure);
+  bool must_stay(const Block* block);
+  Status return_piece(Block* block, const Piece& piece, FailurePtr* failure);
+
   // store.cpp, fetch.cpp: pages in a file, and back.
   uint64_t store(std::vector<Move>& moves, const SpillPlace& where,
                  std::vector<CUmemGenericAllocationHandle>* pages);
@@ -378,7 +387,7 @@ class DeviceHeap {
   int write_to_file(Move& move);
   void give_places(const std::vector<PageFile::Stored>& stored);
   Status fetch(Block* block, uint64_t address, FailurePtr* failure);
-  Status claim_return(Block* block, uint64_t address, std::optional<Piece>* piece);
+  Status claim_return(Block* block, uint64_t address, Return what, std::optional<Piece>* piece);
   StreamId stream_of(const Block* block);
   Status fetch_piece(Block* block, const Piece& piece, FailurePtr* failure);
   Status get_pages(Miss& miss, FailurePtr* failure);

@@ -61,8 +61,24 @@ void DeviceHeap::export_block(Block* block, std::span<const driver::Page> pages,
   }
 }
 
+// What lies in another tier comes back first. Between that and the sharing it may go again.
 Status DeviceHeap::share(Block* block, uint64_t address, SharedBlock* out, std::string* text) {
+  constexpr int kMostReturns = 3;
   if (forked()) return Status::kUnavailable;
+  for (int returns = 0;; ++returns) {
+    Status status = share_here(block, address, out, text);
+    if (status != Status::kInvalid || returns == kMostReturns) return status;
+    FailurePtr failure;
+    status = come_back(block, address, &failure);
+    if (status == Status::kOk) continue;
+    *text = "the block's memory was moved to another tier and can not come back to be shared";
+    if (failure != nullptr) *text += ": " + failure->text;
+    return status;
+  }
+}
+
+// kInvalid: its memory lies in another tier.
+Status DeviceHeap::share_here(Block* block, uint64_t address, SharedBlock* out, std::string* text) {
   const Device::Scope scope(*device_);
   const std::lock_guard one_at_a_time(share_mutex_);
   Exports made;
@@ -76,7 +92,7 @@ Status DeviceHeap::share(Block* block, uint64_t address, SharedBlock* out, std::
       if (block->address != address || block->state != BlockState::kLive) break;
       if ((block->shared & kElsewhere) != 0) {
         status = Status::kInvalid;
-        *text = "the block's memory was moved to another tier, from where it can not be shared";
+        *text = "the block's memory was moved to another tier each time that it came back to be shared";
         break;
       }
       const std::vector<driver::Page> pages = pages_of(block, &out->offset);

@@ -142,6 +142,14 @@ Relief Ladder::relieve(Entry& entry, const OomEvent& event, Reservation& reserva
   return entry.strategy->relieve(event, reservation);
 }
 
+bool Ladder::at_rest(const std::function<void()>& work,
+                     std::chrono::steady_clock::time_point deadline) noexcept {
+  if (inside_strategy || gate() == nullptr) return false;
+  const Standstill standstill(allocator_, *gate(), deadline);
+  if (standstill.held()) work();
+  return standstill.held();
+}
+
 // Marks the entry as running, so that it is not removed under the call. False: it was removed.
 bool Ladder::enter(Entry& entry) {
   std::lock_guard guard(mutex_);

@@ -173,7 +173,8 @@ typedef struct spillway_core_table {
   /* For other processes: calls `visit` with each page behind the block that begins at `address`, by address;
    * `offset` is the block's in the first. No page: the block is one allocation of the driver's
    * (cuMemGetAddressRange says which). The descriptors are the core's: each stays open, and its page where it
-   * is, until the block is freed. */
+   * is, until the block is freed. What Spillway moved to another tier comes back first:
+   * SPILLWAY_OUT_OF_MEMORY where there is no room for it, SPILLWAY_INVALID where nothing can be moved now. */
   spillway_status (*share)(const void* address, void (*visit)(void*, const spillway_shared_page*),
                            void* context, uint64_t* offset);
   /* A descriptor of its own for who asks, while the page is shared; else -1. */

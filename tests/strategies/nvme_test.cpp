@@ -226,6 +226,20 @@ TEST_F(Nvme, ATouchChoosesNoPlanMove) {
   put(more);
 }
 
+TEST_F(Nvme, WhatIsToBeSharedIsReadBackAndStays) {
+  const auto blocks = three_blocks();
+  ASSERT_NE(get(18 * kMiB), 0u) << failure->text;
+  ASSERT_GE(in_file(), 16 * kMiB);
+  SharedBlock shared;
+  std::string why_not;
+  ASSERT_EQ(allocator->share(blocks[0], &shared, &why_not), Status::kOk) << why_not;
+  check();
+  EXPECT_TRUE(is_whole(blocks[0], 0));
+  EXPECT_EQ(allocator->done_block(blocks[0]), Status::kInvalid) << "no use has begun";
+  EXPECT_EQ(allocator->share(blocks[1], &shared, &why_not), Status::kOutOfMemory) << "what is shared stays";
+  EXPECT_NE(why_not.find("can not come back to be shared"), std::string::npos) << why_not;
+}
+
 TEST_F(Nvme, WorkThatWasQueuedBeforeDoneIsWaitedFor) {
   const auto blocks = three_blocks();
   const StreamId stream = new_stream();

@@ -27,6 +27,7 @@ enum class Do : uint8_t {
   kOthers,    // what other processes take of a device
   kFail,      // a call of the driver, once
   kFileFull,  // a request while the file can not grow beyond `size`
+  kShare,     // as other processes would ask for it
   kFileShort  // touches while the file ends at `size`
 };
 
@@ -48,10 +49,10 @@ struct Instruction {
   bool aside() const { return (where & 4) != 0; }
 
   std::string print() const {
-    static constexpr const char* kNames[] = {"kAllocate",   "kFree",     "kWrite",    "kRead",   "kRegister",
-                                             "kRemove",     "kTouch",    "kDone",     "kHint",   "kBringBack",
-                                             "kEmptyCache", "kLimit",    "kCapacity", "kOthers", "kFail",
-                                             "kFileFull",   "kFileShort"};
+    static constexpr const char* kNames[] = {"kAllocate",   "kFree",  "kWrite",    "kRead",   "kRegister",
+                                             "kRemove",     "kTouch", "kDone",     "kHint",   "kBringBack",
+                                             "kEmptyCache", "kLimit", "kCapacity", "kOthers", "kFail",
+                                             "kFileFull",   "kShare", "kFileShort"};
     return std::string("{Do::") + kNames[static_cast<int>(what)] + ", " + std::to_string(size) + ", " +
            std::to_string(slot) + ", " + std::to_string(where) + "},";
   }
@@ -68,7 +69,8 @@ class Generator {
     if (dice < 300) return {Do::kAllocate, size(), slot, where};
     if (dice < 430) return {Do::kFree, 0, slot, where};
     if (dice < 520) return {Do::kWrite, 0, slot, where};
-    if (dice < 590) return {Do::kRead, 0, slot, where};
+    if (dice < 580) return {Do::kRead, 0, slot, where};
+    if (dice < 590) return {Do::kShare, 0, slot, where};
     if (dice < 680) return {Do::kRegister, (1 + pick(16)) * kMiB, slot, where};
     if (dice < 700) return {Do::kRemove, 0, slot, where};
     if (dice < 830) return {Do::kTouch, 0, slot, where};

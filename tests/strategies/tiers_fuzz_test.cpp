@@ -132,6 +132,7 @@ class TiersFuzz : public SimulatedDevice {
   void count_what_happened(const Machine& machine) {
     for (const StrategyCounts& strategy : ladder->counts()) useful[strategy.name] += strategy.useful;
     useful["a block read from the file"] += machine.fetched;
+    useful["a shared block"] += machine.shared;
     useful["a return"] += machine.brought_back;
     useful["a refused request"] += machine.refused;
     useful["an injected failure"] += machine.fired_faults;

@@ -91,7 +91,7 @@ class Machine {
   uint64_t others(size_t device) const { return others_[device]; }
   static DeviceId id(size_t device) { return DeviceId{static_cast<int>(device)}; }
 
-  uint64_t served = 0, refused = 0, fetched = 0, brought_back = 0, fired_faults = 0, unread = 0;
+  uint64_t served = 0, refused = 0, fetched = 0, brought_back = 0, fired_faults = 0, unread = 0, shared = 0;
 
  private:
   struct Held {
@@ -152,6 +152,8 @@ class Machine {
       case Do::kFileFull:
         if (inject_) file_.while_full(instruction.size, [&] { allocate(held, instruction); });
         return;
+      case Do::kShare:
+        return share(held);
       case Do::kFileShort:
         if (inject_) file_.while_short(instruction.size, [&] { touch_all(); });
         return;
@@ -221,6 +223,18 @@ class Machine {
   }
   void compare(const Held& held) const {
     EXPECT_EQ(contents_.compare(held.address, held.bytes, held.key), "");
+  }
+
+  void share(const Held& held) {
+    if (held.address == 0) return;
+    SharedBlock block;
+    std::string why_not;
+    const Status status = allocator_.share(held.address, &block, &why_not);
+    shared += status == Status::kOk ? 1 : 0;
+    // Where the device could not be waited for, nothing can be moved.
+    if (status != Status::kInvalid) judge(status);
+    EXPECT_TRUE(status != Status::kInvalid || inject_) << why_not;
+    if (status == Status::kOk) compare(held);  // it lies on the device, whoever uses it
   }
 
   void add(Held& held, uint64_t bytes) {

@@ -139,7 +139,9 @@ class Allocator {
   // stay. `most_bytes` is rounded up to whole pages, and does not divide an allocation of the driver's own.
   uint64_t empty_cache(DeviceId device, uint64_t pool = kEveryPool,
                        uint64_t most_bytes = UINT64_MAX) noexcept;
-  // The pages behind the block that begins at `address`, for other processes. `text`: why not.
+  // The pages behind the block that begins at `address`, for other processes. What lies in another tier comes
+  // back first, for which the handler may make room: kOutOfMemory where there is none, kFileFailed, or
+  // kInvalid where it must stay or nothing can be moved now. `text`: why not.
   Status share(uint64_t address, SharedBlock* out, std::string* text) noexcept;
   // A descriptor of its own for who asks, while the page is shared; else -1.
   int shared_descriptor(uint64_t serial) noexcept;

@@ -1,9 +1,10 @@
 // Memory that processes share: pages behind a block of ours as file descriptors, and pages of others mapped
 // here.
 //
-// A shared block's pages stay where they are, and their descriptors open, until the block is freed; what
-// another process has mapped then it keeps, and the bytes become those of whoever uses the page next, as
-// natively. Mapped pages are charged to the process that made them: here they are in no account.
+// A block lies on the device to be shared: what was moved away comes back first. A shared block's pages stay
+// where they are, and their descriptors open, until the block is freed; what another process has mapped then
+// it keeps, and the bytes become those of whoever uses the page next, as natively. Mapped pages are charged
+// to the process that made them: here they are in no account.
 #pragma once
 #include <cstdint>
 #include <vector>

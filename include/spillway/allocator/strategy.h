@@ -1,7 +1,9 @@
 // A strategy makes room for one request. The ladder (strategies/) orders strategies by cost and calls them;
 // the allocator declares the interface so that it depends on nobody.
 #pragma once
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string_view>
 
 #include "spillway/allocator/oom_event.h"
@@ -77,6 +79,12 @@ class OomHandler {
   // `try_again` searches the pool with what the reservation holds; true: the request is served, stop.
   virtual LadderOutcome handle(const OomEvent& event, Reservation& reservation, bool (*try_again)(void*),
                                void* context) noexcept = 0;
+  // Runs `work` on this thread while nothing runs on any device and nothing can begin. False: it could not
+  // come to that until the deadline, and `work` was not run.
+  virtual bool at_rest([[maybe_unused]] const std::function<void()>& work,
+                       [[maybe_unused]] std::chrono::steady_clock::time_point deadline) noexcept {
+    return false;
+  }
 };
 
 }  // namespace spillway

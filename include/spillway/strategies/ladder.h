@@ -75,6 +75,8 @@ class Ladder final : public OomHandler {
 
   LadderOutcome handle(const OomEvent& event, Reservation& reservation, bool (*try_again)(void*),
                        void* context) noexcept override;
+  bool at_rest(const std::function<void()>& work,
+               std::chrono::steady_clock::time_point deadline) noexcept override;
 
  private:
   struct Entry;

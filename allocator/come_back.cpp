@@ -1,0 +1,79 @@
+// A block that other processes are to share must lie on the device: what lies in another tier comes back now,
+// on pages for which the ladder may make room.
+#include <shared_mutex>
+
+#include "allocator/heap.h"
+
+namespace spillway {
+namespace {
+
+// Until nothing uses the device.
+constexpr auto kMostWait = std::chrono::seconds(5);
+
+Status because(Status status, const char* why, FailurePtr* failure) {
+  *failure = std::make_unique<Failure>();
+  (*failure)->text = why;
+  return status;
+}
+
+}  // namespace
+
+// Of a registered block, what lies in a file comes first, and stays while the block counts as used.
+Status DeviceHeap::come_back(Block* block, uint64_t address, FailurePtr* failure) {
+  if (heap_in_handler != nullptr)
+    return because(Status::kInvalid, "nothing can be moved from inside a strategy", failure);
+  const Status touched = touch_block(block, address, failure);
+  if (touched != Status::kOk && touched != Status::kNotFound) return touched;
+  const Status status = return_pieces(block, address, failure);
+  if (touched == Status::kOk) done_block(block, address);
+  return status;
+}
+
+Status DeviceHeap::return_pieces(Block* block, uint64_t address, FailurePtr* failure) {
+  const Device::Scope scope(*device_);
+  touch(block, address);
+  std::optional<Piece> piece;
+  Status status = claim_return(block, address, Return::kFromAnywhere, &piece);
+  while (status == Status::kOk && piece) {
+    status = return_piece(block, *piece, failure);
+    if (status == Status::kOk) status = claim_return(block, address, Return::kFromAnywhere, &piece);
+  }
+  if (status == Status::kNotFound) return because(status, "the block was freed meanwhile", failure);
+  return status;
+}
+
+bool DeviceHeap::must_stay(const Block* block) {
+  const std::lock_guard guard(lock_);
+  return is_pinned(block);
+}
+
+// Of a block that was claimed; nobody has it claimed afterwards.
+Status DeviceHeap::return_piece(Block* block, const Piece& piece, FailurePtr* failure) {
+  const uint64_t bytes = piece.range.bytes();
+  Miss miss{.request = {.bytes = bytes, .stream = stream_of(block)},
+            .size = bytes,
+            .reservation = PageReservation(page_bytes_),
+            .returning = block};
+  std::vector<Move> moves{
+      {.block = block, .range = piece.range, .was = piece.tier, .from = {{piece.handle, bytes}}}};
+  OomHandler* handler = allocator_.handler_.load();
+  Status status = must_stay(block) ? because(Status::kInvalid, "it is pinned where it lies", failure)
+                                   : get_pages(miss, failure);
+  bool moved = false;
+  if (status == Status::kOk) {
+    const auto move = [&] {
+      move_in(moves, miss.reservation);
+      moved = true;
+    };
+    if (handler == nullptr || !handler->at_rest(move, std::chrono::steady_clock::now() + kMostWait))
+      status =
+          because(Status::kInvalid, "launches can not be held, or the device does not come to rest", failure);
+    else if (!moves.front().done)
+      status = because(Status::kDriverFailed, "the driver refused to exchange its pages", failure);
+  }
+  if (!moved) end_move(block);
+  release_reservation(miss);
+  return status;
+}
+
+}  // namespace spillway
