@@ -6,9 +6,19 @@
 #include "allocator/heap.h"
 
 namespace spillway {
+namespace {
+
+// The handle of the threads' own default streams means another one on every thread; an event of the default
+// stream passes behind what all of them have queued.
+StreamId of_all_threads(StreamId stream) {
+  return reinterpret_cast<CUstream>(stream) == CU_STREAM_PER_THREAD ? StreamId{} : stream;
+}
+
+}  // namespace
 
 void DeviceHeap::queue_pending(Block* block, std::vector<StreamId> streams) {
   const Device::Scope scope(*device_);
+  std::ranges::transform(streams, streams.begin(), of_all_threads);
   bool done = false;
   {
     std::lock_guard guard(events_mutex_);

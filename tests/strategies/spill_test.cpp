@@ -2,6 +2,7 @@
 #include "spillway/allocator/spill.h"
 
 #include <map>
+#include <thread>
 
 #include "spillway/strategies/ladder.h"
 #include "tests/allocator/simulated.h"
@@ -154,6 +155,26 @@ TEST_F(Spill, OfAFreedBlockEndsWhenItsStreamIsPastIt) {
   for (const uint64_t block : blocks) launch(StreamId{}, block, 10 * kMiB, 50'000);
   for (const uint64_t block : blocks) put(block);
   EXPECT_GT(memory().spilled, 0u) << "the kernels may still read it";
+  table.cuCtxSynchronize();
+  let_time_pass();
+  EXPECT_EQ(memory().spilled, 0u);
+}
+
+TEST_F(Spill, OfAFreedBlockWaitsForTheDefaultStreamOfEachThread) {
+  const StreamId own{reinterpret_cast<uint64_t>(CU_STREAM_PER_THREAD)};
+  std::vector<uint64_t> blocks;
+  for (int i = 0; i < 3; ++i) blocks.push_back(get(10 * kMiB, own));
+  let_time_pass();
+  ASSERT_NE(get(20 * kMiB), 0u);
+  CUcontext context = nullptr;
+  table.cuCtxGetCurrent(&context);
+  std::thread([&] {
+    table.cuCtxSetCurrent(context);
+    for (const uint64_t block : blocks) launch(own, block, 10 * kMiB, 50'000);
+  }).join();
+  for (const uint64_t block : blocks) put(block);
+  let_time_pass();
+  EXPECT_GT(memory().spilled, 0u) << "the kernels of the other thread may still read it";
   table.cuCtxSynchronize();
   let_time_pass();
   EXPECT_EQ(memory().spilled, 0u);
