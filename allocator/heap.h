@@ -398,6 +398,7 @@ class DeviceHeap {
   uint64_t settle_on(const std::vector<Move>& moves);
   void end_moves(const std::vector<Move>& moves);
 
+  uint64_t pending_here() const;                                 // (locked)
   void leave_out_elsewhere(Memory* out) const;                   // (locked)
   std::string check_arena(Arena& arena, Arena::Recount* count);  // (locked)
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <thread>
 
+#include "spillway/allocator/reclaim.h"
 #include "spillway/strategies/ladder.h"
 #include "tests/allocator/simulated.h"
 #include "tests/strategies/open_gate.h"
@@ -260,6 +261,39 @@ struct LinkReader final : Strategy {
   Allocator& allocator;
   double* const bytes_per_us;
 };
+
+// Tells what waiting for events would give, and gives nothing.
+struct PendingReader final : Strategy {
+  PendingReader(Allocator& allocator, uint64_t* bytes) : allocator(allocator), bytes(bytes) {}
+  StrategyInfo info() const noexcept override { return {"pending_reader"}; }
+  Offer offer(const OomEvent& event) noexcept override {
+    *bytes = pending_bytes(allocator, event);
+    return {};
+  }
+  Relief relieve(const OomEvent&, Reservation&) noexcept override { return {}; }
+  Allocator& allocator;
+  uint64_t* const bytes;
+};
+
+TEST_F(Spill, OfAFreedBlockGivesTheDeviceNothingWhenItEnds) {
+  uint64_t pending = 0;
+  ladder->add(std::make_unique<PendingReader>(*allocator, &pending));
+  const auto blocks = blocks_of(10 * kMiB, 3);
+  let_time_pass();
+  ASSERT_NE(get(20 * kMiB), 0u);
+  for (const uint64_t block : blocks) launch(StreamId{}, block, 10 * kMiB, 50'000);
+  for (const uint64_t block : blocks) put(block);
+  EXPECT_GT(memory().spilled, 0u);
+  const uint64_t here = get(4 * kMiB);
+  const StreamId stream = new_stream();
+  launch(stream, here, 4 * kMiB, 50'000);
+  EXPECT_EQ(allocator->record_stream(here, stream), Status::kOk);
+  put(here);
+  EXPECT_EQ(get(100 * kMiB), 0u);
+  EXPECT_EQ(pending, 4 * kMiB);
+  table.cuCtxSynchronize();
+  let_time_pass();
+}
 
 TEST_F(Spill, MeasuresTheLinkAndNotWhatElseTheDriverDoes) {
   double bytes_per_us = 0;
