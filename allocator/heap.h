@@ -324,8 +324,7 @@ class DeviceHeap {
   void learn_under_pressure(bool failed);
   void read_clock();
   AddressRange movable(Block* block, Tier where) const;   // (locked)
-  bool is_pinned(const Block* block) const;               // (locked)
-  bool may_move(Block* block) const;                      // (locked)
+  bool may_move(Block* block, const Pins& pins) const;    // (locked)
   std::vector<Block*> cold_blocks(Tier where) const;      // (locked)
   bool may_go(Block* block, Tier where) const;            // (locked)
   uint64_t spilled_here(Tier tier) const;                 // (locked)
