@@ -6,9 +6,19 @@
 #include "allocator/heap.h"
 
 namespace spillway {
+namespace {
+
+// The handle of the threads' own default streams means another one on every thread; an event of the default
+// stream passes behind what all of them have queued.
+StreamId of_all_threads(StreamId stream) {
+  return reinterpret_cast<CUstream>(stream) == CU_STREAM_PER_THREAD ? StreamId{} : stream;
+}
+
+}  // namespace
 
 void DeviceHeap::queue_pending(Block* block, std::vector<StreamId> streams) {
   const Device::Scope scope(*device_);
+  std::ranges::transform(streams, streams.begin(), of_all_threads);
   bool done = false;
   {
     std::lock_guard guard(events_mutex_);
@@ -106,6 +116,16 @@ bool DeviceHeap::could_serve(const Miss& miss) {
   return fits() || place_for(have(miss), idle_bytes().all).has_value();
 }
 
+// What lies in another tier gives this device nothing when its block has waited.
+uint64_t DeviceHeap::pending_here() const {
+  uint64_t bytes = usage_.pending().bytes;
+  for (const auto& [block, there] : spilled_) {
+    if (block->state != BlockState::kPending) continue;
+    for (const Piece& piece : there.pieces) bytes -= piece.range.bytes();
+  }
+  return bytes;
+}
+
 // Where moving idle pages would serve the request, waiting is worth it only for a block that will serve it
 // whole.
 uint64_t DeviceHeap::helpful_pending_bytes(const OomEvent& event) {
@@ -113,12 +133,12 @@ uint64_t DeviceHeap::helpful_pending_bytes(const OomEvent& event) {
   const bool pages_would_do = could_serve(*waiting_);
   std::lock_guard events_guard(events_mutex_);
   std::lock_guard guard(lock_);
-  if (!pages_would_do) return usage_.pending().bytes;
+  if (!pages_would_do) return pending_here();
   const bool one_fits = std::any_of(outstanding_.begin(), outstanding_.end(), [&](const auto& entry) {
     return waiting_->returning == nullptr && entry.first->size >= waiting_->size &&
-           arenas_[entry.first->arena].get() == waiting_arena_;
+           arenas_[entry.first->arena].get() == waiting_arena_ && !spilled_.contains(entry.first);
   });
-  return one_fits && !fits() ? usage_.pending().bytes : 0;
+  return one_fits && !fits() ? pending_here() : 0;
 }
 
 bool DeviceHeap::wait_until_idle() {
@@ -156,7 +176,7 @@ uint64_t DeviceHeap::wait_for_events(const OomEvent& event, uint64_t* waited) {
   uint64_t before = 0;
   {
     std::lock_guard guard(lock_);
-    before = usage_.pending().bytes;
+    before = pending_here();
   }
   const bool pages_would_do = could_serve(*waiting_);
   const auto enough = [&] {
@@ -170,7 +190,7 @@ uint64_t DeviceHeap::wait_for_events(const OomEvent& event, uint64_t* waited) {
     poll_events();
   }
   std::lock_guard guard(lock_);
-  const uint64_t left = usage_.pending().bytes;
+  const uint64_t left = pending_here();
   return before > left ? before - left : 0;
 }
 

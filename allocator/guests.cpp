@@ -36,8 +36,10 @@ uint64_t DeviceHeap::guest_room() {
 
 std::vector<DeviceHeap::Move> DeviceHeap::choose_guests(DeviceId peer, uint64_t bytes) {
   std::vector<Move> moves;
+  const Pins pins = allocator_.pins();
   for (const auto& [block, there] : spilled_) {
-    if (block->state != BlockState::kLive || there.moving || is_pinned(block)) continue;
+    if (block->state != BlockState::kLive || there.moving || pins.cover(block->address, block->size))
+      continue;
     for (const Piece& piece : there.pieces) {
       if (bytes == 0) return moves;
       if (piece.tier != Tier::kPeer || piece.peer != peer) continue;

@@ -329,8 +329,7 @@ class DeviceHeap {
   void learn_under_pressure(bool failed);
   void read_clock();
   AddressRange movable(Block* block, Tier where) const;   // (locked)
-  bool is_pinned(const Block* block) const;               // (locked)
-  bool may_move(Block* block) const;                      // (locked)
+  bool may_move(Block* block, const Pins& pins) const;    // (locked)
   std::vector<Block*> cold_blocks(Tier where) const;      // (locked)
   bool may_go(Block* block, Tier where) const;            // (locked)
   uint64_t spilled_here(Tier tier) const;                 // (locked)
@@ -413,6 +412,7 @@ class DeviceHeap {
   uint64_t settle_on(const std::vector<Move>& moves);
   void end_moves(const std::vector<Move>& moves);
 
+  uint64_t pending_here() const;                                 // (locked)
   void leave_out_elsewhere(Memory* out) const;                   // (locked)
   std::string check_arena(Arena& arena, Arena::Recount* count);  // (locked)
 

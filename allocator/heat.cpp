@@ -77,15 +77,10 @@ AddressRange DeviceHeap::movable(Block* block, Tier where) const {
   return range;
 }
 
-bool DeviceHeap::is_pinned(const Block* block) const {
-  const auto pinned = allocator_.pinned();
-  return pinned != nullptr && pinned(block->address, block->size);
-}
-
-bool DeviceHeap::may_move(Block* block) const {
+bool DeviceHeap::may_move(Block* block, const Pins& pins) const {
   if (block->state != BlockState::kLive || (block->shared & kOtherProcesses) != 0) return false;
   if (const auto there = spilled_.find(block); there != spilled_.end() && there->second.moving) return false;
-  return !is_pinned(block);
+  return !pins.cover(block->address, block->size);
 }
 
 // What lies in a file must come back before more of the block goes to where it could be used.
@@ -111,11 +106,12 @@ std::vector<Block*> DeviceHeap::cold_blocks(Tier where) const {
     }
   };
   std::vector<Candidate> cold;
+  const Pins pins = allocator_.pins();
   for (const auto& arena : arenas_) {
     if (arena->pool() != 0 || arena->single_handle || arena->small()) continue;
     for (const Segment& segment : arena->segments())
       for (Block* block = segment.first; block != nullptr; block = block->next)
-        if (may_move(block) && may_go(block, where) && movable(block, where).bytes() != 0)
+        if (may_move(block, pins) && may_go(block, where) && movable(block, where).bytes() != 0)
           cold.push_back({order_ - block->touched < kRecent, heat(block), block});
   }
   std::stable_sort(cold.begin(), cold.end());

@@ -239,8 +239,8 @@ void DeviceHeap::end_move(Block* block) {
   if (freed) complete_claimed(block);
 }
 
-void set_pinned(Allocator& allocator, bool (*pinned)(uint64_t address, uint64_t bytes)) noexcept {
-  allocator.set_pinned(pinned);
+void set_pins(Allocator& allocator, Pins (*pins)()) noexcept {
+  allocator.set_pins(pins);
 }
 
 void touch(Allocator& allocator, uint64_t address) noexcept {

@@ -47,10 +47,12 @@ bool DeviceHeap::returns_by_itself(const Spilled& there) {
 uint64_t DeviceHeap::returnable_bytes() {
   if (forked()) return 0;
   const std::lock_guard guard(lock_);
+  if (spilled_.empty()) return 0;
   const uint64_t room = returnable_here();
+  const Pins pins = allocator_.pins();
   for (const auto& [block, there] : spilled_)
-    if (block->state == BlockState::kLive && returns_by_itself(there) && !is_pinned(block) &&
-        there.pieces.back().range.bytes() <= room)
+    if (block->state == BlockState::kLive && returns_by_itself(there) &&
+        !pins.cover(block->address, block->size) && there.pieces.back().range.bytes() <= room)
       return room;
   return 0;
 }
@@ -58,8 +60,10 @@ uint64_t DeviceHeap::returnable_bytes() {
 // The last piece that went is the first to come: what stays elsewhere remains the block's end.
 std::vector<DeviceHeap::Move> DeviceHeap::choose_returns(uint64_t most_bytes) {
   std::vector<std::pair<double, Block*>> blocks;
+  const Pins pins = allocator_.pins();
   for (const auto& [block, there] : spilled_)
-    if (block->state == BlockState::kLive && returns_by_itself(there) && !is_pinned(block))
+    if (block->state == BlockState::kLive && returns_by_itself(there) &&
+        !pins.cover(block->address, block->size))
       blocks.emplace_back(heat(block) / bytes_per_us(there.pieces.back().tier, there.pieces.back().peer),
                           block);
   std::sort(blocks.begin(), blocks.end(), [](const auto& a, const auto& b) { return a.first > b.first; });

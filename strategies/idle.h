@@ -1,7 +1,7 @@
 // Waiting until nothing runs on any device that the allocator uses, and no longer than until a deadline: the
 // work may be waiting for another process, or for a launch of this one.
 //
-// Thread-safety: any thread. One after the other. Errors: false.
+// Thread-safety: any thread. One after the other. Errors: false, also once the process exits.
 #pragma once
 #include <chrono>
 

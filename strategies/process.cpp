@@ -50,8 +50,8 @@ bool open_page_file(Allocator& allocator, const Environment& environment) {
   return false;
 }
 
-bool is_pinned(uint64_t address, uint64_t bytes) {
-  return Process::get().tags().is_pinned(address, bytes);
+Pins pins() {
+  return Process::get().tags().pins();
 }
 }  // namespace
 
@@ -128,7 +128,7 @@ spillway_status Process::start_locked() {
   if (environment.spill_to_host) ladder->add(make_spill_to_host(*allocator, spill_limits()));
   if (environment.spill_to_nvme && open_page_file(*allocator, environment))
     ladder->add(make_spill_to_nvme(*allocator, spill_limits()));
-  set_pinned(*allocator, &is_pinned);
+  set_pins(*allocator, &pins);
   ladder->set_phase_source(&Tags::phase);
   allocator->set_budget(process_budget());
   allocator->limit_all(environment.limit_bytes);

@@ -44,14 +44,11 @@ bool Tags::unpin(uint64_t address) {
   return true;
 }
 
-bool Tags::is_pinned(uint64_t address, uint64_t bytes) {
+Pins Tags::pins() {
   std::lock_guard guard(mutex_);
-  const auto overlaps = [&](uint64_t begin, uint64_t size) {
-    return begin < address + bytes && address < begin + size;
-  };
-  for (const auto& [begin, pin] : pins_)
-    if (overlaps(begin, pin.bytes)) return true;
-  return false;
+  Pins pins;
+  for (const auto& [address, pin] : pins_) pins.add(address, pin.bytes);
+  return pins;
 }
 
 void Tags::begin_step(const Step& step) {

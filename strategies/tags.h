@@ -10,6 +10,8 @@
 #include <set>
 #include <string>
 
+#include "spillway/allocator/pins.h"
+
 namespace spillway {
 
 class Tags {
@@ -20,8 +22,7 @@ class Tags {
 
   void pin(uint64_t address, uint64_t bytes);
   bool unpin(uint64_t address);  // false: it was not pinned
-  // Whether a pin covers a byte of [address, address + bytes).
-  bool is_pinned(uint64_t address, uint64_t bytes);
+  Pins pins();
 
   struct Step {
     uint64_t step = 0, attempt = 0, plan_hash = 0;

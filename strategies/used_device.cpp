@@ -9,8 +9,8 @@
 namespace spillway {
 namespace {
 
-enum class Span { kNone, kBegun, kNoMore };
-std::atomic<Span> span{Span::kNone};
+constexpr unsigned kNoMore = 1u << 31;
+std::atomic<unsigned> spans{0};  // under way, and whether no more may begin
 std::atomic<pid_t> spans_of{0};
 constexpr int kLooks = 200;
 constexpr useconds_t kBetweenLooksUs = 1'000;
@@ -18,25 +18,25 @@ constexpr useconds_t kBetweenLooksUs = 1'000;
 // A forked child has no thread that could end a span.
 void end_spans() {
   if (::getpid() != spans_of.load()) return;
-  for (int look = 0; look < kLooks; ++look) {
-    Span none = Span::kNone;
-    if (span.compare_exchange_strong(none, Span::kNoMore)) return;
-    ::usleep(kBetweenLooksUs);
-  }
-  span.store(Span::kNoMore);
+  spans.fetch_or(kNoMore);
+  for (int look = 0; look < kLooks && spans.load() != kNoMore; ++look) ::usleep(kBetweenLooksUs);
 }
 
 }  // namespace
 
-int device_count(const driver::Table& table) {
-  int count = 0;
-  if (table.cuDeviceGetCount(&count) != CUDA_SUCCESS) return 0;
-  // Only now: handlers run in the reverse order, and the driver's library has registered its own.
+void end_spans_at_exit() {
   static const bool registered = [] {
     spans_of.store(::getpid());
     return std::atexit(end_spans) == 0;
   }();
-  return registered ? count : 0;
+  if (!registered) spans.fetch_or(kNoMore);
+}
+
+int device_count(const driver::Table& table) {
+  int count = 0;
+  if (table.cuDeviceGetCount(&count) != CUDA_SUCCESS) return 0;
+  end_spans_at_exit();
+  return count;
 }
 
 std::optional<DeviceUuid> uuid_of(const driver::Table& table, int ordinal) {
@@ -70,13 +70,12 @@ UsedDevice::~UsedDevice() {
 }
 
 DriverSpan::DriverSpan() {
-  Span none = Span::kNone;
-  begun_ = span.compare_exchange_strong(none, Span::kBegun);
+  unsigned now = spans.load();
+  while ((now & kNoMore) == 0 && !begun_) begun_ = spans.compare_exchange_weak(now, now + 1);
 }
 
 DriverSpan::~DriverSpan() {
-  Span begun = Span::kBegun;
-  if (begun_) span.compare_exchange_strong(begun, Span::kNone);
+  if (begun_) spans.fetch_sub(1);
 }
 
 }  // namespace spillway

@@ -31,8 +31,12 @@ class UsedDevice {
   bool held_ = false, current_ = false;
 };
 
-// A span in which the one thread of Spillway's own calls the driver. There is none from the process's exit
-// on, when the driver's library takes itself down; exit waits a moment for one that has begun.
+// From here on the process's exit ends the spans below. To be called when the driver was initialised: its
+// library takes itself down by a handler of exit too, and those run in the reverse order.
+void end_spans_at_exit();
+
+// A span in which a thread of Spillway's own calls the driver. None begins from the process's exit on, when
+// the driver's library takes itself down; exit waits a moment for those that have begun.
 class DriverSpan {
  public:
   DriverSpan();

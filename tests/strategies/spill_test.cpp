@@ -2,7 +2,9 @@
 #include "spillway/allocator/spill.h"
 
 #include <map>
+#include <thread>
 
+#include "spillway/allocator/reclaim.h"
 #include "spillway/strategies/ladder.h"
 #include "tests/allocator/simulated.h"
 #include "tests/strategies/open_gate.h"
@@ -31,10 +33,10 @@ class Spill : public SimulatedDevice {
   void let_time_pass(int orders = 100) {
     for (int i = 0; i < orders / 2; ++i) put(get(512));
   }
-  std::vector<uint64_t> blocks_of(uint64_t bytes, int count) {
+  std::vector<uint64_t> blocks_of(uint64_t bytes, int count, StreamId stream = {}) {
     std::vector<uint64_t> blocks;
     blocks.reserve(static_cast<size_t>(count));
-    for (int i = 0; i < count; ++i) blocks.push_back(get(bytes));
+    for (int i = 0; i < count; ++i) blocks.push_back(get(bytes, stream));
     return blocks;
   }
   OneThreadsGate gate;
@@ -94,8 +96,12 @@ TEST_F(Spill, TakesTheColdestFirst) {
 TEST_F(Spill, NeverMovesWhatIsPinnedOrShared) {
   static uint64_t pinned = 0;
   const auto blocks = blocks_of(10 * kMiB, 3);
-  pinned = blocks[0];
-  set_pinned(*allocator, [](uint64_t address, uint64_t) { return address == pinned; });
+  pinned = blocks[0] + kMiB;
+  set_pins(*allocator, [] {
+    Pins pins;
+    pins.add(pinned, 1);
+    return pins;
+  });
   SharedBlock shared;
   std::string text;
   ASSERT_EQ(allocator->share(blocks[1], &shared, &text), Status::kOk) << text;
@@ -107,6 +113,43 @@ TEST_F(Spill, NeverMovesWhatIsPinnedOrShared) {
   EXPECT_GE(memory().spilled, 8 * kMiB) << "what was used last went for it";
   let_time_pass();
   EXPECT_EQ(get(8 * kMiB), 0u) << "all that is left is pinned, shared or elsewhere";
+}
+
+TEST_F(Spill, AsksForPinsNoMoreOftenForMoreBlocks) {
+  static int asked = 0;
+  set_pins(*allocator, [] {
+    ++asked;
+    return Pins{};
+  });
+  std::vector<int> times;
+  for (const int count : {3, 12}) {
+    asked = 0;
+    const auto blocks = blocks_of(30 * kMiB / static_cast<unsigned>(count) / kPage * kPage, count);
+    let_time_pass();
+    const uint64_t more = get(26 * kMiB);
+    ASSERT_NE(more, 0u) << failure->text;
+    times.push_back(asked);
+    put(more);
+    for (const uint64_t block : blocks) put(block);
+    let_time_pass();
+    allocator->empty_cache(kDevice);
+  }
+  EXPECT_GT(times.front(), 0);
+  EXPECT_EQ(times.front(), times.back());
+}
+
+TEST(PinnedAddresses, CoverWhatTheyOverlap) {
+  Pins pins;
+  EXPECT_FALSE(pins.cover(0, UINT64_MAX));
+  pins.add(100, 1000);  // over the next two
+  pins.add(200, 10);
+  pins.add(300, 10);
+  pins.add(2000, 10);
+  pins.add(UINT64_MAX - 4, 100);
+  for (const uint64_t address : {91, 100, 150, 305, 900, 1099, 1995, 2009})
+    EXPECT_TRUE(pins.cover(address, 10));
+  for (const uint64_t address : {80, 90, 1100, 1990, 2010}) EXPECT_FALSE(pins.cover(address, 10)) << address;
+  EXPECT_TRUE(pins.cover(UINT64_MAX - 2, 1));
 }
 
 TEST_F(Spill, KeepsToTheBudgetOfHostMemory) {
@@ -156,6 +199,25 @@ TEST_F(Spill, OfAFreedBlockEndsWhenItsStreamIsPastIt) {
   for (const uint64_t block : blocks) launch(StreamId{}, block, 10 * kMiB, 50'000);
   for (const uint64_t block : blocks) put(block);
   EXPECT_GT(memory().spilled, 0u) << "the kernels may still read it";
+  table.cuCtxSynchronize();
+  let_time_pass();
+  EXPECT_EQ(memory().spilled, 0u);
+}
+
+TEST_F(Spill, OfAFreedBlockWaitsForTheDefaultStreamOfEachThread) {
+  const StreamId own{reinterpret_cast<uint64_t>(CU_STREAM_PER_THREAD)};
+  const auto blocks = blocks_of(10 * kMiB, 3, own);
+  let_time_pass();
+  ASSERT_NE(get(20 * kMiB), 0u);
+  CUcontext context = nullptr;
+  table.cuCtxGetCurrent(&context);
+  std::thread([&] {
+    table.cuCtxSetCurrent(context);
+    for (const uint64_t block : blocks) launch(own, block, 10 * kMiB, 50'000);
+  }).join();
+  for (const uint64_t block : blocks) put(block);
+  let_time_pass();
+  EXPECT_GT(memory().spilled, 0u) << "the kernels of the other thread may still read it";
   table.cuCtxSynchronize();
   let_time_pass();
   EXPECT_EQ(memory().spilled, 0u);
@@ -241,6 +303,39 @@ struct LinkReader final : Strategy {
   Allocator& allocator;
   double* const bytes_per_us;
 };
+
+// Tells what waiting for events would give, and gives nothing.
+struct PendingReader final : Strategy {
+  PendingReader(Allocator& allocator, uint64_t* bytes) : allocator(allocator), bytes(bytes) {}
+  StrategyInfo info() const noexcept override { return {"pending_reader"}; }
+  Offer offer(const OomEvent& event) noexcept override {
+    *bytes = pending_bytes(allocator, event);
+    return {};
+  }
+  Relief relieve(const OomEvent&, Reservation&) noexcept override { return {}; }
+  Allocator& allocator;
+  uint64_t* const bytes;
+};
+
+TEST_F(Spill, OfAFreedBlockGivesTheDeviceNothingWhenItEnds) {
+  uint64_t pending = 0;
+  ladder->add(std::make_unique<PendingReader>(*allocator, &pending));
+  const auto blocks = blocks_of(10 * kMiB, 3);
+  let_time_pass();
+  ASSERT_NE(get(20 * kMiB), 0u);
+  for (const uint64_t block : blocks) launch(StreamId{}, block, 10 * kMiB, 50'000);
+  for (const uint64_t block : blocks) put(block);
+  EXPECT_GT(memory().spilled, 0u);
+  const uint64_t here = get(4 * kMiB);
+  const StreamId stream = new_stream();
+  launch(stream, here, 4 * kMiB, 50'000);
+  EXPECT_EQ(allocator->record_stream(here, stream), Status::kOk);
+  put(here);
+  EXPECT_EQ(get(100 * kMiB), 0u);
+  EXPECT_EQ(pending, 4 * kMiB);
+  table.cuCtxSynchronize();
+  let_time_pass();
+}
 
 TEST_F(Spill, MeasuresTheLinkAndNotWhatElseTheDriverDoes) {
   double bytes_per_us = 0;

@@ -1,4 +1,4 @@
-// A thread of Spillway's own and the process's exit: who began to call the driver ends, nobody begins any
+// Threads of Spillway's own and the process's exit: who began to call the driver ends, nobody begins any
 // more.
 #include "strategies/used_device.h"
 
@@ -11,6 +11,7 @@
 #include <string_view>
 #include <thread>
 
+#include "strategies/idle.h"
 #include "tests/allocator/simulated.h"
 
 namespace spillway::testing {
@@ -46,15 +47,48 @@ TEST(DriverSpanDeathTest, ExitWaitsForOneAndLetsNoneBegin) {
   EXPECT_EXIT(exit_within_a_span(), ::testing::ExitedWithCode(0), "ended none");
 }
 
-TEST(DriverSpan, OneAtATime) {
-  {
-    const DriverSpan one;
-    EXPECT_TRUE(one.begun());
-    const DriverSpan other;
-    EXPECT_FALSE(other.begun());
-  }
-  const DriverSpan again;
-  EXPECT_TRUE(again.begun());
+TEST(DriverSpan, SeveralAtATime) {
+  const DriverSpan one, other;
+  EXPECT_TRUE(one.begun());
+  EXPECT_TRUE(other.begun());
+}
+
+Allocator* waited_for = nullptr;
+
+uint64_t driver_calls() {
+  SpillwaySimulatorCounts counts{};
+  simulated_table().simulator->counts(&counts);
+  return counts.driver_calls;
+}
+
+bool is_idle() {
+  return wait_until_idle(*waited_for, std::chrono::steady_clock::now() + std::chrono::seconds(20));
+}
+
+void wait_when_the_driver_ends() {
+  const uint64_t before = driver_calls();
+  const bool idle = is_idle();
+  say(!idle && driver_calls() == before ? "left alone" : "called");
+}
+
+[[noreturn]] void exit_and_wait_for_devices() {
+  const driver::Table& table = simulated_table();
+  CUcontext context = nullptr;
+  std::atexit(wait_when_the_driver_ends);
+  if (table.cuInit(0) != CUDA_SUCCESS || table.cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
+      table.cuCtxSetCurrent(context) != CUDA_SUCCESS)
+    std::_Exit(4);
+  waited_for = new Allocator(table);
+  uint64_t address = 0;
+  FailurePtr failure;
+  if (waited_for->allocate(kDevice, {kMiB, StreamId{}, 0}, &address, &failure) != Status::kOk || !is_idle())
+    std::_Exit(5);
+  std::exit(0);
+}
+
+TEST(DriverSpanDeathTest, NobodyWaitsForDevicesAnyMore) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(exit_and_wait_for_devices(), ::testing::ExitedWithCode(0), "left alone");
 }
 
 }  // namespace

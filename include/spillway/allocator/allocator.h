@@ -19,6 +19,7 @@
 
 #include "spillway/allocator/memory.h"
 #include "spillway/allocator/oom_event.h"
+#include "spillway/allocator/pins.h"
 #include "spillway/allocator/pool.h"
 #include "spillway/allocator/shared.h"
 #include "spillway/allocator/strategy.h"
@@ -106,8 +107,11 @@ class Allocator {
   void set_witness(Witness* witness) noexcept;
   Witness* witness() const noexcept { return witness_.load(std::memory_order_acquire); }
   // What must not be moved to another tier; see spill.h.
-  void set_pinned(bool (*pinned)(uint64_t address, uint64_t bytes)) noexcept { pinned_.store(pinned); }
-  auto pinned() const noexcept { return pinned_.load(); }
+  void set_pins(Pins (*pins)()) noexcept { pins_.store(pins); }
+  Pins pins() const {
+    Pins (*const source)() = pins_.load();
+    return source == nullptr ? Pins{} : source();
+  }
   // Called once, on a thread that allocates, when memory becomes short: from then on it helps to say which
   // blocks are used (`touch`, spill.h). Null: nobody is.
   void set_pressure(void (*call)()) noexcept { pressure_.store(call); }
@@ -224,7 +228,7 @@ class Allocator {
   std::atomic<trace::Trace*> trace_{nullptr};
   spillway_budget* budget_ = nullptr;
   std::atomic<Witness*> witness_{nullptr};
-  std::atomic<bool (*)(uint64_t, uint64_t)> pinned_{nullptr};
+  std::atomic<Pins (*)()> pins_{nullptr};
   std::atomic<void (*)()> pressure_{nullptr};
   std::unique_ptr<PageMap> page_map_;
   std::array<std::atomic<DeviceHeap*>, kMaxDevices> heaps_{};

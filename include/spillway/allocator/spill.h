@@ -38,8 +38,9 @@ struct SpillEstimate {
   double slowdown = 1;  // predicted time per step ÷ that without what is spilled; 1 where nothing is known
 };
 
-// Whether [address, address + bytes) must stay where it is. Set before the first request; null: nothing must.
-void set_pinned(Allocator& allocator, bool (*pinned)(uint64_t address, uint64_t bytes)) noexcept;
+// What must stay where it is: asked once for each choice of blocks, under a device's lock, and so must call
+// nothing of the allocator's. Set before the first request; null: nothing must.
+void set_pins(Allocator& allocator, Pins (*pins)()) noexcept;
 
 // The block that begins at `address` is about to be used by work that is queued after this call.
 void touch(Allocator& allocator, uint64_t address) noexcept;
