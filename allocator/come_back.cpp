@@ -42,11 +42,6 @@ Status DeviceHeap::return_pieces(Block* block, uint64_t address, FailurePtr* fai
   return status;
 }
 
-bool DeviceHeap::must_stay(const Block* block) {
-  const std::lock_guard guard(lock_);
-  return is_pinned(block);
-}
-
 // Of a block that was claimed; nobody has it claimed afterwards.
 Status DeviceHeap::return_piece(Block* block, const Piece& piece, FailurePtr* failure) {
   const uint64_t bytes = piece.range.bytes();
@@ -57,17 +52,20 @@ Status DeviceHeap::return_piece(Block* block, const Piece& piece, FailurePtr* fa
   std::vector<Move> moves{
       {.block = block, .range = piece.range, .was = piece.tier, .from = {{piece.handle, bytes}}}};
   OomHandler* handler = allocator_.handler_.load();
-  Status status = must_stay(block) ? because(Status::kInvalid, "it is pinned where it lies", failure)
-                                   : get_pages(miss, failure);
-  bool moved = false;
+  Status status = get_pages(miss, failure);
+  bool moved = false, pinned = false;
   if (status == Status::kOk) {
     const auto move = [&] {
+      pinned = allocator_.pins().cover(block->address, block->size);  // nobody pins while all is at rest
+      if (pinned) return;
       move_in(moves, miss.reservation);
       moved = true;
     };
     if (handler == nullptr || !handler->at_rest(move, std::chrono::steady_clock::now() + kMostWait))
       status =
           because(Status::kInvalid, "launches can not be held, or the device does not come to rest", failure);
+    else if (pinned)
+      status = because(Status::kInvalid, "it is pinned where it lies", failure);
     else if (!moves.front().done)
       status = because(Status::kDriverFailed, "the driver refused to exchange its pages", failure);
   }

@@ -376,7 +376,6 @@ class DeviceHeap {
   // come_back.cpp: what is to be shared.
   Status come_back(Block* block, uint64_t address, FailurePtr* failure);
   Status return_pieces(Block* block, uint64_t address, FailurePtr* failure);
-  bool must_stay(const Block* block);
   Status return_piece(Block* block, const Piece& piece, FailurePtr* failure);
 
   // store.cpp, fetch.cpp: pages in a file, and back.

@@ -10,6 +10,7 @@ struct Asked {
   int device = -1;     // -1: the current one
   bool on_host = false;
   bool in_pool = false;  // what a pool keeps may serve it
+  uint64_t pool = 0;     // which one; 0: the device's current one
 };
 
 template <Function function>

@@ -1,6 +1,7 @@
 #include "interpose/native.h"
 
 #include "interpose/core.h"
+#include "interpose/native_pools.h"
 #include "interpose/real.h"
 #include "spillway/allocator/budget.h"
 
@@ -23,18 +24,21 @@ uint64_t real_free_bytes(int device) {
   return known ? free : UINT64_MAX;
 }
 
+bool is_beside(uint64_t reserve, int device, uint64_t bytes, const Asked& asked) {
+  const uint64_t kept = asked.in_pool ? pool_keeps(asked.pool, device) : 0;
+  const uint64_t fresh = bytes > kept ? bytes - kept : 0, free = real_free_bytes(device);
+  return fresh == 0 || (free >= fresh && free - fresh >= reserve);
+}
+
 // What is reserved may only be drawn by who is not PyTorch's allocator; that is asked when it matters.
-bool draw(spillway_budget& budget, int device, uint64_t bytes, bool in_pool) {
+bool draw(spillway_budget& budget, int device, uint64_t bytes, const Asked& asked) {
   using budget::By;
   const auto at = static_cast<size_t>(device);
   const uint64_t reserve = budget::read(budget.reserve_bytes);
-  bool beside = true;
-  if (reserve != 0 && !in_pool) {
-    const uint64_t free = real_free_bytes(device);
-    beside = free >= bytes && free - bytes >= reserve;
-  }
   over_limit = false;
-  if (beside && budget::draw(budget, at, bytes, reserve, By::kDriverCall)) return true;
+  if ((reserve == 0 || is_beside(reserve, device, bytes, asked)) &&
+      budget::draw(budget, at, bytes, reserve, By::kDriverCall))
+    return true;
   over_limit = budget::room(budget, at, reserve) < bytes;
   if (reserve == 0 || core()->inside_framework() != 0) return false;
   over_limit = !budget::draw(budget, at, bytes, 0, By::kDriverCall);
@@ -60,7 +64,7 @@ Draw::Draw(const Asked& asked) {
   device_ = asked.device >= 0 ? asked.device : current_device();
   if (!is_device(device_)) return;
   bytes_ = charged(asked.bytes);
-  refused_ = !draw(*budget_, device_, bytes_, asked.in_pool);
+  refused_ = !draw(*budget_, device_, bytes_, asked);
 }
 
 // What has the same key now has taken the place of what the driver has freed.

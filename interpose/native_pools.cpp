@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "interpose/native_account.h"
+#include "interpose/real.h"
 
 namespace spillway::interpose {
 namespace {
@@ -42,8 +43,20 @@ void note_pool_used() {
 Asked in_pool(uint64_t bytes, uint64_t pool) {
   const HeldTable table;
   const NativeEntry* known = table->find(Native::kPool, pool);
-  if (known == nullptr) return {.bytes = bytes, .in_pool = true};
-  return {.bytes = bytes, .device = known->device, .on_host = known->device < 0, .in_pool = true};
+  if (known == nullptr) return {.bytes = bytes, .in_pool = true, .pool = pool};
+  return {
+      .bytes = bytes, .device = known->device, .on_host = known->device < 0, .in_pool = true, .pool = pool};
+}
+
+uint64_t pool_keeps(uint64_t pool, int device) {
+  auto handle = reinterpret_cast<CUmemoryPool>(pool);
+  const auto read = real().cuMemPoolGetAttribute;
+  cuuint64_t reserved = 0, used = 0;
+  const bool told = read != nullptr && real().cuDeviceGetMemPool != nullptr &&
+                    (pool != 0 || real().cuDeviceGetMemPool(&handle, device) == CUDA_SUCCESS) &&
+                    read(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) == CUDA_SUCCESS &&
+                    read(handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) == CUDA_SUCCESS;
+  return told && reserved > used ? reserved - used : 0;
 }
 
 CUresult destroy_pool(CUmemoryPool pool, CUresult (*destroy)(CUmemoryPool)) {

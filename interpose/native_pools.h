@@ -17,6 +17,9 @@ void note_pool(uint64_t pool, int device);
 void note_pool_used();
 // Where an allocation from the pool takes its bytes.
 Asked in_pool(uint64_t bytes, uint64_t pool);
+// What a pool has of the device beyond what is in use: an allocation takes that first. `pool` 0: the device's
+// current one. 0 where the driver does not tell.
+uint64_t pool_keeps(uint64_t pool, int device);
 // The program destroys the pool: by `destroy`, while nobody looks at it.
 CUresult destroy_pool(CUmemoryPool pool, CUresult (*destroy)(CUmemoryPool));
 

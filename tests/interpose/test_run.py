@@ -357,10 +357,14 @@ for _ in range(2):
     kept = torch.empty(28 << 30, dtype=torch.uint8, device="cuda")
     del kept
     torch.cuda.synchronize()
-print("had it twice")
+free = torch.cuda.mem_get_info()[0]
+try:
+    torch.empty(36 << 30, dtype=torch.uint8, device="cuda")
+except torch.OutOfMemoryError:
+    print("refused with", free >> 30, "GiB told free")
 """, options=["--reserve", "8GiB"], PYTORCH_ALLOC_CONF="backend:cudaMallocAsync")
         self.assertEqual(ended.status, 0, ended.errors)
-        self.assertEqual(ended.output, "had it twice\n")
+        self.assertEqual(ended.output, "refused with 3 GiB told free\n")
 
     def test_free_memory_is_told_without_it(self):
         ended = self.run_on(sys.executable, "-c", "import torch; print(*torch.cuda.mem_get_info())",
