@@ -77,7 +77,8 @@ const Loaded* load() {
   return first;
 }
 
-const Loaded& driver_library() {
+// Part of every hooked call's way, and so no call of its own.
+[[gnu::always_inline]] inline const Loaded& driver_library() {
   const Loaded* at = loaded.load(std::memory_order_acquire);
   if (at != nullptr) [[likely]]
     return *at;

@@ -1,11 +1,11 @@
 // The account of native memory where calls of several threads cross: the order is the test's, one call after
-// the other, as the driver and its callers may come to run. The core, the driver and the process are the
-// test's own: a budget without a limit, and a driver that has no function.
+// the other, as the driver and its callers may come to run; and what the driver tells of graphs' memory. The
+// core, the driver and the process are the test's own: a budget without a limit, and a driver that has one
+// function.
 #include <gtest/gtest.h>
 
+#include "interpose/accounted.h"
 #include "interpose/core.h"
-#include "interpose/native.h"
-#include "interpose/native_pages.h"
 #include "interpose/process.h"
 #include "interpose/real.h"
 
@@ -24,9 +24,28 @@ const spillway_core_table* core() {
 const char* core_error() {
   return "";
 }
+
+struct GraphMemory {
+  CUresult result = CUDA_SUCCESS;
+  uint64_t reserved_bytes[2] = {};
+  int asked = 0;
+};
+GraphMemory graph_memory;
+
+CUresult tell_graph_memory(CUdevice device, CUgraphMem_attribute which, void* out) {
+  ++graph_memory.asked;
+  if (which != CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT) return CUDA_ERROR_INVALID_VALUE;
+  *static_cast<cuuint64_t*>(out) = graph_memory.reserved_bytes[device];
+  return graph_memory.result;
+}
+
 const driver::Table& load_table() {
-  static const driver::Table none{};
-  return none;
+  static const driver::Table table = [] {
+    driver::Table made{};
+    made.cuDeviceGetGraphMemAttribute = tell_graph_memory;
+    return made;
+  }();
+  return table;
 }
 Mode mode() {
   return Mode::kRescue;
@@ -122,6 +141,49 @@ TEST_F(NativePages, AReleaseThatIsLateLeavesTheNextPageOfThatNumber) {
   page_released(1, serial);
   EXPECT_EQ(taken(), 2 * kPage);
   release(1);
+}
+
+CUgraphNodeParams node(CUgraphNodeType type, int device) {
+  CUgraphNodeParams made{};
+  made.type = type;
+  if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) made.alloc.poolProps.location.id = device;
+  return made;
+}
+
+uint64_t taken_by_graphs(int device) {
+  return test_budget.native_bytes[device];
+}
+
+// One process's life: what was made once is asked for ever.
+TEST(NativeGraphs, AreCountedAsTheDriverTellsFromTheFirstAllocationNodeOn) {
+  graph_memory.reserved_bytes[0] = graph_memory.reserved_bytes[1] = 6 * kMiB;
+  const CUgraphNodeParams empty = node(CU_GRAPH_NODE_TYPE_EMPTY, 0);
+  note_node(nullptr, nullptr, nullptr, 0, &empty);
+  note_node(nullptr, nullptr, nullptr, 0, nullptr);
+  graph_memory_may_have_changed();
+  EXPECT_EQ(graph_memory.asked, 0) << "no node allocates";
+
+  const CUgraphNodeParams first = node(CU_GRAPH_NODE_TYPE_MEM_ALLOC, 1);
+  note_node(nullptr, nullptr, nullptr, nullptr, 0, &first);
+  graph_memory_may_have_changed();
+  EXPECT_EQ(taken_by_graphs(0), 0u);
+  EXPECT_EQ(taken_by_graphs(1), 6 * kMiB);
+
+  const CUgraphNodeParams second = node(CU_GRAPH_NODE_TYPE_MEM_ALLOC, 0);
+  note_node(nullptr, nullptr, nullptr, 0, &second);
+  graph_memory.reserved_bytes[1] = 2 * kMiB;
+  graph_memory_may_have_changed();
+  EXPECT_EQ(taken_by_graphs(0), 6 * kMiB);
+  EXPECT_EQ(taken_by_graphs(1), 2 * kMiB);
+
+  graph_memory.result = CUDA_ERROR_UNKNOWN;
+  graph_memory.reserved_bytes[1] = 0;
+  graph_memory_may_have_changed();
+  EXPECT_EQ(taken_by_graphs(1), 2 * kMiB) << "what was told last stays";
+  for (const int device : {-1, 0, 1, SPILLWAY_MOST_DEVICES}) graph_memory_gone(device);
+  EXPECT_EQ(taken_by_graphs(0) + taken_by_graphs(1), 0u);
+  const CUgraphNodeParams nowhere = node(CU_GRAPH_NODE_TYPE_MEM_ALLOC, 1000);
+  note_node(nullptr, nullptr, nullptr, 0, &nowhere);
 }
 
 }  // namespace

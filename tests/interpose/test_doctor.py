@@ -65,7 +65,8 @@ class Doctor(unittest.TestCase):
 
     def test_a_driver_that_is_newer_than_the_hooks(self):
         driver = BUILD / "lib" / "test" / "libnewer_driver.so"
-        words = [SPILLWAY, "simulate", "--gpu", "a100-40gb", "--", "env", f"SPILLWAY_DRIVER={driver}", SPILLWAY, "doctor"]
+        words = [SPILLWAY, "simulate", "--gpu", "a100-40gb", "--",
+                 "env", f"SPILLWAY_DRIVER={driver}", SPILLWAY, "doctor"]
         ended = subprocess.run(words, capture_output=True, text=True, timeout=280, cwd=self.folder)
         self.assertRegex(ended.stdout, r"limited +CUDA driver +CUDA 99\.2, simulated; cuInit found 0: NVIDIA A100")
         self.assertIn("this version of Spillway knows the functions of CUDA 13.0", ended.stdout)

@@ -1,47 +1,10 @@
 // Cold blocks' memory goes to the host when a request is short, and comes back when there is room.
-#include "spillway/allocator/spill.h"
-
 #include <map>
-#include <thread>
 
-#include "spillway/allocator/reclaim.h"
-#include "spillway/strategies/ladder.h"
-#include "tests/allocator/simulated.h"
-#include "tests/strategies/open_gate.h"
+#include "tests/strategies/spill_fixture.h"
 
 namespace spillway::testing {
 namespace {
-
-class Spill : public SimulatedDevice {
- protected:
-  void SetUp() override {
-    SimulatedDevice::SetUp();
-    with({.host_bytes = 256 * kMiB, .available = nullptr, .most_slowdown = 0});
-    allocator->limit(kDevice, 32 * kMiB);
-  }
-  void TearDown() override {
-    allocator->set_handler(nullptr);
-    SimulatedDevice::TearDown();
-  }
-  void with(const SpillLimits& limits) {
-    ladder = std::make_unique<Ladder>(*allocator);
-    ladder->add(make_stitch(*allocator));
-    ladder->add(make_spill_to_host(*allocator, limits));
-    ladder->set_gate(&gate);
-    allocator->set_handler(ladder.get());
-  }
-  void let_time_pass(int orders = 100) {
-    for (int i = 0; i < orders / 2; ++i) put(get(512));
-  }
-  std::vector<uint64_t> blocks_of(uint64_t bytes, int count, StreamId stream = {}) {
-    std::vector<uint64_t> blocks;
-    blocks.reserve(static_cast<size_t>(count));
-    for (int i = 0; i < count; ++i) blocks.push_back(get(bytes, stream));
-    return blocks;
-  }
-  OneThreadsGate gate;
-  std::unique_ptr<Ladder> ladder;
-};
 
 TEST_F(Spill, ServesWhatNoFreePageCould) {
   const auto blocks = blocks_of(10 * kMiB, 3);
@@ -192,37 +155,6 @@ TEST_F(Spill, WaitsForWhatIsQueued) {
   EXPECT_EQ(text(control->violations), "") << "pages were moved under a kernel";
 }
 
-TEST_F(Spill, OfAFreedBlockEndsWhenItsStreamIsPastIt) {
-  const auto blocks = blocks_of(10 * kMiB, 3);
-  let_time_pass();
-  ASSERT_NE(get(20 * kMiB), 0u);
-  for (const uint64_t block : blocks) launch(StreamId{}, block, 10 * kMiB, 50'000);
-  for (const uint64_t block : blocks) put(block);
-  EXPECT_GT(memory().spilled, 0u) << "the kernels may still read it";
-  table.cuCtxSynchronize();
-  let_time_pass();
-  EXPECT_EQ(memory().spilled, 0u);
-}
-
-TEST_F(Spill, OfAFreedBlockWaitsForTheDefaultStreamOfEachThread) {
-  const StreamId own{reinterpret_cast<uint64_t>(CU_STREAM_PER_THREAD)};
-  const auto blocks = blocks_of(10 * kMiB, 3, own);
-  let_time_pass();
-  ASSERT_NE(get(20 * kMiB), 0u);
-  CUcontext context = nullptr;
-  table.cuCtxGetCurrent(&context);
-  std::thread([&] {
-    table.cuCtxSetCurrent(context);
-    for (const uint64_t block : blocks) launch(own, block, 10 * kMiB, 50'000);
-  }).join();
-  for (const uint64_t block : blocks) put(block);
-  let_time_pass();
-  EXPECT_GT(memory().spilled, 0u) << "the kernels of the other thread may still read it";
-  table.cuCtxSynchronize();
-  let_time_pass();
-  EXPECT_EQ(memory().spilled, 0u);
-}
-
 TEST_F(Spill, ComesBackWhenThereIsRoomForLong) {
   const auto blocks = blocks_of(10 * kMiB, 3);
   let_time_pass();
@@ -303,39 +235,6 @@ struct LinkReader final : Strategy {
   Allocator& allocator;
   double* const bytes_per_us;
 };
-
-// Tells what waiting for events would give, and gives nothing.
-struct PendingReader final : Strategy {
-  PendingReader(Allocator& allocator, uint64_t* bytes) : allocator(allocator), bytes(bytes) {}
-  StrategyInfo info() const noexcept override { return {"pending_reader"}; }
-  Offer offer(const OomEvent& event) noexcept override {
-    *bytes = pending_bytes(allocator, event);
-    return {};
-  }
-  Relief relieve(const OomEvent&, Reservation&) noexcept override { return {}; }
-  Allocator& allocator;
-  uint64_t* const bytes;
-};
-
-TEST_F(Spill, OfAFreedBlockGivesTheDeviceNothingWhenItEnds) {
-  uint64_t pending = 0;
-  ladder->add(std::make_unique<PendingReader>(*allocator, &pending));
-  const auto blocks = blocks_of(10 * kMiB, 3);
-  let_time_pass();
-  ASSERT_NE(get(20 * kMiB), 0u);
-  for (const uint64_t block : blocks) launch(StreamId{}, block, 10 * kMiB, 50'000);
-  for (const uint64_t block : blocks) put(block);
-  EXPECT_GT(memory().spilled, 0u);
-  const uint64_t here = get(4 * kMiB);
-  const StreamId stream = new_stream();
-  launch(stream, here, 4 * kMiB, 50'000);
-  EXPECT_EQ(allocator->record_stream(here, stream), Status::kOk);
-  put(here);
-  EXPECT_EQ(get(100 * kMiB), 0u);
-  EXPECT_EQ(pending, 4 * kMiB);
-  table.cuCtxSynchronize();
-  let_time_pass();
-}
 
 TEST_F(Spill, MeasuresTheLinkAndNotWhatElseTheDriverDoes) {
   double bytes_per_us = 0;
