@@ -18,6 +18,22 @@ Status because(Status status, const char* why, FailurePtr* failure) {
 
 }  // namespace
 
+// What lies in another tier comes back first. Between that and the sharing it may go again.
+Status DeviceHeap::share(Block* block, uint64_t address, SharedBlock* out, std::string* text) {
+  constexpr int kMostReturns = 3;
+  if (forked()) return Status::kUnavailable;
+  for (int returns = 0;; ++returns) {
+    Status status = share_here(block, address, out, text);
+    if (status != Status::kInvalid || returns == kMostReturns) return status;
+    FailurePtr failure;
+    status = come_back(block, address, &failure);
+    if (status == Status::kOk) continue;
+    *text = "the block's memory was moved to another tier and can not come back to be shared";
+    if (failure != nullptr) *text += ": " + failure->text;
+    return status;
+  }
+}
+
 // Of a registered block, what lies in a file comes first, and stays while the block counts as used.
 Status DeviceHeap::come_back(Block* block, uint64_t address, FailurePtr* failure) {
   if (heap_in_handler != nullptr)

@@ -61,22 +61,6 @@ void DeviceHeap::export_block(Block* block, std::span<const driver::Page> pages,
   }
 }
 
-// What lies in another tier comes back first. Between that and the sharing it may go again.
-Status DeviceHeap::share(Block* block, uint64_t address, SharedBlock* out, std::string* text) {
-  constexpr int kMostReturns = 3;
-  if (forked()) return Status::kUnavailable;
-  for (int returns = 0;; ++returns) {
-    Status status = share_here(block, address, out, text);
-    if (status != Status::kInvalid || returns == kMostReturns) return status;
-    FailurePtr failure;
-    status = come_back(block, address, &failure);
-    if (status == Status::kOk) continue;
-    *text = "the block's memory was moved to another tier and can not come back to be shared";
-    if (failure != nullptr) *text += ": " + failure->text;
-    return status;
-  }
-}
-
 // kInvalid: its memory lies in another tier.
 Status DeviceHeap::share_here(Block* block, uint64_t address, SharedBlock* out, std::string* text) {
   const Device::Scope scope(*device_);

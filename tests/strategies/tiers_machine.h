@@ -9,31 +9,11 @@
 
 #include "spillway/allocator/spill.h"
 #include "tests/strategies/fuzz_file.h"
+#include "tests/strategies/on_device.h"
 #include "tests/strategies/tiers_contents.h"
 #include "tests/strategies/tiers_fuzz.h"
 
 namespace spillway::testing::tiers {
-
-// The context of a device is current meanwhile.
-class OnDevice {
- public:
-  OnDevice(const driver::Table& table, DeviceId device) : table_(table), device_(static_cast<int>(device)) {
-    CUcontext context = nullptr;
-    table_.cuDevicePrimaryCtxRetain(&context, device_);
-    table_.cuCtxPushCurrent(context);
-  }
-  ~OnDevice() {
-    CUcontext context = nullptr;
-    table_.cuCtxPopCurrent(&context);
-    table_.cuDevicePrimaryCtxRelease(device_);
-  }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-
- private:
-  const driver::Table& table_;
-  int device_;
-};
 
 inline constexpr size_t kDevices = 3, kUsedDevices = 2;  // blocks belong to two, and lie on all
 
