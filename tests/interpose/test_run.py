@@ -527,6 +527,12 @@ class Spill(Case):
         self.assertNotEqual(ended.status, 0)
         self.assertIn("of the budget of host memory", ended.errors)
 
+    def test_a_tensor_that_was_moved_comes_back_to_be_shared(self):
+        ended = self.run_on(sys.executable, OWN / "sharing_moved.py", card=(*self.computing, "192MiB"),
+                            options=["--mode", "replace", "--max-slowdown", "none", "--host-budget", "1GiB"])
+        self.assertEqual(ended.status, 0, ended.errors)
+        self.assertRegex(ended.output, r"^before \[1(, 2)?\]\nread True written\nafter \[2\] True True\n$")
+
     def test_memory_that_was_handed_on_stays(self):
         program = """
 import ctypes, sys, torch
