@@ -9,6 +9,7 @@ namespace {
 
 // Until nothing uses the device.
 constexpr auto kMostWait = std::chrono::seconds(5);
+constexpr const char* kPinned = "it is pinned where it lies";
 
 Status because(Status status, const char* why, FailurePtr* failure) {
   *failure = std::make_unique<Failure>();
@@ -54,6 +55,7 @@ Status DeviceHeap::return_pieces(Block* block, uint64_t address, FailurePtr* fai
     status = return_piece(block, *piece, failure);
     if (status == Status::kOk) status = claim_return(block, address, Return::kFromAnywhere, &piece);
   }
+  shrink_host_spare(0);
   if (status == Status::kNotFound) return because(status, "the block was freed meanwhile", failure);
   return status;
 }
@@ -68,11 +70,12 @@ Status DeviceHeap::return_piece(Block* block, const Piece& piece, FailurePtr* fa
   std::vector<Move> moves{
       {.block = block, .range = piece.range, .was = piece.tier, .from = {{piece.handle, bytes}}}};
   OomHandler* handler = allocator_.handler_.load();
-  Status status = get_pages(miss, failure);
-  bool moved = false, pinned = false;
+  const auto is_pinned = [&] { return allocator_.pins().cover(block->address, block->size); };
+  bool moved = false, pinned = is_pinned();
+  Status status = pinned ? because(Status::kInvalid, kPinned, failure) : get_pages(miss, failure);
   if (status == Status::kOk) {
     const auto move = [&] {
-      pinned = allocator_.pins().cover(block->address, block->size);  // nobody pins while all is at rest
+      pinned = is_pinned();  // nobody pins while all is at rest
       if (pinned) return;
       move_in(moves, miss.reservation);
       moved = true;
@@ -81,7 +84,7 @@ Status DeviceHeap::return_piece(Block* block, const Piece& piece, FailurePtr* fa
       status =
           because(Status::kInvalid, "launches can not be held, or the device does not come to rest", failure);
     else if (pinned)
-      status = because(Status::kInvalid, "it is pinned where it lies", failure);
+      status = because(Status::kInvalid, kPinned, failure);
     else if (!moves.front().done)
       status = because(Status::kDriverFailed, "the driver refused to exchange its pages", failure);
   }

@@ -170,7 +170,7 @@ void PageFile::note_write(uint64_t place, int error) {
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
     refused_at_ = backoff_.waits(now_()) ? std::min(refused_at_, place) : place;
     backoff_.refused(now_());
-  } else if (error == 0 && place >= refused_at_) {
+  } else if (error == 0 && place >= refused_at_ && !backoff_.waits(now_())) {
     refused_at_ = UINT64_MAX;
     backoff_.served();
   }

@@ -70,6 +70,7 @@ void DeviceHeap::mark_moving(const std::vector<Move>& moves) {
 }
 
 uint64_t DeviceHeap::spill(const OomEvent& event, PageReservation& reservation, const SpillPlace& where) {
+  tier_refused_.store(false);
   if (event.capture != CaptureState::kNone || heap_in_handler != this || reservation.claim != nullptr)
     return 0;
   const Device::Scope scope(*device_);

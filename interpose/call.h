@@ -33,9 +33,9 @@ constexpr bool finds_functions(Function function) {
 // Functions that only tell what the driver knows, and are called many times for each launch: they take no
 // memory, so that nothing is done after them.
 constexpr bool only_tells(Function function) {
-  for (const char* start : {"cuCtxGetCurrent", "cuCtxGetDevice", "cuDeviceGetAttribute",
-                            "cuDevicePrimaryCtxGetState", "cuDriverGetVersion", "cuFuncGetAttribute",
-                            "cuPointerGetAttribute", "cuStreamGetCaptureInfo", "cuStreamIsCapturing"})
+  for (const char* start :
+       {"cuCtxGetCurrent", "cuCtxGetDevice", "cuDeviceGetAttribute", "cuDevicePrimaryCtxGetState",
+        "cuDriverGetVersion", "cuPointerGetAttribute", "cuStreamGetCaptureInfo", "cuStreamIsCapturing"})
     if (begins_with(name_of(function), start)) return true;
   return false;
 }

@@ -25,6 +25,7 @@ void* hook_or(void* found, const char* name, const char* version) {
     void* const hook = rdma_hook_for(name, version);
     return hook != nullptr ? hook : found;
   }
+  if (!is_driver_function(name) && !may_be_drivers(found)) return found;
   if (void* const hook = hook_for(found, name)) return hook;
   return is_unlisted(found, name) ? stub_for(found, name, 0) : found;
 }

@@ -26,8 +26,9 @@ uint64_t real_free_bytes(int device) {
 
 bool is_beside(uint64_t reserve, int device, uint64_t bytes, const Asked& asked) {
   const uint64_t kept = asked.in_pool ? pool_keeps(asked.pool, device) : 0;
-  const uint64_t fresh = bytes > kept ? bytes - kept : 0, free = real_free_bytes(device);
-  return fresh == 0 || (free >= fresh && free - fresh >= reserve);
+  if (bytes <= kept) return true;
+  const uint64_t fresh = bytes - kept, free = real_free_bytes(device);
+  return free >= fresh && free - fresh >= reserve;
 }
 
 // What is reserved may only be drawn by who is not PyTorch's allocator; that is asked when it matters.
@@ -85,6 +86,7 @@ void Draw::take_back() const {
 }
 
 Return::Return(Native kind, uint64_t key) {
+  if (!is_counting()) return;
   const HeldTable table;
   if (const NativeEntry* entry = table->find(kind, key)) seen_ = *entry;
 }

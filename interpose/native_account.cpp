@@ -44,6 +44,10 @@ spillway_budget* native_budget() {
   return budget;
 }
 
+bool is_counting() {
+  return found.load(std::memory_order_acquire) != nullptr;
+}
+
 bool is_device(int device) {
   return device >= 0 && device < SPILLWAY_MOST_DEVICES;
 }

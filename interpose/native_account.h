@@ -13,6 +13,8 @@ namespace spillway::interpose {
 
 // Null: nothing is counted.
 spillway_budget* native_budget();
+// Whether anything is on the account: nothing is noted before, and in `observe` never.
+bool is_counting();
 bool is_device(int device);
 // Of what was drawn for a driver's call. Devices that are none, and 0 bytes, change nothing.
 void give_back(int device, uint64_t bytes);

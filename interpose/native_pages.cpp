@@ -24,6 +24,7 @@ void unmap(const HeldTable& table, NativeEntry* mapping) {
 }  // namespace
 
 uint64_t page_serial(uint64_t handle) {
+  if (!is_counting()) return 0;
   const HeldTable table;
   const NativeEntry* page = table->find(Native::kHandle, handle);
   return page == nullptr ? 0 : page->serial;
@@ -56,6 +57,7 @@ void page_mapped(uint64_t address, uint64_t bytes, uint64_t handle) {
 }
 
 Unmapping::Unmapping(uint64_t address, uint64_t bytes) : address_(address), bytes_(bytes) {
+  if (!is_counting()) return;
   const HeldTable table;
   newest_ = table.newest_serial();
 }
@@ -63,6 +65,7 @@ Unmapping::Unmapping(uint64_t address, uint64_t bytes) : address_(address), byte
 // Whole mappings, one behind the other; between them may be some of pages that are not counted, and some that
 // another thread has made since.
 void Unmapping::finish() const {
+  if (newest_ == 0) return;
   const HeldTable table;
   for (uint64_t at = address_; table->count(Native::kMapping) != 0 && at - address_ < bytes_;) {
     NativeEntry* mapping = table->find(Native::kMapping, at);

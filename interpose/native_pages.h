@@ -22,7 +22,7 @@ class Unmapping {
   void finish() const;
 
  private:
-  uint64_t address_, bytes_, newest_;  // of all mappings when it began
+  uint64_t address_, bytes_, newest_ = 0;  // of all mappings when it began
 };
 
 }  // namespace spillway::interpose

@@ -70,6 +70,7 @@ const Loaded* load() {
     fill(library, *filled);
     mine = filled;
   }
+  dlerror();  // what the driver lacks is no error of the program's
   loading = false;
   const Loaded* first = nullptr;
   if (loaded.compare_exchange_strong(first, mine)) return mine;
@@ -148,10 +149,20 @@ bool is_driver_function(const char* name) {
   return false;
 }
 
+bool may_be_drivers(const void* found) {
+  Dl_info info{};
+  if (dladdr(found, &info) == 0 || info.dli_fname == nullptr) return false;
+  const char* slash = std::strrchr(info.dli_fname, '/');
+  return begins_with(slash == nullptr ? info.dli_fname : slash + 1, "libcuda");
+}
+
+// Not by looking the name up in the driver: dlerror would keep that it is not there.
 bool is_unlisted(const void* found, const char* name) {
   const Loaded& library = driver_library();
-  return found != nullptr && library.library != nullptr && !is_driver_function(name) &&
-         real_dlsym()(library.library, name) == found;
+  Dl_info info{};
+  void* owner = nullptr;
+  return library.library != nullptr && !is_driver_function(name) &&
+         dladdr1(found, &info, &owner, RTLD_DL_LINKMAP) != 0 && owner == library.library;
 }
 
 void* hook_for(const void* found, const char* name) {

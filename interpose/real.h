@@ -31,7 +31,9 @@ bool loading_real();
 bool is_driver_name(const char* name);
 bool is_driver_function(const char* name);
 
-// Whether it is what the driver exports by a name that is not in the list.
+// Whether it may be the driver's, by the name of the file that it lies in: the driver is not loaded to tell.
+bool may_be_drivers(const void* found);
+// Whether it is the driver's, by a name that is not in the list.
 bool is_unlisted(const void* found, const char* name);
 
 // The hook that stands for what a look-up of `name` gave, or null: the driver's export of that name, or one

@@ -25,16 +25,6 @@ pthread_mutex_t filling = PTHREAD_MUTEX_INITIALIZER;
 Stub stubs[kStubs];  // these two are guarded by it
 size_t count = 0;
 
-pthread_once_t prepared = PTHREAD_ONCE_INIT;
-
-void in_child() {
-  pthread_mutex_init(&filling, nullptr);
-}
-
-void prepare() {
-  pthread_atfork(nullptr, nullptr, in_child);
-}
-
 void describe(char (&out)[64], const char* name, int cuda_version) {
   const int major = cuda_version / 1000, minor = cuda_version % 1000 / 10;
   if (cuda_version == 0)
@@ -89,6 +79,33 @@ extern "C" {
 
 namespace spillway::interpose {
 
+namespace {
+
+pthread_once_t prepared = PTHREAD_ONCE_INIT;
+
+// What the child calls is noted in its own summary.
+void in_child() {
+  pthread_mutex_init(&filling, nullptr);
+  for (auto& called : spillway_stub_called) called.store(0, std::memory_order_relaxed);
+}
+
+void prepare() {
+  pthread_atfork(nullptr, nullptr, in_child);
+}
+
+// A function for which there is no stub counts as called, behind a gate that may be closed now.
+void note_without_stub(const char* name, int cuda_version) {
+  Stub beyond{};
+  describe(beyond.name, name, cuda_version);
+  beyond.works = works_on_memory(name);
+  const Passage passage;
+  pthread_mutex_lock(&filling);
+  note_call(beyond);
+  pthread_mutex_unlock(&filling);
+}
+
+}  // namespace
+
 void* stub_for(void* found, const char* name, int cuda_version) {
   pthread_once(&prepared, prepare);
   pthread_mutex_lock(&filling);
@@ -103,13 +120,9 @@ void* stub_for(void* found, const char* name, int cuda_version) {
       spillway_stub_targets[number] = found;
       ++count;
     }
-  } else {
-    Stub beyond{};
-    describe(beyond.name, name, cuda_version);
-    beyond.works = works_on_memory(name);
-    note_call(beyond);
   }
   pthread_mutex_unlock(&filling);
+  if (number == kStubs) note_without_stub(name, cuda_version);
   return out;
 }
 

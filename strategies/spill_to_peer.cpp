@@ -35,7 +35,7 @@ class SpillToPeer final : public Strategy {
     const SpillPlace where = place(peers_of(allocator_, event.device));
     if (where.most_bytes == 0) return {0, false, "no peer has room any more"};
     if (!limits_.peer_bytes && has_context(allocator_, where.peer)) {
-      of(where.peer).refuse(0, limits_.now());
+      used_[index(where.peer)].store(true);
       return {0, false, "the program uses the peer itself"};
     }
     const uint64_t freed = spill(allocator_, event, reservation, where);
@@ -48,7 +48,7 @@ class SpillToPeer final : public Strategy {
   }
 
  private:
-  // What a device took before it refused more, or 0 where the program turned out to use it; for a while.
+  // What a device took before it refused more; for a while.
   struct Refusal {
     uint64_t most_bytes(Backoff::Time now) const { return backoff.waits(now) ? most.load() : UINT64_MAX; }
     void refuse(uint64_t bytes, Backoff::Time now) {
@@ -91,14 +91,16 @@ class SpillToPeer final : public Strategy {
 
   uint64_t budget_bytes(const Peer& peer) const {
     if (limits_.peer_bytes) return *limits_.peer_bytes;
-    const bool unused =
-        !allocator_.uses(peer.device) && limits_.nobody_uses != nullptr && limits_.nobody_uses(peer.uuid);
+    const bool unused = !allocator_.uses(peer.device) && !used_[index(peer.device)].load() &&
+                        limits_.nobody_uses != nullptr && limits_.nobody_uses(peer.uuid);
     return unused ? peer.total_bytes / kShare * kTaken : 0;
   }
 
   Allocator& allocator_;
   const SpillLimits limits_;
   std::array<Refusal, Allocator::kMaxDevices> refusals_;
+  // The program turned out to use them: to ask again each time would take a standstill.
+  std::array<std::atomic<bool>, Allocator::kMaxDevices> used_{};
 };
 
 }  // namespace

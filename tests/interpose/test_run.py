@@ -396,6 +396,11 @@ class PassesThrough(Case):
         ended = self.run_on(BUILD / "bin" / "interpose_counted_calls")
         self.assertIn("2 processes, 19200531 driver calls, 0 launches", ended.line, ended.errors)
 
+    def test_symbols_of_other_libraries_are_found_without_an_error(self):
+        for run in (self.simulate, self.run_on):
+            ended = run(BUILD / "bin" / "interpose_other_symbols")
+            self.assertEqual(ended.status, 0, ended.errors)
+
     def test_functions_of_a_newer_driver_are_named(self):
         driver = BUILD / "lib" / "test" / "fake_driver"
         ended = self.plain("env", f"LD_LIBRARY_PATH={driver}", str(BUILD / "bin" / "interpose_unlisted_program"))

@@ -153,10 +153,18 @@ TEST_F(PeerSpill, WithoutABudgetOnlyWhatNobodyUses) {
   const uint64_t own = get_on(DeviceId{2}, kMiB);
   EXPECT_EQ(get(20 * kMiB), 0u) << "one is another process's, one is ours";
   put(own);
-  with({.host_bytes = 0, .nobody_uses = [](const DeviceUuid&) { return true; }});
+  static Backoff::Time now{};
+  ASSERT_EQ(control->set_capacity(2, 0), CUDA_SUCCESS);
+  with({.host_bytes = 0,
+        .nobody_uses = [](const DeviceUuid& device) { return device == used; },
+        .now = [] { return now; }});
   CUcontext context = nullptr;
   ASSERT_EQ(table.cuDevicePrimaryCtxRetain(&context, 1), CUDA_SUCCESS);
   EXPECT_EQ(get(20 * kMiB), 0u) << "another library of the program's uses it";
+  const int closed = gate.closed;
+  now += std::chrono::minutes(5);
+  EXPECT_EQ(get(20 * kMiB), 0u);
+  EXPECT_EQ(gate.closed, closed) << "what is known takes no standstill";
   table.cuDevicePrimaryCtxRelease(1);
   with({.host_bytes = 0, .nobody_uses = [](const DeviceUuid&) { return true; }});
   ASSERT_NE(get(20 * kMiB), 0u) << failure->text;

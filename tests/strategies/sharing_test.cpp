@@ -25,6 +25,23 @@ TEST_F(PeerSpill, WhatIsToBeSharedComesBackFirst) {
   expect_values(blocks);
 }
 
+TEST_F(PeerSpill, WhatCameBackFromTheHostKeepsNothingThere) {
+  with({.host_bytes = 256 * kMiB, .peer_bytes = 0});
+  const auto blocks = three_blocks();
+  const uint64_t more = get(20 * kMiB);
+  ASSERT_NE(more, 0u) << failure->text;
+  ASSERT_GE(on_host(), 18 * kMiB);
+  put(more);
+  for (const uint64_t block : blocks) {
+    SharedBlock shared;
+    std::string why_not;
+    ASSERT_EQ(allocator->share(block, &shared, &why_not), Status::kOk) << why_not;
+  }
+  EXPECT_EQ(on_host(), 0u);
+  EXPECT_EQ(host_spare_bytes(*allocator, DeviceId{2}), 0u);
+  expect_values(blocks);
+}
+
 TEST_F(PeerSpill, WhatCanNotComeBackIsNotSharedAndNotLost) {
   const auto blocks = three_blocks();
   const uint64_t more = get(20 * kMiB);
