@@ -59,6 +59,7 @@ class LadderTest : public SimulatedDevice {
   // Eight blocks of 4 MiB fill the limit; every second one is freed.
   std::vector<uint64_t> checkerboard(StreamId stream = {}) {
     std::vector<uint64_t> blocks;
+    blocks.reserve(8);
     for (int i = 0; i < 8; ++i) blocks.push_back(get(4 * kMiB, stream));
     for (size_t i = 0; i < 8; i += 2) put(blocks[i]);
     return blocks;
@@ -253,6 +254,7 @@ TEST_F(LadderTest, NeverUnmapsUnderRunningWork) {
   add_built_in();
   const StreamId one = new_stream(), two = new_stream();
   std::vector<uint64_t> blocks;
+  blocks.reserve(8);
   for (int i = 0; i < 8; ++i) blocks.push_back(get(4 * kMiB, one));
   for (size_t i = 0; i < 8; i += 2) {
     launch(one, blocks[i], 4 * kMiB, 10'000'000);
@@ -277,6 +279,7 @@ TEST_F(LadderTest, WaitsForNoMoreEventsThanItNeeds) {
   add_built_in();
   const StreamId own = new_stream(), other = new_stream();
   std::vector<uint64_t> blocks;
+  blocks.reserve(8);
   for (int i = 0; i < 8; ++i) blocks.push_back(get(4 * kMiB, own));
   for (const uint64_t block : blocks) {
     launch(other, block, 4 * kMiB, 1'000'000);

@@ -29,6 +29,7 @@ int main() {
   }
   std::barrier begin(kAtOnce);
   std::vector<std::thread> threads;
+  threads.reserve(kAtOnce);
   for (int i = 0; i < kAtOnce; ++i)
     threads.emplace_back([&begin] {
       begin.arrive_and_wait();
