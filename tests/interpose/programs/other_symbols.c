@@ -1,10 +1,12 @@
-/* Looks symbols up as KvikIO and GLib do: a message of dlerror afterwards means that it failed, whatever was found. One
- * of them is named like a function of the driver, and is another library's. */
+/* Looks symbols up as KvikIO and GLib do: a message of dlerror afterwards means that it failed, whatever was
+ * found. One of them is named like a function of the driver, and is another library's. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
-__attribute__((visibility("default"))) int cuFileOpen(void) { return 7; }
+__attribute__((visibility("default"))) int cuFileOpen(void) {
+  return 7;
+}
 
 static int failures = 0;
 
@@ -23,7 +25,8 @@ static int has_driver(void) {
   char line[4096];
   int has = 0;
   FILE* maps = fopen("/proc/self/maps", "r");
-  while (maps != NULL && fgets(line, sizeof line, maps) != NULL) has = has || strstr(line, "libcuda.so") != NULL;
+  while (maps != NULL && fgets(line, sizeof line, maps) != NULL)
+    has = has || strstr(line, "libcuda.so") != NULL;
   if (maps != NULL) fclose(maps);
   return has;
 }
