@@ -60,29 +60,23 @@ TEST_F(Nvme, AReadThatFailsLosesNothing) {
   ASSERT_EQ(::pread(copy, saved.data(), saved.size(), 0), file.st_size);
 
   ASSERT_EQ(::ftruncate(copy, static_cast<off_t>(kMiB)), 0);
-  unsigned failed = 0;
-  for (const uint64_t block : blocks) {
-    const Status status = touch(block);
-    failed += status == Status::kFileFailed ? 1 : 0;
-    if (status == Status::kOk)
-      allocator->done_block(block);
-    else
-      EXPECT_NE(failure->text.find("the file has become shorter"), std::string::npos) << failure->text;
-  }
-  EXPECT_GE(failed, 2u);
+  const auto unreadable = [&](const char* why) {
+    unsigned failed = 0;
+    for (const uint64_t block : blocks) {
+      const Status status = touch(block);
+      failed += status == Status::kFileFailed ? 1 : 0;
+      if (status == Status::kOk)
+        allocator->done_block(block);
+      else
+        EXPECT_NE(failure->text.find(why), std::string::npos) << failure->text;
+    }
+    return failed;
+  };
+  EXPECT_GE(unreadable("the file has become shorter"), 2u);
 
   ASSERT_EQ(::pwrite(copy, saved.data(), saved.size(), 0), file.st_size);
   ASSERT_EQ(::pwrite(copy, "x", 1, file.st_size - 100), 1);
-  failed = 0;
-  for (const uint64_t block : blocks) {
-    const Status status = touch(block);
-    failed += status == Status::kFileFailed ? 1 : 0;
-    if (status == Status::kOk)
-      allocator->done_block(block);
-    else
-      EXPECT_NE(failure->text.find("not those that were written"), std::string::npos) << failure->text;
-  }
-  EXPECT_EQ(failed, 1u) << "one byte is wrong";
+  EXPECT_EQ(unreadable("not those that were written"), 1u) << "one byte is wrong";
 
   ASSERT_EQ(::pwrite(copy, saved.data(), saved.size(), 0), file.st_size);
   ::close(copy);
