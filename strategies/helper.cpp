@@ -5,10 +5,19 @@
 #include <thread>
 #include <utility>
 
+#include "strategies/used_device.h"
+
 namespace spillway {
 namespace {
 constexpr auto kLookAgain = std::chrono::milliseconds(5);
+
+bool do_in_a_span(const std::function<void()>& work) {
+  end_spans_at_exit();
+  const DriverSpan span;
+  if (span.begun()) work();
+  return span.begun();
 }
+}  // namespace
 
 bool Helper::run(std::function<void()> work, Deadline deadline, bool (*stop)()) {
   std::unique_lock lock(mutex_);
@@ -35,11 +44,11 @@ bool Helper::begin(std::function<void()> work, Deadline deadline, bool (*stop)()
   busy_ = true;
   changed_.notify_all();
   const auto ended = [this] { return !busy_; };
-  if (stop == nullptr) return changed_.wait_until(lock, deadline, ended);
+  if (stop == nullptr) return changed_.wait_until(lock, deadline, ended) && done_;
   for (auto now = std::chrono::steady_clock::now(); now < deadline && !stop();
        now = std::chrono::steady_clock::now())
-    if (changed_.wait_until(lock, std::min(deadline, now + kLookAgain), ended)) return true;
-  return ended();
+    if (changed_.wait_until(lock, std::min(deadline, now + kLookAgain), ended)) break;
+  return ended() && done_;
 }
 
 void Helper::serve() {
@@ -48,8 +57,9 @@ void Helper::serve() {
     changed_.wait(lock, [this] { return busy_; });
     const std::function<void()> work = std::exchange(work_, nullptr);
     lock.unlock();
-    work();
+    const bool done = do_in_a_span(work);
     lock.lock();
+    done_ = done;
     busy_ = false;
     changed_.notify_all();
   }

@@ -1,8 +1,10 @@
 // One thread that does what may have to wait for a lock of somebody else's, so that the thread whose request
-// failed can stop waiting.
+// failed can stop waiting. It may call the driver: what it does is a DriverSpan, which the process's exit
+// waits a moment for.
 //
 // Thread-safety: any thread. Ownership: never destroyed; what it was given to do may outlive the wait for it.
-// Errors: false where no thread can be made, or it is still busy with what was not waited for.
+// Errors: false where no thread can be made, where it is still busy with what was not waited for, and from the
+// process's exit on, when nothing is done any more.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -28,7 +30,7 @@ class Helper {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool started_ = false, busy_ = false;
+  bool started_ = false, busy_ = false, done_ = false;
   std::function<void()> work_;
 };
 

@@ -4,7 +4,6 @@
 
 #include "spillway/allocator/reclaim.h"
 #include "strategies/helper.h"
-#include "strategies/used_device.h"
 
 namespace spillway {
 namespace {
@@ -21,9 +20,7 @@ bool wait_until_idle(Allocator& allocator, std::chrono::steady_clock::time_point
   // Shared with the thread, which may still write it when nobody waits any more.
   const auto idle = std::make_shared<bool>(false);
   const auto work = [&allocator, idle] {
-    end_spans_at_exit();
-    const DriverSpan span;
-    *idle = span.begun() && wait_until_all_idle(allocator);
+    *idle = wait_until_all_idle(allocator);
   };
   return helper().run_when_free(work, deadline) && *idle;
 }

@@ -54,8 +54,6 @@ void give_framework_cache(const driver::Table& table, int ordinal) {
   const auto asks = [] { return PeerService::ledger() != nullptr && PeerService::ledger()->asks(); };
   helper->run(
       [&table, ordinal] {
-        const DriverSpan span;
-        if (!span.begun()) return;
         stay_out_of_captures(table);
         const UsedDevice device(table, ordinal);
         if (device.current()) empty_framework_cache();
