@@ -55,7 +55,7 @@ Status DeviceHeap::return_pieces(Block* block, uint64_t address, FailurePtr* fai
     status = return_piece(block, *piece, failure);
     if (status == Status::kOk) status = claim_return(block, address, Return::kFromAnywhere, &piece);
   }
-  shrink_host_spare(0);
+  host_spare_.shrink(0);
   if (status == Status::kNotFound) return because(status, "the block was freed meanwhile", failure);
   return status;
 }

@@ -33,22 +33,8 @@ void DeviceHeap::queue_pending(Block* block, std::vector<StreamId> streams) {
   if (done) complete(block);
 }
 
-// True if nothing is left to wait for.
 bool DeviceHeap::record_uses(Block* block, const std::vector<StreamId>& streams) {
-  unsigned marks = 0;
-  for (StreamId stream : streams) {
-    CUresult result = CUDA_SUCCESS;
-    CUevent event = device_->record(stream, &result);
-    if (event != nullptr) {
-      marks_[stream].push_back({event, block, ++mark_sequence_});
-      ++marks;
-      continue;
-    }
-    // Without an event only waiting is safe; if that fails too the context is lost, and so is the block.
-    if (drain_device() != CUDA_SUCCESS) ++marks;
-  }
-  if (marks != 0) outstanding_[block] = marks;
-  return marks == 0;
+  return marks_.add(block, streams, [this] { return drain_device(); });
 }
 
 void DeviceHeap::retry_deferred() {
@@ -70,22 +56,8 @@ void DeviceHeap::poll_events() {
   if (!guard.owns_lock()) return;  // somebody else polls
   retry_deferred();
   retry_elsewhere();
-  for (auto it = marks_.begin(); it != marks_.end();) {
-    std::deque<Mark>& marks = it->second;
-    while (!marks.empty() && device_->query(marks.front().event) == CUDA_SUCCESS) pass_oldest(marks);
-    it = marks.empty() ? marks_.erase(it) : std::next(it);
-  }
+  marks_.poll([this](Block* block) { complete(block); });
   if (marks_.empty() && deferred_.empty() && !leaves_elsewhere()) clear_slow(kSlowPending);
-}
-
-void DeviceHeap::pass_oldest(std::deque<Mark>& marks) {
-  const Mark mark = marks.front();
-  marks.pop_front();
-  device_->put_back(mark.event);
-  auto left = outstanding_.find(mark.block);
-  if (--left->second != 0) return;
-  outstanding_.erase(left);
-  complete(mark.block);
 }
 
 void DeviceHeap::complete(Block* block) {
@@ -134,9 +106,9 @@ uint64_t DeviceHeap::helpful_pending_bytes(const OomEvent& event) {
   std::lock_guard events_guard(events_mutex_);
   std::lock_guard guard(lock_);
   if (!pages_would_do) return pending_here();
-  const bool one_fits = std::any_of(outstanding_.begin(), outstanding_.end(), [&](const auto& entry) {
-    return waiting_->returning == nullptr && entry.first->size >= waiting_->size &&
-           arenas_[entry.first->arena].get() == waiting_arena_ && !spilled_.contains(entry.first);
+  const bool one_fits = marks_.any_block([&](Block* block) {
+    return waiting_->returning == nullptr && block->size >= waiting_->size &&
+           arenas_[block->arena].get() == waiting_arena_ && !spilled_.contains(block);
   });
   return one_fits && !fits() ? pending_here() : 0;
 }
@@ -149,23 +121,15 @@ bool DeviceHeap::wait_until_idle() {
 
 // True: an event has passed, or somebody saw it pass.
 bool DeviceHeap::wait_for_oldest() {
-  Mark oldest{nullptr, nullptr, UINT64_MAX};
-  StreamId stream{};
+  std::optional<Marks::Mark> oldest;
   {
-    std::lock_guard guard(events_mutex_);
-    for (const auto& [marked, marks] : marks_) {
-      if (marks.front().sequence >= oldest.sequence) continue;
-      oldest = marks.front();
-      stream = marked;
-    }
+    const std::lock_guard guard(events_mutex_);
+    oldest = marks_.oldest();
   }
-  if (oldest.event == nullptr || device_->wait(oldest.event) != CUDA_SUCCESS) return false;
+  if (!oldest || device_->wait(oldest->event) != CUDA_SUCCESS) return false;
   // Not left to a query: one that fails for good would have it waited for again, for ever.
-  std::lock_guard guard(events_mutex_);
-  const auto marks = marks_.find(stream);
-  if (marks == marks_.end() || marks->second.front().sequence != oldest.sequence) return true;
-  pass_oldest(marks->second);
-  if (marks->second.empty()) marks_.erase(marks);
+  const std::lock_guard guard(events_mutex_);
+  marks_.pass(*oldest, [this](Block* block) { complete(block); });
   return true;
 }
 

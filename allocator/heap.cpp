@@ -47,7 +47,10 @@ DeviceHeap::DeviceHeap(Allocator& allocator, std::unique_ptr<Device> device, uin
       page_bytes_(device_->page_bytes()),
       order_(order),
       limit_bytes_(UINT64_MAX),
-      slab_(device_index_) {
+      slab_(device_index_),
+      imports_(*device_, mappings_mutex_, [this] { return drain_device(); }),
+      host_spare_(*device_),
+      marks_(*device_) {
   native_at_start_ = native_bytes();
   register_heap(this);
 }
@@ -73,8 +76,6 @@ DeviceHeap::~DeviceHeap() {
     }
   }
   for (CUmemGenericAllocationHandle page : spare_) device_->release(page);
-  for (auto& [stream, marks] : marks_)
-    for (const Mark& mark : marks) device_->put_back(mark.event);
 }
 
 Arena& DeviceHeap::arena_for(StreamId stream, uint64_t pool, bool small) {

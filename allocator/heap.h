@@ -11,7 +11,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -27,6 +26,11 @@
 #include "allocator/device.h"
 #include "allocator/exchange.h"
 #include "allocator/file_buffers.h"
+#include "allocator/host_spare.h"
+#include "allocator/imports.h"
+#include "allocator/marks.h"
+#include "allocator/need_history.h"
+#include "allocator/pace.h"
 #include "allocator/page_file.h"
 #include "allocator/page_map.h"
 #include "allocator/spin_lock.h"
@@ -52,8 +56,6 @@ class PageReservation final : public Reservation {
  private:
   uint64_t page_bytes_;
 };
-
-inline constexpr size_t kTiers = 4;
 
 // Reasons to leave the fast path, as bits.
 enum Slow : uint32_t {
@@ -109,7 +111,7 @@ class DeviceHeap {
   // spill.cpp; see spill.h.
   void touch(Block* block, uint64_t address);
   uint64_t spilled_bytes(Tier tier);
-  uint64_t host_spare_bytes();
+  uint64_t host_spare_bytes() const { return host_spare_.bytes(); }
   bool tier_refused() const { return tier_refused_.load(); }
   SpillEstimate estimate_spill(const OomEvent& event, const SpillPlace& where);
   uint64_t spill(const OomEvent& event, PageReservation& reservation, const SpillPlace& where);
@@ -161,11 +163,6 @@ class DeviceHeap {
     AddressRange range;
     bool unmapped = false;
     std::vector<CUmemGenericAllocationHandle> pages;
-  };
-  struct Mark {
-    CUevent event;
-    Block* block;
-    uint64_t sequence;
   };
   struct Deferred {
     Block* block;
@@ -283,9 +280,9 @@ class DeviceHeap {
 
   // events.cpp: blocks that wait for other streams.
   void queue_pending(Block* block, std::vector<StreamId> streams);
+  // True: there is nothing to wait for.
   bool record_uses(Block* block, const std::vector<StreamId>& streams);  // under events_mutex_
   void poll_events();
-  void pass_oldest(std::deque<Mark>& marks);  // under events_mutex_
   bool wait_for_oldest();
   void retry_deferred();  // under events_mutex_
   void complete(Block* block);
@@ -301,11 +298,6 @@ class DeviceHeap {
   std::vector<int> withdraw(const Block* block);  // (locked)
   static void close_descriptors(const std::vector<int>& descriptors);
   std::string check_exports();  // (locked)
-  CUresult import_pages(std::span<const SharedPage> pages, std::vector<driver::Page>* imported,
-                        const char** call);
-  bool unmap_import(uint64_t address, uint64_t bytes);
-  void release_handles();  // under imports_mutex_
-  void retry_unmapping();  // under imports_mutex_
   void end_sharing();
   CUresult grant_everywhere(const CUmemAccessDesc& access);
 
@@ -342,7 +334,6 @@ class DeviceHeap {
   static uint64_t bytes_of(const std::vector<Move>& moves);
   void mark_moving(const std::vector<Move>& moves);  // (locked)
   CUresult elsewhere(const SpillPlace& where, uint64_t bytes, CUmemGenericAllocationHandle* handle);
-  void shrink_host_spare(uint64_t most_bytes);
   void drop_elsewhere(const Piece& piece);
   std::vector<driver::Page> pages_in_range(const Block* block, AddressRange range);
   void exchange(std::vector<Move>& moves, const std::function<bool(Move&)>& provide);
@@ -360,7 +351,6 @@ class DeviceHeap {
   void end_move(Block* block);
   uint64_t need() const;                                  // (locked)
   void note_need();                                       // (locked)
-  uint64_t quiet_orders() const;                          // (locked)
   uint64_t returnable_here() const;                       // (locked)
   std::vector<Move> choose_returns(uint64_t most_bytes);  // (locked)
   static bool returns_by_itself(const Spilled& there);
@@ -451,27 +441,21 @@ class DeviceHeap {
   std::shared_mutex mappings_mutex_;
   Exports exports_;         // guarded by lock_
   std::mutex share_mutex_;  // one block is shared at a time
-  std::mutex imports_mutex_;
-  std::map<uint64_t, uint64_t> imports_, unneeded_imports_;     // address → bytes, of other processes' pages
-  std::vector<CUmemGenericAllocationHandle> unneeded_handles_;  // of such pages
+  Imports imports_;
 
   // Guarded by lock_, as the rest of what spill.cpp needs.
   std::unordered_map<Block*, Spilled> spilled_;
-  std::multimap<uint64_t, CUmemGenericAllocationHandle> host_spare_;  // bytes → what freed blocks have left
   struct Registered {
     uint64_t bytes = 0, uses = 0;
   };
   std::unordered_map<Block*, Registered> registered_;
   uint64_t elsewhere_bytes_ = 0;  // of all pieces
   uint64_t learning_since_ = 0;   // place in the order from which uses are known; 0: they are not learnt
-  uint64_t last_spill_order_ = 0, spill_interval_ = 0;
-  // The most that the program's blocks needed of the device, in this stretch of the order and the one before.
-  uint64_t peak_need_ = 0, peak_need_before_ = 0, stretch_began_ = 0;
-  uint64_t clock_us_ = 0, clock_order_ = 0;
-  double us_per_order_ = 0;
-  std::array<double, kTiers> bytes_per_us_{};  // measured; 0: not yet
+  NeedHistory needs_;
+  Pace pace_;
   Peers peers_;
 
+  HostSpare host_spare_;
   std::atomic<uint32_t> moves_ended_{0};
   std::atomic<bool> tier_refused_{false};
   std::mutex file_mutex_;  // one at a time uses the buffers
@@ -484,10 +468,8 @@ class DeviceHeap {
   Arena* waiting_arena_ = nullptr;
 
   std::mutex events_mutex_;
-  std::map<StreamId, std::deque<Mark>> marks_;
-  std::unordered_map<Block*, unsigned> outstanding_;
+  Marks marks_;  // these two are guarded by it
   std::vector<Deferred> deferred_;
-  uint64_t mark_sequence_ = 0;
 };
 
 // The heap whose handler runs on this thread, or null.

@@ -52,16 +52,10 @@ void DeviceHeap::learn_under_pressure(bool failed) {
   allocator_.tell_pressure();
 }
 
-// What passes on the device for each place in the order: what a slow-down is measured against.
 void DeviceHeap::read_clock() {
   const uint64_t now = device_->time_us();
   const std::lock_guard guard(lock_);
-  // Not while something lies elsewhere: that is what it is to be compared with.
-  if (clock_us_ != 0 && now > clock_us_ && order_ > clock_order_ && spilled_.empty())
-    us_per_order_ = static_cast<double>(now - clock_us_) / static_cast<double>(order_ - clock_order_);
-  if (clock_us_ != 0) return;
-  clock_us_ = now;
-  clock_order_ = order_;
+  pace_.read_clock(now, order_, spilled_.empty());
 }
 
 // The whole pages of a block that are on the device: those behind them went before.
@@ -134,25 +128,20 @@ uint64_t DeviceHeap::spilled_bytes(Tier tier) {
   return spilled_here(tier);
 }
 
-// Until a spill has measured: PCIe 3.0's to the host, which devices without a link of their own share.
 double DeviceHeap::bytes_per_us(Tier tier, DeviceId peer) const {
-  constexpr double kFirstHost = 12'000, kFirstOverHost = 10'000, kFirstDirect = 100'000, kFirstFile = 2'000;
-  if (const double measured = bytes_per_us_[static_cast<size_t>(tier)]; measured != 0) return measured;
-  if (tier == Tier::kHost) return kFirstHost;
-  if (tier == Tier::kNvme) return kFirstFile;
-  return direct(peer) ? kFirstDirect : kFirstOverHost;
+  return pace_.bytes_per_us(tier, tier == Tier::kPeer && direct(peer));
 }
 
 // How far from the device's own pace the uses of what is elsewhere keep the program, with these too.
 double DeviceHeap::slowdown(const std::vector<Move>& moves) const {
-  if (us_per_order_ == 0) return 1;
+  if (pace_.us_per_order() == 0) return 1;
   double us = 0;  // on the links, for each place in the order
   for (const auto& [block, there] : spilled_)
     for (const Piece& piece : there.pieces)
       us += heat(block) * static_cast<double>(piece.range.bytes()) / bytes_per_us(piece.tier, piece.peer);
   for (const Move& move : moves)
     us += heat(move.block) * static_cast<double>(move.range.bytes()) / bytes_per_us(move.tier, move.peer);
-  return 1 + us / us_per_order_;
+  return 1 + us / pace_.us_per_order();
 }
 
 // The coldest pages of at least `bytes`; fewer where there are not so many.

@@ -290,7 +290,7 @@ uint64_t DeviceHeap::give_back(uint64_t most_bytes, uint64_t pool) {
   if (forked()) return 0;
   const Device::Scope scope(*device_);
   if ((slow_.load(std::memory_order_relaxed) & kSlowPending) != 0) poll_events();
-  shrink_host_spare(0);
+  host_spare_.shrink(0);
   std::vector<Arena*> skipped;
   for (int round = 0; round < kMostDrains && drain_one(&skipped); ++round) continue;
   uint64_t bytes = release_spare(most_bytes);

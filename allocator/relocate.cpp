@@ -61,9 +61,8 @@ void DeviceHeap::retry_left_over() {
 }
 
 void DeviceHeap::measure_copies(Tier tier, uint64_t bytes, double us) {
-  if (us <= 0) return;
   const std::lock_guard guard(lock_);
-  bytes_per_us_[static_cast<size_t>(tier)] = static_cast<double>(bytes) / us;
+  pace_.measured(tier, bytes, us);
 }
 
 void DeviceHeap::record_move(const Move& move, CUresult result) {

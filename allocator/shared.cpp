@@ -148,98 +148,21 @@ std::string DeviceHeap::check_exports() {
   return "";
 }
 
-CUresult DeviceHeap::import_pages(std::span<const SharedPage> pages, std::vector<driver::Page>* imported,
-                                  const char** call) {
-  for (const SharedPage& page : pages) {
-    CUmemGenericAllocationHandle handle = 0;
-    *call = "cuMemImportFromShareableHandle";
-    const CUresult result = device_->import_page(page.descriptor, &handle);
-    if (result != CUDA_SUCCESS) return result;
-    imported->push_back({handle, page.bytes});
-    *call = "the pages lie on another device: give both processes the same CUDA_VISIBLE_DEVICES";
-    if (!device_->owns(handle)) return CUDA_ERROR_INVALID_DEVICE;
-  }
-  return CUDA_SUCCESS;
-}
-
 Status DeviceHeap::map_shared(std::span<const SharedPage> pages, uint64_t* address, std::string* text) {
   if (forked()) return Status::kUnavailable;
-  uint64_t bytes = 0;
-  for (const SharedPage& page : pages) {
-    if (page.bytes == 0 || page.bytes % kPageBytes != 0 || page.bytes > device_->total_bytes()) {
-      *text = "a shared page of " + std::to_string(page.bytes) + " bytes";
-      return Status::kInvalid;
-    }
-    bytes += page.bytes;
-  }
-  if (bytes == 0) {
-    *text = "no pages";
-    return Status::kInvalid;
-  }
   const Device::Scope scope(*device_);
-  const std::lock_guard guard(imports_mutex_);
-  retry_unmapping();
-  std::vector<driver::Page> imported;
-  const char* call = "";
-  AddressRange range;
-  CUresult result = import_pages(pages, &imported, &call);
-  if (result == CUDA_SUCCESS) {
-    call = "cuMemAddressReserve";
-    result = device_->reserve(bytes, &range);
-  }
-  if (result == CUDA_SUCCESS) {
-    const std::shared_lock mapping(mappings_mutex_);
-    call = "cuMemMap and cuMemSetAccess";
-    result = device_->map(range.begin, imported);
-    if (result == CUDA_SUCCESS) imports_[range.begin] = bytes;
-  }
-  // The mapping keeps the pages.
-  for (const driver::Page& page : imported) unneeded_handles_.push_back(page.handle);
-  release_handles();
-  if (result == CUDA_SUCCESS) {
-    *address = range.begin;
-    return Status::kOk;
-  }
-  if (range.bytes() != 0) device_->release_range(range);
-  *text = std::string(call) + ": " + device_->describe(result);
-  return Status::kDriverFailed;
-}
-
-// False: it stays mapped for now, because something may still use it.
-bool DeviceHeap::unmap_import(uint64_t address, uint64_t bytes) {
-  if (drain_device() != CUDA_SUCCESS || device_->unmap(address, bytes) != CUDA_SUCCESS) return false;
-  device_->release_range({address, address + bytes});
-  return true;
-}
-
-// What the driver does not take back is offered again, because it holds another process's memory.
-void DeviceHeap::release_handles() {
-  std::erase_if(unneeded_handles_, [&](CUmemGenericAllocationHandle handle) {
-    return device_->release(handle) == CUDA_SUCCESS;
-  });
-}
-
-void DeviceHeap::retry_unmapping() {
-  release_handles();
-  std::erase_if(unneeded_imports_,
-                [&](const auto& import) { return unmap_import(import.first, import.second); });
+  return imports_.map(pages, address, text);
 }
 
 bool DeviceHeap::unmap_shared(uint64_t address) {
   if (forked()) return false;
   const Device::Scope scope(*device_);
-  const std::lock_guard guard(imports_mutex_);
-  auto import = imports_.extract(address);
-  if (import.empty()) return false;
-  unneeded_imports_.insert(std::move(import));
-  retry_unmapping();
-  return true;
+  return imports_.unmap(address);
 }
 
 void DeviceHeap::end_sharing() {
   for (const auto& [page, shared] : exports_) close(shared.descriptor);
-  unneeded_imports_.merge(imports_);
-  retry_unmapping();
+  imports_.unmap_all();
 }
 
 CUresult DeviceHeap::grant_everywhere(const CUmemAccessDesc& access) {
@@ -257,8 +180,7 @@ CUresult DeviceHeap::grant_everywhere(const CUmemAccessDesc& access) {
       }
     }
   }
-  for (const auto* imports : {&imports_, &unneeded_imports_})
-    for (const auto& [address, bytes] : *imports) runs.push_back({address, address + bytes});
+  for (const AddressRange& range : imports_.ranges()) runs.push_back(range);
   for (const AddressRange& run : runs) {
     const CUresult result = device_->set_access(run.begin, run.bytes(), access);
     if (result != CUDA_SUCCESS) return result;
@@ -273,7 +195,7 @@ Status DeviceHeap::grant(DeviceId peer, std::string* text) {
   const Device::Scope scope(*device_);
   CUresult result = CUDA_SUCCESS;
   {
-    const std::lock_guard imports_guard(imports_mutex_);
+    const std::unique_lock imports_guard = imports_.hold();
     const std::unique_lock mapping(mappings_mutex_);
     if (device_->gives_access(access)) return Status::kOk;
     result = grant_everywhere(access);

@@ -103,50 +103,18 @@ uint64_t DeviceHeap::spill(const OomEvent& event, PageReservation& reservation, 
 CUresult DeviceHeap::elsewhere(const SpillPlace& where, uint64_t bytes,
                                CUmemGenericAllocationHandle* handle) {
   if (where.tier == Tier::kHost) {
-    {
-      const std::lock_guard guard(lock_);
-      if (auto kept = host_spare_.extract(bytes); !kept.empty()) {
-        *handle = kept.mapped();
-        return CUDA_SUCCESS;
-      }
+    if (const auto kept = host_spare_.take(bytes)) {
+      *handle = *kept;
+      return CUDA_SUCCESS;
     }
-    shrink_host_spare(where.most_bytes - std::min(where.most_bytes, bytes));
+    host_spare_.shrink(where.most_bytes - std::min(where.most_bytes, bytes));
   }
   return device_->create_elsewhere(where.tier, where.peer, bytes, handle);
 }
 
-uint64_t DeviceHeap::host_spare_bytes() {
-  const std::lock_guard guard(lock_);
-  uint64_t held = 0;
-  for (const auto& [bytes, unused] : host_spare_) held += bytes;
-  return held;
-}
-
-// Down to `most_bytes`, the largest first; what the driver does not take back stays.
-void DeviceHeap::shrink_host_spare(uint64_t most_bytes) {
-  std::multimap<uint64_t, CUmemGenericAllocationHandle> out;
-  {
-    const std::lock_guard guard(lock_);
-    uint64_t held = 0;
-    for (const auto& [bytes, unused] : host_spare_) held += bytes;
-    while (held > most_bytes) {
-      const auto largest = std::prev(host_spare_.end());
-      held -= largest->first;
-      out.insert(host_spare_.extract(largest));
-    }
-  }
-  std::erase_if(out, [&](const auto& entry) { return device_->release(entry.second) == CUDA_SUCCESS; });
-  const std::lock_guard guard(lock_);
-  host_spare_.merge(out);
-}
-
 void DeviceHeap::drop_elsewhere(const Piece& piece) {
   if (piece.tier == Tier::kNvme) return give_places(piece.stored);
-  if (piece.tier == Tier::kHost) {
-    const std::lock_guard guard(lock_);
-    host_spare_.emplace(piece.range.bytes(), piece.handle);
-    return;
-  }
+  if (piece.tier == Tier::kHost) return host_spare_.keep(piece.range.bytes(), piece.handle);
   device_->release(piece.handle);
 }
 
@@ -199,9 +167,7 @@ uint64_t DeviceHeap::settle_out(const std::vector<Move>& moves,
   mapped_bytes_ -= bytes;
   reserved_bytes_ += bytes;
   if (bytes == 0) return 0;
-  spill_interval_ = last_spill_order_ == 0 ? 0 : order_ - last_spill_order_;
-  last_spill_order_ = stretch_began_ = order_;
-  peak_need_ = peak_need_before_ = need();
+  needs_.moved_out(order_, need());
   set_slow(kSlowElsewhere);
   return bytes;
 }

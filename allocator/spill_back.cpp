@@ -7,8 +7,8 @@
 namespace spillway {
 namespace {
 
-// A share of the limit stays free, and the last spill must be so long ago.
-constexpr uint64_t kMarginShare = 20, kQuietOrders = 10'000, kQuietIntervals = 4;
+// A share of the limit stays free.
+constexpr uint64_t kMarginShare = 20;
 
 }  // namespace
 
@@ -18,25 +18,14 @@ uint64_t DeviceHeap::need() const {
   return all > elsewhere_bytes_ ? all - elsewhere_bytes_ : 0;
 }
 
-// How long the device must have had room before something comes back.
-uint64_t DeviceHeap::quiet_orders() const {
-  return std::max(kQuietOrders, kQuietIntervals * spill_interval_);
-}
-
 void DeviceHeap::note_need() {
-  if (spilled_.empty()) return;
-  peak_need_ = std::max(peak_need_, need());
-  if (order_ - stretch_began_ < quiet_orders()) return;
-  peak_need_before_ = peak_need_;
-  peak_need_ = need();
-  stretch_began_ = order_;
+  if (!spilled_.empty()) needs_.note(order_, need());
 }
 
 uint64_t DeviceHeap::returnable_here() const {
   const uint64_t most = std::min(limit_bytes_, device_->total_bytes());
-  const uint64_t taken = std::max(peak_need_, peak_need_before_) + most / kMarginShare;
-  const bool quiet = order_ - last_spill_order_ >= quiet_orders();
-  return spilled_.empty() || !quiet || taken > most ? 0 : most - taken;
+  const uint64_t taken = needs_.peak() + most / kMarginShare;
+  return spilled_.empty() || !needs_.quiet(order_) || taken > most ? 0 : most - taken;
 }
 
 // What lies in a file comes back when the program says that it uses it.
@@ -82,7 +71,7 @@ std::vector<DeviceHeap::Move> DeviceHeap::choose_returns(uint64_t most_bytes) {
 
 void DeviceHeap::postpone_return() {
   const std::lock_guard guard(lock_);
-  last_spill_order_ = order_;
+  needs_.postpone(order_);
 }
 
 uint64_t DeviceHeap::bring_back() {
@@ -95,7 +84,7 @@ uint64_t DeviceHeap::bring_back() {
     mark_moving(moves);
   }
   const uint64_t bytes = bring_home(moves);
-  shrink_host_spare(0);
+  host_spare_.shrink(0);
   if (bytes == 0) postpone_return();  // not again at once
   return bytes;
 }
@@ -116,7 +105,7 @@ uint64_t DeviceHeap::bring_home(std::vector<Move>& moves) {
   reserved_bytes_ -= pages.bytes();
   put_back(pages.promised_bytes);
   spare_.insert(spare_.end(), pages.pages.begin(), pages.pages.end());
-  peak_need_ += bytes;
+  needs_.moved_in(bytes);
   return bytes;
 }
 

@@ -92,7 +92,7 @@ void DeviceHeap::end_spilling() {
       forget_pages(block, piece);
     }
   }
-  for (const auto& [bytes, handle] : host_spare_) device_->release(handle);
+  host_spare_.shrink(0);
   buffers_.give_back(*device_);
 }
 

@@ -3,8 +3,8 @@
 // waits a moment for.
 //
 // Thread-safety: any thread. Ownership: never destroyed; what it was given to do may outlive the wait for it.
-// Errors: false where no thread can be made, where it is still busy with what was not waited for, and from the
-// process's exit on, when nothing is done any more.
+// Errors: false where no thread can be made, where it is still busy with what was not waited for, and from
+// the process's exit on, when nothing is done any more.
 #pragma once
 #include <chrono>
 #include <condition_variable>

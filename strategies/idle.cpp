@@ -19,9 +19,7 @@ Helper& helper() {
 bool wait_until_idle(Allocator& allocator, std::chrono::steady_clock::time_point deadline) {
   // Shared with the thread, which may still write it when nobody waits any more.
   const auto idle = std::make_shared<bool>(false);
-  const auto work = [&allocator, idle] {
-    *idle = wait_until_all_idle(allocator);
-  };
+  const auto work = [&allocator, idle] { *idle = wait_until_all_idle(allocator); };
   return helper().run_when_free(work, deadline) && *idle;
 }
 

@@ -1,27 +1,6 @@
-// The code between a caller and the function that it meant to call: dlsym and dlvsym (look_ups.cpp), and the
-// stubs of a newer driver's functions (unlisted.cpp). It ends with a jump, so that the C library sees the
-// caller's own frame, and so that a stub needs to know neither arguments nor result.
-#if !defined(__x86_64__)
-#error "the look-ups and the stubs are written for x86-64"
-#endif
-#if defined(__CET__)
-#include <cet.h>
-#endif
-
-// An unwinder finds its way at each instruction.
-.macro keep registers:vararg
-  .irp register, \registers
-  pushq \register
-  .cfi_adjust_cfa_offset 8
-  .endr
-.endm
-
-.macro restore registers:vararg
-  .irp register, \registers
-  popq \register
-  .cfi_adjust_cfa_offset -8
-  .endr
-.endm
+// The stubs of a newer driver's functions. They end with a jump, so that a stub needs to know neither
+// arguments nor result.
+#include "interpose/registers.inc"
 
 .macro keep_vectors registers:vararg
   .set vector_at, 0
@@ -39,30 +18,7 @@
   .endr
 .endm
 
-// `spillway_answer_FUNCTION` has the caller's arguments. Where it has no answer, the C library's own function,
-// in `spillway_next_FUNCTION`, is asked in the caller's name.
-.macro look_up function
-.globl \function
-.type \function, @function
-\function:
-  .cfi_startproc
-  endbr64
-  keep %rdi, %rsi, %rdx
-  call spillway_answer_\function
-  restore %rdx, %rsi, %rdi
-  testq %rax, %rax
-  jne 1f
-  jmpq *spillway_next_\function(%rip)
-1:
-  ret
-  .cfi_endproc
-.size \function, .-\function
-.endm
-
 .text
-look_up dlsym
-look_up dlvsym
-
 .balign 32
 .globl spillway_stubs
 .hidden spillway_stubs
