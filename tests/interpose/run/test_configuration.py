@@ -1,0 +1,63 @@
+"""The file of `spillway run`'s options."""
+import pathlib
+import unittest
+
+from case import Case
+
+
+class Configuration(Case):
+    """The options of `run` from a file."""
+
+    def configured(self, text, *command, options=()):
+        path = pathlib.Path(self.folder) / "run.toml"
+        path.write_text(text)
+        return self.plain(*(command or ["touch", "started"]), options=["--config", str(path), *options])
+
+    def shown(self, text, options=()):
+        names = ("MODE", "LIMIT", "RESERVE", "GUARANTEE", "STRATEGIES", "TRACE")
+        script = "; ".join(f"echo ${{SPILLWAY_{name}-unset}}" for name in names)
+        ended = self.configured(text, "sh", "-c", script, options=options)
+        self.assertEqual(ended.status, 0, ended.errors)
+        return dict(zip((name.lower() for name in names), ended.output.split())), ended
+
+    def test_every_option_can_come_from_it(self):
+        values, ended = self.shown(f"""
+            mode = "replace"
+            limit = "4GiB"
+            reserve = "1GiB"
+            guarantee = {1 << 30}
+            strategies = "stitch,release_cache"
+            trace = "{self.folder}/x-%p.spill"
+            quiet = true""")
+        self.assertEqual(values, {"mode": "replace", "limit": str(4 << 30), "reserve": str(1 << 30),
+                                  "guarantee": str(1 << 30),
+                                  "strategies": "stitch,release_cache", "trace": f"{self.folder}/x-%p.spill"})
+        self.assertEqual(ended.errors, "")
+
+    def test_the_command_line_wins(self):
+        values, _ = self.shown('mode = "replace"\nlimit = "4GiB"', options=["--limit", "5GiB"])
+        self.assertEqual((values["mode"], values["limit"]), ("replace", str(5 << 30)))
+
+    def test_what_is_wrong_in_it_is_said(self):
+        for text, said in (('limt = "4GiB"', "line 1: unknown key 'limt'. Did you mean 'limit'?"),
+                           ('mode = "rescue"\nquiet = "yes"', "line 2: 'quiet' must be true or false"),
+                           ("limit = 1.5", "line 1: 'limit' must be a text in quotes, or a number of bytes"),
+                           ("limit = -1", "line 1: 'limit' must be a text"),
+                           ('mode = "magic"', "--mode is 'magic', and must be one of observe rescue replace"),
+                           ('mode = "replace"\nlimit = "lots"', "--limit is 'lots'"),
+                           ("[run]\nmode = 'replace'", "line 1: unknown key 'run'"),
+                           ("mode = ", "line 1: "), ("x" * (2 << 20), "it has more than 1 MiB"), ("\0\xff", "line 1")):
+            with self.subTest(text[:40]):
+                ended = self.configured(text)
+                self.assertEqual(ended.status, 2)
+                self.assertIn(said, ended.errors)
+                self.assertFalse((pathlib.Path(self.folder) / "started").exists())
+
+    def test_a_file_that_is_not_there(self):
+        ended = self.plain("true", options=["--config", "/no/such.toml"])
+        self.assertEqual(ended.status, 2)
+        self.assertIn("'/no/such.toml': it can not be read", ended.errors)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,130 @@
+"""Several processes on one card."""
+import json
+import os
+import pathlib
+import re
+import sys
+import unittest
+
+from case import OWN, SPILLWAY, Case
+
+
+class Peers(Case):
+    """Two programs on one card, of which one has cached what the other needs."""
+
+    def both(self, modes, **settings):
+        program = f"{sys.executable} {OWN / 'sharing_a_card.py'} {self.folder}"
+        prefix = [f"{SPILLWAY} run --mode {mode} -- " if mode else "" for mode in modes]
+        script = f"{prefix[0]}{program} hoard & {prefix[1]}{program} need; status=$?; wait $! || exit 9; exit $status"
+        return self.simulate("sh", "-c", script, SPILLWAY_LEDGER=f"spillway-test-{os.getpid()}", **settings)
+
+    def tearDown(self):
+        pathlib.Path(f"/dev/shm/spillway-test-{os.getpid()}").unlink(missing_ok=True)
+
+    def test_natively_one_of_them_dies(self):
+        ended = self.both([None, None])
+        self.assertEqual(ended.status, 1)
+        self.assertIn("OutOfMemoryError", ended.errors)
+        self.assertIn("reserves 30", ended.output)
+
+    def test_both_finish(self):
+        for modes in (("rescue", "rescue"), ("replace", "replace"), ("rescue", "replace")):
+            with self.subTest(modes=modes):
+                for name in ("hoarded", "needed"):
+                    (pathlib.Path(self.folder) / name).unlink(missing_ok=True)
+                ended = self.both(modes)
+                self.assertEqual(ended.status, 0, ended.errors)
+                self.assertIn("need: has 20", ended.output)
+                self.assertIn("hoard: still has 1048576 and reserves 0", ended.output)
+                self.assertRegex(ended.errors, r"met, [1-9]\d* rescued")
+                self.assertTrue(any(re.search(r"ask_peers +\d+ +[1-9]", it) for it in ended.reports.values()))
+
+    def test_one_that_is_not_asked_keeps_its_cache(self):
+        """So the test above can fail."""
+        ended = self.both(["rescue", "observe"])
+        self.assertEqual(ended.status, 1)
+        self.assertIn("reserves 30", ended.output)
+
+    def test_the_ledger_can_be_off(self):
+        program = f"{sys.executable} {OWN / 'sharing_a_card.py'} {self.folder}"
+        script = f"{SPILLWAY} run -- {program} hoard & {SPILLWAY} run -- {program} need; status=$?; wait; exit $status"
+        ended = self.simulate("sh", "-c", script, SPILLWAY_LEDGER="off")
+        self.assertEqual(ended.status, 1)
+        self.assertIn("could not ask other processes for memory: SPILLWAY_LEDGER is off", ended.errors)
+
+
+    def test_a_guarantee_is_kept_to_the_page(self):
+        """Spillway's allocator gives what is beyond it: 15 of 30 GiB, and the other program needs 11."""
+        ended = self.both(["replace --guarantee 15GiB", "replace"])
+        self.assertEqual(ended.status, 0, ended.errors)
+        self.assertIn("need: has 20", ended.output)
+        self.assertIn("reserves 15", ended.output)
+
+    def test_what_can_only_be_given_whole_is_kept_under_a_guarantee(self):
+        """PyTorch's own allocator empties its cache or does not."""
+        ended = self.both(["rescue --guarantee 15GiB", "rescue"])
+        self.assertEqual(ended.status, 1)
+        self.assertIn("reserves 30", ended.output)
+
+    def test_at_its_own_limit_a_process_asks_nobody(self):
+        """What the others could give is of no use there."""
+        ended = self.both(["rescue", "rescue --limit 4GiB"])
+        self.assertEqual(ended.status, 1)
+        self.assertIn("reserves 30", ended.output)
+
+    def test_top_shows_what_is_held_without_pytorch(self):
+        program = """
+import ctypes, subprocess, sys, time
+driver, context, pointer = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
+driver.cuInit(0), driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), driver.cuCtxSetCurrent(context)
+assert driver.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(3 << 30)) == 0
+time.sleep(1.5)
+sys.exit(subprocess.run(sys.argv[1:]).returncode)"""
+        ended = self.run_on(sys.executable, "-c", program, SPILLWAY, "top", "--once", "--json",
+                            options=["--limit", "8GiB"], SPILLWAY_LEDGER=f"spillway-test-{os.getpid()}")
+        share = json.loads(ended.output)["devices"][0]["processes"][0]
+        self.assertEqual({key: share[key] for key in ("held_bytes", "cached_bytes", "held_by", "limit_bytes")},
+                         {"held_bytes": 3 << 30, "cached_bytes": None, "held_by": "driver calls",
+                          "limit_bytes": 8 << 30})
+
+    def test_top_shows_the_latest_shortage(self):
+        program = f"{sys.executable} {OWN / 'sharing_a_card.py'} {self.folder}"
+        script = f"""{SPILLWAY} run -- {program} hoard & {SPILLWAY} run -- {sys.executable} -c "{self.asking()}"
+            status=$?; touch needed; wait; exit $status"""
+        ended = self.simulate("sh", "-c", script, SPILLWAY_LEDGER=f"spillway-test-{os.getpid()}")
+        self.assertEqual(ended.status, 0, ended.errors)
+        shown = next(json.loads(line) for line in ended.output.splitlines() if line.startswith("{"))
+        asked = next(process for process in shown["processes"] if process["last_incident"])
+        last = asked["last_incident"]
+        self.assertEqual((last["number"], last["outcome"], last["asked_bytes"]), (1, "served", 20 << 30))
+        self.assertGreater(last["gained_bytes"], 20 << 30)
+        self.assertRegex(last["tried"], r"ask_peers \d+ MiB in \d+ us")
+        self.assertEqual([(one["name"], one["tried"], one["useful"]) for one in asked["strategies"]],
+                         [("ask_peers", 1, 1)])
+
+    def asking(self):
+        return f"""
+import os, subprocess, time, torch
+while not os.path.exists('{self.folder}/hoarded'): time.sleep(0.1)
+kept = torch.empty(20 << 30, dtype=torch.uint8, device='cuda')
+time.sleep(1.5)
+subprocess.run(['{SPILLWAY}', 'top', '--once', '--json'], check=True)"""
+
+    def test_top_shows_who_holds_what(self):
+        program = f"{sys.executable} {OWN / 'sharing_a_card.py'} {self.folder}"
+        script = f"""{SPILLWAY} run --guarantee 1GiB -- {program} hoard &
+            while [ ! -e hoarded ]; do sleep 0.1; done; sleep 1
+            {SPILLWAY} top --once --json; touch needed; wait"""
+        ended = self.simulate("sh", "-c", script, SPILLWAY_LEDGER=f"spillway-test-{os.getpid()}")
+        self.assertEqual(ended.status, 0, ended.errors)
+        shown = json.loads(ended.output.splitlines()[0])
+        process, device = shown["processes"][0], shown["devices"][0]
+        self.assertRegex(process["program"], r"^python.* hoard$")
+        self.assertEqual((process["mode"], process["guarantee_bytes"]), ("rescue", 1 << 30))
+        self.assertEqual(device["processes"][0]["held_by"], "PyTorch")
+        self.assertEqual(device["processes"][0]["cached_bytes"] >> 30, 30)
+        self.assertGreater(device["used_bytes"], device["held_bytes"])
+
+
+if __name__ == "__main__":
+    unittest.main()

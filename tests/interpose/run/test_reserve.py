@@ -1,0 +1,47 @@
+"""`spillway run --reserve`."""
+import sys
+import unittest
+
+from case import OWN, SPILLWAY, Case
+
+
+class Reserve(Case):
+    """What comes late and can not be moved finds room."""
+    program = [sys.executable, OWN / "late_library.py"]
+
+    def test_without_it_nothing_is_left(self):
+        for prefix in ([], [SPILLWAY, "run", "--"], [SPILLWAY, "run", "--limit", "10GiB", "--"]):
+            ended = self.simulate(*prefix, *self.program)
+            self.assertIn("CUBLAS_STATUS_ALLOC_FAILED", ended.errors)
+
+    def test_another_library_gets_what_pytorch_could_not(self):
+        for options in ([], ["--limit", "10GiB"], ["--mode", "replace", "--host-budget", "0"]):
+            with self.subTest(options):
+                ended = self.run_on(*self.program, options=["--reserve", "256MiB", *options])
+                self.assertEqual(ended.status, 0, ended.errors)
+                self.assertIn("multiplied", ended.output)
+
+    def test_what_a_pool_keeps_is_no_new_memory(self):
+        ended = self.run_on(sys.executable, "-c", """
+import torch
+for _ in range(2):
+    kept = torch.empty(28 << 30, dtype=torch.uint8, device="cuda")
+    del kept
+    torch.cuda.synchronize()
+free = torch.cuda.mem_get_info()[0]
+try:
+    torch.empty(36 << 30, dtype=torch.uint8, device="cuda")
+except torch.OutOfMemoryError:
+    print("refused with", free >> 30, "GiB told free")
+""", options=["--reserve", "8GiB"], PYTORCH_ALLOC_CONF="backend:cudaMallocAsync")
+        self.assertEqual(ended.status, 0, ended.errors)
+        self.assertEqual(ended.output, "refused with 3 GiB told free\n")
+
+    def test_free_memory_is_told_without_it(self):
+        ended = self.run_on(sys.executable, "-c", "import torch; print(*torch.cuda.mem_get_info())",
+                            card=("--capacity", "4GiB"), options=["--limit", "1GiB", "--reserve", "256MiB"])
+        self.assertEqual(ended.output.split(), [str(768 << 20), str(1 << 30)], ended.errors)
+
+
+if __name__ == "__main__":
+    unittest.main()
