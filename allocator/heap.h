@@ -112,9 +112,8 @@ class DeviceHeap {
   void touch(Block* block, uint64_t address);
   uint64_t spilled_bytes(Tier tier);
   uint64_t host_spare_bytes() const { return host_spare_.bytes(); }
-  bool tier_refused() const { return tier_refused_.load(); }
   SpillEstimate estimate_spill(const OomEvent& event, const SpillPlace& where);
-  uint64_t spill(const OomEvent& event, PageReservation& reservation, const SpillPlace& where);
+  SpillResult spill(const OomEvent& event, PageReservation& reservation, const SpillPlace& where);
   uint64_t returnable_bytes();
   uint64_t bring_back();
   void postpone_return();
@@ -342,8 +341,8 @@ class DeviceHeap {
   void measure_copies(Tier tier, uint64_t bytes, double us);
   void record_move(const Move& move, CUresult result);
   void record_loss(const Move& move, CUresult result);
-  uint64_t move_out(std::vector<Move>& moves, const SpillPlace& where,
-                    std::vector<CUmemGenericAllocationHandle>* pages);
+  SpillResult move_out(std::vector<Move>& moves, const SpillPlace& where,
+                       std::vector<CUmemGenericAllocationHandle>* pages);
   uint64_t settle_out(const std::vector<Move>& moves, std::vector<CUmemGenericAllocationHandle>* pages);
   void add_piece(Block* block, const Piece& piece);  // (locked)
   void remove_piece(const Piece& piece);             // (locked): it is on nobody's account any more
@@ -369,8 +368,8 @@ class DeviceHeap {
   Status return_piece(Block* block, const Piece& piece, FailurePtr* failure);
 
   // store.cpp, fetch.cpp: pages in a file, and back.
-  uint64_t store(std::vector<Move>& moves, const SpillPlace& where,
-                 std::vector<CUmemGenericAllocationHandle>* pages);
+  SpillResult store(std::vector<Move>& moves, const SpillPlace& where,
+                    std::vector<CUmemGenericAllocationHandle>* pages);
   void write_all(std::vector<Move>& moves);
   int write_to_file(Move& move);
   void give_places(const std::vector<PageFile::Stored>& stored);
@@ -457,7 +456,6 @@ class DeviceHeap {
 
   HostSpare host_spare_;
   std::atomic<uint32_t> moves_ended_{0};
-  std::atomic<bool> tier_refused_{false};
   std::mutex file_mutex_;  // one at a time uses the buffers
   FileBuffers buffers_;
   std::mutex left_over_mutex_;

@@ -69,17 +69,16 @@ void DeviceHeap::mark_moving(const std::vector<Move>& moves) {
   }
 }
 
-uint64_t DeviceHeap::spill(const OomEvent& event, PageReservation& reservation, const SpillPlace& where) {
-  tier_refused_.store(false);
+SpillResult DeviceHeap::spill(const OomEvent& event, PageReservation& reservation, const SpillPlace& where) {
   if (event.capture != CaptureState::kNone || heap_in_handler != this || reservation.claim != nullptr)
-    return 0;
+    return {};
   const Device::Scope scope(*device_);
   std::vector<Victim> victims;
   std::vector<Move> moves;
   {
     const std::lock_guard guard(lock_);
     const std::optional<Lack> missing = lack();
-    if (!missing) return 0;
+    if (!missing) return {};
     uint64_t needed = missing->bytes;
     if (where.tier != Tier::kNvme) all_is_drained();
     take_place(reservation, missing->place);
@@ -92,10 +91,10 @@ uint64_t DeviceHeap::spill(const OomEvent& event, PageReservation& reservation, 
   }
   const uint64_t idle = hold(victims, reservation, IdlePages::kKeep);
   std::vector<CUmemGenericAllocationHandle> pages;
-  const uint64_t moved =
+  const SpillResult moved =
       where.tier == Tier::kNvme ? store(moves, where, &pages) : move_out(moves, where, &pages);
   reservation.pages.insert(reservation.pages.end(), pages.begin(), pages.end());
-  return idle + moved;
+  return {idle + moved.bytes, moved.refused};
 }
 
 // The other tier's memory for a range: what an earlier block of that size has left, else new; what others
@@ -118,33 +117,30 @@ void DeviceHeap::drop_elsewhere(const Piece& piece) {
   device_->release(piece.handle);
 }
 
-// Returns the bytes; their pages, which count as reserved, are in `pages`.
-uint64_t DeviceHeap::move_out(std::vector<Move>& moves, const SpillPlace& where,
-                              std::vector<CUmemGenericAllocationHandle>* pages) {
-  tier_refused_.store(false);
-  if (moves.empty()) return 0;
-  bool refused = false;
-  uint64_t bytes = 0;
+// The pages of what went, which count as reserved, are in `pages`.
+SpillResult DeviceHeap::move_out(std::vector<Move>& moves, const SpillPlace& where,
+                                 std::vector<CUmemGenericAllocationHandle>* pages) {
+  SpillResult out;
+  if (moves.empty()) return out;
   SpillPlace left = where;
   {
     const std::shared_lock mapping(mappings_mutex_);
     exchange(moves, [&](Move& move) {
       CUmemGenericAllocationHandle handle = 0;
-      refused = refused || elsewhere(left, move.range.bytes(), &handle) != CUDA_SUCCESS;
-      if (refused) return false;
+      out.refused = out.refused || elsewhere(left, move.range.bytes(), &handle) != CUDA_SUCCESS;
+      if (out.refused) return false;
       left.most_bytes -= std::min(left.most_bytes, move.range.bytes());
       move.from = pages_in_range(move.block, move.range);
       move.to = {{handle, move.range.bytes()}};
       return true;
     });
-    bytes = settle_out(moves, pages);
+    out.bytes = settle_out(moves, pages);
   }
-  tier_refused_.store(refused);
   for (const Move& move : moves)
     if (!move.done && !move.to.empty())
       drop_elsewhere({.range = move.range, .handle = move.to.front().handle, .tier = move.tier});
   for (const Move& move : moves) end_move(move.block);
-  return bytes;
+  return out;
 }
 
 uint64_t DeviceHeap::settle_out(const std::vector<Move>& moves,
@@ -222,10 +218,6 @@ uint64_t host_spare_bytes(Allocator& allocator, DeviceId except) noexcept {
   return bytes;
 }
 
-bool tier_refused(Allocator& allocator, DeviceId device) noexcept {
-  return allocator.uses(device) && allocator.heap(device, nullptr, nullptr)->tier_refused();
-}
-
 uint64_t spilled_bytes(Allocator& allocator, Tier tier) noexcept {
   uint64_t bytes = 0;
   for (int i = 0; i < Allocator::kMaxDevices; ++i)
@@ -239,10 +231,11 @@ SpillEstimate estimate_spill(Allocator& allocator, const OomEvent& event, const 
   return heap == nullptr ? SpillEstimate{} : heap->estimate_spill(event, where);
 }
 
-uint64_t spill(Allocator& allocator, const OomEvent& event, Reservation& reservation,
-               const SpillPlace& where) noexcept {
+SpillResult spill(Allocator& allocator, const OomEvent& event, Reservation& reservation,
+                  const SpillPlace& where) noexcept {
   DeviceHeap* heap = allocator.heap(event.device, nullptr, nullptr);
-  return heap == nullptr ? 0 : heap->spill(event, static_cast<PageReservation&>(reservation), where);
+  return heap == nullptr ? SpillResult{}
+                         : heap->spill(event, static_cast<PageReservation&>(reservation), where);
 }
 
 uint64_t returnable_bytes(Allocator& allocator, DeviceId device) noexcept {

@@ -66,12 +66,12 @@ void DeviceHeap::write_all(std::vector<Move>& moves) {
   if (bytes != 0) measure_copies(Tier::kNvme, bytes, us.count());
 }
 
-uint64_t DeviceHeap::store(std::vector<Move>& moves, const SpillPlace& where,
-                           std::vector<CUmemGenericAllocationHandle>* pages) {
-  if (moves.empty()) return 0;
+SpillResult DeviceHeap::store(std::vector<Move>& moves, const SpillPlace& where,
+                              std::vector<CUmemGenericAllocationHandle>* pages) {
+  SpillResult out;
+  if (moves.empty()) return out;
   // After they were marked: a block that was done with a moment ago may have work in flight.
   if (where.come_to_rest()) write_all(moves);
-  uint64_t bytes = 0;
   {
     const std::shared_lock mapping(mappings_mutex_);
     for (Move& move : moves) {
@@ -83,12 +83,12 @@ uint64_t DeviceHeap::store(std::vector<Move>& moves, const SpillPlace& where,
       }
       if (!move.stored.empty()) record_move(move, result);
     }
-    bytes = settle_out(moves, pages);
+    out.bytes = settle_out(moves, pages);
   }
   for (const Move& move : moves)
     if (!move.done) give_places(move.stored);
   for (const Move& move : moves) end_move(move.block);
-  return bytes;
+  return out;
 }
 
 }  // namespace spillway

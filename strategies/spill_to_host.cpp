@@ -20,7 +20,8 @@ class SpillToHost final : public Strategy {
     return offer_of(estimate, limits_.most_slowdown);
   }
   Relief relieve(const OomEvent& event, Reservation& reservation) noexcept override {
-    return {spill(allocator_, event, reservation, place(event)), false, "moved cold blocks to host memory"};
+    return {spill(allocator_, event, reservation, place(event)).bytes, false,
+            "moved cold blocks to host memory"};
   }
 
  private:

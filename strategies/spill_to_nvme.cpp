@@ -28,7 +28,7 @@ class SpillToNvme final : public Strategy {
   }
   Relief relieve(const OomEvent& event, Reservation& reservation) noexcept override {
     thread_local std::string why_not;
-    const uint64_t bytes = spill(allocator_, event, reservation, place(event));
+    const uint64_t bytes = spill(allocator_, event, reservation, place(event)).bytes;
     why_not = bytes == 0 ? file_trouble(allocator_) : "";
     if (!why_not.empty()) why_not = "the file could not be written: " + why_not;
     return {bytes, false, "moved registered blocks to a file", why_not.c_str()};

@@ -38,13 +38,13 @@ class SpillToPeer final : public Strategy {
       used_[index(where.peer)].store(true);
       return {0, false, "the program uses the peer itself"};
     }
-    const uint64_t freed = spill(allocator_, event, reservation, where);
+    const SpillResult spilled = spill(allocator_, event, reservation, where);
     const uint64_t there = guest_bytes(allocator_, where.peer);
-    if (tier_refused(allocator_, event.device))
+    if (spilled.refused)
       of(where.peer).refuse(there, limits_.now());
     else
       of(where.peer).serve(there);
-    return {freed, false, "moved cold blocks to a peer device"};
+    return {spilled.bytes, false, "moved cold blocks to a peer device"};
   }
 
  private:

@@ -51,10 +51,13 @@ class Limited : public File {
   static int write(PageFile& file) {
     const std::optional<uint64_t> place = file.take();
     if (!place) return -1;
-    PageFile::Stored page{.place = *place};
-    const int error = file.write(page_bytes().data(), &page);
+    const int error = write_to(file, *place);
     if (error != 0) file.give(*place);
     return error;
+  }
+  static int write_to(PageFile& file, uint64_t place) {
+    PageFile::Stored page{.place = place};
+    return file.write(page_bytes().data(), &page);
   }
   static uint64_t pages_left(PageFile& file) { return file.free_bytes() / PageFile::kPageBytes; }
 
@@ -92,6 +95,26 @@ TEST_F(Limited, ADiskThatWasFullIsTriedAgainAfterAWhile) {
   EXPECT_EQ(write(*file), EFBIG);
   now += seconds(1);
   EXPECT_EQ(pages_left(*file), 2u) << "after a success it is a first refusal again";
+}
+
+// A group of writes is under way when the disk refuses one of them.
+TEST_F(Limited, ARefusalStandsWhileOtherWritesEnd) {
+  const auto file = open(8 * PageFile::kPageBytes);
+  let_it_be(3);
+  const uint64_t first = file->take().value(), second = file->take().value();
+  ASSERT_EQ(write(*file), 0);
+  const uint64_t third = file->take().value(), fourth = file->take().value();
+  EXPECT_EQ(write_to(*file, fourth), EFBIG);
+  EXPECT_EQ(write_to(*file, third), EFBIG);
+  EXPECT_EQ(write_to(*file, first), 0) << "which the disk has";
+  file->give(fourth);
+  file->give(third);
+  EXPECT_EQ(pages_left(*file), 0u) << "up to the first that was refused";
+  let_it_grow();
+  EXPECT_EQ(write_to(*file, second), 0);
+  EXPECT_EQ(pages_left(*file), 0u) << "not before it is tried again";
+  now += std::chrono::seconds(1);
+  EXPECT_EQ(pages_left(*file), 5u);
 }
 
 // Memory that is not aligned is refused around the kernel's cache, as every transfer is on some file systems.

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -190,6 +191,24 @@ TEST(Unlisted, TheDriversOwnCallsAreNotTheProgramsOnes) {
     }
     EXPECT_TRUE(can_close());
     EXPECT_STREQ(test_summary.unlisted, "");
+  });
+}
+
+TEST(Unlisted, AForkedChildNamesWhatItCallsItself) {
+  alone([] {
+    auto* const stub = found(twice, "cuMemTwice");
+    EXPECT_EQ(stub(1), 2);
+    test_summary = {};  // a child's own begins empty
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const bool named = stub(2) == 4 && std::string(test_summary.unlisted) == "cuMemTwice";
+      ::_exit(named ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(stub(2), 4);
+    EXPECT_STREQ(test_summary.unlisted, "") << "the parent has named it before";
   });
 }
 

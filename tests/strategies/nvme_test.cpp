@@ -210,7 +210,8 @@ class StoreWhile final : public Strategy {
   Offer offer(const OomEvent& event) noexcept override { return {event.short_bytes, 1}; }
   Relief relieve(const OomEvent& event, Reservation& reservation) noexcept override {
     return {spill(allocator_, event, reservation,
-                  {.tier = Tier::kNvme, .most_bytes = 64 * kMiB, .come_to_rest = meanwhile_})};
+                  {.tier = Tier::kNvme, .most_bytes = 64 * kMiB, .come_to_rest = meanwhile_})
+                .bytes};
   }
 
  private:

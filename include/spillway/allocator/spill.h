@@ -38,6 +38,11 @@ struct SpillEstimate {
   double slowdown = 1;  // predicted time per step ÷ that without what is spilled; 1 where nothing is known
 };
 
+struct SpillResult {
+  uint64_t bytes = 0;    // for the request, idle ones too
+  bool refused = false;  // it ended early: the driver had no memory in the other tier
+};
+
 // What must stay where it is: asked once for each choice of blocks, under a device's lock, and so must call
 // nothing of the allocator's. Set before the first request; null: nothing must.
 void set_pins(Allocator& allocator, Pins (*pins)()) noexcept;
@@ -83,12 +88,9 @@ uint64_t file_room_bytes(Allocator& allocator) noexcept;
 // Why the last write to it failed; "": it did not.
 std::string file_trouble(Allocator& allocator);
 // Copies the coldest blocks' pages away, as many bytes as the request is short of and some more, and puts
-// the pages into the reservation, together with an address range for the request. Returns the bytes.
-uint64_t spill(Allocator& allocator, const OomEvent& event, Reservation& reservation,
-               const SpillPlace& place) noexcept;
-
-// Whether the device's last spill ended early because the driver had no memory in the other tier.
-bool tier_refused(Allocator& allocator, DeviceId device) noexcept;
+// the pages into the reservation, together with an address range for the request.
+SpillResult spill(Allocator& allocator, const OomEvent& event, Reservation& reservation,
+                  const SpillPlace& place) noexcept;
 
 // Bytes of blocks that are elsewhere and could come back, with room left for the most that the device needed
 // since the last spill; 0 until that is long enough ago.
