@@ -15,35 +15,89 @@ std::vector<driver::Page> DeviceHeap::pages_in_range(const Block* block, Address
   return pages;
 }
 
-// Copies run beside the driver's other work: each is queued as soon as its memory is there, and the pages of
-// those that are over change places while later ones still run.
-void DeviceHeap::exchange(std::vector<Move>& moves, const std::function<bool(Move&)>& provide) {
-  retry_left_over();
-  std::vector<std::pair<Move*, Exchange>> begun;
-  for (Move& move : moves) {
-    if (!provide(move)) continue;
-    Exchange exchange(*device_, move.range, move.from, move.to);
-    if (const CUresult result = exchange.begin(); result != CUDA_SUCCESS) {
-      exchange.undo();
-      leave_over(exchange);
-      record_move(move, result);
-      break;
-    }
-    begun.emplace_back(&move, std::move(exchange));
+// Moves of neighbours, which are one exchange: the driver takes about as long for one page as for many.
+struct DeviceHeap::Run {
+  bool continues(const Move& move, uint64_t most_bytes) const {
+    const Move& last = *moves.back();
+    return last.range.end == move.range.begin && last.tier == move.tier && last.was == move.was &&
+           bytes() + move.range.bytes() <= most_bytes;
   }
-  std::array<uint64_t, kTiers> bytes{};
-  std::array<double, kTiers> us{};
-  for (auto& [move, exchange] : begun) {
-    const CUresult result = exchange.finish();
+  uint64_t bytes() const { return moves.back()->range.end - moves.front()->range.begin; }
+  // One link's time is known only where the device is at one end.
+  bool over_one_link() const {
+    return moves.front()->tier == Tier::kDevice || moves.front()->was == Tier::kDevice;
+  }
+  size_t other_tier() const { return static_cast<size_t>(std::max(moves.front()->tier, moves.front()->was)); }
+
+  std::vector<Move*> moves;
+  std::optional<Exchange> exchange{};  // since it was begun
+};
+
+// False: the driver refused.
+bool DeviceHeap::begin_run(Run& run) {
+  std::vector<driver::Page> from, to;
+  for (const Move* move : run.moves) {
+    from.insert(from.end(), move->from.begin(), move->from.end());
+    to.insert(to.end(), move->to.begin(), move->to.end());
+  }
+  const AddressRange range{run.moves.front()->range.begin, run.moves.back()->range.end};
+  run.exchange.emplace(*device_, range, std::move(from), std::move(to));
+  const CUresult result = run.exchange->begin();
+  if (result == CUDA_SUCCESS) return true;
+  run.exchange->undo();
+  leave_over(*run.exchange);
+  for (const Move* move : run.moves) record_move(*move, result);
+  return false;
+}
+
+// Each is begun as soon as its memory is there, and the first are short, so that copies begin soon.
+std::vector<DeviceHeap::Run> DeviceHeap::begin_runs(std::vector<Move>& moves,
+                                                    const std::function<bool(Move&)>& provide) {
+  constexpr uint64_t kFirstBytes = 2 << 20, kMostBytes = 16 << 20;
+  std::vector<Move*> by_address;
+  for (Move& move : moves) by_address.push_back(&move);
+  std::ranges::sort(by_address, {}, [](const Move* move) { return move->range.begin; });
+  std::vector<Run> begun;
+  Run next;
+  uint64_t most_bytes = kFirstBytes;
+  const auto begin = [&] {
+    if (next.moves.empty()) return true;
+    if (!begin_run(next)) return false;
+    begun.push_back(std::exchange(next, {}));
+    most_bytes = std::min(2 * most_bytes, kMostBytes);
+    return true;
+  };
+  for (Move* move : by_address) {
+    if (!provide(*move)) continue;
+    if (!next.moves.empty() && !next.continues(*move, most_bytes) && !begin()) return begun;
+    next.moves.push_back(move);
+    if (next.bytes() >= most_bytes && !begin()) return begun;
+  }
+  begin();
+  return begun;
+}
+
+void DeviceHeap::finish_run(Run& run) {
+  const CUresult result = run.exchange->finish();
+  for (Move* move : run.moves) {
     move->done = result == CUDA_SUCCESS;
     record_move(*move, result);
-    if (exchange.lost()) record_loss(*move, result);
-    leave_over(exchange);
-    const auto there = static_cast<size_t>(std::max(move->tier, move->was));
-    const bool over_one_link = move->tier == Tier::kDevice || move->was == Tier::kDevice;
-    if (exchange.copy_us() <= 0 || !over_one_link) continue;
-    bytes[there] += move->range.bytes();
-    us[there] += exchange.copy_us();
+    if (run.exchange->lost()) record_loss(*move, result);
+  }
+  leave_over(*run.exchange);
+}
+
+// Copies run beside the driver's other work, and the pages of those that are over change places while later
+// ones still run.
+void DeviceHeap::exchange(std::vector<Move>& moves, const std::function<bool(Move&)>& provide) {
+  retry_left_over();
+  std::array<uint64_t, kTiers> bytes{};
+  std::array<double, kTiers> us{};
+  for (Run& run : begin_runs(moves, provide)) {
+    finish_run(run);
+    if (run.exchange->copy_us() <= 0 || !run.over_one_link()) continue;
+    bytes[run.other_tier()] += run.bytes();
+    us[run.other_tier()] += run.exchange->copy_us();
   }
   for (size_t tier = 0; tier < kTiers; ++tier) measure_copies(static_cast<Tier>(tier), bytes[tier], us[tier]);
 }
