@@ -10,6 +10,11 @@ endfunction()
 # LABELS: sim (needs the simulator's libraries), stress, gpu. Every test runs from the build folder with
 # SPILLWAY_BUILD_DIR set, so that it finds the libraries that it loads.
 find_package(GTest REQUIRED)
+# GoogleTest's headers, compiled once for all of them.
+file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/test_headers.cpp CONTENT "")
+add_executable(spillway_test_headers EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/test_headers.cpp)
+target_link_libraries(spillway_test_headers PRIVATE GTest::gmock GTest::gtest_main)
+target_precompile_headers(spillway_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
 function(spillway_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
@@ -18,6 +23,7 @@ function(spillway_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gmock GTest::gtest_main)
+  target_precompile_headers(${name} REUSE_FROM spillway_test_headers)
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
     ENVIRONMENT "SPILLWAY_BUILD_DIR=${CMAKE_BINARY_DIR}")

@@ -1,5 +1,6 @@
 #include "tools/spillway/command.h"
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "tools/spillway/suggest.h"

@@ -4,10 +4,13 @@
 // Errors: text on standard error, and an ExitCode. A sub-command that replaces the process passes its exit
 // code through.
 #pragma once
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}
 
 namespace spillway::tools {
 

@@ -1,4 +1,5 @@
 // `spillway simulate`: replaces itself by a command that finds the simulator in place of the CUDA libraries.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>

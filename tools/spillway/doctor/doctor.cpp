@@ -1,4 +1,5 @@
 // `spillway doctor`: what works on this machine, by trial, and what to do about what does not.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <memory>

@@ -1,4 +1,5 @@
 // `spillway check`: a rehearsal as a test, for a project's own continuous integration.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 

@@ -1,6 +1,7 @@
 #include "tools/spillway/rehearse/options.h"
 
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 

@@ -1,4 +1,5 @@
 // `spillway rehearse`: runs an unmodified program on simulated GPUs and says whether it fits.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 

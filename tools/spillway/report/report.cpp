@@ -1,4 +1,5 @@
 // `spillway report`: what a trace tells.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 

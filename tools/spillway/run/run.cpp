@@ -1,5 +1,6 @@
 // `spillway run`: runs a program under the preloaded library and says at its end what was met and rescued.
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <cstdio>
 #include <cstdlib>
