@@ -76,6 +76,7 @@ DeviceHeap::~DeviceHeap() {
     }
   }
   for (CUmemGenericAllocationHandle page : spare_) device_->release(page);
+  marks_.end();
 }
 
 Arena& DeviceHeap::arena_for(StreamId stream, uint64_t pool, bool small) {

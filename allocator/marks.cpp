@@ -4,9 +4,11 @@
 
 namespace spillway {
 
-Marks::~Marks() {
+void Marks::end() {
   for (const auto& [stream, queue] : by_stream_)
     for (const Queued& queued : queue) device_.put_back(queued.event);
+  by_stream_.clear();
+  outstanding_.clear();
 }
 
 bool Marks::add(Block* block, const std::vector<StreamId>& streams, const std::function<CUresult()>& drain) {

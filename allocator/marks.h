@@ -28,9 +28,6 @@ class Marks {
   };
 
   explicit Marks(Device& device) : device_(device) {}
-  ~Marks();
-  Marks(const Marks&) = delete;
-  Marks& operator=(const Marks&) = delete;
 
   // An event on each stream. True: there is nothing to wait for. `drain` waits for the whole device.
   bool add(Block* block, const std::vector<StreamId>& streams, const std::function<CUresult()>& drain);
@@ -39,6 +36,9 @@ class Marks {
   std::optional<Mark> oldest() const;
   // Of a mark whose event has passed; nothing if somebody saw it pass before.
   void pass(const Mark& mark, const Passed& passed);
+
+  // Nobody waits any more. Not in a forked child.
+  void end();
 
   bool empty() const { return by_stream_.empty(); }
   template <class Predicate>

@@ -188,10 +188,13 @@ TEST_F(Spill, PredictsWhatItCosts) {
   EXPECT_NE(get(20 * kMiB), 0u);
 }
 
+class SpillOfBlocks : public Spill, public ::testing::WithParamInterface<uint64_t> {};
+
 // What the driver takes for each of many blocks passes while others are copied, and no byte goes twice.
-TEST_F(Spill, CopiesRunBesideTheDriversOtherWork) {
+// Neighbours are exchanged as one: by themselves blocks of a page would take longer in the driver's calls.
+TEST_P(SpillOfBlocks, CopiesRunBesideTheDriversOtherWork) {
   allocator->limit(kDevice, 130 * kMiB);
-  const auto blocks = blocks_of(8 * kMiB, 16);
+  const auto blocks = blocks_of(GetParam(), static_cast<int>(128 * kMiB / GetParam()));
   let_time_pass();
   for (const char* call : {"cuMemCreate", "cuMemSetAccess", "cuMemUnmap"}) control->set_latency(call, 40'000);
   const SpillwaySimulatorCounts before = counts();
@@ -251,14 +254,14 @@ TEST_F(Spill, MeasuresTheLinkAndNotWhatElseTheDriverDoes) {
 }
 
 // At each of the driver's calls, once: nothing is lost, nothing leaks, and the request is served or refused.
-TEST_F(Spill, SurvivesAFailureOfAnyCall) {
+TEST_P(SpillOfBlocks, SurvivesAFailureOfAnyCall) {
   for (const char* call :
        {"cuMemCreate", "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess", "cuMemcpyAsync",
         "cuEventSynchronize", "cuMemUnmap", "cuMemAddressFree", "cuEventRecord"}) {
     bool fired = true;
     for (uint64_t n = 1; fired; ++n) {
-      ASSERT_LT(n, 100u) << call;
-      const auto blocks = blocks_of(10 * kMiB, 3);
+      ASSERT_LT(n, 200u) << call;
+      const auto blocks = blocks_of(GetParam(), static_cast<int>(30 * kMiB / GetParam()));
       let_time_pass();
       const uint64_t before = counts().injected_failures;
       control->fail_call(n, call, 0, CUDA_ERROR_OUT_OF_MEMORY);
@@ -275,6 +278,8 @@ TEST_F(Spill, SurvivesAFailureOfAnyCall) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(OfEachSize, SpillOfBlocks, ::testing::Values(kPage, 8 * kMiB));
 
 }  // namespace
 }  // namespace spillway::testing
