@@ -11,6 +11,14 @@ if(SPILLWAY_TORCH_ROOT AND NOT SPILLWAY_SANITIZE STREQUAL "thread")
     -Wl,--no-as-needed torch_cpu torch_cuda c10_cuda c10 torch -Wl,--as-needed
     -Wl,--allow-shlib-undefined)
   target_link_options(spillway_libtorch INTERFACE -Wl,-rpath,${SPILLWAY_TORCH_ROOT}/lib)
+
+  # LibTorch's large headers, compiled once: target_precompile_headers(NAME REUSE_FROM spillway_libtorch_headers).
+  file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/libtorch_headers.cpp CONTENT "")
+  add_library(spillway_libtorch_headers OBJECT EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/libtorch_headers.cpp)
+  target_link_libraries(spillway_libtorch_headers PRIVATE spillway_libtorch)
+  target_precompile_headers(spillway_libtorch_headers PRIVATE
+    <ATen/ATen.h> <c10/core/StreamGuard.h> <torch/csrc/autograd/autograd.h> <torch/csrc/autograd/custom_function.h>
+    <torch/csrc/autograd/function_hook.h> <torch/csrc/autograd/variable.h> <torch/library.h>)
 else()
   set(SPILLWAY_HAS_LIBTORCH OFF)
 endif()

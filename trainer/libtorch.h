@@ -1,4 +1,4 @@
-// The parts of LibTorch that the trainer uses, precompiled: private, never included by a public header.
+// The parts of LibTorch that the trainer uses: private, never included by a public header.
 #pragma once
 #include <ATen/ATen.h>
 #include <c10/core/StreamGuard.h>

@@ -27,6 +27,7 @@ struct Levels {
 struct Holding {
   Site site = 0;
   uint64_t bytes = 0, blocks = 0;
+  bool operator==(const Holding&) const = default;
 };
 
 struct Step {
