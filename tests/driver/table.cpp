@@ -4,6 +4,9 @@
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 
+#include <iterator>
+#include <utility>
+
 #include "spillway/driver/probe.h"
 #include "tests/simulator/driver_support.h"
 
@@ -18,13 +21,14 @@ using testing::HasSubstr;
 TEST(Table, every_function_of_the_list_is_found_in_the_simulator) {
   in_process({}, [] {
     const Table& table = loaded_driver();
-    int functions = 0;
+    const std::pair<const char*, const void*> functions[] = {
 #define SPILLWAY_DRIVER_FUNCTION(result, name, parameters, arguments) \
-  EXPECT_NE(table.name, nullptr) << #name;                            \
-  ++functions;
+  {#name, reinterpret_cast<const void*>(table.name)},
 #include "spillway/driver/functions.inc"
 #undef SPILLWAY_DRIVER_FUNCTION
-    EXPECT_GT(functions, 600);
+    };
+    for (const auto& [name, address] : functions) EXPECT_NE(address, nullptr) << name;
+    EXPECT_GT(std::size(functions), 600u);
     ASSERT_NE(table.simulator, nullptr);
     EXPECT_EQ(table.simulator->size, sizeof(SpillwaySimulatorControl));
   });
