@@ -337,9 +337,10 @@ class DeviceHeap {
   std::vector<driver::Page> pages_in_range(const Block* block, AddressRange range);
   void exchange(std::vector<Move>& moves, const std::function<bool(Move&)>& provide);
   struct Run;
-  bool begin_run(Run& run);
-  std::vector<Run> begin_runs(std::vector<Move>& moves, const std::function<bool(Move&)>& provide);
-  void finish_run(Run& run);
+  struct Begun;
+  std::optional<Begun> begin_run(Run run);
+  std::vector<Begun> begin_runs(std::vector<Move>& moves, const std::function<bool(Move&)>& provide);
+  void finish_run(Begun& begun);
   void leave_over(const Exchange& exchange);
   void retry_left_over();
   void measure_copies(Tier tier, uint64_t bytes, double us);

@@ -30,61 +30,67 @@ struct DeviceHeap::Run {
   size_t other_tier() const { return static_cast<size_t>(std::max(moves.front()->tier, moves.front()->was)); }
 
   std::vector<Move*> moves;
-  std::optional<Exchange> exchange{};  // since it was begun
 };
 
-// False: the driver refused.
-bool DeviceHeap::begin_run(Run& run) {
+struct DeviceHeap::Begun {
+  Run run;
+  Exchange exchange;
+};
+
+// Nothing: the driver refused.
+std::optional<DeviceHeap::Begun> DeviceHeap::begin_run(Run run) {
   std::vector<driver::Page> from, to;
   for (const Move* move : run.moves) {
     from.insert(from.end(), move->from.begin(), move->from.end());
     to.insert(to.end(), move->to.begin(), move->to.end());
   }
   const AddressRange range{run.moves.front()->range.begin, run.moves.back()->range.end};
-  run.exchange.emplace(*device_, range, std::move(from), std::move(to));
-  const CUresult result = run.exchange->begin();
-  if (result == CUDA_SUCCESS) return true;
-  run.exchange->undo();
-  leave_over(*run.exchange);
+  Exchange exchange(*device_, range, std::move(from), std::move(to));
+  const CUresult result = exchange.begin();
+  if (result == CUDA_SUCCESS) return Begun{std::move(run), std::move(exchange)};
+  exchange.undo();
+  leave_over(exchange);
   for (const Move* move : run.moves) record_move(*move, result);
-  return false;
+  return std::nullopt;
 }
 
 // Each is begun as soon as its memory is there, and the first are short, so that copies begin soon.
-std::vector<DeviceHeap::Run> DeviceHeap::begin_runs(std::vector<Move>& moves,
-                                                    const std::function<bool(Move&)>& provide) {
+std::vector<DeviceHeap::Begun> DeviceHeap::begin_runs(std::vector<Move>& moves,
+                                                      const std::function<bool(Move&)>& provide) {
   constexpr uint64_t kFirstBytes = 2 << 20, kMostBytes = 16 << 20;
   std::vector<Move*> by_address;
+  by_address.reserve(moves.size());
   for (Move& move : moves) by_address.push_back(&move);
   std::ranges::sort(by_address, {}, [](const Move* move) { return move->range.begin; });
-  std::vector<Run> begun;
+  std::vector<Begun> runs;
   Run next;
   uint64_t most_bytes = kFirstBytes;
   const auto begin = [&] {
     if (next.moves.empty()) return true;
-    if (!begin_run(next)) return false;
-    begun.push_back(std::exchange(next, {}));
+    std::optional<Begun> begun = begin_run(std::exchange(next, {}));
+    if (!begun) return false;
+    runs.push_back(*std::move(begun));
     most_bytes = std::min(2 * most_bytes, kMostBytes);
     return true;
   };
   for (Move* move : by_address) {
     if (!provide(*move)) continue;
-    if (!next.moves.empty() && !next.continues(*move, most_bytes) && !begin()) return begun;
+    if (!next.moves.empty() && !next.continues(*move, most_bytes) && !begin()) return runs;
     next.moves.push_back(move);
-    if (next.bytes() >= most_bytes && !begin()) return begun;
+    if (next.bytes() >= most_bytes && !begin()) return runs;
   }
   begin();
-  return begun;
+  return runs;
 }
 
-void DeviceHeap::finish_run(Run& run) {
-  const CUresult result = run.exchange->finish();
-  for (Move* move : run.moves) {
+void DeviceHeap::finish_run(Begun& begun) {
+  const CUresult result = begun.exchange.finish();
+  for (Move* move : begun.run.moves) {
     move->done = result == CUDA_SUCCESS;
     record_move(*move, result);
-    if (run.exchange->lost()) record_loss(*move, result);
+    if (begun.exchange.lost()) record_loss(*move, result);
   }
-  leave_over(*run.exchange);
+  leave_over(begun.exchange);
 }
 
 // Copies run beside the driver's other work, and the pages of those that are over change places while later
@@ -93,11 +99,12 @@ void DeviceHeap::exchange(std::vector<Move>& moves, const std::function<bool(Mov
   retry_left_over();
   std::array<uint64_t, kTiers> bytes{};
   std::array<double, kTiers> us{};
-  for (Run& run : begin_runs(moves, provide)) {
-    finish_run(run);
-    if (run.exchange->copy_us() <= 0 || !run.over_one_link()) continue;
+  for (Begun& begun : begin_runs(moves, provide)) {
+    finish_run(begun);
+    const Run& run = begun.run;
+    if (begun.exchange.copy_us() <= 0 || !run.over_one_link()) continue;
     bytes[run.other_tier()] += run.bytes();
-    us[run.other_tier()] += run.exchange->copy_us();
+    us[run.other_tier()] += begun.exchange.copy_us();
   }
   for (size_t tier = 0; tier < kTiers; ++tier) measure_copies(static_cast<Tier>(tier), bytes[tier], us[tier]);
 }
