@@ -338,6 +338,7 @@ class DeviceHeap {
   void exchange(std::vector<Move>& moves, const std::function<bool(Move&)>& provide);
   struct Run;
   struct Begun;
+  static std::vector<Move*> beside_neighbours(std::vector<Move>& moves, uint64_t most_bytes);
   std::optional<Begun> begin_run(Run run);
   std::vector<Begun> begin_runs(std::vector<Move>& moves, const std::function<bool(Move&)>& provide);
   void finish_run(Begun& begun);

@@ -17,11 +17,15 @@ std::vector<driver::Page> DeviceHeap::pages_in_range(const Block* block, Address
 
 // Moves of neighbours, which are one exchange: the driver takes about as long for one page as for many.
 struct DeviceHeap::Run {
+  // Also in one segment: CUDA promises nothing of a range that crosses from one reservation into the next.
   bool continues(const Move& move, uint64_t most_bytes) const {
     const Move& last = *moves.back();
-    return last.range.end == move.range.begin && last.tier == move.tier && last.was == move.was &&
+    return last.range.end == move.range.begin && last.block->arena == move.block->arena &&
+           last.block->segment == move.block->segment && last.tier == move.tier && last.was == move.was &&
            bytes() + move.range.bytes() <= most_bytes;
   }
+  // The place in the chooser's order of the one that it put first.
+  const Move* first() const { return *std::ranges::min_element(moves); }
   uint64_t bytes() const { return moves.back()->range.end - moves.front()->range.begin; }
   // One link's time is known only where the device is at one end.
   bool over_one_link() const {
@@ -54,14 +58,28 @@ std::optional<DeviceHeap::Begun> DeviceHeap::begin_run(Run run) {
   return std::nullopt;
 }
 
+// Neighbours beside each other, as many as one run takes; for the rest in the chooser's order, because memory
+// may end half-way.
+std::vector<DeviceHeap::Move*> DeviceHeap::beside_neighbours(std::vector<Move>& moves, uint64_t most_bytes) {
+  std::vector<Move*> ordered;
+  ordered.reserve(moves.size());
+  for (Move& move : moves) ordered.push_back(&move);
+  std::ranges::sort(ordered, {}, [](const Move* move) { return move->range.begin; });
+  std::vector<Run> groups;
+  for (Move* move : ordered) {
+    if (groups.empty() || !groups.back().continues(*move, most_bytes)) groups.emplace_back();
+    groups.back().moves.push_back(move);
+  }
+  std::ranges::sort(groups, {}, &Run::first);
+  ordered.clear();
+  for (const Run& group : groups) ordered.insert(ordered.end(), group.moves.begin(), group.moves.end());
+  return ordered;
+}
+
 // Each is begun as soon as its memory is there, and the first are short, so that copies begin soon.
 std::vector<DeviceHeap::Begun> DeviceHeap::begin_runs(std::vector<Move>& moves,
                                                       const std::function<bool(Move&)>& provide) {
   constexpr uint64_t kFirstBytes = 2 << 20, kMostBytes = 16 << 20;
-  std::vector<Move*> by_address;
-  by_address.reserve(moves.size());
-  for (Move& move : moves) by_address.push_back(&move);
-  std::ranges::sort(by_address, {}, [](const Move* move) { return move->range.begin; });
   std::vector<Begun> runs;
   Run next;
   uint64_t most_bytes = kFirstBytes;
@@ -73,7 +91,7 @@ std::vector<DeviceHeap::Begun> DeviceHeap::begin_runs(std::vector<Move>& moves,
     most_bytes = std::min(2 * most_bytes, kMostBytes);
     return true;
   };
-  for (Move* move : by_address) {
+  for (Move* move : beside_neighbours(moves, kMostBytes)) {
     if (!provide(*move)) continue;
     if (!next.moves.empty() && !next.continues(*move, most_bytes) && !begin()) return runs;
     next.moves.push_back(move);

@@ -43,7 +43,7 @@ bool Helper::begin(std::function<void()> work, Deadline deadline, bool (*stop)()
   work_ = std::move(work);
   busy_ = true;
   changed_.notify_all();
-  const auto ended = [this] { return !busy_; };
+  const auto ended = [this, number = ++begun_] { return ended_ >= number; };
   if (stop == nullptr) return changed_.wait_until(lock, deadline, ended) && done_;
   for (auto now = std::chrono::steady_clock::now(); now < deadline && !stop();
        now = std::chrono::steady_clock::now())
@@ -61,6 +61,7 @@ void Helper::serve() {
     lock.lock();
     done_ = done;
     busy_ = false;
+    ++ended_;
     changed_.notify_all();
   }
 }

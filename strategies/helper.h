@@ -8,6 +8,7 @@
 #pragma once
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 
@@ -31,6 +32,7 @@ class Helper {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool started_ = false, busy_ = false, done_ = false;
+  uint64_t begun_ = 0, ended_ = 0;  // pieces of work
   std::function<void()> work_;
 };
 

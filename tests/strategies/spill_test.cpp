@@ -169,6 +169,30 @@ TEST_F(Spill, ComesBackWhenThereIsRoomForLong) {
   EXPECT_LE(memory().reserved, 32 * kMiB);
 }
 
+class SpillOfOneThatIsUsed : public Spill, public ::testing::WithParamInterface<size_t> {};
+
+// Whatever the addresses say: where the driver has pages for one alone, it is the one of the most uses.
+TEST_P(SpillOfOneThatIsUsed, ItComesBackFirst) {
+  const auto blocks = blocks_of(10 * kMiB, 3);
+  EXPECT_EQ(get(60 * kMiB), 0u) << "uses are known from now on";
+  const uint64_t more = get(30 * kMiB);
+  ASSERT_NE(more, 0u) << failure->text;
+  for (int i = 0; i < 20; ++i) touch(*allocator, blocks[GetParam()]);
+  put(more);
+  let_time_pass(25'000);
+  allocator->empty_cache(kDevice);
+  ASSERT_EQ(memory().spilled, 30 * kMiB);
+  control->fail_call(10 * kMiB / kPage + 1, "cuMemCreate", 1, CUDA_ERROR_OUT_OF_MEMORY);
+  bring_back(*allocator, kDevice);
+  control->fail_call(0, nullptr, 0, CUDA_SUCCESS);
+  EXPECT_EQ(memory().spilled, 20 * kMiB);
+  put(blocks[GetParam()]);
+  let_time_pass();
+  EXPECT_EQ(memory().spilled, 20 * kMiB) << "it had come back";
+}
+
+INSTANTIATE_TEST_SUITE_P(WhereverItLies, SpillOfOneThatIsUsed, ::testing::Values(0, 1, 2));
+
 TEST_F(Spill, PredictsWhatItCosts) {
   with({.host_bytes = 256 * kMiB, .available = nullptr, .most_slowdown = 1.01});
   const auto blocks = blocks_of(10 * kMiB, 3);
