@@ -9,6 +9,10 @@ import unittest
 from case import OWN, SPILLWAY, Case
 
 
+# Where the host has room for it, memory in use goes there first: asking costs others their caches.
+REPLACE = "replace --host-budget 0"
+
+
 class Peers(Case):
     """Two programs on one card, of which one has cached what the other needs."""
 
@@ -28,7 +32,7 @@ class Peers(Case):
         self.assertIn("reserves 30", ended.output)
 
     def test_both_finish(self):
-        for modes in (("rescue", "rescue"), ("replace", "replace"), ("rescue", "replace")):
+        for modes in (("rescue", "rescue"), (REPLACE, REPLACE), ("rescue", REPLACE)):
             with self.subTest(modes=modes):
                 for name in ("hoarded", "needed"):
                     (pathlib.Path(self.folder) / name).unlink(missing_ok=True)
@@ -55,7 +59,7 @@ class Peers(Case):
 
     def test_a_guarantee_is_kept_to_the_page(self):
         """Spillway's allocator gives what is beyond it: 15 of 30 GiB, and the other program needs 11."""
-        ended = self.both(["replace --guarantee 15GiB", "replace"])
+        ended = self.both([f"{REPLACE} --guarantee 15GiB", REPLACE])
         self.assertEqual(ended.status, 0, ended.errors)
         self.assertIn("need: has 20", ended.output)
         self.assertIn("reserves 15", ended.output)
