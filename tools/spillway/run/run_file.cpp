@@ -9,8 +9,10 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <optional>
+#include <system_error>
 
 #include "tools/spillway/run/settings.h"
 #include "tools/spillway/suggest.h"
@@ -21,10 +23,12 @@ namespace {
 constexpr size_t kMostBytes = 1 << 20;
 
 std::optional<std::string> text_of(const std::string& path, std::string* error) {
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::string text(kMostBytes + 1, '\0');
   if (!file || !file.read(text.data(), static_cast<std::streamsize>(text.size())).eof()) {
-    *error = file ? "it has more than 1 MiB" : "it can not be read";
+    *error =
+        file ? "it has more than 1 MiB" : "it can not be read: " + std::generic_category().message(errno);
     return std::nullopt;
   }
   text.resize(static_cast<size_t>(file.gcount()));

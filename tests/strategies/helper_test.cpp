@@ -1,0 +1,58 @@
+// The helper's thread, whose driver calls the process's exit waits for.
+#include "strategies/helper.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <thread>
+
+namespace spillway::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// Before any thread is made: a child of fork has none.
+TEST(Helper, TheProcesssExitWaitsForWhatItDoes) {
+  void* memory = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto* const ended = new (memory) std::atomic<bool>(false);
+  const pid_t child = fork();
+  if (child == 0) {
+    static auto* const helper = new Helper;
+    std::atomic<bool> began{false};
+    helper->run(
+        [&] {
+          began = true;
+          std::this_thread::sleep_for(milliseconds(100));
+          *ended = true;
+        },
+        steady_clock::now() + std::chrono::seconds(10), [] { return true; });
+    while (!began) std::this_thread::yield();
+    std::exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(*ended);
+  munmap(memory, 4096);
+}
+
+TEST(Helper, SaysWhetherTheWorkEnded) {
+  static auto* const helper = new Helper;
+  std::atomic<bool> go{false};
+  EXPECT_TRUE(helper->run([] {}, steady_clock::now() + std::chrono::seconds(10)));
+  EXPECT_FALSE(helper->run([&] { go.wait(false); }, steady_clock::now() + milliseconds(10)));
+  EXPECT_FALSE(helper->run([] {}, steady_clock::now() + milliseconds(10))) << "busy";
+  go = true;
+  go.notify_all();
+  EXPECT_TRUE(helper->run_when_free([] {}, steady_clock::now() + std::chrono::seconds(10)));
+}
+
+}  // namespace
+}  // namespace spillway::testing
