@@ -36,6 +36,39 @@ void wake(std::atomic<uint32_t>& word) {
   ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
+constexpr int kLooks = 8;
+constexpr uint64_t kMostShown = uint64_t{1} << 50;  // more is no card's, and sums of these do not overflow
+
+// What the member that owns the slot shows; false: nothing yet, or it is being written at every look.
+bool read_shown(const Slot& slot, LedgerEntry* entry) {
+  const ledger::Shown& shown = slot.shown;
+  for (int look = 0; look < kLooks; ++look) {
+    const uint64_t version = shown.version.load(std::memory_order_acquire);
+    if (version == 0 || shown.writer.load(std::memory_order_acquire) != slot.owner.load()) return false;
+    uint64_t words[ledger::kEntryWords];
+    for (size_t i = 0; i < ledger::kEntryWords; ++i)
+      words[i] = shown.words[i].load(std::memory_order_acquire);
+    if (version % 2 != 0 || shown.version.load(std::memory_order_relaxed) != version) continue;
+    std::memcpy(entry, words, sizeof *entry);
+    return true;
+  }
+  return false;
+}
+
+uint64_t idle_in(const LedgerEntry& entry, const DeviceUuid& device) {
+  const auto sum = [](uint64_t one, uint64_t other) {
+    return std::min(one, kMostShown) + std::min(other, kMostShown);
+  };
+  for (size_t i = 0; i < std::min<uint64_t>(entry.device_count, LedgerEntry::kMostDevices); ++i) {
+    const LedgerDevice& shown = entry.devices[i];
+    if (shown.uuid != device) continue;
+    const uint64_t held = sum(shown.held_bytes, shown.framework_held_bytes);
+    return std::min(sum(shown.cached_bytes, shown.framework_cached_bytes),
+                    held - std::min(held, entry.guarantee_bytes));
+  }
+  return 0;
+}
+
 class SharedLedger final : public Ledger {
  public:
   SharedLedger(ledger::Region region, size_t slot)
@@ -45,6 +78,7 @@ class SharedLedger final : public Ledger {
   }
 
   size_t peers() const override;
+  uint64_t idle_elsewhere(const DeviceUuid& device, uint64_t most) const override;
   uint64_t ask(const DeviceUuid& device, uint64_t bytes, Clock::time_point deadline,
                const std::function<bool()>& enough) override;
   bool asks() const override { return is_member() && own().number.load() != 0; }
@@ -78,6 +112,16 @@ size_t SharedLedger::peers() const {
   if (!is_member()) return 0;
   for (size_t i = 0; i < kSlots; ++i) count += i != slot_ && lives(segment().slots[i].owner.load()) ? 1 : 0;
   return count;
+}
+
+uint64_t SharedLedger::idle_elsewhere(const DeviceUuid& device, uint64_t most) const {
+  uint64_t bytes = 0;
+  LedgerEntry entry;
+  for (size_t i = 0; is_member() && i < kSlots && bytes < most; ++i) {
+    const Slot& slot = segment().slots[i];
+    if (i != slot_ && lives(slot.owner.load()) && read_shown(slot, &entry)) bytes += idle_in(entry, device);
+  }
+  return std::min(bytes, most);
 }
 
 uint64_t SharedLedger::place_need(const DeviceUuid& device, uint64_t bytes) {

@@ -87,6 +87,15 @@ class Processes : public ::testing::Test {
     for (Started& one : started) ended.push_back(one.wait());
     return ended;
   }
+  // Until a rank has made the communicator's file: before that it is a draft, which has an extension.
+  void wait_for_file() const {
+    const auto made = [this] {
+      for (const auto& entry : fs::recursive_directory_iterator(folder_))
+        if (entry.is_regular_file() && entry.path().extension().empty()) return true;
+      return false;
+    };
+    while (!made()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
   size_t files() const {
     size_t count = 0;
     for (const auto& entry : fs::recursive_directory_iterator(folder_)) count += entry.is_regular_file();
@@ -127,7 +136,7 @@ TEST_F(Processes, learn_that_a_rank_was_killed_before_all_had_come) {
   const std::string id = hex(unique_id());
   Started waiting("plain", 0, 3, id);
   Started dying("ends_when_killed", 1, 3, id);
-  while (files() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  wait_for_file();
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   ASSERT_EQ(kill(dying.id(), SIGKILL), 0);
   const Ended ended = waiting.wait();
@@ -148,7 +157,7 @@ TEST_F(Processes, do_not_wait_for_ever_for_ranks_that_never_come) {
 TEST_F(Processes, learn_that_a_rank_died_on_its_way) {
   const ncclUniqueId id = unique_id();
   Started waiting("plain", 0, 2, hex(id));
-  while (files() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  wait_for_file();
   std::string why;
   const auto meeting = nccl::read_unique_id(id);
   const auto file = nccl::SharedFile::open(meeting->place, 2, true, &why);
@@ -163,7 +172,7 @@ TEST_F(Processes, learn_that_a_rank_died_on_its_way) {
 TEST_F(Processes, refuse_a_file_that_somebody_cut) {
   const std::string id = hex(unique_id());
   Started waiting("plain", 0, 2, id);
-  while (files() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  wait_for_file();
   kill(waiting.id(), SIGKILL);
   waiting.wait();
   for (const auto& entry : fs::recursive_directory_iterator(folder_))
@@ -176,7 +185,7 @@ TEST_F(Processes, refuse_a_file_that_somebody_cut) {
 TEST_F(Processes, sweep_what_killed_ones_left) {
   const std::string id = hex(unique_id());
   Started lonely("plain", 0, 2, id);
-  while (files() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  wait_for_file();
   ASSERT_EQ(kill(lonely.id(), SIGKILL), 0);
   lonely.wait();
   EXPECT_GE(files(), 1u) << "nobody was there to remove it";

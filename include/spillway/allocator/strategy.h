@@ -34,8 +34,8 @@ struct StrategyInfo {
 };
 
 struct Offer {
-  uint64_t bytes = 0;  // what it expects to free or make usable; 0: nothing to offer, it is not called
-  uint64_t cost_us = 0;
+  uint64_t bytes = 0;    // what it expects to free or make usable; 0: nothing to offer, it is not called
+  uint64_t cost_us = 0;  // of the relief, and of what the program takes longer later because of it
   // The bytes are there, and not only hoped for: if they are not gained then, something failed, perhaps only
   // once.
   bool counted = true;

@@ -9,10 +9,6 @@ import unittest
 from case import OWN, SPILLWAY, Case
 
 
-# Where the host has room for it, memory in use goes there first: asking costs others their caches.
-REPLACE = "replace --host-budget 0"
-
-
 class Peers(Case):
     """Two programs on one card, of which one has cached what the other needs."""
 
@@ -32,7 +28,7 @@ class Peers(Case):
         self.assertIn("reserves 30", ended.output)
 
     def test_both_finish(self):
-        for modes in (("rescue", "rescue"), (REPLACE, REPLACE), ("rescue", REPLACE)):
+        for modes in (("rescue", "rescue"), ("replace", "replace"), ("rescue", "replace")):
             with self.subTest(modes=modes):
                 for name in ("hoarded", "needed"):
                     (pathlib.Path(self.folder) / name).unlink(missing_ok=True)
@@ -42,6 +38,8 @@ class Peers(Case):
                 self.assertIn("hoard: still has 1048576 and reserves 0", ended.output)
                 self.assertRegex(ended.errors, r"met, [1-9]\d* rescued")
                 self.assertTrue(any(re.search(r"ask_peers +\d+ +[1-9]", it) for it in ended.reports.values()))
+                self.assertFalse(any(re.search(r"spill_to_\w+ +[1-9]", it) for it in ended.reports.values()),
+                                 "memory in use was moved, though another process only cached")
 
     def test_one_that_is_not_asked_keeps_its_cache(self):
         """So the test above can fail."""
@@ -59,7 +57,7 @@ class Peers(Case):
 
     def test_a_guarantee_is_kept_to_the_page(self):
         """Spillway's allocator gives what is beyond it: 15 of 30 GiB, and the other program needs 11."""
-        ended = self.both([f"{REPLACE} --guarantee 15GiB", REPLACE])
+        ended = self.both(["replace --guarantee 15GiB", "replace"])
         self.assertEqual(ended.status, 0, ended.errors)
         self.assertIn("need: has 20", ended.output)
         self.assertIn("reserves 15", ended.output)
