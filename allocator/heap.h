@@ -455,6 +455,7 @@ class DeviceHeap {
   };
   std::unordered_map<Block*, Registered> registered_;
   uint64_t elsewhere_bytes_ = 0;  // of all pieces
+  uint64_t touches_ = 0;          // of all blocks, as far as they are seen
   uint64_t learning_since_ = 0;   // place in the order from which uses are known; 0: they are not learnt
   NeedHistory needs_;
   Pace pace_;

@@ -8,6 +8,8 @@ namespace {
 
 // Used within so many allocations and frees: what is about to be queued may use it again.
 constexpr uint64_t kRecent = 64;
+// By fewer no program is judged.
+constexpr uint64_t kLeastTouches = 64;
 // Uses are learnt from when so much of the limit is held.
 constexpr uint64_t kPressurePercent = 85;
 
@@ -30,6 +32,7 @@ void DeviceHeap::touch(Block* block, uint64_t address) {
   const std::lock_guard guard(lock_);
   if (block->address != address || block->state != BlockState::kLive) return;
   block->touched = order_;
+  ++touches_;
   if ((block->history & kMostUses) != kMostUses) ++block->history;
 }
 
@@ -132,9 +135,10 @@ double DeviceHeap::bytes_per_us(Tier tier, DeviceId peer) const {
   return pace_.bytes_per_us(tier, tier == Tier::kPeer && direct(peer));
 }
 
-// How far from the device's own pace the uses of what is elsewhere keep the program, with these too.
+// How far from the device's own pace the uses of what is elsewhere keep the program, with these too. Of a
+// program that was only seen to get memory nothing can be said: its device had nothing to do.
 double DeviceHeap::slowdown(const std::vector<Move>& moves) const {
-  if (pace_.us_per_order() == 0) return 1;
+  if (pace_.us_per_order() == 0 || touches_ < kLeastTouches) return 1;
   double us = 0;  // on the links, for each place in the order
   for (const auto& [block, there] : spilled_)
     for (const Piece& piece : there.pieces)

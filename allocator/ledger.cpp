@@ -10,7 +10,7 @@
 #include <cstring>
 #include <mutex>
 
-#include "allocator/ledger_segment.h"
+#include "allocator/ledger_shown.h"
 
 namespace spillway {
 namespace {
@@ -36,36 +36,18 @@ void wake(std::atomic<uint32_t>& word) {
   ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-constexpr int kLooks = 8;
+constexpr auto kFresh = std::chrono::seconds(1);
 constexpr uint64_t kMostShown = uint64_t{1} << 50;  // more is no card's, and sums of these do not overflow
 
-// What the member that owns the slot shows; false: nothing yet, or it is being written at every look.
-bool read_shown(const Slot& slot, LedgerEntry* entry) {
-  const ledger::Shown& shown = slot.shown;
-  for (int look = 0; look < kLooks; ++look) {
-    const uint64_t version = shown.version.load(std::memory_order_acquire);
-    if (version == 0 || shown.writer.load(std::memory_order_acquire) != slot.owner.load()) return false;
-    uint64_t words[ledger::kEntryWords];
-    for (size_t i = 0; i < ledger::kEntryWords; ++i)
-      words[i] = shown.words[i].load(std::memory_order_acquire);
-    if (version % 2 != 0 || shown.version.load(std::memory_order_relaxed) != version) continue;
-    std::memcpy(entry, words, sizeof *entry);
-    return true;
-  }
-  return false;
+bool is_fresh(const LedgerEntry& entry) {
+  const auto now = static_cast<uint64_t>(Clock::now().time_since_epoch().count());
+  return now < entry.written_ns ||
+         now - entry.written_ns < static_cast<uint64_t>(Clock::duration(kFresh).count());
 }
 
-uint64_t idle_in(const LedgerEntry& entry, const DeviceUuid& device) {
-  const auto sum = [](uint64_t one, uint64_t other) {
-    return std::min(one, kMostShown) + std::min(other, kMostShown);
-  };
-  for (size_t i = 0; i < std::min<uint64_t>(entry.device_count, LedgerEntry::kMostDevices); ++i) {
-    const LedgerDevice& shown = entry.devices[i];
-    if (shown.uuid != device) continue;
-    const uint64_t held = sum(shown.held_bytes, shown.framework_held_bytes);
-    return std::min(sum(shown.cached_bytes, shown.framework_cached_bytes),
-                    held - std::min(held, entry.guarantee_bytes));
-  }
+uint64_t spare_in(const LedgerEntry& entry, const DeviceUuid& device) {
+  for (size_t i = 0; i < entry.device_count; ++i)
+    if (entry.devices[i].uuid == device) return std::min(entry.devices[i].spare_bytes, kMostShown);
   return 0;
 }
 
@@ -78,7 +60,7 @@ class SharedLedger final : public Ledger {
   }
 
   size_t peers() const override;
-  uint64_t idle_elsewhere(const DeviceUuid& device, uint64_t most) const override;
+  uint64_t spare_elsewhere(const DeviceUuid& device, uint64_t most) const override;
   uint64_t ask(const DeviceUuid& device, uint64_t bytes, Clock::time_point deadline,
                const std::function<bool()>& enough) override;
   bool asks() const override { return is_member() && own().number.load() != 0; }
@@ -114,12 +96,14 @@ size_t SharedLedger::peers() const {
   return count;
 }
 
-uint64_t SharedLedger::idle_elsewhere(const DeviceUuid& device, uint64_t most) const {
+uint64_t SharedLedger::spare_elsewhere(const DeviceUuid& device, uint64_t most) const {
   uint64_t bytes = 0;
   LedgerEntry entry;
   for (size_t i = 0; is_member() && i < kSlots && bytes < most; ++i) {
-    const Slot& slot = segment().slots[i];
-    if (i != slot_ && lives(slot.owner.load()) && read_shown(slot, &entry)) bytes += idle_in(entry, device);
+    const uint64_t owner = segment().slots[i].owner.load();
+    if (i != slot_ && lives(owner) && ledger::read_shown(ledger::Mapped(segment()), i, owner, &entry) &&
+        is_fresh(entry))
+      bytes += spare_in(entry, device);
   }
   return std::min(bytes, most);
 }

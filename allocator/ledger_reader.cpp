@@ -10,16 +10,15 @@
 #include <cstring>
 #include <system_error>
 
-#include "allocator/ledger_segment.h"
+#include "allocator/ledger_shown.h"
 
 namespace spillway {
 namespace {
 
 using ledger::kSlots;
+using ledger::offset_of;
 using ledger::Segment;
 using ledger::Slot;
-
-constexpr int kLooks = 8;
 
 class File {
  public:
@@ -39,14 +38,11 @@ class File {
     Value value{};
     return read(offset, &value, sizeof value) ? value : Value{};
   }
+  uint64_t word_at(size_t offset) const { return value<uint64_t>(offset); }
 
  private:
   const int descriptor_;
 };
-
-size_t offset_of(size_t slot) {
-  return offsetof(Segment, slots) + slot * sizeof(Slot);
-}
 
 std::string defect(const File& file) {
   struct stat status{};
@@ -58,38 +54,6 @@ std::string defect(const File& file) {
     return "its layout is " + std::to_string(layout) + ", and this version's is " +
            std::to_string(ledger::kLayout);
   return "";
-}
-
-template <size_t size>
-void end_text(char (&text)[size]) {
-  text[size - 1] = '\0';
-}
-
-void tame(LedgerEntry& entry) {
-  end_text(entry.program);
-  end_text(entry.host);
-  end_text(entry.container);
-  end_text(entry.phase);
-  end_text(entry.mode);
-  end_text(entry.incident.tried);
-  for (LedgerStrategy& strategy : entry.strategies) end_text(strategy.name);
-  if (entry.device_count > LedgerEntry::kMostDevices) entry.device_count = LedgerEntry::kMostDevices;
-}
-
-// An entry that is being written is looked at again, a few times.
-bool read_entry(const File& file, size_t slot, uint64_t owner, LedgerEntry* entry) {
-  const size_t shown = offset_of(slot) + offsetof(Slot, shown);
-  for (int look = 0; look < kLooks; ++look) {
-    const auto version = file.value<uint64_t>(shown + offsetof(ledger::Shown, version));
-    const auto writer = file.value<uint64_t>(shown + offsetof(ledger::Shown, writer));
-    if (version == 0 || writer != owner) return false;
-    if (version % 2 != 0 || !file.read(shown + offsetof(ledger::Shown, words), entry, sizeof *entry))
-      continue;
-    if (file.value<uint64_t>(shown + offsetof(ledger::Shown, version)) != version) continue;
-    tame(*entry);
-    return true;
-  }
-  return false;
 }
 
 void read_need(const File& file, size_t slot, LedgerMember* member) {
@@ -109,7 +73,7 @@ uint64_t now_ns() {
 LedgerMember read_member(const File& file, size_t slot, uint64_t owner) {
   LedgerMember member;
   member.process = ledger::unpacked(owner).id;
-  member.has_entry = read_entry(file, slot, owner, &member.entry);
+  member.has_entry = ledger::read_shown(file, slot, owner, &member.entry);
   if (!member.has_entry) member.entry = {};
   const uint64_t now = now_ns();
   if (member.has_entry && member.entry.written_ns < now) member.age_ns = now - member.entry.written_ns;
@@ -117,7 +81,23 @@ LedgerMember read_member(const File& file, size_t slot, uint64_t owner) {
   return member;
 }
 
+template <size_t size>
+void end_text(char (&text)[size]) {
+  text[size - 1] = '\0';
+}
+
 }  // namespace
+
+void ledger::tame(LedgerEntry& entry) {
+  end_text(entry.program);
+  end_text(entry.host);
+  end_text(entry.container);
+  end_text(entry.phase);
+  end_text(entry.mode);
+  end_text(entry.incident.tried);
+  for (LedgerStrategy& strategy : entry.strategies) end_text(strategy.name);
+  if (entry.device_count > LedgerEntry::kMostDevices) entry.device_count = LedgerEntry::kMostDevices;
+}
 
 LedgerRead read_ledger(const std::string& name, std::vector<LedgerMember>* members, std::string* why_not) {
   members->clear();

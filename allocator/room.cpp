@@ -20,11 +20,10 @@ uint64_t DeviceHeap::room() const {
   return std::min(room_in_limit(), beside_reserve_);
 }
 
-// The card has what the request lacks, and the process may not take it.
+// Whatever the card has, the process may not take what the request lacks.
 bool DeviceHeap::is_over_limit(const Miss& miss, uint64_t short_bytes) {
-  const uint64_t driver_free = device_->free_bytes(UINT64_MAX);
   const std::lock_guard guard(lock_);
-  return !miss.refused && room_in_limit() < short_bytes && driver_free >= short_bytes;
+  return !miss.refused && room_in_limit() < short_bytes;
 }
 
 bool DeviceHeap::draw(uint64_t bytes) {

@@ -12,7 +12,7 @@ namespace spillway {
 namespace {
 
 using Function = int (*)();
-using MemoryFunction = int (*)(int, uint64_t*, uint64_t*);
+using MemoryFunction = int (*)(int, uint64_t*, uint64_t*, uint64_t*);
 std::atomic<Function> empty{nullptr};
 std::atomic<MemoryFunction> memory{nullptr};
 
@@ -72,7 +72,8 @@ std::optional<FrameworkMemory> framework_memory(int device, std::chrono::millise
   const auto asked = std::make_shared<Asked>();  // the helper may come too late
   const bool done = helper->run(
       [asked, ask, device] {
-        asked->told = ask(device, &asked->memory.held_bytes, &asked->memory.used_bytes) == 0;
+        FrameworkMemory& memory = asked->memory;
+        asked->told = ask(device, &memory.held_bytes, &memory.used_bytes, &memory.releasable_bytes) == 0;
       },
       std::chrono::steady_clock::now() + most);
   return done && asked->told ? std::optional(asked->memory) : std::nullopt;

@@ -18,10 +18,11 @@ bool framework_is_prepared();
 // Gives LibTorch's idle memory on every device back to the driver. Takes its allocator's locks and waits for
 // the devices' work.
 bool empty_framework_cache();
-// What LibTorch's own allocator holds of a device, and what of that is in use. Nothing: it is not prepared,
+// What LibTorch's own allocator holds of a device, what of that is in use, and what it could give back: idle,
+// and not part of a segment that is in use elsewhere. Nothing: it is not prepared,
 // has not been used, or was busy for `most`.
 struct FrameworkMemory {
-  uint64_t held_bytes = 0, used_bytes = 0;
+  uint64_t held_bytes = 0, used_bytes = 0, releasable_bytes = 0;
 };
 std::optional<FrameworkMemory> framework_memory(int device, std::chrono::milliseconds most);
 // What the calling thread frees from now on breaks no capture that another thread begins meanwhile.

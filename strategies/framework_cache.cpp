@@ -24,7 +24,7 @@ class FrameworkCache final : public Strategy {
   }
   Offer offer(const OomEvent& event) noexcept override {
     if (event.capture != CaptureState::kNone || !framework_is_prepared()) return {};
-    return {event.short_bytes, kTypicalUs, /*counted=*/false};
+    return {event.short_bytes, kTypicalUs, /*counted=*/false, Takes::kIdle};
   }
   Relief relieve(const OomEvent& event, Reservation&) noexcept override;
 

@@ -24,4 +24,19 @@ Gift gift_of(const Holding& holding, uint64_t guarantee_bytes) {
   return gift;
 }
 
+bool framework_may_give(std::span<const Holding> devices, uint64_t guarantee_bytes) {
+  if (guarantee_bytes == 0) return true;
+  return std::ranges::all_of(devices, [&](const Holding& holding) {
+    const bool idle = holding.framework && holding.framework->held_bytes <= holding.framework->used_bytes;
+    return idle || gift_of(holding, guarantee_bytes).framework;
+  });
+}
+
+uint64_t spare_of(const Holding& holding, uint64_t guarantee_bytes, bool framework_may_give) {
+  const Gift gift = gift_of(holding, guarantee_bytes);
+  const bool framework = framework_may_give && gift.framework && holding.framework;
+  return (gift.every_page ? holding.cached_bytes : gift.bytes) +
+         (framework ? holding.framework->releasable_bytes : 0);
+}
+
 }  // namespace spillway

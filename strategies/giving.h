@@ -1,9 +1,10 @@
 // How much a process gives when another asks: what it caches, but nothing that its guarantee covers.
 //
-// Thread-safety: a pure function. Units: bytes, of one device.
+// Thread-safety: pure functions. Units: bytes, of one device.
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "strategies/framework.h"
 
@@ -28,5 +29,10 @@ struct Gift {
 // After it the process holds `guarantee_bytes` still, if it held them before. What LibTorch holds counts only
 // where it is known; where it is not and there is a guarantee, LibTorch gives nothing.
 Gift gift_of(const Holding& holding, uint64_t guarantee_bytes);
+// LibTorch's own allocator empties its cache on every device at once: whether the guarantee allows it on
+// each.
+bool framework_may_give(std::span<const Holding> devices, uint64_t guarantee_bytes);
+// What of the device would come free if all of it were given.
+uint64_t spare_of(const Holding& holding, uint64_t guarantee_bytes, bool framework_may_give);
 
 }  // namespace spillway

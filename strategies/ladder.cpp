@@ -45,10 +45,10 @@ LadderOutcome Ladder::handle(const OomEvent& event, Reservation& reservation, bo
   return outcome;
 }
 
-// In place first, the cheapest byte first; then a plan move; and what has failed again and again only when
-// nothing else is left. A strategy that gained nothing is asked again only if it had counted its bytes: when
-// something else has gained some, and once more before giving up, since a call of the driver may have failed
-// once.
+// In place first: what nobody uses before what is in use, and of that the cheapest byte; then a plan move;
+// and what has failed again and again only when nothing else is left. A strategy that gained nothing is asked
+// again only if it had counted its bytes: when something else has gained some, and once more before giving
+// up, since a call of the driver may have failed once.
 LadderOutcome Ladder::climb(Incident& incident, Reservation& reservation, bool (*try_again)(void*),
                             void* context) {
   if (try_again(context)) return LadderOutcome::kGranted;
@@ -97,6 +97,10 @@ Ladder::Candidate Ladder::choose(Incident& incident, bool plan_moves, bool broke
     if (offer.bytes == 0 && offer.why_not[0] != '\0') incident.refusal(*entry, offer.why_not);
     if (offer.bytes != 0) candidates.push_back({entry, offer, unit_cost(offer, incident.event)});
   }
+  const auto first = std::ranges::min_element(
+      candidates, {}, [](const Candidate& candidate) { return candidate.offer.takes; });
+  std::erase_if(candidates, [takes = first == candidates.end() ? Takes::kIdle : first->offer.takes](
+                                const Candidate& candidate) { return candidate.offer.takes != takes; });
   uint64_t cheapest = UINT64_MAX;
   for (const Candidate& candidate : candidates) cheapest = std::min(cheapest, candidate.unit_cost);
   Candidate best;

@@ -5,8 +5,10 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 #include "spillway/driver/table.h"
 #include "strategies/environment.h"
@@ -23,28 +25,17 @@ namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(250);
 constexpr auto kMostTime = std::chrono::seconds(2);
+constexpr uint64_t kAhead = 256 << 20;  // who asks for a little asks again soon
 std::atomic<Ledger*> joined{nullptr};
 
-// LibTorch's own allocator empties its cache on every device at once, so the guarantee must allow it on each.
-bool framework_may_give(const driver::Table& table, uint64_t guarantee_bytes) {
-  const int count = guarantee_bytes == 0 ? 0 : device_count(table);
+std::vector<Holding> holdings(const driver::Table& table) {
+  std::vector<Holding> out;
+  const int count = device_count(table);
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     const UsedDevice device(table, ordinal);
-    if (!device.current()) continue;
-    const Holding holding = holding_of(ordinal);
-    const bool idle = holding.framework && holding.framework->held_bytes <= holding.framework->used_bytes;
-    if (!idle && !gift_of(holding, guarantee_bytes).framework) return false;
+    if (device.current()) out.push_back(holding_of(ordinal));
   }
-  return true;
-}
-
-void give_pages(int ordinal, const Gift& gift) {
-  Allocator* allocator = Process::get().allocator();
-  if (allocator == nullptr) return;
-  if (gift.every_page)
-    allocator->empty_cache(DeviceId{ordinal});
-  else
-    allocator->empty_cache(DeviceId{ordinal}, 0, gift.bytes);
+  return out;
 }
 
 // LibTorch's allocator holds its lock while it calls the driver, and so while one of its calls asks the other
@@ -61,18 +52,6 @@ void give_framework_cache(const driver::Table& table, int ordinal) {
       std::chrono::steady_clock::now() + kMostTime, asks);
 }
 
-struct Room {
-  bool known = false, framework_may_give = false;
-  size_t free_bytes = 0;
-};
-
-Room room_of(const driver::Table& table, int ordinal, uint64_t guarantee_bytes) {
-  const bool framework = framework_may_give(table, guarantee_bytes);
-  const UsedDevice device(table, ordinal);
-  if (!device.current()) return {};
-  return {true, framework, free_bytes(table)};
-}
-
 // What this process's other devices keep there.
 uint64_t evict(int ordinal, uint64_t bytes) {
   Process& process = Process::get();
@@ -83,26 +62,58 @@ uint64_t evict(int ordinal, uint64_t bytes) {
                                  bytes, std::chrono::steady_clock::now() + kMostTime);
 }
 
-uint64_t give(const driver::Table& table, const Ledger::Need& need, uint64_t guarantee_bytes) {
-  int ordinal = -1;
-  Room before;
-  {
-    const DriverSpan span;
-    ordinal = span.begun() ? ordinal_of(table, need.device) : -1;
-    if (ordinal < 0) return 0;
-    prepare_framework();
-    before = room_of(table, ordinal, guarantee_bytes);
-  }
-  const uint64_t evicted = evict(ordinal, need.bytes);
-  if (!before.known) return evicted;
-  if (before.framework_may_give && framework_is_prepared()) give_framework_cache(table, ordinal);
+void give_pages(const driver::Table& table, int ordinal, uint64_t bytes, uint64_t guarantee_bytes) {
   const DriverSpan span;
-  if (!span.begun()) return evicted;
+  Allocator* allocator = Process::get().allocator();
+  if (allocator == nullptr || !span.begun()) return;
   const UsedDevice device(table, ordinal);
-  if (!device.current()) return evicted;
-  give_pages(ordinal, gift_of(holding_of(ordinal), guarantee_bytes));
-  const size_t after = free_bytes(table);
-  return after > before.free_bytes ? after - before.free_bytes : 0;
+  if (!device.current()) return;
+  const Holding holding = holding_of(ordinal);
+  const Gift gift = gift_of(holding, guarantee_bytes);
+  const uint64_t most = gift.every_page ? holding.cached_bytes : gift.bytes;
+  if (most != 0)
+    allocator->empty_cache(DeviceId{ordinal}, gift.every_page ? kEveryPool : 0,
+                           std::min(most, bytes + kAhead));
+}
+
+// Nothing where the process does not use the device.
+std::optional<size_t> free_on(const driver::Table& table, int ordinal) {
+  const DriverSpan span;
+  if (!span.begun()) return std::nullopt;
+  const UsedDevice device(table, ordinal);
+  return device.current() ? std::optional(free_bytes(table)) : std::nullopt;
+}
+
+struct Asked {
+  int ordinal = -1;
+  bool framework_may_give = false;
+};
+
+Asked asked_for(const driver::Table& table, const Ledger::Need& need, uint64_t guarantee_bytes) {
+  const DriverSpan span;
+  const int ordinal = span.begun() ? ordinal_of(table, need.device) : -1;
+  if (ordinal < 0) return {};
+  prepare_framework();
+  return {ordinal, framework_may_give(holdings(table), guarantee_bytes)};
+}
+
+// What is idle before what is in use: pages, no more than is needed; the framework's cache, which goes whole;
+// guests, which may be where the process has no context of its own. What another process took meanwhile was
+// not given.
+uint64_t give(const driver::Table& table, const Ledger::Need& need, uint64_t guarantee_bytes) {
+  const Asked asked = asked_for(table, need, guarantee_bytes);
+  if (asked.ordinal < 0) return 0;
+  const std::optional<size_t> before = free_on(table, asked.ordinal);
+  if (!before) return evict(asked.ordinal, need.bytes);
+  const auto given = [&]() -> uint64_t {
+    const size_t now = free_on(table, asked.ordinal).value_or(0);
+    return now > *before ? now - *before : 0;
+  };
+  give_pages(table, asked.ordinal, need.bytes, guarantee_bytes);
+  if (given() < need.bytes && asked.framework_may_give && framework_is_prepared())
+    give_framework_cache(table, asked.ordinal);
+  if (given() < need.bytes) evict(asked.ordinal, need.bytes);
+  return given();
 }
 
 void serve(Ledger& ledger, uint32_t (*captures)(), uint64_t guarantee_bytes) {
@@ -113,8 +124,9 @@ void serve(Ledger& ledger, uint32_t (*captures)(), uint64_t guarantee_bytes) {
     const driver::Table* table = driver::process_table(nullptr);
     if (table != nullptr) stay_out_of_captures(*table);
     const bool may_call_driver = table != nullptr && captures() == 0;
-    if (asked) ledger.answer(need, may_call_driver ? give(*table, need, guarantee_bytes) : 0);
-    publisher.publish(may_call_driver);
+    const uint64_t given = asked && may_call_driver ? give(*table, need, guarantee_bytes) : 0;
+    publisher.publish(may_call_driver, /*now=*/given != 0);
+    if (asked) ledger.answer(need, given);
   }
 }
 

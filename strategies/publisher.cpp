@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -103,7 +104,7 @@ void Publisher::look_for_framework() {
   next_look_ = Clock::now() + kLookForFramework;
 }
 
-bool Publisher::show_device(const driver::Table& table, int ordinal, LedgerDevice* device) {
+bool Publisher::show_device(const driver::Table& table, int ordinal, LedgerDevice* device, Holding* found) {
   const UsedDevice used(table, ordinal);
   const std::optional<DeviceUuid> uuid = uuid_of(table, ordinal);
   if (!used.current() || !uuid) return false;
@@ -113,7 +114,7 @@ bool Publisher::show_device(const driver::Table& table, int ordinal, LedgerDevic
   size_t free = 0, total = 0;
   if (table.cuMemGetInfo(&free, &total) == CUDA_SUCCESS)
     device->device_bytes = total, device->free_bytes = free;
-  const Holding holding = holding_of(ordinal);
+  const Holding holding = *found = holding_of(ordinal);
   device->held_bytes = holding.held_bytes;
   device->cached_bytes = holding.cached_bytes;
   device->spilled_bytes = holding.spilled_bytes;
@@ -136,8 +137,12 @@ bool Publisher::show_device(const driver::Table& table, int ordinal, LedgerDevic
 void Publisher::show_devices(const driver::Table& table) {
   const int count = device_count(table);
   uint64_t shown = 0;
+  std::array<Holding, LedgerEntry::kMostDevices> holdings;
   for (int ordinal = 0; ordinal < count && shown < LedgerEntry::kMostDevices; ++ordinal)
-    if (show_device(table, ordinal, &entry_.devices[shown])) ++shown;
+    if (show_device(table, ordinal, &entry_.devices[shown], &holdings[shown])) ++shown;
+  const bool framework = framework_may_give(std::span(holdings).first(shown), entry_.guarantee_bytes);
+  for (uint64_t i = 0; i < shown; ++i)
+    entry_.devices[i].spare_bytes = spare_of(holdings[i], entry_.guarantee_bytes, framework);
   for (uint64_t rest = shown; rest < entry_.device_count; ++rest) entry_.devices[rest] = {};
   entry_.device_count = shown;
 }
@@ -163,12 +168,14 @@ void Publisher::show_ladder(Ladder& ladder) {
   }
 }
 
-void Publisher::publish(bool may_call_driver) {
-  if (Clock::now() < next_) return;
+void Publisher::publish(bool may_call_driver, bool now) {
+  if (!now && Clock::now() < next_) return;
   next_ = Clock::now() + kSoonest;
   if (const driver::Table* table = driver::process_table(nullptr); table != nullptr && may_call_driver) {
     look_for_framework();
     if (const DriverSpan span; span.begun()) show_devices(*table);
+  } else {
+    for (LedgerDevice& device : entry_.devices) device.spare_bytes = 0;
   }
   const spillway_incident_totals met = Process::get().incidents();
   entry_.failures = met.failures;

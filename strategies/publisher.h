@@ -18,12 +18,13 @@ Holding holding_of(int ordinal);
 class Publisher {
  public:
   Publisher(Ledger& ledger, uint64_t guarantee_bytes);
-  // At most some twenty times a second; sooner calls do nothing. `may_call_driver`: no stream is captured.
-  void publish(bool may_call_driver);
+  // At most some twenty times a second, unless it must be now; sooner calls do nothing. `may_call_driver`: no
+  // stream is captured; with one the process gives nothing.
+  void publish(bool may_call_driver, bool now);
 
  private:
   void show_devices(const driver::Table& table);
-  bool show_device(const driver::Table& table, int ordinal, LedgerDevice* device);
+  bool show_device(const driver::Table& table, int ordinal, LedgerDevice* device, Holding* holding);
   void show_ladder(Ladder& ladder);
   void look_for_framework();
 

@@ -18,7 +18,8 @@ class ReleaseCache final : public Strategy {
   Offer offer(const OomEvent& event) noexcept override {
     if (event.source == Source::kDriverCaller) return whole_cache(event.device);
     const ReclaimEstimate estimate = estimate_reclaim(allocator_, event, IdlePages::kGiveBack);
-    return {estimate.useful_bytes, estimate.pages * kPageUs + (estimate.waits ? kDrainUs : 0)};
+    return {estimate.useful_bytes, estimate.pages * kPageUs + (estimate.waits ? kDrainUs : 0),
+            /*counted=*/true, Takes::kIdle};
   }
   Relief relieve(const OomEvent& event, Reservation& reservation) noexcept override {
     if (event.source == Source::kDriverCaller)
@@ -32,7 +33,8 @@ class ReleaseCache final : public Strategy {
   Offer whole_cache(DeviceId device) noexcept {
     Memory memory;
     if (!allocator_.uses(device) || allocator_.memory(device, &memory) != Status::kOk) return {};
-    return {memory.cached, (memory.cached / kPageBytes + 1) * kPageUs + kDrainUs};
+    return {memory.cached, (memory.cached / kPageBytes + 1) * kPageUs + kDrainUs, /*counted=*/true,
+            Takes::kIdle};
   }
 
   Allocator& allocator_;

@@ -33,8 +33,7 @@ Offer offer_of(const SpillEstimate& estimate, double most_slowdown) {
   }
   const double copy_us = static_cast<double>(estimate.bytes) / estimate.bytes_per_us;
   offer.bytes = estimate.useful_bytes;
-  offer.cost_us =
-      static_cast<uint64_t>(kCrossings * copy_us) + (estimate.bytes >> 21) * kExchangeUs + kStandstillUs;
+  offer.cost_us = static_cast<uint64_t>(copy_us) + (estimate.bytes >> 21) * kExchangeUs + kStandstillUs;
   return offer;
 }
 

@@ -15,7 +15,8 @@ class Stitch final : public Strategy {
   StrategyInfo info() const noexcept override { return {"stitch", Guarantee::kBitExact, kNeedsNothing}; }
   Offer offer(const OomEvent& event) noexcept override {
     const ReclaimEstimate estimate = estimate_reclaim(allocator_, event, IdlePages::kKeep);
-    return {estimate.useful_bytes, estimate.pages * kPageUs + (estimate.waits ? kDrainUs : 0)};
+    return {estimate.useful_bytes, estimate.pages * kPageUs + (estimate.waits ? kDrainUs : 0),
+            /*counted=*/true, Takes::kIdle};
   }
   Relief relieve(const OomEvent& event, Reservation& reservation) noexcept override {
     return {reclaim(allocator_, event, reservation, IdlePages::kKeep), false,

@@ -46,7 +46,7 @@ class TrimPools final : public Strategy {
   Offer offer(const OomEvent& event) noexcept override {
     const bool possible = event.capture == CaptureState::kNone && !event.over_limit && pools_are_used() &&
                           table_.cuMemPoolTrimTo != nullptr;
-    return possible ? Offer{event.short_bytes, kTypicalUs, /*counted=*/false} : Offer{};
+    return possible ? Offer{event.short_bytes, kTypicalUs, /*counted=*/false, Takes::kIdle} : Offer{};
   }
   Relief relieve(const OomEvent& event, Reservation&) noexcept override;
 

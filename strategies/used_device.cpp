@@ -3,10 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstdlib>
-#include <cstring>
 
 namespace spillway {
 namespace {
@@ -16,31 +14,6 @@ std::atomic<unsigned> spans{0};  // under way, and whether no more may begin
 std::atomic<pid_t> spans_of{0};
 constexpr int kLooks = 200;
 constexpr useconds_t kBetweenLooksUs = 1'000;
-
-// A device's uuid never changes while the process lives, so several threads may find it at once.
-class Known {
- public:
-  void set(const DeviceUuid& device) {
-    uint64_t words[2];
-    std::memcpy(words, device.data(), sizeof words);
-    words_[0].store(words[0]);
-    words_[1].store(words[1]);
-    is_set_.store(true);
-  }
-  std::optional<DeviceUuid> get() const {
-    if (!is_set_.load()) return std::nullopt;
-    const uint64_t words[2] = {words_[0].load(), words_[1].load()};
-    DeviceUuid device;
-    static_assert(sizeof device == sizeof words);
-    std::memcpy(device.data(), words, sizeof words);
-    return device;
-  }
-
- private:
-  std::array<std::atomic<uint64_t>, 2> words_{};
-  std::atomic<bool> is_set_{false};
-};
-std::array<Known, 64> known;  // by ordinal
 
 // A forked child has no thread that could end a span.
 void end_spans() {
@@ -71,13 +44,7 @@ std::optional<DeviceUuid> uuid_of(const driver::Table& table, int ordinal) {
   if (table.cuDeviceGetUuid(&uuid, ordinal) != CUDA_SUCCESS) return std::nullopt;
   DeviceUuid device;
   std::copy_n(reinterpret_cast<const uint8_t*>(uuid.bytes), device.size(), device.begin());
-  if (static_cast<size_t>(ordinal) < known.size()) known[static_cast<size_t>(ordinal)].set(device);
   return device;
-}
-
-std::optional<DeviceUuid> known_uuid(int ordinal) {
-  return static_cast<size_t>(ordinal) < known.size() ? known[static_cast<size_t>(ordinal)].get()
-                                                     : std::nullopt;
 }
 
 int ordinal_of(const driver::Table& table, const DeviceUuid& device) {

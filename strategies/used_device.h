@@ -13,8 +13,6 @@ namespace spillway {
 // 0 before the driver is initialised.
 int device_count(const driver::Table& table);
 std::optional<DeviceUuid> uuid_of(const driver::Table& table, int ordinal);
-// What `uuid_of` has found before; no call of the driver's, and no lock.
-std::optional<DeviceUuid> known_uuid(int ordinal);
 // The ordinal of the device in this process; -1: not visible here.
 int ordinal_of(const driver::Table& table, const DeviceUuid& device);
 

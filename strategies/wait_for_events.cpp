@@ -16,7 +16,7 @@ class WaitForEvents final : public Strategy {
     return {"wait_for_events", Guarantee::kBitExact, kNeedsNothing};
   }
   Offer offer(const OomEvent& event) noexcept override {
-    return {pending_bytes(allocator_, event), kTypicalWaitUs};
+    return {pending_bytes(allocator_, event), kTypicalWaitUs, /*counted=*/true, Takes::kIdle};
   }
   Relief relieve(const OomEvent& event, Reservation&) noexcept override {
     uint64_t waited = 0;

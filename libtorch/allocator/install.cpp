@@ -35,7 +35,8 @@ extern "C" SPILLWAY_API int spillway_torch_empty_native_cache(void) {
   }
 }
 
-extern "C" SPILLWAY_API int spillway_torch_native_memory(int device, uint64_t* held, uint64_t* in_use) {
+extern "C" SPILLWAY_API int spillway_torch_native_memory(int device, uint64_t* held, uint64_t* in_use,
+                                                         uint64_t* releasable) {
   namespace native = spillway::libtorch::native;
   native::CUDAAllocator* now = native::allocator.load();
   if (now == nullptr || now->name() != "native" || !now->initialized()) return 1;
@@ -44,6 +45,8 @@ extern "C" SPILLWAY_API int spillway_torch_native_memory(int device, uint64_t* h
     const auto stats = now->getDeviceStats(static_cast<c10::DeviceIndex>(device));
     *held = static_cast<uint64_t>(stats.reserved_bytes[kAll].current);
     *in_use = static_cast<uint64_t>(stats.active_bytes[kAll].current);
+    const uint64_t stuck = *in_use + static_cast<uint64_t>(stats.inactive_split_bytes[kAll].current);
+    *releasable = *held - std::min(*held, stuck);
     return 0;
   } catch (const std::exception&) {  // no such device
     return 1;

@@ -99,7 +99,8 @@ std::mutex mutex;
 bool installed = false;
 std::string error;
 std::atomic<int (*)()> empty_native_cache{nullptr};
-std::atomic<int (*)(int, uint64_t*, uint64_t*)> native_memory{nullptr};
+using MemoryFunction = int (*)(int, uint64_t*, uint64_t*, uint64_t*);
+std::atomic<MemoryFunction> native_memory{nullptr};
 
 }  // namespace
 }  // namespace spillway::libtorch
@@ -127,8 +128,7 @@ extern "C" SPILLWAY_API int spillway_framework_ready(void) {
   const std::string shim = find_shim(&why_not);
   void* library = shim.empty() ? nullptr : open_shim(shim);
   if (library == nullptr) return 1;
-  native_memory.store(
-      reinterpret_cast<int (*)(int, uint64_t*, uint64_t*)>(dlsym(library, "spillway_torch_native_memory")));
+  native_memory.store(reinterpret_cast<MemoryFunction>(dlsym(library, "spillway_torch_native_memory")));
   empty_native_cache.store(reinterpret_cast<int (*)()>(dlsym(library, "spillway_torch_empty_native_cache")));
   return empty_native_cache.load() == nullptr ? 1 : 0;
 }
@@ -138,7 +138,8 @@ extern "C" SPILLWAY_API int spillway_framework_empty_cache(void) {
   return empty == nullptr ? 1 : empty();
 }
 
-extern "C" SPILLWAY_API int spillway_framework_memory(int device, uint64_t* held, uint64_t* in_use) {
+extern "C" SPILLWAY_API int spillway_framework_memory(int device, uint64_t* held, uint64_t* in_use,
+                                                      uint64_t* releasable) {
   const auto ask = spillway::libtorch::native_memory.load();
-  return ask == nullptr ? 1 : ask(device, held, in_use);
+  return ask == nullptr ? 1 : ask(device, held, in_use, releasable);
 }

@@ -64,8 +64,8 @@ TEST_F(Handler, IsAskedWhereTheDeviceWasFullFromTheStart) {
   EXPECT_EQ(handler.calls, 2);
 }
 
-// Only then can no other process of the card help.
-TEST_F(Handler, IsToldWhetherTheProcessMayNotTakeWhatTheCardHas) {
+// Then no other process of the card can help.
+TEST_F(Handler, IsToldWhetherTheLimitLeavesLessThanIsMissing) {
   const uint64_t block = get(30 * kMiB);
   std::vector<bool> over_limit;
   handler.script = [&](const OomEvent& event, Reservation&, const auto&) {
@@ -80,7 +80,7 @@ TEST_F(Handler, IsToldWhetherTheProcessMayNotTakeWhatTheCardHas) {
   EXPECT_EQ(get(20 * kMiB), 0u) << "neither has room";
   allocator->limit(kDevice, 256 * kMiB);
   EXPECT_EQ(get(20 * kMiB), 0u) << "the card has none";
-  EXPECT_EQ(over_limit, (std::vector<bool>{true, false, false}));
+  EXPECT_EQ(over_limit, (std::vector<bool>{true, true, false}));
   EXPECT_EQ(control->discharge(0, "others", others), CUDA_SUCCESS);
   put(block);
 }

@@ -30,61 +30,52 @@ TEST_F(LedgerTest, AMemberShowsItselfToWhoIsNone) {
   EXPECT_EQ(ledger->peers(), 0u) << "the reader is no member";
 }
 
-TEST_F(LedgerTest, AMemberSeesWhatTheOthersCouldGive) {
+TEST_F(LedgerTest, AMemberSeesWhatTheOthersWouldGive) {
   constexpr uint64_t kAll = UINT64_MAX;
   const auto ledger = join(), one = join(), other = join();
   ledger->show(entry_of(1000));
-  EXPECT_EQ(ledger->idle_elsewhere(kCard, kAll), 0u) << "its own, and what has not been shown, are not";
+  EXPECT_EQ(ledger->spare_elsewhere(kCard, kAll), 0u) << "its own, and what has not been shown, are not";
   one->show(entry_of(300));
   other->show(entry_of(40));
-  EXPECT_EQ(ledger->idle_elsewhere(kCard, kAll), 340u);
-  EXPECT_EQ(ledger->idle_elsewhere(kCard, 100), 100u);
-  EXPECT_EQ(ledger->idle_elsewhere(DeviceUuid{9}, kAll), 0u) << "another card";
+  EXPECT_EQ(ledger->spare_elsewhere(kCard, kAll), 340u);
+  EXPECT_EQ(ledger->spare_elsewhere(kCard, 100), 100u);
+  EXPECT_EQ(ledger->spare_elsewhere(DeviceUuid{9}, kAll), 0u) << "another card";
   LedgerEntry entry = entry_of(300);
-  entry.devices[0].framework_held_bytes = 50;
-  entry.devices[0].framework_cached_bytes = 20;
+  entry.device_count = 2;
+  entry.devices[1] = {.uuid = DeviceUuid{9}, .spare_bytes = 7};
   one->show(entry);
-  EXPECT_EQ(ledger->idle_elsewhere(kCard, kAll), 360u) << "of all its allocators";
-  entry.guarantee_bytes = 250;
-  one->show(entry);
-  EXPECT_EQ(ledger->idle_elsewhere(kCard, kAll), 140u) << "350 are held, and 250 stay";
-  entry.guarantee_bytes = 1000;
-  one->show(entry);
-  EXPECT_EQ(ledger->idle_elsewhere(kCard, kAll), 40u);
+  EXPECT_EQ(ledger->spare_elsewhere(DeviceUuid{9}, kAll), 7u);
+  EXPECT_EQ(ledger->spare_elsewhere(kCard, kAll), 340u);
 }
 
-TEST_F(LedgerTest, NoNumberThatAMemberShowsIsBelieved) {
+// Of a stopped process nobody knows what it has now, and it gives nothing.
+TEST_F(LedgerTest, WhatWasShownLongAgoIsNotOffered) {
+  const auto ledger = join(), other = join();
+  other->show(entry_of(40));
+  EXPECT_EQ(ledger->spare_elsewhere(kCard, 100), 40u);
+  wait_until([&] { return ledger->spare_elsewhere(kCard, 100) == 0; });
+  other->show(entry_of(40));
+  EXPECT_EQ(ledger->spare_elsewhere(kCard, 100), 40u);
+}
+
+TEST_F(LedgerTest, NoNumberThatAMemberShowsOverflows) {
   const auto ledger = join(), liar = join(), other = join();
   LedgerEntry entry = entry_of(UINT64_MAX);
   entry.device_count = UINT64_MAX;
-  entry.devices[0].framework_held_bytes = entry.devices[0].framework_cached_bytes = UINT64_MAX;
   liar->show(entry);
   other->show(entry);
-  EXPECT_EQ(ledger->idle_elsewhere(kCard, 1000), 1000u);
-  EXPECT_EQ(ledger->idle_elsewhere(DeviceUuid{9}, 1000), 0u);
-  EXPECT_GT(ledger->idle_elsewhere(kCard, UINT64_MAX), uint64_t{1} << 50) << "no sum overflows";
+  EXPECT_EQ(ledger->spare_elsewhere(kCard, 1000), 1000u);
+  EXPECT_EQ(ledger->spare_elsewhere(DeviceUuid{9}, 1000), 0u);
+  EXPECT_GT(ledger->spare_elsewhere(kCard, UINT64_MAX), uint64_t{1} << 50);
 }
 
 TEST_F(LedgerTest, TheDeadHaveNothingToGive) {
   const auto ledger = join();
-  int shown[2];
-  ASSERT_EQ(::pipe(shown), 0);
-  const pid_t peer = ::fork();
-  if (peer == 0) {
-    std::string why_not;
-    const std::unique_ptr<Ledger> member = Ledger::join(name_, &why_not);
-    if (member != nullptr) member->show(entry_of(300));
-    if (::write(shown[1], "", 1) == 1) ::pause();
-    ::_exit(1);
-  }
-  children_.push_back(peer);
-  char ready = 0;
-  ASSERT_EQ(::read(shown[0], &ready, 1), 1);
-  EXPECT_EQ(ledger->idle_elsewhere(kCard, 1000), 300u);
+  const pid_t peer = start_peer(300, milliseconds(0), /*shows=*/true);
+  const auto shown = [&] { return ledger->spare_elsewhere(kCard, 1000); };
+  wait_until([&] { return shown() == 300; });
   end(peer);
-  EXPECT_EQ(ledger->idle_elsewhere(kCard, 1000), 0u);
-  ::close(shown[0]);
-  ::close(shown[1]);
+  EXPECT_EQ(shown(), 0u);
 }
 
 TEST_F(LedgerTest, TheDeadAndTheirSuccessorsShowNothingOfTheDead) {

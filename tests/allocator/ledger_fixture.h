@@ -25,6 +25,15 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 inline constexpr DeviceUuid kCard{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 
+inline LedgerEntry entry_of(uint64_t value) {
+  LedgerEntry entry;
+  std::snprintf(entry.program, sizeof entry.program, "program %llu", static_cast<unsigned long long>(value));
+  entry.failures = value;
+  entry.device_count = 1;
+  entry.devices[0] = {.uuid = kCard, .held_bytes = value, .cached_bytes = value, .spare_bytes = value};
+  return entry;
+}
+
 class LedgerTest : public testing::Test {
  protected:
   void SetUp() override { name_ = "spillway-test-" + std::to_string(::getpid()); }
@@ -40,8 +49,9 @@ class LedgerTest : public testing::Test {
     return ledger;
   }
 
-  // A member that gives `bytes` to whoever asks, after `delay`, until it is killed; back when it has joined.
-  pid_t start_peer(uint64_t bytes, milliseconds delay = milliseconds(0)) {
+  // A member that gives `bytes` to whoever asks, after `delay`, until it is killed, and may show itself; back
+  // when it has joined.
+  pid_t start_peer(uint64_t bytes, milliseconds delay = milliseconds(0), bool shows = false) {
     int joined[2];
     EXPECT_EQ(::pipe(joined), 0);
     const pid_t pid = ::fork();
@@ -52,6 +62,7 @@ class LedgerTest : public testing::Test {
       if (::write(joined[1], &ready, 1) != 1 || ready == 0) ::_exit(1);
       for (;;) {
         Ledger::Need need;
+        if (shows) ledger->show(entry_of(bytes));
         if (!ledger->wait_for_need(&need, milliseconds(500))) continue;
         std::this_thread::sleep_for(delay);
         ledger->answer(need, need.device == kCard ? bytes : 0);
@@ -93,15 +104,6 @@ inline void wait_until(const std::function<bool()>& condition) {
   for (const auto deadline = Clock::now() + milliseconds(10000); !condition() && Clock::now() < deadline;)
     std::this_thread::sleep_for(milliseconds(1));
   EXPECT_TRUE(condition());
-}
-
-inline LedgerEntry entry_of(uint64_t value) {
-  LedgerEntry entry;
-  std::snprintf(entry.program, sizeof entry.program, "program %llu", static_cast<unsigned long long>(value));
-  entry.failures = value;
-  entry.device_count = 1;
-  entry.devices[0] = {.uuid = kCard, .held_bytes = value, .cached_bytes = value};
-  return entry;
 }
 
 }  // namespace spillway

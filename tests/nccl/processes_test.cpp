@@ -94,7 +94,10 @@ class Processes : public ::testing::Test {
         if (entry.is_regular_file() && entry.path().extension().empty()) return true;
       return false;
     };
-    while (!made()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    for (const auto most = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+         !made() && std::chrono::steady_clock::now() < most;)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    ASSERT_TRUE(made());
   }
   size_t files() const {
     size_t count = 0;

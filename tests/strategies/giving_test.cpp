@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "strategies/container.h"
 
 namespace spillway {
@@ -15,7 +17,7 @@ Holding pages(uint64_t held, uint64_t cached) {
 }
 
 Holding framework(uint64_t held, uint64_t used) {
-  return {.framework = FrameworkMemory{held * kMiB, used * kMiB}};
+  return {.framework = FrameworkMemory{held * kMiB, used * kMiB, (held - used) * kMiB}};
 }
 
 TEST(Giving, WithoutAGuaranteeAllThatIsCachedGoes) {
@@ -50,6 +52,30 @@ TEST(Giving, TheFrameworkGivesAllOrNothing) {
 
 TEST(Giving, WhatIsNotKnownIsNotGivenUnderAGuarantee) {
   EXPECT_FALSE(gift_of(Holding{}, kMiB).framework);
+}
+
+TEST(Giving, WhatIsSpareIsWhatWouldBeGiven) {
+  EXPECT_EQ(spare_of(pages(100, 60), 0, true), 60 * kMiB);
+  EXPECT_EQ(spare_of(pages(100, 60), 50 * kMiB, true), 50 * kMiB);
+  EXPECT_EQ(spare_of(pages(100, 60), 100 * kMiB, true), 0u);
+  EXPECT_EQ(spare_of(framework(100, 40), 40 * kMiB, true), 60 * kMiB);
+  EXPECT_EQ(spare_of(framework(100, 40), 41 * kMiB, true), 0u) << "all or nothing";
+  EXPECT_EQ(spare_of(framework(100, 40), 0, false), 0u) << "on another device it may not";
+  EXPECT_EQ(spare_of(Holding{}, 0, true), 0u);
+  Holding in_part = framework(100, 40);
+  in_part.framework->releasable_bytes = 10 * kMiB;
+  EXPECT_EQ(spare_of(in_part, 0, true), 10 * kMiB) << "the rest is in segments that are in use";
+  Holding both = framework(100, 40);
+  both.held_bytes = both.cached_bytes = 50 * kMiB;
+  EXPECT_EQ(spare_of(both, 0, true), 110 * kMiB);
+}
+
+TEST(Giving, TheFrameworkGivesOnEveryDeviceOrOnNone) {
+  const Holding idle = framework(100, 40), busy = framework(50, 50), poor = framework(30, 20);
+  const std::vector<Holding> fine{idle, busy}, not_fine{idle, poor};
+  EXPECT_TRUE(framework_may_give(fine, 40 * kMiB)) << "the second has nothing to lose";
+  EXPECT_FALSE(framework_may_give(not_fine, 40 * kMiB));
+  EXPECT_TRUE(framework_may_give(not_fine, 0));
 }
 
 TEST(Giving, BothAllocatorsCountForTheGuarantee) {

@@ -77,6 +77,18 @@ class LadderTest : public SimulatedDevice {
   StrategyId last_id{};
 };
 
+TEST_F(LadderTest, TakesWhatNobodyUsesBeforeWhatIsInUseWhateverItCosts) {
+  add("hope", 64 * kMiB, 0)->offered.takes = Takes::kHope;
+  add("in use", 64 * kMiB, 10)->offered.takes = Takes::kInUse;
+  add("others' idle", 64 * kMiB, 1'000'000)->offered.takes = Takes::kOthersIdle;
+  add("idle, dearer", 64 * kMiB, 9'000'000)->offered.takes = Takes::kIdle;
+  add("idle", 64 * kMiB, 5'000'000, Guarantee::kNumericallyEqual)->offered.takes = Takes::kIdle;
+  add("move", 64 * kMiB, 0, Guarantee::kBitExact, kNeedsUnwinding)->offered.takes = Takes::kIdle;
+  EXPECT_EQ(get(40 * kMiB), 0u);
+  EXPECT_EQ(log, (Names{"idle, dearer", "idle", "others' idle", "in use", "hope", "move"}))
+      << "of the idle, costs are alike and the guarantee decides";
+}
+
 TEST_F(LadderTest, RunsTheCheapestUsefulByteFirstAndPlanMovesLast) {
   add("move", 1 << 30, 1, Guarantee::kBitExact, kNeedsUnwinding);
   add("dear", 8 * kMiB, 100000);

@@ -212,6 +212,19 @@ TEST_F(Spill, PredictsWhatItCosts) {
   EXPECT_NE(get(20 * kMiB), 0u);
 }
 
+// As where a model is loaded, or where others gave what was asked for before: the time between two shortages
+// is not that of a step.
+TEST_F(Spill, JudgesNoProgramThatOnlyGotMemory) {
+  with({.host_bytes = 256 * kMiB, .available = nullptr, .most_slowdown = 1.01});
+  const auto blocks = blocks_of(10 * kMiB, 3);
+  EXPECT_EQ(get(60 * kMiB), 0u);
+  let_time_pass(2);
+  launch(StreamId{}, blocks[0], 512, 1);
+  let_time_pass();
+  EXPECT_EQ(get(60 * kMiB), 0u);
+  EXPECT_NE(get(20 * kMiB), 0u) << ladder->story_of(failure->event.incident);
+}
+
 class SpillOfBlocks : public Spill, public ::testing::WithParamInterface<uint64_t> {};
 
 // What the driver takes for each of many blocks passes while others are copied, and no byte goes twice.

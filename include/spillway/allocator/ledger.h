@@ -9,7 +9,7 @@
 // earlier. Who was given memory keeps it for `kKept`: until then no need for that card reaches it. So of
 // several askers the first is served first, and none gives back at once what it was just given.
 //
-// Thread-safety: `ask`, `peers` and `idle_elsewhere` from any thread, one `ask` at a time waits for another;
+// Thread-safety: `ask`, `peers` and `spare_elsewhere` from any thread, one `ask` at a time waits for another;
 // `wait_for_need`, `answer` and `show` by one thread. Ownership: the slot is given up by the destructor or by
 // the process's end; the segment stays. A forked child is no member. Errors: `join` says why not. Nothing
 // that another process wrote is trusted beyond its own answers: a segment of another layout is replaced.
@@ -43,9 +43,8 @@ class Ledger {
 
   // Other members that are alive.
   virtual size_t peers() const = 0;
-  // What those show as idle on a device and beyond their guarantees, counted up to `most`: a hint, which is
-  // up to half a second old.
-  virtual uint64_t idle_elsewhere(const DeviceUuid& device, uint64_t most) const = 0;
+  // What those would give of a device by what they have shown within the last second, counted up to `most`.
+  virtual uint64_t spare_elsewhere(const DeviceUuid& device, uint64_t most) const = 0;
   // Asks every peer for memory of a device, and waits until all that live have answered, `enough` says so
   // after an answer, or the deadline. Returns what the answers claim.
   virtual uint64_t ask(const DeviceUuid& device, uint64_t bytes,

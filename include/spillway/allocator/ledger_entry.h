@@ -22,6 +22,7 @@ struct LedgerDevice {
   uint64_t spilled_nvme_bytes = 0;  // or in a file
   uint64_t framework_held_bytes = 0, framework_cached_bytes = 0;  // by PyTorch's own allocator
   uint64_t native_bytes = 0;  // by driver calls: other allocators and libraries, PyTorch's own among them
+  uint64_t spare_bytes = 0;   // that it would give to who asks: idle, and beyond its guarantee
   uint64_t limit_bytes = 0;   // of the process, or a smaller one of Spillway's allocator; 0: none
 };
 

@@ -28,7 +28,7 @@ struct OomEvent {
   const char* phase = "";    // the program's phase tag ("forward", "backward", ...)
   // The framework's allocator is the caller: its locks may be held by this thread.
   bool inside_framework = false;
-  // The process's own limit was met, not the card's end: what other processes give back is of no use.
+  // The process's own limit leaves less than is missing: what other processes give back is of no use.
   bool over_limit = false;
   // Whether the caller can unwind and try again under another plan.
   bool may_unwind = true;

@@ -33,12 +33,21 @@ struct StrategyInfo {
   uint32_t serves = kServesAllocator;
 };
 
+// What a relief takes: the ladder uses up each before it goes to the next.
+enum class Takes : uint8_t {
+  kIdle,        // what nobody in this process uses
+  kOthersIdle,  // what other processes say that they do not use
+  kInUse,       // what the program works with, or keeps for a reason of its own
+  kHope,        // nobody says that there is anything
+};
+
 struct Offer {
-  uint64_t bytes = 0;    // what it expects to free or make usable; 0: nothing to offer, it is not called
-  uint64_t cost_us = 0;  // of the relief, and of what the program takes longer later because of it
+  uint64_t bytes = 0;  // what it expects to free or make usable; 0: nothing to offer, it is not called
+  uint64_t cost_us = 0;
   // The bytes are there, and not only hoped for: if they are not gained then, something failed, perhaps only
   // once.
   bool counted = true;
+  Takes takes = Takes::kInUse;
   char why_not[128] = "";  // it could, and will not: for the report
 };
 
@@ -64,8 +73,8 @@ class Strategy {
  public:
   virtual ~Strategy() = default;
   virtual StrategyInfo info() const noexcept = 0;
-  // What it could do now. Makes no CUDA call and allocates nothing. Asked once when the ladder starts and
-  // again after each step.
+  // What it could do now. Makes no CUDA call but such that only tell of a device, which wait for nothing and
+  // are allowed in captures. Asked once when the ladder starts and again after each step.
   virtual Offer offer(const OomEvent& event) noexcept = 0;
   virtual Relief relieve(const OomEvent& event, Reservation& reservation) noexcept = 0;
 };

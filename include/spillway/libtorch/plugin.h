@@ -35,9 +35,11 @@ SPILLWAY_API const char* spillway_install_error(void);
 // idle memory back to the driver, 0: done; it takes that allocator's locks and waits for the devices.
 SPILLWAY_API int spillway_framework_ready(void);
 SPILLWAY_API int spillway_framework_empty_cache(void);
-// What the native allocator holds of a device, and what of it is in use; 0: told, else it has not been used,
-// or another stands in for it. Takes that allocator's lock.
-SPILLWAY_API int spillway_framework_memory(int device, uint64_t* held, uint64_t* in_use);
+// What the native allocator holds of a device, what of it is in use, and what it could give back (idle, and
+// not part of a segment that is in use elsewhere); 0: told, else it has not been used, or another stands in
+// for it. Takes that allocator's lock.
+SPILLWAY_API int spillway_framework_memory(int device, uint64_t* held, uint64_t* in_use,
+                                           uint64_t* releasable);
 
 // For CUDAPluggableAllocator(path, "spillway_plugin_allocate", "spillway_plugin_free").
 SPILLWAY_API void* spillway_plugin_allocate(size_t bytes, int device, CUstream_st* stream);

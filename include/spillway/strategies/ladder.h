@@ -138,7 +138,9 @@ std::unique_ptr<Strategy> make_spill_to_nvme(Allocator& allocator, const SpillLi
 std::unique_ptr<Strategy> make_evict_guests(Allocator& allocator, const SpillLimits& limits);
 std::unique_ptr<Strategy> make_framework_cache(Allocator& allocator);
 std::unique_ptr<Strategy> make_trim_pools(Allocator& allocator);
-// `ledger` gives the process's ledger, null while it is in none.
-std::unique_ptr<Strategy> make_ask_peers(Allocator& allocator, Ledger* (*ledger)());
+// `ledger` gives the process's ledger, null while it is in none. `now`: by which those are believed again
+// that did not give what they showed.
+std::unique_ptr<Strategy> make_ask_peers(Allocator& allocator, Ledger* (*ledger)(),
+                                         Backoff::Now now = &std::chrono::steady_clock::now);
 
 }  // namespace spillway

@@ -35,7 +35,10 @@ class Peers(Case):
                 ended = self.both(modes)
                 self.assertEqual(ended.status, 0, ended.errors)
                 self.assertIn("need: has 20", ended.output)
-                self.assertIn("hoard: still has 1048576 and reserves 0", ended.output)
+                self.assertIn("hoard: still has 1048576", ended.output)
+                left = int(re.search(r"reserves (\d+)", ended.output).group(1))
+                self.assertTrue(left == 0 if modes[0] == "rescue" else 15 < left < 20,
+                                f"PyTorch's own allocator gives its cache whole, Spillway's what is needed: {left}")
                 self.assertRegex(ended.errors, r"met, [1-9]\d* rescued")
                 self.assertTrue(any(re.search(r"ask_peers +\d+ +[1-9]", it) for it in ended.reports.values()))
                 self.assertFalse(any(re.search(r"spill_to_\w+ +[1-9]", it) for it in ended.reports.values()),
@@ -56,11 +59,11 @@ class Peers(Case):
 
 
     def test_a_guarantee_is_kept_to_the_page(self):
-        """Spillway's allocator gives what is beyond it: 15 of 30 GiB, and the other program needs 11."""
-        ended = self.both(["replace --guarantee 15GiB", "replace"])
+        """Spillway's allocator gives what is beyond it, 11 of 30 GiB; the other moves the rest of its own."""
+        ended = self.both(["replace --guarantee 19GiB", "replace"])
         self.assertEqual(ended.status, 0, ended.errors)
         self.assertIn("need: has 20", ended.output)
-        self.assertIn("reserves 15", ended.output)
+        self.assertIn("reserves 19", ended.output)
 
     def test_what_can_only_be_given_whole_is_kept_under_a_guarantee(self):
         """PyTorch's own allocator empties its cache or does not."""
