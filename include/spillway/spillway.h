@@ -61,7 +61,7 @@ typedef struct spillway_oom {
 
 typedef struct spillway_offer {
   uint64_t bytes; /* 0: nothing to offer */
-  uint64_t cost_us;
+  uint64_t cost_us; /* of the relief, and of what it costs the program later: what decides against a spill */
 } spillway_offer;
 
 /* A strategy of the program's own. `offer` makes no CUDA call and allocates nothing. `relieve` returns the
