@@ -60,7 +60,7 @@ typedef struct spillway_oom {
 } spillway_oom;
 
 typedef struct spillway_offer {
-  uint64_t bytes; /* 0: nothing to offer */
+  uint64_t bytes;   /* 0: nothing to offer */
   uint64_t cost_us; /* of the relief, and of what it costs the program later: what decides against a spill */
 } spillway_offer;
 
