@@ -81,23 +81,7 @@ LedgerMember read_member(const File& file, size_t slot, uint64_t owner) {
   return member;
 }
 
-template <size_t size>
-void end_text(char (&text)[size]) {
-  text[size - 1] = '\0';
-}
-
 }  // namespace
-
-void ledger::tame(LedgerEntry& entry) {
-  end_text(entry.program);
-  end_text(entry.host);
-  end_text(entry.container);
-  end_text(entry.phase);
-  end_text(entry.mode);
-  end_text(entry.incident.tried);
-  for (LedgerStrategy& strategy : entry.strategies) end_text(strategy.name);
-  if (entry.device_count > LedgerEntry::kMostDevices) entry.device_count = LedgerEntry::kMostDevices;
-}
 
 LedgerRead read_ledger(const std::string& name, std::vector<LedgerMember>* members, std::string* why_not) {
   members->clear();

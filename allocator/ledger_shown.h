@@ -34,8 +34,21 @@ inline size_t offset_of(size_t slot) {
   return offsetof(Segment, slots) + slot * sizeof(Slot);
 }
 
-// Ends every text, and bounds the count.
-void tame(LedgerEntry& entry);
+template <size_t size>
+void end_text(char (&text)[size]) {
+  text[size - 1] = '\0';
+}
+
+inline void tame(LedgerEntry& entry) {
+  end_text(entry.program);
+  end_text(entry.host);
+  end_text(entry.container);
+  end_text(entry.phase);
+  end_text(entry.mode);
+  end_text(entry.incident.tried);
+  for (LedgerStrategy& strategy : entry.strategies) end_text(strategy.name);
+  if (entry.device_count > LedgerEntry::kMostDevices) entry.device_count = LedgerEntry::kMostDevices;
+}
 
 // An entry that is being written is looked at again, a few times. False: still, or there is none of `owner`.
 template <typename Source>

@@ -125,8 +125,11 @@ void serve(Ledger& ledger, uint32_t (*captures)(), uint64_t guarantee_bytes) {
     if (table != nullptr) stay_out_of_captures(*table);
     const bool may_call_driver = table != nullptr && captures() == 0;
     const uint64_t given = asked && may_call_driver ? give(*table, need, guarantee_bytes) : 0;
+    // Who gave shows first what is left, so that it is not asked for that again; who did not lets nobody
+    // wait.
+    if (asked && given == 0) ledger.answer(need, 0);
     publisher.publish(may_call_driver, /*now=*/given != 0);
-    if (asked) ledger.answer(need, given);
+    if (given != 0) ledger.answer(need, given);
   }
 }
 
