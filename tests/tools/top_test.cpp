@@ -120,7 +120,7 @@ TEST(TopText, WhatIsKnownByDriverCallsIsSaidSo) {
   const Overview overview = overview_of({native});
   EXPECT_EQ(overview.devices[0].held_bytes, 3 * kGiB);
   EXPECT_EQ(overview.devices[0].other_bytes, 29 * kGiB);
-  EXPECT_THAT(top_text(overview), HasSubstr("3.00 GiB       ?        -  driver calls"));
+  EXPECT_THAT(top_text(overview), HasSubstr("3.00 GiB       ?      -        -  driver calls"));
 }
 
 TEST(TopText, ATextCanNotCommandTheTerminal) {
@@ -159,11 +159,12 @@ TEST_F(Top, ShowsTheLivingAndTakesNoPart) {
   entry.failures = 3;
   entry.rescued = 2;
   entry.guarantee_bytes = kGiB;
+  entry.devices[0].spare_bytes = 2 * kGiB;
   entry.devices[0].spilled_bytes = 3 * kGiB;
   entry.devices[0].spilled_peer_bytes = kGiB;
   ledger->show(entry);
   const Ran ran = top({"--once"});
-  EXPECT_THAT(ran.out, HasSubstr("4.00 GiB  3.00 GiB (1.00 GiB peer)  "));
+  EXPECT_THAT(ran.out, HasSubstr("4.00 GiB  2.00 GiB  3.00 GiB (1.00 GiB peer)  "));
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("1 process on 1 device, 3 memory failures, 2 rescued"));
   EXPECT_THAT(ran.out, HasSubstr("in use 32.00 GiB: held 10.00 GiB (4.00 GiB cached), other 22.00 GiB"));
@@ -173,6 +174,7 @@ TEST_F(Top, ShowsTheLivingAndTakesNoPart) {
   EXPECT_EQ(json["processes"][0]["pid"], ::getpid());
   EXPECT_EQ(json["processes"][0]["guarantee_bytes"], kGiB);
   EXPECT_EQ(json["devices"][0]["processes"][0]["cached_bytes"], 4 * kGiB);
+  EXPECT_EQ(json["devices"][0]["processes"][0]["spare_bytes"], 2 * kGiB);
   EXPECT_EQ(json["devices"][0]["processes"][0]["spilled_bytes"], 3 * kGiB);
   EXPECT_EQ(json["devices"][0]["processes"][0]["spilled_peer_bytes"], kGiB);
 }

@@ -107,6 +107,43 @@ print("values", all(bool((block == i).all()) for i, block in enumerate(blocks)))
         self.assertIn("other has 90", ended.output)
         self.assertTrue(any("spill_to_peer" in report for report in ended.reports.values()))
 
+    def test_guests_stay_where_idle_memory_is_enough(self):
+        """Who is asked gives what nobody uses first, on that card too."""
+        other = f"""
+import json, pathlib, subprocess, time, torch
+folder = pathlib.Path({self.folder!r})
+while not (folder / "spilled").exists(): time.sleep(0.05)
+block = torch.empty(50 << 20, dtype=torch.uint8, device="cuda")
+time.sleep(1)
+top = subprocess.run(["{SPILLWAY}", "top", "--once", "--json"], capture_output=True, check=True)
+devices = json.loads(top.stdout)["devices"]
+print("guests", max(one["spilled_peer_bytes"] for device in devices for one in device["processes"]) >> 20)
+(folder / "served").touch()
+"""
+        program = f"""
+import pathlib, time, torch
+folder = pathlib.Path({self.folder!r})
+idle = torch.empty(60 << 20, dtype=torch.uint8, device="cuda:1")
+blocks = [torch.full((10 << 20,), i, dtype=torch.uint8, device="cuda") for i in range(12)]
+del idle
+time.sleep(1.5)
+(folder / "spilled").touch()
+for _ in range(600):
+    if (folder / "served").exists(): break
+    time.sleep(0.05)
+print("values", all(bool((block == i).all()) for i, block in enumerate(blocks)))
+"""
+        for name, text in (("other.py", other), ("program.py", program)):
+            (pathlib.Path(self.folder) / name).write_text(text)
+        run = " ".join([SPILLWAY, "run", *self.replace])
+        script = f"""CUDA_VISIBLE_DEVICES=1 {SPILLWAY} run -- {sys.executable} other.py & other=$!
+            {run} --peer-budget 100MiB -- {sys.executable} program.py; status=$?; wait $other || exit 9; exit $status"""
+        ended = self.simulate("sh", "-c", script, card=(*self.computing, "104MiB", "--gpus", "2"),
+                              SPILLWAY_LEDGER=self.ledger)
+        self.assertEqual(ended.status, 0, ended.errors)
+        self.assertIn("values True", ended.output)
+        self.assertRegex(ended.output, r"guests [1-9]", ended.errors + "".join(ended.reports.values()))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -115,6 +115,68 @@ kept = torch.empty(20 << 30, dtype=torch.uint8, device='cuda')
 time.sleep(1.5)
 subprocess.run(['{SPILLWAY}', 'top', '--once', '--json'], check=True)"""
 
+    def test_who_stands_still_is_not_waited_for(self):
+        """What a stopped process shows is old after a second: memory in use is moved then, without an ask before."""
+        (pathlib.Path(self.folder) / "need.py").write_text(f"""
+import os, pathlib, signal, time, torch
+pid = pathlib.Path({self.folder!r}, "pid")
+torch.cuda.init()
+while not pid.exists(): time.sleep(0.05)
+hoarder = int(pid.read_text())
+os.kill(hoarder, signal.SIGSTOP)
+time.sleep(1.5)
+try:
+    blocks = [torch.empty(1 << 30, dtype=torch.uint8, device="cuda") for _ in range(13)]
+finally:
+    os.kill(hoarder, signal.SIGCONT)
+print("need: has", len(blocks))
+pathlib.Path({self.folder!r}, "needed").touch()
+""")
+        hoard = f"""
+import os, pathlib, time, torch
+blocks = [torch.empty(1 << 30, dtype=torch.uint8, device="cuda") for _ in range(30)]
+del blocks
+time.sleep(1.5)
+pathlib.Path({self.folder!r}, "pid.draft").write_text(str(os.getpid()))
+os.rename("pid.draft", "pid")
+while not os.path.exists("needed"): time.sleep(0.05)
+print("hoard: reserves", torch.cuda.memory_reserved() >> 30)
+"""
+        (pathlib.Path(self.folder) / "hoard.py").write_text(hoard)
+        run = f"{SPILLWAY} run --mode replace"
+        script = f"""{run} -- {sys.executable} hoard.py & {run} --max-slowdown none -- {sys.executable} need.py
+            status=$?; touch needed; wait $! || exit 9; exit $status"""
+        ended = self.simulate("sh", "-c", script, SPILLWAY_LEDGER=f"spillway-test-{os.getpid()}")
+        self.assertEqual(ended.status, 0, ended.errors)
+        self.assertIn("need: has 13", ended.output)
+        self.assertIn("hoard: reserves 30", ended.output)
+        self.assertTrue(any(re.search(r"spill_to_host +\d+ +[1-9]", it) for it in ended.reports.values()))
+        self.assertFalse(any(re.search(r"ask_peers +[1-9]", it) for it in ended.reports.values()),
+                         "\n".join(ended.reports.values()))
+
+    def test_who_captures_a_graph_shows_nothing_to_give(self):
+        """No call of the driver's may come between then, so that it can not give."""
+        program = f"""
+import json, subprocess, time, torch
+def spare():
+    time.sleep(1)
+    top = subprocess.run(["{SPILLWAY}", "top", "--once", "--json"], capture_output=True, check=True)
+    return json.loads(top.stdout)["devices"][0]["processes"][0]["spare_bytes"] >> 30
+kept = torch.ones(1 << 20, device="cuda")
+del [torch.empty(10 << 30, dtype=torch.uint8, device="cuda")][0]
+before, graph = spare(), torch.cuda.CUDAGraph()
+with torch.cuda.stream(torch.cuda.Stream()):  # torch.cuda.graph() would empty the cache first
+    graph.capture_begin()
+    kept.add_(1)
+    during = spare()
+    graph.capture_end()
+print(before, during, spare())"""
+        for mode in ("rescue", "replace"):
+            with self.subTest(mode=mode):
+                ended = self.run_on(sys.executable, "-c", program, options=["--mode", mode],
+                                    SPILLWAY_LEDGER=f"spillway-test-{os.getpid()}")
+                self.assertEqual(ended.output, "10 0 10\n", ended.errors)
+
     def test_top_shows_who_holds_what(self):
         program = f"{sys.executable} {OWN / 'sharing_a_card.py'} {self.folder}"
         script = f"""{SPILLWAY} run --guarantee 1GiB -- {program} hoard &
@@ -128,6 +190,7 @@ subprocess.run(['{SPILLWAY}', 'top', '--once', '--json'], check=True)"""
         self.assertEqual((process["mode"], process["guarantee_bytes"]), ("rescue", 1 << 30))
         self.assertEqual(device["processes"][0]["held_by"], "PyTorch")
         self.assertEqual(device["processes"][0]["cached_bytes"] >> 30, 30)
+        self.assertEqual(device["processes"][0]["spare_bytes"], 0, "all or nothing, and 1 GiB is to be kept")
         self.assertGreater(device["used_bytes"], device["held_bytes"])
 
 

@@ -61,6 +61,7 @@ void add(const LedgerMember& member, size_t index, std::map<DeviceUuid, Looked>*
     Share share{.process = index,
                 .held_bytes = plus(shown.held_bytes, shown.framework_held_bytes),
                 .cached_bytes = plus(shown.cached_bytes, shown.framework_cached_bytes),
+                .spare_bytes = shown.spare_bytes,
                 .spilled_bytes = shown.spilled_bytes,
                 .spilled_peer_bytes = shown.spilled_peer_bytes,
                 .spilled_nvme_bytes = shown.spilled_nvme_bytes,

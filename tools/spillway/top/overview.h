@@ -17,6 +17,7 @@ enum class HeldBy : uint8_t { kUnknown, kNothing, kFramework, kSpillway, kBoth, 
 struct Share {
   size_t process = 0;  // index into the overview's processes
   uint64_t held_bytes = 0, cached_bytes = 0;
+  uint64_t spare_bytes = 0;         // what it would give to a process that asks
   uint64_t spilled_bytes = 0;       // in use beside that, in another tier
   uint64_t spilled_peer_bytes = 0;  // of these, on another device
   uint64_t spilled_nvme_bytes = 0;  // or in a file

@@ -73,9 +73,9 @@ std::string program_of(const LedgerMember& member, const std::string& host) {
 
 Table table_of_processes() {
   const auto left = Align::kLeft, right = Align::kRight;
-  Table table({right, left, left, right, right, right, left, right, right, right, right, left, right});
-  table.add({"pid", "program", "mode", "held", "cached", "spilled", "by", "limit", "guarantee", "failures",
-             "rescued", "phase", "age"});
+  Table table({right, left, left, right, right, right, right, left, right, right, right, right, left, right});
+  table.add({"pid", "program", "mode", "held", "cached", "spare", "spilled", "by", "limit", "guarantee",
+             "failures", "rescued", "phase", "age"});
   return table;
 }
 
@@ -84,10 +84,10 @@ void add_row(Table* table, const LedgerMember& member, const Share& share, const
   const bool cached_known = known && share.by != HeldBy::kDriverCalls;
   table->add({std::to_string(member.process), program_of(member, host),
               member.has_entry ? member.entry.mode : "-", known ? size_text(share.held_bytes) : "?",
-              cached_known ? size_text(share.cached_bytes) : "?", spilled_text(share), name_of(share.by),
-              or_none(share.limit_bytes), or_none(member.entry.guarantee_bytes),
-              std::to_string(member.entry.failures), std::to_string(member.entry.rescued), doing(member),
-              age_text(member)});
+              cached_known ? size_text(share.cached_bytes) : "?", or_none(share.spare_bytes),
+              spilled_text(share), name_of(share.by), or_none(share.limit_bytes),
+              or_none(member.entry.guarantee_bytes), std::to_string(member.entry.failures),
+              std::to_string(member.entry.rescued), doing(member), age_text(member)});
 }
 
 std::string device_line(const DeviceOverview& device) {
@@ -148,6 +148,7 @@ Json json_of(const Share& share, const Overview& overview) {
   return {{"pid", overview.processes[share.process].process},
           {"held_bytes", known ? Json(share.held_bytes) : Json()},
           {"cached_bytes", cached_known ? Json(share.cached_bytes) : Json()},
+          {"spare_bytes", share.spare_bytes},
           {"spilled_bytes", share.spilled_bytes},
           {"spilled_peer_bytes", share.spilled_peer_bytes},
           {"spilled_nvme_bytes", share.spilled_nvme_bytes},
