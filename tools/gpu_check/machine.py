@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The card that gpu-check looks at, and how commands are run on it."""
+import itertools
 import json
 import os
 import pathlib
@@ -18,6 +19,15 @@ class CheckFailed(Exception):
 def require(condition, text):
     if not condition:
         raise CheckFailed(text)
+
+
+def require_same_training(run, other, name):
+    """Both runs end with the same weights, bit by bit; if not, the text names the first step that differs."""
+    if run["weights"] == other["weights"]:
+        return
+    pairs = itertools.zip_longest(run["losses"], other["losses"], fillvalue="no such step")
+    first = next((f"first in: {ours} | {theirs}" for ours, theirs in pairs if ours != theirs), "every loss is the same")
+    raise CheckFailed(f"the final weights {run['weights']} differ from {other['weights']} of {name} ({first})")
 
 
 def torch_library_folder():
@@ -60,4 +70,4 @@ class Machine:
         result = folder / "result.json"
         self.run([BUILD / "bin/spillway-train", "--config", "configs/tiny.toml", "--device", "cuda", "--quiet",
                   "--json", result, "--set", f"run.out={folder / 'run'}", *options])
-        return json.loads(result.read_text())
+        return dict(json.loads(result.read_text()), losses=(folder / "run/losses.txt").read_text().splitlines())

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <memory>
 #include <stdexcept>
 
 #include "spillway/driver/simulator_control.h"
@@ -37,9 +38,10 @@ std::vector<at::Device> usable_devices(const RunConfig& run) {
   if (run.devices > found)
     throw SetupError("run.devices is " + std::to_string(run.devices) + ", but there are only " +
                      std::to_string(found));
+  const size_t used = run.devices ? run.devices : found;
   std::vector<at::Device> devices;
-  for (size_t i = 0; i < (run.devices ? run.devices : found); ++i)
-    devices.emplace_back(at::kCUDA, static_cast<at::DeviceIndex>(i));
+  devices.reserve(used);
+  for (size_t i = 0; i < used; ++i) devices.emplace_back(at::kCUDA, static_cast<at::DeviceIndex>(i));
   return devices;
 }
 
@@ -67,7 +69,9 @@ class Run {
         checkpoint_(config.run.out + "/" + kCheckpointName) {
     std::string error;
     if (!RunFiles::make_folder(config.run.out, &error)) throw SetupError(error);
-    if (config.run.threads) at::set_num_threads(int(config.run.threads));
+    // Set even to what it is: this also has MKL keep to it, which otherwise chooses again for each call, and
+    // another count of threads rounds differently.
+    at::set_num_threads(config.run.threads ? int(config.run.threads) : at::get_num_threads());
     install_allocator(config.run);
     devices_ = usable_devices(config.run);
     machine_.devices = uint32_t(devices_.size());
@@ -128,16 +132,16 @@ class Run {
   RunFiles files_;
   std::vector<at::Device> devices_;
   Machine machine_;
-  std::optional<PlanMoves> moves_;
-  std::optional<GptStep> program_;
-  std::optional<RecoverableStep> recoverable_;
+  std::unique_ptr<PlanMoves> moves_;
+  std::unique_ptr<GptStep> program_;
+  std::unique_ptr<RecoverableStep> recoverable_;
   Results results_;
 };
 
 std::optional<std::string> Run::build_program(const Plan& plan) {
   std::optional<std::string> failure;
   try {
-    program_.emplace(config_, corpus_, devices_, plan, core_, *moves_);
+    program_ = std::make_unique<GptStep>(config_, corpus_, devices_, plan, core_, *moves_);
   } catch (const c10::OutOfMemoryError& error) {
     failure = error.what_without_backtrace();
   }
@@ -155,7 +159,7 @@ void Run::build() {
     plan = *resumed;
     check(plan);
   }
-  moves_.emplace(core_, shape_, machine_, config_.recovery.floor);
+  moves_ = std::make_unique<PlanMoves>(core_, shape_, machine_, config_.recovery.floor);
   if (const auto failure = build_program(plan)) {
     // Before there is a step to undo, the only move that helps is to begin with the moments on the host: the
     // same bits.
@@ -165,9 +169,9 @@ void Run::build() {
     if (!options_.quiet)
       std::printf("no room for the optimizer's state on the device: it starts on the host\n");
   }
-  if (!options_.resume.empty() && !load_checkpoint(from, config_, &*program_, &error))
+  if (!options_.resume.empty() && !load_checkpoint(from, config_, program_.get(), &error))
     throw SetupError(error);
-  recoverable_.emplace(*program_, shape_, machine_, plan, config_.recovery);
+  recoverable_ = std::make_unique<RecoverableStep>(*program_, shape_, machine_, plan, config_.recovery);
 }
 
 // What the smallest plan would need, so that the user knows how far off the limit is.
@@ -257,7 +261,7 @@ bool Run::evaluate() {
   const auto outcome = recoverable_->run_evaluation(
       program_->step(),
       [](void* program, const Plan& plan) { return static_cast<GptStep*>(program)->evaluate(plan); },
-      &*program_);
+      program_.get());
   program_->end_evaluation();
   if (outcome == StepOutcome::kGaveUp)
     return end(kExitOutOfMemory,
