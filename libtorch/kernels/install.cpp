@@ -1,5 +1,7 @@
 // spillway_kernels_install: CPU kernels on the CUDA dispatch key of every aten operator that has a CUDA
 // kernel.
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/sqrt_cpu_dispatch.h>
 #include <c10/util/Exception.h>
 
 #include <cstdio>
@@ -122,8 +124,19 @@ torch::Library& library_for(c10::DispatchKey key) {
       std::make_unique<torch::Library>(torch::Library::IMPL, "aten", key, __FILE__, __LINE__));
 }
 
+// MKL's vector functions find out about the processor when the first of them is called. Where two threads
+// make that call at once, which the first large square root or hyperbolic tangent does, one of them may
+// compute its half with fewer digits. Seen with PyTorch 2.11 alone, on a CPU. Not by the dispatcher: a
+// program may have modes that look at every operator.
+void settle_vector_functions() {
+  float value = 1;
+  at::Tensor alone = at::from_blob(&value, {1}, at::kFloat);
+  at::cpu::sqrt_out(alone, alone);
+}
+
 void install() {
   find_simulator();
+  settle_vector_functions();
   TORCH_CHECK(c10::Dispatcher::singleton()
                   .findSchemaOrThrow("aten::add", "Tensor")
                   .hasKernelForDispatchKey(c10::DispatchKey::CUDA),

@@ -72,6 +72,9 @@ class Run {
     // Set even to what it is: this also has MKL keep to it, which otherwise chooses again for each call, and
     // another count of threads rounds differently.
     at::set_num_threads(config.run.threads ? int(config.run.threads) : at::get_num_threads());
+    // MKL's vector functions settle at their first call, and badly if two threads make it at once: alone,
+    // here.
+    if (config.run.device == "cpu") at::sqrt(at::ones({1}));
     install_allocator(config.run);
     devices_ = usable_devices(config.run);
     machine_.devices = uint32_t(devices_.size());
