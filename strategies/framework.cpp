@@ -3,8 +3,10 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 
 #include "strategies/helper.h"
 
@@ -20,9 +22,10 @@ std::string beside_this_library(const char* name) {
   Dl_info info{};
   if (dladdr(reinterpret_cast<const void*>(&prepare_framework), &info) == 0 || info.dli_fname == nullptr)
     return name;
-  const std::string path = info.dli_fname;
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? name : path.substr(0, slash + 1) + name;
+  // An installation has a link to this library where linkers look, and the others beside the file itself.
+  std::error_code error;
+  const std::filesystem::path file = std::filesystem::canonical(info.dli_fname, error);
+  return error ? name : (file.parent_path() / name).string();
 }
 
 bool libtorch_is_loaded() {

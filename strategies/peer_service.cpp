@@ -163,6 +163,7 @@ bool PeerService::start(uint32_t (*captures)(), std::string* why_not) {
   Environment environment;
   if (!read_environment(&environment, why_not)) return false;
   std::unique_ptr<Ledger> ledger = Ledger::join(name, why_not);
+  end_spans_before_what_is_loaded();
   if (ledger == nullptr || !start_thread(*ledger, captures, environment.guarantee_bytes, why_not))
     return false;
   joined.store(ledger.release());  // for ever: the thread uses it

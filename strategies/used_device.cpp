@@ -22,14 +22,21 @@ void end_spans() {
   for (int look = 0; look < kLooks && spans.load() != kNoMore; ++look) ::usleep(kBetweenLooksUs);
 }
 
+void add_handler_of_exit() {
+  spans_of.store(::getpid());
+  if (std::atexit(end_spans) != 0) spans.fetch_or(kNoMore);
+}
+
 }  // namespace
 
 void end_spans_at_exit() {
-  static const bool registered = [] {
-    spans_of.store(::getpid());
-    return std::atexit(end_spans) == 0;
-  }();
-  if (!registered) spans.fetch_or(kNoMore);
+  static const bool once = (add_handler_of_exit(), true);
+  (void)once;
+}
+
+void end_spans_before_what_is_loaded() {
+  static const bool once = (add_handler_of_exit(), true);
+  (void)once;
 }
 
 int device_count(const driver::Table& table) {

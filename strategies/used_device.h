@@ -34,6 +34,10 @@ class UsedDevice {
 // From here on the process's exit ends the spans below. To be called when the driver was initialised: its
 // library takes itself down by a handler of exit too, and those run in the reverse order.
 void end_spans_at_exit();
+// The same, for the program's thread that starts one of Spillway's: a handler that the new thread adds by
+// itself may come when the exit has begun, and libraries that were loaded before (LibTorch's allocator) are
+// gone.
+void end_spans_before_what_is_loaded();
 
 // A span in which a thread of Spillway's own calls the driver. None begins from the process's exit on, when
 // the driver's library takes itself down; exit waits a moment for those that have begun.

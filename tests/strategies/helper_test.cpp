@@ -11,6 +11,8 @@
 #include <new>
 #include <thread>
 
+#include "strategies/used_device.h"
+
 namespace spillway::testing {
 namespace {
 
@@ -41,6 +43,24 @@ TEST(Helper, TheProcesssExitWaitsForWhatItDoes) {
   EXPECT_EQ(status, 0);
   EXPECT_TRUE(*ended);
   munmap(memory, 4096);
+}
+
+// Its first work may be asked for while the process ends, by a thread that was just started.
+TEST(Helper, DoesNothingOnceTheProcessEnds) {
+  const pid_t child = fork();
+  if (child == 0) {
+    static bool worked = false;
+    std::atexit([] {  // as a library's that was loaded before; such handlers run in the reverse order
+      static auto* const helper = new Helper;
+      helper->run([] { worked = true; }, steady_clock::now() + std::chrono::seconds(10));
+      ::_exit(worked ? 3 : 0);
+    });
+    end_spans_before_what_is_loaded();
+    std::exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(Helper, SaysWhetherTheWorkEnded) {
