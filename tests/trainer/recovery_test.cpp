@@ -98,6 +98,7 @@ class Recovery : public testing::Test {
     for (const RecoveryRecord& record : run.step.records())
       result.phases += record.phase + " ", result.actions += record.action + " ";
     result.outcome = outcome_of(run, losses, norms);
+    allocator_.leave_alone();
     return result;
   }
 

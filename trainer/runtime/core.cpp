@@ -7,10 +7,13 @@
 namespace spillway::trainer {
 namespace {
 
+// That of an installation, or of a build folder.
 std::filesystem::path library_folder() {
   std::error_code code;
   const auto executable = std::filesystem::read_symlink("/proc/self/exe", code);
-  return executable.parent_path().parent_path() / "lib";
+  const std::filesystem::path lib = executable.parent_path().parent_path() / "lib";
+  const bool installed = std::filesystem::exists(lib / "spillway/libspillway.so", code);
+  return installed ? lib / "spillway" : lib;
 }
 
 template <typename Function>

@@ -11,8 +11,8 @@ namespace spillway::trainer {
 
 class Core {
  public:
-  // Loads libspillway_torch_2_11.so from the folder lib/ beside the executable's, which brings the core, and
-  // makes it LibTorch's allocator. Call before the first CUDA tensor. `trace`: the file, unless
+  // Loads libspillway_torch_2_11.so from lib/spillway/ or lib/ beside the executable's folder, which brings
+  // the core, and makes it LibTorch's allocator. Call before the first CUDA tensor. `trace`: the file, unless
   // SPILLWAY_TRACE names one.
   static bool install(const std::string& trace, std::string* error);
   static const Core& get() { return instance(); }
