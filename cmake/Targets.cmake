@@ -6,8 +6,28 @@ function(spillway_library name)
   target_link_libraries(${name} PUBLIC ${ARG_LINK})
 endfunction()
 
-# spillway_test(NAME SOURCES ... LINK ... [LABELS ...] [TIMEOUT seconds] [SHARDS n]): a GoogleTest program, run by ctest
-# whole, or in n parts beside each other.
+# spillway_loads(TARGET LIBRARY...): what the target's program loads by path when it runs is built with it. Libraries that
+# this configuration has not (LibTorch's under TSan) are left out.
+function(spillway_loads target)
+  foreach(library IN LISTS ARGN)
+    if(TARGET ${library})
+      add_dependencies(${target} ${library})
+    endif()
+  endforeach()
+endfunction()
+
+# spillway_short_file_names(NAME SCOPE FOLDER): what __FILE__ says starts below FOLDER, so that what is installed does not
+# name the folders of this machine. A compiler cache may pass paths that start at the build folder.
+function(spillway_short_file_names name scope folder)
+  file(RELATIVE_PATH from_build ${CMAKE_BINARY_DIR} ${folder})
+  foreach(start ${folder} ${from_build})
+    string(REGEX REPLACE "/$" "" start ${start})
+    target_compile_options(${name} ${scope} -fmacro-prefix-map=${start}/=)
+  endforeach()
+endfunction()
+
+# spillway_test(NAME SOURCES ... LINK ... [LABELS ...] [TIMEOUT seconds] [SHARDS n] [COST n]): a GoogleTest program, run by
+# ctest whole, or in n parts beside each other; those of a higher cost start first, so that no core waits for them at the end.
 # LABELS: sim (needs the simulator's libraries), stress, gpu. Every test runs from the build folder with
 # SPILLWAY_BUILD_DIR set, so that it finds the libraries that it loads.
 find_package(GTest REQUIRED)
@@ -15,9 +35,12 @@ find_package(GTest REQUIRED)
 file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/test_headers.cpp CONTENT "")
 add_executable(spillway_test_headers EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/test_headers.cpp)
 target_link_libraries(spillway_test_headers PRIVATE GTest::gmock GTest::gtest_main)
+# With ASan and UBSan a test's own code compiles in half the time if it is not optimised.
+set(SPILLWAY_TEST_OPTIONS $<$<STREQUAL:${SPILLWAY_SANITIZE},address>:-O0>)
+target_compile_options(spillway_test_headers PRIVATE ${SPILLWAY_TEST_OPTIONS})
 target_precompile_headers(spillway_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
 function(spillway_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT;SHARDS" "SOURCES;LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;SHARDS;COST" "SOURCES;LINK;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)  # ends what hangs: no test is meant to be timed, and machines are shared
   endif()
@@ -27,7 +50,11 @@ function(spillway_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gmock GTest::gtest_main)
+  target_compile_options(${name} PRIVATE ${SPILLWAY_TEST_OPTIONS})
   target_precompile_headers(${name} REUSE_FROM spillway_test_headers)
+  if(NOT ARG_COST)
+    set(ARG_COST 0)
+  endif()
   if(NOT ARG_SHARDS)
     set(ARG_SHARDS 1)
   endif()
@@ -38,7 +65,7 @@ function(spillway_test name)
       string(APPEND test "_${shard}")
     endif()
     add_test(NAME ${test} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
-    set_tests_properties(${test} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+    set_tests_properties(${test} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} COST ${ARG_COST}
       ENVIRONMENT "SPILLWAY_BUILD_DIR=${CMAKE_BINARY_DIR};GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${shard}")
   endforeach()
 endfunction()

@@ -10,6 +10,8 @@ process, install() says so, and install_plugin() does what every version allows.
 import ctypes
 import os
 import pathlib
+import types
+import typing
 
 __all__ = ["core", "install", "install_plugin"]
 
@@ -23,19 +25,22 @@ _SETTERS = {  # of CUDAPluggableAllocator: the name of Spillway's function, afte
     "set_end_allocate_to_pool_fn": "end_allocate_to_pool",
     "set_release_pool": "release_pool",
 }
-_installed = None  # "shim" or "plugin"
+_installed: typing.Optional[str] = None  # "shim" or "plugin"
 
 
 def _library_folder() -> pathlib.Path:
     named = os.environ.get("SPILLWAY_LIBRARIES")
     here = pathlib.Path(__file__).resolve().parent
-    folders = [pathlib.Path(named)] if named else [here / "lib", here.parents[1] / "build" / "lib"]
+    # Of a wheel; of an installed tree, whose module lies in lib/spillway/python; of a source tree.
+    folders = [here / "lib", here.parents[1], here.parents[1] / "build" / "lib"]
+    if named:
+        folders = [pathlib.Path(named)]
     for folder in folders:
-        if (folder / "libspillway.so").exists():
+        if (folder / "libspillway_plugin.so").exists():
             return folder
     places = " or ".join(str(folder) for folder in folders)
-    raise RuntimeError(f"Spillway's libraries are not in {places}: build them, or name their folder in "
-                       "SPILLWAY_LIBRARIES")
+    raise RuntimeError(f"Spillway's libraries are not in {places}: install the package again, build the project, or "
+                       "name their folder in SPILLWAY_LIBRARIES")
 
 
 def _plugin_path() -> str:
@@ -55,7 +60,7 @@ def core() -> ctypes.CDLL:
     return library
 
 
-def _torch_with_cuda():
+def _torch_with_cuda() -> types.ModuleType:
     import torch
 
     if torch.version.cuda is None:

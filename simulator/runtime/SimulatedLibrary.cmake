@@ -10,7 +10,7 @@ function(spillway_simulated_library target file version_map)
     PREFIX "" OUTPUT_NAME ${base} SUFFIX ${suffix} NO_SONAME TRUE
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/sim
     CXX_VISIBILITY_PRESET default
-    BUILD_RPATH "$ORIGIN" BUILD_RPATH_USE_ORIGIN ON
+    BUILD_RPATH "$ORIGIN" BUILD_RPATH_USE_ORIGIN ON INSTALL_RPATH "$ORIGIN"
     LINK_DEPENDS ${version_map})
   target_link_options(${target} PRIVATE -Wl,-soname,${file} -Wl,--version-script=${version_map})
   set_property(GLOBAL APPEND PROPERTY SPILLWAY_SIMULATED_LIBRARIES ${target})

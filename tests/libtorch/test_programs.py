@@ -17,7 +17,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PROGRAMS = ROOT / "tests" / "programs"
-PYTHON = ROOT / ".deps/bin/python"
+PYTHON = sys.executable
 SKIPPED = 77
 CARD = ("--gpu", "a100-80gb")
 TIME_LIMIT_S = 600

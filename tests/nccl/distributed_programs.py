@@ -15,7 +15,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests/programs"
-PYTHON = ROOT / ".deps/bin/python"
+PYTHON = sys.executable
 GIB = 1 << 30
 SMALL = "--layers 2 --width 64 --heads 4 --vocabulary 128 --length 32 --steps 3".split()
 # The order of additions differs between one process and several; the losses are near 5.

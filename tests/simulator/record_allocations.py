@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """record_allocations.py SCRIPT [ARGUMENT...]: runs a script with PyTorch's own record of allocations switched on, and
-prints at its end how many entries the record has and two digests of what each did: action, size, address, stream.
+prints at its end how many entries the record has, two digests of what each did (action, size, address, stream), and the
+host memory of its largest process.
 
 An address is told as the segment's number, in the order in which segments were made, and the place in it: where the
 driver puts a segment is not the program's doing. In `allocator_stream` the frees between two allocations are sorted:
@@ -10,6 +11,7 @@ PyTorch's autocast frees its copies of the weights in the order of a hash of hos
 import bisect
 import hashlib
 import os
+import resource
 import runpy
 import sys
 
@@ -79,6 +81,8 @@ def main():
     print(f"allocator_events={len(stream)}")
     print(f"allocator_stream={digest(with_sorted_frees(stream))}")
     print(f"allocator_stream_as_it_was={digest(stream)}")
+    host = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    print(f"host_peak_kib={host}")
 
 
 if __name__ == "__main__":

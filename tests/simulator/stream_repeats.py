@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 def stream(build, folder, output, **variables):
     report, trace = folder / "report.json", folder / "trace"
     subprocess.run([build / "bin/spillway", "rehearse", "--gpu", "a100-80gb", "--json", report, "--trace", trace, "--",
-                    ROOT / ".deps/bin/python", ROOT / "tests/programs/gpt2_training.py", "--variable-length"],
+                    sys.executable, ROOT / "tests/programs/gpt2_training.py", "--variable-length"],
                    check=True, stdout=output, stderr=subprocess.STDOUT, env=dict(os.environ, **variables))
     device = json.loads(report.read_text())["devices"][0]
     return device["events"], device["stream_hash"], hashlib.md5(trace.read_bytes()).hexdigest()

@@ -9,7 +9,8 @@ import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = ROOT / "build"
-PYTHON = str(ROOT / ".deps/bin/python") if (ROOT / ".deps/bin/python").exists() else shutil.which("python3")
+OWN_PYTHON = ROOT / ".deps/bin/python"
+PYTHON = os.environ.get("SPILLWAY_PYTHON") or (str(OWN_PYTHON) if OWN_PYTHON.exists() else shutil.which("python3"))
 
 
 class CheckFailed(Exception):

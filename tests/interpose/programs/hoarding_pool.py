@@ -7,7 +7,6 @@ usage: hoarding_pool.py GIB default|own [COMMAND ...]     own: in a pool that it
 import ctypes
 import subprocess
 import sys
-import time
 
 import torch
 
@@ -52,5 +51,6 @@ need = torch.cuda.mem_get_info()[0] // GIB + 4
 kept = torch.empty(need * GIB, dtype=torch.uint8, device="cuda")
 print(f"PyTorch has {need} GiB, the pool {reserved() // GIB}", flush=True)
 if sys.argv[3:]:
-    time.sleep(1.5)  # what the process shows of itself is at most a quarter of a second old
+    from shown import wait_until_held
+    wait_until_held(need * GIB)
     subprocess.run(sys.argv[3:], check=True)

@@ -7,6 +7,8 @@ import time
 
 import torch
 
+from shown import wait_until_cached
+
 folder, role = pathlib.Path(sys.argv[1]), sys.argv[2]
 
 
@@ -22,7 +24,7 @@ if role == "hoard":
     kept = torch.ones(1 << 20, device="cuda")
     blocks = [torch.empty(1 << 30, dtype=torch.uint8, device="cuda") for _ in range(30)]
     del blocks
-    time.sleep(2.5)  # what it shows to others may be that old: PyTorch is looked for every two seconds
+    wait_until_cached(30 << 30)
     (folder / "hoarded").touch()
     wait_for("needed")
     print("hoard: still has", kept.numel(), "and reserves", torch.cuda.memory_reserved() >> 30)

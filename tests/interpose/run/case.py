@@ -12,6 +12,7 @@ BUILD = pathlib.Path(os.environ.get("SPILLWAY_BUILD_DIR", ROOT / "build"))
 PROGRAMS = ROOT / "tests" / "programs"
 OWN = ROOT / "tests" / "interpose" / "programs"
 SPILLWAY = str(BUILD / "bin" / "spillway")
+USE_SHOWN = f"import sys; sys.path.insert(0, {str(OWN)!r}); import shown"  # programs/shown.py, in a program's text
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 

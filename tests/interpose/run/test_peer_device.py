@@ -5,7 +5,7 @@ import pathlib
 import sys
 import unittest
 
-from case import PROGRAMS, SPILLWAY, Case
+from case import PROGRAMS, SPILLWAY, USE_SHOWN, Case
 
 
 class PeerDevice(Case):
@@ -122,11 +122,12 @@ print("guests", max(one["spilled_peer_bytes"] for device in devices for one in d
 """
         program = f"""
 import pathlib, time, torch
+{USE_SHOWN}
 folder = pathlib.Path({self.folder!r})
 idle = torch.empty(60 << 20, dtype=torch.uint8, device="cuda:1")
 blocks = [torch.full((10 << 20,), i, dtype=torch.uint8, device="cuda") for i in range(12)]
 del idle
-time.sleep(1.5)
+shown.wait_until(lambda share: share["spare_bytes"] >= 60 << 20, "60 MiB to spare")
 (folder / "spilled").touch()
 for _ in range(600):
     if (folder / "served").exists(): break

@@ -6,7 +6,7 @@ import re
 import sys
 import unittest
 
-from case import OWN, SPILLWAY, Case
+from case import OWN, SPILLWAY, USE_SHOWN, Case
 
 
 class Peers(Case):
@@ -23,7 +23,7 @@ class Peers(Case):
 
     def test_natively_one_of_them_dies(self):
         ended = self.both([None, None])
-        self.assertEqual(ended.status, 1)
+        self.assertEqual(ended.status, 1, ended.errors)
         self.assertIn("OutOfMemoryError", ended.errors)
         self.assertIn("reserves 30", ended.output)
 
@@ -47,14 +47,14 @@ class Peers(Case):
     def test_one_that_is_not_asked_keeps_its_cache(self):
         """So the test above can fail."""
         ended = self.both(["rescue", "observe"])
-        self.assertEqual(ended.status, 1)
+        self.assertEqual(ended.status, 1, ended.errors)
         self.assertIn("reserves 30", ended.output)
 
     def test_the_ledger_can_be_off(self):
         program = f"{sys.executable} {OWN / 'sharing_a_card.py'} {self.folder}"
         script = f"{SPILLWAY} run -- {program} hoard & {SPILLWAY} run -- {program} need; status=$?; wait; exit $status"
         ended = self.simulate("sh", "-c", script, SPILLWAY_LEDGER="off")
-        self.assertEqual(ended.status, 1)
+        self.assertEqual(ended.status, 1, ended.errors)
         self.assertIn("could not ask other processes for memory: SPILLWAY_LEDGER is off", ended.errors)
 
 
@@ -68,22 +68,23 @@ class Peers(Case):
     def test_what_can_only_be_given_whole_is_kept_under_a_guarantee(self):
         """PyTorch's own allocator empties its cache or does not."""
         ended = self.both(["rescue --guarantee 15GiB", "rescue"])
-        self.assertEqual(ended.status, 1)
+        self.assertEqual(ended.status, 1, ended.errors)
         self.assertIn("reserves 30", ended.output)
 
     def test_at_its_own_limit_a_process_asks_nobody(self):
         """What the others could give is of no use there."""
         ended = self.both(["rescue", "rescue --limit 4GiB"])
-        self.assertEqual(ended.status, 1)
+        self.assertEqual(ended.status, 1, ended.errors)
         self.assertIn("reserves 30", ended.output)
 
     def test_top_shows_what_is_held_without_pytorch(self):
-        program = """
-import ctypes, subprocess, sys, time
+        program = f"""
+import ctypes, subprocess, sys
+{USE_SHOWN}
 driver, context, pointer = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
 driver.cuInit(0), driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), driver.cuCtxSetCurrent(context)
 assert driver.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(3 << 30)) == 0
-time.sleep(1.5)
+shown.wait_until_held(3 << 30)
 sys.exit(subprocess.run(sys.argv[1:]).returncode)"""
         ended = self.run_on(sys.executable, "-c", program, SPILLWAY, "top", "--once", "--json",
                             options=["--limit", "8GiB"], SPILLWAY_LEDGER=f"spillway-test-{os.getpid()}")
@@ -110,9 +111,10 @@ sys.exit(subprocess.run(sys.argv[1:]).returncode)"""
     def asking(self):
         return f"""
 import os, subprocess, time, torch
+{USE_SHOWN}
 while not os.path.exists('{self.folder}/hoarded'): time.sleep(0.1)
 kept = torch.empty(20 << 30, dtype=torch.uint8, device='cuda')
-time.sleep(1.5)
+shown.wait_until_held(20 << 30)
 subprocess.run(['{SPILLWAY}', 'top', '--once', '--json'], check=True)"""
 
     def test_who_stands_still_is_not_waited_for(self):
@@ -134,9 +136,10 @@ pathlib.Path({self.folder!r}, "needed").touch()
 """)
         hoard = f"""
 import os, pathlib, time, torch
+{USE_SHOWN}
 blocks = [torch.empty(1 << 30, dtype=torch.uint8, device="cuda") for _ in range(30)]
 del blocks
-time.sleep(1.5)
+shown.wait_until_cached(30 << 30)
 pathlib.Path({self.folder!r}, "pid.draft").write_text(str(os.getpid()))
 os.rename("pid.draft", "pid")
 while not os.path.exists("needed"): time.sleep(0.05)
@@ -157,20 +160,20 @@ print("hoard: reserves", torch.cuda.memory_reserved() >> 30)
     def test_who_captures_a_graph_shows_nothing_to_give(self):
         """No call of the driver's may come between then, so that it can not give."""
         program = f"""
-import json, subprocess, time, torch
-def spare():
-    time.sleep(1)
-    top = subprocess.run(["{SPILLWAY}", "top", "--once", "--json"], capture_output=True, check=True)
-    return json.loads(top.stdout)["devices"][0]["processes"][0]["spare_bytes"] >> 30
+import os, torch
+{USE_SHOWN}
+def spare(expected):
+    shown.wait_until(lambda share: share["spare_bytes"] >> 30 == expected, str(expected) + " GiB to spare")
+    return expected
 kept = torch.ones(1 << 20, device="cuda")
 del [torch.empty(10 << 30, dtype=torch.uint8, device="cuda")][0]
-before, graph = spare(), torch.cuda.CUDAGraph()
+before, graph = spare(10), torch.cuda.CUDAGraph()
 with torch.cuda.stream(torch.cuda.Stream()):  # torch.cuda.graph() would empty the cache first
     graph.capture_begin()
     kept.add_(1)
-    during = spare()
+    during = spare(0)
     graph.capture_end()
-print(before, during, spare())"""
+print(before, during, spare(10))"""
         for mode in ("rescue", "replace"):
             with self.subTest(mode=mode):
                 ended = self.run_on(sys.executable, "-c", program, options=["--mode", mode],
@@ -180,9 +183,10 @@ print(before, during, spare())"""
     def test_top_shows_who_holds_what(self):
         program = f"{sys.executable} {OWN / 'sharing_a_card.py'} {self.folder}"
         script = f"""{SPILLWAY} run --guarantee 1GiB -- {program} hoard &
-            while [ ! -e hoarded ]; do sleep 0.1; done; sleep 1
+            while [ ! -e hoarded ]; do sleep 0.1; done
             {SPILLWAY} top --once --json; touch needed; wait"""
-        ended = self.simulate("sh", "-c", script, SPILLWAY_LEDGER=f"spillway-test-{os.getpid()}")
+        ended = self.simulate("sh", "-c", script, SPILLWAY_LEDGER=f"spillway-test-{os.getpid()}",
+                              SPILLWAY_TEST_COLD="1")  # for its command line
         self.assertEqual(ended.status, 0, ended.errors)
         shown = json.loads(ended.output.splitlines()[0])
         process, device = shown["processes"][0], shown["devices"][0]

@@ -1,0 +1,143 @@
+"""tools/setup where something is missing: each time one clear message, and nothing half done that a second run keeps.
+
+It runs in a scratch checkout, with a cache folder of its own and one small package in place of PyTorch.
+"""
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+import zipfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CORPUS = ROOT / ".deps" / "corpus.txt"
+NOBODY = 65534
+
+
+def make_wheel(folder):
+    """A package that pip can install without a network."""
+    path = folder / "tiny_package-1.0-py3-none-any.whl"
+    info = "tiny_package-1.0.dist-info"
+    with zipfile.ZipFile(path, "w") as wheel:
+        wheel.writestr("tiny_package.py", "value = 1\n")
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-package\nVersion: 1.0\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", f"tiny_package.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
+
+
+class Setup(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.folder.chmod(0o755)
+        self.cache = self.folder / "cache"
+        self.wheels = self.folder / "wheels"
+        self.wheels.mkdir()
+        make_wheel(self.wheels)
+
+    def checkout(self, name):
+        tools = self.folder / name / "tools"
+        tools.mkdir(parents=True)
+        shutil.copy(ROOT / "tools" / "setup", tools)
+        (tools / "requirements.txt").write_text("tiny-package==1.0\n")
+        (tools / "requirements-cuda.txt").write_text("tiny-package==1.0\n")
+        return tools.parent
+
+    def keep_corpus(self):
+        (self.cache / "corpus").mkdir(parents=True)
+        shutil.copy(CORPUS.resolve(), self.cache / "corpus" / "jargon.txt")
+
+    def environment(self, **more):
+        return {**os.environ, "SPILLWAY_CACHE": str(self.cache), "PIP_NO_INDEX": "1", "PIP_RETRIES": "0",
+                "PIP_FIND_LINKS": str(self.wheels), "PIP_DISABLE_PIP_VERSION_CHECK": "1", **more}
+
+    def start(self, checkout, before=(), **more):
+        return subprocess.Popen([*before, checkout / "tools" / "setup"], env=self.environment(**more),
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+
+    def run_setup(self, checkout, **options):
+        process = self.start(checkout, **options)
+        said, _ = process.communicate(timeout=120)
+        return process.returncode, said
+
+    def assert_refused(self, outcome, *texts):
+        status, said = outcome
+        self.assertEqual(status, 1, said)
+        self.assertRegex(said.splitlines()[-1], "^setup: error: ")
+        for text in texts:
+            self.assertIn(text, said.splitlines()[-1])
+
+    def assert_complete(self, outcome, checkout):
+        status, said = outcome
+        self.assertEqual((status, said.splitlines()[-1]), (0, "setup: done"), said)
+        imported = subprocess.run([checkout / ".deps" / "bin" / "python", "-c", "import tiny_package"])
+        self.assertEqual(imported.returncode, 0)
+
+    def test_two_at_once_make_one_environment(self):
+        self.keep_corpus()
+        checkouts = [self.checkout("one"), self.checkout("two")]
+        processes = [self.start(checkout) for checkout in checkouts]
+        outcomes = [(process, process.communicate(timeout=120)[0]) for process in processes]
+        for (process, said), checkout in zip(outcomes, checkouts):
+            self.assert_complete((process.returncode, said), checkout)
+        self.assertEqual(sum("making" in said for _, said in outcomes), 1, outcomes)
+
+    def test_what_a_killed_one_left_is_made_anew(self):
+        self.keep_corpus()
+        checkout = self.checkout("one")
+        process = self.start(checkout)
+        end = time.monotonic() + 60
+        while not list(self.cache.glob("env-*/bin/python")) and time.monotonic() < end:
+            time.sleep(0.005)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        left = list(self.cache.glob("env-*"))
+        self.assertEqual(len(left), 1)
+        self.assertFalse((left[0] / "complete").exists(), "it was killed too late")
+        self.assert_complete(self.run_setup(checkout), checkout)
+
+    def test_without_the_package_index(self):
+        outcome = self.run_setup(self.checkout("one"), PIP_FIND_LINKS="")
+        self.assert_refused(outcome, "the Python packages could not be installed: is there a network?")
+        self.assertIn("setup: pip: ", outcome[1])
+
+    def test_without_a_network_for_the_text(self):
+        nothing = self.folder / "nothing"
+        nothing.mkdir()
+        for name in ("apt-get", "sudo"):  # as they fail without one
+            (nothing / name).write_text("#!/bin/sh\necho 'E: Could not resolve host' >&2\nexit 100\n")
+            (nothing / name).chmod(0o755)
+        outcome = self.run_setup(self.checkout("one"), PATH=f"{nothing}:{os.environ['PATH']}")
+        self.assert_refused(outcome, "jargon-text could not be fetched: is there a network?")
+
+    def test_a_full_disk(self):
+        self.cache.mkdir()
+        before = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
+        before += ["sh", "-c", f'mount -t tmpfs -o size=1m tmpfs {self.cache} && exec "$0"']
+        if subprocess.run([*before[:-2], "-c", "true"], capture_output=True).returncode != 0:
+            self.skipTest("this machine refuses a mount namespace: no small disk can be made")
+        outcome = self.run_setup(self.checkout("one"), before=before)
+        self.assert_refused(outcome, f" MB in {self.cache}, where 1 MB are free", "SPILLWAY_CACHE")
+
+    def test_neither_root_nor_sudo(self):
+        tools = self.folder / "path"
+        tools.mkdir()
+        (tools / "dpkg-query").write_text("#!/bin/sh\nexit 1\n")  # nothing is installed
+        (tools / "dpkg-query").chmod(0o755)
+        for name in ("bash", "dirname", "id", "sh"):
+            (tools / name).symlink_to(shutil.which(name))
+        before = ["/usr/bin/setpriv", "--reuid", str(NOBODY), "--clear-groups"] if os.geteuid() == 0 else []
+        outcome = self.run_setup(self.checkout("one"), before=before, PATH=str(tools))
+        self.assert_refused(outcome, "neither root nor sudo", "mold", "ccache")
+
+    def test_a_cache_folder_that_cannot_be_written(self):
+        self.cache.write_text("a file")
+        self.assert_refused(self.run_setup(self.checkout("one")), f"the folder {self.cache} cannot be written")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,122 @@
+"""The tests' `python` behaves as the interpreter that it stands in for, and its programs are forked.
+
+Usage: zygote_test.py BUILD_FOLDER
+"""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
+SPILLWAY = BUILD / "bin" / "spillway"
+PYTHON = BUILD / "test_python" / "bin" / "python"
+
+
+class Zygote(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.starts = self.folder / "starts"
+
+    def words(self, *words):
+        return [str(word) for word in (SPILLWAY, "simulate", "--capacity", "1GiB", "--", PYTHON, *words)]
+
+    def environment(self, cold=False, **more):
+        return {**os.environ, "SPILLWAY_TEST_STARTS": str(self.starts), "SPILLWAY_TEST_COLD": "1" if cold else "",
+                **more}
+
+    def run_one(self, *words, cold=False, stdin="", **more):
+        done = subprocess.run(self.words(*words), input=stdin, capture_output=True, text=True, timeout=60,
+                              cwd=self.folder, env=self.environment(cold, **more))
+        return done.returncode, done.stdout, done.stderr
+
+    def assert_same(self, *words, **options):
+        """Forked and started by itself, a program does the same."""
+        self.starts.write_text("")
+        forked = self.run_one(*words, **options)
+        self.assertEqual(self.starts.read_text().split("\n")[0], "forked")
+        self.assertEqual(forked, self.run_one(*words, cold=True, **options))
+        return forked
+
+    def test_words_folder_and_environment(self):
+        shows = "import os, sys; print(sys.argv, sys.path[0], os.getcwd(), os.environ['SHOWN'], sys.executable, " \
+                "sys.prefix, __name__, '__file__' in globals(), sys.flags.hash_randomization)"
+        self.assert_same("-c", shows, "a", "-b", SHOWN="x y")
+        script = self.folder / "script.py"
+        script.write_text(shows)
+        self.assert_same("script.py", "a", SHOWN="")
+        self.assert_same("-u", "-B", script, SHOWN="ü")
+        self.assert_same("-m", "script", "z", SHOWN="1")
+        self.assert_same("-c", "import script", SHOWN="", PYTHONPATH=str(self.folder))
+
+    def test_how_it_ends(self):
+        for program in ("import sys; sys.exit(7)", "raise SystemExit('said')", "1 / 0", "import os; os._exit(3)",
+                        "import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "import os; os.abort()", "x ="):
+            with self.subTest(program):
+                self.assertNotEqual(self.assert_same("-c", program)[0], 0)
+        (self.folder / "fails.py").write_text("def inner():\n    raise ValueError('no')\ninner()\n")
+        status, _, said = self.assert_same("fails.py")
+        self.assertEqual(status, 1)
+        self.assertIn("ValueError: no", said)
+        self.assert_same("-c", "import atexit; atexit.register(print, 'last'); print('first')")
+
+    def test_input_and_outputs(self):
+        self.assert_same("-c", "import sys; print(sys.stdin.read() * 2); print('e', file=sys.stderr)", stdin="abc\n")
+        self.assert_same("-c", "import os; os.write(1, b'raw\\n'); print('after', flush=True); os.write(2, b'2\\n')")
+
+    def test_open_descriptors_are_inherited(self):
+        read, write = os.pipe()
+        program = f"import os; os.write({write}, b'through the pipe')"
+        process = subprocess.Popen(self.words("-c", program), pass_fds=[write], env=self.environment())
+        os.close(write)
+        with open(read, "rb") as pipe:  # ends with the program
+            self.assertEqual(pipe.read(), b"through the pipe")
+        self.assertEqual(process.wait(60), 0)
+
+    def test_signals_reach_the_program(self):
+        program = "import os, signal, time; signal.signal(signal.SIGTERM, lambda *_: os._exit(9)); " \
+                  "print('ready', flush=True); time.sleep(60)"
+        process = subprocess.Popen(self.words("-c", program), stdout=subprocess.PIPE, env=self.environment())
+        self.assertEqual(process.stdout.readline(), b"ready\n")
+        process.terminate()
+        self.assertEqual(process.wait(60), 9)
+        process.stdout.close()
+
+    def test_who_is_killed_takes_the_program_along(self):
+        program = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+        process = subprocess.Popen(self.words("-c", program), stdout=subprocess.PIPE, env=self.environment())
+        number = int(process.stdout.readline())
+        self.assertNotEqual(number, process.pid)
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        end = time.monotonic() + 30
+        while pathlib.Path(f"/proc/{number}").exists():
+            self.assertLess(time.monotonic(), end, "the program goes on")
+            time.sleep(0.01)
+
+    def test_a_device_is_the_programs_own(self):
+        program = "import torch; print(torch.ones(1 << 20, device='cuda').numel(), torch.cuda.memory_allocated(), " \
+                  "torch.cuda.mem_get_info()[1] >> 20)"
+        for capacity in ("512MiB", "2GiB"):
+            words = [*self.words("-c", program)]
+            words[words.index("1GiB")] = capacity
+            outputs = [subprocess.run(words, capture_output=True, text=True, env=self.environment(cold)).stdout
+                       for cold in (False, True)]
+            self.assertEqual(outputs[0], outputs[1])
+            self.assertIn("1048576", outputs[0])
+
+    def test_one_whose_allocator_is_replaced_at_the_import_starts_by_itself(self):
+        words = [SPILLWAY, "simulate", "--capacity", "1GiB", "--", SPILLWAY, "run", "--mode", "replace", "--", PYTHON,
+                 "-c", "import torch"]
+        subprocess.run([str(word) for word in words], check=True, capture_output=True, cwd=self.folder,
+                       env=self.environment())
+        self.assertEqual(self.starts.read_text(), "started\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
