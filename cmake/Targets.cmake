@@ -6,6 +6,11 @@ function(spillway_library name)
   target_link_libraries(${name} PUBLIC ${ARG_LINK})
 endfunction()
 
+# spillway_apart(FILE...): each is compiled by itself, because another file of its target has a name that it has too.
+function(spillway_apart)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
 # spillway_loads(TARGET LIBRARY...): what the target's program loads by path when it runs is built with it. Libraries that
 # this configuration has not (LibTorch's under TSan) are left out.
 function(spillway_loads target)

@@ -23,24 +23,14 @@ set(CMAKE_C_FLAGS_RELWITHDEBINFO "${optimize} -g1")
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
-# The compiler cache lies in the user's cache folder, as what tools/setup fetches, and finds what another checkout has
-# compiled. The last setting is what it needs to trust precompiled headers.
+# Files of a target are compiled several at a time: their headers are most of the work. Where two files of a target use one
+# name for things of their own, spillway_apart() takes one of them out.
+set(CMAKE_UNITY_BUILD ON CACHE BOOL "Compile several files of a target as one; OFF: each by itself")
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 8 CACHE STRING "How many")
+
 find_program(CCACHE ccache)
 if(CCACHE)
-  set(settings CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
-    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime)
-  if(NOT DEFINED ENV{CCACHE_DIR})
-    set(cache $ENV{HOME}/.cache)
-    if(DEFINED ENV{XDG_CACHE_HOME})
-      set(cache $ENV{XDG_CACHE_HOME})
-    endif()
-    set(cache ${cache}/spillway)
-    if(DEFINED ENV{SPILLWAY_CACHE})
-      set(cache $ENV{SPILLWAY_CACHE})
-    endif()
-    list(APPEND settings CCACHE_DIR=${cache}/ccache CCACHE_MAXSIZE=4G)
-  endif()
-  set(CMAKE_C_COMPILER_LAUNCHER env ${settings} ${CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_SOURCE_DIR}/cmake/compile_cached)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_C_COMPILER_LAUNCHER})
 endif()
 find_program(MOLD mold)

@@ -2,11 +2,10 @@
 #include <algorithm>
 
 #include "simulator/driver/call.h"
+#include "simulator/driver/host_memory.h"
 
 namespace spillway::simulator {
 namespace {
-
-constexpr uint64_t kHostPage = 4096;
 
 CUresult allocate(void** out, uint64_t bytes, unsigned flags, Site site) {
   Machine& sim = machine();

@@ -11,6 +11,8 @@
 
 namespace spillway::simulator {
 
+constexpr uint64_t kHostPage = 4096;
+
 struct HostBlock {
   uint64_t bytes = 0;
   unsigned flags = 0;

@@ -3,12 +3,11 @@
 #include <algorithm>
 
 #include "simulator/driver/call.h"
+#include "simulator/driver/host_memory.h"
 #include "simulator/driver/report.h"
 
 namespace spillway::simulator {
 namespace {
-
-constexpr uint64_t kHostPage = 4096;
 
 uint64_t rounded(uint64_t bytes, uint64_t unit) {
   return (bytes + unit - 1) / unit * unit;

@@ -1,8 +1,10 @@
 // What holds in both modes: who waits for whom, groups, splitting, errors, memory.
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <optional>
 
+#include "simulator/libraries/nccl/newer_nccl.h"
 #include "tests/nccl/ranks.h"
 
 namespace spillway::nccl_test {
@@ -117,6 +119,40 @@ TEST_F(Behaviour, shrinking_leaves_ranks_out) {
     EXPECT_EQ(count, 3);
     EXPECT_EQ(number, rank.number == 0 ? 0 : rank.number - 1);
     EXPECT_EQ(ncclCommDestroy(rest), ncclSuccess);
+  });
+}
+
+TEST_F(Behaviour, growing_keeps_the_ranks_that_are_there_and_takes_new_ones) {
+  const ncclUniqueId first = unique_id();
+  std::promise<ncclUniqueId> said;
+  const std::shared_future<ncclUniqueId> id = said.get_future().share();
+  on_cards(3, [&](int number) {
+    const bool is_new = number == 2;
+    ncclComm_t before = nullptr, comm = nullptr;
+    if (!is_new) {
+      ASSERT_EQ(ncclCommInitRank(&before, 2, first, number), ncclSuccess);
+    }
+    ncclUniqueId own = {};
+    if (number == 0) {
+      ASSERT_EQ(ncclCommGetUniqueId(before, &own), ncclSuccess) << ncclGetLastError(nullptr);
+      EXPECT_EQ(ncclCommGetUniqueId(before, &own), ncclInvalidUsage) << "the one before is unused";
+      said.set_value(own);
+    }
+    if (is_new) own = id.get();
+    ASSERT_EQ(ncclCommGrow(before, 3, number == 1 ? nullptr : &own, is_new ? 2 : -1, &comm, nullptr),
+              ncclSuccess)
+        << ncclGetLastError(nullptr);
+    int rank = -1, count = -1;
+    EXPECT_EQ(ncclCommUserRank(comm, &rank), ncclSuccess);
+    EXPECT_EQ(ncclCommCount(comm, &count), ncclSuccess);
+    EXPECT_EQ(rank, number);
+    EXPECT_EQ(count, 3);
+    const Buffer<float> buffer(std::vector<float>{static_cast<float>(number + 1)});
+    EXPECT_EQ(ncclAllReduce(buffer.get(), buffer.get(), 1, ncclFloat32, ncclSum, comm, nullptr), ncclSuccess);
+    EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+    EXPECT_EQ(buffer.values()[0], 6);
+    EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+    EXPECT_EQ(ncclCommDestroy(before), ncclSuccess);
   });
 }
 
@@ -323,6 +359,40 @@ TEST_F(Behaviour, what_nccl_takes_of_a_card_is_charged_and_given_back) {
     EXPECT_EQ(ncclCommDestroy(rank.comm), ncclSuccess);
     rank.comm = nullptr;
     EXPECT_EQ(modelled_bytes(rank.number), 0u);
+  });
+}
+
+uint64_t statistic(ncclComm_t comm, ncclCommMemStat_t which) {
+  uint64_t value = ~uint64_t{0};
+  EXPECT_EQ(ncclCommMemStats(comm, which, &value), ncclSuccess);
+  return value;
+}
+
+TEST_F(Behaviour, a_suspended_communicator_gives_its_connections_memory_back) {
+  with_ranks(2, [](Rank& rank) {
+    const Buffer<float> buffer(1);
+    const uint64_t made = modelled_bytes(rank.number);
+    ASSERT_EQ(sum(rank, buffer), ncclSuccess);
+    ASSERT_EQ(rank.wait(), cudaSuccess);
+    const uint64_t connected = modelled_bytes(rank.number);
+    EXPECT_EQ(statistic(rank.comm, ncclStatGpuMemPersist), made);
+    EXPECT_EQ(statistic(rank.comm, ncclStatGpuMemTotal), connected);
+    ASSERT_EQ(ncclCommSuspend(rank.comm, NCCL_SUSPEND_MEM), ncclSuccess);
+    EXPECT_EQ(modelled_bytes(rank.number), made);
+    EXPECT_EQ(statistic(rank.comm, ncclStatGpuMemSuspended), 1u);
+    EXPECT_EQ(sum(rank, buffer), ncclInvalidUsage) << "until it is resumed";
+    size_t free = 0, total = 0;
+    ASSERT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
+    void* everything = nullptr;
+    ASSERT_EQ(cudaMalloc(&everything, free - 4 * kMiB), cudaSuccess);
+    EXPECT_EQ(ncclCommResume(rank.comm), ncclUnhandledCudaError);
+    EXPECT_EQ(modelled_bytes(rank.number), made) << "as it was";
+    EXPECT_EQ(cudaFree(everything), cudaSuccess);
+    ASSERT_EQ(ncclCommResume(rank.comm), ncclSuccess);
+    EXPECT_EQ(modelled_bytes(rank.number), connected);
+    EXPECT_EQ(statistic(rank.comm, ncclStatGpuMemSuspended), 0u);
+    EXPECT_EQ(sum(rank, buffer), ncclSuccess);
+    EXPECT_EQ(rank.wait(), cudaSuccess);
   });
 }
 

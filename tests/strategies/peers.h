@@ -35,9 +35,6 @@ class PeerSpill : public Values {
     ladder->set_gate(&gate);
     allocator->set_handler(ladder.get());
   }
-  void let_time_pass(int orders = 100) {
-    for (int i = 0; i < orders / 2; ++i) put(get(512));
-  }
   // Three of ten MiB on a device of 32, each with bytes of its own.
   std::vector<uint64_t> three_blocks() {
     std::vector<uint64_t> blocks;

@@ -28,9 +28,6 @@ class Spill : public SimulatedDevice {
     ladder->set_gate(&gate);
     allocator->set_handler(ladder.get());
   }
-  void let_time_pass(int orders = 100) {
-    for (int i = 0; i < orders / 2; ++i) put(get(512));
-  }
   std::vector<uint64_t> blocks_of(uint64_t bytes, int count, StreamId stream = {}) {
     std::vector<uint64_t> blocks;
     blocks.reserve(static_cast<size_t>(count));

@@ -19,10 +19,6 @@ class SpilledValues : public Values {
     allocator->set_handler(ladder.get());
     allocator->limit(kDevice, 32 * kMiB);
   }
-  // So that what was allocated before counts as cold.
-  void let_time_pass(int orders = 100) {
-    for (int i = 0; i < orders / 2; ++i) put(get(512));
-  }
   OneThreadsGate gate;
   std::unique_ptr<Ladder> ladder;
 };

@@ -46,7 +46,7 @@ void list_cards() {
                 card.multiprocessors, cards::memory_gbs(card));
 }
 
-std::function<int()> declare(CLI::App& app, const Words& command) {
+std::function<int()> declare_simulate(CLI::App& app, const Words& command) {
   auto machine = std::make_shared<MachineOptions>();
   app.add_option("--gpu", machine->card, "The kind of card, such as a100-40gb; --list-gpus shows all");
   app.add_flag_callback(
@@ -71,7 +71,7 @@ std::function<int()> declare(CLI::App& app, const Words& command) {
 
 Command simulate_command() {
   return {"simulate", "Run a command on simulated GPUs",
-          "spillway simulate --gpu a100-40gb -- python train.py", true, declare};
+          "spillway simulate --gpu a100-40gb -- python train.py", true, declare_simulate};
 }
 
 }  // namespace spillway::tools

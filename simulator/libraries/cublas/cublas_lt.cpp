@@ -21,6 +21,15 @@ cublasStatus_t check_attribute(const void* descriptor, const void* value, size_t
   return complete ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
+// Without a workspace: the memory that PyTorch sets aside for one does not depend on the answer.
+cublasLtMatmulHeuristicResult_t usable(const cublasLtMatmulAlgo_t& algo) {
+  cublasLtMatmulHeuristicResult_t result{};
+  result.algo = algo;
+  result.state = CUBLAS_STATUS_SUCCESS;
+  result.wavesCount = 1.0f;
+  return result;
+}
+
 }  // namespace
 
 // What a descriptor says only chooses among kernels, and there is one that computes nothing: none of it is
@@ -74,8 +83,46 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
   return check_attribute(preference, value, bytes);
 }
 
-// One algorithm, without a workspace: the memory that PyTorch sets aside for one does not depend on the
-// answer.
+// One algorithm, which is any id with any configuration.
+cublasStatus_t cublasLtMatmulAlgoInit(cublasLtHandle_t handle, cublasComputeType_t, cudaDataType_t,
+                                      cudaDataType_t, cudaDataType_t, cudaDataType_t, cudaDataType_t, int,
+                                      cublasLtMatmulAlgo_t* algo) {
+  if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (algo == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  std::memset(algo, 0, sizeof *algo);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoConfigSetAttribute(cublasLtMatmulAlgo_t* algo,
+                                                    cublasLtMatmulAlgoConfigAttributes_t, const void* value,
+                                                    size_t bytes) {
+  return check_attribute(algo, value, bytes);
+}
+
+// The library's defaults are zeros.
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* algo,
+                                                    cublasLtMatmulAlgoConfigAttributes_t, void* value,
+                                                    size_t bytes, size_t* written) {
+  if (const cublasStatus_t status = check_attribute(algo, value, bytes); status != CUBLAS_STATUS_SUCCESS)
+    return status;
+  std::memset(value, 0, bytes);
+  if (written != nullptr) *written = bytes;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t* algo,
+                                       cublasLtMatmulHeuristicResult_t* result) {
+  if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  const bool complete = operation != nullptr && a != nullptr && b != nullptr && c != nullptr &&
+                        d != nullptr && algo != nullptr && result != nullptr;
+  if (!complete) return CUBLAS_STATUS_INVALID_VALUE;
+  *result = usable(*algo);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
@@ -85,9 +132,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   const bool complete = operation != nullptr && a != nullptr && b != nullptr && c != nullptr &&
                         d != nullptr && preference != nullptr && results != nullptr && returned != nullptr;
   if (!complete || requested < 1) return CUBLAS_STATUS_INVALID_VALUE;
-  std::memset(&results[0], 0, sizeof results[0]);
-  results[0].state = CUBLAS_STATUS_SUCCESS;
-  results[0].wavesCount = 1.0f;
+  results[0] = usable({});
   *returned = 1;
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -10,6 +10,7 @@
 #include "simulator/libraries/nccl/exports.h"
 #include "simulator/libraries/nccl/group.h"
 #include "simulator/libraries/nccl/handles.h"
+#include "simulator/libraries/nccl/newer_nccl.h"
 #include "simulator/libraries/nccl/reduce.h"
 
 namespace spillway::nccl {
@@ -195,7 +196,7 @@ ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* simInfo) {
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void* buff, size_t size, void** handle) {
   if (!find(comm) || !buff || size == 0 || !handle)
     return fail(ncclInvalidArgument, "ncclCommRegister: no communicator, buffer or place for the handle");
-  *handle = add_registration(comm);
+  *handle = add_registration(comm, buff);
   return ncclSuccess;
 }
 
@@ -210,12 +211,20 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, nc
                 "ncclCommWindowRegister: no communicator, buffer or place for the window");
   if (reinterpret_cast<uintptr_t>(buff) % NCCL_WIN_REQUIRED_ALIGNMENT != 0)
     return fail(ncclInvalidArgument, "ncclCommWindowRegister: the buffer is not aligned to 4096 bytes");
-  *win = static_cast<ncclWindow_t>(add_registration(comm));
+  *win = static_cast<ncclWindow_t>(add_registration(comm, buff));
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win) {
   return ncclCommDeregister(comm, win);
+}
+
+ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void** outUserPtr) {
+  void* buffer = find_registered(comm, win);
+  if (!buffer || !outUserPtr)
+    return fail(ncclInvalidArgument, "ncclWinGetUserPtr: this communicator has no such window");
+  *outUserPtr = buffer;
+  return ncclSuccess;
 }
 
 const char* ncclGetErrorString(ncclResult_t code) {
@@ -277,6 +286,7 @@ SPILLWAY_NCCL_PROFILED(ncclResult_t, ncclCommRegister, (const ncclComm_t, void*,
 SPILLWAY_NCCL_PROFILED(ncclResult_t, ncclCommDeregister, (const ncclComm_t, void*))
 SPILLWAY_NCCL_PROFILED(ncclResult_t, ncclCommWindowRegister, (ncclComm_t, void*, size_t, ncclWindow_t*, int))
 SPILLWAY_NCCL_PROFILED(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t, ncclWindow_t))
+SPILLWAY_NCCL_PROFILED(ncclResult_t, ncclWinGetUserPtr, (ncclComm_t, ncclWindow_t, void**))
 SPILLWAY_NCCL_PROFILED(const char*, ncclGetErrorString, (ncclResult_t))
 SPILLWAY_NCCL_PROFILED(const char*, ncclGetLastError, (ncclComm_t))
 SPILLWAY_NCCL_PROFILED(void, ncclResetDebugInit, ())

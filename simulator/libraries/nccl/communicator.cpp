@@ -49,31 +49,6 @@ uint64_t Communicator::duration_of(const std::vector<Call>& calls) const {
   return longest;
 }
 
-ncclResult_t Communicator::charge_locked(uint64_t bytes) {
-  CUmemGenericAllocationHandle page = 0;
-  if (stand_in::make_labelled_page(device_, "nccl", bytes, &page) != CUDA_SUCCESS)
-    return fail(ncclUnhandledCudaError, "Failed to CUDA calloc async " + std::to_string(bytes) + " bytes");
-  buffers_.push_back(page);
-  return ncclSuccess;
-}
-
-ncclResult_t Communicator::charge_for(const std::vector<Call>& calls) {
-  const std::lock_guard lock(mutex_);
-  if (ranks_ == 1 || settings_.shares_memory) return ncclSuccess;
-  for (const Call& call : calls) {
-    ncclResult_t result = ncclSuccess;
-    if (!call.pairwise() && !ring_connected_) {
-      result = charge_locked(ring_bytes(links_));
-      ring_connected_ = result == ncclSuccess;
-    } else if (call.pairwise() && call.peer != rank_ && !connected_.contains(call.peer)) {
-      result = charge_locked(pair_bytes(links_));
-      if (result == ncclSuccess) connected_.insert(call.peer);
-    }
-    if (result != ncclSuccess) return result;
-  }
-  return ncclSuccess;
-}
-
 ncclResult_t Communicator::submit(std::vector<Call> calls, cudaStream_t stream) {
   if (const ncclResult_t error = async_error(); error != ncclSuccess)
     return error == ncclInProgress ? fail(ncclInvalidArgument, "the communicator is not ready yet") : error;
@@ -227,7 +202,7 @@ void Communicator::leave(bool abort) {
   if (abort && traffic_) traffic_->drop_all();
   if (left_) return;
   left_ = true;
-  for (const CUmemGenericAllocationHandle page : buffers_) stand_in::release_labelled_page(page);
+  for (const Buffer& buffer : buffers_) stand_in::release_labelled_page(buffer.page);
   buffers_.clear();
   if (!file_ || rank_ < 0) return;
   file_->rank(rank_).presence.store(Presence::kLeft);

@@ -42,6 +42,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   static std::shared_ptr<Communicator> shrink(const std::shared_ptr<Communicator>& parent,
                                               const std::set<int>& excluded, const Settings& settings,
                                               ncclResult_t* result);
+  // To `ranks`: those that are there keep their numbers, new ones join by the id of `make_id_to_grow`.
+  static std::shared_ptr<Communicator> grow(const std::shared_ptr<Communicator>& parent, int ranks,
+                                            const Settings& settings, ncclResult_t* result);
+  ncclResult_t make_id_to_grow(ncclUniqueId* out);
   ~Communicator();
 
   // One step towards being ready, without waiting: ncclSuccess, ncclInProgress or an error.
@@ -56,6 +60,15 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // Puts calls, which belong together, on the stream.
   ncclResult_t submit(std::vector<Call> calls, cudaStream_t stream);
   uint64_t duration_of(const std::vector<Call>& calls) const;
+
+  // Gives the connections' memory back until `resume`, which takes it again or leaves all as it was.
+  ncclResult_t suspend();
+  ncclResult_t resume();
+  struct MemoryStatistics {
+    uint64_t can_suspend_bytes = 0, persistent_bytes = 0;  // what is suspended counts too
+    bool suspended = false;
+  };
+  MemoryStatistics memory();
 
   // What the driver calls.
   void begin(const std::shared_ptr<Work>& work);
@@ -87,7 +100,14 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   ncclResult_t meet_locked();
   ncclResult_t become_ready_locked();
   ncclResult_t check_cards() const;
-  ncclResult_t charge_locked(uint64_t bytes);
+  struct Buffer {
+    uint64_t bytes;
+    bool can_suspend;
+    CUmemGenericAllocationHandle page = 0;  // 0 while it is suspended
+  };
+  ncclResult_t allocate_locked(Buffer& buffer);
+  void release_suspendable_locked();
+  ncclResult_t charge_locked(uint64_t bytes, bool can_suspend);
   ncclResult_t charge_for(const std::vector<Call>& calls);
 
   ncclResult_t async_error_locked();
@@ -110,9 +130,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::shared_ptr<SharedFile> file_;
   std::optional<Traffic> traffic_;
   bool ready_ = false, left_ = false, aborted_ = false, finalizing_ = false, ring_connected_ = false;
-  std::set<int> connected_;                            // for sends and receives
-  std::vector<CUmemGenericAllocationHandle> buffers_;  // what the connections take of the card
-  uint64_t splits_ = 0, shrinks_ = 0;
+  std::set<int> connected_;      // for sends and receives
+  std::vector<Buffer> buffers_;  // what the connections take of the card
+  bool suspended_ = false;
+  uint64_t splits_ = 0, shrinks_ = 0, grows_ = 0;
+  bool grows_by_id_ = false;  // there is an id for the next growth
   ncclResult_t error_ = ncclSuccess;
   std::string why_;
   std::chrono::steady_clock::time_point looked_{}, entered_{};

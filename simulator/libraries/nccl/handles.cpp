@@ -8,7 +8,7 @@ struct ncclComm {
   std::shared_ptr<spillway::nccl::Communicator> communicator;
   std::map<int, spillway::nccl::MadeReduction> reductions;
   int next_reduction = ncclNumOps;
-  std::set<void*> registrations;
+  std::map<void*, void*> registrations;  // buffers
   uintptr_t next_registration = 0x1000;
 };
 
@@ -69,12 +69,19 @@ bool drop_reduction(ncclComm_t handle, ncclRedOp_t operation) {
   return known(handle) && handle->reductions.erase(operation) > 0;
 }
 
-void* add_registration(ncclComm_t handle) {
+void* add_registration(ncclComm_t handle, void* buffer) {
   const std::lock_guard lock(mutex);
   if (!known(handle)) return nullptr;
   void* made = reinterpret_cast<void*>(handle->next_registration += 16);
-  handle->registrations.insert(made);
+  handle->registrations[made] = buffer;
   return made;
+}
+
+void* find_registered(ncclComm_t handle, void* registration) {
+  const std::lock_guard lock(mutex);
+  if (!known(handle)) return nullptr;
+  const auto found = handle->registrations.find(registration);
+  return found == handle->registrations.end() ? nullptr : found->second;
 }
 
 bool drop_registration(ncclComm_t handle, void* registration) {

@@ -26,8 +26,10 @@ ncclRedOp_t add_reduction(ncclComm_t handle, const MadeReduction& made);
 std::optional<MadeReduction> find_reduction(ncclComm_t handle, ncclRedOp_t operation);
 bool drop_reduction(ncclComm_t handle, ncclRedOp_t operation);
 
-// Buffers and windows that a communicator may reach directly; nothing is done with them here.
-void* add_registration(ncclComm_t handle);
+// Buffers and windows that a communicator may reach directly; nothing is done with them here. The buffer of a
+// registration that is none is null.
+void* add_registration(ncclComm_t handle, void* buffer);
+void* find_registered(ncclComm_t handle, void* registration);
 bool drop_registration(ncclComm_t handle, void* registration);
 
 }  // namespace spillway::nccl

@@ -1,4 +1,4 @@
-// How the ranks of a communicator meet: by unique id, by splitting, by shrinking.
+// How the ranks of a communicator meet: by unique id, by splitting, by shrinking, by growing.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -173,6 +173,47 @@ std::shared_ptr<Communicator> Communicator::shrink(const std::shared_ptr<Communi
   return made;
 }
 
+namespace {
+
+std::string growth(uint64_t number) {
+  return "grow number " + std::to_string(number);
+}
+
+}  // namespace
+
+ncclResult_t Communicator::make_id_to_grow(ncclUniqueId* out) {
+  if (const ncclResult_t result = async_error(); result != ncclSuccess)
+    return result == ncclInProgress ? fail(ncclInvalidArgument, "the communicator is not ready yet") : result;
+  const std::lock_guard lock(mutex_);
+  if (grows_by_id_)
+    return fail(ncclInvalidUsage, "ncclCommGetUniqueId: no ncclCommGrow has used the id before this one");
+  std::string why;
+  if (!make_derived_id(file_->place(), growth(grows_), out, &why)) return fail(ncclSystemError, why);
+  grows_by_id_ = true;
+  return ncclSuccess;
+}
+
+std::shared_ptr<Communicator> Communicator::grow(const std::shared_ptr<Communicator>& parent, int ranks,
+                                                 const Settings& settings, ncclResult_t* result) {
+  if (ranks <= parent->ranks_)
+    return *result = fail(ncclInvalidArgument, "ncclCommGrow: to " + std::to_string(ranks) + " ranks, of " +
+                                                   std::to_string(parent->ranks_) + " that there are"),
+           nullptr;
+  uint64_t number = 0;
+  {
+    const std::lock_guard lock(parent->mutex_);
+    number = parent->grows_++;
+    parent->grows_by_id_ = false;
+  }
+  auto made = join({derived_place(parent->file_->place(), growth(number)), this_process()}, ranks,
+                   parent->rank_, parent->device_, settings, result);
+  if (!made) return nullptr;
+  const std::lock_guard lock(made->mutex_);
+  made->origin_ = {parent->file_, parent->rank_, {}};
+  for (int rank = 0; rank < parent->ranks_; ++rank) made->origin_.members.push_back(rank);
+  return made;
+}
+
 // As NCCL: a card can be in a communicator once.
 ncclResult_t Communicator::check_cards() const {
   for (int a = 0; a < ranks_; ++a)
@@ -186,7 +227,8 @@ ncclResult_t Communicator::check_cards() const {
 ncclResult_t Communicator::become_ready_locked() {
   if (const ncclResult_t result = check_cards(); result != ncclSuccess) return result;
   if (!settings_.shares_memory)
-    if (const ncclResult_t result = charge_locked(communicator_bytes(links_, ranks_)); result != ncclSuccess)
+    if (const ncclResult_t result = charge_locked(communicator_bytes(links_, ranks_), false);
+        result != ncclSuccess)
       return result;
   ready_ = true;
   return ncclSuccess;

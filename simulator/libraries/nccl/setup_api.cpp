@@ -9,6 +9,7 @@
 #include "simulator/libraries/nccl/exports.h"
 #include "simulator/libraries/nccl/group.h"
 #include "simulator/libraries/nccl/handles.h"
+#include "simulator/libraries/nccl/newer_nccl.h"
 
 namespace spillway::nccl {
 namespace {
@@ -85,7 +86,7 @@ using namespace spillway::nccl;
 
 ncclResult_t ncclGetVersion(int* version) {
   if (!version) return fail(ncclInvalidArgument, "ncclGetVersion: no place for the version");
-  *version = NCCL_VERSION_CODE;
+  *version = kVersion;
   return ncclSuccess;
 }
 
@@ -151,6 +152,31 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeR
   Settings settings;
   if (result = read_config(config, parent->settings(), &settings); result != ncclSuccess) return note(result);
   const auto made = Communicator::shrink(parent, excluded, settings, &result);
+  return finish_making(newcomm, made, result);
+}
+
+// For the next ncclCommGrow: the ranks that are there know the place without it.
+ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId* uniqueId) {
+  const auto communicator = find(comm);
+  if (!communicator || !uniqueId)
+    return fail(ncclInvalidArgument, "ncclCommGetUniqueId: no communicator, or no place for the id");
+  return communicator->make_id_to_grow(uniqueId);
+}
+
+ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqueId, int rank,
+                          ncclComm_t* newcomm, ncclConfig_t* config) {
+  if (!comm && !uniqueId)
+    return note(fail(ncclInvalidArgument, "ncclCommGrow: a new rank needs the unique id"));
+  if (!comm) return make(newcomm, nRanks, *uniqueId, rank, config);
+  ncclResult_t result = ncclSuccess;
+  const auto parent = find_parent(comm, newcomm, &result);
+  if (!parent) return note(result);
+  if (rank != -1)
+    return note(
+        fail(ncclInvalidArgument, "ncclCommGrow: a rank of the communicator keeps its number: pass -1"));
+  Settings settings;
+  if (result = read_config(config, parent->settings(), &settings); result != ncclSuccess) return note(result);
+  const auto made = Communicator::grow(parent, nRanks, settings, &result);
   return finish_making(newcomm, made, result);
 }
 
@@ -225,6 +251,9 @@ SPILLWAY_NCCL_PROFILED(ncclResult_t, ncclCommInitRankScalable,
 SPILLWAY_NCCL_PROFILED(ncclResult_t, ncclCommInitAll, (ncclComm_t*, int, const int*))
 SPILLWAY_NCCL_PROFILED(ncclResult_t, ncclCommSplit, (ncclComm_t, int, int, ncclComm_t*, ncclConfig_t*))
 SPILLWAY_NCCL_PROFILED(ncclResult_t, ncclCommShrink, (ncclComm_t, int*, int, ncclComm_t*, ncclConfig_t*, int))
+SPILLWAY_NCCL_PROFILED(ncclResult_t, ncclCommGetUniqueId, (ncclComm_t, ncclUniqueId*))
+SPILLWAY_NCCL_PROFILED(ncclResult_t, ncclCommGrow,
+                       (ncclComm_t, int, const ncclUniqueId*, int, ncclComm_t*, ncclConfig_t*))
 SPILLWAY_NCCL_PROFILED(ncclResult_t, ncclCommFinalize, (ncclComm_t))
 SPILLWAY_NCCL_PROFILED(ncclResult_t, ncclCommDestroy, (ncclComm_t))
 SPILLWAY_NCCL_PROFILED(ncclResult_t, ncclCommAbort, (ncclComm_t))

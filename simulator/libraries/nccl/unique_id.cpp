@@ -33,25 +33,45 @@ uint64_t hash(const std::string& text, uint64_t seed) {
   return value;
 }
 
-}  // namespace
+struct Numbers {
+  uint64_t first, second;
+};
 
-bool make_unique_id(bool computes, ncclUniqueId* out, std::string* why) {
+Numbers derived_numbers(const Place& parent, const std::string& what) {
+  const std::string text = parent.name + "/" + what;
+  return {hash(text, 0), hash(text, 0x9e3779b97f4a7c15u)};
+}
+
+bool write_id(const std::string& folder, Numbers numbers, ncclUniqueId* out, std::string* why) {
   Contents contents = {};
-  const std::string folder = own_folder(computes, why);
-  if (folder.empty()) return false;
   if (folder.size() >= sizeof contents.folder)
     return *why =
                "the folder's name is too long: set SPILLWAY_SIM_NCCL_FOLDER to a shorter one than " + folder,
            false;
-  static std::once_flag swept;
-  std::call_once(swept, [&] { sweep(folder); });
-  if (getrandom(contents.random, sizeof contents.random, 0) != sizeof contents.random)
-    return *why = "the system gives no random numbers", false;
   std::memcpy(contents.magic, kMagic, sizeof kMagic);
+  contents.random[0] = numbers.first;
+  contents.random[1] = numbers.second;
   contents.creator = this_process();
   std::memcpy(contents.folder, folder.c_str(), folder.size() + 1);
   std::memcpy(out->internal, &contents, sizeof contents);
   return true;
+}
+
+}  // namespace
+
+bool make_unique_id(bool computes, ncclUniqueId* out, std::string* why) {
+  const std::string folder = own_folder(computes, why);
+  if (folder.empty()) return false;
+  static std::once_flag swept;
+  std::call_once(swept, [&] { sweep(folder); });
+  Numbers numbers = {};
+  if (getrandom(&numbers, sizeof numbers, 0) != sizeof numbers)
+    return *why = "the system gives no random numbers", false;
+  return write_id(folder, numbers, out, why);
+}
+
+bool make_derived_id(const Place& parent, const std::string& what, ncclUniqueId* out, std::string* why) {
+  return write_id(parent.folder, derived_numbers(parent, what), out, why);
 }
 
 std::optional<Meeting> read_unique_id(const ncclUniqueId& id) {
@@ -63,8 +83,8 @@ std::optional<Meeting> read_unique_id(const ncclUniqueId& id) {
 }
 
 Place derived_place(const Place& parent, const std::string& what) {
-  const std::string text = parent.name + "/" + what;
-  return {parent.folder, name_of(hash(text, 0), hash(text, 0x9e3779b97f4a7c15u))};
+  const Numbers numbers = derived_numbers(parent, what);
+  return {parent.folder, name_of(numbers.first, numbers.second)};
 }
 
 }  // namespace spillway::nccl

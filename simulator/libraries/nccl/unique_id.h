@@ -21,7 +21,9 @@ bool make_unique_id(bool computes, ncclUniqueId* out, std::string* why);
 // None for bytes that no `make_unique_id` wrote.
 std::optional<Meeting> read_unique_id(const ncclUniqueId& id);
 
-// The place of a communicator that ranks of another one make together.
+// The place of a communicator that ranks of another one make together, and the id that brings new ranks
+// there.
 Place derived_place(const Place& parent, const std::string& what);
+bool make_derived_id(const Place& parent, const std::string& what, ncclUniqueId* out, std::string* why);
 
 }  // namespace spillway::nccl

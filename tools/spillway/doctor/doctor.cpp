@@ -81,7 +81,7 @@ int doctor(const DoctorOptions& options) {
   return works(trials) ? kSuccess : kCanNotWork;
 }
 
-std::function<int()> declare(CLI::App& app, const Words&) {
+std::function<int()> declare_doctor(CLI::App& app, const Words&) {
   auto options = std::make_shared<DoctorOptions>();
   app.add_flag("--json", options->json, "The findings as data");
   app.add_option("--deadline", options->seconds, "Seconds after which a trial is ended")
@@ -94,7 +94,7 @@ std::function<int()> declare(CLI::App& app, const Words&) {
 }  // namespace
 
 Command doctor_command() {
-  return {"doctor", "Try what works on this machine", "spillway doctor", false, declare};
+  return {"doctor", "Try what works on this machine", "spillway doctor", false, declare_doctor};
 }
 
 }  // namespace spillway::tools

@@ -124,7 +124,7 @@ int check(const CheckOptions& options) {
   return none_failed(findings) ? kSuccess : kOverBudget;
 }
 
-std::function<int()> declare(CLI::App& app, const Words& command) {
+std::function<int()> declare_check(CLI::App& app, const Words& command) {
   auto options = std::make_shared<CheckOptions>();
   declare_run(app, command, &options->run);
   app.add_option("--budget", options->budget,
@@ -145,7 +145,7 @@ std::function<int()> declare(CLI::App& app, const Words& command) {
 Command check_command() {
   return {"check", "Fail when a program's memory passes a budget, or a baseline's",
           "spillway check --gpu l4-24gb --budget 22GiB --baseline memory.json --steps 3 -- python train.py",
-          true, declare};
+          true, declare_check};
 }
 
 }  // namespace spillway::tools

@@ -69,7 +69,7 @@ int rehearse(const RehearseOptions& options) {
   return stop_signal() != 0 ? 128 + stop_signal() : exit_code_of(*rehearsal);
 }
 
-std::function<int()> declare(CLI::App& app, const Words& command) {
+std::function<int()> declare_rehearse(CLI::App& app, const Words& command) {
   auto options = std::make_shared<RehearseOptions>();
   declare_run(app, command, &options->run);
   app.add_option("--json", options->json, "Write the report as JSON to this file");
@@ -87,7 +87,7 @@ std::function<int()> declare(CLI::App& app, const Words& command) {
 
 Command rehearse_command() {
   return {"rehearse", "Say whether an unmodified program fits a card, without one",
-          "spillway rehearse --gpu a100-40gb --steps 3 -- python train.py", true, declare};
+          "spillway rehearse --gpu a100-40gb --steps 3 -- python train.py", true, declare_rehearse};
 }
 
 }  // namespace spillway::tools

@@ -50,7 +50,7 @@ const CLI::Validator kWholeNumber(
     },
     "NUMBER");
 
-std::function<int()> declare(CLI::App& app, const Words&) {
+std::function<int()> declare_report(CLI::App& app, const Words&) {
   auto options = std::make_shared<Options>();
   app.add_option("trace", options->path, "Trace file, as SPILLWAY_TRACE named it");
   app.add_flag("--json", options->json, "The report as data");
@@ -66,7 +66,7 @@ std::function<int()> declare(CLI::App& app, const Words&) {
 }  // namespace
 
 Command report_command() {
-  return {"report", "Say what a trace tells", "spillway report run.trace", false, declare};
+  return {"report", "Say what a trace tells", "spillway report run.trace", false, declare_report};
 }
 
 }  // namespace spillway::tools

@@ -104,7 +104,7 @@ CLI::Option* add(CLI::App& app, const RunOption& option, RunSettings* settings) 
   return option.choices.empty() ? added : added->check(CLI::IsMember(option.choices));
 }
 
-std::function<int()> declare(CLI::App& app, const Words& command) {
+std::function<int()> declare_run(CLI::App& app, const Words& command) {
   auto settings = std::make_shared<RunSettings>();
   auto file = std::make_shared<std::string>();
   for (const RunOption& option : run_options()) add(app, option, settings.get());
@@ -125,7 +125,7 @@ std::function<int()> declare(CLI::App& app, const Words& command) {
 
 Command run_command() {
   return {"run", "Run a program that survives running out of GPU memory",
-          "spillway run --mode replace -- python train.py", true, declare};
+          "spillway run --mode replace -- python train.py", true, declare_run};
 }
 
 }  // namespace spillway::tools

@@ -72,7 +72,7 @@ int top(const TopOptions& options) {
   }
 }
 
-std::function<int()> declare(CLI::App& app, const Words&) {
+std::function<int()> declare_top(CLI::App& app, const Words&) {
   auto options = std::make_shared<TopOptions>();
   app.add_flag("--once", options->once, "Look once and end");
   app.add_flag("--json", options->json, "One JSON object a line");
@@ -85,7 +85,7 @@ std::function<int()> declare(CLI::App& app, const Words&) {
 }  // namespace
 
 Command top_command() {
-  return {"top", "Show which process holds what on each GPU", "spillway top --once", false, declare};
+  return {"top", "Show which process holds what on each GPU", "spillway top --once", false, declare_top};
 }
 
 }  // namespace spillway::tools
