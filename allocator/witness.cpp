@@ -68,7 +68,7 @@ Status DeviceHeap::allocate_at(const Request& request, uint64_t address) {
 }
 
 Status Allocator::allocate_at(DeviceId device, const Request& request, uint64_t address) noexcept {
-  if (request.pool == 0 || request.bytes == 0 || address % kUnitBytes != 0) return Status::kInvalid;
+  if (request.bytes == 0 || address % kUnitBytes != 0) return Status::kInvalid;
   DeviceHeap* heap = started(device);
   return heap == nullptr ? Status::kNotFound : heap->allocate_at(request, address);
 }

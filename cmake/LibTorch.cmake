@@ -1,27 +1,63 @@
-# spillway_libtorch: the LibTorch of the torch wheel, without torch's own CMake files (they look for nvcc and a GPU).
-file(GLOB SPILLWAY_TORCH_ROOT ${SPILLWAY_DEPS}/lib/python3*/site-packages/torch)
-if(SPILLWAY_TORCH_ROOT AND NOT SPILLWAY_SANITIZE STREQUAL "thread")
-  set(SPILLWAY_HAS_LIBTORCH ON)
-  set(SPILLWAY_TORCH_LIBRARIES torch_cpu torch_cuda c10_cuda c10 torch)
-  add_library(spillway_libtorch INTERFACE)
-  target_include_directories(spillway_libtorch SYSTEM INTERFACE
-    ${SPILLWAY_TORCH_ROOT}/include ${SPILLWAY_TORCH_ROOT}/include/torch/csrc/api/include)
-  target_compile_definitions(spillway_libtorch INTERFACE USE_C10D_NCCL USE_DISTRIBUTED)
-  # By their whole names: CMake then lets what is built find them where they are, and what is installed does without.
-  list(TRANSFORM SPILLWAY_TORCH_LIBRARIES REPLACE "(.+)" "${SPILLWAY_TORCH_ROOT}/lib/lib\\1.so")
-  target_link_libraries(spillway_libtorch INTERFACE spillway_cuda_headers
-    -Wl,--no-as-needed ${SPILLWAY_TORCH_LIBRARIES} -Wl,--as-needed -Wl,--allow-shlib-undefined)
-  # LibTorch's errors name files of its own.
-  spillway_short_file_names(spillway_libtorch INTERFACE ${CMAKE_SOURCE_DIR})
-  spillway_short_file_names(spillway_libtorch INTERFACE ${SPILLWAY_TORCH_ROOT}/include)  # the last one that fits counts
+# The LibTorch of torch wheels, without torch's own CMake files (they look for nvcc and a GPU).
+#
+# SPILLWAY_TORCH_ROOTS: the `torch` folders of installed wheels, each of another minor version. Shims, kernels and the
+# rehearsal's probe are built for each; the trainer, the examples and the benchmarks link the first.
+#   spillway_libtorch_2_15 and so on    one of them
+#   spillway_libtorch                   the first
+#   SPILLWAY_TORCH_VERSIONS             2_15;2_11
+file(GLOB installed ${SPILLWAY_DEPS}/lib/python3*/site-packages/torch ${SPILLWAY_DEPS}/torch-*/lib/python3*/site-packages/torch)
+set(SPILLWAY_TORCH_ROOTS "${installed}" CACHE STRING "The torch folders to build for; the first is the trainer's")
+set(SPILLWAY_TORCH_VERSIONS)
 
-  # LibTorch's large headers, compiled once: target_precompile_headers(NAME REUSE_FROM spillway_libtorch_headers).
-  file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/libtorch_headers.cpp CONTENT "")
-  add_library(spillway_libtorch_headers OBJECT EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/libtorch_headers.cpp)
-  target_link_libraries(spillway_libtorch_headers PRIVATE spillway_libtorch)
-  target_precompile_headers(spillway_libtorch_headers PRIVATE
+# LibTorch's large headers, compiled once for each: spillway_uses_libtorch(TARGET 2_15).
+file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/libtorch_headers.cpp CONTENT "")
+
+# spillway_libtorch(VERSION ROOT)
+function(spillway_libtorch version root)
+  set(name spillway_libtorch_${version})
+  add_library(${name} INTERFACE)
+  target_include_directories(${name} SYSTEM INTERFACE ${root}/include ${root}/include/torch/csrc/api/include)
+  string(REGEX REPLACE "^([0-9]+)_([0-9]+)$" "\\1\\2" number ${version})  # 2_11 is 211
+  target_compile_definitions(${name} INTERFACE USE_C10D_NCCL USE_DISTRIBUTED SPILLWAY_LIBTORCH=${number})
+  # By their whole names: CMake then lets what is built find them where they are, and what is installed does without.
+  set(libraries torch_cpu torch_cuda c10_cuda c10 torch)
+  list(TRANSFORM libraries REPLACE "(.+)" "${root}/lib/lib\\1.so")
+  target_link_libraries(${name} INTERFACE spillway_cuda_headers
+    -Wl,--no-as-needed ${libraries} -Wl,--as-needed -Wl,--allow-shlib-undefined)
+  # LibTorch's errors name files of its own.
+  spillway_short_file_names(${name} INTERFACE ${CMAKE_SOURCE_DIR})
+  spillway_short_file_names(${name} INTERFACE ${root}/include)  # the last one that fits counts
+
+  set(headers spillway_libtorch_headers_${version})
+  add_library(${headers} OBJECT EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/libtorch_headers.cpp)
+  target_link_libraries(${headers} PRIVATE ${name})
+  target_precompile_headers(${headers} PRIVATE
     <ATen/ATen.h> <c10/core/StreamGuard.h> <torch/csrc/autograd/autograd.h> <torch/csrc/autograd/custom_function.h>
     <torch/csrc/autograd/function_hook.h> <torch/csrc/autograd/variable.h> <torch/library.h>)
+endfunction()
+
+# spillway_uses_libtorch(TARGET VERSION): with its large headers compiled before.
+function(spillway_uses_libtorch target version)
+  target_link_libraries(${target} PRIVATE spillway_libtorch_${version})
+  target_precompile_headers(${target} REUSE_FROM spillway_libtorch_headers_${version})
+endfunction()
+
+if(NOT SPILLWAY_SANITIZE STREQUAL "thread")
+  foreach(root IN LISTS SPILLWAY_TORCH_ROOTS)
+    file(STRINGS ${root}/include/torch/headeronly/version.h parts REGEX "define TORCH_VERSION_(MAJOR|MINOR) ")
+    string(REGEX REPLACE "[^0-9]+([0-9]+)[^0-9]+([0-9]+).*" "\\1_\\2" version "${parts}")
+    if(version IN_LIST SPILLWAY_TORCH_VERSIONS)
+      continue()
+    endif()
+    list(APPEND SPILLWAY_TORCH_VERSIONS ${version})
+    spillway_libtorch(${version} ${root})
+  endforeach()
+endif()
+if(SPILLWAY_TORCH_VERSIONS)
+  set(SPILLWAY_HAS_LIBTORCH ON)
+  list(GET SPILLWAY_TORCH_ROOTS 0 SPILLWAY_TORCH_ROOT)
+  list(GET SPILLWAY_TORCH_VERSIONS 0 SPILLWAY_TORCH_VERSION)
+  add_library(spillway_libtorch ALIAS spillway_libtorch_${SPILLWAY_TORCH_VERSION})
 else()
   set(SPILLWAY_HAS_LIBTORCH OFF)
 endif()

@@ -11,6 +11,14 @@ function(spillway_apart)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
+# spillway_compiles_fast(TARGET): under a sanitizer it is not optimised. For code whose speed matters to no test and whose
+# headers (arguments, JSON, TOML) make half of a sanitizer's build.
+function(spillway_compiles_fast target)
+  if(SPILLWAY_SANITIZE)
+    target_compile_options(${target} PRIVATE -O0)
+  endif()
+endfunction()
+
 # spillway_loads(TARGET LIBRARY...): what the target's program loads by path when it runs is built with it. Libraries that
 # this configuration has not (LibTorch's under TSan) are left out.
 function(spillway_loads target)

@@ -158,7 +158,7 @@ typedef struct spillway_core_table {
   uint64_t (*requests)(void);
   /* Checks every invariant; 1 if all hold, else 0 and the first broken one in spillway_last_error(). */
   int (*check_invariants)(void);
-  /* As allocate, on a private pool, at an address that lies whole in free bytes of the pool and stream; else
+  /* As allocate, at an address that lies whole in free bytes that the pool has for the stream; else
    * SPILLWAY_NOT_FOUND, and nothing changes. Never grows the pool. */
   spillway_status (*allocate_at)(int32_t device, uint64_t stream, uint64_t pool, uint64_t bytes,
                                  void* address);

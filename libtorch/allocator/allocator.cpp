@@ -156,6 +156,15 @@ void* Allocator::raw_alloc(size_t bytes) {
   return allocate_on(index, bytes, c10::cuda::getCurrentCUDAStream(index));
 }
 
+void* Allocator::allocate_at(size_t bytes, void* address) {
+  const c10::DeviceIndex index = current_device();
+  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(index);
+  const Listeners::Call call(listeners_.history().gather(native::RecordContext::STATE));
+  const uint64_t pool = device(index).pools.route(stream);
+  const spillway_status status = core().table->allocate_at(index, id_of(stream), pool, bytes, address);
+  return status == SPILLWAY_OK ? address : nullptr;
+}
+
 void* Allocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream) {
   return bytes == 0 ? nullptr : allocate_on(current_device(), bytes, stream);
 }

@@ -1,4 +1,5 @@
-// LibTorch's CUDAAllocator over Spillway's core: every virtual of LibTorch 2.11.
+// LibTorch's CUDAAllocator over Spillway's core: every virtual function of the LibTorch that it is built for
+// (versions/).
 //
 // Thread-safety: as LibTorch demands, every function from any thread; `init` by one. Ownership: never
 // destroyed, because tensors may outlive static destruction. Errors: c10::OutOfMemoryError and PlanChange
@@ -17,11 +18,12 @@
 #include "libtorch/allocator/pools.h"
 #include "libtorch/allocator/settings.h"
 #include "libtorch/allocator/statistics.h"
+#include "libtorch/allocator/versions/interface.h"
 #include "spillway/core.h"
 
 namespace spillway::libtorch {
 
-class Allocator final : public native::CUDAAllocator {
+class Allocator final : public Interface {
  public:
   // `before`: the allocator that this one replaces. It keeps serving the blocks that it gave out.
   // One in a process.
@@ -95,6 +97,12 @@ class Allocator final : public native::CUDAAllocator {
   native::CheckpointDelta setCheckpointPoolState(c10::DeviceIndex,
                                                  std::shared_ptr<native::AllocatorState>) override;
 
+ protected:
+  // For what newer versions added.
+  Context context_of(const void* block) override;
+  void annotate_block(const void* block, const std::string& metadata) override;
+  void* allocate_at(size_t bytes, void* address) override;
+
  private:
   struct Device {
     explicit Device(int index) : pools(index) {}
@@ -114,6 +122,7 @@ class Allocator final : public native::CUDAAllocator {
 
   Device& device(c10::DeviceIndex index);
   void* allocate_on(c10::DeviceIndex index, size_t bytes, cudaStream_t stream);
+  [[noreturn]] void reject(c10::DeviceIndex index, const spillway_failure& failure);
   [[noreturn]] void fail(const Asker& asker, spillway_status status, const spillway_failure& failure);
   c10::DeviceIndex current_device() const;
   void* serve(c10::DeviceIndex index, size_t bytes, cudaStream_t stream);

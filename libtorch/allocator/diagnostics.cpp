@@ -17,6 +17,15 @@ bool is(const spillway_block_info& block, BlockState state) {
   return block.state == static_cast<uint32_t>(state);
 }
 
+// Since 2.13.
+template <class Config, class Info>
+void add_pinned_limits(Info& info) {
+  if constexpr (requires { info.max_cached_size; }) {
+    info.max_round_threshold = Config::pinned_max_round_threshold();
+    info.max_cached_size = Config::pinned_max_cached_size();
+  }
+}
+
 native::AllocatorConfigInfo settings() {
   using Config = c10::CachingAllocator::AcceleratorAllocatorConfig;
   using Cuda = native::CUDAAllocatorConfig;
@@ -30,6 +39,7 @@ native::AllocatorConfigInfo settings() {
   info.graph_capture_record_stream_reuse = Cuda::graph_capture_record_stream_reuse();
   info.last_allocator_settings = c10::CachingAllocator::getAllocatorSettings();
   info.roundup_power2_divisions = Config::roundup_power2_divisions();
+  add_pinned_limits<Config>(info);
   return info;
 }
 
@@ -63,7 +73,10 @@ native::SegmentInfo Allocator::describe(const Segment& segment, c10::DeviceIndex
 }
 
 c10::CachingDeviceAllocator::DeviceStats Allocator::getDeviceStats(c10::DeviceIndex index) {
-  Statistics::Layout layout = layout_of(segments(index), index);
+  const std::vector<Segment> all = segments(index);
+  Statistics::Layout layout = layout_of(all, index);
+  for (const Segment& segment : all)
+    if (segment.pool != 0) layout.pools[device(index).pools.id_of(segment.pool)] += segment.bytes;
   for (const Pools::Nested& nested : device(index).pools.all_nested()) {
     layout.reserved += nested->reserved();
     layout.peak_reserved += nested->reserved();
@@ -146,6 +159,18 @@ void Allocator::recordHistory(bool enabled, native::CreateContextFn recorder, si
 
 void Allocator::recordAnnotation(const std::vector<std::pair<std::string, std::string>>& metadata) {
   if (isHistoryEnabled()) listeners_.history().annotate(current_device(), metadata);
+}
+
+Context Allocator::context_of(const void* block) {
+  return listeners_.history().block_context(reinterpret_cast<uint64_t>(block));
+}
+
+void Allocator::annotate_block(const void* address, const std::string& metadata) {
+  spillway_block_info block{};
+  const bool live = core().table->find_block(address, &block) == SPILLWAY_OK || find_nested(address, &block);
+  if (!live || block.address != reinterpret_cast<uint64_t>(address)) return;  // as natively: no entry
+  const auto index = static_cast<c10::DeviceIndex>(block.device);
+  listeners_.annotate(index, block, device(index).pools.id_of(block.pool), metadata);
 }
 
 // Whether or not there is a history: it may begin or end inside a region.

@@ -24,6 +24,9 @@ std::unordered_set<int> actions_of(const std::vector<std::string>& names) {
   std::unordered_set<int> actions;
   for (const auto& [name, action] : kNames)
     if (std::find(names.begin(), names.end(), name) != names.end()) actions.insert(action);
+  if (const auto annotated = annotation<Action>();
+      annotated && std::find(names.begin(), names.end(), "annotate") != names.end())
+    actions.insert(*annotated);
   return actions;
 }
 

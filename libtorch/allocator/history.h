@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -27,6 +28,13 @@ namespace spillway::libtorch {
 namespace native = c10::cuda::CUDACachingAllocator;
 
 using Context = std::shared_ptr<c10::GatheredContext>;
+
+// The action of an annotation, in the versions that have it (2.14 and newer).
+template <class Action>
+constexpr std::optional<Action> annotation() {
+  if constexpr (requires { Action::ANNOTATE; }) return Action::ANNOTATE;
+  return std::nullopt;
+}
 
 // The newest entries, as many as are kept.
 template <class Entry>

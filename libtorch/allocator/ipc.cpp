@@ -14,6 +14,8 @@
 namespace spillway::libtorch {
 namespace {
 
+constexpr char kVersion = handle_version(SPILLWAY_LIBTORCH % 100);
+
 void add_page(void* context, const spillway_shared_page* page) {
   static_cast<std::vector<spillway_shared_page>*>(context)->push_back(*page);
 }
@@ -91,9 +93,9 @@ native::ShareableHandle Allocator::shareIpcHandle(void* address) {
     cudaIpcMemHandle_t allocation;
     C10_CUDA_CHECK(cudaIpcGetMemHandle(&allocation, address));
     return {static_cast<ptrdiff_t>(offset),
-            encode_allocation({allocation.reserved, sizeof allocation.reserved})};
+            encode_allocation(kVersion, {allocation.reserved, sizeof allocation.reserved})};
   }
-  return {static_cast<ptrdiff_t>(offset), encode_pages(this_sharer(), pages)};
+  return {static_cast<ptrdiff_t>(offset), encode_pages(kVersion, this_sharer(), pages)};
 }
 
 std::shared_ptr<void> Allocator::getIpcDevPtr(std::string handle) {

@@ -20,6 +20,13 @@ struct Header {
 };
 static_assert(sizeof(Header) == 24);
 
+// After it since version 3: what names a page.
+struct PageNames {
+  int32_t kind = 0;
+  int32_t padding = 0;
+};
+constexpr int32_t kDescriptors = 1, kFabric = 2;
+
 struct Addition {
   uint64_t magic = kMagic;
   uint64_t start_time = 0;
@@ -64,18 +71,20 @@ std::string parse_addition(std::string_view in, uint64_t page_bytes, ParsedHandl
   return in.empty() ? "" : "a shared tensor's handle is longer than it says";
 }
 
-std::string parse_pages(std::string_view in, bool mixed, ParsedHandle* out) {
+std::string parse_pages(char version, std::string_view in, bool mixed, ParsedHandle* out) {
   Header header;
-  if (!take(in, &header)) return cut_short();
+  PageNames names{kDescriptors};
+  if (!take(in, &header) || (version >= 3 && !take(in, &names))) return cut_short();
   if (header.process <= 0 || header.pages == 0 || header.pages > kMostPages ||
       mixed != (header.page_bytes == 0)) {
     return "a shared tensor's handle names no process, no pages, or no size";
   }
-  if (!mixed && in.size() == header.pages * kFabricBytes)
+  if (names.kind == kFabric || (!mixed && version < 3 && in.size() == header.pages * kFabricBytes))
     return "it was shared by PyTorch's native allocator through a fabric handle, which Spillway's allocator "
-           "can "
-           "not open: use Spillway's or cudaMalloc's memory in the sending process "
-           "(expandable_segments:False)";
+           "can not open: "
+           "use Spillway's or cudaMalloc's memory in the sending process (expandable_segments:False)";
+  if (names.kind != kDescriptors)
+    return "a shared tensor's handle names its pages in the unknown way " + std::to_string(names.kind);
   out->sharer.process = header.process;
   for (uint64_t i = 0; i < header.pages; ++i) {
     spillway_shared_page page{header.page_bytes, 0, -1};
@@ -88,20 +97,21 @@ std::string parse_pages(std::string_view in, bool mixed, ParsedHandle* out) {
 
 }  // namespace
 
-std::string encode_pages(const Sharer& sharer, const std::vector<spillway_shared_page>& pages) {
+std::string encode_pages(char version, const Sharer& sharer, const std::vector<spillway_shared_page>& pages) {
   const uint64_t size = pages.front().bytes;
   const bool mixed =
       std::any_of(pages.begin(), pages.end(), [&](const auto& page) { return page.bytes != size; });
-  std::string out{kHandleVersion, mixed ? kMixedPagesKind : kPagesKind};
+  std::string out{version, mixed ? kMixedPagesKind : kPagesKind};
   append(out, Header{sharer.process, 0, mixed ? 0 : size, pages.size()});
+  if (version >= 3) append(out, PageNames{kDescriptors});
   for (const spillway_shared_page& page : pages) append(out, page.descriptor);
   append(out, Addition{kMagic, sharer.start_time, sharer.socket});
   for (const spillway_shared_page& page : pages) append(out, AddedPage{page.bytes, page.serial});
   return out;
 }
 
-std::string encode_allocation(std::string_view bytes) {
-  std::string out{kHandleVersion, kAllocationKind};
+std::string encode_allocation(char version, std::string_view bytes) {
+  std::string out{version, kAllocationKind};
   return out.append(bytes);
 }
 
@@ -113,10 +123,9 @@ std::string parse_handle(std::string_view handle, ParsedHandle* out) {
   }
   if (handle.size() < 2) return cut_short();
   const char version = handle[0], kind = handle[1];
-  if (version > kHandleVersion || version < 1)
+  if (version > kNewestHandleVersion || version < 1)
     return "its handle is of version " + std::to_string(version) +
-           ", from another PyTorch than 2.11, and this "
-           "one knows versions up to 2";
+           ", and this Spillway knows versions up to " + std::to_string(kNewestHandleVersion);
   handle.remove_prefix(2);
   if (kind == kAllocationKind) {
     out->kind = HandleKind::kAllocation;
@@ -124,7 +133,7 @@ std::string parse_handle(std::string_view handle, ParsedHandle* out) {
   }
   if (kind != kPagesKind && kind != kMixedPagesKind)
     return "its handle is of the unknown kind " + std::to_string(static_cast<int>(kind));
-  return parse_pages(handle, kind == kMixedPagesKind, out);
+  return parse_pages(version, handle, kind == kMixedPagesKind, out);
 }
 
 }  // namespace spillway::libtorch

@@ -1,8 +1,11 @@
 // The bytes by which one process tells another which memory it shares.
 //
-// They are those of PyTorch 2.11's own allocator, so that it can read ours and we its: a version, a kind, and
+// They are those of the process's PyTorch's own allocator, so that it can read ours and we its: a version (2;
+// 3 since PyTorch 2.13), a kind, and
 //   'c'  a cudaIpcMemHandle_t of one whole allocation;
-//   'e'  the process, the size of every page, how many, and a file descriptor in that process for each.
+//   'e'  the process, the size of every page, how many, in version 3 what names a page, and for each page a
+//   file
+//        descriptor in that process.
 // After 'e' Spillway adds what it needs for itself, which the native allocator does not read. Pages of
 // several sizes, which the native allocator could not map, are of Spillway's own kind 's', otherwise the
 // same.
@@ -19,7 +22,11 @@
 
 namespace spillway::libtorch {
 
-inline constexpr char kHandleVersion = 2;  // PyTorch 2.11's
+// What a PyTorch writes, by its minor version. It reads nothing older than that.
+constexpr char handle_version(int torch_minor) {
+  return torch_minor >= 13 ? 3 : 2;
+}
+inline constexpr char kNewestHandleVersion = 3;
 
 // Which process: its number alone may be used again.
 struct Sharer {
@@ -38,9 +45,9 @@ struct ParsedHandle {
   std::vector<spillway_shared_page> pages;  // serial 0 unless by Spillway
 };
 
-std::string encode_pages(const Sharer& sharer, const std::vector<spillway_shared_page>& pages);
+std::string encode_pages(char version, const Sharer& sharer, const std::vector<spillway_shared_page>& pages);
 // `bytes`: of a cudaIpcMemHandle_t.
-std::string encode_allocation(std::string_view bytes);
+std::string encode_allocation(char version, std::string_view bytes);
 
 // "" or why the handle can not be used.
 std::string parse_handle(std::string_view handle, ParsedHandle* out);

@@ -82,9 +82,20 @@ void Listeners::saw(uint32_t change, const spillway_block_info& block, c10::Memp
 void Listeners::tell(Action action, c10::DeviceIndex device, uint64_t address, size_t bytes,
                      cudaStream_t stream, c10::MempoolId_t pool, const Context& context) {
   if (!wanted()) return;
-  const native::TraceEntry entry(action, device, address, bytes, stream, pool, c10::getApproximateTime(),
-                                 history_.traces_carry_contexts() ? context : nullptr,
-                                 History::compile_context(), History::user_metadata());
+  tell({action, device, address, bytes, stream, pool, c10::getApproximateTime(),
+        history_.traces_carry_contexts() ? context : nullptr, History::compile_context(),
+        History::user_metadata()});
+}
+
+void Listeners::annotate(c10::DeviceIndex device, const spillway_block_info& block, c10::MempoolId_t pool,
+                         const std::string& metadata) {
+  const std::optional<Action> action = annotation<Action>();
+  if (!wanted() || !action) return;
+  tell({*action, device, block.address, block.requested_bytes, std::bit_cast<cudaStream_t>(block.stream),
+        pool, c10::getApproximateTime(), nullptr, History::compile_context(), metadata});
+}
+
+void Listeners::tell(const native::TraceEntry& entry) {
   const std::lock_guard lock(mutex_);
   for (const native::AllocatorTraceTracker& tracker : trackers_) tracker(entry);
   history_.add(entry);

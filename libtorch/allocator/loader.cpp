@@ -11,7 +11,7 @@
 namespace spillway::libtorch {
 namespace {
 
-constexpr LibTorchVersion kBuiltFor{2, 11};
+constexpr LibTorchVersion kBuiltFor{SPILLWAY_LIBTORCH / 100, SPILLWAY_LIBTORCH % 100};
 
 std::string check_version() {
   const LibTorchVersion process = libtorch_version();

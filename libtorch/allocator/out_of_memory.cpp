@@ -69,12 +69,26 @@ PlanChange::PlanChange(c10::SourceLocation where, std::string message, uint64_t 
 
 PlanChange::~PlanChange() = default;
 
+// Natively such a request is no failure: it is counted and told by itself, and only where no fraction is set,
+// because that bounds it before.
+void Allocator::reject(c10::DeviceIndex index, const spillway_failure& failure) {
+  device(index).statistics.rejected();
+  refused(index, {failure.rounded_bytes, usage(index).all.live.bytes, ask_device().total});
+  const c10::SourceLocation where{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
+  throw c10::OutOfMemoryError(
+      where,
+      "CUDA out of memory. Allocation was preemptively rejected because it would exceed "
+      "per_process_memory_fraction limit. Requested size: " +
+          c10::CachingAllocator::format_size(failure.requested_bytes) + "\nSpillway: " + failure.text);
+}
+
 void Allocator::fail(const Asker& asker, spillway_status status, const spillway_failure& failure) {
   TORCH_CHECK(status == SPILLWAY_OUT_OF_MEMORY || status == SPILLWAY_UNWIND,
               "Spillway's allocator failed with status ", static_cast<int>(status), ": ",
               core().last_error());
   const c10::DeviceIndex index = asker.device;
   Device& device = this->device(index);
+  if (settings_.rejects && device.fraction >= 1 && status == SPILLWAY_OUT_OF_MEMORY) reject(index, failure);
   device.statistics.out_of_memory();
   const DeviceMemory memory = ask_device();
   listeners_.tell(native::TraceEntry::OOM, index, memory.free, failure.rounded_bytes, asker.stream,

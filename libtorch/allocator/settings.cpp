@@ -11,9 +11,21 @@ namespace spillway::libtorch {
 
 using Config = c10::CachingAllocator::AcceleratorAllocatorConfig;
 
+namespace {
+
+// Since 2.12.
+template <class Cuda>
+bool throws_early() {
+  if constexpr (requires { Cuda::throw_on_cudamalloc_oom(); }) return Cuda::throw_on_cudamalloc_oom();
+  return false;
+}
+
+}  // namespace
+
 Settings Settings::read() {
   Settings settings;
   settings.fraction = c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig::per_process_memory_fraction();
+  settings.rejects = throws_early<c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig>();
   settings.oversize = Config::max_split_size();
   const std::vector<size_t>& divisions = Config::roundup_power2_divisions();
   settings.divides = std::any_of(divisions.begin(), divisions.end(), [](size_t parts) { return parts > 1; });

@@ -12,6 +12,7 @@ struct Settings {
   double fraction = 1;                                       // per_process_memory_fraction
   uint64_t oversize = std::numeric_limits<uint64_t>::max();  // max_split_size_mb: counted from here on
   bool divides = false;                                      // roundup_power2_divisions
+  bool rejects = false;                                      // throw_on_cudamalloc_oom
 
   static Settings read();
   bool pads() const { return divides; }

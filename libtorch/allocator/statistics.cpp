@@ -43,12 +43,32 @@ void fill(DeviceStats& stats, StatType type, const spillway_usage_levels& levels
   fill(stats.active_bytes[index], active.bytes, peak_active.bytes, added.bytes, deactivated.bytes);
 }
 
-template <class Operation>
-void for_each_observed(DeviceStats& stats, Operation operation) {
+// Since 2.13. A pool that is gone holds nothing; what was seen of it stays, as natively.
+template <class Stats>
+void observe_pools(Stats& stats, const std::map<c10::MempoolId_t, size_t>& pools) {
+  if constexpr (requires { stats.reserved_bytes_by_private_pools; }) {
+    auto& known = stats.reserved_bytes_by_private_pools;
+    for (auto& [pool, levels] : known)
+      if (pools.count(pool) == 0) observe_large(levels, 0);
+    for (const auto& [pool, bytes] : pools) observe_large(known[pool], bytes);
+  }
+}
+
+// Since 2.12.
+template <class Stats>
+void set_rejections(Stats& stats, int64_t count) {
+  if constexpr (requires { stats.num_oom_rejections; }) stats.num_oom_rejections = count;
+}
+
+template <class Stats, class Operation>
+void for_each_observed(Stats& stats, Operation operation) {
   for (StatArray* array :
        {&stats.segment, &stats.inactive_split, &stats.reserved_bytes, &stats.inactive_split_bytes}) {
     for (Stat& stat : *array) operation(stat);
   }
+  if constexpr (requires { stats.reserved_bytes_by_private_pools; })
+    for (auto& [pool, levels] : stats.reserved_bytes_by_private_pools)
+      for (Stat& stat : levels) operation(stat);
 }
 
 }  // namespace
@@ -62,10 +82,12 @@ DeviceStats Statistics::read(const spillway_usage& usage, const Layout& layout) 
   for (Stat* stat : {&observed_.reserved_bytes[0], &observed_.reserved_bytes[2]}) {
     stat->peak = std::max(stat->current, static_cast<int64_t>(layout.peak_reserved));
   }
+  observe_pools(observed_, layout.pools);
   failures_ = layout.failures;
   DeviceStats out = observed_;
   out.num_alloc_retries = static_cast<int64_t>(failures_ - failures_at_reset_);
   out.num_ooms = ooms_.load();
+  set_rejections(out, rejections_.load());
   // Natively a request that fails at first waits for every stream before it tries again.
   out.num_sync_all_streams = waits_.load() + out.num_alloc_retries;
   out.num_device_alloc = static_cast<int64_t>(usage.maps);
@@ -92,7 +114,7 @@ void Statistics::reset_accumulated() {
   const std::lock_guard<std::mutex> lock(mutex_);
   for_each_observed(observed_, [](Stat& stat) { stat.reset_accumulated(); });
   observed_.oversize_allocations.reset_accumulated();
-  ooms_ = waits_ = 0;
+  ooms_ = waits_ = rejections_ = 0;
   failures_at_reset_ = failures_;
 }
 

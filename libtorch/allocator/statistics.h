@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <map>
 #include <mutex>
 
 #include "spillway/core.h"
@@ -16,6 +17,8 @@ namespace spillway::libtorch {
 
 class Statistics {
  public:
+  // throw_on_cudamalloc_oom refused a request.
+  void rejected() { rejections_.fetch_add(1, std::memory_order_relaxed); }
   void out_of_memory() { ooms_.fetch_add(1, std::memory_order_relaxed); }
   // Every stream was waited for, so that memory could go back.
   void synchronized() { waits_.fetch_add(1, std::memory_order_relaxed); }
@@ -28,6 +31,7 @@ class Statistics {
     size_t split_blocks = 0, split_bytes = 0;
     size_t reserved = 0, peak_reserved = 0;
     size_t failures = 0;
+    std::map<c10::MempoolId_t, size_t> pools;  // what private pools hold
   };
   c10::CachingDeviceAllocator::DeviceStats read(const spillway_usage& usage, const Layout& layout);
   void reset_accumulated();
@@ -39,7 +43,7 @@ class Statistics {
   c10::CachingDeviceAllocator::DeviceStats observed_;
   size_t failures_at_reset_ = 0;
   size_t failures_ = 0;
-  std::atomic<int64_t> ooms_{0}, waits_{0};
+  std::atomic<int64_t> ooms_{0}, waits_{0}, rejections_{0};
 };
 
 // The native allocator's granule: what a request counts as.

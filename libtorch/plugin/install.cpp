@@ -85,8 +85,7 @@ std::string find_shim(std::string* why_not) {
         "snapshots and memory pools";
     return "";
   }
-  return folder + "libspillway_torch_" + std::to_string(process.major) + "_" + std::to_string(process.minor) +
-         ".so";
+  return folder + shim_name(process);
 }
 
 std::string install() {

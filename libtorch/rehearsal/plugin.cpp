@@ -12,6 +12,7 @@
 #include <string>
 #include <thread>
 
+#include "libtorch/plugin/libtorch_version.h"
 #include "libtorch/rehearsal/chance.h"
 #include "libtorch/rehearsal/python.h"
 #include "libtorch/rehearsal/reads.h"
@@ -94,7 +95,7 @@ std::string install_spillway() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<void*>(&finish), &info) == 0) return "this library's folder is unknown";
   std::string path = info.dli_fname;
-  path.replace(path.rfind('/') + 1, std::string::npos, "libspillway_torch_2_11.so");
+  path.replace(path.rfind('/') + 1, std::string::npos, libtorch::shim_name(libtorch::libtorch_version()));
   void* shim = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (shim == nullptr) return dlerror();
   auto install = reinterpret_cast<int (*)()>(dlsym(shim, "spillway_torch_install"));

@@ -1,4 +1,4 @@
-"""The part of the rehearsal's probe that is Python. libspillway_rehearsal.so runs it inside the rehearsed program.
+"""The part of the rehearsal's probe that is Python. The probe, libspillway_rehearsal_*.so, runs it in the program.
 
 It counts optimizer steps, ends the program after as many as `spillway rehearse --steps` says, tells the probe which
 exception ended the program, ends one whose PyTorch has no kernels for the card, and where no value is computed gives

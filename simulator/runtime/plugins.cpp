@@ -1,6 +1,7 @@
 #include "simulator/runtime/plugins.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -61,13 +62,33 @@ std::vector<Plugin>& plugins() {
   return named;
 }
 
+// "_2_15" for LibTorch 2.15; "" where the process's does not say (before 2.9).
+std::string torch_version_suffix() {
+  void* torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+  if (torch == nullptr) return "";
+  const auto version = reinterpret_cast<uint64_t (*)()>(dlsym(torch, "aoti_torch_abi_version"));
+  dlclose(torch);
+  if (version == nullptr) return "";
+  const uint64_t packed = version();
+  return "_" + std::to_string(packed >> 56) + "_" + std::to_string((packed >> 48) & 0xff);
+}
+
+// A library that is built for one LibTorch stands beside where the named one would: libx_2_15.so for libx.so.
+std::string for_this_torch(const std::string& path) {
+  constexpr std::string_view kEnd = ".so";
+  if (access(path.c_str(), F_OK) == 0 || !path.ends_with(kEnd)) return path;
+  return path.substr(0, path.size() - kEnd.size()) + torch_version_suffix() + ".so";
+}
+
 void load(Plugin& plugin) {
+  plugin.path = for_this_torch(plugin.path);
   void* library = dlopen(plugin.path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library != nullptr) plugin.entry = reinterpret_cast<Entry>(dlsym(library, plugin.entry_name));
-  if (plugin.entry == nullptr) {
-    std::fprintf(stderr, "spillway simulator: %s=%s can not be used, %s: %s\n", plugin.variable,
-                 plugin.path.c_str(), plugin.without, dlerror());
-  }
+  if (plugin.entry != nullptr) return;
+  const bool is_there = access(plugin.path.c_str(), F_OK) == 0;
+  std::fprintf(stderr, "spillway simulator: %s: %s can not be used%s, %s: %s\n", plugin.variable,
+               plugin.path.c_str(), is_there ? "" : " (this Spillway is not built for the PyTorch that runs)",
+               plugin.without, dlerror());
 }
 
 // True: it is to be asked again.

@@ -168,13 +168,13 @@ class Machine {
     slot = 0;
   }
 
-  // As a checkpoint of a pool that is restored.
+  // As a checkpoint of a pool that is restored, or PyTorch's allocateWithAddress.
   void allocate_at(uint64_t& slot) {
     if (slot == 0) return;
     const uint64_t address = slot;
     const Request request = owner_.at(slot);
     const bool of_graph = request.pool > kSinglePool;
-    if (request.pool == 0 || (of_graph && !graphs_.alive(request.pool))) return;
+    if (of_graph && !graphs_.alive(request.pool)) return;
     // To wait for a replay on another stream is the program's part.
     if (of_graph && work_.touches(request.stream, address, address + request.bytes)) return;
     release(slot);

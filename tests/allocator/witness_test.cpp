@@ -182,6 +182,19 @@ TEST_F(NamedAddress, IsServedFromTheMiddleOfAHole) {
   EXPECT_EQ(get_from(3, 8 * kMiB), first) << "one hole again";
 }
 
+TEST_F(NamedAddress, IsServedInTheDefaultPoolToo) {
+  const uint64_t first = get(8 * kMiB);
+  const uint64_t behind = get(4 * kMiB);
+  EXPECT_EQ(get_at(first, 4 * kMiB, 0), Status::kNotFound) << "it is live";
+  put(first);
+  EXPECT_EQ(get_at(first + 2 * kMiB, 4 * kMiB, 0), Status::kOk);
+  EXPECT_EQ(get_at(behind, 4 * kMiB, 0), Status::kNotFound);
+  put(first + 2 * kMiB);
+  allocator->empty_cache(kDevice);
+  EXPECT_EQ(get_at(first, 4 * kMiB, 0), Status::kNotFound) << "its pages are the driver's again";
+  put(behind);
+}
+
 TEST_F(NamedAddress, KeepsSmallBlocksApart) {
   const uint64_t large = get_from(3, 8 * kMiB), small = get_from(3, 32 * kKiB);
   put(large);
@@ -198,7 +211,7 @@ TEST_F(NamedAddress, BelongsToThePoolAndStream) {
   put(first);
   EXPECT_EQ(get_at(first, kMiB, 4), Status::kNotFound);
   EXPECT_EQ(get_at(first, kMiB, 3, new_stream()), Status::kNotFound);
-  EXPECT_EQ(get_at(first, kMiB, 0), Status::kInvalid) << "not in the default pool";
+  EXPECT_EQ(get_at(first, kMiB, 0), Status::kNotFound) << "not in the default pool";
   EXPECT_EQ(get_at(first + 1, kMiB), Status::kInvalid);
   EXPECT_EQ(get_at(first + 7 * kMiB, 2 * kMiB), Status::kNotFound) << "it would have to grow";
   EXPECT_EQ(get_at(0, kMiB), Status::kNotFound);

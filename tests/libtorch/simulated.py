@@ -1,4 +1,5 @@
 """Runs a program on the simulated card with true values, as `spillway simulate --values compute` does."""
+import importlib.metadata
 import json
 import os
 import pathlib
@@ -9,6 +10,14 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("SPILLWAY_BUILD_DIR", ROOT / "build"))
 PROGRAMS = ROOT / "tests" / "programs"
+
+
+LIBTORCH = ".".join(importlib.metadata.version("torch").split(".")[:2])  # "2.15"
+
+
+def for_libtorch(name):
+    """The library of that name which is built for the interpreter's PyTorch."""
+    return BUILD / "lib" / f"libspillway_{name}_{LIBTORCH.replace('.', '_')}.so"
 
 
 class Outcome:

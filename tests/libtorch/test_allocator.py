@@ -26,7 +26,8 @@ class Statistics(unittest.TestCase):
 
     def test_each_key_means_what_it_means_natively(self):
         """All but those of physical memory: Spillway maps pages where the native allocator has segments to split."""
-        own = ("reserved_bytes.", "segment.", "inactive_split", "num_device_alloc", "num_device_free")
+        own = ("reserved_bytes.", "reserved_bytes_by_private_pools.", "segment.", "inactive_split", "num_device_alloc",
+               "num_device_free")
         steps = {}
         for allocator in ("native", "spillway"):
             with_spillway = [simulated.PROGRAMS / "with_spillway.py"] if allocator == "spillway" else []
@@ -169,16 +170,17 @@ print(torch.ones(2, device="cuda").sum().item())
         """A C++ program that loads it directly: it looks before it uses anything of LibTorch's."""
         with tempfile.TemporaryDirectory() as folder:
             source = pathlib.Path(folder) / "other.c"
-            source.write_text("unsigned long aoti_torch_abi_version(void) { return (2ul << 56) | (12ul << 48); }")
+            source.write_text("unsigned long aoti_torch_abi_version(void) { return (2ul << 56) | (99ul << 48); }")
             library = pathlib.Path(folder) / "libother.so"
             subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
             outcome = simulated.run(sys.executable, "-c", "import ctypes, os, torch\n"
                                     "folder = os.environ['SPILLWAY_LIBRARIES']\n"
-                                    "shim = ctypes.CDLL(folder + '/libspillway_torch_2_11.so')\n"
+                                    f"shim = ctypes.CDLL(folder + '/{simulated.for_libtorch('torch').name}')\n"
                                     "shim.spillway_torch_error.restype = ctypes.c_char_p\n"
                                     "print(shim.spillway_torch_install(), shim.spillway_torch_error().decode())",
                                     LD_PRELOAD=str(library))
-        self.assertIn("1 the process runs LibTorch 2.12 and this library is for LibTorch 2.11", outcome.output[0])
+        self.assertIn(f"1 the process runs LibTorch 2.99 and this library is for LibTorch {simulated.LIBTORCH}",
+                      outcome.output[0])
 
     def test_missing_libraries_are_named(self):
         outcome = python("import spillway\ntry:\n    spillway.install()\n"

@@ -76,7 +76,7 @@ class Limits(unittest.TestCase):
 
     def test_kernels_refuse_a_process_without_a_simulator(self):
         code = ("import ctypes, torch\n"
-                f"lib = ctypes.CDLL('{simulated.BUILD}/lib/libspillway_kernels.so')\n"
+                f"lib = ctypes.CDLL('{simulated.for_libtorch('kernels')}')\n"
                 "print(lib.spillway_kernels_install(), lib.spillway_kernels_install())")
         outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         self.assertEqual(outcome.stdout.strip(), "1 1")

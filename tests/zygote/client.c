@@ -36,7 +36,21 @@ static void note_start(const char* kind) {
   close(file);
 }
 
+// SPILLWAY_TEST_PYTHON=/path/to/python: every program runs in that environment, with its PyTorch
+// (tools/torch-matrix).
+static const char* other_python(void) {
+  const char* path = getenv("SPILLWAY_TEST_PYTHON");
+  return path != NULL && *path != 0 ? path : NULL;
+}
+
 static void run_really(char** words) {
+  const char* other = other_python();
+  if (other != NULL) {
+    words[0] = (char*)other;
+    execv(other, words);
+    fprintf(stderr, "python of the tests: %s: %s\n", other, strerror(errno));
+    _exit(127);
+  }
   // The name stays this program's: Python derives sys.executable and its packages' folder from it.
   execv(SPILLWAY_REAL_PYTHON, words);
   fprintf(stderr, "python of the tests: %s: %s\n", SPILLWAY_REAL_PYTHON, strerror(errno));
@@ -335,7 +349,7 @@ static void end_as(int status) {
 
 int main(int count, char** words) {
   (void)count;
-  const int server = is_to_be_warm(words) ? connect_to_server() : -1;
+  const int server = other_python() == NULL && is_to_be_warm(words) ? connect_to_server() : -1;
   note_start(server < 0 ? "started\n" : "forked\n");
   if (server < 0) run_really(words);
   struct sigaction action = {.sa_handler = pass_on};

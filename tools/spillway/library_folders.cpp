@@ -1,5 +1,6 @@
 #include "tools/spillway/library_folders.h"
 
+#include <cstdio>
 #include <cstdlib>
 #include <system_error>
 
@@ -15,6 +16,21 @@ std::vector<fs::path> library_folders() {
   if (error) return {};
   const fs::path root = self.parent_path().parent_path();
   return {root / "lib", root / "lib/spillway"};
+}
+
+bool is_built_for_some_libtorch(const fs::path& folder, const std::string& stem) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    unsigned major = 0, minor = 0;
+    int length = 0;
+    if (name == stem + ".so") return true;
+    if (name.starts_with(stem + "_") &&
+        std::sscanf(name.c_str() + stem.size(), "_%3u_%3u.so%n", &major, &minor, &length) == 2 &&
+        length > 0 && name.size() == stem.size() + static_cast<size_t>(length))
+      return true;
+  }
+  return false;
 }
 
 std::string put_in_front(const char* name, const std::string& value) {

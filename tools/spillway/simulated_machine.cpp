@@ -53,9 +53,9 @@ bool set_capacity(const std::string& text, Environment* environment, std::string
 
 bool set_kernels(const SimulatorLibraries& libraries, Environment* environment, std::string* error) {
   if (libraries.kernels.empty()) {
-    *error = "--values compute needs libspillway_kernels.so in '" +
+    *error = "--values compute needs libspillway_kernels_<LibTorch's version>.so in '" +
              std::filesystem::path(libraries.folder).parent_path().string() +
-             "': build the target 'spillway_kernels'";
+             "': build the target 'spillway_command'";
     return false;
   }
   (*environment)["SPILLWAY_SIM_KERNELS"] = libraries.kernels;

@@ -59,7 +59,8 @@ bool find_simulator_libraries(SimulatorLibraries* out, std::string* error) {
       return false;
     }
     *out = {folder.string(), preloaded(folder), ""};
-    if (is_there(root / "libspillway_kernels.so")) out->kernels = (root / "libspillway_kernels.so").string();
+    if (is_built_for_some_libtorch(root, "libspillway_kernels"))
+      out->kernels = (root / "libspillway_kernels.so").string();
     return true;
   }
   *error = missing_text(folders);

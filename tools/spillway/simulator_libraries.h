@@ -8,7 +8,7 @@ namespace spillway::tools {
 struct SimulatorLibraries {
   std::string folder;                // holds libcuda.so.1
   std::vector<std::string> preload;  // paths, in the order in which they are to be loaded
-  std::string kernels;               // libspillway_kernels.so, "" if there is none
+  std::string kernels;  // libspillway_kernels.so, which stands for one a LibTorch; "" if there is none
 };
 
 // False and `error` where they are not complete.

@@ -4,6 +4,8 @@
 
 #include <filesystem>
 
+#include "libtorch/plugin/libtorch_version.h"
+
 namespace spillway::trainer {
 namespace {
 
@@ -57,7 +59,8 @@ bool Core::resolve(void* library, std::string* error) {
 bool Core::install(const std::string& trace, std::string* error) {
   if (!trace.empty()) ::setenv("SPILLWAY_TRACE", trace.c_str(), 0);
   const std::filesystem::path folder = library_folder();
-  const std::string shim = folder / "libspillway_torch_2_11.so", core = folder / "libspillway.so";
+  const std::string shim = folder / libtorch::shim_name(libtorch::libtorch_version()),
+                    core = folder / "libspillway.so";
   void* shim_library = ::dlopen(shim.c_str(), RTLD_NOW | RTLD_GLOBAL);
   void* core_library = shim_library ? ::dlopen(core.c_str(), RTLD_NOW) : nullptr;
   if (!core_library) {

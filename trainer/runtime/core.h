@@ -11,7 +11,7 @@ namespace spillway::trainer {
 
 class Core {
  public:
-  // Loads libspillway_torch_2_11.so from lib/spillway/ or lib/ beside the executable's folder, which brings
+  // Loads the shim for this LibTorch from lib/spillway/ or lib/ beside the executable's folder, which brings
   // the core, and makes it LibTorch's allocator. Call before the first CUDA tensor. `trace`: the file, unless
   // SPILLWAY_TRACE names one.
   static bool install(const std::string& trace, std::string* error);

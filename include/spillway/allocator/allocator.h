@@ -131,7 +131,7 @@ class Allocator {
     return free(address, &unread);
   }
   Status record_stream(uint64_t address, StreamId stream) noexcept;
-  // As `allocate`, in a private pool, at an address that lies whole in one of the pool's holes of that
+  // As `allocate`, at an address that lies whole in one of the pool's holes of that
   // stream; else kNotFound, and nothing changes. Never asks the driver or the handler.
   Status allocate_at(DeviceId device, const Request& request, uint64_t address) noexcept;
   // The block that holds `address`, its first byte or any other.

@@ -1,4 +1,5 @@
-// Spillway as LibTorch's CUDA allocator, for programs that link LibTorch 2.11 (libspillway_torch_2_11.so).
+// Spillway as LibTorch's CUDA allocator, for programs that link LibTorch and the shim for its
+// version (libspillway_torch_2_11.so for 2.11).
 //
 // Install before CUDA initialises. From then on an allocation failure that only a change of plan can serve is
 // thrown as PlanChange, every other one as c10::OutOfMemoryError; PyTorch code that catches the latter

@@ -3,13 +3,15 @@
 #include <memory>
 
 #include "simulator/libraries/cudnn/handle.h"
+#include "simulator/libraries/pinned.h"
 
 namespace dnn = spillway::cudnn;
+using spillway::stand_in::pinned_versions;
 
 extern "C" {
 
 size_t cudnnGetVersion() {
-  return CUDNN_VERSION;
+  return static_cast<size_t>(pinned_versions().cudnn);
 }
 
 size_t cudnnGetCudartVersion() {
@@ -20,13 +22,13 @@ cudnnStatus_t cudnnGetProperty(libraryPropertyType type, int* value) {
   if (value == nullptr) return dnn::kInvalid;
   switch (type) {
     case MAJOR_VERSION:
-      *value = CUDNN_MAJOR;
+      *value = pinned_versions().cudnn / 10000;
       return CUDNN_STATUS_SUCCESS;
     case MINOR_VERSION:
-      *value = CUDNN_MINOR;
+      *value = pinned_versions().cudnn / 100 % 100;
       return CUDNN_STATUS_SUCCESS;
     case PATCH_LEVEL:
-      *value = CUDNN_PATCHLEVEL;
+      *value = pinned_versions().cudnn % 100;
       return CUDNN_STATUS_SUCCESS;
     default:
       return CUDNN_STATUS_BAD_PARAM;

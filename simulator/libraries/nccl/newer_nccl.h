@@ -26,10 +26,3 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqu
                           ncclComm_t* newcomm, ncclConfig_t* config);
 ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void** outUserPtr);
 }
-
-namespace spillway::nccl {
-
-// What the library says it is: the newest whose interface it has.
-inline constexpr int kVersion = NCCL_VERSION(2, 30, 7);
-
-}  // namespace spillway::nccl

@@ -10,6 +10,7 @@
 #include "simulator/libraries/nccl/group.h"
 #include "simulator/libraries/nccl/handles.h"
 #include "simulator/libraries/nccl/newer_nccl.h"
+#include "simulator/libraries/pinned.h"
 
 namespace spillway::nccl {
 namespace {
@@ -86,7 +87,7 @@ using namespace spillway::nccl;
 
 ncclResult_t ncclGetVersion(int* version) {
   if (!version) return fail(ncclInvalidArgument, "ncclGetVersion: no place for the version");
-  *version = kVersion;
+  *version = spillway::stand_in::pinned_versions().nccl;
   return ncclSuccess;
 }
 

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <system_error>
 
+#include "tools/spillway/library_folders.h"
 #include "tools/spillway/rehearse/child.h"
 #include "tools/spillway/rehearse/progress.h"
 #include "tools/spillway/rehearse/workplace.h"
@@ -26,14 +27,14 @@ bool set_probe(const RunOptions& options, const SimulatorLibraries& libraries, c
                Environment* environment, std::string* error) {
   const fs::path root = fs::path(libraries.folder).parent_path();
   const std::string probe = (root / "libspillway_rehearsal.so").string();
-  std::error_code ignored;
-  if (!fs::exists(probe, ignored)) {
-    *error = "the probe is missing: build the target 'spillway_rehearsal', so that there is '" + probe + "'";
+  if (!is_built_for_some_libtorch(root, "libspillway_rehearsal")) {
+    *error = "the probe libspillway_rehearsal_<LibTorch's version>.so is missing in '" + root.string() +
+             "': build the target 'spillway_command'";
     return false;
   }
-  const std::string shim = (root / "libspillway_torch_2_11.so").string();
-  if (options.allocator == "spillway" && !fs::exists(shim, ignored)) {
-    *error = "--allocator spillway needs '" + shim + "': build the targets 'spillway' and 'spillway_torch'";
+  if (options.allocator == "spillway" && !is_built_for_some_libtorch(root, "libspillway_torch")) {
+    *error = "--allocator spillway needs libspillway_torch_<LibTorch's version>.so in '" + root.string() +
+             "': build the target 'spillway_command'";
     return false;
   }
   Environment& set = *environment;
