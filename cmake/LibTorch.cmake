@@ -5,7 +5,7 @@
 #   spillway_libtorch_2_15 and so on    one of them
 #   spillway_libtorch                   the first
 #   SPILLWAY_TORCH_VERSIONS             2_15;2_11
-file(GLOB installed ${SPILLWAY_DEPS}/lib/python3*/site-packages/torch ${SPILLWAY_DEPS}/torch-*/lib/python3*/site-packages/torch)
+file(GLOB installed ${SPILLWAY_DEPS}/lib/python3*/site-packages/torch)
 set(SPILLWAY_TORCH_ROOTS "${installed}" CACHE STRING "The torch folders to build for; the first is the trainer's")
 set(SPILLWAY_TORCH_VERSIONS)
 

@@ -3,9 +3,8 @@
 // They are those of the process's PyTorch's own allocator, so that it can read ours and we its: a version (2;
 // 3 since PyTorch 2.13), a kind, and
 //   'c'  a cudaIpcMemHandle_t of one whole allocation;
-//   'e'  the process, the size of every page, how many, in version 3 what names a page, and for each page a
-//   file
-//        descriptor in that process.
+//   'e'  the process, the size of every page, how many, in version 3 what names a page, and a file descriptor
+//        in that process for each.
 // After 'e' Spillway adds what it needs for itself, which the native allocator does not read. Pages of
 // several sizes, which the native allocator could not map, are of Spillway's own kind 's', otherwise the
 // same.
