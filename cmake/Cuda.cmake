@@ -1,9 +1,9 @@
-# spillway_cuda_headers: the headers of CUDA 13.0, from the toolkit or the PyPI packages that tools/setup found.
+# spillway_cuda_headers: the headers of the CUDA that the PyTorch of tools/setup brings.
 # Nothing links a CUDA library: the driver is resolved at run time.
 set(SPILLWAY_DEPS ${CMAKE_SOURCE_DIR}/.deps CACHE PATH "The environment that tools/setup made")
-if(NOT EXISTS ${SPILLWAY_DEPS}/cuda-root)
-  message(FATAL_ERROR "no ${SPILLWAY_DEPS}: run tools/setup first")
+file(GLOB SPILLWAY_CUDA_ROOT ${SPILLWAY_DEPS}/lib/python3*/site-packages/nvidia/cu13)
+if(NOT EXISTS ${SPILLWAY_CUDA_ROOT}/include/cuda.h)
+  message(FATAL_ERROR "${SPILLWAY_DEPS} has no CUDA headers: run tools/setup first")
 endif()
-file(STRINGS ${SPILLWAY_DEPS}/cuda-root SPILLWAY_CUDA_ROOT LIMIT_COUNT 1)
 add_library(spillway_cuda_headers INTERFACE)
 target_include_directories(spillway_cuda_headers SYSTEM INTERFACE ${SPILLWAY_CUDA_ROOT}/include)

@@ -1,12 +1,19 @@
 # The LibTorch of torch wheels, without torch's own CMake files (they look for nvcc and a GPU).
 #
-# SPILLWAY_TORCH_ROOTS: the `torch` folders of installed wheels, each of another minor version. Shims, kernels and the
-# rehearsal's probe are built for each; the trainer, the examples and the benchmarks link the first.
+# SPILLWAY_TORCH_ROOTS: the `torch` folders of installed wheels, each of another minor version; unless it is set, those that
+# tools/setup has installed. Shims, kernels and the rehearsal's probe are built for each; the trainer, the examples and the
+# benchmarks link the first.
 #   spillway_libtorch_2_15 and so on    one of them
 #   spillway_libtorch                   the first
 #   SPILLWAY_TORCH_VERSIONS             2_15;2_11
-file(GLOB installed ${SPILLWAY_DEPS}/lib/python3*/site-packages/torch)
-set(SPILLWAY_TORCH_ROOTS "${installed}" CACHE STRING "The torch folders to build for; the first is the trainer's")
+set(SPILLWAY_TORCH_ROOTS "" CACHE STRING "The torch folders to build for; the first is the trainer's")
+set(torch_roots ${SPILLWAY_TORCH_ROOTS})
+if(NOT torch_roots)
+  foreach(environment ${SPILLWAY_DEPS} ${SPILLWAY_DEPS}/oldest)
+    file(GLOB installed ${environment}/lib/python3*/site-packages/torch)
+    list(APPEND torch_roots ${installed})
+  endforeach()
+endif()
 set(SPILLWAY_TORCH_VERSIONS)
 
 # LibTorch's large headers, compiled once for each: spillway_uses_libtorch(TARGET 2_15).
@@ -43,7 +50,7 @@ function(spillway_uses_libtorch target version)
 endfunction()
 
 if(NOT SPILLWAY_SANITIZE STREQUAL "thread")
-  foreach(root IN LISTS SPILLWAY_TORCH_ROOTS)
+  foreach(root IN LISTS torch_roots)
     file(STRINGS ${root}/include/torch/headeronly/version.h parts REGEX "define TORCH_VERSION_(MAJOR|MINOR) ")
     string(REGEX REPLACE "[^0-9]+([0-9]+)[^0-9]+([0-9]+).*" "\\1_\\2" version "${parts}")
     if(version IN_LIST SPILLWAY_TORCH_VERSIONS)
@@ -55,7 +62,7 @@ if(NOT SPILLWAY_SANITIZE STREQUAL "thread")
 endif()
 if(SPILLWAY_TORCH_VERSIONS)
   set(SPILLWAY_HAS_LIBTORCH ON)
-  list(GET SPILLWAY_TORCH_ROOTS 0 SPILLWAY_TORCH_ROOT)
+  list(GET torch_roots 0 SPILLWAY_TORCH_ROOT)
   list(GET SPILLWAY_TORCH_VERSIONS 0 SPILLWAY_TORCH_VERSION)
   add_library(spillway_libtorch ALIAS spillway_libtorch_${SPILLWAY_TORCH_VERSION})
 else()

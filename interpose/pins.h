@@ -69,6 +69,22 @@ struct Pins<Function::cuMulticastBindMem> {
 };
 
 template <>
+struct Pins<Function::cuMulticastBindMem_v2> {
+  static void of(CUmemGenericAllocationHandle, CUdevice, size_t, CUmemGenericAllocationHandle handle, size_t,
+                 size_t, unsigned long long) {
+    keep_pinned(handle);
+  }
+};
+
+template <>
+struct Pins<Function::cuMulticastBindAddr_v2> {
+  static void of(CUmemGenericAllocationHandle, CUdevice, size_t, CUdeviceptr address, size_t bytes,
+                 unsigned long long) {
+    pin_range(address, bytes);
+  }
+};
+
+template <>
 struct Pins<Function::cuMulticastBindAddr> {
   static void of(CUmemGenericAllocationHandle, size_t, CUdeviceptr address, size_t bytes,
                  unsigned long long) {

@@ -256,6 +256,20 @@ CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes,
   return CUDA_SUCCESS;
 }
 
+// Of the attributes only their validity counts: bytes are copied at submission, in stream order.
+CUresult cuMemcpyWithAttributesAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes* attr,
+                                     CUstream hStream) {
+  SPILLWAY_SIM_ENTER(cuMemcpyWithAttributesAsync);
+  if (!attr || attr->srcAccessOrder < CU_MEMCPY_SRC_ACCESS_ORDER_STREAM ||
+      attr->srcAccessOrder > CU_MEMCPY_SRC_ACCESS_ORDER_ANY)
+    return CUDA_ERROR_INVALID_VALUE;
+  return copy(dst, src, size, hStream, Order::kAsync, "copy", call.site());
+}
+
+SPILLWAY_SIM_FORWARD(cuMemcpyWithAttributesAsync_ptsz,
+                     (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUmemcpyAttributes* attributes,
+                      CUstream stream),
+                     cuMemcpyWithAttributesAsync, (dst, src, bytes, attributes, per_thread(stream)))
 SPILLWAY_SIM_FORWARD(cuMemcpy_ptds, (CUdeviceptr dst, CUdeviceptr src, size_t bytes), cuMemcpy,
                      (dst, src, bytes))
 SPILLWAY_SIM_FORWARD(cuMemcpyHtoD_v2_ptds, (CUdeviceptr dst, const void* src, size_t bytes), cuMemcpyHtoD,

@@ -184,7 +184,8 @@ std::string quoted(const std::string& text) {
 
 std::string dot(Graph& graph) {
   std::ostringstream out;
-  out << "digraph dot {\n";
+  const std::string name = "graph_" + std::to_string(graph.serial);
+  out << "digraph " << name << " {\n";
   for (const auto& [id, node] : graph.nodes)
     out << "  node_" << id << " [label=" << quoted(std::to_string(id) + ": " + label(node->work)) << "];\n";
   for (const auto& [id, node] : graph.nodes)

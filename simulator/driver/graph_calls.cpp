@@ -113,6 +113,47 @@ CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType* type) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuGraphNodeGetContainingGraph(CUgraphNode hNode, CUgraph* phGraph) {
+  SPILLWAY_SIM_ENTER(cuGraphNodeGetContainingGraph);
+  const Node* node = find_node(hNode);
+  if (!node || !phGraph) return CUDA_ERROR_INVALID_VALUE;
+  *phGraph = handle_of(node->graph);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphNodeGetLocalId(CUgraphNode hNode, unsigned int* nodeId) {
+  SPILLWAY_SIM_ENTER(cuGraphNodeGetLocalId);
+  const Node* node = find_node(hNode);
+  if (!node || !nodeId) return CUDA_ERROR_INVALID_VALUE;
+  *nodeId = static_cast<unsigned>(node->id);
+  return CUDA_SUCCESS;
+}
+
+// The id of the graph in the upper half, as of the node in the lower.
+CUresult cuGraphNodeGetToolsId(CUgraphNode hNode, unsigned long long* toolsNodeId) {
+  SPILLWAY_SIM_ENTER(cuGraphNodeGetToolsId);
+  const Node* node = find_node(hNode);
+  if (!node || !toolsNodeId) return CUDA_ERROR_INVALID_VALUE;
+  *toolsNodeId = node->graph->serial << 32 | node->id;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphGetId(CUgraph hGraph, unsigned int* graphId) {
+  SPILLWAY_SIM_ENTER(cuGraphGetId);
+  const Graph* graph = find_graph(hGraph);
+  if (!graph || !graphId) return CUDA_ERROR_INVALID_VALUE;
+  *graphId = static_cast<unsigned>(graph->serial);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExecGetId(CUgraphExec hGraphExec, unsigned int* graphId) {
+  SPILLWAY_SIM_ENTER(cuGraphExecGetId);
+  const auto found = sim.graphs.execs.find(reinterpret_cast<GraphExec*>(hGraphExec));
+  if (found == sim.graphs.execs.end() || !graphId) return CUDA_ERROR_INVALID_VALUE;
+  *graphId = static_cast<unsigned>(found->second->graph->serial);
+  return CUDA_SUCCESS;
+}
+
 CUresult cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode* dependencies, CUgraphEdgeData* edgeData,
                                     size_t* numDependencies) {
   SPILLWAY_SIM_ENTER(cuGraphNodeGetDependencies);

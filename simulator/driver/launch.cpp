@@ -125,6 +125,13 @@ CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
   return run_on_host(call, hStream, fn, userData);
 }
 
+// How a GPU's thread waits for the function makes no difference to a program.
+CUresult cuLaunchHostFunc_v2(CUstream hStream, CUhostFn fn, void* userData, unsigned int syncMode) {
+  SPILLWAY_SIM_ENTER(cuLaunchHostFunc_v2);
+  if (syncMode > CU_HOST_TASK_SPINWAIT) return CUDA_ERROR_INVALID_VALUE;
+  return run_on_host(call, hStream, fn, userData);
+}
+
 CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData,
                              unsigned int flags) {
   SPILLWAY_SIM_ENTER(cuStreamAddCallback);
@@ -156,6 +163,8 @@ SPILLWAY_SIM_FORWARD(cuLaunchCooperativeKernel_ptsz,
                      (f, gx, gy, gz, bx, by, bz, shared, per_thread(stream), parameters))
 SPILLWAY_SIM_FORWARD(cuLaunchHostFunc_ptsz, (CUstream stream, CUhostFn fn, void* data), cuLaunchHostFunc,
                      (per_thread(stream), fn, data))
+SPILLWAY_SIM_FORWARD(cuLaunchHostFunc_v2_ptsz, (CUstream stream, CUhostFn fn, void* data, unsigned int mode),
+                     cuLaunchHostFunc_v2, (per_thread(stream), fn, data, mode))
 SPILLWAY_SIM_FORWARD(cuStreamAddCallback_ptsz,
                      (CUstream stream, CUstreamCallback callback, void* data, unsigned int flags),
                      cuStreamAddCallback, (per_thread(stream), callback, data, flags))

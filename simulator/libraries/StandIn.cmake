@@ -22,7 +22,7 @@ function(spillway_stand_in name file)
   endif()
   add_library(${name} SHARED ${ARG_SOURCES} ${calls} $<TARGET_OBJECTS:spillway_sim_stand_in>)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
-  target_include_directories(${name} SYSTEM PRIVATE ${stand_in_header_folders})
+  target_include_directories(${name} SYSTEM PUBLIC ${stand_in_header_folders})
   target_link_libraries(${name} PUBLIC spillway_cuda_headers PRIVATE spillway_sim_runtime ${CMAKE_DL_LIBS})
   # cuDNN and cuSPARSE call deprecated what PyTorch imports.
   target_compile_options(${name} PRIVATE -Wno-deprecated-declarations)

@@ -10,9 +10,9 @@ using namespace spillway::nvml;
 
 namespace {
 
-// The first driver for CUDA 13.0.
-constexpr const char* kDriverVersion = "580.65.06";
-constexpr const char* kNvmlVersion = "13.580.65.06";
+// The first driver for CUDA 13.2.
+constexpr const char* kDriverVersion = "595.45.04";
+constexpr const char* kNvmlVersion = "13.595.45.04";
 
 Return copy_text(const std::string& text, char* out, unsigned size) {
   if (out == nullptr) return kInvalidArgument;

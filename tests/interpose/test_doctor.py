@@ -53,7 +53,7 @@ class Doctor(unittest.TestCase):
 
     def test_the_simulated_card_has_everything(self):
         trials = self.consult(card=("--gpu", "a100-40gb", "--gpus", "2"))
-        self.assert_found(trials, "CUDA driver", "ok", "CUDA 13.0, simulated; cuInit found 0: NVIDIA A100")
+        self.assert_found(trials, "CUDA driver", "ok", "CUDA 13.2, simulated; cuInit found 0: NVIDIA A100")
         for name in ("virtual memory", "host pages", "file descriptors"):
             self.assert_found(trials, name, "ok", "on 0, 1: a page ")
         self.assert_found(trials, "peer access", "ok", "mapped for each other")
@@ -69,7 +69,7 @@ class Doctor(unittest.TestCase):
                  "env", f"SPILLWAY_DRIVER={driver}", SPILLWAY, "doctor"]
         ended = subprocess.run(words, capture_output=True, text=True, timeout=280, cwd=self.folder)
         self.assertRegex(ended.stdout, r"limited +CUDA driver +CUDA 99\.2, simulated; cuInit found 0: NVIDIA A100")
-        self.assertIn("this version of Spillway knows the functions of CUDA 13.0", ended.stdout)
+        self.assertIn("this version of Spillway knows the functions of CUDA 13.2", ended.stdout)
 
     def test_without_a_driver(self):
         trials = self.consult()

@@ -153,7 +153,8 @@ def page_count(handle):
 
 def with_number(handle, place, number):
     """The handle with another of the numbers that Spillway adds: 1 its process's start, 2 and 3 its socket's name."""
-    at = 26 + 4 * page_count(handle) + 8 * place
+    names = 8 if handle[0] >= 3 else 0  # what names a page, since version 3
+    at = 26 + names + 4 * page_count(handle) + 8 * place
     return handle[:at] + number.to_bytes(8, "little") + handle[at + 8:]
 
 
@@ -181,7 +182,7 @@ def wrong_handles(receiver):
     dead.start()
     dead.join()
     process = dead.pid.to_bytes(4, "little")
-    for wrong in (b"\x02", b"\x09e" + handle[2:], b"\x02x" + handle[2:], handle[:30], handle[:-3],
+    for wrong in (b"\x02", b"\x09e" + handle[2:], handle[:1] + b"x" + handle[2:], handle[:30], handle[:-3],
                   handle + b"tail", handle[:2] + process + handle[6:], handle[:10] + bytes(8) + handle[18:],
                   with_number(handle, 1, 1)):
         queue.put((shared[0], wrong, *shared[2:]))

@@ -1,10 +1,11 @@
 // What holds in both modes: who waits for whom, groups, splitting, errors, memory.
+#include <nccl.h>
+
 #include <atomic>
 #include <chrono>
 #include <future>
 #include <optional>
 
-#include "simulator/libraries/nccl/newer_nccl.h"
 #include "tests/nccl/ranks.h"
 
 namespace spillway::nccl_test {

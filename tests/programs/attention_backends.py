@@ -53,8 +53,9 @@ assert peak_of(EFFICIENT, torch.float32) < 2 * scores
 if major < 8:
     assert is_refused(CUDNN, half) and is_refused(FLASH, half)
 else:
+    # PyTorch 2.15 gives cuDNN only dropouts that are multiples of 1/16.
     for backend in (FLASH, CUDNN):
-        for options in ({}, {"is_causal": True}, {"dropout_p": 0.1}, {"query_length": 1024}, {"layout": "bshd"},
+        for options in ({}, {"is_causal": True}, {"dropout_p": 0.125}, {"query_length": 1024}, {"layout": "bshd"},
                         {"width": 128}):
             assert peak_of(backend, half, **options) < scores, (backend, options)
         assert is_refused(backend, torch.float32)

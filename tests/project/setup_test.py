@@ -17,15 +17,16 @@ CORPUS = ROOT / ".deps" / "corpus.txt"
 NOBODY = 65534
 
 
-def make_wheel(folder):
+def make_wheel(folder, name="tiny_package", version="1.0"):
     """A package that pip can install without a network."""
-    path = folder / "tiny_package-1.0-py3-none-any.whl"
-    info = "tiny_package-1.0.dist-info"
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    info = f"{name}-{version}.dist-info"
     with zipfile.ZipFile(path, "w") as wheel:
-        wheel.writestr("tiny_package.py", "value = 1\n")
-        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-package\nVersion: 1.0\n")
+        wheel.writestr(f"{name}.py", f"version = '{version}'\n")
+        package = name.replace("_", "-")
+        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
         wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr(f"{info}/RECORD", f"tiny_package.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
+        wheel.writestr(f"{info}/RECORD", f"{name}.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
 
 
 class Setup(unittest.TestCase):
@@ -44,7 +45,7 @@ class Setup(unittest.TestCase):
         tools.mkdir(parents=True)
         shutil.copy(ROOT / "tools" / "setup", tools)
         (tools / "requirements.txt").write_text("tiny-package==1.0\n")
-        (tools / "requirements-cuda.txt").write_text("tiny-package==1.0\n")
+        (tools / "requirements-oldest.txt").write_text("tiny-package==1.0\n")
         return tools.parent
 
     def keep_corpus(self):
@@ -55,12 +56,12 @@ class Setup(unittest.TestCase):
         return {**os.environ, "SPILLWAY_CACHE": str(self.cache), "PIP_NO_INDEX": "1", "PIP_RETRIES": "0",
                 "PIP_FIND_LINKS": str(self.wheels), "PIP_DISABLE_PIP_VERSION_CHECK": "1", **more}
 
-    def start(self, checkout, before=(), **more):
-        return subprocess.Popen([*before, checkout / "tools" / "setup"], env=self.environment(**more),
+    def start(self, checkout, *words, before=(), **more):
+        return subprocess.Popen([*before, checkout / "tools" / "setup", *words], env=self.environment(**more),
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
 
-    def run_setup(self, checkout, **options):
-        process = self.start(checkout, **options)
+    def run_setup(self, checkout, *words, **options):
+        process = self.start(checkout, *words, **options)
         said, _ = process.communicate(timeout=120)
         return process.returncode, said
 
@@ -85,6 +86,26 @@ class Setup(unittest.TestCase):
         for (process, said), checkout in zip(outcomes, checkouts):
             self.assert_complete((process.returncode, said), checkout)
         self.assertEqual(sum("making" in said for _, said in outcomes), 1, outcomes)
+
+    def test_the_oldest_has_its_own_packages_and_the_others_beside_them(self):
+        self.keep_corpus()
+        checkout = self.checkout("one")
+        for name in ("first", "both"):
+            make_wheel(self.wheels, name, "2.0")
+        make_wheel(self.wheels, "both", "1.0")
+        (checkout / "tools" / "requirements.txt").write_text("tiny-package==1.0\nfirst==2.0\nboth==2.0\n")
+        (checkout / "tools" / "requirements-oldest.txt").write_text("both==1.0\n")
+        self.assert_complete(self.run_setup(checkout, "--oldest"), checkout)
+        code = "import both, first; print(both.version, first.version)"
+        said = subprocess.run([checkout / ".deps" / "oldest" / "bin" / "python", "-c", code],
+                              capture_output=True, text=True)
+        self.assertEqual(said.stdout, "1.0 2.0\n", said.stderr)
+        first, = (checkout / ".deps").resolve().glob("lib/python3*/site-packages")
+        own, = (checkout / ".deps" / "oldest").resolve().glob("lib/python3*/site-packages")
+        self.assertEqual((own / "nvidia").readlink(), first / "nvidia", "its libraries look for NVIDIA's there")
+
+    def test_an_unknown_option(self):
+        self.assert_refused(self.run_setup(self.checkout("one"), "--newest"), "unknown option '--newest'", "--oldest")
 
     def test_what_a_killed_one_left_is_made_anew(self):
         self.keep_corpus()

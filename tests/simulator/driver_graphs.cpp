@@ -206,11 +206,42 @@ TEST(Graph, can_be_drawn) {
     g.begin(stream);
     EXPECT_EQ(g.work(stream), CUDA_SUCCESS);
     EXPECT_EQ(g.work(stream), CUDA_SUCCESS);
-    EXPECT_EQ(g.table.cuGraphDebugDotPrint(g.end(stream), path.c_str(), 0), CUDA_SUCCESS);
+    const CUgraph graph = g.end(stream);
+    unsigned id = 0;
+    EXPECT_EQ(g.table.cuGraphGetId(graph, &id), CUDA_SUCCESS);
+    EXPECT_EQ(g.table.cuGraphDebugDotPrint(graph, path.c_str(), 0), CUDA_SUCCESS);
     std::stringstream drawn;
     drawn << std::ifstream(path).rdbuf();
-    EXPECT_THAT(drawn.str(), AllOf(HasSubstr("label=\"1: work\""), HasSubstr("node_1 -> node_2")));
+    EXPECT_THAT(drawn.str(), AllOf(HasSubstr("digraph graph_" + std::to_string(id) + " {"),
+                                   HasSubstr("label=\"1: work\""), HasSubstr("node_1 -> node_2")));
     std::remove(path.c_str());
+  });
+}
+
+TEST(Graph, its_nodes_and_copies_are_told_apart_by_their_ids) {
+  with_graphs([](const Graphs& g) {
+    const CUgraph graph = g.empty(), other = g.empty();
+    CUgraphNode node = nullptr, another = nullptr;
+    EXPECT_EQ(g.table.cuGraphAddEmptyNode(&node, graph, nullptr, 0), CUDA_SUCCESS);
+    EXPECT_EQ(g.table.cuGraphAddEmptyNode(&another, other, nullptr, 0), CUDA_SUCCESS);
+    CUgraph containing = nullptr;
+    EXPECT_EQ(g.table.cuGraphNodeGetContainingGraph(node, &containing), CUDA_SUCCESS);
+    EXPECT_EQ(containing, graph);
+    unsigned first = 0, second = 0, local = 0;
+    EXPECT_EQ(g.table.cuGraphGetId(graph, &first), CUDA_SUCCESS);
+    EXPECT_EQ(g.table.cuGraphGetId(other, &second), CUDA_SUCCESS);
+    EXPECT_NE(first, second);
+    EXPECT_EQ(g.table.cuGraphNodeGetLocalId(node, &local), CUDA_SUCCESS);
+    EXPECT_EQ(local, 1u);
+    unsigned long long mine = 0, theirs = 0;
+    EXPECT_EQ(g.table.cuGraphNodeGetToolsId(node, &mine), CUDA_SUCCESS);
+    EXPECT_EQ(g.table.cuGraphNodeGetToolsId(another, &theirs), CUDA_SUCCESS);
+    EXPECT_NE(mine, theirs);
+    CUgraphExec exec = nullptr;
+    EXPECT_EQ(g.table.cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+    EXPECT_EQ(g.table.cuGraphExecGetId(exec, &second), CUDA_SUCCESS);
+    EXPECT_NE(second, first) << "an executable is a copy";
+    EXPECT_EQ(g.table.cuGraphExecGetId(nullptr, &second), CUDA_ERROR_INVALID_VALUE);
   });
 }
 

@@ -152,12 +152,14 @@ TEST(Streams, host_functions_and_callbacks_run_and_may_call_the_driver) {
       ++to.calls;
     };
     EXPECT_EQ(s.table.cuLaunchHostFunc(stream, count, &seen), CUDA_SUCCESS);
+    EXPECT_EQ(s.table.cuLaunchHostFunc_v2(stream, count, &seen, CU_HOST_TASK_SPINWAIT), CUDA_SUCCESS);
+    EXPECT_EQ(s.table.cuLaunchHostFunc_v2(stream, count, &seen, 2), CUDA_ERROR_INVALID_VALUE);
     EXPECT_EQ(
         s.table.cuStreamAddCallback(
             stream, [](CUstream, CUresult, void* data) { ++static_cast<Seen*>(data)->calls; }, &seen, 0),
         CUDA_SUCCESS);
     EXPECT_EQ(s.table.simulator->submit(stream, "work", nullptr, 0, 1, count, &seen), CUDA_SUCCESS);
-    EXPECT_EQ(seen.calls, 3);
+    EXPECT_EQ(seen.calls, 4);
   });
 }
 

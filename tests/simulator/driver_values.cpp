@@ -331,11 +331,21 @@ TEST(Values, batches_and_stream_writes_carry_bytes) {
     EXPECT_EQ(table.cuMemcpyBatchAsync_v2(targets, sources, sizes, 2, nullptr, nullptr, 0, nullptr),
               CUDA_ERROR_INVALID_VALUE)
         << "not on the default stream";
+    CUmemcpyAttributes attributes{};
+    attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+    EXPECT_EQ(table.cuMemcpyWithAttributesAsync(memory + 3000, sources[0], 100, &attributes, stream),
+              CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemcpyWithAttributesAsync(memory + 3000, sources[0], 100, nullptr, stream),
+              CUDA_ERROR_INVALID_VALUE);
+    attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_INVALID;
+    EXPECT_EQ(table.cuMemcpyWithAttributesAsync(memory + 3000, sources[0], 100, &attributes, stream),
+              CUDA_ERROR_INVALID_VALUE);
     EXPECT_EQ(table.cuStreamWriteValue32_v2(stream, memory + 2000, 0x01020304, 0), CUDA_SUCCESS);
     EXPECT_EQ(table.cuStreamWriteValue32_v2(stream, memory + 2001, 1, 0), CUDA_ERROR_INVALID_VALUE);
     EXPECT_EQ(table.cuStreamSynchronize(stream), CUDA_SUCCESS);
     EXPECT_EQ(read_back(table, memory, 100), first);
     EXPECT_EQ(read_back(table, memory + 1000, 200), second);
+    EXPECT_EQ(read_back(table, memory + 3000, 100), first);
     EXPECT_EQ(read_back(table, memory + 1999, 6), (std::vector<unsigned char>{0, 4, 3, 2, 1, 0}));
   });
 }

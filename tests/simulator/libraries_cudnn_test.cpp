@@ -1,148 +1,8 @@
 // cuDNN's backend interface as a program meets it: what it is given, and what it is refused.
-#include <cudnn.h>
-
-#include <vector>
-
-#include "tests/simulator/runtime_fixture.h"
+#include "tests/simulator/cudnn_descriptors.h"
 
 namespace spillway::runtime_test {
 namespace {
-
-// A descriptor that ends with the test.
-class Descriptor {
- public:
-  explicit Descriptor(cudnnBackendDescriptorType_t type) {
-    EXPECT_EQ(cudnnBackendCreateDescriptor(type, &raw_), CUDNN_STATUS_SUCCESS);
-  }
-  ~Descriptor() { EXPECT_EQ(cudnnBackendDestroyDescriptor(raw_), CUDNN_STATUS_SUCCESS); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  cudnnBackendDescriptor_t raw() const { return raw_; }
-  cudnnStatus_t finalize() { return cudnnBackendFinalize(raw_); }
-
-  cudnnStatus_t set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
-                    const void* elements) {
-    return cudnnBackendSetAttribute(raw_, name, type, count, elements);
-  }
-  cudnnStatus_t set(cudnnBackendAttributeName_t name, std::vector<int64_t> values) {
-    return set(name, CUDNN_TYPE_INT64, static_cast<int64_t>(values.size()), values.data());
-  }
-  cudnnStatus_t set(cudnnBackendAttributeName_t name, const Descriptor& child) {
-    return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &child.raw_);
-  }
-  cudnnStatus_t get(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t requested,
-                    int64_t* count, void* elements) const {
-    return cudnnBackendGetAttribute(raw_, name, type, requested, count, elements);
-  }
-
- private:
-  cudnnBackendDescriptor_t raw_ = nullptr;
-};
-
-struct TensorDescriptor : Descriptor {
-  TensorDescriptor(int64_t id, std::vector<int64_t> dims, cudnnDataType_t type, bool channels_last)
-      : Descriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR) {
-    const std::vector<int64_t> planes{dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1};
-    const std::vector<int64_t> last{dims[1] * dims[2] * dims[3], 1, dims[3] * dims[1], dims[1]};
-    EXPECT_EQ(set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type), CUDNN_STATUS_SUCCESS);
-    EXPECT_EQ(set(CUDNN_ATTR_TENSOR_DIMENSIONS, dims), CUDNN_STATUS_SUCCESS);
-    EXPECT_EQ(set(CUDNN_ATTR_TENSOR_STRIDES, channels_last ? last : planes), CUDNN_STATUS_SUCCESS);
-    EXPECT_EQ(set(CUDNN_ATTR_TENSOR_UNIQUE_ID, {id}), CUDNN_STATUS_SUCCESS);
-    EXPECT_EQ(set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, {16}), CUDNN_STATUS_SUCCESS);
-    EXPECT_EQ(finalize(), CUDNN_STATUS_SUCCESS);
-  }
-};
-
-// y[8, 64, 16, 16] = x[8, 32, 16, 16] * w[64, 32, 3, 3].
-class Convolution {
- public:
-  explicit Convolution(cudnnDataType_t type, bool channels_last = false)
-      : x_('x', {8, 32, 16, 16}, type, channels_last),
-        w_('w', {64, 32, 3, 3}, type, channels_last),
-        y_('y', {8, 64, 16, 16}, type, channels_last) {
-    const cudnnDataType_t compute = CUDNN_DATA_FLOAT;
-    const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
-    convolution_.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
-    convolution_.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
-    for (const auto name : {CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS,
-                            CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_ATTR_CONVOLUTION_DILATIONS}) {
-      convolution_.set(name, {1, 1});
-    }
-    EXPECT_EQ(convolution_.finalize(), CUDNN_STATUS_SUCCESS);
-    operation_.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x_);
-    operation_.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, w_);
-    operation_.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, y_);
-    operation_.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, convolution_);
-    EXPECT_EQ(operation_.finalize(), CUDNN_STATUS_SUCCESS);
-    graph_.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation_);
-    EXPECT_EQ(graph_.finalize(), CUDNN_STATUS_SUCCESS);
-  }
-
-  const Descriptor& graph() const { return graph_; }
-
- private:
-  TensorDescriptor x_, w_, y_;
-  Descriptor convolution_{CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR};
-  Descriptor operation_{CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR};
-  Descriptor graph_{CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR};
-};
-
-// The heuristics' plan number `index`.
-class Plan {
- public:
-  explicit Plan(const Convolution& convolution, cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A) {
-    heuristics_.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, convolution.graph());
-    heuristics_.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-    status_ = heuristics_.finalize();
-    if (status_ != CUDNN_STATUS_SUCCESS) return;
-    cudnnBackendDescriptor_t best = configuration_.raw();
-    EXPECT_EQ(
-        heuristics_.get(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count_, &best),
-        CUDNN_STATUS_SUCCESS);
-    plan_.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration_);
-    EXPECT_EQ(plan_.finalize(), CUDNN_STATUS_SUCCESS);
-    EXPECT_EQ(plan_.get(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, nullptr, &workspace_),
-              CUDNN_STATUS_SUCCESS);
-  }
-
-  cudnnStatus_t status() const { return status_; }
-  int64_t engines() const { return count_; }
-  int64_t workspace() const { return workspace_; }
-
-  cudnnStatus_t run(cudnnHandle_t handle, std::vector<int64_t> ids, void* workspace) const {
-    Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    std::vector<void*> addresses(ids.size(), workspace);
-    pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids);
-    pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, static_cast<int64_t>(ids.size()),
-             addresses.data());
-    pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
-    EXPECT_EQ(pack.finalize(), CUDNN_STATUS_SUCCESS);
-    return cudnnBackendExecute(handle, plan_.raw(), pack.raw());
-  }
-
- private:
-  Descriptor heuristics_{CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR};
-  Descriptor configuration_{CUDNN_BACKEND_ENGINECFG_DESCRIPTOR};
-  Descriptor plan_{CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR};
-  cudnnStatus_t status_ = CUDNN_STATUS_NOT_INITIALIZED;
-  int64_t count_ = 0;
-  int64_t workspace_ = -1;
-};
-
-class Cudnn : public Runtime {
- protected:
-  void SetUp() override {
-    Runtime::SetUp();
-    ASSERT_EQ(cudnnCreate(&handle_), CUDNN_STATUS_SUCCESS);
-  }
-  void TearDown() override {
-    EXPECT_EQ(cudnnDestroy(handle_), CUDNN_STATUS_SUCCESS);
-    Runtime::TearDown();
-  }
-
-  cudnnHandle_t handle_ = nullptr;
-};
 
 TEST_F(Cudnn, TheVersionIsTheNewestKnownWhereThereIsNoPyTorch) {
   EXPECT_EQ(cudnnGetVersion(), 92600u);
@@ -216,6 +76,29 @@ TEST_F(Cudnn, PlansRunOnTheHandlesStreamWithAllThatTheyNeed) {
   EXPECT_EQ(counts().launches, 0u);
   EXPECT_EQ(plan.run(handle_, {'x', 'w', 'y'}, this), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(counts().launches, 1u);
+}
+
+// The configurations that a program gets that has room for `room` of them, and how many cuDNN says these are.
+int64_t count_of_results(const Plan& plan, int64_t room) {
+  std::vector<std::unique_ptr<Descriptor>> owned;
+  std::vector<cudnnBackendDescriptor_t> raw;
+  for (int64_t i = 0; i < room; ++i) {
+    owned.push_back(std::make_unique<Descriptor>(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR));
+    raw.push_back(owned.back()->raw());
+  }
+  int64_t count = -1;
+  EXPECT_EQ(plan.heuristics().get(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, room, &count,
+                                  raw.data()),
+            CUDNN_STATUS_SUCCESS);
+  return count;
+}
+
+TEST_F(Cudnn, WhoAsksForTheFirstOfManyIsToldHowManyCame) {
+  const Plan plan{Convolution(CUDNN_DATA_HALF)};
+  EXPECT_EQ(count_of_results(plan, 0), 2) << "all that there are";
+  EXPECT_EQ(count_of_results(plan, 1), 1);
+  EXPECT_EQ(count_of_results(plan, 2), 2);
+  EXPECT_EQ(count_of_results(plan, 50), 2);
 }
 
 TEST_F(Cudnn, WhatTheCardCanNotDoIsRefused) {

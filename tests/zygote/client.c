@@ -36,6 +36,8 @@ static void note_start(const char* kind) {
   close(file);
 }
 
+static const char kRealPython[] = SPILLWAY_ENVIRONMENT "/bin/python";
+
 // SPILLWAY_TEST_PYTHON=/path/to/python: every program runs in that environment, with its PyTorch
 // (tools/torch-matrix).
 static const char* other_python(void) {
@@ -52,8 +54,8 @@ static void run_really(char** words) {
     _exit(127);
   }
   // The name stays this program's: Python derives sys.executable and its packages' folder from it.
-  execv(SPILLWAY_REAL_PYTHON, words);
-  fprintf(stderr, "python of the tests: %s: %s\n", SPILLWAY_REAL_PYTHON, strerror(errno));
+  execv(kRealPython, words);
+  fprintf(stderr, "python of the tests: %s: %s\n", kRealPython, strerror(errno));
   _exit(127);
 }
 
@@ -123,7 +125,7 @@ static uint64_t key_of_process(void) {
   for (char** at = environ; *at != NULL; ++at)
     if (counts_at_start(*at)) sum += mix(0xcbf29ce484222325u, *at, strlen(*at));
   uint64_t hash = mix_file(mix_preloaded(sum), SPILLWAY_ZYGOTE_SERVER);
-  hash = mix_file(hash, SPILLWAY_REAL_PYTHON);
+  hash = mix_file(hash, SPILLWAY_ENVIRONMENT "/pyvenv.cfg");  // environments may share the interpreter itself
   const int addresses = personality(0xffffffff);
   hash = mix(hash, &addresses, sizeof addresses);
   for (int limit = 0; limit < RLIM_NLIMITS; ++limit) {

@@ -2,6 +2,7 @@
 
 Usage: server.py SOCKET. Writes 'y' to descriptor 3 once it listens. Ends after a minute without a program.
 """
+import atexit
 import builtins
 import fcntl
 import gc
@@ -250,5 +251,6 @@ if __name__ == "__main__":
     os.close(3)
     asked = server.serve()
     del server
+    atexit.register(gc.unfreeze)  # else nanobind reports the frozen objects as leaked at exit
     become(asked)
     run(asked.words)

@@ -168,8 +168,10 @@ cudnnStatus_t get_attribute(const Descriptor& descriptor, cudnnBackendAttributeN
     return fail(CUDNN_STATUS_NOT_SUPPORTED, named(name) + " is not set");
   }
   const int64_t total = held == nullptr ? 0 : held->count;
-  if (count != nullptr) *count = total;
   const int64_t taken = std::min(total, requested);
+  // A request for none is answered by how many there are, any other by how many were written: a frontend that
+  // asks for the first of many takes the count for the length of what it got.
+  if (count != nullptr) *count = requested == 0 ? total : taken;
   if (elements == nullptr || taken == 0) return kSuccess;
   if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR) return hand_out(held->children, taken, elements);
   std::memcpy(elements, held->bytes.data(), static_cast<std::size_t>(taken) * element_size(type));

@@ -134,6 +134,19 @@ bool is_backward_convolution(const State& graph) {
   return find_convolution(graph, &convolution) && convolution.kind != ConvolutionKind::kForward;
 }
 
+bool is_outside(const State& state) {
+  return state.type == CUDNN_BACKEND_TENSOR_DESCRIPTOR && !state.flag(CUDNN_ATTR_TENSOR_IS_VIRTUAL) &&
+         state.find(CUDNN_ATTR_TENSOR_CONSTANT_VALUE) == nullptr;
+}
+
+// An attention may hold its softmax and a graph of its mask; a ragged tensor holds that of its offsets.
+void collect_outside(const State& state, std::set<int64_t>* ids) {
+  if (is_outside(state)) ids->insert(state.integer(CUDNN_ATTR_TENSOR_UNIQUE_ID));
+  for (const auto& [name, attribute] : state.attributes) {
+    for (const Shared& child : attribute.children) collect_outside(*child, ids);
+  }
+}
+
 }  // namespace
 
 cudnnStatus_t engines_for(const State& graph, cudnnBackendHeurMode_t mode, std::vector<int64_t>* engines) {
@@ -174,15 +187,7 @@ int64_t workspace_bytes(const State& graph, int64_t engine) {
 
 std::vector<int64_t> outside_tensors(const State& graph) {
   std::set<int64_t> ids;
-  for (const Shared& operation : operations(graph)) {
-    for (const auto& [name, attribute] : operation->attributes) {
-      for (const Shared& child : attribute.children) {
-        if (child->type != CUDNN_BACKEND_TENSOR_DESCRIPTOR || child->flag(CUDNN_ATTR_TENSOR_IS_VIRTUAL))
-          continue;
-        ids.insert(child->integer(CUDNN_ATTR_TENSOR_UNIQUE_ID));
-      }
-    }
-  }
+  collect_outside(graph, &ids);
   return {ids.begin(), ids.end()};
 }
 

@@ -9,7 +9,6 @@
 #include "simulator/libraries/nccl/exports.h"
 #include "simulator/libraries/nccl/group.h"
 #include "simulator/libraries/nccl/handles.h"
-#include "simulator/libraries/nccl/newer_nccl.h"
 #include "simulator/libraries/pinned.h"
 
 namespace spillway::nccl {

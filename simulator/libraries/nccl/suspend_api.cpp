@@ -1,8 +1,9 @@
 // Communicators that give their memory back for a while, and what they say of it.
+#include <nccl.h>
+
 #include "simulator/libraries/nccl/error.h"
 #include "simulator/libraries/nccl/exports.h"
 #include "simulator/libraries/nccl/handles.h"
-#include "simulator/libraries/nccl/newer_nccl.h"
 
 using namespace spillway::nccl;
 

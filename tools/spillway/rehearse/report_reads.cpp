@@ -80,8 +80,10 @@ std::string unprobed_text(const Rehearsal& rehearsal) {
   std::string text;
   for (const Observation& process : rehearsal.processes)
     if (!process.has_probe && process.unreported == 0)
-      text += "not known: what held the memory of process " + std::to_string(process.pid) +
-              ", its steps and the lines that read, since PyTorch's allocator was not used in it\n";
+      text +=
+          "not known: what held the memory of process " + std::to_string(process.pid) +
+          ", its steps and the lines that read: PyTorch's allocator was not used in it, or Spillway is not "
+          "built for its PyTorch\n";
   return text;
 }
 
