@@ -17,6 +17,7 @@ using Function = int (*)();
 using MemoryFunction = int (*)(int, uint64_t*, uint64_t*, uint64_t*);
 std::atomic<Function> empty{nullptr};
 std::atomic<MemoryFunction> memory{nullptr};
+std::atomic<Function> uses_nccl2{nullptr};
 
 std::string beside_this_library(const char* name) {
   Dl_info info{};
@@ -46,8 +47,14 @@ bool prepare_framework() {
   const auto release = reinterpret_cast<Function>(dlsym(plugin, "spillway_framework_empty_cache"));
   if (ready == nullptr || release == nullptr || ready() != 0) return false;
   memory.store(reinterpret_cast<MemoryFunction>(dlsym(plugin, "spillway_framework_memory")));
+  uses_nccl2.store(reinterpret_cast<Function>(dlsym(plugin, "spillway_framework_uses_nccl2")));
   empty.store(release);
   return true;
+}
+
+bool framework_uses_nccl2() {
+  const Function ask = uses_nccl2.load();
+  return ask != nullptr && ask() != 0;
 }
 
 bool framework_is_prepared() {

@@ -15,6 +15,9 @@ namespace spillway {
 // Loads what `empty_framework_cache` needs. May load libraries: no lock of anybody's may be held.
 bool prepare_framework();
 bool framework_is_prepared();
+// Whether "nccl" is LibTorch's backend nccl2, as far as the version and TORCH_DIST_USE_NCCL2 say: 2.15 made
+// it the usual one. False until the framework is prepared.
+bool framework_uses_nccl2();
 // Gives LibTorch's idle memory on every device back to the driver. Takes its allocator's locks and waits for
 // the devices' work.
 bool empty_framework_cache();

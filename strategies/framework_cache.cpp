@@ -3,6 +3,7 @@
 // and on a thread of ours, so that a lock that another thread holds, or a collective that other ranks have
 // not joined, ends the attempt and not the program.
 #include <algorithm>
+#include <cstdio>
 
 #include "spillway/strategies/ladder.h"
 #include "strategies/framework.h"
@@ -15,6 +16,8 @@ namespace {
 // cudaFree of a segment takes about a millisecond, and LibTorch's cache has some dozens of them.
 constexpr uint64_t kTypicalUs = 50'000;
 constexpr auto kMostTime = std::chrono::seconds(5);
+constexpr const char* kHeldByNccl =
+    "PyTorch locks its segments while it calls NCCL: TORCH_DIST_USE_NCCL2=0 chooses a backend that does not";
 
 class FrameworkCache final : public Strategy {
  public:
@@ -24,6 +27,11 @@ class FrameworkCache final : public Strategy {
   }
   Offer offer(const OomEvent& event) noexcept override {
     if (event.capture != CaptureState::kNone || !framework_is_prepared()) return {};
+    if (event.framework_waits_for_nccl) {
+      Offer none;
+      std::snprintf(none.why_not, sizeof none.why_not, "%s", kHeldByNccl);
+      return none;
+    }
     return {event.short_bytes, kTypicalUs, /*counted=*/false, Takes::kIdle};
   }
   Relief relieve(const OomEvent& event, Reservation&) noexcept override;

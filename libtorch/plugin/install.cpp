@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "libtorch/plugin/libtorch_version.h"
@@ -100,6 +102,16 @@ std::string error;
 std::atomic<int (*)()> empty_native_cache{nullptr};
 using MemoryFunction = int (*)(int, uint64_t*, uint64_t*, uint64_t*);
 std::atomic<MemoryFunction> native_memory{nullptr};
+std::atomic<bool> uses_nccl2{false};
+
+// As torch.distributed chooses, which reads the variable once.
+bool nccl_is_nccl2() {
+  const LibTorchVersion process = libtorch_version();
+  const char* text = std::getenv("TORCH_DIST_USE_NCCL2");
+  const std::string_view chosen = text == nullptr ? "" : text;
+  if (process.major != 2 || process.minor < 14) return false;
+  return process.minor == 14 ? chosen == "1" : chosen != "0";
+}
 
 }  // namespace
 }  // namespace spillway::libtorch
@@ -128,6 +140,7 @@ extern "C" SPILLWAY_API int spillway_framework_ready(void) {
   void* library = shim.empty() ? nullptr : open_shim(shim);
   if (library == nullptr) return 1;
   native_memory.store(reinterpret_cast<MemoryFunction>(dlsym(library, "spillway_torch_native_memory")));
+  uses_nccl2.store(nccl_is_nccl2());
   empty_native_cache.store(reinterpret_cast<int (*)()>(dlsym(library, "spillway_torch_empty_native_cache")));
   return empty_native_cache.load() == nullptr ? 1 : 0;
 }
@@ -135,6 +148,10 @@ extern "C" SPILLWAY_API int spillway_framework_ready(void) {
 extern "C" SPILLWAY_API int spillway_framework_empty_cache(void) {
   const auto empty = spillway::libtorch::empty_native_cache.load();
   return empty == nullptr ? 1 : empty();
+}
+
+extern "C" SPILLWAY_API int spillway_framework_uses_nccl2(void) {
+  return spillway::libtorch::uses_nccl2.load() ? 1 : 0;
 }
 
 extern "C" SPILLWAY_API int spillway_framework_memory(int device, uint64_t* held, uint64_t* in_use,

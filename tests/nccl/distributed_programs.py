@@ -99,7 +99,7 @@ def rehearsed(build, ranks, script, *arguments, flags=()):
 
 def repeats(build):
     for count, script, *arguments in ((3, "ddp_training.py", "--layers", "4"),
-                                      (2, "fsdp_training.py", "--layers", "4"),
+                                      (2, "fsdp_training.py", "--layers", "2"),
                                       (2, "fsdp_training.py", "--layers", "4", "--api", "fsdp1")):
         runs = [rehearsed(build, 2, script, *arguments) for _ in range(count)]
         if len(runs[0]) != 2 or runs[1:] != runs[:-1]:
@@ -129,9 +129,9 @@ def main():
     elif case == "fsdp":
         expect_peaks(run(build, 2, "zeros", "fsdp_training.py", "--bf16", "--api", "fsdp1"), 2, 15, 30)
     elif case == "fully_shard":
-        expect_peaks(run(build, 4, "zeros", "fsdp_training.py", "--bf16"), 4, 8, 20)
+        expect_peaks(run(build, 4, "zeros", "fsdp_training.py", "--bf16", "--steps", "2"), 4, 8, 20)
     elif case == "eight_ranks":
-        expect_peaks(run(build, 8, "zeros", "fsdp_training.py", "--bf16", "--steps", "2"), 8, 4, 15)
+        expect_peaks(run(build, 8, "zeros", "fsdp_training.py", "--bf16", "--steps", "2", "--layers", "12"), 8, 3, 5)
     elif case == "pipeline":
         expect_peaks(run(build, 4, "zeros", "pipeline_p2p.py"), 4, 1, 10)
     elif case == "values":

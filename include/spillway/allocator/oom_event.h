@@ -28,6 +28,9 @@ struct OomEvent {
   const char* phase = "";    // the program's phase tag ("forward", "backward", ...)
   // The framework's allocator is the caller: its locks may be held by this thread.
   bool inside_framework = false;
+  // NCCL asks. Until NCCL returns, the framework holds a lock, and giving its idle memory back needs that
+  // lock: LibTorch's backend nccl2 registers segments with NCCL, and serialises its calls.
+  bool framework_waits_for_nccl = false;
   // The process's own limit leaves less than is missing: what other processes give back is of no use.
   bool over_limit = false;
   // Whether the caller can unwind and try again under another plan.

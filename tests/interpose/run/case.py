@@ -1,4 +1,5 @@
 """Programs under `spillway run`, on the simulated card."""
+import importlib.metadata
 import os
 import pathlib
 import re
@@ -13,6 +14,7 @@ PROGRAMS = ROOT / "tests" / "programs"
 OWN = ROOT / "tests" / "interpose" / "programs"
 SPILLWAY = str(BUILD / "bin" / "spillway")
 USE_SHOWN = f"import sys; sys.path.insert(0, {str(OWN)!r}); import shown"  # programs/shown.py, in a program's text
+TORCH = tuple(map(int, importlib.metadata.version("torch").split(".")[:2]))  # (2, 15)
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 

@@ -11,7 +11,7 @@ class Limit(Case):
     """One limit for all that a program takes, in every mode that refuses anything."""
     gpt2 = [sys.executable, PROGRAMS / "values_gpt2.py", "cuda", "3", "512"]
     computing = ("--capacity", "4GiB", "--values", "compute")
-    nccl = [*TORCHRUN, OWN / "nccl_beside_cache.py"]
+    nccl = ["env", "TORCH_DIST_USE_NCCL2=0", *TORCHRUN, OWN / "nccl_beside_cache.py"]
 
     def native(self, what, limit="100MiB", mode="rescue", prefix=()):
         ended = self.run_on(*prefix, sys.executable, OWN / "native_calls.py", what, card=("--capacity", "4GiB"),

@@ -2,12 +2,13 @@
 import sys
 import unittest
 
-from case import OWN, TORCHRUN, Case
+from case import OWN, TORCH, TORCHRUN, Case
 
 
 class Rescue(Case):
     """Another library is short of memory while PyTorch hoards it."""
-    program = [*TORCHRUN, OWN / "nccl_beside_cache.py"]
+    of_torch = [*TORCHRUN, OWN / "nccl_beside_cache.py"]
+    program = ["env", "TORCH_DIST_USE_NCCL2=0", *of_torch]
     card = ("--gpu", "a100-40gb", "--gpus", "2")
 
     def test_without_spillway_the_communicator_fails(self):
@@ -28,9 +29,22 @@ class Rescue(Case):
         for name in ended.reports:
             self.assertIn(name, ended.line)
 
+    @unittest.skipIf(TORCH < (2, 15), "this PyTorch's backend takes no lock")
+    def test_a_backend_that_locks_the_cache_is_told_and_costs_no_time(self):
+        """Were the cache emptied, PyTorch would wait for the call of NCCL, which waits for the memory."""
+        ended = self.run_on(*self.of_torch, card=self.card)
+        self.assertNotEqual(ended.status, 0)
+        self.assertEqual(ended.number(r"met, (\d+) rescued"), 0, ended.line)
+        self.assertEqual(len(ended.reports), 2)
+        for report in ended.reports.values():
+            self.assertIn("TORCH_DIST_USE_NCCL2=0 chooses a backend that does not", report)
+            self.assertNotRegex(report, r"framework_cache +bit exact")
+            self.assertRegex(report, r"outcome: gave up, 0 B gained in [\d.]+ (µs|ms)\n")
+
     def test_the_first_use_of_other_libraries_is_served_too(self):
         for library, refusal in (("cublas", "CUBLAS_STATUS_ALLOC_FAILED"), ("cufft", "CUFFT_ALLOC_FAILED"),
-                                 ("cusolver", "CUSOLVER_STATUS_ALLOC_FAILED"), ("cudnn", "ALLOCATION_FAILED")):
+                                 ("cusolver", "CUSOLVER_STATUS_ALLOC_FAILED"), ("cudnn", "ALLOCATION_FAILED"),
+                                 ("nccl", "NCCL, called by the program itself, failed")):
             with self.subTest(library):
                 program = [sys.executable, OWN / "library_beside_cache.py", library]
                 self.assertIn(refusal, self.simulate(*program).errors)
