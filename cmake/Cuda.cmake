@@ -1,7 +1,9 @@
 # spillway_cuda_headers: the headers of the CUDA that the PyTorch of tools/setup brings.
 # Nothing links a CUDA library: the driver is resolved at run time.
 set(SPILLWAY_DEPS ${CMAKE_SOURCE_DIR}/.deps CACHE PATH "The environment that tools/setup made")
-file(GLOB SPILLWAY_CUDA_ROOT ${SPILLWAY_DEPS}/lib/python3*/site-packages/nvidia/cu13)
+# Not the link: in another environment the headers are others, whatever their times say.
+file(REAL_PATH ${SPILLWAY_DEPS} SPILLWAY_ENVIRONMENT)
+file(GLOB SPILLWAY_CUDA_ROOT ${SPILLWAY_ENVIRONMENT}/lib/python3*/site-packages/nvidia/cu13)
 if(NOT EXISTS ${SPILLWAY_CUDA_ROOT}/include/cuda.h)
   message(FATAL_ERROR "${SPILLWAY_DEPS} has no CUDA headers: run tools/setup first")
 endif()

@@ -3,14 +3,15 @@
 # are generated from CALLS with the signatures of the headers.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 file(GLOB stand_in_header_folders ${SPILLWAY_CUDA_ROOT}/include
-  ${SPILLWAY_DEPS}/lib/python3*/site-packages/nvidia/*/include)
+  ${SPILLWAY_ENVIRONMENT}/lib/python3*/site-packages/nvidia/*/include)
 
 function(spillway_stand_in name file)
   cmake_parse_arguments(ARG "" "PREFIX;CALLS" "HEADERS;SOURCES" ${ARGN})
   set(headers)
   foreach(header IN LISTS ARG_HEADERS)
-    find_file(stand_in_${header} ${header} PATHS ${stand_in_header_folders} NO_DEFAULT_PATH REQUIRED)
-    list(APPEND headers ${stand_in_${header}})
+    unset(found)
+    find_file(found ${header} PATHS ${stand_in_header_folders} NO_DEFAULT_PATH REQUIRED NO_CACHE)
+    list(APPEND headers ${found})
   endforeach()
   if(ARG_CALLS)
     set(calls ${CMAKE_CURRENT_BINARY_DIR}/${name}_calls.cpp)

@@ -97,11 +97,11 @@ class Setup(unittest.TestCase):
         (checkout / "tools" / "requirements-oldest.txt").write_text("both==1.0\n")
         self.assert_complete(self.run_setup(checkout, "--oldest"), checkout)
         code = "import both, first; print(both.version, first.version)"
-        said = subprocess.run([checkout / ".deps" / "oldest" / "bin" / "python", "-c", code],
+        said = subprocess.run([checkout / ".deps-oldest" / "bin" / "python", "-c", code],
                               capture_output=True, text=True)
         self.assertEqual(said.stdout, "1.0 2.0\n", said.stderr)
         first, = (checkout / ".deps").resolve().glob("lib/python3*/site-packages")
-        own, = (checkout / ".deps" / "oldest").resolve().glob("lib/python3*/site-packages")
+        own, = (checkout / ".deps-oldest").resolve().glob("lib/python3*/site-packages")
         self.assertEqual((own / "nvidia").readlink(), first / "nvidia", "its libraries look for NVIDIA's there")
 
     def test_an_unknown_option(self):

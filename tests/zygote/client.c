@@ -125,7 +125,8 @@ static uint64_t key_of_process(void) {
   for (char** at = environ; *at != NULL; ++at)
     if (counts_at_start(*at)) sum += mix(0xcbf29ce484222325u, *at, strlen(*at));
   uint64_t hash = mix_file(mix_preloaded(sum), SPILLWAY_ZYGOTE_SERVER);
-  hash = mix_file(hash, SPILLWAY_ENVIRONMENT "/pyvenv.cfg");  // environments may share the interpreter itself
+  hash = mix(hash, SPILLWAY_ENVIRONMENT, sizeof SPILLWAY_ENVIRONMENT);
+  hash = mix_file(hash, SPILLWAY_ENVIRONMENT "/pyvenv.cfg");  // the folder may have been made anew
   const int addresses = personality(0xffffffff);
   hash = mix(hash, &addresses, sizeof addresses);
   for (int limit = 0; limit < RLIM_NLIMITS; ++limit) {
