@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -36,27 +37,47 @@ static void note_start(const char* kind) {
   close(file);
 }
 
-static const char kRealPython[] = SPILLWAY_ENVIRONMENT "/bin/python";
+static void fail(const char* path) {
+  fprintf(stderr, "python of the tests: %s: %s\n", path, strerror(errno));
+  _exit(127);
+}
 
-// SPILLWAY_TEST_PYTHON=/path/to/python: every program runs in that environment, with its PyTorch
+static char own_path[PATH_MAX];
+// The virtual environment whose packages and interpreter these are: ../lib is a link to its.
+static char environment[PATH_MAX];
+
+static void find_environment(void) {
+  char lib[PATH_MAX + 16];
+  if (realpath("/proc/self/exe", own_path) == NULL) fail("/proc/self/exe");
+  snprintf(lib, sizeof lib, "%.*s/../lib", (int)(strrchr(own_path, '/') - own_path), own_path);
+  if (realpath(lib, environment) == NULL) fail(lib);
+  *strrchr(environment, '/') = '\0';
+}
+
+// A file of the environment. The next call overwrites what this one returned.
+static const char* in_environment(const char* name) {
+  static char path[PATH_MAX + 16];
+  snprintf(path, sizeof path, "%s/%s", environment, name);
+  return path;
+}
+
+// SPILLWAY_TEST_PYTHON=/path/to/python: every program runs with that one and its PyTorch
 // (tools/torch-matrix).
-static const char* other_python(void) {
-  const char* path = getenv("SPILLWAY_TEST_PYTHON");
-  return path != NULL && *path != 0 ? path : NULL;
+static void give_way(char** words) {
+  const char* other = getenv("SPILLWAY_TEST_PYTHON");
+  char path[PATH_MAX];
+  if (other == NULL || *other == '\0') return;
+  if (realpath(other, path) != NULL && strcmp(path, own_path) == 0) return;
+  words[0] = (char*)other;
+  execv(other, words);
+  fail(other);
 }
 
 static void run_really(char** words) {
-  const char* other = other_python();
-  if (other != NULL) {
-    words[0] = (char*)other;
-    execv(other, words);
-    fprintf(stderr, "python of the tests: %s: %s\n", other, strerror(errno));
-    _exit(127);
-  }
   // The name stays this program's: Python derives sys.executable and its packages' folder from it.
-  execv(kRealPython, words);
-  fprintf(stderr, "python of the tests: %s: %s\n", kRealPython, strerror(errno));
-  _exit(127);
+  const char* python = in_environment("bin/python");
+  execv(python, words);
+  fail(python);
 }
 
 static int begins(const char* text, const char* with) {
@@ -125,8 +146,8 @@ static uint64_t key_of_process(void) {
   for (char** at = environ; *at != NULL; ++at)
     if (counts_at_start(*at)) sum += mix(0xcbf29ce484222325u, *at, strlen(*at));
   uint64_t hash = mix_file(mix_preloaded(sum), SPILLWAY_ZYGOTE_SERVER);
-  hash = mix(hash, SPILLWAY_ENVIRONMENT, sizeof SPILLWAY_ENVIRONMENT);
-  hash = mix_file(hash, SPILLWAY_ENVIRONMENT "/pyvenv.cfg");  // the folder may have been made anew
+  hash = mix(hash, environment, strlen(environment));
+  hash = mix_file(hash, in_environment("pyvenv.cfg"));  // the folder may have been made anew
   const int addresses = personality(0xffffffff);
   hash = mix(hash, &addresses, sizeof addresses);
   for (int limit = 0; limit < RLIM_NLIMITS; ++limit) {
@@ -172,11 +193,7 @@ static void become_server(const char* socket_path, const char* log_path, int rea
   if (chdir("/") != 0) _exit(1);
   unsetenv("PYTHONPATH");
   unsetenv("PYTHONUNBUFFERED");
-  char own_name[4096];
-  const ssize_t length = readlink("/proc/self/exe", own_name, sizeof own_name - 1);
-  if (length <= 0) _exit(1);
-  own_name[length] = '\0';
-  char* words[] = {own_name, (char*)SPILLWAY_ZYGOTE_SERVER, (char*)socket_path, NULL};
+  char* words[] = {own_path, (char*)SPILLWAY_ZYGOTE_SERVER, (char*)socket_path, NULL};
   run_really(words);
 }
 
@@ -352,7 +369,9 @@ static void end_as(int status) {
 
 int main(int count, char** words) {
   (void)count;
-  const int server = other_python() == NULL && is_to_be_warm(words) ? connect_to_server() : -1;
+  find_environment();
+  give_way(words);
+  const int server = is_to_be_warm(words) ? connect_to_server() : -1;
   note_start(server < 0 ? "started\n" : "forked\n");
   if (server < 0) run_really(words);
   struct sigaction action = {.sa_handler = pass_on};

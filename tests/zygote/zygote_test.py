@@ -53,6 +53,17 @@ class Zygote(unittest.TestCase):
         self.assert_same("-m", "script", "z", SHOWN="1")
         self.assert_same("-c", "import script", SHOWN="", PYTHONPATH=str(self.folder))
 
+    def test_another_environment_has_an_interpreter_of_its_own(self):
+        other = BUILD / "test_python_oldest" / "bin" / "python"
+        if not other.exists():
+            self.skipTest("tools/setup --oldest was not run")
+        shows = "import sys, torch; print(sys.executable, torch.__version__)"
+        _, own_said, _ = self.assert_same("-c", shows)
+        _, other_said, _ = self.assert_same("-c", shows, SPILLWAY_TEST_PYTHON=str(other))
+        self.assertTrue(own_said.startswith(f"{PYTHON} "), own_said)
+        self.assertTrue(other_said.startswith(f"{other} "), other_said)
+        self.assertNotEqual(own_said.split()[1], other_said.split()[1])
+
     def test_how_it_ends(self):
         for program in ("import sys; sys.exit(7)", "raise SystemExit('said')", "1 / 0", "import os; os._exit(3)",
                         "import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "import os; os.abort()", "x ="):
