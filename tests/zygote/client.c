@@ -371,6 +371,8 @@ int main(int count, char** words) {
   (void)count;
   find_environment();
   give_way(words);
+  // Importing PyTorch takes three times as long where its bytecode is not kept in the environment.
+  unsetenv("PYTHONDONTWRITEBYTECODE");
   const int server = is_to_be_warm(words) ? connect_to_server() : -1;
   note_start(server < 0 ? "started\n" : "forked\n");
   if (server < 0) run_really(words);
