@@ -4,6 +4,7 @@ Usage: server.py SOCKET. Writes 'y' to descriptor 3 once it listens. Ends after 
 """
 import atexit
 import builtins
+import ctypes
 import fcntl
 import gc
 import io
@@ -14,6 +15,7 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import types
 
 IDLE_SECONDS = 60
@@ -228,6 +230,32 @@ def run(words):
         sys.exit(1)
 
 
+def status_of(end):
+    """What the interpreter makes of a SystemExit."""
+    if end.code is None or isinstance(end.code, int):
+        return (end.code or 0) & 0xFF
+    print(end.code, file=sys.stderr)
+    return 1
+
+
+def finish(status, shared_modules):
+    """Ends the process as the interpreter would, but that what it shares with the server stays: to free those objects,
+    page by page, takes longer than most programs. Libraries' own functions for the end run as ever."""
+    threading._shutdown()  # waits for the program's threads
+    atexit._run_exitfuncs()
+    try:
+        for file in filter(None, (sys.stdout, sys.stderr)):
+            file.flush()
+    except (OSError, ValueError):
+        sys.exit(status)  # the interpreter has words and a status for this
+    for name in set(sys.modules) - shared_modules | {"__main__"}:
+        names = getattr(sys.modules.pop(name), "__dict__", {})
+        if names is not globals():  # after `-m` this file is __main__ again
+            names.clear()
+    gc.collect()
+    ctypes.PyDLL(None).exit(status)  # with the interpreter's lock: libraries let go of Python's objects
+
+
 def import_for_all():
     """What every program here imports, and nothing that asks for a device: a child could not use it."""
     import torch
@@ -251,6 +279,11 @@ if __name__ == "__main__":
     os.close(3)
     asked = server.serve()
     del server
-    atexit.register(gc.unfreeze)  # else nanobind reports the frozen objects as leaked at exit
+    shared = set(sys.modules)
     become(asked)
-    run(asked.words)
+    try:
+        run(asked.words)
+        code = 0
+    except SystemExit as end:
+        code = status_of(end)
+    finish(code, shared)
