@@ -80,6 +80,27 @@ int run_python_part(void*) {
   return 0;
 }
 
+// LibTorch asks the module torch whether it has `_inductor`, whose compiled code it could name the source of.
+// To ask is to import it: seconds, in the middle of whatever the program does. In the middle of another
+// import the two of them leave modules half made. So torch has a None there while stacks are named, unless
+// the program has imported Inductor itself; nothing of it then runs.
+class WithoutInductor {
+ public:
+  WithoutInductor() { run("vars(sys.modules.get('torch', sys)).setdefault('_inductor', None)"); }
+  WithoutInductor(const WithoutInductor&) = delete;
+  WithoutInductor& operator=(const WithoutInductor&) = delete;
+  ~WithoutInductor() {
+    run("names = vars(sys.modules.get('torch', sys))\n"
+        "if names['_inductor'] is None: del names['_inductor']");
+  }
+
+ private:
+  // Names stay out of the program's __main__.
+  static void run(const std::string& lines) {
+    python().run(("exec(\"\"\"import sys\n" + lines + "\"\"\", {})").c_str());
+  }
+};
+
 }  // namespace
 
 void name_sites() {
@@ -87,6 +108,7 @@ void name_sites() {
   if (!python().runs()) return;
   const int gil = python().ensure();
   try {
+    const WithoutInductor without;
     state.sites.symbolize(state.mutex);
     state.dirty = true;
   } catch (const std::exception& error) {

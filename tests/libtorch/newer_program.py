@@ -49,7 +49,7 @@ def annotations():
     memory = torch.cuda.memory
     print("metadata is recorded", torch._C._cuda_memoryMetadataSupported())
     memory._record_memory_history("all", context=None, stacks="python")
-    memory._set_memory_metadata({"phase": "load"})
+    memory._set_memory_metadata("load")  # 2.15 also takes a dict, which it makes a string of
     weights = torch.empty(3 * MIB, dtype=torch.uint8, device="cuda")
     memory._set_memory_metadata("")
     torch._C._cuda_annotateMemory(weights.data_ptr(), "weights")

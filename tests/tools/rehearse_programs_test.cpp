@@ -32,6 +32,15 @@ TEST_F(RehearsePrograms, SaysThatItFitsAndWhatHoldsThePeak) {
   EXPECT_THAT(ran.out, HasSubstr("unconditional"));
 }
 
+TEST_F(RehearsePrograms, NamingStacksImportsNothing) {
+  // By itself: the interpreter that test programs are forked from has imported Inductor.
+  const Ran ran = run({"rehearse", "--once", "--capacity", "1GiB", "--", "env", "SPILLWAY_TEST_COLD=1",
+                       SPILLWAY_PYTHON, SPILLWAY_PROGRAMS + std::string("waits.py")});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("torch._inductor imported: False"));
+  EXPECT_THAT(ran.out, HasSubstr("waits.py:"));
+}
+
 TEST_F(RehearsePrograms, SaysThatItDoesNotFitAndWhatItTakes) {
   const Ran ran = rehearse({"--capacity", "300MiB"}, {"holds.py", "5"});
   EXPECT_EQ(ran.code, 20) << ran.err;
