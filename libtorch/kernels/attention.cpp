@@ -35,11 +35,15 @@ Attention alias_inputs(Call& call, const Inputs& in) {
               call.argument(in.key),
               call.argument(in.value),
               std::nullopt,
+              false,
               in.dropout,
               in.causal,
               in.scale,
               {}};
-  if (in.bias && in.bias->defined()) a.bias = call.argument(*in.bias);
+  if (in.bias && in.bias->defined()) {
+    a.bias = call.argument(*in.bias);
+    a.learned_bias = in.bias->requires_grad();
+  }
   return a;
 }
 

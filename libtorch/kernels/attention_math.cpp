@@ -3,9 +3,10 @@
 #include <ATen/ops/_safe_softmax.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <ATen/ops/_softmax_backward_data.h>
+#include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/logsumexp.h>
-#include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 
 #include <cmath>
@@ -15,8 +16,10 @@
 namespace spillway::kernels {
 namespace {
 
+// As PyTorch chooses on a CPU.
 bool flash_serves(const Attention& a) {
-  return a.dropout == 0 && a.query.size(-1) == a.value.size(-1) && a.query.size(-1) == a.key.size(-1);
+  return a.dropout == 0 && !a.learned_bias && a.query.size(-1) == a.value.size(-1) &&
+         a.query.size(-1) == a.key.size(-1);
 }
 
 // Every query head with its own copy of the key or value head that its group shares.
@@ -42,20 +45,36 @@ at::ScalarType compute_type(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-// The plain computation's intermediate values, in float at least.
+// The plain computation's intermediate values, in float at least. It is step by step that of
+// at::_scaled_dot_product_attention_math and its autograd, so that values are those of a CPU that takes it.
 struct Plain {
-  at::Tensor query, key, value, scores, weights, dropout_factor;
-  double scale;
+  at::Tensor query, key, value;  // [batch · heads, ...], the first two scaled; keys are transposed
+  at::Tensor scores, weights, dropout_factor;
+  double query_factor, key_factor;
 };
+
+at::Tensor merge_heads(const at::Tensor& tensor) {
+  return tensor.reshape({-1, tensor.size(-2), tensor.size(-1)});
+}
+
+at::Tensor split_heads(const at::Tensor& merged, const at::Tensor& like) {
+  return merged.view({like.size(0), like.size(1), merged.size(-2), merged.size(-1)});
+}
+
+at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& like) {
+  return split_heads(at::bmm(a, b), like);
+}
 
 Plain compute_weights(const Attention& a) {
   const at::ScalarType type = compute_type(a.query);
+  const double scale = a.scale.value_or(1. / std::sqrt(static_cast<double>(a.query.size(-1))));
   Plain p;
-  p.scale = a.scale.value_or(1. / std::sqrt(static_cast<double>(a.query.size(-1))));
-  p.query = a.query.to(type);
-  p.key = a.key.to(type);
-  p.value = a.value.to(type);
-  p.scores = at::matmul(p.query, p.key.transpose(-2, -1)).mul_(p.scale);
+  p.key_factor = std::sqrt(std::abs(scale));
+  p.query_factor = scale < 0 ? -p.key_factor : p.key_factor;
+  p.query = merge_heads(a.query.to(type).mul(p.query_factor));
+  p.key = merge_heads(a.key.to(type).transpose(-2, -1).mul(p.key_factor));
+  p.value = merge_heads(a.value.to(type));
+  p.scores = product(p.query, p.key, a.query);
   if (a.bias) p.scores.add_(a.bias->to(type));
   if (a.causal) {
     const at::Tensor future =
@@ -72,10 +91,14 @@ Plain compute_weights(const Attention& a) {
   return p;
 }
 
+at::Tensor dropped(const at::Tensor& weights, const Plain& p) {
+  return p.dropout_factor.defined() ? weights.mul(p.dropout_factor) : weights;
+}
+
 AttentionOutput attend_plainly(const Attention& a) {
   const Plain p = compute_weights(a);
-  const at::Tensor weights = p.dropout_factor.defined() ? p.weights.mul(p.dropout_factor) : p.weights;
-  return {at::matmul(weights, p.value).to(a.query.scalar_type()), at::logsumexp(p.scores, -1)};
+  const at::Tensor output = product(merge_heads(dropped(p.weights, p)), p.value, a.query);
+  return {output.to(a.query.scalar_type()), at::logsumexp(p.scores, -1)};
 }
 
 at::Tensor sum_to_bias(const at::Tensor& gradient, const at::Tensor& bias) {
@@ -85,18 +108,17 @@ at::Tensor sum_to_bias(const at::Tensor& gradient, const at::Tensor& bias) {
 AttentionGradients attend_plainly_backward(const Attention& a, const at::Tensor& gradient,
                                            bool bias_gradient) {
   const Plain p = compute_weights(a);
-  const at::Tensor out = gradient.to(p.query.scalar_type());
-  const at::Tensor weights = p.dropout_factor.defined() ? p.weights.mul(p.dropout_factor) : p.weights;
-  at::Tensor weight_gradient = at::matmul(out, p.value.transpose(-2, -1));
-  if (p.dropout_factor.defined()) weight_gradient.mul_(p.dropout_factor);
-  const at::Tensor along_row = weight_gradient.mul(p.weights).sum(-1, /*keepdim=*/true);
-  const at::Tensor score_gradient = weight_gradient.sub_(along_row).mul_(p.weights);
-  AttentionGradients g;
+  const at::Tensor out = merge_heads(gradient.to(p.query.scalar_type()));
+  const at::Tensor weights = merge_heads(dropped(p.weights, p));
+  const at::Tensor of_weights = dropped(product(out, p.value.transpose(1, 2), a.query), p);
+  const at::Tensor of_scores = at::_softmax_backward_data(of_weights, p.weights, -1, p.weights.scalar_type());
+  const at::Tensor merged = merge_heads(of_scores);
   const at::ScalarType type = a.query.scalar_type();
-  g.query = at::matmul(score_gradient, p.key).mul_(p.scale).to(type);
-  g.key = at::matmul(score_gradient.transpose(-2, -1), p.query).mul_(p.scale).to(type);
-  g.value = at::matmul(weights.transpose(-2, -1), out).to(type);
-  if (bias_gradient && a.bias) g.bias = sum_to_bias(score_gradient, *a.bias);
+  AttentionGradients g;
+  g.query = product(merged, p.key.transpose(1, 2), a.query).mul_(p.query_factor).to(type);
+  g.key = product(p.query.transpose(1, 2), merged, a.query).mul_(p.key_factor).transpose(-2, -1).to(type);
+  g.value = product(weights.transpose(1, 2), out, a.query).to(type);
+  if (bias_gradient && a.bias) g.bias = sum_to_bias(of_scores, *a.bias);
   return g;
 }
 

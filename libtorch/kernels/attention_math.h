@@ -14,6 +14,7 @@ namespace spillway::kernels {
 struct Attention {
   at::Tensor query, key, value;
   std::optional<at::Tensor> bias;  // added to the scores
+  bool learned_bias = false;       // it requires a gradient
   double dropout = 0;
   bool causal = false;
   std::optional<double> scale;  // default: 1 / sqrt(head size)

@@ -19,15 +19,21 @@ class Values(unittest.TestCase):
         return outcome
 
 
-class Gpt2(Values):
-    def test_losses_are_bitwise_the_cpus(self):
-        on_cpu = subprocess.run([sys.executable, simulated.PROGRAMS / "values_gpt2.py", "cpu"], capture_output=True,
+class Training(Values):
+    def compare(self, program, steps):
+        on_cpu = subprocess.run([sys.executable, simulated.PROGRAMS / program, "cpu"], capture_output=True,
                                 text=True, check=True).stdout.splitlines()
-        self.assertEqual(len(on_cpu), 5)
+        self.assertEqual(len(on_cpu), steps)
         for allocator in ALLOCATORS:
             with self.subTest(allocator):
-                on_card = self.run_cleanly("values_gpt2.py", "cuda", allocator=allocator)
+                on_card = self.run_cleanly(program, "cuda", allocator=allocator)
                 self.assertEqual(on_card.output[:-1], on_cpu)
+
+    def test_gpt2s_losses_are_bitwise_the_cpus(self):
+        self.compare("values_gpt2.py", 5)
+
+    def test_t5s_losses_and_weights_are_bitwise_the_cpus(self):
+        self.compare("values_t5.py", 4)
 
 
 class Operators(Values):
