@@ -241,6 +241,10 @@ def status_of(end):
 def finish(status, shared_modules):
     """Ends the process as the interpreter would, but that what it shares with the server stays: to free those objects,
     page by page, takes longer than most programs. Libraries' own functions for the end run as ever."""
+    from torch import distributed
+    if distributed.is_initialized():  # what it holds is in a module of the server's, and must go before libraries end
+        gc.unfreeze()  # else nanobind reports the frozen objects as leaked
+        sys.exit(status)
     threading._shutdown()  # waits for the program's threads
     atexit._run_exitfuncs()
     try:
