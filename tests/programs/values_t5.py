@@ -1,4 +1,4 @@
-"""Trains a small Hugging Face T5 on padded batches and prints its losses as exact hexadecimal numbers: one line per step.
+"""Trains a small Hugging Face T5 on padded batches and prints its losses as exact hexadecimal numbers: a line a step.
 
 usage: values_t5.py cpu|cuda
 An ordinary script: nothing in it knows of Spillway. On `cuda` it also prints the bytes still allocated at its end.
