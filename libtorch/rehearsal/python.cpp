@@ -83,7 +83,7 @@ int run_python_part(void*) {
 // LibTorch asks the module torch whether it has `_inductor`, whose compiled code it could name the source of.
 // To ask is to import it: seconds, in the middle of whatever the program does. In the middle of another
 // import the two of them leave modules half made. So torch has a None there while stacks are named, unless
-// the program has imported Inductor itself; nothing of it then runs.
+// the program has imported Inductor itself.
 class WithoutInductor {
  public:
   WithoutInductor() { run("vars(sys.modules.get('torch', sys)).setdefault('_inductor', None)"); }

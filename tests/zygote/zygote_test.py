@@ -64,6 +64,27 @@ class Zygote(unittest.TestCase):
         self.assertTrue(other_said.startswith(f"{other} "), other_said)
         self.assertNotEqual(own_said.split()[1], other_said.split()[1])
 
+    def test_what_runs_at_its_end(self):
+        script = self.folder / "ends.py"
+        script.write_text(
+            "import atexit, os, sys, threading, time, torch\n"
+            "class Held:\n"
+            "    def __del__(self, write=os.write): write(1, f'freed-{self.name} '.encode())\n"
+            "def late():\n"
+            "    time.sleep(0.3); os.write(1, b'thread ')\n"
+            "held = Held(); held.name = 'global'\n"
+            "cycle = Held(); cycle.name, cycle.self = 'cycle', cycle\n"
+            "atexit.register(print, ' atexit ')\n"
+            "tensor = torch.ones(4, device='cuda', requires_grad=True); tensor.sum().backward()\n"
+            "torch.kept = late  # a module of the server's holds one of the program's\n"
+            "threading.Thread(target=late).start()\n"
+            "sys.stdout.write('not flushed'); sys.exit(3)\n")
+        status, said, _ = self.run_one(script)
+        cold = self.run_one(script, cold=True)
+        self.assertEqual((status, sorted(said.split())), (cold[0], sorted(cold[1].split())))
+        self.assertEqual((status, "thread" in said, "atexit" in said, said.count("freed")), (3, True, True, 2), said)
+        self.assertIn("not flushed", said)
+
     def test_how_it_ends(self):
         for program in ("import sys; sys.exit(7)", "raise SystemExit('said')", "1 / 0", "import os; os._exit(3)",
                         "import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "import os; os.abort()", "x ="):
