@@ -1,5 +1,7 @@
 #include "simulator/driver/call.h"
 
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "simulator/driver/capture.h"
@@ -10,21 +12,26 @@ namespace {
 thread_local Site outer_site = nullptr;
 thread_local Call* current_call = nullptr;
 
-// What a thread that only looks on calls over and over: a watchdog's polls must not move the clock.
-bool only_looks(Function function) {
-  switch (function) {
-    case Function::cuEventQuery:
-    case Function::cuEventElapsedTime_v2:
-    case Function::cuEventDestroy:
-    case Function::cuStreamQuery:
-    case Function::cuCtxGetCurrent:
-    case Function::cuCtxSetCurrent:
-    case Function::cuCtxGetDevice:
-    case Function::cuThreadExchangeStreamCaptureMode:
-      return true;
-    default:
-      return false;
-  }
+constexpr bool asks_by_name(std::string_view name) {
+  if (name.starts_with("cuEventDestroy") || name.starts_with("cuEventElapsedTime")) return true;
+  for (const std::string_view part : {"Get", "Query", "CtxPush", "CtxPop", "CtxSetCurrent", "PrimaryCtxRetain",
+                                      "PrimaryCtxRelease", "ThreadExchange"})
+    if (name.find(part) != std::string_view::npos) return true;
+  return false;
+}
+
+// What a thread that only looks on calls over and over: neither a watchdog's polls nor somebody who watches how
+// much is free may move the clock, and a program that does nothing else stands still.
+constexpr bool only_asks(Function function) {
+  constexpr auto kAsks = [] {
+    std::array<bool, kFunctions> asks{};
+    size_t at = 0;
+#define SPILLWAY_DRIVER_FUNCTION(result, name, parameters, arguments) asks[at++] = asks_by_name(#name);
+#include "spillway/driver/functions.inc"
+#undef SPILLWAY_DRIVER_FUNCTION
+    return asks;
+  }();
+  return kAsks[static_cast<size_t>(function)];
 }
 
 // These answer before cuInit.
@@ -101,9 +108,9 @@ Call::Call(Function function, Caller caller)
     return;
   }
   const uint64_t latency = sim.latencies.of(function);
-  if (thread_acts() || (!is_watchdog() && !only_looks(function))) {
+  if (thread_acts() || (!is_watchdog() && !only_asks(function))) {
     sim.clock.advance(sim.config.call_ns);
-    ++sim.counters.acting_calls;
+    if (!only_asks(function)) ++sim.counters.acting_calls;
   } else {
     sim.watchdog.calls_again();
   }

@@ -106,7 +106,7 @@ struct Device {
 
 struct Counters {
   uint64_t launches = 0, copies = 0, copied_bytes = 0, stall_ns = 0;
-  uint64_t acting_calls = 0;  // of threads that do not only look on
+  uint64_t acting_calls = 0;  // that do not only ask, of threads that do not only look on
   std::array<uint64_t, kFunctions> calls{};
 };
 

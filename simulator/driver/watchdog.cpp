@@ -38,7 +38,7 @@ bool any_watchdog() {
   return false;
 }
 
-// Nobody but threads that look on has called the driver for a while.
+// Nobody but threads that look on has called the driver for a while, except to ask it something.
 bool idle() {
   thread_local uint64_t calls = 0;
   thread_local steady_clock::time_point since = steady_clock::now();

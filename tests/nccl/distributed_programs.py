@@ -117,6 +117,19 @@ def ended_by_steps(build):
         raise SystemExit(f"ended by --steps, its runs are not the same:\n{first}\n{second}")
 
 
+def not_waited_for(build):
+    """Ranks that wait for nothing end, under `spillway run` too, whose own threads go on asking the driver."""
+    for api in ("ddp", "fully_shard"):
+        completed = subprocess.run(
+            [build / "bin/spillway", "simulate", "--capacity", "8GiB", "--gpus", "2", "--", build / "bin/spillway", "run",
+             "--", PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+             PROGRAMS / "ranks_that_do_not_wait.py", "--api", api], capture_output=True, text=True, timeout=100)
+        ended = completed.stdout.count("destroyed the group")
+        if completed.returncode != 0 or ended != 2:
+            raise SystemExit(f"{api}: exit code {completed.returncode}, {ended} of 2 ranks ended\n{completed.stdout}\n"
+                             f"{completed.stderr[-4000:]}")
+
+
 def main():
     build, case = pathlib.Path(sys.argv[1]), sys.argv[2]
     if case == "ddp":
@@ -140,6 +153,8 @@ def main():
         repeats(build)
     elif case == "ended_by_steps":
         ended_by_steps(build)
+    elif case == "not_waited_for":
+        not_waited_for(build)
     else:
         raise SystemExit(f"no case {case}")
 

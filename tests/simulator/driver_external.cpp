@@ -260,6 +260,25 @@ struct Watchdog {
   }
 };
 
+// As Spillway's member of the machine's ledger does, several times a second.
+void ask_what_is_free(const Table& table, const std::stop_token& stop) {
+  CUdevice device = 0;
+  CUcontext context = nullptr;
+  EXPECT_EQ(table.cuDeviceGet(&device, 0), CUDA_SUCCESS);
+  EXPECT_EQ(table.cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
+  while (!stop.stop_requested()) {
+    unsigned flags = 0;
+    int active = 0;
+    size_t free = 0, total = 0;
+    EXPECT_EQ(table.cuDevicePrimaryCtxGetState(device, &flags, &active), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuCtxPushCurrent(context), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemGetInfo(&free, &total), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuCtxPopCurrent(&context), CUDA_SUCCESS);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_EQ(table.cuDevicePrimaryCtxRelease(device), CUDA_SUCCESS);
+}
+
 TEST(External, a_watchdog_sees_what_the_host_has_waited_for_before_the_next_collective) {
   with_machine({}, [](const Machine& m) {
     Others first, second;
@@ -280,8 +299,9 @@ TEST(External, a_watchdog_sees_what_the_host_has_waited_for_before_the_next_coll
   });
 }
 
-// At the end of a program nothing else happens any more: without this it would look for ever.
-TEST(External, a_watchdog_that_frees_moves_no_clock_and_sees_the_truth_when_nobody_else_acts) {
+// At the end of a program nothing else happens any more: without this it would look for ever. Spillway's own
+// thread goes on asking how much is free, in a program that runs under `spillway run`.
+TEST(External, a_watchdog_that_frees_moves_no_clock_and_sees_the_truth_when_others_only_ask) {
   with_machine({}, [](const Machine& m) {
     Others others;
     others.state = SPILLWAY_EXTERNAL_ENDED;
@@ -291,6 +311,7 @@ TEST(External, a_watchdog_that_frees_moves_no_clock_and_sees_the_truth_when_nobo
     const uint64_t before = m.now();
     {
       const std::jthread polls([&](const std::stop_token& stop) { watchdog.run(stop); });
+      const std::jthread asks([&](const std::stop_token& stop) { ask_what_is_free(m.table, stop); });
       const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
       while (!watchdog.saw && std::chrono::steady_clock::now() < end) std::this_thread::yield();
     }
