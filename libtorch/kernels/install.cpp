@@ -1,5 +1,5 @@
 // spillway_kernels_install: CPU kernels on the CUDA dispatch key of every aten operator that has a CUDA
-// kernel.
+// kernel, where the simulated devices store values; where they do not, what is known of small tensors.
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/sqrt_cpu_dispatch.h>
 #include <c10/util/Exception.h>
@@ -19,6 +19,7 @@
 #include "libtorch/kernels/copy.h"
 #include "libtorch/kernels/library_operators.h"
 #include "libtorch/kernels/matrix_operators.h"
+#include "libtorch/kernels/observer.h"
 #include "libtorch/kernels/random.h"
 #include "libtorch/kernels/recurrent.h"
 #include "libtorch/kernels/redirect.h"
@@ -134,8 +135,7 @@ void settle_vector_functions() {
   at::cpu::sqrt_out(alone, alone);
 }
 
-void install() {
-  find_simulator();
+void compute_on_the_cpu() {
   settle_vector_functions();
   TORCH_CHECK(c10::Dispatcher::singleton()
                   .findSchemaOrThrow("aten::add", "Tensor")
@@ -158,26 +158,36 @@ void install() {
   install_redirect();
 }
 
+constexpr int kInstalled = 0, kFailed = 1, kLater = -1;
+
+int install() {
+  find_simulator();
+  if (!stores_values()) return observe_operators() ? kInstalled : kLater;
+  compute_on_the_cpu();
+  return kInstalled;
+}
+
 int install_reporting() noexcept {
   try {
-    install();
-    return 0;
+    return install();
   } catch (const c10::Error& error) {
     std::fprintf(stderr, "spillway: CPU kernels for CUDA tensors not installed: %s\n",
                  error.what_without_backtrace());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "spillway: CPU kernels for CUDA tensors not installed: %s\n", error.what());
   }
-  return 1;
+  return kFailed;
 }
 
 }  // namespace
 }  // namespace spillway::kernels
 
-// Idempotent; may be called from any thread. 0: every later operator on a CUDA tensor is computed on the CPU.
+// Idempotent; may be called from any thread. 0: every later operator on a CUDA tensor is computed on the CPU,
+// or where devices store no values observed.
 extern "C" __attribute__((visibility("default"))) int spillway_kernels_install(void) {
-  static std::once_flag once;
-  static int result = 1;
-  std::call_once(once, [] { result = spillway::kernels::install_reporting(); });
+  static std::mutex mutex;
+  static int result = spillway::kernels::kLater;
+  const std::lock_guard lock(mutex);
+  if (result == spillway::kernels::kLater) result = spillway::kernels::install_reporting();
   return result;
 }

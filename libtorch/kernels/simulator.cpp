@@ -27,8 +27,14 @@ void find_simulator() {
   control = look_up();
   TORCH_CHECK(control != nullptr,
               "the process has no simulated CUDA driver (run it under `spillway simulate --values compute`)");
-  TORCH_CHECK(control->mode() == SPILLWAY_SIMULATOR_COMPUTE,
-              "the simulated device stores no bytes to compute with (run it under `--values compute`)");
+}
+
+const SpillwaySimulatorControl& simulator() {
+  return *control;
+}
+
+bool stores_values() {
+  return control->mode() == SPILLWAY_SIMULATOR_COMPUTE;
 }
 
 bool models_overheads() {

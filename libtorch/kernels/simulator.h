@@ -10,8 +10,12 @@
 namespace spillway::kernels {
 
 // Looks the control interface up in the loaded libcuda.so.1. Throws when that library is a real driver or
-// none is loaded, and when the simulated devices store no bytes.
+// none is loaded.
 void find_simulator();
+const SpillwaySimulatorControl& simulator();
+
+// Whether the simulated devices store bytes to compute with.
+bool stores_values();
 
 // Whether what CUDA's libraries take is to be charged.
 bool models_overheads();

@@ -14,14 +14,14 @@ thread_local Call* current_call = nullptr;
 
 constexpr bool asks_by_name(std::string_view name) {
   if (name.starts_with("cuEventDestroy") || name.starts_with("cuEventElapsedTime")) return true;
-  for (const std::string_view part : {"Get", "Query", "CtxPush", "CtxPop", "CtxSetCurrent", "PrimaryCtxRetain",
-                                      "PrimaryCtxRelease", "ThreadExchange"})
+  for (const std::string_view part : {"Get", "Query", "CtxPush", "CtxPop", "CtxSetCurrent",
+                                      "PrimaryCtxRetain", "PrimaryCtxRelease", "ThreadExchange"})
     if (name.find(part) != std::string_view::npos) return true;
   return false;
 }
 
-// What a thread that only looks on calls over and over: neither a watchdog's polls nor somebody who watches how
-// much is free may move the clock, and a program that does nothing else stands still.
+// What a thread that only looks on calls over and over: neither a watchdog's polls nor somebody who watches
+// how much is free may move the clock, and a program that does nothing else stands still.
 constexpr bool only_asks(Function function) {
   constexpr auto kAsks = [] {
     std::array<bool, kFunctions> asks{};

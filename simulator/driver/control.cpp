@@ -41,12 +41,31 @@ CUresult submit_external_work(CUstream stream, const SpillwayExternalWork* work)
 
 int ask(CUdeviceptr address, void* out, uint64_t bytes) {
   const std::lock_guard lock(machine().mutex);
-  return known(address, out, bytes, Origin::kHost) ? 1 : 0;
+  return find_known(address, out, bytes) ? 1 : 0;
+}
+
+int await_and_ask(CUdeviceptr address, void* out, uint64_t bytes) {
+  std::unique_lock lock(machine().mutex);
+  await_bytes(address, bytes, lock);
+  return find_known(address, out, bytes) ? 1 : 0;
 }
 
 void tell(CUdeviceptr address, const void* bytes, uint64_t count) {
   const std::lock_guard lock(machine().mutex);
-  bytes ? know(address, bytes, count, Origin::kCollective) : forget(address, count);
+  bytes ? know(address, bytes, count) : forget(address, count);
+}
+
+int holds_unknown(const void* host, uint64_t bytes) {
+  const std::lock_guard lock(machine().mutex);
+  return machine().host.holds_unknown(host, bytes) ? 1 : 0;
+}
+
+uint64_t submitted_by_this_thread(void) {
+  return submitted_kernels();
+}
+
+void answer_next_read(int known, uint64_t value) {
+  next_answer() = known != 0 ? std::optional(value) : std::nullopt;
 }
 
 void fail_call(uint64_t n, const char* name, int persistent, CUresult code) {
@@ -292,6 +311,11 @@ constexpr SpillwaySimulatorControl kControl = {
     .stand_in = stand_in,
     .calls = calls,
     .function = function,
+    .await_and_ask = await_and_ask,
+    .holds_unknown = holds_unknown,
+    .confine = confine,
+    .submitted = submitted_by_this_thread,
+    .answer_next_read = answer_next_read,
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "simulator/driver/call.h"
 #include "simulator/driver/reads.h"
@@ -46,18 +47,35 @@ void* host_view(CUdeviceptr address) {
   return is_device_address(address) ? machine().space.alias(address) : reinterpret_cast<void*>(address);
 }
 
-void move_row(CUdeviceptr target, CUdeviceptr source, uint64_t bytes) {
+// Null mode, which computes nothing. Whether the host reads what is there.
+bool read_row(void* target, CUdeviceptr source, uint64_t bytes) {
+  if (std::optional<uint64_t>& answer = next_answer(); answer && bytes <= sizeof *answer) {
+    std::memcpy(target, &*answer, bytes);
+    answer.reset();
+    return true;
+  }
+  const bool known = bytes <= KnownBytes::kLargestTold && find_known(source, target, bytes);
+  machine().host.note_copy(target, bytes, known);
+  if (known) return true;
+  machine().host.clear(target, bytes);
+  if (machine().config.chance) fill_with_chance(target, bytes);
+  return false;
+}
+
+// Whether the target holds what the source does, as far as a program can tell.
+bool move_row(CUdeviceptr target, CUdeviceptr source, uint64_t bytes) {
   const bool device_target = is_device_address(target), device_source = is_device_address(source);
   if (machine().config.compute || (!device_target && !device_source))
     std::memmove(host_view(target), host_view(source), bytes);
   else if (device_target && device_source)
     copy_known(target, source, bytes);
   else if (device_target)
-    know(target, host_view(source), bytes, Origin::kHost);
-  else if (bytes > KnownBytes::kLargest || !known(source, host_view(target), bytes, Origin::kCollective)) {
-    machine().host.clear(host_view(target), bytes);  // null mode: nothing was computed
-    if (machine().config.chance) fill_with_chance(host_view(target), bytes);
-  }
+    bytes <= KnownBytes::kLargest && !machine().host.holds_unknown(host_view(source), bytes)
+        ? know(target, host_view(source), bytes)
+        : forget(target, bytes);
+  else
+    return read_row(host_view(target), source, bytes);
+  return true;
 }
 
 CUresult copy(const CopyWork& work, CUstream on, Order order, Site site) {
@@ -121,16 +139,17 @@ CUresult run(const CopyWork& work, Stream& stream, Site site) {
   const auto [engine, bytes_per_ns] = engine_of(device, owner_of(work.target), owner_of(work.source));
   const double ns = std::ceil(static_cast<double>(shape.bytes()) / bytes_per_ns);
   const Use use{place(stream, engine, static_cast<uint64_t>(ns)).end, stream.id, work.name, site};
+  bool known = true;
   for (uint64_t row = 0; row < shape.rows; ++row) {
     const CUdeviceptr to = work.target + row * shape.target_pitch,
                       from = work.source + row * shape.source_pitch;
     stamp({to, shape.width, true}, use);
     stamp({from, shape.width, false}, use);
-    move_row(to, from, shape.width);
+    known = move_row(to, from, shape.width) && known;
   }
   ++sim.counters.copies;
   sim.counters.copied_bytes += shape.bytes();
-  if (is_device_address(work.source) && !is_device_address(work.target))
+  if (is_device_address(work.source) && !is_device_address(work.target) && (sim.config.compute || !known))
     note_host_read({work.source, shape.bytes()}, site);
   return CUDA_SUCCESS;
 }

@@ -135,6 +135,16 @@ CUresult settle_to_read(CUstream handle, uint64_t source, uint64_t bytes, Stream
   return find_stream(handle, out);
 }
 
+void await_bytes(uint64_t address, uint64_t bytes, std::unique_lock<std::mutex>& lock) {
+  if (machine().config.compute || bytes > KnownBytes::kLargest) return;
+  Externals works = pending_anywhere();
+  std::erase_if(works, [&](const auto& work) { return !work->may_tell(address, bytes); });
+  if (works.empty()) return;
+  lock.unlock();
+  for (const auto& work : works) work->wait(work->take_patience() ? kPatienceMs : 0);
+  lock.lock();  // the last owner may be `works`
+}
+
 void settle_to_unmap() {
   if (machine().config.compute) wait_for(pending_anywhere(), [](const External&) { return kPatienceMs; });
 }

@@ -20,6 +20,13 @@ void clear_what_is_not_zero(char* at, uint64_t bytes) {
   }
 }
 
+bool is_zero(const char* at, uint64_t bytes) {
+  static constexpr char kZeros[kPage] = {};
+  for (uint64_t done = 0; done < bytes; done += kPage)
+    if (std::memcmp(at + done, kZeros, std::min(kPage, bytes - done)) != 0) return false;
+  return true;
+}
+
 // Private anonymous pages that are dropped read as zeros again.
 bool drop_pages(char* begin, char* end) {
   return madvise(begin, static_cast<size_t>(end - begin), MADV_DONTNEED) == 0;
@@ -48,15 +55,38 @@ HostMemory::Blocks::iterator HostMemory::find(const void* address) {
 void HostMemory::clear(void* address, uint64_t bytes) {
   char* const begin = static_cast<char*>(address);
   char* const end = begin + bytes;
-  const auto owner = find(address);
-  const bool own = owner != blocks_.end() && !owner->second.registered &&
-                   reinterpret_cast<uintptr_t>(end) <= owner->first + owner->second.bytes;
+  const bool own = is_pinned(address, bytes);
   char* const first_page = begin + (kPage - reinterpret_cast<uintptr_t>(begin) % kPage) % kPage;
   char* const last_page = end - reinterpret_cast<uintptr_t>(end) % kPage;
   if (!own || first_page >= last_page || !drop_pages(first_page, last_page))
     return clear_what_is_not_zero(begin, bytes);
   std::memset(begin, 0, static_cast<size_t>(first_page - begin));
   std::memset(last_page, 0, static_cast<size_t>(end - last_page));
+}
+
+bool HostMemory::is_pinned(const void* address, uint64_t bytes) {
+  const auto owner = find(address);
+  return owner != blocks_.end() && !owner->second.registered &&
+         reinterpret_cast<uintptr_t>(address) + bytes <= owner->first + owner->second.bytes;
+}
+
+void HostMemory::note_copy(const void* address, uint64_t bytes, bool known) {
+  if (unknown_.empty() && (known || bytes < kPage)) return;
+  const auto begin = reinterpret_cast<uintptr_t>(address), end = begin + bytes;
+  auto range = unknown_.lower_bound(begin);
+  if (range != unknown_.begin() && std::prev(range)->second > begin) --range;
+  while (range != unknown_.end() && range->first < end) range = unknown_.erase(range);
+  if (!known && bytes >= kPage && is_pinned(address, bytes)) unknown_.emplace(begin, end);
+}
+
+bool HostMemory::holds_unknown(const void* address, uint64_t bytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  auto range = unknown_.upper_bound(begin);
+  if (range == unknown_.begin() || begin + bytes > std::prev(range)->second) return false;
+  range = std::prev(range);
+  if (is_pinned(address, bytes) && is_zero(static_cast<const char*>(address), bytes)) return true;
+  unknown_.erase(range);  // the host has written there, or the block is another one
+  return false;
 }
 
 bool HostMemory::overlaps(const void* address, uint64_t bytes) {

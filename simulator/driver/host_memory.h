@@ -35,8 +35,16 @@ class HostMemory {
   void clear(void* address, uint64_t bytes);
   Blocks& blocks() { return blocks_; }
 
+  // Pinned memory that a copy of unknown bytes has cleared. While it is all zeros what comes back from there
+  // is as unknown as it went: a tensor that waits on the host.
+  void note_copy(const void* address, uint64_t bytes, bool known);
+  bool holds_unknown(const void* address, uint64_t bytes);
+
  private:
+  bool is_pinned(const void* address, uint64_t bytes);
+
   Blocks blocks_;
+  std::map<uintptr_t, uintptr_t> unknown_;  // begin and end; none overlaps another
 };
 
 }  // namespace spillway::simulator

@@ -9,6 +9,8 @@
 namespace spillway::simulator {
 namespace {
 
+constexpr uint64_t kLittle = uint64_t{16} << 10;
+
 // Null: there is nothing to know.
 KnownBytes* owner_of(CUdeviceptr address) {
   Machine& sim = machine();
@@ -20,27 +22,33 @@ KnownBytes* owner_of(CUdeviceptr address) {
 
 }  // namespace
 
-void KnownBytes::put(CUdeviceptr address, const void* bytes, uint64_t size, Origin origin) {
+void KnownBytes::make_room() {
+  std::erase_if(ranges_, [](const auto& range) { return range.second.size() > kLittle; });
+  total_ = 0;
+  for (const auto& [address, bytes] : ranges_) total_ += bytes.size();
+  if (total_ > kMost / 2) clear();
+}
+
+void KnownBytes::put(CUdeviceptr address, const void* bytes, uint64_t size) {
   erase(address, size);
-  if (size == 0 || size > kLargest) return;
-  if (total_ + size > kMost) clear();
+  if (size == 0 || size > kLargestTold) return;
+  if (total_ + size > kMost) make_room();
   const auto* begin = static_cast<const char*>(bytes);
-  ranges_.emplace(address, Range{{begin, begin + size}, origin});
+  ranges_.emplace(address, std::vector<char>(begin, begin + size));
   total_ += size;
 }
 
-bool KnownBytes::get(CUdeviceptr address, void* out, uint64_t size, Origin least) const {
+bool KnownBytes::get(CUdeviceptr address, void* out, uint64_t size) const {
   auto range = ranges_.upper_bound(address);
   if (range != ranges_.begin()) --range;
   const CUdeviceptr end = address + size;
   CUdeviceptr next = address;
   for (; range != ranges_.end() && range->first <= next && next < end; ++range) {
-    const CUdeviceptr range_end = range->first + range->second.bytes.size();
+    const CUdeviceptr range_end = range->first + range->second.size();
     if (range_end <= next) continue;
-    if (range->second.origin < least) return false;
     const uint64_t count = std::min(range_end, end) - next;
-    std::memcpy(static_cast<char*>(out) + (next - address),
-                range->second.bytes.data() + (next - range->first), count);
+    std::memcpy(static_cast<char*>(out) + (next - address), range->second.data() + (next - range->first),
+                count);
     next += count;
   }
   return next == end;
@@ -52,19 +60,18 @@ void KnownBytes::erase(CUdeviceptr address, uint64_t size) {
   auto range = ranges_.upper_bound(address);
   if (range != ranges_.begin()) --range;
   while (range != ranges_.end() && range->first < end) {
-    const CUdeviceptr start = range->first, range_end = start + range->second.bytes.size();
+    const CUdeviceptr start = range->first, range_end = start + range->second.size();
     if (range_end <= address) {
       ++range;
       continue;
     }
-    const auto [bytes, origin] = std::move(range->second);
+    const std::vector<char> bytes = std::move(range->second);
     range = ranges_.erase(range);
     total_ -= bytes.size();
-    const auto keep = [&, &bytes = bytes, origin = origin](CUdeviceptr from, CUdeviceptr to) {
+    const auto keep = [&](CUdeviceptr from, CUdeviceptr to) {
       if (from >= to) return;
-      ranges_.emplace(from, Range{{bytes.begin() + static_cast<ptrdiff_t>(from - start),
-                                   bytes.begin() + static_cast<ptrdiff_t>(to - start)},
-                                  origin});
+      ranges_.emplace(from, std::vector<char>(bytes.begin() + static_cast<ptrdiff_t>(from - start),
+                                              bytes.begin() + static_cast<ptrdiff_t>(to - start)));
       total_ += to - from;
     };
     keep(start, std::min(address, range_end));
@@ -77,28 +84,42 @@ void KnownBytes::clear() {
   total_ = 0;
 }
 
-void know(CUdeviceptr address, const void* bytes, uint64_t size, Origin origin) {
-  if (KnownBytes* owner = owner_of(address)) owner->put(address, bytes, size, origin);
+void know(CUdeviceptr address, const void* bytes, uint64_t size) {
+  if (KnownBytes* owner = owner_of(address)) owner->put(address, bytes, size);
 }
 
-bool known(CUdeviceptr address, void* out, uint64_t size, Origin least) {
+bool find_known(CUdeviceptr address, void* out, uint64_t size) {
   const KnownBytes* owner = owner_of(address);
-  return owner && !owner->empty() && owner->get(address, out, size, least);
+  return owner && !owner->empty() && owner->get(address, out, size);
 }
 
 void forget(CUdeviceptr address, uint64_t size) {
   if (KnownBytes* owner = owner_of(address)) owner->erase(address, size);
 }
 
-void forget_all() {
+void forget_written() {
+  if (confine(0) > 0) return;
   for (const auto& device : machine().devices) device->known.clear();
 }
 
+int confine(int change) {
+  thread_local int depth = 0;
+  return depth += change;
+}
+
+uint64_t& submitted_kernels() {
+  thread_local uint64_t count = 0;
+  return count;
+}
+
+std::optional<uint64_t>& next_answer() {
+  thread_local std::optional<uint64_t> answer;
+  return answer;
+}
+
 void copy_known(CUdeviceptr target, CUdeviceptr source, uint64_t size) {
-  std::vector<char> bytes(size <= KnownBytes::kLargest ? size : 0);
-  for (const Origin origin : {Origin::kCollective, Origin::kHost})
-    if (!bytes.empty() && known(source, bytes.data(), size, origin))
-      return know(target, bytes.data(), size, origin);
+  std::vector<char> bytes(size <= KnownBytes::kLargestTold ? size : 0);
+  if (!bytes.empty() && find_known(source, bytes.data(), size)) return know(target, bytes.data(), size);
   forget(target, size);
 }
 

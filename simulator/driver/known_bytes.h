@@ -1,8 +1,7 @@
-// What null mode knows of a device's bytes: small copies from the host, and what copies and collectives made
-// of them, until a kernel runs, which may have written anything. So programs that tell each other sizes
-// through device memory, as DistributedDataParallel does when it is made, find them. The host reads what a
-// collective brought and nothing else: what it put there itself reads as zeros, or else memory that was used
-// again would show what lay there, and a value would depend on where the allocator put a block.
+// What null mode knows of a device's bytes: small copies from the host, memsets, what copies and collectives
+// made of them, and what somebody who knows the program's framework tells (`tell`). A kernel may have written
+// anything: all is forgotten when one runs, unless the launching thread says that it will tell what was
+// written (`confined`). So programs that decide sizes by values which went through device memory find them.
 //
 // Thread-safety: none of its own; used under the simulator's lock. Ownership: copies. Errors: what is too
 // large is not known. Units: bytes.
@@ -11,40 +10,45 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 namespace spillway::simulator {
 
-enum class Origin { kHost, kCollective };
-
 class KnownBytes {
  public:
-  static constexpr uint64_t kLargest = uint64_t{1} << 20, kMost = uint64_t{16} << 20;
+  // Of one copy; of what is told at once; of all: then the larger pieces go, which no program decides by.
+  static constexpr uint64_t kLargest = uint64_t{1} << 20, kLargestTold = uint64_t{32} << 20,
+                            kMost = uint64_t{512} << 20;
 
-  void put(CUdeviceptr address, const void* bytes, uint64_t size, Origin origin);
-  // True when all of it is known; with `kCollective`, from collectives.
-  bool get(CUdeviceptr address, void* out, uint64_t size, Origin least) const;
+  void put(CUdeviceptr address, const void* bytes, uint64_t size);
+  // True when all of it is known.
+  bool get(CUdeviceptr address, void* out, uint64_t size) const;
   void erase(CUdeviceptr address, uint64_t size);
   void clear();
   bool empty() const { return ranges_.empty(); }
 
  private:
-  struct Range {
-    std::vector<char> bytes;
-    Origin origin;
-  };
-  std::map<CUdeviceptr, Range> ranges_;  // none overlaps another
+  void make_room();
+
+  std::map<CUdeviceptr, std::vector<char>> ranges_;  // none overlaps another
   uint64_t total_ = 0;
 };
 
 struct Device;
 
 // The same for whatever device has the memory; nothing in computing mode and for host addresses.
-void know(CUdeviceptr address, const void* bytes, uint64_t size, Origin origin);
-bool known(CUdeviceptr address, void* out, uint64_t size, Origin least);
+void know(CUdeviceptr address, const void* bytes, uint64_t size);
+bool find_known(CUdeviceptr address, void* out, uint64_t size);
 void forget(CUdeviceptr address, uint64_t size);
-// A kernel ran: it may have written to any device.
-void forget_all();
+// A kernel ran on the calling thread: it may have written to any device, unless the thread is confined.
+void forget_written();
+// While the sum of a thread's changes is above 0 its kernels make nothing unknown. Gives that sum.
+int confine(int change);
+// How many kernels the calling thread has submitted, captured ones included.
+uint64_t& submitted_kernels();
+// What the calling thread reads next, in at most 8 bytes, whatever is there; nullopt: what is there.
+std::optional<uint64_t>& next_answer();
 // Between device addresses.
 void copy_known(CUdeviceptr target, CUdeviceptr source, uint64_t size);
 

@@ -14,6 +14,7 @@ CUresult launch_binary(const CUDA_KERNEL_NODE_PARAMS& launch, CUstream on, Site 
   Stream* stream = nullptr;
   if (!launch.func) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult result = find_work_stream(on, &stream); result != CUDA_SUCCESS) return result;
+  ++submitted_kernels();
   return enqueue(*stream, binary_work(launch), site);
 }
 
@@ -60,6 +61,7 @@ CUresult submit(CUstream handle, const char* name, const SpillwayRange* ranges, 
     return result;
   if (work && stream->capture) return refuse_capture(*stream, name);
   KernelWork kernel = declared_work(name, ranges, count, duration_ns);
+  ++submitted_kernels();
   if (const CUresult result = enqueue(*stream, std::move(kernel), call.site()); result != CUDA_SUCCESS)
     return result;
   call.unlock();  // the work may call the driver
@@ -85,7 +87,7 @@ CUresult run(const KernelWork& work, Stream& stream, Site site) {
       return result;
   const Use use{place(stream, nullptr, work.duration_ns).end, stream.id, work.name, site};
   for (const Touched& range : work.ranges) stamp(range, use);
-  if (!work.confined) forget_all();
+  if (!work.confined) forget_written();
   ++machine().counters.launches;
   return CUDA_SUCCESS;
 }

@@ -1,6 +1,7 @@
 // Memsets: writes of a repeated value of 1, 2 or 4 bytes, in one piece or by rows.
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "simulator/driver/call.h"
 #include "simulator/driver/touch.h"
@@ -8,21 +9,33 @@
 namespace spillway::simulator {
 namespace {
 
+void* view_of(CUdeviceptr address) {
+  return is_device_address(address) ? machine().space.alias(address) : reinterpret_cast<void*>(address);
+}
+
 template <typename Value>
-void fill(CUdeviceptr address, Value value, uint64_t count) {
-  void* view = is_device_address(address) ? machine().space.alias(address) : reinterpret_cast<void*>(address);
+void fill(void* view, Value value, uint64_t count) {
   std::fill_n(static_cast<Value*>(view), count, value);
 }
 
-void fill_row(CUdeviceptr address, const FillWork& work) {
+void fill_row(void* view, const FillWork& work) {
   switch (work.value_bytes) {
     case 1:
-      return fill(address, static_cast<uint8_t>(work.value), work.width);
+      return fill(view, static_cast<uint8_t>(work.value), work.width);
     case 2:
-      return fill(address, static_cast<uint16_t>(work.value), work.width);
+      return fill(view, static_cast<uint16_t>(work.value), work.width);
     default:
-      return fill(address, work.value, work.width);
+      return fill(view, work.value, work.width);
   }
+}
+
+// Null mode.
+void know_row(CUdeviceptr address, const FillWork& work) {
+  const uint64_t bytes = work.width * work.value_bytes;
+  if (bytes > KnownBytes::kLargest) return forget(address, bytes);
+  std::vector<char> row(bytes);
+  fill_row(row.data(), work);
+  know(address, row.data(), bytes);
 }
 
 template <typename Value>
@@ -52,10 +65,11 @@ CUresult run(const FillWork& work, Stream& stream, Site site) {
   const Use use{place(stream, nullptr, static_cast<uint64_t>(ns)).end, stream.id, "memset", site};
   for (uint64_t row = 0; row < work.rows; ++row) {
     stamp({work.address + row * work.pitch, row_bytes, true}, use);
+    const CUdeviceptr at = work.address + row * work.pitch;
     if (sim.config.compute || !is_device_address(work.address))
-      fill_row(work.address + row * work.pitch, work);
+      fill_row(view_of(at), work);
     else
-      forget(work.address + row * work.pitch, row_bytes);
+      know_row(at, work);
   }
   return CUDA_SUCCESS;
 }

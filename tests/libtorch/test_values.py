@@ -66,12 +66,24 @@ class Checks(Values):
         self.check("values_failures.py", 30, capacity="1GiB")
 
 
-class Limits(unittest.TestCase):
-    def test_kernels_refuse_a_simulator_that_computes_nothing(self):
-        outcome = simulated.run(sys.executable, "-c", "import torch; torch.ones(3, device='cuda')",
-                                values="zeros", SPILLWAY_SIM_KERNELS=f"{simulated.BUILD}/lib/libspillway_kernels.so")
-        self.assertIn("--values compute", "".join(outcome.simulator_remarks()))
+class Known(unittest.TestCase):
+    """Where nothing is computed, what follows from what the host wrote is known all the same."""
 
+    UNKNOWN = ["unknown 0.0 0 0", "returned 0 262144", "again [500, 0]", "captured [0, 0, 0, 0]"]
+
+    def test_sizes_and_decisions_are_the_cpus(self):
+        program = "sizes_by_values.py"
+        on_cpu = subprocess.run([sys.executable, simulated.PROGRAMS / program, "--device", "cpu"], capture_output=True,
+                                text=True, check=True).stdout.splitlines()
+        for allocator in ALLOCATORS:
+            with self.subTest(allocator):
+                outcome = simulated.run_program(program, values="zeros", capacity="64GiB", allocator=allocator)
+                self.assertEqual(outcome.status, 0, outcome.errors[-3000:])
+                self.assertEqual(outcome.simulator_remarks(), [])
+                self.assertEqual(outcome.output[:len(on_cpu) + 4], on_cpu + self.UNKNOWN)
+
+
+class Limits(unittest.TestCase):
     def test_a_graph_of_computed_values_is_refused(self):
         code = ("import torch\na = torch.ones(3, device='cuda')\n"
                 "with torch.cuda.graph(torch.cuda.CUDAGraph()):\n    a.add_(1)")

@@ -117,11 +117,24 @@ def ended_by_steps(build):
         raise SystemExit(f"ended by --steps, its runs are not the same:\n{first}\n{second}")
 
 
+def objects(build):
+    """Objects arrive as they were sent, where nothing is computed too; of one rank as well."""
+    for ranks in (1, 2):
+        output = run(build, ranks, "zeros", "object_collectives.py")
+        every = [{"rank": rank, "name": "x" * (rank + 1)} for rank in range(ranks)]
+        for rank in range(ranks):
+            for line in (f"all_gather {every}", f"broadcast {[every[0], 'text']}",
+                         f"gather {None if rank else every}", f"scatter {[[rank] * (rank + 1)]}"):
+                if f"rank {rank}: {line}" not in output:
+                    raise SystemExit(f"{ranks} ranks: rank {rank} did not print {line!r}\n{output}")
+
+
 def not_waited_for(build):
     """Ranks that wait for nothing end, under `spillway run` too, whose own threads go on asking the driver."""
     for api in ("ddp", "fully_shard"):
         completed = subprocess.run(
-            [build / "bin/spillway", "simulate", "--capacity", "8GiB", "--gpus", "2", "--", build / "bin/spillway", "run",
+            [build / "bin/spillway", "simulate", "--capacity", "8GiB", "--gpus", "2",
+             "--", build / "bin/spillway", "run",
              "--", PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
              PROGRAMS / "ranks_that_do_not_wait.py", "--api", api], capture_output=True, text=True, timeout=100)
         ended = completed.stdout.count("destroyed the group")
@@ -153,6 +166,8 @@ def main():
         repeats(build)
     elif case == "ended_by_steps":
         ended_by_steps(build)
+    elif case == "objects":
+        objects(build)
     elif case == "not_waited_for":
         not_waited_for(build)
     else:

@@ -347,6 +347,66 @@ TEST(External, it_is_released_once_when_nothing_depends_on_it) {
   });
 }
 
+TEST(External, a_thread_that_tells_what_its_kernels_write_keeps_what_is_known) {
+  with_machine({}, [](const Machine& m) {
+    const SpillwaySimulatorControl& control = *m.table.simulator;
+    const CUstream stream = m.stream();
+    const CUdeviceptr memory = m.memory();
+    const int sent = 7;
+    int got = 0;
+    const auto launch = [&] {
+      EXPECT_EQ(control.submit(stream, "kernel", nullptr, 0, 1, nullptr, nullptr), CUDA_SUCCESS);
+    };
+    EXPECT_EQ(m.table.cuMemcpyHtoD(memory, &sent, 4), CUDA_SUCCESS);
+    const uint64_t before = control.submitted();
+    EXPECT_EQ(control.confine(1), 1);
+    launch();
+    EXPECT_EQ(control.submitted(), before + 1);
+    EXPECT_EQ(control.ask(memory, &got, 4), 1);
+    std::jthread([&] { EXPECT_EQ(control.confine(0), 0) << "each thread for itself"; }).join();
+    EXPECT_EQ(control.confine(-1), 0);
+    launch();
+    EXPECT_EQ(control.ask(memory, &got, 4), 0);
+  });
+}
+
+TEST(External, a_read_that_is_answered_gives_the_answer_once) {
+  with_machine({}, [](const Machine& m) {
+    const CUdeviceptr memory = m.memory();
+    const auto read = [&] {
+      uint64_t got = 9;
+      EXPECT_EQ(m.table.cuMemcpyDtoH(&got, memory, 8), CUDA_SUCCESS);
+      return got;
+    };
+    m.table.simulator->answer_next_read(1, 42);
+    EXPECT_EQ(read(), 42u);
+    EXPECT_EQ(read(), 0u);
+    m.table.simulator->answer_next_read(1, 42);
+    m.table.simulator->answer_next_read(0, 0);
+    EXPECT_EQ(read(), 0u);
+  });
+}
+
+// Its bytes are there when the others have come, which a copy by the same stream would wait for.
+TEST(External, who_asks_for_what_a_collective_brings_waits_for_it) {
+  with_machine({}, [](const Machine& m) {
+    Others others;
+    const CUdeviceptr memory = m.memory(), elsewhere = m.memory();
+    const SpillwayRange range{.address = memory, .bytes = 4, .writes = 1};
+    SpillwayExternalWork work = others.work();
+    work.range_count = 1;
+    work.ranges = &range;
+    EXPECT_EQ(m.table.simulator->submit_external(m.stream(), &work), CUDA_SUCCESS);
+    int got = 0;
+    EXPECT_EQ(m.table.simulator->await_and_ask(elsewhere, &got, 4), 0);
+    EXPECT_EQ(others.waits, 0) << "it writes nothing there";
+    const auto later = others.come();
+    EXPECT_EQ(m.table.simulator->await_and_ask(memory, &got, 4), 0) << "these others tell nothing";
+    EXPECT_EQ(others.waits, 1);
+    EXPECT_EQ(others.state, SPILLWAY_EXTERNAL_ENDED);
+  });
+}
+
 TEST(External, in_computing_mode_bytes_are_touched_in_the_order_of_the_stream) {
   using Touch = std::function<CUresult(const Machine&, CUstream)>;
   const std::vector<Touch> touches = {
@@ -375,7 +435,7 @@ TEST(External, in_computing_mode_bytes_are_touched_in_the_order_of_the_stream) {
   }
 }
 
-TEST(External, null_mode_passes_small_copies_on_until_a_kernel_runs) {
+TEST(External, null_mode_knows_small_copies_until_a_kernel_runs) {
   with_machine({}, [](const Machine& m) {
     const CUstream stream = m.stream();
     const CUdeviceptr first = m.memory(), second = m.memory();
@@ -387,18 +447,21 @@ TEST(External, null_mode_passes_small_copies_on_until_a_kernel_runs) {
     };
     EXPECT_EQ(m.table.cuMemcpyHtoD(first, sent.data(), 16), CUDA_SUCCESS);
     EXPECT_EQ(m.table.cuMemcpyDtoD(second, first, 16), CUDA_SUCCESS);
-    EXPECT_EQ(read(second), std::vector<int>(4)) << "a block that is used again would show what lay there";
+    EXPECT_EQ(read(second), sent);
     const auto asked = [&](CUdeviceptr from) {
       got.assign(4, 9);
       return m.table.simulator->ask(from, got.data(), 16) ? got : std::vector<int>();
     };
     EXPECT_EQ(asked(second), sent);
     EXPECT_EQ(m.table.cuMemsetD8(first + 8, 0, 4), CUDA_SUCCESS);
+    EXPECT_EQ(asked(first), (std::vector<int>{1, 2, 0, 4}));
+    m.table.simulator->tell(first + 8, nullptr, 4);
     EXPECT_EQ(asked(first), std::vector<int>()) << "not all of it is known";
+    EXPECT_EQ(read(first), std::vector<int>(4));
     const int five = 5;
     m.table.simulator->tell(first + 8, &five, 4);
     EXPECT_EQ(asked(first), (std::vector<int>{1, 2, 5, 4}));
-    EXPECT_EQ(read(first), std::vector<int>(4)) << "not all of it came from others";
+    EXPECT_EQ(read(first), (std::vector<int>{1, 2, 5, 4}));
     m.table.simulator->tell(first, sent.data(), 16);
     EXPECT_EQ(m.table.cuMemcpyDtoD(second, first, 16), CUDA_SUCCESS);
     EXPECT_EQ(read(first), sent);

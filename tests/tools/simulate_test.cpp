@@ -102,7 +102,7 @@ TEST_F(Simulate, LeavesWhatIsNotGivenToTheFile) {
       run({"simulate", "--config", "machine.toml", "--", "sh", "-c",
            "echo ${SPILLWAY_SIM_CAPACITY-unset} ${SPILLWAY_SIM_VALUES-unset} ${SPILLWAY_SIM_KERNELS-unset}"},
           {{"SPILLWAY_LIB_DIR", FAKE_LIBRARIES}});
-  EXPECT_EQ(ran.out, "unset unset unset\n") << ran.err;
+  EXPECT_EQ(ran.out, "unset unset " FAKE_LIBRARIES "/libspillway_kernels.so\n") << ran.err;
 }
 
 TEST_F(Simulate, TheEnvironmentMayDescribeTheCard) {

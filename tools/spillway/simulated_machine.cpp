@@ -51,14 +51,15 @@ bool set_capacity(const std::string& text, Environment* environment, std::string
   return true;
 }
 
-bool set_kernels(const SimulatorLibraries& libraries, Environment* environment, std::string* error) {
-  if (libraries.kernels.empty()) {
+bool set_kernels(const SimulatorLibraries& libraries, bool computes, Environment* environment,
+                 std::string* error) {
+  if (!libraries.kernels.empty()) (*environment)["SPILLWAY_SIM_KERNELS"] = libraries.kernels;
+  if (computes && libraries.kernels.empty()) {
     *error = "--values compute needs libspillway_kernels_<LibTorch's version>.so in '" +
              std::filesystem::path(libraries.folder).parent_path().string() +
              "': build the target 'spillway_command'";
     return false;
   }
-  (*environment)["SPILLWAY_SIM_KERNELS"] = libraries.kernels;
   return true;
 }
 
@@ -112,7 +113,7 @@ bool describe_machine(const MachineOptions& options, const SimulatorLibraries& l
   if (std::getenv("PYTHONHASHSEED") == nullptr) (*environment)["PYTHONHASHSEED"] = "0";
   (*environment)["SPILLWAY_SIM_MACHINE"] = shared.path();
   return set_libraries(libraries, environment, error) &&
-         (values_of(options) != "compute" || set_kernels(libraries, environment, error));
+         set_kernels(libraries, values_of(options) == "compute", environment, error);
 }
 
 void apply(const Environment& environment) {

@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_SIMULATOR_CONTROL_VERSION 3u
+#define SPILLWAY_SIMULATOR_CONTROL_VERSION 4u
 
 enum { SPILLWAY_SIMULATOR_NULL = 0, SPILLWAY_SIMULATOR_COMPUTE = 1 };
 
@@ -172,9 +172,10 @@ typedef struct SpillwaySimulatorControl {
    * waits for it with `wait`. Work that fails makes such waits return CUDA_ERROR_LAUNCH_FAILED. After an
    * error of this function nothing of `work` is ever called. */
   CUresult (*submit_external)(CUstream stream, const SpillwayExternalWork* work);
-  /* Since version 2, in null mode. Small copies from the host to a device (at most 1 MiB each) are known
-   * until a kernel runs there, and so is what is copied from them; all else reads as zeros. `ask` gives bytes
-   * that are known, and 1, or 0; `tell` makes bytes known that come from outside, or with NULL unknown. */
+  /* Since version 2, in null mode. Small copies from the host to a device and memsets (at most 1 MiB each)
+   * are known until a kernel runs there, and so is what is copied from them; all else reads as zeros. `ask`
+   * gives bytes that are known, and 1, or 0; `tell` makes bytes known that come from outside, at most 32 MiB
+   * at once, or with NULL unknown. */
   int (*ask)(CUdeviceptr address, void* out, uint64_t bytes);
   void (*tell)(CUdeviceptr address, const void* bytes, uint64_t count);
 
@@ -205,6 +206,21 @@ typedef struct SpillwaySimulatorControl {
   /* Since version 3. A function by that name without a module, for the runtime, whose kernels are registered
    * and not loaded: cuLaunchKernel takes it. The same name gives the same function. The text is copied. */
   CUfunction (*function)(const char* name);
+  /* Since version 4. `ask`, after work from outside that writes these bytes, for which it waits a while. Not
+   * for such work itself. */
+  int (*await_and_ask)(CUdeviceptr address, void* out, uint64_t bytes);
+  /* Since version 4, in null mode. Whether pinned memory of the host still holds what a copy of unknown
+   * bytes, of a page or more, has left there. */
+  int (*holds_unknown)(const void* host, uint64_t bytes);
+  /* Since version 4, in null mode. Between `confine(1)` and `confine(-1)` the kernels that the calling thread
+   * launches make nothing unknown: the caller says what they wrote, by `tell`. Returns how many of these are
+   * open; 0 only asks. */
+  int (*confine)(int change);
+  /* Since version 4. How many kernels the calling thread has submitted, captured ones included. */
+  uint64_t (*submitted)(void);
+  /* Since version 4, in null mode. The calling thread's next copy of at most 8 bytes to the host gives the
+   * first bytes of `value`, whatever it reads; `known` 0: what is there. */
+  void (*answer_next_read)(int known, uint64_t value);
 } SpillwaySimulatorControl;
 
 typedef const SpillwaySimulatorControl* (*SpillwaySimulatorControlFunction)(void);

@@ -9,7 +9,7 @@ import sys
 
 import torch
 
-x = torch.arange(4, device="cuda")
+x = torch.randint(4, (4,), device="cuda")
 pinned = torch.zeros(4, dtype=torch.long, pin_memory=True)
 how = sys.argv[1]
 if how == "tolist":

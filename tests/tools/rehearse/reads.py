@@ -1,7 +1,7 @@
 """Reads values from the device in each of the ways that a program can."""
 import torch
 
-x = torch.ones(64, device="cuda")
+x = torch.rand(64, device="cuda")  # what the host wrote, or what follows from it, would be known
 for _ in range(3):
     x.sum().item()  # three values
 if x.max() > 0:  # one value
