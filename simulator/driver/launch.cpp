@@ -15,7 +15,9 @@ CUresult launch_binary(const CUDA_KERNEL_NODE_PARAMS& launch, CUstream on, Site 
   if (!launch.func) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult result = find_work_stream(on, &stream); result != CUDA_SUCCESS) return result;
   ++submitted_kernels();
-  return enqueue(*stream, binary_work(launch), site);
+  const KernelWork work = binary_work(launch);
+  note_if_uncomputed(work.name);
+  return enqueue(*stream, work, site);
 }
 
 // Runs on the calling thread, as soon as it is in its place: one of the orders that the stream allows.

@@ -29,6 +29,7 @@
 #include "simulator/driver/physical.h"
 #include "simulator/driver/referee.h"
 #include "simulator/driver/shared_machine.h"
+#include "simulator/driver/uncomputed.h"
 #include "simulator/driver/watchdog.h"
 
 namespace spillway::simulator {
@@ -144,7 +145,8 @@ struct Machine {
   Counters counters;
   Watchdog watchdog;
   std::map<Site, HostReads> host_reads;  // by who asked
-  SharedMachine shared;                  // with other processes, if that was asked for
+  UncomputedKernels uncomputed;
+  SharedMachine shared;  // with other processes, if that was asked for
   std::vector<std::unique_ptr<Device>> devices;
   std::unique_ptr<PhysicalMemory> physical;  // from cuInit on
   AddressSpace space;

@@ -1,12 +1,5 @@
 // Launches: they take their place on the stream and compute nothing.
-#include <cxxabi.h>
-
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <memory>
-#include <string>
 #include <vector>
 
 #include "simulator/runtime/device.h"
@@ -20,7 +13,6 @@ namespace {
 
 constexpr unsigned kMaxThreadsPerBlock = 1024;
 constexpr int kRegistersPerThread = 32;  // what PyTorch's occupancy questions see for every kernel
-constexpr int kMaxKernelsNamed = 8;
 
 struct CallConfiguration {
   dim3 grid, block;
@@ -35,31 +27,6 @@ bool is_valid(dim3 grid, dim3 block) {
          grid.z <= 65535 && block.x >= 1 && block.y >= 1 && block.z >= 1 && block.x <= 1024 &&
          block.y <= 1024 && block.z <= 64 &&
          static_cast<unsigned long long>(block.x) * block.y * block.z <= kMaxThreadsPerBlock;
-}
-
-// "at::native::vectorized_elementwise_kernel<4, ...", as long as a line of a terminal.
-std::string readable(const char* mangled) {
-  constexpr size_t kLongest = 100;
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> name(
-      abi::__cxa_demangle(mangled, nullptr, nullptr, &status), &std::free);
-  std::string text = name == nullptr ? mangled : name.get();
-  if (text.starts_with("void ")) text.erase(0, 5);
-  if (text.size() > kLongest) text.replace(kLongest, std::string::npos, "...");
-  return text;
-}
-
-// In computing mode results are expected, and a kernel that reaches the runtime leaves its output as it was.
-void say_that_it_computes_nothing(Kernel* kernel) {
-  static std::atomic<int> named{0};
-  const auto* control = driver().control;
-  if (control->mode() != SPILLWAY_SIMULATOR_COMPUTE || control->stand_in(0) > 0) return;
-  if (kernel->named.exchange(true)) return;
-  const int before = named.fetch_add(1);
-  if (before > kMaxKernelsNamed) return;
-  std::fprintf(stderr, "spillway simulator: %s %s: no CPU kernel stood in for it, its output is undefined\n",
-               before == kMaxKernelsNamed ? "more kernels, the first is" : "kernel",
-               readable(kernel->name).c_str());
 }
 
 // The kernel behind a host function, its code loaded on the thread's device.
@@ -85,7 +52,6 @@ cudaError_t launch(const void* function, dim3 grid, dim3 block, size_t shared_by
   if (shared_bytes > static_cast<size_t>(kernel->dynamic_shared_bytes.load(std::memory_order_relaxed))) {
     return cudaErrorInvalidValue;
   }
-  say_that_it_computes_nothing(kernel);
   return bound_call(&Driver::cuLaunchKernel, function_of(*kernel), grid.x, grid.y, grid.z, block.x, block.y,
                     block.z, static_cast<unsigned>(shared_bytes), stream, nullptr, nullptr);
 }

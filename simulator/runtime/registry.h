@@ -19,7 +19,6 @@ struct Kernel {
   Binary* binary;                                    // null: the simulator's own, which every card runs
   std::atomic<uint32_t> loaded_on{0};                // devices
   std::atomic<int> dynamic_shared_bytes{48 * 1024};  // what cudaFuncSetAttribute allows it
-  std::atomic<bool> named{false};                    // said to compute nothing
   std::atomic<CUfunction> function{nullptr};         // the driver's, from the first launch on
 };
 

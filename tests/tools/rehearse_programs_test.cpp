@@ -93,6 +93,20 @@ TEST_F(RehearsePrograms, SmallCopiesToTheHostMakeTheVerdictConditional) {
   EXPECT_THAT(rehearse({"--capacity", "1GiB"}, {"copies.py", "killed"}).out, HasSubstr(on_one));
 }
 
+TEST_F(RehearsePrograms, WhatNobodyComputedMakesTheVerdictConditional) {
+  const Words options = {"--capacity", "1GiB", "--values", "compute"};
+  const Ran computed = rehearse(options, {"uncomputed.py"});
+  EXPECT_THAT(computed.out, HasSubstr("the verdict is unconditional: every value was computed"))
+      << computed.err;
+  const Ran left = rehearse(options, {"uncomputed.py", "padded"});
+  EXPECT_EQ(left.code, 0) << left.err;
+  EXPECT_THAT(left.out, HasSubstr("fits, if nothing that was not computed decides what it allocates"));
+  EXPECT_THAT(left.out, HasSubstr("the verdict is conditional on what 1 kernel would have computed"));
+  EXPECT_THAT(left.out, ContainsRegex("1 ×  at::native::add_padding"));
+  EXPECT_THAT(left.out, Not(HasSubstr("every value")));
+  EXPECT_THAT(left.err, HasSubstr("no CPU kernel stood in for it"));
+}
+
 TEST_F(RehearsePrograms, RandomValuesAreTheSameSmallNumbersInEveryType) {
   const Ran ran = rehearse({"--capacity", "1GiB", "--values", "random"}, {"chances.py"});
   EXPECT_EQ(ran.code, 0) << ran.err;

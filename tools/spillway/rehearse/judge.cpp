@@ -12,7 +12,8 @@ Finding that_it_fits(const RunOptions& options, const Rehearsal& rehearsal) {
   const bool fits = decide(rehearsal) == Fit::kFits;
   const bool conditional = !fits_if(options, rehearsal).empty();
   std::string text = verdict_text(options, rehearsal);
-  if (conditional) text += " (--values compute runs with true values, at small sizes)";
+  if (conditional && values_of(options, rehearsal) != "compute")
+    text += " (--values compute runs with true values, at small sizes)";
   if (const std::string why = failure_line(rehearsal); !why.empty()) text += ": " + why;
   const Judged judged = !fits ? Judged::kFailed : conditional ? Judged::kPassedIf : Judged::kPassed;
   return {"the program fits the card", judged, text, {}};

@@ -116,6 +116,8 @@ void read_simulator(const Json& json, Observation* out) {
   for (const Json& reads : json.at("host_reads"))
     out->driver_reads.push_back(
         {reads.at("site").get<std::string>(), number(reads, "small_copies"), number(reads, "bulk_copies")});
+  for (const auto& [kernel, launches] : json.at("uncomputed").items())
+    out->uncomputed[kernel] = launches.get<uint64_t>();
   for (const Json& device : json.at("devices")) {
     CardView card;
     if (!device.at("card").is_null()) card.card = device.at("card").get<std::string>();

@@ -274,8 +274,15 @@ ReadTotals reads_of(const Rehearsal& rehearsal) {
   return totals;
 }
 
+std::map<std::string, uint64_t> uncomputed_of(const Rehearsal& rehearsal) {
+  std::map<std::string, uint64_t> all;
+  for (const Observation& process : rehearsal.processes)
+    for (const auto& [kernel, launches] : process.uncomputed) all[kernel] += launches;
+  return all;
+}
+
 bool is_conditional(const std::string& values, const Rehearsal& rehearsal) {
-  return values != "compute" && reads_of(rehearsal).decide();
+  return values == "compute" ? !uncomputed_of(rehearsal).empty() : reads_of(rehearsal).decide();
 }
 
 }  // namespace spillway::tools

@@ -96,6 +96,8 @@ struct ReadTotals {
 };
 ReadTotals reads_of(const Observation& process);
 ReadTotals reads_of(const Rehearsal& rehearsal);
+// Launches by kernels that nobody computed, of all processes; only with true values are there any.
+std::map<std::string, uint64_t> uncomputed_of(const Rehearsal& rehearsal);
 // Whether another run, with other values, may need other memory.
 bool is_conditional(const std::string& values, const Rehearsal& rehearsal);
 

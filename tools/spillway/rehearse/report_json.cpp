@@ -193,6 +193,7 @@ std::string report_json(const RunOptions& options, const Rehearsal& rehearsal,
                      {"failures", failures},
                      {"reads", reads},
                      {"driver_reads", driver_reads},
+                     {"uncomputed", uncomputed_of(rehearsal)},
                      {"further_runs", runs},
                      {"damaged", rehearsal.damaged}};
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -37,6 +37,18 @@ void add_places(const Observation& process, std::map<std::string, uint64_t>* cou
   }
 }
 
+std::string counted_text(const std::vector<std::pair<uint64_t, std::string>>& sorted, const char* one,
+                         const char* several) {
+  using enum Align;
+  Table table({kRight, kLeft});
+  for (size_t i = 0; i < std::min(kReadPlaces, sorted.size()); ++i)
+    table.add({std::to_string(sorted[i].first) + " ×", sorted[i].second});
+  if (sorted.size() > kReadPlaces)
+    table.add(
+        {"", "and " + count_text(sorted.size() - kReadPlaces, one, several) + " more (--json has all)"});
+  return table.text("  ");
+}
+
 std::string read_places_text(const Rehearsal& rehearsal) {
   std::map<std::string, uint64_t> counts;
   for (const Observation& process : rehearsal.processes) add_places(process, &counts);
@@ -47,14 +59,7 @@ std::string read_places_text(const Rehearsal& rehearsal) {
     const bool a_is_data = a.second.starts_with("bulk"), b_is_data = b.second.starts_with("bulk");
     return a_is_data != b_is_data ? b_is_data : a.first > b.first;
   });
-  using enum Align;
-  Table table({kRight, kLeft});
-  for (size_t i = 0; i < std::min(kReadPlaces, sorted.size()); ++i)
-    table.add({std::to_string(sorted[i].first) + " ×", sorted[i].second});
-  if (sorted.size() > kReadPlaces)
-    table.add(
-        {"", "and " + count_text(sorted.size() - kReadPlaces, "place", "places") + " more (--json has all)"});
-  return table.text("  ");
+  return counted_text(sorted, "place", "places");
 }
 
 // What the verdict depends on: "7 values read from the device, 4 of which decide a shape, and on 1 small copy
@@ -76,6 +81,21 @@ std::string bulk_text(const ReadTotals& reads) {
          (reads.bulk == 1 ? "is" : "are") + " taken as data that decides nothing\n";
 }
 
+std::string computed_text(const Rehearsal& rehearsal) {
+  const std::map<std::string, uint64_t> uncomputed = uncomputed_of(rehearsal);
+  if (uncomputed.empty())
+    return "the verdict is unconditional: every value was computed (by CPU kernels, whose temporaries are "
+           "their own)\n";
+  std::vector<std::pair<uint64_t, std::string>> sorted;
+  sorted.reserve(uncomputed.size());
+  for (const auto& [kernel, launches] : uncomputed) sorted.emplace_back(launches, kernel);
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  return "the verdict is conditional on what " + count_text(uncomputed.size(), "kernel", "kernels") +
+         " would have computed, for which there is no CPU kernel: their outputs are undefined\n" +
+         counted_text(sorted, "kernel", "kernels");
+}
+
 std::string unprobed_text(const Rehearsal& rehearsal) {
   std::string text;
   for (const Observation& process : rehearsal.processes)
@@ -92,6 +112,7 @@ std::string unprobed_text(const Rehearsal& rehearsal) {
 std::string fits_if(const RunOptions& options, const Rehearsal& rehearsal) {
   const std::string values = values_of(options, rehearsal);
   if (decide(rehearsal) != Fit::kFits || !is_conditional(values, rehearsal)) return "";
+  if (values == "compute") return "if nothing that was not computed decides what it allocates";
   const uint64_t shapes = reads_of(rehearsal).shape;
   if (shapes == 0) return "if no value that it read decides what it allocates";
   return "if " + count_text(shapes, "shape", "shapes") + " that the device decides " +
@@ -100,10 +121,7 @@ std::string fits_if(const RunOptions& options, const Rehearsal& rehearsal) {
 
 std::string condition_text(const RunOptions& options, const Rehearsal& rehearsal) {
   const std::string values = values_of(options, rehearsal);
-  if (values == "compute")
-    return "the verdict is unconditional: every value was computed (by CPU kernels, whose temporaries are "
-           "their own)\n" +
-           unprobed_text(rehearsal);
+  if (values == "compute") return computed_text(rehearsal) + unprobed_text(rehearsal);
   const ReadTotals reads = reads_of(rehearsal);
   const bool all_told = std::none_of(rehearsal.processes.begin(), rehearsal.processes.end(),
                                      [](const Observation& process) { return process.unreported > 0; });
