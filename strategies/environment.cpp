@@ -187,7 +187,7 @@ bool read_environment(Environment* out, std::string* error) {
     return false;
   }
   if (const char* slowdown = std::getenv("SPILLWAY_MAX_SLOWDOWN"); slowdown != nullptr && *slowdown != '\0')
-    if (!parse_slowdown(slowdown, &out->most_slowdown, error)) {
+    if (!parse_slowdown(slowdown, &out->most_slowdown.emplace(), error)) {
       *error = "SPILLWAY_MAX_SLOWDOWN: " + *error;
       return false;
     }

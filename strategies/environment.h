@@ -6,6 +6,7 @@
 // value is wrong and what would be right; nothing is changed then.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -21,7 +22,8 @@ struct Environment {
   int64_t peer_budget_bytes = -1;  // of each other device. -1: of those that nobody uses
   std::string nvme_folder;         // of a file for registered blocks
   uint64_t nvme_bytes = 0;         // its size; 0: none
-  double most_slowdown = 10;       // by what was moved there; 0: does not matter
+  // By what was moved there; 0: does not matter; nothing: by the device.
+  std::optional<double> most_slowdown;
   bool wait_for_events = true, stitch = true, release_cache = true, framework_cache = true, trim_pools = true,
        ask_peers = true, spill_to_host = true, spill_to_peer = true, spill_to_nvme = true, registered = true;
 };

@@ -146,8 +146,16 @@ spillway_status Process::start_locked() {
   return SPILLWAY_OK;
 }
 
+// Times of the simulated card mean nothing: no rescue is refused for them unless the user asks for it.
+double Process::most_slowdown() const {
+  constexpr double kMostOnCard = 10;
+  const driver::Table* table = driver::process_table(nullptr);
+  const bool simulated = table != nullptr && table->simulator != nullptr;
+  return environment_.most_slowdown.value_or(simulated ? 0 : kMostOnCard);
+}
+
 SpillLimits Process::spill_limits() const {
-  SpillLimits limits{.nobody_uses = &nobody_uses, .most_slowdown = environment_.most_slowdown};
+  SpillLimits limits{.nobody_uses = &nobody_uses, .most_slowdown = most_slowdown()};
   if (environment_.peer_budget_bytes >= 0)
     limits.peer_bytes = static_cast<uint64_t>(environment_.peer_budget_bytes);
   if (environment_.host_budget_bytes >= 0) {

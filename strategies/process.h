@@ -38,6 +38,7 @@ class Process {
     return (host || peer) && ladder()->gate() != nullptr;
   }
   // What the strategies that move memory in use keep to.
+  double most_slowdown() const;
   SpillLimits spill_limits() const;
   bool registered_allowed() const { return environment_.registered; }
   // Null until started.

@@ -27,8 +27,8 @@ Offer offer_of(const SpillEstimate& estimate, double most_slowdown) {
   Offer offer;
   if (most_slowdown != 0 && estimate.slowdown > most_slowdown) {
     std::snprintf(offer.why_not, sizeof offer.why_not,
-                  "the program would run %.1f times as long, and %.1f is the most", estimate.slowdown,
-                  most_slowdown);
+                  "the program would run %.1f times as long, and --max-slowdown allows %.1f",
+                  estimate.slowdown, most_slowdown);
     return offer;
   }
   const double copy_us = static_cast<double>(estimate.bytes) / estimate.bytes_per_us;

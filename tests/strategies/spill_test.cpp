@@ -204,7 +204,7 @@ TEST_F(Spill, PredictsWhatItCosts) {
   }
   let_time_pass();
   EXPECT_EQ(get(20 * kMiB), 0u) << "each would be read over the link at every turn";
-  EXPECT_NE(ladder->story_of(failure->event.incident).find("times as long, and 1.0 is the most"),
+  EXPECT_NE(ladder->story_of(failure->event.incident).find("times as long, and --max-slowdown allows 1.0"),
             std::string::npos)
       << ladder->story_of(failure->event.incident);
   EXPECT_EQ(memory().spilled, 0u);

@@ -9,7 +9,7 @@ from case import BUILD, OWN, PROGRAMS, Case
 
 class Spill(Case):
     """Memory of live tensors goes to the host, at the same address."""
-    gpt2 = [sys.executable, PROGRAMS / "gpt2_training.py", "--batch", "28", "--steps", "4"]
+    gpt2 = [sys.executable, PROGRAMS / "gpt2_training.py", "--batch", "30", "--steps", "4"]
     small = [sys.executable, PROGRAMS / "values_gpt2.py", "cuda", "4", "640"]
     computing = ("--values", "compute", "--capacity")
 
@@ -17,9 +17,8 @@ class Spill(Case):
         ended = self.simulate(*self.gpt2)
         self.assertNotEqual(ended.status, 0)
         self.assertIn("OutOfMemoryError", ended.errors)
-        # The simulated kernels take no time of their own, so that the link's looks long.
-        ended = self.run_on(*self.gpt2, options=["--mode", "replace", "--host-budget", "32GiB",
-                                                 "--max-slowdown", "none"])
+        # The simulated kernels take no time of their own, so that the link's looks long: no bound holds there.
+        ended = self.run_on(*self.gpt2, options=["--mode", "replace", "--host-budget", "32GiB"])
         self.assertEqual(ended.status, 0, ended.errors)
         self.assertIn("step 3:", ended.output)
         self.assertRegex(next(iter(ended.reports.values())), r"spill_to_host +\d+ +\d+ .*GiB")
@@ -39,7 +38,7 @@ class Spill(Case):
         ended = self.run_on(*self.gpt2, options=["--mode", "replace", "--host-budget", "32GiB",
                                                          "--max-slowdown", "1.0"])
         self.assertNotEqual(ended.status, 0)
-        self.assertRegex(ended.errors, r"not spill_to_host: .* times as long, and 1\.0 is the most")
+        self.assertRegex(ended.errors, r"not spill_to_host: .* times as long, and --max-slowdown allows 1\.0")
 
     def test_without_host_memory_it_is_refused_and_said(self):
         ended = self.run_on(*self.gpt2, options=["--mode", "replace", "--host-budget", "64MiB"])
