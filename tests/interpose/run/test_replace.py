@@ -7,11 +7,11 @@ from case import OWN, PROGRAMS, Case
 
 class Replace(Case):
     def test_spillway_is_the_allocator_of_an_unchanged_program(self):
-        ended = self.run_on(sys.executable, "-c",
-                            "import torch; torch.ones(4, device='cuda'); print(torch.cuda.get_allocator_backend())",
-                            options=["--mode", "replace"])
-        self.assertEqual((ended.status, ended.output.strip()), (0, "spillway"), ended.errors)
-        self.assertEqual(ended.reports, {}, "a run without failures leaves no file")
+        program = "import torch; torch.ones(4, device='cuda'); print(torch.cuda.get_allocator_backend())"
+        for options in ([], ["--quiet"]):
+            ended = self.run_on(sys.executable, "-c", program, options=["--mode", "replace", *options])
+            self.assertEqual((ended.status, ended.output.strip()), (0, "spillway"), ended.errors)
+            self.assertEqual(ended.reports, {}, "a run without failures leaves no file")
 
     def test_also_where_cuda_was_used_before_torch_came(self):
         ended = self.run_on(sys.executable, "-c", """

@@ -54,6 +54,15 @@ Environment environment_of(const RunSettings& settings, const std::string& libra
   return environment;
 }
 
+// Unless the user asked for the files by name.
+void remove_clean_traces(const RunSettings& settings, const RunTotals& totals) {
+  if (!settings.trace.empty()) return;
+  for (const std::string& trace : totals.clean_traces) {
+    std::error_code ignored;
+    fs::remove(trace, ignored);
+  }
+}
+
 void say_end(const RunSettings& settings, const RunTotals& totals) {
   for (const std::string& reason : totals.refusals)
     std::fprintf(stderr, "spillway: PyTorch's own allocator stayed: %s\n", reason.c_str());
@@ -68,11 +77,6 @@ void say_end(const RunSettings& settings, const RunTotals& totals) {
         "spillway: %s could not ask other processes for memory: SPILLWAY_LEDGER is off, or there is no "
         "shared memory ('spillway doctor' tries it)\n",
         count_text(totals.alone, "process", "processes").c_str());
-  const bool asked = !settings.trace.empty();
-  for (const std::string& trace : asked ? std::vector<std::string>{} : totals.clean_traces) {
-    std::error_code ignored;
-    fs::remove(trace, ignored);
-  }
   std::string reports;
   for (const std::string& trace : totals.traces) reports += "; report: spillway report " + trace;
   std::fprintf(stderr, "spillway: %s%s\n", summary_line(totals, mode_of(settings.mode)).c_str(),
@@ -91,7 +95,9 @@ int run(const RunSettings& settings, const Words& command) {
     const int code = end.start_error == ENOENT ? kNotFound : kCannotRun;
     return fail(code, "run: " + cannot_run_text(command.front(), end.start_error));
   }
-  if (!settings.quiet) say_end(settings, summary.totals());
+  const RunTotals totals = summary.totals();
+  remove_clean_traces(settings, totals);
+  if (!settings.quiet) say_end(settings, totals);
   return end.exit_code;
 }
 
