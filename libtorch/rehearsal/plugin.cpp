@@ -88,6 +88,7 @@ void finish() {
   }
   name_sites();
   write_result();
+  if (simulator() != nullptr) simulator()->write_report();  // the process may end by _exit
 }
 
 // Beside this library. "" when Spillway is PyTorch's allocator, else why not.

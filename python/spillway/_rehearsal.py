@@ -32,7 +32,12 @@ def _causes(error, depth=16):
         depth -= 1
 
 
-def _watch_end(probe, torch):
+def _has_process_group():
+    distributed = sys.modules.get("torch.distributed")
+    return distributed is not None and distributed.is_available() and distributed.is_initialized()
+
+
+def _watch_end(probe, torch, ended_by_steps):
     """Tells the probe what ended the program. The program's own hooks stay as they are, and may replace these."""
     outer_hook, outer_exit, seen = sys.excepthook, sys.exit, []
 
@@ -60,13 +65,22 @@ def _watch_end(probe, torch):
         if error is not None and not seen:  # the interpreter keeps it, whoever has replaced the hook
             tell(error)
         probe.spillway_rehearsal_finish()
+        if error is None and ended_by_steps() and _has_process_group():
+            # The program would have ended it. While C++ takes its objects down PyTorch's watchdog goes on looking at
+            # collectives, and ends the process with an error that a whole run does not have.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
 
     sys.excepthook, sys.exit = hook, leave
     atexit.register(finish)
 
 
 def _watch_steps(probe, limit):
-    """Several optimizers make one step of the program; it ends when one of them steps that has stepped in it."""
+    """Several optimizers make one step of the program; it ends when one of them steps that has stepped in it.
+
+    Returns a function that says whether it was ended so.
+    """
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     steps = 0
@@ -100,6 +114,7 @@ def _watch_steps(probe, limit):
         raise SystemExit(0)
 
     register_optimizer_step_post_hook(stepped)
+    return lambda: limit > 0 and steps == limit and not told
 
 
 def _give_scaler_values(torch, values):
@@ -228,7 +243,6 @@ def start(library, steps, values):
     probe.spillway_rehearsal_uncaught.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int]
     probe.spillway_rehearsal_architectures.argtypes = [ctypes.c_char_p]
     _require_kernels(probe, torch)
-    _watch_end(probe, torch)
     _give_scaler_values(torch, values)
     _end_generation(values)
-    _watch_steps(probe, steps)
+    _watch_end(probe, torch, _watch_steps(probe, steps))

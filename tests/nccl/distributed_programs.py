@@ -89,7 +89,7 @@ def rehearsed(build, ranks, script, *arguments, flags=()):
             [build / "bin/spillway", "rehearse", "--once", "--capacity", "80GiB", "--gpus", str(ranks), *flags,
              "--json", report, "--", PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
              str(ranks), PROGRAMS / script, *arguments], capture_output=True, text=True, timeout=120)
-        if completed.returncode != 0:
+        if completed.returncode != 0 or "terminated with exception" in completed.stderr:
             raise SystemExit(f"{script}: exit code {completed.returncode}\n{completed.stdout[-2000:]}\n"
                              f"{completed.stderr[-4000:]}")
         devices = json.loads(report.read_text())["devices"]
@@ -108,13 +108,14 @@ def repeats(build):
 
 
 def ended_by_steps(build):
-    """A program that is ended in the middle, with collectives of which nobody has waited for the end, ends."""
-    runs = [rehearsed(build, 2, "ddp_training.py", "--layers", "4", "--steps", "9", flags=("--steps", "2"))
-            for _ in range(2)]
-    # But for the digest: as the process ends, the watchdog and the program free side by side.
-    first, second = ([rank[:-1] for rank in run] for run in runs)
-    if len(first) != 2 or first != second:
-        raise SystemExit(f"ended by --steps, its runs are not the same:\n{first}\n{second}")
+    """A program that is ended in the middle, with collectives of which nobody has waited for the end, ends quietly."""
+    for script, *arguments in (("ddp_training.py",), ("fsdp_training.py", "--width", "256", "--heads", "4")):
+        runs = [rehearsed(build, 2, script, "--layers", "4", "--steps", "9", *arguments, flags=("--steps", "2"))
+                for _ in range(2)]
+        # But for the digest: as the process ends, the watchdog and the program free side by side.
+        first, second = ([rank[:-1] for rank in run] for run in runs)
+        if len(first) != 2 or first != second:
+            raise SystemExit(f"{script} ended by --steps, its runs are not the same:\n{first}\n{second}")
 
 
 def objects(build):
