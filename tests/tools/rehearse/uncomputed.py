@@ -1,4 +1,4 @@
-"""With true values: operators that the CPU computes, and with an argument one whose CUDA kernel nobody stands in for."""
+"""With true values: what the CPU computes, and with an argument an operator whose CUDA kernel nobody stands in for."""
 import sys
 
 import torch
