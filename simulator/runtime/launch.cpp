@@ -1,5 +1,6 @@
 // Launches: they take their place on the stream and compute nothing.
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "simulator/runtime/device.h"
