@@ -1,5 +1,6 @@
 #include "libtorch/kernels/known_operators.h"
 
+#include <ATen/core/enum_tag.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -18,11 +19,13 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// CUDA draws other numbers than the CPU, and so does a generator that is not asked for twice.
-bool draws(const c10::FunctionSchema& schema) {
-  return std::any_of(schema.arguments().begin(), schema.arguments().end(), [](const c10::Argument& argument) {
-    return argument.name() == "generator" || argument.name() == "philox_seed";
-  });
+// The CPU would draw other numbers, and from the generator that the program's own draws come from.
+bool draws(const c10::OperatorHandle& op) {
+  const c10::FunctionSchema& schema = op.schema();
+  return op.hasTag(at::Tag::nondeterministic_seeded) ||
+         std::any_of(schema.arguments().begin(), schema.arguments().end(), [](const c10::Argument& argument) {
+           return argument.name() == "generator" || argument.name() == "philox_seed";
+         });
 }
 
 bool overwrites(std::string_view name, const c10::FunctionSchema& schema) {
@@ -51,7 +54,7 @@ std::unique_ptr<KnownOperator> facts_of(const c10::OperatorName& operator_name) 
   facts->reads_by_itself = is_one_of(name, {"aten::nonzero", "aten::_unique", "aten::_unique2",
                                             "aten::unique_consecutive", "aten::equal"}) &&
                            facts->written.empty();
-  const bool computes = !facts->gives_memory && !draws(schema) && !begins_with(name, "aten::_cudnn") &&
+  const bool computes = !facts->gives_memory && !draws(*op) && !begins_with(name, "aten::_cudnn") &&
                         op->hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
   if (computes) facts->handle = op;
   return facts;

@@ -1,7 +1,7 @@
 // What null mode knows of a device's bytes: small copies from the host, memsets, what copies and collectives
 // made of them, and what somebody who knows the program's framework tells (`tell`). A kernel may have written
 // anything: all is forgotten when one runs, unless the launching thread says that it will tell what was
-// written (`confined`). So programs that decide sizes by values which went through device memory find them.
+// written (`confine`). So programs that decide sizes by values which went through device memory find them.
 //
 // Thread-safety: none of its own; used under the simulator's lock. Ownership: copies. Errors: what is too
 // large is not known. Units: bytes.

@@ -69,6 +69,11 @@ def unknown():
     del weights
     fives = torch.full((100,), 5, device="cuda").sum().item()
     print("again", [fives, torch.empty(100, dtype=torch.long, device="cuda").sum().item()])
+    torch.manual_seed(1)
+    first = torch.rand(1).item()
+    torch.manual_seed(1)
+    torch.nn.functional.dropout(torch.ones(8, device="cuda"))
+    print("the host's numbers are its own", torch.rand(1).item() == first)
     x = torch.ones(4, dtype=torch.long, device="cuda")
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
