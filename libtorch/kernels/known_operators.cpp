@@ -37,6 +37,12 @@ bool overwrites(std::string_view name, const c10::FunctionSchema& schema) {
                      [](const c10::Argument& argument) { return argument.is_out(); });
 }
 
+std::optional<bool> of_finite(std::string_view name) {
+  if (name == "aten::isfinite") return true;
+  if (is_one_of(name, {"aten::isnan", "aten::isinf", "aten::isposinf", "aten::isneginf"})) return false;
+  return std::nullopt;
+}
+
 std::unique_ptr<KnownOperator> facts_of(const c10::OperatorName& operator_name) {
   auto facts = std::make_unique<KnownOperator>();
   const std::string_view name = operator_name.name;
@@ -54,6 +60,7 @@ std::unique_ptr<KnownOperator> facts_of(const c10::OperatorName& operator_name) 
   facts->reads_by_itself = is_one_of(name, {"aten::nonzero", "aten::_unique", "aten::_unique2",
                                             "aten::unique_consecutive", "aten::equal"}) &&
                            facts->written.empty();
+  facts->of_finite = of_finite(name);
   const bool computes = !facts->gives_memory && !draws(*op) && !begins_with(name, "aten::_cudnn") &&
                         op->hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
   if (computes) facts->handle = op;

@@ -22,6 +22,7 @@ struct KnownOperator {
   bool copies = false;                        // aten::copy_
   bool resizes = false;                       // aten::resize_
   bool reads_by_itself = false;               // how large its result is, or whether it is true
+  std::optional<bool> of_finite;              // what isnan, isinf and isfinite say of a finite number
 };
 
 // Null for what is none of ATen's operators. `name` and `overload` are those of a schema, which stay.

@@ -1,5 +1,6 @@
 #include "libtorch/kernels/observer.h"
 
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/record_function.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -193,6 +194,16 @@ void finish(const Running& running, const std::vector<IValue>& results) {
     tell_resized(running);
 }
 
+// Numbers that nobody computed are taken to be finite: a program that looks for others finds none.
+void tell_finite(const Running& running, const std::vector<IValue>& results) {
+  const std::vector<at::Tensor> tensors = tensors_of(results);
+  if (tensors.size() != 1 || !tensors.front().is_cuda() || !may_decide(tensors.front()) || is_capturing() ||
+      known_value(tensors.front()))
+    return;
+  const auto options = tensors.front().options().device(at::kCPU).pinned_memory(false);
+  tell_value(tensors.front(), at::full(tensors.front().sizes(), *running.op->of_finite, options));
+}
+
 void ended(const at::RecordFunction& call, at::ObserverContext* context) {
   if (context == nullptr) return;
   const Running& running = *static_cast<Running*>(context);
@@ -201,6 +212,7 @@ void ended(const at::RecordFunction& call, at::ObserverContext* context) {
   innermost = running.outer;
   if (running.op->reads_by_itself) simulator().answer_next_read(0, 0);
   finish(running, call.outputs());
+  if (running.op->of_finite) tell_finite(running, call.outputs());
 }
 
 // Runs under the allocator's lock. Memory that is given again holds what somebody else left there, and where

@@ -1,7 +1,8 @@
-# SOURCE's text as the C string spillway_rehearsal_python_source in TARGET.
+# SOURCE's text as the C string NAME in TARGET.
 file(READ ${SOURCE} text HEX)
 string(REGEX REPLACE "(..)" "0x\\1," bytes "${text}")
-file(WRITE ${TARGET} "// Made from python/spillway/_rehearsal.py.
-extern const char spillway_rehearsal_python_source[];
-const char spillway_rehearsal_python_source[] = {${bytes}0};
+get_filename_component(file ${SOURCE} NAME)
+file(WRITE ${TARGET} "// Made from python/spillway/${file}.
+extern const char ${NAME}[];
+const char ${NAME}[] = {${bytes}0};
 ")

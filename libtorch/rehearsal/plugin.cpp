@@ -137,7 +137,7 @@ void start() {
   if (settings().values == "random") give_floats_their_numbers();
   std::atexit(finish);  // Python's end comes first; this is for programs without it
   writer().start();
-  start_python_part();
+  start_python_parts();
 }
 
 enum class Progress { kNew, kWaiting, kDone };
@@ -210,6 +210,17 @@ SPILLWAY_EXPORT void spillway_rehearsal_end_by_steps(int ended) {
 SPILLWAY_EXPORT void spillway_rehearsal_has_python() {
   const std::lock_guard lock(spillway::rehearsal::state().mutex);
   spillway::rehearsal::state().has_python = true;
+}
+
+// 1 begins and -1 ends what reads.h calls numbers; the end gives whether there were any.
+SPILLWAY_EXPORT int spillway_rehearsal_count_as_number(int change) {
+  if (change < 0) return spillway::rehearsal::end_numbers() > 0 ? 1 : 0;
+  spillway::rehearsal::begin_numbers();
+  return 0;
+}
+
+SPILLWAY_EXPORT void spillway_rehearsal_decided() {
+  spillway::rehearsal::note_decision();
 }
 
 SPILLWAY_EXPORT void spillway_rehearsal_architectures(const char* list) {

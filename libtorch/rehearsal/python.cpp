@@ -9,8 +9,9 @@
 #include "libtorch/rehearsal/settings.h"
 #include "libtorch/rehearsal/state.h"
 
-// The text of python/spillway/_rehearsal.py, put in by the build.
-extern const char spillway_rehearsal_python_source[];
+// The texts of python/spillway/_rehearsal.py and _numbers.py, put in by the build.
+extern const char spillway_rehearsal_source[];
+extern const char spillway_numbers_source[];
 
 namespace spillway::rehearsal {
 namespace {
@@ -60,23 +61,42 @@ std::string path_of_this_library() {
   return dladdr(reinterpret_cast<void*>(&name_sites_now), &info) != 0 ? info.dli_fname : "";
 }
 
-// Names stay out of the program's __main__.
-int run_python_part(void*) {
-  const std::string text =
-      "def _spillway_rehearsal_start():\n    names = {'__name__': 'spillway._rehearsal'}\n    exec(" +
-      std::string("compile(bytes.fromhex('");
-  std::string hex;
+struct PythonPart {
+  const char* name;
+  const char* source;
+  const char* without;  // what the rehearsal lacks when it fails
+};
+
+std::string hex_of(const char* text) {
   static constexpr char kDigits[] = "0123456789abcdef";
-  for (const char* c = spillway_rehearsal_python_source; *c != '\0'; ++c) {
+  std::string hex;
+  for (const char* c = text; *c != '\0'; ++c) {
     hex += kDigits[static_cast<unsigned char>(*c) >> 4];
     hex += kDigits[static_cast<unsigned char>(*c) & 15];
   }
-  const std::string start =
-      text + hex + "').decode(), 'spillway/_rehearsal.py', 'exec'), names)\n    names['start'](" +
-      quoted(path_of_this_library()) + ", " + std::to_string(settings().steps) + ", " +
-      quoted(settings().values) + ")\n_spillway_rehearsal_start()\ndel _spillway_rehearsal_start\n";
-  if (python().run(start.c_str()) != 0)
-    std::fputs("spillway rehearsal: steps of optimizers are not seen: the Python part failed\n", stderr);
+  return hex;
+}
+
+// Names stay out of the program's __main__.
+bool run_part(const PythonPart& part) {
+  const std::string name = part.name;
+  const std::string start = "def _spillway_rehearsal_start():\n    names = {'__name__': 'spillway." + name +
+                            "'}\n    exec(compile(bytes.fromhex('" + hex_of(part.source) +
+                            "').decode(), 'spillway/" + name + ".py', 'exec'), names)\n    names['start'](" +
+                            quoted(path_of_this_library()) + ", " + std::to_string(settings().steps) + ", " +
+                            quoted(settings().values) +
+                            ")\n_spillway_rehearsal_start()\ndel _spillway_rehearsal_start\n";
+  return python().run(start.c_str()) == 0;
+}
+
+int run_python_parts(void*) {
+  static constexpr PythonPart kParts[] = {
+      {"_rehearsal", spillway_rehearsal_source, "steps of optimizers are not seen"},
+      {"_numbers", spillway_numbers_source, "each number that is read counts as one that decides"},
+  };
+  for (const PythonPart& part : kParts)
+    if (!run_part(part))
+      std::fprintf(stderr, "spillway rehearsal: %s: the Python part failed\n", part.without);
   return 0;
 }
 
@@ -122,9 +142,9 @@ void ask_python_to_name_sites() {
     python().add_pending_call(name_sites_now, nullptr);
 }
 
-void start_python_part() {
+void start_python_parts() {
   if (python().add_pending_call != nullptr && python().run != nullptr && python().runs())
-    python().add_pending_call(run_python_part, nullptr);
+    python().add_pending_call(run_python_parts, nullptr);
 }
 
 }  // namespace spillway::rehearsal

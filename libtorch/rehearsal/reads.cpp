@@ -66,10 +66,13 @@ ReadKind kind_of_this_read(uint64_t bytes) {
   return kind;
 }
 
-void seen(void*, CUdeviceptr, uint64_t bytes) {
+struct Numbers {
+  uint64_t depth = 0, seen = 0;
+};
+thread_local Numbers numbers;
+
+void note(ReadKind kind, uint64_t bytes) {
   State& state = rehearsal::state();
-  if (state.forked) return;
-  const ReadKind kind = kind_of_this_read(bytes);
   const auto context = gather_stack();
   const std::lock_guard lock(state.mutex);
   Read& read = state.reads[{state.sites.of(context), kind}];
@@ -78,11 +81,31 @@ void seen(void*, CUdeviceptr, uint64_t bytes) {
   state.dirty = true;
 }
 
+void seen(void*, CUdeviceptr, uint64_t bytes) {
+  if (state().forked) return;
+  const bool is_number = numbers.depth > 0 && bytes <= SPILLWAY_SIMULATOR_SMALL_READ;
+  if (is_number) ++numbers.seen;
+  note(is_number ? ReadKind::kNumber : kind_of_this_read(bytes), bytes);
+}
+
 }  // namespace
 
 void watch_reads() {
   if (simulator() != nullptr && simulator()->mode() == SPILLWAY_SIMULATOR_NULL)
     simulator()->observe_host_reads(seen, nullptr);
+}
+
+void begin_numbers() {
+  if (numbers.depth++ == 0) numbers.seen = 0;
+}
+
+uint64_t end_numbers() {
+  --numbers.depth;
+  return numbers.seen;
+}
+
+void note_decision() {
+  if (!state().forked) note(ReadKind::kBranch, 0);
 }
 
 }  // namespace spillway::rehearsal

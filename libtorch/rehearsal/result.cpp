@@ -118,6 +118,10 @@ const char* name_of(ReadKind kind) {
       return "copy";
     case ReadKind::kBulk:
       return "bulk";
+    case ReadKind::kNumber:
+      return "number";
+    case ReadKind::kBranch:
+      return "branch";
   }
   return "";
 }

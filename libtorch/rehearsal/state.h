@@ -40,9 +40,11 @@ struct Read {
 enum class ReadKind {
   kShape,
   kValue,
-  kCopy,
-  kBulk
-};  // a bulk copy is data; a small one may decide something
+  kCopy,    // a small one may decide something
+  kBulk,    // data
+  kNumber,  // for printing, or followed by python/spillway/_numbers.py
+  kBranch,  // no read: a number that was followed decided something here
+};
 
 struct State {
   std::mutex mutex;

@@ -61,6 +61,8 @@ def unknown():
     """On a card these are chance; where nothing computes they are zeros, wherever the allocator puts them."""
     weights = torch.randn(512, 512, device="cuda")
     print("unknown", weights.sum().item(), (weights > 0).sum().item(), torch.nonzero(weights > 0).shape[0])
+    print("finite", weights.isnan().any().item(), torch.isinf(weights.sum()).item(), weights.isfinite().all().item(),
+          weights[weights.isfinite()].shape, bool(torch.tensor(float("nan"), device="cuda").isfinite()))
     on_host = torch.empty(512, 512, dtype=torch.bool, pin_memory=True)
     on_host.copy_(weights > 0)
     back = on_host.to("cuda", non_blocking=True)

@@ -71,12 +71,36 @@ TEST_F(RehearsePrograms, TellsOtherEndsApart) {
 TEST_F(RehearsePrograms, NamesTheValuesThatTheVerdictDependsOn) {
   const Ran ran = rehearse({"--capacity", "1GiB"}, {"reads.py"});
   EXPECT_EQ(ran.code, 0) << ran.err;
-  EXPECT_THAT(ran.out, HasSubstr("conditional on 8 values read from the device, 3 of which decide a "
+  EXPECT_THAT(ran.out, HasSubstr("conditional on 5 values read from the device, 3 of which decide a "
                                  "shape, and on 1 copy to the host of at most 1 MiB"));
-  EXPECT_THAT(ran.out, HasSubstr("3 ×  value  reads.py:6 <module>"));
+  EXPECT_THAT(ran.out, HasSubstr("3 ×  number reads.py:6 <module>"));
   EXPECT_THAT(ran.out, HasSubstr("1 ×  value  reads.py:9 <module>"));
   EXPECT_THAT(ran.out, HasSubstr("1 ×  shape  reads.py:11 <module>"));
   EXPECT_THAT(ran.out, HasSubstr("1 ×  copy   reads.py:14 <module>"));
+}
+
+TEST_F(RehearsePrograms, ANumberThatIsOnlyPrintedMakesNoVerdictConditional) {
+  const Ran ran = rehearse({"--capacity", "1GiB", "--json", "log.json"}, {"printed_numbers.py", "log"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("0.000     0.00 1.0 1.0 -0 0.0 {\"loss\": 0.0}"));
+  EXPECT_THAT(ran.out, HasSubstr("the verdict is unconditional: no value was read")) << ran.out;
+  EXPECT_THAT(ran.out,
+              ContainsRegex("[0-9]+ numbers were read to be printed or calculated with, which decides"));
+  EXPECT_THAT(ran.out, ContainsRegex("1 ×  number printed_numbers.py:[0-9]+ log"));
+  const auto report = nlohmann::json::parse(std::ifstream(folder() / "log.json"));
+  EXPECT_GE(report.at("reads").size(), 3U);
+  for (const auto& read : report.at("reads")) EXPECT_EQ(read.at("kind"), "number");
+}
+
+TEST_F(RehearsePrograms, ANumberThatDecidesSomethingIsNamedWhereItDoes) {
+  for (const char* way : {"compared", "derived", "summed", "taken_as_true", "made_whole", "rounded",
+                          "made_plain", "looked_up", "numpy", "pickled", "tensor"}) {
+    const Ran ran = rehearse({"--capacity", "1GiB"}, {"printed_numbers.py", way});
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    EXPECT_THAT(ran.out, HasSubstr("fits, if no value that it read decides")) << way;
+    EXPECT_THAT(ran.out, ContainsRegex("[1-9] ×  branch .*printed_numbers.py:[0-9]+ <lambda>"))
+        << way << ran.out;
+  }
 }
 
 TEST_F(RehearsePrograms, SmallCopiesToTheHostMakeTheVerdictConditional) {

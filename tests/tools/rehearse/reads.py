@@ -3,7 +3,7 @@ import torch
 
 x = torch.rand(64, device="cuda")  # what the host wrote, or what follows from it, would be known
 for _ in range(3):
-    x.sum().item()  # three values
+    x.sum().item()  # three numbers
 if x.max() > 0:  # one value
     pass
 if x[0]:  # one value

@@ -73,10 +73,12 @@ Place read_place(const Json& json) {
 }
 
 ReadKind read_kind(const std::string& name) {
-  return name == "shape"   ? ReadKind::kShape
-         : name == "value" ? ReadKind::kValue
-         : name == "bulk"  ? ReadKind::kBulk
-                           : ReadKind::kCopy;
+  return name == "shape"    ? ReadKind::kShape
+         : name == "value"  ? ReadKind::kValue
+         : name == "bulk"   ? ReadKind::kBulk
+         : name == "number" ? ReadKind::kNumber
+         : name == "branch" ? ReadKind::kBranch
+                            : ReadKind::kCopy;
 }
 
 void read_probe(const Json& json, Observation* out) {

@@ -69,8 +69,8 @@ struct Failure {
 };
 
 // A copy is of a tensor, or of whatever no operator of PyTorch asked for; a bulk copy is one of more than 1
-// MiB.
-enum class ReadKind { kShape, kValue, kCopy, kBulk };
+// MiB. A number was printed or calculated with; a branch is where the program then decided by one.
+enum class ReadKind { kShape, kValue, kCopy, kBulk, kNumber, kBranch };
 struct Read {
   uint32_t place = 0;
   ReadKind kind = ReadKind::kCopy;

@@ -241,22 +241,23 @@ Need largest_need(const Rehearsal& rehearsal) {
 }
 
 ReadTotals reads_of(const Observation& process) {
-  ReadTotals totals;
+  std::map<ReadKind, uint64_t> counts;
+  for (const Read& read : process.reads) counts[read.kind] += read.count;
   uint64_t small = 0, bulk = 0;
   for (const DriverReads& reads : process.driver_reads) {
     small += reads.small;
     bulk += reads.bulk;
   }
-  for (const Read& read : process.reads) {
-    (read.kind == ReadKind::kShape   ? totals.shape
-     : read.kind == ReadKind::kValue ? totals.value
-     : read.kind == ReadKind::kBulk  ? totals.bulk
-                                     : totals.copy) += read.count;
-  }
-  totals.copy_without_line = difference(small, totals.shape + totals.value + totals.copy);
-  totals.bulk_without_line = difference(bulk, totals.bulk);
-  totals.copy += totals.copy_without_line;
-  totals.bulk += totals.bulk_without_line;
+  using enum ReadKind;
+  ReadTotals totals;
+  totals.shape = counts[kShape];
+  totals.value = counts[kValue] + counts[kBranch];
+  totals.number = counts[kNumber];
+  totals.copy_without_line =
+      difference(small, counts[kShape] + counts[kValue] + counts[kNumber] + counts[kCopy]);
+  totals.bulk_without_line = difference(bulk, counts[kBulk]);
+  totals.copy = counts[kCopy] + totals.copy_without_line;
+  totals.bulk = counts[kBulk] + totals.bulk_without_line;
   return totals;
 }
 
@@ -268,6 +269,7 @@ ReadTotals reads_of(const Rehearsal& rehearsal) {
     totals.value += one.value;
     totals.copy += one.copy;
     totals.bulk += one.bulk;
+    totals.number += one.number;
     totals.copy_without_line += one.copy_without_line;
     totals.bulk_without_line += one.bulk_without_line;
   }

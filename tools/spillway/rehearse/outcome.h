@@ -86,10 +86,11 @@ std::vector<CardNeed> needs_of(const Rehearsal& rehearsal);
 Need largest_need(const Rehearsal& rehearsal);
 
 // What the program read back: values, and how many of those decide a shape; small copies, which it may branch
-// on; bulk copies, which are taken as data. What only the driver saw, outside PyTorch or before it, is a copy
-// without a line.
+// on; bulk copies, which are taken as data; numbers that it only printed or calculated with. A decision by
+// one of those counts as a value. What only the driver saw, outside PyTorch or before it, is a copy without a
+// line.
 struct ReadTotals {
-  uint64_t shape = 0, value = 0, copy = 0, bulk = 0;
+  uint64_t shape = 0, value = 0, copy = 0, bulk = 0, number = 0;
   uint64_t copy_without_line = 0, bulk_without_line = 0;  // of those
 
   bool decide() const { return shape + value + copy > 0; }

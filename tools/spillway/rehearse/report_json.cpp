@@ -88,7 +88,7 @@ Json json_of(const Observation& process, const Failure& failure) {
 }
 
 Json json_of(const Observation& process, const Read& read) {
-  static constexpr const char* kKinds[] = {"shape", "value", "copy", "bulk"};
+  static constexpr const char* kKinds[] = {"shape", "value", "copy", "bulk", "number", "branch"};
   const auto place = process.places.find(read.place);
   return {{"process", process.pid},
           {"kind", kKinds[static_cast<int>(read.kind)]},

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kReadPlaces = 8;
 
 const char* kind_text(ReadKind kind) {
-  static constexpr const char* kTexts[] = {"shape  ", "value  ", "copy   ", "bulk   "};
+  static constexpr const char* kTexts[] = {"shape  ", "value  ", "copy   ", "bulk   ", "number ", "branch "};
   return kTexts[static_cast<int>(kind)];
 }
 
@@ -49,6 +49,10 @@ std::string counted_text(const std::vector<std::pair<uint64_t, std::string>>& so
   return table.text("  ");
 }
 
+bool may_decide(const std::string& counted) {
+  return !counted.starts_with("bulk") && !counted.starts_with("number");
+}
+
 std::string read_places_text(const Rehearsal& rehearsal) {
   std::map<std::string, uint64_t> counts;
   for (const Observation& process : rehearsal.processes) add_places(process, &counts);
@@ -56,8 +60,8 @@ std::string read_places_text(const Rehearsal& rehearsal) {
   sorted.reserve(counts.size());
   for (const auto& [text, count] : counts) sorted.emplace_back(count, text);
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
-    const bool a_is_data = a.second.starts_with("bulk"), b_is_data = b.second.starts_with("bulk");
-    return a_is_data != b_is_data ? b_is_data : a.first > b.first;
+    const bool a_decides = may_decide(a.second), b_decides = may_decide(b.second);
+    return a_decides != b_decides ? a_decides : a.first > b.first;
   });
   return counted_text(sorted, "place", "places");
 }
@@ -79,6 +83,12 @@ std::string bulk_text(const ReadTotals& reads) {
   if (reads.bulk == 0) return "";
   return count_text(reads.bulk, "bulk copy", "bulk copies") + " to the host (more than 1 MiB each) " +
          (reads.bulk == 1 ? "is" : "are") + " taken as data that decides nothing\n";
+}
+
+std::string numbers_text(const ReadTotals& reads) {
+  if (reads.number == 0) return "";
+  return count_text(reads.number, "number was", "numbers were") +
+         " read to be printed or calculated with, which decides nothing\n";
 }
 
 std::string computed_text(const Rehearsal& rehearsal) {
@@ -130,7 +140,8 @@ std::string condition_text(const RunOptions& options, const Rehearsal& rehearsal
       : !all_told ? "whether the verdict depends on values that were read is not known: not every process "
                     "left a report\n"
                   : "the verdict is unconditional: no value was read that the program could branch on\n";
-  return text + bulk_text(reads) + read_places_text(rehearsal) + unprobed_text(rehearsal);
+  return text + numbers_text(reads) + bulk_text(reads) + read_places_text(rehearsal) +
+         unprobed_text(rehearsal);
 }
 
 }  // namespace spillway::tools
