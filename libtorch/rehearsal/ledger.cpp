@@ -47,6 +47,7 @@ void Ledger::observe(Levels levels) {
     peak_allocated_ = peak;
     peak_event_ = events_;
     peak_step_ = steps_.size() + 1;
+    peak_allocations_ = allocations_;
     ++epoch_;
   }
 }
@@ -59,7 +60,14 @@ void Ledger::begin_event(Levels levels) {
 
 Ledger::Entry& Ledger::change(Site site) {
   if (site >= sites_.size()) sites_.resize(std::max<size_t>(site + 1, 2 * sites_.size()));
-  Entry& entry = sites_[site];
+  return change(sites_[site]);
+}
+
+Ledger::Entry& Ledger::change(Kind kind) {
+  return change(kinds_[static_cast<size_t>(kind)]);
+}
+
+Ledger::Entry& Ledger::change(Entry& entry) const {
   if (entry.epoch != epoch_) {
     entry.peak_bytes = entry.bytes;
     entry.peak_blocks = entry.blocks;
@@ -72,6 +80,7 @@ void Ledger::forget(const Block& block) {
   Entry& entry = change(block.site);
   entry.bytes -= block.bytes;
   --entry.blocks;
+  change(block.kind).bytes -= block.bytes;
   live_bytes_ -= block.bytes;
 }
 
@@ -87,7 +96,29 @@ void Ledger::allocated(uint64_t address, uint64_t bytes, uint64_t stream, Site s
   Entry& entry = change(site);
   entry.bytes += bytes;
   ++entry.blocks;
+  change(Kind::kOther).bytes += bytes;
   live_bytes_ += bytes;
+}
+
+void Ledger::classify(uint64_t address, Kind kind) {
+  const auto found = blocks_.find(address);
+  if (found == blocks_.end() || found->second.kind == kind) return;
+  Block& block = found->second;
+  Entry &from = change(block.kind), &to = change(kind);
+  from.bytes -= block.bytes;
+  to.bytes += block.bytes;
+  if (block.ordinal <= peak_allocations_) {  // still there, so it was there then
+    from.peak_bytes -= block.bytes;
+    to.peak_bytes += block.bytes;
+  }
+  block.kind = kind;
+}
+
+std::array<uint64_t, kKinds> Ledger::bytes_by_kind_at_peak() const {
+  std::array<uint64_t, kKinds> bytes{};
+  for (size_t i = 0; i < kKinds; ++i)
+    bytes[i] = kinds_[i].epoch == epoch_ ? kinds_[i].peak_bytes : kinds_[i].bytes;
+  return bytes;
 }
 
 uint64_t Ledger::freed(uint64_t address, Levels levels) {

@@ -7,6 +7,7 @@
 // Thread-safety: none; the probe's lock. Ownership: plain values. Errors: none; a free of an unknown address
 // is passed over. Units: bytes.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
@@ -30,6 +31,10 @@ struct Holding {
   bool operator==(const Holding&) const = default;
 };
 
+// What a block is for, as an optimizer's step shows it.
+enum class Kind : uint8_t { kOther, kParameter, kGradient, kOptimizerState };
+constexpr size_t kKinds = 4;
+
 struct Step {
   uint64_t last_event = 0;
   uint64_t allocated = 0, reserved = 0;  // the highest during the step
@@ -46,6 +51,8 @@ class Ledger {
   // Without an event: before the figures are read, since the last event's effect is known only after it.
   void observe(Levels levels);
   void step_ended(Levels levels);
+  // From now on, and at the peak if the block was there. An address where no block begins is passed over.
+  void classify(uint64_t address, Kind kind);
 
   uint64_t events() const { return events_; }
   uint64_t last_stream() const { return last_stream_; }  // of the last allocation, by first use
@@ -64,6 +71,7 @@ class Ledger {
   // Largest first; sites that held nothing are left out.
   std::vector<Holding> held_at_peak() const;
   std::vector<Holding> held_now() const;
+  std::array<uint64_t, kKinds> bytes_by_kind_at_peak() const;
 
  private:
   enum Word : uint64_t { kAllocated = 1, kFreed = 2, kGrew = 3, kShrank = 4, kFailed = 5 };
@@ -75,15 +83,20 @@ class Ledger {
   struct Block {
     uint64_t bytes = 0, ordinal = 0;
     Site site = 0;
+    Kind kind = Kind::kOther;
   };
 
   void begin_event(Levels levels);
   void mix(Word word);
   void mix(uint64_t value);
-  Entry& change(Site site);  // remembers the peak's value first
+  // Each remembers the peak's value first.
+  Entry& change(Entry& entry) const;
+  Entry& change(Site site);
+  Entry& change(Kind kind);
   void forget(const Block& block);
 
   std::vector<Entry> sites_;
+  std::array<Entry, kKinds> kinds_;
   std::unordered_map<uint64_t, Block> blocks_;
   std::unordered_map<uint64_t, uint64_t> streams_;  // by first use
   std::vector<Step> steps_;
@@ -95,6 +108,7 @@ class Ledger {
   uint64_t events_ = 0, allocations_ = 0, hash_ = 14695981039346656037u;
   uint64_t frees_ = 0;  // a sum over the frees since the last other event, for the hash
   uint64_t peak_allocated_ = 0, peak_reserved_ = 0, peak_event_ = 0, peak_step_ = 0;
+  uint64_t peak_allocations_ = 0;  // there had been at the peak
 };
 
 }  // namespace spillway::rehearsal

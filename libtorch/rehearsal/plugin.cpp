@@ -202,6 +202,16 @@ SPILLWAY_EXPORT void spillway_rehearsal_step() {
   write_step(state.steps);
 }
 
+// `kind` is ledger.h's. Addresses are the machine's, so one ledger knows each.
+SPILLWAY_EXPORT void spillway_rehearsal_classify(const uint64_t* addresses, size_t count, int kind) {
+  using namespace spillway::rehearsal;
+  State& state = spillway::rehearsal::state();
+  const std::lock_guard lock(state.mutex);
+  for (Ledger& ledger : state.ledgers)
+    for (size_t i = 0; i < count; ++i) ledger.classify(addresses[i], static_cast<Kind>(kind));
+  state.dirty = true;
+}
+
 SPILLWAY_EXPORT void spillway_rehearsal_end_by_steps(int ended) {
   const std::lock_guard lock(spillway::rehearsal::state().mutex);
   spillway::rehearsal::state().ended_by_steps = ended != 0;

@@ -69,6 +69,12 @@ Json describe(const std::vector<Step>& steps) {
   return list;
 }
 
+Json describe(const std::array<uint64_t, kKinds>& bytes) {
+  return {{"parameters", bytes[static_cast<size_t>(Kind::kParameter)]},
+          {"gradients", bytes[static_cast<size_t>(Kind::kGradient)]},
+          {"optimizer_state", bytes[static_cast<size_t>(Kind::kOptimizerState)]}};
+}
+
 Json describe(int device, const Ledger& ledger, std::set<Site>* named) {
   return {{"device", device},
           {"events", ledger.events()},
@@ -83,6 +89,7 @@ Json describe(int device, const Ledger& ledger, std::set<Site>* named) {
           {"peak_event", ledger.peak_event()},
           {"peak_step", ledger.peak_step()},
           {"held_at_peak", describe(ledger.held_at_peak(), named)},
+          {"kinds_at_peak", describe(ledger.bytes_by_kind_at_peak())},
           {"timeline", describe(ledger.timeline())},
           {"steps", describe(ledger.steps())}};
 }

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <map>
 #include <random>
@@ -22,7 +23,7 @@ class Model {
   void allocate(uint64_t address, uint64_t bytes, Site site) {
     look();
     ledger.allocated(address, bytes, 0, site, levels());
-    blocks_[address] = {bytes, site};
+    blocks_[address] = {bytes, ++allocations_, site};
     live_ += bytes;
   }
   void free(uint64_t address) {
@@ -30,6 +31,22 @@ class Model {
     live_ -= blocks_.at(address).bytes;
     blocks_.erase(address);
     ledger.freed(address, levels());
+  }
+  void classify(uint64_t address, Kind kind) {
+    look();
+    ledger.observe(levels());
+    ledger.classify(address, kind);
+    Block& block = blocks_.at(address);
+    block.kind = kind;
+    if (const auto then = blocks_at_peak_.find(address);
+        then != blocks_at_peak_.end() && then->second.ordinal == block.ordinal)
+      then->second.kind = kind;
+  }
+  std::array<uint64_t, kKinds> kinds_at_peak() const {
+    std::array<uint64_t, kKinds> bytes{};
+    for (const auto& [address, block] : blocks_at_peak_)
+      bytes[static_cast<size_t>(block.kind)] += block.bytes;
+    return bytes;
   }
   // As at the end of a run.
   void end() {
@@ -39,6 +56,7 @@ class Model {
   uint64_t address_at(size_t index) const {
     return std::next(blocks_.begin(), static_cast<long>(index))->first;
   }
+  bool holds(uint64_t address) const { return blocks_.contains(address); }
   size_t blocks() const { return blocks_.size(); }
   const std::vector<Holding>& at_peak() const { return at_peak_; }
   uint64_t peak() const { return peak_; }
@@ -47,13 +65,15 @@ class Model {
 
  private:
   struct Block {
-    uint64_t bytes;
-    Site site;
+    uint64_t bytes = 0, ordinal = 0;
+    Site site = 0;
+    Kind kind = Kind::kOther;
   };
   Levels levels() const { return {.allocated = live_, .reserved = 2 * live_}; }
   void look() {
     if (live_ <= peak_) return;
     peak_ = live_;
+    blocks_at_peak_ = blocks_;
     std::map<Site, Holding> by_site;
     for (const auto& [address, block] : blocks_) {
       Holding& holding = by_site[block.site];
@@ -66,9 +86,9 @@ class Model {
     });
   }
 
-  std::map<uint64_t, Block> blocks_;
+  std::map<uint64_t, Block> blocks_, blocks_at_peak_;
   std::vector<Holding> at_peak_;
-  uint64_t live_ = 0, peak_ = 0;
+  uint64_t live_ = 0, peak_ = 0, allocations_ = 0;
 };
 
 TEST(RehearsalLedger, KnowsWhatEachSiteHeldAtThePeak) {
@@ -87,6 +107,30 @@ TEST(RehearsalLedger, KnowsWhatEachSiteHeldAtThePeak) {
       ASSERT_EQ(model.ledger.held_at_peak(), model.at_peak()) << "run " << run << ", event " << event;
     }
   }
+}
+
+TEST(RehearsalLedger, KnowsWhatThePeakWasForAlsoWhenThatIsToldLater) {
+  std::mt19937_64 random(8);
+  for (int run = 0; run < 20; ++run) {
+    Model model;
+    for (uint64_t event = 1; event <= 2'000; ++event) {
+      // Addresses come again, as an allocator's do.
+      const uint64_t address = 1 + random() % 300;
+      if (random() % 5 == 0 && model.blocks() > 0)
+        model.classify(model.address_at(random() % model.blocks()), static_cast<Kind>(random() % kKinds));
+      else if (model.holds(address))
+        model.free(address);
+      else
+        model.allocate(address, 1 + random() % 1'000, static_cast<Site>(random() % 40));
+      if (event % 97 != 0) continue;
+      model.end();
+      ASSERT_EQ(model.ledger.bytes_by_kind_at_peak(), model.kinds_at_peak())
+          << "run " << run << ", event " << event;
+    }
+  }
+  Ledger empty;
+  empty.classify(10, Kind::kParameter);
+  EXPECT_THAT(empty.bytes_by_kind_at_peak(), ElementsAre(0, 0, 0, 0));
 }
 
 TEST(RehearsalLedger, KnowsWhatIsHeldNow) {

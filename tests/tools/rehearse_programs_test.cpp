@@ -68,6 +68,18 @@ TEST_F(RehearsePrograms, TellsOtherEndsApart) {
   EXPECT_THAT(raised.out, HasSubstr("ValueError: not for lack of memory"));
 }
 
+TEST_F(RehearsePrograms, TellsWhatThePeakWasFor) {
+  const Ran ran = rehearse({"--capacity", "1GiB", "--json", "kinds.json"}, {"kinds.py"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out,
+              HasSubstr("  parameters and buffers 7.00 MiB, gradients 2.00 MiB, optimizer state 4.00 MiB, "
+                        "activations and all else "));
+  const auto device = nlohmann::json::parse(std::ifstream(folder() / "kinds.json")).at("devices").at(0);
+  const nlohmann::json expected = {
+      {"parameters", 7 << 20}, {"gradients", 2 << 20}, {"optimizer_state", 4 << 20}};
+  EXPECT_EQ(device.at("kinds_at_peak"), expected);
+}
+
 TEST_F(RehearsePrograms, NamesTheValuesThatTheVerdictDependsOn) {
   const Ran ran = rehearse({"--capacity", "1GiB"}, {"reads.py"});
   EXPECT_EQ(ran.code, 0) << ran.err;

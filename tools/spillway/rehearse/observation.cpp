@@ -45,6 +45,10 @@ AllocatorView read_view(const Json& json) {
   view.failures = number(json, "failures");
   view.stream_hash = json.at("stream_hash").get<std::string>();
   view.held_at_peak = read_held(json.at("held_at_peak"));
+  const Json& kinds = json.at("kinds_at_peak");
+  view.parameters = number(kinds, "parameters");
+  view.gradients = number(kinds, "gradients");
+  view.optimizer_state = number(kinds, "optimizer_state");
   view.timeline = read_points(json.at("timeline"));
   view.steps = read_points(json.at("steps"));
   return view;

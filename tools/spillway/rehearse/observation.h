@@ -38,6 +38,8 @@ struct AllocatorView {
   uint64_t retries = 0, failures = 0;  // requests repeated with an emptied cache; requests not served
   std::string stream_hash;
   std::vector<Held> held_at_peak;
+  // Of the peak: what an optimizer's steps have shown to be that. The rest is activations and all else.
+  uint64_t parameters = 0, gradients = 0, optimizer_state = 0;
   std::vector<Point> timeline, steps;
 };
 

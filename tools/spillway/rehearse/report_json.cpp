@@ -67,6 +67,10 @@ Json json_of(const Observation& process, const DeviceObservation& device) {
                {"stream_hash", view.stream_hash},
                {"peak_step", view.peak_step},
                {"held_at_peak", json_of(view.held_at_peak, process.places)},
+               {"kinds_at_peak",
+                {{"parameters", view.parameters},
+                 {"gradients", view.gradients},
+                 {"optimizer_state", view.optimizer_state}}},
                {"timeline", json_of(view.timeline)},
                {"steps", json_of(view.steps)}});
   return json;

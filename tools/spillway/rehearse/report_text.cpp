@@ -197,6 +197,15 @@ std::string places_text(const std::vector<Held>& held, const std::map<uint32_t, 
   return table.text("  ");
 }
 
+// By what the memory is for, where an optimizer has shown it.
+std::string kinds_text(const AllocatorView& view) {
+  const uint64_t known = view.parameters + view.gradients + view.optimizer_state;
+  if (known == 0 || known > view.peak_allocated) return "";
+  return "  parameters and buffers " + size_text(view.parameters) + ", gradients " +
+         size_text(view.gradients) + ", optimizer state " + size_text(view.optimizer_state) +
+         ", activations and all else " + size_text(view.peak_allocated - known) + "\n";
+}
+
 std::string peak_text(const Rehearsal& rehearsal, const Shown& shown, const AllocatorView& view) {
   std::string text = "\nmemory over time on " +
                      device_name(rehearsal, *shown.process, shown.device->ordinal) +
@@ -205,6 +214,7 @@ std::string peak_text(const Rehearsal& rehearsal, const Shown& shown, const Allo
   const uint64_t steps = shown.process->steps;
   text += "\nat the peak of " + size_text(view.peak_allocated) + " allocated" +
           (steps == 0 ? "" : ", " + step_text(view.peak_step, steps)) + "\n";
+  text += kinds_text(view);
   return text + places_text(view.held_at_peak, shown.process->places, view.peak_allocated);
 }
 
