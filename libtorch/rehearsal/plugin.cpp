@@ -217,6 +217,11 @@ SPILLWAY_EXPORT void spillway_rehearsal_end_by_steps(int ended) {
   spillway::rehearsal::state().ended_by_steps = ended != 0;
 }
 
+SPILLWAY_EXPORT void spillway_rehearsal_checkpointed() {
+  const std::lock_guard lock(spillway::rehearsal::state().mutex);
+  ++spillway::rehearsal::state().checkpointed_models;
+}
+
 SPILLWAY_EXPORT void spillway_rehearsal_has_python() {
   const std::lock_guard lock(spillway::rehearsal::state().mutex);
   spillway::rehearsal::state().has_python = true;

@@ -11,7 +11,7 @@ namespace spillway::rehearsal {
 void name_sites();
 // The same, by Python's main thread, as soon as it is between two instructions.
 void ask_python_to_name_sites();
-// Runs python/spillway/_kinds.py, _rehearsal.py and _numbers.py in the program, by Python's main thread.
+// Runs the probe's parts in python/spillway in the program, by Python's main thread.
 void start_python_parts();
 
 }  // namespace spillway::rehearsal

@@ -162,6 +162,7 @@ Json describe(const State& state) {
           {"splits_are_limited", state.splits_are_limited},
           {"python", state.has_python},
           {"optimizer_steps", state.steps},
+          {"checkpointed_models", state.checkpointed_models},
           {"failure_count", state.failure_count},
           {"failures", failures},
           {"uncaught",

@@ -52,6 +52,7 @@ struct State {
   Sites sites;
   std::vector<Failure> failures;  // the first kMostFailures
   uint64_t failure_count = 0, steps = 0;
+  uint64_t checkpointed_models = 0;  // by the probe
   std::map<std::pair<Site, ReadKind>, Read> reads;
   Uncaught uncaught;
   std::string problem;  // why the probe sees no allocations, "" if it does

@@ -2,11 +2,10 @@
 
 It counts optimizer steps, ends the program after as many as `spillway rehearse --steps` says, tells the probe which
 exception ended the program, ends one whose PyTorch has no kernels for the card, and where no value is computed gives
-GradScaler a scale and generate() its end.
+GradScaler a scale.
 """
 import atexit
 import ctypes
-import importlib.util
 import os
 import re
 import sys
@@ -137,69 +136,6 @@ def _give_scaler_values(torch, values):
         scaler._maybe_opt_step = maybe_step
 
 
-class _AfterImport:
-    """Finds nothing itself: has `change` called with a module as soon as that has been imported."""
-
-    def __init__(self, name, change):
-        self.name, self.change = name, change
-
-    def find_spec(self, name, path=None, target=None):
-        del path, target
-        if name != self.name:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.loader is None:
-            return spec
-        execute = spec.loader.exec_module
-
-        def exec_module(module):
-            execute(module)
-            self.change(module)
-
-        spec.loader.exec_module = exec_module
-        return spec
-
-
-def _after_import(name, change):
-    if name in sys.modules:
-        change(sys.modules[name])
-    else:
-        sys.meta_path.insert(0, _AfterImport(name, change))
-
-
-def _end_generation(values):
-    """transformers' generate() asks the device after every token whether all sequences have ended. Zeros say never, so
-    it ends where the host knows that it would: at the length that the program asked for."""
-    if values == "compute":
-        return
-    reached = threading.local()
-
-    def change_lengths(module):
-        judge = module.MaxLengthCriteria.__call__
-
-        def judge_length(self, input_ids, *arguments, **keywords):
-            reached.end = input_ids.shape[1] >= self.max_length
-            return judge(self, input_ids, *arguments, **keywords)
-
-        module.MaxLengthCriteria.__call__ = judge_length
-
-    def change_loop(module):
-        ask = getattr(module.GenerationMixin, "_has_unfinished_sequences", None)
-        if ask is None:
-            return
-
-        def has_unfinished_sequences(self, *arguments, **keywords):
-            unfinished = ask(self, *arguments, **keywords)
-            ended, reached.end = getattr(reached, "end", False), False
-            return unfinished and not ended
-
-        module.GenerationMixin._has_unfinished_sequences = has_unfinished_sequences
-
-    _after_import("transformers.generation.stopping_criteria", change_lengths)
-    _after_import("transformers.generation.utils", change_loop)
-
-
 def _runs_on(architecture, major, minor):
     """Machine code ("sm_80") runs on its major capability from its minor one on, PTX ("compute_80") on later ones."""
     known = re.fullmatch(r"(sm|compute)_(\d+)([af]?)", architecture)
@@ -244,5 +180,4 @@ def start(library, steps, values):
     probe.spillway_rehearsal_architectures.argtypes = [ctypes.c_char_p]
     _require_kernels(probe, torch)
     _give_scaler_values(torch, values)
-    _end_generation(values)
     _watch_end(probe, torch, _watch_steps(probe, steps))

@@ -54,6 +54,32 @@ TEST_F(RehearsePrograms, SaysThatItDoesNotFitAndWhatItTakes) {
       << "in order of capacity, and none that this PyTorch has no kernels for";
 }
 
+TEST_F(RehearsePrograms, TriesWhatTheUserCanChange) {
+  const Ran ran =
+      rehearse({"--capacity", "600MiB", "--json", "offers.json"}, {"too_big.py", "--batch-size=16"});
+  EXPECT_EQ(ran.code, 20) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("on the same card with --batch-size=2 in place of 16: fits, peak "))
+      << ran.out;
+  EXPECT_THAT(ran.out,
+              ContainsRegex("under spillway run --mode replace .[0-9.]+ [GM]iB of host memory.: runs"));
+  EXPECT_THAT(ran.out, ContainsRegex("not run\n  activations and all else are [0-9.]+ GiB of it: gradient"));
+  const auto report = nlohmann::json::parse(std::ifstream(folder() / "offers.json"));
+  EXPECT_EQ(report.at("further_runs").size(), 3U) << "ample memory, a batch that fits, moved to the host";
+  for (const auto& file : std::filesystem::directory_iterator(folder()))
+    EXPECT_NE(file.path().extension(), ".spill");
+}
+
+TEST_F(RehearsePrograms, TriesGradientCheckpointingInModelsOfTransformers) {
+  const Ran ran = rehearse({"--capacity", "400MiB"}, {"too_big.py", "--transformers"});
+  EXPECT_EQ(ran.code, 20) << ran.err;
+  EXPECT_THAT(ran.out,
+              HasSubstr("with gradient checkpointing (model.gradient_checkpointing_enable()): fits, peak "))
+      << ran.out;
+  EXPECT_THAT(ran.out, Not(HasSubstr("torch.utils.checkpoint")));
+  EXPECT_THAT(ran.out, HasSubstr("the largest batch that fits: spillway rehearse --find batch=1..64"))
+      << "the command names no batch";
+}
+
 TEST_F(RehearsePrograms, TellsOtherEndsApart) {
   const Ran caught = rehearse({"--capacity", "300MiB", "--once"}, {"holds.py", "5", "catch"});
   EXPECT_EQ(caught.code, 21) << caught.err;

@@ -1,5 +1,5 @@
-// What would have fitted: further runs of a program that ran out, and what they showed. Nothing is said that
-// was not run.
+// What would have fitted: further runs of a program that ran out, and what they showed. Whatever was not run
+// is called so.
 //
 // Thread-safety: none. Errors: a run that can not be started is left out.
 #pragma once
@@ -12,16 +12,22 @@
 namespace spillway::tools {
 
 struct Counterfactual {
-  std::string what;  // "ample memory", "expandable segments", ...
+  std::string what;  // "ample memory", "with --batch 8 in place of 16", ...
   RunOptions options;
   Rehearsal rehearsal;
+  bool survives_failures = false;  // requests that fail are served another way, so its end alone counts
 };
 
-// Runs the program again with more memory than any card has; then, where its need turns out smaller than the
-// card, with the other allocators on the same card.
-std::vector<Counterfactual> run_counterfactuals(const RunOptions& options, const Rehearsal& first);
+struct Explanation {
+  std::vector<Counterfactual> runs;
+  Words remarks;  // of what was not run, a line each
+};
 
-// Lines for the report; each indented.
-std::string explain(const Rehearsal& first, const std::vector<Counterfactual>& others);
+// Runs the program again with more memory than any card has, which shows its need. Where that is smaller than
+// the card, with the other allocators on the same card; else with what a user can change.
+Explanation find_what_fits(const RunOptions& options, const Rehearsal& first);
+
+// Lines for the report; each indented. "" where there were no runs.
+std::string explain(const Explanation& explanation);
 
 }  // namespace spillway::tools

@@ -99,6 +99,7 @@ void read_probe(const Json& json, Observation* out) {
   out->architectures = json.at("architectures").get<std::string>();
   out->steps = number(json, "optimizer_steps");
   out->failure_count = number(json, "failure_count");
+  out->checkpointed_models = number(json, "checkpointed_models");
   for (const Json& failure : json.at("failures")) out->failures.push_back(read_failure(failure));
   const Json& uncaught = json.at("uncaught");
   out->uncaught_type = uncaught.at("type").get<std::string>();

@@ -97,6 +97,7 @@ struct Observation {
   std::string problem, allocator;  // why there are no sites; the allocator's name
   std::string architectures;       // that PyTorch has kernels for: "sm_75 sm_80 compute_120"; "" is not known
   uint64_t steps = 0, failure_count = 0;
+  uint64_t checkpointed_models = 0;  // by the probe, in a run that tries it
   std::vector<Failure> failures;
   std::string uncaught_type, uncaught_message;
   bool uncaught_out_of_memory = false;  // PyTorch's error, or one raised because of it

@@ -55,15 +55,15 @@ int rehearse(const RehearseOptions& options) {
   RunError error;
   const auto rehearsal = rehearse_once(options.run, &error);
   if (!rehearsal) return fail(error.code, "rehearse: " + error.text);
-  std::vector<Counterfactual> others;
+  Explanation explanation;
   const Fit fit = decide(*rehearsal);
   if (stop_signal() != 0 && (fit == Fit::kFits || fit == Fit::kNoDevice))
     return fail(128 + stop_signal(), "rehearse: stopped before the program's end, so there is no verdict");
   if (!options.once && (fit == Fit::kDoesNotFit || fit == Fit::kWentOn))
-    others = run_counterfactuals(options.run, *rehearsal);
-  std::fputs(report_text(options.run, *rehearsal, others).c_str(), stdout);
+    explanation = find_what_fits(options.run, *rehearsal);
+  std::fputs(report_text(options.run, *rehearsal, explanation).c_str(), stdout);
   if (!options.json.empty()) {
-    const std::string wrong = write_output(options.json, report_json(options.run, *rehearsal, others));
+    const std::string wrong = write_output(options.json, report_json(options.run, *rehearsal, explanation));
     if (!wrong.empty()) return fail(kUnwritable, "rehearse: --json: " + wrong);
   }
   return stop_signal() != 0 ? 128 + stop_signal() : exit_code_of(*rehearsal);

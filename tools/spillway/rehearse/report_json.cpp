@@ -161,7 +161,7 @@ const char* fit_name(Fit fit) {
 }
 
 std::string report_json(const RunOptions& options, const Rehearsal& rehearsal,
-                        const std::vector<Counterfactual>& others) {
+                        const Explanation& explanation) {
   Json devices = Json::array(), failures = Json::array(), reads = Json::array(), driver_reads = Json::array(),
        runs = Json::array();
   for (const Observation& process : rehearsal.processes) {
@@ -174,7 +174,7 @@ std::string report_json(const RunOptions& options, const Rehearsal& rehearsal,
                               {"small_copies", read.small},
                               {"bulk_copies", read.bulk}});
   }
-  for (const Counterfactual& other : others) runs.push_back(json_of(other));
+  for (const Counterfactual& other : explanation.runs) runs.push_back(json_of(other));
   const FailedRequests failed = failed_requests(rehearsal);
   const Json json = {{"spillway_rehearse", 1},
                      {"verdict", fit_name(decide(rehearsal))},
@@ -199,6 +199,7 @@ std::string report_json(const RunOptions& options, const Rehearsal& rehearsal,
                      {"driver_reads", driver_reads},
                      {"uncomputed", uncomputed_of(rehearsal)},
                      {"further_runs", runs},
+                     {"remarks", explanation.remarks},
                      {"damaged", rehearsal.damaged}};
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

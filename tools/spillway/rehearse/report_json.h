@@ -12,7 +12,7 @@
 namespace spillway::tools {
 
 std::string report_json(const RunOptions& options, const Rehearsal& rehearsal,
-                        const std::vector<Counterfactual>& others);
+                        const Explanation& explanation);
 
 const char* fit_name(
     Fit fit);  // "fits", "does_not_fit", "went_on", "program_failed", "no_device", "no_kernels"

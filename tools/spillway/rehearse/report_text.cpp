@@ -309,12 +309,12 @@ std::string device_name(const Rehearsal& rehearsal, const Observation& process, 
 }
 
 std::string report_text(const RunOptions& options, const Rehearsal& rehearsal,
-                        const std::vector<Counterfactual>& others) {
+                        const Explanation& explanation) {
   const std::vector<Shown> devices = used_devices(rehearsal);
   std::string text = headline(options, rehearsal);
   text += failure_text(options, rehearsal);
   if (decide(rehearsal) == Fit::kNoKernels) return text;  // what it took until then says nothing of its need
-  if (const std::string further = explain(rehearsal, others); !further.empty()) text += "\n" + further;
+  if (const std::string further = explain(explanation); !further.empty()) text += "\n" + further;
   if (devices.empty()) {
     text += "\nno memory of a device was used\n";
     if (decide(rehearsal) == Fit::kNoDevice)

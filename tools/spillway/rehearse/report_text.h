@@ -11,7 +11,7 @@
 namespace spillway::tools {
 
 std::string report_text(const RunOptions& options, const Rehearsal& rehearsal,
-                        const std::vector<Counterfactual>& others);
+                        const Explanation& explanation);
 
 // "fits", "does not fit", ...
 const char* fit_text(Fit fit);

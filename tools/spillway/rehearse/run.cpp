@@ -42,6 +42,7 @@ bool set_probe(const RunOptions& options, const SimulatorLibraries& libraries, c
   set["SPILLWAY_SIM_REPORT"] = simulator_pattern(folder);
   set["SPILLWAY_REHEARSAL_RESULT"] = probe_pattern(folder);
   set["SPILLWAY_REHEARSAL_STEPS"] = std::to_string(options.steps);
+  set["SPILLWAY_REHEARSAL_CHECKPOINTING"] = options.checkpointing ? "1" : "0";
   set["SPILLWAY_REHEARSAL_ALLOCATOR"] = options.allocator;
   set["SPILLWAY_REHEARSAL_STREAM"] = options.trace.empty() ? "" : (fs::path(folder) / "stream-%p").string();
   if (options.allocator == "expandable") {

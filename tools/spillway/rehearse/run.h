@@ -17,6 +17,7 @@ struct RunOptions {
   MachineOptions machine;
   std::string allocator = "native";  // or "expandable", "spillway"
   uint64_t steps = 0;                // 0: to the program's end
+  bool checkpointing = false;        // the probe turns it on in models of Transformers
   std::string trace;                 // file for the stream of allocations, "" for none
   Words command;
   bool keep_output = false;  // the program's output goes to `log`, not to the terminal
