@@ -71,10 +71,11 @@ void Allocator::init(int device_count) {
   const spillway_status status = core().table->start();
   TORCH_CHECK(status == SPILLWAY_OK, "Spillway's allocator can not start: ", core().last_error());
   watch_uses_under_pressure();
-  while (devices_.size() < static_cast<size_t>(device_count))
+  if (devices_.empty()) settings_.follow();
+  while (devices_.size() < static_cast<size_t>(device_count)) {
     devices_.push_back(std::make_unique<Device>(static_cast<int>(devices_.size())));
-  settings_ = Settings::read();
-  for (auto& device : devices_) device->fraction = settings_.fraction;
+    devices_.back()->fraction = Settings::fraction_at_start();
+  }
 }
 
 // With one device there is nothing to ask.
@@ -137,13 +138,15 @@ void* Allocator::allocate_on(c10::DeviceIndex index, size_t bytes, cudaStream_t 
 }
 
 c10::DataPtr Allocator::allocate(size_t bytes) {
+  if (C10_UNLIKELY(off())) return before_->allocate(bytes);
+  if (C10_UNLIKELY(bytes >= kExabyte)) refuse_exabytes();
   const c10::DeviceIndex index = current_device();
   void* address = bytes == 0 ? nullptr : allocate_on(index, bytes, c10::cuda::getCurrentCUDAStream(index));
   return {address, address, &delete_block, c10::Device(c10::DeviceType::CUDA, index)};
 }
 
 c10::DeleterFnPtr Allocator::raw_deleter() const {
-  return &delete_block;
+  return off() ? before_->raw_deleter() : &delete_block;
 }
 
 void Allocator::copy_data(void* to, const void* from, size_t bytes) const {
@@ -151,6 +154,7 @@ void Allocator::copy_data(void* to, const void* from, size_t bytes) const {
 }
 
 void* Allocator::raw_alloc(size_t bytes) {
+  if (C10_UNLIKELY(off())) return before_->raw_alloc(bytes);
   if (bytes == 0) return nullptr;
   const c10::DeviceIndex index = current_device();
   return allocate_on(index, bytes, c10::cuda::getCurrentCUDAStream(index));
@@ -166,6 +170,7 @@ void* Allocator::allocate_at(size_t bytes, void* address) {
 }
 
 void* Allocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream) {
+  if (C10_UNLIKELY(off())) return before_->raw_alloc_with_stream(bytes, stream);
   return bytes == 0 ? nullptr : allocate_on(current_device(), bytes, stream);
 }
 
@@ -213,12 +218,14 @@ void Allocator::emptyCache(c10::MempoolId_t pool) {
   const Listeners::Call call(listeners_.history().gather(native::RecordContext::ALL));
   const bool every = pool.first == 0 && pool.second == 0;
   for (size_t i = 0; i < devices_.size(); ++i) {
-    // A pool that is known here is in use: its pages stay. One that was released is the core's to empty.
+    // A pool that is in use keeps its pages.
     Pools& pools = devices_[i]->pools;
-    if (!every && pools.number_of(pool) != 0) continue;
-    core().table->empty_cache(static_cast<int32_t>(i), SPILLWAY_EVERY_POOL);
+    const uint64_t number = every ? SPILLWAY_EVERY_POOL : pools.released_number_of(pool);
+    if (number == 0) continue;
+    core().table->empty_cache(static_cast<int32_t>(i), number);
     devices_[i]->statistics.synchronized();
-    for (const Pools::Nested& nested : pools.all_nested()) nested->empty_cache();
+    for (const Pools::Nested& nested : pools.all_nested())
+      if (every || nested->number() == number) nested->empty_cache();
   }
   before_->emptyCache(pool);
 }
@@ -242,10 +249,7 @@ int Allocator::getPoolUseCount(c10::DeviceIndex index, c10::MempoolId_t pool) {
 
 void Allocator::createOrIncrefPool(c10::DeviceIndex index, c10::MempoolId_t pool,
                                    std::shared_ptr<CUDAAllocator> allocator) {
-  device(index).pools.add_user(pool, std::move(allocator),
-                               [this, pool](uint32_t change, const spillway_block_info& block) {
-                                 if (listeners_.wanted()) listeners_.saw(change, block, pool);
-                               });
+  device(index).pools.add_user(pool, std::move(allocator), owner_of(index, pool));
 }
 
 void Allocator::setUseOnOOM(c10::DeviceIndex index, c10::MempoolId_t pool, bool use) {
@@ -285,20 +289,18 @@ void Allocator::setMemoryFraction(double fraction, c10::DeviceIndex index) {
   size_t free = 0;
   size_t total = 0;
   C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  const std::lock_guard<std::mutex> lock(device.limit_mutex);
   // A fraction never lifts the limit that the user set.
   if (device.user_limit == 0) device.user_limit = memory_of(index).limit;
-  const auto bytes =
-      std::min(static_cast<uint64_t>(fraction * static_cast<double>(total)), device.user_limit.load());
-  constexpr uint64_t kSmallestLimit = 1;  // 0 would mean no limit
-  const spillway_status status = core().limit(index, std::max(bytes, kSmallestLimit));
-  TORCH_CHECK(status == SPILLWAY_OK, "setMemoryFraction: ", core().last_error());
+  device.allowed = std::min(static_cast<uint64_t>(fraction * static_cast<double>(total)), device.user_limit);
+  static_cast<void>(limit_core(index, device));
   device.fraction = fraction;
 }
 
+// While it is off the native code makes each block a cudaMalloc, and its free a cudaFree.
 void Allocator::enable(bool value) {
-  TORCH_CHECK_NOT_IMPLEMENTED(value,
-                              "Spillway's allocator can not be switched off while the program runs; "
-                              "leave spillway.install() out to use the native one");
+  before_->enable(value);
+  off_.store(!value, std::memory_order_relaxed);
 }
 
 void Allocator::enablePeerAccess(c10::DeviceIndex from, c10::DeviceIndex to) {

@@ -51,7 +51,7 @@ class Allocator final : public Interface {
   void setMemoryFraction(double fraction, c10::DeviceIndex device) override;
   std::vector<native::StreamSegmentSize> getExpandableSegmentSizes(c10::DeviceIndex) override { return {}; }
   void enable(bool value) override;
-  bool isEnabled() const override { return true; }
+  bool isEnabled() const override { return !off(); }
   void cacheInfo(c10::DeviceIndex device, size_t* largest_block) override;
   void* getBaseAllocation(void* address, size_t* bytes) override;
   native::SnapshotInfo snapshot(c10::MempoolId_t pool, bool include_traces) override;
@@ -109,9 +109,14 @@ class Allocator final : public Interface {
     Statistics statistics;
     Pools pools;
     std::atomic<double> fraction{1.0};
-    std::atomic<uint64_t> user_limit{0};  // the limit before the first fraction; 0: not asked yet
+    std::mutex limit_mutex;
+    uint64_t allowed = 0;       // by the fraction; 0: none was set
+    uint64_t user_limit = 0;    // the limit before the first fraction; 0: not asked yet
+    uint64_t nested_bytes = 0;  // of pools with an allocator of their own
     std::once_flag context_made;
   };
+
+  static constexpr size_t kExabyte = size_t{1} << 60;  // what no tensor has, natively too
 
   // Who asks for a block.
   struct Asker {
@@ -120,8 +125,10 @@ class Allocator final : public Interface {
     uint64_t pool;
   };
 
+  bool off() const { return off_.load(std::memory_order_relaxed); }
   Device& device(c10::DeviceIndex index);
   void* allocate_on(c10::DeviceIndex index, size_t bytes, cudaStream_t stream);
+  [[noreturn]] static void refuse_exabytes();
   [[noreturn]] void reject(c10::DeviceIndex index, const spillway_failure& failure);
   [[noreturn]] void fail(const Asker& asker, spillway_status status, const spillway_failure& failure);
   c10::DeviceIndex current_device() const;
@@ -129,6 +136,10 @@ class Allocator final : public Interface {
   void* obtain(Device& device, const Asker& asker, size_t bytes);
   void release(void* address);
   // Pools with an allocator of their own: nested_pools.cpp.
+  NestedPool::Owner owner_of(c10::DeviceIndex index, c10::MempoolId_t pool);
+  bool charge(c10::DeviceIndex index, uint64_t bytes);
+  void discharge(c10::DeviceIndex index, uint64_t bytes);
+  static bool limit_core(c10::DeviceIndex index, const Device& device);  // under its limit_mutex
   void* serve_nested(NestedPool& pool, const Asker& asker, size_t bytes);
   static void* borrow(Pools& pools, size_t bytes, cudaStream_t stream);
   bool find_nested(const void* address, spillway_block_info* block);
@@ -139,6 +150,7 @@ class Allocator final : public Interface {
   native::SegmentInfo describe(const Segment& segment, c10::DeviceIndex device);
 
   native::CUDAAllocator* const before_;
+  std::atomic<bool> off_{false};  // torch.cuda.caching_allocator_enable(False)
   std::vector<std::unique_ptr<Device>> devices_;
   Settings settings_;
   Listeners listeners_;

@@ -15,9 +15,9 @@ struct PoolState final : native::AllocatorState {
   std::vector<spillway_block_info> live;
 };
 
-std::vector<spillway_block_info> live_in(c10::DeviceIndex device, uint64_t pool) {
+std::vector<spillway_block_info> live_in(const std::vector<Segment>& segments, uint64_t pool) {
   std::vector<spillway_block_info> live;
-  for (const Segment& segment : segments_of(device))
+  for (const Segment& segment : segments)
     for (const spillway_block_info& block : segment.blocks)
       if (block.pool == pool && block.state == static_cast<uint32_t>(BlockState::kLive))
         live.push_back(block);
@@ -35,7 +35,7 @@ std::shared_ptr<native::AllocatorState> Allocator::getCheckpointState(c10::Devic
                               "getCheckpointState: the memory pool has an allocator of its own");
   auto state = std::make_shared<PoolState>();
   state->pool = pool;
-  state->live = live_in(index, number);
+  state->live = live_in(segments(index), number);
   return state;
 }
 
@@ -47,7 +47,7 @@ native::CheckpointDelta Allocator::setCheckpointPoolState(c10::DeviceIndex index
   TORCH_CHECK(number != 0, "setCheckpointPoolState: the memory pool was released since");
   const Listeners::Call call(listeners_.history().gather(native::RecordContext::STATE));
   native::CheckpointDelta delta;
-  for (const spillway_block_info& block : live_in(index, number)) {
+  for (const spillway_block_info& block : live_in(segments(index), number)) {
     auto* address = std::bit_cast<void*>(block.address);
     if (core().table->free(address, nullptr) == SPILLWAY_OK) delta.ptrs_freed.push_back(address);
   }

@@ -52,8 +52,8 @@ native::SegmentInfo Allocator::describe(const Segment& segment, c10::DeviceIndex
   info.address = segment.address;
   info.total_size = segment.bytes;
   info.stream = std::bit_cast<void*>(segment.blocks.front().stream);
-  info.is_large = true;
-  info.is_expandable = true;
+  info.is_large = !segment.small();
+  info.is_expandable = segment.expandable;
   info.context_when_allocated = history.pages_context(segment.address);
   for (const spillway_block_info& block : segment.blocks) {
     native::BlockInfo part;

@@ -88,10 +88,23 @@ NestedPool::Parts::iterator NestedPool::best(uint64_t bytes, cudaStream_t stream
   return found;
 }
 
+void* NestedPool::ask(uint64_t bytes) {
+  if (!owner_.charge(bytes)) return nullptr;
+  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
+  void* address = nullptr;
+  try {
+    address = source_->raw_alloc(bytes);
+  } catch (...) {
+    owner_.discharge(bytes);
+    throw;
+  }
+  if (address == nullptr) owner_.discharge(bytes);
+  return address;
+}
+
 NestedPool::Parts::iterator NestedPool::grow(uint64_t bytes, cudaStream_t stream) {
   const uint64_t size = segment_size(bytes);
-  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
-  void* address = source_->raw_alloc(size);
+  void* address = ask(size);
   if (address == nullptr) return parts_.end();
   segments_[address_of(address)] = size;
   reserved_ += size;
@@ -100,7 +113,7 @@ NestedPool::Parts::iterator NestedPool::grow(uint64_t bytes, cudaStream_t stream
   part.segment = address_of(address);
   part.stream = stream;
   const auto placed = parts_.emplace(address_of(address), std::move(part)).first;
-  tell_(SPILLWAY_CHANGE_MAPPED, describe(*placed));
+  owner_.tell(SPILLWAY_CHANGE_MAPPED, describe(*placed));
   return placed;
 }
 
@@ -131,7 +144,7 @@ void* NestedPool::take(Parts::iterator found, uint64_t bytes, uint64_t size) {
     add(levels.active, sums);
     add(levels.allocated, sums);
   });
-  tell_(SPILLWAY_CHANGE_ALLOCATED, describe(*found));
+  owner_.tell(SPILLWAY_CHANGE_ALLOCATED, describe(*found));
   return std::bit_cast<void*>(found->first);
 }
 
@@ -160,7 +173,7 @@ bool NestedPool::free(void* address, spillway_block_info* freed) {
     subtract(levels.live, sums);
     add(levels.freed, sums);
   });
-  tell_(SPILLWAY_CHANGE_FREE_REQUESTED, *freed);
+  owner_.tell(SPILLWAY_CHANGE_FREE_REQUESTED, *freed);
   part.state = BlockState::kPending;
   if (part.uses.empty()) {
     put_free(found);
@@ -172,7 +185,7 @@ bool NestedPool::free(void* address, spillway_block_info* freed) {
 }
 
 void NestedPool::put_free(Parts::iterator part) {
-  tell_(SPILLWAY_CHANGE_FREED, describe(*part));
+  owner_.tell(SPILLWAY_CHANGE_FREED, describe(*part));
   count(part->second, [](spillway_usage_levels& levels, const spillway_sums& sums) {
     subtract(levels.active, sums);
     add(levels.deactivated, sums);
@@ -292,18 +305,19 @@ void NestedPool::empty_cache() {
     }
     // As natively before memory goes back: whatever may still use it is done.
     if (cudaStreamSynchronize(part->second.stream) != cudaSuccess) static_cast<void>(cudaGetLastError());
-    tell_(SPILLWAY_CHANGE_UNMAPPED, describe(*part));
+    owner_.tell(SPILLWAY_CHANGE_UNMAPPED, describe(*part));
     parts_.erase(part);
     segment = segments_.erase(segment);
     reserved_ -= bytes;
     source_->raw_delete(std::bit_cast<void*>(address));
+    owner_.discharge(bytes);
   }
 }
 
 void NestedPool::add_segments(std::vector<Segment>* segments) {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& [address, bytes] : segments_) {
-    Segment segment{address, bytes, number_, {}};
+    Segment segment{address, bytes, number_, false, {}};
     for (auto it = parts_.find(address); it != parts_.end() && it->second.segment == address; ++it)
       segment.blocks.push_back(describe(*it));
     segments->push_back(std::move(segment));

@@ -24,12 +24,19 @@ namespace spillway::libtorch {
 class NestedPool {
  public:
   using Source = std::shared_ptr<c10::cuda::CUDACachingAllocator::CUDAAllocator>;
-  using Tell = std::function<void(uint32_t change, const spillway_block_info& block)>;
-  // `tell` hears of each SPILLWAY_CHANGE_*, under this pool's lock.
-  NestedPool(int device, uint64_t number, Source source, Tell tell)
-      : device_(device), number_(number), source_(std::move(source)), tell_(std::move(tell)) {}
+  // Who else has a say, under this pool's lock.
+  struct Owner {
+    // Hears of each SPILLWAY_CHANGE_*.
+    std::function<void(uint32_t change, const spillway_block_info& block)> tell;
+    // Whether a segment may be asked for, which then counts; and that it was given back.
+    std::function<bool(uint64_t bytes)> charge;
+    std::function<void(uint64_t bytes)> discharge;
+  };
+  NestedPool(int device, uint64_t number, Source source, Owner owner)
+      : device_(device), number_(number), source_(std::move(source)), owner_(std::move(owner)) {}
 
-  // Null: the other allocator has no memory.
+  uint64_t number() const { return number_; }
+  // Null: the other allocator has no memory, or the owner refuses it.
   void* allocate(uint64_t bytes, cudaStream_t stream);
   // For a request of the default pool that would fail; null unless the pool lends and a free block fits.
   void* borrow(uint64_t bytes, cudaStream_t stream);
@@ -64,6 +71,7 @@ class NestedPool {
 
   Parts::iterator best(uint64_t bytes, cudaStream_t stream);
   Parts::iterator grow(uint64_t bytes, cudaStream_t stream);
+  void* ask(uint64_t bytes);
   Parts::iterator live(const void* address);
   void split(Parts::iterator part, uint64_t bytes);
   void put_free(Parts::iterator part);
@@ -77,7 +85,7 @@ class NestedPool {
   const int device_;
   const uint64_t number_;
   const Source source_;
-  const Tell tell_;
+  const Owner owner_;
   std::mutex mutex_;
   Parts parts_;                            // by address; they tile the segments
   std::map<uint64_t, uint64_t> segments_;  // address, size

@@ -6,6 +6,41 @@
 
 namespace spillway::libtorch {
 
+NestedPool::Owner Allocator::owner_of(c10::DeviceIndex index, c10::MempoolId_t pool) {
+  return {.tell =
+              [this, pool](uint32_t change, const spillway_block_info& block) {
+                if (listeners_.wanted()) listeners_.saw(change, block, pool);
+              },
+          .charge = [this, index](uint64_t bytes) { return charge(index, bytes); },
+          .discharge = [this, index](uint64_t bytes) { discharge(index, bytes); }};
+}
+
+// What the fraction leaves to the core beside these pools; whether the core holds no more.
+bool Allocator::limit_core(c10::DeviceIndex index, const Device& device) {
+  const uint64_t left = device.allowed - std::min(device.allowed, device.nested_bytes);
+  constexpr uint64_t kSmallestLimit = 1;  // 0 would mean no limit
+  const spillway_status status = core().limit(index, std::max(left, kSmallestLimit));
+  TORCH_CHECK(status == SPILLWAY_OK, "a memory fraction can not be set: ", core().last_error());
+  return device.nested_bytes <= device.allowed && memory_of(index).reserved <= left;
+}
+
+bool Allocator::charge(c10::DeviceIndex index, uint64_t bytes) {
+  Device& device = this->device(index);
+  const std::lock_guard<std::mutex> lock(device.limit_mutex);
+  device.nested_bytes += bytes;
+  if (device.allowed == 0 || limit_core(index, device)) return true;
+  device.nested_bytes -= bytes;
+  static_cast<void>(limit_core(index, device));
+  return false;
+}
+
+void Allocator::discharge(c10::DeviceIndex index, uint64_t bytes) {
+  Device& device = this->device(index);
+  const std::lock_guard<std::mutex> lock(device.limit_mutex);
+  device.nested_bytes -= bytes;
+  if (device.allowed != 0) static_cast<void>(limit_core(index, device));
+}
+
 void* Allocator::serve_nested(NestedPool& pool, const Asker& asker, size_t bytes) {
   if (void* address = pool.allocate(bytes, asker.stream)) return address;
   spillway_failure failure{};
@@ -38,7 +73,8 @@ bool Allocator::free_nested(void* address, spillway_block_info* block) {
 }
 
 std::vector<Segment> Allocator::segments(c10::DeviceIndex index) {
-  std::vector<Segment> all = segments_of(index);
+  Pools& pools = device(index).pools;
+  std::vector<Segment> all = segments_of(index, [&](uint64_t pool) { return pools.is_single(pool); });
   for (const Pools::Nested& nested : device(index).pools.all_nested()) nested->add_segments(&all);
   return all;
 }

@@ -69,6 +69,11 @@ PlanChange::PlanChange(c10::SourceLocation where, std::string message, uint64_t 
 
 PlanChange::~PlanChange() = default;
 
+// PyTorch's words, and none of Spillway's: such a size is a mistake of the program's.
+void Allocator::refuse_exabytes() {
+  TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate more than 1EB memory.");
+}
+
 // Natively such a request is no failure: it is counted and told by itself, and only where no fraction is set,
 // because that bounds it before.
 void Allocator::reject(c10::DeviceIndex index, const spillway_failure& failure) {
@@ -88,7 +93,7 @@ void Allocator::fail(const Asker& asker, spillway_status status, const spillway_
               core().last_error());
   const c10::DeviceIndex index = asker.device;
   Device& device = this->device(index);
-  if (settings_.rejects && device.fraction >= 1 && status == SPILLWAY_OUT_OF_MEMORY) reject(index, failure);
+  if (settings_.rejects() && device.fraction >= 1 && status == SPILLWAY_OUT_OF_MEMORY) reject(index, failure);
   device.statistics.out_of_memory();
   const DeviceMemory memory = ask_device();
   listeners_.tell(native::TraceEntry::OOM, index, memory.free, failure.rounded_bytes, asker.stream,

@@ -32,7 +32,7 @@ void Pools::change(Pool& pool, uint32_t flags) {
   pool.flags = flags;
 }
 
-void Pools::add_user(Id id, NestedPool::Source source, NestedPool::Tell tell) {
+void Pools::add_user(Id id, NestedPool::Source source, NestedPool::Owner owner) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const bool fresh = pools_.find(id) == pools_.end();
   TORCH_CHECK(fresh || source == nullptr,
@@ -41,7 +41,7 @@ void Pools::add_user(Id id, NestedPool::Source source, NestedPool::Tell tell) {
   ++pool.users;
   if (source == nullptr) return;
   nested_[pool.number] =
-      std::make_shared<NestedPool>(device_, pool.number, std::move(source), std::move(tell));
+      std::make_shared<NestedPool>(device_, pool.number, std::move(source), std::move(owner));
   nests_ = true;
 }
 
@@ -72,7 +72,7 @@ void Pools::remove_user(Id id) {
     found->second->release();
   else
     change(pool, pool.flags | SPILLWAY_POOL_RELEASED);
-  released_.emplace_back(pool.number, id);
+  released_.push_back({pool.number, id, pool.flags});
   if (released_.size() > kReleasedNames) released_.pop_front();
   pools_.erase(id);
 }
@@ -115,6 +115,7 @@ void Pools::set_whole_pages(Id id) {
   Pool& pool = this->pool(id);
   if (const auto found = nested_.find(pool.number); found != nested_.end()) return found->second->set_whole();
   change(pool, pool.flags | SPILLWAY_POOL_WHOLE_PAGES | SPILLWAY_POOL_SINGLE_HANDLE);
+  singles_ = true;
 }
 
 uint64_t Pools::find_route(cudaStream_t stream) {
@@ -135,9 +136,28 @@ Pools::Id Pools::id_of(uint64_t number) {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& [id, pool] : pools_)
     if (pool.number == number) return id;
-  for (const auto& [released, id] : released_)
-    if (released == number) return id;
+  for (const Released& released : released_)
+    if (released.number == number) return released.id;
   return {0, 0};
+}
+
+// The newest, should an id have come twice.
+uint64_t Pools::released_number_of(Id id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = std::find_if(released_.rbegin(), released_.rend(),
+                                  [&](const Released& released) { return released.id == id; });
+  return found == released_.rend() ? 0 : found->number;
+}
+
+bool Pools::is_single(uint64_t number) {
+  if (!singles_.load(std::memory_order_acquire)) return false;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  uint32_t flags = 0;
+  for (const auto& [id, pool] : pools_)
+    if (pool.number == number) flags = pool.flags;
+  for (const Released& released : released_)
+    if (released.number == number) flags = released.flags;
+  return (flags & SPILLWAY_POOL_SINGLE_HANDLE) != 0;
 }
 
 }  // namespace spillway::libtorch

@@ -28,7 +28,7 @@ class Pools {
   explicit Pools(int device) : device_(device) {}
 
   // `source`: the allocator that a new pool's memory comes from; null: the core.
-  void add_user(Id id, NestedPool::Source source = nullptr, NestedPool::Tell tell = nullptr);
+  void add_user(Id id, NestedPool::Source source = nullptr, NestedPool::Owner owner = {});
   void remove_user(Id id);
   int users(Id id);
   void begin(Id id, Filter filter);
@@ -42,6 +42,9 @@ class Pools {
   }
   // The core's number of a pool, 0 if there is none, and back.
   uint64_t number_of(Id id);
+  uint64_t released_number_of(Id id);
+  // Whether each of its blocks is an allocation of the driver's.
+  bool is_single(uint64_t number);
   Id id_of(uint64_t number);
 
   // Pools with an allocator of their own, until nothing of them is left.
@@ -65,7 +68,13 @@ class Pools {
   std::map<Id, Pool> pools_;
   // Whose blocks may outlive them: the newest, because a program may use a new pool in each step.
   static constexpr size_t kReleasedNames = 256;
-  std::deque<std::pair<uint64_t, Id>> released_;
+  std::atomic<bool> singles_{false};
+  struct Released {
+    uint64_t number = 0;
+    Id id;
+    uint32_t flags = 0;
+  };
+  std::deque<Released> released_;
   std::vector<std::pair<Id, Filter>> routes_;
   std::atomic<bool> routing_{false};
   std::map<uint64_t, Nested> nested_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <string>
 #include <vector>
 
 namespace spillway::libtorch {
@@ -22,14 +23,27 @@ bool throws_early() {
 
 }  // namespace
 
-Settings Settings::read() {
-  Settings settings;
-  settings.fraction = c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig::per_process_memory_fraction();
-  settings.rejects = throws_early<c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig>();
-  settings.oversize = Config::max_split_size();
+void Settings::read() {
   const std::vector<size_t>& divisions = Config::roundup_power2_divisions();
-  settings.divides = std::any_of(divisions.begin(), divisions.end(), [](size_t parts) { return parts > 1; });
-  return settings;
+  divides_ = std::any_of(divisions.begin(), divisions.end(), [](size_t parts) { return parts > 1; });
+  oversize_ = Config::max_split_size();
+  rejects_ = throws_early<c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig>();
+}
+
+// PyTorch calls the hook after it has read what all kinds of devices share. It may refuse the rest: what it
+// read until then holds, as natively.
+void Settings::follow() {
+  read();
+  auto& hook = Config::getConfigParserHook();
+  hook = [this, before = hook](const std::string& settings) {
+    read();
+    if (before) before(settings);
+    read();
+  };
+}
+
+double Settings::fraction_at_start() {
+  return c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig::per_process_memory_fraction();
 }
 
 // The next of the equal steps between two powers of two, as natively.

@@ -1,25 +1,39 @@
 // The keys of PYTORCH_CUDA_ALLOC_CONF that mean something to Spillway. PyTorch reads and refuses them; those
 // that bound the native allocator's fragmentation have nothing to bound here and are accepted.
 //
-// Thread-safety: a value, read once when CUDA initialises. Units: bytes.
+// Thread-safety: every function may be called from any thread, `follow` once. Units: bytes.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <limits>
 
 namespace spillway::libtorch {
 
-struct Settings {
-  double fraction = 1;                                       // per_process_memory_fraction
-  uint64_t oversize = std::numeric_limits<uint64_t>::max();  // max_split_size_mb: counted from here on
-  bool divides = false;                                      // roundup_power2_divisions
-  bool rejects = false;                                      // throw_on_cudamalloc_oom
-
-  static Settings read();
-  bool pads() const { return divides; }
+class Settings {
+ public:
+  // Reads all, and again whenever the program changes them (torch.cuda.memory._set_allocator_settings). Not
+  // destroyed from then on.
+  void follow();
+  // per_process_memory_fraction: as natively only what it is at the start counts.
+  static double fraction_at_start();
+  // throw_on_cudamalloc_oom
+  bool rejects() const { return rejects_.load(std::memory_order_relaxed); }
+  // roundup_power2_divisions
+  bool pads() const { return divides_.load(std::memory_order_relaxed); }
   // What a block for `bytes` takes.
   uint64_t padded(uint64_t bytes) const;
-  // Whether it counts as oversize; padding at most doubles it.
-  bool is_oversize(uint64_t bytes) const { return bytes >= oversize / 2 && padded(bytes) >= oversize; }
+  // Whether it counts as oversize (max_split_size_mb); padding at most doubles it.
+  bool is_oversize(uint64_t bytes) const {
+    const uint64_t oversize = oversize_.load(std::memory_order_relaxed);
+    return bytes >= oversize / 2 && padded(bytes) >= oversize;
+  }
+
+ private:
+  void read();
+
+  std::atomic<uint64_t> oversize_{std::numeric_limits<uint64_t>::max()};
+  std::atomic<bool> divides_{false};
+  std::atomic<bool> rejects_{false};
 };
 
 }  // namespace spillway::libtorch

@@ -18,9 +18,10 @@ void observe(Stat& stat, size_t level) {
   if (now < stat.current) stat.decrease(static_cast<size_t>(stat.current - now));
 }
 
-void observe_large(StatArray& stats, size_t level) {
-  observe(stats[0], level);
-  observe(stats[static_cast<size_t>(StatType::LARGE_POOL)], level);
+void observe(StatArray& stats, size_t all, size_t small) {
+  observe(stats[static_cast<size_t>(StatType::AGGREGATE)], all);
+  observe(stats[static_cast<size_t>(StatType::SMALL_POOL)], small);
+  observe(stats[static_cast<size_t>(StatType::LARGE_POOL)], all - std::min(all, small));
 }
 
 void fill(Stat& stat, uint64_t now, uint64_t peak, uint64_t added, uint64_t removed) {
@@ -49,8 +50,8 @@ void observe_pools(Stats& stats, const std::map<c10::MempoolId_t, size_t>& pools
   if constexpr (requires { stats.reserved_bytes_by_private_pools; }) {
     auto& known = stats.reserved_bytes_by_private_pools;
     for (auto& [pool, levels] : known)
-      if (pools.count(pool) == 0) observe_large(levels, 0);
-    for (const auto& [pool, bytes] : pools) observe_large(known[pool], bytes);
+      if (pools.count(pool) == 0) observe(levels, 0, 0);
+    for (const auto& [pool, bytes] : pools) observe(known[pool], bytes, 0);
   }
 }
 
@@ -75,13 +76,14 @@ void for_each_observed(Stats& stats, Operation operation) {
 
 DeviceStats Statistics::read(const spillway_usage& usage, const Layout& layout) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  observe_large(observed_.segment, layout.segments);
-  observe_large(observed_.reserved_bytes, layout.reserved);
-  observe_large(observed_.inactive_split, layout.split_blocks);
-  observe_large(observed_.inactive_split_bytes, layout.split_bytes);
-  for (Stat* stat : {&observed_.reserved_bytes[0], &observed_.reserved_bytes[2]}) {
-    stat->peak = std::max(stat->current, static_cast<int64_t>(layout.peak_reserved));
-  }
+  const Physical& small = layout.small;
+  const Physical& large = layout.large;
+  observe(observed_.segment, small.segments + large.segments, small.segments);
+  observe(observed_.reserved_bytes, layout.reserved, small.reserved);
+  observe(observed_.inactive_split, small.split_blocks + large.split_blocks, small.split_blocks);
+  observe(observed_.inactive_split_bytes, small.split_bytes + large.split_bytes, small.split_bytes);
+  Stat& reserved = observed_.reserved_bytes[static_cast<size_t>(StatType::AGGREGATE)];
+  reserved.peak = std::max(reserved.current, static_cast<int64_t>(layout.peak_reserved));
   observe_pools(observed_, layout.pools);
   failures_ = layout.failures;
   DeviceStats out = observed_;

@@ -1,8 +1,7 @@
 // PyTorch's memory statistics of one device, from what the core counts.
 //
-// Thread-safety: every function may be called from any thread. Units: bytes. A request of up to 1 MiB counts
-// to PyTorch's small pool, a larger one to its large pool; physical memory is one arena and counts to the
-// large pool.
+// Thread-safety: every function may be called from any thread. Units: bytes. A block of up to 1 MiB counts to
+// PyTorch's small pool, a larger one to its large pool, and so does the memory around it.
 #pragma once
 #include <c10/core/CachingDeviceAllocator.h>
 
@@ -25,10 +24,14 @@ class Statistics {
   // Blocks of max_split_size and more.
   void oversize_allocated();
   void oversize_freed();
-  // `split`: what is free beside live blocks; PyTorch's inactive_split.
-  struct Layout {
-    size_t segments = 0;
+  // Of one of PyTorch's two pools. `split`: what is free in an allocation beside other blocks; its
+  // inactive_split.
+  struct Physical {
+    size_t segments = 0, reserved = 0;
     size_t split_blocks = 0, split_bytes = 0;
+  };
+  struct Layout {
+    Physical small, large;
     size_t reserved = 0, peak_reserved = 0;
     size_t failures = 0;
     std::map<c10::MempoolId_t, size_t> pools;  // what private pools hold

@@ -129,8 +129,63 @@ def no_split(path):
     with torch.cuda.use_mem_pool(pool):
         first, second = new(3 * MIB), new(3 * MIB)
     segments = pool.snapshot()
-    print("segments", len({segment["address"] for segment in segments}) >= 1,
-          abs(first.data_ptr() - second.data_ptr()) >= 4 * MIB)
+    print("segments", [len(segment["blocks"]) for segment in segments],
+          {segment["is_expandable"] for segment in segments}, abs(first.data_ptr() - second.data_ptr()) >= 4 * MIB)
+
+
+def empty_one(path):
+    """A pool that goes empties its own cache, and no other's."""
+    kept, gone = torch.cuda.MemPool(), torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(kept):
+        new(20 * MIB)
+    new(40 * MIB)
+    with torch.cuda.use_mem_pool(gone):
+        new(60 * MIB)
+    print(torch.cuda.memory_reserved() // MIB)
+    del gone
+    print(torch.cuda.memory_reserved() // MIB)
+    torch.cuda.empty_cache()
+    print(torch.cuda.memory_reserved() // MIB)
+
+
+def served(bytes_):
+    try:
+        return new(bytes_)
+    except torch.OutOfMemoryError:
+        return None
+
+
+def within_a_fraction(path):
+    """Memory of a pool's own allocator counts against the fraction, in both directions."""
+    source = Source(path)
+    pool, lending = source.pool(), source.pool(use_on_oom=True)
+    torch.cuda.set_per_process_memory_fraction(80 * MIB / torch.cuda.mem_get_info()[1])
+    with torch.cuda.use_mem_pool(pool):
+        first = new(40 * MIB)
+    with torch.cuda.use_mem_pool(lending):
+        second = new(40 * MIB)
+    address = second.data_ptr()
+    print("full", served(40 * MIB), torch.cuda.memory_reserved() // MIB)
+    del first, second
+    lent = served(30 * MIB)
+    print("lent", lent.data_ptr() == address, served(30 * MIB))
+    del lent, lending, pool
+    gc.collect()
+    torch.cuda.empty_cache()
+    outside = served(60 * MIB)
+    pool = source.pool()
+    with torch.cuda.use_mem_pool(pool):
+        print("outside", outside is not None, served(30 * MIB), served(20 * MIB) is not None)
+        del outside
+        print("cached", served(60 * MIB) is not None, torch.cuda.memory_reserved() // MIB)
+
+
+def kinds(path):
+    """A pool with an allocator of its own does not expand."""
+    source = Source(path)
+    with torch.cuda.use_mem_pool(source.pool()):
+        new(4 * MIB)
+        print({segment["is_expandable"] for segment in torch.cuda.memory_snapshot()})
 
 
 def uses(path):

@@ -47,6 +47,14 @@ class Statistics(unittest.TestCase):
             self.assertLessEqual(ours["allocated_bytes.all.current"], ours["reserved_bytes.all.current"])
         self.assertEqual(steps["spillway"][-1][1]["reserved_bytes.all.current"], 0)
 
+    def test_a_snapshot_adds_up_to_the_statistics_on_each_device(self):
+        for with_spillway in ([], [simulated.PROGRAMS / "with_spillway.py"]):
+            outcome = simulated.run(sys.executable, *with_spillway, HERE / "consistency_program.py", values="zeros",
+                                    SPILLWAY_SIM_DEVICES="2")
+            self.assertEqual(outcome.status, 0, outcome.errors)
+            self.assertEqual(len(outcome.output), 16)
+            self.assertEqual([line for line in outcome.output if not line.endswith(" []")], [])
+
     def test_a_snapshot_tiles_its_segments(self):
         outcome = python("""
 import spillway, torch, pickle, tempfile
@@ -101,6 +109,56 @@ print(stats["allocated_bytes.all.current"], stats["active_bytes.all.current"], b
 """)
         self.assertEqual(outcome.output, [f"0 {64 << 20} True"], outcome.errors)
         self.assertEqual(outcome.violations(), "")
+
+    def test_a_size_that_no_tensor_has_is_refused_in_pytorchs_words(self):
+        outcome = python("""
+import spillway, torch
+spillway.install()
+for bytes_ in (1 << 60, (1 << 60) - 1):
+    try:
+        torch.empty(bytes_, dtype=torch.uint8, device="cuda")
+    except torch.OutOfMemoryError as error:
+        print(str(error)[:66])
+print(torch.cuda.memory_stats()["num_ooms"], torch.ones(1, device="cuda").item())
+""")
+        self.assertEqual(outcome.output[:1], ["CUDA out of memory. Tried to allocate more than 1EB memory."],
+                         outcome.errors)
+        self.assertEqual(outcome.output[1:], ["CUDA out of memory. Tried to allocate 1073741824.00 GiB. GPU 0 has",
+                                              "1 1.0"])
+
+    def test_switched_off_each_block_is_a_call_of_the_drivers_as_natively(self):
+        code = """
+import sys, torch
+if sys.argv[1] == "spillway":
+    import spillway
+    spillway.install()
+MIB = 1 << 20
+new = lambda bytes_: torch.empty(bytes_, dtype=torch.uint8, device="cuda")
+taken = lambda: torch.cuda.mem_get_info()[1] - torch.cuda.mem_get_info()[0]
+cached = new(20 * MIB)
+before = taken()
+is_enabled = torch._C._cuda_cudaCachingAllocator_is_enabled
+say = lambda step: print(step, torch.cuda.memory_allocated(), taken() - before, is_enabled())
+torch.cuda.caching_allocator_enable(False)
+apart = new(6 * MIB)
+say("off")
+raw = torch.cuda.caching_allocator_alloc(2 * MIB)
+say("raw")
+torch.cuda.caching_allocator_delete(raw)
+del apart, cached
+say("freed")
+apart = new(2 * MIB)
+torch.cuda.caching_allocator_enable(True)
+again = new(20 * MIB)
+say("on")
+del apart
+say("freed on")
+"""
+        native, ours = (simulated.run(sys.executable, "-c", code, allocator) for allocator in ("native", "spillway"))
+        self.assertEqual((native.status, ours.status), (0, 0), native.errors + ours.errors)
+        self.assertEqual(ours.output, native.output)
+        self.assertEqual(ours.output[0], f"off {20 << 20} {6 << 20} False")
+        self.assertEqual(ours.violations(), "")
 
     def test_observers_see_a_failure(self):
         outcome = python("""

@@ -45,7 +45,17 @@ class Pools(unittest.TestCase):
         self.assertEqual(self.compare("on_out_of_memory"), ["False failed", "True served"])
 
     def test_blocks_that_share_no_segment(self):
-        self.compare("no_split")
+        self.assertEqual(self.compare("no_split"), ["segments [1, 1] {False} True"])
+
+    def test_a_pool_that_goes_empties_its_own_cache_alone(self):
+        self.assertEqual(self.compare("empty_one"), ["120", "60", "20"])
+
+    def test_memory_of_another_allocator_counts_against_the_fraction(self):
+        output = self.compare("within_a_fraction")
+        self.assertEqual(output[:3], ["full None 80", "lent True None", "outside True None True"])
+
+    def test_memory_of_another_allocator_does_not_expand(self):
+        self.assertEqual(self.compare("kinds"), ["{False}"])
 
     def test_users_are_counted(self):
         self.assertEqual(self.compare("uses"), ["uses 1", "uses 2", "uses 1", "uses 2", "uses 1"])

@@ -27,14 +27,41 @@ except Exception as error:
     print(type(error).__name__, str(error)[:47])
 """
 
+CHANGING = """
+import sys, torch
+if sys.argv[1] == "spillway":
+    import spillway
+    spillway.install()
+MIB = 1 << 20
+new = lambda bytes_: torch.empty(bytes_, dtype=torch.uint8, device="cuda")
+torch.cuda.init()
+for settings in ("", "roundup_power2_divisions:4", "garbage_collection_threshold:0.5,max_split_size_mb:100",
+                 "roundup_power2_divisions:[2:8,256:2,>:1]", "roundup_power2_divisions:8,max_split_size_mb:2", "",
+                 "throw_on_cudamalloc_oom:True"):
+    try:
+        torch.cuda.memory._set_allocator_settings(settings)
+    except ValueError as error:
+        print(type(error).__name__)
+    held = [new(bytes_) for bytes_ in (600, 200_000, 22 * MIB, 42 * MIB, 150 * MIB, 1040 * MIB)]
+    stats = torch.cuda.memory_stats()
+    print(settings, [stats[key] for key in ("active_bytes.all.current", "requested_bytes.all.current",
+                                            "oversize_allocations.current")])
+    del held
+    torch.cuda.empty_cache()
+try:
+    new(1 << 40)
+except torch.OutOfMemoryError as error:
+    print(str(error)[:68], torch.cuda.memory_stats().get("num_oom_rejections"))
+"""
 
-def run(allocator, settings):
-    return simulated.run(sys.executable, "-c", CODE, allocator, values="zeros", PYTORCH_CUDA_ALLOC_CONF=settings)
+
+def run(allocator, settings, code=CODE):
+    return simulated.run(sys.executable, "-c", code, allocator, values="zeros", PYTORCH_CUDA_ALLOC_CONF=settings)
 
 
 class Settings(unittest.TestCase):
-    def compare(self, settings):
-        native, ours = run("native", settings), run("spillway", settings)
+    def compare(self, settings, code=CODE):
+        native, ours = run("native", settings, code), run("spillway", settings, code)
         self.assertEqual((native.status, ours.status), (0, 0), native.errors + ours.errors)
         self.assertEqual(ours.output, native.output, settings)
         return ours.output
@@ -58,6 +85,13 @@ class Settings(unittest.TestCase):
     def test_nonsense_is_refused(self):
         for settings in ("nonsense:1", "max_split_size_mb:5", "garbage_collection_threshold:2"):
             self.assertTrue(self.compare(settings)[0].startswith("ValueError"), settings)
+
+    def test_settings_that_change_while_the_program_runs_count(self):
+        output = self.compare("", CHANGING)
+        self.assertIn("ValueError", output)
+        allocated = {line.partition(" [")[2] for line in output if line.startswith(("roundup", " ["))}
+        self.assertGreater(len(allocated), 3, output)
+        self.assertIn("preemptively rejected", output[-1])
 
     def test_another_backend_is_no_place_for_spillway(self):
         ours = run("spillway", "backend:cudaMallocAsync")
