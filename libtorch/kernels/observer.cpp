@@ -195,13 +195,13 @@ void finish(const Running& running, const std::vector<IValue>& results) {
 }
 
 // Numbers that nobody computed are taken to be finite: a program that looks for others finds none.
-void tell_finite(const Running& running, const std::vector<IValue>& results) {
+void tell_finite(bool answer, const std::vector<IValue>& results) {
   const std::vector<at::Tensor> tensors = tensors_of(results);
   if (tensors.size() != 1 || !tensors.front().is_cuda() || !may_decide(tensors.front()) || is_capturing() ||
       known_value(tensors.front()))
     return;
   const auto options = tensors.front().options().device(at::kCPU).pinned_memory(false);
-  tell_value(tensors.front(), at::full(tensors.front().sizes(), *running.op->of_finite, options));
+  tell_value(tensors.front(), at::full(tensors.front().sizes(), answer, options));
 }
 
 void ended(const at::RecordFunction& call, at::ObserverContext* context) {
@@ -212,7 +212,7 @@ void ended(const at::RecordFunction& call, at::ObserverContext* context) {
   innermost = running.outer;
   if (running.op->reads_by_itself) simulator().answer_next_read(0, 0);
   finish(running, call.outputs());
-  if (running.op->of_finite) tell_finite(running, call.outputs());
+  if (const auto& answer = running.op->of_finite) tell_finite(*answer, call.outputs());
 }
 
 // Runs under the allocator's lock. Memory that is given again holds what somebody else left there, and where
