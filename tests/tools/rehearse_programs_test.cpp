@@ -259,10 +259,27 @@ TEST_F(RehearsePrograms, FindsTheLargestValueThatFits) {
   EXPECT_THAT(ran.out, HasSubstr("the largest n that fits is 4\n"));
   const auto json = nlohmann::json::parse(std::ifstream(folder() / "found.json"));
   EXPECT_EQ(json.at("largest"), 4);
-  EXPECT_EQ(json.at("tried").size(), 5U);  // 1, 9, 5, 3, 4
+  EXPECT_EQ(json.at("tried").size(), 4U);  // 1, 2, what the line through their peaks says, one more
+  EXPECT_EQ(json.at("kept_free_bytes"), 0) << "with only a capacity nothing is modelled";
   const Ran none = rehearse({"--capacity", "300MiB", "--find", "n=8..9"}, {"holds.py", "{n}"});
   EXPECT_EQ(none.code, 20) << none.err;
   EXPECT_THAT(none.out, HasSubstr("not even n 8 fits"));
+}
+
+TEST_F(RehearsePrograms, WhatItFindsLeavesAsMuchFreeAsIsModelled) {
+  const Ran ran =
+      rehearse({"--gpu", "t4-16gb", "--find", "n=24..480:24", "--json", "found.json"}, {"holds.py", "{n}"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  const auto json = nlohmann::json::parse(std::ifstream(folder() / "found.json"));
+  const uint64_t kept = json.at("kept_free_bytes");
+  EXPECT_GT(kept, 0U);
+  EXPECT_THAT(ran.out, ContainsRegex("the largest n that fits is 216, on a card of .* MiB less"));
+  for (const auto& row : json.at("tried")) {
+    const bool leaves_it =
+        row.at("peak_bytes").get<uint64_t>() + kept <= row.at("capacity_bytes").get<uint64_t>();
+    EXPECT_EQ(leaves_it, row.at("verdict") == "fits") << row;
+  }
+  EXPECT_THAT(ran.err, HasSubstr("n 24: fits, "));
 }
 
 TEST_F(RehearsePrograms, ItsMachinesAreNotLeftToTheProgram) {

@@ -69,15 +69,58 @@ TEST(RehearseFind, FindsEveryBoundary) {
   }
 }
 
+// A program that takes a fixed part and so much for each, in segments.
+Found find_on(uint64_t capacity, const std::string& range) {
+  std::string error;
+  const auto search = parse_search(range, &error);
+  if (!search) throw std::invalid_argument(error);
+  return find_largest(*search, [&](int64_t n) {
+    const uint64_t peak = (3000 + 43 * uint64_t(n)) / 20 * 20;
+    Tried one = tried(n, peak <= capacity ? Fit::kFits : Fit::kDoesNotFit);
+    one.run.need.peak = std::min(peak, capacity);
+    one.run.need.capacity = capacity;
+    return one;
+  });
+}
+
+TEST(RehearseFind, NeedsFewRunsWhereTheNeedGrowsEvenly) {
+  for (uint64_t capacity = 3100; capacity < 60'000; capacity += 177) {
+    const Found found = find_on(capacity, "n=1..1024");
+    const auto fits = [&](int64_t n) { return (3000 + 43 * uint64_t(n)) / 20 * 20 <= capacity; };
+    ASSERT_TRUE(found.largest);
+    EXPECT_TRUE(fits(*found.largest)) << capacity;
+    EXPECT_TRUE(*found.largest == 1024 || !fits(*found.largest + 1)) << capacity;
+    EXPECT_LE(found.tried.size(), 9U) << capacity;
+    EXPECT_EQ(contradiction(found.tried), "");
+  }
+  EXPECT_LE(find_on(24'000, "n=1..1024").tried.size(), 6U) << "bisection takes 12";
+}
+
+TEST(RehearseFind, GoesByMultiples) {
+  const Found found = find_on(24'000, "n=8..1024:8");
+  EXPECT_EQ(found.largest, 488) << "488 of 488.8";
+  for (const Tried& one : found.tried) EXPECT_EQ(one.value % 8, 0);
+  std::string error;
+  EXPECT_EQ(parse_search("n=3..10:3", &error)->high, 9);
+  EXPECT_EQ(parse_search("n=-9223372036854775808..9223372036854775807:9223372036854775807", &error)->high,
+            9223372036854775806);
+}
+
 TEST(RehearseFind, StopsAtAProgramThatFailsAndSeesContradictions) {
   const Found failed = find_where(1, 9, [](int64_t n) { return n < 9 ? Fit::kFits : Fit::kProgramFailed; });
   EXPECT_TRUE(failed.stopped);
   EXPECT_FALSE(failed.largest) << "a run that failed for another reason says nothing of memory";
   EXPECT_NE(contradiction({tried(2, Fit::kDoesNotFit), tried(3, Fit::kFits)}), "");
   EXPECT_EQ(contradiction({tried(3, Fit::kDoesNotFit), tried(2, Fit::kFits)}), "");
+  Tried below = tried(543, Fit::kFits), above = tried(547, Fit::kFits);
+  below.run.need.peak = 23'470;
+  above.run.need.peak = 23'465;
+  EXPECT_EQ(contradiction({below, above}), "") << "a segment more or less by chance";
+  above.run.need.peak = 20'000;
+  EXPECT_NE(contradiction({below, above}), "");
   std::string error;
-  for (const char* wrong :
-       {"", "n", "n=1", "n=1..", "n=..4", "=1..4", "n=4..1", "n=1..4x", "n=1..99999999999999999999"})
+  for (const char* wrong : {"", "n", "n=1", "n=1..", "n=..4", "=1..4", "n=4..1", "n=1..4x",
+                            "n=1..99999999999999999999", "n=1..4:", "n=1..4:0", "n=1..4:-1", "n=1:2..4"})
     EXPECT_FALSE(parse_search(wrong, &error)) << wrong;
   EXPECT_TRUE(parse_search("batch=-2..64", &error));
 }

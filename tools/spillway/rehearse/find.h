@@ -1,4 +1,4 @@
-// The largest integer with which a program fits, by bisection.
+// The largest integer with which a program fits, in few runs.
 //
 // Thread-safety: pure functions but for `find_largest`, which runs programs. Errors: text.
 #pragma once
@@ -9,29 +9,23 @@
 #include <vector>
 
 #include "tools/spillway/command.h"
-#include "tools/spillway/rehearse/outcome.h"
+#include "tools/spillway/rehearse/rows.h"
 
 namespace spillway::tools {
 
 struct Search {
   std::string name;
-  int64_t low = 0, high = 0;
+  int64_t low = 0, high = 0;  // both are tried values; `high` is the last multiple within the range
+  int64_t step = 1;
+  uint64_t last() const;  // the number of `high`; that of `low` is 0
+  int64_t value(uint64_t number) const;
 };
 
-// "batch=1..64". Nothing and `error` for any other text.
+// "batch=1..64", or "batch=8..64:8": 8, 16, 24 and so on. Nothing and `error` for any other text.
 std::optional<Search> parse_search(const std::string& text, std::string* error);
 
 // `words` with every "{name}" replaced. Nothing where there is none.
 std::optional<Words> substitute(const Words& words, const std::string& name, int64_t value);
-
-// A run as a row of a table.
-struct RunSummary {
-  Fit fit = Fit::kProgramFailed;
-  Need need;
-  int exit_code = 0;
-  std::string condition;  // of "fits": "if ...", or ""
-  std::string why;        // of anything else, in one line
-};
 
 struct Tried {
   int64_t value = 0;
@@ -44,12 +38,14 @@ struct Found {
   bool stopped = false;            // the last run says nothing of memory
 };
 
-// Bisects with `run`, which gives nothing when the program can not be started. That what fits at a value fits
-// below it is taken for granted between the values that were tried, and only there.
+// Asks `run`, which gives nothing when the program can not be started. The next value is where the line
+// through the peaks of the largest two that fit meets the card's capacity; where that does not halve what is
+// left, it is the middle. That what fits at a value fits below it is taken for granted between the values
+// that were tried, and only there.
 Found find_largest(const Search& search, const std::function<std::optional<Tried>(int64_t)>& run);
 
-// Among the tried: a value that fits above one that does not, or one that needs less than a smaller one; ""
-// if there is none.
+// Among the tried: a value that fits above one that does not, or one that needs clearly less than a smaller
+// one; "" if there is none.
 std::string contradiction(const std::vector<Tried>& tried);
 
 }  // namespace spillway::tools

@@ -164,6 +164,13 @@ std::string cause_of(const FailureOf& found) {
   return judge(memory, failure.requested, std::nullopt).text;
 }
 
+uint64_t modelled_on(const CardView& card) {
+  uint64_t sum = 0;
+  for (const auto& [label, bytes] : card.modelled_at_peak)
+    if (certainty_of(card, label) == cards::Certainty::kModelled) sum += bytes;
+  return sum;
+}
+
 Need need_of(const DeviceObservation& device) {
   Need need;
   if (device.allocator) {
@@ -179,6 +186,7 @@ Need need_of(const DeviceObservation& device) {
   need.peak = std::max(need.peak, need.reserved);
   need.outside = device.card ? need.peak - std::min(need.peak, device.card->allocator_at_peak) : 0;
   need.outside_peak = device.card ? device.card->outside_peak : 0;
+  need.modelled = device.card ? modelled_on(*device.card) : 0;
   return need;
 }
 
@@ -216,6 +224,7 @@ std::vector<CardNeed> needs_of(const Rehearsal& rehearsal) {
       card.need.reserved += need.reserved;
       card.need.outside += need.outside;
       card.need.outside_peak += need.outside_peak;
+      card.need.modelled += need.modelled;
       card.need.peak = std::max({card.need.peak, need.peak, device.card ? device.card->machine_peak : 0});
       card.need.capacity = std::max(card.need.capacity, need.capacity);
     }
@@ -226,7 +235,8 @@ std::vector<CardNeed> needs_of(const Rehearsal& rehearsal) {
     Need& need = card.need;
     if (const auto record = rehearsal.cards.find(physical); record != rehearsal.cards.end())
       need.peak = std::max(need.peak, record->second.peak);
-    for (uint64_t* part : {&need.allocated, &need.reserved, &need.outside, &need.outside_peak})
+    for (uint64_t* part :
+         {&need.allocated, &need.reserved, &need.outside, &need.outside_peak, &need.modelled})
       *part = std::min(*part, need.peak);
     needs.push_back(card);
   }

@@ -66,6 +66,7 @@ struct Need {
   uint64_t peak = 0, allocated = 0, reserved = 0, capacity = 0;
   uint64_t outside = 0;       // of the peak, what was not PyTorch's allocator's
   uint64_t outside_peak = 0;  // the most of that, at whatever moment
+  uint64_t modelled = 0;      // of the peak, what is neither counted nor documented nor measured
 };
 Need need_of(const DeviceObservation& device);
 int physical_of(const DeviceObservation& device);

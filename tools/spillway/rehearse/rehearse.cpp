@@ -11,6 +11,7 @@
 #include "tools/spillway/rehearse/report_json.h"
 #include "tools/spillway/rehearse/report_text.h"
 #include "tools/spillway/rehearse/run.h"
+#include "tools/spillway/rehearse/search.h"
 #include "tools/spillway/rehearse/series.h"
 
 namespace spillway::tools {
@@ -74,7 +75,8 @@ std::function<int()> declare_rehearse(CLI::App& app, const Words& command) {
   declare_run(app, command, &options->run);
   app.add_option("--json", options->json, "Write the report as JSON to this file");
   app.add_option("--find", options->find,
-                 "NAME=LOW..HIGH: find the largest integer that fits, where the command says {NAME}");
+                 "NAME=LOW..HIGH, or NAME=LOW..HIGH:STEP: find the largest integer that fits, where the "
+                 "command says {NAME}");
   app.add_option("--compare", options->compare, "CARD,CARD: a row for each card");
   app.get_option("--allocator")
       ->description(app.get_option("--allocator")->get_description() +

@@ -1,4 +1,4 @@
-// Several rehearsals as one table: --find, --compare and several allocators.
+// Several rehearsals as one table: --compare and several allocators.
 //
 // Thread-safety: none. Errors: an exit code, with text on standard error.
 #pragma once
@@ -12,7 +12,6 @@ namespace spillway::tools {
 
 // `json`: a file for the table as JSON, "" for none. A trace of the options is a file for each row of a
 // comparison, by its name.
-int run_search(const RunOptions& options, const std::string& search, const std::string& json);
 // The one exit code for all rows, from how the program ended in each.
 int exit_code_of_comparison(const std::vector<std::pair<Fit, int>>& ends);
 int run_comparison(const RunOptions& options, const std::string& cards, const std::string& json);
