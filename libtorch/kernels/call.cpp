@@ -6,6 +6,7 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include "libtorch/kernels/alias.h"
+#include "libtorch/kernels/other_libraries.h"
 
 namespace spillway::kernels {
 namespace {
@@ -200,6 +201,7 @@ void Call::finish() {
   for (Argument& argument : arguments_) give_back(std::move(argument.alias));
   // What the kernel allocated is in use until the same virtual end: work of no length behind the kernel's.
   if (!ranges_.empty()) submit(stream_, name_, ranges_.data(), ranges_.size(), 0);
+  adopt_other_libraries();
 }
 
 }  // namespace spillway::kernels

@@ -20,6 +20,7 @@
 #include "libtorch/kernels/library_operators.h"
 #include "libtorch/kernels/matrix_operators.h"
 #include "libtorch/kernels/observer.h"
+#include "libtorch/kernels/other_libraries.h"
 #include "libtorch/kernels/random.h"
 #include "libtorch/kernels/recurrent.h"
 #include "libtorch/kernels/redirect.h"
@@ -156,6 +157,7 @@ void compute_on_the_cpu() {
                                      Pair{c10::DispatchKey::SparseCsrCUDA, c10::DispatchKey::SparseCsrCPU}})
     register_boxed(library_for(key), key, cpu_key, kept_sparse_operators());
   install_redirect();
+  watch_other_libraries();
 }
 
 constexpr int kInstalled = 0, kFailed = 1, kLater = -1;

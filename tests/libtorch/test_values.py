@@ -45,10 +45,10 @@ class Operators(Values):
 
 
 class Checks(Values):
-    def check(self, program, least, **settings):
+    def check(self, program, least, *arguments, **settings):
         for allocator in ALLOCATORS:
             with self.subTest(allocator):
-                outcome = self.run_cleanly(program, allocator=allocator, **settings)
+                outcome = self.run_cleanly(program, *arguments, allocator=allocator, **settings)
                 words = outcome.output[-2].split()
                 self.assertEqual((words[0], words[2:]), ("checks", ["failed", "0"]), outcome.output)
                 self.assertGreaterEqual(int(words[1]), least)
@@ -61,6 +61,11 @@ class Checks(Values):
 
     def test_sparse_tensors_have_the_cpus_values(self):
         self.check("values_sparse.py", 30)
+
+    def test_kernels_that_are_no_operators_of_pytorchs_have_the_cpus_values(self):
+        library = simulated.for_libtorch("test_other_library")
+        for when in ([], ["early"]):
+            self.check("values_other_kernels.py", 6, library, *when)
 
     def test_failures_are_noticed_and_survived(self):
         self.check("values_failures.py", 30, capacity="1GiB")

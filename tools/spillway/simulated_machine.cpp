@@ -51,6 +51,13 @@ bool set_capacity(const std::string& text, Environment* environment, std::string
   return true;
 }
 
+// No CPU kernel stands in for what is compiled for a GPU: PyTorch leaves torch.compile's graphs to its
+// operators, and Triton interprets its own.
+void leave_uncompiled(Environment* environment) {
+  for (const char* name : {"TORCH_COMPILE_DISABLE", "TRITON_INTERPRET"})
+    if (std::getenv(name) == nullptr) (*environment)[name] = "1";
+}
+
 bool set_kernels(const SimulatorLibraries& libraries, bool computes, Environment* environment,
                  std::string* error) {
   if (!libraries.kernels.empty()) (*environment)["SPILLWAY_SIM_KERNELS"] = libraries.kernels;
@@ -60,6 +67,7 @@ bool set_kernels(const SimulatorLibraries& libraries, bool computes, Environment
              "': build the target 'spillway_command'";
     return false;
   }
+  if (computes) leave_uncompiled(environment);
   return true;
 }
 
