@@ -1,5 +1,5 @@
-"""What is no operator of PyTorch's has the CPU's values: operators of a library with CPU kernels, those that Python defines,
-Triton's kernels, and what torch.compile compiles.
+"""What is no operator of PyTorch's has the CPU's values: operators of a library with CPU kernels, those that Python
+defines, Triton's kernels, and what torch.compile compiles.
 
 values_other_kernels.py LIBRARY [early]: loaded before the first use of the device, or after it
 """

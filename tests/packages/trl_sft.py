@@ -1,0 +1,30 @@
+"""TRL: supervised fine-tuning of a Llama on packed sentences, by its SFTTrainer."""
+import tempfile
+
+import datasets
+import transformers
+import trl
+
+import words
+from options import Options, train
+
+
+def main():
+    options = Options(batch=4)
+    config = transformers.LlamaConfig(
+        vocab_size=options.size(100, 32_000), hidden_size=options.size(32, 1024),
+        intermediate_size=options.size(64, 2816), num_hidden_layers=options.size(2, 16),
+        num_attention_heads=options.size(2, 16))
+    rows = datasets.Dataset.from_dict({"text": words.sentences(40 * options.batch, options.size(16, 800))})
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = trl.SFTConfig(
+            folder, per_device_train_batch_size=options.batch, max_steps=3, logging_steps=1, report_to=[],
+            save_strategy="no", disable_tqdm=True, use_cpu=options.device.type == "cpu", bf16=not options.tiny, seed=1,
+            max_length=options.size(16, 1024), packing=True, gradient_accumulation_steps=2)
+        trainer = trl.SFTTrainer(transformers.LlamaForCausalLM(config), arguments, train_dataset=rows,
+                                 processing_class=words.tokenizer())
+        train(trainer)
+
+
+if __name__ == "__main__":
+    main()
