@@ -72,6 +72,7 @@ std::optional<Extent> extent_of(const at::Tensor& tensor) {
 }
 
 bool may_decide(const at::Tensor& tensor) {
+  if (tensor.layout() != at::kStrided) return false;
   const bool whole = c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
   return tensor.nbytes() <= (whole ? kMostWholeNumbers : kMostOthers) && !tensor.is_conj() &&
          !tensor.is_neg();

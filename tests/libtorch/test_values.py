@@ -88,6 +88,16 @@ class Known(unittest.TestCase):
                 self.assertEqual(outcome.simulator_remarks(), [])
                 self.assertEqual(outcome.output[:len(on_cpu) + len(self.UNKNOWN)], on_cpu + self.UNKNOWN)
 
+    def test_sparse_tensors_have_no_known_values_and_no_complaint(self):
+        code = ("import torch\nwhere = torch.tensor([[0, 1, 1], [2, 0, 2]])\n"
+                "host = torch.sparse_coo_tensor(where, torch.ones(3), (2, 3), check_invariants=True)\n"
+                "card = host.cuda().coalesce()\nresult = torch.sparse.mm(card, torch.ones(3, 5, device='cuda'))\n"
+                "print(list(result.shape), card.is_coalesced(), card.cpu().is_sparse)")
+        outcome = simulated.run(sys.executable, "-c", code, values="zeros")
+        self.assertEqual(outcome.status, 0, outcome.errors[-3000:])
+        self.assertNotIn("RecordFunction", outcome.errors)
+        self.assertEqual(outcome.output, ["[2, 5] True True"])
+
 
 class Limits(unittest.TestCase):
     def test_a_graph_of_computed_values_is_refused(self):
