@@ -130,6 +130,33 @@ Tensors aliases(Call& call, at::TensorList tensors, bool writes = false) {
   return made;
 }
 
+int64_t gates_of(int64_t mode) {
+  switch (mode) {
+    case kLstm:
+      return 4;
+    case kGru:
+      return 3;
+    default:
+      return 1;
+  }
+}
+
+// The layers' parameters in their shapes: autocast gives each as a column of one buffer, all that cuDNN
+// needs. A layer has two matrices, perhaps two biases, and perhaps a projection at the end.
+Tensors in_shape(Tensors weights, int64_t each, int64_t rows, int64_t projection) {
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (weights[i].dim() != 2 || weights[i].size(1) != 1) continue;
+    const int64_t place = static_cast<int64_t>(i) % each;
+    if (place < 2)
+      weights[i] = weights[i].view({rows, -1});
+    else if (projection > 0 && place == each - 1)
+      weights[i] = weights[i].view({projection, -1});
+    else
+      weights[i] = weights[i].view({rows});
+  }
+  return weights;
+}
+
 // PyTorch's CUDA code, for the memory that it takes.
 template <typename Function>
 auto standing_in(Function* function) {
@@ -148,7 +175,7 @@ Forward cudnn_rnn(const at::Tensor& input, at::TensorList weight, int64_t each, 
                                                       bidirectional, batch_sizes, dropout_state);
   Call call("aten::_cudnn_rnn");
   const at::Tensor x = call.argument(input);
-  const Tensors weights = aliases(call, weight);
+  const Tensors weights = in_shape(aliases(call, weight), each, gates_of(mode) * hidden, projection);
   const at::Tensor h = call.argument(hx), c = call.argument(defined_or_none(cx));
   const Tensors results =
       aliases(call, {std::get<0>(made), std::get<1>(made), std::get<2>(made)}, /*writes=*/true);
@@ -204,7 +231,7 @@ Backward cudnn_rnn_backward(const at::Tensor& input, at::TensorList weight, int6
       count, batch_first, dropout, train, bidirectional, batch_sizes, dropout_state, reserve, wanted);
   Call call("aten::_cudnn_rnn_backward");
   const at::Tensor x = call.argument(input);
-  const Tensors weights = aliases(call, weight);
+  const Tensors weights = in_shape(aliases(call, weight), each, gates_of(mode) * hidden, projection);
   const at::Tensor h = call.argument(hx), c = call.argument(defined_or_none(cx));
   const Tensors seeds =
       aliases(call, {defined_or_none(grad_output), defined_or_none(grad_hy), defined_or_none(grad_cy)});
@@ -226,7 +253,7 @@ Backward cudnn_rnn_backward(const at::Tensor& input, at::TensorList weight, int6
     const Tensors found = gradients(computed, seeds, leaves);
     const at::NoGradGuard writing;
     for (size_t i = 0; i < results.size(); ++i)
-      if (results[i].defined() && found[i].defined()) results[i].copy_(found[i]);
+      if (results[i].defined() && found[i].defined()) results[i].copy_(found[i].view_as(results[i]));
   }
   call.end();
   call.finish();
