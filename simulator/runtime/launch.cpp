@@ -45,7 +45,18 @@ CUfunction function_of(Kernel& kernel) {
   return function;
 }
 
-cudaError_t launch(const void* function, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream) {
+// A kernel that does nothing for a number of the card's clock cycles: the one whose time is known.
+cudaError_t spin(const Kernel& kernel, int64_t cycles, cudaStream_t stream) {
+  int device = 0;
+  if (cudaError_t error = current_device(&device); error != cudaSuccess) return error;
+  const double ms = static_cast<double>(std::max<int64_t>(0, cycles)) /
+                    std::max(1, attribute(device, CU_DEVICE_ATTRIBUTE_CLOCK_RATE));
+  const auto ns = static_cast<uint64_t>(ms * 1e6);
+  return to_runtime(driver().control->submit(stream, kernel.name, nullptr, 0, ns, nullptr, nullptr));
+}
+
+cudaError_t launch(const void* function, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
+                   cudaStream_t stream) {
   if (cudaError_t error = bind_context(); error != cudaSuccess) return error;
   Kernel* kernel = nullptr;
   if (cudaError_t error = find_loaded(function, &kernel); error != cudaSuccess) return error;
@@ -53,6 +64,8 @@ cudaError_t launch(const void* function, dim3 grid, dim3 block, size_t shared_by
   if (shared_bytes > static_cast<size_t>(kernel->dynamic_shared_bytes.load(std::memory_order_relaxed))) {
     return cudaErrorInvalidValue;
   }
+  if (kernel->spins && arguments != nullptr)
+    return spin(*kernel, *static_cast<const int64_t*>(arguments[0]), stream);
   return bound_call(&Driver::cuLaunchKernel, function_of(*kernel), grid.x, grid.y, grid.z, block.x, block.y,
                     block.z, static_cast<unsigned>(shared_bytes), stream, nullptr, nullptr);
 }
@@ -93,25 +106,26 @@ cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared_b
   return cudaSuccess;
 }
 
-cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void**, size_t shared_bytes,
-                             cudaStream_t stream) {
-  return finish(launch(function, grid, block, shared_bytes, stream));
+cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments,
+                             size_t shared_bytes, cudaStream_t stream) {
+  return finish(launch(function, grid, block, arguments, shared_bytes, stream));
 }
 
-cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void**, size_t shared_bytes,
-                               cudaStream_t stream) {
-  return finish(launch(kernel, grid, block, shared_bytes, stream));
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
+                               size_t shared_bytes, cudaStream_t stream) {
+  return finish(launch(kernel, grid, block, arguments, shared_bytes, stream));
 }
 
-cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* configuration, const void* function, void**) {
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* configuration, const void* function,
+                                void** arguments) {
   if (configuration == nullptr) return finish(cudaErrorInvalidValue);
-  return finish(launch(function, configuration->gridDim, configuration->blockDim,
+  return finish(launch(function, configuration->gridDim, configuration->blockDim, arguments,
                        configuration->dynamicSmemBytes, configuration->stream));
 }
 
-cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 grid, dim3 block, void**,
+cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 grid, dim3 block, void** arguments,
                                         size_t shared_bytes, cudaStream_t stream) {
-  return finish(launch(function, grid, block, shared_bytes, stream));
+  return finish(launch(function, grid, block, arguments, shared_bytes, stream));
 }
 
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {

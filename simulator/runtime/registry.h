@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace spillway::runtime {
 
@@ -16,6 +17,7 @@ class Binary;
 struct Kernel {
   Kernel(const char* kernel_name, Binary* from) : name(kernel_name), binary(from) {}
   const char* name;
+  const bool spins = std::string_view(name).ends_with("11spin_kernelEl");  // PyTorch's torch.cuda._sleep
   Binary* binary;                                    // null: the simulator's own, which every card runs
   std::atomic<uint32_t> loaded_on{0};                // devices
   std::atomic<int> dynamic_shared_bytes{48 * 1024};  // what cudaFuncSetAttribute allows it

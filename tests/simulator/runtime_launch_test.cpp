@@ -37,6 +37,29 @@ TEST_F(Launch, ARegisteredKernelIsWorkOnItsStream) {
   EXPECT_EQ(counts().launches, 2u);
 }
 
+TEST_F(Launch, torch_cuda_sleep_takes_its_cycles_on_the_virtual_clock) {
+  static char sleep = 0;
+  __cudaRegisterFunction(nullptr, &sleep, nullptr, "_ZN2at4cuda12_GLOBAL__N_111spin_kernelEl", -1, nullptr,
+                         nullptr, nullptr, nullptr, nullptr);
+  int khz = 0;
+  ASSERT_EQ(cudaDeviceGetAttribute(&khz, cudaDevAttrClockRate, 0), cudaSuccess);
+  int64_t cycles = int64_t{50} * khz;
+  void* arguments[] = {&cycles};
+  cudaEvent_t before = nullptr, after = nullptr;
+  ASSERT_EQ(cudaEventCreate(&before), cudaSuccess);
+  ASSERT_EQ(cudaEventCreate(&after), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(before, nullptr), cudaSuccess);
+  ASSERT_EQ(cudaLaunchKernel(&sleep, dim3(1), dim3(1), arguments, 0, nullptr), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(after, nullptr), cudaSuccess);
+  EXPECT_EQ(cudaEventQuery(after), cudaErrorNotReady);
+  ASSERT_EQ(cudaEventSynchronize(after), cudaSuccess);
+  float ms = 0;
+  ASSERT_EQ(cudaEventElapsedTime(&ms, before, after), cudaSuccess);
+  EXPECT_NEAR(ms, 50, 0.1);
+  EXPECT_EQ(cudaEventDestroy(before), cudaSuccess);
+  EXPECT_EQ(cudaEventDestroy(after), cudaSuccess);
+}
+
 TEST_F(Launch, WhatIsNoKernelIsRefused) {
   EXPECT_EQ(cudaLaunchKernel(&stranger, dim3(1), dim3(1), nullptr, 0, nullptr),
             cudaErrorInvalidDeviceFunction);
