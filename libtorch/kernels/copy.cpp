@@ -8,6 +8,7 @@
 #include <ATen/ops/empty_like.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
@@ -56,7 +57,7 @@ void copy_host_bytes(const at::Tensor& to, const at::Tensor& from, bool non_bloc
     const c10::DataPtr& block = host.storage().data_ptr();
     at::getHostAllocator(at::kCUDA)->record_event(host.data_ptr(), block.get_context(), stream.unwrap());
   } else {
-    C10_CUDA_CHECK(cudaStreamSynchronize(stream));
+    c10::cuda::stream_synchronize(stream);
   }
 }
 
@@ -123,9 +124,8 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   at::Tensor value = at::empty({}, self.options().device(at::kCPU));
   const c10::cuda::CUDAGuard guard(self.device());
   const CUDAStream stream = getCurrentCUDAStream();
-  C10_CUDA_CHECK(cudaMemcpyAsync(value.mutable_data_ptr(), self.const_data_ptr(), value.nbytes(),
-                                 cudaMemcpyDeviceToHost, stream));
-  C10_CUDA_CHECK(cudaStreamSynchronize(stream));
+  c10::cuda::memcpy_and_sync(value.mutable_data_ptr(), self.const_data_ptr(),
+                             static_cast<int64_t>(value.nbytes()), cudaMemcpyDeviceToHost, stream);
   if (self.is_conj()) value._set_conj(true);
   if (self.is_neg()) value._set_neg(true);
   return value.item();

@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/record_function.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
 
 #include <algorithm>
@@ -133,8 +134,10 @@ std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& call) {
   return running;
 }
 
+// Asking makes the current device's context; a device without one has no stream that captures.
 bool is_capturing() {
-  return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
+  return c10::cuda::hasPrimaryContext(c10::cuda::current_device()) &&
+         c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
 }
 
 void forget_results(const Running& running, const std::vector<IValue>& results) {

@@ -98,8 +98,22 @@ class Known(unittest.TestCase):
         self.assertNotIn("RecordFunction", outcome.errors)
         self.assertEqual(outcome.output, ["[2, 5] True True"])
 
+    def test_a_value_that_is_printed_makes_no_context_on_another_card(self):
+        code = ("import torch\nx = torch.randn(1, device='cuda:1')\nstr(x)\n"
+                "print(torch._C._cuda_hasPrimaryContext(0), torch._C._cuda_hasPrimaryContext(1))")
+        outcome = simulated.run(sys.executable, "-c", code, values="zeros", SPILLWAY_SIM_DEVICES="2")
+        self.assertEqual(outcome.output, ["False True"], outcome.errors[-3000:])
+
 
 class Limits(unittest.TestCase):
+    def test_waits_for_values_are_told_to_the_sync_debug_mode(self):
+        code = ("import torch\nx = torch.ones(3, device='cuda')\ntorch.cuda.set_sync_debug_mode('error')\n"
+                "for wait in (lambda: x.sum().item(), x.cpu, lambda: torch.ones(3).cuda()):\n"
+                "    try:\n        wait()\n        print('no error')\n"
+                "    except RuntimeError as error:\n        print(error)")
+        outcome = simulated.run(sys.executable, "-c", code)
+        self.assertEqual(outcome.output, ["called a synchronizing CUDA operation"] * 3, outcome.errors[-3000:])
+
     def test_a_graph_of_computed_values_is_refused(self):
         code = ("import torch\na = torch.ones(3, device='cuda')\n"
                 "with torch.cuda.graph(torch.cuda.CUDAGraph()):\n    a.add_(1)")
