@@ -49,7 +49,7 @@ class Program:
         self.record.touch()
         self.output = open(pathlib.Path(self.folder.name) / "output", "w+", errors="replace")
         settings = {"SPILLWAY_SUITE_ALLOCATOR": allocator, "SPILLWAY_SUITE_VALUES": options.values,
-                    "SPILLWAY_LIBRARIES": str(simulated.BUILD / "lib"), "PYTHONPATH": PATHS, "PYTHONWARNINGS": "ignore",
+                    "SPILLWAY_LIBRARIES": str(simulated.BUILD / "lib"), "PYTHONPATH": PATHS,
                     "TORCHINDUCTOR_CACHE_DIR": f"{self.folder.name}/inductor",
                     "TRITON_CACHE_DIR": f"{self.folder.name}/triton", "TMPDIR": self.folder.name}
         command = simulate(options, "--values", options.values) + [CHILD, options.folder / file, self.record, *names]

@@ -10,22 +10,22 @@ import simulated
 
 HERE = pathlib.Path(__file__).resolve().parent
 TESTS = """
-import os, signal, time, unittest
+import os, signal, time, unittest, warnings
 import torch
 from torch.testing._internal.common_utils import TestCase
 
 class TestSmall(TestCase):
+    def test_a_disturbs(self):
+        os.environ["left"] = "1"
+
+    def test_b_disturbed(self):
+        self.assertNotIn("left", os.environ)
+
     def test_by_value(self):
-        self.assertEqual(torch.full((4,), 3.0, device="cuda").exp().sum().item(), 4 * 20.0855369, atol=1e-3, rtol=0)
+        self.assertGreater(torch.rand(1000, device="cuda").add(1).mean().item(), 1)
 
     def test_crashes(self):
         os.kill(os.getpid(), signal.SIGSEGV)
-
-    def test_disturbed(self):
-        self.assertNotIn("left", os.environ)
-
-    def test_disturbs(self):
-        self.addCleanup(os.environ.update, left="1")
 
     def test_fails(self):
         self.assertEqual(torch.cuda.device_count(), 7)
@@ -44,13 +44,17 @@ class TestSmall(TestCase):
     @unittest.skip("not here")
     def test_skipped(self):
         pass
+
+    def test_warns(self):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.warn("heard")
+        self.assertEqual(len(caught), 1)
 """
 
 
 def run(*options):
     with tempfile.TemporaryDirectory() as folder:
-        # The disturbing test comes first, so that its effect is there.
-        pathlib.Path(folder, "test_small.py").write_text(TESTS.replace("test_disturbs", "test_a_disturbs"))
+        pathlib.Path(folder, "test_small.py").write_text(TESTS)
         command = [sys.executable, HERE / "pytorch_suite.py", folder, "--files", "test_small.py", "--timeout", "20",
                    *options]
         environment = {**os.environ, "SPILLWAY_BUILD_DIR": str(simulated.BUILD)}
@@ -63,8 +67,8 @@ class Suite(unittest.TestCase):
         outcome = run("--values", "compute")
         lines = outcome.stdout.splitlines()
         self.assertEqual(outcome.returncode, 1, outcome.stderr)
-        self.assertEqual(lines[0], "test_small.py: native: 5 passed, 1 crashed, 1 failed, 1 hangs, 1 skipped")
-        self.assertEqual(lines[1], "test_small.py: spillway: 4 passed, 2 failed, 1 crashed, 1 hangs, 1 skipped")
+        self.assertEqual(lines[0], "test_small.py: native: 6 passed, 1 crashed, 1 failed, 1 hangs, 1 skipped")
+        self.assertEqual(lines[1], "test_small.py: spillway: 5 passed, 2 failed, 1 crashed, 1 hangs, 1 skipped")
         states = {line.split()[2].split(".")[1].rstrip(":"): line.split()[:2] for line in lines[2:6]}
         self.assertEqual(states, {"test_crashes": ["crashed"] * 2, "test_fails": ["failed"] * 2,
                                   "test_hangs": ["hangs"] * 2, "test_native_only": ["passed", "failed"]})
