@@ -152,6 +152,18 @@ TEST_F(Blocks, RecordedOnAnotherStreamWaitForIt) {
   EXPECT_EQ(get(8 * kMiB, own), block);
 }
 
+TEST_F(Blocks, WaitForEveryStreamThatUsedThem) {
+  const StreamId own = new_stream(), slow = new_stream(), quick = new_stream();
+  const uint64_t block = get(8 * kMiB, own);
+  launch(slow, block, 8 * kMiB, 1'000'000);
+  EXPECT_EQ(allocator->record_stream(block, slow), Status::kOk);
+  EXPECT_EQ(allocator->record_stream(block, quick), Status::kOk);
+  put(block);
+  table.cuStreamSynchronize(reinterpret_cast<CUstream>(quick));
+  EXPECT_NE(get(16 * kMiB, own), 0u);  // a miss looks at the events
+  EXPECT_EQ(memory().pending, 8 * kMiB) << "the slow one is not past it";
+}
+
 TEST_F(Blocks, PendingOnesComeBackWithoutAMissToo) {
   const StreamId own = new_stream(), other = new_stream();
   get(64 * kMiB, own);

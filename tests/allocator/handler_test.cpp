@@ -1,5 +1,7 @@
 // The contract between the allocator and the handler of its shortages.
+#include <chrono>
 #include <functional>
+#include <future>
 #include <thread>
 
 #include "spillway/allocator/reclaim.h"
@@ -9,7 +11,8 @@ namespace spillway::testing {
 namespace {
 
 struct Scripted : OomHandler {
-  std::function<LadderOutcome(const OomEvent&, Reservation&, const std::function<bool()>&)> script;
+  std::function<LadderOutcome(const OomEvent&, Reservation&, const std::function<bool()>&)> script =
+      [](const auto&...) { return LadderOutcome::kGiveUp; };
   int calls = 0;
   LadderOutcome handle(const OomEvent& event, Reservation& reservation, bool (*try_again)(void*),
                        void* context) noexcept override {
@@ -119,19 +122,21 @@ TEST_F(Handler, WhatAStepFreedIsLeftToTheRequestThatWaits) {
   const uint64_t block = get(30 * kMiB);
   Status other = Status::kOk;
   uint64_t small = 0;
+  std::future<void> thief;
   handler.script = [&](const OomEvent&, Reservation&, const auto& again) {
+    if (thief.valid()) return LadderOutcome::kGiveUp;  // the thief's own shortage, after this one
     EXPECT_EQ(allocator->free(block), Status::kOk);
-    std::thread thief([&] {
+    thief = std::async(std::launch::async, [&] {
       table.cuCtxSetCurrent(nullptr);
-      uint64_t address = 0;
-      other = allocator->allocate(kDevice, {1 * kMiB, {}, 0}, &address, nullptr);
-      small = address;
+      other = allocator->allocate(kDevice, {1 * kMiB, {}, 0}, &small, nullptr);
     });
-    thief.join();
+    EXPECT_EQ(thief.wait_for(std::chrono::seconds(10)), std::future_status::ready)
+        << "it waits for this handler";
     EXPECT_TRUE(again());
     return LadderOutcome::kGranted;
   };
   EXPECT_EQ(get(30 * kMiB), block);
+  thief.wait();
   EXPECT_EQ(other, Status::kOk) << "it took a page that nobody waits for";
   EXPECT_NE(small, block);
 }

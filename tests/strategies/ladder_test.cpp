@@ -8,6 +8,7 @@
 
 #include "spillway/trace/reader.h"
 #include "tests/allocator/simulated.h"
+#include "tests/strategies/open_gate.h"
 
 namespace spillway::testing {
 namespace {
@@ -101,6 +102,13 @@ TEST_F(LadderTest, RunsTheCheapestUsefulByteFirstAndPlanMovesLast) {
   EXPECT_EQ(memory().unwound, 1u);
 }
 
+TEST_F(LadderTest, WhatIsOfferedBeyondTheNeedMakesNothingCheaper) {
+  add("far too much", 1 << 30, 100'000);
+  add("enough", 8 * kMiB, 10'000);
+  EXPECT_EQ(get(40 * kMiB), 0u);
+  EXPECT_EQ(log, (Names{"enough", "far too much"}));
+}
+
 TEST_F(LadderTest, StopsAsSoonAsTheRequestIsServed) {
   const uint64_t block = get(30 * kMiB);
   add("first", kMiB, 1)->work = [&] {
@@ -142,6 +150,35 @@ TEST_F(LadderTest, GivesAStrategyWhatItNeedsOrDoesNotRunIt) {
   };
   EXPECT_EQ(get(40 * kMiB), 0u);
   EXPECT_EQ(log, (Names{"idle"}));
+}
+
+// A thread that passed the gate just before it closed has begun a capture.
+struct LateCapture final : Gate {
+  bool close(std::chrono::steady_clock::time_point) noexcept override {
+    ++closed;
+    captured = 1;
+    return true;
+  }
+  void open() noexcept override { ++opened; }
+  uint32_t captures() noexcept override { return captured; }
+  uint32_t captured = 0;
+  int closed = 0, opened = 0;
+};
+
+TEST_F(LadderTest, NothingRunsAtAStandstillThatACaptureBeganBefore) {
+  LateCapture late;
+  ladder->set_gate(&late);
+  add("gate", 8 * kMiB, 1, Guarantee::kBitExact, kNeedsGate);
+  EXPECT_EQ(get(40 * kMiB), 0u);
+  EXPECT_EQ(log, Names{});
+  EXPECT_FALSE(
+      ladder->at_rest([&] { log.emplace_back("at rest"); }, std::chrono::steady_clock::time_point::max()));
+  late.captured = 0;
+  EXPECT_FALSE(
+      ladder->at_rest([&] { log.emplace_back("at rest"); }, std::chrono::steady_clock::time_point::max()));
+  EXPECT_EQ(log, Names{});
+  EXPECT_GT(late.closed, 0);
+  EXPECT_EQ(late.opened, late.closed);
 }
 
 TEST_F(LadderTest, IsBoundedInSteps) {
@@ -229,6 +266,23 @@ TEST_F(LadderTest, ASecondChanceIsNoIncidentMore) {
   EXPECT_EQ(log, (Names{"useless", "useless", "move"})) << "seven incidents do not open the breaker";
 }
 
+TEST_F(LadderTest, ASuccessIsTheEndOfABadReputation) {
+  Fake* moody = add("moody", 8 * kMiB, 1);
+  for (int i = 0; i < 7; ++i) get(40 * kMiB);
+  const uint64_t block = get(30 * kMiB);
+  moody->work = [&] {
+    allocator->free(block);
+    return 30 * kMiB;
+  };
+  ASSERT_NE(get(30 * kMiB), 0u);
+  moody->work = [] { return uint64_t{0}; };
+  for (int i = 0; i < 7; ++i) get(40 * kMiB);
+  log.clear();
+  add("move", 8 * kMiB, 1000, Guarantee::kBitExact, kNeedsUnwinding);
+  EXPECT_EQ(get(40 * kMiB), 0u);
+  EXPECT_EQ(log, (Names{"moody", "move"})) << "it was useless seven times since it was of use";
+}
+
 TEST_F(LadderTest, HandsOutTheChosenMoveOnce) {
   add("move", 8 * kMiB, 1, Guarantee::kBitExact, kNeedsUnwinding);
   get(40 * kMiB);
@@ -277,6 +331,23 @@ TEST_F(LadderTest, NeverUnmapsUnderRunningWork) {
   launch(two, block, 16 * kMiB);
   EXPECT_EQ(text(control->violations), "");
   EXPECT_GT(counts().virtual_ns, 10'000'000u) << "it waited";
+}
+
+// What a new page has left over joins a hole that running work still writes to.
+TEST_F(LadderTest, NeverUnmapsAHoleThatTheRestOfAPageHasJoined) {
+  allocator->limit(kDevice, 12 * kMiB);
+  add_built_in();
+  const StreamId one = new_stream(), two = new_stream();
+  const uint64_t first = get(4 * kMiB, one), gap = get(2 * kMiB, one), last = get(4 * kMiB, one);
+  get(2 * kMiB, one);
+  put(gap);
+  ASSERT_EQ(allocator->empty_cache(kDevice), 2 * kMiB);
+  put(first);
+  launch(one, last, 4 * kMiB, 10'000'000);
+  put(last);
+  ASSERT_EQ(get(5 * kMiB, one), first) << "on a new page, of which 1 MiB is left";
+  ASSERT_NE(get(4 * kMiB, two), 0u) << failure->text;
+  EXPECT_EQ(text(control->violations), "");
 }
 
 TEST_F(LadderTest, ReleasesTheCacheWhereStitchingIsNotAllowed) {

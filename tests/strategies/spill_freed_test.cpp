@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "spillway/allocator/reclaim.h"
+#include "tests/allocator/interrupted_driver.h"
 #include "tests/strategies/spill_fixture.h"
 
 namespace spillway::testing {
@@ -69,6 +70,33 @@ TEST_F(Spill, OfAFreedBlockGivesTheDeviceNothingWhenItEnds) {
   EXPECT_EQ(pending, 4 * kMiB);
   table.cuCtxSynchronize();
   let_time_pass();
+}
+
+class SpillInterrupted : public Spill {
+ protected:
+  void SetUp() override {
+    Spill::SetUp();
+    allocator = std::make_unique<Allocator>(driver.table());
+    with({.host_bytes = 256 * kMiB, .available = nullptr, .most_slowdown = 0});
+    allocator->limit(kDevice, 32 * kMiB);
+  }
+  InterruptedDriver driver;
+};
+
+TEST_F(SpillInterrupted, OfABlockThatIsFreedWhileItsPagesMoveEndsWithTheMove) {
+  const auto blocks = blocks_of(10 * kMiB, 3);
+  let_time_pass();
+  driver.at_next_copy([&] {
+    for (const uint64_t block : blocks) EXPECT_EQ(allocator->free(block), Status::kOk);
+    let_time_pass();  // nothing uses them any more, and that is seen
+  });
+  const uint64_t more = get(20 * kMiB);
+  ASSERT_NE(more, 0u) << failure->text;
+  let_time_pass();
+  EXPECT_EQ(memory().spilled, 0u);
+  EXPECT_EQ(memory().pending, 0u);
+  EXPECT_NE(get(10 * kMiB), 0u) << failure->text;
+  EXPECT_EQ(text(control->violations), "");
 }
 
 }  // namespace

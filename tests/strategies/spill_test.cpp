@@ -56,6 +56,21 @@ TEST_F(Spill, TakesTheColdestFirst) {
   EXPECT_EQ(memory().spilled, 0u);
 }
 
+TEST_F(Spill, OfWhatNobodyUsedLatelyTheLeastUsedGoesFirst) {
+  const auto blocks = blocks_of(10 * kMiB, 3);
+  EXPECT_EQ(get(60 * kMiB), 0u) << "uses are known from now on";
+  for (int i = 0; i < 20; ++i)
+    for (const size_t block : {0, 2}) touch(*allocator, blocks[block]);
+  touch(*allocator, blocks[1]);
+  let_time_pass(200);
+  ASSERT_NE(get(6 * kMiB), 0u) << failure->text;
+  put(blocks[0]);
+  put(blocks[2]);
+  let_time_pass();
+  EXPECT_EQ(memory().spilled, 6 * kMiB) << "the one of the fewest uses went";
+  put(blocks[1]);
+}
+
 TEST_F(Spill, NeverMovesWhatIsPinnedOrShared) {
   static uint64_t pinned = 0;
   const auto blocks = blocks_of(10 * kMiB, 3);
