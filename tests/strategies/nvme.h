@@ -33,6 +33,9 @@ class Nvme : public Values {
   }
   void use_file(uint64_t bytes) {
     restart();
+    spill_to_file(bytes);
+  }
+  void spill_to_file(uint64_t bytes) {
     std::string why_not;
     ASSERT_TRUE(use_page_file(*allocator, folder, bytes, &why_not, [] { return now; })) << why_not;
     ladder = std::make_unique<Ladder>(*allocator);

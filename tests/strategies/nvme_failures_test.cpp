@@ -2,8 +2,29 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include <atomic>
+#include <cerrno>
 
 #include "tests/strategies/nvme.h"
+
+namespace spillway::testing {
+// A file system that takes O_DIRECT and refuses its transfers, and a disk that fails after the kernel took
+// all.
+std::atomic<bool> refuses_direct{false}, fails_late{false};
+}  // namespace spillway::testing
+
+// In place of the C library's, for this whole program.
+extern "C" ssize_t pwrite(int file, const void* from, size_t bytes, off_t offset) {
+  if (spillway::testing::refuses_direct && (::fcntl(file, F_GETFL) & O_DIRECT) != 0)
+    return errno = EINVAL, -1;
+  return ::syscall(SYS_pwrite64, file, from, bytes, offset);
+}
+extern "C" int fdatasync(int file) {
+  if (spillway::testing::fails_late) return errno = EIO, -1;
+  return static_cast<int>(::syscall(SYS_fdatasync, file));
+}
 
 namespace spillway::testing {
 namespace {
@@ -45,6 +66,25 @@ TEST_F(Nvme, AFullDiskTakesWhatItHasRoomFor) {
     EXPECT_TRUE(is_whole(blocks[i], i));
   }
   EXPECT_NE(file_trouble(*allocator).find("No space left"), std::string::npos) << file_trouble(*allocator);
+}
+
+TEST_F(Nvme, WhatTheKernelTookAndTheDiskDidNotStaysOnTheDevice) {
+  const auto blocks = three_blocks();
+  refuses_direct = fails_late = true;
+  const uint64_t more = get(20 * kMiB);
+  fails_late = false;
+  EXPECT_EQ(more, 0u);
+  EXPECT_NE(story().find("not spill_to_nvme: the file could not be written: Input/output error"),
+            std::string::npos)
+      << story();
+  EXPECT_EQ(in_file(), 0u);
+  EXPECT_EQ(file_room_bytes(*allocator), 256 * kMiB) << "the places are free again";
+  EXPECT_NE(get(20 * kMiB), 0u) << failure->text;
+  for (unsigned i = 0; i < 3; ++i)
+    if (touch(blocks[i]) == Status::kOk) {
+      EXPECT_TRUE(is_whole(blocks[i], i));
+    }
+  refuses_direct = false;
 }
 
 TEST_F(Nvme, AReadThatFailsLosesNothing) {

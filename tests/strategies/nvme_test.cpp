@@ -219,6 +219,54 @@ class StoreWhile final : public Strategy {
   std::function<bool()> meanwhile_;
 };
 
+// A driver whose copies begin when somebody waits for them.
+class LateCopies : public Nvme {
+ protected:
+  void SetUp() override {
+    Nvme::SetUp();
+    driver = table;
+    driver.cuMemcpyAsync = [](CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+      queued.push_back({to, from, bytes, stream});
+      return CUDA_SUCCESS;
+    };
+    driver.cuEventSynchronize = [](CUevent event) {
+      for (const Copy& copy : std::exchange(queued, {}))
+        if (copied(copy) != CUDA_SUCCESS) return CUDA_ERROR_UNKNOWN;
+      return simulated_table().cuEventSynchronize(event);
+    };
+    allocator = std::make_unique<Allocator>(driver);
+    spill_to_file(256 * kMiB);
+  }
+  struct Copy {
+    CUdeviceptr to, from;
+    size_t bytes;
+    CUstream stream;
+  };
+  static CUresult copied(const Copy& copy) {
+    const CUresult result = simulated_table().cuMemcpyAsync(copy.to, copy.from, copy.bytes, copy.stream);
+    return result == CUDA_SUCCESS ? simulated_table().cuStreamSynchronize(copy.stream) : result;
+  }
+  static inline std::vector<Copy> queued;
+  driver::Table driver;
+};
+
+// More than both buffers hold: each serves again, when its copy is over.
+TEST_F(LateCopies, ABuffersBytesStayUntilTheyAreCopied) {
+  constexpr uint64_t kBytes = 28 * kMiB;
+  const uint64_t block = get(kBytes);
+  for (uint64_t at = 0; at < kBytes; at += kMiB)
+    fill(block + at, kMiB, static_cast<unsigned char>(1 + at / kMiB));
+  ASSERT_EQ(allocator->add_block(block, kBytes), Status::kOk);
+  const uint64_t more = get(30 * kMiB);
+  ASSERT_NE(more, 0u) << failure->text;
+  ASSERT_EQ(in_file(), kBytes) << "in one piece";
+  fill(more, 30 * kMiB, 0xEE);
+  put(more);
+  ASSERT_EQ(touch(block), Status::kOk) << failure->text;
+  for (uint64_t at = 0; at < kBytes; at += kMiB)
+    EXPECT_TRUE(holds(block + at, kMiB, static_cast<unsigned char>(1 + at / kMiB))) << at / kMiB;
+}
+
 TEST_F(Nvme, ATouchThatRacesWithAFreeEnds) {
   for (int round = 0; round < 20; ++round) {
     use_file(256 * kMiB);
