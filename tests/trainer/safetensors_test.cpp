@@ -4,11 +4,41 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 
+#include <cerrno>
 #include <cstring>
 #include <random>
 
 #include "tests/trainer/scratch_folder.h"
+
+namespace spillway::trainer {
+// What was asked of the file system, by the files' names; and whether it fails to bring bytes to the disk.
+std::vector<std::string> asked_of_files;
+bool disk_fails = false;
+
+std::string name_of(const std::string& path) {
+  return std::filesystem::path(path).filename().string();
+}
+}  // namespace spillway::trainer
+
+// In place of the C library's, for this whole program.
+extern "C" int fsync(int file) {
+  using namespace spillway::trainer;
+  struct stat now{};
+  ::fstat(file, &now);
+  const std::string name = name_of(std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(file)));
+  asked_of_files.push_back(
+      "sync " + (S_ISDIR(now.st_mode) ? "the folder" : name + " of " + std::to_string(now.st_size)));
+  if (disk_fails) return errno = EIO, -1;
+  return static_cast<int>(::syscall(SYS_fsync, file));
+}
+extern "C" int rename(const char* from, const char* to) noexcept {
+  using namespace spillway::trainer;
+  asked_of_files.push_back("rename " + name_of(from) + " " + name_of(to));
+  return static_cast<int>(::syscall(SYS_rename, from, to));
+}
 
 namespace spillway::trainer::safetensors {
 namespace {
@@ -62,6 +92,22 @@ TEST(Safetensors, AFailedWriteLeavesTheOldFile) {
   EXPECT_FALSE(std::filesystem::exists(scratch.file("x.tmp"))) << "the half-written file is removed";
   EXPECT_FALSE(write(scratch.file("no/such/folder/x"), {}, {}, &error));
   EXPECT_THAT(error, HasSubstr("can not write"));
+}
+
+TEST(Safetensors, AFileHasItsNameOnlyWhenTheDiskHasIt) {
+  const ScratchFolder scratch;
+  std::string error;
+  asked_of_files.clear();
+  ASSERT_TRUE(write(scratch.file("x"), {item("a", {4}, 1)}, {}, &error)) << error;
+  const std::string bytes = std::to_string(std::filesystem::file_size(scratch.file("x")));
+  EXPECT_THAT(asked_of_files,
+              testing::ElementsAre("sync x.tmp of " + bytes, "rename x.tmp x", "sync the folder"));
+  const std::string before = ScratchFolder::read(scratch.file("x"));
+  disk_fails = true;
+  EXPECT_FALSE(write(scratch.file("x"), {item("a", {4}, 2)}, {}, &error));
+  disk_fails = false;
+  EXPECT_THAT(error, HasSubstr("Input/output error"));
+  EXPECT_EQ(ScratchFolder::read(scratch.file("x")), before);
 }
 
 struct BadFile {
