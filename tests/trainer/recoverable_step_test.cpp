@@ -161,6 +161,21 @@ TEST(RecoverableStep, GrowsBackWithHysteresis) {
   EXPECT_EQ(quiet_steps_until_grown(), 3) << "twice as long";
 }
 
+TEST(RecoverableStep, GrowsBackAsManyMovesAsItMade) {
+  Diary diary;
+  RecoverableStep step(diary, kShape, {}, {.micro_batch = 4}, {.grow_back_after = 1});
+  diary.chosen = MoveKind::kSplitMicroBatch;
+  diary.failures = {1, 2};
+  EXPECT_EQ(step.run(0), StepOutcome::kDone);
+  std::vector<uint32_t> sizes{step.plan().micro_batch};
+  for (uint64_t number = 0; number < 4; ++number) {
+    step.maybe_grow_back(number, 1ull << 40);
+    sizes.push_back(step.plan().micro_batch);
+    EXPECT_EQ(step.run(number + 1), StepOutcome::kDone);
+  }
+  EXPECT_THAT(sizes, ElementsAre(1, 2, 4, 4, 4));
+}
+
 TEST(RecoverableStep, DoesNotGrowIntoALimitThatTheEstimateExceeds) {
   Diary diary;
   RecoverableStep step(diary, kShape, {}, {.micro_batch = 4}, {.grow_back_after = 1});

@@ -248,6 +248,14 @@ TEST_F(Simulated, EveryRequestFailingUntilLayersMoveToASecondDeviceGivesTheUndis
   EXPECT_THAT(swept.actions, testing::HasSubstr("layers_to_second_device"));
 }
 
+TEST_F(Simulated, LayersThatMoveTakeTheirMomentsWithThem) {
+  devices_.emplace_back(at::kCUDA, 1);
+  Plan moved = config_.plan;
+  moved.placement[1] = 1;
+  EXPECT_EQ(reference({config_.plan, config_.plan, moved, moved, config_.plan}),
+            reference({config_.plan, config_.plan, config_.plan, config_.plan, config_.plan}));
+}
+
 TEST_F(Simulated, EveryRequestFailingUntilASplitGivesTheBitsOfThatSchedule) {
   config_.plan.recompute = {0, 1};
   config_.plan.optimizer = Place::kHost;
@@ -332,6 +340,60 @@ TEST_F(Simulated, ARunWithNoPlanLeftEndsTypedWithACheckpointThatGoesOn) {
   config_.plan = starved.plan;
   config_.run.out = scratch_.file("whole");
   EXPECT_EQ(train(config_, quiet).weights_hash, resumed.weights_hash);
+}
+
+// Others take what the card has at the training's first failure, and go when the ladder asks for plan moves.
+class GrowingBack : public Simulated {
+ protected:
+  void SetUp() override {
+    config_.model = {.layers = 2, .width = 64, .heads = 4, .context = 512};
+    config_.train = {.steps = 6, .batch = 8, .warmup = 1};
+    config_.plan = {.micro_batch = 8, .evaluation_batch = 1};
+    config_.recovery.floor = Guarantee::kBitExact;
+    config_.recovery.grow_back_after = 2;
+    config_.data.corpus = scratch_.corpus();
+    config_.run.out = scratch_.file("run");
+    const spillway_strategy leaves{.size = sizeof leaves,
+                                   .name = "others_leave",
+                                   .guarantee = SPILLWAY_BIT_EXACT,
+                                   .needs = SPILLWAY_NEEDS_UNWINDING,
+                                   .offer = [](void*, const spillway_oom*) { return others_leave(); },
+                                   .relieve = nullptr,
+                                   .context = nullptr};
+    ASSERT_EQ(core_.register_strategy(&leaves, &leaves_), SPILLWAY_OK);
+    core_.table()->empty_cache(0, SPILLWAY_EVERY_POOL);
+    ASSERT_EQ(core_.query(0, &memory_), true);
+    others_ = memory_.free - 8 * kMiB;
+    ASSERT_EQ(simulator().charge(0, "others", others_), CUDA_SUCCESS);
+  }
+  void TearDown() override {
+    others_leave();
+    core_.unregister_strategy(leaves_);
+  }
+  static spillway_offer others_leave() {
+    if (others_ != 0) simulator().discharge(0, "others", std::exchange(others_, 0));
+    return {0, 0};
+  }
+  Results trained() {
+    Results results = train(config_, {.resume = "", .stop = nullptr, .quiet = true});
+    EXPECT_EQ(results.exit_code, kExitDone) << results.verdict;
+    EXPECT_EQ(results.records.size(), 1u);
+    return results;
+  }
+
+  static inline uint64_t others_ = 0;
+  spillway_strategy_id leaves_ = 0;
+  spillway_memory memory_{};
+};
+
+TEST_F(GrowingBack, HappensWhenThereIsRoomAgain) {
+  EXPECT_EQ(trained().plan, config_.plan);
+}
+
+TEST_F(GrowingBack, NeedsRoomOnTheSmallestDevice) {
+  config_.run.devices = 2;
+  core_.limit(1, 8 * kMiB);
+  EXPECT_NE(trained().plan, config_.plan);
 }
 
 TEST_F(Simulated, MomentsThatDoNotFitAtTheStartBeginOnTheHost) {
