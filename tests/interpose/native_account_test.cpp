@@ -74,6 +74,20 @@ void unmap(uint64_t address, uint64_t bytes) {
   Unmapping(address, bytes).finish();
 }
 
+TEST(NativeAddresses, AFreeThatIsLateLeavesWhatAnotherThreadWasGivenThere) {
+  const Draw first({.bytes = 4 * kMiB, .device = 0});
+  first.keep(Native::kAddress, kPlace);
+  const Return freed(Native::kAddress,
+                     kPlace);  // the driver has freed it, and this thread is not past it yet
+  const Draw second({.bytes = 6 * kMiB, .device = 0});
+  second.keep(Native::kAddress, kPlace);  // another thread's
+  EXPECT_EQ(taken(), 6 * kMiB);
+  freed.finish();
+  EXPECT_EQ(taken(), 6 * kMiB) << "the second lives";
+  Return(Native::kAddress, kPlace).finish();
+  EXPECT_EQ(taken(), 0u);
+}
+
 class NativePages : public testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(taken(), 0u); }

@@ -1,7 +1,22 @@
 // Files that are no traces, not whole, or lie: an error or a note that says where.
 #include <gmock/gmock.h>
+#include <sys/syscall.h>
+
+#include <functional>
 
 #include "tests/trace/image.h"
+
+namespace spillway::trace {
+// Told of each reading when it is over.
+std::function<void(uint64_t offset)> after_reading;
+}  // namespace spillway::trace
+
+// In place of the C library's, for this whole program.
+extern "C" ssize_t pread(int file, void* to, size_t bytes, off_t offset) {
+  const ssize_t got = ::syscall(SYS_pread64, file, to, bytes, offset);
+  if (spillway::trace::after_reading) spillway::trace::after_reading(static_cast<uint64_t>(offset));
+  return got;
+}
 
 namespace spillway::trace {
 namespace {
@@ -118,6 +133,30 @@ TEST_F(TraceDamage, FindsARecordThatTheRingsCountDoesNotHaveYet) {
   EXPECT_EQ(error_of(image_), "");
   EXPECT_EQ(contents_.records.size(), 30u);
   EXPECT_EQ(contents_.incomplete, "");
+}
+
+// Bytes are not read at one moment: the stamp came before the writer began with the next record, the rest
+// after.
+TEST_F(TraceDamage, LeavesOutARecordThatChangedWhileItWasRead) {
+  const uint64_t ring = kImageShape.ring_offset(1), slot = ring + (40 % 16) * sizeof(Record);
+  Record old, next = numbered(1, 40);
+  std::memcpy(&old, image_.data() + slot, sizeof old);
+  int readings = 0;
+  after_reading = [&](uint64_t offset) {
+    if (offset != ring || ++readings > 2) return;
+    next.stamp = readings == 1 ? old.stamp : 41;
+    put(slot, next);
+    if (readings == 2) put(kImageShape.directory_offset() + sizeof(DirectoryEntry), uint64_t{41});
+    file_.hold(image_);
+  };
+  EXPECT_EQ(error_of(image_), "");
+  after_reading = nullptr;
+  EXPECT_EQ(readings, 3);
+  EXPECT_EQ(contents_.records.size(), 29u) << "the fifteen that stayed, and the other rings'";
+  for (const Record& record : contents_.records)
+    if (record.kind == Kind::kAllocate) {
+      EXPECT_TRUE(is_numbered(record)) << record.stamp;
+    }
 }
 
 TEST_F(TraceDamage, SaysWhereTheSideTableIsDamaged) {
