@@ -6,9 +6,9 @@
 #include <cstdio>
 #include <functional>
 
+#include "spillway/allocator/gate.h"
 #include "spillway/trace/reader.h"
 #include "tests/allocator/simulated.h"
-#include "tests/strategies/open_gate.h"
 
 namespace spillway::testing {
 namespace {
@@ -348,6 +348,20 @@ TEST_F(LadderTest, NeverUnmapsAHoleThatTheRestOfAPageHasJoined) {
   ASSERT_EQ(get(5 * kMiB, one), first) << "on a new page, of which 1 MiB is left";
   ASSERT_NE(get(4 * kMiB, two), 0u) << failure->text;
   EXPECT_EQ(text(control->violations), "");
+}
+
+TEST_F(LadderTest, TakesWhatIsAtRestThoughMoreIsIdleUnderRunningWork) {
+  add_built_in();
+  const StreamId busy = new_stream(), quiet = new_stream(), other = new_stream();
+  const uint64_t large = get(16 * kMiB, busy), small = get(16 * kMiB, quiet);
+  put(small);
+  ASSERT_NE(get(8 * kMiB, other), 0u) << failure->text;  // waits for the quiet stream, and leaves half
+  launch(busy, large, 16 * kMiB, 10'000'000);
+  put(large);
+  const uint64_t before = counts().virtual_ns;
+  ASSERT_NE(get(8 * kMiB, other), 0u) << failure->text;
+  EXPECT_EQ(text(control->violations), "");
+  EXPECT_LT(counts().virtual_ns, before + 5'000'000) << "nobody had to wait";
 }
 
 TEST_F(LadderTest, ReleasesTheCacheWhereStitchingIsNotAllowed) {
