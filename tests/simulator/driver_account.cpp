@@ -39,6 +39,9 @@ TEST(Account, modelled_memory_counts_against_the_card_under_its_label) {
     EXPECT_EQ(table.cuMemAlloc(&memory, 40 * kMiB), CUDA_SUCCESS);
     EXPECT_EQ(table.simulator->charge(0, "nccl", 1), CUDA_ERROR_OUT_OF_MEMORY);
     EXPECT_EQ(table.simulator->discharge(0, "cublas", 50 * kMiB), CUDA_SUCCESS);
+    // What comes after the peak leaves it as it was.
+    EXPECT_EQ(table.simulator->charge(0, "cublas", kMiB), CUDA_SUCCESS);
+    EXPECT_EQ(table.simulator->discharge(0, "cublas", kMiB), CUDA_SUCCESS);
 
     const SpillwaySimulatorUsage now = usage(table);
     EXPECT_EQ(now.capacity_bytes, 100 * kMiB);

@@ -115,6 +115,18 @@ TEST(Streams, the_default_stream_waits_for_blocking_streams_only) {
   });
 }
 
+TEST(Streams, the_default_stream_is_idle_when_blocking_streams_are) {
+  with_streams([](const Streams& s) {
+    const CUstream blocking = s.stream(CU_STREAM_DEFAULT);
+    s.work(blocking, 10 * kLong);
+    EXPECT_EQ(s.table.cuStreamQuery(nullptr), CUDA_ERROR_NOT_READY);
+    const uint64_t before = s.now();
+    EXPECT_EQ(s.table.cuStreamSynchronize(nullptr), CUDA_SUCCESS);
+    EXPECT_GE(s.now(), before + 9 * kLong);
+    EXPECT_EQ(s.table.cuStreamQuery(blocking), CUDA_SUCCESS);
+  });
+}
+
 TEST(Streams, the_per_thread_default_stream_is_another_one) {
   with_streams([](const Streams& s) {
     unsigned long long legacy = 0, own = 0, again = 0;

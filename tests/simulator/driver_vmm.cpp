@@ -96,6 +96,23 @@ TEST(Vmm, addresses_are_used_again) {
   });
 }
 
+TEST(Vmm, neighbours_that_come_back_are_one_range_in_any_order) {
+  with_vmm([](const Vmm& vmm) {
+    for (const std::vector<int>& order : {std::vector{0, 1, 2}, {2, 1, 0}, {0, 2, 1}}) {
+      const CUdeviceptr first = vmm.reserve(3 * kPage);
+      ASSERT_EQ(vmm.table.cuMemAddressFree(first, 3 * kPage), CUDA_SUCCESS);
+      CUdeviceptr parts[3] = {}, whole = 0;
+      for (size_t i = 0; i < 3; ++i)
+        ASSERT_EQ(vmm.table.cuMemAddressReserve(&parts[i], kPage, 0, first + i * kPage, 0), CUDA_SUCCESS);
+      EXPECT_EQ(parts[2], first + 2 * kPage);
+      for (const int i : order) ASSERT_EQ(vmm.table.cuMemAddressFree(parts[i], kPage), CUDA_SUCCESS);
+      ASSERT_EQ(vmm.table.cuMemAddressReserve(&whole, 3 * kPage, 0, first, 0), CUDA_SUCCESS);
+      EXPECT_EQ(whole, first);
+      ASSERT_EQ(vmm.table.cuMemAddressFree(whole, 3 * kPage), CUDA_SUCCESS);
+    }
+  });
+}
+
 TEST(Vmm, create_refuses_bad_sizes_places_and_kinds) {
   with_vmm([](const Vmm& vmm) {
     const Table& table = vmm.table;
