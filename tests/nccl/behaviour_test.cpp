@@ -285,6 +285,12 @@ TEST_F(Behaviour, a_simulated_group_says_how_long_it_would_take) {
     }
     EXPECT_GT(times[0], 0);
     EXPECT_GT(times[1], times[0]);
+    const Buffer<float> all(2 * kMiB);
+    ncclSimInfo_t gather = NCCL_SIM_INFO_INITIALIZER;
+    ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+    ASSERT_EQ(ncclAllGather(buffer.get(), all.get(), kMiB, ncclFloat32, rank.comm, rank.stream), ncclSuccess);
+    ASSERT_EQ(ncclGroupSimulateEnd(&gather), ncclSuccess);
+    EXPECT_NEAR(times[1], gather.estimatedTime, 0.01 * times[1]) << "each gets so much from the other";
     EXPECT_EQ(rank.wait(), cudaSuccess) << "nothing was submitted";
   });
 }

@@ -94,8 +94,9 @@ TYPED_TEST_SUITE(Reductions, Types);
 
 TYPED_TEST(Reductions, give_what_arithmetic_gives) {
   using T = TypeParam;
-  constexpr int kRanks = 4;
-  constexpr size_t kCount = 1000;
+  // Odd, both: so neighbours differ in their results, and each rank's slice from the first.
+  constexpr int kRanks = 3;
+  constexpr size_t kCount = 1001;
   with_ranks(kRanks, [](Rank& rank) {
     for (const ncclRedOp_t op : {ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg}) {
       const Buffer<T> in(part_of<T>(rank.number, kCount * kRanks)), out(kCount * kRanks), mine(kCount),
@@ -107,11 +108,11 @@ TYPED_TEST(Reductions, give_what_arithmetic_gives) {
       ASSERT_EQ(ncclReduce(in.get(), root.get(), kCount, type, op, 2, rank.comm, rank.stream), ncclSuccess);
       ASSERT_EQ(rank.wait(), cudaSuccess);
       const auto all = out.values(), slice = mine.values(), reduced = root.values();
-      const bool whole = std::is_integral_v<T>;
       for (size_t i = 0; i < kCount; ++i) {
         const auto expected = [&](size_t index) {
           const double value = reference(op, kRanks, index);
-          return number(T(static_cast<float>(whole ? std::floor(value) : value)));
+          if constexpr (std::is_arithmetic_v<T>) return number(static_cast<T>(value));
+          return number(T(static_cast<float>(value)));
         };
         ASSERT_EQ(number(all[i]), expected(i)) << op << " at " << i;
         ASSERT_EQ(number(slice[i]), expected(i + rank.number * kCount)) << op << " at " << i;
@@ -125,7 +126,7 @@ TYPED_TEST(Reductions, give_what_arithmetic_gives) {
 
 TEST_F(Values, results_of_floats_have_the_same_bits_on_all_ranks_and_in_all_runs) {
   constexpr size_t kCount = 600'000;  // more than one piece
-  std::vector<std::vector<float>> results(3), again(3);
+  std::vector<std::vector<float>> parts(3), results(3), again(3);
   for (auto* into : {&results, &again}) {
     with_ranks(3, [&](Rank& rank) {
       std::mt19937 random(rank.number);
@@ -133,6 +134,7 @@ TEST_F(Values, results_of_floats_have_the_same_bits_on_all_ranks_and_in_all_runs
       std::vector<float> values(kCount);
       for (float& value : values) value = normal(random);
       const Buffer<float> buffer(values);
+      parts[rank.number] = values;
       ASSERT_EQ(
           ncclAllReduce(buffer.get(), buffer.get(), kCount, ncclFloat32, ncclSum, rank.comm, rank.stream),
           ncclSuccess);
@@ -140,10 +142,24 @@ TEST_F(Values, results_of_floats_have_the_same_bits_on_all_ranks_and_in_all_runs
       (*into)[rank.number] = buffer.values();
     });
   }
-  EXPECT_NE(results[0][0], 0);
+  for (size_t i = 0; i < kCount; ++i) ASSERT_EQ(results[0][i], parts[0][i] + parts[1][i] + parts[2][i]) << i;
   EXPECT_EQ(results[0], results[1]);
   EXPECT_EQ(results[0], results[2]);
   EXPECT_EQ(results, again);
+}
+
+TEST_F(Values, what_is_no_number_stays_none) {
+  with_ranks(3, [](Rank& rank) {
+    // At each place another rank has none.
+    std::vector<float> values{1, 2, 3};
+    values[rank.number] = NAN;
+    const Buffer<float> in(values), out(3);
+    for (const ncclRedOp_t op : {ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg}) {
+      ASSERT_EQ(ncclAllReduce(in.get(), out.get(), 3, ncclFloat32, op, rank.comm, rank.stream), ncclSuccess);
+      ASSERT_EQ(rank.wait(), cudaSuccess);
+      for (const float value : out.values()) EXPECT_TRUE(std::isnan(value)) << op << " gives " << value;
+    }
+  });
 }
 
 TEST_F(Values, bytes_move_where_each_collective_says) {
