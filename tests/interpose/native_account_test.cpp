@@ -88,6 +88,18 @@ TEST(NativeAddresses, AFreeThatIsLateLeavesWhatAnotherThreadWasGivenThere) {
   EXPECT_EQ(taken(), 0u);
 }
 
+TEST(NativeAddresses, AreChargedAsTheDriverTakesThem) {
+  for (const auto& [asked, charged] : {std::pair<uint64_t, uint64_t>{3 * kMiB, 4 * kMiB},
+                                       {kMiB, 2 * kMiB},
+                                       {1000, 1024},
+                                       {kMiB - 1, kMiB}}) {
+    Draw({.bytes = asked, .device = 0}).keep(Native::kAddress, kPlace);
+    EXPECT_EQ(taken(), charged) << asked;
+    Return(Native::kAddress, kPlace).finish();
+    EXPECT_EQ(taken(), 0u);
+  }
+}
+
 class NativePages : public testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(taken(), 0u); }
