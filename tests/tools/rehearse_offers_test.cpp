@@ -34,7 +34,9 @@ TEST(RehearseOffers, LeaveAloneWhatIsNoBatchOfKnownMeaning) {
        {Words{"t.py"}, Words{"t.py", "--batch-size"}, Words{"t.py", "--batch-size", "auto"},
         Words{"t.py", "--batch-size", "1"}, Words{"t.py", "--batch-size", "-4"},
         Words{"t.py", "--batch-size", "99999999999999999999"}, Words{"t.py", "--batches", "16"},
-        Words{"t.py", "--eval-batch-size", "16"}, Words{"t.py", "--batch-size=16k"}, Words{"t.py", "="},
+        Words{"t.py", "--eval-batch-size", "16"}, Words{"t.py", "--evaluation-batch-size", "16"},
+        Words{"t.py", "--test-batch-size=16"}, Words{"t.py", "--val_batch_size", "16"},
+        Words{"t.py", "--batch-size=16k"}, Words{"t.py", "="},
         Words{"t.py", "--batch-size=4", "--micro-batch-size=2"}, Words{"t.py", "--", "-"}})
     EXPECT_THAT(batches_of(command), IsEmpty()) << ::testing::PrintToString(command);
 }

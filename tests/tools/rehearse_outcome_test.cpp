@@ -271,9 +271,15 @@ TEST(RehearseCheck, AConditionalVerdictPassesWithItsCondition) {
 }
 
 TEST(RehearseOutcome, ADeviceOfTheBaselineThatIsNotUsedAnyMoreIsAFinding) {
-  const Finding finding = no_longer_used("GPU 1");
-  EXPECT_EQ(finding.judged, Judged::kFailed);
-  EXPECT_THAT(finding.text, HasSubstr("this run did not use it"));
+  Rules rules;
+  rules.before = Baseline{};
+  rules.before->devices["GPU 0"] = rules.before->devices["GPU 1"] = {1 << 20, 1 << 20, {}};
+  const auto findings = judge({}, rules, ended(0, python()));
+  EXPECT_FALSE(none_failed(findings));
+  ASSERT_EQ(findings.size(), 3u) << "that it fits, and one of each device";
+  EXPECT_EQ(findings[1].judged, Judged::kPassed) << findings[1].text;
+  EXPECT_EQ(findings[2].judged, Judged::kFailed);
+  EXPECT_THAT(findings[2].text, HasSubstr("the baseline has GPU 1, and this run did not use it"));
 }
 
 }  // namespace

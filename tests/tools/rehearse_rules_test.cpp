@@ -145,6 +145,25 @@ TEST(RehearseResults, DamagedFilesAreNamedAndPassedOver) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(RehearseResults, OfADamagedReportNothingIsBelieved) {
+  std::string folder = (std::filesystem::temp_directory_path() / "spillway-rules-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  std::ofstream(folder + "/probe-7.json") << R"({"spillway_rehearsal":1,"rank":5})";
+  std::ofstream(folder + "/simulator-7.json")
+      << R"({"values":"zeros","host_reads":[],"uncomputed":{},"devices":[
+    {"ordinal":0,"card":null,"capacity_bytes":100,"peak_bytes":50,"allocator_at_peak_bytes":0,
+     "outside_peak_bytes":50,"physical":0,"machine_peak_bytes":50,"refused_requests":0,"refused_parts":{},
+     "first_refusal":null,"modelled_at_peak":{}}]})";
+  std::vector<std::string> damaged;
+  const std::vector<Observation> read = read_observations(folder, &damaged);
+  EXPECT_EQ(damaged.size(), 1u);
+  ASSERT_EQ(read.size(), 1u);
+  EXPECT_EQ(read[0].peak_of(0), 50u);
+  EXPECT_FALSE(read[0].has_probe);
+  EXPECT_EQ(read[0].rank, std::nullopt);
+  std::filesystem::remove_all(folder);
+}
+
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 
 // A process of `rank` that sees card `physical` as its first.
@@ -190,6 +209,19 @@ TEST(RehearsePlaces, TheProbesOwnFramesAreNotTheProgram) {
   EXPECT_EQ(place_text({"", {{"_init_group", "/x/site-packages/torch/optim/adam.py", 178}, probe, program}}),
             "torch/optim/adam.py:178 _init_group  from train.py:9 main");
   EXPECT_EQ(place_text({"", {probe, program}}), "train.py:9 main");
+}
+
+TEST(RehearseBaseline, NeitherTheCardsPeakNorWhatIsAllocatedMayGrowBeyondTheTolerance) {
+  const DeviceBaseline before{1000, 500, {{"model.py forward", 400}}};
+  const auto judged = [&](uint64_t peak, uint64_t allocated) {
+    return within_baseline("GPU 0", {peak, allocated, {{"model.py forward", 410}}}, &before, {0.02, 0});
+  };
+  EXPECT_EQ(judged(1020, 510).judged, Judged::kPassed);
+  EXPECT_EQ(judged(1021, 500).judged, Judged::kFailed);
+  const Finding allocated = judged(1000, 511);
+  EXPECT_EQ(allocated.judged, Judged::kFailed);
+  ASSERT_EQ(allocated.grown.size(), 1u);
+  EXPECT_EQ(allocated.grown[0].after - allocated.grown[0].before, 10u);
 }
 
 TEST(RehearseBaseline, KnowsItsSettingsAndNamesWhatDiffers) {

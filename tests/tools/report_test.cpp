@@ -204,6 +204,24 @@ TEST_F(Report, ShowsTheIncidentThatIsAskedFor) {
   EXPECT_THAT(absent.err, HasSubstr("no incident 9; the trace has 1 to 3"));
 }
 
+TEST_F(Report, ShowsTheLastOfThoseThatWereNotRescued) {
+  Story story(path());
+  for (uint32_t i = 1; i <= 4; ++i) {
+    story.oom(i, 100, 512, 512);
+    story.outcome(i, i == 4 ? Outcome::kGranted : Outcome::kGiveUp, 0, 1);
+  }
+  EXPECT_EQ(nlohmann::json::parse(report({"--json"}))["shown_incident"], 3);
+}
+
+TEST_F(Report, SamplesAfterThePeakLeaveItAsItWas) {
+  Story story(path());
+  story.memory(900 * kMiB, 1000 * kMiB, kGiB, 1004 * kMiB);
+  story.memory(100 * kMiB, 200 * kMiB, kGiB, 200 * kMiB);
+  const auto memory = nlohmann::json::parse(report({"--json"}))["run"]["memory"][0];
+  EXPECT_EQ(memory["peak_live_bytes"], 900 * kMiB);
+  EXPECT_EQ(memory["peak_reserved_bytes"], 1004 * kMiB);
+}
+
 TEST_F(Report, SaysThatNothingFailed) {
   {
     Story story(path());

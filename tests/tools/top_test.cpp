@@ -50,11 +50,12 @@ TEST(Overview, AddsUpADevice) {
 }
 
 TEST(Overview, TheNewestLookAtACardCounts) {
-  LedgerMember old = member(1, "old", 0, 0), fresh = member(2, "fresh", 0, 0);
-  old.age_ns = 5'000'000'000;
-  old.entry.devices[0].free_bytes = 40 * kGiB;
-  for (const auto& members : {std::vector{old, fresh}, std::vector{fresh, old}})
-    EXPECT_EQ(overview_of(members).devices[0].used_bytes, 32 * kGiB);
+  for (const auto& [first, second] : {std::pair{1, 2}, {2, 1}}) {
+    LedgerMember old = member(first, "old", 0, 0);
+    old.age_ns = 5'000'000'000;
+    old.entry.devices[0].free_bytes = 40 * kGiB;
+    EXPECT_EQ(overview_of({old, member(second, "fresh", 0, 0)}).devices[0].used_bytes, 32 * kGiB);
+  }
 }
 
 TEST(Overview, NumbersThatDoNotAgreeDoNotWrap) {

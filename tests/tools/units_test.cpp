@@ -12,6 +12,12 @@ TEST(Units, ReadsSizes) {
   EXPECT_EQ(parse_size("1.5GB"), 1500000000u);
   EXPECT_EQ(parse_size("512KiB"), 512u << 10);
   EXPECT_EQ(parse_size("1024TiB"), 1ull << 50);
+  EXPECT_EQ(parse_size("7 B"), 7u);
+  EXPECT_EQ(parse_size("3kB"), 3000u);
+  EXPECT_EQ(parse_size("3KB"), 3000u);
+  EXPECT_EQ(parse_size("2MB"), 2'000'000u);
+  EXPECT_EQ(parse_size("2TB"), 2'000'000'000'000u);
+  EXPECT_EQ(parse_size("5MiB"), 5u << 20);
 }
 
 TEST(Units, RefusesWhatIsNoSize) {
