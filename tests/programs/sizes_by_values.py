@@ -76,6 +76,9 @@ def unknown():
     torch.manual_seed(1)
     torch.nn.functional.dropout(torch.ones(8, device="cuda"))
     print("the host's numbers are its own", torch.rand(1).item() == first)
+    numbers = torch.arange(20000, device="cuda")
+    numbers[::2].add_(1)  # too many, with gaps between them, to be told one by one
+    print("no more", numbers[2].item())
     x = torch.ones(4, dtype=torch.long, device="cuda")
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):

@@ -146,12 +146,22 @@ def attention_gradients():
     check("grouped-query attention", torch.allclose(grouped.grad.cpu(), reference.grad, atol=1e-5))
 
 
+def attention_weights():
+    """Dropout in attention leaves the weights' sum as it is on the average, and a position that is hidden hidden."""
+    q, k = torch.randn(2, 4, 8, 64, 64, device="cuda")
+    weights = F.scaled_dot_product_attention(q, k, torch.eye(64, device="cuda").expand_as(q), dropout_p=0.4,
+                                             is_causal=True)
+    check("causal attention with dropout sees no later position", torch.equal(weights, weights.tril()))
+    check("dropout in attention scales what it keeps", abs(weights.sum(-1).mean().item() - 1) < 0.05)
+
+
 def main():
     seeds_and_states()
     generators()
     statistics()
     recomputation()
     attention_gradients()
+    attention_weights()
     torch.cuda.synchronize()
     print(f"checks {CHECKS} failed {len(FAILED)}")
     torch._C._cuda_clearCublasWorkspaces()  # PyTorch keeps them otherwise
