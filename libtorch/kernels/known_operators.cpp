@@ -37,8 +37,9 @@ bool overwrites(std::string_view name, const c10::FunctionSchema& schema) {
                      [](const c10::Argument& argument) { return argument.is_out(); });
 }
 
+// `_is_all_true` is what the checks of torch.distributions and torch._check_tensor_all ask.
 std::optional<bool> of_finite(std::string_view name) {
-  if (name == "aten::isfinite") return true;
+  if (is_one_of(name, {"aten::isfinite", "aten::_is_all_true"})) return true;
   if (is_one_of(name, {"aten::isnan", "aten::isinf", "aten::isposinf", "aten::isneginf"})) return false;
   return std::nullopt;
 }
@@ -61,6 +62,7 @@ std::unique_ptr<KnownOperator> facts_of(const c10::OperatorName& operator_name) 
                                             "aten::unique_consecutive", "aten::equal"}) &&
                            facts->written.empty();
   facts->of_finite = of_finite(name);
+  facts->spares_last = name == "aten::_amp_foreach_non_finite_check_and_unscale_";
   const bool computes = !facts->gives_memory && !draws(*op) && !begins_with(name, "aten::_cudnn") &&
                         op->hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
   if (computes) facts->handle = op;

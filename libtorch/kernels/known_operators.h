@@ -22,7 +22,8 @@ struct KnownOperator {
   bool copies = false;                        // aten::copy_
   bool resizes = false;                       // aten::resize_
   bool reads_by_itself = false;               // how large its result is, or whether it is true
-  std::optional<bool> of_finite;              // what isnan, isinf and isfinite say of a finite number
+  std::optional<bool> of_finite;              // what it says where numbers are finite and checks pass
+  bool spares_last = false;                   // where numbers are finite, the last that it may write
 };
 
 // Null for what is none of ATen's operators. `name` and `overload` are those of a schema, which stay.

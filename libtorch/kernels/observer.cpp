@@ -31,6 +31,8 @@ struct Running final : at::ObserverContext {
   bool computable = false;  // `arguments` are values on the CPU
   std::vector<IValue> arguments;
   std::vector<at::Tensor> written;  // on the device
+  std::optional<at::Tensor>
+      spared;  // what the last of them holds before and, where numbers are finite, after
 };
 
 __attribute__((tls_model("initial-exec"))) thread_local Running* innermost = nullptr;
@@ -127,6 +129,7 @@ std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& call) {
     if (!running->computable) running->arguments.clear();
   }
   if (op.reads_by_itself && running->computable) answer(*running);
+  if (op.spares_last && !running->written.empty()) running->spared = known_value(running->written.back());
   running->outer = innermost;
   innermost = running.get();
   simulator().confine(1);
@@ -216,6 +219,7 @@ void ended(const at::RecordFunction& call, at::ObserverContext* context) {
   if (running.op->reads_by_itself) simulator().answer_next_read(0, 0);
   finish(running, call.outputs());
   if (const auto& answer = running.op->of_finite) tell_finite(*answer, call.outputs());
+  if (running.spared && !is_capturing()) tell_value(running.written.back(), *running.spared);
 }
 
 // Runs under the allocator's lock. Memory that is given again holds what somebody else left there, and where
