@@ -47,6 +47,21 @@ class Statistics(unittest.TestCase):
             self.assertLessEqual(ours["allocated_bytes.all.current"], ours["reserved_bytes.all.current"])
         self.assertEqual(steps["spillway"][-1][1]["reserved_bytes.all.current"], 0)
 
+    def test_a_reset_brings_every_peak_to_what_is_now(self):
+        for install in ("", "import spillway; spillway.install()\n"):
+            outcome = python(install + """
+import torch
+kept, gone = (torch.empty(size << 20, dtype=torch.uint8, device="cuda") for size in (16, 64))
+torch.cuda.memory_stats()
+del gone
+torch.cuda.empty_cache()
+torch.cuda.memory_stats()
+torch.cuda.reset_peak_memory_stats()
+stats = torch.cuda.memory_stats()
+print([name for name in stats if name.endswith(".peak") and stats[name] != stats[name[:-4] + "current"]])
+""")
+            self.assertEqual(outcome.output, ["[]"], outcome.errors)
+
     def test_a_snapshot_adds_up_to_the_statistics_on_each_device(self):
         for with_spillway in ([], [simulated.PROGRAMS / "with_spillway.py"]):
             outcome = simulated.run(sys.executable, *with_spillway, HERE / "consistency_program.py", values="zeros",
@@ -90,6 +105,20 @@ except torch.OutOfMemoryError as error:
     print("Spillway: " in str(error))
 """)
         self.assertEqual(outcome.output, ["True"], outcome.errors)
+
+    def test_a_failure_tells_what_is_held_and_not_in_use(self):
+        outcome = python("""
+import spillway, torch
+spillway.install()
+kept, idle = (torch.empty(size << 20, dtype=torch.uint8, device="cuda") for size in (300, 200))
+del idle
+try:
+    torch.empty(900 << 20, dtype=torch.uint8, device="cuda")
+except torch.OutOfMemoryError as error:
+    print(str(error).split("Of the allocated memory ")[1].splitlines()[0])
+""", capacity="1GiB", SPILLWAY_STRATEGIES="none")
+        self.assertRegex(outcome.output[0], r"^300\.00 MiB is allocated by PyTorch, and [1-9]\d*\.\d\d MiB is reserved "
+                                            r"by PyTorch but unallocated\.$", outcome.errors)
 
     def test_a_freed_block_waits_for_the_streams_that_use_it(self):
         outcome = python("""
@@ -179,11 +208,16 @@ except torch.OutOfMemoryError:
             self.assertEqual(outcome.status, 0, outcome.errors)
 
     def test_a_fraction_does_not_lift_the_limit(self):
-        script = ("import torch, spillway; spillway.install(); torch.cuda.set_per_process_memory_fraction(0.9)\n"
-                  "try: torch.empty(500 << 20, dtype=torch.uint8, device='cuda')\n"
-                  "except torch.OutOfMemoryError: raise SystemExit(7)")
-        outcome = simulated.run(sys.executable, "-c", script, capacity="1GiB", SPILLWAY_LIMIT="20MiB")
-        self.assertEqual(outcome.status, 7, outcome.errors)
+        core = simulated.BUILD / "lib" / "libspillway.so"
+        call = ("torch.cuda.init(); import ctypes\n"
+                f"ctypes.CDLL('{core}').spillway_limit(0, ctypes.c_uint64(20 << 20))")
+        for limited, settings in (("", {"SPILLWAY_LIMIT": "20MiB"}), (call, {})):
+            script = (f"import torch, spillway; spillway.install(); {limited}\n"
+                      "torch.cuda.set_per_process_memory_fraction(0.9)\n"
+                      "try: torch.empty(500 << 20, dtype=torch.uint8, device='cuda')\n"
+                      "except torch.OutOfMemoryError: raise SystemExit(7)")
+            outcome = simulated.run(sys.executable, "-c", script, capacity="1GiB", **settings)
+            self.assertEqual(outcome.status, 7, outcome.errors)
 
     def test_two_devices(self):
         outcome = python("""
