@@ -164,7 +164,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cudnn_backward(
 
 }  // namespace
 
-void register_attention(torch::Library& library) {
+void register_attention(OwnKernels& library) {
   library.impl("_scaled_dot_product_flash_attention", &flash);
   library.impl("_scaled_dot_product_flash_attention_backward", &flash_backward);
   library.impl("_scaled_dot_product_efficient_attention", &efficient);

@@ -4,10 +4,10 @@
 // Without dropout the CPU's flash kernel computes them, so that the values are the CPU's own. Dropout, a
 // gradient for the bias, and value heads of another size than the keys' take plain matrix products.
 #pragma once
-#include <torch/library.h>
+#include "libtorch/kernels/own_kernels.h"
 
 namespace spillway::kernels {
 
-void register_attention(torch::Library& library);
+void register_attention(OwnKernels& library);
 
 }  // namespace spillway::kernels

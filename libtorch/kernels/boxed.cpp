@@ -8,6 +8,7 @@
 
 #include "libtorch/kernels/call.h"
 #include "libtorch/kernels/random.h"
+#include "libtorch/kernels/recording.h"
 
 namespace spillway::kernels {
 namespace {
@@ -110,16 +111,20 @@ void results_to_device(Call& call, IValue& value) {
   }
 }
 
-class ByCpuKernel final : public c10::OperatorKernel {
+class ByCpuKernel final : public c10::OperatorKernel, public Computation {
  public:
   ByCpuKernel(Facts facts, c10::DispatchKey key) : facts_(std::move(facts)), key_(key) {}
 
-  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+    compute_or_record(*this, op, keys, stack);
+  }
+
+  void compute(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) override {
     Call call(facts_.name.c_str());
     if (facts_.host_arguments) call.allow_host_arguments();
     alias_arguments(call, stack->data() + (stack->size() - facts_.arguments));
     call.begin();
-    compute(op, stack);
+    by_cpu(op, stack);
     call.end();
     IValue* returned = stack->data() + (stack->size() - facts_.returns);
     for (size_t i = 0; i < facts_.returns; ++i) results_to_device(call, returned[i]);
@@ -155,7 +160,7 @@ class ByCpuKernel final : public c10::OperatorKernel {
     }
   }
 
-  void compute(const c10::OperatorHandle& op, torch::jit::Stack* stack) const {
+  void by_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) const {
     try {
       op.redispatchBoxed(c10::DispatchKeySet(key_), stack);
     } catch (c10::NotImplementedError& error) {
@@ -166,6 +171,22 @@ class ByCpuKernel final : public c10::OperatorKernel {
 
   const Facts facts_;
   const c10::DispatchKey key_;
+};
+
+// A kernel of ours that takes its arguments unboxed.
+class ByHand final : public c10::OperatorKernel, public Computation {
+ public:
+  explicit ByHand(c10::SafeKernelFunction kernel) : kernel_(std::move(kernel)) {}
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+    compute_or_record(*this, op, keys, stack);
+  }
+  void compute(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) override {
+    kernel_.callBoxed(op, keys, stack);
+  }
+
+ private:
+  const c10::SafeKernelFunction kernel_;
 };
 
 class Unsupported final : public c10::OperatorKernel {
@@ -189,6 +210,11 @@ torch::CppFunction boxed_kernel(const c10::OperatorHandle& op, c10::DispatchKey 
   }
   return torch::CppFunction::makeFromBoxedFunctor(
       std::make_unique<Unsupported>(c10::toString(op.operator_name())));
+}
+
+torch::CppFunction recordable(const c10::OperatorHandle& op, c10::DispatchKey key) {
+  return torch::CppFunction::makeFromBoxedFunctor(
+      std::make_unique<ByHand>(op.getComputedKernelForDispatchKey(key)));
 }
 
 }  // namespace spillway::kernels

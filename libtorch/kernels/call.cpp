@@ -5,8 +5,11 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <string_view>
+
 #include "libtorch/kernels/alias.h"
 #include "libtorch/kernels/other_libraries.h"
+#include "libtorch/kernels/recording.h"
 
 namespace spillway::kernels {
 namespace {
@@ -117,14 +120,35 @@ void Call::add_range(const at::Tensor& tensor, bool writes) {
   touched_bytes_ += static_cast<uint64_t>(impl->numel()) * impl->itemsize();
 }
 
+// Kernels of batch norm change the running statistics, which their schemas do not say.
+bool Call::may_write(const Argument& argument) const {
+  return argument.writes || std::string_view(name_).find("batch_norm") != std::string_view::npos;
+}
+
+// Notes what the captured operator is about to write.
+void Call::record_arguments() {
+  for (const Argument& argument : arguments_) add_range(argument.original, may_write(argument));
+  preserve_before_writing(stream_, ranges_.data(), ranges_.size());
+  record_ranges(ranges_.data(), ranges_.size());
+  ranges_.clear();
+}
+
 void Call::begin() {
   const c10::DeviceIndex device = this->device();
+  if (is_replaying()) {  // the graph has its place on the stream already, and its memory
+    below_autograd_.emplace(kAboveBackend);
+    return;
+  }
   if (device != c10::cuda::current_device()) guard_.set_index(device);
   stream_ = c10::cuda::getCurrentCUDAStream(device).stream();
-  for (const Argument& argument : arguments_) add_range(argument.original, argument.writes);
-  // Without ranges too: what is allocated below may be bytes that earlier work on the stream still writes.
-  submit(stream_, name_, ranges_.data(), ranges_.size(), kLaunchNs + touched_bytes_ / kBytesPerNs);
-  ranges_.clear();
+  if (is_recording()) {
+    record_arguments();
+  } else {
+    for (const Argument& argument : arguments_) add_range(argument.original, argument.writes);
+    // Without ranges too: what is allocated below may be bytes that earlier work on the stream still writes.
+    submit(stream_, name_, ranges_.data(), ranges_.size(), kLaunchNs + touched_bytes_ / kBytesPerNs);
+    ranges_.clear();
+  }
   below_autograd_.emplace(kAboveBackend);
   redirect_.emplace();
 }
@@ -157,6 +181,7 @@ at::Tensor Call::result(const at::Tensor& computed) {
   if (const Argument* viewed = find(storage.unsafeGetStorageImpl())) {
     return tensor_over(viewed->original.storage(), c10::DispatchKey::CUDA, computed);
   }
+  if (is_replaying()) return computed;
   move_to_device(storage.unsafeGetStorageImpl());
   auto* impl = computed.unsafeGetTensorImpl();
   impl->set_storage_keep_dtype(c10::Storage(storage));  // its device follows the storage's
@@ -200,7 +225,10 @@ void Call::finish() {
   }
   for (Argument& argument : arguments_) give_back(std::move(argument.alias));
   // What the kernel allocated is in use until the same virtual end: work of no length behind the kernel's.
-  if (!ranges_.empty()) submit(stream_, name_, ranges_.data(), ranges_.size(), 0);
+  if (!ranges_.empty() && is_recording())
+    record_ranges(ranges_.data(), ranges_.size());
+  else if (!ranges_.empty() && !is_replaying())
+    submit(stream_, name_, ranges_.data(), ranges_.size(), 0);
   adopt_other_libraries();
 }
 

@@ -63,6 +63,8 @@ class Call {
   void remember(size_t index);
   void move_to_device(c10::StorageImpl* storage);
   void add_range(const at::Tensor& tensor, bool writes);
+  bool may_write(const Argument& argument) const;
+  void record_arguments();
   void take_over_changes(const Argument& argument);
 
   const char* name_;

@@ -14,6 +14,7 @@
 #include <cuda_runtime_api.h>
 
 #include "libtorch/kernels/call.h"
+#include "libtorch/kernels/recording.h"
 
 namespace spillway::kernels {
 namespace {
@@ -112,7 +113,7 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& src, bool non_blocking) {
   if (self.numel() == 0) return self;
   if (self.device() != src.device()) {
     copy_across(self, source, non_blocking);
-  } else if (bytes_suffice(self, source)) {
+  } else if (bytes_suffice(self, source) && !is_recording() && !is_replaying()) {
     copy_bytes_on_device(self, source);
   } else {
     copy_elements_on_device(self, source);
@@ -133,7 +134,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
 
 }  // namespace
 
-void register_copies(torch::Library& library) {
+void register_copies(OwnKernels& library) {
   library.impl("copy_", &copy_);
   library.impl("_local_scalar_dense", &local_scalar_dense);
 }

@@ -21,6 +21,7 @@
 #include "libtorch/kernels/matrix_operators.h"
 #include "libtorch/kernels/observer.h"
 #include "libtorch/kernels/other_libraries.h"
+#include "libtorch/kernels/own_kernels.h"
 #include "libtorch/kernels/random.h"
 #include "libtorch/kernels/recurrent.h"
 #include "libtorch/kernels/redirect.h"
@@ -111,6 +112,17 @@ void register_boxed(torch::Library& library, c10::DispatchKey key, c10::Dispatch
   }
 }
 
+void record_unboxed(torch::Library& library, const OwnKernels& kernels) {
+  constexpr c10::DispatchKey kKey = c10::DispatchKey::CUDA;
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const std::string& name : kernels.names()) {
+    const size_t dot = name.find('.');
+    const std::string overload = dot == std::string::npos ? "" : name.substr(dot + 1);
+    const auto op = dispatcher.findSchemaOrThrow(("aten::" + name.substr(0, dot)).c_str(), overload.c_str());
+    library.impl(name.c_str(), recordable(op, kKey));
+  }
+}
+
 void register_whole(torch::Library& library) {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const char* name : kWholeOperators) {
@@ -146,12 +158,14 @@ void compute_on_the_cpu() {
   torch::Library& library = library_for(c10::DispatchKey::CUDA);
   register_boxed(library, c10::DispatchKey::CUDA, c10::DispatchKey::CPU, kept_operators());
   register_whole(library);
-  register_copies(library);
-  register_random(library);
-  register_attention(library);
-  register_library_operators(library);
-  if (models_overheads()) register_matrix_operators(library);
-  register_recurrent(library);
+  OwnKernels own(library);
+  register_copies(own);
+  register_random(own);
+  register_attention(own);
+  register_library_operators(own);
+  if (models_overheads()) register_matrix_operators(own);
+  register_recurrent(own);
+  record_unboxed(library_for(c10::DispatchKey::CUDA), own);
   using Pair = std::pair<c10::DispatchKey, c10::DispatchKey>;
   for (const auto& [key, cpu_key] : {Pair{c10::DispatchKey::SparseCUDA, c10::DispatchKey::SparseCPU},
                                      Pair{c10::DispatchKey::SparseCsrCUDA, c10::DispatchKey::SparseCsrCPU}})

@@ -180,7 +180,7 @@ bool refuse_ctc_loss_of_tensors(const at::Tensor&, const at::Tensor&, const at::
 
 }  // namespace
 
-void register_library_operators(torch::Library& library) {
+void register_library_operators(OwnKernels& library) {
   library.impl("cudnn_batch_norm", &cudnn_batch_norm);
   library.impl("cudnn_batch_norm_backward", &cudnn_batch_norm_backward);
   library.impl("cudnn_grid_sampler", &cudnn_grid_sampler);

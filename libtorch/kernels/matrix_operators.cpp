@@ -86,7 +86,7 @@ at::Tensor baddbmm(const at::Tensor& added, const at::Tensor& a, const at::Tenso
 
 }  // namespace
 
-void register_matrix_operators(torch::Library& library) {
+void register_matrix_operators(OwnKernels& library) {
   library.impl("mm", &mm);
   library.impl("bmm", &bmm);
   library.impl("addmm", &addmm);

@@ -2,6 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/ops/bernoulli.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mul.h>
@@ -11,6 +12,7 @@
 #include <tuple>
 
 #include "libtorch/kernels/call.h"
+#include "libtorch/kernels/recording.h"
 
 namespace spillway::kernels {
 namespace {
@@ -104,6 +106,7 @@ at::Tensor masked_scale(const at::Tensor& self, const at::Tensor& mask, double s
 }  // namespace
 
 DrawKey next_draw(const std::optional<at::Generator>& given, c10::DeviceIndex device) {
+  if (is_replaying()) return replayed_draw();
   const bool explicit_generator = given.has_value() && given->defined();
   at::Generator generator =
       explicit_generator ? *given
@@ -111,6 +114,9 @@ DrawKey next_draw(const std::optional<at::Generator>& given, c10::DeviceIndex de
   TORCH_CHECK(generator.device().is_cuda(), "Expected a 'cuda' device type for generator but found '",
               generator.device().type(), "'");
   const std::lock_guard<std::mutex> lock(generator.mutex());
+  if (is_recording())
+    return record_draw(
+        at::check_generator<at::CUDAGeneratorImpl>(generator)->philox_cuda_state(kOffsetPerDraw));
   const DrawKey key{generator.current_seed(), generator.get_offset()};
   generator.set_offset(key.offset + kOffsetPerDraw);
   return key;
@@ -125,7 +131,7 @@ at::Generator generator_of(DrawKey key) {
   return generator;
 }
 
-void register_random(torch::Library& library) {
+void register_random(OwnKernels& library) {
   library.impl("native_dropout", &native_dropout);
   library.impl("_fused_dropout", &fused_dropout);
   library.impl("_masked_scale", &masked_scale);

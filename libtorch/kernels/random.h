@@ -6,10 +6,11 @@
 // not a GPU's.
 #pragma once
 #include <ATen/core/Generator.h>
-#include <torch/library.h>
 
 #include <cstdint>
 #include <optional>
+
+#include "libtorch/kernels/own_kernels.h"
 
 namespace spillway::kernels {
 
@@ -31,6 +32,6 @@ inline at::Generator draw(const std::optional<at::Generator>& given, c10::Device
 }
 
 // Dropouts, whose CPU kernels draw from the CPU's default generator.
-void register_random(torch::Library& library);
+void register_random(OwnKernels& library);
 
 }  // namespace spillway::kernels

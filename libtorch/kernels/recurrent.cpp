@@ -269,7 +269,7 @@ at::Tensor init_dropout_state(double dropout, bool train, int64_t seed, std::opt
 
 }  // namespace
 
-void register_recurrent(torch::Library& library) {
+void register_recurrent(OwnKernels& library) {
   library.impl("_cudnn_init_dropout_state", &init_dropout_state);
   library.impl("_cudnn_rnn", &cudnn_rnn);
   library.impl("_cudnn_rnn_backward", &cudnn_rnn_backward);

@@ -151,7 +151,7 @@ Five gru_cell_backward(const at::Tensor& grad_hy, const at::Tensor& workspace, b
 
 }  // namespace
 
-void register_recurrent_cells(torch::Library& library) {
+void register_recurrent_cells(OwnKernels& library) {
   library.impl("_thnn_fused_lstm_cell", &lstm_cell);
   library.impl("_thnn_fused_lstm_cell_backward_impl", &lstm_cell_backward);
   library.impl("_thnn_fused_gru_cell", &gru_cell);

@@ -1,7 +1,8 @@
 #include "simulator/driver/capture.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <atomic>
+#include <cstring>
 
 #include "simulator/driver/call.h"
 
@@ -9,6 +10,26 @@ namespace spillway::simulator {
 namespace {
 
 thread_local CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+std::atomic<size_t> captures_going_on = 0;
+
+bool is_accessible(CUdeviceptr address, uint64_t bytes) {
+  AddressSpace& space = machine().space;
+  const CUdeviceptr end = address + bytes;
+  while (address < end) {
+    const auto mapping = space.mapping_of(address);
+    if (mapping == space.mappings().end() || !mapping->second.aliased) return false;
+    address = mapping->first + mapping->second.bytes;
+  }
+  return true;
+}
+
+// The oldest last: it is how the bytes were before the capture.
+void restore(Capture& capture) {
+  for (auto kept = capture.preserved.rbegin(); kept != capture.preserved.rend(); ++kept)
+    if (is_accessible(kept->address, kept->bytes.size()))
+      std::memcpy(machine().space.alias(kept->address), kept->bytes.data(), kept->bytes.size());
+  capture.preserved.clear();
+}
 
 CUresult fail(Capture& capture, CUresult code) {
   capture.invalidated = true;
@@ -95,6 +116,8 @@ void finish(Capture& capture) {
     stream->tips.clear();
   }
   capture.graph->capturing = false;
+  restore(capture);
+  captures_going_on.fetch_sub(1, std::memory_order_relaxed);
   machine().graphs.captures.erase(capture.id);
 }
 
@@ -107,14 +130,6 @@ CUresult begin(CUstream handle, CUstreamCaptureMode mode, std::shared_ptr<Graph>
   if (const CUresult result = find_stream(handle, &stream); result != CUDA_SUCCESS) return result;
   if (stream == &stream->context->device->legacy) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (stream->capture || graph->capturing) return CUDA_ERROR_ILLEGAL_STATE;
-  if (sim.config.compute) {
-    std::fprintf(
-        stderr,
-        "spillway simulator: stream capture is refused in computing mode: the CPU kernels that compute "
-        "the values run once, when they are launched, and a graph could not run them again. Use "
-        "SPILLWAY_SIM_VALUES=zeros, or run without CUDA graphs\n");
-    return CUDA_ERROR_NOT_SUPPORTED;
-  }
   auto capture = std::make_unique<Capture>();
   capture->id = sim.graphs.next_capture++;
   capture->mode = mode;
@@ -127,6 +142,7 @@ CUresult begin(CUstream handle, CUstreamCaptureMode mode, std::shared_ptr<Graph>
   stream->capture = capture.get();
   stream->tips = tips;
   sim.graphs.captures.emplace(capture->id, std::move(capture));
+  captures_going_on.fetch_add(1, std::memory_order_relaxed);
   return CUDA_SUCCESS;
 }
 
@@ -174,6 +190,21 @@ CUresult capture_work(Stream& stream, Work work, Site site, Node** out) {
   stream.tips = {node};
   if (out) *out = node;
   return CUDA_SUCCESS;
+}
+
+size_t capture_count() {
+  return captures_going_on.load(std::memory_order_relaxed);
+}
+
+void preserve(Capture& capture, CUdeviceptr address, uint64_t bytes) {
+  const auto same = [&](const Preserved& kept) {
+    return kept.address == address && kept.bytes.size() >= bytes;
+  };
+  if (bytes == 0 || !is_accessible(address, bytes) ||
+      std::any_of(capture.preserved.begin(), capture.preserved.end(), same))
+    return;
+  const auto* now = static_cast<const char*>(machine().space.alias(address));
+  capture.preserved.push_back({address, std::vector<char>(now, now + bytes)});
 }
 
 CUresult check_capture(Function function) {

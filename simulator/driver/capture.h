@@ -32,6 +32,11 @@ CUresult record_in_capture(Event& event, Stream& stream, bool external, Site sit
 CUresult wait_in_capture(Event& event, Stream& stream, bool external, Site site);
 bool captured(const Event& event);
 
+// How many captures go on; without the lock.
+size_t capture_count();
+// The bytes are as now when the capture has ended, whoever writes them until then.
+void preserve(Capture& capture, CUdeviceptr address, uint64_t bytes);
+
 // The stream goes away.
 void leave_captures(Stream& stream);
 

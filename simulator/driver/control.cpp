@@ -7,6 +7,7 @@
 
 #include "simulator/cards/overheads.h"
 #include "simulator/driver/call.h"
+#include "simulator/driver/capture.h"
 #include "simulator/driver/launch.h"
 #include "simulator/driver/module.h"
 #include "simulator/driver/reads.h"
@@ -37,6 +38,30 @@ CUresult submit_work(CUstream stream, const char* name, const SpillwayRange* ran
 CUresult submit_external_work(CUstream stream, const SpillwayExternalWork* work) {
   if (!work || work->size < sizeof(SpillwayExternalWork) || !work->wait) return CUDA_ERROR_INVALID_VALUE;
   return submit_external(stream, *work, SPILLWAY_SIM_CALLER);
+}
+
+int is_capturing(CUstream handle) {
+  if (capture_count() == 0) return 0;
+  if (!handle) return 1;
+  const std::lock_guard lock(machine().mutex);
+  Stream* stream = nullptr;
+  return find_stream(handle, &stream) == CUDA_SUCCESS && stream->capture ? 1 : 0;
+}
+
+CUresult capture_work(CUstream stream, const char* name, const SpillwayRange* ranges, size_t count,
+                      uint64_t duration_ns, int (*work)(void*), void (*release)(void*), void* argument) {
+  if (!work || !release || (count > 0 && !ranges)) return CUDA_ERROR_INVALID_VALUE;
+  return capture(stream, name, ranges, count, duration_ns, {work, release, argument}, SPILLWAY_SIM_CALLER);
+}
+
+CUresult preserve_bytes(CUstream handle, const SpillwayRange* ranges, size_t count) {
+  const std::lock_guard lock(machine().mutex);
+  Stream* stream = nullptr;
+  if (const CUresult result = find_stream(handle, &stream); result != CUDA_SUCCESS) return result;
+  if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
+  for (size_t i = 0; i < count; ++i)
+    if (ranges[i].writes) preserve(*stream->capture, ranges[i].address, ranges[i].bytes);
+  return CUDA_SUCCESS;
 }
 
 int ask(CUdeviceptr address, void* out, uint64_t bytes) {
@@ -312,6 +337,9 @@ constexpr SpillwaySimulatorControl kControl = {
     .confine = confine,
     .submitted = submitted_by_this_thread,
     .answer_next_read = answer_next_read,
+    .capturing = is_capturing,
+    .capture = capture_work,
+    .preserve = preserve_bytes,
 };
 
 }  // namespace

@@ -78,6 +78,12 @@ struct GraphExec {
   Site site = nullptr;
 };
 
+// Bytes as they were.
+struct Preserved {
+  CUdeviceptr address = 0;
+  std::vector<char> bytes;
+};
+
 struct Capture {
   uint64_t id = 0;
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
@@ -86,6 +92,7 @@ struct Capture {
   std::unordered_set<Stream*> streams;  // the origin and those that joined
   bool invalidated = false;
   std::shared_ptr<Graph> graph;
+  std::vector<Preserved> preserved;
 };
 
 struct Graphs {

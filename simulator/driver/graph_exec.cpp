@@ -99,6 +99,20 @@ Stream lane_of(const Stream& stream, uint64_t free_at) {
   return lane;
 }
 
+bool runs_on_host(const Work& work) {
+  const auto* kernel = std::get_if<KernelWork>(&work);
+  return std::holds_alternative<HostWork>(work) || (kernel && kernel->repeated);
+}
+
+// Without the lock: it may call the driver.
+bool run_on_host(const Work& work) {
+  if (const auto* host = std::get_if<HostWork>(&work)) {
+    host->function(host->data);
+    return true;
+  }
+  return std::get<KernelWork>(work).repeated->run();
+}
+
 CUresult run_steps(Call& call, const Program& program, CUstream handle, Stream*& stream) {
   const uint64_t start = place(*stream, nullptr, 0).start;
   std::vector<uint64_t> ends(program.size(), start);
@@ -117,12 +131,12 @@ CUresult run_steps(Call& call, const Program& program, CUstream handle, Stream*&
     join(stream->outside, lane.outside);
     ends[i] = lane.free_at;
     end = std::max(end, lane.free_at);
-    const auto* host = std::get_if<HostWork>(&step.work);
-    if (!host) continue;
+    if (!runs_on_host(step.work)) continue;
     if (result = find_settled_stream(handle, &stream); result != CUDA_SUCCESS) return result;
     call.unlock();
-    host->function(host->data);
+    const bool done = run_on_host(step.work);
     call.lock();
+    if (!done) return CUDA_ERROR_LAUNCH_FAILED;
     if (result = find_stream(handle, &stream); result != CUDA_SUCCESS) return result;  // it may be gone
   }
   stream->free_at = std::max(stream->free_at, end);

@@ -71,6 +71,20 @@ CUresult submit(CUstream handle, const char* name, const SpillwayRange* ranges, 
   return CUDA_SUCCESS;
 }
 
+CUresult capture(CUstream handle, const char* name, const SpillwayRange* ranges, size_t count,
+                 uint64_t duration_ns, const Repetition& repetition, Caller caller) {
+  Call call(Function::cuLaunchKernel, caller);
+  if (call.refused() != CUDA_SUCCESS) return call.refused();
+  Stream* stream = nullptr;
+  if (const CUresult result = find_work_stream(handle, &stream); result != CUDA_SUCCESS) return result;
+  if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
+  if (stream->capture->invalidated) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  KernelWork kernel = declared_work(name, ranges, count, duration_ns);
+  kernel.repeated = std::make_shared<const Repeated>(repetition);
+  ++submitted_kernels();
+  return enqueue(*stream, std::move(kernel), call.site());
+}
+
 // The runtime's kernels take no time: what they compute, and so how long, is not known.
 KernelWork binary_work(const CUDA_KERNEL_NODE_PARAMS& launch) {
   const CUfunction function = launch.func ? launch.func : reinterpret_cast<CUfunction>(launch.kern);

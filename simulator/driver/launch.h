@@ -9,6 +9,10 @@ namespace spillway::simulator {
 CUresult submit(CUstream stream, const char* name, const SpillwayRange* ranges, size_t count,
                 uint64_t duration_ns, void (*work)(void*), void* argument, Caller caller);
 
+// The kernel becomes a node of the graph that the stream captures, which repeats its work at each launch.
+CUresult capture(CUstream stream, const char* name, const SpillwayRange* ranges, size_t count,
+                 uint64_t duration_ns, const Repetition& repetition, Caller caller);
+
 // A kernel whose ranges are declared, and one that came as a binary: it does nothing but take its time, as
 // what it touches is not known.
 KernelWork declared_work(const char* name, const SpillwayRange* ranges, size_t count, uint64_t duration_ns);

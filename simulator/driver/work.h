@@ -27,6 +27,24 @@ struct Touched {
   bool writes = false;
 };
 
+// What a graph's launch calls for a kernel that somebody else computes.
+struct Repetition {
+  int (*work)(void*) = nullptr;
+  void (*release)(void*) = nullptr;
+  void* argument = nullptr;
+};
+class Repeated {
+ public:
+  explicit Repeated(const Repetition& repetition) : repetition_(repetition) {}
+  ~Repeated() { repetition_.release(repetition_.argument); }
+  Repeated(const Repeated&) = delete;
+  Repeated& operator=(const Repeated&) = delete;
+  bool run() const { return repetition_.work(repetition_.argument) == 0; }
+
+ private:
+  const Repetition repetition_;
+};
+
 // What a kernel touches is known where it was declared: binaries do nothing but take their time.
 struct KernelWork {
   const char* name = nullptr;
@@ -34,6 +52,7 @@ struct KernelWork {
   uint64_t duration_ns = 0;
   CUDA_KERNEL_NODE_PARAMS launch = {};  // its shape, where it came as a function; the arguments are not kept
   bool confined = false;                // to its ranges; any other may have written anything
+  std::shared_ptr<const Repeated> repeated = nullptr;
 };
 
 // `rows` pieces of `width` bytes, `pitch` apart on each side. A plain copy is one row.

@@ -67,6 +67,9 @@ class Checks(Values):
         for when in ([], ["early"]):
             self.check("values_other_kernels.py", 6, library, *when)
 
+    def test_graphs_compute_at_each_replay_what_was_captured(self):
+        self.check("values_graphs.py", 20)
+
     def test_failures_are_noticed_and_survived(self):
         self.check("values_failures.py", 30, capacity="1GiB")
 
@@ -115,13 +118,16 @@ class Limits(unittest.TestCase):
         outcome = simulated.run(sys.executable, "-c", code)
         self.assertEqual(outcome.output, ["called a synchronizing CUDA operation"] * 3, outcome.errors[-3000:])
 
-    def test_a_graph_of_computed_values_is_refused(self):
-        code = ("import torch\na = torch.ones(3, device='cuda')\n"
-                "with torch.cuda.graph(torch.cuda.CUDAGraph()):\n    a.add_(1)")
+    def test_an_operator_that_fails_at_a_launch_fails_the_launch(self):
+        code = ("import torch\nwhere = torch.tensor([0], device='cuda')\nrows = torch.ones(3, 2, device='cuda')\n"
+                "graph = torch.cuda.CUDAGraph()\n"
+                "with torch.cuda.graph(graph):\n    found = torch.nn.functional.embedding(where, rows)\n"
+                "graph.replay()\nprint(found.tolist(), flush=True)\nwhere.fill_(7)\ngraph.replay()")
         outcome = simulated.run(sys.executable, "-c", code)
+        self.assertEqual(outcome.output, ["[[1.0, 1.0]]"], outcome.errors[-3000:])
         self.assertNotEqual(outcome.status, 0)
-        self.assertIn("operation not supported", outcome.errors)
-        self.assertIn("stream capture is refused in computing mode", "".join(outcome.simulator_remarks()))
+        self.assertIn("in a graph: index out of range", "".join(outcome.simulator_remarks()))
+        self.assertIn("AcceleratorError: CUDA error", outcome.errors)
 
     def test_kernels_refuse_a_process_without_a_simulator(self):
         code = ("import ctypes, torch\n"

@@ -1,4 +1,6 @@
 // Stream capture: what becomes of captured work, and what is refused.
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <thread>
 
@@ -270,13 +272,61 @@ TEST(Capture, tells_its_graph_and_takes_nodes_from_the_program) {
   });
 }
 
-TEST(Capture, is_refused_where_values_are_computed) {
+TEST(Capture, work_that_is_computed_elsewhere_is_done_at_each_launch_and_released_with_the_last_graph) {
   with_graphs(
       [](const Graphs& g) {
-        testing::internal::CaptureStderr();
-        EXPECT_EQ(g.table.cuStreamBeginCapture(g.stream(), CU_STREAM_CAPTURE_MODE_GLOBAL),
-                  CUDA_ERROR_NOT_SUPPORTED);
-        EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("refused in computing mode"));
+        struct Counts {
+          int work = 0, released = 0;
+        } counts;
+        const auto work = [](void* argument) { return ++static_cast<Counts*>(argument)->work == 3 ? 1 : 0; };
+        const auto release = [](void* argument) { ++static_cast<Counts*>(argument)->released; };
+        const auto capture = [&](CUstream on) {
+          return g.table.simulator->capture(on, "work", nullptr, 0, kLong, work, release, &counts);
+        };
+        const CUstream stream = g.stream();
+        EXPECT_EQ(capture(stream), CUDA_ERROR_ILLEGAL_STATE) << "nothing is captured";
+        EXPECT_EQ(g.table.simulator->capturing(nullptr), 0);
+        g.begin(stream);
+        EXPECT_EQ(g.table.simulator->capturing(nullptr), 1);
+        EXPECT_EQ(g.table.simulator->capturing(stream), 1);
+        EXPECT_EQ(g.table.simulator->capturing(g.stream()), 0);
+        EXPECT_EQ(capture(stream), CUDA_SUCCESS);
+        const CUgraph graph = g.end(stream);
+        const CUgraphExec exec = g.executable(graph);
+        EXPECT_EQ(counts.work, 0);
+        EXPECT_EQ(g.table.cuGraphLaunch(exec, stream), CUDA_SUCCESS);
+        EXPECT_EQ(g.table.cuGraphLaunch(exec, stream), CUDA_SUCCESS);
+        EXPECT_EQ(counts.work, 2);
+        EXPECT_EQ(g.table.cuGraphLaunch(exec, stream), CUDA_ERROR_LAUNCH_FAILED) << "it could not be done";
+        EXPECT_EQ(g.table.cuGraphDestroy(graph), CUDA_SUCCESS);
+        EXPECT_EQ(counts.released, 0);
+        EXPECT_EQ(g.table.cuGraphExecDestroy(exec), CUDA_SUCCESS);
+        EXPECT_EQ(counts.released, 1);
+      },
+      {{"SPILLWAY_SIM_VALUES", "compute"}});
+}
+
+TEST(Capture, bytes_that_are_written_ahead_are_as_before_when_it_ends) {
+  with_graphs(
+      [](const Graphs& g) {
+        const SpillwaySimulatorControl& control = *g.table.simulator;
+        const CUdeviceptr memory = g.memory();
+        EXPECT_EQ(g.table.cuMemsetD8(memory, 1, kPage), CUDA_SUCCESS);
+        auto* bytes = reinterpret_cast<char*>(memory + static_cast<CUdeviceptr>(control.alias_offset()));
+        const SpillwayRange written{memory, 16, 1}, part{memory + 8, 16, 1}, read{memory + 64, 1, 0};
+        const CUstream stream = g.stream();
+        EXPECT_EQ(control.preserve(stream, &written, 1), CUDA_ERROR_ILLEGAL_STATE) << "nothing is captured";
+        g.begin(stream);
+        EXPECT_EQ(control.preserve(stream, &written, 1), CUDA_SUCCESS);
+        std::fill_n(bytes, 16, '\2');
+        EXPECT_EQ(control.preserve(stream, &part, 1), CUDA_SUCCESS);
+        std::fill_n(bytes + 8, 16, '\3');
+        EXPECT_EQ(control.preserve(stream, &read, 1), CUDA_SUCCESS);
+        bytes[64] = 4;
+        EXPECT_EQ(bytes[0], 2) << "what comes behind finds it";
+        g.end(stream);
+        EXPECT_EQ(std::count(bytes, bytes + 24, '\1'), 24);
+        EXPECT_EQ(bytes[64], 4) << "it was said to be read only";
       },
       {{"SPILLWAY_SIM_VALUES", "compute"}});
 }

@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_SIMULATOR_CONTROL_VERSION 4u
+#define SPILLWAY_SIMULATOR_CONTROL_VERSION 5u
 
 enum { SPILLWAY_SIMULATOR_NULL = 0, SPILLWAY_SIMULATOR_COMPUTE = 1 };
 
@@ -221,6 +221,17 @@ typedef struct SpillwaySimulatorControl {
   /* Since version 4, in null mode. The calling thread's next copy of at most 8 bytes to the host gives the
    * first bytes of `value`, whatever it reads; `known` 0: what is there. */
   void (*answer_next_read)(int known, uint64_t value);
+  /* Since version 5. Whether the stream adds to a graph; NULL: whether any stream does, in constant time. */
+  int (*capturing)(CUstream stream);
+  /* Since version 5, in computing mode. `submit` on a stream that captures: the graph calls `work(argument)` at
+   * each of its launches, on the thread that launches and without a lock of the driver's; 0 is success, all
+   * else fails the launch. `release` is called when no graph has it any more, and must not call the driver.
+   * After an error neither is ever called. */
+  CUresult (*capture)(CUstream stream, const char* name, const SpillwayRange* ranges, size_t count,
+                      uint64_t duration_ns, int (*work)(void*), void (*release)(void*), void* argument);
+  /* Since version 5, in computing mode. Whoever computes ahead what a capture only keeps says here what he is
+   * about to write: the bytes are as now when the capture has ended. */
+  CUresult (*preserve)(CUstream stream, const SpillwayRange* ranges, size_t count);
 } SpillwaySimulatorControl;
 
 typedef const SpillwaySimulatorControl* (*SpillwaySimulatorControlFunction)(void);

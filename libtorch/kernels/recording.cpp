@@ -1,0 +1,259 @@
+#include "libtorch/kernels/recording.h"
+
+#include <ATen/core/ivalue.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "libtorch/kernels/alias.h"
+
+namespace spillway::kernels {
+namespace {
+
+using c10::IValue;
+using Stack = torch::jit::Stack;
+
+// One operator of a graph.
+struct Kept {
+  Kept(Computation& by, const c10::OperatorHandle& of, c10::DispatchKeySet with)
+      : computation(by), op(of), keys(with), name(c10::toString(of.operator_name())) {}
+  Computation& computation;
+  const c10::OperatorHandle op;
+  const c10::DispatchKeySet keys;
+  const std::string name;
+  Stack arguments;  // tensors that own nothing
+  std::vector<at::Tensor>
+      results;  // CPU tensors over what it returned; undefined: an argument or a view of one
+  std::vector<at::PhiloxCudaState> draws;
+};
+
+struct Recording {
+  Kept* kept = nullptr;
+  std::vector<SpillwayRange> ranges;
+};
+struct Replay {
+  const Kept* kept = nullptr;
+  size_t drawn = 0;
+};
+__attribute__((tls_model("initial-exec"))) thread_local Recording* recording = nullptr;
+__attribute__((tls_model("initial-exec"))) thread_local Replay* replay = nullptr;
+
+template <class Context>
+class Within {
+ public:
+  Within(Context*& place, Context& context) : place_(place), outer_(std::exchange(place, &context)) {}
+  ~Within() { place_ = outer_; }
+  Within(const Within&) = delete;
+  Within& operator=(const Within&) = delete;
+
+ private:
+  Context*& place_;
+  Context* outer_;
+};
+
+template <class Use>
+void for_each_tensor(const IValue& value, Use use) {
+  if (value.isTensor()) {
+    use(value.toTensor());
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) use(tensor);
+  } else if (value.isOptionalTensorList()) {
+    for (const auto& tensor : value.toOptionalTensorVector())
+      if (tensor) use(*tensor);
+  }
+}
+
+DrawKey key_of(const at::PhiloxCudaState& state) {
+  const auto read = [](const int64_t* address) {
+    const char* bytes = reinterpret_cast<const char*>(address) + alias_offset();
+    return static_cast<uint64_t>(*reinterpret_cast<const int64_t*>(bytes));
+  };
+  return {read(state.seed_.ptr), read(state.offset_.ptr) + state.offset_intragraph_};
+}
+
+// Tensors over the bytes of others that own nothing; those that share storage share it again.
+class Detached {
+ public:
+  at::Tensor tensor(const at::Tensor& original) {
+    if (!original.defined()) return original;
+    if (!original.is_cuda())
+      return original.unsafeGetTensorImpl()->is_wrapped_number() ? original : original.clone();
+    TORCH_CHECK_NOT_IMPLEMENTED(original.layout() == at::kStrided,
+                                "a sparse tensor in a graph can not be computed on a simulated CUDA device");
+    return tensor_over(storage(original.storage()), c10::DispatchKey::CUDA, original);
+  }
+
+  IValue value(const IValue& original) {
+    if (original.isTensor()) return tensor(original.toTensor());
+    if (original.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& one : original.toTensorVector()) list.push_back(tensor(one));
+      return list;
+    }
+    if (original.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const auto& one : original.toOptionalTensorVector())
+        list.push_back(one ? std::optional(tensor(*one)) : std::nullopt);
+      return list;
+    }
+    return original;
+  }
+
+  bool knows(const at::Tensor& tensor) const {
+    return storages_.count(tensor.storage().unsafeGetStorageImpl()) != 0;
+  }
+
+ private:
+  c10::Storage storage(const c10::Storage& original) {
+    auto [found, is_new] = storages_.try_emplace(original.unsafeGetStorageImpl());
+    if (is_new) {
+      auto* impl = original.unsafeGetStorageImpl();
+      found->second = c10::make_intrusive<c10::StorageImpl>(
+          c10::StorageImpl::use_byte_size_t(), original.nbytes(),
+          c10::DataPtr(impl->mutable_data(), original.device()), nullptr, /*resizable=*/false);
+    }
+    return found->second;
+  }
+
+  std::unordered_map<const c10::StorageImpl*, c10::Storage> storages_;
+};
+
+void keep_results(Kept& kept, const Stack& stack, size_t returns, const Detached& arguments) {
+  for (size_t i = stack.size() - returns; i < stack.size(); ++i)
+    for_each_tensor(stack[i], [&](const at::Tensor& result) {
+      const bool is_new =
+          result.defined() && result.is_cuda() && result.numel() > 0 && !arguments.knows(result);
+      kept.results.push_back(is_new ? make_alias(result, /*writes=*/true) : at::Tensor());
+    });
+}
+
+void write_results(const Kept& kept, const Stack& stack) {
+  auto target = kept.results.begin();
+  for (const IValue& value : stack)
+    for_each_tensor(value, [&](const at::Tensor& computed) {
+      const at::Tensor& to = *target++;
+      if (!to.defined()) return;
+      TORCH_CHECK(computed.sizes() == to.sizes(), kept.name, ": its result has another size at each launch");
+      const at::Tensor values = computed.is_cuda() ? make_alias(computed, false) : computed;
+      at::Tensor(to).copy_(values);
+    });
+}
+
+int launch(void* argument) {
+  const Kept& kept = *static_cast<const Kept*>(argument);
+  Replay now{&kept};
+  const Within within(replay, now);
+  try {
+    const c10::impl::ExcludeDispatchKeyGuard below(
+        c10::autograd_dispatch_keyset_with_ADInplaceOrView |
+        c10::DispatchKeySet({c10::DispatchKey::AutocastCPU, c10::DispatchKey::AutocastCUDA}));
+    Stack stack = kept.arguments;
+    kept.computation.compute(kept.op, kept.keys, &stack);
+    write_results(kept, stack);
+    return 0;
+  } catch (const c10::Error& error) {
+    std::fprintf(stderr, "spillway: %s in a graph: %s\n", kept.name.c_str(), error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "spillway: %s in a graph: %s\n", kept.name.c_str(), error.what());
+  }
+  return 1;
+}
+
+void release(void* argument) {
+  delete static_cast<Kept*>(argument);
+}
+
+CUstream stream_of(const Stack& stack, size_t arguments) {
+  c10::DeviceIndex device = -1;
+  for (size_t i = stack.size() - arguments; i < stack.size() && device < 0; ++i)
+    for_each_tensor(stack[i], [&](const at::Tensor& tensor) {
+      if (tensor.defined() && tensor.is_cuda()) device = tensor.device().index();
+    });
+  return c10::cuda::getCurrentCUDAStream(device).stream();
+}
+
+uint64_t duration_of(const std::vector<SpillwayRange>& ranges) {
+  constexpr uint64_t kLaunchNs = 2000, kBytesPerNs = 1000;
+  uint64_t bytes = 0;
+  for (const SpillwayRange& range : ranges) bytes += range.bytes;
+  return kLaunchNs + bytes / kBytesPerNs;
+}
+
+void record(Computation& computation, const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack,
+            CUstream stream) {
+  auto kept = std::make_unique<Kept>(computation, op, keys);
+  const size_t arguments = op.schema().arguments().size(), returns = op.schema().returns().size();
+  const Stack given(stack->end() - static_cast<std::ptrdiff_t>(arguments), stack->end());
+  Recording now{kept.get(), {}};
+  {
+    const Within within(recording, now);
+    computation.compute(op, keys, stack);
+  }
+  if (now.ranges.empty()) return;
+  Detached detached;
+  for (const IValue& value : given) kept->arguments.push_back(detached.value(value));
+  keep_results(*kept, *stack, returns, detached);
+  const CUresult result =
+      simulator().capture(stream, kept->name.c_str(), now.ranges.data(), now.ranges.size(),
+                          duration_of(now.ranges), launch, release, kept.get());
+  TORCH_CHECK(result == CUDA_SUCCESS, kept->name,
+              ": the simulated driver refused to capture the kernel with CUresult ",
+              static_cast<int>(result));
+  static_cast<void>(kept.release());
+}
+
+// From one device to another the driver copies, and captures that itself; what is converted on the way are
+// operators of their own.
+bool copies_across(const c10::OperatorHandle& op, const Stack& stack) {
+  constexpr size_t kArguments = 3;
+  if (op.operator_name().name != "aten::copy_" || op.schema().arguments().size() != kArguments) return false;
+  const IValue* arguments = stack.data() + (stack.size() - kArguments);
+  return arguments[0].toTensor().device() != arguments[1].toTensor().device();
+}
+
+}  // namespace
+
+void compute_or_record(Computation& computation, const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                       Stack* stack) {
+  if (C10_UNLIKELY(simulator().capturing(nullptr) != 0) && recording == nullptr && replay == nullptr &&
+      !copies_across(op, *stack)) {
+    const CUstream stream = stream_of(*stack, op.schema().arguments().size());
+    if (stream != nullptr && simulator().capturing(stream) != 0)
+      return record(computation, op, keys, stack, stream);
+  }
+  computation.compute(op, keys, stack);
+}
+
+bool is_recording() {
+  return recording != nullptr;
+}
+
+bool is_replaying() {
+  return replay != nullptr;
+}
+
+void preserve_before_writing(CUstream stream, const SpillwayRange* ranges, size_t count) {
+  const CUresult result = simulator().preserve(stream, ranges, count);
+  TORCH_CHECK(result == CUDA_SUCCESS, recording->kept->name, ": its stream captures no more");
+}
+
+void record_ranges(const SpillwayRange* ranges, size_t count) {
+  recording->ranges.insert(recording->ranges.end(), ranges, ranges + count);
+}
+
+DrawKey record_draw(const at::PhiloxCudaState& state) {
+  recording->kept->draws.push_back(state);
+  return {0, state.offset_intragraph_};
+}
+
+DrawKey replayed_draw() {
+  return key_of(replay->kept->draws.at(replay->drawn++));
+}
+
+}  // namespace spillway::kernels
