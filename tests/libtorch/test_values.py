@@ -68,7 +68,7 @@ class Checks(Values):
             self.check("values_other_kernels.py", 6, library, *when)
 
     def test_graphs_compute_at_each_replay_what_was_captured(self):
-        self.check("values_graphs.py", 20)
+        self.check("values_graphs.py", 25)
 
     def test_failures_are_noticed_and_survived(self):
         self.check("values_failures.py", 30, capacity="1GiB")

@@ -93,6 +93,16 @@ def random_numbers():
     check("draws differ", not expected[0][0].equal(expected[1][0]))
 
 
+def statistics_that_no_schema_tells():
+    layer = nn.BatchNorm1d(4).cuda()
+    inputs = torch.arange(12.0, device="cuda").view(3, 4)
+    with torch.backends.cudnn.flags(enabled=False):
+        graph, _ = captured(lambda: layer(inputs))
+    check("a capture leaves running statistics alone", layer.running_mean.eq(0).all().item())
+    graph.replay()
+    check("a replay moves them", torch.allclose(layer.running_mean, inputs.mean(0) / 10))
+
+
 def training():
     torch.manual_seed(2)
     model = nn.Sequential(nn.Conv2d(1, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))
@@ -125,7 +135,9 @@ def training():
         whole_step()
     torch.cuda.current_stream().wait_stream(stream)
     optimizer.zero_grad(set_to_none=True)
+    before = copy.deepcopy(on_card.state_dict())
     graph, loss = captured(whole_step)
+    check("a captured training changes nothing", all(map(torch.equal, before.values(), on_card.state_dict().values())))
     on_card.load_state_dict(state)
     for one in optimizer.state.values():
         for moment in one.values():
@@ -148,7 +160,8 @@ def training():
     check("their weights", same(weights, card_weights))
 
 
-for part in (in_place_changes, values_behind_others, copies, random_numbers, training):
+for part in (in_place_changes, values_behind_others, copies, random_numbers,
+             statistics_that_no_schema_tells, training):
     part()
     gc.collect()
 for name in failed:

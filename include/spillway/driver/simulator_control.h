@@ -223,10 +223,10 @@ typedef struct SpillwaySimulatorControl {
   void (*answer_next_read)(int known, uint64_t value);
   /* Since version 5. Whether the stream adds to a graph; NULL: whether any stream does, in constant time. */
   int (*capturing)(CUstream stream);
-  /* Since version 5, in computing mode. `submit` on a stream that captures: the graph calls `work(argument)` at
-   * each of its launches, on the thread that launches and without a lock of the driver's; 0 is success, all
-   * else fails the launch. `release` is called when no graph has it any more, and must not call the driver.
-   * After an error neither is ever called. */
+  /* Since version 5, in computing mode. `submit` on a stream that captures: the graph calls `work(argument)`
+   * at each of its launches, on the thread that launches and without a lock of the driver's; 0 is success,
+   * all else fails the launch. `release` is called when no graph has it any more, and must not call the
+   * driver. After an error neither is ever called. */
   CUresult (*capture)(CUstream stream, const char* name, const SpillwayRange* ranges, size_t count,
                       uint64_t duration_ns, int (*work)(void*), void (*release)(void*), void* argument);
   /* Since version 5, in computing mode. Whoever computes ahead what a capture only keeps says here what he is
