@@ -92,8 +92,10 @@ class Runs {
 
  private:
   std::optional<Tried> run_once(int64_t value) {
+    const auto command = substitute(options_.command, search_.name, value);
+    if (!command) return std::nullopt;
     RunOptions one = options_;
-    one.command = *substitute(options_.command, search_.name, value);
+    one.command = *command;
     one.keep_output = true;
     const auto rehearsal = rehearse_once(one, &error_);
     if (!rehearsal) return std::nullopt;
