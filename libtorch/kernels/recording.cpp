@@ -199,13 +199,14 @@ void record(Computation& computation, const c10::OperatorHandle& op, c10::Dispat
   Detached detached;
   for (const IValue& value : given) kept->arguments.push_back(detached.value(value));
   keep_results(*kept, *stack, returns, detached);
+  Kept* const given_away = kept.release();
   const CUresult result =
-      simulator().capture(stream, kept->name.c_str(), now.ranges.data(), now.ranges.size(),
-                          duration_of(now.ranges), launch, release, kept.get());
-  TORCH_CHECK(result == CUDA_SUCCESS, kept->name,
+      simulator().capture(stream, given_away->name.c_str(), now.ranges.data(), now.ranges.size(),
+                          duration_of(now.ranges), launch, release, given_away);
+  if (result != CUDA_SUCCESS) release(given_away);
+  TORCH_CHECK(result == CUDA_SUCCESS, c10::toString(op.operator_name()),
               ": the simulated driver refused to capture the kernel with CUresult ",
               static_cast<int>(result));
-  static_cast<void>(kept.release());
 }
 
 // From one device to another the driver copies, and captures that itself; what is converted on the way are
