@@ -45,7 +45,7 @@ class Bracket {
       guesses_ = 0;
       width_ = width;
     }
-    const auto guess = crossing();
+    const auto guess = crossing(*good_);
     if (guess && guesses_++ < kPatience) return std::clamp(*guess, *good_ + 1, end);
     guesses_ = 0;
     return *good_ + (width + 1) / 2;
@@ -64,10 +64,10 @@ class Bracket {
 
  private:
   // Where the need would reach the capacity.
-  std::optional<uint64_t> crossing() const {
+  std::optional<uint64_t> crossing(uint64_t good) const {
     if (slope_ <= 0) return std::nullopt;
-    const double ahead = std::min(double(room_) / slope_, double(last_ - *good_));
-    return *good_ + uint64_t(ahead);
+    const double ahead = std::min(double(room_) / slope_, double(last_ - good));
+    return good + uint64_t(ahead);
   }
 
   const uint64_t last_;

@@ -5,6 +5,7 @@
 #include "simulator/cards/cards.h"
 #include "tools/spillway/rehearse/options.h"
 #include "tools/spillway/rehearse/output.h"
+#include "tools/spillway/rehearse/report_text.h"
 #include "tools/spillway/rehearse/rows.h"
 
 namespace spillway::tools {
@@ -29,6 +30,7 @@ void name_traces(std::vector<Variant>* variants) {
 
 std::string check_traces(const std::vector<Variant>& variants) {
   std::vector<std::pair<const char*, std::string>> outputs;
+  outputs.reserve(variants.size());
   for (const Variant& variant : variants) outputs.emplace_back("--trace", variant.options.trace);
   return check_outputs(outputs);
 }
