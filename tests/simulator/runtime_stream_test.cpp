@@ -102,42 +102,63 @@ TEST_F(Runtime, CaptureModeIsExchanged) {
   EXPECT_EQ(mode, cudaStreamCaptureModeRelaxed);
 }
 
+// Fills 16 bytes with fives and counts its launches.
+struct Step {
+  void* memory = nullptr;
+  int calls = 0;
+  static void count(void* step) { ++static_cast<Step*>(step)->calls; }
+};
+
+void launch_twice(cudaGraph_t graph, cudaStream_t stream, Step& step) {
+  cudaGraphExec_t exec = nullptr;
+  ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+  EXPECT_EQ(step.calls, 0);
+  EXPECT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
+  EXPECT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_EQ(step.calls, 2);
+  unsigned char byte = 0;
+  EXPECT_EQ(cudaMemcpy(&byte, static_cast<char*>(step.memory) + 15, 1, cudaMemcpyDeviceToHost), cudaSuccess);
+  EXPECT_EQ(byte, 5);
+  EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  EXPECT_EQ(cudaFree(step.memory), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+
 TEST_F(Runtime, ACapturedStepRunsAtEachLaunch) {
   cudaStream_t stream = nullptr;
-  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
-  // Values are computed here: a graph is made by hand.
-  EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaErrorNotSupported);
-  cudaGetLastError();
-  void* memory = nullptr;
-  ASSERT_EQ(cudaMalloc(&memory, 16), cudaSuccess);
+  Step step;
   cudaGraph_t graph = nullptr;
-  cudaGraphExec_t exec = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaMalloc(&step.memory, 16), cudaSuccess);
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
+  EXPECT_EQ(cudaMemsetAsync(step.memory, 5, 16, stream), cudaSuccess);
+  EXPECT_EQ(cudaLaunchHostFunc(stream, &Step::count, &step), cudaSuccess);
+  ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  launch_twice(graph, stream, step);
+}
+
+TEST_F(Runtime, AGraphMadeByHandRunsAtEachLaunch) {
+  cudaStream_t stream = nullptr;
+  Step step;
+  cudaGraph_t graph = nullptr;
   cudaGraphNode_t filled = nullptr;
   cudaGraphNode_t counted = nullptr;
-  int calls = 0;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaMalloc(&step.memory, 16), cudaSuccess);
   cudaMemsetParams fill;
   std::memset(&fill, 0, sizeof fill);
-  fill.dst = memory;
+  fill.dst = step.memory;
   fill.value = 5;
   fill.elementSize = 1;
   fill.width = 16;
   fill.height = 1;
-  const cudaHostNodeParams count = {[](void* number) { ++*static_cast<int*>(number); }, &calls};
+  const cudaHostNodeParams count = {&Step::count, &step};
   ASSERT_EQ(cudaGraphCreate(&graph, 0), cudaSuccess);
   ASSERT_EQ(cudaGraphAddMemsetNode(&filled, graph, nullptr, 0, &fill), cudaSuccess);
   ASSERT_EQ(cudaGraphAddHostNode(&counted, graph, &filled, 1, &count), cudaSuccess);
-  ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
-  EXPECT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
-  EXPECT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
-  EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
-  EXPECT_EQ(calls, 2);
-  unsigned char byte = 0;
-  EXPECT_EQ(cudaMemcpy(&byte, static_cast<char*>(memory) + 15, 1, cudaMemcpyDeviceToHost), cudaSuccess);
-  EXPECT_EQ(byte, 5);
-  EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
-  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
-  EXPECT_EQ(cudaFree(memory), cudaSuccess);
-  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  launch_twice(graph, stream, step);
 }
 
 }  // namespace
