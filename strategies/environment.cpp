@@ -103,7 +103,7 @@ bool parse_slowdown(std::string_view text, double* factor, std::string* error) {
 bool parse_strategies(std::string_view text, Environment* out, std::string* error) {
   if (trim(text).empty()) return true;
   Environment chosen = *out;
-  const std::array<std::pair<const char*, bool*>, 10> known{{{"wait_for_events", &chosen.wait_for_events},
+  const std::array<std::pair<const char*, bool*>, 11> known{{{"wait_for_events", &chosen.wait_for_events},
                                                              {"stitch", &chosen.stitch},
                                                              {"release_cache", &chosen.release_cache},
                                                              {"framework_cache", &chosen.framework_cache},
@@ -111,6 +111,7 @@ bool parse_strategies(std::string_view text, Environment* out, std::string* erro
                                                              {"ask_peers", &chosen.ask_peers},
                                                              {"spill_to_host", &chosen.spill_to_host},
                                                              {"spill_to_peer", &chosen.spill_to_peer},
+                                                             {"evict_guests", &chosen.evict_guests},
                                                              {"spill_to_nvme", &chosen.spill_to_nvme},
                                                              {"registered", &chosen.registered}}};
   for (const auto& [name, flag] : known) *flag = false;
@@ -127,9 +128,10 @@ bool parse_strategies(std::string_view text, Environment* out, std::string* erro
       found = true;
     }
     if (found) continue;
-    *error = "SPILLWAY_STRATEGIES: there is no strategy '" + name +
-             "'; known are wait_for_events, stitch, release_cache, framework_cache, trim_pools, ask_peers, "
-             "spill_to_host, spill_to_peer, spill_to_nvme, registered (the program's own) and none";
+    *error =
+        "SPILLWAY_STRATEGIES: there is no strategy '" + name +
+        "'; known are wait_for_events, stitch, release_cache, framework_cache, trim_pools, ask_peers, "
+        "spill_to_host, spill_to_peer, evict_guests, spill_to_nvme, registered (the program's own) and none";
     return false;
   }
   if (!named) {

@@ -121,10 +121,10 @@ spillway_status Process::start_locked() {
   if (environment.trim_pools) ladder->add(make_trim_pools(*allocator));
   if (environment.ask_peers) ladder->add(make_ask_peers(*allocator, &PeerService::ledger));
   environment_ = environment;
-  if (environment.spill_to_peer) {
-    ladder->add(make_spill_to_peer(*allocator, spill_limits()));
+  if (environment.spill_to_peer) ladder->add(make_spill_to_peer(*allocator, spill_limits()));
+  // Who sends blocks to another device must be able to take them back.
+  if (environment.spill_to_peer || environment.evict_guests)
     ladder->add(make_evict_guests(*allocator, spill_limits()));
-  }
   if (environment.spill_to_host) ladder->add(make_spill_to_host(*allocator, spill_limits()));
   if (environment.spill_to_nvme && open_page_file(*allocator, environment))
     ladder->add(make_spill_to_nvme(*allocator, spill_limits()));

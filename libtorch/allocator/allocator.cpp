@@ -292,7 +292,9 @@ void Allocator::setMemoryFraction(double fraction, c10::DeviceIndex index) {
   const std::lock_guard<std::mutex> lock(device.limit_mutex);
   // A fraction never lifts the limit that the user set.
   if (device.user_limit == 0) device.user_limit = memory_of(index).limit;
-  device.allowed = std::min(static_cast<uint64_t>(fraction * static_cast<double>(total)), device.user_limit);
+  const auto bytes =
+      std::min(static_cast<uint64_t>(fraction * static_cast<double>(total)), device.user_limit);
+  device.allowed = std::max<uint64_t>(bytes, 1);  // 0: no fraction
   static_cast<void>(limit_core(index, device));
   device.fraction = fraction;
 }

@@ -219,7 +219,8 @@ void ended(const at::RecordFunction& call, at::ObserverContext* context) {
   if (running.op->reads_by_itself) simulator().answer_next_read(0, 0);
   finish(running, call.outputs());
   if (const auto& answer = running.op->of_finite) tell_finite(*answer, call.outputs());
-  if (running.spared && !is_capturing()) tell_value(running.written.back(), *running.spared);
+  if (running.spared && !running.computable && !is_capturing())
+    tell_value(running.written.back(), *running.spared);
 }
 
 // Runs under the allocator's lock. Memory that is given again holds what somebody else left there, and where

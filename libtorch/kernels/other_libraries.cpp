@@ -48,8 +48,9 @@ class OtherLibraries final : public c10::OpRegistrationListener {
  public:
   // The dispatcher tells of what there is already, in this call.
   void watch() {
-    static const auto registration = c10::Dispatcher::singleton().addRegistrationListener(
-        std::unique_ptr<c10::OpRegistrationListener>(this));
+    // Never taken back: other threads may still compute at exit.
+    static auto* const registration = new auto(c10::Dispatcher::singleton().addRegistrationListener(
+        std::unique_ptr<c10::OpRegistrationListener>(this)));
     static_cast<void>(registration);
     looks_before_ = 0;
     adopt();

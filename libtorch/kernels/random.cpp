@@ -7,6 +7,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/ones_like.h>
+#include <c10/cuda/CUDAGuard.h>
 
 #include <mutex>
 #include <tuple>
@@ -114,9 +115,12 @@ DrawKey next_draw(const std::optional<at::Generator>& given, c10::DeviceIndex de
   TORCH_CHECK(generator.device().is_cuda(), "Expected a 'cuda' device type for generator but found '",
               generator.device().type(), "'");
   const std::lock_guard<std::mutex> lock(generator.mutex());
-  if (is_recording())
+  if (is_recording()) {
+    // The generator asks whether the current device's stream captures.
+    const c10::cuda::CUDAGuard here(device);
     return record_draw(
         at::check_generator<at::CUDAGeneratorImpl>(generator)->philox_cuda_state(kOffsetPerDraw));
+  }
   const DrawKey key{generator.current_seed(), generator.get_offset()};
   generator.set_offset(key.offset + kOffsetPerDraw);
   return key;

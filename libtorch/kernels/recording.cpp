@@ -4,9 +4,12 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -185,11 +188,30 @@ uint64_t duration_of(const std::vector<SpillwayRange>& ranges) {
   return kLaunchNs + bytes / kBytesPerNs;
 }
 
+bool is_mask(const at::Tensor& tensor) {
+  return tensor.defined() && (tensor.scalar_type() == at::kBool || tensor.scalar_type() == at::kByte);
+}
+
+// CUDA's own kernels read how large their result is, or whether it is true, which no capture allows.
+bool waits_for_values(const c10::OperatorHandle& op, const Stack& given) {
+  constexpr std::array<std::string_view, 7> kNames = {
+      "aten::nonzero",  "aten::masked_select",      "aten::_unique",
+      "aten::_unique2", "aten::unique_consecutive", "aten::unique_dim",
+      "aten::equal"};
+  const std::string_view name = op.operator_name().name;
+  if (std::find(kNames.begin(), kNames.end(), name) != kNames.end()) return true;
+  bool by_mask = false;
+  if (name == "aten::index")
+    for_each_tensor(given[1], [&](const at::Tensor& index) { by_mask |= is_mask(index); });
+  return by_mask;
+}
+
 void record(Computation& computation, const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack,
             CUstream stream) {
   auto kept = std::make_unique<Kept>(computation, op, keys);
   const size_t arguments = op.schema().arguments().size(), returns = op.schema().returns().size();
   const Stack given(stack->end() - static_cast<std::ptrdiff_t>(arguments), stack->end());
+  if (waits_for_values(op, given)) c10::cuda::stream_synchronize(stream);
   Recording now{kept.get(), {}};
   {
     const Within within(recording, now);
@@ -249,6 +271,7 @@ void record_ranges(const SpillwayRange* ranges, size_t count) {
 }
 
 DrawKey record_draw(const at::PhiloxCudaState& state) {
+  TORCH_CHECK(state.captured_, recording->kept->name, ": its generator is not registered with the graph");
   recording->kept->draws.push_back(state);
   return {0, state.offset_intragraph_};
 }

@@ -47,7 +47,7 @@ std::vector<Plugin> named_plugins() {
                               const char* without) {
     if (!path.empty()) plugins.push_back({std::string(path), entry, variable, without});
   };
-  add(text_of(kKernels), "spillway_kernels_install", kKernels, "values stay undefined");
+  add(text_of(kKernels), "spillway_kernels_install", kKernels, "no value is computed");
   std::string_view rest = text_of(kPlugins);
   while (!rest.empty()) {
     const size_t end = std::min(rest.find(':'), rest.size());

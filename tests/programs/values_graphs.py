@@ -160,8 +160,22 @@ def training():
     check("their weights", same(weights, card_weights))
 
 
+def what_waits_for_values_is_refused_as_on_a_card():
+    x = torch.ones(4, device="cuda")
+    uses = {"nonzero": x.nonzero, "equal": lambda: x.equal(x), "mask": lambda: x[x > 0]}
+    for name, use in uses.items():
+        said = ""
+        try:
+            with torch.cuda.graph(torch.cuda.CUDAGraph()):
+                use()
+        except RuntimeError as error:
+            said = str(error.__context__ or error)
+        check(f"{name} in a capture: {said}", "captur" in said)
+    check("after it", bool((x + 1 == 2).all()))
+
+
 for part in (in_place_changes, values_behind_others, copies, random_numbers,
-             statistics_that_no_schema_tells, training):
+             statistics_that_no_schema_tells, training, what_waits_for_values_is_refused_as_on_a_card):
     part()
     gc.collect()
 for name in failed:

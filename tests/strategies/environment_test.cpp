@@ -86,6 +86,9 @@ TEST(Environment, ChoosesStrategiesByName) {
   EXPECT_TRUE(!none.stitch && !none.release_cache && !none.wait_for_events && !none.registered);
   EXPECT_TRUE(parse_strategies(" stitch , registered,", &spaced, &error));
   EXPECT_TRUE(spaced.stitch && spaced.registered && !spaced.release_cache);
+  Environment guests;
+  EXPECT_TRUE(parse_strategies("evict_guests", &guests, &error)) << error;
+  EXPECT_TRUE(guests.evict_guests && !guests.spill_to_peer);
 }
 
 TEST(Environment, NamesTheKnownStrategiesWhenOneIsUnknown) {
@@ -94,6 +97,7 @@ TEST(Environment, NamesTheKnownStrategiesWhenOneIsUnknown) {
   EXPECT_FALSE(parse_strategies("stitch,stich", &environment, &error));
   EXPECT_NE(error.find("'stich'"), std::string::npos);
   EXPECT_NE(error.find("wait_for_events"), std::string::npos);
+  EXPECT_NE(error.find("evict_guests"), std::string::npos) << "reports name it";
   EXPECT_TRUE(environment.release_cache) << "nothing is changed by a text that is refused";
 }
 

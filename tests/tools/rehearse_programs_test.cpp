@@ -239,6 +239,10 @@ TEST_F(RehearsePrograms, StepsEndTheProgramOrItSaysThatTheyDoNot) {
   };
   EXPECT_THAT(steps("one").out, HasSubstr("3 optimizer steps (ended there by --steps)"));
   EXPECT_THAT(steps("turns").out, HasSubstr("3 optimizer steps (ended there by --steps)"));
+  EXPECT_THAT(rehearse({"--capacity", "1GiB", "--steps", "99"}, {"steps.py", "turns"}).out,
+              HasSubstr("8 optimizer steps (it ended before the 99 of --steps)"));
+  EXPECT_THAT(rehearse({"--capacity", "1GiB", "--steps", "3"}, {"holds.py", "1"}).out,
+              HasSubstr("no optimizer step seen (it ended before the 3 of --steps)"));
   const std::string not_ended = "8 optimizer steps, ", said = "--steps can not end the program: ";
   const Ran thread = steps("thread"), caught = steps("caught");
   EXPECT_THAT(thread.out, HasSubstr(not_ended));
@@ -274,11 +278,13 @@ TEST_F(RehearsePrograms, WhatItFindsLeavesAsMuchFreeAsIsModelled) {
   const uint64_t kept = json.at("kept_free_bytes");
   EXPECT_GT(kept, 0U);
   EXPECT_THAT(ran.out, ContainsRegex("the largest n that fits is 216, on a card of .* MiB less"));
+  int fitting = 0;
   for (const auto& row : json.at("tried")) {
-    const bool leaves_it =
-        row.at("peak_bytes").get<uint64_t>() + kept <= row.at("capacity_bytes").get<uint64_t>();
-    EXPECT_EQ(leaves_it, row.at("verdict") == "fits") << row;
+    if (row.at("verdict") != "fits") continue;
+    ++fitting;
+    EXPECT_LE(row.at("peak_bytes").get<uint64_t>() + kept, row.at("capacity_bytes").get<uint64_t>()) << row;
   }
+  EXPECT_GE(fitting, 2);
   EXPECT_THAT(ran.err, HasSubstr("n 24: fits, "));
 }
 

@@ -66,8 +66,8 @@ class Bracket {
   // Where the need would reach the capacity.
   std::optional<uint64_t> crossing(uint64_t good) const {
     if (slope_ <= 0) return std::nullopt;
-    const double ahead = std::min(double(room_) / slope_, double(last_ - good));
-    return good + uint64_t(ahead);
+    const double ahead = double(room_) / slope_;
+    return ahead < double(last_ - good) ? good + uint64_t(ahead) : last_;
   }
 
   const uint64_t last_;

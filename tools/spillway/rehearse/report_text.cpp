@@ -67,15 +67,17 @@ std::string machine_text(const Rehearsal& rehearsal) {
   return rehearsal.card.empty() ? "no card" : rehearsal.card;
 }
 
-std::string steps_text(const Rehearsal& rehearsal) {
+std::string steps_text(uint64_t wanted, const Rehearsal& rehearsal) {
   uint64_t steps = 0;
   bool ended = false;
   for (const Observation& process : rehearsal.processes) {
     steps = std::max(steps, process.steps);
     ended |= process.ended_by_steps;
   }
-  if (steps == 0) return "no optimizer step seen";
-  return count_text(steps, "optimizer step", "optimizer steps") + (ended ? " (ended there by --steps)" : "");
+  const std::string text =
+      steps == 0 ? "no optimizer step seen" : count_text(steps, "optimizer step", "optimizer steps");
+  if (ended) return text + " (ended there by --steps)";
+  return steps < wanted ? text + " (it ended before the " + std::to_string(wanted) + " of --steps)" : text;
 }
 
 // The environment and the program have a say in it too.
@@ -94,7 +96,8 @@ std::string headline(const RunOptions& options, const Rehearsal& rehearsal) {
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%.1f s", rehearsal.seconds);
   text += "  on " + machine_text(rehearsal) + ", allocator " + allocator_text(options, rehearsal) +
-          ", values " + values_of(options, rehearsal) + "; " + steps_text(rehearsal) + ", " + seconds + "\n";
+          ", values " + values_of(options, rehearsal) + "; " + steps_text(options.steps, rehearsal) + ", " +
+          seconds + "\n";
   if (!fits_if(options, rehearsal).empty())
     text +=
         "  the lines that read from it are at the end; --values compute runs with true values, at small "

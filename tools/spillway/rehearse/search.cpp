@@ -71,22 +71,27 @@ std::string search_text(const Search& search, const Found& found, uint64_t kept)
   return text;
 }
 
-// Runs the program with values. What is only modelled may be twice as much on a real card, so once the first
-// run has shown how much that is, every run has a card of so much less.
+// Runs the program with values. What is only modelled may be twice as much on a real card, so every run has a
+// card of so much less as a run before has shown to be modelled. Their capacity is what was left.
 class Runs {
  public:
   Runs(const RunOptions& options, const Search& search) : options_(options), search_(search) {}
 
   std::optional<Tried> run(int64_t value) {
-    auto tried = run_once(value);
-    if (!tried || kept_ > 0 || tried->run.fit != Fit::kFits || tried->run.need.modelled == 0) return tried;
-    const Need& need = tried->run.need;
-    kept_ = need.modelled;
-    options_.machine.capacity = std::to_string(need.capacity - kept_);
-    return need.capacity - need.peak < kept_ ? run_once(value) : tried;
+    while (true) {
+      auto tried = run_once(value);
+      if (!tried || tried->run.fit != Fit::kFits || tried->run.need.modelled <= kept_) return tried;
+      Need& need = tried->run.need;
+      full_ = need.capacity + kept_;
+      kept_ = need.modelled;
+      need.capacity = full_ - kept_;
+      options_.machine.capacity = std::to_string(need.capacity);
+      if (need.peak <= need.capacity) return tried;
+    }
   }
 
   uint64_t kept() const { return kept_; }
+  uint64_t full() const { return full_; }  // the card's capacity, where something is kept
   const RunError& error() const { return error_; }
   const std::string& log() const { return log_; }
 
@@ -101,7 +106,6 @@ class Runs {
     if (!rehearsal) return std::nullopt;
     log_ = rehearsal->log;
     Tried tried{value, summary_of(one, *rehearsal)};
-    tried.run.need.capacity += kept_;
     tell(tried);
     return tried;
   }
@@ -113,7 +117,7 @@ class Runs {
 
   RunOptions options_;
   const Search& search_;
-  uint64_t kept_ = 0;
+  uint64_t kept_ = 0, full_ = 0;
   RunError error_;
   std::string log_;
 };
@@ -127,7 +131,9 @@ int run_search(const RunOptions& options, const std::string& text, const std::st
   if (!substitute(options.command, search->name, search->low))
     return fail(kUsageError, "rehearse: --find: the command has no {" + search->name + "} to put a value in");
   Runs runs(options, *search);
-  const Found found = find_largest(*search, [&](int64_t value) { return runs.run(value); });
+  Found found = find_largest(*search, [&](int64_t value) { return runs.run(value); });
+  if (runs.kept() > 0)
+    for (Tried& tried : found.tried) tried.run.need.capacity = runs.full();
   if (!runs.error().text.empty()) return fail(runs.error().code, "rehearse: " + runs.error().text);
   if (found.stopped) show_end(runs.log());
   std::fputs(search_text(*search, found, runs.kept()).c_str(), stdout);
