@@ -20,11 +20,15 @@ def main():
     side = options.size(64, 640)
     model = torchvision.models.detection.maskrcnn_resnet50_fpn(
         weights=None, weights_backbone=None, num_classes=11, min_size=options.size(64, 800),
-        max_size=options.size(96, 1333)).to(options.device)
+        max_size=options.size(96, 1333), rpn_batch_size_per_image=options.size(100_000, 256),
+        box_batch_size_per_image=options.size(100_000, 512)).to(options.device)  # tiny: all, so that none is drawn
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
-    for step in range(3):
-        images = [torch.rand(3, side, side + 32 * i).to(options.device) for i in range(options.batch)]
-        loss = sum(model(images, [target(side, options.device) for _ in images]).values())
+    # Before the first step: the sampling of boxes draws from the device's numbers.
+    steps = [([torch.rand(3, side, side + 32 * i) for i in range(options.batch)],
+              [target(side, options.device) for _ in range(options.batch)]) for _ in range(3)]
+    for step, (images, targets) in enumerate(steps):
+        images = [image.to(options.device) for image in images]
+        loss = sum(model(images, targets).values())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
