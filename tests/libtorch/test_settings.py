@@ -91,7 +91,8 @@ class Settings(unittest.TestCase):
         self.assertIn("ValueError", output)
         allocated = {line.partition(" [")[2] for line in output if line.startswith(("roundup", " ["))}
         self.assertGreater(len(allocated), 3, output)
-        self.assertIn("preemptively rejected", output[-1])
+        if int(simulated.LIBTORCH.split(".")[1]) >= 12:  # the first that has the setting
+            self.assertIn("preemptively rejected", output[-1])
 
     def test_another_backend_is_no_place_for_spillway(self):
         ours = run("spillway", "backend:cudaMallocAsync")
