@@ -26,11 +26,12 @@ class Pools(unittest.TestCase):
         program = HERE / "pools_program.py"
         return simulated.run(sys.executable, *with_spillway, program, part, self.source, values="zeros")
 
-    def compare(self, part):
+    def compare(self, part, lines=None):
+        """`lines`: how many of them must be the native allocator's."""
         native, ours = self.run_part(part, "native"), self.run_part(part, "spillway")
         self.assertEqual(native.status, 0, native.errors)
         self.assertEqual(ours.status, 0, ours.errors)
-        self.assertEqual(ours.output, native.output)
+        self.assertEqual(ours.output[:lines], native.output[:lines])
         self.assertEqual(ours.violations(), "")
         return ours.output
 
@@ -51,8 +52,9 @@ class Pools(unittest.TestCase):
         self.assertEqual(self.compare("empty_one"), ["120", "60", "20"])
 
     def test_memory_of_another_allocator_counts_against_the_fraction(self):
-        output = self.compare("within_a_fraction")
-        self.assertEqual(output[:3], ["full None 80", "lent True None", "outside True None True"])
+        # PyTorch 2.11 does not give back what its default pool caches before such a pool's request fails.
+        output = self.compare("within_a_fraction", lines=3)
+        self.assertEqual(output, ["full None 80", "lent True None", "outside True None True", "cached True 80"])
 
     def test_memory_of_another_allocator_does_not_expand(self):
         self.assertEqual(self.compare("kinds"), ["{False}"])
