@@ -15,6 +15,7 @@
 #include "libtorch/kernels/known_operators.h"
 #include "libtorch/kernels/known_values.h"
 #include "libtorch/kernels/simulator.h"
+#include "libtorch/kernels/tensors.h"
 
 namespace spillway::kernels {
 namespace {
@@ -36,18 +37,6 @@ struct Running final : at::ObserverContext {
 };
 
 __attribute__((tls_model("initial-exec"))) thread_local Running* innermost = nullptr;
-
-template <typename Use>
-void for_each_tensor(const IValue& value, Use use) {
-  if (value.isTensor()) {
-    use(value.toTensor());
-  } else if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorVector()) use(tensor);
-  } else if (value.isOptionalTensorList()) {
-    for (const auto& tensor : value.toOptionalTensorVector())
-      if (tensor) use(*tensor);
-  }
-}
 
 // A tensor's value, or nullopt where it is not known. The host's own are taken as they are.
 std::optional<at::Tensor> value_of(const at::Tensor& tensor, bool written, bool overwritten) {

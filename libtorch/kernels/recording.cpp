@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "libtorch/kernels/alias.h"
+#include "libtorch/kernels/tensors.h"
 
 namespace spillway::kernels {
 namespace {
@@ -59,18 +60,6 @@ class Within {
   Context*& place_;
   Context* outer_;
 };
-
-template <class Use>
-void for_each_tensor(const IValue& value, Use use) {
-  if (value.isTensor()) {
-    use(value.toTensor());
-  } else if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorVector()) use(tensor);
-  } else if (value.isOptionalTensorList()) {
-    for (const auto& tensor : value.toOptionalTensorVector())
-      if (tensor) use(*tensor);
-  }
-}
 
 DrawKey key_of(const at::PhiloxCudaState& state) {
   const auto read = [](const int64_t* address) {
