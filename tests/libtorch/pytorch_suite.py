@@ -142,6 +142,10 @@ def arguments():
     options = parser.parse_args()
     options.folder = options.folder.resolve()
     options.files = options.files or [file for file in FILES if (options.folder / file).exists()]
+    if missing := [file for file in options.files if not (options.folder / file).is_file()]:
+        parser.error(f"'{options.folder}' has no {', '.join(missing)}")
+    if not options.files:
+        parser.error(f"'{options.folder}' has none of {', '.join(FILES)}: it is the folder test of PyTorch's source")
     options.allocators = ALLOCATORS if options.allocator == "both" else (options.allocator,)
     return options
 
@@ -178,8 +182,11 @@ def main():
             runs = {each: pool.submit(run_file, options, each, file, names) for each in options.allocators}
         tables[file] = {allocator: run.result() for allocator, run in runs.items()}
         print_file(options, file, tables[file])
-    if options.record:
-        options.record.write_text(json.dumps(tables, indent=1))
+        if options.record:
+            options.record.write_text(json.dumps(tables, indent=1))
+    if not tables:
+        print("pytorch_suite.py: no test was run", file=sys.stderr)
+        return 2
     if len(options.allocators) == 1:
         return 0
     reasons = json.loads(REASONS.read_text())

@@ -77,6 +77,12 @@ class Suite(unittest.TestCase):
         self.assertRegex(lines[7], r"^  TestSmall.test_native_only: NOT EXPLAINED: failed: AssertionError")
         self.assertEqual(len(lines), 8)
 
+    def test_a_run_of_nothing_is_an_error(self):
+        for options, said in ((["--tests", "no such test"], "no test was run"), (["--files", "none.py"], "has no none.py")):
+            outcome = run("--allocator", "native", *options)
+            self.assertEqual(outcome.returncode, 2, outcome.stdout)
+            self.assertIn(said, outcome.stderr)
+
     def test_asserts_on_values_are_left_out_where_nothing_is_computed(self):
         outcome = run("--values", "zeros", "--allocator", "native", "--tests", "by_value|test_fails|test_last")
         self.assertEqual(outcome.returncode, 0, outcome.stderr)
