@@ -55,7 +55,7 @@ void Call::remember(size_t index) {
 at::Tensor Call::argument(at::Tensor original, bool writes) {
   if (!original.defined()) return original;
   if (!original.is_cuda()) {
-    TORCH_CHECK(original.dim() == 0 || !original.is_cpu() || host_arguments_allowed_,
+    TORCH_CHECK(original.dim() == 0 || !original.is_cpu() || host_arguments_allowed_ || is_replaying(),
                 "Expected all tensors to be on the same device, but found at least two devices, cuda:",
                 static_cast<int>(device_ < 0 ? 0 : device_), " and cpu! (in ", name_, ")");
     return original;

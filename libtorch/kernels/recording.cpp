@@ -250,6 +250,10 @@ bool is_replaying() {
   return replay != nullptr;
 }
 
+const std::vector<at::Tensor>& replayed_results() {
+  return replay->kept->results;
+}
+
 void preserve_before_writing(CUstream stream, const SpillwayRange* ranges, size_t count) {
   const CUresult result = simulator().preserve(stream, ranges, count);
   TORCH_CHECK(result == CUDA_SUCCESS, recording->kept->name, ": its stream captures no more");

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <vector>
 
 #include "libtorch/kernels/random.h"
 #include "libtorch/kernels/simulator.h"
@@ -31,6 +32,10 @@ void compute_or_record(Computation& computation, const c10::OperatorHandle& op, 
 // Whether this thread computes for a capture, or for a launch.
 bool is_recording();
 bool is_replaying();
+// What the operator of this launch returned while it was captured, tensor for tensor, as CPU tensors over the
+// same bytes; undefined where it was empty, an argument, or a view of one. For kernels that would allocate
+// their results again.
+const std::vector<at::Tensor>& replayed_results();
 
 // What the recorded operator reads and writes; and before it writes to what was there.
 void record_ranges(const SpillwayRange* ranges, size_t count);

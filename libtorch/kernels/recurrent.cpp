@@ -22,6 +22,7 @@
 
 #include "libtorch/kernels/call.h"
 #include "libtorch/kernels/random.h"
+#include "libtorch/kernels/recording.h"
 
 namespace spillway::kernels {
 namespace {
@@ -166,13 +167,24 @@ auto standing_in(Function* function) {
   };
 }
 
+// Results as a graph's launch finds them, in the same order.
+Forward replayed_forward() {
+  const Tensors& made = replayed_results();
+  return {made[0], made[1], made[2], made[3], made[4]};
+}
+Backward replayed_backward() {
+  const Tensors& made = replayed_results();
+  return {made[0], made[1], made[2], Tensors(made.begin() + 3, made.end())};
+}
+
 Forward cudnn_rnn(const at::Tensor& input, at::TensorList weight, int64_t each, const OptionalTensor& buffer,
                   const at::Tensor& hx, const OptionalTensor& cx, int64_t mode, int64_t hidden,
                   int64_t projection, int64_t count, bool batch_first, double dropout, bool train,
                   bool bidirectional, at::IntArrayRef batch_sizes, const OptionalTensor& dropout_state) {
-  Forward made = standing_in(&at::native::_cudnn_rnn)(input, weight, each, buffer, hx, cx, mode, hidden,
-                                                      projection, count, batch_first, dropout, train,
-                                                      bidirectional, batch_sizes, dropout_state);
+  Forward made = is_replaying() ? replayed_forward()
+                                : standing_in(&at::native::_cudnn_rnn)(
+                                      input, weight, each, buffer, hx, cx, mode, hidden, projection, count,
+                                      batch_first, dropout, train, bidirectional, batch_sizes, dropout_state);
   Call call("aten::_cudnn_rnn");
   const at::Tensor x = call.argument(input);
   const Tensors weights = in_shape(aliases(call, weight), each, gates_of(mode) * hidden, projection);
@@ -226,9 +238,11 @@ Backward cudnn_rnn_backward(const at::Tensor& input, at::TensorList weight, int6
                             double dropout, bool train, bool bidirectional, at::IntArrayRef batch_sizes,
                             const OptionalTensor& dropout_state, const at::Tensor& reserve,
                             std::array<bool, 4> wanted) {
-  Backward made = standing_in(&at::native::_cudnn_rnn_backward)(
-      input, weight, each, buffer, hx, cx, output, grad_output, grad_hy, grad_cy, mode, hidden, projection,
-      count, batch_first, dropout, train, bidirectional, batch_sizes, dropout_state, reserve, wanted);
+  Backward made = is_replaying() ? replayed_backward()
+                                 : standing_in(&at::native::_cudnn_rnn_backward)(
+                                       input, weight, each, buffer, hx, cx, output, grad_output, grad_hy,
+                                       grad_cy, mode, hidden, projection, count, batch_first, dropout, train,
+                                       bidirectional, batch_sizes, dropout_state, reserve, wanted);
   Call call("aten::_cudnn_rnn_backward");
   const at::Tensor x = call.argument(input);
   const Tensors weights = in_shape(aliases(call, weight), each, gates_of(mode) * hidden, projection);
@@ -263,6 +277,7 @@ Backward cudnn_rnn_backward(const at::Tensor& input, at::TensorList weight, int6
 at::Tensor init_dropout_state(double dropout, bool train, int64_t seed, std::optional<at::ScalarType> type,
                               std::optional<at::Layout> layout, std::optional<at::Device> device,
                               std::optional<bool> pinned) {
+  if (is_replaying()) return replayed_results().front();
   return standing_in(&at::native::_cudnn_init_dropout_state)(dropout, train, seed, type, layout, device,
                                                              pinned);
 }

@@ -78,7 +78,8 @@ class Suite(unittest.TestCase):
         self.assertEqual(len(lines), 8)
 
     def test_a_run_of_nothing_is_an_error(self):
-        for options, said in ((["--tests", "no such test"], "no test was run"), (["--files", "none.py"], "has no none.py")):
+        nothing = {"no test was run": ("--tests", "no such test"), "has no none.py": ("--files", "none.py")}
+        for said, options in nothing.items():
             outcome = run("--allocator", "native", *options)
             self.assertEqual(outcome.returncode, 2, outcome.stdout)
             self.assertIn(said, outcome.stderr)

@@ -68,7 +68,10 @@ class Checks(Values):
             self.check("values_other_kernels.py", 6, library, *when)
 
     def test_graphs_compute_at_each_replay_what_was_captured(self):
-        self.check("values_graphs.py", 25)
+        self.check("values_graphs.py", 50)
+
+    def test_graphs_compute_on_a_named_card_too(self):
+        self.check("values_graphs.py", 50, capacity="8GiB", SPILLWAY_SIM_CARD="h100-80gb")
 
     def test_failures_are_noticed_and_survived(self):
         self.check("values_failures.py", 30, capacity="1GiB")

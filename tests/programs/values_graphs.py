@@ -160,6 +160,35 @@ def training():
     check("their weights", same(weights, card_weights))
 
 
+def replays_allocate_nothing():
+    """Matrix products and recurrent layers too, whose memory CUDA's own code takes where a card is modelled."""
+    torch.manual_seed(3)
+    layers = nn.LSTM(6, 5, num_layers=2, bidirectional=True), nn.GRU(6, 5)
+    product, added = torch.randn(7, 6), torch.randn(7, 7)
+    def work(lstm, gru, x, more):
+        sequence = x.view(7, 1, 6)
+        loss = lstm(sequence)[0].sum() + gru(sequence)[0].square().sum()
+        gradients = torch.autograd.grad(loss, [x, *lstm.parameters(), *gru.parameters()])
+        batches = torch.bmm(x.view(1, 7, 6), x.t().unsqueeze(0))
+        return [x @ x.t(), torch.addmm(more, x, x.t()), batches, torch.addmv(x[:, 0], more, x[:, 1]),
+                torch.baddbmm(batches, batches, batches), torch.empty(0, 6, device=x.device) @ x.t(), *gradients]
+    on_card = [copy.deepcopy(layer).cuda() for layer in layers]
+    x, more = product.cuda().requires_grad_(), added.cuda()
+    work(*on_card, x, more)
+    graph, results = captured(lambda: work(*on_card, x, more))
+    with torch.no_grad():
+        for one in (x, more):
+            one.mul_(2)
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_stats()["allocation.all.allocated"]
+    graph.replay()
+    torch.cuda.synchronize()
+    check("no allocation", torch.cuda.memory_stats()["allocation.all.allocated"] == before)
+    expected = work(*layers, (product * 2).requires_grad_(), added * 2)
+    for i, (one, other) in enumerate(zip(expected, results, strict=True)):
+        check(f"result {i} of products and recurrent layers", torch.allclose(one, other.cpu(), rtol=1e-4, atol=1e-5))
+
+
 def what_waits_for_values_is_refused_as_on_a_card():
     x = torch.ones(4, device="cuda")
     uses = {"nonzero": x.nonzero, "equal": lambda: x.equal(x), "mask": lambda: x[x > 0]}
@@ -175,7 +204,8 @@ def what_waits_for_values_is_refused_as_on_a_card():
 
 
 for part in (in_place_changes, values_behind_others, copies, random_numbers,
-             statistics_that_no_schema_tells, training, what_waits_for_values_is_refused_as_on_a_card):
+             statistics_that_no_schema_tells, training, replays_allocate_nothing,
+             what_waits_for_values_is_refused_as_on_a_card):
     part()
     gc.collect()
 for name in failed:
