@@ -102,7 +102,10 @@ c10::DeviceIndex Allocator::current_device() const {
   };
   spillway_status status = ask();
   if (C10_LIKELY(status == SPILLWAY_OK)) return address;
-  if (is_shortage(status) && collect_elsewhere()) status = ask();
+  if (is_shortage(status)) {
+    const bool collected = collect_elsewhere();
+    if (give_back_nested(device.pools) || collected) status = ask();
+  }
   if (status == SPILLWAY_OK) return address;
   if (asker.pool == 0 && status == SPILLWAY_OUT_OF_MEMORY)
     address = borrow(device.pools, bytes, asker.stream);
@@ -292,8 +295,7 @@ void Allocator::setMemoryFraction(double fraction, c10::DeviceIndex index) {
   const std::lock_guard<std::mutex> lock(device.limit_mutex);
   // A fraction never lifts the limit that the user set.
   if (device.user_limit == 0) device.user_limit = memory_of(index).limit;
-  const auto bytes =
-      std::min(static_cast<uint64_t>(fraction * static_cast<double>(total)), device.user_limit);
+  const auto bytes = static_cast<uint64_t>(fraction * static_cast<double>(total));
   device.allowed = std::max<uint64_t>(bytes, 1);  // 0: no fraction
   static_cast<void>(limit_core(index, device));
   device.fraction = fraction;

@@ -111,7 +111,8 @@ class Allocator final : public Interface {
     std::atomic<double> fraction{1.0};
     std::mutex limit_mutex;
     uint64_t allowed = 0;       // by the fraction; 0: none was set
-    uint64_t user_limit = 0;    // the limit before the first fraction; 0: not asked yet
+    uint64_t user_limit = 0;    // without fractions; 0: not asked yet
+    uint64_t core_limit = 0;    // what the fraction and these pools made of it; 0: no fraction was set
     uint64_t nested_bytes = 0;  // of pools with an allocator of their own
     std::once_flag context_made;
   };
@@ -139,8 +140,10 @@ class Allocator final : public Interface {
   NestedPool::Owner owner_of(c10::DeviceIndex index, c10::MempoolId_t pool);
   bool charge(c10::DeviceIndex index, uint64_t bytes);
   void discharge(c10::DeviceIndex index, uint64_t bytes);
-  static bool limit_core(c10::DeviceIndex index, const Device& device);  // under its limit_mutex
+  static bool limit_core(c10::DeviceIndex index, Device& device);  // under its limit_mutex
   void* serve_nested(NestedPool& pool, const Asker& asker, size_t bytes);
+  // Free segments of released pools, to where they came from; whether there were any.
+  static bool give_back_nested(Pools& pools);
   static void* borrow(Pools& pools, size_t bytes, cudaStream_t stream);
   bool find_nested(const void* address, spillway_block_info* block);
   bool free_nested(void* address, spillway_block_info* block);

@@ -291,11 +291,12 @@ bool NestedPool::gone() {
   return released_ && parts_.empty();
 }
 
-void NestedPool::empty_cache() {
+uint64_t NestedPool::empty_cache() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!released_) return;
+  if (!released_) return 0;
   const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
   poll();
+  uint64_t given_back = 0;
   for (auto segment = segments_.begin(); segment != segments_.end();) {
     const auto [address, bytes] = *segment;
     const auto part = parts_.find(address);
@@ -309,9 +310,11 @@ void NestedPool::empty_cache() {
     parts_.erase(part);
     segment = segments_.erase(segment);
     reserved_ -= bytes;
+    given_back += bytes;
     source_->raw_delete(std::bit_cast<void*>(address));
     owner_.discharge(bytes);
   }
+  return given_back;
 }
 
 void NestedPool::add_segments(std::vector<Segment>* segments) {

@@ -50,8 +50,8 @@ class NestedPool {
   // No more requests: segments go back as they become free.
   void release();
   bool gone();  // released, and nothing is left
-  // Gives back the segments that are wholly free, of a released pool.
-  void empty_cache();
+  // Gives back the segments that are wholly free, of a released pool; their bytes.
+  uint64_t empty_cache();
 
   void add_segments(std::vector<Segment>* segments);
   void add_usage(spillway_usage* usage);

@@ -15,13 +15,16 @@ NestedPool::Owner Allocator::owner_of(c10::DeviceIndex index, c10::MempoolId_t p
           .discharge = [this, index](uint64_t bytes) { discharge(index, bytes); }};
 }
 
-// What the fraction leaves to the core beside these pools; whether the core holds no more.
-bool Allocator::limit_core(c10::DeviceIndex index, const Device& device) {
-  const uint64_t left = device.allowed - std::min(device.allowed, device.nested_bytes);
-  constexpr uint64_t kSmallestLimit = 1;  // 0 would mean no limit
-  const spillway_status status = core().limit(index, std::max(left, kSmallestLimit));
+// What the fraction leaves to the core beside these pools; whether the core holds no more. A limit that the
+// user lowered since the last time stays.
+bool Allocator::limit_core(c10::DeviceIndex index, Device& device) {
+  if (const uint64_t now = memory_of(index).limit; now < device.core_limit) device.user_limit = now;
+  const uint64_t together = std::min(device.allowed, device.user_limit);
+  const uint64_t left = together - std::min(together, device.nested_bytes);
+  device.core_limit = std::max<uint64_t>(left, 1);  // 0 would mean no limit
+  const spillway_status status = core().limit(index, device.core_limit);
   TORCH_CHECK(status == SPILLWAY_OK, "a memory fraction can not be set: ", core().last_error());
-  return device.nested_bytes <= device.allowed && memory_of(index).reserved <= left;
+  return device.nested_bytes <= together && memory_of(index).reserved <= left;
 }
 
 bool Allocator::charge(c10::DeviceIndex index, uint64_t bytes) {
@@ -56,6 +59,12 @@ void* Allocator::borrow(Pools& pools, size_t bytes, cudaStream_t stream) {
   for (const Pools::Nested& nested : pools.all_nested())
     if (void* address = nested->borrow(bytes, stream)) return address;
   return nullptr;
+}
+
+bool Allocator::give_back_nested(Pools& pools) {
+  bool gave = false;
+  for (const Pools::Nested& nested : pools.all_nested()) gave |= nested->empty_cache() != 0;
+  return gave;
 }
 
 bool Allocator::find_nested(const void* address, spillway_block_info* block) {

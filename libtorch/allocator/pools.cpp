@@ -54,27 +54,39 @@ Pools::Nested Pools::nested(uint64_t number) {
 
 std::vector<Pools::Nested> Pools::all_nested() {
   if (!nests_.load(std::memory_order_acquire)) return {};
-  const std::lock_guard<std::mutex> lock(mutex_);
-  std::erase_if(nested_, [](const auto& entry) { return entry.second->gone(); });
-  nests_ = !nested_.empty();
   std::vector<Nested> all;
-  all.reserve(nested_.size());
-  for (const auto& [number, nested] : nested_) all.push_back(nested);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& [number, nested] : nested_) all.push_back(nested);
+  }
+  const auto gone =
+      std::stable_partition(all.begin(), all.end(), [](const Nested& nested) { return !nested->gone(); });
+  if (gone != all.end()) forget({gone, all.end()});
+  all.erase(gone, all.end());
   return all;
 }
 
+void Pools::forget(const std::vector<Nested>& gone) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const Nested& nested : gone) nested_.erase(nested->number());
+  nests_ = !nested_.empty();
+}
+
 void Pools::remove_user(Id id) {
+  if (const Nested last = remove_user_of(id)) last->release();
+}
+
+Pools::Nested Pools::remove_user_of(Id id) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Pool& pool = known(id, "releasePool");
   TORCH_CHECK(pool.users > 0, "releasePool: a memory pool was released more often than it was taken");
-  if (--pool.users != 0) return;
-  if (const auto found = nested_.find(pool.number); found != nested_.end())
-    found->second->release();
-  else
-    change(pool, pool.flags | SPILLWAY_POOL_RELEASED);
+  if (--pool.users != 0) return nullptr;
+  const Nested nested = nested_of(pool);
+  if (nested == nullptr) change(pool, pool.flags | SPILLWAY_POOL_RELEASED);
   released_.push_back({pool.number, id, pool.flags});
   if (released_.size() > kReleasedNames) released_.pop_front();
   pools_.erase(id);
+  return nested;
 }
 
 int Pools::users(Id id) {
@@ -103,19 +115,35 @@ void Pools::end(Id id) {
 }
 
 void Pools::set_lends(Id id, bool lends) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  Pool& pool = this->pool(id);
-  if (const auto found = nested_.find(pool.number); found != nested_.end())
-    return found->second->set_lends(lends);
-  change(pool, lends ? pool.flags | SPILLWAY_POOL_LENDS : pool.flags & ~uint32_t{SPILLWAY_POOL_LENDS});
+  const auto flags = [lends](uint32_t now) {
+    return lends ? now | SPILLWAY_POOL_LENDS : now & ~uint32_t{SPILLWAY_POOL_LENDS};
+  };
+  if (const Nested nested = change_unless_nested(id, flags)) nested->set_lends(lends);
 }
 
 void Pools::set_whole_pages(Id id) {
+  const auto flags = [](uint32_t now) {
+    return now | SPILLWAY_POOL_WHOLE_PAGES | SPILLWAY_POOL_SINGLE_HANDLE;
+  };
+  const Nested nested = change_unless_nested(id, flags);
+  if (nested != nullptr)
+    nested->set_whole();
+  else
+    singles_ = true;
+}
+
+template <class Flags>
+Pools::Nested Pools::change_unless_nested(Id id, Flags flags) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Pool& pool = this->pool(id);
-  if (const auto found = nested_.find(pool.number); found != nested_.end()) return found->second->set_whole();
-  change(pool, pool.flags | SPILLWAY_POOL_WHOLE_PAGES | SPILLWAY_POOL_SINGLE_HANDLE);
-  singles_ = true;
+  const Nested nested = nested_of(pool);
+  if (nested == nullptr) change(pool, flags(pool.flags));
+  return nested;
+}
+
+Pools::Nested Pools::nested_of(const Pool& pool) const {
+  const auto found = nested_.find(pool.number);
+  return found == nested_.end() ? nullptr : found->second;
 }
 
 uint64_t Pools::find_route(cudaStream_t stream) {

@@ -4,7 +4,9 @@
 // `begin` and `end`. It is released when its last user (a MemPool, a captured graph) is gone; until then its
 // addresses are kept, because a graph uses them at each replay.
 //
-// Thread-safety: every function may be called from any thread. Errors: c10::Error, as the native allocator's.
+// Thread-safety: every function may be called from any thread. Our lock is innermost: a pool with an
+// allocator of its own looks names up here under its own lock, so nothing of it is called under ours. Errors:
+// c10::Error, as the native allocator's.
 #pragma once
 #include <c10/cuda/CUDACachingAllocator.h>
 
@@ -62,6 +64,11 @@ class Pools {
   Pool& known(Id id, const char* function);  // under mutex_
   void change(Pool& pool, uint32_t flags);   // under mutex_
   uint64_t find_route(cudaStream_t stream);
+  Nested nested_of(const Pool& pool) const;  // under mutex_
+  Nested remove_user_of(Id id);              // the pool that is to be released, if it is one of these
+  template <class Flags>
+  Nested change_unless_nested(Id id, Flags flags);
+  void forget(const std::vector<Nested>& gone);
 
   const int device_;
   std::mutex mutex_;

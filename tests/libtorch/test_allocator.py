@@ -219,6 +219,20 @@ except torch.OutOfMemoryError:
             outcome = simulated.run(sys.executable, "-c", script, capacity="1GiB", **settings)
             self.assertEqual(outcome.status, 7, outcome.errors)
 
+    def test_a_limit_that_is_lowered_after_the_fraction_stays(self):
+        core = simulated.BUILD / "lib" / "libspillway.so"
+        script = ("import ctypes, torch, spillway\n"
+                  "def fits(mib, fraction):\n"
+                  "    torch.cuda.set_per_process_memory_fraction(fraction)\n"
+                  "    try: return torch.empty(mib << 20, dtype=torch.uint8, device='cuda').numel() > 0\n"
+                  "    except torch.OutOfMemoryError: return False\n"
+                  "spillway.install()\n"
+                  "torch.cuda.set_per_process_memory_fraction(0.9)\n"
+                  f"ctypes.CDLL('{core}').spillway_limit(0, ctypes.c_uint64(20 << 20))\n"
+                  "print(fits(30, 0.8), fits(16, 0.8), fits(16, 0.01), fits(30, 1.0), fits(16, 1.0))")
+        outcome = simulated.run(sys.executable, "-c", script, capacity="1GiB")
+        self.assertEqual(outcome.output, ["False True False False True"], outcome.errors)
+
     def test_two_devices(self):
         outcome = python("""
 import spillway, torch
