@@ -17,6 +17,7 @@
 #include "libtorch/kernels/attention.h"
 #include "libtorch/kernels/boxed.h"
 #include "libtorch/kernels/copy.h"
+#include "libtorch/kernels/library_convolutions.h"
 #include "libtorch/kernels/library_operators.h"
 #include "libtorch/kernels/matrix_operators.h"
 #include "libtorch/kernels/observer.h"
@@ -26,6 +27,8 @@
 #include "libtorch/kernels/recurrent.h"
 #include "libtorch/kernels/redirect.h"
 #include "libtorch/kernels/simulator.h"
+#include "libtorch/kernels/synchronized_norm.h"
+#include "libtorch/kernels/wide_products.h"
 #include "libtorch/override.h"
 
 namespace spillway::kernels {
@@ -163,6 +166,9 @@ void compute_on_the_cpu() {
   register_random(own);
   register_attention(own);
   register_library_operators(own);
+  register_library_convolutions(own);
+  register_synchronized_norm(own);
+  register_wide_products(own);
   if (models_overheads()) register_matrix_operators(own);
   register_recurrent(own);
   record_unboxed(library_for(c10::DispatchKey::CUDA), own);

@@ -4,7 +4,6 @@
 #include <ATen/ops/_log_softmax_backward_data.h>
 #include <ATen/ops/_softmax.h>
 #include <ATen/ops/_softmax_backward_data.h>
-#include <ATen/ops/convolution.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/grid_sampler_2d.h>
 #include <ATen/ops/grid_sampler_2d_backward.h>
@@ -124,23 +123,6 @@ Two fused_rms_norm_backward(const at::Tensor& gradient, const at::Tensor& input,
   return results;
 }
 
-at::Tensor conv_depthwise2d(const at::Tensor& self, const at::Tensor& weight, at::IntArrayRef,
-                            const OptionalTensor& bias, at::IntArrayRef stride, at::IntArrayRef padding,
-                            at::IntArrayRef dilation) {
-  Call call("aten::_conv_depthwise2d");
-  const at::Tensor x = call.argument(self);
-  const at::Tensor w = call.argument(weight);
-  const OptionalTensor b = call.argument(bias);
-  call.begin();
-  const std::array<int64_t, 2> none{0, 0};
-  const at::Tensor computed =
-      at::convolution(x, w, b, stride, padding, dilation, /*transposed=*/false, none, x.size(1));
-  call.end();
-  at::Tensor result = call.result(computed);
-  call.finish();
-  return result;
-}
-
 // CUDA's softmax reads half precision and writes float in one kernel; the CPU's converts first.
 template <at::Tensor (*kSoftmax)(const at::Tensor&, int64_t, bool)>
 at::Tensor softmax(const at::Tensor& self, int64_t dim, bool half_to_float) {
@@ -190,7 +172,6 @@ void register_library_operators(OwnKernels& library) {
   library.impl("_use_miopen_ctc_loss.Tensor", &refuse_ctc_loss_of_tensors);
   library.impl("_use_cudnn_ctc_loss.Tensor", &refuse_ctc_loss_of_tensors);
   library.impl("_fused_rms_norm_backward", &fused_rms_norm_backward);
-  library.impl("_conv_depthwise2d", &conv_depthwise2d);
   library.impl("_softmax", &softmax<&at::_softmax>);
   library.impl("_log_softmax", &softmax<&at::_log_softmax>);
   library.impl("_softmax_backward_data", &softmax_backward<&at::_softmax_backward_data>);

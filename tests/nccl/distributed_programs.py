@@ -55,14 +55,14 @@ def expect_peaks(output, ranks, least, most):
             raise SystemExit(f"rank {rank} reserved {peaks}, not {least} to {most} GiB\n{output}")
 
 
-def expect_losses(build, script, *arguments, ranks=2):
-    alone = numbers(run(build, 1, "compute", script, *SMALL, *arguments), "loss", 1)[0]
-    together = numbers(run(build, ranks, "compute", script, *SMALL, *arguments), "loss", ranks)
-    for rank, losses in together.items():
+def expect_losses(build, script, *arguments, ranks=2, small=SMALL, what="loss"):
+    one, several = (run(build, count, "compute", script, *small, *arguments) for count in (1, ranks))
+    alone = numbers(one, what, 1)[0]
+    for rank, losses in numbers(several, what, ranks).items():
         apart = max(abs(a - b) for a, b in zip(alone, losses))
         if len(losses) != 3 or len(alone) != 3 or apart > TOLERANCE:
             raise SystemExit(f"{script}: rank {rank} of {ranks} has {losses}, one process {alone}")
-    print(f"{script} {' '.join(arguments)}: {ranks} ranks, losses {alone}")
+    print(f"{script} {' '.join(arguments)}: {ranks} ranks, {what} {alone}")
 
 
 def expect_order(build):
@@ -79,6 +79,9 @@ def values(build):
     expect_losses(build, "fsdp_training.py", "--api", "fsdp1")
     expect_losses(build, "fsdp_training.py", "--api", "fully_shard")
     expect_losses(build, "pipeline_p2p.py", "--batched")
+    images = "--channels 4 --batch 12 --size 12 --steps 3".split()
+    for what in ("loss", "evaluated"):
+        expect_losses(build, "synchronized_norm.py", small=images, what=what)
 
 
 def rehearsed(build, ranks, script, *arguments, flags=()):

@@ -76,6 +76,44 @@ def dropout_repeats():
     return torch.allclose(slope, (inputs.grad * direction).sum(), rtol=1e-2, atol=1e-3)
 
 
+def parts_of_norm(images, norm):
+    """What torch.nn.SyncBatchNorm does on two ranks with parts of unlike sizes, on one: statistics of each part, and of
+    both."""
+    parts = images.detach().split([4, 2])
+    means, deviations = zip(*(torch.batch_norm_stats(part, norm.eps) for part in parts))
+    counts = torch.tensor([part[:, 0].numel() for part in parts], dtype=torch.float32, device=images.device)
+    mean, deviation = torch.batch_norm_gather_stats_with_counts(
+        images, torch.stack(means), torch.stack(deviations), norm.running_mean, norm.running_var, 0.1, norm.eps, counts)
+    return parts, mean, deviation, counts
+
+
+def synchronized_norm(images, _, norm):
+    norm = copy.deepcopy(norm)  # it counts what it has seen
+    if not images.is_cuda:
+        with torch.no_grad():
+            return norm(images.float()).to(images.dtype), norm.running_mean, norm.running_var
+    with torch.no_grad():
+        parts, mean, deviation, _ = parts_of_norm(images, norm)
+        made = [torch.batch_norm_elemt(part, norm.weight, norm.bias, mean, deviation, norm.eps) for part in parts]
+        return torch.cat(made), norm.running_mean, norm.running_var
+
+
+def gradients_of_synchronized_norm(images, gradient, norm):
+    if not images.is_cuda:
+        images = images.detach().float().requires_grad_()
+        found = torch.autograd.grad(norm(images), (images, norm.weight, norm.bias), gradient.detach().float())
+        return found[0].to(gradient.dtype), *found[1:]
+    with torch.no_grad():
+        parts, mean, deviation, counts = parts_of_norm(images, norm)
+        gradients = gradient.split([4, 2])
+        sums = [torch.batch_norm_backward_reduce(one, part, mean, deviation, norm.weight, True, True, True)
+                for one, part in zip(gradients, parts)]
+        sum_dy, sum_dy_xmu, of_weight, of_bias = (sum(of) for of in zip(*sums))
+        made = [torch.batch_norm_backward_elemt(one, part, mean, deviation, norm.weight, sum_dy, sum_dy_xmu,
+                                                counts.int()) for one, part in zip(gradients, parts)]
+        return torch.cat(made), of_weight, of_bias
+
+
 def definite(*shape):
     made = torch.randn(*shape)
     return made @ made.mT + shape[-1] * torch.eye(shape[-1])
@@ -126,6 +164,30 @@ check("LSTM cell", lambda cell, x: cell(x), nn.LSTMCell(5, 6), random(4, 5), sam
 check("LSTM cell without bias", lambda cell, x, h, c: cell(x, (h, c)), nn.LSTMCell(5, 6, bias=False), random(4, 5),
       random(4, 6), random(4, 6), same=near)
 check("GRU cell", lambda cell, x, h: cell(x, h), nn.GRUCell(5, 6), random(4, 5), random(4, 6), same=near)
+check("depthwise in 3D", lambda x, w: functional.conv3d(x, w, groups=4), random(2, 4, 6, 6, 6), random(4, 1, 3, 3, 3))
+check("affine grid", lambda x: torch.cudnn_affine_grid_generator(x, 2, 3, 5, 4) if x.is_cuda else
+      functional.affine_grid(x, (2, 3, 5, 4), align_corners=True), random(2, 2, 3))
+image, weight, bias = random(2, 8, 10, 10), random(16, 8, 3, 3), random(16)
+check("cuDNN's convolution", lambda x, w: torch.cudnn_convolution(
+    x, w, [1, 1], [2, 2], [1, 1], 1, False, False, False) if x.is_cuda else
+    functional.conv2d(x, w, padding=1, stride=2), image, weight)
+check("cuDNN's transposed convolution", lambda x, w: torch.cudnn_convolution_transpose(
+    x, w, [1, 1], [0, 0], [2, 2], [1, 1], 1, False, False, False) if x.is_cuda else
+    functional.conv_transpose2d(x, w, padding=1, stride=2), image, random(8, 16, 3, 3))
+with torch.no_grad():
+    check("cuDNN's convolution with ReLU", lambda x, w, b: torch.cudnn_convolution_relu(
+        x, w, b, [1, 1], [0, 0], [1, 1], 1) if x.is_cuda else functional.conv2d(x, w, b).relu(), image, weight, bias)
+    check("cuDNN's convolution with a sum and ReLU", lambda x, w, z, b: torch.cudnn_convolution_add_relu(
+        x, w, z, 2, b, [1, 1], [0, 0], [1, 1], 1) if x.is_cuda else (functional.conv2d(x, w, b) + 2 * z).relu(),
+        image, weight, random(2, 16, 8, 8), bias)
+    for operator, *shapes in ((torch.mm, (5, 7), (7, 6)), (torch.bmm, (3, 5, 7), (3, 7, 6)),
+                              (torch.addmm, (5, 6), (5, 7), (7, 6)), (torch.baddbmm, (3, 5, 6), (3, 5, 7), (3, 7, 6))):
+        check(f"{operator.__name__} in 32 bit", lambda *of: operator(*of, out_dtype=torch.float32) if of[0].is_cuda else
+              operator(*(one.float() for one in of)), *(random(*shape).bfloat16() for shape in shapes))
+for kind in (torch.float32, torch.bfloat16):
+    for name, function in (("results", synchronized_norm), ("gradients", gradients_of_synchronized_norm)):
+        check(f"{name} of a synchronized norm in {kind}", function, random(6, 4, 5, 3).to(kind),
+              random(6, 4, 5, 3).to(kind), nn.BatchNorm2d(4), same=near if kind is torch.float32 else roughly)
 checks += 1
 if not dropout_repeats():
     failed.append("the dropout between layers")
