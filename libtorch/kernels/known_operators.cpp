@@ -61,6 +61,7 @@ std::unique_ptr<KnownOperator> facts_of(const c10::OperatorName& operator_name) 
   facts->reads_by_itself = is_one_of(name, {"aten::nonzero", "aten::_unique", "aten::_unique2",
                                             "aten::unique_consecutive", "aten::equal"}) &&
                            facts->written.empty();
+  facts->picks_elements = facts->reads_by_itself && name != "aten::equal";
   facts->of_finite = of_finite(name);
   facts->spares_last = name == "aten::_amp_foreach_non_finite_check_and_unscale_";
   const bool computes = !facts->gives_memory && !draws(*op) && !begins_with(name, "aten::_cudnn") &&

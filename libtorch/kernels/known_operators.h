@@ -22,6 +22,7 @@ struct KnownOperator {
   bool copies = false;                        // aten::copy_
   bool resizes = false;                       // aten::resize_
   bool reads_by_itself = false;               // how large its result is, or whether it is true
+  bool picks_elements = false;                // of those: its result has at most a row for each element
   std::optional<bool> of_finite;              // what it says where numbers are finite and checks pass
   bool spares_last = false;                   // where numbers are finite, the last that it may write
 };

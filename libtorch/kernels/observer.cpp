@@ -102,6 +102,13 @@ void answer(const Running& running) {
     simulator().answer_next_read(1, static_cast<uint64_t>(first.toTensor().size(0)));
 }
 
+// Nobody knows the mask: it holds everywhere, so that memory is not taken to be less than it can be.
+void answer_at_most(c10::ArrayRef<const IValue> inputs) {
+  if (inputs.empty() || !inputs.front().isTensor() || !inputs.front().toTensor().is_cuda()) return;
+  simulator().answer_next_read(SPILLWAY_SIMULATOR_AT_MOST,
+                               static_cast<uint64_t>(inputs.front().toTensor().numel()));
+}
+
 std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& call) {
   auto running = std::make_unique<Running>();
   running->op = known_operator(call.name(), call.overload_name());
@@ -117,7 +124,10 @@ std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& call) {
     running->computable = to_values(op, running->arguments);
     if (!running->computable) running->arguments.clear();
   }
-  if (op.reads_by_itself && running->computable) answer(*running);
+  if (op.reads_by_itself && running->computable)
+    answer(*running);
+  else if (op.picks_elements)
+    answer_at_most(call.inputs());
   if (op.spares_last && !running->written.empty()) running->spared = known_value(running->written.back());
   running->outer = innermost;
   innermost = running.get();

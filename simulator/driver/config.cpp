@@ -64,6 +64,10 @@ std::string apply_environment(Config& config) {
     if (!set_values(text, config))
       return std::string("SPILLWAY_SIM_VALUES is '") + text + "': write zeros, random or compute";
   }
+  if (const char* text = variable("SPILLWAY_SIM_MASKS")) {
+    if (!set_masks(text, config))
+      return std::string("SPILLWAY_SIM_MASKS is '") + text + "': write all or none";
+  }
   if (const char* text = variable("SPILLWAY_SIM_OVERHEADS")) {
     const std::string_view view = text;
     if (view != "on" && view != "off")
@@ -120,6 +124,12 @@ bool set_values(std::string_view text, Config& config) {
   if (text != "zeros" && text != "random" && text != "compute") return false;
   config.compute = text == "compute";
   config.chance = text == "random";
+  return true;
+}
+
+bool set_masks(std::string_view text, Config& config) {
+  if (text != "all" && text != "none") return false;
+  config.masks = text == "all";
   return true;
 }
 

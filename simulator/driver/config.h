@@ -53,6 +53,7 @@ struct Config {
   int devices = 1;
   bool compute = false;     // values are computed; otherwise null mode
   bool chance = false;      // in null mode the host reads numbers of chance instead of zeros
+  bool masks = true;        // in null mode masks that nobody computed are true wherever they decide a size
   bool poison = false;      // new pages hold 0xFF bytes, NaN as floats, instead of zeros
   bool peer_access = true;  // of each device to each other's memory
   bool overheads = false;   // what real libraries take is modelled; true when a card was chosen
@@ -79,6 +80,8 @@ void choose_card(const cards::Card& card, Config& config);
 uint64_t overhead_bytes(const Config& config, std::string_view row);
 // "zeros", "random" or "compute". False: it is none of them.
 bool set_values(std::string_view text, Config& config);
+// "all" or "none". False: it is none of them.
+bool set_masks(std::string_view text, Config& config);
 // Defaults, then $SPILLWAY_SIM_CONFIG, then the other $SPILLWAY_SIM_ variables. Returns "" or what is wrong.
 std::string read_config(Config& config);
 

@@ -214,6 +214,9 @@ std::string read_machine(const toml::table& table, const std::string& file, Conf
   if (const auto values = reader.text("values")) {
     if (!set_values(*values, config)) reader.reject("values", "\"zeros\", \"random\" or \"compute\"");
   }
+  if (const auto masks = reader.text("masks")) {
+    if (!set_masks(*masks, config)) reader.reject("masks", "\"all\" or \"none\"");
+  }
   reader.flag("overheads", config.overheads);
   if (uint64_t bytes = 0; reader.bytes("context_bytes", 0, bytes)) config.context_bytes = bytes;
   reader.flag("poison", config.poison);

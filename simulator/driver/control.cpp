@@ -90,7 +90,9 @@ uint64_t submitted_by_this_thread(void) {
 }
 
 void answer_next_read(int known, uint64_t value) {
-  next_answer() = known != 0 ? std::optional(value) : std::nullopt;
+  const bool assumed = known == SPILLWAY_SIMULATOR_AT_MOST;
+  const bool given = known != 0 && (!assumed || machine().config.masks);
+  next_answer() = given ? std::optional(Answer{value, assumed}) : std::nullopt;
 }
 
 void fail_call(uint64_t n, const char* name, int persistent, CUresult code) {

@@ -49,8 +49,9 @@ void* host_view(CUdeviceptr address) {
 
 // Null mode, which computes nothing. Whether the host reads what is there.
 bool read_row(void* target, CUdeviceptr source, uint64_t bytes) {
-  if (std::optional<uint64_t>& answer = next_answer(); answer && bytes <= sizeof *answer) {
-    std::memcpy(target, &*answer, bytes);
+  if (std::optional<Answer>& answer = next_answer(); answer && bytes <= sizeof answer->value) {
+    std::memcpy(target, &answer->value, bytes);
+    if (answer->assumed) ++machine().counters.assumed_sizes;
     answer.reset();
     return true;
   }

@@ -112,8 +112,8 @@ uint64_t& submitted_kernels() {
   return count;
 }
 
-std::optional<uint64_t>& next_answer() {
-  thread_local std::optional<uint64_t> answer;
+std::optional<Answer>& next_answer() {
+  thread_local std::optional<Answer> answer;
   return answer;
 }
 

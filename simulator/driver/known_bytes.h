@@ -48,7 +48,11 @@ int confine(int change);
 // How many kernels the calling thread has submitted, captured ones included.
 uint64_t& submitted_kernels();
 // What the calling thread reads next, in at most 8 bytes, whatever is there; nullopt: what is there.
-std::optional<uint64_t>& next_answer();
+struct Answer {
+  uint64_t value = 0;
+  bool assumed = false;  // the most that it can be, because nobody knows it
+};
+std::optional<Answer>& next_answer();
 // Between device addresses.
 void copy_known(CUdeviceptr target, CUdeviceptr source, uint64_t size);
 

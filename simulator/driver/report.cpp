@@ -115,6 +115,7 @@ Json describe(const char* when) {
             {"virtual_ns", sim.clock.now()},
             {"driver_stall_ns", sim.counters.stall_ns}}},
           {"host_reads", describe_reads()},
+          {"assumed_sizes", sim.counters.assumed_sizes},
           {"uncomputed", sim.uncomputed},
           {"violations", {{"count", sim.referee.count()}, {"texts", lines(sim.referee.text())}}},
           {"leaks", lines(leaks())}};

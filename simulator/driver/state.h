@@ -107,7 +107,8 @@ struct Device {
 
 struct Counters {
   uint64_t launches = 0, copies = 0, copied_bytes = 0, stall_ns = 0;
-  uint64_t acting_calls = 0;  // that do not only ask, of threads that do not only look on
+  uint64_t assumed_sizes = 0;  // read as the most that they can be
+  uint64_t acting_calls = 0;   // that do not only ask, of threads that do not only look on
   std::array<uint64_t, kFunctions> calls{};
 };
 

@@ -80,7 +80,7 @@ class Checks(Values):
 class Known(unittest.TestCase):
     """Where nothing is computed, what follows from what the host wrote is known all the same."""
 
-    UNKNOWN = ["unknown 0.0 0 0", "finite False False True torch.Size([262144]) False", "checked (512, 512)",
+    UNKNOWN = ["unknown 0.0 0 262144", "finite False False True torch.Size([262144]) False", "checked (512, 512)",
                "scaled 131072.0", "returned 0 262144",
                "again [500, 0]", "the host's numbers are its own True", "no more 0", "captured [0, 0, 0, 0]"]
 

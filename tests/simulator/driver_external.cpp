@@ -387,6 +387,16 @@ TEST(External, a_read_that_is_answered_gives_the_answer_once) {
   });
 }
 
+TEST(External, a_size_that_nobody_knows_is_the_most_that_it_can_be) {
+  for (const char* masks : {"all", "none"})
+    with_machine({{"SPILLWAY_SIM_MASKS", masks}}, [&](const Machine& m) {
+      uint64_t got = 9;
+      m.table.simulator->answer_next_read(SPILLWAY_SIMULATOR_AT_MOST, 42);
+      EXPECT_EQ(m.table.cuMemcpyDtoH(&got, m.memory(), 8), CUDA_SUCCESS);
+      EXPECT_EQ(got, std::string_view(masks) == "all" ? 42u : 0u);
+    });
+}
+
 // Its bytes are there when the others have come, which a copy by the same stream would wait for.
 TEST(External, who_asks_for_what_a_collective_brings_waits_for_it) {
   with_machine({}, [](const Machine& m) {

@@ -107,7 +107,7 @@ TEST_F(RehearsePrograms, TellsWhatThePeakWasFor) {
 }
 
 TEST_F(RehearsePrograms, NamesTheValuesThatTheVerdictDependsOn) {
-  const Ran ran = rehearse({"--capacity", "1GiB"}, {"reads.py"});
+  const Ran ran = rehearse({"--capacity", "1GiB", "--masks", "none"}, {"reads.py"});
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("conditional on 5 values read from the device, 3 of which decide a "
                                  "shape, and on 1 copy to the host of at most 1 MiB"));
@@ -115,6 +115,38 @@ TEST_F(RehearsePrograms, NamesTheValuesThatTheVerdictDependsOn) {
   EXPECT_THAT(ran.out, HasSubstr("1 ×  value  reads.py:9 <module>"));
   EXPECT_THAT(ran.out, HasSubstr("1 ×  shape  reads.py:11 <module>"));
   EXPECT_THAT(ran.out, HasSubstr("1 ×  copy   reads.py:14 <module>"));
+}
+
+TEST_F(RehearsePrograms, MasksThatNobodyComputedHoldEverywhere) {
+  const Ran kept = rehearse({"--capacity", "2GiB"}, {"masks.py", "kept"});
+  EXPECT_EQ(kept.code, 0) << kept.err;
+  EXPECT_THAT(kept.out, HasSubstr("kept 26214400 26214400 torch.Size([26214400, 1])"));
+  EXPECT_THAT(kept.out, HasSubstr("3 sizes were taken as the largest possible"));
+  EXPECT_THAT(kept.out, HasSubstr("the verdict is unconditional"));
+  const Ran none = rehearse({"--capacity", "2GiB", "--masks", "none"}, {"masks.py", "kept"});
+  EXPECT_EQ(none.code, 0) << none.err;
+  EXPECT_THAT(none.out, HasSubstr("kept 0 0 torch.Size([0, 1])"));
+  EXPECT_THAT(none.out, HasSubstr("fits, if 3 shapes that the device decides are no larger"));
+}
+
+TEST_F(RehearsePrograms, SaysWhatMasksThatExcludeEachOtherTakeAtLeast) {
+  const Ran ran = rehearse({"--capacity", "1500MiB"}, {"masks.py", "experts"});
+  EXPECT_EQ(ran.code, 20) << ran.out << ran.err;
+  EXPECT_THAT(ran.out, ContainsRegex("on the same card with masks that hold nowhere in place of everywhere "
+                                     "\\(--masks none\\): fits, peak [0-9.]+ MiB of"));
+}
+
+TEST_F(RehearsePrograms, WhereMasksContradictEachOtherTheyHoldNowhere) {
+  const Ran ran = rehearse({"--capacity", "2GiB", "--json", "masks.json"}, {"masks.py", "contradict"});
+  EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("masks that no kernel computed hold nowhere here: with masks that hold "
+                                 "everywhere the program ended with exit code 1\n"));
+  EXPECT_THAT(ran.out, HasSubstr("fits, if 2 shapes that the device decides are no larger"));
+  const auto report = nlohmann::json::parse(std::ifstream(folder() / "masks.json"));
+  EXPECT_EQ(report.at("exit_code_with_all_masks"), 1);
+  const Ran told = rehearse({"--capacity", "2GiB", "--masks", "all"}, {"masks.py", "contradict"});
+  EXPECT_EQ(told.code, 1);
+  EXPECT_THAT(told.out, HasSubstr("ValueError: more elements than there are"));
 }
 
 TEST_F(RehearsePrograms, ANumberThatIsOnlyPrintedMakesNoVerdictConditional) {

@@ -59,10 +59,7 @@ std::function<int()> declare_simulate(CLI::App& app, const Words& command) {
   app.add_option("--capacity", machine->capacity,
                  std::string("Memory of each card, whatever its kind: ") + kSizesAccepted);
   app.add_option("--gpus", machine->gpus, "Cards")->check(CLI::Range(1, 16));
-  app.add_option("--values", machine->values,
-                 "zeros, random: kernels do nothing, at any size, and reads give zeros or small numbers "
-                 "of chance; compute: true values, computed by CPU kernels")
-      ->check(CLI::IsMember({"zeros", "random", "compute"}));
+  declare_values(app, machine.get());
   app.add_option("--config", machine->config, "TOML file of the simulated machine")->check(CLI::ExistingFile);
   return [machine, command] { return simulate(*machine, command); };
 }

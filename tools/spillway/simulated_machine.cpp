@@ -5,6 +5,7 @@
 #include <sys/personality.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
@@ -107,6 +108,17 @@ void MachineHolder::keep_at_exec() const {
   if (descriptor_ >= 0) ::fcntl(descriptor_, F_SETFD, 0);
 }
 
+void declare_values(CLI::App& app, MachineOptions* machine) {
+  app.add_option("--values", machine->values,
+                 "What the program reads from a device. zeros, random: kernels do nothing, at any size, and "
+                 "reads give zeros or small numbers of chance; compute: true values, by CPU kernels")
+      ->check(CLI::IsMember({"zeros", "random", "compute"}));
+  app.add_option("--masks", machine->masks,
+                 "What a mask that no kernel computed is taken for where it decides a size: all (true "
+                 "everywhere, the default) or none")
+      ->check(CLI::IsMember({"all", "none"}));
+}
+
 bool describe_machine(const MachineOptions& options, const SimulatorLibraries& libraries,
                       const MachineHolder& shared, Environment* environment, std::string* error) {
   if (options.card || !options.config.empty()) drop_other_machine(environment);
@@ -114,6 +126,7 @@ bool describe_machine(const MachineOptions& options, const SimulatorLibraries& l
   if (options.capacity && !set_capacity(*options.capacity, environment, error)) return false;
   if (options.gpus) (*environment)["SPILLWAY_SIM_DEVICES"] = std::to_string(*options.gpus);
   if (options.values) (*environment)["SPILLWAY_SIM_VALUES"] = *options.values;
+  if (options.masks) (*environment)["SPILLWAY_SIM_MASKS"] = *options.masks;
   if (!options.config.empty()) {  // absolute: the command may change folder
     (*environment)["SPILLWAY_SIM_CONFIG"] = std::filesystem::absolute(options.config).string();
   }

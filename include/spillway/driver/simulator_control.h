@@ -15,9 +15,12 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_SIMULATOR_CONTROL_VERSION 5u
+#define SPILLWAY_SIMULATOR_CONTROL_VERSION 6u
 
 enum { SPILLWAY_SIMULATOR_NULL = 0, SPILLWAY_SIMULATOR_COMPUTE = 1 };
+
+/* For `answer_next_read`. */
+enum { SPILLWAY_SIMULATOR_AT_MOST = 2 };
 
 /* Bytes that a piece of work reads or writes. */
 typedef struct SpillwayRange {
@@ -219,7 +222,9 @@ typedef struct SpillwaySimulatorControl {
   /* Since version 4. How many kernels the calling thread has submitted, captured ones included. */
   uint64_t (*submitted)(void);
   /* Since version 4, in null mode. The calling thread's next copy of at most 8 bytes to the host gives the
-   * first bytes of `value`, whatever it reads; `known` 0: what is there. */
+   * first bytes of `value`, whatever it reads; `known` 0: what is there. SPILLWAY_SIMULATOR_AT_MOST, since
+   * version 6: nobody knows it, and `value` is the most that it can be; it is given unless SPILLWAY_SIM_MASKS
+   * is none, and the report counts it. */
   void (*answer_next_read)(int known, uint64_t value);
   /* Since version 5. Whether the stream adds to a graph; NULL: whether any stream does, in constant time. */
   int (*capturing)(CUstream stream);

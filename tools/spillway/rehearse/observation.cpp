@@ -123,6 +123,7 @@ void read_simulator(const Json& json, Observation* out) {
   for (const Json& reads : json.at("host_reads"))
     out->driver_reads.push_back(
         {reads.at("site").get<std::string>(), number(reads, "small_copies"), number(reads, "bulk_copies")});
+  out->assumed_sizes = number(json, "assumed_sizes");
   for (const auto& [kernel, launches] : json.at("uncomputed").items())
     out->uncomputed[kernel] = launches.get<uint64_t>();
   for (const Json& device : json.at("devices")) {

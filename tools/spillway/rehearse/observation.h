@@ -104,6 +104,7 @@ struct Observation {
   bool uncaught_names_memory = false;   // the text of an error that a refused request leads to
   std::vector<Read> reads;
   std::vector<DriverReads> driver_reads;
+  uint64_t assumed_sizes = 0;  // taken as the most that they can be: masks that nobody computed are all true
   std::map<std::string, uint64_t> uncomputed;  // with true values: launches by kernels that nobody computed
   std::map<uint32_t, Place> places;
   std::map<int, DeviceObservation> devices;

@@ -23,10 +23,7 @@ void declare_run(CLI::App& app, const Words& command, RunOptions* run) {
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
   app.add_option("--allocator", run->allocator,
                  "PyTorch's allocator: native; expandable, with its expandable segments; spillway");
-  app.add_option("--values", run->machine.values,
-                 "What the program reads from a device. zeros, random: kernels do nothing, at any size; "
-                 "compute: true values, by CPU kernels")
-      ->check(CLI::IsMember({"zeros", "random", "compute"}));
+  declare_values(app, &run->machine);
   app.add_option("--trace", run->trace, "Write the stream of allocations to this file");
   app.add_option("--config", run->machine.config, "TOML file of the simulated machine")
       ->check(CLI::ExistingFile);

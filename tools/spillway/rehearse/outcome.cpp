@@ -286,6 +286,12 @@ ReadTotals reads_of(const Rehearsal& rehearsal) {
   return totals;
 }
 
+uint64_t assumed_sizes_of(const Rehearsal& rehearsal) {
+  uint64_t sum = 0;
+  for (const Observation& process : rehearsal.processes) sum += process.assumed_sizes;
+  return sum;
+}
+
 std::map<std::string, uint64_t> uncomputed_of(const Rehearsal& rehearsal) {
   std::map<std::string, uint64_t> all;
   for (const Observation& process : rehearsal.processes)

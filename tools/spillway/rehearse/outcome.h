@@ -2,6 +2,7 @@
 //
 // Thread-safety: plain values, pure functions. Units: bytes.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct Rehearsal {
   std::string card;                 // the kind of every card, "" where only a capacity was given
   std::map<int, CardRecord> cards;  // by physical number, as the machine's file says
   std::vector<std::string> damaged;
+  std::optional<int> ended_with_all_masks;  // the exit code that made this a run with --masks none
   std::string log;  // the end of what the program printed, where it was kept from the terminal
 };
 
@@ -98,6 +100,8 @@ struct ReadTotals {
 };
 ReadTotals reads_of(const Observation& process);
 ReadTotals reads_of(const Rehearsal& rehearsal);
+// Sizes that were taken as the most that they can be, of all processes.
+uint64_t assumed_sizes_of(const Rehearsal& rehearsal);
 // Launches by kernels that nobody computed, of all processes; only with true values are there any.
 std::map<std::string, uint64_t> uncomputed_of(const Rehearsal& rehearsal);
 // Whether another run, with other values, may need other memory.

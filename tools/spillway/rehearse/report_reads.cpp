@@ -106,6 +106,18 @@ std::string computed_text(const Rehearsal& rehearsal) {
          counted_text(sorted, "kernel", "kernels");
 }
 
+std::string masks_text(const Rehearsal& rehearsal) {
+  if (rehearsal.ended_with_all_masks)
+    return "masks that no kernel computed hold nowhere here: with masks that hold everywhere the program "
+           "ended with exit code " +
+           std::to_string(*rehearsal.ended_with_all_masks) + "\n";
+  const uint64_t count = assumed_sizes_of(rehearsal);
+  if (count == 0) return "";
+  return count_text(count, "size was", "sizes were") +
+         " taken as the largest possible: a mask that no kernel computed holds everywhere (--masks none: "
+         "nowhere)\n";
+}
+
 std::string unprobed_text(const Rehearsal& rehearsal) {
   std::string text;
   for (const Observation& process : rehearsal.processes)
@@ -140,7 +152,7 @@ std::string condition_text(const RunOptions& options, const Rehearsal& rehearsal
       : !all_told ? "whether the verdict depends on values that were read is not known: not every process "
                     "left a report\n"
                   : "the verdict is unconditional: no value was read that the program could branch on\n";
-  return text + numbers_text(reads) + bulk_text(reads) + read_places_text(rehearsal) +
+  return text + masks_text(rehearsal) + numbers_text(reads) + bulk_text(reads) + read_places_text(rehearsal) +
          unprobed_text(rehearsal);
 }
 

@@ -80,9 +80,7 @@ RunError stopped() {
   return {128 + stop_signal(), std::string("stopped by ") + ::strsignal(stop_signal())};
 }
 
-}  // namespace
-
-std::optional<Rehearsal> rehearse_once(const RunOptions& options, RunError* error) {
+std::optional<Rehearsal> run_program(const RunOptions& options, RunError* error) {
   if (stop_signal() != 0) {
     *error = stopped();
     return std::nullopt;
@@ -130,6 +128,27 @@ std::optional<Rehearsal> rehearse_once(const RunOptions& options, RunError* erro
   if (!options.trace.empty())
     keep_streams(place.path(), options.trace, rehearsal.processes, &rehearsal.damaged);
   return rehearsal;
+}
+
+// Masks that hold everywhere may contradict each other, so that the program fails where no card would.
+bool may_have_failed_by_masks(const RunOptions& options, const Rehearsal& rehearsal) {
+  return !options.machine.masks && decide(rehearsal) == Fit::kProgramFailed &&
+         assumed_sizes_of(rehearsal) > 0 && stop_signal() == 0;
+}
+
+}  // namespace
+
+std::optional<Rehearsal> rehearse_once(const RunOptions& options, RunError* error) {
+  std::optional<Rehearsal> first = run_program(options, error);
+  if (!first || !may_have_failed_by_masks(options, *first)) return first;
+  RunOptions without = options;
+  without.machine.masks = "none";
+  without.keep_output = true;
+  RunError none;
+  std::optional<Rehearsal> second = run_program(without, &none);
+  if (!second || decide(*second) == Fit::kProgramFailed) return first;
+  second->ended_with_all_masks = first->exit_code;
+  return second;
 }
 
 }  // namespace spillway::tools
