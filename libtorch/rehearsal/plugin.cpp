@@ -222,6 +222,15 @@ SPILLWAY_EXPORT void spillway_rehearsal_checkpointed() {
   ++spillway::rehearsal::state().checkpointed_models;
 }
 
+// 1 and -1: between them the thread's launches make unknown only what `forget` is told of.
+SPILLWAY_EXPORT void spillway_rehearsal_confine(int change) {
+  if (const auto* const driver = spillway::rehearsal::simulator()) driver->confine(change);
+}
+
+SPILLWAY_EXPORT void spillway_rehearsal_forget(uint64_t address, uint64_t bytes) {
+  if (const auto* const driver = spillway::rehearsal::simulator()) driver->tell(address, nullptr, bytes);
+}
+
 SPILLWAY_EXPORT void spillway_rehearsal_has_python() {
   const std::lock_guard lock(spillway::rehearsal::state().mutex);
   spillway::rehearsal::state().has_python = true;

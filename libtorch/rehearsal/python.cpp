@@ -12,7 +12,7 @@
 // The texts of python/spillway/_kinds.py and so on, put in by the build.
 extern const char spillway_kinds_source[];
 extern const char spillway_rehearsal_source[];
-extern const char spillway_transformers_source[];
+extern const char spillway_libraries_source[];
 extern const char spillway_numbers_source[];
 
 namespace spillway::rehearsal {
@@ -96,7 +96,8 @@ int run_python_parts(void*) {
       // Before the hook that ends the program at a step.
       {"_kinds", spillway_kinds_source, "parameters and gradients are not told apart from the rest"},
       {"_rehearsal", spillway_rehearsal_source, "steps of optimizers are not seen"},
-      {"_transformers", spillway_transformers_source, "generate() may not end"},
+      {"_libraries", spillway_libraries_source,
+       "generate() may not end, and Triton's kernels make every value unknown"},
       {"_numbers", spillway_numbers_source, "each number that is read counts as one that decides"},
   };
   for (const PythonPart& part : kParts)

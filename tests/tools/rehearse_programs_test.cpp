@@ -129,21 +129,32 @@ TEST_F(RehearsePrograms, MasksThatNobodyComputedHoldEverywhere) {
   EXPECT_THAT(none.out, HasSubstr("fits, if 3 shapes that the device decides are no larger"));
 }
 
-TEST_F(RehearsePrograms, SaysWhatMasksThatExcludeEachOtherTakeAtLeast) {
+TEST_F(RehearsePrograms, WhereMasksThatExcludeEachOtherTakeTooMuchTheyHoldNowhere) {
   const Ran ran = rehearse({"--capacity", "1500MiB"}, {"masks.py", "experts"});
-  EXPECT_EQ(ran.code, 20) << ran.out << ran.err;
-  EXPECT_THAT(ran.out, ContainsRegex("on the same card with masks that hold nowhere in place of everywhere "
-                                     "\\(--masks none\\): fits, peak [0-9.]+ MiB of"));
+  EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("fits, if 12 shapes that the device decides are no larger"));
+  EXPECT_THAT(ran.out, HasSubstr("masks that no kernel computed hold nowhere here: with masks that hold "
+                                 "everywhere (--masks all) it does not fit\n"));
+  const Ran neither = rehearse({"--capacity", "1500MiB"}, {"masks.py", "neither"});
+  EXPECT_EQ(neither.code, 20) << neither.out << neither.err;
+  EXPECT_THAT(neither.out, HasSubstr("(--masks all) it does not fit\n"));
+  EXPECT_THAT(neither.out, ContainsRegex("with ample memory it takes 2.1[0-9] GiB"));
+}
+
+TEST_F(RehearsePrograms, WhatATritonKernelDoesNotGetStaysKnown) {
+  const Ran ran = rehearse({"--capacity", "2GiB"}, {"triton_masks.py"});
+  EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("known 3 written 8"));
 }
 
 TEST_F(RehearsePrograms, WhereMasksContradictEachOtherTheyHoldNowhere) {
   const Ran ran = rehearse({"--capacity", "2GiB", "--json", "masks.json"}, {"masks.py", "contradict"});
   EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("masks that no kernel computed hold nowhere here: with masks that hold "
-                                 "everywhere the program ended with exit code 1\n"));
+                                 "everywhere (--masks all) the program ended with exit code 1\n"));
   EXPECT_THAT(ran.out, HasSubstr("fits, if 2 shapes that the device decides are no larger"));
   const auto report = nlohmann::json::parse(std::ifstream(folder() / "masks.json"));
-  EXPECT_EQ(report.at("exit_code_with_all_masks"), 1);
+  EXPECT_EQ(report.at("with_all_masks").at("exit_code"), 1);
   const Ran told = rehearse({"--capacity", "2GiB", "--masks", "all"}, {"masks.py", "contradict"});
   EXPECT_EQ(told.code, 1);
   EXPECT_THAT(told.out, HasSubstr("ValueError: more elements than there are"));

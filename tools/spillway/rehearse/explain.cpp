@@ -105,14 +105,6 @@ uint64_t activations_of(const AllocatorView& view) {
   return view.peak_allocated - std::min(others, view.peak_allocated);
 }
 
-// What masks decide is then not the most that it can be, but the least.
-void try_without_masks(const RunOptions& options, const Rehearsal& first, Explanation* found) {
-  if (assumed_sizes_of(first) == 0 || options.machine.masks) return;
-  Offer offer{"with masks that hold nowhere in place of everywhere (--masks none)", options};
-  offer.options.machine.masks = "none";
-  if (auto other = run(offer)) found->runs.push_back(std::move(*other));
-}
-
 void try_other_allocators(const RunOptions& options, Explanation* found) {
   for (const Offer& offer : other_allocators(options))
     if (auto other = run(offer)) found->runs.push_back(std::move(*other));
@@ -184,13 +176,14 @@ void try_changes(const RunOptions& options, const Rehearsal& ample, const Need& 
 
 }  // namespace
 
-Explanation find_what_fits(const RunOptions& options, const Rehearsal& first) {
+Explanation find_what_fits(const RunOptions& given, const Rehearsal& first) {
   Explanation found;
+  RunOptions options = given;
+  if (first.with_all_masks) options.machine.masks = "none";  // as in the run that is explained
   Offer ample{kAmpleWhat, options};
   ample.options.machine.capacity = kAmple;
   if (auto shown = run(ample)) found.runs.push_back(std::move(*shown));
   if (found.runs.empty() || !fits(found.runs.front()) || !has_probe(first)) return found;
-  try_without_masks(options, first, &found);
   const Rehearsal with_ample = found.runs.front().rehearsal;
   const Need need = largest_need(with_ample);
   const uint64_t capacity = largest_need(first).capacity;

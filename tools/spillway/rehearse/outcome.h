@@ -12,6 +12,21 @@
 
 namespace spillway::tools {
 
+enum class Fit {
+  kFits,
+  kDoesNotFit,     // it ended because a request failed
+  kWentOn,         // requests failed, and the program dealt with it
+  kProgramFailed,  // it ended for another reason, or for one that is not known
+  kNoDevice,       // it ended well and used no device
+  kNoKernels,      // it has no code that runs on this kind of card
+};
+
+// How a run ended.
+struct Ending {
+  Fit fit = Fit::kFits;
+  int exit_code = 0;
+};
+
 struct Rehearsal {
   int exit_code = 0;   // the program's; 128 + the signal that ended it
   int stopped_by = 0;  // the signal by which we were told to stop it
@@ -20,17 +35,8 @@ struct Rehearsal {
   std::string card;                 // the kind of every card, "" where only a capacity was given
   std::map<int, CardRecord> cards;  // by physical number, as the machine's file says
   std::vector<std::string> damaged;
-  std::optional<int> ended_with_all_masks;  // the exit code that made this a run with --masks none
+  std::optional<Ending> with_all_masks;  // of the run that made this one a run with --masks none
   std::string log;  // the end of what the program printed, where it was kept from the terminal
-};
-
-enum class Fit {
-  kFits,
-  kDoesNotFit,     // it ended because a request failed
-  kWentOn,         // requests failed, and the program dealt with it
-  kProgramFailed,  // it ended for another reason, or for one that is not known
-  kNoDevice,       // it ended well and used no device
-  kNoKernels,      // it has no code that runs on this kind of card
 };
 
 Fit decide(const Rehearsal& rehearsal);

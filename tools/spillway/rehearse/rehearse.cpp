@@ -81,7 +81,8 @@ std::function<int()> declare_rehearse(CLI::App& app, const Words& command) {
   app.get_option("--allocator")
       ->description(app.get_option("--allocator")->get_description() +
                     "; or several with commas between, for a row each");
-  app.add_flag("--once", options->once, "When it does not fit, do not run it again to find out what would");
+  app.add_flag("--once", options->once,
+               "When it does not fit, do not run it again to find out what would have fitted");
   return [options] { return rehearse(*options); };
 }
 

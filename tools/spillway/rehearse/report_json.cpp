@@ -111,6 +111,10 @@ Json json_of(const Counterfactual& other) {
           {"outside_bytes", need.outside}};
 }
 
+Json ending_of(const std::optional<Ending>& ending) {
+  return ending ? Json{{"verdict", fit_name(ending->fit)}, {"exit_code", ending->exit_code}} : Json();
+}
+
 Json cards_of(const Rehearsal& rehearsal) {
   Json list = Json::array();
   for (const CardNeed& card : needs_of(rehearsal))
@@ -198,8 +202,7 @@ std::string report_json(const RunOptions& options, const Rehearsal& rehearsal,
                      {"reads", reads},
                      {"driver_reads", driver_reads},
                      {"assumed_sizes", assumed_sizes_of(rehearsal)},
-                     {"exit_code_with_all_masks",
-                      rehearsal.ended_with_all_masks ? Json(*rehearsal.ended_with_all_masks) : Json()},
+                     {"with_all_masks", ending_of(rehearsal.with_all_masks)},
                      {"uncomputed", uncomputed_of(rehearsal)},
                      {"further_runs", runs},
                      {"remarks", explanation.remarks},

@@ -107,10 +107,12 @@ std::string computed_text(const Rehearsal& rehearsal) {
 }
 
 std::string masks_text(const Rehearsal& rehearsal) {
-  if (rehearsal.ended_with_all_masks)
-    return "masks that no kernel computed hold nowhere here: with masks that hold everywhere the program "
-           "ended with exit code " +
-           std::to_string(*rehearsal.ended_with_all_masks) + "\n";
+  if (const auto& all = rehearsal.with_all_masks)
+    return "masks that no kernel computed hold nowhere here: with masks that hold everywhere (--masks all) " +
+           (all->fit == Fit::kDoesNotFit
+                ? std::string("it does not fit")
+                : "the program ended with exit code " + std::to_string(all->exit_code)) +
+           "\n";
   const uint64_t count = assumed_sizes_of(rehearsal);
   if (count == 0) return "";
   return count_text(count, "size was", "sizes were") +

@@ -130,9 +130,11 @@ std::optional<Rehearsal> run_program(const RunOptions& options, RunError* error)
   return rehearsal;
 }
 
-// Masks that hold everywhere may contradict each other, so that the program fails where no card would.
-bool may_have_failed_by_masks(const RunOptions& options, const Rehearsal& rehearsal) {
-  return !options.machine.masks && decide(rehearsal) == Fit::kProgramFailed &&
+// Masks that hold everywhere are more than any values make of them where they exclude each other: the program
+// may take more than it needs, or fail where two sizes contradict each other.
+bool masks_may_have_decided(const RunOptions& options, const Rehearsal& rehearsal) {
+  const Fit fit = decide(rehearsal);
+  return !options.machine.masks && (fit == Fit::kProgramFailed || fit == Fit::kDoesNotFit) &&
          assumed_sizes_of(rehearsal) > 0 && stop_signal() == 0;
 }
 
@@ -140,14 +142,14 @@ bool may_have_failed_by_masks(const RunOptions& options, const Rehearsal& rehear
 
 std::optional<Rehearsal> rehearse_once(const RunOptions& options, RunError* error) {
   std::optional<Rehearsal> first = run_program(options, error);
-  if (!first || !may_have_failed_by_masks(options, *first)) return first;
+  if (!first || !masks_may_have_decided(options, *first)) return first;
   RunOptions without = options;
   without.machine.masks = "none";
   without.keep_output = true;
   RunError none;
   std::optional<Rehearsal> second = run_program(without, &none);
   if (!second || decide(*second) == Fit::kProgramFailed) return first;
-  second->ended_with_all_masks = first->exit_code;
+  second->with_all_masks = Ending{decide(*first), first->exit_code};
   return second;
 }
 

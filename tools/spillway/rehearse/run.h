@@ -29,9 +29,9 @@ struct RunError {
   std::string text;
 };
 
-// Runs the program a second time, with masks that hold nowhere, where it failed with masks that hold
-// everywhere. Nothing, and `error`, when it was not started: after a signal to stop no run is. Nor is there
-// anything to say of one that such a signal cut short where its output was kept.
+// Runs the program a second time, with masks that hold nowhere, where it failed or did not fit with masks
+// that hold everywhere. Nothing, and `error`, when it was not started: after a signal to stop no run is. Nor
+// is there anything to say of one that such a signal cut short where its output was kept.
 std::optional<Rehearsal> rehearse_once(const RunOptions& options, RunError* error);
 
 }  // namespace spillway::tools

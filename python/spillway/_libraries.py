@@ -1,7 +1,9 @@
-"""The part of the rehearsal's probe that knows Transformers. The probe runs it in the program.
+"""The part of the rehearsal's probe that knows libraries beside PyTorch. The probe runs it in the program.
 
-Where no value is computed it gives generate() its end. Where the rehearsal tries what gradient checkpointing saves
-(SPILLWAY_REHEARSAL_CHECKPOINTING=1), it turns that on in each model that is called in training.
+Transformers: where no value is computed it gives generate() its end. Where the rehearsal tries what gradient
+checkpointing saves (SPILLWAY_REHEARSAL_CHECKPOINTING=1), it turns that on in each model that is called in training.
+Triton: where no value is computed, what a kernel was not given stays known. A kernel writes no tensor but those among
+its arguments, unless it follows addresses that it finds in memory.
 """
 import ctypes
 import importlib.util
@@ -91,8 +93,40 @@ def _checkpoint_models(probe):
     _after_import("transformers.modeling_utils", change)
 
 
+def _storages_of(arguments):
+    """Address and bytes of what tensors among them lie in, those behind descriptors included."""
+    for argument in arguments:
+        tensor = getattr(argument, "base", argument) if hasattr(argument, "block_shape") else argument
+        if hasattr(tensor, "untyped_storage"):
+            storage = tensor.untyped_storage()
+            yield storage.data_ptr(), storage.nbytes()
+
+
+def _confine_triton(probe):
+    forget = probe.spillway_rehearsal_forget
+    forget.argtypes = (ctypes.c_uint64, ctypes.c_uint64)
+
+    def change(module):
+        launch = module.JITFunction.run
+
+        def run(self, *arguments, **keywords):
+            probe.spillway_rehearsal_confine(1)
+            try:
+                return launch(self, *arguments, **keywords)
+            finally:
+                probe.spillway_rehearsal_confine(-1)
+                for address, count in _storages_of((*arguments, *keywords.values())):
+                    forget(address, count)
+
+        module.JITFunction.run = run
+
+    _after_import("triton.runtime.jit", change)
+
+
 def start(library, steps, values):
     del steps
     _end_generation(values)
+    if values != "compute":
+        _confine_triton(ctypes.PyDLL(library))
     if os.environ.get("SPILLWAY_REHEARSAL_CHECKPOINTING") == "1":
         _checkpoint_models(ctypes.PyDLL(library))
