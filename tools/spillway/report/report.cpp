@@ -1,16 +1,19 @@
 // `spillway report`: what a trace tells.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <fstream>
 #include <memory>
 
 #include "tools/spillway/command.h"
 #include "tools/spillway/report/render.h"
+#include "tools/spillway/snapshot/report.h"
+#include "tools/spillway/units.h"
 
 namespace spillway::tools {
 namespace {
 
 struct Options {
-  std::string path;
+  std::string path, capacity;
   bool json = false;
   int64_t incident = 0, events = 20;
   CLI::Option* incident_given = nullptr;
@@ -22,8 +25,42 @@ std::string known_incidents(const Analysis& analysis) {
          std::to_string(analysis.incidents.back().number);
 }
 
+bool is_snapshot(const std::string& path) {
+  std::string start(2, '\0');
+  std::ifstream(path, std::ios::binary).read(start.data(), static_cast<std::streamsize>(start.size()));
+  return begins_as_pickle(start);
+}
+
+int report_snapshot(const Options& options) {
+  std::optional<uint64_t> capacity;
+  if (!options.capacity.empty()) {
+    capacity = parse_size(options.capacity);
+    if (!capacity)
+      return fail(kUsageError,
+                  "report: --capacity: '" + options.capacity + "' is no size: write " + kSizesAccepted);
+  }
+  if (options.incident_given->count() > 0)
+    return fail(kUsageError,
+                "report: --incident: a snapshot of PyTorch's has no incidents; the last failure is shown");
+  std::string error;
+  const auto snapshot = read_snapshot(options.path, &error);
+  if (!snapshot) return fail(kUnreadableTrace, "report: " + error);
+  const auto findings = look_into(*snapshot, capacity);
+  if (!findings)
+    return fail(kUnreadableTrace,
+                "report: " + options.path + ": the snapshot holds no memory and no history");
+  const SnapshotReport shown{options.path, *snapshot, *findings};
+  std::fputs((options.json ? snapshot_json(shown) : snapshot_text(shown)).c_str(), stdout);
+  return kSuccess;
+}
+
 int report(const Options& options) {
-  if (options.path.empty()) return fail(kUsageError, "report: name the trace file: spillway report TRACE");
+  if (options.path.empty())
+    return fail(kUsageError,
+                "report: name the file: spillway report TRACE, or a memory snapshot of PyTorch's");
+  if (is_snapshot(options.path)) return report_snapshot(options);
+  if (!options.capacity.empty())
+    return fail(kUsageError, "report: --capacity is for PyTorch's memory snapshots: a trace knows its card");
   trace::Contents contents;
   std::string error;
   if (!trace::read(options.path, &contents, &error)) return fail(kUnreadableTrace, "report: " + error);
@@ -52,7 +89,10 @@ const CLI::Validator kWholeNumber(
 
 std::function<int()> declare_report(CLI::App& app, const Words&) {
   auto options = std::make_shared<Options>();
-  app.add_option("trace", options->path, "Trace file, as SPILLWAY_TRACE named it");
+  app.add_option("trace", options->path,
+                 "Trace file, as SPILLWAY_TRACE named it, or a memory snapshot of PyTorch's");
+  app.add_option("--capacity", options->capacity,
+                 "Of a snapshot's card, such as 24GiB: shows what was outside PyTorch");
   app.add_flag("--json", options->json, "The report as data");
   options->incident_given = app.add_option("--incident", options->incident,
                                            "The failure to show; otherwise the last that was not rescued")
@@ -66,7 +106,8 @@ std::function<int()> declare_report(CLI::App& app, const Words&) {
 }  // namespace
 
 Command report_command() {
-  return {"report", "Say what a trace tells", "spillway report run.trace", false, declare_report};
+  return {"report", "Say what a trace, or a memory snapshot of PyTorch's, tells", "spillway report run.trace",
+          false, declare_report};
 }
 
 }  // namespace spillway::tools

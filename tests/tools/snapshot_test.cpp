@@ -1,0 +1,161 @@
+// `spillway report` on PyTorch's memory snapshots: the reader of pickles, damaged ones too, and a whole
+// report. tests/libtorch/test_snapshot_report.py compares the figures with those of PyTorch.
+#include <gmock/gmock.h>
+
+#include <cstring>
+#include <random>
+
+#include "tests/tools/support.h"
+#include "tools/spillway/snapshot/findings.h"
+#include "tools/spillway/snapshot/pickle.h"
+#include "tools/spillway/snapshot/report.h"
+
+namespace spillway::tools {
+namespace {
+
+using ::testing::HasSubstr;
+using Type = Pickle::Type;
+using std::string_literals::operator""s;
+
+const std::string kGolden = std::string(GOLDEN_FOLDER) + "/snapshot.pickle";
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+Pickle read(const std::string& program) {
+  return Pickle::read("\x80\x04"s + program);
+}
+
+std::optional<int64_t> integer_of(const std::string& program) {
+  const Pickle pickle = read(program);
+  return pickle.has_root() && pickle.incomplete().empty() ? pickle.integer(pickle.root()) : std::nullopt;
+}
+
+TEST(Pickle, NumbersOfAllWidths) {
+  EXPECT_EQ(integer_of("K\xff."), 255);
+  EXPECT_EQ(integer_of("M\x01\x02."), 0x201);
+  EXPECT_EQ(integer_of("J\xfe\xff\xff\xff."), -2);
+  EXPECT_EQ(integer_of("\x8a\x00."s), 0);
+  EXPECT_EQ(integer_of("\x8a\x02\x00\xff."s), -256);
+  EXPECT_EQ(integer_of("\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f."), INT64_MAX);
+  EXPECT_EQ(integer_of("\x8a\x09\x01\x00\x00\x00\x00\x00\x00\x00\x01."s), std::nullopt) << "65 bits";
+  EXPECT_EQ(integer_of("\x8b\x02\x00\x00\x00\x01\x01."s), 257);
+  EXPECT_EQ(integer_of("\x88."), 1);
+  const Pickle real = read("G\x3f\xf8\x00\x00\x00\x00\x00\x00."s);
+  EXPECT_EQ(real.number(real.root()), 1.5);
+}
+
+TEST(Pickle, ContainersAndWhatIsShared) {
+  // {"a": [1, (2, 3)], "b": the same list}
+  const Pickle pickle = read("}(\x8c\x01"s + "a]\x94(K\x01K\x02K\x03\x86" + "e\x8c\x01" + "bh\x00u."s);
+  ASSERT_TRUE(pickle.has_root()) << pickle.incomplete();
+  const auto a = pickle.find(pickle.root(), "a"), b = pickle.find(pickle.root(), "b");
+  ASSERT_TRUE(a && b);
+  EXPECT_EQ(*a, *b);
+  ASSERT_EQ(pickle.items(*a).size(), 2u);
+  EXPECT_EQ(pickle.integer(pickle.items(pickle.items(*a)[1])[1]), 3);
+  EXPECT_EQ(pickle.find(pickle.root(), "c"), std::nullopt);
+}
+
+TEST(Pickle, NothingIsCalled) {
+  // os.system("true") is an opaque value; LibTorch's mark of a list's type gives the list.
+  const Pickle call = read("cos\nsystem\n\x8c\x04true\x85R.");
+  ASSERT_TRUE(call.has_root());
+  EXPECT_EQ(call.type(call.root()), Type::kOpaque);
+  const Pickle typed = read("ctorch.jit._pickle\nrestore_type_tag\n]K\x07"s + "a\x8c\x09List[int]\x86R.");
+  ASSERT_TRUE(typed.has_root()) << typed.incomplete();
+  ASSERT_EQ(typed.type(typed.root()), Type::kList);
+  EXPECT_EQ(typed.integer(typed.items(typed.root())[0]), 7);
+}
+
+TEST(Pickle, WrongProgramsSayWhere) {
+  EXPECT_THAT(read("a.").incomplete(), HasSubstr("an instruction lacks its operand at byte 2 of 4"));
+  EXPECT_THAT(read("e.").incomplete(), HasSubstr("lacks its mark"));
+  EXPECT_THAT(read("h\x05.").incomplete(), HasSubstr("used before it was made"));
+  EXPECT_THAT(read("X\xff\xff\xff\xff.").incomplete(), HasSubstr("the file ends early"));
+  EXPECT_THAT(read("\x07").incomplete(), HasSubstr("an unknown instruction"));
+  EXPECT_THAT(Pickle::read("\x80\x06N.").incomplete(), HasSubstr("newer than 5"));
+  EXPECT_THAT(read("}(K\x01u.").incomplete(), HasSubstr("a key has no value"));
+}
+
+TEST(Pickle, AFileThatEndsEarlyGivesWhatItHolds) {
+  // {"a": [[1, 2 ...: the inner list has not been added to the outer one yet.
+  const Pickle pickle = read("}(\x8c\x01"s + "a]](K\x01K\x02K");
+  EXPECT_THAT(pickle.incomplete(), HasSubstr("the file ends early"));
+  const auto outer = pickle.find(pickle.root(), "a");
+  ASSERT_TRUE(outer);
+  ASSERT_EQ(pickle.items(*outer).size(), 1u);
+  EXPECT_EQ(pickle.items(pickle.items(*outer)[0]).size(), 2u);
+}
+
+// Whatever `bytes` are, a report of them is made or refused.
+bool reported(const std::string& bytes) {
+  std::string error;
+  const auto snapshot = parse_snapshot(bytes, &error);
+  if (!snapshot) {
+    EXPECT_NE(error, "");
+    return false;
+  }
+  const auto findings = look_into(*snapshot, 1 << 30);
+  if (!findings) return false;
+  const SnapshotReport report{"damaged", *snapshot, *findings};
+  EXPECT_THAT(snapshot_text(report), HasSubstr("The snapshot\n"));
+  EXPECT_FALSE(snapshot_json(report).empty());
+  return true;
+}
+
+TEST(Snapshot, CutAnywhereItTellsWhatItHolds) {
+  const std::string whole = bytes_of(kGolden);
+  size_t told = 0;
+  for (size_t length = 0; length < whole.size(); length += 97) told += reported(whole.substr(0, length));
+  EXPECT_GT(told, whole.size() / 97 / 2);
+  std::string error;
+  const auto cut = parse_snapshot(whole.substr(0, whole.size() / 2), &error);
+  ASSERT_TRUE(cut) << error;
+  EXPECT_THAT(cut->incomplete, HasSubstr("the file ends early at byte"));
+  EXPECT_GT(cut->devices.at(0).events.size(), 100u);
+}
+
+TEST(Snapshot, ChangedBytesNeverCrash) {
+  const std::string whole = bytes_of(kGolden);
+  const char* const cases = std::getenv("SPILLWAY_FUZZ_CASES");
+  const char* const seed = std::getenv("SPILLWAY_FUZZ_SEED");
+  std::mt19937_64 random(seed != nullptr ? std::strtoull(seed, nullptr, 10) : 1);
+  const uint64_t count = cases != nullptr ? std::strtoull(cases, nullptr, 10) : 300;
+  size_t told = 0;
+  for (uint64_t i = 0; i < count; ++i) {
+    std::string bytes = whole;
+    for (uint64_t changes = 1 + random() % 8; changes > 0; --changes)
+      bytes[2 + random() % (bytes.size() - 2)] = static_cast<char>(random());
+    told += reported(bytes);
+  }
+  EXPECT_GT(told, 0u);
+}
+
+using SnapshotCommand = CommandTest;
+
+TEST_F(SnapshotCommand, ReportsALeakWordForWord) {
+  std::filesystem::copy_file(kGolden, folder() / "run.pickle");
+  const Ran ran = run({"report", "run.pickle", "--capacity", "64MiB"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  const std::string expected = std::string(GOLDEN_FOLDER) + "/snapshot.txt";
+  if (std::getenv("SPILLWAY_UPDATE_GOLDEN") != nullptr) std::ofstream(expected) << ran.out;
+  EXPECT_EQ(ran.out, bytes_of(expected));
+}
+
+TEST_F(SnapshotCommand, RefusesWhatIsNoSnapshot) {
+  std::ofstream(folder() / "other.pickle") << "\x80\x04]."s;
+  const Ran other = run({"report", "other.pickle"});
+  EXPECT_EQ(other.code, 3);
+  EXPECT_THAT(other.err, HasSubstr("other.pickle: it is a pickle, but no memory snapshot of PyTorch's"));
+  std::filesystem::copy_file(kGolden, folder() / "run.pickle");
+  const Ran size = run({"report", "run.pickle", "--capacity", "much"});
+  EXPECT_EQ(size.code, 2);
+  EXPECT_THAT(size.err, HasSubstr("'much' is no size"));
+  EXPECT_EQ(run({"report", "run.pickle", "--incident", "1"}).code, 2);
+}
+
+}  // namespace
+}  // namespace spillway::tools

@@ -1,0 +1,297 @@
+#include "tools/spillway/snapshot/findings.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "spillway/allocator/memory.h"
+#include "tools/spillway/rehearse/places.h"
+#include "tools/spillway/snapshot/history.h"
+
+namespace spillway::tools {
+namespace {
+
+constexpr size_t kNoEvent = kBeforeHistory;
+
+// PyTorch names frames of C++ as the linker does; those of the program are Python's.
+bool is_python(const SnapshotFrame& frame) {
+  return frame.line > 0 && (frame.file.ends_with(".py") || frame.file.starts_with('<'));
+}
+
+// "autograd AddmmBackward0" of the frames of C++: a backward pass has none of Python's.
+std::string label_of(const std::vector<SnapshotFrame>& frames) {
+  for (const SnapshotFrame& frame : frames) {
+    const size_t end = frame.function.find("Backward");
+    if (end == std::string_view::npos) continue;
+    const size_t start = frame.function.find_last_of(":> ", end) + 1;  // npos + 1 is the beginning
+    const size_t stop = frame.function.find_first_of(":(", end);
+    return "backward of " +
+           std::string(frame.function.substr(start, std::min(stop, frame.function.size()) - start));
+  }
+  return "a thread without a Python stack, such as the backward pass";
+}
+
+Place place_of(const std::vector<SnapshotFrame>& frames) {
+  Place place;
+  for (const SnapshotFrame& frame : frames)
+    if (is_python(frame))
+      place.frames.push_back(
+          {std::string(frame.function), std::string(frame.file), static_cast<uint64_t>(frame.line)});
+  if (place.frames.empty()) place.label = label_of(frames);
+  return place;
+}
+
+// Names each stack once.
+class Names {
+ public:
+  explicit Names(const Snapshot& snapshot) : snapshot_(snapshot) {}
+  const std::pair<std::string, std::string>& of(StackId stack) {
+    const auto [known, is_new] = names_.try_emplace(stack);
+    if (!is_new) return known->second;
+    const Place place = place_of(snapshot_.stacks[stack]);
+    known->second = {where_of(place), caller_of(place)};
+    if (known->second.second == known->second.first) known->second.second.clear();
+    return known->second;
+  }
+
+ private:
+  const Snapshot& snapshot_;
+  std::map<StackId, std::pair<std::string, std::string>> names_;
+};
+
+// Before which events the program's steps began: as its optimizer noted, or where what is in use fell by half
+// of what it had risen to since it last did.
+class Steps {
+ public:
+  Steps(const SnapshotDevice& device, size_t until) {
+    device.optimizer_steps.empty() ? by_waves(device, until) : by_notes(device, until);
+  }
+  uint64_t count() const { return starts_.size(); }
+  // The number of the step in which an event happened; 0 is before the first.
+  size_t of(size_t event) const {
+    return static_cast<size_t>(std::upper_bound(starts_.begin(), starts_.end(), event) - starts_.begin());
+  }
+
+ private:
+  void by_notes(const SnapshotDevice& device, size_t until) {
+    size_t event = 0;
+    for (const uint64_t time : device.optimizer_steps) {
+      while (event < until && device.events[event].microseconds < time) ++event;
+      if (event < until) starts_.push_back(event);
+    }
+  }
+  void by_waves(const SnapshotDevice& device, size_t until) {
+    Level level;
+    int64_t top = 0, bottom = 0;
+    bool falling = false;
+    for (size_t i = 0; i < until; ++i) {
+      level.take_in(device.events[i]);
+      const int64_t in_use = level.bytes();
+      if (!falling && in_use < top / 2 + bottom / 2) {
+        falling = true;
+        starts_.push_back(i + 1);
+        bottom = top = in_use;
+      } else if (falling && in_use > top) {
+        falling = false;
+      }
+      top = falling ? in_use : std::max(top, in_use);
+      bottom = std::min(bottom, in_use);
+    }
+  }
+
+  std::vector<size_t> starts_;
+};
+
+struct Tally {
+  uint64_t bytes = 0, blocks = 0;
+  size_t oldest = kNoEvent;
+  bool before_history = false;
+  std::map<size_t, uint64_t> by_step;  // bytes that each step has left
+};
+
+// The first steps make what stays for good: the optimizer's state, caches. The last one is not over.
+constexpr uint64_t kSettledAfter = 2, kLeastSteps = 3;
+
+std::optional<Growth> growth_of(const Tally& tally, const Steps& steps) {
+  if (steps.count() < kSettledAfter + kLeastSteps) return std::nullopt;
+  Growth growth;
+  uint64_t bytes = 0;
+  for (const auto& [step, left] : tally.by_step) {
+    if (step < kSettledAfter || step >= steps.count()) continue;
+    ++growth.steps;
+    bytes += left;
+  }
+  const uint64_t settled = steps.count() - kSettledAfter;
+  if (growth.steps < kLeastSteps || growth.steps * 2 < settled) return std::nullopt;
+  growth.bytes_per_step = bytes / growth.steps;
+  return growth;
+}
+
+uint64_t age_at(const SnapshotDevice& device, size_t moment, size_t born) {
+  const size_t last = std::min(moment, device.events.size() - 1);
+  const uint64_t now = device.events[last].microseconds, then = device.events[born].microseconds;
+  return now > then ? now - then : 0;
+}
+
+std::vector<Holder> holders_at(const Moment& moment, const SnapshotDevice& device, const Steps& steps,
+                               Names* names) {
+  std::map<std::pair<std::string, std::string>, Tally> tallies;
+  for (const HeldBlock& block : moment.blocks) {
+    if (block.pending) continue;
+    Tally& tally = tallies[names->of(block.stack)];
+    tally.bytes += block.requested;
+    ++tally.blocks;
+    if (block.born == kBeforeHistory) {
+      tally.before_history = true;
+      continue;
+    }
+    tally.oldest = std::min(tally.oldest, block.born);
+    tally.by_step[steps.of(block.born)] += block.requested;
+  }
+  std::vector<Holder> holders;
+  for (const auto& [name, tally] : tallies) {
+    Holder holder{name.first, name.second, tally.bytes, tally.blocks, std::nullopt, growth_of(tally, steps)};
+    if (!tally.before_history) holder.oldest_us = age_at(device, moment.event, tally.oldest);
+    holders.push_back(std::move(holder));
+  }
+  std::stable_sort(holders.begin(), holders.end(),
+                   [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
+  return holders;
+}
+
+// `asker`: the pool and the stream of the request.
+Holdings holdings_at(const Moment& moment, const PoolAndStream& asker) {
+  Holdings holdings;
+  holdings.reserved = moment.reserved;
+  for (const HeldBlock& block : moment.blocks) {
+    const uint64_t requested = std::min(block.requested, block.size);
+    if (block.pending)
+      holdings.pending += block.size;
+    else
+      holdings.in_use += requested, holdings.rounding += block.size - requested;
+  }
+  for (const auto& [owner, idle] : moment.idle) {
+    if (owner != asker) {
+      holdings.elsewhere += idle.bytes;
+      continue;
+    }
+    holdings.idle = idle.bytes;
+    holdings.largest_idle = idle.largest;
+  }
+  return holdings;
+}
+
+Verdict verdict_on(const Holdings& holdings, uint64_t request) {
+  if (holdings.free && *holdings.free >= request)
+    return {Cause::kLimit, size_text(*holdings.free) +
+                               " of the card were free: the process has a limit of its own, such as "
+                               "set_per_process_memory_fraction"};
+  Memory memory;
+  memory.live = holdings.in_use;
+  memory.rounding = holdings.rounding;
+  memory.pending = holdings.pending;
+  memory.cached = holdings.idle;
+  memory.pools = holdings.elsewhere;
+  memory.free = holdings.free.value_or(0);
+  memory.context = holdings.outside().value_or(0);
+  memory.limit = memory.sum();
+  memory.device = memory.limit;
+  // A piece that is large enough was not the request's to have: it lies among small blocks, or is kept whole.
+  const uint64_t extent = std::max(holdings.largest_idle, memory.free);
+  return judge(memory, request, std::min(extent, request - 1));
+}
+
+// What grows is the cause where without it the request would have had room.
+void look_for_a_leak(SnapshotFindings* found) {
+  uint64_t grown = 0;
+  const Holder* largest = nullptr;
+  for (const Holder& holder : found->holders) {
+    if (!holder.growth) continue;
+    grown += holder.bytes;
+    if (largest == nullptr) largest = &holder;
+  }
+  if (largest == nullptr || grown < found->failure->bytes || grown < found->holdings.in_use / 4) return;
+  found->cause = SnapshotCause::kLeak;
+  found->verdict.text = size_text(largest->bytes) + " in " + std::to_string(largest->blocks) + " blocks of " +
+                        (largest->caller.empty() ? largest->where : largest->caller) +
+                        " were kept: " + size_text(largest->growth->bytes_per_step) + " more after each step";
+}
+
+size_t last_failure_of(const SnapshotDevice& device, uint64_t* count) {
+  size_t last = kNoEvent;
+  for (size_t i = 0; i < device.events.size(); ++i) {
+    if (device.events[i].action != Action::kOutOfMemory) continue;
+    ++*count;
+    last = i;
+  }
+  return last;
+}
+
+// The device of the last failure; else the one that holds most.
+int device_to_show(const Snapshot& snapshot) {
+  int shown = snapshot.devices.begin()->first;
+  uint64_t latest = 0, most = 0;
+  bool failed = false;
+  for (const auto& [number, device] : snapshot.devices) {
+    uint64_t count = 0, held = 0;
+    const size_t failure = last_failure_of(device, &count);
+    for (const SnapshotSegment& segment : device.segments) held += segment.size;
+    if (failure != kNoEvent && (!failed || device.events[failure].microseconds >= latest)) {
+      failed = true;
+      latest = device.events[failure].microseconds;
+      shown = number;
+    } else if (!failed && held > most) {
+      most = held;
+      shown = number;
+    }
+  }
+  return shown;
+}
+
+}  // namespace
+
+std::optional<uint64_t> Holdings::outside() const {
+  if (!capacity || !free || reserved + *free > *capacity) return std::nullopt;
+  return *capacity - reserved - *free;
+}
+
+std::optional<SnapshotFindings> look_into(const Snapshot& snapshot, std::optional<uint64_t> capacity) {
+  if (snapshot.devices.empty()) return std::nullopt;
+  SnapshotFindings found;
+  found.device = device_to_show(snapshot);
+  const SnapshotDevice& device = snapshot.devices.at(found.device);
+  Names names(snapshot);
+  const size_t failure = last_failure_of(device, &found.failures);
+  const size_t shown = failure == kNoEvent ? device.events.size() : failure;
+  const Moment moment = moment_at(device, shown);
+  const Steps steps(device, shown);
+  PoolAndStream asker;
+  if (failure != kNoEvent) asker = {device.events[failure].pool, device.events[failure].stream};
+  found.holdings = holdings_at(moment, asker);
+  found.holdings.capacity = capacity;
+  found.holders = holders_at(moment, device, steps, &names);
+  found.steps = steps.count();
+  found.events = device.events.size();
+  found.contradictions = moment.contradictions;
+  if (!device.events.empty())
+    found.span_us = device.events.back().microseconds -
+                    std::min(device.events.front().microseconds, device.events.back().microseconds);
+  const Moment peak = moment_at(device, std::min(peak_of(device), shown));
+  found.peak_bytes = holdings_at(peak, asker).in_use;
+  found.peak_is_the_failure = found.peak_bytes <= found.holdings.in_use;
+  if (!found.peak_is_the_failure) {
+    found.at_peak = holders_at(peak, device, steps, &names);
+    for (Holder& holder : found.at_peak) holder.growth.reset();  // seen best at the end
+  }
+  if (failure == kNoEvent) return found;
+  const SnapshotEvent& request = device.events[failure];
+  const auto& [where, caller] = names.of(request.stack);
+  found.failure = {request.size, request.stream, where, caller};
+  found.holdings.free = request.address;
+  found.cause = SnapshotCause::kMemory;
+  found.verdict = verdict_on(found.holdings, std::max<uint64_t>(request.size, 1));
+  look_for_a_leak(&found);
+  return found;
+}
+
+}  // namespace spillway::tools

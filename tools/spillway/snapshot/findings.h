@@ -1,0 +1,70 @@
+// What a memory snapshot of PyTorch's tells: why the request failed, where the memory was, who held it.
+//
+// Thread-safety: pure functions. Ownership: texts are their own. Units: bytes, microseconds.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "spillway/allocator/verdict.h"
+#include "tools/spillway/snapshot/snapshot.h"
+
+namespace spillway::tools {
+
+// What keeps growing: each of the program's steps leaves some of it behind.
+struct Growth {
+  uint64_t steps = 0;  // that left some
+  uint64_t bytes_per_step = 0;
+};
+
+struct Holder {
+  std::string where;   // "model.py:47 forward"
+  std::string caller;  // the program's own line that led there, "" if it is the same
+  uint64_t bytes = 0, blocks = 0;
+  std::optional<uint64_t> oldest_us;  // how long before the moment; nothing: since before the history
+  std::optional<Growth> growth;
+};
+
+// Where the memory was. reserved = in use + rounding + pending + idle + elsewhere.
+struct Holdings {
+  uint64_t reserved = 0;
+  uint64_t in_use = 0;    // as the program asked for it
+  uint64_t rounding = 0;  // given beyond that
+  uint64_t pending = 0;   // freed, but other streams may still use it
+  uint64_t idle = 0;      // held by the allocator, used by nobody
+  uint64_t largest_idle = 0;
+  uint64_t elsewhere = 0;            // likewise, for other pools and streams than those of the request
+  std::optional<uint64_t> free;      // of the card, as the driver said when the request failed
+  std::optional<uint64_t> capacity;  // of the card, where it is known
+  // Of the card: what is neither reserved nor free. The context, other libraries, other processes.
+  std::optional<uint64_t> outside() const;
+};
+
+struct FailedRequest {
+  uint64_t bytes = 0, stream = 0;
+  std::string where, caller;
+};
+
+enum class SnapshotCause { kNone, kLeak, kMemory };
+
+struct SnapshotFindings {
+  int device = 0;
+  std::optional<FailedRequest> failure;  // the last one; nothing: no request failed in the history
+  uint64_t failures = 0;
+  // Of the failure: a leak where what grows covers what was missing, else by `verdict`.
+  SnapshotCause cause = SnapshotCause::kNone;
+  Verdict verdict;
+  Holdings holdings;            // at the failure, else when the snapshot was written
+  std::vector<Holder> holders;  // likewise; largest first
+  uint64_t peak_bytes = 0;      // the most in use at once, in the history
+  std::vector<Holder> at_peak;
+  bool peak_is_the_failure = false;
+  uint64_t steps = 0, events = 0, span_us = 0, contradictions = 0;
+};
+
+// Of the device whose request failed last; without one, of that which holds most. Nothing: the snapshot is
+// empty. `capacity`: of the card, where the user gave it.
+std::optional<SnapshotFindings> look_into(const Snapshot& snapshot, std::optional<uint64_t> capacity);
+
+}  // namespace spillway::tools

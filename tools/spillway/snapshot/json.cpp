@@ -1,0 +1,79 @@
+#include <nlohmann/json.hpp>
+
+#include "tools/spillway/snapshot/report.h"
+
+namespace spillway::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json or_null(const std::optional<uint64_t>& value) {
+  return value ? Json(*value) : Json();
+}
+
+Json json_of(const Holder& holder) {
+  Json json = {{"where", holder.where},
+               {"caller", holder.caller},
+               {"bytes", holder.bytes},
+               {"blocks", holder.blocks},
+               {"oldest_us", or_null(holder.oldest_us)}};
+  json["growth"] =
+      holder.growth ? Json{{"steps", holder.growth->steps}, {"bytes_per_step", holder.growth->bytes_per_step}}
+                    : Json();
+  return json;
+}
+
+Json json_of(const std::vector<Holder>& holders) {
+  Json list = Json::array();
+  for (const Holder& holder : holders) list.push_back(json_of(holder));
+  return list;
+}
+
+Json json_of(const Holdings& at) {
+  return {{"reserved_bytes", at.reserved},
+          {"in_use_bytes", at.in_use},
+          {"rounding_bytes", at.rounding},
+          {"pending_bytes", at.pending},
+          {"idle_bytes", at.idle},
+          {"largest_idle_bytes", at.largest_idle},
+          {"elsewhere_bytes", at.elsewhere},
+          {"free_bytes", or_null(at.free)},
+          {"outside_bytes", or_null(at.outside())},
+          {"capacity_bytes", or_null(at.capacity)}};
+}
+
+Json failure_of(const SnapshotFindings& found) {
+  if (!found.failure) return {};
+  return {{"asked_bytes", found.failure->bytes},
+          {"device", found.device},
+          {"stream", found.failure->stream},
+          {"where", found.failure->where},
+          {"caller", found.failure->caller}};
+}
+
+}  // namespace
+
+std::string snapshot_json(const SnapshotReport& report) {
+  const SnapshotFindings& found = report.findings;
+  Json json = {{"spillway_snapshot_report", 1}, {"path", report.path}};
+  json["verdict"] =
+      found.failure ? Json{{"cause", snapshot_cause_name(found)}, {"text", found.verdict.text}} : Json();
+  json["failure"] = failure_of(found);
+  json["failures"] = found.failures;
+  json["device"] = found.device;
+  json["memory"] = json_of(found.holdings);
+  json["holders"] = json_of(found.holders);
+  json["peak"] = {{"in_use_bytes", found.peak_bytes},
+                  {"is_the_failure", found.peak_is_the_failure},
+                  {"holders", json_of(found.at_peak)}};
+  json["history"] = {{"events", found.events},
+                     {"microseconds", found.span_us},
+                     {"steps", found.steps},
+                     {"contradictions", found.contradictions}};
+  json["settings"] = report.snapshot.settings;
+  json["incomplete"] = report.snapshot.incomplete;
+  json["passed_over"] = report.snapshot.passed_over;
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace spillway::tools

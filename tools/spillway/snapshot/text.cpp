@@ -1,0 +1,141 @@
+#include <algorithm>
+#include <cmath>
+
+#include "tools/spillway/report/table.h"
+#include "tools/spillway/snapshot/report.h"
+#include "tools/spillway/units.h"
+
+namespace spillway::tools {
+namespace {
+
+constexpr size_t kHoldersShown = 12;
+
+std::string percent(uint64_t part, uint64_t whole) {
+  const double share = whole == 0 ? 0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
+  return std::to_string(std::lround(share)) + "%";
+}
+
+std::string verdict_line(const SnapshotFindings& found) {
+  if (!found.failure) return "No request failed in what the snapshot tells.\n";
+  return std::string("Verdict: ") + snapshot_cause_name(found) + ": " + found.verdict.text + ".\n";
+}
+
+std::string from_text(const std::string& caller) {
+  return caller.empty() ? "" : "  from " + caller;
+}
+
+std::string request_text(const SnapshotFindings& found) {
+  if (!found.failure) return "";
+  const FailedRequest& request = *found.failure;
+  std::string text = "\nThe request that failed\n";
+  text += "  asked  " + exact_size_text(request.bytes) + "\n";
+  text += "  where  GPU " + std::to_string(found.device) + ", stream " + address_text(request.stream) + "\n";
+  text += "  by     " + request.where + from_text(request.caller) + "\n";
+  if (found.failures > 1)
+    text += "  It is the last of " + std::to_string(found.failures) + " failures in the history.\n";
+  return text;
+}
+
+std::string holdings_text(const SnapshotFindings& found) {
+  const Holdings& at = found.holdings;
+  Table table({Align::kLeft, Align::kRight, Align::kLeft});
+  const auto row = [&](const char* name, const std::string& bytes, const char* meaning) {
+    table.add({name, bytes, meaning});
+  };
+  row("reserved", exact_size_text(at.reserved), "held by PyTorch's allocator");
+  row("= in use", exact_size_text(at.in_use), "asked for by the program and not freed");
+  row("+ rounding", exact_size_text(at.rounding), "given beyond what was asked for");
+  row("+ pending", exact_size_text(at.pending), "freed, but other streams may still use it");
+  row("+ idle", exact_size_text(at.idle), "free inside what the allocator holds");
+  row("+ elsewhere", exact_size_text(at.elsewhere), "free inside what it holds for other pools and streams");
+  if (at.free) row("free", exact_size_text(*at.free), "of the card, besides that");
+  if (const auto outside = at.outside())
+    row("outside", exact_size_text(*outside), "CUDA context, other libraries, other processes");
+  if (at.capacity) row("card", exact_size_text(*at.capacity), "reserved + free + outside");
+  std::string text = found.failure ? "\nWhere the memory was when it failed\n"
+                                   : "\nWhere the memory was when the snapshot was written\n";
+  text += table.text("  ");
+  if (at.idle > 0) text += "  largest idle piece: " + exact_size_text(at.largest_idle) + "\n";
+  if (at.free && !at.capacity)
+    text += "  What others hold is not in a snapshot: --capacity SIZE of the card shows it.\n";
+  return text;
+}
+
+std::string age_text(const Holder& holder) {
+  return holder.oldest_us ? duration_text(*holder.oldest_us) : "before history";
+}
+
+std::string growth_text(const Holder& holder) {
+  return holder.growth ? "+" + size_text(holder.growth->bytes_per_step) + " a step" : "";
+}
+
+std::string holders_text(const std::vector<Holder>& holders, uint64_t whole) {
+  using enum Align;
+  Table table({kRight, kRight, kRight, kRight, kLeft, kLeft});
+  table.add({"bytes", "share", "blocks", "oldest", "growth", "place"});
+  const bool grows = std::any_of(holders.begin(), holders.end(),
+                                 [](const Holder& holder) { return holder.growth.has_value(); });
+  for (size_t i = 0; i < std::min(kHoldersShown, holders.size()); ++i) {
+    const Holder& holder = holders[i];
+    table.add({size_text(holder.bytes), percent(holder.bytes, whole), std::to_string(holder.blocks),
+               age_text(holder), growth_text(holder), holder.where + from_text(holder.caller)});
+  }
+  std::string text = table.text("  ");
+  if (holders.size() > kHoldersShown)
+    text +=
+        "  and " + count_text(holders.size() - kHoldersShown, "place", "places") + " more (--json has all)\n";
+  if (grows) text += "  growth: what each of the program's steps leaves and does not free again.\n";
+  return text;
+}
+
+std::string peak_text(const SnapshotFindings& found) {
+  if (found.peak_is_the_failure || found.events == 0) return "";
+  return "\nAt the peak of " + size_text(found.peak_bytes) + ", earlier in the history\n" +
+         holders_text(found.at_peak, found.peak_bytes);
+}
+
+std::string settings_text(const Snapshot& snapshot) {
+  for (const char* name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {
+    const auto found = snapshot.settings.find(name);
+    if (found != snapshot.settings.end() && !found->second.empty())
+      return "  " + found->first + "=" + found->second + "\n";
+  }
+  return "";
+}
+
+std::string completeness_text(const SnapshotReport& report) {
+  const SnapshotFindings& found = report.findings;
+  std::string text = "\nThe snapshot\n  ";
+  text += report.snapshot.incomplete.empty() ? "whole file" : "NOT WHOLE: " + report.snapshot.incomplete;
+  text += "\n  ";
+  if (found.events == 0)
+    text += "no history: torch.cuda.memory._record_memory_history() before the first allocation records one";
+  else
+    text += count_text(found.events, "event", "events") + " in " + duration_text(found.span_us);
+  if (found.steps > 0) text += ", " + count_text(found.steps, "step", "steps");
+  text += "\n";
+  if (found.contradictions > 0)
+    text += "  " + count_text(found.contradictions, "event", "events") +
+            " do not go with the blocks: what was held then is not certain\n";
+  if (report.snapshot.passed_over > 0)
+    text += "  " + count_text(report.snapshot.passed_over, "entry", "entries") +
+            " of an unknown form passed over\n";
+  return text + settings_text(report.snapshot);
+}
+
+}  // namespace
+
+const char* snapshot_cause_name(const SnapshotFindings& findings) {
+  return findings.cause == SnapshotCause::kLeak ? "leak" : cause_name(findings.verdict.cause);
+}
+
+std::string snapshot_text(const SnapshotReport& report) {
+  const SnapshotFindings& found = report.findings;
+  std::string text = "PyTorch memory snapshot: " + report.path + "\n" + verdict_line(found);
+  text += request_text(found) + holdings_text(found);
+  text += found.failure ? "\nWho held it\n" : "\nWho holds it\n";
+  text += holders_text(found.holders, found.holdings.in_use);
+  return text + peak_text(found) + completeness_text(report);
+}
+
+}  // namespace spillway::tools
