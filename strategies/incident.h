@@ -35,6 +35,12 @@ struct Ladder::Candidate {
   uint64_t unit_cost = 0;
 };
 
+// Which strategies are asked now, of those that work in place and of the plan moves.
+struct Ladder::Round {
+  bool broken = false;  // that have failed again and again, else the others
+  bool slow = false;    // also what would make the program slower than its user wants
+};
+
 struct Ladder::Incident {
   Incident(Allocator& allocator, const OomEvent& event, const LadderOptions& options);
 
@@ -43,6 +49,8 @@ struct Ladder::Incident {
   void step(Entry& entry, const Offer& offer, const Relief& relief, uint64_t us);
   // Kept until the end: what is refused now may be possible after another step. Why a run failed stays.
   void refusal(const Entry& entry, const char* why);
+  // It runs after all.
+  void no_refusal(const Entry& entry) { refusals_.erase(entry.name); }
   void close(LadderOutcome outcome);
   // It gained nothing: it is passed over until something else has, or until it gets its second chance.
   void failed(const Entry& entry, bool counted);

@@ -1,6 +1,7 @@
 #include "spillway/strategies/ladder.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <thread>
 #include <utility>
 
@@ -46,15 +47,15 @@ LadderOutcome Ladder::handle(const OomEvent& event, Reservation& reservation, bo
 }
 
 // In place first: what nobody uses before what is in use, and of that the cheapest byte; then a plan move;
-// and what has failed again and again only when nothing else is left. A strategy that gained nothing is asked
-// again only if it had counted its bytes: when something else has gained some, and once more before giving
-// up, since a call of the driver may have failed once.
+// and what has failed again and again only when nothing else is left, and after that what would be too slow.
+// A strategy that gained nothing is asked again only if it had counted its bytes: when something else has
+// gained some, and once more before giving up, since a call of the driver may have failed once.
 LadderOutcome Ladder::climb(Incident& incident, Reservation& reservation, bool (*try_again)(void*),
                             void* context) {
   if (try_again(context)) return LadderOutcome::kGranted;
-  for (const bool broken : {false, true}) {
+  for (const Round& round : {Round{}, Round{.broken = true}, Round{.slow = true}, Round{true, true}}) {
     while (incident.may_step()) {
-      const Candidate candidate = choose(incident, /*plan_moves=*/false, broken);
+      const Candidate candidate = choose(incident, round, /*plan_moves=*/false);
       if (candidate.entry == nullptr && incident.give_second_chances()) continue;
       if (candidate.entry == nullptr) break;
       if (run(candidate, incident, reservation).bytes == 0)
@@ -65,7 +66,7 @@ LadderOutcome Ladder::climb(Incident& incident, Reservation& reservation, bool (
     }
     // Room was made, and using it failed: the driver may have refused a call that it grants the second time.
     if (incident.gained() != 0 && try_again(context)) return LadderOutcome::kGranted;
-    const Candidate move = choose(incident, /*plan_moves=*/true, broken);
+    const Candidate move = choose(incident, round, /*plan_moves=*/true);
     if (move.entry == nullptr) continue;
     run(move, incident, reservation);
     incident.move = move.entry->id;
@@ -86,16 +87,17 @@ bool Ladder::can_run(const StrategyInfo& info, const OomEvent& event, bool plan_
          !locked && (unwinds || (info.needs & kNeedsRanks) == 0);
 }
 
-Ladder::Candidate Ladder::choose(Incident& incident, bool plan_moves, bool broken) {
+Ladder::Candidate Ladder::choose(Incident& incident, const Round& round, bool plan_moves) {
   std::vector<Candidate> candidates;
   for (const std::shared_ptr<Entry>& entry : entries()) {
     if (!can_run(entry->info, incident.event, plan_moves) || entry->info.guarantee > incident.event.allowed)
       continue;
-    if (is_broken(*entry) != broken || incident.is_exhausted(entry->id) || !enter(*entry)) continue;
+    if (is_broken(*entry) != round.broken || incident.is_exhausted(entry->id) || !enter(*entry)) continue;
     const Offer offer = entry->strategy->offer(incident.event);
     leave(*entry);
-    if (offer.bytes == 0 && offer.why_not[0] != '\0') incident.refusal(*entry, offer.why_not);
-    if (offer.bytes != 0) candidates.push_back({entry, offer, unit_cost(offer, incident.event)});
+    const bool refused = offer.bytes == 0 || (offer.takes == Takes::kSlow && !round.slow);
+    if (refused && offer.why_not[0] != '\0') incident.refusal(*entry, offer.why_not);
+    if (!refused) candidates.push_back({entry, offer, unit_cost(offer, incident.event)});
   }
   const auto first = std::ranges::min_element(
       candidates, {}, [](const Candidate& candidate) { return candidate.offer.takes; });
@@ -117,6 +119,8 @@ Ladder::Candidate Ladder::choose(Incident& incident, bool plan_moves, bool broke
 Relief Ladder::run(const Candidate& candidate, Incident& incident, Reservation& reservation) {
   Entry& entry = *candidate.entry;
   Relief relief;
+  const bool slow = candidate.offer.takes == Takes::kSlow;
+  if (slow) incident.no_refusal(entry);
   const auto start = std::chrono::steady_clock::now();
   if (enter(entry)) {
     relief = relieve(entry, incident.event, reservation);
@@ -129,9 +133,16 @@ Relief Ladder::run(const Candidate& candidate, Incident& incident, Reservation& 
   entry.microseconds.fetch_add(us);
   incident.step(entry, candidate.offer, relief, us);
   if (relief.bytes == 0 && relief.why_not[0] != '\0') incident.refusal(entry, relief.why_not);
+  if (slow && relief.bytes != 0) say_slow_once(entry, candidate.offer);
   if (std::ranges::find(incident.used, candidate.entry) == incident.used.end())
     incident.used.push_back(candidate.entry);
   return relief;
+}
+
+void Ladder::say_slow_once(const Entry& entry, const Offer& offer) {
+  if (said_slow_.exchange(true)) return;
+  std::fprintf(stderr, "spillway: %s: %s; it is used, as nothing else gives enough\n", entry.name.c_str(),
+               offer.why_not);
 }
 
 Relief Ladder::relieve(Entry& entry, const OomEvent& event, Reservation& reservation) {

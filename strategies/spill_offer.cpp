@@ -26,10 +26,10 @@ Offer offer_of(const SpillEstimate& estimate, double most_slowdown) {
                    estimate.movable_bytes);
   Offer offer;
   if (most_slowdown != 0 && estimate.slowdown > most_slowdown) {
+    offer.takes = Takes::kSlow;
     std::snprintf(offer.why_not, sizeof offer.why_not,
                   "the program would run %.1f times as long, and --max-slowdown allows %.1f",
                   estimate.slowdown, most_slowdown);
-    return offer;
   }
   const double copy_us = static_cast<double>(estimate.bytes) / estimate.bytes_per_us;
   offer.bytes = estimate.useful_bytes;

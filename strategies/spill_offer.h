@@ -16,7 +16,8 @@ uint64_t host_room_bytes(Allocator& allocator, const SpillLimits& limits, Device
 
 // `why_not` with two amounts of memory in its text.
 Offer refused(const char* format, uint64_t first, uint64_t second);
-// Bytes and their cost; or why not: too little may move, or the program would become too slow.
+// Bytes and their cost; or why not: too little may move. Where the program would become too slow it is the
+// last resort, and says so.
 Offer offer_of(const SpillEstimate& estimate, double most_slowdown);
 
 }  // namespace spillway

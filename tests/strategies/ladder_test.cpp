@@ -90,6 +90,41 @@ TEST_F(LadderTest, TakesWhatNobodyUsesBeforeWhatIsInUseWhateverItCosts) {
       << "of the idle, costs are alike and the guarantee decides";
 }
 
+TEST_F(LadderTest, WhatWouldBeTooSlowIsTheLastResortAndSaidOnce) {
+  Fake* slow = add("slow", 64 * kMiB, 0);
+  slow->offered.takes = Takes::kSlow;
+  std::snprintf(slow->offered.why_not, sizeof slow->offered.why_not, "15 times as long");
+  add("hope", 64 * kMiB, 0)->offered.takes = Takes::kHope;
+  add("in use", 64 * kMiB, 1'000'000);
+  std::vector<uint64_t> held;
+  slow->work = [&] {
+    for (const uint64_t block : held) allocator->free(block);
+    return 30 * kMiB;
+  };
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 2; ++i) {
+    held = {get(30 * kMiB)};
+    log.clear();
+    const uint64_t block = get(30 * kMiB);
+    EXPECT_NE(block, 0u);
+    EXPECT_EQ(log, (Names{"in use", "hope", "slow"}));
+    allocator->free(block);
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "spillway: slow: 15 times as long; it is used, as nothing else gives enough\n");
+}
+
+TEST_F(LadderTest, APlanMoveComesBeforeWhatWouldBeTooSlow) {
+  Fake* slow = add("slow", 64 * kMiB, 0);
+  slow->offered.takes = Takes::kSlow;
+  std::snprintf(slow->offered.why_not, sizeof slow->offered.why_not, "15 times as long");
+  add("move", 8 * kMiB, 1000, Guarantee::kBitExact, kNeedsUnwinding);
+  EXPECT_EQ(get(40 * kMiB), 0u);
+  EXPECT_EQ(log, (Names{"move"}));
+  EXPECT_NE(ladder->story_of(failure->event.incident).find("not slow: 15 times as long"), std::string::npos)
+      << ladder->story_of(failure->event.incident);
+}
+
 TEST_F(LadderTest, RunsTheCheapestUsefulByteFirstAndPlanMovesLast) {
   add("move", 1 << 30, 1, Guarantee::kBitExact, kNeedsUnwinding);
   add("dear", 8 * kMiB, 100000);

@@ -39,6 +39,7 @@ enum class Takes : uint8_t {
   kOthersIdle,  // what other processes say that they do not use
   kInUse,       // what the program works with, or keeps for a reason of its own
   kHope,        // nobody says that there is anything
+  kSlow,        // what the program works with, and would make it slower than its user wants: `why_not`
 };
 
 struct Offer {
@@ -48,7 +49,7 @@ struct Offer {
   // once.
   bool counted = true;
   Takes takes = Takes::kInUse;
-  char why_not[128] = "";  // it could, and will not: for the report
+  char why_not[128] = "";  // it could, and will not, or only as the last resort: for the report
 };
 
 // Bytes set aside for one request while the ladder works: what a step frees goes here and no other thread can

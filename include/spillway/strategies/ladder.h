@@ -81,14 +81,16 @@ class Ladder final : public OomHandler {
  private:
   struct Entry;
   struct Candidate;
+  struct Round;
   struct Incident;
   using Entries = std::vector<std::shared_ptr<Entry>>;
 
   LadderOutcome climb(Incident& incident, Reservation& reservation, bool (*try_again)(void*), void* context);
-  Candidate choose(Incident& incident, bool plan_moves, bool broken);
+  Candidate choose(Incident& incident, const Round& round, bool plan_moves);
   bool can_run(const StrategyInfo& info, const OomEvent& event, bool plan_moves) const;
   Relief run(const Candidate& candidate, Incident& incident, Reservation& reservation);
   Relief relieve(Entry& entry, const OomEvent& event, Reservation& reservation);
+  void say_slow_once(const Entry& entry, const Offer& offer);
   bool enter(Entry& entry);
   void leave(Entry& entry);
   Entries entries();
@@ -100,6 +102,7 @@ class Ladder final : public OomHandler {
   std::atomic<Guarantee> allowed_{Guarantee::kStatisticsChange};
   std::atomic<const char* (*)()> phase_source_{nullptr};
   std::atomic<Gate*> gate_{nullptr};
+  std::atomic<bool> said_slow_{false};
   std::mutex mutex_;
   std::condition_variable idle_;
   Entries entries_;

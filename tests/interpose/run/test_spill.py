@@ -1,6 +1,7 @@
 """Memory that moves to the host."""
 import json
 import pathlib
+import re
 import sys
 import unittest
 
@@ -34,11 +35,12 @@ class Spill(Case):
         self.assertEqual(ended.output, with_room.output)
         self.assertRegex(next(iter(ended.reports.values())), r"spill_to_host +\d+ +\d+ .*MiB")
 
-    def test_what_would_slow_the_program_too_much_is_refused_and_said(self):
+    def test_what_slows_the_program_too_much_is_used_where_nothing_else_helps_and_said_once(self):
         ended = self.run_on(*self.gpt2, options=["--mode", "replace", "--host-budget", "32GiB",
                                                          "--max-slowdown", "1.0"])
-        self.assertNotEqual(ended.status, 0)
-        self.assertRegex(ended.errors, r"not spill_to_host: .* times as long, and --max-slowdown allows 1\.0")
+        self.assertEqual(ended.status, 0, ended.errors)
+        said = re.findall(r"spill_to_host: .* times as long, and --max-slowdown allows 1\.0", ended.errors)
+        self.assertEqual(len(said), 1, ended.errors)
 
     def test_without_host_memory_it_is_refused_and_said(self):
         ended = self.run_on(*self.gpt2, options=["--mode", "replace", "--host-budget", "64MiB"])

@@ -159,7 +159,8 @@ const std::vector<RunOption>& run_options() {
        &RunSettings::max_slowdown,
        "With --mode replace, how many times as long the program may take because of what was moved there: "
        "1.5, "
-       "or none for no bound; without it 10 on a card, and no bound on the simulated one",
+       "or none for no bound; what would pass it is used only where nothing else gives enough; without it 10 "
+       "on a card, and no bound on the simulated one",
        {},
        true},
       {"trace",
