@@ -15,7 +15,7 @@
 namespace spillway::ledger {
 
 inline constexpr uint64_t kMagic = 0x53504c6564676572;  // "SPLedger"
-inline constexpr uint32_t kLayout = 6;
+inline constexpr uint32_t kLayout = 7;
 inline constexpr size_t kSlots = 64;
 inline constexpr size_t kEntryWords = sizeof(LedgerEntry) / sizeof(uint64_t);
 static_assert(sizeof(LedgerEntry) % sizeof(uint64_t) == 0);

@@ -47,6 +47,7 @@ inline void tame(LedgerEntry& entry) {
   end_text(entry.mode);
   end_text(entry.incident.tried);
   for (LedgerStrategy& strategy : entry.strategies) end_text(strategy.name);
+  for (LedgerDevice& device : entry.devices) end_text(device.name);
   if (entry.device_count > LedgerEntry::kMostDevices) entry.device_count = LedgerEntry::kMostDevices;
 }
 

@@ -95,6 +95,7 @@ Publisher::Publisher(Ledger& ledger, uint64_t guarantee_bytes) : ledger_(ledger)
   set(entry_.container, container());
   replaces_ = std::string_view(entry_.mode) == "replace";
   entry_.guarantee_bytes = guarantee_bytes;
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) visible_ = visible;
 }
 
 // Not where LibTorch's allocator is about to be replaced: that is the program's thread's to do.
@@ -110,7 +111,9 @@ bool Publisher::show_device(const driver::Table& table, int ordinal, LedgerDevic
   if (!used.current() || !uuid) return false;
   const bool same = device->uuid == *uuid;
   const LedgerDevice before = *device;
-  *device = {.uuid = *uuid};
+  *device = {.uuid = *uuid, .number = number_on_machine(visible_ ? visible_->c_str() : nullptr, ordinal)};
+  char name[sizeof device->name] = "";
+  if (table.cuDeviceGetName(name, sizeof name, ordinal) == CUDA_SUCCESS) set(device->name, name);
   size_t free = 0, total = 0;
   if (table.cuMemGetInfo(&free, &total) == CUDA_SUCCESS)
     device->device_bytes = total, device->free_bytes = free;

@@ -4,6 +4,8 @@
 // is left out. It makes no context, and calls the driver only where the program has one.
 #pragma once
 #include <chrono>
+#include <optional>
+#include <string>
 
 #include "spillway/allocator/ledger.h"
 #include "spillway/driver/table.h"
@@ -30,7 +32,8 @@ class Publisher {
 
   Ledger& ledger_;
   LedgerEntry entry_;
-  bool replaces_ = false;  // LibTorch's allocator is to be Spillway's
+  std::optional<std::string> visible_;  // CUDA_VISIBLE_DEVICES
+  bool replaces_ = false;               // LibTorch's allocator is to be Spillway's
   std::chrono::steady_clock::time_point next_, next_look_;
 };
 

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <cstdlib>
+#include <string_view>
+#include <system_error>
 
 namespace spillway {
 namespace {
@@ -59,6 +62,22 @@ int ordinal_of(const driver::Table& table, const DeviceUuid& device) {
   for (int ordinal = 0; ordinal < count; ++ordinal)
     if (uuid_of(table, ordinal) == device) return ordinal;
   return -1;
+}
+
+uint64_t number_on_machine(const char* visible, int ordinal) {
+  if (visible == nullptr) return static_cast<uint64_t>(ordinal) + 1;
+  std::string_view rest = visible;
+  for (int before = 0; before < ordinal; ++before) {
+    const size_t comma = rest.find(',');
+    if (comma == std::string_view::npos) return 0;
+    rest.remove_prefix(comma + 1);
+  }
+  rest = rest.substr(0, rest.find(','));
+  while (rest.starts_with(' ')) rest.remove_prefix(1);
+  while (rest.ends_with(' ')) rest.remove_suffix(1);
+  uint32_t number = 0;
+  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
+  return error == std::errc() && end == rest.data() + rest.size() ? uint64_t{number} + 1 : 0;
 }
 
 UsedDevice::UsedDevice(const driver::Table& table, int ordinal) : table_(table), ordinal_(ordinal) {

@@ -15,6 +15,9 @@ int device_count(const driver::Table& table);
 std::optional<DeviceUuid> uuid_of(const driver::Table& table, int ordinal);
 // The ordinal of the device in this process; -1: not visible here.
 int ordinal_of(const driver::Table& table, const DeviceUuid& device);
+// The number of a device on the machine, from 1 on, where CUDA_VISIBLE_DEVICES (null: not set) is `visible`;
+// 0: not known, as it names cards otherwise.
+uint64_t number_on_machine(const char* visible, int ordinal);
 
 // The device's primary context on this thread, if the process uses it.
 class UsedDevice {

@@ -27,6 +27,15 @@ void when_the_driver_ends() {
   say(late.begun() ? "begun after all" : "none");
 }
 
+TEST(UsedDevice, HasItsNumberOnTheMachineWhateverIsVisible) {
+  EXPECT_EQ(number_on_machine(nullptr, 3), 4u);
+  EXPECT_EQ(number_on_machine("2, 0", 0), 3u);
+  EXPECT_EQ(number_on_machine("2, 0", 1), 1u);
+  EXPECT_EQ(number_on_machine("2,0", 2), 0u) << "there is none";
+  EXPECT_EQ(number_on_machine("GPU-0011,MIG-22", 0), 0u);
+  EXPECT_EQ(number_on_machine("", 0), 0u);
+}
+
 [[noreturn]] void exit_within_a_span() {
   static std::atomic<bool> begun{false};
   std::atexit(when_the_driver_ends);

@@ -49,6 +49,26 @@ TEST(Overview, AddsUpADevice) {
   EXPECT_EQ(uuid_text(device.uuid), "GPU-00112233-4455-6677-8899-aabbccddeeff");
 }
 
+TEST(TopText, NamesCardsByTheirNumberAndName) {
+  LedgerMember both = member(1, "both", 0, 0);
+  both.entry.device_count = 2;
+  both.entry.devices[1] = both.entry.devices[0];
+  both.entry.devices[1].uuid[0] = 1;
+  EXPECT_THAT(top_text(overview_of({both})),
+              HasSubstr("\nGPU-00112233-4455-6677-8899-aabbccddeeff  40.00 GiB"));
+  both.entry.devices[0].number = 12;
+  both.entry.devices[1].number = 3;
+  std::strcpy(both.entry.devices[0].name, "NVIDIA A100-SXM4-40GB");
+  std::strcpy(both.entry.devices[1].name, "a\x1b[2J");
+  const std::string text = top_text(overview_of({both}));
+  const std::string one = "\n11 NVIDIA A100-SXM4-40GB (GPU-00112233-4455-6677-8899-aabbccddeeff)  40.00 GiB";
+  EXPECT_THAT(text, HasSubstr(one));
+  EXPECT_LT(text.find("\n2 a?[2J (GPU-01112233"), text.find(one));
+  const auto json = nlohmann::json::parse(top_json(overview_of({both})))["devices"];
+  EXPECT_EQ(json[1]["index"], 11);
+  EXPECT_EQ(json[1]["name"], "NVIDIA A100-SXM4-40GB");
+}
+
 TEST(Overview, TheNewestLookAtACardCounts) {
   for (const auto& [first, second] : {std::pair{1, 2}, {2, 1}}) {
     LedgerMember old = member(first, "old", 0, 0);

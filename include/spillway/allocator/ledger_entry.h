@@ -15,6 +15,8 @@ using DeviceUuid = std::array<uint8_t, 16>;
 
 struct LedgerDevice {
   DeviceUuid uuid{};
+  char name[64] = "";                         // as the driver calls the card, cut
+  uint64_t number = 0;                        // of the card on the machine, from 1 on; 0: not known
   uint64_t device_bytes = 0, free_bytes = 0;  // the card's, as the driver told the process; 0: it did not
   uint64_t held_bytes = 0, cached_bytes = 0;  // by Spillway's allocator: physical pages, the idle among them
   uint64_t spilled_bytes = 0;       // the program's in use, which Spillway's allocator moved to another tier

@@ -100,6 +100,8 @@ sys.exit(subprocess.run(sys.argv[1:]).returncode)"""
         ended = self.simulate("sh", "-c", script, SPILLWAY_LEDGER=f"spillway-test-{os.getpid()}")
         self.assertEqual(ended.status, 0, ended.errors)
         shown = next(json.loads(line) for line in ended.output.splitlines() if line.startswith("{"))
+        self.assertEqual([(card["index"], card["name"]) for card in shown["devices"]],
+                         [(0, "NVIDIA A100-SXM4-40GB")])
         asked = next(process for process in shown["processes"] if process["last_incident"])
         last = asked["last_incident"]
         self.assertEqual((last["number"], last["outcome"], last["asked_bytes"]), (1, "served", 20 << 30))

@@ -32,6 +32,7 @@ void make_printable(LedgerEntry* entry) {
   make_printable(entry->mode);
   make_printable(entry->incident.tried);
   for (LedgerStrategy& strategy : entry->strategies) make_printable(strategy.name);
+  for (LedgerDevice& device : entry->devices) make_printable(device.name);
 }
 
 HeldBy held_by(const LedgerEntry& entry, const LedgerDevice& device) {
@@ -57,6 +58,8 @@ void add(const LedgerMember& member, size_t index, std::map<DeviceUuid, Looked>*
       looked.age_ns = member.age_ns;
       device.device_bytes = shown.device_bytes;
       device.used_bytes = minus(shown.device_bytes, shown.free_bytes);
+      device.name = shown.name;
+      device.number = shown.number;
     }
     Share share{.process = index,
                 .held_bytes = plus(shown.held_bytes, shown.framework_held_bytes),
@@ -93,6 +96,8 @@ Overview overview_of(std::vector<LedgerMember> members) {
     looked.device.other_bytes = minus(looked.device.used_bytes, looked.device.held_bytes);
     overview.devices.push_back(std::move(looked.device));
   }
+  std::ranges::stable_sort(overview.devices, {},
+                           [](const DeviceOverview& device) { return device.number - 1; });
   return overview;
 }
 

@@ -27,6 +27,8 @@ struct Share {
 
 struct DeviceOverview {
   DeviceUuid uuid{};
+  std::string name;                           // "": nobody said
+  uint64_t number = 0;                        // on the machine, from 1 on; 0: nobody knows
   uint64_t device_bytes = 0, used_bytes = 0;  // as the member that looked last was told; 0: nobody was
   uint64_t held_bytes = 0, cached_bytes = 0;  // by members, as far as they know
   uint64_t other_bytes = 0;                   // in use, and on no member's account
@@ -35,7 +37,7 @@ struct DeviceOverview {
 
 struct Overview {
   std::vector<LedgerMember> processes;  // by process id; texts made fit to print
-  std::vector<DeviceOverview> devices;  // by uuid
+  std::vector<DeviceOverview> devices;  // by number, those without one last
   uint64_t failures = 0, rescued = 0, rescued_bytes = 0;
 };
 

@@ -90,8 +90,16 @@ void add_row(Table* table, const LedgerMember& member, const Share& share, const
               std::to_string(member.entry.rescued), doing(member), age_text(member)});
 }
 
+// "0 NVIDIA A100-SXM4-40GB (GPU-00112233-...)", as far as it is known.
+std::string card_text(const DeviceOverview& device) {
+  std::string text = device.number == 0 ? "" : std::to_string(device.number - 1);
+  if (!device.name.empty()) text += (text.empty() ? "" : " ") + device.name;
+  const std::string uuid = uuid_text(device.uuid);
+  return text.empty() ? uuid : text + " (" + uuid + ")";
+}
+
 std::string device_line(const DeviceOverview& device) {
-  std::string text = uuid_text(device.uuid) + "  ";
+  std::string text = card_text(device) + "  ";
   if (device.device_bytes == 0)
     return text + "held " + size_text(device.held_bytes) + ", the card's memory is not known";
   return text + size_text(device.device_bytes) + ", in use " + size_text(device.used_bytes) + ": held " +
@@ -230,7 +238,9 @@ std::string top_json(const Overview& overview) {
     Json shares = Json::array();
     for (const Share& share : device.shares) shares.push_back(json_of(share, overview));
     const bool known = device.device_bytes != 0;
-    devices.push_back({{"uuid", uuid_text(device.uuid)},
+    devices.push_back({{"index", device.number == 0 ? Json() : Json(device.number - 1)},
+                       {"name", device.name.empty() ? Json() : Json(device.name)},
+                       {"uuid", uuid_text(device.uuid)},
                        {"device_bytes", known ? Json(device.device_bytes) : Json()},
                        {"used_bytes", known ? Json(device.used_bytes) : Json()},
                        {"held_bytes", device.held_bytes},
