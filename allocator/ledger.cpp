@@ -51,6 +51,13 @@ uint64_t spare_in(const LedgerEntry& entry, const DeviceUuid& device) {
   return 0;
 }
 
+bool may_be_on(const LedgerEntry& entry, const DeviceUuid& device) {
+  if (entry.device_count >= LedgerEntry::kMostDevices) return true;  // there may be more
+  for (size_t i = 0; i < entry.device_count; ++i)
+    if (entry.devices[i].uuid == device || entry.devices[i].spilled_peer_bytes != 0) return true;
+  return false;
+}
+
 class SharedLedger final : public Ledger {
  public:
   SharedLedger(ledger::Region region, size_t slot)
@@ -60,6 +67,7 @@ class SharedLedger final : public Ledger {
   }
 
   size_t peers() const override;
+  size_t peers_on(const DeviceUuid& device) const override;
   uint64_t spare_elsewhere(const DeviceUuid& device, uint64_t most) const override;
   uint64_t ask(const DeviceUuid& device, uint64_t bytes, Clock::time_point deadline,
                const std::function<bool()>& enough) override;
@@ -93,6 +101,18 @@ size_t SharedLedger::peers() const {
   size_t count = 0;
   if (!is_member()) return 0;
   for (size_t i = 0; i < kSlots; ++i) count += i != slot_ && lives(segment().slots[i].owner.load()) ? 1 : 0;
+  return count;
+}
+
+size_t SharedLedger::peers_on(const DeviceUuid& device) const {
+  size_t count = 0;
+  LedgerEntry entry;
+  for (size_t i = 0; is_member() && i < kSlots; ++i) {
+    const uint64_t owner = segment().slots[i].owner.load();
+    if (i == slot_ || !lives(owner)) continue;
+    const bool shown = ledger::read_shown(ledger::Mapped(segment()), i, owner, &entry) && is_fresh(entry);
+    count += !shown || may_be_on(entry, device) ? 1 : 0;
+  }
   return count;
 }
 

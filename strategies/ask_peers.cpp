@@ -30,7 +30,8 @@ class AskPeers final : public Strategy {
     const Ledger* ledger = ledger_();
     if (ledger == nullptr || event.over_limit) return {};
     if (shows_enough(event)) return {event.short_bytes, kTypicalUs, /*counted=*/true, Takes::kOthersIdle};
-    if (ledger->peers() == 0) return {};
+    const auto device = uuid_of(table_, static_cast<int>(event.device));
+    if (!device || ledger->peers_on(*device) == 0) return {};
     return {event.short_bytes, kTypicalUs, /*counted=*/false, Takes::kHope};
   }
   Relief relieve(const OomEvent& event, Reservation&) noexcept override {

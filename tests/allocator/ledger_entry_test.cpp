@@ -48,6 +48,20 @@ TEST_F(LedgerTest, AMemberSeesWhatTheOthersWouldGive) {
   EXPECT_EQ(ledger->spare_elsewhere(kCard, kAll), 340u);
 }
 
+TEST_F(LedgerTest, WhoUsesOnlyOtherCardsIsNoPeerOnThisOne) {
+  const auto ledger = join(), other = join();
+  EXPECT_EQ(ledger->peers_on(DeviceUuid{9}), 1u) << "it has shown nothing yet";
+  other->show(entry_of(40));
+  EXPECT_EQ(ledger->peers_on(kCard), 1u);
+  EXPECT_EQ(ledger->peers_on(DeviceUuid{9}), 0u);
+  LedgerEntry entry = entry_of(40);
+  entry.devices[0].spilled_peer_bytes = 1;
+  other->show(entry);
+  EXPECT_EQ(ledger->peers_on(DeviceUuid{9}), 1u) << "its memory may lie there";
+  wait_until([&] { return ledger->spare_elsewhere(kCard, 100) == 0; });
+  EXPECT_EQ(ledger->peers_on(DeviceUuid{9}), 1u) << "nobody knows what it has now";
+}
+
 // Of a stopped process nobody knows what it has now, and it gives nothing.
 TEST_F(LedgerTest, WhatWasShownLongAgoIsNotOffered) {
   const auto ledger = join(), other = join();

@@ -9,11 +9,11 @@
 // earlier. Who was given memory keeps it for `kKept`: until then no need for that card reaches it. So of
 // several askers the first is served first, and none gives back at once what it was just given.
 //
-// Thread-safety: `ask`, `peers` and `spare_elsewhere` from any thread, one `ask` at a time waits for another;
-// `wait_for_need`, `answer` and `show` by one thread. Ownership: the slot is given up by the destructor or by
-// the process's end; the segment stays. A forked child is no member. Errors: `join` says why not. Nothing
-// that another process wrote is trusted beyond its own answers: a segment of another layout is replaced.
-// Units: bytes.
+// Thread-safety: `ask`, `peers`, `peers_on` and `spare_elsewhere` from any thread, one `ask` at a time waits
+// for another; `wait_for_need`, `answer` and `show` by one thread. Ownership: the slot is given up by the
+// destructor or by the process's end; the segment stays. A forked child is no member. Errors: `join` says why
+// not. Nothing that another process wrote is trusted beyond its own answers: a segment of another layout is
+// replaced. Units: bytes.
 #pragma once
 #include <array>
 #include <chrono>
@@ -43,6 +43,9 @@ class Ledger {
 
   // Other members that are alive.
   virtual size_t peers() const = 0;
+  // Of these those that may have memory of a device: that show it, that keep memory on devices
+  // which they do not use themselves, or that have shown nothing of late.
+  virtual size_t peers_on(const DeviceUuid& device) const = 0;
   // What those would give of a device by what they have shown within the last second, counted up to `most`.
   virtual uint64_t spare_elsewhere(const DeviceUuid& device, uint64_t most) const = 0;
   // Asks every peer for memory of a device, and waits until all that live have answered, `enough` says so
