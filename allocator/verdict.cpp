@@ -94,6 +94,8 @@ const char* cause_name(Cause cause) {
       return "outside bytes";
     case Cause::kNotMemory:
       return "not memory";
+    case Cause::kPyTorch:
+      return "PyTorch";
     case Cause::kAnotherLibrary:
       return "another library";
   }

@@ -59,6 +59,17 @@ TEST(Verdict, OfAnotherLibrarySaysWhoAskedAndWhatServedIt) {
   EXPECT_THAT(refused.text, HasSubstr("not served: nothing idle was found in this process"));
 }
 
+TEST(Verdict, PyTorchIsNoOtherLibrary) {
+  const Verdict own = judge(call_of("libc10_cuda.so", {}, trace::Outcome::kGiveUp));
+  EXPECT_STREQ(cause_name(own.cause), "PyTorch");
+  EXPECT_THAT(own.text, HasSubstr("its allocator asked the driver for 288.00 MiB"));
+  EXPECT_THAT(judge(call_of("libtorch_cuda.so", {}, trace::Outcome::kGiveUp)).text,
+              HasSubstr("libtorch_cuda.so asked the driver"));
+  EXPECT_EQ(caller_text("libc10_cuda.so"), "PyTorch's allocator (libc10_cuda.so)");
+  EXPECT_EQ(caller_text("libtorch_cuda.so"), "PyTorch (libtorch_cuda.so)");
+  EXPECT_EQ(caller_text("libnccl.so.2"), "libnccl.so.2");
+}
+
 TEST(Verdict, FollowsTheEquation) {
   expect(Cause::kCapacity, "200.00 MiB too much", failure(1000, 300, {{Term::kLive, 900}}));
   expect(Cause::kFragmentation, "400.00 MiB are not in use, but in pieces of at most 150.00 MiB",

@@ -30,6 +30,7 @@ enum class Cause {
   kOtherProcesses,
   kOutsideBytes,
   kNotMemory,
+  kPyTorch,         // PyTorch's own allocator, or another library of its
   kAnotherLibrary,  // no request of Spillway's allocator: told by who asked, not by the equation
 };
 

@@ -79,7 +79,8 @@ print(torch.empty(24 << 30, dtype=torch.uint8, device="cuda").numel() >> 30)
         self.assertEqual(ended.output.split(), ["refused", "8", "24"])
         self.assertIn("1 memory failure met, 0 rescued, 1 not", ended.line, "what PyTorch deals with is none")
         for report in ended.reports.values():
-            self.assertIn("asked by libc10_cuda.so", report)
+            self.assertIn("asked by PyTorch's allocator (libc10_cuda.so)", report)
+            self.assertIn("Verdict: PyTorch: its allocator asked the driver for", report)
             self.assertNotIn("framework_cache", report)
 
 

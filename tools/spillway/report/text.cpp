@@ -20,7 +20,7 @@ std::string place_text(const Incident& incident) {
       "device " + std::to_string(incident.device) + ", stream " + address_text(incident.stream);
   if (incident.pool)
     text += *incident.pool == 0 ? ", default pool" : ", pool " + std::to_string(*incident.pool);
-  if (!incident.library.empty()) text += ", asked by " + incident.library;
+  if (!incident.library.empty()) text += ", asked by " + caller_text(incident.library);
   return text;
 }
 

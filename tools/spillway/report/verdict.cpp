@@ -1,6 +1,7 @@
 #include "tools/spillway/report/verdict.h"
 
 #include <algorithm>
+#include <string_view>
 
 namespace spillway::tools {
 
@@ -19,24 +20,39 @@ std::string served_by(const Incident& incident) {
   return names.empty() ? "" : names + " gave " + size_text(bytes);
 }
 
-Verdict of_another_library(const Incident& incident) {
-  std::string text = incident.library + " asked the driver";
+bool is_pytorchs(std::string_view library) {
+  return library.starts_with("libc10") || library.starts_with("libtorch");
+}
+
+bool is_pytorchs_allocator(std::string_view library) {
+  return library.starts_with("libc10_cuda");
+}
+
+Verdict of_a_driver_call(const Incident& incident) {
+  const Cause cause = is_pytorchs(incident.library) ? Cause::kPyTorch : Cause::kAnotherLibrary;
+  std::string text =
+      (is_pytorchs_allocator(incident.library) ? "its allocator" : incident.library) + " asked the driver";
   if (incident.requested_bytes != 0) text += " for " + size_text(incident.requested_bytes);
   const std::optional<uint64_t> free = incident.term(Term::kFree), device = incident.term(Term::kDevice);
   if (free && device) text += " while " + size_text(*free) + " of " + size_text(*device) + " were free";
   const std::string served = served_by(incident);
   if (incident.outcome == trace::Outcome::kGranted)
-    return {Cause::kAnotherLibrary, text + "; served" + (served.empty() ? "" : ": " + served)};
+    return {cause, text + "; served" + (served.empty() ? "" : ": " + served)};
   text += incident.outcome ? "; not served: " : "; so far: ";
-  return {Cause::kAnotherLibrary,
-          text + (served.empty() ? "nothing idle was found in this process" : served)};
+  return {cause, text + (served.empty() ? "nothing idle was found in this process" : served)};
 }
 
 }  // namespace
 
+std::string caller_text(const std::string& library) {
+  if (!is_pytorchs(library)) return library;
+  return std::string(is_pytorchs_allocator(library) ? "PyTorch's allocator" : "PyTorch") + " (" + library +
+         ")";
+}
+
 Verdict judge(const Incident& incident) {
   if (!incident.library.empty() && incident.term(Term::kDevice) && !incident.term(Term::kLimit))
-    return of_another_library(incident);
+    return of_a_driver_call(incident);
   const uint64_t request = std::max(incident.rounded_bytes, incident.requested_bytes);
   if (!incident.term(Term::kLimit) || !incident.term(Term::kLive) || request == 0)
     return {Cause::kUnknown, "the trace does not hold the request and its equation"};
