@@ -39,6 +39,7 @@ void Account::note_change() {
 }
 
 bool Account::take_pages(uint64_t bytes, Taker taker) {
+  evict(bytes);
   const SharedMachine::Lock lock(machine_);
   if (!has_room(bytes)) {
     refuse(bytes, "");
@@ -65,6 +66,7 @@ void Account::hand_over(uint64_t bytes, Taker from, Taker to) {
 
 bool Account::charge(std::string_view label, uint64_t bytes) {
   if (bytes == 0) return true;
+  evict(bytes);
   const SharedMachine::Lock lock(machine_);
   if (!has_room(bytes)) {
     refuse(bytes, label);

@@ -5,9 +5,11 @@
 // the card has no room; the refusal is counted. Units: bytes.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace spillway::simulator {
 
@@ -27,6 +29,8 @@ class Account {
     std::string label;  // "": pages
   };
 
+  // Called before a request for `bytes` that may be refused: what may go can make room.
+  void set_evict(std::function<void(uint64_t bytes)> evict) { evict_ = std::move(evict); }
   void set_capacity(uint64_t bytes) { capacity_bytes_ = bytes; }
   // From now on the card's room is that of all processes of a machine, in which the card has number `card`.
   void share(SharedMachine* machine, int card) {
@@ -70,6 +74,9 @@ class Account {
   uint64_t outside_peak_bytes() const { return outside_peak_bytes_; }
 
  private:
+  void evict(uint64_t bytes) {
+    if (evict_ && bytes > free_bytes()) evict_(bytes);
+  }
   void refuse(uint64_t bytes, std::string_view label);
   bool has_room(uint64_t bytes);
   void note_change();
@@ -81,6 +88,7 @@ class Account {
   uint64_t refused_requests_ = 0;
   Refusal first_refusal_;
   std::map<std::string, uint64_t, std::less<>> refused_parts_;
+  std::function<void(uint64_t bytes)> evict_;
   SharedMachine* machine_ = nullptr;
   int card_ = 0;
 };

@@ -5,22 +5,29 @@
 #include "simulator/driver/host_memory.h"
 
 namespace spillway::simulator {
-namespace {
 
-CUresult allocate(void** out, uint64_t bytes, unsigned flags, Site site) {
+CUresult allocate_host(void** out, uint64_t bytes, const HostBlock& block) {
   Machine& sim = machine();
-  constexpr unsigned kKnown =
-      CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-  if (!out || bytes == 0 || (flags & ~kKnown)) return CUDA_ERROR_INVALID_VALUE;
+  if (!out || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (!current_context()) return CUDA_ERROR_INVALID_CONTEXT;
   if (bytes > UINT64_MAX - kHostPage) return CUDA_ERROR_OUT_OF_MEMORY;
   const uint64_t rounded = (bytes + kHostPage - 1) / kHostPage * kHostPage;
   void* address = sim.host.allocate(rounded);
   if (!address) return CUDA_ERROR_OUT_OF_MEMORY;
-  sim.host.blocks()[reinterpret_cast<uintptr_t>(address)] = {
-      .bytes = rounded, .flags = flags, .device = current_context()->device->ordinal, .site = site};
+  HostBlock& added = sim.host.blocks()[reinterpret_cast<uintptr_t>(address)] = block;
+  added.bytes = rounded;
+  added.device = current_context()->device->ordinal;
   *out = address;
   return CUDA_SUCCESS;
+}
+
+namespace {
+
+CUresult allocate(void** out, uint64_t bytes, unsigned flags, Site site) {
+  constexpr unsigned kKnown =
+      CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+  if (flags & ~kKnown) return CUDA_ERROR_INVALID_VALUE;
+  return allocate_host(out, bytes, {.flags = flags, .site = site});
 }
 
 }  // namespace
@@ -43,7 +50,8 @@ CUresult cuMemFreeHost(void* p) {
   if (!p) return CUDA_SUCCESS;
   settle(pending_anywhere());
   const auto block = sim.host.blocks().find(reinterpret_cast<uintptr_t>(p));
-  if (block == sim.host.blocks().end() || block->second.registered) return CUDA_ERROR_INVALID_VALUE;
+  if (block == sim.host.blocks().end() || block->second.registered || block->second.managed)
+    return CUDA_ERROR_INVALID_VALUE;
   sim.clock.wait_until(block->second.use.end);
   sim.host.free(p, block->second.bytes);
   sim.host.blocks().erase(block);

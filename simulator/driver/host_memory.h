@@ -3,6 +3,8 @@
 // Thread-safety: none of its own; used under the simulator's lock. Ownership: owns what `allocate` gave.
 // Units: bytes.
 #pragma once
+#include <cuda.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -17,10 +19,14 @@ struct HostBlock {
   uint64_t bytes = 0;
   unsigned flags = 0;
   bool registered = false;  // the program's own memory
+  bool managed = false;     // of cuMemAllocManaged
   int device = 0;           // whose context was current
   Use use = {};
   Site site = nullptr;
 };
+
+// Host memory of the driver's, which becomes a block like `block`.
+CUresult allocate_host(void** out, uint64_t bytes, const HostBlock& block);
 
 class HostMemory {
  public:

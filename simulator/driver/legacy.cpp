@@ -22,12 +22,21 @@
 #undef cuStreamBeginCapture
 #undef cuStreamUpdateCaptureDependencies
 #undef cuIpcOpenMemHandle
+#undef cuMemAdvise
 #undef cuMemHostRegister
+#undef cuMemPrefetchAsync
 #undef cuMemcpyBatchAsync
 #undef cuStreamDestroy
 #undef cuStreamGetCaptureInfo
 
 using namespace spillway::simulator;
+
+namespace {
+CUmemLocation location_of(CUdevice device) {
+  return {.type = device == CU_DEVICE_CPU ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE,
+          .id = device == CU_DEVICE_CPU ? 0 : device};
+}
+}  // namespace
 
 SPILLWAY_SIM_FORWARD(cuCtxDestroy, (CUcontext ctx), cuCtxDestroy_v2, (ctx))
 SPILLWAY_SIM_FORWARD(cuCtxPopCurrent, (CUcontext * pctx), cuCtxPopCurrent_v2, (pctx))
@@ -48,6 +57,14 @@ SPILLWAY_SIM_FORWARD(cuMemcpyBatchAsync,
                       CUstream stream),
                      cuMemcpyBatchAsync_v2,
                      (targets, sources, sizes, count, attributes, indices, attribute_count, stream))
+SPILLWAY_SIM_FORWARD(cuMemAdvise, (CUdeviceptr address, size_t bytes, CUmem_advise advice, CUdevice device),
+                     cuMemAdvise_v2, (address, bytes, advice, location_of(device)))
+SPILLWAY_SIM_FORWARD(cuMemPrefetchAsync,
+                     (CUdeviceptr address, size_t bytes, CUdevice device, CUstream stream),
+                     cuMemPrefetchAsync_v2, (address, bytes, location_of(device), 0, stream))
+SPILLWAY_SIM_FORWARD(cuMemPrefetchAsync_ptsz,
+                     (CUdeviceptr address, size_t bytes, CUdevice device, CUstream stream),
+                     cuMemPrefetchAsync_v2, (address, bytes, location_of(device), 0, per_thread(stream)))
 SPILLWAY_SIM_FORWARD(cuMemHostRegister, (void* p, size_t bytes, unsigned int flags), cuMemHostRegister_v2,
                      (p, bytes, flags))
 SPILLWAY_SIM_FORWARD(cuStreamDestroy, (CUstream stream), cuStreamDestroy_v2, (stream))

@@ -41,6 +41,24 @@ CUresult map_allocation(CUdeviceptr address, Mapping mapping) {
   return result;
 }
 
+// Kernels that are not declared may use it too: the driver waits for all devices.
+CUresult free_managed(CUdeviceptr address) {
+  Machine& sim = machine();
+  settle(pending_anywhere());
+  const auto block = sim.host.blocks().find(address);
+  if (block == sim.host.blocks().end()) return CUDA_ERROR_INVALID_VALUE;
+  for (const auto& device : sim.devices) sim.clock.wait_until(device->last_end);
+  sim.managed.move(block->first, block->first, block->second.bytes, nullptr);
+  sim.host.free(reinterpret_cast<void*>(address), block->second.bytes);
+  sim.host.blocks().erase(block);
+  return CUDA_SUCCESS;
+}
+
+bool is_managed(CUdeviceptr address) {
+  const auto block = machine().host.blocks().find(address);
+  return block != machine().host.blocks().end() && block->second.managed;
+}
+
 }  // namespace
 
 CUresult allocate_device(Device& device, uint64_t bytes, Pool* pool, Site site, CUdeviceptr* out,
@@ -140,6 +158,7 @@ CUresult cuMemAllocPitch(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes,
 CUresult cuMemFree(CUdeviceptr dptr) {
   SPILLWAY_SIM_ENTER(cuMemFree);
   if (dptr == 0) return CUDA_SUCCESS;
+  if (is_managed(dptr)) return free_managed(dptr);
   auto allocation = find_allocation(dptr, call.site());
   if (allocation == sim.space.mappings().end()) return CUDA_ERROR_INVALID_VALUE;
   // The driver waits for the device, and so for all work that may touch the memory. Work from outside that

@@ -13,6 +13,7 @@ struct Pointer {
   CUmemorytype type = CU_MEMORYTYPE_HOST;
   int device = 0;
   const Mapping* mapping = nullptr;
+  bool managed = false;
 };
 
 bool identify(CUdeviceptr address, Pointer& out) {
@@ -34,6 +35,8 @@ bool identify(CUdeviceptr address, Pointer& out) {
   out.base = block->first;
   out.bytes = block->second.bytes;
   out.device = block->second.device;
+  out.managed = block->second.managed;
+  if (out.managed) out.type = CU_MEMORYTYPE_DEVICE;
   return true;
 }
 
@@ -55,8 +58,9 @@ CUresult attribute_of(const Pointer& pointer, CUpointer_attribute attribute, voi
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       return device ? CUDA_ERROR_INVALID_VALUE : store(data, reinterpret_cast<void*>(pointer.address));
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
       return store(data, 0u);
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      return store(data, static_cast<unsigned>(pointer.managed));
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
       return store(data, static_cast<unsigned long long>(pointer.base));
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:

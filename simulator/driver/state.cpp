@@ -97,6 +97,7 @@ CUresult Machine::initialise() {
   for (size_t ordinal = 0; ordinal < visible.size(); ++ordinal) {
     auto made = std::make_unique<Device>(static_cast<int>(ordinal), visible[ordinal]);
     made->account.set_capacity(config.capacity_bytes);
+    made->account.set_evict([this, device = made.get()](uint64_t bytes) { managed.evict(*device, bytes); });
     if (shared.is_open()) {
       shared.describe(made->physical, made->ordinal, config.capacity_bytes, config.card.id);
       made->account.share(&shared, made->physical);

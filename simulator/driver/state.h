@@ -26,6 +26,7 @@
 #include "simulator/driver/graph.h"
 #include "simulator/driver/host_memory.h"
 #include "simulator/driver/known_bytes.h"
+#include "simulator/driver/managed.h"
 #include "simulator/driver/physical.h"
 #include "simulator/driver/referee.h"
 #include "simulator/driver/shared_machine.h"
@@ -152,6 +153,7 @@ struct Machine {
   std::unique_ptr<PhysicalMemory> physical;  // from cuInit on
   AddressSpace space;
   HostMemory host;
+  ManagedMemory managed;
   std::unordered_set<Context*> contexts;                // those of cuCtxCreate
   std::map<uint64_t, std::unique_ptr<Stream>> streams;  // of the program, by id
   std::unordered_set<Stream*> stream_handles;

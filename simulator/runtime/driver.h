@@ -37,6 +37,9 @@
   F(cuMemAlloc)                        \
   F(cuMemFree)                         \
   F(cuMemAllocAsync)                   \
+  F(cuMemAllocManaged)                 \
+  F(cuMemPrefetchAsync)                \
+  F(cuMemAdvise)                       \
   F(cuMemFreeAsync)                    \
   F(cuMemPoolGetAttribute)             \
   F(cuMemPoolSetAttribute)             \

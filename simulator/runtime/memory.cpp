@@ -12,6 +12,10 @@ CUdeviceptr to_driver(const void* pointer) {
   return reinterpret_cast<CUdeviceptr>(pointer);
 }
 
+CUmemLocation to_driver(const cudaMemLocation& location) {
+  return {.type = static_cast<CUmemLocationType>(location.type), .id = location.id};
+}
+
 template <class Value>
 bool pointer_attribute(Value* value, CUpointer_attribute which, const void* pointer) {
   return device_call(&Driver::cuPointerGetAttribute, static_cast<void*>(value), which, to_driver(pointer)) ==
@@ -73,6 +77,26 @@ cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned int flags) {
   return finish(bound_call(&Driver::cuMemHostAlloc, pointer, bytes, flags));
 }
 
+cudaError_t cudaMallocManaged(void** pointer, size_t bytes, unsigned int flags) {
+  if (pointer == nullptr || bytes == 0) return finish(cudaErrorInvalidValue);
+  CUdeviceptr address = 0;
+  const cudaError_t error = bound_call(&Driver::cuMemAllocManaged, &address, bytes, flags);
+  if (error == cudaSuccess) *pointer = reinterpret_cast<void*>(address);
+  return finish(error);
+}
+
+cudaError_t cudaMemPrefetchAsync(const void* pointer, size_t bytes, cudaMemLocation location,
+                                 unsigned int flags, cudaStream_t stream) {
+  return finish(
+      bound_call(&Driver::cuMemPrefetchAsync, to_driver(pointer), bytes, to_driver(location), flags, stream));
+}
+
+cudaError_t cudaMemAdvise(const void* pointer, size_t bytes, cudaMemoryAdvise advice,
+                          cudaMemLocation location) {
+  return finish(bound_call(&Driver::cuMemAdvise, to_driver(pointer), bytes, static_cast<CUmem_advise>(advice),
+                           to_driver(location)));
+}
+
 cudaError_t cudaFreeHost(void* pointer) {
   if (pointer == nullptr) return finish(bind_context());
   return finish(bound_call(&Driver::cuMemFreeHost, pointer));
@@ -94,7 +118,11 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   CUmemorytype type{};
   if (pointer == nullptr || !pointer_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer))
     return cudaSuccess;
-  attributes->type = type == CU_MEMORYTYPE_HOST ? cudaMemoryTypeHost : cudaMemoryTypeDevice;
+  unsigned managed = 0;
+  pointer_attribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, pointer);
+  attributes->type = managed != 0                 ? cudaMemoryTypeManaged
+                     : type == CU_MEMORYTYPE_HOST ? cudaMemoryTypeHost
+                                                  : cudaMemoryTypeDevice;
   if (!pointer_attribute(&attributes->device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer))
     attributes->device = 0;
   CUdeviceptr address = 0;

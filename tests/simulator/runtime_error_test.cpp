@@ -64,12 +64,15 @@ TEST_F(Runtime, RefusedCallsSetTheLastError) {
 TEST_F(Runtime, WhatIsNotSimulatedSaysItsNameOnce) {
   void* pointer = nullptr;
   testing::internal::CaptureStderr();
-  EXPECT_EQ(cudaMallocManaged(&pointer, 1), cudaErrorNotSupported);
+  EXPECT_EQ(cudaMemRangeGetAttribute(&pointer, sizeof pointer, cudaMemRangeAttributeReadMostly, &pointer, 1),
+            cudaErrorNotSupported);
   EXPECT_EQ(cudaGetLastError(), cudaErrorNotSupported);
-  EXPECT_EQ(cudaMallocManaged(&pointer, 1), cudaErrorNotSupported);
+  EXPECT_EQ(cudaMemRangeGetAttribute(&pointer, sizeof pointer, cudaMemRangeAttributeReadMostly, &pointer, 1),
+            cudaErrorNotSupported);
   EXPECT_EQ(cudaGetLastError(), cudaErrorNotSupported);
-  EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "spillway simulator: cudaMallocManaged is not simulated: returning cudaErrorNotSupported\n");
+  EXPECT_EQ(
+      testing::internal::GetCapturedStderr(),
+      "spillway simulator: cudaMemRangeGetAttribute is not simulated: returning cudaErrorNotSupported\n");
 }
 
 }  // namespace

@@ -14,6 +14,21 @@ std::vector<unsigned char> pattern(size_t bytes) {
   return made;
 }
 
+TEST_F(Runtime, ManagedMemoryIsTheHostsAndTheDevices) {
+  char* pointer = nullptr;
+  ASSERT_EQ(cudaMallocManaged(reinterpret_cast<void**>(&pointer), 4096, cudaMemAttachHost), cudaSuccess);
+  pointer[4095] = 7;
+  const cudaMemLocation device{.type = cudaMemLocationTypeDevice, .id = 0};
+  EXPECT_EQ(cudaMemAdvise(pointer, 4096, cudaMemAdviseSetPreferredLocation, device), cudaSuccess);
+  EXPECT_EQ(cudaMemPrefetchAsync(pointer, 4096, device, 0, nullptr), cudaSuccess);
+  cudaPointerAttributes attributes;
+  EXPECT_EQ(cudaPointerGetAttributes(&attributes, pointer), cudaSuccess);
+  EXPECT_EQ(attributes.type, cudaMemoryTypeManaged);
+  EXPECT_EQ(attributes.hostPointer, pointer);
+  EXPECT_EQ(pointer[4095], 7);
+  EXPECT_EQ(cudaFree(pointer), cudaSuccess);
+}
+
 TEST_F(Runtime, AllocationsAreChargedAndRefusedAtCapacity) {
   size_t free_before = 0;
   size_t total = 0;
