@@ -150,6 +150,7 @@ CUresult run(const CopyWork& work, Stream& stream, Site site) {
   }
   ++sim.counters.copies;
   sim.counters.copied_bytes += shape.bytes();
+  if (!is_device_address(work.target) && !sim.config.compute) note_polling({work.source, shape.bytes()});
   if (is_device_address(work.source) && !is_device_address(work.target) && (sim.config.compute || !known))
     note_host_read({work.source, shape.bytes()}, site);
   return CUDA_SUCCESS;

@@ -2,10 +2,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "simulator/driver/call.h"
 #include "simulator/driver/report.h"
@@ -47,6 +49,26 @@ void note_host_read(const HostRead& read, Site site) {
   ++(small ? reads.small_copies : reads.bulk_copies);
   (small ? reads.small_bytes : reads.bulk_bytes) += read.bytes;
   if (Call* call = Call::current()) call->read_by_host(read);
+}
+
+void note_polling(const HostRead& read) {
+  using Clock = std::chrono::steady_clock;
+  constexpr uint64_t kMostBytesOfAValue = 8, kMostKernelsBetween = 2, kManyReads = 5000;
+  static CUdeviceptr source = 0;
+  static uint64_t reads = 0, launches = 0;
+  static Clock::time_point first;
+  static bool said = false;
+  const uint64_t kernels = machine().counters.launches - std::exchange(launches, machine().counters.launches);
+  if (read.source != source || read.bytes > kMostBytesOfAValue || kernels > kMostKernelsBetween) {
+    source = read.source;
+    reads = 0;
+    first = Clock::now();
+  }
+  if (said || ++reads < kManyReads || Clock::now() - first < std::chrono::seconds(5)) return;
+  said = true;
+  std::fprintf(stderr,
+               "spillway simulator: the program reads the same value of a device again and again: values are "
+               "not computed, so a wait for one may never end; --values compute computes them\n");
 }
 
 void report_host_reads() {

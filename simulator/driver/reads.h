@@ -21,6 +21,9 @@ struct HostRead {
 void set_read_observer(SpillwayReadObserver observer, void* argument);
 // For work that has just copied: counts, and leaves it to the call that runs the work to tell the observer.
 void note_host_read(const HostRead& read, Site site);
+// Null mode: a program that reads the same place again and again, with hardly a kernel between, waits for
+// what nobody computes. Says so once.
+void note_polling(const HostRead& read);
 // A program that is killed leaves its reads: writes the report at the first and then at most every second.
 void report_host_reads();
 void tell_observer(const HostRead& read);

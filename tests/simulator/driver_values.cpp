@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
@@ -47,6 +48,30 @@ TEST(Values, null_mode_reads_zeros_and_has_no_alias) {
     EXPECT_EQ(table.simulator->submit(nullptr, "kernel", nullptr, 0, 1, nullptr, nullptr), CUDA_SUCCESS);
     EXPECT_EQ(read_back(table, memory, 1000), std::vector<unsigned char>(1000));
   });
+}
+
+// Reads a flag for longer than the simulator is patient; gives what was said.
+std::string said_while_polling(int kernels_between) {
+  const Table& table = started_driver();
+  const CUdeviceptr flag = allocate(table, 8);
+  testing::internal::CaptureStderr();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(5500);
+  while (std::chrono::steady_clock::now() < end) {
+    for (int i = 0; i < kernels_between; ++i)
+      EXPECT_EQ(table.simulator->submit(nullptr, "kernel", nullptr, 0, 1, nullptr, nullptr), CUDA_SUCCESS);
+    read_back(table, flag, 4);
+  }
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(Values, who_waits_for_a_value_that_nobody_computes_is_told_once) {
+  in_process({}, [] {
+    const std::string said = said_while_polling(1);
+    EXPECT_NE(said.find("values are not computed"), std::string::npos) << said;
+    EXPECT_NE(said.find("--values compute"), std::string::npos);
+    EXPECT_EQ(said.find("\n"), said.size() - 1) << "one line";
+  });
+  in_process({}, [] { EXPECT_EQ(said_while_polling(10), "") << "a loop that works between its reads"; });
 }
 
 TEST(Values, random_reads_are_small_and_the_same_in_every_run) {
