@@ -24,8 +24,3 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cu
   if (symbolStatus) *symbolStatus = status;
   return symbolStatus || *pfn ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
-
-CUresult cuGetExportTable(const void** ppExportTable, const CUuuid*) {
-  if (ppExportTable) *ppExportTable = nullptr;
-  return CUDA_ERROR_NOT_SUPPORTED;
-}

@@ -117,6 +117,7 @@ Json describe(const char* when) {
           {"host_reads", describe_reads()},
           {"assumed_sizes", sim.counters.assumed_sizes},
           {"uncomputed", sim.uncomputed},
+          {"other_runtime", sim.other_runtime},
           {"violations", {{"count", sim.referee.count()}, {"texts", lines(sim.referee.text())}}},
           {"leaks", lines(leaks())}};
 }

@@ -148,7 +148,8 @@ struct Machine {
   Watchdog watchdog;
   std::map<Site, HostReads> host_reads;  // by who asked
   UncomputedKernels uncomputed;
-  SharedMachine shared;  // with other processes, if that was asked for
+  std::string other_runtime;  // the file whose CUDA runtime is not the simulated one, if a call came from one
+  SharedMachine shared;       // with other processes, if that was asked for
   std::vector<std::unique_ptr<Device>> devices;
   std::unique_ptr<PhysicalMemory> physical;  // from cuInit on
   AddressSpace space;

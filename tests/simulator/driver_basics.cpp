@@ -8,6 +8,7 @@ namespace {
 
 using driver::Table;
 using testing::HasSubstr;
+using testing::MatchesRegex;
 
 TEST(Basics, refuses_everything_before_cuInit) {
   in_process({}, [] {
@@ -18,6 +19,27 @@ TEST(Basics, refuses_everything_before_cuInit) {
     EXPECT_EQ(table.cuMemAlloc(&address, 1), CUDA_ERROR_NOT_INITIALIZED);
     EXPECT_EQ(table.cuDriverGetVersion(&version), CUDA_SUCCESS);
     EXPECT_EQ(version, 13020);
+  });
+}
+
+TEST(Basics, says_once_which_file_brings_a_runtime_of_its_own) {
+  in_process({}, [] {
+    const Table& table = started_driver();
+    const CUuuid runtime = {{'\x6b', '\xd5', '\xfb', '\x6c', '\x5b', '\xf4', '\xe7', '\x4a', '\x89', '\x87',
+                             '\xd9', '\x39', '\x12', '\xfd', '\x9d', '\xf9'}};
+    const CUuuid other = {};
+    const void* functions = nullptr;
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(table.cuGetExportTable(&functions, &other), CUDA_ERROR_NOT_SUPPORTED);
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(table.cuGetExportTable(&functions, &runtime), CUDA_ERROR_NOT_SUPPORTED);
+    EXPECT_EQ(table.cuGetExportTable(&functions, &runtime), CUDA_ERROR_NOT_SUPPORTED);
+    EXPECT_EQ(functions, nullptr);
+    EXPECT_THAT(
+        testing::internal::GetCapturedStderr(),
+        MatchesRegex("spillway simulator: .*test_simulator_driver_basics brings a CUDA runtime of its "
+                     "own[^\n]*nvcc -cudart shared.\n"));
   });
 }
 

@@ -122,6 +122,20 @@ TEST(RehearseOutcome, ARunWithoutADeviceHasItsOwnEnd) {
   EXPECT_TRUE(found.stopped);
 }
 
+TEST(RehearseOutcome, ARuntimeOfTheProgramsOwnIsTheReasonForNoVerdict) {
+  Observation process;
+  process.other_runtime = "/opt/program";
+  const char* reason = "/opt/program brings a CUDA runtime of its own";
+  const Rehearsal failed = ended(1, process);
+  EXPECT_EQ(decide(failed), Fit::kProgramFailed);
+  EXPECT_THAT(report_text({}, failed, {}), HasSubstr(std::string("lack of the card's memory\n  ") + reason));
+  EXPECT_THAT(failure_line(failed), HasSubstr(reason));
+  const Rehearsal without = ended(0, process);
+  EXPECT_EQ(decide(without), Fit::kNoDevice);
+  EXPECT_THAT(report_text({}, without, {}), HasSubstr(reason));
+  EXPECT_THAT(report_text({}, without, {}), Not(HasSubstr("is it a CUDA build of PyTorch")));
+}
+
 TEST(RehearseOutcome, ACardWithoutKernelsHasItsOwnEndAndDoesNotFit) {
   Observation process = with_error(python(), "torch.AcceleratorError", false, false);
   process.uncaught_message = "CUDA error: no kernel image is available for execution on the device";

@@ -150,7 +150,7 @@ TEST(RehearseResults, OfADamagedReportNothingIsBelieved) {
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
   std::ofstream(folder + "/probe-7.json") << R"({"spillway_rehearsal":1,"rank":5})";
   std::ofstream(folder + "/simulator-7.json")
-      << R"({"values":"zeros","host_reads":[],"assumed_sizes":0,"uncomputed":{},"devices":[
+      << R"({"values":"zeros","host_reads":[],"assumed_sizes":0,"uncomputed":{},"other_runtime":"","devices":[
     {"ordinal":0,"card":null,"capacity_bytes":100,"peak_bytes":50,"allocator_at_peak_bytes":0,
      "outside_peak_bytes":50,"physical":0,"machine_peak_bytes":50,"refused_requests":0,"refused_parts":{},
      "first_refusal":null,"modelled_at_peak":{}}]})";

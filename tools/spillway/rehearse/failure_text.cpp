@@ -94,6 +94,21 @@ std::string failed_requests_text(const Rehearsal& rehearsal) {
   return text + unsure_text(rehearsal);
 }
 
+// Why the program found no device that works, where its own CUDA runtime is the reason.
+std::string other_runtime_line(const Rehearsal& rehearsal) {
+  for (const Observation& process : rehearsal.processes)
+    if (!process.other_runtime.empty())
+      return process.other_runtime +
+             " brings a CUDA runtime of its own, which works with NVIDIA's driver only: link the shared "
+             "runtime of CUDA 13 (nvcc -cudart shared)";
+  return "";
+}
+
+std::string other_runtime_text(const Rehearsal& rehearsal) {
+  const std::string line = other_runtime_line(rehearsal);
+  return line.empty() ? "" : indented(line);
+}
+
 // What is known of memory where the program failed for another reason, or for one that is not known.
 std::string without_verdict_text(const Rehearsal& rehearsal) {
   if (const uint64_t failed = failed_requests(rehearsal).seen(); failed > 0)
@@ -137,9 +152,14 @@ std::string program_failure_text(const RunOptions& options, const Rehearsal& reh
   if (fit == Fit::kNoKernels)
     return "\nits kernels are not built for this kind of card: the same program fails on a real one\n" +
            uncaught_text(rehearsal);
+  if (fit == Fit::kNoDevice) {
+    const std::string cause = other_runtime_text(rehearsal);
+    return cause.empty() ? "" : "\n" + cause;
+  }
   if (fit != Fit::kProgramFailed) return "";
   std::string text = "\n" + end_text(rehearsal) + "\n";
   if (rehearsal.stopped_by != 0) return text;
+  text += other_runtime_text(rehearsal);
   if (is_own_code(rehearsal.exit_code))
     text += "  the code is the program's own: as an exit code of spillway it would mean something else\n";
   text += uncaught_text(rehearsal);
@@ -181,11 +201,14 @@ std::string failure_text(const RunOptions& options, const Rehearsal& rehearsal) 
 
 std::string failure_line(const Rehearsal& rehearsal) {
   const Fit fit = decide(rehearsal);
-  if (fit == Fit::kFits || fit == Fit::kNoDevice) return "";
+  if (fit == Fit::kFits) return "";
+  if (fit == Fit::kNoDevice) return other_runtime_line(rehearsal);
   if (fit == Fit::kDoesNotFit || fit == Fit::kWentOn)
     if (std::string line = memory_line(rehearsal); !line.empty()) return line;
-  const std::string error = first_line(uncaught_error(rehearsal));
-  return fit == Fit::kProgramFailed ? end_text(rehearsal) + (error.empty() ? "" : "; " + error) : error;
+  std::string error = first_line(uncaught_error(rehearsal));
+  if (fit != Fit::kProgramFailed) return error;
+  const std::string cause = other_runtime_line(rehearsal);
+  return end_text(rehearsal) + (error.empty() ? "" : "; " + error) + (cause.empty() ? "" : "; " + cause);
 }
 
 }  // namespace spillway::tools

@@ -126,6 +126,7 @@ void read_simulator(const Json& json, Observation* out) {
   out->assumed_sizes = number(json, "assumed_sizes");
   for (const auto& [kernel, launches] : json.at("uncomputed").items())
     out->uncomputed[kernel] = launches.get<uint64_t>();
+  out->other_runtime = json.at("other_runtime").get<std::string>();
   for (const Json& device : json.at("devices")) {
     CardView card;
     if (!device.at("card").is_null()) card.card = device.at("card").get<std::string>();
@@ -213,7 +214,8 @@ std::vector<Observation> read_observations(const std::string& folder, std::vecto
   }
   std::vector<Observation> all;
   for (auto& [process, seen] : by_process)
-    if (seen.used_devices() || !seen.problem.empty() || !seen.uncaught_type.empty())
+    if (seen.used_devices() || !seen.problem.empty() || !seen.uncaught_type.empty() ||
+        !seen.other_runtime.empty())
       all.push_back(std::move(seen));
   std::stable_sort(all.begin(), all.end(), [](const Observation& a, const Observation& b) {
     return a.rank.value_or(-1) < b.rank.value_or(-1);

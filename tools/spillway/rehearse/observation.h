@@ -106,6 +106,7 @@ struct Observation {
   std::vector<DriverReads> driver_reads;
   uint64_t assumed_sizes = 0;  // taken as the most that they can be: masks that nobody computed are all true
   std::map<std::string, uint64_t> uncomputed;  // with true values: launches by kernels that nobody computed
+  std::string other_runtime;  // the file whose CUDA runtime is not the simulated one: its calls failed
   std::map<uint32_t, Place> places;
   std::map<int, DeviceObservation> devices;
 

@@ -320,7 +320,7 @@ std::string report_text(const RunOptions& options, const Rehearsal& rehearsal,
   if (const std::string further = explain(explanation); !further.empty()) text += "\n" + further;
   if (devices.empty()) {
     text += "\nno memory of a device was used\n";
-    if (decide(rehearsal) == Fit::kNoDevice)
+    if (decide(rehearsal) == Fit::kNoDevice && failure_line(rehearsal).empty())
       text +=
           "  is it a CUDA build of PyTorch, and does the program choose the device (--device, "
           "CUDA_VISIBLE_DEVICES)?\n";
