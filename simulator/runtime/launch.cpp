@@ -128,6 +128,15 @@ cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 grid, dim3 bl
   return finish(launch(function, grid, block, arguments, shared_bytes, stream));
 }
 
+cudaError_t cudaGetFuncBySymbol(cudaFunction_t* out, const void* symbol) {
+  if (out == nullptr) return finish(cudaErrorInvalidValue);
+  if (cudaError_t error = bind_context(); error != cudaSuccess) return finish(error);
+  Kernel* kernel = nullptr;
+  if (cudaError_t error = find_loaded(symbol, &kernel); error != cudaSuccess) return finish(error);
+  *out = reinterpret_cast<cudaFunction_t>(function_of(*kernel));
+  return cudaSuccess;
+}
+
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
   int device = 0;
   if (cudaError_t error = bind_context(); error != cudaSuccess) return finish(error);

@@ -106,6 +106,48 @@ TEST_F(Cublas, MatricesTravel) {
   EXPECT_EQ(cudaFree(matrix), cudaSuccess);
 }
 
+TEST_F(Cublas, LtHasHandlesOfItsOwn) {
+  cublasLtHandle_t light = nullptr;
+  ASSERT_EQ(cublasLtCreate(&light), CUBLAS_STATUS_SUCCESS);
+  EXPECT_NE(light, nullptr);
+  EXPECT_EQ(charged("cublaslt.library"), 8 * kMiB);
+  EXPECT_EQ(cublasLtDestroy(light), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(cublasLtCreate(nullptr), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_STREQ(cublasLtGetStatusName(CUBLAS_STATUS_NOT_SUPPORTED), "CUBLAS_STATUS_NOT_SUPPORTED");
+}
+
+template <typename Value>
+Value attribute_of(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t attribute) {
+  Value value{};
+  size_t written = 0;
+  EXPECT_EQ(cublasLtMatrixLayoutGetAttribute(layout, attribute, &value, sizeof value, &written),
+            CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(written, sizeof value);
+  return value;
+}
+
+TEST_F(Cublas, LtGivesBackWhatADescriptorWasMadeWith) {
+  cublasLtMatrixLayout_t layout = nullptr;
+  ASSERT_EQ(cublasLtMatrixLayoutCreate(&layout, CUDA_R_16BF, 8, 4, 16), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(attribute_of<cudaDataType>(layout, CUBLASLT_MATRIX_LAYOUT_TYPE), CUDA_R_16BF);
+  EXPECT_EQ(attribute_of<uint64_t>(layout, CUBLASLT_MATRIX_LAYOUT_ROWS), 8u);
+  EXPECT_EQ(attribute_of<int64_t>(layout, CUBLASLT_MATRIX_LAYOUT_LD), 16);
+  const int32_t batches = 3;
+  ASSERT_EQ(
+      cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batches, sizeof batches),
+      CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(attribute_of<int32_t>(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT), 3);
+  EXPECT_EQ(cublasLtMatrixLayoutDestroy(layout), CUBLAS_STATUS_SUCCESS);
+  cublasLtMatmulDesc_t operation = nullptr;
+  cublasLtEpilogue_t epilogue{};
+  ASSERT_EQ(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(cublasLtMatmulDescGetAttribute(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+                                           sizeof epilogue, nullptr),
+            CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(epilogue, CUBLASLT_EPILOGUE_DEFAULT);
+  EXPECT_EQ(cublasLtMatmulDescDestroy(operation), CUBLAS_STATUS_SUCCESS);
+}
+
 TEST_F(Cublas, LtOffersOneAlgorithmAndRunsIt) {
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t layout = nullptr;

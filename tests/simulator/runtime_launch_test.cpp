@@ -37,6 +37,20 @@ TEST_F(Launch, ARegisteredKernelIsWorkOnItsStream) {
   EXPECT_EQ(counts().launches, 2u);
 }
 
+TEST_F(Launch, TheDriverLaunchesAFunctionFoundBySymbol) {
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  using Launcher = int (*)(cudaFunction_t, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                           unsigned, cudaStream_t, void**, void**);
+  const auto launch = reinterpret_cast<Launcher>(dlsym(driver, "cuLaunchKernel"));
+  cudaFunction_t function = nullptr;
+  ASSERT_EQ(cudaGetFuncBySymbol(&function, &kernel), cudaSuccess);
+  EXPECT_EQ(launch(function, 2, 1, 1, 128, 1, 1, 0, nullptr, nullptr, nullptr), 0);
+  EXPECT_EQ(counts().launches, 1u);
+  EXPECT_EQ(cudaGetFuncBySymbol(&function, &stranger), cudaErrorInvalidDeviceFunction);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidDeviceFunction);
+  EXPECT_EQ(dlclose(driver), 0);
+}
+
 TEST_F(Launch, torch_cuda_sleep_takes_its_cycles_on_the_virtual_clock) {
   static char sleep = 0;
   __cudaRegisterFunction(nullptr, &sleep, nullptr, "_ZN2at4cuda12_GLOBAL__N_111spin_kernelEl", -1, nullptr,

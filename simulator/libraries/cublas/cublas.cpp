@@ -1,5 +1,6 @@
 // Handles, streams, modes and workspaces; the calls that compute are generated from calls.txt.
 #include "simulator/libraries/cublas/handle.h"
+#include "simulator/libraries/cublas/status.h"
 #include "simulator/libraries/data_type.h"
 
 namespace spillway::cublas {
@@ -33,6 +34,20 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
 cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
   delete handle;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+const char* cublasGetStatusName(cublasStatus_t status) {
+  return blas::name_of(status);
+}
+
+const char* cublasGetStatusString(cublasStatus_t status) {
+  return blas::name_of(status);
+}
+
+cublasStatus_t cublasGetVersion_v2(cublasHandle_t, int* version) {
+  if (version == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  *version = CUBLAS_VERSION;
   return CUBLAS_STATUS_SUCCESS;
 }
 

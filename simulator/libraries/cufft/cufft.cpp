@@ -76,6 +76,12 @@ cufftResult result_of(cudaError_t error) {
 
 extern "C" {
 
+cufftResult cufftGetVersion(int* version) {
+  if (version == nullptr) return CUFFT_INVALID_VALUE;
+  *version = CUFFT_VERSION;
+  return CUFFT_SUCCESS;
+}
+
 cufftResult cufftCreate(cufftHandle* handle) {
   if (handle == nullptr) return CUFFT_INVALID_VALUE;
   static cufftHandle last = 0;

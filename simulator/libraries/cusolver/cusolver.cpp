@@ -5,6 +5,12 @@ namespace solver = spillway::cusolver;
 
 extern "C" {
 
+cusolverStatus_t cusolverGetVersion(int* version) {
+  if (version == nullptr) return CUSOLVER_STATUS_INVALID_VALUE;
+  *version = CUSOLVER_VERSION;
+  return CUSOLVER_STATUS_SUCCESS;
+}
+
 cusolverStatus_t cusolverDnCreate(cusolverDnHandle_t* handle) {
   return solver::library.create_handle(handle);
 }

@@ -1,4 +1,6 @@
 // Handles, matrices, and the calls that count entries; the others are generated from calls.txt.
+#include <array>
+
 #include "simulator/libraries/cusparse/handle.h"
 
 namespace spillway::cusparse {
@@ -37,6 +39,18 @@ cusparseStatus_t cusparseCreate(cusparseHandle_t* handle) {
 
 cusparseStatus_t cusparseDestroy(cusparseHandle_t handle) {
   return library.destroy(handle);
+}
+
+cusparseStatus_t cusparseGetVersion(cusparseHandle_t, int* version) {
+  if (version == nullptr) return kInvalid;
+  *version = CUSPARSE_VERSION;
+  return kSuccess;
+}
+
+cusparseStatus_t cusparseGetProperty(libraryPropertyType type, int* value) {
+  if (value == nullptr || type < MAJOR_VERSION || type > PATCH_LEVEL) return kInvalid;
+  *value = std::array{CUSPARSE_VER_MAJOR, CUSPARSE_VER_MINOR, CUSPARSE_VER_PATCH}[type];
+  return kSuccess;
 }
 
 cusparseStatus_t cusparseSetStream(cusparseHandle_t handle, cudaStream_t stream) {
