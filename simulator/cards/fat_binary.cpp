@@ -1,5 +1,7 @@
 #include "simulator/cards/fat_binary.h"
 
+#include <elf.h>
+
 #include <algorithm>
 #include <cstring>
 #include <string_view>
@@ -80,6 +82,29 @@ std::vector<Image> read_cubin(const void* data, size_t size) {
   return {{.ptx = false, .sm = sm, .suffix = 0, .bytes = 0}};
 }
 
+std::optional<Elf64_Shdr> section_of(const void* data, size_t size, const Elf64_Ehdr& header,
+                                     uint64_t index) {
+  return read_at<Elf64_Shdr>(data, size, header.e_shoff + index * sizeof(Elf64_Shdr));
+}
+
+std::string text_at(const void* data, size_t size, const Elf64_Shdr& strings, uint64_t offset) {
+  const uint64_t start = strings.sh_offset + offset;
+  if (offset >= strings.sh_size || start >= size) return "";
+  const char* text = static_cast<const char*>(data) + start;
+  return {text, strnlen(text, std::min<uint64_t>(strings.sh_size - offset, size - start))};
+}
+
+void add_variables(const void* data, size_t size, const Elf64_Shdr& symbols, const Elf64_Shdr& strings,
+                   std::vector<Variable>* out) {
+  for (uint64_t i = 0; i < symbols.sh_size / sizeof(Elf64_Sym); ++i) {
+    const auto symbol = read_at<Elf64_Sym>(data, size, symbols.sh_offset + i * sizeof(Elf64_Sym));
+    if (!symbol) return;
+    if (ELF64_ST_TYPE(symbol->st_info) != STT_OBJECT || symbol->st_shndx == SHN_UNDEF || symbol->st_size == 0)
+      continue;
+    out->push_back({text_at(data, size, strings, symbol->st_name), symbol->st_size});
+  }
+}
+
 std::vector<Image> read_ptx(std::string_view text) {
   constexpr std::string_view kTarget = ".target sm_";
   const size_t found = text.find(kTarget);
@@ -129,6 +154,20 @@ std::vector<Image> read_images(const void* data, size_t size) {
     default:
       return {};
   }
+}
+
+std::vector<Variable> read_variables(const void* data, size_t size) {
+  if (kind_of(data, size) != BinaryKind::kCubin) return {};
+  const auto header = read_at<Elf64_Ehdr>(data, size, 0);
+  if (!header || header->e_machine != kCudaMachine) return {};
+  std::vector<Variable> found;
+  for (uint64_t i = 0; i < header->e_shnum; ++i) {
+    const auto symbols = section_of(data, size, *header, i);
+    if (!symbols || symbols->sh_type != SHT_SYMTAB) continue;
+    if (const auto strings = section_of(data, size, *header, symbols->sh_link))
+      add_variables(data, size, *symbols, *strings, &found);
+  }
+  return found;
 }
 
 const void* unwrap(const void* wrapper) {

@@ -31,6 +31,14 @@ uint64_t container_bytes(const void* data, size_t size);
 // The images of a container, cubin or PTX text; empty when it is malformed.
 std::vector<Image> read_images(const void* data, size_t size);
 
+// A variable of device memory or of constant memory.
+struct Variable {
+  std::string name;
+  uint64_t bytes = 0;
+};
+// Those that a cubin defines; empty for every other kind of binary.
+std::vector<Variable> read_variables(const void* data, size_t size);
+
 // The container behind a wrapper such as __cudaRegisterFatBinary gets; null when it is none.
 const void* unwrap(const void* wrapper);
 

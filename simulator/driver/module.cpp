@@ -1,15 +1,19 @@
 // Modules, libraries and their functions: names without code. An image loads on a card that could run it, any
-// name is found, launches do nothing.
+// name of a function is found, launches do nothing. The variables of a cubin have memory from the first
+// question for their address on.
 #include "simulator/driver/module.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <limits>
+#include <map>
 #include <string>
 #include <unordered_map>
 
 #include "simulator/cards/fat_binary.h"
 #include "simulator/driver/call.h"
+#include "simulator/driver/memory.h"
 
 namespace spillway::simulator {
 namespace {
@@ -20,8 +24,13 @@ struct Kernel {
   Module* module;
   std::string name;
 };
+struct Variable {
+  uint64_t bytes = 0;
+  std::map<int, CUdeviceptr> addresses;  // by device
+};
 struct Module {
   int capability = 0;  // of the image that was chosen, as 80
+  std::unordered_map<std::string, Variable> variables;
   std::unordered_map<std::string, std::unique_ptr<Kernel>> kernels;
 };
 
@@ -71,13 +80,19 @@ CUresult choose(const void* data, int* capability) {
   return CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
+// How many bytes a program's own image has, it does not say.
+constexpr size_t kUnknownSize = std::numeric_limits<size_t>::max();
+
 template <typename Handle>
-CUresult load(Handle* out, const void* image) {
+CUresult load(Handle* out, const void* image, size_t size = kUnknownSize) {
   if (!out || !image) return CUDA_ERROR_INVALID_VALUE;
   int capability = 0;
   if (const CUresult result = choose(image, &capability); result != CUDA_SUCCESS) return result;
   auto made = std::make_unique<Module>();
   made->capability = capability;
+  if (cards::kind_of(image, sizeof(uint32_t)) == cards::BinaryKind::kCubin)
+    for (const cards::Variable& variable : cards::read_variables(image, size))
+      made->variables[variable.name].bytes = variable.bytes;
   *out = reinterpret_cast<Handle>(made.get());
   Module* key = made.get();
   loaded().modules.emplace(key, std::move(made));
@@ -99,14 +114,42 @@ CUresult load_file(Handle* out, const char* path) {
   const bool whole =
       kind != cards::BinaryKind::kWrapper &&
       (kind != cards::BinaryKind::kContainer || cards::container_bytes(bytes.data(), size) <= size);
-  return whole ? load(out, bytes.data()) : CUDA_ERROR_INVALID_IMAGE;
+  return whole ? load(out, bytes.data(), size) : CUDA_ERROR_INVALID_IMAGE;
+}
+
+void free_variables(const Module& module, Site site) {
+  auto& mappings = machine().space.mappings();
+  for (const auto& [name, variable] : module.variables)
+    for (const auto& [device, address] : variable.addresses)
+      if (const auto found = mappings.find(address); found != mappings.end()) free_device(found, site);
+}
+
+template <typename Owner>
+CUresult find_variable(CUdeviceptr* address, size_t* bytes, Owner owner, const char* name, Site site) {
+  const auto module = loaded().modules.find(reinterpret_cast<Module*>(owner));
+  if (!name) return CUDA_ERROR_INVALID_VALUE;
+  if (module == loaded().modules.end()) return CUDA_ERROR_INVALID_HANDLE;
+  const auto found = module->second->variables.find(name);
+  if (found == module->second->variables.end()) return CUDA_ERROR_NOT_FOUND;
+  if (!current_context()) return CUDA_ERROR_INVALID_CONTEXT;
+  Variable& variable = found->second;
+  Device& device = *current_context()->device;
+  CUdeviceptr& place = variable.addresses[device.ordinal];
+  if (place == 0)
+    if (const CUresult result = allocate_device(device, variable.bytes, nullptr, site, &place);
+        result != CUDA_SUCCESS)
+      return result;
+  if (address) *address = place;
+  if (bytes) *bytes = variable.bytes;
+  return CUDA_SUCCESS;
 }
 
 template <typename Handle>
-CUresult unload(Handle handle) {
+CUresult unload(Handle handle, Site site) {
   const auto found = loaded().modules.find(reinterpret_cast<Module*>(handle));
   if (found == loaded().modules.end()) return CUDA_ERROR_INVALID_HANDLE;
   for (const auto& [name, kernel] : found->second->kernels) loaded().kernels.erase(kernel.get());
+  free_variables(*found->second, site);
   loaded().modules.erase(found);
   return CUDA_SUCCESS;
 }
@@ -204,15 +247,15 @@ CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
 }
 CUresult cuModuleUnload(CUmodule hmod) {
   SPILLWAY_SIM_ENTER(cuModuleUnload);
-  return unload(hmod);
+  return unload(hmod, call.site());
 }
 CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
   SPILLWAY_SIM_ENTER(cuModuleGetFunction);
   return find_kernel(hfunc, hmod, name);
 }
-CUresult cuModuleGetGlobal(CUdeviceptr*, size_t*, CUmodule, const char*) {
+CUresult cuModuleGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, const char* name) {
   SPILLWAY_SIM_ENTER(cuModuleGetGlobal);
-  return CUDA_ERROR_NOT_FOUND;
+  return find_variable(dptr, bytes, hmod, name, call.site());
 }
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
   SPILLWAY_SIM_ENTER(cuModuleGetLoadingMode);
@@ -233,7 +276,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_o
 }
 CUresult cuLibraryUnload(CUlibrary library) {
   SPILLWAY_SIM_ENTER(cuLibraryUnload);
-  return unload(library);
+  return unload(library, call.site());
 }
 CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {
   SPILLWAY_SIM_ENTER(cuLibraryGetKernel);
@@ -246,9 +289,9 @@ CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
   *pMod = reinterpret_cast<CUmodule>(library);
   return CUDA_SUCCESS;
 }
-CUresult cuLibraryGetGlobal(CUdeviceptr*, size_t*, CUlibrary, const char*) {
+CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) {
   SPILLWAY_SIM_ENTER(cuLibraryGetGlobal);
-  return CUDA_ERROR_NOT_FOUND;
+  return find_variable(dptr, bytes, library, name, call.site());
 }
 CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
   SPILLWAY_SIM_ENTER(cuKernelGetFunction);

@@ -133,5 +133,36 @@ TEST(Modules, of_a_file_are_its_bytes) {
   std::filesystem::remove(path);
 }
 
+TEST(Modules, variables_of_a_cubin_have_memory_until_it_is_unloaded) {
+  in_process({{"SPILLWAY_SIM_CARD", "a100-40gb"}}, [] {
+    const driver::Table& table = started_driver();
+    const std::string binary = cubin_with_variable(80, "table", 3 * kPage);
+    const uint64_t before = counts(table).live_pages_bytes;
+    CUmodule module = nullptr;
+    CUdeviceptr address = 0, again = 0;
+    size_t bytes = 0;
+    ASSERT_EQ(table.cuModuleLoadData(&module, binary.data()), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuModuleGetGlobal(&address, &bytes, module, "table"), CUDA_SUCCESS);
+    EXPECT_EQ(bytes, 3 * kPage);
+    EXPECT_EQ(counts(table).live_pages_bytes - before, 3 * kPage);
+    EXPECT_EQ(table.cuModuleGetGlobal(&again, nullptr, module, "table"), CUDA_SUCCESS);
+    EXPECT_EQ(again, address);
+    EXPECT_EQ(table.cuMemcpyHtoD(address, binary.data(), binary.size()), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuModuleGetGlobal(&again, &bytes, module, "another"), CUDA_ERROR_NOT_FOUND);
+    EXPECT_EQ(table.cuModuleUnload(module), CUDA_SUCCESS);
+    EXPECT_EQ(counts(table).live_pages_bytes, before);
+    EXPECT_EQ(counts(table).violations, 0u);
+  });
+}
+
+TEST(FatBinary, variables_are_read_within_the_bounds_of_a_cubin) {
+  const std::string binary = cubin_with_variable(80, "table", 16);
+  ASSERT_EQ(cards::read_variables(binary.data(), binary.size()).size(), 1u);
+  for (size_t size = 0; size < binary.size(); ++size) {
+    const std::vector<char> part(binary.begin(), binary.begin() + static_cast<std::ptrdiff_t>(size));
+    EXPECT_TRUE(cards::read_variables(part.data(), part.size()).empty());
+  }
+}
+
 }  // namespace
 }  // namespace spillway::test

@@ -69,4 +69,39 @@ inline std::string cubin(int sm, bool new_abi = true) {
   return header;
 }
 
+// A section's header, with what a symbol table has in it.
+inline void append_section(std::string& out, uint32_t type, uint64_t offset, uint64_t bytes,
+                           uint32_t link = 0) {
+  append(out, 0, 4);
+  append(out, type, 4);
+  append(out, 0, 16);
+  append(out, offset, 8);
+  append(out, bytes, 8);
+  append(out, link, 4);
+  append(out, 0, 4);
+  append(out, 8, 8);
+  append(out, type == 2 ? 24 : 0, 8);
+}
+
+// A cubin of three sections that defines one variable.
+inline std::string cubin_with_variable(int sm, const std::string& name, uint64_t bytes) {
+  constexpr uint64_t kHeader = 64, kSymbol = 24;
+  std::string text = cubin(sm), symbols(kSymbol, '\0');
+  append(symbols, 1, 4);
+  append(symbols, 0x11, 1);  // an object that others see
+  append(symbols, 0, 1);
+  append(symbols, 1, 2);
+  append(symbols, 0, 8);
+  append(symbols, bytes, 8);
+  const std::string strings = std::string(1, '\0') + name + std::string(1, '\0');
+  const uint64_t sections = kHeader + symbols.size() + strings.size();
+  std::memcpy(text.data() + 40, &sections, sizeof sections);
+  text[60] = 3;
+  text += symbols + strings;
+  append_section(text, 0, 0, 0);
+  append_section(text, 2, kHeader, symbols.size(), 2);
+  append_section(text, 3, kHeader + symbols.size(), strings.size());
+  return text;
+}
+
 }  // namespace spillway::test
