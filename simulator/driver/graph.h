@@ -123,6 +123,9 @@ bool find_nodes(const CUgraphNode* handles, size_t count, const Graph* graph, st
 // rest of them null.
 CUresult list(const std::vector<Node*>& nodes, CUgraphNode* out, CUgraphEdgeData* edges, size_t* count);
 
+// Other work of the same kind in the executable's copy of a node of the graph that it was made from.
+CUresult replace_work(CUgraphExec exec, CUgraphNode node, Work work);
+
 CUgraphNodeType type_of(const Work& work);
 // In Graphviz's language.
 std::string dot(Graph& graph);

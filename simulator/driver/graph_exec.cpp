@@ -196,6 +196,18 @@ CUresult update(CUgraphExec handle, CUgraph with, CUgraphExecUpdateResultInfo* i
 }
 
 }  // namespace
+
+CUresult replace_work(CUgraphExec handle, CUgraphNode original, Work work) {
+  const std::shared_ptr<GraphExec> exec = find_exec(handle);
+  const Node* node = find_node(original);
+  if (!exec || !node || node->graph->serial != exec->graph->cloned_from) return CUDA_ERROR_INVALID_VALUE;
+  Node* copy = exec->graph->find(node->id);
+  if (!copy || copy->work.index() != work.index()) return CUDA_ERROR_INVALID_VALUE;
+  copy->work = std::move(work);
+  exec->program = program_of(*exec->graph);
+  return CUDA_SUCCESS;
+}
+
 }  // namespace spillway::simulator
 
 using namespace spillway::simulator;

@@ -224,3 +224,31 @@ CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr* dptr_out) {
   *dptr_out = work->address;
   return CUDA_SUCCESS;
 }
+
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                        const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+  SPILLWAY_SIM_ENTER(cuGraphExecKernelNodeSetParams);
+  if (!nodeParams || !(nodeParams->func || nodeParams->kern)) return CUDA_ERROR_INVALID_VALUE;
+  return replace_work(hGraphExec, hNode, binary_work(*nodeParams));
+}
+
+CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                        const CUDA_MEMCPY3D* copyParams, CUcontext) {
+  SPILLWAY_SIM_ENTER(cuGraphExecMemcpyNodeSetParams);
+  CopyWork work;
+  if (const CUresult result = copy_work(copyParams, work); result != CUDA_SUCCESS) return result;
+  return replace_work(hGraphExec, hNode, work);
+}
+
+CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                        const CUDA_MEMSET_NODE_PARAMS* memsetParams, CUcontext) {
+  SPILLWAY_SIM_ENTER(cuGraphExecMemsetNodeSetParams);
+  if (!memsetParams || !valid_fill(*memsetParams)) return CUDA_ERROR_INVALID_VALUE;
+  return replace_work(hGraphExec, hNode, fill_work(*memsetParams));
+}
+
+CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph) {
+  SPILLWAY_SIM_ENTER(cuGraphExecChildGraphNodeSetParams);
+  const Graph* child = find_graph(childGraph);
+  return child ? replace_work(hGraphExec, hNode, ChildWork{child->clone()}) : CUDA_ERROR_INVALID_VALUE;
+}

@@ -199,6 +199,40 @@ TEST(Graph, an_executable_takes_new_parameters_of_the_same_shape) {
   });
 }
 
+CUgraphNodeParams fill_of(CUdeviceptr memory) {
+  CUgraphNodeParams node = {};
+  node.type = CU_GRAPH_NODE_TYPE_MEMSET;
+  node.memset = {
+      .dst = memory, .pitch = 0, .value = 0, .elementSize = 1, .width = kPage, .height = 1, .ctx = nullptr};
+  return node;
+}
+
+TEST(Graph, an_executable_takes_new_parameters_node_by_node) {
+  with_graphs([](const Graphs& g) {
+    const CUstream stream = g.stream();
+    const CUdeviceptr first = g.memory(), second = g.memory();
+    CUgraph graph = nullptr;
+    CUgraphNode fill = nullptr, nothing = nullptr;
+    CUgraphNodeParams node = fill_of(first), empty = {}, condition = {};
+    EXPECT_EQ(g.table.cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+    EXPECT_EQ(g.table.cuGraphAddNode_v2(&fill, graph, nullptr, nullptr, 0, &node), CUDA_SUCCESS);
+    empty.type = CU_GRAPH_NODE_TYPE_EMPTY;
+    EXPECT_EQ(g.table.cuGraphAddNode_v2(&nothing, graph, &fill, nullptr, 1, &empty), CUDA_SUCCESS);
+    condition.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    EXPECT_EQ(g.table.cuGraphAddNode_v2(&nothing, graph, nullptr, nullptr, 0, &condition),
+              CUDA_ERROR_NOT_SUPPORTED);
+    const CUgraphExec exec = g.executable(graph);
+    const CUDA_MEMSET_NODE_PARAMS other = {
+        .dst = second, .pitch = 0, .value = 0, .elementSize = 1, .width = kPage, .height = 1};
+    EXPECT_EQ(g.table.cuGraphExecMemsetNodeSetParams(exec, nothing, &other, nullptr),
+              CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(g.table.cuGraphExecMemsetNodeSetParams(exec, fill, &other, nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(g.table.cuMemFree(first), CUDA_SUCCESS);
+    EXPECT_EQ(g.table.cuGraphLaunch(exec, stream), CUDA_SUCCESS);
+    EXPECT_EQ(counts(g.table).violations, 0u);
+  });
+}
+
 TEST(Graph, can_be_drawn) {
   with_graphs([](const Graphs& g) {
     const std::string path = "/tmp/spillway-graph-" + std::to_string(getpid()) + ".dot";
