@@ -72,6 +72,39 @@ cufftResult result_of(cudaError_t error) {
   }
 }
 
+cufftResult make(Plan* plan, const std::vector<long long>& lengths, long long batch, cudaDataType execution,
+                 size_t* work_bytes) {
+  if (std::any_of(lengths.begin(), lengths.end(), [](long long length) { return length < 1; }))
+    return CUFFT_INVALID_SIZE;
+  const bool half = execution == CUDA_C_16F || execution == CUDA_C_16BF;
+  if (half && !std::all_of(lengths.begin(), lengths.end(), is_power_of_two)) return CUFFT_INVALID_SIZE;
+  if (stand_in::element_bytes(execution) == 0) return CUFFT_INVALID_TYPE;
+  plan->work_bytes = *work_bytes = work_area(lengths, batch, execution);
+  plan->made = true;
+  return plan->allocates ? result_of(plan->own_area.charge("cufft", plan->work_bytes)) : CUFFT_SUCCESS;
+}
+
+// A plan by its type, which says the precision.
+template <typename Length>
+cufftResult make_typed(cufftHandle handle, int rank, const Length* lengths, cufftType type, long long batch,
+                       size_t* work_bytes) {
+  Plan* plan = find(handle);
+  if (plan == nullptr) return CUFFT_INVALID_PLAN;
+  if (rank < 1 || rank > 3 || lengths == nullptr || work_bytes == nullptr || batch < 1)
+    return CUFFT_INVALID_VALUE;
+  const bool twice = type == CUFFT_Z2Z || type == CUFFT_D2Z || type == CUFFT_Z2D;
+  return make(plan, std::vector<long long>(lengths, lengths + rank), batch, twice ? CUDA_C_64F : CUDA_C_32F,
+              work_bytes);
+}
+
+cufftResult run(cufftHandle handle, const void* input, const void* output) {
+  const Plan* plan = find(handle);
+  if (plan == nullptr || !plan->made) return CUFFT_INVALID_PLAN;
+  const bool has_area = plan->allocates || plan->has_area || plan->work_bytes == 0;
+  if (input == nullptr || output == nullptr || !has_area) return CUFFT_INVALID_VALUE;
+  return result_of(execute.launch(plan->stream));
+}
+
 }  // namespace
 
 extern "C" {
@@ -126,22 +159,45 @@ cufftResult cufftXtMakePlanMany(cufftHandle handle, int rank, long long* lengths
   if (plan == nullptr) return CUFFT_INVALID_PLAN;
   if (rank < 1 || rank > 3 || lengths == nullptr || work_bytes == nullptr || batch < 1)
     return CUFFT_INVALID_VALUE;
-  const std::vector<long long> all(lengths, lengths + rank);
-  if (std::any_of(all.begin(), all.end(), [](long long length) { return length < 1; }))
-    return CUFFT_INVALID_SIZE;
-  const bool half = execution == CUDA_C_16F || execution == CUDA_C_16BF;
-  if (half && !std::all_of(all.begin(), all.end(), is_power_of_two)) return CUFFT_INVALID_SIZE;
-  if (stand_in::element_bytes(execution) == 0) return CUFFT_INVALID_TYPE;
-  plan->work_bytes = *work_bytes = work_area(all, batch, execution);
-  plan->made = true;
-  return plan->allocates ? result_of(plan->own_area.charge("cufft", plan->work_bytes)) : CUFFT_SUCCESS;
+  return make(plan, std::vector<long long>(lengths, lengths + rank), batch, execution, work_bytes);
+}
+
+cufftResult cufftMakePlanMany(cufftHandle handle, int rank, int* lengths, int*, int, int, int*, int, int,
+                              cufftType type, int batch, size_t* work_bytes) {
+  return make_typed(handle, rank, lengths, type, batch, work_bytes);
+}
+
+cufftResult cufftMakePlanMany64(cufftHandle handle, int rank, long long* lengths, long long*, long long,
+                                long long, long long*, long long, long long, cufftType type, long long batch,
+                                size_t* work_bytes) {
+  return make_typed(handle, rank, lengths, type, batch, work_bytes);
 }
 
 cufftResult cufftXtExec(cufftHandle handle, void* input, void* output, int) {
-  Plan* plan = find(handle);
-  if (plan == nullptr || !plan->made) return CUFFT_INVALID_PLAN;
-  const bool has_area = plan->allocates || plan->has_area || plan->work_bytes == 0;
-  if (input == nullptr || output == nullptr || !has_area) return CUFFT_INVALID_VALUE;
-  return result_of(execute.launch(plan->stream));
+  return run(handle, input, output);
+}
+
+cufftResult cufftExecC2C(cufftHandle handle, cufftComplex* input, cufftComplex* output, int) {
+  return run(handle, input, output);
+}
+
+cufftResult cufftExecR2C(cufftHandle handle, cufftReal* input, cufftComplex* output) {
+  return run(handle, input, output);
+}
+
+cufftResult cufftExecC2R(cufftHandle handle, cufftComplex* input, cufftReal* output) {
+  return run(handle, input, output);
+}
+
+cufftResult cufftExecZ2Z(cufftHandle handle, cufftDoubleComplex* input, cufftDoubleComplex* output, int) {
+  return run(handle, input, output);
+}
+
+cufftResult cufftExecD2Z(cufftHandle handle, cufftDoubleReal* input, cufftDoubleComplex* output) {
+  return run(handle, input, output);
+}
+
+cufftResult cufftExecZ2D(cufftHandle handle, cufftDoubleComplex* input, cufftDoubleReal* output) {
+  return run(handle, input, output);
 }
 }
