@@ -26,7 +26,8 @@ class Pickle {
   static Pickle read(std::string bytes);
 
   bool has_root() const { return root_.has_value(); }
-  Id root() const { return *root_; }
+  // REQUIRES: has_root().
+  Id root() const { return root_.value_or(kNone); }
   // Where the file stops making sense, and why; "" of a whole one.
   const std::string& incomplete() const { return incomplete_; }
 
