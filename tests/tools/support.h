@@ -60,14 +60,19 @@ class CommandTest : public ::testing::Test {
                            const std::map<std::string, std::string>& environment) const {
     ::setpgid(0, 0);
     if (::chdir(folder_.c_str()) != 0) ::_exit(90);
-    ::dup2(::open("out", O_WRONLY | O_CREAT | O_TRUNC, 0600), 1);
-    ::dup2(::open("err", O_WRONLY | O_CREAT | O_TRUNC, 0600), 2);
+    write_to("out", 1);
+    write_to("err", 2);
     for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
     std::vector<char*> arguments;
+    arguments.reserve(words.size() + 1);
     for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
     ::execv(arguments[0], arguments.data());
     ::_exit(91);
+  }
+  static void write_to(const char* name, int descriptor) {
+    const int file = ::open(name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (file < 0 || ::dup2(file, descriptor) < 0) ::_exit(92);
   }
   std::string text_of(const std::string& name) const {
     std::ifstream file(folder_ / name, std::ios::binary);

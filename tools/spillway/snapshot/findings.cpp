@@ -202,19 +202,21 @@ Verdict verdict_on(const Holdings& holdings, uint64_t request) {
 }
 
 // What grows is the cause where without it the request would have had room.
-void look_for_a_leak(SnapshotFindings* found) {
-  uint64_t grown = 0;
+void look_for_a_leak(uint64_t request, SnapshotFindings* found) {
+  uint64_t grown = 0, per_step = 0;
   const Holder* largest = nullptr;
   for (const Holder& holder : found->holders) {
     if (!holder.growth) continue;
     grown += holder.bytes;
-    if (largest == nullptr) largest = &holder;
+    if (largest != nullptr) continue;
+    largest = &holder;
+    per_step = holder.growth->bytes_per_step;
   }
-  if (largest == nullptr || grown < found->failure->bytes || grown < found->holdings.in_use / 4) return;
+  if (largest == nullptr || grown < request || grown < found->holdings.in_use / 4) return;
   found->cause = SnapshotCause::kLeak;
   found->verdict.text = size_text(largest->bytes) + " in " + std::to_string(largest->blocks) + " blocks of " +
                         (largest->caller.empty() ? largest->where : largest->caller) +
-                        " were kept: " + size_text(largest->growth->bytes_per_step) + " more after each step";
+                        " were kept: " + size_text(per_step) + " more after each step";
 }
 
 size_t last_failure_of(const SnapshotDevice& device, uint64_t* count) {
@@ -290,7 +292,7 @@ std::optional<SnapshotFindings> look_into(const Snapshot& snapshot, std::optiona
   found.holdings.free = request.address;
   found.cause = SnapshotCause::kMemory;
   found.verdict = verdict_on(found.holdings, std::max<uint64_t>(request.size, 1));
-  look_for_a_leak(&found);
+  look_for_a_leak(request.size, &found);
   return found;
 }
 

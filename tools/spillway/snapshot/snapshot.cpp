@@ -178,10 +178,10 @@ class Loader {
       if (!key) continue;
       if (const auto value = pickle_.text(entries[i + 1]))
         out_.settings[std::string(*key)] = *value;
-      else if (pickle_.type(entries[i + 1]) == Pickle::Type::kBool)
-        out_.settings[std::string(*key)] = *pickle_.integer(entries[i + 1]) != 0 ? "True" : "False";
       else if (const auto number = pickle_.integer(entries[i + 1]))
-        out_.settings[std::string(*key)] = std::to_string(*number);
+        out_.settings[std::string(*key)] = pickle_.type(entries[i + 1]) != Pickle::Type::kBool
+                                               ? std::to_string(*number)
+                                               : (*number != 0 ? "True" : "False");
     }
   }
 
