@@ -12,6 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 using trace::Kind;
 using trace::Outcome;
 using trace::Record;
@@ -213,6 +214,22 @@ TEST_F(Report, ShowsTheLastOfThoseThatWereNotRescued) {
   EXPECT_EQ(nlohmann::json::parse(report({"--json"}))["shown_incident"], 3);
 }
 
+TEST_F(Report, SaysFirstWhetherAllWasRescued) {
+  Story story(path());
+  const auto fail = [&](uint32_t incident, Outcome outcome) {
+    fail_request(story, incident, 500 * kMiB, 400 * kMiB, 200 * kMiB);
+    story.outcome(incident, outcome, 0, 1);
+  };
+  const std::string start = "Spillway report: run.trace\nRESCUED: ";
+  fail(1, Outcome::kGranted);
+  EXPECT_THAT(report(), StartsWith(start + "the only allocation failure; the program went on.\nVerdict: "));
+  fail(2, Outcome::kUnwind);
+  EXPECT_THAT(report(), StartsWith(start + "all 2 allocation failures, 1 of them by doing a step again with "
+                                           "another plan; the program went on.\n"));
+  fail(3, Outcome::kGiveUp);
+  EXPECT_THAT(report(), StartsWith("Spillway report: run.trace\nNOT RESCUED: 1 of 3 allocation failures.\n"));
+}
+
 TEST_F(Report, SamplesAfterThePeakLeaveItAsItWas) {
   Story story(path());
   story.memory(900 * kMiB, 1000 * kMiB, kGiB, 1004 * kMiB);
@@ -261,7 +278,7 @@ TEST_F(Report, ShowsAResidual) {
   fail_request(story, 1, 500 * kMiB, 400 * kMiB, 200 * kMiB);
   story.equation(1, {{Term::kFree, 0}});
   EXPECT_THAT(report(), HasSubstr("104857600 B"));
-  EXPECT_THAT(report(), HasSubstr("the equation does not close"));
+  EXPECT_THAT(report(), HasSubstr("the lines above do not add up to the limit"));
 }
 
 TEST_F(Report, ShortensWhatARunHasHundredsOf) {

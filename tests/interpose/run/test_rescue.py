@@ -25,7 +25,7 @@ class Rescue(Case):
         for report in ended.reports.values():
             self.assertIn("asked by libnccl.so.2", report)
             self.assertRegex(report, r"framework_cache +bit exact .* GiB")
-            self.assertIn("outcome: granted", report)
+            self.assertIn("outcome: rescued", report)
         for name in ended.reports:
             self.assertIn(name, ended.line)
 
@@ -39,7 +39,7 @@ class Rescue(Case):
         for report in ended.reports.values():
             self.assertIn("TORCH_DIST_USE_NCCL2=0 chooses a backend that does not", report)
             self.assertNotRegex(report, r"framework_cache +bit exact")
-            self.assertRegex(report, r"outcome: gave up, 0 B gained in [\d.]+ (µs|ms)\n")
+            self.assertRegex(report, r"outcome: not rescued, 0 B gained in [\d.]+ (µs|ms)\n")
 
     def test_the_first_use_of_other_libraries_is_served_too(self):
         for library, refusal in (("cublas", "CUBLAS_STATUS_ALLOC_FAILED"), ("cufft", "CUFFT_ALLOC_FAILED"),

@@ -225,6 +225,18 @@ const char* outcome_name(Outcome outcome) {
   return "unknown";
 }
 
+const char* outcome_text(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kGranted:
+      return "rescued";
+    case Outcome::kUnwind:
+      return "done again with another plan";
+    case Outcome::kGiveUp:
+      return "not rescued";
+  }
+  return "unknown";
+}
+
 const char* guarantee_name(uint8_t guarantee) {
   static constexpr const char* kNames[] = {"bit exact", "numerically equal", "statistics change"};
   return guarantee < std::size(kNames) ? kNames[guarantee] : "unknown";

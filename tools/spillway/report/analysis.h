@@ -87,7 +87,8 @@ Analysis analyse(const trace::Contents& contents);
 // The text behind an index, or "" where it has none.
 std::string name_of(const trace::Contents& contents, uint64_t index);
 
-const char* outcome_name(trace::Outcome outcome);
+const char* outcome_name(trace::Outcome outcome);  // of the data
+const char* outcome_text(trace::Outcome outcome);  // for people
 const char* guarantee_name(uint8_t guarantee);
 const char* term_name(trace::Term term);
 

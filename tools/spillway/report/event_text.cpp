@@ -84,7 +84,7 @@ static std::string tier_text(const Record& record) {
     case kNvme:
       return "in a file";
     default:
-      return "in another tier";
+      return "in another place";
   }
 }
 
@@ -120,7 +120,7 @@ std::string event_text(const trace::Contents& contents, const Record& record) {
       return size_text(record.bytes) + " at " + address_text(record.address) + " now lies " +
              tier_text(record) + ", CUresult " + std::to_string(record.value);
     case Kind::kLadderOutcome:
-      return incident_text(record) + ": " + outcome_name(static_cast<trace::Outcome>(record.detail)) + ", " +
+      return incident_text(record) + ": " + outcome_text(static_cast<trace::Outcome>(record.detail)) + ", " +
              size_text(record.bytes) + " gained in " + duration_text(record.address);
     case Kind::kStepBegin:
     case Kind::kStepEnd:

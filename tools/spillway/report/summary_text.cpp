@@ -19,7 +19,7 @@ std::string failures_text(const Analysis& analysis) {
   const Run& run = analysis.run;
   std::string text = counted(analysis.incidents.size(), "allocation failure") + ": " +
                      std::to_string(run.granted) + " rescued in place, " + std::to_string(run.unwound) +
-                     " unwound to change the plan, " + std::to_string(run.gave_up) + " gave up";
+                     " done again with another plan, " + std::to_string(run.gave_up) + " not rescued";
   if (run.undecided > 0) text += ", " + std::to_string(run.undecided) + " without an outcome";
   return text;
 }
@@ -63,7 +63,7 @@ std::string incidents_text(const Analysis& analysis) {
     const Incident& incident = analysis.incidents[i];
     table.add({std::to_string(incident.number), incident.step ? std::to_string(incident.step->step) : "?",
                size_text(incident.requested_bytes), size_text(incident.short_bytes),
-               incident.outcome ? outcome_name(*incident.outcome) : "none",
+               incident.outcome ? outcome_text(*incident.outcome) : "none",
                cause_name(judge(incident).cause)});
   }
   std::string text = "\nFailures\n" + table.text("  ");

@@ -10,6 +10,20 @@ namespace {
 
 using trace::Term;
 
+// What became of the program comes before why memory was short.
+std::string rescue_text(const Analysis& analysis) {
+  const Run& run = analysis.run;
+  const uint64_t met = analysis.incidents.size();
+  const std::string failures = count_text(met, "allocation failure", "allocation failures");
+  if (run.gave_up > 0) return "NOT RESCUED: " + std::to_string(run.gave_up) + " of " + failures + ".\n";
+  if (run.undecided > 0) return "";
+  std::string text = "RESCUED: " + std::string(met == 1 ? "the only allocation failure" : "all " + failures);
+  if (run.unwound > 0)
+    text += (run.unwound == met ? ", " : ", " + std::to_string(run.unwound) + " of them ") +
+            std::string("by doing a step again with another plan");
+  return text + "; the program went on.\n";
+}
+
 std::string verdict_text(const Incident& incident) {
   const Verdict verdict = judge(incident);
   return std::string("Verdict: ") + cause_name(verdict.cause) + ": " + verdict.text + ".\n";
@@ -82,12 +96,13 @@ std::string equation_text(const Incident& incident) {
     sign = "+ ";
   }
   const auto residual = incident.residual_bytes();
-  table.add({"residual", residual ? std::to_string(*residual) + " B" : "?",
-             residual ? (*residual == 0 ? "the equation closes" : "the equation does not close")
-                      : "a term is missing"});
+  table.add({"the rest", residual ? std::to_string(*residual) + " B" : "?",
+             residual ? (*residual == 0 ? "the lines above add up to the limit"
+                                        : "the lines above do not add up to the limit")
+                      : "a line is missing"});
   std::string text = "Where the memory was\n" + table.text("  ");
   if (const auto spilled = incident.term(Term::kSpilled)) {
-    text += "  in use beside that, moved to another tier: " + exact_size_text(*spilled);
+    text += "  in use beside that, moved off the card: " + exact_size_text(*spilled);
     if (const auto peer = incident.term(Term::kSpilledPeer))
       text += ", of these to another device " + exact_size_text(*peer);
     if (const auto nvme = incident.term(Term::kSpilledNvme))
@@ -106,7 +121,7 @@ std::string ladder_text(const Incident& incident) {
     text += "  nothing\n";
   } else {
     Table table({Align::kLeft, Align::kLeft, Align::kRight, Align::kRight, Align::kRight});
-    table.add({"strategy", "guarantee", "offered", "gained", "time"});
+    table.add({"strategy", "guarantee", "expected", "gained", "time"});
     for (const LadderTry& tried : incident.tries) {
       table.add({tried.strategy, tried.guarantee ? guarantee_name(*tried.guarantee) : "unknown",
                  size_text(tried.offered_bytes),
@@ -118,7 +133,7 @@ std::string ladder_text(const Incident& incident) {
   for (const Refusal& refusal : incident.refusals)
     text += "  not " + refusal.strategy + ": " + refusal.why + "\n";
   if (!incident.outcome) return text + "  outcome: none; the trace ends here\n";
-  return text + "  outcome: " + outcome_name(*incident.outcome) + ", " + size_text(incident.gained_bytes) +
+  return text + "  outcome: " + outcome_text(*incident.outcome) + ", " + size_text(incident.gained_bytes) +
          " gained in " + duration_text(incident.microseconds) + "\n";
 }
 
@@ -128,8 +143,8 @@ std::string report_text(const ReportInput& input) {
   std::string text = "Spillway report: " + input.path + "\n";
   if (input.incident != nullptr) {
     const Incident& incident = *input.incident;
-    text += verdict_text(incident) + "\n" + request_text(incident) + "\n" + equation_text(incident) + "\n" +
-            ladder_text(incident);
+    text += rescue_text(input.analysis) + verdict_text(incident) + "\n" + request_text(incident) + "\n" +
+            equation_text(incident) + "\n" + ladder_text(incident);
   } else {
     text += "No allocation failed.\n";
   }
