@@ -14,8 +14,9 @@ using OptionalTensor = std::optional<at::Tensor>;
 using Two = std::tuple<at::Tensor, at::Tensor>;
 using Four = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
-bool given(const OptionalTensor& tensor) {
-  return tensor && tensor->defined();
+// Undefined where none is given.
+at::Tensor given(const OptionalTensor& tensor) {
+  return tensor.value_or(at::Tensor());
 }
 
 // All dimensions but that of the channels.
@@ -68,17 +69,19 @@ Two gather_stats_with_counts(const at::Tensor&, const at::Tensor& mean, const at
   const at::Tensor means = call.argument(mean);
   const at::Tensor inverses = call.argument(invstd);
   const at::Tensor sizes = call.argument(counts);
-  OptionalTensor kept_mean;
-  OptionalTensor kept_variance;
-  if (given(running_mean)) kept_mean = call.argument(*running_mean, /*writes=*/true);
-  if (given(running_var)) kept_variance = call.argument(*running_var, /*writes=*/true);
+  const auto kept = [&](const OptionalTensor& running) {
+    const at::Tensor tensor = given(running);
+    return tensor.defined() ? call.argument(tensor, /*writes=*/true) : tensor;
+  };
+  const at::Tensor kept_mean = kept(running_mean);
+  const at::Tensor kept_variance = kept(running_var);
   call.begin();
   const at::Tensor parts = sizes.to(means.scalar_type()).view({-1, 1});
   const auto [all_mean, variance] = of_all_parts(means, inverses.square().reciprocal().sub(epsilon), parts);
-  if (kept_mean) move_towards(*kept_mean, all_mean, momentum);
-  if (kept_variance) {
+  if (kept_mean.defined()) move_towards(kept_mean, all_mean, momentum);
+  if (kept_variance.defined()) {
     const at::Tensor total = parts.sum();
-    move_towards(*kept_variance, variance.mul(total).div(total - 1), momentum);
+    move_towards(kept_variance, variance.mul(total).div(total.sub(1)), momentum);
   }
   const at::Tensor inverse = variance.add(epsilon).rsqrt();
   call.end();
@@ -97,8 +100,8 @@ Two gather_stats(const at::Tensor& input, const at::Tensor& mean, const at::Tens
 at::Tensor normalized(const at::Tensor& in, const OptionalTensor& weight, const OptionalTensor& bias,
                       const at::Tensor& mean, const at::Tensor& invstd) {
   at::Tensor x = in.to(mean.scalar_type()).sub(beside(mean, in)).mul_(beside(invstd, in));
-  if (given(weight)) x.mul_(beside(*weight, in));
-  if (given(bias)) x.add_(beside(*bias, in));
+  if (const at::Tensor scale = given(weight); scale.defined()) x.mul_(beside(scale, in));
+  if (const at::Tensor shift = given(bias); shift.defined()) x.add_(beside(shift, in));
   return x.to(in.scalar_type());
 }
 
@@ -126,7 +129,8 @@ Four backward_reduce(const at::Tensor& gradient, const at::Tensor& input, const 
         const auto dims = within_a_channel(in);
         const at::Tensor sum = g.sum(dims);
         const at::Tensor with_input = in.to(type).sub(beside(means, in)).mul_(g).sum(dims);
-        const at::ScalarType of_weight = given(scale) ? scale->scalar_type() : type;
+        const at::Tensor weights = given(scale);
+        const at::ScalarType of_weight = weights.defined() ? weights.scalar_type() : type;
         return {for_input ? sum : at::Tensor(), for_input ? with_input : at::Tensor(),
                 for_weight ? with_input.mul(inverses).to(of_weight) : at::Tensor(),
                 for_bias ? sum.to(of_weight, /*non_blocking=*/false, /*copy=*/true) : at::Tensor()};
@@ -146,7 +150,8 @@ at::Tensor backward_elementwise(const at::Tensor& gradient, const at::Tensor& in
         const at::ScalarType type = means.scalar_type();
         const at::Tensor total = counts.sum().to(type);
         const at::Tensor slope = inverses.square().mul(with_input).div(total);
-        const at::Tensor factor = given(scale) ? inverses.mul(scale->to(type)) : inverses;
+        const at::Tensor weights = given(scale);
+        const at::Tensor factor = weights.defined() ? inverses.mul(weights.to(type)) : inverses;
         const at::Tensor centred = in.to(type).sub(beside(means, in));
         return out_gradient.to(type)
             .sub(beside(sum.div(total), in))

@@ -41,9 +41,9 @@ int simulate(const MachineOptions& machine, const Words& command) {
 void list_cards() {
   std::printf("%-14s%-24s%14s%7s%5s%8s\n", "--gpu", "name", "memory", "sm", "SMs", "GB/s");
   for (const cards::Card& card : cards::cards())
-    std::printf("%-14s%-24s%10.2f GiB%5d.%d%5d%8.0f\n", card.id.data(), card.name.data(),
-                static_cast<double>(card.capacity_bytes) / (1 << 30), card.major, card.minor,
-                card.multiprocessors, cards::memory_gbs(card));
+    std::printf("%-14s%-24s%10.2f GiB%5d.%d%5d%8.0f\n", std::string(card.id).c_str(),
+                std::string(card.name).c_str(), static_cast<double>(card.capacity_bytes) / (1 << 30),
+                card.major, card.minor, card.multiprocessors, cards::memory_gbs(card));
 }
 
 std::function<int()> declare_simulate(CLI::App& app, const Words& command) {
