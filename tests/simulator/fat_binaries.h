@@ -15,6 +15,7 @@ struct ImageSpec {
   uint64_t uncompressed = 0;  // other than 0: compressed
 };
 
+// At most 8 bytes.
 inline void append(std::string& out, uint64_t value, size_t bytes) {
   out.append(reinterpret_cast<const char*>(&value), bytes);
 }
@@ -74,7 +75,8 @@ inline void append_section(std::string& out, uint32_t type, uint64_t offset, uin
                            uint32_t link = 0) {
   append(out, 0, 4);
   append(out, type, 4);
-  append(out, 0, 16);
+  append(out, 0, 8);  // flags and address
+  append(out, 0, 8);
   append(out, offset, 8);
   append(out, bytes, 8);
   append(out, link, 4);
