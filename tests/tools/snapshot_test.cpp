@@ -6,9 +6,10 @@
 #include <random>
 
 #include "tests/tools/support.h"
-#include "tools/spillway/snapshot/findings.h"
+#include "tools/spillway/history/findings.h"
 #include "tools/spillway/snapshot/pickle.h"
 #include "tools/spillway/snapshot/report.h"
+#include "tools/spillway/snapshot/snapshot.h"
 
 namespace spillway::tools {
 namespace {
@@ -116,7 +117,8 @@ TEST(Snapshot, CutAnywhereItTellsWhatItHolds) {
   for (size_t length = 0; length < whole.size(); length += 97) told += reported(whole.substr(0, length));
   EXPECT_GT(told, whole.size() / 97 / 2);
   std::string error;
-  const Snapshot cut = parse_snapshot(whole.substr(0, whole.size() / 2), &error).value_or(Snapshot());
+  const MemoryHistory cut =
+      parse_snapshot(whole.substr(0, whole.size() / 2), &error).value_or(MemoryHistory());
   EXPECT_THAT(cut.incomplete, HasSubstr("the file ends early at byte")) << error;
   EXPECT_GT(cut.devices.at(0).events.size(), 100u);
 }

@@ -6,7 +6,9 @@
 
 #include "tools/spillway/command.h"
 #include "tools/spillway/report/render.h"
+#include "tools/spillway/snapshot/pickle.h"
 #include "tools/spillway/snapshot/report.h"
+#include "tools/spillway/snapshot/snapshot.h"
 #include "tools/spillway/units.h"
 
 namespace spillway::tools {

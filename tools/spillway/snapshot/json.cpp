@@ -42,7 +42,7 @@ Json json_of(const Holdings& at) {
           {"capacity_bytes", or_null(at.capacity)}};
 }
 
-Json failure_of(const SnapshotFindings& found) {
+Json failure_of(const HistoryFindings& found) {
   if (!found.failure) return {};
   return {{"asked_bytes", found.failure->bytes},
           {"device", found.device},
@@ -54,7 +54,7 @@ Json failure_of(const SnapshotFindings& found) {
 }  // namespace
 
 std::string snapshot_json(const SnapshotReport& report) {
-  const SnapshotFindings& found = report.findings;
+  const HistoryFindings& found = report.findings;
   Json json = {{"spillway_snapshot_report", 1}, {"path", report.path}};
   json["verdict"] =
       found.failure ? Json{{"cause", snapshot_cause_name(found)}, {"text", found.verdict.text}} : Json();

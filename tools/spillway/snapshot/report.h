@@ -4,19 +4,19 @@
 #pragma once
 #include <string>
 
-#include "tools/spillway/snapshot/findings.h"
+#include "tools/spillway/history/findings.h"
 
 namespace spillway::tools {
 
 struct SnapshotReport {
   const std::string& path;
-  const Snapshot& snapshot;
-  const SnapshotFindings& findings;
+  const MemoryHistory& snapshot;
+  const HistoryFindings& findings;
 };
 
 std::string snapshot_text(const SnapshotReport& report);
 std::string snapshot_json(const SnapshotReport& report);
 // "leak", "fragmentation", ...
-const char* snapshot_cause_name(const SnapshotFindings& findings);
+const char* snapshot_cause_name(const HistoryFindings& findings);
 
 }  // namespace spillway::tools

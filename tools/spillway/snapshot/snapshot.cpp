@@ -8,6 +8,8 @@
 #include <iterator>
 #include <unordered_map>
 
+#include "tools/spillway/snapshot/pickle.h"
+
 namespace spillway::tools {
 namespace {
 
@@ -16,7 +18,7 @@ using Id = Pickle::Id;
 // Makes one of equal stacks. Where the file shares a stack, it is looked at once.
 class Stacks {
  public:
-  Stacks(const Pickle& pickle, Snapshot* out) : pickle_(pickle), out_(*out) {}
+  Stacks(const Pickle& pickle, MemoryHistory* out) : pickle_(pickle), out_(*out) {}
 
   StackId of(std::optional<Id> frames) {
     if (!frames || pickle_.items(*frames).empty()) return 0;
@@ -26,8 +28,8 @@ class Stacks {
   }
 
  private:
-  std::vector<SnapshotFrame> frames_of(Id list) const {
-    std::vector<SnapshotFrame> frames;
+  std::vector<StackFrame> frames_of(Id list) const {
+    std::vector<StackFrame> frames;
     for (const Id frame : pickle_.items(list)) {
       const auto text = [&](const char* key) {
         const auto value = pickle_.find(frame, key);
@@ -39,9 +41,9 @@ class Stacks {
     return frames;
   }
 
-  StackId add(std::vector<SnapshotFrame> frames) {
+  StackId add(std::vector<StackFrame> frames) {
     size_t hash = frames.size();
-    for (const SnapshotFrame& frame : frames)
+    for (const StackFrame& frame : frames)
       for (const size_t part : {std::hash<std::string_view>()(frame.function),
                                 std::hash<std::string_view>()(frame.file), static_cast<size_t>(frame.line)})
         hash = hash * 1099511628211u ^ part;
@@ -54,7 +56,7 @@ class Stacks {
   }
 
   const Pickle& pickle_;
-  Snapshot& out_;
+  MemoryHistory& out_;
   std::unordered_map<Id, StackId> by_value_;
   std::unordered_map<size_t, std::vector<StackId>> by_hash_;
 };
@@ -76,7 +78,7 @@ Action action_of(std::string_view name) {
 
 class Loader {
  public:
-  Loader(const Pickle& pickle, Snapshot* out) : pickle_(pickle), out_(*out), stacks_(pickle, out) {}
+  Loader(const Pickle& pickle, MemoryHistory* out) : pickle_(pickle), out_(*out), stacks_(pickle, out) {}
 
   void load(Id root) {
     if (const auto segments = pickle_.find(root, "segments"))
@@ -115,7 +117,7 @@ class Loader {
     const auto blocks = pickle_.find(from, "blocks");
     const uint64_t device = whole(from, "device");
     if (!blocks || device > kMostDevices) return pass_over();
-    SnapshotSegment segment;
+    HistorySegment segment;
     segment.address = whole(from, "address");
     segment.size = whole(from, "total_size");
     segment.stream = whole(from, "stream");
@@ -128,8 +130,8 @@ class Loader {
   }
 
   // Before PyTorch 2.1 a block had no address: it follows the one before.
-  void load_block(Id from, uint64_t* at, SnapshotSegment* segment) {
-    SnapshotBlock block;
+  void load_block(Id from, uint64_t* at, HistorySegment* segment) {
+    HistoryBlock block;
     if (pickle_.find(from, "address")) *at = whole(from, "address");
     block.address = *at;
     block.size = whole(from, "size");
@@ -148,7 +150,7 @@ class Loader {
     auto& events = out_.devices[device].events;
     events.reserve(pickle_.items(list).size());
     for (const Id from : pickle_.items(list)) {
-      SnapshotEvent event;
+      HistoryEvent event;
       event.action = action_of(text(from, "action"));
       event.address = whole(from, event.action == Action::kOutOfMemory ? "device_free" : "addr");
       event.size = whole(from, "size");
@@ -185,11 +187,11 @@ class Loader {
     }
   }
 
-  static void put_in_order(SnapshotDevice* device) {
+  static void put_in_order(DeviceHistory* device) {
     const auto by_address = [](const auto& a, const auto& b) { return a.address < b.address; };
     std::sort(device->segments.begin(), device->segments.end(), by_address);
     std::sort(device->optimizer_steps.begin(), device->optimizer_steps.end());
-    for (SnapshotSegment& segment : device->segments)
+    for (HistorySegment& segment : device->segments)
       std::sort(segment.blocks.begin(), segment.blocks.end(), by_address);
   }
 
@@ -197,16 +199,17 @@ class Loader {
 
   static constexpr uint64_t kMostDevices = 1024;
   const Pickle& pickle_;
-  Snapshot& out_;
+  MemoryHistory& out_;
   Stacks stacks_;
 };
 
 }  // namespace
 
-std::optional<Snapshot> parse_snapshot(std::string bytes, std::string* error) {
-  Snapshot snapshot;
-  snapshot.pickle = std::make_shared<const Pickle>(Pickle::read(std::move(bytes)));
-  const Pickle& pickle = *snapshot.pickle;
+std::optional<MemoryHistory> parse_snapshot(std::string bytes, std::string* error) {
+  MemoryHistory snapshot;
+  const auto read = std::make_shared<const Pickle>(Pickle::read(std::move(bytes)));
+  snapshot.texts = read;
+  const Pickle& pickle = *read;
   const bool has_form = pickle.has_root() && (pickle.find(pickle.root(), "segments") ||
                                               pickle.find(pickle.root(), "device_traces"));
   if (!has_form) {
@@ -219,7 +222,7 @@ std::optional<Snapshot> parse_snapshot(std::string bytes, std::string* error) {
   return snapshot;
 }
 
-std::optional<Snapshot> read_snapshot(const std::string& path, std::string* error) {
+std::optional<MemoryHistory> read_snapshot(const std::string& path, std::string* error) {
   std::ifstream file(path, std::ios::binary);
   std::string bytes{std::istreambuf_iterator<char>(file), {}};
   if (!file.good() && !file.eof()) {

@@ -1,85 +1,18 @@
-// A memory snapshot of PyTorch's (torch.cuda.memory._dump_snapshot, and what C++ writes), as data.
+// Reads a memory snapshot of PyTorch's (torch.cuda.memory._dump_snapshot, and what C++ writes).
 //
-// Thread-safety: plain values. Ownership: texts are views of the pickle, which the snapshot keeps. Units:
-// bytes, microseconds. Errors: what a file does not hold, or holds in another form, stays empty and is
-// counted in `passed_over`.
+// Thread-safety: pure functions of the file. Ownership: the history keeps the file's bytes. Errors: `error`
+// says what is wrong; a file that is only damaged gives what is whole, and says so in `incomplete`.
 #pragma once
-#include <cstdint>
-#include <map>
-#include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
-#include "tools/spillway/snapshot/pickle.h"
+#include "tools/spillway/history/history.h"
 
 namespace spillway::tools {
 
-using StackId = uint32_t;  // 0: none was recorded
-
-struct SnapshotFrame {
-  std::string_view function, file;
-  int64_t line = 0;
-  bool operator==(const SnapshotFrame&) const = default;
-};
-
-enum class BlockState : uint8_t { kFree, kAllocated, kPendingFree };
-
-struct SnapshotBlock {
-  uint64_t address = 0, size = 0, requested = 0;
-  BlockState state = BlockState::kFree;
-  StackId stack = 0;
-};
-
-using PoolId = std::pair<uint64_t, uint64_t>;  // (0, 0): the default pool
-
-struct SnapshotSegment {
-  uint64_t address = 0, size = 0;
-  uint64_t stream = 0;
-  PoolId pool;
-  bool large = false, expandable = false;
-  std::vector<SnapshotBlock> blocks;  // by address
-};
-
-enum class Action : uint8_t {
-  kAllocate,
-  kFreeRequested,
-  kFreeCompleted,
-  kSegmentAllocate,  // or map
-  kSegmentFree,      // or unmap
-  kOutOfMemory,
-  kOther
-};
-
-struct SnapshotEvent {
-  Action action = Action::kOther;
-  uint64_t address = 0;  // for kOutOfMemory what the card had free
-  uint64_t size = 0;     // asked, not rounded
-  uint64_t stream = 0, microseconds = 0;
-  PoolId pool;
-  StackId stack = 0;
-};
-
-struct SnapshotDevice {
-  std::vector<SnapshotSegment> segments;  // by address, as they were when the snapshot was written
-  std::vector<SnapshotEvent> events;      // in order, up to then
-  std::vector<uint64_t> optimizer_steps;  // when each began, where PyTorch noted it
-};
-
-struct Snapshot {
-  std::shared_ptr<const Pickle> pickle;
-  std::map<int, SnapshotDevice> devices;
-  std::vector<std::vector<SnapshotFrame>> stacks{{}};  // innermost frame first
-  std::map<std::string, std::string> settings;         // of the allocator
-  uint64_t passed_over = 0;                            // entries that are not in the form that is known
-  std::string incomplete;  // where the file ends early, and why; "" of a whole one
-};
-
 // Nothing, and `error`, for a file that is no snapshot.
-std::optional<Snapshot> read_snapshot(const std::string& path, std::string* error);
+std::optional<MemoryHistory> read_snapshot(const std::string& path, std::string* error);
 // The same of a file's contents.
-std::optional<Snapshot> parse_snapshot(std::string bytes, std::string* error);
+std::optional<MemoryHistory> parse_snapshot(std::string bytes, std::string* error);
 
 }  // namespace spillway::tools

@@ -15,7 +15,7 @@ std::string percent(uint64_t part, uint64_t whole) {
   return std::to_string(std::lround(share)) + "%";
 }
 
-std::string verdict_line(const SnapshotFindings& found) {
+std::string verdict_line(const HistoryFindings& found) {
   if (!found.failure) return "No request failed in what the snapshot tells.\n";
   return std::string("Verdict: ") + snapshot_cause_name(found) + ": " + found.verdict.text + ".\n";
 }
@@ -24,7 +24,7 @@ std::string from_text(const std::string& caller) {
   return caller.empty() ? "" : "  from " + caller;
 }
 
-std::string request_text(const SnapshotFindings& found) {
+std::string request_text(const HistoryFindings& found) {
   if (!found.failure) return "";
   const FailedRequest& request = *found.failure;
   std::string text = "\nThe request that failed\n";
@@ -36,7 +36,7 @@ std::string request_text(const SnapshotFindings& found) {
   return text;
 }
 
-std::string holdings_text(const SnapshotFindings& found) {
+std::string holdings_text(const HistoryFindings& found) {
   const Holdings& at = found.holdings;
   Table table({Align::kLeft, Align::kRight, Align::kLeft});
   const auto row = [&](const char* name, const std::string& bytes, const char* meaning) {
@@ -88,13 +88,13 @@ std::string holders_text(const std::vector<Holder>& holders, uint64_t whole) {
   return text;
 }
 
-std::string peak_text(const SnapshotFindings& found) {
+std::string peak_text(const HistoryFindings& found) {
   if (found.peak_is_the_failure || found.events == 0) return "";
   return "\nAt the peak of " + size_text(found.peak_bytes) + ", earlier in the history\n" +
          holders_text(found.at_peak, found.peak_bytes);
 }
 
-std::string settings_text(const Snapshot& snapshot) {
+std::string settings_text(const MemoryHistory& snapshot) {
   for (const char* name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {
     const auto found = snapshot.settings.find(name);
     if (found != snapshot.settings.end() && !found->second.empty())
@@ -104,7 +104,7 @@ std::string settings_text(const Snapshot& snapshot) {
 }
 
 std::string completeness_text(const SnapshotReport& report) {
-  const SnapshotFindings& found = report.findings;
+  const HistoryFindings& found = report.findings;
   std::string text = "\nThe snapshot\n  ";
   text += report.snapshot.incomplete.empty() ? "whole file" : "NOT WHOLE: " + report.snapshot.incomplete;
   text += "\n  ";
@@ -125,12 +125,12 @@ std::string completeness_text(const SnapshotReport& report) {
 
 }  // namespace
 
-const char* snapshot_cause_name(const SnapshotFindings& findings) {
-  return findings.cause == SnapshotCause::kLeak ? "leak" : cause_name(findings.verdict.cause);
+const char* snapshot_cause_name(const HistoryFindings& findings) {
+  return findings.cause == HistoryCause::kLeak ? "leak" : cause_name(findings.verdict.cause);
 }
 
 std::string snapshot_text(const SnapshotReport& report) {
-  const SnapshotFindings& found = report.findings;
+  const HistoryFindings& found = report.findings;
   std::string text = "PyTorch memory snapshot: " + report.path + "\n" + verdict_line(found);
   text += request_text(found) + holdings_text(found);
   text += found.failure ? "\nWho held it\n" : "\nWho holds it\n";

@@ -1,4 +1,4 @@
-#include "tools/spillway/snapshot/history.h"
+#include "tools/spillway/history/moment.h"
 
 #include <algorithm>
 #include <map>
@@ -16,10 +16,10 @@ uint64_t rounded(uint64_t bytes) {
 // Walks from the snapshot's state into the past.
 class Backwards {
  public:
-  explicit Backwards(const SnapshotDevice& device) {
-    for (const SnapshotSegment& segment : device.segments) {
+  explicit Backwards(const DeviceHistory& device) {
+    for (const HistorySegment& segment : device.segments) {
       pieces_[segment.address] = {segment.size, {segment.pool, segment.stream}};
-      for (const SnapshotBlock& block : segment.blocks)
+      for (const HistoryBlock& block : segment.blocks)
         if (block.state != BlockState::kFree)
           blocks_[block.address] = {block.address,
                                     block.size,
@@ -30,7 +30,7 @@ class Backwards {
     }
   }
 
-  void undo(const SnapshotEvent& event) {
+  void undo(const HistoryEvent& event) {
     switch (event.action) {
       case Action::kAllocate:
         contradictions_ += 1 - blocks_.erase(event.address);
@@ -69,7 +69,7 @@ class Backwards {
   }
 
  private:
-  void set_pending(const SnapshotEvent& event, bool pending) {
+  void set_pending(const HistoryEvent& event, bool pending) {
     const auto block = blocks_.find(event.address);
     if (block == blocks_.end())
       ++contradictions_;
@@ -77,7 +77,7 @@ class Backwards {
       block->second.pending = pending;
   }
 
-  void bring_back(const SnapshotEvent& event) {
+  void bring_back(const HistoryEvent& event) {
     const auto [block, is_new] = blocks_.try_emplace(event.address);
     if (!is_new) ++contradictions_;
     block->second = {event.address, rounded(event.size), event.size, 0, true, kBeforeHistory};
@@ -131,12 +131,12 @@ class Backwards {
 };
 
 // Who allocated each block, and when: the last allocation at its address before the moment.
-void find_births(const SnapshotDevice& device, Moment* moment) {
+void find_births(const DeviceHistory& device, Moment* moment) {
   std::unordered_map<uint64_t, HeldBlock*> by_address;
   by_address.reserve(moment->blocks.size());
   for (HeldBlock& block : moment->blocks) by_address[block.address] = &block;
   for (size_t i = 0; i < moment->event; ++i) {
-    const SnapshotEvent& event = device.events[i];
+    const HistoryEvent& event = device.events[i];
     if (event.action != Action::kAllocate) continue;
     const auto found = by_address.find(event.address);
     if (found == by_address.end()) continue;
@@ -147,7 +147,7 @@ void find_births(const SnapshotDevice& device, Moment* moment) {
 
 }  // namespace
 
-Moment moment_at(const SnapshotDevice& device, size_t event) {
+Moment moment_at(const DeviceHistory& device, size_t event) {
   Backwards backwards(device);
   for (size_t i = device.events.size(); i > event; --i) backwards.undo(device.events[i - 1]);
   Moment moment = backwards.moment(std::min(event, device.events.size()));
@@ -155,7 +155,7 @@ Moment moment_at(const SnapshotDevice& device, size_t event) {
   return moment;
 }
 
-size_t peak_of(const SnapshotDevice& device) {
+size_t peak_of(const DeviceHistory& device) {
   // What was there before the history is a constant, which does not move the peak.
   Level in_use;
   int64_t most = 0;

@@ -1,4 +1,4 @@
-// What a memory snapshot of PyTorch's tells: why the request failed, where the memory was, who held it.
+// What a history of memory tells: why the request failed, where the memory was, who held it.
 //
 // Thread-safety: pure functions. Ownership: texts are their own. Units: bytes, microseconds.
 #pragma once
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "spillway/allocator/verdict.h"
-#include "tools/spillway/snapshot/snapshot.h"
+#include "tools/spillway/history/history.h"
 
 namespace spillway::tools {
 
@@ -46,14 +46,14 @@ struct FailedRequest {
   std::string where, caller;
 };
 
-enum class SnapshotCause { kNone, kLeak, kMemory };
+enum class HistoryCause { kNone, kLeak, kMemory };
 
-struct SnapshotFindings {
+struct HistoryFindings {
   int device = 0;
   std::optional<FailedRequest> failure;  // the last one; nothing: no request failed in the history
   uint64_t failures = 0;
   // Of the failure: a leak where what grows covers what was missing, else by `verdict`.
-  SnapshotCause cause = SnapshotCause::kNone;
+  HistoryCause cause = HistoryCause::kNone;
   Verdict verdict;
   Holdings holdings;            // at the failure, else when the snapshot was written
   std::vector<Holder> holders;  // likewise; largest first
@@ -65,6 +65,6 @@ struct SnapshotFindings {
 
 // Of the device whose request failed last; without one, of that which holds most. Nothing: the snapshot is
 // empty. `capacity`: of the card, where the user gave it.
-std::optional<SnapshotFindings> look_into(const Snapshot& snapshot, std::optional<uint64_t> capacity);
+std::optional<HistoryFindings> look_into(const MemoryHistory& snapshot, std::optional<uint64_t> capacity);
 
 }  // namespace spillway::tools

@@ -1,4 +1,4 @@
-// What PyTorch's allocator held at a moment of a snapshot's history.
+// What the allocator held at a moment of a history.
 //
 // A snapshot is written after the failure, when the exception has freed much already. So the state at the
 // failure is found backwards: from the blocks in the snapshot, undoing one event after the other.
@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "tools/spillway/snapshot/snapshot.h"
+#include "tools/spillway/history/history.h"
 
 namespace spillway::tools {
 
@@ -42,13 +42,13 @@ struct Moment {
 };
 
 // The state before event `event` of `device.events`; at most their number.
-Moment moment_at(const SnapshotDevice& device, size_t event);
+Moment moment_at(const DeviceHistory& device, size_t event);
 
 // What the events since the history's beginning have taken, less what they gave back. Whatever a damaged file
 // says, it is defined.
 class Level {
  public:
-  void take_in(const SnapshotEvent& event) {
+  void take_in(const HistoryEvent& event) {
     if (event.action == Action::kAllocate) bits_ += event.size;
     if (event.action == Action::kFreeCompleted) bits_ -= event.size;
   }
@@ -59,6 +59,6 @@ class Level {
 };
 
 // Before which event the most was in use.
-size_t peak_of(const SnapshotDevice& device);
+size_t peak_of(const DeviceHistory& device);
 
 }  // namespace spillway::tools

@@ -1,12 +1,12 @@
-#include "tools/spillway/snapshot/findings.h"
+#include "tools/spillway/history/findings.h"
 
 #include <algorithm>
 #include <map>
 #include <set>
 
 #include "spillway/allocator/memory.h"
+#include "tools/spillway/history/moment.h"
 #include "tools/spillway/rehearse/places.h"
-#include "tools/spillway/snapshot/history.h"
 
 namespace spillway::tools {
 namespace {
@@ -14,13 +14,13 @@ namespace {
 constexpr size_t kNoEvent = kBeforeHistory;
 
 // PyTorch names frames of C++ as the linker does; those of the program are Python's.
-bool is_python(const SnapshotFrame& frame) {
+bool is_python(const StackFrame& frame) {
   return frame.line > 0 && (frame.file.ends_with(".py") || frame.file.starts_with('<'));
 }
 
 // "autograd AddmmBackward0" of the frames of C++: a backward pass has none of Python's.
-std::string label_of(const std::vector<SnapshotFrame>& frames) {
-  for (const SnapshotFrame& frame : frames) {
+std::string label_of(const std::vector<StackFrame>& frames) {
+  for (const StackFrame& frame : frames) {
     const size_t end = frame.function.find("Backward");
     if (end == std::string_view::npos) continue;
     const size_t start = frame.function.find_last_of(":> ", end) + 1;  // npos + 1 is the beginning
@@ -31,9 +31,9 @@ std::string label_of(const std::vector<SnapshotFrame>& frames) {
   return "a thread without a Python stack, such as the backward pass";
 }
 
-Place place_of(const std::vector<SnapshotFrame>& frames) {
+Place place_of(const std::vector<StackFrame>& frames) {
   Place place;
-  for (const SnapshotFrame& frame : frames)
+  for (const StackFrame& frame : frames)
     if (is_python(frame))
       place.frames.push_back(
           {std::string(frame.function), std::string(frame.file), static_cast<uint64_t>(frame.line)});
@@ -44,7 +44,7 @@ Place place_of(const std::vector<SnapshotFrame>& frames) {
 // Names each stack once.
 class Names {
  public:
-  explicit Names(const Snapshot& snapshot) : snapshot_(snapshot) {}
+  explicit Names(const MemoryHistory& snapshot) : snapshot_(snapshot) {}
   const std::pair<std::string, std::string>& of(StackId stack) {
     const auto [known, is_new] = names_.try_emplace(stack);
     if (!is_new) return known->second;
@@ -55,7 +55,7 @@ class Names {
   }
 
  private:
-  const Snapshot& snapshot_;
+  const MemoryHistory& snapshot_;
   std::map<StackId, std::pair<std::string, std::string>> names_;
 };
 
@@ -63,7 +63,7 @@ class Names {
 // of what it had risen to since it last did.
 class Steps {
  public:
-  Steps(const SnapshotDevice& device, size_t until) {
+  Steps(const DeviceHistory& device, size_t until) {
     device.optimizer_steps.empty() ? by_waves(device, until) : by_notes(device, until);
   }
   uint64_t count() const { return starts_.size(); }
@@ -73,14 +73,14 @@ class Steps {
   }
 
  private:
-  void by_notes(const SnapshotDevice& device, size_t until) {
+  void by_notes(const DeviceHistory& device, size_t until) {
     size_t event = 0;
     for (const uint64_t time : device.optimizer_steps) {
       while (event < until && device.events[event].microseconds < time) ++event;
       if (event < until) starts_.push_back(event);
     }
   }
-  void by_waves(const SnapshotDevice& device, size_t until) {
+  void by_waves(const DeviceHistory& device, size_t until) {
     Level level;
     int64_t top = 0, bottom = 0;
     bool falling = false;
@@ -127,13 +127,13 @@ std::optional<Growth> growth_of(const Tally& tally, const Steps& steps) {
   return growth;
 }
 
-uint64_t age_at(const SnapshotDevice& device, size_t moment, size_t born) {
+uint64_t age_at(const DeviceHistory& device, size_t moment, size_t born) {
   const size_t last = std::min(moment, device.events.size() - 1);
   const uint64_t now = device.events[last].microseconds, then = device.events[born].microseconds;
   return now > then ? now - then : 0;
 }
 
-std::vector<Holder> holders_at(const Moment& moment, const SnapshotDevice& device, const Steps& steps,
+std::vector<Holder> holders_at(const Moment& moment, const DeviceHistory& device, const Steps& steps,
                                Names* names) {
   std::map<std::pair<std::string, std::string>, Tally> tallies;
   for (const HeldBlock& block : moment.blocks) {
@@ -202,7 +202,7 @@ Verdict verdict_on(const Holdings& holdings, uint64_t request) {
 }
 
 // What grows is the cause where without it the request would have had room.
-void look_for_a_leak(uint64_t request, SnapshotFindings* found) {
+void look_for_a_leak(uint64_t request, HistoryFindings* found) {
   uint64_t grown = 0, per_step = 0;
   const Holder* largest = nullptr;
   for (const Holder& holder : found->holders) {
@@ -213,13 +213,13 @@ void look_for_a_leak(uint64_t request, SnapshotFindings* found) {
     per_step = holder.growth->bytes_per_step;
   }
   if (largest == nullptr || grown < request || grown < found->holdings.in_use / 4) return;
-  found->cause = SnapshotCause::kLeak;
+  found->cause = HistoryCause::kLeak;
   found->verdict.text = size_text(largest->bytes) + " in " + std::to_string(largest->blocks) + " blocks of " +
                         (largest->caller.empty() ? largest->where : largest->caller) +
                         " were kept: " + size_text(per_step) + " more after each step";
 }
 
-size_t last_failure_of(const SnapshotDevice& device, uint64_t* count) {
+size_t last_failure_of(const DeviceHistory& device, uint64_t* count) {
   size_t last = kNoEvent;
   for (size_t i = 0; i < device.events.size(); ++i) {
     if (device.events[i].action != Action::kOutOfMemory) continue;
@@ -230,14 +230,14 @@ size_t last_failure_of(const SnapshotDevice& device, uint64_t* count) {
 }
 
 // The device of the last failure; else the one that holds most.
-int device_to_show(const Snapshot& snapshot) {
+int device_to_show(const MemoryHistory& snapshot) {
   int shown = snapshot.devices.begin()->first;
   uint64_t latest = 0, most = 0;
   bool failed = false;
   for (const auto& [number, device] : snapshot.devices) {
     uint64_t count = 0, held = 0;
     const size_t failure = last_failure_of(device, &count);
-    for (const SnapshotSegment& segment : device.segments) held += segment.size;
+    for (const HistorySegment& segment : device.segments) held += segment.size;
     if (failure != kNoEvent && (!failed || device.events[failure].microseconds >= latest)) {
       failed = true;
       latest = device.events[failure].microseconds;
@@ -257,11 +257,11 @@ std::optional<uint64_t> Holdings::outside() const {
   return *capacity - reserved - *free;
 }
 
-std::optional<SnapshotFindings> look_into(const Snapshot& snapshot, std::optional<uint64_t> capacity) {
+std::optional<HistoryFindings> look_into(const MemoryHistory& snapshot, std::optional<uint64_t> capacity) {
   if (snapshot.devices.empty()) return std::nullopt;
-  SnapshotFindings found;
+  HistoryFindings found;
   found.device = device_to_show(snapshot);
-  const SnapshotDevice& device = snapshot.devices.at(found.device);
+  const DeviceHistory& device = snapshot.devices.at(found.device);
   Names names(snapshot);
   const size_t failure = last_failure_of(device, &found.failures);
   const size_t shown = failure == kNoEvent ? device.events.size() : failure;
@@ -286,11 +286,11 @@ std::optional<SnapshotFindings> look_into(const Snapshot& snapshot, std::optiona
     for (Holder& holder : found.at_peak) holder.growth.reset();  // seen best at the end
   }
   if (failure == kNoEvent) return found;
-  const SnapshotEvent& request = device.events[failure];
+  const HistoryEvent& request = device.events[failure];
   const auto& [where, caller] = names.of(request.stack);
   found.failure = {request.size, request.stream, where, caller};
   found.holdings.free = request.address;
-  found.cause = SnapshotCause::kMemory;
+  found.cause = HistoryCause::kMemory;
   found.verdict = verdict_on(found.holdings, std::max<uint64_t>(request.size, 1));
   look_for_a_leak(request.size, &found);
   return found;

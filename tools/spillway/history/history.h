@@ -1,0 +1,78 @@
+// What a process's allocator held, and what led there, as data: from whatever file tells it.
+//
+// Thread-safety: plain values. Ownership: texts are views of what `MemoryHistory::texts` keeps. Units: bytes,
+// microseconds. Errors: what a file does not hold, or holds in another form, stays empty and is counted in
+// `passed_over`.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace spillway::tools {
+
+using StackId = uint32_t;  // 0: none was recorded
+
+struct StackFrame {
+  std::string_view function, file;
+  int64_t line = 0;
+  bool operator==(const StackFrame&) const = default;
+};
+
+enum class BlockState : uint8_t { kFree, kAllocated, kPendingFree };
+
+struct HistoryBlock {
+  uint64_t address = 0, size = 0, requested = 0;
+  BlockState state = BlockState::kFree;
+  StackId stack = 0;
+};
+
+using PoolId = std::pair<uint64_t, uint64_t>;  // (0, 0): the default pool
+
+struct HistorySegment {
+  uint64_t address = 0, size = 0;
+  uint64_t stream = 0;
+  PoolId pool;
+  bool large = false, expandable = false;
+  std::vector<HistoryBlock> blocks;  // by address
+};
+
+enum class Action : uint8_t {
+  kAllocate,
+  kFreeRequested,
+  kFreeCompleted,
+  kSegmentAllocate,  // or map
+  kSegmentFree,      // or unmap
+  kOutOfMemory,
+  kOther
+};
+
+struct HistoryEvent {
+  Action action = Action::kOther;
+  uint64_t address = 0;  // for kOutOfMemory what the card had free
+  uint64_t size = 0;     // asked, not rounded
+  uint64_t stream = 0, microseconds = 0;
+  PoolId pool;
+  StackId stack = 0;
+};
+
+struct DeviceHistory {
+  std::vector<HistorySegment> segments;   // by address, as they were when the snapshot was written
+  std::vector<HistoryEvent> events;       // in order, up to then
+  std::vector<uint64_t> optimizer_steps;  // when each began, where PyTorch noted it
+};
+
+struct MemoryHistory {
+  std::shared_ptr<const void> texts;  // what the texts are views of
+  std::map<int, DeviceHistory> devices;
+  std::vector<std::vector<StackFrame>> stacks{{}};  // innermost frame first
+  std::map<std::string, std::string> settings;      // of the allocator
+  uint64_t passed_over = 0;                         // entries that are not in the form that is known
+  std::string incomplete;                           // where the file ends early, and why; "" of a whole one
+};
+
+}  // namespace spillway::tools
