@@ -97,6 +97,17 @@ void Allocator::set_page_file(std::unique_ptr<PageFile> file) noexcept {
   page_file_ = std::move(file);
 }
 
+Status Allocator::set_site(uint64_t address, uint64_t site, uint64_t bytes) noexcept {
+  Block* block = page_map_->find(address);
+  if (block == nullptr) return Status::kNotFound;
+  return heaps_[block->device].load(std::memory_order_acquire)->set_site(block, address, site, bytes);
+}
+
+std::vector<SiteHolding> Allocator::holders(DeviceId device) noexcept {
+  DeviceHeap* heap = started(device);
+  return heap == nullptr ? std::vector<SiteHolding>{} : heap->holders();
+}
+
 Status Allocator::add_block(uint64_t address, uint64_t bytes) noexcept {
   Block* block = page_map_->find(address);
   if (block == nullptr) return Status::kNotFound;

@@ -17,12 +17,13 @@ inline constexpr uint64_t kSmallBytes = 64 << 10;
 // Smallest physical page: the granularity of every GPU so far.
 inline constexpr uint64_t kPageBytes = 2 << 20;
 
-// Who else than its own stream uses a block, or where else it lies, as bits.
+// Who else than its own stream uses a block, where else it lies, what else is known of it, as bits.
 enum SharedWith : uint8_t {
   kOtherStreams = 1,
   kOtherProcesses = 2,
   kElsewhere = 4,   // some of its pages lie in another tier, or are on the way
   kRegistered = 8,  // the program says when it uses it
+  kSited = 16,      // it is known which place of the program allocated it
 };
 
 enum class BlockState : uint8_t {

@@ -281,6 +281,8 @@ Status DeviceHeap::release_live(Block* block, FreedBlock* freed) {
   usage_.free(bytes, requested, pending);
   page_map_.clear(address);
   const uint64_t order = ++order_;
+  if ((block->shared & kSited) != 0) [[unlikely]]
+    forget_site(block);
   if (block->shared == 0) [[likely]] {
     arena.put_hole(block, order);
     lock_.unlock();

@@ -26,6 +26,7 @@
 #include "allocator/device.h"
 #include "allocator/exchange.h"
 #include "allocator/file_buffers.h"
+#include "allocator/holders.h"
 #include "allocator/host_spare.h"
 #include "allocator/imports.h"
 #include "allocator/marks.h"
@@ -124,6 +125,10 @@ class DeviceHeap {
   Status done_block(Block* block, uint64_t address);
   Status remove_block(Block* block, uint64_t address, FailurePtr* failure);
 
+  // sites.cpp; see Allocator.
+  Status set_site(Block* block, uint64_t address, uint64_t site, uint64_t bytes);
+  std::vector<SiteHolding> holders();
+
   // guests.cpp: blocks' memory on other devices; see spill.h.
   Peers peers();
   uint64_t guest_room();
@@ -218,6 +223,7 @@ class DeviceHeap {
   uint64_t commit(Block* block);                         // (locked)
   Status release_live(Block* block, FreedBlock* freed);  // (locked; unlocks)
   std::vector<StreamId> streams_of(Block* block);        // (locked)
+  void forget_site(Block* block);                        // (locked)
   void trace_block(trace::Kind kind, uint64_t order, uint64_t address, uint64_t bytes, uint64_t requested,
                    StreamId stream);
   BlockInfo info(const Block* block) const;  // (locked)
@@ -436,6 +442,7 @@ class DeviceHeap {
   std::unordered_map<uint64_t, uint32_t> pools_;     // flags of those that have any
   std::vector<CUmemGenericAllocationHandle> spare_;  // pages mapped nowhere
   std::unordered_map<Block*, std::vector<StreamId>> uses_;
+  Holders holders_;
   uint64_t maps_ = 0, unmaps_ = 0;
   uint64_t moved_bytes_ = 0;  // from holes, though the driver had pages
   uint64_t failures_ = 0, rescued_ = 0, unwound_ = 0, gave_up_ = 0, rescued_bytes_ = 0, rescue_us_ = 0;

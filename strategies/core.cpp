@@ -24,10 +24,18 @@ spillway_status core_start() {
   return Process::get().start();
 }
 
+[[gnu::noinline]] void take_stack(void* address, uint64_t bytes) {
+  SiteRecorder* sites = Process::get().sites();
+  if (sites == nullptr) return Sampler::rest();
+  sites->allocated(address_of(address), bytes);
+}
+
 // Not inlined: the failure's text and equation are no part of the hot path.
 [[gnu::noinline]] spillway_status explain(Status status, const Failure& failure, spillway_failure* out) {
   Ladder& ladder = *Process::get().ladder();
   const OomEvent& event = failure.event;
+  if (SiteRecorder* sites = Process::get().sites(); sites != nullptr && event.incident != 0)
+    sites->failed(event.device, event.incident);
   std::string text = failure.text;
   if (event.incident != 0 && (status == Status::kOutOfMemory || status == Status::kUnwind))
     text = verdict(failure, ladder.story_of(event.incident));
@@ -67,6 +75,8 @@ spillway_status core_allocate_padded(int32_t device, uint64_t stream, uint64_t p
   if (status != Status::kOk) [[unlikely]]
     return explain(status, *detail, failure);
   *address = reinterpret_cast<void*>(at);
+  if (Sampler::due(bytes)) [[unlikely]]
+    take_stack(*address, bytes);
   return SPILLWAY_OK;
 }
 
@@ -297,6 +307,10 @@ spillway_status core_rescue(const spillway_driver_request* request, int (*try_ag
 
 void core_count_incidents(spillway_incident_totals* totals) {
   Process::get().count_incidents(totals);
+  // The first failure may come before Python has run another instruction after the core's start.
+  Environment environment;
+  std::string unread;
+  if (read_environment(&environment, &unread) && takes_stacks(environment)) prepare_python_stacks();
 }
 
 spillway_status core_join_ledger(uint32_t (*captures)(void)) {
@@ -337,6 +351,11 @@ void core_touch(const void* address) {
   }
 }
 
+void core_name_work(void (*label)(char*, uint64_t)) {
+  if (core_start() != SPILLWAY_OK) return;
+  if (SiteRecorder* sites = Process::get().sites()) sites->set_label(label);
+}
+
 int core_inside_framework() {
   return find_caller().inside_framework ? 1 : 0;
 }
@@ -374,6 +393,7 @@ const spillway_core_table kTable = {
     process_budget,
     core_inside_framework,
     set_pools,
+    core_name_work,
 };
 
 }  // namespace

@@ -95,6 +95,7 @@ spillway_status DriverCallers::rescue(const spillway_driver_request& request, in
   event.deadline = start + kMostTime;
   NothingReserved reservation;
   Again again{try_again, context};
+  if (SiteRecorder* sites = Process::get().sites()) sites->failed(event.device, event.incident);
   const bool served =
       turn.held() && ladder_.handle(event, reservation, call_again, &again) == LadderOutcome::kGranted;
   allocator_.end_incident(served ? Status::kOk : Status::kOutOfMemory, request.bytes,

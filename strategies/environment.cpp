@@ -142,6 +142,22 @@ bool parse_strategies(std::string_view text, Environment* out, std::string* erro
   return true;
 }
 
+bool parse_stacks(std::string_view text, std::optional<uint64_t>* interval_bytes, std::string* error) {
+  constexpr uint64_t kLeast = 4 << 10;
+  if (text == "none") {
+    *interval_bytes = std::nullopt;
+    return true;
+  }
+  uint64_t bytes = 0;
+  std::string wrong;
+  if (text != "all" && (!parse_bytes(text, &bytes, &wrong) || bytes < kLeast || bytes >> 32 != 0)) {
+    *error = "'" + std::string(text) + "' is not all, none, or a size from 4KiB to 4GiB";
+    return false;
+  }
+  *interval_bytes = bytes;
+  return true;
+}
+
 // A number of bytes from the environment; unset: nothing is changed.
 static bool read_bytes(const char* name, uint64_t* bytes, std::string* error) {
   const char* text = std::getenv(name);
@@ -191,6 +207,11 @@ bool read_environment(Environment* out, std::string* error) {
   if (const char* slowdown = std::getenv("SPILLWAY_MAX_SLOWDOWN"); slowdown != nullptr && *slowdown != '\0')
     if (!parse_slowdown(slowdown, &out->most_slowdown.emplace(), error)) {
       *error = "SPILLWAY_MAX_SLOWDOWN: " + *error;
+      return false;
+    }
+  if (const char* stacks = std::getenv("SPILLWAY_STACKS"); stacks != nullptr && *stacks != '\0')
+    if (!parse_stacks(stacks, &out->stack_interval_bytes, error)) {
+      *error = "SPILLWAY_STACKS: " + *error;
       return false;
     }
   const char* strategies = std::getenv("SPILLWAY_STRATEGIES");

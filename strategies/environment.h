@@ -1,6 +1,6 @@
 // The settings that a process starts with: SPILLWAY_LIMIT, SPILLWAY_RESERVE, SPILLWAY_GUARANTEE,
 // SPILLWAY_TRACE, SPILLWAY_STRATEGIES, SPILLWAY_HOST_BUDGET, SPILLWAY_PEER_BUDGET, SPILLWAY_NVME,
-// SPILLWAY_MAX_SLOWDOWN.
+// SPILLWAY_MAX_SLOWDOWN, SPILLWAY_STACKS.
 //
 // Thread-safety: pure functions of their text, but for `read_environment`. Errors: a text that says which
 // value is wrong and what would be right; nothing is changed then.
@@ -12,11 +12,15 @@
 
 namespace spillway {
 
+inline constexpr uint64_t kStackIntervalBytes = 1 << 20;
+
 struct Environment {
   uint64_t limit_bytes = 0;      // 0: none
   uint64_t reserve_bytes = 0;    // of each device: what PyTorch's requests leave to others
   uint64_t guarantee_bytes = 0;  // of each device: other processes' needs take nothing below it
   std::string trace_path;        // "": no trace
+  // Of allocated bytes, how many to one whose stack the trace has; 0: every allocation's; nothing: none.
+  std::optional<uint64_t> stack_interval_bytes = kStackIntervalBytes;
   // Of pinned host memory, for what is moved off the devices. -1: by what the machine has.
   int64_t host_budget_bytes = -1;
   int64_t peer_budget_bytes = -1;  // of each other device. -1: of those that nobody uses
@@ -29,12 +33,18 @@ struct Environment {
        spill_to_nvme = true, registered = true;
 };
 
+inline bool takes_stacks(const Environment& environment) {
+  return !environment.trace_path.empty() && environment.stack_interval_bytes.has_value();
+}
+
 // "8GiB", "512MiB", "1.5GiB", "1000000" (bytes); "" and "0" mean no limit.
 bool parse_bytes(std::string_view text, uint64_t* bytes, std::string* error);
 // "DIR:SIZE": the last colon divides them; "": no file. Whether the folder can be used is not looked at.
 bool parse_nvme(std::string_view text, std::string* folder, uint64_t* bytes, std::string* error);
 // A factor of at least 1 ("1.5"), or "none": 0.
 bool parse_slowdown(std::string_view text, double* factor, std::string* error);
+// A size of at least 4 KiB, "all", or "none".
+bool parse_stacks(std::string_view text, std::optional<uint64_t>* interval_bytes, std::string* error);
 // Names separated by commas, of the built-in strategies or "registered" (the program's own); "none": none.
 bool parse_strategies(std::string_view text, Environment* out, std::string* error);
 bool read_environment(Environment* out, std::string* error);

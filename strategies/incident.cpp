@@ -8,7 +8,8 @@
 namespace spillway {
 namespace {
 constexpr unsigned kMostUselessRuns = 2;
-}
+constexpr size_t kMostHolders = 64;
+}  // namespace
 
 Ladder::Incident::Incident(Allocator& allocator, const OomEvent& event, const LadderOptions& options)
     : event(event), allocator_(allocator), options_(options), start_(std::chrono::steady_clock::now()) {}
@@ -98,7 +99,10 @@ void Ladder::Incident::step(Entry& entry, const Offer& offer, const Relief& reli
 }
 
 void Ladder::Incident::close(LadderOutcome outcome) {
-  if (outcome != LadderOutcome::kGranted) record_refusals();
+  if (outcome != LadderOutcome::kGranted) {
+    record_refusals();
+    record_holders();
+  }
   record(trace::Kind::kLadderOutcome, microseconds_since(start_), gained_, event.requested_bytes,
          static_cast<uint64_t>(outcome));
 }
@@ -110,6 +114,15 @@ void Ladder::Incident::record_refusals() {
     if (trace != nullptr) record(trace::Kind::kRefusal, 0, 0, trace->intern(why), trace->intern(strategy));
     story.append("; not ").append(strategy).append(": ").append(why);
   }
+}
+
+// As they are now: the exception that follows frees much.
+void Ladder::Incident::record_holders() {
+  if (allocator_.trace() == nullptr) return;
+  std::vector<SiteHolding> holders = allocator_.holders(event.device);
+  if (holders.size() > kMostHolders) holders.resize(kMostHolders);
+  for (const SiteHolding& holder : holders)
+    record(trace::Kind::kHolder, holder.oldest_order, holder.bytes, holder.blocks, holder.site);
 }
 
 void Ladder::Incident::refusal(const Entry& entry, const char* why) {

@@ -74,6 +74,7 @@ struct Ladder::Incident {
   void record_equation();
   void record_driver();
   void record_refusals();
+  void record_holders();
   void record_term(trace::Term which, uint64_t bytes);
 
   Allocator& allocator_;

@@ -136,8 +136,12 @@ spillway_status Process::start_locked() {
   if (trace != nullptr) {
     trace->set("limit", std::to_string(environment.limit_bytes));
     if (const char* names = std::getenv("SPILLWAY_STRATEGIES")) trace->set("strategies", names);
+    const std::optional<uint64_t> stacks = environment.stack_interval_bytes;
+    trace->set("stacks", !stacks ? "none" : *stacks == 0 ? "all" : std::to_string(*stacks));
   }
   allocator->set_trace(trace.get());
+  if (takes_stacks(environment))
+    sites_.store(new SiteRecorder(*allocator, *trace, *environment.stack_interval_bytes));
   trace_ = std::move(trace);
   allocator->count_incidents(totals_);
   driver_callers_.store(new DriverCallers(*allocator, *ladder), std::memory_order_release);

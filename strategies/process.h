@@ -15,6 +15,7 @@
 #include "spillway/strategies/ladder.h"
 #include "strategies/driver_callers.h"
 #include "strategies/environment.h"
+#include "strategies/sites/recorder.h"
 #include "strategies/tags.h"
 
 namespace spillway {
@@ -43,6 +44,8 @@ class Process {
   bool registered_allowed() const { return environment_.registered; }
   // Null until started.
   DriverCallers* driver_callers() const { return driver_callers_.load(std::memory_order_acquire); }
+  // Null: no stacks are taken.
+  SiteRecorder* sites() const { return sites_.load(std::memory_order_acquire); }
   // From now on; null: nowhere.
   void count_incidents(spillway_incident_totals* totals);
   // Those counted until now; zeros where nobody counts.
@@ -57,6 +60,7 @@ class Process {
   std::atomic<Allocator*> allocator_{nullptr};
   std::atomic<Ladder*> ladder_{nullptr};
   std::atomic<DriverCallers*> driver_callers_{nullptr};
+  std::atomic<SiteRecorder*> sites_{nullptr};
   spillway_incident_totals* totals_ = nullptr;
   Tags tags_;
 };

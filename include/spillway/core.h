@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_CORE_VERSION 7u
+#define SPILLWAY_CORE_VERSION 8u
 
 typedef struct spillway_block_info {
   uint64_t address, bytes, requested_bytes, stream, pool;
@@ -220,6 +220,10 @@ typedef struct spillway_core_table {
   int (*inside_framework)(void);
   /* Tells the core of the program's pools; they stay for ever. Does not start the core. */
   void (*set_pools)(const spillway_pools* pools);
+  /* `label` writes what the calling thread is doing, at most `size` bytes with the terminating zero, or an
+   * empty text. For the report, of blocks that a thread without a Python stack allocates. It may not allocate
+   * on the device. */
+  void (*name_work)(void (*label)(char* text, uint64_t size));
 } spillway_core_table;
 
 SPILLWAY_API const spillway_core_table* spillway_core(void);

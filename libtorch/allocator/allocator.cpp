@@ -13,6 +13,7 @@
 #include "libtorch/allocator/core.h"
 #include "libtorch/allocator/segments.h"
 #include "libtorch/allocator/uses.h"
+#include "libtorch/work_label.h"
 
 namespace spillway::libtorch {
 namespace {
@@ -71,6 +72,11 @@ void Allocator::init(int device_count) {
   const spillway_status status = core().table->start();
   TORCH_CHECK(status == SPILLWAY_OK, "Spillway's allocator can not start: ", core().last_error());
   watch_uses_under_pressure();
+  core().table->name_work([](char* text, uint64_t size) {
+    const std::string label = work_label();
+    label.copy(text, std::min<size_t>(label.size(), size - 1));
+    text[std::min<size_t>(label.size(), size - 1)] = '\0';
+  });
   if (devices_.empty()) settings_.follow();
   while (devices_.size() < static_cast<size_t>(device_count)) {
     devices_.push_back(std::make_unique<Device>(static_cast<int>(devices_.size())));

@@ -1,13 +1,11 @@
 #include "libtorch/rehearsal/sites.h"
 
-#include <cxxabi.h>
-#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/profiler/combined_traceback.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
-#include <typeinfo>
+
+#include "libtorch/work_label.h"
 
 namespace spillway::rehearsal {
 namespace {
@@ -55,23 +53,6 @@ bool same(const std::vector<CapturedTraceback::PyFrame>& a,
   return true;
 }
 
-std::string short_name(const std::type_info& type) {
-  int status = 0;
-  char* demangled = abi::__cxa_demangle(type.name(), nullptr, nullptr, &status);
-  std::string name = status == 0 && demangled != nullptr ? demangled : type.name();
-  std::free(demangled);
-  const size_t colon = name.rfind("::");
-  return colon == std::string::npos ? name : name.substr(colon + 2);
-}
-
-// Node::name() may take the GIL, so the label comes from the node's type.
-const std::string& label_of(const std::type_info& node) {
-  static std::unordered_map<const std::type_info*, std::string> labels;
-  std::string& label = labels[&node];
-  if (label.empty()) label = "backward of " + short_name(node);
-  return label;
-}
-
 // A program's own history may gather C++ frames too.
 bool is_python(const std::string& file) {
   const size_t dot = file.rfind('.');
@@ -104,7 +85,7 @@ Site Sites::of_label(std::string_view label) {
 Site Sites::of(const std::shared_ptr<c10::GatheredContext>& context) {
   const auto* frames = frames_of(context.get());
   if (frames == nullptr || frames->empty()) {
-    if (const auto node = torch::autograd::get_current_node()) return of_label(label_of(typeid(*node)));
+    if (const std::string work = libtorch::work_label(); !work.empty()) return of_label(work);
     return of_label(context == nullptr ? "stack not recorded" : "outside Python");
   }
   const uint64_t hash = hash_of(*frames);

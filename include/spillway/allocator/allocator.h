@@ -22,6 +22,7 @@
 #include "spillway/allocator/pins.h"
 #include "spillway/allocator/pool.h"
 #include "spillway/allocator/shared.h"
+#include "spillway/allocator/site.h"
 #include "spillway/allocator/strategy.h"
 #include "spillway/allocator/units.h"
 #include "spillway/allocator/usage.h"
@@ -137,6 +138,12 @@ class Allocator {
   // The block that holds `address`, its first byte or any other.
   Status find_block(uint64_t address, BlockInfo* out) noexcept;
   Status blocks(DeviceId device, std::vector<BlockInfo>* out) noexcept;
+
+  // The place of the program that allocated a live block, by the number of its text in the trace; `bytes`:
+  // what the block stands for where only some are sampled. Noted in the trace, and until the block is freed.
+  Status set_site(uint64_t address, uint64_t site, uint64_t bytes) noexcept;
+  // What each such place holds now, largest first; none where there was no memory to say it.
+  std::vector<SiteHolding> holders(DeviceId device) noexcept;
 
   // Gives idle pages back to the driver, waiting for the streams that used them last; returns their bytes.
   // `pool`: only that pool's, which must have been released, or 0, the default pool's; a pool's other pages

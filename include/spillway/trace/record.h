@@ -67,10 +67,18 @@ enum class Kind : uint16_t {
   kMove = 22,
   // a strategy that refused to be tried: value: incident; requested: name (why); detail: its name
   kRefusal = 23,
+  // where the program allocated the block at address: bytes: what it stands for, where only some are sampled;
+  // detail: name (its stack, innermost frame first, a line each, or what the thread was doing)
+  kSite = 24,
+  // of an incident that was not rescued in place, what a site held then: bytes; requested: blocks;
+  // address: place of the oldest one's allocation in the order; value: incident; detail: name, as of kSite
+  kHolder = 25,
+  // of an incident, the place that asked: value: incident; detail: name, as of kSite
+  kOomSite = 26,
 };
 
 constexpr bool is_frequent(Kind kind) {
-  return kind <= Kind::kPageRelease || kind == Kind::kPhase;
+  return kind <= Kind::kPageRelease || kind == Kind::kPhase || kind == Kind::kSite;
 }
 
 // Terms of: limit = live + rounding + stranded + cached + pending + pools + context + others + free.

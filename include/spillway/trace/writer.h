@@ -20,7 +20,7 @@ namespace spillway::trace {
 struct Options {
   uint32_t rings = 32;                   // threads that can write at the same time
   uint32_t records_per_ring = 1u << 15;  // a power of two; the newest are kept
-  uint32_t side_table_bytes = 1u << 20;
+  uint32_t side_table_bytes = 1u << 22;  // stacks are most of it
 };
 
 class Trace {

@@ -1,6 +1,9 @@
 #include "tools/spillway/report/analysis.h"
 
 #include <algorithm>
+#include <functional>
+
+#include "tools/spillway/report/site.h"
 
 namespace spillway::tools {
 namespace {
@@ -17,6 +20,7 @@ class Analyst {
   Analysis run() {
     for (const Record& record : contents_.records) take(record);
     for (auto& [number, incident] : incidents_) {
+      put_holders_in_order(&incident);
       count_outcome(incident);
       count_tries(incident);
       out_.incidents.push_back(std::move(incident));
@@ -40,6 +44,12 @@ class Analyst {
         return;
       case Kind::kLadderOutcome:
         return take_outcome(record);
+      case Kind::kOomSite:
+        if (const std::string stack = name(record.detail); !stack.empty())
+          incident(record).asker = site_of(stack);
+        return;
+      case Kind::kHolder:
+        return take_holder(record);
       case Kind::kPhase:
         phase_ = name(record.detail);
         return;
@@ -96,6 +106,28 @@ class Analyst {
     if (term != Term::kLive) return;
     DeviceMemory& memory = out_.run.memory[record.device];  // samples are rare: a failure may be the peak
     memory.peak_live_bytes = std::max(memory.peak_live_bytes, record.bytes);
+  }
+
+  static SiteName site_of(const std::string& stack) {
+    const Place place = place_of(stack);
+    SiteName site{where_of(place), caller_of(place)};
+    if (site.caller == site.where) site.caller.clear();
+    return site;
+  }
+
+  // Several stacks may lead to one place.
+  void take_holder(const Record& record) {
+    const std::string stack = name(record.detail);
+    SiteName site = stack.empty() ? SiteName{"a place without a name", ""} : site_of(stack);
+    auto& holders = incident(record).holders;
+    const auto same = std::ranges::find(holders, site, &SiteShare::site);
+    SiteShare& share = same == holders.end() ? holders.emplace_back(SiteShare{std::move(site)}) : *same;
+    share.bytes += record.bytes;
+    share.blocks += record.requested;
+  }
+
+  static void put_holders_in_order(Incident* incident) {
+    std::ranges::stable_sort(incident->holders, std::ranges::greater(), &SiteShare::bytes);
   }
 
   void take_try(const Record& record) {

@@ -23,6 +23,19 @@ struct Refusal {
   std::string strategy, why;
 };
 
+// Where in the program: "model.py:47 forward", and the program's own line that led there, "" if it is the
+// same.
+struct SiteName {
+  std::string where, caller;
+  auto operator<=>(const SiteName&) const = default;
+};
+
+// What a place held, estimated from the blocks that were sampled.
+struct SiteShare {
+  SiteName site;
+  uint64_t bytes = 0, blocks = 0;
+};
+
 struct StepMark {
   uint64_t step = 0, attempt = 0, plan_hash = 0;
 };
@@ -39,6 +52,8 @@ struct Incident {
   std::map<trace::Term, uint64_t> terms;
   std::vector<LadderTry> tries;
   std::vector<Refusal> refusals;          // strategies that could have and would not
+  std::optional<SiteName> asker;          // nothing: not known
+  std::vector<SiteShare> holders;         // where it was not rescued in place; largest first
   std::optional<trace::Outcome> outcome;  // none: the trace ends before it
   uint64_t gained_bytes = 0, microseconds = 0;
 

@@ -40,6 +40,11 @@ std::string quoted_name(const trace::Contents& contents, uint64_t index) {
   return name.empty() ? "?" : name;
 }
 
+// The innermost frame of a stack.
+std::string first_line(const std::string& stack) {
+  return stack.substr(0, stack.find('\n'));
+}
+
 }  // namespace
 
 const char* kind_name(Kind kind) {
@@ -66,7 +71,10 @@ const char* kind_name(Kind kind) {
                                            "note",
                                            "oom context",
                                            "move",
-                                           "refusal"};
+                                           "refusal",
+                                           "site",
+                                           "holder",
+                                           "oom site"};
   const auto index = static_cast<size_t>(kind);
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }
@@ -133,6 +141,14 @@ std::string event_text(const trace::Contents& contents, const Record& record) {
     case Kind::kOomContext:
       return incident_text(record) + ": pool " + std::to_string(record.address) + ", attempt " +
              std::to_string(record.bytes);
+    case Kind::kSite:
+      return size_text(record.bytes) + " at " + address_text(record.address) + ": " +
+             first_line(quoted_name(contents, record.detail));
+    case Kind::kHolder:
+      return incident_text(record) + ": " + size_text(record.bytes) + " of " +
+             first_line(quoted_name(contents, record.detail));
+    case Kind::kOomSite:
+      return incident_text(record) + ": asked by " + first_line(quoted_name(contents, record.detail));
     case Kind::kPhase:
     case Kind::kNote:
       return quoted_name(contents, record.detail);

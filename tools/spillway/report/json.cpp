@@ -52,6 +52,21 @@ Json refusals_json(const Incident& incident) {
   return refusals;
 }
 
+Json site_json(const std::optional<SiteName>& site) {
+  if (!site) return nullptr;
+  return {{"where", site->where}, {"caller", text_or_null(site->caller)}};
+}
+
+Json holders_json(const Incident& incident) {
+  Json holders = Json::array();
+  for (const SiteShare& holder : incident.holders)
+    holders.push_back({{"where", holder.site.where},
+                       {"caller", text_or_null(holder.site.caller)},
+                       {"bytes", holder.bytes},
+                       {"blocks", holder.blocks}});
+  return holders;
+}
+
 Json incident_json(const Incident& incident) {
   const Verdict verdict = judge(incident);
   return {{"incident", incident.number},
@@ -66,8 +81,10 @@ Json incident_json(const Incident& incident) {
           {"library", text_or_null(incident.library)},
           {"phase", text_or_null(incident.phase)},
           {"step", step_json(incident.step)},
+          {"asked_by", site_json(incident.asker)},
           {"clock_ns", incident.clock_ns},
           {"equation", equation_json(incident)},
+          {"holders", holders_json(incident)},
           {"ladder", ladder_json(incident)},
           {"refused", refusals_json(incident)},
           {"outcome", incident.outcome ? Json(outcome_name(*incident.outcome)) : Json(nullptr)},

@@ -20,6 +20,8 @@ std::string report_text(const ReportInput& input);
 std::string report_json(const ReportInput& input);
 
 // Parts of the text.
+std::string site_text(const SiteName& site);
+std::string holders_text(const ReportInput& input);  // of the incident, which must not be null
 std::string run_text(const ReportInput& input);
 std::string events_text(const ReportInput& input);
 std::string completeness_text(const ReportInput& input);

@@ -105,8 +105,10 @@ std::string run_text(const ReportInput& input) {
 
 std::string events_text(const ReportInput& input) {
   const auto& records = input.contents.records;
-  // The equation stands above, term by term.
-  const auto shown = [](const trace::Record& record) { return record.kind != trace::Kind::kOomEquation; };
+  // The equation and the holders stand above, one by one.
+  const auto shown = [](const trace::Record& record) {
+    return record.kind != trace::Kind::kOomEquation && record.kind != trace::Kind::kHolder;
+  };
   std::vector<const trace::Record*> last;
   for (auto it = records.rbegin(); it != records.rend() && last.size() < input.events; ++it) {
     if (shown(*it)) last.push_back(&*it);

@@ -55,7 +55,9 @@ std::string request_text(const Incident& incident) {
   text += "  rounded   " + exact_size_text(incident.rounded_bytes) + "\n";
   text += "  short     " + exact_size_text(incident.short_bytes) + "\n";
   text += "  where     " + place_text(incident) + "\n";
-  return text + "  when      " + moment_text(incident) + "\n";
+  text += "  when      " + moment_text(incident) + "\n";
+  if (incident.asker) text += "  by        " + site_text(*incident.asker) + "\n";
+  return text;
 }
 
 const char* term_meaning(Term term) {
@@ -144,7 +146,7 @@ std::string report_text(const ReportInput& input) {
   if (input.incident != nullptr) {
     const Incident& incident = *input.incident;
     text += rescue_text(input.analysis) + verdict_text(incident) + "\n" + request_text(incident) + "\n" +
-            equation_text(incident) + "\n" + ladder_text(incident);
+            equation_text(incident) + holders_text(input) + "\n" + ladder_text(incident);
   } else {
     text += "No allocation failed.\n";
   }

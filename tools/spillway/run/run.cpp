@@ -50,6 +50,7 @@ Environment environment_of(const RunSettings& settings, const std::string& libra
   if (!settings.peer_budget.empty()) environment["SPILLWAY_PEER_BUDGET"] = settings.peer_budget;
   if (!settings.nvme.empty()) environment["SPILLWAY_NVME"] = fs::absolute(settings.nvme).string();
   if (!settings.max_slowdown.empty()) environment["SPILLWAY_MAX_SLOWDOWN"] = settings.max_slowdown;
+  if (!settings.stacks.empty()) environment["SPILLWAY_STACKS"] = settings.stacks;
   if (const std::string trace = trace_path(settings); !trace.empty()) environment["SPILLWAY_TRACE"] = trace;
   return environment;
 }

@@ -106,6 +106,14 @@ bool check_choices(const RunSettings& settings, std::string* error) {
   return true;
 }
 
+bool check_stacks(const std::string& stacks, std::string* error) {
+  std::optional<uint64_t> unused;
+  std::string why;
+  if (stacks.empty() || parse_stacks(stacks, &unused, &why)) return true;
+  *error = "--stacks: " + why;
+  return false;
+}
+
 bool check_strategies(const std::string& names, std::string* error) {
   spillway::Environment unused;
   if (parse_strategies(names, &unused, error)) return true;
@@ -168,6 +176,11 @@ const std::vector<RunOption>& run_options() {
        "File for the report; %p is the process id. Without it spillway-%p.spill, kept where a failure was "
        "met",
        {}},
+      {"stacks",
+       &RunSettings::stacks,
+       "Which allocations have their line in the report: all, none, or a size: one in so many bytes; 1MiB "
+       "without it",
+       {}},
       {"quiet", &RunSettings::quiet, "Without the line at the end", {}},
   };
   return options;
@@ -176,7 +189,8 @@ const std::vector<RunOption>& run_options() {
 bool check(const RunSettings& settings, std::string* error) {
   return check_choices(settings, error) && check_strategies(settings.strategies, error) &&
          check_trace(settings.trace, error) && check_limit(settings, error) &&
-         check_guarantee(settings, error) && check_spilling(settings, error) && check_nvme(settings, error);
+         check_guarantee(settings, error) && check_stacks(settings.stacks, error) &&
+         check_spilling(settings, error) && check_nvme(settings, error);
 }
 
 }  // namespace spillway::tools

@@ -14,7 +14,8 @@ namespace spillway::tools {
 
 struct RunSettings {
   std::string mode = "rescue";
-  std::string limit, reserve, guarantee, trace, strategies, host_budget, peer_budget, nvme, max_slowdown;
+  std::string limit, reserve, guarantee, trace, strategies, host_budget, peer_budget, nvme, max_slowdown,
+      stacks;
   bool quiet = false;
 };
 

@@ -1,0 +1,78 @@
+// Which places of the program hold the memory, as far as the allocator is told.
+#include "tests/allocator/simulated.h"
+
+#include <gmock/gmock.h>
+
+namespace spillway {
+namespace {
+
+using ::testing::_;
+using ::testing::ElementsAre;
+using ::testing::FieldsAre;
+using namespace ::spillway::testing;
+
+class Sites : public SimulatedDevice {
+ protected:
+  uint64_t block_of(uint64_t site, uint64_t bytes) {
+    const uint64_t address = get(bytes);
+    EXPECT_EQ(allocator->set_site(address, site, bytes), Status::kOk);
+    return address;
+  }
+  void check() {
+    std::string broken;
+    EXPECT_TRUE(allocator->check_invariants(&broken)) << broken;
+  }
+};
+
+TEST_F(Sites, SumsBySiteLargestFirst) {
+  block_of(7, kMiB);
+  const uint64_t large = block_of(9, 8 * kMiB);
+  block_of(7, 2 * kMiB);
+  EXPECT_THAT(allocator->holders(kDevice),
+              ElementsAre(FieldsAre(9, 8 * kMiB, 1, _), FieldsAre(7, 3 * kMiB, 2, _)));
+  check();
+  ASSERT_EQ(allocator->free(large), Status::kOk);
+  EXPECT_THAT(allocator->holders(kDevice), ElementsAre(FieldsAre(7, 3 * kMiB, 2, _)));
+  check();
+}
+
+TEST_F(Sites, TheOldestBlockIsTheFirstThatIsLeft) {
+  const uint64_t first = block_of(7, kMiB);
+  const uint64_t oldest = allocator->holders(kDevice).front().oldest_order;
+  block_of(7, kMiB);
+  EXPECT_EQ(allocator->holders(kDevice).front().oldest_order, oldest);
+  ASSERT_EQ(allocator->free(first), Status::kOk);
+  EXPECT_GT(allocator->holders(kDevice).front().oldest_order, oldest);
+}
+
+TEST_F(Sites, ABlockThatWaitsForAnotherStreamIsNoLongerThePrograms) {
+  const StreamId other = new_stream();
+  const uint64_t address = block_of(7, 4 * kMiB);
+  launch(other, address, kMiB);
+  ASSERT_EQ(allocator->record_stream(address, other), Status::kOk);
+  check();
+  ASSERT_EQ(allocator->free(address), Status::kOk);
+  EXPECT_TRUE(allocator->holders(kDevice).empty());
+  check();
+}
+
+TEST_F(Sites, AnAddressGivenOutAgainHasNoSite) {
+  const uint64_t address = block_of(7, 4 * kMiB);
+  ASSERT_EQ(allocator->free(address), Status::kOk);
+  ASSERT_EQ(get(4 * kMiB), address);
+  EXPECT_TRUE(allocator->holders(kDevice).empty());
+  check();
+}
+
+TEST_F(Sites, WhatIsNoLiveBlockHasNone) {
+  const uint64_t address = get(kMiB);
+  EXPECT_EQ(allocator->set_site(address + 512, 7, 1), Status::kNotFound);
+  EXPECT_EQ(allocator->set_site(0, 7, 1), Status::kNotFound);
+  ASSERT_EQ(allocator->free(address), Status::kOk);
+  EXPECT_EQ(allocator->set_site(address, 7, 1), Status::kNotFound);
+  EXPECT_TRUE(allocator->holders(kDevice).empty());
+  EXPECT_TRUE(allocator->holders(DeviceId{63}).empty());
+}
+
+}  // namespace
+}  // namespace spillway

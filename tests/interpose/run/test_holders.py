@@ -1,0 +1,74 @@
+"""A report says which lines of the program held the memory and which one asked, under `spillway run`: both where
+Spillway is PyTorch's allocator, and who asked where it is PyTorch's own."""
+import json
+import pathlib
+import subprocess
+import sys
+import unittest
+
+from case import OWN, SPILLWAY, Case
+
+
+class Holders(Case):
+    def incident(self, way, *options, **settings):
+        """The one that was not rescued, as data and as text."""
+        ended = self.run_on(sys.executable, OWN / "holders.py", way, options=["--quiet", *options],
+                            card=("--capacity", "768MiB"), **settings)
+        self.assertIn("OutOfMemoryError", ended.errors)
+        (name, text), = ended.reports.items()
+        found = subprocess.run([SPILLWAY, "report", "--json", pathlib.Path(self.folder) / name], capture_output=True,
+                               text=True, check=True)
+        lost = [one for one in json.loads(found.stdout)["incidents"] if one["outcome"] == "gave up"]
+        return lost[-1], text
+
+    def replaced(self, way, **settings):
+        return self.incident(way, "--mode", "replace", "--host-budget", "0", **settings)
+
+    def test_every_byte_has_its_line(self):
+        lost, text = self.replaced("forward", SPILLWAY_STACKS="all")
+        self.assertEqual(sum(one["bytes"] for one in lost["holders"]), lost["equation"]["live_bytes"])
+        self.assertRegex(lost["asked_by"]["where"], r"^holders.py:\d+ grow$")
+        first = lost["holders"][0]
+        self.assertEqual(first["where"], lost["asked_by"]["where"])
+        self.assertEqual(first["bytes"], first["blocks"] * (8 << 20))
+        states = [one for one in lost["holders"] if one["where"].startswith("torch/optim/adam")]
+        self.assertEqual(len(states), 2, "the two moments")
+        self.assertTrue(all(one["caller"].startswith("holders.py:") for one in states))
+        self.assertIn("  by        holders.py:", text)
+        self.assertIn("Who held it", text)
+        self.assertNotIn("estimated", text)
+
+    def test_a_sample_says_nearly_the_same(self):
+        lost, text = self.replaced("forward")
+        live = lost["equation"]["live_bytes"]
+        self.assertAlmostEqual(sum(one["bytes"] for one in lost["holders"]) / live, 1, delta=0.15)
+        self.assertRegex(lost["holders"][0]["where"], r"^holders.py:\d+ grow$")
+        self.assertIn("estimated", text)
+
+    def test_the_backward_pass_is_named_by_its_node(self):
+        lost, _ = self.replaced("backward", SPILLWAY_STACKS="all")
+        self.assertRegex(lost["asked_by"]["where"], r"^backward of \w+Backward0$")
+        self.assertRegex(lost["holders"][0]["where"], r"^holders.py:\d+ ")
+
+    def test_without_stacks_there_are_none(self):
+        lost, text = self.replaced("forward", SPILLWAY_STACKS="none")
+        self.assertEqual((lost["holders"], lost["asked_by"]), ([], None))
+        self.assertNotIn("Who held it", text)
+
+    def test_pytorchs_own_allocator_is_asked_by_a_line_too(self):
+        lost, text = self.incident("forward")
+        self.assertRegex(lost["asked_by"]["where"], r"^holders.py:\d+ grow$")
+        self.assertEqual(lost["holders"], [])
+        self.assertIn("  by        holders.py:", text)
+
+
+class Setting(Case):
+    def test_what_is_no_setting_is_refused(self):
+        for wrong in ("1", "8GB of it", "yes"):
+            ended = self.run_on(sys.executable, "-c", "import torch; torch.ones(1, device='cuda')",
+                                options=["--mode", "replace"], card=("--capacity", "1GiB"), SPILLWAY_STACKS=wrong)
+            self.assertIn(f"SPILLWAY_STACKS: '{wrong}' is not all, none, or a size from 4KiB to 4GiB", ended.errors)
+
+
+if __name__ == "__main__":
+    unittest.main()
