@@ -29,6 +29,12 @@ std::string beside_this_library(const char* name) {
   return error ? name : (file.parent_path() / name).string();
 }
 
+// Never destroyed: its thread may outlive every static object.
+Helper& helper() {
+  static auto* const helper = new Helper;
+  return *helper;
+}
+
 bool libtorch_is_loaded() {
   void* library = dlopen("libc10_cuda.so", RTLD_NOLOAD | RTLD_LAZY);
   if (library != nullptr) dlclose(library);
@@ -52,6 +58,12 @@ bool prepare_framework() {
   return true;
 }
 
+bool prepare_framework_within(std::chrono::milliseconds most) {
+  if (framework_is_prepared()) return true;
+  helper().run([] { prepare_framework(); }, std::chrono::steady_clock::now() + most);
+  return framework_is_prepared();
+}
+
 bool framework_uses_nccl2() {
   const Function ask = uses_nccl2.load();
   return ask != nullptr && ask() != 0;
@@ -71,16 +83,24 @@ bool empty_framework_cache() {
   return release != nullptr && release() == 0;
 }
 
+// LibTorch's lock is recursive.
+std::optional<FrameworkMemory> framework_memory_inside(int device) {
+  const MemoryFunction ask = memory.load();
+  FrameworkMemory held;
+  const bool told =
+      ask != nullptr && ask(device, &held.held_bytes, &held.used_bytes, &held.releasable_bytes) == 0;
+  return told ? std::optional(held) : std::nullopt;
+}
+
 std::optional<FrameworkMemory> framework_memory(int device, std::chrono::milliseconds most) {
   struct Asked {
     FrameworkMemory memory;
     bool told = false;
   };
-  static auto* const helper = new Helper;  // never destroyed: its thread may outlive every static object
   const MemoryFunction ask = memory.load();
   if (ask == nullptr) return std::nullopt;
   const auto asked = std::make_shared<Asked>();  // the helper may come too late
-  const bool done = helper->run(
+  const bool done = helper().run(
       [asked, ask, device] {
         FrameworkMemory& memory = asked->memory;
         asked->told = ask(device, &memory.held_bytes, &memory.used_bytes, &memory.releasable_bytes) == 0;

@@ -14,6 +14,8 @@ namespace spillway {
 
 // Loads what `empty_framework_cache` needs. May load libraries: no lock of anybody's may be held.
 bool prepare_framework();
+// The same for a thread that may hold a lock: another thread does it, and is waited for so long at most.
+bool prepare_framework_within(std::chrono::milliseconds most);
 bool framework_is_prepared();
 // Whether "nccl" is LibTorch's backend nccl2, as far as the version and TORCH_DIST_USE_NCCL2 say: 2.15 made
 // it the usual one. False until the framework is prepared.
@@ -28,6 +30,8 @@ struct FrameworkMemory {
   uint64_t held_bytes = 0, used_bytes = 0, releasable_bytes = 0;
 };
 std::optional<FrameworkMemory> framework_memory(int device, std::chrono::milliseconds most);
+// The same at once, for a thread that is inside LibTorch's allocator and so may hold its lock already.
+std::optional<FrameworkMemory> framework_memory_inside(int device);
 // What the calling thread frees from now on breaks no capture that another thread begins meanwhile.
 void stay_out_of_captures(const driver::Table& table);
 

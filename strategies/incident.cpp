@@ -4,11 +4,14 @@
 
 #include "spillway/allocator/budget.h"
 #include "spillway/allocator/reclaim.h"
+#include "strategies/framework.h"
 
 namespace spillway {
 namespace {
 constexpr unsigned kMostUselessRuns = 2;
 constexpr size_t kMostHolders = 64;
+constexpr auto kFrameworkAnswers = std::chrono::milliseconds(20);
+constexpr auto kFrameworkLoads = std::chrono::milliseconds(500);
 }  // namespace
 
 Ladder::Incident::Incident(Allocator& allocator, const OomEvent& event, const LadderOptions& options)
@@ -43,7 +46,7 @@ void Ladder::Incident::record_term(trace::Term which, uint64_t bytes) {
   record(trace::Kind::kOomEquation, 0, bytes, 0, static_cast<uint64_t>(which));
 }
 
-// Of another library's memory only the driver knows something: what it has left, and the limit of that.
+// The driver knows what it has left, and the limit of that.
 void Ladder::Incident::record_driver() {
   size_t free = 0, total = 0;
   const driver::Table& table = allocator_.table();
@@ -51,9 +54,30 @@ void Ladder::Incident::record_driver() {
   const spillway_budget* budget = allocator_.budget();
   const auto device = static_cast<size_t>(event.device);
   const bool bounded = budget != nullptr && device < SPILLWAY_MOST_DEVICES;
-  record_term(trace::Term::kFree,
-              bounded ? std::min<uint64_t>(free, budget::room(*budget, device, 0)) : free);
-  record_term(trace::Term::kDevice, bounded ? std::min<uint64_t>(total, budget->limit_bytes) : total);
+  const uint64_t usable = bounded ? std::min<uint64_t>(free, budget::room(*budget, device, 0)) : free;
+  const uint64_t limit = bounded ? std::min<uint64_t>(total, budget->limit_bytes) : total;
+  record_term(trace::Term::kFree, usable);
+  record_term(trace::Term::kDevice, limit);
+  record_framework(limit, usable);
+}
+
+// The rest of the equation, where LibTorch's own allocator says what it holds. What is on nobody's account
+// is one term: contexts, other libraries, other processes.
+void Ladder::Incident::record_framework(uint64_t limit, uint64_t free) {
+  const auto device = static_cast<int>(event.device);
+  if (!prepare_framework_within(kFrameworkLoads)) return;
+  const auto memory =
+      event.inside_framework ? framework_memory_inside(device) : framework_memory(device, kFrameworkAnswers);
+  if (!memory || memory->used_bytes > memory->held_bytes || memory->held_bytes > limit ||
+      free > limit - memory->held_bytes)
+    return;
+  using trace::Term;
+  record_term(Term::kLimit, limit);
+  record_term(Term::kLive, memory->used_bytes);
+  record_term(Term::kCached, memory->held_bytes - memory->used_bytes);
+  record_term(Term::kContext, limit - free - memory->held_bytes);
+  for (const Term none : {Term::kRounding, Term::kStranded, Term::kPending, Term::kPools, Term::kOthers})
+    record_term(none, 0);
 }
 
 void Ladder::Incident::record_equation() {

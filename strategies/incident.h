@@ -73,6 +73,7 @@ struct Ladder::Incident {
               uint8_t flags = 0);
   void record_equation();
   void record_driver();
+  void record_framework(uint64_t limit, uint64_t free);
   void record_refusals();
   void record_holders();
   void record_term(trace::Term which, uint64_t bytes);

@@ -83,6 +83,20 @@ class Story {
     context.requested = phase.empty() ? 0 : name(phase);
     trace_->write(context);
   }
+  void holder(uint32_t incident, const std::string& stack, uint64_t bytes, uint64_t blocks) {
+    Record record = event(Kind::kHolder);
+    record.value = incident;
+    record.bytes = bytes;
+    record.requested = blocks;
+    record.detail = name(stack);
+    trace_->write(record);
+  }
+  void asker(uint32_t incident, const std::string& stack) {
+    Record record = event(Kind::kOomSite);
+    record.value = incident;
+    record.detail = name(stack);
+    trace_->write(record);
+  }
   void equation(uint32_t incident, const std::map<Term, uint64_t>& terms) {
     for (const auto& [term, bytes] : terms) {
       Record record = event(Kind::kOomEquation);
@@ -321,6 +335,43 @@ TEST_F(Report, GivesTheSameAsData) {
   EXPECT_EQ(data["events"].size(), 2u);
   EXPECT_EQ(data["completeness"]["whole"], true);
   EXPECT_EQ(data["settings"]["SPILLWAY_LIMIT"], "1GiB");
+}
+
+TEST_F(Report, SaysWhoAskedAndWhoHeldIt) {
+  {
+    Story story(path());
+    story.oom(1, 8 * kMiB, 8 * kMiB, kMiB);
+    story.equation(1, {{Term::kLimit, 128 * kMiB}, {Term::kLive, 100 * kMiB}});
+    story.holder(1, "/home/me/model.py:7 forward\n/home/me/train.py:3 main", 20 * kMiB, 2);
+    story.holder(1, "/home/me/model.py:7 forward\n/home/me/train.py:9 main", 40 * kMiB, 1);
+    story.holder(1, "/home/me/model.py:7 forward\n/usr/lib/python3/x.py:1 y\n/home/me/train.py:3 main",
+                 5 * kMiB, 1);
+    story.holder(1, "backward of MulBackward0", 30 * kMiB, 3);
+    story.asker(1, "/env/site-packages/torch/nn/modules/linear.py:130 forward\n/home/me/train.py:3 main");
+    story.outcome(1, Outcome::kGiveUp, 0, 1);
+  }
+  const Ran text = run({"report", path()});
+  EXPECT_THAT(text.out, HasSubstr("  by        train.py:3 main\n"));
+  EXPECT_THAT(text.out, HasSubstr("  65.00 MiB    65%       4  model.py:7 forward\n"
+                                  "  30.00 MiB    30%       3  backward of MulBackward0\n"));
+  const auto incident = nlohmann::json::parse(run({"report", "--json", path()}).out)["incidents"][0];
+  EXPECT_EQ(incident["holders"][0]["bytes"], 65 * kMiB) << "the program's innermost line is one place";
+  EXPECT_EQ(incident["asked_by"]["where"], "train.py:3 main");
+}
+
+TEST_F(Report, StacksThatAreNoneAreShownAsTheyAre) {
+  {
+    Story story(path());
+    story.oom(1, kMiB, kMiB, kMiB);
+    for (const char* text :
+         {"", "\n", ":", " ", "a:b c", ":1 f", "x.py:99999999999999999999999 f", "x.py:7 "})
+      story.holder(1, text, kMiB, 1);
+    story.outcome(1, Outcome::kGiveUp, 0, 1);
+  }
+  const Ran text = run({"report", path()});
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("x.py:99999999999999999999999 f"));
+  EXPECT_EQ(run({"report", "--json", path()}).code, 0);
 }
 
 TEST_F(Report, SurvivesNamesThatAreNoText) {

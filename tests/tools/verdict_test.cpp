@@ -70,6 +70,23 @@ TEST(Verdict, PyTorchIsNoOtherLibrary) {
   EXPECT_EQ(caller_text("libnccl.so.2"), "libnccl.so.2");
 }
 
+TEST(Verdict, PyTorchsOwnFailureFollowsItsEquation) {
+  Incident lost = call_of("libc10_cuda.so", {}, trace::Outcome::kGiveUp);
+  lost.terms[Term::kLimit] = 4096 * kMiB;
+  lost.terms[Term::kLive] = 3600 * kMiB;
+  lost.terms[Term::kCached] = 296 * kMiB;
+  EXPECT_EQ(judge(lost).cause, Cause::kFragmentation)
+      << "it emptied its cache, and this much was left in pieces";
+  lost.terms[Term::kLive] = 3896 * kMiB;
+  lost.terms[Term::kCached] = 0;
+  EXPECT_EQ(judge(lost).cause, Cause::kCapacity);
+  lost.outcome = trace::Outcome::kGranted;
+  EXPECT_EQ(judge(lost).cause, Cause::kPyTorch) << "what served it says more";
+  lost.library = "libnccl.so.2";
+  lost.outcome = trace::Outcome::kGiveUp;
+  EXPECT_EQ(judge(lost).cause, Cause::kAnotherLibrary);
+}
+
 TEST(Verdict, FollowsTheEquation) {
   expect(Cause::kCapacity, "200.00 MiB too much", failure(1000, 300, {{Term::kLive, 900}}));
   expect(Cause::kFragmentation, "400.00 MiB are not in use, but in pieces of at most 150.00 MiB",

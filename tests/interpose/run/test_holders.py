@@ -60,6 +60,11 @@ class Holders(Case):
         self.assertRegex(lost["asked_by"]["where"], r"^holders.py:\d+ grow$")
         self.assertEqual(lost["holders"], [])
         self.assertIn("  by        holders.py:", text)
+        # Of each segment of 20 MiB for two blocks of 8, 4 are left that no other block can have.
+        self.assertEqual(lost["cause"], "fragmentation")
+        self.assertEqual(lost["equation"]["residual_bytes"], 0)
+        self.assertGreater(lost["equation"]["live_bytes"], 500 << 20)
+        self.assertIn("spillway run --mode replace", text)
 
 
 class Setting(Case):

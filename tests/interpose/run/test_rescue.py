@@ -80,7 +80,9 @@ print(torch.empty(24 << 30, dtype=torch.uint8, device="cuda").numel() >> 30)
         self.assertIn("1 memory failure met, 0 rescued, 1 not", ended.line, "what PyTorch deals with is none")
         for report in ended.reports.values():
             self.assertIn("asked by PyTorch's allocator (libc10_cuda.so)", report)
-            self.assertIn("Verdict: PyTorch: its allocator asked the driver for", report)
+            self.assertRegex(report, r"Verdict: capacity: .* 8.00 GiB live and 1.00 TiB asked")
+            self.assertRegex(report, r"= live +8.00 GiB .* in use in PyTorch's allocator")
+            self.assertIn("the lines above add up to the limit", report)
             self.assertNotIn("framework_cache", report)
 
 

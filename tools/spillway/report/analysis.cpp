@@ -103,7 +103,8 @@ class Analyst {
   void take_term(const Record& record) {
     const auto term = static_cast<Term>(record.detail);
     incident(record).terms[term] = record.bytes;
-    if (term != Term::kLive) return;
+    // Of a call of the driver the card comes first, and what is live is not Spillway's.
+    if (term != Term::kLive || incident(record).term(Term::kDevice)) return;
     DeviceMemory& memory = out_.run.memory[record.device];  // samples are rare: a failure may be the peak
     memory.peak_live_bytes = std::max(memory.peak_live_bytes, record.bytes);
   }

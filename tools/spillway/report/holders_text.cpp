@@ -4,6 +4,7 @@
 
 #include "tools/spillway/report/render.h"
 #include "tools/spillway/report/table.h"
+#include "tools/spillway/report/verdict.h"
 #include "tools/spillway/units.h"
 
 namespace spillway::tools {
@@ -31,9 +32,13 @@ std::string site_text(const SiteName& site) {
 
 std::string holders_text(const ReportInput& input) {
   const Incident& incident = *input.incident;
+  if (incident.holders.empty() && is_driver_call(incident) && incident.asker)
+    return "  Which lines held it is known under `spillway run --mode replace`, or from PyTorch's own "
+           "history\n"
+           "  (docs/snapshots.md).\n";
   if (incident.holders.empty()) return "";
-  const uint64_t live = incident.term(trace::Term::kLive).value_or(0) +
-                        incident.term(trace::Term::kSpilled).value_or(0);
+  const uint64_t live =
+      incident.term(trace::Term::kLive).value_or(0) + incident.term(trace::Term::kSpilled).value_or(0);
   Table table({Align::kRight, Align::kRight, Align::kRight, Align::kLeft});
   table.add({"bytes", "share", "blocks", "place"});
   const size_t shown = std::min(kHoldersShown, incident.holders.size());

@@ -85,6 +85,22 @@ const char* term_meaning(Term term) {
   }
 }
 
+// Of another library's call: PyTorch's allocator is known as far as it tells, the rest as one sum.
+const char* term_meaning_of_a_call(Term term) {
+  switch (term) {
+    case Term::kLive:
+      return "in use in PyTorch's allocator";
+    case Term::kCached:
+      return "idle in PyTorch's allocator";
+    case Term::kContext:
+      return "CUDA context, other libraries, other processes";
+    case Term::kFree:
+      return "free on the card, or below the limit";
+    default:
+      return nullptr;
+  }
+}
+
 std::string equation_text(const Incident& incident) {
   const auto limit = incident.term(Term::kLimit);
   if (!limit) return "Where the memory was: the trace does not say\n";
@@ -93,8 +109,9 @@ std::string equation_text(const Incident& incident) {
   const char* sign = "= ";
   for (const Term term : kSummands) {
     const auto bytes = incident.term(term);
-    table.add(
-        {std::string(sign) + term_name(term), bytes ? exact_size_text(*bytes) : "?", term_meaning(term)});
+    const char* meaning = is_driver_call(incident) ? term_meaning_of_a_call(term) : term_meaning(term);
+    if (meaning == nullptr) continue;
+    table.add({std::string(sign) + term_name(term), bytes ? exact_size_text(*bytes) : "?", meaning});
     sign = "+ ";
   }
   const auto residual = incident.residual_bytes();

@@ -44,6 +44,10 @@ Verdict of_a_driver_call(const Incident& incident) {
 
 }  // namespace
 
+bool is_driver_call(const Incident& incident) {
+  return !incident.library.empty() && incident.term(Term::kDevice) && !incident.term(Term::kLargestExtent);
+}
+
 std::string caller_text(const std::string& library) {
   if (!is_pytorchs(library)) return library;
   return std::string(is_pytorchs_allocator(library) ? "PyTorch's allocator" : "PyTorch") + " (" + library +
@@ -51,8 +55,9 @@ std::string caller_text(const std::string& library) {
 }
 
 Verdict judge(const Incident& incident) {
-  if (!incident.library.empty() && incident.term(Term::kDevice) && !incident.term(Term::kLimit))
-    return of_a_driver_call(incident);
+  const bool by_equation = is_pytorchs_allocator(incident.library) && incident.term(Term::kLimit) &&
+                           incident.outcome != trace::Outcome::kGranted;
+  if (is_driver_call(incident) && !by_equation) return of_a_driver_call(incident);
   const uint64_t request = std::max(incident.rounded_bytes, incident.requested_bytes);
   if (!incident.term(Term::kLimit) || !incident.term(Term::kLive) || request == 0)
     return {Cause::kUnknown, "the trace does not hold the request and its equation"};

@@ -1,5 +1,6 @@
-// Why a request of a trace failed: the allocator's rules on the equation that the trace holds. Another
-// library's call of the driver has no equation: who asked, how much was free and what served it is told.
+// Why a request of a trace failed: the allocator's rules on the equation that the trace holds. Of another
+// library's call of the driver, and of one that was served, it is told who asked, how much was free and what
+// served it.
 // Without limit, live and request the verdict is unknown.
 #pragma once
 #include <string>
@@ -10,6 +11,8 @@
 namespace spillway::tools {
 
 Verdict judge(const Incident& incident);
+// Whether a call of the driver failed, and not a request of Spillway's allocator.
+bool is_driver_call(const Incident& incident);
 // "PyTorch's allocator (libc10_cuda.so)", "libnccl.so.2": who asked, from the file's name.
 std::string caller_text(const std::string& library);
 
