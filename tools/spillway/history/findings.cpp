@@ -59,11 +59,14 @@ class Names {
   std::map<StackId, std::pair<std::string, std::string>> names_;
 };
 
-// Before which events the program's steps began: as its optimizer noted, or where what is in use fell by half
-// of what it had risen to since it last did.
+// Before which events the program's steps began: as it or its optimizer said, or where what is in use fell by
+// half of what it had risen to since it last did.
 class Steps {
  public:
   Steps(const DeviceHistory& device, size_t until) {
+    for (const size_t event : device.step_events)
+      if (event < until) starts_.push_back(event);
+    if (!starts_.empty()) return;
     device.optimizer_steps.empty() ? by_waves(device, until) : by_notes(device, until);
   }
   uint64_t count() const { return starts_.size(); }
