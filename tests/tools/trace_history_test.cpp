@@ -146,9 +146,9 @@ TEST_F(WrittenByTheAllocator, WhatTheRingHasLostIsSaid) {
   open(64);
   const uint64_t lost = get(20 * kMiB), freed = get(7 * kMiB);
   for (int i = 0; i < 100; ++i) put(get(1 * kMiB));
+  const uint64_t known = get(30 * kMiB);
   allocator->sample_memory();
   put(freed);
-  const uint64_t known = get(30 * kMiB);
   const MemoryHistory told = history();
   const DeviceHistory& device = told.devices.at(0);
   EXPECT_EQ(device.unknown_bytes, 20 * kMiB);

@@ -289,6 +289,7 @@ std::optional<HistoryFindings> look_into(const MemoryHistory& snapshot, std::opt
     for (Holder& holder : found.at_peak) holder.growth.reset();  // seen best at the end
   }
   if (failure == kNoEvent) return found;
+  found.failure_event = failure;
   const HistoryEvent& request = device.events[failure];
   const auto& [where, caller] = names.of(request.stack);
   found.failure = {request.size, request.stream, where, caller};

@@ -51,6 +51,7 @@ enum class HistoryCause { kNone, kLeak, kMemory };
 struct HistoryFindings {
   int device = 0;
   std::optional<FailedRequest> failure;  // the last one; nothing: no request failed in the history
+  std::optional<size_t> failure_event;   // of the device's events
   uint64_t failures = 0;
   // Of the failure: a leak where what grows covers what was missing, else by `verdict`.
   HistoryCause cause = HistoryCause::kNone;
