@@ -70,6 +70,9 @@ class Steps {
     device.optimizer_steps.empty() ? by_waves(device, until) : by_notes(device, until);
   }
   uint64_t count() const { return starts_.size(); }
+  std::optional<size_t> last() const {
+    return starts_.empty() ? std::nullopt : std::optional(starts_.back());
+  }
   // The number of the step in which an event happened; 0 is before the first.
   size_t of(size_t event) const {
     return static_cast<size_t>(std::upper_bound(starts_.begin(), starts_.end(), event) - starts_.begin());
@@ -185,7 +188,7 @@ Holdings holdings_at(const Moment& moment, const PoolAndStream& asker) {
 }
 
 Verdict verdict_on(const Holdings& holdings, uint64_t request) {
-  if (holdings.free && *holdings.free >= request)
+  if (holdings.free && *holdings.free >= asked_of_the_card(request))
     return {Cause::kLimit, size_text(*holdings.free) +
                                " of the card were free: the process has a limit of its own, such as "
                                "set_per_process_memory_fraction"};
@@ -255,6 +258,13 @@ int device_to_show(const MemoryHistory& snapshot) {
 
 }  // namespace
 
+uint64_t asked_of_the_card(uint64_t request) {
+  constexpr uint64_t kMiB = uint64_t{1} << 20, kUnit = 2 * kMiB;
+  if (request <= kMiB) return kUnit;
+  if (request < 10 * kMiB) return 20 * kMiB;
+  return request > UINT64_MAX - kUnit ? request : (request + kUnit - 1) / kUnit * kUnit;
+}
+
 std::optional<uint64_t> Holdings::outside() const {
   if (!capacity || !free || reserved + *free > *capacity) return std::nullopt;
   return *capacity - reserved - *free;
@@ -290,6 +300,7 @@ std::optional<HistoryFindings> look_into(const MemoryHistory& snapshot, std::opt
   }
   if (failure == kNoEvent) return found;
   found.failure_event = failure;
+  found.step_began = steps.last();
   const HistoryEvent& request = device.events[failure];
   const auto& [where, caller] = names.of(request.stack);
   found.failure = {request.size, request.stream, where, caller};

@@ -170,6 +170,8 @@ std::string report_json(const ReportInput& input) {
         {"overwritten_rare", contents.overwritten_rare},
         {"dropped", contents.dropped},
         {"torn", contents.torn}}},
+      {"counterfactuals",
+       input.fitted != nullptr ? Json::parse(counterfactuals_json(*input.fitted)) : Json::array()},
       {"settings", contents.settings}};
   // Names come from the traced program: what is no UTF-8 is replaced, not thrown at.
   return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "spillway/trace/reader.h"
+#include "tools/spillway/replay/counterfactuals.h"
 #include "tools/spillway/report/analysis.h"
 
 namespace spillway::tools {
@@ -14,6 +15,8 @@ struct ReportInput {
   const Analysis& analysis;
   const Incident* incident;  // the one shown in full; null: none
   uint64_t events;           // how many of the last events are shown
+  const Counterfactuals* fitted =
+      nullptr;  // of the last failure that was not rescued; null: that is not shown
 };
 
 std::string report_text(const ReportInput& input);

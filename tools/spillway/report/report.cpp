@@ -5,7 +5,9 @@
 #include <memory>
 
 #include "tools/spillway/command.h"
+#include "tools/spillway/replay/counterfactuals.h"
 #include "tools/spillway/report/render.h"
+#include "tools/spillway/report/trace_history.h"
 #include "tools/spillway/snapshot/pickle.h"
 #include "tools/spillway/snapshot/report.h"
 #include "tools/spillway/snapshot/snapshot.h"
@@ -51,9 +53,22 @@ int report_snapshot(const Options& options) {
   if (!findings)
     return fail(kUnreadableTrace,
                 "report: " + options.path + ": the snapshot holds no memory and no history");
-  const SnapshotReport shown{options.path, *snapshot, *findings};
+  const Counterfactuals fitted = what_would_have_fitted(*snapshot, *findings);
+  const SnapshotReport shown{options.path, *snapshot, *findings, &fitted};
   std::fputs((options.json ? snapshot_json(shown) : snapshot_text(shown)).c_str(), stdout);
   return kSuccess;
+}
+
+// Of a trace: where the incident that is shown is the last that was not rescued, of a block of Spillway's.
+std::optional<Counterfactuals> fitted_of(const trace::Contents& contents, const Analysis& analysis,
+                                         const Incident* incident) {
+  const bool last = incident != nullptr && incident == analysis.foremost();
+  if (!last || incident->outcome == trace::Outcome::kGranted || !incident->term(trace::Term::kLimit))
+    return std::nullopt;
+  const MemoryHistory history = history_of(contents);
+  const auto findings = look_into(history, std::nullopt);
+  if (!findings) return std::nullopt;
+  return what_would_have_fitted(history, *findings);
 }
 
 int report(const Options& options) {
@@ -75,7 +90,13 @@ int report(const Options& options) {
                                    known_incidents(analysis));
     }
   }
-  const ReportInput input{options.path, contents, analysis, incident, static_cast<uint64_t>(options.events)};
+  const auto fitted = fitted_of(contents, analysis, incident);
+  const ReportInput input{options.path,
+                          contents,
+                          analysis,
+                          incident,
+                          static_cast<uint64_t>(options.events),
+                          fitted ? &*fitted : nullptr};
   std::fputs((options.json ? report_json(input) : report_text(input)).c_str(), stdout);
   return kSuccess;
 }

@@ -145,6 +145,7 @@ std::string report_text(const ReportInput& input) {
     const Incident& incident = *input.incident;
     text += rescue_text(input.analysis) + verdict_text(incident) + "\n" + request_text(incident) + "\n" +
             equation_text(incident) + "\n" + ladder_text(incident);
+    if (input.fitted != nullptr) text += counterfactuals_text(*input.fitted);
   } else {
     text += "No allocation failed.\n";
   }
