@@ -20,7 +20,7 @@ constexpr ReplayAllocator kAllocators[] = {ReplayAllocator::kNative, ReplayAlloc
                                            ReplayAllocator::kSpillway};
 
 struct Options {
-  std::string path, capacity, allocators = "native,expandable,spillway";
+  std::string path, capacity, allocators = "native,expandable,spillway", settings;
   bool json = false, find = false;
   uint64_t seconds = 60;
 };
@@ -178,8 +178,9 @@ int run_replay(const Options& options) {
     return fail(kUsageError,
                 "replay: --capacity: '" + options.capacity + "' is no size: write " + kSizesAccepted);
   std::string error;
-  const auto input = read_replay_input(options.path, &error);
+  auto input = read_replay_input(options.path, &error);
   if (!input) return fail(kUnreadableTrace, "replay: " + error);
+  if (!options.settings.empty()) input->settings = parse_torch_settings(options.settings);
   Result result{options.path, *input, capacity, false, {}};
   if (!capacity && input->capacity) {
     result.capacity = *input->capacity - std::min(*input->capacity, input->unknown_bytes);
@@ -199,6 +200,8 @@ std::function<int()> declare_replay(CLI::App& app, const Words&) {
   app.add_option("--capacity", options->capacity,
                  "What the allocator may take, such as 24GiB; otherwise what it had when a request failed");
   app.add_option("--allocator", options->allocators, "Which, separated by commas")->capture_default_str();
+  app.add_option("--alloc-conf", options->settings,
+                 "Of PyTorch's allocator, as PYTORCH_ALLOC_CONF; otherwise what the file says");
   app.add_flag("--find", options->find, "Look for the smallest capacity of each");
   app.add_flag("--json", options->json, "The result as data");
   app.add_option("--seconds", options->seconds, "The most that one allocator may take")

@@ -91,8 +91,9 @@ ReplayOutcome replay(const Requests& requests, const ReplayTarget& target, uint6
 SmallestCapacity smallest_capacity(const Requests& requests, const ReplayTarget& target,
                                    ReplayDeadline deadline) {
   SmallestCapacity found;
-  const uint64_t live = most_live(requests) / kPageBytes;
-  uint64_t fails = live == 0 ? 0 : live - 1, completes = 2 * live + 16;
+  // The same start as benchmarks/capacity: where more memory can be worse, another one finds another place.
+  const uint64_t live = std::min(most_live(requests), kMostCapacity);
+  uint64_t fails = std::max<uint64_t>(live / kPageBytes, 1) - 1, completes = 2 * live / kPageBytes + 1;
   const auto served = [&](uint64_t pages) -> std::optional<bool> {
     const ReplayOutcome outcome = replay(requests, target, pages * kPageBytes, deadline);
     found.error = outcome.error;

@@ -19,7 +19,8 @@ constexpr uint64_t kLargestRequest = uint64_t{1} << 50;
 }  // namespace
 
 bool TorchModel::BySize::operator()(const Piece* a, const Piece* b) const {
-  return std::tie(a->stream, a->size, a->address) < std::tie(b->stream, b->size, b->address);
+  return std::tie(a->stream, a->size, a->segment, a->address) <
+         std::tie(b->stream, b->size, b->segment, b->address);
 }
 
 bool TorchModel::ByAddress::operator()(const Piece* a, const Piece* b) const {
@@ -150,6 +151,7 @@ TorchModel::Piece* TorchModel::new_segment(Pool& pool, uint64_t size, uint32_t s
   piece.pool = &pool;
   piece.address = piece.base = addresses_.take(bytes + kSegmentUnit);
   piece.size = bytes;
+  piece.segment = ++segments_;
   piece.stream = stream;
   return new_piece(piece);
 }

@@ -2,7 +2,8 @@
 // driver, no streams, no locks. docs/replay.md says against what it is checked.
 //
 // A block is a piece of a segment; the pieces of a segment are chained by address. Free pieces are kept by
-// (stream, size, address) and the smallest that fits is taken, whole or split. Without one a segment is asked
+// (stream, size, segment, address), segments in the order in which they came, and the first that fits is taken,
+// whole or split. Without one a segment is asked
 // of the card, or with expandable segments pages are mapped where the stream's one segment has none. If the
 // card has no room, what is cached and wholly free is given back, and the card is asked once more.
 //
@@ -36,7 +37,8 @@ class TorchModel final : public Placement {
   struct Piece {
     Pool* pool = nullptr;
     uint64_t address = 0, size = 0;
-    uint64_t base = 0;  // where its segment begins
+    uint64_t base = 0;     // where its segment begins
+    uint64_t segment = 0;  // its number, in the order in which the card gave them; 0 of an expandable one
     uint32_t stream = 0;
     bool used = false, mapped = true;
     Piece* previous = nullptr;
@@ -90,7 +92,7 @@ class TorchModel final : public Placement {
 
   const TorchSettings settings_;
   const uint64_t capacity_;
-  uint64_t reserved_ = 0, most_reserved_ = 0;
+  uint64_t reserved_ = 0, most_reserved_ = 0, segments_ = 0;
   Addresses addresses_;
   std::deque<std::array<Pool, 2>> pools_;  // by number: large, small
   std::deque<Piece> pieces_;

@@ -44,23 +44,31 @@ std::vector<std::string_view> parts_of(std::string_view text) {
   return parts;
 }
 
-// "4", or "[256:1,512:2,>:4]" by megabytes.
+// "4", or "[256:1,512:2,>:4]" by megabytes: the first also holds for what is smaller, one of them for its own
+// power of two, and '>' for all that is larger than the last.
 bool read_divisions(std::string_view value, TorchSettings* out) {
+  auto& divisions = out->power_divisions;
   if (const auto all = number_of(value)) {
-    out->power_divisions.fill(static_cast<uint32_t>(std::min<uint64_t>(*all, 1024)));
+    divisions.fill(static_cast<uint32_t>(std::min<uint64_t>(*all, 1024)));
     return true;
   }
   if (!value.starts_with('[') || !value.ends_with(']')) return false;
-  size_t next = 0;
+  std::optional<size_t> last;
   for (const std::string_view entry : parts_of(value.substr(1, value.size() - 2))) {
     const size_t colon = entry.find(':');
     if (colon == entry.npos) return false;
-    const auto divisions = number_of(entry.substr(colon + 1));
+    const auto parts = number_of(entry.substr(colon + 1));
     const auto megabytes = number_of(entry.substr(0, colon));
-    if (!divisions || (!megabytes && entry[0] != '>')) return false;
-    const size_t last =
-        megabytes ? power_index(std::max<uint64_t>(*megabytes, 1) << 20) + 1 : out->power_divisions.size();
-    for (; next < last; ++next) out->power_divisions[next] = static_cast<uint32_t>(*divisions);
+    if (!parts || (!megabytes && entry[0] != '>')) return false;
+    const auto count = static_cast<uint32_t>(std::min<uint64_t>(*parts, 1024));
+    if (!megabytes) {
+      std::fill(divisions.begin() + static_cast<ptrdiff_t>(last ? *last + 1 : 0), divisions.end(), count);
+      continue;
+    }
+    const size_t at = power_index(std::clamp<uint64_t>(*megabytes, 1, uint64_t{1} << 40) << 20);
+    if (!last) std::fill_n(divisions.begin(), at, count);
+    divisions[at] = count;
+    last = at;
   }
   return true;
 }
