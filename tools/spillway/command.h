@@ -54,6 +54,7 @@ struct Command {
 Command check_command();
 Command doctor_command();
 Command rehearse_command();
+Command replay_command();
 Command report_command();
 Command run_command();
 Command simulate_command();

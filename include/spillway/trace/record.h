@@ -21,7 +21,7 @@ inline constexpr uint32_t kVersion = 1;
 // finds the first failure of a long run.
 enum class Kind : uint16_t {
   kNone = 0,
-  // address, bytes (rounded), requested, stream; detail: stack or 0
+  // address, bytes (rounded), requested, stream
   kAllocate = 1,
   // address, bytes, requested, stream
   kFree = 2,

@@ -59,14 +59,20 @@ class Names {
   std::map<StackId, std::pair<std::string, std::string>> names_;
 };
 
-// Before which events the program's steps began: as its optimizer noted, or where what is in use fell by half
-// of what it had risen to since it last did.
+// Before which events the program's steps began: as it or its optimizer said, or where what is in use fell
+// after it had risen.
 class Steps {
  public:
   Steps(const DeviceHistory& device, size_t until) {
+    for (const size_t event : device.step_events)
+      if (event < until) starts_.push_back(event);
+    if (!starts_.empty()) return;
     device.optimizer_steps.empty() ? by_waves(device, until) : by_notes(device, until);
   }
   uint64_t count() const { return starts_.size(); }
+  std::optional<size_t> last() const {
+    return starts_.empty() ? std::nullopt : std::optional(starts_.back());
+  }
   // The number of the step in which an event happened; 0 is before the first.
   size_t of(size_t event) const {
     return static_cast<size_t>(std::upper_bound(starts_.begin(), starts_.end(), event) - starts_.begin());
@@ -80,23 +86,56 @@ class Steps {
       if (event < until) starts_.push_back(event);
     }
   }
+  // What a step allocates and frees is one large wave with many small ones on it. Falls are counted that are
+  // a half of the largest, or where these are few, such as the end of a model's loading, ever smaller ones.
   void by_waves(const DeviceHistory& device, size_t until) {
+    constexpr size_t kFew = 5;
+    constexpr uint64_t kSmallest = 32;  // part of the largest fall
+    const uint64_t largest = largest_fall(device, until);
+    for (uint64_t part = 2; part <= kSmallest && starts_.size() < kFew && largest >= part; part *= 2)
+      starts_ = falls_of(device, until, largest / part);
+  }
+
+  static uint64_t largest_fall(const DeviceHistory& device, size_t until) {
+    Level level;
+    int64_t top = 0;
+    uint64_t largest = 0;
+    for (size_t i = 0; i < until; ++i) {
+      level.take_in(device.events[i]);
+      top = std::max(top, level.bytes());
+      largest = std::max(largest, distance(level.bytes(), top));
+    }
+    return largest;
+  }
+
+  // Where the level has fallen by `least` from its top, and before it falls again has risen by as much.
+  static std::vector<size_t> falls_of(const DeviceHistory& device, size_t until, uint64_t least) {
+    std::vector<size_t> falls;
     Level level;
     int64_t top = 0, bottom = 0;
     bool falling = false;
     for (size_t i = 0; i < until; ++i) {
       level.take_in(device.events[i]);
-      const int64_t in_use = level.bytes();
-      if (!falling && in_use < top / 2 + bottom / 2) {
+      const int64_t now = level.bytes();
+      if (!falling) {
+        top = std::max(top, now);
+        if (distance(now, top) < least) continue;
+        falls.push_back(i + 1);
         falling = true;
-        starts_.push_back(i + 1);
-        bottom = top = in_use;
-      } else if (falling && in_use > top) {
+        bottom = now;
+      } else {
+        bottom = std::min(bottom, now);
+        if (distance(bottom, now) < least) continue;
         falling = false;
+        top = now;
       }
-      top = falling ? in_use : std::max(top, in_use);
-      bottom = std::min(bottom, in_use);
     }
+    return falls;
+  }
+
+  // Of a damaged history the levels may be anything.
+  static uint64_t distance(int64_t low, int64_t high) {
+    return static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
   }
 
   std::vector<size_t> starts_;
@@ -182,7 +221,7 @@ Holdings holdings_at(const Moment& moment, const PoolAndStream& asker) {
 }
 
 Verdict verdict_on(const Holdings& holdings, uint64_t request) {
-  if (holdings.free && *holdings.free >= request)
+  if (holdings.free && *holdings.free >= asked_of_the_card(request))
     return {Cause::kLimit, size_text(*holdings.free) +
                                " of the card were free: the process has a limit of its own, such as "
                                "set_per_process_memory_fraction"};
@@ -212,7 +251,7 @@ void look_for_a_leak(uint64_t request, HistoryFindings* found) {
     largest = &holder;
     per_step = holder.growth->bytes_per_step;
   }
-  if (largest == nullptr || grown < request || grown < found->holdings.in_use / 4) return;
+  if (largest == nullptr || grown < request || grown < found->holdings.in_use / 8) return;
   found->cause = HistoryCause::kLeak;
   found->verdict.text = size_text(largest->bytes) + " in " + std::to_string(largest->blocks) + " blocks of " +
                         (largest->caller.empty() ? largest->where : largest->caller) +
@@ -252,6 +291,13 @@ int device_to_show(const MemoryHistory& snapshot) {
 
 }  // namespace
 
+uint64_t asked_of_the_card(uint64_t request) {
+  constexpr uint64_t kMiB = uint64_t{1} << 20, kUnit = 2 * kMiB;
+  if (request <= kMiB) return kUnit;
+  if (request < 10 * kMiB) return 20 * kMiB;
+  return request > UINT64_MAX - kUnit ? request : (request + kUnit - 1) / kUnit * kUnit;
+}
+
 std::optional<uint64_t> Holdings::outside() const {
   if (!capacity || !free || reserved + *free > *capacity) return std::nullopt;
   return *capacity - reserved - *free;
@@ -286,6 +332,8 @@ std::optional<HistoryFindings> look_into(const MemoryHistory& snapshot, std::opt
     for (Holder& holder : found.at_peak) holder.growth.reset();  // seen best at the end
   }
   if (failure == kNoEvent) return found;
+  found.failure_event = failure;
+  found.step_began = steps.last();
   const HistoryEvent& request = device.events[failure];
   const auto& [where, caller] = names.of(request.stack);
   found.failure = {request.size, request.stream, where, caller};

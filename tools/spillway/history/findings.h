@@ -51,6 +51,8 @@ enum class HistoryCause { kNone, kLeak, kMemory };
 struct HistoryFindings {
   int device = 0;
   std::optional<FailedRequest> failure;  // the last one; nothing: no request failed in the history
+  std::optional<size_t> failure_event;   // of the device's events
+  std::optional<size_t> step_began;      // before which event the step of the failure began
   uint64_t failures = 0;
   // Of the failure: a leak where what grows covers what was missing, else by `verdict`.
   HistoryCause cause = HistoryCause::kNone;
@@ -62,6 +64,9 @@ struct HistoryFindings {
   bool peak_is_the_failure = false;
   uint64_t steps = 0, events = 0, span_us = 0, contradictions = 0;
 };
+
+// What PyTorch's allocator asks the card for when it has nothing for such a request: segments are larger.
+uint64_t asked_of_the_card(uint64_t request);
 
 // Of the device whose request failed last; without one, of that which holds most. Nothing: the snapshot is
 // empty. `capacity`: of the card, where the user gave it.

@@ -64,6 +64,10 @@ struct DeviceHistory {
   std::vector<HistorySegment> segments;   // by address, as they were when the snapshot was written
   std::vector<HistoryEvent> events;       // in order, up to then
   std::vector<uint64_t> optimizer_steps;  // when each began, where PyTorch noted it
+  std::vector<size_t> step_events;        // before which event each began, where the program said it
+  // In use at the end, though no event and no block tells of it: allocated before the history, not freed in
+  // it.
+  uint64_t unknown_bytes = 0;
 };
 
 struct MemoryHistory {

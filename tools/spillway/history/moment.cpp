@@ -83,20 +83,25 @@ class Backwards {
     block->second = {event.address, rounded(event.size), event.size, 0, true, kBeforeHistory};
   }
 
-  // A segment goes as a whole; of an expandable one, a part may go from its middle or its end.
+  // A segment goes as a whole; of an expandable one a part may go, and it may have come in several.
   void take_piece(uint64_t address, uint64_t bytes) {
-    auto piece = pieces_.upper_bound(address);
-    if (piece == pieces_.begin()) return void(++contradictions_);
-    --piece;
-    const uint64_t start = piece->first;
-    const auto [size, owner] = piece->second;
-    if (address - start > size || bytes > size - (address - start)) return void(++contradictions_);
-    const uint64_t behind = size - (address - start) - bytes;
-    if (address == start)
-      pieces_.erase(piece);
-    else
-      piece->second.bytes = address - start;
-    if (behind > 0) pieces_[address + bytes] = {behind, owner};
+    while (bytes > 0) {
+      auto piece = pieces_.upper_bound(address);
+      if (piece == pieces_.begin()) return void(++contradictions_);
+      --piece;
+      const uint64_t start = piece->first;
+      const auto [size, owner] = piece->second;
+      if (address - start >= size) return void(++contradictions_);
+      const uint64_t taken = std::min(bytes, size - (address - start));
+      const uint64_t behind = size - (address - start) - taken;
+      if (address == start)
+        pieces_.erase(piece);
+      else
+        piece->second.bytes = address - start;
+      if (behind > 0) pieces_[address + taken] = {behind, owner};
+      address += taken;
+      bytes -= taken;
+    }
   }
 
   // A block may lie across pieces that touch: parts of an expandable segment.

@@ -26,6 +26,13 @@ std::string sampling_text(const ReportInput& input) {
 
 }  // namespace
 
+const Growth* growth_of(const ReportInput& input, const SiteName& site) {
+  if (input.findings == nullptr) return nullptr;
+  for (const Holder& holder : input.findings->holders)
+    if (holder.where == site.where && holder.caller == site.caller && holder.growth) return &*holder.growth;
+  return nullptr;
+}
+
 std::string site_text(const SiteName& site) {
   return site.where + (site.caller.empty() ? "" : "  from " + site.caller);
 }
@@ -39,18 +46,28 @@ std::string holders_text(const ReportInput& input) {
   if (incident.holders.empty()) return "";
   const uint64_t live =
       incident.term(trace::Term::kLive).value_or(0) + incident.term(trace::Term::kSpilled).value_or(0);
-  Table table({Align::kRight, Align::kRight, Align::kRight, Align::kLeft});
-  table.add({"bytes", "share", "blocks", "place"});
+  const bool grows = std::ranges::any_of(
+      incident.holders, [&](const SiteShare& holder) { return growth_of(input, holder.site) != nullptr; });
+  Table table = grows ? Table({Align::kRight, Align::kRight, Align::kRight, Align::kLeft, Align::kLeft})
+                      : Table({Align::kRight, Align::kRight, Align::kRight, Align::kLeft});
+  const auto add = [&](std::vector<std::string> row, const std::string& growth, const std::string& place) {
+    if (grows) row.push_back(growth);
+    row.push_back(place);
+    table.add(std::move(row));
+  };
+  add({"bytes", "share", "blocks"}, "growth", "place");
   const size_t shown = std::min(kHoldersShown, incident.holders.size());
   for (size_t i = 0; i < shown; ++i) {
     const SiteShare& holder = incident.holders[i];
-    table.add({size_text(holder.bytes), share_text(holder.bytes, live), std::to_string(holder.blocks),
-               site_text(holder.site)});
+    const Growth* growth = growth_of(input, holder.site);
+    add({size_text(holder.bytes), share_text(holder.bytes, live), std::to_string(holder.blocks)},
+        growth == nullptr ? "" : "+" + size_text(growth->bytes_per_step) + " a step", site_text(holder.site));
   }
   std::string text = "\nWho held it\n" + table.text("  ");
   if (incident.holders.size() > shown)
     text += "  and " + count_text(incident.holders.size() - shown, "place", "places") +
             " more (--json has all)\n";
+  if (grows) text += "  growth: what each of the program's steps leaves and does not free again\n";
   return text + sampling_text(input);
 }
 

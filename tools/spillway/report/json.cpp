@@ -57,21 +57,31 @@ Json site_json(const std::optional<SiteName>& site) {
   return {{"where", site->where}, {"caller", text_or_null(site->caller)}};
 }
 
-Json holders_json(const Incident& incident) {
+Json growth_json(const Growth* growth) {
+  if (growth == nullptr) return nullptr;
+  return {{"steps", growth->steps}, {"bytes_per_step", growth->bytes_per_step}};
+}
+
+Json holders_json(const ReportInput& input, const Incident& incident) {
   Json holders = Json::array();
   for (const SiteShare& holder : incident.holders)
-    holders.push_back({{"where", holder.site.where},
-                       {"caller", text_or_null(holder.site.caller)},
-                       {"bytes", holder.bytes},
-                       {"blocks", holder.blocks}});
+    holders.push_back(
+        {{"where", holder.site.where},
+         {"caller", text_or_null(holder.site.caller)},
+         {"bytes", holder.bytes},
+         {"blocks", holder.blocks},
+         {"growth", growth_json(&incident == input.incident ? growth_of(input, holder.site) : nullptr)}});
   return holders;
 }
 
-Json incident_json(const Incident& incident) {
+// The one that is shown is known more of.
+Json incident_json(const ReportInput& input, const Incident& incident) {
+  const bool shown = &incident == input.incident;
   const Verdict verdict = judge(incident);
+  const Reason reason = shown ? reason_of(input) : Reason{cause_name(verdict.cause), verdict.text};
   return {{"incident", incident.number},
-          {"cause", cause_name(verdict.cause)},
-          {"verdict", verdict.text},
+          {"cause", reason.cause},
+          {"verdict", reason.text},
           {"requested_bytes", incident.requested_bytes},
           {"rounded_bytes", incident.rounded_bytes},
           {"short_bytes", incident.short_bytes},
@@ -84,7 +94,7 @@ Json incident_json(const Incident& incident) {
           {"asked_by", site_json(incident.asker)},
           {"clock_ns", incident.clock_ns},
           {"equation", equation_json(incident)},
-          {"holders", holders_json(incident)},
+          {"holders", holders_json(input, incident)},
           {"ladder", ladder_json(incident)},
           {"refused", refusals_json(incident)},
           {"outcome", incident.outcome ? Json(outcome_name(*incident.outcome)) : Json(nullptr)},
@@ -173,7 +183,8 @@ Json events_json(const ReportInput& input) {
 std::string report_json(const ReportInput& input) {
   const trace::Contents& contents = input.contents;
   Json incidents = Json::array();
-  for (const Incident& incident : input.analysis.incidents) incidents.push_back(incident_json(incident));
+  for (const Incident& incident : input.analysis.incidents)
+    incidents.push_back(incident_json(input, incident));
   const Json report = {
       {"trace", input.path},
       {"shown_incident", input.incident != nullptr ? Json(input.incident->number) : Json(nullptr)},
@@ -187,6 +198,8 @@ std::string report_json(const ReportInput& input) {
         {"overwritten_rare", contents.overwritten_rare},
         {"dropped", contents.dropped},
         {"torn", contents.torn}}},
+      {"counterfactuals",
+       input.fitted != nullptr ? Json::parse(counterfactuals_json(*input.fitted)) : Json::array()},
       {"settings", contents.settings}};
   // Names come from the traced program: what is no UTF-8 is replaced, not thrown at.
   return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "spillway/trace/reader.h"
+#include "tools/spillway/replay/counterfactuals.h"
 #include "tools/spillway/report/analysis.h"
 
 namespace spillway::tools {
@@ -14,10 +15,21 @@ struct ReportInput {
   const Analysis& analysis;
   const Incident* incident;  // the one shown in full; null: none
   uint64_t events;           // how many of the last events are shown
+  // Of the last failure that was not rescued; null: that is not shown.
+  const HistoryFindings* findings = nullptr;
+  const Counterfactuals* fitted = nullptr;
 };
 
 std::string report_text(const ReportInput& input);
 std::string report_json(const ReportInput& input);
+
+// Why the request of `input.incident` failed: by what grew, or else by the equation.
+struct Reason {
+  std::string cause, text;
+};
+Reason reason_of(const ReportInput& input);
+// How much more the place holds after each step; null: not known, or not at all.
+const Growth* growth_of(const ReportInput& input, const SiteName& site);
 
 // Parts of the text.
 std::string site_text(const SiteName& site);

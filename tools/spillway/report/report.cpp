@@ -5,7 +5,10 @@
 #include <memory>
 
 #include "tools/spillway/command.h"
+#include "tools/spillway/replay/counterfactuals.h"
 #include "tools/spillway/report/render.h"
+#include "tools/spillway/report/trace_history.h"
+#include "tools/spillway/report/verdict.h"
 #include "tools/spillway/snapshot/pickle.h"
 #include "tools/spillway/snapshot/report.h"
 #include "tools/spillway/snapshot/snapshot.h"
@@ -51,9 +54,35 @@ int report_snapshot(const Options& options) {
   if (!findings)
     return fail(kUnreadableTrace,
                 "report: " + options.path + ": the snapshot holds no memory and no history");
-  const SnapshotReport shown{options.path, *snapshot, *findings};
+  const Counterfactuals fitted = what_would_have_fitted(*snapshot, *findings);
+  const SnapshotReport shown{options.path, *snapshot, *findings, &fitted};
   std::fputs((options.json ? snapshot_json(shown) : snapshot_text(shown)).c_str(), stdout);
   return kSuccess;
+}
+
+// What a trace's history tells of its last failure.
+struct LastFailure {
+  MemoryHistory history;
+  std::optional<HistoryFindings> findings;
+  std::optional<Counterfactuals> fitted;
+};
+
+// Where the incident that is shown is the last that was not rescued, of a block of Spillway's.
+std::unique_ptr<const LastFailure> look_back(const trace::Contents& contents, const Analysis& analysis,
+                                             const Incident* incident) {
+  const bool last = incident != nullptr && incident == analysis.foremost() && !is_driver_call(*incident);
+  if (!last || incident->outcome == trace::Outcome::kGranted || !incident->term(trace::Term::kLimit))
+    return nullptr;
+  auto seen = std::make_unique<LastFailure>();
+  seen->history = history_of(contents);
+  seen->findings = look_into(seen->history, std::nullopt);
+  if (seen->findings) seen->fitted = what_would_have_fitted(seen->history, *seen->findings);
+  return seen;
+}
+
+template <typename T>
+const T* pointer_to(const std::optional<T>& value) {
+  return value ? &*value : nullptr;
 }
 
 int report(const Options& options) {
@@ -75,7 +104,12 @@ int report(const Options& options) {
                                    known_incidents(analysis));
     }
   }
-  const ReportInput input{options.path, contents, analysis, incident, static_cast<uint64_t>(options.events)};
+  const auto last = look_back(contents, analysis, incident);
+  ReportInput input{options.path, contents, analysis, incident, static_cast<uint64_t>(options.events)};
+  if (last != nullptr) {
+    input.findings = pointer_to(last->findings);
+    input.fitted = pointer_to(last->fitted);
+  }
   std::fputs((options.json ? report_json(input) : report_text(input)).c_str(), stdout);
   return kSuccess;
 }

@@ -1,34 +1,17 @@
 #include "tools/spillway/report/site.h"
 
-#include <charconv>
-#include <optional>
-#include <sstream>
+#include "tools/spillway/report/trace_history.h"
 
 namespace spillway::tools {
-namespace {
-
-std::optional<Frame> frame_of(const std::string& line) {
-  const size_t space = line.rfind(' ');
-  if (space == std::string::npos || space == 0) return std::nullopt;
-  const size_t colon = line.rfind(':', space);
-  if (colon == std::string::npos || colon == 0) return std::nullopt;
-  Frame frame{line.substr(space + 1), line.substr(0, colon), 0};
-  const char* end = line.data() + space;
-  const auto [rest, error] = std::from_chars(line.data() + colon + 1, end, frame.line);
-  if (error != std::errc() || rest != end || frame.function.empty()) return std::nullopt;
-  return frame;
-}
-
-}  // namespace
 
 Place place_of(const std::string& stack) {
   Place place;
-  std::istringstream lines(stack);
-  for (std::string line; std::getline(lines, line);) {
-    if (const auto frame = frame_of(line))
-      place.frames.push_back(*frame);
+  for (const StackFrame& frame : frames_of(stack)) {
+    if (frame.line > 0)
+      place.frames.push_back(
+          {std::string(frame.function), std::string(frame.file), static_cast<uint64_t>(frame.line)});
     else if (place.label.empty())
-      place.label = line;
+      place.label = frame.function;
   }
   return place;
 }

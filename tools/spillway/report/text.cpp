@@ -24,9 +24,9 @@ std::string rescue_text(const Analysis& analysis) {
   return text + "; the program went on.\n";
 }
 
-std::string verdict_text(const Incident& incident) {
-  const Verdict verdict = judge(incident);
-  return std::string("Verdict: ") + cause_name(verdict.cause) + ": " + verdict.text + ".\n";
+std::string verdict_text(const ReportInput& input) {
+  const Reason reason = reason_of(input);
+  return "Verdict: " + reason.cause + ": " + reason.text + ".\n";
 }
 
 std::string place_text(const Incident& incident) {
@@ -158,12 +158,20 @@ std::string ladder_text(const Incident& incident) {
 
 }  // namespace
 
+Reason reason_of(const ReportInput& input) {
+  if (input.findings != nullptr && input.findings->cause == HistoryCause::kLeak)
+    return {"leak", input.findings->verdict.text};
+  const Verdict verdict = judge(*input.incident);
+  return {cause_name(verdict.cause), verdict.text};
+}
+
 std::string report_text(const ReportInput& input) {
   std::string text = "Spillway report: " + input.path + "\n";
   if (input.incident != nullptr) {
     const Incident& incident = *input.incident;
-    text += rescue_text(input.analysis) + verdict_text(incident) + "\n" + request_text(incident) + "\n" +
+    text += rescue_text(input.analysis) + verdict_text(input) + "\n" + request_text(incident) + "\n" +
             equation_text(incident) + holders_text(input) + "\n" + ladder_text(incident);
+    if (input.fitted != nullptr) text += counterfactuals_text(*input.fitted);
   } else {
     text += "No allocation failed.\n";
   }

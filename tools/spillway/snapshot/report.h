@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tools/spillway/history/findings.h"
+#include "tools/spillway/replay/counterfactuals.h"
 
 namespace spillway::tools {
 
@@ -12,6 +13,7 @@ struct SnapshotReport {
   const std::string& path;
   const MemoryHistory& snapshot;
   const HistoryFindings& findings;
+  const Counterfactuals* fitted = nullptr;  // null: that is not shown
 };
 
 std::string snapshot_text(const SnapshotReport& report);

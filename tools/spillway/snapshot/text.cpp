@@ -135,6 +135,7 @@ std::string snapshot_text(const SnapshotReport& report) {
   text += request_text(found) + holdings_text(found);
   text += found.failure ? "\nWho held it\n" : "\nWho holds it\n";
   text += holders_text(found.holders, found.holdings.in_use);
+  if (found.failure && report.fitted != nullptr) text += counterfactuals_text(*report.fitted);
   return text + peak_text(found) + completeness_text(report);
 }
 

@@ -1,0 +1,106 @@
+// What a history of memory tells: steps, and what grows with them.
+#include "tools/spillway/history/findings.h"
+
+#include <gtest/gtest.h>
+
+namespace spillway::tools {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+
+// Writes the events of a program, each at an address of its own.
+class Program {
+ public:
+  Program() {
+    history_.stacks.push_back({{"forward", "model.py", 7}});
+    history_.stacks.push_back({{"keep", "train.py", 3}});
+  }
+  uint64_t take(uint64_t bytes, StackId stack = 1) {
+    next_ += 64 * kMiB;
+    add(Action::kAllocate, next_, bytes, stack);
+    return next_;
+  }
+  void give(uint64_t address, uint64_t bytes) {
+    add(Action::kFreeRequested, address, bytes, 1);
+    add(Action::kFreeCompleted, address, bytes, 1);
+  }
+  // Activations in pieces, each with a temporary beside it, and all of them freed; `kept` stays.
+  void step(uint64_t kept) {
+    std::vector<uint64_t> pieces;
+    for (int i = 0; i < 20; ++i) {
+      pieces.push_back(take(5 * kMiB));
+      give(take(4 * kMiB), 4 * kMiB);
+    }
+    for (const uint64_t piece : pieces) {
+      give(take(3 * kMiB), 3 * kMiB);
+      give(piece, 5 * kMiB);
+    }
+    if (kept != 0) take(kept, 2);
+  }
+  HistoryFindings fail(uint64_t bytes) {
+    add(Action::kOutOfMemory, 0, bytes, 1);
+    return look_into(history_, std::nullopt).value_or(HistoryFindings{});
+  }
+
+ private:
+  void add(Action action, uint64_t address, uint64_t bytes, StackId stack) {
+    HistoryEvent event;
+    event.action = action;
+    event.address = address;
+    event.size = bytes;
+    event.stack = stack;
+    event.microseconds = ++now_;
+    history_.devices[0].events.push_back(event);
+    // What the snapshot would hold: rebuilt here as if it had been written now.
+    auto& segments = history_.devices[0].segments;
+    if (action == Action::kAllocate) {
+      HistorySegment segment;
+      segment.address = address;
+      segment.size = bytes;
+      segment.blocks.push_back({address, bytes, bytes, BlockState::kAllocated, stack});
+      segments.push_back(segment);
+    } else if (action == Action::kFreeCompleted) {
+      std::erase_if(segments, [&](const HistorySegment& segment) { return segment.address == address; });
+    }
+  }
+
+  MemoryHistory history_;
+  uint64_t next_ = 0, now_ = 0;
+};
+
+TEST(Findings, StepsAreTheLargeWavesAndNotTheSmallOnesOnThem) {
+  Program program;
+  for (int i = 0; i < 12; ++i) program.step(0);
+  EXPECT_EQ(program.fail(kMiB).steps, 12u);
+}
+
+TEST(Findings, WhatIsKeptOfEachStepGrows) {
+  Program program;
+  for (int i = 0; i < 12; ++i) program.step(2 * kMiB);
+  const HistoryFindings found = program.fail(kMiB);
+  EXPECT_EQ(found.steps, 12u);
+  EXPECT_EQ(found.cause, HistoryCause::kLeak);
+  ASSERT_FALSE(found.holders.empty());
+  EXPECT_EQ(found.holders[0].where, "train.py:3 keep");
+  ASSERT_TRUE(found.holders[0].growth);
+  EXPECT_EQ(found.holders[0].growth->bytes_per_step, 2 * kMiB);
+}
+
+TEST(Findings, OneLargeFallBeforeTheStepsDoesNotHideThem) {
+  Program program;
+  const uint64_t twice = program.take(4000 * kMiB);  // a model that is loaded, and converted
+  program.give(twice, 4000 * kMiB);
+  for (int i = 0; i < 12; ++i) program.step(2 * kMiB);
+  const uint64_t steps = program.fail(kMiB).steps;
+  EXPECT_GE(steps, 12u);
+  EXPECT_LE(steps, 13u);
+}
+
+TEST(Findings, AProgramThatOnlyTakesHasNoSteps) {
+  Program program;
+  for (int i = 0; i < 50; ++i) program.take(kMiB);
+  EXPECT_EQ(program.fail(kMiB).steps, 0u);
+}
+
+}  // namespace
+}  // namespace spillway::tools

@@ -1,0 +1,44 @@
+#include <nlohmann/json.hpp>
+
+#include "tools/spillway/replay/counterfactuals.h"
+#include "tools/spillway/report/table.h"
+
+namespace spillway::tools {
+namespace {
+
+const char* answer_of(const Alternative& item) {
+  return !item.fits ? "?" : *item.fits ? "yes" : "no";
+}
+
+}  // namespace
+
+std::string counterfactuals_text(const Counterfactuals& fitted) {
+  std::string text = "\nWhat would have fitted\n";
+  if (!fitted.no_answer.empty()) return text + "  No answer: " + fitted.no_answer + ".\n";
+  using enum Align;
+  Table table({kLeft, kLeft, kLeft, kLeft});
+  table.add({"fits", "what", "how it is known", ""});
+  for (const Alternative& item : fitted.items)
+    table.add({answer_of(item), item.what, sureness_name(item.sure), item.text});
+  text += table.text("  ");
+  for (const Alternative& item : fitted.items)
+    if (!item.setting.empty() && item.fits == true)
+      text += "  to try " + item.what + ": " + item.setting + "\n";
+  for (const std::string& note : fitted.notes) text += "  less sure: " + note + "\n";
+  return text + "  It is about this request; what the program would have asked for next is not known.\n";
+}
+
+std::string counterfactuals_json(const Counterfactuals& fitted) {
+  using Json = nlohmann::ordered_json;
+  Json list = Json::array();
+  for (const Alternative& item : fitted.items)
+    list.push_back({{"what", item.what},
+                    {"setting", item.setting},
+                    {"fits", item.fits ? Json(*item.fits) : Json()},
+                    {"bytes", item.bytes ? Json(*item.bytes) : Json()},
+                    {"text", item.text},
+                    {"sure", sureness_name(item.sure)}});
+  return list.dump();
+}
+
+}  // namespace spillway::tools

@@ -1,0 +1,76 @@
+#include "tools/spillway/replay/input.h"
+
+#include <fstream>
+
+#include "spillway/trace/reader.h"
+#include "tools/spillway/history/findings.h"
+#include "tools/spillway/report/trace_history.h"
+#include "tools/spillway/snapshot/pickle.h"
+#include "tools/spillway/snapshot/snapshot.h"
+
+namespace spillway::tools {
+namespace {
+
+std::string start_of(const std::string& path) {
+  std::string start(8, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  start.resize(static_cast<size_t>(file.gcount()));
+  return start;
+}
+
+std::optional<ReplayInput> from_history(const MemoryHistory& history, const std::string& path,
+                                        std::string* error) {
+  const auto found = look_into(history, std::nullopt);
+  if (!found || found->events == 0) {
+    *error = path + ": holds no history of requests";
+    return std::nullopt;
+  }
+  const DeviceHistory& device = history.devices.at(found->device);
+  ReplayInput input;
+  input.requests = requests_of(device, found->failure_event.value_or(device.events.size()));
+  input.settings = torch_settings_of(history);
+  input.incomplete = history.incomplete;
+  input.unknown_bytes = device.unknown_bytes;
+  if (found->failure && found->holdings.free)
+    input.capacity = found->holdings.reserved + *found->holdings.free;
+  return input;
+}
+
+std::optional<ReplayInput> from_trace(const std::string& path, std::string* error) {
+  trace::Contents contents;
+  if (!trace::read(path, &contents, error)) return std::nullopt;
+  auto input = from_history(history_of(contents), path, error);
+  if (input) input->kind = "Spillway trace";
+  return input;
+}
+
+}  // namespace
+
+TorchSettings torch_settings_of(const MemoryHistory& history) {
+  for (const char* name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {
+    const auto found = history.settings.find(name);
+    if (found != history.settings.end() && !found->second.empty()) return parse_torch_settings(found->second);
+  }
+  return {};
+}
+
+std::optional<ReplayInput> read_replay_input(const std::string& path, std::string* error) {
+  const std::string start = start_of(path);
+  if (begins_as_stream(start)) {
+    auto requests = read_stream(path, error);
+    if (!requests) return std::nullopt;
+    ReplayInput input;
+    input.kind = "Stream of requests";
+    input.requests = std::move(*requests);
+    return input;
+  }
+  if (!begins_as_pickle(start)) return from_trace(path, error);
+  const auto history = read_snapshot(path, error);
+  if (!history) return std::nullopt;
+  auto input = from_history(*history, path, error);
+  if (input) input->kind = "PyTorch memory snapshot";
+  return input;
+}
+
+}  // namespace spillway::tools
