@@ -90,7 +90,7 @@ class Steps {
   // a half of the largest, or where these are few, such as the end of a model's loading, ever smaller ones.
   void by_waves(const DeviceHistory& device, size_t until) {
     constexpr size_t kFew = 5;
-    constexpr uint64_t kSmallest = 32;  // part of the largest fall
+    constexpr uint64_t kSmallest = 256;  // part of the largest fall
     const uint64_t largest = largest_fall(device, until);
     for (uint64_t part = 2; part <= kSmallest && starts_.size() < kFew && largest >= part; part *= 2)
       starts_ = falls_of(device, until, largest / part);
