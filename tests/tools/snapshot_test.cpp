@@ -4,12 +4,14 @@
 
 #include <cstring>
 #include <random>
+#include <tuple>
 
 #include "tests/tools/support.h"
 #include "tools/spillway/history/findings.h"
 #include "tools/spillway/snapshot/pickle.h"
 #include "tools/spillway/snapshot/report.h"
 #include "tools/spillway/snapshot/snapshot.h"
+#include "tools/spillway/snapshot/write.h"
 
 namespace spillway::tools {
 namespace {
@@ -121,6 +123,65 @@ TEST(Snapshot, CutAnywhereItTellsWhatItHolds) {
       parse_snapshot(whole.substr(0, whole.size() / 2), &error).value_or(MemoryHistory());
   EXPECT_THAT(cut.incomplete, HasSubstr("the file ends early at byte")) << error;
   EXPECT_GT(cut.devices.at(0).events.size(), 100u);
+}
+
+// What PyTorch wrote, read and written again, is the same history.
+TEST(Snapshot, WrittenAgainItIsTheSame) {
+  std::string error;
+  const MemoryHistory first = parse_snapshot(bytes_of(kGolden), &error).value_or(MemoryHistory());
+  const std::string written = snapshot_of(first);
+  const MemoryHistory again = parse_snapshot(written, &error).value_or(MemoryHistory());
+  ASSERT_EQ(again.incomplete, "");
+  ASSERT_EQ(again.passed_over, 0u);
+  ASSERT_EQ(again.settings, first.settings);
+  ASSERT_EQ(again.devices.size(), first.devices.size());
+  const DeviceHistory& was = first.devices.at(0);
+  const DeviceHistory& is = again.devices.at(0);
+  ASSERT_EQ(is.segments.size(), was.segments.size());
+  for (size_t i = 0; i < was.segments.size(); ++i) {
+    const HistorySegment &a = was.segments[i], &b = is.segments[i];
+    EXPECT_EQ(std::tie(a.address, a.size, a.stream, a.pool, a.large, a.expandable),
+              std::tie(b.address, b.size, b.stream, b.pool, b.large, b.expandable));
+    ASSERT_EQ(a.blocks.size(), b.blocks.size());
+    for (size_t j = 0; j < a.blocks.size(); ++j) {
+      EXPECT_EQ(std::tie(a.blocks[j].address, a.blocks[j].size, a.blocks[j].requested, a.blocks[j].state),
+                std::tie(b.blocks[j].address, b.blocks[j].size, b.blocks[j].requested, b.blocks[j].state));
+      EXPECT_EQ(first.stacks[a.blocks[j].stack], again.stacks[b.blocks[j].stack]);
+    }
+  }
+  std::vector<const HistoryEvent*> known;  // PyTorch has entries that tell nothing of memory
+  for (const HistoryEvent& event : was.events)
+    if (event.action != Action::kOther) known.push_back(&event);
+  ASSERT_EQ(is.events.size(), known.size());
+  for (size_t i = 0; i < known.size(); ++i) {
+    const HistoryEvent &a = *known[i], &b = is.events[i];
+    ASSERT_EQ(std::tie(a.action, a.address, a.size, a.stream, a.microseconds, a.pool),
+              std::tie(b.action, b.address, b.size, b.stream, b.microseconds, b.pool));
+    ASSERT_EQ(first.stacks[a.stack], again.stacks[b.stack]);
+  }
+  EXPECT_LT(written.size(), bytes_of(kGolden).size() * 3 / 2) << "a stack is written once";
+}
+
+TEST(Snapshot, NumbersAndTextsOfAllKindsAreWritten) {
+  MemoryHistory history;
+  const std::string strange = "gr\xc3\xb6\xc3\x9f\x65 \xff\xfe \"</script>";
+  history.stacks.push_back({{strange, strange, INT64_MAX}});
+  for (const uint64_t number : {uint64_t{0}, uint64_t{255}, uint64_t{256}, uint64_t{INT32_MAX},
+                                uint64_t{INT32_MAX} + 1, uint64_t{1} << 40, uint64_t{INT64_MAX}}) {
+    HistoryEvent event;
+    event.action = Action::kAllocate;
+    event.address = event.size = event.stream = number;
+    event.stack = 1;
+    history.devices[3].events.push_back(event);
+  }
+  std::string error;
+  const MemoryHistory again = parse_snapshot(snapshot_of(history), &error).value_or(MemoryHistory());
+  ASSERT_TRUE(again.devices.contains(3)) << "devices before it are empty: " << error << again.incomplete;
+  const auto& events = again.devices.at(3).events;
+  ASSERT_EQ(events.size(), history.devices[3].events.size());
+  for (size_t i = 0; i < events.size(); ++i) EXPECT_EQ(events[i].size, history.devices[3].events[i].size);
+  EXPECT_EQ(again.stacks[events[0].stack][0].line, INT64_MAX);
+  EXPECT_THAT(std::string(again.stacks[events[0].stack][0].function), HasSubstr("gr\xc3\xb6\xc3\x9f\x65"));
 }
 
 TEST(Snapshot, ChangedBytesNeverCrash) {

@@ -2,9 +2,12 @@
 Spillway is PyTorch's allocator, and who asked where it is PyTorch's own."""
 import json
 import pathlib
+import pickle
 import subprocess
 import sys
 import unittest
+
+from torch.cuda import _memory_viz as viewer
 
 from case import OWN, SPILLWAY, Case
 
@@ -16,8 +19,8 @@ class Holders(Case):
                             card=("--capacity", "768MiB"), **settings)
         self.assertIn("OutOfMemoryError", ended.errors)
         (name, text), = ended.reports.items()
-        found = subprocess.run([SPILLWAY, "report", "--json", pathlib.Path(self.folder) / name], capture_output=True,
-                               text=True, check=True)
+        self.trace = pathlib.Path(self.folder) / name
+        found = subprocess.run([SPILLWAY, "report", "--json", self.trace], capture_output=True, text=True, check=True)
         lost = [one for one in json.loads(found.stdout)["incidents"] if one["outcome"] == "gave up"]
         return lost[-1], text
 
@@ -37,6 +40,25 @@ class Holders(Case):
         self.assertIn("  by        holders.py:", text)
         self.assertIn("Who held it", text)
         self.assertNotIn("estimated", text)
+
+        self.viewed(lost)
+
+    def viewed(self, lost):
+        """PyTorch's own viewer takes the trace, and finds the same in it."""
+        written = pathlib.Path(self.folder) / "trace.pickle"
+        subprocess.run([SPILLWAY, "report", self.trace, "--pickle", written], check=True, capture_output=True)
+        snapshot = pickle.loads(written.read_bytes())
+        for segment in snapshot["segments"]:
+            at = segment["address"]
+            for block in segment["blocks"]:
+                self.assertEqual(block["address"], at)
+                at += block["size"]
+            self.assertEqual(at, segment["address"] + segment["total_size"])
+        self.assertIn("Summary of segments", viewer.segsum(snapshot))
+        self.assertTrue("raise OutOfMemoryError" in viewer.trace(snapshot))
+        failures = [entry for entry in snapshot["device_traces"][0] if entry["action"] == "oom"]
+        self.assertEqual([entry["size"] for entry in failures], [lost["requested_bytes"]])
+        self.assertEqual(failures[0]["frames"][0]["name"], "grow")
 
     def test_a_sample_says_nearly_the_same(self):
         lost, text = self.replaced("forward")

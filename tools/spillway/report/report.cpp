@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "tools/spillway/command.h"
+#include "tools/spillway/rehearse/output.h"
 #include "tools/spillway/replay/counterfactuals.h"
 #include "tools/spillway/report/render.h"
 #include "tools/spillway/report/trace_history.h"
@@ -12,13 +13,14 @@
 #include "tools/spillway/snapshot/pickle.h"
 #include "tools/spillway/snapshot/report.h"
 #include "tools/spillway/snapshot/snapshot.h"
+#include "tools/spillway/snapshot/write.h"
 #include "tools/spillway/units.h"
 
 namespace spillway::tools {
 namespace {
 
 struct Options {
-  std::string path, capacity;
+  std::string path, capacity, pickle;
   bool json = false;
   int64_t incident = 0, events = 20;
   CLI::Option* incident_given = nullptr;
@@ -60,6 +62,15 @@ int report_snapshot(const Options& options) {
   return kSuccess;
 }
 
+int write_pickle(const Options& options, const trace::Contents& contents) {
+  const std::string wrong = write_output(options.pickle, snapshot_of(history_of(contents)));
+  if (!wrong.empty()) return fail(kUnwritable, "report: --pickle: " + wrong);
+  std::printf(
+      "The trace is a memory snapshot of PyTorch's form now: %s. https://pytorch.org/memory_viz shows it.\n",
+      options.pickle.c_str());
+  return kSuccess;
+}
+
 // What a trace's history tells of its last failure.
 struct LastFailure {
   MemoryHistory history;
@@ -89,12 +100,17 @@ int report(const Options& options) {
   if (options.path.empty())
     return fail(kUsageError,
                 "report: name the file: spillway report TRACE, or a memory snapshot of PyTorch's");
+  if (const std::string wrong = check_outputs({{"--pickle", options.pickle}}); !wrong.empty())
+    return fail(kUnwritable, "report: " + wrong);
+  if (is_snapshot(options.path) && !options.pickle.empty())
+    return fail(kUsageError, "report: --pickle: " + options.path + " is a snapshot of PyTorch's already");
   if (is_snapshot(options.path)) return report_snapshot(options);
   if (!options.capacity.empty())
     return fail(kUsageError, "report: --capacity is for PyTorch's memory snapshots: a trace knows its card");
   trace::Contents contents;
   std::string error;
   if (!trace::read(options.path, &contents, &error)) return fail(kUnreadableTrace, "report: " + error);
+  if (!options.pickle.empty()) return write_pickle(options, contents);
   const Analysis analysis = analyse(contents);
   const Incident* incident = analysis.foremost();
   if (options.incident_given->count() > 0) {
@@ -129,7 +145,11 @@ std::function<int()> declare_report(CLI::App& app, const Words&) {
                  "Trace file, as SPILLWAY_TRACE named it, or a memory snapshot of PyTorch's");
   app.add_option("--capacity", options->capacity,
                  "Of a snapshot's card, such as 24GiB: shows what was outside PyTorch");
-  app.add_flag("--json", options->json, "The report as data");
+  const auto json = app.add_flag("--json", options->json, "The report as data");
+  app.add_option("--pickle", options->pickle,
+                 "Write a trace as a memory snapshot, for PyTorch's viewer (memory_viz), to this file")
+      ->type_name("FILE")
+      ->excludes(json);
   options->incident_given = app.add_option("--incident", options->incident,
                                            "The failure to show; otherwise the last that was not rescued")
                                 ->check(kWholeNumber);

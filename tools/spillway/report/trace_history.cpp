@@ -112,6 +112,7 @@ class Rebuilder {
 
   void allocate(const Record& record);
   void name_site(const Record& record);
+  void name_asker(const Record& record);
   void free(const Record& record);
   void free_later(const Record& record);
   void change_pages(const Record& record);
@@ -131,6 +132,7 @@ class Rebuilder {
   std::map<uint64_t, Block> blocks_;
   AddressRanges pages_;
   DeviceHistory out_;
+  std::map<uint32_t, size_t> failed_;  // incident → its event
   Sample sample_;
   uint64_t known_ = 0;        // requested bytes of the blocks that are live
   uint64_t freed_older_ = 0;  // of those that were allocated before the history
@@ -147,6 +149,8 @@ void Rebuilder::take(const Record& record) {
       return free_later(record);
     case Kind::kSite:
       return name_site(record);
+    case Kind::kOomSite:
+      return name_asker(record);
     case Kind::kPageMap:
     case Kind::kPageUnmap:
       return change_pages(record);
@@ -192,6 +196,12 @@ void Rebuilder::name_site(const Record& record) {
   block->second.stack = stack->second;
   if (block->second.born < out_.events.size() && out_.events[block->second.born].address == record.address)
     out_.events[block->second.born].stack = stack->second;
+}
+
+void Rebuilder::name_asker(const Record& record) {
+  const auto failure = failed_.find(record.value);
+  const auto stack = stacks_.find(record.detail);
+  if (failure != failed_.end() && stack != stacks_.end()) out_.events[failure->second].stack = stack->second;
 }
 
 // The records of a thread whose ring is full are gone, other threads' are not: what lies there was freed.
@@ -255,6 +265,7 @@ void Rebuilder::change_pages(const Record& record) {
 
 void Rebuilder::fail(const Record& record) {
   const bool failed = failures_.is_failure(record);
+  failed_[record.value] = out_.events.size();
   add(failed ? Action::kOutOfMemory : Action::kOther, record, failed ? failures_.free_bytes(record) : 0,
       record.requested);
 }
@@ -331,7 +342,8 @@ std::unordered_map<uint64_t, StackId> read_stacks(const trace::Contents& content
   out->texts = names;
   std::unordered_map<uint64_t, StackId> stacks;
   for (const Record& record : contents.records) {
-    if (record.kind != Kind::kSite || record.detail == 0 || stacks.contains(record.detail)) continue;
+    const bool has_stack = record.kind == Kind::kSite || record.kind == Kind::kOomSite;
+    if (!has_stack || record.detail == 0 || stacks.contains(record.detail)) continue;
     const auto text = names->find(record.detail);
     if (text == names->end()) continue;
     stacks[record.detail] = static_cast<StackId>(out->stacks.size());
