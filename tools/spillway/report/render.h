@@ -19,6 +19,10 @@ struct ReportInput {
 std::string report_text(const ReportInput& input);
 std::string report_json(const ReportInput& input);
 
+// "RESCUED: ...", "NOT RESCUED: ...", or "" where the trace ends before it is decided. REQUIRES: an incident.
+std::string rescue_text(const Analysis& analysis);
+const char* term_meaning(trace::Term term);
+
 // Parts of the text.
 std::string run_text(const ReportInput& input);
 std::string events_text(const ReportInput& input);

@@ -5,6 +5,8 @@
 #include <memory>
 
 #include "tools/spillway/command.h"
+#include "tools/spillway/page/page.h"
+#include "tools/spillway/rehearse/output.h"
 #include "tools/spillway/report/render.h"
 #include "tools/spillway/snapshot/pickle.h"
 #include "tools/spillway/snapshot/report.h"
@@ -15,7 +17,7 @@ namespace spillway::tools {
 namespace {
 
 struct Options {
-  std::string path, capacity;
+  std::string path, capacity, html;
   bool json = false;
   int64_t incident = 0, events = 20;
   CLI::Option* incident_given = nullptr;
@@ -25,6 +27,14 @@ std::string known_incidents(const Analysis& analysis) {
   if (analysis.incidents.empty()) return "the trace has none";
   return "the trace has " + std::to_string(analysis.incidents.front().number) + " to " +
          std::to_string(analysis.incidents.back().number);
+}
+
+int write_page(const Options& options, const std::string& page) {
+  const std::string wrong = write_output(options.html, page);
+  if (!wrong.empty()) return fail(kUnwritable, "report: --html: " + wrong);
+  std::printf("The report is a page now: %s (%s). Open it in a browser.\n", options.html.c_str(),
+              size_text(page.size()).c_str());
+  return kSuccess;
 }
 
 bool is_snapshot(const std::string& path) {
@@ -52,6 +62,7 @@ int report_snapshot(const Options& options) {
     return fail(kUnreadableTrace,
                 "report: " + options.path + ": the snapshot holds no memory and no history");
   const SnapshotReport shown{options.path, *snapshot, *findings};
+  if (!options.html.empty()) return write_page(options, snapshot_page(shown));
   std::fputs((options.json ? snapshot_json(shown) : snapshot_text(shown)).c_str(), stdout);
   return kSuccess;
 }
@@ -60,6 +71,8 @@ int report(const Options& options) {
   if (options.path.empty())
     return fail(kUsageError,
                 "report: name the file: spillway report TRACE, or a memory snapshot of PyTorch's");
+  if (const std::string wrong = check_outputs({{"--html", options.html}}); !wrong.empty())
+    return fail(kUnwritable, "report: " + wrong);
   if (is_snapshot(options.path)) return report_snapshot(options);
   if (!options.capacity.empty())
     return fail(kUsageError, "report: --capacity is for PyTorch's memory snapshots: a trace knows its card");
@@ -76,6 +89,7 @@ int report(const Options& options) {
     }
   }
   const ReportInput input{options.path, contents, analysis, incident, static_cast<uint64_t>(options.events)};
+  if (!options.html.empty()) return write_page(options, trace_page(input, nullptr));
   std::fputs((options.json ? report_json(input) : report_text(input)).c_str(), stdout);
   return kSuccess;
 }
@@ -95,7 +109,10 @@ std::function<int()> declare_report(CLI::App& app, const Words&) {
                  "Trace file, as SPILLWAY_TRACE named it, or a memory snapshot of PyTorch's");
   app.add_option("--capacity", options->capacity,
                  "Of a snapshot's card, such as 24GiB: shows what was outside PyTorch");
-  app.add_flag("--json", options->json, "The report as data");
+  const auto json = app.add_flag("--json", options->json, "The report as data");
+  app.add_option("--html", options->html, "Write the report as one HTML page, which needs no network, to this file")
+      ->type_name("FILE")
+      ->excludes(json);
   options->incident_given = app.add_option("--incident", options->incident,
                                            "The failure to show; otherwise the last that was not rescued")
                                 ->check(kWholeNumber);

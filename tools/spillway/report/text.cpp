@@ -10,20 +10,6 @@ namespace {
 
 using trace::Term;
 
-// What became of the program comes before why memory was short.
-std::string rescue_text(const Analysis& analysis) {
-  const Run& run = analysis.run;
-  const uint64_t met = analysis.incidents.size();
-  const std::string failures = count_text(met, "allocation failure", "allocation failures");
-  if (run.gave_up > 0) return "NOT RESCUED: " + std::to_string(run.gave_up) + " of " + failures + ".\n";
-  if (run.undecided > 0) return "";
-  std::string text = "RESCUED: " + std::string(met == 1 ? "the only allocation failure" : "all " + failures);
-  if (run.unwound > 0)
-    text += (run.unwound == met ? ", " : ", " + std::to_string(run.unwound) + " of them ") +
-            std::string("by doing a step again with another plan");
-  return text + "; the program went on.\n";
-}
-
 std::string verdict_text(const Incident& incident) {
   const Verdict verdict = judge(incident);
   return std::string("Verdict: ") + cause_name(verdict.cause) + ": " + verdict.text + ".\n";
@@ -56,31 +42,6 @@ std::string request_text(const Incident& incident) {
   text += "  short     " + exact_size_text(incident.short_bytes) + "\n";
   text += "  where     " + place_text(incident) + "\n";
   return text + "  when      " + moment_text(incident) + "\n";
-}
-
-const char* term_meaning(Term term) {
-  switch (term) {
-    case Term::kLive:
-      return "in use by the program";
-    case Term::kRounding:
-      return "added to the program's requests";
-    case Term::kStranded:
-      return "free, but no request can use it";
-    case Term::kCached:
-      return "free inside what Spillway holds";
-    case Term::kPending:
-      return "freed, but queued work still uses it";
-    case Term::kPools:
-      return "in other memory pools";
-    case Term::kContext:
-      return "CUDA context and other libraries of this process";
-    case Term::kOthers:
-      return "other processes";
-    case Term::kFree:
-      return "below the limit, not taken";
-    default:
-      return "";
-  }
 }
 
 std::string equation_text(const Incident& incident) {
@@ -139,11 +100,51 @@ std::string ladder_text(const Incident& incident) {
 
 }  // namespace
 
+std::string rescue_text(const Analysis& analysis) {
+  const Run& run = analysis.run;
+  const uint64_t met = analysis.incidents.size();
+  const std::string failures = count_text(met, "allocation failure", "allocation failures");
+  if (run.gave_up > 0) return "NOT RESCUED: " + std::to_string(run.gave_up) + " of " + failures + ".";
+  if (run.undecided > 0) return "";
+  std::string text = "RESCUED: " + std::string(met == 1 ? "the only allocation failure" : "all " + failures);
+  if (run.unwound > 0)
+    text += (run.unwound == met ? ", " : ", " + std::to_string(run.unwound) + " of them ") +
+            std::string("by doing a step again with another plan");
+  return text + "; the program went on.";
+}
+
+const char* term_meaning(Term term) {
+  switch (term) {
+    case Term::kLive:
+      return "in use by the program";
+    case Term::kRounding:
+      return "added to the program's requests";
+    case Term::kStranded:
+      return "free, but no request can use it";
+    case Term::kCached:
+      return "free inside what Spillway holds";
+    case Term::kPending:
+      return "freed, but queued work still uses it";
+    case Term::kPools:
+      return "in other memory pools";
+    case Term::kContext:
+      return "CUDA context and other libraries of this process";
+    case Term::kOthers:
+      return "other processes";
+    case Term::kFree:
+      return "below the limit, not taken";
+    default:
+      return "";
+  }
+}
+
 std::string report_text(const ReportInput& input) {
   std::string text = "Spillway report: " + input.path + "\n";
   if (input.incident != nullptr) {
     const Incident& incident = *input.incident;
-    text += rescue_text(input.analysis) + verdict_text(incident) + "\n" + request_text(incident) + "\n" +
+    // What became of the program comes before why memory was short.
+    const std::string rescue = rescue_text(input.analysis);
+    text += (rescue.empty() ? "" : rescue + "\n") + verdict_text(incident) + "\n" + request_text(incident) + "\n" +
             equation_text(incident) + "\n" + ladder_text(incident);
   } else {
     text += "No allocation failed.\n";
