@@ -11,10 +11,18 @@ function bytesByPlace(moment) {
   return bytes;
 }
 
-// Of all places, by what each held at the failure or at the peak, whichever is more.
+// What each place held on average of all moments.
+function averageByPlace() {
+  const {blocks, place, stacks, moments} = memory;
+  const average = new Float64Array(stacks.places.length);
+  for (let i = 0; i < blocks.count; ++i) average[place[i]] += blocks.bytes[i] * (blocks.until[i] - blocks.from[i]) / moments;
+  return average;
+}
+
+// Of all places, by what each held at the failure, at the peak or on average, whichever is most.
 function rankPlaces() {
-  const atShown = bytesByPlace(memory.shown), atPeak = bytesByPlace(memory.peak);
-  const most = atShown.map((bytes, i) => Math.max(bytes, atPeak[i]));
+  const atShown = bytesByPlace(memory.shown), atPeak = bytesByPlace(memory.peak), average = averageByPlace();
+  const most = atShown.map((bytes, i) => Math.max(bytes, atPeak[i], average[i]));
   const order = Array.from(most.keys()).sort((a, b) => most[b] - most[a]);
   const colour = new Uint8Array(most.length).fill(kOther);
   order.slice(0, kOther).forEach((place, rank) => {
@@ -78,6 +86,15 @@ function setTheme(choice) {
   change({theme: choice + (matchMedia('(prefers-color-scheme: dark)').matches ? '+' : '-')});
 }
 
+// What is drawn is drawn anew, at once, for the width and the colours of paper.
+const drawnForPaper = [];
+
+function print(begins) {
+  document.documentElement.classList.toggle('paper', begins);
+  if (begins) setTheme('light');
+  for (const draw of drawnForPaper) draw();
+}
+
 // Automatic, light, dark, by turns.
 function startTheme() {
   const choices = [['auto', 'Auto', 'as the system'], ['light', 'Light', 'light'], ['dark', 'Dark', 'dark']];
@@ -93,7 +110,10 @@ function startTheme() {
     show();
   });
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', show);
-  addEventListener('beforeprint', () => setTheme('light'));
-  addEventListener('afterprint', show);
+  addEventListener('beforeprint', () => print(true));
+  addEventListener('afterprint', () => {
+    print(false);
+    show();
+  });
   show();
 }

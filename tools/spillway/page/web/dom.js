@@ -10,16 +10,30 @@ function el(name, properties, ...children) {
     if (key.startsWith('on')) element.addEventListener(key.slice(2), value);
     else element.setAttribute(key, value === true ? '' : value);
   }
-  element.append(...children.filter((child) => child !== null && child !== undefined));
-  return element;
+  return fill(element, ...children);
+}
+
+// Children that are not there are left out.
+function fill(parent, ...children) {
+  parent.append(...children.filter((child) => child !== null && child !== undefined && child !== false));
+  return parent;
 }
 
 function heading(id, text, ...beside) {
   return el('div', {class: 'head'}, el('h2', {id: id + '-head'}, text), ...beside);
 }
 
+// A view whose data the file does not hold is hidden; `showMissing` says so of all of them in one place.
+const missing = new Map();
+
 function absent(id, title, why) {
-  $(id).append(heading(id, title), el('p', {class: 'absent'}, why));
+  missing.set(why, [...(missing.get(why) || []), title]);
+  $(id).remove();
+}
+
+function showMissing() {
+  const notes = Array.from(missing, ([why, titles]) => el('p', {class: 'absent'}, el('b', null, titles.join(', ')), ': ' + why));
+  if (notes.length) $('notes').before(el('section', {'aria-labelledby': 'missing-head'}, heading('missing', 'Not in this file'), ...notes));
 }
 
 function button(text, label, press) {

@@ -66,15 +66,15 @@ class FlameGraph {
 
   box(node, left, width) {
     const {name, file} = node.data;
-    const share = shareText(node.value, this.tree.value);
+    const share = shareText(node.value, this.tree.value), pixels = width * this.host.clientWidth;
     const box = el('button', {
       type: 'button', tabindex: -1, class: node.depth ? 'f' + hueOf(file) : 'root',
       'aria-label': name + ' ' + file + ', ' + sizeText(node.value) + ', ' + share,
       onclick: () => this.zoomTo(node === this.node && node.parent ? node.parent : node),
       onfocus: () => this.setFocus(node, false),
       onmousemove: (event) => showTip(event.clientX, event.clientY, el('b', null, sizeText(node.value) + ' · ' + share), el('span', null, name), el('span', null, file)),
-    }, width > 0.02 ? el('b', null, name) : null, width > 0.12 && file ? el('span', null, ' ' + shortFile(file)) : null,
-    width > 0.3 ? el('i', null, sizeText(node.value)) : null);
+    }, pixels > 24 ? el('b', null, name) : null, pixels > 130 && file ? el('span', null, ' ' + shortFile(file)) : null,
+    pixels > 250 ? el('i', null, sizeText(node.value)) : null);
     box.style.left = 100 * left + '%';
     box.style.width = 100 * width + '%';
     box.style.top = node.depth * kFlameRow + 'px';
@@ -123,7 +123,7 @@ function showFlame() {
     withNative = native;
     draw();
   }) : null;
-  $('flame').append(heading('flame', 'Live bytes by stack', which, frames), host,
+  fill($('flame'), heading('flame', 'Live bytes by stack', which, frames), host,
     el('p', {class: 'note'}, 'The width of a frame is what it and what it called held. A click looks closer, another one goes back; arrows move, Esc shows all.' +
       (memory.peak === memory.shown ? ' The peak was at the failure.' : '')));
   draw();

@@ -86,7 +86,7 @@ function showHolders() {
   });
   const which = found.peak.holders.length ?
     choice('Moment of the table', [['shown', found.failure ? 'at the failure' : 'at the end'], ['peak', 'at the peak']], 'shown', (key) => holders.show(...lists[key])) : null;
-  $('holders').append(heading('holders', title, filter, which), host, foot,
+  fill($('holders'), heading('holders', title, filter, which), host, foot,
     el('p', {class: 'note'}, 'Oldest is the age of the oldest block. Growth is what each of the program’s steps leaves and does not free again. A place is the ' +
       'innermost line outside PyTorch; the program’s own line that led there stands below it.'));
   holders.show(...lists.shown);

@@ -56,14 +56,21 @@ function planChanges(run) {
       run.plan_changes.slice(-kIncidentsShown).map((change) => [String(change.step), change.incident ? String(change.incident) : '', change.reason || 'no reason given'])));
 }
 
+function otherIncidents(shown) {
+  const others = shown.filter((one) => one.incident !== report.shown_incident);
+  if (!others.length) return null;
+  return el('details', {class: 'others'}, el('summary', null, el('span', null, plural(others.length, 'other incident', 'other incidents'))), ...others.map(story));
+}
+
 function showLadder() {
   if (data.kind !== 'trace') {
     $('ladder').remove();
     return;
   }
-  const all = report.incidents, shown = all.filter((one, i) => i >= all.length - kIncidentsShown || one.incident === report.shown_incident);
-  $('ladder').append(heading('ladder', 'What was tried'),
+  const all = report.incidents;
+  const shown = all.filter((one, i) => i >= all.length - kIncidentsShown || one.incident === report.shown_incident);
+  fill($('ladder'), heading('ladder', 'What was tried'),
     shown.length ? '' : el('p', {class: 'absent'}, 'No allocation failed, so nothing was tried.'),
-    ...shown.map(story), all.length > shown.length ? el('p', {class: 'note'}, 'The last ' + shown.length + ' of ' + all.length + ' are shown; --json has all.') : '',
+    ...shown.filter((one) => one.incident === report.shown_incident).map(story), otherIncidents(shown), all.length > shown.length ? el('p', {class: 'note'}, 'The last ' + shown.length + ' of ' + all.length + ' are shown; --json has all.') : '',
     strategyTotals(report.run), planChanges(report.run));
 }

@@ -14,6 +14,7 @@ for (const [id, show, name] of kSections) {
   }
   if ($(id)) $('views').append(el('a', {href: '#' + id}, name));
 }
+showMissing();
 document.querySelector('.licence').before($('tip'));
 requestAnimationFrame(() => requestAnimationFrame(() => {
   document.body.dataset.ready = String(Math.round(performance.now()));

@@ -16,6 +16,7 @@ class SegmentMap {
       if ('moment' in what || what.block >= 0) this.hole = null;
       this.draw();
     });
+    drawnForPaper.push(() => this.drawNow());
     this.draw();
   }
 
@@ -151,7 +152,7 @@ function showMap() {
   const slider = el('input', {type: 'range', min: 0, max: memory.moments - 1, step: 1, 'aria-label': 'Moment of the map'});
   const when = el('span', {class: 'when'}), host = el('div', {class: 'map'}), card = el('div', {class: 'beside', 'aria-live': 'polite'});
   slider.addEventListener('input', () => change({moment: Number(slider.value)}));
-  $('map').append(heading('map', 'The allocator’s segments',
+  fill($('map'), heading('map', 'The allocator’s segments',
     el('div', {class: 'tools'}, button('Peak', 'Go to the peak', () => change({moment: memory.peak})),
       button(memory.failure === null ? 'End' : 'Failure', 'Go to the ' + (memory.failure === null ? 'end' : 'failure'), () => change({moment: memory.shown})))),
     el('div', {class: 'moment'}, slider, when), host,

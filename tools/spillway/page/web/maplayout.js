@@ -1,6 +1,6 @@
 // Where each segment and block stands on the map: lengths are bytes, lines wrap as text does.
 
-const kRowHeight = 16, kRowGap = 3, kLabelHeight = 24, kSegmentGap = 3;
+const kRowHeight = 16, kRowGap = 3, kLabelHeight = 24;
 
 function segmentsAt(moment) {
   const {segments, expandable} = memory;
@@ -58,6 +58,8 @@ function layOut(moment, width) {
   fillSegments(live, moment);
   const total = live.reduce((sum, segment) => sum + segment.size, 0);
   const perPixel = Math.max(1, total / (width * (width < 500 ? 36 : 22)));
+  // Small segments stay longer than the gaps between them.
+  const gap = Math.max(1, Math.min(3, 0.12 * total / perPixel / live.length));
   const groups = [];
   for (const segment of live) {
     let group = groups[groups.length - 1];
@@ -66,7 +68,7 @@ function layOut(moment, width) {
     segment.length = Math.max(1, segment.size / perPixel);
     segment.pieces = piecesOf(segment);
     for (const piece of segment.pieces) if (piece.block < 0) group.largest = Math.max(group.largest, piece.end - piece.start);
-    group.length += segment.length + kSegmentGap;
+    group.length += segment.length + gap;
     group.bytes += segment.size;
     group.segments.push(segment);
   }

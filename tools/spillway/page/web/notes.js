@@ -51,7 +51,7 @@ const kWords = {
 
 function showNotes() {
   const settings = Object.entries(report.settings || {});
-  $('notes').append(heading('notes', 'The file, its settings, the words'),
+  fill($('notes'), heading('notes', 'The file, its settings, the words'),
     el('div', {class: 'columns'},
       el('div', null, el('h3', null, 'The file'), factsTable([...(data.kind === 'snapshot' ? snapshotFacts() : traceFacts()), ['page by', 'Spillway ' + data.spillway]])),
       el('div', null, el('h3', null, 'Settings'), settings.length ? factsTable(settings) : el('p', {class: 'absent'}, 'The file holds none.')),

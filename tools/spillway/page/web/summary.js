@@ -13,6 +13,19 @@ function verdictOf() {
   };
 }
 
+// What usually helps, by the cause.
+const kHelp = {
+  leak: 'Something keeps what each step makes: a list of losses with their graphs, a cache, a closure. Look at the line that grows.',
+  capacity: 'The program needs more than there is. Smaller batches, recomputed activations, a sharded or moved optimizer state need less; ' +
+    '`spillway rehearse` tries them without a GPU.',
+  fragmentation: 'The bytes are there, in pieces that are too small. PyTorch’s setting expandable_segments:True, or Spillway as the allocator, joins them.',
+  'pool isolation': 'The free bytes belong to other pools or streams, such as those of CUDA graphs. Fewer pools, or graphs that share one, leave more.',
+  'pending frees': 'The bytes are freed, but other streams may still use them. Waiting for those streams before the request gives them back.',
+  limit: 'The process has a limit below the card’s size. Raise it, or stay below it.',
+  'other processes': 'Other processes hold the rest of the card. `spillway top` shows which.',
+  'outside bytes': 'Much of the card is held outside the allocator: the CUDA context, other libraries. Fewer processes or libraries on it leave more.',
+};
+
 function poolText(pool) {
   return pool === 0 ? 'default pool' : 'pool ' + pool;
 }
@@ -50,14 +63,15 @@ function showVerdict() {
   document.title = verdict.head + ' · ' + data.path.replace(/.*\//, '') + ' · Spillway report';
   const facts = data.kind === 'snapshot' ? snapshotRequest() : traceRequest();
   $('verdict').classList.add('mood-' + verdict.mood);
-  $('verdict').append(
+  fill($('verdict'), 
     el('h1', {id: 'verdict-head'}, el('span', {class: 'chip'}, verdict.head),
       verdict.cause ? el('span', {class: 'cause'}, verdict.cause) : null),
     el('p', {class: 'verdict-text'}, verdict.text),
     verdict.rest ? el('p', {class: 'note'}, verdict.rest[0].toUpperCase() + verdict.rest.slice(1)) : null,
     facts.length ? el('dl', {class: 'facts', 'aria-label': 'The request that failed'},
       ...facts.map(([name, value, more]) =>
-        el('div', null, el('dt', null, name), el('dd', null, value, more ? el('span', {class: 'more'}, more) : null)))) : '');
+        el('div', null, el('dt', null, name), el('dd', null, value, more ? el('span', {class: 'more'}, more) : null)))) : null,
+    verdict.mood !== 'good' && kHelp[verdict.cause] ? el('p', {class: 'help'}, el('b', null, 'What helps: '), kHelp[verdict.cause]) : null);
 }
 
 // {total, parts, rest}: the parts add up to the total, but for the rest.
@@ -67,7 +81,7 @@ function equationOf() {
     .filter((term) => term.bytes !== null && term.bytes !== undefined);
   const sum = parts.reduce((total, part) => total + part.bytes, 0);
   if (data.kind === 'trace') {
-    if (!bytes.limit_bytes) return null;
+    if (!bytes.limit_bytes) return driverEquation(bytes);
     const missing = data.terms.length - parts.length;
     return {name: 'limit', total: bytes.limit_bytes, parts, rest: bytes.limit_bytes - sum, missing,
             largest: bytes.largest_extent_bytes, largestName: 'largest usable extent'};
@@ -75,6 +89,14 @@ function equationOf() {
   const name = bytes.capacity_bytes && bytes.outside_bytes !== null ? 'card' : bytes.free_bytes !== null ? 'reserved + free' : 'reserved';
   return {name, total: sum, parts, rest: 0, missing: 0, largest: bytes.largest_idle_bytes, largestName: 'largest idle piece',
           unknown: bytes.free_bytes !== null && bytes.outside_bytes === null};
+}
+
+// Another library's call of the driver: the trace knows the card and what was free.
+function driverEquation({device_bytes: device, free_bytes: free}) {
+  if (!device || free === undefined) return null;
+  const parts = [{key: 'others', name: 'taken', meaning: 'by this and other processes', bytes: device - free},
+    {key: 'free', name: 'free', meaning: 'of the card', bytes: free}];
+  return {name: 'card', total: device, parts, rest: 0, missing: 0};
 }
 
 function requestedBytes() {
@@ -123,8 +145,8 @@ function showEquation() {
   const equation = equationOf();
   const when = report.failure || incident ? 'Where the memory was when it failed' : 'Where the memory was at the end';
   if (!equation) return absent('memory', 'Where the memory was', 'The file holds no equation of the memory.');
-  $('memory').append(heading('memory', when), bar(equation),
+  fill($('memory'), heading('memory', when), bar(equation),
     table(when, [['', false], ['size', true], ['bytes', true], ['share', true], ['what it is', false]], equationRows(equation)));
   const notes = [equation.unknown && 'A snapshot does not hold what others hold. Give --capacity, the size of the card, to see it.', spilledText()];
-  for (const note of notes) if (note) $('memory').append(el('p', {class: 'note'}, note));
+  for (const note of notes) if (note) fill($('memory'), el('p', {class: 'note'}, note));
 }

@@ -20,6 +20,10 @@ class Timeline {
     this.listen();
     new ResizeObserver(() => this.resize()).observe(host);
     this.resize();
+    drawnForPaper.push(() => {
+      this.resize();
+      this.drawNow();
+    });
     whenChanged((what) => this.changed(what));
   }
 
@@ -102,6 +106,19 @@ class Timeline {
     this.tall = Math.max(1, Math.min(65536, this.tall * factor));
     const span = this.yMost / this.tall;
     this.y0 = Math.max(0, Math.min(this.yMost - span, at - (1 - y / this.height) * span));
+    this.draw();
+  }
+
+  // From the least to the most that was in use in the span that is shown.
+  fit() {
+    const view = this.view();
+    const first = this.axis.momentAt(view.x0), last = this.axis.momentAt(view.x1);
+    let low = Infinity;
+    for (let i = first; i <= last; ++i) if (memory.inUse[i] < low) low = memory.inUse[i];
+    const high = this.most.of(first, last + 1);
+    this.tall = Math.max(1, Math.min(65536, this.yMost / Math.max(1, (high - low) * 1.1)));
+    const span = this.yMost / this.tall;
+    this.y0 = Math.max(0, Math.min(this.yMost - span, low - (high - low) * 0.05));
     this.draw();
   }
 
@@ -205,7 +222,7 @@ class Timeline {
       ArrowUp: () => chooseNext(1), ArrowDown: () => chooseNext(-1),
       '+': () => this.scaleBy(1.5), '=': () => this.scaleBy(1.5), '-': () => this.scaleBy(1 / 1.5),
       ']': () => this.stretch(1.5, this.height), '[': () => this.stretch(1 / 1.5, this.height),
-      0: () => this.whole(), p: () => go(memory.peak), f: () => go(memory.shown), Escape: () => change({block: -1, place: -1}),
+      0: () => this.whole(), p: () => go(memory.peak), f: () => go(memory.shown), t: () => this.fit(), Escape: () => change({block: -1, place: -1}),
     };
     if (!keys[event.key]) return;
     event.preventDefault();

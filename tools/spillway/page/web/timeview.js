@@ -9,12 +9,13 @@ function showTime() {
   const tools = el('div', {class: 'tools', role: 'group', 'aria-label': 'Zoom'},
     button('−', 'Zoom out', () => chart.scaleBy(1 / 2)), button('+', 'Zoom in', () => chart.scaleBy(2)),
     button('↧', 'Lower bands', () => chart.stretch(1 / 2, chart.height)), button('↥', 'Taller bands', () => chart.stretch(2, chart.height)),
+    button('Fit', 'Stretch what changes in the span shown to the whole height', () => chart.fit()),
     button('Peak', 'Go to the peak', () => visit(memory.peak)),
     memory.failure === null ? null : button('Failure', 'Go to the failure', () => visit(memory.failure)),
     button('Whole', 'Show the whole history', () => chart.whole()));
-  $('time').append(heading('time', 'Memory over time', axis, tools), now, host, legend,
-    el('p', {class: 'note', id: 'time-keys'}, 'Each band is a block, stacked in the order of allocation. Pale grey came and went within a pixel. The line is ' +
-      'what the allocator held. Wheel or +/− zooms, Shift with the wheel or [ ] stretches, drag moves, a click or ←/→ chooses a moment, ↑/↓ a block, ' +
+  fill($('time'), heading('time', 'Memory over time', axis, tools), now, host, legend,
+    el('p', {class: 'note', id: 'time-keys'}, 'Each band is a block, stacked in the order of allocation; blocks lower than a pixel are put together by place, on top. Pale grey came and went within a pixel. The line is ' +
+      'what the allocator held. Wheel or +/− zooms, Shift with the wheel or [ ] stretches, T fits the height, drag moves, a click or ←/→ chooses a moment, ↑/↓ a block, ' +
       'P the peak, F the failure, 0 the whole.'), card);
   const chart = new Timeline(host);
   const visit = (moment) => {

@@ -10,7 +10,7 @@ function sizeText(bytes) {
 }
 
 function tickText(bytes) {
-  return sizeText(bytes).replace(/\.?0+ /, ' ');
+  return bytes === 0 ? '0' : sizeText(bytes).replace(/\.?0+ /, ' ');
 }
 
 // "1 610 612 736 B", with spaces that do not break.
