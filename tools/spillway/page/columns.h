@@ -1,5 +1,6 @@
-// Columns of whole numbers as compact text: each number in as many 7-bit groups as it needs (LEB128), the bytes
-// in base64. A million events take some megabytes so, and a browser reads them into typed arrays in one pass.
+// Columns of whole numbers as compact text: each number in as many 7-bit groups as it needs (LEB128), the
+// bytes in base64. A million events take some megabytes so, and a browser reads them into typed arrays in one
+// pass.
 //
 // Thread-safety: plain values. Units: none. Errors: none; a page counts in doubles, so a number above
 // `kLargest` stands as that.

@@ -30,15 +30,9 @@ class StackTable {
   }
 
   Json json() const {
-    return {{"texts", texts_},
-            {"places", places_},
-            {"function", function_.base64()},
-            {"file", file_.base64()},
-            {"line", line_.base64()},
-            {"native", native_.base64()},
-            {"depth", depth_.base64()},
-            {"frames", frames_.base64()},
-            {"place", place_.base64()}};
+    return {{"texts", texts_},          {"places", places_},          {"function", function_.base64()},
+            {"file", file_.base64()},   {"line", line_.base64()},     {"native", native_.base64()},
+            {"depth", depth_.base64()}, {"frames", frames_.base64()}, {"place", place_.base64()}};
   }
 
  private:
@@ -81,9 +75,8 @@ class StackTable {
 };
 
 Json blocks_json(const Lives& lives, StackTable* stacks) {
-  const bool aligned = std::all_of(lives.blocks.begin(), lives.blocks.end(), [](const BlockLife& block) {
-    return block.address % kAlignment == 0;
-  });
+  const bool aligned = std::all_of(lives.blocks.begin(), lives.blocks.end(),
+                                   [](const BlockLife& block) { return block.address % kAlignment == 0; });
   const uint64_t unit = aligned ? kAlignment : 1;
   Column from, life, pending, bytes, extra, address, stack;
   for (const BlockLife& block : lives.blocks) {
@@ -95,8 +88,8 @@ Json blocks_json(const Lives& lives, StackTable* stacks) {
     address.add_step_to(block.address / unit);
     stack.add(stacks->number_of(block.stack));
   }
-  return {{"count", lives.blocks.size()}, {"from", from.base64()},    {"life", life.base64()},
-          {"pending", pending.base64()},  {"bytes", bytes.base64()},  {"extra", extra.base64()},
+  return {{"count", lives.blocks.size()}, {"from", from.base64()},       {"life", life.base64()},
+          {"pending", pending.base64()},  {"bytes", bytes.base64()},     {"extra", extra.base64()},
           {"address_unit", unit},         {"address", address.base64()}, {"stack", stack.base64()}};
 }
 
@@ -111,8 +104,12 @@ Json segments_json(const Lives& lives) {
     from.add(segment.from), until.add(segment.until), address.add(segment.address), size.add(segment.size);
     owner.add(place->second);
   }
-  return {{"count", lives.segments.size()}, {"from", from.base64()}, {"until", until.base64()},
-          {"address", address.base64()},    {"size", size.base64()}, {"owner", owner.base64()},
+  return {{"count", lives.segments.size()},
+          {"from", from.base64()},
+          {"until", until.base64()},
+          {"address", address.base64()},
+          {"size", size.base64()},
+          {"owner", owner.base64()},
           {"owners", owners}};
 }
 
@@ -153,9 +150,9 @@ Json history_json(const MemoryHistory& history, int number) {
   const size_t last = failures.empty() ? device.events.size() : failures[0]["moment"].get<size_t>();
   const bool expandable = std::any_of(device.segments.begin(), device.segments.end(),
                                       [](const HistorySegment& segment) { return segment.expandable; });
-  Json json = {{"device", number},       {"moments", lives.moments},
+  Json json = {{"device", number},        {"moments", lives.moments},
                {"times", times.base64()}, {"peak", std::min(peak_of(device), last)},
-               {"failures", failures},   {"steps", steps_json(device)},
+               {"failures", failures},    {"steps", steps_json(device)},
                {"expandable", expandable}};
   json["blocks"] = blocks_json(lives, &stacks);
   json["segments"] = segments_json(lives);

@@ -15,8 +15,8 @@ class Walk {
     lives_.moments = device.events.size() + 1;
     open_end_ = lives_.moments;
     for (const HistorySegment& segment : device.segments) {
-      segments_[segment.address] = {segment.address, segment.size, segment.stream,
-                                    segment.pool,    0,            open_end_};
+      segments_[segment.address] = {segment.address, segment.size, segment.stream, segment.pool, 0,
+                                    open_end_};
       for (const HistoryBlock& block : segment.blocks) open_block_of_file(block);
     }
     for (uint64_t i = device.events.size(); i > 0; --i) undo(device.events[i - 1], i);

@@ -1,10 +1,10 @@
-// How long each block and each piece of the allocator's memory was there, over a whole history: what charts of
-// time and maps of any moment are drawn from. Found backwards, as moment.h finds one moment.
+// How long each block and each piece of the allocator's memory was there, over a whole history: what charts
+// of time and maps of any moment are drawn from. Found backwards, as moment.h finds one moment.
 //
 // A moment has a number: what had happened are the events before it. There is one more than events.
 //
-// Thread-safety: pure functions. Ownership: plain values. Units: bytes. Errors: an event that does not go with
-// the blocks of the file is passed over, as moment.h does.
+// Thread-safety: pure functions. Ownership: plain values. Units: bytes. Errors: an event that does not go
+// with the blocks of the file is passed over, as moment.h does.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -1,8 +1,10 @@
-// A report as one HTML page that needs nothing else: the data of the `--json` report and the history behind it,
-// joined with the page's markup, style and scripts (page/web/, put together by page/assemble.py at build time).
+// A report as one HTML page that needs nothing else: the data of the `--json` report and the history behind
+// it, joined with the page's markup, style and scripts (page/web/, put together by page/assemble.py at build
+// time).
 //
 // The page holds names that a hostile file may have chosen. They stand in the page as JSON in which no markup
-// can begin, its scripts show them as text alone, and its policy lets it run nothing else and reach no network.
+// can begin, its scripts show them as text alone, and its policy lets it run nothing else and reach no
+// network.
 //
 // Thread-safety: pure functions. Units: bytes. Errors: none; a view whose data is missing says so.
 #pragma once

@@ -110,7 +110,8 @@ std::function<int()> declare_report(CLI::App& app, const Words&) {
   app.add_option("--capacity", options->capacity,
                  "Of a snapshot's card, such as 24GiB: shows what was outside PyTorch");
   const auto json = app.add_flag("--json", options->json, "The report as data");
-  app.add_option("--html", options->html, "Write the report as one HTML page, which needs no network, to this file")
+  app.add_option("--html", options->html,
+                 "Write the report as one HTML page, which needs no network, to this file")
       ->type_name("FILE")
       ->excludes(json);
   options->incident_given = app.add_option("--incident", options->incident,

@@ -144,8 +144,8 @@ std::string report_text(const ReportInput& input) {
     const Incident& incident = *input.incident;
     // What became of the program comes before why memory was short.
     const std::string rescue = rescue_text(input.analysis);
-    text += (rescue.empty() ? "" : rescue + "\n") + verdict_text(incident) + "\n" + request_text(incident) + "\n" +
-            equation_text(incident) + "\n" + ladder_text(incident);
+    text += (rescue.empty() ? "" : rescue + "\n") + verdict_text(incident) + "\n" + request_text(incident) +
+            "\n" + equation_text(incident) + "\n" + ladder_text(incident);
   } else {
     text += "No allocation failed.\n";
   }
