@@ -30,7 +30,7 @@ function story(one) {
     [['', true], ['strategy', false], ['guarantee', false], ['expected', true], ['gained', true], ['', false], ['time', true]],
     one.ladder.map((tried, i) => tryRow(one, tried, i, most))) : el('p', {class: 'note'}, 'Nothing was tried.');
   const refused = one.refused.map(({strategy, why}) => el('li', null, el('b', null, strategy), ': ' + why));
-  return el('details', {open: one.incident === report.shown_incident},
+  return el('details', {open: one.incident === report.shown_incident, 'aria-label': 'Incident ' + one.incident},
     el('summary', null, el('span', null, 'Incident ' + one.incident), el('span', null, sizeText(one.requested_bytes) + ' asked, ' + sizeText(one.short_bytes) + ' short'),
       one.step ? el('span', null, 'step ' + one.step.step) : '', outcomeChip(one)),
     el('p', null, el('b', null, one.cause), ': ' + one.verdict + '.'), tries,
@@ -59,7 +59,7 @@ function planChanges(run) {
 function otherIncidents(shown) {
   const others = shown.filter((one) => one.incident !== report.shown_incident);
   if (!others.length) return null;
-  return el('details', {class: 'others'}, el('summary', null, el('span', null, plural(others.length, 'other incident', 'other incidents'))), ...others.map(story));
+  return el('details', {class: 'others', 'aria-label': 'Other incidents'}, el('summary', null, el('span', null, plural(others.length, 'other incident', 'other incidents'))), ...others.map(story));
 }
 
 function showLadder() {

@@ -1,7 +1,7 @@
 // The section of the time chart: its buttons, what the chosen moment holds, and the legend.
 
 function showTime() {
-  if (!memory) return absent('time', 'Memory over time', absentHistory());
+  if (!memory || memory.moments < 3) return absent('time', 'Memory over time', absentHistory());
   const host = el('div', {class: 'chart'});
   const now = el('p', {class: 'now'}), card = el('div', {class: 'beside'});
   const legend = el('ul', {class: 'legend', 'aria-label': 'Colours of the places'});
