@@ -111,7 +111,7 @@ function showFlame() {
   if (!memory) return absent('flame', 'Live bytes by stack', absentHistory());
   const host = el('div', {class: 'flame', role: 'group', 'aria-label': 'Flame graph'});
   const graph = new FlameGraph(host);
-  let moment = memory.shown, withNative = false;
+  let moment = state.moment, withNative = false;
   const draw = () => graph.show(flameTree(moment, withNative));
   const moments = [[memory.shown, memory.failure === null ? 'at the end' : 'at the failure'], [memory.peak, 'at the peak']];
   const which = memory.peak === memory.shown ? null : choice('Moment of the flame graph', moments, moment, (chosen) => {

@@ -1,6 +1,6 @@
 // Who held the memory: a table that can be filtered and sorted.
 
-const kRowsShown = 25;
+const kRowsShown = 12;
 const kHolderColumns = [
   ['bytes', 'bytes', (holder) => holder.bytes], ['share', 'share', (holder) => holder.bytes], ['blocks', 'blocks', (holder) => holder.blocks],
   ['oldest', 'oldest', (holder) => holder.oldest_us === null ? Infinity : holder.oldest_us],
@@ -75,7 +75,8 @@ class HolderTable {
 
 function showHolders() {
   const title = report.failure || incident ? 'Who held it' : 'Who holds it';
-  if (!found || !found.holders.length) return absent('holders', title, absentHistory());
+  if (!found) return absent('holders', title, absentHistory());
+  if (!found.holders.length && !found.peak.holders.length) return absent('holders', title, 'Nothing was in use.');
   const host = el('div', {class: 'scroll holders', role: 'region', 'aria-label': title, tabindex: 0}), foot = el('p', {class: 'note', 'aria-live': 'polite'});
   const filter = el('input', {type: 'search', placeholder: 'Filter places', 'aria-label': 'Filter places'});
   const lists = {shown: [found.holders, found.memory.in_use_bytes], peak: [found.peak.holders, found.peak.in_use_bytes]};
@@ -84,10 +85,11 @@ function showHolders() {
     holders.filter = filter.value;
     holders.draw();
   });
-  const which = found.peak.holders.length ?
-    choice('Moment of the table', [['shown', found.failure ? 'at the failure' : 'at the end'], ['peak', 'at the peak']], 'shown', (key) => holders.show(...lists[key])) : null;
+  const first = found.failure || !found.peak.holders.length ? 'shown' : 'peak';
+  const moments = [['shown', found.failure ? 'at the failure' : 'at the end'], ['peak', 'at the peak']];
+  const which = found.peak.holders.length ? choice('Moment of the table', moments, first, (key) => holders.show(...lists[key])) : null;
   fill($('holders'), heading('holders', title, filter, which), host, foot,
     el('p', {class: 'note'}, 'Oldest is the age of the oldest block. Growth is what each of the program’s steps leaves and does not free again. A place is the ' +
       'innermost line outside PyTorch; the program’s own line that led there stands below it.'));
-  holders.show(...lists.shown);
+  holders.show(...lists[first]);
 }

@@ -4,7 +4,7 @@ const kSections = [['verdict', showVerdict, 'Verdict'], ['memory', showEquation,
   ['holders', showHolders, 'Holders'], ['ladder', showLadder, 'Ladder'], ['notes', showNotes, 'File']];
 
 startTheme();
-if (memory) state.moment = memory.shown;
+if (memory) state.moment = memory.failure === null ? memory.peak : memory.shown;
 for (const [id, show, name] of kSections) {
   try {
     show();

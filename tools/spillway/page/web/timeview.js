@@ -15,7 +15,7 @@ function showTime() {
     button('Whole', 'Show the whole history', () => chart.whole()));
   fill($('time'), heading('time', 'Memory over time', axis, tools), now, host, legend,
     el('p', {class: 'note', id: 'time-keys'}, 'Each band is a block, stacked in the order of allocation; blocks lower than a pixel are put together by place, on top. Pale grey came and went within a pixel. The line is ' +
-      'what the allocator held. Wheel or +/− zooms, Shift with the wheel or [ ] stretches, T fits the height, drag moves, a click or ←/→ chooses a moment, ↑/↓ a block, ' +
+      'what the allocator held' + (memory.steps.length ? ', short ticks at the foot are optimizer steps' : '') + '. Wheel or +/− zooms, Shift with the wheel or [ ] stretches, T fits the height, drag moves, a click or ←/→ chooses a moment, ↑/↓ a block, ' +
       'P the peak, F the failure, 0 the whole.'), card);
   const chart = new Timeline(host);
   const visit = (moment) => {
