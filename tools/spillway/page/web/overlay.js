@@ -1,9 +1,10 @@
 // What stands over the bands: the axes, what the allocator held, the marks, and the chosen moment.
 
 function drawOver(chart, view) {
+  // It is emptied by its width: where a page is printed, clearRect would clear the bands behind it too.
+  chart.over.width = Math.round(chart.box.width * chart.ratio);
   const pen = chart.over.getContext('2d');
-  pen.setTransform(chart.ratio, 0, 0, chart.ratio, 0, 0);
-  pen.clearRect(0, 0, chart.box.width, chart.box.height);
+  pen.scale(chart.ratio, chart.ratio);
   pen.translate(kGutter.left, kGutter.top);
   pen.font = '12px system-ui, sans-serif';
   const at = {

@@ -43,7 +43,6 @@ class Timeline {
     this.ratio = ratio;
     this.width = Math.max(40, box.width - kGutter.left - kGutter.right);
     this.height = Math.max(40, box.height - kGutter.top - kGutter.bottom);
-    this.over.width = Math.round(box.width * ratio);
     this.over.height = Math.round(box.height * ratio);
     this.plot.width = Math.round(this.width * ratio);
     this.plot.height = Math.round(this.height * ratio);
@@ -172,8 +171,7 @@ class Timeline {
 
   drawNow() {
     const view = this.view();
-    const most = this.mostByColumn(view);
-    this.plot.getContext('2d').putImageData(this.painter.paint(view, this.axis.extents(), most), 0, 0);
+    this.plot.getContext('2d').putImageData(this.painter.paint(view, this.axis.extents(), this.mostByColumn(view)), 0, 0);
     drawOver(this, view);
     if (this.drawn) this.drawn(view);
   }
