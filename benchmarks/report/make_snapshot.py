@@ -11,7 +11,7 @@ import random
 import sys
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-CARD = 79 * GIB
+CARD = 80 * GIB - 600 * MIB  # the rest is the CUDA context
 LAYERS = 32
 
 
@@ -57,7 +57,7 @@ class Allocator:
         at = bisect.bisect_left(self.free[pool], (rounded, 0))
         if at == len(self.free[pool]):
             if not self.grow(pool, rounded, frames):
-                self.note("oom", 80 * GIB - self.reserved - 600 * MIB, size, frames)
+                self.note("oom", CARD - self.reserved, size, frames)
                 raise MemoryError
             at = bisect.bisect_left(self.free[pool], (rounded, 0))
         whole, address = self.free[pool][at]

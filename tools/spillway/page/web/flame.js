@@ -68,7 +68,7 @@ class FlameGraph {
     const {name, file} = node.data;
     const share = shareText(node.value, this.tree.value), pixels = width * this.host.clientWidth;
     const box = el('button', {
-      type: 'button', tabindex: -1, class: node.depth ? 'f' + hueOf(file) : 'root',
+      type: 'button', tabindex: -1, class: (node.depth ? 'f' + hueOf(file) : 'root') + (pixels > 24 ? '' : ' thin'),
       'aria-label': name + ' ' + file + ', ' + sizeText(node.value) + ', ' + share,
       onclick: () => this.zoomTo(node === this.node && node.parent ? node.parent : node),
       onfocus: () => this.setFocus(node, false),
