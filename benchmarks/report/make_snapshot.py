@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes a memory snapshot in PyTorch's format: make_snapshot.py EVENTS OUT.
 
-The program that it pretends is a training run of a transformer of 32 layers on a card of 80 GiB: parameters, gradients, the
-state of Adam, activations that the forward pass makes and the backward pass frees, temporaries, and a metric that keeps what it
-should not. It runs out of memory at the end. The same EVENTS give the same file.
+The program that it pretends is a training run of a transformer of 32 layers on a card of 80 GiB: parameters, the state
+of Adam, activations that the forward pass makes and the backward pass frees, temporaries, and a metric that keeps what
+it should not. It runs out of memory at the end. The same EVENTS give the same file.
 """
 import bisect
 import pickle
@@ -13,6 +13,8 @@ import sys
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 CARD = 80 * GIB - 600 * MIB  # the rest is the CUDA context
 LAYERS = 32
+ACTIVATIONS = (("norm", 33 * MIB), ("qkv", 100 * MIB), ("mask", 70 * KIB), ("scores", 66 * MIB), ("out", 33 * MIB),
+               ("norm", 33 * MIB), ("gate", 88 * MIB), ("up", 88 * MIB), ("silu", 88 * MIB))
 
 
 class Allocator:
@@ -28,7 +30,8 @@ class Allocator:
     def note(self, action, address, size, frames):
         self.time += random.randrange(2, 60)
         key = "device_free" if action == "oom" else "addr"
-        self.events.append({"action": action, key: address, "size": size, "stream": 0, "time_us": self.time, "frames": frames})
+        self.events.append({"action": action, key: address, "size": size, "stream": 0, "time_us": self.time,
+                            "frames": frames})
 
     def put(self, pool, address, size):
         bisect.insort(self.free[pool], (size, address))
@@ -41,7 +44,8 @@ class Allocator:
         return size
 
     def grow(self, pool, size, frames):
-        wanted = 2 * MIB if pool == "small" else 20 * MIB if size < 10 * MIB else (size + 2 * MIB - 1) // (2 * MIB) * 2 * MIB
+        large = 20 * MIB if size < 10 * MIB else (size + 2 * MIB - 1) // (2 * MIB) * 2 * MIB
+        wanted = 2 * MIB if pool == "small" else large
         if self.reserved + wanted > CARD:
             return False
         self.segments.append([self.next, wanted, pool])
@@ -91,11 +95,12 @@ class Allocator:
             for at in starts[bisect.bisect_left(starts, address):bisect.bisect_left(starts, address + size)]:
                 asked, rounded, _, frames = self.live.get(at, (0, self.sizes.get(at, 0), pool, []))
                 state = "active_allocated" if at in self.live else "inactive"
-                blocks.append({"address": at, "size": rounded, "requested_size": asked, "state": state, "frames": frames})
+                blocks.append({"address": at, "size": rounded, "requested_size": asked, "state": state,
+                               "frames": frames})
             held = sum(block["size"] for block in blocks if block["state"] != "inactive")
-            segments.append({"device": 0, "address": address, "total_size": size, "allocated_size": held, "active_size": held,
-                             "requested_size": held, "stream": 0, "segment_type": pool, "segment_pool_id": (0, 0),
-                             "is_expandable": False, "frames": [], "blocks": blocks})
+            segments.append({"device": 0, "address": address, "total_size": size, "allocated_size": held,
+                             "active_size": held, "requested_size": held, "stream": 0, "segment_type": pool,
+                             "segment_pool_id": (0, 0), "is_expandable": False, "frames": [], "blocks": blocks})
         return {"segments": segments, "device_traces": [self.events], "external_annotations": [],
                 "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": "", "expandable_segments": False}}
 
@@ -137,8 +142,7 @@ class Training:
     def step(self, number):
         saved = []
         for _ in range(LAYERS):
-            for name, size in (("norm", 33 * MIB), ("qkv", 100 * MIB), ("mask", 70 * KIB), ("scores", 66 * MIB), ("out", 33 * MIB),
-                               ("norm", 33 * MIB), ("gate", 88 * MIB), ("up", 88 * MIB), ("silu", 88 * MIB)):
+            for name, size in ACTIVATIONS:
                 short = [self.memory.allocate(random.randrange(1, 900) * KIB, self.forward[name]) for _ in range(2)]
                 saved.append(self.memory.allocate(size + random.randrange(64) * 512, self.forward[name]))
                 for one in short:
@@ -149,7 +153,8 @@ class Training:
             self.memory.release(one)
             self.memory.release(short)
         if not self.state:
-            self.state = [self.memory.allocate(self.memory.live[one][0], self.adam) for one in self.weights for _ in range(2)]
+            self.state = [self.memory.allocate(self.memory.live[one][0], self.adam)
+                          for one in self.weights for _ in range(2)]
         for _ in range(20):
             self.memory.release(self.memory.allocate(random.randrange(1, 4096) * KIB, self.clip))
 

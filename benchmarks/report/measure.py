@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Measures the page of `spillway report --html` in a headless Chromium: measure.py SPILLWAY [EVENTS].
 
-Prints a table and the same as JSON: the time in which the page is made, its size, the time until it has drawn itself, and the
-frames a second while a wheel zooms in and out, while the pointer moves over the blocks, and while the moment of the map is
-moved. The browser draws without a GPU.
+Prints a table and the same as JSON: the time in which the page is made, its size, the time until it has drawn itself,
+and the frames a second while a wheel zooms in and out, while the pointer moves over the blocks, and while the moment of
+the map is moved. The browser draws without a GPU.
 """
 import json
 import pathlib
@@ -47,7 +47,8 @@ def zoom(browser):
 
 def hover(browser):
     left, top, width, height = browser.box(".plot")
-    return frames_of(browser, lambda turn: browser.mouse("mouseMoved", left + width * turn / 181, top + height * 0.6), 180)
+    return frames_of(browser, lambda turn: browser.mouse("mouseMoved", left + width * turn / 181, top + height * 0.6),
+                     180)
 
 
 def slide(browser):
@@ -61,7 +62,8 @@ def slide(browser):
 def main(spillway, events):
     with tempfile.TemporaryDirectory() as folder:
         snapshot, page = f"{folder}/run.pickle", f"{folder}/run.html"
-        subprocess.run([sys.executable, HERE / "make_snapshot.py", str(events), snapshot], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([sys.executable, HERE / "make_snapshot.py", str(events), snapshot], check=True,
+                       stdout=subprocess.DEVNULL)
         begun = time.monotonic()
         subprocess.run([spillway, "report", snapshot, "--capacity", "80GiB", "--html", page], check=True,
                        stdout=subprocess.DEVNULL)

@@ -17,15 +17,16 @@ def program():
 
 
 class Browser:
-    """Use it as a context. `errors` is what the page's console and its scripts complained of, and what it asked a network for."""
+    """Use it as a context. `errors` is what the page's console and scripts complained of, `requests` what it fetched."""
 
     def __init__(self, width=1280, height=900, scale=1):
         self.folder = tempfile.mkdtemp(prefix="spillway-browser-")
         ours_in, theirs_out = os.pipe()
         theirs_in, ours_out = os.pipe()
         self.reader, self.writer = ours_in, ours_out
-        command = [program(), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-                   "--disable-background-networking", "--remote-debugging-pipe", f"--user-data-dir={self.folder}",
+        command = [program(), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                   "--no-first-run", "--disable-background-networking", "--remote-debugging-pipe",
+                   f"--user-data-dir={self.folder}",
                    f"--window-size={width},{height}", f"--force-device-scale-factor={scale}", "about:blank"]
         # The protocol's descriptors are 3 and 4; a shell puts them there.
         shell = f'exec 3<&{theirs_in} 4>&{theirs_out}; exec "$@"'
@@ -39,7 +40,7 @@ class Browser:
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(domain + ".enable")
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=False)
+        self.resize(width, height, scale)
 
     def __enter__(self):
         return self
@@ -105,7 +106,8 @@ class Browser:
         return said["result"].get("value")
 
     def resize(self, width, height, scale=1, mobile=False):
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=mobile)
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale,
+                  mobile=mobile)
 
     def dark(self, dark):
         self.call("Emulation.setEmulatedMedia",
@@ -126,7 +128,8 @@ class Browser:
     def box(self, selector):
         """Left, top, width, height in the window, once scrolled into it."""
         return self.value(f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
-                          "e.scrollIntoView({block: 'center', behavior: 'instant'}); const b = e.getBoundingClientRect();"
+                          "e.scrollIntoView({block: 'center', behavior: 'instant'});"
+                          "const b = e.getBoundingClientRect();"
                           "return [b.left, b.top, b.width, b.height]; })()")
 
     def picture(self, path, selector=None, whole=False):
@@ -137,10 +140,11 @@ class Browser:
             clip = {"clip": {"x": left, "y": top + scrolled, "width": width, "height": height, "scale": 1},
                     "captureBeyondViewport": True}
         elif whole:
-            clip = {"captureBeyondViewport": True, "clip": {
-                "x": 0, "y": 0, "width": self.value("innerWidth"), "height": self.value("document.documentElement.scrollHeight"),
-                "scale": 1}}
-        pathlib.Path(path).write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png", **clip)["data"]))
+            width, height = self.value("[innerWidth, document.documentElement.scrollHeight]")
+            clip = {"captureBeyondViewport": True,
+                    "clip": {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}}
+        said = self.call("Page.captureScreenshot", format="png", **clip)
+        pathlib.Path(path).write_bytes(base64.b64decode(said["data"]))
 
     def print(self, path):
         said = self.call("Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.69)

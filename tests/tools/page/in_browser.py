@@ -3,79 +3,28 @@
 
 Exit code 77, which ctest takes for "skipped", where there is no Chromium: tools/setup --oldest installs it.
 """
-import copy
 import json
 import pathlib
-import pickle
-import re
-import subprocess
 import sys
 import tempfile
 import unittest
 
 from browser import Browser, program
+from samples import Samples
 
 SPILLWAY, GOLDEN = (str(pathlib.Path(word).resolve()) for word in sys.argv[1:3])
-HOSTILE = '</script><script>window.hit = 1</script>"><img src=x onerror="window.hit = 2">\u2028\ud800'
 VIEWS = ["verdict", "memory", "time", "map", "flame", "holders", "notes"]
-
-
-def page_of(snapshot, folder, name="run"):
-    path = pathlib.Path(folder) / f"{name}.html"
-    subprocess.run([SPILLWAY, "report", snapshot, "--capacity", "64MiB", "--html", path], check=True, stdout=subprocess.DEVNULL)
-    return path
-
-
-def hostile_snapshot(folder):
-    with open(GOLDEN, "rb") as file:
-        snapshot = copy.deepcopy(pickle.load(file))
-    for event in snapshot["device_traces"][0]:
-        for frame in event.get("frames", []):
-            frame["name"] = HOSTILE
-            frame["filename"] = HOSTILE + ".py"
-    snapshot["allocator_settings"][HOSTILE] = HOSTILE
-    path = pathlib.Path(folder) / "hostile.pickle"
-    # A lone surrogate is what a file with bytes that are no UTF-8 gives.
-    path.write_bytes(pickle.dumps(snapshot, protocol=4).replace(b"\xed\xa0\x80", b"\xff\xfe\xfd"))
-    return path
-
-
-def trace_report():
-    """As `spillway report --json` gives it, of two incidents."""
-    equation = {"limit_bytes": 1 << 30, "live_bytes": 900 << 20, "rounding_bytes": 0, "stranded_bytes": 0, "cached_bytes": 100 << 20,
-                "pending_bytes": 0, "pools_bytes": 0, "context_bytes": 0, "others_bytes": 0, "free_bytes": 24 << 20}
-    tried = {"strategy": "spill_to_host", "guarantee": "bit exact", "offered_bytes": 5 << 20, "gained_bytes": 8 << 20,
-             "microseconds": 1500}
-    incident = {"incident": 1, "cause": "capacity", "verdict": "too much", "requested_bytes": 64 << 20, "rounded_bytes": 64 << 20,
-                "short_bytes": 5 << 20, "device": 0, "stream": 0, "pool": 0, "library": None, "phase": None, "step": None,
-                "clock_ns": 1, "equation": equation, "ladder": [tried], "refused": [{"strategy": "stitch", "why": "a <capture>"}],
-                "outcome": "granted", "gained_bytes": 8 << 20, "microseconds": 1600}
-    run = {"process": 7, "started_ns": 1, "ended": True, "failures": 2, "rescued": 2, "unwound": 0, "gave_up": 0, "undecided": 0,
-           "last_step_begun": None, "last_step_ended": None, "steps_ended": 0, "tokens": 0, "memory": [],
-           "failed_driver_calls": {}, "plan_changes": [], "strategies": {}}
-    return {"trace": "run.trace", "shown_incident": 2, "incidents": [incident, {**incident, "incident": 2}], "run": run,
-            "events": [], "completeness": {"whole": True, "incomplete": None, "overwritten": 0, "overwritten_rare": 0,
-                                           "dropped": 0, "torn": 0}, "settings": {}}
-
-
-def trace_page(page, folder):
-    """The page of a snapshot with a trace's data in it."""
-    terms = ["live", "rounding", "stranded", "cached", "pending", "pools", "context", "others", "free"]
-    data = {"kind": "trace", "spillway": "0", "path": "run.trace", "report": trace_report(),
-            "headline": "RESCUED: all 2 allocation failures; the program went on.",
-            "terms": [{"key": term, "name": term, "meaning": ""} for term in terms]}
-    text = json.dumps(data).replace("<", "\\u003c")
-    path = pathlib.Path(folder) / "trace.html"
-    path.write_text(re.sub(r'(id="data">).*?(</script>)', lambda found: found.group(1) + text + found.group(2),
-                           page.read_text(), count=1, flags=re.S))
-    return path
+CONTRASTS = [("ink", "panel"), ("muted", "panel"), ("muted", "page"), ("muted", "chart"), ("bad", "bad-soft"),
+             ("bad", "chart"), ("good", "good-soft"), ("panel", "accent"), ("ink", "soft"), ("panel", "ink"),
+             *(("ink", f"f{i}") for i in range(6))]
 
 
 class Page(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
-        cls.page = page_of(GOLDEN, cls.folder.name)
+        cls.samples = Samples(SPILLWAY, GOLDEN, cls.folder.name)
+        cls.page = cls.samples.page_of(GOLDEN)
         cls.browser = Browser()
 
     @classmethod
@@ -99,7 +48,8 @@ class Page(unittest.TestCase):
         self.open(self.page)
         self.assertEqual(self.browser.errors, [])
         self.assertEqual(self.browser.requests, [self.page.as_uri()])
-        self.assertIn("20.00 MiB in 9 blocks of train.py:11 step were kept: 2.00 MiB more after each step.", self.text("#verdict"))
+        self.assertIn("20.00 MiB in 9 blocks of train.py:11 step were kept: 2.00 MiB more after each step.",
+                      self.text("#verdict"))
         for view in VIEWS:
             self.assertTrue(self.text(f"#{view} h1, #{view} h2"), view)
         self.assertIn("30\u202f411\u202f784 B", self.text("#memory"))
@@ -107,7 +57,7 @@ class Page(unittest.TestCase):
         self.assertIn("step", self.text("#flame"))
 
     def test_names_of_a_hostile_file_run_nothing(self):
-        self.open(page_of(hostile_snapshot(self.folder.name), self.folder.name, "hostile"))
+        self.open(self.samples.hostile())
         self.browser.click(*self.middle_of(".plot", 0.95, 0.99))
         self.assertEqual(self.browser.value("[typeof window.hit, document.images.length, document.scripts.length]"),
                          ["undefined", 0, 2])
@@ -118,10 +68,12 @@ class Page(unittest.TestCase):
     def test_the_policy_stops_a_script_that_is_not_the_pages(self):
         self.open(self.page)
         self.browser.value("(() => { const s = document.createElement('script'); s.textContent = 'window.hit = 3';"
-                           "document.body.append(s); document.body.append(new Image()); document.images[0].src = 'http://[::1]/x';"
+                           "document.body.append(s); document.body.append(new Image());"
+                           "document.images[0].src = 'http://[::1]/x';"
                            "return fetch('http://[::1]/x').catch(() => 0); })()")
         self.assertEqual(self.browser.value("typeof window.hit"), "undefined")
-        self.assertGreaterEqual(sum("Content Security Policy" in error for error in self.browser.errors), 2, self.browser.errors)
+        stopped = [error for error in self.browser.errors if "Content Security Policy" in error]
+        self.assertGreaterEqual(len(stopped), 2, self.browser.errors)
 
     def middle_of(self, selector, across=0.5, down=0.5):
         left, top, width, height = self.browser.box(selector)
@@ -129,8 +81,8 @@ class Page(unittest.TestCase):
 
     def colours_of(self, selector):
         return self.browser.value(f"(() => {{ const c = document.querySelector({json.dumps(selector)});"
-                                  "const d = new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer);"
-                                  "return new Set(d).size; })()")
+                                  "const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
+                                  "return new Set(new Uint32Array(d.buffer)).size; })()")
 
     def test_the_charts_are_drawn(self):
         self.open(self.page)
@@ -173,22 +125,26 @@ class Page(unittest.TestCase):
         self.assertIn("1\u00a0place, 20.00 MiB, 69%", self.text("#holders"))
 
     def test_a_trace_tells_the_ladders_story_and_hides_what_it_does_not_hold(self):
-        self.open(trace_page(self.page, self.folder.name))
+        self.open(self.samples.trace(self.page))
         self.assertEqual(self.browser.errors, [])
         self.assertIn("RESCUED", self.text("#verdict h1"))
         for words in ("Incident 2", "spill_to_host", "stitch: a <capture>", "1\u00a0other incident"):
             self.assertIn(words, self.text("#ladder"))
-        self.assertEqual(self.browser.value("['time', 'map', 'flame', 'holders'].filter((id) => document.getElementById(id))"), [])
+        for view in ("time", "map", "flame", "holders"):
+            self.assertTrue(self.browser.value(f"document.getElementById('{view}') === null"), view)
         self.assertIn("This trace holds no history of its allocations.", self.text("main"))
         self.assertIn("The lines below add up to it.", self.text("#memory"))
 
+    def test_a_trace_with_a_history_shows_every_view(self):
+        self.open(self.samples.trace(self.page, with_history=True))
+        self.assertEqual(self.browser.errors, [])
+        for view in [*VIEWS, "ladder"]:
+            self.assertTrue(self.text(f"#{view} h1, #{view} h2"), view)
+        self.assertGreater(self.colours_of(".plot"), 4)
+        self.assertIn("train.py:11 step", self.text("#holders"))
+
     def test_a_snapshot_without_a_history_shows_where_the_blocks_are(self):
-        with open(GOLDEN, "rb") as file:
-            snapshot = pickle.load(file)
-        snapshot["device_traces"] = [[]]
-        path = pathlib.Path(self.folder.name) / "late.pickle"
-        path.write_bytes(pickle.dumps(snapshot, protocol=4))
-        self.open(page_of(path, self.folder.name, "late"))
+        self.open(self.samples.without_history())
         self.assertEqual(self.browser.errors, [])
         self.assertIn("NO FAILURE", self.text("#verdict"))
         self.assertIn("This snapshot holds no history.", self.text("main"))
@@ -212,10 +168,9 @@ class Page(unittest.TestCase):
         self.open(self.page)
         for dark in (False, True):
             self.browser.dark(dark)
-            for ink, ground in (("ink", "panel"), ("muted", "panel"), ("muted", "page"), ("muted", "chart"), ("bad", "bad-soft"),
-                                ("bad", "chart"), ("good", "good-soft"), ("panel", "accent"), ("ink", "soft"), ("panel", "ink"),
-                                *(("ink", f"f{i}") for i in range(6))):
-                self.assertGreaterEqual(self.contrast(ink, ground), 4.5, f"{ink} on {ground}, {'dark' if dark else 'light'}")
+            for ink, ground in CONTRASTS:
+                pair = f"{ink} on {ground}, {'dark' if dark else 'light'}"
+                self.assertGreaterEqual(self.contrast(ink, ground), 4.5, pair)
 
     def contrast(self, a, b):
         light = [self.luminance(name) for name in (a, b)]

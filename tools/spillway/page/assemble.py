@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Puts the page of `spillway report --html` together: assemble.py WEB OUT.
 
-The scripts of WEB and those of d3 become one script element, in the order below. The page's policy names the hashes of that
-element and of the style: nothing else can run in it.
+The scripts of WEB and those of d3 become one script element, in the order below. The page's policy names the hashes of
+that element and of the style: nothing else can run in it.
 """
 import base64
 import hashlib
@@ -10,9 +10,10 @@ import pathlib
 import re
 import sys
 
-D3 = ["dispatch", "selection", "drag", "color", "interpolate", "timer", "ease", "transition", "zoom", "hierarchy", "array"]
-SCRIPTS = ["data", "units", "dom", "colours", "summary", "bands", "axis", "pick", "overlay", "timeline", "timeview", "maplayout",
-           "map", "flame", "holders", "ladder", "notes", "main"]
+D3 = ["dispatch", "selection", "drag", "color", "interpolate", "timer", "ease", "transition", "zoom", "hierarchy",
+      "array"]
+SCRIPTS = ["data", "units", "dom", "colours", "summary", "bands", "axis", "pick", "overlay", "timeline", "timeview",
+           "maplayout", "map", "flame", "holders", "ladder", "notes", "main"]
 
 
 def library(name):

@@ -141,5 +141,11 @@ function readHistory(from) {
 const report = data.report;
 // What was found in the history: a snapshot's report, or what a trace's history told.
 const found = data.kind === 'snapshot' ? report : data.found || null;
-const memory = data.history && data.history.blocks.count > 0 ? readHistory(data.history) : null;
 const incident = data.kind === 'trace' ? report.incidents.find((one) => one.incident === report.shown_incident) || null : null;
+
+// Of the card, or what Spillway may use of it; null where the file does not say.
+function capacityBytes() {
+  return (found && found.memory.capacity_bytes) || (incident && incident.equation.limit_bytes) || null;
+}
+
+const memory = data.history && data.history.blocks.count > 0 ? readHistory(data.history) : null;

@@ -11,20 +11,26 @@ function bytesByStack(moment) {
   return bytes;
 }
 
+// Which frames are shown: the program's own, all of Python's, or those of C++ too.
+const kFrames = {
+  own: (frame) => !memory.stacks.native[frame] && !/\/(site|dist)-packages\/|^<frozen |\/lib\/python3/.test(memory.stacks.texts[memory.stacks.file[frame]]),
+  python: (frame) => !memory.stacks.native[frame],
+  all: () => true,
+};
+
 // Frames of a stack as {key, name, file}, the outermost first.
-function flameFrames(stack, withNative) {
-  const {native, texts} = memory.stacks;
-  const all = framesOf(stack).reverse();
-  const shown = withNative ? all : all.filter((frame) => !native[frame]);
+function flameFrames(stack, which) {
+  const {texts} = memory.stacks;
+  const shown = framesOf(stack).reverse().filter(kFrames[which]);
   if (!shown.length) return [{key: 'p' + memory.stacks.place[stack], name: placeText(memory.stacks.place[stack]), file: ''}];
   return shown.map((frame) => ({key: frame, name: texts[memory.stacks.function[frame]], file: frameText(frame)}));
 }
 
-function flameTree(moment, withNative) {
+function flameTree(moment, frames) {
   const root = {name: 'in use ' + beforeText(moment), file: '', self: 0, inner: new Map()};
   for (const [stack, bytes] of bytesByStack(moment)) {
     let node = root;
-    for (const frame of flameFrames(stack, withNative)) {
+    for (const frame of flameFrames(stack, frames)) {
       if (!node.inner.has(frame.key)) node.inner.set(frame.key, {...frame, self: 0, inner: new Map()});
       node = node.inner.get(frame.key);
     }
@@ -111,19 +117,20 @@ function showFlame() {
   if (!memory) return absent('flame', 'Live bytes by stack', absentHistory());
   const host = el('div', {class: 'flame', role: 'group', 'aria-label': 'Flame graph'});
   const graph = new FlameGraph(host);
-  let moment = state.moment, withNative = false;
-  const draw = () => graph.show(flameTree(moment, withNative));
+  let moment = state.moment, frames = 'python';
+  const draw = () => graph.show(flameTree(moment, frames));
   const moments = [[memory.shown, memory.failure === null ? 'at the end' : 'at the failure'], [memory.peak, 'at the peak']];
-  const which = memory.peak === memory.shown ? null : choice('Moment of the flame graph', moments, moment, (chosen) => {
+  const when = memory.peak === memory.shown ? null : choice('Moment of the flame graph', moments, moment, (chosen) => {
     moment = chosen;
     draw();
   });
-  const hasNative = memory.stacks.native.some((native) => native === 1);
-  const frames = hasNative ? choice('Frames', [[false, 'Python'], [true, 'with C++']], false, (native) => {
-    withNative = native;
+  const kinds = [['own', 'program'], ['python', 'Python']];
+  if (memory.stacks.native.some((native) => native === 1)) kinds.push(['all', 'with C++']);
+  const which = memory.stacks.frames.length ? choice('Frames', kinds, frames, (chosen) => {
+    frames = chosen;
     draw();
   }) : null;
-  fill($('flame'), heading('flame', 'Live bytes by stack', which, frames), host,
+  fill($('flame'), heading('flame', 'Live bytes by stack', which, when), host,
     el('p', {class: 'note'}, 'The width of a frame is what it and what it called held. A click looks closer, another one goes back; arrows move, Esc shows all.' +
       (memory.peak === memory.shown ? ' The peak was at the failure.' : '')));
   draw();

@@ -71,13 +71,13 @@ function drawReserved(pen, chart, view, at) {
   }
   pen.stroke();
   pen.lineWidth = 1;
-  const capacity = found && found.memory.capacity_bytes;
+  const capacity = capacityBytes();
   if (!capacity) return;
   pen.strokeStyle = theme.bad;
   pen.setLineDash([6, 4]);
   stroke(pen, [[0, at.y(capacity)], [chart.width, at.y(capacity)]]);
   pen.setLineDash([]);
-  label(pen, 'card ' + sizeText(capacity), 6, at.y(capacity) + 4, 'left', 'top', theme.bad);
+  label(pen, (incident ? 'limit ' : 'card ') + sizeText(capacity), 6, at.y(capacity) + 4, 'left', 'top', theme.bad);
 }
 
 // Text over the bands has the ground behind it.

@@ -28,7 +28,7 @@ class Timeline {
   }
 
   highest() {
-    let most = (found && found.memory.capacity_bytes) || 1;
+    let most = capacityBytes() || 1;
     for (const reserved of memory.reserved) if (reserved > most) most = reserved;
     if (memory.failure !== null) most = Math.max(most, memory.inUse[memory.failure] + memory.failures[0].bytes);
     return Math.max(most, this.most.of(0, memory.moments));
