@@ -17,7 +17,7 @@ def program():
 
 
 class Browser:
-    """Use it as a context. `errors` is what the page's console and scripts complained of, `requests` what it fetched."""
+    """A context. `errors` is what the page's console and scripts complained of, `requests` what it fetched."""
 
     def __init__(self, width=1280, height=900, scale=1):
         self.folder = tempfile.mkdtemp(prefix="spillway-browser-")

@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
-"""Opens pages of `spillway report --html` in a headless Chromium: in_browser.py SPILLWAY GOLDEN_SNAPSHOT.
+"""Opens pages of `spillway report --html` in a headless Chromium: in_browser.py [Page.test_NAME].
 
-Exit code 77, which ctest takes for "skipped", where there is no Chromium: tools/setup --oldest installs it.
+SPILLWAY_BUILD_DIR names the build folder. Exit code 77, which ctest takes for "skipped", where there is no Chromium: tools/setup --oldest installs it.
 """
 import json
+import os
 import pathlib
 import sys
 import tempfile
 import unittest
 
-from browser import Browser, program
-from samples import Samples
+sys.dont_write_bytecode = True
+from browser import Browser, program  # noqa: E402
+from samples import Samples  # noqa: E402
 
-SPILLWAY, GOLDEN = (str(pathlib.Path(word).resolve()) for word in sys.argv[1:3])
+SPILLWAY = pathlib.Path(os.environ.get("SPILLWAY_BUILD_DIR", "build")).resolve() / "bin/spillway"
+GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden/snapshot.pickle"
 VIEWS = ["verdict", "memory", "time", "map", "flame", "holders", "notes"]
 CONTRASTS = [("ink", "panel"), ("muted", "panel"), ("muted", "page"), ("muted", "chart"), ("bad", "bad-soft"),
              ("bad", "chart"), ("good", "good-soft"), ("panel", "accent"), ("ink", "soft"), ("panel", "ink"),
@@ -187,4 +190,4 @@ if __name__ == "__main__":
     if program() is None:
         print("no Chromium: tools/setup --oldest installs it")
         sys.exit(77)
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    unittest.main(verbosity=2)
