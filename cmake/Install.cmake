@@ -38,9 +38,9 @@ install(EXPORT Spillway NAMESPACE Spillway:: FILE SpillwayConfig.cmake DESTINATI
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/install/SpillwayConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/install/SpillwayConfigVersion.cmake DESTINATION lib/cmake/Spillway)
 
-# The licences of this project and of the headers that its programs are compiled with.
+# The licences of this project, of the headers that its programs are compiled with, and of what is in a report's page.
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION share/doc/spillway)
-foreach(package libcli11-dev nlohmann-json3-dev libtomlplusplus-dev)
+foreach(package libcli11-dev nlohmann-json3-dev libtomlplusplus-dev node-d3-zoom)
   install(FILES /usr/share/doc/${package}/copyright DESTINATION share/doc/spillway RENAME LICENSE.${package} OPTIONAL)
 endforeach()
 

@@ -8,6 +8,7 @@
 
 #include "tests/tools/support.h"
 #include "tools/spillway/history/findings.h"
+#include "tools/spillway/page/page.h"
 #include "tools/spillway/snapshot/pickle.h"
 #include "tools/spillway/snapshot/report.h"
 #include "tools/spillway/snapshot/snapshot.h"
@@ -110,6 +111,7 @@ bool reported(const std::string& bytes) {
   const SnapshotReport report{"damaged", *snapshot, *findings};
   EXPECT_THAT(snapshot_text(report), HasSubstr("The snapshot\n"));
   EXPECT_FALSE(snapshot_json(report).empty());
+  EXPECT_THAT(snapshot_page(report), HasSubstr("</html>"));
   return true;
 }
 

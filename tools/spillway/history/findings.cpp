@@ -6,58 +6,12 @@
 
 #include "spillway/allocator/memory.h"
 #include "tools/spillway/history/moment.h"
-#include "tools/spillway/rehearse/places.h"
+#include "tools/spillway/history/names.h"
 
 namespace spillway::tools {
 namespace {
 
 constexpr size_t kNoEvent = kBeforeHistory;
-
-// PyTorch names frames of C++ as the linker does; those of the program are Python's.
-bool is_python(const StackFrame& frame) {
-  return frame.line > 0 && (frame.file.ends_with(".py") || frame.file.starts_with('<'));
-}
-
-// "autograd AddmmBackward0" of the frames of C++: a backward pass has none of Python's.
-std::string label_of(const std::vector<StackFrame>& frames) {
-  for (const StackFrame& frame : frames) {
-    const size_t end = frame.function.find("Backward");
-    if (end == std::string_view::npos) continue;
-    const size_t start = frame.function.find_last_of(":> ", end) + 1;  // npos + 1 is the beginning
-    const size_t stop = frame.function.find_first_of(":(", end);
-    return "backward of " +
-           std::string(frame.function.substr(start, std::min(stop, frame.function.size()) - start));
-  }
-  return "a thread without a Python stack, such as the backward pass";
-}
-
-Place place_of(const std::vector<StackFrame>& frames) {
-  Place place;
-  for (const StackFrame& frame : frames)
-    if (is_python(frame))
-      place.frames.push_back(
-          {std::string(frame.function), std::string(frame.file), static_cast<uint64_t>(frame.line)});
-  if (place.frames.empty()) place.label = label_of(frames);
-  return place;
-}
-
-// Names each stack once.
-class Names {
- public:
-  explicit Names(const MemoryHistory& snapshot) : snapshot_(snapshot) {}
-  const std::pair<std::string, std::string>& of(StackId stack) {
-    const auto [known, is_new] = names_.try_emplace(stack);
-    if (!is_new) return known->second;
-    const Place place = place_of(snapshot_.stacks[stack]);
-    known->second = {where_of(place), caller_of(place)};
-    if (known->second.second == known->second.first) known->second.second.clear();
-    return known->second;
-  }
-
- private:
-  const MemoryHistory& snapshot_;
-  std::map<StackId, std::pair<std::string, std::string>> names_;
-};
 
 // Before which events the program's steps began: as it or its optimizer said, or where what is in use fell
 // after it had risen.
@@ -173,8 +127,8 @@ uint64_t age_at(const DeviceHistory& device, size_t moment, size_t born) {
 }
 
 std::vector<Holder> holders_at(const Moment& moment, const DeviceHistory& device, const Steps& steps,
-                               Names* names) {
-  std::map<std::pair<std::string, std::string>, Tally> tallies;
+                               StackNames* names) {
+  std::map<StackName, Tally> tallies;
   for (const HeldBlock& block : moment.blocks) {
     if (block.pending) continue;
     Tally& tally = tallies[names->of(block.stack)];
@@ -189,7 +143,7 @@ std::vector<Holder> holders_at(const Moment& moment, const DeviceHistory& device
   }
   std::vector<Holder> holders;
   for (const auto& [name, tally] : tallies) {
-    Holder holder{name.first, name.second, tally.bytes, tally.blocks, std::nullopt, growth_of(tally, steps)};
+    Holder holder{name.where, name.caller, tally.bytes, tally.blocks, std::nullopt, growth_of(tally, steps)};
     if (!tally.before_history) holder.oldest_us = age_at(device, moment.event, tally.oldest);
     holders.push_back(std::move(holder));
   }
@@ -308,7 +262,7 @@ std::optional<HistoryFindings> look_into(const MemoryHistory& snapshot, std::opt
   HistoryFindings found;
   found.device = device_to_show(snapshot);
   const DeviceHistory& device = snapshot.devices.at(found.device);
-  Names names(snapshot);
+  StackNames names(snapshot);
   const size_t failure = last_failure_of(device, &found.failures);
   const size_t shown = failure == kNoEvent ? device.events.size() : failure;
   const Moment moment = moment_at(device, shown);

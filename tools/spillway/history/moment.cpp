@@ -9,10 +9,6 @@ namespace {
 
 constexpr uint64_t kRounding = 512;  // the native allocator's smallest block
 
-uint64_t rounded(uint64_t bytes) {
-  return bytes > UINT64_MAX - kRounding ? bytes : (bytes + kRounding - 1) / kRounding * kRounding;
-}
-
 // Walks from the snapshot's state into the past.
 class Backwards {
  public:
@@ -80,7 +76,7 @@ class Backwards {
   void bring_back(const HistoryEvent& event) {
     const auto [block, is_new] = blocks_.try_emplace(event.address);
     if (!is_new) ++contradictions_;
-    block->second = {event.address, rounded(event.size), event.size, 0, true, kBeforeHistory};
+    block->second = {event.address, rounded_block(event.size), event.size, 0, true, kBeforeHistory};
   }
 
   // A segment goes as a whole; of an expandable one a part may go, and it may have come in several.
@@ -151,6 +147,10 @@ void find_births(const DeviceHistory& device, Moment* moment) {
 }
 
 }  // namespace
+
+uint64_t rounded_block(uint64_t bytes) {
+  return bytes > UINT64_MAX - kRounding ? bytes : (bytes + kRounding - 1) / kRounding * kRounding;
+}
 
 Moment moment_at(const DeviceHistory& device, size_t event) {
   Backwards backwards(device);

@@ -30,6 +30,10 @@ struct Reason {
 Reason reason_of(const ReportInput& input);
 // How much more the place holds after each step; null: not known, or not at all.
 const Growth* growth_of(const ReportInput& input, const SiteName& site);
+// "RESCUED: ...", "NOT RESCUED: ...", or "" where the trace ends before it is decided. REQUIRES: an incident.
+std::string rescue_text(const Analysis& analysis);
+// What a term of the equation is; null: the incident's equation has no such term.
+const char* term_meaning(const Incident& incident, trace::Term term);
 
 // Parts of the text.
 std::string site_text(const SiteName& site);

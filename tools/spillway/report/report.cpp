@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "tools/spillway/command.h"
+#include "tools/spillway/page/page.h"
 #include "tools/spillway/rehearse/output.h"
 #include "tools/spillway/replay/counterfactuals.h"
 #include "tools/spillway/report/render.h"
@@ -20,7 +21,7 @@ namespace spillway::tools {
 namespace {
 
 struct Options {
-  std::string path, capacity, pickle;
+  std::string path, capacity, html, pickle;
   bool json = false;
   int64_t incident = 0, events = 20;
   CLI::Option* incident_given = nullptr;
@@ -30,6 +31,14 @@ std::string known_incidents(const Analysis& analysis) {
   if (analysis.incidents.empty()) return "the trace has none";
   return "the trace has " + std::to_string(analysis.incidents.front().number) + " to " +
          std::to_string(analysis.incidents.back().number);
+}
+
+int write_page(const Options& options, const std::string& page) {
+  const std::string wrong = write_output(options.html, page);
+  if (!wrong.empty()) return fail(kUnwritable, "report: --html: " + wrong);
+  std::printf("The report is a page now: %s (%s). Open it in a browser.\n", options.html.c_str(),
+              size_text(page.size()).c_str());
+  return kSuccess;
 }
 
 bool is_snapshot(const std::string& path) {
@@ -58,6 +67,7 @@ int report_snapshot(const Options& options) {
                 "report: " + options.path + ": the snapshot holds no memory and no history");
   const Counterfactuals fitted = what_would_have_fitted(*snapshot, *findings);
   const SnapshotReport shown{options.path, *snapshot, *findings, &fitted};
+  if (!options.html.empty()) return write_page(options, snapshot_page(shown));
   std::fputs((options.json ? snapshot_json(shown) : snapshot_text(shown)).c_str(), stdout);
   return kSuccess;
 }
@@ -91,6 +101,12 @@ std::unique_ptr<const LastFailure> look_back(const trace::Contents& contents, co
   return seen;
 }
 
+std::string page_of(const ReportInput& input, const LastFailure* last) {
+  if (last == nullptr || !last->findings) return trace_page(input, nullptr);
+  const TraceHistory history{last->history, *last->findings};
+  return trace_page(input, &history);
+}
+
 template <typename T>
 const T* pointer_to(const std::optional<T>& value) {
   return value ? &*value : nullptr;
@@ -100,7 +116,8 @@ int report(const Options& options) {
   if (options.path.empty())
     return fail(kUsageError,
                 "report: name the file: spillway report TRACE, or a memory snapshot of PyTorch's");
-  if (const std::string wrong = check_outputs({{"--pickle", options.pickle}}); !wrong.empty())
+  if (const std::string wrong = check_outputs({{"--html", options.html}, {"--pickle", options.pickle}});
+      !wrong.empty())
     return fail(kUnwritable, "report: " + wrong);
   if (is_snapshot(options.path) && !options.pickle.empty())
     return fail(kUsageError, "report: --pickle: " + options.path + " is a snapshot of PyTorch's already");
@@ -126,6 +143,7 @@ int report(const Options& options) {
     input.findings = pointer_to(last->findings);
     input.fitted = pointer_to(last->fitted);
   }
+  if (!options.html.empty()) return write_page(options, page_of(input, last.get()));
   std::fputs((options.json ? report_json(input) : report_text(input)).c_str(), stdout);
   return kSuccess;
 }
@@ -146,8 +164,14 @@ std::function<int()> declare_report(CLI::App& app, const Words&) {
   app.add_option("--capacity", options->capacity,
                  "Of a snapshot's card, such as 24GiB: shows what was outside PyTorch");
   const auto json = app.add_flag("--json", options->json, "The report as data");
+  const auto page =
+      app.add_option("--html", options->html,
+                     "Write the report as one HTML page, which needs no network, to this file")
+          ->type_name("FILE")
+          ->excludes(json);
   app.add_option("--pickle", options->pickle,
                  "Write a trace as a memory snapshot, for PyTorch's viewer (memory_viz), to this file")
+      ->excludes(page)
       ->type_name("FILE")
       ->excludes(json);
   options->incident_given = app.add_option("--incident", options->incident,

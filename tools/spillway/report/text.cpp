@@ -10,20 +10,6 @@ namespace {
 
 using trace::Term;
 
-// What became of the program comes before why memory was short.
-std::string rescue_text(const Analysis& analysis) {
-  const Run& run = analysis.run;
-  const uint64_t met = analysis.incidents.size();
-  const std::string failures = count_text(met, "allocation failure", "allocation failures");
-  if (run.gave_up > 0) return "NOT RESCUED: " + std::to_string(run.gave_up) + " of " + failures + ".\n";
-  if (run.undecided > 0) return "";
-  std::string text = "RESCUED: " + std::string(met == 1 ? "the only allocation failure" : "all " + failures);
-  if (run.unwound > 0)
-    text += (run.unwound == met ? ", " : ", " + std::to_string(run.unwound) + " of them ") +
-            std::string("by doing a step again with another plan");
-  return text + "; the program went on.\n";
-}
-
 std::string verdict_text(const ReportInput& input) {
   const Reason reason = reason_of(input);
   return "Verdict: " + reason.cause + ": " + reason.text + ".\n";
@@ -60,32 +46,7 @@ std::string request_text(const Incident& incident) {
   return text;
 }
 
-const char* term_meaning(Term term) {
-  switch (term) {
-    case Term::kLive:
-      return "in use by the program";
-    case Term::kRounding:
-      return "added to the program's requests";
-    case Term::kStranded:
-      return "free, but no request can use it";
-    case Term::kCached:
-      return "free inside what Spillway holds";
-    case Term::kPending:
-      return "freed, but queued work still uses it";
-    case Term::kPools:
-      return "in other memory pools";
-    case Term::kContext:
-      return "CUDA context and other libraries of this process";
-    case Term::kOthers:
-      return "other processes";
-    case Term::kFree:
-      return "below the limit, not taken";
-    default:
-      return "";
-  }
-}
-
-// Of another library's call: PyTorch's allocator is known as far as it tells, the rest as one sum.
+// Of another library's call PyTorch's allocator is known as far as it tells, the rest as one sum.
 const char* term_meaning_of_a_call(Term term) {
   switch (term) {
     case Term::kLive:
@@ -109,7 +70,7 @@ std::string equation_text(const Incident& incident) {
   const char* sign = "= ";
   for (const Term term : kSummands) {
     const auto bytes = incident.term(term);
-    const char* meaning = is_driver_call(incident) ? term_meaning_of_a_call(term) : term_meaning(term);
+    const char* meaning = term_meaning(incident, term);
     if (meaning == nullptr) continue;
     table.add({std::string(sign) + term_name(term), bytes ? exact_size_text(*bytes) : "?", meaning});
     sign = "+ ";
@@ -165,12 +126,53 @@ Reason reason_of(const ReportInput& input) {
   return {cause_name(verdict.cause), verdict.text};
 }
 
+std::string rescue_text(const Analysis& analysis) {
+  const Run& run = analysis.run;
+  const uint64_t met = analysis.incidents.size();
+  const std::string failures = count_text(met, "allocation failure", "allocation failures");
+  if (run.gave_up > 0) return "NOT RESCUED: " + std::to_string(run.gave_up) + " of " + failures + ".";
+  if (run.undecided > 0) return "";
+  std::string text = "RESCUED: " + std::string(met == 1 ? "the only allocation failure" : "all " + failures);
+  if (run.unwound > 0)
+    text += (run.unwound == met ? ", " : ", " + std::to_string(run.unwound) + " of them ") +
+            std::string("by doing a step again with another plan");
+  return text + "; the program went on.";
+}
+
+const char* term_meaning(const Incident& incident, Term term) {
+  if (is_driver_call(incident)) return term_meaning_of_a_call(term);
+  switch (term) {
+    case Term::kLive:
+      return "in use by the program";
+    case Term::kRounding:
+      return "added to the program's requests";
+    case Term::kStranded:
+      return "free, but no request can use it";
+    case Term::kCached:
+      return "free inside what Spillway holds";
+    case Term::kPending:
+      return "freed, but queued work still uses it";
+    case Term::kPools:
+      return "in other memory pools";
+    case Term::kContext:
+      return "CUDA context and other libraries of this process";
+    case Term::kOthers:
+      return "other processes";
+    case Term::kFree:
+      return "below the limit, not taken";
+    default:
+      return nullptr;
+  }
+}
+
 std::string report_text(const ReportInput& input) {
   std::string text = "Spillway report: " + input.path + "\n";
   if (input.incident != nullptr) {
     const Incident& incident = *input.incident;
-    text += rescue_text(input.analysis) + verdict_text(input) + "\n" + request_text(incident) + "\n" +
-            equation_text(incident) + holders_text(input) + "\n" + ladder_text(incident);
+    // What became of the program comes before why memory was short.
+    const std::string rescue = rescue_text(input.analysis);
+    text += (rescue.empty() ? "" : rescue + "\n") + verdict_text(input) + "\n" + request_text(incident) +
+            "\n" + equation_text(incident) + holders_text(input) + "\n" + ladder_text(incident);
     if (input.fitted != nullptr) text += counterfactuals_text(*input.fitted);
   } else {
     text += "No allocation failed.\n";

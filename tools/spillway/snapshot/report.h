@@ -16,6 +16,19 @@ struct SnapshotReport {
   const Counterfactuals* fitted = nullptr;  // null: that is not shown
 };
 
+// A term of the equation of Holdings; `key` is its name in the JSON, before "_bytes".
+struct HoldingTerm {
+  const char *key, *name, *meaning;
+};
+inline constexpr HoldingTerm kHoldingTerms[] = {
+    {"in_use", "in use", "asked for by the program and not freed"},
+    {"rounding", "rounding", "given beyond what was asked for"},
+    {"pending", "pending", "freed, but other streams may still use it"},
+    {"idle", "idle", "free inside what the allocator holds"},
+    {"elsewhere", "elsewhere", "free inside what it holds for other pools and streams"},
+    {"free", "free", "of the card, besides that"},
+    {"outside", "outside", "CUDA context, other libraries, other processes"}};
+
 std::string snapshot_text(const SnapshotReport& report);
 std::string snapshot_json(const SnapshotReport& report);
 // "leak", "fragmentation", ...

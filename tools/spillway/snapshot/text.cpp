@@ -9,6 +9,7 @@ namespace spillway::tools {
 namespace {
 
 constexpr size_t kHoldersShown = 12;
+constexpr size_t kReservedTerms = 5;  // of kHoldingTerms: they add up to what is reserved
 
 std::string percent(uint64_t part, uint64_t whole) {
   const double share = whole == 0 ? 0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
@@ -39,18 +40,17 @@ std::string request_text(const HistoryFindings& found) {
 std::string holdings_text(const HistoryFindings& found) {
   const Holdings& at = found.holdings;
   Table table({Align::kLeft, Align::kRight, Align::kLeft});
-  const auto row = [&](const char* name, const std::string& bytes, const char* meaning) {
+  const auto row = [&](const std::string& name, const std::string& bytes, const char* meaning) {
     table.add({name, bytes, meaning});
   };
+  const std::optional<uint64_t> bytes[] = {at.in_use,    at.rounding, at.pending,  at.idle,
+                                           at.elsewhere, at.free,     at.outside()};
   row("reserved", exact_size_text(at.reserved), "held by PyTorch's allocator");
-  row("= in use", exact_size_text(at.in_use), "asked for by the program and not freed");
-  row("+ rounding", exact_size_text(at.rounding), "given beyond what was asked for");
-  row("+ pending", exact_size_text(at.pending), "freed, but other streams may still use it");
-  row("+ idle", exact_size_text(at.idle), "free inside what the allocator holds");
-  row("+ elsewhere", exact_size_text(at.elsewhere), "free inside what it holds for other pools and streams");
-  if (at.free) row("free", exact_size_text(*at.free), "of the card, besides that");
-  if (const auto outside = at.outside())
-    row("outside", exact_size_text(*outside), "CUDA context, other libraries, other processes");
+  for (size_t i = 0; i < std::size(kHoldingTerms); ++i) {
+    const char* const sign = i == 0 ? "= " : i < kReservedTerms ? "+ " : "";
+    if (bytes[i])
+      row(sign + std::string(kHoldingTerms[i].name), exact_size_text(*bytes[i]), kHoldingTerms[i].meaning);
+  }
   if (at.capacity) row("card", exact_size_text(*at.capacity), "reserved + free + outside");
   std::string text = found.failure ? "\nWhere the memory was when it failed\n"
                                    : "\nWhere the memory was when the snapshot was written\n";

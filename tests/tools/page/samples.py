@@ -1,0 +1,75 @@
+"""Pages to open: of a snapshot, of one whose names are hostile, and of a trace."""
+import json
+import pathlib
+import pickle
+import re
+import subprocess
+
+HOSTILE = '</script><script>window.hit = 1</script>"><img src=x onerror="window.hit = 2">\u2028\ud800'
+
+
+class Samples:
+    def __init__(self, spillway, golden, folder):
+        self.spillway, self.golden, self.folder = spillway, golden, pathlib.Path(folder)
+
+    def page_of(self, snapshot, name="run"):
+        path = self.folder / f"{name}.html"
+        subprocess.run([self.spillway, "report", snapshot, "--capacity", "64MiB", "--html", path], check=True,
+                       stdout=subprocess.DEVNULL)
+        return path
+
+    def changed(self, name, change):
+        """A page of the golden snapshot after `change`."""
+        with open(self.golden, "rb") as file:
+            snapshot = pickle.load(file)
+        change(snapshot)
+        path = self.folder / f"{name}.pickle"
+        # A lone surrogate becomes bytes that are no UTF-8.
+        path.write_bytes(pickle.dumps(snapshot, protocol=4).replace(b"\xed\xa0\x80", b"\xff\xfe\xfd"))
+        return self.page_of(path, name)
+
+    def hostile(self):
+        def change(snapshot):
+            for event in snapshot["device_traces"][0]:
+                for frame in event.get("frames", []):
+                    frame["name"], frame["filename"] = HOSTILE, HOSTILE + ".py"
+            snapshot["allocator_settings"][HOSTILE] = HOSTILE
+        return self.changed("hostile", change)
+
+    def without_history(self):
+        return self.changed("late", lambda snapshot: snapshot.update(device_traces=[[]]))
+
+    def trace(self, page, with_history=False):
+        """The page of a snapshot with a trace's data in it, and with the snapshot's history as the trace's own."""
+        terms = ["live", "rounding", "stranded", "cached", "pending", "pools", "context", "others", "free"]
+        data = {"kind": "trace", "spillway": "0", "path": "run.trace", "report": trace_report(),
+                "headline": "RESCUED: all 2 allocation failures; the program went on.",
+                "terms": [{"key": term, "name": term, "meaning": ""} for term in terms]}
+        whole = page.read_text()
+        if with_history:
+            snapshot = json.loads(re.search(r'id="data">(.*?)</script>', whole, re.DOTALL).group(1))
+            data |= {"found": snapshot["report"], "history": snapshot["history"]}
+        text = json.dumps(data).replace("<", "\\u003c")
+        path = self.folder / "trace.html"
+        path.write_text(re.sub(r'(?<=id="data">).*?(?=</script>)', lambda _: text, whole, count=1, flags=re.DOTALL))
+        return path
+
+
+def trace_report():
+    """As `spillway report --json` gives it, of two incidents."""
+    equation = {"limit_bytes": 1 << 30, "live_bytes": 900 << 20, "rounding_bytes": 0, "stranded_bytes": 0,
+                "cached_bytes": 100 << 20, "pending_bytes": 0, "pools_bytes": 0, "context_bytes": 0, "others_bytes": 0,
+                "free_bytes": 24 << 20}
+    tried = {"strategy": "spill_to_host", "guarantee": "bit exact", "offered_bytes": 5 << 20, "gained_bytes": 8 << 20,
+             "microseconds": 1500}
+    incident = {"incident": 1, "cause": "capacity", "verdict": "too much", "requested_bytes": 64 << 20,
+                "rounded_bytes": 64 << 20, "short_bytes": 5 << 20, "device": 0, "stream": 0, "pool": 0, "library": None,
+                "phase": None, "step": None, "clock_ns": 1, "equation": equation, "ladder": [tried],
+                "refused": [{"strategy": "stitch", "why": "a <capture>"}], "outcome": "granted",
+                "gained_bytes": 8 << 20, "microseconds": 1600}
+    run = {"process": 7, "started_ns": 1, "ended": True, "failures": 2, "rescued": 2, "unwound": 0, "gave_up": 0,
+           "undecided": 0, "last_step_begun": None, "last_step_ended": None, "steps_ended": 0, "tokens": 0,
+           "memory": [], "failed_driver_calls": {}, "plan_changes": [], "strategies": {}}
+    whole = {"whole": True, "incomplete": None, "overwritten": 0, "overwritten_rare": 0, "dropped": 0, "torn": 0}
+    return {"trace": "run.trace", "shown_incident": 2, "incidents": [incident, {**incident, "incident": 2}], "run": run,
+            "events": [], "completeness": whole, "settings": {}}

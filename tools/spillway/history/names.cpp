@@ -1,0 +1,48 @@
+#include "tools/spillway/history/names.h"
+
+#include <algorithm>
+
+#include "tools/spillway/rehearse/places.h"
+
+namespace spillway::tools {
+namespace {
+
+// "backward of AddmmBackward0" from the frames of C++: a backward pass has none of Python's.
+std::string label_of(const std::vector<StackFrame>& frames) {
+  for (const StackFrame& frame : frames) {
+    const size_t end = frame.function.find("Backward");
+    if (end == std::string_view::npos) continue;
+    const size_t start = frame.function.find_last_of(":> ", end) + 1;  // npos + 1 is the beginning
+    const size_t stop = frame.function.find_first_of(":(", end);
+    return "backward of " +
+           std::string(frame.function.substr(start, std::min(stop, frame.function.size()) - start));
+  }
+  return "a thread without a Python stack, such as the backward pass";
+}
+
+Place place_of(const std::vector<StackFrame>& frames) {
+  Place place;
+  for (const StackFrame& frame : frames)
+    if (is_python(frame))
+      place.frames.push_back(
+          {std::string(frame.function), std::string(frame.file), static_cast<uint64_t>(frame.line)});
+  if (place.frames.empty()) place.label = label_of(frames);
+  return place;
+}
+
+}  // namespace
+
+bool is_python(const StackFrame& frame) {
+  return frame.line > 0 && (frame.file.ends_with(".py") || frame.file.starts_with('<'));
+}
+
+const StackName& StackNames::of(StackId stack) {
+  const auto [known, is_new] = names_.try_emplace(stack);
+  if (!is_new) return known->second;
+  const Place place = place_of(history_.stacks[stack]);
+  known->second = {where_of(place), caller_of(place)};
+  if (known->second.caller == known->second.where) known->second.caller.clear();
+  return known->second;
+}
+
+}  // namespace spillway::tools

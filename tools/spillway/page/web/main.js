@@ -1,0 +1,21 @@
+// Shows the sections in order. One that fails says so and leaves the others alone.
+
+const kSections = [['verdict', showVerdict, 'Verdict'], ['memory', showEquation, 'Memory'], ['time', showTime, 'Time'], ['map', showMap, 'Map'], ['flame', showFlame, 'Stacks'],
+  ['holders', showHolders, 'Holders'], ['ladder', showLadder, 'Ladder'], ['notes', showNotes, 'File']];
+
+startTheme();
+if (memory) state.moment = memory.failure === null ? memory.peak : memory.shown;
+for (const [id, show, name] of kSections) {
+  try {
+    show();
+  } catch (error) {
+    console.error(error);
+    $(id).append(el('p', {class: 'absent'}, 'This part of the page failed: ' + error.message));
+  }
+  if ($(id)) $('views').append(el('a', {href: '#' + id}, name));
+}
+showMissing();
+document.querySelector('.licence').before($('tip'));
+requestAnimationFrame(() => requestAnimationFrame(() => {
+  document.body.dataset.ready = String(Math.round(performance.now()));
+}));
