@@ -74,9 +74,11 @@ struct MemoryHistory {
   std::shared_ptr<const void> texts;  // what the texts are views of
   std::map<int, DeviceHistory> devices;
   std::vector<std::vector<StackFrame>> stacks{{}};  // innermost frame first
-  std::map<std::string, std::string> settings;      // of the allocator
-  uint64_t passed_over = 0;                         // entries that are not in the form that is known
-  std::string incomplete;                           // where the file ends early, and why; "" of a whole one
+  // What is said of memory whose stack is not known.
+  const char* without_stack = "a thread without a Python stack, such as the backward pass";
+  std::map<std::string, std::string> settings;  // of the allocator
+  uint64_t passed_over = 0;                     // entries that are not in the form that is known
+  std::string incomplete;                       // where the file ends early, and why; "" of a whole one
 };
 
 }  // namespace spillway::tools

@@ -7,7 +7,7 @@
 namespace spillway::tools {
 namespace {
 
-// "backward of AddmmBackward0" from the frames of C++: a backward pass has none of Python's.
+// "backward of AddmmBackward0" from the frames of C++: a backward pass has none of Python's. "" without one.
 std::string label_of(const std::vector<StackFrame>& frames) {
   for (const StackFrame& frame : frames) {
     const size_t end = frame.function.find("Backward");
@@ -17,7 +17,7 @@ std::string label_of(const std::vector<StackFrame>& frames) {
     return "backward of " +
            std::string(frame.function.substr(start, std::min(stop, frame.function.size()) - start));
   }
-  return "a thread without a Python stack, such as the backward pass";
+  return "";
 }
 
 Place place_of(const std::vector<StackFrame>& frames) {
@@ -39,7 +39,8 @@ bool is_python(const StackFrame& frame) {
 const StackName& StackNames::of(StackId stack) {
   const auto [known, is_new] = names_.try_emplace(stack);
   if (!is_new) return known->second;
-  const Place place = place_of(history_.stacks[stack]);
+  Place place = place_of(history_.stacks[stack]);
+  if (place.frames.empty() && place.label.empty()) place.label = history_.without_stack;
   known->second = {where_of(place), caller_of(place)};
   if (known->second.caller == known->second.where) known->second.caller.clear();
   return known->second;

@@ -392,6 +392,7 @@ std::vector<StackFrame> frames_of(std::string_view text) {
 MemoryHistory history_of(const trace::Contents& contents) {
   MemoryHistory out;
   out.settings = contents.settings;
+  out.without_stack = "allocations whose place was not taken (SPILLWAY_STACKS=all takes every one)";
   const Failures failures(contents);
   auto stacks = read_stacks(contents, &out);
   std::map<int, Rebuilder> devices;

@@ -1,6 +1,6 @@
 // Shows the sections in order. One that fails says so and leaves the others alone.
 
-const kSections = [['verdict', showVerdict, 'Verdict'], ['memory', showEquation, 'Memory'], ['time', showTime, 'Time'], ['map', showMap, 'Map'], ['flame', showFlame, 'Stacks'],
+const kSections = [['verdict', showVerdict, 'Verdict'], ['memory', showEquation, 'Memory'], ['fitted', showFitted, 'What fits'], ['time', showTime, 'Time'], ['map', showMap, 'Map'], ['flame', showFlame, 'Stacks'],
   ['holders', showHolders, 'Holders'], ['ladder', showLadder, 'Ladder'], ['notes', showNotes, 'File']];
 
 startTheme();

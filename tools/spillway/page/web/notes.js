@@ -43,7 +43,7 @@ const kWords = {
   'outside': 'The CUDA context, other libraries and other processes.',
   'place': 'The innermost line outside PyTorch that asked for the memory.',
   'peak': 'The moment at which the most was in use.',
-  'leak': 'What the program’s steps leave behind is more than the request that failed and a quarter of what was in use.',
+  'leak': 'What the program’s steps leave behind is more than the request that failed and an eighth of what was in use.',
   'fragmentation': 'Enough was free, but in pieces that are too small.',
   'incident': 'One request that could not be served at once, and all that was tried for it.',
   'ladder': 'The strategies that make room, the cheapest first.',
