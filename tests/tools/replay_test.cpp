@@ -73,6 +73,10 @@ TEST(Replay, TheSmallestCapacityIsInSegmentsAndPages) {
   EXPECT_EQ(smallest(written({11}), kExpandable), 20 * kMiB);
 }
 
+TEST(Replay, SpillwaysCardMayBeLarge) {
+  EXPECT_TRUE(served(written(std::vector<int>(3000, 30)), kSpillway, uint64_t{190} << 30));
+}
+
 TEST(Replay, CachedSegmentsAreGivenBackBeforeARequestFails) {
   EXPECT_TRUE(served(written({30, 0, 40}), kNative, 40 * kMiB));
   EXPECT_TRUE(served(written({30, 0, 40}), kExpandable, 40 * kMiB));
@@ -200,6 +204,18 @@ TEST(Counterfactuals, AReplayThatDiffersFromWhatHappenedIsSaid) {
   const auto wrong = look_into(other, std::nullopt);
   EXPECT_THAT(what_would_have_fitted(other, *wrong).notes,
               ElementsAre(HasSubstr("this request is served: the replay differs from what happened")));
+}
+
+TEST(Counterfactuals, WithoutMostOfItsBeginningAHistoryAnswersNothing) {
+  MemoryHistory history = history_of_failure(4 * kMiB);
+  history.devices[0].unknown_bytes = 20 * kMiB;
+  const auto found = look_into(history, std::nullopt);
+  EXPECT_FALSE(what_would_have_fitted(history, *found).items.empty());
+  history.devices[0].unknown_bytes = 40 * kMiB;
+  const Counterfactuals fitted = what_would_have_fitted(history, *found);
+  EXPECT_EQ(fitted.no_answer, "40.00 MiB in use were allocated before the history begins");
+  EXPECT_TRUE(fitted.items.empty());
+  EXPECT_THAT(counterfactuals_text(fitted), HasSubstr("No answer: 40.00 MiB"));
 }
 
 TEST(Counterfactuals, WithoutAFailureThereIsNoAnswer) {

@@ -2,10 +2,10 @@
 // driver, no streams, no locks. docs/replay.md says against what it is checked.
 //
 // A block is a piece of a segment; the pieces of a segment are chained by address. Free pieces are kept by
-// (stream, size, segment, address), segments in the order in which they came, and the first that fits is taken,
-// whole or split. Without one a segment is asked
-// of the card, or with expandable segments pages are mapped where the stream's one segment has none. If the
-// card has no room, what is cached and wholly free is given back, and the card is asked once more.
+// (stream, size, segment, address), segments in the order in which they came, and the first that fits is
+// taken, whole or split. Without one a segment is asked of the card, or with expandable segments pages are
+// mapped where the stream's one segment has none. If the card has no room, what is cached and wholly free is
+// given back, and the card is asked once more.
 //
 // Thread-safety, ownership, errors and units are those of Placement.
 #pragma once
