@@ -41,8 +41,12 @@ class Failures {
     const Incident& incident = incidents_.at(record.value);
     return incident.term(Term::kLimit).has_value() && incident.outcome != Outcome::kGranted;
   }
-  uint64_t free_bytes(const Record& record) const {
-    return incidents_.at(record.value).term(Term::kFree).value_or(0);
+  // What the allocator may hold: the limit less what others have taken of it.
+  uint64_t room(const Record& record) const {
+    const Incident& incident = incidents_.at(record.value);
+    const uint64_t limit = incident.term(Term::kLimit).value_or(0);
+    const uint64_t context = std::min(limit, incident.term(Term::kContext).value_or(0));
+    return limit - context - std::min(limit - context, incident.term(Term::kOthers).value_or(0));
   }
 
  private:
@@ -120,6 +124,7 @@ class Rebuilder {
   void forget(std::map<uint64_t, Block>::iterator block);
   uint64_t stream_of(uint64_t address) const;
   void add_segments(uint64_t begin, uint64_t end);
+  void find_free_bytes();
   void add_blocks(HistorySegment* segment) const;
 
   const Failures& failures_;
@@ -241,7 +246,7 @@ void Rebuilder::change_pages(const Record& record) {
 
 void Rebuilder::fail(const Record& record) {
   const bool failed = failures_.is_failure(record);
-  add(failed ? Action::kOutOfMemory : Action::kOther, record, failed ? failures_.free_bytes(record) : 0,
+  add(failed ? Action::kOutOfMemory : Action::kOther, record, failed ? failures_.room(record) : 0,
       record.requested);
 }
 
@@ -257,9 +262,21 @@ DeviceHistory Rebuilder::finish() {
     pages_.add(address / kPageBytes * kPageBytes, end_of((end - 1) / kPageBytes * kPageBytes, kPageBytes));
   }
   for (const auto& [begin, end] : pages_.ends()) add_segments(begin, end);
+  find_free_bytes();
   const uint64_t known = sample_.known + (freed_older_ - sample_.freed_older);
   out_.unknown_bytes = sample_.live > known ? sample_.live - known : 0;
   return std::move(out_);
+}
+
+// A failure's event holds the room so far; free is what is mapped nowhere, pages without a place included.
+void Rebuilder::find_free_bytes() {
+  uint64_t mapped = 0;
+  for (const HistorySegment& segment : out_.segments) mapped += segment.size;
+  for (auto event = out_.events.rbegin(); event != out_.events.rend(); ++event) {
+    if (event->action == Action::kSegmentAllocate) mapped -= event->size;
+    if (event->action == Action::kSegmentFree) mapped += event->size;
+    if (event->action == Action::kOutOfMemory) event->address -= std::min(event->address, mapped);
+  }
 }
 
 // Address ranges of two streams may touch; no block lies across.

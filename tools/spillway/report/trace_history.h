@@ -9,6 +9,8 @@
 //    and is 0 where no request failed. So it never falls, and `step_events` tells steps without it.
 //  - Only a failure that was not rescued is `kOutOfMemory`; a rescued request is served by the event that
 //    follows.
+//  - What was free at a failure is the allocator's room less the pages that are mapped: pages without a place
+//    count as free.
 //  - Memory that was moved off the card counts as if it were still there. Pools are not told apart.
 //
 // Thread-safety: pure functions. Ownership: the history keeps the texts that it needs of `contents`. Errors:
