@@ -14,7 +14,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kRounding = 512;
 // A bisection is about twenty replays: of more requests than this it takes too long.
-constexpr size_t kMostRequestsToBisect = 400'000;
+constexpr size_t kMostRequestsToBisect = 1'000'000;
 
 // Spillway's snapshots show its segments as expandable, whatever PyTorch's setting says.
 ReplayAllocator allocator_of(const MemoryHistory& history, const DeviceHistory& device) {
