@@ -206,6 +206,14 @@ TEST(Counterfactuals, AReplayThatDiffersFromWhatHappenedIsSaid) {
               ElementsAre(HasSubstr("this request is served: the replay differs from what happened")));
 }
 
+TEST(Counterfactuals, ASegmentThatIsLargerThanWhatIsFreeIsNoLimit) {
+  MemoryHistory history = history_of_failure(14 * kMiB);
+  history.devices[0].events.back().size = 8 * kMiB;  // less than is free, but its segment is of 20 MiB
+  EXPECT_NE(look_into(history, std::nullopt)->verdict.cause, Cause::kLimit);
+  history.devices[0].events.back().address = 20 * kMiB;
+  EXPECT_EQ(look_into(history, std::nullopt)->verdict.cause, Cause::kLimit);
+}
+
 TEST(Counterfactuals, WithoutMostOfItsBeginningAHistoryAnswersNothing) {
   MemoryHistory history = history_of_failure(4 * kMiB);
   history.devices[0].unknown_bytes = 20 * kMiB;
