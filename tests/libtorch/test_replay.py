@@ -1,5 +1,5 @@
-"""`spillway replay` and what a report says would have fitted, against what really happens: the model of PyTorch's allocator
-against PyTorch on the simulated card, to the byte, and programs that die, run again as the report says."""
+"""`spillway replay` and what a report says would have fitted, against what really happens: the model of PyTorch's
+allocator against PyTorch on the simulated card, to the byte, and programs that die, run again as the report says."""
 import functools
 import json
 import os
@@ -43,8 +43,8 @@ def real(stream, settings):
 
 def replayed(stream, settings):
     allocator = "expandable" if "expandable_segments:True" in settings else "native"
-    row = ask("replay", "--json", "--find", "--capacity", AMPLE, "--allocator", allocator, "--alloc-conf", settings or ",",
-              stream)["allocators"][0]
+    row = ask("replay", "--json", "--find", "--capacity", AMPLE, "--allocator", allocator, "--alloc-conf",
+              settings or ",", stream)["allocators"][0]
     return row["smallest_bytes"], row["most_reserved_bytes"]
 
 
@@ -83,8 +83,8 @@ class Differential(unittest.TestCase):
 
     def test_streams_that_are_hard_on_an_allocator(self):
         with tempfile.TemporaryDirectory() as folder:
-            subprocess.run([sys.executable, simulated.ROOT / "benchmarks" / "streams" / "synthetic", folder], check=True,
-                           stdout=subprocess.DEVNULL)
+            synthetic = simulated.ROOT / "benchmarks" / "streams" / "synthetic"
+            subprocess.run([sys.executable, synthetic, folder], check=True, stdout=subprocess.DEVNULL)
             streams = sorted(pathlib.Path(folder).iterdir())
             self.assertEqual(len(streams), 5)
             for stream in streams:
@@ -108,8 +108,8 @@ def die(way, capacity=CAPACITY, allocator="native", trace=None, **settings):
         settings["SPILLWAY_TRACE"] = str(trace)
     with tempfile.TemporaryDirectory() as folder:
         snapshot = pathlib.Path(folder) / "snapshot.pickle"
-        outcome = simulated.run(sys.executable, *with_spillway, HERE / "deaths_program.py", way, snapshot, values="zeros",
-                                capacity=str(capacity), **settings)
+        outcome = simulated.run(sys.executable, *with_spillway, HERE / "deaths_program.py", way, snapshot,
+                                values="zeros", capacity=str(capacity), **settings)
         if outcome.status != 0:
             raise AssertionError(outcome.errors)
         return json.loads(outcome.output[-1]), ask("report", "--json", trace or snapshot)
