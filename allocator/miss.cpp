@@ -321,6 +321,7 @@ void DeviceHeap::sample_memory() {
   if (allocator_.trace() == nullptr) return;
   trace::Record record;
   record.kind = trace::Kind::kMemory;
+  record.detail = trace::clock_ns();
   {
     std::lock_guard guard(lock_);
     sampled_bytes_ = held_bytes_;

@@ -196,6 +196,7 @@ spillway_status spillway_step_begin(uint64_t step, uint64_t attempt, uint64_t pl
   record.address = step;
   record.bytes = attempt;
   record.requested = plan_hash;
+  record.detail = spillway::trace::clock_ns();
   spillway::write(record);
   return SPILLWAY_OK;
 }

@@ -73,6 +73,10 @@ TEST(Replay, TheSmallestCapacityIsInSegmentsAndPages) {
   EXPECT_EQ(smallest(written({11}), kExpandable), 20 * kMiB);
 }
 
+TEST(Replay, SpillwaysCardMayBeLarge) {
+  EXPECT_TRUE(served(written(std::vector<int>(3000, 30)), kSpillway, uint64_t{190} << 30));
+}
+
 TEST(Replay, CachedSegmentsAreGivenBackBeforeARequestFails) {
   EXPECT_TRUE(served(written({30, 0, 40}), kNative, 40 * kMiB));
   EXPECT_TRUE(served(written({30, 0, 40}), kExpandable, 40 * kMiB));
@@ -153,7 +157,7 @@ MemoryHistory history_of_failure(uint64_t free) {
   MemoryHistory history;
   DeviceHistory& device = history.devices[0];
   for (uint64_t i = 0; i < 9; ++i)
-    device.events.push_back({Action::kAllocate, (i + 1) * 16 * kMiB, 10 * kMiB, 0, i});
+    device.events.push_back({Action::kAllocate, (i + 1) * 16 * kMiB, 10 * kMiB, 0, i, {}, 0});
   for (uint64_t i = 0; i < 9; ++i)
     device.segments.push_back({(i + 1) * 16 * kMiB,
                                10 * kMiB,
@@ -162,7 +166,7 @@ MemoryHistory history_of_failure(uint64_t free) {
                                true,
                                false,
                                {{(i + 1) * 16 * kMiB, 10 * kMiB, 10 * kMiB, BlockState::kAllocated, 0}}});
-  device.events.push_back({Action::kOutOfMemory, free, 10 * kMiB, 0, 9});
+  device.events.push_back({Action::kOutOfMemory, free, 10 * kMiB, 0, 9, {}, 0});
   return history;
 }
 
@@ -195,11 +199,31 @@ TEST(Counterfactuals, AReplayThatDiffersFromWhatHappenedIsSaid) {
   DeviceHistory& device = other.devices[0];
   const uint64_t address = device.segments[3].address;
   device.segments[3].blocks[0].state = BlockState::kFree;
-  device.events.insert(device.events.end() - 1, {{Action::kFreeRequested, address, 10 * kMiB, 0, 9},
-                                                 {Action::kFreeCompleted, address, 10 * kMiB, 0, 9}});
+  device.events.insert(device.events.end() - 1, {{Action::kFreeRequested, address, 10 * kMiB, 0, 9, {}, 0},
+                                                 {Action::kFreeCompleted, address, 10 * kMiB, 0, 9, {}, 0}});
   const auto wrong = look_into(other, std::nullopt);
   EXPECT_THAT(what_would_have_fitted(other, *wrong).notes,
               ElementsAre(HasSubstr("this request is served: the replay differs from what happened")));
+}
+
+TEST(Counterfactuals, ASegmentThatIsLargerThanWhatIsFreeIsNoLimit) {
+  MemoryHistory history = history_of_failure(14 * kMiB);
+  history.devices[0].events.back().size = 8 * kMiB;  // less than is free, but its segment is of 20 MiB
+  EXPECT_NE(look_into(history, std::nullopt)->verdict.cause, Cause::kLimit);
+  history.devices[0].events.back().address = 20 * kMiB;
+  EXPECT_EQ(look_into(history, std::nullopt)->verdict.cause, Cause::kLimit);
+}
+
+TEST(Counterfactuals, WithoutMostOfItsBeginningAHistoryAnswersNothing) {
+  MemoryHistory history = history_of_failure(4 * kMiB);
+  history.devices[0].unknown_bytes = 20 * kMiB;
+  const auto found = look_into(history, std::nullopt);
+  EXPECT_FALSE(what_would_have_fitted(history, *found).items.empty());
+  history.devices[0].unknown_bytes = 40 * kMiB;
+  const Counterfactuals fitted = what_would_have_fitted(history, *found);
+  EXPECT_EQ(fitted.no_answer, "40.00 MiB in use were allocated before the history begins");
+  EXPECT_TRUE(fitted.items.empty());
+  EXPECT_THAT(counterfactuals_text(fitted), HasSubstr("No answer: 40.00 MiB"));
 }
 
 TEST(Counterfactuals, WithoutAFailureThereIsNoAnswer) {
@@ -221,7 +245,8 @@ TEST(Counterfactuals, HistoriesThatMakeNoSenseAreSurvived) {
     MemoryHistory history;
     DeviceHistory& device = history.devices[0];
     for (int i = 0; i < 40; ++i)
-      device.events.push_back({static_cast<Action>(draw() % 7), number(), number(), draw() % 3, number()});
+      device.events.push_back(
+          {static_cast<Action>(draw() % 7), number(), number(), draw() % 3, number(), {}, 0});
     for (int i = 0; i < 3; ++i)
       device.segments.push_back({number(),
                                  number(),

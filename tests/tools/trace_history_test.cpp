@@ -221,8 +221,28 @@ TEST(TraceHistory, FailuresCarryTheClockAndOnlyWhatWasNotRescuedFailed) {
   EXPECT_GT(device.events[2].microseconds, 5500u);
   EXPECT_LT(device.events[2].microseconds, 9000u);
   EXPECT_EQ(device.events[3].microseconds, 9000u);
-  EXPECT_EQ(device.events[3].address, 2 * kMiB) << "what was free";
+  EXPECT_EQ(device.events[3].address, 62 * kMiB) << "64 of room; one page has a block at the end";
   EXPECT_EQ(device.events[5].microseconds, 9500u);
+}
+
+TEST(TraceHistory, StepsAndSamplesOfMemoryCarryTheClockToo) {
+  Written trace;
+  trace.add(Kind::kStepBegin, 1).detail = 7'000'000;
+  trace.add(Kind::kAllocate, 2 * kMiB, kMiB, kMiB);
+  trace.add(Kind::kAllocate, 4 * kMiB, kMiB, kMiB);
+  trace.fail(1, trace::Outcome::kGiveUp, 8'000'000);
+  trace.add(Kind::kAllocate, 6 * kMiB, kMiB, kMiB);
+  trace.add(Kind::kMemory).detail = 20'000'000;
+  const DeviceHistory device = trace.device();
+  std::vector<uint64_t> times;
+  for (const HistoryEvent& event : device.events) times.push_back(event.microseconds);
+  EXPECT_THAT(times, ElementsAre(7333, 7666, 8000, 14250));
+}
+
+TEST_F(WrittenByTheAllocator, ASampleOfMemoryHasAClock) {
+  put(get(20 * kMiB));
+  allocator->sample_memory();
+  EXPECT_GT(history().devices.at(0).events.back().microseconds, 0u);
 }
 
 TEST(TraceHistory, StepsAreCountedWithoutAClock) {

@@ -8,6 +8,7 @@
 // nothing in the file.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
 namespace spillway::trace {
@@ -49,13 +50,14 @@ enum class Kind : uint16_t {
   kLadderOutcome = 14,
   // detail: name
   kPhase = 15,
-  // address: step; value: its low 32 bits; bytes: attempt; requested: plan hash
+  // address: step; value: its low 32 bits; bytes: attempt; requested: plan hash; detail: ns clock, or 0
   kStepBegin = 16,
-  // the same; detail: tokens
+  // the same, but detail: tokens
   kStepEnd = 17,
   // address: step; bytes: old plan hash; requested: new; value: incident; detail: name (reason)
   kPlanChange = 18,
-  // a sample: address: live; bytes: reserved; requested: limit; stream: peak reserved
+  // a sample: address: live; bytes: reserved; requested: limit; stream: peak reserved; detail: ns
+  // clock, or 0
   kMemory = 19,
   // detail: name
   kNote = 20,
@@ -76,6 +78,12 @@ enum class Kind : uint16_t {
   // of an incident, the place that asked: value: incident; detail: name, as of kSite
   kOomSite = 26,
 };
+
+// The clock of the records that have one: it never goes back, and its beginning means nothing.
+inline uint64_t clock_ns() noexcept {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
 
 constexpr bool is_frequent(Kind kind) {
   return kind <= Kind::kPageRelease || kind == Kind::kPhase || kind == Kind::kSite;

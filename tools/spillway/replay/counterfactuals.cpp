@@ -14,7 +14,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kRounding = 512;
 // A bisection is about twenty replays: of more requests than this it takes too long.
-constexpr size_t kMostRequestsToBisect = 400'000;
+constexpr size_t kMostRequestsToBisect = 1'000'000;
 
 // Spillway's snapshots show its segments as expandable, whatever PyTorch's setting says.
 ReplayAllocator allocator_of(const MemoryHistory& history, const DeviceHistory& device) {
@@ -91,6 +91,11 @@ std::string Author::reason_for_none() const {
       std::any_of(device_.events.begin(), device_.events.end(),
                   [](const HistoryEvent& event) { return event.action == Action::kAllocate; });
   if (!allocates) return "the history has no request before the one that failed";
+  // Where a small part is missing, the rest is replayed on a capacity that is smaller by it.
+  constexpr uint64_t kLargePart = 4;
+  const uint64_t unknown = device_.unknown_bytes;
+  if (unknown > (found_.holdings.in_use + std::min(unknown, UINT64_MAX / 2)) / kLargePart)
+    return size_text(unknown) + " in use were allocated before the history begins";
   if (found_.contradictions > 0)
     return "the history contradicts itself: what was held when the request failed is not certain";
   return "";
@@ -214,9 +219,7 @@ void Author::colder_memory() {
       cold += block.size;
   if (cold == 0) return;
   add({"cold memory in host memory", "spillway run --mode replace -- ...", cold >= short_bytes(), cold,
-       size_text(cold) +
-           " are older than the step, such as parameters and optimizer state; Spillway can move "
-           "those that are not in use",
+       size_text(cold) + " are older than the step; Spillway can move what is not in use",
        Sureness::kEstimate});
 }
 

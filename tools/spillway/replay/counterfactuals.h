@@ -45,8 +45,10 @@ struct Counterfactuals {
 Counterfactuals what_would_have_fitted(const MemoryHistory& history, const HistoryFindings& found,
                                        uint64_t most_ms = 5000);
 
-// The section of a report, and the same as JSON: a list.
+// The section of a report.
 std::string counterfactuals_text(const Counterfactuals& fitted);
-std::string counterfactuals_json(const Counterfactuals& fitted);
+// An object: the list `counterfactuals`, `no_counterfactuals` (why there are none, or null) and `less_sure`.
+// Null: nothing was asked.
+std::string counterfactuals_json(const Counterfactuals* fitted);
 
 }  // namespace spillway::tools

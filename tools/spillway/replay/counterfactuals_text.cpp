@@ -28,17 +28,23 @@ std::string counterfactuals_text(const Counterfactuals& fitted) {
   return text + "  It is about this request; what the program would have asked for next is not known.\n";
 }
 
-std::string counterfactuals_json(const Counterfactuals& fitted) {
+std::string counterfactuals_json(const Counterfactuals* fitted) {
   using Json = nlohmann::ordered_json;
-  Json list = Json::array();
-  for (const Alternative& item : fitted.items)
+  Json list = Json::array(), notes = Json::array();
+  if (fitted == nullptr)
+    return Json{{"counterfactuals", list}, {"no_counterfactuals", Json()}, {"less_sure", notes}}.dump();
+  for (const Alternative& item : fitted->items)
     list.push_back({{"what", item.what},
                     {"setting", item.setting},
                     {"fits", item.fits ? Json(*item.fits) : Json()},
                     {"bytes", item.bytes ? Json(*item.bytes) : Json()},
                     {"text", item.text},
                     {"sure", sureness_name(item.sure)}});
-  return list.dump();
+  for (const std::string& note : fitted->notes) notes.push_back(note);
+  const Json json = {{"counterfactuals", list},
+                     {"no_counterfactuals", fitted->no_answer.empty() ? Json() : Json(fitted->no_answer)},
+                     {"less_sure", notes}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace spillway::tools

@@ -13,7 +13,7 @@ namespace {
 constexpr uint64_t kPageBytes = uint64_t{2} << 20;
 constexpr uint64_t kMostCapacity = uint64_t{1} << 50;
 constexpr uint64_t kSmallRequest = uint64_t{1} << 20;
-constexpr size_t kLookAtClockEvery = 256;
+constexpr size_t kLookAtClockEvery = 16;
 
 std::unique_ptr<Placement> make_placement(const ReplayTarget& target, uint64_t capacity, std::string* error) {
   if (target.allocator == ReplayAllocator::kSpillway) return make_spillway_placement(capacity, error);

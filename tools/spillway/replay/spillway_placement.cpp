@@ -15,6 +15,9 @@ namespace {
 
 constexpr DeviceId kDevice{0};
 constexpr uint64_t kPageBytes = uint64_t{2} << 20;
+// The simulated driver's addresses are laid out for the card with which it starts.
+constexpr const char* kLargestCard = "1TiB";
+constexpr uint64_t kLargestCardBytes = uint64_t{1} << 40;
 
 // The simulated driver of this process: one card, no values, nothing that the environment says about another.
 const driver::Table* load_simulator(std::string* error) {
@@ -24,7 +27,7 @@ const driver::Table* load_simulator(std::string* error) {
                            "SPILLWAY_SIM_VALUES", "SPILLWAY_SIM_OVERHEADS", "SPILLWAY_SIM_REPORT",
                            "SPILLWAY_SIM_MASKS", "SPILLWAY_SIM_MACHINE", "CUDA_VISIBLE_DEVICES"})
     ::unsetenv(name);
-  ::setenv("SPILLWAY_SIM_CAPACITY", "1GiB", 1);
+  ::setenv("SPILLWAY_SIM_CAPACITY", kLargestCard, 1);
   driver::LoadError failed;
   const driver::Table* table = driver::resolve((libraries.folder + "/libcuda.so.1").c_str(), &failed);
   if (table == nullptr) *error = failed.text;
@@ -86,7 +89,8 @@ bool SpillwayPlacement::start(uint64_t capacity, std::string* error) {
     return false;
   SpillwaySimulatorUsage usage{};
   table_.simulator->usage(0, &usage);
-  if (failed(table_.simulator->set_capacity(0, std::max(capacity, kPageBytes) + usage.charged_bytes)))
+  if (failed(table_.simulator->set_capacity(
+          0, std::clamp(capacity, kPageBytes, kLargestCardBytes / 2) + usage.charged_bytes)))
     return false;
   allocator_ = std::make_unique<Allocator>(table_);
   ladder_ = std::make_unique<Ladder>(*allocator_);

@@ -185,22 +185,20 @@ std::string report_json(const ReportInput& input) {
   Json incidents = Json::array();
   for (const Incident& incident : input.analysis.incidents)
     incidents.push_back(incident_json(input, incident));
-  const Json report = {
-      {"trace", input.path},
-      {"shown_incident", input.incident != nullptr ? Json(input.incident->number) : Json(nullptr)},
-      {"incidents", incidents},
-      {"run", run_json(input)},
-      {"events", events_json(input)},
-      {"completeness",
-       {{"whole", contents.incomplete.empty()},
-        {"incomplete", text_or_null(contents.incomplete)},
-        {"overwritten", contents.overwritten},
-        {"overwritten_rare", contents.overwritten_rare},
-        {"dropped", contents.dropped},
-        {"torn", contents.torn}}},
-      {"counterfactuals",
-       input.fitted != nullptr ? Json::parse(counterfactuals_json(*input.fitted)) : Json::array()},
-      {"settings", contents.settings}};
+  Json report = {{"trace", input.path},
+                 {"shown_incident", input.incident != nullptr ? Json(input.incident->number) : Json(nullptr)},
+                 {"incidents", incidents},
+                 {"run", run_json(input)},
+                 {"events", events_json(input)},
+                 {"completeness",
+                  {{"whole", contents.incomplete.empty()},
+                   {"incomplete", text_or_null(contents.incomplete)},
+                   {"overwritten", contents.overwritten},
+                   {"overwritten_rare", contents.overwritten_rare},
+                   {"dropped", contents.dropped},
+                   {"torn", contents.torn}}},
+                 {"settings", contents.settings}};
+  report.update(Json::parse(counterfactuals_json(input.fitted)));
   // Names come from the traced program: what is no UTF-8 is replaced, not thrown at.
   return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

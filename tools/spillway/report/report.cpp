@@ -164,11 +164,10 @@ std::function<int()> declare_report(CLI::App& app, const Words&) {
   app.add_option("--capacity", options->capacity,
                  "Of a snapshot's card, such as 24GiB: shows what was outside PyTorch");
   const auto json = app.add_flag("--json", options->json, "The report as data");
-  const auto page =
-      app.add_option("--html", options->html,
-                     "Write the report as one HTML page, which needs no network, to this file")
-          ->type_name("FILE")
-          ->excludes(json);
+  const auto page = app.add_option("--html", options->html,
+                                   "Write the report as one HTML page, which needs no network, to this file")
+                        ->type_name("FILE")
+                        ->excludes(json);
   app.add_option("--pickle", options->pickle,
                  "Write a trace as a memory snapshot, for PyTorch's viewer (memory_viz), to this file")
       ->excludes(page)

@@ -3,12 +3,13 @@
 // Blocks and pages are rebuilt forwards, from the oldest record that the file still has.
 //  - A ring keeps its newest records. A block that was allocated before them is known if it was freed within
 //    the history. Otherwise only its bytes are known, from the allocator's own counts: `unknown_bytes`.
-//  - Records have an order and, but for the failures, no clock. `microseconds` is the clock of the failures
-//  and
-//    of their ends, and lies between them by the order; it stands still before the first and after the last,
-//    and is 0 where no request failed. So it never falls, and `step_events` tells steps without it.
+//  - Records have an order and, but for failures, the steps' beginnings and the samples of memory, no clock.
+//    `microseconds` lies between those by the order; it stands still before the first and after the last of
+//    them, and is 0 where there is none. So it never falls, and `step_events` tells steps without it.
 //  - Only a failure that was not rescued is `kOutOfMemory`; a rescued request is served by the event that
 //    follows.
+//  - What was free at a failure is the allocator's room less the pages that are mapped: pages without a place
+//    count as free.
 //  - Memory that was moved off the card counts as if it were still there. Pools are not told apart.
 //
 // Thread-safety: pure functions. Ownership: the history keeps the texts that it needs of `contents`. Errors:

@@ -70,8 +70,7 @@ std::string snapshot_json(const SnapshotReport& report) {
                      {"microseconds", found.span_us},
                      {"steps", found.steps},
                      {"contradictions", found.contradictions}};
-  json["counterfactuals"] =
-      report.fitted != nullptr ? Json::parse(counterfactuals_json(*report.fitted)) : Json::array();
+  json.update(Json::parse(counterfactuals_json(report.fitted)));
   json["settings"] = report.snapshot.settings;
   json["incomplete"] = report.snapshot.incomplete;
   json["passed_over"] = report.snapshot.passed_over;
