@@ -87,8 +87,13 @@ function readBlocks(from, moments) {
 function readSegments(from) {
   const column = (name) => numbersOf(from[name], Float64Array);
   return {
-    count: from.count, owners: from.owners, from: column('from'), until: column('until'), address: column('address'),
-    size: column('size'), owner: column('owner'),
+    count: from.count,
+    owners: from.owners,
+    from: column('from'),
+    until: column('until'),
+    address: column('address'),
+    size: column('size'),
+    owner: column('owner'),
   };
 }
 
@@ -124,7 +129,11 @@ function readHistory(from) {
   const place = new Uint32Array(blocks.count);
   for (let i = 0; i < blocks.count; ++i) place[i] = stacks.place[blocks.stack[i]];
   return {
-    moments, blocks, segments, stacks, place,
+    moments,
+    blocks,
+    segments,
+    stacks,
+    place,
     times: timesOf(moments, from.times),
     inUse: levelOf(moments, blocks.from, blocks.until, blocks.bytes),
     reserved: levelOf(moments, segments.from, segments.until, segments.size),
@@ -141,7 +150,8 @@ function readHistory(from) {
 const report = data.report;
 // What was found in the history: a snapshot's report, or what a trace's history told.
 const found = data.kind === 'snapshot' ? report : data.found || null;
-const incident = data.kind === 'trace' ? report.incidents.find((one) => one.incident === report.shown_incident) || null : null;
+const incident =
+    data.kind === 'trace' ? report.incidents.find((one) => one.incident === report.shown_incident) || null : null;
 
 // Of the card, or what Spillway may use of it; null where the file does not say.
 function capacityBytes() {

@@ -1,7 +1,10 @@
 // Shows the sections in order. One that fails says so and leaves the others alone.
 
-const kSections = [['verdict', showVerdict, 'Verdict'], ['memory', showEquation, 'Memory'], ['time', showTime, 'Time'], ['map', showMap, 'Map'], ['flame', showFlame, 'Stacks'],
-  ['holders', showHolders, 'Holders'], ['ladder', showLadder, 'Ladder'], ['notes', showNotes, 'File']];
+const kSections = [
+  ['verdict', showVerdict, 'Verdict'], ['memory', showEquation, 'Memory'], ['time', showTime, 'Time'],
+  ['map', showMap, 'Map'], ['flame', showFlame, 'Stacks'], ['holders', showHolders, 'Holders'],
+  ['ladder', showLadder, 'Ladder'], ['notes', showNotes, 'File']
+];
 
 startTheme();
 if (memory) state.moment = memory.failure === null ? memory.peak : memory.shown;
@@ -17,5 +20,5 @@ for (const [id, show, name] of kSections) {
 showMissing();
 document.querySelector('.licence').before($('tip'));
 requestAnimationFrame(() => requestAnimationFrame(() => {
-  document.body.dataset.ready = String(Math.round(performance.now()));
-}));
+                        document.body.dataset.ready = String(Math.round(performance.now()));
+                      }));
