@@ -19,6 +19,6 @@ for (const [id, show, name] of kSections) {
 }
 showMissing();
 document.querySelector('.licence').before($('tip'));
-requestAnimationFrame(() => requestAnimationFrame(() => {
-                        document.body.dataset.ready = String(Math.round(performance.now()));
-                      }));
+// When the first picture has been shown: the milliseconds since the page was asked for.
+const ready = () => document.body.dataset.ready = String(Math.round(performance.now()));
+requestAnimationFrame(() => requestAnimationFrame(ready));

@@ -26,7 +26,7 @@ const kHelp = {
       'Something keeps what each step makes: a list of losses with their graphs, a cache, a closure. Look at the line that grows.',
   capacity:
       'The program needs more than there is. Smaller batches, recomputed activations, a sharded or moved optimizer state need less; ' +
-      '`spillway rehearse` tries them without a GPU.',
+      'spillway rehearse tries them without a GPU.',
   fragmentation:
       'The bytes are there, in pieces that are too small. PyTorch’s setting expandable_segments:True, or Spillway as the allocator, joins them.',
   'pool isolation':
@@ -34,7 +34,7 @@ const kHelp = {
   'pending frees':
       'The bytes are freed, but other streams may still use them. Waiting for those streams before the request gives them back.',
   limit: 'The process has a limit below the card’s size. Raise it, or stay below it.',
-  'other processes': 'Other processes hold the rest of the card. `spillway top` shows which.',
+  'other processes': 'Other processes hold the rest of the card. spillway top shows which.',
   'outside bytes':
       'Much of the card is held outside the allocator: the CUDA context, other libraries. Fewer processes or libraries on it leave more.',
 };

@@ -1,5 +1,6 @@
 // Memory over time: the bands, the axes over them, zoom, and the choice of a moment and a block.
 
+// As the style sheet has them.
 const kGutter = {
   left: 74,
   right: 10,
@@ -32,6 +33,7 @@ class Timeline {
     listenTo(this);
     new ResizeObserver(() => this.resize()).observe(host);
     this.resize();
+    this.changed({moment: state.moment});
     drawnForPaper.push(() => {
       this.resize();
       this.drawNow();
