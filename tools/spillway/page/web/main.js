@@ -1,9 +1,9 @@
 // Shows the sections in order. One that fails says so and leaves the others alone.
 
 const kSections = [
-  ['verdict', showVerdict, 'Verdict'], ['memory', showEquation, 'Memory'], ['time', showTime, 'Time'],
-  ['map', showMap, 'Map'], ['flame', showFlame, 'Stacks'], ['holders', showHolders, 'Holders'],
-  ['ladder', showLadder, 'Ladder'], ['notes', showNotes, 'File']
+  ['verdict', showVerdict, 'Verdict'], ['memory', showEquation, 'Memory'], ['fitted', showFitted, 'Fits'],
+  ['time', showTime, 'Time'], ['map', showMap, 'Map'], ['flame', showFlame, 'Stacks'],
+  ['holders', showHolders, 'Holders'], ['ladder', showLadder, 'Ladder'], ['notes', showNotes, 'File']
 ];
 
 startTheme();
