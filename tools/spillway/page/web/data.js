@@ -49,6 +49,11 @@ function readStacks(from) {
   const depth = numbersOf(from.depth, Uint32Array);
   const start = new Uint32Array(depth.length + 1);
   for (let i = 0; i < depth.length; ++i) start[i + 1] = start[i] + depth[i];
+  // In a snapshot what has no stack is of another thread; in a trace nobody asked for stacks.
+  const place = numbersOf(from.place, Uint32Array);
+  if (data.kind === 'trace')
+    for (let i = 0; i < depth.length; ++i)
+      if (depth[i] === 0) from.places[place[i]] = {where: 'no stack was recorded', caller: ''};
   return {
     texts: from.texts,
     places: from.places,
@@ -57,7 +62,7 @@ function readStacks(from) {
     line: numbersOf(from.line, Float64Array),
     native: numbersOf(from.native, Uint8Array),
     frames: numbersOf(from.frames, Uint32Array),
-    place: numbersOf(from.place, Uint32Array),
+    place,
     start,
   };
 }

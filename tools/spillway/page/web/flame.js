@@ -125,8 +125,13 @@ class FlameGraph {
 
 function shortFile(file) { return file.split('/').slice(-2).join('/'); }
 
+const kNoStacks = 'This trace holds no stacks of its allocations.';
+
+function hasNoStacks() { return data.kind === 'trace' && memory !== null && memory.stacks.frames.length === 0; }
+
 function showFlame() {
   if (!memory) return absent('flame', 'Live bytes by stack', absentHistory());
+  if (hasNoStacks()) return absent('flame', 'Live bytes by stack', kNoStacks);
   const host = el('div', {class: 'flame', role: 'group', 'aria-label': 'Flame graph'});
   const graph = new FlameGraph(host);
   let moment = state.moment, frames = 'python';

@@ -103,6 +103,7 @@ class HolderTable {
 function showHolders() {
   const title = report.failure || incident ? 'Who held it' : 'Who holds it';
   if (!found) return absent('holders', title, absentHistory());
+  if (hasNoStacks()) return absent('holders', title, kNoStacks);
   if (!found.holders.length && !found.peak.holders.length) return absent('holders', title, 'Nothing was in use.');
   const host = el('div', {class: 'scroll holders', role: 'region', 'aria-label': title, tabindex: 0}),
         foot = el('p', {class: 'note', 'aria-live': 'polite'});

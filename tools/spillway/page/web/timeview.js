@@ -23,7 +23,8 @@ function showTime() {
          'Each band is a block, stacked in the order of allocation; blocks lower than a pixel are put together by place, on top. Pale grey came and went within a pixel. The line is ' +
              'what the allocator held' + (memory.steps.length ? ', short ticks at the foot are optimizer steps' : '') +
              '. Wheel or +/− zooms, Shift with the wheel or [ ] stretches, T fits the height, drag moves, a click or ←/→ chooses a moment, ↑/↓ a block, ' +
-             'P the peak, F the failure, 0 the whole.'),
+             'P the peak, F the failure, 0 the whole.' +
+             (data.kind === 'trace' ? ' Memory that was moved off the card is drawn as if it were there.' : '')),
       card);
   const chart = new Timeline(host);
   const visit = (moment) => {
