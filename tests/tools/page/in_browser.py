@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Opens pages of `spillway report --html` in a headless Chromium: in_browser.py [Page.test_NAME].
 
-SPILLWAY_BUILD_DIR names the build folder. Exit code 77, which ctest takes for "skipped", where there is no Chromium: tools/setup --oldest installs it.
+SPILLWAY_BUILD_DIR names the build folder. Exit code 77, which ctest takes for "skipped", where there is no Chromium:
+tools/setup --oldest installs it.
 """
 import json
 import os
@@ -136,6 +137,7 @@ class Page(unittest.TestCase):
         for view in ("time", "map", "flame", "holders"):
             self.assertTrue(self.browser.value(f"document.getElementById('{view}') === null"), view)
         self.assertIn("This trace holds no history of its allocations.", self.text("main"))
+        self.assertIn("a card of 2 GiB", self.text("#fitted"))
         self.assertIn("The lines below add up to it.", self.text("#memory"))
 
     def test_a_trace_with_a_history_shows_every_view(self):

@@ -72,4 +72,6 @@ def trace_report():
            "memory": [], "failed_driver_calls": {}, "plan_changes": [], "strategies": {}}
     whole = {"whole": True, "incomplete": None, "overwritten": 0, "overwritten_rare": 0, "dropped": 0, "torn": 0}
     return {"trace": "run.trace", "shown_incident": 2, "incidents": [incident, {**incident, "incident": 2}], "run": run,
-            "events": [], "completeness": whole, "settings": {}}
+            "events": [], "completeness": whole, "settings": {}, "less_sure": [], "no_counterfactuals": None,
+            "counterfactuals": [{"what": "a card of 2 GiB", "setting": "", "fits": True, "bytes": None, "text": "",
+                                 "sure": "sure"}]}

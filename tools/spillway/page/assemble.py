@@ -12,8 +12,8 @@ import sys
 
 D3 = ["dispatch", "selection", "drag", "color", "interpolate", "timer", "ease", "transition", "zoom", "hierarchy",
       "array"]
-SCRIPTS = ["data", "units", "dom", "colours", "summary", "bands", "axis", "pick", "overlay", "timeline", "timeview",
-           "maplayout", "map", "flame", "holders", "fitted", "ladder", "notes", "main"]
+SCRIPTS = ["data", "units", "dom", "colours", "summary", "fitted", "bands", "axis", "pick", "overlay", "gestures",
+           "timeline", "timeview", "maplayout", "map", "flame", "holders", "ladder", "notes", "main"]
 
 
 def library(name):

@@ -4,25 +4,24 @@ class Axis {
   constructor() {
     this.byTime = false;
     this.extent = {false: extents(false), true: null};
-    this.end = {false: memory.moments, true: memory.times[memory.moments - 1] + Math.max(1, memory.times[memory.moments - 1] / 500)};
+    this.end = {
+      false: memory.moments,
+      true: memory.times[memory.moments - 1] + Math.max(1, memory.times[memory.moments - 1] / 500)
+    };
   }
-  get whole() {
-    return this.end[this.byTime];
-  }
-  extents() {
-    return this.extent[this.byTime] || (this.extent[this.byTime] = extents(this.byTime));
-  }
+  get whole() { return this.end[this.byTime]; }
+  extents() { return this.extent[this.byTime] || (this.extent[this.byTime] = extents(this.byTime)); }
   // Of a moment: where it begins.
-  at(moment) {
-    return this.byTime ? memory.times[Math.min(moment, memory.moments - 1)] : moment;
-  }
+  at(moment) { return this.byTime ? memory.times[Math.min(moment, memory.moments - 1)] : moment; }
   momentAt(x) {
     if (!this.byTime) return Math.max(0, Math.min(memory.moments - 1, Math.floor(x)));
     let low = 0, high = memory.moments;  // the last that begins at or before x
     while (high - low > 1) {
       const middle = (low + high) >> 1;
-      if (memory.times[middle] <= x) low = middle;
-      else high = middle;
+      if (memory.times[middle] <= x)
+        low = middle;
+      else
+        high = middle;
     }
     return low;
   }

@@ -1,8 +1,8 @@
 // The blocks of a span of time as bands of pixels, stacked in the order of their allocation.
 //
-// The chart looks at the history once for each column of pixels. A block that comes and goes between two looks is not drawn; the
-// line of the most in use shows it. Blocks lower than a pixel are put together, by colour, on top of the others. So a picture
-// costs one pass over the blocks and one over the pixels, however many events there are.
+// The chart looks at the history once for each column of pixels. A block that comes and goes between two looks is not
+// drawn; the line of the most in use shows it. Blocks lower than a pixel are put together, by colour, on top of the
+// others. So a picture costs one pass over the blocks and one over the pixels, however many events there are.
 
 const kLeastHeight = 1;  // pixels: lower blocks are put together
 
@@ -15,8 +15,8 @@ function extents(byTime) {
   return {from: at(blocks.from), until: at(blocks.until)};
 }
 
-// view: {x0, x1} on the axis, {y0, y1} in bytes. Gives the lowest block that is drawn for itself. It changes in steps, so that
-// bands do not flicker while one zooms.
+// view: {x0, x1} on the axis, {y0, y1} in bytes. Gives the lowest block that is drawn for itself. It changes in steps,
+// so that bands do not flicker while one zooms.
 function leastShown(view, height) {
   const bytes = kLeastHeight * (view.y1 - view.y0) / height;
   return 2 ** Math.floor(Math.log2(Math.max(1, bytes)));
@@ -29,7 +29,7 @@ class BandPainter {
     this.height = height;
     this.image = new ImageData(width, height);
     this.pixels = new Uint32Array(this.image.data.buffer);
-    this.top = new Float64Array(width);     // what is stacked so far
+    this.top = new Float64Array(width);  // what is stacked so far
     this.small = Array.from({length: kColours}, () => new Float64Array(width + 1));
   }
 
@@ -100,15 +100,18 @@ class BandPainter {
 
   // Columns [first, last), bytes [low, high); the upper edge in its own colour where there is room for it.
   box(first, last, low, high, fill, edge) {
-    const y = (bytes) => Math.max(0, Math.min(this.height, this.height - Math.round((bytes - this.view.y0) * this.scale)));
+    const y = (bytes) =>
+        Math.max(0, Math.min(this.height, this.height - Math.round((bytes - this.view.y0) * this.scale)));
     const above = y(high), below = y(low);
     if (above >= below) return;
     const lined = below - above > 2;
     for (let row = above; row < below; ++row) {
       const at = row * this.width;
       const colour = lined && row === above ? edge : fill;
-      if (last - first < 8) for (let c = at + first; c < at + last; ++c) this.pixels[c] = colour;
-      else this.pixels.fill(colour, at + first, at + last);
+      if (last - first < 8)
+        for (let c = at + first; c < at + last; ++c) this.pixels[c] = colour;
+      else
+        this.pixels.fill(colour, at + first, at + last);
     }
   }
 }
@@ -118,7 +121,8 @@ class RangeMost {
   constructor(numbers) {
     this.numbers = numbers;
     this.coarse = new Float64Array(Math.ceil(numbers.length / 64)).fill(-Infinity);
-    for (let i = 0; i < numbers.length; ++i) if (numbers[i] > this.coarse[i >> 6]) this.coarse[i >> 6] = numbers[i];
+    for (let i = 0; i < numbers.length; ++i)
+      if (numbers[i] > this.coarse[i >> 6]) this.coarse[i >> 6] = numbers[i];
   }
   // Of [first, last); at least of the first.
   of(first, last) {

@@ -15,7 +15,8 @@ function bytesByPlace(moment) {
 function averageByPlace() {
   const {blocks, place, stacks, moments} = memory;
   const average = new Float64Array(stacks.places.length);
-  for (let i = 0; i < blocks.count; ++i) average[place[i]] += blocks.bytes[i] * (blocks.until[i] - blocks.from[i]) / moments;
+  for (let i = 0; i < blocks.count; ++i)
+    average[place[i]] += blocks.bytes[i] * (blocks.until[i] - blocks.from[i]) / moments;
   return average;
 }
 
@@ -33,22 +34,14 @@ function rankPlaces() {
 
 const ranks = memory ? rankPlaces() : null;
 
-function cssColour(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
-}
+function cssColour(name) { return getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim(); }
 
-function rgbOf(hex) {
-  return [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
-}
+function rgbOf(hex) { return [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)); }
 
-function mix(a, b, part) {
-  return a.map((value, i) => Math.round(value * (1 - part) + b[i] * part));
-}
+function mix(a, b, part) { return a.map((value, i) => Math.round(value * (1 - part) + b[i] * part)); }
 
 // As canvases' pixels hold it.
-function pixelOf([red, green, blue]) {
-  return (255 << 24 | blue << 16 | green << 8 | red) >>> 0;
-}
+function pixelOf([red, green, blue]) { return (255 << 24 | blue << 16 | green << 8 | red) >>> 0; }
 
 // The colours of the theme now; `faded` for what is not of the chosen place.
 function readTheme() {
@@ -63,8 +56,13 @@ function readTheme() {
     faded: Uint32Array.from(fills, (fill) => pixelOf(mix(fill, ground, 0.82))),
     chosen: pixelOf(rgbOf(cssColour('ink'))),
     gone: pixelOf(mix(rgbOf(cssColour('muted')), ground, 0.7)),
-    ink: cssColour('ink'), muted: cssColour('muted'), line: cssColour('line'), bad: cssColour('bad'), chart: cssColour('chart'),
-    mark: cssColour('mark'), hole: cssColour('hole'),
+    ink: cssColour('ink'),
+    muted: cssColour('muted'),
+    line: cssColour('line'),
+    bad: cssColour('bad'),
+    chart: cssColour('chart'),
+    mark: cssColour('mark'),
+    hole: cssColour('hole'),
   };
 }
 
@@ -75,13 +73,13 @@ function placeText(place) {
   return caller ? where + ' from ' + caller : where;
 }
 
-function swatch(colour) {
-  return el('span', {class: 'swatch s' + colour, 'aria-hidden': 'true'});
-}
+function swatch(colour) { return el('span', {class: 'swatch s' + colour, 'aria-hidden': 'true'}); }
 
 function setTheme(choice) {
-  if (choice === 'auto') delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = choice;
+  if (choice === 'auto')
+    delete document.documentElement.dataset.theme;
+  else
+    document.documentElement.dataset.theme = choice;
   theme = readTheme();
   change({theme: choice + (matchMedia('(prefers-color-scheme: dark)').matches ? '+' : '-')});
 }

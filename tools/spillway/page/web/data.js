@@ -49,6 +49,11 @@ function readStacks(from) {
   const depth = numbersOf(from.depth, Uint32Array);
   const start = new Uint32Array(depth.length + 1);
   for (let i = 0; i < depth.length; ++i) start[i + 1] = start[i] + depth[i];
+  // In a snapshot what has no stack is of another thread; in a trace nobody asked for stacks.
+  const place = numbersOf(from.place, Uint32Array);
+  if (data.kind === 'trace')
+    for (let i = 0; i < depth.length; ++i)
+      if (depth[i] === 0) from.places[place[i]] = {where: 'no stack was recorded', caller: ''};
   return {
     texts: from.texts,
     places: from.places,
@@ -57,7 +62,7 @@ function readStacks(from) {
     line: numbersOf(from.line, Float64Array),
     native: numbersOf(from.native, Uint8Array),
     frames: numbersOf(from.frames, Uint32Array),
-    place: numbersOf(from.place, Uint32Array),
+    place,
     start,
   };
 }
@@ -87,8 +92,13 @@ function readBlocks(from, moments) {
 function readSegments(from) {
   const column = (name) => numbersOf(from[name], Float64Array);
   return {
-    count: from.count, owners: from.owners, from: column('from'), until: column('until'), address: column('address'),
-    size: column('size'), owner: column('owner'),
+    count: from.count,
+    owners: from.owners,
+    from: column('from'),
+    until: column('until'),
+    address: column('address'),
+    size: column('size'),
+    owner: column('owner'),
   };
 }
 
@@ -124,7 +134,11 @@ function readHistory(from) {
   const place = new Uint32Array(blocks.count);
   for (let i = 0; i < blocks.count; ++i) place[i] = stacks.place[blocks.stack[i]];
   return {
-    moments, blocks, segments, stacks, place,
+    moments,
+    blocks,
+    segments,
+    stacks,
+    place,
     times: timesOf(moments, from.times),
     inUse: levelOf(moments, blocks.from, blocks.until, blocks.bytes),
     reserved: levelOf(moments, segments.from, segments.until, segments.size),
@@ -141,7 +155,8 @@ function readHistory(from) {
 const report = data.report;
 // What was found in the history: a snapshot's report, or what a trace's history told.
 const found = data.kind === 'snapshot' ? report : data.found || null;
-const incident = data.kind === 'trace' ? report.incidents.find((one) => one.incident === report.shown_incident) || null : null;
+const incident =
+    data.kind === 'trace' ? report.incidents.find((one) => one.incident === report.shown_incident) || null : null;
 
 // Of the card, or what Spillway may use of it; null where the file does not say.
 function capacityBytes() {

@@ -7,8 +7,10 @@ function el(name, properties, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(properties || {})) {
     if (value === null || value === undefined || value === false) continue;
-    if (key.startsWith('on')) element.addEventListener(key.slice(2), value);
-    else element.setAttribute(key, value === true ? '' : value);
+    if (key.startsWith('on'))
+      element.addEventListener(key.slice(2), value);
+    else
+      element.setAttribute(key, value === true ? '' : value);
   }
   return fill(element, ...children);
 }
@@ -32,8 +34,11 @@ function absent(id, title, why) {
 }
 
 function showMissing() {
-  const notes = Array.from(missing, ([why, titles]) => el('p', {class: 'absent'}, el('b', null, titles.join(', ')), ': ' + why));
-  if (notes.length) $('notes').before(el('section', {'aria-labelledby': 'missing-head'}, heading('missing', 'Not in this file'), ...notes));
+  const notes =
+      Array.from(missing, ([why, titles]) => el('p', {class: 'absent'}, el('b', null, titles.join(', ')), ': ' + why));
+  if (notes.length)
+    $('notes').before(
+        el('section', {'aria-labelledby': 'missing-head'}, heading('missing', 'Not in this file'), ...notes));
 }
 
 function button(text, label, press) {
@@ -42,8 +47,9 @@ function button(text, label, press) {
 
 // A choice of one among a few.
 function choice(label, options, chosen, choose) {
-  const buttons = options.map(([value, text]) =>
-    el('button', {type: 'button', 'aria-pressed': String(value === chosen), onclick: () => pick(value)}, text));
+  const buttons = options.map(
+      ([value, text]) =>
+          el('button', {type: 'button', 'aria-pressed': String(value === chosen), onclick: () => pick(value)}, text));
   const pick = (value) => {
     options.forEach(([one], i) => buttons[i].setAttribute('aria-pressed', String(one === value)));
     choose(value);
@@ -54,19 +60,21 @@ function choice(label, options, chosen, choose) {
 // A table that scrolls by itself on a narrow screen; columns: [text, is a number].
 function table(label, columns, rows) {
   const cell = (name, i, content) =>
-    el(name, {class: columns[i][1] ? 'number' : null, scope: name === 'th' ? 'col' : null}, content);
-  return el('div', {class: 'scroll', role: 'region', 'aria-label': label, tabindex: 0},
-    el('table', null,
-      el('thead', null, el('tr', null, ...columns.map(([text], i) => cell('th', i, text)))),
-      el('tbody', null, ...rows.map((row) => el('tr', null, ...row.map((content, i) => cell('td', i, content)))))));
+      el(name, {class: columns[i][1] ? 'number' : null, scope: name === 'th' ? 'col' : null}, content);
+  return el(
+      'div', {class: 'scroll', role: 'region', 'aria-label': label, tabindex: 0},
+      el('table', null, el('thead', null, el('tr', null, ...columns.map(([text], i) => cell('th', i, text)))),
+         el('tbody', null, ...rows.map((row) => el('tr', null, ...row.map((content, i) => cell('td', i, content)))))));
 }
 
-const state = {moment: 0, block: -1, place: -1};
+const state = {
+  moment: 0,
+  block: -1,
+  place: -1
+};
 const listeners = [];
 
-function whenChanged(listener) {
-  listeners.push(listener);
-}
+function whenChanged(listener) { listeners.push(listener); }
 
 function change(what) {
   if (Object.keys(what).every((key) => state[key] === what[key])) return;
@@ -96,6 +104,4 @@ function showTip(x, y, ...lines) {
   tip.style.top = (below ? y + 16 : y - tip.offsetHeight - 12) + 'px';
 }
 
-function hideTip() {
-  $('tip').hidden = true;
-}
+function hideTip() { $('tip').hidden = true; }

@@ -1,22 +1,26 @@
-// What would have served the request that failed: replays and sums, and what to type for each.
+// What would have fitted, where the report has looked into it.
 
-const kAnswers = new Map([[true, ['fits', 'good']], [false, ['does not', 'bad']], [null, ['not found out', 'calm']]]);
-const kSureness = {replayed: 'every request was given again', arithmetic: 'bytes of the file, added up', estimate: 'the program may need other bytes then'};
+const kAnswers = {
+  true: ['yes', 'good'],
+  false: ['no', 'bad'],
+  null: ['not known', 'calm']
+};
 
-function alternativeRow(item) {
-  const [answer, mood] = kAnswers.get(item.fits);
-  return [el('span', {class: 'chip mood-' + mood}, answer),
-    el('div', null, el('b', null, item.what), item.setting && item.fits !== false ? el('div', null, el('code', null, item.setting)) : ''),
-    item.text, el('span', {title: kSureness[item.sure]}, item.sure)];
+function fittedRow(one) {
+  const [answer, mood] = kAnswers[one.fits];
+  const what = [el('span', null, one.what), one.setting ? el('span', {class: 'more'}, one.setting) : null];
+  return [el('span', {class: 'chip mood-' + mood}, answer), el('span', null, ...what), one.sure, one.text];
 }
 
 function showFitted() {
-  const items = report.counterfactuals || [];
-  if (!items.length) {
-    $('fitted').remove();
-    return;
-  }
-  fill($('fitted'), heading('fitted', 'What would have fitted'),
-    table('What would have fitted', [['', false], ['with', false], ['what it shows', false], ['how it is known', false]], items.map(alternativeRow)),
-    el('p', {class: 'note'}, 'It is about this request. What the program would have asked for next is not known.'));
+  const alternatives = report.counterfactuals || [], unanswered = report.no_counterfactuals;
+  if (!alternatives.length && !unanswered) return $('fitted').remove();
+  fill($('fitted'), heading('fitted', 'What would have fitted'));
+  if (unanswered) return fill($('fitted'), el('p', {class: 'absent'}, 'No answer: ' + unanswered + '.'));
+  const columns = [['fits', false], ['what', false], ['how it is known', false], ['', false]];
+  fill($('fitted'), table('What would have fitted', columns, alternatives.map(fittedRow)));
+  for (const note of report.less_sure || []) fill($('fitted'), el('p', {class: 'note'}, 'Less sure: ' + note));
+  fill(
+      $('fitted'),
+      el('p', {class: 'note'}, 'It is about this request. What the program would have asked for next is not known.'));
 }

@@ -13,7 +13,8 @@ function bytesByStack(moment) {
 
 // Which frames are shown: the program's own, all of Python's, or those of C++ too.
 const kFrames = {
-  own: (frame) => !memory.stacks.native[frame] && !/\/(site|dist)-packages\/|^<frozen |\/lib\/python3/.test(memory.stacks.texts[memory.stacks.file[frame]]),
+  own: (frame) => !memory.stacks.native[frame] &&
+      !/\/(site|dist)-packages\/|^<frozen |\/lib\/python3/.test(memory.stacks.texts[memory.stacks.file[frame]]),
   python: (frame) => !memory.stacks.native[frame],
   all: () => true,
 };
@@ -22,8 +23,9 @@ const kFrames = {
 function flameFrames(stack, which) {
   const {texts} = memory.stacks;
   const shown = framesOf(stack).reverse().filter(kFrames[which]);
-  if (!shown.length) return [{key: 'p' + memory.stacks.place[stack], name: placeText(memory.stacks.place[stack]), file: ''}];
-  return shown.map((frame) => ({key: frame, name: texts[memory.stacks.function[frame]], file: frameText(frame)}));
+  if (!shown.length)
+    return [{key: 'p' + memory.stacks.place[stack], name: placeText(memory.stacks.place[stack]), file: ''}];
+  return shown.map((frame) => ({key: frame, name: texts[memory.stacks.function [frame]], file: frameText(frame)}));
 }
 
 function flameTree(moment, frames) {
@@ -36,7 +38,9 @@ function flameTree(moment, frames) {
     }
     node.self += bytes;
   }
-  const tree = d3.hierarchy(root, (node) => Array.from(node.inner.values())).sum((node) => node.self).sort((a, b) => b.value - a.value);
+  const tree = d3.hierarchy(root, (node) => Array.from(node.inner.values()))
+                   .sum((node) => node.self)
+                   .sort((a, b) => b.value - a.value);
   return d3.partition()(tree);
 }
 
@@ -63,8 +67,10 @@ class FlameGraph {
     const shown = node.descendants().filter((one) => (one.x1 - one.x0) >= kLeastShare * (node.x1 - node.x0));
     const above = node.ancestors().slice(1).reverse();
     this.boxes = new Map();
-    this.host.replaceChildren(...above.map((one) => this.box(one, 0, 1)),
-      ...shown.map((one) => this.box(one, (one.x0 - node.x0) / (node.x1 - node.x0), (one.x1 - one.x0) / (node.x1 - node.x0))));
+    this.host.replaceChildren(
+        ...above.map((one) => this.box(one, 0, 1)),
+        ...shown.map(
+            (one) => this.box(one, (one.x0 - node.x0) / (node.x1 - node.x0), (one.x1 - one.x0) / (node.x1 - node.x0))));
     const depth = shown.reduce((most, one) => Math.max(most, one.depth), 0);
     this.host.style.height = (depth + 1) * kFlameRow + 'px';
     this.setFocus(node, false);
@@ -73,14 +79,20 @@ class FlameGraph {
   box(node, left, width) {
     const {name, file} = node.data;
     const share = shareText(node.value, this.tree.value), pixels = width * this.host.clientWidth;
-    const box = el('button', {
-      type: 'button', tabindex: -1, class: (node.depth ? 'f' + hueOf(file) : 'root') + (pixels > 24 ? '' : ' thin'),
-      'aria-label': name + ' ' + file + ', ' + sizeText(node.value) + ', ' + share,
-      onclick: () => this.zoomTo(node === this.node && node.parent ? node.parent : node),
-      onfocus: () => this.setFocus(node, false),
-      onmousemove: (event) => showTip(event.clientX, event.clientY, el('b', null, sizeText(node.value) + ' · ' + share), el('span', null, name), el('span', null, file)),
-    }, pixels > 24 ? el('b', null, name) : null, pixels > 130 && file ? el('span', null, ' ' + shortFile(file)) : null,
-    pixels > 250 ? el('i', null, sizeText(node.value)) : null);
+    const box = el(
+        'button', {
+          type: 'button',
+          tabindex: -1,
+          class: (node.depth ? 'f' + hueOf(file) : 'root') + (pixels > 24 ? '' : ' thin'),
+          'aria-label': name + ' ' + file + ', ' + sizeText(node.value) + ', ' + share,
+          onclick: () => this.zoomTo(node === this.node && node.parent ? node.parent : node),
+          onfocus: () => this.setFocus(node, false),
+          onmousemove: (event) => showTip(
+              event.clientX, event.clientY, el('b', null, sizeText(node.value) + ' · ' + share), el('span', null, name),
+              el('span', null, file)),
+        },
+        pixels > 24 ? el('b', null, name) : null, pixels > 130 && file ? el('span', null, ' ' + shortFile(file)) : null,
+        pixels > 250 ? el('i', null, sizeText(node.value)) : null);
     box.style.left = 100 * left + '%';
     box.style.width = 100 * width + '%';
     box.style.top = node.depth * kFlameRow + 'px';
@@ -99,8 +111,10 @@ class FlameGraph {
   pressed(event) {
     const at = this.focus, beside = at.parent ? at.parent.children : [at];
     const to = {
-      ArrowUp: at.parent, ArrowDown: at.children && at.children[0],
-      ArrowLeft: beside[beside.indexOf(at) - 1], ArrowRight: beside[beside.indexOf(at) + 1],
+      ArrowUp: at.parent,
+      ArrowDown: at.children && at.children[0],
+      ArrowLeft: beside[beside.indexOf(at) - 1],
+      ArrowRight: beside[beside.indexOf(at) + 1],
     };
     if (event.key === 'Escape') this.zoomTo(this.tree);
     if (!(event.key in to)) return;
@@ -109,17 +123,21 @@ class FlameGraph {
   }
 }
 
-function shortFile(file) {
-  return file.split('/').slice(-2).join('/');
-}
+function shortFile(file) { return file.split('/').slice(-2).join('/'); }
+
+const kNoStacks = 'This trace holds no stacks of its allocations.';
+
+function hasNoStacks() { return data.kind === 'trace' && memory !== null && memory.stacks.frames.length === 0; }
 
 function showFlame() {
   if (!memory) return absent('flame', 'Live bytes by stack', absentHistory());
+  if (hasNoStacks()) return absent('flame', 'Live bytes by stack', kNoStacks);
   const host = el('div', {class: 'flame', role: 'group', 'aria-label': 'Flame graph'});
   const graph = new FlameGraph(host);
   let moment = state.moment, frames = 'python';
   const draw = () => graph.show(flameTree(moment, frames));
-  const moments = [[memory.shown, memory.failure === null ? 'at the end' : 'at the failure'], [memory.peak, 'at the peak']];
+  const moments =
+      [[memory.shown, memory.failure === null ? 'at the end' : 'at the failure'], [memory.peak, 'at the peak']];
   const when = memory.peak === memory.shown ? null : choice('Moment of the flame graph', moments, moment, (chosen) => {
     moment = chosen;
     draw();
@@ -130,8 +148,10 @@ function showFlame() {
     frames = chosen;
     draw();
   }) : null;
-  fill($('flame'), heading('flame', 'Live bytes by stack', which, when), host,
-    el('p', {class: 'note'}, 'The width of a frame is what it and what it called held. A click looks closer, another one goes back; arrows move, Esc shows all.' +
-      (memory.peak === memory.shown ? ' The peak was at the failure.' : '')));
+  fill(
+      $('flame'), heading('flame', 'Live bytes by stack', which, when), host,
+      el('p', {class: 'note'},
+         'The width of a frame is what it and what it called held. A click looks closer, another one goes back; arrows move, Esc shows all.' +
+             (memory.peak === memory.shown ? ' The peak was at the failure.' : '')));
   draw();
 }

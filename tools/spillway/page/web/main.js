@@ -1,7 +1,10 @@
 // Shows the sections in order. One that fails says so and leaves the others alone.
 
-const kSections = [['verdict', showVerdict, 'Verdict'], ['memory', showEquation, 'Memory'], ['fitted', showFitted, 'What fits'], ['time', showTime, 'Time'], ['map', showMap, 'Map'], ['flame', showFlame, 'Stacks'],
-  ['holders', showHolders, 'Holders'], ['ladder', showLadder, 'Ladder'], ['notes', showNotes, 'File']];
+const kSections = [
+  ['verdict', showVerdict, 'Verdict'], ['memory', showEquation, 'Memory'], ['fitted', showFitted, 'Fits'],
+  ['time', showTime, 'Time'], ['map', showMap, 'Map'], ['flame', showFlame, 'Stacks'],
+  ['holders', showHolders, 'Holders'], ['ladder', showLadder, 'Ladder'], ['notes', showNotes, 'File']
+];
 
 startTheme();
 if (memory) state.moment = memory.failure === null ? memory.peak : memory.shown;
@@ -16,6 +19,6 @@ for (const [id, show, name] of kSections) {
 }
 showMissing();
 document.querySelector('.licence').before($('tip'));
-requestAnimationFrame(() => requestAnimationFrame(() => {
-  document.body.dataset.ready = String(Math.round(performance.now()));
-}));
+// When the first picture has been shown: the milliseconds since the page was asked for.
+const ready = () => document.body.dataset.ready = String(Math.round(performance.now()));
+requestAnimationFrame(() => requestAnimationFrame(ready));

@@ -42,8 +42,10 @@ class SegmentMap {
   drawGroup(pen, group) {
     const name = this.layout.groups.length > 1 || memory.segments.owners.length > 1 ? poolName(group.owner) + ': ' : '';
     pen.fillStyle = theme.muted;
-    pen.fillText(name + sizeText(group.bytes) + ' in ' + plural(group.segments.length, 'segment', 'segments') +
-      ', largest hole ' + sizeText(group.largest), 0, group.y - 18);
+    pen.fillText(
+        name + sizeText(group.bytes) + ' in ' + plural(group.segments.length, 'segment', 'segments') +
+            ', largest hole ' + sizeText(group.largest),
+        0, group.y - 18);
     for (const segment of group.segments)
       for (const piece of segment.pieces) this.drawPiece(pen, group, segment, piece);
   }
@@ -93,13 +95,15 @@ class SegmentMap {
 
   * pieces() {
     for (const group of this.layout.groups)
-      for (const segment of group.segments) for (const piece of segment.pieces) yield {group, segment, piece};
+      for (const segment of group.segments)
+        for (const piece of segment.pieces) yield {group, segment, piece};
   }
 
   summary() {
     const bytes = this.layout.groups.reduce((sum, group) => sum + group.bytes, 0);
     const holes = Array.from(this.pieces()).filter(({piece}) => piece.block < 0).length;
-    return 'Map of ' + sizeText(bytes) + ' of segments ' + beforeText(state.moment) + ', with ' + plural(holes, 'hole', 'holes');
+    return 'Map of ' + sizeText(bytes) + ' of segments ' + beforeText(state.moment) + ', with ' +
+        plural(holes, 'hole', 'holes');
   }
 
   under(event) {
@@ -110,13 +114,20 @@ class SegmentMap {
   tell(event) {
     const under = this.under(event);
     if (!under) return hideTip();
-    showTip(event.clientX, event.clientY, ...(under.piece.block >= 0 ? blockTip(under.piece.block, state.moment) : this.holeLines(under)));
+    showTip(
+        event.clientX, event.clientY,
+        ...(under.piece.block >= 0 ? blockTip(under.piece.block, state.moment) : this.holeLines(under)));
   }
 
   holeLines({group, piece}) {
     const size = piece.end - piece.start, asked = requestedBytes();
-    return [el('b', null, 'Hole of ' + sizeText(size)), el('span', null, poolName(group.owner)),
-      asked ? el('span', null, size >= asked ? 'It would hold the request.' : sizeText(asked - size) + ' too small for the request.') : null].filter(Boolean);
+    return [
+      el('b', null, 'Hole of ' + sizeText(size)), el('span', null, poolName(group.owner)),
+      asked ?
+          el('span', null,
+             size >= asked ? 'It would hold the request.' : sizeText(asked - size) + ' too small for the request.') :
+          null
+    ].filter(Boolean);
   }
 
   choose(under) {
@@ -132,7 +143,8 @@ class SegmentMap {
     if (!step || !this.layout) return;
     event.preventDefault();
     const all = Array.from(this.pieces());
-    const now = all.findIndex(({piece}) => this.hole ? piece.start === this.hole.start : piece.block >= 0 && piece.block === state.block);
+    const now = all.findIndex(
+        ({piece}) => this.hole ? piece.start === this.hole.start : piece.block >= 0 && piece.block === state.block);
     this.choose(all[now < 0 ? 0 : Math.max(0, Math.min(all.length - 1, now + step))]);
   }
 }
@@ -149,22 +161,34 @@ function hatch(pen, x, y, length) {
 
 function showMap() {
   if (!memory || memory.segments.count === 0) return absent('map', 'The allocator’s segments', absentHistory());
-  const slider = el('input', {type: 'range', min: 0, max: memory.moments - 1, step: 1, 'aria-label': 'Moment of the map'});
-  const when = el('span', {class: 'when'}), host = el('div', {class: 'map'}), card = el('div', {class: 'beside', 'aria-live': 'polite'});
+  const slider =
+      el('input', {type: 'range', min: 0, max: memory.moments - 1, step: 1, 'aria-label': 'Moment of the map'});
+  const when = el('span', {class: 'when'}), host = el('div', {class: 'map'}),
+        card = el('div', {class: 'beside', 'aria-live': 'polite'});
   slider.addEventListener('input', () => change({moment: Number(slider.value)}));
-  fill($('map'), heading('map', 'The allocator’s segments',
-    el('div', {class: 'tools'}, button('Peak', 'Go to the peak', () => change({moment: memory.peak})),
-      button(memory.failure === null ? 'End' : 'Failure', 'Go to the ' + (memory.failure === null ? 'end' : 'failure'), () => change({moment: memory.shown})))),
-    el('div', {class: 'moment'}, slider, when), host,
-    el('p', {class: 'note', id: 'map-keys'}, 'One length is one number of bytes everywhere; lines wrap. Coloured pieces are blocks, in the colours of their places above; ' +
-      'grey ones are holes; hatched ones are freed but still in use by another stream. ←/→ goes from piece to piece.'), card);
+  fill(
+      $('map'),
+      heading(
+          'map', 'The allocator’s segments',
+          el('div', {class: 'tools'}, button('Peak', 'Go to the peak', () => change({moment: memory.peak})),
+             button(
+                 memory.failure === null ? 'End' : 'Failure',
+                 'Go to the ' + (memory.failure === null ? 'end' : 'failure'), () => change({moment: memory.shown})))),
+      el('div', {class: 'moment'}, slider, when), host,
+      el('p', {class: 'note', id: 'map-keys'},
+         'One length is one number of bytes everywhere; lines wrap. Coloured pieces are blocks, in the colours of their places above; ' +
+             'grey ones are holes; hatched ones are freed but still in use by another stream. ←/→ goes from piece to piece.'),
+      card);
   const map = new SegmentMap(host);
   let hole = null;
   const tell = () => {
     slider.value = state.moment;
     slider.setAttribute('aria-valuetext', beforeText(state.moment));
     when.textContent = beforeText(state.moment);
-    card.replaceChildren(...(state.block >= 0 ? [blockCard(state.block, state.moment)] : hole ? [el('div', {class: 'card'}, ...map.holeLines(hole))] : []));
+    card.replaceChildren(
+        ...(state.block >= 0 ? [blockCard(state.block, state.moment)] :
+                hole         ? [el('div', {class: 'card'}, ...map.holeLines(hole))] :
+                               []));
   };
   map.told = (under) => {
     hole = under;

@@ -13,8 +13,10 @@ function segmentsAt(moment) {
   // The parts of an expandable segment touch.
   return live.reduce((joined, one) => {
     const last = joined[joined.length - 1];
-    if (last && last.owner === one.owner && last.address + last.size === one.address) last.size += one.size;
-    else joined.push(one);
+    if (last && last.owner === one.owner && last.address + last.size === one.address)
+      last.size += one.size;
+    else
+      joined.push(one);
     return joined;
   }, []);
 }
@@ -27,11 +29,14 @@ function fillSegments(live, moment) {
     let low = 0, high = byAddress.length;  // the last segment that begins at or before the block
     while (high - low > 1) {
       const middle = (low + high) >> 1;
-      if (byAddress[middle].address <= blocks.address[i]) low = middle;
-      else high = middle;
+      if (byAddress[middle].address <= blocks.address[i])
+        low = middle;
+      else
+        high = middle;
     }
     const segment = byAddress[low];
-    if (segment && blocks.address[i] >= segment.address && blocks.address[i] < segment.address + segment.size) segment.blocks.push(i);
+    if (segment && blocks.address[i] >= segment.address && blocks.address[i] < segment.address + segment.size)
+      segment.blocks.push(i);
   }
 }
 
@@ -52,7 +57,8 @@ function piecesOf(segment) {
   return pieces;
 }
 
-// Groups by pool and stream, each with its lines: {title, y, rows, segments}, and each segment's offset in pixels along them.
+// Groups by pool and stream, each with its lines: {title, y, rows, segments}, and each segment's offset in pixels along
+// them.
 function layOut(moment, width) {
   const live = segmentsAt(moment);
   fillSegments(live, moment);
@@ -63,11 +69,13 @@ function layOut(moment, width) {
   const groups = [];
   for (const segment of live) {
     let group = groups[groups.length - 1];
-    if (!group || group.owner !== segment.owner) groups.push(group = {owner: segment.owner, segments: [], bytes: 0, length: 0, largest: 0});
+    if (!group || group.owner !== segment.owner)
+      groups.push(group = {owner: segment.owner, segments: [], bytes: 0, length: 0, largest: 0});
     segment.offset = group.length;
     segment.length = Math.max(1, segment.size / perPixel);
     segment.pieces = piecesOf(segment);
-    for (const piece of segment.pieces) if (piece.block < 0) group.largest = Math.max(group.largest, piece.end - piece.start);
+    for (const piece of segment.pieces)
+      if (piece.block < 0) group.largest = Math.max(group.largest, piece.end - piece.start);
     group.length += segment.length + gap;
     group.bytes += segment.size;
     group.segments.push(segment);

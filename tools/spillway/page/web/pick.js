@@ -25,7 +25,8 @@ function blockAt(moment, bytes, least) {
 
 function ageText(block, moment) {
   const {blocks, times} = memory;
-  return blocks.from[block] === 0 ? 'since before the history' : durationText(times[moment] - times[blocks.from[block]]) + ' old';
+  return blocks.from[block] === 0 ? 'since before the history' :
+                                    durationText(times[moment] - times[blocks.from[block]]) + ' old';
 }
 
 function endText(block) {
@@ -35,8 +36,10 @@ function endText(block) {
 }
 
 function blockTip(block, moment) {
-  return [el('b', null, sizeText(memory.blocks.bytes[block])), el('span', null, ageText(block, moment)),
-    el('span', null, placeText(memory.place[block]))];
+  return [
+    el('b', null, sizeText(memory.blocks.bytes[block])), el('span', null, ageText(block, moment)),
+    el('span', null, placeText(memory.place[block]))
+  ];
 }
 
 function frameText(frame) {
@@ -54,9 +57,13 @@ function framesOf(stack) {
 function stackList(stack) {
   const frames = framesOf(stack);
   if (!frames.length) return el('p', {class: 'note'}, 'No stack was recorded.');
-  return el('ol', {class: 'frames'}, ...frames.map((frame) =>
-    el('li', {class: memory.stacks.native[frame] ? 'native' : null},
-      el('b', null, memory.stacks.texts[memory.stacks.function[frame]]), ' ', el('span', null, frameText(frame)))));
+  return el(
+      'ol', {class: 'frames'},
+      ...frames.map(
+          (frame) =>
+              el('li', {class: memory.stacks.native[frame] ? 'native' : null},
+                 el('b', null, memory.stacks.texts[memory.stacks.function [frame]]), ' ',
+                 el('span', null, frameText(frame)))));
 }
 
 // The chosen block in full.
@@ -64,16 +71,22 @@ function blockCard(block, moment) {
   const {blocks, place} = memory;
   const rounding = blocks.held[block] - blocks.bytes[block];
   const facts = [
-    ['size', sizeText(blocks.bytes[block]) + ' (' + exactText(blocks.bytes[block]) + ')' + (rounding ? ', and ' + sizeText(rounding) + ' of rounding' : '')],
+    [
+      'size',
+      sizeText(blocks.bytes[block]) + ' (' + exactText(blocks.bytes[block]) + ')' +
+          (rounding ? ', and ' + sizeText(rounding) + ' of rounding' : '')
+    ],
     ['age', ageText(block, moment) + ', ' + endText(block)],
     ['place', placeText(place[block])],
     ['address', addressText(blocks.address[block])],
   ];
   if (blocks.pending[block] < blocks.until[block] && blocks.pending[block] <= moment)
     facts.push(['state', 'freed, but another stream may still use it']);
-  return el('div', {class: 'card'},
-    el('div', {class: 'head'}, el('h3', null, swatch(ranks.colour[place[block]]), 'Block of ' + sizeText(blocks.bytes[block])),
-      button('×', 'Close', () => change({block: -1}))),
-    el('dl', {class: 'plain'}, ...facts.flatMap(([name, text]) => [el('dt', null, name), el('dd', null, text)])),
-    stackList(blocks.stack[block]));
+  return el(
+      'div', {class: 'card'},
+      el('div', {class: 'head'},
+         el('h3', null, swatch(ranks.colour[place[block]]), 'Block of ' + sizeText(blocks.bytes[block])),
+         button('×', 'Close', () => change({block: -1}))),
+      el('dl', {class: 'plain'}, ...facts.flatMap(([name, text]) => [el('dt', null, name), el('dd', null, text)])),
+      stackList(blocks.stack[block]));
 }

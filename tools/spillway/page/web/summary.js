@@ -2,33 +2,44 @@
 
 function verdictOf() {
   if (data.kind === 'snapshot') {
-    if (!report.verdict) return {mood: 'calm', head: 'NO FAILURE', cause: '', text: 'No request failed in what the snapshot tells.'};
+    if (!report.verdict)
+      return {mood: 'calm', head: 'NO FAILURE', cause: '', text: 'No request failed in what the snapshot tells.'};
     return {mood: 'bad', head: 'OUT OF MEMORY', cause: report.verdict.cause, text: report.verdict.text + '.'};
   }
   if (!incident) return {mood: 'calm', head: 'NO FAILURE', cause: '', text: 'No allocation failed.'};
-  const [head, rest] = data.headline ? data.headline.split(/: (.*)/s) : ['NOT DECIDED', 'the trace ends before an outcome.'];
+  const [head, rest] =
+      data.headline ? data.headline.split(/: (.*)/s) : ['NOT DECIDED', 'the trace ends before an outcome.'];
   return {
-    mood: head === 'RESCUED' ? 'good' : head === 'NOT RESCUED' ? 'bad' : 'calm', head, rest,
-    cause: incident.cause, text: incident.verdict + '.',
+    mood: head === 'RESCUED'   ? 'good' :
+        head === 'NOT RESCUED' ? 'bad' :
+                                 'calm',
+    head,
+    rest,
+    cause: incident.cause,
+    text: incident.verdict + '.',
   };
 }
 
 // What usually helps, by the cause.
 const kHelp = {
-  leak: 'Something keeps what each step makes: a list of losses with their graphs, a cache, a closure. Look at the line that grows.',
-  capacity: 'The program needs more than there is. Smaller batches, recomputed activations, a sharded or moved optimizer state need less; ' +
-    '`spillway rehearse` tries them without a GPU.',
-  fragmentation: 'The bytes are there, in pieces that are too small. PyTorch’s setting expandable_segments:True, or Spillway as the allocator, joins them.',
-  'pool isolation': 'The free bytes belong to other pools or streams, such as those of CUDA graphs. Fewer pools, or graphs that share one, leave more.',
-  'pending frees': 'The bytes are freed, but other streams may still use them. Waiting for those streams before the request gives them back.',
+  leak:
+      'Something keeps what each step makes: a list of losses with their graphs, a cache, a closure. Look at the line that grows.',
+  capacity:
+      'The program needs more than there is. Smaller batches, recomputed activations, a sharded or moved optimizer state need less; ' +
+      'spillway rehearse tries them without a GPU.',
+  fragmentation:
+      'The bytes are there, in pieces that are too small. PyTorch’s setting expandable_segments:True, or Spillway as the allocator, joins them.',
+  'pool isolation':
+      'The free bytes belong to other pools or streams, such as those of CUDA graphs. Fewer pools, or graphs that share one, leave more.',
+  'pending frees':
+      'The bytes are freed, but other streams may still use them. Waiting for those streams before the request gives them back.',
   limit: 'The process has a limit below the card’s size. Raise it, or stay below it.',
-  'other processes': 'Other processes hold the rest of the card. `spillway top` shows which.',
-  'outside bytes': 'Much of the card is held outside the allocator: the CUDA context, other libraries. Fewer processes or libraries on it leave more.',
+  'other processes': 'Other processes hold the rest of the card. spillway top shows which.',
+  'outside bytes':
+      'Much of the card is held outside the allocator: the CUDA context, other libraries. Fewer processes or libraries on it leave more.',
 };
 
-function poolText(pool) {
-  return pool === 0 ? 'default pool' : 'pool ' + pool;
-}
+function poolText(pool) { return pool === 0 ? 'default pool' : 'pool ' + pool; }
 
 function snapshotRequest() {
   const failure = report.failure;
@@ -47,13 +58,21 @@ function traceRequest() {
   const facts = [
     ['asked', sizeText(incident.requested_bytes), exactText(incident.requested_bytes)],
     ['short', sizeText(incident.short_bytes), 'rounded to ' + sizeText(incident.rounded_bytes)],
-    ['device', 'device ' + incident.device, ['stream ' + (incident.stream ? addressText(incident.stream) : '0'),
-      incident.pool !== null && poolText(incident.pool)].filter(Boolean).join(', ')],
+    [
+      'device', 'device ' + incident.device,
+      [
+        'stream ' + (incident.stream ? addressText(incident.stream) : '0'),
+        incident.pool !== null && poolText(incident.pool)
+      ].filter(Boolean)
+          .join(', ')
+    ],
   ];
   if (incident.library) facts.push(['asked by', incident.library, '']);
-  const step = incident.step && 'step ' + incident.step.step + (incident.step.attempt ? ', attempt ' + incident.step.attempt : '');
+  const step = incident.step &&
+      'step ' + incident.step.step + (incident.step.attempt ? ', attempt ' + incident.step.attempt : '');
   if (step || incident.phase) facts.push(['when', step || 'step unknown', incident.phase && 'phase ' + incident.phase]);
-  if (found && found.failure) facts.push(['place', found.failure.where, found.failure.caller && 'from ' + found.failure.caller]);
+  const asker = incident.asked_by;
+  if (asker) facts.push(['place', asker.where, asker.caller && 'from ' + asker.caller]);
   return facts;
 }
 
@@ -63,73 +82,110 @@ function showVerdict() {
   document.title = verdict.head + ' · ' + data.path.replace(/.*\//, '') + ' · Spillway report';
   const facts = data.kind === 'snapshot' ? snapshotRequest() : traceRequest();
   $('verdict').classList.add('mood-' + verdict.mood);
-  fill($('verdict'), 
-    el('h1', {id: 'verdict-head'}, el('span', {class: 'chip'}, verdict.head),
-      verdict.cause ? el('span', {class: 'cause'}, verdict.cause) : null),
-    el('p', {class: 'verdict-text'}, verdict.text),
-    verdict.rest ? el('p', {class: 'note'}, verdict.rest[0].toUpperCase() + verdict.rest.slice(1)) : null,
-    facts.length ? el('dl', {class: 'facts', 'aria-label': 'The request that failed'},
-      ...facts.map(([name, value, more]) =>
-        el('div', null, el('dt', null, name), el('dd', null, value, more ? el('span', {class: 'more'}, more) : null)))) : null,
-    verdict.mood !== 'good' && kHelp[verdict.cause] ? el('p', {class: 'help'}, el('b', null, 'What helps: '), kHelp[verdict.cause]) : null);
+  fill(
+      $('verdict'),
+      el('h1', {id: 'verdict-head'}, el('span', {class: 'chip'}, verdict.head),
+         verdict.cause ? el('span', {class: 'cause'}, verdict.cause) : null),
+      el('p', {class: 'verdict-text'}, verdict.text),
+      verdict.rest ? el('p', {class: 'note'}, verdict.rest[0].toUpperCase() + verdict.rest.slice(1)) : null,
+      facts.length ? el('dl', {class: 'facts', 'aria-label': 'The request that failed'},
+                        ...facts.map(
+                            ([name, value, more]) =>
+                                el('div', null, el('dt', null, name),
+                                   el('dd', null, value, more ? el('span', {class: 'more'}, more) : null)))) :
+                     null,
+      verdict.mood !== 'good' && kHelp[verdict.cause] ?
+          el('p', {class: 'help'}, el('b', null, 'What helps: '), kHelp[verdict.cause]) :
+          null);
 }
 
 // {total, parts, rest}: the parts add up to the total, but for the rest.
 function equationOf() {
   const bytes = data.kind === 'snapshot' ? report.memory : incident ? incident.equation : {};
   const parts = data.terms.map((term) => ({...term, bytes: bytes[term.key + '_bytes']}))
-    .filter((term) => term.bytes !== null && term.bytes !== undefined);
+                    .filter((term) => term.bytes !== null && term.bytes !== undefined);
   const sum = parts.reduce((total, part) => total + part.bytes, 0);
   if (data.kind === 'trace') {
     if (!bytes.limit_bytes) return driverEquation(bytes);
     const missing = data.terms.length - parts.length;
-    return {name: 'limit', total: bytes.limit_bytes, parts, rest: bytes.limit_bytes - sum, missing,
-            largest: bytes.largest_extent_bytes, largestName: 'largest usable extent'};
+    return {
+      name: 'limit',
+      total: bytes.limit_bytes,
+      parts,
+      rest: bytes.limit_bytes - sum,
+      missing,
+      largest: bytes.largest_extent_bytes,
+      largestName: 'largest usable extent'
+    };
   }
-  const name = bytes.capacity_bytes && bytes.outside_bytes !== null ? 'card' : bytes.free_bytes !== null ? 'reserved + free' : 'reserved';
-  return {name, total: sum, parts, rest: 0, missing: 0, largest: bytes.largest_idle_bytes, largestName: 'largest idle piece',
-          unknown: bytes.free_bytes !== null && bytes.outside_bytes === null};
+  const name = bytes.capacity_bytes && bytes.outside_bytes !== null ? 'card' :
+      bytes.free_bytes !== null                                     ? 'reserved + free' :
+                                                                      'reserved';
+  return {
+    name,
+    total: sum,
+    parts,
+    rest: 0,
+    missing: 0,
+    largest: bytes.largest_idle_bytes,
+    largestName: 'largest idle piece',
+    unknown: bytes.free_bytes !== null && bytes.outside_bytes === null
+  };
 }
 
 // Another library's call of the driver: the trace knows the card and what was free.
 function driverEquation({device_bytes: device, free_bytes: free}) {
   if (!device || free === undefined) return null;
-  const parts = [{key: 'others', name: 'taken', meaning: 'by this and other processes', bytes: device - free},
-    {key: 'free', name: 'free', meaning: 'of the card', bytes: free}];
+  const parts = [
+    {key: 'others', name: 'taken', meaning: 'by this and other processes', bytes: device - free},
+    {key: 'free', name: 'free', meaning: 'of the card', bytes: free}
+  ];
   return {name: 'card', total: device, parts, rest: 0, missing: 0};
 }
 
 function requestedBytes() {
-  return incident ? incident.rounded_bytes || incident.requested_bytes : report.failure ? report.failure.asked_bytes : 0;
+  return incident    ? incident.rounded_bytes || incident.requested_bytes :
+      report.failure ? report.failure.asked_bytes :
+                       0;
 }
 
 function bar(equation) {
   const whole = Math.max(equation.total, requestedBytes());
   const piece = (part) => {
-    const box = el('span', {class: 'part t-' + part.key, title: part.name + ' ' + sizeText(part.bytes)},
-      part.bytes / whole > 0.09 ? el('span', null, part.name, el('b', null, sizeText(part.bytes))) : null);
+    const box =
+        el('span', {class: 'part t-' + part.key, title: part.name + ' ' + sizeText(part.bytes)},
+           part.bytes / whole > 0.09 ? el('span', null, part.name, el('b', null, sizeText(part.bytes))) : null);
     box.style.width = 100 * part.bytes / whole + '%';
     return box;
   };
   const scaled = (name, bytes, kind) => {
-    const line = el('div', {class: 'scaled ' + kind}, el('span', {class: 'length'}), el('span', null, name + ' ' + sizeText(bytes)));
+    const line =
+        el('div', {class: 'scaled ' + kind}, el('span', {class: 'length'}),
+           el('span', null, name + ' ' + sizeText(bytes)));
     line.firstChild.style.width = 100 * bytes / whole + '%';
     return line;
   };
-  return el('div', {class: 'stack', 'aria-hidden': 'true'},
-    el('div', {class: 'parts'}, ...equation.parts.filter((part) => part.bytes > 0).map(piece)),
-    requestedBytes() ? scaled('the request', requestedBytes(), 'asked') : null,
-    equation.largest > 0 ? scaled(equation.largestName, equation.largest, 'largest') : null);
+  return el(
+      'div', {class: 'stack', 'aria-hidden': 'true'},
+      el('div', {class: 'parts'}, ...equation.parts.filter((part) => part.bytes > 0).map(piece)),
+      requestedBytes() ? scaled('the request', requestedBytes(), 'asked') : null,
+      equation.largest > 0 ? scaled(equation.largestName, equation.largest, 'largest') : null);
 }
 
 function equationRows(equation) {
-  const rows = equation.parts.map((part, i) => [
-    el('span', null, el('span', {class: 'swatch t-' + part.key, 'aria-hidden': 'true'}), (i ? '+ ' : '= ') + part.name),
-    sizeText(part.bytes), exactText(part.bytes), shareText(part.bytes, equation.total), part.meaning]);
+  const rows = equation.parts.map(
+      (part, i) =>
+          [el('span', null, el('span', {class: 'swatch t-' + part.key, 'aria-hidden': 'true'}),
+              (i ? '+ ' : '= ') + part.name),
+           sizeText(part.bytes), exactText(part.bytes), shareText(part.bytes, equation.total), part.meaning]);
   const whole = [el('b', null, equation.name), sizeText(equation.total), exactText(equation.total), '', ''];
-  if (equation.rest === 0 && equation.missing === 0) whole[4] = 'The lines below add up to it.';
-  else rows.push(['the rest', sizeText(equation.rest), exactText(equation.rest), shareText(equation.rest, equation.total),
-    equation.missing ? 'A line is missing in the trace.' : 'The lines above do not add up to the limit.']);
+  if (equation.rest === 0 && equation.missing === 0)
+    whole[4] = 'The lines below add up to it.';
+  else
+    rows.push([
+      'the rest', sizeText(equation.rest), exactText(equation.rest), shareText(equation.rest, equation.total),
+      equation.missing ? 'A line is missing in the trace.' : 'The lines above do not add up to the limit.'
+    ]);
   return [whole, ...rows];
 }
 
@@ -137,16 +193,25 @@ function spilledText() {
   const equation = incident ? incident.equation : {};
   if (!equation.spilled_bytes) return null;
   const parts = [['spilled_peer_bytes', 'to another device'], ['spilled_nvme_bytes', 'to a file']]
-    .filter(([key]) => equation[key]).map(([key, text]) => sizeText(equation[key]) + ' ' + text);
-  return 'In use beside that, moved off the card: ' + sizeText(equation.spilled_bytes) + (parts.length ? ', of these ' + parts.join(', ') : '') + '.';
+                    .filter(([key]) => equation[key])
+                    .map(([key, text]) => sizeText(equation[key]) + ' ' + text);
+  return 'In use beside that, moved off the card: ' + sizeText(equation.spilled_bytes) +
+      (parts.length ? ', of these ' + parts.join(', ') : '') + '.';
 }
 
 function showEquation() {
   const equation = equationOf();
   const when = report.failure || incident ? 'Where the memory was when it failed' : 'Where the memory was at the end';
   if (!equation) return absent('memory', 'Where the memory was', 'The file holds no equation of the memory.');
-  fill($('memory'), heading('memory', when), bar(equation),
-    table(when, [['', false], ['size', true], ['bytes', true], ['share', true], ['what it is', false]], equationRows(equation)));
-  const notes = [equation.unknown && 'A snapshot does not hold what others hold. Give --capacity, the size of the card, to see it.', spilledText()];
-  for (const note of notes) if (note) fill($('memory'), el('p', {class: 'note'}, note));
+  fill(
+      $('memory'), heading('memory', when), bar(equation),
+      table(
+          when, [['', false], ['size', true], ['bytes', true], ['share', true], ['what it is', false]],
+          equationRows(equation)));
+  const notes = [
+    equation.unknown && 'A snapshot does not hold what others hold. Give --capacity, the size of the card, to see it.',
+    spilledText()
+  ];
+  for (const note of notes)
+    if (note) fill($('memory'), el('p', {class: 'note'}, note));
 }

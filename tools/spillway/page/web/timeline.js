@@ -1,6 +1,12 @@
 // Memory over time: the bands, the axes over them, zoom, and the choice of a moment and a block.
 
-const kGutter = {left: 74, right: 10, top: 26, bottom: 26};
+// As the style sheet has them.
+const kGutter = {
+  left: 74,
+  right: 10,
+  top: 26,
+  bottom: 26
+};
 const kLeastSpan = 8;  // moments, or microseconds, across the whole chart
 
 class Timeline {
@@ -10,16 +16,24 @@ class Timeline {
     this.yMost = this.highest() * 1.04;
     this.tall = 1;  // how far the bytes are stretched
     this.y0 = 0;
-    this.plot = el('canvas', {class: 'plot', tabindex: 0, role: 'slider', 'aria-label': 'Moment on the chart of memory over time',
-                              'aria-describedby': 'time-keys', 'aria-valuemin': 0, 'aria-valuemax': memory.moments - 1});
+    this.plot = el('canvas', {
+      class: 'plot',
+      tabindex: 0,
+      role: 'slider',
+      'aria-label': 'Moment on the chart of memory over time',
+      'aria-describedby': 'time-keys',
+      'aria-valuemin': 0,
+      'aria-valuemax': memory.moments - 1
+    });
     this.over = el('canvas', {class: 'over', 'aria-hidden': 'true'});
     this.host = host;
     host.append(this.plot, this.over);
     this.draw = drawSoon(() => this.drawNow());
     this.startZoom();
-    this.listen();
+    listenTo(this);
     new ResizeObserver(() => this.resize()).observe(host);
     this.resize();
+    this.changed({moment: state.moment});
     drawnForPaper.push(() => {
       this.resize();
       this.drawNow();
@@ -29,7 +43,8 @@ class Timeline {
 
   highest() {
     let most = capacityBytes() || 1;
-    for (const reserved of memory.reserved) if (reserved > most) most = reserved;
+    for (const reserved of memory.reserved)
+      if (reserved > most) most = reserved;
     if (memory.failure !== null) most = Math.max(most, memory.inUse[memory.failure] + memory.failures[0].bytes);
     return Math.max(most, this.most.of(0, memory.moments));
   }
@@ -37,7 +52,9 @@ class Timeline {
   resize() {
     const box = this.host.getBoundingClientRect();
     const ratio = Math.min(2, devicePixelRatio || 1);
-    if (box.width < 1 || (this.box && this.box.width === box.width && this.box.height === box.height && this.ratio === ratio)) return;
+    if (box.width < 1 ||
+        (this.box && this.box.width === box.width && this.box.height === box.height && this.ratio === ratio))
+      return;
     const view = this.box && this.view();
     this.box = box;
     this.ratio = ratio;
@@ -54,15 +71,17 @@ class Timeline {
 
   startZoom() {
     this.transform = d3.zoomIdentity;
-    this.zoom = d3.zoom().filter(() => !d3.event.shiftKey && !d3.event.button).on('zoom', () => this.zoomed(d3.event.transform));
+    this.zoom = d3.zoom()
+                    .filter(() => !d3.event.shiftKey && !d3.event.button)
+                    .on('zoom', () => this.zoomed(d3.event.transform));
     d3.select(this.plot).call(this.zoom).on('dblclick.zoom', null);
     this.plot.style.touchAction = 'pan-y';  // d3 forbids it; a finger that goes up and down scrolls the page
   }
 
   limitZoom() {
     this.zoom.extent([[0, 0], [this.width, this.height]])
-      .translateExtent([[0, -Infinity], [this.width, Infinity]])
-      .scaleExtent([1, Math.max(1, this.axis.whole / kLeastSpan)]);
+        .translateExtent([[0, -Infinity], [this.width, Infinity]])
+        .scaleExtent([1, Math.max(1, this.axis.whole / kLeastSpan)]);
   }
 
   zoomed(to) {
@@ -113,7 +132,8 @@ class Timeline {
     const view = this.view();
     const first = this.axis.momentAt(view.x0), last = this.axis.momentAt(view.x1);
     let low = Infinity;
-    for (let i = first; i <= last; ++i) if (memory.inUse[i] < low) low = memory.inUse[i];
+    for (let i = first; i <= last; ++i)
+      if (memory.inUse[i] < low) low = memory.inUse[i];
     const high = this.most.of(first, last + 1);
     this.tall = Math.max(1, Math.min(65536, this.yMost / Math.max(1, (high - low) * 1.1)));
     const span = this.yMost / this.tall;
@@ -134,8 +154,10 @@ class Timeline {
     const isWhole = this.transform.k <= 1;
     this.axis.byTime = byTime;
     this.limitZoom();
-    if (isWhole) this.show(0, this.axis.whole);
-    else this.show(this.axis.at(first), this.axis.at(last));
+    if (isWhole)
+      this.show(0, this.axis.whole);
+    else
+      this.show(this.axis.at(first), this.axis.at(last));
     this.draw();
   }
 
@@ -149,10 +171,13 @@ class Timeline {
       const x = this.xOf(state.moment), view = this.view();
       if (x < 0 || x > this.width) {
         const middle = this.axis.at(state.moment), span = view.x1 - view.x0;
-        this.show(Math.max(0, Math.min(this.axis.whole - span, middle - span / 2)), Math.min(this.axis.whole, middle + span / 2));
+        this.show(
+            Math.max(0, Math.min(this.axis.whole - span, middle - span / 2)),
+            Math.min(this.axis.whole, middle + span / 2));
       }
       this.plot.setAttribute('aria-valuenow', state.moment);
-      this.plot.setAttribute('aria-valuetext', beforeText(state.moment) + ', ' + sizeText(memory.inUse[state.moment]) + ' in use');
+      this.plot.setAttribute(
+          'aria-valuetext', beforeText(state.moment) + ', ' + sizeText(memory.inUse[state.moment]) + ' in use');
     }
     this.draw();
   }
@@ -171,7 +196,8 @@ class Timeline {
 
   drawNow() {
     const view = this.view();
-    this.plot.getContext('2d').putImageData(this.painter.paint(view, this.axis.extents(), this.mostByColumn(view)), 0, 0);
+    this.plot.getContext('2d').putImageData(
+        this.painter.paint(view, this.axis.extents(), this.mostByColumn(view)), 0, 0);
     drawOver(this, view);
     if (this.drawn) this.drawn(view);
   }
@@ -183,60 +209,4 @@ class Timeline {
     const bytes = view.y1 - (event.clientY - box.top) / box.height * (view.y1 - view.y0);
     return {moment, ...blockAt(moment, bytes, leastShown(view, this.plot.height))};
   }
-
-  listen() {
-    this.plot.addEventListener('wheel', (event) => {
-      if (!event.shiftKey) return;
-      event.preventDefault();
-      const turned = event.deltaY || event.deltaX;
-      this.stretch(2 ** (-turned / 300), event.clientY - this.plot.getBoundingClientRect().top);
-    }, {passive: false});
-    this.plot.addEventListener('mousemove', (event) => event.buttons ? hideTip() : this.tell(event));
-    this.plot.addEventListener('mouseleave', hideTip);
-    this.plot.addEventListener('click', (event) => {
-      const {moment, block} = this.under(event);
-      change({moment, block: block === undefined ? -1 : block});
-    });
-    this.plot.addEventListener('keydown', (event) => this.pressed(event));
-  }
-
-  tell(event) {
-    const {moment, block, small, count, colour} = this.under(event);
-    const head = el('span', {class: 'when'}, beforeText(moment) + ' · ' + sizeText(memory.inUse[moment]) + ' in use');
-    if (block !== undefined) return showTip(event.clientX, event.clientY, head, ...blockTip(block, moment));
-    if (!small) return showTip(event.clientX, event.clientY, head);
-    const of = colour === kOther ? 'of other places' : 'of ' + placeText(ranks.order[colour]);
-    showTip(event.clientX, event.clientY, head, el('b', null, sizeText(small)), el('span', null, plural(count, 'small block ', 'small blocks ') + of));
-  }
-
-  pressed(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const view = this.view(), step = Math.max(1, Math.round((this.axis.momentAt(view.x1) - this.axis.momentAt(view.x0)) / 200));
-    const go = (moment) => change({moment: Math.max(0, Math.min(memory.moments - 1, moment))});
-    const keys = {
-      ArrowLeft: () => go(state.moment - step), ArrowRight: () => go(state.moment + step),
-      PageUp: () => go(state.moment - 20 * step), PageDown: () => go(state.moment + 20 * step),
-      Home: () => go(0), End: () => go(memory.moments - 1),
-      ArrowUp: () => chooseNext(1), ArrowDown: () => chooseNext(-1),
-      '+': () => this.scaleBy(1.5), '=': () => this.scaleBy(1.5), '-': () => this.scaleBy(1 / 1.5),
-      ']': () => this.stretch(1.5, this.height), '[': () => this.stretch(1 / 1.5, this.height),
-      0: () => this.whole(), p: () => go(memory.peak), f: () => go(memory.shown), t: () => this.fit(), Escape: () => change({block: -1, place: -1}),
-    };
-    if (!keys[event.key]) return;
-    event.preventDefault();
-    keys[event.key]();
-  }
-}
-
-// The next block of the stack at the moment, upwards or downwards; small ones are passed over.
-function chooseNext(direction) {
-  const {blocks} = memory;
-  const least = memory.inUse[state.moment] / 1000;
-  const live = [];
-  for (let i = 0; i < blocks.count && blocks.from[i] <= state.moment; ++i)
-    if (blocks.until[i] > state.moment && blocks.bytes[i] >= least) live.push(i);
-  if (!live.length) return;
-  const now = live.indexOf(state.block);
-  const next = now < 0 ? (direction > 0 ? 0 : live.length - 1) : Math.max(0, Math.min(live.length - 1, now + direction));
-  change({block: live[next]});
 }

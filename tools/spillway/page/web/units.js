@@ -9,18 +9,12 @@ function sizeText(bytes) {
   return sign + (unit === 0 ? Math.round(value) : value.toFixed(2)) + ' ' + kSizes[unit];
 }
 
-function tickText(bytes) {
-  return bytes === 0 ? '0' : sizeText(bytes).replace(/\.?0+ /, ' ');
-}
+function tickText(bytes) { return bytes === 0 ? '0' : sizeText(bytes).replace(/\.?0+ /, ' '); }
 
 // "1 610 612 736 B", with spaces that do not break.
-function exactText(bytes) {
-  return countText(bytes) + ' B';
-}
+function exactText(bytes) { return countText(bytes) + ' B'; }
 
-function countText(count) {
-  return String(Math.round(count)).replace(/\B(?=(\d{3})+$)/g, '\u202f');
-}
+function countText(count) { return String(Math.round(count)).replace(/\B(?=(\d{3})+$)/g, '\u202f'); }
 
 function durationText(microseconds) {
   if (microseconds < 0) return '−' + durationText(-microseconds);
@@ -38,10 +32,6 @@ function shareText(part, whole) {
   return percent > 0 && percent < 1 ? '<1%' : Math.round(percent) + '%';
 }
 
-function addressText(address) {
-  return '0x' + address.toString(16);
-}
+function addressText(address) { return '0x' + address.toString(16); }
 
-function plural(count, one, many) {
-  return countText(count) + '\u00a0' + (count === 1 ? one : many);
-}
+function plural(count, one, many) { return countText(count) + '\u00a0' + (count === 1 ? one : many); }
