@@ -81,6 +81,8 @@ class Holders(Case):
         lost, text = self.incident("forward")
         self.assertRegex(lost["asked_by"]["where"], r"^holders.py:\d+ grow$")
         self.assertEqual(lost["holders"], [])
+        page = self.trace.with_suffix(".html")
+        self.assertIn('"outcome":"gave up"', page.read_text(), "it is there unasked")
         self.assertIn("  by        holders.py:", text)
         # Of each segment of 20 MiB for two blocks of 8, 4 are left that no other block can have.
         self.assertEqual(lost["cause"], "fragmentation")

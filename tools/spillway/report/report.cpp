@@ -10,7 +10,7 @@
 #include "tools/spillway/replay/counterfactuals.h"
 #include "tools/spillway/report/render.h"
 #include "tools/spillway/report/trace_history.h"
-#include "tools/spillway/report/verdict.h"
+#include "tools/spillway/report/trace_report.h"
 #include "tools/spillway/snapshot/pickle.h"
 #include "tools/spillway/snapshot/report.h"
 #include "tools/spillway/snapshot/snapshot.h"
@@ -81,35 +81,21 @@ int write_pickle(const Options& options, const trace::Contents& contents) {
   return kSuccess;
 }
 
-// What a trace's history tells of its last failure.
-struct LastFailure {
-  MemoryHistory history;
-  std::optional<HistoryFindings> findings;
-  std::optional<Counterfactuals> fitted;
-};
-
-// Where the incident that is shown is the last that was not rescued, of a block of Spillway's.
-std::unique_ptr<const LastFailure> look_back(const trace::Contents& contents, const Analysis& analysis,
-                                             const Incident* incident) {
-  const bool last = incident != nullptr && incident == analysis.foremost() && !is_driver_call(*incident);
-  if (!last || incident->outcome == trace::Outcome::kGranted || !incident->term(trace::Term::kLimit))
-    return nullptr;
-  auto seen = std::make_unique<LastFailure>();
-  seen->history = history_of(contents);
-  seen->findings = look_into(seen->history, std::nullopt);
-  if (seen->findings) seen->fitted = what_would_have_fitted(seen->history, *seen->findings);
-  return seen;
-}
-
-std::string page_of(const ReportInput& input, const LastFailure* last) {
-  if (last == nullptr || !last->findings) return trace_page(input, nullptr);
-  const TraceHistory history{last->history, *last->findings};
-  return trace_page(input, &history);
-}
-
-template <typename T>
-const T* pointer_to(const std::optional<T>& value) {
-  return value ? &*value : nullptr;
+int report_trace(const Options& options, TraceReport* trace) {
+  if (!options.pickle.empty()) return write_pickle(options, trace->contents());
+  if (options.incident_given->count() > 0) {
+    trace->show(trace->analysis().find(static_cast<uint64_t>(options.incident)));
+    if (trace->incident() == nullptr) {
+      return fail(kUsageError, "report: no incident " + std::to_string(options.incident) + "; " +
+                                   known_incidents(trace->analysis()));
+    }
+  }
+  trace->look_back();
+  const auto events = static_cast<uint64_t>(options.events);
+  if (!options.html.empty()) return write_page(options, trace->page(events));
+  const ReportInput input = trace->input(events);
+  std::fputs((options.json ? report_json(input) : report_text(input)).c_str(), stdout);
+  return kSuccess;
 }
 
 int report(const Options& options) {
@@ -124,28 +110,10 @@ int report(const Options& options) {
   if (is_snapshot(options.path)) return report_snapshot(options);
   if (!options.capacity.empty())
     return fail(kUsageError, "report: --capacity is for PyTorch's memory snapshots: a trace knows its card");
-  trace::Contents contents;
   std::string error;
-  if (!trace::read(options.path, &contents, &error)) return fail(kUnreadableTrace, "report: " + error);
-  if (!options.pickle.empty()) return write_pickle(options, contents);
-  const Analysis analysis = analyse(contents);
-  const Incident* incident = analysis.foremost();
-  if (options.incident_given->count() > 0) {
-    incident = analysis.find(static_cast<uint64_t>(options.incident));
-    if (incident == nullptr) {
-      return fail(kUsageError, "report: no incident " + std::to_string(options.incident) + "; " +
-                                   known_incidents(analysis));
-    }
-  }
-  const auto last = look_back(contents, analysis, incident);
-  ReportInput input{options.path, contents, analysis, incident, static_cast<uint64_t>(options.events)};
-  if (last != nullptr) {
-    input.findings = pointer_to(last->findings);
-    input.fitted = pointer_to(last->fitted);
-  }
-  if (!options.html.empty()) return write_page(options, page_of(input, last.get()));
-  std::fputs((options.json ? report_json(input) : report_text(input)).c_str(), stdout);
-  return kSuccess;
+  const auto trace = read_trace_report(options.path, &error);
+  if (trace == nullptr) return fail(kUnreadableTrace, "report: " + error);
+  return report_trace(options, trace.get());
 }
 
 // CLI11's own check names a bound of 300 digits.

@@ -10,6 +10,7 @@
 #include "tools/spillway/command.h"
 #include "tools/spillway/library_folders.h"
 #include "tools/spillway/rehearse/child.h"
+#include "tools/spillway/run/pages.h"
 #include "tools/spillway/run/preload.h"
 #include "tools/spillway/run/settings.h"
 #include "tools/spillway/run/summary.h"
@@ -64,7 +65,7 @@ void remove_clean_traces(const RunSettings& settings, const RunTotals& totals) {
   }
 }
 
-void say_end(const RunSettings& settings, const RunTotals& totals) {
+void say_end(const RunSettings& settings, const RunTotals& totals, const std::vector<std::string>& pages) {
   for (const std::string& reason : totals.refusals)
     std::fprintf(stderr, "spillway: PyTorch's own allocator stayed: %s\n", reason.c_str());
   for (const std::string& names : totals.unlisted)
@@ -78,6 +79,8 @@ void say_end(const RunSettings& settings, const RunTotals& totals) {
         "spillway: %s could not ask other processes for memory: SPILLWAY_LEDGER is off, or there is no "
         "shared memory ('spillway doctor' tries it)\n",
         count_text(totals.alone, "process", "processes").c_str());
+  for (const std::string& page : pages)
+    std::fprintf(stderr, "spillway: why it ran out, as a page for a browser: %s\n", page.c_str());
   std::string reports;
   for (const std::string& trace : totals.traces) reports += "; report: spillway report " + trace;
   std::fprintf(stderr, "spillway: %s%s\n", summary_line(totals, mode_of(settings.mode)).c_str(),
@@ -98,7 +101,9 @@ int run(const RunSettings& settings, const Words& command) {
   }
   const RunTotals totals = summary.totals();
   remove_clean_traces(settings, totals);
-  if (!settings.quiet) say_end(settings, totals);
+  const std::vector<std::string> pages =
+      totals.incidents.gave_up == 0 ? std::vector<std::string>{} : write_pages(totals.traces);
+  if (!settings.quiet) say_end(settings, totals, pages);
   return end.exit_code;
 }
 
