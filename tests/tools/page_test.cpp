@@ -20,7 +20,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using Json = nlohmann::ordered_json;
-using std::string_literals::operator""s;
 
 const std::string kGolden = std::string(GOLDEN_FOLDER) + "/snapshot.pickle";
 

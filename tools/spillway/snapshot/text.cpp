@@ -48,8 +48,8 @@ std::string holdings_text(const HistoryFindings& found) {
   row("reserved", exact_size_text(at.reserved), "held by PyTorch's allocator");
   for (size_t i = 0; i < std::size(kHoldingTerms); ++i) {
     const char* const sign = i == 0 ? "= " : i < kReservedTerms ? "+ " : "";
-    if (bytes[i])
-      row(sign + std::string(kHoldingTerms[i].name), exact_size_text(*bytes[i]), kHoldingTerms[i].meaning);
+    if (const auto& known = bytes[i])
+      row(sign + std::string(kHoldingTerms[i].name), exact_size_text(*known), kHoldingTerms[i].meaning);
   }
   if (at.capacity) row("card", exact_size_text(*at.capacity), "reserved + free + outside");
   std::string text = found.failure ? "\nWhere the memory was when it failed\n"
