@@ -288,12 +288,15 @@ TEST(Counterfactuals, HistoriesThatMakeNoSenseAreSurvived) {
                                  {{number(), number(), number(), BlockState::kAllocated, 0}}});
     device.step_events = {draw() % 50, draw() % 50};
     std::sort(device.step_events.begin(), device.step_events.end());
-    device.unknown_bytes = number();
+    device.unknown_bytes = draw() % 2 == 0 ? number() : 0;
     history.settings["PYTORCH_ALLOC_CONF"] =
         "expandable_segments:" + std::string(draw() % 2 ? "True" : "False");
     const auto found = look_into(history, std::nullopt);
     ASSERT_TRUE(found);
     counterfactuals_text(what_would_have_fitted(history, *found, 100));
+    const Requests requests = requests_of(device, draw() % 45);
+    for (const ReplayAllocator allocator : {kNative, kExpandable, kSpillway})
+      replay(requests, {allocator, {}}, number(), soon());
   }
 }
 
