@@ -4,8 +4,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <random>
 
+#include "tests/tools/support.h"
 #include "tools/spillway/replay/counterfactuals.h"
 #include "tools/spillway/replay/replay.h"
 #include "tools/spillway/replay/requests.h"
@@ -152,6 +154,35 @@ TEST(StreamOfRequests, IsReadOrItsLineIsNamed) {
   std::filesystem::remove(path);
 }
 
+using ReplayCommand = CommandTest;
+
+TEST_F(ReplayCommand, FailsWhereTheProgramDidAndFindsWhatWouldDo) {
+  std::filesystem::copy_file(std::string(GOLDEN_FOLDER) + "/snapshot.pickle", folder() / "run.pickle");
+  const Ran ran = run({"replay", "run.pickle", "--find", "--json"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  const auto json = nlohmann::json::parse(ran.out);
+  EXPECT_EQ(json["capacity_bytes"], 56 * kMiB) << "42 held and 14 free";
+  const auto& native = json["allocators"][0];
+  EXPECT_EQ(native["completes"], false);
+  EXPECT_EQ(native["failure"]["bytes"], 8519680);
+  EXPECT_EQ(native["failure"]["reserved_bytes"], 42 * kMiB);
+  EXPECT_EQ(native["failure"]["live_bytes"], 30411784) << "as the report of the same file says";
+  EXPECT_EQ(native["smallest_bytes"], 62 * kMiB);
+  EXPECT_EQ(json["allocators"][2]["completes"], true);
+}
+
+TEST_F(ReplayCommand, RefusesWhatIsNothingToReplay) {
+  EXPECT_EQ(run({"replay"}).code, 2);
+  EXPECT_EQ(run({"replay", "nothing.trace"}).code, 3);
+  std::ofstream(folder() / "some.stream") << "a 0 100 0\nb\n";
+  const Ran line = run({"replay", "some.stream"});
+  EXPECT_EQ(line.code, 3);
+  EXPECT_THAT(line.err, HasSubstr("some.stream:2: 'b' is no line of a stream"));
+  std::ofstream(folder() / "some.stream") << "a 0 100 0\n";
+  EXPECT_EQ(run({"replay", "some.stream", "--allocator", "native,best"}).code, 2);
+  EXPECT_EQ(run({"replay", "some.stream", "--capacity", "much"}).code, 2);
+}
+
 // A history of one device on which 9 blocks of 10 MiB were live and one more was asked for.
 MemoryHistory history_of_failure(uint64_t free) {
   MemoryHistory history;
@@ -257,12 +288,15 @@ TEST(Counterfactuals, HistoriesThatMakeNoSenseAreSurvived) {
                                  {{number(), number(), number(), BlockState::kAllocated, 0}}});
     device.step_events = {draw() % 50, draw() % 50};
     std::sort(device.step_events.begin(), device.step_events.end());
-    device.unknown_bytes = number();
+    device.unknown_bytes = draw() % 2 == 0 ? number() : 0;
     history.settings["PYTORCH_ALLOC_CONF"] =
         "expandable_segments:" + std::string(draw() % 2 ? "True" : "False");
     const auto found = look_into(history, std::nullopt);
     ASSERT_TRUE(found);
     counterfactuals_text(what_would_have_fitted(history, *found, 100));
+    const Requests requests = requests_of(device, draw() % 45);
+    for (const ReplayAllocator allocator : {kNative, kExpandable, kSpillway})
+      replay(requests, {allocator, {}}, number(), soon());
   }
 }
 

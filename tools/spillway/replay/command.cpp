@@ -174,7 +174,8 @@ int run_replay(const Options& options) {
     return fail(kUsageError, "replay: --allocator: '" + options.allocators +
                                  "' is not a list of native, expandable and spillway");
   std::optional<uint64_t> capacity;
-  if (!options.capacity.empty() && !(capacity = parse_size(options.capacity)))
+  if (!options.capacity.empty()) capacity = parse_size(options.capacity);
+  if (!options.capacity.empty() && !capacity)
     return fail(kUsageError,
                 "replay: --capacity: '" + options.capacity + "' is no size: write " + kSizesAccepted);
   std::string error;

@@ -32,12 +32,14 @@ class Author {
         device_(history.devices.at(found.device)),
         until_(Clock::now() + std::chrono::milliseconds(most_ms)),
         settings_(torch_settings_of(history)),
-        used_(allocator_of(history, device_)) {}
+        used_(allocator_of(history, device_)),
+        failure_event_(found.failure_event.value_or(device_.events.size())),
+        request_bytes_(found.failure ? std::max<uint64_t>(found.failure->bytes, 1) : 1) {}
 
   Counterfactuals run() {
     out_.no_answer = reason_for_none();
     if (!out_.no_answer.empty()) return std::move(out_);
-    requests_ = requests_of(device_, *found_.failure_event);
+    requests_ = requests_of(device_, failure_event_);
     set_capacity();
     doubt();
     replay_on(ReplayAllocator::kExpandable, "PyTorch's expandable segments",
@@ -66,10 +68,9 @@ class Author {
   ReplayDeadline deadline(uint64_t share) const {
     return Clock::now() + std::max(until_ - Clock::now(), Clock::duration::zero()) / share;
   }
-  uint64_t request_bytes() const { return std::max<uint64_t>(found_.failure->bytes, 1); }
   // What is missing if the program's live bytes were packed without a gap.
   uint64_t short_bytes() const {
-    const uint64_t wanted = found_.holdings.in_use + found_.holdings.rounding + request_bytes();
+    const uint64_t wanted = found_.holdings.in_use + found_.holdings.rounding + request_bytes_;
     return wanted > capacity_ ? wanted - capacity_ : 0;
   }
   void add(Alternative item) { out_.items.push_back(std::move(item)); }
@@ -80,6 +81,8 @@ class Author {
   const ReplayDeadline until_;
   const TorchSettings settings_;
   const ReplayAllocator used_;
+  const size_t failure_event_;
+  const uint64_t request_bytes_;
   Requests requests_;
   uint64_t capacity_ = 0;
   Counterfactuals out_;
@@ -106,7 +109,7 @@ void Author::set_capacity() {
   const uint64_t free = at.free.value_or(0);
   capacity_ = at.reserved;
   // A request that fails though the card has room meets a limit that the history does not hold.
-  if (free < asked_of_the_card(request_bytes()))
+  if (free < asked_of_the_card(request_bytes_))
     capacity_ += free;
   else
     out_.notes.emplace_back("the card had room: what the allocator held then counts as its limit");
@@ -186,7 +189,7 @@ void Author::no_leak() {
   uint64_t grown = 0;
   for (const Holder& holder : found_.holders) grown += holder.growth ? holder.bytes : 0;
   if (grown == 0) return;
-  const bool enough = grown >= std::max(short_bytes(), request_bytes());
+  const bool enough = grown >= std::max(short_bytes(), request_bytes_);
   add({"freeing what each step leaves behind", "", enough, grown,
        size_text(grown) + " grow from step to step" + (enough ? "" : ", less than what this request takes"),
        Sureness::kArithmetic});
@@ -195,8 +198,8 @@ void Author::no_leak() {
 // What the step has allocated, the request included, is taken for what scales with the batch.
 void Author::smaller_batch() {
   if (!found_.step_began) return;
-  uint64_t of_step = (request_bytes() + kRounding - 1) / kRounding * kRounding, older = 0;
-  for (const HeldBlock& block : moment_at(device_, *found_.failure_event).blocks)
+  uint64_t of_step = (request_bytes_ + kRounding - 1) / kRounding * kRounding, older = 0;
+  for (const HeldBlock& block : moment_at(device_, failure_event_).blocks)
     (block.born != kBeforeHistory && block.born >= *found_.step_began ? of_step : older) += block.size;
   if (older >= capacity_)
     return add({"a smaller batch", "", false, older - capacity_,
@@ -214,7 +217,7 @@ void Author::smaller_batch() {
 void Author::colder_memory() {
   if (!found_.step_began || used_ == ReplayAllocator::kSpillway) return;
   uint64_t cold = 0;
-  for (const HeldBlock& block : moment_at(device_, *found_.failure_event).blocks)
+  for (const HeldBlock& block : moment_at(device_, failure_event_).blocks)
     if (!block.pending && (block.born == kBeforeHistory || block.born < *found_.step_began))
       cold += block.size;
   if (cold == 0) return;

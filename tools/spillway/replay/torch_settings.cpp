@@ -25,7 +25,7 @@ std::string_view without_spaces(std::string_view text) {
 
 // The place of a size in `power_divisions`: 1 MiB and less is the first.
 size_t power_index(uint64_t bytes) {
-  const int power = std::bit_width(bytes) - 1;
+  const int power = static_cast<int>(std::bit_width(bytes)) - 1;
   return static_cast<size_t>(std::clamp(power - 20, 0, 15));
 }
 
