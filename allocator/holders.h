@@ -23,10 +23,20 @@ class Holders {
   void remove(const Block* block) { blocks_.erase(block); }
   bool contains(const Block* block) const { return blocks_.contains(block); }
 
-  // By site, what holds most first.
-  std::vector<SiteHolding> sums() const {
+  struct Held {
+    uint64_t site = 0, bytes = 0, order = 0;
+  };
+  std::vector<Held> copy() const {
+    std::vector<Held> held;
+    held.reserve(blocks_.size());
+    for (const auto& [block, one] : blocks_) held.push_back(one);
+    return held;
+  }
+
+  // By site, what holds most first. Needs no lock.
+  static std::vector<SiteHolding> sums(const std::vector<Held>& blocks) {
     std::map<uint64_t, SiteHolding> by_site;
-    for (const auto& [block, held] : blocks_) {
+    for (const Held& held : blocks) {
       const auto [sum, is_new] = by_site.try_emplace(held.site, SiteHolding{held.site, 0, 0, held.order});
       sum->second.bytes += held.bytes;
       ++sum->second.blocks;
@@ -41,9 +51,6 @@ class Holders {
   }
 
  private:
-  struct Held {
-    uint64_t site = 0, bytes = 0, order = 0;
-  };
   std::unordered_map<const Block*, Held> blocks_;
 };
 

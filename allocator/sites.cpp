@@ -12,7 +12,11 @@ Status DeviceHeap::set_site(Block* block, uint64_t address, uint64_t site, uint6
     const std::lock_guard guard(lock_);
     if (block->address != address || block->state != BlockState::kLive) return Status::kNotFound;
     record.order = ++order_;
-    holders_.add(block, site, bytes, record.order);
+    try {
+      holders_.add(block, site, bytes, record.order);
+    } catch (const std::bad_alloc&) {
+      return Status::kUnavailable;
+    }
     block->shared |= kSited;
   }
   record.kind = trace::Kind::kSite;
@@ -31,9 +35,13 @@ void DeviceHeap::forget_site(Block* block) {
 
 std::vector<SiteHolding> DeviceHeap::holders() {
   if (forked()) return {};
-  const std::lock_guard guard(lock_);
   try {
-    return holders_.sums();
+    std::vector<Holders::Held> held;
+    {
+      const std::lock_guard guard(lock_);
+      held = holders_.copy();
+    }
+    return Holders::sums(held);
   } catch (const std::bad_alloc&) {
     return {};
   }

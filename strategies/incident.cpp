@@ -9,7 +9,7 @@
 namespace spillway {
 namespace {
 constexpr unsigned kMostUselessRuns = 2;
-constexpr size_t kMostHolders = 64;
+constexpr size_t kMostHolders = 256;
 constexpr auto kFrameworkAnswers = std::chrono::milliseconds(20);
 constexpr auto kFrameworkLoads = std::chrono::milliseconds(500);
 }  // namespace
@@ -144,6 +144,12 @@ void Ladder::Incident::record_refusals() {
 void Ladder::Incident::record_holders() {
   if (allocator_.trace() == nullptr) return;
   std::vector<SiteHolding> holders = allocator_.holders(event.device);
+  // What is left is one place, without a name.
+  for (size_t i = kMostHolders; i < holders.size(); ++i) {
+    holders[kMostHolders - 1].site = i == kMostHolders ? 0 : holders[kMostHolders - 1].site;
+    holders[kMostHolders - 1].bytes += holders[i].bytes;
+    holders[kMostHolders - 1].blocks += holders[i].blocks;
+  }
   if (holders.size() > kMostHolders) holders.resize(kMostHolders);
   for (const SiteHolding& holder : holders)
     record(trace::Kind::kHolder, holder.oldest_order, holder.bytes, holder.blocks, holder.site);

@@ -130,6 +130,7 @@ const void* PythonLayout::field(const void* object, size_t offset) {
 // A str that is not ASCII has its characters elsewhere: the bytes here are no text then.
 std::string_view PythonLayout::text(const void* string) const {
   constexpr uint64_t kMostText = 4096;
+  if (string == nullptr) return "?";
   const uint64_t length = word_at(string, length_);
   if (length == 0 || length > kMostText) return "?";
   const std::string_view text(static_cast<const char*>(string) + text_, length);
@@ -138,9 +139,25 @@ std::string_view PythonLayout::text(const void* string) const {
   return text;
 }
 
-// Python's own frames between those of the program have no code, or one of no file (3.12).
+// Python's own frames between those of the program have no code, or one of no file: "<shim>" (3.12), or one
+// that is named like it.
 bool PythonLayout::is_program_code(const void* code) const {
-  return code != nullptr && field(code, type_) == code_type_ && file_of(code) != "<shim>";
+  return code != nullptr && field(code, type_) == code_type_ && field(code, name_) != field(code, file_) &&
+         file_of(code) != "<shim>";
+}
+
+uint64_t PythonLayout::signature_of(const void* code) const {
+  uint64_t signature = 0;
+  for (const size_t which : {name_, file_}) {
+    const void* string = field(code, which);
+    if (string == nullptr) continue;
+    const uint64_t length = word_at(string, length_);
+    uint64_t end = 0;  // the last characters tell most names apart
+    const size_t bytes = std::min<size_t>(length, sizeof end);
+    std::memcpy(&end, static_cast<const char*>(string) + text_ + (length - bytes), bytes);
+    signature = (signature ^ bits(string) ^ end ^ length) * 0x9e3779b97f4a7c15u;
+  }
+  return signature;
 }
 
 const void* PythonLayout::innermost(const void* thread) const {

@@ -35,6 +35,7 @@ class PythonLayout {
   size_t walk(const void* thread, std::span<PythonFrame> frames) const;
   std::string_view name_of(const void* code) const { return text(field(code, name_)); }
   std::string_view file_of(const void* code) const { return text(field(code, file_)); }
+  uint64_t signature_of(const void* code) const;
 
  private:
   static const void* field(const void* object, size_t offset);

@@ -50,34 +50,31 @@ struct Python {
                  Object*) = find<Object*(const char*, int, Object*, Object*)>("PyRun_String");
   void (*release)(Object*) = find<void(Object*)>("Py_DecRef");
   void (*forget_error)() = find<void()>("PyErr_Clear");
+  Object* (*error)() = find<Object*()>("PyErr_Occurred");
   Object* answer = find<Object>("_Py_TrueStruct");
   void (*keep)(Object*) = find<void(Object*)>("Py_IncRef");
   const void* code_type = ::dlsym(RTLD_DEFAULT, "PyCode_Type");
+  int (*error_matches)(Object*) = find<int(Object*)>("PyErr_ExceptionMatches");
+  Object** exception = find<Object*>("PyExc_Exception");
+  // Frames of a Python without a GIL stand still no less, but other threads may change what they show.
+  bool has_gil = ::dlsym(RTLD_DEFAULT, "_Py_MergeZeroLocalRefcount") == nullptr;
 
   bool has_all() const {
-    for (const auto* found : {reinterpret_cast<const void*>(is_initialized),
-                              reinterpret_cast<const void*>(add_pending_call),
-                              reinterpret_cast<const void*>(this_thread),
-                              reinterpret_cast<const void*>(frame),
-                              reinterpret_cast<const void*>(code_of),
-                              reinterpret_cast<const void*>(caller_of),
-                              reinterpret_cast<const void*>(instruction_of),
-                              reinterpret_cast<const void*>(line_of),
-                              reinterpret_cast<const void*>(attribute),
-                              reinterpret_cast<const void*>(text),
-                              reinterpret_cast<const void*>(length),
-                              reinterpret_cast<const void*>(new_function),
-                              reinterpret_cast<const void*>(new_dictionary),
-                              reinterpret_cast<const void*>(set_item),
-                              reinterpret_cast<const void*>(builtins),
-                              reinterpret_cast<const void*>(run),
-                              reinterpret_cast<const void*>(release),
-                              reinterpret_cast<const void*>(forget_error),
-                              reinterpret_cast<const void*>(answer),
-                              reinterpret_cast<const void*>(keep),
-                              code_type})
+    for (const auto* found :
+         {reinterpret_cast<const void*>(is_initialized), reinterpret_cast<const void*>(add_pending_call),
+          reinterpret_cast<const void*>(this_thread),    reinterpret_cast<const void*>(frame),
+          reinterpret_cast<const void*>(code_of),        reinterpret_cast<const void*>(caller_of),
+          reinterpret_cast<const void*>(instruction_of), reinterpret_cast<const void*>(line_of),
+          reinterpret_cast<const void*>(attribute),      reinterpret_cast<const void*>(text),
+          reinterpret_cast<const void*>(length),         reinterpret_cast<const void*>(new_function),
+          reinterpret_cast<const void*>(new_dictionary), reinterpret_cast<const void*>(set_item),
+          reinterpret_cast<const void*>(builtins),       reinterpret_cast<const void*>(run),
+          reinterpret_cast<const void*>(release),        reinterpret_cast<const void*>(forget_error),
+          reinterpret_cast<const void*>(error),          reinterpret_cast<const void*>(answer),
+          reinterpret_cast<const void*>(keep),           code_type,
+          reinterpret_cast<const void*>(error_matches),  reinterpret_cast<const void*>(exception)})
       if (found == nullptr) return false;
-    return true;
+    return has_gil;
   }
 };
 
@@ -167,7 +164,11 @@ Object* look(Object*, Object*) {
   return python().answer;
 }
 
-// By Python's main thread, with the GIL.
+constexpr unsigned kMostTries = 3;
+std::atomic<unsigned> tries{0};
+std::atomic<bool> asked{false};
+
+// By Python's main thread, with the GIL. What a signal's handler raised meanwhile is the program's.
 int run_probe(void*) {
   static Method method = {"look", &look, kNoArguments, nullptr};
   if (layout.load() != nullptr) return 0;
@@ -178,15 +179,17 @@ int run_probe(void*) {
       python().set_item(globals.get(), "__builtins__", python().builtins()) == 0) {
     const Reference result(python().run(kProgram, kFileInput, globals.get(), globals.get()));
   }
-  python().forget_error();
   if (probe->verified) layout.store(&probe->layout, std::memory_order_release);  // stays for ever
+  if (!probe->verified && tries.fetch_add(1) + 1 < kMostTries) asked.store(false);
+  if (python().error() == nullptr) return 0;
+  if (python().error_matches(*python().exception) == 0) return -1;
+  python().forget_error();
   return 0;
 }
 
 }  // namespace
 
 void prepare_python_stacks() {
-  static std::atomic<bool> asked{false};
   if (!python().has_all() || python().is_initialized() == 0 || asked.exchange(true)) return;
   if (python().add_pending_call(&run_probe, nullptr) != 0) asked.store(false);
 }
@@ -200,6 +203,10 @@ size_t python_stack(std::span<PythonFrame> frames) {
   if (known == nullptr || python().is_initialized() == 0) return 0;
   const void* thread = python().this_thread();
   return thread == nullptr ? 0 : known->walk(thread, frames);
+}
+
+uint64_t signature_of(const PythonFrame& frame) {
+  return layout.load(std::memory_order_acquire)->signature_of(frame.code);
 }
 
 std::string text_of(const PythonFrame& frame) {

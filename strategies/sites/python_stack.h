@@ -4,7 +4,7 @@
 // they are read as plain memory. The fields' places differ between Python's versions and are not compiled in:
 // a probe finds them once. It runs a few frames of its own under the GIL, looks for the values that Python's
 // own functions report, and is believed only if a second stack then reads as it must. Known to work: CPython
-// 3.11 to 3.13.
+// 3.11 to 3.13; one without a GIL is left alone.
 //
 // Thread-safety: every function may be called from any thread, with or without the GIL. Ownership: a frame is
 // valid until the calling function returns to Python. Errors: without Python, before the probe has run, and
@@ -22,7 +22,8 @@ struct PythonFrame {
   uint64_t instruction = 0;    // bytes from its first one
 };
 
-// Has Python's main thread run the probe as soon as it is between two instructions. Idempotent.
+// Has Python's main thread run the probe as soon as it is between two instructions: once, or a few times
+// where something disturbs it.
 void prepare_python_stacks();
 // Whether stacks can be taken from now on.
 bool python_stacks_ready();
@@ -30,6 +31,8 @@ bool python_stacks_ready();
 // The innermost frames, innermost first, as many as there are and fit; returns how many.
 size_t python_stack(std::span<PythonFrame> frames);
 
+// Of the names of its code: cheap, and different for nearly all that are.
+uint64_t signature_of(const PythonFrame& frame);
 // "/path/train.py:12 step". A name that is not ASCII is "?".
 std::string text_of(const PythonFrame& frame);
 

@@ -17,8 +17,10 @@ uint64_t now_ns() {
 
 uint64_t hash_of(std::span<const PythonFrame> frames) {
   uint64_t hash = frames.size();
+  // A code object may have gone, and another one may lie at its address: its names tell it apart.
   for (const PythonFrame& frame : frames)
-    for (const uint64_t part : {reinterpret_cast<uint64_t>(frame.code), frame.instruction}) {
+    for (const uint64_t part :
+         {reinterpret_cast<uint64_t>(frame.code), frame.instruction, signature_of(frame)}) {
       hash ^= part + 0x9e3779b97f4a7c15u + (hash << 6) + (hash >> 2);
       hash *= 0xff51afd7ed558ccdu;
     }
@@ -65,6 +67,7 @@ void SiteRecorder::failed(DeviceId device, uint64_t incident) noexcept {
 uint64_t SiteRecorder::site_here() {
   std::array<PythonFrame, kMostFrames> frames;
   const size_t count = python_stack(frames);
+  if (!python_stacks_ready()) prepare_python_stacks();
   if (count == 0) return label_here();
   return site_of(std::span(frames).first(count));
 }

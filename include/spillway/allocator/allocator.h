@@ -141,6 +141,7 @@ class Allocator {
 
   // The place of the program that allocated a live block, by the number of its text in the trace; `bytes`:
   // what the block stands for where only some are sampled. Noted in the trace, and until the block is freed.
+  // kUnavailable: there was no memory to note it.
   Status set_site(uint64_t address, uint64_t site, uint64_t bytes) noexcept;
   // What each such place holds now, largest first; none where there was no memory to say it.
   std::vector<SiteHolding> holders(DeviceId device) noexcept;

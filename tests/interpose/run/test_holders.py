@@ -91,6 +91,34 @@ class Holders(Case):
         self.assertIn("spillway run --mode replace", text)
 
 
+class Pages(Case):
+    def run_out(self, trace):
+        ended = self.run_on(sys.executable, "-c", "import torch; torch.empty(1 << 40, dtype=torch.uint8, device='cuda')",
+                            options=["--trace", trace], card=("--capacity", "1GiB"))
+        self.assertEqual(ended.status, 1, ended.errors)
+        return ended.errors
+
+    def test_a_page_takes_no_other_files_place(self):
+        kept = pathlib.Path(self.folder) / "mine.html"
+        kept.write_text("mine")
+        self.assertIn("mine.html is another file, and stays", self.run_out("mine.spill"))
+        self.assertEqual(kept.read_text(), "mine")
+
+    def test_traces_without_an_ending_have_pages_of_their_own(self):
+        for _ in range(2):
+            self.run_out("trace.%p")
+        pages = sorted(path.name for path in pathlib.Path(self.folder).glob("*.html"))
+        self.assertEqual(len(pages), 2)
+        self.assertTrue(all(page.startswith("trace.") for page in pages), pages)
+
+    def test_a_page_of_an_earlier_run_is_replaced(self):
+        self.run_out("again.spill")
+        page = pathlib.Path(self.folder) / "again.html"
+        first = page.stat().st_mtime_ns
+        self.assertNotIn("stays", self.run_out("again.spill"))
+        self.assertGreater(page.stat().st_mtime_ns, first)
+
+
 class Setting(Case):
     def test_what_is_no_setting_is_refused(self):
         for wrong in ("1", "8GB of it", "yes"):

@@ -5,7 +5,7 @@
 #include <string>
 
 namespace {
-std::string text;
+thread_local std::string text;
 
 const char* stack_text() {
   std::array<spillway::PythonFrame, 64> frames;

@@ -44,8 +44,11 @@ std::string holders_text(const ReportInput& input) {
            "history\n"
            "  (docs/snapshots.md).\n";
   if (incident.holders.empty()) return "";
-  const uint64_t live =
-      incident.term(trace::Term::kLive).value_or(0) + incident.term(trace::Term::kSpilled).value_or(0);
+  // The holders are noted at the incident's end, what is live at its beginning.
+  uint64_t held = 0;
+  for (const SiteShare& holder : incident.holders) held += holder.bytes;
+  const uint64_t live = std::max(
+      held, incident.term(trace::Term::kLive).value_or(0) + incident.term(trace::Term::kSpilled).value_or(0));
   const bool grows = std::ranges::any_of(
       incident.holders, [&](const SiteShare& holder) { return growth_of(input, holder.site) != nullptr; });
   Table table = grows ? Table({Align::kRight, Align::kRight, Align::kRight, Align::kLeft, Align::kLeft})
