@@ -96,6 +96,34 @@ TEST(Findings, OneLargeFallBeforeTheStepsDoesNotHideThem) {
   EXPECT_LE(steps, 13u);
 }
 
+// An inference: each layer's result goes when the next one is there, so that no wave is larger than another.
+TEST(Findings, WhatIsKeptOfEveryFewWavesGrowsAllTheSame) {
+  Program program;
+  for (int batch = 0; batch < 20; ++batch) {
+    uint64_t last = program.take(8 * kMiB);
+    for (int layer = 0; layer < 6; ++layer) {
+      const uint64_t next = program.take(8 * kMiB);
+      program.give(last, 8 * kMiB);
+      last = next;
+    }
+    program.give(last, 8 * kMiB);
+    program.take(7 * kMiB, 2);
+  }
+  const HistoryFindings found = program.fail(8 * kMiB);
+  EXPECT_EQ(found.cause, HistoryCause::kLeak);
+  ASSERT_FALSE(found.holders.empty());
+  ASSERT_TRUE(found.holders[0].growth);
+  EXPECT_EQ(found.holders[0].growth->bytes_per_step, 7 * kMiB);
+}
+
+TEST(Findings, WhatTheFirstStepsMakeDoesNotGrow) {
+  Program program;
+  for (int i = 0; i < 40; ++i) program.step(i < 8 ? 2 * kMiB : 0);
+  const HistoryFindings found = program.fail(kMiB);
+  EXPECT_NE(found.cause, HistoryCause::kLeak);
+  for (const Holder& holder : found.holders) EXPECT_FALSE(holder.growth) << holder.where;
+}
+
 TEST(Findings, AProgramThatOnlyTakesHasNoSteps) {
   Program program;
   for (int i = 0; i < 50; ++i) program.take(kMiB);

@@ -1,6 +1,7 @@
 #include "tools/spillway/history/findings.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 
@@ -105,19 +106,38 @@ struct Tally {
 // The first steps make what stays for good: the optimizer's state, caches. The last one is not over.
 constexpr uint64_t kSettledAfter = 2, kLeastSteps = 3;
 
+// What is called a step may be a layer: then a place that keeps something of each step keeps it in few of
+// them, but all along.
+class Spread {
+ public:
+  explicit Spread(uint64_t settled) : settled_(settled) {}
+  void add(uint64_t step) {
+    ++steps_;
+    windows_[(step - kSettledAfter) * kWindows / settled_] = true;
+  }
+  uint64_t steps() const { return steps_; }
+  bool is_wide() const {
+    if (settled_ < 2 * kWindows) return steps_ * 2 >= settled_;
+    return static_cast<size_t>(std::count(windows_.begin(), windows_.end(), true)) + kMostEmpty >= kWindows;
+  }
+
+ private:
+  static constexpr size_t kWindows = 8, kMostEmpty = 1;
+  uint64_t settled_, steps_ = 0;
+  std::array<bool, kWindows> windows_{};
+};
+
 std::optional<Growth> growth_of(const Tally& tally, const Steps& steps) {
   if (steps.count() < kSettledAfter + kLeastSteps) return std::nullopt;
-  Growth growth;
+  Spread spread(steps.count() - kSettledAfter);
   uint64_t bytes = 0;
   for (const auto& [step, left] : tally.by_step) {
     if (step < kSettledAfter || step >= steps.count()) continue;
-    ++growth.steps;
+    spread.add(step);
     bytes += left;
   }
-  const uint64_t settled = steps.count() - kSettledAfter;
-  if (growth.steps < kLeastSteps || growth.steps * 2 < settled) return std::nullopt;
-  growth.bytes_per_step = bytes / growth.steps;
-  return growth;
+  if (spread.steps() < kLeastSteps || !spread.is_wide()) return std::nullopt;
+  return Growth{spread.steps(), bytes / spread.steps()};
 }
 
 uint64_t age_at(const DeviceHistory& device, size_t moment, size_t born) {
