@@ -52,6 +52,7 @@ struct Command {
 };
 
 Command check_command();
+Command diff_command();
 Command doctor_command();
 Command rehearse_command();
 Command replay_command();

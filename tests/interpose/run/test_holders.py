@@ -93,8 +93,8 @@ class Holders(Case):
 
 class Pages(Case):
     def run_out(self, trace):
-        ended = self.run_on(sys.executable, "-c", "import torch; torch.empty(1 << 40, dtype=torch.uint8, device='cuda')",
-                            options=["--trace", trace], card=("--capacity", "1GiB"))
+        program = "import torch; torch.empty(1 << 40, dtype=torch.uint8, device='cuda')"
+        ended = self.run_on(sys.executable, "-c", program, options=["--trace", trace], card=("--capacity", "1GiB"))
         self.assertEqual(ended.status, 1, ended.errors)
         return ended.errors
 

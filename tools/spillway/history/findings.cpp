@@ -25,6 +25,7 @@ class Steps {
     device.optimizer_steps.empty() ? by_waves(device, until) : by_notes(device, until);
   }
   uint64_t count() const { return starts_.size(); }
+  const std::vector<size_t>& starts() const { return starts_; }
   std::optional<size_t> last() const {
     return starts_.empty() ? std::nullopt : std::optional(starts_.back());
   }
@@ -264,6 +265,18 @@ int device_to_show(const MemoryHistory& snapshot) {
 }
 
 }  // namespace
+
+std::vector<Holder> holders_before(const MemoryHistory& history, int device, size_t event) {
+  const DeviceHistory& told = history.devices.at(device);
+  StackNames names(history);
+  std::vector<Holder> holders = holders_at(moment_at(told, event), told, Steps(told, event), &names);
+  for (Holder& holder : holders) holder.growth.reset();
+  return holders;
+}
+
+std::vector<size_t> steps_of(const DeviceHistory& device, size_t until) {
+  return Steps(device, until).starts();
+}
 
 uint64_t asked_of_the_card(uint64_t request) {
   constexpr uint64_t kMiB = uint64_t{1} << 20, kUnit = 2 * kMiB;

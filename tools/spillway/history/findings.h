@@ -65,6 +65,12 @@ struct HistoryFindings {
   uint64_t steps = 0, events = 0, span_us = 0, contradictions = 0;
 };
 
+// What each place held before event `event` of a device, largest first; without growth. REQUIRES: `device` is
+// one of `history.devices`.
+std::vector<Holder> holders_before(const MemoryHistory& history, int device, size_t event);
+// Before which events the program's steps began, of those before `until`.
+std::vector<size_t> steps_of(const DeviceHistory& device, size_t until);
+
 // What PyTorch's allocator asks the card for when it has nothing for such a request: segments are larger.
 uint64_t asked_of_the_card(uint64_t request);
 

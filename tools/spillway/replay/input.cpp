@@ -2,11 +2,8 @@
 
 #include <fstream>
 
-#include "spillway/trace/reader.h"
 #include "tools/spillway/history/findings.h"
-#include "tools/spillway/report/trace_history.h"
-#include "tools/spillway/snapshot/pickle.h"
-#include "tools/spillway/snapshot/snapshot.h"
+#include "tools/spillway/report/read_history.h"
 
 namespace spillway::tools {
 namespace {
@@ -37,14 +34,6 @@ std::optional<ReplayInput> from_history(const MemoryHistory& history, const std:
   return input;
 }
 
-std::optional<ReplayInput> from_trace(const std::string& path, std::string* error) {
-  trace::Contents contents;
-  if (!trace::read(path, &contents, error)) return std::nullopt;
-  auto input = from_history(history_of(contents), path, error);
-  if (input) input->kind = "Spillway trace";
-  return input;
-}
-
 }  // namespace
 
 TorchSettings torch_settings_of(const MemoryHistory& history) {
@@ -65,11 +54,10 @@ std::optional<ReplayInput> read_replay_input(const std::string& path, std::strin
     input.requests = std::move(*requests);
     return input;
   }
-  if (!begins_as_pickle(start)) return from_trace(path, error);
-  const auto history = read_snapshot(path, error);
+  const auto history = read_history(path, error);
   if (!history) return std::nullopt;
   auto input = from_history(*history, path, error);
-  if (input) input->kind = "PyTorch memory snapshot";
+  if (input) input->kind = is_snapshot(path) ? "PyTorch memory snapshot" : "Spillway trace";
   return input;
 }
 

@@ -1,17 +1,16 @@
 // `spillway report`: what a trace tells.
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 
 #include "tools/spillway/command.h"
 #include "tools/spillway/page/page.h"
 #include "tools/spillway/rehearse/output.h"
 #include "tools/spillway/replay/counterfactuals.h"
+#include "tools/spillway/report/read_history.h"
 #include "tools/spillway/report/render.h"
 #include "tools/spillway/report/trace_history.h"
 #include "tools/spillway/report/trace_report.h"
-#include "tools/spillway/snapshot/pickle.h"
 #include "tools/spillway/snapshot/report.h"
 #include "tools/spillway/snapshot/snapshot.h"
 #include "tools/spillway/snapshot/write.h"
@@ -39,12 +38,6 @@ int write_page(const Options& options, const std::string& page) {
   std::printf("The report is a page now: %s (%s). Open it in a browser.\n", options.html.c_str(),
               size_text(page.size()).c_str());
   return kSuccess;
-}
-
-bool is_snapshot(const std::string& path) {
-  std::string start(2, '\0');
-  std::ifstream(path, std::ios::binary).read(start.data(), static_cast<std::streamsize>(start.size()));
-  return begins_as_pickle(start);
 }
 
 int report_snapshot(const Options& options) {
