@@ -140,8 +140,8 @@ spillway_status Process::start_locked() {
     trace->set("stacks", !stacks ? "none" : *stacks == 0 ? "all" : std::to_string(*stacks));
   }
   allocator->set_trace(trace.get());
-  if (takes_stacks(environment))
-    sites_.store(new SiteRecorder(*allocator, *trace, *environment.stack_interval_bytes));
+  if (const auto interval = environment.stack_interval_bytes; trace != nullptr && interval)
+    sites_.store(new SiteRecorder(*allocator, *trace, *interval));
   trace_ = std::move(trace);
   allocator->count_incidents(totals_);
   driver_callers_.store(new DriverCallers(*allocator, *ladder), std::memory_order_release);

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <new>
 
+#include "spillway/allocator/reclaim.h"
+
 namespace spillway {
 namespace {
 

@@ -14,7 +14,7 @@ thread_local uint64_t drawn_from = 0;
 
 std::minstd_rand& generator() {
   static std::atomic<uint32_t> seeds{1};
-  thread_local std::minstd_rand own(seeds.fetch_add(1, std::memory_order_relaxed) * 2654435761u);
+  thread_local std::minstd_rand own(uint64_t{seeds.fetch_add(1, std::memory_order_relaxed)} * 2654435761u);
   return own;
 }
 

@@ -82,7 +82,7 @@ class SnapshotWriter {
   // A stack is written once.
   void frames(StackId stack) {
     out_.text("frames");
-    if (stacks_[stack]) return out_.again(*stacks_[stack]);
+    if (const auto& kept = stacks_[stack]; kept.has_value()) return out_.again(kept.value());
     out_.open_list();
     for (const StackFrame& frame : history_.stacks[stack]) {
       out_.open_dictionary();
