@@ -30,7 +30,7 @@ class Limit(Case):
         self.assertEqual(ended.status, 1)
         self.assertRegex(ended.errors, r"OutOfMemoryError.* GPU 0 has a total capacity of 40\.00 MiB")
         report = next(iter(ended.reports.values()))
-        self.assertRegex(report, r"of 40\.00 MiB were free")
+        self.assertRegex(report, r"limit +40\.00 MiB")
 
     def test_with_enough_the_program_is_the_same_and_never_passes_it(self):
         native = self.simulate(*self.gpt2, card=self.computing)
