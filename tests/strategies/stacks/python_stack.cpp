@@ -23,6 +23,11 @@ __attribute__((visibility("default"))) void prepare() {
 __attribute__((visibility("default"))) int ready() {
   return spillway::python_stacks_ready() ? 1 : 0;
 }
+// Of the innermost frame; 0: there is none.
+__attribute__((visibility("default"))) uint64_t signature() {
+  std::array<spillway::PythonFrame, 1> frames;
+  return spillway::python_stack(frames) == 0 ? 0 : spillway::signature_of(frames[0]);
+}
 // ctypes calls it without the GIL.
 __attribute__((visibility("default"))) const char* stack() {
   return stack_text();

@@ -11,6 +11,7 @@ import unittest
 
 native = ctypes.CDLL(sys.argv.pop(1))
 native.stack.restype = ctypes.c_char_p
+native.signature.restype = ctypes.c_uint64
 
 
 def read():
@@ -83,6 +84,17 @@ class Stacks(unittest.TestCase):
         space = {"read": read}
         exec(compile("def größe():\n  return read()\n", "<größe>", "exec"), space)
         self.assertEqual(space["größe"]()[0][1], "?:2 ?")
+
+    def test_code_of_other_names_is_told_apart_wherever_it_lies(self):
+        def signature_of(function, file):
+            space = {"native": native}
+            exec(compile(f"def {function}():\n  return native.signature()\n", file, "exec"), space)
+            return space[function]()
+
+        known = signature_of("forward", "/a/model.py")
+        self.assertNotEqual(known, 0)
+        for function, file in (("backward", "/a/model.py"), ("forward", "/a/other.py"), ("forwards", "/a/model.py")):
+            self.assertNotEqual(signature_of(function, file), known, (function, file))
 
     def test_a_child_of_fork_reads_its_own(self):
         child = os.fork()
