@@ -40,7 +40,7 @@ class Case(unittest.TestCase):
     def simulate(self, *command, card=("--gpu", "a100-40gb"), timeout=280, **settings):
         words = [SPILLWAY, "simulate", *card, "--", *command]
         completed = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=timeout,
-                                   cwd=self.folder, env={**os.environ, **settings})
+                                   cwd=self.folder, env={**os.environ, "SPILLWAY_RUNS": "off", **settings})
         return Ended(completed, self.folder)
 
     def run_on(self, *command, options=(), **others):

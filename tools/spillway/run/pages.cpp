@@ -3,23 +3,17 @@
 #include <cstdio>
 #include <exception>
 #include <fstream>
+#include <string_view>
 
 #include "tools/spillway/rehearse/output.h"
 #include "tools/spillway/report/trace_report.h"
+#include "tools/spillway/run/apart.h"
 
 namespace spillway::tools {
 namespace {
 
-// Of a job with many ranks that die at once, some are enough, and each takes a moment.
-constexpr size_t kMostPages = 4;
 constexpr uint64_t kEvents = 20;
-
-// What stands there and is no page of an earlier run stays.
-std::string page_beside(const std::string& trace) {
-  return trace.ends_with(".spill")
-             ? trace.substr(0, trace.size() - std::string_view(".spill").size()) + ".html"
-             : trace + ".html";
-}
+constexpr std::chrono::minutes kMost{2};  // a million events take seconds
 
 bool is_foreign(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -28,40 +22,53 @@ bool is_foreign(const std::string& path) {
   return file.gcount() > 0 && start.find("<title>Spillway report") == std::string::npos;
 }
 
-// "" or what went wrong. True in `lost`: there was a failure that was not rescued.
-std::string write_page(const std::string& trace, const std::string& page, bool* lost) {
+PageEnd say_why_not(const std::string& wrong) {
+  std::fprintf(stderr, "spillway: no page of the report: %s\n", wrong.c_str());
+  return PageEnd::kFailed;
+}
+
+// In a process of its own.
+PageEnd write_from(const std::string& trace, const std::string& page, const PageRule& is_needed) {
   std::string wrong;
   const auto report = read_trace_report(trace, &wrong);
-  *lost = report == nullptr || report->analysis().run.gave_up != 0;
-  if (report == nullptr || !*lost) return wrong;
-  if (is_foreign(page)) return page + " is another file, and stays";
+  if (report == nullptr) return say_why_not(wrong);
+  if (!is_needed(*report)) return PageEnd::kNotNeeded;
+  if (is_foreign(page)) return say_why_not(page + " is another file, and stays");
   report->look_back();
-  return write_output(page, report->page(kEvents));
+  wrong = write_output(page, report->page(kEvents));
+  return wrong.empty() ? PageEnd::kWritten : say_why_not(wrong);
+}
+
+int as_code(const std::string& trace, const std::string& page, const PageRule& is_needed) {
+  try {
+    return static_cast<int>(write_from(trace, page, is_needed));
+  } catch (const std::exception& error) {
+    return static_cast<int>(say_why_not(error.what()));
+  }
 }
 
 }  // namespace
 
-std::vector<std::string> write_pages(const std::vector<std::string>& traces) {
-  std::vector<std::string> pages;
-  for (const std::string& trace : traces) {
-    const std::string page = page_beside(trace);
-    std::string wrong;
-    bool lost = false;
-    // The program's exit code is told, whatever becomes of the page.
-    try {
-      wrong = write_page(trace, page, &lost);
-    } catch (const std::exception& error) {
-      lost = true;
-      wrong = error.what();
-    }
-    if (!lost) continue;
-    if (wrong.empty())
-      pages.push_back(page);
-    else
-      std::fprintf(stderr, "spillway: no page of the report: %s\n", wrong.c_str());
-    if (pages.size() == kMostPages) break;
-  }
-  return pages;
+bool was_lost(const TraceReport& report) {
+  return report.analysis().run.gave_up != 0;
+}
+
+bool was_cut_off(const TraceReport& report) {
+  return was_lost(report) || !report.contents().closed;
+}
+
+std::string page_beside(const std::string& trace) {
+  constexpr std::string_view kEnding = ".spill";
+  return (trace.ends_with(kEnding) ? trace.substr(0, trace.size() - kEnding.size()) : trace) + ".html";
+}
+
+PageEnd write_page(const std::string& trace, const PageRule& is_needed) {
+  const std::string page = page_beside(trace);
+  const ApartEnd end = run_apart([&] { return as_code(trace, page, is_needed); }, kMost);
+  if (!end.in_time) return say_why_not(trace + ": it took too long, or was stopped");
+  if (end.code > static_cast<int>(PageEnd::kFailed))
+    return say_why_not(trace + ": its writer ended with " + std::to_string(end.code));
+  return static_cast<PageEnd>(end.code);
 }
 
 }  // namespace spillway::tools

@@ -10,10 +10,12 @@
 #include "tools/spillway/command.h"
 #include "tools/spillway/library_folders.h"
 #include "tools/spillway/rehearse/child.h"
-#include "tools/spillway/run/pages.h"
+#include "tools/spillway/run/earlier_runs.h"
+#include "tools/spillway/run/edge.h"
 #include "tools/spillway/run/preload.h"
 #include "tools/spillway/run/settings.h"
 #include "tools/spillway/run/summary.h"
+#include "tools/spillway/run/watch.h"
 #include "tools/spillway/units.h"
 
 namespace spillway::tools {
@@ -56,16 +58,28 @@ Environment environment_of(const RunSettings& settings, const std::string& libra
   return environment;
 }
 
-// Unless the user asked for the files by name.
-void remove_clean_traces(const RunSettings& settings, const RunTotals& totals) {
-  if (!settings.trace.empty()) return;
-  for (const std::string& trace : totals.clean_traces) {
+// Unless the user asked for the files by name, or a page was made of one: then it is a report.
+void remove_clean_traces(const RunSettings& settings, const Watch& watch, RunTotals* totals) {
+  for (const std::string& trace : totals->clean_traces) {
     std::error_code ignored;
-    fs::remove(trace, ignored);
+    if (watch.has_page(trace))
+      totals->traces.push_back(trace);
+    else if (settings.trace.empty())
+      fs::remove(trace, ignored);
   }
 }
 
-void say_end(const RunSettings& settings, const RunTotals& totals, const std::vector<std::string>& pages) {
+// What is said of it beside the run before, which it is for the next one.
+std::string compare_with_earlier(const Words& command, const RunTotals& totals) {
+  if (totals.processes == 0) return "";
+  const EarlierRuns earlier(command);
+  const RunRecord now = measure_run(totals);
+  const std::string line = edge_line(totals, now, earlier.last());
+  earlier.add(now);
+  return line;
+}
+
+void say_end(const RunSettings& settings, const RunTotals& totals, const std::string& edge) {
   for (const std::string& reason : totals.refusals)
     std::fprintf(stderr, "spillway: PyTorch's own allocator stayed: %s\n", reason.c_str());
   for (const std::string& names : totals.unlisted)
@@ -79,8 +93,7 @@ void say_end(const RunSettings& settings, const RunTotals& totals, const std::ve
         "spillway: %s could not ask other processes for memory: SPILLWAY_LEDGER is off, or there is no "
         "shared memory ('spillway doctor' tries it)\n",
         count_text(totals.alone, "process", "processes").c_str());
-  for (const std::string& page : pages)
-    std::fprintf(stderr, "spillway: why it ran out, as a page for a browser: %s\n", page.c_str());
+  if (!edge.empty()) std::fprintf(stderr, "spillway: %s\n", edge.c_str());
   std::string reports;
   for (const std::string& trace : totals.traces) reports += "; report: spillway report " + trace;
   std::fprintf(stderr, "spillway: %s%s\n", summary_line(totals, mode_of(settings.mode)).c_str(),
@@ -93,17 +106,19 @@ int run(const RunSettings& settings, const Words& command) {
   if (!check(settings, &error) || !find_preload_library(&library, &error) ||
       !can_be_preloaded(command.front(), &error) || !summary.open(&error))
     return fail(kUsageError, "run: " + error);
-  const ChildEnd end =
-      run_child(command, environment_of(settings, library, summary), "", [] {}, HostAddresses::kAsUsual);
+  Watch watch(summary, settings.on_oom_command, settings.quiet);
+  const ChildEnd end = run_child(
+      command, environment_of(settings, library, summary), "", [&watch] { watch.look(); },
+      HostAddresses::kAsUsual);
   if (end.start_error != 0) {
     const int code = end.start_error == ENOENT ? kNotFound : kCannotRun;
     return fail(code, "run: " + cannot_run_text(command.front(), end.start_error));
   }
-  const RunTotals totals = summary.totals();
-  remove_clean_traces(settings, totals);
-  const std::vector<std::string> pages =
-      totals.incidents.gave_up == 0 ? std::vector<std::string>{} : write_pages(totals.traces);
-  if (!settings.quiet) say_end(settings, totals, pages);
+  watch.finish(end.exit_code == 0);
+  RunTotals totals = summary.totals();
+  const std::string edge = compare_with_earlier(command, totals);
+  remove_clean_traces(settings, watch, &totals);
+  if (!settings.quiet) say_end(settings, totals, edge);
   return end.exit_code;
 }
 

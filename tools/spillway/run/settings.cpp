@@ -181,6 +181,12 @@ const std::vector<RunOption>& run_options() {
        "Which allocations have their line in the report: all, none, or a size: one in so many bytes; 1MiB "
        "without it",
        {}},
+      {"on-oom-command",
+       &RunSettings::on_oom_command,
+       "Run by /bin/sh, once, when a failure is not rescued; SPILLWAY_OOM_PROCESS, _TRACE, _PAGE and "
+       "_VERDICT "
+       "say which",
+       {}},
       {"quiet", &RunSettings::quiet, "Without the line at the end", {}},
   };
   return options;

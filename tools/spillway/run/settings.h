@@ -15,7 +15,7 @@ namespace spillway::tools {
 struct RunSettings {
   std::string mode = "rescue";
   std::string limit, reserve, guarantee, trace, strategies, host_budget, peer_budget, nvme, max_slowdown,
-      stacks;
+      stacks, on_oom_command;
   bool quiet = false;
 };
 

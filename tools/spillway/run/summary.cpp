@@ -88,6 +88,16 @@ RunTotals SharedSummary::totals() const {
   return totals;
 }
 
+std::vector<ProcessState> SharedSummary::processes() const {
+  std::vector<ProcessState> processes;
+  for (size_t place = 0; place < interpose::kSummarySlots; ++place) {
+    const ProcessSummary& process = file_->processes[place];
+    if (const int number = process.process.load(); number != 0)
+      processes.push_back({place, number, read(process.incidents.gave_up), text_of(process.trace)});
+  }
+  return processes;
+}
+
 std::string summary_line(const RunTotals& totals, interpose::Mode mode) {
   if (totals.processes == 0) return "the program did not use CUDA";
   const spillway_incident_totals& met = totals.incidents;

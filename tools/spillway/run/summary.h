@@ -4,6 +4,7 @@
 // Thread-safety: one thread. Ownership: the file has no name and ends with its holder and the last process
 // that maps it. Errors: `open` says why there is none.
 #pragma once
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,14 @@ struct RunTotals {
   std::vector<std::string> clean_traces;  // of the others
 };
 
+// One of them, so far.
+struct ProcessState {
+  size_t place = 0;  // its own; that of the one that it became by exec is another
+  int process = 0;
+  uint64_t gave_up = 0;  // failures that were not rescued
+  std::string trace;     // "": none yet
+};
+
 class SharedSummary {
  public:
   SharedSummary() = default;
@@ -35,6 +44,7 @@ class SharedSummary {
   // For the processes: a path that stays good while this one lives.
   const std::string& path() const { return path_; }
   RunTotals totals() const;
+  std::vector<ProcessState> processes() const;
 
  private:
   int descriptor_ = -1;
