@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "trainer/app/page.h"
 #include "trainer/app/trainer.h"
 
 namespace {
@@ -55,7 +56,8 @@ int main(int argc, char** argv) {
   }
   options.stop = &stop;
   std::signal(SIGINT, on_interrupt);
-  const Results results = train(*config, options);
+  Results results = train(*config, options);
+  if (results.exit_code == kExitOutOfMemory) results.page = write_report_page(results.trace);
   std::fputs(to_table(results).c_str(), results.exit_code == kExitDone ? stdout : stderr);
   if (!json_path.empty() && !(std::ofstream(json_path) << to_json(results) << std::flush)) {
     std::fprintf(stderr, "spillway-train: can not write %s\n", json_path.c_str());

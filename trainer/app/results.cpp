@@ -57,11 +57,19 @@ void append_memory(std::string* text, const spillway_memory& memory) {
          (unsigned long long)memory.unwound, (unsigned long long)memory.gave_up);
 }
 
+void append_report(std::string* text, const Results& results) {
+  if (!results.trace.empty()) *text += "report            spillway report " + results.trace + "\n";
+  if (!results.page.empty()) *text += "page              " + results.page + "\n";
+}
+
 }  // namespace
 
 std::string to_table(const Results& results) {
   std::string text = "\n== spillway-train: " + results.verdict + "\n";
-  if (results.steps == 0) return text;  // nothing was trained, so nothing is claimed
+  if (results.steps == 0) {  // nothing was trained, so nothing is claimed
+    append_report(&text, results);
+    return text;
+  }
   append(&text, "steps             %llu, %llu tokens in %.1f s: %.0f tokens/s\n",
          (unsigned long long)results.steps, (unsigned long long)results.tokens, results.seconds,
          results.seconds > 0 ? double(results.tokens) / results.seconds : 0.0);
@@ -85,7 +93,7 @@ std::string to_table(const Results& results) {
            to_string(record.plan).c_str());
   text += "files             " + results.out + " (losses.txt, plan_schedule.toml)\n";
   if (!results.checkpoint.empty()) text += "checkpoint        " + results.checkpoint + "\n";
-  if (!results.trace.empty()) text += "report            spillway report " + results.trace + "\n";
+  append_report(&text, results);
   return text;
 }
 
@@ -101,6 +109,7 @@ std::string to_json(const Results& results) {
                          {"guarantee", name_of(results.guarantee_held)},
                          {"out", results.out},
                          {"trace", results.trace},
+                         {"page", results.page},
                          {"checkpoint", results.checkpoint}};
   char hash[20];
   std::snprintf(hash, sizeof hash, "%016llx", (unsigned long long)results.weights_hash);

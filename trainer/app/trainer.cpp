@@ -352,6 +352,7 @@ Results Run::run() {
 
 Results failed(int code, std::string verdict) {
   Results results;
+  if (Core::get().loaded()) results.trace = Core::get().trace_path();
   results.exit_code = code;
   results.verdict = std::move(verdict);
   return results;

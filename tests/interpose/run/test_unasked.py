@@ -6,7 +6,7 @@ import re
 import sys
 import unittest
 
-from case import OWN, Case
+from case import BUILD, OWN, ROOT, Case
 
 
 class Unasked(Case):
@@ -82,6 +82,22 @@ class Command(Case):
                             options=["--mode", "replace", "--on-oom-command", "touch told"])
         self.assertEqual(ended.status, 137)
         self.assertFalse((pathlib.Path(self.folder) / "told").exists())
+
+
+class Trainer(Case):
+    def test_a_training_with_no_plan_left_leaves_its_report(self):
+        out = pathlib.Path(self.folder) / "run"
+        for config, limit in ("demo", "24MiB"), ("tiny", "3MiB"):  # before the first step, and in it
+            with self.subTest(config):
+                ended = self.simulate(BUILD / "bin" / "spillway-train", "--config", ROOT / "configs" / f"{config}.toml",
+                                      "--device", "cuda", "--limit", limit, "--set", f"run.out={out}", "--quiet",
+                                      "--set", f"data.corpus={ROOT / '.deps' / 'corpus.txt'}",
+                                      "--json", out.with_suffix(".json"), card=("--capacity", "64MiB"))
+                self.assertEqual(ended.status, 17, ended.errors)
+                page = json.loads(out.with_suffix(".json").read_text())["page"]
+                self.assertIn(f"page              {page}\n", ended.errors)
+                self.assertIn('"outcome":"gave up"', pathlib.Path(page).read_text())
+                pathlib.Path(page).unlink()
 
 
 class Edge(Case):
