@@ -94,7 +94,6 @@ std::optional<RunRecord> EarlierRuns::last() const {
   std::optional<RunRecord> last;
   std::istringstream lines(text_of(path_));
   for (std::string line; std::getline(lines, line);) {
-    if (line.find(program_) == line.npos) continue;
     const Json read = Json::parse(line, nullptr, false);
     if (!read.is_object() || read.value("program", Json()) != program_) continue;
     if (const auto run = run_of(read)) last = run;
