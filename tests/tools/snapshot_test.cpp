@@ -2,7 +2,11 @@
 // report. tests/libtorch/test_snapshot_report.py compares the figures with those of PyTorch.
 #include <gmock/gmock.h>
 
+#include <unistd.h>
+
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <random>
 #include <tuple>
 
@@ -29,7 +33,8 @@ std::string bytes_of(const std::string& path) {
 }
 
 Pickle read(const std::string& program) {
-  return Pickle::read("\x80\x04"s + program);
+  const std::string bytes = "\x80\x04"s + program;
+  return Pickle::read(ByteStream(bytes));
 }
 
 std::optional<int64_t> integer_of(const std::string& program) {
@@ -85,7 +90,7 @@ TEST(Pickle, WrongProgramsSayWhere) {
   EXPECT_THAT(read("h\x05.").incomplete(), HasSubstr("used before it was made"));
   EXPECT_THAT(read("X\xff\xff\xff\xff.").incomplete(), HasSubstr("the file ends early"));
   EXPECT_THAT(read("\x07").incomplete(), HasSubstr("an unknown instruction"));
-  EXPECT_THAT(Pickle::read("\x80\x06N.").incomplete(), HasSubstr("newer than 5"));
+  EXPECT_THAT(Pickle::read(ByteStream("\x80\x06N.")).incomplete(), HasSubstr("newer than 5"));
   EXPECT_THAT(read("}(K\x01u.").incomplete(), HasSubstr("a key has no value"));
 }
 
@@ -184,6 +189,76 @@ TEST(Snapshot, NumbersAndTextsOfAllKindsAreWritten) {
   for (size_t i = 0; i < events.size(); ++i) EXPECT_EQ(events[i].size, history.devices[3].events[i].size);
   EXPECT_EQ(again.stacks[events[0].stack][0].line, INT64_MAX);
   EXPECT_THAT(std::string(again.stacks[events[0].stack][0].function), HasSubstr("gr\xc3\xb6\xc3\x9f\x65"));
+}
+
+// A history of `count` events whose file is longer than what is read at once.
+MemoryHistory long_history(uint64_t count) {
+  MemoryHistory history;
+  for (int64_t line = 1; line <= 300; ++line)
+    history.stacks.push_back({{"function", "a/rather/long/name/of/a/file.py", line}, {"main", "main.py", 1}});
+  for (uint64_t i = 0; i < count; ++i) {
+    HistoryEvent event;
+    event.action = i % 2 == 0 ? Action::kAllocate : Action::kFreeCompleted;
+    event.address = (1 + i / 2) << 21;
+    event.size = 1 + i;
+    event.pool = {static_cast<uint32_t>(i % 3), 0};
+    event.stack = static_cast<StackId>(1 + i % 300);
+    history.devices[static_cast<int>(i % 5 / 4)].events.push_back(event);
+  }
+  return history;
+}
+
+void expect_equal(const MemoryHistory& a, const MemoryHistory& b) {
+  ASSERT_EQ(a.devices.size(), b.devices.size());
+  for (const auto& [number, device] : a.devices) {
+    const auto& others = b.devices.at(number).events;
+    ASSERT_EQ(device.events.size(), others.size());
+    for (size_t i = 0; i < others.size(); ++i) {
+      const HistoryEvent &one = device.events[i], &other = others[i];
+      ASSERT_EQ(std::tie(one.action, one.address, one.size, one.pool),
+                std::tie(other.action, other.address, other.size, other.pool));
+      ASSERT_EQ(a.stacks[one.stack], b.stacks[other.stack]);
+    }
+  }
+}
+
+TEST(Snapshot, AFileThatIsReadInPiecesIsTheSame) {
+  const MemoryHistory history = long_history(60'000);
+  const std::string bytes = snapshot_of(history);
+  ASSERT_GT(bytes.size(), size_t{2} << 20);
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("spillway-pieces-" + std::to_string(::getpid()) + ".pickle");
+  std::ofstream(path, std::ios::binary) << bytes;
+  std::string error;
+  const MemoryHistory whole = parse_snapshot(bytes, &error).value_or(MemoryHistory());
+  const MemoryHistory pieces = read_snapshot(path, &error).value_or(MemoryHistory());
+  std::filesystem::resize_file(path, bytes.size() / 2);
+  const MemoryHistory half = read_snapshot(path, &error).value_or(MemoryHistory());
+  std::filesystem::remove(path);
+  expect_equal(history, whole);
+  expect_equal(whole, pieces);
+  EXPECT_THAT(half.incomplete, HasSubstr("the file ends early at byte"));
+  EXPECT_GT(half.devices.at(0).events.size(), 10'000u);
+}
+
+// Python writes an object once, and says later that it comes again.
+TEST(Snapshot, AnEventThatComesTwiceIsTwoEvents) {
+  const auto text = [](const std::string& word) {
+    return "\x8c" + std::string(1, static_cast<char>(word.size())) + word;
+  };
+  const std::string event = "}\x94(" + text("action") + "\x94" + text("alloc") + "\x94" + text("addr") +
+                            "K\x07" + text("size") + "K\x08u";
+  const std::string again = "}(h\x03h\x04" + text("addr") + "K\x09" + text("size") + "K\x0au";
+  const std::string program = "\x80\x04}(" + text("device_traces") + "]](" + "N\x94" + "0" + "N\x94" + "0" +
+                              event + again + "h\x02" + "eau.";
+  std::string error;
+  const MemoryHistory read = parse_snapshot(program, &error).value_or(MemoryHistory());
+  ASSERT_TRUE(read.devices.contains(0)) << error << read.incomplete;
+  const auto& events = read.devices.at(0).events;
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ((std::vector{events[0].address, events[1].address, events[2].address}),
+            (std::vector<uint64_t>{7, 9, 7}));
+  for (const HistoryEvent& one : events) EXPECT_EQ(one.action, Action::kAllocate);
 }
 
 TEST(Snapshot, ChangedBytesNeverCrash) {

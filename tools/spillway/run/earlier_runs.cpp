@@ -19,8 +19,8 @@ namespace {
 using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
-constexpr uintmax_t kMostBytes = 256 << 10;
-constexpr uintmax_t kMostReadBytes = 4 * kMostBytes;  // of a file that somebody else made
+constexpr uintmax_t kLongestList = 256 << 10;
+constexpr uintmax_t kLongestRead = 4 * kLongestList;  // of a file that somebody else made
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -53,7 +53,7 @@ std::string hash_of(const Words& command) {
 std::string text_of(const std::string& path) {
   std::error_code unknown;
   const uintmax_t bytes = fs::is_regular_file(path, unknown) ? fs::file_size(path, unknown) : 0;
-  if (unknown || bytes == 0 || bytes > kMostReadBytes) return "";
+  if (unknown || bytes == 0 || bytes > kLongestRead) return "";
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   text << file.rdbuf();
@@ -79,7 +79,7 @@ std::optional<RunRecord> run_of(const Json& line) {
 // The newer half, when there are too many.
 void keep_newer(const std::string& path) {
   std::error_code unknown;
-  if (fs::file_size(path, unknown) <= kMostBytes || unknown) return;
+  if (fs::file_size(path, unknown) <= kLongestList || unknown) return;
   const std::string text = text_of(path);
   const size_t cut = text.find('\n', text.size() / 2);
   if (cut != text.npos) static_cast<void>(write_text(path, std::string_view(text).substr(cut + 1)));

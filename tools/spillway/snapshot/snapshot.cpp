@@ -1,84 +1,31 @@
 #include "tools/spillway/snapshot/snapshot.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <functional>
 #include <iterator>
-#include <unordered_map>
+#include <span>
+#include <utility>
 
+#include "tools/spillway/snapshot/event_taker.h"
 #include "tools/spillway/snapshot/pickle.h"
+#include "tools/spillway/snapshot/stacks.h"
 
 namespace spillway::tools {
 namespace {
 
 using Id = Pickle::Id;
 
-// Makes one of equal stacks. Where the file shares a stack, it is looked at once.
-class Stacks {
- public:
-  Stacks(const Pickle& pickle, MemoryHistory* out) : pickle_(pickle), out_(*out) {}
-
-  StackId of(std::optional<Id> frames) {
-    if (!frames || pickle_.items(*frames).empty()) return 0;
-    const auto [known, is_new] = by_value_.try_emplace(*frames, 0);
-    if (is_new) known->second = add(frames_of(*frames));
-    return known->second;
-  }
-
- private:
-  std::vector<StackFrame> frames_of(Id list) const {
-    std::vector<StackFrame> frames;
-    for (const Id frame : pickle_.items(list)) {
-      const auto text = [&](const char* key) {
-        const auto value = pickle_.find(frame, key);
-        return value ? pickle_.text(*value).value_or("") : std::string_view();
-      };
-      const auto line = pickle_.find(frame, "line");
-      frames.push_back({text("name"), text("filename"), line ? pickle_.integer(*line).value_or(0) : 0});
-    }
-    return frames;
-  }
-
-  StackId add(std::vector<StackFrame> frames) {
-    size_t hash = frames.size();
-    for (const StackFrame& frame : frames)
-      for (const size_t part : {std::hash<std::string_view>()(frame.function),
-                                std::hash<std::string_view>()(frame.file), static_cast<size_t>(frame.line)})
-        hash = hash * 1099511628211u ^ part;
-    for (const StackId same : by_hash_[hash])
-      if (out_.stacks[same] == frames) return same;
-    out_.stacks.push_back(std::move(frames));
-    const auto id = static_cast<StackId>(out_.stacks.size() - 1);
-    by_hash_[hash].push_back(id);
-    return id;
-  }
-
-  const Pickle& pickle_;
-  MemoryHistory& out_;
-  std::unordered_map<Id, StackId> by_value_;
-  std::unordered_map<size_t, std::vector<StackId>> by_hash_;
-};
-
-Action action_of(std::string_view name) {
-  static const std::map<std::string_view, Action> kActions = {
-      {"alloc", Action::kAllocate},
-      {"free_requested", Action::kFreeRequested},
-      {"free_completed", Action::kFreeCompleted},
-      {"segment_alloc", Action::kSegmentAllocate},
-      {"segment_map", Action::kSegmentAllocate},
-      {"segment_free", Action::kSegmentFree},
-      {"segment_unmap", Action::kSegmentFree},
-      {"oom", Action::kOutOfMemory},
-  };
-  const auto found = kActions.find(name);
-  return found == kActions.end() ? Action::kOther : found->second;
-}
-
 class Loader {
  public:
-  Loader(const Pickle& pickle, MemoryHistory* out) : pickle_(pickle), out_(*out), stacks_(pickle, out) {}
+  // `events`: those that were taken while the pickle was read.
+  Loader(const Pickle& pickle, Stacks* stacks, std::vector<HistoryEvent>* events, MemoryHistory* out)
+      : pickle_(pickle), stacks_(*stacks), events_(*events), out_(*out) {}
 
   void load(Id root) {
     if (const auto segments = pickle_.find(root, "segments"))
@@ -104,15 +51,6 @@ class Loader {
     return value ? pickle_.text(*value).value_or("") : std::string_view();
   }
 
-  PoolId pool_of(Id from, const char* key) const {
-    const auto value = pickle_.find(from, key);
-    if (!value || pickle_.items(*value).size() != 2) return {};
-    const auto part = [&](size_t i) {
-      return static_cast<uint64_t>(pickle_.integer(pickle_.items(*value)[i]).value_or(0));
-    };
-    return {part(0), part(1)};
-  }
-
   void load_segment(Id from) {
     const auto blocks = pickle_.find(from, "blocks");
     const uint64_t device = whole(from, "device");
@@ -121,7 +59,7 @@ class Loader {
     segment.address = whole(from, "address");
     segment.size = whole(from, "total_size");
     segment.stream = whole(from, "stream");
-    segment.pool = pool_of(from, "segment_pool_id");
+    if (const auto pool = pickle_.find(from, "segment_pool_id")) segment.pool = pool_of(pickle_, *pool);
     segment.large = text(from, "segment_type") == "large";
     segment.expandable = flag(from, "is_expandable");
     uint64_t at = segment.address;
@@ -139,27 +77,31 @@ class Loader {
     const std::string_view state = text(from, "state");
     if (state == "active_allocated") block.state = BlockState::kAllocated;
     if (state.starts_with("active_") && state != "active_allocated") block.state = BlockState::kPendingFree;
-    block.stack = stacks_.of(pickle_.find(from, "frames"));
+    block.stack = stacks_.of(pickle_, pickle_.find(from, "frames"), kEveryId);
     *at += block.size;
     if (block.size == 0 || block.size > segment->size) return pass_over();
     segment->blocks.push_back(block);
   }
 
   void load_trace(int device, Id list) {
-    if (pickle_.items(list).empty()) return;
+    const std::vector<Id>& items = pickle_.items(list);
+    if (items.empty()) return;
     auto& events = out_.devices[device].events;
-    events.reserve(pickle_.items(list).size());
-    for (const Id from : pickle_.items(list)) {
-      HistoryEvent event;
-      event.action = action_of(text(from, "action"));
-      event.address = whole(from, event.action == Action::kOutOfMemory ? "device_free" : "addr");
-      event.size = whole(from, "size");
-      event.stream = whole(from, "stream");
-      event.microseconds = whole(from, "time_us");
-      event.pool = pool_of(from, "pool_id");
-      event.stack = stacks_.of(pickle_.find(from, "frames"));
-      if (pickle_.type(from) == Pickle::Type::kDictionary)
-        events.push_back(event);
+    const auto number_of = [&](size_t i) -> std::optional<size_t> {
+      if (pickle_.type(items[i]) != Pickle::Type::kRecord) return std::nullopt;
+      return static_cast<size_t>(pickle_.integer(items[i]).value_or(0));
+    };
+    bool are_all = items.size() == events_.size();
+    for (size_t i = 0; i < items.size() && are_all; ++i) are_all = number_of(i) == i;
+    if (are_all) {  // of one device, as most are: they need not be there twice
+      events = std::move(events_);
+      events_.clear();
+      return;
+    }
+    for (size_t i = 0; i < items.size(); ++i) {
+      const std::optional<size_t> number = number_of(i);
+      if (number && *number < events_.size())
+        events.push_back(events_[*number]);
       else
         pass_over();
     }
@@ -198,18 +140,22 @@ class Loader {
   void pass_over() { ++out_.passed_over; }
 
   static constexpr uint64_t kMostDevices = 1024;
+  static constexpr Id kEveryId = UINT32_MAX;  // nothing is forgotten any more
   const Pickle& pickle_;
+  Stacks& stacks_;
+  std::vector<HistoryEvent>& events_;
   MemoryHistory& out_;
-  Stacks stacks_;
 };
 
-}  // namespace
-
-std::optional<MemoryHistory> parse_snapshot(std::string bytes, std::string* error) {
+std::optional<MemoryHistory> parse(ByteStream bytes, std::string* error) {
   MemoryHistory snapshot;
-  const auto read = std::make_shared<const Pickle>(Pickle::read(std::move(bytes)));
-  snapshot.texts = read;
-  const Pickle& pickle = *read;
+  Stacks stacks(&snapshot);
+  EventTaker taker(&stacks);
+  const Pickle pickle =
+      Pickle::read(std::move(bytes), [&taker](const Pickle& read, std::span<const Id> items, Id first) {
+        return taker.take(read, items, first);
+      });
+  snapshot.texts = pickle.texts();
   const bool has_form = pickle.has_root() && (pickle.find(pickle.root(), "segments") ||
                                               pickle.find(pickle.root(), "device_traces"));
   if (!has_form) {
@@ -218,18 +164,51 @@ std::optional<MemoryHistory> parse_snapshot(std::string bytes, std::string* erro
     return std::nullopt;
   }
   snapshot.incomplete = pickle.incomplete();
-  Loader(pickle, &snapshot).load(pickle.root());
+  Loader(pickle, &stacks, &taker.events(), &snapshot).load(pickle.root());
   return snapshot;
 }
 
-std::optional<MemoryHistory> read_snapshot(const std::string& path, std::string* error) {
-  std::ifstream file(path, std::ios::binary);
-  std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  if (!file.good() && !file.eof()) {
-    *error = path + ": " + std::strerror(errno);
-    return std::nullopt;
+class File {
+ public:
+  explicit File(const std::string& path) : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() {
+    if (descriptor_ >= 0) ::close(descriptor_);
   }
-  auto snapshot = parse_snapshot(std::move(bytes), error);
+  int descriptor() const { return descriptor_; }
+  // Of a regular file.
+  std::optional<uint64_t> size() const {
+    struct stat status{};
+    if (descriptor_ < 0 || ::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode))
+      return std::nullopt;
+    return static_cast<uint64_t>(status.st_size);
+  }
+
+ private:
+  const int descriptor_;
+};
+
+}  // namespace
+
+std::optional<MemoryHistory> parse_snapshot(std::string_view bytes, std::string* error) {
+  return parse(ByteStream(bytes), error);
+}
+
+std::optional<MemoryHistory> read_snapshot(const std::string& path, std::string* error) {
+  const File file(path);
+  std::optional<MemoryHistory> snapshot;
+  if (const auto size = file.size()) {
+    snapshot = parse(ByteStream(file.descriptor(), *size), error);
+  } else {  // a pipe, which can be read once
+    std::ifstream stream(path, std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(stream), {}};
+    if (!stream.good() && !stream.eof()) {
+      *error = path + ": " + std::strerror(errno);
+      return std::nullopt;
+    }
+    snapshot = parse_snapshot(bytes, error);
+  }
   if (!snapshot) *error = path + ": " + *error;
   return snapshot;
 }

@@ -1,10 +1,11 @@
 // Reads a memory snapshot of PyTorch's (torch.cuda.memory._dump_snapshot, and what C++ writes).
 //
-// Thread-safety: pure functions of the file. Ownership: the history keeps the file's bytes. Errors: `error`
+// Thread-safety: pure functions of the file. Ownership: the history keeps the file's texts. Errors: `error`
 // says what is wrong; a file that is only damaged gives what is whole, and says so in `incomplete`.
 #pragma once
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "tools/spillway/history/history.h"
 
@@ -13,6 +14,6 @@ namespace spillway::tools {
 // Nothing, and `error`, for a file that is no snapshot.
 std::optional<MemoryHistory> read_snapshot(const std::string& path, std::string* error);
 // The same of a file's contents.
-std::optional<MemoryHistory> parse_snapshot(std::string bytes, std::string* error);
+std::optional<MemoryHistory> parse_snapshot(std::string_view bytes, std::string* error);
 
 }  // namespace spillway::tools
