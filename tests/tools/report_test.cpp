@@ -352,10 +352,11 @@ TEST_F(Report, SaysWhoAskedAndWhoHeldIt) {
   }
   const Ran text = run({"report", path()});
   EXPECT_THAT(text.out, HasSubstr("  by        train.py:3 main\n"));
-  EXPECT_THAT(text.out, HasSubstr("  65.00 MiB    65%       4  model.py:7 forward\n"
-                                  "  30.00 MiB    30%       3  backward of MulBackward0\n"));
+  EXPECT_THAT(text.out, HasSubstr("  40.00 MiB    40%       1  model.py:7 forward  from train.py:9 main\n"
+                                  "  30.00 MiB    30%       3  backward of MulBackward0\n"
+                                  "  25.00 MiB    25%       3  model.py:7 forward  from train.py:3 main\n"));
   const auto incident = nlohmann::json::parse(run({"report", "--json", path()}).out)["incidents"][0];
-  EXPECT_EQ(incident["holders"][0]["bytes"], 65 * kMiB) << "the program's innermost line is one place";
+  EXPECT_EQ(incident["holders"][0]["bytes"], 40 * kMiB) << "who called it tells training from evaluation";
   EXPECT_EQ(incident["asked_by"]["where"], "train.py:3 main");
 }
 

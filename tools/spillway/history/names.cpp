@@ -42,7 +42,6 @@ const StackName& StackNames::of(StackId stack) {
   Place place = place_of(history_.stacks[stack]);
   if (place.frames.empty() && place.label.empty()) place.label = history_.without_stack;
   known->second = {where_of(place), caller_of(place)};
-  if (known->second.caller == known->second.where) known->second.caller.clear();
   return known->second;
 }
 

@@ -30,17 +30,22 @@ std::string short_path(const std::string& file) {
   return name == std::string::npos ? file : file.substr(name + 1);
 }
 
-std::string text_of(const Frame& frame) {
-  return short_path(frame.file) + ":" + std::to_string(frame.line) + " " + frame.function;
-}
-
 template <typename Wanted>
 const Frame* innermost(const Place& place, Wanted wanted) {
   const auto found = std::find_if(place.frames.begin(), place.frames.end(), wanted);
   return found == place.frames.end() ? nullptr : &*found;
 }
 
+bool is_own(const Place& place, const std::string& where) {
+  const Frame* frame = innermost(place, [](const Frame& f) { return !is_installed(f.file); });
+  return frame != nullptr && frame_text(*frame) == where;
+}
+
 }  // namespace
+
+std::string frame_text(const Frame& frame) {
+  return short_path(frame.file) + ":" + std::to_string(frame.line) + " " + frame.function;
+}
 
 std::string where_of(const Place& place) {
   if (place.frames.empty()) return place.label.empty() ? "a place not named in time" : place.label;
@@ -48,12 +53,19 @@ std::string where_of(const Place& place) {
   const Frame& inner = place.frames.front();
   // An optimizer's or a loss's own line says more than the loop that calls it.
   const bool torch_says_more = frame == nullptr || inner.file.find("/torch/optim/") != std::string::npos;
-  return text_of(torch_says_more ? inner : *frame);
+  return frame_text(torch_says_more ? inner : *frame);
 }
 
 std::string caller_of(const Place& place) {
-  const Frame* frame = innermost(place, [](const Frame& f) { return !is_installed(f.file); });
-  return frame == nullptr ? "" : text_of(*frame);
+  const std::string where = where_of(place);
+  for (const Frame& frame : place.frames) {
+    if (is_installed(frame.file)) continue;
+    const std::string text = frame_text(frame);
+    if (text == where) continue;
+    // The program's first line leads everywhere.
+    return frame.function == "<module>" && is_own(place, where) ? "" : text;
+  }
+  return "";
 }
 
 std::vector<PlaceShare> share_by_place(const std::vector<Held>& held,
@@ -62,8 +74,7 @@ std::vector<PlaceShare> share_by_place(const std::vector<Held>& held,
   for (const Held& one : held) {
     const auto found = one.place ? places.find(*one.place) : places.end();
     const std::string where = found == places.end() ? "small places" : where_of(found->second);
-    std::string caller = found == places.end() ? "" : caller_of(found->second);
-    if (caller == where) caller.clear();
+    const std::string caller = found == places.end() ? "" : caller_of(found->second);
     PlaceShare& group = groups[{where, caller}];
     group.where = where;
     group.caller = caller;
@@ -80,7 +91,7 @@ std::vector<PlaceShare> share_by_place(const std::vector<Held>& held,
 
 std::string place_text(const Place& place) {
   const std::string where = where_of(place), caller = caller_of(place);
-  return where + (caller.empty() || caller == where ? "" : "  from " + caller);
+  return where + (caller.empty() ? "" : "  from " + caller);
 }
 
 }  // namespace spillway::tools

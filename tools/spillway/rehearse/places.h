@@ -17,10 +17,12 @@ struct PlaceShare {
   uint64_t bytes = 0, blocks = 0;
 };
 
-// "pytorch_utils.py:122 forward": the innermost frame that is not PyTorch's own, with enough of its path to
-// find it.
+// "pytorch_utils.py:122 forward", with enough of its path to find it.
+std::string frame_text(const Frame& frame);
+// "pytorch_utils.py:122 forward": the innermost frame that is not PyTorch's own.
 std::string where_of(const Place& place);
-// The innermost frame of the program itself, in no installed package; "" if there is none.
+// The innermost line of the program itself, in no installed package, that is not `where_of`: of a library's
+// line the program's that led there, of the program's own who called it; "" if there is none.
 std::string caller_of(const Place& place);
 
 // "model.py:47 forward  from train.py:9 main"

@@ -111,9 +111,7 @@ class Analyst {
 
   static SiteName site_of(const std::string& stack) {
     const Place place = place_of(stack);
-    SiteName site{where_of(place), caller_of(place)};
-    if (site.caller == site.where) site.caller.clear();
-    return site;
+    return {where_of(place), caller_of(place)};
   }
 
   // Several stacks may lead to one place.
