@@ -7,7 +7,7 @@
 #include "tools/spillway/history/moment.h"
 #include "tools/spillway/history/names.h"
 #include "tools/spillway/page/columns.h"
-#include "tools/spillway/page/lives.h"
+#include "tools/spillway/history/lives.h"
 
 namespace spillway::tools {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "tools/spillway/command.h"
 #include "tools/spillway/page/page.h"
+#include "tools/spillway/perfetto/write.h"
 #include "tools/spillway/rehearse/output.h"
 #include "tools/spillway/replay/counterfactuals.h"
 #include "tools/spillway/report/read_history.h"
@@ -20,7 +21,7 @@ namespace spillway::tools {
 namespace {
 
 struct Options {
-  std::string path, capacity, html, pickle;
+  std::string path, capacity, html, pickle, perfetto;
   bool json = false;
   int64_t incident = 0, events = 20;
   CLI::Option* incident_given = nullptr;
@@ -37,6 +38,20 @@ int write_page(const Options& options, const std::string& page) {
   if (!wrong.empty()) return fail(kUnwritable, "report: --html: " + wrong);
   std::printf("The report is a page now: %s (%s). Open it in a browser.\n", options.html.c_str(),
               size_text(page.size()).c_str());
+  return kSuccess;
+}
+
+// `ladder`: of a trace; null of another file.
+int write_perfetto(const Options& options, const MemoryHistory& history, const Analysis* ladder) {
+  const PerfettoTrace trace = perfetto_of(history, ladder);
+  const std::string wrong = write_output(options.perfetto, trace.bytes);
+  if (!wrong.empty()) return fail(kUnwritable, "report: --perfetto: " + wrong);
+  std::printf(
+      "The history is a trace of Perfetto's form now: %s (%s; %llu of %s drawn). "
+      "https://ui.perfetto.dev shows it.\n",
+      options.perfetto.c_str(), size_text(trace.bytes.size()).c_str(),
+      static_cast<unsigned long long>(trace.blocks_drawn),
+      count_text(trace.blocks, "block is", "blocks are").c_str());
   return kSuccess;
 }
 
@@ -58,6 +73,7 @@ int report_snapshot(const Options& options) {
   if (!findings)
     return fail(kUnreadableTrace,
                 "report: " + options.path + ": the snapshot holds no memory and no history");
+  if (!options.perfetto.empty()) return write_perfetto(options, *snapshot, nullptr);
   const Counterfactuals fitted = what_would_have_fitted(*snapshot, *findings);
   const SnapshotReport shown{options.path, *snapshot, *findings, &fitted};
   if (!options.html.empty()) return write_page(options, snapshot_page(shown));
@@ -76,6 +92,8 @@ int write_pickle(const Options& options, const trace::Contents& contents) {
 
 int report_trace(const Options& options, TraceReport* trace) {
   if (!options.pickle.empty()) return write_pickle(options, trace->contents());
+  if (!options.perfetto.empty())
+    return write_perfetto(options, history_of(trace->contents()), &trace->analysis());
   if (options.incident_given->count() > 0) {
     trace->show(trace->analysis().find(static_cast<uint64_t>(options.incident)));
     if (trace->incident() == nullptr) {
@@ -95,7 +113,8 @@ int report(const Options& options) {
   if (options.path.empty())
     return fail(kUsageError,
                 "report: name the file: spillway report TRACE, or a memory snapshot of PyTorch's");
-  if (const std::string wrong = check_outputs({{"--html", options.html}, {"--pickle", options.pickle}});
+  if (const std::string wrong = check_outputs(
+          {{"--html", options.html}, {"--pickle", options.pickle}, {"--perfetto", options.perfetto}});
       !wrong.empty())
     return fail(kUnwritable, "report: " + wrong);
   if (is_snapshot(options.path) && !options.pickle.empty())
@@ -129,9 +148,16 @@ std::function<int()> declare_report(CLI::App& app, const Words&) {
                                    "Write the report as one HTML page, which needs no network, to this file")
                         ->type_name("FILE")
                         ->excludes(json);
-  app.add_option("--pickle", options->pickle,
-                 "Write a trace as a memory snapshot, for PyTorch's viewer (memory_viz), to this file")
+  const auto pickle =
+      app.add_option("--pickle", options->pickle,
+                     "Write a trace as a memory snapshot, for PyTorch's viewer (memory_viz), to this file")
+          ->excludes(page)
+          ->type_name("FILE")
+          ->excludes(json);
+  app.add_option("--perfetto", options->perfetto,
+                 "Write the history as a trace of Perfetto's form (protobuf), to this file")
       ->excludes(page)
+      ->excludes(pickle)
       ->type_name("FILE")
       ->excludes(json);
   options->incident_given = app.add_option("--incident", options->incident,

@@ -1,4 +1,4 @@
-#include "tools/spillway/page/lives.h"
+#include "tools/spillway/history/lives.h"
 
 #include <algorithm>
 #include <map>
