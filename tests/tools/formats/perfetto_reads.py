@@ -145,7 +145,8 @@ class Perfetto(unittest.TestCase):
         self.assertEqual(incidents[0].notes["where"], "model.py:12 forward")
         self.assertEqual(incidents[1].notes["refused"], "stitch: nothing to stitch")
         strategies = [(one.name, one.end - one.begin) for one in ladder if one.depth == 1]
-        self.assertEqual(strategies, [("wait-for-events", 100_000), ("release-cache", 300_000), ("release-cache", 40_000)])
+        self.assertEqual(strategies, [("wait-for-events", 100_000), ("release-cache", 300_000),
+                                      ("release-cache", 40_000)])
         for one in ladder:
             self.assertTrue(any(whole.begin <= one.begin and one.end <= whole.end for whole in incidents), one)
         self.assertEqual([one.name for one in read.slices["GPU 0/steps"]], [f"step {i}" for i in range(1, 5)])

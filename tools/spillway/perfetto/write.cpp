@@ -31,7 +31,8 @@ void add_text(const char* name, const std::string& text, Notes* notes) {
 class DeviceWriter {
  public:
   DeviceWriter(const MemoryHistory& history, int number, const Analysis* ladder, PerfettoWriter* out)
-      : number_(number),
+      : history_(history),
+        number_(number),
         device_(history.devices.at(number)),
         ladder_(ladder),
         names_(history),
@@ -142,10 +143,8 @@ class DeviceWriter {
     for (const size_t index : failures_) {
       const HistoryEvent& event = device_.events[index];
       const StackName& name = names_.of(event.stack);
-      Notes notes = {{"asked_bytes", event.size},
-                     {"free_bytes", event.address},
-                     {"stream", event.stream},
-                     {"where", name.where}};
+      Notes notes = {{"asked_bytes", event.size}, {"stream", event.stream}, {"where", name.where}};
+      if (!history_.requests_only) notes.emplace_back("free_bytes", event.address);
       add_text("caller", name.caller, &notes);
       out_.note(track, axis_.of(index + 1), "out of memory: " + size_text(event.size), notes);
     }
@@ -252,6 +251,7 @@ class DeviceWriter {
     out_.end(track, block.until == lives_.moments ? axis_.end() : axis_.of(block.until));
   }
 
+  const MemoryHistory& history_;
   const int number_;
   const DeviceHistory& device_;
   const Analysis* const ladder_;

@@ -168,7 +168,9 @@ std::string json_text(const Result& result) {
 
 int run_replay(const Options& options) {
   if (options.path.empty())
-    return fail(kUsageError, "replay: name the file: a memory snapshot of PyTorch's, a trace, or a stream");
+    return fail(
+        kUsageError,
+        "replay: name the file: a memory snapshot of PyTorch's, a log of RMM's, a trace, or a stream");
   const auto allocators = parse_allocators(options.allocators);
   if (!allocators)
     return fail(kUsageError, "replay: --allocator: '" + options.allocators +
@@ -196,8 +198,9 @@ int run_replay(const Options& options) {
 
 std::function<int()> declare_replay(CLI::App& app, const Words&) {
   auto options = std::make_shared<Options>();
-  app.add_option("file", options->path,
-                 "A memory snapshot of PyTorch's, a trace of Spillway's, or a stream of requests");
+  app.add_option(
+      "file", options->path,
+      "A memory snapshot of PyTorch's, a log of RMM's, a trace of Spillway's, or a stream of requests");
   app.add_option("--capacity", options->capacity,
                  "What the allocator may take, such as 24GiB; otherwise what it had when a request failed");
   app.add_option("--allocator", options->allocators, "Which, separated by commas")->capture_default_str();

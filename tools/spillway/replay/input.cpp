@@ -29,7 +29,7 @@ std::optional<ReplayInput> from_history(const MemoryHistory& history, const std:
   input.settings = torch_settings_of(history);
   input.incomplete = history.incomplete;
   input.unknown_bytes = device.unknown_bytes;
-  if (found->failure && found->holdings.free)
+  if (found->failure && found->holdings.free && !history.requests_only)
     input.capacity = found->holdings.reserved + *found->holdings.free;
   return input;
 }
@@ -57,7 +57,7 @@ std::optional<ReplayInput> read_replay_input(const std::string& path, std::strin
   const auto history = read_history(path, error);
   if (!history) return std::nullopt;
   auto input = from_history(*history, path, error);
-  if (input) input->kind = is_snapshot(path) ? "PyTorch memory snapshot" : "Spillway trace";
+  if (input) input->kind = history_file_name(history_file(path));
   return input;
 }
 

@@ -49,8 +49,7 @@ class SnapshotWriter {
     out_.open_dictionary();
     out_.text("segments");
     out_.open_list();
-    for (const auto& [number, device] : history_.devices)
-      for (const HistorySegment& segment : device.segments) write(number, segment);
+    for (const auto& [number, device] : history_.devices) write_segments(number, device);
     out_.close_list();
     out_.text("device_traces");
     write_traces();
@@ -77,6 +76,19 @@ class SnapshotWriter {
   void entry(std::string_view key, PoolId value) {
     out_.text(key);
     out_.pair_of_wholes(value.first, value.second);
+  }
+
+  // What lies in no segment is shown as one of its own.
+  void write_segments(int number, const DeviceHistory& device) {
+    for (const HistorySegment& segment : device.segments) write(number, segment);
+    for (const HistoryBlock& block : device.loose_blocks) {
+      HistorySegment own;
+      own.address = block.address;
+      own.size = block.size;
+      own.large = true;
+      own.blocks = {block};
+      write(number, own);
+    }
   }
 
   // A stack is written once.
@@ -143,11 +155,21 @@ class SnapshotWriter {
         out_.close_list();
       }
       out_.open_list();
-      for (const HistoryEvent& event : device.events) write(event);
+      for (const HistoryEvent& event : device.events)
+        history_.requests_only ? write_with_segment(event) : write(event);
       out_.close_list();
       next = number + 1;
     }
     out_.close_list();
+  }
+
+  void write_with_segment(const HistoryEvent& event) {
+    HistoryEvent own = event;
+    own.action = event.action == Action::kAllocate ? Action::kSegmentAllocate : Action::kSegmentFree;
+    own.stack = 0;
+    if (event.action == Action::kAllocate) write(own);
+    write(event);
+    if (event.action == Action::kFreeCompleted) write(own);
   }
 
   void write(const HistoryEvent& event) {
