@@ -74,7 +74,8 @@ class Program {
     out_.write(freed);
   }
 
-  void fail(uint32_t incident, uint64_t live) {
+  // `rounding`: of the blocks that are live.
+  void fail(uint32_t incident, uint64_t live, uint64_t rounding) {
     Record failed = record(Kind::kOom);
     failed.value = incident;
     failed.requested = failed.bytes = 16 * kMiB;
@@ -88,9 +89,9 @@ class Program {
     out_.write(context);
     const std::map<Term, uint64_t> terms = {{Term::kLimit, 64 * kMiB},
                                             {Term::kLive, live},
-                                            {Term::kRounding, 0},
+                                            {Term::kRounding, rounding},
                                             {Term::kStranded, 0},
-                                            {Term::kCached, 48 * kMiB - live},
+                                            {Term::kCached, 48 * kMiB - live - rounding},
                                             {Term::kPending, 0},
                                             {Term::kPools, 0},
                                             {Term::kContext, 8 * kMiB},
@@ -129,12 +130,12 @@ class Program {
   }
 
   void rescued() {
-    fail(1, 20 * kMiB);
+    fail(1, 20 * kMiB - 200, 200);
     tried(1, "wait-for-events", 0, 100);
     tried(1, "release-cache", 8 * kMiB, 300);
     end(1, Outcome::kGranted, 8 * kMiB, 500);
     Record sample = record(Kind::kMemory);
-    sample.address = 20 * kMiB;
+    sample.address = 20 * kMiB - 200;
     sample.bytes = 48 * kMiB;
     sample.requested = 64 * kMiB;
     sample.stream = 48 * kMiB;
@@ -142,10 +143,10 @@ class Program {
     out_.write(sample);
   }
   void given_up() {
-    fail(2, 36 * kMiB);
+    fail(2, 36 * kMiB - 400, 400);
     Record holder = record(Kind::kHolder);
     holder.value = 2;
-    holder.bytes = 36 * kMiB;
+    holder.bytes = 36 * kMiB - 400;
     holder.requested = 5;
     holder.detail = stack_;
     out_.write(holder);

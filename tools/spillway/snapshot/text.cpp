@@ -55,7 +55,8 @@ std::string in_use_text(const Holdings& at) {
   return table.text("  ");
 }
 
-std::string reserved_text(const HistoryFindings& found) {
+std::string reserved_text(const SnapshotReport& report) {
+  const HistoryFindings& found = report.findings;
   const Holdings& at = found.holdings;
   Table table({Align::kLeft, Align::kRight, Align::kLeft});
   const auto row = [&](const std::string& name, const std::string& bytes, const char* meaning) {
@@ -63,7 +64,9 @@ std::string reserved_text(const HistoryFindings& found) {
   };
   const std::optional<uint64_t> bytes[] = {at.in_use,    at.rounding, at.pending,  at.idle,
                                            at.elsewhere, at.free,     at.outside()};
-  row("reserved", exact_size_text(at.reserved), "held by PyTorch's allocator");
+  row("reserved", exact_size_text(at.reserved),
+      report.snapshot.settings.contains("spillway_replay") ? "held by the allocator"
+                                                           : "held by PyTorch's allocator");
   for (size_t i = 0; i < std::size(kHoldingTerms); ++i) {
     const char* const sign = i == 0 ? "= " : i < kReservedTerms ? "+ " : "";
     if (const auto& known = bytes[i])
@@ -81,7 +84,7 @@ std::string holdings_text(const SnapshotReport& report) {
   const HistoryFindings& found = report.findings;
   const std::string text = std::string("\nWhere the memory was when ") +
                            (found.failure ? "it failed\n" : "the " + noun(report) + " was written\n");
-  return text + (report.snapshot.requests_only ? in_use_text(found.holdings) : reserved_text(found));
+  return text + (report.snapshot.requests_only ? in_use_text(found.holdings) : reserved_text(report));
 }
 
 std::string age_text(const Holder& holder) {
@@ -117,13 +120,19 @@ std::string peak_text(const HistoryFindings& found) {
          holders_text(found.at_peak, found.peak_bytes);
 }
 
-std::string settings_text(const MemoryHistory& snapshot) {
+std::string alloc_conf_text(const MemoryHistory& snapshot) {
   for (const char* name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {
     const auto found = snapshot.settings.find(name);
     if (found != snapshot.settings.end() && !found->second.empty())
       return "  " + found->first + "=" + found->second + "\n";
   }
   return "";
+}
+
+std::string settings_text(const MemoryHistory& snapshot) {
+  if (const auto replay = snapshot.settings.find("spillway_replay"); replay != snapshot.settings.end())
+    return "  placed by a replay: " + replay->second + "\n" + alloc_conf_text(snapshot);
+  return alloc_conf_text(snapshot);
 }
 
 std::string completeness_text(const SnapshotReport& report) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tools/spillway/snapshot/pickle_writer.h"
+#include "tools/spillway/snapshot/snapshot.h"
 
 namespace spillway::tools {
 namespace {
@@ -56,9 +57,11 @@ class SnapshotWriter {
     out_.text("allocator_settings");
     out_.open_dictionary();
     for (const auto& [key, value] : history_.settings) entry(key, value);
+    if (!history_.incomplete.empty()) entry(kIncompleteSetting, history_.incomplete);
     out_.close_dictionary();
     out_.text("external_annotations");
     out_.open_list();
+    for (const auto& [number, device] : history_.devices) write_steps(number, device);
     out_.close_list();
     out_.close_dictionary();
     return std::move(out_).finish();
@@ -161,6 +164,23 @@ class SnapshotWriter {
       next = number + 1;
     }
     out_.close_list();
+  }
+
+  // As PyTorch's optimizers note them. Without a clock a note would stand nowhere.
+  void write_steps(int number, const DeviceHistory& device) {
+    const auto& events = device.events;
+    if (events.empty() || events.front().microseconds == events.back().microseconds) return;
+    for (const uint64_t time : device.optimizer_steps) write_step(number, time);
+    for (const size_t event : device.step_events)
+      if (event < events.size()) write_step(number, events[event].microseconds);
+  }
+  void write_step(int number, uint64_t time) {
+    out_.open_dictionary();
+    entry("stage", std::string_view("START"));
+    entry("name", std::string_view("Optimizer.step#Spillway"));
+    entry("device", static_cast<uint64_t>(number));
+    entry("time_us", time);
+    out_.close_dictionary();
   }
 
   void write_with_segment(const HistoryEvent& event) {
