@@ -213,6 +213,7 @@ class DeviceWriter {
   // The number of those that are drawn.
   size_t write_blocks() {
     std::vector<const BlockLife*> largest;
+    largest.reserve(lives_.blocks.size());
     for (const BlockLife& block : lives_.blocks) largest.push_back(&block);
     std::stable_sort(largest.begin(), largest.end(),
                      [](const BlockLife* a, const BlockLife* b) { return a->held > b->held; });

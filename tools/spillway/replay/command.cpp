@@ -173,11 +173,13 @@ std::string json_text(const Result& result) {
 
 int write_record(const Options& options, const Result& result, ReplayRecord record) {
   const Row& row = result.rows[0];
-  if (!row.outcome->error.empty())
-    return fail(kUnwritable, "replay: --out: nothing was replayed: " + row.outcome->error);
-  if (!row.outcome->finished) record.incomplete = "the replay took too long and ends early";
+  const ReplayOutcome outcome = row.outcome.value_or(ReplayOutcome());
+  if (!outcome.error.empty())
+    return fail(kUnwritable, "replay: --out: nothing was replayed: " + outcome.error);
+  if (!outcome.finished) record.incomplete = "the replay took too long and ends early";
   const std::string wrong = write_output(
-      options.out, replay_snapshot(result.input, row.allocator, *result.capacity, std::move(record)));
+      options.out,
+      replay_snapshot(result.input, row.allocator, result.capacity.value_or(0), std::move(record)));
   if (!wrong.empty()) return fail(kUnwritable, "replay: --out: " + wrong);
   if (!options.json)
     std::printf("What %s did is a memory snapshot now: %s. spillway report explains it.\n",
