@@ -7,6 +7,7 @@
 #include "tools/spillway/history/lives.h"
 #include "tools/spillway/history/names.h"
 #include "tools/spillway/perfetto/lanes.h"
+#include "tools/spillway/perfetto/levels.h"
 #include "tools/spillway/perfetto/time_axis.h"
 #include "tools/spillway/perfetto/trace_writer.h"
 #include "tools/spillway/units.h"
@@ -57,9 +58,6 @@ class DeviceWriter {
   }
 
  private:
-  static constexpr size_t kCounters = 4;
-  using Levels = std::array<uint64_t, kCounters>;  // in use, reserved, pending, idle
-
   void find_failures() {
     const auto& events = device_.events;
     for (size_t i = events.size(); i > 0 && failures_.size() < kMostFailures; --i)
@@ -67,64 +65,18 @@ class DeviceWriter {
     std::reverse(failures_.begin(), failures_.end());
   }
 
-  // How each level changes at each moment. Sums of what a damaged file says wrap, and are shown as 0.
-  std::vector<Levels> changes() const {
-    std::vector<Levels> changes(lives_.moments + 1);
-    for (const BlockLife& block : lives_.blocks) {
-      changes[block.from][0] += block.requested;
-      changes[block.pending][0] -= block.requested;
-      changes[block.pending][2] += block.held;
-      changes[block.until][2] -= block.held;
-      changes[block.from][3] -= block.held;
-      changes[block.until][3] += block.held;
-    }
-    for (const SegmentLife& segment : lives_.segments) {
-      for (const size_t level : {1, 3}) {
-        changes[segment.from][level] += segment.size;
-        changes[segment.until][level] -= segment.size;
-      }
-    }
-    return changes;
-  }
-
   void write_counters() {
-    std::vector<Levels> levels = changes();
-    levels.resize(lives_.moments);
-    for (size_t i = 1; i < levels.size(); ++i)
-      for (size_t c = 0; c < kCounters; ++c) levels[i][c] += levels[i - 1][c];
-    for (Levels& at : levels)
-      for (uint64_t& level : at)
-        if (level > INT64_MAX) level = 0;
-    std::array<Track, kCounters> tracks{};
-    const std::array<const char*, kCounters> names = {"in use", "reserved", "pending", "idle"};
-    for (size_t c = 0; c < kCounters; ++c) tracks[c] = out_.add_counter_of_bytes(names[c], track_);
+    const std::vector<Levels> levels = levels_of(lives_);
+    std::array<Track, kLevels> tracks{};
+    for (size_t level = 0; level < kLevels; ++level)
+      tracks[level] = out_.add_counter_of_bytes(kLevelNames[level], track_);
     const Levels* shown = nullptr;
-    for (const size_t moment : points_of(levels)) {
-      for (size_t c = 0; c < kCounters; ++c)
-        if (shown == nullptr || levels[moment][c] != (*shown)[c])
-          out_.count(tracks[c], axis_.of(moment), levels[moment][c]);
+    for (const size_t moment : points_of(levels, kMostPoints, failures_)) {
+      for (size_t level = 0; level < kLevels; ++level)
+        if (shown == nullptr || levels[moment][level] != (*shown)[level])
+          out_.count(tracks[level], axis_.of(moment), levels[moment][level]);
       shown = &levels[moment];
     }
-  }
-
-  // Of each stretch of moments those where most is in use and most is reserved, and its last one.
-  std::vector<size_t> points_of(const std::vector<Levels>& levels) const {
-    const size_t stretch = levels.size() / kMostPoints + 1;
-    std::vector<size_t> points = {0};
-    for (size_t begin = 0; begin < levels.size(); begin += stretch) {
-      const size_t end = std::min(begin + stretch, levels.size());
-      for (const size_t level : {0, 1}) {
-        const auto most = std::max_element(
-            levels.begin() + static_cast<ptrdiff_t>(begin), levels.begin() + static_cast<ptrdiff_t>(end),
-            [level](const Levels& a, const Levels& b) { return a[level] < b[level]; });
-        points.push_back(static_cast<size_t>(most - levels.begin()));
-      }
-      points.push_back(end - 1);
-    }
-    points.insert(points.end(), failures_.begin(), failures_.end());
-    std::sort(points.begin(), points.end());
-    points.erase(std::unique(points.begin(), points.end()), points.end());
-    return points;
   }
 
   void write_steps() {
