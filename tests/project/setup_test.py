@@ -46,6 +46,7 @@ class Setup(unittest.TestCase):
         shutil.copy(ROOT / "tools" / "setup", tools)
         (tools / "requirements.txt").write_text("tiny-package==1.0\n")
         (tools / "requirements-oldest.txt").write_text("tiny-package==1.0\n")
+        (tools / "requirements-tests.txt").write_text("tiny-package==1.0\n")
         return tools.parent
 
     def keep_corpus(self):
@@ -103,6 +104,8 @@ class Setup(unittest.TestCase):
         first, = (checkout / ".deps").resolve().glob("lib/python3*/site-packages")
         own, = (checkout / ".deps-oldest").resolve().glob("lib/python3*/site-packages")
         self.assertEqual((own / "nvidia").readlink(), first / "nvidia", "its libraries look for NVIDIA's there")
+        readers = subprocess.run([checkout / ".deps-tests" / "bin" / "python", "-c", "import tiny_package"])
+        self.assertEqual(readers.returncode, 0)
 
     def test_an_unknown_option(self):
         self.assert_refused(self.run_setup(self.checkout("one"), "--newest"), "unknown option '--newest'", "--oldest")

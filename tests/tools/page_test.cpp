@@ -6,10 +6,10 @@
 
 #include "spillway/trace/writer.h"
 #include "tests/tools/support.h"
+#include "tools/spillway/history/lives.h"
 #include "tools/spillway/history/moment.h"
 #include "tools/spillway/page/columns.h"
 #include "tools/spillway/page/history_json.h"
-#include "tools/spillway/page/lives.h"
 #include "tools/spillway/page/page.h"
 #include "tools/spillway/snapshot/snapshot.h"
 

@@ -13,6 +13,7 @@
 #include "tests/tools/support.h"
 #include "tools/spillway/history/findings.h"
 #include "tools/spillway/page/page.h"
+#include "tools/spillway/perfetto/write.h"
 #include "tools/spillway/snapshot/pickle.h"
 #include "tools/spillway/snapshot/report.h"
 #include "tools/spillway/snapshot/snapshot.h"
@@ -117,6 +118,7 @@ bool reported(const std::string& bytes) {
   EXPECT_THAT(snapshot_text(report), HasSubstr("The snapshot\n"));
   EXPECT_FALSE(snapshot_json(report).empty());
   EXPECT_THAT(snapshot_page(report), HasSubstr("</html>"));
+  EXPECT_THAT(perfetto_of(*snapshot, nullptr).bytes, HasSubstr("GPU "));
   return true;
 }
 

@@ -60,6 +60,14 @@ class Page(unittest.TestCase):
         self.assertIn("+2.00 MiB", self.text("#holders"))
         self.assertIn("step", self.text("#flame"))
 
+    def test_a_log_shows_what_it_has(self):
+        self.open(self.samples.page_of(GOLDEN.with_name("rmm.dev1.csv"), "log"))
+        self.assertEqual(self.browser.errors, [])
+        self.assertIn("+3.00 MiB", self.text("#holders"))
+        self.assertIn("in use", self.text("#memory"))
+        self.assertNotIn("null", self.text("#memory"))
+        self.assertIn("does not tell in which segments", self.text("main"))
+
     def test_names_of_a_hostile_file_run_nothing(self):
         self.open(self.samples.hostile())
         self.browser.click(*self.middle_of(".plot", 0.95, 0.99))

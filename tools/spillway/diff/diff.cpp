@@ -87,8 +87,9 @@ int diff(const Options& options) {
 
 std::function<int()> declare_diff(CLI::App& app, const Words&) {
   auto options = std::make_shared<Options>();
-  app.add_option("files", options->files,
-                 "Two memory snapshots of PyTorch's, or traces of Spillway's: the earlier one first")
+  app.add_option(
+         "files", options->files,
+         "Two memory snapshots of PyTorch's, logs of RMM's, or traces of Spillway's: the earlier one first")
       ->expected(1, 2)
       ->required();
   app.add_option("--steps", options->steps, "Two steps of one file instead, as N,M")

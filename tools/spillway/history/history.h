@@ -66,6 +66,9 @@ struct DeviceHistory {
   std::vector<HistoryEvent> events;       // in order, up to then
   std::vector<uint64_t> optimizer_steps;  // when each began, where PyTorch noted it
   std::vector<size_t> step_events;        // before which event each began, where the program said it
+  // In use at the end, in no segment that the file tells of: each counts as memory of its own.
+  std::vector<HistoryBlock> loose_blocks;
+  uint64_t rounding = 512;  // to what the allocator rounds a block up; a power of two
   // In use at the end, though no event and no block tells of it: allocated before the history, not freed in
   // it.
   uint64_t unknown_bytes = 0;
@@ -74,12 +77,17 @@ struct DeviceHistory {
 struct MemoryHistory {
   std::shared_ptr<const void> texts;  // what the texts are views of
   std::map<int, DeviceHistory> devices;
-  std::vector<std::vector<StackFrame>> stacks{{}};  // innermost frame first
+  // Innermost frame first. One frame without a file is no stack, but a name for what has none.
+  std::vector<std::vector<StackFrame>> stacks{{}};
   // What is said of memory whose stack is not known.
   const char* without_stack = "a thread without a Python stack, such as the backward pass";
   std::map<std::string, std::string> settings;  // of the allocator
-  uint64_t passed_over = 0;                     // entries that are not in the form that is known
-  std::string incomplete;                       // where the file ends early, and why; "" of a whole one
+  // The file tells neither what the allocator held beside its blocks, nor what was free when a request
+  // failed.
+  bool requests_only = false;
+  uint64_t passed_over = 0;  // entries that are not in the form that is known
+  std::string remark;        // what else is known of the requests; "" without
+  std::string incomplete;    // where the file ends early, and why; "" of a whole one
 };
 
 }  // namespace spillway::tools

@@ -7,23 +7,15 @@
 namespace spillway::tools {
 namespace {
 
-constexpr uint64_t kRounding = 512;  // the native allocator's smallest block
-
 // Walks from the snapshot's state into the past.
 class Backwards {
  public:
-  explicit Backwards(const DeviceHistory& device) {
+  explicit Backwards(const DeviceHistory& device) : rounding_(device.rounding) {
     for (const HistorySegment& segment : device.segments) {
       pieces_[segment.address] = {segment.size, {segment.pool, segment.stream}};
-      for (const HistoryBlock& block : segment.blocks)
-        if (block.state != BlockState::kFree)
-          blocks_[block.address] = {block.address,
-                                    block.size,
-                                    block.requested,
-                                    block.stack,
-                                    block.state == BlockState::kPendingFree,
-                                    kBeforeHistory};
+      for (const HistoryBlock& block : segment.blocks) hold(block);
     }
+    for (const HistoryBlock& block : device.loose_blocks) hold(block);
   }
 
   void undo(const HistoryEvent& event) {
@@ -65,6 +57,13 @@ class Backwards {
   }
 
  private:
+  void hold(const HistoryBlock& block) {
+    if (block.state == BlockState::kFree) return;
+    blocks_[block.address] = {
+        block.address, block.size, block.requested, block.stack, block.state == BlockState::kPendingFree,
+        kBeforeHistory};
+  }
+
   void set_pending(const HistoryEvent& event, bool pending) {
     const auto block = blocks_.find(event.address);
     if (block == blocks_.end())
@@ -76,7 +75,8 @@ class Backwards {
   void bring_back(const HistoryEvent& event) {
     const auto [block, is_new] = blocks_.try_emplace(event.address);
     if (!is_new) ++contradictions_;
-    block->second = {event.address, rounded_block(event.size), event.size, 0, true, kBeforeHistory};
+    block->second = {event.address, rounded_block(event.size, rounding_), event.size, 0, true,
+                     kBeforeHistory};
   }
 
   // A segment goes as a whole; of an expandable one a part may go, and it may have come in several.
@@ -100,8 +100,11 @@ class Backwards {
     }
   }
 
-  // A block may lie across pieces that touch: parts of an expandable segment.
+  // A block may lie across pieces that touch: parts of an expandable segment. Where no piece is known, each
+  // block is memory of its own.
   void measure(Moment* moment) const {
+    if (pieces_.empty())
+      for (const HeldBlock& block : moment->blocks) moment->reserved += block.size;
     auto block = moment->blocks.begin();
     uint64_t covered = 0;  // up to where blocks reach
     for (const auto& [start, piece] : pieces_) {
@@ -122,6 +125,7 @@ class Backwards {
     }
   }
 
+  const uint64_t rounding_;
   std::map<uint64_t, HeldBlock> blocks_;
   struct Piece {
     uint64_t bytes = 0;
@@ -148,8 +152,8 @@ void find_births(const DeviceHistory& device, Moment* moment) {
 
 }  // namespace
 
-uint64_t rounded_block(uint64_t bytes) {
-  return bytes > UINT64_MAX - kRounding ? bytes : (bytes + kRounding - 1) / kRounding * kRounding;
+uint64_t rounded_block(uint64_t bytes, uint64_t rounding) {
+  return bytes > UINT64_MAX - rounding ? bytes : (bytes + rounding - 1) / rounding * rounding;
 }
 
 Moment moment_at(const DeviceHistory& device, size_t event) {

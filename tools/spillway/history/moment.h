@@ -44,8 +44,9 @@ struct Moment {
 // The state before event `event` of `device.events`; at most their number.
 Moment moment_at(const DeviceHistory& device, size_t event);
 
-// What a block of `bytes` is taken for where the file no longer has it: the allocator rounds to 512 bytes.
-uint64_t rounded_block(uint64_t bytes);
+// What a block of `bytes` is taken for where the file no longer has it: PyTorch's and Spillway's allocators
+// round to 512 bytes. `rounding`: a power of two.
+uint64_t rounded_block(uint64_t bytes, uint64_t rounding = 512);
 
 // What the events since the history's beginning have taken, less what they gave back. Whatever a damaged file
 // says, it is defined.

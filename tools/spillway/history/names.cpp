@@ -20,13 +20,19 @@ std::string label_of(const std::vector<StackFrame>& frames) {
   return "";
 }
 
+// What stands in a stack's place where the file has none: a name without a file.
+bool is_label(const std::vector<StackFrame>& frames) {
+  return frames.size() == 1 && frames[0].file.empty() && frames[0].line == 0;
+}
+
 Place place_of(const std::vector<StackFrame>& frames) {
   Place place;
   for (const StackFrame& frame : frames)
     if (is_python(frame))
       place.frames.push_back(
           {std::string(frame.function), std::string(frame.file), static_cast<uint64_t>(frame.line)});
-  if (place.frames.empty()) place.label = label_of(frames);
+  if (place.frames.empty())
+    place.label = is_label(frames) ? std::string(frames[0].function) : label_of(frames);
   return place;
 }
 

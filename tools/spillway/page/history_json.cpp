@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
+#include "tools/spillway/history/lives.h"
 #include "tools/spillway/history/moment.h"
 #include "tools/spillway/history/names.h"
 #include "tools/spillway/page/columns.h"
-#include "tools/spillway/page/lives.h"
 
 namespace spillway::tools {
 namespace {

@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/spillway/command.h"
+#include "tools/spillway/rehearse/output.h"
 #include "tools/spillway/replay/input.h"
+#include "tools/spillway/replay/output.h"
 #include "tools/spillway/replay/replay.h"
 #include "tools/spillway/report/table.h"
 #include "tools/spillway/units.h"
@@ -20,7 +22,7 @@ constexpr ReplayAllocator kAllocators[] = {ReplayAllocator::kNative, ReplayAlloc
                                            ReplayAllocator::kSpillway};
 
 struct Options {
-  std::string path, capacity, allocators = "native,expandable,spillway", settings;
+  std::string path, capacity, allocators = "native,expandable,spillway", settings, out;
   bool json = false, find = false;
   uint64_t seconds = 60;
 };
@@ -53,11 +55,14 @@ std::optional<std::vector<ReplayAllocator>> parse_allocators(const std::string& 
   return chosen;
 }
 
-Row run_one(ReplayAllocator allocator, const Result& result, bool find, uint64_t seconds) {
+// `record`: of what the allocator does on the capacity; may be null.
+Row run_one(ReplayAllocator allocator, const Result& result, bool find, uint64_t seconds,
+            ReplayRecord* record) {
   const ReplayTarget target{allocator, result.input.settings};
   const ReplayDeadline deadline = Clock::now() + std::chrono::seconds(seconds);
   Row row{allocator, std::nullopt, std::nullopt};
-  if (result.capacity) row.outcome = replay(result.input.requests, target, *result.capacity, deadline);
+  if (result.capacity)
+    row.outcome = replay(result.input.requests, target, *result.capacity, deadline, record);
   if (find) row.smallest = smallest_capacity(result.input.requests, target, deadline);
   return row;
 }
@@ -166,9 +171,27 @@ std::string json_text(const Result& result) {
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+int write_record(const Options& options, const Result& result, ReplayRecord record) {
+  const Row& row = result.rows[0];
+  const ReplayOutcome outcome = row.outcome.value_or(ReplayOutcome());
+  if (!outcome.error.empty())
+    return fail(kUnwritable, "replay: --out: nothing was replayed: " + outcome.error);
+  if (!outcome.finished) record.incomplete = "the replay took too long and ends early";
+  const std::string wrong = write_output(
+      options.out,
+      replay_snapshot(result.input, row.allocator, result.capacity.value_or(0), std::move(record)));
+  if (!wrong.empty()) return fail(kUnwritable, "replay: --out: " + wrong);
+  if (!options.json)
+    std::printf("What %s did is a memory snapshot now: %s. spillway report explains it.\n",
+                replay_allocator_name(row.allocator), options.out.c_str());
+  return kSuccess;
+}
+
 int run_replay(const Options& options) {
   if (options.path.empty())
-    return fail(kUsageError, "replay: name the file: a memory snapshot of PyTorch's, a trace, or a stream");
+    return fail(
+        kUsageError,
+        "replay: name the file: a memory snapshot of PyTorch's, a log of RMM's, a trace, or a stream");
   const auto allocators = parse_allocators(options.allocators);
   if (!allocators)
     return fail(kUsageError, "replay: --allocator: '" + options.allocators +
@@ -178,31 +201,43 @@ int run_replay(const Options& options) {
   if (!options.capacity.empty() && !capacity)
     return fail(kUsageError,
                 "replay: --capacity: '" + options.capacity + "' is no size: write " + kSizesAccepted);
+  if (const std::string wrong = check_outputs({{"--out", options.out}}); !wrong.empty())
+    return fail(kUnwritable, "replay: " + wrong);
   std::string error;
   auto input = read_replay_input(options.path, &error);
   if (!input) return fail(kUnreadableTrace, "replay: " + error);
-  if (!options.settings.empty()) input->settings = parse_torch_settings(options.settings);
+  if (!options.settings.empty()) {
+    input->alloc_conf = options.settings;
+    input->settings = parse_torch_settings(options.settings);
+  }
   Result result{options.path, *input, capacity, false, {}};
   if (!capacity && input->capacity) {
     result.capacity = *input->capacity - std::min(*input->capacity, input->unknown_bytes);
     result.capacity_is_the_failures = true;
   }
-  const bool find = options.find || !result.capacity;
+  const bool find = options.find || !result.capacity, records = !options.out.empty();
+  if (records && (allocators->size() != 1 || !result.capacity))
+    return fail(kUsageError, result.capacity ? "replay: --out: choose one allocator: --allocator NAME"
+                                             : "replay: --out: say on what: --capacity SIZE");
+  ReplayRecord record;
   for (const ReplayAllocator allocator : *allocators)
-    result.rows.push_back(run_one(allocator, result, find, options.seconds));
+    result.rows.push_back(run_one(allocator, result, find, options.seconds, records ? &record : nullptr));
   std::fputs((options.json ? json_text(result) : text_of(result)).c_str(), stdout);
-  return kSuccess;
+  return records ? write_record(options, result, std::move(record)) : kSuccess;
 }
 
 std::function<int()> declare_replay(CLI::App& app, const Words&) {
   auto options = std::make_shared<Options>();
-  app.add_option("file", options->path,
-                 "A memory snapshot of PyTorch's, a trace of Spillway's, or a stream of requests");
+  app.add_option(
+      "file", options->path,
+      "A memory snapshot of PyTorch's, a log of RMM's, a trace of Spillway's, or a stream of requests");
   app.add_option("--capacity", options->capacity,
                  "What the allocator may take, such as 24GiB; otherwise what it had when a request failed");
   app.add_option("--allocator", options->allocators, "Which, separated by commas")->capture_default_str();
   app.add_option("--alloc-conf", options->settings,
                  "Of PyTorch's allocator, as PYTORCH_ALLOC_CONF; otherwise what the file says");
+  app.add_option("--out", options->out, "Write what one allocator did as a memory snapshot, to this file")
+      ->type_name("FILE");
   app.add_flag("--find", options->find, "Look for the smallest capacity of each");
   app.add_flag("--json", options->json, "The result as data");
   app.add_option("--seconds", options->seconds, "The most that one allocator may take")

@@ -90,6 +90,9 @@ class Author {
 
 std::string Author::reason_for_none() const {
   if (!found_.failure || !found_.failure_event) return "no request failed";
+  if (history_.requests_only)
+    return "the file tells neither the allocator nor what it had: spillway replay FILE --capacity SIZE tries "
+           "others";
   const bool allocates =
       std::any_of(device_.events.begin(), device_.events.end(),
                   [](const HistoryEvent& event) { return event.action == Action::kAllocate; });

@@ -26,22 +26,28 @@ std::optional<ReplayInput> from_history(const MemoryHistory& history, const std:
   const DeviceHistory& device = history.devices.at(found->device);
   ReplayInput input;
   input.requests = requests_of(device, found->failure_event.value_or(device.events.size()));
-  input.settings = torch_settings_of(history);
+  input.alloc_conf = alloc_conf_of(history);
+  input.settings = parse_torch_settings(input.alloc_conf);
+  input.device = found->device;
   input.incomplete = history.incomplete;
   input.unknown_bytes = device.unknown_bytes;
-  if (found->failure && found->holdings.free)
+  if (found->failure && found->holdings.free && !history.requests_only)
     input.capacity = found->holdings.reserved + *found->holdings.free;
   return input;
 }
 
 }  // namespace
 
-TorchSettings torch_settings_of(const MemoryHistory& history) {
-  for (const char* name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {
+std::string alloc_conf_of(const MemoryHistory& history) {
+  for (const char* name : kAllocConfNames) {
     const auto found = history.settings.find(name);
-    if (found != history.settings.end() && !found->second.empty()) return parse_torch_settings(found->second);
+    if (found != history.settings.end() && !found->second.empty()) return found->second;
   }
-  return {};
+  return "";
+}
+
+TorchSettings torch_settings_of(const MemoryHistory& history) {
+  return parse_torch_settings(alloc_conf_of(history));
 }
 
 std::optional<ReplayInput> read_replay_input(const std::string& path, std::string* error) {
@@ -54,10 +60,13 @@ std::optional<ReplayInput> read_replay_input(const std::string& path, std::strin
     input.requests = std::move(*requests);
     return input;
   }
-  const auto history = read_history(path, error);
+  auto history = read_history(path, error);
   if (!history) return std::nullopt;
   auto input = from_history(*history, path, error);
-  if (input) input->kind = is_snapshot(path) ? "PyTorch memory snapshot" : "Spillway trace";
+  if (!input) return std::nullopt;
+  input->kind = history_file_name(history_file(path));
+  history->devices.clear();
+  input->origin = std::move(*history);
   return input;
 }
 

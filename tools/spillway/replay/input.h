@@ -17,6 +17,9 @@ struct ReplayInput {
   const char* kind = "";  // "PyTorch memory snapshot"
   Requests requests;
   TorchSettings settings;  // of PyTorch's allocator, as the file says
+  std::string alloc_conf;  // the same as text
+  int device = 0;
+  MemoryHistory origin;    // stacks, texts and settings of the file, without its devices
   std::string incomplete;  // what the file does not hold; "" of a whole one
   uint64_t unknown_bytes = 0;
   // What the allocator had when the last request failed: reserved + free. Nothing: none failed.
@@ -26,7 +29,10 @@ struct ReplayInput {
 // Of the device of the last failure, else of the one that holds most.
 std::optional<ReplayInput> read_replay_input(const std::string& path, std::string* error);
 
-// The setting PYTORCH_ALLOC_CONF, or its older name.
+inline constexpr const char* kAllocConfNames[] = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"};
+
+// The setting PYTORCH_ALLOC_CONF, or its older name; "" without either.
+std::string alloc_conf_of(const MemoryHistory& history);
 TorchSettings torch_settings_of(const MemoryHistory& history);
 
 }  // namespace spillway::tools

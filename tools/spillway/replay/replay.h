@@ -39,9 +39,16 @@ struct ReplayTarget {
   TorchSettings settings;  // for PyTorch's; whether they are expandable follows from `allocator`
 };
 
+// What the allocator did.
+struct ReplayRecord {
+  DeviceHistory device;
+  std::string incomplete;  // what of it is missing; "" of a whole one
+};
+
 // Up to the first request that is not served. A replay that takes longer than `deadline` is not finished.
+// `record` may be null.
 ReplayOutcome replay(const Requests& requests, const ReplayTarget& target, uint64_t capacity,
-                     ReplayDeadline deadline);
+                     ReplayDeadline deadline, ReplayRecord* record = nullptr);
 
 struct SmallestCapacity {
   std::optional<uint64_t> bytes;  // nothing: not found before the deadline, or for `error`

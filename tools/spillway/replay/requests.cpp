@@ -23,6 +23,11 @@ class Numbers {
     return numbers_.try_emplace(key, static_cast<uint32_t>(numbers_.size())).first->second;
   }
   uint32_t count() const { return static_cast<uint32_t>(numbers_.size()); }
+  std::vector<Key> keys() const {
+    std::vector<Key> keys(numbers_.size());
+    for (const auto& [key, number] : numbers_) keys[number] = key;
+    return keys;
+  }
 
  private:
   std::map<Key, uint32_t> numbers_;
@@ -45,12 +50,18 @@ class Extractor {
         out_.steps.push_back(out_.requests.size());
       for (; step != device_.step_events.end() && *step <= i; ++step)
         out_.steps.push_back(out_.requests.size());
+      now_ = device_.events[i].microseconds;
       take(device_.events[i]);
     }
-    if (until < device_.events.size() && device_.events[until].action == Action::kOutOfMemory)
-      allocate(0, device_.events[until].size, device_.events[until].stream, device_.events[until].pool);
+    if (until < device_.events.size() && device_.events[until].action == Action::kOutOfMemory) {
+      const HistoryEvent& failed = device_.events[until];
+      now_ = failed.microseconds;
+      allocate(0, failed.size, failed.stream, failed.pool, failed.stack);
+    }
     out_.streams = streams_.count();
     out_.pools = pools_.count();
+    out_.stream_names = streams_.keys();
+    out_.pool_names = pools_.keys();
     return std::move(out_);
   }
 
@@ -64,9 +75,10 @@ class Extractor {
 
   void place_older() {
     const Moment start = moment_at(device_, 0);
+    if (!device_.events.empty()) now_ = device_.events.front().microseconds;
     for (const HeldBlock& block : start.blocks) {
       const auto [stream, pool] = owner_of(block.address);
-      allocate(block.address, block.requested, stream, pool);
+      allocate(block.address, block.requested, stream, pool, block.stack);
       out_.older_bytes += block.requested;
       if (block.pending) change(block.address, RequestKind::kFreeLater);
     }
@@ -86,7 +98,7 @@ class Extractor {
   void take(const HistoryEvent& event) {
     switch (event.action) {
       case Action::kAllocate:
-        return allocate(event.address, event.size, event.stream, event.pool);
+        return allocate(event.address, event.size, event.stream, event.pool, event.stack);
       case Action::kFreeRequested:
         return change(event.address, RequestKind::kFreeLater);
       case Action::kFreeCompleted:
@@ -96,15 +108,16 @@ class Extractor {
     }
   }
 
-  void allocate(uint64_t address, uint64_t bytes, uint64_t stream, const PoolId& pool) {
+  void allocate(uint64_t address, uint64_t bytes, uint64_t stream, const PoolId& pool, StackId stack) {
     const auto [block, is_new] = blocks_.try_emplace(address, out_.blocks);
     if (!is_new && address != 0) {
       change(address, RequestKind::kFree);
       ++out_.passed_over;
       blocks_[address] = out_.blocks;
     }
-    out_.requests.push_back({RequestKind::kAllocate, out_.blocks++, std::max<uint64_t>(bytes, 1),
-                             streams_.of(stream), pools_.of(pool)});
+    out_.stacks.push_back(stack);
+    add({RequestKind::kAllocate, out_.blocks++, std::max<uint64_t>(bytes, 1), streams_.of(stream),
+         pools_.of(pool)});
   }
 
   // A free that happens at once is one request: the first half of it goes.
@@ -115,10 +128,17 @@ class Extractor {
     if (kind == RequestKind::kFree) {
       blocks_.erase(block);
       if (!out_.requests.empty() && out_.requests.back().kind == RequestKind::kFreeLater &&
-          out_.requests.back().block == number)
+          out_.requests.back().block == number) {
         out_.requests.pop_back();
+        out_.times.pop_back();
+      }
     }
-    out_.requests.push_back({kind, number});
+    add({kind, number});
+  }
+
+  void add(const ReplayRequest& request) {
+    out_.requests.push_back(request);
+    out_.times.push_back(now_);
   }
 
   const DeviceHistory& device_;
@@ -127,6 +147,7 @@ class Extractor {
   std::unordered_map<uint64_t, std::pair<uint64_t, PoolId>> freed_by_;
   Numbers<uint64_t> streams_;
   Numbers<PoolId> pools_;
+  uint64_t now_ = 0;
 };
 
 // One line of a stream.

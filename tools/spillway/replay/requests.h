@@ -34,6 +34,20 @@ struct Requests {
   size_t older = 0;
   uint64_t older_bytes = 0;
   uint64_t passed_over = 0;
+  // What the history says of them; empty for requests that come from none.
+  std::vector<StackId> stacks;         // by block
+  std::vector<uint64_t> times;         // by request
+  std::vector<uint64_t> stream_names;  // by number
+  std::vector<PoolId> pool_names;
+
+  StackId stack_of(uint32_t block) const { return block < stacks.size() ? stacks[block] : 0; }
+  uint64_t time_of(size_t request) const { return request < times.size() ? times[request] : 0; }
+  uint64_t stream_of(uint32_t stream) const {
+    return stream < stream_names.size() ? stream_names[stream] : stream;
+  }
+  PoolId pool_of(uint32_t pool) const {
+    return pool < pool_names.size() ? pool_names[pool] : PoolId{pool == 0 ? 0 : 1, pool};
+  }
 };
 
 // Those of a device, before event `until`. Where that event is a failed request, it is the last of them.

@@ -6,6 +6,7 @@
 #include "tools/spillway/replay/replay.h"
 #include "tools/spillway/replay/spillway_placement.h"
 #include "tools/spillway/replay/torch_model.h"
+#include "tools/spillway/replay/traced.h"
 
 namespace spillway::tools {
 namespace {
@@ -15,17 +16,22 @@ constexpr uint64_t kMostCapacity = uint64_t{1} << 50;
 constexpr uint64_t kSmallRequest = uint64_t{1} << 20;
 constexpr size_t kLookAtClockEvery = 16;
 
-std::unique_ptr<Placement> make_placement(const ReplayTarget& target, uint64_t capacity, std::string* error) {
-  if (target.allocator == ReplayAllocator::kSpillway) return make_spillway_placement(capacity, error);
+std::unique_ptr<Placement> make_torch_model(const ReplayTarget& target, uint64_t capacity,
+                                            PlacementObserver* observer) {
   TorchSettings settings = target.settings;
   settings.expandable_segments = target.allocator == ReplayAllocator::kExpandable;
-  return std::make_unique<TorchModel>(std::move(settings), capacity);
+  return std::make_unique<TorchModel>(std::move(settings), capacity, observer);
 }
 
 class Replay {
  public:
-  Replay(const Requests& requests, Placement* placement)
-      : requests_(requests), placement_(*placement), sizes_(requests.blocks) {}
+  // `recorder` may be null.
+  Replay(const Requests& requests, uint64_t capacity, Placement* placement, ReplayRecorder* recorder)
+      : requests_(requests),
+        capacity_(capacity),
+        placement_(*placement),
+        recorder_(recorder),
+        sizes_(requests.blocks) {}
 
   ReplayOutcome run(ReplayDeadline deadline) {
     for (size_t i = 0; i < requests_.requests.size() && !out_.failure; ++i) {
@@ -38,7 +44,8 @@ class Replay {
  private:
   void perform(size_t index) {
     const ReplayRequest& request = requests_.requests[index];
-    if (request.kind == RequestKind::kFreeLater) return placement_.free_later(request.block);
+    if (recorder_ != nullptr) recorder_->begin(index);
+    if (request.kind == RequestKind::kFreeLater) return free_later(request.block);
     if (request.kind == RequestKind::kFree) {
       live_ -= std::exchange(sizes_[request.block], 0);
       return placement_.free(request.block);
@@ -47,6 +54,11 @@ class Replay {
     sizes_[request.block] = request.bytes;
     live_ += request.bytes;
     out_.most_live = std::max(out_.most_live, live_);
+  }
+
+  void free_later(uint32_t block) {
+    if (recorder_ != nullptr) recorder_->freed_later(block);
+    placement_.free_later(block);
   }
 
   void fail(size_t index) {
@@ -59,6 +71,7 @@ class Replay {
                     placement_.largest_free(request.stream, request.pool, request.bytes <= kSmallRequest),
                     placement_.reserved(),
                     live_};
+    if (recorder_ != nullptr) recorder_->failed(capacity_ - std::min(capacity_, placement_.reserved()));
   }
 
   ReplayOutcome finish(bool finished) {
@@ -68,7 +81,9 @@ class Replay {
   }
 
   const Requests& requests_;
+  const uint64_t capacity_;
   Placement& placement_;
+  ReplayRecorder* const recorder_;
   std::vector<uint64_t> sizes_;  // of the blocks that are live
   uint64_t live_ = 0;
   ReplayOutcome out_;
@@ -81,11 +96,35 @@ const char* replay_allocator_name(ReplayAllocator allocator) {
   return kNames[static_cast<size_t>(allocator)];
 }
 
+namespace {
+
+ReplayOutcome replay_on_spillway(const Requests& requests, uint64_t capacity, ReplayDeadline deadline,
+                                 ReplayRecord* record) {
+  ReplayOutcome outcome;
+  TracedReplay traced(requests);
+  trace::Trace* const trace = record == nullptr ? nullptr : traced.start(&outcome.error);
+  if (!outcome.error.empty()) return outcome;
+  const auto placement = make_spillway_placement(capacity, trace, &outcome.error);
+  if (placement == nullptr) return outcome;
+  outcome = Replay(requests, capacity, placement.get(), nullptr).run(deadline);
+  if (record != nullptr) record->device = traced.finish(outcome.failure.has_value(), &record->incomplete);
+  return outcome;
+}
+
+}  // namespace
+
 ReplayOutcome replay(const Requests& requests, const ReplayTarget& target, uint64_t capacity,
-                     ReplayDeadline deadline) {
-  ReplayOutcome failed;
-  const auto placement = make_placement(target, std::min(capacity, kMostCapacity), &failed.error);
-  return placement == nullptr ? failed : Replay(requests, placement.get()).run(deadline);
+                     ReplayDeadline deadline, ReplayRecord* record) {
+  capacity = std::min(capacity, kMostCapacity);
+  if (target.allocator == ReplayAllocator::kSpillway)
+    return replay_on_spillway(requests, capacity, deadline, record);
+  std::optional<ReplayRecorder> recorder;
+  if (record != nullptr) recorder.emplace(requests, target.allocator == ReplayAllocator::kExpandable);
+  ReplayRecorder* const used = recorder ? &*recorder : nullptr;
+  const auto placement = make_torch_model(target, capacity, used);
+  ReplayOutcome outcome = Replay(requests, capacity, placement.get(), used).run(deadline);
+  if (recorder) record->device = recorder->finish();
+  return outcome;
 }
 
 SmallestCapacity smallest_capacity(const Requests& requests, const ReplayTarget& target,

@@ -52,7 +52,7 @@ class SpillwayPlacement final : public Placement {
   SpillwayPlacement& operator=(const SpillwayPlacement&) = delete;
   ~SpillwayPlacement() override;
 
-  bool start(uint64_t capacity, std::string* error);
+  bool start(uint64_t capacity, trace::Trace* trace, std::string* error);
   bool allocate(uint32_t block, uint64_t bytes, uint32_t stream, uint32_t pool) override;
   void free_later(uint32_t block) override { pending_.push_back(block); }
   void free(uint32_t block) override;
@@ -79,7 +79,7 @@ class SpillwayPlacement final : public Placement {
   uint64_t largest_extent_ = 0;
 };
 
-bool SpillwayPlacement::start(uint64_t capacity, std::string* error) {
+bool SpillwayPlacement::start(uint64_t capacity, trace::Trace* trace, std::string* error) {
   const auto failed = [&](CUresult result) {
     if (result != CUDA_SUCCESS) *error = "the simulated driver: " + driver::describe(table_, result);
     return result != CUDA_SUCCESS;
@@ -93,6 +93,7 @@ bool SpillwayPlacement::start(uint64_t capacity, std::string* error) {
           0, std::clamp(capacity, kPageBytes, kLargestCardBytes / 2) + usage.charged_bytes)))
     return false;
   allocator_ = std::make_unique<Allocator>(table_);
+  allocator_->set_trace(trace);
   ladder_ = std::make_unique<Ladder>(*allocator_);
   ladder_->add(make_wait_for_events(*allocator_));
   ladder_->add(make_stitch(*allocator_));
@@ -159,11 +160,12 @@ void SpillwayPlacement::free(uint32_t block) {
 
 }  // namespace
 
-std::unique_ptr<Placement> make_spillway_placement(uint64_t capacity, std::string* error) {
+std::unique_ptr<Placement> make_spillway_placement(uint64_t capacity, trace::Trace* trace,
+                                                   std::string* error) {
   const driver::Table* table = simulator(error);
   if (table == nullptr) return nullptr;
   auto placement = std::make_unique<SpillwayPlacement>(*table);
-  if (!placement->start(capacity, error)) return nullptr;
+  if (!placement->start(capacity, trace, error)) return nullptr;
   return placement;
 }
 

@@ -9,9 +9,15 @@
 
 #include "tools/spillway/replay/placement.h"
 
+namespace spillway::trace {
+class Trace;
+}
+
 namespace spillway::tools {
 
-// Null, and `error`, where the simulator's libraries are missing or its driver does not start.
-std::unique_ptr<Placement> make_spillway_placement(uint64_t capacity, std::string* error);
+// Null, and `error`, where the simulator's libraries are missing or its driver does not start. `trace`: what
+// the allocator writes, or null.
+std::unique_ptr<Placement> make_spillway_placement(uint64_t capacity, trace::Trace* trace,
+                                                   std::string* error);
 
 }  // namespace spillway::tools

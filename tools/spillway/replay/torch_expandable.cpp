@@ -66,6 +66,7 @@ bool TorchModel::map(Piece* piece, uint64_t size) {
   const uint64_t bytes = round_up(size, handle_bytes(pool));
   if (bytes > capacity_ - std::min(capacity_, reserved_)) return false;
   pool.unmapped.erase(piece);
+  hold(pool, piece->stream, piece->address, bytes);
   piece->mapped = true;
   if (bytes < piece->size) {
     Piece rest = *piece;
@@ -82,7 +83,6 @@ bool TorchModel::map(Piece* piece, uint64_t size) {
   merge(piece, piece->previous);
   merge(piece, piece->next);
   pool.free.insert(piece);
-  hold(bytes);
   return true;
 }
 
@@ -116,9 +116,9 @@ void TorchModel::unmap(Piece* piece) {
   piece->address = begin;
   piece->size = end - begin;
   piece->mapped = false;
+  give_back(pool, piece->stream, begin, end - begin);
   merge(piece, piece->previous);
   merge(piece, piece->next);
-  reserved_ -= end - begin;
   if (!piece->whole()) return void(pool.unmapped.insert(piece));
   addresses_.give(piece->address, piece->size);
   drop(piece);

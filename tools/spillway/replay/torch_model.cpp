@@ -49,14 +49,17 @@ void TorchModel::Addresses::give(uint64_t address, uint64_t bytes) {
   free_[address] = bytes;
 }
 
-TorchModel::TorchModel(TorchSettings settings, uint64_t capacity)
-    : settings_(std::move(settings)), capacity_(capacity) {}
+TorchModel::TorchModel(TorchSettings settings, uint64_t capacity, PlacementObserver* observer)
+    : settings_(std::move(settings)), capacity_(capacity), observer_(observer) {}
 
 TorchModel::Pool& TorchModel::pool_of(uint32_t pool, bool small) {
   while (pools_.size() <= pool) {
     pools_.emplace_back();
     pools_.back()[1].small = true;
-    for (Pool& half : pools_.back()) half.is_private = pools_.size() > 1;
+    for (Pool& half : pools_.back()) {
+      half.is_private = pools_.size() > 1;
+      half.number = static_cast<uint32_t>(pools_.size() - 1);
+    }
   }
   return pools_[pool][small ? 1 : 0];
 }
@@ -85,6 +88,7 @@ bool TorchModel::allocate(uint32_t block, uint64_t bytes, uint32_t stream, uint3
   piece->used = true;
   if (blocks_.size() <= block) blocks_.resize(block + 1);
   blocks_[block] = piece;
+  if (observer_ != nullptr) observer_->allocated(block, piece->address, piece->size);
   return true;
 }
 
@@ -95,7 +99,9 @@ void TorchModel::free_later(uint32_t block) {
 
 void TorchModel::free(uint32_t block) {
   Piece* const piece = block < blocks_.size() ? std::exchange(blocks_[block], nullptr) : nullptr;
-  if (piece != nullptr) put_free(piece);
+  if (piece == nullptr) return;
+  if (observer_ != nullptr) observer_->freed(block);
+  put_free(piece);
 }
 
 void TorchModel::complete_pending() {
@@ -146,19 +152,25 @@ TorchModel::Piece* TorchModel::new_segment(Pool& pool, uint64_t size, uint32_t s
                          : size < kOwnSegment ? settings_.large_segment_bytes
                                               : (size + kSegmentUnit - 1) / kSegmentUnit * kSegmentUnit;
   if (bytes > capacity_ - std::min(capacity_, reserved_)) return nullptr;
-  hold(bytes);
   Piece piece;
   piece.pool = &pool;
   piece.address = piece.base = addresses_.take(bytes + kSegmentUnit);
   piece.size = bytes;
   piece.segment = ++segments_;
   piece.stream = stream;
+  hold(pool, stream, piece.address, bytes);
   return new_piece(piece);
 }
 
-void TorchModel::hold(uint64_t bytes) {
+void TorchModel::hold(const Pool& pool, uint32_t stream, uint64_t address, uint64_t bytes) {
   reserved_ += bytes;
   most_reserved_ = std::max(most_reserved_, reserved_);
+  if (observer_ != nullptr) observer_->memory_taken({stream, pool.number, pool.small}, address, bytes);
+}
+
+void TorchModel::give_back(const Pool& pool, uint32_t stream, uint64_t address, uint64_t bytes) {
+  reserved_ -= bytes;
+  if (observer_ != nullptr) observer_->memory_given_back({stream, pool.number, pool.small}, address, bytes);
 }
 
 bool TorchModel::should_split(const Piece& piece, uint64_t size) const {
@@ -251,7 +263,7 @@ void TorchModel::release(Pool& pool) {
 void TorchModel::release_segment(Piece* piece) {
   piece->pool->free.erase(piece);
   addresses_.give(piece->address, piece->size + kSegmentUnit);
-  reserved_ -= piece->size;
+  give_back(*piece->pool, piece->stream, piece->address, piece->size);
   drop(piece);
 }
 

@@ -17,14 +17,15 @@
 #include <vector>
 
 #include "tools/spillway/replay/placement.h"
+#include "tools/spillway/replay/recorder.h"
 #include "tools/spillway/replay/torch_settings.h"
 
 namespace spillway::tools {
 
 class TorchModel final : public Placement {
  public:
-  // `capacity`: what the allocator may hold.
-  TorchModel(TorchSettings settings, uint64_t capacity);
+  // `capacity`: what the allocator may hold. `observer` may be null.
+  TorchModel(TorchSettings settings, uint64_t capacity, PlacementObserver* observer = nullptr);
   bool allocate(uint32_t block, uint64_t bytes, uint32_t stream, uint32_t pool) override;
   void free_later(uint32_t block) override;
   void free(uint32_t block) override;
@@ -53,6 +54,7 @@ class TorchModel final : public Placement {
   };
   struct Pool {
     bool small = false, is_private = false;
+    uint32_t number = 0;
     std::set<Piece*, BySize> free;
     std::set<Piece*, ByAddress> unmapped;  // with expandable segments only
   };
@@ -81,7 +83,8 @@ class TorchModel final : public Placement {
   void release_cached();
   void release(Pool& pool);
   void release_segment(Piece* piece);
-  void hold(uint64_t bytes);
+  void hold(const Pool& pool, uint32_t stream, uint64_t address, uint64_t bytes);
+  void give_back(const Pool& pool, uint32_t stream, uint64_t address, uint64_t bytes);
 
   // torch_expandable.cpp
   Piece* expand(Pool& pool, uint64_t size, uint32_t stream);
@@ -92,6 +95,7 @@ class TorchModel final : public Placement {
 
   const TorchSettings settings_;
   const uint64_t capacity_;
+  PlacementObserver* const observer_;
   uint64_t reserved_ = 0, most_reserved_ = 0, segments_ = 0;
   Addresses addresses_;
   std::deque<std::array<Pool, 2>> pools_;  // by number: large, small

@@ -1,4 +1,5 @@
-// A history of memory from whatever file tells one: a memory snapshot of PyTorch's, or a trace of Spillway's.
+// A history of memory from whatever file tells one: a memory snapshot of PyTorch's, a log of RMM's, or a
+// trace of Spillway's. What a file is shows in how it begins.
 //
 // Thread-safety: pure function of the file. Ownership: the history keeps its texts. Errors: `error` says what
 // is wrong with the file.
@@ -10,8 +11,12 @@
 
 namespace spillway::tools {
 
+enum class HistoryFile : uint8_t { kTrace, kSnapshot, kRmmLog };
+
+// A file that is none of them counts as a trace, whose reader says what is wrong with it.
+HistoryFile history_file(const std::string& path);
+const char* history_file_name(HistoryFile file);  // "PyTorch memory snapshot"
+
 std::optional<MemoryHistory> read_history(const std::string& path, std::string* error);
-// Whether the file is a pickle, as a snapshot is.
-bool is_snapshot(const std::string& path);
 
 }  // namespace spillway::tools

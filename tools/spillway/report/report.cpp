@@ -5,14 +5,15 @@
 
 #include "tools/spillway/command.h"
 #include "tools/spillway/page/page.h"
+#include "tools/spillway/perfetto/write.h"
 #include "tools/spillway/rehearse/output.h"
 #include "tools/spillway/replay/counterfactuals.h"
 #include "tools/spillway/report/read_history.h"
 #include "tools/spillway/report/render.h"
 #include "tools/spillway/report/trace_history.h"
 #include "tools/spillway/report/trace_report.h"
+#include "tools/spillway/rmm/judge.h"
 #include "tools/spillway/snapshot/report.h"
-#include "tools/spillway/snapshot/snapshot.h"
 #include "tools/spillway/snapshot/write.h"
 #include "tools/spillway/units.h"
 
@@ -20,7 +21,7 @@ namespace spillway::tools {
 namespace {
 
 struct Options {
-  std::string path, capacity, html, pickle;
+  std::string path, capacity, html, pickle, perfetto;
   bool json = false;
   int64_t incident = 0, events = 20;
   CLI::Option* incident_given = nullptr;
@@ -40,7 +41,32 @@ int write_page(const Options& options, const std::string& page) {
   return kSuccess;
 }
 
-int report_snapshot(const Options& options) {
+// `ladder`: of a trace; null of another file.
+int write_perfetto(const Options& options, const MemoryHistory& history, const Analysis* ladder) {
+  const PerfettoTrace trace = perfetto_of(history, ladder);
+  const std::string wrong = write_output(options.perfetto, trace.bytes);
+  if (!wrong.empty()) return fail(kUnwritable, "report: --perfetto: " + wrong);
+  std::printf(
+      "The history is a trace of Perfetto's form now: %s (%s; %llu of %s drawn). "
+      "https://ui.perfetto.dev shows it.\n",
+      options.perfetto.c_str(), size_text(trace.bytes.size()).c_str(),
+      static_cast<unsigned long long>(trace.blocks_drawn),
+      count_text(trace.blocks, "block is", "blocks are").c_str());
+  return kSuccess;
+}
+
+int write_pickle(const Options& options, const MemoryHistory& history) {
+  const std::string wrong = write_output(options.pickle, snapshot_of(history));
+  if (!wrong.empty()) return fail(kUnwritable, "report: --pickle: " + wrong);
+  std::printf(
+      "The history is a memory snapshot of PyTorch's form now: %s. https://pytorch.org/memory_viz shows "
+      "it.\n",
+      options.pickle.c_str());
+  return kSuccess;
+}
+
+// Of a file that tells of requests and blocks, but not of Spillway's decisions.
+int report_history(const Options& options, HistoryFile file) {
   std::optional<uint64_t> capacity;
   if (!options.capacity.empty()) {
     capacity = parse_size(options.capacity);
@@ -49,33 +75,29 @@ int report_snapshot(const Options& options) {
                   "report: --capacity: '" + options.capacity + "' is no size: write " + kSizesAccepted);
   }
   if (options.incident_given->count() > 0)
-    return fail(kUsageError,
-                "report: --incident: a snapshot of PyTorch's has no incidents; the last failure is shown");
+    return fail(kUsageError, std::string("report: --incident: ") + history_file_name(file) +
+                                 "s have no incidents; the last failure is shown");
   std::string error;
-  const auto snapshot = read_snapshot(options.path, &error);
-  if (!snapshot) return fail(kUnreadableTrace, "report: " + error);
-  const auto findings = look_into(*snapshot, capacity);
+  const auto history = read_history(options.path, &error);
+  if (!history) return fail(kUnreadableTrace, "report: " + error);
+  auto findings = look_into(*history, capacity);
   if (!findings)
-    return fail(kUnreadableTrace,
-                "report: " + options.path + ": the snapshot holds no memory and no history");
-  const Counterfactuals fitted = what_would_have_fitted(*snapshot, *findings);
-  const SnapshotReport shown{options.path, *snapshot, *findings, &fitted};
+    return fail(kUnreadableTrace, "report: " + options.path + ": the " + history_file_name(file) +
+                                      " holds no memory and no history");
+  if (!options.pickle.empty()) return write_pickle(options, *history);
+  if (!options.perfetto.empty()) return write_perfetto(options, *history, nullptr);
+  if (history->requests_only) judge_by_requests(&*findings);
+  const Counterfactuals fitted = what_would_have_fitted(*history, *findings);
+  const SnapshotReport shown{options.path, *history, *findings, &fitted, history_file_name(file)};
   if (!options.html.empty()) return write_page(options, snapshot_page(shown));
   std::fputs((options.json ? snapshot_json(shown) : snapshot_text(shown)).c_str(), stdout);
   return kSuccess;
 }
 
-int write_pickle(const Options& options, const trace::Contents& contents) {
-  const std::string wrong = write_output(options.pickle, snapshot_of(history_of(contents)));
-  if (!wrong.empty()) return fail(kUnwritable, "report: --pickle: " + wrong);
-  std::printf(
-      "The trace is a memory snapshot of PyTorch's form now: %s. https://pytorch.org/memory_viz shows it.\n",
-      options.pickle.c_str());
-  return kSuccess;
-}
-
 int report_trace(const Options& options, TraceReport* trace) {
-  if (!options.pickle.empty()) return write_pickle(options, trace->contents());
+  if (!options.pickle.empty()) return write_pickle(options, history_of(trace->contents()));
+  if (!options.perfetto.empty())
+    return write_perfetto(options, history_of(trace->contents()), &trace->analysis());
   if (options.incident_given->count() > 0) {
     trace->show(trace->analysis().find(static_cast<uint64_t>(options.incident)));
     if (trace->incident() == nullptr) {
@@ -93,16 +115,19 @@ int report_trace(const Options& options, TraceReport* trace) {
 
 int report(const Options& options) {
   if (options.path.empty())
-    return fail(kUsageError,
-                "report: name the file: spillway report TRACE, or a memory snapshot of PyTorch's");
-  if (const std::string wrong = check_outputs({{"--html", options.html}, {"--pickle", options.pickle}});
+    return fail(
+        kUsageError,
+        "report: name the file: spillway report TRACE, a memory snapshot of PyTorch's, or a log of RMM's");
+  if (const std::string wrong = check_outputs(
+          {{"--html", options.html}, {"--pickle", options.pickle}, {"--perfetto", options.perfetto}});
       !wrong.empty())
     return fail(kUnwritable, "report: " + wrong);
-  if (is_snapshot(options.path) && !options.pickle.empty())
+  const HistoryFile file = history_file(options.path);
+  if (file == HistoryFile::kSnapshot && !options.pickle.empty())
     return fail(kUsageError, "report: --pickle: " + options.path + " is a snapshot of PyTorch's already");
-  if (is_snapshot(options.path)) return report_snapshot(options);
+  if (file != HistoryFile::kTrace) return report_history(options, file);
   if (!options.capacity.empty())
-    return fail(kUsageError, "report: --capacity is for PyTorch's memory snapshots: a trace knows its card");
+    return fail(kUsageError, "report: --capacity is for memory snapshots and logs: a trace knows its card");
   std::string error;
   const auto trace = read_trace_report(options.path, &error);
   if (trace == nullptr) return fail(kUnreadableTrace, "report: " + error);
@@ -121,17 +146,25 @@ const CLI::Validator kWholeNumber(
 std::function<int()> declare_report(CLI::App& app, const Words&) {
   auto options = std::make_shared<Options>();
   app.add_option("trace", options->path,
-                 "Trace file, as SPILLWAY_TRACE named it, or a memory snapshot of PyTorch's");
+                 "Trace file, as SPILLWAY_TRACE named it, a memory snapshot of PyTorch's, or a log of RMM's");
   app.add_option("--capacity", options->capacity,
-                 "Of a snapshot's card, such as 24GiB: shows what was outside PyTorch");
+                 "Of a snapshot's card or a log's pool, such as 24GiB: shows what was outside");
   const auto json = app.add_flag("--json", options->json, "The report as data");
   const auto page = app.add_option("--html", options->html,
                                    "Write the report as one HTML page, which needs no network, to this file")
                         ->type_name("FILE")
                         ->excludes(json);
-  app.add_option("--pickle", options->pickle,
-                 "Write a trace as a memory snapshot, for PyTorch's viewer (memory_viz), to this file")
+  const auto pickle =
+      app.add_option(
+             "--pickle", options->pickle,
+             "Write a trace or a log as a memory snapshot, for PyTorch's viewer (memory_viz), to this file")
+          ->excludes(page)
+          ->type_name("FILE")
+          ->excludes(json);
+  app.add_option("--perfetto", options->perfetto,
+                 "Write the history as a trace of Perfetto's form (protobuf), to this file")
       ->excludes(page)
+      ->excludes(pickle)
       ->type_name("FILE")
       ->excludes(json);
   options->incident_given = app.add_option("--incident", options->incident,
@@ -146,8 +179,8 @@ std::function<int()> declare_report(CLI::App& app, const Words&) {
 }  // namespace
 
 Command report_command() {
-  return {"report", "Say what a trace, or a memory snapshot of PyTorch's, tells", "spillway report run.trace",
-          false, declare_report};
+  return {"report", "Say what a trace, a memory snapshot of PyTorch's, or a log of RMM's tells",
+          "spillway report run.trace", false, declare_report};
 }
 
 }  // namespace spillway::tools

@@ -29,14 +29,18 @@ Json json_of(const std::vector<Holder>& holders) {
   return list;
 }
 
-Json json_of(const Holdings& at) {
-  return {{"reserved_bytes", at.reserved},
+// `requests_only`: what the file does not tell is null.
+Json json_of(const Holdings& at, bool requests_only) {
+  const auto of_the_allocator = [requests_only](uint64_t bytes) {
+    return requests_only ? Json() : Json(bytes);
+  };
+  return {{"reserved_bytes", of_the_allocator(at.reserved)},
           {"in_use_bytes", at.in_use},
-          {"rounding_bytes", at.rounding},
-          {"pending_bytes", at.pending},
-          {"idle_bytes", at.idle},
-          {"largest_idle_bytes", at.largest_idle},
-          {"elsewhere_bytes", at.elsewhere},
+          {"rounding_bytes", of_the_allocator(at.rounding)},
+          {"pending_bytes", of_the_allocator(at.pending)},
+          {"idle_bytes", of_the_allocator(at.idle)},
+          {"largest_idle_bytes", of_the_allocator(at.largest_idle)},
+          {"elsewhere_bytes", of_the_allocator(at.elsewhere)},
           {"free_bytes", or_null(at.free)},
           {"outside_bytes", or_null(at.outside())},
           {"capacity_bytes", or_null(at.capacity)}};
@@ -55,13 +59,13 @@ Json failure_of(const HistoryFindings& found) {
 
 std::string snapshot_json(const SnapshotReport& report) {
   const HistoryFindings& found = report.findings;
-  Json json = {{"spillway_snapshot_report", 1}, {"path", report.path}};
+  Json json = {{"spillway_snapshot_report", 1}, {"file", report.file}, {"path", report.path}};
   json["verdict"] =
       found.failure ? Json{{"cause", snapshot_cause_name(found)}, {"text", found.verdict.text}} : Json();
   json["failure"] = failure_of(found);
   json["failures"] = found.failures;
   json["device"] = found.device;
-  json["memory"] = json_of(found.holdings);
+  json["memory"] = json_of(found.holdings, report.snapshot.requests_only);
   json["holders"] = json_of(found.holders);
   json["peak"] = {{"in_use_bytes", found.peak_bytes},
                   {"is_the_failure", found.peak_is_the_failure},
@@ -73,6 +77,7 @@ std::string snapshot_json(const SnapshotReport& report) {
   json.update(Json::parse(counterfactuals_json(report.fitted)));
   json["settings"] = report.snapshot.settings;
   json["incomplete"] = report.snapshot.incomplete;
+  json["remark"] = report.snapshot.remark;
   json["passed_over"] = report.snapshot.passed_over;
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

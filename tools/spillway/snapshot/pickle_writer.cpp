@@ -1,18 +1,12 @@
 #include "tools/spillway/snapshot/pickle_writer.h"
 
-#include <nlohmann/json.hpp>
+#include "tools/spillway/utf8.h"
 
 namespace spillway::tools {
 namespace {
 
 void append_little_endian(std::string* to, uint64_t number, int bytes) {
   for (int i = 0; i < bytes; ++i) *to += static_cast<char>(number >> (8 * i));
-}
-
-std::string valid_utf8(std::string_view text) {
-  using Json = nlohmann::json;
-  const std::string dumped = Json(std::string(text)).dump(-1, ' ', false, Json::error_handler_t::replace);
-  return Json::parse(dumped).get<std::string>();
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The findings as text for people and as JSON for programs.
+// The findings as text for people and as JSON for programs, of a snapshot and of other histories.
 //
 // Thread-safety: pure functions.
 #pragma once
@@ -14,6 +14,7 @@ struct SnapshotReport {
   const MemoryHistory& snapshot;
   const HistoryFindings& findings;
   const Counterfactuals* fitted = nullptr;  // null: that is not shown
+  const char* file = "PyTorch memory snapshot";
 };
 
 // A term of the equation of Holdings; `key` is its name in the JSON, before "_bytes".

@@ -165,6 +165,8 @@ std::optional<MemoryHistory> parse(ByteStream bytes, std::string* error) {
   }
   snapshot.incomplete = pickle.incomplete();
   Loader(pickle, &stacks, &taker.events(), &snapshot).load(pickle.root());
+  if (const auto lacks = snapshot.settings.extract(kIncompleteSetting); !lacks.empty())
+    snapshot.incomplete += (snapshot.incomplete.empty() ? "" : "; ") + lacks.mapped();
   return snapshot;
 }
 

@@ -11,6 +11,9 @@
 
 namespace spillway::tools {
 
+// Under this setting Spillway's own snapshots say what they lack; it becomes `MemoryHistory::incomplete`.
+inline constexpr const char* kIncompleteSetting = "spillway_incomplete";
+
 // Nothing, and `error`, for a file that is no snapshot.
 std::optional<MemoryHistory> read_snapshot(const std::string& path, std::string* error);
 // The same of a file's contents.

@@ -16,8 +16,13 @@ std::string percent(uint64_t part, uint64_t whole) {
   return std::to_string(std::lround(share)) + "%";
 }
 
-std::string verdict_line(const HistoryFindings& found) {
-  if (!found.failure) return "No request failed in what the snapshot tells.\n";
+std::string noun(const SnapshotReport& report) {
+  return report.snapshot.requests_only ? "log" : "snapshot";
+}
+
+std::string verdict_line(const SnapshotReport& report) {
+  const HistoryFindings& found = report.findings;
+  if (!found.failure) return "No request failed in what the " + noun(report) + " tells.\n";
   return std::string("Verdict: ") + snapshot_cause_name(found) + ": " + found.verdict.text + ".\n";
 }
 
@@ -37,7 +42,21 @@ std::string request_text(const HistoryFindings& found) {
   return text;
 }
 
-std::string holdings_text(const HistoryFindings& found) {
+// Of a file that has requests alone.
+std::string in_use_text(const Holdings& at) {
+  Table table({Align::kLeft, Align::kRight, Align::kLeft});
+  table.add({"in use", exact_size_text(at.in_use), kHoldingTerms[0].meaning});
+  if (!at.capacity)
+    return table.text("  ") +
+           "  What the pool held beside that is not in the file: --capacity SIZE of it helps the verdict.\n";
+  if (*at.capacity >= at.in_use)
+    table.add({"+ not in use", exact_size_text(*at.capacity - at.in_use), "in the pool, or not taken by it"});
+  table.add({"= capacity", exact_size_text(*at.capacity), "as --capacity says"});
+  return table.text("  ");
+}
+
+std::string reserved_text(const SnapshotReport& report) {
+  const HistoryFindings& found = report.findings;
   const Holdings& at = found.holdings;
   Table table({Align::kLeft, Align::kRight, Align::kLeft});
   const auto row = [&](const std::string& name, const std::string& bytes, const char* meaning) {
@@ -45,20 +64,27 @@ std::string holdings_text(const HistoryFindings& found) {
   };
   const std::optional<uint64_t> bytes[] = {at.in_use,    at.rounding, at.pending,  at.idle,
                                            at.elsewhere, at.free,     at.outside()};
-  row("reserved", exact_size_text(at.reserved), "held by PyTorch's allocator");
+  row("reserved", exact_size_text(at.reserved),
+      report.snapshot.settings.contains("spillway_replay") ? "held by the allocator"
+                                                           : "held by PyTorch's allocator");
   for (size_t i = 0; i < std::size(kHoldingTerms); ++i) {
     const char* const sign = i == 0 ? "= " : i < kReservedTerms ? "+ " : "";
     if (const auto& known = bytes[i])
       row(sign + std::string(kHoldingTerms[i].name), exact_size_text(*known), kHoldingTerms[i].meaning);
   }
   if (at.capacity) row("card", exact_size_text(*at.capacity), "reserved + free + outside");
-  std::string text = found.failure ? "\nWhere the memory was when it failed\n"
-                                   : "\nWhere the memory was when the snapshot was written\n";
-  text += table.text("  ");
+  std::string text = table.text("  ");
   if (at.idle > 0) text += "  largest idle piece: " + exact_size_text(at.largest_idle) + "\n";
   if (at.free && !at.capacity)
     text += "  What others hold is not in a snapshot: --capacity SIZE of the card shows it.\n";
   return text;
+}
+
+std::string holdings_text(const SnapshotReport& report) {
+  const HistoryFindings& found = report.findings;
+  const std::string text = std::string("\nWhere the memory was when ") +
+                           (found.failure ? "it failed\n" : "the " + noun(report) + " was written\n");
+  return text + (report.snapshot.requests_only ? in_use_text(found.holdings) : reserved_text(report));
 }
 
 std::string age_text(const Holder& holder) {
@@ -94,7 +120,7 @@ std::string peak_text(const HistoryFindings& found) {
          holders_text(found.at_peak, found.peak_bytes);
 }
 
-std::string settings_text(const MemoryHistory& snapshot) {
+std::string alloc_conf_text(const MemoryHistory& snapshot) {
   for (const char* name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {
     const auto found = snapshot.settings.find(name);
     if (found != snapshot.settings.end() && !found->second.empty())
@@ -103,9 +129,15 @@ std::string settings_text(const MemoryHistory& snapshot) {
   return "";
 }
 
+std::string settings_text(const MemoryHistory& snapshot) {
+  if (const auto replay = snapshot.settings.find("spillway_replay"); replay != snapshot.settings.end())
+    return "  placed by a replay: " + replay->second + "\n" + alloc_conf_text(snapshot);
+  return alloc_conf_text(snapshot);
+}
+
 std::string completeness_text(const SnapshotReport& report) {
   const HistoryFindings& found = report.findings;
-  std::string text = "\nThe snapshot\n  ";
+  std::string text = "\nThe " + noun(report) + "\n  ";
   text += report.snapshot.incomplete.empty() ? "whole file" : "NOT WHOLE: " + report.snapshot.incomplete;
   text += "\n  ";
   if (found.events == 0)
@@ -114,6 +146,7 @@ std::string completeness_text(const SnapshotReport& report) {
     text += count_text(found.events, "event", "events") + " in " + duration_text(found.span_us);
   if (found.steps > 0) text += ", " + count_text(found.steps, "step", "steps");
   text += "\n";
+  if (!report.snapshot.remark.empty()) text += "  " + report.snapshot.remark + "\n";
   if (found.contradictions > 0)
     text += "  " + count_text(found.contradictions, "event", "events") +
             " do not go with the blocks: what was held then is not certain\n";
@@ -131,8 +164,8 @@ const char* snapshot_cause_name(const HistoryFindings& findings) {
 
 std::string snapshot_text(const SnapshotReport& report) {
   const HistoryFindings& found = report.findings;
-  std::string text = "PyTorch memory snapshot: " + report.path + "\n" + verdict_line(found);
-  text += request_text(found) + holdings_text(found);
+  std::string text = std::string(report.file) + ": " + report.path + "\n" + verdict_line(report);
+  text += request_text(found) + holdings_text(report);
   text += found.failure ? "\nWho held it\n" : "\nWho holds it\n";
   text += holders_text(found.holders, found.holdings.in_use);
   if (found.failure && report.fitted != nullptr) text += counterfactuals_text(*report.fitted);

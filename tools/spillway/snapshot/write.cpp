@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tools/spillway/snapshot/pickle_writer.h"
+#include "tools/spillway/snapshot/snapshot.h"
 
 namespace spillway::tools {
 namespace {
@@ -49,17 +50,18 @@ class SnapshotWriter {
     out_.open_dictionary();
     out_.text("segments");
     out_.open_list();
-    for (const auto& [number, device] : history_.devices)
-      for (const HistorySegment& segment : device.segments) write(number, segment);
+    for (const auto& [number, device] : history_.devices) write_segments(number, device);
     out_.close_list();
     out_.text("device_traces");
     write_traces();
     out_.text("allocator_settings");
     out_.open_dictionary();
     for (const auto& [key, value] : history_.settings) entry(key, value);
+    if (!history_.incomplete.empty()) entry(kIncompleteSetting, history_.incomplete);
     out_.close_dictionary();
     out_.text("external_annotations");
     out_.open_list();
+    for (const auto& [number, device] : history_.devices) write_steps(number, device);
     out_.close_list();
     out_.close_dictionary();
     return std::move(out_).finish();
@@ -77,6 +79,19 @@ class SnapshotWriter {
   void entry(std::string_view key, PoolId value) {
     out_.text(key);
     out_.pair_of_wholes(value.first, value.second);
+  }
+
+  // What lies in no segment is shown as one of its own.
+  void write_segments(int number, const DeviceHistory& device) {
+    for (const HistorySegment& segment : device.segments) write(number, segment);
+    for (const HistoryBlock& block : device.loose_blocks) {
+      HistorySegment own;
+      own.address = block.address;
+      own.size = block.size;
+      own.large = true;
+      own.blocks = {block};
+      write(number, own);
+    }
   }
 
   // A stack is written once.
@@ -143,11 +158,38 @@ class SnapshotWriter {
         out_.close_list();
       }
       out_.open_list();
-      for (const HistoryEvent& event : device.events) write(event);
+      for (const HistoryEvent& event : device.events)
+        history_.requests_only ? write_with_segment(event) : write(event);
       out_.close_list();
       next = number + 1;
     }
     out_.close_list();
+  }
+
+  // As PyTorch's optimizers note them. Without a clock a note would stand nowhere.
+  void write_steps(int number, const DeviceHistory& device) {
+    const auto& events = device.events;
+    if (events.empty() || events.front().microseconds == events.back().microseconds) return;
+    for (const uint64_t time : device.optimizer_steps) write_step(number, time);
+    for (const size_t event : device.step_events)
+      if (event < events.size()) write_step(number, events[event].microseconds);
+  }
+  void write_step(int number, uint64_t time) {
+    out_.open_dictionary();
+    entry("stage", std::string_view("START"));
+    entry("name", std::string_view("Optimizer.step#Spillway"));
+    entry("device", static_cast<uint64_t>(number));
+    entry("time_us", time);
+    out_.close_dictionary();
+  }
+
+  void write_with_segment(const HistoryEvent& event) {
+    HistoryEvent own = event;
+    own.action = event.action == Action::kAllocate ? Action::kSegmentAllocate : Action::kSegmentFree;
+    own.stack = 0;
+    if (event.action == Action::kAllocate) write(own);
+    write(event);
+    if (event.action == Action::kFreeCompleted) write(own);
   }
 
   void write(const HistoryEvent& event) {

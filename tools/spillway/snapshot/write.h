@@ -9,7 +9,8 @@
 
 namespace spillway::tools {
 
-// The pickle of `history`. REQUIRES: the blocks of each segment tile it.
+// The pickle of `history`. A block in no segment is written as one of its own. REQUIRES: the blocks of
+// each segment tile it.
 std::string snapshot_of(const MemoryHistory& history);
 
 }  // namespace spillway::tools

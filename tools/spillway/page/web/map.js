@@ -160,7 +160,10 @@ function hatch(pen, x, y, length) {
 }
 
 function showMap() {
-  if (!memory || memory.segments.count === 0) return absent('map', 'The allocator’s segments', absentHistory());
+  if (!memory || memory.segments.count === 0) {
+    const unknown = 'The file does not tell in which segments its blocks lie.';
+    return absent('map', 'The allocator’s segments', memory ? unknown : absentHistory());
+  }
   const slider =
       el('input', {type: 'range', min: 0, max: memory.moments - 1, step: 1, 'aria-label': 'Moment of the map'});
   const when = el('span', {class: 'when'}), host = el('div', {class: 'map'}),

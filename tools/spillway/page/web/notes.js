@@ -16,6 +16,7 @@ function snapshotFacts() {
       history.events ? plural(history.events, 'event', 'events') + ' in ' + durationText(history.microseconds) : 'none'
     ],
     ['steps', history.steps || ''],
+    ['besides', report.remark],
     [
       'contradictions',
       history.contradictions ? plural(history.contradictions, 'event does', 'events do') +

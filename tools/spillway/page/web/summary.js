@@ -3,7 +3,7 @@
 function verdictOf() {
   if (data.kind === 'snapshot') {
     if (!report.verdict)
-      return {mood: 'calm', head: 'NO FAILURE', cause: '', text: 'No request failed in what the snapshot tells.'};
+      return {mood: 'calm', head: 'NO FAILURE', cause: '', text: 'No request failed in what the file tells.'};
     return {mood: 'bad', head: 'OUT OF MEMORY', cause: report.verdict.cause, text: report.verdict.text + '.'};
   }
   if (!incident) return {mood: 'calm', head: 'NO FAILURE', cause: '', text: 'No allocation failed.'};
@@ -119,6 +119,7 @@ function equationOf() {
     };
   }
   const name = bytes.capacity_bytes && bytes.outside_bytes !== null ? 'card' :
+      bytes.reserved_bytes === null                                 ? 'in use' :
       bytes.free_bytes !== null                                     ? 'reserved + free' :
                                                                       'reserved';
   return {

@@ -51,7 +51,7 @@ function momentFacts(moment) {
   return [
     fact('event', countText(moment) + ' of ' + countText(memory.moments - 1)),
     el('span', null, el('b', null, beforeText(moment))), fact('in use', sizeText(memory.inUse[moment])),
-    fact('held by the allocator', sizeText(memory.reserved[moment]))
+    memory.segments.count ? fact('held by the allocator', sizeText(memory.reserved[moment])) : ''
   ];
 }
 

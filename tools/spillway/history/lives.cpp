@@ -1,4 +1,4 @@
-#include "tools/spillway/page/lives.h"
+#include "tools/spillway/history/lives.h"
 
 #include <algorithm>
 #include <map>
@@ -11,7 +11,7 @@ namespace {
 
 class Walk {
  public:
-  explicit Walk(const DeviceHistory& device) {
+  explicit Walk(const DeviceHistory& device) : rounding_(device.rounding) {
     lives_.moments = device.events.size() + 1;
     open_end_ = lives_.moments;
     for (const HistorySegment& segment : device.segments) {
@@ -19,6 +19,7 @@ class Walk {
                                     open_end_};
       for (const HistoryBlock& block : segment.blocks) open_block_of_file(block);
     }
+    for (const HistoryBlock& block : device.loose_blocks) open_block_of_file(block);
     for (uint64_t i = device.events.size(); i > 0; --i) undo(device.events[i - 1], i);
   }
 
@@ -66,7 +67,7 @@ class Walk {
   void open_block(const HistoryEvent& event, uint64_t after) {
     const auto [block, is_new] = blocks_.try_emplace(event.address);
     if (!is_new) emit(block->second, after);
-    block->second = {event.address, rounded_block(event.size), event.size, 0, 0, after, after};
+    block->second = {event.address, rounded_block(event.size, rounding_), event.size, 0, 0, after, after};
   }
 
   void close_block(const HistoryEvent& event, uint64_t after) {
@@ -110,6 +111,7 @@ class Walk {
     return life.address + std::min(life.size, UINT64_MAX - life.address);
   }
 
+  const uint64_t rounding_;
   Lives lives_;
   uint64_t open_end_ = 0;
   std::unordered_map<uint64_t, BlockLife> blocks_;  // by address; not born yet on the way back

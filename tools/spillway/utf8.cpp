@@ -1,0 +1,13 @@
+#include "tools/spillway/utf8.h"
+
+#include <nlohmann/json.hpp>
+
+namespace spillway::tools {
+
+std::string valid_utf8(std::string_view text) {
+  using Json = nlohmann::json;
+  const std::string dumped = Json(std::string(text)).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return Json::parse(dumped).get<std::string>();
+}
+
+}  // namespace spillway::tools

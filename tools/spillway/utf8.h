@@ -1,0 +1,13 @@
+// Text for formats that hold UTF-8 alone.
+//
+// Thread-safety: pure function. Errors: none.
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace spillway::tools {
+
+// Each byte that is part of no character becomes U+FFFD.
+std::string valid_utf8(std::string_view text);
+
+}  // namespace spillway::tools
