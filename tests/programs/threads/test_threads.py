@@ -1,5 +1,5 @@
-"""Ten and more deaths of public issue threads: each program dies on its card, the report names the line, and with the
-thread's cure the program fits on that card."""
+"""Deaths that public issue threads tell of: each program dies on its card, the report names the line, and with the thread's
+cure the program fits on that card."""
 import json
 import os
 import pathlib
@@ -31,7 +31,7 @@ class Report:
     def share(self, line):
         """Of the bytes that are held, what that line holds: itself, or by what it called."""
         held = sum(one["bytes"] for one in self.holders if is_at(one, line))
-        return held / sum(one["bytes"] for one in self.holders)
+        return held / max(1, sum(one["bytes"] for one in self.holders))
 
 
 def is_at(place, line):
