@@ -1,4 +1,4 @@
-"""Trains a draft model on conversations of any length: as many in a batch as there is room for, padded to the longest."""
+"""Trains a draft model on conversations of any length, as many in a batch as there is room for."""
 import random
 
 import torch

@@ -1,4 +1,4 @@
-"""A small GPT: resume_training.py --init_from scratch, later resume_training.py --init_from resume, with --out_dir FOLDER."""
+"""A small GPT: resume_training.py --init_from scratch --out_dir FOLDER, later the same with resume."""
 import argparse
 import os
 

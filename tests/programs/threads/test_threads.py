@@ -1,5 +1,5 @@
-"""Deaths that public issue threads tell of: each program dies on its card, the report names the line, and with the thread's
-cure the program fits on that card."""
+"""Deaths that public issue threads tell of: each program dies on its card, the report names the line, and with the
+thread's cure the program fits on that card."""
 import json
 import os
 import pathlib
@@ -82,7 +82,8 @@ class Case(unittest.TestCase):
     def fits_when_cured(self):
         settings = HERE / f"{self.name}.cure.env"
         if settings.exists():
-            ended = self.run_on_card(sys.executable, **dict(line.split("=", 1) for line in settings.read_text().split()))
+            cure = dict(line.split("=", 1) for line in settings.read_text().split())
+            ended = self.run_on_card(sys.executable, **cure)
         else:
             subprocess.run(["git", "apply", "-p4", HERE / f"{self.name}.cure.patch"], cwd=self.folder, check=True)
             ended = self.run_on_card(sys.executable)
