@@ -98,6 +98,10 @@ const char* cause_name(Cause cause) {
       return "PyTorch";
     case Cause::kAnotherLibrary:
       return "another library";
+    case Cause::kLeak:
+      return "leak";
+    case Cause::kGrowth:
+      return "growth";
   }
   return "unknown";
 }

@@ -47,7 +47,8 @@ class Author {
     replay_on(ReplayAllocator::kSpillway, "Spillway as PyTorch's allocator",
               "spillway run --mode replace -- ...");
     more_memory();
-    no_leak();
+    less_growth(false, "freeing what each step leaves behind", " grow from step to step");
+    less_growth(true, "a bound on what is made anew, larger each time", " grow so");
     smaller_batch();
     colder_memory();
     return std::move(out_);
@@ -59,7 +60,7 @@ class Author {
   void doubt();
   void replay_on(ReplayAllocator allocator, const char* what, const char* setting);
   void more_memory();
-  void no_leak();
+  void less_growth(bool replaced, const char* what, const char* grows);
   void smaller_batch();
   void colder_memory();
   ReplayOutcome replay_in(ReplayAllocator allocator, uint64_t share);
@@ -185,13 +186,14 @@ void Author::more_memory() {
   add(std::move(item));
 }
 
-void Author::no_leak() {
+void Author::less_growth(bool replaced, const char* what, const char* grows) {
   uint64_t grown = 0;
-  for (const Holder& holder : found_.holders) grown += holder.growth ? holder.bytes : 0;
+  for (const Holder& holder : found_.holders)
+    if (holder.growth && holder.growth->replaced == replaced) grown += holder.bytes;
   if (grown == 0) return;
   const bool enough = grown >= std::max(short_bytes(), request_bytes_);
-  add({"freeing what each step leaves behind", "", enough, grown,
-       size_text(grown) + " grow from step to step" + (enough ? "" : ", less than what this request takes"),
+  add({what, "", enough, grown,
+       size_text(grown) + grows + (enough ? "" : ", less than what this request takes"),
        Sureness::kArithmetic});
 }
 

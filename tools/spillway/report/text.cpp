@@ -120,10 +120,14 @@ std::string ladder_text(const Incident& incident) {
 }  // namespace
 
 Reason reason_of(const ReportInput& input) {
-  if (input.findings != nullptr && input.findings->cause == HistoryCause::kLeak)
-    return {"leak", input.findings->verdict.text};
-  const Verdict verdict = judge(*input.incident);
-  return {cause_name(verdict.cause), verdict.text};
+  if (input.findings == nullptr) {
+    const Verdict verdict = judge(*input.incident);
+    return {cause_name(verdict.cause), verdict.text};
+  }
+  const Cause cause = input.findings->verdict.cause;
+  const bool by_history = cause == Cause::kLeak || cause == Cause::kGrowth;
+  const Verdict verdict = by_history ? input.findings->verdict : judge(*input.incident);
+  return {cause_name(verdict.cause), verdict.text + input.findings->remark};
 }
 
 std::string rescue_text(const Analysis& analysis) {

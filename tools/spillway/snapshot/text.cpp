@@ -18,7 +18,8 @@ std::string percent(uint64_t part, uint64_t whole) {
 
 std::string verdict_line(const HistoryFindings& found) {
   if (!found.failure) return "No request failed in what the snapshot tells.\n";
-  return std::string("Verdict: ") + snapshot_cause_name(found) + ": " + found.verdict.text + ".\n";
+  return std::string("Verdict: ") + cause_name(found.verdict.cause) + ": " + found.verdict.text + found.remark +
+         ".\n";
 }
 
 std::string from_text(const std::string& caller) {
@@ -124,10 +125,6 @@ std::string completeness_text(const SnapshotReport& report) {
 }
 
 }  // namespace
-
-const char* snapshot_cause_name(const HistoryFindings& findings) {
-  return findings.cause == HistoryCause::kLeak ? "leak" : cause_name(findings.verdict.cause);
-}
 
 std::string snapshot_text(const SnapshotReport& report) {
   const HistoryFindings& found = report.findings;
