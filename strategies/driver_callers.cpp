@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "strategies/caller.h"
 #include "strategies/framework.h"
@@ -11,6 +12,7 @@ namespace spillway {
 namespace {
 using Clock = std::chrono::steady_clock;
 constexpr auto kMostTime = std::chrono::seconds(20);
+constexpr auto kFrameworkLoads = std::chrono::milliseconds(500);
 
 // What is freed goes back to the driver, and the call is tried again at once.
 class NothingReserved final : public Reservation {
@@ -29,8 +31,14 @@ bool call_again(void* context) {
 }
 
 // LibTorch's allocator gives its own cache back when a call fails, which may have to wait for the device, and
-// asks a second time. Only that is a failure.
-bool is_second_try(uint64_t bytes, Clock::time_point now) {
+// asks a second time. Only that is a failure: one retry more than at the call that failed before, and nothing
+// got since. Where it does not tell, the same request is taken for the second one.
+bool is_second_try(int device, uint64_t bytes, Clock::time_point now) {
+  static std::array<FrameworkRetries, Allocator::kMaxDevices> failed{};  // guarded by the allocator's lock
+  if (const auto told = framework_retries_inside(device)) {
+    const FrameworkRetries before = std::exchange(failed[static_cast<size_t>(device)], *told);
+    return told->retries == before.retries + 1 && told->got_bytes == before.got_bytes;
+  }
   thread_local uint64_t last_bytes = 0;
   thread_local Clock::time_point last;
   const bool again = bytes != 0 && last_bytes == bytes && now - last < std::chrono::seconds(30);
@@ -76,7 +84,10 @@ spillway_status DriverCallers::rescue(const spillway_driver_request& request, in
   if (Ladder::inside()) return refuse(SPILLWAY_OUT_OF_MEMORY, "out of memory inside a strategy");
   const Clock::time_point start = Clock::now();
   const Caller caller = find_caller();
-  if (caller.inside_framework && !is_second_try(request.bytes, start))
+  if (caller.inside_framework) prepare_framework_within(kFrameworkLoads);
+  // While a stream is captured it does not.
+  if (caller.inside_framework && request.captures == 0 &&
+      !is_second_try(request.device, request.bytes, start))
     return refuse(SPILLWAY_OUT_OF_MEMORY, "LibTorch gives its own cache back first");
   if (!caller.inside_framework) prepare_framework();
   const Turn turn(*this, static_cast<size_t>(request.device),

@@ -66,12 +66,24 @@ void Ladder::Incident::record_driver() {
 void Ladder::Incident::record_framework(uint64_t limit, uint64_t free) {
   const auto device = static_cast<int>(event.device);
   if (!prepare_framework_within(kFrameworkLoads)) return;
+  using trace::Term;
+  const auto state = event.inside_framework ? framework_state_inside(device) : std::nullopt;
+  if (state && state->held() <= limit && free <= limit - state->held()) {
+    record_term(Term::kLimit, limit);
+    record_term(Term::kLive, state->requested);
+    record_term(Term::kRounding, state->rounding);
+    record_term(Term::kCached, state->idle);
+    record_term(Term::kPending, state->pending);
+    record_term(Term::kPools, state->pools_idle);
+    record_term(Term::kContext, limit - free - state->held());
+    for (const Term none : {Term::kStranded, Term::kOthers}) record_term(none, 0);
+    return;
+  }
   const auto memory =
       event.inside_framework ? framework_memory_inside(device) : framework_memory(device, kFrameworkAnswers);
   if (!memory || memory->used_bytes > memory->held_bytes || memory->held_bytes > limit ||
       free > limit - memory->held_bytes)
     return;
-  using trace::Term;
   record_term(Term::kLimit, limit);
   record_term(Term::kLive, memory->used_bytes);
   record_term(Term::kCached, memory->held_bytes - memory->used_bytes);

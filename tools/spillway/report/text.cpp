@@ -51,8 +51,14 @@ const char* term_meaning_of_a_call(Term term) {
   switch (term) {
     case Term::kLive:
       return "in use in PyTorch's allocator";
+    case Term::kRounding:
+      return "given beyond what was asked for";
     case Term::kCached:
       return "idle in PyTorch's allocator";
+    case Term::kPending:
+      return "freed, but other streams may still use it";
+    case Term::kPools:
+      return "idle in PyTorch's private pools, such as those of CUDA graphs";
     case Term::kContext:
       return "CUDA context, other libraries, other processes";
     case Term::kFree:
@@ -60,6 +66,11 @@ const char* term_meaning_of_a_call(Term term) {
     default:
       return nullptr;
   }
+}
+
+// Not each PyTorch tells these.
+bool is_seldom(Term term) {
+  return term == Term::kRounding || term == Term::kPending || term == Term::kPools;
 }
 
 std::string equation_text(const Incident& incident) {
@@ -71,7 +82,7 @@ std::string equation_text(const Incident& incident) {
   for (const Term term : kSummands) {
     const auto bytes = incident.term(term);
     const char* meaning = term_meaning(incident, term);
-    if (meaning == nullptr) continue;
+    if (meaning == nullptr || (is_driver_call(incident) && bytes == 0 && is_seldom(term))) continue;
     table.add({std::string(sign) + term_name(term), bytes ? exact_size_text(*bytes) : "?", meaning});
     sign = "+ ";
   }
