@@ -57,7 +57,8 @@ class Judge {
     }
     if (memory_.context >= excess && memory_.context > limit / 10) {
       return {Cause::kOutsideBytes,
-              over + "the CUDA context and other libraries hold " + size_text(memory_.context)};
+              over + "the CUDA context, other libraries or processes that are not seen hold " +
+                                         size_text(memory_.context)};
     }
     return {Cause::kCapacity, over + size_text(memory_.live) + " live and " + size_text(request_) +
                                   " asked exceed what the device can give"};
@@ -98,6 +99,8 @@ const char* cause_name(Cause cause) {
       return "PyTorch";
     case Cause::kAnotherLibrary:
       return "another library";
+    case Cause::kHostMemory:
+      return "host memory";
     case Cause::kLeak:
       return "leak";
     case Cause::kGrowth:

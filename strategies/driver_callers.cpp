@@ -4,8 +4,10 @@
 #include <string>
 #include <utility>
 
+#include "spillway/allocator/reclaim.h"
 #include "strategies/caller.h"
 #include "strategies/framework.h"
+#include "strategies/host_budget.h"
 #include "strategies/process.h"
 
 namespace spillway {
@@ -51,6 +53,11 @@ uint64_t microseconds(Clock::duration time) {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(time).count());
 }
 
+uint64_t clock_of(Clock::time_point time) {
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count());
+}
+
 }  // namespace
 
 // One device's, held by one thread.
@@ -77,6 +84,34 @@ class DriverCallers::Turn {
   bool held_ = false;
 };
 
+// It is told as "out of memory" like any other, and looks as if it were the card's.
+spillway_status DriverCallers::note_host_failure(const spillway_driver_request& request,
+                                                 const std::string& library) {
+  const Clock::time_point start = Clock::now();
+  const DeviceId device{request.device};
+  const uint64_t incident = allocator_.begin_incident();
+  const auto note = [&](trace::Kind kind, uint64_t bytes, uint64_t detail) {
+    trace::Record record;
+    record.kind = kind;
+    record.address = kind == trace::Kind::kOom ? bytes : 0;
+    record.bytes = bytes;
+    record.requested = kind == trace::Kind::kOomContext ? 0 : request.bytes;
+    record.value = static_cast<uint32_t>(incident);
+    record.detail = detail;
+    write_record(allocator_, device, record);
+  };
+  using trace::Kind;
+  trace::Trace* trace = allocator_.trace();
+  note(Kind::kOom, request.bytes, clock_of(start));
+  note(Kind::kOomContext, 0, trace == nullptr || library.empty() ? 0 : trace->intern(library));
+  note(Kind::kOomEquation, 2 * default_host_budget_bytes(1),
+       static_cast<uint64_t>(trace::Term::kHostAvailable));
+  if (SiteRecorder* sites = Process::get().sites()) sites->failed(device, incident);
+  note(Kind::kLadderOutcome, 0, static_cast<uint64_t>(trace::Outcome::kGiveUp));
+  allocator_.end_incident(Status::kOutOfMemory, request.bytes, microseconds(Clock::now() - start));
+  return refuse(SPILLWAY_OUT_OF_MEMORY, "there is no more pinned host memory");
+}
+
 spillway_status DriverCallers::rescue(const spillway_driver_request& request, int (*try_again)(void*),
                                       void* context) {
   if (request.device < 0 || request.device >= Allocator::kMaxDevices)
@@ -84,6 +119,7 @@ spillway_status DriverCallers::rescue(const spillway_driver_request& request, in
   if (Ladder::inside()) return refuse(SPILLWAY_OUT_OF_MEMORY, "out of memory inside a strategy");
   const Clock::time_point start = Clock::now();
   const Caller caller = find_caller();
+  if (request.on_host != 0) return note_host_failure(request, caller.library);
   if (caller.inside_framework) prepare_framework_within(kFrameworkLoads);
   // While a stream is captured it does not.
   if (caller.inside_framework && request.captures == 0 &&

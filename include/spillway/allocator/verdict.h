@@ -32,6 +32,7 @@ enum class Cause {
   kNotMemory,
   kPyTorch,         // PyTorch's own allocator, or another library of its
   kAnotherLibrary,  // no request of Spillway's allocator: told by who asked, not by the equation
+  kHostMemory,      // pinned host memory was asked for, and not the card's
   // Told by the history of allocations, not by one equation.
   kLeak,    // each step keeps blocks that it made
   kGrowth,  // what is in use is replaced by something larger, again and again

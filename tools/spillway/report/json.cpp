@@ -74,6 +74,16 @@ Json holders_json(const ReportInput& input, const Incident& incident) {
   return holders;
 }
 
+Json neighbours_json(const Incident& incident) {
+  Json neighbours = Json::array();
+  for (const Neighbour& neighbour : incident.neighbours)
+    neighbours.push_back({{"process", neighbour.process},
+                          {"program", text_or_null(neighbour.program)},
+                          {"held_bytes", neighbour.held_bytes},
+                          {"cached_bytes", neighbour.cached_bytes}});
+  return neighbours;
+}
+
 // The one that is shown is known more of.
 Json incident_json(const ReportInput& input, const Incident& incident) {
   const bool shown = &incident == input.incident;
@@ -95,6 +105,7 @@ Json incident_json(const ReportInput& input, const Incident& incident) {
           {"clock_ns", incident.clock_ns},
           {"equation", equation_json(incident)},
           {"holders", holders_json(input, incident)},
+          {"other_processes", neighbours_json(incident)},
           {"ladder", ladder_json(incident)},
           {"refused", refusals_json(incident)},
           {"outcome", incident.outcome ? Json(outcome_name(*incident.outcome)) : Json(nullptr)},

@@ -105,9 +105,11 @@ std::string run_text(const ReportInput& input) {
 
 std::string events_text(const ReportInput& input) {
   const auto& records = input.contents.records;
-  // The equation and the holders stand above, one by one.
+  // The equation, the holders and the other processes stand above, one by one.
   const auto shown = [](const trace::Record& record) {
-    return record.kind != trace::Kind::kOomEquation && record.kind != trace::Kind::kHolder;
+    using enum trace::Kind;
+    return record.kind != kOomEquation && record.kind != kHolder && record.kind != kProcess &&
+           record.kind != kCourse;
   };
   std::vector<const trace::Record*> last;
   for (auto it = records.rbegin(); it != records.rend() && last.size() < input.events; ++it) {

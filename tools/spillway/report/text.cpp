@@ -59,6 +59,8 @@ const char* term_meaning_of_a_call(Term term) {
       return "freed, but other streams may still use it";
     case Term::kPools:
       return "idle in PyTorch's private pools, such as those of CUDA graphs";
+    case Term::kOthers:
+      return "other processes that Spillway knows";
     case Term::kContext:
       return "CUDA context, other libraries, other processes";
     case Term::kFree:
@@ -70,7 +72,7 @@ const char* term_meaning_of_a_call(Term term) {
 
 // Not each PyTorch tells these.
 bool is_seldom(Term term) {
-  return term == Term::kRounding || term == Term::kPending || term == Term::kPools;
+  return term == Term::kRounding || term == Term::kPending || term == Term::kPools || term == Term::kOthers;
 }
 
 std::string equation_text(const Incident& incident) {
@@ -104,6 +106,16 @@ std::string equation_text(const Incident& incident) {
     text += "  largest usable extent: " + exact_size_text(*extent) + "\n";
   }
   return text;
+}
+
+std::string neighbours_text(const Incident& incident) {
+  if (incident.neighbours.empty()) return "";
+  Table table({Align::kRight, Align::kRight, Align::kRight, Align::kLeft});
+  table.add({"process", "held", "of that cached", "program"});
+  for (const Neighbour& neighbour : incident.neighbours)
+    table.add({std::to_string(neighbour.process), size_text(neighbour.held_bytes),
+               size_text(neighbour.cached_bytes), neighbour.program});
+  return "\nOther processes on the device\n" + table.text("  ");
 }
 
 std::string ladder_text(const Incident& incident) {
@@ -170,7 +182,7 @@ const char* term_meaning(const Incident& incident, Term term) {
     case Term::kPools:
       return "in other memory pools";
     case Term::kContext:
-      return "CUDA context and other libraries of this process";
+      return "CUDA context, other libraries, and processes that are not seen";
     case Term::kOthers:
       return "other processes";
     case Term::kFree:
@@ -187,7 +199,7 @@ std::string report_text(const ReportInput& input) {
     // What became of the program comes before why memory was short.
     const std::string rescue = rescue_text(input.analysis);
     text += (rescue.empty() ? "" : rescue + "\n") + verdict_text(input) + "\n" + request_text(incident) +
-            "\n" + equation_text(incident) + holders_text(input) + "\n" + ladder_text(incident);
+            "\n" + equation_text(incident) + neighbours_text(incident) + holders_text(input) + "\n" + ladder_text(incident);
     if (input.fitted != nullptr) text += counterfactuals_text(*input.fitted);
   } else {
     text += "No allocation failed.\n";
