@@ -12,7 +12,6 @@ BUILD = pathlib.Path(os.environ.get("SPILLWAY_BUILD_DIR", ROOT / "build"))
 SPILLWAY = BUILD / "bin" / "spillway"
 PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs"
 MIB = 1 << 20
-IN_PLACE = ("--strategies", "wait_for_events,stitch,release_cache")
 
 
 class Died:
@@ -56,15 +55,15 @@ def report(*words):
     return done.stdout
 
 
-def simulate(capacity, *command, values="zeros"):
-    return [SPILLWAY, "simulate", "--capacity", capacity, "--values", values, "--", *command]
+def simulate(capacity, *command, values="zeros", machine=()):
+    return [SPILLWAY, "simulate", "--capacity", capacity, "--values", values, *machine, "--", *command]
 
 
-def died_under_run(program, *options, capacity="256MiB", before=(), values="zeros", **settings):
+def died_under_run(program, *options, capacity="256MiB", before=(), values="zeros", machine=(), **settings):
     with tempfile.TemporaryDirectory() as folder:
         trace = pathlib.Path(folder) / "trace.spill"
         words = simulate(capacity, *before, SPILLWAY, "run", "--trace", trace, *options, "--", sys.executable,
-                         *command_of(program), values=values)
+                         *command_of(program), values=values, machine=machine)
         done = call(words, folder, **settings)
         ledger = pathlib.Path("/dev/shm") / f"deaths-{os.getpid()}-{pathlib.Path(folder).name}"
         ledger.unlink(missing_ok=True)

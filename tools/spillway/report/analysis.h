@@ -100,6 +100,12 @@ struct Run {
   std::map<uint8_t, uint64_t> driver_failures;  // calls that failed, by device
 };
 
+// What a process had of a device when its trace ends.
+struct LastMemory {
+  int device = 0;
+  uint64_t in_use_bytes = 0, held_bytes = 0;
+};
+
 struct Analysis {
   std::vector<Incident> incidents;  // by number
   Run run;

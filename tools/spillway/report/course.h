@@ -14,8 +14,8 @@ struct SteadyRise {
   uint64_t from_bytes = 0, to_bytes = 0, span_ns = 0;
 };
 
-// The least that was in use in each part of the time rises; the first quarter, in which a program sets itself up,
-// is left out. Nothing: it did not, or was not looked at often enough.
+// The first quarter of the time, in which a program sets itself up, is left out. Bytes: the least that was in use
+// in the first and the last third of the rest. Nothing: it did not rise, or was not looked at often enough.
 std::optional<SteadyRise> steady_rise(const std::vector<CoursePoint>& course);
 
 }  // namespace spillway::tools

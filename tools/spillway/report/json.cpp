@@ -147,6 +147,15 @@ Json strategies_json(const Run& run) {
   return strategies;
 }
 
+Json last_memory_json(const ReportInput& input) {
+  Json devices = Json::array();
+  for (const LastMemory& memory : input.last)
+    devices.push_back({{"device", memory.device},
+                       {"in_use_bytes", memory.in_use_bytes},
+                       {"held_bytes", memory.held_bytes}});
+  return devices;
+}
+
 Json run_json(const ReportInput& input) {
   const Run& run = input.analysis.run;
   Json failed_calls = Json::object();
@@ -154,6 +163,8 @@ Json run_json(const ReportInput& input) {
   return {{"process", input.contents.process},
           {"started_ns", input.contents.started_ns},
           {"ended", input.contents.closed},
+          {"running", !input.contents.closed && is_running(input.contents.process)},
+          {"last_memory", last_memory_json(input)},
           {"failures", input.analysis.incidents.size()},
           {"rescued", run.granted},
           {"unwound", run.unwound},

@@ -142,15 +142,33 @@ std::string ladder_text(const Incident& incident) {
 
 }  // namespace
 
+namespace {
+
+// Where memory in use could have gone, and why it did not.
+std::string refused_moves(const Incident& incident) {
+  std::string text;
+  for (const Refusal& refusal : incident.refusals)
+    if (refusal.strategy.starts_with("spill_to_"))
+      text += "; " + refusal.strategy + " could not help: " + refusal.why;
+  return text;
+}
+
+std::string reason_text(const Incident& incident, const Verdict& verdict) {
+  const bool of_size = verdict.cause == Cause::kCapacity || verdict.cause == Cause::kFragmentation;
+  return verdict.text + (of_size ? refused_moves(incident) : "");
+}
+
+}  // namespace
+
 Reason reason_of(const ReportInput& input) {
   if (input.findings == nullptr) {
     const Verdict verdict = judge(*input.incident);
-    return {cause_name(verdict.cause), verdict.text};
+    return {cause_name(verdict.cause), reason_text(*input.incident, verdict)};
   }
   const Cause cause = input.findings->verdict.cause;
   const bool by_history = cause == Cause::kLeak || cause == Cause::kGrowth;
   const Verdict verdict = by_history ? input.findings->verdict : judge(*input.incident);
-  return {cause_name(verdict.cause), verdict.text + input.findings->remark};
+  return {cause_name(verdict.cause), reason_text(*input.incident, verdict) + input.findings->remark};
 }
 
 std::string rescue_text(const Analysis& analysis) {
@@ -193,7 +211,7 @@ const char* term_meaning(const Incident& incident, Term term) {
 }
 
 std::string report_text(const ReportInput& input) {
-  std::string text = "Spillway report: " + input.path + "\n";
+  std::string text = "Spillway report: " + input.path + "\n" + cut_off_text(input);
   if (input.incident != nullptr) {
     const Incident& incident = *input.incident;
     // What became of the program comes before why memory was short.
