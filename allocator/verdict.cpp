@@ -32,6 +32,11 @@ class Judge {
     uint64_t pieces = 0;
     for (const uint64_t part : {memory_.stranded, memory_.cached, memory_.rounding, memory_.free})
       pieces = saturated_sum(pieces, part);
+    if (below_the_limit_is_no_page(pending, pools)) {
+      return {Cause::kLimit, "the limit is " + size_text(memory_.limit) + " on a device of " +
+                                 size_text(memory_.device) + ", and the " + size_text(memory_.free) +
+                                 " that are free below it are no whole page"};
+    }
     if (pieces >= pending && pieces >= pools) {
       std::string text = size_text(pieces) + " are not in use, but in pieces";
       if (extent_) text += " of at most " + size_text(*extent_);
@@ -42,6 +47,13 @@ class Judge {
     }
     return {Cause::kPoolIsolation,
             size_text(pools) + " lie in other memory pools, which this request cannot use"};
+  }
+
+  // What the allocator holds idle would not do, even in one piece, and the card has more.
+  bool below_the_limit_is_no_page(uint64_t pending, uint64_t pools) const {
+    const uint64_t idle = saturated_sum(memory_.stranded, memory_.cached);
+    return extent_ && memory_.device > memory_.limit && memory_.device - memory_.limit >= request_ &&
+           idle < request_ && pending < request_ && pools < request_ && memory_.free >= request_;
   }
 
   Verdict exceeded(uint64_t excess) const {
@@ -58,7 +70,7 @@ class Judge {
     if (memory_.context >= excess && memory_.context > limit / 10) {
       return {Cause::kOutsideBytes,
               over + "the CUDA context, other libraries or processes that are not seen hold " +
-                                         size_text(memory_.context)};
+                  size_text(memory_.context)};
     }
     return {Cause::kCapacity, over + size_text(memory_.live) + " live and " + size_text(request_) +
                                   " asked exceed what the device can give"};

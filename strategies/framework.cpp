@@ -107,7 +107,8 @@ std::optional<FrameworkState> framework_state_inside(int device) {
 std::optional<FrameworkRetries> framework_retries_inside(int device) {
   const RetriesFunction ask = retries.load();
   FrameworkRetries told;
-  return ask != nullptr && ask(device, &told.retries, &told.got_bytes) == 0 ? std::optional(told) : std::nullopt;
+  return ask != nullptr && ask(device, &told.retries, &told.got_bytes) == 0 ? std::optional(told)
+                                                                            : std::nullopt;
 }
 
 std::optional<FrameworkMemory> framework_memory(int device, std::chrono::milliseconds most) {

@@ -38,7 +38,8 @@ struct FrameworkState {
   uint64_t held() const { return requested + rounding + pending + idle + pools_idle; }
 };
 std::optional<FrameworkState> framework_state_inside(int device);
-// For how many requests it has given its cache back, to ask the driver again; and what the driver has ever given.
+// For how many requests it has given its cache back, to ask the driver again; and what the driver has ever
+// given.
 struct FrameworkRetries {
   uint64_t retries = 0, got_bytes = 0;
 };

@@ -1,5 +1,5 @@
-// How what LibTorch's own allocator has in use went, from the start until now: a report tells from it whether that
-// grew. Looked at now and then, and of a long run ever more seldom.
+// How what LibTorch's own allocator has in use went, from the start until now: a report tells from it whether
+// that grew. Looked at now and then, and of a long run ever more seldom.
 //
 // Thread-safety: any thread. Errors: none; a device that was never looked at has no course. Units: bytes,
 // nanoseconds of the trace's clock.

@@ -73,8 +73,8 @@ extern "C" SPILLWAY_API int spillway_torch_native_memory(int device, uint64_t* h
   }
 }
 
-// A snapshot takes the locks of all devices one after the other. Two threads whose requests fail on two devices
-// would wait for each other, so only one takes one.
+// A snapshot takes the locks of all devices one after the other. Two threads whose requests fail on two
+// devices would wait for each other, so only one takes one.
 extern "C" SPILLWAY_API int spillway_torch_native_state(int device, SpillwayFrameworkState* state) {
   namespace native = spillway::libtorch::native;
   static std::mutex mutex;

@@ -1,11 +1,14 @@
 """For each way to die, `spillway report` alone says why, of whom, and how much: of a program under `spillway run`, in its
 default mode and with Spillway as the allocator, and of PyTorch's own memory snapshots."""
 import concurrent.futures
+import json
+import pathlib
 import sys
 import tempfile
 import unittest
 
-from machine import BUILD, MIB, PROGRAMS, SPILLWAY, died_natively, died_under_run, was_killed
+from machine import (BUILD, MIB, PROGRAMS, ROOT, SPILLWAY, Died, call, died_natively, died_under_run, report, simulate,
+                     was_killed)
 
 REPLACE = ("--mode", "replace", "--host-budget", "0")
 NEIGHBOUR = (sys.executable, PROGRAMS / "neighbour.py", "140")
@@ -139,6 +142,30 @@ class Single(unittest.TestCase):
             self.assertRegex(died.text, "(?m)^The process ended without closing the trace: it was killed, or crashed")
             self.assertEqual(died.cause, "capacity")
         self.assertRegex(died.text, r"Of device 0 it had 230\.00 MiB in use at last")
+
+
+class Trainer(unittest.TestCase):
+    def trained(self, capacity, *options, width=512):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [BUILD / "bin" / "spillway-train", "--config", ROOT / "configs" / "tiny.toml", "--device", "cuda",
+                       "--set", f"run.out={folder}/run", "--set", f"model.width={width}", "--set", "train.steps=3",
+                       "--set", f"data.corpus={ROOT / '.deps' / 'corpus.txt'}", *options]
+            done = call(simulate(capacity, *command, values="compute"), folder, OMP_NUM_THREADS="1")
+            trace = pathlib.Path(folder) / "run" / "trace.spill"
+            return Died(done.returncode, done.stderr, report(trace), json.loads(report("--json", trace)))
+
+    def test_a_card_that_is_too_small(self):
+        died = self.trained("40MiB")
+        self.assertEqual((died.status, died.cause), (17, "capacity"), died.errors)
+        self.assertRegex(died.verdict, r"1\.33 MiB too much; 37\.33 MiB live and 4\.00 MiB asked")
+
+    def test_a_limit_that_is_too_low(self):
+        died = self.trained("256MiB", "--limit", "40MiB")
+        self.assertEqual((died.status, died.cause), (17, "limit"), died.errors)
+        self.assertRegex(died.verdict, r"1\.33 MiB too much; the limit is 40\.00 MiB on a device of 256\.00 MiB")
+        least = self.trained("64MiB", "--limit", "1MiB", width=64)
+        self.assertEqual((least.status, least.cause), (17, "limit"), least.errors)
+        self.assertRegex(least.verdict, r"the 1\.00 MiB that are free below it are no whole page")
 
 
 if __name__ == "__main__":

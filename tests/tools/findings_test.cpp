@@ -145,7 +145,8 @@ TEST(Findings, WhatIsMadeOnceIsNoLeakHoweverManyWavesThereAre) {
 // A generation: each layer's keys and values are copied into a larger tensor at each token.
 TEST(Findings, WhatIsReplacedBySomethingLargerGrows) {
   Program program;
-  uint64_t layers[4] = {program.take(kMiB, 2), program.take(kMiB, 2), program.take(kMiB, 2), program.take(kMiB, 2)};
+  uint64_t layers[4] = {program.take(kMiB, 2), program.take(kMiB, 2), program.take(kMiB, 2),
+                        program.take(kMiB, 2)};
   for (uint64_t token = 1; token < 100; ++token)
     for (uint64_t& layer : layers) {
       const uint64_t larger = program.take((token + 1) * kMiB, 2);

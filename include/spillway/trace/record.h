@@ -22,7 +22,7 @@ inline constexpr uint32_t kVersion = 1;
 // finds the first failure of a long run.
 enum class Kind : uint16_t {
   kNone = 0,
-  // address, bytes (rounded), requested, stream
+  // address, bytes (rounded), requested, stream; value: private pool, its low 32 bits, 0 the default one
   kAllocate = 1,
   // address, bytes, requested, stream
   kFree = 2,

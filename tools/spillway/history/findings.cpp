@@ -149,9 +149,8 @@ void look_for_a_leak(uint64_t request, HistoryFindings* found) {
   }
   if (largest == nullptr || grown < request || grown < found->holdings.in_use / 8) return;
   found->verdict = {Cause::kLeak, size_text(largest->bytes) + " in " + std::to_string(largest->blocks) +
-                                      " blocks of " + place_text(*largest) +
-                                      " were kept: " + size_text(largest->growth->bytes_per_step) +
-                                      " more after each step"};
+                                      " blocks of " + place_text(*largest) + " were kept: " +
+                                      size_text(largest->growth->bytes_per_step) + " more after each step"};
 }
 
 void look_for_growth(const DeviceHistory& device, const Moment& moment, uint64_t request, StackNames* names,

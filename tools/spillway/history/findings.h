@@ -12,7 +12,8 @@
 
 namespace spillway::tools {
 
-// What keeps growing: each of the program's steps leaves some of it behind, or replaces it by something larger.
+// What keeps growing: each of the program's steps leaves some of it behind, or replaces it by something
+// larger.
 struct Growth {
   uint64_t steps = 0;  // that left some
   uint64_t bytes_per_step = 0;

@@ -1,5 +1,5 @@
-// What is in use and is replaced by something larger, again and again: the keys and values of a generation that are
-// copied into a new tensor with each token. No block of it is old, and yet it never gets smaller.
+// What is in use and is replaced by something larger, again and again: the keys and values of a generation
+// that are copied into a new tensor with each token. No block of it is old, and yet it never gets smaller.
 //
 // Thread-safety: pure functions. Units: bytes.
 #pragma once

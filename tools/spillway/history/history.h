@@ -77,6 +77,7 @@ struct MemoryHistory {
   // What is said of memory whose stack is not known.
   const char* without_stack = "a thread without a Python stack, such as the backward pass";
   std::map<std::string, std::string> settings;  // of the allocator
+  bool of_spillway = false;                     // its allocator's: what PyTorch's settings say does not count
   uint64_t passed_over = 0;                     // entries that are not in the form that is known
   std::string incomplete;                       // where the file ends early, and why; "" of a whole one
 };

@@ -18,6 +18,7 @@ constexpr size_t kMostRequestsToBisect = 1'000'000;
 
 // Spillway's snapshots show its segments as expandable, whatever PyTorch's setting says.
 ReplayAllocator allocator_of(const MemoryHistory& history, const DeviceHistory& device) {
+  if (history.of_spillway) return ReplayAllocator::kSpillway;
   if (torch_settings_of(history).expandable_segments) return ReplayAllocator::kExpandable;
   const bool other = std::any_of(device.segments.begin(), device.segments.end(),
                                  [](const HistorySegment& segment) { return segment.expandable; });
@@ -147,6 +148,11 @@ SmallestCapacity Author::smallest_in(ReplayAllocator allocator, uint64_t share) 
 void Author::replay_on(ReplayAllocator allocator, const char* what, const char* setting) {
   if (allocator == used_ || used_ == ReplayAllocator::kSpillway) return;
   Alternative item{what, setting, std::nullopt, std::nullopt, "", Sureness::kReplayed};
+  // The program's own allocator would have waited for them too, had it been able to.
+  if (found_.verdict.cause == Cause::kPendingFrees) {
+    item.text = "not found out: it needs what other streams, or a capture that is under way, still use";
+    return add(std::move(item));
+  }
   const ReplayOutcome outcome = replay_in(allocator, 3);
   if (!outcome.error.empty() || !outcome.finished) {
     item.text = outcome.error.empty() ? "not found out: the replay takes too long" : outcome.error;

@@ -283,10 +283,10 @@ const char* guarantee_name(uint8_t guarantee) {
 }
 
 const char* term_name(Term term) {
-  static constexpr const char* kNames[] = {
-      "limit",  "live", "rounding",       "stranded", "cached",  "pending",      "pools",       "context",
-      "others", "free", "largest extent", "device",   "spilled", "spilled peer", "spilled nvme",
-      "host available"};
+  static constexpr const char* kNames[] = {"limit",   "live",         "rounding",       "stranded",
+                                           "cached",  "pending",      "pools",          "context",
+                                           "others",  "free",         "largest extent", "device",
+                                           "spilled", "spilled peer", "spilled nvme",   "host available"};
   const auto index = static_cast<uint64_t>(term);
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }

@@ -217,7 +217,8 @@ std::string report_text(const ReportInput& input) {
     // What became of the program comes before why memory was short.
     const std::string rescue = rescue_text(input.analysis);
     text += (rescue.empty() ? "" : rescue + "\n") + verdict_text(input) + "\n" + request_text(incident) +
-            "\n" + equation_text(incident) + neighbours_text(incident) + holders_text(input) + "\n" + ladder_text(incident);
+            "\n" + equation_text(incident) + neighbours_text(incident) + holders_text(input) + "\n" +
+            ladder_text(incident);
     if (input.fitted != nullptr) text += counterfactuals_text(*input.fitted);
   } else {
     text += "No allocation failed.\n";

@@ -27,8 +27,8 @@ class TraceReport {
   const Incident* incident() const { return incident_; }
   void show(const Incident* incident) { incident_ = incident; }
 
-  // Adds what the process had at last, where it did not close its trace, and what the history of allocations tells, where the incident that is shown is the last that was not
-  // rescued, of a block of Spillway's.
+  // Adds what the process had at last, where it did not close its trace, and what the history of allocations
+  // tells, where the incident that is shown is the last that was not rescued, of a block of Spillway's.
   void look_back();
 
   // `events`: how many of the last events are shown.

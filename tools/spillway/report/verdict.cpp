@@ -42,7 +42,7 @@ Verdict of_a_driver_call(const Incident& incident) {
   if (incident.outcome == trace::Outcome::kGranted)
     return {cause, text + "; served" + (served.empty() ? "" : ": " + served)};
   text += incident.outcome ? "; not served: " : "; so far: ";
-  return {cause, text + (served.empty() ? "nothing idle was found in this process" : served)};
+  return {cause, text + (served.empty() ? "nothing was given back" : served)};
 }
 
 }  // namespace
@@ -77,10 +77,11 @@ std::optional<Verdict> by_course(const Incident& incident, uint64_t request) {
   if (!rise) return std::nullopt;
   const uint64_t grown = rise->to_bytes - rise->from_bytes;
   if (grown < request || grown < rise->to_bytes / 8) return std::nullopt;
-  return Verdict{Cause::kGrowth,
-                 "what PyTorch has in use rose all along, from " + size_text(rise->from_bytes) + " to " +
-                     size_text(rise->to_bytes) + " in " + duration_text(rise->span_ns / 1000) +
-                     ": something is kept, or gets larger, with each step; spillway run --mode replace names it"};
+  return Verdict{
+      Cause::kGrowth,
+      "what PyTorch has in use rose all along, from " + size_text(rise->from_bytes) + " to " +
+          size_text(rise->to_bytes) + " in " + duration_text(rise->span_ns / 1000) +
+          ": something is kept, or gets larger, with each step; spillway run --mode replace names it"};
 }
 
 // PyTorch asked for another library's sake, or a library for itself, while what it needed lay idle.
@@ -99,9 +100,9 @@ Verdict judge(const Incident& incident) {
     return {Cause::kHostMemory,
             size_text(incident.requested_bytes) + " of pinned host memory were asked for, not of the card; " +
                 size_text(*available) +
-                (*available < incident.requested_bytes
-                     ? " are available on the machine"
-                     : " are available on the machine: a limit of the process (ulimit -v, ulimit -l) refused it")};
+                (*available < incident.requested_bytes ? " are available on the machine"
+                                                       : " are available on the machine: a limit of the "
+                                                         "process (ulimit -v, ulimit -l) refused it")};
   const bool by_equation = is_pytorchs_allocator(incident.library) && incident.term(Term::kLimit) &&
                            incident.outcome != trace::Outcome::kGranted;
   if (is_driver_call(incident) && !by_equation) {

@@ -18,8 +18,8 @@ std::string percent(uint64_t part, uint64_t whole) {
 
 std::string verdict_line(const HistoryFindings& found) {
   if (!found.failure) return "No request failed in what the snapshot tells.\n";
-  return std::string("Verdict: ") + cause_name(found.verdict.cause) + ": " + found.verdict.text + found.remark +
-         ".\n";
+  return std::string("Verdict: ") + cause_name(found.verdict.cause) + ": " + found.verdict.text +
+         found.remark + ".\n";
 }
 
 std::string from_text(const std::string& caller) {
