@@ -158,7 +158,7 @@ uint64_t DeviceHeap::commit(Block* block) {
 }
 
 void DeviceHeap::trace_block(trace::Kind kind, uint64_t order, uint64_t address, uint64_t bytes,
-                             uint64_t requested, StreamId stream) {
+                             uint64_t requested, StreamId stream, uint64_t pool) {
   trace::Trace* trace = allocator_.trace();
   if (trace == nullptr) return;
   trace::Record record;
@@ -167,6 +167,7 @@ void DeviceHeap::trace_block(trace::Kind kind, uint64_t order, uint64_t address,
   record.bytes = bytes;
   record.requested = requested;
   record.stream = static_cast<uint64_t>(stream);
+  record.value = static_cast<uint32_t>(pool);
   record.kind = kind;
   record.device = device_index_;
   trace->write(record);
@@ -206,7 +207,7 @@ Status DeviceHeap::allocate(const Request& request, uint64_t* address, FailurePt
   const uint64_t order = commit(block);
   const uint64_t at = block->address, bytes = block->size;
   lock_.unlock();
-  trace_block(trace::Kind::kAllocate, order, at, bytes, request.bytes, request.stream);
+  trace_block(trace::Kind::kAllocate, order, at, bytes, request.bytes, request.stream, request.pool);
   *address = at;
   return Status::kOk;
 }
@@ -245,7 +246,7 @@ Status DeviceHeap::serve_slow(const Request& request, uint64_t size, uint64_t* a
   *address = block->address;
   const uint64_t bytes = block->size;
   lock_.unlock();
-  trace_block(trace::Kind::kAllocate, order, *address, bytes, request.bytes, request.stream);
+  trace_block(trace::Kind::kAllocate, order, *address, bytes, request.bytes, request.stream, request.pool);
   if (poll && !device_->capturing(request.stream)) poll_events();
   return Status::kOk;
 }

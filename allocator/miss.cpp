@@ -78,7 +78,8 @@ bool DeviceHeap::serve_from_holes(Miss& miss, Arena& arena) {
   const uint64_t address = miss.block->address, bytes = miss.block->size;
   miss.address = address;
   lock_.unlock();
-  trace_block(trace::Kind::kAllocate, order, address, bytes, miss.request.bytes, miss.request.stream);
+  trace_block(trace::Kind::kAllocate, order, address, bytes, miss.request.bytes, miss.request.stream,
+              miss.request.pool);
   return true;
 }
 
@@ -312,8 +313,8 @@ void DeviceHeap::finish_claim(Miss& miss, const std::vector<driver::Page>& pages
   const uint64_t moved = std::max(held_bytes_, sampled_bytes_) - std::min(held_bytes_, sampled_bytes_);
   const bool sample = moved > device_->total_bytes() / 256;
   lock_.unlock();
-  trace_block(trace::Kind::kAllocate, order, miss.address, miss.size, miss.request.bytes,
-              miss.request.stream);
+  trace_block(trace::Kind::kAllocate, order, miss.address, miss.size, miss.request.bytes, miss.request.stream,
+              miss.request.pool);
   if (sample) sample_memory();
 }
 

@@ -84,7 +84,8 @@ DeviceHeap::Served DeviceHeap::serve_single(Miss& miss, Arena& arena) {
     order = commit(miss.block);
   }
   tell_pages(Change::kMapped, arena, range);
-  trace_block(trace::Kind::kAllocate, order, address, miss.size, miss.request.bytes, miss.request.stream);
+  trace_block(trace::Kind::kAllocate, order, address, miss.size, miss.request.bytes, miss.request.stream,
+              miss.request.pool);
   return Served::kYes;
 }
 

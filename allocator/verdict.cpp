@@ -24,6 +24,9 @@ class Judge {
   }
 
  private:
+  // Who has less than this part left has too little of it, in whatever pieces it lies.
+  static constexpr uint64_t kFull = 32;
+
   static uint64_t saturated_sum(uint64_t a, uint64_t b) { return a + b < a ? ~uint64_t{0} : a + b; }
 
   Verdict held_inside() const {
@@ -32,6 +35,17 @@ class Judge {
     uint64_t pieces = 0;
     for (const uint64_t part : {memory_.stranded, memory_.cached, memory_.rounding, memory_.free})
       pieces = saturated_sum(pieces, part);
+    if (below_the_limit_is_no_page(pending, pools)) {
+      return {Cause::kLimit, "the limit is " + size_text(memory_.limit) + " on a device of " +
+                                 size_text(memory_.device) + ", and the " + size_text(memory_.free) +
+                                 " that are free below it are no whole page"};
+    }
+    if (pieces >= pending && pieces >= pools && pieces < memory_.limit / kFull) {
+      std::string text = size_text(memory_.live) + " of " + size_text(memory_.limit) + " are in use; the " +
+                         size_text(pieces) + " that are not lie in pieces";
+      if (extent_) text += " of at most " + size_text(*extent_);
+      return {Cause::kCapacity, text};
+    }
     if (pieces >= pending && pieces >= pools) {
       std::string text = size_text(pieces) + " are not in use, but in pieces";
       if (extent_) text += " of at most " + size_text(*extent_);
@@ -42,6 +56,13 @@ class Judge {
     }
     return {Cause::kPoolIsolation,
             size_text(pools) + " lie in other memory pools, which this request cannot use"};
+  }
+
+  // What the allocator holds idle would not do, even in one piece, and the card has more.
+  bool below_the_limit_is_no_page(uint64_t pending, uint64_t pools) const {
+    const uint64_t idle = saturated_sum(memory_.stranded, memory_.cached);
+    return extent_ && memory_.device > memory_.limit && memory_.device - memory_.limit >= request_ &&
+           idle < request_ && pending < request_ && pools < request_ && memory_.free >= request_;
   }
 
   Verdict exceeded(uint64_t excess) const {
@@ -57,7 +78,8 @@ class Judge {
     }
     if (memory_.context >= excess && memory_.context > limit / 10) {
       return {Cause::kOutsideBytes,
-              over + "the CUDA context and other libraries hold " + size_text(memory_.context)};
+              over + "the CUDA context, other libraries or processes that are not seen hold " +
+                  size_text(memory_.context)};
     }
     return {Cause::kCapacity, over + size_text(memory_.live) + " live and " + size_text(request_) +
                                   " asked exceed what the device can give"};
@@ -98,6 +120,12 @@ const char* cause_name(Cause cause) {
       return "PyTorch";
     case Cause::kAnotherLibrary:
       return "another library";
+    case Cause::kHostMemory:
+      return "host memory";
+    case Cause::kLeak:
+      return "leak";
+    case Cause::kGrowth:
+      return "growth";
   }
   return "unknown";
 }

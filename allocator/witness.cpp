@@ -62,7 +62,7 @@ Status DeviceHeap::allocate_at(const Request& request, uint64_t address) {
     }
   }
   if (block == nullptr) return Status::kNotFound;
-  trace_block(trace::Kind::kAllocate, order, address, size, request.bytes, request.stream);
+  trace_block(trace::Kind::kAllocate, order, address, size, request.bytes, request.stream, request.pool);
   if (watched()) tell(Change::kAllocated, block);
   return Status::kOk;
 }

@@ -39,7 +39,7 @@ int try_again(void* context) {
 
 CUresult rescue(const Shortage& shortage, CUresult (*again)(void*), void* context) {
   const int device = shortage.asked.device >= 0 ? shortage.asked.device : current_device();
-  if (mode() == Mode::kObserve || shortage.asked.on_host || device < 0) return left_alone();
+  if (mode() == Mode::kObserve || device < 0) return left_alone();
   const spillway_core_table* table = core();
   if (table == nullptr) return left_alone();
   const spillway_driver_request request{.size = sizeof request,
@@ -47,7 +47,8 @@ CUresult rescue(const Shortage& shortage, CUresult (*again)(void*), void* contex
                                         .bytes = shortage.asked.bytes,
                                         .call = name_of(shortage.function),
                                         .captures = captures_under_way(),
-                                        .over_limit = shortage.over_limit ? 1u : 0u};
+                                        .over_limit = shortage.over_limit ? 1u : 0u,
+                                        .on_host = shortage.asked.on_host ? 1u : 0u};
   Attempt attempt{again, context};
   const spillway_status status = table->rescue(&request, try_again, &attempt);
   if (status != SPILLWAY_OK && status != SPILLWAY_OUT_OF_MEMORY) {  // the core did not even start

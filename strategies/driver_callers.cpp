@@ -2,15 +2,19 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
+#include "spillway/allocator/reclaim.h"
 #include "strategies/caller.h"
 #include "strategies/framework.h"
+#include "strategies/host_budget.h"
 #include "strategies/process.h"
 
 namespace spillway {
 namespace {
 using Clock = std::chrono::steady_clock;
 constexpr auto kMostTime = std::chrono::seconds(20);
+constexpr auto kFrameworkLoads = std::chrono::milliseconds(500);
 
 // What is freed goes back to the driver, and the call is tried again at once.
 class NothingReserved final : public Reservation {
@@ -29,8 +33,14 @@ bool call_again(void* context) {
 }
 
 // LibTorch's allocator gives its own cache back when a call fails, which may have to wait for the device, and
-// asks a second time. Only that is a failure.
-bool is_second_try(uint64_t bytes, Clock::time_point now) {
+// asks a second time. Only that is a failure: one retry more than at the call that failed before, and nothing
+// got since. Where it does not tell, the same request is taken for the second one.
+bool is_second_try(int device, uint64_t bytes, Clock::time_point now) {
+  static std::array<FrameworkRetries, Allocator::kMaxDevices> failed{};  // guarded by the allocator's lock
+  if (const auto told = framework_retries_inside(device)) {
+    const FrameworkRetries before = std::exchange(failed[static_cast<size_t>(device)], *told);
+    return told->retries == before.retries + 1 && told->got_bytes == before.got_bytes;
+  }
   thread_local uint64_t last_bytes = 0;
   thread_local Clock::time_point last;
   const bool again = bytes != 0 && last_bytes == bytes && now - last < std::chrono::seconds(30);
@@ -41,6 +51,11 @@ bool is_second_try(uint64_t bytes, Clock::time_point now) {
 
 uint64_t microseconds(Clock::duration time) {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(time).count());
+}
+
+uint64_t clock_of(Clock::time_point time) {
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count());
 }
 
 }  // namespace
@@ -69,6 +84,34 @@ class DriverCallers::Turn {
   bool held_ = false;
 };
 
+// It is told as "out of memory" like any other, and looks as if it were the card's.
+spillway_status DriverCallers::note_host_failure(const spillway_driver_request& request,
+                                                 const std::string& library) {
+  const Clock::time_point start = Clock::now();
+  const DeviceId device{request.device};
+  const uint64_t incident = allocator_.begin_incident();
+  const auto note = [&](trace::Kind kind, uint64_t bytes, uint64_t detail) {
+    trace::Record record;
+    record.kind = kind;
+    record.address = kind == trace::Kind::kOom ? bytes : 0;
+    record.bytes = bytes;
+    record.requested = kind == trace::Kind::kOomContext ? 0 : request.bytes;
+    record.value = static_cast<uint32_t>(incident);
+    record.detail = detail;
+    write_record(allocator_, device, record);
+  };
+  using trace::Kind;
+  trace::Trace* trace = allocator_.trace();
+  note(Kind::kOom, request.bytes, clock_of(start));
+  note(Kind::kOomContext, 0, trace == nullptr || library.empty() ? 0 : trace->intern(library));
+  note(Kind::kOomEquation, 2 * default_host_budget_bytes(1),
+       static_cast<uint64_t>(trace::Term::kHostAvailable));
+  if (SiteRecorder* sites = Process::get().sites()) sites->failed(device, incident);
+  note(Kind::kLadderOutcome, 0, static_cast<uint64_t>(trace::Outcome::kGiveUp));
+  allocator_.end_incident(Status::kOutOfMemory, request.bytes, microseconds(Clock::now() - start));
+  return refuse(SPILLWAY_OUT_OF_MEMORY, "there is no more pinned host memory");
+}
+
 spillway_status DriverCallers::rescue(const spillway_driver_request& request, int (*try_again)(void*),
                                       void* context) {
   if (request.device < 0 || request.device >= Allocator::kMaxDevices)
@@ -76,7 +119,11 @@ spillway_status DriverCallers::rescue(const spillway_driver_request& request, in
   if (Ladder::inside()) return refuse(SPILLWAY_OUT_OF_MEMORY, "out of memory inside a strategy");
   const Clock::time_point start = Clock::now();
   const Caller caller = find_caller();
-  if (caller.inside_framework && !is_second_try(request.bytes, start))
+  if (request.on_host != 0) return note_host_failure(request, caller.library);
+  if (caller.inside_framework) prepare_framework_within(kFrameworkLoads);
+  // While a stream is captured it does not.
+  if (caller.inside_framework && request.captures == 0 &&
+      !is_second_try(request.device, request.bytes, start))
     return refuse(SPILLWAY_OUT_OF_MEMORY, "LibTorch gives its own cache back first");
   if (!caller.inside_framework) prepare_framework();
   const Turn turn(*this, static_cast<size_t>(request.device),

@@ -23,6 +23,8 @@ class DriverCallers {
  private:
   class Turn;
 
+  spillway_status note_host_failure(const spillway_driver_request& request, const std::string& library);
+
   Allocator& allocator_;
   Ladder& ladder_;
   std::mutex mutex_;

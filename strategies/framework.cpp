@@ -17,6 +17,10 @@ using Function = int (*)();
 using MemoryFunction = int (*)(int, uint64_t*, uint64_t*, uint64_t*);
 std::atomic<Function> empty{nullptr};
 std::atomic<MemoryFunction> memory{nullptr};
+using StateFunction = int (*)(int, FrameworkState*);
+std::atomic<StateFunction> state{nullptr};
+using RetriesFunction = int (*)(int, uint64_t*, uint64_t*);
+std::atomic<RetriesFunction> retries{nullptr};
 std::atomic<Function> uses_nccl2{nullptr};
 
 std::string beside_this_library(const char* name) {
@@ -53,6 +57,8 @@ bool prepare_framework() {
   const auto release = reinterpret_cast<Function>(dlsym(plugin, "spillway_framework_empty_cache"));
   if (ready == nullptr || release == nullptr || ready() != 0) return false;
   memory.store(reinterpret_cast<MemoryFunction>(dlsym(plugin, "spillway_framework_memory")));
+  retries.store(reinterpret_cast<RetriesFunction>(dlsym(plugin, "spillway_framework_retries")));
+  state.store(reinterpret_cast<StateFunction>(dlsym(plugin, "spillway_framework_state")));
   uses_nccl2.store(reinterpret_cast<Function>(dlsym(plugin, "spillway_framework_uses_nccl2")));
   empty.store(release);
   return true;
@@ -90,6 +96,19 @@ std::optional<FrameworkMemory> framework_memory_inside(int device) {
   const bool told =
       ask != nullptr && ask(device, &held.held_bytes, &held.used_bytes, &held.releasable_bytes) == 0;
   return told ? std::optional(held) : std::nullopt;
+}
+
+std::optional<FrameworkState> framework_state_inside(int device) {
+  const StateFunction ask = state.load();
+  FrameworkState told{};
+  return ask != nullptr && ask(device, &told) == 0 ? std::optional(told) : std::nullopt;
+}
+
+std::optional<FrameworkRetries> framework_retries_inside(int device) {
+  const RetriesFunction ask = retries.load();
+  FrameworkRetries told;
+  return ask != nullptr && ask(device, &told.retries, &told.got_bytes) == 0 ? std::optional(told)
+                                                                            : std::nullopt;
 }
 
 std::optional<FrameworkMemory> framework_memory(int device, std::chrono::milliseconds most) {

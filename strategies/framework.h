@@ -32,6 +32,18 @@ struct FrameworkMemory {
 std::optional<FrameworkMemory> framework_memory(int device, std::chrono::milliseconds most);
 // The same at once, for a thread that is inside LibTorch's allocator and so may hold its lock already.
 std::optional<FrameworkMemory> framework_memory_inside(int device);
+// All of it, for such a thread at its request's failure. Nothing: as above, or another thread asks too.
+struct FrameworkState {
+  uint64_t requested, rounding, pending, idle, pools_idle;  // bytes
+  uint64_t held() const { return requested + rounding + pending + idle + pools_idle; }
+};
+std::optional<FrameworkState> framework_state_inside(int device);
+// For how many requests it has given its cache back, to ask the driver again; and what the driver has ever
+// given.
+struct FrameworkRetries {
+  uint64_t retries = 0, got_bytes = 0;
+};
+std::optional<FrameworkRetries> framework_retries_inside(int device);
 // What the calling thread frees from now on breaks no capture that another thread begins meanwhile.
 void stay_out_of_captures(const driver::Table& table);
 

@@ -5,6 +5,8 @@
 #include "spillway/allocator/budget.h"
 #include "spillway/allocator/reclaim.h"
 #include "strategies/framework.h"
+#include "strategies/framework_course.h"
+#include "strategies/neighbours.h"
 
 namespace spillway {
 namespace {
@@ -44,6 +46,8 @@ void Ladder::Incident::open() {
 
 void Ladder::Incident::record_term(trace::Term which, uint64_t bytes) {
   record(trace::Kind::kOomEquation, 0, bytes, 0, static_cast<uint64_t>(which));
+  if (which == trace::Term::kContext) outside_ = {bytes, outside_ ? outside_->others : 0};
+  if (which == trace::Term::kOthers) outside_ = {outside_ ? outside_->context : 0, bytes};
 }
 
 // The driver knows what it has left, and the limit of that.
@@ -66,12 +70,24 @@ void Ladder::Incident::record_driver() {
 void Ladder::Incident::record_framework(uint64_t limit, uint64_t free) {
   const auto device = static_cast<int>(event.device);
   if (!prepare_framework_within(kFrameworkLoads)) return;
+  using trace::Term;
+  const auto state = event.inside_framework ? framework_state_inside(device) : std::nullopt;
+  if (state && state->held() <= limit && free <= limit - state->held()) {
+    record_term(Term::kLimit, limit);
+    record_term(Term::kLive, state->requested);
+    record_term(Term::kRounding, state->rounding);
+    record_term(Term::kCached, state->idle);
+    record_term(Term::kPending, state->pending);
+    record_term(Term::kPools, state->pools_idle);
+    record_term(Term::kContext, limit - free - state->held());
+    for (const Term none : {Term::kStranded, Term::kOthers}) record_term(none, 0);
+    return;
+  }
   const auto memory =
       event.inside_framework ? framework_memory_inside(device) : framework_memory(device, kFrameworkAnswers);
   if (!memory || memory->used_bytes > memory->held_bytes || memory->held_bytes > limit ||
       free > limit - memory->held_bytes)
     return;
-  using trace::Term;
   record_term(Term::kLimit, limit);
   record_term(Term::kLive, memory->used_bytes);
   record_term(Term::kCached, memory->held_bytes - memory->used_bytes);
@@ -126,6 +142,8 @@ void Ladder::Incident::close(LadderOutcome outcome) {
   if (outcome != LadderOutcome::kGranted) {
     record_refusals();
     record_holders();
+    record_course();
+    record_neighbours();
   }
   record(trace::Kind::kLadderOutcome, microseconds_since(start_), gained_, event.requested_bytes,
          static_cast<uint64_t>(outcome));
@@ -153,6 +171,29 @@ void Ladder::Incident::record_holders() {
   if (holders.size() > kMostHolders) holders.resize(kMostHolders);
   for (const SiteHolding& holder : holders)
     record(trace::Kind::kHolder, holder.oldest_order, holder.bytes, holder.blocks, holder.site);
+}
+
+// Of a request of LibTorch's own allocator, what it had in use until then.
+void Ladder::Incident::record_course() {
+  if (!event.inside_framework || allocator_.trace() == nullptr) return;
+  for (const FrameworkSample& sample : framework_course(static_cast<int>(event.device)))
+    record(trace::Kind::kCourse, sample.used_bytes, sample.held_bytes, 0, sample.clock_ns);
+}
+
+// What was in use before the program began counts as its context, until it is known to be a neighbour's.
+void Ladder::Incident::record_neighbours() {
+  trace::Trace* trace = allocator_.trace();
+  if (trace == nullptr) return;
+  uint64_t held = 0;
+  for (const Neighbour& neighbour : neighbours_on(allocator_.table(), static_cast<int>(event.device))) {
+    record(trace::Kind::kProcess, neighbour.process, neighbour.held_bytes, neighbour.cached_bytes,
+           trace->intern(neighbour.program));
+    held += std::min(neighbour.held_bytes, UINT64_MAX - held);
+  }
+  if (!outside_ || held <= outside_->others) return;
+  const uint64_t others = std::min(held, outside_->context + outside_->others);
+  record_term(trace::Term::kContext, outside_->context + outside_->others - others);
+  record_term(trace::Term::kOthers, others);
 }
 
 void Ladder::Incident::refusal(const Entry& entry, const char* why) {

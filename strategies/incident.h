@@ -6,6 +6,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -76,6 +77,8 @@ struct Ladder::Incident {
   void record_framework(uint64_t limit, uint64_t free);
   void record_refusals();
   void record_holders();
+  void record_course();
+  void record_neighbours();
   void record_term(trace::Term which, uint64_t bytes);
 
   Allocator& allocator_;
@@ -89,6 +92,10 @@ struct Ladder::Incident {
     bool counted, passed_over;
   };
   std::vector<Exhausted> exhausted_;
+  struct Outside {
+    uint64_t context, others;
+  };
+  std::optional<Outside> outside_;               // as the equation has it
   std::map<std::string, std::string> refusals_;  // strategy → why
 };
 

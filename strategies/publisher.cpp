@@ -14,6 +14,7 @@
 #include "spillway/allocator/budget.h"
 #include "strategies/budget.h"
 #include "strategies/container.h"
+#include "strategies/framework_course.h"
 #include "strategies/free_bytes.h"
 #include "strategies/process.h"
 #include "strategies/used_device.h"
@@ -82,6 +83,8 @@ Holding holding_of(int ordinal) {
       holding.limit_bytes = budget->limit_bytes;
   }
   holding.framework = framework_memory(ordinal, kFrameworkAnswers);
+  if (holding.framework)
+    note_framework_course(ordinal, holding.framework->used_bytes, holding.framework->held_bytes);
   return holding;
 }
 

@@ -83,6 +83,7 @@ typedef struct spillway_driver_request {
   /* 1: the driver was not asked, because the call would have passed the process's limit: what other
    * processes give back is of no use. */
   uint32_t over_limit;
+  uint32_t on_host; /* 1: it asked for pinned host memory, of which nothing makes more: it is only noted */
 } spillway_driver_request;
 
 #define SPILLWAY_MOST_DEVICES 64

@@ -1,6 +1,10 @@
 #include "libtorch/allocator/install.h"
 
+#include <algorithm>
+#include <mutex>
+
 #include "libtorch/allocator/allocator.h"
+#include "spillway/libtorch/plugin.h"
 
 namespace spillway::libtorch {
 
@@ -21,6 +25,22 @@ std::string install_allocator() {
   return "";
 }
 
+namespace {
+
+void add_block(const native::BlockInfo& block, bool private_pool, SpillwayFrameworkState* state) {
+  if (block.allocated) {
+    state->requested += std::min(block.requested_size, block.size);
+    state->rounding += block.size - std::min(block.requested_size, block.size);
+  } else if (block.active) {
+    state->pending += block.size;
+  } else if (private_pool) {
+    state->pools_idle += block.size;
+  } else {
+    state->idle += block.size;
+  }
+}
+
+}  // namespace
 }  // namespace spillway::libtorch
 
 extern "C" SPILLWAY_API int spillway_torch_empty_native_cache(void) {
@@ -47,6 +67,44 @@ extern "C" SPILLWAY_API int spillway_torch_native_memory(int device, uint64_t* h
     *in_use = static_cast<uint64_t>(stats.active_bytes[kAll].current);
     const uint64_t stuck = *in_use + static_cast<uint64_t>(stats.inactive_split_bytes[kAll].current);
     *releasable = *held - std::min(*held, stuck);
+    return 0;
+  } catch (const std::exception&) {  // no such device
+    return 1;
+  }
+}
+
+// A snapshot takes the locks of all devices one after the other. Two threads whose requests fail on two
+// devices would wait for each other, so only one takes one.
+extern "C" SPILLWAY_API int spillway_torch_native_state(int device, SpillwayFrameworkState* state) {
+  namespace native = spillway::libtorch::native;
+  static std::mutex mutex;
+  const std::unique_lock<std::mutex> lock(mutex, std::try_to_lock);
+  native::CUDAAllocator* now = native::allocator.load();
+  if (!lock.owns_lock() || now == nullptr || now->name() != "native" || !now->initialized()) return 1;
+  try {
+    *state = {};
+    const c10::MempoolId_t every_pool{0, 0};
+    for (const auto& segment : now->snapshot(every_pool, false).segments) {
+      if (segment.device != device) continue;
+      for (const auto& block : segment.blocks)
+        spillway::libtorch::add_block(block, segment.owner_private_pool_id != every_pool, state);
+    }
+    return 0;
+  } catch (const std::exception&) {  // no such device, or no memory
+    return 1;
+  }
+}
+
+extern "C" SPILLWAY_API int spillway_torch_native_retries(int device, uint64_t* retries,
+                                                          uint64_t* got_bytes) {
+  namespace native = spillway::libtorch::native;
+  native::CUDAAllocator* now = native::allocator.load();
+  if (now == nullptr || now->name() != "native" || !now->initialized()) return 1;
+  constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  try {
+    const auto stats = now->getDeviceStats(static_cast<c10::DeviceIndex>(device));
+    *retries = static_cast<uint64_t>(stats.num_alloc_retries);
+    *got_bytes = static_cast<uint64_t>(stats.reserved_bytes[kAll].allocated);
     return 0;
   } catch (const std::exception&) {  // no such device
     return 1;

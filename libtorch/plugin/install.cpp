@@ -102,6 +102,10 @@ std::string error;
 std::atomic<int (*)()> empty_native_cache{nullptr};
 using MemoryFunction = int (*)(int, uint64_t*, uint64_t*, uint64_t*);
 std::atomic<MemoryFunction> native_memory{nullptr};
+using StateFunction = int (*)(int, SpillwayFrameworkState*);
+std::atomic<StateFunction> native_state{nullptr};
+using RetriesFunction = int (*)(int, uint64_t*, uint64_t*);
+std::atomic<RetriesFunction> native_retries{nullptr};
 std::atomic<bool> uses_nccl2{false};
 
 // As torch.distributed chooses, which reads the variable once.
@@ -140,6 +144,8 @@ extern "C" SPILLWAY_API int spillway_framework_ready(void) {
   void* library = shim.empty() ? nullptr : open_shim(shim);
   if (library == nullptr) return 1;
   native_memory.store(reinterpret_cast<MemoryFunction>(dlsym(library, "spillway_torch_native_memory")));
+  native_state.store(reinterpret_cast<StateFunction>(dlsym(library, "spillway_torch_native_state")));
+  native_retries.store(reinterpret_cast<RetriesFunction>(dlsym(library, "spillway_torch_native_retries")));
   uses_nccl2.store(nccl_is_nccl2());
   empty_native_cache.store(reinterpret_cast<int (*)()>(dlsym(library, "spillway_torch_empty_native_cache")));
   return empty_native_cache.load() == nullptr ? 1 : 0;
@@ -152,6 +158,16 @@ extern "C" SPILLWAY_API int spillway_framework_empty_cache(void) {
 
 extern "C" SPILLWAY_API int spillway_framework_uses_nccl2(void) {
   return spillway::libtorch::uses_nccl2.load() ? 1 : 0;
+}
+
+extern "C" SPILLWAY_API int spillway_framework_state(int device, SpillwayFrameworkState* state) {
+  const auto ask = spillway::libtorch::native_state.load();
+  return ask == nullptr ? 1 : ask(device, state);
+}
+
+extern "C" SPILLWAY_API int spillway_framework_retries(int device, uint64_t* retries, uint64_t* got_bytes) {
+  const auto ask = spillway::libtorch::native_retries.load();
+  return ask == nullptr ? 1 : ask(device, retries, got_bytes);
 }
 
 extern "C" SPILLWAY_API int spillway_framework_memory(int device, uint64_t* held, uint64_t* in_use,

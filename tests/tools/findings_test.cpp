@@ -79,7 +79,7 @@ TEST(Findings, WhatIsKeptOfEachStepGrows) {
   for (int i = 0; i < 12; ++i) program.step(2 * kMiB);
   const HistoryFindings found = program.fail(kMiB);
   EXPECT_EQ(found.steps, 12u);
-  EXPECT_EQ(found.cause, HistoryCause::kLeak);
+  EXPECT_EQ(found.verdict.cause, Cause::kLeak);
   ASSERT_FALSE(found.holders.empty());
   EXPECT_EQ(found.holders[0].where, "train.py:3 keep");
   ASSERT_TRUE(found.holders[0].growth);
@@ -110,7 +110,7 @@ TEST(Findings, WhatIsKeptOfEveryFewWavesGrowsAllTheSame) {
     program.take(7 * kMiB, 2);
   }
   const HistoryFindings found = program.fail(8 * kMiB);
-  EXPECT_EQ(found.cause, HistoryCause::kLeak);
+  EXPECT_EQ(found.verdict.cause, Cause::kLeak);
   ASSERT_FALSE(found.holders.empty());
   ASSERT_TRUE(found.holders[0].growth);
   EXPECT_EQ(found.holders[0].growth->bytes_per_step, 7 * kMiB);
@@ -120,8 +120,65 @@ TEST(Findings, WhatTheFirstStepsMakeDoesNotGrow) {
   Program program;
   for (int i = 0; i < 40; ++i) program.step(i < 8 ? 2 * kMiB : 0);
   const HistoryFindings found = program.fail(kMiB);
-  EXPECT_NE(found.cause, HistoryCause::kLeak);
+  EXPECT_NE(found.verdict.cause, Cause::kLeak);
   for (const Holder& holder : found.holders) EXPECT_FALSE(holder.growth) << holder.where;
+}
+
+// A first step: gradients are made one after the other, and a small activation goes with each.
+TEST(Findings, WhatIsMadeOnceIsNoLeakHoweverManyWavesThereAre) {
+  Program program;
+  std::vector<uint64_t> activations;
+  for (int layer = 0; layer < 24; ++layer) {
+    program.take(16 * kMiB, 1);
+    activations.push_back(program.take(kMiB, 1));
+  }
+  for (const uint64_t activation : activations) {
+    program.take(16 * kMiB, 2);
+    program.give(program.take(2 * kMiB), 2 * kMiB);
+    program.give(activation, kMiB);
+  }
+  const HistoryFindings found = program.fail(16 * kMiB);
+  EXPECT_NE(found.verdict.cause, Cause::kLeak) << found.verdict.text;
+  EXPECT_EQ(found.remark, "");
+}
+
+// A generation: each layer's keys and values are copied into a larger tensor at each token.
+TEST(Findings, WhatIsReplacedBySomethingLargerGrows) {
+  Program program;
+  uint64_t layers[4] = {program.take(kMiB, 2), program.take(kMiB, 2), program.take(kMiB, 2),
+                        program.take(kMiB, 2)};
+  for (uint64_t token = 1; token < 100; ++token)
+    for (uint64_t& layer : layers) {
+      const uint64_t larger = program.take((token + 1) * kMiB, 2);
+      program.give(layer, token * kMiB);
+      layer = larger;
+      program.give(program.take(kMiB), kMiB);
+    }
+  const HistoryFindings found = program.fail(100 * kMiB);
+  EXPECT_EQ(found.verdict.cause, Cause::kGrowth) << found.verdict.text;
+  ASSERT_TRUE(found.holders[0].growth);
+  EXPECT_TRUE(found.holders[0].growth->replaced);
+  EXPECT_NEAR(static_cast<double>(found.holders[0].growth->bytes_per_step) / kMiB, 4, 0.2);
+}
+
+TEST(Findings, WhatOnlyGetsLargerForAWhileDoesNotGrow) {
+  Program program;
+  uint64_t cache = program.take(kMiB, 2);
+  for (uint64_t token = 1; token < 100; ++token) {
+    const uint64_t before = std::min<uint64_t>(token, 50), after = std::min<uint64_t>(token + 1, 50);
+    const uint64_t larger = program.take(after * kMiB, 2);
+    program.give(cache, before * kMiB);
+    cache = larger;
+  }
+  EXPECT_NE(program.fail(10 * kMiB).verdict.cause, Cause::kGrowth);
+}
+
+TEST(Findings, AStepThatTakesFarMoreThanTheOthersIsSaid) {
+  Program program;
+  for (int i = 0; i < 6; ++i) program.step(0);
+  for (int i = 0; i < 60; ++i) program.take(10 * kMiB);
+  const HistoryFindings found = program.fail(100 * kMiB);
+  EXPECT_EQ(found.remark, "; this step takes 700.00 MiB, and none before it took more than 104.00 MiB");
 }
 
 TEST(Findings, AProgramThatOnlyTakesHasNoSteps) {

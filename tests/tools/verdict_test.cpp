@@ -56,7 +56,7 @@ TEST(Verdict, OfAnotherLibrarySaysWhoAskedAndWhatServedIt) {
             "libnccl.so.2 asked the driver for 288.00 MiB while 200.00 MiB of 4.00 GiB were free; served: "
             "framework_cache gave 3.00 GiB");
   const Verdict refused = judge(call_of("libnccl.so.2", {nothing}, trace::Outcome::kGiveUp));
-  EXPECT_THAT(refused.text, HasSubstr("not served: nothing idle was found in this process"));
+  EXPECT_THAT(refused.text, HasSubstr("not served: nothing was given back"));
 }
 
 TEST(Verdict, PyTorchIsNoOtherLibrary) {

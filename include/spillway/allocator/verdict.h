@@ -3,7 +3,9 @@
 // With room = limit − context − others, what a perfect allocator could use:
 //   0. The largest usable extent holds the request: not memory, but a driver's refusal or a failure that a
 //   test made.
-//   1. live + request ≤ room: the bytes are there. The largest of three holds them:
+//   1. live + request ≤ room: the bytes are there. Where they are below a limit, and the card has more →
+//   limit:
+//      pages are taken as a whole. Else the largest of three holds them:
 //        pending → pending frees; pools → pool isolation; stranded + cached + rounding + free →
 //        fragmentation.
 //   2. Else the request exceeds room by some excess, and the verdict names the first that covers it:
@@ -32,6 +34,10 @@ enum class Cause {
   kNotMemory,
   kPyTorch,         // PyTorch's own allocator, or another library of its
   kAnotherLibrary,  // no request of Spillway's allocator: told by who asked, not by the equation
+  kHostMemory,      // pinned host memory was asked for, and not the card's
+  // Told by the history of allocations, not by one equation.
+  kLeak,    // each step keeps blocks that it made
+  kGrowth,  // what is in use is replaced by something larger, again and again
 };
 
 struct Verdict {

@@ -41,6 +41,17 @@ SPILLWAY_API int spillway_framework_empty_cache(void);
 SPILLWAY_API int spillway_framework_memory(int device, uint64_t* held, uint64_t* in_use,
                                            uint64_t* releasable);
 
+// The native allocator's memory of a device in full, at the failure of a request, on the thread whose request
+// it is: bytes in use as asked for, what rounding added, what was freed while other streams still use it,
+// what is idle where any request may have it, and what is idle in private pools. 0: told. Another thread that
+// asks meanwhile is refused. The last tells how many requests it has given its cache back for, to ask again,
+// and how many bytes it has ever got from the driver.
+typedef struct SpillwayFrameworkState {
+  uint64_t requested, rounding, pending, idle, pools_idle;
+} SpillwayFrameworkState;
+SPILLWAY_API int spillway_framework_state(int device, SpillwayFrameworkState* state);
+SPILLWAY_API int spillway_framework_retries(int device, uint64_t* retries, uint64_t* got_bytes);
+
 // For CUDAPluggableAllocator(path, "spillway_plugin_allocate", "spillway_plugin_free").
 SPILLWAY_API void* spillway_plugin_allocate(size_t bytes, int device, CUstream_st* stream);
 SPILLWAY_API void spillway_plugin_free(void* address, size_t bytes, int device, CUstream_st* stream);

@@ -22,7 +22,7 @@ inline constexpr uint32_t kVersion = 1;
 // finds the first failure of a long run.
 enum class Kind : uint16_t {
   kNone = 0,
-  // address, bytes (rounded), requested, stream
+  // address, bytes (rounded), requested, stream; value: private pool, its low 32 bits, 0 the default one
   kAllocate = 1,
   // address, bytes, requested, stream
   kFree = 2,
@@ -77,6 +77,12 @@ enum class Kind : uint16_t {
   kHolder = 25,
   // of an incident, the place that asked: value: incident; detail: name, as of kSite
   kOomSite = 26,
+  // of an incident of PyTorch's own allocator, what it had in use earlier: address: in use; bytes: held;
+  // value: incident; detail: ns clock
+  kCourse = 27,
+  // of an incident, another process on the device: address: its id; bytes: held; requested: of that cached;
+  // value: incident; detail: name (its command)
+  kProcess = 28,
 };
 
 // The clock of the records that have one: it never goes back, and its beginning means nothing.
@@ -107,6 +113,8 @@ enum class Term : uint64_t {
   kSpilled = 12,      // in use, but in another tier
   kSpilledPeer = 13,  // of these, on another device
   kSpilledNvme = 14,  // or in a file
+  // Of a call for pinned host memory: what the machine, or the process's control group, had available.
+  kHostAvailable = 15,
 };
 
 enum class Outcome : uint64_t { kGranted = 0, kUnwind = 1, kGiveUp = 2 };

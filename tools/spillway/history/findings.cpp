@@ -3,99 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <set>
 
 #include "spillway/allocator/memory.h"
+#include "tools/spillway/history/growth.h"
 #include "tools/spillway/history/moment.h"
 #include "tools/spillway/history/names.h"
+#include "tools/spillway/history/steps.h"
 
 namespace spillway::tools {
 namespace {
 
 constexpr size_t kNoEvent = kBeforeHistory;
-
-// Before which events the program's steps began: as it or its optimizer said, or where what is in use fell
-// after it had risen.
-class Steps {
- public:
-  Steps(const DeviceHistory& device, size_t until) {
-    for (const size_t event : device.step_events)
-      if (event < until) starts_.push_back(event);
-    if (!starts_.empty()) return;
-    device.optimizer_steps.empty() ? by_waves(device, until) : by_notes(device, until);
-  }
-  uint64_t count() const { return starts_.size(); }
-  const std::vector<size_t>& starts() const { return starts_; }
-  std::optional<size_t> last() const {
-    return starts_.empty() ? std::nullopt : std::optional(starts_.back());
-  }
-  // The number of the step in which an event happened; 0 is before the first.
-  size_t of(size_t event) const {
-    return static_cast<size_t>(std::upper_bound(starts_.begin(), starts_.end(), event) - starts_.begin());
-  }
-
- private:
-  void by_notes(const DeviceHistory& device, size_t until) {
-    size_t event = 0;
-    for (const uint64_t time : device.optimizer_steps) {
-      while (event < until && device.events[event].microseconds < time) ++event;
-      if (event < until) starts_.push_back(event);
-    }
-  }
-  // What a step allocates and frees is one large wave with many small ones on it. Falls are counted that are
-  // a half of the largest, or where these are few, such as the end of a model's loading, ever smaller ones.
-  void by_waves(const DeviceHistory& device, size_t until) {
-    constexpr size_t kFew = 5;
-    constexpr uint64_t kSmallest = 256;  // part of the largest fall
-    const uint64_t largest = largest_fall(device, until);
-    for (uint64_t part = 2; part <= kSmallest && starts_.size() < kFew && largest >= part; part *= 2)
-      starts_ = falls_of(device, until, largest / part);
-  }
-
-  static uint64_t largest_fall(const DeviceHistory& device, size_t until) {
-    Level level;
-    int64_t top = 0;
-    uint64_t largest = 0;
-    for (size_t i = 0; i < until; ++i) {
-      level.take_in(device.events[i]);
-      top = std::max(top, level.bytes());
-      largest = std::max(largest, distance(level.bytes(), top));
-    }
-    return largest;
-  }
-
-  // Where the level has fallen by `least` from its top, and before it falls again has risen by as much.
-  static std::vector<size_t> falls_of(const DeviceHistory& device, size_t until, uint64_t least) {
-    std::vector<size_t> falls;
-    Level level;
-    int64_t top = 0, bottom = 0;
-    bool falling = false;
-    for (size_t i = 0; i < until; ++i) {
-      level.take_in(device.events[i]);
-      const int64_t now = level.bytes();
-      if (!falling) {
-        top = std::max(top, now);
-        if (distance(now, top) < least) continue;
-        falls.push_back(i + 1);
-        falling = true;
-        bottom = now;
-      } else {
-        bottom = std::min(bottom, now);
-        if (distance(bottom, now) < least) continue;
-        falling = false;
-        top = now;
-      }
-    }
-    return falls;
-  }
-
-  // Of a damaged history the levels may be anything.
-  static uint64_t distance(int64_t low, int64_t high) {
-    return static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
-  }
-
-  std::vector<size_t> starts_;
-};
 
 struct Tally {
   uint64_t bytes = 0, blocks = 0;
@@ -104,6 +22,7 @@ struct Tally {
   std::map<size_t, uint64_t> by_step;  // bytes that each step has left
 };
 
+constexpr size_t kMostStepsCompared = 1'000'000;
 // The first steps make what stays for good: the optimizer's state, caches. The last one is not over.
 constexpr uint64_t kSettledAfter = 2, kLeastSteps = 3;
 
@@ -215,22 +134,73 @@ Verdict verdict_on(const Holdings& holdings, uint64_t request) {
   return judge(memory, request, std::min(extent, request - 1));
 }
 
+std::string place_text(const Holder& holder) {
+  return holder.caller.empty() ? holder.where : holder.caller;
+}
+
 // What grows is the cause where without it the request would have had room.
 void look_for_a_leak(uint64_t request, HistoryFindings* found) {
-  uint64_t grown = 0, per_step = 0;
+  uint64_t grown = 0;
   const Holder* largest = nullptr;
   for (const Holder& holder : found->holders) {
-    if (!holder.growth) continue;
+    if (!holder.growth || holder.growth->replaced) continue;
     grown += holder.bytes;
-    if (largest != nullptr) continue;
-    largest = &holder;
-    per_step = holder.growth->bytes_per_step;
+    if (largest == nullptr) largest = &holder;
   }
   if (largest == nullptr || grown < request || grown < found->holdings.in_use / 8) return;
-  found->cause = HistoryCause::kLeak;
-  found->verdict.text = size_text(largest->bytes) + " in " + std::to_string(largest->blocks) + " blocks of " +
-                        (largest->caller.empty() ? largest->where : largest->caller) +
-                        " were kept: " + size_text(per_step) + " more after each step";
+  found->verdict = {Cause::kLeak, size_text(largest->bytes) + " in " + std::to_string(largest->blocks) +
+                                      " blocks of " + place_text(*largest) + " were kept: " +
+                                      size_text(largest->growth->bytes_per_step) + " more after each step"};
+}
+
+void look_for_growth(const DeviceHistory& device, const Moment& moment, uint64_t request, StackNames* names,
+                     HistoryFindings* found) {
+  const auto replaced = what_is_replaced(device, moment, names);
+  uint64_t grown = 0;
+  const Holder* largest = nullptr;
+  for (Holder& holder : found->holders) {
+    const auto place = replaced.find({holder.where, holder.caller});
+    if (place == replaced.end() || holder.growth) continue;
+    holder.growth = place->second.growth;
+    grown += place->second.bytes;
+    if (largest == nullptr) largest = &holder;
+  }
+  if (largest == nullptr || grown < request || grown < found->holdings.in_use / 8) return;
+  found->verdict = {Cause::kGrowth, size_text(largest->bytes) + " in " + std::to_string(largest->blocks) +
+                                        (largest->blocks == 1 ? " block of " : " blocks of ") +
+                                        place_text(*largest) + " grow: made anew again and again, " +
+                                        size_text(largest->growth->bytes_per_step) + " larger each time"};
+}
+
+// How far what is in use rises in a step above its lowest before.
+struct Rise {
+  uint64_t most = 0, at_end = 0;
+};
+Rise rise_in(const DeviceHistory& device, size_t begin, size_t end) {
+  Level level;
+  int64_t lowest = 0;
+  Rise rise;
+  for (size_t i = begin; i < end; ++i) {
+    level.take_in(device.events[i]);
+    lowest = std::min(lowest, level.bytes());
+    rise.at_end = static_cast<uint64_t>(level.bytes()) - static_cast<uint64_t>(lowest);
+    rise.most = std::max(rise.most, rise.at_end);
+  }
+  return rise;
+}
+
+// A step that takes far more than all before it: one batch, or one text, is larger than the others.
+std::string remark_on_the_step(const DeviceHistory& device, const Steps& steps, size_t failure,
+                               uint64_t request) {
+  constexpr uint64_t kFarMore = 2;
+  const std::vector<size_t>& starts = steps.starts();
+  if (starts.size() < kLeastSteps || starts.size() > kMostStepsCompared) return "";
+  uint64_t before = 0;
+  for (size_t i = 0; i + 1 < starts.size(); ++i)
+    before = std::max(before, rise_in(device, starts[i], starts[i + 1]).most);
+  const uint64_t now = rise_in(device, starts.back(), failure).at_end + request;
+  if (before == 0 || now / kFarMore < before) return "";
+  return "; this step takes " + size_text(now) + ", and none before it took more than " + size_text(before);
 }
 
 size_t last_failure_of(const DeviceHistory& device, uint64_t* count) {
@@ -325,9 +295,11 @@ std::optional<HistoryFindings> look_into(const MemoryHistory& snapshot, std::opt
   const auto& [where, caller] = names.of(request.stack);
   found.failure = {request.size, request.stream, where, caller};
   found.holdings.free = request.address;
-  found.cause = HistoryCause::kMemory;
   found.verdict = verdict_on(found.holdings, std::max<uint64_t>(request.size, 1));
+  look_for_growth(device, moment, request.size, &names, &found);
   look_for_a_leak(request.size, &found);
+  if (found.verdict.cause == Cause::kCapacity || found.verdict.cause == Cause::kFragmentation)
+    found.remark = remark_on_the_step(device, steps, shown, request.size);
   return found;
 }
 

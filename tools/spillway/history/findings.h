@@ -12,10 +12,12 @@
 
 namespace spillway::tools {
 
-// What keeps growing: each of the program's steps leaves some of it behind.
+// What keeps growing: each of the program's steps leaves some of it behind, or replaces it by something
+// larger.
 struct Growth {
   uint64_t steps = 0;  // that left some
   uint64_t bytes_per_step = 0;
+  bool replaced = false;  // in new blocks each time, such as a cache that is copied as it grows
 };
 
 struct Holder {
@@ -46,17 +48,15 @@ struct FailedRequest {
   std::string where, caller;
 };
 
-enum class HistoryCause { kNone, kLeak, kMemory };
-
 struct HistoryFindings {
   int device = 0;
   std::optional<FailedRequest> failure;  // the last one; nothing: no request failed in the history
   std::optional<size_t> failure_event;   // of the device's events
   std::optional<size_t> step_began;      // before which event the step of the failure began
   uint64_t failures = 0;
-  // Of the failure: a leak where what grows covers what was missing, else by `verdict`.
-  HistoryCause cause = HistoryCause::kNone;
+  // Of the failure: a leak or a growth where what grows covers what was missing, else by the equation.
   Verdict verdict;
+  std::string remark;           // what else the history says about it, "" if nothing
   Holdings holdings;            // at the failure, else when the snapshot was written
   std::vector<Holder> holders;  // likewise; largest first
   uint64_t peak_bytes = 0;      // the most in use at once, in the history

@@ -82,6 +82,7 @@ struct MemoryHistory {
   // What is said of memory whose stack is not known.
   const char* without_stack = "a thread without a Python stack, such as the backward pass";
   std::map<std::string, std::string> settings;  // of the allocator
+  bool of_spillway = false;                     // its allocator's: what PyTorch's settings say does not count
   // The file tells neither what the allocator held beside its blocks, nor what was free when a request
   // failed.
   bool requests_only = false;

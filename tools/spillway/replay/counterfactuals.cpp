@@ -18,6 +18,7 @@ constexpr size_t kMostRequestsToBisect = 1'000'000;
 
 // Spillway's snapshots show its segments as expandable, whatever PyTorch's setting says.
 ReplayAllocator allocator_of(const MemoryHistory& history, const DeviceHistory& device) {
+  if (history.of_spillway) return ReplayAllocator::kSpillway;
   if (torch_settings_of(history).expandable_segments) return ReplayAllocator::kExpandable;
   const bool other = std::any_of(device.segments.begin(), device.segments.end(),
                                  [](const HistorySegment& segment) { return segment.expandable; });
@@ -47,7 +48,8 @@ class Author {
     replay_on(ReplayAllocator::kSpillway, "Spillway as PyTorch's allocator",
               "spillway run --mode replace -- ...");
     more_memory();
-    no_leak();
+    less_growth(false, "freeing what each step leaves behind", " grow from step to step");
+    less_growth(true, "a bound on what is made anew, larger each time", " grow so");
     smaller_batch();
     colder_memory();
     return std::move(out_);
@@ -59,7 +61,7 @@ class Author {
   void doubt();
   void replay_on(ReplayAllocator allocator, const char* what, const char* setting);
   void more_memory();
-  void no_leak();
+  void less_growth(bool replaced, const char* what, const char* grows);
   void smaller_batch();
   void colder_memory();
   ReplayOutcome replay_in(ReplayAllocator allocator, uint64_t share);
@@ -149,6 +151,11 @@ SmallestCapacity Author::smallest_in(ReplayAllocator allocator, uint64_t share) 
 void Author::replay_on(ReplayAllocator allocator, const char* what, const char* setting) {
   if (allocator == used_ || used_ == ReplayAllocator::kSpillway) return;
   Alternative item{what, setting, std::nullopt, std::nullopt, "", Sureness::kReplayed};
+  // The program's own allocator would have waited for them too, had it been able to.
+  if (found_.verdict.cause == Cause::kPendingFrees) {
+    item.text = "not found out: it needs what other streams, or a capture that is under way, still use";
+    return add(std::move(item));
+  }
   const ReplayOutcome outcome = replay_in(allocator, 3);
   if (!outcome.error.empty() || !outcome.finished) {
     item.text = outcome.error.empty() ? "not found out: the replay takes too long" : outcome.error;
@@ -188,13 +195,14 @@ void Author::more_memory() {
   add(std::move(item));
 }
 
-void Author::no_leak() {
+void Author::less_growth(bool replaced, const char* what, const char* grows) {
   uint64_t grown = 0;
-  for (const Holder& holder : found_.holders) grown += holder.growth ? holder.bytes : 0;
+  for (const Holder& holder : found_.holders)
+    if (holder.growth && holder.growth->replaced == replaced) grown += holder.bytes;
   if (grown == 0) return;
   const bool enough = grown >= std::max(short_bytes(), request_bytes_);
-  add({"freeing what each step leaves behind", "", enough, grown,
-       size_text(grown) + " grow from step to step" + (enough ? "" : ", less than what this request takes"),
+  add({what, "", enough, grown,
+       size_text(grown) + grows + (enough ? "" : ", less than what this request takes"),
        Sureness::kArithmetic});
 }
 

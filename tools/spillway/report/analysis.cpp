@@ -50,6 +50,13 @@ class Analyst {
         return;
       case Kind::kHolder:
         return take_holder(record);
+      case Kind::kProcess:
+        incident(record).neighbours.push_back(
+            {record.address, record.bytes, record.requested, name(record.detail)});
+        return;
+      case Kind::kCourse:
+        incident(record).course.push_back({record.detail, record.address});
+        return;
       case Kind::kPhase:
         phase_ = name(record.detail);
         return;
@@ -274,9 +281,10 @@ const char* guarantee_name(uint8_t guarantee) {
 }
 
 const char* term_name(Term term) {
-  static constexpr const char* kNames[] = {
-      "limit",  "live", "rounding",       "stranded", "cached",  "pending",      "pools",       "context",
-      "others", "free", "largest extent", "device",   "spilled", "spilled peer", "spilled nvme"};
+  static constexpr const char* kNames[] = {"limit",   "live",         "rounding",       "stranded",
+                                           "cached",  "pending",      "pools",          "context",
+                                           "others",  "free",         "largest extent", "device",
+                                           "spilled", "spilled peer", "spilled nvme",   "host available"};
   const auto index = static_cast<uint64_t>(term);
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }

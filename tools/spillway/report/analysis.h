@@ -36,6 +36,17 @@ struct SiteShare {
   uint64_t bytes = 0, blocks = 0;
 };
 
+// Another process on the device, as the ledger showed it.
+struct Neighbour {
+  uint64_t process = 0, held_bytes = 0, cached_bytes = 0;
+  std::string program;
+};
+
+// What PyTorch's own allocator had in use at a time before the incident.
+struct CoursePoint {
+  uint64_t clock_ns = 0, used_bytes = 0;
+};
+
 struct StepMark {
   uint64_t step = 0, attempt = 0, plan_hash = 0;
 };
@@ -54,6 +65,8 @@ struct Incident {
   std::vector<Refusal> refusals;          // strategies that could have and would not
   std::optional<SiteName> asker;          // nothing: not known
   std::vector<SiteShare> holders;         // where it was not rescued in place; largest first
+  std::vector<Neighbour> neighbours;      // largest first
+  std::vector<CoursePoint> course;        // by time
   std::optional<trace::Outcome> outcome;  // none: the trace ends before it
   uint64_t gained_bytes = 0, microseconds = 0;
 
@@ -85,6 +98,12 @@ struct Run {
   std::optional<StepMark> last_begun, last_ended;
   uint64_t steps_ended = 0, tokens = 0;
   std::map<uint8_t, uint64_t> driver_failures;  // calls that failed, by device
+};
+
+// What a process had of a device when its trace ends.
+struct LastMemory {
+  int device = 0;
+  uint64_t in_use_bytes = 0, held_bytes = 0;
 };
 
 struct Analysis {

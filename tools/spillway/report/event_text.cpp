@@ -74,7 +74,9 @@ const char* kind_name(Kind kind) {
                                            "refusal",
                                            "site",
                                            "holder",
-                                           "oom site"};
+                                           "oom site",
+                                           "course",
+                                           "process"};
   const auto index = static_cast<size_t>(kind);
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }
@@ -147,6 +149,12 @@ std::string event_text(const trace::Contents& contents, const Record& record) {
     case Kind::kHolder:
       return incident_text(record) + ": " + size_text(record.bytes) + " of " +
              first_line(quoted_name(contents, record.detail));
+    case Kind::kProcess:
+      return incident_text(record) + ": process " + std::to_string(record.address) + " holds " +
+             size_text(record.bytes);
+    case Kind::kCourse:
+      return incident_text(record) + ": earlier " + size_text(record.address) + " in use, " +
+             size_text(record.bytes) + " held";
     case Kind::kOomSite:
       return incident_text(record) + ": asked by " + first_line(quoted_name(contents, record.detail));
     case Kind::kPhase:

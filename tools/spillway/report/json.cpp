@@ -74,6 +74,16 @@ Json holders_json(const ReportInput& input, const Incident& incident) {
   return holders;
 }
 
+Json neighbours_json(const Incident& incident) {
+  Json neighbours = Json::array();
+  for (const Neighbour& neighbour : incident.neighbours)
+    neighbours.push_back({{"process", neighbour.process},
+                          {"program", text_or_null(neighbour.program)},
+                          {"held_bytes", neighbour.held_bytes},
+                          {"cached_bytes", neighbour.cached_bytes}});
+  return neighbours;
+}
+
 // The one that is shown is known more of.
 Json incident_json(const ReportInput& input, const Incident& incident) {
   const bool shown = &incident == input.incident;
@@ -95,6 +105,7 @@ Json incident_json(const ReportInput& input, const Incident& incident) {
           {"clock_ns", incident.clock_ns},
           {"equation", equation_json(incident)},
           {"holders", holders_json(input, incident)},
+          {"other_processes", neighbours_json(incident)},
           {"ladder", ladder_json(incident)},
           {"refused", refusals_json(incident)},
           {"outcome", incident.outcome ? Json(outcome_name(*incident.outcome)) : Json(nullptr)},
@@ -136,6 +147,15 @@ Json strategies_json(const Run& run) {
   return strategies;
 }
 
+Json last_memory_json(const ReportInput& input) {
+  Json devices = Json::array();
+  for (const LastMemory& memory : input.last)
+    devices.push_back({{"device", memory.device},
+                       {"in_use_bytes", memory.in_use_bytes},
+                       {"held_bytes", memory.held_bytes}});
+  return devices;
+}
+
 Json run_json(const ReportInput& input) {
   const Run& run = input.analysis.run;
   Json failed_calls = Json::object();
@@ -143,6 +163,8 @@ Json run_json(const ReportInput& input) {
   return {{"process", input.contents.process},
           {"started_ns", input.contents.started_ns},
           {"ended", input.contents.closed},
+          {"running", !input.contents.closed && is_running(input.contents.process)},
+          {"last_memory", last_memory_json(input)},
           {"failures", input.analysis.incidents.size()},
           {"rescued", run.granted},
           {"unwound", run.unwound},

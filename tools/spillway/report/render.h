@@ -18,6 +18,7 @@ struct ReportInput {
   // Of the last failure that was not rescued; null: that is not shown.
   const HistoryFindings* findings = nullptr;
   const Counterfactuals* fitted = nullptr;
+  std::vector<LastMemory> last;  // of a process that did not close its trace
 };
 
 std::string report_text(const ReportInput& input);
@@ -46,6 +47,10 @@ std::string completeness_text(const ReportInput& input);
 std::string event_text(const trace::Contents& contents, const trace::Record& record);
 const char* kind_name(trace::Kind kind);
 
+// Of a process that is no more and did not close its trace, and what it held; "" of any other.
+std::string cut_off_text(const ReportInput& input);
+// Whether a process of that number runs here.
+bool is_running(uint64_t process);
 // How the process ended, as far as its file shows.
 std::string ending_text(const trace::Contents& contents);
 

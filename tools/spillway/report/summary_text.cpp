@@ -1,5 +1,9 @@
 // The run as a whole, its last events, and how far the trace can be relied on.
+#include <sys/types.h>
+
+#include <cerrno>
 #include <cmath>
+#include <csignal>
 
 #include "tools/spillway/report/render.h"
 #include "tools/spillway/report/table.h"
@@ -88,7 +92,22 @@ std::string plan_changes_text(const Run& run) {
 }  // namespace
 
 std::string ending_text(const trace::Contents& contents) {
-  return contents.closed ? "the process exited" : "the process was cut off, or still runs";
+  if (contents.closed) return "the process exited";
+  return is_running(contents.process) ? "the process was cut off, or still runs" : "the process was cut off";
+}
+
+bool is_running(uint64_t process) {
+  const bool is_number = process > 0 && process <= INT32_MAX;
+  return is_number && (::kill(static_cast<pid_t>(process), 0) == 0 || errno == EPERM);
+}
+
+std::string cut_off_text(const ReportInput& input) {
+  if (input.contents.closed || is_running(input.contents.process)) return "";
+  std::string text = "The process ended without closing the trace: it was killed, or crashed.";
+  for (const LastMemory& memory : input.last)
+    text += " Of device " + std::to_string(memory.device) + " it had " + size_text(memory.in_use_bytes) +
+            " in use at last, and held " + size_text(memory.held_bytes) + ".";
+  return text + "\n";
 }
 
 std::string run_text(const ReportInput& input) {
@@ -105,9 +124,11 @@ std::string run_text(const ReportInput& input) {
 
 std::string events_text(const ReportInput& input) {
   const auto& records = input.contents.records;
-  // The equation and the holders stand above, one by one.
+  // The equation, the holders and the other processes stand above, one by one.
   const auto shown = [](const trace::Record& record) {
-    return record.kind != trace::Kind::kOomEquation && record.kind != trace::Kind::kHolder;
+    using enum trace::Kind;
+    return record.kind != kOomEquation && record.kind != kHolder && record.kind != kProcess &&
+           record.kind != kCourse;
   };
   std::vector<const trace::Record*> last;
   for (auto it = records.rbegin(); it != records.rend() && last.size() < input.events; ++it) {

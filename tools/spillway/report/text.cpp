@@ -51,8 +51,16 @@ const char* term_meaning_of_a_call(Term term) {
   switch (term) {
     case Term::kLive:
       return "in use in PyTorch's allocator";
+    case Term::kRounding:
+      return "given beyond what was asked for";
     case Term::kCached:
       return "idle in PyTorch's allocator";
+    case Term::kPending:
+      return "freed, but other streams may still use it";
+    case Term::kPools:
+      return "idle in PyTorch's private pools, such as those of CUDA graphs";
+    case Term::kOthers:
+      return "other processes that Spillway knows";
     case Term::kContext:
       return "CUDA context, other libraries, other processes";
     case Term::kFree:
@@ -60,6 +68,11 @@ const char* term_meaning_of_a_call(Term term) {
     default:
       return nullptr;
   }
+}
+
+// Not each PyTorch tells these.
+bool is_seldom(Term term) {
+  return term == Term::kRounding || term == Term::kPending || term == Term::kPools || term == Term::kOthers;
 }
 
 std::string equation_text(const Incident& incident) {
@@ -71,7 +84,7 @@ std::string equation_text(const Incident& incident) {
   for (const Term term : kSummands) {
     const auto bytes = incident.term(term);
     const char* meaning = term_meaning(incident, term);
-    if (meaning == nullptr) continue;
+    if (meaning == nullptr || (is_driver_call(incident) && bytes == 0 && is_seldom(term))) continue;
     table.add({std::string(sign) + term_name(term), bytes ? exact_size_text(*bytes) : "?", meaning});
     sign = "+ ";
   }
@@ -93,6 +106,16 @@ std::string equation_text(const Incident& incident) {
     text += "  largest usable extent: " + exact_size_text(*extent) + "\n";
   }
   return text;
+}
+
+std::string neighbours_text(const Incident& incident) {
+  if (incident.neighbours.empty()) return "";
+  Table table({Align::kRight, Align::kRight, Align::kRight, Align::kLeft});
+  table.add({"process", "held", "of that cached", "program"});
+  for (const Neighbour& neighbour : incident.neighbours)
+    table.add({std::to_string(neighbour.process), size_text(neighbour.held_bytes),
+               size_text(neighbour.cached_bytes), neighbour.program});
+  return "\nOther processes on the device\n" + table.text("  ");
 }
 
 std::string ladder_text(const Incident& incident) {
@@ -119,11 +142,33 @@ std::string ladder_text(const Incident& incident) {
 
 }  // namespace
 
+namespace {
+
+// Where memory in use could have gone, and why it did not.
+std::string refused_moves(const Incident& incident) {
+  std::string text;
+  for (const Refusal& refusal : incident.refusals)
+    if (refusal.strategy.starts_with("spill_to_"))
+      text += "; " + refusal.strategy + " could not help: " + refusal.why;
+  return text;
+}
+
+std::string reason_text(const Incident& incident, const Verdict& verdict) {
+  const bool of_size = verdict.cause == Cause::kCapacity || verdict.cause == Cause::kFragmentation;
+  return verdict.text + (of_size ? refused_moves(incident) : "");
+}
+
+}  // namespace
+
 Reason reason_of(const ReportInput& input) {
-  if (input.findings != nullptr && input.findings->cause == HistoryCause::kLeak)
-    return {"leak", input.findings->verdict.text};
-  const Verdict verdict = judge(*input.incident);
-  return {cause_name(verdict.cause), verdict.text};
+  if (input.findings == nullptr) {
+    const Verdict verdict = judge(*input.incident);
+    return {cause_name(verdict.cause), reason_text(*input.incident, verdict)};
+  }
+  const Cause cause = input.findings->verdict.cause;
+  const bool by_history = cause == Cause::kLeak || cause == Cause::kGrowth;
+  const Verdict verdict = by_history ? input.findings->verdict : judge(*input.incident);
+  return {cause_name(verdict.cause), reason_text(*input.incident, verdict) + input.findings->remark};
 }
 
 std::string rescue_text(const Analysis& analysis) {
@@ -155,7 +200,7 @@ const char* term_meaning(const Incident& incident, Term term) {
     case Term::kPools:
       return "in other memory pools";
     case Term::kContext:
-      return "CUDA context and other libraries of this process";
+      return "CUDA context, other libraries, and processes that are not seen";
     case Term::kOthers:
       return "other processes";
     case Term::kFree:
@@ -166,13 +211,14 @@ const char* term_meaning(const Incident& incident, Term term) {
 }
 
 std::string report_text(const ReportInput& input) {
-  std::string text = "Spillway report: " + input.path + "\n";
+  std::string text = "Spillway report: " + input.path + "\n" + cut_off_text(input);
   if (input.incident != nullptr) {
     const Incident& incident = *input.incident;
     // What became of the program comes before why memory was short.
     const std::string rescue = rescue_text(input.analysis);
     text += (rescue.empty() ? "" : rescue + "\n") + verdict_text(input) + "\n" + request_text(incident) +
-            "\n" + equation_text(incident) + holders_text(input) + "\n" + ladder_text(incident);
+            "\n" + equation_text(incident) + neighbours_text(incident) + holders_text(input) + "\n" +
+            ladder_text(incident);
     if (input.fitted != nullptr) text += counterfactuals_text(*input.fitted);
   } else {
     text += "No allocation failed.\n";

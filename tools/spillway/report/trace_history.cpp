@@ -75,6 +75,7 @@ std::vector<StackFrame> frames_of(std::string_view text) {
 MemoryHistory history_of(const trace::Contents& contents) {
   MemoryHistory out;
   out.settings = contents.settings;
+  out.of_spillway = true;
   out.without_stack = "allocations whose place was not taken (SPILLWAY_STACKS=all takes every one)";
   const TraceFailures failures(contents);
   auto stacks = read_stacks(contents, &out);

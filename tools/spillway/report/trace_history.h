@@ -10,7 +10,8 @@
 //    follows.
 //  - What was free at a failure is the allocator's room less the pages that are mapped: pages without a place
 //    count as free.
-//  - Memory that was moved off the card counts as if it were still there. Pools are not told apart.
+//  - Memory that was moved off the card counts as if it were still there. Idle memory of pools is not told
+//    apart, requests are.
 //
 // Thread-safety: pure functions. Ownership: the history keeps the texts that it needs of `contents`. Errors:
 // a record that makes no sense is counted in `passed_over`; what is missing is said in `incomplete`. Units:

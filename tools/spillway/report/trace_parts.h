@@ -23,6 +23,9 @@ class TraceFailures {
     const Incident& incident = incidents_.at(record.value);
     return incident.term(trace::Term::kLimit).has_value() && incident.outcome != trace::Outcome::kGranted;
   }
+  uint64_t pool(const trace::Record& record) const {
+    return incidents_.at(record.value).pool.value_or(0) & UINT32_MAX;
+  }
   // What the allocator may hold: the limit less what others have taken of it.
   uint64_t room(const trace::Record& record) const {
     const Incident& incident = incidents_.at(record.value);

@@ -76,6 +76,7 @@ void TraceRebuilder::allocate(const Record& record) {
               record.stream};
   block.born = out_.events.size();
   add(Action::kAllocate, record, record.address, block.requested);
+  out_.events.back().pool = {record.value, 0};
   known_ += block.requested;
   blocks_[record.address] = block;
 }
@@ -160,6 +161,7 @@ void TraceRebuilder::fail(const Record& record) {
   failed_[record.value] = out_.events.size();
   add(failed ? Action::kOutOfMemory : Action::kOther, record, failed ? failures_.room(record) : 0,
       record.requested);
+  out_.events.back().pool = {failures_.pool(record), 0};
 }
 
 uint64_t TraceRebuilder::stream_of(uint64_t address) const {

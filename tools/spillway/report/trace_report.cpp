@@ -12,17 +12,34 @@ TraceReport::TraceReport(std::string path, trace::Contents contents)
       analysis_(analyse(contents_)),
       incident_(analysis_.foremost()) {}
 
+void TraceReport::look_at_the_end() {
+  for (const auto& [number, device] : history_.devices) {
+    LastMemory memory{number, device.unknown_bytes, 0};
+    for (const HistorySegment& segment : device.segments) {
+      memory.held_bytes += segment.size;
+      for (const HistoryBlock& block : segment.blocks)
+        if (block.state == BlockState::kAllocated) memory.in_use_bytes += block.requested;
+    }
+    last_.push_back(memory);
+  }
+}
+
 void TraceReport::look_back() {
+  if (!contents_.closed) {
+    history_ = history_of(contents_);
+    look_at_the_end();
+  }
   const bool last = incident_ != nullptr && incident_ == analysis_.foremost() && !is_driver_call(*incident_);
   if (!last || incident_->outcome == trace::Outcome::kGranted || !incident_->term(trace::Term::kLimit))
     return;
-  history_ = history_of(contents_);
+  if (contents_.closed) history_ = history_of(contents_);
   findings_ = look_into(history_, std::nullopt);
   if (findings_) fitted_ = what_would_have_fitted(history_, *findings_);
 }
 
 ReportInput TraceReport::input(uint64_t events) const {
   ReportInput input{path_, contents_, analysis_, incident_, events};
+  input.last = last_;
   if (findings_) input.findings = &*findings_;
   if (fitted_) input.fitted = &*fitted_;
   return input;

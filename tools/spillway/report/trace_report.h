@@ -27,8 +27,8 @@ class TraceReport {
   const Incident* incident() const { return incident_; }
   void show(const Incident* incident) { incident_ = incident; }
 
-  // Adds what the history of allocations tells, where the incident that is shown is the last that was not
-  // rescued, of a block of Spillway's.
+  // Adds what the process had at last, where it did not close its trace, and what the history of allocations
+  // tells, where the incident that is shown is the last that was not rescued, of a block of Spillway's.
   void look_back();
 
   // `events`: how many of the last events are shown.
@@ -37,11 +37,14 @@ class TraceReport {
   std::string page(uint64_t events) const;
 
  private:
+  void look_at_the_end();
+
   const std::string path_;
   const trace::Contents contents_;
   const Analysis analysis_;
   const Incident* incident_;
   MemoryHistory history_;
+  std::vector<LastMemory> last_;
   std::optional<HistoryFindings> findings_;
   std::optional<Counterfactuals> fitted_;
 };

@@ -30,7 +30,8 @@ Verdict verdict_on(uint64_t in_use, uint64_t request, uint64_t peak, std::option
 void judge_by_requests(HistoryFindings* found) {
   Holdings& at = found->holdings;
   at.free.reset();
-  if (!found->failure || found->cause == HistoryCause::kLeak) return;
+  if (!found->failure || found->verdict.cause == Cause::kLeak || found->verdict.cause == Cause::kGrowth)
+    return;
   found->verdict = verdict_on(at.in_use, found->failure->bytes, found->peak_bytes, at.capacity);
 }
 

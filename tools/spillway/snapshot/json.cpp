@@ -60,8 +60,9 @@ Json failure_of(const HistoryFindings& found) {
 std::string snapshot_json(const SnapshotReport& report) {
   const HistoryFindings& found = report.findings;
   Json json = {{"spillway_snapshot_report", 1}, {"file", report.file}, {"path", report.path}};
-  json["verdict"] =
-      found.failure ? Json{{"cause", snapshot_cause_name(found)}, {"text", found.verdict.text}} : Json();
+  json["verdict"] = found.failure ? Json{{"cause", cause_name(found.verdict.cause)},
+                                         {"text", found.verdict.text + found.remark}}
+                                  : Json();
   json["failure"] = failure_of(found);
   json["failures"] = found.failures;
   json["device"] = found.device;

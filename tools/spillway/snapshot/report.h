@@ -32,7 +32,5 @@ inline constexpr HoldingTerm kHoldingTerms[] = {
 
 std::string snapshot_text(const SnapshotReport& report);
 std::string snapshot_json(const SnapshotReport& report);
-// "leak", "fragmentation", ...
-const char* snapshot_cause_name(const HistoryFindings& findings);
 
 }  // namespace spillway::tools

@@ -23,7 +23,8 @@ std::string noun(const SnapshotReport& report) {
 std::string verdict_line(const SnapshotReport& report) {
   const HistoryFindings& found = report.findings;
   if (!found.failure) return "No request failed in what the " + noun(report) + " tells.\n";
-  return std::string("Verdict: ") + snapshot_cause_name(found) + ": " + found.verdict.text + ".\n";
+  return std::string("Verdict: ") + cause_name(found.verdict.cause) + ": " + found.verdict.text +
+         found.remark + ".\n";
 }
 
 std::string from_text(const std::string& caller) {
@@ -157,10 +158,6 @@ std::string completeness_text(const SnapshotReport& report) {
 }
 
 }  // namespace
-
-const char* snapshot_cause_name(const HistoryFindings& findings) {
-  return findings.cause == HistoryCause::kLeak ? "leak" : cause_name(findings.verdict.cause);
-}
 
 std::string snapshot_text(const SnapshotReport& report) {
   const HistoryFindings& found = report.findings;

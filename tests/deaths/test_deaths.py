@@ -1,0 +1,172 @@
+"""For each way to die, `spillway report` alone says why, of whom, and how much: of a program under `spillway run`, in its
+default mode and with Spillway as the allocator, and of PyTorch's own memory snapshots."""
+import concurrent.futures
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+from machine import (BUILD, MIB, PROGRAMS, ROOT, SPILLWAY, Died, call, died_natively, died_under_run, report, simulate,
+                     was_killed)
+
+REPLACE = ("--mode", "replace", "--host-budget", "0")
+NEIGHBOUR = (sys.executable, PROGRAMS / "neighbour.py", "140")
+
+
+def row(death, source, cause, *texts, **how):
+    """`texts`: patterns that the report must have, the verdict first."""
+    return death, source, cause, texts, how
+
+
+TABLE = [
+    row("capacity", "run", "capacity", r"8\.22 MiB too much", r"by +torch/optim/adam.py:\d+ .*from capacity.py:9",
+        capacity="1GiB"),
+    row("capacity", "replace", "capacity", r"8\.22 MiB too much", r"320\.00 MiB .* capacity\.py:5", capacity="1GiB"),
+    row("capacity", "snapshot", "capacity", r"8\.22 MiB too much", r"320\.08 MiB .* capacity\.py:5", capacity="1GiB"),
+
+    row("fragmentation", "run", "fragmentation", r"144\.00 MiB are not in use", r"by +fragmentation.py:8 activations"),
+    row("fragmentation", "snapshot", "fragmentation", r"144\.00 MiB are not in use, but in pieces of at most 64\.00 MiB",
+        r"yes +PyTorch's expandable segments"),
+
+    row("leak", "run", "growth", r"rose all along, from [\d.]+ MiB to [\d.]+ MiB in", SECONDS_A_STEP="0.15"),
+    row("leak", "replace", "leak", r"blocks of leak\.py:\d+ <module> were kept: [56]\.\d+ MiB more after each step"),
+    row("leak", "snapshot", "leak", r"blocks of leak\.py:\d+ <module> were kept: 6\.00 MiB more after each step"),
+
+    row("neighbour", "run", "other processes", r"process \d+ \(.*\) holds 140\.00 MiB", r"\+ others +140\.00 MiB",
+        neighbour=True),
+    row("neighbour", "replace", "other processes", r"process \d+ \(.*\) holds 140\.00 MiB", r"\+ others +140\.00 MiB",
+        neighbour=True),
+    row("neighbour", "snapshot", "outside bytes", r"other libraries or processes that are not seen hold 140\.00 MiB"),
+
+    row("pending", "run", "pending frees", r"240\.00 MiB are freed but still in use", r"by +pending\.py:11"),
+    row("pending", "replace", "pending frees", r"240\.00 MiB are freed but still in use", r"by +pending\.py:11"),
+    row("pending", "snapshot", "pending frees", r"240\.00 MiB are freed but still in use", r"by +pending\.py:11"),
+
+    row("pools", "run", "pool isolation", r"144\.00 MiB lie in other memory pools", r"by +pools\.py:8"),
+    row("pools", "replace", "pool isolation", r"144\.00 MiB lie in other memory pools", r"by +pools\.py:8"),
+    row("pools", "snapshot", "pool isolation", r"144\.00 MiB lie in other memory pools", r"by +pools\.py:8"),
+
+    row("own_limit", "replace", "limit", r"the limit is 64\.00 MiB on a device of 256\.00 MiB"),
+    row("own_limit", "snapshot", "limit", r"256\.00 MiB of the card were free.*set_per_process_memory_fraction"),
+    row("capacity", "replace", "limit", r"the limit is 900\.00 MiB on a device of 4\.00 GiB", capacity="4GiB",
+        options=("--limit", "900MiB")),
+
+    row("host_memory", "run", "host memory", r"256\.00 MiB of pinned host memory were asked for, not of the card",
+        r"by +host_memory\.py:\d+"),
+    row("host_memory", "replace", "host memory", r"256\.00 MiB of pinned host memory were asked for, not of the card"),
+
+    row("evaluation", "run", "growth", r"rose all along", r"by +evaluation\.py:\d+", SECONDS_A_STEP="0.08"),
+    row("evaluation", "replace", "leak", r"blocks of evaluation\.py:\d+ <module> were kept: 3\.91 MiB more"),
+    row("evaluation", "snapshot", "leak", r"blocks of evaluation\.py:\d+ <module> were kept: 3\.91 MiB more"),
+
+    row("growing_cache", "run", "growth", r"rose all along", r"by +growing_cache\.py:\d+", SECONDS_A_STEP="0.03"),
+    row("growing_cache", "replace", "growth", r"4 blocks of growing_cache\.py:\d+ <module> grow.* 2\.00 MiB larger"),
+    row("growing_cache", "snapshot", "growth", r"4 blocks of growing_cache\.py:\d+ <module> grow.* 2\.00 MiB larger"),
+
+    row("one_large_batch", "run", "capacity", r"84\.02 MiB too much", r"by +one_large_batch\.py:10"),
+    row("one_large_batch", "replace", "capacity", r"this step takes 318\.00 MiB, and none before it took more than 24",
+        r"by +one_large_batch\.py:10"),
+    row("one_large_batch", "snapshot", "capacity", r"this step takes 318\.00 MiB, and none before it took more than 24",
+        r"by +one_large_batch\.py:10"),
+]
+
+
+def die(death, source, how):
+    how = dict(how)
+    options = how.pop("options", ())
+    neighbour = how.pop("neighbour", False)
+    before = (SPILLWAY, "run", "--quiet", "--", *NEIGHBOUR) if neighbour else ()
+    program = "beside_neighbour" if death == "neighbour" else death
+    if source == "snapshot":
+        return died_natively(program, before=NEIGHBOUR if death == "neighbour" else (), **how)
+    return died_under_run(program, *(REPLACE if source == "replace" else ()), *options, before=before, **how)
+
+
+class Deaths(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        """Three at a time: some of them wait, and PyTorch's allocator is looked at four times a second."""
+        with concurrent.futures.ThreadPoolExecutor(max_workers=3) as pool:
+            cls.died = list(pool.map(lambda one: die(one[0], one[1], one[4]), TABLE))
+
+    def test_the_verdict_is_the_right_one(self):
+        for (death, source, cause, texts, _), died in zip(TABLE, self.died, strict=True):
+            with self.subTest(death=death, source=source):
+                self.assertIsNotNone(died.data, died.errors)
+                self.assertEqual(died.cause, cause, died.verdict)
+                self.assertIn(f"Verdict: {cause}: ", died.text)
+                self.assertRegex(died.verdict, texts[0])
+                for text in texts[1:]:
+                    self.assertRegex(died.text, text)
+
+    def test_the_equation_closes(self):
+        for (death, source, _, _, _), died in zip(TABLE, self.died, strict=True):
+            if source == "snapshot" or death == "host_memory":
+                continue
+            with self.subTest(death=death, source=source):
+                self.assertEqual(died.incident["equation"]["residual_bytes"], 0)
+
+    def test_data_names_the_other_process(self):
+        for (death, source, _, _, _), died in zip(TABLE, self.died, strict=True):
+            if death == "neighbour" and source != "snapshot":
+                self.assertEqual([one["held_bytes"] for one in died.incident["other_processes"]], [140 * MIB])
+
+
+class Single(unittest.TestCase):
+    def test_what_spillway_mends_is_no_death(self):
+        died = died_under_run("fragmentation", *REPLACE)
+        self.assertEqual(died.status, 0, died.errors)
+
+    def test_a_library_that_pytorchs_cache_starves(self):
+        died = died_under_run("nccl_beside_cache", "--strategies", "none", machine=("--gpus", "2"))
+        self.assertEqual(died.cause, "another library")
+        self.assertRegex(died.verdict, r"libnccl.so.2 asked the driver for .* PyTorch's cache holds [\d.]+ MiB that "
+                                       r"nothing uses: torch.cuda.empty_cache\(\)")
+        served = died_under_run("nccl_beside_cache", machine=("--gpus", "2"))
+        self.assertEqual(served.status, 0, served.errors)
+        self.assertIn("RESCUED: the only allocation failure", served.text)
+
+    def test_a_file_that_is_full(self):
+        with tempfile.TemporaryDirectory() as folder:
+            died = died_under_run(f"nvme_full {BUILD / 'lib' / 'libspillway.so'}", *REPLACE, "--nvme",
+                                  f"{folder}:16MiB", "--max-slowdown", "none")
+        self.assertEqual(died.cause, "capacity")
+        self.assertRegex(died.verdict, r"spill_to_nvme could not help: .* must go, and the file takes")
+
+    def test_who_is_killed_leaves_what_it_held(self):
+        for options in ((), REPLACE):
+            died = died_under_run("killed", *options)
+            self.assertTrue(was_killed(died.status), died.errors)
+            self.assertFalse(died.data["run"]["ended"])
+            self.assertRegex(died.text, "(?m)^The process ended without closing the trace: it was killed, or crashed")
+            self.assertEqual(died.cause, "capacity")
+        self.assertRegex(died.text, r"Of device 0 it had 230\.00 MiB in use at last")
+
+
+class Trainer(unittest.TestCase):
+    def trained(self, capacity, *options, width=512):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [BUILD / "bin" / "spillway-train", "--config", ROOT / "configs" / "tiny.toml", "--device", "cuda",
+                       "--set", f"run.out={folder}/run", "--set", f"model.width={width}", "--set", "train.steps=3",
+                       "--set", f"data.corpus={ROOT / '.deps' / 'corpus.txt'}", *options]
+            done = call(simulate(capacity, *command, values="compute"), folder, OMP_NUM_THREADS="1")
+            trace = pathlib.Path(folder) / "run" / "trace.spill"
+            return Died(done.returncode, done.stderr, report(trace), json.loads(report("--json", trace)))
+
+    def test_a_card_that_is_too_small(self):
+        died = self.trained("40MiB")
+        self.assertEqual((died.status, died.cause), (17, "capacity"), died.errors)
+        self.assertRegex(died.verdict, r"1\.33 MiB too much; 37\.33 MiB live and 4\.00 MiB asked")
+
+    def test_a_limit_that_is_too_low(self):
+        died = self.trained("256MiB", "--limit", "40MiB")
+        self.assertEqual((died.status, died.cause), (17, "limit"), died.errors)
+        self.assertRegex(died.verdict, r"1\.33 MiB too much; the limit is 40\.00 MiB on a device of 256\.00 MiB")
+        least = self.trained("64MiB", "--limit", "1MiB", width=64)
+        self.assertEqual((least.status, least.cause), (17, "limit"), least.errors)
+        self.assertRegex(least.verdict, r"the 1\.00 MiB that are free below it are no whole page")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,97 @@
+#include "tools/spillway/history/steps.h"
+
+#include <algorithm>
+
+#include "tools/spillway/history/moment.h"
+
+namespace spillway::tools {
+namespace {
+
+// Of a damaged history the levels may be anything.
+uint64_t distance(int64_t low, int64_t high) {
+  return static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
+}
+
+uint64_t largest_fall(const DeviceHistory& device, size_t until) {
+  Level level;
+  int64_t top = 0;
+  uint64_t largest = 0;
+  for (size_t i = 0; i < until; ++i) {
+    level.take_in(device.events[i]);
+    top = std::max(top, level.bytes());
+    largest = std::max(largest, distance(level.bytes(), top));
+  }
+  return largest;
+}
+
+// Where the level has fallen by `least` from its top, and before it falls again has risen by as much.
+std::vector<size_t> falls_of(const DeviceHistory& device, size_t until, uint64_t least) {
+  std::vector<size_t> falls;
+  Level level;
+  int64_t top = 0, bottom = 0;
+  bool falling = false;
+  for (size_t i = 0; i < until; ++i) {
+    level.take_in(device.events[i]);
+    const int64_t now = level.bytes();
+    if (!falling) {
+      top = std::max(top, now);
+      if (distance(now, top) < least) continue;
+      falls.push_back(i + 1);
+      falling = true;
+      bottom = now;
+    } else {
+      bottom = std::min(bottom, now);
+      if (distance(bottom, now) < least) continue;
+      falling = false;
+      top = now;
+    }
+  }
+  return falls;
+}
+
+}  // namespace
+
+Steps::Steps(const DeviceHistory& device, size_t until) {
+  for (const size_t event : device.step_events)
+    if (event < until) starts_.push_back(event);
+  if (!starts_.empty()) return;
+  device.optimizer_steps.empty() ? by_waves(device, until) : by_notes(device, until);
+}
+
+size_t Steps::of(size_t event) const {
+  return static_cast<size_t>(std::upper_bound(starts_.begin(), starts_.end(), event) - starts_.begin());
+}
+
+void Steps::by_notes(const DeviceHistory& device, size_t until) {
+  size_t event = 0;
+  for (const uint64_t time : device.optimizer_steps) {
+    while (event < until && device.events[event].microseconds < time) ++event;
+    if (event < until) starts_.push_back(event);
+  }
+}
+
+// What a step allocates and frees is one large wave with many small ones on it. Falls are counted that are a
+// half of the largest, or where these are few, such as the end of a model's loading, ever smaller ones.
+void Steps::by_waves(const DeviceHistory& device, size_t until) {
+  constexpr size_t kFew = 5;
+  constexpr uint64_t kSmallest = 256;  // part of the largest fall
+  const uint64_t largest = largest_fall(device, until);
+  for (uint64_t part = 2; part <= kSmallest && starts_.size() < kFew && largest >= part; part *= 2)
+    starts_ = falls_of(device, until, largest / part);
+  if (!free_what_they_take(device)) starts_.clear();
+}
+
+// A program that makes its model, or its gradients, one after the other has small waves too, and each of them
+// leaves nearly all that it takes. A step frees most of it.
+bool Steps::free_what_they_take(const DeviceHistory& device) const {
+  constexpr size_t kFewest = 3;
+  if (starts_.size() < kFewest) return true;
+  uint64_t taken = 0, freed = 0;
+  for (size_t i = starts_[1]; i < starts_.back(); ++i) {
+    if (device.events[i].action == Action::kAllocate) taken += device.events[i].size;
+    if (device.events[i].action == Action::kFreeCompleted) freed += device.events[i].size;
+  }
+  return freed >= taken / 2;
+}
+
+}  // namespace spillway::tools
