@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What `spillway report`, `replay` and `diff` write with --json goes with docs/json.schema.json, and the schema tells all.
+"""What `spillway report`, `replay` and `diff` write with --json goes with docs/json.schema.json, which tells all of it.
 
-SPILLWAY_BUILD_DIR names the build folder. Exit code 77, which ctest takes for "skipped", where the package jsonschema is
-missing: tools/setup --oldest installs it into .deps-tests.
+SPILLWAY_BUILD_DIR names the build folder. Exit code 77, which ctest takes for "skipped", where the package jsonschema
+is missing: tools/setup --oldest installs it into .deps-tests.
 """
 import copy
 import json
