@@ -337,6 +337,26 @@ TEST_F(Report, GivesTheSameAsData) {
   EXPECT_EQ(data["settings"]["SPILLWAY_LIMIT"], "1GiB");
 }
 
+// The sources are at hand, or are not; a report of a stranger's file shows no other file.
+TEST_F(Report, ShowsWhatStandsInTheLinesThatItNames) {
+  const std::string source = (folder() / "model.py").string(), other = (folder() / "secrets.txt").string();
+  std::ofstream(source) << "def forward(x):\n    return x * 2\x1b[31m\n";
+  std::ofstream(other) << "one\ntwo\n";
+  {
+    Story story(path());
+    story.oom(1, 8 * kMiB, 8 * kMiB, kMiB);
+    story.equation(1, {{Term::kLimit, 128 * kMiB}, {Term::kLive, 100 * kMiB}});
+    story.holder(1, source + ":2 forward", 60 * kMiB, 2);
+    story.holder(1, other + ":2 forward", 20 * kMiB, 2);
+    story.holder(1, source + ":9 forward", 10 * kMiB, 2);
+    story.outcome(1, Outcome::kGiveUp, 0, 1);
+  }
+  EXPECT_THAT(run({"report", path()}).out,
+              HasSubstr("\nThose lines\n  model.py:2 forward  return x * 2 [31m\n\nWhat was tried"));
+  std::filesystem::last_write_time(source, std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));
+  EXPECT_THAT(run({"report", path()}).out, testing::Not(HasSubstr("Those lines"))) << "it has changed since";
+}
+
 TEST_F(Report, SaysWhoAskedAndWhoHeldIt) {
   {
     Story story(path());

@@ -15,6 +15,8 @@ const char* answer_of(const Alternative& item) {
 std::string counterfactuals_text(const Counterfactuals& fitted) {
   std::string text = "\nWhat would have fitted\n";
   if (!fitted.no_answer.empty()) return text + "  No answer: " + fitted.no_answer + ".\n";
+  // First: a user who follows "yes" must know what it answers.
+  text += "  For this one request; what the program would have asked for next is not known.\n";
   using enum Align;
   Table table({kLeft, kLeft, kLeft, kLeft});
   table.add({"fits", "what", "how it is known", ""});
@@ -25,7 +27,7 @@ std::string counterfactuals_text(const Counterfactuals& fitted) {
     if (!item.setting.empty() && item.fits == true)
       text += "  to try " + item.what + ": " + item.setting + "\n";
   for (const std::string& note : fitted.notes) text += "  less sure: " + note + "\n";
-  return text + "  It is about this request; what the program would have asked for next is not known.\n";
+  return text;
 }
 
 std::string counterfactuals_json(const Counterfactuals* fitted) {

@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/spillway/report/lines_text.h"
 #include "tools/spillway/report/render.h"
 #include "tools/spillway/report/table.h"
+#include "tools/spillway/report/trace_history.h"
 #include "tools/spillway/report/verdict.h"
 #include "tools/spillway/units.h"
 
@@ -17,6 +19,18 @@ std::string share_text(uint64_t part, uint64_t whole) {
   return std::to_string(std::lround(100.0 * static_cast<double>(part) / static_cast<double>(whole))) + "%";
 }
 
+std::string lines_of(const ReportInput& input, size_t shown) {
+  SourceLines sources(input.path);
+  for (const auto& [index, stack] : input.contents.names) sources.know(frames_of(stack));
+  std::vector<StackName> places;
+  if (const auto& asker = input.incident->asker) places.push_back({asker->where, asker->caller});
+  for (size_t i = 0; i < shown; ++i) {
+    const SiteName& site = input.incident->holders[i].site;
+    places.push_back({site.where, site.caller});
+  }
+  return lines_text(places, &sources);
+}
+
 std::string sampling_text(const ReportInput& input) {
   const auto found = input.contents.settings.find("stacks");
   if (found == input.contents.settings.end() || found->second == "all") return "";
@@ -26,11 +40,16 @@ std::string sampling_text(const ReportInput& input) {
 
 }  // namespace
 
-const Growth* growth_of(const ReportInput& input, const SiteName& site) {
+const Holder* holder_of(const ReportInput& input, const SiteName& site) {
   if (input.findings == nullptr) return nullptr;
   for (const Holder& holder : input.findings->holders)
-    if (holder.where == site.where && holder.caller == site.caller && holder.growth) return &*holder.growth;
+    if (holder.where == site.where && holder.caller == site.caller) return &holder;
   return nullptr;
+}
+
+const Growth* growth_of(const ReportInput& input, const SiteName& site) {
+  const Holder* holder = holder_of(input, site);
+  return holder != nullptr && holder->growth ? &*holder->growth : nullptr;
 }
 
 std::string site_text(const SiteName& site) {
@@ -51,27 +70,36 @@ std::string holders_text(const ReportInput& input) {
       held, incident.term(trace::Term::kLive).value_or(0) + incident.term(trace::Term::kSpilled).value_or(0));
   const bool grows = std::ranges::any_of(
       incident.holders, [&](const SiteShare& holder) { return growth_of(input, holder.site) != nullptr; });
-  Table table = grows ? Table({Align::kRight, Align::kRight, Align::kRight, Align::kLeft, Align::kLeft})
-                      : Table({Align::kRight, Align::kRight, Align::kRight, Align::kLeft});
-  const auto add = [&](std::vector<std::string> row, const std::string& growth, const std::string& place) {
+  const bool are_dated = std::ranges::any_of(
+      incident.holders, [&](const SiteShare& holder) { return holder_of(input, holder.site) != nullptr; });
+  std::vector<Align> columns{Align::kRight, Align::kRight, Align::kRight};
+  if (are_dated) columns.push_back(Align::kRight);
+  if (grows) columns.push_back(Align::kLeft);
+  columns.push_back(Align::kLeft);
+  Table table(columns);
+  const auto add = [&](std::vector<std::string> row, const std::string& oldest, const std::string& growth,
+                       const std::string& place) {
+    if (are_dated) row.push_back(oldest);
     if (grows) row.push_back(growth);
     row.push_back(place);
     table.add(std::move(row));
   };
-  add({"bytes", "share", "blocks"}, "growth", "place");
+  add({"bytes", "share", "blocks"}, "oldest", "growth", "place");
   const size_t shown = std::min(kHoldersShown, incident.holders.size());
   for (size_t i = 0; i < shown; ++i) {
-    const SiteShare& holder = incident.holders[i];
-    const Growth* growth = growth_of(input, holder.site);
-    add({size_text(holder.bytes), share_text(holder.bytes, live), std::to_string(holder.blocks)},
-        growth == nullptr ? "" : "+" + size_text(growth->bytes_per_step) + " a step", site_text(holder.site));
+    const SiteShare& share = incident.holders[i];
+    const Growth* growth = growth_of(input, share.site);
+    const Holder* holder = holder_of(input, share.site);
+    add({size_text(share.bytes), share_text(share.bytes, live), std::to_string(share.blocks)},
+        holder == nullptr || !holder->oldest_us ? "" : duration_text(*holder->oldest_us),
+        growth == nullptr ? "" : "+" + size_text(growth->bytes_per_step) + " a step", site_text(share.site));
   }
   std::string text = "\nWho held it\n" + table.text("  ");
   if (incident.holders.size() > shown)
     text += "  and " + count_text(incident.holders.size() - shown, "place", "places") +
             " more (--json has all)\n";
   if (grows) text += "  growth: what each of the program's steps leaves and does not free again\n";
-  return text + sampling_text(input);
+  return text + sampling_text(input) + lines_of(input, shown);
 }
 
 }  // namespace spillway::tools

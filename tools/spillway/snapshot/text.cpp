@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/spillway/report/lines_text.h"
 #include "tools/spillway/report/table.h"
 #include "tools/spillway/snapshot/report.h"
 #include "tools/spillway/units.h"
@@ -115,6 +116,17 @@ std::string holders_text(const std::vector<Holder>& holders, uint64_t whole) {
   return text;
 }
 
+std::string lines_of(const SnapshotReport& report) {
+  const HistoryFindings& found = report.findings;
+  SourceLines sources(report.path);
+  for (const auto& frames : report.snapshot.stacks) sources.know(frames);
+  std::vector<StackName> places;
+  if (found.failure) places.push_back({found.failure->where, found.failure->caller});
+  for (size_t i = 0; i < std::min(kHoldersShown, found.holders.size()); ++i)
+    places.push_back({found.holders[i].where, found.holders[i].caller});
+  return lines_text(places, &sources);
+}
+
 std::string peak_text(const HistoryFindings& found) {
   if (found.peak_is_the_failure || found.events == 0) return "";
   return "\nAt the peak of " + size_text(found.peak_bytes) + ", earlier in the history\n" +
@@ -164,7 +176,7 @@ std::string snapshot_text(const SnapshotReport& report) {
   std::string text = std::string(report.file) + ": " + report.path + "\n" + verdict_line(report);
   text += request_text(found) + holdings_text(report);
   text += found.failure ? "\nWho held it\n" : "\nWho holds it\n";
-  text += holders_text(found.holders, found.holdings.in_use);
+  text += holders_text(found.holders, found.holdings.in_use) + lines_of(report);
   if (found.failure && report.fitted != nullptr) text += counterfactuals_text(*report.fitted);
   return text + peak_text(found) + completeness_text(report);
 }
