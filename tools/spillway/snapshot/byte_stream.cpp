@@ -7,21 +7,16 @@
 #include <cstring>
 
 namespace spillway::tools {
-namespace {
-
-constexpr size_t kPiece = size_t{1} << 20;
-
-}  // namespace
-
 ByteStream::ByteStream(std::string_view whole) : size_(whole.size()), piece_(whole) {}
 
-ByteStream::ByteStream(int descriptor, uint64_t size) : descriptor_(descriptor), size_(size) {}
+ByteStream::ByteStream(int descriptor, uint64_t size, size_t piece)
+    : descriptor_(descriptor), size_(size), piece_bytes_(piece) {}
 
 // `count` bytes from `next_` on, or as many as there are.
 bool ByteStream::fill(uint64_t count) {
   if (descriptor_ < 0 || count > size_ - std::min(size_, position())) return false;
   const size_t left = piece_.size() - next_;
-  const size_t wanted = std::max(count, std::min<uint64_t>(kPiece, size_ - position()));
+  const size_t wanted = std::max(count, std::min<uint64_t>(piece_bytes_, size_ - position()));
   if (left > 0) std::memmove(buffer_.data(), piece_.data() + next_, left);
   if (buffer_.size() < wanted) buffer_.resize(wanted);
   begin_ += next_;

@@ -13,8 +13,9 @@ namespace spillway::tools {
 class ByteStream {
  public:
   explicit ByteStream(std::string_view whole);
-  // A regular file of `size` bytes, read from its start.
-  ByteStream(int descriptor, uint64_t size);
+  static constexpr size_t kPieceBytes = size_t{1} << 20;
+  // A regular file of `size` bytes, read from its start; at least `piece` at a time.
+  ByteStream(int descriptor, uint64_t size, size_t piece = kPieceBytes);
 
   uint64_t size() const { return size_; }
   uint64_t position() const { return begin_ + next_; }
@@ -38,6 +39,7 @@ class ByteStream {
 
   const int descriptor_ = -1;
   const uint64_t size_;
+  const size_t piece_bytes_ = kPieceBytes;
   uint64_t begin_ = 0;  // of the piece
   size_t next_ = 0;     // in the piece
   std::string_view piece_;

@@ -147,29 +147,6 @@ class Loader {
   MemoryHistory& out_;
 };
 
-std::optional<MemoryHistory> parse(ByteStream bytes, std::string* error) {
-  MemoryHistory snapshot;
-  Stacks stacks(&snapshot);
-  EventTaker taker(&stacks);
-  const Pickle pickle =
-      Pickle::read(std::move(bytes), [&taker](const Pickle& read, std::span<const Id> items, Id first) {
-        return taker.take(read, items, first);
-      });
-  snapshot.texts = pickle.texts();
-  const bool has_form = pickle.has_root() && (pickle.find(pickle.root(), "segments") ||
-                                              pickle.find(pickle.root(), "device_traces"));
-  if (!has_form) {
-    *error = "it is a pickle, but no memory snapshot of PyTorch's (torch.cuda.memory._dump_snapshot)";
-    if (!pickle.incomplete().empty()) *error += ": " + pickle.incomplete();
-    return std::nullopt;
-  }
-  snapshot.incomplete = pickle.incomplete();
-  Loader(pickle, &stacks, &taker.events(), &snapshot).load(pickle.root());
-  if (const auto lacks = snapshot.settings.extract(kIncompleteSetting); !lacks.empty())
-    snapshot.incomplete += (snapshot.incomplete.empty() ? "" : "; ") + lacks.mapped();
-  return snapshot;
-}
-
 class File {
  public:
   explicit File(const std::string& path) : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
@@ -193,15 +170,38 @@ class File {
 
 }  // namespace
 
+std::optional<MemoryHistory> parse_snapshot(ByteStream bytes, std::string* error) {
+  MemoryHistory snapshot;
+  Stacks stacks(&snapshot);
+  EventTaker taker(&stacks);
+  const Pickle pickle =
+      Pickle::read(std::move(bytes), [&taker](const Pickle& read, std::span<const Id> items, Id first) {
+        return taker.take(read, items, first);
+      });
+  snapshot.texts = pickle.texts();
+  const bool has_form = pickle.has_root() && (pickle.find(pickle.root(), "segments") ||
+                                              pickle.find(pickle.root(), "device_traces"));
+  if (!has_form) {
+    *error = "it is a pickle, but no memory snapshot of PyTorch's (torch.cuda.memory._dump_snapshot)";
+    if (!pickle.incomplete().empty()) *error += ": " + pickle.incomplete();
+    return std::nullopt;
+  }
+  snapshot.incomplete = pickle.incomplete();
+  Loader(pickle, &stacks, &taker.events(), &snapshot).load(pickle.root());
+  if (const auto lacks = snapshot.settings.extract(kIncompleteSetting); !lacks.empty())
+    snapshot.incomplete += (snapshot.incomplete.empty() ? "" : "; ") + lacks.mapped();
+  return snapshot;
+}
+
 std::optional<MemoryHistory> parse_snapshot(std::string_view bytes, std::string* error) {
-  return parse(ByteStream(bytes), error);
+  return parse_snapshot(ByteStream(bytes), error);
 }
 
 std::optional<MemoryHistory> read_snapshot(const std::string& path, std::string* error) {
   const File file(path);
   std::optional<MemoryHistory> snapshot;
   if (const auto size = file.size()) {
-    snapshot = parse(ByteStream(file.descriptor(), *size), error);
+    snapshot = parse_snapshot(ByteStream(file.descriptor(), *size), error);
   } else {  // a pipe, which can be read once
     std::ifstream stream(path, std::ios::binary);
     const std::string bytes{std::istreambuf_iterator<char>(stream), {}};

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "tools/spillway/history/history.h"
+#include "tools/spillway/snapshot/byte_stream.h"
 
 namespace spillway::tools {
 
@@ -17,6 +18,7 @@ inline constexpr const char* kIncompleteSetting = "spillway_incomplete";
 // Nothing, and `error`, for a file that is no snapshot.
 std::optional<MemoryHistory> read_snapshot(const std::string& path, std::string* error);
 // The same of a file's contents.
+std::optional<MemoryHistory> parse_snapshot(ByteStream bytes, std::string* error);
 std::optional<MemoryHistory> parse_snapshot(std::string_view bytes, std::string* error);
 
 }  // namespace spillway::tools
