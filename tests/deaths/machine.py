@@ -76,7 +76,8 @@ def died_natively(program, capacity="256MiB", before=(), **settings):
     """Under PyTorch's own memory history, without Spillway."""
     with tempfile.TemporaryDirectory() as folder:
         snapshot = pathlib.Path(folder) / "snapshot.pickle"
-        words = simulate(capacity, *before, sys.executable, PROGRAMS / "with_history.py", snapshot, *command_of(program))
+        words = simulate(capacity, *before, sys.executable, PROGRAMS / "with_history.py", snapshot,
+                         *command_of(program))
         done = call(words, folder, **settings)
         if not snapshot.exists():
             return Died(done.returncode, done.stderr, None, None)

@@ -1,5 +1,5 @@
-"""What a report says would have fitted is tried: the program that died runs again with that setting, on that capacity, or
-mended, on the simulated card, and gets past the request that failed. What does not fit does not."""
+"""What a report says would have fitted is tried: the program that died runs again with that setting, on that
+capacity, or mended, on the simulated card, and gets past the request that failed. What does not fit does not."""
 import concurrent.futures
 import unittest
 

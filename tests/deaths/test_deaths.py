@@ -1,5 +1,5 @@
-"""For each way to die, `spillway report` alone says why, of whom, and how much: of a program under `spillway run`, in its
-default mode and with Spillway as the allocator, and of PyTorch's own memory snapshots."""
+"""For each way to die, `spillway report` alone says why, of whom, and how much: of a program under `spillway run`,
+in its default mode and with Spillway as the allocator, and of PyTorch's own memory snapshots."""
 import concurrent.futures
 import json
 import pathlib
@@ -26,7 +26,7 @@ TABLE = [
     row("capacity", "snapshot", "capacity", r"8\.22 MiB too much", r"320\.08 MiB .* capacity\.py:5", capacity="1GiB"),
 
     row("fragmentation", "run", "fragmentation", r"144\.00 MiB are not in use", r"by +fragmentation.py:8 activations"),
-    row("fragmentation", "snapshot", "fragmentation", r"144\.00 MiB are not in use, but in pieces of at most 64\.00 MiB",
+    row("fragmentation", "snapshot", "fragmentation", r"144\.00 MiB are not in use, but in pieces of at most 64\.00",
         r"yes +PyTorch's expandable segments"),
 
     row("leak", "run", "growth", r"rose all along, from [\d.]+ MiB to [\d.]+ MiB in", SECONDS_A_STEP="0.15"),

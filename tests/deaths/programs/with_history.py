@@ -1,5 +1,5 @@
-"""with_history.py SNAPSHOT PROGRAM [WORD...]: runs a program under PyTorch's memory history, and writes the snapshot when
-it ends."""
+"""with_history.py SNAPSHOT PROGRAM [WORD...]: runs a program under PyTorch's memory history, and writes the snapshot
+when it ends."""
 import runpy
 import sys
 
