@@ -135,17 +135,18 @@ Verdict verdict_on(const Holdings& holdings, uint64_t request) {
 }
 
 std::string place_text(const Holder& holder) {
-  return holder.caller.empty() ? holder.where : holder.caller;
+  return holder.where + (holder.caller.empty() ? "" : " from " + holder.caller);
 }
 
 // What grows is the cause where without it the request would have had room.
-void look_for_a_leak(uint64_t request, HistoryFindings* found) {
+// `unnamed`: what memory without a stack is called; a place with a name says more, though it holds less.
+void look_for_a_leak(uint64_t request, std::string_view unnamed, HistoryFindings* found) {
   uint64_t grown = 0;
   const Holder* largest = nullptr;
   for (const Holder& holder : found->holders) {
     if (!holder.growth || holder.growth->replaced) continue;
     grown += holder.bytes;
-    if (largest == nullptr) largest = &holder;
+    if (largest == nullptr || largest->where == unnamed) largest = &holder;
   }
   if (largest == nullptr || grown < request || grown < found->holdings.in_use / 8) return;
   found->verdict = {Cause::kLeak, size_text(largest->bytes) + " in " + std::to_string(largest->blocks) +
@@ -297,7 +298,7 @@ std::optional<HistoryFindings> look_into(const MemoryHistory& snapshot, std::opt
   found.holdings.free = request.address;
   found.verdict = verdict_on(found.holdings, std::max<uint64_t>(request.size, 1));
   look_for_growth(device, moment, request.size, &names, &found);
-  look_for_a_leak(request.size, &found);
+  look_for_a_leak(request.size, snapshot.without_stack, &found);
   if (found.verdict.cause == Cause::kCapacity || found.verdict.cause == Cause::kFragmentation)
     found.remark = remark_on_the_step(device, steps, shown, request.size);
   return found;
