@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Measures `spillway report` of a memory snapshot of many events, as text: measure_text.py SPILLWAY [EVENTS].
 
-Ten million events by default, a file of 590 MB; making it takes a minute and 5 GB of memory. Prints the time, the processor's
-time, and the most memory that the report had, all of one run.
+Ten million events by default, a file of 590 MB; making it takes a minute and 5 GB of memory. Prints the time, the
+processor's time, and the most memory that the report had, all of one run.
 """
 import pathlib
 import subprocess

@@ -69,8 +69,7 @@ void is_written(const MemoryHistory& history) {
   for (const auto& [number, device] : history.devices) {
     if (number < 0 || device.events.empty()) continue;
     promise(again->devices.contains(number), "a device that was written is read again");
-    promise(again->devices.at(number).events.size() >= device.events.size(),
-            "its events are read again");
+    promise(again->devices.at(number).events.size() >= device.events.size(), "its events are read again");
   }
 }
 

@@ -1,5 +1,5 @@
-// Spillway's own allocator has fuzzers of its own (tests/allocator/fuzz_test.cpp): here a replay on it is refused, as where the
-// simulator's libraries are missing.
+// Spillway's own allocator has fuzzers of its own (tests/allocator/fuzz_test.cpp): here a replay on it is
+// refused, as where the simulator's libraries are missing.
 #include "tools/spillway/replay/spillway_placement.h"
 
 namespace spillway::tools {

@@ -3,9 +3,10 @@
 
     run.py BUILD_FOLDER READER... [--seconds N] [--seed N] [--corpus FOLDER]
 
-Each for N seconds (15 by default), from the seed 1 or the given one. With --corpus it starts from what earlier runs kept in
-FOLDER/<reader> and keeps there what it finds. A finding is written to BUILD_FOLDER/fuzz/findings, and is printed, packed, to be pasted.
-Exit code 1 for a finding, and 77, which ctest takes for "skipped", where the fuzzers were not built.
+Each for N seconds (15 by default), from the seed 1 or the given one. With --corpus it starts from what earlier runs
+kept in FOLDER/<reader> and keeps there what it finds. A finding is written to BUILD_FOLDER/fuzz/findings, and is
+printed, packed, to be pasted. Exit code 1 for a finding, and 77, which ctest takes for "skipped", where the fuzzers
+were not built.
 """
 import argparse
 import base64
@@ -19,8 +20,8 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 LONGEST = 64 << 10  # bytes of an input
-NEEDED = "clang and the libFuzzer of its version (on Debian: apt-get install clang, with libclang-rt-VERSION-dev where it is " \
-         "a package of its own); then configure anew with -USPILLWAY_FUZZ_COMPILER -USPILLWAY_CLANG"
+NEEDED = ("clang and the libFuzzer of its version (on Debian: apt-get install clang, with libclang-rt-VERSION-dev "
+          "where it is a package of its own); then configure anew with -USPILLWAY_FUZZ_COMPILER -USPILLWAY_CLANG")
 
 
 def program_of(build, reader):
@@ -29,8 +30,8 @@ def program_of(build, reader):
 
 def command_of(build, reader, seconds, seed, corpus, seeds, findings):
     dictionary = HERE / f"{reader}.dict"
-    options = [f"-seed={seed}", f"-max_total_time={seconds}", "-timeout=10", "-rss_limit_mb=2048", f"-max_len={LONGEST}",
-               "-len_control=0", "-print_final_stats=1", f"-artifact_prefix={findings}/{reader}-"]
+    options = [f"-seed={seed}", f"-max_total_time={seconds}", "-timeout=10", "-rss_limit_mb=2048",
+               f"-max_len={LONGEST}", "-len_control=0", "-print_final_stats=1", f"-artifact_prefix={findings}/{reader}-"]
     if dictionary.exists():
         options.append(f"-dict={dictionary}")
     return [program_of(build, reader), *options, corpus, seeds]

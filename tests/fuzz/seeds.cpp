@@ -1,4 +1,5 @@
-// fuzz_seeds FOLDER GOLDEN: what the fuzzers start from, a folder a reader. Small files that hold one of each thing.
+// fuzz_seeds FOLDER GOLDEN: what the fuzzers start from, a folder a reader. Small files that hold one of each
+// thing.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -39,8 +40,7 @@ class Story {
     fs::create_directories(path.parent_path());
     fs::remove(path);
     std::string error;
-    trace_ =
-        trace::Trace::open(path, {.rings = 1, .records_per_ring = 64, .side_table_bytes = 4096}, &error);
+    trace_ = trace::Trace::open(path, {.rings = 1, .records_per_ring = 64, .side_table_bytes = 4096}, &error);
     if (trace_ == nullptr) {
       std::cerr << "fuzz_seeds: " << error << '\n';
       std::exit(1);
@@ -73,14 +73,25 @@ class Story {
     add(Kind::kMemory, {.address = live, .bytes = reserved, .requested = limit, .stream = reserved});
   }
   void fail(uint32_t incident, uint64_t live, const std::string& library) {
-    add(Kind::kOom,
-        {.address = 2 * kMiB, .bytes = 4 * kMiB, .requested = 4 * kMiB, .detail = 1'000'000, .value = incident});
-    add(Kind::kOomContext, {.bytes = 1, .requested = name("forward"), .detail = name(library), .value = incident});
-    const std::map<Term, uint64_t> terms = {
-        {Term::kLimit, 64 * kMiB},    {Term::kLive, live},       {Term::kRounding, 0},
-        {Term::kStranded, kMiB},      {Term::kCached, 2 * kMiB}, {Term::kPending, 0},
-        {Term::kPools, 0},            {Term::kContext, kMiB},    {Term::kOthers, 0},
-        {Term::kFree, 60 * kMiB - live}, {Term::kLargestExtent, kMiB}, {Term::kSpilled, kMiB}};
+    add(Kind::kOom, {.address = 2 * kMiB,
+                     .bytes = 4 * kMiB,
+                     .requested = 4 * kMiB,
+                     .detail = 1'000'000,
+                     .value = incident});
+    add(Kind::kOomContext,
+        {.bytes = 1, .requested = name("forward"), .detail = name(library), .value = incident});
+    const std::map<Term, uint64_t> terms = {{Term::kLimit, 64 * kMiB},
+                                            {Term::kLive, live},
+                                            {Term::kRounding, 0},
+                                            {Term::kStranded, kMiB},
+                                            {Term::kCached, 2 * kMiB},
+                                            {Term::kPending, 0},
+                                            {Term::kPools, 0},
+                                            {Term::kContext, kMiB},
+                                            {Term::kOthers, 0},
+                                            {Term::kFree, 60 * kMiB - live},
+                                            {Term::kLargestExtent, kMiB},
+                                            {Term::kSpilled, kMiB}};
     for (const auto& [term, bytes] : terms)
       add(Kind::kOomEquation, {.bytes = bytes, .detail = static_cast<uint64_t>(term), .value = incident});
     add(Kind::kOomSite, {.detail = name("model.py:47 forward\ntrain.py:9 main"), .value = incident});
@@ -175,11 +186,13 @@ tools::MemoryHistory small_history() {
   const tools::HistoryBlock idle{kBase + kMiB, kMiB, 0, tools::BlockState::kFree, 0};
   device.segments.push_back({kBase, 2 * kMiB, 0, {0, 0}, true, false, {used, idle}});
   using enum tools::Action;
-  for (const auto& [action, address, size] :
-       {std::tuple{kSegmentAllocate, kBase, 2 * kMiB}, {kAllocate, kBase + kMiB, kMiB},
-        {kAllocate, kBase, kMiB - 12}, {kFreeRequested, kBase + kMiB, kMiB},
-        {kFreeCompleted, kBase + kMiB, kMiB}, {kOutOfMemory, kMiB, 4 * kMiB}})
-    device.events.push_back({action, 1, address, size, 0, device.events.size() * 100, {0, 0}});
+  for (const auto& [action, address, size] : {std::tuple{kSegmentAllocate, kBase, 2 * kMiB},
+                                              {kAllocate, kBase + kMiB, kMiB},
+                                              {kAllocate, kBase, kMiB - 12},
+                                              {kFreeRequested, kBase + kMiB, kMiB},
+                                              {kFreeCompleted, kBase + kMiB, kMiB},
+                                              {kOutOfMemory, kMiB, 4 * kMiB}})
+    device.events.push_back({action, address, size, 0, device.events.size() * 100, {0, 0}, 1});
   return history;
 }
 
@@ -187,7 +200,8 @@ void write_snapshots(const fs::path& folder, const fs::path& golden, const fs::p
   write_text(folder / "small", tools::snapshot_of(small_history()));
   trace::Contents contents;
   std::string error;
-  if (trace::read(trace, &contents, &error)) write_text(folder / "trace", tools::snapshot_of(tools::history_of(contents)));
+  if (trace::read(trace, &contents, &error))
+    write_text(folder / "trace", tools::snapshot_of(tools::history_of(contents)));
   fs::copy_file(golden / "snapshot.pickle", folder / "golden", fs::copy_options::overwrite_existing);
 }
 

@@ -1,4 +1,5 @@
-// Memory snapshots of PyTorch's: from memory, and from a file in pieces of a few bytes, which must tell the same.
+// Memory snapshots of PyTorch's: from memory, and from a file in pieces of a few bytes, which must tell the
+// same.
 #include "tests/fuzz/anonymous_file.h"
 #include "tests/fuzz/history_promises.h"
 #include "tests/fuzz/promise.h"

@@ -1,4 +1,5 @@
-// Streams of requests, as `spillway replay` takes them; a stream's last line is also read as settings of PyTorch's allocator.
+// Streams of requests, as `spillway replay` takes them; a stream's last line is also read as settings of
+// PyTorch's allocator.
 #include "tests/fuzz/anonymous_file.h"
 #include "tests/fuzz/promise.h"
 #include "tests/fuzz/replay_promises.h"

@@ -1,5 +1,5 @@
-// How a trace is changed: its parts, most often, with the checks repaired; now and then its bytes, as damage does.
-// SPILLWAY_FUZZ_PLAIN=1 changes bytes alone: what the fuzzer reaches without this file.
+// How a trace is changed: its parts, most often, with the checks repaired; now and then its bytes, as damage
+// does. SPILLWAY_FUZZ_PLAIN=1 changes bytes alone: what the fuzzer reaches without this file.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>

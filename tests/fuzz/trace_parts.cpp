@@ -34,8 +34,7 @@ TraceRing ring_at(const uint8_t* data, size_t size, const Shape& shape, uint32_t
   TraceRing ring{entry.written - held, entry.owner, {}};
   for (uint64_t i = 0; i < held; ++i) {
     const uint64_t slot = (ring.lost + i) % shape.records_per_ring;
-    ring.records.push_back(
-        thing_at<Record>(data, size, shape.ring_offset(number) + slot * sizeof(Record)));
+    ring.records.push_back(thing_at<Record>(data, size, shape.ring_offset(number) + slot * sizeof(Record)));
   }
   return ring;
 }
@@ -64,7 +63,8 @@ uint64_t put_texts(const std::vector<TraceText>& texts, uint8_t* table, uint64_t
 }
 
 void put_ring(const TraceRing& ring, const Shape& shape, uint32_t number, Bytes* bytes) {
-  const uint64_t too_many = ring.records.size() - std::min<size_t>(ring.records.size(), shape.records_per_ring);
+  const uint64_t too_many =
+      ring.records.size() - std::min<size_t>(ring.records.size(), shape.records_per_ring);
   DirectoryEntry entry;
   entry.written = ring.lost + ring.records.size();
   entry.owner = ring.owner;

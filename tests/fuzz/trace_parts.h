@@ -1,5 +1,5 @@
-// A trace file taken apart, and put together again with checks and stamps that fit: what a fuzzer changes is then believed, and
-// reaches what lies behind the checks.
+// A trace file taken apart, and put together again with checks and stamps that fit: what a fuzzer changes is
+// then believed, and reaches what lies behind the checks.
 #pragma once
 #include <string>
 #include <vector>

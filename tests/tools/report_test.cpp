@@ -353,7 +353,8 @@ TEST_F(Report, ShowsWhatStandsInTheLinesThatItNames) {
   }
   EXPECT_THAT(run({"report", path()}).out,
               HasSubstr("\nThose lines\n  model.py:2 forward  return x * 2 [31m\n\nWhat was tried"));
-  std::filesystem::last_write_time(source, std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));
+  std::filesystem::last_write_time(source,
+                                   std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));
   EXPECT_THAT(run({"report", path()}).out, testing::Not(HasSubstr("Those lines"))) << "it has changed since";
 }
 

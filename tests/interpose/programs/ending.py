@@ -1,5 +1,5 @@
-"""Runs out of memory, goes on, and ends in a way: ending.py FAILURES WAY. It waits for files that others make, and fails
-where they do not come."""
+"""Runs out of memory, goes on, and ends in a way: ending.py FAILURES WAY. It waits for files that others make, and
+fails where they do not come."""
 import os
 import pathlib
 import signal
