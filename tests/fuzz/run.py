@@ -31,7 +31,8 @@ def program_of(build, reader):
 def command_of(build, reader, seconds, seed, corpus, seeds, findings):
     dictionary = HERE / f"{reader}.dict"
     options = [f"-seed={seed}", f"-max_total_time={seconds}", "-timeout=10", "-rss_limit_mb=2048",
-               f"-max_len={LONGEST}", "-len_control=0", "-print_final_stats=1", f"-artifact_prefix={findings}/{reader}-"]
+               f"-max_len={LONGEST}", "-len_control=0", "-print_final_stats=1",
+               f"-artifact_prefix={findings}/{reader}-"]
     if dictionary.exists():
         options.append(f"-dict={dictionary}")
     return [program_of(build, reader), *options, corpus, seeds]
