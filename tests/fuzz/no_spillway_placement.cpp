@@ -4,7 +4,7 @@
 
 namespace spillway::tools {
 
-std::unique_ptr<Placement> make_spillway_placement(uint64_t, std::string* error) {
+std::unique_ptr<Placement> make_spillway_placement(uint64_t, trace::Trace*, std::string* error) {
   *error = "the simulator's libraries are not here";
   return nullptr;
 }
