@@ -62,8 +62,10 @@ def run(build, reader, seconds, seed, corpus):
     for folder in (findings, corpus):
         folder.mkdir(parents=True, exist_ok=True)
     subprocess.run([build / "bin" / "fuzz_seeds", work / "seeds", HERE.parent / "tools" / "golden"], check=True)
+    # A small quarantine of freed memory: filling a large one is a third of the time.
+    environment = os.environ | {"ASAN_OPTIONS": "quarantine_size_mb=16:malloc_context_size=12"}
     done = subprocess.run(command_of(build, reader, seconds, seed, corpus, seeds, findings), stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
+                          stderr=subprocess.STDOUT, text=True, errors="replace", check=False, env=environment)
     executed, edges = numbers_of(done.stdout)
     print(f"fuzz: {reader}: seed {seed}, {seconds} s, {executed} executions, {edges} edges, "
           f"{len(list(corpus.iterdir()))} inputs kept", flush=True)

@@ -191,8 +191,15 @@ tools::MemoryHistory small_history() {
                                               {kAllocate, kBase, kMiB - 12},
                                               {kFreeRequested, kBase + kMiB, kMiB},
                                               {kFreeCompleted, kBase + kMiB, kMiB},
-                                              {kOutOfMemory, kMiB, 4 * kMiB}})
-    device.events.push_back({action, address, size, 0, device.events.size() * 100, {0, 0}, 1});
+                                              {kOutOfMemory, kMiB, 4 * kMiB}}) {
+    tools::HistoryEvent event;
+    event.action = action;
+    event.stack = 1;
+    event.address = address;
+    event.size = size;
+    event.microseconds = device.events.size() * 100;
+    device.events.push_back(event);
+  }
   return history;
 }
 
@@ -231,8 +238,10 @@ int main(int count, char** words) {
   Story(folder / "trace" / "empty");
   write_snapshots(folder / "snapshot", golden, folder / "trace" / "leak");
   write_streams(folder / "stream");
-  if (fs::exists(golden / "rmm.dev1.csv")) {
-    fs::create_directories(folder / "rmm");
-    fs::copy_file(golden / "rmm.dev1.csv", folder / "rmm" / "golden", fs::copy_options::overwrite_existing);
-  }
+  fs::create_directories(folder / "rmm");
+  fs::copy_file(golden / "rmm.dev1.csv", folder / "rmm" / "golden", fs::copy_options::overwrite_existing);
+  write_text(
+      folder / "rmm" / "small",
+      "7,10:00:01.000000,allocate,0x7f0000000000,1024,0x0\n"
+      "7,10:00:02.000000,allocate failure,0x0,4096,0x0\n7,10:00:03.000000,free,0x7f0000000000,1024,0x0\n");
 }

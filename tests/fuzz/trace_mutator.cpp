@@ -195,7 +195,25 @@ size_t store(const Bytes& bytes, uint8_t* data, size_t most) {
   return size;
 }
 
-// Bytes of the file, its end, or its checks.
+// A number of the frame that tells how much there is: of the header, of a ring's entry, or of a text's.
+size_t some_count(const uint8_t* data, size_t size, std::minstd_rand* random) {
+  const uint64_t pick = (*random)() % 4;
+  if (pick == 0) return (*random)() % (sizeof(Header) / 4) * 4;
+  if (pick == 1) return Shape{}.directory_offset() + (*random)() % 4 * sizeof(DirectoryEntry);
+  Header header;
+  if (size < sizeof(header)) return 0;
+  std::memcpy(&header, data, sizeof(header));
+  uint64_t at = Shape{header.rings, 0, 0}.side_offset();
+  SideEntry entry;
+  while (at + sizeof(entry) <= size && (*random)() % 4 != 0) {
+    std::memcpy(&entry, data + at, sizeof(entry));
+    if (entry.bytes == 0) break;
+    at += sizeof(entry) + (uint64_t{entry.bytes} + 7) / 8 * 8;
+  }
+  return at;
+}
+
+// Bytes of the file, its end, or its counts; sometimes with a header that fits.
 size_t damage(uint8_t* data, size_t size, size_t most, std::minstd_rand* random) {
   if (size == 0) return LLVMFuzzerMutate(data, size, most);
   switch ((*random)() % 4) {
@@ -205,11 +223,12 @@ size_t damage(uint8_t* data, size_t size, size_t most, std::minstd_rand* random)
       size = LLVMFuzzerMutate(data, size, most);
       break;
     default: {
-      const size_t at = (*random)() % size, part = std::min<size_t>(64, size - at);
-      LLVMFuzzerMutate(data + at, part, part);
+      const uint32_t number = static_cast<uint32_t>((*random)()) >> (*random)() % 32;
+      const size_t at = some_count(data, size, random);
+      if (at + sizeof(number) <= size) std::memcpy(data + at, &number, sizeof(number));
     }
   }
-  if ((*random)() % 2 == 0) repair_header(data, size);
+  if ((*random)() % 4 != 0) repair_header(data, size);
   return size;
 }
 

@@ -187,5 +187,20 @@ TEST(Findings, AProgramThatOnlyTakesHasNoSteps) {
   EXPECT_EQ(program.fail(kMiB).steps, 0u);
 }
 
+// Of a damaged file: what its segments have is less than what lies in them and beside them.
+TEST(Findings, TheSumClosesWhereABlockLiesInNoSegment) {
+  MemoryHistory history;
+  HistorySegment segment;
+  segment.size = 4 * kMiB;
+  segment.blocks.push_back({0, kMiB, kMiB, BlockState::kAllocated, 0});
+  segment.blocks.push_back({64 * kMiB, kMiB, kMiB, BlockState::kAllocated, 0});
+  history.devices[0].segments.push_back(segment);
+  const HistoryFindings found = look_into(history, std::nullopt).value_or(HistoryFindings{});
+  const Holdings& at = found.holdings;
+  EXPECT_EQ(at.in_use, 2 * kMiB);
+  EXPECT_EQ(at.reserved, at.in_use + at.rounding + at.pending + at.idle + at.elsewhere);
+  EXPECT_EQ(found.contradictions, 1u);
+}
+
 }  // namespace
 }  // namespace spillway::tools

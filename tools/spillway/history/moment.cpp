@@ -103,15 +103,16 @@ class Backwards {
   // A block may lie across pieces that touch: parts of an expandable segment. Where no piece is known, each
   // block is memory of its own.
   void measure(Moment* moment) const {
-    if (pieces_.empty())
-      for (const HeldBlock& block : moment->blocks) moment->reserved += block.size;
+    for (const HeldBlock& block : moment->blocks) moment->reserved += block.size;
     auto block = moment->blocks.begin();
     uint64_t covered = 0;  // up to where blocks reach
+    uint64_t told = 0;     // that pieces have
     for (const auto& [start, piece] : pieces_) {
-      moment->reserved += piece.bytes;
+      told += piece.bytes;
       IdleMemory& idle = moment->idle[piece.owner];
       const auto leave = [&](uint64_t hole) {
         idle.bytes += hole;
+        moment->reserved += hole;
         idle.largest = std::max(idle.largest, hole);
       };
       const uint64_t end = start + std::min(piece.bytes, UINT64_MAX - start);
@@ -123,6 +124,8 @@ class Backwards {
       }
       if (end > free_from) leave(end - free_from);
     }
+    // Of a damaged history, blocks may lie in no piece, and pieces overlap.
+    if (!pieces_.empty() && told != moment->reserved) ++moment->contradictions;
   }
 
   const uint64_t rounding_;
