@@ -54,18 +54,17 @@ def show(build, reader, output):
               f"fuzz: repeat it with {program_of(build, reader)} {path}", flush=True)
 
 
-def run(build, reader, seconds, seed, corpus):
-    """Whether nothing was found."""
-    work = build / "fuzz"
-    findings = work / "findings"
-    seeds = work / "seeds" / reader
+def run(build, reader, seconds, seed, corpus, seeds):
+    """Whether nothing was found. `seeds`: a folder of this run's own, since others may run beside it."""
+    findings = build / "fuzz" / "findings"
     for folder in (findings, corpus):
         folder.mkdir(parents=True, exist_ok=True)
-    subprocess.run([build / "bin" / "fuzz_seeds", work / "seeds", HERE.parent / "tools" / "golden"], check=True)
+    subprocess.run([build / "bin" / "fuzz_seeds", seeds, HERE.parent / "tools" / "golden"], check=True)
     # A small quarantine of freed memory: filling a large one is a third of the time.
     environment = os.environ | {"ASAN_OPTIONS": "quarantine_size_mb=16:malloc_context_size=12"}
-    done = subprocess.run(command_of(build, reader, seconds, seed, corpus, seeds, findings), stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, errors="replace", check=False, env=environment)
+    command = command_of(build, reader, seconds, seed, corpus, seeds / reader, findings)
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                          check=False, env=environment)
     executed, edges = numbers_of(done.stdout)
     print(f"fuzz: {reader}: seed {seed}, {seconds} s, {executed} executions, {edges} edges, "
           f"{len(list(corpus.iterdir()))} inputs kept", flush=True)
@@ -85,10 +84,10 @@ def main():
     if missing := [reader for reader in words.readers if not program_of(words.build, reader).exists()]:
         print(f"SKIPPED: there is no fuzzer of {', '.join(missing)}: it needs {NEEDED}")
         sys.exit(77)
-    with tempfile.TemporaryDirectory() as nothing:
+    with tempfile.TemporaryDirectory() as own:
         found = [reader for reader in words.readers
                  if not run(words.build, reader, words.seconds, words.seed,
-                            (words.corpus or pathlib.Path(nothing)) / reader)]
+                            (words.corpus or pathlib.Path(own) / "corpus") / reader, pathlib.Path(own) / "seeds")]
     sys.exit(1 if found else 0)
 
 
