@@ -56,7 +56,7 @@ kept, pointer = torch.ones(4, device="cuda"), ctypes.c_uint64()
 assert ctypes.CDLL("libcuda.so.1").cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(3 << 30)) == 0
 torch.empty(2 << 30, dtype=torch.uint8, device="cuda")
 """, card=("--capacity", "4GiB"), options=["--mode", "replace"])
-        self.assertIn("the CUDA context and other libraries hold 3.00 GiB", ended.errors)
+        self.assertIn("the CUDA context, other libraries or processes that are not seen hold 3.00 GiB", ended.errors)
 
     def test_a_limit_that_is_too_small_ends_as_pytorch_does(self):
         ended = self.run_on(sys.executable, "-c", "import torch; torch.empty(1 << 30, device='cuda')",
