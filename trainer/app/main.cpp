@@ -3,6 +3,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <exception>
 #include <fstream>
 
 #include "trainer/app/page.h"
@@ -17,9 +18,7 @@ void on_interrupt(int) {
   if (stop.exchange(true)) std::_Exit(spillway::trainer::kExitInterrupted);  // the second one does not wait
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   using namespace spillway::trainer;
   CLI::App app(
       "Trains a GPT on a text, and goes on when device memory runs out.\n"
@@ -64,4 +63,15 @@ int main(int argc, char** argv) {
     return kExitError;
   }
   return results.exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "spillway-train: %s\n", error.what());
+    return spillway::trainer::kExitError;
+  }
 }

@@ -141,36 +141,40 @@ std::string place_text(const Holder& holder) {
 // What grows is the cause where without it the request would have had room.
 // `unnamed`: what memory without a stack is called; a place with a name says more, though it holds less.
 void look_for_a_leak(uint64_t request, std::string_view unnamed, HistoryFindings* found) {
-  uint64_t grown = 0;
+  uint64_t grown = 0, per_step = 0;
   const Holder* largest = nullptr;
   for (const Holder& holder : found->holders) {
     if (!holder.growth || holder.growth->replaced) continue;
     grown += holder.bytes;
-    if (largest == nullptr || largest->where == unnamed) largest = &holder;
+    if (largest != nullptr && largest->where != unnamed) continue;
+    largest = &holder;
+    per_step = holder.growth->bytes_per_step;
   }
   if (largest == nullptr || grown < request || grown < found->holdings.in_use / 8) return;
   found->verdict = {Cause::kLeak, size_text(largest->bytes) + " in " + std::to_string(largest->blocks) +
-                                      " blocks of " + place_text(*largest) + " were kept: " +
-                                      size_text(largest->growth->bytes_per_step) + " more after each step"};
+                                      " blocks of " + place_text(*largest) +
+                                      " were kept: " + size_text(per_step) + " more after each step"};
 }
 
 void look_for_growth(const DeviceHistory& device, const Moment& moment, uint64_t request, StackNames* names,
                      HistoryFindings* found) {
   const auto replaced = what_is_replaced(device, moment, names);
-  uint64_t grown = 0;
+  uint64_t grown = 0, per_step = 0;
   const Holder* largest = nullptr;
   for (Holder& holder : found->holders) {
     const auto place = replaced.find({holder.where, holder.caller});
     if (place == replaced.end() || holder.growth) continue;
     holder.growth = place->second.growth;
     grown += place->second.bytes;
-    if (largest == nullptr) largest = &holder;
+    if (largest != nullptr) continue;
+    largest = &holder;
+    per_step = place->second.growth.bytes_per_step;
   }
   if (largest == nullptr || grown < request || grown < found->holdings.in_use / 8) return;
   found->verdict = {Cause::kGrowth, size_text(largest->bytes) + " in " + std::to_string(largest->blocks) +
                                         (largest->blocks == 1 ? " block of " : " blocks of ") +
                                         place_text(*largest) + " grow: made anew again and again, " +
-                                        size_text(largest->growth->bytes_per_step) + " larger each time"};
+                                        size_text(per_step) + " larger each time"};
 }
 
 // How far what is in use rises in a step above its lowest before.

@@ -1,6 +1,7 @@
 #include "tools/spillway/run/edge.h"
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 
 #include "tools/spillway/report/analysis.h"
@@ -50,7 +51,7 @@ Demand demand_of(const RunRecord& run) {
 }
 
 std::string demand_text(const RunRecord& run) {
-  const uint64_t percent = static_cast<uint64_t>(demand_of(run).share() * 100 + 0.5);
+  const long percent = std::lround(demand_of(run).share() * 100);
   return size_text(run.wanted_bytes) + " of " + size_text(run.limit_bytes) + " (" + std::to_string(percent) +
          "%)";
 }
