@@ -13,8 +13,8 @@
 namespace spillway::tools {
 namespace {
 
-// Of 64 bytes each: a request makes about three.
-constexpr uint64_t kLeastRecords = 1u << 15, kMostRecords = 1u << 24;
+// Of 64 bytes each: a request makes about three. Two rings of the most are all that a trace may have.
+constexpr uint64_t kLeastRecords = 1u << 15, kMostRecords = 1u << 23;
 
 // The requests that are allocations, in order: the trace has one kAllocate for each that was served.
 std::vector<size_t> allocations_of(const Requests& requests) {
