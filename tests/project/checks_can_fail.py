@@ -1,4 +1,4 @@
-"""The layer check and the page check must find what they are there to find: each is shown an offence."""
+"""The layer check, the check of definitions and the page check must find what they are there to find: each is shown an offence."""
 import importlib.machinery
 import importlib.util
 import pathlib
@@ -24,9 +24,18 @@ assert list(layers.offences("include/spillway/driver/x.h", "#include <spillway/t
 assert not list(layers.offences("strategies/ladder.cpp", '#include "spillway/allocator/units.h"\n#include <vector>\n'))
 assert not list(layers.offences("trainer/step/step.cpp", "#include <ATen/ops/add.h>\n"))
 
+definitions = load("one-definition")
+places = definitions.places_of({
+    "a.h": "namespace spillway {\nstruct Growth {\nenum class Kind : int {\n}  // namespace spillway\n",
+    "b.h": "namespace spillway {\nclass Growth final : Base {\nstruct Ahead;\n}  // namespace spillway\n",
+    "c.cpp": "namespace spillway {\nnamespace {\nstruct Kind {\n}  // namespace\n}  // namespace spillway\n",
+    "d.cpp": "namespace other {\nstruct Kind {\n}  // namespace other\n"})
+assert places["spillway::Growth"] == ["a.h:2", "b.h:2"]
+assert places["spillway::Kind"] == ["a.h:3"] and places["other::Kind"] == ["d.cpp:2"]
+
 pages = load("check-readme")
 assert pages.matches(["a … c", "…", "z"], ["a bbb c", "x", "y", "z"])
 assert not pages.matches(["a … c"], ["a bbb d"])
 assert not pages.matches(["a", "b"], ["a"])
 assert [c for c, _ in pages.sessions(["$ one", "out", "$ two"])] == ["one", "two"]
-print("both checks find what they are shown")
+print("the checks find what they are shown")

@@ -27,15 +27,15 @@ std::string without_line(const std::string& where) {
                           : where.substr(0, colon) + (end == std::string::npos ? "" : where.substr(end));
 }
 
-std::vector<Growth> grown(const DeviceBaseline& now, const DeviceBaseline& before) {
-  std::vector<Growth> list;
+std::vector<GrownPlace> grown(const DeviceBaseline& now, const DeviceBaseline& before) {
+  std::vector<GrownPlace> list;
   for (const auto& [place, bytes] : now.places) {
     const auto old = before.places.find(place);
     const uint64_t was = old == before.places.end() ? 0 : old->second;
     if (bytes > was) list.push_back({place, was, bytes});
   }
   std::stable_sort(list.begin(), list.end(),
-                   [](const Growth& a, const Growth& b) { return a.after - a.before > b.after - b.before; });
+                   [](const GrownPlace& a, const GrownPlace& b) { return a.after - a.before > b.after - b.before; });
   return list;
 }
 

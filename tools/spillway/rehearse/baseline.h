@@ -39,7 +39,8 @@ struct Tolerance {
 };
 std::optional<Tolerance> parse_tolerance(const std::string& text);
 
-struct Growth {
+// A place of the program that had more bytes at the peak than in the baseline.
+struct GrownPlace {
   std::string place;
   uint64_t before = 0, after = 0;
 };
@@ -56,7 +57,7 @@ struct Finding {
   std::string name;  // "GPU 0: peak against the budget"
   Judged judged = Judged::kPassed;
   std::string text;  // with the bytes
-  std::vector<Growth> grown;
+  std::vector<GrownPlace> grown;
 };
 
 // Of a program that did not reach its end as a program that fits does.

@@ -60,7 +60,7 @@ Words words_of(Judged judged) {
   return {"", ""};
 }
 
-std::vector<Growth> most(const Finding& finding) {
+std::vector<GrownPlace> most(const Finding& finding) {
   return {finding.grown.begin(),
           finding.grown.begin() + static_cast<std::ptrdiff_t>(std::min(kMostGrown, finding.grown.size()))};
 }
@@ -68,7 +68,7 @@ std::vector<Growth> most(const Finding& finding) {
 std::string grown_text(const Finding& finding) {
   using enum Align;
   Table table({kRight, kRight, kRight, kLeft});
-  for (const Growth& one : most(finding))
+  for (const GrownPlace& one : most(finding))
     table.add({"+" + size_text(one.after - one.before), size_text(one.before), "→ " + size_text(one.after),
                one.place});
   return table.text("    ");
@@ -120,7 +120,7 @@ std::string findings_markdown(const std::vector<Finding>& findings) {
   for (const Finding& finding : findings) {
     if (finding.grown.empty()) continue;
     text += "\n" + finding.name + ": what grew\n\n| growth | before | now | place |\n|---:|---:|---:|---|\n";
-    for (const Growth& one : most(finding))
+    for (const GrownPlace& one : most(finding))
       text += "| +" + size_text(one.after - one.before) + " | " + size_text(one.before) + " | " +
               size_text(one.after) + " | `" + cell(one.place, false) + "` |\n";
   }
