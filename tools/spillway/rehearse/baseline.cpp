@@ -34,8 +34,9 @@ std::vector<GrownPlace> grown(const DeviceBaseline& now, const DeviceBaseline& b
     const uint64_t was = old == before.places.end() ? 0 : old->second;
     if (bytes > was) list.push_back({place, was, bytes});
   }
-  std::stable_sort(list.begin(), list.end(),
-                   [](const GrownPlace& a, const GrownPlace& b) { return a.after - a.before > b.after - b.before; });
+  std::stable_sort(list.begin(), list.end(), [](const GrownPlace& a, const GrownPlace& b) {
+    return a.after - a.before > b.after - b.before;
+  });
   return list;
 }
 
