@@ -1,4 +1,4 @@
-"""The layer check, the check of definitions and the page check must find what they are there to find: each is shown an offence."""
+"""The checks of layers, definitions and pages must find what they are there to find: each is shown an offence."""
 import importlib.machinery
 import importlib.util
 import pathlib
