@@ -50,7 +50,8 @@ void is_data(const ReportInput& input) {
   const auto& completeness = json.at("completeness");
   promise(completeness.at("whole") == input.contents.incomplete.empty(), "the data says whether it is whole");
   promise(json.at("incidents").size() == input.analysis.incidents.size(), "the data has every incident");
-  promise(json.at("events").size() <= kEvents, "the data has the events that were asked for");
+  promise(json.at("last_events").at("groups").size() <= kEvents,
+          "the data has the events that were asked for");
 }
 
 void answers(const uint8_t* data, size_t size) {

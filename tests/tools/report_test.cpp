@@ -46,6 +46,18 @@ class Story {
     record.bytes = bytes;
     trace_->write(record);
   }
+  void free(uint64_t address, uint64_t bytes) {
+    Record record = event(Kind::kFree);
+    record.address = address;
+    record.bytes = bytes;
+    trace_->write(record);
+  }
+  void place(uint64_t address, const std::string& stack) {
+    Record record = event(Kind::kSite);
+    record.address = address;
+    record.detail = name(stack);
+    trace_->write(record);
+  }
   void phase(const std::string& text) {
     Record record = event(Kind::kPhase);
     record.detail = name(text);
@@ -332,9 +344,28 @@ TEST_F(Report, GivesTheSameAsData) {
   EXPECT_EQ(data["run"]["tokens"], 4096);
   EXPECT_EQ(data["run"]["memory"][0]["peak_reserved_bytes"], 1004 * kMiB);
   EXPECT_EQ(data["run"]["plan_changes"][0]["reason"], "recompute the blocks of the upper half");
-  EXPECT_EQ(data["events"].size(), 2u);
+  const auto& last = data["last_events"];
+  EXPECT_EQ(last["groups"].size(), 2u);
+  EXPECT_EQ(last["groups"][1]["text"], "began step 2, attempt 1");
+  EXPECT_EQ(last["before_the_failure"], true);
   EXPECT_EQ(data["completeness"]["whole"], true);
   EXPECT_EQ(data["settings"]["SPILLWAY_LIMIT"], "1GiB");
+}
+
+TEST_F(Report, ShowsWhatHappenedBeforeTheFailureAndNotAfterIt) {
+  Story story(path());
+  story.phase("forward");
+  for (uint64_t i = 0; i < 12; ++i) {
+    story.allocate(0x7f0000200000 + i * 0x400000, 3 * kMiB, 4 * kMiB);
+    story.place(0x7f0000200000 + i * 0x400000, "/home/me/model.py:7 forward");
+  }
+  fail_request(story, 1, 500 * kMiB, 400 * kMiB, 200 * kMiB);
+  story.outcome(1, Outcome::kGiveUp, 0, 900);
+  for (uint64_t i = 0; i < 12; ++i) story.free(0x7f0000200000 + i * 0x400000, 4 * kMiB);
+  const std::string text = report();
+  EXPECT_THAT(text, HasSubstr("12 × allocated 3.00 MiB each, 36.00 MiB in all  model.py:7 forward\n"));
+  EXPECT_THAT(text, HasSubstr("12 events came after it"));
+  EXPECT_THAT(text, Not(HasSubstr("freed 12 blocks")));
 }
 
 // The sources are at hand, or are not; a report of a stranger's file shows no other file.

@@ -17,7 +17,7 @@ from samples import Samples  # noqa: E402
 
 SPILLWAY = pathlib.Path(os.environ.get("SPILLWAY_BUILD_DIR", "build")).resolve() / "bin/spillway"
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden/snapshot.pickle"
-VIEWS = ["verdict", "memory", "time", "map", "flame", "holders", "notes"]
+VIEWS = ["verdict", "memory", "time", "map", "flame", "holders", "events", "notes"]
 CONTRASTS = [("ink", "panel"), ("muted", "panel"), ("muted", "page"), ("muted", "chart"), ("bad", "bad-soft"),
              ("bad", "chart"), ("good", "good-soft"), ("panel", "accent"), ("ink", "soft"), ("panel", "ink"),
              *(("ink", f"f{i}") for i in range(6))]
@@ -147,6 +147,9 @@ class Page(unittest.TestCase):
         self.assertIn("This trace holds no history of its allocations.", self.text("main"))
         self.assertIn("a card of 2 GiB", self.text("#fitted"))
         self.assertIn("The lines below add up to it.", self.text("#memory"))
+        self.assertIn("12 ms to 3 ms", self.text("#events"))
+        self.assertIn("freed 48 blocks, 1.00 GiB", self.text("#events"))
+        self.assertIn("1\u00a0event came after it", self.text("#events"))
 
     def test_a_trace_with_a_history_shows_every_view(self):
         self.open(self.samples.trace(self.page, with_history=True))

@@ -70,8 +70,12 @@ def trace_report():
     run = {"process": 7, "started_ns": 1, "ended": True, "failures": 2, "rescued": 2, "unwound": 0, "gave_up": 0,
            "undecided": 0, "last_step_begun": None, "last_step_ended": None, "steps_ended": 0, "tokens": 0,
            "memory": [], "failed_driver_calls": {}, "plan_changes": [], "strategies": {}}
+    freed = {"what": "freed", "count": 48, "bytes": 1 << 30, "smallest_bytes": 512, "largest_bytes": 64 << 20,
+             "freed_again": 0, "where": None, "caller": None, "from_us": 12_000, "until_us": 3_000,
+             "text": "freed 48 blocks, 1.00 GiB"}
+    last = {"before_the_failure": True, "groups": [freed], "earlier": 7, "later": 1}
     whole = {"whole": True, "incomplete": None, "overwritten": 0, "overwritten_rare": 0, "dropped": 0, "torn": 0}
     return {"trace": "run.trace", "shown_incident": 2, "incidents": [incident, {**incident, "incident": 2}], "run": run,
-            "events": [], "completeness": whole, "settings": {}, "less_sure": [], "no_counterfactuals": None,
+            "last_events": last, "completeness": whole, "settings": {}, "less_sure": [], "no_counterfactuals": None,
             "counterfactuals": [{"what": "a card of 2 GiB", "setting": "", "fits": True, "bytes": None, "text": "",
                                  "sure": "sure"}]}

@@ -80,7 +80,8 @@ std::string trace_page(const ReportInput& input, const TraceHistory* history) {
   data["headline"] = input.incident != nullptr ? rescue_text(input.analysis) : "No allocation failed.";
   data["terms"] = trace_terms(input.incident);
   if (history != nullptr) {
-    const SnapshotReport found{input.path, history->history, history->findings};
+    SnapshotReport found{input.path, history->history, history->findings};
+    found.events = 0;  // the trace's own are in the report
     data["found"] = Json::parse(snapshot_json(found));
     data["history"] = history_json(history->history, history->findings.device);
   }

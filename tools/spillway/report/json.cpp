@@ -1,6 +1,8 @@
 #include <nlohmann/json.hpp>
 
+#include "tools/spillway/report/last_events_text.h"
 #include "tools/spillway/report/render.h"
+#include "tools/spillway/report/trace_events.h"
 #include "tools/spillway/report/verdict.h"
 
 namespace spillway::tools {
@@ -180,26 +182,6 @@ Json run_json(const ReportInput& input) {
           {"strategies", strategies_json(run)}};
 }
 
-Json events_json(const ReportInput& input) {
-  const auto& records = input.contents.records;
-  Json events = Json::array();
-  for (uint64_t i = records.size() - std::min<uint64_t>(input.events, records.size()); i < records.size();
-       ++i) {
-    const trace::Record& record = records[i];
-    events.push_back({{"order", record.order},
-                      {"kind", kind_name(record.kind)},
-                      {"device", record.device},
-                      {"address", record.address},
-                      {"bytes", record.bytes},
-                      {"requested", record.requested},
-                      {"stream", record.stream},
-                      {"value", record.value},
-                      {"detail", record.detail},
-                      {"text", event_text(input.contents, record)}});
-  }
-  return events;
-}
-
 }  // namespace
 
 std::string report_json(const ReportInput& input) {
@@ -211,7 +193,7 @@ std::string report_json(const ReportInput& input) {
                  {"shown_incident", input.incident != nullptr ? Json(input.incident->number) : Json(nullptr)},
                  {"incidents", incidents},
                  {"run", run_json(input)},
-                 {"events", events_json(input)},
+                 {"last_events", last_events_json(last_events(contents, input.incident, input.events))},
                  {"completeness",
                   {{"whole", contents.incomplete.empty()},
                    {"incomplete", text_or_null(contents.incomplete)},

@@ -14,7 +14,7 @@ struct ReportInput {
   const trace::Contents& contents;
   const Analysis& analysis;
   const Incident* incident;  // the one shown in full; null: none
-  uint64_t events;           // how many of the last events are shown
+  uint64_t events;           // how many lines the last events have
   // Of the last failure that was not rescued; null: that is not shown.
   const HistoryFindings* findings = nullptr;
   const Counterfactuals* fitted = nullptr;

@@ -88,7 +88,12 @@ int report_history(const Options& options, HistoryFile file) {
   if (!options.perfetto.empty()) return write_perfetto(options, *history, nullptr);
   if (history->requests_only) judge_by_requests(&*findings);
   const Counterfactuals fitted = what_would_have_fitted(*history, *findings);
-  const SnapshotReport shown{options.path, *history, *findings, &fitted, history_file_name(file)};
+  const SnapshotReport shown{options.path,
+                             *history,
+                             *findings,
+                             &fitted,
+                             history_file_name(file),
+                             static_cast<uint64_t>(options.events)};
   if (!options.html.empty()) return write_page(options, snapshot_page(shown));
   std::fputs((options.json ? snapshot_json(shown) : snapshot_text(shown)).c_str(), stdout);
   return kSuccess;
@@ -170,7 +175,7 @@ std::function<int()> declare_report(CLI::App& app, const Words&) {
   options->incident_given = app.add_option("--incident", options->incident,
                                            "The failure to show; otherwise the last that was not rescued")
                                 ->check(kWholeNumber);
-  app.add_option("--events", options->events, "How many of the last events to show")
+  app.add_option("--events", options->events, "How many lines to tell the last events in")
       ->capture_default_str()
       ->check(kWholeNumber);
   return [options] { return report(*options); };

@@ -5,8 +5,10 @@
 #include <cmath>
 #include <csignal>
 
+#include "tools/spillway/report/last_events_text.h"
 #include "tools/spillway/report/render.h"
 #include "tools/spillway/report/table.h"
+#include "tools/spillway/report/trace_events.h"
 #include "tools/spillway/report/verdict.h"
 #include "tools/spillway/units.h"
 
@@ -123,27 +125,8 @@ std::string run_text(const ReportInput& input) {
 }
 
 std::string events_text(const ReportInput& input) {
-  const auto& records = input.contents.records;
-  // The equation, the holders and the other processes stand above, one by one.
-  const auto shown = [](const trace::Record& record) {
-    using enum trace::Kind;
-    return record.kind != kOomEquation && record.kind != kHolder && record.kind != kProcess &&
-           record.kind != kCourse;
-  };
-  std::vector<const trace::Record*> last;
-  for (auto it = records.rbegin(); it != records.rend() && last.size() < input.events; ++it) {
-    if (shown(*it)) last.push_back(&*it);
-  }
-  if (last.empty()) return "";
-  Table table({Align::kRight, Align::kLeft, Align::kRight, Align::kLeft});
-  table.add({"order", "event", "device", "what"});
-  for (auto it = last.rbegin(); it != last.rend(); ++it) {
-    const trace::Record& record = **it;
-    table.add({std::to_string(record.order), kind_name(record.kind), std::to_string(record.device),
-               event_text(input.contents, record)});
-  }
-  return "Last " + std::to_string(last.size()) + " of " + counted(records.size(), "event") + "\n" +
-         table.text("  ") + "\n";
+  const std::string text = last_events_text(last_events(input.contents, input.incident, input.events));
+  return text.empty() ? "" : text + "\n";
 }
 
 std::string completeness_text(const ReportInput& input) {

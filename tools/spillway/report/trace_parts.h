@@ -52,6 +52,8 @@ class TraceClock {
     if (record.kind == trace::Kind::kLadderOutcome && begun != begun_.end())
       note(record.order, begun->second + std::min(record.address, UINT64_MAX - begun->second));
   }
+  // Before the first record with a clock no time is known.
+  bool knows(uint64_t order) const { return !times_.empty() && times_.begin()->first <= order; }
   uint64_t at(uint64_t order) const {
     if (times_.empty()) return 0;
     const auto after = times_.lower_bound(order);

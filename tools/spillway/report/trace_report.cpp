@@ -38,8 +38,7 @@ void TraceReport::look_back() {
 }
 
 ReportInput TraceReport::input(uint64_t events) const {
-  ReportInput input{path_, contents_, analysis_, incident_, events};
-  input.last = last_;
+  ReportInput input{path_, contents_, analysis_, incident_, events, nullptr, nullptr, last_};
   if (findings_) input.findings = &*findings_;
   if (fitted_) input.fitted = &*fitted_;
   return input;

@@ -31,7 +31,7 @@ class TraceReport {
   // tells, where the incident that is shown is the last that was not rescued, of a block of Spillway's.
   void look_back();
 
-  // `events`: how many of the last events are shown.
+  // `events`: how many lines the last events have.
   ReportInput input(uint64_t events) const;
   // As one HTML page.
   std::string page(uint64_t events) const;

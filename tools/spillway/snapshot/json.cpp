@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include "tools/spillway/report/last_events_text.h"
 #include "tools/spillway/snapshot/report.h"
 
 namespace spillway::tools {
@@ -57,6 +58,11 @@ Json failure_of(const HistoryFindings& found) {
 
 }  // namespace
 
+LastEvents last_events_of(const SnapshotReport& report) {
+  const size_t until = report.findings.failure_event.value_or(SIZE_MAX);
+  return last_events(report.snapshot, report.findings.device, until, report.events);
+}
+
 std::string snapshot_json(const SnapshotReport& report) {
   const HistoryFindings& found = report.findings;
   Json json = {{"spillway_snapshot_report", 1}, {"file", report.file}, {"path", report.path}};
@@ -75,6 +81,7 @@ std::string snapshot_json(const SnapshotReport& report) {
                      {"microseconds", found.span_us},
                      {"steps", found.steps},
                      {"contradictions", found.contradictions}};
+  json["last_events"] = last_events_json(last_events_of(report));
   json.update(Json::parse(counterfactuals_json(report.fitted)));
   json["settings"] = report.snapshot.settings;
   json["incomplete"] = report.snapshot.incomplete;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tools/spillway/history/findings.h"
+#include "tools/spillway/history/last_events.h"
 #include "tools/spillway/replay/counterfactuals.h"
 
 namespace spillway::tools {
@@ -15,6 +16,7 @@ struct SnapshotReport {
   const HistoryFindings& findings;
   const Counterfactuals* fitted = nullptr;  // null: that is not shown
   const char* file = "PyTorch memory snapshot";
+  uint64_t events = 20;  // how many lines the last events have
 };
 
 // A term of the equation of Holdings; `key` is its name in the JSON, before "_bytes".
@@ -29,6 +31,9 @@ inline constexpr HoldingTerm kHoldingTerms[] = {
     {"elsewhere", "elsewhere", "free inside what it holds for other pools and streams"},
     {"free", "free", "of the card, besides that"},
     {"outside", "outside", "CUDA context, other libraries, other processes"}};
+
+// Before the failure that is told of, or the end.
+LastEvents last_events_of(const SnapshotReport& report);
 
 std::string snapshot_text(const SnapshotReport& report);
 std::string snapshot_json(const SnapshotReport& report);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/spillway/report/last_events_text.h"
 #include "tools/spillway/report/lines_text.h"
 #include "tools/spillway/report/table.h"
 #include "tools/spillway/snapshot/report.h"
@@ -127,6 +128,11 @@ std::string lines_of(const SnapshotReport& report) {
   return lines_text(places, &sources);
 }
 
+std::string events_text(const SnapshotReport& report) {
+  const LastEvents last = last_events_of(report);
+  return last.groups.empty() ? "" : "\n" + last_events_text(last);
+}
+
 std::string peak_text(const HistoryFindings& found) {
   if (found.peak_is_the_failure || found.events == 0) return "";
   return "\nAt the peak of " + size_text(found.peak_bytes) + ", earlier in the history\n" +
@@ -178,7 +184,7 @@ std::string snapshot_text(const SnapshotReport& report) {
   text += found.failure ? "\nWho held it\n" : "\nWho holds it\n";
   text += holders_text(found.holders, found.holdings.in_use) + lines_of(report);
   if (found.failure && report.fitted != nullptr) text += counterfactuals_text(*report.fitted);
-  return text + peak_text(found) + completeness_text(report);
+  return text + peak_text(found) + events_text(report) + completeness_text(report);
 }
 
 }  // namespace spillway::tools
