@@ -37,8 +37,15 @@ class Program {
     }
     if (kept != 0) take(kept, 2);
   }
-  HistoryFindings fail(uint64_t bytes) {
-    add(Action::kOutOfMemory, 0, bytes, 1);
+  // Innermost frame first, as "function:line", all of one file.
+  StackId stack(const std::vector<std::pair<const char*, int64_t>>& frames) {
+    std::vector<StackFrame> stack;
+    for (const auto& [function, line] : frames) stack.push_back({function, "train.py", line});
+    history_.stacks.push_back(stack);
+    return static_cast<StackId>(history_.stacks.size() - 1);
+  }
+  HistoryFindings fail(uint64_t bytes, StackId stack = 1) {
+    add(Action::kOutOfMemory, 0, bytes, stack);
     return look_into(history_, std::nullopt).value_or(HistoryFindings{});
   }
 
@@ -159,6 +166,96 @@ TEST(Findings, WhatIsReplacedBySomethingLargerGrows) {
   ASSERT_TRUE(found.holders[0].growth);
   EXPECT_TRUE(found.holders[0].growth->replaced);
   EXPECT_NEAR(static_cast<double>(found.holders[0].growth->bytes_per_step) / kMiB, 4, 0.2);
+}
+
+// An evaluation after a training: what it collects is copied into a larger tensor with each batch.
+TEST(Findings, WhatIsReplacedGrowsThoughItBeganLate) {
+  Program program;
+  for (int i = 0; i < 12; ++i) program.step(0);
+  uint64_t kept = program.take(20 * kMiB, 2);
+  for (uint64_t batch = 1; batch < 20; ++batch) {
+    program.step(0);
+    const uint64_t larger = program.take((batch + 1) * 20 * kMiB, 2);
+    program.give(kept, batch * 20 * kMiB);
+    kept = larger;
+  }
+  const HistoryFindings found = program.fail(420 * kMiB, 2);
+  EXPECT_EQ(found.verdict.cause, Cause::kGrowth) << found.verdict.text;
+  EXPECT_NE(found.verdict.text.find("train.py:3 keep"), std::string::npos) << found.verdict.text;
+}
+
+// The hidden state of a recurrent network keeps the graph of all that came before.
+TEST(Findings, WhatEachPassOfTheLoopKeepsGrows) {
+  Program program;
+  const StackId read = program.stack({{"main", 29}, {"<module>", 40}});
+  const StackId forward = program.stack({{"forward", 15}, {"main", 30}, {"<module>", 40}});
+  for (int chunk = 0; chunk < 12; ++chunk) {
+    program.take(2 * kMiB, read);
+    for (int piece = 0; piece < 3; ++piece) program.take(50 * kMiB, forward);
+  }
+  const HistoryFindings found = program.fail(60 * kMiB, forward);
+  EXPECT_EQ(found.verdict.cause, Cause::kGrowth);
+  EXPECT_EQ(
+      found.verdict.text,
+      "1.76 GiB in 36 blocks of train.py:15 forward from train.py:30 main were kept: 150.00 MiB more after "
+      "each of 12 passes of the loop at train.py:30 main");
+  EXPECT_EQ(found.steps, 12u);
+}
+
+TEST(Findings, OfFewPassesItIsOnlySaidWhatTheyLeft) {
+  Program program;
+  const StackId copy = program.stack({{"explain", 40}, {"main", 51}});
+  const StackId keep = program.stack({{"keep", 22}, {"forward", 18}, {"explain", 41}, {"main", 51}});
+  for (int model = 0; model < 4; ++model) {
+    program.take(2 * kMiB, copy);
+    for (int layer = 0; layer < (model < 3 ? 7 : 6); ++layer) program.take(64 * kMiB, keep);
+  }
+  const HistoryFindings found = program.fail(64 * kMiB, keep);
+  EXPECT_EQ(found.verdict.cause, Cause::kCapacity);
+  EXPECT_EQ(found.remark,
+            "; 896.00 MiB of that were allocated in earlier passes of the loop at train.py:41 explain and "
+            "are kept");
+}
+
+TEST(Findings, AModelThatIsBuiltInALoopDoesNotGrow) {
+  Program program;
+  const StackId weights = program.stack({{"__init__", 9}, {"main", 20}});
+  const StackId norms = program.stack({{"__init__", 9}, {"main", 21}});
+  for (int layer = 0; layer < 40; ++layer) {
+    program.take(50 * kMiB, weights);
+    program.take(10 * kMiB, norms);
+  }
+  const HistoryFindings found = program.fail(50 * kMiB, weights);
+  EXPECT_EQ(found.verdict.cause, Cause::kCapacity) << found.verdict.text;
+  EXPECT_EQ(found.remark, "");
+}
+
+TEST(Findings, AnOptimizersStatesInTheFirstStepDoNotGrow) {
+  Program program;
+  const StackId forward = program.stack({{"forward", 15}, {"main", 30}});
+  const StackId first = program.stack({{"step", 70}, {"main", 32}});
+  const StackId second = program.stack({{"step", 71}, {"main", 32}});
+  for (int layer = 0; layer < 20; ++layer) program.give(program.take(50 * kMiB, forward), 50 * kMiB);
+  for (int parameter = 0; parameter < 40; ++parameter) {
+    program.take(50 * kMiB, first);
+    program.take(50 * kMiB, second);
+  }
+  const HistoryFindings found = program.fail(50 * kMiB, first);
+  EXPECT_EQ(found.verdict.cause, Cause::kCapacity) << found.verdict.text;
+  EXPECT_EQ(found.remark.find("passes"), std::string::npos) << found.remark;
+}
+
+TEST(Findings, TheLayersOfAFirstForwardPassDoNotGrow) {
+  Program program;
+  const StackId norm = program.stack({{"forward", 3}, {"forward", 15}, {"main", 30}});
+  const StackId attention = program.stack({{"forward", 5}, {"forward", 16}, {"main", 30}});
+  for (int layer = 0; layer < 40; ++layer) {
+    program.take(10 * kMiB, norm);
+    program.take(50 * kMiB, attention);
+  }
+  const HistoryFindings found = program.fail(50 * kMiB, attention);
+  EXPECT_EQ(found.verdict.cause, Cause::kCapacity) << found.verdict.text;
+  EXPECT_EQ(found.remark, "");
 }
 
 TEST(Findings, WhatOnlyGetsLargerForAWhileDoesNotGrow) {

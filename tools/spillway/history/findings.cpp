@@ -8,6 +8,7 @@
 #include "tools/spillway/history/growth.h"
 #include "tools/spillway/history/moment.h"
 #include "tools/spillway/history/names.h"
+#include "tools/spillway/history/passes.h"
 #include "tools/spillway/history/steps.h"
 
 namespace spillway::tools {
@@ -156,6 +157,56 @@ void look_for_a_leak(uint64_t request, std::string_view unnamed, HistoryFindings
                                       " were kept: " + size_text(per_step) + " more after each step"};
 }
 
+// Of a trace in which only a sample of the allocations has a place, not each pass is seen.
+bool has_every_place(const MemoryHistory& history) {
+  const auto stacks = history.settings.find("stacks");
+  return !history.of_spillway || (stacks != history.settings.end() && stacks->second == "all");
+}
+
+// What each pass of the program's loop leaves, where nobody says what a step is and nothing falls back.
+void look_for_what_is_kept(const MemoryHistory& history, const Moment& moment, const Passes& passes,
+                           StackNames* names, HistoryFindings* found) {
+  const Steps steps(passes.starts);
+  const std::vector<Holder> by_pass = holders_at(moment, history.devices.at(found->device), steps, names);
+  uint64_t grown = 0;
+  const Holder* largest = nullptr;
+  for (const Holder& holder : by_pass) {
+    if (!holder.growth) continue;
+    grown += holder.bytes;
+    if (largest == nullptr) largest = &holder;
+  }
+  if (largest == nullptr || grown < found->failure->bytes || grown < found->holdings.in_use / 8) return;
+  const std::string passed = std::to_string(steps.count()) + (has_every_place(history) ? "" : " or more") +
+                             " passes of the loop at " + passes.where;
+  found->verdict = {Cause::kGrowth,
+                    size_text(largest->bytes) + " in " + std::to_string(largest->blocks) + " blocks of " +
+                        place_text(*largest) + " were kept: " +
+                        (has_every_place(history) ? size_text(largest->growth->bytes_per_step) + " " : "") +
+                        "more after each of " + passed};
+  for (size_t i = 0; i < by_pass.size(); ++i) found->holders[i].growth = by_pass[i].growth;
+  found->steps = steps.count();
+  found->step_began = steps.last();
+}
+
+// Of too few passes to call it growth: what those between the first and the last have left.
+std::string remark_on_the_passes(const Moment& moment, const Passes& passes, const Holdings& holdings) {
+  if (passes.starts.empty()) return "";
+  const Steps steps(passes.starts);
+  std::map<size_t, uint64_t> left;
+  uint64_t bytes = 0;
+  for (const HeldBlock& block : moment.blocks) {
+    if (block.pending || block.born == kBeforeHistory || !passes.has[block.stack]) continue;
+    const size_t pass = steps.of(block.born);
+    if (pass < kSettledAfter || pass >= steps.count()) continue;
+    left[pass] += block.requested;
+    bytes += block.requested;
+  }
+  const bool by_each = left.size() >= 2 && left.size() + kSettledAfter == steps.count();
+  if (!by_each || bytes < holdings.in_use / 4) return "";
+  return "; " + size_text(bytes) + " of that were allocated in earlier passes of the loop at " +
+         passes.where + " and are kept";
+}
+
 void look_for_growth(const DeviceHistory& device, const Moment& moment, uint64_t request, StackNames* names,
                      HistoryFindings* found) {
   const auto replaced = what_is_replaced(device, moment, names);
@@ -170,7 +221,11 @@ void look_for_growth(const DeviceHistory& device, const Moment& moment, uint64_t
     largest = &holder;
     per_step = place->second.growth.bytes_per_step;
   }
-  if (largest == nullptr || grown < request || grown < found->holdings.in_use / 8) return;
+  if (largest == nullptr || grown < found->holdings.in_use / 8) return;
+  // What grows is larger than the card where it asked itself: its next copy is more than it ever had.
+  const bool asked_itself =
+      largest->where == found->failure->where && largest->caller == found->failure->caller;
+  if (grown < request && !asked_itself) return;
   found->verdict = {Cause::kGrowth, size_text(largest->bytes) + " in " + std::to_string(largest->blocks) +
                                         (largest->blocks == 1 ? " block of " : " blocks of ") +
                                         place_text(*largest) + " grow: made anew again and again, " +
@@ -303,7 +358,13 @@ std::optional<HistoryFindings> look_into(const MemoryHistory& snapshot, std::opt
   found.verdict = verdict_on(found.holdings, std::max<uint64_t>(request.size, 1));
   look_for_growth(device, moment, request.size, &names, &found);
   look_for_a_leak(request.size, snapshot.without_stack, &found);
-  if (found.verdict.cause == Cause::kCapacity || found.verdict.cause == Cause::kFragmentation)
+  const auto is_of_size = [&] {
+    return found.verdict.cause == Cause::kCapacity || found.verdict.cause == Cause::kFragmentation;
+  };
+  const Passes passes = is_of_size() ? passes_before(snapshot, found.device, shown) : Passes();
+  if (passes.are_enough()) look_for_what_is_kept(snapshot, moment, passes, &names, &found);
+  if (is_of_size()) found.remark = remark_on_the_passes(moment, passes, found.holdings);
+  if (is_of_size() && found.remark.empty())
     found.remark = remark_on_the_step(device, steps, shown, request.size);
   return found;
 }

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "tools/spillway/history/history.h"
@@ -16,6 +17,8 @@ class Steps {
  public:
   // Of the events before `until`.
   Steps(const DeviceHistory& device, size_t until);
+  // Before which events they began, in order.
+  explicit Steps(std::vector<size_t> starts) : starts_(std::move(starts)) {}
 
   uint64_t count() const { return starts_.size(); }
   const std::vector<size_t>& starts() const { return starts_; }
