@@ -158,7 +158,7 @@ uint64_t DeviceHeap::commit(Block* block) {
 }
 
 void DeviceHeap::trace_block(trace::Kind kind, uint64_t order, uint64_t address, uint64_t bytes,
-                             uint64_t requested, StreamId stream, uint64_t pool) {
+                             uint64_t requested, StreamId stream, uint64_t value, uint64_t detail) {
   trace::Trace* trace = allocator_.trace();
   if (trace == nullptr) return;
   trace::Record record;
@@ -167,7 +167,8 @@ void DeviceHeap::trace_block(trace::Kind kind, uint64_t order, uint64_t address,
   record.bytes = bytes;
   record.requested = requested;
   record.stream = static_cast<uint64_t>(stream);
-  record.value = static_cast<uint32_t>(pool);
+  record.value = static_cast<uint32_t>(value);
+  record.detail = detail;
   record.kind = kind;
   record.device = device_index_;
   trace->write(record);
@@ -300,8 +301,11 @@ Status DeviceHeap::release_live(Block* block, FreedBlock* freed) {
     arena.put_hole(block, order);
   lock_.unlock();
   close_descriptors(descriptors);
-  trace_block(pending ? trace::Kind::kFreePending : trace::Kind::kFree, order, address, bytes, requested,
-              stream);
+  if (!pending)
+    trace_block(trace::Kind::kFree, order, address, bytes, requested, stream);
+  else
+    trace_block(trace::Kind::kFreePending, order, address, bytes, requested, stream, streams.size(),
+                streams.empty() ? 0 : static_cast<uint64_t>(streams.front()));
   if (pending) queue_pending(block, std::move(streams));
   return Status::kOk;
 }

@@ -225,7 +225,7 @@ class DeviceHeap {
   std::vector<StreamId> streams_of(Block* block);        // (locked)
   void forget_site(Block* block);                        // (locked)
   void trace_block(trace::Kind kind, uint64_t order, uint64_t address, uint64_t bytes, uint64_t requested,
-                   StreamId stream, uint64_t pool = 0);
+                   StreamId stream, uint64_t value = 0, uint64_t detail = 0);
   BlockInfo info(const Block* block) const;  // (locked)
 
   // witness.cpp, without lock_.

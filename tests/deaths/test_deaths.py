@@ -40,12 +40,15 @@ TABLE = [
     row("neighbour", "snapshot", "outside bytes", r"other libraries or processes that are not seen hold 140\.00 MiB"),
 
     row("pending", "run", "pending frees", r"240\.00 MiB are freed but still in use", r"by +pending\.py:11"),
-    row("pending", "replace", "pending frees", r"240\.00 MiB are freed but still in use", r"by +pending\.py:11"),
+    row("pending", "replace", "pending frees", r"240\.00 MiB are freed but still in use", r"by +pending\.py:11",
+        r"pending: 240\.00 MiB in 10 blocks wait for work of stream 0x"),
     row("pending", "snapshot", "pending frees", r"240\.00 MiB are freed but still in use", r"by +pending\.py:11"),
 
     row("pools", "run", "pool isolation", r"144\.00 MiB lie in other memory pools", r"by +pools\.py:8"),
-    row("pools", "replace", "pool isolation", r"144\.00 MiB lie in other memory pools", r"by +pools\.py:8"),
-    row("pools", "snapshot", "pool isolation", r"144\.00 MiB lie in other memory pools", r"by +pools\.py:8"),
+    row("pools", "replace", "pool isolation", r"144\.00 MiB lie in other .*; pool \d+ holds 144\.00 MiB, allocated by pools",
+        r"by +pools\.py:8", r"144\.00 MiB +0 B +pool \d+ +0 +pools\.py:6 <listcomp>"),
+    row("pools", "snapshot", "pool isolation", r"144\.00 MiB lie in other .*; pool \(0, 1\) holds 144\.00 MiB, allocated by",
+        r"by +pools\.py:8", r"144\.00 MiB +0 B +pool \(0, 1\) +0 +pools\.py:6 <listcomp>"),
 
     row("own_limit", "replace", "limit", r"the limit is 64\.00 MiB on a device of 256\.00 MiB"),
     row("own_limit", "snapshot", "limit", r"256\.00 MiB of the card were free.*set_per_process_memory_fraction"),

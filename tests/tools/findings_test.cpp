@@ -44,6 +44,23 @@ class Program {
     history_.stacks.push_back(stack);
     return static_cast<StackId>(history_.stacks.size() - 1);
   }
+  void forget_pools_of_events() {
+    for (HistoryEvent& event : history_.devices[0].events) event.pool = {};
+  }
+  // In a private pool, which keeps it for itself when it is freed.
+  uint64_t take_in(PoolId pool, uint64_t bytes, StackId stack) {
+    const uint64_t address = take(bytes, stack);
+    history_.devices[0].events.back().pool = pool;
+    history_.devices[0].segments.back().pool = pool;
+    return address;
+  }
+  void free_in_its_pool(uint64_t address, uint64_t bytes) {
+    auto segments = history_.devices[0].segments;
+    give(address, bytes);
+    for (HistorySegment& segment : segments)
+      if (segment.address == address) segment.blocks[0].state = BlockState::kFree;
+    history_.devices[0].segments = std::move(segments);
+  }
   HistoryFindings fail(uint64_t bytes, StackId stack = 1) {
     add(Action::kOutOfMemory, 0, bytes, stack);
     return look_into(history_, std::nullopt).value_or(HistoryFindings{});
@@ -91,6 +108,40 @@ TEST(Findings, WhatIsKeptOfEachStepGrows) {
   EXPECT_EQ(found.holders[0].where, "train.py:3 keep");
   ASSERT_TRUE(found.holders[0].growth);
   EXPECT_EQ(found.holders[0].growth->bytes_per_step, 2 * kMiB);
+}
+
+TEST(Findings, PoolsThatHoldMuchAreNamedWithWhoAllocatedInThem) {
+  Program program;
+  for (int graph = 0; graph < 3; ++graph) {
+    const PoolId pool{graph + 1, 0};
+    program.free_in_its_pool(program.take_in(pool, 40 * kMiB, 2), 40 * kMiB);
+    program.take_in(pool, 2 * kMiB, 1);
+  }
+  program.take_in({0, 7}, kMiB, 2);  // too little to tell
+  program.take(30 * kMiB);
+  const HistoryFindings found = program.fail(50 * kMiB);
+  ASSERT_EQ(found.pools.size(), 3u);
+  EXPECT_EQ(found.pools[0].held, 42 * kMiB);
+  EXPECT_EQ(found.pools[0].in_use, 2 * kMiB);
+  ASSERT_EQ(found.pools[0].places.size(), 2u);
+  EXPECT_EQ(found.pools[0].places[0].place.where, "train.py:3 keep");
+  EXPECT_EQ(found.pools[0].places[0].bytes, 40 * kMiB);
+  EXPECT_EQ(found.verdict.cause, Cause::kPoolIsolation);
+  EXPECT_EQ(found.remark,
+            "; 3 pools hold 126.00 MiB, the largest is pool 1 with 42.00 MiB, allocated by train.py:3 keep");
+}
+
+// Before PyTorch said the pool of an event, only the segments had one.
+TEST(Findings, AnEventWithoutAPoolIsOfThatWhichHasItsAddress) {
+  Program program;
+  const uint64_t block = program.take_in({0, 7}, 40 * kMiB, 2);
+  program.free_in_its_pool(block, 40 * kMiB);
+  program.forget_pools_of_events();
+  const HistoryFindings found = program.fail(50 * kMiB);
+  ASSERT_EQ(found.pools.size(), 1u);
+  EXPECT_EQ(pool_text(found.pools[0].pool), "pool (0, 7)");
+  ASSERT_EQ(found.pools[0].places.size(), 1u);
+  EXPECT_EQ(found.pools[0].places[0].place.where, "train.py:3 keep");
 }
 
 TEST(Findings, OneLargeFallBeforeTheStepsDoesNotHideThem) {

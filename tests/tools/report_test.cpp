@@ -52,6 +52,14 @@ class Story {
     record.bytes = bytes;
     trace_->write(record);
   }
+  void free_later(uint64_t address, uint64_t bytes, uint64_t waits_for) {
+    Record record = event(Kind::kFreePending);
+    record.address = address;
+    record.bytes = bytes;
+    record.value = 1;
+    record.detail = waits_for;
+    trace_->write(record);
+  }
   void place(uint64_t address, const std::string& stack) {
     Record record = event(Kind::kSite);
     record.address = address;
@@ -350,6 +358,19 @@ TEST_F(Report, GivesTheSameAsData) {
   EXPECT_EQ(last["before_the_failure"], true);
   EXPECT_EQ(data["completeness"]["whole"], true);
   EXPECT_EQ(data["settings"]["SPILLWAY_LIMIT"], "1GiB");
+}
+
+TEST_F(Report, SaysWhichStreamPendingFreesWaitFor) {
+  Story story(path());
+  for (uint64_t i = 0; i < 3; ++i) story.free_later(0x7f0000200000 + i * 0x800000, 8 * kMiB, 0xAB);
+  story.free(0x7f0000200000, 8 * kMiB);  // the first has waited
+  story.free_later(0x7f0080000000, 4 * kMiB, 0);
+  fail_request(story, 1, 500 * kMiB, 400 * kMiB, 200 * kMiB);
+  const std::string text = report();
+  EXPECT_THAT(text, HasSubstr("  pending: 16.00 MiB in 2 blocks wait for work of stream 0xab\n"));
+  EXPECT_THAT(text, HasSubstr("  pending: 4.00 MiB in 1 block waits for work of stream 0\n"));
+  const auto data = nlohmann::json::parse(report({"--json"}));
+  EXPECT_EQ(data["incidents"][0]["pending_frees"][0]["bytes"], 16 * kMiB);
 }
 
 TEST_F(Report, ShowsWhatHappenedBeforeTheFailureAndNotAfterIt) {

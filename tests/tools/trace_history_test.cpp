@@ -119,6 +119,35 @@ TEST_F(WrittenByTheAllocator, BlocksAndPagesAreThoseOfTheAllocator) {
   put(kept);
 }
 
+TEST_F(WrittenByTheAllocator, APendingFreeSaysTheStreamThatItWaitsFor) {
+  const StreamId other = new_stream();
+  const uint64_t waits = get(8 * kMiB);
+  launch(other, waits, 100);
+  ASSERT_EQ(allocator->record_stream(waits, other), Status::kOk);
+  put(waits);
+  trace::Contents contents;
+  std::string error;
+  ASSERT_TRUE(trace::read(path_, &contents, &error)) << error;
+  const auto freed = std::ranges::find(contents.records, trace::Kind::kFreePending, &trace::Record::kind);
+  ASSERT_NE(freed, contents.records.end());
+  EXPECT_EQ(freed->value, 1u);
+  EXPECT_EQ(freed->detail, static_cast<uint64_t>(other));
+}
+
+TEST_F(WrittenByTheAllocator, PagesAreOfThePoolThatAllocatesThere) {
+  uint64_t address = 0;
+  ASSERT_EQ(allocator->allocate(spillway::testing::kDevice, {8 * kMiB, {}, 5}, &address, nullptr),
+            Status::kOk);
+  get(4 * kMiB);
+  const MemoryHistory told = history();
+  const Moment moment = moment_at(told.devices.at(0), SIZE_MAX);
+  uint64_t in_the_pool = 0;
+  for (const OwnedPiece& piece : moment.pieces)
+    if (piece.owner.first == PoolId{5, 0}) in_the_pool += piece.bytes;
+  EXPECT_EQ(in_the_pool, 8 * kMiB);
+  EXPECT_EQ(moment.contradictions, 0u);
+}
+
 TEST_F(WrittenByTheAllocator, AnyRunEndsWithTheAllocatorsOwnCounts) {
   std::mt19937_64 draw(7);
   std::vector<uint64_t> live;

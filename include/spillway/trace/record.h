@@ -26,7 +26,8 @@ enum class Kind : uint16_t {
   kAllocate = 1,
   // address, bytes, requested, stream
   kFree = 2,
-  // the free waits for events on other streams
+  // the same, but the free waits for work of other streams: value: how many; detail: the first of them. 0 of
+  // older writers
   kFreePending = 3,
   // address, bytes
   kSegmentReserve = 4,

@@ -116,6 +116,7 @@ class Quick(Case):
     def test_a_private_pool_for_each_captured_shape(self):
         report = self.death("multiscale_detector", "1GiB")
         self.assertEqual(report.cause, "pool isolation")
+        self.assertRegex(report.verdict, r"; 6 pools hold .*, allocated by multiscale_detector\.py:21 forward from")
         self.fits_when_cured()
 
     def test_all_logits_made_float_for_the_last_of_them(self):

@@ -146,7 +146,9 @@ class Page(unittest.TestCase):
             self.assertTrue(self.browser.value(f"document.getElementById('{view}') === null"), view)
         self.assertIn("This trace holds no history of its allocations.", self.text("main"))
         self.assertIn("a card of 2 GiB", self.text("#fitted"))
-        self.assertIn("The lines below add up to it.", self.text("#memory"))
+        for words in ("The lines below add up to it.", "What this request may not use", "pool 3", "<b>capture</b>",
+                      "Pending: 16.00 MiB in 2\u00a0blocks, for work of stream 0xab."):
+            self.assertIn(words, self.text("#memory"))
         self.assertIn("12 ms to 3 ms", self.text("#events"))
         self.assertIn("freed 48 blocks, 1.00 GiB", self.text("#events"))
         self.assertIn("1\u00a0event came after it", self.text("#events"))

@@ -62,9 +62,12 @@ def trace_report():
                 "free_bytes": 24 << 20}
     tried = {"strategy": "spill_to_host", "guarantee": "bit exact", "offered_bytes": 5 << 20, "gained_bytes": 8 << 20,
              "microseconds": 1500}
+    pool = {"pool": "pool 3", "stream": 0, "held_bytes": 40 << 20, "in_use_bytes": 0,
+            "places": [{"where": "<b>capture</b>", "caller": None, "bytes": 40 << 20, "blocks": 1}]}
     incident = {"incident": 1, "cause": "capacity", "verdict": "too much", "requested_bytes": 64 << 20,
                 "rounded_bytes": 64 << 20, "short_bytes": 5 << 20, "device": 0, "stream": 0, "pool": 0, "library": None,
                 "phase": None, "step": None, "clock_ns": 1, "equation": equation, "ladder": [tried],
+                "pending_frees": [{"stream": 171, "bytes": 16 << 20, "blocks": 2}], "other_pools": [pool],
                 "refused": [{"strategy": "stitch", "why": "a <capture>"}], "outcome": "granted",
                 "gained_bytes": 8 << 20, "microseconds": 1600}
     run = {"process": 7, "started_ns": 1, "ended": True, "failures": 2, "rescued": 2, "unwound": 0, "gave_up": 0,

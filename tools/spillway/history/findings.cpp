@@ -263,6 +263,25 @@ std::string remark_on_the_step(const DeviceHistory& device, const Steps& steps, 
   return "; this step takes " + size_text(now) + ", and none before it took more than " + size_text(before);
 }
 
+// Whose the idle memory is that the request may not use.
+std::string remark_on_the_pools(const std::vector<PoolHolding>& pools) {
+  uint64_t held = 0, count = 0;
+  const PoolHolding* largest = nullptr;
+  for (const PoolHolding& pool : pools) {
+    if (pool.in_use > pool.held / 2) continue;
+    held += pool.held;
+    ++count;
+    if (largest == nullptr) largest = &pool;
+  }
+  if (largest == nullptr) return "";
+  std::string text = "; ";
+  if (count > 1) text += std::to_string(count) + " pools hold " + size_text(held) + ", the largest is ";
+  text += pool_text(largest->pool) + (count > 1 ? " with " : " holds ") + size_text(largest->held);
+  if (largest->places.empty()) return text;
+  const StackName& place = largest->places.front().place;
+  return text + ", allocated by " + place.where + (place.caller.empty() ? "" : " from " + place.caller);
+}
+
 size_t last_failure_of(const DeviceHistory& device, uint64_t* count) {
   size_t last = kNoEvent;
   for (size_t i = 0; i < device.events.size(); ++i) {
@@ -335,6 +354,7 @@ std::optional<HistoryFindings> look_into(const MemoryHistory& snapshot, std::opt
   found.holdings = holdings_at(moment, asker);
   found.holdings.capacity = capacity;
   found.holders = holders_at(moment, device, steps, &names);
+  found.pools = other_pools(device, moment, asker, &names);
   found.steps = steps.count();
   found.events = device.events.size();
   found.contradictions = moment.contradictions;
@@ -361,6 +381,7 @@ std::optional<HistoryFindings> look_into(const MemoryHistory& snapshot, std::opt
   const auto is_of_size = [&] {
     return found.verdict.cause == Cause::kCapacity || found.verdict.cause == Cause::kFragmentation;
   };
+  if (found.verdict.cause == Cause::kPoolIsolation) found.remark = remark_on_the_pools(found.pools);
   const Passes passes = is_of_size() ? passes_before(snapshot, found.device, shown) : Passes();
   if (passes.are_enough()) look_for_what_is_kept(snapshot, moment, passes, &names, &found);
   if (is_of_size()) found.remark = remark_on_the_passes(moment, passes, found.holdings);

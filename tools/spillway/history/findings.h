@@ -9,6 +9,7 @@
 
 #include "spillway/allocator/verdict.h"
 #include "tools/spillway/history/history.h"
+#include "tools/spillway/history/pools.h"
 
 namespace spillway::tools {
 
@@ -56,10 +57,11 @@ struct HistoryFindings {
   uint64_t failures = 0;
   // Of the failure: a leak or a growth where what grows covers what was missing, else by the equation.
   Verdict verdict;
-  std::string remark;           // what else the history says about it, "" if nothing
-  Holdings holdings;            // at the failure, else when the snapshot was written
-  std::vector<Holder> holders;  // likewise; largest first
-  uint64_t peak_bytes = 0;      // the most in use at once, in the history
+  std::string remark;              // what else the history says about it, "" if nothing
+  Holdings holdings;               // at the failure, else when the snapshot was written
+  std::vector<Holder> holders;     // likewise; largest first
+  std::vector<PoolHolding> pools;  // likewise; what the request may not use of it
+  uint64_t peak_bytes = 0;         // the most in use at once, in the history
   std::vector<Holder> at_peak;
   bool peak_is_the_failure = false;
   uint64_t steps = 0, events = 0, span_us = 0, contradictions = 0;

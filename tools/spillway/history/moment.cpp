@@ -109,6 +109,7 @@ class Backwards {
     uint64_t told = 0;     // that pieces have
     for (const auto& [start, piece] : pieces_) {
       told += piece.bytes;
+      moment->pieces.push_back({start, piece.bytes, piece.owner});
       IdleMemory& idle = moment->idle[piece.owner];
       const auto leave = [&](uint64_t hole) {
         idle.bytes += hole;

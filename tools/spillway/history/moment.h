@@ -33,12 +33,19 @@ struct IdleMemory {
 };
 using PoolAndStream = std::pair<PoolId, uint64_t>;
 
+// A part of a segment, or the whole of it.
+struct OwnedPiece {
+  uint64_t address = 0, bytes = 0;
+  PoolAndStream owner;
+};
+
 struct Moment {
   size_t event = 0;               // what had happened: the events before this one
   std::vector<HeldBlock> blocks;  // by address
   uint64_t reserved = 0;          // held by the allocator, in use or not
   std::map<PoolAndStream, IdleMemory> idle;
-  uint64_t contradictions = 0;  // events that do not go with the state: the history is not whole
+  std::vector<OwnedPiece> pieces;  // by address
+  uint64_t contradictions = 0;     // events that do not go with the state: the history is not whole
 };
 
 // The state before event `event` of `device.events`; at most their number.

@@ -31,6 +31,12 @@ class Analyst {
  private:
   void take(const Record& record) {
     switch (record.kind) {
+      case Kind::kFreePending:
+        if (record.value != 0) pending_[{record.device, record.address}] = {record.detail, record.bytes};
+        return;
+      case Kind::kFree:
+        pending_.erase({record.device, record.address});
+        return;
       case Kind::kOom:
         return take_oom(record);
       case Kind::kOomContext:
@@ -97,6 +103,22 @@ class Analyst {
     it.clock_ns = record.detail;
     if (it.phase.empty()) it.phase = phase_;  // of any thread; kOomContext knows better
     it.step = step_;
+    it.pending = pending_on(record.device);
+  }
+
+  std::vector<PendingFrees> pending_on(uint8_t device) const {
+    std::map<uint64_t, PendingFrees> by_stream;
+    for (const auto& [where, wait] : pending_) {
+      if (where.first != device) continue;
+      PendingFrees& frees = by_stream[wait.stream];
+      frees.stream = wait.stream;
+      frees.bytes += wait.bytes;
+      ++frees.blocks;
+    }
+    std::vector<PendingFrees> pending;
+    for (const auto& [stream, frees] : by_stream) pending.push_back(frees);
+    std::ranges::stable_sort(pending, std::ranges::greater(), &PendingFrees::bytes);
+    return pending;
   }
 
   void take_context(const Record& record) {
@@ -198,6 +220,10 @@ class Analyst {
   std::map<uint64_t, Incident> incidents_;
   std::string phase_;
   std::optional<StepMark> step_;
+  struct Wait {
+    uint64_t stream = 0, bytes = 0;
+  };
+  std::map<std::pair<uint8_t, uint64_t>, Wait> pending_;  // by device and address
 };
 
 }  // namespace

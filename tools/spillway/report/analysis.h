@@ -42,6 +42,12 @@ struct Neighbour {
   std::string program;
 };
 
+// Blocks that were freed and wait for work of another stream.
+struct PendingFrees {
+  uint64_t stream = 0;  // the first that they wait for
+  uint64_t bytes = 0, blocks = 0;
+};
+
 // What PyTorch's own allocator had in use at a time before the incident.
 struct CoursePoint {
   uint64_t clock_ns = 0, used_bytes = 0;
@@ -67,6 +73,7 @@ struct Incident {
   std::vector<SiteShare> holders;         // where it was not rescued in place; largest first
   std::vector<Neighbour> neighbours;      // largest first
   std::vector<CoursePoint> course;        // by time
+  std::vector<PendingFrees> pending;      // where the trace says the stream; most bytes first
   std::optional<trace::Outcome> outcome;  // none: the trace ends before it
   uint64_t gained_bytes = 0, microseconds = 0;
 

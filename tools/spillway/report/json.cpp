@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/spillway/report/last_events_text.h"
+#include "tools/spillway/report/pools_text.h"
 #include "tools/spillway/report/render.h"
 #include "tools/spillway/report/trace_events.h"
 #include "tools/spillway/report/verdict.h"
@@ -76,6 +77,13 @@ Json holders_json(const ReportInput& input, const Incident& incident) {
   return holders;
 }
 
+Json pending_json(const Incident& incident) {
+  Json pending = Json::array();
+  for (const PendingFrees& frees : incident.pending)
+    pending.push_back({{"stream", frees.stream}, {"bytes", frees.bytes}, {"blocks", frees.blocks}});
+  return pending;
+}
+
 Json neighbours_json(const Incident& incident) {
   Json neighbours = Json::array();
   for (const Neighbour& neighbour : incident.neighbours)
@@ -107,6 +115,9 @@ Json incident_json(const ReportInput& input, const Incident& incident) {
           {"clock_ns", incident.clock_ns},
           {"equation", equation_json(incident)},
           {"holders", holders_json(input, incident)},
+          {"pending_frees", pending_json(incident)},
+          {"other_pools", pools_json(shown && input.findings != nullptr ? input.findings->pools
+                                                                        : std::vector<PoolHolding>())},
           {"other_processes", neighbours_json(incident)},
           {"ladder", ladder_json(incident)},
           {"refused", refusals_json(incident)},

@@ -1,5 +1,6 @@
 // The incident in full: verdict, request, equation, ladder.
 
+#include "tools/spillway/report/pools_text.h"
 #include "tools/spillway/report/render.h"
 #include "tools/spillway/report/table.h"
 #include "tools/spillway/report/verdict.h"
@@ -104,6 +105,13 @@ std::string equation_text(const Incident& incident) {
   }
   if (const auto extent = incident.term(Term::kLargestExtent)) {
     text += "  largest usable extent: " + exact_size_text(*extent) + "\n";
+  }
+  constexpr size_t kMostStreams = 4;
+  for (size_t i = 0; i < std::min(kMostStreams, incident.pending.size()); ++i) {
+    const PendingFrees& frees = incident.pending[i];
+    text += "  pending: " + size_text(frees.bytes) + " in " + count_text(frees.blocks, "block", "blocks") +
+            (frees.blocks == 1 ? " waits" : " wait") + " for work of stream " + address_text(frees.stream) +
+            "\n";
   }
   return text;
 }
@@ -217,7 +225,8 @@ std::string report_text(const ReportInput& input) {
     // What became of the program comes before why memory was short.
     const std::string rescue = rescue_text(input.analysis);
     text += (rescue.empty() ? "" : rescue + "\n") + verdict_text(input) + "\n" + request_text(incident) +
-            "\n" + equation_text(incident) + neighbours_text(incident) + holders_text(input) + "\n" +
+            "\n" + equation_text(incident) + neighbours_text(incident) + holders_text(input) +
+            (input.findings != nullptr ? pools_text(input.findings->pools) : "") + "\n" +
             ladder_text(incident);
     if (input.fitted != nullptr) text += counterfactuals_text(*input.fitted);
   } else {

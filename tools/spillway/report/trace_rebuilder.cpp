@@ -1,6 +1,7 @@
 #include "tools/spillway/report/trace_rebuilder.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace spillway::tools {
 
@@ -26,8 +27,10 @@ bool makes_sense(const Record& record) {
 }  // namespace
 
 void TraceRebuilder::learn(const Record& record) {
-  if (record.kind == Kind::kAllocate || record.kind == Kind::kSegmentReserve)
-    stream_from_[record.address / kPageBytes * kPageBytes] = record.stream;
+  const uint64_t page = record.address / kPageBytes * kPageBytes;
+  if (record.kind == Kind::kAllocate) owner_from_[page] = {{record.value, 0}, record.stream};
+  // Its pool is said by what is allocated there.
+  if (record.kind == Kind::kSegmentReserve) owner_from_.try_emplace(page, PoolId(), record.stream);
 }
 
 void TraceRebuilder::take(const Record& record) {
@@ -152,8 +155,10 @@ void TraceRebuilder::change_pages(const Record& record) {
   const uint64_t end = end_of(record.address, record.bytes);
   maps ? pages_.add(record.address, end) : pages_.remove(record.address, end);
   Record with_stream = record;
-  with_stream.stream = stream_of(record.address);
+  const auto [pool, stream] = owner_of(record.address);
+  with_stream.stream = stream;
   add(maps ? Action::kSegmentAllocate : Action::kSegmentFree, with_stream, record.address, record.bytes);
+  out_.events.back().pool = pool;
 }
 
 void TraceRebuilder::fail(const Record& record) {
@@ -164,9 +169,9 @@ void TraceRebuilder::fail(const Record& record) {
   out_.events.back().pool = {failures_.pool(record), 0};
 }
 
-uint64_t TraceRebuilder::stream_of(uint64_t address) const {
-  const auto after = stream_from_.upper_bound(address);
-  return after == stream_from_.begin() ? 0 : std::prev(after)->second;
+PoolAndStream TraceRebuilder::owner_of(uint64_t address) const {
+  const auto after = owner_from_.upper_bound(address);
+  return after == owner_from_.begin() ? PoolAndStream() : std::prev(after)->second;
 }
 
 // Pages whose mapping is older than the history are known by the blocks on them.
@@ -193,14 +198,13 @@ void TraceRebuilder::find_free_bytes() {
   }
 }
 
-// Address ranges of two streams may touch; no block lies across.
+// Address ranges of two streams, or pools, may touch; no block lies across.
 void TraceRebuilder::add_segments(uint64_t begin, uint64_t end) {
   while (begin < end) {
     uint64_t until = end;
-    const uint64_t stream = stream_of(begin);
-    for (auto next = stream_from_.upper_bound(begin); next != stream_from_.end() && next->first < end;
-         ++next) {
-      if (next->second == stream) continue;
+    const PoolAndStream owner = owner_of(begin);
+    for (auto next = owner_from_.upper_bound(begin); next != owner_from_.end() && next->first < end; ++next) {
+      if (next->second == owner) continue;
       const auto block = blocks_.lower_bound(next->first);
       const bool cuts = block != blocks_.begin() &&
                         end_of(std::prev(block)->first, std::prev(block)->second.bytes) > next->first;
@@ -211,7 +215,7 @@ void TraceRebuilder::add_segments(uint64_t begin, uint64_t end) {
     HistorySegment segment;
     segment.address = begin;
     segment.size = until - begin;
-    segment.stream = stream;
+    std::tie(segment.pool, segment.stream) = owner;
     segment.large = segment.expandable = true;
     add_blocks(&segment);
     out_.segments.push_back(std::move(segment));

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "tools/spillway/history/history.h"
+#include "tools/spillway/history/moment.h"
 #include "tools/spillway/report/address_ranges.h"
 #include "tools/spillway/report/trace_parts.h"
 
@@ -48,7 +49,7 @@ class TraceRebuilder {
   void end_overlapped(const trace::Record& record);
   void add(Action action, const trace::Record& record, uint64_t address, uint64_t size, StackId stack = 0);
   void forget(std::map<uint64_t, Block>::iterator block);
-  uint64_t stream_of(uint64_t address) const;
+  PoolAndStream owner_of(uint64_t address) const;
   void add_segments(uint64_t begin, uint64_t end);
   void find_free_bytes();
   void add_blocks(HistorySegment* segment) const;
@@ -56,7 +57,7 @@ class TraceRebuilder {
   const TraceFailures& failures_;
   std::unordered_map<uint64_t, StackId>& stacks_;
   TraceClock clock_;
-  std::map<uint64_t, uint64_t> stream_from_;  // pages from which on it is known whose they are
+  std::map<uint64_t, PoolAndStream> owner_from_;  // pages from which on it is known whose they are
   std::map<uint64_t, Block> blocks_;
   AddressRanges pages_;
   DeviceHistory out_;

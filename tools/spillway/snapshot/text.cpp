@@ -3,6 +3,7 @@
 
 #include "tools/spillway/report/last_events_text.h"
 #include "tools/spillway/report/lines_text.h"
+#include "tools/spillway/report/pools_text.h"
 #include "tools/spillway/report/table.h"
 #include "tools/spillway/snapshot/report.h"
 #include "tools/spillway/units.h"
@@ -182,7 +183,7 @@ std::string snapshot_text(const SnapshotReport& report) {
   std::string text = std::string(report.file) + ": " + report.path + "\n" + verdict_line(report);
   text += request_text(found) + holdings_text(report);
   text += found.failure ? "\nWho held it\n" : "\nWho holds it\n";
-  text += holders_text(found.holders, found.holdings.in_use) + lines_of(report);
+  text += holders_text(found.holders, found.holdings.in_use) + lines_of(report) + pools_text(found.pools);
   if (found.failure && report.fitted != nullptr) text += counterfactuals_text(*report.fitted);
   return text + peak_text(found) + events_text(report) + completeness_text(report);
 }

@@ -24,6 +24,9 @@ function verdictOf() {
 const kHelp = {
   leak:
       'Something keeps what each step makes: a list of losses with their graphs, a cache, a closure. Look at the line that grows.',
+  growth:
+      'What is in use is made larger each time, or kept by each pass of a loop: keys and values that are copied, a state that carries ' +
+      'its graph on, results that stay on the card. A bound, detach() or the host’s memory end it.',
   capacity:
       'The program needs more than there is. Smaller batches, recomputed activations, a sharded or moved optimizer state need less; ' +
       'spillway rehearse tries them without a GPU.',
@@ -200,6 +203,22 @@ function spilledText() {
       (parts.length ? ', of these ' + parts.join(', ') : '') + '.';
 }
 
+function otherPools() { return (data.kind === 'snapshot' ? report : incident || {}).other_pools || []; }
+
+function poolRow(pool) {
+  const place = ({where, caller}) => el(
+      'div', null, el('span', {class: 'where'}, where), caller ? el('span', {class: 'more'}, 'from ' + caller) : null);
+  return [
+    sizeText(pool.held_bytes), sizeText(pool.in_use_bytes), pool.pool, pool.stream ? addressText(pool.stream) : '0',
+    pool.places.length ? el('div', null, ...pool.places.slice(0, 2).map(place)) : 'not known'
+  ];
+}
+
+function pendingText(frees) {
+  return 'Pending: ' + sizeText(frees.bytes) + ' in ' + plural(frees.blocks, 'block', 'blocks') +
+      ', for work of stream ' + (frees.stream ? addressText(frees.stream) : '0') + '.';
+}
+
 function showEquation() {
   const equation = equationOf();
   const when = report.failure || incident ? 'Where the memory was when it failed' : 'Where the memory was at the end';
@@ -209,7 +228,16 @@ function showEquation() {
       table(
           when, [['', false], ['size', true], ['bytes', true], ['share', true], ['what it is', false]],
           equationRows(equation)));
+  const pools = otherPools();
+  if (pools.length)
+    fill(
+        $('memory'), el('h3', null, 'What this request may not use'),
+        table(
+            'What this request may not use',
+            [['held', true], ['in use', true], ['pool', false], ['stream', false], ['allocated by', false]],
+            pools.map(poolRow)));
   const notes = [
+    ...(incident && incident.pending_frees || []).map(pendingText),
     equation.unknown && 'A snapshot does not hold what others hold. Give --capacity, the size of the card, to see it.',
     spilledText()
   ];
