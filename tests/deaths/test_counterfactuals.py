@@ -73,7 +73,9 @@ class Counterfactuals(unittest.TestCase):
 
     def more_memory(self, died, run):
         def more(one, less=0):
-            return CAPACITY + lines_of(one)["more memory, with the allocator that was used"]["bytes"] - less
+            line = lines_of(one)["more memory, with the allocator that was used"]
+            self.assertEqual(line["needed_bytes"], CAPACITY + line["bytes"], "what the card must have in all")
+            return line["needed_bytes"] - less
 
         def check(one, again):
             self.assertTrue(gets_past(one, again[0]), one.text)

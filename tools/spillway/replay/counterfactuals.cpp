@@ -75,6 +75,8 @@ class Author {
     const uint64_t wanted = found_.holdings.in_use + found_.holdings.rounding + request_bytes_;
     return wanted > capacity_ ? wanted - capacity_ : 0;
   }
+  // A request that fails though the card has room meets a limit that the history does not hold.
+  bool is_limited() const { return found_.holdings.free.value_or(0) >= asked_of_the_card(request_bytes_); }
   void add(Alternative item) { out_.items.push_back(std::move(item)); }
 
   const MemoryHistory& history_;
@@ -113,8 +115,7 @@ void Author::set_capacity() {
   const Holdings& at = found_.holdings;
   const uint64_t free = at.free.value_or(0);
   capacity_ = at.reserved;
-  // A request that fails though the card has room meets a limit that the history does not hold.
-  if (free < asked_of_the_card(request_bytes_))
+  if (!is_limited())
     capacity_ += free;
   else
     out_.notes.emplace_back("the card had room: what the allocator held then counts as its limit");
@@ -150,7 +151,7 @@ SmallestCapacity Author::smallest_in(ReplayAllocator allocator, uint64_t share) 
 
 void Author::replay_on(ReplayAllocator allocator, const char* what, const char* setting) {
   if (allocator == used_ || used_ == ReplayAllocator::kSpillway) return;
-  Alternative item{what, setting, std::nullopt, std::nullopt, "", Sureness::kReplayed};
+  Alternative item{what, setting, std::nullopt, std::nullopt, std::nullopt, "", Sureness::kReplayed};
   // The program's own allocator would have waited for them too, had it been able to.
   if (found_.verdict.cause == Cause::kPendingFrees) {
     item.text = "not found out: it needs what other streams, or a capture that is under way, still use";
@@ -177,12 +178,7 @@ void Author::replay_on(ReplayAllocator allocator, const char* what, const char* 
 }
 
 void Author::more_memory() {
-  Alternative item{"more memory, with the allocator that was used",
-                   "",
-                   std::nullopt,
-                   std::nullopt,
-                   "",
-                   Sureness::kReplayed};
+  Alternative item{"more memory, with the allocator that was used", "", {}, {}, {}, "", Sureness::kReplayed};
   item.bytes = smallest_in(used_, 1).bytes;
   if (!item.bytes) {
     item.text = "not found out: too many requests to try capacities";
@@ -190,8 +186,20 @@ void Author::more_memory() {
   }
   item.fits = true;
   *item.bytes -= std::min(*item.bytes, capacity_);
-  item.text = "at least " + size_text(*item.bytes) + " more, " +
-              size_text(capacity_ + device_.unknown_bytes + *item.bytes) + " in all, serve this request";
+  const uint64_t allocators = capacity_ + device_.unknown_bytes + *item.bytes;
+  item.text = "at least " + size_text(*item.bytes) + " more: ";
+  const std::optional<uint64_t> outside = found_.holdings.outside();
+  if (is_limited()) {
+    item.needed = allocators;
+    item.text += "a limit of " + size_text(allocators);
+  } else if (outside) {
+    item.needed = allocators + *outside;
+    item.text += "a card, or a limit, of " + size_text(*item.needed) + ", with the " + size_text(*outside) +
+                 " that are not the allocator's";
+  } else {
+    item.text +=
+        size_text(allocators) + " for the allocator, and what else is on the card (--capacity says it)";
+  }
   add(std::move(item));
 }
 
@@ -201,7 +209,7 @@ void Author::less_growth(bool replaced, const char* what, const char* grows) {
     if (holder.growth && holder.growth->replaced == replaced) grown += holder.bytes;
   if (grown == 0) return;
   const bool enough = grown >= std::max(short_bytes(), request_bytes_);
-  add({what, "", enough, grown,
+  add({what, "", enough, grown, std::nullopt,
        size_text(grown) + grows + (enough ? "" : ", less than what this request takes"),
        Sureness::kArithmetic});
 }
@@ -213,13 +221,13 @@ void Author::smaller_batch() {
   for (const HeldBlock& block : moment_at(device_, failure_event_).blocks)
     (block.born != kBeforeHistory && block.born >= *found_.step_began ? of_step : older) += block.size;
   if (older >= capacity_)
-    return add({"a smaller batch", "", false, older - capacity_,
+    return add({"a smaller batch", "", false, older - capacity_, std::nullopt,
                 "what is older than the step takes all that there is", Sureness::kEstimate});
   const uint64_t room = capacity_ - older;
   if (room >= of_step) return;  // it is the placement that fails
   const auto percent =
       static_cast<uint64_t>(100.0 * static_cast<double>(room) / static_cast<double>(of_step));
-  add({"a smaller batch", "", true, of_step - room,
+  add({"a smaller batch", "", true, of_step - room, std::nullopt,
        "about " + std::to_string(percent) + "% of this one, if all of the step's " + size_text(of_step) +
            " scale with it",
        Sureness::kEstimate});
@@ -233,7 +241,7 @@ void Author::colder_memory() {
       cold += block.size;
   if (cold == 0) return;
   add({"cold memory in host memory", "spillway run --mode replace -- ...", cold >= short_bytes(), cold,
-       size_text(cold) + " are older than the step; Spillway can move what is not in use",
+       std::nullopt, size_text(cold) + " are older than the step; Spillway can move what is not in use",
        Sureness::kEstimate});
 }
 

@@ -31,6 +31,9 @@ struct Alternative {
   // Where it fits: what is had by it, or what it takes. Where it does not: how much is still short. `text`
   // says which. Nothing: not found out.
   std::optional<uint64_t> bytes;
+  // What the card, or the limit, must have in all, context and other processes included; of more memory,
+  // where it is known what those take.
+  std::optional<uint64_t> needed;
   std::string text;  // the same in words
   Sureness sure = Sureness::kEstimate;
 };

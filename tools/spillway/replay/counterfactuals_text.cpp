@@ -40,6 +40,7 @@ std::string counterfactuals_json(const Counterfactuals* fitted) {
                     {"setting", item.setting},
                     {"fits", item.fits ? Json(*item.fits) : Json()},
                     {"bytes", item.bytes ? Json(*item.bytes) : Json()},
+                    {"needed_bytes", item.needed ? Json(*item.needed) : Json()},
                     {"text", item.text},
                     {"sure", sureness_name(item.sure)}});
   for (const std::string& note : fitted->notes) notes.push_back(note);

@@ -33,7 +33,8 @@ void TraceReport::look_back() {
   if (!last || incident_->outcome == trace::Outcome::kGranted || !incident_->term(trace::Term::kLimit))
     return;
   if (contents_.closed) history_ = history_of(contents_);
-  findings_ = look_into(history_, std::nullopt);
+  // All that the program may have, its context and other processes included.
+  findings_ = look_into(history_, incident_->term(trace::Term::kLimit));
   if (findings_) fitted_ = what_would_have_fitted(history_, *findings_);
 }
 
