@@ -410,6 +410,28 @@ TEST_F(Report, ShowsWhatStandsInTheLinesThatItNames) {
   EXPECT_THAT(run({"report", path()}).out, testing::Not(HasSubstr("Those lines"))) << "it has changed since";
 }
 
+TEST_F(Report, SourceLinesAreDataAndNoMarkupOfThePage) {
+  const std::string source = (folder() / "model.py").string();
+  std::ofstream(source) << "'</script><script>window.hit = 1</script>'; x = torch.empty(9)\n";
+  {
+    Story story(path());
+    story.oom(1, 8 * kMiB, 8 * kMiB, kMiB);
+    story.equation(1, {{Term::kLimit, 128 * kMiB}, {Term::kLive, 100 * kMiB}});
+    story.holder(1, source + ":1 forward", 60 * kMiB, 2);
+    story.outcome(1, Outcome::kGiveUp, 0, 1);
+  }
+  const auto data = nlohmann::json::parse(run({"report", path(), "--json"}).out);
+  ASSERT_EQ(data["source_lines"].size(), 1u);
+  EXPECT_EQ(data["source_lines"][0]["place"], "model.py:1 forward");
+  EXPECT_EQ(data["source_lines"][0]["line"],
+            "'</script><script>window.hit = 1</script>'; x = torch.empty(9)");
+  ASSERT_EQ(run({"report", path(), "--html", "page.html"}).code, 0);
+  std::ifstream file(folder() / "page.html", std::ios::binary);
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_THAT(page, Not(HasSubstr("<script>window.hit")));
+  EXPECT_THAT(page, HasSubstr("x = torch.empty(9)"));
+}
+
 TEST_F(Report, SaysWhoAskedAndWhoHeldIt) {
   {
     Story story(path());

@@ -77,6 +77,13 @@ class Page(unittest.TestCase):
         for view in ("#holders", "#flame", "#notes"):
             self.assertIn("<script>window.hit = 1</script>", self.text(view))
 
+    def test_lines_of_a_hostile_source_run_nothing(self):
+        self.open(self.samples.hostile_source())
+        self.assertEqual(self.browser.value("[typeof window.hit, document.images.length, document.scripts.length]"),
+                         ["undefined", 0, 2])
+        self.assertEqual(self.browser.errors, [])
+        self.assertIn("x = 1 # </script><script>window.hit = 1</script>", self.text("#lines"))
+
     def test_the_policy_stops_a_script_that_is_not_the_pages(self):
         self.open(self.page)
         self.browser.value("(() => { const s = document.createElement('script'); s.textContent = 'window.hit = 3';"

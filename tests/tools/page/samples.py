@@ -36,6 +36,17 @@ class Samples:
             snapshot["allocator_settings"][HOSTILE] = HOSTILE
         return self.changed("hostile", change)
 
+    def hostile_source(self):
+        """The program's own lines are markup."""
+        source = self.folder / "source.py"
+        source.write_text("\n" * 4 + "x = 1  # " + HOSTILE.encode("utf-8", "replace").decode() + "\n")
+
+        def change(snapshot):
+            for event in snapshot["device_traces"][0]:
+                for frame in event.get("frames", []):
+                    frame["filename"], frame["line"] = str(source), 5
+        return self.changed("hostile_source", change)
+
     def without_history(self):
         return self.changed("late", lambda snapshot: snapshot.update(device_traces=[[]]))
 

@@ -13,7 +13,7 @@ import sys
 D3 = ["dispatch", "selection", "drag", "color", "interpolate", "timer", "ease", "transition", "zoom", "hierarchy",
       "array"]
 SCRIPTS = ["data", "units", "dom", "colours", "summary", "fitted", "bands", "axis", "pick", "overlay", "gestures",
-           "timeline", "timeview", "maplayout", "map", "flame", "holders", "ladder", "events", "notes", "main"]
+           "timeline", "timeview", "maplayout", "map", "flame", "holders", "lines", "ladder", "events", "notes", "main"]
 
 
 def library(name):

@@ -5,30 +5,15 @@
 #include "tools/spillway/report/lines_text.h"
 #include "tools/spillway/report/render.h"
 #include "tools/spillway/report/table.h"
-#include "tools/spillway/report/trace_history.h"
 #include "tools/spillway/report/verdict.h"
 #include "tools/spillway/units.h"
 
 namespace spillway::tools {
 namespace {
 
-constexpr size_t kHoldersShown = 12;
-
 std::string share_text(uint64_t part, uint64_t whole) {
   if (whole == 0) return "";
   return std::to_string(std::lround(100.0 * static_cast<double>(part) / static_cast<double>(whole))) + "%";
-}
-
-std::string lines_of(const ReportInput& input, size_t shown) {
-  SourceLines sources(input.path);
-  for (const auto& [index, stack] : input.contents.names) sources.know(frames_of(stack));
-  std::vector<StackName> places;
-  if (const auto& asker = input.incident->asker) places.push_back({asker->where, asker->caller});
-  for (size_t i = 0; i < shown; ++i) {
-    const SiteName& site = input.incident->holders[i].site;
-    places.push_back({site.where, site.caller});
-  }
-  return lines_text(places, &sources);
 }
 
 std::string sampling_text(const ReportInput& input) {
@@ -99,7 +84,7 @@ std::string holders_text(const ReportInput& input) {
     text += "  and " + count_text(incident.holders.size() - shown, "place", "places") +
             " more (--json has all)\n";
   if (grows) text += "  growth: what each of the program's steps leaves and does not free again\n";
-  return text + sampling_text(input) + lines_of(input, shown);
+  return text + sampling_text(input) + lines_text(named_lines(input));
 }
 
 }  // namespace spillway::tools

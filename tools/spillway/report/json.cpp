@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/spillway/report/last_events_text.h"
+#include "tools/spillway/report/lines_text.h"
 #include "tools/spillway/report/pools_text.h"
 #include "tools/spillway/report/render.h"
 #include "tools/spillway/report/trace_events.h"
@@ -203,6 +204,7 @@ std::string report_json(const ReportInput& input) {
   Json report = {{"trace", input.path},
                  {"shown_incident", input.incident != nullptr ? Json(input.incident->number) : Json(nullptr)},
                  {"incidents", incidents},
+                 {"source_lines", lines_json(named_lines(input))},
                  {"run", run_json(input)},
                  {"last_events", last_events_json(last_events(contents, input.incident, input.events))},
                  {"completeness",

@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/spillway/report/last_events_text.h"
+#include "tools/spillway/report/lines_text.h"
 #include "tools/spillway/report/pools_text.h"
 #include "tools/spillway/snapshot/report.h"
 
@@ -75,6 +76,7 @@ std::string snapshot_json(const SnapshotReport& report) {
   json["device"] = found.device;
   json["memory"] = json_of(found.holdings, report.snapshot.requests_only);
   json["holders"] = json_of(found.holders);
+  json["source_lines"] = lines_json(named_lines(report));
   json["other_pools"] = pools_json(found.pools);
   json["peak"] = {{"in_use_bytes", found.peak_bytes},
                   {"is_the_failure", found.peak_is_the_failure},

@@ -10,6 +10,9 @@
 
 namespace spillway::tools {
 
+// A text report shows so many, of traces too.
+inline constexpr size_t kHoldersShown = 12;
+
 struct SnapshotReport {
   const std::string& path;
   const MemoryHistory& snapshot;

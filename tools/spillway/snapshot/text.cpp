@@ -11,7 +11,6 @@
 namespace spillway::tools {
 namespace {
 
-constexpr size_t kHoldersShown = 12;
 constexpr size_t kReservedTerms = 5;  // of kHoldingTerms: they add up to what is reserved
 
 std::string percent(uint64_t part, uint64_t whole) {
@@ -118,17 +117,6 @@ std::string holders_text(const std::vector<Holder>& holders, uint64_t whole) {
   return text;
 }
 
-std::string lines_of(const SnapshotReport& report) {
-  const HistoryFindings& found = report.findings;
-  SourceLines sources(report.path);
-  for (const auto& frames : report.snapshot.stacks) sources.know(frames);
-  std::vector<StackName> places;
-  if (found.failure) places.push_back({found.failure->where, found.failure->caller});
-  for (size_t i = 0; i < std::min(kHoldersShown, found.holders.size()); ++i)
-    places.push_back({found.holders[i].where, found.holders[i].caller});
-  return lines_text(places, &sources);
-}
-
 std::string events_text(const SnapshotReport& report) {
   const LastEvents last = last_events_of(report);
   return last.groups.empty() ? "" : "\n" + last_events_text(last);
@@ -183,7 +171,8 @@ std::string snapshot_text(const SnapshotReport& report) {
   std::string text = std::string(report.file) + ": " + report.path + "\n" + verdict_line(report);
   text += request_text(found) + holdings_text(report);
   text += found.failure ? "\nWho held it\n" : "\nWho holds it\n";
-  text += holders_text(found.holders, found.holdings.in_use) + lines_of(report) + pools_text(found.pools);
+  text += holders_text(found.holders, found.holdings.in_use) + lines_text(named_lines(report)) +
+          pools_text(found.pools);
   if (found.failure && report.fitted != nullptr) text += counterfactuals_text(*report.fitted);
   return text + peak_text(found) + events_text(report) + completeness_text(report);
 }

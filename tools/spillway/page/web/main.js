@@ -3,8 +3,8 @@
 const kSections = [
   ['verdict', showVerdict, 'Verdict'], ['memory', showEquation, 'Memory'], ['fitted', showFitted, 'Fits'],
   ['time', showTime, 'Time'], ['map', showMap, 'Map'], ['flame', showFlame, 'Stacks'],
-  ['holders', showHolders, 'Holders'], ['ladder', showLadder, 'Ladder'], ['events', showEvents, 'Events'],
-  ['notes', showNotes, 'File']
+  ['holders', showHolders, 'Holders'], ['lines', showLines, 'Lines'], ['ladder', showLadder, 'Ladder'],
+  ['events', showEvents, 'Events'], ['notes', showNotes, 'File']
 ];
 
 startTheme();
