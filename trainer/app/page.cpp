@@ -8,8 +8,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <string_view>
 #include <thread>
+
+#include "spillway/report_page.h"
 
 namespace spillway::trainer {
 namespace {
@@ -50,11 +51,6 @@ bool ended_well(pid_t child) {
   ::kill(child, SIGKILL);
   ::waitpid(child, &status, 0);
   return false;
-}
-
-std::string page_beside(const std::string& trace) {
-  constexpr std::string_view kEnding = ".spill";
-  return (trace.ends_with(kEnding) ? trace.substr(0, trace.size() - kEnding.size()) : trace) + ".html";
 }
 
 }  // namespace

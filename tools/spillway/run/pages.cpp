@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <exception>
 #include <fstream>
-#include <string_view>
 
+#include "spillway/report_page.h"
 #include "tools/spillway/rehearse/output.h"
 #include "tools/spillway/report/trace_report.h"
 #include "tools/spillway/run/apart.h"
@@ -55,11 +55,6 @@ bool was_lost(const TraceReport& report) {
 
 bool was_cut_off(const TraceReport& report) {
   return was_lost(report) || !report.contents().closed;
-}
-
-std::string page_beside(const std::string& trace) {
-  constexpr std::string_view kEnding = ".spill";
-  return (trace.ends_with(kEnding) ? trace.substr(0, trace.size() - kEnding.size()) : trace) + ".html";
 }
 
 PageEnd write_page(const std::string& trace, const PageRule& is_needed) {

@@ -19,9 +19,7 @@ bool was_cut_off(const TraceReport& report);  // the process did not end in orde
 
 enum class PageEnd { kWritten, kNotNeeded, kFailed };
 
-// Where the page of a trace stands.
-std::string page_beside(const std::string& trace);
-// What stands there and is no page of an earlier run stays.
+// Beside the trace (spillway/report_page.h). What stands there and is no page of an earlier run stays.
 PageEnd write_page(const std::string& trace, const PageRule& is_needed);
 
 }  // namespace spillway::tools
