@@ -45,9 +45,9 @@ TABLE = [
     row("pending", "snapshot", "pending frees", r"240\.00 MiB are freed but still in use", r"by +pending\.py:11"),
 
     row("pools", "run", "pool isolation", r"144\.00 MiB lie in other memory pools", r"by +pools\.py:8"),
-    row("pools", "replace", "pool isolation", r"144\.00 MiB lie in other .*; pool \d+ holds 144\.00 MiB, allocated by pools",
+    row("pools", "replace", "pool isolation", r"144\.00 MiB lie in other .*; pool \d+ holds 144\.00 MiB, allocated by",
         r"by +pools\.py:8", r"144\.00 MiB +0 B +pool \d+ +0 +pools\.py:6 <listcomp>"),
-    row("pools", "snapshot", "pool isolation", r"144\.00 MiB lie in other .*; pool \(0, 1\) holds 144\.00 MiB, allocated by",
+    row("pools", "snapshot", "pool isolation", r"144\.00 MiB lie in other .*; pool \(0, 1\) holds 144\.00 MiB, alloc",
         r"by +pools\.py:8", r"144\.00 MiB +0 B +pool \(0, 1\) +0 +pools\.py:6 <listcomp>"),
 
     row("own_limit", "replace", "limit", r"the limit is 64\.00 MiB on a device of 256\.00 MiB"),

@@ -109,7 +109,7 @@ class Quick(Case):
         report = self.death("attributions", "4GiB")
         # Three of the models were explained: too few to call it growth, but what they left is said.
         self.assertEqual(report.cause, "capacity")
-        self.assertRegex(report.verdict, r"GiB of that were allocated in earlier passes of the loop at attributions\.py")
+        self.assertRegex(report.verdict, r"GiB of that were allocated in earlier passes of the loop at attrib")
         self.held_by(report, "module.output = output.clone().detach()", 0.3)
         self.fits_when_cured()
 

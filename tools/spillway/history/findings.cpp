@@ -165,24 +165,25 @@ bool has_every_place(const MemoryHistory& history) {
 
 // What each pass of the program's loop leaves, where nobody says what a step is and nothing falls back.
 void look_for_what_is_kept(const MemoryHistory& history, const Moment& moment, const Passes& passes,
-                           StackNames* names, HistoryFindings* found) {
+                           uint64_t request, StackNames* names, HistoryFindings* found) {
   const Steps steps(passes.starts);
   const std::vector<Holder> by_pass = holders_at(moment, history.devices.at(found->device), steps, names);
-  uint64_t grown = 0;
+  uint64_t grown = 0, per_pass = 0;
   const Holder* largest = nullptr;
   for (const Holder& holder : by_pass) {
     if (!holder.growth) continue;
     grown += holder.bytes;
-    if (largest == nullptr) largest = &holder;
+    if (largest != nullptr) continue;
+    largest = &holder;
+    per_pass = holder.growth->bytes_per_step;
   }
-  if (largest == nullptr || grown < found->failure->bytes || grown < found->holdings.in_use / 8) return;
+  if (largest == nullptr || grown < request || grown < found->holdings.in_use / 8) return;
   const std::string passed = std::to_string(steps.count()) + (has_every_place(history) ? "" : " or more") +
                              " passes of the loop at " + passes.where;
-  found->verdict = {Cause::kGrowth,
-                    size_text(largest->bytes) + " in " + std::to_string(largest->blocks) + " blocks of " +
-                        place_text(*largest) + " were kept: " +
-                        (has_every_place(history) ? size_text(largest->growth->bytes_per_step) + " " : "") +
-                        "more after each of " + passed};
+  found->verdict = {Cause::kGrowth, size_text(largest->bytes) + " in " + std::to_string(largest->blocks) +
+                                        " blocks of " + place_text(*largest) + " were kept: " +
+                                        (has_every_place(history) ? size_text(per_pass) + " " : "") +
+                                        "more after each of " + passed};
   for (size_t i = 0; i < by_pass.size(); ++i) found->holders[i].growth = by_pass[i].growth;
   found->steps = steps.count();
   found->step_began = steps.last();
@@ -207,8 +208,8 @@ std::string remark_on_the_passes(const Moment& moment, const Passes& passes, con
          passes.where + " and are kept";
 }
 
-void look_for_growth(const DeviceHistory& device, const Moment& moment, uint64_t request, StackNames* names,
-                     HistoryFindings* found) {
+void look_for_growth(const DeviceHistory& device, const Moment& moment, const FailedRequest& request,
+                     StackNames* names, HistoryFindings* found) {
   const auto replaced = what_is_replaced(device, moment, names);
   uint64_t grown = 0, per_step = 0;
   const Holder* largest = nullptr;
@@ -223,9 +224,8 @@ void look_for_growth(const DeviceHistory& device, const Moment& moment, uint64_t
   }
   if (largest == nullptr || grown < found->holdings.in_use / 8) return;
   // What grows is larger than the card where it asked itself: its next copy is more than it ever had.
-  const bool asked_itself =
-      largest->where == found->failure->where && largest->caller == found->failure->caller;
-  if (grown < request && !asked_itself) return;
+  const bool asked_itself = largest->where == request.where && largest->caller == request.caller;
+  if (grown < request.bytes && !asked_itself) return;
   found->verdict = {Cause::kGrowth, size_text(largest->bytes) + " in " + std::to_string(largest->blocks) +
                                         (largest->blocks == 1 ? " block of " : " blocks of ") +
                                         place_text(*largest) + " grow: made anew again and again, " +
@@ -373,17 +373,18 @@ std::optional<HistoryFindings> look_into(const MemoryHistory& snapshot, std::opt
   found.step_began = steps.last();
   const HistoryEvent& request = device.events[failure];
   const auto& [where, caller] = names.of(request.stack);
-  found.failure = {request.size, request.stream, where, caller};
+  const FailedRequest failed{request.size, request.stream, where, caller};
+  found.failure = failed;
   found.holdings.free = request.address;
   found.verdict = verdict_on(found.holdings, std::max<uint64_t>(request.size, 1));
-  look_for_growth(device, moment, request.size, &names, &found);
+  look_for_growth(device, moment, failed, &names, &found);
   look_for_a_leak(request.size, snapshot.without_stack, &found);
   const auto is_of_size = [&] {
     return found.verdict.cause == Cause::kCapacity || found.verdict.cause == Cause::kFragmentation;
   };
   if (found.verdict.cause == Cause::kPoolIsolation) found.remark = remark_on_the_pools(found.pools);
   const Passes passes = is_of_size() ? passes_before(snapshot, found.device, shown) : Passes();
-  if (passes.are_enough()) look_for_what_is_kept(snapshot, moment, passes, &names, &found);
+  if (passes.are_enough()) look_for_what_is_kept(snapshot, moment, passes, request.size, &names, &found);
   if (is_of_size()) found.remark = remark_on_the_passes(moment, passes, found.holdings);
   if (is_of_size() && found.remark.empty())
     found.remark = remark_on_the_step(device, steps, shown, request.size);

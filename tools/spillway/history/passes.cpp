@@ -1,7 +1,6 @@
 #include "tools/spillway/history/passes.h"
 
 #include <algorithm>
-#include <optional>
 #include <span>
 
 #include "tools/spillway/history/names.h"
@@ -35,19 +34,19 @@ class Loop {
   Loop(std::span<const StackFrame> path, size_t depth)
       : outside_(path.first(depth)), function_(path[depth]) {}
 
-  // What a stack says of the loop: its line there, and whether it is inside a model's call. Nothing: it is
-  // not in the loop.
+  // What a stack says of the loop: its line there, and whether it is inside a model's call.
   struct Sight {
+    bool in_the_loop = false;
     int64_t line = 0;
     bool in_a_model = false;
   };
-  std::optional<Sight> see(const Path& path) const {
+  Sight see(const Path& path) const {
     const size_t depth = outside_.size();
     if (path.size() <= depth || !std::equal(outside_.begin(), outside_.end(), path.begin()) ||
         path[depth].function != function_.function || path[depth].file != function_.file)
-      return std::nullopt;
+      return {};
     const auto inside = path.begin() + static_cast<ptrdiff_t>(depth) + 1;
-    return Sight{path[depth].line, std::any_of(inside, path.end(), is_module_call)};
+    return {true, path[depth].line, std::any_of(inside, path.end(), is_module_call)};
   }
 
  private:
@@ -85,16 +84,17 @@ std::string text_of(const StackFrame& frame) {
 
 // Of a loop around the request.
 Passes passes_of(const Loop& loop, const std::vector<Path>& paths, std::span<const HistoryEvent> events) {
-  std::vector<std::optional<Loop::Sight>> sights;
+  std::vector<Loop::Sight> sights;
   Passes passes;
   for (const Path& path : paths) {
     sights.push_back(loop.see(path));
-    passes.has.push_back(sights.back() && sights.back()->in_a_model);
+    passes.has.push_back(sights.back().in_a_model);
   }
   Counter counter;
   for (size_t i = 0; i < events.size(); ++i)
-    if (events[i].action == Action::kAllocate && sights[events[i].stack])
-      counter.take(i, *sights[events[i].stack]);
+    if (const Loop::Sight& sight = sights[events[i].stack];
+        events[i].action == Action::kAllocate && sight.in_the_loop)
+      counter.take(i, sight);
   if (counter.is_of_steps()) passes.starts = std::move(counter).starts();
   return passes;
 }

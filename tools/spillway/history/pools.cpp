@@ -23,9 +23,12 @@ class Pools {
     const PoolAndStream owner{event.pool, event.stream};
     if (pools_.empty()) return;
     // Older versions of PyTorch do not say the pool of an event.
-    if (!pools_.contains(owner) && (event.pool != PoolId() || pool_at(event.address) == nullptr)) return;
-    const PoolAndStream& known = pools_.contains(owner) ? owner : piece_at(event.address)->owner;
-    PoolPlace& place = places_[known][names->of(event.stack)];
+    const OwnedPiece* piece = nullptr;
+    if (!pools_.contains(owner)) {
+      piece = event.pool == PoolId() ? piece_at(event.address) : nullptr;
+      if (piece == nullptr || !pools_.contains(piece->owner)) return;
+    }
+    PoolPlace& place = places_[piece != nullptr ? piece->owner : owner][names->of(event.stack)];
     place.bytes += event.size;
     ++place.blocks;
   }

@@ -116,6 +116,7 @@ class Analyst {
       ++frees.blocks;
     }
     std::vector<PendingFrees> pending;
+    pending.reserve(by_stream.size());
     for (const auto& [stream, frees] : by_stream) pending.push_back(frees);
     std::ranges::stable_sort(pending, std::ranges::greater(), &PendingFrees::bytes);
     return pending;

@@ -57,7 +57,7 @@ Deed deed_of(Kind kind) {
 }
 
 std::string text_of(const trace::Contents& contents, const Record& record) {
-  const std::string text = event_text(contents, record);
+  std::string text = event_text(contents, record);
   switch (record.kind) {
     case Kind::kStepBegin:
       return "began " + text;
