@@ -22,15 +22,6 @@ std::string percent(uint64_t part, uint64_t whole) {
   return text;
 }
 
-std::string joined(const Words& words) {
-  std::string text;
-  for (const std::string& word : words) {
-    const bool plain = !word.empty() && word.find_first_of(" \t\n'\"\\$*?;&|<>()") == std::string::npos;
-    text += (text.empty() ? "" : " ") + (plain ? word : "'" + word + "'");
-  }
-  return text;
-}
-
 struct Shown {
   const Observation* process;
   const DeviceObservation* device;
@@ -54,19 +45,6 @@ const Shown* fullest(const std::vector<Shown>& devices) {
   return found == devices.end() ? nullptr : &*found;
 }
 
-std::string machine_text(const Rehearsal& rehearsal) {
-  for (const Observation& process : rehearsal.processes) {
-    for (const auto& [ordinal, device] : process.devices) {
-      if (!device.card) continue;
-      const std::string count =
-          process.devices.size() > 1 ? std::to_string(process.devices.size()) + " × " : "";
-      return count + (device.card->card.empty() ? "a card" : device.card->card) + " of " +
-             size_text(device.card->capacity);
-    }
-  }
-  return rehearsal.card.empty() ? "no card" : rehearsal.card;
-}
-
 std::string steps_text(uint64_t wanted, const Rehearsal& rehearsal) {
   uint64_t steps = 0;
   bool ended = false;
@@ -80,19 +58,8 @@ std::string steps_text(uint64_t wanted, const Rehearsal& rehearsal) {
   return steps < wanted ? text + " (it ended before the " + std::to_string(wanted) + " of --steps)" : text;
 }
 
-// The environment and the program have a say in it too.
-std::string allocator_text(const RunOptions& options, const Rehearsal& rehearsal) {
-  if (options.allocator != "native") return options.allocator;
-  for (const Observation& process : rehearsal.processes) {
-    if (!process.has_probe || process.allocator.empty()) continue;
-    return process.allocator +
-           (process.expandable_segments ? " with expandable segments (the program's own setting)" : "");
-  }
-  return options.allocator;
-}
-
 std::string headline(const RunOptions& options, const Rehearsal& rehearsal) {
-  std::string text = verdict_text(options, rehearsal) + ": " + joined(options.command) + "\n";
+  std::string text = verdict_text(options, rehearsal) + ": " + command_text(options.command) + "\n";
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%.1f s", rehearsal.seconds);
   text += "  on " + machine_text(rehearsal) + ", allocator " + allocator_text(options, rehearsal) +
@@ -240,6 +207,39 @@ std::string damage_text(const Rehearsal& rehearsal) {
 }
 
 }  // namespace
+
+std::string command_text(const Words& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    const bool plain = !word.empty() && word.find_first_of(" \t\n'\"\\$*?;&|<>()") == std::string::npos;
+    text += (text.empty() ? "" : " ") + (plain ? word : "'" + word + "'");
+  }
+  return text;
+}
+
+std::string machine_text(const Rehearsal& rehearsal) {
+  for (const Observation& process : rehearsal.processes) {
+    for (const auto& [ordinal, device] : process.devices) {
+      if (!device.card) continue;
+      const std::string count =
+          process.devices.size() > 1 ? std::to_string(process.devices.size()) + " × " : "";
+      return count + (device.card->card.empty() ? "a card" : device.card->card) + " of " +
+             size_text(device.card->capacity);
+    }
+  }
+  return rehearsal.card.empty() ? "no card" : rehearsal.card;
+}
+
+// The environment and the program have a say in it too.
+std::string allocator_text(const RunOptions& options, const Rehearsal& rehearsal) {
+  if (options.allocator != "native") return options.allocator;
+  for (const Observation& process : rehearsal.processes) {
+    if (!process.has_probe || process.allocator.empty()) continue;
+    return process.allocator +
+           (process.expandable_segments ? " with expandable segments (the program's own setting)" : "");
+  }
+  return options.allocator;
+}
 
 const char* fit_text(Fit fit) {
   switch (fit) {

@@ -20,6 +20,10 @@ int exit_code_of(Fit fit, int program_exit_code);
 int exit_code_of(const Rehearsal& rehearsal);
 // Whether spillway gives it a meaning of its own, so that a program's needs a word.
 bool is_own_code(int exit_code);
+// "python train.py 'a b'", as a shell would take it.
+std::string command_text(const Words& command);
+std::string machine_text(const Rehearsal& rehearsal);  // "2 × a100-40gb of 39.56 GiB"
+std::string allocator_text(const RunOptions& options, const Rehearsal& rehearsal);
 // The values that were in force: the simulator's word, or where it left none the options'.
 std::string values_of(const RunOptions& options, const Rehearsal& rehearsal);
 // "rank 1 GPU 0", "process 4711 GPU 0" where there are several processes, else "GPU 0".
