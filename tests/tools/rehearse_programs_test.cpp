@@ -28,7 +28,7 @@ TEST_F(RehearsePrograms, SaysThatItFitsAndWhatHoldsThePeak) {
   const Ran ran = rehearse({"--capacity", "1GiB"}, {"holds.py", "5"});
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("fits: "));
-  EXPECT_THAT(ran.out, HasSubstr("320.00 MiB  100.0%  5 blocks  holds.py:15 <module>"));
+  EXPECT_THAT(ran.out, HasSubstr("320.00 MiB   100%       5  holds.py:15 <module>"));
   EXPECT_THAT(ran.out, HasSubstr("unconditional"));
 }
 
@@ -564,7 +564,7 @@ TEST_F(RehearsePrograms, EveryAllocatorIsWatched) {
     const Ran ran = rehearse({"--capacity", "1GiB", "--allocator", allocator}, {"holds.py", "5"});
     EXPECT_EQ(ran.code, 0) << ran.err;
     EXPECT_THAT(ran.out, HasSubstr("at the peak of 320.00 MiB allocated")) << allocator;
-    EXPECT_THAT(ran.out, HasSubstr("320.00 MiB  100.0%  5 blocks  holds.py:15 <module>")) << allocator;
+    EXPECT_THAT(ran.out, HasSubstr("320.00 MiB   100%       5  holds.py:15 <module>")) << allocator;
     EXPECT_THAT(ran.out, Not(HasSubstr("note:"))) << allocator;
   }
 }

@@ -125,6 +125,7 @@ int check(const CheckOptions& options) {
   const std::vector<Finding> findings = judge(options.run, rules, *rehearsal);
   if (!fits) std::fputs((report_text(options.run, *rehearsal, {}) + "\n").c_str(), stdout);
   std::fputs(findings_text(findings).c_str(), stdout);
+  if (fits) std::fputs(card_bars_text(*rehearsal).c_str(), stdout);
   if (fits) std::fputs(condition_text(options.run, *rehearsal).c_str(), stdout);
   std::string wrong = write_results(options, *rehearsal, findings);
   if (wrong.empty()) wrong = update_baseline(options, *rehearsal, findings);

@@ -98,19 +98,18 @@ Json facts_of(const RunOptions& options, const Rehearsal& rehearsal, const Shown
 
 // PyTorch's own figures at the peak of the fullest card.
 Json equation_of(const Need& need) {
+  static constexpr const char* kKeys[] = {"in_use", "idle", "outside", "free"};  // as style.css has them
+  static constexpr const char* kMeanings[] = {"allocated by PyTorch",
+                                              "held by PyTorch's allocator beyond that",
+                                              "CUDA context, libraries", "of the card"};
   if (need.capacity < need.peak || need.capacity == 0) return {};
-  const uint64_t of_pytorch = need.peak - std::min(need.outside, need.peak);
-  const uint64_t in_use = std::min(need.allocated, of_pytorch);
-  const auto part = [](const char* key, const char* name, const char* meaning, uint64_t bytes) {
-    return Json{{"key", key}, {"name", name}, {"meaning", meaning}, {"bytes", bytes}};
-  };
-  return {{"name", "card"},
-          {"total", need.capacity},
-          {"parts",
-           {part("in_use", "in use", "allocated by PyTorch", in_use),
-            part("idle", "cached", "held by PyTorch's allocator beyond that", of_pytorch - in_use),
-            part("outside", "outside", "CUDA context, libraries", need.peak - of_pytorch),
-            part("free", "free", "of the card", need.capacity - need.peak)}}};
+  Json parts = Json::array();
+  for (const BarPart& part : card_parts(need)) {
+    const auto mark = static_cast<size_t>(part.mark);
+    parts.push_back(
+        {{"key", kKeys[mark]}, {"name", part.name}, {"meaning", kMeanings[mark]}, {"bytes", part.bytes}});
+  }
+  return {{"name", "card"}, {"total", need.capacity}, {"parts", parts}};
 }
 
 Json cards_of(const Rehearsal& rehearsal) {

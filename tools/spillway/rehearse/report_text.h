@@ -3,7 +3,9 @@
 // Thread-safety: pure functions.
 #pragma once
 #include <string>
+#include <vector>
 
+#include "tools/spillway/look.h"
 #include "tools/spillway/rehearse/explain.h"
 #include "tools/spillway/rehearse/outcome.h"
 #include "tools/spillway/rehearse/run.h"
@@ -12,6 +14,11 @@ namespace spillway::tools {
 
 std::string report_text(const RunOptions& options, const Rehearsal& rehearsal,
                         const Explanation& explanation);
+
+// Of a card at its peak, by who has it.
+std::vector<BarPart> card_parts(const Need& need);
+// A bar for each card of that, of a program that fits.
+std::string card_bars_text(const Rehearsal& rehearsal);
 
 // "fits", "does not fit", ...
 const char* fit_text(Fit fit);
