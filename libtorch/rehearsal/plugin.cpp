@@ -14,6 +14,7 @@
 
 #include "libtorch/plugin/libtorch_version.h"
 #include "libtorch/rehearsal/chance.h"
+#include "libtorch/rehearsal/history.h"
 #include "libtorch/rehearsal/python.h"
 #include "libtorch/rehearsal/reads.h"
 #include "libtorch/rehearsal/result.h"
@@ -132,6 +133,7 @@ void start() {
   outer_terminate = std::set_terminate(say_what_terminates);
   ::pthread_atfork(nullptr, nullptr, [] { state().forked = true; });
   open_stream();
+  open_history();
   watch_allocator();
   watch_reads();
   if (settings().values == "random") give_floats_their_numbers();
@@ -200,6 +202,7 @@ SPILLWAY_EXPORT void spillway_rehearsal_step() {
   ++state.steps;
   for (size_t i = 0; i < devices; ++i) state.ledgers[i].step_ended(levels[i]);
   write_step(state.steps);
+  write_history_step(state.steps);
 }
 
 // `kind` is ledger.h's. Addresses are the machine's, so one ledger knows each.

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "libtorch/rehearsal/history.h"
 #include "libtorch/rehearsal/settings.h"
 #include "libtorch/rehearsal/state.h"
 #include "libtorch/rehearsal/stream.h"
@@ -210,6 +211,7 @@ void write_result() {
     const std::lock_guard lock(state.mutex);
     for (size_t i = 0; i < devices; ++i) state.ledgers[i].observe(levels[i]);
     flush_stream();
+    flush_history(state.sites);
     json = describe(state);
   }
   replace_file(path, json);

@@ -24,6 +24,7 @@ Settings read() {
   Settings settings;
   settings.result_path = path_of("SPILLWAY_REHEARSAL_RESULT");
   settings.stream_path = path_of("SPILLWAY_REHEARSAL_STREAM");
+  settings.history_path = path_of("SPILLWAY_REHEARSAL_HISTORY");
   settings.allocator = text_of("SPILLWAY_REHEARSAL_ALLOCATOR");
   settings.steps = std::strtoull(text_of("SPILLWAY_REHEARSAL_STEPS").c_str(), nullptr, 10);
   settings.values = text_of("SPILLWAY_SIM_VALUES");

@@ -38,6 +38,7 @@ class Sites {
 
   // Sites whose frames are still addresses.
   bool all_symbolized() const { return symbolized_ == entries_.size(); }
+  size_t symbolized() const { return symbolized_; }  // the first so many have names
   // Takes what is to be named, names it without the lock, and puts it back under it.
   void symbolize(std::mutex& lock);
 

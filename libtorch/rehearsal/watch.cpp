@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
+#include "libtorch/rehearsal/history.h"
 #include "libtorch/rehearsal/python.h"
 #include "libtorch/rehearsal/result.h"
 #include "libtorch/rehearsal/state.h"
@@ -46,6 +48,41 @@ Levels levels_of_core(int device) {
   return {memory.live + memory.rounding, memory.reserved, memory.peak_allocated, memory.peak_reserved, 0};
 }
 
+std::optional<HistoryKind> kind_of(const Entry& entry) {
+  switch (entry.action_) {
+    case Entry::ALLOC:
+      return HistoryKind::kAllocated;
+    case Entry::FREE_REQUESTED:
+      return HistoryKind::kFreeRequested;
+    case Entry::FREE_COMPLETED:
+      return HistoryKind::kFreeCompleted;
+    case Entry::SEGMENT_ALLOC:
+      return HistoryKind::kSegmentTaken;
+    case Entry::SEGMENT_FREE:
+      return HistoryKind::kSegmentGivenBack;
+    case Entry::SEGMENT_MAP:
+      return HistoryKind::kMapped;
+    case Entry::SEGMENT_UNMAP:
+      return HistoryKind::kUnmapped;
+    case Entry::OOM:
+      return HistoryKind::kFailed;
+    default:
+      return std::nullopt;
+  }
+}
+
+void remember(const Entry& entry, Site site) {
+  const auto kind = kind_of(entry);
+  if (!kind) return;
+  write_history({*kind,
+                 entry.device_,
+                 static_cast<uint64_t>(entry.addr_),
+                 static_cast<uint64_t>(entry.size_),
+                 reinterpret_cast<uint64_t>(entry.stream_),
+                 {entry.mempool_.first, entry.mempool_.second},
+                 site});
+}
+
 // Runs under the native allocator's lock: no Python, no lock but the state's, which is innermost.
 void see(const Entry& entry) {
   State& state = rehearsal::state();
@@ -60,13 +97,14 @@ void see(const Entry& entry) {
   const std::lock_guard lock(state.mutex);
   Ledger& ledger = state.ledger(device);
   const auto stream = reinterpret_cast<uint64_t>(entry.stream_);
+  const bool has_place = entry.action_ == Entry::ALLOC || entry.action_ == Entry::OOM;
+  const Site site = has_place ? state.sites.of(entry.context_) : 0;
+  remember(entry, site);
   switch (entry.action_) {
-    case Entry::ALLOC: {
-      const Site site = state.sites.of(entry.context_);
+    case Entry::ALLOC:
       ledger.allocated(entry.addr_, rounded(entry.size_), stream, site, levels);
       write_event(device, ledger, StreamEvent::kAllocated, entry.size_, site);
       break;
-    }
     case Entry::FREE_REQUESTED:
       if (const uint64_t ordinal = ledger.freed(entry.addr_, levels))
         write_event(device, ledger, StreamEvent::kFreed, ordinal, 0);
@@ -81,16 +119,14 @@ void see(const Entry& entry) {
       ledger.segment(false, entry.size_, levels);
       write_event(device, ledger, StreamEvent::kShrank, entry.size_, 0);
       break;
-    case Entry::OOM: {
+    case Entry::OOM:
       ledger.failed(entry.size_, levels);
-      const Site site = state.sites.of(entry.context_);
       write_event(device, ledger, StreamEvent::kFailed, entry.size_, site);
       ++state.failure_count;
       if (state.failures.size() < kMostFailures)
         state.failures.push_back({device, entry.size_, levels.allocated, levels.reserved, entry.addr_, 0,
                                   ledger.events(), state.steps + 1, site, ledger.held_now()});
       break;
-    }
     default:
       break;
   }

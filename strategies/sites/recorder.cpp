@@ -2,6 +2,7 @@
 
 #include <array>
 #include <chrono>
+#include <ctime>
 #include <new>
 
 #include "spillway/allocator/reclaim.h"
@@ -15,6 +16,14 @@ constexpr size_t kMostStacks = 1 << 16;  // a program that makes ever new ones m
 uint64_t now_ns() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
+Sampler::Clocks clocks() noexcept {
+  timespec process{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &process);
+  constexpr uint64_t kNsPerSecond = 1'000'000'000;
+  return {now_ns(),
+          static_cast<uint64_t>(process.tv_sec) * kNsPerSecond + static_cast<uint64_t>(process.tv_nsec)};
 }
 
 uint64_t hash_of(std::span<const PythonFrame> frames) {
@@ -50,8 +59,7 @@ void SiteRecorder::allocated(uint64_t address, uint64_t bytes) noexcept {
   } catch (const std::bad_alloc&) {
     return;  // the report lacks one block
   }
-  const uint64_t end = now_ns();
-  sampler_.spent(end - start, end);
+  sampler_.spent(now_ns() - start, clocks);
 }
 
 void SiteRecorder::failed(DeviceId device, uint64_t incident) noexcept {

@@ -18,6 +18,10 @@ std::minstd_rand& generator() {
   return own;
 }
 
+uint64_t passed_since(std::atomic<uint64_t>* since, uint64_t now) {
+  return now - std::min(since->exchange(now, std::memory_order_relaxed), now);
+}
+
 }  // namespace
 
 constinit thread_local int64_t Sampler::left_ = 0;
@@ -42,14 +46,15 @@ uint64_t Sampler::take(uint64_t bytes) noexcept {
   return static_cast<uint64_t>(static_cast<double>(bytes) / -std::expm1(-intervals));
 }
 
-void Sampler::spent(uint64_t ns, uint64_t now_ns) noexcept {
+void Sampler::spent(uint64_t ns, Clocks (*now)() noexcept) noexcept {
   if (base_ == 0) return;
   const uint64_t sum = spent_ns_.fetch_add(ns, std::memory_order_relaxed) + ns;
   const uint64_t stacks = stacks_.fetch_add(1, std::memory_order_relaxed) + 1;
   if (stacks % kLookAfter != 0) return;
-  const uint64_t since = since_ns_.exchange(now_ns, std::memory_order_relaxed);
+  const auto [wall, process] = now();
+  const uint64_t passed = std::min(passed_since(&wall_since_, wall), passed_since(&process_since_, process));
   spent_ns_.store(0, std::memory_order_relaxed);
-  const double allowed = kMostShare * static_cast<double>(now_ns - std::min(since, now_ns));
+  const double allowed = kMostShare * static_cast<double>(passed);
   const uint64_t interval = interval_.load(std::memory_order_relaxed);
   if (static_cast<double>(sum) > allowed)
     interval_.store(std::min(interval * 2, kMostInterval), std::memory_order_relaxed);

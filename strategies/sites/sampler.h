@@ -4,7 +4,8 @@
 // https://google.github.io/tcmalloc/sampling.html). A chosen block stands for size / (1 - e^(-size/interval))
 // bytes: sums of these are unbiased, and blocks far larger than the interval are as good as always chosen.
 // The time that the stacks take is measured. Where it exceeds `kMostShare` of what passes, the interval
-// doubles; it comes back when they take less than a quarter of that.
+// doubles; it comes back when they take less than a quarter of that. What passes is the less of the clock's
+// time and the process's own: a program that waits for something pays for stacks out of the time between.
 //
 // Thread-safety: every function may be called from any thread; the countdown is the thread's own. Errors:
 // none. Units: bytes, nanoseconds.
@@ -16,7 +17,13 @@ namespace spillway {
 
 class Sampler {
  public:
-  static constexpr double kMostShare = 0.01;
+  struct Clocks {
+    uint64_t wall_ns = 0, process_ns = 0;
+  };
+
+  // Of the measured time. A step pays two to three times that, since each stack costs the program some of its
+  // caches (benchmarks/overhead, --stacks): together no more than one percent.
+  static constexpr double kMostShare = 0.003;
   static constexpr uint64_t kMostInterval = uint64_t{1} << 32;
 
   // `interval_bytes` 0: every allocation, whatever it costs.
@@ -32,8 +39,8 @@ class Sampler {
 
   // After `due`: how many bytes the allocation stands for; 0: it is not chosen.
   uint64_t take(uint64_t bytes) noexcept;
-  // A stack took `ns`, and it is now `now_ns`, of any clock.
-  void spent(uint64_t ns, uint64_t now_ns) noexcept;
+  // A stack took `ns`. `now` is asked seldom.
+  void spent(uint64_t ns, Clocks (*now)() noexcept) noexcept;
   uint64_t interval_bytes() const noexcept { return interval_.load(std::memory_order_relaxed); }
 
  private:
@@ -43,7 +50,7 @@ class Sampler {
   static constinit thread_local int64_t left_ __attribute__((tls_model("initial-exec")));
   const uint64_t base_;
   std::atomic<uint64_t> interval_;
-  std::atomic<uint64_t> stacks_{0}, spent_ns_{0}, since_ns_{0};
+  std::atomic<uint64_t> stacks_{0}, spent_ns_{0}, wall_since_{0}, process_since_{0};
 };
 
 }  // namespace spillway

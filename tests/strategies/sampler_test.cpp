@@ -43,12 +43,17 @@ TEST(Sampler, SumsAreUnbiasedForEverySize) {
   });
 }
 
+Sampler::Clocks shown{1'000'000'000, 1'000'000'000};
+Sampler::Clocks now() noexcept {
+  return shown;
+}
+
 TEST(Sampler, IntervalNullTakesEveryBlockAsItIs) {
   in_a_thread([] {
     Sampler sampler(0);
     for (const uint64_t bytes : {uint64_t{1}, 512 * kKiB, 3 * kMiB})
       EXPECT_EQ(stands_for(sampler, bytes), bytes);
-    for (int i = 0; i < 2000; ++i) sampler.spent(1'000'000, static_cast<uint64_t>(i));
+    for (int i = 0; i < 2000; ++i) sampler.spent(1'000'000, now);
     EXPECT_EQ(sampler.interval_bytes(), 0u) << "all means all, whatever it costs";
   });
 }
@@ -62,19 +67,32 @@ TEST(Sampler, WhoRestsIsNeverDue) {
 
 TEST(Sampler, CostsMoreThanItsShareItSamplesLess) {
   Sampler sampler(kMiB);
-  uint64_t now = 1'000'000'000;
   const auto window = [&](uint64_t stack_ns, uint64_t between_ns) {
-    for (int i = 0; i < 256; ++i) sampler.spent(stack_ns, now += between_ns);
+    for (int i = 0; i < 256; ++i) {
+      shown.wall_ns += between_ns;
+      shown.process_ns += 8 * between_ns;  // eight threads
+      sampler.spent(stack_ns, now);
+    }
   };
   window(2'000, 20'000);
   window(2'000, 20'000);  // a tenth of the time
   EXPECT_GE(sampler.interval_bytes(), 2 * kMiB);
   for (int i = 0; i < 40; ++i) window(2'000, 20'000);
   EXPECT_EQ(sampler.interval_bytes(), Sampler::kMostInterval) << "and no further";
-  window(2'000, 300'000);
+  window(2'000, 900'000);
   EXPECT_EQ(sampler.interval_bytes(), Sampler::kMostInterval) << "within its share nothing changes";
-  for (int i = 0; i < 40; ++i) window(2'000, 2'000'000);
+  for (int i = 0; i < 40; ++i) window(2'000, 5'000'000);
   EXPECT_EQ(sampler.interval_bytes(), kMiB) << "it comes back, and not below what was asked for";
+}
+
+TEST(Sampler, TimeInWhichTheProcessWaitedDoesNotPayForStacks) {
+  Sampler sampler(kMiB);
+  for (int i = 0; i < 4 * 256; ++i) {
+    shown.wall_ns += 1'000'000;
+    shown.process_ns += 20'000;
+    sampler.spent(2'000, now);
+  }
+  EXPECT_GE(sampler.interval_bytes(), 4 * kMiB);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ TEST_F(RehearsePrograms, SaysThatItFitsAndWhatHoldsThePeak) {
   const Ran ran = rehearse({"--capacity", "1GiB"}, {"holds.py", "5"});
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("fits: "));
-  EXPECT_THAT(ran.out, HasSubstr("320.00 MiB  100.0%  5 blocks  holds.py:15 <module>"));
+  EXPECT_THAT(ran.out, HasSubstr("320.00 MiB   100%       5  holds.py:15 <module>"));
   EXPECT_THAT(ran.out, HasSubstr("unconditional"));
 }
 
@@ -52,6 +52,51 @@ TEST_F(RehearsePrograms, SaysThatItDoesNotFitAndWhatItTakes) {
   EXPECT_THAT(ran.out, HasSubstr("(not run): t4-16gb, l4-24gb, a10g-24gb, rtx3090-24gb, rtx4090-24gb, "
                                  "rtx5090-32gb, a100-40gb, "))
       << "in order of capacity, and none that this PyTorch has no kernels for";
+}
+
+nlohmann::json data_of(const std::filesystem::path& page) {
+  std::ifstream file(page, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}}, mark = "id=\"data\">";
+  const size_t start = text.find(mark) + mark.size();
+  return nlohmann::json::parse(text.substr(start, text.find("</script>", start) - start));
+}
+
+TEST_F(RehearsePrograms, WritesAPageOfWhatFits) {
+  const Ran ran = rehearse({"--gpu", "t4-16gb", "--html", "page.html"}, {"holds.py", "5"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  const auto data = data_of(folder() / "page.html");
+  EXPECT_EQ(data.at("rehearsal").at("verdict").at("head"), "FITS");
+  EXPECT_THAT(data.at("rehearsal").at("verdict").at("text").get<std::string>(), HasSubstr(" are left."));
+  EXPECT_EQ(data.at("rehearsal").at("equation").at("parts").at(0).at("bytes"), uint64_t{5} * (64 << 20));
+  EXPECT_THAT(data.at("rehearsal").at("answers").at(0).at("text").get<std::string>(), HasSubstr("a100-40gb"));
+  EXPECT_EQ(data.at("report").at("peak").at("in_use_bytes"), uint64_t{5} * (64 << 20));
+  EXPECT_EQ(data.at("history").at("blocks").at("count"), 5);
+  EXPECT_THAT(data.at("report").at("peak").at("holders").dump(), HasSubstr("holds.py:15 <module>"));
+  EXPECT_THAT(ran.err, Not(HasSubstr("page for a browser")));
+}
+
+TEST_F(RehearsePrograms, LeavesAPageOfAFailureUnasked) {
+  const Ran ran = rehearse({"--capacity", "300MiB"}, {"holds.py", "5"});
+  EXPECT_EQ(ran.code, 20) << ran.err;
+  const std::string says = "spillway: why it ran out, as a page for a browser: ";
+  const size_t at = ran.err.find(says);
+  ASSERT_NE(at, std::string::npos) << ran.err;
+  const std::filesystem::path page =
+      ran.err.substr(at + says.size(), ran.err.find('\n', at) - at - says.size());
+  EXPECT_EQ(page.parent_path(), folder());
+  EXPECT_THAT(page.filename().string(), ContainsRegex("^spillway-[0-9]+.html$"));
+  const auto data = data_of(page);
+  EXPECT_EQ(data.at("rehearsal").at("verdict").at("head"), "DOES NOT FIT");
+  EXPECT_EQ(data.at("rehearsal").at("verdict").at("cause"), "capacity");
+  EXPECT_EQ(data.at("report").at("failure").at("asked_bytes"), 64 << 20);
+  EXPECT_EQ(data.at("report").at("memory").at("in_use_bytes"), uint64_t{4} * (64 << 20));
+  const std::string answers = data.at("rehearsal").at("answers").dump();
+  EXPECT_THAT(answers, HasSubstr("ample memory"));
+  EXPECT_THAT(answers, HasSubstr("t4-16gb"));
+  const Ran traced =
+      rehearse({"--capacity", "300MiB", "--once", "--trace", "run.stream"}, {"holds.py", "5", "catch"});
+  EXPECT_EQ(traced.code, 21) << traced.err;
+  EXPECT_TRUE(std::filesystem::exists(folder() / "run.stream.html")) << "beside what was asked for";
 }
 
 TEST_F(RehearsePrograms, TriesWhatTheUserCanChange) {
@@ -519,7 +564,7 @@ TEST_F(RehearsePrograms, EveryAllocatorIsWatched) {
     const Ran ran = rehearse({"--capacity", "1GiB", "--allocator", allocator}, {"holds.py", "5"});
     EXPECT_EQ(ran.code, 0) << ran.err;
     EXPECT_THAT(ran.out, HasSubstr("at the peak of 320.00 MiB allocated")) << allocator;
-    EXPECT_THAT(ran.out, HasSubstr("320.00 MiB  100.0%  5 blocks  holds.py:15 <module>")) << allocator;
+    EXPECT_THAT(ran.out, HasSubstr("320.00 MiB   100%       5  holds.py:15 <module>")) << allocator;
     EXPECT_THAT(ran.out, Not(HasSubstr("note:"))) << allocator;
   }
 }

@@ -200,7 +200,7 @@ TEST(RehearseCards, ProcessesOnOneCardShareItsRoom) {
   EXPECT_EQ(baseline.at("GPU 0").peak, 12 * kGiB);
   EXPECT_EQ(baseline.at("GPU 1").peak, 7 * kGiB);
   const std::string text = report_text({}, rehearsal, {});
-  EXPECT_THAT(text, ContainsRegex("GPU 0, all 2 processes .*12.00 GiB +4.00 GiB \\(25.0%\\)"));
+  EXPECT_THAT(text, ContainsRegex("GPU 0, all 2 processes .*12.00 GiB +4.00 GiB \\(25%\\)"));
   EXPECT_THAT(text, HasSubstr("rank 2 GPU 1 (its cuda:0)"));
 }
 

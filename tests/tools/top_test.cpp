@@ -69,6 +69,13 @@ TEST(TopText, NamesCardsByTheirNumberAndName) {
   EXPECT_EQ(json[1]["name"], "NVIDIA A100-SXM4-40GB");
 }
 
+TEST(TopText, DrawsACardAsTheReportsDo) {
+  const std::string text = top_text(overview_of({member(10, "one", 20 * kGiB, 4 * kGiB)}));
+  EXPECT_THAT(text,
+              HasSubstr("  ████████████████░░░░▒▒▒▒▒▒▒▒▒▒▒▒········  █ in use 16.00 GiB, ░ cached 4.00 GiB, "
+                        "▒ other 12.00 GiB, · free 8.00 GiB\n"));
+}
+
 TEST(Overview, TheNewestLookAtACardCounts) {
   for (const auto& [first, second] : {std::pair{1, 2}, {2, 1}}) {
     LedgerMember old = member(first, "old", 0, 0);
@@ -102,7 +109,7 @@ TEST(TopText, SaysWhatIsNotKnown) {
 
 TEST(TopText, TellsOfTheLatestShortageAndWhatWasOfUse) {
   LedgerMember short_of = member(8, "short", kGiB, 0);
-  EXPECT_THAT(top_text(overview_of({short_of})), Not(HasSubstr("shortages")));
+  EXPECT_THAT(top_text(overview_of({short_of})), Not(HasSubstr("What was tried")));
   EXPECT_TRUE(
       nlohmann::json::parse(top_json(overview_of({short_of})))["processes"][0]["last_incident"].is_null());
   short_of.entry.written_ns = 5'000'000'000;
@@ -117,12 +124,12 @@ TEST(TopText, TellsOfTheLatestShortageAndWhatWasOfUse) {
   short_of.entry.strategies[0] = {.name = "stitch", .tried = 3, .useful = 2, .bytes = 3 * kGiB};
   const Overview overview = overview_of({short_of});
   EXPECT_THAT(top_text(overview),
-              HasSubstr("8  incident 4, 2.5 s ago: 2.00 GiB asked, not served in 12.3 ms; tried: "
+              HasSubstr("8  incident 4, 2.5 s ago: 2.00 GiB asked, not rescued in 12.3 ms; tried: "
                         "stitch 1024 MiB in 12000 us?\n"));
   EXPECT_THAT(top_text(overview), HasSubstr("of use until now: stitch 2 of 3 (3.00 GiB)\n"));
   const auto json = nlohmann::json::parse(top_json(overview))["processes"][0];
   EXPECT_EQ(json["last_incident"]["age_ms"], 2500);
-  EXPECT_EQ(json["last_incident"]["outcome"], "not served");
+  EXPECT_EQ(json["last_incident"]["outcome"], "not rescued");
   EXPECT_EQ(json["last_incident"]["gained_bytes"], kGiB);
   EXPECT_EQ(json["strategies"].size(), 1u);
   EXPECT_EQ(json["strategies"][0]["useful"], 2);
@@ -132,7 +139,7 @@ TEST(TopText, AnIncidentThatMakesNoSenseIsShownAsItIs) {
   LedgerMember wrong = member(1, "wrong", 0, 0);
   wrong.entry.incident = {.number = UINT64_MAX, .outcome = 99, .ended_ns = UINT64_MAX};
   std::memset(wrong.entry.strategies[0].name, 'x', sizeof wrong.entry.strategies[0].name - 1);
-  EXPECT_THAT(top_text(overview_of({wrong})), HasSubstr("0.0 s ago: 0 B asked, not served in 0"));
+  EXPECT_THAT(top_text(overview_of({wrong})), HasSubstr("0.0 s ago: 0 B asked, not rescued in 0"));
 }
 
 TEST(TopText, WhatIsKnownByDriverCallsIsSaidSo) {

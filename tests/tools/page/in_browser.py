@@ -168,6 +168,27 @@ class Page(unittest.TestCase):
         self.assertGreater(self.colours_of(".plot"), 4)
         self.assertIn("train.py:11 step", self.text("#holders"))
 
+    def test_a_rehearsal_says_whether_it_fits_and_counts_events_instead_of_time(self):
+        self.open(self.samples.rehearsal(self.page, fits=True))
+        self.assertEqual(self.browser.errors, [])
+        for words in ("FITS", "If it reads no value.", "At its peak it takes 20.00 MiB.", "a simulated card"):
+            self.assertIn(words, self.text("#verdict"))
+        self.assertIn("Where the memory was at the peak", self.text("#memory"))
+        self.assertIn("GPU 0, all 2\u00a0processes", self.text("#memory"))
+        for words in ("What fits", "t4-16gb", "Not run: a smaller optimizer."):
+            self.assertIn(words, self.text("#fitted"))
+        self.assertIn("events before the end", self.text("#time"))
+        self.assertNotIn("by time", self.text("#time"))
+        self.assertNotIn("oldest", self.text("#holders"))
+        self.assertGreater(self.colours_of(".plot"), 4)
+
+    def test_a_rehearsal_that_does_not_fit_shows_the_failure(self):
+        self.open(self.samples.rehearsal(self.page, fits=False))
+        self.assertEqual(self.browser.errors, [])
+        self.assertIn("DOES NOT FIT", self.text("#verdict"))
+        self.assertIn("Where the memory was when it failed", self.text("#memory"))
+        self.assertIn("What would have fitted", self.text("#fitted"))
+
     def test_a_snapshot_without_a_history_shows_where_the_blocks_are(self):
         self.open(self.samples.without_history())
         self.assertEqual(self.browser.errors, [])

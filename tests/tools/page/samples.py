@@ -60,8 +60,33 @@ class Samples:
         if with_history:
             snapshot = json.loads(re.search(r'id="data">(.*?)</script>', whole, re.DOTALL).group(1))
             data |= {"found": snapshot["report"], "history": snapshot["history"]}
+        return self.with_data(whole, data, "trace")
+
+    def rehearsal(self, page, fits):
+        """The page of a snapshot as a rehearsal's, without a clock."""
+        whole = page.read_text()
+        data = json.loads(re.search(r'id="data">(.*?)</script>', whole, re.DOTALL).group(1))
+        data["kind"] = "rehearsal"
+        data["history"]["times"] = ""
+        parts = [{"key": "in_use", "name": "in use", "meaning": "", "bytes": 20 << 20},
+                 {"key": "free", "name": "free", "meaning": "", "bytes": 44 << 20}]
+        answer = {"what": "cards with enough memory", "setting": "", "fits": True, "text": "t4-16gb", "sure": "not run"}
+        card = {"name": "GPU 0", "processes": 2, "capacity_bytes": 64 << 20, "peak_bytes": 20 << 20,
+                "peak_allocated_bytes": 20 << 20, "peak_reserved_bytes": 20 << 20, "outside_bytes": 0}
+        verdict = {"head": "FITS" if fits else "DOES NOT FIT", "mood": "good" if fits else "bad",
+                   "condition": "If it reads no value" if fits else "", "cause": "" if fits else "capacity",
+                   "text": "At its peak it takes 20.00 MiB."}
+        data["rehearsal"] = {"verdict": verdict, "facts": [["on", "a t4", "a simulated card"]], "cards": [card],
+                             "equation": {"name": "card", "total": 64 << 20, "parts": parts} if fits else None,
+                             "answers": [answer], "not_run": ["a smaller optimizer"]}
+        if fits:
+            data["report"].update(failure=None, verdict=None, counterfactuals=[])
+            data["history"]["failures"] = []
+        return self.with_data(whole, data, "rehearsal")
+
+    def with_data(self, whole, data, name):
         text = json.dumps(data).replace("<", "\\u003c")
-        path = self.folder / "trace.html"
+        path = self.folder / f"{name}.html"
         path.write_text(re.sub(r'(?<=id="data">).*?(?=</script>)', lambda _: text, whole, count=1, flags=re.DOTALL))
         return path
 

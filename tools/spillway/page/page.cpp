@@ -75,6 +75,15 @@ std::string snapshot_page(const SnapshotReport& report) {
   return join(data);
 }
 
+std::string rehearsal_page(const SnapshotReport& report, const std::string& rehearsal) {
+  Json data = start("rehearsal", report.path, Json::parse(snapshot_json(report)));
+  data["rehearsal"] = Json::parse(rehearsal);
+  data["terms"] = snapshot_terms();
+  if (report.snapshot.devices.contains(report.findings.device))
+    data["history"] = history_json(report.snapshot, report.findings.device);
+  return join(data);
+}
+
 std::string trace_page(const ReportInput& input, const TraceHistory* history) {
   Json data = start("trace", input.path, Json::parse(report_json(input)));
   data["headline"] = input.incident != nullptr ? rescue_text(input.analysis) : "No allocation failed.";

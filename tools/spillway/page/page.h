@@ -26,6 +26,10 @@ std::string snapshot_page(const SnapshotReport& report);
 // `history`: null where the trace holds none.
 std::string trace_page(const ReportInput& input, const TraceHistory* history);
 
+// Of a rehearsal: `rehearsal` is what it adds to the report of its history, as JSON (rehearse/page.cpp). The
+// history may be empty.
+std::string rehearsal_page(const SnapshotReport& report, const std::string& rehearsal);
+
 // JSON as it may stand inside a script element: still JSON, without the characters that end the element.
 std::string inert_json(std::string_view json);
 

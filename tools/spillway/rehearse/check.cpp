@@ -11,6 +11,7 @@
 #include "tools/spillway/rehearse/judge.h"
 #include "tools/spillway/rehearse/options.h"
 #include "tools/spillway/rehearse/output.h"
+#include "tools/spillway/rehearse/page.h"
 #include "tools/spillway/rehearse/report_json.h"
 #include "tools/spillway/rehearse/report_text.h"
 #include "tools/spillway/rehearse/run.h"
@@ -23,7 +24,7 @@ constexpr uint64_t kLeastBudget = uint64_t{2} << 20;  // a card has pages of so 
 
 struct CheckOptions {
   RunOptions run;
-  std::string budget, baseline, tolerance = "2%", junit, markdown, json;
+  std::string budget, baseline, tolerance = "2%", junit, markdown, json, html;
   bool update = false;
 };
 
@@ -57,6 +58,10 @@ std::string read_rules(const CheckOptions& options, Rules* rules) {
   return other_settings(options, *rules, settings_asked(options.run));
 }
 
+std::string page_text(const CheckOptions& options, const Rehearsal& rehearsal) {
+  return options.html.empty() ? "" : rehearsal_page_text(options.run, rehearsal, {});
+}
+
 std::string write_results(const CheckOptions& options, const Rehearsal& rehearsal,
                           const std::vector<Finding>& findings) {
   struct Output {
@@ -66,7 +71,8 @@ std::string write_results(const CheckOptions& options, const Rehearsal& rehearsa
   };
   const Output outputs[] = {{"--junit", options.junit, findings_junit(findings, rehearsal.seconds)},
                             {"--markdown", options.markdown, findings_markdown(findings)},
-                            {"--json", options.json, report_json(options.run, rehearsal, {})}};
+                            {"--json", options.json, report_json(options.run, rehearsal, {})},
+                            {"--html", options.html, page_text(options, rehearsal)}};
   for (const auto& [option, path, text] : outputs) {
     if (path.empty()) continue;
     if (const std::string wrong = write_output(path, text); !wrong.empty())
@@ -101,11 +107,14 @@ int check(const CheckOptions& options) {
   const std::string no_place = check_outputs({{"--junit", options.junit},
                                               {"--markdown", options.markdown},
                                               {"--json", options.json},
+                                              {"--html", options.html},
                                               {"--trace", options.run.trace},
                                               {"--baseline", options.update ? options.baseline : ""}});
   if (!no_place.empty()) return fail(kUnwritable, "check: " + no_place);
   RunError error;
-  const auto rehearsal = rehearse_once(options.run, &error);
+  RunOptions run = options.run;
+  run.history = !options.html.empty();
+  const auto rehearsal = rehearse_once(run, &error);
   if (!rehearsal) return fail(error.code, "check: " + error.text);
   if (stop_signal() != 0) return fail(128 + stop_signal(), "check: stopped before the program's end");
   const bool fits = decide(*rehearsal) == Fit::kFits;
@@ -116,6 +125,7 @@ int check(const CheckOptions& options) {
   const std::vector<Finding> findings = judge(options.run, rules, *rehearsal);
   if (!fits) std::fputs((report_text(options.run, *rehearsal, {}) + "\n").c_str(), stdout);
   std::fputs(findings_text(findings).c_str(), stdout);
+  if (fits) std::fputs(card_bars_text(*rehearsal).c_str(), stdout);
   if (fits) std::fputs(condition_text(options.run, *rehearsal).c_str(), stdout);
   std::string wrong = write_results(options, *rehearsal, findings);
   if (wrong.empty()) wrong = update_baseline(options, *rehearsal, findings);
@@ -137,6 +147,8 @@ std::function<int()> declare_check(CLI::App& app, const Words& command) {
   app.add_option("--junit", options->junit, "Write the results as JUnit's XML to this file");
   app.add_option("--markdown", options->markdown, "Write the results as Markdown to this file");
   app.add_option("--json", options->json, "Write the rehearsal as JSON to this file");
+  app.add_option("--html", options->html,
+                 "Write the rehearsal as one HTML page, which needs no network, to this file");
   return [options] { return check(*options); };
 }
 

@@ -19,6 +19,7 @@ constexpr const char* kAmpleWhat = "ample memory";
 std::optional<Counterfactual> run(Offer offer) {
   offer.options.keep_output = true;
   offer.options.trace.clear();
+  offer.options.history = false;
   RunError error;
   auto rehearsal = rehearse_once(offer.options, &error);
   if (!rehearsal) return std::nullopt;
@@ -34,12 +35,6 @@ bool has_probe(const Rehearsal& rehearsal) {
                      [](const Observation& process) { return process.has_probe; });
 }
 
-std::string listed(const std::vector<std::string_view>& names) {
-  std::string text;
-  for (const std::string_view name : names) text += (text.empty() ? "" : ", ") + std::string(name);
-  return text.empty() ? "none of the table" : text;
-}
-
 std::vector<cards::Card> usable_cards(const Rehearsal& rehearsal) {
   std::vector<cards::Card> usable;
   for (const cards::Card& card : cards::cards())
@@ -50,21 +45,12 @@ std::vector<cards::Card> usable_cards(const Rehearsal& rehearsal) {
   return usable;
 }
 
-// By memory alone, of the cards that can run the program: the largest part of the need does not depend on the
-// card, but which kernels are chosen and what the libraries take do.
 std::string cards_text(const Rehearsal& rehearsal) {
-  const Need need = largest_need(rehearsal);
-  std::vector<std::string_view> all_of_it, without_cache;
-  for (const cards::Card& card : usable_cards(rehearsal)) {
-    if (card.capacity_bytes >= need.peak)
-      all_of_it.push_back(card.id);
-    else if (card.capacity_bytes >= need.allocated + need.outside)
-      without_cache.push_back(card.id);
-  }
-  std::string text = "  cards with that much memory (not run): " + listed(all_of_it) + "\n";
-  if (!without_cache.empty())
-    text += "  cards that hold what is in use, but not all of the cache (not run): " + listed(without_cache) +
-            "\n";
+  const CardsByMemory cards = cards_by_memory(rehearsal);
+  std::string text = "  cards with that much memory (not run): " + listed(cards.enough) + "\n";
+  if (!cards.without_cache.empty())
+    text += "  cards that hold what is in use, but not all of the cache (not run): " +
+            listed(cards.without_cache) + "\n";
   return text;
 }
 
@@ -176,6 +162,30 @@ void try_changes(const RunOptions& options, const Rehearsal& ample, const Need& 
 
 }  // namespace
 
+// The largest part of the need does not depend on the card, but which kernels are chosen and what the
+// libraries take do.
+CardsByMemory cards_by_memory(const Rehearsal& rehearsal) {
+  const Need need = largest_need(rehearsal);
+  CardsByMemory found;
+  for (const cards::Card& card : usable_cards(rehearsal)) {
+    if (card.capacity_bytes >= need.peak)
+      found.enough.emplace_back(card.id);
+    else if (card.capacity_bytes >= need.allocated + need.outside)
+      found.without_cache.emplace_back(card.id);
+  }
+  return found;
+}
+
+bool is_ample(const Counterfactual& run) {
+  return run.what == kAmpleWhat;
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text.empty() ? "none of the table" : text;
+}
+
 Explanation find_what_fits(const RunOptions& given, const Rehearsal& first) {
   Explanation found;
   RunOptions options = given;
@@ -199,7 +209,7 @@ std::string explain(const Explanation& explanation) {
   if (explanation.runs.empty()) return "";
   std::string text = "what would have fitted (each line is a run)\n";
   for (const Counterfactual& other : explanation.runs)
-    text += other.what == kAmpleWhat ? ample_text(other) : on_the_same_card_text(other);
+    text += is_ample(other) ? ample_text(other) : on_the_same_card_text(other);
   if (!explanation.remarks.empty()) text += "not run\n";
   for (const std::string& remark : explanation.remarks) text += "  " + remark + "\n";
   return text;

@@ -27,6 +27,16 @@ struct Explanation {
 // the card, with the other allocators on the same card; else with what a user can change.
 Explanation find_what_fits(const RunOptions& options, const Rehearsal& first);
 
+// Cards of the table by memory alone, of those that can run the program, the smallest first.
+struct CardsByMemory {
+  std::vector<std::string> enough;         // for all that it took
+  std::vector<std::string> without_cache;  // for what was in use, but not for all of the cache
+};
+CardsByMemory cards_by_memory(const Rehearsal& rehearsal);
+// Whether it shows the need: its memory is more than any card has.
+bool is_ample(const Counterfactual& run);
+std::string listed(const std::vector<std::string>& names);
+
 // Lines for the report; each indented. "" where there were no runs.
 std::string explain(const Explanation& explanation);
 

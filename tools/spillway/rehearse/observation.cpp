@@ -11,7 +11,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr std::string_view kProbe = "probe-", kSimulator = "simulator-";
+constexpr std::string_view kProbe = "probe-", kSimulator = "simulator-", kHistory = "history-";
 
 uint64_t number(const Json& json, const char* name) {
   return json.at(name).get<uint64_t>();
@@ -176,6 +176,18 @@ void read_file(const fs::path& path, Reader reader, Observation* out, std::vecto
 
 std::string probe_pattern(const std::string& folder) {
   return (fs::path(folder) / (std::string(kProbe) + "%p.json")).string();
+}
+
+std::string history_pattern(const std::string& folder) {
+  return (fs::path(folder) / (std::string(kHistory) + "%p")).string();
+}
+
+void find_histories(const std::string& folder, std::vector<Observation>* processes) {
+  std::error_code ignored;
+  for (Observation& process : *processes) {
+    const fs::path file = fs::path(folder) / (std::string(kHistory) + std::to_string(process.pid));
+    if (fs::exists(file, ignored)) process.history = file.string();
+  }
 }
 
 std::string simulator_pattern(const std::string& folder) {

@@ -109,6 +109,7 @@ struct Observation {
   std::string other_runtime;  // the file whose CUDA runtime is not the simulated one: its calls failed
   std::map<uint32_t, Place> places;
   std::map<int, DeviceObservation> devices;
+  std::string history;  // the file with every event (history.h), "" without
 
   bool used_devices() const;
   uint64_t peak_of(int device) const;  // of the whole card
@@ -118,8 +119,12 @@ struct Observation {
 // rank, then process.
 std::vector<Observation> read_observations(const std::string& folder, std::vector<std::string>* damaged);
 
+// Names the files with every event, where there are any.
+void find_histories(const std::string& folder, std::vector<Observation>* processes);
+
 // The names that the probe and the simulator are told, in `folder`.
 std::string probe_pattern(const std::string& folder);
+std::string history_pattern(const std::string& folder);
 std::string simulator_pattern(const std::string& folder);
 
 }  // namespace spillway::tools

@@ -2,6 +2,7 @@
 //
 // Thread-safety: plain values, pure functions. Units: bytes.
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,8 @@ struct Ending {
   int exit_code = 0;
 };
 
+class Workplace;
+
 struct Rehearsal {
   int exit_code = 0;   // the program's; 128 + the signal that ended it
   int stopped_by = 0;  // the signal by which we were told to stop it
@@ -35,7 +38,8 @@ struct Rehearsal {
   std::string card;                 // the kind of every card, "" where only a capacity was given
   std::map<int, CardRecord> cards;  // by physical number, as the machine's file says
   std::vector<std::string> damaged;
-  std::optional<Ending> with_all_masks;  // of the run that made this one a run with --masks none
+  std::optional<Ending> with_all_masks;    // of the run that made this one a run with --masks none
+  std::shared_ptr<const Workplace> place;  // keeps the files that `processes` name
   std::string log;  // the end of what the program printed, where it was kept from the terminal
 };
 

@@ -8,6 +8,7 @@
 #include "tools/spillway/rehearse/explain.h"
 #include "tools/spillway/rehearse/options.h"
 #include "tools/spillway/rehearse/output.h"
+#include "tools/spillway/rehearse/page.h"
 #include "tools/spillway/rehearse/report_json.h"
 #include "tools/spillway/rehearse/report_text.h"
 #include "tools/spillway/rehearse/run.h"
@@ -19,7 +20,7 @@ namespace {
 
 struct RehearseOptions {
   RunOptions run;
-  std::string json, find, compare;
+  std::string json, html, find, compare;
   bool once = false;
 };
 
@@ -35,9 +36,22 @@ std::string contradiction(const RehearseOptions& options, const Words& allocator
   if (series.size() > 1) return std::string(series[0]) + " and " + series[1] + " exclude each other";
   if (!options.compare.empty() && (options.run.machine.card || options.run.machine.capacity))
     return "--compare names the cards, so --gpu and --capacity have no place beside it";
+  const bool rows = !options.find.empty() || !options.compare.empty() || allocators.size() > 1;
+  if (rows && !options.html.empty())
+    return std::string("--html has no place beside ") + (series.empty() ? "--find" : series[0]) +
+           ", which makes many runs: rehearse one of them alone, with --html";
   if (options.find.empty() || options.run.trace.empty()) return "";
   return "--trace has no place beside --find, which makes many runs: rehearse the value that it finds alone, "
          "with --trace";
+}
+
+// Where no page is asked for, a program that ran out of memory has one all the same.
+std::string write_page(const RehearseOptions& options, const Rehearsal& rehearsal,
+                       const Explanation& explanation) {
+  if (!options.html.empty())
+    return write_output(options.html, rehearsal_page_text(options.run, rehearsal, explanation));
+  leave_page_of_failure(options.run, rehearsal, explanation);
+  return "";
 }
 
 int rehearse(const RehearseOptions& options) {
@@ -45,8 +59,8 @@ int rehearse(const RehearseOptions& options) {
   if (const std::string error = contradiction(options, allocators); !error.empty())
     return fail(kUsageError, "rehearse: " + error);
   const bool rows = !options.compare.empty() || allocators.size() > 1;  // each with a trace of its own
-  const std::string no_place =
-      check_outputs({{"--json", options.json}, {"--trace", rows ? "" : options.run.trace}});
+  const std::string no_place = check_outputs(
+      {{"--json", options.json}, {"--html", options.html}, {"--trace", rows ? "" : options.run.trace}});
   if (!no_place.empty()) return fail(kUnwritable, "rehearse: " + no_place);
   if (!options.compare.empty()) return run_comparison(options.run, options.compare, options.json);
   if (const std::string missing = missing_machine(options.run.machine); !missing.empty())
@@ -54,7 +68,9 @@ int rehearse(const RehearseOptions& options) {
   if (!options.find.empty()) return run_search(options.run, options.find, options.json);
   if (allocators.size() > 1) return run_allocators(options.run, allocators, options.json);
   RunError error;
-  const auto rehearsal = rehearse_once(options.run, &error);
+  RunOptions run = options.run;
+  run.history = true;
+  const auto rehearsal = rehearse_once(run, &error);
   if (!rehearsal) return fail(error.code, "rehearse: " + error.text);
   Explanation explanation;
   const Fit fit = decide(*rehearsal);
@@ -67,6 +83,8 @@ int rehearse(const RehearseOptions& options) {
     const std::string wrong = write_output(options.json, report_json(options.run, *rehearsal, explanation));
     if (!wrong.empty()) return fail(kUnwritable, "rehearse: --json: " + wrong);
   }
+  if (const std::string wrong = write_page(options, *rehearsal, explanation); !wrong.empty())
+    return fail(kUnwritable, "rehearse: --html: " + wrong);
   return stop_signal() != 0 ? 128 + stop_signal() : exit_code_of(*rehearsal);
 }
 
@@ -74,6 +92,8 @@ std::function<int()> declare_rehearse(CLI::App& app, const Words& command) {
   auto options = std::make_shared<RehearseOptions>();
   declare_run(app, command, &options->run);
   app.add_option("--json", options->json, "Write the report as JSON to this file");
+  app.add_option("--html", options->html,
+                 "Write the report as one HTML page, which needs no network, to this file");
   app.add_option("--find", options->find,
                  "NAME=LOW..HIGH, or NAME=LOW..HIGH:STEP: find the largest integer that fits, where the "
                  "command says {NAME}");

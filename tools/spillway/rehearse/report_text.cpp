@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "spillway/allocator/verdict.h"
+#include "tools/spillway/look.h"
 #include "tools/spillway/rehearse/failure_text.h"
 #include "tools/spillway/rehearse/places.h"
 #include "tools/spillway/rehearse/plot.h"
@@ -14,22 +15,6 @@ namespace spillway::tools {
 namespace {
 
 constexpr size_t kPlaces = 12, kColumns = 64, kRows = 8;
-
-std::string percent(uint64_t part, uint64_t whole) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f%%",
-                whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole));
-  return text;
-}
-
-std::string joined(const Words& words) {
-  std::string text;
-  for (const std::string& word : words) {
-    const bool plain = !word.empty() && word.find_first_of(" \t\n'\"\\$*?;&|<>()") == std::string::npos;
-    text += (text.empty() ? "" : " ") + (plain ? word : "'" + word + "'");
-  }
-  return text;
-}
 
 struct Shown {
   const Observation* process;
@@ -54,19 +39,6 @@ const Shown* fullest(const std::vector<Shown>& devices) {
   return found == devices.end() ? nullptr : &*found;
 }
 
-std::string machine_text(const Rehearsal& rehearsal) {
-  for (const Observation& process : rehearsal.processes) {
-    for (const auto& [ordinal, device] : process.devices) {
-      if (!device.card) continue;
-      const std::string count =
-          process.devices.size() > 1 ? std::to_string(process.devices.size()) + " × " : "";
-      return count + (device.card->card.empty() ? "a card" : device.card->card) + " of " +
-             size_text(device.card->capacity);
-    }
-  }
-  return rehearsal.card.empty() ? "no card" : rehearsal.card;
-}
-
 std::string steps_text(uint64_t wanted, const Rehearsal& rehearsal) {
   uint64_t steps = 0;
   bool ended = false;
@@ -80,19 +52,8 @@ std::string steps_text(uint64_t wanted, const Rehearsal& rehearsal) {
   return steps < wanted ? text + " (it ended before the " + std::to_string(wanted) + " of --steps)" : text;
 }
 
-// The environment and the program have a say in it too.
-std::string allocator_text(const RunOptions& options, const Rehearsal& rehearsal) {
-  if (options.allocator != "native") return options.allocator;
-  for (const Observation& process : rehearsal.processes) {
-    if (!process.has_probe || process.allocator.empty()) continue;
-    return process.allocator +
-           (process.expandable_segments ? " with expandable segments (the program's own setting)" : "");
-  }
-  return options.allocator;
-}
-
 std::string headline(const RunOptions& options, const Rehearsal& rehearsal) {
-  std::string text = verdict_text(options, rehearsal) + ": " + joined(options.command) + "\n";
+  std::string text = verdict_text(options, rehearsal) + ": " + command_text(options.command) + "\n";
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%.1f s", rehearsal.seconds);
   text += "  on " + machine_text(rehearsal) + ", allocator " + allocator_text(options, rehearsal) +
@@ -109,7 +70,7 @@ std::string headline(const RunOptions& options, const Rehearsal& rehearsal) {
 std::string margin_text(const Rehearsal& rehearsal, const Need& need) {
   if (decide(rehearsal) != Fit::kFits || need.capacity == 0 || need.peak > need.capacity) return "-";
   const uint64_t margin = need.capacity - need.peak;
-  return size_text(margin) + " (" + percent(margin, need.capacity) + ")";
+  return size_text(margin) + " (" + share_text(margin, need.capacity) + ")";
 }
 
 bool reached_its_end(const Rehearsal& rehearsal) {
@@ -177,12 +138,12 @@ std::string places_text(const std::vector<Held>& held, const std::map<uint32_t, 
   const std::vector<PlaceShare> shares = share_by_place(held, places);
   using enum Align;
   Table table({kRight, kRight, kRight, kLeft});
+  table.add({"bytes", "share", "blocks", "place"});
   uint64_t listed = 0;
   for (size_t i = 0; i < std::min(kPlaces, shares.size()); ++i) {
     const PlaceShare& share = shares[i];
     listed += share.bytes;
-    table.add({size_text(share.bytes), percent(share.bytes, allocated),
-               count_text(share.blocks, "block", "blocks"),
+    table.add({size_text(share.bytes), share_text(share.bytes, allocated), std::to_string(share.blocks),
                share.where + (share.caller.empty() ? "" : "  from " + share.caller)});
   }
   uint64_t known = 0, blocks = 0;
@@ -191,11 +152,10 @@ std::string places_text(const std::vector<Held>& held, const std::map<uint32_t, 
     if (i >= kPlaces) blocks += shares[i].blocks;
   }
   if (known > listed)
-    table.add({size_text(known - listed), percent(known - listed, allocated),
-               count_text(blocks, "block", "blocks"),
+    table.add({size_text(known - listed), share_text(known - listed, allocated), std::to_string(blocks),
                "elsewhere (" + count_text(shares.size() - kPlaces, "place", "places") + ")"});
   if (allocated > known)
-    table.add({size_text(allocated - known), percent(allocated - known, allocated), "",
+    table.add({size_text(allocated - known), share_text(allocated - known, allocated), "",
                "given by the allocator beyond what was asked for"});
   return table.text("  ");
 }
@@ -212,7 +172,7 @@ std::string kinds_text(const AllocatorView& view) {
 std::string peak_text(const Rehearsal& rehearsal, const Shown& shown, const AllocatorView& view) {
   std::string text = "\nmemory over time on " +
                      device_name(rehearsal, *shown.process, shown.device->ordinal) +
-                     " (by allocator event; █ allocated, ░ reserved)\n" +
+                     " (by allocator event; █ in use, ░ cached)\n" +
                      plot_memory(view.timeline, view.steps, kColumns, kRows, "  ");
   const uint64_t steps = shown.process->steps;
   text += "\nat the peak of " + size_text(view.peak_allocated) + " allocated" +
@@ -240,6 +200,61 @@ std::string damage_text(const Rehearsal& rehearsal) {
 }
 
 }  // namespace
+
+std::string command_text(const Words& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    const bool plain = !word.empty() && word.find_first_of(" \t\n'\"\\$*?;&|<>()") == std::string::npos;
+    text += (text.empty() ? "" : " ") + (plain ? word : "'" + word + "'");
+  }
+  return text;
+}
+
+std::string machine_text(const Rehearsal& rehearsal) {
+  for (const Observation& process : rehearsal.processes) {
+    for (const auto& [ordinal, device] : process.devices) {
+      if (!device.card) continue;
+      const std::string count =
+          process.devices.size() > 1 ? std::to_string(process.devices.size()) + " × " : "";
+      return count + (device.card->card.empty() ? "a card" : device.card->card) + " of " +
+             size_text(device.card->capacity);
+    }
+  }
+  return rehearsal.card.empty() ? "no card" : rehearsal.card;
+}
+
+// The environment and the program have a say in it too.
+std::string allocator_text(const RunOptions& options, const Rehearsal& rehearsal) {
+  if (options.allocator != "native") return options.allocator;
+  for (const Observation& process : rehearsal.processes) {
+    if (!process.has_probe || process.allocator.empty()) continue;
+    return process.allocator +
+           (process.expandable_segments ? " with expandable segments (the program's own setting)" : "");
+  }
+  return options.allocator;
+}
+
+std::string card_bars_text(const Rehearsal& rehearsal) {
+  if (decide(rehearsal) != Fit::kFits) return "";  // what was left over is no room to spare
+  std::string text;
+  const std::vector<CardNeed> cards = needs_of(rehearsal);
+  for (const CardNeed& card : cards) {
+    const std::string bar = memory_bar(card_parts(card.need));
+    if (bar.empty()) continue;
+    text += "  " + (cards.size() > 1 ? "GPU " + std::to_string(card.physical) + "  " : std::string()) + bar +
+            "\n";
+  }
+  return text;
+}
+
+std::vector<BarPart> card_parts(const Need& need) {
+  const uint64_t of_pytorch = need.peak - std::min(need.outside, need.peak);
+  const uint64_t in_use = std::min(need.allocated, of_pytorch);
+  return {{Mark::kInUse, "in use", in_use},
+          {Mark::kCached, "cached", of_pytorch - in_use},
+          {Mark::kOutside, "outside", need.peak - of_pytorch},
+          {Mark::kFree, "free", need.capacity - std::min(need.peak, need.capacity)}};
+}
 
 const char* fit_text(Fit fit) {
   switch (fit) {
@@ -326,7 +341,7 @@ std::string report_text(const RunOptions& options, const Rehearsal& rehearsal,
           "CUDA_VISIBLE_DEVICES)?\n";
     return text + damage_text(rehearsal);
   }
-  text += "\n" + device_table(rehearsal, devices);
+  text += "\n" + device_table(rehearsal, devices) + card_bars_text(rehearsal);
   const Shown* most = fullest(devices);
   text += parts_text(*most) + outside_text(*most);
   const std::optional<AllocatorView>& view = most->device->allocator;

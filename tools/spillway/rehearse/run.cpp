@@ -41,6 +41,7 @@ bool set_probe(const RunOptions& options, const SimulatorLibraries& libraries, c
   set["SPILLWAY_SIM_PLUGINS"] = joined("SPILLWAY_SIM_PLUGINS", probe, ':');
   set["SPILLWAY_SIM_REPORT"] = simulator_pattern(folder);
   set["SPILLWAY_REHEARSAL_RESULT"] = probe_pattern(folder);
+  set["SPILLWAY_REHEARSAL_HISTORY"] = options.history ? history_pattern(folder) : "";
   set["SPILLWAY_REHEARSAL_STEPS"] = std::to_string(options.steps);
   set["SPILLWAY_REHEARSAL_CHECKPOINTING"] = options.checkpointing ? "1" : "0";
   set["SPILLWAY_REHEARSAL_ALLOCATOR"] = options.allocator;
@@ -85,7 +86,8 @@ std::optional<Rehearsal> run_program(const RunOptions& options, RunError* error)
     *error = stopped();
     return std::nullopt;
   }
-  const Workplace place;
+  const auto place_held = std::make_shared<const Workplace>();
+  const Workplace& place = *place_held;
   if (place.path().empty()) {
     *error = {kCannotRun, "no folder for the results can be made: set TMPDIR to one that can be written"};
     return std::nullopt;
@@ -120,10 +122,12 @@ std::optional<Rehearsal> run_program(const RunOptions& options, RunError* error)
   rehearsal.stopped_by = stop_signal();
   rehearsal.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   rehearsal.processes = read_observations(place.path(), &rehearsal.damaged);
+  find_histories(place.path(), &rehearsal.processes);
   const MachineRecord machine = read_machine(shared.path());
   add_unreported(machine, before, &rehearsal.processes);
   rehearsal.card = machine.card;
   rehearsal.cards = machine.cards;
+  rehearsal.place = place_held;
   if (!log.empty()) rehearsal.log = end_of(log);
   if (!options.trace.empty())
     keep_streams(place.path(), options.trace, rehearsal.processes, &rehearsal.damaged);

@@ -19,6 +19,7 @@ struct RunOptions {
   uint64_t steps = 0;                // 0: to the program's end
   bool checkpointing = false;        // the probe turns it on in models of Transformers
   std::string trace;                 // file for the stream of allocations, "" for none
+  bool history = false;              // keeps every event, for a page
   Words command;
   bool keep_output = false;  // the program's output goes to `log`, not to the terminal
   bool progress = false;     // a line on standard error

@@ -1,7 +1,10 @@
 #include "tools/spillway/run/pages.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 
 #include "spillway/report_page.h"
@@ -28,23 +31,29 @@ PageEnd say_why_not(const std::string& wrong) {
 }
 
 // In a process of its own.
-PageEnd write_from(const std::string& trace, const std::string& page, const PageRule& is_needed) {
+PageEnd make_and_write(const std::string& page, const PageMaker& make) {
   std::string wrong;
-  const auto report = read_trace_report(trace, &wrong);
-  if (report == nullptr) return say_why_not(wrong);
-  if (!is_needed(*report)) return PageEnd::kNotNeeded;
+  const std::string text = make(&wrong);
+  if (!wrong.empty()) return say_why_not(wrong);
+  if (text.empty()) return PageEnd::kNotNeeded;
   if (is_foreign(page)) return say_why_not(page + " is another file, and stays");
-  report->look_back();
-  wrong = write_output(page, report->page(kEvents));
+  wrong = write_output(page, text);
   return wrong.empty() ? PageEnd::kWritten : say_why_not(wrong);
 }
 
-int as_code(const std::string& trace, const std::string& page, const PageRule& is_needed) {
+int as_code(const std::string& page, const PageMaker& make) {
   try {
-    return static_cast<int>(write_from(trace, page, is_needed));
+    return static_cast<int>(make_and_write(page, make));
   } catch (const std::exception& error) {
     return static_cast<int>(say_why_not(error.what()));
   }
+}
+
+std::string page_of_trace(const std::string& trace, const PageRule& is_needed, std::string* wrong) {
+  const auto report = read_trace_report(trace, wrong);
+  if (report == nullptr || !is_needed(*report)) return "";
+  report->look_back();
+  return report->page(kEvents);
 }
 
 }  // namespace
@@ -57,13 +66,22 @@ bool was_cut_off(const TraceReport& report) {
   return was_lost(report) || !report.contents().closed;
 }
 
-PageEnd write_page(const std::string& trace, const PageRule& is_needed) {
-  const std::string page = page_beside(trace);
-  const ApartEnd end = run_apart([&] { return as_code(trace, page, is_needed); }, kMost);
-  if (!end.in_time) return say_why_not(trace + ": it took too long, or was stopped");
+std::string trace_in_current_folder() {
+  if (::access(".", W_OK) != 0) return "";
+  return (std::filesystem::current_path() / "spillway-%p.spill").string();
+}
+
+PageEnd leave_page(const std::string& page, const std::string& of, const PageMaker& make) {
+  const ApartEnd end = run_apart([&] { return as_code(page, make); }, kMost);
+  if (!end.in_time) return say_why_not(of + ": it took too long, or was stopped");
   if (end.code > static_cast<int>(PageEnd::kFailed))
-    return say_why_not(trace + ": its writer ended with " + std::to_string(end.code));
+    return say_why_not(of + ": its writer ended with " + std::to_string(end.code));
   return static_cast<PageEnd>(end.code);
+}
+
+PageEnd write_page(const std::string& trace, const PageRule& is_needed) {
+  return leave_page(page_beside(trace), trace,
+                    [&](std::string* wrong) { return page_of_trace(trace, is_needed, wrong); });
 }
 
 }  // namespace spillway::tools

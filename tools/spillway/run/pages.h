@@ -19,7 +19,16 @@ bool was_cut_off(const TraceReport& report);  // the process did not end in orde
 
 enum class PageEnd { kWritten, kNotNeeded, kFailed };
 
-// Beside the trace (spillway/report_page.h). What stands there and is no page of an earlier run stays.
+// The text of a page. "": none is needed, or `wrong` says why there is none.
+using PageMaker = std::function<std::string(std::string* wrong)>;
+
+// Makes it and writes it. `of`: what it is about. What stands there and is no page of an earlier run stays.
+PageEnd leave_page(const std::string& page, const std::string& of, const PageMaker& make);
+
+// Where a process's trace goes that has been given no place; "%p" is the process id. "": nothing can be
+// written in the current folder.
+std::string trace_in_current_folder();
+// Of a trace, beside it (spillway/report_page.h).
 PageEnd write_page(const std::string& trace, const PageRule& is_needed);
 
 }  // namespace spillway::tools

@@ -1,5 +1,4 @@
 // `spillway run`: runs a program under the preloaded library and says at its end what was met and rescued.
-#include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
@@ -12,6 +11,7 @@
 #include "tools/spillway/rehearse/child.h"
 #include "tools/spillway/run/earlier_runs.h"
 #include "tools/spillway/run/edge.h"
+#include "tools/spillway/run/pages.h"
 #include "tools/spillway/run/preload.h"
 #include "tools/spillway/run/settings.h"
 #include "tools/spillway/run/summary.h"
@@ -32,8 +32,7 @@ Mode mode_of(const std::string& name) {
 // A report of its own for each process, in the current folder where one can be written.
 std::string trace_path(const RunSettings& settings) {
   if (!settings.trace.empty()) return fs::absolute(settings.trace).string();
-  if (settings.mode == "observe" || ::access(".", W_OK) != 0) return "";
-  return (fs::current_path() / "spillway-%p.spill").string();
+  return settings.mode == "observe" ? "" : trace_in_current_folder();
 }
 
 Environment environment_of(const RunSettings& settings, const std::string& library,

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "tools/spillway/look.h"
+#include "tools/spillway/report/analysis.h"
 #include "tools/spillway/report/table.h"
 #include "tools/spillway/units.h"
 
@@ -107,14 +109,29 @@ std::string device_line(const DeviceOverview& device) {
          size_text(device.other_bytes);
 }
 
-const char* outcome_text(uint64_t outcome) {
+// "" where the card's memory is not known.
+std::string device_bar(const DeviceOverview& device) {
+  if (device.device_bytes == 0) return "";
+  const uint64_t held = std::min(device.held_bytes, device.used_bytes);
+  const uint64_t cached = std::min(device.cached_bytes, held);
+  return "  " +
+         memory_bar({{Mark::kInUse, "in use", held - cached},
+                     {Mark::kCached, "cached", cached},
+                     {Mark::kOutside, "other", device.used_bytes - held},
+                     {Mark::kFree, "free",
+                      device.device_bytes - std::min(device.used_bytes, device.device_bytes)}}) +
+         "\n";
+}
+
+// The report's words.
+const char* how_it_went(uint64_t outcome) {
   switch (outcome) {
     case LedgerIncident::kGranted:
-      return "served";
+      return outcome_text(trace::Outcome::kGranted);
     case LedgerIncident::kUnwind:
-      return "left to its plan";
+      return outcome_text(trace::Outcome::kUnwind);
     default:
-      return "not served";
+      return outcome_text(trace::Outcome::kGiveUp);
   }
 }
 
@@ -137,13 +154,13 @@ std::string ladder_text(const std::vector<LedgerMember>& members) {
     char age[32];
     std::snprintf(age, sizeof age, "%.1f s", static_cast<double>(incident_age_ns(member)) / 1e9);
     text += "  " + std::to_string(member.process) + "  incident " + std::to_string(last.number) + ", " + age +
-            " ago: " + size_text(last.asked_bytes) + " asked, " + outcome_text(last.outcome) + " in " +
+            " ago: " + size_text(last.asked_bytes) + " asked, " + how_it_went(last.outcome) + " in " +
             duration_text(last.microseconds) +
             "; tried: " + (last.tried[0] == '\0' ? "nothing" : last.tried) + "\n" +
             std::string(std::to_string(member.process).size() + 4, ' ') +
             "of use until now: " + strategies_text(member.entry) + "\n";
   }
-  return text.empty() ? "" : "\nshortages\n" + text;
+  return text.empty() ? "" : "\nWhat was tried\n" + text;
 }
 
 bool uses_a_device(const LedgerMember& member) {
@@ -171,7 +188,7 @@ Json json_of_incident(const LedgerMember& member) {
           {"asked_bytes", last.asked_bytes},
           {"gained_bytes", last.gained_bytes},
           {"us", last.microseconds},
-          {"outcome", outcome_text(last.outcome)},
+          {"outcome", how_it_went(last.outcome)},
           {"tried", last.tried},
           {"age_ms", incident_age_ns(member) / kNsPerMs}};
 }
@@ -223,7 +240,7 @@ std::string top_text(const Overview& overview) {
   for (const DeviceOverview& device : overview.devices) {
     Table table = table_of_processes();
     for (const Share& share : device.shares) add_row(&table, overview.processes[share.process], share, host);
-    text += "\n" + device_line(device) + "\n" + table.text("  ");
+    text += "\n" + device_line(device) + "\n" + device_bar(device) + table.text("  ");
   }
   if (std::ranges::all_of(overview.processes, uses_a_device)) return text + ladder_text(overview.processes);
   Table table = table_of_processes();

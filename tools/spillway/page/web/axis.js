@@ -43,7 +43,6 @@ function byteTicks(low, high, count) {
 // Before the failure, or the end, in words.
 function beforeText(moment) {
   const end = memory.failure === null ? 'the end' : 'the failure';
-  const apart = memory.times[memory.shown] - memory.times[moment];
   if (moment === memory.shown) return 'at ' + end;
-  return durationText(Math.abs(apart)) + (moment < memory.shown ? ' before ' : ' after ') + end;
+  return apartText(moment, memory.shown) + (moment < memory.shown ? ' before ' : ' after ') + end;
 }

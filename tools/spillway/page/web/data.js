@@ -154,9 +154,18 @@ function readHistory(from) {
 
 const report = data.report;
 // What was found in the history: a snapshot's report, or what a trace's history told.
-const found = data.kind === 'snapshot' ? report : data.found || null;
+const found = data.kind !== 'trace' ? report : data.found || null;
+const rehearsal = data.rehearsal || null;
 const incident =
     data.kind === 'trace' ? report.incidents.find((one) => one.incident === report.shown_incident) || null : null;
+
+const hasClock = () => memory !== null && memory.times[memory.moments - 1] > 0;
+
+// A history without a clock counts its events.
+function apartText(from, to) {
+  if (hasClock()) return durationText(Math.abs(memory.times[to] - memory.times[from]));
+  return plural(Math.abs(to - from), 'event', 'events');
+}
 
 // Of the card, or what Spillway may use of it; null where the file does not say.
 function capacityBytes() {

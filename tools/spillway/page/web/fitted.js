@@ -13,14 +13,22 @@ function fittedRow(one) {
 }
 
 function showFitted() {
-  const alternatives = report.counterfactuals || [], unanswered = report.no_counterfactuals;
+  const rehearsed = rehearsal ? rehearsal.answers : [];
+  const alternatives = [...rehearsed, ...(report.counterfactuals || [])];
+  const unanswered = rehearsed.length ? null : report.no_counterfactuals;
   if (!alternatives.length && !unanswered) return $('fitted').remove();
-  fill($('fitted'), heading('fitted', 'What would have fitted'));
+  const title = rehearsal && rehearsal.verdict.head === 'FITS' ? 'What fits' : 'What would have fitted';
+  fill($('fitted'), heading('fitted', title));
   if (unanswered) return fill($('fitted'), el('p', {class: 'absent'}, 'No answer: ' + unanswered + '.'));
   const columns = [['fits', false], ['what', false], ['how it is known', false], ['', false]];
-  fill($('fitted'), table('What would have fitted', columns, alternatives.map(fittedRow)));
+  fill($('fitted'), table(title, columns, alternatives.map(fittedRow)));
   for (const note of report.less_sure || []) fill($('fitted'), el('p', {class: 'note'}, 'Less sure: ' + note));
+  for (const note of rehearsal ? rehearsal.not_run : [])
+    fill($('fitted'), el('p', {class: 'note'}, 'Not run: ' + note + '.'));
+  if (!(report.counterfactuals || []).length) return;
+  const which = rehearsed.length ? 'What is replayed or reckoned' : 'It';
   fill(
       $('fitted'),
-      el('p', {class: 'note'}, 'It is about this request. What the program would have asked for next is not known.'));
+      el('p', {class: 'note'},
+         which + ' is about this request. What the program would have asked for next is not known.'));
 }

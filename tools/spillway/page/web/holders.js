@@ -10,6 +10,9 @@ const kHolderColumns = [
   ['where', 'place', (holder) => holder.where],
 ];
 
+// Without a clock nothing has an age.
+const holderColumns = () => kHolderColumns.filter(([key]) => key !== 'oldest' || hasClock());
+
 class HolderTable {
   constructor(host, foot) {
     this.host = host;
@@ -42,7 +45,7 @@ class HolderTable {
   draw() {
     const rows = this.chosen(), shown = this.all || this.filter ? rows : rows.slice(0, kRowsShown);
     const sum = rows.reduce((bytes, holder) => bytes + holder.bytes, 0);
-    const head = kHolderColumns.map(
+    const head = holderColumns().map(
         ([key, text]) =>
             el('th', {
               scope: 'col',
@@ -93,7 +96,9 @@ class HolderTable {
         'tr', {class: place >= 0 && place === state.place ? 'chosen' : null},
         el('td', {class: 'number', title: exactText(holder.bytes)}, sizeText(holder.bytes)),
         el('td', {class: 'number'}, share), el('td', {class: 'number'}, countText(holder.blocks)),
-        el('td', {class: 'number'}, holder.oldest_us === null ? 'before history' : durationText(holder.oldest_us)),
+        hasClock() ?
+            el('td', {class: 'number'}, holder.oldest_us === null ? 'before history' : durationText(holder.oldest_us)) :
+            null,
         el('td', {class: 'number'},
            holder.growth ? el('b', {class: 'grows'}, '+' + sizeText(holder.growth.bytes_per_step)) : '–'),
         el('td', null, cell));
@@ -125,7 +130,8 @@ function showHolders() {
   fill(
       $('holders'), heading('holders', title, filter, which), host, foot,
       el('p', {class: 'note'},
-         'Oldest is the age of the oldest block. Growth is what each of the program’s steps leaves and does not free again. A place is the ' +
+         (hasClock() ? 'Oldest is the age of the oldest block. ' : '') +
+             'Growth is what each of the program’s steps leaves and does not free again. A place is the ' +
              'innermost line outside PyTorch; the program’s own line that led there stands below it.'));
   holders.show(...lists[first]);
 }

@@ -13,9 +13,11 @@ function snapshotFacts() {
     ['file', report.incomplete ? 'NOT WHOLE: ' + report.incomplete : 'whole'],
     [
       'history',
-      history.events ? plural(history.events, 'event', 'events') + ' in ' + durationText(history.microseconds) : 'none'
+      history.events ? plural(history.events, 'event', 'events') +
+              (history.microseconds ? ' in ' + durationText(history.microseconds) : '') :
+                       'none'
     ],
-    ['steps', history.steps || ''],
+    ['steps', rehearsal ? '' : history.steps || ''],
     ['besides', report.remark],
     [
       'contradictions',
@@ -77,7 +79,7 @@ function showNotes() {
       $('notes'), heading('notes', 'The file, its settings, the words'),
       el('div', {class: 'columns'},
          el('div', null, el('h3', null, 'The file'), factsTable([
-              ...(data.kind === 'snapshot' ? snapshotFacts() : traceFacts()), ['page by', 'Spillway ' + data.spillway]
+              ...(data.kind !== 'trace' ? snapshotFacts() : traceFacts()), ['page by', 'Spillway ' + data.spillway]
             ])),
          el('div', null, el('h3', null, 'Settings'),
             settings.length ? factsTable(settings) : el('p', {class: 'absent'}, 'The file holds none.')),

@@ -24,15 +24,14 @@ function blockAt(moment, bytes, least) {
 }
 
 function ageText(block, moment) {
-  const {blocks, times} = memory;
-  return blocks.from[block] === 0 ? 'since before the history' :
-                                    durationText(times[moment] - times[blocks.from[block]]) + ' old';
+  const {blocks} = memory;
+  return blocks.from[block] === 0 ? 'since before the history' : apartText(blocks.from[block], moment) + ' old';
 }
 
 function endText(block) {
-  const {blocks, moments, times} = memory;
+  const {blocks, moments} = memory;
   if (blocks.until[block] >= moments) return 'not freed in the history';
-  return 'freed after ' + durationText(times[blocks.until[block]] - times[blocks.from[block]]);
+  return 'freed after ' + apartText(blocks.from[block], blocks.until[block]);
 }
 
 function blockTip(block, moment) {

@@ -1,7 +1,14 @@
 // The verdict, the request that failed, and the equation of where the memory was.
 
+// What a rehearsal says comes first: it knows how the program ended.
+function verdictOfRehearsal() {
+  const {head, mood, condition, cause, text} = rehearsal.verdict;
+  return {mood, head, rest: condition ? condition + '.' : null, cause, text};
+}
+
 function verdictOf() {
-  if (data.kind === 'snapshot') {
+  if (rehearsal) return verdictOfRehearsal();
+  if (data.kind !== 'trace') {
     if (!report.verdict)
       return {mood: 'calm', head: 'NO FAILURE', cause: '', text: 'No request failed in what the file tells.'};
     return {mood: 'bad', head: 'OUT OF MEMORY', cause: report.verdict.cause, text: report.verdict.text + '.'};
@@ -79,11 +86,16 @@ function traceRequest() {
   return facts;
 }
 
+function requestFacts() {
+  if (rehearsal) return [...rehearsal.facts, ...snapshotRequest()];
+  return data.kind === 'trace' ? traceRequest() : snapshotRequest();
+}
+
 function showVerdict() {
   const verdict = verdictOf();
   $('path').textContent = data.path;
   document.title = verdict.head + ' · ' + data.path.replace(/.*\//, '') + ' · Spillway report';
-  const facts = data.kind === 'snapshot' ? snapshotRequest() : traceRequest();
+  const facts = requestFacts();
   $('verdict').classList.add('mood-' + verdict.mood);
   fill(
       $('verdict'),
@@ -91,12 +103,13 @@ function showVerdict() {
          verdict.cause ? el('span', {class: 'cause'}, verdict.cause) : null),
       el('p', {class: 'verdict-text'}, verdict.text),
       verdict.rest ? el('p', {class: 'note'}, verdict.rest[0].toUpperCase() + verdict.rest.slice(1)) : null,
-      facts.length ? el('dl', {class: 'facts', 'aria-label': 'The request that failed'},
-                        ...facts.map(
-                            ([name, value, more]) =>
-                                el('div', null, el('dt', null, name),
-                                   el('dd', null, value, more ? el('span', {class: 'more'}, more) : null)))) :
-                     null,
+      facts.length ?
+          el('dl', {class: 'facts', 'aria-label': report.failure || incident ? 'The request that failed' : 'The run'},
+             ...facts.map(
+                 ([name, value, more]) =>
+                     el('div', null, el('dt', null, name),
+                        el('dd', null, value, more ? el('span', {class: 'more'}, more) : null)))) :
+          null,
       verdict.mood !== 'good' && kHelp[verdict.cause] ?
           el('p', {class: 'help'}, el('b', null, 'What helps: '), kHelp[verdict.cause]) :
           null);
@@ -104,7 +117,8 @@ function showVerdict() {
 
 // {total, parts, rest}: the parts add up to the total, but for the rest.
 function equationOf() {
-  const bytes = data.kind === 'snapshot' ? report.memory : incident ? incident.equation : {};
+  if (rehearsal && rehearsal.equation) return {...rehearsal.equation, rest: 0, missing: 0};
+  const bytes = data.kind !== 'trace' ? report.memory : incident ? incident.equation : {};
   const parts = data.terms.map((term) => ({...term, bytes: bytes[term.key + '_bytes']}))
                     .filter((term) => term.bytes !== null && term.bytes !== undefined);
   const sum = parts.reduce((total, part) => total + part.bytes, 0);
@@ -221,7 +235,9 @@ function pendingText(frees) {
 
 function showEquation() {
   const equation = equationOf();
-  const when = report.failure || incident ? 'Where the memory was when it failed' : 'Where the memory was at the end';
+  const when = rehearsal && !report.failure ? 'Where the memory was at the peak' :
+      report.failure || incident            ? 'Where the memory was when it failed' :
+                                              'Where the memory was at the end';
   if (!equation) return absent('memory', 'Where the memory was', 'The file holds no equation of the memory.');
   fill(
       $('memory'), heading('memory', when), bar(equation),
@@ -243,4 +259,17 @@ function showEquation() {
   ];
   for (const note of notes)
     if (note) fill($('memory'), el('p', {class: 'note'}, note));
+  if (rehearsal && rehearsal.cards.length) fill($('memory'), cardTable());
+}
+
+function cardTable() {
+  const columns = ['', 'allocated', 'reserved', 'outside PyTorch', 'whole card', 'of'];
+  const rows = rehearsal.cards.map(
+      (card) =>
+          [card.name + (card.processes > 1 ? ', all ' + plural(card.processes, 'process', 'processes') : ''),
+           sizeText(card.peak_allocated_bytes), sizeText(card.peak_reserved_bytes), sizeText(card.outside_bytes),
+           sizeText(card.peak_bytes), card.capacity_bytes ? sizeText(card.capacity_bytes) : '–']);
+  return el(
+      'div', null, el('h3', null, 'Peak by card'),
+      table('Peak by card', columns.map((name, i) => [name, i > 0]), rows));
 }

@@ -5,9 +5,10 @@ function showTime() {
   const host = el('div', {class: 'chart'});
   const now = el('p', {class: 'now'}), card = el('div', {class: 'beside'});
   const legend = el('ul', {class: 'legend', 'aria-label': 'Colours of the places'});
-  const axis = choice(
-      'What the chart goes along', [[false, 'by event'], [true, 'by time']], false,
-      (byTime) => chart.setByTime(byTime));
+  const axis = !hasClock() ? null :
+                             choice(
+                                 'What the chart goes along', [[false, 'by event'], [true, 'by time']], false,
+                                 (byTime) => chart.setByTime(byTime));
   const tools =
       el('div', {class: 'tools', role: 'group', 'aria-label': 'Zoom'},
          button('−', 'Zoom out', () => chart.scaleBy(1 / 2)), button('+', 'Zoom in', () => chart.scaleBy(2)),
@@ -21,7 +22,7 @@ function showTime() {
       $('time'), heading('time', 'Memory over time', axis, tools), now, host, legend,
       el('p', {class: 'note', id: 'time-keys'},
          'Each band is a block, stacked in the order of allocation; blocks lower than a pixel are put together by place, on top. Pale grey came and went within a pixel. The line is ' +
-             'what the allocator held' + (memory.steps.length ? ', short ticks at the foot are optimizer steps' : '') +
+             'what the allocator held' + (memory.steps.length ? ', short ticks at the foot are steps' : '') +
              '. Wheel or +/− zooms, Shift with the wheel or [ ] stretches, T fits the height, drag moves, a click or ←/→ chooses a moment, ↑/↓ a block, ' +
              'P the peak, F the failure, 0 the whole.' +
              (data.kind === 'trace' ? ' Memory that was moved off the card is drawn as if it were there.' : '')),
@@ -43,6 +44,8 @@ function showTime() {
 function absentHistory() {
   return data.kind === 'trace' ?
       'This trace holds no history of its allocations.' :
+      rehearsal ?
+      'No event of PyTorch’s allocator was seen in this rehearsal.' :
       'This snapshot holds no history. Call torch.cuda.memory._record_memory_history() before the first allocation to record one.';
 }
 
