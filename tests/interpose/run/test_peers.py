@@ -104,7 +104,7 @@ sys.exit(subprocess.run(sys.argv[1:]).returncode)"""
                          [(0, "NVIDIA A100-SXM4-40GB")])
         asked = next(process for process in shown["processes"] if process["last_incident"])
         last = asked["last_incident"]
-        self.assertEqual((last["number"], last["outcome"], last["asked_bytes"]), (1, "served", 20 << 30))
+        self.assertEqual((last["number"], last["outcome"], last["asked_bytes"]), (1, "rescued", 20 << 30))
         self.assertGreater(last["gained_bytes"], 20 << 30)
         self.assertRegex(last["tried"], r"ask_peers \d+ MiB in \d+ us")
         self.assertEqual([(one["name"], one["tried"], one["useful"]) for one in asked["strategies"]],
