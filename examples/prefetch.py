@@ -28,7 +28,6 @@ def main():
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
     rows = torch.randn(arguments.steps, arguments.rows, arguments.width).pin_memory()
     side = torch.cuda.Stream()
-    loss = None
     for step in range(arguments.steps):
         with torch.cuda.stream(side):
             batch = rows[step].to("cuda", non_blocking=True)
@@ -38,7 +37,9 @@ def main():
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        del batch
+        del batch, loss
+    with torch.no_grad():
+        loss = torch.stack([model(batch.cuda()).square().mean() for batch in rows]).mean()
     print(f"loss after {arguments.steps} steps: {loss.item():.6f}")
 
 
