@@ -193,6 +193,22 @@ TEST(Snapshot, NumbersAndTextsOfAllKindsAreWritten) {
   EXPECT_THAT(std::string(again.stacks[events[0].stack][0].function), HasSubstr("gr\xc3\xb6\xc3\x9f\x65"));
 }
 
+// What a file says of itself comes from outside too: a report of it, and a snapshot of that, say the same.
+TEST(Snapshot, WhatAFileLacksIsReadAsText) {
+  const auto text = [](const std::string& word) {
+    return "\x8c" + std::string(1, static_cast<char>(word.size())) + word;
+  };
+  const std::string bytes = "\x80\x04}("s + text("segments") + "](e" + text("allocator_settings") + "}(" +
+                            text(kIncompleteSetting) + text("60 B in\xff") + "uu.";
+  std::string error;
+  const auto history = parse_snapshot(bytes, &error);
+  ASSERT_TRUE(history) << error;
+  EXPECT_EQ(history->incomplete, "60 B in\xef\xbf\xbd");
+  const auto again = parse_snapshot(snapshot_of(*history), &error);
+  ASSERT_TRUE(again) << error;
+  EXPECT_EQ(again->incomplete, history->incomplete);
+}
+
 // A history of `count` events whose file is longer than what is read at once.
 MemoryHistory long_history(uint64_t count) {
   MemoryHistory history;

@@ -15,6 +15,7 @@
 #include "tools/spillway/snapshot/event_taker.h"
 #include "tools/spillway/snapshot/pickle.h"
 #include "tools/spillway/snapshot/stacks.h"
+#include "tools/spillway/utf8.h"
 
 namespace spillway::tools {
 namespace {
@@ -189,7 +190,7 @@ std::optional<MemoryHistory> parse_snapshot(ByteStream bytes, std::string* error
   snapshot.incomplete = pickle.incomplete();
   Loader(pickle, &stacks, &taker.events(), &snapshot).load(pickle.root());
   if (const auto lacks = snapshot.settings.extract(kIncompleteSetting); !lacks.empty())
-    snapshot.incomplete += (snapshot.incomplete.empty() ? "" : "; ") + lacks.mapped();
+    snapshot.incomplete += (snapshot.incomplete.empty() ? "" : "; ") + valid_utf8(lacks.mapped());
   return snapshot;
 }
 
