@@ -60,7 +60,7 @@ optimizer = "host"
 )",
                                    {}, &error);
   ASSERT_TRUE(config) << error;
-  EXPECT_EQ(config->shape().layers, 3u);
+  EXPECT_EQ(config->shape().layers(), 3u);
   EXPECT_EQ(config->train.learning_rate, 1.0) << "an integer is a number";
   EXPECT_EQ(config->run.limit_bytes, 3ull << 29);
   EXPECT_EQ(config->recovery.floor, Guarantee::kBitExact);

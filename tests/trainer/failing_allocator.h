@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "trainer/step/gpt_step.h"
+#include "trainer/step/training_step.h"
 
 namespace spillway::trainer {
 
@@ -22,12 +22,12 @@ class FailingAllocator : public c10::Allocator {
     return allocator;
   }
 
-  const GptStep* program = nullptr;
+  const TrainingStep* program = nullptr;
   uint64_t fail_at = 0;  // 0: never
   bool persistent = false;
   uint64_t requests = 0, fired = 0, in_commit = 0;
 
-  void arm(const GptStep* step, uint64_t n, bool from_then_on) {
+  void arm(const TrainingStep* step, uint64_t n, bool from_then_on) {
     program = step, fail_at = n, persistent = from_then_on;
     requests = fired = in_commit = 0;
   }

@@ -1,6 +1,6 @@
 // The model against the same mathematics written out in plain operations, in double precision, with the mask
 // as a matrix: the loss of each sequence, the sum, and every parameter's gradient.
-#include "trainer/model/gpt.h"
+#include "trainer/model/model.h"
 
 #include <gtest/gtest.h>
 
@@ -8,12 +8,12 @@
 
 #include <cmath>
 
-#include "trainer/data/corpus.h"
+#include "tests/trainer/small_models.h"
 
 namespace spillway::trainer {
 namespace {
 
-const ModelConfig kModel{.layers = 2, .width = 24, .heads = 3, .context = 10, .dropout = 0};
+const Architecture kModel = small_gpt2(2, 24, 3, 10);
 constexpr int64_t kSequences = 3;
 
 at::Tensor normalised(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
@@ -22,7 +22,7 @@ at::Tensor normalised(const at::Tensor& x, const at::Tensor& weight, const at::T
 }
 
 at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  return x.matmul(weight.transpose(0, 1)) + bias;
+  return x.matmul(weight) + bias;
 }
 
 // One head at a time; a position sees itself and what comes before it.
@@ -41,7 +41,7 @@ at::Tensor attended(const at::Tensor& x, at::TensorList p) {
 }
 
 at::Tensor activated(const at::Tensor& x) {
-  return 0.5 * x * (1 + at::erf(x / std::sqrt(2.0)));
+  return 0.5 * x * (1 + at::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x.pow(3))));
 }
 
 // Of each sequence.
@@ -50,11 +50,11 @@ at::Tensor losses(at::TensorList p, const at::Tensor& tokens) {
   const at::Tensor inputs = tokens.slice(1, 0, context), targets = tokens.slice(1, 1, context + 1);
   at::Tensor x = p[0].index_select(0, inputs.reshape(-1)).view({tokens.size(0), context, -1}) + p[1];
   for (uint32_t layer = 0; layer < kModel.layers; ++layer) {
-    const at::TensorList of = p.slice(2 + 12 * layer, 12);
+    const at::TensorList of = p.slice(4 + 12 * layer, 12);
     x = x + attended(normalised(x, of[0], of[1]), of.slice(2, 4));
     x = x + product(activated(product(normalised(x, of[6], of[7]), of[8], of[9])), of[10], of[11]);
   }
-  const at::Tensor logits = normalised(x, p[p.size() - 2], p[p.size() - 1]).matmul(p[0].transpose(0, 1));
+  const at::Tensor logits = normalised(x, p[2], p[3]).matmul(p[0].transpose(0, 1));
   const at::Tensor chances = logits - at::logsumexp(logits, {2}, true);
   return -chances.gather(2, targets.unsqueeze(2)).sum({1, 2});
 }
@@ -72,51 +72,52 @@ void expect_near(const at::Tensor& actual, const at::Tensor& expected, const std
   EXPECT_LE(off.item().toDouble(), 2e-5 * scale + 1e-7) << what << ", of " << scale;
 }
 
-class Model : public testing::Test {
+class Gpt2 : public testing::Test {
  protected:
-  Model() {
+  Gpt2() {
     at::set_num_threads(1);
     at::manual_seed(7);
     // Larger than at the start of a training, so that norms, biases and attention matter.
-    for (const at::Tensor& tensor : gpt::initial_parameters(kModel, 3))
+    for (const at::Tensor& tensor : model_.initial_parameters(3))
       initial_.push_back(tensor + 0.2 * at::randn(tensor.sizes()));
-    tokens_ = at::randint(Corpus::kVocabulary, {kSequences, kModel.context + 1}, at::kLong);
+    tokens_ = at::randint(kModel.vocabulary, {kSequences, kModel.context + 1}, at::kLong);
   }
+  const Model model_{kModel};
   std::vector<at::Tensor> initial_;
   at::Tensor tokens_;
 };
 
-TEST_F(Model, GivesTheLossesOfPlainOperationsWithAnExplicitMask) {
+TEST_F(Gpt2, GivesTheLossesOfPlainOperationsWithAnExplicitMask) {
   const at::Tensor expected = losses(copied(initial_, at::kDouble), tokens_);
-  expect_near(gpt::sequence_losses(kModel, initial_, tokens_), expected, "losses");
-  expect_near(gpt::loss_sum(kModel, initial_, tokens_, {}, true), expected.sum(), "their sum");
+  expect_near(model_.row_losses(initial_, tokens_), expected, "losses");
+  expect_near(model_.loss_sum(initial_, tokens_, {}, true), expected.sum(), "their sum");
 }
 
-TEST_F(Model, GivesTheGradientsOfPlainOperationsWithAnExplicitMask) {
+TEST_F(Gpt2, GivesTheGradientsOfPlainOperationsWithAnExplicitMask) {
   const std::vector<at::Tensor> reference = copied(initial_, at::kDouble);
   const auto expected = torch::autograd::grad({losses(reference, tokens_).sum()}, reference);
-  const std::vector<std::string> names = gpt::parameter_names(kModel);
   for (const std::set<uint32_t>& recompute : {std::set<uint32_t>{}, std::set<uint32_t>{1}}) {
     const std::vector<at::Tensor> parameters = copied(initial_, at::kFloat);
-    const at::Tensor loss = gpt::loss_sum(kModel, parameters, tokens_, recompute, true);
+    const at::Tensor loss = model_.loss_sum(parameters, tokens_, recompute, true);
     const auto gradients = torch::autograd::grad({loss}, parameters);
     for (size_t i = 0; i < gradients.size(); ++i)
-      expect_near(gradients[i], expected[i], names[i] + (recompute.empty() ? "" : ", recomputed"));
+      expect_near(gradients[i], expected[i],
+                  model_.table()[i].name + (recompute.empty() ? "" : ", recomputed"));
   }
 }
 
-TEST_F(Model, StartsWithSmallWeightsAndSmallerOnesWhereTheyAddToTheResidual) {
-  const ModelConfig model{.layers = 8, .width = 64, .heads = 2, .context = 64, .dropout = 0};
-  const std::vector<std::string> names = gpt::parameter_names(model);
-  const std::vector<at::Tensor> initial = gpt::initial_parameters(model, 5);
-  for (size_t i = 0; i < names.size(); ++i) {
-    const bool adds = names[i].ends_with("out.weight"),
-               norm = initial[i].dim() == 1 && names[i].ends_with("weight");
+TEST_F(Gpt2, StartsWithSmallWeightsAndSmallerOnesWhereTheyAddToTheResidual) {
+  const Model model(small_gpt2(8, 64, 2, 64));
+  const std::vector<at::Tensor> initial = model.initial_parameters(5);
+  for (size_t i = 0; i < initial.size(); ++i) {
+    const std::string& name = model.table()[i].name;
+    const bool adds = name.ends_with("c_proj.weight"),
+               norm = initial[i].dim() == 1 && name.ends_with("weight");
     const double expected = initial[i].dim() == 1 ? 0
                             : adds                ? 0.02 / 4
                                                   : 0.02;  // the square root of two a layer
-    EXPECT_NEAR(initial[i].std().item().toDouble(), expected, 0.1 * expected) << names[i];
-    EXPECT_NEAR(initial[i].mean().item().toDouble(), norm ? 1 : 0, 0.1 * expected) << names[i];
+    EXPECT_NEAR(initial[i].std().item().toDouble(), expected, 0.1 * expected) << name;
+    EXPECT_NEAR(initial[i].mean().item().toDouble(), norm ? 1 : 0, 0.1 * expected) << name;
   }
 }
 

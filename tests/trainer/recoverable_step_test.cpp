@@ -6,12 +6,14 @@
 
 #include <set>
 
+#include "tests/trainer/small_models.h"
+
 namespace spillway::trainer {
 namespace {
 
 using testing::ElementsAre;
 
-const Shape kShape{.layers = 4, .width = 64, .heads = 4, .context = 32, .vocabulary = 256, .batch = 4};
+const Shape kShape{.model = small_gpt2(4, 64, 4, 32), .batch = 4};
 
 // Fails at chosen calls (counted over run_micro_batch and prepare_commit) and, if told so, at adopting.
 class Diary : public StepProgram {

@@ -7,7 +7,8 @@
 
 #include "tests/trainer/failing_allocator.h"
 #include "tests/trainer/scratch_folder.h"
-#include "trainer/step/gpt_step.h"
+#include "tests/trainer/small_models.h"
+#include "trainer/step/training_step.h"
 
 namespace spillway::trainer {
 namespace {
@@ -17,12 +18,12 @@ constexpr uint64_t kSteps = 2;
 class Recovery : public testing::Test {
  protected:
   Recovery() : allocator_(FailingAllocator::install()) {
-    config_.model = {.layers = 2, .width = 16, .heads = 2, .context = 8, .dropout = 0.1};
+    config_.model = small_gpt2(2, 16, 2, 8, 0.1);
     config_.train = {.steps = 4, .batch = 4, .warmup = 1};
     config_.evaluation.windows = 6;
     config_.plan = {.micro_batch = 2, .evaluation_batch = 4};
     std::string error;
-    corpus_ = Corpus::open(scratch_.corpus(), 0.1, config_.model.context, &error);
+    corpus_ = Corpus::open(scratch_.corpus(), 0.1, Examples::text_bytes(config_.model), &error);
     at::set_num_threads(1);
   }
   ~Recovery() override { allocator_.arm(nullptr, 0, false); }
@@ -34,7 +35,7 @@ class Recovery : public testing::Test {
           program(config, corpus, {at::Device(at::kCPU)}, config.plan, Core::get(), moves),
           step(program, config.shape(), {}, config.plan, config.recovery) {}
     PlanMoves moves;
-    GptStep program;
+    TrainingStep program;
     RecoverableStep step;
   };
 
@@ -238,7 +239,8 @@ TEST_F(Recovery, AnEvaluationThatFailsIsSplitAndGivesItsLoss) {
   const auto evaluate = [](Fixture& run) {
     run.program.begin_evaluation();
     const auto outcome = run.step.run_evaluation(
-        0, [](void* program, const Plan& plan) { return static_cast<GptStep*>(program)->evaluate(plan); },
+        0,
+        [](void* program, const Plan& plan) { return static_cast<TrainingStep*>(program)->evaluate(plan); },
         &run.program);
     run.program.end_evaluation();
     EXPECT_EQ(outcome, StepOutcome::kDone);

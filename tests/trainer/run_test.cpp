@@ -160,14 +160,13 @@ TEST_F(WholeRun, ADamagedOrForeignCheckpointIsRefused) {
     EXPECT_EQ(results.exit_code, kExitUsage);
     return results.verdict;
   };
-  EXPECT_THAT(verdict(config("a", {"model.width=64"})),
-              HasSubstr("width=32 heads=2 context=16, not layers=2 width=64"));
+  EXPECT_THAT(verdict(config("a", {"model.width=64"})), HasSubstr("tied_head, not gpt2 layers=2 width=64"));
   ScratchFolder::write(path, sound.substr(0, sound.size() - 1));
   EXPECT_THAT(verdict(small), HasSubstr("data_offsets leave the file"));
   std::string renamed = sound;
-  renamed.replace(renamed.find("adamw.first.norm.bias"), 5, "adamx");
+  renamed.replace(renamed.find("adamw.first.transformer.ln_f.bias"), 5, "adamx");
   ScratchFolder::write(path, renamed);
-  EXPECT_THAT(verdict(small), HasSubstr("tensor 'adamw.first.norm.bias' is missing"));
+  EXPECT_THAT(verdict(small), HasSubstr("tensor 'adamw.first.transformer.ln_f.bias' is missing"));
   std::filesystem::remove(path);
   EXPECT_THAT(verdict(small), HasSubstr("No such file"));
 }

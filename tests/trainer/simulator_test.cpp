@@ -8,8 +8,9 @@
 
 #include "spillway/driver/simulator_control.h"
 #include "tests/trainer/scratch_folder.h"
+#include "tests/trainer/small_models.h"
 #include "trainer/app/trainer.h"
-#include "trainer/step/gpt_step.h"
+#include "trainer/step/training_step.h"
 
 namespace spillway::trainer {
 namespace {
@@ -35,14 +36,14 @@ std::string violations() {
 }
 
 // Injection ends when a plan move is adopted: until then every request fails.
-class UntilAMove : public GptStep {
+class UntilAMove : public TrainingStep {
  public:
-  using GptStep::GptStep;
+  using TrainingStep::TrainingStep;
   bool ends_at_move = false;
   uint64_t fired = 0;
   std::optional<Failure> adopt(const Plan& from, const Plan& to) override {
     if (ends_at_move) fired += Core::get().table()->fail_request(0, 0);
-    return GptStep::adopt(from, to);
+    return TrainingStep::adopt(from, to);
   }
 };
 
@@ -56,7 +57,7 @@ class Simulated : public testing::Test {
     at::set_num_threads(1);
   }
   Simulated() {
-    config_.model = {.layers = 2, .width = 16, .heads = 2, .context = 8};
+    config_.model = small_gpt2(2, 16, 2, 8);
     config_.train = {.steps = 4, .batch = 4, .warmup = 1};
     config_.evaluation.windows = 4;
     config_.plan = {.micro_batch = 2, .evaluation_batch = 4};
@@ -266,20 +267,20 @@ TEST_F(Simulated, EveryRequestFailingUntilASplitGivesTheBitsOfThatSchedule) {
 }
 
 TEST_F(Simulated, EveryDriverCallFailingOnceIsServedToTheBit) {
-  config_.model = {.layers = 2, .width = 64, .heads = 2, .context = 64};
+  config_.model = small_gpt2(2, 64, 2, 64);
   const Sweep swept = sweep(Injection::kDriverOnce);
   EXPECT_GT(swept.points, 0u);
   EXPECT_EQ(swept.gave_up, 0u);
 }
 
 TEST_F(Simulated, EveryDriverCallFailingFromThereOnIsServedOrEndsTyped) {
-  config_.model = {.layers = 2, .width = 64, .heads = 2, .context = 64};
+  config_.model = small_gpt2(2, 64, 2, 64);
   const Sweep swept = sweep(Injection::kDriverFromThereOn);
   EXPECT_GT(swept.points, 0u);
 }
 
 TEST_F(Simulated, SmallerLimitsAreSurvivedByPlansUntilNoneIsLeft) {
-  config_.model = {.layers = 2, .width = 64, .heads = 2, .context = 64};
+  config_.model = small_gpt2(2, 64, 2, 64);
   config_.train.batch = 8;
   config_.plan = {.micro_batch = 8, .evaluation_batch = 8};
   for (const size_t devices : {1, 2}) {
@@ -319,7 +320,7 @@ TEST_F(Simulated, SmallerLimitsAreSurvivedByPlansUntilNoneIsLeft) {
 }
 
 TEST_F(Simulated, ARunWithNoPlanLeftEndsTypedWithACheckpointThatGoesOn) {
-  config_.model = {.layers = 2, .width = 64, .heads = 4, .context = 512};
+  config_.model = small_gpt2(2, 64, 4, 512);
   config_.train.batch = 8;
   config_.plan = {.micro_batch = 8, .evaluation_batch = 4};
   config_.data.corpus = scratch_.corpus();
@@ -346,7 +347,7 @@ TEST_F(Simulated, ARunWithNoPlanLeftEndsTypedWithACheckpointThatGoesOn) {
 class GrowingBack : public Simulated {
  protected:
   void SetUp() override {
-    config_.model = {.layers = 2, .width = 64, .heads = 4, .context = 512};
+    config_.model = small_gpt2(2, 64, 4, 512);
     config_.train = {.steps = 6, .batch = 8, .warmup = 1};
     config_.plan = {.micro_batch = 8, .evaluation_batch = 1};
     config_.recovery.floor = Guarantee::kBitExact;
@@ -397,7 +398,7 @@ TEST_F(GrowingBack, NeedsRoomOnTheSmallestDevice) {
 }
 
 TEST_F(Simulated, MomentsThatDoNotFitAtTheStartBeginOnTheHost) {
-  config_.model = {.layers = 2, .width = 256, .heads = 4, .context = 16};
+  config_.model = small_gpt2(2, 256, 4, 16);
   config_.train.steps = 2;
   config_.data.corpus = scratch_.corpus();
   config_.run.out = scratch_.file("roomy");

@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <ATen/cuda/CUDAContextLight.h>
 #include <dlfcn.h>
 
 #include <chrono>
@@ -12,8 +13,10 @@
 #include "spillway/driver/simulator_control.h"
 #include "trainer/app/run_files.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/data/examples.h"
 #include "trainer/libtorch.h"
-#include "trainer/step/gpt_step.h"
+#include "trainer/plan/parameter_table.h"
+#include "trainer/step/training_step.h"
 
 namespace spillway::trainer {
 namespace {
@@ -78,6 +81,7 @@ class Run {
     install_allocator(config.run);
     devices_ = usable_devices(config.run);
     machine_.devices = uint32_t(devices_.size());
+    if (config.run.device == "cuda") machine_.workspace_bytes = at::cuda::getChosenWorkspaceSize();
     apply_limit();
     check_plans();
     // Last: a run that does not start leaves the files of the one before it alone.
@@ -89,7 +93,8 @@ class Run {
  private:
   static Corpus open_corpus(const Config& config) {
     std::string error;
-    auto corpus = Corpus::open(config.data.corpus, config.data.validation, config.model.context, &error);
+    auto corpus =
+        Corpus::open(config.data.corpus, config.data.validation, Examples::text_bytes(config.model), &error);
     if (!corpus) throw SetupError(error);
     return std::move(*corpus);
   }
@@ -136,7 +141,7 @@ class Run {
   std::vector<at::Device> devices_;
   Machine machine_;
   std::unique_ptr<PlanMoves> moves_;
-  std::unique_ptr<GptStep> program_;
+  std::unique_ptr<TrainingStep> program_;
   std::unique_ptr<RecoverableStep> recoverable_;
   Results results_;
 };
@@ -144,7 +149,7 @@ class Run {
 std::optional<std::string> Run::build_program(const Plan& plan) {
   std::optional<std::string> failure;
   try {
-    program_ = std::make_unique<GptStep>(config_, corpus_, devices_, plan, core_, *moves_);
+    program_ = std::make_unique<TrainingStep>(config_, corpus_, devices_, plan, core_, *moves_);
   } catch (const c10::OutOfMemoryError& error) {
     failure = error.what_without_backtrace();
   }
@@ -181,7 +186,7 @@ void Run::build() {
 std::string Run::least_need(Plan plan) const {
   plan.optimizer = Place::kHost;
   plan.micro_batch = plan.evaluation_batch = 1;
-  for (uint32_t layer = 0; layer < shape_.layers; ++layer) plan.recompute.insert(layer);
+  for (uint32_t layer = 0; layer < shape_.layers(); ++layer) plan.recompute.insert(layer);
   uint64_t most = 0;
   for (const uint64_t bytes : estimate(shape_, plan, machine_).device_peak_bytes)
     most = std::max(most, bytes);
@@ -212,7 +217,7 @@ uint64_t Run::smallest_limit() const {
 }
 
 void Run::print_step(double seconds) const {
-  const uint64_t tokens = uint64_t{config_.train.batch} * config_.model.context;
+  const uint64_t tokens = uint64_t{config_.train.batch} * config_.model.target_tokens();
   char memory_text[96] = "";
   spillway_memory memory;
   if (core_.query(0, &memory))
@@ -244,7 +249,7 @@ bool Run::step_once() {
   files_.loss(step, program_->loss(), program_->gradient_norm());
   files_.plan(step, recoverable_->plan());
   ++results_.steps;
-  results_.tokens += uint64_t{config_.train.batch} * config_.model.context;
+  results_.tokens += uint64_t{config_.train.batch} * config_.model.target_tokens();
   results_.seconds += seconds;
   if (!options_.quiet) {
     for (size_t i = records; i < recoverable_->records().size(); ++i) {
@@ -263,7 +268,7 @@ bool Run::evaluate() {
   program_->begin_evaluation();
   const auto outcome = recoverable_->run_evaluation(
       program_->step(),
-      [](void* program, const Plan& plan) { return static_cast<GptStep*>(program)->evaluate(plan); },
+      [](void* program, const Plan& plan) { return static_cast<TrainingStep*>(program)->evaluate(plan); },
       program_.get());
   program_->end_evaluation();
   if (outcome == StepOutcome::kGaveUp)
@@ -340,8 +345,8 @@ Results Run::run() {
   if (!options_.quiet)
     std::printf(
         "%.1f M parameters, %llu bytes of text (unigram entropy %.4f nat), %s, %zu device(s), estimate:\n%s",
-        double(shape_.parameters()) / 1e6, (unsigned long long)corpus_.size(), results_.unigram_entropy,
-        config_.run.device.c_str(), devices_.size(),
+        double(parameter_count(shape_.model)) / 1e6, (unsigned long long)corpus_.size(),
+        results_.unigram_entropy, config_.run.device.c_str(), devices_.size(),
         estimate(shape_, recoverable_->plan(), machine_).to_text().c_str());
   train_steps();
   collect();

@@ -8,13 +8,7 @@
 namespace spillway::trainer {
 namespace {
 
-constexpr const char* kFormat = "spillway-train 1";
-
-std::string shape_text(const Config& config) {
-  const ModelConfig& model = config.model;
-  return "layers=" + std::to_string(model.layers) + " width=" + std::to_string(model.width) +
-         " heads=" + std::to_string(model.heads) + " context=" + std::to_string(model.context);
-}
+constexpr const char* kFormat = "spillway-train 2";
 
 safetensors::Item item_of(std::string name, const char* type, const at::Tensor& tensor) {
   return {std::move(name), type, tensor.sizes().vec(), [tensor](std::span<std::byte> bytes) {
@@ -24,7 +18,7 @@ safetensors::Item item_of(std::string name, const char* type, const at::Tensor& 
 }
 
 // Every tensor of the state under its name, in the order of the file.
-std::vector<std::pair<std::string, at::Tensor>> state_of(GptStep& program) {
+std::vector<std::pair<std::string, at::Tensor>> state_of(TrainingStep& program) {
   std::vector<std::pair<std::string, at::Tensor>> state;
   Parameters& parameters = program.parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
@@ -54,8 +48,8 @@ std::unique_ptr<safetensors::File> open_checked(const std::string& path, const C
   };
   if (value("format") != kFormat)
     *error = path + ": is no checkpoint of this version of spillway-train";
-  else if (value("model") != shape_text(config))
-    *error = path + ": was written by a model with " + value("model") + ", not " + shape_text(config);
+  else if (value("model") != to_string(config.model))
+    *error = path + ": was written by the model " + value("model") + ", not " + to_string(config.model);
   else
     return file;
   return nullptr;
@@ -88,7 +82,7 @@ std::vector<at::Tensor> random_states(const safetensors::File& file) {
 
 }  // namespace
 
-bool save_checkpoint(const std::string& path, const Config& config, GptStep& program, const Plan& plan,
+bool save_checkpoint(const std::string& path, const Config& config, TrainingStep& program, const Plan& plan,
                      std::string* error) {
   std::vector<safetensors::Item> items;
   for (const auto& [name, tensor] : state_of(program)) items.push_back(item_of(name, "F32", tensor));
@@ -97,7 +91,7 @@ bool save_checkpoint(const std::string& path, const Config& config, GptStep& pro
     items.push_back(item_of("random." + std::to_string(i), "U8", random.tensors()[i]));
   return safetensors::write(path, items,
                             {{"format", kFormat},
-                             {"model", shape_text(config)},
+                             {"model", to_string(config.model)},
                              {"step", std::to_string(program.step())},
                              {"cursor", std::to_string(program.cursor())},
                              {"plan", to_toml(plan)}},
@@ -109,12 +103,13 @@ std::optional<Plan> plan_of_checkpoint(const std::string& path, const Config& co
   if (!file) return std::nullopt;
   const auto it = file->metadata().find("plan");
   if (it == file->metadata().end()) return *error = path + ": its metadata has no plan", std::nullopt;
-  auto plan = parse_plan(it->second, config.model.layers, Plan{}, error);
+  auto plan = parse_plan(it->second, config.model.all_layers(), Plan{}, error);
   if (!plan) *error = path + ": its plan: " + *error;
   return plan;
 }
 
-bool load_checkpoint(const std::string& path, const Config& config, GptStep* program, std::string* error) {
+bool load_checkpoint(const std::string& path, const Config& config, TrainingStep* program,
+                     std::string* error) {
   const auto file = open_checked(path, config, error);
   if (!file) return false;
   uint64_t step = 0, cursor = 0;

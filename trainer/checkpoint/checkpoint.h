@@ -5,16 +5,17 @@
 // Thread-safety: one thread. Errors: texts; a checkpoint that does not fit the configuration changes nothing.
 #pragma once
 #include "trainer/config/config.h"
-#include "trainer/step/gpt_step.h"
+#include "trainer/step/training_step.h"
 
 namespace spillway::trainer {
 
 inline constexpr const char* kCheckpointName = "checkpoint.safetensors";
 
-bool save_checkpoint(const std::string& path, const Config& config, GptStep& program, const Plan& plan,
+bool save_checkpoint(const std::string& path, const Config& config, TrainingStep& program, const Plan& plan,
                      std::string* error);
 // The plan that a checkpoint was written under; for the program to be built with before `load_checkpoint`.
 std::optional<Plan> plan_of_checkpoint(const std::string& path, const Config& config, std::string* error);
-bool load_checkpoint(const std::string& path, const Config& config, GptStep* program, std::string* error);
+bool load_checkpoint(const std::string& path, const Config& config, TrainingStep* program,
+                     std::string* error);
 
 }  // namespace spillway::trainer

@@ -3,7 +3,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "trainer/data/corpus.h"
+#include "trainer/data/examples.h"
 #include "trainer/plan/plan_toml.h"
 
 namespace spillway::trainer {
@@ -44,11 +44,23 @@ class ConfigReader {
   }
 
   void read_model(StrictTable& table) {
-    ModelConfig& model = config_.model;
-    table.integer("layers", &model.layers, 1, 1000);
-    table.integer("width", &model.width, 1, 1 << 16);
-    table.integer("heads", &model.heads, 1, 1 << 10);
-    table.integer("context", &model.context, 1, 1 << 20);
+    Architecture& model = config_.model;
+    std::string family = name_of(model.family);
+    uint32_t layers = model.layers, width = model.width, heads = model.heads, context = model.context;
+    choice(table, "family", &family, {"gpt2", "llama", "t5"});
+    table.integer("layers", &layers, 1, 1000);
+    table.integer("width", &width, 1, 1 << 16);
+    table.integer("heads", &heads, 1, 1 << 10);
+    table.integer("context", &context, 1, 1 << 20);
+    model = Architecture::usual(family_of(family).value_or(model.family), layers, width, heads, context);
+    // What is said apart from the family's usual.
+    table.integer("decoder_layers", &model.decoder_layers, 0, 1000);
+    table.integer("key_value_heads", &model.key_value_heads, 1, 1 << 10);
+    table.integer("head_width", &model.head_width, 1, 1 << 16);
+    table.integer("hidden", &model.hidden, 1, 1 << 18);
+    table.integer("vocabulary", &model.vocabulary, 1, 1 << 24);
+    table.boolean("gated", &model.gated);
+    table.boolean("tied_head", &model.tied_head);
     table.number("dropout", &model.dropout, 0, 0.9);
   }
 
@@ -107,7 +119,7 @@ class ConfigReader {
   }
 
   void read_plans(StrictTable& table) {
-    read_plan(table, config_.model.layers, &config_.plan);
+    read_plan(table, config_.model.all_layers(), &config_.plan);
     const toml::array* entries = table.array("schedule");
     if (!entries) return;
     for (const toml::node& node : *entries) {
@@ -116,7 +128,7 @@ class ConfigReader {
       int64_t step = -1;
       Plan plan = config_.schedule.empty() ? config_.plan : config_.schedule.rbegin()->second;
       entry.integer("step", &step, 0);
-      read_plan(entry, config_.model.layers, &plan);
+      read_plan(entry, config_.model.all_layers(), &plan);
       if (!entry.finish()) return void(error_ = error_.empty() ? entry.error() : error_);
       if (step < 0 || (!config_.schedule.empty() && config_.schedule.rbegin()->first >= uint64_t(step)))
         return table.fail(node, "each [[plan.schedule]] needs a 'step' that is later than the one before");
@@ -138,9 +150,8 @@ class ConfigReader {
   // What the sections must agree on.
   std::string check() const {
     if (config_.data.corpus.empty()) return "'data.corpus' is missing: the path of a text to train on";
-    if (config_.model.width % config_.model.heads != 0)
-      return "'model.width' (" + std::to_string(config_.model.width) +
-             ") must be a multiple of 'model.heads' (" + std::to_string(config_.model.heads) + ")";
+    if (const std::string fault = fault_of(config_.model); !fault.empty()) return fault;
+    if (const std::string fault = Examples::fault_of(config_.model); !fault.empty()) return fault;
     return "";
   }
 
@@ -177,12 +188,7 @@ bool apply_override(const std::string& text, toml::table* document, std::string*
 }  // namespace
 
 Shape Config::shape() const {
-  return {.layers = model.layers,
-          .width = model.width,
-          .heads = model.heads,
-          .context = model.context,
-          .vocabulary = Corpus::kVocabulary,
-          .batch = train.batch};
+  return {.model = model, .batch = train.batch};
 }
 
 std::optional<Config> parse_config(const std::string& text, const std::vector<std::string>& overrides,

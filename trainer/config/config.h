@@ -9,15 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "spillway/trainer/plan/architecture.h"
 #include "spillway/trainer/plan/estimate.h"
 #include "spillway/trainer/step/recoverable_step.h"
 
 namespace spillway::trainer {
-
-struct ModelConfig {
-  uint32_t layers = 6, width = 384, heads = 6, context = 256;
-  double dropout = 0;
-};
 
 struct DataConfig {
   std::string corpus;
@@ -49,7 +45,7 @@ struct RunConfig {
 };
 
 struct Config {
-  ModelConfig model;
+  Architecture model = Architecture::usual(Family::kGpt2, 6, 384, 6, 256);
   DataConfig data;
   TrainConfig train;
   EvaluationConfig evaluation;

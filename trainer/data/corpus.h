@@ -1,8 +1,7 @@
-// A text as bytes, split into a training and a validation part, and windows drawn from it.
+// A text as bytes, split into a training and a validation part, and windows of it.
 //
-// Which windows a batch holds depends on the seed and the cursor alone: not on the micro-batch, the device or
-// the number of draws before. Thread-safety: immutable after `open`. Errors: `open` says what is wrong with
-// the file.
+// Thread-safety: immutable after `open`. Ownership: windows are parts of the corpus. Errors: `open` says what
+// is wrong with the file.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -14,18 +13,17 @@ namespace spillway::trainer {
 
 class Corpus {
  public:
-  static constexpr uint32_t kVocabulary = 256;
+  static constexpr uint32_t kBytes = 256;  // different ones
 
   // `validation` is the share of the text, at its end, that training never sees. Both parts must hold a
-  // window of `context` + 1 bytes.
-  static std::optional<Corpus> open(const std::string& path, double validation, uint32_t context,
+  // window of `window` bytes.
+  static std::optional<Corpus> open(const std::string& path, double validation, uint32_t window,
                                     std::string* error);
 
-  // `sequences` windows of context + 1 token ids, one after the other; the cursor counts windows drawn since
-  // the start.
-  void draw(uint64_t seed, uint64_t cursor, uint32_t sequences, std::span<int64_t> tokens) const;
+  // `number` may be any: it is taken modulo the number of windows.
+  std::span<const uint8_t> training_window(uint64_t number, uint32_t bytes) const;
   // Window `index` of `windows`, spread evenly over the validation part.
-  void validation_window(uint32_t index, uint32_t windows, std::span<int64_t> tokens) const;
+  std::span<const uint8_t> validation_window(uint32_t index, uint32_t windows, uint32_t bytes) const;
 
   // Of the byte frequencies of the whole text, in nats: what a model reaches that knows no context.
   double unigram_entropy() const;
@@ -33,8 +31,6 @@ class Corpus {
   uint64_t training_size() const { return training_size_; }
 
  private:
-  void window_at(uint64_t begin, std::span<int64_t> tokens) const;
-
   std::vector<uint8_t> text_;
   uint64_t training_size_ = 0;
 };

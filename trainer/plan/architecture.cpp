@@ -109,16 +109,21 @@ std::string fault_of(const Architecture& model) {
 }
 
 std::string to_string(const Architecture& model) {
-  char text[512];
-  std::snprintf(text, sizeof text,
-                "%s layers=%u decoder_layers=%u width=%u heads=%u key_value_heads=%u head_width=%u hidden=%u "
-                "context=%u vocabulary=%u gated=%d tied_head=%d activation=%s norm_epsilon=%.9g "
-                "rotary_base=%.9g buckets=%u furthest_bucket=%u dropout=%.9g",
-                name_of(model.family), model.layers, model.decoder_layers, model.width, model.heads,
-                model.key_value_heads, model.head_width, model.hidden, model.context, model.vocabulary,
-                model.gated, model.tied_head, name_of(model.activation), model.norm_epsilon,
-                model.rotary_base, model.buckets, model.furthest_bucket, model.dropout);
-  return text;
+  char text[512], more[160] = "";
+  std::snprintf(
+      text, sizeof text,
+      "%s layers=%u width=%u heads=%u head_width=%u hidden=%u context=%u vocabulary=%u activation=%s "
+      "norm_epsilon=%.9g%s%s",
+      name_of(model.family), model.layers, model.width, model.heads, model.head_width, model.hidden,
+      model.context, model.vocabulary, name_of(model.activation), model.norm_epsilon,
+      model.gated ? " gated" : "", model.tied_head ? " tied_head" : "");
+  if (model.family == Family::kLlama)
+    std::snprintf(more, sizeof more, " key_value_heads=%u rotary_base=%.9g", model.key_value_heads,
+                  model.rotary_base);
+  if (model.has_decoder())
+    std::snprintf(more, sizeof more, " decoder_layers=%u buckets=%u furthest_bucket=%u", model.decoder_layers,
+                  model.buckets, model.furthest_bucket);
+  return std::string(text) + more;
 }
 
 }  // namespace spillway::trainer

@@ -1,61 +1,83 @@
-// The counts, in floats per token (width C, heads H, vocabulary V), of what autograd keeps in
-// trainer/model/gpt.cpp:
-//
-//   block   x (kept by layer_norm 1, shared with the residual)          C
-//           layer_norm 1: output (kept by the qkv product), statistics  C + 2
-//           qkv: three views of one tensor, kept by the attention       3C
-//           attention: output and log-sum-exp                           C + H
-//           x after the attention (kept by layer_norm 2)                C
-//           layer_norm 2: output and statistics                         C + 2
-//           first product of the MLP (kept by GELU)                     4C
-//           GELU's output (kept by the second product)                  4C      sum 16C + H + 4
-//   recomputed block: x alone                                           C
-//   while a block's backward runs: gradients of GELU's output and input, and of its x   4C + 4C + C
-//   head    last layer_norm: x, output, statistics                      2C + 2
-//           logits, log-softmax, its gradient (the loss)                3V
-//
-// The block's sum is that of Korthikanti et al., "Reducing Activation Recomputation" (2022), without the
-// score matrix (flash attention), without dropout masks, and in 4-byte floats. AdamW keeps two floats a
-// parameter; the trainer accumulates gradients into one float a parameter, and frees each fresh gradient at
-// once.
 #include "spillway/trainer/plan/estimate.h"
 
 #include <algorithm>
 #include <cstdio>
 
+#include "trainer/plan/parameter_table.h"
+#include "trainer/plan/tapes/tapes.h"
+
 namespace spillway::trainer {
 namespace {
 
-constexpr uint64_t kFloat = 4;
-constexpr uint64_t kTokenId = 8;
+constexpr uint64_t kFloat = 4, kTokenId = 8;
+constexpr uint64_t kTile = 1u << 18;  // floats; see trainer/optimizer/adamw.h
+
+Tape::Tensor logits_on(Tape* tape, const TapePass& pass) {
+  switch (pass.model.family) {
+    case Family::kGpt2:
+      return gpt2_tape(tape, pass);
+    case Family::kLlama:
+      return llama_tape(tape, pass);
+    case Family::kT5:
+      return t5_tape(tape, pass);
+  }
+  return 0;
+}
+
+// A micro-batch's forward, loss and backward; or an evaluation's forward and losses.
+Memory dry_run(const TapePass& pass) {
+  Memory memory(pass.devices);
+  Tape tape(&memory, pass.training ? Tape::Mode::kTrains : Tape::Mode::kEvaluates);
+  tape.on(0, Kind::kInputs);
+  const Architecture& model = pass.model;
+  const uint64_t targets = model.target_tokens(),
+                 row = model.has_decoder() ? model.context + targets : uint64_t{model.context} + 1;
+  tape.plain(pass.rows * row * kTokenId);
+  const Tape::Tensor logits = logits_on(&tape, pass);
+  // The logarithms of the softmax are kept, and the targets as a list.
+  const Tape::Tensor shares = tape.run({.inputs = {logits},
+                                        .output = tape.bytes(logits),
+                                        .keeps_output = true,
+                                        .keeps_more = pass.rows * targets * kTokenId});
+  const Tape::Tensor loss = tape.run({.inputs = {shares}, .output = kFloat});
+  tape.drop(logits);
+  tape.drop(shares);
+  if (pass.training) tape.backward(loss);
+  return memory;
+}
 
 class Counter {
  public:
   Counter(const Shape& shape, const Plan& plan, const Machine& machine)
       : shape_(shape),
+        model_(shape.model),
         plan_(plan),
+        machine_(machine),
         devices_(std::max(1u, machine.devices)),
         micro_batch_(std::min(plan.micro_batch, std::max(1u, shape.batch))),
-        tokens_(uint64_t{micro_batch_} * shape.context) {
+        table_(parameter_table(shape.model)) {
     out_.device_peak_bytes.resize(devices_);
     out_.evaluation_peak_bytes.resize(devices_);
   }
 
-  Estimate count(const Machine& machine) {
+  Estimate count() {
     count_persistent();
+    out_.evaluation_peak_bytes = out_.device_peak_bytes;
+    const Memory step = dry_run({model_, plan_, micro_batch_, devices_, true});
+    const Memory evaluation = dry_run({model_, plan_, plan_.evaluation_batch, devices_, false});
     for (uint32_t device = 0; device < devices_; ++device) {
-      add("libraries' workspaces", device, machine.workspace_bytes);
-      out_.evaluation_peak_bytes[device] = out_.device_peak_bytes[device];
+      for (size_t kind = 0; kind < kKinds; ++kind)
+        add(name_of(static_cast<Kind>(kind)), device, step.at_peak(device)[kind]);
+      out_.evaluation_peak_bytes[device] += evaluation.peak(device);
     }
-    count_activations();
-    count_evaluation();
-    out_.step_us = step_us(machine);
+    out_.step_us = static_cast<uint64_t>(1e6 * seconds());
     return std::move(out_);
   }
 
  private:
-  uint32_t device_of(uint32_t layer) const { return std::min(plan_.device_of(layer), devices_ - 1); }
-  uint64_t width() const { return shape_.width; }
+  uint32_t device_of(int layer) const {
+    return layer < 0 ? 0 : std::min(plan_.device_of(uint32_t(layer)), devices_ - 1);
+  }
 
   void add(std::string name, uint32_t device, uint64_t bytes) {
     if (bytes == 0) return;
@@ -63,98 +85,82 @@ class Counter {
     out_.items.push_back({std::move(name), device, false, bytes});
   }
 
-  // Parameters, gradients and moments: alive all the time.
+  // Parameters, gradients, moments and workspaces: alive all the time.
   void count_persistent() {
-    std::vector<uint64_t> parameters(devices_);
-    parameters[0] = shape_.parameters() - shape_.layers * shape_.layer_parameters();
-    for (uint32_t layer = 0; layer < shape_.layers; ++layer)
-      parameters[device_of(layer)] += shape_.layer_parameters();
+    std::vector<uint64_t> elements(devices_), largest(devices_);
+    uint64_t all = 0;
+    for (const Parameter& parameter : table_) {
+      const uint32_t device = device_of(parameter.layer);
+      elements[device] += parameter.elements();
+      largest[device] = std::max(largest[device], parameter.elements());
+      all += parameter.elements();
+    }
     for (uint32_t device = 0; device < devices_; ++device) {
-      add("parameters", device, parameters[device] * kFloat);
-      add("gradients", device, parameters[device] * kFloat);
-      if (plan_.optimizer == Place::kDevice) add("optimizer state", device, 2 * parameters[device] * kFloat);
-      // Two tiles through which moments on the host pass; see trainer/optimizer/adamw.h.
-      else if (parameters[device])
-        add("optimizer tiles", device, 2 * std::min(shape_.largest_parameter(), kTile) * kFloat);
+      add("parameters", device, elements[device] * kFloat);
+      add("gradients", device, elements[device] * kFloat);
+      if (plan_.optimizer == Place::kDevice)
+        add("optimizer state", device, 2 * elements[device] * kFloat);
+      else  // two tiles through which moments on the host pass
+        add("optimizer tiles", device, 2 * std::min(largest[device], kTile) * kFloat);
+      if (elements[device] != 0) add("libraries' workspaces", device, machine_.workspace_bytes);
     }
-    if (plan_.optimizer == Place::kHost) {
-      out_.host_bytes = 2 * shape_.parameters() * kFloat;
-      out_.items.push_back({"optimizer state", 0, true, out_.host_bytes});
-    }
+    if (plan_.optimizer != Place::kHost) return;
+    out_.host_bytes = 2 * all * kFloat;
+    out_.items.push_back({"optimizer state", 0, true, out_.host_bytes});
   }
 
-  void count_activations() {
-    const uint64_t kept = (16 * width() + shape_.heads + 4) * tokens_ * kFloat;
-    const uint64_t input = width() * tokens_ * kFloat;
-    std::vector<uint64_t> transient(devices_);
-    for (uint32_t layer = 0; layer < shape_.layers; ++layer) {
-      const bool again = plan_.recompute.count(layer) != 0;
-      const uint32_t device = device_of(layer);
-      add("activations of layer " + std::to_string(layer), device, again ? input : kept);
-      transient[device] = std::max(transient[device], 9 * input + (again ? kept - input : 0));
+  uint64_t tokens_of(int layer) const {
+    const bool decodes = layer < 0 || model_.is_decoder_layer(uint32_t(layer));
+    return uint64_t{shape_.batch} * (decodes ? model_.target_tokens() : model_.context);
+  }
+
+  // Two operations a weight and token in the forward, four in the backward, two more where it is done again.
+  double seconds() const {
+    double operations = 0, moved = 0;
+    uint64_t elements = 0;
+    for (const Parameter& parameter : table_) {
+      elements += parameter.elements();
+      if (parameter.sizes.size() < 2) continue;
+      const bool again = parameter.layer >= 0 && plan_.recompute.contains(uint32_t(parameter.layer));
+      operations += (again ? 8.0 : 6.0) * double(parameter.elements()) * double(tokens_of(parameter.layer));
     }
-    const uint64_t loss = 3 * uint64_t{shape_.vocabulary} * tokens_ * kFloat;
-    add("tokens and embeddings", 0, tokens_ * kTokenId + input);
-    add("last norm", 0, (2 * width() + 2) * tokens_ * kFloat);
-    // The loss's tensors are gone, but for the gradient of the last norm's output, when the blocks' backward
-    // starts.
-    const bool head_is_higher = loss >= transient[0];
-    add(head_is_higher ? "logits and loss" : "backward of one layer", 0, std::max(loss, transient[0]));
-    for (uint32_t device = 1; device < devices_; ++device)
-      add("backward of one layer", device, transient[device]);
+    if (plan_.optimizer == Place::kHost)
+      moved = 4.0 * kFloat * double(elements);  // both moments there and back
+    return operations / machine_.flops + moved / machine_.host_bytes_per_second +
+           crossing_bytes() / machine_.peer_bytes_per_second + launch_seconds();
   }
 
-  // Without autograd a block's tensors are freed as the next operator has them: x, qkv or the MLP's two, at
-  // most 10C.
-  void count_evaluation() {
-    const uint64_t tokens = uint64_t{plan_.evaluation_batch} * shape_.context;
-    const uint64_t block = 10 * width() * tokens * kFloat,
-                   head = 3 * uint64_t{shape_.vocabulary} * tokens * kFloat;
-    for (uint32_t device = 0; device < devices_; ++device)
-      out_.evaluation_peak_bytes[device] += device == 0 ? std::max(block, head) : block;
+  // Between devices, forward and backward.
+  double crossing_bytes() const {
+    double bytes = 0;
+    uint32_t before = 0;
+    for (uint32_t layer = 0; layer < shape_.layers(); ++layer) {
+      const uint32_t device = device_of(int(layer));
+      if (device != before) bytes += 2.0 * double(tokens_of(int(layer))) * kFloat * model_.width;
+      before = device;
+    }
+    return before == 0 ? bytes : bytes + 2.0 * double(tokens_of(-1)) * kFloat * model_.width;
   }
 
-  uint64_t step_us(const Machine& machine) const {
-    const double tokens = double(shape_.batch) * shape_.context;
-    const double recomputed = shape_.layers ? double(plan_.recompute.size()) / shape_.layers : 0;
-    double seconds = tokens * 2.0 * double(shape_.parameters()) * (3 + recomputed) / machine.flops;
-    if (plan_.optimizer == Place::kHost)  // both moments there and back
-      seconds += 4.0 * kFloat * double(shape_.parameters()) / machine.host_bytes_per_second;
-    uint32_t crossings = shape_.layers ? (device_of(0) != 0) + (device_of(shape_.layers - 1) != 0) : 0;
-    for (uint32_t layer = 1; layer < shape_.layers; ++layer)
-      crossings += device_of(layer) != device_of(layer - 1);
-    seconds += 2.0 * crossings * tokens * kFloat * width() / machine.peer_bytes_per_second;
-    const uint32_t micro_batches = (shape_.batch + micro_batch_ - 1) / micro_batch_;
+  double launch_seconds() const {
     constexpr double kLaunchSeconds = 5e-6, kLaunchesPerLayer = 60;
-    return static_cast<uint64_t>(
-        1e6 * (seconds + micro_batches * shape_.layers * kLaunchesPerLayer * kLaunchSeconds));
+    const uint32_t micro_batches = (shape_.batch + micro_batch_ - 1) / micro_batch_;
+    return micro_batches * shape_.layers() * kLaunchesPerLayer * kLaunchSeconds;
   }
 
-  static constexpr uint64_t kTile = 1u << 18;
   const Shape& shape_;
+  const Architecture& model_;
   const Plan& plan_;
+  const Machine& machine_;
   const uint32_t devices_, micro_batch_;
-  const uint64_t tokens_;
+  const std::vector<Parameter> table_;
   Estimate out_;
 };
 
 }  // namespace
 
-uint64_t Shape::layer_parameters() const {
-  return 12ull * width * width + 13ull * width;  // four products with biases, two norms
-}
-
-uint64_t Shape::largest_parameter() const {
-  return uint64_t{width} * std::max({4 * width, vocabulary, context});
-}
-
-uint64_t Shape::parameters() const {
-  return layers * layer_parameters() + uint64_t{vocabulary} * width + uint64_t{context} * width +
-         2ull * width;
-}
-
 Estimate estimate(const Shape& shape, const Plan& plan, const Machine& machine) {
-  return Counter(shape, plan, machine).count(machine);
+  return Counter(shape, plan, machine).count();
 }
 
 std::string Estimate::to_text() const {

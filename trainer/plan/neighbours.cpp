@@ -15,17 +15,17 @@ uint64_t less(uint64_t before, uint64_t after) {
 // Half of the layers first, then all: two steps from none to all, whatever the depth. The first layers are
 // taken, because their activations live longest.
 bool more_recompute(Plan* plan, const Shape& shape) {
-  const size_t have = plan->recompute.size(), half = (shape.layers + 1) / 2;
-  if (have >= shape.layers) return false;
-  const size_t want = have < half ? half : shape.layers;
-  for (uint32_t layer = 0; layer < shape.layers && plan->recompute.size() < want; ++layer)
+  const size_t have = plan->recompute.size(), half = (shape.layers() + 1) / 2;
+  if (have >= shape.layers()) return false;
+  const size_t want = have < half ? half : shape.layers();
+  for (uint32_t layer = 0; layer < shape.layers() && plan->recompute.size() < want; ++layer)
     plan->recompute.insert(layer);
   return true;
 }
 
 bool to_second_device(Plan* plan, const Shape& shape, const Machine& machine) {
-  if (machine.devices < 2 || shape.layers < 2 || !plan->placement.empty()) return false;
-  for (uint32_t layer = shape.layers - shape.layers / 2; layer < shape.layers; ++layer)
+  if (machine.devices < 2 || shape.layers() < 2 || !plan->placement.empty()) return false;
+  for (uint32_t layer = shape.layers() - shape.layers() / 2; layer < shape.layers(); ++layer)
     plan->placement[layer] = 1;
   return true;
 }

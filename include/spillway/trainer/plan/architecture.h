@@ -76,7 +76,7 @@ SpanSizes span_sizes(uint32_t context);
 
 // What a model can not have, as a text that names the key of the configuration; "" when nothing is wrong.
 std::string fault_of(const Architecture& model);
-// Complete: equal models have equal texts. "gpt2 layers=6 width=384 ..."
+// Equal texts, equal models but for the dropout. "gpt2 layers=6 width=384 ..."
 std::string to_string(const Architecture& model);
 
 }  // namespace spillway::trainer

@@ -12,16 +12,15 @@
 #include <string>
 #include <vector>
 
+#include "spillway/trainer/plan/architecture.h"
 #include "spillway/trainer/plan/plan.h"
 
 namespace spillway::trainer {
 
 struct Shape {
-  uint32_t layers = 0, width = 0, heads = 0, context = 0, vocabulary = 0;
-  uint32_t batch = 0;  // sequences per optimizer step
-  uint64_t layer_parameters() const;
-  uint64_t largest_parameter() const;
-  uint64_t parameters() const;  // all, the tied head once
+  Architecture model;
+  uint32_t batch = 0;  // rows per optimizer step
+  uint32_t layers() const { return model.all_layers(); }
 };
 
 struct Machine {

@@ -1,4 +1,4 @@
-// The GPT's training step as a StepProgram: parameters, optimizer, data and the undo log.
+// A model's training step as a StepProgram: parameters, optimizer, data and the undo log.
 //
 // Thread-safety: one thread. Ownership: owns parameters, moments and the batch; borrows corpus and moves.
 // Errors: running out of memory is a Failure, with the exception destroyed and autograd's threads settled
@@ -8,7 +8,8 @@
 
 #include "spillway/trainer/step/recoverable_step.h"
 #include "trainer/config/config.h"
-#include "trainer/data/corpus.h"
+#include "trainer/data/examples.h"
+#include "trainer/model/model.h"
 #include "trainer/optimizer/adamw.h"
 #include "trainer/recovery/plan_moves.h"
 #include "trainer/runtime/core.h"
@@ -17,11 +18,11 @@
 
 namespace spillway::trainer {
 
-class GptStep : public StepProgram {
+class TrainingStep : public StepProgram {
  public:
   // `devices[i]` is what the plan calls device i.
-  GptStep(const Config& config, const Corpus& corpus, std::vector<at::Device> devices, const Plan& plan,
-          const Core& core, PlanMoves& moves);
+  TrainingStep(const Config& config, const Corpus& corpus, std::vector<at::Device> devices, const Plan& plan,
+               const Core& core, PlanMoves& moves);
 
   void begin(const StepKey& key) override;
   void save_step() override;
@@ -37,7 +38,7 @@ class GptStep : public StepProgram {
   void plan_changed(uint64_t step, const Plan& from, const Plan& to, uint64_t incident,
                     const std::string& reason) override;
 
-  // Goes on with the windows that have no loss yet; `begin_evaluation` forgets them all.
+  // Goes on with the rows that have no loss yet; `begin_evaluation` forgets them all.
   void begin_evaluation();
   std::optional<Failure> evaluate(const Plan& plan);
   double evaluation_loss() const;  // mean per token, in nats
@@ -49,8 +50,9 @@ class GptStep : public StepProgram {
   const char* phase() const { return phase_; }
 
   uint64_t step() const { return step_; }      // committed so far
-  uint64_t cursor() const { return cursor_; }  // windows drawn by committed steps
+  uint64_t cursor() const { return cursor_; }  // rows drawn by committed steps
   void set_progress(uint64_t step, uint64_t cursor) { step_ = step, cursor_ = cursor; }
+  const Model& model() const { return model_; }
   Parameters& parameters() { return parameters_; }
   AdamW& optimizer() { return optimizer_; }
   const std::vector<at::Device>& devices() const { return devices_; }
@@ -58,10 +60,12 @@ class GptStep : public StepProgram {
  private:
   std::optional<Failure> guarded(const char* phase, const std::function<void()>& work);
   void enter(const char* phase);
-  at::Tensor tokens(const std::vector<int64_t>& windows, uint32_t first, uint32_t count) const;
+  at::Tensor rows(const std::vector<int64_t>& tokens, uint32_t first, uint32_t count) const;
+  double tokens_of(size_t rows) const { return double(rows) * examples_.target_tokens(); }
 
   const Config config_;
-  const Corpus& corpus_;
+  const Examples examples_;
+  const Model model_;
   const std::vector<at::Device> devices_;
   const Core& core_;
   PlanMoves& moves_;
@@ -70,10 +74,10 @@ class GptStep : public StepProgram {
 
   uint64_t step_ = 0, cursor_ = 0;
   const char* phase_ = "";
-  std::vector<int64_t> batch_, evaluation_windows_;
+  std::vector<int64_t> batch_, evaluation_rows_;
   RandomState step_random_, micro_batch_random_;
   std::vector<double> losses_;             // sums, by micro-batch
-  std::vector<double> evaluation_losses_;  // sums, by window
+  std::vector<double> evaluation_losses_;  // sums, by row
   uint32_t micro_batch_count_ = 0;
 };
 

@@ -1,10 +1,8 @@
-#include "trainer/step/gpt_step.h"
+#include "trainer/step/training_step.h"
 
 #include <c10/cuda/CUDACachingAllocator.h>
 
 #include <numeric>
-
-#include "trainer/model/gpt.h"
 
 namespace spillway::trainer {
 namespace {
@@ -17,45 +15,49 @@ bool says_out_of_memory(const std::string& text) {
   return false;
 }
 
-std::vector<at::Device> devices_of(const ModelConfig& model, const std::vector<at::Device>& devices,
+std::vector<std::string> names_of(const Model& model) {
+  std::vector<std::string> names;
+  for (const Parameter& parameter : model.table()) names.push_back(parameter.name);
+  return names;
+}
+
+std::vector<at::Device> devices_of(const Model& model, const std::vector<at::Device>& devices,
                                    const Plan& plan) {
   std::vector<at::Device> result;
-  for (size_t i = 0; i < gpt::parameter_names(model).size(); ++i) {
-    const int layer = gpt::layer_of(i, model);
-    result.push_back(layer < 0 ? devices[0] : devices.at(plan.device_of(uint32_t(layer))));
-  }
+  for (const Parameter& parameter : model.table())
+    result.push_back(parameter.layer < 0 ? devices[0]
+                                         : devices.at(plan.device_of(uint32_t(parameter.layer))));
   return result;
 }
 
 }  // namespace
 
-GptStep::GptStep(const Config& config, const Corpus& corpus, std::vector<at::Device> devices,
-                 const Plan& plan, const Core& core, PlanMoves& moves)
+TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vector<at::Device> devices,
+                           const Plan& plan, const Core& core, PlanMoves& moves)
     : config_(config),
-      corpus_(corpus),
+      examples_(corpus, config.model),
+      model_(config.model),
       devices_(std::move(devices)),
       core_(core),
       moves_(moves),
-      parameters_(gpt::parameter_names(config.model),
-                  gpt::initial_parameters(config.model, config.train.seed),
-                  devices_of(config.model, devices_, plan)),
+      parameters_(names_of(model_), model_.initial_parameters(config.train.seed),
+                  devices_of(model_, devices_, plan)),
       optimizer_(parameters_, config.train, plan.optimizer),
-      batch_(size_t{config.train.batch} * (config.model.context + 1)),
-      evaluation_windows_(size_t{config.evaluation.windows} * (config.model.context + 1)) {
+      batch_(size_t{config.train.batch} * examples_.row_tokens()),
+      evaluation_rows_(size_t{config.evaluation.windows} * examples_.row_tokens()) {
   RandomState::seed(devices_, config.train.seed);
-  const size_t window = config.model.context + 1;
+  const size_t row = examples_.row_tokens();
   for (uint32_t i = 0; i < config.evaluation.windows; ++i)
-    corpus.validation_window(i, config.evaluation.windows,
-                             std::span(evaluation_windows_).subspan(i * window, window));
+    examples_.validation_row(i, config.evaluation.windows, std::span(evaluation_rows_).subspan(i * row, row));
   moves_.update(plan);
 }
 
-void GptStep::enter(const char* phase) {
+void TrainingStep::enter(const char* phase) {
   phase_ = phase;
   core_.phase(*phase ? phase : nullptr);
 }
 
-std::optional<Failure> GptStep::guarded(const char* phase, const std::function<void()>& work) {
+std::optional<Failure> TrainingStep::guarded(const char* phase, const std::function<void()>& work) {
   std::optional<Failure> failure;
   enter(phase);
   try {
@@ -74,111 +76,108 @@ std::optional<Failure> GptStep::guarded(const char* phase, const std::function<v
   return failure;
 }
 
-void GptStep::begin(const StepKey& key) {
+void TrainingStep::begin(const StepKey& key) {
   core_.step_begin(key.step, key.attempt, key.plan_hash);
 }
 
-void GptStep::save_step() {
+void TrainingStep::save_step() {
   step_random_ = RandomState::of(devices_);
-  corpus_.draw(config_.data.seed, cursor_, config_.train.batch, batch_);
+  examples_.draw(config_.data.seed, cursor_, config_.train.batch, batch_);
   parameters_.clear_gradients();
 }
 
-void GptStep::restore_step() {
+void TrainingStep::restore_step() {
   step_random_.restore();
   parameters_.clear_gradients();
 }
 
-void GptStep::save_micro_batch(uint32_t) {
+void TrainingStep::save_micro_batch(uint32_t) {
   micro_batch_random_ = RandomState::of(devices_);
 }
-void GptStep::restore_micro_batch(uint32_t) {
+void TrainingStep::restore_micro_batch(uint32_t) {
   micro_batch_random_.restore();
 }
 
-uint32_t GptStep::micro_batches(const Plan& plan) const {
+uint32_t TrainingStep::micro_batches(const Plan& plan) const {
   const uint32_t size = std::min(plan.micro_batch, config_.train.batch);
   return (config_.train.batch + size - 1) / size;
 }
 
-at::Tensor GptStep::tokens(const std::vector<int64_t>& windows, uint32_t first, uint32_t count) const {
-  const int64_t window = int64_t{config_.model.context} + 1;
-  auto* begin =
-      const_cast<int64_t*>(windows.data()) + first * window;  // from_blob has no const form; only read
-  return at::from_blob(begin, {count, window}, at::kLong).to(devices_[0]);
+at::Tensor TrainingStep::rows(const std::vector<int64_t>& tokens, uint32_t first, uint32_t count) const {
+  const int64_t row = examples_.row_tokens();
+  auto* begin = const_cast<int64_t*>(tokens.data()) + first * row;  // from_blob has no const form; only read
+  return at::from_blob(begin, {count, row}, at::kLong).to(devices_[0]);
 }
 
-std::optional<Failure> GptStep::run_micro_batch(uint32_t micro_batch, const Plan& plan) {
+std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const Plan& plan) {
   const uint32_t first = micro_batch * std::min(plan.micro_batch, config_.train.batch);
   const uint32_t count = std::min(plan.micro_batch, config_.train.batch - first);
   micro_batch_count_ = micro_batches(plan);
   losses_.resize(micro_batch_count_);
   parameters_.begin_micro_batch(micro_batch);
   return guarded("forward", [&] {
-    const at::Tensor sum = gpt::loss_sum(config_.model, parameters_.values(), tokens(batch_, first, count),
-                                         plan.recompute, true);
+    const at::Tensor sum =
+        model_.loss_sum(parameters_.values(), rows(batch_, first, count), plan.recompute, true);
     // By the tokens of the whole batch, whatever the split.
-    const at::Tensor scaled = sum * (1.0 / (double(config_.train.batch) * config_.model.context));
+    const at::Tensor scaled = sum * (1.0 / tokens_of(config_.train.batch));
     losses_[micro_batch] = sum.item().toDouble();
     enter("backward");
     torch::autograd::backward({scaled});
   });
 }
 
-std::optional<Failure> GptStep::prepare_commit() {
+std::optional<Failure> TrainingStep::prepare_commit() {
   return guarded("optimizer", [&] { optimizer_.prepare(); });
 }
 
-void GptStep::commit() {
+void TrainingStep::commit() {
   parameters_.check_complete(micro_batch_count_);
   enter("commit");
   optimizer_.commit(step_);
   enter("");
-  core_.step_end(step_, uint64_t{config_.train.batch} * config_.model.context);
+  core_.step_end(step_, uint64_t{config_.train.batch} * examples_.target_tokens());
   ++step_;
   cursor_ += config_.train.batch;
 }
 
-std::optional<Failure> GptStep::adopt(const Plan& from, const Plan& to) {
+std::optional<Failure> TrainingStep::adopt(const Plan& from, const Plan& to) {
   return guarded("plan", [&] {
     if (from.optimizer != to.optimizer && to.optimizer == Place::kHost) optimizer_.move_to(Place::kHost);
-    for (uint32_t layer = 0; layer < config_.model.layers; ++layer) {
+    for (uint32_t layer = 0; layer < config_.model.all_layers(); ++layer) {
       const at::Device device = devices_.at(to.device_of(layer));
-      const size_t first = gpt::kBeforeLayers + layer * gpt::kPerLayer;
-      parameters_.relocate(first, gpt::kPerLayer, device);
-      optimizer_.relocate(first, gpt::kPerLayer, device);
+      parameters_.relocate(model_.first_of(layer), model_.count_of(layer), device);
+      optimizer_.relocate(model_.first_of(layer), model_.count_of(layer), device);
     }
     if (from.optimizer != to.optimizer && to.optimizer == Place::kDevice) optimizer_.move_to(Place::kDevice);
   });
 }
 
-void GptStep::release_caches() {
+void TrainingStep::release_caches() {
   if (devices_[0].is_cuda()) c10::cuda::CUDACachingAllocator::emptyCache();
 }
 
-void GptStep::plan_changed(uint64_t step, const Plan& from, const Plan& to, uint64_t incident,
-                           const std::string& reason) {
+void TrainingStep::plan_changed(uint64_t step, const Plan& from, const Plan& to, uint64_t incident,
+                                const std::string& reason) {
   core_.plan_changed(step, hash(from), hash(to), incident, reason.c_str());
   moves_.update(to);
 }
 
-void GptStep::begin_evaluation() {
+void TrainingStep::begin_evaluation() {
   evaluation_losses_.clear();
   moves_.evaluating(true);
 }
 
-void GptStep::end_evaluation() {
+void TrainingStep::end_evaluation() {
   moves_.evaluating(false);
 }
 
-std::optional<Failure> GptStep::evaluate(const Plan& plan) {
+std::optional<Failure> TrainingStep::evaluate(const Plan& plan) {
   while (evaluation_losses_.size() < config_.evaluation.windows) {
     const auto first = static_cast<uint32_t>(evaluation_losses_.size());
     const uint32_t count = std::min(plan.evaluation_batch, config_.evaluation.windows - first);
     auto failure = guarded("evaluation", [&] {
       const at::Tensor sums =
-          gpt::sequence_losses(config_.model, parameters_.values(), tokens(evaluation_windows_, first, count))
-              .cpu();
+          model_.row_losses(parameters_.values(), rows(evaluation_rows_, first, count)).cpu();
       const float* sum = sums.const_data_ptr<float>();
       evaluation_losses_.insert(evaluation_losses_.end(), sum, sum + count);
     });
@@ -187,14 +186,13 @@ std::optional<Failure> GptStep::evaluate(const Plan& plan) {
   return std::nullopt;
 }
 
-double GptStep::evaluation_loss() const {
+double TrainingStep::evaluation_loss() const {
   return std::accumulate(evaluation_losses_.begin(), evaluation_losses_.end(), 0.0) /
-         (double(evaluation_losses_.size()) * config_.model.context);
+         tokens_of(evaluation_losses_.size());
 }
 
-double GptStep::loss() const {
-  return std::accumulate(losses_.begin(), losses_.end(), 0.0) /
-         (double(config_.train.batch) * config_.model.context);
+double TrainingStep::loss() const {
+  return std::accumulate(losses_.begin(), losses_.end(), 0.0) / tokens_of(config_.train.batch);
 }
 
 }  // namespace spillway::trainer

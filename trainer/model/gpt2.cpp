@@ -1,0 +1,53 @@
+// GPT-2, of Radford et al., "Language Models are Unsupervised Multitask Learners" (2019).
+#include "trainer/model/families.h"
+#include "trainer/model/operators.h"
+
+namespace spillway::trainer {
+namespace gpt2 {
+
+// GPT-2 stores a product's weight as [in, out].
+at::Tensor product(const at::Tensor& x, const LayerWeights& weights, const std::string& name) {
+  const at::Tensor& weight = weights[name + ".weight"];
+  return at::addmm(weights[name + ".bias"], x.flatten(0, 1), weight)
+      .view({x.size(0), x.size(1), weight.size(1)});
+}
+
+at::Tensor norm(const at::Tensor& x, const Architecture& model, const LayerWeights& weights,
+                const std::string& name) {
+  return at::layer_norm(x, {model.width}, weights[name + ".weight"], weights[name + ".bias"],
+                        model.norm_epsilon);
+}
+
+at::Tensor attention(const at::Tensor& x, const Architecture& model, const LayerWeights& weights) {
+  const auto parts = product(x, weights, "attn.c_attn").split(model.width, 2);
+  const at::Tensor mixed = causal_attention(in_heads(parts[0], model.heads), in_heads(parts[1], model.heads),
+                                            in_heads(parts[2], model.heads));
+  return product(out_of_heads(mixed), weights, "attn.c_proj");
+}
+
+at::Tensor layer(const LayerSettings& settings, const LayerWeights& weights, at::TensorList inputs) {
+  const Architecture& model = *settings.model;
+  const auto added = [&](const at::Tensor& x, const at::Tensor& part) {
+    return x + dropped(part, model.dropout, settings.training);
+  };
+  const at::Tensor middle =
+      added(inputs[0], attention(norm(inputs[0], model, weights, "ln_1"), model, weights));
+  const at::Tensor hidden =
+      activated(product(norm(middle, model, weights, "ln_2"), weights, "mlp.c_fc"), model.activation);
+  return added(middle, product(hidden, weights, "mlp.c_proj"));
+}
+
+}  // namespace gpt2
+
+at::Tensor gpt2_logits(const Forward& forward, const at::Tensor& tokens) {
+  const LayerWeights outer = forward.outer();
+  const at::Tensor& embedding = outer["transformer.wte.weight"];
+  at::Tensor x = forward.with_dropout(at::embedding(embedding, tokens) +
+                                      outer["transformer.wpe.weight"].narrow(0, 0, tokens.size(1)));
+  for (uint32_t layer = 0; layer < forward.model.layers; ++layer)
+    x = forward.run(layer, gpt2::layer, {x.to(forward.device_of(layer))});
+  x = gpt2::norm(x.to(outer.device()), forward.model, outer, "transformer.ln_f");
+  return at::linear(x, forward.model.tied_head ? embedding : outer["lm_head.weight"]);
+}
+
+}  // namespace spillway::trainer

@@ -1,0 +1,49 @@
+// The model that is trained, as functions of parameters that the trainer owns.
+//
+// A row holds one example, as token ids: of a decoder's model context + 1 tokens of text, of T5 the encoder's
+// `context` tokens and then the targets. Rows are on the device of the parameters that belong to no layer; a
+// layer runs on the device that its parameters are on.
+//
+// Thread-safety: immutable after it is made. Ownership: parameters are borrowed; the model must outlive a
+// backward. Errors: LibTorch's exceptions.
+#pragma once
+#include <cstdint>
+#include <set>
+
+#include "trainer/model/forward.h"
+#include "trainer/plan/parameter_table.h"
+
+namespace spillway::trainer {
+
+class Model {
+ public:
+  explicit Model(const Architecture& architecture);
+
+  const Architecture& architecture() const { return architecture_; }
+  const std::vector<Parameter>& table() const { return table_; }
+  // Of a layer's parameters in the table.
+  size_t first_of(uint32_t layer) const { return keys_.layers[layer].first; }
+  size_t count_of(uint32_t layer) const { return keys_.layers[layer].keys.size(); }
+
+  // Weights from `seed` alone, in host memory.
+  std::vector<at::Tensor> initial_parameters(uint64_t seed) const;
+
+  // The sum of the cross-entropies of all targets. `recompute` names the layers that keep only their inputs
+  // for the backward.
+  at::Tensor loss_sum(at::TensorList parameters, const at::Tensor& rows, const std::set<uint32_t>& recompute,
+                      bool training) const;
+  // The same for each row, without autograd and dropout: [rows].
+  at::Tensor row_losses(at::TensorList parameters, const at::Tensor& rows) const;
+  // [rows, target tokens, vocabulary], without dropout.
+  at::Tensor logits(at::TensorList parameters, const at::Tensor& rows) const;
+
+ private:
+  at::Tensor logits_of(const Forward& forward, const at::Tensor& rows) const;
+  at::Tensor targets_of(const at::Tensor& rows) const;  // [rows, target tokens]
+
+  const Architecture architecture_;
+  const std::vector<Parameter> table_;
+  const ParameterKeys keys_;
+};
+
+}  // namespace spillway::trainer

@@ -1,0 +1,191 @@
+#include "trainer/plan/tape.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace spillway::trainer {
+
+const char* name_of(Kind kind) {
+  constexpr const char* kNames[kKinds] = {
+      "token ids and positions",     "attention's activations", "MLP's activations",
+      "inputs of recomputed layers", "logits and loss",         "gradients of activations",
+      "fresh gradients of weights",  "workspace of an operator"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+void Memory::allocate(uint32_t number, Kind kind, uint64_t bytes) {
+  Device& device = devices_[number];
+  device.alive += bytes;
+  device.now[static_cast<size_t>(kind)] += bytes;
+  if (device.alive <= device.peak) return;
+  device.peak = device.alive;
+  device.at_peak = device.now;
+}
+
+void Memory::free(uint32_t number, Kind kind, uint64_t bytes) {
+  devices_[number].alive -= bytes;
+  devices_[number].now[static_cast<size_t>(kind)] -= bytes;
+}
+
+Tape::~Tape() {
+  for (const Recorded& recorded : recorded_) {
+    for (const Tensor kept : recorded.op.keeps) release(kept);
+    memory_.free(recorded.device, recorded.kind, recorded.op.keeps_more);
+  }
+  for (Tensor tensor = 0; tensor < tensors_.size(); ++tensor)
+    while (tensors_[tensor].holders > 0) release(tensor);
+  for (size_t buffer = 0; buffer < buffers_.size(); ++buffer)
+    while (buffers_[buffer].readers > 0) release_buffer(buffer);
+  free_weight_gradients();
+}
+
+Tape::Tensor Tape::add(uint64_t bytes, bool counts) {
+  Entry entry;
+  entry.bytes = bytes, entry.device = device_, entry.holders = 1, entry.kind = kind_, entry.counts = counts;
+  tensors_.push_back(entry);
+  if (counts) memory_.allocate(device_, kind_, bytes);
+  return static_cast<Tensor>(tensors_.size() - 1);
+}
+
+Tape::Tensor Tape::borrowed(uint64_t bytes) {
+  return add(bytes, false);
+}
+Tape::Tensor Tape::plain(uint64_t bytes) {
+  return add(bytes, true);
+}
+
+void Tape::release(Tensor tensor) {
+  Entry& entry = tensors_[tensor];
+  if (--entry.holders == 0 && entry.counts) memory_.free(entry.device, entry.kind, entry.bytes);
+}
+void Tape::drop(Tensor tensor) {
+  release(tensor);
+}
+
+Tape::Tensor Tape::run(const Operator& op) {
+  const Tensor output = add(op.output, true);
+  memory_.allocate(device_, Kind::kWorkspace, op.scratch);
+  memory_.free(device_, Kind::kWorkspace, op.scratch);
+  if (mode_ == Mode::kEvaluates) return output;
+  Recorded recorded{op, output, device_, kind_, {}};
+  if (op.keeps_output) recorded.op.keeps.push_back(output);
+  for (const Tensor kept : recorded.op.keeps) hold(kept);
+  memory_.allocate(device_, kind_, op.keeps_more);
+  recorded_.push_back(std::move(recorded));
+  return output;
+}
+
+Tape::Tensor Tape::to(uint32_t device, Tensor tensor) {
+  if (tensors_[tensor].device == device) {
+    hold(tensor);
+    return tensor;
+  }
+  const uint32_t here = std::exchange(device_, device);
+  const Tensor copy = run({.inputs = {tensor}, .output = tensors_[tensor].bytes});
+  device_ = here;
+  return copy;
+}
+
+Tape::Tensor Tape::run_again(const Layer& layer, const std::vector<Tensor>& inputs) {
+  uint64_t output = 0;
+  {
+    Tape forward(&memory_, Mode::kTrains);
+    forward.on(device_, kind_);
+    std::vector<Tensor> given;
+    for (const Tensor input : inputs) given.push_back(forward.borrowed(tensors_[input].bytes));
+    output = forward.bytes(layer(&forward, given));
+  }
+  // The output outlives the tape that made it, but is counted after it: it was not larger than what the tape
+  // freed.
+  const Kind within = std::exchange(kind_, Kind::kLayerInputs);
+  const Tensor made = run({.inputs = inputs, .output = output, .keeps = inputs});
+  kind_ = within;
+  recorded_.back().again = layer;
+  return made;
+}
+
+size_t Tape::new_buffer(uint32_t device, uint64_t bytes, bool counts) {
+  buffers_.push_back({device, bytes, 1, counts});
+  if (counts) memory_.allocate(device, Kind::kGradients, bytes);
+  return buffers_.size() - 1;
+}
+
+void Tape::release_buffer(size_t number) {
+  Buffer& buffer = buffers_[number];
+  if (--buffer.readers == 0 && buffer.counts) memory_.free(buffer.device, Kind::kGradients, buffer.bytes);
+}
+
+// Takes over one reader of `buffer`.
+void Tape::give(Tensor to, size_t buffer) {
+  Entry& entry = tensors_[to];
+  if (!entry.gradient) {
+    entry.gradient = buffer;
+    return;
+  }
+  const size_t before = *entry.gradient;
+  // Added in place, unless another reads the first one too.
+  if (buffers_[before].readers > 1 || entry.shared) {
+    entry.gradient = new_buffer(entry.device, entry.bytes);
+    release_buffer(before);
+  }
+  release_buffer(buffer);
+}
+
+void Tape::undo(const Recorded& recorded) {
+  const Operator& op = recorded.op;
+  const std::optional<size_t> gradient = std::exchange(tensors_[recorded.output].gradient, std::nullopt);
+  if (gradient && recorded.again) {
+    undo_layer(recorded, *gradient);
+  } else if (gradient) {
+    memory_.allocate(recorded.device, Kind::kWorkspace, op.backward_scratch);
+    memory_.allocate(recorded.device, Kind::kWeightGradients, op.weights);
+    std::vector<std::pair<Tensor, size_t>> made;
+    for (const Tensor input : op.inputs) {
+      if (op.passes_gradient && tensors_[input].bytes == tensors_[recorded.output].bytes) {
+        ++buffers_[*gradient].readers;
+        made.emplace_back(input, *gradient);
+      } else {
+        made.emplace_back(input, new_buffer(tensors_[input].device, tensors_[input].bytes));
+      }
+    }
+    memory_.free(recorded.device, Kind::kWorkspace, op.backward_scratch);
+    release_buffer(*gradient);
+    for (const auto& [input, buffer] : made) give(input, buffer);
+    if (mode_ == Mode::kComputesAgain || op.weights_wait)
+      weight_gradients_.emplace_back(recorded.device, op.weights);
+    else
+      memory_.free(recorded.device, Kind::kWeightGradients, op.weights);
+  }
+  for (const Tensor kept : op.keeps) release(kept);
+  memory_.free(recorded.device, recorded.kind, op.keeps_more);
+}
+
+void Tape::undo_layer(const Recorded& recorded, size_t gradient) {
+  {
+    Tape again(&memory_, Mode::kComputesAgain);
+    again.on(recorded.device, Kind::kInputs);
+    std::vector<Tensor> given;
+    for (const Tensor input : recorded.op.inputs) given.push_back(again.borrowed(tensors_[input].bytes));
+    const Tensor output = recorded.again(&again, given);
+    again.tensors_[output].gradient = again.new_buffer(recorded.device, again.bytes(output), false);
+    again.backward(output);
+  }
+  release_buffer(gradient);
+  for (const Tensor input : recorded.op.inputs) give(input, new_buffer(device_of(input), bytes(input)));
+}
+
+void Tape::backward(Tensor last) {
+  if (!tensors_[last].gradient) tensors_[last].gradient = new_buffer(device_of(last), bytes(last));
+  while (!recorded_.empty()) {
+    const Recorded recorded = std::move(recorded_.back());
+    recorded_.pop_back();
+    undo(recorded);
+  }
+}
+
+void Tape::free_weight_gradients() {
+  for (const auto& [device, bytes] : weight_gradients_) memory_.free(device, Kind::kWeightGradients, bytes);
+  weight_gradients_.clear();
+}
+
+}  // namespace spillway::trainer

@@ -1,0 +1,154 @@
+#include "trainer/plan/tapes/operators.h"
+
+namespace spillway::trainer {
+
+using Tensor = Tape::Tensor;
+
+Tensor TapeOperators::embedding(uint64_t width, bool tied) {
+  return tape_.run({.output = floats(width),
+                    .weights = uint64_t{model_.vocabulary} * width * kFloat,
+                    .weights_wait = tied});
+}
+
+Tensor TapeOperators::layer_norm(Tensor x) {
+  return tape_.run({.inputs = {x}, .output = tape_.bytes(x), .keeps = {x}, .keeps_more = floats(2)});
+}
+
+Tensor TapeOperators::rms_norm(Tensor x) {
+  const uint64_t bytes = tape_.bytes(x);
+  // The square and its mean; in the backward the spread gradient of the mean, and 2x.
+  const Tensor scale = tape_.run(
+      {.inputs = {x}, .output = floats(1), .keeps = {x}, .scratch = bytes, .backward_scratch = 2 * bytes});
+  // A factor that is smaller than the other gets a gradient of the full size first.
+  const Tensor normed =
+      tape_.run({.inputs = {x, scale}, .output = bytes, .keeps = {x, scale}, .backward_scratch = bytes});
+  const Tensor weighted =
+      tape_.run({.inputs = {normed}, .output = bytes, .keeps = {normed}, .backward_scratch = bytes});
+  drop({scale, normed});
+  return weighted;
+}
+
+Tensor TapeOperators::product(Tensor x, uint64_t width, uint64_t out, bool tied) {
+  return tape_.run({.inputs = {x},
+                    .output = tape_.bytes(x) / width * out,
+                    .keeps = {x},
+                    .weights = width * out * kFloat,
+                    .weights_wait = tied});
+}
+
+Tensor TapeOperators::activated(Tensor x) {
+  if (model_.activation == Activation::kRelu)
+    return tape_.run({.inputs = {x}, .output = tape_.bytes(x), .keeps_output = true});
+  return tape_.run({.inputs = {x}, .output = tape_.bytes(x), .keeps = {x}});
+}
+
+Tensor TapeOperators::multiplied(Tensor a, Tensor b) {
+  return tape_.run({.inputs = {a, b}, .output = tape_.bytes(a), .keeps = {a, b}});
+}
+
+Tensor TapeOperators::scaled(Tensor x) {
+  return tape_.run({.inputs = {x}, .output = tape_.bytes(x)});
+}
+
+Tensor TapeOperators::sum(Tensor a, Tensor b) {
+  return tape_.run({.inputs = {a, b}, .output = tape_.bytes(a), .passes_gradient = true});
+}
+
+Tensor TapeOperators::with_dropout(Tensor x) {
+  if (!pass_.drops()) return x;
+  // A mask of one byte a float.
+  const Tensor dropped =
+      tape_.run({.inputs = {x}, .output = tape_.bytes(x), .keeps_more = tape_.bytes(x) / kFloat});
+  tape_.drop(x);
+  return dropped;
+}
+
+Tensor TapeOperators::added(Tensor x, Tensor part) {
+  const Tensor dropped = with_dropout(part), result = sum(x, dropped);
+  tape_.drop(dropped);
+  return result;
+}
+
+// The logarithms of the softmaxes' sums, one a head and query; LibTorch pads the queries to 32.
+uint64_t TapeOperators::log_sums() const {
+  return rows_ * model_.heads * ((row_tokens_ + 31) / 32 * 32) * kFloat;
+}
+
+Tensor TapeOperators::causal_attention(Tensor all) {
+  return tape_.run({.inputs = {all},
+                    .output = tape_.bytes(all) / 3,
+                    .keeps = {all},
+                    .keeps_output = true,
+                    .keeps_more = log_sums(),
+                    .backward_scratch = tape_.bytes(all)});  // three gradients, before they are one
+}
+
+Tensor TapeOperators::causal_attention(Tensor query, Tensor key, Tensor value) {
+  return tape_.run({.inputs = {query, key, value},
+                    .output = tape_.bytes(query),
+                    .keeps = {query, key, value},
+                    .keeps_output = true,
+                    .keeps_more = log_sums()});
+}
+
+Tensor TapeOperators::rotated(Tensor heads) {
+  const uint64_t bytes = tape_.bytes(heads);
+  // Four products and two sums of halves.
+  return tape_.run({.inputs = {heads}, .output = bytes, .scratch = 3 * bytes, .backward_scratch = 2 * bytes});
+}
+
+Tensor TapeOperators::for_groups(Tensor heads) {
+  // One head is read by all without a copy.
+  if (model_.key_value_heads == model_.heads || model_.key_value_heads == 1) return heads;
+  const uint64_t groups = model_.heads / model_.key_value_heads;
+  const Tensor repeated = tape_.run({.inputs = {heads}, .output = groups * tape_.bytes(heads)});
+  tape_.drop(heads);
+  return repeated;
+}
+
+Tensor TapeOperators::in_rows(Tensor heads) {
+  return tape_.run({.inputs = {heads}, .output = tape_.bytes(heads), .passes_gradient = true});
+}
+
+Tensor TapeOperators::biased_attention(Tensor query, Tensor key, Tensor value, uint64_t keys,
+                                       const Tensor* bias) {
+  const uint64_t scores = rows_ * model_.heads * row_tokens_ * keys * kFloat;
+  const bool copies = rows_ > 1;
+  const auto in_batch = [&](Tensor heads) {
+    if (copies) return in_rows(heads);
+    tape_.hold(heads);
+    return heads;
+  };
+  const Tensor queries = in_batch(query), reads = in_batch(key);
+  Tensor raw = tape_.run({.inputs = {queries, reads}, .output = scores, .keeps = {queries, reads}});
+  drop({queries, reads});
+  if (bias != nullptr) {
+    const Tensor biased = tape_.run({.inputs = {raw, *bias}, .output = scores, .passes_gradient = true});
+    tape_.drop(raw);
+    raw = biased;
+  }
+  const Tensor shares = tape_.run({.inputs = {raw}, .output = scores, .keeps_output = true});
+  const Tensor values = in_batch(value);
+  const Tensor mixed =
+      tape_.run({.inputs = {shares, values}, .output = tape_.bytes(query), .keeps = {shares, values}});
+  drop({raw, shares, values});
+  const Tensor result = in_rows(mixed);
+  tape_.drop(mixed);
+  return result;
+}
+
+Tensor gated_or_plain_mlp(TapeOperators& ops, const Architecture& model, Tensor normed) {
+  const Tensor first = ops.product(normed, model.width, model.hidden);
+  Tensor hidden = ops.activated(first);
+  ops.drop({first});
+  if (model.gated) {
+    const Tensor second = ops.product(normed, model.width, model.hidden), gate = hidden;
+    hidden = ops.multiplied(gate, second);
+    ops.drop({gate, second});
+  }
+  const Tensor out = ops.product(hidden, model.hidden, model.width);
+  ops.drop({hidden, normed});
+  return out;
+}
+
+}  // namespace spillway::trainer

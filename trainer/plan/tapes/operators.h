@@ -1,0 +1,64 @@
+// The operators of the tapes: of each what trainer/model/operators has, with what LibTorch keeps for its
+// backward.
+//
+// x is [rows, tokens, width]. An operator borrows its inputs; the caller drops them. Units: floats where a
+// name says so, else bytes.
+#pragma once
+#include "trainer/plan/tapes/tapes.h"
+
+namespace spillway::trainer {
+
+class TapeOperators {
+ public:
+  using Tensor = Tape::Tensor;
+  static constexpr uint64_t kFloat = 4;
+
+  TapeOperators(Tape* tape, const TapePass& pass, uint64_t tokens)
+      : tape_(*tape),
+        pass_(pass),
+        model_(pass.model),
+        rows_(pass.rows),
+        tokens_(pass.rows * tokens),
+        row_tokens_(tokens) {}
+
+  uint64_t floats(uint64_t per_token) const { return tokens_ * per_token * kFloat; }
+  Tape& tape() { return tape_; }
+  // Each input is dropped: it was a temporary of the program.
+  void drop(std::initializer_list<Tensor> tensors) {
+    for (const Tensor tensor : tensors) tape_.drop(tensor);
+  }
+
+  Tensor embedding(uint64_t width, bool tied);
+  Tensor layer_norm(Tensor x);
+  Tensor rms_norm(Tensor x);
+  Tensor product(Tensor x, uint64_t width, uint64_t out, bool tied = false);
+  Tensor activated(Tensor x);
+  Tensor multiplied(Tensor a, Tensor b);
+  Tensor scaled(Tensor x);  // by a number
+  Tensor sum(Tensor a, Tensor b);
+  // The residual with what a part of a layer adds to it. Takes over `part`.
+  Tensor added(Tensor x, Tensor part);
+  Tensor with_dropout(Tensor x);  // takes over x
+
+  // Of queries, keys and values in one tensor.
+  Tensor causal_attention(Tensor all);
+  Tensor causal_attention(Tensor query, Tensor key, Tensor value);
+  Tensor rotated(Tensor heads);
+  Tensor for_groups(Tensor heads);  // takes over `heads`
+  // `keys` tokens are read; `bias` may be none.
+  Tensor biased_attention(Tensor query, Tensor key, Tensor value, uint64_t keys, const Tensor* bias);
+
+ private:
+  uint64_t log_sums() const;
+  Tensor in_rows(Tensor heads);  // a copy, because heads and tokens change places
+
+  Tape& tape_;
+  const TapePass& pass_;
+  const Architecture& model_;
+  const uint64_t rows_, tokens_, row_tokens_;
+};
+
+// The MLP behind its norm: a product, gated or not, and one back. Takes over `normed`.
+Tape::Tensor gated_or_plain_mlp(TapeOperators& ops, const Architecture& model, Tape::Tensor normed);
+
+}  // namespace spillway::trainer
