@@ -303,7 +303,7 @@ TEST_F(HuggingFaceConfig, SaysWhatTransformersAsksFor) {
   EXPECT_EQ(t5["architectures"], json({"T5ForConditionalGeneration"}));
   EXPECT_EQ(t5["decoder_start_token_id"], 0);
   EXPECT_EQ(t5["dtype"], "float32");
-  EXPECT_TRUE(written(Family::kGpt2)["eos_token_id"].is_null()) << "50256 is no token of 256";
+  EXPECT_TRUE(written(Family::kGpt2).at("eos_token_id").is_null()) << "50256 is no token of 256";
 }
 
 }  // namespace
