@@ -16,6 +16,7 @@
 #include "trainer/data/examples.h"
 #include "trainer/libtorch.h"
 #include "trainer/plan/parameter_table.h"
+#include "trainer/pretrained/parameters.h"
 #include "trainer/step/training_step.h"
 
 namespace spillway::trainer {
@@ -84,6 +85,7 @@ class Run {
     if (config.run.device == "cuda") machine_.workspace_bytes = at::cuda::getChosenWorkspaceSize();
     apply_limit();
     check_plans();
+    check_weights();
     // Last: a run that does not start leaves the files of the one before it alone.
     if (!files_.open(config.run.out, !options.resume.empty(), &error)) throw SetupError(error);
   }
@@ -113,6 +115,12 @@ class Run {
                          std::to_string(device) + ", but there are only " + std::to_string(devices_.size()));
   }
 
+  void check_weights() const {
+    std::string error;
+    if (!config_.pretrained.empty() && !open_weights(config_.pretrained, Model(config_.model), &error))
+      throw SetupError(error);
+  }
+
   void check_plans() const {
     check(config_.plan);
     for (const auto& [step, plan] : config_.schedule) check(plan);
@@ -128,6 +136,7 @@ class Run {
   void end(int code, std::string verdict);
   void train_steps();
   void collect();
+  void save();
   uint64_t smallest_limit() const;
   std::string least_need(Plan plan) const;
 
@@ -338,6 +347,14 @@ void Run::collect() {
   core_.query_strategies(results_.strategies.data(), count, &count);
 }
 
+void Run::save() {
+  std::string error;
+  if (config_.run.save.empty() || results_.exit_code != kExitDone) return;
+  if (!save_parameters(config_.run.save, program_->model(), program_->parameters(), &error))
+    return end(kExitError, "the weights could not be saved: " + error);
+  if (!options_.quiet) std::printf("saved %s (config.json, model.safetensors)\n", config_.run.save.c_str());
+}
+
 Results Run::run() {
   results_.out = config_.run.out;
   results_.unigram_entropy = corpus_.unigram_entropy();
@@ -350,6 +367,7 @@ Results Run::run() {
         estimate(shape_, recoverable_->plan(), machine_).to_text().c_str());
   train_steps();
   collect();
+  save();
   if (!files_.healthy() && results_.exit_code == kExitDone)
     end(kExitError, "losses.txt or plan_schedule.toml could not be written to their end (disk full?)");
   return std::move(results_);

@@ -4,18 +4,12 @@
 #include <cstring>
 
 #include "trainer/checkpoint/safetensors.h"
+#include "trainer/checkpoint/tensor_item.h"
 
 namespace spillway::trainer {
 namespace {
 
 constexpr const char* kFormat = "spillway-train 2";
-
-safetensors::Item item_of(std::string name, const char* type, const at::Tensor& tensor) {
-  return {std::move(name), type, tensor.sizes().vec(), [tensor](std::span<std::byte> bytes) {
-            const at::Tensor host = tensor.detach().cpu().contiguous();
-            std::memcpy(bytes.data(), host.const_data_ptr(), bytes.size());
-          }};
-}
 
 // Every tensor of the state under its name, in the order of the file.
 std::vector<std::pair<std::string, at::Tensor>> state_of(TrainingStep& program) {

@@ -1,13 +1,8 @@
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "spillway/output_file.h"
+#include "trainer/checkpoint/durable_file.h"
 #include "trainer/checkpoint/safetensors.h"
 
 namespace spillway::trainer::safetensors {
@@ -33,15 +28,6 @@ std::string header_of(const std::vector<Item>& items, const std::map<std::string
   return text;
 }
 
-int sync_folder(const std::string& path) {
-  std::string folder = std::filesystem::path(path).parent_path().string();
-  const int descriptor = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return errno;
-  const int error = ::fsync(descriptor) == 0 ? 0 : errno;
-  ::close(descriptor);
-  return error;
-}
-
 std::string_view view_of(const void* data, size_t bytes) {
   return {static_cast<const char*>(data), bytes};
 }
@@ -64,12 +50,8 @@ int write_all(DraftFile& file, const std::vector<Item>& items, const std::string
 
 bool write(const std::string& path, const std::vector<Item>& items,
            const std::map<std::string, std::string>& metadata, std::string* error) {
-  DraftFile file(path + ".tmp");
-  int wrong = file.error();
-  if (wrong == 0) wrong = write_all(file, items, header_of(items, metadata));
-  if (wrong == 0) wrong = file.sync();
-  if (wrong == 0) wrong = file.keep_as(path);
-  if (wrong == 0) wrong = sync_folder(path);
+  const std::string header = header_of(items, metadata);
+  const int wrong = write_durably(path, [&](DraftFile& file) { return write_all(file, items, header); });
   if (wrong != 0) *error = "can not write '" + path + "': " + std::strerror(wrong);
   return wrong == 0;
 }

@@ -5,6 +5,7 @@
 
 #include "trainer/data/examples.h"
 #include "trainer/plan/plan_toml.h"
+#include "trainer/pretrained/hugging_face_config.h"
 
 namespace spillway::trainer {
 namespace {
@@ -44,6 +45,24 @@ class ConfigReader {
   }
 
   void read_model(StrictTable& table) {
+    table.text("pretrained", &config_.pretrained);
+    config_.pretrained.empty() ? read_new_model(table) : read_pretrained_model(table);
+    table.number("dropout", &config_.model.dropout, 0, 0.9);
+  }
+
+  void read_pretrained_model(StrictTable& table) {
+    for (const char* key : {"family", "layers", "decoder_layers", "width", "heads", "key_value_heads",
+                            "head_width", "hidden", "vocabulary", "gated", "tied_head"})
+      if (const toml::node* node = table.node(key))
+        return table.fail(
+            *node, "'model." + std::string(key) + "' comes from the config.json of 'model.pretrained'");
+    uint32_t context = 0;
+    table.integer("context", &context, 1, 1 << 20);
+    const auto model = read_hugging_face_config(config_.pretrained + "/config.json", context, &error_);
+    if (model) config_.model = *model;
+  }
+
+  void read_new_model(StrictTable& table) {
     Architecture& model = config_.model;
     std::string family = name_of(model.family);
     uint32_t layers = model.layers, width = model.width, heads = model.heads, context = model.context;
@@ -61,7 +80,6 @@ class ConfigReader {
     table.integer("vocabulary", &model.vocabulary, 1, 1 << 24);
     table.boolean("gated", &model.gated);
     table.boolean("tied_head", &model.tied_head);
-    table.number("dropout", &model.dropout, 0, 0.9);
   }
 
   void read_data(StrictTable& table) {
@@ -88,6 +106,7 @@ class ConfigReader {
   void read_run(StrictTable& table) {
     RunConfig& run = config_.run;
     table.text("out", &run.out);
+    table.text("save", &run.save);
     choice(table, "device", &run.device, {"cuda", "cpu"});
     choice(table, "allocator", &run.allocator, {"spillway", "native"});
     table.integer("devices", &run.devices, 0, 64);

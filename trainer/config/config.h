@@ -36,8 +36,9 @@ struct EvaluationConfig {
 
 struct RunConfig {
   std::string out = "runs/last";
-  std::string device = "cuda";         // or "cpu"
-  uint32_t devices = 0;                // of that kind that the plan may use; 0: all
+  std::string save;             // folder for the weights at the end, as Hugging Face has them; "": none
+  std::string device = "cuda";  // or "cpu"
+  uint32_t devices = 0;         // of that kind that the plan may use; 0: all
   std::string allocator = "spillway";  // or "native"
   uint64_t limit_bytes = 0;            // of each device; 0: all that it has
   uint32_t threads = 0;                // of the CPU kernels; 0: as many as cores
@@ -46,6 +47,7 @@ struct RunConfig {
 
 struct Config {
   Architecture model = Architecture::usual(Family::kGpt2, 6, 384, 6, 256);
+  std::string pretrained;  // folder of the weights to begin with; "": from the seed
   DataConfig data;
   TrainConfig train;
   EvaluationConfig evaluation;

@@ -3,6 +3,9 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 
 #include <numeric>
+#include <stdexcept>
+
+#include "trainer/pretrained/parameters.h"
 
 namespace spillway::trainer {
 namespace {
@@ -19,6 +22,14 @@ std::vector<std::string> names_of(const Model& model) {
   std::vector<std::string> names;
   for (const Parameter& parameter : model.table()) names.push_back(parameter.name);
   return names;
+}
+
+std::vector<at::Tensor> initial_of(const Config& config, const Model& model) {
+  if (config.pretrained.empty()) return model.initial_parameters(config.train.seed);
+  std::string error;
+  const auto weights = open_weights(config.pretrained, model, &error);
+  if (!weights) throw std::runtime_error(error);
+  return parameters_of(*weights, model);
 }
 
 std::vector<at::Device> devices_of(const Model& model, const std::vector<at::Device>& devices,
@@ -40,8 +51,7 @@ TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vect
       devices_(std::move(devices)),
       core_(core),
       moves_(moves),
-      parameters_(names_of(model_), model_.initial_parameters(config.train.seed),
-                  devices_of(model_, devices_, plan)),
+      parameters_(names_of(model_), initial_of(config, model_), devices_of(model_, devices_, plan)),
       optimizer_(parameters_, config.train, plan.optimizer),
       batch_(size_t{config.train.batch} * examples_.row_tokens()),
       evaluation_rows_(size_t{config.evaluation.windows} * examples_.row_tokens()) {

@@ -1,0 +1,31 @@
+// Hugging Face's config.json of a GPT-2, a Llama or a T5, to and from an Architecture. Reads what
+// transformers 4 and 5 write; a key that is missing has transformers' default, but the sizes must be there. A
+// setting that changes the mathematics in a way that the trainer does not have is an error, never passed
+// over.
+//
+// Dropout is not read: a training chooses its own. The head of a T5 is tied exactly when the outputs of its
+// decoder are scaled: transformers 4 writes that as 'tie_word_embeddings', transformers 5 as
+// 'scale_decoder_outputs'.
+//
+// Thread-safety: pure functions, but for the file that is read. Errors: texts that name the file and the key.
+// Units: tokens for contexts.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "spillway/trainer/plan/architecture.h"
+
+namespace spillway::trainer {
+
+// `path`: of the config.json. `context`: of the training; 0 for the file's own (512 for a T5 that names
+// none). A GPT-2 has a table of positions, whose length it must be; a Llama's may be shorter than the file's;
+// a T5's may be any.
+std::optional<Architecture> read_hugging_face_config(const std::string& path, uint32_t context,
+                                                     std::string* error);
+
+// The text of a config.json that transformers loads, and that `read_hugging_face_config` reads back as the
+// same model, apart from its dropout. REQUIRES: fault_of(model) is "".
+std::string hugging_face_config(const Architecture& model);
+
+}  // namespace spillway::trainer

@@ -1,0 +1,35 @@
+#include "trainer/pretrained/parameters.h"
+
+#include "trainer/checkpoint/tensor_item.h"
+#include "trainer/pretrained/save.h"
+#include "trainer/pretrained/weights.h"
+
+namespace spillway::trainer {
+
+std::unique_ptr<Shards> open_weights(const std::string& folder, const Model& model, std::string* error) {
+  auto weights = Shards::open(folder, error);
+  if (weights && !check_weights(*weights, model.table(), error)) weights.reset();
+  return weights;
+}
+
+std::vector<at::Tensor> parameters_of(const Shards& weights, const Model& model) {
+  std::vector<at::Tensor> all;
+  all.reserve(model.table().size());
+  for (const Parameter& parameter : model.table()) {
+    at::Tensor values = at::empty(parameter.sizes, at::kFloat);
+    read_floats(*find_weight(weights, parameter.name),
+                {values.mutable_data_ptr<float>(), static_cast<size_t>(values.numel())});
+    all.push_back(std::move(values));
+  }
+  return all;
+}
+
+bool save_parameters(const std::string& folder, const Model& model, const Parameters& parameters,
+                     std::string* error) {
+  std::vector<safetensors::Item> items;
+  for (size_t i = 0; i < parameters.size(); ++i)
+    items.push_back(item_of(parameters.name(i), "F32", parameters.value(i)));
+  return save_pretrained(folder, model.architecture(), items, error);
+}
+
+}  // namespace spillway::trainer
