@@ -260,6 +260,47 @@ TEST_F(Recovery, AnEvaluationThatFailsIsSplitAndGivesItsLoss) {
   }
 }
 
+// The families that the tests above are not of.
+class RecoveryOfFamily : public Recovery, public testing::WithParamInterface<Family> {
+ protected:
+  RecoveryOfFamily() {
+    config_.model = small_model_of(GetParam(), 0.1);
+    std::string error;
+    corpus_ = Corpus::open(scratch_.corpus(), 0.1, Examples::text_bytes(config_.model), &error);
+    EXPECT_TRUE(corpus_) << error;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Of, RecoveryOfFamily, testing::Values(Family::kLlama, Family::kT5),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+TEST_P(RecoveryOfFamily, RecomputeAndMomentsOnTheHostGiveTheSameBits) {
+  const Outcome plain = scheduled({config_.plan, config_.plan, config_.plan});
+  Plan all = config_.plan, last = config_.plan, host = config_.plan;
+  for (uint32_t layer = 0; layer < config_.model.all_layers(); ++layer) all.recompute.insert(layer);
+  last.recompute = {config_.model.all_layers() - 1};
+  host.optimizer = Place::kHost;
+  EXPECT_EQ(scheduled({all, all, all}), plain);
+  EXPECT_EQ(scheduled({last, host, all}), plain);
+  config_.model.dropout = 0;
+  EXPECT_NE(scheduled({config_.plan, config_.plan, config_.plan}), plain) << "dropout acts";
+}
+
+TEST_P(RecoveryOfFamily, ASplitIsTheSameMathematics) {
+  config_.model.dropout = 0;
+  Plan split = config_.plan;
+  split.micro_batch = 1;
+  const Outcome plain = scheduled({config_.plan, config_.plan}), other = scheduled({split, split});
+  EXPECT_NEAR(plain.losses[1], other.losses[1], 1e-5);
+  EXPECT_NEAR(plain.norms[1], other.norms[1], 1e-4 * plain.norms[1]);
+}
+
+TEST_P(RecoveryOfFamily, EveryRequestFailingOnceGivesTheBitsOfItsPlans) {
+  const Sweep swept = sweep(false);
+  EXPECT_GT(swept.requests, 200u);
+  EXPECT_EQ(swept.gave_up, 0u);
+  EXPECT_THAT(swept.actions, testing::HasSubstr("recompute"));
+}
+
 TEST_F(Recovery, AnotherErrorPassesThrough) {
   Fixture run(config_, *corpus_);
   run.program.save_step();

@@ -343,6 +343,57 @@ TEST_F(Simulated, ARunWithNoPlanLeftEndsTypedWithACheckpointThatGoesOn) {
   EXPECT_EQ(train(config_, quiet).weights_hash, resumed.weights_hash);
 }
 
+// The families that the tests above are not of.
+class SimulatedFamily : public Simulated, public testing::WithParamInterface<Family> {
+ protected:
+  SimulatedFamily() {
+    config_.model = small_model_of(GetParam(), 0.1);
+    for (uint32_t layer = 0; layer < config_.model.all_layers(); ++layer) all_.insert(layer);
+  }
+  std::set<uint32_t> all_;
+};
+INSTANTIATE_TEST_SUITE_P(Of, SimulatedFamily, testing::Values(Family::kLlama, Family::kT5),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+TEST_P(SimulatedFamily, GivesTheBitsOfTheCpu) {
+  config_.model.dropout = 0;  // which the generators of the two draw in other orders
+  const Outcome gpu = reference({config_.plan, config_.plan});
+  devices_ = {at::Device(at::kCPU)};
+  references_.clear();
+  EXPECT_EQ(reference({config_.plan, config_.plan}), gpu);
+}
+
+TEST_P(SimulatedFamily, LayersOnTwoDevicesAndRecomputedGiveTheSameBits) {
+  devices_.emplace_back(at::kCUDA, 1);
+  config_.model.dropout = 0;  // a mask is drawn on the device of its layer
+  Plan moved = config_.plan, odd = config_.plan;
+  for (const uint32_t layer : all_) {
+    if (layer >= all_.size() / 2) moved.placement[layer] = 1;
+    if (layer % 2 == 1) odd.placement[layer] = 1;
+  }
+  Plan again = odd;
+  again.recompute = all_;
+  EXPECT_EQ(reference({config_.plan, moved, odd, again}),
+            reference({config_.plan, config_.plan, config_.plan, config_.plan}));
+}
+
+TEST_P(SimulatedFamily, EveryRequestFailingUntilABitExactMoveGivesTheUndisturbedBits) {
+  config_.recovery.floor = Guarantee::kBitExact;
+  const Sweep swept = sweep(Injection::kUntilAMove);
+  EXPECT_GT(swept.points, 100u);
+  EXPECT_EQ(swept.gave_up, 0u);
+  EXPECT_THAT(swept.actions, testing::HasSubstr("recompute"));
+}
+
+TEST_P(SimulatedFamily, EveryRequestFailingUntilASplitGivesTheBitsOfThatSchedule) {
+  config_.plan.recompute = all_;
+  config_.plan.optimizer = Place::kHost;
+  const Sweep swept = sweep(Injection::kUntilAMove);
+  EXPECT_GT(swept.points, 100u);
+  EXPECT_EQ(swept.gave_up, 0u);
+  EXPECT_THAT(swept.actions, testing::HasSubstr("split_micro_batch"));
+}
+
 // Others take what the card has at the training's first failure, and go when the ladder asks for plan moves.
 class GrowingBack : public Simulated {
  protected:

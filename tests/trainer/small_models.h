@@ -15,4 +15,12 @@ inline Architecture small_gpt2(uint32_t layers, uint32_t width, uint32_t heads, 
   return small_model(Family::kGpt2, layers, width, heads, context, dropout);
 }
 
+// Of each family, with what only that family has.
+inline Architecture small_model_of(Family family, double dropout) {
+  Architecture model = small_model(family, 2, 16, 2, 8, dropout);
+  if (family == Family::kLlama) model.key_value_heads = 1;
+  if (family == Family::kT5) model.gated = true, model.context = 12;
+  return model;
+}
+
 }  // namespace spillway::trainer

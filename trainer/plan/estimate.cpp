@@ -63,8 +63,8 @@ class Counter {
   Estimate count() {
     count_persistent();
     out_.evaluation_peak_bytes = out_.device_peak_bytes;
-    const Memory step = dry_run({model_, plan_, micro_batch_, devices_, true});
-    const Memory evaluation = dry_run({model_, plan_, plan_.evaluation_batch, devices_, false});
+    const Memory step = dry_run({model_, plan_, micro_batch_, devices_, true, machine_.workspace_bytes});
+    const Memory evaluation = dry_run({model_, plan_, plan_.evaluation_batch, devices_, false, machine_.workspace_bytes});
     for (uint32_t device = 0; device < devices_; ++device) {
       for (size_t kind = 0; kind < kKinds; ++kind)
         add(name_of(static_cast<Kind>(kind)), device, step.at_peak(device)[kind]);
@@ -85,7 +85,7 @@ class Counter {
     out_.items.push_back({std::move(name), device, false, bytes});
   }
 
-  // Parameters, gradients, moments and workspaces: alive all the time.
+  // Parameters, gradients and moments: alive all the time.
   void count_persistent() {
     std::vector<uint64_t> elements(devices_), largest(devices_);
     uint64_t all = 0;
@@ -102,7 +102,6 @@ class Counter {
         add("optimizer state", device, 2 * elements[device] * kFloat);
       else  // two tiles through which moments on the host pass
         add("optimizer tiles", device, 2 * std::min(largest[device], kTile) * kFloat);
-      if (elements[device] != 0) add("libraries' workspaces", device, machine_.workspace_bytes);
     }
     if (plan_.optimizer != Place::kHost) return;
     out_.host_bytes = 2 * all * kFloat;

@@ -33,7 +33,9 @@ Tensor TapeOperators::product(Tensor x, uint64_t width, uint64_t out, bool tied)
                     .output = tape_.bytes(x) / width * out,
                     .keeps = {x},
                     .weights = width * out * kFloat,
-                    .weights_wait = tied});
+                    .weights_wait = tied,
+                    .scratch = pass_.workspace,
+                    .backward_scratch = pass_.workspace});
 }
 
 Tensor TapeOperators::activated(Tensor x) {
@@ -120,7 +122,11 @@ Tensor TapeOperators::biased_attention(Tensor query, Tensor key, Tensor value, u
     return heads;
   };
   const Tensor queries = in_batch(query), reads = in_batch(key);
-  Tensor raw = tape_.run({.inputs = {queries, reads}, .output = scores, .keeps = {queries, reads}});
+  Tensor raw = tape_.run({.inputs = {queries, reads},
+                          .output = scores,
+                          .keeps = {queries, reads},
+                          .scratch = pass_.workspace,
+                          .backward_scratch = pass_.workspace});
   drop({queries, reads});
   if (bias != nullptr) {
     const Tensor biased = tape_.run({.inputs = {raw, *bias}, .output = scores, .passes_gradient = true});
@@ -129,8 +135,11 @@ Tensor TapeOperators::biased_attention(Tensor query, Tensor key, Tensor value, u
   }
   const Tensor shares = tape_.run({.inputs = {raw}, .output = scores, .keeps_output = true});
   const Tensor values = in_batch(value);
-  const Tensor mixed =
-      tape_.run({.inputs = {shares, values}, .output = tape_.bytes(query), .keeps = {shares, values}});
+  const Tensor mixed = tape_.run({.inputs = {shares, values},
+                                  .output = tape_.bytes(query),
+                                  .keeps = {shares, values},
+                                  .scratch = pass_.workspace,
+                                  .backward_scratch = pass_.workspace});
   drop({raw, shares, values});
   const Tensor result = in_rows(mixed);
   tape_.drop(mixed);

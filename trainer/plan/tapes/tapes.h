@@ -18,6 +18,7 @@ struct TapePass {
   const Plan& plan;
   uint32_t rows = 1, devices = 1;
   bool training = true;
+  uint64_t workspace = 0;  // of the library of products, while it computes one
 
   bool drops() const { return training && model.dropout > 0; }
   uint32_t device_of(uint32_t layer) const { return std::min(plan.device_of(layer), devices - 1); }

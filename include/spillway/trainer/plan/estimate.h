@@ -1,9 +1,8 @@
 // What a plan needs, from shapes alone: pure, itemised, without LibTorch and without a device.
 //
-// The model is the one that trainer/model builds: a pre-LN GPT in 32-bit floats with a tied head, flash
-// attention (no score matrix), GELU, AdamW. The counts are of the tensors that autograd keeps, per token: see
-// trainer/plan/estimate.cpp, where each formula names its source. Not counted: rounding and fragmentation of
-// the allocator, and workspaces of libraries (`Machine::workspace_bytes`).
+// The count is a dry run of the step: the operators of the model's forward and backward with their sizes, in
+// 32-bit floats, and what autograd keeps of each (trainer/plan/tape.h). Not counted: rounding and fragmentation
+// of the allocator. tests/trainer/estimates.py measures how far it is off.
 //
 // Thread-safety: pure functions. Errors: none; a plan that names a missing device counts on the last one.
 // Units: bytes, microseconds.
@@ -25,7 +24,7 @@ struct Shape {
 
 struct Machine {
   uint32_t devices = 1;
-  uint64_t workspace_bytes = 0;         // of libraries, on each device that computes
+  uint64_t workspace_bytes = 0;         // of the library of products, while it computes one
   double flops = 20e12;                 // of a device, achieved
   double host_bytes_per_second = 20e9;  // device ↔ host
   double peer_bytes_per_second = 50e9;  // device ↔ device

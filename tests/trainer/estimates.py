@@ -1,0 +1,84 @@
+"""estimates.py BUILD --corpus TEXT [--most PERCENT]: the estimated peaks beside those that were measured.
+
+Each pair of a model and a plan is trained for two steps on simulated cards, whose kernels do nothing. Prints a line a
+pair, and the largest difference; fails where one is above the bar.
+"""
+import argparse
+import concurrent.futures
+import itertools
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+SIZES = ["model.layers=4", "model.width=256", "model.heads=4", "model.context=256", "train.batch=8"]
+MODELS = {
+    "gpt2": [],
+    "gpt2, dropout": ["model.dropout=0.1"],
+    "gpt2, 8192 words": ["model.vocabulary=8192"],
+    "gpt2, 8192 words, own head": ["model.vocabulary=8192", "model.tied_head=false"],
+    "llama": ["model.family=llama"],
+    "llama, 2 keys, 8192 words": ["model.family=llama", "model.key_value_heads=2", "model.vocabulary=8192"],
+    "llama, 1 key, tied": ["model.family=llama", "model.key_value_heads=1", "model.tied_head=true"],
+    "t5": ["model.family=t5"],
+    "t5, gated, own head": ["model.family=t5", "model.gated=true", "model.tied_head=false", "model.vocabulary=8192"],
+    "t5, dropout, long": ["model.family=t5", "model.dropout=0.1", "model.context=384", "train.batch=4"],
+}
+PLANS = {
+    "micro-batch 1": ["plan.micro_batch=1"],
+    "micro-batch 4": ["plan.micro_batch=4"],
+    "micro-batch 8": ["plan.micro_batch=8"],
+    "recompute, 8": ["plan.micro_batch=8", 'plan.recompute="all"'],
+    "recompute of two, 4": ["plan.micro_batch=4", "plan.recompute=2"],
+    "host, 2": ["plan.micro_batch=2", 'plan.optimizer="host"'],
+    "two cards, 4": ["plan.micro_batch=4", "plan.devices=[0,0,1,1]"],
+    "two cards, all recomputed": ["plan.micro_batch=8", "plan.devices=[0,0,1,1]", 'plan.recompute="all"'],
+}
+
+
+def run(build, corpus, settings, folder):
+    """Estimated and measured peak of each card in use, in MiB."""
+    result = folder / "result.json"
+    options = [*SIZES, *settings, "train.steps=2", "evaluation.windows=1", "plan.evaluation_batch=1",
+               f"run.out={folder}", f"data.corpus={corpus}"]
+    done = subprocess.run([build / "bin" / "spillway", "simulate", "--capacity", "16GiB", "--values", "zeros", "--gpus", "2",
+                           "--", build / "bin" / "spillway-train", "--config", "configs/tiny.toml", "--device", "cuda",
+                           "--json", result, *itertools.chain.from_iterable(("--set", each) for each in options)],
+                          capture_output=True, text=True, cwd=pathlib.Path(__file__).parents[2])
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(settings)}: {done.stdout[-1500:]}{done.stderr[-1500:]}")
+    estimated = [float(peak) for peak in re.findall(r"device \d+ +peak +([\d.]+) MiB", done.stdout)]
+    measured = [device["peak_live"] / 2**20 for device in json.loads(result.read_text())["devices"]]
+    return [(one, other) for one, other in zip(estimated, measured) if other > 1]
+
+
+def compare(build, corpus, names):
+    model, plan = names
+    with tempfile.TemporaryDirectory() as folder:
+        return run(build, corpus, MODELS[model] + PLANS[plan], pathlib.Path(folder))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--corpus", type=pathlib.Path, required=True)
+    parser.add_argument("--most", type=float, default=5.0, help="per cent that an estimate may be off")
+    options = parser.parse_args()
+    pairs = list(itertools.product(MODELS, PLANS))
+    worst = 0.0
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        found = pool.map(lambda names: compare(options.build.resolve(), options.corpus.resolve(), names), pairs)
+        for (model, plan), peaks in zip(pairs, found):
+            off = [100 * (estimated / measured - 1) for estimated, measured in peaks]
+            worst = max(worst, *(abs(each) for each in off))
+            print(f"{model:28} {plan:28} " + "   ".join(
+                f"{estimated:7.1f} of {measured:7.1f} MiB {each:+5.1f} %"
+                for (estimated, measured), each in zip(peaks, off)), flush=True)
+    print(f"{len(pairs)} pairs, at most {worst:.1f} % off")
+    return worst > options.most
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,186 @@
+"""compare.py BUILD --corpus TEXT FAMILY...: the trainer beside transformers with torch.optim, on the same weights.
+
+For each model: transformers makes it and saves it; spillway-train begins with that, trains 50 steps and saves. The
+logits of the first batch, the loss and gradient norm of every step, and the logits of the saved model must be those
+that transformers computes. Prints how far they are apart.
+"""
+import argparse
+import math
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import safetensors.torch
+import torch
+import transformers
+
+STEPS, BATCH, CONTEXT = 50, 4, 24
+TRAIN = {"learning_rate": 2e-3, "minimum_learning_rate": 2e-4, "weight_decay": 0.1, "beta1": 0.9, "beta2": 0.95,
+         "epsilon": 1e-8, "clip": 0.5, "warmup": 10}
+FAMILIES = {}
+
+
+def family(name):
+    def add(function):
+        FAMILIES.setdefault(name, []).append(function)
+        return function
+    return add
+
+
+@family("gpt2")
+def gpt2(**more):
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(
+        n_embd=48, n_layer=3, n_head=4, n_positions=CONTEXT, vocab_size=256, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
+        **more))
+
+
+@family("gpt2")
+def gpt2_own_head():
+    return gpt2(tie_word_embeddings=False, n_inner=80)
+
+
+def llama(**sizes):
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        hidden_size=48, num_hidden_layers=3, num_attention_heads=6, intermediate_size=112, vocab_size=300,
+        max_position_embeddings=CONTEXT, **sizes))
+
+
+@family("llama")
+def llama_grouped():
+    return llama(num_key_value_heads=2, rope_theta=5000.0)
+
+
+@family("llama")
+def llama_single_key_tied():
+    return llama(num_key_value_heads=1, tie_word_embeddings=True, head_dim=12)
+
+
+def t5(**more):
+    sizes = {"d_model": 48, "d_kv": 12, "d_ff": 96, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 3,
+             "relative_attention_num_buckets": 8, "relative_attention_max_distance": 16, "vocab_size": 384,
+             "dropout_rate": 0.0, "decoder_start_token_id": 0, **more}
+    return transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes))
+
+
+@family("t5")
+def t5_plain():
+    return t5()
+
+
+@family("t5")
+def t5_gated():
+    return t5(feed_forward_proj="gated-gelu", d_kv=16)
+
+
+@family("t5")
+def t5_gated_own_head():
+    model = t5(feed_forward_proj="gated-gelu", tie_word_embeddings=False, scale_decoder_outputs=False)
+    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())  # transformers 5 shares it
+    return model
+
+
+def logits_of(model, rows):
+    if model.config.model_type == "t5":
+        inputs, targets = rows[:, :CONTEXT], rows[:, CONTEXT:]
+        return model(input_ids=inputs, labels=targets.contiguous()).logits, targets
+    return model(input_ids=rows[:, :-1]).logits, rows[:, 1:]
+
+
+def rate_at(step):
+    if step < TRAIN["warmup"]:
+        return TRAIN["learning_rate"] * (step + 1) / TRAIN["warmup"]
+    done = (step - TRAIN["warmup"]) / (STEPS - TRAIN["warmup"])
+    least = TRAIN["minimum_learning_rate"]
+    return least + (TRAIN["learning_rate"] - least) * 0.5 * (1 + math.cos(math.pi * done))
+
+
+def trained(model, rows):
+    """Loss and gradient norm of each step, of the same schedule."""
+    decaying = [p for p in model.parameters() if p.dim() >= 2]
+    others = [p for p in model.parameters() if p.dim() < 2]
+    optimizer = torch.optim.AdamW([{"params": decaying, "weight_decay": TRAIN["weight_decay"]},
+                                   {"params": others, "weight_decay": 0.0}],
+                                  betas=(TRAIN["beta1"], TRAIN["beta2"]), eps=TRAIN["epsilon"])
+    seen = []
+    for step in range(STEPS):
+        for group in optimizer.param_groups:
+            group["lr"] = rate_at(step)
+        logits, targets = logits_of(model, rows[step])
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), TRAIN["clip"])
+        optimizer.step()
+        seen.append((loss.item(), norm.item()))
+    return seen
+
+
+def write_config(path, folder, corpus):
+    lines = ["[model]", f'pretrained = "{folder / "from"}"', f"context = {CONTEXT}", "[data]", f'corpus = "{corpus}"',
+             "[train]", f"steps = {STEPS}", f"batch = {BATCH}", *(f"{key} = {value}" for key, value in TRAIN.items()),
+             "[evaluation]", "windows = 2", "[run]", 'device = "cpu"', f'out = "{folder / "run"}"',
+             f'save = "{folder / "to"}"', "[plan]", "micro_batch = 3", "recompute = [0]"]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def difference(a, b):
+    return float((a - b).abs().max() / b.abs().max())
+
+
+class Compared(unittest.TestCase):
+    build = corpus = families = None
+
+    def run_program(self, name, *arguments):
+        done = subprocess.run([self.build / "bin" / name, *arguments], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr[-2000:])
+
+    def compare(self, make, folder):
+        torch.manual_seed(5)
+        model = make().eval()
+        with torch.no_grad():  # larger than at the start of a training, so that norms and positions matter
+            for parameter in model.parameters():
+                parameter.add_(0.05 * torch.randn_like(parameter))
+        model.save_pretrained(folder / "from", max_shard_size="60KB")
+        self.assertGreater(len(list((folder / "from").glob("*.safetensors"))), 1, "in shards")
+        write_config(folder / "config.toml", folder, self.corpus)
+        self.run_program("reference_dump", folder / "config.toml", folder / "seen.safetensors")
+        self.run_program("spillway-train", "--config", folder / "config.toml")
+        seen = safetensors.torch.load_file(folder / "seen.safetensors")
+        rows = seen["rows"]
+        with torch.no_grad():
+            logits = difference(seen["logits"], logits_of(model, rows[0])[0])
+        self.assertLess(logits, 1e-5)
+        ours = [[float.fromhex(number) for number in line.split()[1:3]]
+                for line in (folder / "run" / "losses.txt").read_text().splitlines() if line.split()[0].isdigit()]
+        theirs = trained(model, rows)
+        self.assertEqual(len(ours), STEPS)
+        apart = [max(abs(a[i] - b[i]) / b[i] for a, b in zip(ours, theirs)) for i in range(2)]
+        self.assertLess(apart[0], 1e-4, "losses")
+        self.assertLess(apart[1], 1e-3, "gradient norms")
+        self.assertLess(theirs[-1][0], 0.8 * theirs[0][0], "it learns")
+        saved = type(model).from_pretrained(folder / "to").eval()
+        with torch.no_grad():
+            after = difference(logits_of(saved, rows[0])[0], logits_of(model, rows[0])[0])
+        self.assertLess(after, 1e-2, "the weights after 50 steps")
+        print(f"{make.__name__}: logits {logits:.1e}, losses {apart[0]:.1e}, norms {apart[1]:.1e} apart; "
+              f"after the training {after:.1e}", flush=True)
+
+    def test_models(self):
+        for name in self.families:
+            for make in FAMILIES[name]:
+                with self.subTest(make.__name__), tempfile.TemporaryDirectory() as folder:
+                    self.compare(make, pathlib.Path(folder))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--corpus", type=pathlib.Path, required=True)
+    parser.add_argument("families", nargs="+", choices=sorted(FAMILIES))
+    options = parser.parse_args()
+    Compared.build, Compared.corpus, Compared.families = options.build.resolve(), options.corpus, options.families
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    unittest.main(argv=["compare.py"])
