@@ -64,7 +64,8 @@ class Counter {
     count_persistent();
     out_.evaluation_peak_bytes = out_.device_peak_bytes;
     const Memory step = dry_run({model_, plan_, micro_batch_, devices_, true, machine_.workspace_bytes});
-    const Memory evaluation = dry_run({model_, plan_, plan_.evaluation_batch, devices_, false, machine_.workspace_bytes});
+    const Memory evaluation =
+        dry_run({model_, plan_, plan_.evaluation_batch, devices_, false, machine_.workspace_bytes});
     for (uint32_t device = 0; device < devices_; ++device) {
       for (size_t kind = 0; kind < kKinds; ++kind)
         add(name_of(static_cast<Kind>(kind)), device, step.at_peak(device)[kind]);

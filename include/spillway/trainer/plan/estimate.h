@@ -1,8 +1,8 @@
 // What a plan needs, from shapes alone: pure, itemised, without LibTorch and without a device.
 //
 // The count is a dry run of the step: the operators of the model's forward and backward with their sizes, in
-// 32-bit floats, and what autograd keeps of each (trainer/plan/tape.h). Not counted: rounding and fragmentation
-// of the allocator. tests/trainer/estimates.py measures how far it is off.
+// 32-bit floats, and what autograd keeps of each (trainer/plan/tape.h). Not counted: rounding and
+// fragmentation of the allocator. tests/trainer/estimates.py measures how far it is off.
 //
 // Thread-safety: pure functions. Errors: none; a plan that names a missing device counts on the last one.
 // Units: bytes, microseconds.
