@@ -43,10 +43,10 @@ def run(build, corpus, settings, folder):
     result = folder / "result.json"
     options = [*SIZES, *settings, "train.steps=2", "evaluation.windows=1", "plan.evaluation_batch=1",
                f"run.out={folder}", f"data.corpus={corpus}"]
-    done = subprocess.run([build / "bin" / "spillway", "simulate", "--capacity", "16GiB", "--values", "zeros", "--gpus", "2",
-                           "--", build / "bin" / "spillway-train", "--config", "configs/tiny.toml", "--device", "cuda",
-                           "--json", result, *itertools.chain.from_iterable(("--set", each) for each in options)],
-                          capture_output=True, text=True, cwd=pathlib.Path(__file__).parents[2])
+    command = [build / "bin" / "spillway", "simulate", "--capacity", "16GiB", "--values", "zeros", "--gpus", "2", "--",
+               build / "bin" / "spillway-train", "--config", "configs/tiny.toml", "--device", "cuda", "--json", result,
+               *itertools.chain.from_iterable(("--set", each) for each in options)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=pathlib.Path(__file__).parents[2])
     if done.returncode != 0:
         sys.exit(f"{' '.join(settings)}: {done.stdout[-1500:]}{done.stderr[-1500:]}")
     estimated = [float(peak) for peak in re.findall(r"device \d+ +peak +([\d.]+) MiB", done.stdout)]
