@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include <random>
 #include <string>
 
@@ -20,17 +22,21 @@ std::string error_of(const std::string& text, const std::vector<std::string>& ov
   return error;
 }
 
-TEST(Config, NeedsACorpusAndNothingElse) {
+Config parsed(const std::string& text, const std::vector<std::string>& overrides = {}) {
   std::string error;
-  const auto config = parse_config(kLeast, {}, &error);
-  ASSERT_TRUE(config) << error;
-  EXPECT_EQ(config->plan.micro_batch, config->train.batch) << "by default a batch is not split";
+  auto config = parse_config(text, overrides, &error);
+  EXPECT_TRUE(config) << error;
+  return std::move(config).value_or(Config());
+}
+
+TEST(Config, NeedsACorpusAndNothingElse) {
+  const Config config = parsed(kLeast);
+  EXPECT_EQ(config.plan.micro_batch, config.train.batch) << "by default a batch is not split";
   EXPECT_THAT(error_of(""), HasSubstr("'data.corpus' is missing"));
 }
 
 TEST(Config, ReadsEverySection) {
-  std::string error;
-  const auto config = parse_config(R"(
+  const Config config = parsed(R"(
 [model]
 layers = 3
 width = 96
@@ -57,17 +63,15 @@ micro_batch = 2
 [[plan.schedule]]
 step = 5
 optimizer = "host"
-)",
-                                   {}, &error);
-  ASSERT_TRUE(config) << error;
-  EXPECT_EQ(config->shape().layers(), 3u);
-  EXPECT_EQ(config->train.learning_rate, 1.0) << "an integer is a number";
-  EXPECT_EQ(config->run.limit_bytes, 3ull << 29);
-  EXPECT_EQ(config->recovery.floor, Guarantee::kBitExact);
-  EXPECT_EQ(config->plan.recompute, (std::set<uint32_t>{0, 1, 2}));
-  EXPECT_EQ(config->schedule.at(2).micro_batch, 2u);
-  EXPECT_EQ(config->schedule.at(5).micro_batch, 2u) << "an entry begins from the one before";
-  EXPECT_EQ(config->schedule.at(5).optimizer, Place::kHost);
+)");
+  EXPECT_EQ(config.shape().layers(), 3u);
+  EXPECT_EQ(config.train.learning_rate, 1.0) << "an integer is a number";
+  EXPECT_EQ(config.run.limit_bytes, 3ull << 29);
+  EXPECT_EQ(config.recovery.floor, Guarantee::kBitExact);
+  EXPECT_EQ(config.plan.recompute, (std::set<uint32_t>{0, 1, 2}));
+  EXPECT_EQ(config.schedule.at(2).micro_batch, 2u);
+  EXPECT_EQ(config.schedule.at(5).micro_batch, 2u) << "an entry begins from the one before";
+  EXPECT_EQ(config.schedule.at(5).optimizer, Place::kHost);
 }
 
 TEST(Config, ErrorsOfAnOverrideNameIt) {
@@ -110,17 +114,31 @@ TEST(Config, ErrorsNameTheLineAndTheNearestKey) {
 }
 
 TEST(Config, OverridesReplaceKeysAndAreCheckedToo) {
-  std::string error;
-  const auto config = parse_config(
-      kLeast, {"train.steps=7", "run.device=cpu", "data.corpus=a b.txt", "plan.recompute=\"all\""}, &error);
-  ASSERT_TRUE(config) << error;
-  EXPECT_EQ(config->train.steps, 7u);
-  EXPECT_EQ(config->run.device, "cpu");
-  EXPECT_EQ(config->data.corpus, "a b.txt");
-  EXPECT_EQ(config->plan.recompute.size(), config->model.layers);
+  const Config config =
+      parsed(kLeast, {"train.steps=7", "run.device=cpu", "data.corpus=a b.txt", "plan.recompute=\"all\""});
+  EXPECT_EQ(config.train.steps, 7u);
+  EXPECT_EQ(config.run.device, "cpu");
+  EXPECT_EQ(config.data.corpus, "a b.txt");
+  EXPECT_EQ(config.plan.recompute.size(), config.model.layers);
   EXPECT_THAT(error_of(kLeast, {"train.step=7"}), HasSubstr("did you mean 'train.steps'?"));
   EXPECT_THAT(error_of(kLeast, {"steps"}), HasSubstr("section.key=value"));
   EXPECT_THAT(error_of(kLeast, {"data.corpus.x=1"}), HasSubstr("unknown key"));
+}
+
+TEST(Config, AFamilyBringsItsUsualSizesAndItsFaultsNameTheKey) {
+  const Config t5 = parsed(
+      kLeast, {"model.family=t5", "model.layers=2", "model.width=32", "model.heads=4", "model.gated=true"});
+  EXPECT_EQ(t5.model.decoder_layers, 2u);
+  EXPECT_EQ(t5.model.vocabulary, 384u);
+  EXPECT_TRUE(t5.model.gated);
+  EXPECT_EQ(parsed(kLeast, {"model.family=t5", "plan.recompute=\"all\""}).plan.recompute.size(), 12u);
+  EXPECT_THAT(error_of(kLeast, {"model.family=bert"}),
+              HasSubstr("\"gpt2\" or \"llama\" or \"t5\", not \"bert\""));
+  EXPECT_THAT(error_of(kLeast, {"model.key_value_heads=2"}), HasSubstr("only a llama"));
+  EXPECT_THAT(error_of(kLeast, {"model.vocabulary=100"}), HasSubstr("at least 256"));
+  EXPECT_THAT(error_of(kLeast, {"model.pretrained=nowhere"}), HasSubstr("nowhere/config.json"));
+  EXPECT_THAT(error_of(kLeast, {"model.pretrained=nowhere", "model.layers=2"}),
+              HasSubstr("'model.layers' comes from the config.json of 'model.pretrained'"));
 }
 
 // The parser's own assertions must not end the program either.

@@ -58,7 +58,7 @@ bool fits(const safetensors::File& file, const std::string& name, const at::Tens
   return false;
 }
 
-at::Tensor view_of(const safetensors::Tensor& tensor, at::ScalarType type) {
+at::Tensor view_of(const safetensors::StoredTensor& tensor, at::ScalarType type) {
   // A copy, so that nothing refers to the mapping after it is gone, and alignment is LibTorch's.
   at::Tensor host = at::empty(tensor.shape, at::TensorOptions().dtype(type));
   std::memcpy(host.mutable_data_ptr(), tensor.data.data(), tensor.data.size());

@@ -20,7 +20,7 @@
 
 namespace spillway::trainer::safetensors {
 
-struct Tensor {
+struct StoredTensor {
   std::string type;  // "F32", "U8", "I64", ...
   std::vector<int64_t> shape;
   std::span<const std::byte> data;
@@ -33,12 +33,12 @@ class File {
   static std::unique_ptr<File> parse(std::span<const std::byte> bytes, std::string* error);
   ~File();
 
-  const std::map<std::string, Tensor>& tensors() const { return tensors_; }
+  const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
  private:
   File() = default;
-  std::map<std::string, Tensor> tensors_;
+  std::map<std::string, StoredTensor> tensors_;
   std::map<std::string, std::string> metadata_;
   void* mapping_ = nullptr;
   size_t mapped_bytes_ = 0;

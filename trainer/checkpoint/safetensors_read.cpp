@@ -66,8 +66,8 @@ struct Extent {
   uint64_t begin, end;
 };
 
-bool read_tensor(const std::string& name, const Json& entry, std::span<const std::byte> data, Tensor* out,
-                 Extent* extent, std::string* error) {
+bool read_tensor(const std::string& name, const Json& entry, std::span<const std::byte> data,
+                 StoredTensor* out, Extent* extent, std::string* error) {
   const auto fail = [&](const char* why) {
     *error = "tensor '" + name + "': " + why;
     return false;

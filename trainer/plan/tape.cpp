@@ -47,8 +47,11 @@ Tape::Tensor Tape::add(uint64_t bytes, bool counts) {
   return static_cast<Tensor>(tensors_.size() - 1);
 }
 
-Tape::Tensor Tape::borrowed(uint64_t bytes) {
-  return add(bytes, false);
+std::vector<Tape::Tensor> Tape::borrow(const Tape& from, const std::vector<Tensor>& tensors) {
+  std::vector<Tensor> mine;
+  mine.reserve(tensors.size());
+  for (const Tensor tensor : tensors) mine.push_back(add(from.bytes(tensor), false));
+  return mine;
 }
 Tape::Tensor Tape::plain(uint64_t bytes) {
   return add(bytes, true);
@@ -91,9 +94,7 @@ Tape::Tensor Tape::run_again(const Layer& layer, const std::vector<Tensor>& inpu
   {
     Tape forward(&memory_, Mode::kTrains);
     forward.on(device_, kind_);
-    std::vector<Tensor> given;
-    for (const Tensor input : inputs) given.push_back(forward.borrowed(tensors_[input].bytes));
-    output = forward.bytes(layer(&forward, given));
+    output = forward.bytes(layer(&forward, forward.borrow(*this, inputs)));
   }
   // The output outlives the tape that made it, but is counted after it: it was not larger than what the tape
   // freed.
@@ -164,9 +165,7 @@ void Tape::undo_layer(const Recorded& recorded, size_t gradient) {
   {
     Tape again(&memory_, Mode::kComputesAgain);
     again.on(recorded.device, Kind::kInputs);
-    std::vector<Tensor> given;
-    for (const Tensor input : recorded.op.inputs) given.push_back(again.borrowed(tensors_[input].bytes));
-    const Tensor output = recorded.again(&again, given);
+    const Tensor output = recorded.again(&again, again.borrow(*this, recorded.op.inputs));
     again.tensors_[output].gradient = again.new_buffer(recorded.device, again.bytes(output), false);
     again.backward(output);
   }

@@ -85,8 +85,6 @@ class Tape {
   void as(Kind kind) { kind_ = kind; }
   uint32_t device() const { return device_; }
 
-  // A tensor that others own: it counts for nothing here, but it can get a gradient.
-  Tensor borrowed(uint64_t bytes);
   // A tensor with several readers, whose gradients are summed apart: see trainer/model/shared_input.h.
   void share(Tensor tensor) { tensors_[tensor].shared = true; }
   // The program's own: without a gradient.
@@ -130,6 +128,8 @@ class Tape {
   };
 
   Tensor add(uint64_t bytes, bool counts);
+  // Another tape's tensors: they count for nothing here, but they can get a gradient.
+  std::vector<Tensor> borrow(const Tape& from, const std::vector<Tensor>& tensors);
   void release(Tensor tensor);
   size_t new_buffer(uint32_t device, uint64_t bytes, bool counts = true);
   void release_buffer(size_t buffer);

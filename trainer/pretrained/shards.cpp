@@ -60,7 +60,7 @@ bool Shards::open_file(const std::string& file, std::string* error) {
   return true;
 }
 
-const safetensors::Tensor* Shards::find(const std::string& name) const {
+const safetensors::StoredTensor* Shards::find(const std::string& name) const {
   const auto found = tensors_.find(name);
   return found == tensors_.end() ? nullptr : found->second.tensor;
 }

@@ -22,7 +22,7 @@ class Shards {
 
   const std::string& folder() const { return folder_; }
   // Null when there is no such tensor.
-  const safetensors::Tensor* find(const std::string& name) const;
+  const safetensors::StoredTensor* find(const std::string& name) const;
   std::vector<std::string> names() const;
 
  private:
@@ -34,7 +34,7 @@ class Shards {
   std::string folder_;
   std::map<std::string, std::unique_ptr<safetensors::File>> files_;
   struct Found {
-    const safetensors::Tensor* tensor;
+    const safetensors::StoredTensor* tensor;
     std::string file;
   };
   std::map<std::string, Found> tensors_;

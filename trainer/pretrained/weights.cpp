@@ -8,7 +8,7 @@
 namespace spillway::trainer {
 namespace {
 
-using safetensors::Tensor;
+using safetensors::StoredTensor;
 
 // No model computes with these: constants that old versions saved, and a bias that T5's decoder does not use.
 constexpr const char* kUnused[] = {
@@ -53,7 +53,7 @@ std::string why_missing(const std::string& parameter) {
 }
 
 // "" when the tensor is what the parameter needs.
-std::string fault_of(const Tensor& tensor, const Parameter& parameter) {
+std::string fault_of(const StoredTensor& tensor, const Parameter& parameter) {
   if (tensor.shape != parameter.sizes)
     return "has shape " + text_of(tensor.shape) + ", and the model needs " + text_of(parameter.sizes);
   if (!is_float(tensor.type)) return "has type " + tensor.type + ": only F32, F16 and BF16 are supported";
@@ -65,13 +65,13 @@ bool is_unused(const std::string& name) {
                      [&](const char* end) { return name.ends_with(end); });
 }
 
-const Tensor* find_embedding(const Shards& shards) {
+const StoredTensor* find_embedding(const Shards& shards) {
   for (const char* name : kEmbeddings)
-    if (const Tensor* tensor = find_weight(shards, name)) return tensor;
+    if (const StoredTensor* tensor = find_weight(shards, name)) return tensor;
   return nullptr;
 }
 
-bool same(const Tensor& a, const Tensor& b) {
+bool same(const StoredTensor& a, const StoredTensor& b) {
   return a.type == b.type && a.shape == b.shape && std::ranges::equal(a.data, b.data);
 }
 
@@ -80,7 +80,7 @@ std::string fault_of_extra(const Shards& shards, const std::string& name) {
   if (is_unused(name)) return "";
   if (std::find(std::begin(kCopies), std::end(kCopies), name) == std::end(kCopies))
     return "is none of the model's: is config.json that of another model?";
-  const Tensor* embedding = find_embedding(shards);
+  const StoredTensor* embedding = find_embedding(shards);
   if (embedding && same(*shards.find(name), *embedding)) return "";
   return "differs from the embedding, and the model has only one of them: a head of its own needs "
          "'tie_word_embeddings' false in config.json";
@@ -111,7 +111,7 @@ void convert_halves(std::span<const std::byte> data, std::span<float> out, const
 
 }  // namespace
 
-const Tensor* find_weight(const Shards& shards, const std::string& parameter) {
+const StoredTensor* find_weight(const Shards& shards, const std::string& parameter) {
   const std::string name = name_in(shards, parameter);
   return name.empty() ? nullptr : shards.find(name);
 }
@@ -135,7 +135,7 @@ bool check_weights(const Shards& shards, const std::vector<Parameter>& table, st
   return true;
 }
 
-bool read_floats(const Tensor& tensor, std::span<float> out) {
+bool read_floats(const StoredTensor& tensor, std::span<float> out) {
   const size_t width = tensor.type == "F32" ? 4 : 2;
   if (!is_float(tensor.type) || tensor.data.size() != out.size() * width) return false;
   if (tensor.type == "F16") convert_halves(tensor.data, out, float_of_f16);

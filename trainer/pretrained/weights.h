@@ -22,10 +22,10 @@ namespace spillway::trainer {
 bool check_weights(const Shards& shards, const std::vector<Parameter>& table, std::string* error);
 
 // The tensor of a parameter, also under its name in a base model; null when there is none.
-const safetensors::Tensor* find_weight(const Shards& shards, const std::string& parameter);
+const safetensors::StoredTensor* find_weight(const Shards& shards, const std::string& parameter);
 
 // False when the type is none of F32, F16 and BF16, or when `out` has another number of elements; `out` is
 // then as it was. Exact: every value of these types is a float.
-bool read_floats(const safetensors::Tensor& tensor, std::span<float> out);
+bool read_floats(const safetensors::StoredTensor& tensor, std::span<float> out);
 
 }  // namespace spillway::trainer
