@@ -170,7 +170,7 @@ class Simulated : public testing::Test {
     Sweep sweep;
     const Outcome undisturbed = reference({config_.plan});
     const uint64_t at_rest = live();
-    for (uint64_t n = 1; !HasFailure(); ++n) {
+    for (uint64_t n = 1; !HasFailure(); n += every_) {
       const Ran ran = run(injection, n, 1);
       if (ran.fired == 0) break;
       sweep.points = n;
@@ -193,6 +193,7 @@ class Simulated : public testing::Test {
   std::optional<Corpus> corpus_;
   std::vector<at::Device> devices_{at::Device(at::kCUDA, 0)};
   std::map<std::string, Outcome> references_;
+  uint64_t every_ = 1;  // of the places that a sweep injects at
 };
 
 TEST_F(Simulated, GivesTheBitsOfTheCpu) {
@@ -349,7 +350,14 @@ class SimulatedFamily : public Simulated, public testing::WithParamInterface<Fam
   SimulatedFamily() {
     config_.model = small_model_of(GetParam(), 0.1);
     for (uint32_t layer = 0; layer < config_.model.all_layers(); ++layer) all_.insert(layer);
+    every_ = kSample;
   }
+// Samples: what fails at every place is tried with one family, and on the CPU with each.
+#if defined(__SANITIZE_ADDRESS__)
+  static constexpr uint64_t kSample = 53;
+#else
+  static constexpr uint64_t kSample = 5;
+#endif
   std::set<uint32_t> all_;
 };
 INSTANTIATE_TEST_SUITE_P(Of, SimulatedFamily, testing::Values(Family::kLlama, Family::kT5),
