@@ -89,6 +89,10 @@ TEST(Architecture, FaultsNameTheKey) {
               HasSubstr("is for a t5"));
   EXPECT_THAT(broken(Family::kLlama, [](Architecture* m) { m->key_value_heads = 3; }), HasSubstr("multiple"));
   EXPECT_THAT(broken(Family::kLlama, [](Architecture* m) { m->head_width = 7; }), HasSubstr("even"));
+  EXPECT_THAT(broken(Family::kLlama, [](Architecture* m) { m->gated = false; }), HasSubstr("model.gated"));
+  EXPECT_THAT(broken(Family::kGpt2, [](Architecture* m) { m->gated = true; }), HasSubstr("model.gated"));
+  EXPECT_THAT(broken(Family::kLlama, [](Architecture* m) { m->activation = Activation::kRelu; }),
+              HasSubstr("\"silu\""));
   EXPECT_THAT(broken(Family::kT5, [](Architecture* m) { m->decoder_layers = 0; }), HasSubstr("at least 1"));
   EXPECT_THAT(broken(Family::kT5, [](Architecture* m) { m->buckets = 3; }), HasSubstr("model.buckets"));
   EXPECT_THAT(broken(Family::kT5, [](Architecture* m) { m->furthest_bucket = 16; }),

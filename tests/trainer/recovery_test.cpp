@@ -136,6 +136,13 @@ class Recovery : public testing::Test {
     }
   }
 
+  // Everywhere, among others by `action`.
+  static void expect_served(const Sweep& swept, const std::string& action) {
+    EXPECT_GT(swept.requests, 200u);
+    EXPECT_EQ(swept.gave_up, 0u);
+    EXPECT_THAT(swept.actions, testing::HasSubstr(action));
+  }
+
   const ScratchFolder scratch_;
   FailingAllocator& allocator_;
   Config config_;
@@ -177,29 +184,21 @@ TEST_F(Recovery, ASplitIsTheSameMathematics) {
 TEST_F(Recovery, EveryRequestFailingOnceGivesTheBitsOfItsPlans) {
   config_.plan.micro_batch = 2;
   const Sweep swept = sweep(false);
-  EXPECT_GT(swept.requests, 200u);
-  EXPECT_EQ(swept.gave_up, 0u);
+  expect_served(swept, "recompute");
   for (const char* phase : {"forward", "backward", "optimizer"})
     EXPECT_THAT(swept.phases, testing::HasSubstr(phase));
-  EXPECT_THAT(swept.actions, testing::HasSubstr("recompute"));
 }
 
 TEST_F(Recovery, EveryRequestFailingOnceWhenOnlyASplitIsLeft) {
   config_.plan.recompute = {0, 1};
   config_.plan.optimizer = Place::kHost;
-  const Sweep swept = sweep(false);
-  EXPECT_GT(swept.requests, 200u);
-  EXPECT_EQ(swept.gave_up, 0u);
-  EXPECT_THAT(swept.actions, testing::HasSubstr("split_micro_batch"));
+  expect_served(sweep(false), "split_micro_batch");
 }
 
 TEST_F(Recovery, EveryRequestFailingOnceWhenNoMoveIsLeft) {
   config_.train.batch = 2;
   config_.plan = {.micro_batch = 1, .evaluation_batch = 1, .recompute = {0, 1}, .optimizer = Place::kHost};
-  const Sweep swept = sweep(false);
-  EXPECT_GT(swept.requests, 200u);
-  EXPECT_EQ(swept.gave_up, 0u) << "unwinding freed memory: one plain try is allowed";
-  EXPECT_THAT(swept.actions, testing::HasSubstr("try_again"));
+  expect_served(sweep(false), "try_again");  // unwinding freed memory: one plain try is allowed
 }
 
 TEST_F(Recovery, EveryRequestFailingFromThereOnEndsTyped) {
@@ -295,10 +294,7 @@ TEST_P(RecoveryOfFamily, ASplitIsTheSameMathematics) {
 }
 
 TEST_P(RecoveryOfFamily, EveryRequestFailingOnceGivesTheBitsOfItsPlans) {
-  const Sweep swept = sweep(false);
-  EXPECT_GT(swept.requests, 200u);
-  EXPECT_EQ(swept.gave_up, 0u);
-  EXPECT_THAT(swept.actions, testing::HasSubstr("recompute"));
+  expect_served(sweep(false), "recompute");
 }
 
 TEST_F(Recovery, AnotherErrorPassesThrough) {

@@ -63,6 +63,29 @@ TEST_F(WholeRun, LearnsAndRepeatsToTheBit) {
   EXPECT_NE(train(config("c", {"train.steps=60", "data.seed=2"}), quiet_).weights_hash, first.weights_hash);
 }
 
+TEST_F(WholeRun, WhatItSavesIsWhereTheNextOneBegins) {
+  const std::string saved = scratch_.file("saved");
+  const Results first = train(config("a", {"run.save=\"" + saved + "\""}), quiet_);
+  ASSERT_EQ(first.exit_code, kExitDone) << first.verdict;
+  Config next = config("b", {"train.learning_rate=0", "train.minimum_learning_rate=0", "train.steps=1"});
+  next.pretrained = saved;
+  EXPECT_EQ(train(next, quiet_).weights_hash, first.weights_hash);
+  next.model.layers = 1;
+  const Results other = train(next, quiet_);
+  EXPECT_EQ(other.exit_code, kExitUsage);
+  EXPECT_THAT(other.verdict, HasSubstr("tensor 'transformer.h.1."));
+}
+
+// A training's result is not lost because a folder can not be made.
+TEST_F(WholeRun, WeightsThatCannotBeSavedAreInACheckpoint) {
+  ScratchFolder::write(scratch_.file("file"), "");
+  const Results results = train(config("a", {"run.save=\"" + scratch_.file("file") + "/in\""}), quiet_);
+  EXPECT_EQ(results.exit_code, kExitError);
+  EXPECT_THAT(results.verdict, HasSubstr("could not be saved"));
+  EXPECT_EQ(results.checkpoint, scratch_.file("a/checkpoint.safetensors"));
+  EXPECT_TRUE(std::filesystem::exists(scratch_.file("a/checkpoint.safetensors")));
+}
+
 TEST_F(WholeRun, StopsOnRequestAndResumesToTheBit) {
   const Results whole = train(config("whole"), quiet_);
   std::atomic<bool> stop{true};  // ends after one step

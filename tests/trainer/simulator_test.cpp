@@ -187,6 +187,13 @@ class Simulated : public testing::Test {
     return sweep;
   }
 
+  // Everywhere, among others by `action`.
+  static void expect_served(const Sweep& swept, const std::string& action) {
+    EXPECT_GT(swept.points, 100u);
+    EXPECT_EQ(swept.gave_up, 0u);
+    EXPECT_THAT(swept.actions, testing::HasSubstr(action));
+  }
+
   const ScratchFolder scratch_;
   const Core& core_ = Core::get();
   Config config_;
@@ -220,9 +227,7 @@ TEST_F(Simulated, TheCommitMakesNoRequest) {
 }
 
 TEST_F(Simulated, EveryRequestFailingOnceIsServedToTheBit) {
-  const Sweep swept = sweep(Injection::kOnce);
-  EXPECT_GT(swept.points, 100u);
-  EXPECT_EQ(swept.gave_up, 0u);
+  expect_served(sweep(Injection::kOnce), "");
 }
 
 TEST_F(Simulated, EveryRequestFailingFromThereOnEndsTyped) {
@@ -233,10 +238,7 @@ TEST_F(Simulated, EveryRequestFailingFromThereOnEndsTyped) {
 
 TEST_F(Simulated, EveryRequestFailingUntilABitExactMoveGivesTheUndisturbedBits) {
   config_.recovery.floor = Guarantee::kBitExact;
-  const Sweep swept = sweep(Injection::kUntilAMove);
-  EXPECT_GT(swept.points, 100u);
-  EXPECT_EQ(swept.gave_up, 0u);
-  EXPECT_THAT(swept.actions, testing::HasSubstr("recompute"));
+  expect_served(sweep(Injection::kUntilAMove), "recompute");
 }
 
 TEST_F(Simulated, EveryRequestFailingUntilLayersMoveToASecondDeviceGivesTheUndisturbedBits) {
@@ -244,10 +246,7 @@ TEST_F(Simulated, EveryRequestFailingUntilLayersMoveToASecondDeviceGivesTheUndis
   config_.recovery.floor = Guarantee::kBitExact;
   config_.plan.recompute = {0, 1};
   config_.plan.optimizer = Place::kHost;
-  const Sweep swept = sweep(Injection::kUntilAMove);
-  EXPECT_GT(swept.points, 100u);
-  EXPECT_EQ(swept.gave_up, 0u);
-  EXPECT_THAT(swept.actions, testing::HasSubstr("layers_to_second_device"));
+  expect_served(sweep(Injection::kUntilAMove), "layers_to_second_device");
 }
 
 TEST_F(Simulated, LayersThatMoveTakeTheirMomentsWithThem) {
@@ -261,10 +260,7 @@ TEST_F(Simulated, LayersThatMoveTakeTheirMomentsWithThem) {
 TEST_F(Simulated, EveryRequestFailingUntilASplitGivesTheBitsOfThatSchedule) {
   config_.plan.recompute = {0, 1};
   config_.plan.optimizer = Place::kHost;
-  const Sweep swept = sweep(Injection::kUntilAMove);
-  EXPECT_GT(swept.points, 100u);
-  EXPECT_EQ(swept.gave_up, 0u);
-  EXPECT_THAT(swept.actions, testing::HasSubstr("split_micro_batch"));
+  expect_served(sweep(Injection::kUntilAMove), "split_micro_batch");
 }
 
 TEST_F(Simulated, EveryDriverCallFailingOnceIsServedToTheBit) {
@@ -387,19 +383,13 @@ TEST_P(SimulatedFamily, LayersOnTwoDevicesAndRecomputedGiveTheSameBits) {
 
 TEST_P(SimulatedFamily, EveryRequestFailingUntilABitExactMoveGivesTheUndisturbedBits) {
   config_.recovery.floor = Guarantee::kBitExact;
-  const Sweep swept = sweep(Injection::kUntilAMove);
-  EXPECT_GT(swept.points, 100u);
-  EXPECT_EQ(swept.gave_up, 0u);
-  EXPECT_THAT(swept.actions, testing::HasSubstr("recompute"));
+  expect_served(sweep(Injection::kUntilAMove), "recompute");
 }
 
 TEST_P(SimulatedFamily, EveryRequestFailingUntilASplitGivesTheBitsOfThatSchedule) {
   config_.plan.recompute = all_;
   config_.plan.optimizer = Place::kHost;
-  const Sweep swept = sweep(Injection::kUntilAMove);
-  EXPECT_GT(swept.points, 100u);
-  EXPECT_EQ(swept.gave_up, 0u);
-  EXPECT_THAT(swept.actions, testing::HasSubstr("split_micro_batch"));
+  expect_served(sweep(Injection::kUntilAMove), "split_micro_batch");
 }
 
 // Others take what the card has at the training's first failure, and go when the ladder asks for plan moves.

@@ -350,8 +350,11 @@ void Run::collect() {
 void Run::save() {
   std::string error;
   if (config_.run.save.empty() || results_.exit_code != kExitDone) return;
-  if (!save_parameters(config_.run.save, program_->model(), program_->parameters(), &error))
-    return end(kExitError, "the weights could not be saved: " + error);
+  if (!save_parameters(config_.run.save, program_->model(), program_->parameters(), &error)) {
+    if (checkpoint())
+      end(kExitError, "the weights could not be saved, but a checkpoint holds them: " + error);
+    return;
+  }
   if (!options_.quiet) std::printf("saved %s (config.json, model.safetensors)\n", config_.run.save.c_str());
 }
 

@@ -17,7 +17,7 @@ Examples::Examples(const Corpus& corpus, const Architecture& model)
       model_(model),
       text_bytes_(text_bytes(model)),
       target_tokens_(model.target_tokens()),
-      row_tokens_(model.has_decoder() ? model.context + target_tokens_ : model.context + 1) {}
+      row_tokens_(model.row_tokens()) {}
 
 uint32_t Examples::text_bytes(const Architecture& model) {
   return model.has_decoder() ? span_sizes(model.context).raw_tokens : model.context + 1;

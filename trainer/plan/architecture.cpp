@@ -93,6 +93,12 @@ std::string fault_of(const Architecture& model) {
   if (model.family == Family::kLlama && model.head_width % 2 != 0)
     return "a llama's heads need an even width, not " + number(model.head_width) +
            ": rotary positions turn pairs";
+  if (model.family == Family::kGpt2 && model.gated)
+    return "'model.gated' is for a t5: a gpt2 has a plain MLP";
+  if (model.family == Family::kLlama && !model.gated)
+    return "'model.gated' is false, and a llama has a gated MLP";
+  if (model.family == Family::kLlama && model.activation != Activation::kSilu)
+    return std::string("a llama's MLP has \"silu\", not \"") + name_of(model.activation) + '"';
   if (model.has_decoder() != (model.decoder_layers > 0))
     return model.has_decoder()
                ? "'model.decoder_layers' must be at least 1"

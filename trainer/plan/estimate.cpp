@@ -30,15 +30,14 @@ Memory dry_run(const TapePass& pass) {
   Tape tape(&memory, pass.training ? Tape::Mode::kTrains : Tape::Mode::kEvaluates);
   tape.on(0, Kind::kInputs);
   const Architecture& model = pass.model;
-  const uint64_t targets = model.target_tokens(),
-                 row = model.has_decoder() ? model.context + targets : uint64_t{model.context} + 1;
-  tape.plain(pass.rows * row * kTokenId);
+  tape.plain(uint64_t{pass.rows} * model.row_tokens() * kTokenId);
   const Tape::Tensor logits = logits_on(&tape, pass);
   // The logarithms of the softmax are kept, and the targets as a list.
-  const Tape::Tensor shares = tape.run({.inputs = {logits},
-                                        .output = tape.bytes(logits),
-                                        .keeps_output = true,
-                                        .keeps_more = pass.rows * targets * kTokenId});
+  const Tape::Tensor shares =
+      tape.run({.inputs = {logits},
+                .output = tape.bytes(logits),
+                .keeps_output = true,
+                .keeps_more = uint64_t{pass.rows} * model.target_tokens() * kTokenId});
   const Tape::Tensor loss = tape.run({.inputs = {shares}, .output = kFloat});
   tape.drop(logits);
   tape.drop(shares);

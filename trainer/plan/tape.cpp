@@ -1,6 +1,5 @@
 #include "trainer/plan/tape.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace spillway::trainer {
@@ -29,11 +28,11 @@ void Memory::free(uint32_t number, Kind kind, uint64_t bytes) {
 
 Tape::~Tape() {
   for (const Recorded& recorded : recorded_) {
-    for (const Tensor kept : recorded.op.keeps) release(kept);
+    for (const Tensor kept : recorded.op.keeps) drop(kept);
     memory_.free(recorded.device, recorded.kind, recorded.op.keeps_more);
   }
   for (Tensor tensor = 0; tensor < tensors_.size(); ++tensor)
-    while (tensors_[tensor].holders > 0) release(tensor);
+    while (tensors_[tensor].holders > 0) drop(tensor);
   for (size_t buffer = 0; buffer < buffers_.size(); ++buffer)
     while (buffers_[buffer].readers > 0) release_buffer(buffer);
   free_weight_gradients();
@@ -53,18 +52,15 @@ std::vector<Tape::Tensor> Tape::borrow(const Tape& from, const std::vector<Tenso
   for (const Tensor tensor : tensors) mine.push_back(add(from.bytes(tensor), false));
   return mine;
 }
+
 Tape::Tensor Tape::plain(uint64_t bytes) {
   return add(bytes, true);
 }
 
-void Tape::release(Tensor tensor) {
+void Tape::drop(Tensor tensor) {
   Entry& entry = tensors_[tensor];
   if (--entry.holders == 0 && entry.counts) memory_.free(entry.device, entry.kind, entry.bytes);
 }
-void Tape::drop(Tensor tensor) {
-  release(tensor);
-}
-
 Tape::Tensor Tape::run(const Operator& op) {
   const Tensor output = add(op.output, true);
   memory_.allocate(device_, Kind::kWorkspace, op.scratch);
@@ -157,7 +153,7 @@ void Tape::undo(const Recorded& recorded) {
     else
       memory_.free(recorded.device, Kind::kWeightGradients, op.weights);
   }
-  for (const Tensor kept : op.keeps) release(kept);
+  for (const Tensor kept : op.keeps) drop(kept);
   memory_.free(recorded.device, recorded.kind, op.keeps_more);
 }
 

@@ -1,14 +1,12 @@
 // A dry run of a forward and its backward: what is allocated and freed, in order, without a tensor.
 //
 // A family's model is written down once more as operators over sizes (trainer/plan/tapes). Each says what it
-// makes and what autograd keeps for its backward; the run counts what is alive, as LibTorch would have it:
-//   - an output lives while the program holds it (`drop` ends that) or an operator keeps it;
-//   - the backward goes through the operators from last to first. Each makes the gradients of its inputs and
-//   of its
-//     weights, and then frees what it kept and the gradient of its output;
-//   - a weight's gradient is added to its accumulator, and freed, at once; but of a layer that is computed
-//   again all
-//     weights' gradients are handed out together, when its backward is done.
+// makes and what autograd keeps for its backward; the run counts what is alive, as LibTorch would have it.
+// An output lives while the program holds it (`drop` ends that) or an operator keeps it. The backward goes
+// through the operators from last to first. Each makes the gradients of its inputs and of its weights, and
+// then frees what it kept and the gradient of its output. A weight's gradient is added to its accumulator,
+// and freed, at once. Of a layer that is computed again, all weights' gradients are handed out together, when
+// its backward is done.
 //
 // Thread-safety: one thread. Ownership: a tape borrows its Memory and lets go what it holds at its end.
 // Errors: none. Units: bytes.
@@ -17,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace spillway::trainer {
@@ -83,7 +82,6 @@ class Tape {
   // What follows is done on `device` and kept as `kind`.
   void on(uint32_t device, Kind kind) { device_ = device, kind_ = kind; }
   void as(Kind kind) { kind_ = kind; }
-  uint32_t device() const { return device_; }
 
   // A tensor with several readers, whose gradients are summed apart: see trainer/model/shared_input.h.
   void share(Tensor tensor) { tensors_[tensor].shared = true; }
@@ -130,7 +128,6 @@ class Tape {
   Tensor add(uint64_t bytes, bool counts);
   // Another tape's tensors: they count for nothing here, but they can get a gradient.
   std::vector<Tensor> borrow(const Tape& from, const std::vector<Tensor>& tensors);
-  void release(Tensor tensor);
   size_t new_buffer(uint32_t device, uint64_t bytes, bool counts = true);
   void release_buffer(size_t buffer);
   void give(Tensor to, size_t buffer);

@@ -63,6 +63,8 @@ struct Architecture {
   // Tokens of a target: for kT5 what span corruption leaves of an input of `context` tokens
   // (trainer/data/span_corruption.h).
   uint32_t target_tokens() const;
+  // Tokens of an example: a text and the token behind it, or an input and its target.
+  uint32_t row_tokens() const { return context + (has_decoder() ? target_tokens() : 1); }
 };
 
 // Span corruption of inputs of exactly `context` tokens, of Raffel et al., "Exploring the Limits of Transfer
