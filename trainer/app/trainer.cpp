@@ -350,7 +350,7 @@ void Run::collect() {
 void Run::save() {
   std::string error;
   if (config_.run.save.empty() || results_.exit_code != kExitDone) return;
-  if (!save_parameters(config_.run.save, program_->model(), program_->parameters(), &error)) {
+  if (!save_parameters(config_.run.save, program_->model(), program_->parameters().values(), &error)) {
     if (checkpoint())
       end(kExitError, "the weights could not be saved, but a checkpoint holds them: " + error);
     return;

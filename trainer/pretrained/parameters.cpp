@@ -24,11 +24,12 @@ std::vector<at::Tensor> parameters_of(const Shards& weights, const Model& model)
   return all;
 }
 
-bool save_parameters(const std::string& folder, const Model& model, const Parameters& parameters,
+bool save_parameters(const std::string& folder, const Model& model, at::TensorList values,
                      std::string* error) {
   std::vector<safetensors::Item> items;
-  for (size_t i = 0; i < parameters.size(); ++i)
-    items.push_back(item_of(parameters.name(i), "F32", parameters.value(i)));
+  items.reserve(values.size());
+  for (size_t i = 0; i < values.size(); ++i)
+    items.push_back(item_of(model.table()[i].name, "F32", values[i]));
   return save_pretrained(folder, model.architecture(), items, error);
 }
 

@@ -8,7 +8,6 @@
 
 #include "trainer/model/model.h"
 #include "trainer/pretrained/shards.h"
-#include "trainer/step/parameters.h"
 
 namespace spillway::trainer {
 
@@ -17,7 +16,8 @@ std::unique_ptr<Shards> open_weights(const std::string& folder, const Model& mod
 // As floats in host memory, in the order of the table. REQUIRES: `weights` were opened for the model.
 std::vector<at::Tensor> parameters_of(const Shards& weights, const Model& model);
 
-bool save_parameters(const std::string& folder, const Model& model, const Parameters& parameters,
+// `values` in the order of the table, on any devices.
+bool save_parameters(const std::string& folder, const Model& model, at::TensorList values,
                      std::string* error);
 
 }  // namespace spillway::trainer
