@@ -19,6 +19,8 @@ MODELS = {
     "gpt2, dropout": ["model.dropout=0.1"],
     "gpt2, 8192 words": ["model.vocabulary=8192"],
     "gpt2, 8192 words, own head": ["model.vocabulary=8192", "model.tied_head=false"],
+    "gpt2, more words than tokens": ["model.vocabulary=16384", "model.context=48"],
+    "t5, more words than tokens": ["model.family=t5", "model.vocabulary=16384", "model.context=48"],
     "llama": ["model.family=llama"],
     "llama, 2 keys, 8192 words": ["model.family=llama", "model.key_value_heads=2", "model.vocabulary=8192"],
     "llama, 1 key, tied": ["model.family=llama", "model.key_value_heads=1", "model.tied_head=true"],

@@ -53,6 +53,12 @@ std::vector<Tape::Tensor> Tape::borrow(const Tape& from, const std::vector<Tenso
   return mine;
 }
 
+Tape::Tensor Tape::shared_weights(uint64_t bytes) {
+  const Tensor weights = add(bytes, false);
+  share(weights);
+  return weights;
+}
+
 Tape::Tensor Tape::plain(uint64_t bytes) {
   return add(bytes, true);
 }
@@ -148,7 +154,7 @@ void Tape::undo(const Recorded& recorded) {
     memory_.free(recorded.device, Kind::kWorkspace, op.backward_scratch);
     release_buffer(*gradient);
     for (const auto& [input, buffer] : made) give(input, buffer);
-    if (mode_ == Mode::kComputesAgain || op.weights_wait)
+    if (mode_ == Mode::kComputesAgain)
       weight_gradients_.emplace_back(recorded.device, op.weights);
     else
       memory_.free(recorded.device, Kind::kWeightGradients, op.weights);

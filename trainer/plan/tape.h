@@ -63,9 +63,8 @@ class Tape {
     uint64_t output = 0;
     std::vector<Tensor> keeps{};
     bool keeps_output = false;
-    uint64_t keeps_more = 0;    // statistics and masks
-    uint64_t weights = 0;       // whose gradients it makes
-    bool weights_wait = false;  // for the gradient of another use: until the tape ends
+    uint64_t keeps_more = 0;  // statistics and masks
+    uint64_t weights = 0;     // whose gradients it makes
     uint64_t scratch = 0, backward_scratch = 0;
     bool passes_gradient = false;  // an input's gradient is that of the output: sums and copies
   };
@@ -85,6 +84,8 @@ class Tape {
 
   // A tensor with several readers, whose gradients are summed apart: see trainer/model/shared_input.h.
   void share(Tensor tensor) { tensors_[tensor].shared = true; }
+  // Weights with several uses, whose gradients wait for each other: an input of each operator that uses them.
+  Tensor shared_weights(uint64_t bytes);
   // The program's own: without a gradient.
   Tensor plain(uint64_t bytes);
   Tensor run(const Operator& op);

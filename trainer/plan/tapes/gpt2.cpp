@@ -22,17 +22,17 @@ Tape::Tensor gpt2_tape(Tape* tape, const TapePass& pass) {
   };
   TapeOperators ops(tape, pass, model.context);
   tape->on(0, Kind::kInputs);
-  const Tensor words = ops.embedding(width, model.tied_head);
-  const Tensor placed = tape->run({.inputs = {words},
-                                   .output = tape->bytes(words),
+  const Tensor words = ops.words(), embedded = ops.embedding(words);
+  const Tensor placed = tape->run({.inputs = {embedded},
+                                   .output = tape->bytes(embedded),
                                    .weights = uint64_t{model.context} * width * TapeOperators::kFloat,
                                    .passes_gradient = true});
-  ops.drop({words});
+  ops.drop({embedded});
   const Tensor x = run_layers(tape, pass, 0, model.layers, ops.with_dropout(placed), {}, layer);
   tape->on(0, Kind::kLogits);
   const Tensor normed = ops.layer_norm(x);
   ops.drop({x});
-  const Tensor logits = ops.product(normed, width, model.vocabulary, model.tied_head);
+  const Tensor logits = ops.logits(normed, words);
   ops.drop({normed});
   return logits;
 }

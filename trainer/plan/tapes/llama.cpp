@@ -35,14 +35,14 @@ Tape::Tensor llama_tape(Tape* tape, const TapePass& pass) {
   };
   TapeOperators ops(tape, pass, model.context);
   tape->on(0, Kind::kInputs);
+  const Tensor words = ops.words();
   const Tensor turns = tape->plain(uint64_t{model.context} * model.head_width * TapeOperators::kFloat);
-  const Tensor x = run_layers(tape, pass, 0, model.layers,
-                              ops.with_dropout(ops.embedding(model.width, model.tied_head)), {}, layer);
+  const Tensor x = run_layers(tape, pass, 0, model.layers, ops.with_dropout(ops.embedding(words)), {}, layer);
   ops.drop({turns});
   tape->on(0, Kind::kLogits);
   const Tensor normed = ops.rms_norm(x);
   ops.drop({x});
-  const Tensor logits = ops.product(normed, model.width, model.vocabulary, model.tied_head);
+  const Tensor logits = ops.logits(normed, words);
   ops.drop({normed});
   return logits;
 }

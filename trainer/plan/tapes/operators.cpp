@@ -4,10 +4,12 @@ namespace spillway::trainer {
 
 using Tensor = Tape::Tensor;
 
-Tensor TapeOperators::embedding(uint64_t width, bool tied) {
-  return tape_.run({.output = floats(width),
-                    .weights = uint64_t{model_.vocabulary} * width * kFloat,
-                    .weights_wait = tied});
+Tensor TapeOperators::words() {
+  return tape_.shared_weights(uint64_t{model_.vocabulary} * model_.width * kFloat);
+}
+
+Tensor TapeOperators::embedding(Tensor words) {
+  return tape_.run({.inputs = {words}, .output = floats(model_.width)});
 }
 
 Tensor TapeOperators::layer_norm(Tensor x) {
@@ -28,12 +30,20 @@ Tensor TapeOperators::rms_norm(Tensor x) {
   return weighted;
 }
 
-Tensor TapeOperators::product(Tensor x, uint64_t width, uint64_t out, bool tied) {
+Tensor TapeOperators::product(Tensor x, uint64_t width, uint64_t out) {
   return tape_.run({.inputs = {x},
                     .output = tape_.bytes(x) / width * out,
                     .keeps = {x},
                     .weights = width * out * kFloat,
-                    .weights_wait = tied,
+                    .scratch = pass_.workspace,
+                    .backward_scratch = pass_.workspace});
+}
+
+Tensor TapeOperators::logits(Tensor x, Tensor words) {
+  if (!model_.tied_head) return product(x, model_.width, model_.vocabulary);
+  return tape_.run({.inputs = {x, words},
+                    .output = floats(model_.vocabulary),
+                    .keeps = {x},
                     .scratch = pass_.workspace,
                     .backward_scratch = pass_.workspace});
 }

@@ -28,10 +28,14 @@ class TapeOperators {
     for (const Tensor tensor : tensors) tape_.drop(tensor);
   }
 
-  Tensor embedding(uint64_t width, bool tied);
+  // The embedding's weights, which a tied head uses too.
+  Tensor words();
+  Tensor embedding(Tensor words);
   Tensor layer_norm(Tensor x);
   Tensor rms_norm(Tensor x);
-  Tensor product(Tensor x, uint64_t width, uint64_t out, bool tied = false);
+  Tensor product(Tensor x, uint64_t width, uint64_t out);
+  // The product with the words, if the head is tied, or with weights of its own.
+  Tensor logits(Tensor x, Tensor words);
   Tensor activated(Tensor x);
   Tensor multiplied(Tensor a, Tensor b);
   Tensor scaled(Tensor x);  // by a number

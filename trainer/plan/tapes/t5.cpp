@@ -55,13 +55,13 @@ Tensor position_bias(Tape* tape, const Architecture& model, uint64_t tokens, boo
 }
 
 // From the embedding to the last norm's output.
-Tensor stack(Tape* tape, const TapePass& pass, uint64_t tokens, const Tensor* encoded) {
+Tensor stack(Tape* tape, const TapePass& pass, uint64_t tokens, Tensor words, const Tensor* encoded) {
   const Architecture& model = pass.model;
   TapeOperators ops(tape, pass, tokens);
   tape->on(0, Kind::kInputs);
   std::vector<Tensor> reads{position_bias(tape, model, tokens, encoded != nullptr)};
   if (encoded != nullptr) reads.push_back(*encoded);
-  const Tensor embedded = ops.with_dropout(ops.embedding(model.width, true));
+  const Tensor embedded = ops.with_dropout(ops.embedding(words));
   const auto run = [pass](Tape* on, const std::vector<Tensor>& inputs) { return layer(pass, on, inputs); };
   const Tensor x = run_layers(tape, pass, encoded ? model.layers : 0,
                               encoded ? model.decoder_layers : model.layers, embedded, reads, run);
@@ -75,12 +75,13 @@ Tensor stack(Tape* tape, const TapePass& pass, uint64_t tokens, const Tensor* en
 
 Tape::Tensor t5_tape(Tape* tape, const TapePass& pass) {
   const Architecture& model = pass.model;
-  const Tensor encoded = stack(tape, pass, model.context, nullptr);
-  tape->share(encoded);
-  const Tensor decoded = stack(tape, pass, model.target_tokens(), &encoded);
   TapeOperators ops(tape, pass, model.target_tokens());
+  tape->on(0, Kind::kInputs);
+  const Tensor words = ops.words(), encoded = stack(tape, pass, model.context, words, nullptr);
+  tape->share(encoded);
+  const Tensor decoded = stack(tape, pass, model.target_tokens(), words, &encoded);
   const Tensor head = model.tied_head ? ops.scaled(decoded) : decoded;
-  const Tensor logits = ops.product(head, model.width, model.vocabulary, model.tied_head);
+  const Tensor logits = ops.logits(head, words);
   if (model.tied_head) ops.drop({head});
   ops.drop({decoded, encoded});
   return logits;
