@@ -59,7 +59,7 @@ class Recomputed : public torch::autograd::Function<Recomputed> {
     const bool draws = call->settings.training && call->settings.model->dropout > 0;
     if (draws) context->saved_data["random"] = RandomState::of(all[0].device()).tensors();
     // The forward is recorded, as the one in the backward will be, and the record dropped: LibTorch chooses
-    // other kernels, which round otherwise, where nothing is recorded.
+    // kernels of attention by whether a gradient is needed, and folds products by it.
     const at::AutoGradMode record(true);
     return (*call)(leaves_of(all)).detach();
   }
