@@ -8,6 +8,7 @@
 #include "tests/trainer/failing_allocator.h"
 #include "tests/trainer/scratch_folder.h"
 #include "tests/trainer/small_models.h"
+#include "tests/trainer/test_corpus.h"
 #include "trainer/step/training_step.h"
 
 namespace spillway::trainer {
@@ -22,8 +23,7 @@ class Recovery : public testing::Test {
     config_.train = {.steps = 4, .batch = 4, .warmup = 1};
     config_.evaluation.windows = 6;
     config_.plan = {.micro_batch = 2, .evaluation_batch = 4};
-    std::string error;
-    corpus_ = Corpus::open(scratch_.corpus(), 0.1, Examples::text_bytes(config_.model), &error);
+    corpus_ = test_corpus(scratch_, config_.model);
     at::set_num_threads(1);
   }
   ~Recovery() override { allocator_.arm(nullptr, 0, false); }
@@ -61,7 +61,7 @@ class Recovery : public testing::Test {
     allocator_.arm(nullptr, 0, false);
     Config config = config_;
     config.plan = plans[0];
-    Fixture run(config, *corpus_);
+    Fixture run(config, corpus_);
     std::vector<double> losses, norms;
     std::string error;
     for (uint64_t step = 0; step < plans.size(); ++step) {
@@ -80,7 +80,7 @@ class Recovery : public testing::Test {
   };
 
   Disturbed disturbed(uint64_t n, bool persistent) {
-    Fixture run(config_, *corpus_);
+    Fixture run(config_, corpus_);
     allocator_.arm(&run.program, n, persistent);
     Disturbed result;
     std::vector<double> losses, norms;
@@ -146,7 +146,7 @@ class Recovery : public testing::Test {
   const ScratchFolder scratch_;
   FailingAllocator& allocator_;
   Config config_;
-  std::optional<Corpus> corpus_;
+  Corpus corpus_;
   std::map<std::string, Outcome> references_;  // undisturbed runs by their plans
 };
 
@@ -210,7 +210,7 @@ TEST_F(Recovery, EveryRequestFailingFromThereOnEndsTyped) {
 TEST_F(Recovery, TheCommitAllocatesNothing) {
   for (const Place place : {Place::kDevice, Place::kHost}) {
     config_.plan.optimizer = place;
-    Fixture run(config_, *corpus_);
+    Fixture run(config_, corpus_);
     allocator_.arm(&run.program, 0, false);
     for (uint64_t step = 0; step < 3; ++step) EXPECT_EQ(run.step.run(step), StepOutcome::kDone);
     EXPECT_GT(allocator_.requests, 0u) << "the counter counts";
@@ -219,7 +219,7 @@ TEST_F(Recovery, TheCommitAllocatesNothing) {
 }
 
 TEST_F(Recovery, TheLedgerTakesEachMicroBatchOnce) {
-  Fixture run(config_, *corpus_);
+  Fixture run(config_, corpus_);
   run.program.save_step();
   Parameters& parameters = run.program.parameters();
   EXPECT_FALSE(run.program.run_micro_batch(0, config_.plan));
@@ -245,12 +245,12 @@ TEST_F(Recovery, AnEvaluationThatFailsIsSplitAndGivesItsLoss) {
     EXPECT_EQ(outcome, StepOutcome::kDone);
     return run.program.evaluation_loss();
   };
-  Fixture calm(config_, *corpus_);
+  Fixture calm(config_, corpus_);
   allocator_.arm(&calm.program, 0, false);
   const double loss = evaluate(calm);
   const uint64_t requests = allocator_.requests;
   for (uint64_t n = 1; n <= requests; ++n) {
-    Fixture run(config_, *corpus_);
+    Fixture run(config_, corpus_);
     allocator_.arm(&run.program, n, false);
     EXPECT_NEAR(evaluate(run), loss, 1e-5);
     EXPECT_EQ(allocator_.fired, 1u);
@@ -264,9 +264,7 @@ class RecoveryOfFamily : public Recovery, public testing::WithParamInterface<Fam
  protected:
   RecoveryOfFamily() {
     config_.model = small_model_of(GetParam(), 0.1);
-    std::string error;
-    corpus_ = Corpus::open(scratch_.corpus(), 0.1, Examples::text_bytes(config_.model), &error);
-    EXPECT_TRUE(corpus_) << error;
+    corpus_ = test_corpus(scratch_, config_.model);
   }
 };
 INSTANTIATE_TEST_SUITE_P(Of, RecoveryOfFamily, testing::Values(Family::kLlama, Family::kT5),
@@ -298,7 +296,7 @@ TEST_P(RecoveryOfFamily, EveryRequestFailingOnceGivesTheBitsOfItsPlans) {
 }
 
 TEST_F(Recovery, AnotherErrorPassesThrough) {
-  Fixture run(config_, *corpus_);
+  Fixture run(config_, corpus_);
   run.program.save_step();
   run.program.parameters().value(1).set_data(at::zeros({3, 3}));  // shapes that do not fit
   EXPECT_THROW(run.program.run_micro_batch(0, config_.plan), c10::Error);

@@ -9,6 +9,7 @@
 #include "spillway/driver/simulator_control.h"
 #include "tests/trainer/scratch_folder.h"
 #include "tests/trainer/small_models.h"
+#include "tests/trainer/test_corpus.h"
 #include "trainer/app/trainer.h"
 #include "trainer/step/training_step.h"
 
@@ -61,8 +62,7 @@ class Simulated : public testing::Test {
     config_.train = {.steps = 4, .batch = 4, .warmup = 1};
     config_.evaluation.windows = 4;
     config_.plan = {.micro_batch = 2, .evaluation_batch = 4};
-    std::string error;
-    corpus_ = Corpus::open(scratch_.corpus(), 0.1, 64, &error);
+    corpus_ = test_corpus(scratch_, config_.model);
   }
   ~Simulated() override {
     set_limits(0);
@@ -129,7 +129,7 @@ class Simulated : public testing::Test {
     Ran ran;
     const uint64_t injected = counts().injected_failures;
     {
-      Fixture fixture(config, *corpus_, devices_);
+      Fixture fixture(config, corpus_, devices_);
       arm(injection, n, &fixture);
       std::string error;
       for (uint64_t step = 0; step < steps && ran.last == StepOutcome::kDone; ++step) {
@@ -197,7 +197,7 @@ class Simulated : public testing::Test {
   const ScratchFolder scratch_;
   const Core& core_ = Core::get();
   Config config_;
-  std::optional<Corpus> corpus_;
+  Corpus corpus_;
   std::vector<at::Device> devices_{at::Device(at::kCUDA, 0)};
   std::map<std::string, Outcome> references_;
   uint64_t every_ = 1;  // of the places that a sweep injects at
@@ -213,7 +213,7 @@ TEST_F(Simulated, GivesTheBitsOfTheCpu) {
 TEST_F(Simulated, TheCommitMakesNoRequest) {
   for (const Place place : {Place::kDevice, Place::kHost}) {
     config_.plan.optimizer = place;
-    Fixture fixture(config_, *corpus_, devices_);
+    Fixture fixture(config_, corpus_, devices_);
     for (int step = 0; step < 2; ++step) {
       fixture.program.save_step();
       for (uint32_t i = 0; i < 2; ++i) ASSERT_FALSE(fixture.program.run_micro_batch(i, config_.plan));

@@ -8,6 +8,7 @@
 
 #include "tests/trainer/scratch_folder.h"
 #include "tests/trainer/small_models.h"
+#include "tests/trainer/test_corpus.h"
 
 namespace spillway::trainer {
 namespace {
@@ -18,15 +19,13 @@ class Step : public testing::Test {
     at::set_num_threads(1);
     config_.model = small_gpt2(2, 16, 2, 8);
     config_.train = {.steps = 4, .batch = 6, .warmup = 1};
-    std::string error;
-    corpus_ = Corpus::open(scratch_.corpus(), 0.1, Examples::text_bytes(config_.model), &error);
-    EXPECT_TRUE(corpus_) << error;
+    corpus_ = test_corpus(scratch_, config_.model);
   }
   // The batch of a step, as the corpus has it.
   at::Tensor batch(uint64_t step) const {
     const int64_t window = config_.model.context + 1;
     std::vector<int64_t> tokens(config_.train.batch * static_cast<size_t>(window));
-    Examples(*corpus_, config_.model)
+    Examples(corpus_, config_.model)
         .draw(config_.data.seed, step * config_.train.batch, config_.train.batch, tokens);
     return at::tensor(tokens).view({-1, window});
   }
@@ -36,12 +35,12 @@ class Step : public testing::Test {
 
   const ScratchFolder scratch_;
   Config config_;
-  std::optional<Corpus> corpus_;
+  Corpus corpus_;
 };
 
 TEST_F(Step, AccumulatesTheGradientOfTheMeanLossOfEachNextBatchHoweverItIsSplit) {
   PlanMoves moves(Core::get(), config_.shape(), {}, config_.recovery.floor);
-  TrainingStep program(config_, *corpus_, {at::Device(at::kCPU)}, config_.plan, Core::get(), moves);
+  TrainingStep program(config_, corpus_, {at::Device(at::kCPU)}, config_.plan, Core::get(), moves);
   const Parameters& parameters = program.parameters();
   const std::vector<Plan> plans{{.micro_batch = 6}, {.micro_batch = 2}, {.micro_batch = 4}};
   for (uint64_t step = 0; step < plans.size(); ++step) {
