@@ -189,9 +189,9 @@ TEST_F(WholeRun, ADamagedOrForeignCheckpointIsRefused) {
   ScratchFolder::write(path, sound.substr(0, sound.size() - 1));
   EXPECT_THAT(verdict(small), HasSubstr("data_offsets leave the file"));
   std::string renamed = sound;
-  renamed.replace(renamed.find("adamw.first.transformer.ln_f.bias"), 5, "adamx");
+  renamed.replace(renamed.find("optimizer.first.transformer.ln_f.bias"), 9, "optimizex");
   ScratchFolder::write(path, renamed);
-  EXPECT_THAT(verdict(small), HasSubstr("tensor 'adamw.first.transformer.ln_f.bias' is missing"));
+  EXPECT_THAT(verdict(small), HasSubstr("tensor 'optimizer.first.transformer.ln_f.bias' is missing"));
   std::filesystem::remove(path);
   EXPECT_THAT(verdict(small), HasSubstr("No such file"));
 }

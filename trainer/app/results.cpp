@@ -73,6 +73,9 @@ std::string to_table(const Results& results) {
   append(&text, "steps             %llu, %llu tokens in %.1f s: %.0f tokens/s\n",
          (unsigned long long)results.steps, (unsigned long long)results.tokens, results.seconds,
          results.seconds > 0 ? double(results.tokens) / results.seconds : 0.0);
+  if (results.skipped_steps)
+    append(&text, "skipped           %llu steps, whose gradients overflowed\n",
+           (unsigned long long)results.skipped_steps);
   append_values(&text, results);
   text += "plan              " + to_string(results.plan) + "\n";
   for (const spillway_memory& memory : results.memory) append_memory(&text, memory);
@@ -101,6 +104,7 @@ std::string to_json(const Results& results) {
   nlohmann::json json = {{"verdict", results.verdict},
                          {"exit_code", results.exit_code},
                          {"steps", results.steps},
+                         {"skipped_steps", results.skipped_steps},
                          {"tokens", results.tokens},
                          {"seconds", results.seconds},
                          {"training_loss", results.last_loss},

@@ -25,6 +25,7 @@ struct Results {
   std::string verdict;  // one line
   int exit_code = kExitDone;
   uint64_t steps = 0, tokens = 0;
+  uint64_t skipped_steps = 0;  // after an overflow of float16
   double seconds = 0, last_loss = 0, unigram_entropy = 0;
   std::optional<double> evaluation_loss;
   bool values_computed = true;  // false: a simulated card in null mode, all values are zeros

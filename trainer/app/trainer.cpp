@@ -15,6 +15,7 @@
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/data/examples.h"
 #include "trainer/libtorch.h"
+#include "trainer/optimizer/learning_rate.h"
 #include "trainer/plan/parameter_table.h"
 #include "trainer/pretrained/parameters.h"
 #include "trainer/step/training_step.h"
@@ -62,6 +63,17 @@ void install_allocator(const RunConfig& run) {
   if (!Core::get().loaded() && !Core::install(run.out + "/trace.spill", &error)) throw SetupError(error);
 }
 
+// How LibTorch's kernels compute, for the whole process.
+void choose_kernels(const Config& config) {
+  at::globalContext().setAllowTF32CuBLAS(config.train.numerics.precision == Precision::kTf32);
+  if (!config.run.deterministic) return;
+  // cuBLAS takes it at its first use: a workspace of one size, or sums in an order that depends on the
+  // stream.
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
+  at::globalContext().setDeterministicAlgorithms(true, false);
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
+}
+
 class Run {
  public:
   Run(const Config& config, const TrainOptions& options)
@@ -79,6 +91,7 @@ class Run {
     // MKL's vector functions settle at their first call, and badly if two threads make it at once: alone,
     // here.
     if (config.run.device == "cpu") at::sqrt(at::ones({1}));
+    choose_kernels(config);
     install_allocator(config.run);
     devices_ = usable_devices(config.run);
     machine_.devices = uint32_t(devices_.size());
@@ -332,6 +345,7 @@ void Run::collect() {
   results_.values_computed = config_.run.device != "cuda" || values_are_computed();
   results_.last_loss = results_.steps ? program_->loss() : 0;
   results_.weights_hash = program_->parameters().hash();
+  results_.skipped_steps = program_->loss_scale().state().skipped;
   results_.plan = recoverable_->plan();
   results_.guarantee_held = recoverable_->guarantee_held();
   results_.records = recoverable_->records();
@@ -350,7 +364,7 @@ void Run::collect() {
 void Run::save() {
   std::string error;
   if (config_.run.save.empty() || results_.exit_code != kExitDone) return;
-  if (!save_parameters(config_.run.save, program_->model(), program_->parameters().values(), &error)) {
+  if (!save_parameters(config_.run.save, program_->model(), program_->trained_weights(), &error)) {
     if (checkpoint())
       end(kExitError, "the weights could not be saved, but a checkpoint holds them: " + error);
     return;

@@ -1,6 +1,7 @@
 #include "trainer/checkpoint/checkpoint.h"
 
 #include <charconv>
+#include <cmath>
 #include <cstring>
 
 #include "trainer/checkpoint/safetensors.h"
@@ -9,7 +10,7 @@
 namespace spillway::trainer {
 namespace {
 
-constexpr const char* kFormat = "spillway-train 2";
+constexpr const char* kFormat = "spillway-train 3";
 
 // Every tensor of the state under its name, in the order of the file.
 std::vector<std::pair<std::string, at::Tensor>> state_of(TrainingStep& program) {
@@ -17,19 +18,26 @@ std::vector<std::pair<std::string, at::Tensor>> state_of(TrainingStep& program) 
   Parameters& parameters = program.parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
     state.emplace_back("model." + parameters.name(i), parameters.value(i));
-    state.emplace_back("adamw.first." + parameters.name(i), program.optimizer().first_moment(i));
-    state.emplace_back("adamw.second." + parameters.name(i), program.optimizer().second_moment(i));
+    const Optimizer& optimizer = program.optimizer();
+    for (size_t k = 0; k < optimizer.states(i).size(); ++k)
+      state.emplace_back("optimizer." + optimizer.state_shapes(i)[k].name + "." + parameters.name(i),
+                         optimizer.states(i)[k]);
   }
   return state;
 }
 
-bool read_number(const safetensors::File& file, const char* key, uint64_t* value, std::string* error) {
+template <typename Number>
+bool read_number(const safetensors::File& file, const char* key, Number* value, std::string* error) {
   const auto it = file.metadata().find(key);
   const std::string text = it == file.metadata().end() ? "" : it->second;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), *value);
   if (code == std::errc() && end == text.data() + text.size()) return true;
   *error = std::string("its metadata has no number '") + key + "'";
   return false;
+}
+
+std::string text_of(const Numerics& numerics) {
+  return std::string(name_of(numerics.precision)) + " by " + name_of(numerics.optimizer);
 }
 
 std::unique_ptr<safetensors::File> open_checked(const std::string& path, const Config& config,
@@ -44,6 +52,8 @@ std::unique_ptr<safetensors::File> open_checked(const std::string& path, const C
     *error = path + ": is no checkpoint of this version of spillway-train";
   else if (value("model") != to_string(config.model))
     *error = path + ": was written by the model " + value("model") + ", not " + to_string(config.model);
+  else if (value("numerics") != text_of(config.train.numerics))
+    *error = path + ": was trained as " + value("numerics") + ", not as " + text_of(config.train.numerics);
   else
     return file;
   return nullptr;
@@ -52,7 +62,8 @@ std::unique_ptr<safetensors::File> open_checked(const std::string& path, const C
 bool fits(const safetensors::File& file, const std::string& name, const at::Tensor& tensor,
           std::string* error) {
   const auto it = file.tensors().find(name);
-  if (it != file.tensors().end() && it->second.type == "F32" && it->second.shape == tensor.sizes().vec())
+  if (it != file.tensors().end() && it->second.type == name_of(tensor.scalar_type()) &&
+      it->second.shape == tensor.sizes().vec())
     return true;
   *error = "tensor '" + name + "' is missing or has another type or shape";
   return false;
@@ -79,15 +90,20 @@ std::vector<at::Tensor> random_states(const safetensors::File& file) {
 bool save_checkpoint(const std::string& path, const Config& config, TrainingStep& program, const Plan& plan,
                      std::string* error) {
   std::vector<safetensors::Item> items;
-  for (const auto& [name, tensor] : state_of(program)) items.push_back(item_of(name, "F32", tensor));
+  for (const auto& [name, tensor] : state_of(program)) items.push_back(item_of(name, tensor));
   const RandomState random = RandomState::of(program.devices());
   for (size_t i = 0; i < random.tensors().size(); ++i)
-    items.push_back(item_of("random." + std::to_string(i), "U8", random.tensors()[i]));
+    items.push_back(item_of("random." + std::to_string(i), random.tensors()[i]));
   return safetensors::write(path, items,
                             {{"format", kFormat},
                              {"model", to_string(config.model)},
+                             {"numerics", text_of(config.train.numerics)},
                              {"step", std::to_string(program.step())},
                              {"cursor", std::to_string(program.cursor())},
+                             {"updates", std::to_string(program.optimizer().updates())},
+                             {"loss_scale", std::to_string(program.loss_scale().state().scale)},
+                             {"loss_scale.clean", std::to_string(program.loss_scale().state().clean)},
+                             {"loss_scale.skipped", std::to_string(program.loss_scale().state().skipped)},
                              {"plan", to_toml(plan)}},
                             error);
 }
@@ -106,17 +122,27 @@ bool load_checkpoint(const std::string& path, const Config& config, TrainingStep
                      std::string* error) {
   const auto file = open_checked(path, config, error);
   if (!file) return false;
-  uint64_t step = 0, cursor = 0;
-  bool sound = read_number(*file, "step", &step, error) && read_number(*file, "cursor", &cursor, error);
+  uint64_t step = 0, cursor = 0, updates = 0;
+  LossScale::State scale;
+  bool sound = read_number(*file, "step", &step, error) && read_number(*file, "cursor", &cursor, error) &&
+               read_number(*file, "updates", &updates, error) &&
+               read_number(*file, "loss_scale", &scale.scale, error) &&
+               read_number(*file, "loss_scale.clean", &scale.clean, error) &&
+               read_number(*file, "loss_scale.skipped", &scale.skipped, error);
+  if (sound && !(scale.scale >= 1 && std::isfinite(scale.scale)))
+    sound = (*error = "its loss scale is not a number from 1 on", false);
   const auto state = state_of(*program);
   for (const auto& [name, tensor] : state) sound = sound && fits(*file, name, tensor, error);
   const std::vector<at::Tensor> random = random_states(*file);
   if (sound && random.empty()) sound = (*error = "it has no random states", false);
   if (!sound) return *error = path + ": " + *error, false;
   const at::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : state) tensor.copy_(view_of(file->tensors().at(name), at::kFloat));
+  for (const auto& [name, tensor] : state)
+    tensor.copy_(view_of(file->tensors().at(name), tensor.scalar_type()));
   RandomState::from_tensors(random, program->devices()).restore();
   program->set_progress(step, cursor);
+  program->optimizer().set_updates(updates);
+  program->loss_scale().set_state(scale);
   return true;
 }
 

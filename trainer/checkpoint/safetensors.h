@@ -44,6 +44,9 @@ class File {
   size_t mapped_bytes_ = 0;
 };
 
+// Of one element; 0: the format has no such type.
+uint64_t bytes_of_type(const std::string& type);
+
 struct Item {
   std::string name, type;
   std::vector<int64_t> shape;

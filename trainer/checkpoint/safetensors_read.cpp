@@ -17,14 +17,6 @@ namespace {
 using Json = nlohmann::json;
 constexpr uint64_t kMostHeaderBytes = 100'000'000;  // the format's own bound
 
-uint64_t bytes_of_type(const std::string& type) {
-  static const std::map<std::string, uint64_t> kTypes = {
-      {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1}, {"I16", 2}, {"U16", 2}, {"F16", 2},
-      {"BF16", 2}, {"I32", 4}, {"U32", 4}, {"F32", 4},     {"F64", 8},     {"I64", 8}, {"U64", 8}};
-  const auto it = kTypes.find(type);
-  return it == kTypes.end() ? 0 : it->second;
-}
-
 // The header as JSON; a key that stands twice is an error, since readers would differ on which one holds.
 std::optional<Json> parse_header(std::string_view text, std::string* error) {
   std::vector<std::set<std::string>> keys;
@@ -113,6 +105,14 @@ bool covers(std::vector<Extent> extents, uint64_t bytes, std::string* error) {
 }
 
 }  // namespace
+
+uint64_t bytes_of_type(const std::string& type) {
+  static const std::map<std::string, uint64_t> kTypes = {
+      {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1}, {"I16", 2}, {"U16", 2}, {"F16", 2},
+      {"BF16", 2}, {"I32", 4}, {"U32", 4}, {"F32", 4},     {"F64", 8},     {"I64", 8}, {"U64", 8}};
+  const auto it = kTypes.find(type);
+  return it == kTypes.end() ? 0 : it->second;
+}
 
 std::unique_ptr<File> File::parse(std::span<const std::byte> bytes, std::string* error) {
   uint64_t header_bytes = 0;

@@ -9,7 +9,7 @@ namespace spillway::trainer::safetensors {
 namespace {
 
 uint64_t bytes_of(const Item& item) {
-  uint64_t bytes = item.type == "U8" ? 1 : item.type == "F32" ? 4 : 8;
+  uint64_t bytes = bytes_of_type(item.type);
   for (const int64_t size : item.shape) bytes *= static_cast<uint64_t>(size);
   return bytes;
 }

@@ -5,9 +5,24 @@
 
 namespace spillway::trainer {
 
-safetensors::Item item_of(std::string name, const char* type, const at::Tensor& tensor) {
-  return {std::move(name), type, tensor.sizes().vec(), [tensor](std::span<std::byte> bytes) {
-            const at::Tensor host = tensor.detach().cpu().contiguous();
+const char* name_of(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return "F32";
+    case at::kHalf:
+      return "F16";
+    case at::kBFloat16:
+      return "BF16";
+    case at::kByte:
+      return "U8";
+    default:
+      return nullptr;
+  }
+}
+
+safetensors::Item item_of(std::string name, const at::Tensor& tensor, at::ScalarType type) {
+  return {std::move(name), name_of(type), tensor.sizes().vec(), [tensor, type](std::span<std::byte> bytes) {
+            const at::Tensor host = tensor.detach().cpu().to(type).contiguous();
             std::memcpy(bytes.data(), host.const_data_ptr(), bytes.size());
           }};
 }

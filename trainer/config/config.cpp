@@ -101,6 +101,26 @@ class ConfigReader {
     table.number("epsilon", &train.epsilon, 1e-30, 1);
     table.number("clip", &train.clip, 0, 1e9);
     table.integer("warmup", &train.warmup, 0);
+    read_numerics(table);
+    table.number("momentum", &train.momentum, 0, 0.999999);
+    table.number("loss_scale", &train.loss_scale, 1, 0x1p40);
+    table.integer("loss_scale_interval", &train.loss_scale_interval, 1);
+  }
+
+  void read_numerics(StrictTable& table) {
+    Numerics& numerics = config_.train.numerics;
+    std::string precision = name_of(numerics.precision), optimizer = name_of(numerics.optimizer);
+    choice(table, "precision", &precision, names_of(kPrecisions));
+    choice(table, "optimizer", &optimizer, names_of(kOptimizers));
+    numerics = {precision_of(precision).value_or(numerics.precision),
+                optimizer_of(optimizer).value_or(numerics.optimizer)};
+  }
+
+  template <typename Value, size_t N>
+  static std::vector<std::string> names_of(const Value (&known)[N]) {
+    std::vector<std::string> names;
+    for (const Value value : known) names.emplace_back(name_of(value));
+    return names;
   }
 
   void read_run(StrictTable& table) {
@@ -111,6 +131,7 @@ class ConfigReader {
     choice(table, "allocator", &run.allocator, {"spillway", "native"});
     table.integer("devices", &run.devices, 0, 64);
     table.integer("threads", &run.threads, 0, 4096);
+    table.boolean("deterministic", &run.deterministic);
     table.integer("checkpoint_every", &run.checkpoint_every, 0);
     const toml::node* limit = table.node("limit");
     if (!limit) return;
@@ -207,7 +228,7 @@ bool apply_override(const std::string& text, toml::table* document, std::string*
 }  // namespace
 
 Shape Config::shape() const {
-  return {.model = model, .batch = train.batch};
+  return {.model = model, .batch = train.batch, .numerics = train.numerics};
 }
 
 std::optional<Config> parse_config(const std::string& text, const std::vector<std::string>& overrides,

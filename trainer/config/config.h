@@ -11,6 +11,7 @@
 
 #include "spillway/trainer/plan/architecture.h"
 #include "spillway/trainer/plan/estimate.h"
+#include "spillway/trainer/plan/numerics.h"
 #include "spillway/trainer/step/recoverable_step.h"
 
 namespace spillway::trainer {
@@ -26,6 +27,10 @@ struct TrainConfig {
   uint32_t batch = 8;
   double learning_rate = 1e-3, minimum_learning_rate = 1e-4, weight_decay = 0.1;
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, clip = 1.0;
+  double momentum = 0.9;  // of SGD
+  Numerics numerics{};
+  double loss_scale = 65536;            // that float16 begins with
+  uint64_t loss_scale_interval = 2000;  // updates without an overflow, after which it is doubled
   uint64_t warmup = 20;
 };
 
@@ -42,6 +47,7 @@ struct RunConfig {
   std::string allocator = "spillway";  // or "native"
   uint64_t limit_bytes = 0;            // of each device; 0: all that it has
   uint32_t threads = 0;                // of the CPU kernels; 0: as many as cores
+  bool deterministic = false;          // kernels that repeat themselves alone, where there are faster ones
   uint64_t checkpoint_every = 0;       // steps; 0: only when the run ends early
 };
 

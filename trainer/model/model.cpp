@@ -42,13 +42,15 @@ at::Tensor Model::logits_of(const Forward& forward, const at::Tensor& rows) cons
 at::Tensor Model::loss_sum(at::TensorList parameters, const at::Tensor& rows,
                            const std::set<uint32_t>& recompute, bool training) const {
   const at::Tensor logits = logits_of({architecture_, keys_, parameters, recompute, training}, rows);
-  return at::cross_entropy_loss(logits.flatten(0, 1), targets_of(rows).reshape(-1), {}, at::Reduction::Sum);
+  return at::cross_entropy_loss(logits.flatten(0, 1).to(at::kFloat), targets_of(rows).reshape(-1), {},
+                                at::Reduction::Sum);
 }
 
 at::Tensor Model::row_losses(at::TensorList parameters, const at::Tensor& rows) const {
   const at::NoGradGuard no_grad;
   const at::Tensor all = logits(parameters, rows);
-  return at::cross_entropy_loss(all.flatten(0, 1), targets_of(rows).reshape(-1), {}, at::Reduction::None)
+  return at::cross_entropy_loss(all.flatten(0, 1).to(at::kFloat), targets_of(rows).reshape(-1), {},
+                                at::Reduction::None)
       .view({rows.size(0), -1})
       .sum(1);
 }

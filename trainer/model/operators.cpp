@@ -5,8 +5,9 @@
 namespace spillway::trainer {
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
-  const at::Tensor scale = at::rsqrt(x.square().mean({-1}, true) + epsilon);
-  return weight * (x * scale);
+  const at::Tensor floats = x.to(at::kFloat);
+  const at::Tensor scale = at::rsqrt(floats.square().mean({-1}, true) + epsilon);
+  return weight * (floats * scale).to(x.scalar_type());
 }
 
 at::Tensor activated(const at::Tensor& x, Activation activation) {
@@ -52,7 +53,7 @@ at::Tensor biased_attention(const at::Tensor& query, const at::Tensor& key, cons
                             const at::Tensor& bias) {
   at::Tensor scores = at::matmul(query, key.transpose(2, 3));
   if (bias.defined()) scores = scores + bias;
-  return at::matmul(at::softmax(scores, -1), value);
+  return at::matmul(at::softmax(scores, -1, at::kFloat).to(scores.scalar_type()), value);
 }
 
 Rotation rotation(int64_t tokens, int64_t head_width, double base, at::Device device) {
@@ -64,7 +65,8 @@ Rotation rotation(int64_t tokens, int64_t head_width, double base, at::Device de
 
 at::Tensor rotated(const at::Tensor& heads, const at::Tensor& cosine, const at::Tensor& sine) {
   const auto halves = heads.chunk(2, -1);
-  return at::cat({halves[0] * cosine - halves[1] * sine, halves[1] * cosine + halves[0] * sine}, -1);
+  return at::cat({halves[0] * cosine - halves[1] * sine, halves[1] * cosine + halves[0] * sine}, -1)
+      .to(heads.scalar_type());
 }
 
 at::Tensor relative_buckets(int64_t tokens, bool bidirectional, int64_t buckets, int64_t furthest,

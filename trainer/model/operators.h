@@ -1,5 +1,7 @@
 // The operators that the families are made of. x is [sequences, tokens, width] everywhere.
 //
+// Results are of the type of x. Norms and softmax are computed in 32-bit floats, whatever that type is.
+//
 // Thread-safety: pure but for dropout, which draws from the device's generator. Errors: LibTorch's
 // exceptions.
 #pragma once

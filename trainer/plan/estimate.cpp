@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "trainer/plan/optimizer_state.h"
 #include "trainer/plan/parameter_table.h"
 #include "trainer/plan/tapes/tapes.h"
 
@@ -10,7 +11,6 @@ namespace spillway::trainer {
 namespace {
 
 constexpr uint64_t kFloat = 4, kTokenId = 8;
-constexpr uint64_t kTile = 1u << 18;  // floats; see trainer/optimizer/adamw.h
 
 Tape::Tensor logits_on(Tape* tape, const TapePass& pass) {
   switch (pass.model.family) {
@@ -85,26 +85,28 @@ class Counter {
     out_.items.push_back({std::move(name), device, false, bytes});
   }
 
-  // Parameters, gradients and moments: alive all the time.
+  // Parameters, gradients and what the optimizer keeps: alive all the time.
   void count_persistent() {
-    std::vector<uint64_t> elements(devices_), largest(devices_);
-    uint64_t all = 0;
+    const Numerics& numerics = shape_.numerics;
+    const bool on_host = plan_.optimizer == Place::kHost;
+    std::vector<uint64_t> elements(devices_), states(devices_);
+    std::vector<std::vector<std::vector<int64_t>>> sizes(devices_);
     for (const Parameter& parameter : table_) {
       const uint32_t device = device_of(parameter.layer);
       elements[device] += parameter.elements();
-      largest[device] = std::max(largest[device], parameter.elements());
-      all += parameter.elements();
+      sizes[device].push_back(parameter.sizes);
+      for (const StateTensor& state : optimizer_state(numerics, parameter.sizes))
+        states[device] += state.bytes();
     }
     for (uint32_t device = 0; device < devices_; ++device) {
-      add("parameters", device, elements[device] * kFloat);
-      add("gradients", device, elements[device] * kFloat);
-      if (plan_.optimizer == Place::kDevice)
-        add("optimizer state", device, 2 * elements[device] * kFloat);
-      else  // two tiles through which moments on the host pass
-        add("optimizer tiles", device, 2 * std::min(largest[device], kTile) * kFloat);
+      add("parameters", device, elements[device] * numerics.weight_bytes());
+      add("gradients", device, elements[device] * numerics.gradient_bytes());
+      if (!on_host) add("optimizer state", device, states[device]);
+      add("room to update in", device, update_scratch_bytes(numerics, sizes[device], on_host));
+      states_ += states[device];
     }
-    if (plan_.optimizer != Place::kHost) return;
-    out_.host_bytes = 2 * all * kFloat;
+    if (!on_host) return;
+    out_.host_bytes = states_;
     out_.items.push_back({"optimizer state", 0, true, out_.host_bytes});
   }
 
@@ -116,15 +118,12 @@ class Counter {
   // Two operations a weight and token in the forward, four in the backward, two more where it is done again.
   double seconds() const {
     double operations = 0, moved = 0;
-    uint64_t elements = 0;
     for (const Parameter& parameter : table_) {
-      elements += parameter.elements();
       if (parameter.sizes.size() < 2) continue;
       const bool again = parameter.layer >= 0 && plan_.recompute.contains(uint32_t(parameter.layer));
       operations += (again ? 8.0 : 6.0) * double(parameter.elements()) * double(tokens_of(parameter.layer));
     }
-    if (plan_.optimizer == Place::kHost)
-      moved = 4.0 * kFloat * double(elements);  // both moments there and back
+    if (plan_.optimizer == Place::kHost) moved = 2.0 * double(states_);  // there and back
     return operations / machine_.flops + moved / machine_.host_bytes_per_second +
            crossing_bytes() / machine_.peer_bytes_per_second + launch_seconds();
   }
@@ -153,6 +152,7 @@ class Counter {
   const Machine& machine_;
   const uint32_t devices_, micro_batch_;
   const std::vector<Parameter> table_;
+  uint64_t states_ = 0;  // bytes of what the optimizer keeps
   Estimate out_;
 };
 

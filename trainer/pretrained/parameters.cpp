@@ -29,7 +29,7 @@ bool save_parameters(const std::string& folder, const Model& model, at::TensorLi
   std::vector<safetensors::Item> items;
   items.reserve(values.size());
   for (size_t i = 0; i < values.size(); ++i)
-    items.push_back(item_of(model.table()[i].name, "F32", values[i]));
+    items.push_back(item_of(model.table()[i].name, values[i], at::kFloat));
   return save_pretrained(folder, model.architecture(), items, error);
 }
 

@@ -15,6 +15,20 @@ void wait_for_autograd_thread(at::Device device) {
   torch::autograd::grad({output}, {leaf}, {output.detach()});
 }
 
+at::ScalarType weight_type(Precision precision) {
+  switch (precision) {
+    case Precision::kFloat32:
+    case Precision::kTf32:
+      return at::kFloat;
+    case Precision::kBf16Mixed:
+    case Precision::kBf16:
+      return at::kBFloat16;
+    case Precision::kFp16Mixed:
+      return at::kHalf;
+  }
+  return at::kFloat;
+}
+
 }  // namespace
 
 class Parameters::Hook : public torch::autograd::PostAccumulateGradHook {
@@ -28,11 +42,13 @@ class Parameters::Hook : public torch::autograd::PostAccumulateGradHook {
 };
 
 Parameters::Parameters(std::vector<std::string> names, const std::vector<at::Tensor>& initial,
-                       const std::vector<at::Device>& devices)
+                       const std::vector<at::Device>& devices, const Numerics& numerics)
     : names_(std::move(names)), accumulated_(initial.size(), 0) {
+  const at::ScalarType type = weight_type(numerics.precision);
+  const at::ScalarType accumulator = numerics.gradient_bytes() == 4 ? at::kFloat : type;
   for (size_t i = 0; i < initial.size(); ++i) {
-    values_.push_back(initial[i].to(devices[i], initial[i].scalar_type(), false, true).requires_grad_(true));
-    gradients_.push_back(at::zeros_like(initial[i], at::TensorOptions().device(devices[i])));
+    values_.push_back(initial[i].to(devices[i], type, false, true).requires_grad_(true));
+    gradients_.push_back(at::zeros(initial[i].sizes(), at::device(devices[i]).dtype(accumulator)));
     attach_hook(i);
   }
 }

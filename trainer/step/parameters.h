@@ -12,15 +12,16 @@
 #include <cstdint>
 #include <memory>
 
+#include "spillway/trainer/plan/numerics.h"
 #include "trainer/libtorch.h"
 
 namespace spillway::trainer {
 
 class Parameters {
  public:
-  // `initial` on the host; `devices[i]` is where parameter i goes. Allocates the accumulators.
+  // `initial` in floats on the host; `devices[i]` is where parameter i goes. Allocates the accumulators.
   Parameters(std::vector<std::string> names, const std::vector<at::Tensor>& initial,
-             const std::vector<at::Device>& devices);
+             const std::vector<at::Device>& devices, const Numerics& numerics = {});
   Parameters(const Parameters&) = delete;
 
   size_t size() const { return values_.size(); }

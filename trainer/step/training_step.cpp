@@ -24,7 +24,8 @@ std::vector<std::string> names_of(const Model& model) {
   return names;
 }
 
-std::vector<at::Tensor> initial_of(const Config& config, const Model& model) {
+std::vector<at::Tensor> initial_of(const Config& config) {
+  const Model model(config.model);
   if (config.pretrained.empty()) return model.initial_parameters(config.train.seed);
   std::string error;
   const auto weights = open_weights(config.pretrained, model, &error);
@@ -45,14 +46,21 @@ std::vector<at::Device> devices_of(const Model& model, const std::vector<at::Dev
 
 TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vector<at::Device> devices,
                            const Plan& plan, const Core& core, PlanMoves& moves)
+    : TrainingStep(config, corpus, std::move(devices), plan, core, moves, initial_of(config)) {}
+
+TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vector<at::Device> devices,
+                           const Plan& plan, const Core& core, PlanMoves& moves,
+                           const std::vector<at::Tensor>& initial)
     : config_(config),
       examples_(corpus, config.model),
       model_(config.model),
       devices_(std::move(devices)),
       core_(core),
       moves_(moves),
-      parameters_(names_of(model_), initial_of(config, model_), devices_of(model_, devices_, plan)),
-      optimizer_(parameters_, config.train, plan.optimizer),
+      parameters_(names_of(model_), initial, devices_of(model_, devices_, plan), config.train.numerics),
+      optimizer_(parameters_, config.train, plan.optimizer, initial),
+      loss_scale_(config.train.numerics.precision == Precision::kFp16Mixed, config.train.loss_scale,
+                  config.train.loss_scale_interval),
       batch_(size_t{config.train.batch} * examples_.row_tokens()),
       evaluation_rows_(size_t{config.evaluation.windows} * examples_.row_tokens()) {
   RandomState::seed(devices_, config.train.seed);
@@ -129,7 +137,7 @@ std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const
     const at::Tensor sum =
         model_.loss_sum(parameters_.values(), rows(batch_, first, count), plan.recompute, true);
     // By the tokens of the whole batch, whatever the split.
-    const at::Tensor scaled = sum * (1.0 / tokens_of(config_.train.batch));
+    const at::Tensor scaled = sum * (loss_scale_.value() / tokens_of(config_.train.batch));
     losses_[micro_batch] = sum.item().toDouble();
     enter("backward");
     torch::autograd::backward({scaled});
@@ -137,13 +145,13 @@ std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const
 }
 
 std::optional<Failure> TrainingStep::prepare_commit() {
-  return guarded("optimizer", [&] { optimizer_.prepare(); });
+  return guarded("optimizer", [&] { optimizer_.prepare(step_, loss_scale_.value()); });
 }
 
 void TrainingStep::commit() {
   parameters_.check_complete(micro_batch_count_);
   enter("commit");
-  optimizer_.commit(step_);
+  loss_scale_.after_step(optimizer_.commit());
   enter("");
   core_.step_end(step_, uint64_t{config_.train.batch} * examples_.target_tokens());
   ++step_;
@@ -199,6 +207,12 @@ std::optional<Failure> TrainingStep::evaluate(const Plan& plan) {
 double TrainingStep::evaluation_loss() const {
   return std::accumulate(evaluation_losses_.begin(), evaluation_losses_.end(), 0.0) /
          tokens_of(evaluation_losses_.size());
+}
+
+std::vector<at::Tensor> TrainingStep::trained_weights() const {
+  std::vector<at::Tensor> weights;
+  for (size_t i = 0; i < parameters_.size(); ++i) weights.push_back(optimizer_.weights(i));
+  return weights;
 }
 
 double TrainingStep::loss() const {

@@ -10,9 +10,10 @@
 #include "trainer/config/config.h"
 #include "trainer/data/examples.h"
 #include "trainer/model/model.h"
-#include "trainer/optimizer/adamw.h"
+#include "trainer/optimizer/optimizer.h"
 #include "trainer/recovery/plan_moves.h"
 #include "trainer/runtime/core.h"
+#include "trainer/step/loss_scale.h"
 #include "trainer/step/parameters.h"
 #include "trainer/step/random_state.h"
 
@@ -53,11 +54,19 @@ class TrainingStep : public StepProgram {
   uint64_t cursor() const { return cursor_; }  // rows drawn by committed steps
   void set_progress(uint64_t step, uint64_t cursor) { step_ = step, cursor_ = cursor; }
   const Model& model() const { return model_; }
+  // In the most digits that there are, in the order of the model's table.
+  std::vector<at::Tensor> trained_weights() const;
   Parameters& parameters() { return parameters_; }
-  AdamW& optimizer() { return optimizer_; }
+  Optimizer& optimizer() { return optimizer_; }
+  const Optimizer& optimizer() const { return optimizer_; }
+  LossScale& loss_scale() { return loss_scale_; }
+  const LossScale& loss_scale() const { return loss_scale_; }
   const std::vector<at::Device>& devices() const { return devices_; }
 
  private:
+  // `initial` on the host, in floats.
+  TrainingStep(const Config& config, const Corpus& corpus, std::vector<at::Device> devices, const Plan& plan,
+               const Core& core, PlanMoves& moves, const std::vector<at::Tensor>& initial);
   std::optional<Failure> guarded(const char* phase, const std::function<void()>& work);
   void enter(const char* phase);
   at::Tensor rows(const std::vector<int64_t>& tokens, uint32_t first, uint32_t count) const;
@@ -70,7 +79,8 @@ class TrainingStep : public StepProgram {
   const Core& core_;
   PlanMoves& moves_;
   Parameters parameters_;
-  AdamW optimizer_;
+  Optimizer optimizer_;
+  LossScale loss_scale_;
 
   uint64_t step_ = 0, cursor_ = 0;
   const char* phase_ = "";

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "spillway/trainer/plan/architecture.h"
+#include "spillway/trainer/plan/numerics.h"
 #include "spillway/trainer/plan/plan.h"
 
 namespace spillway::trainer {
@@ -19,6 +20,7 @@ namespace spillway::trainer {
 struct Shape {
   Architecture model;
   uint32_t batch = 0;  // rows per optimizer step
+  Numerics numerics{};
   uint32_t layers() const { return model.all_layers(); }
 };
 

@@ -37,7 +37,7 @@ struct Plan {
   uint32_t micro_batch = 1;                  // sequences in one forward and backward; at least 1
   uint32_t evaluation_batch = 1;             // sequences in one forward of the evaluation; at least 1
   std::set<uint32_t> recompute{};            // layers whose activations are computed again in the backward
-  Place optimizer = Place::kDevice;          // AdamW's two moments
+  Place optimizer = Place::kDevice;          // what it keeps: moments, master weights
   std::map<uint32_t, uint32_t> placement{};  // layer → device index; a layer that is not named is on device 0
 
   bool operator==(const Plan&) const = default;

@@ -1,0 +1,133 @@
+// What is kept in fewer bits: the maps of 8-bit codes, the update that works on them, and rounding by chance.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "trainer/optimizer/quantization/dynamic_map.h"
+#include "trainer/optimizer/rules/rules.h"
+#include "trainer/optimizer/stochastic_rounding.h"
+#include "trainer/plan/optimizer_state.h"
+
+namespace spillway::trainer {
+namespace {
+
+TEST(DynamicMap, HasTheNumbersOfBitsandbytes) {
+  const CodeTable &with_signs = signed_codes(), &without = unsigned_codes();
+  EXPECT_TRUE(std::is_sorted(with_signs.begin(), with_signs.end()));
+  EXPECT_TRUE(std::is_sorted(without.begin(), without.end()));
+  EXPECT_FLOAT_EQ(with_signs[0], -0.99296875f);
+  EXPECT_FLOAT_EQ(with_signs[255], 1);
+  EXPECT_EQ(with_signs[kSignedZero], 0);
+  EXPECT_FLOAT_EQ(with_signs[kSignedZero + 1], 5.5e-7f);
+  EXPECT_EQ(without[0], 0);
+  EXPECT_FLOAT_EQ(without[1], 3.25e-7f);
+  EXPECT_FLOAT_EQ(without[255], 1);
+}
+
+class QuantizedUpdate : public testing::Test {
+ protected:
+  // A whole number of blocks and a part of one.
+  static constexpr int64_t kElements = 40 * kQuantizationBlock + 77, kBlocks = 41;
+  struct State {
+    at::Tensor value = at::randn({kElements});
+    at::Tensor first = at::full({kElements}, kSignedZero, at::kByte), first_scales = at::zeros({kBlocks});
+    at::Tensor second = at::zeros({kElements}, at::kByte), second_scales = at::zeros({kBlocks});
+    Tile tile(const at::Tensor& gradient) const {
+      return {.parameter = 0,
+              .begin = 0,
+              .value = value,
+              .gradient = gradient.clone(),
+              .states = {first, first_scales, second, second_scales},
+              .decays = true};
+    }
+  };
+  QuantizedUpdate() {
+    at::manual_seed(3);
+    rule_.reserve_operators(at::kCPU, kElements);
+  }
+  at::Tensor gradient() const {  // of very different sizes within a block, and a block of zeros
+    at::Tensor made = at::randn({kElements}) * at::pow(10.0, -6 * at::rand({kElements}));
+    made.narrow(0, kQuantizationBlock, kQuantizationBlock).zero_();
+    return made;
+  }
+
+  QuantizedAdamWRule rule_{{.weight_decay = 0.1}};
+};
+
+TEST_F(QuantizedUpdate, IsTheSameInOnePassAsByOperators) {
+  State one, other;
+  other.value.copy_(one.value);
+  for (uint64_t number = 1; number <= 20; ++number) {
+    const at::Tensor now = gradient();
+    rule_.begin({.number = number, .rate = 1e-2});
+    rule_.apply(one.tile(now));
+    rule_.apply_by_operators(other.tile(now));
+    ASSERT_TRUE(at::allclose(one.value, other.value, 1e-5, 1e-6)) << number;
+    ASSERT_TRUE(at::allclose(one.first_scales, other.first_scales, 1e-5, 0)) << number;
+    // A number that lies between two codes may be rounded to either.
+    const auto apart = [](const at::Tensor& a, const at::Tensor& b) {
+      return (a.to(at::kInt) - b.to(at::kInt)).abs();
+    };
+    for (const auto& [a, b] : {std::pair(one.first, other.first), std::pair(one.second, other.second)}) {
+      ASSERT_LE(apart(a, b).max().item().toInt(), 1);
+      ASSERT_LE(apart(a, b).sum().item().toInt(), kElements / 1000) << number;
+    }
+    for (const auto& [a, b] :
+         {std::pair(one.first, other.first), std::pair(one.second, other.second),
+          std::pair(one.first_scales, other.first_scales), std::pair(one.second_scales, other.second_scales)})
+      a.copy_(b);  // so that what is apart does not add up
+  }
+  EXPECT_EQ(one.first.narrow(0, kQuantizationBlock, kQuantizationBlock).max().item().toInt(), kSignedZero);
+}
+
+TEST_F(QuantizedUpdate, KeepsEachMomentAtTheNearestCode) {
+  State state;
+  at::Tensor first = at::zeros({kElements}), second = at::zeros({kElements});
+  const at::Tensor now = gradient();
+  rule_.begin({.number = 1, .rate = 1e-2});
+  rule_.apply(state.tile(now));
+  const auto expect_nearest = [&](const at::Tensor& codes, const at::Tensor& scales, const at::Tensor& moment,
+                                  const CodeTable& map) {
+    for (int64_t i = 0; i < kElements; ++i) {
+      const float x = moment[i].item().toFloat() / scales[i / kQuantizationBlock].item().toFloat();
+      const float kept = std::fabs(map[codes[i].item().toByte()] - x);
+      for (const float other : map)
+        ASSERT_LE(kept, std::fabs(other - x) + 2e-7f * std::fabs(x)) << i << ": " << x;
+    }
+  };
+  expect_nearest(state.first, state.first_scales, now * (1 - float(0.9)), signed_codes());
+  expect_nearest(state.second, state.second_scales, now * now * (1 - float(0.95)), unsigned_codes());
+}
+
+TEST(StochasticRounding, HasTheRightMeanAndKeepsWhatNeedsNoRounding) {
+  StochasticRounding rounding(7);
+  rounding.reserve(at::kCPU);
+  constexpr int64_t kCount = 1 << 20;
+  const auto rounded = [&](double number, uint64_t update) {
+    const at::Tensor out = at::empty({kCount}, at::kBFloat16);
+    rounding.round(at::full({kCount}, number, at::kFloat), at::empty({kCount}, at::kInt), out, update, 0, 0);
+    return out.to(at::kDouble);
+  };
+  for (const double number : {1.0017, -0.33337, 3.1e-5}) {
+    const at::Tensor many = rounded(number, 1);
+    EXPECT_NEAR(many.mean().item().toDouble() / number, 1, 3e-5);
+    EXPECT_LT((many - number).abs().max().item().toDouble(), std::fabs(number) / 128);
+  }
+  EXPECT_TRUE(at::equal(rounded(1.5, 1), at::full({kCount}, 1.5, at::kDouble)));
+  EXPECT_TRUE(at::equal(rounded(1.0017, 4), rounded(1.0017, 4))) << "the same place, the same bits";
+  EXPECT_FALSE(at::equal(rounded(1.0017, 4), rounded(1.0017, 5)));
+}
+
+TEST(StochasticRounding, LeavesTheModelsRandomNumbersAlone) {
+  at::manual_seed(5);
+  const at::Tensor expected = at::rand({4});
+  at::manual_seed(5);
+  StochasticRounding rounding(7);
+  rounding.reserve(at::kCPU);
+  rounding.round(at::ones({9}), at::empty({9}, at::kInt), at::empty({9}, at::kBFloat16), 1, 2, 3);
+  EXPECT_TRUE(at::equal(at::rand({4}), expected));
+}
+
+}  // namespace
+}  // namespace spillway::trainer

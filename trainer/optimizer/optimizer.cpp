@@ -1,0 +1,208 @@
+#include "trainer/optimizer/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "trainer/optimizer/learning_rate.h"
+
+namespace spillway::trainer {
+namespace {
+
+int device_key(const at::Tensor& tensor) {
+  return tensor.is_cuda() ? tensor.device().index() : -1;
+}
+
+at::Device place_of(Place place, const at::Tensor& parameter) {
+  return place == Place::kHost ? at::Device(at::kCPU) : parameter.device();
+}
+
+int64_t entries_of(int64_t elements, const StateTensor& shape) {
+  return (elements + shape.elements_per_entry - 1) / shape.elements_per_entry;
+}
+
+at::ScalarType type_of(const StateTensor& shape) {
+  return shape.is_codes ? at::kByte : at::kFloat;
+}
+
+// The part of a state that belongs to a tile.
+at::Tensor part_of(const at::Tensor& state, const StateTensor& shape, int64_t begin, int64_t length) {
+  return state.view({-1}).narrow(0, begin / shape.elements_per_entry, entries_of(length, shape));
+}
+
+bool is_tiled(const StateTensor& shape) {
+  return shape.elements_per_entry > 0;
+}
+
+}  // namespace
+
+Optimizer::Optimizer(Parameters& parameters, const TrainConfig& train, Place place,
+                     const std::vector<at::Tensor>& initial)
+    : parameters_(parameters),
+      train_(train),
+      rule_(update_rule(train, parameters.size())),
+      rounding_(train.seed),
+      scale_(at::zeros({}, at::kFloat)) {
+  for (size_t i = 0; i < parameters.size(); ++i) add_entry(i, place, initial[i]);
+  prepare_scratch();
+}
+
+void Optimizer::add_entry(size_t index, Place place, const at::Tensor& initial) {
+  const std::vector<int64_t> sizes = parameters_.value(index).sizes().vec();
+  Entry entry{.shapes = optimizer_state(train_.numerics, sizes),
+              .tensors = {},
+              .tile = tile_elements(train_.numerics, sizes),
+              .on_host = place == Place::kHost};
+  const at::Device device = place_of(place, parameters_.value(index));
+  for (const StateTensor& shape : entry.shapes)
+    entry.tensors.push_back(shape.name == "master"
+                                ? initial.to(device, at::kFloat, false, true)
+                                : at::zeros(shape.sizes, at::device(device).dtype(type_of(shape))));
+  entries_.push_back(std::move(entry));
+}
+
+void Optimizer::prepare_scratch() {
+  std::map<int, std::map<std::string, std::pair<int64_t, at::ScalarType>>> needed;
+  std::map<int, std::pair<at::Device, int64_t>> tiles;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const Entry& entry = entries_[i];
+    const at::Tensor& value = parameters_.value(i);
+    const int key = device_key(value);
+    const auto need = [&](const std::string& name, int64_t elements, at::ScalarType type) {
+      auto& [most, kind] = needed[key][name];
+      most = std::max(most, elements), kind = type;
+    };
+    auto& [device, tile] = tiles.try_emplace(key, value.device(), 0).first->second;
+    tile = std::max(tile, entry.tile);
+    for (const StateTensor& shape : entry.shapes)
+      if (entry.on_host && is_tiled(shape)) need(shape.name, entries_of(entry.tile, shape), type_of(shape));
+    if (train_.numerics.precision != Precision::kBf16) continue;
+    need("value", entry.tile, at::kFloat), need("gradient", entry.tile, at::kFloat);
+    need("bits", entry.tile, at::kInt);
+  }
+  std::erase_if(scratch_, [&](const auto& of) { return !needed.contains(of.first); });
+  for (const auto& [key, by_name] : needed) {
+    Scratch& scratch = scratch_[key];
+    std::erase_if(scratch, [&](const auto& of) { return !by_name.contains(of.first); });
+    for (const auto& [name, size] : by_name)
+      if (!scratch.contains(name) || scratch[name].numel() != size.first)
+        scratch[name] = at::empty({size.first}, at::device(tiles.at(key).first).dtype(size.second));
+  }
+  for (const auto& [key, of] : tiles) {
+    rule_->reserve(of.first, of.second);
+    if (train_.numerics.precision == Precision::kBf16) rounding_.reserve(of.first);
+  }
+}
+
+Updated Optimizer::updated(size_t index) const {
+  return {index, parameters_.value(index).detach(), parameters_.gradient(index), &entries_[index].tensors};
+}
+
+void Optimizer::measure_norm(double loss_scale) {
+  std::vector<at::Tensor> norms;
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    norms.push_back(at::linalg_vector_norm(parameters_.gradient(i).view({-1}), 2, {}, false, at::kFloat));
+  double squares = 0;  // in the order of the parameters, on the host: the same wherever the layers lie
+  for (const at::Tensor& norm : norms) {
+    const double value = norm.item().toDouble();
+    squares += value * value;
+  }
+  norm_ = std::sqrt(squares) / loss_scale;
+}
+
+void Optimizer::prepare(uint64_t step, double loss_scale) {
+  const at::NoGradGuard no_grad;
+  prepare_scratch();
+  measure_norm(loss_scale);
+  const double clip = train_.clip > 0 && norm_ > train_.clip ? train_.clip / (norm_ + 1e-6) : 1;
+  update_ = {.number = updates_ + 1, .rate = learning_rate(train_, step), .scale = clip / loss_scale};
+  for (size_t i = 0; i < entries_.size(); ++i) rule_->prepare(update_, updated(i));
+}
+
+bool Optimizer::commit() {
+  if (train_.numerics.precision == Precision::kFp16Mixed && !std::isfinite(norm_)) return false;
+  const at::NoGradGuard no_grad;
+  *scale_.mutable_data_ptr<float>() = float(update_.scale);
+  rule_->begin(update_);
+  for (size_t i = 0; i < entries_.size(); ++i) update(i);
+  ++updates_;
+  return true;
+}
+
+void Optimizer::update(size_t index) {
+  const int64_t elements = parameters_.value(index).numel(), tile = entries_[index].tile;
+  for (int64_t begin = 0; begin < elements; begin += tile)
+    update_tile(index, begin, std::min(tile, elements - begin));
+  rule_->finish(updated(index));
+}
+
+at::Tensor Optimizer::in_floats(Scratch& scratch, const char* name, const at::Tensor& tile) const {
+  if (tile.scalar_type() == at::kFloat) return tile;
+  return scratch.at(name).narrow(0, 0, tile.numel()).copy_(tile);
+}
+
+void Optimizer::update_tile(size_t index, int64_t begin, int64_t length) {
+  const Entry& entry = entries_[index];
+  const at::Tensor parameter = parameters_.value(index).detach().view({-1}).narrow(0, begin, length);
+  const at::Tensor gradient = parameters_.gradient(index).view({-1}).narrow(0, begin, length);
+  Scratch& scratch = scratch_[device_key(parameter)];
+  Tile tile{.parameter = index,
+            .begin = begin,
+            .value = {},
+            .gradient = in_floats(scratch, "gradient", gradient),
+            .states = {},
+            .decays = parameters_.value(index).dim() >= 2};  // norms and biases do not
+  for (size_t i = 0; i < entry.shapes.size(); ++i) {
+    if (!is_tiled(entry.shapes[i])) continue;
+    at::Tensor part = part_of(entry.tensors[i], entry.shapes[i], begin, length);
+    if (entry.on_host) part = scratch.at(entry.shapes[i].name).narrow(0, 0, part.numel()).copy_(part);
+    tile.states.push_back(std::move(part));
+  }
+  const std::vector<at::Tensor> all = tile.states;  // the master among them
+  if (train_.numerics.has_master_weights()) {
+    tile.value = tile.states.front();
+    tile.states.erase(tile.states.begin());
+  } else {
+    tile.value = in_floats(scratch, "value", parameter);
+  }
+  if (update_.scale != 1) tile.gradient.mul_(scale_);
+  rule_->apply(tile);
+  store(index, begin, tile.value, parameter);
+  for (size_t i = 0, read = 0; entry.on_host && i < entry.shapes.size(); ++i)
+    if (is_tiled(entry.shapes[i]))
+      part_of(entry.tensors[i], entry.shapes[i], begin, length).copy_(all[read++]);
+}
+
+void Optimizer::store(size_t index, int64_t begin, const at::Tensor& from, const at::Tensor& value) {
+  if (train_.numerics.has_master_weights())
+    value.copy_(from);
+  else if (train_.numerics.precision == Precision::kBf16)
+    rounding_.round(from, scratch_.at(device_key(value)).at("bits").narrow(0, 0, from.numel()), value,
+                    update_.number, index, static_cast<uint64_t>(begin));
+}
+
+void Optimizer::move_to(Place place) {
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    Entry& entry = entries_[i];
+    std::vector<at::Tensor> moved;
+    for (const at::Tensor& tensor : entry.tensors)
+      moved.push_back(tensor.to(place_of(place, parameters_.value(i))));
+    entry.tensors = std::move(moved);
+    entry.on_host = place == Place::kHost;
+  }
+  prepare_scratch();
+}
+
+void Optimizer::relocate(size_t first, size_t count, at::Device device) {
+  for (size_t i = first; i < first + count; ++i) {
+    if (entries_[i].on_host) continue;
+    std::vector<at::Tensor> moved;
+    for (const at::Tensor& tensor : entries_[i].tensors) moved.push_back(tensor.to(device));
+    entries_[i].tensors = std::move(moved);
+  }
+}
+
+const at::Tensor& Optimizer::weights(size_t index) const {
+  return train_.numerics.has_master_weights() ? entries_[index].tensors.front() : parameters_.value(index);
+}
+
+}  // namespace spillway::trainer

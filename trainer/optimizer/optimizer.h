@@ -1,0 +1,81 @@
+// The optimizer: what it keeps of each parameter, wherever that lies, and an update in two phases.
+//
+// `prepare` reads and may allocate; it has no effect on the training and can be repeated. `commit` writes and
+// allocates no device memory: it works in place, in tiles, and uses the gradients (which the step no longer
+// needs) as scratch. The tiles are the same whether the states are on the device or pass through it from the
+// host, so that both places give the same bits. In mixed precision the master weights are a state like the
+// moments: they are updated in 32 bits, and rounded into the weights that the model computes with. Weights
+// without a master are rounded stochastically, from random bits of (seed, update, parameter, tile).
+//
+// The order is that of Micikevicius et al., "Mixed Precision Training" (2018): accumulate, check for an
+// overflow, unscale, clip by the global norm, update.
+//
+// Thread-safety: one thread. Ownership: owns states, tiles and scratch; borrows the parameters. Errors:
+// LibTorch's exceptions, from the constructor, `prepare`, `move_to` and `relocate`; after one of them every
+// state is in one place or the other, whole.
+#pragma once
+#include <map>
+
+#include "trainer/optimizer/stochastic_rounding.h"
+#include "trainer/optimizer/update_rule.h"
+#include "trainer/plan/optimizer_state.h"
+#include "trainer/step/parameters.h"
+
+namespace spillway::trainer {
+
+class Optimizer {
+ public:
+  // Allocates the states, zero, beside the parameters or on the host. `initial`: the weights in 32 bits on
+  // the host, for the masters.
+  Optimizer(Parameters& parameters, const TrainConfig& train, Place place,
+            const std::vector<at::Tensor>& initial);
+
+  // Measures the gradients' norm. `loss_scale`: what the loss was multiplied by.
+  void prepare(uint64_t step, double loss_scale = 1);
+  // `step` counts from 0. False after an overflow: nothing was updated.
+  bool commit();
+  double gradient_norm() const { return norm_; }  // without the loss scale; not finite after an overflow
+  uint64_t updates() const { return updates_; }   // that were made
+  void set_updates(uint64_t updates) { updates_ = updates; }
+
+  void move_to(Place place);
+  // The states of parameters that were relocated follow them.
+  void relocate(size_t first, size_t count, at::Device device);
+
+  const std::vector<StateTensor>& state_shapes(size_t index) const { return entries_[index].shapes; }
+  const std::vector<at::Tensor>& states(size_t index) const { return entries_[index].tensors; }
+  // The weights in the most digits that there are: the master, or else the parameter.
+  const at::Tensor& weights(size_t index) const;
+
+ private:
+  struct Entry {
+    std::vector<StateTensor> shapes;
+    std::vector<at::Tensor> tensors;
+    int64_t tile = 0;  // elements
+    bool on_host = false;
+  };
+  // By the name of a state, or of what is computed.
+  using Scratch = std::map<std::string, at::Tensor>;
+
+  void add_entry(size_t index, Place place, const at::Tensor& initial);
+  void prepare_scratch();
+  void measure_norm(double loss_scale);
+  Updated updated(size_t index) const;
+  void update(size_t index);
+  void update_tile(size_t index, int64_t begin, int64_t length);
+  at::Tensor in_floats(Scratch& scratch, const char* name, const at::Tensor& tile) const;
+  void store(size_t index, int64_t begin, const at::Tensor& from, const at::Tensor& value);
+
+  Parameters& parameters_;
+  const TrainConfig train_;
+  std::vector<Entry> entries_;
+  std::map<int, Scratch> scratch_;  // by device index
+  std::unique_ptr<UpdateRule> rule_;
+  StochasticRounding rounding_;
+  at::Tensor scale_;  // one number on the host, made once
+  Update update_;
+  double norm_ = 0;
+  uint64_t updates_ = 0;
+};
+
+}  // namespace spillway::trainer

@@ -1,0 +1,106 @@
+// The optimizers, by name.
+#pragma once
+#include <map>
+
+#include "trainer/optimizer/quantization/blockwise_adamw.h"
+#include "trainer/optimizer/update_rule.h"
+
+namespace spillway::trainer {
+
+// Adam, of Kingma and Ba, "Adam: A Method for Stochastic Optimization" (2015); AdamW, of Loshchilov and
+// Hutter, "Decoupled Weight Decay Regularization" (2019). States: the first and the second moment.
+class AdamRule : public UpdateRule {
+ public:
+  AdamRule(const TrainConfig& train, bool decoupled);
+  void begin(const Update& update) override;
+  void apply(const Tile& tile) override;
+
+ private:
+  // The numbers of one update as tensors of one element on the host, made once: LibTorch would wrap each
+  // plain number in a fresh tensor for each use.
+  struct Numbers {
+    at::Tensor keep, beta1, beta2, correction, epsilon;
+  };
+
+  const TrainConfig train_;
+  const bool decoupled_;
+  Numbers numbers_;
+  double rate_ = 0;
+};
+
+// AdamW whose moments are kept in 8 bits, of Dettmers et al., "8-bit Optimizers via Block-wise Quantization"
+// (2022). Parameters of fewer than kLeastQuantizedElements keep them in 32. On a CPU a block is updated in
+// one pass (quantization/blockwise_adamw.h), on a GPU by LibTorch's operators. States: codes and scales of
+// both moments.
+class QuantizedAdamWRule : public UpdateRule {
+ public:
+  explicit QuantizedAdamWRule(const TrainConfig& train) : train_(train), small_(train, true) {}
+  void reserve(at::Device device, int64_t elements) override;
+  void begin(const Update& update) override;
+  void apply(const Tile& tile) override;
+  // The same by operators, on any device. REQUIRES: reserve_operators(device, elements of the tile).
+  void apply_by_operators(const Tile& tile);
+  void reserve_operators(at::Device device, int64_t elements);
+
+ private:
+  struct Map {
+    at::Tensor numbers, thresholds;
+  };
+  // Room for one tile, in whole blocks.
+  struct Room {
+    at::Tensor first, second, rounded, index;
+    Map first_map, second_map;
+  };
+
+  void apply_in_one_pass(const Tile& tile) const;
+
+  const TrainConfig train_;
+  AdamRule small_;
+  std::map<int, Room> rooms_;  // by device index
+  AdamWNumbers numbers_;
+  float kept_ = 1;  // by the weight decay, where it applies
+};
+
+// Gradient descent with momentum, as torch.optim.SGD computes it. State: the momentum.
+class SgdRule : public UpdateRule {
+ public:
+  explicit SgdRule(const TrainConfig& train) : train_(train) {}
+  void begin(const Update& update) override { update_ = update; }
+  void apply(const Tile& tile) override;
+
+ private:
+  const TrainConfig train_;
+  Update update_;
+};
+
+// Of Shazeer and Stern, "Adafactor: Adaptive Learning Rates with Sublinear Memory Cost" (2018), without a
+// first moment, by the schedule's learning rate times the parameter's size; as transformers' Adafactor with
+// scale_parameter. States of a matrix: means of the squared gradients by row and by column, and of a vector
+// the squares themselves.
+class AdafactorRule : public UpdateRule {
+ public:
+  AdafactorRule(const TrainConfig& train, size_t parameters) : train_(train), next_(parameters) {}
+  void prepare(const Update& update, const Updated& of) override;
+  void begin(const Update&) override {}
+  void apply(const Tile& tile) override;
+  void finish(const Updated& of) override;
+
+ private:
+  // What the coming update makes of the states, and what follows from it.
+  struct Next {
+    std::vector<at::Tensor> states;
+    at::Tensor row_factor, factor;  // of a matrix's rows and columns; of a vector `factor` alone
+    int64_t columns = 0;            // 0: a vector
+    double rate = 0, limit = 1;     // relative to the size of the parameter; the update is divided by it
+  };
+
+  void prepare_matrix(const Update& update, const Updated& of, Next* next) const;
+  void prepare_vector(const Update& update, const Updated& of, Next* next) const;
+  at::Tensor tile_of(const at::Tensor& gradient, const Next& next, int64_t begin) const;
+  double update_size(const Update& update, const Updated& of, const Next& next) const;
+
+  const TrainConfig train_;
+  std::vector<Next> next_;
+};
+
+}  // namespace spillway::trainer

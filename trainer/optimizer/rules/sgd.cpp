@@ -1,0 +1,12 @@
+#include "trainer/optimizer/rules/rules.h"
+
+namespace spillway::trainer {
+
+void SgdRule::apply(const Tile& tile) {
+  if (tile.decays && train_.weight_decay > 0) tile.gradient.add_(tile.value, train_.weight_decay);
+  // The first update's momentum is the gradient itself: the state was zero.
+  tile.states[0].mul_(train_.momentum).add_(tile.gradient);
+  tile.value.add_(tile.states[0], -update_.rate);
+}
+
+}  // namespace spillway::trainer

@@ -1,0 +1,34 @@
+#include "trainer/optimizer/stochastic_rounding.h"
+
+#include <ATen/Context.h>
+
+#include "trainer/data/mix.h"
+
+namespace spillway::trainer {
+namespace {
+
+int key_of(at::Device device) {
+  return device.is_cuda() ? device.index() : -1;
+}
+
+}  // namespace
+
+void StochasticRounding::reserve(at::Device device) {
+  // A copy: drawing from it leaves the model's random numbers alone.
+  if (!generators_.contains(key_of(device)))
+    generators_.emplace(key_of(device), at::globalContext().defaultGenerator(device).clone());
+}
+
+void StochasticRounding::round(const at::Tensor& from, const at::Tensor& bits, const at::Tensor& to,
+                               uint64_t update, uint64_t parameter, uint64_t begin) {
+  at::Generator& generator = generators_.at(key_of(to.device()));
+  {
+    const std::lock_guard<std::mutex> lock(generator.mutex());
+    generator.set_current_seed(mix(mix(mix(seed_, update), parameter), begin));
+  }
+  bits.random_(0, 1 << 16, generator);
+  from.view(at::kInt).add_(bits).bitwise_and_(-(1 << 16));
+  to.copy_(from);  // exact: what is cut is zero
+}
+
+}  // namespace spillway::trainer

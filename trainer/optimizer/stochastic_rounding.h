@@ -1,0 +1,33 @@
+// Rounding 32-bit floats to bfloat16 such that the mean is right: up with the probability of the part that is
+// cut off.
+//
+// Sixteen random bits are added below those that stay, and the sum is cut. Source: Gupta et al., "Deep
+// Learning with Limited Numerical Precision" (2015). The bits follow from seed and key alone, not from what
+// was rounded before.
+//
+// Thread-safety: one thread. Ownership: owns a generator a device. Errors: none; nothing is allocated but the
+// generators, by `reserve`.
+#pragma once
+#include <cstdint>
+#include <map>
+
+#include "trainer/libtorch.h"
+
+namespace spillway::trainer {
+
+class StochasticRounding {
+ public:
+  explicit StochasticRounding(uint64_t seed) : seed_(seed) {}
+
+  void reserve(at::Device device);
+  // `from` are floats, of which only the upper halves are left; `bits` 32-bit integers of the same number,
+  // scratch. REQUIRES: reserve(to.device()).
+  void round(const at::Tensor& from, const at::Tensor& bits, const at::Tensor& to, uint64_t update,
+             uint64_t parameter, uint64_t begin);
+
+ private:
+  const uint64_t seed_;
+  std::map<int, at::Generator> generators_;  // by device index
+};
+
+}  // namespace spillway::trainer

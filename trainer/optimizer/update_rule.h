@@ -1,0 +1,57 @@
+// An optimizer's mathematics, apart from where its states lie and in which numbers the weights are kept.
+//
+// trainer/optimizer/optimizer.h cuts parameters into tiles, brings the states of a tile to the parameter's
+// device, and has a rule update it. A tile is the same wherever the states lie, and so are the bits.
+//
+// Thread-safety: one thread. Ownership: a rule owns its scratch; tiles are views. Errors: LibTorch's
+// exceptions, from `reserve` and `prepare` alone: `apply` allocates no device memory.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "trainer/config/config.h"
+#include "trainer/libtorch.h"
+
+namespace spillway::trainer {
+
+// One step of the optimizer.
+struct Update {
+  uint64_t number = 1;  // of updates so far, this one included
+  double rate = 0;      // the learning rate
+  double scale = 1;     // what gradients are multiplied by: the clipping, and the loss scale taken back
+};
+
+// A parameter as the optimizer sees it, on its device.
+struct Updated {
+  size_t index = 0;
+  at::Tensor value;                                 // what the model computes with
+  at::Tensor gradient;                              // accumulated, not yet scaled
+  const std::vector<at::Tensor>* states = nullptr;  // that belong to it as a whole; on any device
+};
+
+struct Tile {
+  size_t parameter = 0;
+  int64_t begin = 0;               // of its elements
+  at::Tensor value;                // [elements], floats; written
+  at::Tensor gradient;             // [elements], floats, scaled; scratch afterwards
+  std::vector<at::Tensor> states;  // that are read in tiles; written
+  bool decays = false;
+};
+
+class UpdateRule {
+ public:
+  virtual ~UpdateRule() = default;
+  // Room to compute in, for tiles of at most `elements` on `device`.
+  virtual void reserve(at::Device, int64_t /*elements*/) {}
+  // Sums over a whole parameter that its tiles will need. May be repeated; changes no state.
+  virtual void prepare(const Update&, const Updated&) {}
+  // Before the tiles of an update.
+  virtual void begin(const Update& update) = 0;
+  virtual void apply(const Tile& tile) = 0;
+  // After a parameter's tiles: writes the states that belong to it as a whole.
+  virtual void finish(const Updated&) {}
+};
+
+std::unique_ptr<UpdateRule> update_rule(const TrainConfig& train, size_t parameters);
+
+}  // namespace spillway::trainer
