@@ -13,6 +13,8 @@ const char* name_of(at::ScalarType type) {
       return "F16";
     case at::kBFloat16:
       return "BF16";
+    case at::kLong:
+      return "I64";
     case at::kByte:
       return "U8";
     default:

@@ -1,8 +1,9 @@
-"""compare.py BUILD --corpus TEXT FAMILY...: the trainer beside transformers with torch.optim, on the same weights.
+"""compare.py BUILD --corpus TEXT NAME...: the trainer beside transformers and others' optimizers, on the same weights.
 
-For each model: transformers makes it and saves it; spillway-train begins with that, trains 50 steps and saves. The
-logits of the first batch, the loss and gradient norm of every step, and the logits of the saved model must be those
-that transformers computes. Prints how far they are apart.
+NAME is a family, which is trained by AdamW beside torch.optim's, or an optimizer, by which a GPT-2 is trained: adafactor
+beside transformers', adamw8bit beside torchao's. For each model: transformers makes it and saves it; spillway-train
+begins with that, trains 50 steps and saves. The logits of the first batch, the loss and gradient norm of every step, and
+the logits of the saved model must be those that transformers computes. Prints how far they are apart.
 """
 import argparse
 import math
@@ -18,6 +19,7 @@ import transformers
 STEPS, BATCH, CONTEXT = 50, 4, 24
 TRAIN = {"learning_rate": 2e-3, "minimum_learning_rate": 2e-4, "weight_decay": 0.1, "beta1": 0.9, "beta2": 0.95,
          "epsilon": 1e-8, "clip": 0.5, "warmup": 10}
+OPTIMIZERS = {"adamw": {}, "adafactor": {"learning_rate": 2e-2, "minimum_learning_rate": 2e-3}, "adamw8bit": {}}
 FAMILIES = {}
 
 
@@ -87,38 +89,50 @@ def logits_of(model, rows):
     return model(input_ids=rows[:, :-1]).logits, rows[:, 1:]
 
 
-def rate_at(step):
-    if step < TRAIN["warmup"]:
-        return TRAIN["learning_rate"] * (step + 1) / TRAIN["warmup"]
-    done = (step - TRAIN["warmup"]) / (STEPS - TRAIN["warmup"])
-    least = TRAIN["minimum_learning_rate"]
-    return least + (TRAIN["learning_rate"] - least) * 0.5 * (1 + math.cos(math.pi * done))
+def rate_at(step, train):
+    if step < train["warmup"]:
+        return train["learning_rate"] * (step + 1) / train["warmup"]
+    done = (step - train["warmup"]) / (STEPS - train["warmup"])
+    least = train["minimum_learning_rate"]
+    return least + (train["learning_rate"] - least) * 0.5 * (1 + math.cos(math.pi * done))
 
 
-def trained(model, rows):
+def optimizer_of(name, groups, train):
+    betas, epsilon = (train["beta1"], train["beta2"]), train["epsilon"]
+    if name == "adafactor":
+        return transformers.optimization.Adafactor(groups, lr=1.0, scale_parameter=True, relative_step=False)
+    if name == "adamw8bit":
+        torch.compiler.set_stance("force_eager")  # its update is compiled otherwise
+        from torchao.optim import AdamW8bit
+        return AdamW8bit(groups, betas=betas, eps=epsilon)
+    return torch.optim.AdamW(groups, betas=betas, eps=epsilon)
+
+
+def trained(model, rows, name, train):
     """Loss and gradient norm of each step, of the same schedule."""
     decaying = [p for p in model.parameters() if p.dim() >= 2]
     others = [p for p in model.parameters() if p.dim() < 2]
-    optimizer = torch.optim.AdamW([{"params": decaying, "weight_decay": TRAIN["weight_decay"]},
-                                   {"params": others, "weight_decay": 0.0}],
-                                  betas=(TRAIN["beta1"], TRAIN["beta2"]), eps=TRAIN["epsilon"])
+    optimizer = optimizer_of(name, [{"params": decaying, "weight_decay": train["weight_decay"]},
+                                    {"params": others, "weight_decay": 0.0}], train)
     seen = []
     for step in range(STEPS):
         for group in optimizer.param_groups:
-            group["lr"] = rate_at(step)
+            rate = rate_at(step, train)
+            group["lr"] = torch.tensor(rate) if name == "adamw8bit" else rate
         logits, targets = logits_of(model, rows[step])
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
         optimizer.zero_grad()
         loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), TRAIN["clip"])
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), train["clip"])
         optimizer.step()
         seen.append((loss.item(), norm.item()))
     return seen
 
 
-def write_config(path, folder, corpus):
+def write_config(path, folder, corpus, name, train):
     lines = ["[model]", f'pretrained = "{folder / "from"}"', f"context = {CONTEXT}", "[data]", f'corpus = "{corpus}"',
-             "[train]", f"steps = {STEPS}", f"batch = {BATCH}", *(f"{key} = {value}" for key, value in TRAIN.items()),
+             "[train]", f"steps = {STEPS}", f"batch = {BATCH}", f'optimizer = "{name}"',
+             *(f"{key} = {value}" for key, value in train.items()),
              "[evaluation]", "windows = 2", "[run]", 'device = "cpu"', f'out = "{folder / "run"}"',
              f'save = "{folder / "to"}"', "[plan]", "micro_batch = 3", "recompute = [0]"]
     path.write_text("\n".join(lines) + "\n")
@@ -129,13 +143,14 @@ def difference(a, b):
 
 
 class Compared(unittest.TestCase):
-    build = corpus = families = None
+    build = corpus = names = None
 
     def run_program(self, name, *arguments):
         done = subprocess.run([self.build / "bin" / name, *arguments], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr[-2000:])
 
-    def compare(self, make, folder):
+    def compare(self, make, name, folder):
+        train = {**TRAIN, **OPTIMIZERS[name]}
         torch.manual_seed(5)
         model = make().eval()
         with torch.no_grad():  # larger than at the start of a training, so that norms and positions matter
@@ -143,7 +158,7 @@ class Compared(unittest.TestCase):
                 parameter.add_(0.05 * torch.randn_like(parameter))
         model.save_pretrained(folder / "from", max_shard_size="60KB")
         self.assertGreater(len(list((folder / "from").glob("*.safetensors"))), 1, "in shards")
-        write_config(folder / "config.toml", folder, self.corpus)
+        write_config(folder / "config.toml", folder, self.corpus, name, train)
         self.run_program("reference_dump", folder / "config.toml", folder / "seen.safetensors")
         self.run_program("spillway-train", "--config", folder / "config.toml")
         seen = safetensors.torch.load_file(folder / "seen.safetensors")
@@ -153,7 +168,7 @@ class Compared(unittest.TestCase):
         self.assertLess(logits, 1e-5)
         ours = [[float.fromhex(number) for number in line.split()[1:3]]
                 for line in (folder / "run" / "losses.txt").read_text().splitlines() if line.split()[0].isdigit()]
-        theirs = trained(model, rows)
+        theirs = trained(model, rows, name, train)
         self.assertEqual(len(ours), STEPS)
         apart = [max(abs(a[i] - b[i]) / b[i] for a, b in zip(ours, theirs)) for i in range(2)]
         self.assertLess(apart[0], 1e-4, "losses")
@@ -163,23 +178,24 @@ class Compared(unittest.TestCase):
         with torch.no_grad():
             after = difference(logits_of(saved, rows[0])[0], logits_of(model, rows[0])[0])
         self.assertLess(after, 1e-2, "the weights after 50 steps")
-        print(f"{make.__name__}: logits {logits:.1e}, losses {apart[0]:.1e}, norms {apart[1]:.1e} apart; "
+        print(f"{make.__name__}, {name}: logits {logits:.1e}, losses {apart[0]:.1e}, norms {apart[1]:.1e} apart; "
               f"after the training {after:.1e}", flush=True)
 
     def test_models(self):
-        for name in self.families:
-            for make in FAMILIES[name]:
-                with self.subTest(make.__name__), tempfile.TemporaryDirectory() as folder:
-                    self.compare(make, pathlib.Path(folder))
+        for name in self.names:
+            optimizer = name if name in OPTIMIZERS else "adamw"
+            for make in FAMILIES.get(name, [gpt2]):
+                with self.subTest(make.__name__, optimizer=optimizer), tempfile.TemporaryDirectory() as folder:
+                    self.compare(make, optimizer, pathlib.Path(folder))
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--corpus", type=pathlib.Path, required=True)
-    parser.add_argument("families", nargs="+", choices=sorted(FAMILIES))
+    parser.add_argument("names", nargs="+", choices=[*sorted(FAMILIES), *OPTIMIZERS])
     options = parser.parse_args()
-    Compared.build, Compared.corpus, Compared.families = options.build.resolve(), options.corpus, options.families
+    Compared.build, Compared.corpus, Compared.names = options.build.resolve(), options.corpus, options.names
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()

@@ -33,7 +33,7 @@ bool dump(const std::string& from, const std::string& to, std::string* error) {
   if (!weights) return false;
   const at::Tensor rows = rows_of(*config, *corpus);
   const at::Tensor logits = model.logits(parameters_of(*weights, model), rows[0]);
-  return safetensors::write(to, {item_of("rows", "I64", rows), item_of("logits", "F32", logits)}, {}, error);
+  return safetensors::write(to, {item_of("rows", rows), item_of("logits", logits)}, {}, error);
 }
 
 }  // namespace
