@@ -31,8 +31,10 @@ file(CREATE_LINK spillway/libspillway.so ${CMAKE_BINARY_DIR}/install/libspillway
 install(FILES ${CMAKE_BINARY_DIR}/install/libspillway.so DESTINATION lib)
 install(FILES ${CMAKE_SOURCE_DIR}/include/spillway/spillway.h DESTINATION include/spillway)
 # The module; the wheel (tools/wheel) adds the command.
-install(FILES ${CMAKE_SOURCE_DIR}/python/spillway/__init__.py ${CMAKE_SOURCE_DIR}/python/spillway/py.typed
-  DESTINATION ${private}/python/spillway)
+set(module __init__ _batch_size _gradients _out_of_memory _pieces _recovery _step _undo)
+list(TRANSFORM module APPEND .py)
+list(TRANSFORM module PREPEND ${CMAKE_SOURCE_DIR}/python/spillway/)
+install(FILES ${module} ${CMAKE_SOURCE_DIR}/python/spillway/py.typed DESTINATION ${private}/python/spillway)
 
 install(EXPORT Spillway NAMESPACE Spillway:: FILE SpillwayConfig.cmake DESTINATION lib/cmake/Spillway)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/install/SpillwayConfigVersion.cmake COMPATIBILITY SameMinorVersion)

@@ -13,7 +13,11 @@ import pathlib
 import types
 import typing
 
-__all__ = ["core", "install", "install_plugin"]
+from ._batch_size import find_executable_batch_size
+from ._out_of_memory import is_out_of_memory
+from ._step import step
+
+__all__ = ["core", "find_executable_batch_size", "install", "install_plugin", "is_out_of_memory", "step"]
 
 _SETTERS = {  # of CUDAPluggableAllocator: the name of Spillway's function, after "spillway_plugin_"
     "set_init_fn": "init",

@@ -47,6 +47,7 @@ class Setup(unittest.TestCase):
         (tools / "requirements.txt").write_text("tiny-package==1.0\n")
         (tools / "requirements-oldest.txt").write_text("tiny-package==1.0\n")
         (tools / "requirements-tests.txt").write_text("tiny-package==1.0\n")
+        (tools / "requirements-trainers.txt").write_text("tiny-package==1.0\n")
         return tools.parent
 
     def keep_corpus(self):

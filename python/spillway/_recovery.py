@@ -1,0 +1,223 @@
+"""One call of a function that is redone when memory runs out; what spillway.step keeps about the function."""
+import gc
+import logging
+import typing
+
+from ._gradients import CannotUndo, GradientsBefore, arriving, wait_for_autograd
+from ._out_of_memory import summary, is_out_of_memory, release_tensors
+from ._pieces import Arguments, ContainersBefore, check_joinable, cut, join, rows_of, tensors_of
+from ._undo import Buffers, Undo
+
+if typing.TYPE_CHECKING:
+    import torch
+
+    Had = dict[torch.Tensor, int]
+
+log = logging.getLogger("spillway")
+_INTERRUPTED = ("spillway.step: some parameters have this micro-batch's gradients and others not: call zero_grad() "
+                "before training goes on")
+
+
+class Recovery:
+    """What spillway.step keeps about one function: the attribute `recovery` of the decorated function."""
+
+    def __init__(self, function: typing.Callable[..., typing.Any], model: typing.Any, restore: typing.Iterable[object],
+                 make_room: typing.Any, attempts: int, split: typing.Union[bool, str],
+                 count: typing.Optional[typing.Callable[..., float]]) -> None:
+        if attempts < 1:
+            raise ValueError(f"spillway.step: attempts is {attempts}, and must be at least 1")
+        if split not in (False, True, "mean", "sum"):
+            raise ValueError(f"spillway.step: split is {split!r}, and must be False, True, 'mean' or 'sum'")
+        self.failures = 0  # runs that were out of memory
+        self.redone = 0  # calls that succeeded after one
+        self.rows: typing.Optional[int] = None  # the largest piece after a split; None: the whole micro-batch
+        self._function, self._model, self._others = function, model, list(restore)
+        self._make_room = [make_room] if callable(make_room) else list(make_room)
+        self._attempts, self._split, self._count = attempts, split, count
+        self._buffers = Buffers()
+        self._name = getattr(function, "__name__", type(function).__name__)
+
+    def run(self, args: tuple, kwargs: dict) -> typing.Any:
+        import torch
+
+        if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+            return self._function(*args, **kwargs)  # what a capture records cannot be redone
+        failures = self.failures
+        result = _Call(self, (args, kwargs)).run()
+        self.redone += self.failures > failures
+        return result
+
+
+class _Call:
+    """One call of the decorated function."""
+
+    def __init__(self, owner: Recovery, arguments: Arguments) -> None:
+        self._owner, self._arguments = owner, arguments
+        self._modules, self._parameters = _trained(owner._model, arguments)
+        self._devices = {one.device for one in self._parameters if one.is_cuda}
+        self._versions = [(tensor, tensor._version) for tensor in tensors_of(arguments) if not tensor.is_inference()]
+        self._rows = rows_of(arguments) if owner._split else 0
+        self._total = self._amount(arguments) if owner._split else 0.0
+        self._redone = False
+        self._weights: list[float] = []
+        self._results: list[typing.Any] = []
+
+    def run(self) -> typing.Any:
+        self._run_pieces(0, self._rows, {})
+        return self._results[0] if len(self._results) == 1 else join(self._results, self._weights)
+
+    def _run_pieces(self, first: int, end: int, had: "Had") -> None:
+        """Runs these rows in pieces that have fitted before; `had`: what a larger piece has accumulated of them."""
+        most = self._owner.rows or end - first
+        pieces = max(1, -(-(end - first) // max(1, most)))
+        edges = [first + (end - first) * i // pieces for i in range(pieces + 1)]
+        for start, stop in zip(edges, edges[1:]):
+            self._run_rows(start, stop, dict(had))
+
+    def _amount(self, arguments: Arguments) -> float:
+        """How much of the mean is due to these rows."""
+        if self._owner._count is None:
+            return float(rows_of(arguments))
+        return float(self._owner._count(*arguments[0], **arguments[1]))
+
+    def _weight(self, arguments: Arguments) -> float:
+        if self._owner._split == "sum" or not self._total:
+            return 1.0
+        return self._amount(arguments) / self._total
+
+    def _run_rows(self, first: int, end: int, had: "Had") -> None:
+        """Runs these rows at once until that succeeds, or else in smaller pieces."""
+        whole = (first, end) == (0, self._rows)
+        arguments = self._arguments if whole else cut(self._arguments, self._rows, first, end)
+        weight = 1.0 if whole else self._weight(arguments)
+        undo = Undo(self._modules, self._owner._buffers, self._owner._others)
+        attempt = 1
+        while (error := self._attempt(arguments, weight, undo, had)) is not None:
+            if not self._has_room(attempt, error):
+                break
+            attempt += 1
+        else:
+            return
+        if not self._owner._split or end - first < 2:
+            raise _interrupted(error)
+        middle = (first + end + 1) // 2
+        self._owner.rows = middle - first
+        log.warning("%s: split into pieces of %d rows from now on", self._owner._name, self._owner.rows)
+        self._run_pieces(first, middle, had)
+        self._run_pieces(middle, end, had)
+
+    def _attempt(self, arguments: Arguments, weight: float, undo: Undo, had: "Had") -> typing.Optional[BaseException]:
+        """None, with the result noted; or why memory ran out, with everything put back but for what `had` tells."""
+        gradients, containers = GradientsBefore(self._parameters), ContainersBefore(arguments)
+        failure: typing.Optional[BaseException] = None
+        try:
+            with arriving(self._parameters, had, weight):
+                result = self._owner._function(*arguments[0], **arguments[1])
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            failure = error
+        if failure is None:
+            self._keep(result, weight)
+            return None
+        # Outside `except`, and without the failed function's variables: they would keep its tensors alive.
+        self._owner.failures += 1
+        release_tensors(failure)
+        wait_for_autograd(self._devices)
+        containers.restore()
+        obstacle = self._take_back(undo, gradients, had)
+        if obstacle is not None:
+            log.error("%s: %s; not redone: %s", self._owner._name, summary(failure), obstacle)
+            raise _interrupted(failure)
+        return failure
+
+    def _keep(self, result: typing.Any, weight: float) -> None:
+        self._owner._buffers.learn()
+        if self._owner._split:
+            check_joinable(result)  # at the first call, and not at the first failure
+        self._results.append(result)
+        self._weights.append(weight)
+
+    def _take_back(self, undo: Undo, gradients: GradientsBefore, had: "Had") -> typing.Optional[CannotUndo]:
+        try:
+            undo.restore()
+            gradients.undo(had)
+            self._check_arguments()
+            _check_ranks(self._modules)
+        except CannotUndo as obstacle:
+            return obstacle
+        return None
+
+    def _check_arguments(self) -> None:
+        if any(tensor._version != version for tensor, version in self._versions):
+            raise CannotUndo("the function changed a tensor among its arguments in place")
+
+    def _has_room(self, attempt: int, error: BaseException) -> bool:
+        """Frees what can be freed; whether another attempt is worth it. A call's first redo always is: unwinding alone
+        frees memory, and what was missing may have been another's."""
+        most = self._owner._attempts
+        given = attempt < most and (not self._redone or any(_gives(make_room) for make_room in self._owner._make_room))
+        self._redone = True
+        gc.collect()
+        if self._devices:
+            import torch
+
+            torch.cuda.empty_cache()
+        log.warning("%s: attempt %d of %d%s: %s", self._owner._name, attempt, most,
+                    "" if given else ", nothing more can be given", summary(error))
+        return given
+
+
+def _interrupted(error: BaseException) -> BaseException:
+    if hasattr(error, "add_note"):  # of Python 3.11
+        error.add_note(_INTERRUPTED)
+    return error
+
+
+def _gives(make_room: typing.Callable[[], typing.Any]) -> bool:
+    failure = None
+    try:
+        return make_room() is not False
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        failure = error
+    release_tensors(failure)
+    log.warning("making room failed: %s", summary(failure))
+    return False
+
+
+def _trained(model: typing.Any, arguments: Arguments) -> tuple[list["torch.nn.Module"], list["torch.Tensor"]]:
+    """All modules, and the tensors whose gradients the function computes; each once."""
+    import torch
+
+    given: list[typing.Union[torch.nn.Module, torch.Tensor]]
+    if model is None:
+        given = [one for one in (*arguments[0], *arguments[1].values()) if isinstance(one, torch.nn.Module)]
+        if not given:
+            raise TypeError("spillway.step: no module is among the arguments: say whose gradients the function "
+                            "computes, as in spillway.step(model=model)")
+    else:
+        given = list(model) if not isinstance(model, (torch.nn.Module, torch.Tensor)) else [model]
+    modules: dict[torch.nn.Module, None] = {}
+    tensors: dict[torch.Tensor, None] = {}
+    for one in given:
+        if isinstance(one, torch.nn.Module):
+            modules.update(dict.fromkeys(one.modules()))
+            tensors.update(dict.fromkeys(parameter for parameter in one.parameters() if parameter.requires_grad))
+        else:
+            tensors[one] = None
+    return list(modules), list(tensors)
+
+
+def _check_ranks(modules: list["torch.nn.Module"]) -> None:
+    """A redo repeats the collectives of the backward pass, which other ranks do not."""
+    import torch
+
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()
+            and torch.distributed.get_world_size() > 1):
+        return
+    for module in modules:
+        if getattr(module, "require_backward_grad_sync", False) or hasattr(module, "set_requires_gradient_sync") \
+                or type(module).__name__ == "FullyShardedDataParallel":
+            raise CannotUndo("its backward pass waits for other ranks: redo micro-batches inside no_sync() only")

@@ -1,0 +1,75 @@
+"""A training step that is redone exactly when memory runs out: spillway.step (docs/recovery.md)."""
+import functools
+import typing
+
+from ._recovery import Recovery
+
+Function = typing.TypeVar("Function", bound=typing.Callable[..., typing.Any])
+_Count = typing.Optional[typing.Callable[..., float]]
+_MakeRoom = typing.Union[typing.Callable[[], typing.Any], typing.Iterable[typing.Callable[[], typing.Any]]]
+
+
+@typing.overload
+def step(function: Function, *, model: typing.Any = ..., restore: typing.Iterable[object] = ...,
+         make_room: _MakeRoom = ..., attempts: int = ..., split: typing.Union[bool, str] = ...,
+         count: _Count = ...) -> Function: ...
+@typing.overload
+def step(*, model: typing.Any = ..., restore: typing.Iterable[object] = ..., make_room: _MakeRoom = ...,
+         attempts: int = ..., split: typing.Union[bool, str] = ...,
+         count: _Count = ...) -> typing.Callable[[Function], Function]: ...
+
+
+def step(function=None, *, model=None, restore=(), make_room=(), attempts=4, split=False, count=None):
+    """Redoes a function when it runs out of memory, so that what it computes is what it would have computed with room.
+
+    The function runs forward and backward of one micro-batch, or all of a training step before `optimizer.step()` and
+    what changes weights, learning rate or counters. Before it is called again its exception's tensors are gone, and
+    gradients, random states (Python, NumPy, PyTorch's CPU and all CUDA devices), modules' buffers, containers among the
+    arguments and the objects in `restore` are what they were. Gradients are not copied: parameters that have the
+    micro-batch already get no second one.
+
+        @spillway.step(model=model)
+        def micro_batch(batch):
+            loss = model(**batch).loss / accumulation
+            loss.backward()
+            return loss.detach()
+
+    model      whose gradients the function computes: a module, or an iterable of modules and tensors. Left out: the
+               modules among the arguments of each call, such as `self`.
+    restore    objects with state_dict and load_state_dict (a StatefulDataLoader) or get_state and set_state (a
+               torch.Generator) that the function draws from.
+    make_room  a function without arguments, or several, called in order outside the failed work until one returns
+               anything but False, which says that it has nothing to give. The caches are emptied anyway. The first redo
+               needs none of them; each further one needs one that gives.
+    attempts   most runs of one micro-batch or piece of it.
+    split      "mean" (or True): when nothing else helps, every tensor among the arguments that has as many rows as the
+               first one is halved, and again down to one row. Gradients are those of the mean over all rows; "sum": of
+               losses that are sums. The function must return None, numbers, tensors or containers of them. Pieces stay
+               as small for later calls: `function.recovery.rows`, None for whole micro-batches again.
+    count      of the arguments of a call, how much they weigh in the mean: the number of their targets. Left out: the
+               number of rows.
+
+    Guarantee: without `split` bit exact, as far as PyTorch's kernels repeat themselves. A split is numerically equal;
+    with dropout its masks are others, and with BatchNorm its statistics are those of the pieces.
+
+    Errors: what is no shortage of memory passes through. When nothing helps the last out-of-memory error is raised;
+    then gradients are incomplete, and zero_grad() must come before training goes on, while random states and buffers
+    are as before. So it is, without a redo, when something was changed that cannot be put back (logged), and where
+    backward passes wait for other ranks (DDP outside no_sync, FSDP). TypeError: no module is known. Nothing is redone
+    during a CUDA graph capture. Optimizers that run inside the backward pass cannot be undone.
+
+    Thread-safety: one call at a time of each decorated function, and nothing else may draw random numbers from the
+    process's generators meanwhile. Logs to logging.getLogger("spillway").
+    """
+    if function is None:
+        return functools.partial(step, model=model, restore=restore, make_room=make_room, attempts=attempts,
+                                 split=split, count=count)
+    recovery = Recovery(function, model, restore, make_room, attempts, split, count)
+
+    # A plain function, so that it may be a method; frameworks look at its signature.
+    @functools.wraps(function, updated=())
+    def redone(*args, **kwargs):
+        return recovery.run(args, kwargs)
+
+    redone.recovery = recovery
+    return redone

@@ -1,0 +1,73 @@
+"""spillway.find_executable_batch_size: what it does beyond Accelerate's, beside which test_trainers.py runs it."""
+import logging
+import pathlib
+import sys
+import unittest
+import weakref
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+
+import torch  # noqa: E402
+
+import spillway  # noqa: E402
+
+logging.getLogger("spillway").setLevel(logging.CRITICAL)
+
+
+class Finder(unittest.TestCase):
+    def setUp(self):
+        self.tried = []
+
+    def work(self, batch_size, fits):
+        self.tried.append(batch_size)
+        if batch_size > fits:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return batch_size
+
+    def test_the_failed_calls_tensors_are_gone_at_the_next(self):
+        kept = []
+
+        @spillway.find_executable_batch_size(starting_batch_size=4, halve=True)
+        def work(batch_size):
+            self.assertEqual([one() for one in kept], [None] * len(kept))
+            activation = torch.ones(batch_size)
+            kept.append(weakref.ref(activation))
+            if batch_size > 1:
+                try:
+                    raise RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+                except RuntimeError:
+                    raise ValueError("an operator failed")
+            return batch_size
+
+        self.assertEqual(work(), 1)
+        self.assertEqual(len(kept), 3)
+
+    def test_what_worked_is_where_the_next_call_begins(self):
+        find = spillway.find_executable_batch_size(self.work, starting_batch_size=64, halve=True)
+        self.assertEqual([find(20), find(20), find(7)], [16, 16, 4])
+        self.assertEqual(self.tried, [64, 32, 16, 16, 16, 8, 4])
+
+    def test_functions_of_one_cache_share_the_size(self):
+        for _ in range(2):
+            self.assertEqual(spillway.find_executable_batch_size(self.work, 64, halve=True, cache="shared")(20), 16)
+        self.assertEqual(spillway.find_executable_batch_size(self.work, 64, halve=True, cache="own")(100), 64)
+        self.assertEqual(self.tried, [64, 32, 16, 16, 64])
+
+    def test_no_size_is_an_error_from_the_last_shortage(self):
+        find = spillway.find_executable_batch_size(self.work, 2, halve=True)
+        with self.assertRaisesRegex(RuntimeError, "No executable batch size found") as error:
+            find(0)
+        self.assertIsInstance(error.exception.__cause__, torch.OutOfMemoryError)
+        self.assertEqual(self.tried, [2, 1])
+
+    def test_other_errors_pass_through(self):
+        @spillway.find_executable_batch_size
+        def work(batch_size):
+            raise ValueError("shapes")
+
+        with self.assertRaisesRegex(ValueError, "shapes"):
+            work()
+
+
+if __name__ == "__main__":
+    unittest.main()
