@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 
 #include "tests/trainer/small_models.h"
@@ -162,6 +163,25 @@ TEST(Planner, WhatDoesNotFitSaysHowMuchIsLacking) {
     EXPECT_GE(candidate.lacking_bytes, before) << "the nearest comes first";
     before = candidate.lacking_bytes;
   }
+}
+
+TEST(Planner, TheTableHasEachCombinationOfTechniquesOnceAndTheBestFirst) {
+  const Shape shape{small_gpt2(8, 128, 4, 64), 16};
+  Machine machine{.devices = 2};
+  machine.device_bytes = estimate(shape, {.micro_batch = 16}, machine).device_peak_bytes[0] / 2;
+  const Planned planned = find_plan(shape, machine, Guarantee::kNumericallyEqual, {.evaluation_batch = 4});
+  ASSERT_TRUE(planned.best);
+  EXPECT_EQ(planned.alternatives[0].plan, planned.best->plan);
+  std::set<std::string> seen;
+  for (const Candidate& candidate : planned.alternatives) {
+    EXPECT_TRUE(!candidate.fits() || candidate.time.seconds() >= planned.best->time.seconds());
+    EXPECT_TRUE(seen.insert(std::to_string(candidate.plan.recompute.size()) +
+                            std::to_string(int(candidate.plan.optimizer)) +
+                            (candidate.plan.placement.empty() ? " one" : " two"))
+                    .second)
+        << to_string(candidate.plan);
+  }
+  EXPECT_GE(seen.size(), 12u) << "three depths of recompute, two places, one device and two";
 }
 
 TEST(Planner, MomentsDoNotGoToAHostThatHasNoRoomForThem) {

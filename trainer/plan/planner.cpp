@@ -12,7 +12,7 @@ namespace spillway::trainer {
 namespace {
 
 // The choices of one axis beside the others' of `from`: the fastest first, and each needing no more memory.
-struct Axis {
+struct PlanAxis {
   std::vector<Plan> (*choices)(const Plan& from, const Shape& shape, const Machine& machine);
 };
 
@@ -61,7 +61,7 @@ std::vector<Plan> placements(const Plan& from, const Shape& shape, const Machine
   return plans;
 }
 
-constexpr Axis kAxes[] = {{optimizer_places}, {placements}};
+constexpr PlanAxis kAxes[] = {{optimizer_places}, {placements}};
 
 // The first layers, because their activations live longest.
 Plan with_recompute(Plan plan, uint32_t layers) {
@@ -151,10 +151,20 @@ class PlanSearch {
       return std::tuple(candidate.lacking_bytes + candidate.lacking_host_bytes, candidate.time.seconds());
     };
     std::ranges::stable_sort(out_.alternatives, {}, order);
-    if (!out_.best) return;
-    std::erase_if(out_.alternatives,
-                  [this](const Candidate& other) { return other.plan == out_.best->plan; });
-    out_.alternatives.insert(out_.alternatives.begin(), *out_.best);
+    if (out_.best) out_.alternatives.insert(out_.alternatives.begin(), *out_.best);
+    std::set<std::string> seen;
+    std::erase_if(out_.alternatives, [&](const Candidate& candidate) {
+      return !seen.insert(techniques_of(candidate.plan)).second;
+    });
+  }
+
+  // Equal for plans that differ only in how large their batches are and in how they share the layers out.
+  static std::string techniques_of(Plan plan) {
+    plan.micro_batch = plan.evaluation_batch = 1;
+    std::set<uint32_t> devices;
+    for (const auto& [layer, device] : plan.placement) devices.insert(device);
+    plan.placement.clear();
+    return to_string(plan) + " devices=" + std::to_string(devices.size());
   }
 
   // With the evaluation's batch halved until it fits beside what the plan keeps.

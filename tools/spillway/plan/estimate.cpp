@@ -13,41 +13,38 @@
 namespace spillway::tools {
 namespace {
 
-using trainer::Estimate;
-using trainer::EstimateItem;
-
 constexpr size_t kBarCells = 24;
 
-std::string place_of(const EstimateItem& item) {
+std::string place_of(const trainer::EstimateItem& item) {
   return item.host ? "host" : "device " + std::to_string(item.device);
 }
 
-uint64_t largest_item(const Estimate& needed) {
+uint64_t largest_item(const trainer::Estimate& needed) {
   uint64_t most = 0;
-  for (const EstimateItem& item : needed.items) most = std::max(most, item.bytes);
+  for (const trainer::EstimateItem& item : needed.items) most = std::max(most, item.bytes);
   return most;
 }
 
-void add_items(const Estimate& needed, bool host, uint32_t device, uint64_t sum, Table* table) {
+void add_items(const trainer::Estimate& needed, bool host, uint32_t device, uint64_t sum, Table* table) {
   const std::string place = host ? "host" : "device " + std::to_string(device);
   std::string shown = place;
-  for (const EstimateItem& item : needed.items) {
+  for (const trainer::EstimateItem& item : needed.items) {
     if (item.host != host || (!host && item.device != device)) continue;
     table->add({std::exchange(shown, ""), item.name, size_text(item.bytes), share_text(item.bytes, sum),
                 bar_text(item.bytes, largest_item(needed), kBarCells)});
   }
 }
 
-nlohmann::ordered_json items_json(const Estimate& needed) {
+nlohmann::ordered_json items_json(const trainer::Estimate& needed) {
   auto items = nlohmann::ordered_json::array();
-  for (const EstimateItem& item : needed.items)
+  for (const trainer::EstimateItem& item : needed.items)
     items.push_back({{"place", place_of(item)}, {"name", item.name}, {"bytes", item.bytes}});
   return items;
 }
 
 }  // namespace
 
-std::string estimate_text(const Workload& workload, const Estimate& needed) {
+std::string estimate_text(const Workload& workload, const trainer::Estimate& needed) {
   using enum Align;
   Table table({kLeft, kLeft, kRight, kRight, kLeft});
   for (uint32_t device = 0; device < needed.device_peak_bytes.size(); ++device) {
@@ -61,7 +58,7 @@ std::string estimate_text(const Workload& workload, const Estimate& needed) {
          "\nNot counted: the CUDA context and libraries, rounding and fragmentation of the allocator.\n";
 }
 
-std::string estimate_json(const Workload& workload, const Estimate& needed) {
+std::string estimate_json(const Workload& workload, const trainer::Estimate& needed) {
   using Json = nlohmann::ordered_json;
   const trainer::Architecture& model = workload.shape.model;
   const Json json = {{"spillway_estimate", 1},
@@ -79,7 +76,7 @@ std::string estimate_json(const Workload& workload, const Estimate& needed) {
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::string estimate_svg(const Workload& workload, const Estimate& needed) {
+std::string estimate_svg(const Workload& workload, const trainer::Estimate& needed) {
   std::vector<SvgBar> bars;
   for (uint32_t device = 0; device < needed.device_peak_bytes.size(); ++device)
     bars.push_back({"device " + std::to_string(device),
@@ -87,7 +84,7 @@ std::string estimate_svg(const Workload& workload, const Estimate& needed) {
                     {},
                     0});
   if (needed.host_bytes > 0) bars.push_back({"host", size_text(needed.host_bytes), {}, 0});
-  for (const EstimateItem& item : needed.items)
+  for (const trainer::EstimateItem& item : needed.items)
     (item.host ? bars.back() : bars[item.device]).pieces.push_back({item.name, item.bytes});
   return bars_svg(workload_text(workload), bars);
 }

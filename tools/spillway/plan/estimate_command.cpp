@@ -6,6 +6,7 @@
 
 #include "tools/spillway/command.h"
 #include "tools/spillway/plan/estimate.h"
+#include "tools/spillway/plan/gpu.h"
 #include "tools/spillway/plan/workload.h"
 #include "tools/spillway/rehearse/output.h"
 
@@ -54,7 +55,8 @@ int run_estimate(const EstimateOptions& options) {
   if (!workload) return fail(code, "estimate: " + error);
   if (error = apply(options, &*workload); !error.empty()) return fail(kUsageError, "estimate: " + error);
   const auto needed =
-      trainer::estimate(workload->shape, workload->plan, {.devices = devices_of(workload->plan)});
+      trainer::estimate(workload->shape, workload->plan,
+                        {.devices = devices_of(workload->plan), .workspace_bytes = kProductWorkspace});
   std::fputs((options.json ? estimate_json(*workload, needed) : estimate_text(*workload, needed)).c_str(),
              stdout);
   if (options.svg.empty()) return kSuccess;

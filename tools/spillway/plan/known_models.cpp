@@ -6,16 +6,14 @@
 namespace spillway::tools {
 namespace {
 
-using trainer::Architecture;
-using trainer::Family;
-
 struct KnownModel {
   const char* name;
-  Architecture model;
+  trainer::Architecture model;
 };
 
-Architecture gpt2(uint32_t width, uint32_t layers, uint32_t heads) {
-  Architecture model = Architecture::usual(Family::kGpt2, layers, width, heads, 1024);
+trainer::Architecture gpt2(uint32_t width, uint32_t layers, uint32_t heads) {
+  trainer::Architecture model =
+      trainer::Architecture::usual(trainer::Family::kGpt2, layers, width, heads, 1024);
   model.vocabulary = 50257;
   return model;
 }
@@ -26,9 +24,9 @@ struct LlamaSizes {
   bool tied_head;
 };
 
-Architecture llama(const LlamaSizes& sizes) {
-  Architecture model =
-      Architecture::usual(Family::kLlama, sizes.layers, sizes.width, sizes.heads, sizes.context);
+trainer::Architecture llama(const LlamaSizes& sizes) {
+  trainer::Architecture model = trainer::Architecture::usual(trainer::Family::kLlama, sizes.layers,
+                                                             sizes.width, sizes.heads, sizes.context);
   model.key_value_heads = sizes.key_value_heads;
   model.hidden = sizes.hidden;
   model.vocabulary = sizes.vocabulary;
@@ -43,8 +41,9 @@ struct T5Sizes {
   bool gated;
 };
 
-Architecture t5(const T5Sizes& sizes) {
-  Architecture model = Architecture::usual(Family::kT5, sizes.layers, sizes.width, sizes.heads, 512);
+trainer::Architecture t5(const T5Sizes& sizes) {
+  trainer::Architecture model =
+      trainer::Architecture::usual(trainer::Family::kT5, sizes.layers, sizes.width, sizes.heads, 512);
   model.head_width = sizes.head_width;
   model.hidden = sizes.hidden;
   model.vocabulary = 32128;
@@ -69,7 +68,7 @@ const std::vector<KnownModel>& known_models() {
 
 }  // namespace
 
-std::optional<Architecture> known_model(const std::string& name) {
+std::optional<trainer::Architecture> known_model(const std::string& name) {
   std::string wanted = name;
   std::ranges::transform(wanted, wanted.begin(), [](unsigned char c) { return char(std::tolower(c)); });
   for (const KnownModel& known : known_models())

@@ -58,7 +58,8 @@ class SvgWriter {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" font-family=\"sans-serif\" "
         "font-size=\"13\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
         width, height);
-    text(12, 24, title, " font-weight=\"bold\"");
+    text(12, 24, title.substr(0, title.find('\n')), " font-weight=\"bold\"");
+    if (title.find('\n') != std::string::npos) text(12, 44, title.substr(title.find('\n') + 1));
     for (size_t i = 0; i < bars_.size(); ++i) bar(bars_[i], kTop + kRowHeight * double(i));
     const double below = kTop + kRowHeight * double(bars_.size()) + 8;
     for (size_t i = 0; i < names_.size(); ++i) {

@@ -27,7 +27,7 @@ struct SvgBar {
   uint64_t room = 0;  // a line is drawn there; 0: none
 };
 
-// One bar below another, on a common scale, with a legend of all pieces' names.
+// One bar below another, on a common scale, with a legend of all pieces' names. `title` has one line or two.
 std::string bars_svg(const std::string& title, const std::vector<SvgBar>& bars);
 
 }  // namespace spillway::tools

@@ -16,7 +16,6 @@ namespace spillway::tools {
 namespace {
 
 namespace fs = std::filesystem;
-using trainer::Architecture;
 
 constexpr uint32_t kBatch = 8;  // where nothing says another
 
@@ -81,7 +80,7 @@ bool read_model(const WorkloadOptions& options, Workload* workload, int* code, s
 
 // Floats that a step could have alive, generously; beyond 2^50 byte counts of 64 bits might not hold a sum.
 bool can_be_counted(const trainer::Shape& shape, uint32_t evaluation_batch) {
-  const Architecture& model = shape.model;
+  const trainer::Architecture& model = shape.model;
   const double rows = std::max(shape.batch, evaluation_batch), tokens = double(model.context);
   const double of_layer = 32.0 * (model.width + 3.0 * model.query_width() + model.hidden) +
                           (model.has_decoder() ? 8.0 * model.heads * tokens : 0);
@@ -131,7 +130,7 @@ std::optional<Workload> read_workload(const WorkloadOptions& options, int* code,
 }
 
 std::string workload_text(const Workload& workload) {
-  const Architecture& model = workload.shape.model;
+  const trainer::Architecture& model = workload.shape.model;
   char text[192];
   const double parameters = double(trainer::parameter_count(model));
   std::snprintf(text, sizeof text,
