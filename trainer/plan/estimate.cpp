@@ -1,7 +1,9 @@
 #include "spillway/trainer/plan/estimate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <utility>
 
 #include "trainer/plan/optimizer_state.h"
 #include "trainer/plan/parameter_table.h"
@@ -25,8 +27,8 @@ Tape::Tensor logits_on(Tape* tape, const TapePass& pass) {
 }
 
 // A micro-batch's forward, loss and backward; or an evaluation's forward and losses.
-Memory dry_run(const TapePass& pass) {
-  Memory memory(pass.devices);
+Memory dry_run(const TapePass& pass, const Machine& machine) {
+  Memory memory(machine);
   Tape tape(&memory, pass.training ? Tape::Mode::kTrains : Tape::Mode::kEvaluates);
   tape.on(0, Kind::kInputs);
   const Architecture& model = pass.model;
@@ -51,9 +53,9 @@ class Counter {
       : shape_(shape),
         model_(shape.model),
         plan_(plan),
-        machine_(machine),
-        devices_(std::max(1u, machine.devices)),
-        micro_batch_(std::min(plan.micro_batch, std::max(1u, shape.batch))),
+        machine_(with_a_device(machine)),
+        devices_(machine_.devices),
+        micro_batch_(std::clamp(plan.micro_batch, 1u, std::max(1u, shape.batch))),
         table_(parameter_table(shape.model)) {
     out_.device_peak_bytes.resize(devices_);
     out_.evaluation_peak_bytes.resize(devices_);
@@ -62,19 +64,27 @@ class Counter {
   Estimate count() {
     count_persistent();
     out_.evaluation_peak_bytes = out_.device_peak_bytes;
-    const Memory step = dry_run({model_, plan_, micro_batch_, devices_, true, machine_.workspace_bytes});
-    const Memory evaluation =
-        dry_run({model_, plan_, plan_.evaluation_batch, devices_, false, machine_.workspace_bytes});
+    const Memory step = dry_run(pass(micro_batch_, true), machine_);
+    const Memory evaluation = dry_run(pass(plan_.evaluation_batch, false), machine_);
     for (uint32_t device = 0; device < devices_; ++device) {
       for (size_t kind = 0; kind < kKinds; ++kind)
         add(name_of(static_cast<Kind>(kind)), device, step.at_peak(device)[kind]);
       out_.evaluation_peak_bytes[device] += evaluation.peak(device);
     }
-    out_.step_us = static_cast<uint64_t>(1e6 * seconds());
+    count_time(step.time());
     return std::move(out_);
   }
 
  private:
+  static Machine with_a_device(Machine machine) {
+    machine.devices = std::max(1u, machine.devices);
+    return machine;
+  }
+
+  TapePass pass(uint32_t rows, bool training) const {
+    return {model_, plan_, rows, devices_, training, machine_.workspace_bytes};
+  }
+
   uint32_t device_of(int layer) const {
     return layer < 0 ? 0 : std::min(plan_.device_of(uint32_t(layer)), devices_ - 1);
   }
@@ -110,46 +120,46 @@ class Counter {
     out_.items.push_back({"optimizer state", 0, true, out_.host_bytes});
   }
 
-  uint64_t tokens_of(int layer) const {
-    const bool decodes = layer < 0 || model_.is_decoder_layer(uint32_t(layer));
-    return uint64_t{shape_.batch} * (decodes ? model_.target_tokens() : model_.context);
+  // Of all micro-batches: equal ones, and one of the rows that are left.
+  void count_time(const StepTime& micro_batch) {
+    const uint32_t batch = std::max(1u, shape_.batch), left = batch % micro_batch_;
+    add_time(micro_batch, batch / micro_batch_);
+    if (left > 0) add_time(dry_run(pass(left, true), machine_).time(), 1);
+    count_optimizer();
+    out_.step_us = static_cast<uint64_t>(1e6 * out_.time.seconds());
   }
 
-  // Two operations a weight and token in the forward, four in the backward, two more where it is done again.
-  double seconds() const {
-    double operations = 0, moved = 0;
+  void add_time(const StepTime& part, double times) {
+    out_.time.compute += times * part.compute;
+    out_.time.memory += times * part.memory;
+    out_.time.launches += times * part.launches;
+    out_.time.peer_link += times * part.peer_link;
+  }
+
+  // An update goes through a parameter in tiles, which a device's cache holds: value, gradient and states are read and
+  // written once. Before, the gradient is set to zero, and read for the norm.
+  void count_optimizer() {
+    constexpr double kKernels = 10;
+    const Numerics& numerics = shape_.numerics;
     for (const Parameter& parameter : table_) {
-      if (parameter.sizes.size() < 2) continue;
-      const bool again = parameter.layer >= 0 && plan_.recompute.contains(uint32_t(parameter.layer));
-      operations += (again ? 8.0 : 6.0) * double(parameter.elements()) * double(tokens_of(parameter.layer));
+      const double elements = double(parameter.elements());
+      const double tiles = std::ceil(elements / double(tile_elements(numerics, parameter.sizes)));
+      double states = 0, copies = 0;
+      for (const StateTensor& state : optimizer_state(numerics, parameter.sizes))
+        states += double(state.bytes()), copies += 2;
+      const double bytes = 2 * (elements * (numerics.weight_bytes() + 2 * numerics.gradient_bytes()) + states);
+      out_.time.optimizer += std::max(bytes / machine_.memory_bytes_per_second,
+                                      tiles * kKernels * machine_.launch_seconds);
+      if (plan_.optimizer == Place::kHost)  // there and back; each copy is waited for
+        out_.time.host_link +=
+            2 * states / machine_.host_bytes_per_second + tiles * copies * 2 * machine_.launch_seconds;
     }
-    if (plan_.optimizer == Place::kHost) moved = 2.0 * double(states_);  // there and back
-    return operations / machine_.flops + moved / machine_.host_bytes_per_second +
-           crossing_bytes() / machine_.peer_bytes_per_second + launch_seconds();
-  }
-
-  // Between devices, forward and backward.
-  double crossing_bytes() const {
-    double bytes = 0;
-    uint32_t before = 0;
-    for (uint32_t layer = 0; layer < shape_.layers(); ++layer) {
-      const uint32_t device = device_of(int(layer));
-      if (device != before) bytes += 2.0 * double(tokens_of(int(layer))) * kFloat * model_.width;
-      before = device;
-    }
-    return before == 0 ? bytes : bytes + 2.0 * double(tokens_of(-1)) * kFloat * model_.width;
-  }
-
-  double launch_seconds() const {
-    constexpr double kLaunchSeconds = 5e-6, kLaunchesPerLayer = 60;
-    const uint32_t micro_batches = (shape_.batch + micro_batch_ - 1) / micro_batch_;
-    return micro_batches * shape_.layers() * kLaunchesPerLayer * kLaunchSeconds;
   }
 
   const Shape& shape_;
   const Architecture& model_;
   const Plan& plan_;
-  const Machine& machine_;
+  const Machine machine_;
   const uint32_t devices_, micro_batch_;
   const std::vector<Parameter> table_;
   uint64_t states_ = 0;  // bytes of what the optimizer keeps
@@ -160,6 +170,13 @@ class Counter {
 
 Estimate estimate(const Shape& shape, const Plan& plan, const Machine& machine) {
   return Counter(shape, plan, machine).count();
+}
+
+const char* StepTime::limit() const {
+  const std::pair<double, const char*> parts[] = {{compute, "compute"},     {memory, "device memory"},
+                                                  {launches, "launches"},   {optimizer, "optimizer"},
+                                                  {host_link, "host link"}, {peer_link, "peer link"}};
+  return std::ranges::max_element(parts, {}, [](const auto& part) { return part.first; })->second;
 }
 
 std::string Estimate::to_text() const {

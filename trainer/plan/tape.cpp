@@ -1,5 +1,6 @@
 #include "trainer/plan/tape.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace spillway::trainer {
@@ -24,6 +25,19 @@ void Memory::allocate(uint32_t number, Kind kind, uint64_t bytes) {
 void Memory::free(uint32_t number, Kind kind, uint64_t bytes) {
   devices_[number].alive -= bytes;
   devices_[number].now[static_cast<size_t>(kind)] -= bytes;
+}
+
+void Memory::pass(double operations, double bytes, double launches) {
+  const double compute = operations / machine_.flops, moved = bytes / machine_.memory_bytes_per_second,
+               launched = launches * machine_.launch_seconds;
+  if (compute >= std::max(moved, launched))
+    time_.compute += compute;
+  else
+    (moved >= launched ? time_.memory : time_.launches) += std::max(moved, launched);
+}
+
+void Memory::cross(double bytes) {
+  time_.peer_link += bytes / machine_.peer_bytes_per_second + machine_.launch_seconds;
 }
 
 Tape::~Tape() {
@@ -67,8 +81,33 @@ void Tape::drop(Tensor tensor) {
   Entry& entry = tensors_[tensor];
   if (--entry.holders == 0 && entry.counts) memory_.free(entry.device, entry.kind, entry.bytes);
 }
+
+void Tape::spend_forward(const Operator& op) {
+  if (op.is_done) return;
+  if (op.crosses) return memory_.cross(double(op.output));
+  uint64_t bytes = op.output + op.keeps_more + op.weights;
+  for (const Tensor input : op.inputs) bytes += op.gathers ? op.output : tensors_[input].bytes;
+  // The scratch of a product is the library's workspace; others write theirs and read it.
+  if (op.operations == 0) bytes += 2 * op.scratch;
+  memory_.pass(op.operations, double(bytes), 1);
+}
+
+void Tape::spend_backward(const Operator& op) {
+  if (op.is_done) return;
+  if (op.crosses) return memory_.cross(double(op.output));
+  if (op.passes_gradient && op.weights == 0) return;
+  uint64_t bytes = op.output + op.keeps_more + op.weights;
+  for (const Tensor kept : op.keeps) bytes += tensors_[kept].bytes;
+  for (const Tensor input : op.inputs) bytes += tensors_[input].bytes;
+  if (op.operations == 0) bytes += 2 * op.backward_scratch;
+  const double gradients = double(op.inputs.size()) + (op.weights ? 1 : 0);
+  memory_.pass(2 * op.operations, double(bytes), gradients);
+  if (op.weights) memory_.pass(0, 3.0 * double(op.weights), 1);  // added to what was accumulated
+}
+
 Tape::Tensor Tape::run(const Operator& op) {
   const Tensor output = add(op.output, true);
+  spend_forward(op);
   memory_.allocate(device_, Kind::kWorkspace, op.scratch);
   memory_.free(device_, Kind::kWorkspace, op.scratch);
   if (mode_ == Mode::kEvaluates) return output;
@@ -86,7 +125,7 @@ Tape::Tensor Tape::to(uint32_t device, Tensor tensor) {
     return tensor;
   }
   const uint32_t here = std::exchange(device_, device);
-  const Tensor copy = run({.inputs = {tensor}, .output = tensors_[tensor].bytes});
+  const Tensor copy = run({.inputs = {tensor}, .output = tensors_[tensor].bytes, .crosses = true});
   device_ = here;
   return copy;
 }
@@ -101,7 +140,7 @@ Tape::Tensor Tape::run_again(const Layer& layer, const std::vector<Tensor>& inpu
   // The output outlives the tape that made it, but is counted after it: it was not larger than what the tape
   // freed.
   const Kind within = std::exchange(kind_, Kind::kLayerInputs);
-  const Tensor made = run({.inputs = inputs, .output = output, .keeps = inputs});
+  const Tensor made = run({.inputs = inputs, .output = output, .keeps = inputs, .is_done = true});
   kind_ = within;
   recorded_.back().again = layer;
   return made;
@@ -126,6 +165,7 @@ void Tape::give(Tensor to, size_t buffer) {
     return;
   }
   const size_t before = *entry.gradient;
+  memory_.pass(0, 3.0 * double(entry.bytes), 1);
   // Added in place, unless another reads the first one too.
   if (buffers_[before].readers > 1 || entry.shared) {
     entry.gradient = new_buffer(entry.device, entry.bytes);
@@ -140,6 +180,7 @@ void Tape::undo(const Recorded& recorded) {
   if (gradient && recorded.again) {
     undo_layer(recorded, *gradient);
   } else if (gradient) {
+    spend_backward(op);
     memory_.allocate(recorded.device, Kind::kWorkspace, op.backward_scratch);
     memory_.allocate(recorded.device, Kind::kWeightGradients, op.weights);
     std::vector<std::pair<Tensor, size_t>> made;

@@ -8,8 +8,12 @@
 // and freed, at once. Of a layer that is computed again, all weights' gradients are handed out together, when
 // its backward is done.
 //
+// Time passes by a roofline: an operator takes as long as its arithmetic, the bytes that it reads and writes,
+// or its launches take, whichever is longest. Its forward is one launch; its backward is one for each
+// gradient that it makes, and one more for each weight's gradient that is accumulated.
+//
 // Thread-safety: one thread. Ownership: a tape borrows its Memory and lets go what it holds at its end.
-// Errors: none. Units: bytes.
+// Errors: none. Units: bytes, operations (an addition or a multiplication), seconds.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -17,6 +21,8 @@
 #include <optional>
 #include <utility>
 #include <vector>
+
+#include "spillway/trainer/plan/estimate.h"
 
 namespace spillway::trainer {
 
@@ -34,24 +40,31 @@ enum class Kind : uint8_t {
 inline constexpr size_t kKinds = 8;
 const char* name_of(Kind kind);
 
-// Bytes alive by device and kind, and what they were when a device had the most.
+// Bytes alive by device and kind, what they were when a device had the most, and the time that has passed.
 class Memory {
  public:
   using Bytes = std::array<uint64_t, kKinds>;
 
-  explicit Memory(uint32_t devices) : devices_(devices) {}
+  explicit Memory(const Machine& machine) : machine_(machine), devices_(machine.devices) {}
   void allocate(uint32_t device, Kind kind, uint64_t bytes);
   void free(uint32_t device, Kind kind, uint64_t bytes);
 
   uint64_t peak(uint32_t device) const { return devices_[device].peak; }
   const Bytes& at_peak(uint32_t device) const { return devices_[device].at_peak; }
 
+  // The time of `launches` kernels that compute `operations` and move `bytes` between them.
+  void pass(double operations, double bytes, double launches);
+  void cross(double bytes);  // from a device to another
+  const StepTime& time() const { return time_; }
+
  private:
   struct Device {
     uint64_t alive = 0, peak = 0;
     Bytes now{}, at_peak{};
   };
+  const Machine machine_;
   std::vector<Device> devices_;
+  StepTime time_;
 };
 
 class Tape {
@@ -67,6 +80,10 @@ class Tape {
     uint64_t weights = 0;     // whose gradients it makes
     uint64_t scratch = 0, backward_scratch = 0;
     bool passes_gradient = false;  // an input's gradient is that of the output: sums and copies
+    double operations = 0;         // of the forward; the backward has twice as many
+    bool gathers = false;          // reads no more of its inputs than it writes
+    bool crosses = false;          // from another device
+    bool is_done = false;          // takes no time: other operators stand for it
   };
   enum class Mode : uint8_t {
     kTrains,
@@ -132,6 +149,8 @@ class Tape {
   size_t new_buffer(uint32_t device, uint64_t bytes, bool counts = true);
   void release_buffer(size_t buffer);
   void give(Tensor to, size_t buffer);
+  void spend_forward(const Operator& op);
+  void spend_backward(const Operator& op);
   void undo(const Recorded& recorded);
   void undo_layer(const Recorded& recorded, size_t gradient);
   void free_weight_gradients();

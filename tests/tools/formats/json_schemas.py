@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What `spillway report`, `replay` and `diff` write with --json goes with docs/json.schema.json, which tells all of it.
+"""What `spillway report`, `replay`, `diff`, `estimate` and `plan` write with --json goes with docs/json.schema.json, which
+tells all of it.
 
 SPILLWAY_BUILD_DIR names the build folder. Exit code 77, which ctest takes for "skipped", where the package jsonschema
 is missing: tools/setup --oldest installs it into .deps-tests.
@@ -26,8 +27,10 @@ LOG = ROOT / "tests/tools/golden/rmm.dev1.csv"
 SCHEMA = json.loads((ROOT / "docs/json.schema.json").read_text())
 
 
-def data_of(*words):
-    done = subprocess.run([BUILD / "bin/spillway", *words, "--json"], check=True, capture_output=True, text=True)
+def data_of(*words, code=0):
+    done = subprocess.run([BUILD / "bin/spillway", *words, "--json"], capture_output=True, text=True)
+    if done.returncode != code:
+        raise RuntimeError(f"{words}: exit code {done.returncode}: {done.stderr}")
     return json.loads(done.stdout)
 
 
@@ -114,6 +117,12 @@ class Schemas(unittest.TestCase):
     def test_a_difference(self):
         self.check("diff", data_of("diff", GOLDEN, "--steps", "2,5"))
         self.check("diff", data_of("diff", GOLDEN, LOG))
+
+    def test_an_estimate_and_a_plan(self):
+        for model in ("gpt2", "t5-small", ROOT / "configs/demo.toml"):
+            self.check("estimate", data_of("estimate", model, "--optimizer", "host"))
+            self.check("plan", data_of("plan", "--gpu", "4090", "--gpus", "2", model))
+        self.check("plan", data_of("plan", "--gpu", "1MiB", "gpt2", code=20))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ Tensor TapeOperators::words() {
 }
 
 Tensor TapeOperators::embedding(Tensor words) {
-  return tape_.run({.inputs = {words}, .output = floats(model_.width)});
+  return tape_.run({.inputs = {words}, .output = floats(model_.width), .gathers = true});
 }
 
 Tensor TapeOperators::layer_norm(Tensor x) {
@@ -36,7 +36,8 @@ Tensor TapeOperators::product(Tensor x, uint64_t width, uint64_t out) {
                     .keeps = {x},
                     .weights = width * out * kFloat,
                     .scratch = pass_.workspace,
-                    .backward_scratch = pass_.workspace});
+                    .backward_scratch = pass_.workspace,
+                    .operations = 2.0 * double(tape_.bytes(x) / kFloat) * double(out)});
 }
 
 Tensor TapeOperators::logits(Tensor x, Tensor words) {
@@ -45,7 +46,8 @@ Tensor TapeOperators::logits(Tensor x, Tensor words) {
                     .output = floats(model_.vocabulary),
                     .keeps = {x},
                     .scratch = pass_.workspace,
-                    .backward_scratch = pass_.workspace});
+                    .backward_scratch = pass_.workspace,
+                    .operations = 2.0 * double(tape_.bytes(x) / kFloat) * model_.vocabulary});
 }
 
 Tensor TapeOperators::activated(Tensor x) {
@@ -86,13 +88,19 @@ uint64_t TapeOperators::log_sums() const {
   return rows_ * model_.heads * ((row_tokens_ + 31) / 32 * 32) * kFloat;
 }
 
+// Two products of queries with as many keys, of which a causal kernel leaves half out.
+double TapeOperators::causal_operations() const {
+  return 2.0 * double(tokens_) * double(row_tokens_) * model_.query_width();
+}
+
 Tensor TapeOperators::causal_attention(Tensor all) {
   return tape_.run({.inputs = {all},
                     .output = tape_.bytes(all) / 3,
                     .keeps = {all},
                     .keeps_output = true,
                     .keeps_more = log_sums(),
-                    .backward_scratch = tape_.bytes(all)});  // three gradients, before they are one
+                    .backward_scratch = tape_.bytes(all),
+                    .operations = causal_operations()});  // three gradients, before they are one
 }
 
 Tensor TapeOperators::causal_attention(Tensor query, Tensor key, Tensor value) {
@@ -100,7 +108,8 @@ Tensor TapeOperators::causal_attention(Tensor query, Tensor key, Tensor value) {
                     .output = tape_.bytes(query),
                     .keeps = {query, key, value},
                     .keeps_output = true,
-                    .keeps_more = log_sums()});
+                    .keeps_more = log_sums(),
+                    .operations = causal_operations()});
 }
 
 Tensor TapeOperators::rotated(Tensor heads) {
@@ -125,6 +134,7 @@ Tensor TapeOperators::in_rows(Tensor heads) {
 Tensor TapeOperators::biased_attention(Tensor query, Tensor key, Tensor value, uint64_t keys,
                                        const Tensor* bias) {
   const uint64_t scores = rows_ * model_.heads * row_tokens_ * keys * kFloat;
+  const double operations = 2.0 * double(scores / kFloat) * model_.head_width;
   const bool copies = rows_ > 1;
   const auto in_batch = [&](Tensor heads) {
     if (copies) return in_rows(heads);
@@ -136,7 +146,8 @@ Tensor TapeOperators::biased_attention(Tensor query, Tensor key, Tensor value, u
                           .output = scores,
                           .keeps = {queries, reads},
                           .scratch = pass_.workspace,
-                          .backward_scratch = pass_.workspace});
+                          .backward_scratch = pass_.workspace,
+                          .operations = operations});
   drop({queries, reads});
   if (bias != nullptr) {
     const Tensor biased = tape_.run({.inputs = {raw, *bias}, .output = scores, .passes_gradient = true});
@@ -149,7 +160,8 @@ Tensor TapeOperators::biased_attention(Tensor query, Tensor key, Tensor value, u
                                   .output = tape_.bytes(query),
                                   .keeps = {shares, values},
                                   .scratch = pass_.workspace,
-                                  .backward_scratch = pass_.workspace});
+                                  .backward_scratch = pass_.workspace,
+                                  .operations = operations});
   drop({raw, shares, values});
   const Tensor result = in_rows(mixed);
   tape_.drop(mixed);

@@ -54,6 +54,7 @@ class TapeOperators {
 
  private:
   uint64_t log_sums() const;
+  double causal_operations() const;
   Tensor in_rows(Tensor heads);  // a copy, because heads and tokens change places
 
   Tape& tape_;

@@ -1,0 +1,232 @@
+// `spillway estimate`: from every kind of model to items that add up; whatever it is given, it answers.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "tests/tools/support.h"
+#include "tools/spillway/plan/known_models.h"
+#include "tools/spillway/plan/picture.h"
+#include "trainer/plan/parameter_table.h"
+
+namespace spillway::tools {
+namespace {
+
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+// As the models' pages on huggingface.co count them.
+TEST(KnownModels, HaveTheParametersThatTheirPagesSay) {
+  const std::map<std::string, uint64_t> parameters = {{"gpt2", 124439808},
+                                                      {"gpt2-medium", 354823168},
+                                                      {"gpt2-large", 774030080},
+                                                      {"gpt2-xl", 1557611200},
+                                                      {"llama-2-7b", 6738415616},
+                                                      {"llama-2-13b", 13015864320},
+                                                      {"llama-2-70b", 68976648192},
+                                                      {"llama-3-8b", 8030261248},
+                                                      {"llama-3-70b", 70553706496},
+                                                      {"mistral-7b-v0.3", 7248023552},
+                                                      {"tinyllama-1.1b", 1100048384},
+                                                      {"smollm2-135m", 134515008},
+                                                      {"smollm2-360m", 361821120},
+                                                      {"smollm2-1.7b", 1711376384},
+                                                      {"t5-small", 60506624},
+                                                      {"t5-base", 222903552},
+                                                      {"t5-large", 737668096},
+                                                      {"t5-3b", 2851598336},
+                                                      {"t5-11b", 11307321344},
+                                                      {"flan-t5-small", 76961152},
+                                                      {"flan-t5-base", 247577856},
+                                                      {"flan-t5-large", 783150080},
+                                                      {"flan-t5-xl", 2849757184},
+                                                      {"flan-t5-xxl", 11135332352}};
+  EXPECT_EQ(known_model_names().size(), parameters.size());
+  for (const std::string& name : known_model_names()) {
+    const auto model = known_model(name);
+    ASSERT_TRUE(model && parameters.contains(name)) << name;
+    EXPECT_EQ(trainer::fault_of(*model), "") << name;
+    EXPECT_EQ(trainer::parameter_count(*model), parameters.at(name)) << name;
+  }
+  EXPECT_TRUE(known_model("GPT2-XL"));
+  EXPECT_FALSE(known_model("gpt3"));
+}
+
+TEST(Picture, BarsShowWhatIsThereAndWhatIsTooMuch) {
+  EXPECT_EQ(bar_text(0, 100, 8), "");
+  EXPECT_EQ(bar_text(1, 100000, 8), "▏") << "what is there is seen";
+  EXPECT_EQ(bar_text(50, 100, 8), "████");
+  EXPECT_EQ(bar_text(100, 100, 8), "████████");
+  EXPECT_EQ(fill_text(50, 100, 8), "████····|");
+  EXPECT_EQ(fill_text(100, 100, 8), "████████|");
+  EXPECT_EQ(fill_text(101, 100, 8), "████████|█");
+  EXPECT_EQ(fill_text(99999, 100, 8), "████████|████████") << "no longer than twice";
+}
+
+TEST(Picture, SvgEscapesWhatIsMarkup) {
+  const std::string svg = bars_svg("a < b & \"c\"", {{"x>y", "", {{"<item>", 5}}, 0}});
+  EXPECT_THAT(svg, HasSubstr("a &lt; b &amp;"));
+  EXPECT_THAT(svg, HasSubstr("&lt;item&gt;: 5 B"));
+  EXPECT_EQ(svg.find("<item>"), std::string::npos);
+}
+
+class EstimateCommand : public CommandTest {
+ protected:
+  void write(const std::string& name, const std::string& text) const {
+    std::filesystem::create_directories((folder() / name).parent_path());
+    std::ofstream(folder() / name) << text;
+  }
+  std::string read(const std::string& name) const {
+    std::ifstream file(folder() / name);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  Json data(std::vector<std::string> words) const {
+    words.insert(words.begin(), "estimate");
+    words.emplace_back("--json");
+    const Ran ran = run(words);
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    return Json::parse(ran.out, nullptr, false);
+  }
+};
+
+constexpr const char* kGpt2 =
+    R"({"model_type": "gpt2", "vocab_size": 50257, "n_layer": 12, "n_embd": 768, "n_head": 12, "n_positions": 1024})";
+constexpr const char* kTrainer = R"([model]
+layers = 3
+width = 64
+heads = 2
+context = 32
+[data]
+corpus = "text"
+[train]
+batch = 6
+[plan]
+micro_batch = 3
+optimizer = "host"
+devices = [0, 1, 1]
+)";
+
+TEST_F(EstimateCommand, ItemsAddUpToThePeaks) {
+  for (const char* model : {"gpt2", "smollm2-135m", "t5-small"}) {
+    const Json json = data({model, "--optimizer", "host", "--recompute", "2"});
+    uint64_t device = 0, host = 0;
+    for (const Json& item : json["items"])
+      (item["place"] == "host" ? host : device) += item["bytes"].get<uint64_t>();
+    EXPECT_EQ(json["device_peak_bytes"][0], device);
+    EXPECT_EQ(json["host_bytes"], host);
+    EXPECT_EQ(host, 8 * json["model"]["parameters"].get<uint64_t>()) << "two moments of four bytes";
+  }
+}
+
+TEST_F(EstimateCommand, AFolderAFileAndANameAreOneModel) {
+  write("model/config.json", kGpt2);
+  Json by_name = data({"gpt2", "--batch", "2"}), by_folder = data({"model", "--batch", "2"}),
+       by_file = data({"model/config.json", "--batch", "2"});
+  for (Json* json : {&by_name, &by_folder, &by_file}) (*json)["model"].erase("name");
+  EXPECT_EQ(by_folder, by_name);
+  EXPECT_EQ(by_file, by_name);
+}
+
+TEST_F(EstimateCommand, AConfigurationOfTheTrainerBringsItsPlan) {
+  write("run.toml", kTrainer);
+  const Json json = data({"run.toml"});
+  EXPECT_EQ(json["batch"], 6);
+  EXPECT_EQ(json["plan"], "micro_batch=3 evaluation_batch=6 optimizer=host device1=1-2");
+  EXPECT_EQ(json["device_peak_bytes"].size(), 2u);
+  EXPECT_EQ(data({"run.toml", "--optimizer", "device", "--micro-batch", "2"})["plan"],
+            "micro_batch=2 evaluation_batch=2 device1=1-2");
+}
+
+TEST_F(EstimateCommand, RecomputingAndSmallerBatchesNeedLess) {
+  const auto peak = [this](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"gpt2"};
+    words.insert(words.end(), more.begin(), more.end());
+    return data(words)["device_peak_bytes"][0].get<uint64_t>();
+  };
+  const uint64_t plain = peak({});
+  EXPECT_LT(peak({"--recompute", "all"}), peak({"--recompute", "6"}));
+  EXPECT_LT(peak({"--recompute", "6"}), plain);
+  EXPECT_LT(peak({"--micro-batch", "4"}), plain);
+  EXPECT_LT(peak({"--batch", "4"}), plain);
+  EXPECT_LT(peak({"--optimizer", "host"}), plain);
+  EXPECT_GT(peak({"--dropout", "0.1"}), plain);
+}
+
+TEST_F(EstimateCommand, TheTableHasEveryItemAndABar) {
+  const Ran ran = run({"estimate", "gpt2", "--svg", "picture.svg"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  for (const char* item :
+       {"parameters", "gradients", "optimizer state", "attention's activations", "logits and loss",
+        "peak of a step", "peak of an evaluation", "█", "124.4 million parameters"})
+    EXPECT_THAT(ran.out, HasSubstr(item));
+  EXPECT_THAT(read("picture.svg"), HasSubstr("MLP's activations"));
+  EXPECT_TRUE(read("picture.svg").ends_with("</svg>\n"));
+}
+
+TEST_F(EstimateCommand, AnswersWrongUsage) {
+  write("no_model/readme.txt", "");
+  write("broken.json", "{");
+  write("broken.toml", "[model\n");
+  write("windowed/config.json", R"({"model_type": "mistral", "vocab_size": 10})");
+  const auto refused = [this](std::vector<std::string> words, const std::string& why, int code) {
+    words.insert(words.begin(), "estimate");
+    const Ran ran = run(words);
+    EXPECT_EQ(ran.code, code) << why << ran.out;
+    EXPECT_THAT(ran.err, HasSubstr(why));
+  };
+  refused({}, "MODEL is required", 2);
+  refused({"gpt2-lage"}, "Did you mean 'gpt2-large'?", 2);
+  refused({"gpt2", "--batch", "0"}, "--batch", 2);
+  refused({"gpt2", "--batch", "many"}, "--batch", 2);
+  refused({"gpt2", "--context", "2048"}, "at most 1024 tokens", 2);
+  refused({"gpt2", "--recompute", "13"}, "neither none, all nor a number of layers up to 12", 2);
+  refused({"gpt2", "--recompute", "-1"}, "neither none", 2);
+  refused({"gpt2", "--recompute", "3x"}, "neither none", 2);
+  refused({"gpt2", "--optimizer", "disk"}, "disk", 2);
+  refused({"gpt2", "--dropout", "1"}, "--dropout", 2);
+  refused({"t5-11b", "--context", "1000000", "--batch", "1000000"}, "too large to count", 2);
+  refused({"gpt2", "--evaluation-batch", "1048576", "--micro-bach", "3"}, "Did you mean '--micro-batch'?", 2);
+  refused({"no_model"}, "config.json", 3);
+  refused({"broken.json"}, "broken.json", 3);
+  refused({"broken.toml"}, "line 1", 3);
+  refused({"windowed"}, "\"mistral\"", 3);
+  refused({"gpt2", "--svg", "none/picture.svg"}, "can not be written", 4);
+}
+
+TEST_F(EstimateCommand, WhateverItIsGivenItAnswers) {
+  std::mt19937 random(3);
+  const std::vector<std::string> words = {"gpt2",
+                                          "t5-small",
+                                          "",
+                                          "-1",
+                                          "0",
+                                          "4294967296",
+                                          "1e9",
+                                          "--batch",
+                                          "--context",
+                                          "--micro-batch",
+                                          "--recompute",
+                                          "all",
+                                          "--optimizer",
+                                          "host",
+                                          "--dropout",
+                                          "0.5",
+                                          "--json",
+                                          "--svg",
+                                          "/",
+                                          "nan",
+                                          "--",
+                                          "7",
+                                          "\xff",
+                                          "--evaluation-batch"};
+  for (int i = 0; i < 150; ++i) {
+    std::vector<std::string> line{"estimate"};
+    for (size_t count = random() % 7; count > 0; --count) line.push_back(words[random() % words.size()]);
+    const Ran ran = run(line);
+    ASSERT_THAT(ran.code, ::testing::AnyOf(0, 2, 3, 4)) << ::testing::PrintToString(line) << ran.err;
+    ASSERT_EQ(ran.code == 0, ran.err.empty()) << ::testing::PrintToString(line) << ran.err;
+  }
+}
+
+}  // namespace
+}  // namespace spillway::tools

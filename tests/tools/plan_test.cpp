@@ -1,0 +1,237 @@
+// `spillway plan`: the card, the alternatives, the plan that spillway-train takes; whatever it is given, it
+// answers.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "simulator/cards/cards.h"
+#include "tests/tools/support.h"
+#include "tools/spillway/plan/gpu.h"
+#include "trainer/config/config.h"
+
+namespace spillway::tools {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+Gpu gpu_of(const std::string& text) {
+  std::string error;
+  const auto gpu = find_gpu(text, &error);
+  EXPECT_TRUE(gpu) << error;
+  return gpu.value_or(Gpu{});
+}
+
+std::string refusal_of(const std::string& text) {
+  std::string error;
+  EXPECT_FALSE(find_gpu(text, &error)) << text;
+  return error;
+}
+
+TEST(Gpus, AreFoundByAnyPartThatIsOnesOwn) {
+  EXPECT_EQ(gpu_of("4090").id, "rtx4090-24gb");
+  EXPECT_EQ(gpu_of("RTX 4090").id, "rtx4090-24gb");
+  EXPECT_EQ(gpu_of("NVIDIA GeForce RTX 4090").id, "rtx4090-24gb");
+  EXPECT_EQ(gpu_of("a100-80gb").id, "a100-80gb");
+  EXPECT_EQ(gpu_of("H100").id, "h100-80gb");
+  EXPECT_EQ(gpu_of("3060").id, "rtx3060-12gb");
+  EXPECT_EQ(gpu_of("NVIDIA A10").id, "a10-24gb") << "its whole name, though another's begins so";
+}
+
+TEST(Gpus, ASizeIsWhatATrainingMayUse) {
+  const trainer::Machine machine = machine_of(gpu_of("24GiB"), 2), usual;
+  EXPECT_EQ(machine.device_bytes, uint64_t{24} << 30);
+  EXPECT_EQ(machine.devices, 2u);
+  EXPECT_NEAR(machine.flops, usual.flops, 1e-6 * usual.flops);
+  EXPECT_NEAR(machine.memory_bytes_per_second, usual.memory_bytes_per_second, 1);
+}
+
+TEST(Gpus, WhatIsNoneIsRefusedWithTheNearest) {
+  EXPECT_THAT(refusal_of("a100"), HasSubstr("may be a100-40gb a100-80gb"));
+  EXPECT_THAT(refusal_of("rtx4091-24gb"), HasSubstr("Did you mean 'rtx4090-24gb'?"));
+  for (const char* text : {"", "-", "0", "4", "GiB", "-3GiB", "\xff\xfe"})
+    EXPECT_THAT(refusal_of(text), HasSubstr(" is no")) << text;
+}
+
+TEST(Gpus, EveryCardOfTheSimulatorHasItsSpeeds) {
+  for (const cards::Card& card : cards::cards()) {
+    const Gpu gpu = gpu_of(std::string(card.id));
+    EXPECT_EQ(gpu.capacity_bytes, card.capacity_bytes);
+    EXPECT_GT(gpu.half, 1.9 * gpu.fp32) << card.id;
+  }
+}
+
+TEST(Gpus, FiguresAreThoseOfTheDataSheets) {
+  const std::map<std::string, double> tflops = {
+      {"t4-16gb", 8.1},  {"rtx3090-24gb", 35.6}, {"rtx4090-24gb", 82.6}, {"rtx5090-32gb", 104.8},
+      {"l4-24gb", 30.3}, {"l40s-48gb", 91.6},    {"a100-40gb", 19.5},    {"a100-80gb", 19.5},
+      {"h100-80gb", 67}, {"h200-141gb", 67},     {"b200-180gb", 75},     {"v100-32gb", 15.7}};
+  const std::map<std::string, double> gigabytes = {
+      {"t4-16gb", 320},     {"rtx4090-24gb", 1008}, {"l40s-48gb", 864},
+      {"a100-40gb", 1555},  {"a100-80gb", 2039},    {"h100-80gb", 3350},
+      {"h200-141gb", 4800}, {"b200-180gb", 8000},   {"v100-32gb", 900}};
+  for (const auto& [id, sheet] : tflops) EXPECT_NEAR(gpu_of(id).fp32 / 1e12, sheet, 0.012 * sheet) << id;
+  for (const auto& [id, sheet] : gigabytes) EXPECT_NEAR(gpu_of(id).memory / 1e9, sheet, 0.025 * sheet) << id;
+  for (const Gpu& gpu : gpus()) {
+    EXPECT_GT(gpu.capacity_bytes, uint64_t{9} << 30) << gpu.id;
+    EXPECT_GT(gpu.outside_bytes, uint64_t{64} << 20) << gpu.id;
+    EXPECT_LT(gpu.outside_bytes, uint64_t{1} << 30) << gpu.id;
+    EXPECT_GE(gpu.host, 12e9) << gpu.id;
+  }
+}
+
+class PlanCommand : public CommandTest {
+ protected:
+  void write(const std::string& name, const std::string& text) const {
+    std::filesystem::create_directories((folder() / name).parent_path());
+    std::ofstream(folder() / name) << text;
+  }
+  std::string read(const std::string& name) const {
+    std::ifstream file(folder() / name);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  nlohmann::json data(std::vector<std::string> words, int code = 0) const {
+    words.insert(words.begin(), {"plan", "--json"});
+    const Ran ran = run(words);
+    EXPECT_EQ(ran.code, code) << ran.err;
+    return nlohmann::json::parse(ran.out, nullptr, false);
+  }
+  trainer::Config config(const std::string& name) const {
+    std::string error;
+    auto read = trainer::read_config((folder() / name).string(), {}, &error);
+    EXPECT_TRUE(read) << error;
+    return read.value_or(trainer::Config{});
+  }
+};
+
+TEST_F(PlanCommand, LargerCardsAreFasterAndTheBestFits) {
+  double before = 0;
+  for (const char* card : {"8GiB", "12GiB", "16GiB", "24GiB", "80GiB"}) {
+    const nlohmann::json json = data({"--gpu", card, "gpt2-medium"});
+    const nlohmann::json& best = json["best"];
+    EXPECT_TRUE(best["fits"]);
+    EXPECT_EQ(best, json["alternatives"][0]);
+    EXPECT_LE(best["device_peak_bytes"][0], json["usable_bytes"]);
+    EXPECT_GE(best["tokens_per_second"].get<double>(), before) << card;
+    before = best["tokens_per_second"].get<double>();
+  }
+}
+
+TEST_F(PlanCommand, PartsOfTheStepAddUpAndTheLargestIsTheLimit) {
+  const nlohmann::json json = data({"--gpu", "16GiB", "gpt2-medium"});
+  for (const nlohmann::json& row : json["alternatives"]) {
+    uint64_t sum = 0, most = 0;
+    for (const auto& [name, us] : row["step"].items())
+      if (name != "total_us") sum += us.get<uint64_t>(), most = std::max(most, us.get<uint64_t>());
+    EXPECT_NEAR(double(sum), row["step"]["total_us"].get<double>(), 6);
+    std::string limit = row["limit"].get<std::string>() + "_us";
+    std::ranges::replace(limit, ' ', '_');
+    EXPECT_EQ(row["step"][limit], most);
+  }
+}
+
+TEST_F(PlanCommand, WhatDoesNotFitEndsWithItsOwnCode) {
+  const Ran ran = run({"plan", "--gpu", "8GiB", "llama-3-70b", "--toml", "plan.toml"});
+  EXPECT_EQ(ran.code, 20) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("No plan fits."));
+  EXPECT_THAT(ran.out, HasSubstr("lacks "));
+  EXPECT_FALSE(std::filesystem::exists(folder() / "plan.toml"));
+  const nlohmann::json json = data({"--gpu", "8GiB", "llama-3-70b"}, 20);
+  EXPECT_TRUE(json["best"].is_null());
+}
+
+TEST_F(PlanCommand, TheTrainerTakesThePlanOfAKnownModel) {
+  const Ran ran = run({"plan", "--gpu", "10GiB", "gpt2-medium", "--batch", "16", "--toml", "plan.toml"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const trainer::Config made = config("plan.toml");
+  EXPECT_EQ(made.train.batch, 16u);
+  EXPECT_EQ(made.model.width, 1024u);
+  EXPECT_EQ(made.model.vocabulary, 50257u);
+  EXPECT_EQ(to_string(made.plan), data({"--gpu", "10GiB", "gpt2-medium", "--batch", "16"})["best"]["plan"]);
+  EXPECT_THAT(ran.out, HasSubstr(to_toml(made.plan)));
+}
+
+TEST_F(PlanCommand, TheTrainerTakesThePlanOfAFolderOfHuggingFaces) {
+  write("the model/config.json", R"({"model_type": "llama", "vocab_size": 1000, "num_hidden_layers": 4,
+    "hidden_size": 256, "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 512,
+    "max_position_embeddings": 512})");
+  const Ran ran = run({"plan", "--gpu", "4090", "the model", "--context", "128", "--toml", "plan.toml"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(read("plan.toml"), HasSubstr("pretrained = 'the model'"));
+  EXPECT_THAT(read("plan.toml"), HasSubstr("context = 128"));
+}
+
+TEST_F(PlanCommand, OfTheTrainersConfigurationOnlyThePlanIsNew) {
+  write("run.toml",
+        "[model]\nlayers = 4\nwidth = 128\nheads = 4\ncontext = 64\n[data]\ncorpus = \"a \\\"text\\\"\"\n"
+        "[train]\nbatch = 12\nlearning_rate = 0.002\n[recovery]\nfloor = \"bit_exact\"\n[plan]\nmicro_batch "
+        "= 6\n");
+  const Ran ran = run({"plan", "--gpu", "24MiB", "run.toml", "--toml", "new.toml"});
+  ASSERT_EQ(ran.code, 0) << ran.out << ran.err;
+  const trainer::Config old_config = config("run.toml"), made = config("new.toml");
+  EXPECT_EQ(made.model, old_config.model);
+  EXPECT_EQ(made.data.corpus, "a \"text\"");
+  EXPECT_EQ(made.train.learning_rate, 0.002);
+  EXPECT_EQ(made.plan.micro_batch, 6u) << "its floor is bit exact";
+  EXPECT_NE(made.plan, old_config.plan);
+  EXPECT_EQ(run({"plan", "--gpu", "19MiB", "run.toml"}).code, 20);
+  EXPECT_EQ(run({"plan", "--gpu", "19MiB", "run.toml", "--floor", "numerically_equal"}).code, 0);
+}
+
+TEST_F(PlanCommand, SeveralCardsTakeAModelThatIsTooLargeForOne) {
+  EXPECT_EQ(run({"plan", "--gpu", "a100-80gb", "llama-3-8b"}).code, 0) << "with its moments on the host";
+  EXPECT_EQ(run({"plan", "--gpu", "a100-80gb", "llama-3-8b", "--host-memory", "16GiB"}).code, 20);
+  const nlohmann::json two =
+      data({"--gpu", "a100-80gb", "--gpus", "2", "llama-3-8b", "--host-memory", "16GiB"});
+  EXPECT_THAT(two["best"]["plan"].get<std::string>(), HasSubstr("device1="));
+}
+
+TEST_F(PlanCommand, ThePictureHasABarForEachRow) {
+  const Ran ran = run({"plan", "--gpu", "5GiB", "gpt2-medium", "--svg", "plan.svg"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  const std::string svg = read("plan.svg");
+  EXPECT_THAT(svg, HasSubstr("lacks"));
+  EXPECT_TRUE(svg.ends_with("</svg>\n"));
+  size_t lines = 0;
+  for (size_t at = svg.find("<line"); at != std::string::npos; at = svg.find("<line", at + 1)) ++lines;
+  EXPECT_EQ(lines, data({"--gpu", "5GiB", "gpt2-medium"})["alternatives"].size());
+}
+
+TEST_F(PlanCommand, AnswersWrongUsage) {
+  const auto refused = [this](std::vector<std::string> words, const std::string& why, int code) {
+    words.insert(words.begin(), "plan");
+    const Ran ran = run(words);
+    EXPECT_EQ(ran.code, code) << why << ran.out;
+    EXPECT_THAT(ran.err, HasSubstr(why));
+  };
+  refused({"gpt2"}, "--gpu is required", 2);
+  refused({"--gpu", "4090"}, "MODEL is required", 2);
+  refused({"--gpu", "4091", "gpt2"}, "'4091' is no card", 2);
+  refused({"--gpu", "a100", "gpt2"}, "a100-40gb a100-80gb", 2);
+  refused({"--gpu", "4090", "--gpus", "0", "gpt2"}, "--gpus", 2);
+  refused({"--gpu", "4090", "--gpus", "17", "gpt2"}, "--gpus", 2);
+  refused({"--gpu", "4090", "gpt2", "--host-memory", "much"}, "--host-memory", 2);
+  refused({"--gpu", "4090", "gpt2", "--floor", "statistics"}, "statistics", 2);
+  refused({"--gpu", "4090", "gpt2", "--tolm", "x"}, "Did you mean '--toml'?", 2);
+  refused({"--gpu", "4090", "no_model.json"}, "no file or folder", 2);
+  refused({"--gpu", "4090", "gpt2", "--toml", "none/plan.toml"}, "can not be written", 4);
+}
+
+TEST_F(PlanCommand, WhateverItIsGivenItAnswers) {
+  std::mt19937 random(5);
+  const std::vector<std::string> words = {
+      "gpt2",   "smollm2-135m", "",          "-1", "0",       "1TiB",          "1B",        "--gpu", "4090",
+      "--gpu",  "20GiB",        "--gpus",    "2",  "--batch", "--toml",        "x.toml",    "--svg", "/",
+      "--json", "--floor",      "bit_exact", "--", "\xff",    "--host-memory", "--context", "16"};
+  for (int i = 0; i < 120; ++i) {
+    std::vector<std::string> line{"plan"};
+    for (size_t count = random() % 8; count > 0; --count) line.push_back(words[random() % words.size()]);
+    const Ran ran = run(line);
+    ASSERT_THAT(ran.code, AnyOf(0, 2, 3, 4, 20)) << ::testing::PrintToString(line) << ran.err;
+    ASSERT_EQ(ran.code == 0 || ran.code == 20, ran.err.empty()) << ::testing::PrintToString(line) << ran.err;
+  }
+}
+
+}  // namespace
+}  // namespace spillway::tools

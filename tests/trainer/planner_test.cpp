@@ -1,0 +1,248 @@
+// The planner against an exhaustive search with the same estimate, over shapes and limits.
+#include "spillway/trainer/plan/planner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "tests/trainer/small_models.h"
+
+namespace spillway::trainer {
+namespace {
+
+struct GridCase {
+  const char* name;
+  Shape shape;
+  uint32_t devices;
+};
+
+std::vector<GridCase> grid_cases() {
+  Architecture llama = small_model(Family::kLlama, 4, 256, 4, 128);
+  llama.key_value_heads = 2;
+  llama.vocabulary = 8000;
+  Architecture t5 = small_model(Family::kT5, 2, 128, 2, 64);
+  t5.gated = true;
+  return {{"gpt2", {small_gpt2(6, 128, 4, 64), 12}, 1},
+          {"gpt2 on two", {small_gpt2(5, 256, 4, 128), 7}, 2},
+          {"llama", {llama, 8}, 2},
+          {"t5", {t5, 10}, 1}};
+}
+
+bool fits(const Estimate& needed, uint64_t limit) {
+  const auto within = [limit](uint64_t peak) {
+    return double(peak) * (1 + kPlannerMargin) <= double(limit) + 1;
+  };
+  return std::ranges::all_of(needed.device_peak_bytes, within) &&
+         std::ranges::all_of(needed.evaluation_peak_bytes, within);
+}
+
+// Of every micro-batch, number of recomputed layers, place of the moments and place to cut the layers in two:
+// seconds of a step beside the bytes that it needs.
+struct Point {
+  uint64_t needs = 0;
+  double seconds = 0;
+};
+
+std::vector<Point> exhaustive(const GridCase& grid, const Machine& machine) {
+  std::vector<Point> points;
+  const uint32_t layers = grid.shape.layers();
+  for (uint32_t micro_batch = 1; micro_batch <= grid.shape.batch; ++micro_batch)
+    for (uint32_t recomputed = 0; recomputed <= layers; ++recomputed)
+      for (const Place place : {Place::kDevice, Place::kHost})
+        for (uint32_t cut = machine.devices > 1 ? 0 : layers; cut <= layers; ++cut) {
+          Plan plan{.micro_batch = micro_batch, .optimizer = place};
+          for (uint32_t layer = 0; layer < recomputed; ++layer) plan.recompute.insert(layer);
+          for (uint32_t layer = cut; layer < layers; ++layer) plan.placement[layer] = 1;
+          const Estimate needed = estimate(grid.shape, plan, machine);
+          points.push_back({std::max(std::ranges::max(needed.device_peak_bytes),
+                                     std::ranges::max(needed.evaluation_peak_bytes)),
+                            needed.time.seconds()});
+        }
+  return points;
+}
+
+TEST(Planner, ComesWithinATenthOfAnExhaustiveSearch) {
+  for (const GridCase& grid : grid_cases()) {
+    Machine machine{.devices = grid.devices};
+    const std::vector<Point> all = exhaustive(grid, machine);
+    const uint64_t plain =
+        estimate(grid.shape, {.micro_batch = grid.shape.batch}, machine).device_peak_bytes[0];
+    for (int percent = 110; percent >= 5; percent -= 3) {
+      machine.device_bytes = plain * uint64_t(percent) / 100;
+      double best = 0;
+      for (const Point& point : all)
+        if (double(point.needs) * (1 + kPlannerMargin) <= double(machine.device_bytes) &&
+            (best == 0 || point.seconds < best))
+          best = point.seconds;
+      const Planned planned = find_plan(grid.shape, machine, Guarantee::kNumericallyEqual, {});
+      ASSERT_EQ(planned.best.has_value(), best > 0) << grid.name << " at " << percent << "%";
+      if (!planned.best) continue;
+      EXPECT_LE(planned.best->time.seconds(), 1.1 * best) << grid.name << " at " << percent << "%";
+      EXPECT_TRUE(fits(estimate(grid.shape, planned.best->plan, machine), machine.device_bytes)) << grid.name;
+    }
+  }
+}
+
+TEST(Planner, MoreMemoryNeverGivesASlowerPlan) {
+  for (const GridCase& grid : grid_cases()) {
+    Machine machine{.devices = grid.devices};
+    const uint64_t plain =
+        estimate(grid.shape, {.micro_batch = grid.shape.batch}, machine).device_peak_bytes[0];
+    double slower = 0;  // 0: nothing has fitted yet
+    for (uint64_t percent = 1; percent <= 120; percent += 2) {
+      machine.device_bytes = plain * percent / 100;
+      const Planned planned =
+          find_plan(grid.shape, machine, Guarantee::kNumericallyEqual, {.evaluation_batch = 64});
+      ASSERT_TRUE(planned.best || slower == 0)
+          << grid.name << ": " << percent << "% fit less than a percent fewer";
+      if (!planned.best) continue;
+      const double seconds = planned.best->time.seconds();
+      ASSERT_TRUE(slower == 0 || seconds <= slower) << grid.name << " at " << percent << "%: " << seconds;
+      slower = seconds;
+    }
+    EXPECT_GT(slower, 0) << grid.name;
+  }
+}
+
+TEST(Planner, ADeepModelTakesFewEstimates) {
+  Architecture model = Architecture::usual(Family::kLlama, 32, 4096, 32, 2048);
+  Machine machine{.devices = 2};
+  for (const uint64_t gib : {16, 40, 80, 200}) {
+    machine.device_bytes = gib << 30;
+    const Planned planned =
+        find_plan({model, 64}, machine, Guarantee::kNumericallyEqual, {.evaluation_batch = 8});
+    EXPECT_LT(planned.estimates, 1000u) << gib << " GiB";
+  }
+}
+
+TEST(Planner, WhatHasRoomIsLeftAlone) {
+  const Shape shape{small_gpt2(6, 128, 4, 64), 12};
+  const Planned planned = find_plan(shape, {.devices = 2, .device_bytes = uint64_t{1} << 40},
+                                    Guarantee::kNumericallyEqual, {.evaluation_batch = 5});
+  ASSERT_TRUE(planned.best);
+  EXPECT_EQ(planned.best->plan, (Plan{.micro_batch = 12, .evaluation_batch = 5}));
+}
+
+TEST(Planner, ABitExactFloorKeepsBothBatches) {
+  const Shape shape{small_gpt2(6, 128, 4, 64), 12};
+  const Plan from{.micro_batch = 6, .evaluation_batch = 6};
+  Machine machine{};
+  machine.device_bytes = estimate(shape, from, machine).device_peak_bytes[0];
+  const Planned planned = find_plan(shape, machine, Guarantee::kBitExact, from);
+  ASSERT_TRUE(planned.best);
+  EXPECT_EQ(planned.best->plan.micro_batch, 6u);
+  EXPECT_EQ(planned.best->plan.evaluation_batch, 6u);
+  EXPECT_NE(planned.best->plan, from) << "it lacks the margin";
+}
+
+TEST(Planner, AnEvaluationThatIsTooLargeIsSplitAndTheStepIsNot) {
+  const Shape shape{small_gpt2(6, 128, 4, 64), 2};
+  Machine machine{};
+  machine.device_bytes = 2 * estimate(shape, {.micro_batch = 2}, machine).device_peak_bytes[0];
+  const Planned planned = find_plan(shape, machine, Guarantee::kNumericallyEqual, {.evaluation_batch = 4096});
+  ASSERT_TRUE(planned.best);
+  EXPECT_EQ(planned.best->plan.micro_batch, 2u);
+  EXPECT_TRUE(planned.best->plan.recompute.empty());
+  EXPECT_GT(planned.best->plan.evaluation_batch, 1u);
+  EXPECT_LT(planned.best->plan.evaluation_batch, 4096u);
+}
+
+TEST(Planner, WhatDoesNotFitSaysHowMuchIsLacking) {
+  const Shape shape{small_gpt2(6, 128, 4, 64), 12};
+  Machine machine{.device_bytes = 1 << 20};
+  const Planned planned = find_plan(shape, machine, Guarantee::kNumericallyEqual, {});
+  EXPECT_FALSE(planned.best);
+  ASSERT_FALSE(planned.alternatives.empty());
+  uint64_t before = 0;
+  for (const Candidate& candidate : planned.alternatives) {
+    EXPECT_FALSE(candidate.fits());
+    EXPECT_EQ(candidate.lacking_bytes, candidate.most_device_bytes() - machine.device_bytes);
+    EXPECT_GE(candidate.lacking_bytes, before) << "the nearest comes first";
+    before = candidate.lacking_bytes;
+  }
+}
+
+TEST(Planner, TheTableHasEachCombinationOfTechniquesOnceAndTheBestFirst) {
+  const Shape shape{small_gpt2(8, 128, 4, 64), 16};
+  Machine machine{.devices = 2};
+  machine.device_bytes = estimate(shape, {.micro_batch = 16}, machine).device_peak_bytes[0] / 2;
+  const Planned planned = find_plan(shape, machine, Guarantee::kNumericallyEqual, {.evaluation_batch = 4});
+  ASSERT_TRUE(planned.best);
+  EXPECT_EQ(planned.alternatives[0].plan, planned.best->plan);
+  std::set<std::string> seen;
+  for (const Candidate& candidate : planned.alternatives) {
+    EXPECT_TRUE(!candidate.fits() || candidate.time.seconds() >= planned.best->time.seconds());
+    EXPECT_TRUE(seen.insert(std::to_string(candidate.plan.recompute.size()) +
+                            std::to_string(int(candidate.plan.optimizer)) +
+                            (candidate.plan.placement.empty() ? " one" : " two"))
+                    .second)
+        << to_string(candidate.plan);
+  }
+  EXPECT_GE(seen.size(), 12u) << "three depths of recompute, two places, one device and two";
+}
+
+TEST(Planner, MomentsDoNotGoToAHostThatHasNoRoomForThem) {
+  const Shape shape{small_gpt2(6, 128, 4, 64), 1};
+  Machine machine{.host_bytes = 1};
+  machine.device_bytes = estimate(shape, {.optimizer = Place::kHost}, machine).device_peak_bytes[0] * 11 / 10;
+  EXPECT_FALSE(find_plan(shape, machine, Guarantee::kNumericallyEqual, {}).best);
+  machine.host_bytes = uint64_t{1} << 40;
+  EXPECT_TRUE(find_plan(shape, machine, Guarantee::kNumericallyEqual, {}).best);
+}
+
+TEST(StepTime, NamesItsLargestPart) {
+  EXPECT_STREQ((StepTime{.compute = 2, .memory = 1}.limit()), "compute");
+  EXPECT_STREQ((StepTime{.launches = 3, .optimizer = 1}.limit()), "launches");
+  EXPECT_STREQ((StepTime{.compute = 1, .host_link = 2}.limit()), "host link");
+}
+
+// Kaplan et al. (2020), section 2.1: 6 operations a parameter and token, and the attention's 6 × layers ×
+// context × width, of which a causal one computes half; 8 and a third more where a layer is recomputed.
+TEST(StepTime, CountsTheProductsOfAllParametersAndOfTheAttention) {
+  const Architecture model = small_gpt2(12, 768, 12, 1024);
+  const Shape shape{model, 8};
+  // Bytes and launches cost nothing: all that is left is arithmetic.
+  const Machine machine{.flops = 1e12, .memory_bytes_per_second = 1e30, .launch_seconds = 1e-30};
+  const double tokens = 8.0 * 1024;
+  const double layer = 12.0 * 768 * 768, attention = 2.0 * 1024 * 768, head = 256.0 * 768;
+  const double forward = tokens * (12 * (2 * layer + attention) + 2 * head);
+  const StepTime plain = estimate(shape, {.micro_batch = 8}, machine).time;
+  EXPECT_NEAR(plain.compute, 3 * forward / 1e12, 0.001 * plain.compute);
+  Plan again{.micro_batch = 8};
+  for (uint32_t each = 0; each < 12; ++each) again.recompute.insert(each);
+  const double all = 3 * forward + 12 * tokens * (2 * layer + attention);
+  EXPECT_NEAR(estimate(shape, again, machine).time.compute, all / 1e12, 0.001 * all / 1e12);
+}
+
+TEST(StepTime, AnEmbeddingIsNoProduct) {
+  Architecture model = small_model(Family::kLlama, 2, 64, 2, 32);
+  const Machine machine{.memory_bytes_per_second = 1e30, .launch_seconds = 1e-30};
+  const auto compute = [&](uint32_t vocabulary) {
+    model.vocabulary = vocabulary;
+    return estimate({model, 4}, {.micro_batch = 4}, machine).time.compute;
+  };
+  const double per_word = 6.0 * 64 * 4 * 32;  // of the untied head alone
+  EXPECT_NEAR(compute(2000) - compute(1000), 1000 * per_word / machine.flops, 1e-12);
+}
+
+TEST(StepTime, EveryMicroBatchIsCountedAlsoTheLastSmallOne) {
+  const Shape shape{small_gpt2(2, 64, 2, 32), 10};
+  const Machine machine{.memory_bytes_per_second = 1e30, .launch_seconds = 1e-30};
+  const double whole = estimate(shape, {.micro_batch = 10}, machine).time.compute;
+  for (const uint32_t micro_batch : {1u, 3u, 4u, 7u})
+    EXPECT_NEAR(estimate(shape, {.micro_batch = micro_batch}, machine).time.compute, whole, 1e-9 * whole);
+}
+
+TEST(StepTime, MomentsOnTheHostCrossTheLinkTwice) {
+  const Shape shape{small_gpt2(2, 64, 2, 32), 1};
+  const Machine machine{.launch_seconds = 1e-30};
+  const Estimate needed = estimate(shape, {.optimizer = Place::kHost}, machine);
+  EXPECT_NEAR(needed.time.host_link, 2.0 * double(needed.host_bytes) / machine.host_bytes_per_second, 1e-12);
+  EXPECT_EQ(estimate(shape, {}, machine).time.host_link, 0);
+}
+
+}  // namespace
+}  // namespace spillway::trainer

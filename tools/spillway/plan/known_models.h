@@ -1,0 +1,17 @@
+// Models that are known by name: public ones whose architecture is exactly one of the trainer's.
+//
+// Thread-safety: constant data. Errors: an unknown name is nothing.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "spillway/trainer/plan/architecture.h"
+
+namespace spillway::tools {
+
+// Upper and lower case are one: "gpt2-xl", "Llama-3-8B".
+std::optional<trainer::Architecture> known_model(const std::string& name);
+std::vector<std::string> known_model_names();
+
+}  // namespace spillway::tools

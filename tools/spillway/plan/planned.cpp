@@ -1,0 +1,161 @@
+#include "tools/spillway/plan/planned.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tools/spillway/plan/picture.h"
+#include "tools/spillway/report/table.h"
+#include "tools/spillway/units.h"
+
+namespace spillway::tools {
+namespace {
+
+using PlanJson = nlohmann::ordered_json;
+
+constexpr size_t kFillCells = 16;
+
+template <typename... Values>
+std::string printed(const char* pattern, Values... values) {
+  char text[256];
+  std::snprintf(text, sizeof text, pattern, values...);
+  return text;
+}
+
+std::string recompute_text(const trainer::Candidate& candidate, uint32_t layers) {
+  const size_t count = candidate.plan.recompute.size();
+  if (count == 0) return "none";
+  return count == layers ? "all" : std::to_string(count) + " of " + std::to_string(layers);
+}
+
+uint32_t devices_in(const trainer::Plan& plan) {
+  std::set<uint32_t> devices{0};
+  for (const auto& [layer, device] : plan.placement) devices.insert(device);
+  return uint32_t(devices.size());
+}
+
+std::string tokens_text(double tokens) {
+  return printed(tokens < 100 ? "%.1f" : "%.0f", tokens);
+}
+
+std::string lacking_text(const trainer::Candidate& candidate) {
+  if (candidate.lacking_bytes > 0) return "lacks " + size_text(candidate.lacking_bytes);
+  return candidate.lacking_host_bytes > 0
+             ? "lacks " + size_text(candidate.lacking_host_bytes) + " of host memory"
+             : "";
+}
+
+std::string gpu_text(const PlanReport& report) {
+  const trainer::Machine& machine = report.machine;
+  return printed("%u × %s: %s of %s usable, %.0f TFLOPS, memory %.0f GB/s, host %.0f GB/s", machine.devices,
+                 report.gpu.name.c_str(), size_text(machine.device_bytes).c_str(),
+                 size_text(report.gpu.capacity_bytes).c_str(), machine.flops / 1e12,
+                 machine.memory_bytes_per_second / 1e9, machine.host_bytes_per_second / 1e9);
+}
+
+Words row_of(const PlanReport& report, const trainer::Candidate& candidate) {
+  const trainer::Shape& shape = report.workload.shape;
+  const bool is_best = report.planned.best && candidate.plan == report.planned.best->plan;
+  return {is_best ? "→" : "",
+          std::to_string(candidate.plan.micro_batch),
+          recompute_text(candidate, shape.layers()),
+          candidate.plan.optimizer == trainer::Place::kHost ? "host" : "device",
+          std::to_string(devices_in(candidate.plan)),
+          size_text(candidate.most_device_bytes()),
+          candidate.host_bytes ? size_text(candidate.host_bytes) : "-",
+          tokens_text(candidate.tokens_per_second(shape)),
+          candidate.fits() ? candidate.time.limit() : lacking_text(candidate),
+          fill_text(candidate.most_device_bytes(), report.machine.device_bytes, kFillCells)};
+}
+
+std::string parts_text(const trainer::StepTime& time) {
+  const std::pair<const char*, double> parts[] = {
+      {"compute", time.compute},     {"device memory", time.memory}, {"launches", time.launches},
+      {"optimizer", time.optimizer}, {"host link", time.host_link},  {"peer link", time.peer_link}};
+  std::string text = duration_text(uint64_t(1e6 * time.seconds())) + " a step:";
+  for (const auto& [name, seconds] : parts)
+    if (seconds > 0.005 * time.seconds())
+      text += printed("%s %s %.0f%%", text.ends_with(':') ? "" : ",", name, 100 * seconds / time.seconds());
+  return text;
+}
+
+PlanJson time_json(const trainer::StepTime& time) {
+  const auto microseconds = [](double seconds) { return uint64_t(1e6 * seconds); };
+  return {{"total_us", microseconds(time.seconds())},      {"compute_us", microseconds(time.compute)},
+          {"device_memory_us", microseconds(time.memory)}, {"launches_us", microseconds(time.launches)},
+          {"optimizer_us", microseconds(time.optimizer)},  {"host_link_us", microseconds(time.host_link)},
+          {"peer_link_us", microseconds(time.peer_link)}};
+}
+
+PlanJson candidate_json(const PlanReport& report, const trainer::Candidate& candidate) {
+  return {{"plan", to_string(candidate.plan)},
+          {"fits", candidate.fits()},
+          {"device_peak_bytes", candidate.device_bytes},
+          {"host_bytes", candidate.host_bytes},
+          {"lacking_bytes", candidate.lacking_bytes},
+          {"lacking_host_bytes", candidate.lacking_host_bytes},
+          {"tokens_per_second", candidate.tokens_per_second(report.workload.shape)},
+          {"step", time_json(candidate.time)},
+          {"limit", candidate.time.limit()}};
+}
+
+}  // namespace
+
+std::string planned_text(const PlanReport& report, size_t rows) {
+  using enum Align;
+  const std::vector<trainer::Candidate>& all = report.planned.alternatives;
+  std::string text = workload_text(report.workload) + "\n" + gpu_text(report) + "\n\n";
+  Table table({kLeft, kRight, kLeft, kLeft, kRight, kRight, kRight, kRight, kLeft, kLeft});
+  table.add(
+      {"", "micro-batch", "recompute", "optimizer", "GPUs", "each GPU", "host", "tokens/s", "limit", ""});
+  const size_t shown = std::min(rows, all.size());
+  for (size_t i = 0; i < shown; ++i) table.add(row_of(report, all[i]));
+  text += table.text("");
+  if (shown < all.size())
+    text += "and " + count_text(all.size() - shown, "alternative", "alternatives") + " more (--all)\n";
+  text += printed(
+      "\nA GPU's bytes are its peak with %.0f%% kept free. Speeds are predicted, and were compared with no "
+      "GPU.\n",
+      100 * trainer::kPlannerMargin);
+  if (!report.planned.best) return text + "No plan fits.\n";
+  const trainer::Candidate& best = *report.planned.best;
+  return text + parts_text(best.time) + "\n\n[plan]\n" + to_toml(best.plan);
+}
+
+std::string planned_json(const PlanReport& report) {
+  PlanJson alternatives = PlanJson::array();
+  for (const trainer::Candidate& candidate : report.planned.alternatives)
+    alternatives.push_back(candidate_json(report, candidate));
+  const trainer::Machine& machine = report.machine;
+  const PlanJson json = {
+      {"spillway_plan", 1},
+      {"model", report.workload.name},
+      {"batch", report.workload.shape.batch},
+      {"gpu", report.gpu.id},
+      {"gpus", machine.devices},
+      {"usable_bytes", machine.device_bytes},
+      {"operations_per_second", machine.flops},
+      {"memory_bytes_per_second", machine.memory_bytes_per_second},
+      {"host_bytes_per_second", machine.host_bytes_per_second},
+      {"best", report.planned.best ? candidate_json(report, *report.planned.best) : PlanJson(nullptr)},
+      {"alternatives", alternatives}};
+  return json.dump(1, ' ', false, PlanJson::error_handler_t::replace) + "\n";
+}
+
+std::string planned_svg(const PlanReport& report, size_t rows) {
+  std::vector<SvgBar> bars;
+  for (const trainer::Candidate& candidate : report.planned.alternatives) {
+    if (bars.size() == rows) break;
+    const Words row = row_of(report, candidate);
+    const uint64_t needs = candidate.most_device_bytes(), room = report.machine.device_bytes;
+    std::vector<BarPiece> pieces{{"fits a GPU", std::min(needs, room)}};
+    if (needs > room) pieces.push_back({"lacks", needs - room});
+    bars.push_back({row[0] + (row[0].empty() ? "" : " ") + "batch " + row[1] + ", again " + row[2],
+                    "moments " + row[3] + ", " + row[4] + " GPU, " + row[7] + " tokens/s, " + row[8],
+                    std::move(pieces), room});
+  }
+  return bars_svg(workload_text(report.workload) + "\n" + gpu_text(report), bars);
+}
+
+}  // namespace spillway::tools

@@ -1,0 +1,29 @@
+// What the planner found, for people, programs, browsers and the trainer.
+//
+// Thread-safety: pure functions. Errors: none. Units: bytes.
+#pragma once
+#include <string>
+
+#include "spillway/trainer/plan/planner.h"
+#include "tools/spillway/plan/gpu.h"
+#include "tools/spillway/plan/workload.h"
+
+namespace spillway::tools {
+
+struct PlanReport {
+  const Workload& workload;
+  const Gpu& gpu;
+  const trainer::Machine& machine;
+  const trainer::Planned& planned;
+};
+
+// `rows`: at most so many of the alternatives.
+std::string planned_text(const PlanReport& report, size_t rows);
+std::string planned_json(const PlanReport& report);
+std::string planned_svg(const PlanReport& report, size_t rows);
+
+// A configuration of spillway-train with the best plan. REQUIRES: there is one. Errors: of reading the
+// configuration that the model came from.
+std::string planned_toml(const PlanReport& report, std::string* error);
+
+}  // namespace spillway::tools

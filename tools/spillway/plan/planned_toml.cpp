@@ -1,0 +1,69 @@
+// The best plan as a configuration of spillway-train.
+#include <fstream>
+#include <sstream>
+
+#include "tools/spillway/plan/planned.h"
+#include "trainer/plan/strict_table.h"
+
+namespace spillway::tools {
+namespace {
+
+std::string quoted(const std::string& text) {
+  std::ostringstream out;
+  out << toml::value<std::string>(text);
+  return out.str();
+}
+
+std::string model_section(const Workload& workload) {
+  const trainer::Architecture& model = workload.shape.model;
+  std::ostringstream out;
+  if (workload.source == ModelSource::kHuggingFace) {
+    out << "pretrained = " << quoted(workload.path) << "\ncontext = " << model.context << "\n";
+  } else {
+    out << "family = \"" << name_of(model.family) << "\"\nlayers = " << model.layers;
+    if (model.has_decoder()) out << "\ndecoder_layers = " << model.decoder_layers;
+    out << "\nwidth = " << model.width << "\nheads = " << model.heads
+        << "\nkey_value_heads = " << model.key_value_heads << "\nhead_width = " << model.head_width
+        << "\nhidden = " << model.hidden << "\ncontext = " << model.context
+        << "\nvocabulary = " << model.vocabulary << "\ngated = " << (model.gated ? "true" : "false")
+        << "\ntied_head = " << (model.tied_head ? "true" : "false") << "\n";
+  }
+  if (model.dropout > 0) out << "dropout = " << toml::value<double>(model.dropout) << "\n";
+  return out.str();
+}
+
+std::string new_configuration(const PlanReport& report) {
+  return "[model]\n" + model_section(report.workload) +
+         "\n[data]\ncorpus = \"corpus.txt\"\n\n[train]\nbatch = " +
+         std::to_string(report.workload.shape.batch) +
+         "\n\n[run]\ndevices = " + std::to_string(report.machine.devices) + "\n\n[plan]\n" +
+         to_toml(report.planned.best->plan);
+}
+
+void set_in(toml::table* document, const char* section, const char* key, int64_t value) {
+  if (!document->contains(section)) document->insert_or_assign(section, toml::table{});
+  if (toml::table* table = document->get_as<toml::table>(section)) table->insert_or_assign(key, value);
+}
+
+}  // namespace
+
+std::string planned_toml(const PlanReport& report, std::string* error) {
+  const Workload& workload = report.workload;
+  const std::string head = "# Made by spillway plan for " + report.gpu.name + ".\n";
+  if (workload.source != ModelSource::kTrainerConfig) return head + new_configuration(report);
+  std::ifstream file(workload.path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  auto document = trainer::parse_toml(text.str(), error);
+  const auto plan = trainer::parse_toml(to_toml(report.planned.best->plan), error);
+  if (!document || !plan) return "";
+  document->insert_or_assign("plan", *plan);
+  set_in(&*document, "train", "batch", workload.shape.batch);
+  set_in(&*document, "model", "context", workload.shape.model.context);
+  set_in(&*document, "run", "devices", report.machine.devices);
+  std::ostringstream out;
+  out << head << *document << "\n";
+  return out.str();
+}
+
+}  // namespace spillway::tools

@@ -1,0 +1,144 @@
+#include "tools/spillway/plan/workload.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "tools/spillway/command.h"
+#include "tools/spillway/plan/known_models.h"
+#include "tools/spillway/suggest.h"
+#include "trainer/config/config.h"
+#include "trainer/plan/parameter_table.h"
+#include "trainer/pretrained/hugging_face_config.h"
+
+namespace spillway::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint32_t kBatch = 8;  // where nothing says another
+
+bool fail_with(int exit_code, std::string text, int* code, std::string* error) {
+  *code = exit_code;
+  *error = std::move(text);
+  return false;
+}
+
+// The longest context of a GPT-2 is its table of positions; others may be given less than their own.
+bool read_known(const WorkloadOptions& options, Workload* workload, int* code, std::string* error) {
+  const auto model = known_model(options.model);
+  if (!model) {
+    std::string text = "'" + options.model + "' is no file or folder, and no model that is known by name." +
+                       did_you_mean(options.model, known_model_names()) + " Known are";
+    for (const std::string& name : known_model_names()) text += " " + name;
+    return fail_with(kUsageError, text, code, error);
+  }
+  workload->shape.model = *model;
+  const uint32_t context = options.context.value_or(model->context);
+  if (context > model->context && !model->has_decoder())
+    return fail_with(
+        kUsageError,
+        "--context: " + options.model + " has at most " + std::to_string(model->context) + " tokens", code,
+        error);
+  workload->shape.model.context = context;
+  return true;
+}
+
+bool read_hugging_face(const WorkloadOptions& options, const fs::path& file, Workload* workload, int* code,
+                       std::string* error) {
+  const auto model = trainer::read_hugging_face_config(file.string(), options.context.value_or(0), error);
+  if (!model) return fail_with(kUnreadableTrace, *error, code, error);
+  workload->source = ModelSource::kHuggingFace;
+  workload->path = file.parent_path().empty() ? "." : file.parent_path().string();
+  workload->shape.model = *model;
+  return true;
+}
+
+bool read_trainer_config(const WorkloadOptions& options, Workload* workload, int* code, std::string* error) {
+  std::vector<std::string> overrides;
+  if (options.context) overrides.push_back("model.context=" + std::to_string(*options.context));
+  const auto config = trainer::read_config(options.model, overrides, error);
+  if (!config) return fail_with(kUnreadableTrace, *error, code, error);
+  workload->source = ModelSource::kTrainerConfig;
+  workload->path = options.model;
+  workload->shape = config->shape();
+  workload->plan = config->plan;
+  workload->floor = config->recovery.floor;
+  return true;
+}
+
+bool read_model(const WorkloadOptions& options, Workload* workload, int* code, std::string* error) {
+  std::error_code ignored;
+  const fs::path path = options.model;
+  if (fs::is_directory(path, ignored))
+    return read_hugging_face(options, path / "config.json", workload, code, error);
+  if (!fs::exists(path, ignored)) return read_known(options, workload, code, error);
+  if (path.extension() == ".toml") return read_trainer_config(options, workload, code, error);
+  return read_hugging_face(options, path, workload, code, error);
+}
+
+// Floats that a step could have alive, generously; beyond 2^50 byte counts of 64 bits might not hold a sum.
+bool can_be_counted(const trainer::Shape& shape, uint32_t evaluation_batch) {
+  const trainer::Architecture& model = shape.model;
+  const double rows = std::max(shape.batch, evaluation_batch), tokens = double(model.context);
+  const double of_layer = 32.0 * (model.width + 3.0 * model.query_width() + model.hidden) +
+                          (model.has_decoder() ? 8.0 * model.heads * tokens : 0);
+  return rows * tokens * (3.0 * model.vocabulary + shape.layers() * of_layer) < 0x1p50;
+}
+
+}  // namespace
+
+void declare_workload(CLI::App& app, WorkloadOptions* options) {
+  const auto rows = CLI::Range(1u, 1u << 20);
+  app.add_option(
+         "MODEL", options->model,
+         "A folder with a config.json, a config.json, a configuration of spillway-train (.toml), or a known "
+         "name such as gpt2-xl")
+      ->required();
+  app.add_option("--batch", options->batch, "Rows of an optimizer step (8, or the configuration's)")
+      ->check(rows);
+  app.add_option("--context", options->context, "Tokens of a row (the model's own)")->check(rows);
+  app.add_option("--micro-batch", options->micro_batch, "Rows of one forward and backward (the batch)")
+      ->check(rows);
+  app.add_option("--evaluation-batch", options->evaluation_batch,
+                 "Rows of an evaluation's forward (the micro-batch)")
+      ->check(rows);
+  app.add_option("--dropout", options->dropout, "Share that is dropped (0, or the configuration's)")
+      ->check(CLI::Range(0.0, 0.9));
+}
+
+std::optional<Workload> read_workload(const WorkloadOptions& options, int* code, std::string* error) {
+  Workload workload;
+  workload.name = options.model;
+  workload.shape.batch = 0;
+  if (!read_model(options, &workload, code, error)) return std::nullopt;
+  const bool has_plan = workload.source == ModelSource::kTrainerConfig;
+  uint32_t& batch = workload.shape.batch;
+  if (options.batch || batch == 0) batch = options.batch.value_or(kBatch);
+  trainer::Plan& plan = workload.plan;
+  if (!has_plan || options.batch) plan.micro_batch = plan.evaluation_batch = batch;
+  if (options.micro_batch) plan.micro_batch = plan.evaluation_batch = std::min(*options.micro_batch, batch);
+  plan.evaluation_batch = options.evaluation_batch.value_or(plan.evaluation_batch);
+  workload.shape.model.dropout = options.dropout.value_or(workload.shape.model.dropout);
+  std::string fault = trainer::fault_of(workload.shape.model);
+  if (fault.empty() && !can_be_counted(workload.shape, plan.evaluation_batch))
+    fault = options.model + ": the batch, the context and the model together are too large to count";
+  if (fault.empty()) return workload;
+  fail_with(kUsageError, fault, code, error);
+  return std::nullopt;
+}
+
+std::string workload_text(const Workload& workload) {
+  const trainer::Architecture& model = workload.shape.model;
+  char text[192];
+  const double parameters = double(trainer::parameter_count(model));
+  std::snprintf(text, sizeof text,
+                ": a %s of %.*f %s parameters; a step is %u rows of %u tokens, in 32-bit floats",
+                trainer::name_of(model.family), parameters < 1e9 ? 1 : 2,
+                parameters < 1e9 ? parameters / 1e6 : parameters / 1e9,
+                parameters < 1e9 ? "million" : "billion", workload.shape.batch, model.context);
+  return workload.name + text;
+}
+
+}  // namespace spillway::tools

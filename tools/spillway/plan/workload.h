@@ -1,0 +1,43 @@
+// What `estimate` and `plan` look at: a model and a batch, from wherever the user has them.
+//
+// Thread-safety: plain values; files are read. Errors: a text that names the option, or the file and its key,
+// and an exit code. Units: rows and tokens.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "spillway/trainer/plan/estimate.h"
+
+namespace CLI {
+class App;
+}
+
+namespace spillway::tools {
+
+struct WorkloadOptions {
+  std::string model;  // a folder, a config.json, a configuration of spillway-train, or a known name
+  std::optional<uint32_t> batch, context, micro_batch, evaluation_batch;
+  std::optional<double> dropout;
+};
+
+void declare_workload(CLI::App& app, WorkloadOptions* options);
+
+enum class ModelSource : uint8_t { kKnownName, kHuggingFace, kTrainerConfig };
+
+struct Workload {
+  std::string name;  // as the user gave it
+  ModelSource source{};
+  std::string path;  // of the folder, or of the configuration
+  trainer::Shape shape;
+  trainer::Plan plan;  // of the configuration, else one micro-batch
+  trainer::Guarantee floor = trainer::Guarantee::kNumericallyEqual;
+};
+
+// Nothing, with an ExitCode and a text, where there is no such model or it is too large to count.
+std::optional<Workload> read_workload(const WorkloadOptions& options, int* code, std::string* error);
+
+// "llama-3-8b: a llama of 8.03 billion parameters, 8 rows of 8192 tokens a step, in 32-bit floats"
+std::string workload_text(const Workload& workload);
+
+}  // namespace spillway::tools

@@ -1,0 +1,229 @@
+#include "spillway/trainer/plan/planner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+
+namespace spillway::trainer {
+namespace {
+
+// The choices of one axis beside the others' of `from`: the fastest first, and each needing no more memory.
+struct PlanAxis {
+  std::vector<Plan> (*choices)(const Plan& from, const Shape& shape, const Machine& machine);
+};
+
+// The smallest that give the same number of micro-batches. Many micro-batches are counted in steps of a
+// twentieth.
+std::vector<Plan> micro_batches(const Plan& from, const Shape& shape, const Machine&) {
+  std::vector<Plan> plans;
+  const uint32_t batch = std::max(1u, shape.batch);
+  for (uint32_t count = 1; plans.empty() || plans.back().micro_batch > 1; count += 1 + count / 20) {
+    Plan plan = from;
+    plan.micro_batch = (batch + count - 1) / std::min(count, batch);
+    if (count >= batch) plan.micro_batch = 1;
+    if (plans.empty() || plan.micro_batch < plans.back().micro_batch) plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
+std::vector<Plan> optimizer_places(const Plan& from, const Shape&, const Machine&) {
+  std::vector<Plan> plans(2, from);
+  plans[0].optimizer = Place::kDevice;
+  plans[1].optimizer = Place::kHost;
+  return plans;
+}
+
+// `first` layers on the first device, which also has the embedding and the head, and the others evenly on the
+// others.
+Plan spread(Plan plan, uint32_t layers, uint32_t devices, uint32_t first) {
+  for (uint32_t layer = first; layer < layers; ++layer)
+    plan.placement[layer] = 1 + (layer - first) * (devices - 1) / (layers - first);
+  return plan;
+}
+
+// On one device, on two, four, and so on up to all; of each with fewer and fewer eighths of the layers on the
+// first.
+std::vector<Plan> placements(const Plan& from, const Shape& shape, const Machine& machine) {
+  constexpr uint32_t kShares = 8;
+  std::vector<Plan> plans{from};
+  plans[0].placement.clear();
+  const uint32_t layers = shape.layers(), most = std::min(machine.devices, layers);
+  for (uint32_t devices = 2; devices <= most;
+       devices = devices < most ? std::min(2 * devices, most) : most + 1)
+    for (int share = devices == 2 ? kShares - 1 : kShares / devices; share >= 0; --share)
+      if (Plan plan = spread(plans[0], layers, devices, layers * uint32_t(share) / kShares);
+          plan != plans.back())
+        plans.push_back(std::move(plan));
+  return plans;
+}
+
+constexpr PlanAxis kAxes[] = {{optimizer_places}, {placements}};
+
+// The first layers, because their activations live longest.
+Plan with_recompute(Plan plan, uint32_t layers) {
+  plan.recompute.clear();
+  for (uint32_t layer = 0; layer < layers; ++layer) plan.recompute.insert(plan.recompute.end(), layer);
+  return plan;
+}
+
+// The first of `count` numbers of which `holds` is true, if it is true of all behind one of them; `count` if
+// the last one is false. Of a weaker `holds` the answer is never larger, whatever both are.
+uint32_t first_of(uint32_t count, const std::function<bool(uint32_t)>& holds) {
+  if (count == 0 || !holds(count - 1)) return count;
+  uint32_t below = 0, found = count - 1;
+  while (below < found) {
+    const uint32_t middle = below + (found - below) / 2;
+    if (holds(middle))
+      found = middle;
+    else
+      below = middle + 1;
+  }
+  return found;
+}
+
+uint64_t lack(uint64_t needed, uint64_t available) {
+  return available > 0 && needed > available ? needed - available : 0;
+}
+
+class PlanSearch {
+ public:
+  PlanSearch(const Shape& shape, const Machine& machine, Guarantee floor, const Plan& from)
+      : shape_(shape), machine_(machine), splits_(floor >= Guarantee::kNumericallyEqual), from_(from) {
+    from_.recompute.clear();
+    from_.placement.clear();
+    from_.micro_batch = std::clamp(from.micro_batch, 1u, std::max(1u, shape.batch));
+  }
+
+  Planned run() {
+    combine(from_, 0, [this](const Plan& plan) { search(plan); });
+    combine(from_, 0, [this](const Plan& plan) { list(plan); });
+    rank();
+    out_.estimates = uint32_t(seen_.size());
+    return std::move(out_);
+  }
+
+ private:
+  void combine(const Plan& plan, size_t axis, const std::function<void(const Plan&)>& visit) {
+    if (axis == std::size(kAxes)) return visit(plan);
+    for (const Plan& choice : kAxes[axis].choices(plan, shape_, machine_)) combine(choice, axis + 1, visit);
+  }
+
+  std::vector<Plan> batches(const Plan& plan) const {
+    return splits_ ? micro_batches(plan, shape_, machine_) : std::vector<Plan>{plan};
+  }
+
+  // The fastest of one combination. Smaller micro-batches are slower, so it ends where one that recomputes
+  // nothing is too slow.
+  void search(const Plan& combination) {
+    const std::vector<Plan> plans = batches(combination);
+    const uint32_t layers = shape_.layers();
+    uint32_t at = first_of(uint32_t(plans.size()),
+                           [&](uint32_t i) { return look(with_recompute(plans[i], layers)).fits(); });
+    for (; at < plans.size(); ++at) {
+      const double least = look(plans[at]).time.seconds();
+      if (out_.best && least >= out_.best->time.seconds()) return;
+      const uint32_t count =
+          first_of(layers + 1, [&](uint32_t k) { return look(with_recompute(plans[at], k)).fits(); });
+      if (count <= layers) take(look(with_recompute(plans[at], count)));
+    }
+  }
+
+  void take(const Candidate& candidate) {
+    if (!out_.best || candidate.time.seconds() < out_.best->time.seconds()) out_.best = candidate;
+  }
+
+  void list(const Plan& combination) {
+    const std::vector<Plan> plans = batches(combination);
+    const uint32_t layers = shape_.layers(), last = uint32_t(plans.size()) - 1;
+    for (const uint32_t count : std::set<uint32_t>{0, (layers + 1) / 2, layers}) {
+      const auto fits = [&](uint32_t i) { return look(with_recompute(plans[i], count)).fits(); };
+      out_.alternatives.push_back(
+          look(with_recompute(plans[std::min(first_of(last + 1, fits), last)], count)));
+    }
+  }
+
+  void rank() {
+    const auto order = [](const Candidate& candidate) {
+      return std::tuple(candidate.lacking_bytes + candidate.lacking_host_bytes, candidate.time.seconds());
+    };
+    std::ranges::stable_sort(out_.alternatives, {}, order);
+    if (out_.best) out_.alternatives.insert(out_.alternatives.begin(), *out_.best);
+    std::set<std::string> seen;
+    std::erase_if(out_.alternatives, [&](const Candidate& candidate) {
+      return !seen.insert(techniques_of(candidate.plan)).second;
+    });
+  }
+
+  // Equal for plans that differ only in how large their batches are and in how they share the layers out.
+  static std::string techniques_of(Plan plan) {
+    plan.micro_batch = plan.evaluation_batch = 1;
+    std::set<uint32_t> devices;
+    for (const auto& [layer, device] : plan.placement) devices.insert(device);
+    plan.placement.clear();
+    return to_string(plan) + " devices=" + std::to_string(devices.size());
+  }
+
+  // With the evaluation's batch halved until it fits beside what the plan keeps.
+  const Candidate& look(const Plan& plan) {
+    const auto [found, is_new] = seen_.try_emplace(to_string(plan));
+    if (!is_new) return found->second;
+    Candidate candidate;
+    candidate.plan = plan;
+    Estimate needed = estimate(shape_, plan, machine_);
+    const auto too_large = [&] {
+      return lacking(needed.evaluation_peak_bytes) > lacking(needed.device_peak_bytes);
+    };
+    while (splits_ && candidate.plan.evaluation_batch > 1 && too_large()) {
+      candidate.plan.evaluation_batch = (candidate.plan.evaluation_batch + 1) / 2;
+      needed = estimate(shape_, candidate.plan, machine_);
+    }
+    fill(needed, &candidate);
+    return found->second = std::move(candidate);
+  }
+
+  static uint64_t with_margin(uint64_t bytes) { return bytes + uint64_t(double(bytes) * kPlannerMargin); }
+
+  uint64_t lacking(const std::vector<uint64_t>& peaks) const {
+    uint64_t most = 0;
+    for (const uint64_t peak : peaks) most = std::max(most, lack(with_margin(peak), machine_.device_bytes));
+    return most;
+  }
+
+  void fill(const Estimate& needed, Candidate* candidate) const {
+    for (size_t device = 0; device < needed.device_peak_bytes.size(); ++device)
+      candidate->device_bytes.push_back(
+          with_margin(std::max(needed.device_peak_bytes[device], needed.evaluation_peak_bytes[device])));
+    candidate->host_bytes = needed.host_bytes;
+    candidate->lacking_bytes = lack(candidate->most_device_bytes(), machine_.device_bytes);
+    candidate->lacking_host_bytes = lack(needed.host_bytes, machine_.host_bytes);
+    candidate->time = needed.time;
+  }
+
+  const Shape& shape_;
+  const Machine& machine_;
+  const bool splits_;
+  Plan from_;
+  std::unordered_map<std::string, Candidate> seen_;
+  Planned out_;
+};
+
+}  // namespace
+
+uint64_t Candidate::most_device_bytes() const {
+  return device_bytes.empty() ? 0 : *std::ranges::max_element(device_bytes);
+}
+
+double Candidate::tokens_per_second(const Shape& shape) const {
+  const double seconds = time.seconds();
+  return seconds > 0 ? double(shape.tokens()) / seconds : 0;
+}
+
+Planned find_plan(const Shape& shape, const Machine& machine, Guarantee floor, const Plan& from) {
+  return PlanSearch(shape, machine, floor, from).run();
+}
+
+}  // namespace spillway::trainer
