@@ -194,6 +194,22 @@ class Simulated : public testing::Test {
     EXPECT_THAT(swept.actions, testing::HasSubstr(action));
   }
 
+  void expect_quiet_commits() {
+    for (const Place place : {Place::kDevice, Place::kHost}) {
+      config_.plan.optimizer = place;
+      Fixture fixture(config_, corpus_, devices_);
+      for (int step = 0; step < 2; ++step) {
+        fixture.program.save_step();
+        for (uint32_t i = 0; i < 2; ++i) ASSERT_FALSE(fixture.program.run_micro_batch(i, config_.plan));
+        ASSERT_FALSE(fixture.program.prepare_commit());
+        const uint64_t before = core_.table()->requests(), calls = counts().driver_calls;
+        fixture.program.commit();
+        EXPECT_EQ(core_.table()->requests(), before);
+        EXPECT_EQ(counts().driver_calls, calls);
+      }
+    }
+  }
+
   const ScratchFolder scratch_;
   const Core& core_ = Core::get();
   Config config_;
@@ -211,19 +227,7 @@ TEST_F(Simulated, GivesTheBitsOfTheCpu) {
 }
 
 TEST_F(Simulated, TheCommitMakesNoRequest) {
-  for (const Place place : {Place::kDevice, Place::kHost}) {
-    config_.plan.optimizer = place;
-    Fixture fixture(config_, corpus_, devices_);
-    for (int step = 0; step < 2; ++step) {
-      fixture.program.save_step();
-      for (uint32_t i = 0; i < 2; ++i) ASSERT_FALSE(fixture.program.run_micro_batch(i, config_.plan));
-      ASSERT_FALSE(fixture.program.prepare_commit());
-      const uint64_t before = core_.table()->requests(), calls = counts().driver_calls;
-      fixture.program.commit();
-      EXPECT_EQ(core_.table()->requests(), before);
-      EXPECT_EQ(counts().driver_calls, calls);
-    }
-  }
+  expect_quiet_commits();
 }
 
 TEST_F(Simulated, EveryRequestFailingOnceIsServedToTheBit) {
@@ -390,6 +394,46 @@ TEST_P(SimulatedFamily, EveryRequestFailingUntilASplitGivesTheBitsOfThatSchedule
   config_.plan.recompute = all_;
   config_.plan.optimizer = Place::kHost;
   expect_served(sweep(Injection::kUntilAMove), "split_micro_batch");
+}
+
+// What the other tests do not train with.
+class SimulatedNumerics : public Simulated, public testing::WithParamInterface<Numerics> {
+ protected:
+  SimulatedNumerics() {
+    config_.model = small_gpt2(2, 40, 2, 8);  // matrices that are quantized and some that are not
+    config_.train.numerics = GetParam();
+    corpus_ = test_corpus(scratch_, config_.model);
+    every_ = 101;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Of, SimulatedNumerics,
+                         testing::Values(Numerics{Precision::kTf32, OptimizerKind::kSgd},
+                                         Numerics{Precision::kBf16Mixed, OptimizerKind::kAdafactor},
+                                         Numerics{Precision::kFp16Mixed, OptimizerKind::kAdamW8bit},
+                                         Numerics{Precision::kBf16, OptimizerKind::kAdamW8bit}),
+                         [](const auto& info) {
+                           std::string name = std::string(name_of(info.param.precision)) + "_" +
+                                              name_of(info.param.optimizer);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST_P(SimulatedNumerics, TheCommitMakesNoRequest) {
+  expect_quiet_commits();
+}
+
+TEST_P(SimulatedNumerics, StatesOnTheHostAndLayersOnTwoDevicesGiveTheSameBits) {
+  devices_.emplace_back(at::kCUDA, 1);
+  Plan host = config_.plan, moved = config_.plan;
+  host.optimizer = Place::kHost;
+  moved.placement[1] = 1;
+  EXPECT_EQ(reference({config_.plan, host, moved, host, config_.plan}),
+            reference({config_.plan, config_.plan, config_.plan, config_.plan, config_.plan}));
+}
+
+TEST_P(SimulatedNumerics, RequestsFailingUntilABitExactMoveGiveTheUndisturbedBits) {
+  config_.recovery.floor = Guarantee::kBitExact;
+  expect_served(sweep(Injection::kUntilAMove), "");
 }
 
 // Others take what the card has at the training's first failure, and go when the ladder asks for plan moves.

@@ -40,8 +40,7 @@ Optimizer::Optimizer(Parameters& parameters, const TrainConfig& train, Place pla
     : parameters_(parameters),
       train_(train),
       rule_(update_rule(train, parameters.size())),
-      rounding_(train.seed),
-      scale_(at::zeros({}, at::kFloat)) {
+      rounding_(train.seed) {
   for (size_t i = 0; i < parameters.size(); ++i) add_entry(i, place, initial[i]);
   prepare_scratch();
 }
@@ -121,7 +120,7 @@ void Optimizer::prepare(uint64_t step, double loss_scale) {
 bool Optimizer::commit() {
   if (train_.numerics.precision == Precision::kFp16Mixed && !std::isfinite(norm_)) return false;
   const at::NoGradGuard no_grad;
-  *scale_.mutable_data_ptr<float>() = float(update_.scale);
+  scale_ = update_.scale;
   rule_->begin(update_);
   for (size_t i = 0; i < entries_.size(); ++i) update(i);
   ++updates_;

@@ -16,6 +16,7 @@
 #pragma once
 #include <map>
 
+#include "trainer/optimizer/host_number.h"
 #include "trainer/optimizer/stochastic_rounding.h"
 #include "trainer/optimizer/update_rule.h"
 #include "trainer/plan/optimizer_state.h"
@@ -72,7 +73,7 @@ class Optimizer {
   std::map<int, Scratch> scratch_;  // by device index
   std::unique_ptr<UpdateRule> rule_;
   StochasticRounding rounding_;
-  at::Tensor scale_;  // one number on the host, made once
+  HostNumber scale_;
   Update update_;
   double norm_ = 0;
   uint64_t updates_ = 0;

@@ -27,7 +27,7 @@ void StochasticRounding::round(const at::Tensor& from, const at::Tensor& bits, c
     generator.set_current_seed(mix(mix(mix(seed_, update), parameter), begin));
   }
   bits.random_(0, 1 << 16, generator);
-  from.view(at::kInt).add_(bits).bitwise_and_(-(1 << 16));
+  from.view(at::kInt).add_(bits).bitwise_and_(upper_half_);
   to.copy_(from);  // exact: what is cut is zero
 }
 

@@ -27,7 +27,8 @@ class StochasticRounding {
 
  private:
   const uint64_t seed_;
-  std::map<int, at::Generator> generators_;  // by device index
+  const at::Tensor upper_half_ = at::full({}, -(1 << 16), at::kInt);  // of a float's bits
+  std::map<int, at::Generator> generators_;                           // by device index
 };
 
 }  // namespace spillway::trainer

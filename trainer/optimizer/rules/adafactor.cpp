@@ -90,7 +90,7 @@ void AdafactorRule::prepare(const Update& update, const Updated& of) {
 
 void AdafactorRule::apply(const Tile& tile) {
   const Next& next = next_[tile.parameter];
-  if (tile.decays && train_.weight_decay > 0) tile.value.mul_(1 - next.rate * train_.weight_decay);
+  if (tile.decays && train_.weight_decay > 0) tile.value.mul_(keep_ = 1 - next.rate * train_.weight_decay);
   tile.value.add_(tile_of(tile.gradient, next, tile.begin), -next.rate / next.limit);
 }
 

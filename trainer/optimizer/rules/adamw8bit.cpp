@@ -78,6 +78,8 @@ void QuantizedAdamWRule::begin(const Update& update) {
               .correction = float(1 / std::sqrt(1 - std::pow(train_.beta2, t))),
               .epsilon = float(train_.epsilon)};
   kept_ = float(1 - update.rate * train_.weight_decay);
+  keep_ = kept_, beta1_ = train_.beta1, beta2_ = train_.beta2;
+  correction_ = numbers_.correction, epsilon_ = train_.epsilon;
 }
 
 void QuantizedAdamWRule::apply(const Tile& tile) {
@@ -114,12 +116,12 @@ void QuantizedAdamWRule::apply_by_operators(const Tile& tile) {
   decode_into(first, index, tile.states[0], tile.states[1], room.first_map.numbers, kSignedZero);
   decode_into(second, index, tile.states[2], tile.states[3], room.second_map.numbers, 0);
   const at::Tensor moved_first = first.narrow(0, 0, elements), moved_second = second.narrow(0, 0, elements);
-  moved_first.mul_(numbers_.beta1).add_(tile.gradient, 1 - numbers_.beta1);
-  moved_second.mul_(numbers_.beta2).addcmul_(tile.gradient, tile.gradient, 1 - numbers_.beta2);
-  if (tile.decays) tile.value.mul_(kept_);
+  moved_first.mul_(beta1_).add_(tile.gradient, 1 - train_.beta1);
+  moved_second.mul_(beta2_).addcmul_(tile.gradient, tile.gradient, 1 - train_.beta2);
+  if (tile.decays) tile.value.mul_(keep_);
   at::Tensor denominator = tile.gradient;
   at::sqrt_out(denominator, moved_second);
-  denominator.mul_(numbers_.correction).add_(numbers_.epsilon);
+  denominator.mul_(correction_).add_(epsilon_);
   tile.value.addcdiv_(moved_first, denominator, -numbers_.rate);
   encode_from(first, rounded, index, room.first_map.thresholds, tile.states[0], tile.states[1]);
   encode_from(second, rounded, index, room.second_map.thresholds, tile.states[2], tile.states[3]);

@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 
+#include "trainer/optimizer/host_number.h"
 #include "trainer/optimizer/quantization/blockwise_adamw.h"
 #include "trainer/optimizer/update_rule.h"
 
@@ -16,15 +17,9 @@ class AdamRule : public UpdateRule {
   void apply(const Tile& tile) override;
 
  private:
-  // The numbers of one update as tensors of one element on the host, made once: LibTorch would wrap each
-  // plain number in a fresh tensor for each use.
-  struct Numbers {
-    at::Tensor keep, beta1, beta2, correction, epsilon;
-  };
-
   const TrainConfig train_;
   const bool decoupled_;
-  Numbers numbers_;
+  HostNumber keep_, beta1_, beta2_, correction_, epsilon_;
   double rate_ = 0;
 };
 
@@ -59,18 +54,20 @@ class QuantizedAdamWRule : public UpdateRule {
   std::map<int, Room> rooms_;  // by device index
   AdamWNumbers numbers_;
   float kept_ = 1;  // by the weight decay, where it applies
+  HostNumber keep_, beta1_, beta2_, correction_, epsilon_;
 };
 
 // Gradient descent with momentum, as torch.optim.SGD computes it. State: the momentum.
 class SgdRule : public UpdateRule {
  public:
   explicit SgdRule(const TrainConfig& train) : train_(train) {}
-  void begin(const Update& update) override { update_ = update; }
+  void begin(const Update& update) override;
   void apply(const Tile& tile) override;
 
  private:
   const TrainConfig train_;
-  Update update_;
+  HostNumber momentum_;
+  double rate_ = 0;
 };
 
 // Of Shazeer and Stern, "Adafactor: Adaptive Learning Rates with Sublinear Memory Cost" (2018), without a
@@ -101,6 +98,7 @@ class AdafactorRule : public UpdateRule {
 
   const TrainConfig train_;
   std::vector<Next> next_;
+  HostNumber keep_;
 };
 
 }  // namespace spillway::trainer
