@@ -29,7 +29,9 @@ install(TARGETS ${simulated} LIBRARY DESTINATION ${private}/sim)
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/install)
 file(CREATE_LINK spillway/libspillway.so ${CMAKE_BINARY_DIR}/install/libspillway.so SYMBOLIC)
 install(FILES ${CMAKE_BINARY_DIR}/install/libspillway.so DESTINATION lib)
-install(FILES ${CMAKE_SOURCE_DIR}/include/spillway/spillway.h DESTINATION include/spillway)
+install(FILES ${CMAKE_SOURCE_DIR}/include/spillway/spillway.h ${CMAKE_SOURCE_DIR}/include/spillway/recover.h
+  DESTINATION include/spillway)
+install(FILES ${CMAKE_SOURCE_DIR}/include/spillway/libtorch/recover.h DESTINATION include/spillway/libtorch)
 # The module; the wheel (tools/wheel) adds the command.
 set(module __init__ _batch_size _gradients _out_of_memory _pieces _recovery _step _undo)
 list(TRANSFORM module APPEND .py)
