@@ -37,6 +37,11 @@ PLANS = {
     "host, 2": ["plan.micro_batch=2", 'plan.optimizer="host"'],
     "two cards, 4": ["plan.micro_batch=4", "plan.devices=[0,0,1,1]"],
     "two cards, all recomputed": ["plan.micro_batch=8", "plan.devices=[0,0,1,1]", 'plan.recompute="all"'],
+    "recompute of MLPs, 8": ["plan.micro_batch=8", 'plan.recompute_mlp="all"'],
+    "recompute of attention, 8": ["plan.micro_batch=8", 'plan.recompute_attention="all"', "plan.recompute_mlp=[1]"],
+    "segments of 3 of 9 layers, 8": ["model.layers=9", "plan.micro_batch=8", 'plan.recompute="all"',
+                                     "plan.recompute_segment=3", "plan.head_chunks=8"],
+    "head in 6 chunks, 8": ["plan.micro_batch=8", "plan.head_chunks=6", 'plan.recompute="all"'],
 }
 
 

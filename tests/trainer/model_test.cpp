@@ -89,20 +89,20 @@ class Gpt2 : public testing::Test {
 
 TEST_F(Gpt2, GivesTheLossesOfPlainOperationsWithAnExplicitMask) {
   const at::Tensor expected = losses(copied(initial_, at::kDouble), tokens_);
-  expect_near(model_.row_losses(initial_, tokens_), expected, "losses");
-  expect_near(model_.loss_sum(initial_, tokens_, {}, true), expected.sum(), "their sum");
+  for (const Plan& plan : {Plan{}, Plan{.head_chunks = 4}}) {
+    expect_near(model_.row_losses(initial_, tokens_, plan), expected, "losses");
+    expect_near(model_.loss_sum(initial_, tokens_, plan, true), expected.sum(), "their sum");
+  }
 }
 
 TEST_F(Gpt2, GivesTheGradientsOfPlainOperationsWithAnExplicitMask) {
   const std::vector<at::Tensor> reference = copied(initial_, at::kDouble);
   const auto expected = torch::autograd::grad({losses(reference, tokens_).sum()}, reference);
-  for (const std::set<uint32_t>& recompute : {std::set<uint32_t>{}, std::set<uint32_t>{1}}) {
+  for (const Plan& plan : {Plan{}, Plan{.recompute = {1}}, Plan{.head_chunks = 4}}) {
     const std::vector<at::Tensor> parameters = copied(initial_, at::kFloat);
-    const at::Tensor loss = model_.loss_sum(parameters, tokens_, recompute, true);
-    const auto gradients = torch::autograd::grad({loss}, parameters);
-    for (size_t i = 0; i < gradients.size(); ++i)
-      expect_near(gradients[i], expected[i],
-                  model_.table()[i].name + (recompute.empty() ? "" : ", recomputed"));
+    torch::autograd::backward({model_.loss_sum(parameters, tokens_, plan, true)});
+    for (size_t i = 0; i < parameters.size(); ++i)
+      expect_near(parameters[i].grad(), expected[i], model_.table()[i].name + " under " + to_string(plan));
   }
 }
 

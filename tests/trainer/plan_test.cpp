@@ -23,9 +23,13 @@ Plan random_plan(std::mt19937_64& random) {
   plan.evaluation_batch = 1 + random() % 16;
   for (uint32_t layer = 0; layer < kLayers; ++layer) {
     if (random() % 2) plan.recompute.insert(layer);
+    if (random() % 3 == 0) plan.recompute_attention.insert(layer);
+    if (random() % 3 == 0) plan.recompute_mlp.insert(layer);
     if (random() % 3 == 0) plan.placement[layer] = random() % 3;
   }
   plan.optimizer = random() % 2 ? Place::kHost : Place::kDevice;
+  plan.recompute_segment = 1 + random() % 4;
+  plan.head_chunks = 1 + random() % 4;
   return normalised(plan);
 }
 
@@ -45,7 +49,8 @@ TEST(Plan, JoinNeedsNoMoreActivationsThanEitherSide) {
     Plan a = random_plan(random), b = random_plan(random);
     a.placement.clear(), b.placement.clear();
     const auto peak = [](const Plan& plan) { return estimate(kShape, plan, kMachine).device_peak_bytes[0]; };
-    a.recompute = b.recompute;
+    a.recompute = b.recompute, a.recompute_segment = b.recompute_segment;
+    a.recompute_attention = b.recompute_attention, a.recompute_mlp = b.recompute_mlp;
     ASSERT_LE(peak(join(a, b)), std::min(peak(a), peak(b)));
   }
 }
@@ -79,6 +84,22 @@ TEST(Plan, HashIsStableAcrossBuildsAndTellsPlansApart) {
   }
 }
 
+TEST(Plan, ALayerThatIsComputedAgainIsNotNamedForItsParts) {
+  const Plan plan{.recompute = {1}, .recompute_attention = {0, 1}, .recompute_mlp = {1, 2}};
+  EXPECT_EQ(normalised(plan), (Plan{.recompute = {1}, .recompute_attention = {0}, .recompute_mlp = {2}}));
+  EXPECT_EQ(join({.recompute_mlp = {1, 2}}, {.recompute = {1}}),
+            (Plan{.recompute = {1}, .recompute_mlp = {2}}));
+  EXPECT_EQ(normalised({.recompute = {0, 1}, .recompute_segment = 5}).recompute_segment, 2u);
+  EXPECT_EQ(normalised({.recompute_segment = 5}), Plan{});
+}
+
+TEST(Plan, ASegmentHasRecomputedLayersInARowOnOneDevice) {
+  const Plan plan{.recompute = {0, 1, 2, 4, 5}, .placement = {{5, 1}}, .recompute_segment = 2};
+  std::vector<uint32_t> ends;
+  for (uint32_t layer = 0; layer < 6; layer = ends.back()) ends.push_back(plan.segment_end(layer, 6));
+  EXPECT_EQ(ends, (std::vector<uint32_t>{2, 3, 4, 5, 6}));
+}
+
 TEST(Plan, ALayerNamedOnDeviceZeroIsTheSameAsOneNotNamed) {
   EXPECT_EQ(normalised(Plan{.placement = {{2, 0}}}), Plan{});
   EXPECT_EQ(hash(Plan{.placement = {{2, 0}}}), hash(Plan{}));
@@ -98,10 +119,16 @@ TEST(Plan, ErrorsNameTheLineAndTheNearestKey) {
       {"recompute = 7", "up to 6"},
       {"recompute = [6]", "layers from 0 to 5"},
       {"recompute = \"some\"", "\"none\", \"all\""},
+      {"recompute_mlp = [6]", "'recompute_mlp' must list layers from 0 to 5"},
+      {"recompute_attention = 7", "'recompute_attention' must be \"none\", \"all\""},
+      {"recompute_atention = 1", "did you mean 'recompute_attention'?"},
+      {"recompute_segment = 0", "'recompute_segment' must be between 1 and"},
       {"optimizer = \"disk\"", "\"device\" or \"host\", not \"disk\""},
       {"optimizer = \"\"", "\"device\" or \"host\""},
       {"devices = [0, -1]", "device indices"},
       {"devices = [0,0,0,0,0,0,1]", "more layers than the model"},
+      {"head_chunks = 0", "'head_chunks' must be between 1 and"},
+      {"head_chunk = 2", "unknown key 'head_chunk': did you mean 'head_chunks'?"},
       {"devices = 1", "'devices' must be a list, not an integer"},
       {"micro_batch = ", "line 1"},
   };

@@ -138,9 +138,10 @@ class Recovery : public testing::Test {
       sweep.gave_up += run.last == StepOutcome::kGaveUp;
       sweep.phases += run.phases, sweep.actions += run.actions;
       EXPECT_EQ(run.outcome, remembered(run.plans)) << "request " << n << ": " << run.actions;
-      bool split = false;
-      for (const Plan& plan : run.plans) split |= plan.micro_batch != config_.plan.micro_batch;
-      if (!split && run.plans.size() == kSteps) {
+      bool exact = true;
+      for (const Plan& plan : run.plans)
+        exact &= plan.micro_batch == config_.plan.micro_batch && plan.head_chunks == config_.plan.head_chunks;
+      if (exact && run.plans.size() == kSteps) {
         EXPECT_EQ(run.outcome, undisturbed) << "request " << n << ": " << run.actions;
       }
       if (testing::Test::HasFailure()) return sweep;

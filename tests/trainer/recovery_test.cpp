@@ -44,15 +44,23 @@ TEST_F(Recovery, EveryRequestFailingOnceGivesTheBitsOfItsPlans) {
     EXPECT_THAT(swept.phases, testing::HasSubstr(phase));
 }
 
+TEST_F(Recovery, EveryRequestFailingOnceWhenOnlyAHeadInChunksIsLeft) {
+  config_.train.batch = 2;
+  config_.plan = {.micro_batch = 1, .evaluation_batch = 1, .recompute = {0, 1}, .optimizer = Place::kHost};
+  expect_served(sweep(false), "chunk_head");
+}
+
 TEST_F(Recovery, EveryRequestFailingOnceWhenOnlyASplitIsLeft) {
   config_.plan.recompute = {0, 1};
   config_.plan.optimizer = Place::kHost;
+  config_.plan.head_chunks = 2;
   expect_served(sweep(false), "split_micro_batch");
 }
 
 TEST_F(Recovery, EveryRequestFailingOnceWhenNoMoveIsLeft) {
   config_.train.batch = 2;
   config_.plan = {.micro_batch = 1, .evaluation_batch = 1, .recompute = {0, 1}, .optimizer = Place::kHost};
+  config_.plan.head_chunks = 3;
   expect_served(sweep(false), "try_again");  // unwinding freed memory: one plain try is allowed
 }
 
@@ -148,6 +156,40 @@ TEST_P(RecoveryOfFamily, ASplitIsTheSameMathematics) {
 
 TEST_P(RecoveryOfFamily, EveryRequestFailingOnceGivesTheBitsOfItsPlans) {
   expect_served(sweep(false), "recompute");
+}
+
+class RecoveryOfEachFamily : public RecoveryOfFamily {};
+INSTANTIATE_TEST_SUITE_P(Of, RecoveryOfEachFamily, testing::ValuesIn(kFamilies),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+TEST_P(RecoveryOfEachFamily, EveryWayOfRecomputingGivesTheSameBitsAlsoWithDropout) {
+  config_.model.layers = 5;
+  if (config_.model.has_decoder()) config_.model.decoder_layers = 4;
+  std::set<uint32_t> all;
+  for (uint32_t layer = 0; layer < config_.model.all_layers(); ++layer) all.insert(layer);
+  const Plan kept = config_.plan;
+  const auto with = [&](Plan plan) {
+    plan.micro_batch = kept.micro_batch;
+    return plan;
+  };
+  const Outcome plain = scheduled({kept, kept});
+  for (const Plan& plan :
+       {Plan{.recompute_attention = all}, Plan{.recompute_mlp = all},
+        Plan{.recompute_attention = all, .recompute_mlp = all},
+        Plan{.recompute = {0, 3}, .recompute_attention = {1}, .recompute_mlp = {2, 4}},
+        Plan{.recompute = all, .recompute_segment = 2}, Plan{.recompute = all, .recompute_segment = 5}})
+    EXPECT_EQ(scheduled({with(plan), with(plan)}), plain) << to_string(plan);
+}
+
+TEST_P(RecoveryOfEachFamily, AHeadInChunksIsTheSameMathematics) {
+  Plan chunked = config_.plan;
+  chunked.head_chunks = 3;
+  const Outcome plain = scheduled({config_.plan, config_.plan}), other = scheduled({chunked, chunked});
+  EXPECT_NEAR(plain.losses[1], other.losses[1], 1e-5);
+  EXPECT_NEAR(plain.norms[1], other.norms[1], 1e-4 * plain.norms[1]);
+  Plan again = chunked;
+  again.recompute = {0, 1};
+  EXPECT_EQ(scheduled({again, chunked}), other);
 }
 
 TEST_F(Recovery, AnotherErrorPassesThrough) {

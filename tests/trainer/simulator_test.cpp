@@ -179,7 +179,8 @@ class Simulated : public testing::Test {
       EXPECT_EQ(live(), at_rest) << "leaked at " << n;
       if (ran.last == StepOutcome::kGaveUp) continue;
       EXPECT_EQ(ran.outcome, reference(ran.plans)) << "at " << n << ": " << ran.actions;
-      if (ran.plans[0].micro_batch == config_.plan.micro_batch) {
+      if (ran.plans[0].micro_batch == config_.plan.micro_batch &&
+          ran.plans[0].head_chunks == config_.plan.head_chunks) {
         EXPECT_EQ(ran.outcome, undisturbed) << "at " << n << ": " << ran.actions;
       }
     }
@@ -264,6 +265,7 @@ TEST_F(Simulated, LayersThatMoveTakeTheirMomentsWithThem) {
 TEST_F(Simulated, EveryRequestFailingUntilASplitGivesTheBitsOfThatSchedule) {
   config_.plan.recompute = {0, 1};
   config_.plan.optimizer = Place::kHost;
+  config_.plan.head_chunks = 2;
   expect_served(sweep(Injection::kUntilAMove), "split_micro_batch");
 }
 
@@ -305,7 +307,7 @@ TEST_F(Simulated, SmallerLimitsAreSurvivedByPlansUntilNoneIsLeft) {
       actions += ran.actions;
       if (ended) continue;
       EXPECT_EQ(ran.outcome, reference(ran.plans)) << limit << ": " << ran.actions;
-      if (ran.plans.back().micro_batch == 8) {
+      if (ran.plans.back().micro_batch == 8 && ran.plans.back().head_chunks == 1) {
         EXPECT_EQ(ran.outcome, undisturbed) << limit << ": " << ran.actions;
       }
     }
@@ -393,6 +395,7 @@ TEST_P(SimulatedFamily, EveryRequestFailingUntilABitExactMoveGivesTheUndisturbed
 TEST_P(SimulatedFamily, EveryRequestFailingUntilASplitGivesTheBitsOfThatSchedule) {
   config_.plan.recompute = all_;
   config_.plan.optimizer = Place::kHost;
+  config_.plan.head_chunks = 2;
   expect_served(sweep(Injection::kUntilAMove), "split_micro_batch");
 }
 

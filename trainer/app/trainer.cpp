@@ -204,11 +204,11 @@ void Run::build() {
   recoverable_ = std::make_unique<RecoverableStep>(*program_, shape_, machine_, plan, config_.recovery);
 }
 
-// What the smallest plan would need, so that the user knows how far off the limit is.
+// What the plan at the end of all moves would need, so that the user knows how far off the limit is.
 std::string Run::least_need(Plan plan) const {
-  plan.optimizer = Place::kHost;
-  plan.micro_batch = plan.evaluation_batch = 1;
-  for (uint32_t layer = 0; layer < shape_.layers(); ++layer) plan.recompute.insert(layer);
+  for (auto moves = neighbours(plan, shape_, machine_, Guarantee::kStatisticsChange); !moves.empty();
+       moves = neighbours(plan, shape_, machine_, Guarantee::kStatisticsChange))
+    plan = moves.front().to;
   uint64_t most = 0;
   for (const uint64_t bytes : estimate(shape_, plan, machine_).device_peak_bytes)
     most = std::max(most, bytes);

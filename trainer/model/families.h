@@ -1,15 +1,16 @@
-// The forward functions of the families, up to the logits: [sequences, target tokens, vocabulary], on the
-// device of the parameters that belong to no layer.
+// The forward functions of the families, up to the head, on the device of the parameters that belong to no
+// layer.
 //
 // `tokens` is [sequences, context] of a decoder's own input; of T5 the encoder's, and `targets` [sequences,
 // target tokens] are shifted into the decoder's input. Thread-safety, errors: as of forward.h.
 #pragma once
 #include "trainer/model/forward.h"
+#include "trainer/model/head.h"
 
 namespace spillway::trainer {
 
-at::Tensor gpt2_logits(const Forward& forward, const at::Tensor& tokens);
-at::Tensor llama_logits(const Forward& forward, const at::Tensor& tokens);
-at::Tensor t5_logits(const Forward& forward, const at::Tensor& tokens, const at::Tensor& targets);
+Head gpt2_head(const Forward& forward, const at::Tensor& tokens);
+Head llama_head(const Forward& forward, const at::Tensor& tokens);
+Head t5_head(const Forward& forward, const at::Tensor& tokens, const at::Tensor& targets);
 
 }  // namespace spillway::trainer

@@ -13,19 +13,50 @@ ParameterKeys::ParameterKeys(const Architecture& model) : layers(model.all_layer
       continue;
     }
     Layer& layer = layers[static_cast<size_t>(table[i].layer)];
-    if (layer.keys.empty()) layer.first = i;
-    layer.keys.push_back(table[i].key);
+    if (layer.count++ == 0) layer.first = i;
+    Group& part = layer.parts[table[i].part];
+    if (part.keys.empty()) part.first = i;
+    part.keys.push_back(table[i].key);
   }
-}
-
-at::Tensor Forward::run(uint32_t index, LayerFunction function, const std::vector<at::Tensor>& inputs) const {
-  const LayerSettings settings{&model, training};
-  return recompute.contains(index) ? recomputed(function, settings, layer(index), inputs)
-                                   : function(settings, layer(index), inputs);
 }
 
 at::Tensor Forward::with_dropout(const at::Tensor& x) const {
   return dropped(x, model.dropout, training);
+}
+
+BoundLayer Forward::bound(uint32_t layer, LayerParts parts, const Reads& reads) const {
+  const std::vector<at::Tensor> given = reads(device_of(layer));
+  auto next = given.begin();
+  BoundLayer result;
+  for (const LayerPart& part : parts) {
+    const ParameterKeys::Group& group = keys.layers[layer].parts.at(part.part);
+    result.push_back({part.part,
+                      part.function,
+                      {group.keys, parameters.slice(group.first, group.keys.size())},
+                      {next, next + part.reads}});
+    next += part.reads;
+  }
+  return result;
+}
+
+at::Tensor Forward::run(uint32_t first, uint32_t count, LayerParts parts, at::Tensor x,
+                        const Reads& reads) const {
+  const LayerSettings settings{&model, training};
+  for (uint32_t layer = first, end = first + count; layer < end;) {
+    std::vector<BoundLayer> group;
+    x = x.to(device_of(layer));
+    const uint32_t next = plan.segment_end(layer, end);
+    for (uint32_t member = layer; member < next; ++member) group.push_back(bound(member, parts, reads));
+    if (plan.recompute.contains(layer)) {
+      x = recomputed(settings, x, std::move(group));
+    } else {
+      for (const BoundPart& part : group[0])
+        x = plan.recomputes(layer, part.part) ? recomputed(settings, x, {{part}})
+                                              : trainer::run(settings, part, x);
+    }
+    layer = next;
+  }
+  return x;
 }
 
 }  // namespace spillway::trainer

@@ -2,19 +2,24 @@
 //
 // Thread-safety: one thread. Ownership: borrows everything. Errors: LibTorch's exceptions.
 #pragma once
-#include <set>
-#include <span>
+#include <functional>
+#include <map>
 
+#include "spillway/trainer/plan/plan.h"
 #include "trainer/model/layer.h"
 
 namespace spillway::trainer {
 
-// The keys of a model's parameters, and where each layer's stand in the list of tensors.
+// The keys of a model's parameters, and where each part's stand in the list of tensors.
 struct ParameterKeys {
   explicit ParameterKeys(const Architecture& model);
-  struct Layer {
+  struct Group {
     size_t first = 0;
     std::vector<std::string> keys;
+  };
+  struct Layer {
+    size_t first = 0, count = 0;
+    std::map<Part, Group> parts;
   };
   std::vector<std::string> outer;  // of the parameters that belong to no layer; they come first
   std::vector<Layer> layers;
@@ -24,19 +29,20 @@ struct Forward {
   const Architecture& model;
   const ParameterKeys& keys;
   at::TensorList parameters;
-  const std::set<uint32_t>& recompute;  // layers that keep only their inputs for the backward
+  const Plan& plan;  // what of it is computed again
   bool training = false;
 
   LayerWeights outer() const { return {keys.outer, parameters.slice(0, keys.outer.size())}; }
-  LayerWeights layer(uint32_t index) const {
-    const ParameterKeys::Layer& layer = keys.layers[index];
-    return {layer.keys, parameters.slice(layer.first, layer.keys.size())};
-  }
   at::Device device_of(uint32_t layer) const { return parameters[keys.layers[layer].first].device(); }
-
-  // `inputs` must be on the layer's device.
-  at::Tensor run(uint32_t layer, LayerFunction function, const std::vector<at::Tensor>& inputs) const;
   at::Tensor with_dropout(const at::Tensor& x) const;
+
+  // What a layer's parts read beside x, on its device; asked once a layer, in their order.
+  using Reads = std::function<std::vector<at::Tensor>(at::Device)>;
+  // Layers [first, first + count) one after the other, each on its device, as the plan has them.
+  at::Tensor run(uint32_t first, uint32_t count, LayerParts parts, at::Tensor x, const Reads& reads) const;
+
+ private:
+  BoundLayer bound(uint32_t layer, LayerParts parts, const Reads& reads) const;
 };
 
 }  // namespace spillway::trainer

@@ -18,36 +18,33 @@ at::Tensor norm(const at::Tensor& x, const Architecture& model, const LayerWeigh
                         model.norm_epsilon);
 }
 
-at::Tensor attention(const at::Tensor& x, const Architecture& model, const LayerWeights& weights) {
-  const auto parts = product(x, weights, "attn.c_attn").split(model.width, 2);
+at::Tensor attention(const Architecture& model, const LayerWeights& weights, const at::Tensor& x,
+                     at::TensorList) {
+  const auto parts = product(norm(x, model, weights, "ln_1"), weights, "attn.c_attn").split(model.width, 2);
   const at::Tensor mixed = causal_attention(in_heads(parts[0], model.heads), in_heads(parts[1], model.heads),
                                             in_heads(parts[2], model.heads));
   return product(out_of_heads(mixed), weights, "attn.c_proj");
 }
 
-at::Tensor layer(const LayerSettings& settings, const LayerWeights& weights, at::TensorList inputs) {
-  const Architecture& model = *settings.model;
-  const auto added = [&](const at::Tensor& x, const at::Tensor& part) {
-    return x + dropped(part, model.dropout, settings.training);
-  };
-  const at::Tensor middle =
-      added(inputs[0], attention(norm(inputs[0], model, weights, "ln_1"), model, weights));
+at::Tensor mlp(const Architecture& model, const LayerWeights& weights, const at::Tensor& x, at::TensorList) {
   const at::Tensor hidden =
-      activated(product(norm(middle, model, weights, "ln_2"), weights, "mlp.c_fc"), model.activation);
-  return added(middle, product(hidden, weights, "mlp.c_proj"));
+      activated(product(norm(x, model, weights, "ln_2"), weights, "mlp.c_fc"), model.activation);
+  return product(hidden, weights, "mlp.c_proj");
 }
+
+constexpr LayerPart kLayer[] = {{Part::kAttention, attention}, {Part::kMlp, mlp}};
 
 }  // namespace gpt2
 
-at::Tensor gpt2_logits(const Forward& forward, const at::Tensor& tokens) {
+Head gpt2_head(const Forward& forward, const at::Tensor& tokens) {
   const LayerWeights outer = forward.outer();
   const at::Tensor& embedding = outer["transformer.wte.weight"];
   at::Tensor x = forward.with_dropout(at::embedding(embedding, tokens) +
                                       outer["transformer.wpe.weight"].narrow(0, 0, tokens.size(1)));
-  for (uint32_t layer = 0; layer < forward.model.layers; ++layer)
-    x = forward.run(layer, gpt2::layer, {x.to(forward.device_of(layer))});
-  x = gpt2::norm(x.to(outer.device()), forward.model, outer, "transformer.ln_f");
-  return at::linear(x, forward.model.tied_head ? embedding : outer["lm_head.weight"]);
+  const auto nothing = [](at::Device) { return std::vector<at::Tensor>(); };
+  x = forward.run(0, forward.model.layers, gpt2::kLayer, std::move(x), nothing);
+  return {gpt2::norm(x.to(outer.device()), forward.model, outer, "transformer.ln_f"),
+          forward.model.tied_head ? embedding : outer["lm_head.weight"]};
 }
 
 }  // namespace spillway::trainer

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "trainer/model/operators.h"
 #include "trainer/step/random_state.h"
 
 namespace spillway::trainer {
@@ -13,18 +14,34 @@ using torch::autograd::variable_list;
 
 // What a backward needs beside tensors.
 struct Call : torch::CustomClassHolder {
-  Call(LayerFunction called, const LayerSettings& with, const std::vector<std::string>& named, size_t given)
-      : function(called), settings(with), keys(&named), inputs(given) {}
+  Call(const LayerSettings& with, std::vector<BoundLayer> called)
+      : settings(with), layers(std::move(called)) {}
 
-  at::Tensor operator()(const variable_list& tensors) const {
-    const at::TensorList all(tensors);
-    return function(settings, LayerWeights(*keys, all.slice(inputs)), all.slice(0, inputs));
+  // x, then what the parts read; they are given back to `operator()`, and not held here.
+  variable_list take_tensors(const at::Tensor& x) {
+    variable_list tensors{x};
+    for (BoundLayer& layer : layers)
+      for (BoundPart& part : layer)
+        for (at::Tensor& read : part.reads) tensors.push_back(std::exchange(read, {}));
+    return tensors;
   }
 
-  LayerFunction function;
+  at::Tensor operator()(const variable_list& tensors) const {
+    at::Tensor x = tensors[0];
+    auto next = tensors.begin() + 1;
+    for (BoundLayer layer : layers) {
+      for (BoundPart& part : layer)
+        for (at::Tensor& read : part.reads) read = *next++;
+      if (layers.size() > 1)
+        x = recomputed(settings, x, {std::move(layer)});
+      else
+        for (const BoundPart& part : layer) x = run(settings, part, x);
+    }
+    return x;
+  }
+
   LayerSettings settings;
-  const std::vector<std::string>* keys;
-  size_t inputs;
+  std::vector<BoundLayer> layers;
 };
 
 // Leaves of a graph of their own; the same ones need a gradient.
@@ -34,19 +51,6 @@ variable_list leaves_of(const variable_list& tensors) {
   for (const at::Tensor& tensor : tensors)
     leaves.push_back(tensor.detach().requires_grad_(tensor.requires_grad()));
   return leaves;
-}
-
-// Gradients of `leaves`, none for those that need none.
-variable_list gradients_of(const at::Tensor& output, const at::Tensor& gradient,
-                           const variable_list& leaves) {
-  variable_list wanted;
-  std::copy_if(leaves.begin(), leaves.end(), std::back_inserter(wanted),
-               [](const at::Tensor& leaf) { return leaf.requires_grad(); });
-  const variable_list found = torch::autograd::grad({output}, wanted, {gradient}, {}, false, true);
-  variable_list all(leaves.size());
-  for (size_t i = 0, next = 0; i < leaves.size(); ++i)
-    if (leaves[i].requires_grad()) all[i] = found[next++];
-  return all;
 }
 
 class Recomputed : public torch::autograd::Function<Recomputed> {
@@ -75,7 +79,9 @@ class Recomputed : public torch::autograd::Function<Recomputed> {
       const at::AutoGradMode record(true);
       output = (*call)(leaves);
     }
-    variable_list results = gradients_of(output, gradients[0], leaves);
+    torch::autograd::backward({output}, {gradients[0]});
+    variable_list results;
+    for (const at::Tensor& leaf : leaves) results.push_back(leaf.grad());
     results.emplace_back();  // the call has no gradient
     return results;
   }
@@ -85,16 +91,19 @@ class Recomputed : public torch::autograd::Function<Recomputed> {
 
 const at::Tensor& LayerWeights::operator[](std::string_view key) const {
   const auto found = std::find(keys_->begin(), keys_->end(), key);
-  if (found == keys_->end()) throw std::logic_error("the layer has no parameter '" + std::string(key) + "'");
+  if (found == keys_->end()) throw std::logic_error("there is no parameter '" + std::string(key) + "' here");
   return tensors_[static_cast<size_t>(found - keys_->begin())];
 }
 
-at::Tensor recomputed(LayerFunction function, const LayerSettings& settings, const LayerWeights& weights,
-                      const std::vector<at::Tensor>& inputs) {
-  variable_list tensors = inputs;
-  tensors.insert(tensors.end(), weights.tensors().begin(), weights.tensors().end());
-  return Recomputed::apply(at::TensorList(tensors),
-                           c10::make_intrusive<Call>(function, settings, weights.keys(), inputs.size()));
+at::Tensor run(const LayerSettings& settings, const BoundPart& part, const at::Tensor& x) {
+  const Architecture& model = *settings.model;
+  return x + dropped(part.function(model, part.weights, x, part.reads), model.dropout, settings.training);
+}
+
+at::Tensor recomputed(const LayerSettings& settings, const at::Tensor& x, std::vector<BoundLayer> layers) {
+  const auto call = c10::make_intrusive<Call>(settings, std::move(layers));
+  const variable_list tensors = call->take_tensors(x);
+  return Recomputed::apply(at::TensorList(tensors), call);
 }
 
 }  // namespace spillway::trainer

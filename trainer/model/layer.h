@@ -1,9 +1,11 @@
-// A layer of a model: its weights by name, and its recomputation in the backward.
+// A layer of a model: parts one after the other, each a function of named weights, and how some of them are
+// computed again in the backward.
 //
-// Thread-safety: functions without state; a LayerWeights is read alone. Ownership: borrows tensors and keys.
-// Errors: LibTorch's exceptions; std::logic_error for a key that the layer does not have.
+// Thread-safety: functions without state; a LayerWeights is read alone. Ownership: borrows keys and
+// weights, which must outlive the backward. Errors: LibTorch's exceptions; std::logic_error for a key that
+// the part does not have.
 #pragma once
-#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,7 +23,6 @@ class LayerWeights {
 
   const at::Tensor& operator[](std::string_view key) const;
   at::Device device() const { return tensors_.front().device(); }
-  at::TensorList tensors() const { return tensors_; }
   const std::vector<std::string>& keys() const { return *keys_; }
 
  private:
@@ -29,19 +30,39 @@ class LayerWeights {
   at::TensorList tensors_;
 };
 
+// What a part adds to x, of the same shape; dropout comes after it. A function: what it reads beside x, its
+// weights and `reads` would not be there when it is computed again.
+using PartFunction = at::Tensor (*)(const Architecture& model, const LayerWeights& weights,
+                                    const at::Tensor& x, at::TensorList reads);
+
+// A family's list of these is its layer.
+struct LayerPart {
+  Part part{};
+  PartFunction function = nullptr;
+  uint32_t reads = 0;  // tensors beside x: the next ones of those that the layer is given
+};
+using LayerParts = std::span<const LayerPart>;
+
+// A part of one layer with what it is given.
+struct BoundPart {
+  Part part{};
+  PartFunction function = nullptr;
+  LayerWeights weights;
+  std::vector<at::Tensor> reads;
+};
+using BoundLayer = std::vector<BoundPart>;
+
 struct LayerSettings {
   const Architecture* model = nullptr;  // must outlive the backward
   bool training = true;
 };
 
-// The layer's output, of the same shape as its first input. A function: what it reads beside its inputs and
-// its weights would not be there when it is computed again.
-using LayerFunction = at::Tensor (*)(const LayerSettings& settings, const LayerWeights& weights,
-                                     at::TensorList inputs);
+at::Tensor run(const LayerSettings& settings, const BoundPart& part, const at::Tensor& x);
 
-// The same bits as `function` gives, but only inputs and weights are kept; the rest is computed again in the
-// backward, from the random state that the forward had. `weights.keys()` must outlive the backward.
-at::Tensor recomputed(LayerFunction function, const LayerSettings& settings, const LayerWeights& weights,
-                      const std::vector<at::Tensor>& inputs);
+// The same bits as `layers` give one after the other, but only x and what they read are kept. The rest is
+// computed again in the backward, from the random state that the forward had: of several layers first the
+// inputs of each, and then each by itself. The backward leaves the weights' gradients with the weights as it
+// goes on, and does not return them. REQUIRES: x needs a gradient.
+at::Tensor recomputed(const LayerSettings& settings, const at::Tensor& x, std::vector<BoundLayer> layers);
 
 }  // namespace spillway::trainer

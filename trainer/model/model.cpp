@@ -26,37 +26,33 @@ at::Tensor Model::targets_of(const at::Tensor& rows) const {
   return rows.narrow(1, rows.size(1) - targets, targets);
 }
 
-at::Tensor Model::logits_of(const Forward& forward, const at::Tensor& rows) const {
+Head Model::head_of(const Forward& forward, const at::Tensor& rows) const {
   const at::Tensor tokens = rows.narrow(1, 0, architecture_.context);
   switch (architecture_.family) {
     case Family::kGpt2:
-      return gpt2_logits(forward, tokens);
+      return gpt2_head(forward, tokens);
     case Family::kLlama:
-      return llama_logits(forward, tokens);
+      return llama_head(forward, tokens);
     case Family::kT5:
-      return t5_logits(forward, tokens, targets_of(rows));
+      return t5_head(forward, tokens, targets_of(rows));
   }
   return {};
 }
 
-at::Tensor Model::loss_sum(at::TensorList parameters, const at::Tensor& rows,
-                           const std::set<uint32_t>& recompute, bool training) const {
-  const at::Tensor logits = logits_of({architecture_, keys_, parameters, recompute, training}, rows);
-  return at::cross_entropy_loss(logits.flatten(0, 1).to(at::kFloat), targets_of(rows).reshape(-1), {},
-                                at::Reduction::Sum);
+at::Tensor Model::loss_sum(at::TensorList parameters, const at::Tensor& rows, const Plan& plan,
+                           bool training) const {
+  return summed_loss(head_of({architecture_, keys_, parameters, plan, training}, rows), targets_of(rows),
+                     plan.head_chunks);
 }
 
-at::Tensor Model::row_losses(at::TensorList parameters, const at::Tensor& rows) const {
+at::Tensor Model::row_losses(at::TensorList parameters, const at::Tensor& rows, const Plan& plan) const {
   const at::NoGradGuard no_grad;
-  const at::Tensor all = logits(parameters, rows);
-  return at::cross_entropy_loss(all.flatten(0, 1).to(at::kFloat), targets_of(rows).reshape(-1), {},
-                                at::Reduction::None)
-      .view({rows.size(0), -1})
-      .sum(1);
+  return losses_by_row(head_of({architecture_, keys_, parameters, {}, false}, rows), targets_of(rows),
+                       plan.head_chunks);
 }
 
 at::Tensor Model::logits(at::TensorList parameters, const at::Tensor& rows) const {
-  return logits_of({architecture_, keys_, parameters, {}, false}, rows);
+  return head_of({architecture_, keys_, parameters, {}, false}, rows).logits();
 }
 
 }  // namespace spillway::trainer

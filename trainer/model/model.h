@@ -4,13 +4,13 @@
 // `context` tokens and then the targets. Rows are on the device of the parameters that belong to no layer; a
 // layer runs on the device that its parameters are on.
 //
-// Thread-safety: immutable after it is made. Ownership: parameters are borrowed; the model must outlive a
-// backward. Errors: LibTorch's exceptions.
+// Thread-safety: immutable after it is made. Ownership: parameters are borrowed; the model and the list of
+// them must outlive a backward. Errors: LibTorch's exceptions.
 #pragma once
 #include <cstdint>
-#include <set>
 
 #include "trainer/model/forward.h"
+#include "trainer/model/head.h"
 #include "trainer/plan/parameter_table.h"
 
 namespace spillway::trainer {
@@ -23,22 +23,21 @@ class Model {
   const std::vector<Parameter>& table() const { return table_; }
   // Of a layer's parameters in the table.
   size_t first_of(uint32_t layer) const { return keys_.layers[layer].first; }
-  size_t count_of(uint32_t layer) const { return keys_.layers[layer].keys.size(); }
+  size_t count_of(uint32_t layer) const { return keys_.layers[layer].count; }
 
   // Weights from `seed` alone, in host memory.
   std::vector<at::Tensor> initial_parameters(uint64_t seed) const;
 
-  // The sum of the cross-entropies of all targets. `recompute` names the layers that keep only their inputs
-  // for the backward.
-  at::Tensor loss_sum(at::TensorList parameters, const at::Tensor& rows, const std::set<uint32_t>& recompute,
+  // The sum of the cross-entropies of all targets. Of the plan counts what is computed again, and the chunks.
+  at::Tensor loss_sum(at::TensorList parameters, const at::Tensor& rows, const Plan& plan,
                       bool training) const;
   // The same for each row, without autograd and dropout: [rows].
-  at::Tensor row_losses(at::TensorList parameters, const at::Tensor& rows) const;
+  at::Tensor row_losses(at::TensorList parameters, const at::Tensor& rows, const Plan& plan) const;
   // [rows, target tokens, vocabulary], without dropout.
   at::Tensor logits(at::TensorList parameters, const at::Tensor& rows) const;
 
  private:
-  at::Tensor logits_of(const Forward& forward, const at::Tensor& rows) const;
+  Head head_of(const Forward& forward, const at::Tensor& rows) const;
   at::Tensor targets_of(const at::Tensor& rows) const;  // [rows, target tokens]
 
   const Architecture architecture_;

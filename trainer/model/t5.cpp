@@ -12,47 +12,53 @@ namespace t5 {
 
 constexpr int64_t kPad = 0;  // also what a decoder starts from
 
-// Queries from x, keys and values from `read`.
-at::Tensor attention(const at::Tensor& x, const at::Tensor& read, const at::Tensor& bias,
-                     const Architecture& model, const LayerWeights& weights, const std::string& name) {
+// "layer.1.", under which all weights of a part stand.
+std::string prefix_of(const LayerWeights& weights) {
+  const std::string& norm = weights.keys().front();
+  return norm.substr(0, norm.find("layer_norm"));
+}
+
+at::Tensor norm(const Architecture& model, const LayerWeights& weights, const at::Tensor& x) {
+  return rms_norm(x, weights[weights.keys().front()], model.norm_epsilon);
+}
+
+// Queries from `normed`, keys and values from `read`.
+at::Tensor attention(const Architecture& model, const LayerWeights& weights, const std::string& name,
+                     const at::Tensor& normed, const at::Tensor& read, const at::Tensor& bias) {
   const auto heads = [&](const at::Tensor& of, const char* part) {
     return in_heads(at::linear(of, weights[name + part + ".weight"]), model.heads);
   };
-  const at::Tensor mixed = biased_attention(heads(x, "q"), heads(read, "k"), heads(read, "v"), bias);
+  const at::Tensor mixed = biased_attention(heads(normed, "q"), heads(read, "k"), heads(read, "v"), bias);
   return at::linear(out_of_heads(mixed), weights[name + "o.weight"]);
 }
 
-at::Tensor mlp(const at::Tensor& x, const Architecture& model, const LayerWeights& weights,
-               const std::string& name) {
-  if (!model.gated)
-    return at::linear(activated(at::linear(x, weights[name + "wi.weight"]), model.activation),
-                      weights[name + "wo.weight"]);
-  const at::Tensor gate = activated(at::linear(x, weights[name + "wi_0.weight"]), model.activation);
-  return at::linear(gate * at::linear(x, weights[name + "wi_1.weight"]), weights[name + "wo.weight"]);
+// reads: the bias of its own positions.
+at::Tensor self_attention(const Architecture& model, const LayerWeights& weights, const at::Tensor& x,
+                          at::TensorList reads) {
+  const at::Tensor normed = norm(model, weights, x);
+  return attention(model, weights, prefix_of(weights) + "SelfAttention.", normed, normed, reads[0]);
 }
 
-// inputs: x, the bias of its own positions; of the decoder also the encoder's output.
-at::Tensor layer(const LayerSettings& settings, const LayerWeights& weights, at::TensorList inputs) {
-  const Architecture& model = *settings.model;
-  at::Tensor x = inputs[0];
-  int part = 0;
-  const auto add = [&](const auto& function) {
-    const std::string prefix = "layer." + std::to_string(part++) + ".";
-    const at::Tensor normed = rms_norm(x, weights[prefix + "layer_norm.weight"], model.norm_epsilon);
-    x = x + dropped(function(normed, prefix), model.dropout, settings.training);
-  };
-  add([&](const at::Tensor& normed, const std::string& prefix) {
-    return attention(normed, normed, inputs[1], model, weights, prefix + "SelfAttention.");
-  });
-  if (inputs.size() > 2)
-    add([&](const at::Tensor& normed, const std::string& prefix) {
-      return attention(normed, inputs[2], {}, model, weights, prefix + "EncDecAttention.");
-    });
-  add([&](const at::Tensor& normed, const std::string& prefix) {
-    return mlp(normed, model, weights, prefix + "DenseReluDense.");
-  });
-  return x;
+// reads: the encoder's output.
+at::Tensor cross_attention(const Architecture& model, const LayerWeights& weights, const at::Tensor& x,
+                           at::TensorList reads) {
+  const std::string name = prefix_of(weights) + "EncDecAttention.";
+  return attention(model, weights, name, norm(model, weights, x), reads[0], {});
 }
+
+at::Tensor mlp(const Architecture& model, const LayerWeights& weights, const at::Tensor& x, at::TensorList) {
+  const std::string name = prefix_of(weights) + "DenseReluDense.";
+  const at::Tensor normed = norm(model, weights, x);
+  if (!model.gated)
+    return at::linear(activated(at::linear(normed, weights[name + "wi.weight"]), model.activation),
+                      weights[name + "wo.weight"]);
+  const at::Tensor gate = activated(at::linear(normed, weights[name + "wi_0.weight"]), model.activation);
+  return at::linear(gate * at::linear(normed, weights[name + "wi_1.weight"]), weights[name + "wo.weight"]);
+}
+
+constexpr LayerPart kEncoderLayer[] = {{Part::kAttention, self_attention, 1}, {Part::kMlp, mlp}};
+constexpr LayerPart kDecoderLayer[] = {
+    {Part::kAttention, self_attention, 1}, {Part::kCrossAttention, cross_attention, 1}, {Part::kMlp, mlp}};
 
 // [1, heads, tokens, tokens]
 at::Tensor position_bias(const Forward& forward, const std::string& stack, int64_t tokens,
@@ -77,13 +83,14 @@ class Stack {
 
   at::Tensor run(const at::Tensor& embedding, const at::Tensor& tokens, SharedInput* encoded) const {
     SharedInput bias(position_bias(forward_, name_, tokens.size(1), encoded == nullptr));
+    const auto reads = [&](at::Device device) {
+      std::vector<at::Tensor> tensors{bias.for_reader_on(device)};
+      if (encoded != nullptr) tensors.push_back(encoded->for_reader_on(device));
+      return tensors;
+    };
     at::Tensor x = forward_.with_dropout(at::embedding(embedding, tokens));
-    for (uint32_t layer = first_; layer < first_ + count_; ++layer) {
-      const at::Device device = forward_.device_of(layer);
-      std::vector<at::Tensor> inputs{x.to(device), bias.for_reader_on(device)};
-      if (encoded != nullptr) inputs.push_back(encoded->for_reader_on(device));
-      x = forward_.run(layer, t5::layer, inputs);
-    }
+    const LayerParts parts = encoded ? LayerParts(kDecoderLayer) : LayerParts(kEncoderLayer);
+    x = forward_.run(first_, count_, parts, std::move(x), reads);
     const LayerWeights outer = forward_.outer();
     return forward_.with_dropout(rms_norm(x.to(outer.device()), outer[name_ + ".final_layer_norm.weight"],
                                           forward_.model.norm_epsilon));
@@ -102,7 +109,7 @@ at::Tensor shifted(const at::Tensor& targets) {
 
 }  // namespace t5
 
-at::Tensor t5_logits(const Forward& forward, const at::Tensor& tokens, const at::Tensor& targets) {
+Head t5_head(const Forward& forward, const at::Tensor& tokens, const at::Tensor& targets) {
   const Architecture& model = forward.model;
   const LayerWeights outer = forward.outer();
   SharedInput embedding(outer["shared.weight"]);
@@ -111,9 +118,9 @@ at::Tensor t5_logits(const Forward& forward, const at::Tensor& tokens, const at:
   const at::Tensor decoded =
       t5::Stack(forward, "decoder", model.layers, model.decoder_layers)
           .run(embedding.for_reader_on(outer.device()), t5::shifted(targets), &encoded);
-  if (!model.tied_head) return at::linear(decoded, outer["lm_head.weight"]);
+  if (!model.tied_head) return {decoded, outer["lm_head.weight"]};
   // The tied head's embeddings have deviation 1; so scaled, the logits are as large as with one of its own.
-  return at::linear(decoded * (1 / std::sqrt(double(model.width))), embedding.for_reader_on(outer.device()));
+  return {decoded * (1 / std::sqrt(double(model.width))), embedding.for_reader_on(outer.device())};
 }
 
 }  // namespace spillway::trainer

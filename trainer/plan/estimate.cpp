@@ -12,9 +12,9 @@
 namespace spillway::trainer {
 namespace {
 
-constexpr uint64_t kFloat = 4, kTokenId = 8;
+constexpr uint64_t kFloat = 4;
 
-Tape::Tensor logits_on(Tape* tape, const TapePass& pass) {
+TapeHead head_on(Tape* tape, const TapePass& pass) {
   switch (pass.model.family) {
     case Family::kGpt2:
       return gpt2_tape(tape, pass);
@@ -23,7 +23,7 @@ Tape::Tensor logits_on(Tape* tape, const TapePass& pass) {
     case Family::kT5:
       return t5_tape(tape, pass);
   }
-  return 0;
+  return {};
 }
 
 // A micro-batch's forward, loss and backward; or an evaluation's forward and losses.
@@ -32,17 +32,8 @@ Memory dry_run(const TapePass& pass, const Machine& machine) {
   Tape tape(&memory, pass.training ? Tape::Mode::kTrains : Tape::Mode::kEvaluates);
   tape.on(0, Kind::kInputs);
   const Architecture& model = pass.model;
-  tape.plain(uint64_t{pass.rows} * model.row_tokens() * kTokenId);
-  const Tape::Tensor logits = logits_on(&tape, pass);
-  // The logarithms of the softmax are kept, and the targets as a list.
-  const Tape::Tensor shares =
-      tape.run({.inputs = {logits},
-                .output = tape.bytes(logits),
-                .keeps_output = true,
-                .keeps_more = uint64_t{pass.rows} * model.target_tokens() * kTokenId});
-  const Tape::Tensor loss = tape.run({.inputs = {shares}, .output = kFloat});
-  tape.drop(logits);
-  tape.drop(shares);
+  tape.plain(uint64_t{pass.rows} * model.row_tokens() * TapePass::kTokenId);
+  const Tape::Tensor loss = loss_tape(&tape, pass, head_on(&tape, pass));
   if (pass.training) tape.backward(loss);
   return memory;
 }
@@ -136,8 +127,8 @@ class Counter {
     out_.time.peer_link += times * part.peer_link;
   }
 
-  // An update goes through a parameter in tiles, which a device's cache holds: value, gradient and states are read and
-  // written once. Before, the gradient is set to zero, and read for the norm.
+  // An update goes through a parameter in tiles, which a device's cache holds: value, gradient and states are
+  // read and written once. Before, the gradient is set to zero, and read for the norm.
   void count_optimizer() {
     constexpr double kKernels = 10;
     const Numerics& numerics = shape_.numerics;
@@ -147,9 +138,10 @@ class Counter {
       double states = 0, copies = 0;
       for (const StateTensor& state : optimizer_state(numerics, parameter.sizes))
         states += double(state.bytes()), copies += 2;
-      const double bytes = 2 * (elements * (numerics.weight_bytes() + 2 * numerics.gradient_bytes()) + states);
-      out_.time.optimizer += std::max(bytes / machine_.memory_bytes_per_second,
-                                      tiles * kKernels * machine_.launch_seconds);
+      const double bytes =
+          2 * (elements * (numerics.weight_bytes() + 2 * numerics.gradient_bytes()) + states);
+      out_.time.optimizer +=
+          std::max(bytes / machine_.memory_bytes_per_second, tiles * kKernels * machine_.launch_seconds);
       if (plan_.optimizer == Place::kHost)  // there and back; each copy is waited for
         out_.time.host_link +=
             2 * states / machine_.host_bytes_per_second + tiles * copies * 2 * machine_.launch_seconds;

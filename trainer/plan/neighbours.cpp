@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <tuple>
 #include <utility>
 
@@ -13,13 +15,28 @@ uint64_t less(uint64_t before, uint64_t after) {
 }
 
 // Half of the layers first, then all: two steps from none to all, whatever the depth. The first layers are
-// taken, because their activations live longest.
-bool more_recompute(Plan* plan, const Shape& shape) {
-  const size_t have = plan->recompute.size(), half = (shape.layers() + 1) / 2;
-  if (have >= shape.layers()) return false;
-  const size_t want = have < half ? half : shape.layers();
-  for (uint32_t layer = 0; layer < shape.layers() && plan->recompute.size() < want; ++layer)
-    plan->recompute.insert(layer);
+// taken, because their activations live longest. `layers` are those of the plan of which a part is computed
+// again, or the whole; of the latter there is nothing more to have.
+bool more_recompute(Plan* plan, std::set<uint32_t> Plan::* layers, const Shape& shape) {
+  std::set<uint32_t> have = plan->recompute;
+  have.insert((plan->*layers).begin(), (plan->*layers).end());
+  const size_t half = (shape.layers() + 1) / 2;
+  if (have.size() >= shape.layers()) return false;
+  const size_t want = have.size() < half ? half : shape.layers();
+  for (uint32_t layer = 0; layer < shape.layers() && have.size() < want; ++layer)
+    if (have.insert(layer).second) (plan->*layers).insert(layer);
+  *plan = normalised(*plan);
+  return true;
+}
+
+// Of n layers in segments of k the inputs of n / k + k live at once: fewest with the square root (Chen et
+// al., "Training Deep Nets with Sublinear Memory Cost", 2016).
+bool recompute_segments(Plan* plan, const Shape& shape) {
+  constexpr uint32_t kLeastLayers = 4;
+  const uint32_t in_a_row = std::max(shape.model.layers, shape.model.decoder_layers);
+  if (plan->recompute_segment > 1 || plan->recompute.size() < shape.layers() || in_a_row < kLeastLayers)
+    return false;
+  plan->recompute_segment = static_cast<uint32_t>(std::lround(std::sqrt(in_a_row)));
   return true;
 }
 
@@ -30,13 +47,21 @@ bool to_second_device(Plan* plan, const Shape& shape, const Machine& machine) {
   return true;
 }
 
+// As many as make a chunk's logits no larger than the hidden state, as Liger Kernel has them (Hsu et al.,
+// "Liger Kernel: Efficient Triton Kernels for LLM Training", 2024).
+bool chunk_head(Plan* plan, const Architecture& model) {
+  if (plan->head_chunks > 1) return false;
+  plan->head_chunks = std::max(2u, (model.vocabulary + model.width - 1) / model.width);
+  return true;
+}
+
 bool halve(uint32_t* batch) {
   if (*batch < 2) return false;
   *batch = (*batch + 1) / 2;
   return true;
 }
 
-// A bit-exact move costs the failed micro-batch, a split of the micro-batch the whole step.
+// A bit-exact move costs the failed micro-batch, any other the whole step.
 uint64_t redo_us(const Move& move, const Shape& shape, const Estimate& now) {
   if (move.kind == MoveKind::kSplitEvaluation) return 0;
   if (move.guarantee != Guarantee::kBitExact) return now.step_us;
@@ -44,14 +69,35 @@ uint64_t redo_us(const Move& move, const Shape& shape, const Estimate& now) {
   return now.step_us * std::min<uint64_t>(move.to.micro_batch, batch) / batch;
 }
 
+// No other move comes after these: where they free nothing, they would only cost.
+bool only_adds(MoveKind kind) {
+  return kind == MoveKind::kRecomputeSegments || kind == MoveKind::kChunkHead;
+}
+
+bool frees(const Estimate& now, const Estimate& then) {
+  const auto less_somewhere = [](const std::vector<uint64_t>& before, const std::vector<uint64_t>& after) {
+    return !std::equal(before.begin(), before.end(), after.begin(), std::less_equal<>());
+  };
+  return less_somewhere(now.device_peak_bytes, then.device_peak_bytes) ||
+         less_somewhere(now.evaluation_peak_bytes, then.evaluation_peak_bytes);
+}
+
 bool apply(MoveKind kind, Plan* plan, const Shape& shape, const Machine& machine) {
   switch (kind) {
     case MoveKind::kRecompute:
-      return more_recompute(plan, shape);
+      return more_recompute(plan, &Plan::recompute, shape);
+    case MoveKind::kRecomputeAttention:
+      return more_recompute(plan, &Plan::recompute_attention, shape);
+    case MoveKind::kRecomputeMlp:
+      return more_recompute(plan, &Plan::recompute_mlp, shape);
+    case MoveKind::kRecomputeSegments:
+      return recompute_segments(plan, shape);
     case MoveKind::kOptimizerToHost:
       return std::exchange(plan->optimizer, Place::kHost) == Place::kDevice;
     case MoveKind::kLayersToSecondDevice:
       return to_second_device(plan, shape, machine);
+    case MoveKind::kChunkHead:
+      return chunk_head(plan, shape.model);
     case MoveKind::kSplitMicroBatch:
       plan->micro_batch = std::min(plan->micro_batch, std::max(1u, shape.batch));
       return halve(&plan->micro_batch);
@@ -79,10 +125,18 @@ const char* name_of(MoveKind kind) {
   switch (kind) {
     case MoveKind::kRecompute:
       return "recompute";
+    case MoveKind::kRecomputeAttention:
+      return "recompute_attention";
+    case MoveKind::kRecomputeMlp:
+      return "recompute_mlp";
+    case MoveKind::kRecomputeSegments:
+      return "recompute_segments";
     case MoveKind::kOptimizerToHost:
       return "optimizer_to_host";
     case MoveKind::kLayersToSecondDevice:
       return "layers_to_second_device";
+    case MoveKind::kChunkHead:
+      return "chunk_head";
     case MoveKind::kSplitMicroBatch:
       return "split_micro_batch";
     case MoveKind::kSplitEvaluation:
@@ -92,8 +146,14 @@ const char* name_of(MoveKind kind) {
 }
 
 Guarantee guarantee_of(MoveKind kind) {
-  const bool splits = kind == MoveKind::kSplitMicroBatch || kind == MoveKind::kSplitEvaluation;
-  return splits ? Guarantee::kNumericallyEqual : Guarantee::kBitExact;
+  switch (kind) {
+    case MoveKind::kChunkHead:  // sums of another order
+    case MoveKind::kSplitMicroBatch:
+    case MoveKind::kSplitEvaluation:
+      return Guarantee::kNumericallyEqual;
+    default:
+      return Guarantee::kBitExact;
+  }
 }
 
 std::vector<Move> neighbours(const Plan& plan, const Shape& shape, const Machine& machine, Guarantee floor) {
@@ -106,6 +166,7 @@ std::vector<Move> neighbours(const Plan& plan, const Shape& shape, const Machine
     const Estimate then = estimate(shape, move.to, machine);
     move.bytes_freed = less(now.device_peak_bytes[0], then.device_peak_bytes[0]);
     move.evaluation_bytes_freed = less(now.evaluation_peak_bytes[0], then.evaluation_peak_bytes[0]);
+    if (only_adds(kind) && !frees(now, then)) continue;
     move.cost_us = redo_us(move, shape, now) + less(then.step_us, now.step_us);
     moves.push_back(std::move(move));
   }

@@ -19,11 +19,31 @@ std::string runs_of(const std::set<uint32_t>& numbers) {
   return text;
 }
 
+std::string list_of(const std::set<uint32_t>& layers) {
+  std::string text;
+  for (const uint32_t layer : layers) text += (text.empty() ? "" : ", ") + std::to_string(layer);
+  return "[" + text + "]";
+}
+
 }  // namespace
 
 uint32_t Plan::device_of(uint32_t layer) const {
   const auto it = placement.find(layer);
   return it == placement.end() ? 0 : it->second;
+}
+
+bool Plan::recomputes(uint32_t layer, Part part) const {
+  return recompute.contains(layer) ||
+         (part == Part::kMlp ? recompute_mlp : recompute_attention).contains(layer);
+}
+
+uint32_t Plan::segment_end(uint32_t layer, uint32_t end) const {
+  uint32_t next = layer + 1;
+  if (!recompute.contains(layer)) return next;
+  while (next < end && next - layer < recompute_segment && recompute.contains(next) &&
+         device_of(next) == device_of(layer))
+    ++next;
+  return next;
 }
 
 std::string to_string(const Plan& plan) {
@@ -36,6 +56,10 @@ std::string to_string(const Plan& plan) {
     if (device != 0) by_device[device].insert(layer);
   for (const auto& [device, layers] : by_device)
     text += " device" + std::to_string(device) + "=" + runs_of(layers);
+  if (!plan.recompute_attention.empty()) text += " recompute_attention=" + runs_of(plan.recompute_attention);
+  if (!plan.recompute_mlp.empty()) text += " recompute_mlp=" + runs_of(plan.recompute_mlp);
+  if (plan.recompute_segment != 1) text += " recompute_segment=" + std::to_string(plan.recompute_segment);
+  if (plan.head_chunks != 1) text += " head_chunks=" + std::to_string(plan.head_chunks);
   return text;
 }
 
@@ -47,21 +71,27 @@ uint64_t hash(const Plan& plan) {
 
 std::string to_toml(const Plan& plan) {
   std::string text = "micro_batch = " + std::to_string(plan.micro_batch) +
-                     "\nevaluation_batch = " + std::to_string(plan.evaluation_batch) + "\nrecompute = [";
-  const char* separator = "";
-  for (const uint32_t layer : plan.recompute) text += separator + std::to_string(layer), separator = ", ";
-  text += std::string("]\noptimizer = \"") + (plan.optimizer == Place::kHost ? "host" : "device") +
+                     "\nevaluation_batch = " + std::to_string(plan.evaluation_batch) +
+                     "\nrecompute = " + list_of(plan.recompute);
+  text += std::string("\noptimizer = \"") + (plan.optimizer == Place::kHost ? "host" : "device") +
           "\"\ndevices = [";
   const Plan canonical = normalised(plan);
   const uint32_t named = canonical.placement.empty() ? 0 : canonical.placement.rbegin()->first + 1;
-  separator = "";
+  const char* separator = "";
   for (uint32_t layer = 0; layer < named; ++layer)
     text += separator + std::to_string(canonical.device_of(layer)), separator = ", ";
-  return text + "]\n";
+  return text + "]\nrecompute_attention = " + list_of(plan.recompute_attention) +
+         "\nrecompute_mlp = " + list_of(plan.recompute_mlp) +
+         "\nrecompute_segment = " + std::to_string(plan.recompute_segment) +
+         "\nhead_chunks = " + std::to_string(plan.head_chunks) + "\n";
 }
 
 Plan normalised(Plan plan) {
   std::erase_if(plan.placement, [](const auto& entry) { return entry.second == 0; });
+  for (const uint32_t layer : plan.recompute)
+    plan.recompute_attention.erase(layer), plan.recompute_mlp.erase(layer);
+  const auto layers = static_cast<uint32_t>(plan.recompute.size());
+  plan.recompute_segment = std::clamp(plan.recompute_segment, 1u, std::max(1u, layers));
   return plan;
 }
 
@@ -69,14 +99,19 @@ Plan join(const Plan& a, const Plan& b) {
   Plan both = normalised(a);
   both.micro_batch = std::min(a.micro_batch, b.micro_batch);
   both.evaluation_batch = std::min(a.evaluation_batch, b.evaluation_batch);
+  const Plan other = normalised(b);
   both.recompute.insert(b.recompute.begin(), b.recompute.end());
+  both.recompute_attention.insert(b.recompute_attention.begin(), b.recompute_attention.end());
+  both.recompute_mlp.insert(b.recompute_mlp.begin(), b.recompute_mlp.end());
+  both.recompute_segment = std::max(both.recompute_segment, other.recompute_segment);
   both.optimizer = std::max(a.optimizer, b.optimizer);
+  both.head_chunks = std::max(a.head_chunks, b.head_chunks);
   for (const auto& [layer, device] : b.placement) {
     if (device == 0) continue;
     uint32_t& highest = both.placement[layer];
     highest = std::max(highest, device);
   }
-  return both;
+  return normalised(both);
 }
 
 }  // namespace spillway::trainer

@@ -5,29 +5,31 @@ namespace {
 
 constexpr uint32_t kMostDevices = 64;
 
-void read_recompute_list(StrictTable& table, const toml::array& list, uint32_t layers,
-                         std::set<uint32_t>* out) {
+void read_layer_list(StrictTable& table, const char* key, const toml::array& list, uint32_t layers,
+                     std::set<uint32_t>* out) {
   std::set<uint32_t> read;
   for (const toml::node& node : list) {
     const auto layer = node.value_exact<int64_t>();
     if (!layer || *layer < 0 || *layer >= layers)
-      return table.fail(node, "'recompute' must list layers from 0 to " + std::to_string(layers - 1));
+      return table.fail(
+          node, "'" + std::string(key) + "' must list layers from 0 to " + std::to_string(layers - 1));
     read.insert(static_cast<uint32_t>(*layer));
   }
   *out = std::move(read);
 }
 
-void read_recompute(StrictTable& table, uint32_t layers, std::set<uint32_t>* out) {
-  const toml::node* node = table.node("recompute");
+void read_layers(StrictTable& table, const char* key, uint32_t layers, std::set<uint32_t>* out) {
+  const toml::node* node = table.node(key);
   if (!node) return;
-  if (const toml::array* list = node->as_array()) return read_recompute_list(table, *list, layers, out);
+  if (const toml::array* list = node->as_array()) return read_layer_list(table, key, *list, layers, out);
   int64_t count = -1;
   if (const auto word = node->value_exact<std::string>())
     count = *word == "all" ? layers : *word == "none" ? 0 : -1;
   else
     count = node->value_exact<int64_t>().value_or(-1);
   if (count < 0 || count > layers)
-    return table.fail(*node, "'recompute' must be \"none\", \"all\", a number of layers up to " +
+    return table.fail(*node, "'" + std::string(key) +
+                                 "' must be \"none\", \"all\", a number of layers up to " +
                                  std::to_string(layers) + ", or a list of layers");
   out->clear();
   for (uint32_t layer = 0; layer < count; ++layer) out->insert(layer);
@@ -54,7 +56,11 @@ void read_devices(StrictTable& table, uint32_t layers, std::map<uint32_t, uint32
 void read_plan(StrictTable& table, uint32_t layers, Plan* plan) {
   table.integer("micro_batch", &plan->micro_batch, 1);
   table.integer("evaluation_batch", &plan->evaluation_batch, 1);
-  read_recompute(table, layers, &plan->recompute);
+  table.integer("head_chunks", &plan->head_chunks, 1, 1 << 20);
+  read_layers(table, "recompute", layers, &plan->recompute);
+  read_layers(table, "recompute_attention", layers, &plan->recompute_attention);
+  read_layers(table, "recompute_mlp", layers, &plan->recompute_mlp);
+  table.integer("recompute_segment", &plan->recompute_segment, 1, 1 << 20);
   read_devices(table, layers, &plan->placement);
   std::string place = plan->optimizer == Place::kHost ? "host" : "device";
   table.text("optimizer", &place);

@@ -49,7 +49,6 @@ Tape::~Tape() {
     while (tensors_[tensor].holders > 0) drop(tensor);
   for (size_t buffer = 0; buffer < buffers_.size(); ++buffer)
     while (buffers_[buffer].readers > 0) release_buffer(buffer);
-  free_weight_gradients();
 }
 
 Tape::Tensor Tape::add(uint64_t bytes, bool counts) {
@@ -67,10 +66,8 @@ std::vector<Tape::Tensor> Tape::borrow(const Tape& from, const std::vector<Tenso
   return mine;
 }
 
-Tape::Tensor Tape::shared_weights(uint64_t bytes) {
-  const Tensor weights = add(bytes, false);
-  share(weights);
-  return weights;
+Tape::Tensor Tape::weights(uint64_t bytes) {
+  return add(bytes, false);
 }
 
 Tape::Tensor Tape::plain(uint64_t bytes) {
@@ -108,10 +105,11 @@ void Tape::spend_backward(const Operator& op) {
 Tape::Tensor Tape::run(const Operator& op) {
   const Tensor output = add(op.output, true);
   spend_forward(op);
+  Recorded recorded{op, output, device_, kind_};
+  if (op.gradients_at_once && mode_ != Mode::kEvaluates) recorded.gradients = new_gradients(recorded, {});
   memory_.allocate(device_, Kind::kWorkspace, op.scratch);
   memory_.free(device_, Kind::kWorkspace, op.scratch);
   if (mode_ == Mode::kEvaluates) return output;
-  Recorded recorded{op, output, device_, kind_, {}};
   if (op.keeps_output) recorded.op.keeps.push_back(output);
   for (const Tensor kept : recorded.op.keeps) hold(kept);
   memory_.allocate(device_, kind_, op.keeps_more);
@@ -174,6 +172,18 @@ void Tape::give(Tensor to, size_t buffer) {
   release_buffer(buffer);
 }
 
+// Of the inputs, and of the weights.
+std::vector<size_t> Tape::new_gradients(const Recorded& recorded, std::optional<size_t> of_output) {
+  memory_.allocate(recorded.device, Kind::kWeightGradients, recorded.op.weights);
+  std::vector<size_t> made;
+  for (const Tensor input : recorded.op.inputs) {
+    const bool passes = recorded.op.passes_gradient && bytes(input) == bytes(recorded.output);
+    if (of_output && passes) ++buffers_[*of_output].readers;
+    made.push_back(of_output && passes ? *of_output : new_buffer(device_of(input), bytes(input)));
+  }
+  return made;
+}
+
 void Tape::undo(const Recorded& recorded) {
   const Operator& op = recorded.op;
   const std::optional<size_t> gradient = std::exchange(tensors_[recorded.output].gradient, std::nullopt);
@@ -182,23 +192,12 @@ void Tape::undo(const Recorded& recorded) {
   } else if (gradient) {
     spend_backward(op);
     memory_.allocate(recorded.device, Kind::kWorkspace, op.backward_scratch);
-    memory_.allocate(recorded.device, Kind::kWeightGradients, op.weights);
-    std::vector<std::pair<Tensor, size_t>> made;
-    for (const Tensor input : op.inputs) {
-      if (op.passes_gradient && tensors_[input].bytes == tensors_[recorded.output].bytes) {
-        ++buffers_[*gradient].readers;
-        made.emplace_back(input, *gradient);
-      } else {
-        made.emplace_back(input, new_buffer(tensors_[input].device, tensors_[input].bytes));
-      }
-    }
+    const std::vector<size_t> made =
+        op.gradients_at_once ? recorded.gradients : new_gradients(recorded, gradient);
     memory_.free(recorded.device, Kind::kWorkspace, op.backward_scratch);
     release_buffer(*gradient);
-    for (const auto& [input, buffer] : made) give(input, buffer);
-    if (mode_ == Mode::kComputesAgain)
-      weight_gradients_.emplace_back(recorded.device, op.weights);
-    else
-      memory_.free(recorded.device, Kind::kWeightGradients, op.weights);
+    for (size_t i = 0; i < made.size(); ++i) give(op.inputs[i], made[i]);
+    memory_.free(recorded.device, Kind::kWeightGradients, op.weights);
   }
   for (const Tensor kept : op.keeps) drop(kept);
   memory_.free(recorded.device, recorded.kind, op.keeps_more);
@@ -206,7 +205,7 @@ void Tape::undo(const Recorded& recorded) {
 
 void Tape::undo_layer(const Recorded& recorded, size_t gradient) {
   {
-    Tape again(&memory_, Mode::kComputesAgain);
+    Tape again(&memory_, Mode::kTrains);
     again.on(recorded.device, Kind::kInputs);
     const Tensor output = recorded.again(&again, again.borrow(*this, recorded.op.inputs));
     again.tensors_[output].gradient = again.new_buffer(recorded.device, again.bytes(output), false);
@@ -223,11 +222,6 @@ void Tape::backward(Tensor last) {
     recorded_.pop_back();
     undo(recorded);
   }
-}
-
-void Tape::free_weight_gradients() {
-  for (const auto& [device, bytes] : weight_gradients_) memory_.free(device, Kind::kWeightGradients, bytes);
-  weight_gradients_.clear();
 }
 
 }  // namespace spillway::trainer

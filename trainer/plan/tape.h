@@ -5,8 +5,7 @@
 // An output lives while the program holds it (`drop` ends that) or an operator keeps it. The backward goes
 // through the operators from last to first. Each makes the gradients of its inputs and of its weights, and
 // then frees what it kept and the gradient of its output. A weight's gradient is added to its accumulator,
-// and freed, at once. Of a layer that is computed again, all weights' gradients are handed out together, when
-// its backward is done.
+// and freed, at once.
 //
 // Time passes by a roofline: an operator takes as long as its arithmetic, the bytes that it reads and writes,
 // or its launches take, whichever is longest. Its forward is one launch; its backward is one for each
@@ -79,16 +78,16 @@ class Tape {
     uint64_t keeps_more = 0;  // statistics and masks
     uint64_t weights = 0;     // whose gradients it makes
     uint64_t scratch = 0, backward_scratch = 0;
-    bool passes_gradient = false;  // an input's gradient is that of the output: sums and copies
-    double operations = 0;         // of the forward; the backward has twice as many
-    bool gathers = false;          // reads no more of its inputs than it writes
-    bool crosses = false;          // from another device
-    bool is_done = false;          // takes no time: other operators stand for it
+    bool passes_gradient = false;    // an input's gradient is that of the output: sums and copies
+    double operations = 0;           // of the forward; the backward has twice as many
+    bool gathers = false;            // reads no more of its inputs than it writes
+    bool crosses = false;            // from another device
+    bool is_done = false;            // takes no time: other operators stand for it
+    bool gradients_at_once = false;  // made with the output
   };
   enum class Mode : uint8_t {
     kTrains,
-    kComputesAgain,  // weights' gradients live until the tape ends
-    kEvaluates,      // nothing is kept
+    kEvaluates,  // nothing is kept
   };
 
   Tape(Memory* memory, Mode mode) : memory_(*memory), mode_(mode) {}
@@ -102,10 +101,14 @@ class Tape {
   // A tensor with several readers, whose gradients are summed apart: see trainer/model/shared_input.h.
   void share(Tensor tensor) { tensors_[tensor].shared = true; }
   // Weights with several uses, whose gradients wait for each other: an input of each operator that uses them.
-  Tensor shared_weights(uint64_t bytes);
+  Tensor weights(uint64_t bytes);
   // The program's own: without a gradient.
   Tensor plain(uint64_t bytes);
   Tensor run(const Operator& op);
+  // Time alone, of what stands behind an operator that `is_done`.
+  void spend(double operations, uint64_t moved, double launches) {
+    memory_.pass(operations, double(moved), launches);
+  }
   Tensor to(uint32_t device, Tensor tensor);                // itself, where it is there
   void hold(Tensor tensor) { ++tensors_[tensor].holders; }  // once more
   void drop(Tensor tensor);
@@ -113,7 +116,8 @@ class Tape {
   uint64_t bytes(Tensor tensor) const { return tensors_[tensor].bytes; }
   uint32_t device_of(Tensor tensor) const { return tensors_[tensor].device; }
 
-  // A layer as a function of its inputs; writes operators on the tape and returns the output.
+  // A layer, or a part of one, as a function of its inputs; writes operators on the tape and returns the
+  // output.
   using Layer = std::function<Tensor(Tape*, const std::vector<Tensor>& inputs)>;
   // `layer` is run now, and again in the backward; the inputs are kept.
   Tensor run_again(const Layer& layer, const std::vector<Tensor>& inputs);
@@ -140,7 +144,8 @@ class Tape {
     Tensor output = 0;
     uint32_t device = 0;
     Kind kind{};
-    Layer again;  // of a layer that is computed again
+    std::vector<size_t> gradients{};  // of the inputs, that were made at once
+    Layer again{};                    // of a layer that is computed again
   };
 
   Tensor add(uint64_t bytes, bool counts);
@@ -151,9 +156,9 @@ class Tape {
   void give(Tensor to, size_t buffer);
   void spend_forward(const Operator& op);
   void spend_backward(const Operator& op);
+  std::vector<size_t> new_gradients(const Recorded& recorded, std::optional<size_t> of_output);
   void undo(const Recorded& recorded);
   void undo_layer(const Recorded& recorded, size_t gradient);
-  void free_weight_gradients();
 
   Memory& memory_;
   const Mode mode_;
@@ -162,7 +167,6 @@ class Tape {
   std::vector<Entry> tensors_;
   std::vector<Buffer> buffers_;
   std::vector<Recorded> recorded_;
-  std::vector<std::pair<uint32_t, uint64_t>> weight_gradients_;  // by device, that are still held
 };
 
 }  // namespace spillway::trainer

@@ -134,8 +134,7 @@ std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const
   losses_.resize(micro_batch_count_);
   parameters_.begin_micro_batch(micro_batch);
   return guarded("forward", [&] {
-    const at::Tensor sum =
-        model_.loss_sum(parameters_.values(), rows(batch_, first, count), plan.recompute, true);
+    const at::Tensor sum = model_.loss_sum(parameters_.values(), rows(batch_, first, count), plan, true);
     // By the tokens of the whole batch, whatever the split.
     const at::Tensor scaled = sum * (loss_scale_.value() / tokens_of(config_.train.batch));
     losses_[micro_batch] = sum.item().toDouble();
@@ -195,7 +194,7 @@ std::optional<Failure> TrainingStep::evaluate(const Plan& plan) {
     const uint32_t count = std::min(plan.evaluation_batch, config_.evaluation.windows - first);
     auto failure = guarded("evaluation", [&] {
       const at::Tensor sums =
-          model_.row_losses(parameters_.values(), rows(evaluation_rows_, first, count)).cpu();
+          model_.row_losses(parameters_.values(), rows(evaluation_rows_, first, count), plan).cpu();
       const float* sum = sums.const_data_ptr<float>();
       evaluation_losses_.insert(evaluation_losses_.end(), sum, sum + count);
     });

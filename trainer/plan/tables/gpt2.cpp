@@ -19,12 +19,14 @@ std::vector<Parameter> gpt2_table(const Architecture& model) {
   if (!model.tied_head) write.normal("lm_head.weight", {model.vocabulary, width}, kDeviation);
   for (uint32_t layer = 0; layer < model.layers; ++layer) {
     write.in_layer(int(layer), "transformer.h." + std::to_string(layer) + ".");
+    write.in_part(Part::kAttention);
     write.ones("ln_1.weight", width);
     write.zeros("ln_1.bias", width);
     write.normal("attn.c_attn.weight", {width, 3 * width}, kDeviation);
     write.zeros("attn.c_attn.bias", 3 * width);
     write.normal("attn.c_proj.weight", {width, width}, residual);
     write.zeros("attn.c_proj.bias", width);
+    write.in_part(Part::kMlp);
     write.ones("ln_2.weight", width);
     write.zeros("ln_2.bias", width);
     write.normal("mlp.c_fc.weight", {width, hidden}, kDeviation);

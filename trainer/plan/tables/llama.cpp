@@ -14,11 +14,13 @@ std::vector<Parameter> llama_table(const Architecture& model) {
   if (!model.tied_head) write.normal("lm_head.weight", {model.vocabulary, width}, kDeviation);
   for (uint32_t layer = 0; layer < model.layers; ++layer) {
     write.in_layer(int(layer), "model.layers." + std::to_string(layer) + ".");
+    write.in_part(Part::kAttention);
     write.ones("input_layernorm.weight", width);
     write.normal("self_attn.q_proj.weight", {queries, width}, kDeviation);
     write.normal("self_attn.k_proj.weight", {keys, width}, kDeviation);
     write.normal("self_attn.v_proj.weight", {keys, width}, kDeviation);
     write.normal("self_attn.o_proj.weight", {width, queries}, kDeviation);
+    write.in_part(Part::kMlp);
     write.ones("post_attention_layernorm.weight", width);
     write.normal("mlp.gate_proj.weight", {hidden, width}, kDeviation);
     write.normal("mlp.up_proj.weight", {hidden, width}, kDeviation);

@@ -27,8 +27,11 @@ class T5Writer {
     const bool decodes = model_.is_decoder_layer(layer);
     write_.in_layer(int(layer), (decodes ? "decoder.block." : "encoder.block.") +
                                     std::to_string(decodes ? layer - model_.layers : layer) + ".");
+    write_.in_part(Part::kAttention);
     attention("layer.0.", "SelfAttention.");
+    write_.in_part(Part::kCrossAttention);
     if (decodes) attention("layer.1.", "EncDecAttention.");
+    write_.in_part(Part::kMlp);
     mlp(decodes ? "layer.2." : "layer.1.");
   }
 

@@ -14,6 +14,7 @@ class TableWriter {
   explicit TableWriter(std::vector<Parameter>* table) : table_(*table) {}
 
   void in_layer(int layer, std::string prefix) { layer_ = layer, prefix_ = std::move(prefix); }
+  void in_part(Part part) { part_ = part; }
   void normal(const std::string& key, std::vector<int64_t> sizes, double deviation) {
     add(key, std::move(sizes), 0, deviation);
   }
@@ -22,11 +23,12 @@ class TableWriter {
 
  private:
   void add(const std::string& key, std::vector<int64_t> sizes, double mean, double deviation) {
-    table_.push_back({prefix_ + key, key, layer_, std::move(sizes), mean, deviation});
+    table_.push_back({prefix_ + key, key, layer_, part_, std::move(sizes), mean, deviation});
   }
 
   std::vector<Parameter>& table_;
   int layer_ = -1;
+  Part part_{};
   std::string prefix_;
 };
 

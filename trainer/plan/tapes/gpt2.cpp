@@ -1,40 +1,45 @@
 #include "trainer/plan/tapes/operators.h"
 
 namespace spillway::trainer {
+namespace gpt2 {
 
-Tape::Tensor gpt2_tape(Tape* tape, const TapePass& pass) {
+using Tensor = Tape::Tensor;
+
+Tensor attention_tape(Tape* tape, const TapePass& pass, const std::vector<Tensor>& inputs) {
+  TapeOperators ops = TapeOperators::at(tape, pass, inputs[0]);
+  const uint64_t width = pass.model.width;
+  const Tensor normed = ops.layer_norm(inputs[0]), all = ops.product(normed, width, 3 * width);
+  ops.drop({normed});
+  const Tensor mixed = ops.causal_attention(all), attended = ops.product(mixed, width, width);
+  ops.drop({mixed, all});
+  return attended;
+}
+
+Tensor mlp_tape(Tape* tape, const TapePass& pass, const std::vector<Tensor>& inputs) {
+  TapeOperators ops = TapeOperators::at(tape, pass, inputs[0]);
+  return gated_or_plain_mlp(ops, pass.model, ops.layer_norm(inputs[0]));
+}
+
+constexpr TapePart kLayerTape[] = {{Part::kAttention, attention_tape}, {Part::kMlp, mlp_tape}};
+
+}  // namespace gpt2
+
+TapeHead gpt2_tape(Tape* tape, const TapePass& pass) {
   using Tensor = Tape::Tensor;
   const Architecture& model = pass.model;
-  const uint64_t width = model.width;
-  const auto layer = [pass, width](Tape* on, const std::vector<Tensor>& inputs) {
-    const Architecture& of = pass.model;
-    TapeOperators ops(on, pass, of.context);
-    on->as(Kind::kAttention);
-    const Tensor normed = ops.layer_norm(inputs[0]), all = ops.product(normed, width, 3 * width);
-    ops.drop({normed});
-    const Tensor mixed = ops.causal_attention(all), attended = ops.product(mixed, width, width);
-    ops.drop({mixed, all});
-    const Tensor middle = ops.added(inputs[0], attended);
-    on->as(Kind::kMlp);
-    const Tensor out = ops.added(middle, gated_or_plain_mlp(ops, of, ops.layer_norm(middle)));
-    ops.drop({middle});
-    return out;
-  };
-  TapeOperators ops(tape, pass, model.context);
   tape->on(0, Kind::kInputs);
+  TapeOperators ops(tape, pass, model.context);
   const Tensor words = ops.words(), embedded = ops.embedding(words);
   const Tensor placed = tape->run({.inputs = {embedded},
                                    .output = tape->bytes(embedded),
-                                   .weights = uint64_t{model.context} * width * TapeOperators::kFloat,
+                                   .weights = uint64_t{model.context} * model.width * TapeOperators::kFloat,
                                    .passes_gradient = true});
   ops.drop({embedded});
-  const Tensor x = run_layers(tape, pass, 0, model.layers, ops.with_dropout(placed), {}, layer);
+  const Tensor x = run_layers(tape, pass, 0, model.layers, ops.with_dropout(placed), {}, gpt2::kLayerTape);
   tape->on(0, Kind::kLogits);
   const Tensor normed = ops.layer_norm(x);
   ops.drop({x});
-  const Tensor logits = ops.logits(normed, words);
-  ops.drop({normed});
-  return logits;
+  return {normed, words};
 }
 
 }  // namespace spillway::trainer

@@ -1,30 +1,93 @@
 #include <map>
 #include <utility>
 
-#include "trainer/plan/tapes/tapes.h"
+#include "trainer/plan/tapes/operators.h"
 
 namespace spillway::trainer {
+namespace {
 
-Tape::Tensor run_layers(Tape* tape, const TapePass& pass, uint32_t first, uint32_t count, Tape::Tensor x,
-                        const std::vector<Tape::Tensor>& reads, const Tape::Layer& layer) {
-  std::map<std::pair<uint32_t, size_t>, Tape::Tensor> copies;  // of what is read, by device
-  for (uint32_t number = first; number < first + count; ++number) {
-    const uint32_t device = pass.device_of(number);
-    std::vector<Tape::Tensor> inputs{tape->to(device, x)};
-    for (size_t i = 0; i < reads.size(); ++i) {
-      const auto [copy, is_new] = copies.try_emplace({device, i});
-      if (is_new) copy->second = tape->to(device, reads[i]), tape->share(copy->second);
-      inputs.push_back(copy->second);
-    }
-    tape->on(device, Kind::kAttention);
-    const bool again = pass.training && pass.plan.recompute.contains(number);
-    const Tape::Tensor out = again ? tape->run_again(layer, inputs) : layer(tape, inputs);
-    tape->drop(inputs[0]);
+using Tensor = Tape::Tensor;
+using Tensors = std::vector<Tensor>;
+
+// inputs: x, and what the part reads.
+Tensor with_part(Tape* tape, const TapePass& pass, const TapePart& part, const Tensors& inputs) {
+  tape->as(part.part == Part::kMlp ? Kind::kMlp : Kind::kAttention);
+  return TapeOperators::at(tape, pass, inputs[0]).added(inputs[0], part.adds(tape, pass, inputs));
+}
+
+// inputs: x, and what the parts read, one after the other. `again` says which part is computed again.
+template <typename Again>
+Tensor in_parts(Tape* tape, const TapePass& pass, TapeParts parts, const Tensors& inputs,
+                const Again& again) {
+  Tensor x = inputs[0];
+  auto next = inputs.begin() + 1;
+  tape->hold(x);
+  for (const TapePart& part : parts) {
+    Tensors given{x};
+    given.insert(given.end(), next, next + part.reads);
+    next += part.reads;
+    const Tape::Layer run = [pass, part](Tape* on, const Tensors& of) {
+      return with_part(on, pass, part, of);
+    };
+    const Tensor out = again(part.part) ? tape->run_again(run, given) : run(tape, given);
     tape->drop(x);
     x = out;
   }
+  return x;
+}
+
+// inputs: x, and what the layers read, one after the other.
+Tensor in_layers(Tape* tape, const Tape::Layer& layer, uint32_t count, const Tensors& inputs) {
+  const auto reads = static_cast<ptrdiff_t>((inputs.size() - 1) / count);
+  Tensor x = inputs[0];
+  auto next = inputs.begin() + 1;
+  tape->hold(x);
+  for (uint32_t i = 0; i < count; ++i, next += reads) {
+    Tensors given{x};
+    given.insert(given.end(), next, next + reads);
+    const Tensor out = tape->run_again(layer, given);
+    tape->drop(x);
+    x = out;
+  }
+  return x;
+}
+
+// `count` layers that are computed again together, and then each by itself.
+Tensor again(Tape* tape, const TapePass& pass, TapeParts parts, uint32_t count, const Tensors& inputs) {
+  const Tape::Layer layer = [pass, parts](Tape* on, const Tensors& of) {
+    return in_parts(on, pass, parts, of, [](Part) { return false; });
+  };
+  if (count == 1) return tape->run_again(layer, inputs);
+  return tape->run_again(
+      [layer, count](Tape* on, const Tensors& of) { return in_layers(on, layer, count, of); }, inputs);
+}
+
+}  // namespace
+
+Tape::Tensor run_layers(Tape* tape, const TapePass& pass, uint32_t first, uint32_t count, Tape::Tensor x,
+                        const std::vector<Tape::Tensor>& reads, TapeParts parts) {
+  std::map<std::pair<uint32_t, size_t>, Tensor> copies;  // of what is read, by device
+  for (uint32_t layer = first, end = first + count; layer < end;) {
+    const uint32_t device = pass.device_of(layer),
+                   next = pass.training ? pass.plan.segment_end(layer, end) : layer + 1;
+    Tensors inputs{tape->to(device, x)};
+    tape->drop(x);
+    for (uint32_t member = layer; member < next; ++member)
+      for (size_t i = 0; i < reads.size(); ++i) {
+        const auto [copy, is_new] = copies.try_emplace({device, i});
+        if (is_new) copy->second = tape->to(device, reads[i]), tape->share(copy->second);
+        inputs.push_back(copy->second);
+      }
+    tape->on(device, Kind::kAttention);
+    x = pass.training && pass.plan.recompute.contains(layer)
+            ? again(tape, pass, parts, next - layer, inputs)
+            : in_parts(tape, pass, parts, inputs,
+                       [&](Part part) { return pass.training && pass.plan.recomputes(layer, part); });
+    tape->drop(inputs[0]);
+    layer = next;
+  }
   for (const auto& [key, copy] : copies) tape->drop(copy);
-  const Tape::Tensor home = tape->to(0, x);
+  const Tensor home = tape->to(0, x);
   tape->drop(x);
   return home;
 }

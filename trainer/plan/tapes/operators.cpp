@@ -5,7 +5,10 @@ namespace spillway::trainer {
 using Tensor = Tape::Tensor;
 
 Tensor TapeOperators::words() {
-  return tape_.shared_weights(uint64_t{model_.vocabulary} * model_.width * kFloat);
+  const Tensor words = tape_.weights(uint64_t{model_.vocabulary} * model_.width * kFloat);
+  // Autograd adds to a head's gradient in place, unless it is a product's, which is a view.
+  if (model_.has_decoder() || pass_.plan.head_chunks == 1) tape_.share(words);
+  return words;
 }
 
 Tensor TapeOperators::embedding(Tensor words) {

@@ -20,7 +20,12 @@ class TapeOperators {
         rows_(pass.rows),
         tokens_(pass.rows * tokens),
         row_tokens_(tokens) {}
+  // For as many tokens as x has.
+  static TapeOperators at(Tape* tape, const TapePass& pass, Tensor x) {
+    return {tape, pass, tape->bytes(x) / (uint64_t{pass.rows} * pass.model.width * kFloat)};
+  }
 
+  uint64_t tokens() const { return row_tokens_; }  // of a row
   uint64_t floats(uint64_t per_token) const { return tokens_ * per_token * kFloat; }
   Tape& tape() { return tape_; }
   // Each input is dropped: it was a temporary of the program.

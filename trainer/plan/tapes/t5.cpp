@@ -19,26 +19,28 @@ Tensor attended(TapeOperators& ops, const Architecture& model, Tensor normed, Te
   return out;
 }
 
-// inputs: x, the bias, and in the decoder the encoder's output.
-Tensor layer(const TapePass& pass, Tape* tape, const std::vector<Tensor>& inputs) {
-  const Architecture& model = pass.model;
-  const bool decodes = inputs.size() > 2;
-  const uint64_t tokens = decodes ? model.target_tokens() : model.context;
-  TapeOperators ops(tape, pass, tokens);
-  tape->as(Kind::kAttention);
-  Tensor normed = ops.rms_norm(inputs[0]);
-  Tensor x = ops.added(inputs[0], attended(ops, model, normed, normed, tokens, &inputs[1]));
-  if (decodes) {
-    normed = ops.rms_norm(x);
-    const Tensor after = ops.added(x, attended(ops, model, normed, inputs[2], model.context, nullptr));
-    ops.drop({x});
-    x = after;
-  }
-  tape->as(Kind::kMlp);
-  const Tensor out = ops.added(x, gated_or_plain_mlp(ops, model, ops.rms_norm(x)));
-  ops.drop({x});
-  return out;
+// inputs: x, the bias.
+Tensor self_attention_tape(Tape* tape, const TapePass& pass, const std::vector<Tensor>& inputs) {
+  TapeOperators ops = TapeOperators::at(tape, pass, inputs[0]);
+  const Tensor normed = ops.rms_norm(inputs[0]);
+  return attended(ops, pass.model, normed, normed, ops.tokens(), &inputs[1]);
 }
+
+// inputs: x, the encoder's output.
+Tensor cross_attention_tape(Tape* tape, const TapePass& pass, const std::vector<Tensor>& inputs) {
+  TapeOperators ops = TapeOperators::at(tape, pass, inputs[0]);
+  return attended(ops, pass.model, ops.rms_norm(inputs[0]), inputs[1], pass.model.context, nullptr);
+}
+
+Tensor t5_mlp_tape(Tape* tape, const TapePass& pass, const std::vector<Tensor>& inputs) {
+  TapeOperators ops = TapeOperators::at(tape, pass, inputs[0]);
+  return gated_or_plain_mlp(ops, pass.model, ops.rms_norm(inputs[0]));
+}
+
+constexpr TapePart kEncoderTape[] = {{Part::kAttention, self_attention_tape, 1}, {Part::kMlp, t5_mlp_tape}};
+constexpr TapePart kDecoderTape[] = {{Part::kAttention, self_attention_tape, 1},
+                                     {Part::kCrossAttention, cross_attention_tape, 1},
+                                     {Part::kMlp, t5_mlp_tape}};
 
 // [1, heads, tokens, tokens] of all layers of a stack; the decoder's is masked in a second tensor.
 Tensor position_bias(Tape* tape, const Architecture& model, uint64_t tokens, bool masked) {
@@ -62,9 +64,9 @@ Tensor stack(Tape* tape, const TapePass& pass, uint64_t tokens, Tensor words, co
   std::vector<Tensor> reads{position_bias(tape, model, tokens, encoded != nullptr)};
   if (encoded != nullptr) reads.push_back(*encoded);
   const Tensor embedded = ops.with_dropout(ops.embedding(words));
-  const auto run = [pass](Tape* on, const std::vector<Tensor>& inputs) { return layer(pass, on, inputs); };
+  const TapeParts parts = encoded ? TapeParts(kDecoderTape) : TapeParts(kEncoderTape);
   const Tensor x = run_layers(tape, pass, encoded ? model.layers : 0,
-                              encoded ? model.decoder_layers : model.layers, embedded, reads, run);
+                              encoded ? model.decoder_layers : model.layers, embedded, reads, parts);
   tape->on(0, Kind::kLogits);
   const Tensor normed = ops.rms_norm(x);
   ops.drop({x, reads[0]});
@@ -73,18 +75,18 @@ Tensor stack(Tape* tape, const TapePass& pass, uint64_t tokens, Tensor words, co
 
 }  // namespace
 
-Tape::Tensor t5_tape(Tape* tape, const TapePass& pass) {
+TapeHead t5_tape(Tape* tape, const TapePass& pass) {
   const Architecture& model = pass.model;
   TapeOperators ops(tape, pass, model.target_tokens());
   tape->on(0, Kind::kInputs);
   const Tensor words = ops.words(), encoded = stack(tape, pass, model.context, words, nullptr);
   tape->share(encoded);
   const Tensor decoded = stack(tape, pass, model.target_tokens(), words, &encoded);
-  const Tensor head = model.tied_head ? ops.scaled(decoded) : decoded;
-  const Tensor logits = ops.logits(head, words);
-  if (model.tied_head) ops.drop({head});
-  ops.drop({decoded, encoded});
-  return logits;
+  ops.drop({encoded});
+  if (!model.tied_head) return {decoded, words};
+  const Tensor scaled = ops.scaled(decoded);
+  ops.drop({decoded});
+  return {scaled, words};
 }
 
 }  // namespace spillway::trainer

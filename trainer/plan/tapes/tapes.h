@@ -4,6 +4,7 @@
 // Thread-safety: pure but for the tape. Errors: none. Units: bytes.
 #pragma once
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "spillway/trainer/plan/architecture.h"
@@ -14,6 +15,7 @@ namespace spillway::trainer {
 
 // One pass over `rows` rows.
 struct TapePass {
+  static constexpr uint64_t kTokenId = 8;
   const Architecture& model;
   const Plan& plan;
   uint32_t rows = 1, devices = 1;
@@ -21,17 +23,35 @@ struct TapePass {
   uint64_t workspace = 0;  // of the library of products, while it computes one
 
   bool drops() const { return training && model.dropout > 0; }
+  uint64_t target_tokens() const { return uint64_t{rows} * model.target_tokens(); }
   uint32_t device_of(uint32_t layer) const { return std::min(plan.device_of(layer), devices - 1); }
 };
 
-// Layers [first, first + count), each on its device, from x, which it takes over, to the first device.
-// `reads` are inputs of every layer behind x.
-Tape::Tensor run_layers(Tape* tape, const TapePass& pass, uint32_t first, uint32_t count, Tape::Tensor x,
-                        const std::vector<Tape::Tensor>& reads, const Tape::Layer& layer);
+// A part of a layer: see LayerPart of trainer/model/layer.h.
+struct TapePart {
+  Part part{};
+  // What it adds to x; inputs: x, and what it reads.
+  Tape::Tensor (*adds)(Tape* tape, const TapePass& pass, const std::vector<Tape::Tensor>& inputs) = nullptr;
+  uint32_t reads = 0;
+};
+using TapeParts = std::span<const TapePart>;
 
-// Up to the logits; token ids are not on it.
-Tape::Tensor gpt2_tape(Tape* tape, const TapePass& pass);
-Tape::Tensor llama_tape(Tape* tape, const TapePass& pass);
-Tape::Tensor t5_tape(Tape* tape, const TapePass& pass);
+// Layers [first, first + count), each on its device, from x, which it takes over, to the first device.
+// `reads` are what every layer's parts read, one after the other.
+Tape::Tensor run_layers(Tape* tape, const TapePass& pass, uint32_t first, uint32_t count, Tape::Tensor x,
+                        const std::vector<Tape::Tensor>& reads, TapeParts parts);
+
+// What the head multiplies: the hidden state, and the embedding's weights, which count if the head is tied.
+struct TapeHead {
+  Tape::Tensor hidden, words;
+};
+
+// Up to the head; token ids are not on it.
+TapeHead gpt2_tape(Tape* tape, const TapePass& pass);
+TapeHead llama_tape(Tape* tape, const TapePass& pass);
+TapeHead t5_tape(Tape* tape, const TapePass& pass);
+
+// From there to the loss, whole or in chunks. Takes over the hidden state.
+Tape::Tensor loss_tape(Tape* tape, const TapePass& pass, const TapeHead& head);
 
 }  // namespace spillway::trainer

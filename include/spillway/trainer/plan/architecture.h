@@ -4,8 +4,8 @@
 // (trainer/plan/parameter_table.h); the sizes fix how many there are. Names, layouts and mathematics are
 // those of Hugging Face's transformers, so that weights are read and written as they are.
 //
-// A layer is the unit of recompute and placement. The layers of an encoder come first, those of the decoder
-// after them.
+// A layer is the unit of placement; it, or one of its parts, is that of recompute. The layers of an encoder
+// come first, those of the decoder after them.
 //
 // Thread-safety: values and pure functions. Errors: `fault_of` says what is wrong with the sizes.
 #pragma once
@@ -28,6 +28,9 @@ std::optional<Family> family_of(std::string_view name);
 enum class Activation : uint8_t { kGelu, kGeluTanh, kRelu, kSilu };
 // Hugging Face's names: "gelu", "gelu_new", "relu", "silu".
 const char* name_of(Activation activation);
+
+// A layer's parts, in order, each with the norm before it and the dropout behind it.
+enum class Part : uint8_t { kAttention, kCrossAttention, kMlp };  // kCrossAttention: kT5's decoder alone
 
 struct Architecture {
   Family family = Family::kGpt2;

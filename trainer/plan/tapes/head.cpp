@@ -1,0 +1,56 @@
+#include "trainer/plan/tapes/operators.h"
+
+namespace spillway::trainer {
+namespace {
+
+using Tensor = Tape::Tensor;
+
+// The product, then the logarithms of the softmax, which are kept, and the targets as a list.
+Tensor whole(Tape* tape, const TapePass& pass, const TapeHead& head) {
+  TapeOperators ops(tape, pass, pass.model.target_tokens());
+  const Tensor logits = ops.logits(head.hidden, head.words);
+  const Tensor shares = tape->run({.inputs = {logits},
+                                   .output = tape->bytes(logits),
+                                   .keeps_output = true,
+                                   .keeps_more = pass.target_tokens() * TapePass::kTokenId});
+  const Tensor loss = tape->run({.inputs = {shares}, .output = TapeOperators::kFloat});
+  ops.drop({logits, shares});
+  return loss;
+}
+
+// One operator: of the largest chunk the logits alone, and a few numbers a token. Each chunk reads the weight
+// for its product, and in a training for that of the hidden state's gradient, and adds to the weight's.
+Tensor chunked(Tape* tape, const TapePass& pass, const TapeHead& head) {
+  const Architecture& model = pass.model;
+  const uint64_t tokens = pass.target_tokens(),
+                 chunk = (tokens + pass.plan.head_chunks - 1) / pass.plan.head_chunks;
+  const uint64_t weight = uint64_t{model.vocabulary} * model.width * TapeOperators::kFloat;
+  Tape::Operator op{.inputs = {head.hidden},
+                    .output = TapeOperators::kFloat,
+                    .weights = model.tied_head ? 0 : weight,
+                    .scratch = pass.workspace + tokens * TapePass::kTokenId +
+                               chunk * (model.vocabulary + 4) * TapeOperators::kFloat,
+                    .is_done = true,
+                    .gradients_at_once = true};
+  constexpr uint64_t kLaunches = 15, kPassesOverLogits = 10;
+  const uint64_t products = pass.training ? 3 : 1;
+  for (uint64_t done = 0; done < tokens; done += chunk) {
+    const uint64_t logits = std::min(chunk, tokens - done) * model.vocabulary;
+    tape->spend(2.0 * double(products * logits) * model.width, (products + 1) * weight, products);
+    tape->spend(0, kPassesOverLogits * logits * TapeOperators::kFloat, kLaunches);
+  }
+  if (model.tied_head) op.inputs.push_back(head.words);
+  return tape->run(op);
+}
+
+}  // namespace
+
+Tape::Tensor loss_tape(Tape* tape, const TapePass& pass, const TapeHead& head) {
+  tape->on(0, Kind::kLogits);
+  const bool whole_logits = pass.training && pass.plan.head_chunks == 1;
+  const Tensor loss = whole_logits ? whole(tape, pass, head) : chunked(tape, pass, head);
+  tape->drop(head.hidden);
+  return loss;
+}
+
+}  // namespace spillway::trainer
