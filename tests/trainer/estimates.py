@@ -27,6 +27,12 @@ MODELS = {
     "t5": ["model.family=t5"],
     "t5, gated, own head": ["model.family=t5", "model.gated=true", "model.tied_head=false", "model.vocabulary=8192"],
     "t5, dropout, long": ["model.family=t5", "model.dropout=0.1", "model.context=384", "train.batch=4"],
+    "gpt2, 8192 words, bf16-mixed": ["model.vocabulary=8192", "train.precision=bf16-mixed"],
+    "llama, 2 keys, fp16-mixed, adafactor": ["model.family=llama", "model.key_value_heads=2", "train.precision=fp16-mixed",
+                                             "train.optimizer=adafactor"],
+    "t5, dropout, bf16, adamw8bit": ["model.family=t5", "model.dropout=0.1", "train.precision=bf16",
+                                     "train.optimizer=adamw8bit"],
+    "gpt2, adamw8bit": ["train.optimizer=adamw8bit"],
 }
 PLANS = {
     "micro-batch 1": ["plan.micro_batch=1"],

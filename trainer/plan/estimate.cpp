@@ -12,8 +12,6 @@
 namespace spillway::trainer {
 namespace {
 
-constexpr uint64_t kFloat = 4;
-
 TapeHead head_on(Tape* tape, const TapePass& pass) {
   switch (pass.model.family) {
     case Family::kGpt2:
@@ -73,7 +71,7 @@ class Counter {
   }
 
   TapePass pass(uint32_t rows, bool training) const {
-    return {model_, plan_, rows, devices_, training, machine_.workspace_bytes};
+    return {model_, plan_, rows, devices_, training, machine_.workspace_bytes, shape_.numerics.precision};
   }
 
   uint32_t device_of(int layer) const {

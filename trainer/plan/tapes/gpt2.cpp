@@ -32,7 +32,7 @@ TapeHead gpt2_tape(Tape* tape, const TapePass& pass) {
   const Tensor words = ops.words(), embedded = ops.embedding(words);
   const Tensor placed = tape->run({.inputs = {embedded},
                                    .output = tape->bytes(embedded),
-                                   .weights = uint64_t{model.context} * model.width * TapeOperators::kFloat,
+                                   .weights = uint64_t{model.context} * model.width * pass.number(),
                                    .passes_gradient = true});
   ops.drop({embedded});
   const Tensor x = run_layers(tape, pass, 0, model.layers, ops.with_dropout(placed), {}, gpt2::kLayerTape);

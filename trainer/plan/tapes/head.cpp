@@ -8,13 +8,13 @@ using Tensor = Tape::Tensor;
 // The product, then the logarithms of the softmax, which are kept, and the targets as a list.
 Tensor whole(Tape* tape, const TapePass& pass, const TapeHead& head) {
   TapeOperators ops(tape, pass, pass.model.target_tokens());
-  const Tensor logits = ops.logits(head.hidden, head.words);
+  const Tensor narrow = ops.logits(head.hidden, head.words), logits = ops.in_floats(narrow);
   const Tensor shares = tape->run({.inputs = {logits},
                                    .output = tape->bytes(logits),
                                    .keeps_output = true,
                                    .keeps_more = pass.target_tokens() * TapePass::kTokenId});
-  const Tensor loss = tape->run({.inputs = {shares}, .output = TapeOperators::kFloat});
-  ops.drop({logits, shares});
+  const Tensor loss = tape->run({.inputs = {shares}, .output = TapePass::kFloat});
+  ops.drop({narrow, logits, shares});
   return loss;
 }
 
@@ -24,12 +24,14 @@ Tensor chunked(Tape* tape, const TapePass& pass, const TapeHead& head) {
   const Architecture& model = pass.model;
   const uint64_t tokens = pass.target_tokens(),
                  chunk = (tokens + pass.plan.head_chunks - 1) / pass.plan.head_chunks;
-  const uint64_t weight = uint64_t{model.vocabulary} * model.width * TapeOperators::kFloat;
+  const uint64_t weight = uint64_t{model.vocabulary} * model.width * pass.number();
+  // Floats, and beside them what they were made from, or what is made of them.
+  const uint64_t logit = TapePass::kFloat + (pass.number() == TapePass::kFloat ? 0 : pass.number());
   Tape::Operator op{.inputs = {head.hidden},
-                    .output = TapeOperators::kFloat,
+                    .output = TapePass::kFloat,
                     .weights = model.tied_head ? 0 : weight,
                     .scratch = pass.workspace + tokens * TapePass::kTokenId +
-                               chunk * (model.vocabulary + 4) * TapeOperators::kFloat,
+                               chunk * (model.vocabulary * logit + 4 * TapePass::kFloat),
                     .is_done = true,
                     .gradients_at_once = true};
   constexpr uint64_t kLaunches = 15, kPassesOverLogits = 10;
@@ -37,7 +39,7 @@ Tensor chunked(Tape* tape, const TapePass& pass, const TapeHead& head) {
   for (uint64_t done = 0; done < tokens; done += chunk) {
     const uint64_t logits = std::min(chunk, tokens - done) * model.vocabulary;
     tape->spend(2.0 * double(products * logits) * model.width, (products + 1) * weight, products);
-    tape->spend(0, kPassesOverLogits * logits * TapeOperators::kFloat, kLaunches);
+    tape->spend(0, kPassesOverLogits * logits * TapePass::kFloat, kLaunches);
   }
   if (model.tied_head) op.inputs.push_back(head.words);
   return tape->run(op);

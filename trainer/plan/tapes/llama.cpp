@@ -37,7 +37,7 @@ TapeHead llama_tape(Tape* tape, const TapePass& pass) {
   TapeOperators ops(tape, pass, model.context);
   tape->on(0, Kind::kInputs);
   const Tensor words = ops.words();
-  const Tensor turns = tape->plain(uint64_t{model.context} * model.head_width * TapeOperators::kFloat);
+  const Tensor turns = tape->plain(uint64_t{model.context} * model.head_width * TapePass::kFloat);
   const Tensor x =
       run_layers(tape, pass, 0, model.layers, ops.with_dropout(ops.embedding(words)), {}, llama::kLayerTape);
   ops.drop({turns});

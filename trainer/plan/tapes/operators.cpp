@@ -5,31 +5,50 @@ namespace spillway::trainer {
 using Tensor = Tape::Tensor;
 
 Tensor TapeOperators::words() {
-  const Tensor words = tape_.weights(uint64_t{model_.vocabulary} * model_.width * kFloat);
+  const Tensor words = tape_.weights(uint64_t{model_.vocabulary} * model_.width * pass_.number());
   // Autograd adds to a head's gradient in place, unless it is a product's, which is a view.
   if (model_.has_decoder() || pass_.plan.head_chunks == 1) tape_.share(words);
   return words;
 }
 
 Tensor TapeOperators::embedding(Tensor words) {
-  return tape_.run({.inputs = {words}, .output = floats(model_.width), .gathers = true});
+  return tape_.run({.inputs = {words}, .output = numbers(model_.width), .gathers = true});
 }
 
 Tensor TapeOperators::layer_norm(Tensor x) {
   return tape_.run({.inputs = {x}, .output = tape_.bytes(x), .keeps = {x}, .keeps_more = floats(2)});
 }
 
+Tensor TapeOperators::in_floats(Tensor x) {
+  if (pass_.number() == TapePass::kFloat) return tape_.hold(x), x;
+  return tape_.run({.inputs = {x}, .output = tape_.bytes(x) / pass_.number() * TapePass::kFloat});
+}
+
+Tensor TapeOperators::from_floats(Tensor wide) {
+  if (pass_.number() == TapePass::kFloat) return tape_.hold(wide), wide;
+  return tape_.run({.inputs = {wide}, .output = tape_.bytes(wide) / TapePass::kFloat * pass_.number()});
+}
+
 Tensor TapeOperators::rms_norm(Tensor x) {
-  const uint64_t bytes = tape_.bytes(x);
+  const Tensor wide = in_floats(x);
+  const uint64_t bytes = tape_.bytes(wide);
   // The square and its mean; in the backward the spread gradient of the mean, and 2x.
-  const Tensor scale = tape_.run(
-      {.inputs = {x}, .output = floats(1), .keeps = {x}, .scratch = bytes, .backward_scratch = 2 * bytes});
+  const Tensor scale = tape_.run({.inputs = {wide},
+                                  .output = floats(1),
+                                  .keeps = {wide},
+                                  .scratch = bytes,
+                                  .backward_scratch = 2 * bytes});
   // A factor that is smaller than the other gets a gradient of the full size first.
-  const Tensor normed =
-      tape_.run({.inputs = {x, scale}, .output = bytes, .keeps = {x, scale}, .backward_scratch = bytes});
-  const Tensor weighted =
-      tape_.run({.inputs = {normed}, .output = bytes, .keeps = {normed}, .backward_scratch = bytes});
-  drop({scale, normed});
+  const Tensor scaled = tape_.run(
+      {.inputs = {wide, scale}, .output = bytes, .keeps = {wide, scale}, .backward_scratch = bytes});
+  drop({wide, scale});
+  const Tensor normed = from_floats(scaled);
+  drop({scaled});
+  const Tensor weighted = tape_.run({.inputs = {normed},
+                                     .output = tape_.bytes(normed),
+                                     .keeps = {normed},
+                                     .backward_scratch = tape_.bytes(normed)});
+  drop({normed});
   return weighted;
 }
 
@@ -37,20 +56,20 @@ Tensor TapeOperators::product(Tensor x, uint64_t width, uint64_t out) {
   return tape_.run({.inputs = {x},
                     .output = tape_.bytes(x) / width * out,
                     .keeps = {x},
-                    .weights = width * out * kFloat,
+                    .weights = width * out * pass_.number(),
                     .scratch = pass_.workspace,
                     .backward_scratch = pass_.workspace,
-                    .operations = 2.0 * double(tape_.bytes(x) / kFloat) * double(out)});
+                    .operations = 2.0 * double(tape_.bytes(x) / pass_.number()) * double(out)});
 }
 
 Tensor TapeOperators::logits(Tensor x, Tensor words) {
   if (!model_.tied_head) return product(x, model_.width, model_.vocabulary);
   return tape_.run({.inputs = {x, words},
-                    .output = floats(model_.vocabulary),
+                    .output = numbers(model_.vocabulary),
                     .keeps = {x},
                     .scratch = pass_.workspace,
                     .backward_scratch = pass_.workspace,
-                    .operations = 2.0 * double(tape_.bytes(x) / kFloat) * model_.vocabulary});
+                    .operations = 2.0 * double(tape_.bytes(x) / pass_.number()) * model_.vocabulary});
 }
 
 Tensor TapeOperators::activated(Tensor x) {
@@ -73,9 +92,9 @@ Tensor TapeOperators::sum(Tensor a, Tensor b) {
 
 Tensor TapeOperators::with_dropout(Tensor x) {
   if (!pass_.drops()) return x;
-  // A mask of one byte a float.
+  // A mask of one byte a number.
   const Tensor dropped =
-      tape_.run({.inputs = {x}, .output = tape_.bytes(x), .keeps_more = tape_.bytes(x) / kFloat});
+      tape_.run({.inputs = {x}, .output = tape_.bytes(x), .keeps_more = tape_.bytes(x) / pass_.number()});
   tape_.drop(x);
   return dropped;
 }
@@ -88,7 +107,7 @@ Tensor TapeOperators::added(Tensor x, Tensor part) {
 
 // The logarithms of the softmaxes' sums, one a head and query; LibTorch pads the queries to 32.
 uint64_t TapeOperators::log_sums() const {
-  return rows_ * model_.heads * ((row_tokens_ + 31) / 32 * 32) * kFloat;
+  return rows_ * model_.heads * ((row_tokens_ + 31) / 32 * 32) * TapePass::kFloat;
 }
 
 // Two products of queries with as many keys, of which a causal kernel leaves half out.
@@ -107,18 +126,29 @@ Tensor TapeOperators::causal_attention(Tensor all) {
 }
 
 Tensor TapeOperators::causal_attention(Tensor query, Tensor key, Tensor value) {
-  return tape_.run({.inputs = {query, key, value},
-                    .output = tape_.bytes(query),
-                    .keeps = {query, key, value},
-                    .keeps_output = true,
-                    .keeps_more = log_sums(),
-                    .operations = causal_operations()});
+  const Tensor mixed = tape_.run({.inputs = {query, key, value},
+                                  .output = tape_.bytes(query),
+                                  .keeps = {query, key, value},
+                                  .keeps_output = true,
+                                  .keeps_more = log_sums(),
+                                  .operations = causal_operations()});
+  // Flash attention, which LibTorch takes for numbers of 16 bits, leaves heads before tokens, as the queries
+  // have them; other kernels leave tokens first.
+  if (pass_.number() == TapePass::kFloat) return mixed;
+  const Tensor result = in_rows(mixed);
+  tape_.drop(mixed);
+  return result;
 }
 
 Tensor TapeOperators::rotated(Tensor heads) {
-  const uint64_t bytes = tape_.bytes(heads);
-  // Four products and two sums of halves.
-  return tape_.run({.inputs = {heads}, .output = bytes, .scratch = 3 * bytes, .backward_scratch = 2 * bytes});
+  const uint64_t bytes = tape_.bytes(heads), wide = bytes / pass_.number() * TapePass::kFloat;
+  // Four products and two sums of halves, in floats; where the result is not of them, also what it is made
+  // of.
+  const uint64_t converted = wide == bytes ? 0 : wide;
+  return tape_.run({.inputs = {heads},
+                    .output = bytes,
+                    .scratch = (converted ? 4 * wide - bytes : 3 * wide),
+                    .backward_scratch = 2 * wide + converted});
 }
 
 Tensor TapeOperators::for_groups(Tensor heads) {
@@ -136,8 +166,8 @@ Tensor TapeOperators::in_rows(Tensor heads) {
 
 Tensor TapeOperators::biased_attention(Tensor query, Tensor key, Tensor value, uint64_t keys,
                                        const Tensor* bias) {
-  const uint64_t scores = rows_ * model_.heads * row_tokens_ * keys * kFloat;
-  const double operations = 2.0 * double(scores / kFloat) * model_.head_width;
+  const uint64_t scores = rows_ * model_.heads * row_tokens_ * keys * pass_.number();
+  const double operations = 2.0 * double(scores / pass_.number()) * model_.head_width;
   const bool copies = rows_ > 1;
   const auto in_batch = [&](Tensor heads) {
     if (copies) return in_rows(heads);
@@ -157,7 +187,12 @@ Tensor TapeOperators::biased_attention(Tensor query, Tensor key, Tensor value, u
     tape_.drop(raw);
     raw = biased;
   }
-  const Tensor shares = tape_.run({.inputs = {raw}, .output = scores, .keeps_output = true});
+  // LibTorch's softmax of float16 reads it as it is.
+  const Tensor read = pass_.precision == Precision::kFp16Mixed ? (tape_.hold(raw), raw) : in_floats(raw);
+  const Tensor wide = tape_.run(
+      {.inputs = {read}, .output = scores / pass_.number() * TapePass::kFloat, .keeps_output = true});
+  const Tensor shares = from_floats(wide);
+  drop({read, wide});
   const Tensor values = in_batch(value);
   const Tensor mixed = tape_.run({.inputs = {shares, values},
                                   .output = tape_.bytes(query),

@@ -1,8 +1,7 @@
 // The operators of the tapes: of each what trainer/model/operators has, with what LibTorch keeps for its
 // backward.
 //
-// x is [rows, tokens, width]. An operator borrows its inputs; the caller drops them. Units: floats where a
-// name says so, else bytes.
+// x is [rows, tokens, width]. An operator borrows its inputs; the caller drops them. Units: bytes.
 #pragma once
 #include "trainer/plan/tapes/tapes.h"
 
@@ -11,8 +10,6 @@ namespace spillway::trainer {
 class TapeOperators {
  public:
   using Tensor = Tape::Tensor;
-  static constexpr uint64_t kFloat = 4;
-
   TapeOperators(Tape* tape, const TapePass& pass, uint64_t tokens)
       : tape_(*tape),
         pass_(pass),
@@ -22,11 +19,12 @@ class TapeOperators {
         row_tokens_(tokens) {}
   // For as many tokens as x has.
   static TapeOperators at(Tape* tape, const TapePass& pass, Tensor x) {
-    return {tape, pass, tape->bytes(x) / (uint64_t{pass.rows} * pass.model.width * kFloat)};
+    return {tape, pass, tape->bytes(x) / (uint64_t{pass.rows} * pass.model.width * pass.number())};
   }
 
   uint64_t tokens() const { return row_tokens_; }  // of a row
-  uint64_t floats(uint64_t per_token) const { return tokens_ * per_token * kFloat; }
+  // Of so many numbers a token.
+  uint64_t numbers(uint64_t per_token) const { return tokens_ * per_token * pass_.number(); }
   Tape& tape() { return tape_; }
   // Each input is dropped: it was a temporary of the program.
   void drop(std::initializer_list<Tensor> tensors) {
@@ -44,6 +42,9 @@ class TapeOperators {
   Tensor activated(Tensor x);
   Tensor multiplied(Tensor a, Tensor b);
   Tensor scaled(Tensor x);  // by a number
+  // In 32-bit floats, and back; x itself, where it is of them.
+  Tensor in_floats(Tensor x);
+  Tensor from_floats(Tensor wide);
   Tensor sum(Tensor a, Tensor b);
   // The residual with what a part of a layer adds to it. Takes over `part`.
   Tensor added(Tensor x, Tensor part);
@@ -58,6 +59,7 @@ class TapeOperators {
   Tensor biased_attention(Tensor query, Tensor key, Tensor value, uint64_t keys, const Tensor* bias);
 
  private:
+  uint64_t floats(uint64_t per_token) const { return tokens_ * per_token * TapePass::kFloat; }
   uint64_t log_sums() const;
   double causal_operations() const;
   Tensor in_rows(Tensor heads);  // a copy, because heads and tokens change places

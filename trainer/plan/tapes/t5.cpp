@@ -43,8 +43,8 @@ constexpr TapePart kDecoderTape[] = {{Part::kAttention, self_attention_tape, 1},
                                      {Part::kMlp, t5_mlp_tape}};
 
 // [1, heads, tokens, tokens] of all layers of a stack; the decoder's is masked in a second tensor.
-Tensor position_bias(Tape* tape, const Architecture& model, uint64_t tokens, bool masked) {
-  const uint64_t pairs = tokens * tokens, bytes = pairs * model.heads * TapeOperators::kFloat;
+Tensor position_bias(Tape* tape, const TapePass& pass, uint64_t tokens, bool masked) {
+  const uint64_t pairs = tokens * tokens, bytes = pairs * pass.model.heads * pass.number();
   // Buckets are 64-bit integers, and are kept.
   Tensor bias = tape->run({.output = bytes, .keeps_more = 8 * pairs, .scratch = 32 * pairs});
   if (masked) {
@@ -61,7 +61,7 @@ Tensor stack(Tape* tape, const TapePass& pass, uint64_t tokens, Tensor words, co
   const Architecture& model = pass.model;
   TapeOperators ops(tape, pass, tokens);
   tape->on(0, Kind::kInputs);
-  std::vector<Tensor> reads{position_bias(tape, model, tokens, encoded != nullptr)};
+  std::vector<Tensor> reads{position_bias(tape, pass, tokens, encoded != nullptr)};
   if (encoded != nullptr) reads.push_back(*encoded);
   const Tensor embedded = ops.with_dropout(ops.embedding(words));
   const TapeParts parts = encoded ? TapeParts(kDecoderTape) : TapeParts(kEncoderTape);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "spillway/trainer/plan/architecture.h"
+#include "spillway/trainer/plan/numerics.h"
 #include "spillway/trainer/plan/plan.h"
 #include "trainer/plan/tape.h"
 
@@ -15,12 +16,16 @@ namespace spillway::trainer {
 
 // One pass over `rows` rows.
 struct TapePass {
-  static constexpr uint64_t kTokenId = 8;
+  static constexpr uint64_t kTokenId = 8, kFloat = 4;
   const Architecture& model;
   const Plan& plan;
   uint32_t rows = 1, devices = 1;
   bool training = true;
   uint64_t workspace = 0;  // of the library of products, while it computes one
+  Precision precision = Precision::kFloat32;
+
+  // Of one number: of an activation, of a weight, and of a fresh gradient of either.
+  uint64_t number() const { return Numerics{.precision = precision}.weight_bytes(); }
 
   bool drops() const { return training && model.dropout > 0; }
   uint64_t target_tokens() const { return uint64_t{rows} * model.target_tokens(); }
