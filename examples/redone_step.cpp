@@ -14,6 +14,7 @@ constexpr int64_t kRows = 4096, kWidth = 512;
 
 std::vector<at::Tensor> new_layers(at::Device device) {
   std::vector<at::Tensor> layers;
+  layers.reserve(8);
   for (int i = 0; i < 8; ++i)
     layers.push_back(
         at::randn({kWidth, kWidth}, at::TensorOptions().device(device)).mul_(0.06).requires_grad_(true));

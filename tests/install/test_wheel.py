@@ -85,6 +85,9 @@ class Wheel(Case):
         self.assertIn("install the package again", asked)
         asked = self.run_hidden(sys.executable, "-c", ask, PYTHONPATH=torn, SPILLWAY_LIBRARIES="/nowhere").stdout
         self.assertTrue(asked.startswith("Spillway's libraries are not in /nowhere: "), asked)
+        find = "import spillway\nprint(spillway.find_executable_batch_size(lambda batch_size: batch_size, 8)())"
+        # That needs no library.
+        self.assertEqual(self.run_hidden(sys.executable, "-c", find, PYTHONPATH=torn).stdout, "8\n")
         asked = self.run_hidden(sys.executable, "-m", "spillway", PYTHONPATH=torn, status=1).stderr
         self.assertIn(f"spillway: cannot run {torn}/spillway/bin/spillway: No such file or directory", asked)
 

@@ -77,11 +77,11 @@ class Case(unittest.TestCase):
             if left is not None:
                 self.assertTrue(torch.equal(left, right), (left, right))
 
-    def compare(self, function, calls=3, fail=lambda model: None, **options):
+    def compare(self, function, calls=3, fail=lambda model: None, new=Net, **options):
         """What `function(model, batch)` leaves after some calls, redone and not."""
         outcomes = []
         for decorate in (lambda one: one, spillway.step(**options)):
-            model = Net()
+            model = new()
             torch.manual_seed(5)
             numpy.random.seed(5)
             random.seed(5)
@@ -197,6 +197,25 @@ class Step(Case):
         before = state(model)
         plain(model, batch(2))
         self.assertFalse(torch.equal(before[0], model.layers[0].weight.grad))
+
+    def test_a_scalers_state_is_as_without_a_redo(self):
+        scalers = []
+
+        def scaled(model, rows):
+            if not model.scaler:
+                model.scaler.append(torch.amp.GradScaler("cpu", init_scale=1024.0))
+                scalers.append(model.scaler[0])
+            loss = (model(rows) ** 2).mean()
+            model.scaler[0].scale(loss).backward()
+            return loss.detach()
+
+        class Scaled(Net):
+            def __init__(self):
+                super().__init__()
+                self.scaler = []
+
+        self.compare(scaled, fail=lambda model: FailingBackward(model.layers[1].weight, 1), new=Scaled)
+        self.assertEqual(*[one.state_dict() for one in scalers])
 
     def test_it_stays_a_function_and_a_method(self):
         class Owner(torch.nn.Module):
@@ -322,6 +341,29 @@ class Errors(Case):
         failing.append(1)
         counting(model, True)
         self.assertEqual(model.count.item(), 3)  # of the call that was not redone too
+
+    def test_a_backward_pass_that_other_ranks_wait_for_is_not_redone(self):
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+
+        torch.distributed.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
+        self.addCleanup(torch.distributed.destroy_process_group)
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))
+        failing = [1]
+
+        @spillway.step
+        def work(model, rows):
+            loss = model(rows).sum()
+            if failing:
+                failing.pop()
+                raise shortage()
+            loss.backward()
+
+        with model.no_sync():
+            work(model, batch(0))
+            self.assertEqual(work.recovery.redone, 1)
+        failing.append(1)
+        with self.assertRaises(torch.OutOfMemoryError):
+            work(model, batch(0))
 
     def test_a_function_needs_a_module(self):
         with self.assertRaisesRegex(TypeError, "no module is among the arguments"):
