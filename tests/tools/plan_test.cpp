@@ -167,7 +167,7 @@ TEST_F(PlanCommand, OfTheTrainersConfigurationOnlyThePlanIsNew) {
         "[model]\nlayers = 4\nwidth = 128\nheads = 4\ncontext = 64\n[data]\ncorpus = \"a \\\"text\\\"\"\n"
         "[train]\nbatch = 12\nlearning_rate = 0.002\n[recovery]\nfloor = \"bit_exact\"\n[plan]\nmicro_batch "
         "= 6\n");
-  const Ran ran = run({"plan", "--gpu", "24MiB", "run.toml", "--toml", "new.toml"});
+  const Ran ran = run({"plan", "--gpu", "30MiB", "run.toml", "--toml", "new.toml"});
   ASSERT_EQ(ran.code, 0) << ran.out << ran.err;
   const trainer::Config old_config = config("run.toml"), made = config("new.toml");
   EXPECT_EQ(made.model, old_config.model);
@@ -175,8 +175,8 @@ TEST_F(PlanCommand, OfTheTrainersConfigurationOnlyThePlanIsNew) {
   EXPECT_EQ(made.train.learning_rate, 0.002);
   EXPECT_EQ(made.plan.micro_batch, 6u) << "its floor is bit exact";
   EXPECT_NE(made.plan, old_config.plan);
-  EXPECT_EQ(run({"plan", "--gpu", "19MiB", "run.toml"}).code, 20);
-  EXPECT_EQ(run({"plan", "--gpu", "19MiB", "run.toml", "--floor", "numerically_equal"}).code, 0);
+  EXPECT_EQ(run({"plan", "--gpu", "25MiB", "run.toml"}).code, 20);
+  EXPECT_EQ(run({"plan", "--gpu", "25MiB", "run.toml", "--floor", "numerically_equal"}).code, 0);
 }
 
 TEST_F(PlanCommand, SeveralCardsTakeAModelThatIsTooLargeForOne) {
@@ -185,6 +185,15 @@ TEST_F(PlanCommand, SeveralCardsTakeAModelThatIsTooLargeForOne) {
   const nlohmann::json two =
       data({"--gpu", "a100-80gb", "--gpus", "2", "llama-3-8b", "--host-memory", "16GiB"});
   EXPECT_THAT(two["best"]["plan"].get<std::string>(), HasSubstr("device1="));
+}
+
+TEST_F(PlanCommand, OfSeveralCardsEachHasARow) {
+  const Ran ran = run({"plan", "--gpu", "24GiB,4090,80GiB", "gpt2-medium"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  for (const char* card : {"24.00 GiB", "rtx4090-24gb", "80.00 GiB"}) EXPECT_THAT(ran.out, HasSubstr(card));
+  const Ran small = run({"plan", "--gpu", "24GiB,1GiB", "gpt2-medium"});
+  EXPECT_EQ(small.code, 20) << "one of them is too small";
+  EXPECT_THAT(small.out, HasSubstr("lacks"));
 }
 
 TEST_F(PlanCommand, ThePictureHasABarForEachRow) {
@@ -209,6 +218,9 @@ TEST_F(PlanCommand, AnswersWrongUsage) {
   refused({"--gpu", "4090"}, "MODEL is required", 2);
   refused({"--gpu", "4091", "gpt2"}, "'4091' is no card", 2);
   refused({"--gpu", "a100", "gpt2"}, "a100-40gb a100-80gb", 2);
+  refused({"--gpu", "4090,a100", "gpt2"}, "a100-40gb a100-80gb", 2);
+  refused({"--gpu", ",", "gpt2"}, "is no card", 2);
+  refused({"--gpu", "4090,t4", "gpt2", "--json"}, "are for one card", 2);
   refused({"--gpu", "4090", "--gpus", "0", "gpt2"}, "--gpus", 2);
   refused({"--gpu", "4090", "--gpus", "17", "gpt2"}, "--gpus", 2);
   refused({"--gpu", "4090", "gpt2", "--host-memory", "much"}, "--host-memory", 2);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "spillway/driver/simulator_control.h"
+#include "spillway/trainer/plan/planner.h"
 #include "tests/trainer/scratch_folder.h"
 #include "tests/trainer/small_models.h"
 #include "tests/trainer/test_corpus.h"
@@ -335,7 +336,7 @@ TEST_F(Simulated, AnAutomaticPlanMeetsNoFailureAndGivesTheBitsOfThatPlan) {
   for (const uint64_t percent : {115, 75, 60, 45}) {
     config_.automatic_plan = true;
     config_.run.out = scratch_.file("automatic");
-    config_.run.limit_bytes = plain * percent / 100;
+    config_.run.limit_bytes = kPlannerPages + plain * percent / 100;
     spillway_memory before{}, after{};
     for (int device = 0; device < 2; ++device) core_.table()->empty_cache(device, SPILLWAY_EVERY_POOL);
     core_.query(0, &before);
