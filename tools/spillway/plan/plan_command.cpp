@@ -47,7 +47,8 @@ struct PlanTarget {
   trainer::Planned planned;
 };
 
-std::string read_targets(const PlanOptions& options, std::vector<PlanTarget>* targets) {
+std::string read_targets(const PlanOptions& options, trainer::Precision precision,
+                         std::vector<PlanTarget>* targets) {
   std::optional<uint64_t> host;
   if (!options.host.empty()) {
     host = parse_size(options.host);
@@ -58,7 +59,7 @@ std::string read_targets(const PlanOptions& options, std::vector<PlanTarget>* ta
     std::string error;
     const auto gpu = find_gpu(name, &error);
     if (!gpu) return "--gpu: " + error;
-    targets->push_back({*gpu, machine_of(*gpu, options.gpus), {}});
+    targets->push_back({*gpu, machine_of(*gpu, options.gpus, precision), {}});
     targets->back().machine.host_bytes = host.value_or(0);
   }
   const bool as_files = options.json || !options.toml.empty() || !options.svg.empty();
@@ -84,10 +85,11 @@ int run_plan(const PlanOptions& options) {
   int code = kSuccess;
   std::string error = check_outputs({{"--toml", options.toml}, {"--svg", options.svg}});
   if (!error.empty()) return fail(kUnwritable, "plan: " + error);
-  std::vector<PlanTarget> targets;
-  if (error = read_targets(options, &targets); !error.empty()) return fail(kUsageError, "plan: " + error);
   auto workload = read_workload(options.workload, &code, &error);
   if (!workload) return fail(code, "plan: " + error);
+  std::vector<PlanTarget> targets;
+  error = read_targets(options, workload->shape.numerics.precision, &targets);
+  if (!error.empty()) return fail(kUsageError, "plan: " + error);
   if (!options.floor.empty())
     workload->floor =
         options.floor == "bit_exact" ? trainer::Guarantee::kBitExact : trainer::Guarantee::kNumericallyEqual;
