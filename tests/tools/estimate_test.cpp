@@ -108,7 +108,7 @@ devices = [0, 1, 1]
 
 TEST_F(EstimateCommand, ItemsAddUpToThePeaks) {
   for (const char* model : {"gpt2", "smollm2-135m", "t5-small"}) {
-    const Json json = data({model, "--optimizer", "host", "--recompute", "2"});
+    const Json json = data({model, "--optimizer-place", "host", "--recompute", "2"});
     uint64_t device = 0, host = 0;
     for (const Json& item : json["items"])
       (item["place"] == "host" ? host : device) += item["bytes"].get<uint64_t>();
@@ -133,7 +133,7 @@ TEST_F(EstimateCommand, AConfigurationOfTheTrainerBringsItsPlan) {
   EXPECT_EQ(json["batch"], 6);
   EXPECT_EQ(json["plan"], "micro_batch=3 evaluation_batch=6 optimizer=host device1=1-2");
   EXPECT_EQ(json["device_peak_bytes"].size(), 2u);
-  EXPECT_EQ(data({"run.toml", "--optimizer", "device", "--micro-batch", "2"})["plan"],
+  EXPECT_EQ(data({"run.toml", "--optimizer-place", "device", "--micro-batch", "2"})["plan"],
             "micro_batch=2 evaluation_batch=2 device1=1-2");
 }
 
@@ -148,7 +148,7 @@ TEST_F(EstimateCommand, RecomputingAndSmallerBatchesNeedLess) {
   EXPECT_LT(peak({"--recompute", "6"}), plain);
   EXPECT_LT(peak({"--micro-batch", "4"}), plain);
   EXPECT_LT(peak({"--batch", "4"}), plain);
-  EXPECT_LT(peak({"--optimizer", "host"}), plain);
+  EXPECT_LT(peak({"--optimizer-place", "host"}), plain);
   EXPECT_GT(peak({"--dropout", "0.1"}), plain);
 }
 
@@ -182,7 +182,8 @@ TEST_F(EstimateCommand, AnswersWrongUsage) {
   refused({"gpt2", "--recompute", "13"}, "neither none, all nor a number of layers up to 12", 2);
   refused({"gpt2", "--recompute", "-1"}, "neither none", 2);
   refused({"gpt2", "--recompute", "3x"}, "neither none", 2);
-  refused({"gpt2", "--optimizer", "disk"}, "disk", 2);
+  refused({"gpt2", "--optimizer-place", "disk"}, "disk", 2);
+  refused({"gpt2", "--optimizer", "adamm"}, "adamm", 2);
   refused({"gpt2", "--dropout", "1"}, "--dropout", 2);
   refused({"t5-11b", "--context", "1000000", "--batch", "1000000"}, "too large to count", 2);
   refused({"gpt2", "--evaluation-batch", "1048576", "--micro-bach", "3"}, "Did you mean '--micro-batch'?", 2);

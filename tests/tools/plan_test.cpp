@@ -40,11 +40,21 @@ TEST(Gpus, AreFoundByAnyPartThatIsOnesOwn) {
 }
 
 TEST(Gpus, ASizeIsWhatATrainingMayUse) {
-  const trainer::Machine machine = machine_of(gpu_of("24GiB"), 2), usual;
+  const trainer::Machine machine = machine_of(gpu_of("24GiB"), 2, trainer::Precision::kFloat32), usual;
   EXPECT_EQ(machine.device_bytes, uint64_t{24} << 30);
   EXPECT_EQ(machine.devices, 2u);
   EXPECT_NEAR(machine.flops, usual.flops, 1e-6 * usual.flops);
   EXPECT_NEAR(machine.memory_bytes_per_second, usual.memory_bytes_per_second, 1);
+}
+
+TEST(Gpus, ProductsAreAsFastAsThePrecisionHasThem) {
+  const auto tflops = [](const char* card, trainer::Precision precision) {
+    return machine_of(gpu_of(card), 1, precision).flops / kAchievedOperations / 1e12;
+  };
+  EXPECT_NEAR(tflops("a100-40gb", trainer::Precision::kFloat32), 19.5, 0.1);
+  EXPECT_NEAR(tflops("a100-40gb", trainer::Precision::kTf32), 156, 0.1);
+  EXPECT_NEAR(tflops("a100-40gb", trainer::Precision::kBf16Mixed), 312, 0.1);
+  EXPECT_NEAR(tflops("t4-16gb", trainer::Precision::kTf32), 8.1, 0.1) << "it has no such products";
 }
 
 TEST(Gpus, WhatIsNoneIsRefusedWithTheNearest) {
@@ -167,7 +177,7 @@ TEST_F(PlanCommand, OfTheTrainersConfigurationOnlyThePlanIsNew) {
         "[model]\nlayers = 4\nwidth = 128\nheads = 4\ncontext = 64\n[data]\ncorpus = \"a \\\"text\\\"\"\n"
         "[train]\nbatch = 12\nlearning_rate = 0.002\n[recovery]\nfloor = \"bit_exact\"\n[plan]\nmicro_batch "
         "= 6\n");
-  const Ran ran = run({"plan", "--gpu", "24MiB", "run.toml", "--toml", "new.toml"});
+  const Ran ran = run({"plan", "--gpu", "30MiB", "run.toml", "--toml", "new.toml"});
   ASSERT_EQ(ran.code, 0) << ran.out << ran.err;
   const trainer::Config old_config = config("run.toml"), made = config("new.toml");
   EXPECT_EQ(made.model, old_config.model);
@@ -175,8 +185,8 @@ TEST_F(PlanCommand, OfTheTrainersConfigurationOnlyThePlanIsNew) {
   EXPECT_EQ(made.train.learning_rate, 0.002);
   EXPECT_EQ(made.plan.micro_batch, 6u) << "its floor is bit exact";
   EXPECT_NE(made.plan, old_config.plan);
-  EXPECT_EQ(run({"plan", "--gpu", "19MiB", "run.toml"}).code, 20);
-  EXPECT_EQ(run({"plan", "--gpu", "19MiB", "run.toml", "--floor", "numerically_equal"}).code, 0);
+  EXPECT_EQ(run({"plan", "--gpu", "25MiB", "run.toml"}).code, 20);
+  EXPECT_EQ(run({"plan", "--gpu", "25MiB", "run.toml", "--floor", "numerically_equal"}).code, 0);
 }
 
 TEST_F(PlanCommand, SeveralCardsTakeAModelThatIsTooLargeForOne) {
@@ -185,6 +195,33 @@ TEST_F(PlanCommand, SeveralCardsTakeAModelThatIsTooLargeForOne) {
   const nlohmann::json two =
       data({"--gpu", "a100-80gb", "--gpus", "2", "llama-3-8b", "--host-memory", "16GiB"});
   EXPECT_THAT(two["best"]["plan"].get<std::string>(), HasSubstr("device1="));
+}
+
+TEST_F(PlanCommand, PrecisionAndOptimizerAreOfTheTrainer) {
+  const auto best = [this](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"--gpu", "a100-80gb", "gpt2-medium", "--floor", "bit_exact"};
+    words.insert(words.end(), more.begin(), more.end());
+    return data(words)["best"];
+  };
+  const nlohmann::json plain = best({}), tf32 = best({"--precision", "tf32"}),
+                       sgd = best({"--optimizer", "sgd"});
+  EXPECT_EQ(tf32["device_peak_bytes"], plain["device_peak_bytes"]);
+  EXPECT_GT(tf32["tokens_per_second"], plain["tokens_per_second"]);
+  EXPECT_LT(sgd["device_peak_bytes"], plain["device_peak_bytes"]);
+  const Ran ran = run({"plan", "--gpu", "4090", "gpt2", "--precision", "tf32", "--optimizer", "adafactor",
+                       "--toml", "plan.toml"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(config("plan.toml").train.numerics,
+            (trainer::Numerics{trainer::Precision::kTf32, trainer::OptimizerKind::kAdafactor}));
+}
+
+TEST_F(PlanCommand, OfSeveralCardsEachHasARow) {
+  const Ran ran = run({"plan", "--gpu", "24GiB,4090,80GiB", "gpt2-medium"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  for (const char* card : {"24.00 GiB", "rtx4090-24gb", "80.00 GiB"}) EXPECT_THAT(ran.out, HasSubstr(card));
+  const Ran small = run({"plan", "--gpu", "24GiB,1GiB", "gpt2-medium"});
+  EXPECT_EQ(small.code, 20) << "one of them is too small";
+  EXPECT_THAT(small.out, HasSubstr("lacks"));
 }
 
 TEST_F(PlanCommand, ThePictureHasABarForEachRow) {
@@ -209,6 +246,10 @@ TEST_F(PlanCommand, AnswersWrongUsage) {
   refused({"--gpu", "4090"}, "MODEL is required", 2);
   refused({"--gpu", "4091", "gpt2"}, "'4091' is no card", 2);
   refused({"--gpu", "a100", "gpt2"}, "a100-40gb a100-80gb", 2);
+  refused({"--gpu", "4090,a100", "gpt2"}, "a100-40gb a100-80gb", 2);
+  refused({"--gpu", "4090", "gpt2", "--precision", "fp8"}, "fp8", 2);
+  refused({"--gpu", ",", "gpt2"}, "is no card", 2);
+  refused({"--gpu", "4090,t4", "gpt2", "--json"}, "are for one card", 2);
   refused({"--gpu", "4090", "--gpus", "0", "gpt2"}, "--gpus", 2);
   refused({"--gpu", "4090", "--gpus", "17", "gpt2"}, "--gpus", 2);
   refused({"--gpu", "4090", "gpt2", "--host-memory", "much"}, "--host-memory", 2);

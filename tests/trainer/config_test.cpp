@@ -35,6 +35,11 @@ TEST(Config, NeedsACorpusAndNothingElse) {
   EXPECT_THAT(error_of(""), HasSubstr("'data.corpus' is missing"));
 }
 
+TEST(Config, ThePlanIsTheUsersUnlessItIsAutomatic) {
+  EXPECT_FALSE(parsed(kLeast).automatic_plan);
+  EXPECT_TRUE(parsed(std::string(kLeast) + "[plan]\nautomatic = true\n").automatic_plan);
+}
+
 TEST(Config, ReadsEverySection) {
   const Config config = parsed(R"(
 [model]
@@ -103,6 +108,8 @@ TEST(Config, ErrorsNameTheLineAndTheNearestKey) {
       {least + "[run]\nlimit = \"2 gigs\"", "'run.limit' must be bytes"},
       {least + "[run]\nlimit = -1", "'run.limit' must be bytes"},
       {least + "[model]\nwidth = 100\nheads = 3", "must be a multiple"},
+      {least + "[plan]\nautomatic = 1", "'plan.automatic' must be"},
+      {least + "[plan]\nautomatic = true\n[[plan.schedule]]\nstep = 1", "keep one"},
       {least + "[plan]\nschedule = 3", "'plan.schedule' must be a list"},
       {least + "[plan]\nschedule = [3]", "[[plan.schedule]]"},
       {least + "[[plan.schedule]]\nmicro_batch = 1", "needs a 'step'"},

@@ -5,8 +5,10 @@
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <set>
 
 #include "spillway/driver/simulator_control.h"
+#include "spillway/trainer/plan/planner.h"
 #include "tests/trainer/scratch_folder.h"
 #include "tests/trainer/small_models.h"
 #include "tests/trainer/test_corpus.h"
@@ -320,6 +322,39 @@ TEST_F(Simulated, SmallerLimitsAreSurvivedByPlansUntilNoneIsLeft) {
     }
   }
   EXPECT_EQ(violations(), "");
+}
+
+// What it chooses fits, and choosing leaves no trace in the results.
+TEST_F(Simulated, AnAutomaticPlanMeetsNoFailureAndGivesTheBitsOfThatPlan) {
+  config_.model = small_gpt2(4, 128, 4, 64, 0.1);
+  config_.train = {.steps = 2, .batch = 16, .warmup = 1};
+  config_.plan = {.micro_batch = 16, .evaluation_batch = 16};
+  config_.data.corpus = scratch_.corpus();
+  const TrainOptions quiet{.resume = "", .stop = nullptr, .quiet = true};
+  const uint64_t plain = estimate(config_.shape(), config_.plan, {}).device_peak_bytes[0];
+  std::set<std::string> chosen;
+  for (const uint64_t percent : {115, 75, 60, 45}) {
+    config_.automatic_plan = true;
+    config_.run.out = scratch_.file("automatic");
+    config_.run.limit_bytes = kPlannerPages + plain * percent / 100;
+    spillway_memory before{}, after{};
+    for (int device = 0; device < 2; ++device) core_.table()->empty_cache(device, SPILLWAY_EVERY_POOL);
+    core_.query(0, &before);
+    const Results automatic = train(config_, quiet);
+    core_.query(0, &after);
+    ASSERT_EQ(automatic.exit_code, kExitDone) << automatic.verdict;
+    EXPECT_EQ(after.failures, before.failures) << percent << "%: " << to_string(automatic.plan);
+    EXPECT_TRUE(automatic.records.empty());
+    chosen.insert(to_string(automatic.plan));
+    set_limits(0);
+    config_.automatic_plan = false;
+    config_.run.limit_bytes = 0;
+    Config given = config_;
+    given.plan = automatic.plan;
+    const Results same = train(given, quiet);
+    EXPECT_EQ(same.weights_hash, automatic.weights_hash) << percent << "%: " << to_string(automatic.plan);
+  }
+  EXPECT_EQ(chosen.size(), 4u) << "each limit has a plan of its own";
 }
 
 TEST_F(Simulated, ARunWithNoPlanLeftEndsTypedWithACheckpointThatGoesOn) {

@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "spillway/driver/simulator_control.h"
+#include "trainer/app/automatic_plan.h"
 #include "trainer/app/run_files.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/data/examples.h"
@@ -141,6 +142,7 @@ class Run {
 
   // Builds the program, from the checkpoint if there is one to resume.
   void build();
+  Plan first_plan() const;
   std::optional<std::string> build_program(const Plan& plan);  // why there was no room for it
   bool step_once();
   bool evaluate();
@@ -179,8 +181,15 @@ std::optional<std::string> Run::build_program(const Plan& plan) {
   return failure;
 }
 
+Plan Run::first_plan() const {
+  if (!config_.automatic_plan) return config_.plan;
+  const AutomaticPlan automatic = choose_plan(config_, machine_, devices_, core_);
+  if (!options_.quiet) std::printf("%s: %s\n", automatic.text.c_str(), to_string(automatic.plan).c_str());
+  return automatic.plan;
+}
+
 void Run::build() {
-  Plan plan = config_.plan;
+  Plan plan = options_.resume.empty() ? first_plan() : config_.plan;
   const std::string from = options_.resume + "/" + kCheckpointName;
   std::string error;
   if (!options_.resume.empty()) {

@@ -159,9 +159,12 @@ class ConfigReader {
   }
 
   void read_plans(StrictTable& table) {
+    table.boolean("automatic", &config_.automatic_plan);
     read_plan(table, config_.model.all_layers(), &config_.plan);
     const toml::array* entries = table.array("schedule");
     if (!entries) return;
+    if (config_.automatic_plan)
+      return table.fail(*entries, "'plan.automatic' chooses the plan, and 'plan.schedule' says it: keep one");
     for (const toml::node& node : *entries) {
       if (!node.is_table()) return table.fail(node, "'plan.schedule' must be written as [[plan.schedule]]");
       StrictTable entry(*node.as_table(), "plan.schedule");

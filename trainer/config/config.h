@@ -60,6 +60,7 @@ struct Config {
   RunConfig run;
   RecoveryOptions recovery;
   Plan plan;
+  bool automatic_plan = false;        // the run plans at its start; `plan` has its batches' bounds
   std::map<uint64_t, Plan> schedule;  // step → the plan from that step on
 
   Shape shape() const;

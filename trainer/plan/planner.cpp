@@ -185,7 +185,9 @@ class PlanSearch {
     return found->second = std::move(candidate);
   }
 
-  static uint64_t with_margin(uint64_t bytes) { return bytes + uint64_t(double(bytes) * kPlannerMargin); }
+  static uint64_t with_margin(uint64_t bytes) {
+    return bytes + uint64_t(double(bytes) * kPlannerMargin) + kPlannerPages;
+  }
 
   uint64_t lacking(const std::vector<uint64_t>& peaks) const {
     uint64_t most = 0;

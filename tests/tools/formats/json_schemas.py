@@ -120,7 +120,7 @@ class Schemas(unittest.TestCase):
 
     def test_an_estimate_and_a_plan(self):
         for model in ("gpt2", "t5-small", ROOT / "configs/demo.toml"):
-            self.check("estimate", data_of("estimate", model, "--optimizer", "host"))
+            self.check("estimate", data_of("estimate", model, "--optimizer-place", "host"))
             self.check("plan", data_of("plan", "--gpu", "4090", "--gpus", "2", model))
         self.check("plan", data_of("plan", "--gpu", "1MiB", "gpt2", code=20))
 

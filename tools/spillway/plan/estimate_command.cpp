@@ -15,7 +15,7 @@ namespace {
 
 struct EstimateOptions {
   WorkloadOptions workload;
-  std::string recompute, optimizer, svg;
+  std::string recompute, optimizer_place, svg;
   bool json = false;
 };
 
@@ -36,8 +36,9 @@ std::string apply(const EstimateOptions& options, Workload* workload) {
   if (!options.recompute.empty() && !read_recompute(options.recompute, layers, &workload->plan.recompute))
     return "--recompute: '" + options.recompute + "' is neither none, all nor a number of layers up to " +
            std::to_string(layers);
-  if (!options.optimizer.empty())
-    workload->plan.optimizer = options.optimizer == "host" ? trainer::Place::kHost : trainer::Place::kDevice;
+  if (!options.optimizer_place.empty())
+    workload->plan.optimizer =
+        options.optimizer_place == "host" ? trainer::Place::kHost : trainer::Place::kDevice;
   return "";
 }
 
@@ -70,7 +71,8 @@ std::function<int()> declare_estimate(CLI::App& app, const Words&) {
   app.add_option(
       "--recompute", options->recompute,
       "Layers whose activations are computed again in the backward: none, all, or how many of the first");
-  app.add_option("--optimizer", options->optimizer, "Where AdamW's moments are: device or host")
+  app.add_option("--optimizer-place", options->optimizer_place,
+                 "Where what the optimizer keeps is: device or host")
       ->check(CLI::IsMember({"device", "host"}));
   app.add_flag("--json", options->json, "The estimate as data");
   app.add_option("--svg", options->svg, "Write a picture of it to this file");

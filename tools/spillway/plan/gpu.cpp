@@ -106,6 +106,13 @@ Gpu of_size(uint64_t bytes) {
           .workspace_bytes = kProductWorkspace};
 }
 
+double operations_of(const Gpu& gpu, trainer::Precision precision) {
+  const bool is_fp32 = precision == trainer::Precision::kFloat32,
+             is_tf32 = precision == trainer::Precision::kTf32;
+  const double operations = is_fp32 ? gpu.fp32 : is_tf32 ? gpu.tf32 : gpu.half;
+  return operations > 0 ? operations : gpu.fp32;
+}
+
 std::string unknown_gpu(const std::string& text, const std::vector<const Gpu*>& several) {
   std::string message = "'" + text + "' is " + (several.empty() ? "no card" : "not one card");
   if (!several.empty()) {
@@ -143,10 +150,10 @@ std::optional<Gpu> find_gpu(const std::string& text, std::string* error) {
   return std::nullopt;
 }
 
-trainer::Machine machine_of(const Gpu& gpu, uint32_t count) {
+trainer::Machine machine_of(const Gpu& gpu, uint32_t count, trainer::Precision precision) {
   return {.devices = count,
           .workspace_bytes = gpu.workspace_bytes,
-          .flops = gpu.fp32 * kAchievedOperations,
+          .flops = operations_of(gpu, precision) * kAchievedOperations,
           .host_bytes_per_second = gpu.host,
           .peer_bytes_per_second = gpu.peer,
           .memory_bytes_per_second = gpu.memory * kAchievedMemory,

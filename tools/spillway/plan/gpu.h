@@ -33,6 +33,7 @@ const std::vector<Gpu>& gpus();
 // may use, as run.limit has it, of a card with the rates of the trainer's defaults.
 std::optional<Gpu> find_gpu(const std::string& text, std::string* error);
 
-trainer::Machine machine_of(const Gpu& gpu, uint32_t count);
+// A card without products of a precision computes them in 32-bit floats.
+trainer::Machine machine_of(const Gpu& gpu, uint32_t count, trainer::Precision precision);
 
 }  // namespace spillway::tools

@@ -1,10 +1,12 @@
 // `spillway plan`: the fastest plan of a training that fits a card, and what else there is.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
 #include "tools/spillway/command.h"
 #include "tools/spillway/plan/planned.h"
+#include "tools/spillway/rehearse/options.h"
 #include "tools/spillway/rehearse/output.h"
 #include "tools/spillway/units.h"
 
@@ -31,43 +33,75 @@ int write_files(const PlanOptions& options, const PlanReport& report, size_t row
   return error.empty() ? kSuccess : fail(kUnwritable, "plan: --toml: " + error);
 }
 
-int show(const PlanOptions& options, const Workload& workload, const Gpu& gpu,
-         const trainer::Machine& machine) {
-  const trainer::Planned planned = find_plan(workload.shape, machine, workload.floor, workload.plan);
-  const PlanReport report{workload, gpu, machine, planned};
-  const size_t rows = options.all ? planned.alternatives.size() : kRows;
+int show(const PlanOptions& options, const PlanReport& report) {
+  const size_t rows = options.all ? report.planned.alternatives.size() : kRows;
   std::fputs((options.json ? planned_json(report) : planned_text(report, rows)).c_str(), stdout);
   const int code = write_files(options, report, rows);
-  return code != kSuccess ? code : planned.best ? kSuccess : kDoesNotFit;
+  return code != kSuccess ? code : report.planned.best ? kSuccess : kDoesNotFit;
+}
+
+// What a plan is made for: a card, and the machine that several of it are.
+struct PlanTarget {
+  Gpu gpu;
+  trainer::Machine machine;
+  trainer::Planned planned;
+};
+
+std::string read_targets(const PlanOptions& options, trainer::Precision precision,
+                         std::vector<PlanTarget>* targets) {
+  std::optional<uint64_t> host;
+  if (!options.host.empty()) {
+    host = parse_size(options.host);
+    if (!host) return "--host-memory: '" + options.host + "' is not " + kSizesAccepted;
+  }
+  const Words names = split_list(options.gpu);
+  for (const std::string& name : names.empty() ? Words{options.gpu} : names) {
+    std::string error;
+    const auto gpu = find_gpu(name, &error);
+    if (!gpu) return "--gpu: " + error;
+    targets->push_back({*gpu, machine_of(*gpu, options.gpus, precision), {}});
+    targets->back().machine.host_bytes = host.value_or(0);
+  }
+  const bool as_files = options.json || !options.toml.empty() || !options.svg.empty();
+  return targets->size() > 1 && as_files
+             ? "--json, --toml and --svg are for one card, and --gpu names several"
+             : "";
+}
+
+int show_all(const PlanOptions& options, const Workload& workload, std::vector<PlanTarget>* targets) {
+  std::vector<PlanReport> reports;
+  for (PlanTarget& target : *targets) {
+    target.planned = find_plan(workload.shape, target.machine, workload.floor, workload.plan);
+    reports.push_back({workload, target.gpu, target.machine, target.planned});
+  }
+  if (reports.size() == 1) return show(options, reports.front());
+  std::fputs(cards_text(reports).c_str(), stdout);
+  const bool all_fit =
+      std::ranges::all_of(*targets, [](const PlanTarget& target) { return target.planned.best.has_value(); });
+  return all_fit ? kSuccess : kDoesNotFit;
 }
 
 int run_plan(const PlanOptions& options) {
   int code = kSuccess;
   std::string error = check_outputs({{"--toml", options.toml}, {"--svg", options.svg}});
   if (!error.empty()) return fail(kUnwritable, "plan: " + error);
-  const auto gpu = find_gpu(options.gpu, &error);
-  if (!gpu) return fail(kUsageError, "plan: --gpu: " + error);
-  trainer::Machine machine = machine_of(*gpu, options.gpus);
-  if (!options.host.empty()) {
-    const auto bytes = parse_size(options.host);
-    if (!bytes)
-      return fail(kUsageError, "plan: --host-memory: '" + options.host + "' is not " + kSizesAccepted);
-    machine.host_bytes = *bytes;
-  }
   auto workload = read_workload(options.workload, &code, &error);
   if (!workload) return fail(code, "plan: " + error);
+  std::vector<PlanTarget> targets;
+  error = read_targets(options, workload->shape.numerics.precision, &targets);
+  if (!error.empty()) return fail(kUsageError, "plan: " + error);
   if (!options.floor.empty())
     workload->floor =
         options.floor == "bit_exact" ? trainer::Guarantee::kBitExact : trainer::Guarantee::kNumericallyEqual;
-  return show(options, *workload, *gpu, machine);
+  return show_all(options, *workload, &targets);
 }
 
 std::function<int()> declare_plan(CLI::App& app, const Words&) {
   auto options = std::make_shared<PlanOptions>();
   declare_workload(app, &options->workload);
-  app.add_option(
-         "--gpu", options->gpu,
-         "The card, such as a100-40gb or 4090, or how much memory a training may use of one, such as 20GiB")
+  app.add_option("--gpu", options->gpu,
+                 "The card, such as a100-40gb or 4090, or how much memory a training may use of one, such as "
+                 "20GiB; several with commas: the best plan of each")
       ->required();
   app.add_option("--gpus", options->gpus, "Cards of that kind in one process (1)")->check(CLI::Range(1, 16));
   app.add_option("--host-memory", options->host,

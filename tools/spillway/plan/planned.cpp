@@ -69,6 +69,14 @@ Words row_of(const PlanReport& report, const trainer::Candidate& candidate) {
           fill_text(candidate.most_device_bytes(), report.machine.device_bytes, kFillCells)};
 }
 
+std::string margin_text() {
+  return printed(
+      "\nA GPU's bytes are its peak with %.0f%% and %s kept free. Speeds are predicted, and were compared "
+      "with no "
+      "GPU.\n",
+      100 * trainer::kPlannerMargin, size_text(trainer::kPlannerPages).c_str());
+}
+
 std::string parts_text(const trainer::StepTime& time) {
   const std::pair<const char*, double> parts[] = {
       {"compute", time.compute},     {"device memory", time.memory}, {"launches", time.launches},
@@ -114,13 +122,23 @@ std::string planned_text(const PlanReport& report, size_t rows) {
   text += table.text("");
   if (shown < all.size())
     text += "and " + count_text(all.size() - shown, "alternative", "alternatives") + " more (--all)\n";
-  text += printed(
-      "\nA GPU's bytes are its peak with %.0f%% kept free. Speeds are predicted, and were compared with no "
-      "GPU.\n",
-      100 * trainer::kPlannerMargin);
+  text += margin_text();
   if (!report.planned.best) return text + "No plan fits.\n";
   const trainer::Candidate& best = *report.planned.best;
   return text + parts_text(best.time) + "\n\n[plan]\n" + to_toml(best.plan);
+}
+
+std::string cards_text(const std::vector<PlanReport>& reports) {
+  using enum Align;
+  Table table({kLeft, kRight, kLeft, kLeft, kRight, kRight, kRight, kRight, kLeft, kLeft});
+  table.add(
+      {"card", "micro-batch", "recompute", "optimizer", "GPUs", "each GPU", "host", "tokens/s", "limit", ""});
+  for (const PlanReport& report : reports) {
+    Words row = row_of(report, report.planned.alternatives.front());
+    row[0] = report.gpu.id;
+    table.add(std::move(row));
+  }
+  return workload_text(reports.front().workload) + "\n\n" + table.text("") + margin_text();
 }
 
 std::string planned_json(const PlanReport& report) {

@@ -3,6 +3,7 @@
 // Thread-safety: pure functions. Errors: none. Units: bytes.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "spillway/trainer/plan/planner.h"
 #include "tools/spillway/plan/gpu.h"
@@ -19,6 +20,8 @@ struct PlanReport {
 
 // `rows`: at most so many of the alternatives.
 std::string planned_text(const PlanReport& report, size_t rows);
+// A row a card with its best plan, or with the one that lacks least.
+std::string cards_text(const std::vector<PlanReport>& reports);
 std::string planned_json(const PlanReport& report);
 std::string planned_svg(const PlanReport& report, size_t rows);
 

@@ -35,12 +35,15 @@ std::string model_section(const Workload& workload) {
 std::string new_configuration(const PlanReport& report) {
   return "[model]\n" + model_section(report.workload) +
          "\n[data]\ncorpus = \"corpus.txt\"\n\n[train]\nbatch = " +
-         std::to_string(report.workload.shape.batch) +
+         std::to_string(report.workload.shape.batch) + "\nprecision = \"" +
+         name_of(report.workload.shape.numerics.precision) + "\"\noptimizer = \"" +
+         name_of(report.workload.shape.numerics.optimizer) + "\"" +
          "\n\n[run]\ndevices = " + std::to_string(report.machine.devices) + "\n\n[plan]\n" +
          to_toml(report.planned.best->plan);
 }
 
-void set_in(toml::table* document, const char* section, const char* key, int64_t value) {
+template <typename Value>
+void set_in(toml::table* document, const char* section, const char* key, Value value) {
   if (!document->contains(section)) document->insert_or_assign(section, toml::table{});
   if (toml::table* table = document->get_as<toml::table>(section)) table->insert_or_assign(key, value);
 }
@@ -58,9 +61,11 @@ std::string planned_toml(const PlanReport& report, std::string* error) {
   const auto plan = trainer::parse_toml(to_toml(report.planned.best->plan), error);
   if (!document || !plan) return "";
   document->insert_or_assign("plan", *plan);
-  set_in(&*document, "train", "batch", workload.shape.batch);
-  set_in(&*document, "model", "context", workload.shape.model.context);
-  set_in(&*document, "run", "devices", report.machine.devices);
+  set_in(&*document, "train", "batch", int64_t{workload.shape.batch});
+  set_in(&*document, "train", "precision", name_of(workload.shape.numerics.precision));
+  set_in(&*document, "train", "optimizer", name_of(workload.shape.numerics.optimizer));
+  set_in(&*document, "model", "context", int64_t{workload.shape.model.context});
+  set_in(&*document, "run", "devices", int64_t{report.machine.devices});
   std::ostringstream out;
   out << head << *document << "\n";
   return out.str();

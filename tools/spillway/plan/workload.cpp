@@ -87,6 +87,24 @@ bool can_be_counted(const trainer::Shape& shape, uint32_t evaluation_batch) {
   return rows * tokens * (3.0 * model.vocabulary + shape.layers() * of_layer) < 0x1p50;
 }
 
+template <typename Value, size_t N>
+std::vector<std::string> names_of(const Value (&known)[N]) {
+  std::vector<std::string> names;
+  for (const Value value : known) names.emplace_back(trainer::name_of(value));
+  return names;
+}
+
+std::string list_of(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+void choose_numerics(const WorkloadOptions& options, trainer::Numerics* numerics) {
+  numerics->precision = trainer::precision_of(options.precision).value_or(numerics->precision);
+  numerics->optimizer = trainer::optimizer_of(options.optimizer).value_or(numerics->optimizer);
+}
+
 }  // namespace
 
 void declare_workload(CLI::App& app, WorkloadOptions* options) {
@@ -106,6 +124,14 @@ void declare_workload(CLI::App& app, WorkloadOptions* options) {
       ->check(rows);
   app.add_option("--dropout", options->dropout, "Share that is dropped (0, or the configuration's)")
       ->check(CLI::Range(0.0, 0.9));
+  app.add_option(
+         "--precision", options->precision,
+         "As train.precision (fp32, or the configuration's): " + list_of(names_of(trainer::kPrecisions)))
+      ->check(CLI::IsMember(names_of(trainer::kPrecisions)));
+  app.add_option(
+         "--optimizer", options->optimizer,
+         "As train.optimizer (adamw, or the configuration's): " + list_of(names_of(trainer::kOptimizers)))
+      ->check(CLI::IsMember(names_of(trainer::kOptimizers)));
 }
 
 std::optional<Workload> read_workload(const WorkloadOptions& options, int* code, std::string* error) {
@@ -120,6 +146,7 @@ std::optional<Workload> read_workload(const WorkloadOptions& options, int* code,
   if (!has_plan || options.batch) plan.micro_batch = plan.evaluation_batch = batch;
   if (options.micro_batch) plan.micro_batch = plan.evaluation_batch = std::min(*options.micro_batch, batch);
   plan.evaluation_batch = options.evaluation_batch.value_or(plan.evaluation_batch);
+  choose_numerics(options, &workload.shape.numerics);
   workload.shape.model.dropout = options.dropout.value_or(workload.shape.model.dropout);
   std::string fault = trainer::fault_of(workload.shape.model);
   if (fault.empty() && !can_be_counted(workload.shape, plan.evaluation_batch))
@@ -133,11 +160,12 @@ std::string workload_text(const Workload& workload) {
   const trainer::Architecture& model = workload.shape.model;
   char text[192];
   const double parameters = double(trainer::parameter_count(model));
-  std::snprintf(text, sizeof text,
-                ": a %s of %.*f %s parameters; a step is %u rows of %u tokens, in 32-bit floats",
+  std::snprintf(text, sizeof text, ": a %s of %.*f %s parameters; a step is %u rows of %u tokens, %s, %s",
                 trainer::name_of(model.family), parameters < 1e9 ? 1 : 2,
                 parameters < 1e9 ? parameters / 1e6 : parameters / 1e9,
-                parameters < 1e9 ? "million" : "billion", workload.shape.batch, model.context);
+                parameters < 1e9 ? "million" : "billion", workload.shape.batch, model.context,
+                trainer::name_of(workload.shape.numerics.precision),
+                trainer::name_of(workload.shape.numerics.optimizer));
   return workload.name + text;
 }
 

@@ -19,6 +19,8 @@ struct WorkloadOptions {
   std::string model;  // a folder, a config.json, a configuration of spillway-train, or a known name
   std::optional<uint32_t> batch, context, micro_batch, evaluation_batch;
   std::optional<double> dropout;
+  std::string precision,
+      optimizer;  // train.precision and train.optimizer; "": fp32 and adamw, or the configuration's
 };
 
 void declare_workload(CLI::App& app, WorkloadOptions* options);
@@ -37,7 +39,7 @@ struct Workload {
 // Nothing, with an ExitCode and a text, where there is no such model or it is too large to count.
 std::optional<Workload> read_workload(const WorkloadOptions& options, int* code, std::string* error);
 
-// "llama-3-8b: a llama of 8.03 billion parameters, 8 rows of 8192 tokens a step, in 32-bit floats"
+// "llama-3-8b: a llama of 8.03 billion parameters, 8 rows of 8192 tokens a step, fp32, adamw"
 std::string workload_text(const Workload& workload);
 
 }  // namespace spillway::tools

@@ -20,6 +20,9 @@ namespace spillway::trainer {
 
 // Kept free beyond the estimate, of each device: it is at most 2.2% off, by tests/trainer/estimates.py.
 inline constexpr double kPlannerMargin = 0.03;
+// And for the allocator's pages of 2 MiB, which are shared by few blocks: of a small card they are a large
+// part.
+inline constexpr uint64_t kPlannerPages = uint64_t{6} << 20;
 
 struct Candidate {
   Plan plan;

@@ -1,0 +1,73 @@
+#include "trainer/app/automatic_plan.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "spillway/trainer/plan/planner.h"
+#include "trainer/runtime/rates.h"
+
+namespace spillway::trainer {
+namespace {
+
+at::ScalarType factors_of(Precision precision) {
+  switch (precision) {
+    case Precision::kBf16Mixed:
+    case Precision::kBf16:
+      return at::kBFloat16;
+    case Precision::kFp16Mixed:
+      return at::kHalf;
+    default:
+      return at::kFloat;
+  }
+}
+
+// What the device with the least has left for a training, once its context is there. 0: nobody knows.
+uint64_t bytes_for_training(const std::vector<at::Device>& devices, const Core& core) {
+  uint64_t least = 0;
+  for (const at::Device& device : devices) {
+    if (!device.is_cuda()) continue;
+    at::empty({1}, at::TensorOptions().device(device));
+    spillway_memory memory;
+    if (!core.query(device.index(), &memory)) continue;
+    const uint64_t taken = std::min(memory.limit, memory.context + memory.others);
+    if (const uint64_t bytes = memory.limit - taken; least == 0 || bytes < least) least = bytes;
+  }
+  return least;
+}
+
+std::string text_of(const Planned& planned, const Candidate& chosen, const Machine& machine,
+                    const Shape& shape, RatesFrom from) {
+  char text[400];
+  const auto mebibytes = [](uint64_t bytes) { return double(bytes) / 0x1p20; };
+  const std::string room =
+      machine.device_bytes ? " of " + std::to_string(machine.device_bytes >> 20) : ", without a limit";
+  if (!planned.best)
+    std::snprintf(text, sizeof text,
+                  "plan: none of %u that were estimated fits; the nearest lacks %.0f MiB of a device",
+                  planned.estimates, mebibytes(chosen.lacking_bytes));
+  else
+    std::snprintf(text, sizeof text,
+                  "plan: the fastest of %u that were estimated, %.0f MiB%s, by its estimate %.0f tokens/s, "
+                  "limited by %s "
+                  "(%.1f TFLOPS, host %.1f GB/s: %s)",
+                  planned.estimates, mebibytes(chosen.most_device_bytes()), room.c_str(),
+                  chosen.tokens_per_second(shape), chosen.time.limit(), machine.flops / 1e12,
+                  machine.host_bytes_per_second / 1e9, name_of(from));
+  return text;
+}
+
+}  // namespace
+
+AutomaticPlan choose_plan(const Config& config, const Machine& machine,
+                          const std::vector<at::Device>& devices, const Core& core) {
+  const Shape shape = config.shape();
+  Machine measured = machine;
+  measured.device_bytes = bytes_for_training(devices, core);
+  const RatesFrom from =
+      measure_rates(devices[0], factors_of(shape.numerics.precision), measured.device_bytes, &measured);
+  const Planned planned = find_plan(shape, measured, config.recovery.floor, config.plan);
+  const Candidate& chosen = planned.best ? *planned.best : planned.alternatives.front();
+  return {chosen.plan, text_of(planned, chosen, measured, shape, from)};
+}
+
+}  // namespace spillway::trainer

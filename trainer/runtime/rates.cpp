@@ -1,0 +1,80 @@
+#include "trainer/runtime/rates.h"
+
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace spillway::trainer {
+namespace {
+
+constexpr int64_t kLeastSide = 512, kMostSide = 4096;
+constexpr int64_t kCopied = 1 << 20;  // numbers, in a copy of the size of an optimizer's tiles
+constexpr int kTimes = 8;
+
+bool is_simulated() {
+  void* driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (driver == nullptr) return false;
+  const bool found = ::dlsym(driver, "spillway_simulator_control") != nullptr;
+  ::dlclose(driver);
+  return found;
+}
+
+// Seconds of one of several, after a first one that loads what it needs.
+template <typename Work>
+double seconds_of(const Work& work) {
+  using Clock = std::chrono::steady_clock;
+  work();
+  c10::cuda::device_synchronize();
+  const auto start = Clock::now();
+  for (int i = 0; i < kTimes; ++i) work();
+  c10::cuda::device_synchronize();
+  return std::max(1e-9, std::chrono::duration<double>(Clock::now() - start).count() / kTimes);
+}
+
+int64_t side_within(uint64_t bytes) {
+  int64_t side = kMostSide;
+  while (side >= kLeastSide && 3u * 4u * uint64_t(side) * uint64_t(side) > bytes / 8) side /= 2;
+  return side;
+}
+
+void measure(at::Device device, at::ScalarType type, int64_t side, Machine* machine) {
+  const at::NoGradGuard no_grad;
+  const auto options = at::TensorOptions().device(device).dtype(type);
+  const at::Tensor a = at::ones({side, side}, options), b = at::ones({side, side}, options);
+  at::Tensor product = at::empty({side, side}, options);
+  const double n = double(side);
+  machine->flops = 2 * n * n * n / seconds_of([&] { at::mm_out(product, a, b); });
+  const double moved = 2.0 * double(product.nbytes());
+  machine->memory_bytes_per_second = moved / seconds_of([&] { product.copy_(a); });
+  const at::Tensor host = at::ones({std::min(kCopied, side * side)}, at::TensorOptions().dtype(type));
+  at::Tensor there = product.view({-1}).narrow(0, 0, host.numel());
+  const double both = seconds_of([&] {
+    there.copy_(host);
+    host.copy_(there);
+  });
+  machine->host_bytes_per_second = 2.0 * double(host.nbytes()) / both;
+}
+
+}  // namespace
+
+const char* name_of(RatesFrom from) {
+  constexpr const char* kNames[] = {"as measured", "not measured, because the card is simulated",
+                                    "not measured, because the limit has no room for it",
+                                    "not measured, because there is no card"};
+  return kNames[static_cast<size_t>(from)];
+}
+
+RatesFrom measure_rates(at::Device device, at::ScalarType type, uint64_t bytes, Machine* machine) {
+  if (!device.is_cuda()) return RatesFrom::kNoCard;
+  if (is_simulated()) return RatesFrom::kSimulatedCard;
+  const int64_t side = side_within(bytes);
+  if (side < kLeastSide) return RatesFrom::kNoRoom;
+  measure(device, type, side, machine);
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  return RatesFrom::kMeasured;
+}
+
+}  // namespace spillway::trainer

@@ -1,0 +1,21 @@
+// What a device achieves, measured at a run's start: a product, and copies to and from the host.
+//
+// Takes a tenth of a second and at most an eighth of `bytes`, all of it given back. Draws no random number.
+// What cannot be measured keeps its value in `machine`: on a simulated card time means nothing, and a small
+// limit has no room for a product that is worth timing.
+//
+// Thread-safety: one thread. Ownership: none. Errors: none. Units: bytes.
+#pragma once
+#include "spillway/trainer/plan/estimate.h"
+#include "trainer/libtorch.h"
+
+namespace spillway::trainer {
+
+// Where the numbers come from, for people.
+enum class RatesFrom : uint8_t { kMeasured, kSimulatedCard, kNoRoom, kNoCard };
+const char* name_of(RatesFrom from);
+
+// `type`: of the products' factors. Sets `flops`, `memory_bytes_per_second` and `host_bytes_per_second`.
+RatesFrom measure_rates(at::Device device, at::ScalarType type, uint64_t bytes, Machine* machine);
+
+}  // namespace spillway::trainer
