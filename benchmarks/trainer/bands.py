@@ -16,8 +16,8 @@ import tempfile
 
 PLAIN = "fp32, adamw"
 STEPS = 300
-MODEL = ["model.layers=4", "model.width=128", "model.heads=4", "model.context=64", "train.batch=8", "train.warmup=20",
-         f"train.steps={STEPS}", "train.learning_rate=2e-3", "train.minimum_learning_rate=2e-4", "evaluation.windows=128",
+MODEL = ["model.layers=4", "model.width=128", "model.heads=4", "model.context=64", "train.batch=8",
+         "train.warmup=20", f"train.steps={STEPS}", "train.learning_rate=2e-3", "train.minimum_learning_rate=2e-4", "evaluation.windows=128",
          "run.threads=1"]
 TECHNIQUES = {  # precision, optimizer, and what else differs
     PLAIN: [],
@@ -63,8 +63,8 @@ def main():
         runs = {(name, seed): pool.submit(train, options.build.resolve(), options.corpus.resolve(), settings, seed)
                 for name, settings in TECHNIQUES.items() for seed in seeds}
     found = {key: run.result() for key, run in runs.items()}
-    print(f"| precision, optimizer | loss, mean of {len(seeds)} seeds | from fp32 of the same seed | a step's loss, at most "
-          "apart |\n|---|---|---|---|")
+    print(f"| precision, optimizer | loss, mean of {len(seeds)} seeds | from fp32 of the same seed | "
+          "a step's loss, at most apart |\n|---|---|---|---|")
     for name in TECHNIQUES:
         losses = [found[name, seed][0] for seed in seeds]
         if name == PLAIN:

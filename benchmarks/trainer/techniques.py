@@ -14,8 +14,8 @@ import sys
 import tempfile
 
 BATCH = 8
-MODEL = ["model.layers=6", "model.width=384", "model.heads=6", "model.context=128", f"train.batch={BATCH}", "train.steps=10",
-         "train.warmup=2", "evaluation.windows=1", "plan.evaluation_batch=1", "run.threads=1"]
+MODEL = ["model.layers=6", "model.width=384", "model.heads=6", "model.context=128", f"train.batch={BATCH}",
+         "train.steps=10", "train.warmup=2", "evaluation.windows=1", "plan.evaluation_batch=1", "run.threads=1"]
 HOST, ALL = "plan.optimizer=host", "plan.recompute=all"
 BF16, HALF_ADAM = "train.precision=bf16-mixed", "train.optimizer=adamw8bit"
 TECHNIQUES = {
@@ -52,8 +52,8 @@ def simulate(build, command):
 def ours(build, corpus, settings, folder):
     """Tokens a second and the most bytes alive."""
     result = folder / "result.json"
-    command = [build / "bin" / "spillway-train", "--config", "configs/tiny.toml", "--device", "cuda", "--quiet", "--json",
-               result]
+    command = [build / "bin" / "spillway-train", "--config", "configs/tiny.toml", "--device", "cuda", "--quiet",
+               "--json", result]
     for option in [*MODEL, *settings, f"run.out={folder}", f"data.corpus={corpus}"]:
         command += ["--set", option]
     simulate(build, command)
