@@ -17,8 +17,8 @@ import tempfile
 PLAIN = "fp32, adamw"
 STEPS = 300
 MODEL = ["model.layers=4", "model.width=128", "model.heads=4", "model.context=64", "train.batch=8",
-         "train.warmup=20", f"train.steps={STEPS}", "train.learning_rate=2e-3", "train.minimum_learning_rate=2e-4", "evaluation.windows=128",
-         "run.threads=1"]
+         "train.warmup=20", f"train.steps={STEPS}", "train.learning_rate=2e-3", "train.minimum_learning_rate=2e-4",
+         "evaluation.windows=128", "run.threads=1"]
 TECHNIQUES = {  # precision, optimizer, and what else differs
     PLAIN: [],
     "bf16-mixed, adamw": ["train.precision=bf16-mixed"],

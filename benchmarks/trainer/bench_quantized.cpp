@@ -1,5 +1,5 @@
-// AdamW with moments in 8 bits, on the CPU's cores: bytes a second beside those of the plainest loop over memory, in
-// turns. Prints a line a round, and the ratio of the medians as JSON.
+// AdamW with moments in 8 bits, on the CPU's cores: bytes a second beside those of the plainest loop over
+// memory, in turns. Prints a line a round, and the ratio of the medians as JSON.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -59,10 +59,11 @@ double update(Arrays& arrays) {
   const spillway::trainer::AdamWNumbers numbers{
       .keep = 0.9999f, .beta1 = 0.9f, .beta2 = 0.95f, .rate = 1e-4f, .correction = 1, .epsilon = 1e-8f};
   return kBytes * double(elements) / seconds_of(elements, [&](size_t begin, size_t count) {
-           update_blocks(numbers, arrays.value.data() + begin, arrays.gradient.data() + begin,
-                         {arrays.first.data() + begin, arrays.first_scales.data() + begin / kQuantizationBlock,
-                          arrays.second.data() + begin, arrays.second_scales.data() + begin / kQuantizationBlock},
-                         int64_t(count));
+           update_blocks(
+               numbers, arrays.value.data() + begin, arrays.gradient.data() + begin,
+               {arrays.first.data() + begin, arrays.first_scales.data() + begin / kQuantizationBlock,
+                arrays.second.data() + begin, arrays.second_scales.data() + begin / kQuantizationBlock},
+               int64_t(count));
          });
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `spillway report`, `replay`, `diff`, `estimate` and `plan` write with --json goes with docs/json.schema.json, which
+"""What `spillway report`, `replay`, `diff`, `estimate`, `plan` write with --json goes with docs/json.schema.json, which
 tells all of it.
 
 SPILLWAY_BUILD_DIR names the build folder. Exit code 77, which ctest takes for "skipped", where the package jsonschema
