@@ -225,7 +225,7 @@ TEST_F(PlanCommand, OfSeveralCardsEachHasARow) {
 }
 
 TEST_F(PlanCommand, ThePictureHasABarForEachRow) {
-  const Ran ran = run({"plan", "--gpu", "5GiB", "gpt2-medium", "--svg", "plan.svg"});
+  const Ran ran = run({"plan", "--gpu", "5GiB", "gpt2-medium", "--all", "--svg", "plan.svg"});
   EXPECT_EQ(ran.code, 0) << ran.err;
   const std::string svg = read("plan.svg");
   EXPECT_THAT(svg, HasSubstr("lacks"));

@@ -45,6 +45,23 @@ TEST_P(RecoveryOf, RecomputeAndStatesOnTheHostGiveTheSameBits) {
   EXPECT_EQ(scheduled({all, all, host, host, config_.plan, host}), scheduled(plain));
 }
 
+TEST_P(RecoveryOf, AHeadInChunksIsTheSameMathematics) {
+  config_.model.dropout = 0;
+  Plan chunked = config_.plan;
+  chunked.head_chunks = 3;
+  chunked.recompute_mlp = {0, 1};
+  const std::vector<Plan> plain(4, config_.plan);
+  const Outcome whole = scheduled(plain), other = scheduled({chunked, chunked, chunked, chunked});
+  const bool in_halves = GetParam().precision != Precision::kFloat32;
+  EXPECT_NE(whole, other) << "sums are ordered otherwise";
+  for (size_t step = 0; step < plain.size(); ++step) {
+    EXPECT_NEAR(whole.losses[step], other.losses[step], in_halves ? 1e-2 : 1e-5) << step;
+    if (std::isfinite(whole.norms[step])) {
+      EXPECT_NEAR(whole.norms[step], other.norms[step], (in_halves ? 2e-2 : 1e-4) * whole.norms[step]) << step;
+    }
+  }
+}
+
 TEST_P(RecoveryOf, RequestsFailingOnceGiveTheBitsOfTheirPlans) {
   Fixture calm(config_, corpus_);
   for (uint64_t step = 0; step < kSteps; ++step) EXPECT_EQ(calm.step.run(step), StepOutcome::kDone);

@@ -41,12 +41,19 @@ bool fits(const Estimate& needed, uint64_t limit) {
          std::ranges::all_of(needed.evaluation_peak_bytes, within);
 }
 
-// Of every micro-batch, number of recomputed layers, place of the moments and place to cut the layers in two:
-// seconds of a step beside the bytes that it needs.
+// Of every micro-batch, number of layers that are recomputed or of which a part is, place of the moments,
+// place to cut the layers in two, and the head whole or in chunks: seconds of a step beside the bytes that it
+// needs.
 struct Point {
   uint64_t needs = 0;
   double seconds = 0;
 };
+
+Point point_of(const Estimate& needed) {
+  return {
+      std::max(std::ranges::max(needed.device_peak_bytes), std::ranges::max(needed.evaluation_peak_bytes)),
+      needed.time.seconds()};
+}
 
 std::vector<Point> exhaustive(const GridCase& grid, const Machine& machine) {
   std::vector<Point> points;
@@ -56,12 +63,16 @@ std::vector<Point> exhaustive(const GridCase& grid, const Machine& machine) {
       for (const Place place : {Place::kDevice, Place::kHost})
         for (uint32_t cut = machine.devices > 1 ? 0 : layers; cut <= layers; ++cut) {
           Plan plan{.micro_batch = micro_batch, .optimizer = place};
-          for (uint32_t layer = 0; layer < recomputed; ++layer) plan.recompute.insert(layer);
           for (uint32_t layer = cut; layer < layers; ++layer) plan.placement[layer] = 1;
-          const Estimate needed = estimate(grid.shape, plan, machine);
-          points.push_back({std::max(std::ranges::max(needed.device_peak_bytes),
-                                     std::ranges::max(needed.evaluation_peak_bytes)),
-                            needed.time.seconds()});
+          for (const auto what : {&Plan::recompute, &Plan::recompute_mlp, &Plan::recompute_attention}) {
+            if (what != &Plan::recompute && recomputed == 0) continue;
+            Plan again = plan;
+            for (uint32_t layer = 0; layer < recomputed; ++layer) (again.*what).insert(layer);
+            for (const uint32_t chunks : {1, 8}) {
+              again.head_chunks = chunks;
+              points.push_back(point_of(estimate(grid.shape, again, machine)));
+            }
+          }
         }
   return points;
 }
@@ -93,7 +104,7 @@ TEST(Planner, MoreMemoryNeverGivesASlowerPlan) {
     const uint64_t plain =
         estimate(grid.shape, {.micro_batch = grid.shape.batch}, machine).device_peak_bytes[0];
     double slower = 0;  // 0: nothing has fitted yet
-    for (uint64_t percent = 1; percent <= 120; percent += 2) {
+    for (uint64_t percent = 1; percent <= 120; percent += 4) {
       machine.device_bytes = kPlannerPages + plain * percent / 100;
       const Planned planned =
           find_plan(grid.shape, machine, Guarantee::kNumericallyEqual, {.evaluation_batch = 64});
@@ -115,7 +126,7 @@ TEST(Planner, ADeepModelTakesFewEstimates) {
     machine.device_bytes = gib << 30;
     const Planned planned =
         find_plan({model, 64}, machine, Guarantee::kNumericallyEqual, {.evaluation_batch = 8});
-    EXPECT_LT(planned.estimates, 1000u) << gib << " GiB";
+    EXPECT_LT(planned.estimates, 2000u) << gib << " GiB";
   }
 }
 
@@ -176,13 +187,15 @@ TEST(Planner, TheTableHasEachCombinationOfTechniquesOnceAndTheBestFirst) {
   std::set<std::string> seen;
   for (const Candidate& candidate : planned.alternatives) {
     EXPECT_TRUE(!candidate.fits() || candidate.time.seconds() >= planned.best->time.seconds());
-    EXPECT_TRUE(seen.insert(std::to_string(candidate.plan.recompute.size()) +
-                            std::to_string(int(candidate.plan.optimizer)) +
-                            (candidate.plan.placement.empty() ? " one" : " two"))
-                    .second)
+    Plan techniques = candidate.plan;
+    techniques.micro_batch = techniques.evaluation_batch = 1;
+    techniques.placement.clear();
+    EXPECT_TRUE(
+        seen.insert(to_string(techniques) + (candidate.plan.placement.empty() ? " one" : " two")).second)
         << to_string(candidate.plan);
   }
-  EXPECT_GE(seen.size(), 12u) << "three depths of recompute, two places, one device and two";
+  EXPECT_GE(seen.size(), 40u)
+      << "seven ways to recompute, or not to, two places, one device and two, a head whole or not";
 }
 
 TEST(Planner, MomentsDoNotGoToAHostThatHasNoRoomForThem) {

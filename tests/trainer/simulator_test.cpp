@@ -418,8 +418,14 @@ TEST_P(SimulatedFamily, LayersOnTwoDevicesAndRecomputedGiveTheSameBits) {
   }
   Plan again = odd;
   again.recompute = all_;
-  EXPECT_EQ(reference({config_.plan, moved, odd, again}),
-            reference({config_.plan, config_.plan, config_.plan, config_.plan}));
+  Plan parts = odd;
+  parts.recompute_attention = all_;
+  parts.recompute_mlp = {0};
+  Plan segments = moved;
+  segments.recompute = all_;
+  segments.recompute_segment = 2;
+  const std::vector<Plan> plain(6, config_.plan);
+  EXPECT_EQ(reference({config_.plan, moved, odd, again, parts, segments}), reference(plain));
 }
 
 TEST_P(SimulatedFamily, EveryRequestFailingUntilABitExactMoveGivesTheUndisturbedBits) {

@@ -1,11 +1,11 @@
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <tuple>
 #include <utility>
 
 #include "spillway/trainer/plan/estimate.h"
 #include "spillway/trainer/plan/plan.h"
+#include "trainer/plan/choices.h"
 
 namespace spillway::trainer {
 namespace {
@@ -29,29 +29,10 @@ bool more_recompute(Plan* plan, std::set<uint32_t> Plan::* layers, const Shape& 
   return true;
 }
 
-// Of n layers in segments of k the inputs of n / k + k live at once: fewest with the square root (Chen et
-// al., "Training Deep Nets with Sublinear Memory Cost", 2016).
-bool recompute_segments(Plan* plan, const Shape& shape) {
-  constexpr uint32_t kLeastLayers = 4;
-  const uint32_t in_a_row = std::max(shape.model.layers, shape.model.decoder_layers);
-  if (plan->recompute_segment > 1 || plan->recompute.size() < shape.layers() || in_a_row < kLeastLayers)
-    return false;
-  plan->recompute_segment = static_cast<uint32_t>(std::lround(std::sqrt(in_a_row)));
-  return true;
-}
-
 bool to_second_device(Plan* plan, const Shape& shape, const Machine& machine) {
   if (machine.devices < 2 || shape.layers() < 2 || !plan->placement.empty()) return false;
   for (uint32_t layer = shape.layers() - shape.layers() / 2; layer < shape.layers(); ++layer)
     plan->placement[layer] = 1;
-  return true;
-}
-
-// As many as make a chunk's logits no larger than the hidden state, as Liger Kernel has them (Hsu et al.,
-// "Liger Kernel: Efficient Triton Kernels for LLM Training", 2024).
-bool chunk_head(Plan* plan, const Architecture& model) {
-  if (plan->head_chunks > 1) return false;
-  plan->head_chunks = std::max(2u, (model.vocabulary + model.width - 1) / model.width);
   return true;
 }
 
@@ -91,7 +72,7 @@ bool apply(MoveKind kind, Plan* plan, const Shape& shape, const Machine& machine
     case MoveKind::kRecomputeMlp:
       return more_recompute(plan, &Plan::recompute_mlp, shape);
     case MoveKind::kRecomputeSegments:
-      return recompute_segments(plan, shape);
+      return recompute_in_segments(plan, shape);
     case MoveKind::kOptimizerToHost:
       return std::exchange(plan->optimizer, Place::kHost) == Place::kDevice;
     case MoveKind::kLayersToSecondDevice:

@@ -8,12 +8,15 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "trainer/plan/choices.h"
+
 namespace spillway::trainer {
 namespace {
 
 // The choices of one axis beside the others' of `from`: the fastest first, and each needing no more memory.
 struct PlanAxis {
   std::vector<Plan> (*choices)(const Plan& from, const Shape& shape, const Machine& machine);
+  Guarantee guarantee = Guarantee::kBitExact;  // of what differs from the first choice
 };
 
 // The smallest that give the same number of micro-batches. Many micro-batches are counted in steps of a
@@ -54,20 +57,48 @@ std::vector<Plan> placements(const Plan& from, const Shape& shape, const Machine
   const uint32_t layers = shape.layers(), most = std::min(machine.devices, layers);
   for (uint32_t devices = 2; devices <= most;
        devices = devices < most ? std::min(2 * devices, most) : most + 1)
-    for (int share = devices == 2 ? kShares - 1 : kShares / devices; share >= 0; --share)
-      if (Plan plan = spread(plans[0], layers, devices, layers * uint32_t(share) / kShares);
+    for (uint32_t shares = devices == 2 ? kShares : kShares / devices + 1; shares > 0; --shares)
+      if (Plan plan = spread(plans[0], layers, devices, layers * (shares - 1) / kShares);
           plan != plans.back())
         plans.push_back(std::move(plan));
   return plans;
 }
 
-constexpr PlanAxis kAxes[] = {{optimizer_places}, {placements}};
+// In chunks where a token's logits are more than its hidden state: four times as many each time, up to what a
+// move would take.
+std::vector<Plan> heads(const Plan& from, const Shape& shape, const Machine&) {
+  std::vector<Plan> plans{from};
+  plans[0].head_chunks = 1;
+  Plan most = plans[0];
+  if (shape.model.vocabulary <= shape.model.width || !chunk_head(&most, shape.model)) return plans;
+  for (uint32_t chunks = 4; chunks < most.head_chunks; chunks *= 4) {
+    plans.push_back(plans[0]);
+    plans.back().head_chunks = chunks;
+  }
+  plans.push_back(most);
+  return plans;
+}
 
-// The first layers, because their activations live longest.
-Plan with_recompute(Plan plan, uint32_t layers) {
-  plan.recompute.clear();
-  for (uint32_t layer = 0; layer < layers; ++layer) plan.recompute.insert(plan.recompute.end(), layer);
+constexpr PlanAxis kAxes[] = {{optimizer_places}, {placements}, {heads, Guarantee::kNumericallyEqual}};
+
+// What may be computed again of a layer.
+using Recomputed = std::set<uint32_t> Plan::*;
+constexpr Recomputed kRecomputed[] = {&Plan::recompute, &Plan::recompute_mlp, &Plan::recompute_attention};
+
+// Of the first layers, because their activations live longest.
+Plan with_recompute(Plan plan, Recomputed what, uint32_t layers) {
+  for (const Recomputed each : kRecomputed) (plan.*each).clear();
+  plan.recompute_segment = 1;
+  for (uint32_t layer = 0; layer < layers; ++layer) (plan.*what).insert((plan.*what).end(), layer);
   return plan;
+}
+
+// What keeps least: all layers, and in segments, where a model has enough of them.
+std::vector<Plan> with_all_recomputed(const Plan& plan, const Shape& shape) {
+  std::vector<Plan> plans{with_recompute(plan, &Plan::recompute, shape.layers())};
+  Plan segments = plans[0];
+  if (recompute_in_segments(&segments, shape)) plans.push_back(std::move(segments));
+  return plans;
 }
 
 // The first of `count` numbers of which `holds` is true, if it is true of all behind one of them; `count` if
@@ -92,8 +123,11 @@ uint64_t lack(uint64_t needed, uint64_t available) {
 class PlanSearch {
  public:
   PlanSearch(const Shape& shape, const Machine& machine, Guarantee floor, const Plan& from)
-      : shape_(shape), machine_(machine), splits_(floor >= Guarantee::kNumericallyEqual), from_(from) {
-    from_.recompute.clear();
+      : shape_(shape),
+        machine_(machine),
+        floor_(floor),
+        splits_(floor >= Guarantee::kNumericallyEqual),
+        from_(with_recompute(from, &Plan::recompute, 0)) {
     from_.placement.clear();
     from_.micro_batch = std::clamp(from.micro_batch, 1u, std::max(1u, shape.batch));
   }
@@ -109,7 +143,9 @@ class PlanSearch {
  private:
   void combine(const Plan& plan, size_t axis, const std::function<void(const Plan&)>& visit) {
     if (axis == std::size(kAxes)) return visit(plan);
-    for (const Plan& choice : kAxes[axis].choices(plan, shape_, machine_)) combine(choice, axis + 1, visit);
+    std::vector<Plan> choices{plan};
+    if (kAxes[axis].guarantee <= floor_) choices = kAxes[axis].choices(plan, shape_, machine_);
+    for (const Plan& choice : choices) combine(choice, axis + 1, visit);
   }
 
   std::vector<Plan> batches(const Plan& plan) const {
@@ -121,15 +157,23 @@ class PlanSearch {
   void search(const Plan& combination) {
     const std::vector<Plan> plans = batches(combination);
     const uint32_t layers = shape_.layers();
-    uint32_t at = first_of(uint32_t(plans.size()),
-                           [&](uint32_t i) { return look(with_recompute(plans[i], layers)).fits(); });
+    uint32_t at = first_of(uint32_t(plans.size()), [&](uint32_t i) { return least_fits(plans[i]); });
     for (; at < plans.size(); ++at) {
       const double least = look(plans[at]).time.seconds();
       if (out_.best && least >= out_.best->time.seconds()) return;
-      const uint32_t count =
-          first_of(layers + 1, [&](uint32_t k) { return look(with_recompute(plans[at], k)).fits(); });
-      if (count <= layers) take(look(with_recompute(plans[at], count)));
+      for (const Recomputed what : kRecomputed) {
+        const uint32_t count =
+            first_of(layers + 1, [&](uint32_t k) { return look(with_recompute(plans[at], what, k)).fits(); });
+        if (count <= layers) take(look(with_recompute(plans[at], what, count)));
+      }
+      for (const Plan& plan : with_all_recomputed(plans[at], shape_))
+        if (look(plan).fits()) take(look(plan));
     }
+  }
+
+  bool least_fits(const Plan& plan) {
+    const std::vector<Plan> plans = with_all_recomputed(plan, shape_);
+    return std::ranges::any_of(plans, [this](const Plan& least) { return look(least).fits(); });
   }
 
   void take(const Candidate& candidate) {
@@ -137,13 +181,21 @@ class PlanSearch {
   }
 
   void list(const Plan& combination) {
+    const uint32_t layers = shape_.layers();
+    const auto listed = [&](const auto& with) { list_one(combination, with); };
+    for (const uint32_t count : std::set<uint32_t>{0, (layers + 1) / 2, layers})
+      listed([&](const Plan& plan) { return with_recompute(plan, &Plan::recompute, count); });
+    for (const Recomputed part : {&Plan::recompute_mlp, &Plan::recompute_attention})
+      listed([&](const Plan& plan) { return with_recompute(plan, part, layers); });
+    listed([&](const Plan& plan) { return with_all_recomputed(plan, shape_).back(); });
+  }
+
+  // With the largest micro-batch that fits, or the smallest.
+  void list_one(const Plan& combination, const std::function<Plan(const Plan&)>& with) {
     const std::vector<Plan> plans = batches(combination);
-    const uint32_t layers = shape_.layers(), last = uint32_t(plans.size()) - 1;
-    for (const uint32_t count : std::set<uint32_t>{0, (layers + 1) / 2, layers}) {
-      const auto fits = [&](uint32_t i) { return look(with_recompute(plans[i], count)).fits(); };
-      out_.alternatives.push_back(
-          look(with_recompute(plans[std::min(first_of(last + 1, fits), last)], count)));
-    }
+    const uint32_t last = uint32_t(plans.size()) - 1;
+    const auto fits = [&](uint32_t i) { return look(with(plans[i])).fits(); };
+    out_.alternatives.push_back(look(with(plans[std::min(first_of(last + 1, fits), last)])));
   }
 
   void rank() {
@@ -158,9 +210,11 @@ class PlanSearch {
     });
   }
 
-  // Equal for plans that differ only in how large their batches are and in how they share the layers out.
+  // Equal for plans that differ only in how large batches and chunks are and in how they share the layers
+  // out.
   static std::string techniques_of(Plan plan) {
     plan.micro_batch = plan.evaluation_batch = 1;
+    plan.head_chunks = std::min(2u, plan.head_chunks);
     std::set<uint32_t> devices;
     for (const auto& [layer, device] : plan.placement) devices.insert(device);
     plan.placement.clear();
@@ -207,6 +261,7 @@ class PlanSearch {
 
   const Shape& shape_;
   const Machine& machine_;
+  const Guarantee floor_;
   const bool splits_;
   Plan from_;
   std::unordered_map<std::string, Candidate> seen_;

@@ -23,10 +23,17 @@ std::string printed(const char* pattern, Values... values) {
   return text;
 }
 
-std::string recompute_text(const trainer::Candidate& candidate, uint32_t layers) {
-  const size_t count = candidate.plan.recompute.size();
-  if (count == 0) return "none";
+std::string share_text(size_t count, uint32_t layers) {
   return count == layers ? "all" : std::to_string(count) + " of " + std::to_string(layers);
+}
+
+std::string recompute_text(const trainer::Plan& plan, uint32_t layers) {
+  if (!plan.recompute_mlp.empty()) return "MLP of " + share_text(plan.recompute_mlp.size(), layers);
+  if (!plan.recompute_attention.empty())
+    return "attention of " + share_text(plan.recompute_attention.size(), layers);
+  if (plan.recompute.empty()) return "none";
+  const std::string share = share_text(plan.recompute.size(), layers);
+  return plan.recompute_segment > 1 ? share + ", by " + std::to_string(plan.recompute_segment) : share;
 }
 
 uint32_t devices_in(const trainer::Plan& plan) {
@@ -59,7 +66,8 @@ Words row_of(const PlanReport& report, const trainer::Candidate& candidate) {
   const bool is_best = report.planned.best && candidate.plan == report.planned.best->plan;
   return {is_best ? "→" : "",
           std::to_string(candidate.plan.micro_batch),
-          recompute_text(candidate, shape.layers()),
+          recompute_text(candidate.plan, shape.layers()),
+          candidate.plan.head_chunks > 1 ? std::to_string(candidate.plan.head_chunks) + " chunks" : "whole",
           candidate.plan.optimizer == trainer::Place::kHost ? "host" : "device",
           std::to_string(devices_in(candidate.plan)),
           size_text(candidate.most_device_bytes()),
@@ -114,9 +122,9 @@ std::string planned_text(const PlanReport& report, size_t rows) {
   using enum Align;
   const std::vector<trainer::Candidate>& all = report.planned.alternatives;
   std::string text = workload_text(report.workload) + "\n" + gpu_text(report) + "\n\n";
-  Table table({kLeft, kRight, kLeft, kLeft, kRight, kRight, kRight, kRight, kLeft, kLeft});
-  table.add(
-      {"", "micro-batch", "recompute", "optimizer", "GPUs", "each GPU", "host", "tokens/s", "limit", ""});
+  Table table({kLeft, kRight, kLeft, kLeft, kLeft, kRight, kRight, kRight, kRight, kLeft, kLeft});
+  table.add({"", "micro-batch", "recompute", "head", "optimizer", "GPUs", "each GPU", "host", "tokens/s",
+             "limit", ""});
   const size_t shown = std::min(rows, all.size());
   for (size_t i = 0; i < shown; ++i) table.add(row_of(report, all[i]));
   text += table.text("");
@@ -130,9 +138,9 @@ std::string planned_text(const PlanReport& report, size_t rows) {
 
 std::string cards_text(const std::vector<PlanReport>& reports) {
   using enum Align;
-  Table table({kLeft, kRight, kLeft, kLeft, kRight, kRight, kRight, kRight, kLeft, kLeft});
-  table.add(
-      {"card", "micro-batch", "recompute", "optimizer", "GPUs", "each GPU", "host", "tokens/s", "limit", ""});
+  Table table({kLeft, kRight, kLeft, kLeft, kLeft, kRight, kRight, kRight, kRight, kLeft, kLeft});
+  table.add({"card", "micro-batch", "recompute", "head", "optimizer", "GPUs", "each GPU", "host", "tokens/s",
+             "limit", ""});
   for (const PlanReport& report : reports) {
     Words row = row_of(report, report.planned.alternatives.front());
     row[0] = report.gpu.id;
@@ -170,7 +178,8 @@ std::string planned_svg(const PlanReport& report, size_t rows) {
     std::vector<BarPiece> pieces{{"fits a GPU", std::min(needs, room)}};
     if (needs > room) pieces.push_back({"lacks", needs - room});
     bars.push_back({row[0] + (row[0].empty() ? "" : " ") + "batch " + row[1] + ", again " + row[2],
-                    "moments " + row[3] + ", " + row[4] + " GPU, " + row[7] + " tokens/s, " + row[8],
+                    "head " + row[3] + ", moments " + row[4] + ", " + row[5] + " GPU, " + row[8] +
+                        " tokens/s, " + row[9],
                     std::move(pieces), room});
   }
   return bars_svg(workload_text(report.workload) + "\n" + gpu_text(report), bars);

@@ -1,0 +1,23 @@
+#include "trainer/plan/choices.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace spillway::trainer {
+
+bool recompute_in_segments(Plan* plan, const Shape& shape) {
+  constexpr uint32_t kLeastLayers = 4;
+  const uint32_t in_a_row = std::max(shape.model.layers, shape.model.decoder_layers);
+  if (plan->recompute_segment > 1 || plan->recompute.size() < shape.layers() || in_a_row < kLeastLayers)
+    return false;
+  plan->recompute_segment = static_cast<uint32_t>(std::lround(std::sqrt(in_a_row)));
+  return true;
+}
+
+bool chunk_head(Plan* plan, const Architecture& model) {
+  if (plan->head_chunks > 1) return false;
+  plan->head_chunks = std::max(2u, (model.vocabulary + model.width - 1) / model.width);
+  return true;
+}
+
+}  // namespace spillway::trainer

@@ -1,0 +1,18 @@
+// Changes of a plan that both a move and the planner make: how a number follows from the model's sizes.
+//
+// Thread-safety: pure. Errors: false, with the plan as it was, where there is nothing to change.
+#pragma once
+#include "spillway/trainer/plan/estimate.h"
+#include "spillway/trainer/plan/plan.h"
+
+namespace spillway::trainer {
+
+// Of n layers in segments of k the inputs of n / k + k live at once: fewest with the square root (Chen et
+// al., "Training Deep Nets with Sublinear Memory Cost", 2016). Of a plan that computes every layer again.
+bool recompute_in_segments(Plan* plan, const Shape& shape);
+
+// As many as make a chunk's logits no larger than the hidden state, as Liger Kernel has them (Hsu et al.,
+// "Liger Kernel: Efficient Triton Kernels for LLM Training", 2024).
+bool chunk_head(Plan* plan, const Architecture& model);
+
+}  // namespace spillway::trainer
