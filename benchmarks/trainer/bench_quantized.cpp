@@ -36,6 +36,7 @@ double seconds_of(size_t elements, const Work& work) {
   const size_t part = elements / cores / kQuantizationBlock * kQuantizationBlock;
   const auto start = std::chrono::steady_clock::now();
   std::vector<std::thread> threads;
+  threads.reserve(cores);
   for (size_t core = 0; core < cores; ++core)
     threads.emplace_back([&, core] { work(core * part, core + 1 == cores ? elements - core * part : part); });
   for (std::thread& thread : threads) thread.join();

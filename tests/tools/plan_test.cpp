@@ -158,7 +158,8 @@ TEST_F(PlanCommand, TheTrainerTakesThePlanOfAKnownModel) {
   EXPECT_EQ(made.train.batch, 16u);
   EXPECT_EQ(made.model.width, 1024u);
   EXPECT_EQ(made.model.vocabulary, 50257u);
-  EXPECT_EQ(to_string(made.plan), data({"--gpu", "10GiB", "gpt2-medium", "--batch", "16"})["best"]["plan"]);
+  EXPECT_EQ(to_string(made.plan),
+            data({"--gpu", "10GiB", "gpt2-medium", "--batch", "16"})["best"]["plan"].get<std::string>());
   EXPECT_THAT(ran.out, HasSubstr(to_toml(made.plan)));
 }
 

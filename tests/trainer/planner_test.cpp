@@ -135,7 +135,8 @@ TEST(Planner, WhatHasRoomIsLeftAlone) {
   const Planned planned = find_plan(shape, {.devices = 2, .device_bytes = uint64_t{1} << 40},
                                     Guarantee::kNumericallyEqual, {.evaluation_batch = 5});
   ASSERT_TRUE(planned.best);
-  EXPECT_EQ(planned.best->plan, (Plan{.micro_batch = 12, .evaluation_batch = 5}));
+  const Candidate best = planned.best.value_or(Candidate{});
+  EXPECT_EQ(best.plan, (Plan{.micro_batch = 12, .evaluation_batch = 5}));
 }
 
 TEST(Planner, ABitExactFloorKeepsBothBatches) {
@@ -145,9 +146,10 @@ TEST(Planner, ABitExactFloorKeepsBothBatches) {
   machine.device_bytes = with_margin(estimate(shape, from, machine).device_peak_bytes[0]) - 1;
   const Planned planned = find_plan(shape, machine, Guarantee::kBitExact, from);
   ASSERT_TRUE(planned.best);
-  EXPECT_EQ(planned.best->plan.micro_batch, 6u);
-  EXPECT_EQ(planned.best->plan.evaluation_batch, 6u);
-  EXPECT_NE(planned.best->plan, from) << "it lacks a byte of the margin";
+  const Candidate best = planned.best.value_or(Candidate{});
+  EXPECT_EQ(best.plan.micro_batch, 6u);
+  EXPECT_EQ(best.plan.evaluation_batch, 6u);
+  EXPECT_NE(best.plan, from) << "it lacks a byte of the margin";
 }
 
 TEST(Planner, AnEvaluationThatIsTooLargeIsSplitAndTheStepIsNot) {
@@ -156,10 +158,11 @@ TEST(Planner, AnEvaluationThatIsTooLargeIsSplitAndTheStepIsNot) {
   machine.device_bytes = with_margin(2 * estimate(shape, {.micro_batch = 2}, machine).device_peak_bytes[0]);
   const Planned planned = find_plan(shape, machine, Guarantee::kNumericallyEqual, {.evaluation_batch = 4096});
   ASSERT_TRUE(planned.best);
-  EXPECT_EQ(planned.best->plan.micro_batch, 2u);
-  EXPECT_TRUE(planned.best->plan.recompute.empty());
-  EXPECT_GT(planned.best->plan.evaluation_batch, 1u);
-  EXPECT_LT(planned.best->plan.evaluation_batch, 4096u);
+  const Candidate best = planned.best.value_or(Candidate{});
+  EXPECT_EQ(best.plan.micro_batch, 2u);
+  EXPECT_TRUE(best.plan.recompute.empty());
+  EXPECT_GT(best.plan.evaluation_batch, 1u);
+  EXPECT_LT(best.plan.evaluation_batch, 4096u);
 }
 
 TEST(Planner, WhatDoesNotFitSaysHowMuchIsLacking) {
@@ -183,10 +186,11 @@ TEST(Planner, TheTableHasEachCombinationOfTechniquesOnceAndTheBestFirst) {
   machine.device_bytes = with_margin(estimate(shape, {.micro_batch = 16}, machine).device_peak_bytes[0] / 2);
   const Planned planned = find_plan(shape, machine, Guarantee::kNumericallyEqual, {.evaluation_batch = 4});
   ASSERT_TRUE(planned.best);
-  EXPECT_EQ(planned.alternatives[0].plan, planned.best->plan);
+  const Candidate best = planned.best.value_or(Candidate{});
+  EXPECT_EQ(planned.alternatives[0].plan, best.plan);
   std::set<std::string> seen;
   for (const Candidate& candidate : planned.alternatives) {
-    EXPECT_TRUE(!candidate.fits() || candidate.time.seconds() >= planned.best->time.seconds());
+    EXPECT_TRUE(!candidate.fits() || candidate.time.seconds() >= best.time.seconds());
     Plan techniques = candidate.plan;
     techniques.micro_batch = techniques.evaluation_batch = 1;
     techniques.placement.clear();

@@ -112,7 +112,8 @@ class Counter {
   // Of all micro-batches: equal ones, and one of the rows that are left.
   void count_time(const StepTime& micro_batch) {
     const uint32_t batch = std::max(1u, shape_.batch), left = batch % micro_batch_;
-    add_time(micro_batch, batch / micro_batch_);
+    const uint32_t whole = batch / micro_batch_;
+    add_time(micro_batch, whole);
     if (left > 0) add_time(dry_run(pass(left, true), machine_).time(), 1);
     count_optimizer();
     out_.step_us = static_cast<uint64_t>(1e6 * out_.time.seconds());

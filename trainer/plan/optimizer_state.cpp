@@ -20,15 +20,20 @@ bool has_factors(const Sizes& sizes) {
 
 void add_moment(std::vector<StateTensor>* state, const std::string& name, const Sizes& sizes,
                 bool quantized) {
-  if (!quantized) return void(state->push_back({.name = name, .sizes = sizes}));
+  if (!quantized) {
+    state->push_back({.name = name, .sizes = sizes});
+    return;
+  }
   const int64_t blocks = (product(sizes) + kQuantizationBlock - 1) / kQuantizationBlock;
   state->push_back({.name = name + ".codes", .is_codes = true, .sizes = sizes});
   state->push_back({.name = name + ".scales", .sizes = {blocks}, .elements_per_entry = kQuantizationBlock});
 }
 
 void add_second_moment_of_adafactor(std::vector<StateTensor>* state, const Sizes& sizes) {
-  if (!has_factors(sizes))
-    return void(state->push_back({.name = "second", .sizes = sizes, .elements_per_entry = 0}));
+  if (!has_factors(sizes)) {
+    state->push_back({.name = "second", .sizes = sizes, .elements_per_entry = 0});
+    return;
+  }
   state->push_back({.name = "row", .sizes = {sizes[0]}, .elements_per_entry = 0});
   state->push_back({.name = "column", .sizes = {sizes[1]}, .elements_per_entry = 0});
 }
@@ -89,10 +94,11 @@ uint64_t update_scratch_bytes(const Numerics& numerics, const std::vector<Sizes>
                  (state.is_codes ? 1 : 4));
     }
     // Floats of the value and the gradient, and random bits.
-    if (numerics.precision == Precision::kBf16) need("in floats", 3 * 4 * static_cast<uint64_t>(tile));
+    if (numerics.precision == Precision::kBf16)
+      need("in floats", uint64_t{3} * 4 * static_cast<uint64_t>(tile));
     // Both moments, one more to round in, and codes as they are looked up; in whole blocks.
     if (quantized)
-      need("moments", 4 * 4 *
+      need("moments", uint64_t{4} * 4 *
                           static_cast<uint64_t>((tile + kQuantizationBlock - 1) / kQuantizationBlock *
                                                 kQuantizationBlock));
   }

@@ -36,7 +36,7 @@ double seconds_of(const Work& work) {
 
 int64_t side_within(uint64_t bytes) {
   int64_t side = kMostSide;
-  while (side >= kLeastSide && 3u * 4u * uint64_t(side) * uint64_t(side) > bytes / 8) side /= 2;
+  while (side >= kLeastSide && uint64_t{12} * uint64_t(side) * uint64_t(side) > bytes / 8) side /= 2;
   return side;
 }
 

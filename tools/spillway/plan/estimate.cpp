@@ -78,6 +78,7 @@ std::string estimate_json(const Workload& workload, const trainer::Estimate& nee
 
 std::string estimate_svg(const Workload& workload, const trainer::Estimate& needed) {
   std::vector<SvgBar> bars;
+  bars.reserve(needed.device_peak_bytes.size() + 1);
   for (uint32_t device = 0; device < needed.device_peak_bytes.size(); ++device)
     bars.push_back({"device " + std::to_string(device),
                     size_text(needed.device_peak_bytes[device]) + " at the peak of a step",

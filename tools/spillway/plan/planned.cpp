@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "tools/spillway/command.h"
 #include "tools/spillway/plan/picture.h"
 #include "tools/spillway/report/table.h"
 #include "tools/spillway/units.h"

@@ -32,14 +32,13 @@ std::string model_section(const Workload& workload) {
   return out.str();
 }
 
-std::string new_configuration(const PlanReport& report) {
+std::string new_configuration(const PlanReport& report, const trainer::Plan& plan) {
   return "[model]\n" + model_section(report.workload) +
          "\n[data]\ncorpus = \"corpus.txt\"\n\n[train]\nbatch = " +
          std::to_string(report.workload.shape.batch) + "\nprecision = \"" +
          name_of(report.workload.shape.numerics.precision) + "\"\noptimizer = \"" +
          name_of(report.workload.shape.numerics.optimizer) + "\"" +
-         "\n\n[run]\ndevices = " + std::to_string(report.machine.devices) + "\n\n[plan]\n" +
-         to_toml(report.planned.best->plan);
+         "\n\n[run]\ndevices = " + std::to_string(report.machine.devices) + "\n\n[plan]\n" + to_toml(plan);
 }
 
 template <typename Value>
@@ -51,14 +50,16 @@ void set_in(toml::table* document, const char* section, const char* key, Value v
 }  // namespace
 
 std::string planned_toml(const PlanReport& report, std::string* error) {
+  if (!report.planned.best) return *error = "no plan fits", "";
+  const trainer::Plan& best = report.planned.best->plan;
   const Workload& workload = report.workload;
   const std::string head = "# Made by spillway plan for " + report.gpu.name + ".\n";
-  if (workload.source != ModelSource::kTrainerConfig) return head + new_configuration(report);
+  if (workload.source != ModelSource::kTrainerConfig) return head + new_configuration(report, best);
   std::ifstream file(workload.path, std::ios::binary);
   std::ostringstream text;
   text << file.rdbuf();
   auto document = trainer::parse_toml(text.str(), error);
-  const auto plan = trainer::parse_toml(to_toml(report.planned.best->plan), error);
+  const auto plan = trainer::parse_toml(to_toml(best), error);
   if (!document || !plan) return "";
   document->insert_or_assign("plan", *plan);
   set_in(&*document, "train", "batch", int64_t{workload.shape.batch});

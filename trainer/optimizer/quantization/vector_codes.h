@@ -16,6 +16,18 @@ inline constexpr int kLanes = 8;
 using Floats = float __attribute__((vector_size(4 * kLanes)));
 using Ints = int32_t __attribute__((vector_size(4 * kLanes)));
 
+// table[index], lane by lane. One instruction of a processor that has it; Clang has no name for that.
+template <typename Table>
+__attribute__((always_inline)) inline Table looked_up(Table table, Ints index) {
+#if defined(__clang__)
+  Table found{};
+  for (int lane = 0; lane < kLanes; ++lane) found[lane] = table[index[lane]];
+  return found;
+#else
+  return __builtin_shuffle(table, index);
+#endif
+}
+
 class VectorCodes {
  public:
   explicit VectorCodes(bool is_signed) : offset_(is_signed ? 0 : 1), one_code_(is_signed ? 128 : 255) {
@@ -40,7 +52,7 @@ class VectorCodes {
         (Ints)(__builtin_convertvector(codes, Floats) + (float(offset_) + 0.5f));  // a bin's middle
     const Ints slot = (bits >> 23) & 7;
     const Floats place = (Floats)((bits & 0x7fffff) | 0x3f800000);
-    const Floats number = __builtin_shuffle(base_, slot) + __builtin_shuffle(slope_, slot) * place;
+    const Floats number = looked_up(base_, slot) + looked_up(slope_, slot) * place;
     return codes == one_code_ ? Floats{} + 1.0f : number;
   }
 
@@ -48,8 +60,8 @@ class VectorCodes {
   __attribute__((always_inline)) Ints encoded(Floats x) const {
     Ints decade = {};
     for (int d = 1; d < 7; ++d) decade -= x >= from_[d];
-    const Ints first = __builtin_shuffle(first_, decade), last = __builtin_shuffle(last_, decade);
-    const Floats bin = x * __builtin_shuffle(bins_per_unit_, decade) + __builtin_shuffle(shift_, decade);
+    const Ints first = looked_up(first_, decade), last = looked_up(last_, decade);
+    const Floats bin = x * looked_up(bins_per_unit_, decade) + looked_up(shift_, decade);
     Ints code = __builtin_convertvector(bin, Ints) + first;
     code = code < first ? first : code;
     code = code > last ? last : code;

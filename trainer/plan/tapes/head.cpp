@@ -38,7 +38,7 @@ Tensor chunked(Tape* tape, const TapePass& pass, const TapeHead& head) {
   const uint64_t products = pass.training ? 3 : 1;
   for (uint64_t done = 0; done < tokens; done += chunk) {
     const uint64_t logits = std::min(chunk, tokens - done) * model.vocabulary;
-    tape->spend(2.0 * double(products * logits) * model.width, (products + 1) * weight, products);
+    tape->spend(2.0 * double(products * logits) * model.width, (products + 1) * weight, double(products));
     tape->spend(0, kPassesOverLogits * logits * TapePass::kFloat, kLaunches);
   }
   if (model.tied_head) op.inputs.push_back(head.words);

@@ -59,7 +59,7 @@ Tensor TapeOperators::product(Tensor x, uint64_t width, uint64_t out) {
                     .weights = width * out * pass_.number(),
                     .scratch = pass_.workspace,
                     .backward_scratch = pass_.workspace,
-                    .operations = 2.0 * double(tape_.bytes(x) / pass_.number()) * double(out)});
+                    .operations = 2.0 * numbers_in(tape_.bytes(x)) * double(out)});
 }
 
 Tensor TapeOperators::logits(Tensor x, Tensor words) {
@@ -69,7 +69,7 @@ Tensor TapeOperators::logits(Tensor x, Tensor words) {
                     .keeps = {x},
                     .scratch = pass_.workspace,
                     .backward_scratch = pass_.workspace,
-                    .operations = 2.0 * double(tape_.bytes(x) / pass_.number()) * model_.vocabulary});
+                    .operations = 2.0 * numbers_in(tape_.bytes(x)) * model_.vocabulary});
 }
 
 Tensor TapeOperators::activated(Tensor x) {
@@ -167,7 +167,7 @@ Tensor TapeOperators::in_rows(Tensor heads) {
 Tensor TapeOperators::biased_attention(Tensor query, Tensor key, Tensor value, uint64_t keys,
                                        const Tensor* bias) {
   const uint64_t scores = rows_ * model_.heads * row_tokens_ * keys * pass_.number();
-  const double operations = 2.0 * double(scores / pass_.number()) * model_.head_width;
+  const double operations = 2.0 * numbers_in(scores) * model_.head_width;
   const bool copies = rows_ > 1;
   const auto in_batch = [&](Tensor heads) {
     if (copies) return in_rows(heads);

@@ -59,6 +59,7 @@ class TapeOperators {
   Tensor biased_attention(Tensor query, Tensor key, Tensor value, uint64_t keys, const Tensor* bias);
 
  private:
+  double numbers_in(uint64_t bytes) const { return double(bytes) / double(pass_.number()); }
   uint64_t floats(uint64_t per_token) const { return tokens_ * per_token * TapePass::kFloat; }
   uint64_t log_sums() const;
   double causal_operations() const;
