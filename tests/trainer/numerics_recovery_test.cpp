@@ -57,7 +57,8 @@ TEST_P(RecoveryOf, AHeadInChunksIsTheSameMathematics) {
   for (size_t step = 0; step < plain.size(); ++step) {
     EXPECT_NEAR(whole.losses[step], other.losses[step], in_halves ? 1e-2 : 1e-5) << step;
     if (std::isfinite(whole.norms[step])) {
-      EXPECT_NEAR(whole.norms[step], other.norms[step], (in_halves ? 2e-2 : 1e-4) * whole.norms[step]) << step;
+      EXPECT_NEAR(whole.norms[step], other.norms[step], (in_halves ? 2e-2 : 1e-4) * whole.norms[step])
+          << step;
     }
   }
 }
