@@ -108,6 +108,9 @@ TEST(Config, ErrorsNameTheLineAndTheNearestKey) {
       {least + "[run]\nlimit = \"2 gigs\"", "'run.limit' must be bytes"},
       {least + "[run]\nlimit = -1", "'run.limit' must be bytes"},
       {least + "[model]\nwidth = 100\nheads = 3", "must be a multiple"},
+      {least + "[train]\nprecision = \"fp8\"", "\"fp32\" or \"tf32\" or \"bf16-mixed\""},
+      {least + "[train]\noptimizer = \"lion\"", "\"adamw8bit\", not \"lion\""},
+      {least + "[train]\nloss_scale = 0.5", "'train.loss_scale' must be between 1"},
       {least + "[plan]\nautomatic = 1", "'plan.automatic' must be"},
       {least + "[plan]\nautomatic = true\n[[plan.schedule]]\nstep = 1", "keep one"},
       {least + "[plan]\nschedule = 3", "'plan.schedule' must be a list"},
@@ -127,6 +130,9 @@ TEST(Config, OverridesReplaceKeysAndAreCheckedToo) {
   EXPECT_EQ(config.run.device, "cpu");
   EXPECT_EQ(config.data.corpus, "a b.txt");
   EXPECT_EQ(config.plan.recompute.size(), config.model.layers);
+  const Numerics numerics =
+      parsed(kLeast, {"train.precision=bf16-mixed", "train.optimizer=adafactor"}).train.numerics;
+  EXPECT_EQ(numerics, (Numerics{Precision::kBf16Mixed, OptimizerKind::kAdafactor}));
   EXPECT_THAT(error_of(kLeast, {"train.step=7"}), HasSubstr("did you mean 'train.steps'?"));
   EXPECT_THAT(error_of(kLeast, {"steps"}), HasSubstr("section.key=value"));
   EXPECT_THAT(error_of(kLeast, {"data.corpus.x=1"}), HasSubstr("unknown key"));

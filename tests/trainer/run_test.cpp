@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ATen/Context.h>
 #include <sys/wait.h>
 
 #include <chrono>
@@ -11,6 +12,7 @@
 
 #include "tests/trainer/scratch_folder.h"
 #include "trainer/app/trainer.h"
+#include "trainer/checkpoint/safetensors.h"
 
 namespace spillway::trainer {
 namespace {
@@ -209,6 +211,28 @@ TEST_F(WholeRun, ResultsReadAsTableAndJson) {
   const Results results = train(config("a"), quiet_);
   EXPECT_THAT(to_table(results), HasSubstr("bit_exact"));
   EXPECT_THAT(to_json(results), HasSubstr("\"exit_code\": 0"));
+}
+
+TEST_F(WholeRun, OfMixedPrecisionSavesTheMasterWeights) {
+  const std::string folder = scratch_.file("saved");
+  const Results results =
+      train(config("mixed", {"train.precision=bf16-mixed", "run.save=\"" + folder + "\""}), quiet_);
+  ASSERT_EQ(results.exit_code, kExitDone) << results.verdict;
+  std::string error;
+  const auto file = safetensors::File::open(folder + "/model.safetensors", &error);
+  ASSERT_TRUE(file) << error;
+  const safetensors::StoredTensor& tensor = file->tensors().at("transformer.wte.weight");
+  EXPECT_EQ(tensor.type, "F32");
+  uint64_t finer = 0;  // than bfloat16, which has the upper half of a float's bits
+  for (size_t i = 0; i < tensor.data.size(); i += 4) finer += tensor.data[i] != std::byte{0};
+  EXPECT_GT(finer, tensor.data.size() / 8);
+}
+
+TEST_F(WholeRun, DeterministicHasLibTorchChooseKernelsThatRepeatThemselves) {
+  ASSERT_FALSE(at::globalContext().deterministicAlgorithms());
+  EXPECT_EQ(train(config("same", {"run.deterministic=true"}), quiet_).exit_code, kExitDone);
+  EXPECT_TRUE(at::globalContext().deterministicAlgorithms());
+  at::globalContext().setDeterministicAlgorithms(false, false);
 }
 
 }  // namespace
