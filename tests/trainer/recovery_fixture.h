@@ -39,6 +39,9 @@ class Recovery : public testing::Test {
         : moves(Core::get(), config.shape(), {}, config.recovery.floor),
           program(config, corpus, {at::Device(at::kCPU)}, config.plan, Core::get(), moves),
           step(program, config.shape(), {}, config.plan, config.recovery) {}
+    // The next one may be made in the same place, and allocates before it is a program.
+    ~Fixture() { FailingAllocator::install().leave_alone(); }
+    Fixture(const Fixture&) = delete;
     PlanMoves moves;
     TrainingStep program;
     RecoverableStep step;
