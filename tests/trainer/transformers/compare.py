@@ -1,9 +1,10 @@
 """compare.py BUILD --corpus TEXT NAME...: the trainer beside transformers and others' optimizers, on the same weights.
 
 NAME is a family, which is trained by AdamW beside torch.optim's, or an optimizer, by which a GPT-2 is trained:
-adafactor beside transformers', adamw8bit beside torchao's. For each model: transformers makes it and saves it;
-spillway-train begins with that, trains 50 steps and saves. The logits of the first batch, the loss and gradient norm of
-every step, and the logits of the saved model must be those that transformers computes. Prints how far they are apart.
+adafactor beside transformers', adamw8bit beside torchao's (pip install torchao==0.18.0). For each model: transformers
+makes it and saves it; spillway-train begins with that, trains 50 steps and saves. The logits of the first batch, the
+loss and gradient norm of every step, and the logits of the saved model must be those that transformers computes. Prints
+how far they are apart.
 """
 import argparse
 import math
