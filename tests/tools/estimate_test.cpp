@@ -73,14 +73,6 @@ TEST(Picture, SvgEscapesWhatIsMarkup) {
 
 class EstimateCommand : public CommandTest {
  protected:
-  void write(const std::string& name, const std::string& text) const {
-    std::filesystem::create_directories((folder() / name).parent_path());
-    std::ofstream(folder() / name) << text;
-  }
-  std::string read(const std::string& name) const {
-    std::ifstream file(folder() / name);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
   Json data(std::vector<std::string> words) const {
     words.insert(words.begin(), "estimate");
     words.emplace_back("--json");

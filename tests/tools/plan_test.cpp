@@ -93,14 +93,6 @@ TEST(Gpus, FiguresAreThoseOfTheDataSheets) {
 
 class PlanCommand : public CommandTest {
  protected:
-  void write(const std::string& name, const std::string& text) const {
-    std::filesystem::create_directories((folder() / name).parent_path());
-    std::ofstream(folder() / name) << text;
-  }
-  std::string read(const std::string& name) const {
-    std::ifstream file(folder() / name);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
   nlohmann::json data(std::vector<std::string> words, int code = 0) const {
     words.insert(words.begin(), {"plan", "--json"});
     const Ran ran = run(words);

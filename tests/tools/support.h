@@ -52,6 +52,16 @@ class CommandTest : public ::testing::Test {
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), text_of("out"), text_of("err")};
   }
 
+  // A file of this test's own folder, by its path within it.
+  void write(const std::string& name, const std::string& text) const {
+    std::filesystem::create_directories((folder_ / name).parent_path());
+    std::ofstream(folder_ / name) << text;
+  }
+  std::string read(const std::string& name) const {
+    std::ifstream file(folder_ / name);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
   const std::filesystem::path& folder() const { return folder_; }
   const std::filesystem::path& program() const { return program_; }
 

@@ -36,6 +36,12 @@ bool read_number(const safetensors::File& file, const char* key, Number* value, 
   return false;
 }
 
+// The shortest text that is read back as the same number.
+std::string text_of(double number) {
+  char text[32];
+  return {text, std::to_chars(std::begin(text), std::end(text), number).ptr};
+}
+
 std::string text_of(const Numerics& numerics) {
   return std::string(name_of(numerics.precision)) + " by " + name_of(numerics.optimizer);
 }
@@ -101,7 +107,7 @@ bool save_checkpoint(const std::string& path, const Config& config, TrainingStep
                              {"step", std::to_string(program.step())},
                              {"cursor", std::to_string(program.cursor())},
                              {"updates", std::to_string(program.optimizer().updates())},
-                             {"loss_scale", std::to_string(program.loss_scale().state().scale)},
+                             {"loss_scale", text_of(program.loss_scale().state().scale)},
                              {"loss_scale.clean", std::to_string(program.loss_scale().state().clean)},
                              {"loss_scale.skipped", std::to_string(program.loss_scale().state().skipped)},
                              {"plan", to_toml(plan)}},

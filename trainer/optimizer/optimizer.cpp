@@ -59,37 +59,46 @@ void Optimizer::add_entry(size_t index, Place place, const at::Tensor& initial) 
   entries_.push_back(std::move(entry));
 }
 
-void Optimizer::prepare_scratch() {
-  std::map<int, std::map<std::string, std::pair<int64_t, at::ScalarType>>> needed;
-  std::map<int, std::pair<at::Device, int64_t>> tiles;
+// The tensors that a device needs for updates of its parameters, as large as the largest of them wants them.
+Optimizer::Needs Optimizer::needs_of(int device) const {
+  Needs needs;
   for (size_t i = 0; i < entries_.size(); ++i) {
     const Entry& entry = entries_[i];
-    const at::Tensor& value = parameters_.value(i);
-    const int key = device_key(value);
+    if (device_key(parameters_.value(i)) != device) continue;
     const auto need = [&](const std::string& name, int64_t elements, at::ScalarType type) {
-      auto& [most, kind] = needed[key][name];
-      most = std::max(most, elements), kind = type;
+      Need& of = needs[name];
+      of = {std::max(of.elements, elements), type};
     };
-    auto& [device, tile] = tiles.try_emplace(key, value.device(), 0).first->second;
-    tile = std::max(tile, entry.tile);
     for (const StateTensor& shape : entry.shapes)
       if (entry.on_host && is_tiled(shape)) need(shape.name, entries_of(entry.tile, shape), type_of(shape));
     if (train_.numerics.precision != Precision::kBf16) continue;
     need("value", entry.tile, at::kFloat), need("gradient", entry.tile, at::kFloat);
     need("bits", entry.tile, at::kInt);
   }
-  std::erase_if(scratch_, [&](const auto& of) { return !needed.contains(of.first); });
-  for (const auto& [key, by_name] : needed) {
-    Scratch& scratch = scratch_[key];
-    std::erase_if(scratch, [&](const auto& of) { return !by_name.contains(of.first); });
-    for (const auto& [name, size] : by_name)
-      if (!scratch.contains(name) || scratch[name].numel() != size.first)
-        scratch[name] = at::empty({size.first}, at::device(tiles.at(key).first).dtype(size.second));
+  return needs;
+}
+
+void Optimizer::prepare_scratch() {
+  std::map<int, std::pair<at::Device, int64_t>> largest;  // tiles, by device
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const at::Device device = parameters_.value(i).device();
+    int64_t& tile = largest.try_emplace(device_key(parameters_.value(i)), device, 0).first->second.second;
+    tile = std::max(tile, entries_[i].tile);
   }
-  for (const auto& [key, of] : tiles) {
-    rule_->reserve(of.first, of.second);
-    if (train_.numerics.precision == Precision::kBf16) rounding_.reserve(of.first);
+  std::erase_if(scratch_, [&](const auto& of) { return !largest.contains(of.first); });
+  for (const auto& [key, of] : largest) {
+    const auto& [device, tile] = of;
+    fit(needs_of(key), device, &scratch_[key]);
+    rule_->reserve(device, tile);
+    if (train_.numerics.precision == Precision::kBf16) rounding_.reserve(device);
   }
+}
+
+void Optimizer::fit(const Needs& needs, at::Device device, Scratch* scratch) {
+  std::erase_if(*scratch, [&](const auto& of) { return !needs.contains(of.first); });
+  for (const auto& [name, need] : needs)
+    if (!scratch->contains(name) || scratch->at(name).numel() != need.elements)
+      (*scratch)[name] = at::empty({need.elements}, at::device(device).dtype(need.type));
 }
 
 Updated Optimizer::updated(size_t index) const {

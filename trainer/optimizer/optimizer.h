@@ -31,9 +31,10 @@ class Optimizer {
   Optimizer(Parameters& parameters, const TrainConfig& train, Place place,
             const std::vector<at::Tensor>& initial);
 
-  // Measures the gradients' norm. `loss_scale`: what the loss was multiplied by.
+  // Measures the gradients' norm, for the update of `step`, from 0. `loss_scale`: what the loss was
+  // multiplied by.
   void prepare(uint64_t step, double loss_scale = 1);
-  // `step` counts from 0. False after an overflow: nothing was updated.
+  // False after an overflow: nothing was updated.
   bool commit();
   double gradient_norm() const { return norm_; }  // without the loss scale; not finite after an overflow
   uint64_t updates() const { return updates_; }   // that were made
@@ -57,9 +58,16 @@ class Optimizer {
   };
   // By the name of a state, or of what is computed.
   using Scratch = std::map<std::string, at::Tensor>;
+  struct Need {
+    int64_t elements = 0;
+    at::ScalarType type{};
+  };
+  using Needs = std::map<std::string, Need>;
 
   void add_entry(size_t index, Place place, const at::Tensor& initial);
+  Needs needs_of(int device) const;
   void prepare_scratch();
+  static void fit(const Needs& needs, at::Device device, Scratch* scratch);
   void measure_norm(double loss_scale);
   Updated updated(size_t index) const;
   void update(size_t index);
