@@ -1,6 +1,4 @@
 """Accelerate: a loop as its documentation shows, with accumulate() around the micro-batch that is redone."""
-import sys
-
 import torch
 from accelerate import Accelerator
 
@@ -34,6 +32,4 @@ def train(step, faults, micro_batches):
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(2)
-    count = int(sys.argv[1])
-    training.sweep(lambda step, faults: train(step, faults, count), count)
+    training.main(train)

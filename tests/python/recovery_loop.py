@@ -1,6 +1,4 @@
 """A plain loop: GPT-2 with dropout, accumulation and clipping, undisturbed and with a failure in each micro-batch."""
-import sys
-
 import torch
 
 import training
@@ -29,6 +27,4 @@ def train(step, faults, micro_batches):
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(2)
-    count = int(sys.argv[1])
-    training.sweep(lambda step, faults: train(step, faults, count), count)
+    training.main(train)

@@ -1,5 +1,4 @@
 """Hugging Face's Trainer: its training_step, which a subclass may override, is the micro-batch that is redone."""
-import sys
 import tempfile
 
 import torch
@@ -47,6 +46,4 @@ def train(step, faults, micro_batches):
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(2)
-    count = int(sys.argv[1])
-    training.sweep(lambda step, faults: train(step, faults, count), count)
+    training.main(train)

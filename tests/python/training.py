@@ -4,6 +4,7 @@ import gc
 import hashlib
 import os
 import pathlib
+import sys
 
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
@@ -59,6 +60,13 @@ class Faults:
         self.make_room()
         self.counted.append(self._library.requests() - self._begun)
         self._begun = None
+
+
+def main(train):
+    """A program that is called with MICRO_BATCHES: `train(step, faults, micro_batches)` is swept."""
+    torch.set_num_threads(2)
+    count = int(sys.argv[1])
+    sweep(lambda step, faults: train(step, faults, count), count)
 
 
 def sweep(train, micro_batches):

@@ -71,14 +71,7 @@ TEST_F(Recovery, EveryRequestFailingFromThereOnEndsTyped) {
 }
 
 TEST_F(Recovery, TheCommitAllocatesNothing) {
-  for (const Place place : {Place::kDevice, Place::kHost}) {
-    config_.plan.optimizer = place;
-    Fixture run(config_, corpus_);
-    allocator_.arm(&run.program, 0, false);
-    for (uint64_t step = 0; step < 3; ++step) EXPECT_EQ(run.step.run(step), StepOutcome::kDone);
-    EXPECT_GT(allocator_.requests, 0u) << "the counter counts";
-    EXPECT_EQ(allocator_.in_commit, 0u);
-  }
+  expect_quiet_commits();
 }
 
 TEST_F(Recovery, TheLedgerTakesEachMicroBatchOnce) {

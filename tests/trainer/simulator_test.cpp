@@ -9,6 +9,7 @@
 
 #include "spillway/driver/simulator_control.h"
 #include "spillway/trainer/plan/planner.h"
+#include "tests/trainer/outcome.h"
 #include "tests/trainer/scratch_folder.h"
 #include "tests/trainer/small_models.h"
 #include "tests/trainer/test_corpus.h"
@@ -84,11 +85,6 @@ class Simulated : public testing::Test {
     RecoverableStep step;
   };
 
-  struct Outcome {
-    std::vector<double> losses, norms;
-    uint64_t weights = 0;
-    bool operator==(const Outcome&) const = default;
-  };
   struct Ran {
     Outcome outcome;
     std::vector<Plan> plans;
@@ -333,6 +329,7 @@ TEST_F(Simulated, AnAutomaticPlanMeetsNoFailureAndGivesTheBitsOfThatPlan) {
   const TrainOptions quiet{.resume = "", .stop = nullptr, .quiet = true};
   const uint64_t plain = estimate(config_.shape(), config_.plan, {}).device_peak_bytes[0];
   std::set<std::string> chosen;
+  int split = 0;
   for (const uint64_t percent : {115, 75, 60, 45}) {
     config_.automatic_plan = true;
     config_.run.out = scratch_.file("automatic");
@@ -346,6 +343,10 @@ TEST_F(Simulated, AnAutomaticPlanMeetsNoFailureAndGivesTheBitsOfThatPlan) {
     EXPECT_EQ(after.failures, before.failures) << percent << "%: " << to_string(automatic.plan);
     EXPECT_TRUE(automatic.records.empty());
     chosen.insert(to_string(automatic.plan));
+    const bool is_split =
+        automatic.plan.micro_batch != config_.plan.micro_batch || automatic.plan.head_chunks > 1;
+    split += is_split;
+    EXPECT_EQ(automatic.guarantee_held, is_split ? Guarantee::kNumericallyEqual : Guarantee::kBitExact);
     set_limits(0);
     config_.automatic_plan = false;
     config_.run.limit_bytes = 0;
@@ -355,6 +356,8 @@ TEST_F(Simulated, AnAutomaticPlanMeetsNoFailureAndGivesTheBitsOfThatPlan) {
     EXPECT_EQ(same.weights_hash, automatic.weights_hash) << percent << "%: " << to_string(automatic.plan);
   }
   EXPECT_EQ(chosen.size(), 4u) << "each limit has a plan of its own";
+  EXPECT_GT(split, 0);
+  EXPECT_LT(split, 4);
 }
 
 TEST_F(Simulated, ARunWithNoPlanLeftEndsTypedWithACheckpointThatGoesOn) {
@@ -455,12 +458,7 @@ INSTANTIATE_TEST_SUITE_P(Of, SimulatedNumerics,
                                          Numerics{Precision::kBf16Mixed, OptimizerKind::kAdafactor},
                                          Numerics{Precision::kFp16Mixed, OptimizerKind::kAdamW8bit},
                                          Numerics{Precision::kBf16, OptimizerKind::kAdamW8bit}),
-                         [](const auto& info) {
-                           std::string name = std::string(name_of(info.param.precision)) + "_" +
-                                              name_of(info.param.optimizer);
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         [](const auto& info) { return case_name(info.param); });
 
 TEST_P(SimulatedNumerics, TheCommitMakesNoRequest) {
   expect_quiet_commits();

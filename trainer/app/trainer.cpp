@@ -167,6 +167,8 @@ class Run {
   std::unique_ptr<PlanMoves> moves_;
   std::unique_ptr<TrainingStep> program_;
   std::unique_ptr<RecoverableStep> recoverable_;
+  Guarantee start_ =
+      Guarantee::kBitExact;  // what the plan that the run began with leaves of the configuration's
   Results results_;
 };
 
@@ -186,6 +188,13 @@ Plan Run::first_plan() const {
   const AutomaticPlan automatic = choose_plan(config_, machine_, devices_, core_);
   if (!options_.quiet) std::printf("%s: %s\n", automatic.text.c_str(), to_string(automatic.plan).c_str());
   return automatic.plan;
+}
+
+// Of a plan that a run begins with in place of another: the same sums, or sums in another order.
+Guarantee guarantee_of_start(const Plan& configured, const Plan& begun, uint32_t batch) {
+  const auto rows = [batch](const Plan& plan) { return std::min(plan.micro_batch, batch); };
+  const bool same = rows(configured) == rows(begun) && configured.head_chunks == begun.head_chunks;
+  return same ? Guarantee::kBitExact : Guarantee::kNumericallyEqual;
 }
 
 void Run::build() {
@@ -210,6 +219,7 @@ void Run::build() {
   }
   if (!options_.resume.empty() && !load_checkpoint(from, config_, program_.get(), &error))
     throw SetupError(error);
+  if (config_.automatic_plan) start_ = guarantee_of_start(config_.plan, plan, shape_.batch);
   recoverable_ = std::make_unique<RecoverableStep>(*program_, shape_, machine_, plan, config_.recovery);
 }
 
@@ -356,7 +366,7 @@ void Run::collect() {
   results_.weights_hash = program_->parameters().hash();
   results_.skipped_steps = program_->loss_scale().state().skipped;
   results_.plan = recoverable_->plan();
-  results_.guarantee_held = recoverable_->guarantee_held();
+  results_.guarantee_held = std::max(recoverable_->guarantee_held(), start_);
   results_.records = recoverable_->records();
   if (!core_.loaded()) return;
   results_.trace = core_.trace_path();
