@@ -6,6 +6,7 @@
 
 #include "tools/spillway/look.h"
 #include "tools/spillway/units.h"
+#include "tools/spillway/xml.h"
 
 namespace spillway::tools {
 namespace {
@@ -20,21 +21,6 @@ std::string repeated(const char* text, size_t times) {
   std::string all;
   for (size_t i = 0; i < times; ++i) all += text;
   return all;
-}
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else
-      out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-  }
-  return out;
 }
 
 class SvgWriter {
@@ -94,13 +80,13 @@ class SvgWriter {
                  const std::string& title = "") {
     print("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\">", x, y, width, height,
           kColours[colour % std::size(kColours)]);
-    if (!title.empty()) out_ += "<title>" + escaped(title) + "</title>";
+    if (!title.empty()) out_ += "<title>" + xml(title) + "</title>";
     out_ += "</rect>\n";
   }
 
   void text(double x, double y, const std::string& words, const char* style = "") {
     print("<text x=\"%.1f\" y=\"%.1f\"%s>", x, y, style);
-    out_ += escaped(words) + "</text>\n";
+    out_ += xml(words) + "</text>\n";
   }
 
   template <typename... Values>

@@ -5,28 +5,12 @@
 
 #include "spillway/allocator/verdict.h"
 #include "tools/spillway/report/table.h"
+#include "tools/spillway/xml.h"
 
 namespace spillway::tools {
 namespace {
 
 constexpr size_t kMostGrown = 10;
-
-std::string xml(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '&')
-      out += "&amp;";
-    else if (c == '"')
-      out += "&quot;";
-    else if (static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\t')
-      out += c;
-  }
-  return out;
-}
 
 // A cell of a table in Markdown. `tags`: whether what looks like one would be taken for one.
 std::string cell(const std::string& text, bool tags) {
