@@ -54,11 +54,11 @@ TEST(RecoverOnLibTorch, TheFailedStepsTensorsAreGoneWhenRoomIsMade) {
   const auto step = recover(at::Device(at::kCUDA, 0), attempt, [&] { leaf.mutable_grad().reset(); }, halve);
   EXPECT_GE(shrunk, 1);
   EXPECT_LE(shrunk, 2);
-  EXPECT_EQ(step.result.value_or(0), double(bytes / 4));
+  EXPECT_EQ(step.result.value_or(0), double(bytes) / 4);
 }
 
 TEST(RecoverOnLibTorch, ShortagesAreKnownByClassAndText) {
-  const auto says = [](const char* text) { return c10::Error({__func__, __FILE__, 0}, text); };
+  const auto says = [](const char* text) { return c10::Error({"says", __FILE__, 0}, text); };
   EXPECT_TRUE(is_out_of_memory(c10::OutOfMemoryError({__func__, __FILE__, 0}, "no room")));
   EXPECT_TRUE(is_out_of_memory(says("CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")));
   EXPECT_FALSE(is_out_of_memory(says("shapes do not match")));

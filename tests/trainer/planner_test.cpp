@@ -15,9 +15,9 @@ namespace {
 
 // A sanitized search is many times slower and takes samples of the limits.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kSample = 12;
+constexpr unsigned kSample = 12;
 #else
-constexpr int kSample = 1;
+constexpr unsigned kSample = 1;
 #endif
 
 struct GridCase {
@@ -90,7 +90,7 @@ TEST(Planner, ComesWithinATenthOfAnExhaustiveSearch) {
     const std::vector<Point> all = exhaustive(grid, machine);
     const uint64_t plain =
         estimate(grid.shape, {.micro_batch = grid.shape.batch}, machine).device_peak_bytes[0];
-    for (int percent = 110; percent >= 5; percent -= 3 * kSample) {
+    for (int percent = 110; percent >= 5; percent -= int(3 * kSample)) {
       machine.device_bytes = kPlannerPages + plain * uint64_t(percent) / 100;
       double best = 0;
       for (const Point& point : all)
@@ -111,7 +111,7 @@ TEST(Planner, MoreMemoryNeverGivesASlowerPlan) {
     const uint64_t plain =
         estimate(grid.shape, {.micro_batch = grid.shape.batch}, machine).device_peak_bytes[0];
     double slower = 0;  // 0: nothing has fitted yet
-    for (uint64_t percent = 1; percent <= 120; percent += 4 * kSample) {
+    for (uint64_t percent = 1; percent <= 120; percent += uint64_t{4} * kSample) {
       machine.device_bytes = kPlannerPages + plain * percent / 100;
       const Planned planned =
           find_plan(grid.shape, machine, Guarantee::kNumericallyEqual, {.evaluation_batch = 64});

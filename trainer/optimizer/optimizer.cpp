@@ -107,6 +107,7 @@ Updated Optimizer::updated(size_t index) const {
 
 void Optimizer::measure_norm(double loss_scale) {
   std::vector<at::Tensor> norms;
+  norms.reserve(parameters_.size());
   for (size_t i = 0; i < parameters_.size(); ++i)
     norms.push_back(at::linalg_vector_norm(parameters_.gradient(i).view({-1}), 2, {}, false, at::kFloat));
   double squares = 0;  // in the order of the parameters, on the host: the same wherever the layers lie
@@ -192,6 +193,7 @@ void Optimizer::move_to(Place place) {
   for (size_t i = 0; i < entries_.size(); ++i) {
     Entry& entry = entries_[i];
     std::vector<at::Tensor> moved;
+    moved.reserve(entry.tensors.size());
     for (const at::Tensor& tensor : entry.tensors)
       moved.push_back(tensor.to(place_of(place, parameters_.value(i))));
     entry.tensors = std::move(moved);
@@ -204,6 +206,7 @@ void Optimizer::relocate(size_t first, size_t count, at::Device device) {
   for (size_t i = first; i < first + count; ++i) {
     if (entries_[i].on_host) continue;
     std::vector<at::Tensor> moved;
+    moved.reserve(entries_[i].tensors.size());
     for (const at::Tensor& tensor : entries_[i].tensors) moved.push_back(tensor.to(device));
     entries_[i].tensors = std::move(moved);
   }

@@ -210,6 +210,7 @@ double TrainingStep::evaluation_loss() const {
 
 std::vector<at::Tensor> TrainingStep::trained_weights() const {
   std::vector<at::Tensor> weights;
+  weights.reserve(parameters_.size());
   for (size_t i = 0; i < parameters_.size(); ++i) weights.push_back(optimizer_.weights(i));
   return weights;
 }
