@@ -17,7 +17,7 @@
 namespace spillway::trainer {
 
 struct DataConfig {
-  std::string corpus;
+  std::string corpus;  // a text, whose bytes are the tokens, or a file of tokens
   double validation = 0.1;
   uint64_t seed = 1;
 };
