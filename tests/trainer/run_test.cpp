@@ -68,6 +68,14 @@ TEST_F(WholeRun, LearnsAndRepeatsToTheBit) {
   EXPECT_NE(train(config("c", {"train.steps=60", "data.seed=2"}), quiet_).weights_hash, first.weights_hash);
 }
 
+TEST_F(WholeRun, LoaderThreadsChangeNoBit) {
+  const Results without = train(config("a", {"data.workers=0"}), quiet_);
+  ASSERT_EQ(without.exit_code, kExitDone) << without.verdict;
+  const Results with = train(config("b", {"data.workers=3", "data.ahead=5"}), quiet_);
+  EXPECT_EQ(with.weights_hash, without.weights_hash);
+  EXPECT_EQ(losses("a"), losses("b"));
+}
+
 TEST_F(WholeRun, BytesAsTokensOfAFileAreTheText) {
   const Results of_text = train(config("a"), quiet_);
   ASSERT_EQ(of_text.exit_code, kExitDone) << of_text.verdict;

@@ -87,6 +87,8 @@ class ConfigReader {
     table.text("corpus", &config_.data.corpus);
     table.number("validation", &config_.data.validation, 0.001, 0.9);
     table.integer("seed", &config_.data.seed, 0, kMost64);
+    table.integer("workers", &config_.data.workers, 0, 64);
+    table.integer("ahead", &config_.data.ahead, 1, 1024);
   }
 
   void read_train(StrictTable& table) {
