@@ -84,8 +84,13 @@ class _Json:
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
 
+def _configured_sentinels(folder: pathlib.Path) -> int:
+    number = _json_of(folder / "tokenizer_config.json").get("extra_ids", 0)
+    return number if isinstance(number, int) and 0 <= number < 1 << 16 else 0
+
+
 class _Model:
-    def __init__(self, path: pathlib.Path, sentinels: int):
+    def __init__(self, path: pathlib.Path, asked: typing.Optional[int]):
         try:
             import sentencepiece
         except ImportError:
@@ -97,8 +102,10 @@ class _Model:
             raise BadTokenizer(f"{path} is no model of SentencePiece: {error}") from None
         pieces = self._model.get_piece_size()
         own = _sentinels({self._model.id_to_piece(i): i for i in range(pieces)})
-        if own and sentinels:
+        if own and asked:
             raise BadTokenizer(f"{path} has {len(own)} sentinels of its own: leave --sentinels out")
+        usual = 0 if own else _configured_sentinels(path.parent)
+        sentinels = usual if asked is None else asked
         self.path = path
         self.vocabulary = pieces + sentinels
         found = {"pad": self._model.pad_id(), "eos": self._model.eos_id(), "unk": self._model.unk_id()}
@@ -106,7 +113,8 @@ class _Model:
         self.sentinels = own or [pieces + sentinels - 1 - i for i in range(sentinels)]
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        return self._model.encode(texts, out_type=int)
+        ids: list[list[int]] = self._model.encode(texts, out_type=int)
+        return ids
 
 
 def _file_of(path: pathlib.Path) -> pathlib.Path:
@@ -134,7 +142,4 @@ def open_tokenizer(path: pathlib.Path, sentinels: typing.Optional[int]) -> Token
         if sentinels is not None:
             raise BadTokenizer(f"{file} says its sentinels itself: --sentinels is for a *.model")
         return _Json(file)
-    if sentinels is None:
-        configured = _json_of(file.parent / "tokenizer_config.json").get("extra_ids", 0)
-        sentinels = configured if isinstance(configured, int) and 0 <= configured < 1 << 16 else 0
     return _Model(file, sentinels)

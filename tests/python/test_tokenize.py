@@ -151,6 +151,21 @@ class Tokenize(unittest.TestCase):
             self.assertEqual(self.tokenized(self.folder / "text", "--tokenizer", self.folder)[1]["vocabulary"],
                              str(pieces + 7))
 
+    @unittest.skipIf(sentencepiece is None, "sentencepiece is not installed")
+    def test_sentinels_among_a_models_pieces_are_its_own(self):
+        model = io.BytesIO()
+        own = [f"<extra_id_{i}>" for i in (2, 0, 1)]
+        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(text_of(1, 4000).splitlines()),
+                                                 model_writer=model, vocab_size=400, hard_vocab_limit=False,
+                                                 minloglevel=2, user_defined_symbols=own)
+        path = self.write("spiece.model", model.getvalue())
+        self.write("tokenizer_config.json", '{"extra_ids": 7}')
+        theirs = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        metadata = self.tokenized(self.write("text", "the page"), "--tokenizer", path)[1]
+        self.assertEqual(metadata["vocabulary"], str(theirs.get_piece_size()))
+        self.assertEqual(json.loads(metadata["sentinels"]), [theirs.piece_to_id(f"<extra_id_{i}>") for i in range(3)])
+        self.assertIn("3 sentinels of its own", self.fault(self.folder / "text", "--tokenizer", path, "--sentinels", 3))
+
     def test_the_file_says_what_the_trainer_must_know(self):
         KINDS["gpt2"]().save(str(self.folder / "tokenizer.json"))
         theirs = tokenizers.Tokenizer.from_file(str(self.folder / "tokenizer.json"))
