@@ -23,12 +23,12 @@ void BatchLoader::work(const std::stop_token& stop) {
 
 std::shared_ptr<BatchLoader::Batch> BatchLoader::claim(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  if (!room_.wait(lock, stop, [this] { return next_ && batches_.size() < ahead_; }) || stop.stop_requested())
+  if (!room_.wait(lock, stop, [this] { return begun_ && batches_.size() < ahead_; }) || stop.stop_requested())
     return nullptr;
-  auto batch = std::make_shared<Batch>(*next_);
+  auto batch = std::make_shared<Batch>(next_);
   if (!spare_.empty()) batch->tokens = std::move(spare_.back()), spare_.pop_back();
   batches_.push_back(batch);
-  *next_ += rows_;
+  next_ += rows_;
   return batch;
 }
 
@@ -43,13 +43,15 @@ void BatchLoader::make(Batch& batch) const {
 
 void BatchLoader::begin_at(uint64_t cursor) {
   batches_.clear();
+  begun_ = true;
   next_ = cursor;
   room_.notify_all();
 }
 
 std::shared_ptr<BatchLoader::Batch> BatchLoader::wait_for(uint64_t cursor) {
   std::unique_lock lock(mutex_);
-  if (batches_.empty() ? next_ != cursor : batches_.front()->cursor != cursor) begin_at(cursor);
+  const uint64_t expected = batches_.empty() ? next_ : batches_.front()->cursor;
+  if (!begun_ || expected != cursor) begin_at(cursor);
   made_.wait(lock, [this] { return !batches_.empty() && batches_.front()->made; });
   auto batch = std::move(batches_.front());
   batches_.pop_front();

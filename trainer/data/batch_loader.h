@@ -15,7 +15,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <thread>
 #include <vector>
@@ -62,7 +61,8 @@ class BatchLoader {
   std::mutex mutex_;  // of all below
   std::condition_variable_any room_, made_;
   std::deque<std::shared_ptr<Batch>> batches_;  // claimed and not taken, by cursor
-  std::optional<uint64_t> next_;                // cursor of the next claim; none before the first `take`
+  bool begun_ = false;                          // by the first `take`
+  uint64_t next_ = 0;                           // cursor of the next claim
   std::vector<std::vector<int64_t>> spare_;     // memory of batches that were taken
 
   std::vector<std::jthread> workers_;  // last: they end before what they use
