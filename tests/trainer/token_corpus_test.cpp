@@ -27,6 +27,12 @@ class TokenCorpus : public testing::Test {
     ScratchFolder::write(scratch_.file("tokens"), bytes);
     return scratch_.file("tokens");
   }
+  static Corpus opened(const std::string& path, uint32_t window) {
+    std::string error;
+    auto corpus = Corpus::open(path, 0.1, window, &error);
+    EXPECT_TRUE(corpus) << error;
+    return std::move(corpus).value_or(Corpus());
+  }
   // "" where it opens.
   std::string fault(const std::string& bytes) {
     std::string error;
@@ -48,25 +54,22 @@ TEST_F(TokenCorpus, WindowsAreWhatTheFileHas) {
     for (const std::string padding : {"", " "}) {  // the numbers then begin at an odd byte
       WrittenTokens written{.type = type, .tokens = counting(1000)};
       written.metadata += padding;
-      std::string error;
-      const auto corpus = Corpus::open(write(written.bytes()), 0.1, 9, &error);
-      ASSERT_TRUE(corpus) << error;
-      EXPECT_EQ(corpus->size(), 1000u);
-      EXPECT_EQ(corpus->text_bytes(), 4000u);
-      EXPECT_EQ(corpus->vocabulary().size, 300u);
-      EXPECT_NEAR(corpus->unigram_entropy(), std::log(250), 1e-9);
+      const Corpus corpus = opened(write(written.bytes()), 9);
+      EXPECT_EQ(corpus.size(), 1000u);
+      EXPECT_EQ(corpus.text_bytes(), 4000u);
+      EXPECT_EQ(corpus.vocabulary().size, 300u);
+      EXPECT_NEAR(corpus.unigram_entropy(), std::log(250), 1e-9);
       std::vector<int64_t> window(9);
       for (const uint64_t first : {0, 1, 500, 891}) {
-        corpus->training_window(first, window);
+        corpus.training_window(first, window);
         for (size_t i = 0; i < window.size(); ++i) EXPECT_EQ(window[i], int64_t((first + i) % 250)) << type;
       }
-      corpus->validation_window(0, 1, window);
+      corpus.validation_window(0, 1, window);
       EXPECT_EQ(window[0], 900 % 250);
     }
 }
 
 TEST_F(TokenCorpus, BytesAsTokensGiveTheRowsOfTheText) {
-  std::string error;
   const std::string text = ScratchFolder::read(scratch_.corpus());
   for (const Family family : {Family::kGpt2, Family::kT5}) {
     Architecture model = small_model(family, 1, 8, 1, 64);
@@ -76,11 +79,10 @@ TEST_F(TokenCorpus, BytesAsTokensGiveTheRowsOfTheText) {
     if (family == Family::kT5)
       written.metadata.replace(written.metadata.find("[255"), 17, "[383,382,381,380]");
     const uint32_t window = Examples::window_tokens(model);
-    const auto of_text = Corpus::open(scratch_.corpus(), 0.1, window, &error);
-    const auto of_tokens = Corpus::open(write(written.bytes()), 0.1, window, &error);
-    ASSERT_TRUE(of_text && of_tokens) << error;
-    ASSERT_EQ(Examples::fault_of(model, of_tokens->vocabulary()), "");
-    const Examples a(*of_text, model), b(*of_tokens, model);
+    const Corpus of_text = opened(scratch_.corpus(), window),
+                 of_tokens = opened(write(written.bytes()), window);
+    ASSERT_EQ(Examples::fault_of(model, of_tokens.vocabulary()), "");
+    const Examples a(of_text, model), b(of_tokens, model);
     std::vector<int64_t> rows(size_t{20} * a.row_tokens()), same(rows.size());
     a.draw(3, 7, 20, rows);
     b.draw(3, 7, 20, same);
@@ -95,11 +97,9 @@ TEST_F(TokenCorpus, AT5TakesTheTokenizersOwnMarks) {
   const Architecture model = small_model(Family::kT5, 1, 8, 1, 64);
   WrittenTokens written{.tokens = counting(1000)};
   written.metadata += R"(,"eos":"299","sentinels":"[290,295,260,261]")";
-  std::string error;
-  const auto corpus = Corpus::open(write(written.bytes()), 0.1, Examples::window_tokens(model), &error);
-  ASSERT_TRUE(corpus) << error;
-  ASSERT_EQ(Examples::fault_of(model, corpus->vocabulary()), "");
-  const Examples examples(*corpus, model);
+  const Corpus corpus = opened(write(written.bytes()), Examples::window_tokens(model));
+  ASSERT_EQ(Examples::fault_of(model, corpus.vocabulary()), "");
+  const Examples examples(corpus, model);
   std::vector<int64_t> row(examples.row_tokens()), marks;
   examples.draw(1, 0, 1, row);
   for (const int64_t token : row)
