@@ -77,7 +77,7 @@ void choose_kernels(const Config& config) {
 }
 
 std::string text_of(const Corpus& corpus) {
-  const std::string bytes = std::to_string(corpus.text_bytes()) + " bytes of text";
+  std::string bytes = std::to_string(corpus.text_bytes()) + " bytes of text";
   if (corpus.vocabulary().of_bytes) return bytes;
   return std::to_string(corpus.size()) + " tokens of a vocabulary of " +
          std::to_string(corpus.vocabulary().size) + ", made of " + bytes;
