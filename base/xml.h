@@ -4,9 +4,9 @@
 #pragma once
 #include <string>
 
-namespace spillway::tools {
+namespace spillway {
 
 // What is markup is written as text. Also for attributes in double quotes.
 std::string xml(const std::string& text);
 
-}  // namespace spillway::tools
+}  // namespace spillway

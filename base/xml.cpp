@@ -1,6 +1,6 @@
-#include "tools/spillway/xml.h"
+#include "base/xml.h"
 
-namespace spillway::tools {
+namespace spillway {
 
 std::string xml(const std::string& text) {
   std::string out;
@@ -19,4 +19,4 @@ std::string xml(const std::string& text) {
   return out;
 }
 
-}  // namespace spillway::tools
+}  // namespace spillway
