@@ -1,10 +1,12 @@
 #include "base/xml.h"
 
+#include "base/utf8.h"
+
 namespace spillway {
 
 std::string xml(const std::string& text) {
   std::string out;
-  for (const char c : text) {
+  for (const char c : valid_utf8(text)) {
     if (c == '<')
       out += "&lt;";
     else if (c == '>')
