@@ -129,6 +129,15 @@ TEST_F(Log, AFileThatCannotBeWrittenIsNamedOnceAndTheRestGoesOn) {
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 2);
 }
 
+TEST_F(Log, CurvesThatCannotBeWrittenAreLeftOut) {
+  EventFile curves;
+  std::string error;
+  EXPECT_TRUE(curves.write(0, {{"loss", 1}}, &error)) << "not asked for";
+  EXPECT_FALSE(curves.open("/proc/nowhere", false, &error));
+  EXPECT_THAT(error, MatchesRegex("/proc/nowhere/events\\.out\\.tfevents\\..*: No such file or directory"));
+  EXPECT_TRUE(curves.write(0, {{"loss", 1}}, &error)) << "said once";
+}
+
 TEST(ProgressText, HasWhatIsNewestFirstAndKeepsToTheWidth) {
   const Progress progress{.done = 7,
                           .steps = 90,

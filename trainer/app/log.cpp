@@ -12,7 +12,6 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <system_error>
 
 namespace spillway::trainer {
@@ -74,7 +73,7 @@ void drop_torn_line(const std::string& path) {
 
 struct RunLog::Outputs {
   spdlog::level::level_enum least = spdlog::level::info;
-  std::optional<ProgressLine> line;
+  std::unique_ptr<ProgressLine> line;
   std::shared_ptr<spdlog::logger> console, file, data;
 
   void complain(const std::string& what) {
@@ -102,9 +101,9 @@ struct RunLog::Outputs {
 RunLog::RunLog(std::string_view least, bool quiet) : outputs_(std::make_unique<Outputs>()) {
   outputs_->least = level_of(least);
   if (quiet) return;
-  if (ProgressLine::possible()) outputs_->line.emplace();
-  outputs_->console = std::make_shared<spdlog::logger>(
-      "", std::make_shared<ConsoleSink>(outputs_->line ? &*outputs_->line : nullptr));
+  if (ProgressLine::possible()) outputs_->line = std::make_unique<ProgressLine>();
+  outputs_->console =
+      std::make_shared<spdlog::logger>("", std::make_shared<ConsoleSink>(outputs_->line.get()));
   outputs_->console->set_level(outputs_->least);
 }
 

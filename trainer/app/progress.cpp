@@ -39,12 +39,13 @@ size_t columns_of_terminal() {
 
 // "0:42", "1:02:03", "5 days".
 std::string time_left(double seconds) {
-  constexpr double kMost = 100 * 365 * 86400.0;
+  constexpr unsigned long long kDay = 86400;
+  constexpr double kMost = 100 * 365 * double(kDay);
   const auto whole =
       static_cast<unsigned long long>(std::isfinite(seconds) ? std::clamp(seconds, 0.0, kMost) : kMost);
   char text[48];
-  if (whole >= 2 * 86400)
-    std::snprintf(text, sizeof text, "%llu days", whole / 86400);
+  if (whole >= 2 * kDay)
+    std::snprintf(text, sizeof text, "%llu days", whole / kDay);
   else if (whole >= 3600)
     std::snprintf(text, sizeof text, "%llu:%02llu:%02llu", whole / 3600, whole / 60 % 60, whole % 60);
   else

@@ -53,6 +53,23 @@ Event recovery_event(const RecoveryRecord& record) {
   return event;
 }
 
+EventFile::Scalars scalars_of(const DoneStep& step, uint64_t tokens) {
+  EventFile::Scalars scalars = {{"loss", step.loss},
+                                {"gradient_norm", step.gradient_norm},
+                                {"learning_rate", step.learning_rate},
+                                {"tokens_per_second", double(tokens) / step.seconds}};
+  for (const spillway_memory& memory : step.memory) {
+    const std::string device = "/device" + std::to_string(memory.device);
+    scalars.emplace_back("live_peak_bytes" + device, double(memory.peak_live));
+    scalars.emplace_back("reserved_peak_bytes" + device, double(memory.peak_reserved));
+  }
+  return scalars;
+}
+
+void without_curves(const std::string& why, RunLog* log) {
+  log->say(LogLevel::kWarning, why + ": the training goes on without TensorBoard's file");
+}
+
 std::string memory_text(const std::vector<spillway_memory>& devices) {
   if (devices.empty()) return "";
   char text[96];
@@ -87,6 +104,8 @@ bool Recorder::open(bool resumed, std::string* error) {
   const RunConfig& run = config_.run;
   if (!files_.open(run.out, resumed, error)) return false;
   log_.open(run.out, resumed, run.log_json);
+  std::string why;
+  if (run.tensorboard && !curves_.open(run.out, resumed, &why)) without_curves(why, &log_);
   return true;
 }
 
@@ -152,6 +171,11 @@ void Recorder::remember(const DoneStep& step) {
   disturbed_ = false;
 }
 
+void Recorder::draw(uint64_t step, const EventFile::Scalars& scalars) {
+  std::string why;
+  if (!curves_.write(step, scalars, &why)) without_curves(why, &log_);
+}
+
 void Recorder::done(const DoneStep& step) {
   files_.loss(step.number, step.loss, step.gradient_norm);
   files_.plan(step.number, step.plan);
@@ -159,6 +183,7 @@ void Recorder::done(const DoneStep& step) {
   const uint64_t tokens = config_.shape().tokens();
   log_.step(step_line(step, config_.train.steps, tokens), progress_of(step));
   log_.record(step_event(step, tokens));
+  draw(step.number, scalars_of(step, tokens));
   remember(step);
 }
 
@@ -172,6 +197,7 @@ void Recorder::evaluated(uint64_t steps, double loss, double unigram_entropy) {
   event["step"] = steps;
   event["loss"] = loss;
   log_.record(event);
+  draw(steps, {{"evaluation_loss", loss}});
   history_.add(EvaluationPoint{.step = steps, .loss = loss});
 }
 

@@ -10,6 +10,7 @@
 
 #include "spillway/spillway.h"
 #include "spillway/trainer/step/recoverable_step.h"
+#include "trainer/app/event_file.h"
 #include "trainer/app/log.h"
 #include "trainer/app/run_files.h"
 #include "trainer/config/config.h"
@@ -41,12 +42,14 @@ class Recorder {
 
  private:
   Progress progress_of(const DoneStep& step) const;
+  void draw(uint64_t step, const EventFile::Scalars& scalars);
   void remember(const DoneStep& step);
 
   const Config& config_;
   RunLog& log_;
   RunHistory& history_;
   RunFiles files_;
+  EventFile curves_;
   size_t told_ = 0;        // recoveries
   bool disturbed_ = true;  // since the last step
   uint64_t steps_ = 0;     // done since it began

@@ -281,14 +281,15 @@ StepOutcome Run::run_step(uint64_t step) {
   ++results_.steps;
   results_.tokens += shape_.tokens();
   results_.seconds += seconds;
+  const std::vector<spillway_memory> memory = peaks_.of_step();
   recorder_.done({.number = step,
                   .loss = program_->loss(),
                   .gradient_norm = program_->gradient_norm(),
                   .learning_rate = learning_rate(config_.train, step),
                   .seconds = seconds,
                   .plan = recoverable_->plan(),
-                  .memory = peaks_.of_step(),
-                  .memory_of_run = peaks_.of_run()});
+                  .memory = memory,
+                  .memory_of_run = peaks_.of_run(memory)});
   return outcome;
 }
 
@@ -375,7 +376,7 @@ void Run::collect() {
   results_.records = recoverable_->records();
   if (!core_.loaded()) return;
   results_.trace = core_.trace_path();
-  results_.memory = peaks_.of_run();
+  results_.memory = peaks_.of_run(peaks_.of_step());
   size_t count = 0;
   core_.query_strategies(nullptr, 0, &count);
   results_.strategies.assign(count, {});

@@ -51,6 +51,7 @@ struct RunConfig {
   uint64_t checkpoint_every = 0;       // steps; 0: only when the run ends early
   std::string log_level = "info";      // the least that is said: "debug", "info", "warning", "error"
   bool log_json = false;               // train.jsonl too
+  bool tensorboard = false;            // an event file too
 };
 
 struct Config {

@@ -26,16 +26,15 @@ std::vector<spillway_memory> PeakWatch::of_step() const {
   return all;
 }
 
-std::vector<spillway_memory> PeakWatch::of_run() const {
-  std::vector<spillway_memory> all = of_step();
-  for (spillway_memory& memory : all) {
+std::vector<spillway_memory> PeakWatch::of_run(std::vector<spillway_memory> now) const {
+  for (spillway_memory& memory : now) {
     Peaks peaks = run_[size_t(memory.device)];
     raise(&peaks, memory);
     memory.peak_live = peaks.live;
     memory.peak_reserved = peaks.reserved;
     memory.peak_allocated = peaks.allocated;
   }
-  return all;
+  return now;
 }
 
 }  // namespace spillway::trainer

@@ -19,7 +19,8 @@ class PeakWatch {
   void watch(size_t devices) { run_.resize(devices); }
   void begin_step();                             // peaks count anew from here
   std::vector<spillway_memory> of_step() const;  // what is held now, and the peaks since `begin_step`
-  std::vector<spillway_memory> of_run() const;   // the same with the peaks since `watch`
+  // The same with the peaks since `watch`. `now`: of `of_step`.
+  std::vector<spillway_memory> of_run(std::vector<spillway_memory> now) const;
 
  private:
   struct Peaks {
