@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,13 @@ struct Outcome {
       return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
     };
     return same(losses, other.losses) && same(norms, other.norms) && weights == other.weights;
+  }
+  friend std::ostream& operator<<(std::ostream& out, const Outcome& outcome) {
+    out << std::hexfloat << "losses";
+    for (const double loss : outcome.losses) out << ' ' << loss;
+    out << ", norms";
+    for (const double norm : outcome.norms) out << ' ' << norm;
+    return out << std::hex << ", weights " << outcome.weights;
   }
 };
 

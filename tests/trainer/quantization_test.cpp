@@ -4,6 +4,7 @@
 #include <cmath>
 #include <random>
 
+#include "trainer/optimizer/quantization/blockwise_adamw.h"
 #include "trainer/optimizer/quantization/dynamic_map.h"
 #include "trainer/optimizer/rules/rules.h"
 #include "trainer/optimizer/stochastic_rounding.h"
@@ -79,6 +80,28 @@ TEST_F(QuantizedUpdate, IsTheSameInOnePassAsByOperators) {
       a.copy_(b);  // so that what is apart does not add up
   }
   EXPECT_EQ(one.first.narrow(0, kQuantizationBlock, kQuantizationBlock).max().item().toInt(), kSignedZero);
+}
+
+TEST_F(QuantizedUpdate, HasTheSameBitsByEightsAsBySixteens) {
+  if (widest_vectors() != VectorWidth::kSixteen) GTEST_SKIP() << "this processor has no AVX-512";
+  State one, other;
+  other.value.copy_(one.value);
+  const AdamWNumbers numbers{.keep = 0.999f, .beta1 = 0.9f, .beta2 = 0.95f, .rate = 1e-2f, .epsilon = 1e-8f};
+  const auto update = [&](const State& state, const at::Tensor& gradient, VectorWidth width) {
+    update_blocks(numbers, state.value.mutable_data_ptr<float>(), gradient.const_data_ptr<float>(),
+                  {state.first.mutable_data_ptr<uint8_t>(), state.first_scales.mutable_data_ptr<float>(),
+                   state.second.mutable_data_ptr<uint8_t>(), state.second_scales.mutable_data_ptr<float>()},
+                  kElements, width);
+  };
+  for (int round = 0; round < 20; ++round) {
+    const at::Tensor now = gradient();
+    update(one, now, VectorWidth::kSixteen);
+    update(other, now, VectorWidth::kEight);
+  }
+  EXPECT_TRUE(at::equal(one.value, other.value));
+  EXPECT_TRUE(at::equal(one.first, other.first));
+  EXPECT_TRUE(at::equal(one.second, other.second));
+  EXPECT_GT(one.first.max().item().toInt(), 200) << "codes of all sizes";
 }
 
 TEST_F(QuantizedUpdate, KeepsEachMomentAtTheNearestCode) {

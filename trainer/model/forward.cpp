@@ -2,6 +2,7 @@
 
 #include "trainer/model/operators.h"
 #include "trainer/plan/parameter_table.h"
+#include "trainer/step/random_state.h"
 
 namespace spillway::trainer {
 
@@ -45,6 +46,8 @@ at::Tensor Forward::run(uint32_t first, uint32_t count, LayerParts parts, at::Te
   for (uint32_t layer = first, end = first + count; layer < end;) {
     std::vector<BoundLayer> group;
     x = x.to(device_of(layer));
+    std::optional<BorrowedRandomState> random;
+    if (draws()) random.emplace(outer().device(), device_of(layer));
     const uint32_t next = plan.segment_end(layer, end);
     for (uint32_t member = layer; member < next; ++member) group.push_back(bound(member, parts, reads));
     if (plan.recompute.contains(layer)) {

@@ -34,6 +34,7 @@ struct Forward {
 
   LayerWeights outer() const { return {keys.outer, parameters.slice(0, keys.outer.size())}; }
   at::Device device_of(uint32_t layer) const { return parameters[keys.layers[layer].first].device(); }
+  bool draws() const { return training && model.dropout > 0; }
   at::Tensor with_dropout(const at::Tensor& x) const;
 
   // What a layer's parts read beside x, on its device; asked once a layer, in their order.

@@ -9,6 +9,22 @@ at::Generator generator_of(at::Device device) {
   return at::globalContext().defaultGenerator(device);
 }
 
+at::Tensor state_of(at::Device device) {
+  at::Generator generator = generator_of(device);
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return generator.get_state();
+}
+
+void set_state(at::Device device, const at::Tensor& state) {
+  at::Generator generator = generator_of(device);
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_state(state);
+}
+
+void copy_state(at::Device from, at::Device to) {
+  if (from != to) set_state(to, state_of(from));
+}
+
 std::vector<at::Device> with_cpu(const std::vector<at::Device>& devices) {
   std::vector<at::Device> all{at::Device(at::kCPU)};
   for (const at::Device device : devices)
@@ -21,11 +37,8 @@ std::vector<at::Device> with_cpu(const std::vector<at::Device>& devices) {
 RandomState RandomState::of(const std::vector<at::Device>& devices) {
   RandomState state;
   state.devices_ = with_cpu(devices);
-  for (const at::Device device : state.devices_) {
-    at::Generator generator = generator_of(device);
-    const std::lock_guard<std::mutex> lock(generator.mutex());
-    state.tensors_.push_back(generator.get_state());
-  }
+  state.tensors_.reserve(state.devices_.size());
+  for (const at::Device device : state.devices_) state.tensors_.push_back(state_of(device));
   return state;
 }
 
@@ -51,11 +64,15 @@ void RandomState::seed(const std::vector<at::Device>& devices, uint64_t seed) {
 }
 
 void RandomState::restore() const {
-  for (size_t i = 0; i < devices_.size(); ++i) {
-    at::Generator generator = generator_of(devices_[i]);
-    const std::lock_guard<std::mutex> lock(generator.mutex());
-    generator.set_state(tensors_[i]);
-  }
+  for (size_t i = 0; i < devices_.size(); ++i) set_state(devices_[i], tensors_[i]);
+}
+
+BorrowedRandomState::BorrowedRandomState(at::Device home, at::Device device) : home_(home), device_(device) {
+  copy_state(home_, device_);
+}
+
+BorrowedRandomState::~BorrowedRandomState() {
+  copy_state(device_, home_);
 }
 
 RandomStateGuard::RandomStateGuard(const RandomState& state) : present_(RandomState::of(state.devices())) {

@@ -25,6 +25,18 @@ class RandomState {
   std::vector<at::Tensor> tensors_;
 };
 
+// One stream of random numbers over devices: `device` goes on where `home` is, and `home` goes on after it.
+// So what is drawn does not depend on where a layer lies, among devices of one kind.
+class BorrowedRandomState {
+ public:
+  BorrowedRandomState(at::Device home, at::Device device);
+  ~BorrowedRandomState();
+  BorrowedRandomState(const BorrowedRandomState&) = delete;
+
+ private:
+  const at::Device home_, device_;
+};
+
 // Sets a state for its lifetime and then brings the present one back.
 class RandomStateGuard {
  public:

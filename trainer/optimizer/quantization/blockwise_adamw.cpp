@@ -8,11 +8,15 @@
 #include "trainer/optimizer/quantization/vector_codes.h"
 #include "trainer/plan/optimizer_state.h"
 
-// The processor's widest instructions are chosen at run time.
+// A loop is compiled for several kinds of processor, and chosen at run time.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define SPILLWAY_WIDEST __attribute__((target_clones("arch=x86-64-v3", "default")))
+#define SPILLWAY_AVX2_IF_THERE __attribute__((target_clones("arch=x86-64-v3", "default")))
+#define SPILLWAY_AVX512 __attribute__((target("arch=x86-64-v4")))
+#define SPILLWAY_HAS_AVX512 __builtin_cpu_supports("x86-64-v4")
 #else
-#define SPILLWAY_WIDEST
+#define SPILLWAY_AVX2_IF_THERE
+#define SPILLWAY_AVX512
+#define SPILLWAY_HAS_AVX512 false
 #endif
 
 #define SPILLWAY_INLINE \
@@ -24,9 +28,16 @@ namespace {
 constexpr int kBlock = static_cast<int>(kQuantizationBlock);
 constexpr float kLeastScale = 1e-12f;  // of a block of zeros
 
+template <int kLanes>
 struct Maps {
-  VectorCodes first{true}, second{false};
+  VectorCodes<kLanes> first{true}, second{false};
 };
+
+template <int kLanes>
+const Maps<kLanes>& maps_of() {
+  static const Maps<kLanes> maps;
+  return maps;
+}
 
 template <typename Vector, typename Number>
 inline Vector load(const Number* from) {
@@ -41,7 +52,9 @@ SPILLWAY_INLINE void store(Vector vector, Number* to) {
 }
 
 // Floats that are not negative compare as their bits do; so does what is not a number, above all others.
+template <int kLanes>
 SPILLWAY_INLINE float largest(const float* numbers) {
+  using Ints = typename Lanes<kLanes>::Ints;
   Ints most = {};
   for (int i = 0; i < kBlock; i += kLanes) {
     const Ints size = load<Ints>(numbers + i) & 0x7fffffff;
@@ -69,8 +82,11 @@ SPILLWAY_INLINE void narrow(const int32_t* wide, uint8_t* codes) {
   for (int i = 0; i < kBlock; ++i) codes[i] = static_cast<uint8_t>(wide[i]);
 }
 
-SPILLWAY_INLINE void decode(const Maps& maps, const AdamWNumbers& numbers, const Block& block, float* first,
-                            float* second) {
+template <int kLanes>
+SPILLWAY_INLINE void decode(const Maps<kLanes>& maps, const AdamWNumbers& numbers, const Block& block,
+                            float* first, float* second) {
+  using Floats = typename Lanes<kLanes>::Floats;
+  using Ints = typename Lanes<kLanes>::Ints;
   alignas(64) int32_t first_codes[kBlock], second_codes[kBlock];
   widen(block.first_codes, first_codes);
   widen(block.second_codes, second_codes);
@@ -94,10 +110,14 @@ SPILLWAY_INLINE void move(const AdamWNumbers& numbers, const Block& block, const
   }
 }
 
-SPILLWAY_INLINE void encode(const Maps& maps, const Block& block, const float* first, const float* second) {
+template <int kLanes>
+SPILLWAY_INLINE void encode(const Maps<kLanes>& maps, const Block& block, const float* first,
+                            const float* second) {
+  using Floats = typename Lanes<kLanes>::Floats;
+  using Ints = typename Lanes<kLanes>::Ints;
   alignas(64) int32_t first_codes[kBlock], second_codes[kBlock];
-  *block.first_scale = largest(first);
-  *block.second_scale = largest(second);
+  *block.first_scale = largest<kLanes>(first);
+  *block.second_scale = largest<kLanes>(second);
   const float by_first = 1 / *block.first_scale, by_second = 1 / *block.second_scale;
   for (int i = 0; i < kBlock; i += kLanes) {
     const Ints bits = load<Ints>(first + i), negative = bits >> 31;
@@ -110,8 +130,9 @@ SPILLWAY_INLINE void encode(const Maps& maps, const Block& block, const float* f
   narrow(second_codes, block.second_codes);
 }
 
-SPILLWAY_WIDEST void update_whole(const Maps& maps, const AdamWNumbers& numbers, Block block,
-                                  int64_t blocks) {
+template <int kLanes>
+SPILLWAY_INLINE void update_each(const AdamWNumbers& numbers, Block block, int64_t blocks) {
+  const Maps<kLanes>& maps = maps_of<kLanes>();
   alignas(64) float first[kBlock], second[kBlock];
   for (int64_t i = 0; i < blocks; ++i) {
     decode(maps, numbers, block, first, second);
@@ -122,23 +143,38 @@ SPILLWAY_WIDEST void update_whole(const Maps& maps, const AdamWNumbers& numbers,
   }
 }
 
+SPILLWAY_AVX512 void update_by_sixteens(const AdamWNumbers& numbers, const Block& block, int64_t blocks) {
+  update_each<16>(numbers, block, blocks);
+}
+
+SPILLWAY_AVX2_IF_THERE void update_by_eights(const AdamWNumbers& numbers, const Block& block,
+                                             int64_t blocks) {
+  update_each<8>(numbers, block, blocks);
+}
+
 // What a block lacks of 256 is filled with zeros, which leave its scales as they are.
-void update_rest(const Maps& maps, const AdamWNumbers& numbers, const Block& block, int64_t count) {
+template <typename Update>
+void update_rest(Update update_whole, const AdamWNumbers& numbers, const Block& block, int64_t count) {
   float value[kBlock] = {}, gradient[kBlock] = {};
   uint8_t first[kBlock], second[kBlock] = {};
   std::fill(first, first + kBlock, static_cast<uint8_t>(kSignedZero));
   std::copy_n(block.value, count, value), std::copy_n(block.gradient, count, gradient);
   std::copy_n(block.first_codes, count, first), std::copy_n(block.second_codes, count, second);
-  update_whole(maps, numbers, {value, gradient, first, block.first_scale, second, block.second_scale}, 1);
+  update_whole(numbers, {value, gradient, first, block.first_scale, second, block.second_scale}, 1);
   std::copy_n(value, count, block.value);
   std::copy_n(first, count, block.first_codes), std::copy_n(second, count, block.second_codes);
 }
 
 }  // namespace
 
+VectorWidth widest_vectors() {
+  static const bool sixteen = SPILLWAY_HAS_AVX512;
+  return sixteen ? VectorWidth::kSixteen : VectorWidth::kEight;
+}
+
 void update_blocks(const AdamWNumbers& numbers, float* value, const float* gradient,
-                   const QuantizedMoments& moments, int64_t elements) {
-  static const Maps maps;
+                   const QuantizedMoments& moments, int64_t elements, VectorWidth width) {
+  const auto update_whole = width == VectorWidth::kSixteen ? update_by_sixteens : update_by_eights;
   const int64_t blocks = elements / kBlock, done = blocks * kBlock;
   const auto block_at = [&](int64_t number) {
     return Block{value + number * kBlock,
@@ -148,8 +184,8 @@ void update_blocks(const AdamWNumbers& numbers, float* value, const float* gradi
                  moments.second_codes + number * kBlock,
                  moments.second_scales + number};
   };
-  update_whole(maps, numbers, block_at(0), blocks);
-  if (done < elements) update_rest(maps, numbers, block_at(blocks), elements - done);
+  update_whole(numbers, block_at(0), blocks);
+  if (done < elements) update_rest(update_whole, numbers, block_at(blocks), elements - done);
 }
 
 }  // namespace spillway::trainer

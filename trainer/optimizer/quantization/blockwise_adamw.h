@@ -25,8 +25,12 @@ struct QuantizedMoments {
   float* second_scales;
 };
 
+// How many numbers are computed at once. The bits are the same.
+enum class VectorWidth : uint8_t { kEight, kSixteen };
+VectorWidth widest_vectors();  // that this processor has instructions for
+
 // `elements` from the beginning of a block on; the last block may be shorter.
 void update_blocks(const AdamWNumbers& numbers, float* value, const float* gradient,
-                   const QuantizedMoments& moments, int64_t elements);
+                   const QuantizedMoments& moments, int64_t elements, VectorWidth width = widest_vectors());
 
 }  // namespace spillway::trainer
