@@ -61,6 +61,12 @@ TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vect
                            const std::vector<at::Tensor>& initial)
     : config_(config),
       examples_(corpus, config.model),
+      loader_(
+          [this](uint64_t cursor, std::span<int64_t> batch) {
+            examples_.draw(config_.data.seed, cursor, config_.train.batch, batch);
+          },
+          config.train.batch, size_t{config.train.batch} * examples_.row_tokens(),
+          {.workers = config.data.workers, .ahead = config.data.ahead}),
       model_(config.model),
       devices_(std::move(devices)),
       core_(core),
@@ -70,7 +76,6 @@ TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vect
       optimizer_(parameters_, config.train, plan.optimizer, initial),
       loss_scale_(config.train.numerics.precision == Precision::kFp16Mixed, config.train.loss_scale,
                   config.train.loss_scale_interval),
-      batch_(size_t{config.train.batch} * examples_.row_tokens()),
       evaluation_rows_(size_t{config.evaluation.windows} * examples_.row_tokens()) {
   RandomState::seed(devices_, config.train.seed);
   const size_t row = examples_.row_tokens();
@@ -109,7 +114,7 @@ void TrainingStep::begin(const StepKey& key) {
 
 void TrainingStep::save_step() {
   step_random_ = RandomState::of(devices_);
-  examples_.draw(config_.data.seed, cursor_, config_.train.batch, batch_);
+  loader_.take(cursor_, &batch_);
   parameters_.clear_gradients();
 }
 
