@@ -73,8 +73,14 @@ void DeviceHeap::leave_out_elsewhere(Memory* out) const {
   }
 }
 
+bool DeviceHeap::peak_is_untold() {
+  std::lock_guard guard(lock_);
+  return peak_held_ > sampled_peak_;
+}
+
 void DeviceHeap::reset_peaks() {
   if (forked()) return;
+  if (peak_is_untold()) sample_memory();
   std::lock_guard guard(lock_);
   usage_.reset_peaks();
   peak_held_ = held_bytes_;

@@ -101,6 +101,7 @@ class DeviceHeap {
   void raise_order(uint64_t order);
   void write(trace::Record record);
   void sample_memory();
+  bool peak_is_untold();  // to the trace
 
   // For the strategies; see reclaim.h.
   ReclaimEstimate estimate(const OomEvent& event, IdlePages what);
@@ -433,6 +434,7 @@ class DeviceHeap {
   Usage usage_;
   uint64_t peak_held_ = 0;
   uint64_t sampled_bytes_ = 0;  // held when the trace last saw it
+  uint64_t sampled_peak_ = 0;   // the highest that it was told of
   uint64_t held_bytes_ = 0, mapped_bytes_ = 0, reserved_bytes_ = 0;
   uint64_t limit_bytes_;
   uint64_t native_at_start_ = 0;

@@ -330,6 +330,7 @@ void DeviceHeap::sample_memory() {
     record.bytes = held_bytes_;
     record.requested = std::min(limit_bytes_, device_->total_bytes());
     record.stream = peak_held_;
+    sampled_peak_ = std::max(sampled_peak_, peak_held_);
   }
   write(record);
 }

@@ -489,6 +489,31 @@ TEST_F(LadderTest, LeavesACaptureAlone) {
   allocator.reset();
 }
 
+// Growth of a small part of the card is not recorded by itself.
+TEST_F(LadderTest, TheTraceHasAPeakThatWasReset) {
+  set_capacity(1024 * kMiB);
+  ladder.reset();
+  restart();
+  const std::string path = ::testing::TempDir() + "peaks.trace";
+  std::remove(path.c_str());
+  std::string error;
+  std::unique_ptr<trace::Trace> trace = trace::Trace::open(path, {}, &error);
+  ASSERT_NE(trace, nullptr) << error;
+  allocator->set_trace(trace.get());
+  const uint64_t block = get(kMiB);
+  for (int i = 0; i < 3; ++i) allocator->reset_peaks(kDevice);
+  put(block);
+  allocator->set_trace(nullptr);
+  trace.reset();
+  trace::Contents contents;
+  ASSERT_TRUE(trace::read(path, &contents, &error)) << error;
+  std::remove(path.c_str());
+  std::vector<uint64_t> peaks;
+  for (const trace::Record& record : contents.records)
+    if (record.kind == trace::Kind::kMemory) peaks.push_back(record.stream);
+  EXPECT_EQ(peaks, std::vector<uint64_t>{kPage});
+}
+
 TEST_F(LadderTest, RecordsTheIncident) {
   const std::string path = ::testing::TempDir() + "ladder.trace";
   std::remove(path.c_str());

@@ -8,6 +8,8 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "tests/trainer/scratch_folder.h"
@@ -242,9 +244,59 @@ TEST_F(WholeRun, SaysWhatKeepsItFromStarting) {
   EXPECT_THAT(train(lost, quiet_).verdict, HasSubstr("set run.out to a writable folder"));
 }
 
+TEST_F(WholeRun, LogsAndReportAreOfAllStepsAndChangeNoResult) {
+  const Results plain = train(config("plain", {"run.log_level=error"}), quiet_);
+  const std::string schedule = "plan.schedule=[{step=5, recompute=1}]";
+  const Results results = train(config("a", {"run.log_json=true", "run.log_level=debug", schedule}), quiet_);
+  ASSERT_EQ(results.exit_code, kExitDone) << results.verdict;
+  EXPECT_EQ(results.weights_hash, plain.weights_hash);
+  EXPECT_EQ(losses("a"), losses("plain"));
+  const auto read = [&](const std::string& name) { return ScratchFolder::read(scratch_.file("a/" + name)); };
+  const auto json = nlohmann::json::parse(read("report.json"));
+  EXPECT_EQ(json["verdict"], "done");
+  ASSERT_EQ(json["points"].size(), 12u);
+  EXPECT_DOUBLE_EQ(json["points"][11]["loss"], results.last_loss);
+  EXPECT_EQ(json["points"][4]["plan"], 0);
+  EXPECT_EQ(json["points"][5]["plan"], 1);
+  EXPECT_EQ(json["moves"][0]["action"], "schedule");
+  EXPECT_EQ(json["evaluations"][0]["step"], 12);
+  EXPECT_EQ(json["rates"]["from"], "not measured, because there is no card");
+  std::map<std::string, int> events;
+  std::istringstream lines(read("train.jsonl"));
+  for (std::string line; std::getline(lines, line);) ++events[nlohmann::json::parse(line)["event"]];
+  EXPECT_EQ(events, (std::map<std::string, int>{
+                        {"begin", 1}, {"step", 12}, {"plan", 1}, {"evaluation", 1}, {"end", 1}}));
+  EXPECT_THAT(read("train.log"), HasSubstr(" info: step 12/12  loss "));
+  EXPECT_EQ(ScratchFolder::read(scratch_.file("plain/train.log")), "");
+}
+
+TEST_F(WholeRun, AnInterruptedRunLeavesItsReportAndLogsGoOnWhenItIsResumed) {
+  std::atomic<bool> stop{true};
+  const Results stopped = train(config("a"), {.resume = "", .stop = &stop, .quiet = true});
+  EXPECT_THAT(ScratchFolder::read(stopped.report),
+              testing::StartsWith("spillway-train: interrupted after step 0\n"));
+  const Results resumed = train(config("a"), {.resume = scratch_.file("a"), .stop = nullptr, .quiet = true});
+  EXPECT_THAT(ScratchFolder::read(resumed.report), HasSubstr("steps  1 to 11\n"));
+  const std::string log = ScratchFolder::read(scratch_.file("a/train.log"));
+  EXPECT_THAT(log, HasSubstr("info: step 1/12 "));
+  EXPECT_THAT(log, HasSubstr("info: step 12/12 "));
+  EXPECT_THAT(log, HasSubstr("error: interrupted after step 0\n"));
+}
+
+// What can not be written costs the training nothing.
+TEST_F(WholeRun, GoesOnWithoutItsLogAndItsReport) {
+  std::filesystem::create_directories(scratch_.file("a/train.log/x"));
+  std::filesystem::create_directories(scratch_.file("a/report.svg/x"));
+  const Results results = train(config("a"), quiet_);
+  EXPECT_EQ(results.exit_code, kExitDone) << results.verdict;
+  EXPECT_EQ(results.report, "");
+  EXPECT_EQ(losses("a"), (train(config("b"), quiet_), losses("b")));
+}
+
 TEST_F(WholeRun, ResultsReadAsTableAndJson) {
   const Results results = train(config("a"), quiet_);
   EXPECT_THAT(to_table(results), HasSubstr("bit_exact"));
+  EXPECT_THAT(to_table(results), HasSubstr("a/report.txt (report.svg, report.json)\n"));
   EXPECT_THAT(to_json(results), HasSubstr("\"exit_code\": 0"));
 }
 

@@ -1,5 +1,7 @@
 // The training step on simulated GPUs, with Spillway's allocator and its ladder: true values, real failures.
 // Every request of a step fails once, from there on, and until a plan move is made; every driver call too.
+#include <nlohmann/json.hpp>
+
 #include "spillway/trainer/plan/planner.h"
 #include "tests/trainer/simulated.h"
 #include "trainer/app/trainer.h"
@@ -164,6 +166,7 @@ TEST_F(Simulated, ARunWithNoPlanLeftEndsTypedWithACheckpointThatGoesOn) {
   ASSERT_THAT(starved.verdict, testing::HasSubstr("no plan is left"));
   EXPECT_EQ(starved.records.back().action, "give_up");
   ASSERT_TRUE(std::filesystem::exists(starved.checkpoint)) << starved.verdict;
+  EXPECT_THAT(ScratchFolder::read(starved.report), testing::HasSubstr("give_up, out of memory in "));
 
   set_limits(0);
   config_.run.limit_bytes = 0;
@@ -172,6 +175,32 @@ TEST_F(Simulated, ARunWithNoPlanLeftEndsTypedWithACheckpointThatGoesOn) {
   config_.plan = starved.plan;
   config_.run.out = scratch_.file("whole");
   EXPECT_EQ(train(config_, quiet).weights_hash, resumed.weights_hash);
+}
+
+TEST_F(Simulated, AStepsPeaksAreItsOwnAndTheRunsAreAllOf) {
+  config_.model = small_gpt2(2, 64, 2, 64);
+  config_.train = {.steps = 6, .batch = 8, .warmup = 1};
+  config_.plan = {.micro_batch = 8, .evaluation_batch = 1};
+  Plan small = config_.plan;
+  small.micro_batch = 1;
+  config_.schedule[3] = small;
+  config_.data.corpus = scratch_.corpus();
+  config_.run.out = scratch_.file("run");
+  core_.table()->empty_cache(0, SPILLWAY_EVERY_POOL);
+  const uint64_t before = live();
+  const Results results = train(config_, {.resume = "", .stop = nullptr, .quiet = true});
+  ASSERT_EQ(results.exit_code, kExitDone) << results.verdict;
+  const auto json = nlohmann::json::parse(ScratchFolder::read(scratch_.file("run/report.json")));
+  const auto peak = [&](size_t step) -> uint64_t {
+    return json["points"].at(step)["devices"].at(0)["live_peak_bytes"];
+  };
+  // Where products are computed on the host there is no workspace for them.
+  const uint64_t large = estimate(config_.shape(), config_.plan, {}).device_peak_bytes[0];
+  EXPECT_NEAR(double(peak(1) - before), double(large), 0.05 * double(large));
+  EXPECT_EQ(peak(2), peak(1));
+  EXPECT_LT(peak(4), peak(1) / 2) << "the peak is the step's and not the run's";
+  EXPECT_GE(results.memory.at(0).peak_live, peak(1)) << "the run's is not the last step's";
+  EXPECT_GE(results.memory.at(0).peak_reserved, peak(1));
 }
 
 // The families that the tests above are not of.

@@ -4,7 +4,6 @@
 #include <cstdio>
 
 #include "spillway/trainer/plan/planner.h"
-#include "trainer/runtime/rates.h"
 
 namespace spillway::trainer {
 namespace {
@@ -59,16 +58,25 @@ std::string text_of(const Planned& planned, const Candidate& chosen, const Machi
 
 }  // namespace
 
-AutomaticPlan choose_plan(const Config& config, const Machine& machine,
-                          const std::vector<at::Device>& devices, const Core& core) {
+Survey survey(const Config& config, const Machine& machine, const std::vector<at::Device>& devices,
+              const Core& core) {
+  Survey found{.machine = machine};
+  if (config.automatic_plan || !on_simulated_card())
+    found.machine.device_bytes = bytes_for_training(devices, core);
+  const at::ScalarType factors = factors_of(config.train.numerics.precision);
+  try {
+    found.from = measure_rates(devices[0], factors, found.machine.device_bytes, &found.machine);
+  } catch (const c10::OutOfMemoryError&) {  // others took the room meanwhile
+    found = {.machine = machine, .from = RatesFrom::kNoRoom};
+  }
+  return found;
+}
+
+AutomaticPlan choose_plan(const Config& config, const Survey& survey) {
   const Shape shape = config.shape();
-  Machine measured = machine;
-  measured.device_bytes = bytes_for_training(devices, core);
-  const RatesFrom from =
-      measure_rates(devices[0], factors_of(shape.numerics.precision), measured.device_bytes, &measured);
-  const Planned planned = find_plan(shape, measured, config.recovery.floor, config.plan);
+  const Planned planned = find_plan(shape, survey.machine, config.recovery.floor, config.plan);
   const Candidate& chosen = planned.best ? *planned.best : planned.alternatives.front();
-  return {chosen.plan, text_of(planned, chosen, measured, shape, from)};
+  return {chosen.plan, text_of(planned, chosen, survey.machine, shape, survey.from)};
 }
 
 }  // namespace spillway::trainer

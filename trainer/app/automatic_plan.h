@@ -1,5 +1,5 @@
-// The plan that a run begins with where `plan.automatic` is true: the fastest that fits, by what the devices
-// have and what they achieve now.
+// What the devices have left and achieve at a run's start, and the plan that a run begins with where
+// `plan.automatic` is true: the fastest that fits them.
 //
 // Thread-safety: one thread. Errors: where no plan fits, the one that lacks least, and `text` says so.
 #pragma once
@@ -9,15 +9,25 @@
 #include "trainer/config/config.h"
 #include "trainer/libtorch.h"
 #include "trainer/runtime/core.h"
+#include "trainer/runtime/rates.h"
 
 namespace spillway::trainer {
+
+struct Survey {
+  Machine machine;  // with what `from` says of its rates
+  RatesFrom from = RatesFrom::kNoCard;
+};
+
+// Before anything is allocated. On a simulated card only the room is looked for, and only where a plan needs
+// it.
+Survey survey(const Config& config, const Machine& machine, const std::vector<at::Device>& devices,
+              const Core& core);
 
 struct AutomaticPlan {
   Plan plan;
   std::string text;  // a line: what was chosen, and why
 };
 
-AutomaticPlan choose_plan(const Config& config, const Machine& machine,
-                          const std::vector<at::Device>& devices, const Core& core);
+AutomaticPlan choose_plan(const Config& config, const Survey& survey);
 
 }  // namespace spillway::trainer

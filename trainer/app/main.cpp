@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "trainer/app/page.h"
+#include "trainer/app/progress.h"
 #include "trainer/app/trainer.h"
 
 namespace {
@@ -15,7 +16,9 @@ std::atomic<bool> stop{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
 void on_interrupt(int) {
-  if (stop.exchange(true)) std::_Exit(spillway::trainer::kExitInterrupted);  // the second one does not wait
+  if (!stop.exchange(true)) return;
+  spillway::trainer::wipe_progress();
+  std::_Exit(spillway::trainer::kExitInterrupted);  // the second one does not wait
 }
 
 int run(int argc, char** argv) {
@@ -34,7 +37,7 @@ int run(int argc, char** argv) {
   app.add_option("--device", device, "cuda or cpu, in place of run.device");
   app.add_option("--limit", limit, "bytes of each device, such as 2GiB, in place of run.limit");
   app.add_option("--json", json_path, "writes the results to this file");
-  app.add_flag("--quiet", options.quiet, "only the table at the end");
+  app.add_flag("--quiet", options.quiet, "only the table at the end on the console");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -95,7 +95,8 @@ std::string to_table(const Results& results) {
            (unsigned long long)record.incident, record.phase.c_str(), record.action.c_str(),
            double(record.bytes_predicted) / kMiB, (unsigned long long)record.microseconds,
            to_string(record.plan).c_str());
-  text += "files             " + results.out + " (losses.txt, plan_schedule.toml)\n";
+  text += "files             " + results.out + " (losses.txt, plan_schedule.toml, train.log)\n";
+  if (!results.report.empty()) text += "run's report      " + results.report + " (report.svg, report.json)\n";
   if (!results.checkpoint.empty()) text += "checkpoint        " + results.checkpoint + "\n";
   append_report(&text, results);
   return text;
@@ -115,7 +116,8 @@ std::string to_json(const Results& results) {
                          {"out", results.out},
                          {"trace", results.trace},
                          {"page", results.page},
-                         {"checkpoint", results.checkpoint}};
+                         {"checkpoint", results.checkpoint},
+                         {"report", results.report}};
   char hash[20];
   std::snprintf(hash, sizeof hash, "%016llx", (unsigned long long)results.weights_hash);
   json["weights"] = hash;

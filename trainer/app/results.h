@@ -36,7 +36,8 @@ struct Results {
   std::vector<RecoveryRecord> records;
   std::vector<spillway_strategy_counts> strategies;  // in-place and by plan, from the core
   std::vector<spillway_memory> memory;               // a device each
-  std::string out, trace, page, checkpoint;          // page: of the report; "": there is none
+  std::string out, trace, page, checkpoint;          // page: of the trace's report; "": there is none
+  std::string report;                                // the run's, as text; "": there is none
 };
 
 std::string to_table(const Results& results);

@@ -13,13 +13,15 @@
 
 #include "spillway/driver/simulator_control.h"
 #include "trainer/app/automatic_plan.h"
-#include "trainer/app/run_files.h"
+#include "trainer/app/recorder.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/data/examples.h"
 #include "trainer/libtorch.h"
 #include "trainer/optimizer/learning_rate.h"
 #include "trainer/plan/parameter_table.h"
 #include "trainer/pretrained/parameters.h"
+#include "trainer/report/report.h"
+#include "trainer/runtime/peaks.h"
 #include "trainer/step/training_step.h"
 
 namespace spillway::trainer {
@@ -92,13 +94,17 @@ std::optional<double> bits_per_byte(double loss, const Corpus& corpus, const Arc
 
 class Run {
  public:
-  Run(const Config& config, const TrainOptions& options)
+  Run(const Config& config, const TrainOptions& options, RunLog* log, RunHistory* history)
       : config_(config),
         options_(options),
+        log_(*log),
+        history_(*history),
         core_(Core::get()),
         shape_(config.shape()),
         corpus_(open_corpus(config)),
-        checkpoint_(config.run.out + "/" + kCheckpointName) {
+        checkpoint_(config.run.out + "/" + kCheckpointName),
+        recorder_(config_, log, history),
+        peaks_(core_) {
     std::string error;
     if (!RunFiles::make_folder(config.run.out, &error)) throw SetupError(error);
     // Set even to what it is: this also has MKL keep to it, which otherwise chooses again for each call, and
@@ -116,10 +122,12 @@ class Run {
     check_plans();
     check_weights();
     // Last: a run that does not start leaves the files of the one before it alone.
-    if (!files_.open(config.run.out, !options.resume.empty(), &error)) throw SetupError(error);
+    if (!recorder_.open(!options.resume.empty(), &error)) throw SetupError(error);
+    peaks_.watch(core_.loaded() ? devices_.size() : 0);
   }
 
-  Results run();
+  // `rates`: where those of the history come from.
+  Results run(RatesFrom* rates);
 
  private:
   static Corpus open_corpus(const Config& config) {
@@ -159,11 +167,12 @@ class Run {
 
   // Builds the program, from the checkpoint if there is one to resume.
   void build();
+  void begin();
   Plan first_plan() const;
   std::optional<std::string> build_program(const Plan& plan);  // why there was no room for it
   bool step_once();
   bool evaluate();
-  void print_step(double seconds) const;
+  StepOutcome run_step(uint64_t step);
   bool checkpoint();
   void end(int code, std::string verdict);
   void train_steps();
@@ -174,13 +183,17 @@ class Run {
 
   const Config config_;
   const TrainOptions options_;
+  RunLog& log_;
+  RunHistory& history_;
   const Core& core_;
   const Shape shape_;
   const Corpus corpus_;
   const std::string checkpoint_;
-  RunFiles files_;
+  Recorder recorder_;
+  PeakWatch peaks_;
   std::vector<at::Device> devices_;
   Machine machine_;
+  Survey survey_;
   std::unique_ptr<PlanMoves> moves_;
   std::unique_ptr<TrainingStep> program_;
   std::unique_ptr<RecoverableStep> recoverable_;
@@ -202,8 +215,8 @@ std::optional<std::string> Run::build_program(const Plan& plan) {
 
 Plan Run::first_plan() const {
   if (!config_.automatic_plan) return config_.plan;
-  const AutomaticPlan automatic = choose_plan(config_, machine_, devices_, core_);
-  if (!options_.quiet) std::printf("%s: %s\n", automatic.text.c_str(), to_string(automatic.plan).c_str());
+  const AutomaticPlan automatic = choose_plan(config_, survey_);
+  log_.say(LogLevel::kInfo, automatic.text + ": " + to_string(automatic.plan));
   return automatic.plan;
 }
 
@@ -215,6 +228,7 @@ Guarantee guarantee_of_start(const Plan& configured, const Plan& begun, uint32_t
 }
 
 void Run::build() {
+  survey_ = survey(config_, machine_, devices_, core_);
   Plan plan = options_.resume.empty() ? first_plan() : config_.plan;
   const std::string from = options_.resume + "/" + kCheckpointName;
   std::string error;
@@ -231,8 +245,7 @@ void Run::build() {
     if (plan.optimizer == Place::kHost) throw SetupOutOfMemory(least_need(plan) + *failure);
     plan.optimizer = Place::kHost;
     if (const auto again = build_program(plan)) throw SetupOutOfMemory(least_need(plan) + *again);
-    if (!options_.quiet)
-      std::printf("no room for the optimizer's state on the device: it starts on the host\n");
+    log_.say(LogLevel::kWarning, "no room for the optimizer's state on the device: it starts on the host");
   }
   if (!options_.resume.empty() && !load_checkpoint(from, config_, program_.get(), &error))
     throw SetupError(error);
@@ -260,6 +273,7 @@ bool Run::checkpoint() {
   std::string error;
   if (save_checkpoint(checkpoint_, config_, *program_, recoverable_->plan(), &error)) {
     results_.checkpoint = checkpoint_;
+    log_.say(LogLevel::kDebug, "saved " + checkpoint_);
     return true;
   }
   end(kExitError, error);
@@ -274,51 +288,45 @@ uint64_t Run::smallest_limit() const {
   return least;
 }
 
-void Run::print_step(double seconds) const {
-  const uint64_t tokens = uint64_t{config_.train.batch} * config_.model.target_tokens();
-  char memory_text[96] = "";
-  spillway_memory memory;
-  if (core_.query(0, &memory))
-    std::snprintf(memory_text, sizeof memory_text, "  MiB %.0f peak %.0f of %.0f",
-                  double(memory.live) / 0x1p20, double(memory.peak_reserved) / 0x1p20,
-                  double(memory.limit) / 0x1p20);
-  std::printf("step %llu/%llu  loss %.4f  norm %.3f  lr %.2e  %.0f tokens/s%s  %s\n",
-              (unsigned long long)program_->step(), (unsigned long long)config_.train.steps, program_->loss(),
-              program_->gradient_norm(), learning_rate(config_.train, program_->step() - 1),
-              double(tokens) / seconds, memory_text, to_string(recoverable_->plan()).c_str());
-  std::fflush(stdout);
+StepOutcome Run::run_step(uint64_t step) {
+  peaks_.begin_step();
+  const auto start = Clock::now();
+  const StepOutcome outcome = recoverable_->run(step);
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  recorder_.recovered(recoverable_->records());
+  if (outcome == StepOutcome::kGaveUp) return outcome;
+  ++results_.steps;
+  results_.tokens += shape_.tokens();
+  results_.seconds += seconds;
+  const std::vector<spillway_memory> memory = peaks_.of_step();
+  recorder_.done({.number = step,
+                  .loss = program_->loss(),
+                  .gradient_norm = program_->gradient_norm(),
+                  .learning_rate = learning_rate(config_.train, step),
+                  .seconds = seconds,
+                  .plan = recoverable_->plan(),
+                  .memory = memory,
+                  .memory_of_run = peaks_.of_run(memory)});
+  return outcome;
 }
 
 bool Run::step_once() {
   const uint64_t step = program_->step();
+  const Plan before = recoverable_->plan();
   std::string error;
   if (const auto entry = config_.schedule.find(step); entry != config_.schedule.end())
     if (!recoverable_->follow(step, entry->second, &error))
       return end(kExitOutOfMemory, "there is no room for the plan that the schedule has for step " +
                                        std::to_string(step) + ": " + error),
              false;
-  const auto start = Clock::now();
-  const size_t records = recoverable_->records().size();
-  if (recoverable_->run(step) == StepOutcome::kGaveUp)
+  if (recoverable_->plan() != before) recorder_.moved(step, "schedule", recoverable_->plan());
+  if (run_step(step) == StepOutcome::kGaveUp)
     return end(kExitOutOfMemory, "out of memory in step " + std::to_string(step) +
                                      " and no plan is left: " + recoverable_->last_failure()),
            false;
-  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  files_.loss(step, program_->loss(), program_->gradient_norm());
-  files_.plan(step, recoverable_->plan());
-  ++results_.steps;
-  results_.tokens += uint64_t{config_.train.batch} * config_.model.target_tokens();
-  results_.seconds += seconds;
-  if (!options_.quiet) {
-    for (size_t i = records; i < recoverable_->records().size(); ++i) {
-      const RecoveryRecord& record = recoverable_->records()[i];
-      std::printf("step %llu: out of memory in %s (incident %llu): %s, now %s\n",
-                  (unsigned long long)record.step, record.phase.c_str(), (unsigned long long)record.incident,
-                  record.action.c_str(), to_string(record.plan).c_str());
-    }
-    print_step(seconds);
-  }
+  const Plan ran = recoverable_->plan();
   recoverable_->maybe_grow_back(step, smallest_limit());
+  if (recoverable_->plan() != ran) recorder_.moved(step + 1, "grow_back", recoverable_->plan());
   return true;
 }
 
@@ -329,16 +337,14 @@ bool Run::evaluate() {
       [](void* program, const Plan& plan) { return static_cast<TrainingStep*>(program)->evaluate(plan); },
       program_.get());
   program_->end_evaluation();
+  recorder_.recovered(recoverable_->records());
   if (outcome == StepOutcome::kGaveUp)
     return end(kExitOutOfMemory,
                "out of memory while evaluating and no plan is left: " + recoverable_->last_failure()),
            false;
   results_.evaluation_loss = program_->evaluation_loss();
   results_.bits_per_byte = bits_per_byte(*results_.evaluation_loss, corpus_, config_.model);
-  files_.evaluation(program_->step(), *results_.evaluation_loss);
-  if (!options_.quiet)
-    std::printf("step %llu  evaluation loss %.4f (unigram entropy %.4f)\n",
-                (unsigned long long)program_->step(), *results_.evaluation_loss, results_.unigram_entropy);
+  recorder_.evaluated(program_->step(), *results_.evaluation_loss, results_.unigram_entropy);
   return true;
 }
 
@@ -388,9 +394,7 @@ void Run::collect() {
   results_.records = recoverable_->records();
   if (!core_.loaded()) return;
   results_.trace = core_.trace_path();
-  spillway_memory memory;
-  for (size_t device = 0; device < devices_.size(); ++device)
-    if (core_.query(int(device), &memory)) results_.memory.push_back(memory);
+  results_.memory = peaks_.of_run(peaks_.of_step());
   size_t count = 0;
   core_.query_strategies(nullptr, 0, &count);
   results_.strategies.assign(count, {});
@@ -406,22 +410,30 @@ void Run::save() {
       end(kExitError, "the weights could not be saved, but a checkpoint holds them: " + error);
     return;
   }
-  if (!options_.quiet) std::printf("saved %s (config.json, model.safetensors)\n", config_.run.save.c_str());
+  log_.say(LogLevel::kInfo, "saved " + config_.run.save + " (config.json, model.safetensors)");
 }
 
-Results Run::run() {
+void Run::begin() {
+  char text[320];
+  std::snprintf(text, sizeof text,
+                "%.1f M parameters, %s (unigram entropy %.4f nat), %s, %zu device(s), estimate:\n",
+                double(parameter_count(shape_.model)) / 1e6, text_of(corpus_).c_str(),
+                results_.unigram_entropy, config_.run.device.c_str(), devices_.size());
+  const Plan& plan = recoverable_->plan();
+  recorder_.began(plan, text + estimate(shape_, plan, machine_).to_text());
+  history_.begin(shape_, survey_.machine, plan);
+}
+
+Results Run::run(RatesFrom* rates) {
   results_.out = config_.run.out;
   results_.unigram_entropy = corpus_.unigram_entropy();
   build();
-  if (!options_.quiet)
-    std::printf("%.1f M parameters, %s (unigram entropy %.4f nat), %s, %zu device(s), estimate:\n%s",
-                double(parameter_count(shape_.model)) / 1e6, text_of(corpus_).c_str(),
-                results_.unigram_entropy, config_.run.device.c_str(), devices_.size(),
-                estimate(shape_, recoverable_->plan(), machine_).to_text().c_str());
+  *rates = survey_.from;
+  begin();
   train_steps();
   collect();
   save();
-  if (!files_.healthy() && results_.exit_code == kExitDone)
+  if (!recorder_.healthy() && results_.exit_code == kExitDone)
     end(kExitError, "losses.txt or plan_schedule.toml could not be written to their end (disk full?)");
   return std::move(results_);
 }
@@ -434,11 +446,11 @@ Results failed(int code, std::string verdict) {
   return results;
 }
 
-}  // namespace
-
-Results train(const Config& config, const TrainOptions& options) {
+Results ran(const Config& config, const TrainOptions& options, RunLog* log, RunHistory* history,
+            RatesFrom* rates) {
   try {
-    return Run(config, options).run();
+    Run run(config, options, log, history);
+    return run.run(rates);
   } catch (const SetupError& error) {
     return failed(kExitUsage, error.what());
   } catch (const SetupOutOfMemory& error) {
@@ -449,6 +461,33 @@ Results train(const Config& config, const TrainOptions& options) {
   } catch (const std::exception& error) {
     return failed(kExitError, std::string("stopped by an error of the host: ") + error.what());
   }
+}
+
+// A run that did not begin leaves what an earlier one reported.
+void report(const Config& config, const RunHistory& history, RatesFrom rates, RunLog* log, Results* results) {
+  if (!history.begun()) return;
+  const RunReport report{.verdict = results->verdict,
+                         .model = to_string(config.model),
+                         .history = history,
+                         .rates_measured = rates == RatesFrom::kMeasured,
+                         .rates_from = name_of(rates)};
+  std::string error;
+  if (write_report(report, config.run.out, &error))
+    results->report = config.run.out + "/report.txt";
+  else
+    log->say(LogLevel::kWarning, error);
+}
+
+}  // namespace
+
+Results train(const Config& config, const TrainOptions& options) {
+  RunLog log(config.run.log_level, options.quiet);
+  RunHistory history;
+  RatesFrom rates = RatesFrom::kNoCard;
+  Results results = ran(config, options, &log, &history, &rates);
+  report(config, history, rates, &log, &results);
+  log.end(results.verdict, results.exit_code);
+  return results;
 }
 
 }  // namespace spillway::trainer

@@ -3,8 +3,8 @@
 // Thread-safety: one run at a time in a process. Ownership: everything is released when `train` returns; what
 // stays are the files in `run.out`: losses.txt (a step a line: number, loss and gradient norm as hexadecimal
 // floats), plan_schedule.toml (the plans that were really used, as a schedule that another run can follow)
-// and, when the run ended early or as configured, checkpoint.safetensors. Errors: `Results::exit_code` and
-// `verdict`.
+// train.log, the report (report.txt, .json, .svg) and, when the run ended early or as configured,
+// checkpoint.safetensors. Errors: `Results::exit_code` and `verdict`.
 #pragma once
 #include <atomic>
 #include <string>
@@ -17,7 +17,7 @@ namespace spillway::trainer {
 struct TrainOptions {
   std::string resume;                       // the folder of a checkpoint, "" for a fresh run
   const std::atomic<bool>* stop = nullptr;  // set by SIGINT: end after the step
-  bool quiet = false;                       // no progress lines
+  bool quiet = false;                       // nothing on the console
 };
 
 Results train(const Config& config, const TrainOptions& options);

@@ -136,6 +136,9 @@ class ConfigReader {
     table.integer("threads", &run.threads, 0, 4096);
     table.boolean("deterministic", &run.deterministic);
     table.integer("checkpoint_every", &run.checkpoint_every, 0);
+    choice(table, "log_level", &run.log_level, {"debug", "info", "warning", "error"});
+    table.boolean("log_json", &run.log_json);
+    table.boolean("tensorboard", &run.tensorboard);
     const toml::node* limit = table.node("limit");
     if (!limit) return;
     std::optional<uint64_t> bytes;

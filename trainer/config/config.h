@@ -51,6 +51,9 @@ struct RunConfig {
   uint32_t threads = 0;                // of the CPU kernels; 0: as many as cores
   bool deterministic = false;          // kernels that repeat themselves alone, where there are faster ones
   uint64_t checkpoint_every = 0;       // steps; 0: only when the run ends early
+  std::string log_level = "info";      // the least that is said: "debug", "info", "warning", "error"
+  bool log_json = false;               // train.jsonl too
+  bool tensorboard = false;            // an event file too
 };
 
 struct Config {

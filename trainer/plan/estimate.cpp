@@ -126,6 +126,7 @@ class Counter {
     out_.time.memory += times * part.memory;
     out_.time.launches += times * part.launches;
     out_.time.peer_link += times * part.peer_link;
+    out_.time.operations += times * part.operations;
   }
 
   // An update goes through a parameter in tiles, which a device's cache holds: value, gradient and states are

@@ -30,6 +30,7 @@ void Memory::free(uint32_t number, Kind kind, uint64_t bytes) {
 void Memory::pass(double operations, double bytes, double launches) {
   const double compute = operations / machine_.flops, moved = bytes / machine_.memory_bytes_per_second,
                launched = launches * machine_.launch_seconds;
+  time_.operations += operations;
   if (compute >= std::max(moved, launched))
     time_.compute += compute;
   else

@@ -47,6 +47,7 @@ bool Core::resolve(void* library, std::string* error) {
                      find(library, "spillway_plan_changed", &plan_changed_, error) &&
                      find(library, "spillway_chosen_move", &chosen_move_, error) &&
                      find(library, "spillway_query", &query_, error) &&
+                     find(library, "spillway_reset_peaks", &reset_peaks_, error) &&
                      find(library, "spillway_trace_path", &trace_path_, error);
   if (!found) return false;
   const spillway_core_table* table = core();
@@ -99,6 +100,9 @@ bool Core::query(int device, spillway_memory* out) const {
   *out = {};
   out->size = sizeof *out;
   return query_ && query_(device, out) == SPILLWAY_OK;
+}
+void Core::reset_peaks(int device) const {
+  if (reset_peaks_) reset_peaks_(device);
 }
 std::string Core::trace_path() const {
   return trace_path_ ? trace_path_() : "";

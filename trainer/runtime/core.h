@@ -26,6 +26,7 @@ class Core {
   void plan_changed(uint64_t step, uint64_t from, uint64_t to, uint64_t incident, const char* reason) const;
   spillway_strategy_id chosen_move(uint64_t* incident) const;
   bool query(int device, spillway_memory* out) const;
+  void reset_peaks(int device) const;
   std::string trace_path() const;
 
   decltype(&spillway_register) register_strategy = nullptr;
@@ -46,6 +47,7 @@ class Core {
   decltype(&spillway_plan_changed) plan_changed_ = nullptr;
   decltype(&spillway_chosen_move) chosen_move_ = nullptr;
   decltype(&spillway_query) query_ = nullptr;
+  decltype(&spillway_reset_peaks) reset_peaks_ = nullptr;
   decltype(&spillway_trace_path) trace_path_ = nullptr;
 };
 

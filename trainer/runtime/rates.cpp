@@ -14,14 +14,6 @@ constexpr int64_t kLeastSide = 512, kMostSide = 4096;
 constexpr int64_t kCopied = 1 << 20;  // numbers, in a copy of the size of an optimizer's tiles
 constexpr int kTimes = 8;
 
-bool is_simulated() {
-  void* driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  if (driver == nullptr) return false;
-  const bool found = ::dlsym(driver, "spillway_simulator_control") != nullptr;
-  ::dlclose(driver);
-  return found;
-}
-
 // Seconds of one of several, after a first one that loads what it needs.
 template <typename Work>
 double seconds_of(const Work& work) {
@@ -67,9 +59,17 @@ const char* name_of(RatesFrom from) {
   return kNames[static_cast<size_t>(from)];
 }
 
+bool on_simulated_card() {
+  void* driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (driver == nullptr) return false;
+  const bool found = ::dlsym(driver, "spillway_simulator_control") != nullptr;
+  ::dlclose(driver);
+  return found;
+}
+
 RatesFrom measure_rates(at::Device device, at::ScalarType type, uint64_t bytes, Machine* machine) {
   if (!device.is_cuda()) return RatesFrom::kNoCard;
-  if (is_simulated()) return RatesFrom::kSimulatedCard;
+  if (on_simulated_card()) return RatesFrom::kSimulatedCard;
   const int64_t side = side_within(bytes);
   if (side < kLeastSide) return RatesFrom::kNoRoom;
   measure(device, type, side, machine);

@@ -15,6 +15,9 @@ namespace spillway::trainer {
 enum class RatesFrom : uint8_t { kMeasured, kSimulatedCard, kNoRoom, kNoCard };
 const char* name_of(RatesFrom from);
 
+// The driver is the simulator's, whose time means nothing.
+bool on_simulated_card();
+
 // `type`: of the products' factors. Sets `flops`, `memory_bytes_per_second` and `host_bytes_per_second`.
 RatesFrom measure_rates(at::Device device, at::ScalarType type, uint64_t bytes, Machine* machine);
 

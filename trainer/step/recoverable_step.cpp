@@ -118,7 +118,8 @@ RecoverableStep::Resume RecoverableStep::recover(const Failure& failure, uint64_
                         .action = "give_up",
                         .guarantee = Guarantee::kBitExact,
                         .incident = failure.incident,
-                        .plan = plan_};
+                        .plan = plan_,
+                        .reason = failure.text};
   Resume resume = Resume::kNever;
   if (++attempt_ < options_.attempts) {
     const std::vector<Move> moves = neighbours(plan_, shape_, machine_, options_.floor);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <protozero/pbf_writer.hpp>
 
-#include "tools/spillway/utf8.h"
+#include "base/utf8.h"
 
 namespace spillway::tools {
 namespace {

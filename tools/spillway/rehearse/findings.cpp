@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/xml.h"
 #include "spillway/allocator/verdict.h"
 #include "tools/spillway/report/table.h"
-#include "tools/spillway/xml.h"
 
 namespace spillway::tools {
 namespace {

@@ -1,6 +1,6 @@
 #include "tools/spillway/snapshot/pickle_writer.h"
 
-#include "tools/spillway/utf8.h"
+#include "base/utf8.h"
 
 namespace spillway::tools {
 namespace {

@@ -12,10 +12,10 @@
 #include <span>
 #include <utility>
 
+#include "base/utf8.h"
 #include "tools/spillway/snapshot/event_taker.h"
 #include "tools/spillway/snapshot/pickle.h"
 #include "tools/spillway/snapshot/stacks.h"
-#include "tools/spillway/utf8.h"
 
 namespace spillway::tools {
 namespace {

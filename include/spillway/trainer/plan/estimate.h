@@ -54,6 +54,7 @@ struct StepTime {
   double optimizer = 0;
   double host_link = 0;
   double peer_link = 0;
+  double operations = 0;  // additions and multiplications, of all devices; no time
 
   double seconds() const { return compute + memory + launches + optimizer + host_link + peer_link; }
   // The largest part, in words: "compute", "device memory", "launches", "optimizer", "host link", "peer

@@ -85,6 +85,7 @@ struct RecoveryRecord {
   uint64_t incident = 0, bytes_predicted = 0,
            microseconds = 0;  // from the failure until the work was resumed
   Plan plan;                  // after it
+  std::string reason;         // what the allocator said
 };
 
 class RecoverableStep {

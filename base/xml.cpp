@@ -1,10 +1,12 @@
-#include "tools/spillway/xml.h"
+#include "base/xml.h"
 
-namespace spillway::tools {
+#include "base/utf8.h"
+
+namespace spillway {
 
 std::string xml(const std::string& text) {
   std::string out;
-  for (const char c : text) {
+  for (const char c : valid_utf8(text)) {
     if (c == '<')
       out += "&lt;";
     else if (c == '>')
@@ -19,4 +21,4 @@ std::string xml(const std::string& text) {
   return out;
 }
 
-}  // namespace spillway::tools
+}  // namespace spillway

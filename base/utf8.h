@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
-namespace spillway::tools {
+namespace spillway {
 
 // Each byte that is part of no character becomes U+FFFD.
 std::string valid_utf8(std::string_view text);
 
-}  // namespace spillway::tools
+}  // namespace spillway

@@ -1,8 +1,8 @@
-#include "tools/spillway/utf8.h"
+#include "base/utf8.h"
 
 #include <nlohmann/json.hpp>
 
-namespace spillway::tools {
+namespace spillway {
 
 std::string valid_utf8(std::string_view text) {
   using Json = nlohmann::json;
@@ -10,4 +10,4 @@ std::string valid_utf8(std::string_view text) {
   return Json::parse(dumped).get<std::string>();
 }
 
-}  // namespace spillway::tools
+}  // namespace spillway

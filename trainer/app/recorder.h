@@ -1,0 +1,59 @@
+// What a run tells of itself while it goes: its lines, its data, the files of losses and plans, and the
+// history that its report is made of.
+//
+// Nothing here has an effect on what is trained. Thread-safety: one thread. Ownership: borrows log and
+// history. Errors: `open`'s text; `healthy` says whether losses and plans were written to their end.
+#pragma once
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "spillway/spillway.h"
+#include "spillway/trainer/step/recoverable_step.h"
+#include "trainer/app/event_file.h"
+#include "trainer/app/log.h"
+#include "trainer/app/run_files.h"
+#include "trainer/config/config.h"
+#include "trainer/report/history.h"
+
+namespace spillway::trainer {
+
+struct DoneStep {
+  uint64_t number = 0;  // from 0
+  double loss = 0, gradient_norm = 0, learning_rate = 0, seconds = 0;
+  Plan plan;
+  // A device each; empty without Spillway's allocator. Peaks of the step alone, and of the run until now.
+  std::vector<spillway_memory> memory, memory_of_run;
+};
+
+class Recorder {
+ public:
+  Recorder(const Config& config, RunLog* log, RunHistory* history);
+
+  // In the folder `run.out`, which exists.
+  bool open(bool resumed, std::string* error);
+  bool healthy() const { return files_.healthy(); }
+
+  void began(const Plan& plan, const std::string& text);
+  void recovered(const std::vector<RecoveryRecord>& all);         // those that were not told yet
+  void moved(uint64_t step, const char* action, const Plan& to);  // without a failure
+  void done(const DoneStep& step);
+  void evaluated(uint64_t steps, double loss, double unigram_entropy);
+
+ private:
+  Progress progress_of(const DoneStep& step) const;
+  void draw(uint64_t step, const EventFile::Scalars& scalars);
+  void remember(const DoneStep& step);
+
+  const Config& config_;
+  RunLog& log_;
+  RunHistory& history_;
+  RunFiles files_;
+  EventFile curves_;
+  size_t told_ = 0;        // recoveries
+  bool disturbed_ = true;  // since the last step
+  uint64_t steps_ = 0;     // done since it began
+  std::chrono::steady_clock::time_point start_;
+};
+
+}  // namespace spillway::trainer

@@ -1,0 +1,123 @@
+#include <nlohmann/json.hpp>
+
+#include "trainer/report/report.h"
+
+namespace spillway::trainer {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kReportVersion = 1;
+
+Json json_of(const std::optional<double>& value) {
+  return value ? Json(*value) : Json();
+}
+
+Json peaks_json(const std::vector<DevicePeaks>& devices) {
+  Json all = Json::array();
+  for (size_t i = 0; i < devices.size(); ++i)
+    all.push_back({{"device", i},
+                   {"live_peak_bytes", devices[i].live},
+                   {"reserved_peak_bytes", devices[i].reserved},
+                   {"limit_bytes", devices[i].limit}});
+  return all;
+}
+
+Json estimate_json(const Estimate& estimate) {
+  Json items = Json::array();
+  for (const EstimateItem& item : estimate.items) {
+    Json one = {
+        {"name", item.name}, {"device", item.host ? Json() : Json(item.device)}, {"bytes", item.bytes}};
+    items.push_back(std::move(one));
+  }
+  return {{"items", std::move(items)},
+          {"device_peak_bytes", estimate.device_peak_bytes},
+          {"evaluation_peak_bytes", estimate.evaluation_peak_bytes},
+          {"host_bytes", estimate.host_bytes}};
+}
+
+Json time_json(const RunReport& report, const PlanUse& use) {
+  const StepTime& time = use.estimate.time;
+  const Speed speed = speed_of(report, use);
+  const bool known = speed.achieved > 0;
+  return {{"arithmetic_seconds", time.compute},
+          {"device_memory_seconds", time.memory},
+          {"launch_seconds", time.launches},
+          {"optimizer_seconds", time.optimizer},
+          {"host_link_seconds", time.host_link},
+          {"peer_link_seconds", time.peer_link},
+          {"predicted_seconds", speed.predicted},
+          {"limit", time.limit()},
+          {"achieved_seconds", known ? Json(speed.achieved) : Json()},
+          {"tokens_per_second", known ? Json(speed.tokens_per_second) : Json()},
+          {"share", json_of(speed.share)},
+          {"utilization", json_of(speed.utilization)},
+          {"operations", time.operations}};
+}
+
+Json plans_json(const RunReport& report) {
+  Json all = Json::array();
+  for (const PlanUse& use : report.history.plans())
+    all.push_back({{"plan", to_string(use.plan)},
+                   {"steps", use.steps},
+                   {"estimate", estimate_json(use.estimate)},
+                   {"measured", peaks_json(use.devices)},
+                   {"time", time_json(report, use)}});
+  return all;
+}
+
+Json points_json(const RunHistory& history) {
+  Json all = Json::array();
+  for (const StepPoint& point : history.points())
+    all.push_back({{"first_step", point.first},
+                   {"last_step", point.last},
+                   {"plan", point.plan},
+                   {"loss", point.loss},
+                   {"least_loss", point.least_loss},
+                   {"most_loss", point.most_loss},
+                   {"seconds", point.seconds},
+                   {"devices", peaks_json(point.devices)}});
+  return all;
+}
+
+Json moves_json(const RunHistory& history) {
+  Json all = Json::array();
+  for (const PlanMove& move : history.moves())
+    all.push_back({{"step", move.step},
+                   {"action", move.action},
+                   {"phase", move.phase.empty() ? Json() : Json(move.phase)},
+                   {"incident", move.incident},
+                   {"reason", move.reason},
+                   {"plan", to_string(move.to)}});
+  return all;
+}
+
+Json rates_json(const RunReport& report) {
+  const Machine& rates = report.history.rates();
+  return {{"measured", report.rates_measured},
+          {"from", report.rates_from},
+          {"flops", rates.flops},
+          {"memory_bytes_per_second", rates.memory_bytes_per_second},
+          {"host_bytes_per_second", rates.host_bytes_per_second},
+          {"peer_bytes_per_second", rates.peer_bytes_per_second},
+          {"launch_seconds", rates.launch_seconds}};
+}
+
+}  // namespace
+
+Json report_json(const RunReport& report) {
+  Json evaluations = Json::array();
+  for (const EvaluationPoint& evaluation : report.history.evaluations())
+    evaluations.push_back({{"step", evaluation.step}, {"loss", evaluation.loss}});
+  return {{"spillway_run_report", kReportVersion},
+          {"verdict", report.verdict},
+          {"model", report.model},
+          {"rates", rates_json(report)},
+          {"plans", plans_json(report)},
+          {"points", points_json(report.history)},
+          {"moves", moves_json(report.history)},
+          {"all_moves", report.history.all_moves()},
+          {"evaluations", std::move(evaluations)}};
+}
+
+}  // namespace spillway::trainer
