@@ -78,7 +78,7 @@ void choose_kernels(const Config& config) {
   at::globalContext().setDeterministicFillUninitializedMemory(false);
 }
 
-std::string text_of(const Corpus& corpus) {
+std::string corpus_sizes(const Corpus& corpus) {
   std::string bytes = std::to_string(corpus.text_bytes()) + " bytes of text";
   if (corpus.vocabulary().of_bytes) return bytes;
   return std::to_string(corpus.size()) + " tokens of a vocabulary of " +
@@ -417,7 +417,7 @@ void Run::begin() {
   char text[320];
   std::snprintf(text, sizeof text,
                 "%.1f M parameters, %s (unigram entropy %.4f nat), %s, %zu device(s), estimate:\n",
-                double(parameter_count(shape_.model)) / 1e6, text_of(corpus_).c_str(),
+                double(parameter_count(shape_.model)) / 1e6, corpus_sizes(corpus_).c_str(),
                 results_.unigram_entropy, config_.run.device.c_str(), devices_.size());
   const Plan& plan = recoverable_->plan();
   recorder_.began(plan, text + estimate(shape_, plan, machine_).to_text());
