@@ -2,8 +2,8 @@
 """Every technique of the trainer on the card: bytes, tokens a second, utilization, and whether its promise holds.
 
 A GPT-2 of 1.1 billion parameters in bf16 mixed precision, and PyTorch eager with the same model, text and batch beside
-it. The estimate of each run is compared with its measured peak. What docs/techniques.md calls bit exact is also run on a
-small model with dropout and deterministic kernels, and has to have the plain run's bits.
+it. The estimate of each run is compared with its measured peak. What docs/techniques.md calls bit exact is also run on
+a small model with dropout and deterministic kernels, and has to have the plain run's bits.
 """
 import json
 import sys
@@ -16,13 +16,14 @@ from techniques import TECHNIQUES  # noqa: E402
 LARGE = {"layers": 20, "width": 2048, "heads": 16, "context": 1024, "vocabulary": 50304, "batch": 8, "micro_batch": 4,
          "steps": 6}
 # What a simulated card computes in a second, on a processor.
-SMALL = {"layers": 4, "width": 64, "heads": 2, "context": 32, "vocabulary": 256, "batch": 4, "micro_batch": 4, "steps": 4}
+SMALL = {"layers": 4, "width": 64, "heads": 2, "context": 32, "vocabulary": 256, "batch": 4, "micro_batch": 4,
+         "steps": 4}
 EXACT = {"recompute every block", "recompute MLPs", "recompute attentions", "recompute in segments of 3",
          "optimizer's states on the host"}
 MOST_OFF = 0.05  # of an estimate
 PRECISION = "train.precision="
-HEADER = ["", "| technique | most bytes alive, MiB | of plain | estimate off by | tokens a second | of plain | TFLOP/s | "
-          "of a large product's | bits of plain |", "|---|---|---|---|---|---|---|---|---|"]
+HEADER = ["", "| technique | most bytes alive, MiB | of plain | estimate off by | tokens a second | of plain | "
+          "TFLOP/s | of a large product's | bits of plain |", "|---|---|---|---|---|---|---|---|---|"]
 
 
 def settings_of(name, shape):
