@@ -24,8 +24,10 @@ TECHNIQUES = {  # precision, optimizer, and what else differs
     "bf16-mixed, adamw": ["train.precision=bf16-mixed"],
     "fp16-mixed, adamw": ["train.precision=fp16-mixed"],
     "bf16, adamw": ["train.precision=bf16"],
+    "int8, adamw": ["train.precision=int8"],
     "fp32, adamw8bit": ["train.optimizer=adamw8bit"],
     "bf16, adamw8bit": ["train.precision=bf16", "train.optimizer=adamw8bit"],
+    "int8, adamw8bit": ["train.precision=int8", "train.optimizer=adamw8bit"],
     "fp32, adafactor": ["train.optimizer=adafactor", "train.learning_rate=3e-2", "train.minimum_learning_rate=3e-3"],
     "bf16, adafactor": ["train.precision=bf16", "train.optimizer=adafactor", "train.learning_rate=3e-2",
                         "train.minimum_learning_rate=3e-3"],
@@ -57,15 +59,17 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--corpus", type=pathlib.Path, required=True)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--only", nargs="*", choices=[*TECHNIQUES], help="some of the techniques")
     options = parser.parse_args()
     seeds = range(1, options.seeds + 1)
+    names = [name for name in TECHNIQUES if not options.only or name in [PLAIN, *options.only]]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         runs = {(name, seed): pool.submit(train, options.build.resolve(), options.corpus.resolve(), settings, seed)
-                for name, settings in TECHNIQUES.items() for seed in seeds}
+                for name, settings in TECHNIQUES.items() if name in names for seed in seeds}
     found = {key: run.result() for key, run in runs.items()}
     print(f"| precision, optimizer | loss, mean of {len(seeds)} seeds | from fp32 of the same seed | "
           "a step's loss, at most apart |\n|---|---|---|---|")
-    for name in TECHNIQUES:
+    for name in names:
         losses = [found[name, seed][0] for seed in seeds]
         if name == PLAIN:
             print(f"| {name} | {statistics.mean(losses):.4f} ({min(losses):.4f} to {max(losses):.4f}) | | |")

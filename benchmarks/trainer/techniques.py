@@ -17,7 +17,7 @@ BATCH = 8
 MODEL = ["model.layers=6", "model.width=384", "model.heads=6", "model.context=128", f"train.batch={BATCH}",
          "train.steps=10", "train.warmup=2", "evaluation.windows=1", "plan.evaluation_batch=1", "run.threads=1"]
 HOST, ALL = "plan.optimizer=host", "plan.recompute=all"
-BF16, HALF_ADAM = "train.precision=bf16-mixed", "train.optimizer=adamw8bit"
+BF16, INT8, HALF_ADAM = "train.precision=bf16-mixed", "train.precision=int8", "train.optimizer=adamw8bit"
 TECHNIQUES = {
     "plain": [],
     "micro-batches of 2": ["plan.micro_batch=2"],
@@ -33,8 +33,10 @@ TECHNIQUES = {
     "bf16 mixed": [BF16],
     "fp16 mixed": ["train.precision=fp16-mixed"],
     "bf16 alone": ["train.precision=bf16"],
+    "matrices in 8 bits": [INT8],
     "bf16 mixed, states on the host": [BF16, HOST],
     "bf16 alone, 8-bit AdamW, recompute": ["train.precision=bf16", HALF_ADAM, ALL],
+    "matrices in 8 bits, 8-bit AdamW, recompute": [INT8, HALF_ADAM, ALL],
     "bf16 alone, Adafactor, recompute, micro-batches of 2": ["train.precision=bf16", "train.optimizer=adafactor", ALL,
                                                              "plan.micro_batch=2"],
 }

@@ -79,6 +79,7 @@ TEST(Examples, SpansThatAreTakenOutStandInTheTarget) {
   ASSERT_TRUE(corpus) << error;
   const std::string text = ScratchFolder::read(scratch.corpus());
   const Examples examples(*corpus, model);
+  const SpanMarks marks = byte_marks(model.vocabulary, sizes.spans);
   ASSERT_EQ(examples.row_tokens(), model.context + sizes.target_tokens);
   std::set<std::vector<int64_t>> places;
   for (uint64_t cursor = 0; cursor < 200; ++cursor) {
@@ -86,13 +87,13 @@ TEST(Examples, SpansThatAreTakenOutStandInTheTarget) {
     examples.draw(5, cursor, 1, row);
     EXPECT_EQ(row[model.context - 1], kEndOfSequence);
     EXPECT_EQ(row.back(), kEndOfSequence);
-    EXPECT_NE(row[0], sentinel(model.vocabulary, 0)) << "an input begins with text";
+    EXPECT_NE(row[0], marks.sentinels[0]) << "an input begins with text";
     std::vector<int64_t> where;
     for (uint32_t i = 0; i < model.context; ++i)
       if (row[i] > kFirstByte + 255) where.push_back(i);
     EXPECT_EQ(where.size(), sizes.spans);
     places.insert(where);
-    const auto bytes = restored(row, model.context, sentinel(model.vocabulary, sizes.spans - 1));
+    const auto bytes = restored(row, model.context, marks.sentinels.back());
     EXPECT_EQ(bytes.size(), sizes.raw_tokens);
     EXPECT_NE(text.find(std::string(bytes.begin(), bytes.end())), text.npos) << cursor;
   }
@@ -101,12 +102,12 @@ TEST(Examples, SpansThatAreTakenOutStandInTheTarget) {
 
 TEST(Examples, AVocabularyThatIsTooSmallIsNamed) {
   Architecture model = small_model(Family::kT5, 1, 8, 1, 64);
-  EXPECT_EQ(Examples::fault_of(model), "");
+  EXPECT_EQ(Examples::fault_of(model, {}), "");
   model.vocabulary = 256;
-  EXPECT_THAT(Examples::fault_of(model), testing::HasSubstr("at least 263"));
+  EXPECT_THAT(Examples::fault_of(model, {}), testing::HasSubstr("at least 263"));
   model = small_gpt2(1, 8, 1, 8);
   model.vocabulary = 255;
-  EXPECT_THAT(Examples::fault_of(model), testing::HasSubstr("at least 256"));
+  EXPECT_THAT(Examples::fault_of(model, {}), testing::HasSubstr("at least 256"));
 }
 
 TEST(Corpus, EntropyIsThatOfTheByteFrequencies) {

@@ -33,6 +33,8 @@ MODELS = {
     "t5, dropout, bf16, adamw8bit": ["model.family=t5", "model.dropout=0.1", "train.precision=bf16",
                                      "train.optimizer=adamw8bit"],
     "gpt2, adamw8bit": ["train.optimizer=adamw8bit"],
+    "llama, int8, adamw8bit": ["model.family=llama", "train.precision=int8", "train.optimizer=adamw8bit"],
+    "gpt2, int8": ["train.precision=int8"],
 }
 PLANS = {
     "micro-batch 1": ["plan.micro_batch=1"],

@@ -29,6 +29,9 @@ INSTANTIATE_TEST_SUITE_P(Numerics, RecoveryOf,
                                          Numerics{Precision::kFp16Mixed, OptimizerKind::kAdafactor},
                                          Numerics{Precision::kBf16, OptimizerKind::kAdamW},
                                          Numerics{Precision::kBf16, OptimizerKind::kAdamW8bit},
+                                         Numerics{Precision::kInt8, OptimizerKind::kAdamW},
+                                         Numerics{Precision::kInt8, OptimizerKind::kAdamW8bit},
+                                         Numerics{Precision::kInt8, OptimizerKind::kAdafactor},
                                          Numerics{Precision::kBf16, OptimizerKind::kAdafactor}),
                          [](const auto& info) { return case_name(info.param); });
 

@@ -7,6 +7,8 @@
 #include "spillway/trainer/plan/estimate.h"
 #include "spillway/trainer/plan/plan.h"
 #include "tests/trainer/small_models.h"
+#include "trainer/plan/optimizer_state.h"
+#include "trainer/plan/weight_storage.h"
 
 namespace spillway::trainer {
 namespace {
@@ -177,6 +179,30 @@ TEST(Estimate, IsTheSumOfItsItems) {
     ASSERT_EQ(sums, estimated.device_peak_bytes);
     ASSERT_EQ(host, estimated.host_bytes);
   }
+}
+
+TEST(WeightStorage, InEightBitsIsOfTheLayersMatricesAlone) {
+  const Numerics int8{.precision = Precision::kInt8};
+  uint64_t stored = 0, matrices = 0, rows = 0, all = 0;
+  for (const Parameter& parameter : parameter_table(small_model_of(Family::kLlama, 0))) {
+    stored += stored_bytes(int8, parameter);
+    all += parameter.elements();
+    if (parameter.layer < 0 || parameter.sizes.size() < 2) continue;
+    EXPECT_TRUE(is_in_8_bits(int8, parameter)) << parameter.name;
+    matrices += parameter.elements(), rows += uint64_t(parameter.sizes[0]);
+  }
+  EXPECT_GT(matrices, 0u);
+  EXPECT_EQ(stored, 2 * all - matrices + 2 * rows);
+}
+
+TEST(WeightStorage, ATileIsOfWholeRowsAndWholeBlocks) {
+  const std::vector<int64_t> sizes{3000, 1000};
+  const Numerics numerics{.precision = Precision::kInt8, .optimizer = OptimizerKind::kAdamW8bit};
+  const int64_t tile = tile_elements(numerics, sizes);
+  EXPECT_EQ(tile % 1000, 0);
+  EXPECT_EQ(tile % kQuantizationBlock, 0);
+  EXPECT_GT(tile, kTileElements / 2);
+  EXPECT_LE(tile, kTileElements);
 }
 
 }  // namespace

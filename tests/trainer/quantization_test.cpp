@@ -4,6 +4,8 @@
 #include <cmath>
 #include <random>
 
+#include "trainer/model/weights.h"
+#include "trainer/optimizer/int8_rounding.h"
 #include "trainer/optimizer/quantization/blockwise_adamw.h"
 #include "trainer/optimizer/quantization/dynamic_map.h"
 #include "trainer/optimizer/rules/rules.h"
@@ -123,13 +125,87 @@ TEST_F(QuantizedUpdate, KeepsEachMomentAtTheNearestCode) {
   expect_nearest(state.second, state.second_scales, now * now * (1 - float(0.95)), unsigned_codes());
 }
 
+class Int8Matrix : public testing::Test {
+ protected:
+  static constexpr int64_t kRows = 24, kColumns = 37;
+  Int8Matrix() {
+    at::manual_seed(4);
+    matrix_ = at::randn({kRows, kColumns}) * at::pow(10.0, -4 * at::rand({kRows, 1}));
+    matrix_.select(0, 3).zero_();
+    rounding_.reserve(at::kCPU, kRows);
+  }
+  void round(const at::Tensor& numbers, const Int8Weight& into) {
+    const at::Tensor flat = numbers.flatten().clone();
+    rounding_.round(flat, at::empty_like(flat), at::rand({kRows * kColumns}), into);
+  }
+  at::Tensor matrix_;
+  Int8Rounding rounding_;
+};
+
+TEST_F(Int8Matrix, IsNoFurtherThanHalfACode) {
+  const Int8Weight weight = in_8_bits(matrix_);
+  const at::Tensor steps = matrix_.abs().amax({1}, true) / 127;
+  EXPECT_TRUE(((numbers_of(weight, at::kFloat) - matrix_).abs() <= steps * 0.76).all().item().toBool());
+  EXPECT_GE(weight.codes.abs().max().item().toInt(), 126);
+}
+
+TEST_F(Int8Matrix, IsReadAsItsNumbers) {
+  const Int8Weight weight = in_8_bits(matrix_);
+  const at::Tensor floats = at::empty({kRows * kColumns});
+  rounding_.read(weight, floats);
+  EXPECT_TRUE(at::equal(floats.view({kRows, kColumns}), numbers_of(weight, at::kFloat)));
+}
+
+TEST_F(Int8Matrix, ThatNoUpdateChangedKeepsItsBits) {
+  Int8Weight weight = in_8_bits(matrix_);
+  round(numbers_of(weight, at::kFloat), weight);  // scales are now those of an update
+  const Int8Weight before{weight.codes.clone(), weight.scales.clone()};
+  for (int i = 0; i < 5; ++i) round(numbers_of(weight, at::kFloat), weight);
+  const at::Tensor full =
+      (before.codes.abs().amax({1}) == 127);  // a row whose largest code is less gets a finer scale
+  EXPECT_GT(full.sum().item().toInt(), kRows / 2);
+  EXPECT_TRUE(at::equal(weight.codes.index({full}), before.codes.index({full})));
+  EXPECT_TRUE(at::equal(weight.scales.index({full}), before.scales.index({full})));
+}
+
+TEST_F(Int8Matrix, IsRoundedWithTheRightMeanAndNeverOutOfItsRange) {
+  constexpr int kDraws = 4000;
+  at::Tensor sum = at::zeros_like(matrix_);
+  Int8Weight weight = in_8_bits(matrix_);
+  for (int i = 0; i < kDraws; ++i) round(matrix_, weight), sum += numbers_of(weight, at::kFloat);
+  const at::Tensor steps = weight.scales.to(at::kFloat).unsqueeze(1);
+  const at::Tensor off = ((sum / kDraws - matrix_) / steps).abs();
+  EXPECT_LT(off.max().item().toDouble(), 5 * 0.5 / std::sqrt(kDraws));
+  EXPECT_TRUE((matrix_.abs() <= 127 * steps).all().item().toBool()) << "scales are rounded up";
+}
+
+TEST_F(Int8Matrix, MultipliesAndHasGradientsAsItsNumbersInFloats) {
+  for (const MatrixLayout layout : {MatrixLayout::kOutIn, MatrixLayout::kInOut}) {
+    const Int8Weight weight = in_8_bits(matrix_);
+    const bool out_in = layout == MatrixLayout::kOutIn;
+    const at::Tensor x = at::randn({2, 5, out_in ? kColumns : kRows}).requires_grad_(true);
+    const at::Tensor leaf = stand_in(matrix_.sizes(), at::kCPU), same = x.detach().requires_grad_(true);
+    const at::Tensor floats = numbers_of(weight, at::kFloat).requires_grad_(true);
+    const at::Tensor product = int8_product(x, leaf, weight, layout);
+    const at::Tensor expected = at::matmul(same, out_in ? floats.t() : floats);
+    const at::Tensor direction = at::randn_like(expected);
+    torch::autograd::backward({product}, {direction});
+    torch::autograd::backward({expected}, {direction});
+    EXPECT_TRUE(at::allclose(product, expected, 1e-5, 1e-6));
+    EXPECT_TRUE(at::allclose(x.grad(), same.grad(), 1e-5, 1e-6));
+    EXPECT_TRUE(at::allclose(leaf.grad().to(at::kFloat), floats.grad(), 1e-2, 1e-2));
+    EXPECT_EQ(leaf.storage().nbytes(), 2u) << "what stands for a matrix takes no memory";
+  }
+}
+
 TEST(StochasticRounding, HasTheRightMeanAndKeepsWhatNeedsNoRounding) {
   StochasticRounding rounding(7);
   rounding.reserve(at::kCPU);
   constexpr int64_t kCount = 1 << 20;
   const auto rounded = [&](double number, uint64_t update) {
     const at::Tensor out = at::empty({kCount}, at::kBFloat16);
-    rounding.round(at::full({kCount}, number, at::kFloat), at::empty({kCount}, at::kInt), out, update, 0, 0);
+    rounding.round(at::full({kCount}, number, at::kFloat), at::empty({kCount}, at::kInt), out,
+                   {update, 0, 0});
     return out.to(at::kDouble);
   };
   for (const double number : {1.0017, -0.33337, 3.1e-5}) {
@@ -148,7 +224,7 @@ TEST(StochasticRounding, LeavesTheModelsRandomNumbersAlone) {
   at::manual_seed(5);
   StochasticRounding rounding(7);
   rounding.reserve(at::kCPU);
-  rounding.round(at::ones({9}), at::empty({9}, at::kInt), at::empty({9}, at::kBFloat16), 1, 2, 3);
+  rounding.round(at::ones({9}), at::empty({9}, at::kInt), at::empty({9}, at::kBFloat16), {1, 2, 3});
   EXPECT_TRUE(at::equal(at::rand({4}), expected));
 }
 

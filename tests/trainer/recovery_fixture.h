@@ -26,6 +26,7 @@ class Recovery : public testing::Test {
   Recovery() : allocator_(FailingAllocator::install()) {
     config_.model = small_gpt2(2, 16, 2, 8, 0.1);
     config_.train = {.steps = 4, .batch = 4, .warmup = 1};
+    config_.data.workers = 0;  // thousands of runs, of two steps each
     config_.evaluation.windows = 6;
     config_.plan = {.micro_batch = 2, .evaluation_batch = 4};
     corpus_ = test_corpus(scratch_, config_.model);

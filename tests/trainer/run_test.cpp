@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "tests/trainer/scratch_folder.h"
+#include "tests/trainer/token_files.h"
 #include "trainer/app/trainer.h"
 #include "trainer/checkpoint/safetensors.h"
 
@@ -67,6 +68,40 @@ TEST_F(WholeRun, LearnsAndRepeatsToTheBit) {
   EXPECT_EQ(second.weights_hash, first.weights_hash);
   EXPECT_EQ(losses("a"), losses("b"));
   EXPECT_NE(train(config("c", {"train.steps=60", "data.seed=2"}), quiet_).weights_hash, first.weights_hash);
+}
+
+TEST_F(WholeRun, LoaderThreadsChangeNoBit) {
+  const Results without = train(config("a", {"data.workers=0"}), quiet_);
+  ASSERT_EQ(without.exit_code, kExitDone) << without.verdict;
+  const Results with = train(config("b", {"data.workers=3", "data.ahead=5"}), quiet_);
+  EXPECT_EQ(with.weights_hash, without.weights_hash);
+  EXPECT_EQ(losses("a"), losses("b"));
+}
+
+TEST_F(WholeRun, BytesAsTokensOfAFileAreTheText) {
+  const Results of_text = train(config("a"), quiet_);
+  ASSERT_EQ(of_text.exit_code, kExitDone) << of_text.verdict;
+  const std::string text = ScratchFolder::read(corpus_);
+  const WrittenTokens written{
+      .metadata = R"("format":"spillway-tokens 1","vocabulary":"256","text_bytes":")" +
+                  std::to_string(2 * text.size()) + '"',
+      .tokens = tokens_of(text)};
+  ScratchFolder::write(scratch_.file("tokens"), written.bytes());
+  const Results of_tokens = train(config("b", {"data.corpus=\"" + scratch_.file("tokens") + "\""}), quiet_);
+  ASSERT_EQ(of_tokens.exit_code, kExitDone) << of_tokens.verdict;
+  EXPECT_EQ(of_tokens.weights_hash, of_text.weights_hash);
+  EXPECT_EQ(losses("a"), losses("b"));
+  EXPECT_EQ(of_tokens.unigram_entropy, of_text.unigram_entropy);
+  const double bits = of_text.evaluation_loss.value_or(NAN) / std::log(2.0);
+  EXPECT_NEAR(of_text.bits_per_byte.value_or(NAN), bits, 1e-9);
+  EXPECT_NEAR(of_tokens.bits_per_byte.value_or(NAN), bits / 2, 1e-9) << "a token stands for two bytes";
+  EXPECT_THAT(to_table(of_tokens), HasSubstr("\nbits per byte     "));
+  ScratchFolder::write(scratch_.file("tokens"), written.bytes() + "x");
+  Config broken = config("c");
+  broken.data.corpus = scratch_.file("tokens");
+  EXPECT_EQ(train(broken, quiet_).exit_code, kExitUsage);
+  broken.data.corpus = corpus_, broken.model.vocabulary = 255;
+  EXPECT_THAT(train(broken, quiet_).verdict, HasSubstr("'model.vocabulary' (255)"));
 }
 
 TEST_F(WholeRun, WhatItSavesIsWhereTheNextOneBegins) {

@@ -63,6 +63,7 @@ class Simulated : public testing::Test {
   }
   Simulated() {
     config_.model = small_gpt2(2, 16, 2, 8);
+    config_.data.workers = 0;  // many short runs
     config_.train = {.steps = 4, .batch = 4, .warmup = 1};
     config_.evaluation.windows = 4;
     config_.plan = {.micro_batch = 2, .evaluation_batch = 4};

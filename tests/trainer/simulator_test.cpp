@@ -275,7 +275,8 @@ INSTANTIATE_TEST_SUITE_P(Of, SimulatedNumerics,
                          testing::Values(Numerics{Precision::kTf32, OptimizerKind::kSgd},
                                          Numerics{Precision::kBf16Mixed, OptimizerKind::kAdafactor},
                                          Numerics{Precision::kFp16Mixed, OptimizerKind::kAdamW8bit},
-                                         Numerics{Precision::kBf16, OptimizerKind::kAdamW8bit}),
+                                         Numerics{Precision::kBf16, OptimizerKind::kAdamW8bit},
+                                         Numerics{Precision::kInt8, OptimizerKind::kAdamW8bit}),
                          [](const auto& info) { return case_name(info.param); });
 
 TEST_P(SimulatedNumerics, TheCommitMakesNoRequest) {

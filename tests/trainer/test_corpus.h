@@ -11,7 +11,7 @@ namespace spillway::trainer {
 
 inline Corpus test_corpus(const ScratchFolder& scratch, const Architecture& model) {
   std::string error;
-  auto corpus = Corpus::open(scratch.corpus(), 0.1, Examples::text_bytes(model), &error);
+  auto corpus = Corpus::open(scratch.corpus(), 0.1, Examples::window_tokens(model), &error);
   EXPECT_TRUE(corpus) << error;
   return std::move(corpus).value_or(Corpus());
 }

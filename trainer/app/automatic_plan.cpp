@@ -12,6 +12,7 @@ at::ScalarType factors_of(Precision precision) {
   switch (precision) {
     case Precision::kBf16Mixed:
     case Precision::kBf16:
+    case Precision::kInt8:
       return at::kBFloat16;
     case Precision::kFp16Mixed:
       return at::kHalf;

@@ -40,6 +40,7 @@ void append_values(std::string* text, const Results& results) {
     append(text, "evaluation loss   %.4f: %.4f nat below the unigram entropy of the corpus (%.4f)\n",
            *results.evaluation_loss, results.unigram_entropy - *results.evaluation_loss,
            results.unigram_entropy);
+  if (results.bits_per_byte) append(text, "bits per byte     %.4f\n", *results.bits_per_byte);
   append(text, "weights           %016llx\n", (unsigned long long)results.weights_hash);
   append(text, "guarantee         %s\n", what_held(results.guarantee_held));
 }
@@ -123,6 +124,7 @@ std::string to_json(const Results& results) {
   json["tokens_per_second"] = results.seconds > 0 ? double(results.tokens) / results.seconds : 0.0;
   json["evaluation_loss"] =
       results.evaluation_loss ? nlohmann::json(*results.evaluation_loss) : nlohmann::json();
+  json["bits_per_byte"] = results.bits_per_byte ? nlohmann::json(*results.bits_per_byte) : nlohmann::json();
   json["recoveries"] = nlohmann::json::array();
   for (const RecoveryRecord& record : results.records)
     json["recoveries"].push_back({{"step", record.step},

@@ -28,7 +28,8 @@ struct Results {
   uint64_t skipped_steps = 0;  // after an overflow of float16
   double seconds = 0, last_loss = 0, unigram_entropy = 0;
   std::optional<double> evaluation_loss;
-  bool values_computed = true;  // false: a simulated card in null mode, all values are zeros
+  std::optional<double> bits_per_byte;  // of the text that the corpus was made of, by the evaluation loss
+  bool values_computed = true;          // false: a simulated card in null mode, all values are zeros
   uint64_t weights_hash = 0;
   Plan plan;
   Guarantee guarantee_held = Guarantee::kBitExact;

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <numbers>
 #include <stdexcept>
 
 #include "spillway/driver/simulator_control.h"
@@ -77,6 +78,20 @@ void choose_kernels(const Config& config) {
   at::globalContext().setDeterministicFillUninitializedMemory(false);
 }
 
+std::string text_of(const Corpus& corpus) {
+  const std::string bytes = std::to_string(corpus.text_bytes()) + " bytes of text";
+  if (corpus.vocabulary().of_bytes) return bytes;
+  return std::to_string(corpus.size()) + " tokens of a vocabulary of " +
+         std::to_string(corpus.vocabulary().size) + ", made of " + bytes;
+}
+
+// Of a loss in nats a token, by the tokens that the corpus has of a byte; none for a t5, whose loss is of
+// some of the text alone.
+std::optional<double> bits_per_byte(double loss, const Corpus& corpus, const Architecture& model) {
+  if (model.has_decoder() || corpus.text_bytes() == 0) return std::nullopt;
+  return loss / std::numbers::ln2 * double(corpus.size()) / double(corpus.text_bytes());
+}
+
 class Run {
  public:
   Run(const Config& config, const TrainOptions& options, RunLog* log, RunHistory* history)
@@ -117,9 +132,11 @@ class Run {
  private:
   static Corpus open_corpus(const Config& config) {
     std::string error;
-    auto corpus =
-        Corpus::open(config.data.corpus, config.data.validation, Examples::text_bytes(config.model), &error);
+    auto corpus = Corpus::open(config.data.corpus, config.data.validation,
+                               Examples::window_tokens(config.model), &error);
     if (!corpus) throw SetupError(error);
+    const std::string fault = Examples::fault_of(config.model, corpus->vocabulary());
+    if (!fault.empty()) throw SetupError(fault);
     return std::move(*corpus);
   }
 
@@ -326,6 +343,7 @@ bool Run::evaluate() {
                "out of memory while evaluating and no plan is left: " + recoverable_->last_failure()),
            false;
   results_.evaluation_loss = program_->evaluation_loss();
+  results_.bits_per_byte = bits_per_byte(*results_.evaluation_loss, corpus_, config_.model);
   recorder_.evaluated(program_->step(), *results_.evaluation_loss, results_.unigram_entropy);
   return true;
 }
@@ -396,12 +414,11 @@ void Run::save() {
 }
 
 void Run::begin() {
-  char text[200];
-  std::snprintf(
-      text, sizeof text,
-      "%.1f M parameters, %llu bytes of text (unigram entropy %.4f nat), %s, %zu device(s), estimate:\n",
-      double(parameter_count(shape_.model)) / 1e6, (unsigned long long)corpus_.size(),
-      results_.unigram_entropy, config_.run.device.c_str(), devices_.size());
+  char text[320];
+  std::snprintf(text, sizeof text,
+                "%.1f M parameters, %s (unigram entropy %.4f nat), %s, %zu device(s), estimate:\n",
+                double(parameter_count(shape_.model)) / 1e6, text_of(corpus_).c_str(),
+                results_.unigram_entropy, config_.run.device.c_str(), devices_.size());
   const Plan& plan = recoverable_->plan();
   recorder_.began(plan, text + estimate(shape_, plan, machine_).to_text());
   history_.begin(shape_, survey_.machine, plan);

@@ -17,7 +17,8 @@ std::vector<std::pair<std::string, at::Tensor>> state_of(TrainingStep& program) 
   std::vector<std::pair<std::string, at::Tensor>> state;
   Parameters& parameters = program.parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
-    state.emplace_back("model." + parameters.name(i), parameters.value(i));
+    for (const auto& [ending, tensor] : parameters.stored(i))
+      state.emplace_back("model." + parameters.name(i) + ending, tensor);
     const Optimizer& optimizer = program.optimizer();
     for (size_t k = 0; k < optimizer.states(i).size(); ++k)
       state.emplace_back("optimizer." + optimizer.state_shapes(i)[k].name + "." + parameters.name(i),

@@ -17,6 +17,8 @@ const char* name_of(at::ScalarType type) {
       return "I64";
     case at::kByte:
       return "U8";
+    case at::kChar:
+      return "I8";
     default:
       return nullptr;
   }

@@ -78,6 +78,7 @@ class ConfigReader {
     table.integer("head_width", &model.head_width, 1, 1 << 16);
     table.integer("hidden", &model.hidden, 1, 1 << 18);
     table.integer("vocabulary", &model.vocabulary, 1, 1 << 24);
+    vocabulary_is_given_ = table.node("vocabulary") != nullptr;
     table.boolean("gated", &model.gated);
     table.boolean("tied_head", &model.tied_head);
   }
@@ -86,6 +87,8 @@ class ConfigReader {
     table.text("corpus", &config_.data.corpus);
     table.number("validation", &config_.data.validation, 0.001, 0.9);
     table.integer("seed", &config_.data.seed, 0, kMost64);
+    table.integer("workers", &config_.data.workers, 0, 64);
+    table.integer("ahead", &config_.data.ahead, 1, 1024);
   }
 
   void read_train(StrictTable& table) {
@@ -194,15 +197,21 @@ class ConfigReader {
   }
 
   // What the sections must agree on.
-  std::string check() const {
+  std::string check() {
     if (config_.data.corpus.empty()) return "'data.corpus' is missing: the path of a text to train on";
     if (const std::string fault = fault_of(config_.model); !fault.empty()) return fault;
-    if (const std::string fault = Examples::fault_of(config_.model); !fault.empty()) return fault;
-    return "";
+    std::string error;
+    const auto vocabulary = Corpus::vocabulary_of(config_.data.corpus, &error);
+    if (!vocabulary) return error;
+    // The tokens of the corpus are the vocabulary of a new model, unless it says another.
+    if (!vocabulary->of_bytes && !vocabulary_is_given_ && config_.pretrained.empty())
+      config_.model.vocabulary = vocabulary->size;
+    return Examples::fault_of(config_.model, *vocabulary);
   }
 
   StrictTable root_;
   Config& config_;
+  bool vocabulary_is_given_ = false;
   std::string error_;
 };
 

@@ -17,9 +17,11 @@
 namespace spillway::trainer {
 
 struct DataConfig {
-  std::string corpus;
+  std::string corpus;  // a text, whose bytes are the tokens, or a file of tokens
   double validation = 0.1;
   uint64_t seed = 1;
+  uint32_t workers = 1;  // threads that make batches ahead of the training; 0: it makes them itself
+  uint32_t ahead = 2;    // batches that they make ahead
 };
 
 struct TrainConfig {

@@ -1,38 +1,56 @@
-// A text as bytes, split into a training and a validation part, and windows of it.
+// What a training reads: a text as bytes, or a file of tokens (trainer/data/token_file.h), split into a
+// training and a validation part, and windows of it.
 //
-// Thread-safety: immutable after `open`. Ownership: windows are parts of the corpus. Errors: `open` says what
-// is wrong with the file.
+// A text is read into memory. A file of tokens is mapped, and read once when it is opened: every token is
+// checked and counted then, so that no window needs it.
+//
+// Thread-safety: immutable after `open`. Ownership: windows are copies. Errors: `open` says what is wrong
+// with the file.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "trainer/data/token_file.h"
+
 namespace spillway::trainer {
 
 class Corpus {
  public:
-  static constexpr uint32_t kBytes = 256;  // different ones
-
-  // `validation` is the share of the text, at its end, that training never sees. Both parts must hold a
-  // window of `window` bytes.
+  // `validation` is the share, at the end, that training never sees. Both parts must hold a window of
+  // `window` tokens.
   static std::optional<Corpus> open(const std::string& path, double validation, uint32_t window,
                                     std::string* error);
+  // The vocabulary of what `open` would read, without reading it; of a file that is not there, bytes.
+  // Nothing: the file claims to be one of tokens and is broken.
+  static std::optional<Vocabulary> vocabulary_of(const std::string& path, std::string* error);
 
-  // `number` may be any: it is taken modulo the number of windows.
-  std::span<const uint8_t> training_window(uint64_t number, uint32_t bytes) const;
+  // As many tokens as `window` holds. `number` may be any: it is taken modulo the number of windows.
+  void training_window(uint64_t number, std::span<int64_t> window) const;
   // Window `index` of `windows`, spread evenly over the validation part.
-  std::span<const uint8_t> validation_window(uint32_t index, uint32_t windows, uint32_t bytes) const;
+  void validation_window(uint32_t index, uint32_t windows, std::span<int64_t> window) const;
 
-  // Of the byte frequencies of the whole text, in nats: what a model reaches that knows no context.
-  double unigram_entropy() const;
-  uint64_t size() const { return text_.size(); }
-  uint64_t training_size() const { return training_size_; }
+  const Vocabulary& vocabulary() const { return vocabulary_; }
+  // Of the frequencies of all tokens, in nats a token: what a model reaches that knows no context.
+  double unigram_entropy() const { return unigram_entropy_; }
+  uint64_t size() const { return tokens_.size(); }
+  uint64_t text_bytes() const { return text_bytes_; }  // of the text that all tokens were made of
 
  private:
+  bool read_text(const std::string& path, std::string* error);
+  bool map_tokens(const std::string& path, std::string* error);
+  std::string split(double validation, uint32_t window);  // what is wrong, or ""
+  std::string count();
+
   std::vector<uint8_t> text_;
-  uint64_t training_size_ = 0;
+  std::unique_ptr<TokenFile> file_;
+  TokenView tokens_;  // of one of them
+  Vocabulary vocabulary_;
+  uint64_t training_size_ = 0, text_bytes_ = 0;
+  double unigram_entropy_ = 0;
 };
 
 }  // namespace spillway::trainer

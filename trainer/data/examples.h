@@ -1,26 +1,27 @@
-// The examples of a training: rows of token ids, made of a text as the model's family learns from it.
+// The examples of a training: rows of token ids, made of a corpus as the model's family learns from it.
 //
-// A model with a decoder alone predicts the next byte of context + 1 bytes; T5 gets spans back that were
-// taken out. Which rows a batch holds depends on the seed and the cursor alone: not on the micro-batch, the
-// device or the number of draws before. Thread-safety: immutable. Ownership: borrows the corpus. Errors:
-// none.
+// A model with a decoder alone predicts the next token of context + 1 tokens; T5 gets spans back that were
+// taken out, marked as its tokenizer marks them, or as ByT5's where the corpus is bytes. Which rows a batch
+// holds depends on the seed and the cursor alone: not on the micro-batch, the device, the thread or the
+// number of draws before. Thread-safety: immutable. Ownership: borrows the corpus. Errors: none.
 #pragma once
 #include <cstdint>
 #include <span>
 
 #include "spillway/trainer/plan/architecture.h"
 #include "trainer/data/corpus.h"
+#include "trainer/data/span_corruption.h"
 
 namespace spillway::trainer {
 
 class Examples {
  public:
-  // REQUIRES: the corpus was opened for windows of `text_bytes(model)`.
+  // REQUIRES: the corpus was opened for windows of `window_tokens(model)`, and `fault_of` finds nothing.
   Examples(const Corpus& corpus, const Architecture& model);
 
-  static uint32_t text_bytes(const Architecture& model);  // of one row
-  // What a vocabulary must hold for these rows, as a text that names the key; "" when it does.
-  static std::string fault_of(const Architecture& model);
+  static uint32_t window_tokens(const Architecture& model);  // of the corpus, for one row
+  // What model and vocabulary lack for these rows, as a text that names the key; "" for nothing.
+  static std::string fault_of(const Architecture& model, const Vocabulary& vocabulary);
 
   uint32_t row_tokens() const { return row_tokens_; }
   uint32_t target_tokens() const { return target_tokens_; }
@@ -31,11 +32,14 @@ class Examples {
   void validation_row(uint32_t index, uint32_t rows, std::span<int64_t> tokens) const;
 
  private:
-  void make(std::span<const uint8_t> text, uint64_t seed, std::span<int64_t> row) const;
+  // `read` fills a window of the corpus.
+  template <typename Read>
+  void make(const Read& read, uint64_t seed, std::span<int64_t> row) const;
 
   const Corpus& corpus_;
   const Architecture model_;
-  const uint32_t text_bytes_, target_tokens_, row_tokens_;
+  const uint32_t target_tokens_, row_tokens_;
+  const SpanMarks marks_;  // of a model with a decoder of its own
 };
 
 }  // namespace spillway::trainer

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "spillway/trainer/plan/architecture.h"
 #include "trainer/data/mix.h"
 
 namespace spillway::trainer {
@@ -24,8 +25,8 @@ class Writer {
  public:
   explicit Writer(std::span<int64_t> to) : to_(to) {}
   void token(int64_t id) { to_[next_++] = id; }
-  void bytes(std::span<const uint8_t> text) {
-    for (const uint8_t byte : text) token(kFirstByte + byte);
+  void tokens(std::span<const int64_t> ids) {
+    for (const int64_t id : ids) token(id);
   }
 
  private:
@@ -35,22 +36,29 @@ class Writer {
 
 }  // namespace
 
-void corrupt_spans(const Architecture& model, std::span<const uint8_t> text, uint64_t seed,
+SpanMarks byte_marks(uint32_t vocabulary, uint32_t spans) {
+  SpanMarks marks{.end = kEndOfSequence, .sentinels = {}};
+  marks.sentinels.reserve(spans);
+  for (uint32_t span = 0; span < spans; ++span) marks.sentinels.push_back(int64_t{vocabulary} - 1 - span);
+  return marks;
+}
+
+void corrupt_spans(uint32_t context, const SpanMarks& marks, std::span<const int64_t> text, uint64_t seed,
                    std::span<int64_t> row) {
-  const SpanSizes sizes = span_sizes(model.context);
+  const SpanSizes sizes = span_sizes(context);
   const auto noise = lengths(sizes.noise_tokens, sizes.spans, mix(seed, 0));
   const auto kept = lengths(sizes.raw_tokens - sizes.noise_tokens, sizes.spans, mix(seed, 1));
-  Writer input(row.first(model.context)), target(row.subspan(model.context));
+  Writer input(row.first(context)), target(row.subspan(context));
   size_t next = 0;
   for (uint32_t span = 0; span < sizes.spans; ++span) {
-    input.bytes(text.subspan(next, kept[span]));
-    input.token(sentinel(model.vocabulary, span));
-    target.token(sentinel(model.vocabulary, span));
-    target.bytes(text.subspan(next + kept[span], noise[span]));
+    input.tokens(text.subspan(next, kept[span]));
+    input.token(marks.sentinels[span]);
+    target.token(marks.sentinels[span]);
+    target.tokens(text.subspan(next + kept[span], noise[span]));
     next += kept[span] + noise[span];
   }
-  input.token(kEndOfSequence);
-  target.token(kEndOfSequence);
+  input.token(marks.end);
+  target.token(marks.end);
 }
 
 }  // namespace spillway::trainer

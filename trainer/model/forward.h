@@ -28,7 +28,7 @@ struct ParameterKeys {
 struct Forward {
   const Architecture& model;
   const ParameterKeys& keys;
-  at::TensorList parameters;
+  Weights parameters;
   const Plan& plan;  // what of it is computed again
   bool training = false;
 

@@ -7,9 +7,10 @@ namespace gpt2 {
 
 // GPT-2 stores a product's weight as [in, out].
 at::Tensor product(const at::Tensor& x, const LayerWeights& weights, const std::string& name) {
-  const at::Tensor& weight = weights[name + ".weight"];
-  return at::addmm(weights[name + ".bias"], x.flatten(0, 1), weight)
-      .view({x.size(0), x.size(1), weight.size(1)});
+  const std::string key = name + ".weight";
+  const at::Tensor &weight = weights[key], &bias = weights[name + ".bias"];
+  if (weights.int8(key)) return weights.product(x, key, MatrixLayout::kInOut) + bias;
+  return at::addmm(bias, x.flatten(0, 1), weight).view({x.size(0), x.size(1), weight.size(1)});
 }
 
 at::Tensor norm(const at::Tensor& x, const Architecture& model, const LayerWeights& weights,

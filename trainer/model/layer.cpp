@@ -89,10 +89,17 @@ class Recomputed : public torch::autograd::Function<Recomputed> {
 
 }  // namespace
 
-const at::Tensor& LayerWeights::operator[](std::string_view key) const {
+size_t LayerWeights::index_of(std::string_view key) const {
   const auto found = std::find(keys_->begin(), keys_->end(), key);
   if (found == keys_->end()) throw std::logic_error("there is no parameter '" + std::string(key) + "' here");
-  return tensors_[static_cast<size_t>(found - keys_->begin())];
+  return static_cast<size_t>(found - keys_->begin());
+}
+
+at::Tensor LayerWeights::product(const at::Tensor& x, std::string_view key, MatrixLayout layout) const {
+  const size_t index = index_of(key);
+  const at::Tensor& matrix = weights_[index];
+  if (const Int8Weight* int8 = weights_.int8(index)) return int8_product(x, matrix, *int8, layout);
+  return at::linear(x, layout == MatrixLayout::kOutIn ? matrix : matrix.t());
 }
 
 at::Tensor run(const LayerSettings& settings, const BoundPart& part, const at::Tensor& x) {

@@ -11,23 +11,30 @@
 #include <vector>
 
 #include "spillway/trainer/plan/architecture.h"
-#include "trainer/libtorch.h"
+#include "trainer/model/weights.h"
 
 namespace spillway::trainer {
 
 // Tensors by key, in the order of the parameter table.
 class LayerWeights {
  public:
-  LayerWeights(const std::vector<std::string>& keys, at::TensorList tensors)
-      : keys_(&keys), tensors_(tensors) {}
+  LayerWeights(const std::vector<std::string>& keys, const Weights& weights)
+      : keys_(&keys), weights_(weights) {}
 
-  const at::Tensor& operator[](std::string_view key) const;
-  at::Device device() const { return tensors_.front().device(); }
+  const at::Tensor& operator[](std::string_view key) const { return weights_[index_of(key)]; }
+  // x times the matrix of that key, in floats or in 8 bits; x is [..., in].
+  at::Tensor product(const at::Tensor& x, std::string_view key,
+                     MatrixLayout layout = MatrixLayout::kOutIn) const;
+  // nullptr for a weight of floats.
+  const Int8Weight* int8(std::string_view key) const { return weights_.int8(index_of(key)); }
+  at::Device device() const { return weights_[0].device(); }
   const std::vector<std::string>& keys() const { return *keys_; }
 
  private:
+  size_t index_of(std::string_view key) const;
+
   const std::vector<std::string>* keys_;
-  at::TensorList tensors_;
+  Weights weights_;
 };
 
 // What a part adds to x, of the same shape; dropout comes after it. A function: what it reads beside x, its

@@ -13,7 +13,7 @@ at::Tensor attention(const Architecture& model, const LayerWeights& weights, con
   const at::Tensor &cosine = reads[0], &sine = reads[1];
   const at::Tensor normed = rms_norm(x, weights["input_layernorm.weight"], model.norm_epsilon);
   const auto heads = [&](const char* name, int64_t count) {
-    return in_heads(at::linear(normed, weights[name]), count);
+    return in_heads(weights.product(normed, name), count);
   };
   const at::Tensor query = heads("self_attn.q_proj.weight", model.heads);
   const at::Tensor key = heads("self_attn.k_proj.weight", model.key_value_heads);
@@ -21,14 +21,13 @@ at::Tensor attention(const Architecture& model, const LayerWeights& weights, con
   const at::Tensor mixed =
       causal_attention(rotated(query, cosine, sine), for_groups(rotated(key, cosine, sine), groups),
                        for_groups(value, groups));
-  return at::linear(out_of_heads(mixed), weights["self_attn.o_proj.weight"]);
+  return weights.product(out_of_heads(mixed), "self_attn.o_proj.weight");
 }
 
 at::Tensor mlp(const Architecture& model, const LayerWeights& weights, const at::Tensor& x, at::TensorList) {
   const at::Tensor normed = rms_norm(x, weights["post_attention_layernorm.weight"], model.norm_epsilon);
-  const at::Tensor gate = activated(at::linear(normed, weights["mlp.gate_proj.weight"]), model.activation);
-  return at::linear(gate * at::linear(normed, weights["mlp.up_proj.weight"]),
-                    weights["mlp.down_proj.weight"]);
+  const at::Tensor gate = activated(weights.product(normed, "mlp.gate_proj.weight"), model.activation);
+  return weights.product(gate * weights.product(normed, "mlp.up_proj.weight"), "mlp.down_proj.weight");
 }
 
 constexpr LayerPart kLayer[] = {{Part::kAttention, attention, 2}, {Part::kMlp, mlp}};

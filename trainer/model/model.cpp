@@ -39,19 +39,19 @@ Head Model::head_of(const Forward& forward, const at::Tensor& rows) const {
   return {};
 }
 
-at::Tensor Model::loss_sum(at::TensorList parameters, const at::Tensor& rows, const Plan& plan,
+at::Tensor Model::loss_sum(const Weights& parameters, const at::Tensor& rows, const Plan& plan,
                            bool training) const {
   return summed_loss(head_of({architecture_, keys_, parameters, plan, training}, rows), targets_of(rows),
                      plan.head_chunks);
 }
 
-at::Tensor Model::row_losses(at::TensorList parameters, const at::Tensor& rows, const Plan& plan) const {
+at::Tensor Model::row_losses(const Weights& parameters, const at::Tensor& rows, const Plan& plan) const {
   const at::NoGradGuard no_grad;
   return losses_by_row(head_of({architecture_, keys_, parameters, {}, false}, rows), targets_of(rows),
                        plan.head_chunks);
 }
 
-at::Tensor Model::logits(at::TensorList parameters, const at::Tensor& rows) const {
+at::Tensor Model::logits(const Weights& parameters, const at::Tensor& rows) const {
   return head_of({architecture_, keys_, parameters, {}, false}, rows).logits();
 }
 

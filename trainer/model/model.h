@@ -29,12 +29,12 @@ class Model {
   std::vector<at::Tensor> initial_parameters(uint64_t seed) const;
 
   // The sum of the cross-entropies of all targets. Of the plan counts what is computed again, and the chunks.
-  at::Tensor loss_sum(at::TensorList parameters, const at::Tensor& rows, const Plan& plan,
+  at::Tensor loss_sum(const Weights& parameters, const at::Tensor& rows, const Plan& plan,
                       bool training) const;
   // The same for each row, without autograd and dropout: [rows].
-  at::Tensor row_losses(at::TensorList parameters, const at::Tensor& rows, const Plan& plan) const;
+  at::Tensor row_losses(const Weights& parameters, const at::Tensor& rows, const Plan& plan) const;
   // [rows, target tokens, vocabulary], without dropout.
-  at::Tensor logits(at::TensorList parameters, const at::Tensor& rows) const;
+  at::Tensor logits(const Weights& parameters, const at::Tensor& rows) const;
 
  private:
   Head head_of(const Forward& forward, const at::Tensor& rows) const;

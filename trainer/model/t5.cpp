@@ -26,10 +26,10 @@ at::Tensor norm(const Architecture& model, const LayerWeights& weights, const at
 at::Tensor attention(const Architecture& model, const LayerWeights& weights, const std::string& name,
                      const at::Tensor& normed, const at::Tensor& read, const at::Tensor& bias) {
   const auto heads = [&](const at::Tensor& of, const char* part) {
-    return in_heads(at::linear(of, weights[name + part + ".weight"]), model.heads);
+    return in_heads(weights.product(of, name + part + ".weight"), model.heads);
   };
   const at::Tensor mixed = biased_attention(heads(normed, "q"), heads(read, "k"), heads(read, "v"), bias);
-  return at::linear(out_of_heads(mixed), weights[name + "o.weight"]);
+  return weights.product(out_of_heads(mixed), name + "o.weight");
 }
 
 // reads: the bias of its own positions.
@@ -50,10 +50,10 @@ at::Tensor mlp(const Architecture& model, const LayerWeights& weights, const at:
   const std::string name = prefix_of(weights) + "DenseReluDense.";
   const at::Tensor normed = norm(model, weights, x);
   if (!model.gated)
-    return at::linear(activated(at::linear(normed, weights[name + "wi.weight"]), model.activation),
-                      weights[name + "wo.weight"]);
-  const at::Tensor gate = activated(at::linear(normed, weights[name + "wi_0.weight"]), model.activation);
-  return at::linear(gate * at::linear(normed, weights[name + "wi_1.weight"]), weights[name + "wo.weight"]);
+    return weights.product(activated(weights.product(normed, name + "wi.weight"), model.activation),
+                           name + "wo.weight");
+  const at::Tensor gate = activated(weights.product(normed, name + "wi_0.weight"), model.activation);
+  return weights.product(gate * weights.product(normed, name + "wi_1.weight"), name + "wo.weight");
 }
 
 constexpr LayerPart kEncoderLayer[] = {{Part::kAttention, self_attention, 1}, {Part::kMlp, mlp}};

@@ -71,7 +71,7 @@ Optimizer::Needs Optimizer::needs_of(int device) const {
     };
     for (const StateTensor& shape : entry.shapes)
       if (entry.on_host && is_tiled(shape)) need(shape.name, entries_of(entry.tile, shape), type_of(shape));
-    if (train_.numerics.precision != Precision::kBf16) continue;
+    if (!train_.numerics.rounds_stochastically()) continue;
     need("value", entry.tile, at::kFloat), need("gradient", entry.tile, at::kFloat);
     need("bits", entry.tile, at::kInt);
   }
@@ -79,18 +79,24 @@ Optimizer::Needs Optimizer::needs_of(int device) const {
 }
 
 void Optimizer::prepare_scratch() {
-  std::map<int, std::pair<at::Device, int64_t>> largest;  // tiles, by device
+  struct Most {
+    at::Device device;
+    int64_t tile = 0, rows = 0;  // of a tile; rows of matrices in 8 bits
+  };
+  std::map<int, Most> largest;  // by device
   for (size_t i = 0; i < entries_.size(); ++i) {
-    const at::Device device = parameters_.value(i).device();
-    int64_t& tile = largest.try_emplace(device_key(parameters_.value(i)), device, 0).first->second.second;
-    tile = std::max(tile, entries_[i].tile);
+    const at::Tensor& value = parameters_.value(i);
+    Most& most = largest.try_emplace(device_key(value), Most{value.device()}).first->second;
+    most.tile = std::max(most.tile, entries_[i].tile);
+    if (parameters_.int8(i)) most.rows = std::max(most.rows, entries_[i].tile / value.size(1));
   }
   std::erase_if(scratch_, [&](const auto& of) { return !largest.contains(of.first); });
   for (const auto& [key, of] : largest) {
-    const auto& [device, tile] = of;
+    const auto& [device, tile, rows] = of;
     fit(needs_of(key), device, &scratch_[key]);
     rule_->reserve(device, tile);
-    if (train_.numerics.precision == Precision::kBf16) rounding_.reserve(device);
+    if (train_.numerics.rounds_stochastically()) rounding_.reserve(device);
+    if (rows > 0) int8_rounding_.reserve(device, rows);
   }
 }
 
@@ -102,7 +108,8 @@ void Optimizer::fit(const Needs& needs, at::Device device, Scratch* scratch) {
 }
 
 Updated Optimizer::updated(size_t index) const {
-  return {index, parameters_.value(index).detach(), parameters_.gradient(index), &entries_[index].tensors};
+  return {index, [this, index] { return numbers(index); }, parameters_.gradient(index),
+          &entries_[index].tensors};
 }
 
 void Optimizer::measure_norm(double loss_scale) {
@@ -151,9 +158,8 @@ at::Tensor Optimizer::in_floats(Scratch& scratch, const char* name, const at::Te
 
 void Optimizer::update_tile(size_t index, int64_t begin, int64_t length) {
   const Entry& entry = entries_[index];
-  const at::Tensor parameter = parameters_.value(index).detach().view({-1}).narrow(0, begin, length);
   const at::Tensor gradient = parameters_.gradient(index).view({-1}).narrow(0, begin, length);
-  Scratch& scratch = scratch_[device_key(parameter)];
+  Scratch& scratch = scratch_[device_key(gradient)];
   Tile tile{.parameter = index,
             .begin = begin,
             .value = {},
@@ -171,22 +177,51 @@ void Optimizer::update_tile(size_t index, int64_t begin, int64_t length) {
     tile.value = tile.states.front();
     tile.states.erase(tile.states.begin());
   } else {
-    tile.value = in_floats(scratch, "value", parameter);
+    tile.value = read(index, begin, length);
   }
   if (update_.scale != 1) tile.gradient.mul_(scale_);
   rule_->apply(tile);
-  store(index, begin, tile.value, parameter);
+  store(tile);
   for (size_t i = 0, read = 0; entry.on_host && i < entry.shapes.size(); ++i)
     if (is_tiled(entry.shapes[i]))
       part_of(entry.tensors[i], entry.shapes[i], begin, length).copy_(all[read++]);
 }
 
-void Optimizer::store(size_t index, int64_t begin, const at::Tensor& from, const at::Tensor& value) {
+Int8Weight Optimizer::rows_of(size_t index, int64_t begin, int64_t length) const {
+  const Int8Weight& weight = *parameters_.int8(index);
+  const int64_t columns = weight.codes.size(1);
+  return {weight.codes.narrow(0, begin / columns, length / columns),
+          weight.scales.narrow(0, begin / columns, length / columns)};
+}
+
+at::Tensor Optimizer::read(size_t index, int64_t begin, int64_t length) {
+  const at::Tensor& value = parameters_.value(index);
+  Scratch& scratch = scratch_[device_key(value)];
+  if (!parameters_.int8(index))
+    return in_floats(scratch, "value", value.detach().view({-1}).narrow(0, begin, length));
+  at::Tensor floats = scratch.at("value").narrow(0, 0, length);
+  int8_rounding_.read(rows_of(index, begin, length), floats);
+  return floats;
+}
+
+void Optimizer::store(const Tile& tile) {
+  if (!train_.numerics.has_master_weights() && !train_.numerics.rounds_stochastically())
+    return;  // it is in place
+  const at::Tensor& parameter = parameters_.value(tile.parameter);
+  const int64_t length = tile.value.numel();
+  const StochasticRounding::Key key{update_.number, tile.parameter, static_cast<uint64_t>(tile.begin)};
+  const auto bits = [&] { return scratch_.at(device_key(parameter)).at("bits").narrow(0, 0, length); };
+  if (parameters_.int8(tile.parameter)) {
+    const at::Tensor chances = bits().view(at::kFloat);
+    rounding_.draw(chances, key);
+    int8_rounding_.round(tile.value, tile.gradient, chances, rows_of(tile.parameter, tile.begin, length));
+    return;
+  }
+  const at::Tensor value = parameter.detach().view({-1}).narrow(0, tile.begin, length);
   if (train_.numerics.has_master_weights())
-    value.copy_(from);
-  else if (train_.numerics.precision == Precision::kBf16)
-    rounding_.round(from, scratch_.at(device_key(value)).at("bits").narrow(0, 0, from.numel()), value,
-                    update_.number, index, static_cast<uint64_t>(begin));
+    value.copy_(tile.value);
+  else
+    rounding_.round(tile.value, bits(), value, key);
 }
 
 void Optimizer::move_to(Place place) {
@@ -212,8 +247,13 @@ void Optimizer::relocate(size_t first, size_t count, at::Device device) {
   }
 }
 
-const at::Tensor& Optimizer::weights(size_t index) const {
-  return train_.numerics.has_master_weights() ? entries_[index].tensors.front() : parameters_.value(index);
+at::Tensor Optimizer::numbers(size_t index) const {
+  const Int8Weight* int8 = parameters_.int8(index);
+  return int8 ? numbers_of(*int8, at::kFloat) : parameters_.value(index).detach();
+}
+
+at::Tensor Optimizer::weights(size_t index) const {
+  return train_.numerics.has_master_weights() ? entries_[index].tensors.front() : numbers(index);
 }
 
 }  // namespace spillway::trainer

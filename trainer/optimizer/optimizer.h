@@ -5,7 +5,8 @@
 // needs) as scratch. The tiles are the same whether the states are on the device or pass through it from the
 // host, so that both places give the same bits. In mixed precision the master weights are a state like the
 // moments: they are updated in 32 bits, and rounded into the weights that the model computes with. Weights
-// without a master are rounded stochastically, from random bits of (seed, update, parameter, tile).
+// without a master are rounded stochastically, from random bits of (seed, update, parameter, tile); of a
+// matrix in 8 bits a tile is whole rows.
 //
 // The order is that of Micikevicius et al., "Mixed Precision Training" (2018): accumulate, check for an
 // overflow, unscale, clip by the global norm, update.
@@ -17,6 +18,7 @@
 #include <map>
 
 #include "trainer/optimizer/host_number.h"
+#include "trainer/optimizer/int8_rounding.h"
 #include "trainer/optimizer/stochastic_rounding.h"
 #include "trainer/optimizer/update_rule.h"
 #include "trainer/plan/optimizer_state.h"
@@ -47,7 +49,7 @@ class Optimizer {
   const std::vector<StateTensor>& state_shapes(size_t index) const { return entries_[index].shapes; }
   const std::vector<at::Tensor>& states(size_t index) const { return entries_[index].tensors; }
   // The weights in the most digits that there are: the master, or else the parameter.
-  const at::Tensor& weights(size_t index) const;
+  at::Tensor weights(size_t index) const;
 
  private:
   struct Entry {
@@ -70,10 +72,13 @@ class Optimizer {
   static void fit(const Needs& needs, at::Device device, Scratch* scratch);
   void measure_norm(double loss_scale);
   Updated updated(size_t index) const;
+  at::Tensor numbers(size_t index) const;  // that the model computes with
   void update(size_t index);
   void update_tile(size_t index, int64_t begin, int64_t length);
   at::Tensor in_floats(Scratch& scratch, const char* name, const at::Tensor& tile) const;
-  void store(size_t index, int64_t begin, const at::Tensor& from, const at::Tensor& value);
+  Int8Weight rows_of(size_t index, int64_t begin, int64_t length) const;
+  at::Tensor read(size_t index, int64_t begin, int64_t length);
+  void store(const Tile& tile);
 
   Parameters& parameters_;
   const TrainConfig train_;
@@ -81,6 +86,7 @@ class Optimizer {
   std::map<int, Scratch> scratch_;  // by device index
   std::unique_ptr<UpdateRule> rule_;
   StochasticRounding rounding_;
+  Int8Rounding int8_rounding_;
   HostNumber scale_;
   Update update_;
   double norm_ = 0;

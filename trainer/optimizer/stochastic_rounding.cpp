@@ -19,14 +19,20 @@ void StochasticRounding::reserve(at::Device device) {
     generators_.emplace(key_of(device), at::globalContext().defaultGenerator(device).clone());
 }
 
+at::Generator& StochasticRounding::generator_for(at::Device device, const Key& key) {
+  at::Generator& generator = generators_.at(key_of(device));
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_current_seed(mix(mix(mix(seed_, key.update), key.parameter), key.begin));
+  return generator;
+}
+
+void StochasticRounding::draw(const at::Tensor& to, const Key& key) {
+  to.uniform_(0, 1, generator_for(to.device(), key));
+}
+
 void StochasticRounding::round(const at::Tensor& from, const at::Tensor& bits, const at::Tensor& to,
-                               uint64_t update, uint64_t parameter, uint64_t begin) {
-  at::Generator& generator = generators_.at(key_of(to.device()));
-  {
-    const std::lock_guard<std::mutex> lock(generator.mutex());
-    generator.set_current_seed(mix(mix(mix(seed_, update), parameter), begin));
-  }
-  bits.random_(0, 1 << 16, generator);
+                               const Key& key) {
+  bits.random_(0, 1 << 16, generator_for(to.device(), key));
   from.view(at::kInt).add_(bits).bitwise_and_(upper_half_);
   to.copy_(from);  // exact: what is cut is zero
 }

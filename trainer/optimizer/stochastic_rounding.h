@@ -20,12 +20,19 @@ class StochasticRounding {
   explicit StochasticRounding(uint64_t seed) : seed_(seed) {}
 
   void reserve(at::Device device);
+  // Where the numbers stand.
+  struct Key {
+    uint64_t update = 0, parameter = 0, begin = 0;
+  };
   // `from` are floats, of which only the upper halves are left; `bits` 32-bit integers of the same number,
-  // scratch. REQUIRES: reserve(to.device()).
-  void round(const at::Tensor& from, const at::Tensor& bits, const at::Tensor& to, uint64_t update,
-             uint64_t parameter, uint64_t begin);
+  // scratch. REQUIRES of both: reserve(to.device()).
+  void round(const at::Tensor& from, const at::Tensor& bits, const at::Tensor& to, const Key& key);
+  // Random floats from 0 to below 1.
+  void draw(const at::Tensor& to, const Key& key);
 
  private:
+  at::Generator& generator_for(at::Device device, const Key& key);
+
   const uint64_t seed_;
   const at::Tensor upper_half_ = at::full({}, -(1 << 16), at::kInt);  // of a float's bits
   std::map<int, at::Generator> generators_;                           // by device index

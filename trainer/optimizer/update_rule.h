@@ -6,6 +6,7 @@
 // Thread-safety: one thread. Ownership: a rule owns its scratch; tiles are views. Errors: LibTorch's
 // exceptions, from `reserve` and `prepare` alone: `apply` allocates no device memory.
 #pragma once
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -24,7 +25,7 @@ struct Update {
 // A parameter as the optimizer sees it, on its device.
 struct Updated {
   size_t index = 0;
-  at::Tensor value;                                 // what the model computes with
+  std::function<at::Tensor()> value;                // what the model computes with; may allocate
   at::Tensor gradient;                              // accumulated, not yet scaled
   const std::vector<at::Tensor>* states = nullptr;  // that belong to it as a whole; on any device
 };

@@ -8,6 +8,7 @@
 #include "trainer/plan/optimizer_state.h"
 #include "trainer/plan/parameter_table.h"
 #include "trainer/plan/tapes/tapes.h"
+#include "trainer/plan/weight_storage.h"
 
 namespace spillway::trainer {
 namespace {
@@ -88,17 +89,18 @@ class Counter {
   void count_persistent() {
     const Numerics& numerics = shape_.numerics;
     const bool on_host = plan_.optimizer == Place::kHost;
-    std::vector<uint64_t> elements(devices_), states(devices_);
+    std::vector<uint64_t> elements(devices_), stored(devices_), states(devices_);
     std::vector<std::vector<std::vector<int64_t>>> sizes(devices_);
     for (const Parameter& parameter : table_) {
       const uint32_t device = device_of(parameter.layer);
       elements[device] += parameter.elements();
+      stored[device] += stored_bytes(numerics, parameter);
       sizes[device].push_back(parameter.sizes);
       for (const StateTensor& state : optimizer_state(numerics, parameter.sizes))
         states[device] += state.bytes();
     }
     for (uint32_t device = 0; device < devices_; ++device) {
-      add("parameters", device, elements[device] * numerics.weight_bytes());
+      add("parameters", device, stored[device]);
       add("gradients", device, elements[device] * numerics.gradient_bytes());
       if (!on_host) add("optimizer state", device, states[device]);
       add("room to update in", device, update_scratch_bytes(numerics, sizes[device], on_host));
@@ -139,7 +141,7 @@ class Counter {
       for (const StateTensor& state : optimizer_state(numerics, parameter.sizes))
         states += double(state.bytes()), copies += 2;
       const double bytes =
-          2 * (elements * (numerics.weight_bytes() + 2 * numerics.gradient_bytes()) + states);
+          2 * (double(stored_bytes(numerics, parameter)) + 2 * elements * numerics.gradient_bytes() + states);
       out_.time.optimizer +=
           std::max(bytes / machine_.memory_bytes_per_second, tiles * kKernels * machine_.launch_seconds);
       if (plan_.optimizer == Place::kHost)  // there and back; each copy is waited for

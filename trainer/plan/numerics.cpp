@@ -24,6 +24,8 @@ const char* name_of(Precision precision) {
       return "fp16-mixed";
     case Precision::kBf16:
       return "bf16";
+    case Precision::kInt8:
+      return "int8";
   }
   return "?";
 }

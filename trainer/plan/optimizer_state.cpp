@@ -68,10 +68,11 @@ std::vector<StateTensor> optimizer_state(const Numerics& numerics, const Sizes& 
 
 int64_t tile_elements(const Numerics& numerics, const Sizes& sizes) {
   const int64_t elements = product(sizes);
-  int64_t tile = kTileElements;
-  if (numerics.optimizer == OptimizerKind::kAdafactor && has_factors(sizes))
-    tile = std::max<int64_t>(1, kTileElements / sizes[1]) * sizes[1];
-  return std::min(tile, elements);
+  int64_t unit = numerics.optimizer == OptimizerKind::kAdamW8bit ? kQuantizationBlock : 1;
+  const bool whole_rows =
+      numerics.optimizer == OptimizerKind::kAdafactor || numerics.precision == Precision::kInt8;
+  if (whole_rows && has_factors(sizes)) unit = std::lcm(unit, sizes[1]);
+  return std::min(std::max<int64_t>(1, kTileElements / unit) * unit, elements);
 }
 
 uint64_t update_scratch_bytes(const Numerics& numerics, const std::vector<Sizes>& parameters,
@@ -94,8 +95,10 @@ uint64_t update_scratch_bytes(const Numerics& numerics, const std::vector<Sizes>
                  (state.is_codes ? 1 : 4));
     }
     // Floats of the value and the gradient, and random bits.
-    if (numerics.precision == Precision::kBf16)
-      need("in floats", uint64_t{3} * 4 * static_cast<uint64_t>(tile));
+    if (numerics.rounds_stochastically()) need("in floats", uint64_t{3} * 4 * static_cast<uint64_t>(tile));
+    // Of matrices in 8 bits: a scale for each row.
+    if (numerics.precision == Precision::kInt8 && has_factors(sizes))
+      need("rows", uint64_t{4} * static_cast<uint64_t>(tile / sizes[1]));
     // Both moments, one more to round in, and codes as they are looked up; in whole blocks.
     if (quantized)
       need("moments", uint64_t{4} * 4 *

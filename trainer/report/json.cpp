@@ -7,7 +7,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kVersion = 1;
+constexpr int kReportVersion = 1;
 
 Json json_of(const std::optional<double>& value) {
   return value ? Json(*value) : Json();
@@ -109,7 +109,7 @@ Json report_json(const RunReport& report) {
   Json evaluations = Json::array();
   for (const EvaluationPoint& evaluation : report.history.evaluations())
     evaluations.push_back({{"step", evaluation.step}, {"loss", evaluation.loss}});
-  return {{"spillway_run_report", kVersion},
+  return {{"spillway_run_report", kReportVersion},
           {"verdict", report.verdict},
           {"model", report.model},
           {"rates", rates_json(report)},

@@ -22,11 +22,16 @@ at::ScalarType weight_type(Precision precision) {
       return at::kFloat;
     case Precision::kBf16Mixed:
     case Precision::kBf16:
+    case Precision::kInt8:
       return at::kBFloat16;
     case Precision::kFp16Mixed:
       return at::kHalf;
   }
   return at::kFloat;
+}
+
+Int8Weight moved_to(at::Device device, const Int8Weight& weight) {
+  return weight.defined() ? Int8Weight{weight.codes.to(device), weight.scales.to(device)} : weight;
 }
 
 }  // namespace
@@ -42,12 +47,18 @@ class Parameters::Hook : public torch::autograd::PostAccumulateGradHook {
 };
 
 Parameters::Parameters(std::vector<std::string> names, const std::vector<at::Tensor>& initial,
-                       const std::vector<at::Device>& devices, const Numerics& numerics)
-    : names_(std::move(names)), accumulated_(initial.size(), 0) {
+                       const std::vector<at::Device>& devices, const Numerics& numerics,
+                       const std::vector<bool>& in_8_bits)
+    : names_(std::move(names)), int8_(initial.size()), accumulated_(initial.size(), 0) {
   const at::ScalarType type = weight_type(numerics.precision);
   const at::ScalarType accumulator = numerics.gradient_bytes() == 4 ? at::kFloat : type;
   for (size_t i = 0; i < initial.size(); ++i) {
-    values_.push_back(initial[i].to(devices[i], type, false, true).requires_grad_(true));
+    if (!in_8_bits.empty() && in_8_bits[i]) {
+      int8_[i] = moved_to(devices[i], trainer::in_8_bits(initial[i]));
+      values_.push_back(stand_in(initial[i].sizes(), devices[i]));
+    } else {
+      values_.push_back(initial[i].to(devices[i], type, false, true).requires_grad_(true));
+    }
     gradients_.push_back(at::zeros(initial[i].sizes(), at::device(devices[i]).dtype(accumulator)));
     attach_hook(i);
   }
@@ -90,24 +101,35 @@ void Parameters::check_complete(uint32_t micro_batches) const {
 
 void Parameters::relocate(size_t first, size_t count, at::Device device) {
   std::vector<at::Tensor> values, gradients;
+  std::vector<Int8Weight> int8;
   for (size_t i = first; i < first + count; ++i) {
     if (values_[i].device() == device) return;  // layers move as a whole
-    values.push_back(values_[i].detach().to(device).requires_grad_(true));
+    int8.push_back(moved_to(device, int8_[i]));
+    values.push_back(int8_[i].defined() ? stand_in(values_[i].sizes(), device)
+                                        : values_[i].detach().to(device).requires_grad_(true));
     gradients.push_back(gradients_[i].to(device));
   }
   for (size_t i = 0; i < count; ++i) {
     values_[first + i] = std::move(values[i]);
+    int8_[first + i] = std::move(int8[i]);
     gradients_[first + i] = std::move(gradients[i]);
     attach_hook(first + i);
   }
 }
 
+std::vector<std::pair<const char*, at::Tensor>> Parameters::stored(size_t index) const {
+  if (const Int8Weight* weight = int8(index)) return {{".codes", weight->codes}, {".scales", weight->scales}};
+  return {{"", values_[index]}};
+}
+
 uint64_t Parameters::hash() const {
   uint64_t value = 0xcbf29ce484222325ull;
-  for (const at::Tensor& tensor : values_) {
-    const at::Tensor host = tensor.detach().cpu().contiguous();
-    const auto* bytes = static_cast<const unsigned char*>(host.const_data_ptr());
-    for (size_t i = 0; i < host.nbytes(); ++i) value = (value ^ bytes[i]) * 0x100000001b3ull;
+  for (size_t index = 0; index < size(); ++index) {
+    for (const auto& [ending, tensor] : stored(index)) {
+      const at::Tensor host = tensor.detach().cpu().contiguous();
+      const auto* bytes = static_cast<const unsigned char*>(host.const_data_ptr());
+      for (size_t i = 0; i < host.nbytes(); ++i) value = (value ^ bytes[i]) * 0x100000001b3ull;
+    }
   }
   return value;
 }

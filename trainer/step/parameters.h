@@ -13,21 +13,26 @@
 #include <memory>
 
 #include "spillway/trainer/plan/numerics.h"
-#include "trainer/libtorch.h"
+#include "trainer/model/weights.h"
 
 namespace spillway::trainer {
 
 class Parameters {
  public:
-  // `initial` in floats on the host; `devices[i]` is where parameter i goes. Allocates the accumulators.
+  // `initial` in floats on the host; `devices[i]` is where parameter i goes, and `in_8_bits[i]` how it is
+  // stored (empty: in floats). Allocates the accumulators.
   Parameters(std::vector<std::string> names, const std::vector<at::Tensor>& initial,
-             const std::vector<at::Device>& devices, const Numerics& numerics = {});
+             const std::vector<at::Device>& devices, const Numerics& numerics = {},
+             const std::vector<bool>& in_8_bits = {});
   Parameters(const Parameters&) = delete;
 
   size_t size() const { return values_.size(); }
   const std::string& name(size_t index) const { return names_[index]; }
   at::TensorList values() const { return values_; }
   const at::Tensor& value(size_t index) const { return values_[index]; }
+  // nullptr where `value` has the numbers; else it is a leaf that stands for them.
+  const Int8Weight* int8(size_t index) const { return int8_[index].defined() ? &int8_[index] : nullptr; }
+  Weights weights() const { return {values_, int8_}; }
   const at::Tensor& gradient(size_t index) const { return gradients_[index]; }
 
   // Gradients to zero, no micro-batch accumulated.
@@ -45,6 +50,8 @@ class Parameters {
   // moved.
   void relocate(size_t first, size_t count, at::Device device);
 
+  // The tensors that hold a parameter: its value, or codes and scales, with the ends of their names.
+  std::vector<std::pair<const char*, at::Tensor>> stored(size_t index) const;
   // FNV-1a of all bytes of all parameters, in order.
   uint64_t hash() const;
 
@@ -55,6 +62,7 @@ class Parameters {
 
   std::vector<std::string> names_;
   std::vector<at::Tensor> values_, gradients_;
+  std::vector<Int8Weight> int8_;
   std::vector<uint32_t> accumulated_;
   uint32_t micro_batch_ = 0;
 };

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "trainer/plan/weight_storage.h"
 #include "trainer/pretrained/parameters.h"
 
 namespace spillway::trainer {
@@ -22,6 +23,13 @@ std::vector<std::string> names_of(const Model& model) {
   std::vector<std::string> names;
   for (const Parameter& parameter : model.table()) names.push_back(parameter.name);
   return names;
+}
+
+std::vector<bool> in_8_bits(const Model& model, const Numerics& numerics) {
+  std::vector<bool> result;
+  result.reserve(model.table().size());
+  for (const Parameter& parameter : model.table()) result.push_back(is_in_8_bits(numerics, parameter));
+  return result;
 }
 
 std::vector<at::Tensor> initial_of(const Config& config) {
@@ -53,15 +61,21 @@ TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vect
                            const std::vector<at::Tensor>& initial)
     : config_(config),
       examples_(corpus, config.model),
+      loader_(
+          [this](uint64_t cursor, std::span<int64_t> batch) {
+            examples_.draw(config_.data.seed, cursor, config_.train.batch, batch);
+          },
+          config.train.batch, size_t{config.train.batch} * examples_.row_tokens(),
+          {.workers = config.data.workers, .ahead = config.data.ahead}),
       model_(config.model),
       devices_(std::move(devices)),
       core_(core),
       moves_(moves),
-      parameters_(names_of(model_), initial, devices_of(model_, devices_, plan), config.train.numerics),
+      parameters_(names_of(model_), initial, devices_of(model_, devices_, plan), config.train.numerics,
+                  in_8_bits(model_, config.train.numerics)),
       optimizer_(parameters_, config.train, plan.optimizer, initial),
       loss_scale_(config.train.numerics.precision == Precision::kFp16Mixed, config.train.loss_scale,
                   config.train.loss_scale_interval),
-      batch_(size_t{config.train.batch} * examples_.row_tokens()),
       evaluation_rows_(size_t{config.evaluation.windows} * examples_.row_tokens()) {
   RandomState::seed(devices_, config.train.seed);
   const size_t row = examples_.row_tokens();
@@ -100,7 +114,7 @@ void TrainingStep::begin(const StepKey& key) {
 
 void TrainingStep::save_step() {
   step_random_ = RandomState::of(devices_);
-  examples_.draw(config_.data.seed, cursor_, config_.train.batch, batch_);
+  loader_.take(cursor_, &batch_);
   parameters_.clear_gradients();
 }
 
@@ -134,7 +148,7 @@ std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const
   losses_.resize(micro_batch_count_);
   parameters_.begin_micro_batch(micro_batch);
   return guarded("forward", [&] {
-    const at::Tensor sum = model_.loss_sum(parameters_.values(), rows(batch_, first, count), plan, true);
+    const at::Tensor sum = model_.loss_sum(parameters_.weights(), rows(batch_, first, count), plan, true);
     // By the tokens of the whole batch, whatever the split.
     const at::Tensor scaled = sum * (loss_scale_.value() / tokens_of(config_.train.batch));
     losses_[micro_batch] = sum.item().toDouble();
@@ -194,7 +208,7 @@ std::optional<Failure> TrainingStep::evaluate(const Plan& plan) {
     const uint32_t count = std::min(plan.evaluation_batch, config_.evaluation.windows - first);
     auto failure = guarded("evaluation", [&] {
       const at::Tensor sums =
-          model_.row_losses(parameters_.values(), rows(evaluation_rows_, first, count), plan).cpu();
+          model_.row_losses(parameters_.weights(), rows(evaluation_rows_, first, count), plan).cpu();
       const float* sum = sums.const_data_ptr<float>();
       evaluation_losses_.insert(evaluation_losses_.end(), sum, sum + count);
     });

@@ -8,6 +8,7 @@
 
 #include "spillway/trainer/step/recoverable_step.h"
 #include "trainer/config/config.h"
+#include "trainer/data/batch_loader.h"
 #include "trainer/data/examples.h"
 #include "trainer/model/model.h"
 #include "trainer/optimizer/optimizer.h"
@@ -74,6 +75,7 @@ class TrainingStep : public StepProgram {
 
   const Config config_;
   const Examples examples_;
+  BatchLoader loader_;
   const Model model_;
   const std::vector<at::Device> devices_;
   const Core& core_;

@@ -84,7 +84,7 @@ double AdafactorRule::update_size(const Update& update, const Updated& of, const
 void AdafactorRule::prepare(const Update& update, const Updated& of) {
   Next& next = next_[of.index];
   of.gradient.dim() == 2 ? prepare_matrix(update, of, &next) : prepare_vector(update, of, &next);
-  next.rate = update.rate * std::max(kLeastSize, size_of(of.value));
+  next.rate = update.rate * std::max(kLeastSize, size_of(of.value()));
   next.limit = std::max(1.0, update_size(update, of, next));
 }
 

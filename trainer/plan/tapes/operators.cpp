@@ -52,18 +52,25 @@ Tensor TapeOperators::rms_norm(Tensor x) {
   return weighted;
 }
 
+// In 8 bits it has numbers for as long as the forward takes. In the backward they are gone before its
+// gradient is there, which is as large.
 Tensor TapeOperators::product(Tensor x, uint64_t width, uint64_t out) {
+  const bool in_8_bits = pass_.precision == Precision::kInt8;
+  return product(x, width, out, pass_.workspace + (in_8_bits ? width * out * pass_.number() : 0));
+}
+
+Tensor TapeOperators::product(Tensor x, uint64_t width, uint64_t out, uint64_t scratch) {
   return tape_.run({.inputs = {x},
                     .output = tape_.bytes(x) / width * out,
                     .keeps = {x},
                     .weights = width * out * pass_.number(),
-                    .scratch = pass_.workspace,
+                    .scratch = scratch,
                     .backward_scratch = pass_.workspace,
                     .operations = 2.0 * numbers_in(tape_.bytes(x)) * double(out)});
 }
 
 Tensor TapeOperators::logits(Tensor x, Tensor words) {
-  if (!model_.tied_head) return product(x, model_.width, model_.vocabulary);
+  if (!model_.tied_head) return product(x, model_.width, model_.vocabulary, pass_.workspace);
   return tape_.run({.inputs = {x, words},
                     .output = numbers(model_.vocabulary),
                     .keeps = {x},

@@ -36,7 +36,7 @@ class TapeOperators {
   Tensor embedding(Tensor words);
   Tensor layer_norm(Tensor x);
   Tensor rms_norm(Tensor x);
-  Tensor product(Tensor x, uint64_t width, uint64_t out);
+  Tensor product(Tensor x, uint64_t width, uint64_t out);  // with a layer's matrix
   // The product with the words, if the head is tied, or with weights of its own.
   Tensor logits(Tensor x, Tensor words);
   Tensor activated(Tensor x);
@@ -59,6 +59,7 @@ class TapeOperators {
   Tensor biased_attention(Tensor query, Tensor key, Tensor value, uint64_t keys, const Tensor* bias);
 
  private:
+  Tensor product(Tensor x, uint64_t width, uint64_t out, uint64_t scratch);
   double numbers_in(uint64_t bytes) const { return double(bytes) / double(pass_.number()); }
   uint64_t floats(uint64_t per_token) const { return tokens_ * per_token * TapePass::kFloat; }
   uint64_t log_sums() const;

@@ -18,10 +18,11 @@ enum class Precision : uint8_t {
   kBf16Mixed,  // weights and activations in bfloat16, master weights and gradients in 32 bits
   kFp16Mixed,  // the same in float16, with a dynamic loss scale
   kBf16,       // weights, activations and gradients in bfloat16; updates are rounded stochastically
+  kInt8,       // the same, with the layers' matrices in 8 bits and a scale a row
 };
-inline constexpr Precision kPrecisions[] = {Precision::kFloat32, Precision::kTf32, Precision::kBf16Mixed,
-                                            Precision::kFp16Mixed, Precision::kBf16};
-const char* name_of(Precision precision);  // "fp32", "tf32", "bf16-mixed", "fp16-mixed", "bf16"
+inline constexpr Precision kPrecisions[] = {Precision::kFloat32,   Precision::kTf32, Precision::kBf16Mixed,
+                                            Precision::kFp16Mixed, Precision::kBf16, Precision::kInt8};
+const char* name_of(Precision precision);  // "fp32", "tf32", "bf16-mixed", "fp16-mixed", "bf16", "int8"
 std::optional<Precision> precision_of(std::string_view name);
 
 enum class OptimizerKind : uint8_t {
@@ -47,9 +48,11 @@ struct Numerics {
   bool has_master_weights() const {
     return precision == Precision::kBf16Mixed || precision == Precision::kFp16Mixed;
   }
+  // Weights have no master, so that an update is rounded by chance.
+  bool rounds_stochastically() const { return precision >= Precision::kBf16; }
   // Of one number: of the weights that the model computes with, and of activations; of accumulated gradients.
   uint32_t weight_bytes() const { return precision <= Precision::kTf32 ? 4 : 2; }
-  uint32_t gradient_bytes() const { return precision == Precision::kBf16 ? 2 : 4; }
+  uint32_t gradient_bytes() const { return rounds_stochastically() ? 2 : 4; }
 };
 
 }  // namespace spillway::trainer

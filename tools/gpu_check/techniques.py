@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Every technique of the trainer on the card: bytes, tokens a second, utilization, and whether its promise holds.
+
+A GPT-2 of 1.1 billion parameters in bf16 mixed precision, and PyTorch eager with the same model, text and batch beside
+it. The estimate of each run is compared with its measured peak. What docs/techniques.md calls bit exact is also run on
+a small model with dropout and deterministic kernels, and has to have the plain run's bits.
+"""
+import json
+import sys
+
+from .machine import PYTHON, ROOT, CheckFailed, require
+
+sys.path.insert(0, str(ROOT / "benchmarks/trainer"))
+from techniques import TECHNIQUES  # noqa: E402
+
+LARGE = {"layers": 20, "width": 2048, "heads": 16, "context": 1024, "vocabulary": 50304, "batch": 8, "micro_batch": 4,
+         "steps": 6}
+# What a simulated card computes in a second, on a processor.
+SMALL = {"layers": 4, "width": 64, "heads": 2, "context": 32, "vocabulary": 256, "batch": 4, "micro_batch": 4,
+         "steps": 4}
+EXACT = {"recompute every block", "recompute MLPs", "recompute attentions", "recompute in segments of 3",
+         "optimizer's states on the host"}
+MOST_OFF = 0.05  # of an estimate
+PRECISION = "train.precision="
+HEADER = ["", "| technique | most bytes alive, MiB | of plain | estimate off by | tokens a second | of plain | "
+          "TFLOP/s | of a large product's | bits of plain |", "|---|---|---|---|---|---|---|---|---|"]
+
+
+def settings_of(name, shape):
+    settings = TECHNIQUES[name]
+    mixed = [] if any(each.startswith(PRECISION) for each in settings) else [PRECISION + "bf16-mixed"]
+    model = [f"model.{key}={shape[key]}" for key in ("layers", "width", "heads", "context", "vocabulary")]
+    return [*model, f"train.batch={shape['batch']}", f"plan.micro_batch={shape['micro_batch']}",
+            f"train.steps={shape['steps']}", "train.warmup=2", "evaluation.windows=1", "plan.evaluation_batch=1",
+            *mixed, *settings]
+
+
+def train(machine, folder, settings):
+    """The run's report and its table, both as JSON."""
+    options = [word for setting in settings for word in ("--set", setting)]
+    result = machine.train(folder, *options)
+    return json.loads((folder / "run/report.json").read_text()), result
+
+
+def measured(machine, folder, name, shape):
+    report, result = train(machine, folder, settings_of(name, shape))
+    require(result["recoveries"] == [], "it ran out of memory on the way")
+    plan = report["plans"][-1]
+    estimate, peak = plan["estimate"]["device_peak_bytes"][0], result["devices"][0]["peak_live"]
+    # A simulated card that computes on a processor needs no workspace of cuBLAS, which the estimate counts.
+    off = None if machine.simulated else estimate / peak - 1
+    return {"peak": peak, "off": off, "seconds": plan["time"]["achieved_seconds"],
+            "operations": plan["time"]["operations"], "flops": report["rates"]["flops"],
+            "rates": report["rates"]["measured"], "loss": result["training_loss"]}
+
+
+def eager(machine, folder, shape, plain):
+    result = folder / "eager.json"
+    machine.run([PYTHON, ROOT / "tools/gpu_check/eager_gpt.py", json.dumps(shape), ROOT / ".deps/corpus.txt", result])
+    return {**plain, **json.loads(result.read_text()), "off": None}
+
+
+def keeps_bits(machine, folder, name):
+    """The weights at the end, of a small model, with the technique and without."""
+    shape = dict(SMALL, micro_batch=2)
+    more = ["model.dropout=0.1", "run.deterministic=true"]
+    weights = [train(machine, folder, [*settings_of(each, shape), *more])[1]["weights"] for each in (name, "plain")]
+    require(weights[0] == weights[1], f"its weights {weights[0]} are not the plain run's {weights[1]}")
+    return "yes"
+
+
+def row(name, found, plain, shape, bits):
+    tokens = shape["batch"] * shape["context"] / found["seconds"]
+    rate = found["operations"] / found["seconds"]
+    off = "" if found["off"] is None else f"{found['off']:+.1%}"
+    share = f"{rate / found['flops']:.2f}" if found["rates"] else "not measured"
+    return (f"| {name} | {found['peak'] / 2**20:.1f} | {found['peak'] / plain['peak']:.2f} | {off} | {tokens:.0f} | "
+            f"{plain['seconds'] / found['seconds']:.2f} | {rate / 1e12:.3g} | {share} | {bits} |")
+
+
+def table(machine, folder, names, say):
+    """Says a row a technique. Returns whether one failed."""
+    shape, failed = SMALL if machine.simulated else LARGE, False
+    say(*HEADER)
+    plain = measured(machine, folder, "plain", shape)
+    for name in ["plain", *(name for name in names or TECHNIQUES if name != "plain")]:
+        try:
+            found = measured(machine, folder, name, shape)
+            require(abs(found["off"] or 0) <= MOST_OFF, f"the estimate is off by {found['off'] or 0:+.1%}")
+            say(row(name, found, plain, shape, keeps_bits(machine, folder, name) if name in EXACT else ""))
+        except (CheckFailed, OSError, KeyError, json.JSONDecodeError) as error:  # the others are still measured
+            failed = True
+            say(f"| {name} | FAIL: {error} | | | | | | | |")
+    say(row("PyTorch eager, bf16 autocast", eager(machine, folder, shape, plain), plain, shape, ""))
+    return failed
