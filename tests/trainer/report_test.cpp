@@ -184,6 +184,20 @@ TEST_F(Report, OfNoStepAndOfLossesThatAreNoNumbersIsWhole) {
   EXPECT_EQ(report_json(report())["points"][0]["devices"].size(), 0u);
 }
 
+// The axis of a loss that hardly differs, at any height, has an end.
+TEST_F(Report, AnyLossCanBeDrawn) {
+  for (const double loss : {0.0, -1e17, 1e17, 1e29, 1e300, -1e308, 5e-324}) {
+    RunHistory history;
+    history.begin(shape_, machine_, plan_);
+    RunHistory::Step one = step(0);
+    one.loss = loss;
+    history.add(one);
+    const RunReport of_one{.verdict = "", .model = "", .history = history, .rates_from = ""};
+    EXPECT_LT(report_svg(of_one).size(), 20'000u) << loss;
+    EXPECT_THAT(report_svg(of_one), Not(HasSubstr("nan")));
+  }
+}
+
 TEST_F(Report, ThatCannotBeWrittenSaysSo) {
   history_.add(step(0));
   std::string error;

@@ -34,6 +34,22 @@ double tick_of(double span) {
   return 10 * power;
 }
 
+// The multiples of `tick` from `least` to `most`.
+std::vector<double> ticks(double least, double most, double tick) {
+  constexpr int kMost = 20;
+  std::vector<double> all;
+  all.reserve(kMost);
+  const double first = std::ceil(least / tick);
+  for (int i = 0; i < kMost && (first + i) * tick <= most; ++i) all.push_back((first + i) * tick);
+  return all;
+}
+
+// No axis reaches farther.
+constexpr double kMostLoss = 1e30;
+bool can_be_drawn(double loss) {
+  return std::abs(loss) < kMostLoss;  // false of what is no number
+}
+
 std::string cut(const std::string& text) {
   const std::string line = text.substr(0, text.find('\n'));
   return line.size() <= kMostLetters ? line : line.substr(0, kMostLetters) + " ...";
@@ -174,13 +190,13 @@ class Painter {
     picture_.text(kLeft, here.top - 24, title);
     const double tick = tick_of((here.most - here.least) / unit) * unit;
     const int digits = tick / unit >= 1 ? 0 : int(std::ceil(-std::log10(tick / unit)));
-    for (double value = std::ceil(here.least / tick) * tick; value <= here.most; value += tick) {
+    for (const double value : ticks(here.least, here.most, tick)) {
       picture_.line({{kLeft, here.y(value)}, {kWidth - kRight, here.y(value)}}, Pen::kGrid, 0.7);
       picture_.text(kLeft - 8, here.y(value) + 4, printed("%.*f", digits, value / unit),
                     {.anchor = Anchor::kEnd, .muted = true});
     }
     const double steps = std::max(1.0, tick_of(here.last - here.first));
-    for (double step = std::ceil(here.first / steps) * steps; step < here.last; step += steps)
+    for (const double step : ticks(here.first, here.last - 1, steps))
       picture_.text(here.x(step), here.top + here.height + 17, printed("%.0f", step),
                     {.anchor = Anchor::kMiddle, .muted = true});
   }
@@ -216,14 +232,14 @@ class Painter {
 
   void loss(double top) {
     Plot here = plot(top, kLossHeight);
-    double least = INFINITY, most = -INFINITY;
+    double least = kMostLoss, most = -kMostLoss;
     const auto see = [&](double value) {
-      if (std::isfinite(value)) least = std::min(least, value), most = std::max(most, value);
+      if (can_be_drawn(value)) least = std::min(least, value), most = std::max(most, value);
     };
     for (const StepPoint& point : points_) see(point.loss);
     for (const EvaluationPoint& evaluation : history_.evaluations()) see(evaluation.loss);
     if (least > most) least = 0, most = 1;
-    const double room = std::max(0.05 * (most - least), 1e-3);
+    const double room = std::max({0.05 * (most - least), 1e-3, 1e-6 * std::abs(most)});
     here.least = least - room, here.most = most + room;
     axes(here, "loss", 1);
     draw_losses(here);
@@ -239,14 +255,14 @@ class Painter {
       line.clear();
     };
     for (const StepPoint& point : points_) {
-      if (std::isfinite(point.loss))
+      if (can_be_drawn(point.loss))
         line.push_back({here.x((double(point.first) + double(point.last) + 1) / 2), here.y(point.loss)});
       else
         draw();
     }
     draw();
     for (const EvaluationPoint& evaluation : history_.evaluations())
-      if (std::isfinite(evaluation.loss))
+      if (can_be_drawn(evaluation.loss))
         picture_.dot(here.x(double(evaluation.step)), here.y(evaluation.loss), 4, kEvaluationColour,
                      printed("evaluation after %llu steps: %.4f", (unsigned long long)evaluation.step,
                              evaluation.loss));
@@ -258,9 +274,8 @@ class Painter {
     const bool measured = !points_.back().devices.empty();
     size_t place = 0;
     const auto next = [&] {
-      const double x = kLeft + kColumn * double(place % 3), y = top + kLine * double(place / 3);
-      ++place;
-      return SvgPoint{x, y};
+      const size_t row = place / 3, column = place++ % 3;
+      return SvgPoint{kLeft + kColumn * double(column), top + kLine * double(row)};
     };
     const auto pen = [&](const char* name, Pen with, double width) {
       const SvgPoint at = next();

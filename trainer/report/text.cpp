@@ -134,7 +134,8 @@ class Page {
     for (const size_t i : plans) print(" %14s", ("plan " + std::to_string(i + 1)).c_str());
     print("\n");
     for (const auto& [name, part] : parts)
-      line(name, plans, [&](const PlanUse& use) { return number("%.6f", use.estimate.time.*part); });
+      line(name, plans,
+           [part = part](const PlanUse& use) { return number("%.6f", use.estimate.time.*part); });
     line("predicted, without a failure", plans,
          [](const PlanUse& use) { return number("%.6f", use.estimate.time.seconds()); });
     line("predicted to be limited by", plans,
