@@ -224,7 +224,8 @@ TEST_F(PlanCommand, ThePictureHasABarForEachRow) {
   EXPECT_THAT(svg, HasSubstr("lacks"));
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
   size_t lines = 0;
-  for (size_t at = svg.find("<polyline"); at != std::string::npos; at = svg.find("<polyline", at + 1)) ++lines;
+  for (size_t at = svg.find("<polyline"); at != std::string::npos; at = svg.find("<polyline", at + 1))
+    ++lines;
   EXPECT_EQ(lines, data({"--gpu", "5GiB", "gpt2-medium"})["alternatives"].size());
 }
 

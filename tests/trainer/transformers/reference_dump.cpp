@@ -25,8 +25,8 @@ at::Tensor rows_of(const Config& config, const Corpus& corpus) {
 bool dump(const std::string& from, const std::string& to, std::string* error) {
   const auto config = read_config(from, {}, error);
   if (!config) return false;
-  const auto corpus =
-      Corpus::open(config->data.corpus, config->data.validation, Examples::window_tokens(config->model), error);
+  const auto corpus = Corpus::open(config->data.corpus, config->data.validation,
+                                   Examples::window_tokens(config->model), error);
   if (!corpus) return false;
   const Model model(config->model);
   const auto weights = open_weights(config->pretrained, model, error);
