@@ -2,7 +2,8 @@
 
     event_files.py BUILD
 
-Exit code 77, which ctest takes for "skipped", where protobuf is missing: tools/setup --oldest installs it into .deps-tests.
+Exit code 77, which ctest takes for "skipped", where protobuf is missing: tools/setup --oldest installs it into
+.deps-tests.
 (TensorBoard's own reader took them when they were written; it brings too much for every run of the tests.)
 """
 import json
@@ -74,13 +75,14 @@ class EventFiles(unittest.TestCase):
         self.folder = pathlib.Path(temporary.name)
         (self.folder / "corpus.txt").write_text("the page spills to host and back again.\n" * 500)
         self.config = self.folder / "x.toml"
-        self.config.write_text("[model]\nlayers = 1\nwidth = 16\nheads = 2\ncontext = 8\n[train]\nbatch = 2\nsteps = 6\n"
+        self.config.write_text("[model]\nlayers = 1\nwidth = 16\nheads = 2\ncontext = 8\n"
+                               "[train]\nbatch = 2\nsteps = 6\n"
                                "[evaluation]\nevery = 3\nwindows = 4\n[run]\ndevice = \"cpu\"\nthreads = 1\n"
                                "tensorboard = true\nlog_json = true\ncheckpoint_every = 6\n")
 
     def train(self, *options):
-        done = subprocess.run([BUILD / "bin/spillway-train", "--config", self.config, "--quiet", "--set",
-                               f"run.out={self.folder}/run", "--set", f"data.corpus={self.folder}/corpus.txt", *options],
+        places = ["--set", f"run.out={self.folder}/run", "--set", f"data.corpus={self.folder}/corpus.txt"]
+        done = subprocess.run([BUILD / "bin/spillway-train", "--config", self.config, "--quiet", *places, *options],
                               capture_output=True, text=True, env=dict(os.environ, OMP_NUM_THREADS="1"))
         self.assertEqual(done.returncode, 0, done.stderr)
 

@@ -1,4 +1,4 @@
-"""The trainer's progress on a terminal: one line drawn in place, whatever is printed stands above it, and nothing of it is left.
+"""The trainer's progress on a terminal: one line drawn in place, what is printed above it, and nothing of it left.
 
     terminal.py BUILD
 """
