@@ -37,6 +37,12 @@ TEST(Config, NeedsACorpusAndNothingElse) {
 
 TEST(Config, ThePlanIsTheUsersUnlessItIsAutomatic) {
   EXPECT_FALSE(parsed(kLeast).automatic_plan);
+  EXPECT_EQ(parsed(kLeast).recovery.grow_back_after, 0u);
+  const Config largest =
+      parsed(std::string(kLeast) + "[train]\nbatch = 12\n[plan]\nmicro_batch = \"auto\"\n");
+  EXPECT_TRUE(largest.automatic_micro_batch);
+  EXPECT_EQ(largest.plan.micro_batch, 12u);
+  EXPECT_EQ(largest.recovery.grow_back_after, kGrowBackAfter);
   EXPECT_TRUE(parsed(std::string(kLeast) + "[plan]\nautomatic = true\n").automatic_plan);
 }
 
@@ -112,6 +118,9 @@ TEST(Config, ErrorsNameTheLineAndTheNearestKey) {
       {least + "[train]\noptimizer = \"lion\"", "\"adamw8bit\", not \"lion\""},
       {least + "[train]\nloss_scale = 0.5", "'train.loss_scale' must be between 1"},
       {least + "[plan]\nautomatic = 1", "'plan.automatic' must be"},
+      {least + "[plan]\nmicro_batch = \"some\"", "must be a number or \"auto\""},
+      {least + "[plan]\nmicro_batch = \"auto\"\n[[plan.schedule]]\nstep = 1", "'plan.micro_batch' chooses"},
+      {least + "[[plan.schedule]]\nstep = 1\nmicro_batch = \"auto\"", "micro_batch"},
       {least + "[plan]\nautomatic = true\n[[plan.schedule]]\nstep = 1", "keep one"},
       {least + "[plan]\nschedule = 3", "'plan.schedule' must be a list"},
       {least + "[plan]\nschedule = [3]", "[[plan.schedule]]"},

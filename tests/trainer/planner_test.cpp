@@ -270,5 +270,32 @@ TEST(StepTime, MomentsOnTheHostCrossTheLinkTwice) {
   EXPECT_EQ(estimate(shape, {}, machine).time.host_link, 0);
 }
 
+TEST(Planner, TheLargestMicroBatchThatFitsIsTaken) {
+  const Shape shape{.model = small_gpt2(6, 384, 6, 256), .batch = 12};
+  Plan from{.micro_batch = 12, .evaluation_batch = 12};
+  from.recompute = {0, 1};
+  Machine machine;
+  uint32_t last = 0;
+  for (uint64_t mebibytes = 100; mebibytes <= 1200; mebibytes += 50) {
+    machine.device_bytes = mebibytes << 20;
+    const Planned found = find_micro_batch(shape, machine, from);
+    ASSERT_EQ(found.alternatives.size(), 1u);
+    const Candidate& chosen = found.alternatives.front();
+    EXPECT_EQ(chosen.fits(), found.best.has_value()) << mebibytes;
+    EXPECT_GE(chosen.plan.micro_batch, last) << mebibytes;
+    last = chosen.plan.micro_batch;
+    Plan same = chosen.plan;
+    same.micro_batch = from.micro_batch, same.evaluation_batch = from.evaluation_batch;
+    EXPECT_EQ(same, from) << "all else stays";
+    if (!found.best || last == shape.batch) continue;
+    Plan larger = chosen.plan;
+    larger.micro_batch = (shape.batch + shape.batch / last - 2) / (shape.batch / last - 1);
+    const Planned none =
+        find_micro_batch({.model = shape.model, .batch = larger.micro_batch}, machine, larger);
+    EXPECT_LT(none.alternatives.front().plan.micro_batch, larger.micro_batch) << mebibytes;
+  }
+  EXPECT_EQ(last, shape.batch);
+}
+
 }  // namespace
 }  // namespace spillway::trainer

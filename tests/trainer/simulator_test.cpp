@@ -2,6 +2,8 @@
 // Every request of a step fails once, from there on, and until a plan move is made; every driver call too.
 #include <nlohmann/json.hpp>
 
+#include <ATen/cuda/CUDAContextLight.h>
+
 #include "spillway/trainer/plan/planner.h"
 #include "tests/trainer/simulated.h"
 #include "trainer/app/trainer.h"
@@ -150,6 +152,32 @@ TEST_F(Simulated, AnAutomaticPlanMeetsNoFailureAndGivesTheBitsOfThatPlan) {
   EXPECT_EQ(chosen.size(), 4u) << "each limit has a plan of its own";
   EXPECT_GT(split, 0);
   EXPECT_LT(split, 4);
+}
+
+TEST_F(Simulated, AnAutomaticMicroBatchIsTheLargestThatMeetsNoFailure) {
+  config_.model = small_gpt2(4, 128, 4, 64);
+  config_.train = {.steps = 2, .batch = 16, .warmup = 1};
+  config_.plan = {.micro_batch = 16, .evaluation_batch = 1};
+  config_.data.corpus = scratch_.corpus();
+  config_.automatic_micro_batch = true;
+  const TrainOptions quiet{.resume = "", .stop = nullptr, .quiet = true};
+  const auto needed = [&](uint32_t micro_batch) {
+    const Plan plan{.micro_batch = micro_batch, .evaluation_batch = 1};
+    return estimate(config_.shape(), plan, {.workspace_bytes = at::cuda::getChosenWorkspaceSize()})
+        .device_peak_bytes[0];
+  };
+  config_.run.out = scratch_.file("largest");
+  config_.run.limit_bytes = kPlannerPages + (needed(4) + needed(6)) / 2;
+  core_.table()->empty_cache(0, SPILLWAY_EVERY_POOL);
+  const Results found = train(config_, quiet);
+  EXPECT_EQ(found.exit_code, kExitDone) << found.verdict;
+  EXPECT_TRUE(found.records.empty());
+  EXPECT_EQ(found.plan.micro_batch, 4u);
+  EXPECT_EQ(found.guarantee_held, Guarantee::kNumericallyEqual) << "against the whole batch at once";
+  config_.automatic_micro_batch = false;
+  config_.plan = found.plan;
+  config_.run.out = scratch_.file("given");
+  EXPECT_EQ(train(config_, quiet).weights_hash, found.weights_hash);
 }
 
 TEST_F(Simulated, ARunWithNoPlanLeftEndsTypedWithACheckpointThatGoesOn) {

@@ -35,12 +35,18 @@ uint64_t bytes_for_training(const std::vector<at::Device>& devices, const Core& 
   return least;
 }
 
+double mebibytes(uint64_t bytes) {
+  return double(bytes) / 0x1p20;
+}
+
+std::string room_of(const Machine& machine) {
+  return machine.device_bytes ? " of " + std::to_string(machine.device_bytes >> 20) : ", without a limit";
+}
+
 std::string text_of(const Planned& planned, const Candidate& chosen, const Machine& machine,
                     const Shape& shape, RatesFrom from) {
   char text[400];
-  const auto mebibytes = [](uint64_t bytes) { return double(bytes) / 0x1p20; };
-  const std::string room =
-      machine.device_bytes ? " of " + std::to_string(machine.device_bytes >> 20) : ", without a limit";
+  const std::string room = room_of(machine);
   if (!planned.best)
     std::snprintf(text, sizeof text,
                   "plan: none of %u that were estimated fits; the nearest lacks %.0f MiB of a device",
@@ -56,12 +62,25 @@ std::string text_of(const Planned& planned, const Candidate& chosen, const Machi
   return text;
 }
 
+AutomaticPlan choose_micro_batch(const Config& config, const Survey& survey) {
+  const Planned planned = find_micro_batch(config.shape(), survey.machine, config.plan);
+  const Candidate& chosen = planned.alternatives.front();
+  char text[160];
+  if (planned.best)
+    std::snprintf(text, sizeof text, "plan: the largest micro-batch that fits, by its estimate %.0f MiB%s",
+                  mebibytes(chosen.most_device_bytes()), room_of(survey.machine).c_str());
+  else
+    std::snprintf(text, sizeof text, "plan: no micro-batch fits; the smallest lacks %.0f MiB of a device",
+                  mebibytes(chosen.lacking_bytes));
+  return {chosen.plan, text};
+}
+
 }  // namespace
 
 Survey survey(const Config& config, const Machine& machine, const std::vector<at::Device>& devices,
               const Core& core) {
   Survey found{.machine = machine};
-  if (config.automatic_plan || !on_simulated_card())
+  if (config.chooses_plan() || !on_simulated_card())
     found.machine.device_bytes = bytes_for_training(devices, core);
   const at::ScalarType factors = factors_of(config.train.numerics.precision);
   try {
@@ -73,6 +92,7 @@ Survey survey(const Config& config, const Machine& machine, const std::vector<at
 }
 
 AutomaticPlan choose_plan(const Config& config, const Survey& survey) {
+  if (!config.automatic_plan) return choose_micro_batch(config, survey);
   const Shape shape = config.shape();
   const Planned planned = find_plan(shape, survey.machine, config.recovery.floor, config.plan);
   const Candidate& chosen = planned.best ? *planned.best : planned.alternatives.front();

@@ -1,5 +1,5 @@
-// What the devices have left and achieve at a run's start, and the plan that a run begins with where
-// `plan.automatic` is true: the fastest that fits them.
+// What the devices have left and achieve at a run's start, and the plan that a run begins with: the fastest
+// that fits them where `plan.automatic` is true, the largest micro-batch that does where it is "auto".
 //
 // Thread-safety: one thread. Errors: where no plan fits, the one that lacks least, and `text` says so.
 #pragma once

@@ -214,7 +214,7 @@ std::optional<std::string> Run::build_program(const Plan& plan) {
 }
 
 Plan Run::first_plan() const {
-  if (!config_.automatic_plan) return config_.plan;
+  if (!config_.chooses_plan()) return config_.plan;
   const AutomaticPlan automatic = choose_plan(config_, survey_);
   log_.say(LogLevel::kInfo, automatic.text + ": " + to_string(automatic.plan));
   return automatic.plan;
@@ -249,7 +249,7 @@ void Run::build() {
   }
   if (!options_.resume.empty() && !load_checkpoint(from, config_, program_.get(), &error))
     throw SetupError(error);
-  if (config_.automatic_plan) start_ = guarantee_of_start(config_.plan, plan, shape_.batch);
+  if (config_.chooses_plan()) start_ = guarantee_of_start(config_.plan, plan, shape_.batch);
   recoverable_ = std::make_unique<RecoverableStep>(*program_, shape_, machine_, plan, config_.recovery);
 }
 

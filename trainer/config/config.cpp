@@ -160,17 +160,20 @@ class ConfigReader {
          {Guarantee::kBitExact, Guarantee::kNumericallyEqual, Guarantee::kStatisticsChange})
       if (floor == name_of(guarantee)) recovery.floor = guarantee;
     table.integer("attempts", &recovery.attempts, 1, 1000);
+    grow_back_is_given_ = table.node("grow_back_after") != nullptr;
     table.integer("grow_back_after", &recovery.grow_back_after, 0);
     table.number("grow_back_headroom", &recovery.grow_back_headroom, 0, 0.9);
   }
 
   void read_plans(StrictTable& table) {
     table.boolean("automatic", &config_.automatic_plan);
-    read_plan(table, config_.model.all_layers(), &config_.plan);
+    read_plan(table, config_.model.all_layers(), &config_.plan, &config_.automatic_micro_batch);
     const toml::array* entries = table.array("schedule");
     if (!entries) return;
-    if (config_.automatic_plan)
-      return table.fail(*entries, "'plan.automatic' chooses the plan, and 'plan.schedule' says it: keep one");
+    if (config_.automatic_plan || config_.automatic_micro_batch)
+      return table.fail(*entries,
+                        std::string(config_.automatic_plan ? "'plan.automatic'" : "'plan.micro_batch'") +
+                            " chooses the plan, and 'plan.schedule' says it: keep one");
     for (const toml::node& node : *entries) {
       if (!node.is_table()) return table.fail(node, "'plan.schedule' must be written as [[plan.schedule]]");
       StrictTable entry(*node.as_table(), "plan.schedule");
@@ -200,6 +203,8 @@ class ConfigReader {
   std::string check() {
     if (config_.data.corpus.empty()) return "'data.corpus' is missing: the path of a text to train on";
     if (const std::string fault = fault_of(config_.model); !fault.empty()) return fault;
+    if (config_.automatic_micro_batch) config_.plan.micro_batch = config_.train.batch;
+    if (config_.chooses_plan() && !grow_back_is_given_) config_.recovery.grow_back_after = kGrowBackAfter;
     std::string error;
     const auto vocabulary = Corpus::vocabulary_of(config_.data.corpus, &error);
     if (!vocabulary) return error;
@@ -211,7 +216,7 @@ class ConfigReader {
 
   StrictTable root_;
   Config& config_;
-  bool vocabulary_is_given_ = false;
+  bool vocabulary_is_given_ = false, grow_back_is_given_ = false;
   std::string error_;
 };
 

@@ -56,6 +56,10 @@ struct RunConfig {
   bool tensorboard = false;            // an event file too
 };
 
+// Quiet steps after which a run that chose its own plan goes back to it, unless the configuration says
+// others.
+inline constexpr uint64_t kGrowBackAfter = 16;
+
 struct Config {
   Architecture model = Architecture::usual(Family::kGpt2, 6, 384, 6, 256);
   std::string pretrained;  // folder of the weights to begin with; "": from the seed
@@ -65,10 +69,12 @@ struct Config {
   RunConfig run;
   RecoveryOptions recovery;
   Plan plan;
-  bool automatic_plan = false;        // the run plans at its start; `plan` has its batches' bounds
-  std::map<uint64_t, Plan> schedule;  // step → the plan from that step on
+  bool automatic_plan = false;         // the run plans at its start; `plan` has its batches' bounds
+  bool automatic_micro_batch = false;  // the run takes the largest that fits at its start
+  std::map<uint64_t, Plan> schedule;   // step → the plan from that step on
 
   Shape shape() const;
+  bool chooses_plan() const { return automatic_plan || automatic_micro_batch; }
 };
 
 // `overrides` are "section.key=value"; a value that is no TOML is taken as text.

@@ -53,8 +53,14 @@ void read_devices(StrictTable& table, uint32_t layers, std::map<uint32_t, uint32
 
 }  // namespace
 
-void read_plan(StrictTable& table, uint32_t layers, Plan* plan) {
-  table.integer("micro_batch", &plan->micro_batch, 1);
+void read_plan(StrictTable& table, uint32_t layers, Plan* plan, bool* automatic_micro_batch) {
+  const toml::node* micro_batch = table.node("micro_batch");
+  if (automatic_micro_batch != nullptr && micro_batch != nullptr && micro_batch->is_string()) {
+    *automatic_micro_batch = micro_batch->value_exact<std::string>() == "auto";
+    if (!*automatic_micro_batch) table.fail(*micro_batch, "'plan.micro_batch' must be a number or \"auto\"");
+  } else {
+    table.integer("micro_batch", &plan->micro_batch, 1);
+  }
   table.integer("evaluation_batch", &plan->evaluation_batch, 1);
   table.integer("head_chunks", &plan->head_chunks, 1, 1 << 20);
   read_layers(table, "recompute", layers, &plan->recompute);

@@ -5,7 +5,8 @@
 
 namespace spillway::trainer {
 
-// Reads the plan's keys of `table` over `plan`. Errors stay in `table`.
-void read_plan(StrictTable& table, uint32_t layers, Plan* plan);
+// Reads the plan's keys of `table` over `plan`. `automatic_micro_batch`: whether "micro_batch" is "auto";
+// nullptr where it must be a number. Errors stay in `table`.
+void read_plan(StrictTable& table, uint32_t layers, Plan* plan, bool* automatic_micro_batch = nullptr);
 
 }  // namespace spillway::trainer

@@ -132,6 +132,16 @@ class PlanSearch {
     from_.micro_batch = std::clamp(from.micro_batch, 1u, std::max(1u, shape.batch));
   }
 
+  Planned run_batches(const Plan& from) {
+    const std::vector<Plan> plans = batches(from);
+    const uint32_t last = uint32_t(plans.size()) - 1;
+    const uint32_t at = first_of(last + 1, [&](uint32_t i) { return look(plans[i]).fits(); });
+    out_.alternatives = {look(plans[std::min(at, last)])};
+    if (at <= last) out_.best = out_.alternatives.front();
+    out_.estimates = uint32_t(seen_.size());
+    return std::move(out_);
+  }
+
   Planned run() {
     combine(from_, 0, [this](const Plan& plan) { search(plan); });
     combine(from_, 0, [this](const Plan& plan) { list(plan); });
@@ -281,6 +291,10 @@ double Candidate::tokens_per_second(const Shape& shape) const {
 
 Planned find_plan(const Shape& shape, const Machine& machine, Guarantee floor, const Plan& from) {
   return PlanSearch(shape, machine, floor, from).run();
+}
+
+Planned find_micro_batch(const Shape& shape, const Machine& machine, const Plan& from) {
+  return PlanSearch(shape, machine, Guarantee::kNumericallyEqual, from).run_batches(from);
 }
 
 }  // namespace spillway::trainer
