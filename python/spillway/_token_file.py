@@ -8,6 +8,7 @@ import types
 import typing
 
 _HEADER = 1 << 16  # bytes of the header with the spaces behind it: written last, when all is known
+_NUMBERS = 256  # bytes of it for what is known last
 _MOST_16_BITS = 1 << 16
 
 
@@ -17,14 +18,15 @@ class TokenFile:
     Errors: OSError, and then nothing is left behind.
     """
 
-    def __init__(self, path: pathlib.Path, vocabulary: int):
+    def __init__(self, path: pathlib.Path, vocabulary: int, metadata: dict[str, str]):
         self.count = 0
-        self.metadata: dict[str, str] = {}
+        self._metadata = metadata
         self._type, self._code = ("U16", "H") if vocabulary <= _MOST_16_BITS else ("I32", "i")
         self._path = path
         self._partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
 
     def __enter__(self) -> "TokenFile":
+        self._header()  # now, not after hours
         self._file = open(self._partial, "xb")
         self._file.write(b" " * _HEADER)
         return self
@@ -45,13 +47,17 @@ class TokenFile:
             self._file.close()
             self._partial.unlink(missing_ok=True)
 
-    def _finish(self) -> None:
+    def _header(self) -> bytes:
         item = array.array(self._code).itemsize
-        header = json.dumps({"__metadata__": self.metadata,
+        header = json.dumps({"__metadata__": self._metadata,
                              "tokens": {"dtype": self._type, "shape": [self.count],
                                         "data_offsets": [0, item * self.count]}}).encode()
-        if len(header) > _HEADER - 8:
-            raise OSError(f"{self._path}: its metadata are too long")
+        if len(header) > _HEADER - 8 - _NUMBERS:
+            raise OSError(f"{self._path}: its metadata are too long: fewer sentinels fit (--sentinels)")
+        return header
+
+    def _finish(self) -> None:
+        header = self._header()
         self._file.seek(0)
         self._file.write((_HEADER - 8).to_bytes(8, "little") + header.ljust(_HEADER - 8))
         self._file.flush()

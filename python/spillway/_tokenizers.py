@@ -81,7 +81,8 @@ class _Json:
         self.sentinels = _sentinels(ids)
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+        encode = getattr(self._tokenizer, "encode_batch_fast", self._tokenizer.encode_batch)  # since tokenizers 0.20
+        return [encoding.ids for encoding in encode(texts, add_special_tokens=False)]
 
 
 def _configured_sentinels(folder: pathlib.Path) -> int:

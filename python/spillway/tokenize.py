@@ -88,7 +88,7 @@ def tokenize(texts: list[pathlib.Path], tokenizer: Tokenizer, out: pathlib.Path)
     sizes = [text.stat().st_size for text in texts]
     progress = _Progress(sum(sizes))
     unsure = 0
-    with TokenFile(out, tokenizer.vocabulary) as file:
+    with TokenFile(out, tokenizer.vocabulary, _metadata(tokenizer, texts, sum(sizes))) as file:
         for i, text in enumerate(texts):
             if i > 0 and "eos" in tokenizer.marks:
                 file.write([tokenizer.marks["eos"]])
@@ -96,7 +96,6 @@ def tokenize(texts: list[pathlib.Path], tokenizer: Tokenizer, out: pathlib.Path)
         progress.end()
         if file.count == 0:
             raise BadText(f"{', '.join(map(str, texts))}: no tokens are in it")
-        file.metadata = _metadata(tokenizer, texts, sum(sizes))
     said = (f"{out}: {file.count} tokens of a vocabulary of {tokenizer.vocabulary}, "
             f"{sum(sizes) / file.count:.2f} bytes each")
     if unsure:

@@ -179,6 +179,29 @@ TEST_F(Int8Matrix, IsRoundedWithTheRightMeanAndNeverOutOfItsRange) {
   EXPECT_TRUE((matrix_.abs() <= 127 * steps).all().item().toBool()) << "scales are rounded up";
 }
 
+// With the bits that a GPU gives it, to which a carry would make a number of it.
+at::Tensor gpus_nan() {
+  return at::full({1}, 0x7fffffff, at::kInt).view(at::kFloat);
+}
+
+TEST_F(Int8Matrix, ThatIsNoNumberStaysNone) {
+  Int8Weight weight = in_8_bits(matrix_);
+  matrix_.select(0, 5).narrow(0, 7, 1).copy_(gpus_nan());
+  round(matrix_, weight);
+  const at::Tensor found = numbers_of(weight, at::kFloat).isnan().all(1);
+  EXPECT_TRUE(found[5].item().toBool());
+  EXPECT_EQ(found.sum().item().toInt(), 1);
+}
+
+TEST_F(Int8Matrix, IsNeverRoundedAwayFromACode) {
+  Int8Weight weight{at::zeros({1, 3}, at::kChar), at::ones({1}, at::kBFloat16)};
+  const at::Tensor codes = at::full({3}, 0.0).copy_(at::arange(100, 103));
+  codes[2] = 127;  // the scale is 1
+  const at::Tensor expected = codes.clone(), most = at::full({3}, std::nextafter(1.0f, 0.0f));
+  rounding_.round(codes, at::empty({3}), most, weight);
+  EXPECT_TRUE(at::equal(weight.codes.flatten().to(at::kFloat), expected)) << weight.codes;
+}
+
 TEST_F(Int8Matrix, MultipliesAndHasGradientsAsItsNumbersInFloats) {
   for (const MatrixLayout layout : {MatrixLayout::kOutIn, MatrixLayout::kInOut}) {
     const Int8Weight weight = in_8_bits(matrix_);
@@ -216,6 +239,14 @@ TEST(StochasticRounding, HasTheRightMeanAndKeepsWhatNeedsNoRounding) {
   EXPECT_TRUE(at::equal(rounded(1.5, 1), at::full({kCount}, 1.5, at::kDouble)));
   EXPECT_TRUE(at::equal(rounded(1.0017, 4), rounded(1.0017, 4))) << "the same place, the same bits";
   EXPECT_FALSE(at::equal(rounded(1.0017, 4), rounded(1.0017, 5)));
+}
+
+TEST(StochasticRounding, LeavesWhatIsNoNumber) {
+  StochasticRounding rounding(7);
+  rounding.reserve(at::kCPU);
+  const at::Tensor out = at::empty({64}, at::kBFloat16);
+  rounding.round(gpus_nan().expand({64}).clone(), at::empty({64}, at::kInt), out, {1, 2, 3});
+  EXPECT_TRUE(out.isnan().all().item().toBool());
 }
 
 TEST(StochasticRounding, LeavesTheModelsRandomNumbersAlone) {

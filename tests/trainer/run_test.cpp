@@ -8,8 +8,10 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 
 #include "tests/trainer/scratch_folder.h"
@@ -313,6 +315,30 @@ TEST_F(WholeRun, OfMixedPrecisionSavesTheMasterWeights) {
   uint64_t finer = 0;  // than bfloat16, which has the upper half of a float's bits
   for (size_t i = 0; i < tensor.data.size(); i += 4) finer += tensor.data[i] != std::byte{0};
   EXPECT_GT(finer, tensor.data.size() / 8);
+}
+
+TEST_F(WholeRun, OfMatricesInEightBitsSavesTheirNumbers) {
+  const std::string folder = scratch_.file("saved");
+  const Results results =
+      train(config("int8", {"train.precision=int8", "run.save=\"" + folder + "\""}), quiet_);
+  ASSERT_EQ(results.exit_code, kExitDone) << results.verdict;
+  std::string error;
+  const auto file = safetensors::File::open(folder + "/model.safetensors", &error);
+  ASSERT_TRUE(file) << error;
+  const safetensors::StoredTensor& tensor = file->tensors().at("transformer.h.0.attn.c_attn.weight");
+  EXPECT_EQ(tensor.type, "F32");
+  // Of one row: at most 255 numbers, and more than one.
+  const auto columns = static_cast<size_t>(tensor.shape[1]);
+  std::set<float> numbers;
+  for (size_t i = 0; i < columns; ++i) {
+    float number = 0;
+    std::memcpy(&number, tensor.data.data() + 4 * i, sizeof number);
+    numbers.insert(number);
+  }
+  EXPECT_GT(numbers.size(), 10u);
+  Config again = config("again");
+  again.pretrained = folder;
+  EXPECT_EQ(train(again, quiet_).exit_code, kExitDone);
 }
 
 TEST_F(WholeRun, DeterministicHasLibTorchChooseKernelsThatRepeatThemselves) {

@@ -80,13 +80,15 @@ AutomaticPlan choose_micro_batch(const Config& config, const Survey& survey) {
 Survey survey(const Config& config, const Machine& machine, const std::vector<at::Device>& devices,
               const Core& core) {
   Survey found{.machine = machine};
-  if (config.chooses_plan() || !on_simulated_card())
-    found.machine.device_bytes = bytes_for_training(devices, core);
   const at::ScalarType factors = factors_of(config.train.numerics.precision);
   try {
+    if (config.chooses_plan() || !on_simulated_card())
+      found.machine.device_bytes = bytes_for_training(devices, core);
     found.from = measure_rates(devices[0], factors, found.machine.device_bytes, &found.machine);
-  } catch (const c10::OutOfMemoryError&) {  // others took the room meanwhile
+  } catch (const c10::OutOfMemoryError&) {  // others have the room
+    const uint64_t bytes = found.machine.device_bytes;
     found = {.machine = machine, .from = RatesFrom::kNoRoom};
+    found.machine.device_bytes = bytes;
   }
   return found;
 }

@@ -54,12 +54,17 @@ std::vector<at::Device> usable_devices(const RunConfig& run) {
   return devices;
 }
 
-void install_allocator(const RunConfig& run) {
+void install_allocator(const Config& config) {
+  const RunConfig& run = config.run;
   if (run.device != "cuda") {
     if (run.limit_bytes) throw SetupError("a limit is of device memory, and run.device is \"cpu\"");
     return;
   }
   if (run.allocator != "spillway") {
+    if (config.chooses_plan())
+      throw SetupError(
+          "a plan or a micro-batch is chosen by what Spillway's allocator has left: it needs "
+          "run.allocator = \"spillway\"");
     if (run.limit_bytes) throw SetupError("run.limit needs run.allocator = \"spillway\"");
     return;
   }
@@ -114,7 +119,7 @@ class Run {
     // here.
     if (config.run.device == "cpu") at::sqrt(at::ones({1}));
     choose_kernels(config);
-    install_allocator(config.run);
+    install_allocator(config);
     devices_ = usable_devices(config.run);
     machine_.devices = uint32_t(devices_.size());
     if (config.run.device == "cuda") machine_.workspace_bytes = at::cuda::getChosenWorkspaceSize();
@@ -123,7 +128,6 @@ class Run {
     check_weights();
     // Last: a run that does not start leaves the files of the one before it alone.
     if (!recorder_.open(!options.resume.empty(), &error)) throw SetupError(error);
-    peaks_.watch(core_.loaded() ? devices_.size() : 0);
   }
 
   // `rates`: where those of the history come from.
@@ -178,6 +182,7 @@ class Run {
   void train_steps();
   void collect();
   void save();
+  bool save_weights(std::string* error);
   uint64_t smallest_limit() const;
   std::string least_need(Plan plan) const;
 
@@ -229,6 +234,7 @@ Guarantee guarantee_of_start(const Plan& configured, const Plan& begun, uint32_t
 
 void Run::build() {
   survey_ = survey(config_, machine_, devices_, core_);
+  peaks_.watch(core_.loaded() ? devices_.size() : 0);
   Plan plan = options_.resume.empty() ? first_plan() : config_.plan;
   const std::string from = options_.resume + "/" + kCheckpointName;
   std::string error;
@@ -402,10 +408,21 @@ void Run::collect() {
   core_.query_strategies(results_.strategies.data(), count, &count);
 }
 
+bool Run::save_weights(std::string* error) {
+  try {
+    return save_parameters(config_.run.save, program_->model(), program_->trained_weights(), error);
+  } catch (const c10::Error& failure) {
+    *error = failure.what_without_backtrace();
+  } catch (const std::exception& failure) {
+    *error = failure.what();
+  }
+  return false;
+}
+
 void Run::save() {
   std::string error;
   if (config_.run.save.empty() || results_.exit_code != kExitDone) return;
-  if (!save_parameters(config_.run.save, program_->model(), program_->trained_weights(), &error)) {
+  if (!save_weights(&error)) {
     if (checkpoint())
       end(kExitError, "the weights could not be saved, but a checkpoint holds them: " + error);
     return;

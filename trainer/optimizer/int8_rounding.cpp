@@ -4,6 +4,8 @@ namespace spillway::trainer {
 namespace {
 
 constexpr double kMostCode = 127, kLeastScale = 1e-20;
+// Of a float that is no number, as GPUs have it, the sum would run over and be one.
+constexpr int kMostBits = 0x7fff0000;
 
 int index_of(at::Device device) {
   return device.is_cuda() ? device.index() : -1;
@@ -52,9 +54,12 @@ void Int8Rounding::round(const at::Tensor& floats, const at::Tensor& work, const
   scales.copy_(largest_of_rows(sizes))
       .div_(static_cast<const at::Tensor&>(most_code_))
       .clamp_min_(kLeastScale);
-  scales.view(at::kInt).add_(carry_).bitwise_and_(upper_half_);  // up to what bfloat16 holds
+  // Up to what bfloat16 holds.
+  scales.view(at::kInt).clamp_max_(kMostBits).add_(carry_).bitwise_and_(upper_half_);
   rows.scales.copy_(scales);
-  numbers.div_(scales.unsqueeze(1)).add_(in_rows(chances, rows)).floor_().clamp_(-kMostCode, kMostCode);
+  numbers.div_(scales.unsqueeze(1));
+  at::floor_out(sizes, numbers);
+  numbers.sub_(sizes).gt_(in_rows(chances, rows)).add_(sizes).clamp_(-kMostCode, kMostCode);
   rows.codes.copy_(numbers);
 }
 

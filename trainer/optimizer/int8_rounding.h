@@ -1,8 +1,8 @@
 // A tile of updated numbers back into a matrix in 8 bits, such that the mean is right.
 //
 // Each row's scale is its largest number's 127th part, rounded up to bfloat16. A number falls between two
-// codes; the upper one is taken with the probability of the distance to the lower. A row that no update
-// changed keeps its bits.
+// codes; the upper one is taken with the probability of the distance to the lower. A row whose largest
+// code is 127 keeps its bits if no update changed it; of another one the scale becomes finer.
 //
 // Thread-safety: one thread. Ownership: owns scratch a device. Errors: LibTorch's exceptions, from `reserve`
 // alone: the rest allocates no device memory.

@@ -253,7 +253,10 @@ at::Tensor Optimizer::numbers(size_t index) const {
 }
 
 at::Tensor Optimizer::weights(size_t index) const {
-  return train_.numerics.has_master_weights() ? entries_[index].tensors.front() : numbers(index);
+  if (train_.numerics.has_master_weights()) return entries_[index].tensors.front();
+  const Int8Weight* int8 = parameters_.int8(index);
+  if (int8 == nullptr) return parameters_.value(index);
+  return numbers_of({int8->codes.cpu(), int8->scales.cpu()}, at::kFloat);
 }
 
 }  // namespace spillway::trainer

@@ -48,7 +48,8 @@ class Optimizer {
 
   const std::vector<StateTensor>& state_shapes(size_t index) const { return entries_[index].shapes; }
   const std::vector<at::Tensor>& states(size_t index) const { return entries_[index].tensors; }
-  // The weights in the most digits that there are: the master, or else the parameter.
+  // The weights in the most digits that there are: the master, or else the parameter; of 8 bits as floats on
+  // the host.
   at::Tensor weights(size_t index) const;
 
  private:

@@ -33,7 +33,8 @@ void StochasticRounding::draw(const at::Tensor& to, const Key& key) {
 void StochasticRounding::round(const at::Tensor& from, const at::Tensor& bits, const at::Tensor& to,
                                const Key& key) {
   bits.random_(0, 1 << 16, generator_for(to.device(), key));
-  from.view(at::kInt).add_(bits).bitwise_and_(upper_half_);
+  // Of a float that is no number, as GPUs have it, the sum would run over and be one.
+  from.view(at::kInt).clamp_max_(0x7fff0000).add_(bits).bitwise_and_(upper_half_);
   to.copy_(from);  // exact: what is cut is zero
 }
 

@@ -108,15 +108,24 @@ void RunHistory::begin(const Shape& shape, const Machine& rates, const Plan& pla
 void RunHistory::add(PlanMove move) {
   ++all_moves_;
   if (move.action == "give_up") use_of(move.to);
-  if (moves_.size() < kMostMoves) moves_.push_back(std::move(move));
+  if (moves_.size() == kMostMoves) moves_.pop_back();
+  moves_.push_back(std::move(move));
 }
 
 void RunHistory::add(const EvaluationPoint& evaluation) {
+  last_evaluation_ = evaluation;
   if (seen_evaluations_++ % every_evaluation_ != 0) return;
   evaluations_.push_back(evaluation);
   if (evaluations_.size() < kMostPoints) return;
   keep_every_other(&evaluations_);
   every_evaluation_ *= 2;
+}
+
+std::vector<EvaluationPoint> RunHistory::evaluations() const {
+  std::vector<EvaluationPoint> all = evaluations_;
+  if (last_evaluation_ && (all.empty() || all.back().step != last_evaluation_->step))
+    all.push_back(*last_evaluation_);
+  return all;
 }
 
 double RunHistory::operations() const {

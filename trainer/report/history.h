@@ -88,9 +88,9 @@ class RunHistory {
   // The first one, those that steps ran under, and one that a step gave up under; in this order.
   const std::vector<PlanUse>& plans() const { return plans_; }
   const std::vector<StepPoint>& points() const { return points_; }
-  const std::vector<PlanMove>& moves() const { return moves_; }  // the first ones
+  const std::vector<PlanMove>& moves() const { return moves_; }  // the first ones, and the last
   uint64_t all_moves() const { return all_moves_; }
-  const std::vector<EvaluationPoint>& evaluations() const { return evaluations_; }
+  std::vector<EvaluationPoint> evaluations() const;  // evenly spread, and the last
   // Arithmetic of a step without what is computed again.
   double operations() const;
 
@@ -107,6 +107,7 @@ class RunHistory {
   std::vector<PlanMove> moves_;
   uint64_t all_moves_ = 0;
   std::vector<EvaluationPoint> evaluations_;
+  std::optional<EvaluationPoint> last_evaluation_;
   uint64_t seen_evaluations_ = 0, every_evaluation_ = 1;
 };
 

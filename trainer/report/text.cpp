@@ -197,7 +197,7 @@ class Page {
   }
 
   void evaluations() {
-    const auto& all = history_.evaluations();
+    const auto all = history_.evaluations();
     if (all.empty()) return;
     print("\nEvaluation losses\n");
     const size_t a_row = (all.size() + kMostRows - 1) / kMostRows;

@@ -10,6 +10,11 @@ void PeakWatch::raise(Peaks* peaks, const spillway_memory& memory) {
   peaks->allocated = std::max(peaks->allocated, memory.peak_allocated);
 }
 
+void PeakWatch::watch(size_t devices) {
+  run_.assign(devices, {});
+  for (size_t device = 0; device < devices; ++device) core_.reset_peaks(int(device));
+}
+
 void PeakWatch::begin_step() {
   for (const spillway_memory& memory : of_step()) {
     raise(&run_[size_t(memory.device)], memory);

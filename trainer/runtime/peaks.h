@@ -16,7 +16,7 @@ class PeakWatch {
  public:
   explicit PeakWatch(const Core& core) : core_(core) {}
 
-  void watch(size_t devices) { run_.resize(devices); }
+  void watch(size_t devices);                    // from here on, of devices 0 to `devices` - 1
   void begin_step();                             // peaks count anew from here
   std::vector<spillway_memory> of_step() const;  // what is held now, and the peaks since `begin_step`
   // The same with the peaks since `watch`. `now`: of `of_step`.

@@ -26,9 +26,11 @@ double seconds_of(const Work& work) {
   return std::max(1e-9, std::chrono::duration<double>(Clock::now() - start).count() / kTimes);
 }
 
-int64_t side_within(uint64_t bytes) {
+// Beside the workspace that the library of products takes with its first one, and keeps.
+int64_t side_within(uint64_t bytes, uint64_t workspace) {
+  const uint64_t room = bytes > workspace ? (bytes - workspace) / 8 : 0;
   int64_t side = kMostSide;
-  while (side >= kLeastSide && uint64_t{12} * uint64_t(side) * uint64_t(side) > bytes / 8) side /= 2;
+  while (side >= kLeastSide && uint64_t{12} * uint64_t(side) * uint64_t(side) > room) side /= 2;
   return side;
 }
 
@@ -70,7 +72,7 @@ bool on_simulated_card() {
 RatesFrom measure_rates(at::Device device, at::ScalarType type, uint64_t bytes, Machine* machine) {
   if (!device.is_cuda()) return RatesFrom::kNoCard;
   if (on_simulated_card()) return RatesFrom::kSimulatedCard;
-  const int64_t side = side_within(bytes);
+  const int64_t side = side_within(bytes, machine->workspace_bytes);
   if (side < kLeastSide) return RatesFrom::kNoRoom;
   measure(device, type, side, machine);
   c10::cuda::CUDACachingAllocator::emptyCache();

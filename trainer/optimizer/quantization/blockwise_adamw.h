@@ -25,7 +25,8 @@ struct QuantizedMoments {
   float* second_scales;
 };
 
-// How many numbers are computed at once. The bits are the same.
+// How many numbers are computed at once. The bits are the same on a processor that has both; one without
+// fused multiplication and addition rounds some sums otherwise.
 enum class VectorWidth : uint8_t { kEight, kSixteen };
 VectorWidth widest_vectors();  // that this processor has instructions for
 
