@@ -1,8 +1,6 @@
 #include "base/svg.h"
 
-#include <cstdarg>
-#include <cstdio>
-
+#include "base/printed.h"
 #include "base/xml.h"
 
 namespace spillway {
@@ -26,15 +24,6 @@ constexpr const char* kStyle =
     ".grid{stroke:#474d57}.ink{stroke:#e9ebee}.pen.muted{stroke:#a6adb8}.limit{stroke:#ff8f85}\n"
     ".mark{stroke:#ff7fd4}}\n"
     "</style>\n";
-
-__attribute__((format(printf, 1, 2))) std::string printed(const char* pattern, ...) {
-  char line[320];
-  va_list values;
-  va_start(values, pattern);
-  std::vsnprintf(line, sizeof line, pattern, values);
-  va_end(values);
-  return line;
-}
 
 std::string list_of(const std::vector<SvgPoint>& points) {
   std::string list;

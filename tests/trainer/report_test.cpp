@@ -143,8 +143,21 @@ TEST_F(Report, MovesAreBoundedToo) {
   for (uint64_t i = 0; i < 10'000; ++i)
     history_.add(PlanMove{.step = i, .action = "x", .phase = "", .incident = 0, .reason = "", .to = plan_});
   EXPECT_EQ(history_.moves().size(), RunHistory::kMostMoves);
+  EXPECT_EQ(history_.moves()[RunHistory::kMostMoves - 2].step, RunHistory::kMostMoves - 2);
+  EXPECT_EQ(history_.moves().back().step, 9'999u) << "how it ended";
   EXPECT_THAT(report_text(report()), HasSubstr("and 9960 more"));
   EXPECT_THAT(report_svg(report()), HasSubstr("and 9984 more"));
+}
+
+TEST_F(Report, EvaluationsAreBoundedAndTheLastIsKept) {
+  history_.add(step(0));
+  for (uint64_t i = 0; i < 10'000; ++i) {
+    history_.add(EvaluationPoint{.step = i, .loss = double(i)});
+    ASSERT_LE(history_.evaluations().size(), RunHistory::kMostPoints);
+    ASSERT_EQ(history_.evaluations().back().step, i);
+  }
+  EXPECT_EQ(history_.evaluations()[0].step, 0u);
+  EXPECT_GT(history_.evaluations().size(), RunHistory::kMostPoints / 4);
 }
 
 TEST_F(Report, TextIsEscaped) {

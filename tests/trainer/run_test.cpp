@@ -241,6 +241,8 @@ TEST_F(WholeRun, SaysWhatKeepsItFromStarting) {
   const Results results = train(config("a", {"plan.devices=[0,1]"}), quiet_);
   EXPECT_EQ(results.exit_code, kExitUsage);
   EXPECT_THAT(results.verdict, HasSubstr("layer 1 on device 1, but there are only 1"));
+  const Config native = config("n", {"run.device=cuda", "run.allocator=native", "plan.micro_batch=auto"});
+  EXPECT_THAT(train(native, quiet_).verdict, HasSubstr("it needs run.allocator = \"spillway\""));
   Config lost = config("b");
   lost.run.out = "/proc/nowhere";
   EXPECT_THAT(train(lost, quiet_).verdict, HasSubstr("set run.out to a writable folder"));

@@ -1,22 +1,14 @@
 #include "trainer/app/results.h"
 
-#include <cstdarg>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+
+#include "base/printed.h"
 
 namespace spillway::trainer {
 namespace {
 
 constexpr double kMiB = 0x1p20;
-
-__attribute__((format(printf, 2, 3))) void append(std::string* text, const char* format, ...) {
-  char line[512];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(line, sizeof line, format, arguments);
-  va_end(arguments);
-  *text += line;
-}
 
 const char* what_held(Guarantee guarantee) {
   switch (guarantee) {
@@ -35,27 +27,27 @@ void append_values(std::string* text, const Results& results) {
     *text += "values            none: this simulated card computes nothing (--values compute does)\n";
     return;
   }
-  append(text, "training loss     %.4f\n", results.last_loss);
+  *text += printed("training loss     %.4f\n", results.last_loss);
   if (results.evaluation_loss)
-    append(text, "evaluation loss   %.4f: %.4f nat below the unigram entropy of the corpus (%.4f)\n",
-           *results.evaluation_loss, results.unigram_entropy - *results.evaluation_loss,
-           results.unigram_entropy);
-  if (results.bits_per_byte) append(text, "bits per byte     %.4f\n", *results.bits_per_byte);
-  append(text, "weights           %016llx\n", (unsigned long long)results.weights_hash);
-  append(text, "guarantee         %s\n", what_held(results.guarantee_held));
+    *text += printed("evaluation loss   %.4f: %.4f nat below the unigram entropy of the corpus (%.4f)\n",
+                     *results.evaluation_loss, results.unigram_entropy - *results.evaluation_loss,
+                     results.unigram_entropy);
+  if (results.bits_per_byte) *text += printed("bits per byte     %.4f\n", *results.bits_per_byte);
+  *text += printed("weights           %016llx\n", (unsigned long long)results.weights_hash);
+  *text += printed("guarantee         %s\n", what_held(results.guarantee_held));
 }
 
 void append_memory(std::string* text, const spillway_memory& memory) {
-  append(text, "device %d          peak %.1f of %.1f MiB (%.1f%%), live at most %.1f MiB\n", memory.device,
-         double(memory.peak_reserved) / kMiB, double(memory.limit) / kMiB,
-         memory.limit ? 100.0 * double(memory.peak_reserved) / double(memory.limit) : 0.0,
-         double(memory.peak_live) / kMiB);
-  append(text,
-         "  failures        %llu: %llu served in place (%.1f MiB, %llu us), %llu by a change of plan, %llu "
-         "not\n",
-         (unsigned long long)memory.failures, (unsigned long long)memory.rescued,
-         double(memory.rescued_bytes) / kMiB, (unsigned long long)memory.rescue_us,
-         (unsigned long long)memory.unwound, (unsigned long long)memory.gave_up);
+  *text += printed("device %d          peak %.1f of %.1f MiB (%.1f%%), live at most %.1f MiB\n",
+                   memory.device, double(memory.peak_reserved) / kMiB, double(memory.limit) / kMiB,
+                   memory.limit ? 100.0 * double(memory.peak_reserved) / double(memory.limit) : 0.0,
+                   double(memory.peak_live) / kMiB);
+  *text += printed(
+      "  failures        %llu: %llu served in place (%.1f MiB, %llu us), %llu by a change of plan, %llu "
+      "not\n",
+      (unsigned long long)memory.failures, (unsigned long long)memory.rescued,
+      double(memory.rescued_bytes) / kMiB, (unsigned long long)memory.rescue_us,
+      (unsigned long long)memory.unwound, (unsigned long long)memory.gave_up);
 }
 
 void append_report(std::string* text, const Results& results) {
@@ -71,30 +63,30 @@ std::string to_table(const Results& results) {
     append_report(&text, results);
     return text;
   }
-  append(&text, "steps             %llu, %llu tokens in %.1f s: %.0f tokens/s\n",
-         (unsigned long long)results.steps, (unsigned long long)results.tokens, results.seconds,
-         results.seconds > 0 ? double(results.tokens) / results.seconds : 0.0);
+  text += printed("steps             %llu, %llu tokens in %.1f s: %.0f tokens/s\n",
+                  (unsigned long long)results.steps, (unsigned long long)results.tokens, results.seconds,
+                  results.seconds > 0 ? double(results.tokens) / results.seconds : 0.0);
   if (results.skipped_steps)
-    append(&text, "skipped           %llu steps, whose gradients overflowed\n",
-           (unsigned long long)results.skipped_steps);
+    text += printed("skipped           %llu steps, whose gradients overflowed\n",
+                    (unsigned long long)results.skipped_steps);
   append_values(&text, results);
   text += "plan              " + to_string(results.plan) + "\n";
   for (const spillway_memory& memory : results.memory) append_memory(&text, memory);
   if (!results.strategies.empty()) {
-    append(&text, "%-26s %8s %8s %12s %12s\n", "strategy", "tried", "useful", "MiB", "us");
+    text += printed("%-26s %8s %8s %12s %12s\n", "strategy", "tried", "useful", "MiB", "us");
     for (const spillway_strategy_counts& counts : results.strategies)
-      append(&text, "  %-24s %8llu %8llu %12.1f %12llu\n", counts.name, (unsigned long long)counts.tried,
-             (unsigned long long)counts.useful, double(counts.bytes) / kMiB,
-             (unsigned long long)counts.microseconds);
+      text += printed("  %-24s %8llu %8llu %12.1f %12llu\n", counts.name, (unsigned long long)counts.tried,
+                      (unsigned long long)counts.useful, double(counts.bytes) / kMiB,
+                      (unsigned long long)counts.microseconds);
   }
   if (!results.records.empty())
-    append(&text, "%6s %8s %-12s %-24s %14s %12s  %s\n", "step", "incident", "phase", "what was done",
-           "MiB predicted", "us", "plan after it");
+    text += printed("%6s %8s %-12s %-24s %14s %12s  %s\n", "step", "incident", "phase", "what was done",
+                    "MiB predicted", "us", "plan after it");
   for (const RecoveryRecord& record : results.records)
-    append(&text, "%6llu %8llu %-12s %-24s %14.1f %12llu  %s\n", (unsigned long long)record.step,
-           (unsigned long long)record.incident, record.phase.c_str(), record.action.c_str(),
-           double(record.bytes_predicted) / kMiB, (unsigned long long)record.microseconds,
-           to_string(record.plan).c_str());
+    text += printed("%6llu %8llu %-12s %-24s %14.1f %12llu  %s\n", (unsigned long long)record.step,
+                    (unsigned long long)record.incident, record.phase.c_str(), record.action.c_str(),
+                    double(record.bytes_predicted) / kMiB, (unsigned long long)record.microseconds,
+                    to_string(record.plan).c_str());
   text += "files             " + results.out + " (losses.txt, plan_schedule.toml, train.log)\n";
   if (!results.report.empty()) text += "run's report      " + results.report + " (report.svg, report.json)\n";
   if (!results.checkpoint.empty()) text += "checkpoint        " + results.checkpoint + "\n";

@@ -6,8 +6,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr double kMostCode = 127, kLeastScale = 1e-20;
-
 class Int8Product : public torch::autograd::Function<Int8Product> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor&,

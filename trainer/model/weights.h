@@ -12,6 +12,8 @@
 
 namespace spillway::trainer {
 
+inline constexpr double kMostCode = 127, kLeastScale = 1e-20;  // of any row, also one of zeros
+
 struct Int8Weight {
   at::Tensor codes;   // [rows, columns], from -127 to 127
   at::Tensor scales;  // [rows], bfloat16

@@ -1,15 +1,12 @@
 #include "trainer/optimizer/int8_rounding.h"
 
+#include "trainer/optimizer/device_key.h"
+
 namespace spillway::trainer {
 namespace {
 
-constexpr double kMostCode = 127, kLeastScale = 1e-20;
 // Of a float that is no number, as GPUs have it, the sum would run over and be one.
 constexpr int kMostBits = 0x7fff0000;
-
-int index_of(at::Device device) {
-  return device.is_cuda() ? device.index() : -1;
-}
 
 at::Tensor in_rows(const at::Tensor& floats, const Int8Weight& rows) {
   return floats.view(rows.codes.sizes());
@@ -30,13 +27,13 @@ at::Tensor largest_of_rows(const at::Tensor& numbers) {
 }  // namespace
 
 void Int8Rounding::reserve(at::Device device, int64_t rows) {
-  at::Tensor& scratch = scratch_[index_of(device)];
+  at::Tensor& scratch = scratch_[device_key(device)];
   if (!scratch.defined() || scratch.numel() != rows)
     scratch = at::empty({rows}, at::device(device).dtype(at::kFloat));
 }
 
 at::Tensor Int8Rounding::scales_of(const Int8Weight& rows) const {
-  return scratch_.at(index_of(rows.codes.device())).narrow(0, 0, rows.codes.size(0));
+  return scratch_.at(device_key(rows.codes)).narrow(0, 0, rows.codes.size(0));
 }
 
 void Int8Rounding::read(const Int8Weight& rows, const at::Tensor& floats) {

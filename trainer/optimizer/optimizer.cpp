@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trainer/optimizer/device_key.h"
 #include "trainer/optimizer/learning_rate.h"
 
 namespace spillway::trainer {
 namespace {
-
-int device_key(const at::Tensor& tensor) {
-  return tensor.is_cuda() ? tensor.device().index() : -1;
-}
 
 at::Device place_of(Place place, const at::Tensor& parameter) {
   return place == Place::kHost ? at::Device(at::kCPU) : parameter.device();

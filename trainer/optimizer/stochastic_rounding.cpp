@@ -3,24 +3,17 @@
 #include <ATen/Context.h>
 
 #include "trainer/data/mix.h"
+#include "trainer/optimizer/device_key.h"
 
 namespace spillway::trainer {
-namespace {
-
-int key_of(at::Device device) {
-  return device.is_cuda() ? device.index() : -1;
-}
-
-}  // namespace
-
 void StochasticRounding::reserve(at::Device device) {
   // A copy: drawing from it leaves the model's random numbers alone.
-  if (!generators_.contains(key_of(device)))
-    generators_.emplace(key_of(device), at::globalContext().defaultGenerator(device).clone());
+  if (!generators_.contains(device_key(device)))
+    generators_.emplace(device_key(device), at::globalContext().defaultGenerator(device).clone());
 }
 
 at::Generator& StochasticRounding::generator_for(at::Device device, const Key& key) {
-  at::Generator& generator = generators_.at(key_of(device));
+  at::Generator& generator = generators_.at(device_key(device));
   const std::lock_guard<std::mutex> lock(generator.mutex());
   generator.set_current_seed(mix(mix(mix(seed_, key.update), key.parameter), key.begin));
   return generator;

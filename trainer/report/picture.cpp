@@ -1,8 +1,7 @@
 #include <algorithm>
 #include <cmath>
-#include <cstdarg>
-#include <cstdio>
 
+#include "base/printed.h"
 #include "base/svg.h"
 #include "trainer/report/report.h"
 
@@ -16,15 +15,6 @@ constexpr double kWidth = 1100, kLeft = 86, kRight = 24, kMemoryHeight = 260, kL
                  kGap = 66, kLine = 21;
 constexpr size_t kMostDevices = 4, kMostMarks = 16, kMostLetters = 130;
 constexpr size_t kEvaluationColour = 4;
-
-__attribute__((format(printf, 1, 2))) std::string printed(const char* format, ...) {
-  char text[160];
-  va_list values;
-  va_start(values, format);
-  std::vsnprintf(text, sizeof text, format, values);
-  va_end(values);
-  return text;
-}
 
 // 1, 2 or 5 times a power of ten, at least a fifth of `span`.
 double tick_of(double span) {

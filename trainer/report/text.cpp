@@ -1,7 +1,6 @@
 #include <algorithm>
-#include <cstdarg>
-#include <cstdio>
 
+#include "base/printed.h"
 #include "trainer/report/report.h"
 
 namespace spillway::trainer {
@@ -28,10 +27,10 @@ class Page {
     text_ = "spillway-train: " + report_.verdict + "\nmodel  " + report_.model + "\n";
     const auto& points = history_.points();
     if (points.empty())
-      print("No step was done.\n");
+      text_ += printed("No step was done.\n");
     else
-      print("steps  %llu to %llu\n", (unsigned long long)points.front().first,
-            (unsigned long long)points.back().last);
+      text_ += printed("steps  %llu to %llu\n", (unsigned long long)points.front().first,
+                       (unsigned long long)points.back().last);
     memory();
     if (!points.empty()) course();
     speed();
@@ -41,39 +40,32 @@ class Page {
   }
 
  private:
-  __attribute__((format(printf, 2, 3))) void print(const char* format, ...) {
-    char line[400];
-    va_list values;
-    va_start(values, format);
-    std::vsnprintf(line, sizeof line, format, values);
-    va_end(values);
-    text_ += line;
-  }
-
   void memory() {
-    print("\nMemory of a step in MiB, by plan: what the estimate counts, and the most that was measured\n");
+    text_ += printed(
+        "\nMemory of a step in MiB, by plan: what the estimate counts, and the most that was measured\n");
     const auto& plans = history_.plans();
     for (size_t i = 0; i < std::min(plans.size(), kMostPlansTold); ++i) {
-      print("plan %zu, %llu steps: ", i + 1, (unsigned long long)plans[i].steps);
+      text_ += printed("plan %zu, %llu steps: ", i + 1, (unsigned long long)plans[i].steps);
       text_ += to_string(plans[i].plan) + "\n" + plans[i].estimate.to_text();
       measured(plans[i].devices);
     }
     if (plans.size() > kMostPlansTold)
-      print("%zu more plans stand in report.json\n", plans.size() - kMostPlansTold);
+      text_ += printed("%zu more plans stand in report.json\n", plans.size() - kMostPlansTold);
   }
 
   void measured(const std::vector<DevicePeaks>& devices) {
     for (size_t i = 0; i < devices.size(); ++i)
-      print("  device %-3zu %-28s %10.1f MiB in use, %.1f reserved, of %.1f\n", i, "measured",
-            mebibytes(devices[i].live), mebibytes(devices[i].reserved), mebibytes(devices[i].limit));
+      text_ +=
+          printed("  device %-3zu %-28s %10.1f MiB in use, %.1f reserved, of %.1f\n", i, "measured",
+                  mebibytes(devices[i].live), mebibytes(devices[i].reserved), mebibytes(devices[i].limit));
   }
 
   // Rows of many points each; the memory is that of the device that has most.
   void course() {
     const auto& points = history_.points();
     const bool measured = !points.back().devices.empty();
-    print("\n%15s %5s %12s %10s %12s%s\n", "steps", "plan", "loss", "s/step", "MiB estimated",
-          measured ? "     in use   reserved" : "");
+    text_ += printed("\n%15s %5s %12s %10s %12s%s\n", "steps", "plan", "loss", "s/step", "MiB estimated",
+                     measured ? "     in use   reserved" : "");
     const size_t a_row = (points.size() + kMostRows - 1) / kMostRows;
     for (size_t i = 0; i < points.size(); i += a_row) row(i, std::min(points.size(), i + a_row), measured);
   }
@@ -92,10 +84,11 @@ class Page {
       if (peak >= estimated) estimated = peak, plan = point.plan;
     }
     const StepPoint &first = history_.points()[begin], &last = history_.points()[end - 1];
-    print("%7llu-%-7llu %5zu %12.4f %10.4f %13.1f", (unsigned long long)first.first,
-          (unsigned long long)last.last, plan + 1, loss / steps, seconds / steps, mebibytes(estimated));
-    if (measured) print(" %10.1f %10.1f", mebibytes(live), mebibytes(reserved));
-    print("\n");
+    text_ +=
+        printed("%7llu-%-7llu %5zu %12.4f %10.4f %13.1f", (unsigned long long)first.first,
+                (unsigned long long)last.last, plan + 1, loss / steps, seconds / steps, mebibytes(estimated));
+    if (measured) text_ += printed(" %10.1f %10.1f", mebibytes(live), mebibytes(reserved));
+    text_ += printed("\n");
   }
 
   // The plans of most steps.
@@ -110,9 +103,9 @@ class Page {
 
   template <typename Cell>
   void line(const char* name, const std::vector<size_t>& plans, const Cell& cell) {
-    print("  %-34s", name);
-    for (const size_t i : plans) print(" %14s", cell(history_.plans()[i]).c_str());
-    print("\n");
+    text_ += printed("  %-34s", name);
+    for (const size_t i : plans) text_ += printed(" %14s", cell(history_.plans()[i]).c_str());
+    text_ += printed("\n");
   }
 
   static std::string number(const char* format, double value) {
@@ -130,9 +123,9 @@ class Page {
         {"optimizer", &StepTime::optimizer},
         {"copies to and from the host", &StepTime::host_link},
         {"copies between devices", &StepTime::peer_link}};
-    print("\nTime of a step in seconds%23s", "");
-    for (const size_t i : plans) print(" %14s", ("plan " + std::to_string(i + 1)).c_str());
-    print("\n");
+    text_ += printed("\nTime of a step in seconds%23s", "");
+    for (const size_t i : plans) text_ += printed(" %14s", ("plan " + std::to_string(i + 1)).c_str());
+    text_ += printed("\n");
     for (const auto& [name, part] : parts)
       line(name, plans,
            [part = part](const PlanUse& use) { return number("%.6f", use.estimate.time.*part); });
@@ -168,45 +161,47 @@ class Page {
 
   void rates() {
     const Machine& rates = history_.rates();
-    print(
+    text_ += printed(
         "Rates: %.1f TFLOPS, device memory %.0f GB/s, host %.1f GB/s, between devices %.1f GB/s, launch %.1f "
         "us\n",
         rates.flops / 1e12, rates.memory_bytes_per_second / 1e9, rates.host_bytes_per_second / 1e9,
         rates.peer_bytes_per_second / 1e9, rates.launch_seconds * 1e6);
     if (report_.rates_measured) {
-      print("The first three are as measured at the start; the others are assumed.\n");
+      text_ += printed("The first three are as measured at the start; the others are assumed.\n");
     } else {
-      print("These are assumed, of no card in particular: they were %s.\n", report_.rates_from.c_str());
-      print("So predicted and achieved times must not be compared.\n");
+      text_ +=
+          printed("These are assumed, of no card in particular: they were %s.\n", report_.rates_from.c_str());
+      text_ += printed("So predicted and achieved times must not be compared.\n");
     }
   }
 
   void moves() {
-    print("\nChanges of plan: %llu\n", (unsigned long long)history_.all_moves());
+    text_ += printed("\nChanges of plan: %llu\n", (unsigned long long)history_.all_moves());
     const auto& moves = history_.moves();
     for (size_t i = 0; i < std::min(moves.size(), kMostMovesTold); ++i) {
       const PlanMove& move = moves[i];
-      print("  step %llu: %s", (unsigned long long)move.step, move.action.c_str());
+      text_ += printed("  step %llu: %s", (unsigned long long)move.step, move.action.c_str());
       if (!move.phase.empty())
-        print(", out of memory in %s (incident %llu)", move.phase.c_str(), (unsigned long long)move.incident);
+        text_ += printed(", out of memory in %s (incident %llu)", move.phase.c_str(),
+                         (unsigned long long)move.incident);
       text_ += ", now " + to_string(move.to) + "\n";
       if (!move.reason.empty()) text_ += "    " + short_reason(move.reason) + "\n";
     }
     if (history_.all_moves() > kMostMovesTold)
-      print("  and %llu more\n", (unsigned long long)(history_.all_moves() - kMostMovesTold));
+      text_ += printed("  and %llu more\n", (unsigned long long)(history_.all_moves() - kMostMovesTold));
   }
 
   void evaluations() {
     const auto all = history_.evaluations();
     if (all.empty()) return;
-    print("\nEvaluation losses\n");
+    text_ += printed("\nEvaluation losses\n");
     const size_t a_row = (all.size() + kMostRows - 1) / kMostRows;
     for (size_t i = 0; i < all.size(); i += a_row) told(all[i]);
     if ((all.size() - 1) % a_row != 0) told(all.back());
   }
 
   void told(const EvaluationPoint& evaluation) {
-    print("  after %llu steps  %.4f\n", (unsigned long long)evaluation.step, evaluation.loss);
+    text_ += printed("  after %llu steps  %.4f\n", (unsigned long long)evaluation.step, evaluation.loss);
   }
 
   const RunReport& report_;

@@ -1,5 +1,5 @@
 // The state of the random generators, as host tensors: part of the undo log, of recompute and of a
-// checkpoint.
+// checkpoint, and handed from device to device.
 //
 // Thread-safety: each generator is locked while it is read or set. Nothing here allocates device memory.
 #pragma once

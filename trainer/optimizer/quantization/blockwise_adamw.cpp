@@ -17,6 +17,7 @@
 #define SPILLWAY_AVX2_IF_THERE
 #define SPILLWAY_AVX512
 #define SPILLWAY_HAS_AVX512 false
+#define SPILLWAY_ANY_PROCESSOR  // sixteens are plain code then
 #endif
 
 #define SPILLWAY_INLINE \
@@ -166,6 +167,14 @@ void update_rest(Update update_whole, const AdamWNumbers& numbers, const Block& 
 }
 
 }  // namespace
+
+bool can_compute([[maybe_unused]] VectorWidth width) {
+#if defined(SPILLWAY_ANY_PROCESSOR)
+  return true;
+#else
+  return width == VectorWidth::kEight || SPILLWAY_HAS_AVX512;
+#endif
+}
 
 VectorWidth widest_vectors() {
   static const bool sixteen = SPILLWAY_HAS_AVX512;

@@ -28,7 +28,8 @@ struct QuantizedMoments {
 // How many numbers are computed at once. The bits are the same on a processor that has both; one without
 // fused multiplication and addition rounds some sums otherwise.
 enum class VectorWidth : uint8_t { kEight, kSixteen };
-VectorWidth widest_vectors();  // that this processor has instructions for
+bool can_compute(VectorWidth width);  // on this processor
+VectorWidth widest_vectors();         // that it has instructions for
 
 // `elements` from the beginning of a block on; the last block may be shorter.
 void update_blocks(const AdamWNumbers& numbers, float* value, const float* gradient,

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "trainer/optimizer/device_key.h"
 #include "trainer/optimizer/quantization/dynamic_map.h"
 #include "trainer/optimizer/rules/rules.h"
 #include "trainer/plan/optimizer_state.h"
@@ -14,10 +15,6 @@ constexpr int64_t kBlocksAtOnce = 64;         // of one thread
 
 int64_t blocks_of(int64_t elements) {
   return (elements + kQuantizationBlock - 1) / kQuantizationBlock;
-}
-
-int room_key(at::Device device) {
-  return device.is_cuda() ? device.index() : -1;
 }
 
 template <typename Table>
@@ -57,7 +54,7 @@ void QuantizedAdamWRule::reserve(at::Device device, int64_t elements) {
 }
 
 void QuantizedAdamWRule::reserve_operators(at::Device device, int64_t elements) {
-  Room& room = rooms_[room_key(device)];
+  Room& room = rooms_[device_key(device)];
   const int64_t padded = blocks_of(elements) * kQuantizationBlock;
   if (room.index.defined() && room.index.numel() == padded) return;
   const auto floats = at::device(device).dtype(at::kFloat);
@@ -109,7 +106,7 @@ void QuantizedAdamWRule::apply_in_one_pass(const Tile& tile) const {
 }
 
 void QuantizedAdamWRule::apply_by_operators(const Tile& tile) {
-  const Room& room = rooms_.at(room_key(tile.value.device()));
+  const Room& room = rooms_.at(device_key(tile.value.device()));
   const int64_t elements = tile.value.numel(), padded = blocks_of(elements) * kQuantizationBlock;
   const at::Tensor first = room.first.narrow(0, 0, padded), second = room.second.narrow(0, 0, padded),
                    rounded = room.rounded.narrow(0, 0, padded), index = room.index.narrow(0, 0, padded);
