@@ -1,11 +1,11 @@
-#include "spillway/allocator/allocator.h"
+#include "allocator/allocator.h"
 
 #include <algorithm>
 
+#include "allocator/accounting/budget.h"
 #include "allocator/heap.h"
-#include "allocator/page_file.h"
-#include "allocator/page_map.h"
-#include "spillway/allocator/budget.h"
+#include "allocator/tiers/page_file.h"
+#include "allocator/tiling/page_map.h"
 
 namespace spillway {
 

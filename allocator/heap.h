@@ -22,22 +22,22 @@
 #include <unordered_map>
 #include <vector>
 
-#include "allocator/arena.h"
-#include "allocator/device.h"
-#include "allocator/exchange.h"
-#include "allocator/file_buffers.h"
-#include "allocator/holders.h"
-#include "allocator/host_spare.h"
-#include "allocator/imports.h"
-#include "allocator/marks.h"
-#include "allocator/need_history.h"
-#include "allocator/pace.h"
-#include "allocator/page_file.h"
-#include "allocator/page_map.h"
-#include "allocator/spin_lock.h"
-#include "spillway/allocator/allocator.h"
-#include "spillway/allocator/reclaim.h"
-#include "spillway/allocator/spill.h"
+#include "allocator/accounting/holders.h"
+#include "allocator/allocator.h"
+#include "allocator/pages/device.h"
+#include "allocator/pages/reclaim.h"
+#include "allocator/pages/remap.h"
+#include "allocator/sharing/imports.h"
+#include "allocator/streams/stream_events.h"
+#include "allocator/tiers/bandwidth_model.h"
+#include "allocator/tiers/file_buffers.h"
+#include "allocator/tiers/need_history.h"
+#include "allocator/tiers/page_file.h"
+#include "allocator/tiers/pinned_host_cache.h"
+#include "allocator/tiers/spill.h"
+#include "allocator/tiling/arena.h"
+#include "allocator/tiling/page_map.h"
+#include "allocator/tiling/spin_lock.h"
 
 namespace spillway {
 

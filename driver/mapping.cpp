@@ -1,4 +1,4 @@
-#include "spillway/driver/mapping.h"
+#include "driver/mapping.h"
 
 namespace spillway::driver {
 

@@ -1,8 +1,8 @@
-#include "spillway/driver/probe.h"
+#include "driver/probe.h"
 
 #include <unistd.h>
 
-#include "spillway/driver/mapping.h"
+#include "driver/mapping.h"
 
 namespace spillway::driver {
 namespace {

@@ -1,4 +1,4 @@
-#include "spillway/driver/table.h"
+#include "driver/table.h"
 
 #include <dlfcn.h>
 
@@ -27,7 +27,7 @@ void look_up(void* library, const char* name, FunctionPointer& field) {
 
 void fill(void* library, Table& table) {
 #define SPILLWAY_DRIVER_FUNCTION(result, name, parameters, arguments) look_up(library, #name, table.name);
-#include "spillway/driver/functions.inc"
+#include "driver/functions.inc"
 #undef SPILLWAY_DRIVER_FUNCTION
   SpillwaySimulatorControlFunction control = nullptr;
   look_up(library, "spillway_simulator_control", control);

@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "interpose/account/native_pools.h"
 #include "interpose/libraries.h"
-#include "interpose/native_pools.h"
 #include "interpose/process.h"
 
 namespace spillway::interpose {

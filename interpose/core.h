@@ -2,7 +2,7 @@
 //
 // Thread-safety: any thread. Errors: null where it can not be loaded or is of another version, said once.
 #pragma once
-#include "spillway/core.h"
+#include "strategies/core/core.h"
 
 namespace spillway::interpose {
 

@@ -2,8 +2,8 @@
 
 #include <atomic>
 
-#include "interpose/captures.h"
 #include "interpose/core.h"
+#include "interpose/hooks/captures.h"
 #include "interpose/process.h"
 
 namespace spillway::interpose {

@@ -4,7 +4,7 @@
 // Thread-safety: any thread. Errors: a mode that does not exist is said once on standard error, and taken for
 // `observe`.
 #pragma once
-#include "spillway/interpose/summary.h"
+#include "interpose/summary.h"
 
 namespace spillway::interpose {
 

@@ -6,12 +6,12 @@
 #include <cstdio>
 #include <cstring>
 
-#include "interpose/captures.h"
 #include "interpose/core.h"
-#include "interpose/gate.h"
+#include "interpose/gate/gate.h"
+#include "interpose/hooks/captures.h"
+#include "interpose/hooks/driver_table.h"
 #include "interpose/libraries.h"
 #include "interpose/process.h"
-#include "interpose/real.h"
 
 namespace spillway::interpose {
 namespace {

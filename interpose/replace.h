@@ -3,7 +3,7 @@
 // Thread-safety: any thread. Errors: where it is refused, the reason is said once and kept in the summary,
 // and LibTorch's own allocator stays.
 #pragma once
-#include "interpose/functions.h"
+#include "interpose/hooks/functions.h"
 
 namespace spillway::interpose {
 

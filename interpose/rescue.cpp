@@ -2,9 +2,9 @@
 
 #include <atomic>
 
-#include "interpose/captures.h"
+#include "interpose/account/native.h"
 #include "interpose/core.h"
-#include "interpose/native.h"
+#include "interpose/hooks/captures.h"
 #include "interpose/process.h"
 
 namespace spillway::interpose {

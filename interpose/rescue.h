@@ -3,8 +3,8 @@
 // Thread-safety: any thread. Errors: the driver's own, when nothing helped. In `observe` the failure is only
 // counted.
 #pragma once
-#include "interpose/asks.h"
-#include "interpose/functions.h"
+#include "interpose/hooks/allocation_size.h"
+#include "interpose/hooks/functions.h"
 
 namespace spillway::interpose {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "strategies/quiesce/quiesce.h"
 #include "strategies/spill_offer.h"
-#include "strategies/standstill.h"
 
 namespace spillway {
 namespace {

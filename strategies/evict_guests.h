@@ -4,7 +4,7 @@
 #pragma once
 #include <chrono>
 
-#include "spillway/strategies/ladder.h"
+#include "strategies/ladder/ladder.h"
 
 namespace spillway {
 

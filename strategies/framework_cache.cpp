@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "spillway/strategies/ladder.h"
-#include "strategies/framework.h"
-#include "strategies/free_bytes.h"
-#include "strategies/helper.h"
+#include "strategies/core/free_bytes.h"
+#include "strategies/framework/deadline_worker.h"
+#include "strategies/framework/framework.h"
+#include "strategies/ladder/ladder.h"
 
 namespace spillway {
 namespace {

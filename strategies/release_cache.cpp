@@ -1,7 +1,7 @@
 // Gives idle pages back to the driver, which then has to create others: dearer than stitching, and the way
 // when pages may not be moved or the driver must have them.
-#include "spillway/allocator/reclaim.h"
-#include "spillway/strategies/ladder.h"
+#include "allocator/pages/reclaim.h"
+#include "strategies/ladder/ladder.h"
 
 namespace spillway {
 namespace {

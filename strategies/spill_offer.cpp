@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "spillway/allocator/verdict.h"
+#include "allocator/request/verdict.h"
 
 namespace spillway {
 

@@ -3,8 +3,8 @@
 //
 // Thread-safety: any thread. Errors: none. No CUDA call is made. Units: bytes, microseconds.
 #pragma once
-#include "spillway/allocator/spill.h"
-#include "spillway/strategies/ladder.h"
+#include "allocator/tiers/spill.h"
+#include "strategies/ladder/ladder.h"
 
 namespace spillway {
 

@@ -2,7 +2,7 @@
 // may use them until the program says so, and then they are there again.
 #include <algorithm>
 
-#include "strategies/idle.h"
+#include "strategies/quiesce/wait_until_idle.h"
 #include "strategies/spill_offer.h"
 
 namespace spillway {

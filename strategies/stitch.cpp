@@ -1,7 +1,7 @@
 // The request fits only in pieces: takes whole idle pages from where they are and maps them together behind
 // one range.
-#include "spillway/allocator/reclaim.h"
-#include "spillway/strategies/ladder.h"
+#include "allocator/pages/reclaim.h"
+#include "strategies/ladder/ladder.h"
 
 namespace spillway {
 namespace {

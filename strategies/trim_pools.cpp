@@ -4,11 +4,11 @@
 // device may be waited for, on a thread of ours.
 #include <algorithm>
 
-#include "spillway/strategies/ladder.h"
-#include "strategies/framework.h"
-#include "strategies/free_bytes.h"
-#include "strategies/helper.h"
-#include "strategies/pools.h"
+#include "strategies/core/free_bytes.h"
+#include "strategies/core/pools.h"
+#include "strategies/framework/deadline_worker.h"
+#include "strategies/framework/framework.h"
+#include "strategies/ladder/ladder.h"
 
 namespace spillway {
 namespace {

@@ -1,7 +1,7 @@
 // Blocks that were freed but are still in use on other streams: waits for just as many of their events as the
 // request needs, in the order in which they were recorded.
-#include "spillway/allocator/reclaim.h"
-#include "spillway/strategies/ladder.h"
+#include "allocator/pages/reclaim.h"
+#include "strategies/ladder/ladder.h"
 
 namespace spillway {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "spillway/trace/record.h"
+#include "trace/record.h"
 
 namespace spillway::trace {
 

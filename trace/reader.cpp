@@ -1,4 +1,4 @@
-#include "spillway/trace/reader.h"
+#include "trace/reader.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

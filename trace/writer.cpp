@@ -1,4 +1,4 @@
-#include "spillway/trace/writer.h"
+#include "trace/writer.h"
 
 #include <sched.h>
 #include <sys/mman.h>

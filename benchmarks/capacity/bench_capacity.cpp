@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "benchmarks/streams/stream.h"
-#include "spillway/driver/simulator_control.h"
+#include "driver/simulator_control.h"
 #include "spillway/libtorch/allocator.h"
 
 namespace {

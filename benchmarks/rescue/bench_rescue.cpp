@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "spillway/allocator/spill.h"
-#include "spillway/strategies/ladder.h"
+#include "allocator/tiers/spill.h"
+#include "strategies/ladder/ladder.h"
 #include "tests/strategies/open_gate.h"
 
 namespace {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "spillway/driver/mapping.h"
+#include "driver/mapping.h"
 
 namespace {
 

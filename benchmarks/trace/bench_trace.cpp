@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "spillway/trace/writer.h"
+#include "trace/writer.h"
 
 namespace {
 

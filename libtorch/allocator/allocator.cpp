@@ -11,7 +11,7 @@
 #include <bit>
 
 #include "libtorch/allocator/core.h"
-#include "libtorch/allocator/segments.h"
+#include "libtorch/allocator/pools/segments.h"
 #include "libtorch/allocator/uses.h"
 #include "libtorch/work_label.h"
 

@@ -14,12 +14,12 @@
 #include <string>
 #include <vector>
 
-#include "libtorch/allocator/listeners.h"
-#include "libtorch/allocator/pools.h"
+#include "libtorch/allocator/history/observers.h"
+#include "libtorch/allocator/history/statistics.h"
+#include "libtorch/allocator/pools/pools.h"
 #include "libtorch/allocator/settings.h"
-#include "libtorch/allocator/statistics.h"
 #include "libtorch/allocator/versions/interface.h"
-#include "spillway/core.h"
+#include "strategies/core/core.h"
 
 namespace spillway::libtorch {
 

@@ -5,7 +5,7 @@
 #pragma once
 #include <string>
 
-#include "spillway/core.h"
+#include "strategies/core/core.h"
 
 namespace spillway::libtorch {
 

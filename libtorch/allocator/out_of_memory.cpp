@@ -5,8 +5,8 @@
 
 #include "libtorch/allocator/allocator.h"
 #include "libtorch/allocator/core.h"
-#include "libtorch/allocator/process_memory.h"
-#include "libtorch/allocator/segments.h"
+#include "libtorch/allocator/history/process_memory.h"
+#include "libtorch/allocator/pools/segments.h"
 #include "spillway/libtorch/allocator.h"
 
 namespace spillway::libtorch {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "libtorch/kernels/call.h"
-#include "libtorch/kernels/random.h"
+#include "libtorch/kernels/operators/random.h"
 #include "libtorch/kernels/recording.h"
 
 namespace spillway::kernels {

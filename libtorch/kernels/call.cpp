@@ -7,7 +7,7 @@
 
 #include <string_view>
 
-#include "libtorch/kernels/alias.h"
+#include "libtorch/kernels/operators/alias.h"
 #include "libtorch/kernels/other_libraries.h"
 #include "libtorch/kernels/recording.h"
 

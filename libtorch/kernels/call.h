@@ -18,9 +18,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "libtorch/kernels/operators/sparse.h"
 #include "libtorch/kernels/redirect.h"
 #include "libtorch/kernels/simulator.h"
-#include "libtorch/kernels/sparse.h"
 
 namespace spillway::kernels {
 

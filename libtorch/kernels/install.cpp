@@ -14,21 +14,21 @@
 #include <utility>
 #include <vector>
 
-#include "libtorch/kernels/attention.h"
+#include "libtorch/kernels/attention/attention.h"
 #include "libtorch/kernels/boxed.h"
-#include "libtorch/kernels/copy.h"
-#include "libtorch/kernels/library_convolutions.h"
-#include "libtorch/kernels/library_operators.h"
-#include "libtorch/kernels/matrix_operators.h"
-#include "libtorch/kernels/observer.h"
+#include "libtorch/kernels/known/observer.h"
+#include "libtorch/kernels/operators/copy.h"
+#include "libtorch/kernels/operators/library_convolutions.h"
+#include "libtorch/kernels/operators/library_operators.h"
+#include "libtorch/kernels/operators/matrix_operators.h"
+#include "libtorch/kernels/operators/random.h"
+#include "libtorch/kernels/operators/synchronized_norm.h"
+#include "libtorch/kernels/operators/wide_products.h"
 #include "libtorch/kernels/other_libraries.h"
 #include "libtorch/kernels/own_kernels.h"
-#include "libtorch/kernels/random.h"
-#include "libtorch/kernels/recurrent.h"
+#include "libtorch/kernels/recurrent/recurrent.h"
 #include "libtorch/kernels/redirect.h"
 #include "libtorch/kernels/simulator.h"
-#include "libtorch/kernels/synchronized_norm.h"
-#include "libtorch/kernels/wide_products.h"
 #include "libtorch/override.h"
 
 namespace spillway::kernels {

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "libtorch/kernels/alias.h"
+#include "libtorch/kernels/operators/alias.h"
 #include "libtorch/kernels/tensors.h"
 
 namespace spillway::kernels {

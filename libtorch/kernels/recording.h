@@ -13,7 +13,7 @@
 #include <optional>
 #include <vector>
 
-#include "libtorch/kernels/random.h"
+#include "libtorch/kernels/operators/random.h"
 #include "libtorch/kernels/simulator.h"
 
 namespace spillway::kernels {

@@ -5,7 +5,7 @@
 #pragma once
 #include <cstddef>
 
-#include "spillway/driver/simulator_control.h"
+#include "driver/simulator_control.h"
 
 namespace spillway::kernels {
 

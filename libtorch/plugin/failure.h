@@ -2,7 +2,7 @@
 //
 // Thread-safety: from any thread. Units: bytes.
 #pragma once
-#include "spillway/core.h"
+#include "strategies/core/core.h"
 
 namespace spillway::libtorch {
 

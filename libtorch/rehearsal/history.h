@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "libtorch/rehearsal/sites.h"
+#include "libtorch/rehearsal/probe/sites.h"
 
 namespace spillway::rehearsal {
 

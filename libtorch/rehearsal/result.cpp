@@ -9,11 +9,11 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/output_file.h"
 #include "libtorch/rehearsal/history.h"
+#include "libtorch/rehearsal/probe/stream.h"
 #include "libtorch/rehearsal/settings.h"
 #include "libtorch/rehearsal/state.h"
-#include "libtorch/rehearsal/stream.h"
-#include "spillway/output_file.h"
 
 namespace spillway::rehearsal {
 namespace {

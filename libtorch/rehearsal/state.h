@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "libtorch/rehearsal/ledger.h"
-#include "libtorch/rehearsal/sites.h"
+#include "libtorch/rehearsal/probe/sites.h"
+#include "libtorch/rehearsal/site_table.h"
 
 namespace spillway::rehearsal {
 

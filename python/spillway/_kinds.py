@@ -6,7 +6,7 @@ that no optimizer has (frozen ones) and buffers are found at an optimizer's firs
 import ctypes
 import gc
 
-_PARAMETER, _GRADIENT, _OPTIMIZER_STATE = 1, 2, 3  # libtorch/rehearsal/ledger.h
+_PARAMETER, _GRADIENT, _OPTIMIZER_STATE = 1, 2, 3  # libtorch/rehearsal/site_table.h
 _STEPS_OF_A_SEARCH = 2
 
 

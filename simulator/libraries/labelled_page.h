@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "spillway/driver/simulator_control.h"
+#include "driver/simulator_control.h"
 
 namespace spillway::stand_in {
 

@@ -6,8 +6,8 @@
 #pragma once
 #include <vector>
 
+#include "driver/simulator_control.h"
 #include "simulator/libraries/nvml_abi.h"
-#include "spillway/driver/simulator_control.h"
 
 namespace spillway::nvml {
 

@@ -9,8 +9,8 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include "driver/simulator_control.h"
 #include "simulator/runtime/error.h"
-#include "spillway/driver/simulator_control.h"
 
 // The names are cuda.h's: its macros choose the version that the headers mean, cuGetProcAddress finds that
 // one.

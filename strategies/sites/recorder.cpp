@@ -5,7 +5,7 @@
 #include <ctime>
 #include <new>
 
-#include "spillway/allocator/reclaim.h"
+#include "allocator/pages/reclaim.h"
 
 namespace spillway {
 namespace {

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "spillway/allocator/allocator.h"
+#include "allocator/allocator.h"
 #include "strategies/sites/python_stack.h"
 #include "strategies/sites/sampler.h"
 

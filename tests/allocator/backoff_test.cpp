@@ -1,4 +1,4 @@
-#include "spillway/allocator/backoff.h"
+#include "base/backoff.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The process's budget: what is drawn never passes the limit, whoever draws at the same time.
-#include "spillway/allocator/budget.h"
+#include "allocator/accounting/budget.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // The driver fails at its n-th call, for every n, once and for good, for want of memory and for another
 // reason: nothing leaks, every invariant holds, and each request is served or refused with the right status.
-#include "spillway/allocator/reclaim.h"
-#include "spillway/strategies/ladder.h"
+#include "allocator/pages/reclaim.h"
+#include "strategies/ladder/ladder.h"
 #include "tests/allocator/simulated.h"
 
 namespace spillway::testing {

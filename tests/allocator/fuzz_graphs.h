@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "spillway/allocator/pool.h"
+#include "allocator/tiling/pool.h"
 #include "tests/allocator/queued_work.h"
 
 namespace spillway::testing {

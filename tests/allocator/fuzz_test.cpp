@@ -1,8 +1,8 @@
 // Random programs, and the ones that once failed.
 #include <cstdio>
 
-#include "spillway/allocator/spill.h"
-#include "spillway/strategies/ladder.h"
+#include "allocator/tiers/spill.h"
+#include "strategies/ladder/ladder.h"
 #include "tests/allocator/fuzz_machine.h"
 
 namespace spillway::testing {

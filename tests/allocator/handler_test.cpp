@@ -4,7 +4,7 @@
 #include <future>
 #include <thread>
 
-#include "spillway/allocator/reclaim.h"
+#include "allocator/pages/reclaim.h"
 #include "tests/allocator/simulated.h"
 
 namespace spillway::testing {

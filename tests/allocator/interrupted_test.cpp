@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "spillway/strategies/ladder.h"
+#include "strategies/ladder/ladder.h"
 
 namespace spillway::testing {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstring>
 
-#include "allocator/ledger_segment.h"
+#include "processes/ledger_segment.h"
 #include "tests/allocator/ledger_fixture.h"
 
 namespace spillway {

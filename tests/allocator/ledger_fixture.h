@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "spillway/allocator/ledger.h"
+#include "processes/ledger.h"
 
 namespace spillway {
 

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <utility>
 
-#include "spillway/process_identity.h"
+#include "base/process_identity.h"
 #include "tests/allocator/ledger_fixture.h"
 
 namespace spillway {

@@ -1,6 +1,6 @@
 // A large request that no hole fits takes its pages from one idle hole of its stream, and not from the
 // driver: when that is known to be idle, and not for ever.
-#include "spillway/allocator/pool.h"
+#include "allocator/tiling/pool.h"
 #include "tests/allocator/simulated.h"
 
 namespace spillway::testing {

@@ -1,5 +1,5 @@
 // Private pools: their pages stay theirs until they are released; lending, whole pages, address space.
-#include "spillway/strategies/ladder.h"
+#include "strategies/ladder/ladder.h"
 #include "tests/allocator/simulated.h"
 
 namespace spillway::testing {

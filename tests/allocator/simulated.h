@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "spillway/allocator/allocator.h"
-#include "spillway/driver/table.h"
+#include "allocator/allocator.h"
+#include "driver/table.h"
 
 namespace spillway::testing {
 

@@ -1,6 +1,6 @@
 // Blocks that are one allocation of the driver's each: whole for who asks the driver, in the same books,
 // within the same limit.
-#include "spillway/strategies/ladder.h"
+#include "strategies/ladder/ladder.h"
 #include "tests/allocator/simulated.h"
 
 namespace spillway::testing {

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-#include "spillway/strategies/ladder.h"
+#include "strategies/ladder/ladder.h"
 #include "tests/allocator/fuzz_machine.h"
 
 namespace spillway::testing {

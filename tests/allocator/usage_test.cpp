@@ -1,5 +1,5 @@
 // What is counted of a random program equals a plain model: levels, peaks and turnover by class.
-#include "spillway/allocator/usage.h"
+#include "allocator/accounting/usage.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include <random>
 #include <thread>
 
-#include "spillway/strategies/ladder.h"
+#include "strategies/ladder/ladder.h"
 #include "tests/allocator/simulated.h"
 
 namespace spillway::testing {

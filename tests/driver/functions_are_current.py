@@ -7,11 +7,11 @@ import sys
 import tempfile
 
 source, include = pathlib.Path(sys.argv[1]), sys.argv[2]
-committed = source / "include/spillway/driver"
+committed = source / "driver"
 with tempfile.TemporaryDirectory() as fresh:
     subprocess.run([sys.executable, source / "driver/generate_functions.py", include, fresh], check=True)
     stale = [name for name in ("functions.inc", "versions.inc")
              if not filecmp.cmp(committed / name, pathlib.Path(fresh) / name, shallow=False)]
 if stale:
     sys.exit(f"{stale} differ from what {include}/cuda.h gives: run\n"
-             f"  driver/generate_functions.py {include} include/spillway/driver")
+             f"  driver/generate_functions.py {include} driver")

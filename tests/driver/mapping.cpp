@@ -1,5 +1,5 @@
 // map(): all pages or none, whatever call fails.
-#include "spillway/driver/mapping.h"
+#include "driver/mapping.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The table of driver functions, its loading, the look-up by version, and the probe.
-#include "spillway/driver/table.h"
+#include "driver/table.h"
 
 #include <dlfcn.h>
 #include <gmock/gmock.h>
@@ -7,7 +7,7 @@
 #include <iterator>
 #include <utility>
 
-#include "spillway/driver/probe.h"
+#include "driver/probe.h"
 #include "tests/simulator/driver_support.h"
 
 namespace spillway::test {
@@ -24,7 +24,7 @@ TEST(Table, every_function_of_the_list_is_found_in_the_simulator) {
     const std::pair<const char*, const void*> functions[] = {
 #define SPILLWAY_DRIVER_FUNCTION(result, name, parameters, arguments) \
   {#name, reinterpret_cast<const void*>(table.name)},
-#include "spillway/driver/functions.inc"
+#include "driver/functions.inc"
 #undef SPILLWAY_DRIVER_FUNCTION
     };
     for (const auto& [name, address] : functions) EXPECT_NE(address, nullptr) << name;

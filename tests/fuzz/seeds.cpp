@@ -7,10 +7,10 @@
 #include <map>
 #include <string>
 
-#include "spillway/trace/reader.h"
-#include "spillway/trace/writer.h"
 #include "tools/spillway/report/trace_history.h"
 #include "tools/spillway/snapshot/write.h"
+#include "trace/reader.h"
+#include "trace/writer.h"
 
 namespace {
 

@@ -7,8 +7,8 @@
 #include <random>
 #include <utility>
 
-#include "interpose/asks.h"
-#include "interpose/native_table.h"
+#include "interpose/account/native_table.h"
+#include "interpose/hooks/allocation_size.h"
 
 namespace spillway::interpose {
 namespace {

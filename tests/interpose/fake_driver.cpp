@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "interpose/functions.h"
-#include "spillway/driver/versions.h"
+#include "driver/versions.h"
+#include "interpose/hooks/functions.h"
 
 using spillway::interpose::Function;
 using spillway::interpose::kFunctions;
@@ -56,7 +56,7 @@ extern "C" {
   SPILLWAY_EXPORT result CUDAAPI name parameters {                    \
     return serve<Function::name> arguments;                           \
   }
-#include "spillway/driver/functions.inc"
+#include "driver/functions.inc"
 #undef SPILLWAY_DRIVER_FUNCTION
 
 // Of a driver that is newer than the list: how many of its arguments arrived as `unlisted_program` gives
@@ -84,7 +84,7 @@ namespace {
 void* address_of(const char* name) {
 #define SPILLWAY_DRIVER_FUNCTION(result, function, parameters, arguments) \
   if (std::strcmp(name, #function) == 0) return reinterpret_cast<void*>(&::function);
-#include "spillway/driver/functions.inc"
+#include "driver/functions.inc"
 #undef SPILLWAY_DRIVER_FUNCTION
   return nullptr;
 }

@@ -19,10 +19,10 @@
 #include <string>
 #include <thread>
 
-#include "interpose/gate.h"
-#include "interpose/inside.h"
+#include "interpose/gate/gate.h"
+#include "interpose/hooks/inside.h"
+#include "interpose/hooks/unknown_symbols.h"
 #include "interpose/process.h"
-#include "interpose/unlisted.h"
 
 namespace spillway::interpose {
 

@@ -4,10 +4,10 @@
 // function.
 #include <gtest/gtest.h>
 
-#include "interpose/accounted.h"
+#include "interpose/account/accounted.h"
 #include "interpose/core.h"
+#include "interpose/hooks/driver_table.h"
 #include "interpose/process.h"
-#include "interpose/real.h"
 
 namespace spillway::interpose {
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "interpose/functions.h"
-#include "spillway/driver/versions.h"
+#include "driver/versions.h"
+#include "interpose/hooks/functions.h"
 #include "static_runtime.h"
 
 using spillway::interpose::kFunctions;
@@ -22,7 +22,7 @@ extern "C" {
 uint64_t fake_driver_arrivals(const char* name);
 // cuda.h shows the newest version of each only.
 #define SPILLWAY_DRIVER_FUNCTION(result, name, parameters, arguments) result CUDAAPI name parameters;
-#include "spillway/driver/functions.inc"
+#include "driver/functions.inc"
 #undef SPILLWAY_DRIVER_FUNCTION
 }
 
@@ -38,7 +38,7 @@ void call_with_zeros(void* function) {
 const void* linked(const char* name) {
 #define SPILLWAY_DRIVER_FUNCTION(result, function, parameters, arguments) \
   if (std::strcmp(name, #function) == 0) return reinterpret_cast<const void*>(&::function);
-#include "spillway/driver/functions.inc"
+#include "driver/functions.inc"
 #undef SPILLWAY_DRIVER_FUNCTION
   return nullptr;
 }

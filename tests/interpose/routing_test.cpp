@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "interpose/functions.h"
+#include "interpose/hooks/functions.h"
 #include "tools/spillway/run/summary.h"
 
 namespace spillway::tools {

@@ -1,6 +1,6 @@
 // Handles of shared tensors: what goes in comes out, the native allocator's form is kept, and no bytes do
 // harm.
-#include "libtorch/allocator/ipc_format.h"
+#include "libtorch/allocator/ipc/ipc_format.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // What `spillway rehearse` says of a device's peak: the ledger's figures beside those of a model that copies
 // everything at each new peak.
-#include "libtorch/rehearsal/ledger.h"
+#include "libtorch/rehearsal/site_table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

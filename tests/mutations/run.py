@@ -1,4 +1,4 @@
-"""run.py [NAME...]: each patch of this folder breaks the code in one plausible way, and a test must notice it.
+"""run.py [NAME...]: each patch in the folders of this one breaks the code in one plausible way, and a test must notice it.
 
 In a scratch clone of HEAD, built once, each is applied, what its tests need is built, these run, and it is reverted.
 Prints who noticed it. Ends with 1 if nobody did, if a patch does not apply or build, or if its tests always fail.
@@ -136,7 +136,7 @@ def main():
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--in", dest="folder", type=pathlib.Path)
     asked = parser.parse_args()
-    mutations = [Mutation(path) for path in sorted(FOLDER.glob("*.patch"))]
+    mutations = [Mutation(path) for path in sorted(FOLDER.rglob("*.patch"), key=lambda path: path.stem)]
     unknown = set(asked.names) - {it.name for it in mutations}
     if unknown:
         parser.error(f"there is no mutation {', '.join(sorted(unknown))}")

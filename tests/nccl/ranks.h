@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "spillway/driver/simulator_control.h"
+#include "driver/simulator_control.h"
 
 namespace spillway::nccl_test {
 

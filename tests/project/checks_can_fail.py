@@ -16,12 +16,12 @@ def load(name):
 
 
 layers = load("layers")
-assert list(layers.offences("trace/writer.cpp", '#include "spillway/allocator/units.h"\n'))
+assert list(layers.offences("trace/writer.cpp", '#include "allocator/units.h"\n'))
 assert list(layers.offences("allocator/heap.cpp", '#include "strategies/ladder.h"\n'))
 assert list(layers.offences("allocator/heap.cpp", "#include <ATen/ATen.h>\n"))
 assert list(layers.offences("trainer/plan/plan.cpp", "#include <c10/core/Device.h>\n"))
-assert list(layers.offences("include/spillway/driver/x.h", "#include <spillway/trace/record.h>\n"))
-assert not list(layers.offences("strategies/ladder.cpp", '#include "spillway/allocator/units.h"\n#include <vector>\n'))
+assert list(layers.offences("driver/x.h", "#include <trace/record.h>\n"))
+assert not list(layers.offences("strategies/ladder/ladder.cpp", '#include "allocator/units.h"\n#include <vector>\n'))
 assert not list(layers.offences("trainer/step/step.cpp", "#include <ATen/ops/add.h>\n"))
 
 definitions = load("one-definition")

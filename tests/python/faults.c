@@ -1,5 +1,5 @@
 /* Failures on demand for the tests' Python programs, which cannot call the core's table themselves. */
-#include "spillway/core.h"
+#include "strategies/core/core.h"
 
 /* Makes every request from the n-th on fail, or with 0 none; how many failed since the last call. */
 SPILLWAY_API uint64_t fail_requests(uint64_t n) {

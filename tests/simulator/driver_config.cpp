@@ -5,7 +5,7 @@
 #include <random>
 #include <sstream>
 
-#include "simulator/driver/config.h"
+#include "simulator/driver/machine/config.h"
 #include "tests/simulator/driver_support.h"
 
 namespace spillway::test {

@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "spillway/driver/simulator_control.h"
+#include "driver/simulator_control.h"
 
 namespace spillway::runtime_test {
 

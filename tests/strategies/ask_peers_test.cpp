@@ -2,7 +2,7 @@
 // device, with a ledger whose other members are the test.
 #include <algorithm>
 
-#include "spillway/strategies/ladder.h"
+#include "strategies/ladder/ladder.h"
 #include "tests/allocator/simulated.h"
 
 namespace spillway::testing {

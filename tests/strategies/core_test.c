@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "spillway/core.h"
+#include "strategies/core/core.h"
 
 #define MIB ((uint64_t)1 << 20)
 

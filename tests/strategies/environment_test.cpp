@@ -1,5 +1,5 @@
 // The settings of a process: what is understood, and what is refused with a text that helps.
-#include "strategies/environment.h"
+#include "strategies/core/environment.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "spillway/core.h"
+#include "strategies/core/core.h"
 
 static void* block;
 static void* other;

@@ -1,11 +1,11 @@
 // What a process gives to others, beside what its guarantee keeps; and in which container it says it is.
-#include "strategies/giving.h"
+#include "strategies/processes/release_plan.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "strategies/container.h"
+#include "strategies/processes/container.h"
 
 namespace spillway {
 namespace {

@@ -1,5 +1,5 @@
 // The helper's thread, whose driver calls the process's exit waits for.
-#include "strategies/helper.h"
+#include "strategies/framework/deadline_worker.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -11,7 +11,7 @@
 #include <new>
 #include <thread>
 
-#include "strategies/used_device.h"
+#include "strategies/processes/primary_context_guard.h"
 
 namespace spillway::testing {
 namespace {

@@ -1,14 +1,14 @@
 // The ladder: order, bounds, guarantees, the breaker; and what the built-in strategies do on the simulated
 // device.
-#include "spillway/strategies/ladder.h"
+#include "strategies/ladder/ladder.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <functional>
 
-#include "spillway/allocator/gate.h"
-#include "spillway/trace/reader.h"
+#include "allocator/tiers/gate.h"
 #include "tests/allocator/simulated.h"
+#include "trace/reader.h"
 
 namespace spillway::testing {
 namespace {

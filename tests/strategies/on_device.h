@@ -2,8 +2,8 @@
 //
 // Thread-safety: the thread's own. Ownership: the table must outlive it.
 #pragma once
-#include "spillway/allocator/units.h"
-#include "spillway/driver/table.h"
+#include "allocator/units.h"
+#include "driver/table.h"
 
 namespace spillway::testing::tiers {
 

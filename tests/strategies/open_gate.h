@@ -1,6 +1,6 @@
 // A gate for programs of one thread, which never launches while it is closed.
 #pragma once
-#include "spillway/allocator/gate.h"
+#include "allocator/tiers/gate.h"
 
 namespace spillway::testing {
 

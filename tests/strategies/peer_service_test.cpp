@@ -12,8 +12,8 @@
 #include <string>
 #include <thread>
 
-#include "spillway/allocator/ledger.h"
-#include "spillway/core.h"
+#include "processes/ledger.h"
+#include "strategies/core/core.h"
 #include "tests/allocator/simulated.h"
 
 namespace spillway::testing {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "spillway/core.h"
+#include "strategies/core/core.h"
 #include "spillway/spillway.h"
 
 #define MIB ((uint64_t)1 << 20)

@@ -2,7 +2,7 @@
  * a plan move and the program unwinds. SPILLWAY_LIMIT is 64 MiB, SPILLWAY_RESERVE 16 MiB. */
 #include <stdio.h>
 
-#include "spillway/core.h"
+#include "strategies/core/core.h"
 
 #define MIB ((uint64_t)1 << 20)
 

@@ -3,8 +3,8 @@
 #include <memory>
 #include <vector>
 
-#include "spillway/allocator/spill.h"
-#include "spillway/strategies/ladder.h"
+#include "allocator/tiers/spill.h"
+#include "strategies/ladder/ladder.h"
 #include "tests/allocator/simulated.h"
 #include "tests/strategies/open_gate.h"
 

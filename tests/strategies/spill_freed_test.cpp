@@ -1,7 +1,7 @@
 // Blocks that are freed while their memory lies on the host: it stays there until nothing uses it any more.
 #include <thread>
 
-#include "spillway/allocator/reclaim.h"
+#include "allocator/pages/reclaim.h"
 #include "tests/allocator/interrupted_driver.h"
 #include "tests/strategies/spill_fixture.h"
 

@@ -1,8 +1,8 @@
 // In computing mode: bytes that were moved to host memory are there, at their address, and back again.
 #include "tests/strategies/values.h"
 
-#include "spillway/allocator/spill.h"
-#include "spillway/strategies/ladder.h"
+#include "allocator/tiers/spill.h"
+#include "strategies/ladder/ladder.h"
 #include "tests/strategies/open_gate.h"
 
 namespace spillway::testing {

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "spillway/core.h"
+#include "strategies/core/core.h"
 
 static int failures = 0;
 #define CHECK(condition)                                                                              \

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "spillway/strategies/ladder.h"
+#include "strategies/ladder/ladder.h"
 #include "tests/strategies/open_gate.h"
 #include "tests/strategies/tiers_machine.h"
 

@@ -7,7 +7,7 @@
 #include <functional>
 #include <vector>
 
-#include "spillway/allocator/spill.h"
+#include "allocator/tiers/spill.h"
 #include "tests/strategies/fuzz_file.h"
 #include "tests/strategies/on_device.h"
 #include "tests/strategies/tiers_contents.h"

@@ -1,6 +1,6 @@
 // Threads of Spillway's own and the process's exit: who began to call the driver ends, nobody begins any
 // more.
-#include "strategies/used_device.h"
+#include "strategies/processes/primary_context_guard.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include <string_view>
 #include <thread>
 
-#include "strategies/idle.h"
+#include "strategies/quiesce/wait_until_idle.h"
 #include "tests/allocator/simulated.h"
 
 namespace spillway::testing {

@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "spillway/trace/writer.h"
 #include "tests/tools/support.h"
 #include "tools/spillway/history/lives.h"
 #include "tools/spillway/history/moment.h"
@@ -12,6 +11,7 @@
 #include "tools/spillway/page/history_json.h"
 #include "tools/spillway/page/page.h"
 #include "tools/spillway/snapshot/snapshot.h"
+#include "trace/writer.h"
 
 namespace spillway::tools {
 namespace {

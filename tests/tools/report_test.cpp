@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "spillway/trace/writer.h"
 #include "tests/tools/support.h"
+#include "trace/writer.h"
 
 namespace spillway::tools {
 namespace {

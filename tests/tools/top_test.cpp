@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "spillway/allocator/ledger.h"
+#include "processes/ledger.h"
 #include "tests/tools/support.h"
 #include "tools/spillway/top/render.h"
 

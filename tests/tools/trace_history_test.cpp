@@ -5,11 +5,11 @@
 #include <filesystem>
 #include <random>
 
-#include "spillway/trace/writer.h"
 #include "tests/allocator/simulated.h"
 #include "tools/spillway/history/findings.h"
 #include "tools/spillway/history/moment.h"
 #include "tools/spillway/report/trace_history.h"
+#include "trace/writer.h"
 
 namespace spillway::tools {
 namespace {

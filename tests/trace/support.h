@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "spillway/trace/reader.h"
-#include "spillway/trace/writer.h"
+#include "trace/reader.h"
+#include "trace/writer.h"
 
 namespace spillway::trace {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "spillway/driver/simulator_control.h"
+#include "driver/simulator_control.h"
 #include "tests/trainer/outcome.h"
 #include "tests/trainer/scratch_folder.h"
 #include "tests/trainer/small_models.h"

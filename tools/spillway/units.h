@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "spillway/allocator/verdict.h"
+#include "allocator/request/verdict.h"
 
 namespace spillway::tools {
 

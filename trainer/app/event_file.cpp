@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <protozero/pbf_writer.hpp>
 
-#include "spillway/output_file.h"
+#include "base/output_file.h"
 
 namespace spillway::trainer {
 namespace {

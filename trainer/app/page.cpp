@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "spillway/report_page.h"
+#include "base/report_page.h"
 
 namespace spillway::trainer {
 namespace {

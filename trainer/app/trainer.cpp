@@ -11,7 +11,7 @@
 #include <numbers>
 #include <stdexcept>
 
-#include "spillway/driver/simulator_control.h"
+#include "driver/simulator_control.h"
 #include "trainer/app/automatic_plan.h"
 #include "trainer/app/recorder.h"
 #include "trainer/checkpoint/checkpoint.h"

@@ -8,7 +8,7 @@
 #include <functional>
 #include <string>
 
-#include "spillway/output_file.h"
+#include "base/output_file.h"
 
 namespace spillway::trainer {
 

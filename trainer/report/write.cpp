@@ -2,7 +2,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "spillway/output_file.h"
+#include "base/output_file.h"
 #include "trainer/report/report.h"
 
 namespace spillway::trainer {

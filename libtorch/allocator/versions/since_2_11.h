@@ -6,7 +6,7 @@
 #pragma once
 #include <c10/cuda/CUDACachingAllocator.h>
 
-#include "libtorch/allocator/history.h"
+#include "libtorch/allocator/history/history.h"
 
 namespace spillway::libtorch {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "spillway/driver/simulator_control.h"
+#include "driver/simulator_control.h"
 
 namespace spillway::nccl {
 

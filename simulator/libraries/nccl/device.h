@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "spillway/driver/simulator_control.h"
+#include "driver/simulator_control.h"
 
 namespace spillway::nccl {
 

@@ -11,8 +11,8 @@
 #include <memory>
 #include <string>
 
+#include "base/process_identity.h"
 #include "simulator/libraries/nccl/call.h"
-#include "spillway/process_identity.h"
 
 namespace spillway::nccl {
 

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "base/process_identity.h"
 #include "simulator/libraries/nccl/shared_file.h"
-#include "spillway/process_identity.h"
 
 namespace spillway::nccl {
 

@@ -1,5 +1,5 @@
 """What a test's program asks of the simulated driver beyond CUDA, and of Spillway: include/spillway/driver's
-simulator_control.h and include/spillway/core.h, as far as it is needed here.
+simulator_control.h and strategies/core/core.h, as far as it is needed here.
 """
 import ctypes
 import os

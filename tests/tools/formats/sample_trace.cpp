@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <map>
 
-#include "spillway/trace/writer.h"
+#include "trace/writer.h"
 
 namespace spillway::tools {
 namespace {

@@ -1,7 +1,7 @@
 #include <string>
 
-#include "spillway/driver/mapping.h"
-#include "spillway/driver/probe.h"
+#include "driver/mapping.h"
+#include "driver/probe.h"
 #include "tools/spillway/doctor/trials.h"
 #include "tools/spillway/units.h"
 

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <optional>
 
-#include "strategies/environment.h"
+#include "strategies/core/environment.h"
 #include "tools/spillway/doctor/trials.h"
 #include "tools/spillway/units.h"
 

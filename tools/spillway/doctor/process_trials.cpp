@@ -10,7 +10,7 @@
 #include <memory>
 #include <system_error>
 
-#include "spillway/allocator/ledger.h"
+#include "processes/ledger.h"
 #include "tools/spillway/doctor/trials.h"
 
 namespace spillway::tools {

@@ -4,7 +4,7 @@
 #include <array>
 #include <map>
 
-#include "spillway/allocator/memory.h"
+#include "allocator/accounting/memory.h"
 #include "tools/spillway/history/growth.h"
 #include "tools/spillway/history/moment.h"
 #include "tools/spillway/history/names.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "spillway/allocator/verdict.h"
+#include "allocator/request/verdict.h"
 #include "tools/spillway/history/history.h"
 #include "tools/spillway/history/pools.h"
 

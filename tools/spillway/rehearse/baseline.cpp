@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "spillway/allocator/verdict.h"
+#include "allocator/request/verdict.h"
 #include "tools/spillway/rehearse/places.h"
 #include "tools/spillway/rehearse/report_text.h"
 #include "tools/spillway/units.h"

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "spillway/allocator/verdict.h"
+#include "allocator/request/verdict.h"
 #include "tools/spillway/command.h"
 #include "tools/spillway/rehearse/baseline.h"
 #include "tools/spillway/rehearse/child.h"

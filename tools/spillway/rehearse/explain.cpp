@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <optional>
 
+#include "allocator/request/verdict.h"
 #include "simulator/cards/cards.h"
-#include "spillway/allocator/verdict.h"
-#include "strategies/host_budget.h"
+#include "strategies/budget/host_budget.h"
 #include "tools/spillway/rehearse/offers.h"
 #include "tools/spillway/rehearse/report_text.h"
 #include "tools/spillway/rehearse/workplace.h"

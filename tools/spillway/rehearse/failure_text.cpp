@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "spillway/allocator/verdict.h"
+#include "allocator/request/verdict.h"
 #include "tools/spillway/rehearse/places.h"
 #include "tools/spillway/rehearse/report_text.h"
 #include "tools/spillway/units.h"

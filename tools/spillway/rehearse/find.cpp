@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "spillway/allocator/verdict.h"
+#include "allocator/request/verdict.h"
 
 namespace spillway::tools {
 namespace {

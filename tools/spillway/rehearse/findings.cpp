@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "allocator/request/verdict.h"
 #include "base/xml.h"
-#include "spillway/allocator/verdict.h"
 #include "tools/spillway/report/table.h"
 
 namespace spillway::tools {

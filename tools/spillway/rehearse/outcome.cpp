@@ -4,8 +4,8 @@
 #include <charconv>
 #include <sstream>
 
+#include "allocator/request/verdict.h"
 #include "simulator/cards/fat_binary.h"
-#include "spillway/allocator/verdict.h"
 
 namespace spillway::tools {
 namespace {

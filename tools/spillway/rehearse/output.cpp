@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "spillway/output_file.h"
+#include "base/output_file.h"
 
 namespace spillway::tools {
 namespace {

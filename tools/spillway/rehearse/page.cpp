@@ -1,5 +1,5 @@
 #include "tools/spillway/rehearse/page.h"
-#include "spillway/report_page.h"
+#include "base/report_page.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "spillway/allocator/verdict.h"
+#include "allocator/request/verdict.h"
 
 namespace spillway::tools {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "spillway/allocator/verdict.h"
+#include "allocator/request/verdict.h"
 #include "tools/spillway/look.h"
 #include "tools/spillway/rehearse/failure_text.h"
 #include "tools/spillway/rehearse/places.h"

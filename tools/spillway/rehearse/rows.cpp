@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "spillway/allocator/verdict.h"
+#include "allocator/request/verdict.h"
 #include "tools/spillway/rehearse/failure_text.h"
 #include "tools/spillway/rehearse/output.h"
 #include "tools/spillway/rehearse/report_json.h"

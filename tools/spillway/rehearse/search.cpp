@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <optional>
 
-#include "spillway/allocator/verdict.h"
+#include "allocator/request/verdict.h"
 #include "tools/spillway/rehearse/failure_text.h"
 #include "tools/spillway/rehearse/find.h"
 #include "tools/spillway/rehearse/report_text.h"

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "spillway/allocator/allocator.h"
-#include "spillway/driver/table.h"
-#include "spillway/strategies/ladder.h"
+#include "allocator/allocator.h"
+#include "driver/table.h"
+#include "strategies/ladder/ladder.h"
 #include "tools/spillway/simulator_libraries.h"
 
 namespace spillway::tools {

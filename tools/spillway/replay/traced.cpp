@@ -6,9 +6,9 @@
 #include <cstring>
 #include <filesystem>
 
-#include "spillway/trace/reader.h"
-#include "spillway/trace/writer.h"
 #include "tools/spillway/report/trace_history.h"
+#include "trace/reader.h"
+#include "trace/writer.h"
 
 namespace spillway::tools {
 namespace {

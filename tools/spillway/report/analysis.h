@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "spillway/trace/reader.h"
+#include "trace/reader.h"
 
 namespace spillway::tools {
 

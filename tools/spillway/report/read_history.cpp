@@ -2,12 +2,12 @@
 
 #include <fstream>
 
-#include "spillway/trace/reader.h"
 #include "tools/spillway/report/trace_history.h"
 #include "tools/spillway/rmm/line.h"
 #include "tools/spillway/rmm/log.h"
 #include "tools/spillway/snapshot/pickle.h"
 #include "tools/spillway/snapshot/snapshot.h"
+#include "trace/reader.h"
 
 namespace spillway::tools {
 

@@ -3,9 +3,9 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "spillway/trace/reader.h"
 #include "tools/spillway/replay/counterfactuals.h"
 #include "tools/spillway/report/analysis.h"
+#include "trace/reader.h"
 
 namespace spillway::tools {
 

@@ -2,9 +2,9 @@
 //
 // Thread-safety: pure function. Units: bytes, microseconds.
 #pragma once
-#include "spillway/trace/reader.h"
 #include "tools/spillway/history/last_events.h"
 #include "tools/spillway/report/analysis.h"
+#include "trace/reader.h"
 
 namespace spillway::tools {
 

@@ -20,8 +20,8 @@
 #include <string_view>
 #include <vector>
 
-#include "spillway/trace/reader.h"
 #include "tools/spillway/history/history.h"
+#include "trace/reader.h"
 
 namespace spillway::tools {
 

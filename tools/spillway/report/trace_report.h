@@ -8,11 +8,11 @@
 #include <optional>
 #include <string>
 
-#include "spillway/trace/reader.h"
 #include "tools/spillway/history/findings.h"
 #include "tools/spillway/replay/counterfactuals.h"
 #include "tools/spillway/report/analysis.h"
 #include "tools/spillway/report/render.h"
+#include "trace/reader.h"
 
 namespace spillway::tools {
 

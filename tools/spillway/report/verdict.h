@@ -5,7 +5,7 @@
 #pragma once
 #include <string>
 
-#include "spillway/allocator/verdict.h"
+#include "allocator/request/verdict.h"
 #include "tools/spillway/report/analysis.h"
 
 namespace spillway::tools {

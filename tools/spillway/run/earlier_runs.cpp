@@ -11,7 +11,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "spillway/output_file.h"
+#include "base/output_file.h"
 
 namespace spillway::tools {
 namespace {

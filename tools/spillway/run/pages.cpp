@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "spillway/report_page.h"
+#include "base/report_page.h"
 #include "tools/spillway/rehearse/output.h"
 #include "tools/spillway/report/trace_report.h"
 #include "tools/spillway/run/apart.h"

@@ -28,7 +28,7 @@ PageEnd leave_page(const std::string& page, const std::string& of, const PageMak
 // Where a process's trace goes that has been given no place; "%p" is the process id. "": nothing can be
 // written in the current folder.
 std::string trace_in_current_folder();
-// Of a trace, beside it (spillway/report_page.h).
+// Of a trace, beside it (base/report_page.h).
 PageEnd write_page(const std::string& trace, const PageRule& is_needed);
 
 }  // namespace spillway::tools

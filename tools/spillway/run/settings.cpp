@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "allocator/page_file.h"
-#include "strategies/environment.h"
+#include "allocator/tiers/page_file.h"
+#include "strategies/core/environment.h"
 #include "tools/spillway/units.h"
 
 namespace spillway::tools {

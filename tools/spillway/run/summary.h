@@ -1,4 +1,4 @@
-// The file in which the processes of a run count (include/spillway/interpose/summary.h), and the one line
+// The file in which the processes of a run count (interpose/summary.h), and the one line
 // that is made of it.
 //
 // Thread-safety: one thread. Ownership: the file has no name and ends with its holder and the last process
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "spillway/interpose/summary.h"
+#include "interpose/summary.h"
 
 namespace spillway::tools {
 

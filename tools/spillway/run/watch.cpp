@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "spillway/report_page.h"
+#include "base/report_page.h"
 #include "tools/spillway/rehearse/child.h"
 #include "tools/spillway/run/oom_command.h"
 #include "tools/spillway/run/pages.h"

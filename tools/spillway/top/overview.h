@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "spillway/allocator/ledger_entry.h"
+#include "processes/ledger_entry.h"
 
 namespace spillway::tools {
 

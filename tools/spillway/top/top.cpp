@@ -9,7 +9,7 @@
 #include <ctime>
 #include <memory>
 
-#include "spillway/allocator/ledger.h"
+#include "processes/ledger.h"
 #include "tools/spillway/command.h"
 #include "tools/spillway/top/render.h"
 

@@ -1,0 +1,90 @@
+// Telling the witness, and blocks at an address that the caller names.
+#include "allocator/accounting/observer.h"
+
+#include <algorithm>
+
+#include "allocator/heap.h"
+
+namespace spillway {
+
+void DeviceHeap::tell(Change change, const Block* block) {
+  Witness* witness = allocator_.witness();
+  if (witness == nullptr) return;
+  lock_.lock();
+  const BlockInfo told = info(block);
+  lock_.unlock();
+  witness->saw(change, told);
+}
+
+// Before a free takes effect: afterwards the bytes may be another thread's.
+void DeviceHeap::tell_free(Block* block, uint64_t address) {
+  lock_.lock();
+  const bool live = block->address == address && block->state == BlockState::kLive;
+  const bool at_once = (block->shared & (kOtherStreams | kElsewhere)) == 0;
+  lock_.unlock();
+  if (!live) return;
+  tell(Change::kFreeRequested, block);
+  if (at_once) tell(Change::kFreed, block);
+}
+
+void DeviceHeap::tell_pages(Change change, const Arena& arena, AddressRange range) {
+  Witness* witness = watched() ? allocator_.witness() : nullptr;
+  if (witness == nullptr) return;
+  BlockInfo told;
+  told.device = device_->id();
+  told.address = range.begin;
+  told.bytes = range.bytes();
+  told.stream = arena.stream();
+  told.pool = arena.pool();
+  witness->saw(change, told);
+}
+
+Status DeviceHeap::allocate_at(const Request& request, uint64_t address) {
+  if (forked()) return Status::kUnavailable;
+  const uint64_t asked = pool_size(request);
+  Block* block = nullptr;
+  uint64_t size = 0;
+  uint64_t order = 0;
+  {
+    std::lock_guard guard(lock_);
+    for (auto& arena : arenas_) {
+      if (arena->pool() != request.pool || arena->stream() != request.stream) continue;
+      // Among large blocks a small one takes more, as where a request is served from a large hole.
+      size = arena->small() ? asked : std::max(asked, kSmallBytes + kUnitBytes);
+      Block* hole = arena->hole_at(address, size);
+      if (hole == nullptr || (arena->single_handle && hole->address != address)) continue;
+      block = arena->single_handle ? arena->take(hole, size, request.bytes)
+                                   : arena->take_at(hole, address, size, request.bytes);
+      size = block->size;
+      requests_.store(requests_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+      order = commit(block);
+      break;
+    }
+  }
+  if (block == nullptr) return Status::kNotFound;
+  trace_block(trace::Kind::kAllocate, order, address, size, request.bytes, request.stream, request.pool);
+  if (watched()) tell(Change::kAllocated, block);
+  return Status::kOk;
+}
+
+Status Allocator::allocate_at(DeviceId device, const Request& request, uint64_t address) noexcept {
+  if (request.bytes == 0 || address % kUnitBytes != 0) return Status::kInvalid;
+  DeviceHeap* heap = started(device);
+  return heap == nullptr ? Status::kNotFound : heap->allocate_at(request, address);
+}
+
+void Allocator::set_witness(Witness* witness) noexcept {
+  std::lock_guard guard(start_mutex_);
+  if (witness != nullptr) witness_.store(witness, std::memory_order_release);
+  for (auto& entry : heaps_) {
+    DeviceHeap* heap = entry.load(std::memory_order_acquire);
+    if (heap == nullptr) continue;
+    if (witness != nullptr)
+      heap->set_slow(kSlowWatched);
+    else
+      heap->clear_slow(kSlowWatched);
+  }
+  if (witness == nullptr) witness_.store(nullptr, std::memory_order_release);
+}
+
+}  // namespace spillway

@@ -1,0 +1,332 @@
+#include "allocator/pages/device.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "driver/probe.h"
+
+namespace spillway {
+
+std::unique_ptr<Device> Device::open(const driver::Table& table, DeviceId id, bool* unsupported,
+                                     std::string* text) {
+  std::unique_ptr<Device> device(new Device(table, id));
+  *unsupported = false;
+  if (device->start(unsupported, text) != CUDA_SUCCESS) return nullptr;
+  return device;
+}
+
+CUresult Device::start(bool* unsupported, std::string* text) {
+  const char* call = "cuInit";
+  auto failed = [&](CUresult result) {
+    *text = "device " + std::to_string(static_cast<int>(id_)) + ": " + call + ": " + describe(result);
+    return result;
+  };
+  CUresult result = table_.cuInit(0);
+  if (result != CUDA_SUCCESS) return failed(result);
+  call = "cuDeviceGet";
+  if (result = table_.cuDeviceGet(&device_, static_cast<int>(id_)); result != CUDA_SUCCESS)
+    return failed(result);
+  const driver::Features features = driver::probe(table_, static_cast<int>(id_));
+  if (!features.virtual_memory) {
+    *unsupported = true;
+    *text = "device " + std::to_string(static_cast<int>(id_)) +
+            " can not map memory by pages, which Spillway needs: " + features.why_not;
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  call = "cuDevicePrimaryCtxRetain";
+  CUcontext context = nullptr;
+  if (result = table_.cuDevicePrimaryCtxRetain(&context, device_); result != CUDA_SUCCESS)
+    return failed(result);
+  context_ = context;
+
+  const uint64_t granularity = features.granularity_bytes;
+  page_bytes_ = (kPageBytes + granularity - 1) / granularity * granularity;
+  if (page_bytes_ % kPageBytes != 0) {
+    *unsupported = true;
+    *text = "device " + std::to_string(static_cast<int>(id_)) + " has pages of " +
+            std::to_string(granularity) + " bytes; Spillway needs a divisor or a multiple of 2 MiB";
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties_.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device_}};
+  // Sharing and RDMA can not be added to a page later.
+  if (features.file_descriptors) properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  if (features.rdma) properties_.allocFlags.gpuDirectRDMACapable = 1;
+  if (features.host_pages) host_node_ = features.host_numa_node;
+  access_.push_back({properties_.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE});
+
+  Scope scope(*this);
+  call = "cuMemGetInfo";
+  size_t free = 0, total = 0;
+  if (result = table_.cuMemGetInfo(&free, &total); result != CUDA_SUCCESS) return failed(result);
+  total_bytes_ = total;
+  context_bytes_ = total - free;
+  return CUDA_SUCCESS;
+}
+
+Device::~Device() {
+  if (context_ == nullptr) return;
+  {
+    Scope scope(*this);
+    for (const auto* events : {&events_, &timed_events_})
+      for (CUevent event : *events) table_.cuEventDestroy(event);
+    for (CUevent event : {clock_start_, clock_now_})
+      if (event != nullptr) table_.cuEventDestroy(event);
+    if (stream_ != nullptr) table_.cuStreamDestroy(stream_);
+  }
+  table_.cuDevicePrimaryCtxRelease(device_);
+}
+
+Device::Scope::Scope(const Device& device) : device_(device) {
+  CUcontext current = nullptr;
+  device.table_.cuCtxGetCurrent(&current);
+  if (current != device.context_) pushed_ = device.table_.cuCtxPushCurrent(device.context_) == CUDA_SUCCESS;
+  if (device.table_.cuThreadExchangeStreamCaptureMode != nullptr)
+    mode_changed_ = device.table_.cuThreadExchangeStreamCaptureMode(&mode_) == CUDA_SUCCESS;
+}
+
+Device::Scope::~Scope() {
+  if (mode_changed_) device_.table_.cuThreadExchangeStreamCaptureMode(&mode_);
+  CUcontext popped = nullptr;
+  if (pushed_) device_.table_.cuCtxPopCurrent(&popped);
+}
+
+CUresult Device::reserve(uint64_t bytes, AddressRange* out) {
+  CUdeviceptr address = 0;
+  const CUresult result = table_.cuMemAddressReserve(&address, bytes, page_bytes_, 0, 0);
+  if (result == CUDA_SUCCESS) *out = {address, address + bytes};
+  return result;
+}
+
+CUresult Device::release_range(AddressRange range) {
+  return table_.cuMemAddressFree(range.begin, range.bytes());
+}
+
+CUresult Device::create(CUmemGenericAllocationHandle* handle) {
+  return count(table_.cuMemCreate(handle, page_bytes_, &properties_, 0));
+}
+
+CUresult Device::release(CUmemGenericAllocationHandle handle) {
+  return count(table_.cuMemRelease(handle));
+}
+
+CUresult Device::create_elsewhere(Tier tier, DeviceId peer, uint64_t bytes,
+                                  CUmemGenericAllocationHandle* handle) {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, {host_node_}};
+  if (tier == Tier::kPeer) properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {static_cast<int>(peer)}};
+  if (tier == Tier::kHost && host_node_ < 0) return CUDA_ERROR_NOT_SUPPORTED;
+  return count(table_.cuMemCreate(handle, bytes, &properties, 0));
+}
+
+bool Device::all_reach(CUdevice peer) const {
+  return std::all_of(access_.begin(), access_.end(), [&](const CUmemAccessDesc& access) {
+    int can = 0;
+    return access.location.id == peer ||
+           (table_.cuDeviceCanAccessPeer(&can, access.location.id, peer) == CUDA_SUCCESS && can != 0);
+  });
+}
+
+Peers Device::find_peers() const {
+  Peers found;
+  int count = 0;
+  if (table_.cuDeviceGetCount(&count) != CUDA_SUCCESS) return found;
+  found.others = count > 1;
+  for (int i = 0; i < count; ++i) {
+    CUuuid uuid;
+    size_t total = 0;
+    int direct = 0;
+    if (i == device_ || !all_reach(i) || table_.cuDeviceTotalMem(&total, i) != CUDA_SUCCESS ||
+        table_.cuDeviceGetUuid(&uuid, i) != CUDA_SUCCESS)
+      continue;
+    // Atomics of a peer's own come with NVLink.
+    if (table_.cuDeviceGetP2PAttribute(&direct, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, device_,
+                                       i) != CUDA_SUCCESS)
+      direct = 0;
+    Peer peer{.device = DeviceId{i}, .direct = direct != 0, .total_bytes = total};
+    std::copy_n(reinterpret_cast<const uint8_t*>(uuid.bytes), peer.uuid.size(), peer.uuid.begin());
+    found.reachable.push_back(peer);
+  }
+  return found;
+}
+
+// Made when first needed. Never waits for the legacy stream.
+CUresult Device::own_stream(CUstream* out) {
+  const std::lock_guard guard(stream_mutex_);
+  const CUresult result =
+      stream_ == nullptr ? table_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING) : CUDA_SUCCESS;
+  *out = stream_;
+  return result;
+}
+
+CUresult Device::copy(uint64_t to, uint64_t from, uint64_t bytes, Copy* copy) {
+  CUstream stream = nullptr;
+  if (const CUresult result = own_stream(&stream); result != CUDA_SUCCESS) return result;
+  copy->begun = record_timed(stream);
+  const CUresult result = table_.cuMemcpyAsync(to, from, bytes, stream);
+  if (result == CUDA_SUCCESS)
+    copy->over = record_timed(stream);
+  else
+    put_back_timed(std::exchange(copy->begun, nullptr));
+  return result;
+}
+
+// Without an event, or where it can not be waited for, all copies are.
+CUresult Device::wait(Copy* copy, double* us) {
+  const Copy ended = std::exchange(*copy, {});
+  CUresult result = ended.over == nullptr ? CUDA_ERROR_NOT_READY : table_.cuEventSynchronize(ended.over);
+  float ms = 0;
+  const bool timed = result == CUDA_SUCCESS && ended.begun != nullptr &&
+                     table_.cuEventElapsedTime(&ms, ended.begun, ended.over) == CUDA_SUCCESS;
+  *us = timed ? static_cast<double>(ms) * 1000 : 0;
+  put_back_timed(ended.begun);
+  put_back_timed(ended.over);
+  return result == CUDA_SUCCESS ? result : wait_for_copies();
+}
+
+CUevent Device::record_timed(CUstream stream) {
+  CUevent event = nullptr;
+  {
+    const std::lock_guard guard(events_mutex_);
+    if (!timed_events_.empty()) {
+      event = timed_events_.back();
+      timed_events_.pop_back();
+    }
+  }
+  if (event == nullptr && table_.cuEventCreate(&event, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return nullptr;
+  if (table_.cuEventRecord(event, stream) == CUDA_SUCCESS) return event;
+  put_back_timed(event);
+  return nullptr;
+}
+
+void Device::put_back_timed(CUevent event) {
+  const std::lock_guard guard(events_mutex_);
+  if (event != nullptr) timed_events_.push_back(event);
+}
+
+CUresult Device::wait_for_copies() {
+  CUstream stream = nullptr;
+  const CUresult result = own_stream(&stream);
+  return result == CUDA_SUCCESS ? table_.cuStreamSynchronize(stream) : result;
+}
+
+bool Device::record_clock(CUevent* event, CUstream stream) {
+  if (*event == nullptr && table_.cuEventCreate(event, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return false;
+  if (table_.cuEventRecord(*event, stream) == CUDA_SUCCESS) return true;
+  table_.cuEventDestroy(std::exchange(*event, nullptr));
+  return false;
+}
+
+uint64_t Device::time_us() {
+  CUstream stream = nullptr;
+  const bool usable = own_stream(&stream) == CUDA_SUCCESS;
+  const std::lock_guard guard(stream_mutex_);
+  float ms = 0;
+  if (!usable || (clock_start_ == nullptr && !record_clock(&clock_start_, stream)) ||
+      !record_clock(&clock_now_, stream) || table_.cuEventSynchronize(clock_now_) != CUDA_SUCCESS ||
+      table_.cuEventElapsedTime(&ms, clock_start_, clock_now_) != CUDA_SUCCESS)
+    return 0;
+  return static_cast<uint64_t>(static_cast<double>(ms) * 1000) + 1;
+}
+
+CUresult Device::allocate(uint64_t bytes, uint64_t* address) {
+  CUdeviceptr at = 0;
+  const CUresult result = count(table_.cuMemAlloc(&at, bytes));
+  *address = at;
+  return result;
+}
+
+CUresult Device::free(uint64_t address) {
+  return count(table_.cuMemFree(address));
+}
+
+CUresult Device::export_page(CUmemGenericAllocationHandle handle, int* descriptor) {
+  return table_.cuMemExportToShareableHandle(descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+}
+
+CUresult Device::import_page(int descriptor, CUmemGenericAllocationHandle* handle) {
+  // The driver takes the number itself for a pointer.  NOLINTNEXTLINE(performance-no-int-to-ptr)
+  void* number = reinterpret_cast<void*>(static_cast<intptr_t>(descriptor));
+  return count(
+      table_.cuMemImportFromShareableHandle(handle, number, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+}
+
+bool Device::owns(CUmemGenericAllocationHandle handle) {
+  CUmemAllocationProp properties{};
+  return table_.cuMemGetAllocationPropertiesFromHandle(&properties, handle) == CUDA_SUCCESS &&
+         properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE && properties.location.id == device_;
+}
+
+bool Device::gives_access(const CUmemAccessDesc& access) const {
+  return std::any_of(access_.begin(), access_.end(),
+                     [&](const auto& given) { return given.location.id == access.location.id; });
+}
+
+CUresult Device::set_access(uint64_t address, uint64_t bytes, const CUmemAccessDesc& access) {
+  return count(table_.cuMemSetAccess(address, bytes, &access, 1));
+}
+
+CUresult Device::map(uint64_t address, std::span<const driver::Page> pages) {
+  calls_.fetch_add(pages.size() + 1, std::memory_order_relaxed);
+  return driver::map(table_, address, pages, access_);
+}
+
+CUresult Device::unmap(uint64_t address, uint64_t bytes) {
+  return count(driver::unmap(table_, address, bytes));
+}
+
+uint64_t Device::free_bytes(uint64_t fallback) {
+  Scope scope(*this);
+  size_t free = 0, total = 0;
+  return table_.cuMemGetInfo(&free, &total) == CUDA_SUCCESS ? free : fallback;
+}
+
+bool Device::capturing(StreamId stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  // An error means that the legacy stream would join somebody's capture: as good as capturing.
+  return table_.cuStreamIsCapturing(reinterpret_cast<CUstream>(stream), &status) != CUDA_SUCCESS ||
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+bool Device::idle(StreamId stream) {
+  // The per-thread stream's handle means another stream on every thread; asking breaks a capture.
+  return reinterpret_cast<CUstream>(stream) != CU_STREAM_PER_THREAD && !capturing(stream) &&
+         table_.cuStreamQuery(reinterpret_cast<CUstream>(stream)) == CUDA_SUCCESS;
+}
+
+CUevent Device::record(StreamId stream, CUresult* result) {
+  CUevent event = nullptr;
+  {
+    std::lock_guard guard(events_mutex_);
+    if (!events_.empty()) {
+      event = events_.back();
+      events_.pop_back();
+    }
+  }
+  *result = CUDA_SUCCESS;
+  if (event == nullptr) *result = table_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+  if (*result != CUDA_SUCCESS) return nullptr;
+  *result = table_.cuEventRecord(event, reinterpret_cast<CUstream>(stream));
+  if (*result == CUDA_SUCCESS) return event;
+  put_back(event);
+  return nullptr;
+}
+
+void Device::put_back(CUevent event) {
+  std::lock_guard guard(events_mutex_);
+  events_.push_back(event);
+}
+
+CUresult Device::drain(StreamId stream) {
+  // The per-thread stream's handle means another stream on every thread: only the context knows them all.
+  if (reinterpret_cast<CUstream>(stream) == CU_STREAM_PER_THREAD) return CUDA_ERROR_NOT_SUPPORTED;
+  CUresult result = CUDA_SUCCESS;
+  CUevent event = record(stream, &result);
+  if (event == nullptr) return result;
+  result = wait(event);
+  put_back(event);
+  return result;
+}
+
+}  // namespace spillway

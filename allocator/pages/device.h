@@ -1,0 +1,138 @@
+// One device's driver calls, as the heap needs them: counted, in the device's primary context, safe to make
+// while some stream is being captured.
+//
+// Thread-safety: every member may be called from any thread; none is called under the heap's lock. Ownership:
+// retains the device's primary context. Errors: CUresult; nothing is retried here.
+#pragma once
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "allocator/tiers/spill.h"
+#include "allocator/tiling/arena.h"
+#include "allocator/units.h"
+#include "driver/mapping.h"
+#include "driver/table.h"
+
+namespace spillway {
+
+class Device {
+ public:
+  // Null and a text when the device can not be used. `unsupported`: it lacks what Spillway needs.
+  static std::unique_ptr<Device> open(const driver::Table& table, DeviceId id, bool* unsupported,
+                                      std::string* text);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  // Makes the primary context current and the thread's capture mode relaxed for a scope: our calls belong to
+  // nobody's graph.
+  class Scope {
+   public:
+    explicit Scope(const Device& device);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    const Device& device_;
+    bool pushed_ = false;
+    bool mode_changed_ = false;
+    CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+  };
+
+  DeviceId id() const { return id_; }
+  uint64_t page_bytes() const { return page_bytes_; }
+  uint64_t total_bytes() const { return total_bytes_; }
+  uint64_t context_bytes() const { return context_bytes_; }  // in use when the device was opened
+  uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
+  std::string describe(CUresult result) const { return driver::describe(table_, result); }
+
+  CUresult reserve(uint64_t bytes, AddressRange* out);
+  CUresult release_range(AddressRange range);
+  CUresult create(CUmemGenericAllocationHandle* handle);
+  CUresult release(CUmemGenericAllocationHandle handle);
+  // Physical memory of another tier, `bytes` a multiple of page_bytes(). `peer`: for kPeer.
+  CUresult create_elsewhere(Tier tier, DeviceId peer, uint64_t bytes, CUmemGenericAllocationHandle* handle);
+  // A copy that is under way: events before and after it, null where none could be recorded.
+  struct Copy {
+    CUevent begun = nullptr, over = nullptr;
+  };
+  // Others whose memory this device, and all that were given access, can use.
+  Peers find_peers() const;
+  // Copies on a stream of our own, in order.
+  CUresult copy(uint64_t to, uint64_t from, uint64_t bytes, Copy* copy);
+  // Waits for it and takes its events back. `us`: what it alone took; 0 where that can not be read.
+  CUresult wait(Copy* copy, double* us);
+  // The device's clock since it was first read, when the copies queued until now are over; 0 where it can not
+  // be read.
+  uint64_t time_us();
+  // Pinned host memory, and back.
+  CUresult allocate_host(uint64_t bytes, void** memory) { return table_.cuMemHostAlloc(memory, bytes, 0); }
+  void free_host(void* memory) { table_.cuMemFreeHost(memory); }
+  // An allocation of the driver's own, and back.
+  CUresult allocate(uint64_t bytes, uint64_t* address);
+  CUresult free(uint64_t address);
+  // The page as a file descriptor, which the caller closes, and back.
+  CUresult export_page(CUmemGenericAllocationHandle handle, int* descriptor);
+  CUresult import_page(int descriptor, CUmemGenericAllocationHandle* handle);
+  bool owns(CUmemGenericAllocationHandle handle);  // whether the page lies on this device
+  // Access for another device, for what is mapped from now on and for what is at [address, address + bytes).
+  void add_access(const CUmemAccessDesc& access) { access_.push_back(access); }
+  bool gives_access(const CUmemAccessDesc& access) const;
+  CUresult set_access(uint64_t address, uint64_t bytes, const CUmemAccessDesc& access);
+  CUresult map(uint64_t address, std::span<const driver::Page> pages);
+  CUresult unmap(uint64_t address, uint64_t bytes);
+  // Free bytes of the device, whoever holds the rest; `fallback` when the driver does not say.
+  uint64_t free_bytes(uint64_t fallback);
+
+  bool capturing(StreamId stream);
+  // Whether all that was queued on `stream` is done; false also where that can not be asked.
+  bool idle(StreamId stream);
+  // An event after what is queued on `stream`. Null with an error when none could be recorded.
+  CUevent record(StreamId stream, CUresult* result);
+  CUresult query(CUevent event) { return table_.cuEventQuery(event); }
+  CUresult wait(CUevent event) { return table_.cuEventSynchronize(event); }
+  void put_back(CUevent event);
+  // Returns when what is queued on `stream` is done; an error when an event can not tell.
+  CUresult drain(StreamId stream);
+  // The same for all streams. Breaks a capture that runs on the device: see DeviceHeap::drain_device.
+  CUresult drain_all() { return table_.cuCtxSynchronize(); }
+
+ private:
+  Device(const driver::Table& table, DeviceId id) : table_(table), id_(id) {}
+  CUresult start(bool* unsupported, std::string* text);
+  bool all_reach(CUdevice peer) const;
+  CUresult own_stream(CUstream* out);
+  CUresult wait_for_copies();
+  CUevent record_timed(CUstream stream);  // null: it could not be
+  void put_back_timed(CUevent event);
+  bool record_clock(CUevent* event, CUstream stream);  // made when first needed
+  CUresult count(CUresult result) {
+    calls_.fetch_add(1, std::memory_order_relaxed);
+    return result;
+  }
+
+  const driver::Table& table_;
+  DeviceId id_;
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
+  CUmemAllocationProp properties_{};
+  std::vector<CUmemAccessDesc> access_;  // guarded by the heap's mappings_mutex_
+  uint64_t page_bytes_ = 0, total_bytes_ = 0, context_bytes_ = 0;
+  std::atomic<uint64_t> calls_{0};
+  std::mutex events_mutex_;
+  std::vector<CUevent> events_, timed_events_;
+  int host_node_ = -1;  // -1: no pages there
+  std::mutex stream_mutex_;
+  CUstream stream_ = nullptr;  // for copies
+  CUevent clock_start_ = nullptr, clock_now_ = nullptr;
+};
+
+}  // namespace spillway

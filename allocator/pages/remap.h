@@ -1,0 +1,53 @@
+// Other memory behind an address range, with the same bytes in it: mapped beside it, copied, and mapped in
+// its place. Begun for several ranges before the first is finished, so that copies run beside the driver's
+// other work, and one is finished beside later ones' copies.
+//
+// Thread-safety: none; nothing may use the range meanwhile. Ownership: the pages stay the caller's. Errors:
+// CUresult; then the range has its old pages. Where even these can not be mapped again, the context is not
+// usable any more, and `lost` says so.
+#pragma once
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "allocator/pages/device.h"
+
+namespace spillway {
+
+// Addresses beside the range, while its new memory is filled.
+struct Staging {
+  AddressRange range;
+  bool mapped = false;
+  // False: the driver refused, and it is to be tried again.
+  bool drop(Device& device);
+};
+
+class Exchange {
+ public:
+  Exchange(Device& device, AddressRange range, std::vector<driver::Page> from, std::vector<driver::Page> to)
+      : device_(&device), range_(range), from_(std::move(from)), to_(std::move(to)) {}
+
+  // Queues the copy.
+  CUresult begin();
+  // Waits for the copy, takes the old pages out and puts the new ones in. On an error nothing is left to
+  // undo.
+  CUresult finish();
+  // After a failed `begin`.
+  void undo() { staging_.drop(*device_); }
+  bool lost() const { return lost_; }
+  // Of the copy alone, after `finish`; 0 where it is not known.
+  double copy_us() const { return copy_us_; }
+  // What the driver has not taken back.
+  const Staging& left_over() const { return staging_; }
+
+ private:
+  Device* device_;
+  AddressRange range_;
+  std::vector<driver::Page> from_, to_;
+  Staging staging_;
+  Device::Copy copy_;
+  double copy_us_ = 0;
+  bool lost_ = false;
+};
+
+}  // namespace spillway

@@ -1,0 +1,64 @@
+#include "allocator/streams/stream_events.h"
+
+#include <iterator>
+
+namespace spillway {
+
+void Marks::end() {
+  for (const auto& [stream, queue] : by_stream_)
+    for (const Queued& queued : queue) device_.put_back(queued.event);
+  by_stream_.clear();
+  outstanding_.clear();
+}
+
+bool Marks::add(Block* block, const std::vector<StreamId>& streams, const std::function<CUresult()>& drain) {
+  unsigned marks = 0;
+  for (const StreamId stream : streams) {
+    CUresult result = CUDA_SUCCESS;
+    CUevent event = device_.record(stream, &result);
+    if (event != nullptr) {
+      by_stream_[stream].push_back({event, block, ++sequence_});
+      ++marks;
+    } else if (drain() != CUDA_SUCCESS) {
+      ++marks;
+    }
+  }
+  if (marks != 0) outstanding_[block] = marks;
+  return marks == 0;
+}
+
+void Marks::poll(const Passed& passed) {
+  for (auto it = by_stream_.begin(); it != by_stream_.end();) {
+    Queue& queue = it->second;
+    while (!queue.empty() && device_.query(queue.front().event) == CUDA_SUCCESS) pass_first(queue, passed);
+    it = queue.empty() ? by_stream_.erase(it) : std::next(it);
+  }
+}
+
+std::optional<Marks::Mark> Marks::oldest() const {
+  std::optional<Mark> oldest;
+  for (const auto& [stream, queue] : by_stream_) {
+    const Queued& first = queue.front();
+    if (!oldest || first.sequence < oldest->sequence) oldest = {stream, first.event, first.sequence};
+  }
+  return oldest;
+}
+
+void Marks::pass(const Mark& mark, const Passed& passed) {
+  const auto queue = by_stream_.find(mark.stream);
+  if (queue == by_stream_.end() || queue->second.front().sequence != mark.sequence) return;
+  pass_first(queue->second, passed);
+  if (queue->second.empty()) by_stream_.erase(queue);
+}
+
+void Marks::pass_first(Queue& queue, const Passed& passed) {
+  const Queued first = queue.front();
+  queue.pop_front();
+  device_.put_back(first.event);
+  const auto left = outstanding_.find(first.block);
+  if (--left->second != 0) return;
+  outstanding_.erase(left);
+  passed(first.block);
+}
+
+}  // namespace spillway

@@ -1,0 +1,103 @@
+// Moving the memory of live blocks to another tier, at the same address, and back. Kernels can use it there
+// too, more slowly: a wrong choice costs time and no value. Whole pages only, of blocks that nobody else
+// maps, in the default pool.
+//
+// A block that the program registered and does not use at the moment can also go to a file: its addresses
+// stay reserved with nothing behind them, until the program says that it uses it again.
+//
+// Thread-safety: `touch` from anywhere; `spill` on the thread whose request failed, inside the handler, and
+// `bring_back` from anywhere, both while nothing runs on any device and the gate is closed. The rest from
+// anywhere, without a CUDA call. Units: bytes, microseconds.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "allocator/allocator.h"
+#include "base/backoff.h"
+#include "processes/ledger_entry.h"
+
+namespace spillway {
+
+// Where to, and how much of it at most: what is there of this process already counts.
+struct SpillPlace {
+  Tier tier = Tier::kHost;
+  DeviceId peer{};  // kPeer
+  uint64_t most_bytes = 0;
+  // kNvme: returns when what was queued before is over, on every device; false: it does not end.
+  std::function<bool()> come_to_rest{};
+  bool part = false;  // less than the request needs is of use: another strategy does the rest
+};
+
+struct SpillEstimate {
+  uint64_t useful_bytes = 0;   // 0: spilling would not serve the request
+  uint64_t needed_bytes = 0;   // pages that only spilling could free
+  uint64_t movable_bytes = 0;  // of blocks that may go, at most about as much as is needed
+  uint64_t bytes = 0;          // of these, what the place takes
+  double bytes_per_us = 0;     // of the way there, as measured; until then a first guess
+  double slowdown = 1;  // predicted time per step ÷ that without what is spilled; 1 where nothing is known
+};
+
+struct SpillResult {
+  uint64_t bytes = 0;    // for the request, idle ones too
+  bool refused = false;  // it ended early: the driver had no memory in the other tier
+};
+
+// What must stay where it is: asked once for each choice of blocks, under a device's lock, and so must call
+// nothing of the allocator's. Set before the first request; null: nothing must.
+void set_pins(Allocator& allocator, Pins (*pins)()) noexcept;
+
+// The block that begins at `address` is about to be used by work that is queued after this call.
+void touch(Allocator& allocator, uint64_t address) noexcept;
+
+// Host memory that devices other than `except` keep for their next spill.
+uint64_t host_spare_bytes(Allocator& allocator, DeviceId except) noexcept;
+// Another device whose memory this one's kernels can use.
+struct Peer {
+  DeviceId device{};
+  bool direct = false;  // by a link of their own, not over the host's
+  uint64_t total_bytes = 0;
+  DeviceUuid uuid{};
+};
+struct Peers {
+  bool others = false;  // the process has other devices
+  std::vector<Peer> reachable;
+};
+// As they were when the device's memory first became short, or access was last granted.
+Peers peers_of(Allocator& allocator, DeviceId device) noexcept;
+// Whether something in the process has a context on the device. Asks the driver.
+bool has_context(Allocator& allocator, DeviceId device) noexcept;
+// What lies on `device` of blocks that belong to other devices of this process: guests.
+uint64_t guest_bytes(Allocator& allocator, DeviceId device) noexcept;
+// What the limit of `device` leaves for guests; UINT64_MAX where there is none.
+uint64_t guest_room_bytes(Allocator& allocator, DeviceId device) noexcept;
+// While nothing runs and the gate is closed: at least `bytes` of the guests on `device` go to host memory, of
+// which they may take `most_host_bytes`, and home where that does not do. Returns the bytes that went.
+uint64_t evict_guests(Allocator& allocator, DeviceId device, uint64_t bytes,
+                      uint64_t most_host_bytes) noexcept;
+
+// Of every device of this process.
+uint64_t spilled_bytes(Allocator& allocator, Tier tier) noexcept;
+SpillEstimate estimate_spill(Allocator& allocator, const OomEvent& event, const SpillPlace& place) noexcept;
+// Registered blocks may go to a file in `folder`, of at most `most_bytes`. Before the first request. False:
+// no file can be made there, and `why_not`. `now`: by which a disk that was full is tried again.
+bool use_page_file(Allocator& allocator, const std::string& folder, uint64_t most_bytes, std::string* why_not,
+                   Backoff::Now now = &std::chrono::steady_clock::now);
+// What the file still takes, for a while after a refusal no more than it had taken then; 0 without one.
+uint64_t file_room_bytes(Allocator& allocator) noexcept;
+// Why the last write to it failed; "": it did not.
+std::string file_trouble(Allocator& allocator);
+// Copies the coldest blocks' pages away, as many bytes as the request is short of and some more, and puts
+// the pages into the reservation, together with an address range for the request.
+SpillResult spill(Allocator& allocator, const OomEvent& event, Reservation& reservation,
+                  const SpillPlace& place) noexcept;
+
+// Bytes of blocks that are elsewhere and could come back, with room left for the most that the device needed
+// since the last spill; 0 until that is long enough ago.
+uint64_t returnable_bytes(Allocator& allocator, DeviceId device) noexcept;
+// Brings those back, the most used first. Returns the bytes; after 0 nothing is returnable for a while.
+uint64_t bring_back(Allocator& allocator, DeviceId device) noexcept;
+// As after an attempt in vain.
+void postpone_return(Allocator& allocator, DeviceId device) noexcept;
+
+}  // namespace spillway

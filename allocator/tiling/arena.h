@@ -1,0 +1,168 @@
+// An arena: the address space of one (pool, stream, size kind) and the blocks in it. It plans and changes the
+// tiling; the pages behind it are mapped and unmapped by the heap, while the blocks concerned are busy.
+//
+// Thread-safety: guarded by the heap's lock. Ownership: blocks come from the heap's slab. Invariants: blocks
+// tile their segment; no two neighbours are both holes or both voids; voids begin and end on pages; a page is
+// mapped unless it lies in a void.
+#pragma once
+#include <cuda.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "allocator/tiling/bins.h"
+#include "allocator/tiling/block.h"
+#include "allocator/tiling/pool.h"
+#include "allocator/units.h"
+
+namespace spillway {
+
+struct AddressRange {
+  uint64_t begin = 0, end = 0;
+  uint64_t bytes() const { return end - begin; }
+};
+
+// In place of a page's handle where a block's memory lies in another tier.
+inline constexpr CUmemGenericAllocationHandle kPageElsewhere = ~CUmemGenericAllocationHandle{0};
+
+// And where it lies in a file: nothing is mapped then.
+inline constexpr CUmemGenericAllocationHandle kPageStored = kPageElsewhere - 1;
+
+inline bool is_page(CUmemGenericAllocationHandle handle) {
+  return handle != 0 && handle != kPageElsewhere && handle != kPageStored;
+}
+
+// A reserved address range.
+struct Segment {
+  AddressRange range;
+  Block* first = nullptr;
+  // Handle of each page, 0 where none is mapped; grows up to the highest page ever mapped.
+  std::vector<CUmemGenericAllocationHandle> pages;
+};
+
+// Where a request that fits in no hole could go.
+struct Placement {
+  uint64_t address = 0;
+  AddressRange claim;       // the request, widened to whole pages where there are none yet
+  uint64_t need_bytes = 0;  // pages to map
+  uint64_t idle_bytes = 0;  // whole idle pages under it, of those that the arena gives
+};
+
+class Arena {
+ public:
+  Arena(uint16_t index, StreamId stream, uint64_t pool, bool small, uint64_t page_bytes, BlockSlab& slab)
+      : index_(index), stream_(stream), pool_(pool), small_(small), page_bytes_(page_bytes), slab_(slab) {}
+
+  uint16_t index() const { return index_; }
+  StreamId stream() const { return stream_; }
+  uint64_t pool() const { return pool_; }
+  bool small() const { return small_; }
+  // Whether idle pages may leave it. A private pool keeps its own until it is released: a graph that was
+  // captured may use them at any time.
+  bool gives_pages() const { return pool_ == 0 || (pool_flags & kPoolReleased) != 0; }
+  // Nothing in it is live, pending, on its way or mapped.
+  bool empty() const;
+  // An empty arena serves another stream and pool from now on: address space is not given back.
+  void rename(StreamId stream, uint64_t pool, uint32_t flags);
+
+  Block* best(uint64_t size) const { return bins_.best(size); }
+  Block* largest_hole() const { return bins_.largest(); }
+  template <typename Visit>
+  void each_hole(uint64_t size, Visit visit) const {
+    bins_.each(size, visit);
+  }
+
+  // Gives the first `size` bytes of `hole` to the program.
+  Block* take(Block* hole, uint64_t size, uint64_t requested) {
+    bins_.remove(hole);
+    if (hole->size != size && !single_handle) split(hole, size);
+    hole->state = BlockState::kLive;
+    hole->tag = requested;
+    return hole;
+  }
+
+  // The hole that [address, address + size) lies in, or null.
+  Block* hole_at(uint64_t address, uint64_t size);
+  // Gives that part of `hole` to the program.
+  Block* take_at(Block* hole, uint64_t address, uint64_t size, uint64_t requested);
+
+  // Makes a block that is in no list a hole and merges it with its neighbours.
+  Block* put_hole(Block* block, uint64_t freed_order);
+
+  // False when the arena has as many segments as a block can name.
+  [[nodiscard]] bool add_segment(AddressRange range);
+  const std::vector<Segment>& segments() const { return segments_; }
+  Segment* segment_of(uint64_t address);
+  bool has_gap(uint64_t size) const;
+
+  // Where a request of `size` needs the fewest new pages (at least one: what fits in a hole is `best`'s), if
+  // `have_bytes` of pages suffice for it together with the `idle_bytes` of whole idle pages (of all arenas)
+  // that do not lie under the place itself. Holes of `kept_bytes` and more are left alone.
+  std::optional<Placement> plan(uint64_t size, uint64_t have_bytes, uint64_t idle_bytes,
+                                uint64_t kept_bytes = UINT64_MAX) const;
+  // The largest size that `best` or `plan` could place with `have_bytes` of pages and nothing idle.
+  uint64_t largest(uint64_t have_bytes) const;
+  // Takes the place out as one busy block; `voids` are the parts of it without pages.
+  Block* claim(const Placement& placement, std::vector<AddressRange>* voids);
+  // The busy block's pages are all mapped: gives [address, address + size) to the program, the rest becomes
+  // holes.
+  Block* finish(Block* busy, uint64_t address, uint64_t size, uint64_t requested);
+  // The busy block goes back to what it was: voids where there are no pages, holes elsewhere.
+  void restore(Block* busy, uint64_t order);
+
+  // Of single handles: the allocation becomes a live block; an idle one is taken out as a busy block, and
+  // forgotten or put back by `put_hole`.
+  Block* add_single(AddressRange range, uint64_t requested);
+  void take_single(Block* hole);
+  void forget_single(Block* busy);
+
+  // Takes `range`, whole pages inside `hole`, out as a busy block.
+  Block* claim_pages(Block* hole, AddressRange range);
+  // The whole pages inside a hole.
+  AddressRange whole_pages(const Block* hole) const {
+    const uint64_t begin = (hole->address + page_bytes_ - 1) / page_bytes_ * page_bytes_;
+    const uint64_t end = hole->end() / page_bytes_ * page_bytes_;
+    return {begin, end > begin ? end : begin};
+  }
+
+  void set_page(uint64_t address, CUmemGenericAllocationHandle handle);
+  CUmemGenericAllocationHandle page(uint64_t address);
+
+  // "" or the first broken invariant; adds up what the blocks hold.
+  struct Recount {
+    uint64_t mapped = 0, live = 0, live_sizes = 0, pending = 0, holes = 0, hole_bytes = 0;
+  };
+  std::string check(Recount* count) const;
+
+  uint64_t drained_order = 0;  // work queued before this place in the order is done
+  uint32_t pool_flags = 0;     // PoolFlags
+  // Each block is a segment of its own, and that an allocation of the driver's: no pages, no voids.
+  bool single_handle = false;
+
+ private:
+  void split(Block* hole, uint64_t size);
+  Block* carve(Block* block, AddressRange range);
+  void detach(Block* block);
+  void attach(Block* block);
+  Block* absorb_next(Block* block);
+  Block* put(Block* block, BlockState state, uint64_t tag);
+  void insert_void(Block* block);
+  void remove_void(Block* block);
+  bool consider(const Block* first, const Block* last, uint64_t address, uint64_t size, uint64_t kept_bytes,
+                Placement* out, uint64_t* inside_idle) const;
+  std::string check_segment(const Segment& segment, Recount* count) const;
+
+  uint16_t index_;
+  StreamId stream_;
+  uint64_t pool_;
+  bool small_;
+  uint64_t page_bytes_;
+  BlockSlab& slab_;
+  Bins bins_;
+  Block* voids_ = nullptr;
+  std::vector<Segment> segments_;
+};
+
+}  // namespace spillway

@@ -1,0 +1,91 @@
+// PyTorch's memory pools of one device: which requests go to which pool, and when a pool is released.
+//
+// A pool is private to the requests that are routed to it: those of a stream that a filter accepts, between
+// `begin` and `end`. It is released when its last user (a MemPool, a captured graph) is gone; until then its
+// addresses are kept, because a graph uses them at each replay.
+//
+// Thread-safety: every function may be called from any thread. Our lock is innermost: a pool with an
+// allocator of its own looks names up here under its own lock, so nothing of it is called under ours. Errors:
+// c10::Error, as the native allocator's.
+#pragma once
+#include <c10/cuda/CUDACachingAllocator.h>
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "libtorch/allocator/pools/nested.h"
+
+namespace spillway::libtorch {
+
+class Pools {
+ public:
+  using Id = c10::MempoolId_t;
+  using Filter = std::function<bool(cudaStream_t)>;
+
+  explicit Pools(int device) : device_(device) {}
+
+  // `source`: the allocator that a new pool's memory comes from; null: the core.
+  void add_user(Id id, NestedPool::Source source = nullptr, NestedPool::Owner owner = {});
+  void remove_user(Id id);
+  int users(Id id);
+  void begin(Id id, Filter filter);
+  void end(Id id);
+  void set_lends(Id id, bool lends);
+  void set_whole_pages(Id id);
+
+  // The core's number of the pool that a request of `stream` goes to; 0: the default pool.
+  uint64_t route(cudaStream_t stream) {
+    return routing_.load(std::memory_order_acquire) ? find_route(stream) : 0;
+  }
+  // The core's number of a pool, 0 if there is none, and back.
+  uint64_t number_of(Id id);
+  uint64_t released_number_of(Id id);
+  // Whether each of its blocks is an allocation of the driver's.
+  bool is_single(uint64_t number);
+  Id id_of(uint64_t number);
+
+  // Pools with an allocator of their own, until nothing of them is left.
+  using Nested = std::shared_ptr<NestedPool>;
+  Nested nested(uint64_t number);
+  std::vector<Nested> all_nested();
+
+ private:
+  struct Pool {
+    uint64_t number = 0;
+    int users = 0;
+    uint32_t flags = 0;
+  };
+  Pool& pool(Id id);                         // under mutex_; made if need be
+  Pool& known(Id id, const char* function);  // under mutex_
+  void change(Pool& pool, uint32_t flags);   // under mutex_
+  uint64_t find_route(cudaStream_t stream);
+  Nested nested_of(const Pool& pool) const;  // under mutex_
+  Nested remove_user_of(Id id);              // the pool that is to be released, if it is one of these
+  template <class Flags>
+  Nested change_unless_nested(Id id, Flags flags);
+  void forget(const std::vector<Nested>& gone);
+
+  const int device_;
+  std::mutex mutex_;
+  std::map<Id, Pool> pools_;
+  // Whose blocks may outlive them: the newest, because a program may use a new pool in each step.
+  static constexpr size_t kReleasedNames = 256;
+  std::atomic<bool> singles_{false};
+  struct Released {
+    uint64_t number = 0;
+    Id id;
+    uint32_t flags = 0;
+  };
+  std::deque<Released> released_;
+  std::vector<std::pair<Id, Filter>> routes_;
+  std::atomic<bool> routing_{false};
+  std::map<uint64_t, Nested> nested_;
+  std::atomic<bool> nests_{false};
+};
+
+}  // namespace spillway::libtorch

@@ -1,0 +1,82 @@
+#include "libtorch/allocator/pools/segments.h"
+
+#include <c10/core/AllocatorConfig.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "libtorch/allocator/core.h"
+
+namespace spillway::libtorch {
+namespace {
+
+bool is(const spillway_block_info& block, BlockState state) {
+  return block.state == static_cast<uint32_t>(state);
+}
+
+bool is_small(const spillway_block_info& block) {
+  return block.bytes <= c10::CachingAllocator::kSmallSize;
+}
+
+bool continues(const Segment& segment, const spillway_block_info& block) {
+  const spillway_block_info& first = segment.blocks.front();
+  if (!segment.expandable || segment.address + segment.bytes != block.address) return false;
+  if (first.pool != block.pool || first.stream != block.stream) return false;
+  return is(block, BlockState::kFree) || !segment.in_use() || segment.small() == is_small(block);
+}
+
+struct Segments {
+  const std::function<bool(uint64_t pool)>& single;
+  std::vector<Segment> all;
+};
+
+void add_block(void* context, const spillway_block_info* block) {
+  auto& segments = *static_cast<Segments*>(context);
+  const bool single = block->pool != 0 && segments.single(block->pool);
+  if (single || segments.all.empty() || !continues(segments.all.back(), *block))
+    segments.all.push_back({block->address, 0, block->pool, !single, {}});
+  segments.all.back().bytes += block->bytes;
+  segments.all.back().blocks.push_back(*block);
+}
+
+}  // namespace
+
+bool Segment::in_use() const {
+  return std::any_of(blocks.begin(), blocks.end(),
+                     [](const auto& block) { return !is(block, BlockState::kFree); });
+}
+
+bool Segment::small() const {
+  const auto used = std::find_if(blocks.begin(), blocks.end(),
+                                 [](const auto& block) { return !is(block, BlockState::kFree); });
+  return used == blocks.end() ? bytes <= c10::CachingAllocator::kSmallBuffer : is_small(*used);
+}
+
+std::vector<Segment> segments_of(int device, const std::function<bool(uint64_t pool)>& single) {
+  Segments segments{single, {}};
+  core().table->blocks(device, &add_block, &segments);
+  return std::move(segments.all);
+}
+
+// Natively neither segments that expand nor what is free in them is counted.
+Statistics::Layout layout_of(const std::vector<Segment>& segments, int device) {
+  Statistics::Layout layout;
+  for (const Segment& segment : segments) {
+    Statistics::Physical& physical = segment.small() ? layout.small : layout.large;
+    physical.reserved += segment.bytes;
+    if (segment.expandable) continue;
+    ++physical.segments;
+    for (const spillway_block_info& block : segment.blocks) {
+      if (segment.blocks.size() == 1 || !is(block, BlockState::kFree)) continue;
+      ++physical.split_blocks;
+      physical.split_bytes += block.bytes;
+    }
+  }
+  const spillway_memory memory = memory_of(device);
+  layout.reserved = memory.reserved;
+  layout.peak_reserved = memory.peak_reserved;
+  layout.failures = memory.failures;
+  return layout;
+}
+
+}  // namespace spillway::libtorch

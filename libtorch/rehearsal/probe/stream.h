@@ -1,0 +1,28 @@
+// The stream of allocator events as a file, one line an event, for `rehearse --trace`. Equal programs write
+// equal files: there is no address and no clock in it, and frees that follow each other are in the order of
+// their allocations. docs/rehearse.md has its form.
+//
+// Thread-safety: the state's lock. Errors: a file that can not be written is one line on stderr.
+#pragma once
+#include <cstdint>
+
+#include "libtorch/rehearsal/site_table.h"
+
+namespace spillway::rehearsal {
+
+enum class StreamEvent : char {
+  kAllocated = 'a',
+  kFreed = 'f',
+  kGrew = '+',
+  kShrank = '-',
+  kFailed = '!',
+};
+
+void open_stream();  // where SPILLWAY_REHEARSAL_STREAM says ("%p" is the process id), if it does
+// `number`: bytes, or for kFreed the ordinal of the allocation.
+void write_event(int device, const Ledger& ledger, StreamEvent event, uint64_t number, Site site);
+void write_step(uint64_t step);
+void flush_stream();  // but for the frees since the last other event
+void close_stream();
+
+}  // namespace spillway::rehearsal

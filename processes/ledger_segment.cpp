@@ -1,0 +1,129 @@
+#include "processes/ledger_segment.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <boost/interprocess/shared_memory_object.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <string_view>
+#include <thread>
+
+namespace spillway::ledger {
+namespace {
+
+namespace ipc = boost::interprocess;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr auto kMadeByNow = milliseconds(200);
+constexpr int kTries = 3;
+
+struct Opened {
+  Region region;
+  bool replace = false;  // another layout, or what is left of one
+};
+
+void make(Segment& segment) {
+  segment.layout = kLayout;
+  segment.bytes = sizeof(Segment);
+  segment.magic.store(kMagic, std::memory_order_release);
+}
+
+bool wait_until_made(const Segment& segment) {
+  const Clock::time_point deadline = Clock::now() + kMadeByNow;
+  while (segment.magic.load(std::memory_order_acquire) != kMagic) {
+    if (Clock::now() > deadline) return false;
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  return segment.layout == kLayout && segment.bytes == sizeof(Segment);
+}
+
+// The one that makes it is the one whose creation succeeds; the others wait for it a moment.
+Opened open_once(const std::string& name, std::string* why_not) {
+  Opened opened;
+  try {
+    bool made = true;
+    std::unique_ptr<ipc::shared_memory_object> memory;
+    try {
+      memory = std::make_unique<ipc::shared_memory_object>(ipc::create_only, name.c_str(), ipc::read_write,
+                                                           ipc::permissions(0600));
+      memory->truncate(sizeof(Segment));
+    } catch (const ipc::interprocess_exception& error) {
+      if (error.get_error_code() != ipc::already_exists_error) throw;
+      made = false;
+      memory = std::make_unique<ipc::shared_memory_object>(ipc::open_only, name.c_str(), ipc::read_write);
+    }
+    if (!is_this_users(memory->get_mapping_handle().handle, why_not)) return opened;
+    ipc::offset_t size = 0;
+    for (const Clock::time_point deadline = Clock::now() + kMadeByNow;
+         memory->get_size(size) && size == 0 && Clock::now() < deadline;)
+      std::this_thread::sleep_for(milliseconds(1));
+    if (size != static_cast<ipc::offset_t>(sizeof(Segment))) {
+      opened.replace = true;
+      return opened;
+    }
+    opened.region = std::make_unique<ipc::mapped_region>(*memory, ipc::read_write, 0, sizeof(Segment));
+    Segment& segment = segment_in(opened.region);
+    if (made) make(segment);
+    opened.replace = !made && !wait_until_made(segment);
+  } catch (const ipc::interprocess_exception& error) {
+    *why_not = std::string("no shared memory: ") + error.what();
+    opened.region.reset();
+  }
+  return opened;
+}
+
+void clear(Slot& slot) {
+  slot.number.store(0);
+  for (Answer& answer : slot.answered) answer.number.store(0);
+  slot.shown.version.store(0);
+}
+
+}  // namespace
+
+bool is_this_users(int descriptor, std::string* why_not) {
+  struct stat status{};
+  if (::fstat(descriptor, &status) == 0 && status.st_uid == ::geteuid() && (status.st_mode & 077) == 0)
+    return true;
+  *why_not = "the shared memory of that name belongs to another user, or others may use it";
+  return false;
+}
+
+Region open_segment(const std::string& name, std::string* why_not) {
+  for (int tried = 0; tried < kTries; ++tried) {
+    Opened opened = open_once(name, why_not);
+    if (!opened.replace) return std::move(opened.region);
+    ipc::shared_memory_object::remove(name.c_str());
+  }
+  *why_not = "the shared memory of that name is no ledger, and could not be replaced";
+  return nullptr;
+}
+
+size_t claim_slot(Segment& segment) {
+  const uint64_t self = packed(this_process());
+  for (size_t i = 0; i < kSlots; ++i) {
+    Slot& slot = segment.slots[i];
+    uint64_t owner = slot.owner.load();
+    if (lives(owner) || !slot.owner.compare_exchange_strong(owner, self)) continue;
+    clear(slot);
+    return i;
+  }
+  return kSlots;
+}
+
+}  // namespace spillway::ledger
+
+namespace spillway {
+
+// Processes whose ids mean nothing to each other, and versions with other layouts, have ledgers of their own.
+std::string ledger_name() {
+  const char* named = std::getenv("SPILLWAY_LEDGER");
+  if (named != nullptr && *named != '\0') return std::string_view(named) == "off" ? "" : named;
+  struct stat pids{};
+  const uint64_t space = ::stat("/proc/self/ns/pid", &pids) == 0 ? pids.st_ino : 0;
+  return "spillway-ledger-" + std::to_string(::geteuid()) + "-" + std::to_string(space) + "-" +
+         std::to_string(ledger::kLayout);
+}
+
+}  // namespace spillway

@@ -1,0 +1,221 @@
+// Virtual memory management: address ranges, pages, mappings and their access.
+#include <bit>
+
+#include "simulator/driver/entry/call.h"
+#include "simulator/driver/work/touch.h"
+
+namespace spillway::simulator {
+namespace {
+
+bool granular(uint64_t value) {
+  return value % kGranularity == 0;
+}
+
+bool valid_handle_types(CUmemAllocationHandleType types) {
+  return (types & ~(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC)) == 0;
+}
+
+// Checks what a page is asked to be, and finds where: null for host memory.
+CUresult place_of(const CUmemAllocationProp* prop, Device** out) {
+  *out = nullptr;
+  if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED || !valid_handle_types(prop->requestedHandleTypes))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (prop->requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC) return CUDA_ERROR_NOT_SUPPORTED;
+  switch (prop->location.type) {
+    case CU_MEM_LOCATION_TYPE_DEVICE:
+      *out = machine().device(prop->location.id);
+      return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+      return prop->location.id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_MEM_LOCATION_TYPE_HOST:
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+      return prop->requestedHandleTypes ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+// Whether every device that the access is of can reach the page's device.
+bool reaches(const Page& page, uint32_t devices) {
+  const uint32_t others = page.device ? devices & ~(uint32_t{1} << page.device->ordinal) : 0;
+  return others == 0 || machine().config.peer_access;
+}
+
+struct Access {
+  uint32_t readable = 0, writable = 0, named = 0;  // a bit per device
+};
+
+CUresult read_access(const CUmemAccessDesc* desc, size_t count, Access& out) {
+  for (size_t i = 0; i < count; ++i) {
+    if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
+    if (!machine().device(desc[i].location.id)) return CUDA_ERROR_INVALID_DEVICE;
+    const uint32_t device = uint32_t{1} << desc[i].location.id;
+    out.named |= device;
+    switch (desc[i].flags) {
+      case CU_MEM_ACCESS_FLAGS_PROT_NONE:
+        break;
+      case CU_MEM_ACCESS_FLAGS_PROT_READWRITE:
+        out.writable |= device;
+        [[fallthrough]];
+      case CU_MEM_ACCESS_FLAGS_PROT_READ:
+        out.readable |= device;
+        break;
+      default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace spillway::simulator
+
+using namespace spillway::simulator;
+
+CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop,
+                                       CUmemAllocationGranularity_flags option) {
+  SPILLWAY_SIM_ENTER(cuMemGetAllocationGranularity);
+  if (!granularity ||
+      (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM && option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
+    return CUDA_ERROR_INVALID_VALUE;
+  Device* device = nullptr;
+  if (const CUresult result = place_of(prop, &device); result != CUDA_SUCCESS) return result;
+  *granularity = kGranularity;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr,
+                             unsigned long long flags) {
+  SPILLWAY_SIM_ENTER(cuMemAddressReserve);
+  if (!ptr || size == 0 || !granular(size) || flags != 0 || (alignment && !std::has_single_bit(alignment)))
+    return CUDA_ERROR_INVALID_VALUE;
+  const CUdeviceptr address = sim.space.reserve(size, std::max<uint64_t>(alignment, kGranularity), addr,
+                                                {.bytes = size, .site = call.site()});
+  if (!address) return CUDA_ERROR_OUT_OF_MEMORY;
+  *ptr = address;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
+  SPILLWAY_SIM_ENTER(cuMemAddressFree);
+  const auto found = sim.space.reservations().find(ptr);
+  if (found == sim.space.reservations().end() || found->second.internal) {
+    const std::string taker = sim.referee.who_took(ptr, 1);
+    if (!taker.empty())
+      sim.referee.violation("the range at " + describe_range(ptr, size) + " freed again at " +
+                            describe_site(call.site()) + taker);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (found->second.bytes != size || sim.space.overlaps(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
+  sim.referee.went(Referee::Went::kFreed, ptr, size, call.site());
+  sim.space.unreserve(found);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* prop,
+                     unsigned long long flags) {
+  SPILLWAY_SIM_ENTER(cuMemCreate);
+  if (!handle || size == 0 || !granular(size) || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  Device* device = nullptr;
+  if (const CUresult result = place_of(prop, &device); result != CUDA_SUCCESS) return result;
+  Page* page = nullptr;
+  const CUresult result = sim.physical->create(*prop, device, size, call.site(), &page);
+  if (result == CUDA_SUCCESS) *handle = page->handle;
+  return result;
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+  SPILLWAY_SIM_ENTER(cuMemRelease);
+  Page* page = sim.physical->find(handle);
+  if (!page) {
+    sim.referee.violation("handle " + std::to_string(handle) +
+                          ", which the program does not hold, released at " + describe_site(call.site()) +
+                          sim.referee.who_released(handle));
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (--page->references == 0) sim.referee.went(Referee::Went::kReleased, handle, 0, call.site());
+  sim.physical->drop_if_unused(page);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags) {
+  SPILLWAY_SIM_ENTER(cuMemMap);
+  Page* page = sim.physical->find(handle);
+  if (!page || size == 0 || !granular(ptr) || !granular(size) || offset != 0 || flags != 0 ||
+      size > page->bytes)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (!sim.space.within_reservation(ptr, size) || sim.space.overlaps(ptr, size))
+    return CUDA_ERROR_INVALID_VALUE;
+  sim.space.add(ptr, {.bytes = size, .page = page, .site = call.site()});
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
+  SPILLWAY_SIM_ENTER(cuMemUnmap);
+  settle_to_unmap();
+  if (!sim.space.whole_mappings(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
+  auto mapping = sim.space.mappings().find(ptr);
+  while (mapping != sim.space.mappings().end() && mapping->first < ptr + size) {
+    check_idle(mapping->second, mapping->first, "unmapped", call.site());
+    Page* page = mapping->second.page;
+    forget(mapping->first, mapping->second.bytes);
+    mapping = sim.space.remove(mapping);
+    sim.physical->drop_if_unused(page);
+  }
+  sim.referee.went(Referee::Went::kUnmapped, ptr, size, call.site());
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc, size_t count) {
+  SPILLWAY_SIM_ENTER(cuMemSetAccess);
+  if (!desc || count == 0 || !sim.space.whole_mappings(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
+  Access access;
+  if (const CUresult result = read_access(desc, count, access); result != CUDA_SUCCESS) return result;
+  const auto first = sim.space.mappings().find(ptr);
+  for (auto it = first; it != sim.space.mappings().end() && it->first < ptr + size; ++it)
+    if (!reaches(*it->second.page, access.readable)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  auto mapping = first;
+  for (; mapping != sim.space.mappings().end() && mapping->first < ptr + size; ++mapping) {
+    Mapping& entry = mapping->second;
+    const uint32_t writable = (entry.writable & ~access.named) | access.writable;
+    const uint32_t readable = (entry.readable & ~access.named) | access.readable;
+    if ((entry.writable & ~writable) || (entry.readable & ~readable))
+      check_idle(entry, mapping->first, "lost an access right", call.site());
+    entry.writable = writable;
+    entry.readable = readable;
+    if (const CUresult result = sim.space.apply_access(mapping); result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr) {
+  SPILLWAY_SIM_ENTER(cuMemGetAccess);
+  if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  const auto mapping = sim.space.mapping_of(ptr);
+  if (!sim.device(location->id) || mapping == sim.space.mappings().end()) return CUDA_ERROR_INVALID_VALUE;
+  const uint32_t device = uint32_t{1} << location->id;
+  *flags = mapping->second.writable & device   ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+           : mapping->second.readable & device ? CU_MEM_ACCESS_FLAGS_PROT_READ
+                                               : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* addr) {
+  SPILLWAY_SIM_ENTER(cuMemRetainAllocationHandle);
+  if (!handle) return CUDA_ERROR_INVALID_VALUE;
+  const auto mapping = sim.space.mapping_of(reinterpret_cast<CUdeviceptr>(addr));
+  if (mapping == sim.space.mappings().end() || mapping->second.allocation) return CUDA_ERROR_INVALID_VALUE;
+  ++mapping->second.page->references;
+  *handle = mapping->second.page->handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
+                                                CUmemGenericAllocationHandle handle) {
+  SPILLWAY_SIM_ENTER(cuMemGetAllocationPropertiesFromHandle);
+  const Page* page = sim.physical->find(handle);
+  if (!prop || !page) return CUDA_ERROR_INVALID_VALUE;
+  *prop = page->properties;
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,49 @@
+#include "strategies/budget/budget.h"
+
+#include <mutex>
+#include <string>
+
+#include "strategies/core/environment.h"
+#include "strategies/core/process.h"
+
+namespace spillway {
+namespace {
+
+constinit spillway_budget budget{};
+uint64_t configured_reserve = 0;
+bool is_read = false;
+std::mutex& reading() {
+  static auto* const mutex = new std::mutex;
+  return *mutex;
+}
+
+void set_reserve(uint64_t bytes) {
+  __atomic_store_n(&budget.reserve_bytes, bytes, __ATOMIC_RELAXED);
+}
+
+}  // namespace
+
+spillway_budget* process_budget() {
+  std::lock_guard guard(reading());
+  if (is_read) return &budget;
+  Environment environment;
+  std::string wrong;
+  if (!read_environment(&environment, &wrong)) {
+    refuse(SPILLWAY_INVALID, wrong);
+    return nullptr;
+  }
+  budget.limit_bytes = environment.limit_bytes == 0 ? UINT64_MAX : environment.limit_bytes;
+  budget.reserve_bytes = configured_reserve = environment.reserve_bytes;
+  is_read = true;
+  return &budget;
+}
+
+void open_reserve() {
+  set_reserve(0);
+}
+
+void close_reserve() {
+  set_reserve(configured_reserve);
+}
+
+}  // namespace spillway

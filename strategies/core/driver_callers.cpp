@@ -1,0 +1,155 @@
+#include "strategies/core/driver_callers.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "allocator/pages/reclaim.h"
+#include "strategies/budget/host_budget.h"
+#include "strategies/core/process.h"
+#include "strategies/framework/call_origin.h"
+#include "strategies/framework/framework.h"
+
+namespace spillway {
+namespace {
+using Clock = std::chrono::steady_clock;
+constexpr auto kMostTime = std::chrono::seconds(20);
+constexpr auto kFrameworkLoads = std::chrono::milliseconds(500);
+
+// What is freed goes back to the driver, and the call is tried again at once.
+class NothingReserved final : public Reservation {
+ public:
+  uint64_t bytes() const noexcept override { return 0; }
+};
+
+struct Again {
+  int (*call)(void*);
+  void* context;
+};
+
+bool call_again(void* context) {
+  const auto& again = *static_cast<Again*>(context);
+  return again.call(again.context) != 0;
+}
+
+// LibTorch's allocator gives its own cache back when a call fails, which may have to wait for the device, and
+// asks a second time. Only that is a failure: one retry more than at the call that failed before, and nothing
+// got since. Where it does not tell, the same request is taken for the second one.
+bool is_second_try(int device, uint64_t bytes, Clock::time_point now) {
+  static std::array<FrameworkRetries, Allocator::kMaxDevices> failed{};  // guarded by the allocator's lock
+  if (const auto told = framework_retries_inside(device)) {
+    const FrameworkRetries before = std::exchange(failed[static_cast<size_t>(device)], *told);
+    return told->retries == before.retries + 1 && told->got_bytes == before.got_bytes;
+  }
+  thread_local uint64_t last_bytes = 0;
+  thread_local Clock::time_point last;
+  const bool again = bytes != 0 && last_bytes == bytes && now - last < std::chrono::seconds(30);
+  last_bytes = again ? 0 : bytes;
+  last = now;
+  return again;
+}
+
+uint64_t microseconds(Clock::duration time) {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(time).count());
+}
+
+uint64_t clock_of(Clock::time_point time) {
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count());
+}
+
+}  // namespace
+
+// One device's, held by one thread.
+class DriverCallers::Turn {
+ public:
+  Turn(DriverCallers& owner, size_t device, Clock::time_point deadline) : owner_(owner), device_(device) {
+    std::unique_lock lock(owner_.mutex_);
+    held_ = owner_.over_.wait_until(lock, deadline, [&] { return !owner_.taken_[device_]; });
+    if (held_) owner_.taken_[device_] = true;
+  }
+  ~Turn() {
+    if (!held_) return;
+    std::lock_guard lock(owner_.mutex_);
+    owner_.taken_[device_] = false;
+    owner_.over_.notify_all();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  bool held() const { return held_; }
+
+ private:
+  DriverCallers& owner_;
+  const size_t device_;
+  bool held_ = false;
+};
+
+// It is told as "out of memory" like any other, and looks as if it were the card's.
+spillway_status DriverCallers::note_host_failure(const spillway_driver_request& request,
+                                                 const std::string& library) {
+  const Clock::time_point start = Clock::now();
+  const DeviceId device{request.device};
+  const uint64_t incident = allocator_.begin_incident();
+  const auto note = [&](trace::Kind kind, uint64_t bytes, uint64_t detail) {
+    trace::Record record;
+    record.kind = kind;
+    record.address = kind == trace::Kind::kOom ? bytes : 0;
+    record.bytes = bytes;
+    record.requested = kind == trace::Kind::kOomContext ? 0 : request.bytes;
+    record.value = static_cast<uint32_t>(incident);
+    record.detail = detail;
+    write_record(allocator_, device, record);
+  };
+  using trace::Kind;
+  trace::Trace* trace = allocator_.trace();
+  note(Kind::kOom, request.bytes, clock_of(start));
+  note(Kind::kOomContext, 0, trace == nullptr || library.empty() ? 0 : trace->intern(library));
+  note(Kind::kOomEquation, 2 * default_host_budget_bytes(1),
+       static_cast<uint64_t>(trace::Term::kHostAvailable));
+  if (SiteRecorder* sites = Process::get().sites()) sites->failed(device, incident);
+  note(Kind::kLadderOutcome, 0, static_cast<uint64_t>(trace::Outcome::kGiveUp));
+  allocator_.end_incident(Status::kOutOfMemory, request.bytes, microseconds(Clock::now() - start));
+  return refuse(SPILLWAY_OUT_OF_MEMORY, "there is no more pinned host memory");
+}
+
+spillway_status DriverCallers::rescue(const spillway_driver_request& request, int (*try_again)(void*),
+                                      void* context) {
+  if (request.device < 0 || request.device >= Allocator::kMaxDevices)
+    return refuse(SPILLWAY_NOT_FOUND, "rescue: there is no device " + std::to_string(request.device));
+  if (Ladder::inside()) return refuse(SPILLWAY_OUT_OF_MEMORY, "out of memory inside a strategy");
+  const Clock::time_point start = Clock::now();
+  const Caller caller = find_caller();
+  if (request.on_host != 0) return note_host_failure(request, caller.library);
+  if (caller.inside_framework) prepare_framework_within(kFrameworkLoads);
+  // While a stream is captured it does not.
+  if (caller.inside_framework && request.captures == 0 &&
+      !is_second_try(request.device, request.bytes, start))
+    return refuse(SPILLWAY_OUT_OF_MEMORY, "LibTorch gives its own cache back first");
+  if (!caller.inside_framework) prepare_framework();
+  const Turn turn(*this, static_cast<size_t>(request.device),
+                  caller.inside_framework ? start : start + kMostTime);
+  OomEvent event;
+  event.incident = allocator_.begin_incident();
+  event.requested_bytes = event.rounded_bytes = request.bytes;
+  event.short_bytes = std::max<uint64_t>(request.bytes, 1);
+  event.device = DeviceId{request.device};
+  event.source = Source::kDriverCaller;
+  event.library = caller.library.c_str();
+  event.inside_framework = caller.inside_framework;
+  event.framework_waits_for_nccl = caller.inside_nccl2 || (caller.on_nccls_thread && framework_uses_nccl2());
+  event.capture = request.captures != 0 ? CaptureState::kElsewhere : CaptureState::kNone;
+  event.over_limit = request.over_limit != 0;
+  event.deadline = start + kMostTime;
+  NothingReserved reservation;
+  Again again{try_again, context};
+  if (SiteRecorder* sites = Process::get().sites()) sites->failed(event.device, event.incident);
+  const bool served =
+      turn.held() && ladder_.handle(event, reservation, call_again, &again) == LadderOutcome::kGranted;
+  allocator_.end_incident(served ? Status::kOk : Status::kOutOfMemory, request.bytes,
+                          microseconds(Clock::now() - start));
+  if (served) return SPILLWAY_OK;
+  return refuse(SPILLWAY_OUT_OF_MEMORY, std::string(request.call == nullptr ? "a call" : request.call) +
+                                            " of " + caller.library + " was not served");
+}
+
+}  // namespace spillway

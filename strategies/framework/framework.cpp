@@ -1,0 +1,131 @@
+#include "strategies/framework/framework.h"
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+
+#include "strategies/framework/deadline_worker.h"
+
+namespace spillway {
+namespace {
+
+using Function = int (*)();
+using MemoryFunction = int (*)(int, uint64_t*, uint64_t*, uint64_t*);
+std::atomic<Function> empty{nullptr};
+std::atomic<MemoryFunction> memory{nullptr};
+using StateFunction = int (*)(int, FrameworkState*);
+std::atomic<StateFunction> state{nullptr};
+using RetriesFunction = int (*)(int, uint64_t*, uint64_t*);
+std::atomic<RetriesFunction> retries{nullptr};
+std::atomic<Function> uses_nccl2{nullptr};
+
+std::string beside_this_library(const char* name) {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&prepare_framework), &info) == 0 || info.dli_fname == nullptr)
+    return name;
+  // An installation has a link to this library where linkers look, and the others beside the file itself.
+  std::error_code error;
+  const std::filesystem::path file = std::filesystem::canonical(info.dli_fname, error);
+  return error ? name : (file.parent_path() / name).string();
+}
+
+// Never destroyed: its thread may outlive every static object.
+Helper& helper() {
+  static auto* const helper = new Helper;
+  return *helper;
+}
+
+bool libtorch_is_loaded() {
+  void* library = dlopen("libc10_cuda.so", RTLD_NOLOAD | RTLD_LAZY);
+  if (library != nullptr) dlclose(library);
+  return library != nullptr;
+}
+
+}  // namespace
+
+bool prepare_framework() {
+  if (empty.load() != nullptr) return true;
+  if (!libtorch_is_loaded()) return false;
+  void* plugin =
+      dlopen(beside_this_library("libspillway_plugin.so").c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (plugin == nullptr) return false;
+  const auto ready = reinterpret_cast<Function>(dlsym(plugin, "spillway_framework_ready"));
+  const auto release = reinterpret_cast<Function>(dlsym(plugin, "spillway_framework_empty_cache"));
+  if (ready == nullptr || release == nullptr || ready() != 0) return false;
+  memory.store(reinterpret_cast<MemoryFunction>(dlsym(plugin, "spillway_framework_memory")));
+  retries.store(reinterpret_cast<RetriesFunction>(dlsym(plugin, "spillway_framework_retries")));
+  state.store(reinterpret_cast<StateFunction>(dlsym(plugin, "spillway_framework_state")));
+  uses_nccl2.store(reinterpret_cast<Function>(dlsym(plugin, "spillway_framework_uses_nccl2")));
+  empty.store(release);
+  return true;
+}
+
+bool prepare_framework_within(std::chrono::milliseconds most) {
+  if (framework_is_prepared()) return true;
+  helper().run([] { prepare_framework(); }, std::chrono::steady_clock::now() + most);
+  return framework_is_prepared();
+}
+
+bool framework_uses_nccl2() {
+  const Function ask = uses_nccl2.load();
+  return ask != nullptr && ask() != 0;
+}
+
+bool framework_is_prepared() {
+  return empty.load() != nullptr;
+}
+
+void stay_out_of_captures(const driver::Table& table) {
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  if (table.cuThreadExchangeStreamCaptureMode != nullptr) table.cuThreadExchangeStreamCaptureMode(&mode);
+}
+
+bool empty_framework_cache() {
+  const Function release = empty.load();
+  return release != nullptr && release() == 0;
+}
+
+// LibTorch's lock is recursive.
+std::optional<FrameworkMemory> framework_memory_inside(int device) {
+  const MemoryFunction ask = memory.load();
+  FrameworkMemory held;
+  const bool told =
+      ask != nullptr && ask(device, &held.held_bytes, &held.used_bytes, &held.releasable_bytes) == 0;
+  return told ? std::optional(held) : std::nullopt;
+}
+
+std::optional<FrameworkState> framework_state_inside(int device) {
+  const StateFunction ask = state.load();
+  FrameworkState told{};
+  return ask != nullptr && ask(device, &told) == 0 ? std::optional(told) : std::nullopt;
+}
+
+std::optional<FrameworkRetries> framework_retries_inside(int device) {
+  const RetriesFunction ask = retries.load();
+  FrameworkRetries told;
+  return ask != nullptr && ask(device, &told.retries, &told.got_bytes) == 0 ? std::optional(told)
+                                                                            : std::nullopt;
+}
+
+std::optional<FrameworkMemory> framework_memory(int device, std::chrono::milliseconds most) {
+  struct Asked {
+    FrameworkMemory memory;
+    bool told = false;
+  };
+  const MemoryFunction ask = memory.load();
+  if (ask == nullptr) return std::nullopt;
+  const auto asked = std::make_shared<Asked>();  // the helper may come too late
+  const bool done = helper().run(
+      [asked, ask, device] {
+        FrameworkMemory& memory = asked->memory;
+        asked->told = ask(device, &memory.held_bytes, &memory.used_bytes, &memory.releasable_bytes) == 0;
+      },
+      std::chrono::steady_clock::now() + most);
+  return done && asked->told ? std::optional(asked->memory) : std::nullopt;
+}
+
+}  // namespace spillway

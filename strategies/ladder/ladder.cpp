@@ -1,0 +1,280 @@
+#include "strategies/ladder/ladder.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <thread>
+#include <utility>
+
+#include "strategies/ladder/incident.h"
+#include "strategies/quiesce/quiesce.h"
+#include "strategies/quiesce/wait_until_idle.h"
+
+namespace spillway {
+namespace {
+thread_local bool inside_strategy = false;
+constexpr size_t kSettledKept = 64;
+constexpr uint64_t kSimilarCost = 4;  // within this factor the stronger guarantee goes first
+
+size_t this_thread() {
+  return std::hash<std::thread::id>()(std::this_thread::get_id());
+}
+}  // namespace
+
+// Microseconds for a byte that the request is short of, times 2^20; the size of the offer beyond that is
+// worth nothing.
+static uint64_t unit_cost(const Offer& offer, const OomEvent& event) {
+  const uint64_t useful = std::max<uint64_t>(std::min(offer.bytes, event.short_bytes), 1);
+  return ((offer.cost_us + 1) << 20) / useful;
+}
+
+Ladder::Ladder(Allocator& allocator, LadderOptions options) : allocator_(allocator), options_(options) {}
+Ladder::~Ladder() = default;
+
+bool Ladder::inside() noexcept {
+  return inside_strategy;
+}
+
+LadderOutcome Ladder::handle(const OomEvent& event, Reservation& reservation, bool (*try_again)(void*),
+                             void* context) noexcept {
+  Incident incident(allocator_, event, options_);
+  incident.event.allowed = allowed_.load();
+  if (const auto source = phase_source_.load()) incident.event.phase = source();
+  incident.open();
+  const LadderOutcome outcome = climb(incident, reservation, try_again, context);
+  incident.close(outcome);
+  settle(incident, outcome);
+  return outcome;
+}
+
+// In place first: what nobody uses before what is in use, and of that the cheapest byte; then a plan move;
+// and what has failed again and again only when nothing else is left, and after that what would be too slow.
+// A strategy that gained nothing is asked again only if it had counted its bytes: when something else has
+// gained some, and once more before giving up, since a call of the driver may have failed once.
+LadderOutcome Ladder::climb(Incident& incident, Reservation& reservation, bool (*try_again)(void*),
+                            void* context) {
+  if (try_again(context)) return LadderOutcome::kGranted;
+  for (const Round& round : {Round{}, Round{.broken = true}, Round{.slow = true}, Round{true, true}}) {
+    while (incident.may_step()) {
+      const Candidate candidate = choose(incident, round, /*plan_moves=*/false);
+      if (candidate.entry == nullptr && incident.give_second_chances()) continue;
+      if (candidate.entry == nullptr) break;
+      if (run(candidate, incident, reservation).bytes == 0)
+        incident.failed(*candidate.entry, candidate.offer.counted);
+      else
+        incident.forgive_after_progress();
+      if (try_again(context)) return LadderOutcome::kGranted;
+    }
+    // Room was made, and using it failed: the driver may have refused a call that it grants the second time.
+    if (incident.gained() != 0 && try_again(context)) return LadderOutcome::kGranted;
+    const Candidate move = choose(incident, round, /*plan_moves=*/true);
+    if (move.entry == nullptr) continue;
+    run(move, incident, reservation);
+    incident.move = move.entry->id;
+    return LadderOutcome::kUnwind;
+  }
+  return LadderOutcome::kGiveUp;
+}
+
+// What can not be had, a strategy that needs it does not get: ranks can only agree on a plan, and nothing
+// stands still for a capture.
+bool Ladder::can_run(const StrategyInfo& info, const OomEvent& event, bool plan_moves) const {
+  const bool unwinds = (info.needs & kNeedsUnwinding) != 0;
+  const uint32_t serves = event.source == Source::kDriverCaller ? kServesDriverCallers : kServesAllocator;
+  const bool locked = (info.needs & kNeedsFrameworkLock) != 0 && event.inside_framework;
+  const bool gated =
+      (info.needs & kNeedsGate) == 0 || (gate() != nullptr && event.capture == CaptureState::kNone);
+  return unwinds == plan_moves && (!unwinds || event.may_unwind) && gated && (info.serves & serves) != 0 &&
+         !locked && (unwinds || (info.needs & kNeedsRanks) == 0);
+}
+
+Ladder::Candidate Ladder::choose(Incident& incident, const Round& round, bool plan_moves) {
+  std::vector<Candidate> candidates;
+  for (const std::shared_ptr<Entry>& entry : entries()) {
+    if (!can_run(entry->info, incident.event, plan_moves) || entry->info.guarantee > incident.event.allowed)
+      continue;
+    if (is_broken(*entry) != round.broken || incident.is_exhausted(entry->id) || !enter(*entry)) continue;
+    const Offer offer = entry->strategy->offer(incident.event);
+    leave(*entry);
+    const bool refused = offer.bytes == 0 || (offer.takes == Takes::kSlow && !round.slow);
+    if (refused && offer.why_not[0] != '\0') incident.refusal(*entry, offer.why_not);
+    if (!refused) candidates.push_back({entry, offer, unit_cost(offer, incident.event)});
+  }
+  const auto first = std::ranges::min_element(
+      candidates, {}, [](const Candidate& candidate) { return candidate.offer.takes; });
+  std::erase_if(candidates, [takes = first == candidates.end() ? Takes::kIdle : first->offer.takes](
+                                const Candidate& candidate) { return candidate.offer.takes != takes; });
+  uint64_t cheapest = UINT64_MAX;
+  for (const Candidate& candidate : candidates) cheapest = std::min(cheapest, candidate.unit_cost);
+  Candidate best;
+  for (const Candidate& candidate : candidates) {
+    if (candidate.unit_cost / kSimilarCost > cheapest) continue;
+    if (best.entry == nullptr || candidate.entry->info.guarantee < best.entry->info.guarantee ||
+        (candidate.entry->info.guarantee == best.entry->info.guarantee &&
+         candidate.unit_cost < best.unit_cost))
+      best = candidate;
+  }
+  return best;
+}
+
+Relief Ladder::run(const Candidate& candidate, Incident& incident, Reservation& reservation) {
+  Entry& entry = *candidate.entry;
+  Relief relief;
+  const bool slow = candidate.offer.takes == Takes::kSlow;
+  if (slow) incident.no_refusal(entry);
+  const auto start = std::chrono::steady_clock::now();
+  if (enter(entry)) {
+    relief = relieve(entry, incident.event, reservation);
+    leave(entry);
+  }
+  const uint64_t us = microseconds_since(start);
+  entry.tried.fetch_add(1);
+  entry.useful.fetch_add(relief.bytes != 0 ? 1 : 0);
+  entry.bytes.fetch_add(relief.bytes);
+  entry.microseconds.fetch_add(us);
+  incident.step(entry, candidate.offer, relief, us);
+  if (relief.bytes == 0 && relief.why_not[0] != '\0') incident.refusal(entry, relief.why_not);
+  if (slow && relief.bytes != 0) say_slow_once(entry, candidate.offer);
+  if (std::ranges::find(incident.used, candidate.entry) == incident.used.end())
+    incident.used.push_back(candidate.entry);
+  return relief;
+}
+
+void Ladder::say_slow_once(const Entry& entry, const Offer& offer) {
+  if (said_slow_.exchange(true)) return;
+  std::fprintf(stderr, "spillway: %s: %s; it is used, as nothing else gives enough\n", entry.name.c_str(),
+               offer.why_not);
+}
+
+Relief Ladder::relieve(Entry& entry, const OomEvent& event, Reservation& reservation) {
+  constexpr Relief kNotReady{0, false, "the device did not come to rest"};
+  if ((entry.info.needs & kNeedsGate) != 0) {
+    const Standstill standstill(allocator_, *gate(), event.deadline);
+    return standstill.held() ? entry.strategy->relieve(event, reservation) : kNotReady;
+  }
+  const bool waits = (entry.info.needs & kNeedsIdleDevice) != 0;
+  const bool can_wait = event.capture == CaptureState::kNone && allocator_.uses(event.device);
+  if (waits && (!can_wait || !wait_until_idle(allocator_, event.deadline))) return kNotReady;
+  return entry.strategy->relieve(event, reservation);
+}
+
+bool Ladder::at_rest(const std::function<void()>& work,
+                     std::chrono::steady_clock::time_point deadline) noexcept {
+  if (inside_strategy || gate() == nullptr) return false;
+  const Standstill standstill(allocator_, *gate(), deadline);
+  if (standstill.held()) work();
+  return standstill.held();
+}
+
+// Marks the entry as running, so that it is not removed under the call. False: it was removed.
+bool Ladder::enter(Entry& entry) {
+  std::lock_guard guard(mutex_);
+  if (entry.removed) return false;
+  ++entry.running;
+  inside_strategy = true;
+  return true;
+}
+
+void Ladder::leave(Entry& entry) {
+  std::lock_guard guard(mutex_);
+  inside_strategy = false;
+  if (--entry.running == 0) idle_.notify_all();
+}
+
+Ladder::Entries Ladder::entries() {
+  std::lock_guard guard(mutex_);
+  return entries_;
+}
+
+bool Ladder::is_broken(const Entry& entry) const {
+  return entry.useless.load() >= options_.useless_until_broken;
+}
+
+void Ladder::settle(const Incident& incident, LadderOutcome outcome) {
+  for (const std::shared_ptr<Entry>& entry : incident.used) {
+    if (outcome == LadderOutcome::kGranted)
+      entry->useless.store(0);
+    else if ((entry->info.needs & kNeedsUnwinding) == 0)
+      entry->useless.fetch_add(1);
+  }
+  std::lock_guard guard(mutex_);
+  if (settled_.size() == kSettledKept) settled_.erase(settled_.begin());
+  settled_.push_back({incident.event.incident, this_thread(), incident.move, incident.story});
+  last_ = {.incident = incident.event.incident,
+           .requested_bytes = incident.event.requested_bytes,
+           .gained_bytes = incident.gained(),
+           .microseconds = incident.microseconds(),
+           .outcome = outcome,
+           .ended = std::chrono::steady_clock::now(),
+           .story = incident.story};
+}
+
+StrategyId Ladder::add(std::unique_ptr<Strategy> strategy) {
+  auto entry = std::make_shared<Entry>();
+  entry->info = strategy->info();
+  entry->name = std::string(entry->info.name);
+  entry->info.name = entry->name;
+  entry->strategy = std::move(strategy);
+  std::lock_guard guard(mutex_);
+  entry->id = StrategyId{next_id_++};
+  entries_.push_back(entry);
+  return entry->id;
+}
+
+bool Ladder::remove(StrategyId id) {
+  if (inside_strategy) return false;
+  std::unique_lock guard(mutex_);
+  const auto found =
+      std::find_if(entries_.begin(), entries_.end(), [id](const auto& entry) { return entry->id == id; });
+  if (found == entries_.end()) return false;
+  const std::shared_ptr<Entry> entry = std::move(*found);
+  entries_.erase(found);
+  entry->removed = true;
+  idle_.wait(guard, [&] { return entry->running == 0; });
+  return true;
+}
+
+std::vector<StrategyCounts> Ladder::counts() {
+  std::vector<StrategyCounts> out;
+  for (const auto& entry : entries())
+    out.push_back({entry->name, entry->info.guarantee, entry->tried.load(), entry->useful.load(),
+                   entry->bytes.load(), entry->microseconds.load()});
+  return out;
+}
+
+StrategyId Ladder::take_chosen_move(uint64_t* incident) {
+  std::lock_guard guard(mutex_);
+  Settled* found = nullptr;
+  for (Settled& settled : settled_) {
+    if (settled.move == StrategyId::kNone) continue;
+    if (found == nullptr || found->thread != this_thread() || settled.thread == this_thread())
+      found = &settled;
+  }
+  if (found == nullptr) return StrategyId::kNone;
+  if (incident != nullptr) *incident = found->incident;
+  // A plan move gains its bytes after the unwinding, out of the ladder's sight: it was of use if the program
+  // took it.
+  for (const std::shared_ptr<Entry>& entry : entries_)
+    if (entry->id == found->move) entry->useful.fetch_add(1);
+  return std::exchange(found->move, StrategyId::kNone);
+}
+
+StrategyId Ladder::move_of(uint64_t incident) {
+  std::lock_guard guard(mutex_);
+  for (const Settled& settled : settled_)
+    if (settled.incident == incident) return settled.move;
+  return StrategyId::kNone;
+}
+
+IncidentSummary Ladder::last_incident() {
+  std::lock_guard guard(mutex_);
+  return last_;
+}
+
+std::string Ladder::story_of(uint64_t incident) {
+  std::lock_guard guard(mutex_);
+  for (const Settled& settled : settled_)
+    if (settled.incident == incident) return settled.story;
+  return "";
+}
+
+}  // namespace spillway

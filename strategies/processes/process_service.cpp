@@ -1,0 +1,177 @@
+#include "strategies/processes/process_service.h"
+
+#include <signal.h>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "driver/table.h"
+#include "strategies/core/environment.h"
+#include "strategies/core/free_bytes.h"
+#include "strategies/core/process.h"
+#include "strategies/evict_guests.h"
+#include "strategies/framework/deadline_worker.h"
+#include "strategies/framework/framework.h"
+#include "strategies/processes/primary_context_guard.h"
+#include "strategies/processes/status_publisher.h"
+
+namespace spillway {
+namespace {
+
+constexpr auto kTick = std::chrono::milliseconds(250);
+constexpr auto kMostTime = std::chrono::seconds(2);
+constexpr uint64_t kAhead = 256 << 20;  // who asks for a little asks again soon
+std::atomic<Ledger*> joined{nullptr};
+
+std::vector<Holding> holdings(const driver::Table& table) {
+  std::vector<Holding> out;
+  const int count = device_count(table);
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    const UsedDevice device(table, ordinal);
+    if (device.current()) out.push_back(holding_of(ordinal));
+  }
+  return out;
+}
+
+// LibTorch's allocator holds its lock while it calls the driver, and so while one of its calls asks the other
+// processes. Who waited for the lock then could not answer them, and each would wait for the other.
+void give_framework_cache(const driver::Table& table, int ordinal) {
+  static auto* const helper = new Helper;  // never destroyed: its thread may outlive every static object
+  const auto asks = [] { return PeerService::ledger() != nullptr && PeerService::ledger()->asks(); };
+  helper->run(
+      [&table, ordinal] {
+        stay_out_of_captures(table);
+        const UsedDevice device(table, ordinal);
+        if (device.current()) empty_framework_cache();
+      },
+      std::chrono::steady_clock::now() + kMostTime, asks);
+}
+
+// What this process's other devices keep there.
+uint64_t evict(int ordinal, uint64_t bytes) {
+  Process& process = Process::get();
+  Allocator* allocator = process.allocator();
+  const DriverSpan span;
+  if (allocator == nullptr || !span.begun()) return 0;
+  return evict_guests_for_others(*allocator, *process.ladder(), process.spill_limits(), DeviceId{ordinal},
+                                 bytes, std::chrono::steady_clock::now() + kMostTime);
+}
+
+void give_pages(const driver::Table& table, int ordinal, uint64_t bytes, uint64_t guarantee_bytes) {
+  const DriverSpan span;
+  Allocator* allocator = Process::get().allocator();
+  if (allocator == nullptr || !span.begun()) return;
+  const UsedDevice device(table, ordinal);
+  if (!device.current()) return;
+  const Holding holding = holding_of(ordinal);
+  const Gift gift = gift_of(holding, guarantee_bytes);
+  const uint64_t most = gift.every_page ? holding.cached_bytes : gift.bytes;
+  if (most != 0)
+    allocator->empty_cache(DeviceId{ordinal}, gift.every_page ? kEveryPool : 0,
+                           std::min(most, bytes + kAhead));
+}
+
+// Nothing where the process does not use the device.
+std::optional<size_t> free_on(const driver::Table& table, int ordinal) {
+  const DriverSpan span;
+  if (!span.begun()) return std::nullopt;
+  const UsedDevice device(table, ordinal);
+  return device.current() ? std::optional(free_bytes(table)) : std::nullopt;
+}
+
+struct Asked {
+  int ordinal = -1;
+  bool framework_may_give = false;
+};
+
+Asked asked_for(const driver::Table& table, const Ledger::Need& need, uint64_t guarantee_bytes) {
+  const DriverSpan span;
+  const int ordinal = span.begun() ? ordinal_of(table, need.device) : -1;
+  if (ordinal < 0) return {};
+  prepare_framework();
+  return {ordinal, framework_may_give(holdings(table), guarantee_bytes)};
+}
+
+// What is idle before what is in use: pages, no more than is needed; the framework's cache, which goes whole;
+// guests, which may be where the process has no context of its own. What another process took meanwhile was
+// not given.
+uint64_t give(const driver::Table& table, const Ledger::Need& need, uint64_t guarantee_bytes) {
+  const Asked asked = asked_for(table, need, guarantee_bytes);
+  if (asked.ordinal < 0) return 0;
+  const std::optional<size_t> before = free_on(table, asked.ordinal);
+  if (!before) return evict(asked.ordinal, need.bytes);
+  const auto given = [&]() -> uint64_t {
+    const size_t now = free_on(table, asked.ordinal).value_or(0);
+    return now > *before ? now - *before : 0;
+  };
+  give_pages(table, asked.ordinal, need.bytes, guarantee_bytes);
+  if (given() < need.bytes && asked.framework_may_give && framework_is_prepared())
+    give_framework_cache(table, asked.ordinal);
+  if (given() < need.bytes) evict(asked.ordinal, need.bytes);
+  return given();
+}
+
+void serve(Ledger& ledger, uint32_t (*captures)(), uint64_t guarantee_bytes) {
+  Publisher publisher(ledger, guarantee_bytes);
+  for (;;) {
+    Ledger::Need need;
+    const bool asked = ledger.wait_for_need(&need, kTick);
+    const driver::Table* table = driver::process_table(nullptr);
+    if (table != nullptr) stay_out_of_captures(*table);
+    const bool may_call_driver = table != nullptr && captures() == 0;
+    const uint64_t given = asked && may_call_driver ? give(*table, need, guarantee_bytes) : 0;
+    // Who gave shows first what is left, so that it is not asked for that again; who did not lets nobody
+    // wait.
+    if (asked && given == 0) ledger.answer(need, 0);
+    publisher.publish(may_call_driver, /*now=*/given != 0);
+    if (given != 0) ledger.answer(need, given);
+  }
+}
+
+// The program's signals are for its own threads.
+bool start_thread(Ledger& ledger, uint32_t (*captures)(), uint64_t guarantee_bytes, std::string* why_not) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  bool started = true;
+  try {
+    std::thread([&ledger, captures, guarantee_bytes] { serve(ledger, captures, guarantee_bytes); }).detach();
+  } catch (const std::system_error& error) {
+    *why_not = std::string("no thread for the ledger: ") + error.what();
+    started = false;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return started;
+}
+
+}  // namespace
+
+bool PeerService::start(uint32_t (*captures)(), std::string* why_not) {
+  static std::mutex mutex;
+  std::lock_guard guard(mutex);
+  if (joined.load() != nullptr) return true;
+  const std::string name = ledger_name();
+  if (captures == nullptr || name.empty()) {
+    *why_not = "SPILLWAY_LEDGER is off";
+    return false;
+  }
+  Environment environment;
+  if (!read_environment(&environment, why_not)) return false;
+  std::unique_ptr<Ledger> ledger = Ledger::join(name, why_not);
+  end_spans_before_what_is_loaded();
+  if (ledger == nullptr || !start_thread(*ledger, captures, environment.guarantee_bytes, why_not))
+    return false;
+  joined.store(ledger.release());  // for ever: the thread uses it
+  return true;
+}
+
+Ledger* PeerService::ledger() {
+  return joined.load();
+}
+
+}  // namespace spillway

@@ -1,0 +1,25 @@
+// A moment in which nothing uses device memory: no work is under way on any device, the gate is closed, and
+// no stream is being captured.
+//
+// Thread-safety: any thread; one at a time, for which the others wait. Errors: `held` is false at the
+// deadline, or where what is queued takes some seconds, or a call under way more than one.
+#pragma once
+#include "allocator/allocator.h"
+#include "allocator/tiers/gate.h"
+
+namespace spillway {
+
+class Standstill {
+ public:
+  Standstill(Allocator& allocator, Gate& gate, std::chrono::steady_clock::time_point deadline);
+  ~Standstill();
+  Standstill(const Standstill&) = delete;
+  Standstill& operator=(const Standstill&) = delete;
+  bool held() const { return held_; }
+
+ private:
+  Gate& gate_;
+  bool closed_ = false, held_ = false;
+};
+
+}  // namespace spillway

@@ -1,0 +1,26 @@
+#include "strategies/quiesce/wait_until_idle.h"
+
+#include <memory>
+
+#include "allocator/pages/reclaim.h"
+#include "strategies/framework/deadline_worker.h"
+
+namespace spillway {
+namespace {
+
+// Never destroyed: the thread may outlive every static object.
+Helper& helper() {
+  static auto* const made = new Helper;
+  return *made;
+}
+
+}  // namespace
+
+bool wait_until_idle(Allocator& allocator, std::chrono::steady_clock::time_point deadline) {
+  // Shared with the thread, which may still write it when nobody waits any more.
+  const auto idle = std::make_shared<bool>(false);
+  const auto work = [&allocator, idle] { *idle = wait_until_all_idle(allocator); };
+  return helper().run_when_free(work, deadline) && *idle;
+}
+
+}  // namespace spillway

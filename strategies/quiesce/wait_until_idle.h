@@ -1,0 +1,14 @@
+// Waiting until nothing runs on any device that the allocator uses, and no longer than until a deadline: the
+// work may be waiting for another process, or for a launch of this one.
+//
+// Thread-safety: any thread. One after the other. Errors: false, also once the process exits.
+#pragma once
+#include <chrono>
+
+#include "allocator/allocator.h"
+
+namespace spillway {
+
+bool wait_until_idle(Allocator& allocator, std::chrono::steady_clock::time_point deadline);
+
+}  // namespace spillway

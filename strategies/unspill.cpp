@@ -1,0 +1,34 @@
+#include "strategies/unspill.h"
+
+#include <mutex>
+
+#include "allocator/tiers/spill.h"
+#include "strategies/quiesce/quiesce.h"
+
+namespace spillway {
+namespace {
+
+constexpr unsigned kCallsBetweenLooks = 1024;
+constexpr auto kMostTime = std::chrono::seconds(5);
+
+void bring_back_to(Allocator& allocator, Gate& gate, DeviceId device) {
+  if (returnable_bytes(allocator, device) == 0) return;
+  const Standstill standstill(allocator, gate, std::chrono::steady_clock::now() + kMostTime);
+  if (standstill.held())
+    bring_back(allocator, device);
+  else
+    postpone_return(allocator, device);
+}
+
+}  // namespace
+
+void bring_back_now_and_then(Allocator& allocator, Ladder& ladder) {
+  thread_local unsigned calls = 0;
+  if (++calls % kCallsBetweenLooks != 0 || Ladder::inside() || ladder.gate() == nullptr) return;
+  static std::mutex one_at_a_time;
+  const std::unique_lock guard(one_at_a_time, std::try_to_lock);
+  if (!guard.owns_lock()) return;
+  for (int i = 0; i < Allocator::kMaxDevices; ++i) bring_back_to(allocator, *ladder.gate(), DeviceId{i});
+}
+
+}  // namespace spillway

@@ -1,0 +1,13 @@
+// What was moved to another tier comes back when the device has had room for long.
+//
+// Thread-safety: any thread that holds no lock which a launching thread may need; one at a time does it, the
+// others pass. Errors: none; what does not come back is tried again later.
+#pragma once
+#include "strategies/ladder/ladder.h"
+
+namespace spillway {
+
+// Cheap but for one call in many, which looks whether there is something to do.
+void bring_back_now_and_then(Allocator& allocator, Ladder& ladder);
+
+}  // namespace spillway
