@@ -5,7 +5,7 @@
 
 namespace spillway {
 
-thread_local DeviceHeap* heap_in_handler = nullptr;
+thread_local bool inside_handler = false;
 
 namespace {
 constexpr uint64_t kLargestRequest = uint64_t{1} << 46;
@@ -137,15 +137,13 @@ Arena& DeviceHeap::new_arena(StreamId stream, uint64_t pool, bool small) {
   return *arenas_.back();
 }
 
-// Holes of this size and more are left to the request that waits for one.
-uint64_t DeviceHeap::kept_bytes(const Arena& arena) const {
-  const bool kept = waiting_ != nullptr && heap_in_handler != this && &arena == waiting_arena_;
-  return kept ? waiting_->size : UINT64_MAX;
+uint64_t DeviceHeap::kept_bytes(const Arena& arena, bool waits) const {
+  return &arena == kept_.arena && !waits ? kept_.bytes : UINT64_MAX;
 }
 
-Block* DeviceHeap::find_hole(Arena& arena, uint64_t size) {
+Block* DeviceHeap::find_hole(Arena& arena, uint64_t size, bool waits) {
   Block* hole = arena.best(size);
-  return hole != nullptr && hole->size >= kept_bytes(arena) ? nullptr : hole;
+  return hole != nullptr && hole->size >= kept_bytes(arena, waits) ? nullptr : hole;
 }
 
 // Counts the block as live and returns its place in the order.

@@ -42,10 +42,10 @@
 namespace spillway {
 
 // What is set aside for one request: pages, budget to create pages from, and a place with a busy block.
-class PageReservation final : public Reservation {
+class PageReservation {
  public:
   explicit PageReservation(uint64_t page_bytes) : page_bytes_(page_bytes) {}
-  uint64_t bytes() const noexcept override { return pages.size() * page_bytes_ + promised_bytes; }
+  uint64_t bytes() const noexcept { return pages.size() * page_bytes_ + promised_bytes; }
 
   std::vector<CUmemGenericAllocationHandle> pages;
   uint64_t promised_bytes = 0;  // counted as held, without pages
@@ -103,19 +103,12 @@ class DeviceHeap {
   void sample_memory();
   bool peak_is_untold();  // to the trace
 
-  // For the strategies; see reclaim.h.
-  ReclaimEstimate estimate(const OomEvent& event, IdlePages what);
-  uint64_t reclaim(const OomEvent& event, PageReservation& reservation, IdlePages what);
-  uint64_t helpful_pending_bytes(const OomEvent& event);
-  uint64_t wait_for_events(const OomEvent& event, uint64_t* waited);
   bool wait_until_idle();
 
   // spill.cpp; see spill.h.
   void touch(Block* block, uint64_t address);
   uint64_t spilled_bytes(Tier tier);
   uint64_t host_spare_bytes() const { return host_spare_.bytes(); }
-  SpillEstimate estimate_spill(const OomEvent& event, const SpillPlace& where);
-  SpillResult spill(const OomEvent& event, PageReservation& reservation, const SpillPlace& where);
   uint64_t returnable_bytes();
   uint64_t bring_back();
   void postpone_return();
@@ -146,6 +139,7 @@ class DeviceHeap {
   enum class Served : uint8_t { kYes, kShort, kFailed };
   // What a block is asked for back.
   enum class Return : uint8_t { kFromFile, kFromAnywhere };
+  class Waiting;
   // A request on its way after a miss.
   struct Miss {
     Request request;
@@ -158,9 +152,11 @@ class DeviceHeap {
     Block* returning = nullptr;
     Block* block = nullptr;
     uint64_t address = 0;
+    Arena* arena = nullptr;  // where its place will be, while its handler runs
     CUresult error = CUDA_SUCCESS;
     const char* call = "";
     bool served() const { return block != nullptr; }
+    bool waits() const { return arena != nullptr; }
   };
   struct Victim {
     Arena* arena;
@@ -219,12 +215,13 @@ class DeviceHeap {
   Arena& new_arena(StreamId stream, uint64_t pool, bool small);  // (locked)
   uint32_t flags_of(uint64_t pool) const;                        // (locked)
   uint64_t pool_size(const Request& request);
-  Block* find_hole(Arena& arena, uint64_t size);         // (locked)
-  uint64_t kept_bytes(const Arena& arena) const;         // (locked)
-  uint64_t commit(Block* block);                         // (locked)
-  Status release_live(Block* block, FreedBlock* freed);  // (locked; unlocks)
-  std::vector<StreamId> streams_of(Block* block);        // (locked)
-  void forget_site(Block* block);                        // (locked)
+  // `waits`: for the request that free blocks are kept for.
+  Block* find_hole(Arena& arena, uint64_t size, bool waits = false);  // (locked)
+  uint64_t kept_bytes(const Arena& arena, bool waits) const;          // (locked)
+  uint64_t commit(Block* block);                                      // (locked)
+  Status release_live(Block* block, FreedBlock* freed);               // (locked; unlocks)
+  std::vector<StreamId> streams_of(Block* block);                     // (locked)
+  void forget_site(Block* block);                                     // (locked)
   void trace_block(trace::Kind kind, uint64_t order, uint64_t address, uint64_t bytes, uint64_t requested,
                    StreamId stream, uint64_t value = 0, uint64_t detail = 0);
   BlockInfo info(const Block* block) const;  // (locked)
@@ -266,8 +263,11 @@ class DeviceHeap {
   CUresult add_segment(Arena& arena, uint64_t size, const char** call);
   Served refused(Miss& miss, CUresult result, const char* call);
   Status run_handler(Miss& miss, FailurePtr* failure);
-  LadderOutcome handle(Miss& miss, const OomEvent& event);
-  static bool try_again(void* context);
+  LadderOutcome handle(Waiting& waiting, const Miss& miss);
+  LadderOutcome handle_with_kept_blocks(Miss& miss, const OomEvent& event);
+  static Status outcome_of(const Miss& miss, LadderOutcome outcome);
+  void count_incident(Status status, uint64_t bytes, uint64_t us);
+  bool retry(Miss& miss);
   OomEvent make_event(const Miss& miss);
   uint64_t largest_extent(const Miss& miss);
   Status driver_failure(const Miss& miss, FailurePtr* failure);
@@ -294,6 +294,8 @@ class DeviceHeap {
   void complete(Block* block);
   void complete_claimed(Block* block);
   bool could_serve(const Miss& miss);
+  uint64_t helpful_pending_bytes(const Miss& miss);
+  uint64_t wait_for_events(const Miss& miss);
 
   // shared.cpp: pages of several processes, and of several devices.
   Status share_here(Block* block, uint64_t address, SharedBlock* out, std::string* text);
@@ -308,6 +310,8 @@ class DeviceHeap {
   CUresult grant_everywhere(const CUmemAccessDesc& access);
 
   // reclaim.cpp: idle pages.
+  ReclaimEstimate estimate_reclaim(const Miss& miss, uint64_t short_bytes, IdlePages what);
+  uint64_t reclaim(Miss& miss, IdlePages what);
   Idle idle_bytes();                                                                             // (locked)
   std::vector<Victim> take_idle(uint64_t bytes, bool drained_only, uint64_t pool = kEveryPool);  // (locked)
   uint64_t unmap_victims(std::vector<Victim>& victims);
@@ -336,7 +340,9 @@ class DeviceHeap {
   std::vector<Move> choose_moves(uint64_t bytes, const SpillPlace& where,
                                  uint64_t most_bytes) const;  // (locked)
   void all_is_drained();                                      // (locked)
-  std::optional<Lack> lack() const;                           // (locked)
+  std::optional<Lack> lack(const Miss& miss) const;           // (locked)
+  SpillEstimate estimate_spill(const Miss& miss, uint64_t short_bytes, const SpillPlace& where);
+  SpillResult spill(Miss& miss, const SpillPlace& where);
   static uint64_t bytes_of(const std::vector<Move>& moves);
   void mark_moving(const std::vector<Move>& moves);  // (locked)
   CUresult elsewhere(const SpillPlace& where, uint64_t bytes, CUmemGenericAllocationHandle* handle);
@@ -370,10 +376,10 @@ class DeviceHeap {
   uint64_t move_in(std::vector<Move>& moves, PageReservation& pages);
   bool provide(Move& move, PageReservation& pages);
   uint64_t settle_in(const std::vector<Move>& moves, PageReservation& pages);
-  // Of the waiting request.
-  bool fits() const;                                                      // (locked)
-  std::optional<Placement> place_for(uint64_t has, uint64_t idle) const;  // (locked)
-  void take_place(PageReservation& reservation, const Placement& place);  // (locked)
+  // Of a request whose handler runs.
+  static bool fits(const Miss& miss);                                                        // (locked)
+  static std::optional<Placement> place_for(const Miss& miss, uint64_t has, uint64_t idle);  // (locked)
+  static void take_place(Miss& miss, const Placement& place);                                // (locked)
 
   // come_back.cpp: what is to be shared.
   Status come_back(Block* block, uint64_t address, FailurePtr* failure);
@@ -478,15 +484,19 @@ class DeviceHeap {
   std::vector<Staging> left_over_;
 
   std::mutex ladder_mutex_;
-  Miss* waiting_ = nullptr;  // guarded by lock_; the request whose handler runs
-  Arena* waiting_arena_ = nullptr;
+  // Free blocks of this arena and size, and larger ones, are left to the request whose handler runs.
+  struct Kept {
+    const Arena* arena = nullptr;
+    uint64_t bytes = 0;
+  };
+  Kept kept_;  // guarded by lock_
 
   std::mutex events_mutex_;
   Marks marks_;  // these two are guarded by it
   std::vector<Deferred> deferred_;
 };
 
-// The heap whose handler runs on this thread, or null.
-extern thread_local DeviceHeap* heap_in_handler;
+// Whether a handler runs on this thread: then nothing may wait for memory.
+extern thread_local bool inside_handler;
 
 }  // namespace spillway

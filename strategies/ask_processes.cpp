@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "allocator/costs.h"
 #include "base/backoff.h"
 #include "strategies/core/core.h"
 #include "strategies/core/free_bytes.h"
@@ -14,7 +15,6 @@
 namespace spillway {
 namespace {
 
-constexpr uint64_t kTypicalUs = 50'000;
 // While something else could serve the request, and when nothing else can: a stopped process never answers.
 constexpr auto kPatience = std::chrono::milliseconds(500);
 constexpr auto kMostPatience = std::chrono::seconds(2);
@@ -26,15 +26,18 @@ class AskPeers final : public Strategy {
   StrategyInfo info() const noexcept override {
     return {"ask_peers", Guarantee::kBitExact, kNeedsNothing, kServesAllocator | kServesDriverCallers};
   }
-  Offer offer(const OomEvent& event) noexcept override {
+  Offer offer(const PendingRequest& request) noexcept override {
+    const OomEvent& event = request.event;
     const Ledger* ledger = ledger_();
     if (ledger == nullptr || event.over_limit) return {};
-    if (shows_enough(event)) return {event.short_bytes, kTypicalUs, /*counted=*/true, Takes::kOthersIdle};
+    if (shows_enough(event))
+      return {event.short_bytes, costs::kOtherProcessUs, /*counted=*/true, Takes::kOthersIdle};
     const auto device = uuid_of(table_, static_cast<int>(event.device));
     if (!device || ledger->peers_on(*device) == 0) return {};
-    return {event.short_bytes, kTypicalUs, /*counted=*/false, Takes::kHope};
+    return {event.short_bytes, costs::kOtherProcessUs, /*counted=*/false, Takes::kHope};
   }
-  Relief relieve(const OomEvent& event, Reservation&) noexcept override {
+  Relief relieve(PendingRequest& request) noexcept override {
+    const OomEvent& event = request.event;
     const auto device = uuid_of(table_, static_cast<int>(event.device));
     if (!device) return {};
     const bool shown = shows_enough(event);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "allocator/costs.h"
 #include "strategies/quiesce/quiesce.h"
 #include "strategies/spill_offer.h"
 
@@ -10,8 +11,6 @@ namespace {
 
 // Everything stands still for it, so more goes than is needed.
 constexpr uint64_t kAhead = 256 << 20;
-// From a peer's memory to the host's.
-constexpr uint64_t kBytesPerUs = 12'000;
 
 uint64_t evict(Allocator& allocator, const SpillLimits& limits, DeviceId device, uint64_t bytes) {
   return evict_guests(allocator, device, bytes + kAhead, host_room_bytes(allocator, limits, device));
@@ -25,11 +24,13 @@ class EvictGuests final : public Strategy {
             kServesAllocator | kServesDriverCallers};
   }
   // Priced without what exchanging pages takes: before anything of the device's own goes, its guests do.
-  Offer offer(const OomEvent& event) noexcept override {
+  Offer offer(const PendingRequest& request) noexcept override {
+    const OomEvent& event = request.event;
     const uint64_t guests = std::min(guest_bytes(allocator_, event.device), event.short_bytes);
-    return {guests, guests / kBytesPerUs};
+    return {guests, guests / costs::kHostBytesPerUs};
   }
-  Relief relieve(const OomEvent& event, Reservation&) noexcept override {
+  Relief relieve(PendingRequest& request) noexcept override {
+    const OomEvent& event = request.event;
     return {evict(allocator_, limits_, event.device, event.short_bytes), false,
             "sent other devices' blocks away"};
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "allocator/costs.h"
 #include "strategies/core/free_bytes.h"
 #include "strategies/framework/deadline_worker.h"
 #include "strategies/framework/framework.h"
@@ -13,8 +14,6 @@
 namespace spillway {
 namespace {
 
-// cudaFree of a segment takes about a millisecond, and LibTorch's cache has some dozens of them.
-constexpr uint64_t kTypicalUs = 50'000;
 constexpr auto kMostTime = std::chrono::seconds(5);
 constexpr const char* kHeldByNccl =
     "PyTorch locks its segments while it calls NCCL: TORCH_DIST_USE_NCCL2=0 chooses a backend that does not";
@@ -25,16 +24,17 @@ class FrameworkCache final : public Strategy {
   StrategyInfo info() const noexcept override {
     return {"framework_cache", Guarantee::kBitExact, kNeedsFrameworkLock, kServesDriverCallers};
   }
-  Offer offer(const OomEvent& event) noexcept override {
+  Offer offer(const PendingRequest& request) noexcept override {
+    const OomEvent& event = request.event;
     if (event.capture != CaptureState::kNone || !framework_is_prepared()) return {};
     if (event.framework_waits_for_nccl) {
       Offer none;
       std::snprintf(none.why_not, sizeof none.why_not, "%s", kHeldByNccl);
       return none;
     }
-    return {event.short_bytes, kTypicalUs, /*counted=*/false, Takes::kIdle};
+    return {event.short_bytes, costs::kFrameworkCacheUs, /*counted=*/false, Takes::kIdle};
   }
-  Relief relieve(const OomEvent& event, Reservation&) noexcept override;
+  Relief relieve(PendingRequest& request) noexcept override;
 
  private:
   const driver::Table& table_;
@@ -46,7 +46,8 @@ Helper& helper() {
   return *made;
 }
 
-Relief FrameworkCache::relieve(const OomEvent& event, Reservation&) noexcept {
+Relief FrameworkCache::relieve(PendingRequest& request) noexcept {
+  const OomEvent& event = request.event;
   CUcontext context = nullptr;
   if (table_.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr) return {};
   const size_t before = free_bytes(table_);

@@ -1,13 +1,11 @@
 // Gives idle pages back to the driver, which then has to create others: dearer than stitching, and the way
 // when pages may not be moved or the driver must have them.
-#include "allocator/pages/reclaim.h"
+#include "allocator/allocator.h"
+#include "allocator/costs.h"
 #include "strategies/ladder/ladder.h"
 
 namespace spillway {
 namespace {
-
-// As for stitching, and release 23 us and create 29 us for each page.
-constexpr uint64_t kPageUs = 26 + 23 + 29 + 2 + 36, kDrainUs = 100, kPageBytes = 2 << 20;
 
 class ReleaseCache final : public Strategy {
  public:
@@ -15,17 +13,17 @@ class ReleaseCache final : public Strategy {
   StrategyInfo info() const noexcept override {
     return {"release_cache", Guarantee::kBitExact, kNeedsNothing, kServesAllocator | kServesDriverCallers};
   }
-  Offer offer(const OomEvent& event) noexcept override {
-    if (event.source == Source::kDriverCaller) return whole_cache(event.device);
-    const ReclaimEstimate estimate = estimate_reclaim(allocator_, event, IdlePages::kGiveBack);
-    return {estimate.useful_bytes, estimate.pages * kPageUs + (estimate.waits ? kDrainUs : 0),
+  Offer offer(const PendingRequest& request) noexcept override {
+    if (request.event.source == Source::kDriverCaller) return whole_cache(request.event.device);
+    const ReclaimEstimate estimate = request.estimate_reclaim(IdlePages::kGiveBack);
+    return {estimate.useful_bytes,
+            estimate.pages * costs::kReplaceUs + (estimate.waits ? costs::kDrainUs : 0),
             /*counted=*/true, Takes::kIdle};
   }
-  Relief relieve(const OomEvent& event, Reservation& reservation) noexcept override {
-    if (event.source == Source::kDriverCaller)
-      return {allocator_.empty_cache(event.device), false, "gave idle pages to the driver"};
-    return {reclaim(allocator_, event, reservation, IdlePages::kGiveBack), false,
-            "gave idle pages to the driver"};
+  Relief relieve(PendingRequest& request) noexcept override {
+    const bool of_driver = request.event.source == Source::kDriverCaller;
+    return {of_driver ? allocator_.empty_cache(request.event.device) : request.reclaim(IdlePages::kGiveBack),
+            false, "gave idle pages to the driver"};
   }
 
  private:
@@ -33,8 +31,8 @@ class ReleaseCache final : public Strategy {
   Offer whole_cache(DeviceId device) noexcept {
     Memory memory;
     if (!allocator_.uses(device) || allocator_.memory(device, &memory) != Status::kOk) return {};
-    return {memory.cached, (memory.cached / kPageBytes + 1) * kPageUs + kDrainUs, /*counted=*/true,
-            Takes::kIdle};
+    const uint64_t pages = memory.cached / costs::kCostPageBytes + 1;
+    return {memory.cached, pages * costs::kReplaceUs + costs::kDrainUs, /*counted=*/true, Takes::kIdle};
   }
 
   Allocator& allocator_;

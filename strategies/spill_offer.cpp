@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "allocator/costs.h"
 #include "allocator/request/verdict.h"
 
 namespace spillway {
@@ -33,7 +34,8 @@ Offer offer_of(const SpillEstimate& estimate, double most_slowdown) {
   }
   const double copy_us = static_cast<double>(estimate.bytes) / estimate.bytes_per_us;
   offer.bytes = estimate.useful_bytes;
-  offer.cost_us = static_cast<uint64_t>(copy_us) + (estimate.bytes >> 21) * kExchangeUs + kStandstillUs;
+  offer.cost_us = static_cast<uint64_t>(copy_us) + estimate.bytes / costs::kCostPageBytes * costs::kRemapUs +
+                  costs::kQuiesceUs;
   return offer;
 }
 

@@ -8,9 +8,6 @@
 
 namespace spillway {
 
-// What exchanging the pages behind an address takes for each of 2 MiB, beside the copy; and the standstill.
-inline constexpr uint64_t kExchangeUs = 26 + 2 + 36, kStandstillUs = 500;
-
 // What the budget and the machine leave for blocks of `device`, which keeps some for its next spill.
 uint64_t host_room_bytes(Allocator& allocator, const SpillLimits& limits, DeviceId device);
 

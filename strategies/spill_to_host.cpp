@@ -10,18 +10,17 @@ class SpillToHost final : public Strategy {
   StrategyInfo info() const noexcept override {
     return {"spill_to_host", Guarantee::kBitExact, kNeedsIdleDevice | kNeedsGate};
   }
-  Offer offer(const OomEvent& event) noexcept override {
-    const SpillPlace where = place(event);
-    const SpillEstimate estimate = estimate_spill(allocator_, event, where);
+  Offer offer(const PendingRequest& request) noexcept override {
+    const SpillPlace where = place(request.event);
+    const SpillEstimate estimate = request.estimate_spill(where);
     if (estimate.needed_bytes == 0) return {};
     if (estimate.movable_bytes >= estimate.needed_bytes && estimate.useful_bytes == 0)
       return refused("%s must go, and of the budget of host memory %s are left", estimate.needed_bytes,
                      where.most_bytes);
     return offer_of(estimate, limits_.most_slowdown);
   }
-  Relief relieve(const OomEvent& event, Reservation& reservation) noexcept override {
-    return {spill(allocator_, event, reservation, place(event)).bytes, false,
-            "moved cold blocks to host memory"};
+  Relief relieve(PendingRequest& request) noexcept override {
+    return {request.spill(place(request.event)).bytes, false, "moved cold blocks to host memory"};
   }
 
  private:

@@ -15,9 +15,9 @@ class SpillToNvme final : public Strategy {
  public:
   SpillToNvme(Allocator& allocator, const SpillLimits& limits) : allocator_(allocator), limits_(limits) {}
   StrategyInfo info() const noexcept override { return {"spill_to_nvme"}; }
-  Offer offer(const OomEvent& event) noexcept override {
-    const SpillPlace where = place(event);
-    const SpillEstimate estimate = estimate_spill(allocator_, event, where);
+  Offer offer(const PendingRequest& request) noexcept override {
+    const SpillPlace where = place(request.event);
+    const SpillEstimate estimate = request.estimate_spill(where);
     if (estimate.needed_bytes == 0) return {};
     if (estimate.movable_bytes < estimate.needed_bytes)
       return refused("of %s that must go, only %s are registered and not in use", estimate.needed_bytes,
@@ -26,9 +26,9 @@ class SpillToNvme final : public Strategy {
       return refused("%s must go, and the file takes %s more", estimate.needed_bytes, where.most_bytes);
     return offer_of(estimate, limits_.most_slowdown);
   }
-  Relief relieve(const OomEvent& event, Reservation& reservation) noexcept override {
+  Relief relieve(PendingRequest& request) noexcept override {
     thread_local std::string why_not;
-    const uint64_t bytes = spill(allocator_, event, reservation, place(event)).bytes;
+    const uint64_t bytes = request.spill(place(request.event)).bytes;
     why_not = bytes == 0 ? file_trouble(allocator_) : "";
     if (!why_not.empty()) why_not = "the file could not be written: " + why_not;
     return {bytes, false, "moved registered blocks to a file", why_not.c_str()};

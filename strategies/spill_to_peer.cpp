@@ -19,11 +19,12 @@ class SpillToPeer final : public Strategy {
   StrategyInfo info() const noexcept override {
     return {"spill_to_peer", Guarantee::kBitExact, kNeedsIdleDevice | kNeedsGate};
   }
-  Offer offer(const OomEvent& event) noexcept override {
+  Offer offer(const PendingRequest& request) noexcept override {
+    const OomEvent& event = request.event;
     const Peers peers = peers_of(allocator_, event.device);
     if (!peers.others) return {};
     const SpillPlace where = place(peers);
-    const SpillEstimate estimate = estimate_spill(allocator_, event, where);
+    const SpillEstimate estimate = request.estimate_spill(where);
     if (estimate.needed_bytes == 0) return {};
     if (peers.reachable.empty()) return because("no peer access: the device can use no other one's memory");
     if (where.most_bytes == 0)
@@ -31,14 +32,15 @@ class SpillToPeer final : public Strategy {
                                         : "no peer has room: without a budget only unused ones are taken");
     return offer_of(estimate, limits_.most_slowdown);
   }
-  Relief relieve(const OomEvent& event, Reservation& reservation) noexcept override {
+  Relief relieve(PendingRequest& request) noexcept override {
+    const OomEvent& event = request.event;
     const SpillPlace where = place(peers_of(allocator_, event.device));
     if (where.most_bytes == 0) return {0, false, "no peer has room any more"};
     if (!limits_.peer_bytes && has_context(allocator_, where.peer)) {
       used_[index(where.peer)].store(true);
       return {0, false, "the program uses the peer itself"};
     }
-    const SpillResult spilled = spill(allocator_, event, reservation, where);
+    const SpillResult spilled = request.spill(where);
     const uint64_t there = guest_bytes(allocator_, where.peer);
     if (spilled.refused)
       of(where.peer).refuse(there, limits_.now());

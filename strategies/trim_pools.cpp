@@ -4,6 +4,7 @@
 // device may be waited for, on a thread of ours.
 #include <algorithm>
 
+#include "allocator/costs.h"
 #include "strategies/core/free_bytes.h"
 #include "strategies/core/pools.h"
 #include "strategies/framework/deadline_worker.h"
@@ -13,7 +14,6 @@
 namespace spillway {
 namespace {
 
-constexpr uint64_t kTypicalUs = 2'000;
 constexpr auto kMostTime = std::chrono::seconds(3);
 
 struct Trim {
@@ -43,12 +43,14 @@ class TrimPools final : public Strategy {
   }
   // Whether a capture allows it is not documented. At the process's own limit it is of no use: what a pool
   // keeps beyond what is in use does not count there.
-  Offer offer(const OomEvent& event) noexcept override {
+  Offer offer(const PendingRequest& request) noexcept override {
+    const OomEvent& event = request.event;
     const bool possible = event.capture == CaptureState::kNone && !event.over_limit && pools_are_used() &&
                           table_.cuMemPoolTrimTo != nullptr;
-    return possible ? Offer{event.short_bytes, kTypicalUs, /*counted=*/false, Takes::kIdle} : Offer{};
+    return possible ? Offer{event.short_bytes, costs::kTrimPoolsUs, /*counted=*/false, Takes::kIdle}
+                    : Offer{};
   }
-  Relief relieve(const OomEvent& event, Reservation&) noexcept override;
+  Relief relieve(PendingRequest& request) noexcept override;
 
  private:
   const driver::Table& table_;
@@ -60,7 +62,8 @@ Helper& helper() {
   return *made;
 }
 
-Relief TrimPools::relieve(const OomEvent& event, Reservation&) noexcept {
+Relief TrimPools::relieve(PendingRequest& request) noexcept {
+  const OomEvent& event = request.event;
   const int device = static_cast<int>(event.device);
   CUcontext context = nullptr;
   if (table_.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr) return {};

@@ -194,73 +194,71 @@ uint64_t DeviceHeap::hold(std::vector<Victim>& victims, PageReservation& reserva
   return bytes;
 }
 
-ReclaimEstimate DeviceHeap::estimate(const OomEvent& event, IdlePages what) {
+ReclaimEstimate DeviceHeap::estimate_reclaim(const Miss& miss, uint64_t short_bytes, IdlePages what) {
   ReclaimEstimate out;
-  if (event.capture != CaptureState::kNone || heap_in_handler != this) return out;
   std::lock_guard guard(lock_);
-  const Miss& miss = *waiting_;
   const Idle idle = idle_bytes();
-  if (fits()) {
+  if (fits(miss)) {
     // Nothing is short: only a failure that was injected may still want an idle page returned.
     if (!miss.injected || what != IdlePages::kGiveBack) return out;
     out.pages = std::min(idle.all, (miss.size + page_bytes_ - 1) / page_bytes_ * page_bytes_) / page_bytes_;
     out.useful_bytes = out.pages * page_bytes_;
     return out;
   }
-  if (waiting_arena_->single_handle) {
+  if (miss.arena->single_handle) {
     const uint64_t missing = short_of_single(miss);
     if (what != IdlePages::kGiveBack || missing == 0 || idle.all < missing) return out;
     out.pages = (missing + page_bytes_ - 1) / page_bytes_;
-    out.useful_bytes = event.short_bytes;
+    out.useful_bytes = short_bytes;
     out.waits = missing > idle.drained;
     return out;
   }
-  const std::optional<Placement> place = place_for(have(miss), idle.all);
+  const std::optional<Placement> place = place_for(miss, have(miss), idle.all);
   if (!place || place->need_bytes <= have(miss)) return out;
   out.pages = (place->need_bytes - have(miss) + page_bytes_ - 1) / page_bytes_;
-  out.useful_bytes = event.short_bytes;
+  out.useful_bytes = short_bytes;
   out.waits = out.pages * page_bytes_ > idle.drained;
   return out;
 }
 
-bool DeviceHeap::fits() const {
-  return waiting_->returning == nullptr && waiting_arena_->best(waiting_->size) != nullptr;
+bool DeviceHeap::fits(const Miss& miss) {
+  return miss.returning == nullptr && miss.arena->best(miss.size) != nullptr;
 }
 
 // A block that comes back needs pages and has its place.
-std::optional<Placement> DeviceHeap::place_for(uint64_t has, uint64_t idle) const {
-  if (waiting_->returning == nullptr) return waiting_arena_->plan(waiting_->size, has, idle);
+std::optional<Placement> DeviceHeap::place_for(const Miss& miss, uint64_t has, uint64_t idle) {
+  if (miss.returning == nullptr) return miss.arena->plan(miss.size, has, idle);
   Placement pages;
-  pages.need_bytes = waiting_->size;
+  pages.need_bytes = miss.size;
   return pages.need_bytes <= has + idle ? std::optional(pages) : std::nullopt;
 }
 
-void DeviceHeap::take_place(PageReservation& reservation, const Placement& place) {
+void DeviceHeap::take_place(Miss& miss, const Placement& place) {
+  PageReservation& reservation = miss.reservation;
   reservation.voids.clear();
   reservation.placement = place;
-  reservation.arena = waiting_arena_;
-  if (waiting_->returning == nullptr) reservation.claim = waiting_arena_->claim(place, &reservation.voids);
+  reservation.arena = miss.arena;
+  if (miss.returning == nullptr) reservation.claim = miss.arena->claim(place, &reservation.voids);
 }
 
-uint64_t DeviceHeap::reclaim(const OomEvent& event, PageReservation& reservation, IdlePages what) {
-  if (event.capture != CaptureState::kNone || heap_in_handler != this) return 0;
+uint64_t DeviceHeap::reclaim(Miss& miss, IdlePages what) {
   const Device::Scope scope(*device_);
+  PageReservation& reservation = miss.reservation;
   std::vector<Arena*> skipped;
   for (int round = 0;; ++round) {
     std::vector<Victim> victims;
     bool placed = false;
     {
       std::lock_guard guard(lock_);
-      const Miss& miss = *waiting_;
       if (reservation.claim != nullptr) return 0;
-      if (waiting_arena_->single_handle || fits()) break;
+      if (miss.arena->single_handle || fits(miss)) break;
       const uint64_t has = have(miss);
-      const auto place = place_for(has, idle_bytes().drained);
+      const auto place = place_for(miss, has, idle_bytes().drained);
       placed = place.has_value();
       if (placed) {
-        take_place(reservation, *place);
+        take_place(miss, *place);
         if (place->need_bytes > has) victims = take_idle(place->need_bytes - has, true);
-      } else if (!place_for(has, idle_bytes().all)) {
+      } else if (!place_for(miss, has, idle_bytes().all)) {
         return 0;
       }
     }
@@ -269,7 +267,7 @@ uint64_t DeviceHeap::reclaim(const OomEvent& event, PageReservation& reservation
   }
   // A hole fits already, because the failure was injected, or no page can help: giving back is what there is
   // to do.
-  return what == IdlePages::kGiveBack ? reclaim_anything(reservation, waiting_->size) : 0;
+  return what == IdlePages::kGiveBack ? reclaim_anything(reservation, miss.size) : 0;
 }
 
 uint64_t DeviceHeap::reclaim_anything(PageReservation& reservation, uint64_t bytes) {
@@ -310,27 +308,6 @@ uint64_t DeviceHeap::give_back(uint64_t most_bytes, uint64_t pool) {
   moved_bytes_ = 0;  // the driver is asked anew from here on
   spare_.insert(spare_.end(), pages.begin(), pages.end());
   return bytes + released;
-}
-
-ReclaimEstimate estimate_reclaim(Allocator& allocator, const OomEvent& event, IdlePages what) noexcept {
-  DeviceHeap* heap = allocator.heap(event.device, nullptr, nullptr);
-  return heap == nullptr ? ReclaimEstimate{} : heap->estimate(event, what);
-}
-
-uint64_t reclaim(Allocator& allocator, const OomEvent& event, Reservation& reservation,
-                 IdlePages what) noexcept {
-  DeviceHeap* heap = allocator.heap(event.device, nullptr, nullptr);
-  return heap == nullptr ? 0 : heap->reclaim(event, static_cast<PageReservation&>(reservation), what);
-}
-
-uint64_t pending_bytes(Allocator& allocator, const OomEvent& event) noexcept {
-  DeviceHeap* heap = allocator.heap(event.device, nullptr, nullptr);
-  return heap == nullptr ? 0 : heap->helpful_pending_bytes(event);
-}
-
-uint64_t wait_for_events(Allocator& allocator, const OomEvent& event, uint64_t* waited) noexcept {
-  DeviceHeap* heap = allocator.heap(event.device, nullptr, nullptr);
-  return heap == nullptr ? 0 : heap->wait_for_events(event, waited);
 }
 
 bool wait_until_all_idle(Allocator& allocator) noexcept {

@@ -1,14 +1,15 @@
-// What the built-in strategies can do with a device's memory. Used by strategies/, between a failed request
-// and its retry; the allocator's own state stays behind it.
+// Idle pages, for the strategies: how many could serve a request, and what becomes of them.
 //
-// Thread-safety: `reclaim` and `wait_for_events` are called on the thread whose request failed, inside the
-// handler; the rest from anywhere. No CUDA call is made by the functions that offers use.
+// Thread-safety: any thread. Errors: none. Units: bytes.
 #pragma once
 #include <cstdint>
 
-#include "allocator/allocator.h"
+#include "allocator/units.h"
+#include "trace/record.h"
 
 namespace spillway {
+
+class Allocator;
 
 struct ReclaimEstimate {
   uint64_t useful_bytes = 0;  // 0: it would not serve the request
@@ -20,19 +21,6 @@ enum class IdlePages : uint8_t {
   kKeep,      // unmap and hold for the request: stitching
   kGiveBack,  // unmap and release to the driver, which has to create others
 };
-
-// Whether idle pages from elsewhere would let the request be served, and how many that takes.
-ReclaimEstimate estimate_reclaim(Allocator& allocator, const OomEvent& event, IdlePages what) noexcept;
-// Unmaps idle pages, as many as the request is short of, into the reservation, together with an address range
-// for it. Returns the bytes.
-uint64_t reclaim(Allocator& allocator, const OomEvent& event, Reservation& reservation,
-                 IdlePages what) noexcept;
-
-// Bytes of blocks that wait for events on other streams and could help this request.
-uint64_t pending_bytes(Allocator& allocator, const OomEvent& event) noexcept;
-// Waits for one event at a time, oldest first, until the request could be served or none is left. Returns the
-// bytes that became free; `waited` counts the events.
-uint64_t wait_for_events(Allocator& allocator, const OomEvent& event, uint64_t* waited) noexcept;
 
 // Waits until no device that the allocator uses has work; false where that is not possible, as during a
 // capture.

@@ -16,7 +16,7 @@ constexpr uint64_t kMovedShare = 8;
 Block* DeviceHeap::idle_hole(const Miss& miss, const Arena& arena) {
   const uint64_t need = miss.reservation.placement.need_bytes;
   if (pages_at_hand(miss) >= need || (moved_bytes_ + need) * kMovedShare > held_bytes_) return nullptr;
-  const uint64_t kept = kept_bytes(arena);
+  const uint64_t kept = kept_bytes(arena, miss.waits());
   Block* found = nullptr;
   arena.each_hole(need, [&](Block* hole) {
     const bool serves = arena.whole_pages(hole).bytes() >= need && hole->size < kept;

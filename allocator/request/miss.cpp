@@ -70,7 +70,7 @@ DeviceHeap::Served DeviceHeap::serve(Miss& miss) {
 // True: served, and the lock released.
 bool DeviceHeap::serve_from_holes(Miss& miss, Arena& arena) {
   const uint64_t size = arena.small() ? miss.size : std::max(miss.size, kSmallBytes + kUnitBytes);
-  Block* hole = find_hole(arena, size);
+  Block* hole = find_hole(arena, size, miss.waits());
   if (hole == nullptr) return false;
   miss.block = arena.take(hole, size, miss.request.bytes);
   const uint64_t order = commit(miss.block);
@@ -100,7 +100,8 @@ bool DeviceHeap::claim_place(Miss& miss, Arena& arena) {
   PageReservation& reservation = miss.reservation;
   // The driver is asked again even if it refused before: somebody may have made room since.
   const uint64_t have_bytes = pages_at_hand(miss) + reservation.promised_bytes + room();
-  const std::optional<Placement> place = arena.plan(miss.size, have_bytes, 0, kept_bytes(arena));
+  const std::optional<Placement> place =
+      arena.plan(miss.size, have_bytes, 0, kept_bytes(arena, miss.waits()));
   if (!place) return false;
   reservation.voids.clear();
   reservation.placement = *place;

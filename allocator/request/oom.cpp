@@ -16,27 +16,94 @@ std::string mebibytes(uint64_t bytes) {
 }
 }  // namespace
 
-bool DeviceHeap::try_again(void* context) {
-  auto& [heap, miss] = *static_cast<std::pair<DeviceHeap*, Miss*>*>(context);
-  if (miss->served() || miss->error != CUDA_SUCCESS) return true;
-  if (miss->persistent || (miss->injected && miss->tries++ == 0)) return false;
-  return heap->serve(*miss) != Served::kShort;
+// While a stream is captured nothing may be drained, unmapped or waited for.
+class DeviceHeap::Waiting final : public PendingRequest {
+ public:
+  Waiting(DeviceHeap& heap, Miss& miss, const OomEvent& what)
+      : PendingRequest(what), heap_(heap), miss_(miss) {}
+  bool retry() noexcept override { return heap_.retry(miss_); }
+  uint64_t reserved_bytes() const noexcept override { return miss_.reservation.bytes(); }
+  ReclaimEstimate estimate_reclaim(IdlePages what) const noexcept override {
+    return captures() ? ReclaimEstimate{} : heap_.estimate_reclaim(miss_, event.short_bytes, what);
+  }
+  uint64_t reclaim(IdlePages what) noexcept override { return captures() ? 0 : heap_.reclaim(miss_, what); }
+  uint64_t pending_bytes() const noexcept override {
+    return captures() ? 0 : heap_.helpful_pending_bytes(miss_);
+  }
+  uint64_t wait_for_events() noexcept override { return captures() ? 0 : heap_.wait_for_events(miss_); }
+  SpillEstimate estimate_spill(const SpillPlace& where) const noexcept override {
+    return captures() ? SpillEstimate{} : heap_.estimate_spill(miss_, event.short_bytes, where);
+  }
+  SpillResult spill(const SpillPlace& where) noexcept override {
+    return captures() ? SpillResult{} : heap_.spill(miss_, where);
+  }
+
+ private:
+  bool captures() const { return event.capture != CaptureState::kNone; }
+
+  DeviceHeap& heap_;
+  Miss& miss_;
+};
+
+bool DeviceHeap::retry(Miss& miss) {
+  if (miss.served() || miss.error != CUDA_SUCCESS) return true;
+  if (miss.persistent || (miss.injected && miss.tries++ == 0)) return false;
+  return serve(miss) != Served::kShort;
 }
 
-LadderOutcome DeviceHeap::handle(Miss& miss, const OomEvent& event) {
+// A handler that says it is granted where it is not gets a few more chances.
+LadderOutcome DeviceHeap::handle(Waiting& waiting, const Miss& miss) {
   OomHandler* handler = allocator_.handler_.load();
   if (handler == nullptr) return LadderOutcome::kGiveUp;
-  std::pair<DeviceHeap*, Miss*> context(this, &miss);
   LadderOutcome outcome = LadderOutcome::kGiveUp;
   for (int run = 0; run < kHandlerRuns; ++run) {
-    outcome = handler->handle(event, miss.reservation, &try_again, &context);
+    outcome = handler->handle(waiting);
     if (miss.served() || miss.error != CUDA_SUCCESS || outcome != LadderOutcome::kGranted) break;
   }
   return outcome;
 }
 
+// Other threads leave the free blocks that fit the request to it until the handler has ended.
+LadderOutcome DeviceHeap::handle_with_kept_blocks(Miss& miss, const OomEvent& event) {
+  {
+    const std::lock_guard guard(lock_);
+    miss.arena = &arena_for(miss.request.stream, miss.request.pool, miss.size <= kSmallBytes);
+    kept_ = {miss.arena, miss.size};
+  }
+  set_slow(kSlowLadder);
+  inside_handler = true;
+  Waiting waiting(*this, miss, event);
+  const LadderOutcome outcome = handle(waiting, miss);
+  inside_handler = false;
+  clear_slow(kSlowLadder);
+  const std::lock_guard guard(lock_);
+  kept_ = {};
+  miss.arena = nullptr;
+  return outcome;
+}
+
+Status DeviceHeap::outcome_of(const Miss& miss, LadderOutcome outcome) {
+  if (miss.served()) return Status::kOk;
+  if (miss.error != CUDA_SUCCESS) return Status::kDriverFailed;
+  return outcome == LadderOutcome::kUnwind ? Status::kUnwind : Status::kOutOfMemory;
+}
+
+void DeviceHeap::count_incident(Status status, uint64_t bytes, uint64_t us) {
+  const std::lock_guard guard(lock_);
+  ++failures_;
+  if (status == Status::kOk) {
+    ++rescued_;
+    rescued_bytes_ += bytes;
+    rescue_us_ += us;
+  } else if (status == Status::kUnwind) {
+    ++unwound_;
+  } else {
+    ++gave_up_;
+  }
+}
+
 Status DeviceHeap::run_handler(Miss& miss, FailurePtr* failure) {
-  if (heap_in_handler != nullptr) {
+  if (inside_handler) {
     if (failure != nullptr) {
       *failure = std::make_unique<Failure>();
       Failure& detail = **failure;
@@ -51,40 +118,11 @@ Status DeviceHeap::run_handler(Miss& miss, FailurePtr* failure) {
   event.incident = allocator_.begin_incident();
   event.deadline = start + kHandlerTime;
   if (event.capture == CaptureState::kNone) read_clock();
-  heap_in_handler = this;
-  {
-    std::lock_guard guard(lock_);
-    waiting_ = &miss;
-    waiting_arena_ = &arena_for(miss.request.stream, miss.request.pool, miss.size <= kSmallBytes);
-  }
-  set_slow(kSlowLadder);
-  const LadderOutcome outcome = handle(miss, event);
-  clear_slow(kSlowLadder);
-  heap_in_handler = nullptr;
-  Status status = Status::kOutOfMemory;
-  if (miss.served())
-    status = Status::kOk;
-  else if (miss.error != CUDA_SUCCESS)
-    status = Status::kDriverFailed;
-  else if (outcome == LadderOutcome::kUnwind)
-    status = Status::kUnwind;
-  const auto us = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
-  {
-    std::lock_guard guard(lock_);
-    waiting_ = nullptr;
-    waiting_arena_ = nullptr;
-    ++failures_;
-    if (status == Status::kOk) {
-      ++rescued_;
-      rescued_bytes_ += miss.size;
-      rescue_us_ += static_cast<uint64_t>(us);
-    } else if (status == Status::kUnwind) {
-      ++unwound_;
-    } else {
-      ++gave_up_;
-    }
-  }
-  allocator_.end_incident(status, miss.size, static_cast<uint64_t>(us));
+  const Status status = outcome_of(miss, handle_with_kept_blocks(miss, event));
+  const auto elapsed = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
+  const auto us = static_cast<uint64_t>(elapsed);
+  count_incident(status, miss.size, us);
+  allocator_.end_incident(status, miss.size, us);
   if (status == Status::kOk) return status;
   if (status == Status::kDriverFailed) return driver_failure(miss, failure);
   if (failure == nullptr) return status;

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string_view>
 
-#include "allocator/request/oom_event.h"
+#include "allocator/request/pending_request.h"
 
 namespace spillway {
 
@@ -52,14 +52,6 @@ struct Offer {
   char why_not[128] = "";  // it could, and will not, or only as the last resort: for the report
 };
 
-// Bytes set aside for one request while the ladder works: what a step frees goes here and no other thread can
-// take it.
-class Reservation {
- public:
-  virtual ~Reservation() = default;
-  virtual uint64_t bytes() const noexcept = 0;
-};
-
 struct Relief {
   uint64_t bytes = 0;        // measured, not promised
   bool unwind = false;       // the request can only be served after the caller unwinds and changes its plan
@@ -76,19 +68,18 @@ class Strategy {
   virtual StrategyInfo info() const noexcept = 0;
   // What it could do now. Makes no CUDA call but such that only tell of a device, which wait for nothing and
   // are allowed in captures. Asked once when the ladder starts and again after each step.
-  virtual Offer offer(const OomEvent& event) noexcept = 0;
-  virtual Relief relieve(const OomEvent& event, Reservation& reservation) noexcept = 0;
+  virtual Offer offer(const PendingRequest& request) noexcept = 0;
+  virtual Relief relieve(PendingRequest& request) noexcept = 0;
 };
 
 enum class LadderOutcome : uint8_t { kGranted, kUnwind, kGiveUp };
 
-// Called by the allocator, without its lock, when a request failed. `kGranted`: search the pool and retry.
+// Called by the allocator, without its lock, when a request failed.
 class OomHandler {
  public:
   virtual ~OomHandler() = default;
-  // `try_again` searches the pool with what the reservation holds; true: the request is served, stop.
-  virtual LadderOutcome handle(const OomEvent& event, Reservation& reservation, bool (*try_again)(void*),
-                               void* context) noexcept = 0;
+  // Makes room for the request and retries it. `kGranted`: it waits no longer.
+  virtual LadderOutcome handle(PendingRequest& request) noexcept = 0;
   // Runs `work` on this thread while nothing runs on any device and nothing can begin. False: it could not
   // come to that until the deadline, and `work` was not run.
   virtual bool at_rest([[maybe_unused]] const std::function<void()>& work,

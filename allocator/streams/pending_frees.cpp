@@ -85,7 +85,7 @@ void DeviceHeap::complete_claimed(Block* block) {
 // Whether a hole fits the waiting request, or pages that are idle or may still be created.
 bool DeviceHeap::could_serve(const Miss& miss) {
   std::lock_guard guard(lock_);
-  return fits() || place_for(have(miss), idle_bytes().all).has_value();
+  return fits(miss) || place_for(miss, have(miss), idle_bytes().all).has_value();
 }
 
 // What lies in another tier gives this device nothing when its block has waited.
@@ -100,17 +100,16 @@ uint64_t DeviceHeap::pending_here() const {
 
 // Where moving idle pages would serve the request, waiting is worth it only for a block that will serve it
 // whole.
-uint64_t DeviceHeap::helpful_pending_bytes(const OomEvent& event) {
-  if (event.capture != CaptureState::kNone || heap_in_handler != this) return 0;
-  const bool pages_would_do = could_serve(*waiting_);
+uint64_t DeviceHeap::helpful_pending_bytes(const Miss& miss) {
+  const bool pages_would_do = could_serve(miss);
   std::lock_guard events_guard(events_mutex_);
   std::lock_guard guard(lock_);
   if (!pages_would_do) return pending_here();
   const bool one_fits = marks_.any_block([&](Block* block) {
-    return waiting_->returning == nullptr && block->size >= waiting_->size &&
-           arenas_[block->arena].get() == waiting_arena_ && !spilled_.contains(block);
+    return miss.returning == nullptr && block->size >= miss.size &&
+           arenas_[block->arena].get() == miss.arena && !spilled_.contains(block);
   });
-  return one_fits && !fits() ? pending_here() : 0;
+  return one_fits && !fits(miss) ? pending_here() : 0;
 }
 
 bool DeviceHeap::wait_until_idle() {
@@ -133,24 +132,21 @@ bool DeviceHeap::wait_for_oldest() {
   return true;
 }
 
-uint64_t DeviceHeap::wait_for_events(const OomEvent& event, uint64_t* waited) {
-  *waited = 0;
-  if (event.capture != CaptureState::kNone || heap_in_handler != this) return 0;
+uint64_t DeviceHeap::wait_for_events(const Miss& miss) {
   const Device::Scope scope(*device_);
   uint64_t before = 0;
   {
     std::lock_guard guard(lock_);
     before = pending_here();
   }
-  const bool pages_would_do = could_serve(*waiting_);
+  const bool pages_would_do = could_serve(miss);
   const auto enough = [&] {
-    if (!pages_would_do) return could_serve(*waiting_);
+    if (!pages_would_do) return could_serve(miss);
     std::lock_guard guard(lock_);
-    return fits();
+    return fits(miss);
   };
   for (bool more = true; more && !enough();) {
     more = wait_for_oldest();
-    *waited += more ? 1 : 0;
     poll_events();
   }
   std::lock_guard guard(lock_);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "allocator/costs.h"
 #include "allocator/tiers/spill.h"
 
 namespace spillway {
@@ -30,13 +31,12 @@ class Pace {
 
   // 0: not known yet.
   double us_per_order() const { return us_per_order_; }
-  // Until a spill has measured: PCIe 3.0's to the host, which devices without a link of their own share.
+  // What costs.h says until a spill has measured.
   double bytes_per_us(Tier tier, bool direct_link) const {
-    constexpr double kHost = 12'000, kOverHost = 10'000, kDirect = 100'000, kFile = 2'000;
     if (const double known = bytes_per_us_[static_cast<size_t>(tier)]; known != 0) return known;
-    if (tier == Tier::kHost) return kHost;
-    if (tier == Tier::kNvme) return kFile;
-    return direct_link ? kDirect : kOverHost;
+    if (tier == Tier::kHost) return costs::kHostBytesPerUs;
+    if (tier == Tier::kNvme) return costs::kFileBytesPerUs;
+    return direct_link ? costs::kPeerBytesPerUs : costs::kPeerOverHostBytesPerUs;
   }
 
  private:

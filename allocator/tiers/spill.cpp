@@ -22,11 +22,10 @@ void DeviceHeap::all_is_drained() {
 }
 
 // The pages that the waiting request lacks where it needs the fewest. None: it lacks none, or has no place.
-std::optional<DeviceHeap::Lack> DeviceHeap::lack() const {
-  const Miss& miss = *waiting_;
-  if (waiting_arena_->single_handle || fits()) return std::nullopt;
+std::optional<DeviceHeap::Lack> DeviceHeap::lack(const Miss& miss) const {
+  if (miss.arena->single_handle || fits(miss)) return std::nullopt;
   const uint64_t has = have(miss);
-  const std::optional<Placement> place = place_for(has, device_->total_bytes());
+  const std::optional<Placement> place = place_for(miss, has, device_->total_bytes());
   if (!place || place->need_bytes <= has) return std::nullopt;
   return Lack{*place, place->need_bytes - has};
 }
@@ -37,11 +36,10 @@ uint64_t DeviceHeap::bytes_of(const std::vector<Move>& moves) {
   return bytes;
 }
 
-SpillEstimate DeviceHeap::estimate_spill(const OomEvent& event, const SpillPlace& where) {
+SpillEstimate DeviceHeap::estimate_spill(const Miss& miss, uint64_t short_bytes, const SpillPlace& where) {
   SpillEstimate out;
-  if (event.capture != CaptureState::kNone || heap_in_handler != this) return out;
   const std::lock_guard guard(lock_);
-  const std::optional<Lack> missing = lack();
+  const std::optional<Lack> missing = lack(miss);
   if (!missing) return out;
   const uint64_t idle = idle_bytes().all - missing->place.idle_bytes;
   if (missing->bytes <= idle) return out;
@@ -55,7 +53,7 @@ SpillEstimate DeviceHeap::estimate_spill(const OomEvent& event, const SpillPlace
   }
   out.bytes = bytes_of(moves);
   const double share = static_cast<double>(out.bytes) / static_cast<double>(out.movable_bytes);
-  out.useful_bytes = static_cast<uint64_t>(static_cast<double>(event.short_bytes) * share);
+  out.useful_bytes = static_cast<uint64_t>(static_cast<double>(short_bytes) * share);
   out.slowdown = slowdown(moves);
   out.bytes_per_us = bytes_per_us(where.tier, where.peer);
   return out;
@@ -69,19 +67,19 @@ void DeviceHeap::mark_moving(const std::vector<Move>& moves) {
   }
 }
 
-SpillResult DeviceHeap::spill(const OomEvent& event, PageReservation& reservation, const SpillPlace& where) {
-  if (event.capture != CaptureState::kNone || heap_in_handler != this || reservation.claim != nullptr)
-    return {};
+SpillResult DeviceHeap::spill(Miss& miss, const SpillPlace& where) {
+  PageReservation& reservation = miss.reservation;
+  if (reservation.claim != nullptr) return {};
   const Device::Scope scope(*device_);
   std::vector<Victim> victims;
   std::vector<Move> moves;
   {
     const std::lock_guard guard(lock_);
-    const std::optional<Lack> missing = lack();
+    const std::optional<Lack> missing = lack(miss);
     if (!missing) return {};
     uint64_t needed = missing->bytes;
     if (where.tier != Tier::kNvme) all_is_drained();
-    take_place(reservation, missing->place);
+    take_place(miss, missing->place);
     victims = take_idle(needed, true);
     for (const Victim& victim : victims) needed -= std::min(needed, victim.range.bytes());
     const uint64_t most = std::min(limit_bytes_, device_->total_bytes());
@@ -224,18 +222,6 @@ uint64_t spilled_bytes(Allocator& allocator, Tier tier) noexcept {
     if (allocator.uses(DeviceId{i}))
       bytes += allocator.heap(DeviceId{i}, nullptr, nullptr)->spilled_bytes(tier);
   return bytes;
-}
-
-SpillEstimate estimate_spill(Allocator& allocator, const OomEvent& event, const SpillPlace& where) noexcept {
-  DeviceHeap* heap = allocator.heap(event.device, nullptr, nullptr);
-  return heap == nullptr ? SpillEstimate{} : heap->estimate_spill(event, where);
-}
-
-SpillResult spill(Allocator& allocator, const OomEvent& event, Reservation& reservation,
-                  const SpillPlace& where) noexcept {
-  DeviceHeap* heap = allocator.heap(event.device, nullptr, nullptr);
-  return heap == nullptr ? SpillResult{}
-                         : heap->spill(event, static_cast<PageReservation&>(reservation), where);
 }
 
 uint64_t returnable_bytes(Allocator& allocator, DeviceId device) noexcept {

@@ -5,19 +5,22 @@
 // A block that the program registered and does not use at the moment can also go to a file: its addresses
 // stay reserved with nothing behind them, until the program says that it uses it again.
 //
-// Thread-safety: `touch` from anywhere; `spill` on the thread whose request failed, inside the handler, and
-// `bring_back` from anywhere, both while nothing runs on any device and the gate is closed. The rest from
-// anywhere, without a CUDA call. Units: bytes, microseconds.
+// Thread-safety: any thread; `bring_back` and `evict_guests` while nothing runs on any device and the gate is
+// closed. The rest makes no CUDA call but where it says so. Units: bytes, microseconds.
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
-#include "allocator/allocator.h"
+#include "allocator/tiers/pins.h"
+#include "allocator/units.h"
 #include "base/backoff.h"
 #include "processes/ledger_entry.h"
 
 namespace spillway {
+
+class Allocator;
 
 // Where to, and how much of it at most: what is there of this process already counts.
 struct SpillPlace {
@@ -78,7 +81,6 @@ uint64_t evict_guests(Allocator& allocator, DeviceId device, uint64_t bytes,
 
 // Of every device of this process.
 uint64_t spilled_bytes(Allocator& allocator, Tier tier) noexcept;
-SpillEstimate estimate_spill(Allocator& allocator, const OomEvent& event, const SpillPlace& place) noexcept;
 // Registered blocks may go to a file in `folder`, of at most `most_bytes`. Before the first request. False:
 // no file can be made there, and `why_not`. `now`: by which a disk that was full is tried again.
 bool use_page_file(Allocator& allocator, const std::string& folder, uint64_t most_bytes, std::string* why_not,
@@ -87,11 +89,6 @@ bool use_page_file(Allocator& allocator, const std::string& folder, uint64_t mos
 uint64_t file_room_bytes(Allocator& allocator) noexcept;
 // Why the last write to it failed; "": it did not.
 std::string file_trouble(Allocator& allocator);
-// Copies the coldest blocks' pages away, as many bytes as the request is short of and some more, and puts
-// the pages into the reservation, together with an address range for the request.
-SpillResult spill(Allocator& allocator, const OomEvent& event, Reservation& reservation,
-                  const SpillPlace& place) noexcept;
-
 // Bytes of blocks that are elsewhere and could come back, with room left for the most that the device needed
 // since the last spill; 0 until that is long enough ago.
 uint64_t returnable_bytes(Allocator& allocator, DeviceId device) noexcept;

@@ -37,7 +37,7 @@ Status DeviceHeap::share(Block* block, uint64_t address, SharedBlock* out, std::
 
 // Of a registered block, what lies in a file comes first, and stays while the block counts as used.
 Status DeviceHeap::come_back(Block* block, uint64_t address, FailurePtr* failure) {
-  if (heap_in_handler != nullptr)
+  if (inside_handler)
     return because(Status::kInvalid, "nothing can be moved from inside a strategy", failure);
   const Status touched = touch_block(block, address, failure);
   if (touched != Status::kOk && touched != Status::kNotFound) return touched;

@@ -163,11 +163,11 @@ std::vector<HostRow> host_rows(const Settings& settings, const driver::Table& ta
   rows.push_back(measure(
       settings, table, "wait_for_events",
       [&](Machine& machine) {
-        machine.ladder.add(make_wait_for_events(machine.allocator));
+        machine.ladder.add(make_wait_for_events());
         make_pending(machine, table, other);
       },
       serve));
-  rows.push_back(holes("stitch", make_stitch));
+  rows.push_back(holes("stitch", [](Allocator&) { return make_stitch(); }));
   rows.push_back(holes("release_cache", make_release_cache));
   rows.push_back(measure(settings, table, "spill_to_host", make_cold, serve));
   rows.push_back(measure(settings, table, "bring back", make_returnable, [](Machine& machine) {

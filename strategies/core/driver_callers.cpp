@@ -17,20 +17,16 @@ constexpr auto kMostTime = std::chrono::seconds(20);
 constexpr auto kFrameworkLoads = std::chrono::milliseconds(500);
 
 // What is freed goes back to the driver, and the call is tried again at once.
-class NothingReserved final : public Reservation {
+class DriverCall final : public PendingRequest {
  public:
-  uint64_t bytes() const noexcept override { return 0; }
-};
+  DriverCall(const OomEvent& what, int (*again)(void*), void* context)
+      : PendingRequest(what), again_(again), context_(context) {}
+  bool retry() noexcept override { return again_(context_) != 0; }
 
-struct Again {
-  int (*call)(void*);
-  void* context;
+ private:
+  int (*const again_)(void*);
+  void* const context_;
 };
-
-bool call_again(void* context) {
-  const auto& again = *static_cast<Again*>(context);
-  return again.call(again.context) != 0;
-}
 
 // LibTorch's allocator gives its own cache back when a call fails, which may have to wait for the device, and
 // asks a second time. Only that is a failure: one retry more than at the call that failed before, and nothing
@@ -140,11 +136,9 @@ spillway_status DriverCallers::rescue(const spillway_driver_request& request, in
   event.capture = request.captures != 0 ? CaptureState::kElsewhere : CaptureState::kNone;
   event.over_limit = request.over_limit != 0;
   event.deadline = start + kMostTime;
-  NothingReserved reservation;
-  Again again{try_again, context};
+  DriverCall call(event, try_again, context);
   if (SiteRecorder* sites = Process::get().sites()) sites->failed(event.device, event.incident);
-  const bool served =
-      turn.held() && ladder_.handle(event, reservation, call_again, &again) == LadderOutcome::kGranted;
+  const bool served = turn.held() && ladder_.handle(call) == LadderOutcome::kGranted;
   allocator_.end_incident(served ? Status::kOk : Status::kOutOfMemory, request.bytes,
                           microseconds(Clock::now() - start));
   if (served) return SPILLWAY_OK;

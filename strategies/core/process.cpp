@@ -114,8 +114,8 @@ spillway_status Process::start_locked() {
   }
   auto* allocator = new Allocator(*table);
   auto* ladder = new Ladder(*allocator);
-  if (environment.wait_for_events) ladder->add(make_wait_for_events(*allocator));
-  if (environment.stitch) ladder->add(make_stitch(*allocator));
+  if (environment.wait_for_events) ladder->add(make_wait_for_events());
+  if (environment.stitch) ladder->add(make_stitch());
   if (environment.release_cache) ladder->add(make_release_cache(*allocator));
   if (environment.framework_cache) ladder->add(make_framework_cache(*allocator));
   if (environment.trim_pools) ladder->add(make_trim_pools(*allocator));

@@ -44,14 +44,14 @@ class Registered final : public Strategy {
     return {name_, static_cast<Guarantee>(strategy_.guarantee), strategy_.needs,
             unwinds(strategy_) ? kServesAllocator : kServesAllocator | kServesDriverCallers};
   }
-  Offer offer(const OomEvent& event) noexcept override {
+  Offer offer(const PendingRequest& request) noexcept override {
     if (strategy_.offer == nullptr) return standing_offer(strategy_.context);
-    const spillway_oom oom = to_c(event);
+    const spillway_oom oom = to_c(request.event);
     const spillway_offer offer = strategy_.offer(strategy_.context, &oom);
     return {offer.bytes, offer.cost_us, /*counted=*/false};  // nobody promised that
   }
-  Relief relieve(const OomEvent& event, Reservation&) noexcept override {
-    const spillway_oom oom = to_c(event);
+  Relief relieve(PendingRequest& request) noexcept override {
+    const spillway_oom oom = to_c(request.event);
     const uint64_t bytes = strategy_.relieve == nullptr ? 0 : strategy_.relieve(strategy_.context, &oom);
     return {unwinds(strategy_) ? 0 : bytes, unwinds(strategy_), ""};
   }

@@ -16,8 +16,12 @@ constexpr auto kFrameworkAnswers = std::chrono::milliseconds(20);
 constexpr auto kFrameworkLoads = std::chrono::milliseconds(500);
 }  // namespace
 
-Ladder::Incident::Incident(Allocator& allocator, const OomEvent& event, const LadderOptions& options)
-    : event(event), allocator_(allocator), options_(options), start_(std::chrono::steady_clock::now()) {}
+Ladder::Incident::Incident(Allocator& allocator, PendingRequest& request, const LadderOptions& options)
+    : request(request),
+      event(request.event),
+      allocator_(allocator),
+      options_(options),
+      start_(std::chrono::steady_clock::now()) {}
 
 void Ladder::Incident::record(trace::Kind kind, uint64_t address, uint64_t bytes, uint64_t requested,
                               uint64_t detail, uint8_t flags) {

@@ -43,7 +43,7 @@ struct Ladder::Round {
 };
 
 struct Ladder::Incident {
-  Incident(Allocator& allocator, const OomEvent& event, const LadderOptions& options);
+  Incident(Allocator& allocator, PendingRequest& request, const LadderOptions& options);
 
   void open();
   bool may_step() const;
@@ -64,7 +64,8 @@ struct Ladder::Incident {
   uint64_t gained() const { return gained_; }
   uint64_t microseconds() const { return microseconds_since(start_); }
 
-  OomEvent event;
+  PendingRequest& request;
+  const OomEvent& event;  // the request's
   std::vector<std::shared_ptr<Entry>> used;
   StrategyId move = StrategyId::kNone;
   std::string story;

@@ -21,10 +21,11 @@ size_t this_thread() {
 }  // namespace
 
 // Microseconds for a byte that the request is short of, times 2^20; the size of the offer beyond that is
-// worth nothing.
+// worth nothing. A cost that the product has no room for is as dear as can be.
 static uint64_t unit_cost(const Offer& offer, const OomEvent& event) {
+  constexpr uint64_t kDearest = (UINT64_MAX >> 20) - 1;
   const uint64_t useful = std::max<uint64_t>(std::min(offer.bytes, event.short_bytes), 1);
-  return ((offer.cost_us + 1) << 20) / useful;
+  return ((std::min(offer.cost_us, kDearest) + 1) << 20) / useful;
 }
 
 Ladder::Ladder(Allocator& allocator, LadderOptions options) : allocator_(allocator), options_(options) {}
@@ -34,13 +35,12 @@ bool Ladder::inside() noexcept {
   return inside_strategy;
 }
 
-LadderOutcome Ladder::handle(const OomEvent& event, Reservation& reservation, bool (*try_again)(void*),
-                             void* context) noexcept {
-  Incident incident(allocator_, event, options_);
-  incident.event.allowed = allowed_.load();
-  if (const auto source = phase_source_.load()) incident.event.phase = source();
+LadderOutcome Ladder::handle(PendingRequest& request) noexcept {
+  request.event.allowed = allowed_.load();
+  if (const auto source = phase_source_.load()) request.event.phase = source();
+  Incident incident(allocator_, request, options_);
   incident.open();
-  const LadderOutcome outcome = climb(incident, reservation, try_again, context);
+  const LadderOutcome outcome = climb(incident);
   incident.close(outcome);
   settle(incident, outcome);
   return outcome;
@@ -50,25 +50,25 @@ LadderOutcome Ladder::handle(const OomEvent& event, Reservation& reservation, bo
 // and what has failed again and again only when nothing else is left, and after that what would be too slow.
 // A strategy that gained nothing is asked again only if it had counted its bytes: when something else has
 // gained some, and once more before giving up, since a call of the driver may have failed once.
-LadderOutcome Ladder::climb(Incident& incident, Reservation& reservation, bool (*try_again)(void*),
-                            void* context) {
-  if (try_again(context)) return LadderOutcome::kGranted;
+LadderOutcome Ladder::climb(Incident& incident) {
+  PendingRequest& request = incident.request;
+  if (request.retry()) return LadderOutcome::kGranted;
   for (const Round& round : {Round{}, Round{.broken = true}, Round{.slow = true}, Round{true, true}}) {
     while (incident.may_step()) {
       const Candidate candidate = choose(incident, round, /*plan_moves=*/false);
       if (candidate.entry == nullptr && incident.give_second_chances()) continue;
       if (candidate.entry == nullptr) break;
-      if (run(candidate, incident, reservation).bytes == 0)
+      if (run(candidate, incident).bytes == 0)
         incident.failed(*candidate.entry, candidate.offer.counted);
       else
         incident.forgive_after_progress();
-      if (try_again(context)) return LadderOutcome::kGranted;
+      if (request.retry()) return LadderOutcome::kGranted;
     }
     // Room was made, and using it failed: the driver may have refused a call that it grants the second time.
-    if (incident.gained() != 0 && try_again(context)) return LadderOutcome::kGranted;
+    if (incident.gained() != 0 && request.retry()) return LadderOutcome::kGranted;
     const Candidate move = choose(incident, round, /*plan_moves=*/true);
     if (move.entry == nullptr) continue;
-    run(move, incident, reservation);
+    run(move, incident);
     incident.move = move.entry->id;
     return LadderOutcome::kUnwind;
   }
@@ -93,7 +93,7 @@ Ladder::Candidate Ladder::choose(Incident& incident, const Round& round, bool pl
     if (!can_run(entry->info, incident.event, plan_moves) || entry->info.guarantee > incident.event.allowed)
       continue;
     if (is_broken(*entry) != round.broken || incident.is_exhausted(entry->id) || !enter(*entry)) continue;
-    const Offer offer = entry->strategy->offer(incident.event);
+    const Offer offer = entry->strategy->offer(incident.request);
     leave(*entry);
     const bool refused = offer.bytes == 0 || (offer.takes == Takes::kSlow && !round.slow);
     if (refused && offer.why_not[0] != '\0') incident.refusal(*entry, offer.why_not);
@@ -116,14 +116,14 @@ Ladder::Candidate Ladder::choose(Incident& incident, const Round& round, bool pl
   return best;
 }
 
-Relief Ladder::run(const Candidate& candidate, Incident& incident, Reservation& reservation) {
+Relief Ladder::run(const Candidate& candidate, Incident& incident) {
   Entry& entry = *candidate.entry;
   Relief relief;
   const bool slow = candidate.offer.takes == Takes::kSlow;
   if (slow) incident.no_refusal(entry);
   const auto start = std::chrono::steady_clock::now();
   if (enter(entry)) {
-    relief = relieve(entry, incident.event, reservation);
+    relief = relieve(entry, incident.request);
     leave(entry);
   }
   const uint64_t us = microseconds_since(start);
@@ -145,16 +145,17 @@ void Ladder::say_slow_once(const Entry& entry, const Offer& offer) {
                offer.why_not);
 }
 
-Relief Ladder::relieve(Entry& entry, const OomEvent& event, Reservation& reservation) {
+Relief Ladder::relieve(Entry& entry, PendingRequest& request) {
+  const OomEvent& event = request.event;
   constexpr Relief kNotReady{0, false, "the device did not come to rest"};
   if ((entry.info.needs & kNeedsGate) != 0) {
     const Standstill standstill(allocator_, *gate(), event.deadline);
-    return standstill.held() ? entry.strategy->relieve(event, reservation) : kNotReady;
+    return standstill.held() ? entry.strategy->relieve(request) : kNotReady;
   }
   const bool waits = (entry.info.needs & kNeedsIdleDevice) != 0;
   const bool can_wait = event.capture == CaptureState::kNone && allocator_.uses(event.device);
   if (waits && (!can_wait || !wait_until_idle(allocator_, event.deadline))) return kNotReady;
-  return entry.strategy->relieve(event, reservation);
+  return entry.strategy->relieve(request);
 }
 
 bool Ladder::at_rest(const std::function<void()>& work,

@@ -73,8 +73,7 @@ class Ladder final : public OomHandler {
   // Whether a strategy is running on this thread.
   static bool inside() noexcept;
 
-  LadderOutcome handle(const OomEvent& event, Reservation& reservation, bool (*try_again)(void*),
-                       void* context) noexcept override;
+  LadderOutcome handle(PendingRequest& request) noexcept override;
   bool at_rest(const std::function<void()>& work,
                std::chrono::steady_clock::time_point deadline) noexcept override;
 
@@ -85,11 +84,11 @@ class Ladder final : public OomHandler {
   struct Incident;
   using Entries = std::vector<std::shared_ptr<Entry>>;
 
-  LadderOutcome climb(Incident& incident, Reservation& reservation, bool (*try_again)(void*), void* context);
+  LadderOutcome climb(Incident& incident);
   Candidate choose(Incident& incident, const Round& round, bool plan_moves);
   bool can_run(const StrategyInfo& info, const OomEvent& event, bool plan_moves) const;
-  Relief run(const Candidate& candidate, Incident& incident, Reservation& reservation);
-  Relief relieve(Entry& entry, const OomEvent& event, Reservation& reservation);
+  Relief run(const Candidate& candidate, Incident& incident);
+  Relief relieve(Entry& entry, PendingRequest& request);
   void say_slow_once(const Entry& entry, const Offer& offer);
   bool enter(Entry& entry);
   void leave(Entry& entry);
@@ -118,8 +117,8 @@ class Ladder final : public OomHandler {
 };
 
 // The strategies that work in place. `allocator` must outlive them.
-std::unique_ptr<Strategy> make_wait_for_events(Allocator& allocator);
-std::unique_ptr<Strategy> make_stitch(Allocator& allocator);
+std::unique_ptr<Strategy> make_wait_for_events();
+std::unique_ptr<Strategy> make_stitch();
 std::unique_ptr<Strategy> make_release_cache(Allocator& allocator);
 // What may be moved off the devices of this process.
 struct SpillLimits {

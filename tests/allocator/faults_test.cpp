@@ -64,8 +64,8 @@ class Faults : public SimulatedDevice, public ::testing::WithParamInterface<Faul
   void new_allocator() {
     restart();
     ladder = std::make_unique<Ladder>(*allocator);
-    ladder->add(make_wait_for_events(*allocator));
-    ladder->add(make_stitch(*allocator));
+    ladder->add(make_wait_for_events());
+    ladder->add(make_stitch());
     ladder->add(make_release_cache(*allocator));
     allocator->set_handler(ladder.get());
     allocator->limit(kDevice, 36 * kMiB);

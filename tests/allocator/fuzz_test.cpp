@@ -50,8 +50,8 @@ class Fuzz : public SimulatedDevice {
   void start() {
     restart();
     ladder = std::make_unique<Ladder>(*allocator);
-    ladder->add(make_wait_for_events(*allocator));
-    ladder->add(make_stitch(*allocator));
+    ladder->add(make_wait_for_events());
+    ladder->add(make_stitch());
     ladder->add(make_release_cache(*allocator));
     ladder->add(
         make_spill_to_host(*allocator, {.host_bytes = 64 * kMiB, .available = nullptr, .most_slowdown = 0}));

@@ -11,13 +11,13 @@ namespace spillway::testing {
 namespace {
 
 struct Scripted : OomHandler {
-  std::function<LadderOutcome(const OomEvent&, Reservation&, const std::function<bool()>&)> script =
-      [](const auto&...) { return LadderOutcome::kGiveUp; };
+  std::function<LadderOutcome(PendingRequest&)> script = [](PendingRequest&) {
+    return LadderOutcome::kGiveUp;
+  };
   int calls = 0;
-  LadderOutcome handle(const OomEvent& event, Reservation& reservation, bool (*try_again)(void*),
-                       void* context) noexcept override {
+  LadderOutcome handle(PendingRequest& request) noexcept override {
     ++calls;
-    return script(event, reservation, [&] { return try_again(context); });
+    return script(request);
   }
 };
 
@@ -33,16 +33,16 @@ class Handler : public SimulatedDevice {
 
 TEST_F(Handler, IsToldTheRequestAndRunsWithoutTheLock) {
   const uint64_t block = get(30 * kMiB);
-  handler.script = [&](const OomEvent& event, Reservation& reservation, const auto& again) {
-    EXPECT_EQ(event.requested_bytes, 20 * kMiB - 1);
-    EXPECT_EQ(event.rounded_bytes, 20 * kMiB);
-    EXPECT_EQ(event.short_bytes, 18 * kMiB);
-    EXPECT_EQ(event.incident, 1u);
-    EXPECT_EQ(reservation.bytes(), 0u);
-    EXPECT_FALSE(again());
+  handler.script = [&](PendingRequest& request) {
+    EXPECT_EQ(request.event.requested_bytes, 20 * kMiB - 1);
+    EXPECT_EQ(request.event.rounded_bytes, 20 * kMiB);
+    EXPECT_EQ(request.event.short_bytes, 18 * kMiB);
+    EXPECT_EQ(request.event.incident, 1u);
+    EXPECT_EQ(request.reserved_bytes(), 0u);
+    EXPECT_FALSE(request.retry());
     EXPECT_EQ(allocator->free(block), Status::kOk);
     memory();
-    EXPECT_TRUE(again());
+    EXPECT_TRUE(request.retry());
     return LadderOutcome::kGranted;
   };
   EXPECT_NE(get(20 * kMiB - 1), 0u);
@@ -55,12 +55,12 @@ TEST_F(Handler, IsAskedWhereTheDeviceWasFullFromTheStart) {
   restart();
   allocator->set_handler(&handler);
   ASSERT_EQ(control->charge(0, "others", 256 * kMiB), CUDA_SUCCESS);
-  handler.script = [&](const OomEvent&, Reservation&, const auto&) { return LadderOutcome::kGiveUp; };
+  handler.script = [&](PendingRequest&) { return LadderOutcome::kGiveUp; };
   EXPECT_EQ(get(kMiB), 0u);
   EXPECT_EQ(status, Status::kOutOfMemory) << failure->text;
-  handler.script = [&](const OomEvent&, Reservation&, const auto& again) {
+  handler.script = [&](PendingRequest& request) {
     EXPECT_EQ(control->discharge(0, "others", 256 * kMiB), CUDA_SUCCESS);
-    EXPECT_TRUE(again());
+    EXPECT_TRUE(request.retry());
     return LadderOutcome::kGranted;
   };
   EXPECT_NE(get(kMiB), 0u);
@@ -71,8 +71,8 @@ TEST_F(Handler, IsAskedWhereTheDeviceWasFullFromTheStart) {
 TEST_F(Handler, IsToldWhetherTheLimitLeavesLessThanIsMissing) {
   const uint64_t block = get(30 * kMiB);
   std::vector<bool> over_limit;
-  handler.script = [&](const OomEvent& event, Reservation&, const auto&) {
-    over_limit.push_back(event.over_limit);
+  handler.script = [&](PendingRequest& request) {
+    over_limit.push_back(request.event.over_limit);
     return LadderOutcome::kGiveUp;
   };
   EXPECT_EQ(get(20 * kMiB), 0u);
@@ -89,17 +89,17 @@ TEST_F(Handler, IsToldWhetherTheLimitLeavesLessThanIsMissing) {
 }
 
 TEST_F(Handler, ThatGrantsWithoutMemoryIsNotAskedForEver) {
-  handler.script = [](const OomEvent&, Reservation&, const auto&) { return LadderOutcome::kGranted; };
+  handler.script = [](PendingRequest&) { return LadderOutcome::kGranted; };
   EXPECT_EQ(get(40 * kMiB), 0u);
   EXPECT_EQ(status, Status::kOutOfMemory);
   EXPECT_LE(handler.calls, 3);
 }
 
 TEST_F(Handler, UnwindsAndGivesUp) {
-  handler.script = [](const OomEvent&, Reservation&, const auto&) { return LadderOutcome::kUnwind; };
+  handler.script = [](PendingRequest&) { return LadderOutcome::kUnwind; };
   EXPECT_EQ(get(40 * kMiB), 0u);
   EXPECT_EQ(status, Status::kUnwind);
-  handler.script = [](const OomEvent&, Reservation&, const auto&) { return LadderOutcome::kGiveUp; };
+  handler.script = [](PendingRequest&) { return LadderOutcome::kGiveUp; };
   EXPECT_EQ(get(40 * kMiB), 0u);
   EXPECT_EQ(status, Status::kOutOfMemory);
   EXPECT_EQ(memory().unwound, 1u);
@@ -107,7 +107,7 @@ TEST_F(Handler, UnwindsAndGivesUp) {
 }
 
 TEST_F(Handler, MayNotNeedMemoryItself) {
-  handler.script = [&](const OomEvent&, Reservation&, const auto&) {
+  handler.script = [&](PendingRequest&) {
     uint64_t address = 0;
     FailurePtr inner;
     EXPECT_EQ(allocator->allocate(kDevice, {50 * kMiB, {}, 0}, &address, &inner), Status::kOutOfMemory);
@@ -123,7 +123,7 @@ TEST_F(Handler, WhatAStepFreedIsLeftToTheRequestThatWaits) {
   Status other = Status::kOk;
   uint64_t small = 0;
   std::future<void> thief;
-  handler.script = [&](const OomEvent&, Reservation&, const auto& again) {
+  handler.script = [&](PendingRequest& request) {
     if (thief.valid()) return LadderOutcome::kGiveUp;  // the thief's own shortage, after this one
     EXPECT_EQ(allocator->free(block), Status::kOk);
     thief = std::async(std::launch::async, [&] {
@@ -132,7 +132,7 @@ TEST_F(Handler, WhatAStepFreedIsLeftToTheRequestThatWaits) {
     });
     EXPECT_EQ(thief.wait_for(std::chrono::seconds(10)), std::future_status::ready)
         << "it waits for this handler";
-    EXPECT_TRUE(again());
+    EXPECT_TRUE(request.retry());
     return LadderOutcome::kGranted;
   };
   EXPECT_EQ(get(30 * kMiB), block);
@@ -145,14 +145,14 @@ TEST_F(Handler, ReclaimedPagesAreReservedUntilTheRequestIsServed) {
   std::vector<uint64_t> blocks;
   for (int i = 0; i < 8; ++i) blocks.push_back(get(4 * kMiB));
   for (size_t i = 1; i < blocks.size(); i += 2) put(blocks[i]);
-  handler.script = [&](const OomEvent& event, Reservation& reservation, const auto& again) {
-    EXPECT_FALSE(again());
-    EXPECT_EQ(estimate_reclaim(*allocator, event, IdlePages::kKeep).pages, 4u);
-    EXPECT_EQ(reclaim(*allocator, event, reservation, IdlePages::kKeep), 8 * kMiB);
-    EXPECT_EQ(reservation.bytes(), 8 * kMiB);
+  handler.script = [&](PendingRequest& request) {
+    EXPECT_FALSE(request.retry());
+    EXPECT_EQ(request.estimate_reclaim(IdlePages::kKeep).pages, 4u);
+    EXPECT_EQ(request.reclaim(IdlePages::kKeep), 8 * kMiB);
+    EXPECT_EQ(request.reserved_bytes(), 8 * kMiB);
     check();
-    EXPECT_TRUE(again());
-    EXPECT_EQ(reservation.bytes(), 0u);
+    EXPECT_TRUE(request.retry());
+    EXPECT_EQ(request.reserved_bytes(), 0u);
     return LadderOutcome::kGranted;
   };
   EXPECT_NE(get(12 * kMiB), 0u);
@@ -164,8 +164,8 @@ TEST_F(Handler, WhatIsReservedComesBackWhenTheRequestFails) {
     std::vector<uint64_t> blocks;
     for (int i = 0; i < 8; ++i) blocks.push_back(get(4 * kMiB));
     for (size_t i = 1; i < blocks.size(); i += 2) put(blocks[i]);
-    handler.script = [&](const OomEvent& event, Reservation& reservation, const auto&) {
-      EXPECT_EQ(reclaim(*allocator, event, reservation, what), 8 * kMiB);
+    handler.script = [&](PendingRequest& request) {
+      EXPECT_EQ(request.reclaim(what), 8 * kMiB);
       return LadderOutcome::kGiveUp;
     };
     EXPECT_EQ(get(12 * kMiB), 0u);
@@ -183,9 +183,9 @@ TEST_F(Handler, WhatIsReservedComesBackWhenTheRequestFails) {
 
 TEST_F(Handler, InjectedFailuresAreTriedAgainOnlyAfterAStep) {
   int granted = 0;
-  handler.script = [&](const OomEvent&, Reservation&, const auto& again) {
-    EXPECT_FALSE(again());
-    granted += again() ? 1 : 0;
+  handler.script = [&](PendingRequest& request) {
+    EXPECT_FALSE(request.retry());
+    granted += request.retry() ? 1 : 0;
     return granted != 0 ? LadderOutcome::kGranted : LadderOutcome::kGiveUp;
   };
   allocator->fail_request(2, false);

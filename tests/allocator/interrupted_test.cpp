@@ -15,8 +15,8 @@ class Interrupted : public SimulatedDevice {
     SimulatedDevice::SetUp();
     allocator = std::make_unique<Allocator>(driver.table());
     ladder = std::make_unique<Ladder>(*allocator);
-    ladder->add(make_wait_for_events(*allocator));
-    ladder->add(make_stitch(*allocator));
+    ladder->add(make_wait_for_events());
+    ladder->add(make_stitch());
     allocator->set_handler(ladder.get());
     allocator->limit(kDevice, 32 * kMiB);
   }

@@ -102,7 +102,7 @@ TEST_F(PrivatePools, ThereCanBeManyAtOnce) {
 
 TEST_F(PrivatePools, AreNotTakenFromWhenMemoryIsShort) {
   Ladder ladder(*allocator);
-  ladder.add(make_stitch(*allocator));
+  ladder.add(make_stitch());
   ladder.add(make_release_cache(*allocator));
   allocator->set_handler(&ladder);
   const uint64_t kept = get_from(7, 128 * kMiB);
@@ -117,7 +117,7 @@ TEST_F(PrivatePools, AreNotTakenFromWhenMemoryIsShort) {
 
 TEST_F(PrivatePools, TakeIdlePagesOfTheDefaultPoolWhenMemoryIsShort) {
   Ladder ladder(*allocator);
-  ladder.add(make_stitch(*allocator));
+  ladder.add(make_stitch());
   allocator->set_handler(&ladder);
   put(get(192 * kMiB));
   const uint64_t own = get_from(7, 16 * kMiB), hole = get_from(7, 16 * kMiB), last = get_from(7, 16 * kMiB);

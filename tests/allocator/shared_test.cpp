@@ -109,7 +109,7 @@ TEST_F(Shared, WhatIsMappedCountsInNoAccount) {
 
 TEST_F(Shared, StayInPlaceWhenMemoryIsStitched) {
   Ladder ladder(*allocator);
-  ladder.add(make_stitch(*allocator));
+  ladder.add(make_stitch());
   ladder.add(make_release_cache(*allocator));
   allocator->set_handler(&ladder);
   std::vector<uint64_t> kept, holes;

@@ -75,10 +75,9 @@ TEST_F(SingleHandle, IdleOnesGoBackWhenTheirPoolIsReleased) {
 // The reserve has grown, or others have drawn, since it was set aside.
 TEST_F(SingleHandle, WhatIsSetAsideIsNotDrawnAgain) {
   struct Grower final : OomHandler {
-    LadderOutcome handle(const OomEvent&, Reservation&, bool (*try_again)(void*),
-                         void* context) noexcept override {
+    LadderOutcome handle(PendingRequest& request) noexcept override {
       budget.reserve_bytes = 60 * kMiB;
-      served = try_again(context);
+      served = request.retry();
       return served ? LadderOutcome::kGranted : LadderOutcome::kGiveUp;
     }
     spillway_budget budget{};
@@ -123,7 +122,7 @@ TEST_F(SingleHandle, RespectTheLimitAndCloseTheBooks) {
 
 TEST_F(SingleHandle, PagesMakeRoomForThem) {
   Ladder ladder(*allocator);
-  ladder.add(make_stitch(*allocator));
+  ladder.add(make_stitch());
   ladder.add(make_release_cache(*allocator));
   allocator->set_handler(&ladder);
   std::vector<uint64_t> blocks;

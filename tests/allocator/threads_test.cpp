@@ -17,8 +17,8 @@ class Threads : public SimulatedDevice {
   void SetUp() override {
     SimulatedDevice::SetUp();
     ladder = std::make_unique<Ladder>(*allocator);
-    ladder->add(make_wait_for_events(*allocator));
-    ladder->add(make_stitch(*allocator));
+    ladder->add(make_wait_for_events());
+    ladder->add(make_stitch());
     ladder->add(make_release_cache(*allocator));
     allocator->set_handler(ladder.get());
     allocator->limit(kDevice, 128 * kMiB);

@@ -86,7 +86,7 @@ class Witnessed : public SimulatedDevice {
 
 TEST_F(Witnessed, ChangesAddUpToTheBlocks) {
   Ladder ladder(*allocator);
-  ladder.add(make_stitch(*allocator));
+  ladder.add(make_stitch());
   ladder.add(make_release_cache(*allocator));
   allocator->set_handler(&ladder);
   const StreamId side = new_stream();

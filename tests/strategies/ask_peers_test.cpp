@@ -56,41 +56,42 @@ class AskPeers : public SimulatedDevice {
     others -= bytes;
     return bytes;
   }
-  uint64_t relieve() { return strategy->relieve(event, reservation).bytes; }
-  Takes takes() { return strategy->offer(event).takes; }
+  uint64_t relieve() { return strategy->relieve(request).bytes; }
+  Takes takes() { return strategy->offer(request).takes; }
 
-  struct : Reservation {
-    uint64_t bytes() const noexcept override { return 0; }
-  } reservation;
+  struct DriverCall : PendingRequest {
+    DriverCall() : PendingRequest({}) {}
+    bool retry() noexcept override { return false; }
+  } request;
   static inline FakeLedger ledger;
   static inline Backoff::Time now;
   std::unique_ptr<Strategy> strategy;
-  OomEvent event;
+  OomEvent& event = request.event;
   size_t others = 0;
 };
 
 TEST_F(AskPeers, OffersWhatOthersShowBeforeWhatIsInUse) {
   ledger.shown = 20 * kMiB;
-  EXPECT_EQ(strategy->offer(event).bytes, 20 * kMiB);
+  EXPECT_EQ(strategy->offer(request).bytes, 20 * kMiB);
   EXPECT_EQ(takes(), Takes::kOthersIdle);
   ledger.shown = 20 * kMiB - 1;
-  EXPECT_EQ(strategy->offer(event).bytes, 20 * kMiB);
+  EXPECT_EQ(strategy->offer(request).bytes, 20 * kMiB);
   EXPECT_EQ(takes(), Takes::kHope) << "it would not do";
   event.device = DeviceId{63};
   ledger.shown = 20 * kMiB;
-  EXPECT_EQ(strategy->offer(event).bytes, 0u) << "nobody knows that device";
+  EXPECT_EQ(strategy->offer(request).bytes, 0u) << "nobody knows that device";
 }
 
 TEST_F(AskPeers, OffersNothingWhereNobodyCouldHelp) {
   ledger.shown = 20 * kMiB;
   event.over_limit = true;
-  EXPECT_EQ(strategy->offer(event).bytes, 0u);
+  EXPECT_EQ(strategy->offer(request).bytes, 0u);
   event.over_limit = false;
   ledger.shown = 0;
   ledger.others = 0;
-  EXPECT_EQ(strategy->offer(event).bytes, 0u) << "there are others, but not on this card";
+  EXPECT_EQ(strategy->offer(request).bytes, 0u) << "there are others, but not on this card";
   const auto without = make_ask_peers(*allocator, []() -> Ledger* { return nullptr; });
-  EXPECT_EQ(without->offer(event).bytes, 0u);
+  EXPECT_EQ(without->offer(request).bytes, 0u);
 }
 
 TEST_F(AskPeers, MeasuresWhatCameFree) {

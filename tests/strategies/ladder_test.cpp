@@ -20,8 +20,8 @@ struct Fake : Strategy {
   std::vector<std::string>* log = nullptr;
   const char* why_failed = "";
   StrategyInfo info() const noexcept override { return about; }
-  Offer offer(const OomEvent&) noexcept override { return offered; }
-  Relief relieve(const OomEvent&, Reservation&) noexcept override {
+  Offer offer(const PendingRequest&) noexcept override { return offered; }
+  Relief relieve(PendingRequest&) noexcept override {
     log->push_back(std::string(about.name));
     return {work(), (about.needs & kNeedsUnwinding) != 0, "", why_failed};
   }
@@ -52,8 +52,8 @@ class LadderTest : public SimulatedDevice {
   }
 
   void add_built_in() {
-    ladder->add(make_wait_for_events(*allocator));
-    ladder->add(make_stitch(*allocator));
+    ladder->add(make_wait_for_events());
+    ladder->add(make_stitch());
     ladder->add(make_release_cache(*allocator));
   }
 
@@ -142,6 +142,14 @@ TEST_F(LadderTest, WhatIsOfferedBeyondTheNeedMakesNothingCheaper) {
   add("enough", 8 * kMiB, 10'000);
   EXPECT_EQ(get(40 * kMiB), 0u);
   EXPECT_EQ(log, (Names{"enough", "far too much"}));
+}
+
+TEST_F(LadderTest, ACostBeyondAllMeasureIsTheDearest) {
+  add("never", 8 * kMiB, UINT64_MAX);
+  add("nearly never", 8 * kMiB, uint64_t{1} << 44);
+  add("dear", 8 * kMiB, 100'000);
+  EXPECT_EQ(get(40 * kMiB), 0u);
+  EXPECT_EQ(log.front(), "dear");
 }
 
 TEST_F(LadderTest, StopsAsSoonAsTheRequestIsServed) {

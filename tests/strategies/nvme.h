@@ -39,7 +39,7 @@ class Nvme : public Values {
     std::string why_not;
     ASSERT_TRUE(use_page_file(*allocator, folder, bytes, &why_not, [] { return now; })) << why_not;
     ladder = std::make_unique<Ladder>(*allocator);
-    ladder->add(make_stitch(*allocator));
+    ladder->add(make_stitch());
     ladder->add(make_spill_to_nvme(*allocator, {}));
     allocator->set_handler(ladder.get());
     allocator->limit(kDevice, 32 * kMiB);

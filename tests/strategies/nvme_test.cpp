@@ -128,8 +128,8 @@ TEST_F(Nvme, ATouchLeavesWhatIsReserved) {
 TEST_F(Nvme, ATouchChoosesNoPlanMove) {
   struct Move final : Strategy {
     StrategyInfo info() const noexcept override { return {"split", Guarantee::kBitExact, kNeedsUnwinding}; }
-    Offer offer(const OomEvent&) noexcept override { return {30 * kMiB, 1, false}; }
-    Relief relieve(const OomEvent&, Reservation&) noexcept override { return {0, true, ""}; }
+    Offer offer(const PendingRequest&) noexcept override { return {30 * kMiB, 1, false}; }
+    Relief relieve(PendingRequest&) noexcept override { return {0, true, ""}; }
   };
   const StrategyId move = ladder->add(std::make_unique<Move>());
   const auto blocks = three_blocks();
@@ -204,18 +204,14 @@ TEST_F(Nvme, TheSizeBoundsIt) {
 // Runs `meanwhile` when the blocks that go to the file are chosen and nothing of them has gone yet.
 class StoreWhile final : public Strategy {
  public:
-  StoreWhile(Allocator& allocator, std::function<bool()> meanwhile)
-      : allocator_(allocator), meanwhile_(std::move(meanwhile)) {}
+  explicit StoreWhile(std::function<bool()> meanwhile) : meanwhile_(std::move(meanwhile)) {}
   StrategyInfo info() const noexcept override { return {"store_while"}; }
-  Offer offer(const OomEvent& event) noexcept override { return {event.short_bytes, 1}; }
-  Relief relieve(const OomEvent& event, Reservation& reservation) noexcept override {
-    return {spill(allocator_, event, reservation,
-                  {.tier = Tier::kNvme, .most_bytes = 64 * kMiB, .come_to_rest = meanwhile_})
-                .bytes};
+  Offer offer(const PendingRequest& request) noexcept override { return {request.event.short_bytes, 1}; }
+  Relief relieve(PendingRequest& request) noexcept override {
+    return {request.spill({.tier = Tier::kNvme, .most_bytes = 64 * kMiB, .come_to_rest = meanwhile_}).bytes};
   }
 
  private:
-  Allocator& allocator_;
   std::function<bool()> meanwhile_;
 };
 
@@ -274,7 +270,7 @@ TEST_F(Nvme, ATouchThatRacesWithAFreeEnds) {
     Status touched = Status::kOk;
     std::thread toucher;
     Ladder alone(*allocator);
-    alone.add(std::make_unique<StoreWhile>(*allocator, [&] {
+    alone.add(std::make_unique<StoreWhile>([&] {
       if (toucher.joinable()) return true;
       toucher = std::thread([&] { touched = allocator->touch_block(blocks[2], nullptr); });
       while (allocator->done_block(blocks[2]) != Status::kOk) std::this_thread::yield();

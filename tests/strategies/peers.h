@@ -28,7 +28,7 @@ class PeerSpill : public Values {
   }
   void with(const SpillLimits& limits) {
     ladder = std::make_unique<Ladder>(*allocator);
-    ladder->add(make_stitch(*allocator));
+    ladder->add(make_stitch());
     ladder->add(make_spill_to_peer(*allocator, limits));
     ladder->add(make_evict_guests(*allocator, limits));
     ladder->add(make_spill_to_host(*allocator, limits));

@@ -23,7 +23,7 @@ class Spill : public SimulatedDevice {
   }
   void with(const SpillLimits& limits) {
     ladder = std::make_unique<Ladder>(*allocator);
-    ladder->add(make_stitch(*allocator));
+    ladder->add(make_stitch());
     ladder->add(make_spill_to_host(*allocator, limits));
     ladder->set_gate(&gate);
     allocator->set_handler(ladder.get());

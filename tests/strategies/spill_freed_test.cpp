@@ -41,20 +41,19 @@ TEST_F(Spill, OfAFreedBlockWaitsForTheDefaultStreamOfEachThread) {
 
 // Tells what waiting for events would give, and gives nothing.
 struct PendingReader final : Strategy {
-  PendingReader(Allocator& allocator, uint64_t* bytes) : allocator(allocator), bytes(bytes) {}
+  explicit PendingReader(uint64_t* bytes) : bytes(bytes) {}
   StrategyInfo info() const noexcept override { return {"pending_reader"}; }
-  Offer offer(const OomEvent& event) noexcept override {
-    *bytes = pending_bytes(allocator, event);
+  Offer offer(const PendingRequest& request) noexcept override {
+    *bytes = request.pending_bytes();
     return {};
   }
-  Relief relieve(const OomEvent&, Reservation&) noexcept override { return {}; }
-  Allocator& allocator;
+  Relief relieve(PendingRequest&) noexcept override { return {}; }
   uint64_t* const bytes;
 };
 
 TEST_F(Spill, OfAFreedBlockGivesTheDeviceNothingWhenItEnds) {
   uint64_t pending = 0;
-  ladder->add(std::make_unique<PendingReader>(*allocator, &pending));
+  ladder->add(std::make_unique<PendingReader>(&pending));
   const auto blocks = blocks_of(10 * kMiB, 3);
   let_time_pass();
   ASSERT_NE(get(20 * kMiB), 0u);

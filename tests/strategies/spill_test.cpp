@@ -277,21 +277,20 @@ TEST_F(Spill, ToAFileWaitsForNoCapture) {
 
 // Tells what spilling would be measured by, and gives nothing.
 struct LinkReader final : Strategy {
-  LinkReader(Allocator& allocator, double* bytes_per_us) : allocator(allocator), bytes_per_us(bytes_per_us) {}
+  explicit LinkReader(double* bytes_per_us) : bytes_per_us(bytes_per_us) {}
   StrategyInfo info() const noexcept override { return {"link_reader"}; }
-  Offer offer(const OomEvent& event) noexcept override {
-    const SpillEstimate estimate = estimate_spill(allocator, event, {.most_bytes = UINT64_MAX});
+  Offer offer(const PendingRequest& request) noexcept override {
+    const SpillEstimate estimate = request.estimate_spill({.most_bytes = UINT64_MAX});
     if (estimate.useful_bytes != 0) *bytes_per_us = estimate.bytes_per_us;
     return {};
   }
-  Relief relieve(const OomEvent&, Reservation&) noexcept override { return {}; }
-  Allocator& allocator;
+  Relief relieve(PendingRequest&) noexcept override { return {}; }
   double* const bytes_per_us;
 };
 
 TEST_F(Spill, MeasuresTheLinkAndNotWhatElseTheDriverDoes) {
   double bytes_per_us = 0;
-  ladder->add(std::make_unique<LinkReader>(*allocator, &bytes_per_us));
+  ladder->add(std::make_unique<LinkReader>(&bytes_per_us));
   const auto blocks = blocks_of(10 * kMiB, 3);
   let_time_pass();
   control->set_latency("cuMemCreate", 10'000'000);

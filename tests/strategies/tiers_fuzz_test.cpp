@@ -47,7 +47,7 @@ class TiersFuzz : public SimulatedDevice {
     limits.host_bytes = kHostBytes[little];
     limits.peer_bytes = kPeerBytes[little];
     ladder = std::make_unique<Ladder>(*allocator);
-    ladder->add(make_stitch(*allocator));
+    ladder->add(make_stitch());
     ladder->add(make_release_cache(*allocator));
     ladder->add(make_spill_to_peer(*allocator, limits));
     ladder->add(make_evict_guests(*allocator, limits));

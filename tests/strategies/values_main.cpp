@@ -12,7 +12,7 @@ namespace {
 TEST_F(Values, SurviveStitchingAroundThem) {
   ASSERT_EQ(control->mode(), SPILLWAY_SIMULATOR_COMPUTE);
   Ladder ladder(*allocator);
-  ladder.add(make_stitch(*allocator));
+  ladder.add(make_stitch());
   allocator->set_handler(&ladder);
   allocator->limit(kDevice, 32 * kMiB);
   constexpr uint64_t kBytes = 3 * kMiB + 512;  // blocks that share pages with their neighbours

@@ -12,7 +12,7 @@ namespace {
 constexpr uint64_t kLittle = uint64_t{16} << 10;
 
 // Null: there is nothing to know.
-KnownBytes* owner_of(CUdeviceptr address) {
+KnownBytes* known_bytes_of(CUdeviceptr address) {
   Machine& sim = machine();
   if (sim.config.compute || !sim.space.contains(address)) return nullptr;
   const auto mapping = sim.space.mapping_of(address);
@@ -85,16 +85,16 @@ void KnownBytes::clear() {
 }
 
 void know(CUdeviceptr address, const void* bytes, uint64_t size) {
-  if (KnownBytes* owner = owner_of(address)) owner->put(address, bytes, size);
+  if (KnownBytes* owner = known_bytes_of(address)) owner->put(address, bytes, size);
 }
 
 bool find_known(CUdeviceptr address, void* out, uint64_t size) {
-  const KnownBytes* owner = owner_of(address);
+  const KnownBytes* owner = known_bytes_of(address);
   return owner && !owner->empty() && owner->get(address, out, size);
 }
 
 void forget(CUdeviceptr address, uint64_t size) {
-  if (KnownBytes* owner = owner_of(address)) owner->erase(address, size);
+  if (KnownBytes* owner = known_bytes_of(address)) owner->erase(address, size);
 }
 
 void forget_written() {

@@ -95,8 +95,8 @@ bool SpillwayPlacement::start(uint64_t capacity, trace::Trace* trace, std::strin
   allocator_ = std::make_unique<Allocator>(table_);
   allocator_->set_trace(trace);
   ladder_ = std::make_unique<Ladder>(*allocator_);
-  ladder_->add(make_wait_for_events(*allocator_));
-  ladder_->add(make_stitch(*allocator_));
+  ladder_->add(make_wait_for_events());
+  ladder_->add(make_stitch());
   ladder_->add(make_release_cache(*allocator_));
   ladder_->add(make_trim_pools(*allocator_));
   allocator_->set_handler(ladder_.get());
