@@ -33,7 +33,7 @@ DeviceHeap* Allocator::heap(DeviceId device, Status* status, std::string* text) 
     *text = "there is no device " + std::to_string(index);
     return nullptr;
   }
-  std::lock_guard guard(start_mutex_);
+  const Locked guard(start_mutex_);
   if (DeviceHeap* heap = started(device)) return heap;
   bool unsupported = false;
   std::unique_ptr<Device> opened = Device::open(table_, device, &unsupported, text);
@@ -44,7 +44,7 @@ DeviceHeap* Allocator::heap(DeviceId device, Status* status, std::string* text) 
   DeviceHeap* heap = std::make_unique<DeviceHeap>(*this, std::move(opened), order_base_.load()).release();
   heap->set_limit(default_limit_bytes_);
   {
-    std::lock_guard injection(injection_.mutex);
+    const Locked injection(injection_.mutex);
     if (injection_.next != 0) heap->set_slow(kSlowInjection);
   }
   if (witness() != nullptr) heap->set_slow(kSlowWatched);
@@ -198,7 +198,7 @@ Status Allocator::set_pool(DeviceId device, uint64_t pool, uint32_t flags) noexc
 }
 
 void Allocator::limit_all(uint64_t bytes) noexcept {
-  std::lock_guard guard(start_mutex_);
+  const Locked guard(start_mutex_);
   default_limit_bytes_ = bytes;
   for (auto& entry : heaps_)
     if (DeviceHeap* heap = entry.load(std::memory_order_acquire)) heap->set_limit(bytes);
@@ -215,7 +215,7 @@ uint64_t Allocator::guest_bytes(DeviceId device) const noexcept {
 }
 
 uint64_t Allocator::default_limit() noexcept {
-  const std::lock_guard guard(start_mutex_);
+  const Locked guard(start_mutex_);
   return default_limit_bytes_;
 }
 
@@ -251,7 +251,7 @@ Status Allocator::reset_totals(DeviceId device) noexcept {
 }
 
 uint64_t Allocator::fail_request(uint64_t n, bool persistent) noexcept {
-  std::lock_guard guard(injection_.mutex);
+  const Locked guard(injection_.mutex);
   const uint64_t failed = injection_.failed;
   injection_.next = n;
   injection_.persistent = persistent;
@@ -268,7 +268,7 @@ uint64_t Allocator::fail_request(uint64_t n, bool persistent) noexcept {
 }
 
 bool Allocator::inject(bool* persistent) noexcept {
-  std::lock_guard guard(injection_.mutex);
+  const Locked guard(injection_.mutex);
   if (injection_.next == 0) return false;
   ++injection_.seen;
   const bool fail =
@@ -316,7 +316,7 @@ void Allocator::end_incident(Status status, uint64_t bytes, uint64_t us) noexcep
 }
 
 uint64_t Allocator::next_order() noexcept {
-  std::lock_guard guard(start_mutex_);
+  const Locked guard(start_mutex_);
   uint64_t highest = order_base_.load();
   for (auto& entry : heaps_)
     if (DeviceHeap* heap = entry.load(); heap != nullptr && !heap->forked())

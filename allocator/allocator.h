@@ -12,7 +12,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,6 +27,7 @@
 #include "allocator/tiers/pins.h"
 #include "allocator/tiling/pool.h"
 #include "allocator/units.h"
+#include "base/mutex.h"
 #include "driver/table.h"
 #include "trace/writer.h"
 
@@ -222,9 +222,11 @@ class Allocator {
  private:
   friend class DeviceHeap;
   struct Injection {
-    std::mutex mutex;
-    uint64_t next = 0, seen = 0, failed = 0;
-    bool persistent = false;
+    Mutex<LockOrder::kInjection> mutex;
+    uint64_t next SPILLWAY_GUARDED_BY(mutex) = 0;
+    uint64_t seen SPILLWAY_GUARDED_BY(mutex) = 0;
+    uint64_t failed SPILLWAY_GUARDED_BY(mutex) = 0;
+    bool persistent SPILLWAY_GUARDED_BY(mutex) = false;
   };
   // Whether this request is one to fail, and whether it must fail for good.
   bool inject(bool* persistent) noexcept;
@@ -242,8 +244,8 @@ class Allocator {
   std::array<std::atomic<DeviceHeap*>, kMaxDevices> heaps_{};
   std::array<std::atomic<uint64_t>, kMaxDevices> guests_{};
   std::unique_ptr<PageFile> page_file_;
-  std::mutex start_mutex_;
-  uint64_t default_limit_bytes_ = 0;
+  Mutex<LockOrder::kAllocatorStart> start_mutex_;
+  uint64_t default_limit_bytes_ SPILLWAY_GUARDED_BY(start_mutex_) = 0;
   Injection injection_;
   std::atomic<uint64_t> incidents_{0};
   std::atomic<spillway_incident_totals*> totals_{nullptr};

@@ -98,7 +98,7 @@ uint32_t DeviceHeap::flags_of(uint64_t pool) const {
 
 Status DeviceHeap::set_pool(uint64_t pool, uint32_t flags) {
   if (forked()) return Status::kOk;
-  std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   const bool single = (flags & kPoolSingleHandle) != 0;
   for (auto& arena : arenas_)
     if (arena->pool() == pool && arena->single_handle != single) return Status::kInvalid;
@@ -111,7 +111,7 @@ Status DeviceHeap::set_pool(uint64_t pool, uint32_t flags) {
 // A private pool's requests are rare enough to look the pool up.
 uint64_t DeviceHeap::pool_size(const Request& request) {
   const uint64_t size = size_of(request);
-  std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   const bool whole = (flags_of(request.pool) & (kPoolWholePages | kPoolSingleHandle)) != 0;
   return whole ? (size + page_bytes_ - 1) / page_bytes_ * page_bytes_ : size;
 }
@@ -181,12 +181,12 @@ void DeviceHeap::write(trace::Record record) {
 }
 
 uint64_t DeviceHeap::order() {
-  std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   return ++order_;
 }
 
 void DeviceHeap::raise_order(uint64_t order) {
-  std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   order_ = std::max(order_, order);
 }
 
@@ -194,18 +194,20 @@ Status DeviceHeap::allocate(const Request& request, uint64_t* address, FailurePt
   const uint64_t size = request.pool == 0 ? size_of(request) : pool_size(request);
   if (slow_.load(std::memory_order_relaxed) != 0) [[unlikely]]
     return allocate_slow(request, size, address, failure);
-  lock_.lock();
-  requests_.store(requests_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  Arena& arena = arena_for(request.stream, request.pool, size <= kSmallBytes);
-  Block* hole = arena.best(size);
-  if (hole == nullptr) [[unlikely]] {
-    lock_.unlock();
-    return miss(request, size, false, false, address, failure);
+  uint64_t order = 0, at = 0, bytes = 0;
+  {
+    const Locked guard(lock_);
+    requests_.store(requests_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    Arena& arena = arena_for(request.stream, request.pool, size <= kSmallBytes);
+    if (Block* hole = arena.best(size)) [[likely]] {
+      Block* block = arena.take(hole, size, request.bytes);
+      order = commit(block);
+      at = block->address;
+      bytes = block->size;
+    }
   }
-  Block* block = arena.take(hole, size, request.bytes);
-  const uint64_t order = commit(block);
-  const uint64_t at = block->address, bytes = block->size;
-  lock_.unlock();
+  if (bytes == 0) [[unlikely]]
+    return miss(request, size, false, false, address, failure);
   trace_block(trace::Kind::kAllocate, order, at, bytes, request.bytes, request.stream, request.pool);
   *address = at;
   return Status::kOk;
@@ -229,22 +231,23 @@ Status DeviceHeap::serve_slow(const Request& request, uint64_t size, uint64_t* a
   const uint32_t slow = slow_.load(std::memory_order_relaxed);
   bool inject = false, persistent = false;
   if ((slow & kSlowInjection) != 0) inject = allocator_.inject(&persistent);
-  lock_.lock();
-  requests_.store(requests_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  const bool poll = (slow & kSlowPending) != 0 && ++since_poll_ >= kPollEvery;
-  if (poll) since_poll_ = 0;
-  Arena& arena = arena_for(request.stream, request.pool, size <= kSmallBytes);
-  Block* hole = inject ? nullptr : find_hole(arena, size);
-  if (hole == nullptr) {
-    lock_.unlock();
-    return miss(request, size, inject, persistent, address, failure);
+  uint64_t order = 0, bytes = 0;
+  bool poll = false;
+  {
+    const Locked guard(lock_);
+    requests_.store(requests_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    poll = (slow & kSlowPending) != 0 && ++since_poll_ >= kPollEvery;
+    if (poll) since_poll_ = 0;
+    Arena& arena = arena_for(request.stream, request.pool, size <= kSmallBytes);
+    if (Block* hole = inject ? nullptr : find_hole(arena, size)) {
+      Block* block = arena.take(hole, size, request.bytes);
+      order = commit(block);
+      note_need();
+      *address = block->address;
+      bytes = block->size;
+    }
   }
-  Block* block = arena.take(hole, size, request.bytes);
-  const uint64_t order = commit(block);
-  note_need();
-  *address = block->address;
-  const uint64_t bytes = block->size;
-  lock_.unlock();
+  if (bytes == 0) return miss(request, size, inject, persistent, address, failure);
   trace_block(trace::Kind::kAllocate, order, *address, bytes, request.bytes, request.stream, request.pool);
   if (poll && !device_->capturing(request.stream)) poll_events();
   return Status::kOk;
@@ -255,12 +258,23 @@ Status DeviceHeap::free(Block* block, uint64_t address, FreedBlock* freed) {
     if (forked()) return Status::kOk;
     tell_free(block, address);
   }
-  lock_.lock();
-  if (block->address != address || block->state != BlockState::kLive) [[unlikely]] {
-    lock_.unlock();
-    return Status::kNotFound;
+  uint64_t order = 0;
+  std::optional<SharedRelease> shared;
+  {
+    const Locked guard(lock_);
+    if (block->address != address || block->state != BlockState::kLive) [[unlikely]]
+      return Status::kNotFound;
+    order = begin_release(block, freed);
+    if (block->shared == 0) [[likely]]
+      arenas_[block->arena]->put_hole(block, order);
+    else
+      shared = release_shared(block, order);
   }
-  return release_live(block, freed);
+  if (shared) [[unlikely]]
+    finish_release(block, address, order, *freed, std::move(*shared));
+  else
+    trace_block(trace::Kind::kFree, order, address, freed->bytes, freed->requested_bytes, freed->stream);
+  return Status::kOk;
 }
 
 // Those that a block which is freed has to wait for: of the others, and what lies in another tier can only be
@@ -272,45 +286,46 @@ std::vector<StreamId> DeviceHeap::streams_of(Block* block) {
   return streams;
 }
 
-Status DeviceHeap::release_live(Block* block, FreedBlock* freed) {
-  const uint64_t address = block->address, bytes = block->size, requested = block->tag;
-  Arena& arena = *arenas_[block->arena];
-  const StreamId stream = arena.stream();
-  *freed = {device_->id(), bytes, requested, stream, arena.pool()};
-  const bool pending = (block->shared & (kOtherStreams | kElsewhere)) != 0;
-  usage_.free(bytes, requested, pending);
-  page_map_.clear(address);
-  const uint64_t order = ++order_;
+// It is no program's any more. Returns its place in the order.
+uint64_t DeviceHeap::begin_release(Block* block, FreedBlock* freed) {
+  const Arena& arena = *arenas_[block->arena];
+  *freed = {device_->id(), block->size, block->tag, arena.stream(), arena.pool()};
+  usage_.free(block->size, block->tag, (block->shared & (kOtherStreams | kElsewhere)) != 0);
+  page_map_.clear(block->address);
   if ((block->shared & kSited) != 0) [[unlikely]]
     forget_site(block);
-  if (block->shared == 0) [[likely]] {
-    arena.put_hole(block, order);
-    lock_.unlock();
-    trace_block(trace::Kind::kFree, order, address, bytes, requested, stream);
-    return Status::kOk;
-  }
+  return ++order_;
+}
+
+// Of a block that others use too, or that lies elsewhere.
+DeviceHeap::SharedRelease DeviceHeap::release_shared(Block* block, uint64_t order) {
+  SharedRelease release;
+  release.pending = (block->shared & (kOtherStreams | kElsewhere)) != 0;
   if ((block->shared & kRegistered) != 0) registered_.erase(block);
-  const std::vector<int> descriptors = withdraw(block);
-  std::vector<StreamId> streams = streams_of(block);
+  release.descriptors = withdraw(block);
+  release.streams = streams_of(block);
   block->shared = 0;
-  if (pending)
+  if (release.pending)
     block->state = BlockState::kPending;
   else
-    arena.put_hole(block, order);
-  lock_.unlock();
-  close_descriptors(descriptors);
-  if (!pending)
-    trace_block(trace::Kind::kFree, order, address, bytes, requested, stream);
-  else
-    trace_block(trace::Kind::kFreePending, order, address, bytes, requested, stream, streams.size(),
-                streams.empty() ? 0 : static_cast<uint64_t>(streams.front()));
-  if (pending) queue_pending(block, std::move(streams));
-  return Status::kOk;
+    arenas_[block->arena]->put_hole(block, order);
+  return release;
+}
+
+void DeviceHeap::finish_release(Block* block, uint64_t address, uint64_t order, const FreedBlock& freed,
+                                SharedRelease release) {
+  close_descriptors(release.descriptors);
+  if (!release.pending)
+    return trace_block(trace::Kind::kFree, order, address, freed.bytes, freed.requested_bytes, freed.stream);
+  const uint64_t first = release.streams.empty() ? 0 : static_cast<uint64_t>(release.streams.front());
+  trace_block(trace::Kind::kFreePending, order, address, freed.bytes, freed.requested_bytes, freed.stream,
+              release.streams.size(), first);
+  queue_pending(block, std::move(release.streams));
 }
 
 Status DeviceHeap::record_stream(Block* block, uint64_t address, StreamId stream) {
   if (forked()) return Status::kOk;
-  std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   if (block->address != address || block->state != BlockState::kLive) return Status::kNotFound;
   if (arenas_[block->arena]->stream() == stream) return Status::kOk;
   std::vector<StreamId>& uses = uses_[block];
@@ -334,7 +349,7 @@ BlockInfo DeviceHeap::info(const Block* block) const {
 
 bool DeviceHeap::find_block(uint64_t address, BlockInfo* out) {
   if (forked()) return false;
-  std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   for (auto& arena : arenas_) {
     const Segment* segment = arena->segment_of(address);
     if (segment == nullptr) continue;
@@ -350,7 +365,7 @@ bool DeviceHeap::find_block(uint64_t address, BlockInfo* out) {
 
 void DeviceHeap::blocks(std::vector<BlockInfo>* out) {
   if (forked()) return;
-  std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   for (auto& arena : arenas_)
     for (const Segment& segment : arena->segments())
       for (const Block* block = segment.first; block != nullptr; block = block->next)

@@ -3,9 +3,8 @@
 //
 // Thread-safety: every public member may be called from any thread. `lock_` guards the tiling and the
 // counters and is held for the hot path only; driver calls are made without it, on blocks that are busy and
-// pages that are reserved, so that no other thread can take them. `events_mutex_` guards the pending frees
-// and may be held while taking `lock_`; `ladder_mutex_` is taken before either. Invariant at every release of
-// `lock_`:
+// pages that are reserved, so that no other thread can take them. base/lock_order.h says which lock may be
+// taken under which. Invariant at every release of `lock_`:
 //   held = mapped pages + spare pages + what reservations hold.
 #pragma once
 #include <array>
@@ -14,9 +13,7 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <shared_mutex>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -38,6 +35,7 @@
 #include "allocator/tiling/arena.h"
 #include "allocator/tiling/page_map.h"
 #include "allocator/tiling/spin_lock.h"
+#include "base/mutex.h"
 
 namespace spillway {
 
@@ -151,7 +149,7 @@ class DeviceHeap {
     // For a block that comes back: pages are what it needs.
     Block* returning = nullptr;
     Block* block = nullptr;
-    uint64_t address = 0;
+    uint64_t address = 0, block_bytes = 0;
     Arena* arena = nullptr;  // where its place will be, while its handler runs
     CUresult error = CUDA_SUCCESS;
     const char* call = "";
@@ -208,23 +206,32 @@ class DeviceHeap {
     uint64_t drained = 0, all = 0;
   };
 
-  // heap.cpp: hits and frees. Those marked (locked) are called under lock_.
+  // heap.cpp: hits and frees.
   Status allocate_slow(const Request& request, uint64_t size, uint64_t* address, FailurePtr* failure);
   Status serve_slow(const Request& request, uint64_t size, uint64_t* address, FailurePtr* failure);
-  Arena& arena_for(StreamId stream, uint64_t pool, bool small);  // (locked)
-  Arena& new_arena(StreamId stream, uint64_t pool, bool small);  // (locked)
-  uint32_t flags_of(uint64_t pool) const;                        // (locked)
+  Arena& arena_for(StreamId stream, uint64_t pool, bool small) SPILLWAY_REQUIRES(lock_);
+  Arena& new_arena(StreamId stream, uint64_t pool, bool small) SPILLWAY_REQUIRES(lock_);
+  uint32_t flags_of(uint64_t pool) const SPILLWAY_REQUIRES(lock_);
   uint64_t pool_size(const Request& request);
   // `waits`: for the request that free blocks are kept for.
-  Block* find_hole(Arena& arena, uint64_t size, bool waits = false);  // (locked)
-  uint64_t kept_bytes(const Arena& arena, bool waits) const;          // (locked)
-  uint64_t commit(Block* block);                                      // (locked)
-  Status release_live(Block* block, FreedBlock* freed);               // (locked; unlocks)
-  std::vector<StreamId> streams_of(Block* block);                     // (locked)
-  void forget_site(Block* block);                                     // (locked)
+  Block* find_hole(Arena& arena, uint64_t size, bool waits = false) SPILLWAY_REQUIRES(lock_);
+  uint64_t kept_bytes(const Arena& arena, bool waits) const SPILLWAY_REQUIRES(lock_);
+  uint64_t commit(Block* block) SPILLWAY_REQUIRES(lock_);
+  // What is left to do, without the lock, for a block that others use too or that lies elsewhere.
+  struct SharedRelease {
+    bool pending = false;
+    std::vector<int> descriptors;
+    std::vector<StreamId> streams;
+  };
+  uint64_t begin_release(Block* block, FreedBlock* freed) SPILLWAY_REQUIRES(lock_);
+  SharedRelease release_shared(Block* block, uint64_t order) SPILLWAY_REQUIRES(lock_);
+  void finish_release(Block* block, uint64_t address, uint64_t order, const FreedBlock& freed,
+                      SharedRelease release);
+  std::vector<StreamId> streams_of(Block* block) SPILLWAY_REQUIRES(lock_);
+  void forget_site(Block* block) SPILLWAY_REQUIRES(lock_);
   void trace_block(trace::Kind kind, uint64_t order, uint64_t address, uint64_t bytes, uint64_t requested,
                    StreamId stream, uint64_t value = 0, uint64_t detail = 0);
-  BlockInfo info(const Block* block) const;  // (locked)
+  BlockInfo info(const Block* block) const SPILLWAY_REQUIRES(lock_);
 
   // witness.cpp, without lock_.
   void tell(Change change, const Block* block);
@@ -235,8 +242,12 @@ class DeviceHeap {
   Status miss(const Request& request, uint64_t size, bool injected, bool persistent, uint64_t* address,
               FailurePtr* failure);
   Served serve(Miss& miss);
-  bool serve_from_holes(Miss& miss, Arena& arena);  // (locked)
-  bool claim_place(Miss& miss, Arena& arena);       // (locked)
+  // Its place in the order, or nothing: no hole fits.
+  std::optional<uint64_t> take_hole(Miss& miss, Arena& arena) SPILLWAY_REQUIRES(lock_);
+  void trace_served(const Miss& miss, uint64_t order);
+  bool serve_from_holes(Miss& miss, Arena** arena);
+  bool serve_from_large_holes(Miss& miss);
+  bool claim_place(Miss& miss, Arena& arena);
   static bool lends_to(const Arena& arena, const Miss& miss);
   bool borrow(Miss& miss);  // from a pool that lends its free blocks
   Served serve_returning(Miss& miss);
@@ -246,18 +257,21 @@ class DeviceHeap {
   void take_promise_back(PageReservation& reservation);
   CUresult map_claim(Miss& miss, std::vector<driver::Page>* pages);
   void finish_claim(Miss& miss, const std::vector<driver::Page>& pages);
+  void fill_voids(PageReservation& reservation, const std::vector<driver::Page>& pages)
+      SPILLWAY_REQUIRES(lock_);
+  uint64_t take_claim(Miss& miss) SPILLWAY_REQUIRES(lock_);
   void drop_claim(Miss& miss);
   void release_reservation(Miss& miss);
 
   // moves.cpp: idle pages where the driver has others.
   void move_idle(Miss& miss, Arena& arena);
-  Block* idle_hole(const Miss& miss, const Arena& arena);  // (locked)
+  Block* idle_hole(const Miss& miss, const Arena& arena) SPILLWAY_REQUIRES(lock_);
   // single_handle.cpp: blocks that are allocations of the driver's.
   bool set_aside(Miss& miss);
   Served serve_single(Miss& miss, Arena& arena);
   uint64_t release_singles(uint64_t pool);
   uint64_t release_spare(uint64_t most_bytes);
-  uint64_t short_of_single(const Miss& miss) const;  // (locked)
+  uint64_t short_of_single(const Miss& miss) const SPILLWAY_REQUIRES(lock_);
 
   uint64_t next_segment_bytes(const Arena& arena);
   CUresult add_segment(Arena& arena, uint64_t size, const char** call);
@@ -271,15 +285,15 @@ class DeviceHeap {
   OomEvent make_event(const Miss& miss);
   uint64_t largest_extent(const Miss& miss);
   Status driver_failure(const Miss& miss, FailurePtr* failure);
-  uint64_t pages_at_hand(const Miss& miss) const;  // (locked)
-  uint64_t have(const Miss& miss) const;           // (locked)
+  uint64_t pages_at_hand(const Miss& miss) const SPILLWAY_REQUIRES(lock_);
+  uint64_t have(const Miss& miss) const SPILLWAY_REQUIRES(lock_);
 
   // room.cpp: what may be held, by the device's limit and the process's budget.
-  uint64_t room_in_limit() const;  // (locked)
-  uint64_t room() const;           // (locked)
+  uint64_t room_in_limit() const SPILLWAY_REQUIRES(lock_);
+  uint64_t room() const SPILLWAY_REQUIRES(lock_);
   bool is_over_limit(const Miss& miss, uint64_t short_bytes);
-  bool draw(uint64_t bytes);      // (locked) false: there is no room, and nothing changes
-  void put_back(uint64_t bytes);  // (locked)
+  bool draw(uint64_t bytes) SPILLWAY_REQUIRES(lock_);  // false: there is no room, and nothing changes
+  void put_back(uint64_t bytes) SPILLWAY_REQUIRES(lock_);
   uint64_t native_bytes() const;  // by the process's calls of the driver, as far as they are seen
   uint64_t native_since_start() const;
   void look_beside_reserve();  // what the card has beyond what requests must leave
@@ -287,10 +301,10 @@ class DeviceHeap {
   // events.cpp: blocks that wait for other streams.
   void queue_pending(Block* block, std::vector<StreamId> streams);
   // True: there is nothing to wait for.
-  bool record_uses(Block* block, const std::vector<StreamId>& streams);  // under events_mutex_
+  bool record_uses(Block* block, const std::vector<StreamId>& streams) SPILLWAY_REQUIRES(events_mutex_);
   void poll_events();
   bool wait_for_oldest();
-  void retry_deferred();  // under events_mutex_
+  void retry_deferred() SPILLWAY_REQUIRES(events_mutex_);
   void complete(Block* block);
   void complete_claimed(Block* block);
   bool could_serve(const Miss& miss);
@@ -299,21 +313,23 @@ class DeviceHeap {
 
   // shared.cpp: pages of several processes, and of several devices.
   Status share_here(Block* block, uint64_t address, SharedBlock* out, std::string* text);
-  std::vector<driver::Page> pages_of(const Block* block, uint64_t* offset);  // (locked)
-  void export_block(Block* block, std::span<const driver::Page> pages, Exports& made,
-                    SharedBlock* out);  // (locked)
+  std::vector<driver::Page> pages_of(const Block* block, uint64_t* offset) SPILLWAY_REQUIRES(lock_);
+  void export_block(Block* block, std::span<const driver::Page> pages, Exports& made, SharedBlock* out)
+      SPILLWAY_REQUIRES(lock_);
   CUresult export_page(CUmemGenericAllocationHandle page, int* descriptor);
-  std::vector<int> withdraw(const Block* block);  // (locked)
+  std::vector<int> withdraw(const Block* block) SPILLWAY_REQUIRES(lock_);
   static void close_descriptors(const std::vector<int>& descriptors);
-  std::string check_exports();  // (locked)
+  std::string check_exports() SPILLWAY_REQUIRES(lock_);
   void end_sharing();
-  CUresult grant_everywhere(const CUmemAccessDesc& access);
+  CUresult grant_everywhere(const CUmemAccessDesc& access)
+      SPILLWAY_REQUIRES(imports_.mutex(), mappings_mutex_);
 
   // reclaim.cpp: idle pages.
   ReclaimEstimate estimate_reclaim(const Miss& miss, uint64_t short_bytes, IdlePages what);
   uint64_t reclaim(Miss& miss, IdlePages what);
-  Idle idle_bytes();                                                                             // (locked)
-  std::vector<Victim> take_idle(uint64_t bytes, bool drained_only, uint64_t pool = kEveryPool);  // (locked)
+  Idle idle_bytes() SPILLWAY_REQUIRES(lock_);
+  std::vector<Victim> take_idle(uint64_t bytes, bool drained_only, uint64_t pool = kEveryPool)
+      SPILLWAY_REQUIRES(lock_);
   uint64_t unmap_victims(std::vector<Victim>& victims);
   uint64_t settle_victims(std::vector<Victim>& victims, std::vector<CUmemGenericAllocationHandle>* pages);
   uint64_t take_out(std::vector<Victim>& victims, std::vector<CUmemGenericAllocationHandle>* pages);
@@ -326,25 +342,25 @@ class DeviceHeap {
   uint64_t hold(std::vector<Victim>& victims, PageReservation& reservation, IdlePages what);
 
   // spill.cpp: blocks in other tiers.
-  void begin_history(Block* block);       // (locked)
-  double heat(const Block* block) const;  // (locked)
+  void begin_history(Block* block) SPILLWAY_REQUIRES(lock_);
+  double heat(const Block* block) const SPILLWAY_REQUIRES(lock_);
   void learn_under_pressure(bool failed);
   void read_clock();
-  AddressRange movable(Block* block, Tier where) const;   // (locked)
-  bool may_move(Block* block, const Pins& pins) const;    // (locked)
-  std::vector<Block*> cold_blocks(Tier where) const;      // (locked)
-  bool may_go(Block* block, Tier where) const;            // (locked)
-  uint64_t spilled_here(Tier tier) const;                 // (locked)
-  double bytes_per_us(Tier tier, DeviceId peer) const;    // (locked)
-  double slowdown(const std::vector<Move>& moves) const;  // (locked)
-  std::vector<Move> choose_moves(uint64_t bytes, const SpillPlace& where,
-                                 uint64_t most_bytes) const;  // (locked)
-  void all_is_drained();                                      // (locked)
-  std::optional<Lack> lack(const Miss& miss) const;           // (locked)
+  AddressRange movable(Block* block, Tier where) const SPILLWAY_REQUIRES(lock_);
+  bool may_move(Block* block, const Pins& pins) const SPILLWAY_REQUIRES(lock_);
+  std::vector<Block*> cold_blocks(Tier where) const SPILLWAY_REQUIRES(lock_);
+  bool may_go(Block* block, Tier where) const SPILLWAY_REQUIRES(lock_);
+  uint64_t spilled_here(Tier tier) const SPILLWAY_REQUIRES(lock_);
+  double bytes_per_us(Tier tier, DeviceId peer) const SPILLWAY_REQUIRES(lock_);
+  double slowdown(const std::vector<Move>& moves) const SPILLWAY_REQUIRES(lock_);
+  std::vector<Move> choose_moves(uint64_t bytes, const SpillPlace& where, uint64_t most_bytes) const
+      SPILLWAY_REQUIRES(lock_);
+  void all_is_drained() SPILLWAY_REQUIRES(lock_);
+  std::optional<Lack> lack(const Miss& miss) const SPILLWAY_REQUIRES(lock_);
   SpillEstimate estimate_spill(const Miss& miss, uint64_t short_bytes, const SpillPlace& where);
   SpillResult spill(Miss& miss, const SpillPlace& where);
   static uint64_t bytes_of(const std::vector<Move>& moves);
-  void mark_moving(const std::vector<Move>& moves);  // (locked)
+  void mark_moving(const std::vector<Move>& moves) SPILLWAY_REQUIRES(lock_);
   CUresult elsewhere(const SpillPlace& where, uint64_t bytes, CUmemGenericAllocationHandle* handle);
   void drop_elsewhere(const Piece& piece);
   std::vector<driver::Page> pages_in_range(const Block* block, AddressRange range);
@@ -363,23 +379,24 @@ class DeviceHeap {
   SpillResult move_out(std::vector<Move>& moves, const SpillPlace& where,
                        std::vector<CUmemGenericAllocationHandle>* pages);
   uint64_t settle_out(const std::vector<Move>& moves, std::vector<CUmemGenericAllocationHandle>* pages);
-  void add_piece(Block* block, const Piece& piece);  // (locked)
-  void remove_piece(const Piece& piece);             // (locked): it is on nobody's account any more
-  void uncount_guest(const Piece& piece);            // (locked)
+  void add_piece(Block* block, const Piece& piece) SPILLWAY_REQUIRES(lock_);
+  void remove_piece(const Piece& piece) SPILLWAY_REQUIRES(lock_);  // it is on nobody's account any more
+  void uncount_guest(const Piece& piece) SPILLWAY_REQUIRES(lock_);
   void end_move(Block* block);
-  uint64_t need() const;                                  // (locked)
-  void note_need();                                       // (locked)
-  uint64_t returnable_here() const;                       // (locked)
-  std::vector<Move> choose_returns(uint64_t most_bytes);  // (locked)
+  uint64_t need() const SPILLWAY_REQUIRES(lock_);
+  void note_need() SPILLWAY_REQUIRES(lock_);
+  uint64_t returnable_here() const SPILLWAY_REQUIRES(lock_);
+  std::vector<Move> choose_returns(uint64_t most_bytes) SPILLWAY_REQUIRES(lock_);
   static bool returns_by_itself(const Spilled& there);
   uint64_t bring_home(std::vector<Move>& moves);
   uint64_t move_in(std::vector<Move>& moves, PageReservation& pages);
   bool provide(Move& move, PageReservation& pages);
   uint64_t settle_in(const std::vector<Move>& moves, PageReservation& pages);
   // Of a request whose handler runs.
-  static bool fits(const Miss& miss);                                                        // (locked)
-  static std::optional<Placement> place_for(const Miss& miss, uint64_t has, uint64_t idle);  // (locked)
-  static void take_place(Miss& miss, const Placement& place);                                // (locked)
+  bool fits(const Miss& miss) const SPILLWAY_REQUIRES(lock_);
+  std::optional<Placement> place_for(const Miss& miss, uint64_t has, uint64_t idle) const
+      SPILLWAY_REQUIRES(lock_);
+  void take_place(Miss& miss, const Placement& place) SPILLWAY_REQUIRES(lock_);
 
   // come_back.cpp: what is to be shared.
   Status come_back(Block* block, uint64_t address, FailurePtr* failure);
@@ -390,7 +407,7 @@ class DeviceHeap {
   SpillResult store(std::vector<Move>& moves, const SpillPlace& where,
                     std::vector<CUmemGenericAllocationHandle>* pages);
   void write_all(std::vector<Move>& moves);
-  int write_to_file(Move& move);
+  int write_to_file(Move& move) SPILLWAY_REQUIRES(file_mutex_);
   void give_places(const std::vector<PageFile::Stored>& stored);
   Status fetch(Block* block, uint64_t address, FailurePtr* failure);
   Status claim_return(Block* block, uint64_t address, Return what, std::optional<Piece>* piece);
@@ -408,20 +425,20 @@ class DeviceHeap {
   void note_gone(Piece& piece);
   bool leaves_elsewhere();
   void retry_elsewhere();
-  bool forget_elsewhere(Block* block);                        // (locked)
-  void forget_pages(const Block* block, const Piece& piece);  // (locked)
+  bool forget_elsewhere(Block* block) SPILLWAY_REQUIRES(lock_);
+  void forget_pages(const Block* block, const Piece& piece) SPILLWAY_REQUIRES(lock_);
   void end_spilling();
   void find_peers();
-  bool direct(DeviceId peer) const;                                          // (locked)
-  std::vector<Move> choose_guests(DeviceId peer, uint64_t bytes);            // (locked)
-  std::vector<Move> choose_guests_to_return(DeviceId peer, uint64_t bytes);  // (locked)
+  bool direct(DeviceId peer) const SPILLWAY_REQUIRES(lock_);
+  std::vector<Move> choose_guests(DeviceId peer, uint64_t bytes) SPILLWAY_REQUIRES(lock_);
+  std::vector<Move> choose_guests_to_return(DeviceId peer, uint64_t bytes) SPILLWAY_REQUIRES(lock_);
   uint64_t move_on(std::vector<Move>& moves, uint64_t most_host_bytes);
   uint64_t settle_on(const std::vector<Move>& moves);
   void end_moves(const std::vector<Move>& moves);
 
-  uint64_t pending_here() const;                                 // (locked)
-  void leave_out_elsewhere(Memory* out) const;                   // (locked)
-  std::string check_arena(Arena& arena, Arena::Recount* count);  // (locked)
+  uint64_t pending_here() const SPILLWAY_REQUIRES(lock_);
+  void leave_out_elsewhere(Memory* out) const SPILLWAY_REQUIRES(lock_);
+  std::string check_arena(Arena& arena, Arena::Recount* count) SPILLWAY_REQUIRES(lock_);
 
   // Read by every request; changed rarely.
   std::atomic<uint32_t> slow_{0};
@@ -431,69 +448,78 @@ class DeviceHeap {
   const uint8_t device_index_;
   const uint64_t page_bytes_;
 
-  alignas(64) SpinLock lock_;
-  StreamId last_stream_{};
-  uint64_t last_pool_ = 0;
-  Arena* last_arenas_[2] = {nullptr, nullptr};  // large, small
-  uint64_t order_;
+  alignas(64) Mutex<LockOrder::kHeap, SpinLock> lock_;
+  StreamId last_stream_ SPILLWAY_GUARDED_BY(lock_){};
+  uint64_t last_pool_ SPILLWAY_GUARDED_BY(lock_) = 0;
+  Arena* last_arenas_[2] SPILLWAY_GUARDED_BY(lock_) = {nullptr, nullptr};  // large, small
+  uint64_t order_ SPILLWAY_GUARDED_BY(lock_);
   std::atomic<uint64_t> requests_{0};  // written under lock_
-  Usage usage_;
-  uint64_t peak_held_ = 0;
-  uint64_t sampled_bytes_ = 0;  // held when the trace last saw it
-  uint64_t sampled_peak_ = 0;   // the highest that it was told of
-  uint64_t held_bytes_ = 0, mapped_bytes_ = 0, reserved_bytes_ = 0;
-  uint64_t limit_bytes_;
-  uint64_t native_at_start_ = 0;
-  uint64_t beside_reserve_ = UINT64_MAX;  // of the card, as last seen, less what was drawn since
-  BlockSlab slab_;
-  std::vector<std::unique_ptr<Arena>> arenas_;
-  std::unordered_map<uint64_t, uint32_t> pools_;     // flags of those that have any
-  std::vector<CUmemGenericAllocationHandle> spare_;  // pages mapped nowhere
-  std::unordered_map<Block*, std::vector<StreamId>> uses_;
-  Holders holders_;
-  uint64_t maps_ = 0, unmaps_ = 0;
-  uint64_t moved_bytes_ = 0;  // from holes, though the driver had pages
-  uint64_t failures_ = 0, rescued_ = 0, unwound_ = 0, gave_up_ = 0, rescued_bytes_ = 0, rescue_us_ = 0;
-  unsigned since_poll_ = 0;
+  Usage usage_ SPILLWAY_GUARDED_BY(lock_);
+  uint64_t peak_held_ SPILLWAY_GUARDED_BY(lock_) = 0;
+  uint64_t sampled_bytes_ SPILLWAY_GUARDED_BY(lock_) = 0;  // held when the trace last saw it
+  uint64_t sampled_peak_ SPILLWAY_GUARDED_BY(lock_) = 0;   // the highest that it was told of
+  uint64_t held_bytes_ SPILLWAY_GUARDED_BY(lock_) = 0;
+  uint64_t mapped_bytes_ SPILLWAY_GUARDED_BY(lock_) = 0;
+  uint64_t reserved_bytes_ SPILLWAY_GUARDED_BY(lock_) = 0;
+  uint64_t limit_bytes_ SPILLWAY_GUARDED_BY(lock_);
+  uint64_t native_at_start_ = 0;  // written by the constructor alone
+  uint64_t beside_reserve_ SPILLWAY_GUARDED_BY(lock_) =
+      UINT64_MAX;  // of the card, as last seen, less what was drawn since
+  BlockSlab slab_ SPILLWAY_GUARDED_BY(lock_);
+  std::vector<std::unique_ptr<Arena>> arenas_ SPILLWAY_GUARDED_BY(lock_);
+  std::unordered_map<uint64_t, uint32_t> pools_ SPILLWAY_GUARDED_BY(lock_);  // flags of those that have any
+  std::vector<CUmemGenericAllocationHandle> spare_ SPILLWAY_GUARDED_BY(lock_);  // pages mapped nowhere
+  std::unordered_map<Block*, std::vector<StreamId>> uses_ SPILLWAY_GUARDED_BY(lock_);
+  Holders holders_ SPILLWAY_GUARDED_BY(lock_);
+  uint64_t maps_ SPILLWAY_GUARDED_BY(lock_) = 0;
+  uint64_t unmaps_ SPILLWAY_GUARDED_BY(lock_) = 0;
+  uint64_t moved_bytes_ SPILLWAY_GUARDED_BY(lock_) = 0;  // from holes, though the driver had pages
+  uint64_t failures_ SPILLWAY_GUARDED_BY(lock_) = 0;
+  uint64_t rescued_ SPILLWAY_GUARDED_BY(lock_) = 0;
+  uint64_t unwound_ SPILLWAY_GUARDED_BY(lock_) = 0;
+  uint64_t gave_up_ SPILLWAY_GUARDED_BY(lock_) = 0;
+  uint64_t rescued_bytes_ SPILLWAY_GUARDED_BY(lock_) = 0;
+  uint64_t rescue_us_ SPILLWAY_GUARDED_BY(lock_) = 0;
+  unsigned since_poll_ SPILLWAY_GUARDED_BY(lock_) = 0;
 
   // Shared while the pages behind addresses change, from the driver's call until the tiling says so;
   // exclusive to change which devices may use them all. Taken before lock_.
-  std::shared_mutex mappings_mutex_;
-  Exports exports_;         // guarded by lock_
-  std::mutex share_mutex_;  // one block is shared at a time
+  SharedMutex<LockOrder::kMappings> mappings_mutex_;
+  Exports exports_ SPILLWAY_GUARDED_BY(lock_);
+  Mutex<LockOrder::kShare> share_mutex_;  // one block is shared at a time
   Imports imports_;
 
-  // Guarded by lock_, as the rest of what spill.cpp needs.
-  std::unordered_map<Block*, Spilled> spilled_;
+  std::unordered_map<Block*, Spilled> spilled_ SPILLWAY_GUARDED_BY(lock_);
   struct Registered {
     uint64_t bytes = 0, uses = 0;
   };
-  std::unordered_map<Block*, Registered> registered_;
-  uint64_t elsewhere_bytes_ = 0;  // of all pieces
-  uint64_t touches_ = 0;          // of all blocks, as far as they are seen
-  uint64_t learning_since_ = 0;   // place in the order from which uses are known; 0: they are not learnt
-  NeedHistory needs_;
-  Pace pace_;
-  Peers peers_;
+  std::unordered_map<Block*, Registered> registered_ SPILLWAY_GUARDED_BY(lock_);
+  uint64_t elsewhere_bytes_ SPILLWAY_GUARDED_BY(lock_) = 0;  // of all pieces
+  uint64_t touches_ SPILLWAY_GUARDED_BY(lock_) = 0;          // of all blocks, as far as they are seen
+  uint64_t learning_since_ SPILLWAY_GUARDED_BY(lock_) =
+      0;  // place in the order from which uses are known; 0: they are not learnt
+  NeedHistory needs_ SPILLWAY_GUARDED_BY(lock_);
+  Pace pace_ SPILLWAY_GUARDED_BY(lock_);
+  Peers peers_ SPILLWAY_GUARDED_BY(lock_);
 
   HostSpare host_spare_;
   std::atomic<uint32_t> moves_ended_{0};
-  std::mutex file_mutex_;  // one at a time uses the buffers
-  FileBuffers buffers_;
-  std::mutex left_over_mutex_;
-  std::vector<Staging> left_over_;
+  Mutex<LockOrder::kFileBuffers> file_mutex_;
+  FileBuffers buffers_ SPILLWAY_GUARDED_BY(file_mutex_);
+  Mutex<LockOrder::kLeftOver> left_over_mutex_;
+  std::vector<Staging> left_over_ SPILLWAY_GUARDED_BY(left_over_mutex_);
 
-  std::mutex ladder_mutex_;
+  Mutex<LockOrder::kLadderOfDevice> ladder_mutex_;
   // Free blocks of this arena and size, and larger ones, are left to the request whose handler runs.
   struct Kept {
     const Arena* arena = nullptr;
     uint64_t bytes = 0;
   };
-  Kept kept_;  // guarded by lock_
+  Kept kept_ SPILLWAY_GUARDED_BY(lock_);
 
-  std::mutex events_mutex_;
-  Marks marks_;  // these two are guarded by it
-  std::vector<Deferred> deferred_;
+  Mutex<LockOrder::kPendingFrees> events_mutex_;
+  Marks marks_ SPILLWAY_GUARDED_BY(events_mutex_);
+  std::vector<Deferred> deferred_ SPILLWAY_GUARDED_BY(events_mutex_);
 };
 
 // Whether a handler runs on this thread: then nothing may wait for memory.

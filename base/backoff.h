@@ -5,7 +5,8 @@
 #pragma once
 #include <algorithm>
 #include <chrono>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace spillway {
 
@@ -17,27 +18,27 @@ class Backoff {
 
   // What was under way when an earlier one was refused counts as the same refusal.
   void refused(Time now) noexcept {
-    const std::lock_guard guard(mutex_);
+    const Locked guard(mutex_);
     if (now < until_) return;
     wait_ = wait_ == wait_.zero() ? kFirst : std::min(2 * wait_, kMost);
     until_ = now + wait_;
   }
   // It is not refused any more: the next time is the first one again.
   void served() noexcept {
-    const std::lock_guard guard(mutex_);
+    const Locked guard(mutex_);
     wait_ = {};
     until_ = {};
   }
   // Whether it is too early to try.
   bool waits(Time now) const noexcept {
-    const std::lock_guard guard(mutex_);
+    const Locked guard(mutex_);
     return now < until_;
   }
 
  private:
-  mutable std::mutex mutex_;
-  std::chrono::seconds wait_{};
-  Time until_{};
+  mutable Mutex<LockOrder::kBackoff> mutex_;
+  std::chrono::seconds wait_ SPILLWAY_GUARDED_BY(mutex_){};
+  Time until_ SPILLWAY_GUARDED_BY(mutex_){};
 };
 
 }  // namespace spillway

@@ -14,6 +14,7 @@ endif()
 set(SPILLWAY_SANITIZE "" CACHE STRING "empty, 'address' (ASan and UBSan) or 'thread' (TSan)")
 # A sanitizer's checks make code large: at the second level it would take twice as long to compile.
 if(SPILLWAY_SANITIZE)
+  add_compile_definitions(SPILLWAY_CHECK_LOCKS)  # the order of locks: base/lock_order.h
   set(optimize -O1)
 else()
   set(optimize -O2)

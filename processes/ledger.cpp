@@ -8,8 +8,8 @@
 #include <atomic>
 #include <climits>
 #include <cstring>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "processes/ledger_shown.h"
 
 namespace spillway {
@@ -90,10 +90,10 @@ class SharedLedger final : public Ledger {
   ledger::Region region_;
   const size_t slot_;
   const pid_t self_;
-  std::mutex asking_;
-  std::mutex kept_mutex_;  // never held while waiting
-  DeviceUuid kept_device_{};
-  Clock::time_point kept_until_;
+  Mutex<LockOrder::kLedgerAsk> asking_;
+  Mutex<LockOrder::kLedgerKept> kept_mutex_;  // never held while waiting
+  DeviceUuid kept_device_ SPILLWAY_GUARDED_BY(kept_mutex_){};
+  Clock::time_point kept_until_ SPILLWAY_GUARDED_BY(kept_mutex_);
   bool some_must_wait_ = false;  // needs that this member may not answer yet
 };
 
@@ -145,7 +145,7 @@ uint64_t SharedLedger::place_need(const DeviceUuid& device, uint64_t bytes) {
 uint64_t SharedLedger::ask(const DeviceUuid& device, uint64_t bytes, Clock::time_point deadline,
                            const std::function<bool()>& enough) {
   if (!is_member()) return 0;
-  std::lock_guard guard(asking_);
+  const Locked guard(asking_);
   const uint64_t number = place_need(device, bytes);
   while (Clock::now() < deadline) {
     const uint32_t seen = own().answers.load();
@@ -154,7 +154,7 @@ uint64_t SharedLedger::ask(const DeviceUuid& device, uint64_t bytes, Clock::time
   }
   const uint64_t bytes_given = given(number);
   if (bytes_given != 0) {
-    const std::lock_guard kept(kept_mutex_);
+    const Locked kept(kept_mutex_);
     kept_device_ = device;
     kept_until_ = Clock::now() + kKept;
   }
@@ -187,7 +187,7 @@ bool SharedLedger::read_need(size_t asker, Need* need) const {
 }
 
 bool SharedLedger::keeps(const DeviceUuid& device) {
-  const std::lock_guard kept(kept_mutex_);
+  const Locked kept(kept_mutex_);
   return kept_device_ == device && Clock::now() < kept_until_;
 }
 

@@ -1,8 +1,7 @@
 #include "strategies/unspill.h"
 
-#include <mutex>
-
 #include "allocator/tiers/spill.h"
+#include "base/mutex.h"
 #include "strategies/quiesce/quiesce.h"
 
 namespace spillway {
@@ -25,9 +24,9 @@ void bring_back_to(Allocator& allocator, Gate& gate, DeviceId device) {
 void bring_back_now_and_then(Allocator& allocator, Ladder& ladder) {
   thread_local unsigned calls = 0;
   if (++calls % kCallsBetweenLooks != 0 || Ladder::inside() || ladder.gate() == nullptr) return;
-  static std::mutex one_at_a_time;
-  const std::unique_lock guard(one_at_a_time, std::try_to_lock);
-  if (!guard.owns_lock()) return;
+  static Mutex<LockOrder::kUnspill> one_at_a_time;
+  if (!one_at_a_time.try_lock()) return;
+  const Locked guard(one_at_a_time, kAdopt);
   for (int i = 0; i < Allocator::kMaxDevices; ++i) bring_back_to(allocator, *ladder.gate(), DeviceId{i});
 }
 

@@ -10,7 +10,7 @@ Memory DeviceHeap::memory() {
   if (forked()) return out;
   const uint64_t total = device_->total_bytes();
   const uint64_t driver_free = device_->free_bytes(UINT64_MAX);
-  std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   out.device = total;
   out.limit = std::max(std::min(limit_bytes_, total), held_bytes_);
   const Sums live = usage_.live();
@@ -74,21 +74,21 @@ void DeviceHeap::leave_out_elsewhere(Memory* out) const {
 }
 
 bool DeviceHeap::peak_is_untold() {
-  std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   return peak_held_ > sampled_peak_;
 }
 
 void DeviceHeap::reset_peaks() {
   if (forked()) return;
   if (peak_is_untold()) sample_memory();
-  std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   usage_.reset_peaks();
   peak_held_ = held_bytes_;
 }
 
 DeviceUsage DeviceHeap::usage() {
   if (forked()) return {};
-  std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   return {.all = usage_.read(Usage::Of::kAll),
           .small = usage_.read(Usage::Of::kSmall),
           .large = usage_.read(Usage::Of::kLarge),
@@ -98,7 +98,7 @@ DeviceUsage DeviceHeap::usage() {
 
 void DeviceHeap::reset_totals() {
   if (forked()) return;
-  std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   usage_.reset_totals();
   maps_ = unmaps_ = 0;
 }
@@ -107,7 +107,7 @@ void DeviceHeap::set_limit(uint64_t bytes) {
   if (forked()) return;
   uint64_t over = 0;
   {
-    std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     limit_bytes_ = bytes == 0 ? UINT64_MAX : bytes;
     over = held_bytes_ > limit_bytes_ ? held_bytes_ - limit_bytes_ : 0;
   }
@@ -141,7 +141,7 @@ std::string DeviceHeap::check_arena(Arena& arena, Arena::Recount* count) {
 
 bool DeviceHeap::check_invariants(std::string* broken) {
   if (forked()) return true;
-  std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   Arena::Recount count;
   for (auto& arena : arenas_) {
     *broken = check_arena(*arena, &count);

@@ -10,18 +10,22 @@ namespace spillway {
 void DeviceHeap::tell(Change change, const Block* block) {
   Witness* witness = allocator_.witness();
   if (witness == nullptr) return;
-  lock_.lock();
-  const BlockInfo told = info(block);
-  lock_.unlock();
+  BlockInfo told;
+  {
+    const Locked guard(lock_);
+    told = info(block);
+  }
   witness->saw(change, told);
 }
 
 // Before a free takes effect: afterwards the bytes may be another thread's.
 void DeviceHeap::tell_free(Block* block, uint64_t address) {
-  lock_.lock();
-  const bool live = block->address == address && block->state == BlockState::kLive;
-  const bool at_once = (block->shared & (kOtherStreams | kElsewhere)) == 0;
-  lock_.unlock();
+  bool live = false, at_once = false;
+  {
+    const Locked guard(lock_);
+    live = block->address == address && block->state == BlockState::kLive;
+    at_once = (block->shared & (kOtherStreams | kElsewhere)) == 0;
+  }
   if (!live) return;
   tell(Change::kFreeRequested, block);
   if (at_once) tell(Change::kFreed, block);
@@ -46,7 +50,7 @@ Status DeviceHeap::allocate_at(const Request& request, uint64_t address) {
   uint64_t size = 0;
   uint64_t order = 0;
   {
-    std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     for (auto& arena : arenas_) {
       if (arena->pool() != request.pool || arena->stream() != request.stream) continue;
       // Among large blocks a small one takes more, as where a request is served from a large hole.
@@ -74,7 +78,7 @@ Status Allocator::allocate_at(DeviceId device, const Request& request, uint64_t 
 }
 
 void Allocator::set_witness(Witness* witness) noexcept {
-  std::lock_guard guard(start_mutex_);
+  const Locked guard(start_mutex_);
   if (witness != nullptr) witness_.store(witness, std::memory_order_release);
   for (auto& entry : heaps_) {
     DeviceHeap* heap = entry.load(std::memory_order_acquire);

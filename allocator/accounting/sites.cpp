@@ -9,7 +9,7 @@ Status DeviceHeap::set_site(Block* block, uint64_t address, uint64_t site, uint6
   if (forked()) return Status::kUnavailable;
   trace::Record record;
   {
-    const std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     if (block->address != address || block->state != BlockState::kLive) return Status::kNotFound;
     record.order = ++order_;
     try {
@@ -38,7 +38,7 @@ std::vector<SiteHolding> DeviceHeap::holders() {
   try {
     std::vector<Holders::Held> held;
     {
-      const std::lock_guard guard(lock_);
+      const Locked guard(lock_);
       held = holders_.copy();
     }
     return Holders::sums(held);

@@ -153,7 +153,7 @@ Peers Device::find_peers() const {
 
 // Made when first needed. Never waits for the legacy stream.
 CUresult Device::own_stream(CUstream* out) {
-  const std::lock_guard guard(stream_mutex_);
+  const Locked guard(stream_mutex_);
   const CUresult result =
       stream_ == nullptr ? table_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING) : CUDA_SUCCESS;
   *out = stream_;
@@ -188,7 +188,7 @@ CUresult Device::wait(Copy* copy, double* us) {
 CUevent Device::record_timed(CUstream stream) {
   CUevent event = nullptr;
   {
-    const std::lock_guard guard(events_mutex_);
+    const Locked guard(events_mutex_);
     if (!timed_events_.empty()) {
       event = timed_events_.back();
       timed_events_.pop_back();
@@ -201,7 +201,7 @@ CUevent Device::record_timed(CUstream stream) {
 }
 
 void Device::put_back_timed(CUevent event) {
-  const std::lock_guard guard(events_mutex_);
+  const Locked guard(events_mutex_);
   if (event != nullptr) timed_events_.push_back(event);
 }
 
@@ -221,7 +221,7 @@ bool Device::record_clock(CUevent* event, CUstream stream) {
 uint64_t Device::time_us() {
   CUstream stream = nullptr;
   const bool usable = own_stream(&stream) == CUDA_SUCCESS;
-  const std::lock_guard guard(stream_mutex_);
+  const Locked guard(stream_mutex_);
   float ms = 0;
   if (!usable || (clock_start_ == nullptr && !record_clock(&clock_start_, stream)) ||
       !record_clock(&clock_now_, stream) || table_.cuEventSynchronize(clock_now_) != CUDA_SUCCESS ||
@@ -298,7 +298,7 @@ bool Device::idle(StreamId stream) {
 CUevent Device::record(StreamId stream, CUresult* result) {
   CUevent event = nullptr;
   {
-    std::lock_guard guard(events_mutex_);
+    const Locked guard(events_mutex_);
     if (!events_.empty()) {
       event = events_.back();
       events_.pop_back();
@@ -314,7 +314,7 @@ CUevent Device::record(StreamId stream, CUresult* result) {
 }
 
 void Device::put_back(CUevent event) {
-  std::lock_guard guard(events_mutex_);
+  const Locked guard(events_mutex_);
   events_.push_back(event);
 }
 

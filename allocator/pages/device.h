@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "allocator/tiers/spill.h"
 #include "allocator/tiling/arena.h"
 #include "allocator/units.h"
+#include "base/mutex.h"
 #include "driver/mapping.h"
 #include "driver/table.h"
 
@@ -127,10 +127,11 @@ class Device {
   std::vector<CUmemAccessDesc> access_;  // guarded by the heap's mappings_mutex_
   uint64_t page_bytes_ = 0, total_bytes_ = 0, context_bytes_ = 0;
   std::atomic<uint64_t> calls_{0};
-  std::mutex events_mutex_;
-  std::vector<CUevent> events_, timed_events_;
+  Mutex<LockOrder::kDeviceEvents> events_mutex_;
+  std::vector<CUevent> events_ SPILLWAY_GUARDED_BY(events_mutex_);
+  std::vector<CUevent> timed_events_ SPILLWAY_GUARDED_BY(events_mutex_);
   int host_node_ = -1;  // -1: no pages there
-  std::mutex stream_mutex_;
+  Mutex<LockOrder::kDeviceStream> stream_mutex_;
   CUstream stream_ = nullptr;  // for copies
   CUevent clock_start_ = nullptr, clock_now_ = nullptr;
 };

@@ -22,7 +22,7 @@ uint64_t DeviceHeap::room() const {
 
 // Whatever the card has, the process may not take what the request lacks.
 bool DeviceHeap::is_over_limit(const Miss& miss, uint64_t short_bytes) {
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   return !miss.refused && room_in_limit() < short_bytes;
 }
 
@@ -63,7 +63,7 @@ void DeviceHeap::look_beside_reserve() {
   if (budget == nullptr) return;
   const uint64_t reserve = budget::read(budget->reserve_bytes);
   const uint64_t free = reserve == 0 ? UINT64_MAX : device_->free_bytes(UINT64_MAX);
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   beside_reserve_ = free == UINT64_MAX ? UINT64_MAX : free - std::min(free, reserve);
 }
 

@@ -81,7 +81,7 @@ uint64_t DeviceHeap::unmap_victims(std::vector<Victim>& victims) {
 // count as reserved from here on.
 uint64_t DeviceHeap::settle_victims(std::vector<Victim>& victims,
                                     std::vector<CUmemGenericAllocationHandle>* pages) {
-  std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   uint64_t bytes = 0;
   for (Victim& victim : victims) {
     unmaps_ += victim.unmapped ? 1 : 0;
@@ -100,7 +100,7 @@ uint64_t DeviceHeap::settle_victims(std::vector<Victim>& victims,
 
 uint64_t DeviceHeap::take_out(std::vector<Victim>& victims,
                               std::vector<CUmemGenericAllocationHandle>* pages) {
-  const std::shared_lock mapping(mappings_mutex_);
+  const SharedLocked mapping(mappings_mutex_);
   unmap_victims(victims);
   return settle_victims(victims, pages);
 }
@@ -108,7 +108,7 @@ uint64_t DeviceHeap::take_out(std::vector<Victim>& victims,
 bool DeviceHeap::anything_captures() {
   std::vector<StreamId> streams;
   {
-    const std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     for (const auto& arena : arenas_) streams.push_back(arena->stream());
   }
   return std::any_of(streams.begin(), streams.end(), [&](StreamId it) { return device_->capturing(it); });
@@ -129,7 +129,7 @@ bool DeviceHeap::drain_one(std::vector<Arena*>* skipped) {
   Arena* target = nullptr;
   uint64_t order = 0;
   {
-    std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     uint64_t most = 0;
     for (auto& arena : arenas_) {
       if (!arena->gives_pages() || arena->single_handle ||
@@ -155,7 +155,7 @@ bool DeviceHeap::drain_one(std::vector<Arena*>* skipped) {
     skipped->push_back(target);
     return true;
   }
-  std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   for (auto& arena : arenas_) {
     const bool drained =
         any_stream ? arena->gives_pages() : arena->pool() == 0 && arena->stream() == target->stream();
@@ -196,7 +196,7 @@ uint64_t DeviceHeap::hold(std::vector<Victim>& victims, PageReservation& reserva
 
 ReclaimEstimate DeviceHeap::estimate_reclaim(const Miss& miss, uint64_t short_bytes, IdlePages what) {
   ReclaimEstimate out;
-  std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   const Idle idle = idle_bytes();
   if (fits(miss)) {
     // Nothing is short: only a failure that was injected may still want an idle page returned.
@@ -221,12 +221,12 @@ ReclaimEstimate DeviceHeap::estimate_reclaim(const Miss& miss, uint64_t short_by
   return out;
 }
 
-bool DeviceHeap::fits(const Miss& miss) {
+bool DeviceHeap::fits(const Miss& miss) const {
   return miss.returning == nullptr && miss.arena->best(miss.size) != nullptr;
 }
 
 // A block that comes back needs pages and has its place.
-std::optional<Placement> DeviceHeap::place_for(const Miss& miss, uint64_t has, uint64_t idle) {
+std::optional<Placement> DeviceHeap::place_for(const Miss& miss, uint64_t has, uint64_t idle) const {
   if (miss.returning == nullptr) return miss.arena->plan(miss.size, has, idle);
   Placement pages;
   pages.need_bytes = miss.size;
@@ -249,7 +249,7 @@ uint64_t DeviceHeap::reclaim(Miss& miss, IdlePages what) {
     std::vector<Victim> victims;
     bool placed = false;
     {
-      std::lock_guard guard(lock_);
+      const Locked guard(lock_);
       if (reservation.claim != nullptr) return 0;
       if (miss.arena->single_handle || fits(miss)) break;
       const uint64_t has = have(miss);
@@ -275,7 +275,7 @@ uint64_t DeviceHeap::reclaim_anything(PageReservation& reservation, uint64_t byt
   for (int round = 0;; ++round) {
     std::vector<Victim> victims;
     {
-      std::lock_guard guard(lock_);
+      const Locked guard(lock_);
       const Idle idle = idle_bytes();
       if (idle.drained >= bytes || idle.drained == idle.all) victims = take_idle(bytes, true);
     }
@@ -297,12 +297,12 @@ uint64_t DeviceHeap::give_back(uint64_t most_bytes, uint64_t pool) {
   std::vector<Victim> victims;
   std::vector<CUmemGenericAllocationHandle> pages;
   {
-    std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     victims = take_idle(most_bytes - bytes, true, pool);
   }
   take_out(victims, &pages);
   const uint64_t released = release_pages(pages);
-  std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   reserved_bytes_ -= released + pages.size() * page_bytes_;
   put_back(released);
   moved_bytes_ = 0;  // the driver is asked anew from here on

@@ -33,14 +33,14 @@ void DeviceHeap::move_idle(Miss& miss, Arena& arena) {
   if (reservation.placement.need_bytes < kManyBytes || miss.request.pool != 0) return;
   uint64_t order = 0;
   {
-    const std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     if (idle_hole(miss, arena) == nullptr) return;
     order = order_;
   }
   if (!device_->idle(arena.stream())) return;
   std::vector<Victim> victims;
   {
-    const std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     arena.drained_order = std::max(arena.drained_order, order);
     Block* hole = idle_hole(miss, arena);
     if (hole == nullptr || hole->tag > arena.drained_order) return;

@@ -40,47 +40,55 @@ Status DeviceHeap::miss(const Request& request, uint64_t size, bool injected, bo
 DeviceHeap::Served DeviceHeap::serve(Miss& miss) {
   look_beside_reserve();
   if (miss.returning != nullptr) return serve_returning(miss);
-  const bool small = miss.size <= kSmallBytes;
-  lock_.lock();
-  Arena* arena = &arena_for(miss.request.stream, miss.request.pool, small);
-  if (serve_from_holes(miss, *arena)) return Served::kYes;  // unlocked
-  if (arena->single_handle) {
-    lock_.unlock();
-    return serve_single(miss, *arena);
-  }
-  if (miss.reservation.claim == nullptr && !arena->has_gap(miss.size)) {
-    lock_.unlock();
-    const char* call = "";
-    const CUresult result = add_segment(*arena, miss.size, &call);
-    if (result != CUDA_SUCCESS) return refused(miss, result, call);
-    lock_.lock();
-  }
-  if (miss.reservation.claim == nullptr && !claim_place(miss, *arena)) {
+  Arena* arena = nullptr;
+  if (serve_from_holes(miss, &arena)) return Served::kYes;
+  if (arena->single_handle) return serve_single(miss, *arena);
+  if (!claim_place(miss, *arena)) {
     // The last resort of a small request: a hole among the large ones.
-    const bool found =
-        small && serve_from_holes(miss, arena_for(miss.request.stream, miss.request.pool, false));
-    if (!found) lock_.unlock();
-    return found ? Served::kYes : Served::kShort;
+    if (miss.error != CUDA_SUCCESS) return Served::kFailed;
+    return arena->small() && serve_from_large_holes(miss) ? Served::kYes : Served::kShort;
   }
-  lock_.unlock();
   move_idle(miss, *arena);
   return fill_claim(miss);
 }
 
-// True: served, and the lock released.
-bool DeviceHeap::serve_from_holes(Miss& miss, Arena& arena) {
+std::optional<uint64_t> DeviceHeap::take_hole(Miss& miss, Arena& arena) {
   const uint64_t size = arena.small() ? miss.size : std::max(miss.size, kSmallBytes + kUnitBytes);
   Block* hole = find_hole(arena, size, miss.waits());
-  if (hole == nullptr) return false;
+  if (hole == nullptr) return std::nullopt;
   miss.block = arena.take(hole, size, miss.request.bytes);
+  miss.address = miss.block->address;
+  miss.block_bytes = miss.block->size;
   const uint64_t order = commit(miss.block);
   note_need();
-  const uint64_t address = miss.block->address, bytes = miss.block->size;
-  miss.address = address;
-  lock_.unlock();
-  trace_block(trace::Kind::kAllocate, order, address, bytes, miss.request.bytes, miss.request.stream,
-              miss.request.pool);
-  return true;
+  return order;
+}
+
+void DeviceHeap::trace_served(const Miss& miss, uint64_t order) {
+  trace_block(trace::Kind::kAllocate, order, miss.address, miss.block_bytes, miss.request.bytes,
+              miss.request.stream, miss.request.pool);
+}
+
+// `arena`: where the request belongs.
+bool DeviceHeap::serve_from_holes(Miss& miss, Arena** arena) {
+  std::optional<uint64_t> order;
+  {
+    const Locked guard(lock_);
+    *arena = &arena_for(miss.request.stream, miss.request.pool, miss.size <= kSmallBytes);
+    order = take_hole(miss, **arena);
+  }
+  if (order) trace_served(miss, *order);
+  return order.has_value();
+}
+
+bool DeviceHeap::serve_from_large_holes(Miss& miss) {
+  std::optional<uint64_t> order;
+  {
+    const Locked guard(lock_);
+    order = take_hole(miss, arena_for(miss.request.stream, miss.request.pool, false));
+  }
+  if (order) trace_served(miss, *order);
+  return order.has_value();
 }
 
 bool DeviceHeap::lends_to(const Arena& arena, const Miss& miss) {
@@ -89,15 +97,34 @@ bool DeviceHeap::lends_to(const Arena& arena, const Miss& miss) {
 }
 
 bool DeviceHeap::borrow(Miss& miss) {
-  lock_.lock();
-  for (auto& arena : arenas_)
-    if (lends_to(*arena, miss) && serve_from_holes(miss, *arena)) return true;  // unlocked
-  lock_.unlock();
-  return false;
+  std::optional<uint64_t> order;
+  {
+    const Locked guard(lock_);
+    for (size_t i = 0; i < arenas_.size() && !order; ++i)
+      if (lends_to(*arenas_[i], miss)) order = take_hole(miss, *arenas_[i]);
+  }
+  if (order) trace_served(miss, *order);
+  return order.has_value();
 }
 
+// A place that was claimed before is kept. False: there is none, or `miss.error` says what went wrong.
 bool DeviceHeap::claim_place(Miss& miss, Arena& arena) {
   PageReservation& reservation = miss.reservation;
+  if (reservation.claim != nullptr) return true;
+  bool has_gap = false;
+  {
+    const Locked guard(lock_);
+    has_gap = arena.has_gap(miss.size);
+  }
+  if (!has_gap) {
+    const char* call = "";
+    const CUresult result = add_segment(arena, miss.size, &call);
+    if (result != CUDA_SUCCESS) {
+      refused(miss, result, call);
+      return false;
+    }
+  }
+  const Locked guard(lock_);
   // The driver is asked again even if it refused before: somebody may have made room since.
   const uint64_t have_bytes = pages_at_hand(miss) + reservation.promised_bytes + room();
   const std::optional<Placement> place =
@@ -117,7 +144,7 @@ uint64_t DeviceHeap::next_segment_bytes(const Arena& arena) {
   constexpr uint64_t kFirstShare = 8, kMostDoublings = 4;
   const uint64_t most = device_->total_bytes() / page_bytes_ * page_bytes_ * 2;
   if (arena.pool() == 0 && !arena.small()) return most;
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   const uint64_t doublings = std::min<uint64_t>(arena.segments().size(), kMostDoublings);
   return (device_->total_bytes() / kFirstShare << doublings) / page_bytes_ * page_bytes_;
 }
@@ -139,9 +166,11 @@ CUresult DeviceHeap::add_segment(Arena& arena, uint64_t size, const char** call)
     device_->release_range(range);
     return CUDA_ERROR_INVALID_ADDRESS_SPACE;
   }
-  lock_.lock();
-  const bool added = arena.add_segment(range);
-  lock_.unlock();
+  bool added = false;
+  {
+    const Locked guard(lock_);
+    added = arena.add_segment(range);
+  }
   if (!added) {
     device_->release_range(range);
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -215,7 +244,7 @@ DeviceHeap::Served DeviceHeap::fill_claim(Miss& miss) {
   const uint64_t low = claim.begin / page_bytes_ * page_bytes_;
   page_map_.prepare(low, claim.end - low, reservation.arena->small());
   std::vector<driver::Page> pages;
-  std::shared_lock mapping(mappings_mutex_);
+  const SharedLocked mapping(mappings_mutex_);
   if (const CUresult result = map_claim(miss, &pages); result != CUDA_SUCCESS)
     return refused(miss, result, "cuMemMap and cuMemSetAccess");
   for (const AddressRange& run : reservation.voids) tell_pages(Change::kMapped, *reservation.arena, run);
@@ -225,7 +254,7 @@ DeviceHeap::Served DeviceHeap::fill_claim(Miss& miss) {
 
 // What the driver does not have is not held either.
 void DeviceHeap::take_promise_back(PageReservation& reservation) {
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   reserved_bytes_ -= reservation.promised_bytes;
   put_back(reservation.promised_bytes);
   reservation.promised_bytes = 0;
@@ -235,7 +264,7 @@ void DeviceHeap::take_promise_back(PageReservation& reservation) {
 bool DeviceHeap::provision(Miss& miss) {
   PageReservation& reservation = miss.reservation;
   const uint64_t need = reservation.placement.need_bytes;
-  std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   while (!spare_.empty() && reservation.pages.size() * page_bytes_ < need) {
     reservation.pages.push_back(spare_.back());
     spare_.pop_back();
@@ -278,7 +307,7 @@ CUresult DeviceHeap::map_claim(Miss& miss, std::vector<driver::Page>* pages) {
     const uint64_t count = run.bytes() / page_bytes_;
     if (device_->unmap(run.begin, run.bytes()) != CUDA_SUCCESS) {
       tell_pages(Change::kMapped, *reservation.arena, run);
-      std::lock_guard guard(lock_);
+      const Locked guard(lock_);
       for (uint64_t page = 0; page < count; ++page) {
         const CUmemGenericAllocationHandle handle = (*pages)[done + page].handle;
         reservation.arena->set_page(run.begin + page * page_bytes_, handle);
@@ -293,30 +322,41 @@ CUresult DeviceHeap::map_claim(Miss& miss, std::vector<driver::Page>* pages) {
 }
 
 void DeviceHeap::finish_claim(Miss& miss, const std::vector<driver::Page>& pages) {
-  PageReservation& reservation = miss.reservation;
-  Arena& arena = *reservation.arena;
-  lock_.lock();
+  uint64_t order = 0;
+  bool sample = false;
+  {
+    const Locked guard(lock_);
+    fill_voids(miss.reservation, pages);
+    order = take_claim(miss);
+    // A sample now and then: every one would crowd the trace's ring of rare events.
+    const uint64_t moved = std::max(held_bytes_, sampled_bytes_) - std::min(held_bytes_, sampled_bytes_);
+    sample = moved > device_->total_bytes() / 256;
+  }
+  trace_served(miss, order);
+  if (sample) sample_memory();
+}
+
+void DeviceHeap::fill_voids(PageReservation& reservation, const std::vector<driver::Page>& pages) {
   uint64_t next = 0;
   for (const AddressRange& run : reservation.voids)
     for (uint64_t address = run.begin; address < run.end; address += page_bytes_)
-      arena.set_page(address, pages[next++].handle);
+      reservation.arena->set_page(address, pages[next++].handle);
   reservation.pages.resize(reservation.pages.size() - pages.size());
   maps_ += reservation.voids.size();
   mapped_bytes_ += reservation.placement.need_bytes;
   reserved_bytes_ -= reservation.placement.need_bytes;
   peak_held_ = std::max(peak_held_, held_bytes_);  // not earlier: what was promised may not have come
+}
+
+uint64_t DeviceHeap::take_claim(Miss& miss) {
+  PageReservation& reservation = miss.reservation;
   miss.address = reservation.placement.address;
-  miss.block = arena.finish(reservation.claim, miss.address, miss.size, miss.request.bytes);
+  miss.block_bytes = miss.size;
+  miss.block = reservation.arena->finish(reservation.claim, miss.address, miss.size, miss.request.bytes);
   reservation.claim = nullptr;
   const uint64_t order = commit(miss.block);
   note_need();
-  // A sample now and then: every one would crowd the trace's ring of rare events.
-  const uint64_t moved = std::max(held_bytes_, sampled_bytes_) - std::min(held_bytes_, sampled_bytes_);
-  const bool sample = moved > device_->total_bytes() / 256;
-  lock_.unlock();
-  trace_block(trace::Kind::kAllocate, order, miss.address, miss.size, miss.request.bytes, miss.request.stream,
-              miss.request.pool);
-  if (sample) sample_memory();
+  return order;
 }
 
 void DeviceHeap::sample_memory() {
@@ -325,7 +365,7 @@ void DeviceHeap::sample_memory() {
   record.kind = trace::Kind::kMemory;
   record.detail = trace::clock_ns();
   {
-    std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     sampled_bytes_ = held_bytes_;
     record.address = usage_.live().requested;
     record.bytes = held_bytes_;
@@ -337,7 +377,7 @@ void DeviceHeap::sample_memory() {
 }
 
 void DeviceHeap::drop_claim(Miss& miss) {
-  std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   miss.reservation.arena->restore(miss.reservation.claim, order_);
   miss.reservation.claim = nullptr;
 }
@@ -345,7 +385,7 @@ void DeviceHeap::drop_claim(Miss& miss) {
 void DeviceHeap::release_reservation(Miss& miss) {
   PageReservation& reservation = miss.reservation;
   if (reservation.claim != nullptr) drop_claim(miss);
-  std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   reserved_bytes_ -= reservation.bytes();
   put_back(reservation.promised_bytes);
   reservation.promised_bytes = 0;

@@ -66,7 +66,7 @@ LadderOutcome DeviceHeap::handle(Waiting& waiting, const Miss& miss) {
 // Other threads leave the free blocks that fit the request to it until the handler has ended.
 LadderOutcome DeviceHeap::handle_with_kept_blocks(Miss& miss, const OomEvent& event) {
   {
-    const std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     miss.arena = &arena_for(miss.request.stream, miss.request.pool, miss.size <= kSmallBytes);
     kept_ = {miss.arena, miss.size};
   }
@@ -76,7 +76,7 @@ LadderOutcome DeviceHeap::handle_with_kept_blocks(Miss& miss, const OomEvent& ev
   const LadderOutcome outcome = handle(waiting, miss);
   inside_handler = false;
   clear_slow(kSlowLadder);
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   kept_ = {};
   miss.arena = nullptr;
   return outcome;
@@ -89,7 +89,7 @@ Status DeviceHeap::outcome_of(const Miss& miss, LadderOutcome outcome) {
 }
 
 void DeviceHeap::count_incident(Status status, uint64_t bytes, uint64_t us) {
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   ++failures_;
   if (status == Status::kOk) {
     ++rescued_;
@@ -112,7 +112,7 @@ Status DeviceHeap::run_handler(Miss& miss, FailurePtr* failure) {
     }
     return Status::kOutOfMemory;
   }
-  std::lock_guard ladder(ladder_mutex_);
+  const Locked ladder(ladder_mutex_);
   const Clock::time_point start = Clock::now();
   OomEvent event = make_event(miss);
   event.incident = allocator_.begin_incident();
@@ -167,7 +167,7 @@ OomEvent DeviceHeap::make_event(const Miss& miss) {
 // The largest request of this stream and kind that would be served now, without any strategy.
 uint64_t DeviceHeap::largest_extent(const Miss& miss) {
   const uint64_t driver_free = device_->free_bytes(UINT64_MAX) / page_bytes_ * page_bytes_;
-  std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   Arena& arena = arena_for(miss.request.stream, miss.request.pool, miss.size <= kSmallBytes);
   const uint64_t have_bytes =
       pages_at_hand(miss) + std::min(miss.reservation.promised_bytes + room(), driver_free);

@@ -64,7 +64,7 @@ void DeviceHeap::export_block(Block* block, std::span<const driver::Page> pages,
 // kInvalid: its memory lies in another tier.
 Status DeviceHeap::share_here(Block* block, uint64_t address, SharedBlock* out, std::string* text) {
   const Device::Scope scope(*device_);
-  const std::lock_guard one_at_a_time(share_mutex_);
+  const Locked one_at_a_time(share_mutex_);
   Exports made;
   CUresult result = CUDA_SUCCESS;
   Status status = Status::kNotFound;
@@ -72,7 +72,7 @@ Status DeviceHeap::share_here(Block* block, uint64_t address, SharedBlock* out, 
   while (result == CUDA_SUCCESS) {
     std::vector<CUmemGenericAllocationHandle> missing;
     {
-      const std::lock_guard guard(lock_);
+      const Locked guard(lock_);
       if (block->address != address || block->state != BlockState::kLive) break;
       if ((block->shared & kElsewhere) != 0) {
         status = Status::kInvalid;
@@ -121,7 +121,7 @@ void DeviceHeap::close_descriptors(const std::vector<int>& descriptors) {
 
 int DeviceHeap::shared_descriptor(uint64_t serial) {
   if (forked()) return -1;
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   for (const auto& [page, shared] : exports_)
     if (shared.serial == serial) return fcntl(shared.descriptor, F_DUPFD_CLOEXEC, 0);
   return -1;
@@ -161,14 +161,17 @@ bool DeviceHeap::unmap_shared(uint64_t address) {
 }
 
 void DeviceHeap::end_sharing() {
-  for (const auto& [page, shared] : exports_) close(shared.descriptor);
+  {
+    const Locked guard(lock_);
+    for (const auto& [page, shared] : exports_) close(shared.descriptor);
+  }
   imports_.unmap_all();
 }
 
 CUresult DeviceHeap::grant_everywhere(const CUmemAccessDesc& access) {
   std::vector<AddressRange> runs;
   {
-    const std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     for (const auto& arena : arenas_) {
       for (const Segment& segment : arena->segments()) {
         for (uint64_t i = 0; i < segment.pages.size(); ++i) {
@@ -195,8 +198,8 @@ Status DeviceHeap::grant(DeviceId peer, std::string* text) {
   const Device::Scope scope(*device_);
   CUresult result = CUDA_SUCCESS;
   {
-    const std::unique_lock imports_guard = imports_.hold();
-    const std::unique_lock mapping(mappings_mutex_);
+    const Locked imports_guard(imports_.mutex());
+    const Locked mapping(mappings_mutex_);
     if (device_->gives_access(access)) return Status::kOk;
     result = grant_everywhere(access);
     if (result == CUDA_SUCCESS) device_->add_access(access);

@@ -34,7 +34,7 @@ CUresult Imports::map_imported(std::span<const driver::Page> pages, AddressRange
   *call = "cuMemAddressReserve";
   CUresult result = device_.reserve(bytes, range);
   if (result != CUDA_SUCCESS) return result;
-  const std::shared_lock mapping(mappings_);
+  const SharedLocked mapping(mappings_);
   *call = "cuMemMap and cuMemSetAccess";
   result = device_.map(range->begin, pages);
   if (result == CUDA_SUCCESS)
@@ -47,7 +47,7 @@ CUresult Imports::map_imported(std::span<const driver::Page> pages, AddressRange
 Status Imports::map(std::span<const SharedPage> pages, uint64_t* address, std::string* text) {
   *text = refusal(pages, device_.total_bytes());
   if (!text->empty()) return Status::kInvalid;
-  const std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   retry();
   std::vector<driver::Page> imported;
   const char* call = "";
@@ -82,7 +82,7 @@ void Imports::retry() {
 }
 
 bool Imports::unmap(uint64_t address) {
-  const std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   auto import = mapped_.extract(address);
   if (import.empty()) return false;
   unneeded_.insert(std::move(import));
@@ -91,7 +91,7 @@ bool Imports::unmap(uint64_t address) {
 }
 
 void Imports::unmap_all() {
-  const std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   unneeded_.merge(mapped_);
   retry();
 }

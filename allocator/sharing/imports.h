@@ -7,21 +7,20 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
-#include <shared_mutex>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "allocator/allocator.h"
 #include "allocator/pages/device.h"
+#include "base/mutex.h"
 
 namespace spillway {
 
 class Imports {
  public:
   // `mappings` is held shared while pages are mapped. `drain` waits for the device before they are unmapped.
-  Imports(Device& device, std::shared_mutex& mappings, std::function<CUresult()> drain)
+  Imports(Device& device, SharedMutex<LockOrder::kMappings>& mappings, std::function<CUresult()> drain)
       : device_(device), mappings_(mappings), drain_(std::move(drain)) {}
 
   Status map(std::span<const SharedPage> pages, uint64_t* address, std::string* text);
@@ -30,23 +29,26 @@ class Imports {
   void unmap_all();
 
   // While it is held nothing is mapped or unmapped here. To be taken before `mappings`.
-  std::unique_lock<std::mutex> hold() { return std::unique_lock(mutex_); }
-  std::vector<AddressRange> ranges() const;  // held
+  Mutex<LockOrder::kImports>& mutex() SPILLWAY_RETURN_CAPABILITY(mutex_) { return mutex_; }
+  std::vector<AddressRange> ranges() const SPILLWAY_REQUIRES(mutex_);
 
  private:
   CUresult import_pages(std::span<const SharedPage> pages, std::vector<driver::Page>* imported,
                         const char** call);
-  CUresult map_imported(std::span<const driver::Page> pages, AddressRange* range, const char** call);
+  CUresult map_imported(std::span<const driver::Page> pages, AddressRange* range, const char** call)
+      SPILLWAY_REQUIRES(mutex_);
   bool unmap_now(uint64_t address, uint64_t bytes);
-  void release_handles();
-  void retry();
+  void release_handles() SPILLWAY_REQUIRES(mutex_);
+  void retry() SPILLWAY_REQUIRES(mutex_);
 
   Device& device_;
-  std::shared_mutex& mappings_;
+  SharedMutex<LockOrder::kMappings>& mappings_;
   const std::function<CUresult()> drain_;
-  std::mutex mutex_;
-  std::map<uint64_t, uint64_t> mapped_, unneeded_;              // address → bytes
-  std::vector<CUmemGenericAllocationHandle> unneeded_handles_;  // a mapping keeps its pages
+  Mutex<LockOrder::kImports> mutex_;
+  // Address → bytes.
+  std::map<uint64_t, uint64_t> mapped_ SPILLWAY_GUARDED_BY(mutex_), unneeded_ SPILLWAY_GUARDED_BY(mutex_);
+  // A mapping keeps its pages.
+  std::vector<CUmemGenericAllocationHandle> unneeded_handles_ SPILLWAY_GUARDED_BY(mutex_);
 };
 
 }  // namespace spillway

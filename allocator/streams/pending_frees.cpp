@@ -21,7 +21,7 @@ void DeviceHeap::queue_pending(Block* block, std::vector<StreamId> streams) {
   std::ranges::transform(streams, streams.begin(), of_all_threads);
   bool done = false;
   {
-    std::lock_guard guard(events_mutex_);
+    const Locked guard(events_mutex_);
     const bool capturing = std::any_of(streams.begin(), streams.end(),
                                        [&](StreamId stream) { return device_->capturing(stream); });
     if (capturing)  // an event recorded now would become part of the graph
@@ -52,8 +52,8 @@ void DeviceHeap::retry_deferred() {
 
 void DeviceHeap::poll_events() {
   const Device::Scope scope(*device_);
-  std::unique_lock guard(events_mutex_, std::try_to_lock);
-  if (!guard.owns_lock()) return;  // somebody else polls
+  if (!events_mutex_.try_lock()) return;  // somebody else polls
+  const Locked guard(events_mutex_, kAdopt);
   retry_deferred();
   retry_elsewhere();
   marks_.poll([this](Block* block) { complete(block); });
@@ -65,26 +65,30 @@ void DeviceHeap::complete(Block* block) {
 }
 
 void DeviceHeap::complete_claimed(Block* block) {
-  const std::shared_lock mapping(mappings_mutex_);
+  const SharedLocked mapping(mappings_mutex_);
   if (!unmap_elsewhere(block)) return;
   if (watched()) [[unlikely]]
     tell(Change::kFreed, block);
-  lock_.lock();
-  const uint64_t address = block->address, bytes = block->size, requested = block->tag;
-  Arena& arena = *arenas_[block->arena];
-  usage_.complete(bytes, requested);
-  const uint64_t order = ++order_;
-  if (forget_elsewhere(block))
-    arena.restore(block, order);
-  else
-    arena.put_hole(block, order);
-  lock_.unlock();
-  trace_block(trace::Kind::kFree, order, address, bytes, requested, arena.stream());
+  uint64_t address = 0, bytes = 0, requested = 0, order = 0;
+  StreamId stream{};
+  {
+    const Locked guard(lock_);
+    address = block->address, bytes = block->size, requested = block->tag;
+    Arena& arena = *arenas_[block->arena];
+    stream = arena.stream();
+    usage_.complete(bytes, requested);
+    order = ++order_;
+    if (forget_elsewhere(block))
+      arena.restore(block, order);
+    else
+      arena.put_hole(block, order);
+  }
+  trace_block(trace::Kind::kFree, order, address, bytes, requested, stream);
 }
 
 // Whether a hole fits the waiting request, or pages that are idle or may still be created.
 bool DeviceHeap::could_serve(const Miss& miss) {
-  std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   return fits(miss) || place_for(miss, have(miss), idle_bytes().all).has_value();
 }
 
@@ -102,10 +106,10 @@ uint64_t DeviceHeap::pending_here() const {
 // whole.
 uint64_t DeviceHeap::helpful_pending_bytes(const Miss& miss) {
   const bool pages_would_do = could_serve(miss);
-  std::lock_guard events_guard(events_mutex_);
-  std::lock_guard guard(lock_);
+  const Locked events_guard(events_mutex_);
+  const Locked guard(lock_);
   if (!pages_would_do) return pending_here();
-  const bool one_fits = marks_.any_block([&](Block* block) {
+  const bool one_fits = marks_.any_block([&](Block* block) SPILLWAY_REQUIRES(lock_) {
     return miss.returning == nullptr && block->size >= miss.size &&
            arenas_[block->arena].get() == miss.arena && !spilled_.contains(block);
   });
@@ -122,12 +126,12 @@ bool DeviceHeap::wait_until_idle() {
 bool DeviceHeap::wait_for_oldest() {
   std::optional<Marks::Mark> oldest;
   {
-    const std::lock_guard guard(events_mutex_);
+    const Locked guard(events_mutex_);
     oldest = marks_.oldest();
   }
   if (!oldest || device_->wait(oldest->event) != CUDA_SUCCESS) return false;
   // Not left to a query: one that fails for good would have it waited for again, for ever.
-  const std::lock_guard guard(events_mutex_);
+  const Locked guard(events_mutex_);
   marks_.pass(*oldest, [this](Block* block) { complete(block); });
   return true;
 }
@@ -136,20 +140,20 @@ uint64_t DeviceHeap::wait_for_events(const Miss& miss) {
   const Device::Scope scope(*device_);
   uint64_t before = 0;
   {
-    std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     before = pending_here();
   }
   const bool pages_would_do = could_serve(miss);
   const auto enough = [&] {
     if (!pages_would_do) return could_serve(miss);
-    std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     return fits(miss);
   };
   for (bool more = true; more && !enough();) {
     more = wait_for_oldest();
     poll_events();
   }
-  std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   const uint64_t left = pending_here();
   return before > left ? before - left : 0;
 }

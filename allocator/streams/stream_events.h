@@ -41,8 +41,7 @@ class Marks {
   void end();
 
   bool empty() const { return by_stream_.empty(); }
-  template <class Predicate>
-  bool any_block(Predicate predicate) const {
+  bool any_block(const std::function<bool(Block*)>& predicate) const {
     for (const auto& [block, unused] : outstanding_)
       if (predicate(block)) return true;
     return false;

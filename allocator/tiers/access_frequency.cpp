@@ -29,7 +29,7 @@ void DeviceHeap::begin_history(Block* block) {
 
 void DeviceHeap::touch(Block* block, uint64_t address) {
   if (forked()) return;
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   if (block->address != address || block->state != BlockState::kLive) return;
   block->touched = order_;
   ++touches_;
@@ -45,7 +45,7 @@ double DeviceHeap::heat(const Block* block) const {
 // Asked where the device's memory grows, and when a request fails.
 void DeviceHeap::learn_under_pressure(bool failed) {
   {
-    const std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     const uint64_t most = std::min(limit_bytes_, device_->total_bytes());
     if (learning_since_ != 0 || order_ == 0 || (!failed && held_bytes_ < most / 100 * kPressurePercent))
       return;
@@ -57,7 +57,7 @@ void DeviceHeap::learn_under_pressure(bool failed) {
 
 void DeviceHeap::read_clock() {
   const uint64_t now = device_->time_us();
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   pace_.read_clock(now, order_, spilled_.empty());
 }
 
@@ -127,7 +127,7 @@ uint64_t DeviceHeap::spilled_here(Tier tier) const {
 }
 
 uint64_t DeviceHeap::spilled_bytes(Tier tier) {
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   return spilled_here(tier);
 }
 

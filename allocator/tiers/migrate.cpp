@@ -8,7 +8,7 @@
 namespace spillway {
 
 std::vector<driver::Page> DeviceHeap::pages_in_range(const Block* block, AddressRange range) {
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   std::vector<driver::Page> pages;
   for (uint64_t at = range.begin; at < range.end; at += page_bytes_)
     pages.push_back({arenas_[block->arena]->page(at), page_bytes_});
@@ -130,17 +130,17 @@ void DeviceHeap::exchange(std::vector<Move>& moves, const std::function<bool(Mov
 // Staging ranges that the driver did not take back at once.
 void DeviceHeap::leave_over(const Exchange& exchange) {
   if (exchange.left_over().range.bytes() == 0) return;
-  const std::lock_guard guard(left_over_mutex_);
+  const Locked guard(left_over_mutex_);
   left_over_.push_back(exchange.left_over());
 }
 
 void DeviceHeap::retry_left_over() {
-  const std::lock_guard guard(left_over_mutex_);
+  const Locked guard(left_over_mutex_);
   std::erase_if(left_over_, [&](Staging& left) { return left.drop(*device_); });
 }
 
 void DeviceHeap::measure_copies(Tier tier, uint64_t bytes, double us) {
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   pace_.measured(tier, bytes, us);
 }
 

@@ -93,13 +93,13 @@ uint64_t PageFile::most_now() const {
 }
 
 uint64_t PageFile::free_bytes() {
-  const std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   const uint64_t taken = end_ - free_.size(), most = most_now();
   return taken < most ? (most - taken) * kPageBytes : 0;
 }
 
 std::optional<uint64_t> PageFile::take() {
-  const std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   if (end_ - free_.size() >= most_now()) return std::nullopt;
   if (free_.empty()) return end_++;
   const uint64_t place = free_.top();
@@ -108,7 +108,7 @@ std::optional<uint64_t> PageFile::take() {
 }
 
 void PageFile::give(uint64_t place) {
-  const std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   free_.push(place);
 }
 
@@ -116,7 +116,7 @@ void PageFile::give(uint64_t place) {
 // this one, which began with the flag, is tried again too.
 bool PageFile::leave_direct(int error, bool was_direct) {
   if (error != EINVAL || !was_direct) return false;
-  const std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   if (!direct_.load()) return true;
   const int flags = ::fcntl(descriptor_, F_GETFL);
   if (flags < 0 || ::fcntl(descriptor_, F_SETFL, flags & ~O_DIRECT) != 0) return false;
@@ -166,7 +166,7 @@ int PageFile::write(const std::byte* from, Stored* page) {
 // Places are taken from the first on, so that what lies before a place that was refused is what the disk
 // took.
 void PageFile::note_write(uint64_t place, int error) {
-  const std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
     refused_at_ = backoff_.waits(now_()) ? std::min(refused_at_, place) : place;
     backoff_.refused(now_());

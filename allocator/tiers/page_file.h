@@ -9,13 +9,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <queue>
 #include <string>
 #include <vector>
 
 #include "base/backoff.h"
+#include "base/mutex.h"
 
 namespace spillway {
 
@@ -55,7 +55,7 @@ class PageFile {
   PageFile(int descriptor, uint64_t most_pages, Backoff::Now now)
       : descriptor_(descriptor), now_(now), most_(most_pages) {}
   void note_write(uint64_t place, int error);
-  uint64_t most_now() const;  // under the mutex
+  uint64_t most_now() const SPILLWAY_REQUIRES(mutex_);
   int write_all(const std::byte* from, uint64_t offset);
   int read_all(std::byte* to, uint64_t offset);
   bool leave_direct(int error, bool was_direct);
@@ -65,10 +65,11 @@ class PageFile {
   Backoff backoff_;
   std::atomic<int> last_error_{0};
   std::atomic<bool> direct_{true};  // around the kernel's cache; leaves it under the mutex
-  std::mutex mutex_;                // guards the rest
   const uint64_t most_;             // pages
-  uint64_t end_ = 0, refused_at_ = UINT64_MAX;
-  std::priority_queue<uint64_t, std::vector<uint64_t>, std::greater<>> free_;
+  Mutex<LockOrder::kPageFile> mutex_;
+  uint64_t end_ SPILLWAY_GUARDED_BY(mutex_) = 0;
+  uint64_t refused_at_ SPILLWAY_GUARDED_BY(mutex_) = UINT64_MAX;
+  std::priority_queue<uint64_t, std::vector<uint64_t>, std::greater<>> free_ SPILLWAY_GUARDED_BY(mutex_);
 };
 
 // CRC-32C.

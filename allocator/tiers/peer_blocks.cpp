@@ -11,16 +11,16 @@ namespace spillway {
 void DeviceHeap::find_peers() {
   Peers found;
   {
-    const std::shared_lock mapping(mappings_mutex_);
+    const SharedLocked mapping(mappings_mutex_);
     found = device_->find_peers();
   }
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   peers_ = std::move(found);
 }
 
 Peers DeviceHeap::peers() {
   if (forked()) return {};
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   return peers_;
 }
 
@@ -30,7 +30,7 @@ bool DeviceHeap::direct(DeviceId peer) const {
 }
 
 uint64_t DeviceHeap::guest_room() {
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   return room();
 }
 
@@ -57,7 +57,7 @@ std::vector<DeviceHeap::Move> DeviceHeap::choose_guests(DeviceId peer, uint64_t 
 // Only the last piece of a block that went can come home.
 std::vector<DeviceHeap::Move> DeviceHeap::choose_guests_to_return(DeviceId peer, uint64_t bytes) {
   std::vector<Move> moves = choose_guests(peer, UINT64_MAX);
-  std::erase_if(moves, [&](const Move& move) {
+  std::erase_if(moves, [&](const Move& move) SPILLWAY_REQUIRES(lock_) {
     const bool last = spilled_[move.block].pieces.back().range.begin == move.range.begin;
     if (!last || bytes == 0) return true;
     bytes -= std::min(bytes, move.range.bytes());
@@ -72,14 +72,14 @@ uint64_t DeviceHeap::evict(DeviceId peer, uint64_t bytes, uint64_t most_host_byt
   const Device::Scope scope(*device_);
   std::vector<Move> moves;
   {
-    const std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     moves = choose_guests(peer, bytes);
     mark_moving(moves);
   }
   const uint64_t moved = move_on(moves, most_host_bytes);
   if (moved >= bytes) return moved;
   {
-    const std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     moves = choose_guests_to_return(peer, bytes - moved);
     mark_moving(moves);
   }
@@ -90,7 +90,7 @@ uint64_t DeviceHeap::evict(DeviceId peer, uint64_t bytes, uint64_t most_host_byt
 uint64_t DeviceHeap::move_on(std::vector<Move>& moves, uint64_t most_host_bytes) {
   uint64_t bytes = 0;
   {
-    const std::shared_lock mapping(mappings_mutex_);
+    const SharedLocked mapping(mappings_mutex_);
     exchange(moves, [&](Move& move) {
       CUmemGenericAllocationHandle handle = 0;
       const SpillPlace where{.tier = Tier::kHost, .most_bytes = most_host_bytes};
@@ -113,7 +113,7 @@ uint64_t DeviceHeap::move_on(std::vector<Move>& moves, uint64_t most_host_bytes)
 }
 
 uint64_t DeviceHeap::settle_on(const std::vector<Move>& moves) {
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   uint64_t bytes = 0;
   for (const Move& move : moves) {
     if (!move.done) continue;

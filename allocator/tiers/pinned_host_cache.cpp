@@ -5,13 +5,13 @@
 namespace spillway {
 
 std::optional<CUmemGenericAllocationHandle> HostSpare::take(uint64_t bytes) {
-  const std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   auto kept = by_bytes_.extract(bytes);
   return kept.empty() ? std::nullopt : std::optional(kept.mapped());
 }
 
 void HostSpare::keep(uint64_t bytes, CUmemGenericAllocationHandle handle) {
-  const std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   by_bytes_.emplace(bytes, handle);
 }
 
@@ -22,14 +22,14 @@ uint64_t HostSpare::held() const {
 }
 
 uint64_t HostSpare::bytes() const {
-  const std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   return held();
 }
 
 void HostSpare::shrink(uint64_t most_bytes) {
   std::multimap<uint64_t, CUmemGenericAllocationHandle> out;
   {
-    const std::lock_guard guard(mutex_);
+    const Locked guard(mutex_);
     for (uint64_t left = held(); left > most_bytes;) {
       const auto largest = std::prev(by_bytes_.end());
       left -= largest->first;
@@ -37,7 +37,7 @@ void HostSpare::shrink(uint64_t most_bytes) {
     }
   }
   std::erase_if(out, [&](const auto& entry) { return device_.release(entry.second) == CUDA_SUCCESS; });
-  const std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   by_bytes_.merge(out);
 }
 

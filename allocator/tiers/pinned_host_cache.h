@@ -6,10 +6,10 @@
 #pragma once
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 
 #include "allocator/pages/device.h"
+#include "base/mutex.h"
 
 namespace spillway {
 
@@ -24,11 +24,11 @@ class HostSpare {
   void shrink(uint64_t most_bytes);
 
  private:
-  uint64_t held() const;  // under mutex_
+  uint64_t held() const SPILLWAY_REQUIRES(mutex_);
 
   Device& device_;
-  mutable std::mutex mutex_;
-  std::multimap<uint64_t, CUmemGenericAllocationHandle> by_bytes_;
+  mutable Mutex<LockOrder::kPinnedHostCache> mutex_;
+  std::multimap<uint64_t, CUmemGenericAllocationHandle> by_bytes_ SPILLWAY_GUARDED_BY(mutex_);
 };
 
 }  // namespace spillway

@@ -5,7 +5,7 @@ namespace spillway {
 
 Status DeviceHeap::add_block(Block* block, uint64_t address, uint64_t bytes) {
   if (forked()) return Status::kUnavailable;
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   if (block->address != address || block->state != BlockState::kLive) return Status::kNotFound;
   if (!registered_.try_emplace(block, Registered{bytes, 0}).second) return Status::kInvalid;
   block->shared |= kRegistered;
@@ -16,7 +16,7 @@ Status DeviceHeap::add_block(Block* block, uint64_t address, uint64_t bytes) {
 Status DeviceHeap::touch_block(Block* block, uint64_t address, FailurePtr* failure) {
   if (forked()) return Status::kUnavailable;
   {
-    const std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     const auto entry = registered_.find(block);
     if (block->address != address || entry == registered_.end()) return Status::kNotFound;
     ++entry->second.uses;
@@ -29,7 +29,7 @@ Status DeviceHeap::touch_block(Block* block, uint64_t address, FailurePtr* failu
 
 Status DeviceHeap::done_block(Block* block, uint64_t address) {
   if (forked()) return Status::kUnavailable;
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   const auto entry = registered_.find(block);
   if (block->address != address || entry == registered_.end()) return Status::kNotFound;
   if (entry->second.uses == 0) return Status::kInvalid;
@@ -40,7 +40,7 @@ Status DeviceHeap::done_block(Block* block, uint64_t address) {
 // A block like any other may be used at any time, so that it must be there.
 Status DeviceHeap::remove_block(Block* block, uint64_t address, FailurePtr* failure) {
   if (const Status status = touch_block(block, address, failure); status != Status::kOk) return status;
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   registered_.erase(block);
   block->shared = static_cast<uint8_t>(block->shared & ~kRegistered);
   return Status::kOk;

@@ -38,7 +38,7 @@ uint64_t DeviceHeap::bytes_of(const std::vector<Move>& moves) {
 
 SpillEstimate DeviceHeap::estimate_spill(const Miss& miss, uint64_t short_bytes, const SpillPlace& where) {
   SpillEstimate out;
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   const std::optional<Lack> missing = lack(miss);
   if (!missing) return out;
   const uint64_t idle = idle_bytes().all - missing->place.idle_bytes;
@@ -74,7 +74,7 @@ SpillResult DeviceHeap::spill(Miss& miss, const SpillPlace& where) {
   std::vector<Victim> victims;
   std::vector<Move> moves;
   {
-    const std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     const std::optional<Lack> missing = lack(miss);
     if (!missing) return {};
     uint64_t needed = missing->bytes;
@@ -122,7 +122,7 @@ SpillResult DeviceHeap::move_out(std::vector<Move>& moves, const SpillPlace& whe
   if (moves.empty()) return out;
   SpillPlace left = where;
   {
-    const std::shared_lock mapping(mappings_mutex_);
+    const SharedLocked mapping(mappings_mutex_);
     exchange(moves, [&](Move& move) {
       CUmemGenericAllocationHandle handle = 0;
       out.refused = out.refused || elsewhere(left, move.range.bytes(), &handle) != CUDA_SUCCESS;
@@ -143,7 +143,7 @@ SpillResult DeviceHeap::move_out(std::vector<Move>& moves, const SpillPlace& whe
 
 uint64_t DeviceHeap::settle_out(const std::vector<Move>& moves,
                                 std::vector<CUmemGenericAllocationHandle>* pages) {
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   uint64_t bytes = 0;
   for (const Move& move : moves) {
     if (!move.done) continue;
@@ -185,7 +185,7 @@ void DeviceHeap::uncount_guest(const Piece& piece) {
 void DeviceHeap::end_move(Block* block) {
   bool freed = false;
   {
-    const std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     const auto there = spilled_.find(block);
     freed = there->second.freed;
     there->second.moving = freed;

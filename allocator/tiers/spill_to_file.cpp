@@ -21,7 +21,7 @@ int DeviceHeap::write_to_file(Move& move) {
   PageFile& file = *allocator_.page_file();
   const uint64_t pages = move.range.bytes() / PageFile::kPageBytes;
   std::array<Device::Copy, 2> copies;
-  const auto begin_copy = [&](uint64_t from) {
+  const auto begin_copy = [&](uint64_t from) SPILLWAY_REQUIRES(file_mutex_) {
     const uint64_t count = std::min(FileBuffers::kPages, pages - from), group = from / FileBuffers::kPages;
     return device_->copy(reinterpret_cast<uint64_t>(buffers_.at(group)),
                          move.range.begin + from * PageFile::kPageBytes, count * PageFile::kPageBytes,
@@ -50,7 +50,7 @@ int DeviceHeap::write_to_file(Move& move) {
 
 // All that could be written counts only when the file has it.
 void DeviceHeap::write_all(std::vector<Move>& moves) {
-  const std::lock_guard buffers(file_mutex_);
+  const Locked buffers(file_mutex_);
   if (buffers_.make(*device_) != CUDA_SUCCESS) return;
   const auto start = Clock::now();
   uint64_t bytes = 0;
@@ -73,7 +73,7 @@ SpillResult DeviceHeap::store(std::vector<Move>& moves, const SpillPlace& where,
   // After they were marked: a block that was done with a moment ago may have work in flight.
   if (where.come_to_rest()) write_all(moves);
   {
-    const std::shared_lock mapping(mappings_mutex_);
+    const SharedLocked mapping(mappings_mutex_);
     for (Move& move : moves) {
       CUresult result = move.done ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
       if (move.done) {

@@ -9,7 +9,7 @@ namespace spillway {
 
 // Nothing uses the block any more: whether it can go at once. What is on the move goes when that has ended.
 bool DeviceHeap::claim_elsewhere(Block* block) {
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   const auto there = spilled_.find(block);
   if (there == spilled_.end()) return true;
   there->second.freed = true;
@@ -19,10 +19,12 @@ bool DeviceHeap::claim_elsewhere(Block* block) {
 // Of a block that was claimed. False: the driver refused, and it is tried again.
 bool DeviceHeap::unmap_elsewhere(Block* block) {
   std::vector<Piece*> pieces;
+  const Arena* arena = nullptr;
   {
-    const std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     const auto there = spilled_.find(block);
     if (there == spilled_.end()) return true;
+    arena = arenas_[block->arena].get();
     for (Piece& piece : there->second.pieces)
       if (!piece.gone) pieces.push_back(&piece);  // claimed: nobody else changes them
   }
@@ -32,11 +34,11 @@ bool DeviceHeap::unmap_elsewhere(Block* block) {
         device_->unmap(piece->range.begin, piece->range.bytes()) != CUDA_SUCCESS)
       continue;
     note_gone(*piece);
-    if (!piece->mapped) tell_pages(Change::kUnmapped, *arenas_[block->arena], piece->range);
+    if (!piece->mapped) tell_pages(Change::kUnmapped, *arena, piece->range);
     drop_elsewhere(*piece);
   }
   if (std::all_of(pieces.begin(), pieces.end(), [](const Piece* piece) { return piece->gone; })) return true;
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   spilled_.at(block).moving = false;
   set_slow(kSlowPending);
   return false;
@@ -44,20 +46,20 @@ bool DeviceHeap::unmap_elsewhere(Block* block) {
 
 // Its memory serves others from here on, though the rest of the block may still have to wait.
 void DeviceHeap::note_gone(Piece& piece) {
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   uncount_guest(piece);
   piece.gone = true;
 }
 
 bool DeviceHeap::leaves_elsewhere() {
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   return std::any_of(spilled_.begin(), spilled_.end(), [](const auto& entry) { return entry.second.freed; });
 }
 
 void DeviceHeap::retry_elsewhere() {
   std::vector<Block*> freed;
   {
-    const std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     for (auto& [block, there] : spilled_)
       if (there.freed && !std::exchange(there.moving, true)) freed.push_back(block);
   }
@@ -82,17 +84,26 @@ void DeviceHeap::forget_pages(const Block* block, const Piece& piece) {
 
 void DeviceHeap::end_spilling() {
   retry_left_over();
-  for (const auto& [block, there] : spilled_) {
-    for (const Piece& piece : there.pieces) {
-      remove_piece(piece);
-      if (!piece.gone && piece.tier != Tier::kNvme) {
-        device_->unmap(piece.range.begin, piece.range.bytes());
-        device_->release(piece.handle);
+  std::unordered_map<Block*, Spilled> spilled;
+  {
+    const Locked guard(lock_);
+    spilled.swap(spilled_);
+    for (const auto& [block, there] : spilled) {
+      for (const Piece& piece : there.pieces) {
+        remove_piece(piece);
+        forget_pages(block, piece);
       }
-      forget_pages(block, piece);
+    }
+  }
+  for (const auto& [block, there] : spilled) {
+    for (const Piece& piece : there.pieces) {
+      if (piece.gone || piece.tier == Tier::kNvme) continue;
+      device_->unmap(piece.range.begin, piece.range.bytes());
+      device_->release(piece.handle);
     }
   }
   host_spare_.shrink(0);
+  const Locked guard(file_mutex_);
   buffers_.give_back(*device_);
 }
 

@@ -35,7 +35,7 @@ bool DeviceHeap::returns_by_itself(const Spilled& there) {
 
 uint64_t DeviceHeap::returnable_bytes() {
   if (forked()) return 0;
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   if (spilled_.empty()) return 0;
   const uint64_t room = returnable_here();
   const Pins pins = allocator_.pins();
@@ -70,7 +70,7 @@ std::vector<DeviceHeap::Move> DeviceHeap::choose_returns(uint64_t most_bytes) {
 }
 
 void DeviceHeap::postpone_return() {
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   needs_.postpone(order_);
 }
 
@@ -79,7 +79,7 @@ uint64_t DeviceHeap::bring_back() {
   const Device::Scope scope(*device_);
   std::vector<Move> moves;
   {
-    const std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     moves = choose_returns(returnable_here());
     mark_moving(moves);
   }
@@ -94,14 +94,14 @@ uint64_t DeviceHeap::bring_home(std::vector<Move>& moves) {
   PageReservation pages(page_bytes_);
   std::vector<Victim> victims;
   {
-    const std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     all_is_drained();
     const uint64_t needed = bytes_of(moves), spare = spare_.size() * page_bytes_;
     victims = take_idle(needed > spare ? needed - spare : 0, true);
   }
   hold(victims, pages, IdlePages::kKeep);
   const uint64_t bytes = move_in(moves, pages);
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   reserved_bytes_ -= pages.bytes();
   put_back(pages.promised_bytes);
   spare_.insert(spare_.end(), pages.pages.begin(), pages.pages.end());
@@ -113,7 +113,7 @@ uint64_t DeviceHeap::move_in(std::vector<Move>& moves, PageReservation& pages) {
   if (moves.empty()) return 0;
   uint64_t bytes = 0;
   {
-    const std::shared_lock mapping(mappings_mutex_);
+    const SharedLocked mapping(mappings_mutex_);
     exchange(moves, [&](Move& move) { return provide(move, pages); });
     bytes = settle_in(moves, pages);
   }
@@ -128,7 +128,7 @@ uint64_t DeviceHeap::move_in(std::vector<Move>& moves, PageReservation& pages) {
 bool DeviceHeap::provide(Move& move, PageReservation& pages) {
   const uint64_t bytes = move.range.bytes();
   {
-    const std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     while (!spare_.empty() && pages.pages.size() * page_bytes_ < bytes) {
       pages.pages.push_back(spare_.back());
       spare_.pop_back();
@@ -137,7 +137,7 @@ bool DeviceHeap::provide(Move& move, PageReservation& pages) {
   }
   while (pages.pages.size() * page_bytes_ < bytes) {
     {
-      const std::lock_guard guard(lock_);
+      const Locked guard(lock_);
       if (!draw(page_bytes_)) return false;
       reserved_bytes_ += page_bytes_;
       pages.promised_bytes += page_bytes_;
@@ -155,7 +155,7 @@ bool DeviceHeap::provide(Move& move, PageReservation& pages) {
 }
 
 uint64_t DeviceHeap::settle_in(const std::vector<Move>& moves, PageReservation& pages) {
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   uint64_t bytes = 0;
   for (const Move& move : moves) {
     if (!move.done) {

@@ -27,7 +27,7 @@ Status DeviceHeap::claim_return(Block* block, uint64_t address, Return what, std
   for (;;) {
     const uint32_t ended = moves_ended_.load();
     {
-      const std::lock_guard guard(lock_);
+      const Locked guard(lock_);
       if (block->address != address || block->state != BlockState::kLive) return Status::kNotFound;
       const auto there = spilled_.find(block);
       if (there == spilled_.end()) return Status::kOk;
@@ -57,7 +57,7 @@ Status DeviceHeap::fetch(Block* block, uint64_t address, FailurePtr* failure) {
 }
 
 StreamId DeviceHeap::stream_of(const Block* block) {
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   return arenas_[block->arena]->stream();
 }
 
@@ -88,11 +88,11 @@ Status DeviceHeap::map_behind(Block* block, const Piece& piece, Miss& miss, Fail
   const uint64_t count = piece.range.bytes() / page_bytes_;
   std::vector<driver::Page> pages(count, {0, page_bytes_});
   for (uint64_t i = 0; i < count; ++i) pages[i].handle = at_hand[i];
-  const std::shared_lock mapping(mappings_mutex_);
+  const SharedLocked mapping(mappings_mutex_);
   miss.error = device_->map(piece.range.begin, pages);
   miss.call = "bringing memory back from a file";
   if (miss.error != CUDA_SUCCESS) return driver_failure(miss, failure);
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   at_hand.erase(at_hand.begin(), at_hand.begin() + static_cast<std::ptrdiff_t>(count));
   for (uint64_t i = 0; i < count; ++i)
     arenas_[block->arena]->set_page(piece.range.begin + i * page_bytes_, pages[i].handle);
@@ -119,9 +119,9 @@ Status DeviceHeap::fill_from_file(Block* block, const Piece& piece, Miss& miss, 
 
 // Its pages are free again. Those that the driver does not unmap stay behind it: the next fetch reads again.
 void DeviceHeap::unmap_behind(Block* block, const Piece& piece, Miss& miss) {
-  const std::shared_lock mapping(mappings_mutex_);
+  const SharedLocked mapping(mappings_mutex_);
   if (device_->unmap(piece.range.begin, piece.range.bytes()) != CUDA_SUCCESS) return;
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   Arena& arena = *arenas_[block->arena];
   for (uint64_t at = piece.range.begin; at < piece.range.end; at += page_bytes_) {
     miss.reservation.pages.push_back(arena.page(at));
@@ -134,7 +134,7 @@ void DeviceHeap::unmap_behind(Block* block, const Piece& piece, Miss& miss) {
 
 // Reads the next pages while the last ones are copied. An errno value.
 int DeviceHeap::read_from_file(const Piece& piece) {
-  const std::lock_guard buffers(file_mutex_);
+  const Locked buffers(file_mutex_);
   if (buffers_.make(*device_) != CUDA_SUCCESS) return ENOMEM;
   PageFile& file = *allocator_.page_file();
   std::array<Device::Copy, 2> copies;
@@ -162,7 +162,7 @@ void DeviceHeap::settle_fetched(Block* block) {
   move.block = block;
   move.was = Tier::kNvme;
   {
-    const std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     std::vector<Piece>& pieces = spilled_[block].pieces;
     move.range = pieces.back().range;
     remove_piece(pieces.back());

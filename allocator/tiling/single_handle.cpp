@@ -40,7 +40,7 @@ bool DeviceHeap::set_aside(Miss& miss) {
   for (const bool last : {false, true}) {
     uint64_t lacking = 0;
     {
-      const std::lock_guard guard(lock_);
+      const Locked guard(lock_);
       const uint64_t missing = miss.size - std::min(miss.size, reservation.promised_bytes);
       if (draw(missing)) {
         reservation.promised_bytes += missing;
@@ -74,7 +74,7 @@ DeviceHeap::Served DeviceHeap::serve_single(Miss& miss, Arena& arena) {
   }
   uint64_t order = 0;
   {
-    const std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     miss.block = arena.add_single(range, miss.request.bytes);
     miss.address = address;
     miss.reservation.promised_bytes -= miss.size;
@@ -93,7 +93,7 @@ DeviceHeap::Served DeviceHeap::serve_single(Miss& miss, Arena& arena) {
 uint64_t DeviceHeap::release_singles(uint64_t pool) {
   std::vector<std::pair<Arena*, Block*>> idle;
   {
-    const std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     for (const auto& arena : arenas_) {
       if (!arena->single_handle || !arena->gives_pages()) continue;
       if (pool == kEveryPool || arena->pool() == pool)
@@ -112,7 +112,7 @@ uint64_t DeviceHeap::release_singles(uint64_t pool) {
     record.value = unused ? device_->free(busy->address) : CUDA_ERROR_NOT_READY;
     write(record);
     if (record.value == CUDA_SUCCESS) tell_pages(Change::kUnmapped, *arena, {busy->address, busy->end()});
-    const std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     if (record.value != CUDA_SUCCESS) {
       arena->put_hole(busy, busy->tag);
       continue;
@@ -129,7 +129,7 @@ uint64_t DeviceHeap::release_singles(uint64_t pool) {
 uint64_t DeviceHeap::release_spare(uint64_t most_bytes) {
   std::vector<CUmemGenericAllocationHandle> pages;
   {
-    const std::lock_guard guard(lock_);
+    const Locked guard(lock_);
     while (!spare_.empty() && pages.size() * page_bytes_ < most_bytes) {
       pages.push_back(spare_.back());
       spare_.pop_back();
@@ -137,7 +137,7 @@ uint64_t DeviceHeap::release_spare(uint64_t most_bytes) {
     }
   }
   const uint64_t bytes = release_pages(pages);
-  const std::lock_guard guard(lock_);
+  const Locked guard(lock_);
   reserved_bytes_ -= bytes + pages.size() * page_bytes_;
   put_back(bytes);
   spare_.insert(spare_.end(), pages.begin(), pages.end());

@@ -1,8 +1,8 @@
 #include "strategies/budget/budget.h"
 
-#include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "strategies/core/environment.h"
 #include "strategies/core/process.h"
 
@@ -12,8 +12,8 @@ namespace {
 constinit spillway_budget budget{};
 uint64_t configured_reserve = 0;
 bool is_read = false;
-std::mutex& reading() {
-  static auto* const mutex = new std::mutex;
+Mutex<LockOrder::kBudgetSettings>& reading() {
+  static auto* const mutex = new Mutex<LockOrder::kBudgetSettings>;
   return *mutex;
 }
 
@@ -24,7 +24,7 @@ void set_reserve(uint64_t bytes) {
 }  // namespace
 
 spillway_budget* process_budget() {
-  std::lock_guard guard(reading());
+  const Locked guard(reading());
   if (is_read) return &budget;
   Environment environment;
   std::string wrong;

@@ -60,13 +60,14 @@ uint64_t clock_of(Clock::time_point time) {
 class DriverCallers::Turn {
  public:
   Turn(DriverCallers& owner, size_t device, Clock::time_point deadline) : owner_(owner), device_(device) {
-    std::unique_lock lock(owner_.mutex_);
-    held_ = owner_.over_.wait_until(lock, deadline, [&] { return !owner_.taken_[device_]; });
-    if (held_) owner_.taken_[device_] = true;
+    const Locked lock(owner_.mutex_);
+    while (owner_.taken_[device_])
+      if (owner_.over_.wait_until(owner_.mutex_, deadline) == std::cv_status::timeout) break;
+    held_ = !std::exchange(owner_.taken_[device_], true);
   }
   ~Turn() {
     if (!held_) return;
-    std::lock_guard lock(owner_.mutex_);
+    const Locked lock(owner_.mutex_);
     owner_.taken_[device_] = false;
     owner_.over_.notify_all();
   }

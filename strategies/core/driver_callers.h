@@ -7,8 +7,8 @@
 #pragma once
 #include <array>
 #include <condition_variable>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "strategies/core/core.h"
 #include "strategies/ladder/ladder.h"
 
@@ -27,9 +27,9 @@ class DriverCallers {
 
   Allocator& allocator_;
   Ladder& ladder_;
-  std::mutex mutex_;
-  std::condition_variable over_;
-  std::array<bool, Allocator::kMaxDevices> taken_{};
+  Mutex<LockOrder::kDriverCallers> mutex_;
+  std::condition_variable_any over_;
+  std::array<bool, Allocator::kMaxDevices> taken_ SPILLWAY_GUARDED_BY(mutex_){};
 };
 
 }  // namespace spillway

@@ -96,7 +96,7 @@ Process& Process::get() {
 spillway_status Process::start() {
   if (allocator() != nullptr) [[likely]]
     return SPILLWAY_OK;
-  std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   return allocator() != nullptr ? SPILLWAY_OK : start_locked();
 }
 
@@ -173,13 +173,13 @@ SpillLimits Process::spill_limits() const {
 }
 
 void Process::count_incidents(spillway_incident_totals* totals) {
-  std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   totals_ = totals;
   if (allocator() != nullptr) allocator()->count_incidents(totals);
 }
 
 spillway_incident_totals Process::incidents() {
-  std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   if (totals_ == nullptr) return {};
   const auto read = [](uint64_t& total) {
     return std::atomic_ref<uint64_t>(total).load(std::memory_order_relaxed);

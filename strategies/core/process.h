@@ -6,11 +6,11 @@
 #pragma once
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 
 #include "allocator/allocator.h"
+#include "base/mutex.h"
 #include "strategies/core/core.h"
 #include "strategies/core/driver_callers.h"
 #include "strategies/core/environment.h"
@@ -52,9 +52,9 @@ class Process {
   spillway_incident_totals incidents();
 
  private:
-  spillway_status start_locked();
+  spillway_status start_locked() SPILLWAY_REQUIRES(mutex_);
 
-  std::mutex mutex_;
+  Mutex<LockOrder::kProcessStart> mutex_;
   Environment environment_;
   std::unique_ptr<trace::Trace> trace_;
   std::atomic<Allocator*> allocator_{nullptr};

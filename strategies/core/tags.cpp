@@ -22,7 +22,7 @@ void Tags::set_phase(const char* name) {
     return;
   }
   {
-    std::lock_guard guard(mutex_);
+    const Locked guard(mutex_);
     thread_phase = phases_.emplace(name).first->c_str();
   }
   process_phase.name.store(thread_phase);
@@ -30,14 +30,14 @@ void Tags::set_phase(const char* name) {
 }
 
 void Tags::pin(uint64_t address, uint64_t bytes) {
-  std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   Pin& pin = pins_[address];
   if (bytes > pin.bytes) pin.bytes = bytes;
   ++pin.count;
 }
 
 bool Tags::unpin(uint64_t address) {
-  std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   const auto found = pins_.find(address);
   if (found == pins_.end()) return false;
   if (--found->second.count == 0) pins_.erase(found);
@@ -45,19 +45,19 @@ bool Tags::unpin(uint64_t address) {
 }
 
 Pins Tags::pins() {
-  std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   Pins pins;
   for (const auto& [address, pin] : pins_) pins.add(address, pin.bytes);
   return pins;
 }
 
 void Tags::begin_step(const Step& step) {
-  std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   step_ = step;
 }
 
 Tags::Step Tags::current_step() {
-  std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   return step_;
 }
 

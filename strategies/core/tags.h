@@ -6,11 +6,11 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <set>
 #include <string>
 
 #include "allocator/tiers/pins.h"
+#include "base/mutex.h"
 
 namespace spillway {
 
@@ -35,10 +35,10 @@ class Tags {
     uint64_t bytes = 0;
     uint64_t count = 0;
   };
-  std::mutex mutex_;
-  std::set<std::string> phases_;
-  std::map<uint64_t, Pin> pins_;
-  Step step_;
+  Mutex<LockOrder::kTags> mutex_;
+  std::set<std::string> phases_ SPILLWAY_GUARDED_BY(mutex_);
+  std::map<uint64_t, Pin> pins_ SPILLWAY_GUARDED_BY(mutex_);
+  Step step_ SPILLWAY_GUARDED_BY(mutex_);
 };
 
 }  // namespace spillway

@@ -20,18 +20,24 @@ bool do_in_a_span(const std::function<void()>& work) {
 }  // namespace
 
 bool Helper::run(std::function<void()> work, Deadline deadline, bool (*stop)()) {
-  std::unique_lock lock(mutex_);
-  return !busy_ && begin(std::move(work), deadline, stop, lock);
+  const Locked lock(mutex_);
+  return !busy_ && begin(std::move(work), deadline, stop);
 }
 
 bool Helper::run_when_free(std::function<void()> work, Deadline deadline) {
-  std::unique_lock lock(mutex_);
-  return changed_.wait_until(lock, deadline, [this] { return !busy_; }) &&
-         begin(std::move(work), deadline, nullptr, lock);
+  const Locked lock(mutex_);
+  while (busy_)
+    if (changed_.wait_until(mutex_, deadline) == std::cv_status::timeout) break;
+  return !busy_ && begin(std::move(work), deadline, nullptr);
 }
 
-bool Helper::begin(std::function<void()> work, Deadline deadline, bool (*stop)(),
-                   std::unique_lock<std::mutex>& lock) {
+bool Helper::wait_for(uint64_t number, Deadline deadline) {
+  while (ended_ < number)
+    if (changed_.wait_until(mutex_, deadline) == std::cv_status::timeout) break;
+  return ended_ >= number;
+}
+
+bool Helper::begin(std::function<void()> work, Deadline deadline, bool (*stop)()) {
   if (!started_) {
     try {
       std::thread([this] { serve(); }).detach();
@@ -43,22 +49,24 @@ bool Helper::begin(std::function<void()> work, Deadline deadline, bool (*stop)()
   work_ = std::move(work);
   busy_ = true;
   changed_.notify_all();
-  const auto ended = [this, number = ++begun_] { return ended_ >= number; };
-  if (stop == nullptr) return changed_.wait_until(lock, deadline, ended) && done_;
+  const uint64_t number = ++begun_;
+  if (stop == nullptr) return wait_for(number, deadline) && done_;
   for (auto now = std::chrono::steady_clock::now(); now < deadline && !stop();
        now = std::chrono::steady_clock::now())
-    if (changed_.wait_until(lock, std::min(deadline, now + kLookAgain), ended)) break;
-  return ended() && done_;
+    if (wait_for(number, std::min(deadline, now + kLookAgain))) break;
+  return ended_ >= number && done_;
+}
+
+std::function<void()> Helper::next_work() {
+  const Locked lock(mutex_);
+  while (!busy_) changed_.wait(mutex_);
+  return std::exchange(work_, nullptr);
 }
 
 void Helper::serve() {
-  std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return busy_; });
-    const std::function<void()> work = std::exchange(work_, nullptr);
-    lock.unlock();
-    const bool done = do_in_a_span(work);
-    lock.lock();
+    const bool done = do_in_a_span(next_work());
+    const Locked lock(mutex_);
     done_ = done;
     busy_ = false;
     ++ended_;

@@ -10,7 +10,8 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace spillway {
 
@@ -25,15 +26,20 @@ class Helper {
 
  private:
   using Deadline = std::chrono::steady_clock::time_point;
-  bool begin(std::function<void()> work, Deadline deadline, bool (*stop)(),
-             std::unique_lock<std::mutex>& lock);
+  bool begin(std::function<void()> work, Deadline deadline, bool (*stop)()) SPILLWAY_REQUIRES(mutex_);
+  // Whether the piece of work of that number has ended by then.
+  bool wait_for(uint64_t number, Deadline deadline) SPILLWAY_REQUIRES(mutex_);
+  std::function<void()> next_work();
   void serve();
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool started_ = false, busy_ = false, done_ = false;
-  uint64_t begun_ = 0, ended_ = 0;  // pieces of work
-  std::function<void()> work_;
+  Mutex<LockOrder::kDeadlineWorker> mutex_;
+  std::condition_variable_any changed_;
+  bool started_ SPILLWAY_GUARDED_BY(mutex_) = false;
+  bool busy_ SPILLWAY_GUARDED_BY(mutex_) = false;
+  bool done_ SPILLWAY_GUARDED_BY(mutex_) = false;
+  // Pieces of work.
+  uint64_t begun_ SPILLWAY_GUARDED_BY(mutex_) = 0, ended_ SPILLWAY_GUARDED_BY(mutex_) = 0;
+  std::function<void()> work_ SPILLWAY_GUARDED_BY(mutex_);
 };
 
 }  // namespace spillway

@@ -1,9 +1,9 @@
 #include "strategies/framework/framework_course.h"
 
 #include <array>
-#include <mutex>
 
 #include "allocator/allocator.h"
+#include "base/mutex.h"
 #include "trace/record.h"
 
 namespace spillway {
@@ -16,8 +16,8 @@ struct Course {
   uint64_t least_apart_ns = 0;
 };
 
-std::mutex mutex;
-std::array<Course, Allocator::kMaxDevices> courses;
+Mutex<LockOrder::kFrameworkCourse> mutex;
+std::array<Course, Allocator::kMaxDevices> courses SPILLWAY_GUARDED_BY(mutex);
 
 bool is_device(int device) {
   return device >= 0 && device < Allocator::kMaxDevices;
@@ -36,7 +36,7 @@ void thin_out(Course* course) {
 
 void note_framework_course(int device, uint64_t used_bytes, uint64_t held_bytes) {
   if (!is_device(device)) return;
-  const std::lock_guard lock(mutex);
+  const Locked lock(mutex);
   Course& course = courses[static_cast<size_t>(device)];
   const uint64_t now = trace::clock_ns();
   if (!course.samples.empty() && now - course.samples.back().clock_ns < course.least_apart_ns) return;
@@ -46,7 +46,7 @@ void note_framework_course(int device, uint64_t used_bytes, uint64_t held_bytes)
 
 std::vector<FrameworkSample> framework_course(int device) {
   if (!is_device(device)) return {};
-  const std::lock_guard lock(mutex);
+  const Locked lock(mutex);
   return courses[static_cast<size_t>(device)].samples;
 }
 

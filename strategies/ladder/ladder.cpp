@@ -168,7 +168,7 @@ bool Ladder::at_rest(const std::function<void()>& work,
 
 // Marks the entry as running, so that it is not removed under the call. False: it was removed.
 bool Ladder::enter(Entry& entry) {
-  std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   if (entry.removed) return false;
   ++entry.running;
   inside_strategy = true;
@@ -176,13 +176,13 @@ bool Ladder::enter(Entry& entry) {
 }
 
 void Ladder::leave(Entry& entry) {
-  std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   inside_strategy = false;
   if (--entry.running == 0) idle_.notify_all();
 }
 
 Ladder::Entries Ladder::entries() {
-  std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   return entries_;
 }
 
@@ -197,7 +197,7 @@ void Ladder::settle(const Incident& incident, LadderOutcome outcome) {
     else if ((entry->info.needs & kNeedsUnwinding) == 0)
       entry->useless.fetch_add(1);
   }
-  std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   if (settled_.size() == kSettledKept) settled_.erase(settled_.begin());
   settled_.push_back({incident.event.incident, this_thread(), incident.move, incident.story});
   last_ = {.incident = incident.event.incident,
@@ -215,7 +215,7 @@ StrategyId Ladder::add(std::unique_ptr<Strategy> strategy) {
   entry->name = std::string(entry->info.name);
   entry->info.name = entry->name;
   entry->strategy = std::move(strategy);
-  std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   entry->id = StrategyId{next_id_++};
   entries_.push_back(entry);
   return entry->id;
@@ -223,14 +223,14 @@ StrategyId Ladder::add(std::unique_ptr<Strategy> strategy) {
 
 bool Ladder::remove(StrategyId id) {
   if (inside_strategy) return false;
-  std::unique_lock guard(mutex_);
+  const Locked guard(mutex_);
   const auto found =
       std::find_if(entries_.begin(), entries_.end(), [id](const auto& entry) { return entry->id == id; });
   if (found == entries_.end()) return false;
   const std::shared_ptr<Entry> entry = std::move(*found);
   entries_.erase(found);
   entry->removed = true;
-  idle_.wait(guard, [&] { return entry->running == 0; });
+  while (entry->running != 0) idle_.wait(mutex_);
   return true;
 }
 
@@ -243,7 +243,7 @@ std::vector<StrategyCounts> Ladder::counts() {
 }
 
 StrategyId Ladder::take_chosen_move(uint64_t* incident) {
-  std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   Settled* found = nullptr;
   for (Settled& settled : settled_) {
     if (settled.move == StrategyId::kNone) continue;
@@ -260,19 +260,19 @@ StrategyId Ladder::take_chosen_move(uint64_t* incident) {
 }
 
 StrategyId Ladder::move_of(uint64_t incident) {
-  std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   for (const Settled& settled : settled_)
     if (settled.incident == incident) return settled.move;
   return StrategyId::kNone;
 }
 
 IncidentSummary Ladder::last_incident() {
-  std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   return last_;
 }
 
 std::string Ladder::story_of(uint64_t incident) {
-  std::lock_guard guard(mutex_);
+  const Locked guard(mutex_);
   for (const Settled& settled : settled_)
     if (settled.incident == incident) return settled.story;
   return "";

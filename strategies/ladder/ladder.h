@@ -10,7 +10,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +18,7 @@
 #include "allocator/request/strategy.h"
 #include "allocator/tiers/gate.h"
 #include "base/backoff.h"
+#include "base/mutex.h"
 #include "processes/ledger.h"
 
 namespace spillway {
@@ -102,18 +102,18 @@ class Ladder final : public OomHandler {
   std::atomic<const char* (*)()> phase_source_{nullptr};
   std::atomic<Gate*> gate_{nullptr};
   std::atomic<bool> said_slow_{false};
-  std::mutex mutex_;
-  std::condition_variable idle_;
-  Entries entries_;
-  uint64_t next_id_ = 1;
+  Mutex<LockOrder::kStrategies> mutex_;
+  std::condition_variable_any idle_;
+  Entries entries_ SPILLWAY_GUARDED_BY(mutex_);
+  uint64_t next_id_ SPILLWAY_GUARDED_BY(mutex_) = 1;
   struct Settled {
     uint64_t incident;
     size_t thread;
     StrategyId move;
     std::string story;
   };
-  std::vector<Settled> settled_;  // the latest, oldest first
-  IncidentSummary last_;
+  std::vector<Settled> settled_ SPILLWAY_GUARDED_BY(mutex_);  // the latest, oldest first
+  IncidentSummary last_ SPILLWAY_GUARDED_BY(mutex_);
 };
 
 // The strategies that work in place. `allocator` must outlive them.

@@ -4,12 +4,12 @@
 
 #include <atomic>
 #include <chrono>
-#include <mutex>
 #include <optional>
 #include <system_error>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "driver/table.h"
 #include "strategies/core/environment.h"
 #include "strategies/core/free_bytes.h"
@@ -152,8 +152,8 @@ bool start_thread(Ledger& ledger, uint32_t (*captures)(), uint64_t guarantee_byt
 }  // namespace
 
 bool PeerService::start(uint32_t (*captures)(), std::string* why_not) {
-  static std::mutex mutex;
-  std::lock_guard guard(mutex);
+  static Mutex<LockOrder::kLedgerStart> mutex;
+  const Locked guard(mutex);
   if (joined.load() != nullptr) return true;
   const std::string name = ledger_name();
   if (captures == nullptr || name.empty()) {

@@ -91,7 +91,7 @@ uint64_t SiteRecorder::label_here() {
 uint64_t SiteRecorder::site_of(std::span<const PythonFrame> frames) {
   const uint64_t hash = hash_of(frames);
   {
-    const std::lock_guard lock(mutex_);
+    const Locked lock(mutex_);
     if (const auto known = sites_.find(hash); known != sites_.end()) return known->second;
   }
   std::string text;
@@ -100,7 +100,7 @@ uint64_t SiteRecorder::site_of(std::span<const PythonFrame> frames) {
     if (!says_nothing(line)) text += (text.empty() ? "" : "\n") + line;
   }
   const uint64_t site = trace_.intern(text);
-  const std::lock_guard lock(mutex_);
+  const Locked lock(mutex_);
   if (sites_.size() < kMostStacks) sites_.emplace(hash, site);
   return site;
 }

@@ -5,10 +5,10 @@
 // Ownership: never destroyed. Errors: where no stack can be taken, or the trace has no room for its text,
 // nothing is noted.
 #pragma once
-#include <mutex>
 #include <unordered_map>
 
 #include "allocator/allocator.h"
+#include "base/mutex.h"
 #include "strategies/sites/python_stack.h"
 #include "strategies/sites/sampler.h"
 
@@ -36,8 +36,9 @@ class SiteRecorder {
   trace::Trace& trace_;
   Sampler sampler_;
   std::atomic<void (*)(char*, size_t)> label_{nullptr};
-  std::mutex mutex_;
-  std::unordered_map<uint64_t, uint64_t> sites_;  // a stack's hash → its number in the trace
+  Mutex<LockOrder::kSites> mutex_;
+  std::unordered_map<uint64_t, uint64_t> sites_
+      SPILLWAY_GUARDED_BY(mutex_);  // a stack's hash → its number in the trace
 };
 
 }  // namespace spillway

@@ -1,0 +1,67 @@
+// The one table of lock order: a thread that holds a lock takes only locks that stand below it here.
+// Builds with SPILLWAY_CHECK_LOCKS (the sanitizers') end the program where that is broken and name both.
+//
+// Thread-safety: any thread. Errors: `taking` does not return where the order is broken.
+#pragma once
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+
+namespace spillway {
+
+enum class LockOrder : uint8_t {
+  kProcessStart,     // strategies/core: the one core of a process begins
+  kLedgerStart,      // strategies/processes: this process joins the ledger
+  kUnspill,          // strategies: one thread brings blocks back
+  kDriverCallers,    // strategies/core: whose turn it is on a device
+  kLadderOfDevice,   // allocator/request: one handler at a time on a device
+  kStrategies,       // strategies/ladder: the list of strategies
+  kDeadlineWorker,   // strategies/framework
+  kFrameworkCourse,  // strategies/framework
+  kTags,             // strategies/core: phases, steps, pins
+  kSites,            // strategies/sites
+  kBudgetSettings,   // strategies/budget
+  kLedgerAsk,        // processes: one need at a time
+  kLedgerKept,       // processes: what was given to this process
+  kAllocatorStart,   // allocator: devices are opened one at a time
+  kInjection,        // allocator: requests that tests let fail
+  kShare,            // allocator/sharing: one block is shared at a time
+  kFileBuffers,      // allocator/tiers: one thread at a time uses the buffers
+  kLeftOver,         // allocator/tiers: staging that could not be unmapped
+  kPendingFrees,     // allocator/streams
+  kImports,          // allocator/sharing: other processes' pages
+  kMappings,         // allocator/sharing: pages behind addresses change, or who may use them
+  kHeap,             // allocator: tiling and counters of a device
+  kPinnedHostCache,  // allocator/tiers
+  kPageFile,         // allocator/tiers
+  kBackoff,          // base
+  kDeviceEvents,     // allocator/pages: the device's spare events
+  kDeviceStream,     // allocator/pages: the device's own stream
+};
+
+namespace lock_order {
+
+#if defined(SPILLWAY_CHECK_LOCKS)
+inline thread_local uint64_t held = 0;  // a bit for each order
+
+inline void taking(LockOrder order) {
+  const auto bit = uint64_t{1} << static_cast<unsigned>(order);
+  if (held < bit) return;
+  std::fprintf(stderr, "spillway: lock %u is taken while a lock of %#llx is held (base/lock_order.h)\n",
+               static_cast<unsigned>(order), static_cast<unsigned long long>(held));
+  std::abort();
+}
+inline void taken(LockOrder order) {
+  held |= uint64_t{1} << static_cast<unsigned>(order);
+}
+inline void released(LockOrder order) {
+  held &= ~(uint64_t{1} << static_cast<unsigned>(order));
+}
+#else
+inline void taking(LockOrder) {}
+inline void taken(LockOrder) {}
+inline void released(LockOrder) {}
+#endif
+
+}  // namespace lock_order
+}  // namespace spillway
