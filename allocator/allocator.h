@@ -105,8 +105,8 @@ class Allocator {
   void set_budget(spillway_budget* budget) noexcept { budget_ = budget; }
   const spillway_budget* budget() const noexcept { return budget_; }
   // From now on told of every change; null: nobody is. Costs requests nothing while there is none.
-  void set_witness(Witness* witness) noexcept;
-  Witness* witness() const noexcept { return witness_.load(std::memory_order_acquire); }
+  void set_observer(Observer* observer) noexcept;
+  Observer* observer() const noexcept { return observer_.load(std::memory_order_acquire); }
   // What must not be moved to another tier; see spill.h.
   void set_pins(Pins (*pins)()) noexcept { pins_.store(pins); }
   Pins pins() const {
@@ -237,7 +237,7 @@ class Allocator {
   std::atomic<OomHandler*> handler_{nullptr};
   std::atomic<trace::Trace*> trace_{nullptr};
   spillway_budget* budget_ = nullptr;
-  std::atomic<Witness*> witness_{nullptr};
+  std::atomic<Observer*> observer_{nullptr};
   std::atomic<Pins (*)()> pins_{nullptr};
   std::atomic<void (*)()> pressure_{nullptr};
   std::unique_ptr<PageMap> page_map_;

@@ -49,8 +49,8 @@ DeviceHeap::DeviceHeap(Allocator& allocator, std::unique_ptr<Device> device, uin
       limit_bytes_(UINT64_MAX),
       slab_(device_index_),
       imports_(*device_, mappings_mutex_, [this] { return drain_device(); }),
-      host_spare_(*device_),
-      marks_(*device_) {
+      pinned_host_cache_(*device_),
+      stream_events_(*device_) {
   native_at_start_ = native_bytes();
   register_heap(this);
 }
@@ -76,7 +76,7 @@ DeviceHeap::~DeviceHeap() {
     }
   }
   for (CUmemGenericAllocationHandle page : spare_) device_->release(page);
-  marks_.end();
+  stream_events_.end();
 }
 
 Arena& DeviceHeap::arena_for(StreamId stream, uint64_t pool, bool small) {
@@ -282,7 +282,7 @@ Status DeviceHeap::free(Block* block, uint64_t address, FreedBlock* freed) {
 std::vector<StreamId> DeviceHeap::streams_of(Block* block) {
   auto uses = uses_.extract(block);
   std::vector<StreamId> streams = uses.empty() ? std::vector<StreamId>{} : std::move(uses.mapped());
-  if ((block->shared & kElsewhere) != 0) streams.push_back(arenas_[block->arena]->stream());
+  if ((block->shared & kSpilled) != 0) streams.push_back(arenas_[block->arena]->stream());
   return streams;
 }
 
@@ -290,7 +290,7 @@ std::vector<StreamId> DeviceHeap::streams_of(Block* block) {
 uint64_t DeviceHeap::begin_release(Block* block, FreedBlock* freed) {
   const Arena& arena = *arenas_[block->arena];
   *freed = {device_->id(), block->size, block->tag, arena.stream(), arena.pool()};
-  usage_.free(block->size, block->tag, (block->shared & (kOtherStreams | kElsewhere)) != 0);
+  usage_.free(block->size, block->tag, (block->shared & (kOtherStreams | kSpilled)) != 0);
   page_map_.clear(block->address);
   if ((block->shared & kSited) != 0) [[unlikely]]
     forget_site(block);
@@ -300,7 +300,7 @@ uint64_t DeviceHeap::begin_release(Block* block, FreedBlock* freed) {
 // Of a block that others use too, or that lies elsewhere.
 DeviceHeap::SharedRelease DeviceHeap::release_shared(Block* block, uint64_t order) {
   SharedRelease release;
-  release.pending = (block->shared & (kOtherStreams | kElsewhere)) != 0;
+  release.pending = (block->shared & (kOtherStreams | kSpilled)) != 0;
   if ((block->shared & kRegistered) != 0) registered_.erase(block);
   release.descriptors = withdraw(block);
   release.streams = streams_of(block);

@@ -58,12 +58,12 @@ class PageReservation {
 
 // Reasons to leave the fast path, as bits.
 enum Slow : uint32_t {
-  kSlowForked = 1,      // a child of fork: no CUDA
-  kSlowInjection = 2,   // a request may have to fail
-  kSlowPending = 4,     // events to poll now and then
-  kSlowLadder = 8,      // a request waits: holes that fit it are left to it
-  kSlowWatched = 16,    // a witness is told of every change
-  kSlowElsewhere = 32,  // blocks lie in other tiers: what the device needs is followed
+  kSlowForked = 1,     // a child of fork: no CUDA
+  kSlowInjection = 2,  // a request may have to fail
+  kSlowPending = 4,    // events to poll now and then
+  kSlowLadder = 8,     // a request waits: holes that fit it are left to it
+  kSlowWatched = 16,   // an observer is told of every change
+  kSlowSpilled = 32,   // blocks lie in other tiers: what the device needs is followed
 };
 
 class DeviceHeap {
@@ -103,30 +103,30 @@ class DeviceHeap {
 
   bool wait_until_idle();
 
-  // spill.cpp; see spill.h.
+  // tiers/; see spill.h.
   void touch(Block* block, uint64_t address);
   uint64_t spilled_bytes(Tier tier);
-  uint64_t host_spare_bytes() const { return host_spare_.bytes(); }
+  uint64_t pinned_host_cache_bytes() const { return pinned_host_cache_.bytes(); }
   uint64_t returnable_bytes();
-  uint64_t bring_back();
+  uint64_t unspill();
   void postpone_return();
 
-  // registered.cpp: blocks of which the program says when it uses them; see Allocator.
+  // tiers/registered.cpp: blocks of which the program says when it uses them; see Allocator.
   Status add_block(Block* block, uint64_t address, uint64_t bytes);
   Status touch_block(Block* block, uint64_t address, FailurePtr* failure);
   Status done_block(Block* block, uint64_t address);
   Status remove_block(Block* block, uint64_t address, FailurePtr* failure);
 
-  // sites.cpp; see Allocator.
+  // accounting/sites.cpp; see Allocator.
   Status set_site(Block* block, uint64_t address, uint64_t site, uint64_t bytes);
   std::vector<SiteHolding> holders();
 
-  // guests.cpp: blocks' memory on other devices; see spill.h.
+  // tiers/peer_blocks.cpp: blocks' memory on other devices; see spill.h.
   Peers peers();
   uint64_t guest_room();
   uint64_t evict(DeviceId peer, uint64_t bytes, uint64_t most_host_bytes);
 
-  // shared.cpp; see Allocator.
+  // sharing/; see Allocator.
   Status share(Block* block, uint64_t address, SharedBlock* out, std::string* text);
   int shared_descriptor(uint64_t serial);
   Status map_shared(std::span<const SharedPage> pages, uint64_t* address, std::string* text);
@@ -156,7 +156,7 @@ class DeviceHeap {
     bool served() const { return block != nullptr; }
     bool waits() const { return arena != nullptr; }
   };
-  struct Victim {
+  struct IdleRange {
     Arena* arena;
     Block* busy;
     AddressRange range;
@@ -197,7 +197,7 @@ class DeviceHeap {
     std::vector<PageFile::Stored> stored{};  // where `tier` is kNvme
     bool done = false;
   };
-  struct Lack {
+  struct Shortfall {
     Placement place;
     uint64_t bytes;
   };
@@ -233,12 +233,12 @@ class DeviceHeap {
                    StreamId stream, uint64_t value = 0, uint64_t detail = 0);
   BlockInfo info(const Block* block) const SPILLWAY_REQUIRES(lock_);
 
-  // witness.cpp, without lock_.
+  // accounting/observer.cpp, without lock_.
   void tell(Change change, const Block* block);
   void tell_free(Block* block, uint64_t address);
   void tell_pages(Change change, const Arena& arena, AddressRange range);
 
-  // miss.cpp: growth and the handler.
+  // request/: growth and the handler.
   Status miss(const Request& request, uint64_t size, bool injected, bool persistent, uint64_t* address,
               FailurePtr* failure);
   Served serve(Miss& miss);
@@ -263,10 +263,10 @@ class DeviceHeap {
   void drop_claim(Miss& miss);
   void release_reservation(Miss& miss);
 
-  // moves.cpp: idle pages where the driver has others.
+  // pages/remap_idle.cpp: idle pages where the driver has others.
   void move_idle(Miss& miss, Arena& arena);
   Block* idle_hole(const Miss& miss, const Arena& arena) SPILLWAY_REQUIRES(lock_);
-  // single_handle.cpp: blocks that are allocations of the driver's.
+  // tiling/single_handle.cpp: blocks that are allocations of the driver's.
   bool set_aside(Miss& miss);
   Served serve_single(Miss& miss, Arena& arena);
   uint64_t release_singles(uint64_t pool);
@@ -288,7 +288,7 @@ class DeviceHeap {
   uint64_t pages_at_hand(const Miss& miss) const SPILLWAY_REQUIRES(lock_);
   uint64_t have(const Miss& miss) const SPILLWAY_REQUIRES(lock_);
 
-  // room.cpp: what may be held, by the device's limit and the process's budget.
+  // pages/quota.cpp: what may be held, by the device's limit and the process's budget.
   uint64_t room_in_limit() const SPILLWAY_REQUIRES(lock_);
   uint64_t room() const SPILLWAY_REQUIRES(lock_);
   bool is_over_limit(const Miss& miss, uint64_t short_bytes);
@@ -298,7 +298,7 @@ class DeviceHeap {
   uint64_t native_since_start() const;
   void look_beside_reserve();  // what the card has beyond what requests must leave
 
-  // events.cpp: blocks that wait for other streams.
+  // streams/: blocks that wait for other streams.
   void queue_pending(Block* block, std::vector<StreamId> streams);
   // True: there is nothing to wait for.
   bool record_uses(Block* block, const std::vector<StreamId>& streams) SPILLWAY_REQUIRES(events_mutex_);
@@ -311,7 +311,7 @@ class DeviceHeap {
   uint64_t helpful_pending_bytes(const Miss& miss);
   uint64_t wait_for_events(const Miss& miss);
 
-  // shared.cpp: pages of several processes, and of several devices.
+  // sharing/: pages of several processes, and of several devices.
   Status share_here(Block* block, uint64_t address, SharedBlock* out, std::string* text);
   std::vector<driver::Page> pages_of(const Block* block, uint64_t* offset) SPILLWAY_REQUIRES(lock_);
   void export_block(Block* block, std::span<const driver::Page> pages, Exports& made, SharedBlock* out)
@@ -324,24 +324,24 @@ class DeviceHeap {
   CUresult grant_everywhere(const CUmemAccessDesc& access)
       SPILLWAY_REQUIRES(imports_.mutex(), mappings_mutex_);
 
-  // reclaim.cpp: idle pages.
+  // pages/reclaim.cpp: idle pages.
   ReclaimEstimate estimate_reclaim(const Miss& miss, uint64_t short_bytes, IdlePages what);
   uint64_t reclaim(Miss& miss, IdlePages what);
   Idle idle_bytes() SPILLWAY_REQUIRES(lock_);
-  std::vector<Victim> take_idle(uint64_t bytes, bool drained_only, uint64_t pool = kEveryPool)
+  std::vector<IdleRange> take_idle(uint64_t bytes, bool drained_only, uint64_t pool = kEveryPool)
       SPILLWAY_REQUIRES(lock_);
-  uint64_t unmap_victims(std::vector<Victim>& victims);
-  uint64_t settle_victims(std::vector<Victim>& victims, std::vector<CUmemGenericAllocationHandle>* pages);
-  uint64_t take_out(std::vector<Victim>& victims, std::vector<CUmemGenericAllocationHandle>* pages);
+  uint64_t unmap_victims(std::vector<IdleRange>& victims);
+  uint64_t settle_victims(std::vector<IdleRange>& victims, std::vector<CUmemGenericAllocationHandle>* pages);
+  uint64_t take_out(std::vector<IdleRange>& victims, std::vector<CUmemGenericAllocationHandle>* pages);
   bool anything_captures();
   CUresult drain_device();
   CUresult drain(StreamId stream);
   bool drain_one(std::vector<Arena*>* skipped);
   uint64_t release_pages(std::vector<CUmemGenericAllocationHandle>& pages);
   uint64_t reclaim_anything(PageReservation& reservation, uint64_t bytes);
-  uint64_t hold(std::vector<Victim>& victims, PageReservation& reservation, IdlePages what);
+  uint64_t hold(std::vector<IdleRange>& victims, PageReservation& reservation, IdlePages what);
 
-  // spill.cpp: blocks in other tiers.
+  // tiers/: blocks in other tiers.
   void begin_history(Block* block) SPILLWAY_REQUIRES(lock_);
   double heat(const Block* block) const SPILLWAY_REQUIRES(lock_);
   void learn_under_pressure(bool failed);
@@ -356,7 +356,7 @@ class DeviceHeap {
   std::vector<Move> choose_moves(uint64_t bytes, const SpillPlace& where, uint64_t most_bytes) const
       SPILLWAY_REQUIRES(lock_);
   void all_is_drained() SPILLWAY_REQUIRES(lock_);
-  std::optional<Lack> lack(const Miss& miss) const SPILLWAY_REQUIRES(lock_);
+  std::optional<Shortfall> shortfall(const Miss& miss) const SPILLWAY_REQUIRES(lock_);
   SpillEstimate estimate_spill(const Miss& miss, uint64_t short_bytes, const SpillPlace& where);
   SpillResult spill(Miss& miss, const SpillPlace& where);
   static uint64_t bytes_of(const std::vector<Move>& moves);
@@ -364,14 +364,14 @@ class DeviceHeap {
   CUresult elsewhere(const SpillPlace& where, uint64_t bytes, CUmemGenericAllocationHandle* handle);
   void drop_elsewhere(const Piece& piece);
   std::vector<driver::Page> pages_in_range(const Block* block, AddressRange range);
-  void exchange(std::vector<Move>& moves, const std::function<bool(Move&)>& provide);
+  void remap(std::vector<Move>& moves, const std::function<bool(Move&)>& provide);
   struct Run;
   struct Begun;
   static std::vector<Move*> beside_neighbours(std::vector<Move>& moves, uint64_t most_bytes);
   std::optional<Begun> begin_run(Run run);
   std::vector<Begun> begin_runs(std::vector<Move>& moves, const std::function<bool(Move&)>& provide);
   void finish_run(Begun& begun);
-  void leave_over(const Exchange& exchange);
+  void leave_over(const Remap& exchange);
   void retry_left_over();
   void measure_copies(Tier tier, uint64_t bytes, double us);
   void record_move(const Move& move, CUresult result);
@@ -388,7 +388,7 @@ class DeviceHeap {
   uint64_t returnable_here() const SPILLWAY_REQUIRES(lock_);
   std::vector<Move> choose_returns(uint64_t most_bytes) SPILLWAY_REQUIRES(lock_);
   static bool returns_by_itself(const Spilled& there);
-  uint64_t bring_home(std::vector<Move>& moves);
+  uint64_t unspill_moves(std::vector<Move>& moves);
   uint64_t move_in(std::vector<Move>& moves, PageReservation& pages);
   bool provide(Move& move, PageReservation& pages);
   uint64_t settle_in(const std::vector<Move>& moves, PageReservation& pages);
@@ -398,27 +398,27 @@ class DeviceHeap {
       SPILLWAY_REQUIRES(lock_);
   void take_place(Miss& miss, const Placement& place) SPILLWAY_REQUIRES(lock_);
 
-  // come_back.cpp: what is to be shared.
-  Status come_back(Block* block, uint64_t address, FailurePtr* failure);
+  // tiers/unspill_shared.cpp: what is to be shared.
+  Status unspill_to_share(Block* block, uint64_t address, FailurePtr* failure);
   Status return_pieces(Block* block, uint64_t address, FailurePtr* failure);
   Status return_piece(Block* block, const Piece& piece, FailurePtr* failure);
 
-  // store.cpp, fetch.cpp: pages in a file, and back.
+  // tiers/spill_to_file.cpp, unspill_from_file.cpp: pages in a file, and back.
   SpillResult store(std::vector<Move>& moves, const SpillPlace& where,
                     std::vector<CUmemGenericAllocationHandle>* pages);
   void write_all(std::vector<Move>& moves);
   int write_to_file(Move& move) SPILLWAY_REQUIRES(file_mutex_);
   void give_places(const std::vector<PageFile::Stored>& stored);
-  Status fetch(Block* block, uint64_t address, FailurePtr* failure);
+  Status unspill_from_file(Block* block, uint64_t address, FailurePtr* failure);
   Status claim_return(Block* block, uint64_t address, Return what, std::optional<Piece>* piece);
   StreamId stream_of(const Block* block);
-  Status fetch_piece(Block* block, const Piece& piece, FailurePtr* failure);
+  Status unspill_piece_from_file(Block* block, const Piece& piece, FailurePtr* failure);
   Status get_pages(Miss& miss, FailurePtr* failure);
   Status map_behind(Block* block, const Piece& piece, Miss& miss, FailurePtr* failure);
   Status fill_from_file(Block* block, const Piece& piece, Miss& miss, FailurePtr* failure);
   void unmap_behind(Block* block, const Piece& piece, Miss& miss);
   int read_from_file(const Piece& piece);
-  void settle_fetched(Block* block);
+  void settle_unspilled(Block* block);
 
   bool claim_elsewhere(Block* block);
   bool unmap_elsewhere(Block* block);
@@ -499,10 +499,10 @@ class DeviceHeap {
   uint64_t learning_since_ SPILLWAY_GUARDED_BY(lock_) =
       0;  // place in the order from which uses are known; 0: they are not learnt
   NeedHistory needs_ SPILLWAY_GUARDED_BY(lock_);
-  Pace pace_ SPILLWAY_GUARDED_BY(lock_);
+  BandwidthModel bandwidth_ SPILLWAY_GUARDED_BY(lock_);
   Peers peers_ SPILLWAY_GUARDED_BY(lock_);
 
-  HostSpare host_spare_;
+  PinnedHostCache pinned_host_cache_;
   std::atomic<uint32_t> moves_ended_{0};
   Mutex<LockOrder::kFileBuffers> file_mutex_;
   FileBuffers buffers_ SPILLWAY_GUARDED_BY(file_mutex_);
@@ -518,7 +518,7 @@ class DeviceHeap {
   Kept kept_ SPILLWAY_GUARDED_BY(lock_);
 
   Mutex<LockOrder::kPendingFrees> events_mutex_;
-  Marks marks_ SPILLWAY_GUARDED_BY(events_mutex_);
+  StreamEvents stream_events_ SPILLWAY_GUARDED_BY(events_mutex_);
   std::vector<Deferred> deferred_ SPILLWAY_GUARDED_BY(events_mutex_);
 };
 

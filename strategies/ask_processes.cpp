@@ -19,12 +19,12 @@ namespace {
 constexpr auto kPatience = std::chrono::milliseconds(500);
 constexpr auto kMostPatience = std::chrono::seconds(2);
 
-class AskPeers final : public Strategy {
+class AskProcesses final : public Strategy {
  public:
-  AskPeers(Allocator& allocator, Ledger* (*ledger)(), Backoff::Now now)
+  AskProcesses(Allocator& allocator, Ledger* (*ledger)(), Backoff::Now now)
       : table_(allocator.table()), ledger_(ledger), now_(now) {}
   StrategyInfo info() const noexcept override {
-    return {"ask_peers", Guarantee::kBitExact, kNeedsNothing, kServesAllocator | kServesDriverCallers};
+    return {"ask_processes", Guarantee::kBitExact, kNeedsNothing, kServesAllocator | kServesDriverCallers};
   }
   Offer offer(const PendingRequest& request) noexcept override {
     const OomEvent& event = request.event;
@@ -34,7 +34,7 @@ class AskPeers final : public Strategy {
       return {event.short_bytes, costs::kOtherProcessUs, /*counted=*/true, Takes::kOthersIdle};
     const auto device = uuid_of(table_, static_cast<int>(event.device));
     if (!device || ledger->peers_on(*device) == 0) return {};
-    return {event.short_bytes, costs::kOtherProcessUs, /*counted=*/false, Takes::kHope};
+    return {event.short_bytes, costs::kOtherProcessUs, /*counted=*/false, Takes::kSpeculative};
   }
   Relief relieve(PendingRequest& request) noexcept override {
     const OomEvent& event = request.event;
@@ -74,8 +74,8 @@ class AskPeers final : public Strategy {
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_ask_peers(Allocator& allocator, Ledger* (*ledger)(), Backoff::Now now) {
-  return std::make_unique<AskPeers>(allocator, ledger, now);
+std::unique_ptr<Strategy> make_ask_processes(Allocator& allocator, Ledger* (*ledger)(), Backoff::Now now) {
+  return std::make_unique<AskProcesses>(allocator, ledger, now);
 }
 
 }  // namespace spillway

@@ -41,8 +41,8 @@ class FrameworkCache final : public Strategy {
 };
 
 // Never destroyed: the thread may outlive every static object.
-Helper& helper() {
-  static auto* const made = new Helper;
+DeadlineWorker& helper() {
+  static auto* const made = new DeadlineWorker;
   return *made;
 }
 

@@ -9,7 +9,7 @@
 namespace spillway {
 
 uint64_t host_room_bytes(Allocator& allocator, const SpillLimits& limits, DeviceId device) {
-  const uint64_t there = spilled_bytes(allocator, Tier::kHost) + host_spare_bytes(allocator, device);
+  const uint64_t there = spilled_bytes(allocator, Tier::kHost) + pinned_host_cache_bytes(allocator, device);
   return std::min(limits.host_bytes > there ? limits.host_bytes - there : 0,
                   limits.available == nullptr ? UINT64_MAX : limits.available());
 }

@@ -57,8 +57,8 @@ class TrimPools final : public Strategy {
 };
 
 // Never destroyed: its thread may outlive every static object.
-Helper& helper() {
-  static auto* const made = new Helper;
+DeadlineWorker& helper() {
+  static auto* const made = new DeadlineWorker;
   return *made;
 }
 

@@ -10,11 +10,11 @@ namespace {
 constexpr unsigned kCallsBetweenLooks = 1024;
 constexpr auto kMostTime = std::chrono::seconds(5);
 
-void bring_back_to(Allocator& allocator, Gate& gate, DeviceId device) {
+void unspill_to(Allocator& allocator, Gate& gate, DeviceId device) {
   if (returnable_bytes(allocator, device) == 0) return;
-  const Standstill standstill(allocator, gate, std::chrono::steady_clock::now() + kMostTime);
+  const Quiesce standstill(allocator, gate, std::chrono::steady_clock::now() + kMostTime);
   if (standstill.held())
-    bring_back(allocator, device);
+    unspill(allocator, device);
   else
     postpone_return(allocator, device);
 }
@@ -27,7 +27,7 @@ void bring_back_now_and_then(Allocator& allocator, Ladder& ladder) {
   static Mutex<LockOrder::kUnspill> one_at_a_time;
   if (!one_at_a_time.try_lock()) return;
   const Locked guard(one_at_a_time, kAdopt);
-  for (int i = 0; i < Allocator::kMaxDevices; ++i) bring_back_to(allocator, *ladder.gate(), DeviceId{i});
+  for (int i = 0; i < Allocator::kMaxDevices; ++i) unspill_to(allocator, *ladder.gate(), DeviceId{i});
 }
 
 }  // namespace spillway

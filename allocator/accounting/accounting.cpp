@@ -131,7 +131,7 @@ std::string DeviceHeap::check_arena(Arena& arena, Arena::Recount* count) {
         return "a registered block does not agree with its flag";
       if (((block->shared & kSited) != 0) != holders_.contains(block))
         return "a block's place in the program does not agree with its flag";
-      if (((block->shared & kElsewhere) != 0) != spilled_.contains(block))
+      if (((block->shared & kSpilled) != 0) != spilled_.contains(block))
         return "a block in another tier does not agree with its flag";
       if (block->tag > block->size) return "a block is smaller than what was asked for";
     }

@@ -1,4 +1,4 @@
-// Telling the witness, and blocks at an address that the caller names.
+// Telling the observer, and blocks at an address that the caller names.
 #include "allocator/accounting/observer.h"
 
 #include <algorithm>
@@ -8,14 +8,14 @@
 namespace spillway {
 
 void DeviceHeap::tell(Change change, const Block* block) {
-  Witness* witness = allocator_.witness();
-  if (witness == nullptr) return;
+  Observer* observer = allocator_.observer();
+  if (observer == nullptr) return;
   BlockInfo told;
   {
     const Locked guard(lock_);
     told = info(block);
   }
-  witness->saw(change, told);
+  observer->observe(change, told);
 }
 
 // Before a free takes effect: afterwards the bytes may be another thread's.
@@ -24,7 +24,7 @@ void DeviceHeap::tell_free(Block* block, uint64_t address) {
   {
     const Locked guard(lock_);
     live = block->address == address && block->state == BlockState::kLive;
-    at_once = (block->shared & (kOtherStreams | kElsewhere)) == 0;
+    at_once = (block->shared & (kOtherStreams | kSpilled)) == 0;
   }
   if (!live) return;
   tell(Change::kFreeRequested, block);
@@ -32,15 +32,15 @@ void DeviceHeap::tell_free(Block* block, uint64_t address) {
 }
 
 void DeviceHeap::tell_pages(Change change, const Arena& arena, AddressRange range) {
-  Witness* witness = watched() ? allocator_.witness() : nullptr;
-  if (witness == nullptr) return;
+  Observer* observer = watched() ? allocator_.observer() : nullptr;
+  if (observer == nullptr) return;
   BlockInfo told;
   told.device = device_->id();
   told.address = range.begin;
   told.bytes = range.bytes();
   told.stream = arena.stream();
   told.pool = arena.pool();
-  witness->saw(change, told);
+  observer->observe(change, told);
 }
 
 Status DeviceHeap::allocate_at(const Request& request, uint64_t address) {
@@ -77,18 +77,18 @@ Status Allocator::allocate_at(DeviceId device, const Request& request, uint64_t 
   return heap == nullptr ? Status::kNotFound : heap->allocate_at(request, address);
 }
 
-void Allocator::set_witness(Witness* witness) noexcept {
+void Allocator::set_observer(Observer* observer) noexcept {
   const Locked guard(start_mutex_);
-  if (witness != nullptr) witness_.store(witness, std::memory_order_release);
+  if (observer != nullptr) observer_.store(observer, std::memory_order_release);
   for (auto& entry : heaps_) {
     DeviceHeap* heap = entry.load(std::memory_order_acquire);
     if (heap == nullptr) continue;
-    if (witness != nullptr)
+    if (observer != nullptr)
       heap->set_slow(kSlowWatched);
     else
       heap->clear_slow(kSlowWatched);
   }
-  if (witness == nullptr) witness_.store(nullptr, std::memory_order_release);
+  if (observer == nullptr) observer_.store(nullptr, std::memory_order_release);
 }
 
 }  // namespace spillway

@@ -2,7 +2,7 @@
 //
 // Thread-safety: called on the thread that makes the change, from several at once, without the heap's lock;
 // for any one address in the order of its changes: pages are told mapped before a block on them is allocated,
-// and a block freed before its bytes can be anyone's again. A witness may ask for sums and blocks. It must
+// and a block freed before its bytes can be anyone's again. An observer may ask for sums and blocks. It must
 // not allocate, free, or wait for a thread that may. Ownership: lives as long as the process.
 #pragma once
 #include <cstdint>
@@ -19,10 +19,10 @@ enum class Change : uint8_t {
   kUnmapped,
 };
 
-class Witness {
+class Observer {
  public:
-  virtual ~Witness() = default;
-  virtual void saw(Change change, const BlockInfo& block) noexcept = 0;
+  virtual ~Observer() = default;
+  virtual void observe(Change change, const BlockInfo& block) noexcept = 0;
 };
 
 }  // namespace spillway

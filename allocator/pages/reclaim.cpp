@@ -27,7 +27,7 @@ DeviceHeap::Idle DeviceHeap::idle_bytes() {
 }
 
 // Takes whole idle pages out, as busy blocks, from the largest holes first: that leaves the fewest gaps.
-std::vector<DeviceHeap::Victim> DeviceHeap::take_idle(uint64_t bytes, bool drained_only, uint64_t pool) {
+std::vector<DeviceHeap::IdleRange> DeviceHeap::take_idle(uint64_t bytes, bool drained_only, uint64_t pool) {
   struct Candidate {
     uint64_t bytes;
     Arena* arena;
@@ -45,7 +45,7 @@ std::vector<DeviceHeap::Victim> DeviceHeap::take_idle(uint64_t bytes, bool drain
   }
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return a.bytes > b.bytes; });
-  std::vector<Victim> victims;
+  std::vector<IdleRange> victims;
   for (const Candidate& candidate : candidates) {
     if (bytes == 0) break;
     const uint64_t pages = std::min(candidate.bytes / page_bytes_, (bytes - 1) / page_bytes_ + 1);
@@ -60,9 +60,9 @@ std::vector<DeviceHeap::Victim> DeviceHeap::take_idle(uint64_t bytes, bool drain
 }
 
 // Without the lock: their blocks are busy.
-uint64_t DeviceHeap::unmap_victims(std::vector<Victim>& victims) {
+uint64_t DeviceHeap::unmap_victims(std::vector<IdleRange>& victims) {
   uint64_t bytes = 0;
-  for (Victim& victim : victims) {
+  for (IdleRange& victim : victims) {
     const CUresult result = device_->unmap(victim.range.begin, victim.range.bytes());
     victim.unmapped = result == CUDA_SUCCESS;
     if (victim.unmapped) tell_pages(Change::kUnmapped, *victim.arena, victim.range);
@@ -79,11 +79,11 @@ uint64_t DeviceHeap::unmap_victims(std::vector<Victim>& victims) {
 
 // Puts the victims' blocks back, as voids or, where unmapping failed, as the holes that they were. The pages
 // count as reserved from here on.
-uint64_t DeviceHeap::settle_victims(std::vector<Victim>& victims,
+uint64_t DeviceHeap::settle_victims(std::vector<IdleRange>& victims,
                                     std::vector<CUmemGenericAllocationHandle>* pages) {
   const Locked guard(lock_);
   uint64_t bytes = 0;
-  for (Victim& victim : victims) {
+  for (IdleRange& victim : victims) {
     unmaps_ += victim.unmapped ? 1 : 0;
     for (uint64_t address = victim.range.begin; victim.unmapped && address < victim.range.end;
          address += page_bytes_) {
@@ -98,7 +98,7 @@ uint64_t DeviceHeap::settle_victims(std::vector<Victim>& victims,
   return bytes;
 }
 
-uint64_t DeviceHeap::take_out(std::vector<Victim>& victims,
+uint64_t DeviceHeap::take_out(std::vector<IdleRange>& victims,
                               std::vector<CUmemGenericAllocationHandle>* pages) {
   const SharedLocked mapping(mappings_mutex_);
   unmap_victims(victims);
@@ -186,7 +186,7 @@ uint64_t DeviceHeap::release_pages(std::vector<CUmemGenericAllocationHandle>& pa
 }
 
 // Pages of the victims into the reservation, as pages or as budget. Returns the bytes that came out.
-uint64_t DeviceHeap::hold(std::vector<Victim>& victims, PageReservation& reservation, IdlePages what) {
+uint64_t DeviceHeap::hold(std::vector<IdleRange>& victims, PageReservation& reservation, IdlePages what) {
   std::vector<CUmemGenericAllocationHandle> pages;
   const uint64_t bytes = take_out(victims, &pages);
   if (what == IdlePages::kGiveBack) reservation.promised_bytes += release_pages(pages);
@@ -246,7 +246,7 @@ uint64_t DeviceHeap::reclaim(Miss& miss, IdlePages what) {
   PageReservation& reservation = miss.reservation;
   std::vector<Arena*> skipped;
   for (int round = 0;; ++round) {
-    std::vector<Victim> victims;
+    std::vector<IdleRange> victims;
     bool placed = false;
     {
       const Locked guard(lock_);
@@ -273,7 +273,7 @@ uint64_t DeviceHeap::reclaim(Miss& miss, IdlePages what) {
 uint64_t DeviceHeap::reclaim_anything(PageReservation& reservation, uint64_t bytes) {
   std::vector<Arena*> skipped;
   for (int round = 0;; ++round) {
-    std::vector<Victim> victims;
+    std::vector<IdleRange> victims;
     {
       const Locked guard(lock_);
       const Idle idle = idle_bytes();
@@ -288,13 +288,13 @@ uint64_t DeviceHeap::give_back(uint64_t most_bytes, uint64_t pool) {
   if (forked()) return 0;
   const Device::Scope scope(*device_);
   if ((slow_.load(std::memory_order_relaxed) & kSlowPending) != 0) poll_events();
-  host_spare_.shrink(0);
+  pinned_host_cache_.shrink(0);
   std::vector<Arena*> skipped;
   for (int round = 0; round < kMostDrains && drain_one(&skipped); ++round) continue;
   uint64_t bytes = release_spare(most_bytes);
   if (bytes < most_bytes) bytes += release_singles(pool);
   if (bytes >= most_bytes) return bytes;
-  std::vector<Victim> victims;
+  std::vector<IdleRange> victims;
   std::vector<CUmemGenericAllocationHandle> pages;
   {
     const Locked guard(lock_);

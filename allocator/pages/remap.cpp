@@ -10,7 +10,7 @@ bool Staging::drop(Device& device) {
   return true;
 }
 
-CUresult Exchange::begin() {
+CUresult Remap::begin() {
   CUresult result = device_->reserve(range_.bytes(), &staging_.range);
   if (result != CUDA_SUCCESS) return result;
   result = device_->map(staging_.range.begin, to_);
@@ -18,7 +18,7 @@ CUresult Exchange::begin() {
   return staging_.mapped ? device_->copy(staging_.range.begin, range_.begin, range_.bytes(), &copy_) : result;
 }
 
-CUresult Exchange::finish() {
+CUresult Remap::finish() {
   CUresult result = device_->wait(&copy_, &copy_us_);
   undo();
   if (result == CUDA_SUCCESS) result = device_->unmap(range_.begin, range_.bytes());

@@ -22,9 +22,9 @@ struct Staging {
   bool drop(Device& device);
 };
 
-class Exchange {
+class Remap {
  public:
-  Exchange(Device& device, AddressRange range, std::vector<driver::Page> from, std::vector<driver::Page> to)
+  Remap(Device& device, AddressRange range, std::vector<driver::Page> from, std::vector<driver::Page> to)
       : device_(&device), range_(range), from_(std::move(from)), to_(std::move(to)) {}
 
   // Queues the copy.

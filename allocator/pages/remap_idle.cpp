@@ -38,7 +38,7 @@ void DeviceHeap::move_idle(Miss& miss, Arena& arena) {
     order = order_;
   }
   if (!device_->idle(arena.stream())) return;
-  std::vector<Victim> victims;
+  std::vector<IdleRange> victims;
   {
     const Locked guard(lock_);
     arena.drained_order = std::max(arena.drained_order, order);

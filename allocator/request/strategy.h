@@ -35,11 +35,11 @@ struct StrategyInfo {
 
 // What a relief takes: the ladder uses up each before it goes to the next.
 enum class Takes : uint8_t {
-  kIdle,        // what nobody in this process uses
-  kOthersIdle,  // what other processes say that they do not use
-  kInUse,       // what the program works with, or keeps for a reason of its own
-  kHope,        // nobody says that there is anything
-  kSlow,        // what the program works with, and would make it slower than its user wants: `why_not`
+  kIdle,         // what nobody in this process uses
+  kOthersIdle,   // what other processes say that they do not use
+  kInUse,        // what the program works with, or keeps for a reason of its own
+  kSpeculative,  // nobody says that there is anything
+  kSlow,         // what the program works with, and would make it slower than its user wants: `why_not`
 };
 
 struct Offer {

@@ -74,7 +74,7 @@ Status DeviceHeap::share_here(Block* block, uint64_t address, SharedBlock* out, 
     {
       const Locked guard(lock_);
       if (block->address != address || block->state != BlockState::kLive) break;
-      if ((block->shared & kElsewhere) != 0) {
+      if ((block->shared & kSpilled) != 0) {
         status = Status::kInvalid;
         *text = "the block's memory was moved to another tier each time that it came back to be shared";
         break;

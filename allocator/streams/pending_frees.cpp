@@ -34,7 +34,7 @@ void DeviceHeap::queue_pending(Block* block, std::vector<StreamId> streams) {
 }
 
 bool DeviceHeap::record_uses(Block* block, const std::vector<StreamId>& streams) {
-  return marks_.add(block, streams, [this] { return drain_device(); });
+  return stream_events_.add(block, streams, [this] { return drain_device(); });
 }
 
 void DeviceHeap::retry_deferred() {
@@ -56,8 +56,8 @@ void DeviceHeap::poll_events() {
   const Locked guard(events_mutex_, kAdopt);
   retry_deferred();
   retry_elsewhere();
-  marks_.poll([this](Block* block) { complete(block); });
-  if (marks_.empty() && deferred_.empty() && !leaves_elsewhere()) clear_slow(kSlowPending);
+  stream_events_.poll([this](Block* block) { complete(block); });
+  if (stream_events_.empty() && deferred_.empty() && !leaves_elsewhere()) clear_slow(kSlowPending);
 }
 
 void DeviceHeap::complete(Block* block) {
@@ -109,7 +109,7 @@ uint64_t DeviceHeap::helpful_pending_bytes(const Miss& miss) {
   const Locked events_guard(events_mutex_);
   const Locked guard(lock_);
   if (!pages_would_do) return pending_here();
-  const bool one_fits = marks_.any_block([&](Block* block) SPILLWAY_REQUIRES(lock_) {
+  const bool one_fits = stream_events_.any_block([&](Block* block) SPILLWAY_REQUIRES(lock_) {
     return miss.returning == nullptr && block->size >= miss.size &&
            arenas_[block->arena].get() == miss.arena && !spilled_.contains(block);
   });
@@ -124,15 +124,15 @@ bool DeviceHeap::wait_until_idle() {
 
 // True: an event has passed, or somebody saw it pass.
 bool DeviceHeap::wait_for_oldest() {
-  std::optional<Marks::Mark> oldest;
+  std::optional<StreamEvents::Mark> oldest;
   {
     const Locked guard(events_mutex_);
-    oldest = marks_.oldest();
+    oldest = stream_events_.oldest();
   }
   if (!oldest || device_->wait(oldest->event) != CUDA_SUCCESS) return false;
   // Not left to a query: one that fails for good would have it waited for again, for ever.
   const Locked guard(events_mutex_);
-  marks_.pass(*oldest, [this](Block* block) { complete(block); });
+  stream_events_.pass(*oldest, [this](Block* block) { complete(block); });
   return true;
 }
 

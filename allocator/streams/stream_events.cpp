@@ -4,14 +4,15 @@
 
 namespace spillway {
 
-void Marks::end() {
+void StreamEvents::end() {
   for (const auto& [stream, queue] : by_stream_)
     for (const Queued& queued : queue) device_.put_back(queued.event);
   by_stream_.clear();
   outstanding_.clear();
 }
 
-bool Marks::add(Block* block, const std::vector<StreamId>& streams, const std::function<CUresult()>& drain) {
+bool StreamEvents::add(Block* block, const std::vector<StreamId>& streams,
+                       const std::function<CUresult()>& drain) {
   unsigned marks = 0;
   for (const StreamId stream : streams) {
     CUresult result = CUDA_SUCCESS;
@@ -27,7 +28,7 @@ bool Marks::add(Block* block, const std::vector<StreamId>& streams, const std::f
   return marks == 0;
 }
 
-void Marks::poll(const Passed& passed) {
+void StreamEvents::poll(const Passed& passed) {
   for (auto it = by_stream_.begin(); it != by_stream_.end();) {
     Queue& queue = it->second;
     while (!queue.empty() && device_.query(queue.front().event) == CUDA_SUCCESS) pass_first(queue, passed);
@@ -35,7 +36,7 @@ void Marks::poll(const Passed& passed) {
   }
 }
 
-std::optional<Marks::Mark> Marks::oldest() const {
+std::optional<StreamEvents::Mark> StreamEvents::oldest() const {
   std::optional<Mark> oldest;
   for (const auto& [stream, queue] : by_stream_) {
     const Queued& first = queue.front();
@@ -44,14 +45,14 @@ std::optional<Marks::Mark> Marks::oldest() const {
   return oldest;
 }
 
-void Marks::pass(const Mark& mark, const Passed& passed) {
+void StreamEvents::pass(const Mark& mark, const Passed& passed) {
   const auto queue = by_stream_.find(mark.stream);
   if (queue == by_stream_.end() || queue->second.front().sequence != mark.sequence) return;
   pass_first(queue->second, passed);
   if (queue->second.empty()) by_stream_.erase(queue);
 }
 
-void Marks::pass_first(Queue& queue, const Passed& passed) {
+void StreamEvents::pass_first(Queue& queue, const Passed& passed) {
   const Queued first = queue.front();
   queue.pop_front();
   device_.put_back(first.event);

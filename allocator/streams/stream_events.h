@@ -18,7 +18,7 @@
 
 namespace spillway {
 
-class Marks {
+class StreamEvents {
  public:
   using Passed = std::function<void(Block*)>;
   struct Mark {
@@ -27,7 +27,7 @@ class Marks {
     uint64_t sequence;
   };
 
-  explicit Marks(Device& device) : device_(device) {}
+  explicit StreamEvents(Device& device) : device_(device) {}
 
   // An event on each stream. True: there is nothing to wait for. `drain` waits for the whole device.
   bool add(Block* block, const std::vector<StreamId>& streams, const std::function<CUresult()>& drain);

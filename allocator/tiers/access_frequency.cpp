@@ -58,7 +58,7 @@ void DeviceHeap::learn_under_pressure(bool failed) {
 void DeviceHeap::read_clock() {
   const uint64_t now = device_->time_us();
   const Locked guard(lock_);
-  pace_.read_clock(now, order_, spilled_.empty());
+  bandwidth_.read_clock(now, order_, spilled_.empty());
 }
 
 // The whole pages of a block that are on the device: those behind them went before.
@@ -132,20 +132,20 @@ uint64_t DeviceHeap::spilled_bytes(Tier tier) {
 }
 
 double DeviceHeap::bytes_per_us(Tier tier, DeviceId peer) const {
-  return pace_.bytes_per_us(tier, tier == Tier::kPeer && direct(peer));
+  return bandwidth_.bytes_per_us(tier, tier == Tier::kPeer && direct(peer));
 }
 
 // How far from the device's own pace the uses of what is elsewhere keep the program, with these too. Of a
 // program that was only seen to get memory nothing can be said: its device had nothing to do.
 double DeviceHeap::slowdown(const std::vector<Move>& moves) const {
-  if (pace_.us_per_order() == 0 || touches_ < kLeastTouches) return 1;
+  if (bandwidth_.us_per_order() == 0 || touches_ < kLeastTouches) return 1;
   double us = 0;  // on the links, for each place in the order
   for (const auto& [block, there] : spilled_)
     for (const Piece& piece : there.pieces)
       us += heat(block) * static_cast<double>(piece.range.bytes()) / bytes_per_us(piece.tier, piece.peer);
   for (const Move& move : moves)
     us += heat(move.block) * static_cast<double>(move.range.bytes()) / bytes_per_us(move.tier, move.peer);
-  return 1 + us / pace_.us_per_order();
+  return 1 + us / bandwidth_.us_per_order();
 }
 
 // The coldest pages of at least `bytes`; fewer where there are not so many.

@@ -14,7 +14,7 @@ namespace spillway {
 
 inline constexpr size_t kTiers = 4;
 
-class Pace {
+class BandwidthModel {
  public:
   // `us`: the device's clock at this place in the order, 0 where it can not be read. `undisturbed`: nothing
   // lies in another tier, which is what a slow-down is measured against.

@@ -38,7 +38,7 @@ struct DeviceHeap::Run {
 
 struct DeviceHeap::Begun {
   Run run;
-  Exchange exchange;
+  Remap exchange;
 };
 
 // Nothing: the driver refused.
@@ -49,7 +49,7 @@ std::optional<DeviceHeap::Begun> DeviceHeap::begin_run(Run run) {
     to.insert(to.end(), move->to.begin(), move->to.end());
   }
   const AddressRange range{run.moves.front()->range.begin, run.moves.back()->range.end};
-  Exchange exchange(*device_, range, std::move(from), std::move(to));
+  Remap exchange(*device_, range, std::move(from), std::move(to));
   const CUresult result = exchange.begin();
   if (result == CUDA_SUCCESS) return Begun{std::move(run), std::move(exchange)};
   exchange.undo();
@@ -113,7 +113,7 @@ void DeviceHeap::finish_run(Begun& begun) {
 
 // Copies run beside the driver's other work, and the pages of those that are over change places while later
 // ones still run.
-void DeviceHeap::exchange(std::vector<Move>& moves, const std::function<bool(Move&)>& provide) {
+void DeviceHeap::remap(std::vector<Move>& moves, const std::function<bool(Move&)>& provide) {
   retry_left_over();
   std::array<uint64_t, kTiers> bytes{};
   std::array<double, kTiers> us{};
@@ -128,7 +128,7 @@ void DeviceHeap::exchange(std::vector<Move>& moves, const std::function<bool(Mov
 }
 
 // Staging ranges that the driver did not take back at once.
-void DeviceHeap::leave_over(const Exchange& exchange) {
+void DeviceHeap::leave_over(const Remap& exchange) {
   if (exchange.left_over().range.bytes() == 0) return;
   const Locked guard(left_over_mutex_);
   left_over_.push_back(exchange.left_over());
@@ -141,7 +141,7 @@ void DeviceHeap::retry_left_over() {
 
 void DeviceHeap::measure_copies(Tier tier, uint64_t bytes, double us) {
   const Locked guard(lock_);
-  pace_.measured(tier, bytes, us);
+  bandwidth_.measured(tier, bytes, us);
 }
 
 void DeviceHeap::record_move(const Move& move, CUresult result) {

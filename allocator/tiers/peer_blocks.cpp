@@ -83,7 +83,7 @@ uint64_t DeviceHeap::evict(DeviceId peer, uint64_t bytes, uint64_t most_host_byt
     moves = choose_guests_to_return(peer, bytes - moved);
     mark_moving(moves);
   }
-  return moved + bring_home(moves);
+  return moved + unspill_moves(moves);
 }
 
 // To host memory, page for page.
@@ -91,7 +91,7 @@ uint64_t DeviceHeap::move_on(std::vector<Move>& moves, uint64_t most_host_bytes)
   uint64_t bytes = 0;
   {
     const SharedLocked mapping(mappings_mutex_);
-    exchange(moves, [&](Move& move) {
+    remap(moves, [&](Move& move) {
       CUmemGenericAllocationHandle handle = 0;
       const SpillPlace where{.tier = Tier::kHost, .most_bytes = most_host_bytes};
       if (move.range.bytes() > most_host_bytes ||

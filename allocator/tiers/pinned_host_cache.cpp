@@ -4,29 +4,29 @@
 
 namespace spillway {
 
-std::optional<CUmemGenericAllocationHandle> HostSpare::take(uint64_t bytes) {
+std::optional<CUmemGenericAllocationHandle> PinnedHostCache::take(uint64_t bytes) {
   const Locked guard(mutex_);
   auto kept = by_bytes_.extract(bytes);
   return kept.empty() ? std::nullopt : std::optional(kept.mapped());
 }
 
-void HostSpare::keep(uint64_t bytes, CUmemGenericAllocationHandle handle) {
+void PinnedHostCache::keep(uint64_t bytes, CUmemGenericAllocationHandle handle) {
   const Locked guard(mutex_);
   by_bytes_.emplace(bytes, handle);
 }
 
-uint64_t HostSpare::held() const {
+uint64_t PinnedHostCache::held() const {
   uint64_t bytes = 0;
   for (const auto& [size, unused] : by_bytes_) bytes += size;
   return bytes;
 }
 
-uint64_t HostSpare::bytes() const {
+uint64_t PinnedHostCache::bytes() const {
   const Locked guard(mutex_);
   return held();
 }
 
-void HostSpare::shrink(uint64_t most_bytes) {
+void PinnedHostCache::shrink(uint64_t most_bytes) {
   std::multimap<uint64_t, CUmemGenericAllocationHandle> out;
   {
     const Locked guard(mutex_);

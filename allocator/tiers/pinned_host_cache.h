@@ -13,9 +13,9 @@
 
 namespace spillway {
 
-class HostSpare {
+class PinnedHostCache {
  public:
-  explicit HostSpare(Device& device) : device_(device) {}
+  explicit PinnedHostCache(Device& device) : device_(device) {}
   // One of exactly this size.
   std::optional<CUmemGenericAllocationHandle> take(uint64_t bytes);
   void keep(uint64_t bytes, CUmemGenericAllocationHandle handle);

@@ -22,7 +22,7 @@ Status DeviceHeap::touch_block(Block* block, uint64_t address, FailurePtr* failu
     ++entry->second.uses;
   }
   touch(block, address);
-  const Status status = fetch(block, address, failure);
+  const Status status = unspill_from_file(block, address, failure);
   if (status != Status::kOk) done_block(block, address);
   return status;
 }

@@ -22,12 +22,12 @@ void DeviceHeap::all_is_drained() {
 }
 
 // The pages that the waiting request lacks where it needs the fewest. None: it lacks none, or has no place.
-std::optional<DeviceHeap::Lack> DeviceHeap::lack(const Miss& miss) const {
+std::optional<DeviceHeap::Shortfall> DeviceHeap::shortfall(const Miss& miss) const {
   if (miss.arena->single_handle || fits(miss)) return std::nullopt;
   const uint64_t has = have(miss);
   const std::optional<Placement> place = place_for(miss, has, device_->total_bytes());
   if (!place || place->need_bytes <= has) return std::nullopt;
-  return Lack{*place, place->need_bytes - has};
+  return Shortfall{*place, place->need_bytes - has};
 }
 
 uint64_t DeviceHeap::bytes_of(const std::vector<Move>& moves) {
@@ -39,7 +39,7 @@ uint64_t DeviceHeap::bytes_of(const std::vector<Move>& moves) {
 SpillEstimate DeviceHeap::estimate_spill(const Miss& miss, uint64_t short_bytes, const SpillPlace& where) {
   SpillEstimate out;
   const Locked guard(lock_);
-  const std::optional<Lack> missing = lack(miss);
+  const std::optional<Shortfall> missing = shortfall(miss);
   if (!missing) return out;
   const uint64_t idle = idle_bytes().all - missing->place.idle_bytes;
   if (missing->bytes <= idle) return out;
@@ -63,7 +63,7 @@ SpillEstimate DeviceHeap::estimate_spill(const Miss& miss, uint64_t short_bytes,
 void DeviceHeap::mark_moving(const std::vector<Move>& moves) {
   for (const Move& move : moves) {
     spilled_[move.block].moving = true;
-    move.block->shared |= kElsewhere;
+    move.block->shared |= kSpilled;
   }
 }
 
@@ -71,17 +71,17 @@ SpillResult DeviceHeap::spill(Miss& miss, const SpillPlace& where) {
   PageReservation& reservation = miss.reservation;
   if (reservation.claim != nullptr) return {};
   const Device::Scope scope(*device_);
-  std::vector<Victim> victims;
+  std::vector<IdleRange> victims;
   std::vector<Move> moves;
   {
     const Locked guard(lock_);
-    const std::optional<Lack> missing = lack(miss);
+    const std::optional<Shortfall> missing = shortfall(miss);
     if (!missing) return {};
     uint64_t needed = missing->bytes;
     if (where.tier != Tier::kNvme) all_is_drained();
     take_place(miss, missing->place);
     victims = take_idle(needed, true);
-    for (const Victim& victim : victims) needed -= std::min(needed, victim.range.bytes());
+    for (const IdleRange& victim : victims) needed -= std::min(needed, victim.range.bytes());
     const uint64_t most = std::min(limit_bytes_, device_->total_bytes());
     if (needed != 0)
       moves = choose_moves(needed + std::min(kMostAhead, most / kAheadShare), where, where.most_bytes);
@@ -100,18 +100,18 @@ SpillResult DeviceHeap::spill(Miss& miss, const SpillPlace& where) {
 CUresult DeviceHeap::elsewhere(const SpillPlace& where, uint64_t bytes,
                                CUmemGenericAllocationHandle* handle) {
   if (where.tier == Tier::kHost) {
-    if (const auto kept = host_spare_.take(bytes)) {
+    if (const auto kept = pinned_host_cache_.take(bytes)) {
       *handle = *kept;
       return CUDA_SUCCESS;
     }
-    host_spare_.shrink(where.most_bytes - std::min(where.most_bytes, bytes));
+    pinned_host_cache_.shrink(where.most_bytes - std::min(where.most_bytes, bytes));
   }
   return device_->create_elsewhere(where.tier, where.peer, bytes, handle);
 }
 
 void DeviceHeap::drop_elsewhere(const Piece& piece) {
   if (piece.tier == Tier::kNvme) return give_places(piece.stored);
-  if (piece.tier == Tier::kHost) return host_spare_.keep(piece.range.bytes(), piece.handle);
+  if (piece.tier == Tier::kHost) return pinned_host_cache_.keep(piece.range.bytes(), piece.handle);
   device_->release(piece.handle);
 }
 
@@ -123,7 +123,7 @@ SpillResult DeviceHeap::move_out(std::vector<Move>& moves, const SpillPlace& whe
   SpillPlace left = where;
   {
     const SharedLocked mapping(mappings_mutex_);
-    exchange(moves, [&](Move& move) {
+    remap(moves, [&](Move& move) {
       CUmemGenericAllocationHandle handle = 0;
       out.refused = out.refused || elsewhere(left, move.range.bytes(), &handle) != CUDA_SUCCESS;
       if (out.refused) return false;
@@ -162,7 +162,7 @@ uint64_t DeviceHeap::settle_out(const std::vector<Move>& moves,
   reserved_bytes_ += bytes;
   if (bytes == 0) return 0;
   needs_.moved_out(order_, need());
-  set_slow(kSlowElsewhere);
+  set_slow(kSlowSpilled);
   return bytes;
 }
 
@@ -190,10 +190,10 @@ void DeviceHeap::end_move(Block* block) {
     freed = there->second.freed;
     there->second.moving = freed;
     if (there->second.pieces.empty()) {
-      block->shared = static_cast<uint8_t>(block->shared & ~kElsewhere);
+      block->shared = static_cast<uint8_t>(block->shared & ~kSpilled);
       spilled_.erase(there);
     }
-    if (spilled_.empty()) clear_slow(kSlowElsewhere);
+    if (spilled_.empty()) clear_slow(kSlowSpilled);
   }
   moves_ended_.fetch_add(1);
   moves_ended_.notify_all();
@@ -208,11 +208,11 @@ void touch(Allocator& allocator, uint64_t address) noexcept {
   allocator.touch(address);
 }
 
-uint64_t host_spare_bytes(Allocator& allocator, DeviceId except) noexcept {
+uint64_t pinned_host_cache_bytes(Allocator& allocator, DeviceId except) noexcept {
   uint64_t bytes = 0;
   for (int i = 0; i < Allocator::kMaxDevices; ++i)
     if (DeviceId{i} != except && allocator.uses(DeviceId{i}))
-      bytes += allocator.heap(DeviceId{i}, nullptr, nullptr)->host_spare_bytes();
+      bytes += allocator.heap(DeviceId{i}, nullptr, nullptr)->pinned_host_cache_bytes();
   return bytes;
 }
 
@@ -232,8 +232,8 @@ void postpone_return(Allocator& allocator, DeviceId device) noexcept {
   if (allocator.uses(device)) allocator.heap(device, nullptr, nullptr)->postpone_return();
 }
 
-uint64_t bring_back(Allocator& allocator, DeviceId device) noexcept {
-  return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->bring_back() : 0;
+uint64_t unspill(Allocator& allocator, DeviceId device) noexcept {
+  return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->unspill() : 0;
 }
 
 }  // namespace spillway

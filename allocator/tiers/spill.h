@@ -5,7 +5,7 @@
 // A block that the program registered and does not use at the moment can also go to a file: its addresses
 // stay reserved with nothing behind them, until the program says that it uses it again.
 //
-// Thread-safety: any thread; `bring_back` and `evict_guests` while nothing runs on any device and the gate is
+// Thread-safety: any thread; `unspill` and `evict_guests` while nothing runs on any device and the gate is
 // closed. The rest makes no CUDA call but where it says so. Units: bytes, microseconds.
 #pragma once
 #include <cstdint>
@@ -54,7 +54,7 @@ void set_pins(Allocator& allocator, Pins (*pins)()) noexcept;
 void touch(Allocator& allocator, uint64_t address) noexcept;
 
 // Host memory that devices other than `except` keep for their next spill.
-uint64_t host_spare_bytes(Allocator& allocator, DeviceId except) noexcept;
+uint64_t pinned_host_cache_bytes(Allocator& allocator, DeviceId except) noexcept;
 // Another device whose memory this one's kernels can use.
 struct Peer {
   DeviceId device{};
@@ -93,7 +93,7 @@ std::string file_trouble(Allocator& allocator);
 // since the last spill; 0 until that is long enough ago.
 uint64_t returnable_bytes(Allocator& allocator, DeviceId device) noexcept;
 // Brings those back, the most used first. Returns the bytes; after 0 nothing is returnable for a while.
-uint64_t bring_back(Allocator& allocator, DeviceId device) noexcept;
+uint64_t unspill(Allocator& allocator, DeviceId device) noexcept;
 // As after an attempt in vain.
 void postpone_return(Allocator& allocator, DeviceId device) noexcept;
 

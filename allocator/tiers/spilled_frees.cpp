@@ -72,7 +72,7 @@ bool DeviceHeap::forget_elsewhere(Block* block) {
   if (there.empty()) return false;
   for (const Piece& piece : there.mapped().pieces) remove_piece(piece);
   for (const Piece& piece : there.mapped().pieces) forget_pages(block, piece);
-  if (spilled_.empty()) clear_slow(kSlowElsewhere);
+  if (spilled_.empty()) clear_slow(kSlowSpilled);
   return true;
 }
 
@@ -102,7 +102,7 @@ void DeviceHeap::end_spilling() {
       device_->release(piece.handle);
     }
   }
-  host_spare_.shrink(0);
+  pinned_host_cache_.shrink(0);
   const Locked guard(file_mutex_);
   buffers_.give_back(*device_);
 }

@@ -74,7 +74,7 @@ void DeviceHeap::postpone_return() {
   needs_.postpone(order_);
 }
 
-uint64_t DeviceHeap::bring_back() {
+uint64_t DeviceHeap::unspill() {
   if (forked()) return 0;
   const Device::Scope scope(*device_);
   std::vector<Move> moves;
@@ -83,16 +83,16 @@ uint64_t DeviceHeap::bring_back() {
     moves = choose_returns(returnable_here());
     mark_moving(moves);
   }
-  const uint64_t bytes = bring_home(moves);
-  host_spare_.shrink(0);
+  const uint64_t bytes = unspill_moves(moves);
+  pinned_host_cache_.shrink(0);
   if (bytes == 0) postpone_return();  // not again at once
   return bytes;
 }
 
 // On pages that are idle, spare or new.
-uint64_t DeviceHeap::bring_home(std::vector<Move>& moves) {
+uint64_t DeviceHeap::unspill_moves(std::vector<Move>& moves) {
   PageReservation pages(page_bytes_);
-  std::vector<Victim> victims;
+  std::vector<IdleRange> victims;
   {
     const Locked guard(lock_);
     all_is_drained();
@@ -114,7 +114,7 @@ uint64_t DeviceHeap::move_in(std::vector<Move>& moves, PageReservation& pages) {
   uint64_t bytes = 0;
   {
     const SharedLocked mapping(mappings_mutex_);
-    exchange(moves, [&](Move& move) { return provide(move, pages); });
+    remap(moves, [&](Move& move) { return provide(move, pages); });
     bytes = settle_in(moves, pages);
   }
   for (const Move& move : moves)

@@ -44,12 +44,12 @@ Status DeviceHeap::claim_return(Block* block, uint64_t address, Return what, std
   }
 }
 
-Status DeviceHeap::fetch(Block* block, uint64_t address, FailurePtr* failure) {
+Status DeviceHeap::unspill_from_file(Block* block, uint64_t address, FailurePtr* failure) {
   const Device::Scope scope(*device_);
   std::optional<Piece> piece;
   Status status = claim_return(block, address, Return::kFromFile, &piece);
   while (status == Status::kOk && piece) {
-    status = fetch_piece(block, *piece, failure);
+    status = unspill_piece_from_file(block, *piece, failure);
     end_move(block);
     if (status == Status::kOk) status = claim_return(block, address, Return::kFromFile, &piece);
   }
@@ -70,7 +70,7 @@ Status DeviceHeap::get_pages(Miss& miss, FailurePtr* failure) {
   return served == Served::kShort ? run_handler(miss, failure) : Status::kOk;
 }
 
-Status DeviceHeap::fetch_piece(Block* block, const Piece& piece, FailurePtr* failure) {
+Status DeviceHeap::unspill_piece_from_file(Block* block, const Piece& piece, FailurePtr* failure) {
   Miss miss{.request = {.bytes = piece.range.bytes(), .stream = stream_of(block)},
             .size = piece.range.bytes(),
             .reservation = PageReservation(page_bytes_),
@@ -106,7 +106,7 @@ Status DeviceHeap::map_behind(Block* block, const Piece& piece, Miss& miss, Fail
 Status DeviceHeap::fill_from_file(Block* block, const Piece& piece, Miss& miss, FailurePtr* failure) {
   const int error = read_from_file(piece);
   if (error == 0) {
-    settle_fetched(block);
+    settle_unspilled(block);
     give_places(piece.stored);
     return Status::kOk;
   }
@@ -157,7 +157,7 @@ int DeviceHeap::read_from_file(const Piece& piece) {
   return error;
 }
 
-void DeviceHeap::settle_fetched(Block* block) {
+void DeviceHeap::settle_unspilled(Block* block) {
   Move move;
   move.block = block;
   move.was = Tier::kNvme;

@@ -27,7 +27,7 @@ Status DeviceHeap::share(Block* block, uint64_t address, SharedBlock* out, std::
     Status status = share_here(block, address, out, text);
     if (status != Status::kInvalid || returns == kMostReturns) return status;
     FailurePtr failure;
-    status = come_back(block, address, &failure);
+    status = unspill_to_share(block, address, &failure);
     if (status == Status::kOk) continue;
     *text = "the block's memory was moved to another tier and can not come back to be shared";
     if (failure != nullptr) *text += ": " + failure->text;
@@ -36,7 +36,7 @@ Status DeviceHeap::share(Block* block, uint64_t address, SharedBlock* out, std::
 }
 
 // Of a registered block, what lies in a file comes first, and stays while the block counts as used.
-Status DeviceHeap::come_back(Block* block, uint64_t address, FailurePtr* failure) {
+Status DeviceHeap::unspill_to_share(Block* block, uint64_t address, FailurePtr* failure) {
   if (inside_handler)
     return because(Status::kInvalid, "nothing can be moved from inside a strategy", failure);
   const Status touched = touch_block(block, address, failure);
@@ -55,7 +55,7 @@ Status DeviceHeap::return_pieces(Block* block, uint64_t address, FailurePtr* fai
     status = return_piece(block, *piece, failure);
     if (status == Status::kOk) status = claim_return(block, address, Return::kFromAnywhere, &piece);
   }
-  host_spare_.shrink(0);
+  pinned_host_cache_.shrink(0);
   if (status == Status::kNotFound) return because(status, "the block was freed meanwhile", failure);
   return status;
 }

@@ -21,7 +21,7 @@ inline constexpr uint64_t kPageBytes = 2 << 20;
 enum SharedWith : uint8_t {
   kOtherStreams = 1,
   kOtherProcesses = 2,
-  kElsewhere = 4,   // some of its pages lie in another tier, or are on the way
+  kSpilled = 4,     // some of its pages lie in another tier, or are on the way
   kRegistered = 8,  // the program says when it uses it
   kSited = 16,      // it is known which place of the program allocated it
 };

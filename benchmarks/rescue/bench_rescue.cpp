@@ -171,7 +171,7 @@ std::vector<HostRow> host_rows(const Settings& settings, const driver::Table& ta
   rows.push_back(holes("release_cache", make_release_cache));
   rows.push_back(measure(settings, table, "spill_to_host", make_cold, serve));
   rows.push_back(measure(settings, table, "bring back", make_returnable, [](Machine& machine) {
-    must(bring_back(machine.allocator, kDevice) != 0, "bringing back");
+    must(unspill(machine.allocator, kDevice) != 0, "bringing back");
   }));
   return rows;
 }

@@ -225,9 +225,9 @@ static_assert(SPILLWAY_CHANGE_ALLOCATED == static_cast<int>(Change::kAllocated) 
               SPILLWAY_CHANGE_MAPPED == static_cast<int>(Change::kMapped) &&
               SPILLWAY_CHANGE_UNMAPPED == static_cast<int>(Change::kUnmapped));
 
-class CWitness final : public Witness {
+class CWitness final : public Observer {
  public:
-  void saw(Change change, const BlockInfo& block) noexcept override {
+  void observe(Change change, const BlockInfo& block) noexcept override {
     const auto call = call_.load(std::memory_order_acquire);
     const spillway_block_info info = to_c(block);
     if (call != nullptr) call(static_cast<uint32_t>(change), &info);
@@ -239,10 +239,10 @@ class CWitness final : public Witness {
 };
 
 void core_watch(void (*saw)(uint32_t, const spillway_block_info*)) {
-  static auto* const witness = new CWitness;  // never destroyed: calls may come until the end
+  static auto* const observer = new CWitness;  // never destroyed: calls may come until the end
   if (core_start() != SPILLWAY_OK) return;
-  witness->set(saw);
-  Process::get().allocator()->set_witness(saw == nullptr ? nullptr : witness);
+  observer->set(saw);
+  Process::get().allocator()->set_observer(saw == nullptr ? nullptr : observer);
 }
 
 spillway_status core_share(const void* address, void (*visit)(void*, const spillway_shared_page*),
@@ -315,7 +315,7 @@ void core_count_incidents(spillway_incident_totals* totals) {
 
 spillway_status core_join_ledger(uint32_t (*captures)(void)) {
   std::string why_not;
-  return PeerService::start(captures, &why_not) ? SPILLWAY_OK : refuse(SPILLWAY_UNAVAILABLE, why_not);
+  return ProcessService::start(captures, &why_not) ? SPILLWAY_OK : refuse(SPILLWAY_UNAVAILABLE, why_not);
 }
 
 class CGate final : public Gate {
@@ -357,7 +357,7 @@ void core_name_work(void (*label)(char*, uint64_t)) {
 }
 
 int core_inside_framework() {
-  return find_caller().inside_framework ? 1 : 0;
+  return find_call_origin().inside_framework ? 1 : 0;
 }
 
 const spillway_core_table kTable = {

@@ -115,7 +115,7 @@ spillway_status DriverCallers::rescue(const spillway_driver_request& request, in
     return refuse(SPILLWAY_NOT_FOUND, "rescue: there is no device " + std::to_string(request.device));
   if (Ladder::inside()) return refuse(SPILLWAY_OUT_OF_MEMORY, "out of memory inside a strategy");
   const Clock::time_point start = Clock::now();
-  const Caller caller = find_caller();
+  const CallOrigin caller = find_call_origin();
   if (request.on_host != 0) return note_host_failure(request, caller.library);
   if (caller.inside_framework) prepare_framework_within(kFrameworkLoads);
   // While a stream is captured it does not.
@@ -134,7 +134,7 @@ spillway_status DriverCallers::rescue(const spillway_driver_request& request, in
   event.library = caller.library.c_str();
   event.inside_framework = caller.inside_framework;
   event.framework_waits_for_nccl = caller.inside_nccl2 || (caller.on_nccls_thread && framework_uses_nccl2());
-  event.capture = request.captures != 0 ? CaptureState::kElsewhere : CaptureState::kNone;
+  event.capture = request.captures != 0 ? CaptureState::kSpilled : CaptureState::kNone;
   event.over_limit = request.over_limit != 0;
   event.deadline = start + kMostTime;
   DriverCall call(event, try_again, context);

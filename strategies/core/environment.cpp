@@ -108,7 +108,7 @@ bool parse_strategies(std::string_view text, Environment* out, std::string* erro
                                                              {"release_cache", &chosen.release_cache},
                                                              {"framework_cache", &chosen.framework_cache},
                                                              {"trim_pools", &chosen.trim_pools},
-                                                             {"ask_peers", &chosen.ask_peers},
+                                                             {"ask_processes", &chosen.ask_processes},
                                                              {"spill_to_host", &chosen.spill_to_host},
                                                              {"spill_to_peer", &chosen.spill_to_peer},
                                                              {"evict_guests", &chosen.evict_guests},
@@ -130,7 +130,7 @@ bool parse_strategies(std::string_view text, Environment* out, std::string* erro
     if (found) continue;
     *error =
         "SPILLWAY_STRATEGIES: there is no strategy '" + name +
-        "'; known are wait_for_events, stitch, release_cache, framework_cache, trim_pools, ask_peers, "
+        "'; known are wait_for_events, stitch, release_cache, framework_cache, trim_pools, ask_processes, "
         "spill_to_host, spill_to_peer, evict_guests, spill_to_nvme, registered (the program's own) and none";
     return false;
   }

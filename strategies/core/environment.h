@@ -29,7 +29,7 @@ struct Environment {
   // By what was moved there; 0: does not matter; nothing: by the device.
   std::optional<double> most_slowdown;
   bool wait_for_events = true, stitch = true, release_cache = true, framework_cache = true, trim_pools = true,
-       ask_peers = true, spill_to_host = true, spill_to_peer = true, evict_guests = true,
+       ask_processes = true, spill_to_host = true, spill_to_peer = true, evict_guests = true,
        spill_to_nvme = true, registered = true;
 };
 

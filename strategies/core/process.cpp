@@ -28,7 +28,7 @@ unsigned processes_here() {
 bool nobody_uses(const DeviceUuid& device) {
   std::vector<LedgerMember> members;
   std::string why_not;
-  if (processes_here() != 1 || PeerService::ledger() == nullptr ||
+  if (processes_here() != 1 || ProcessService::ledger() == nullptr ||
       read_ledger(ledger_name(), &members, &why_not) != LedgerRead::kRead)
     return false;
   const auto may_use = [&](const LedgerMember& member) {
@@ -119,7 +119,7 @@ spillway_status Process::start_locked() {
   if (environment.release_cache) ladder->add(make_release_cache(*allocator));
   if (environment.framework_cache) ladder->add(make_framework_cache(*allocator));
   if (environment.trim_pools) ladder->add(make_trim_pools(*allocator));
-  if (environment.ask_peers) ladder->add(make_ask_peers(*allocator, &PeerService::ledger));
+  if (environment.ask_processes) ladder->add(make_ask_processes(*allocator, &ProcessService::ledger));
   environment_ = environment;
   if (environment.spill_to_peer) ladder->add(make_spill_to_peer(*allocator, spill_limits()));
   // Who sends blocks to another device must be able to take them back.

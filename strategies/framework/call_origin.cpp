@@ -15,7 +15,7 @@ struct Walk {
   const void* own = nullptr;  // where this library is loaded
   int frames = 0;
   bool through_program = false, through_nccl2 = false;
-  Caller caller;
+  CallOrigin caller;
 };
 
 std::string_view file_name(const char* path) {
@@ -52,10 +52,10 @@ _Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
 
 }  // namespace
 
-Caller find_caller() {
+CallOrigin find_call_origin() {
   Walk walk;
   Dl_info own{};
-  if (dladdr(reinterpret_cast<const void*>(&find_caller), &own) != 0) walk.own = own.dli_fbase;
+  if (dladdr(reinterpret_cast<const void*>(&find_call_origin), &own) != 0) walk.own = own.dli_fbase;
   _Unwind_Backtrace(visit, &walk);
   const bool nccl = walk.caller.library.starts_with("libnccl");
   walk.caller.inside_nccl2 = nccl && walk.through_nccl2;

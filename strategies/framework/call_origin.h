@@ -7,13 +7,13 @@
 
 namespace spillway {
 
-struct Caller {
+struct CallOrigin {
   std::string library;            // its file's name: the first that is none of CUDA's and none of Spillway's
   bool inside_framework = false;  // LibTorch's CUDA allocator is on the stack: it may hold its locks
   bool inside_nccl2 = false;      // it is NCCL, called by LibTorch's backend nccl2
   bool on_nccls_thread = false;   // it is NCCL, on a thread of its own, for which some caller waits
 };
 
-Caller find_caller();
+CallOrigin find_call_origin();
 
 }  // namespace spillway

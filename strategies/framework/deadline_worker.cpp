@@ -19,25 +19,25 @@ bool do_in_a_span(const std::function<void()>& work) {
 }
 }  // namespace
 
-bool Helper::run(std::function<void()> work, Deadline deadline, bool (*stop)()) {
+bool DeadlineWorker::run(std::function<void()> work, Deadline deadline, bool (*stop)()) {
   const Locked lock(mutex_);
   return !busy_ && begin(std::move(work), deadline, stop);
 }
 
-bool Helper::run_when_free(std::function<void()> work, Deadline deadline) {
+bool DeadlineWorker::run_when_free(std::function<void()> work, Deadline deadline) {
   const Locked lock(mutex_);
   while (busy_)
     if (changed_.wait_until(mutex_, deadline) == std::cv_status::timeout) break;
   return !busy_ && begin(std::move(work), deadline, nullptr);
 }
 
-bool Helper::wait_for(uint64_t number, Deadline deadline) {
+bool DeadlineWorker::wait_for(uint64_t number, Deadline deadline) {
   while (ended_ < number)
     if (changed_.wait_until(mutex_, deadline) == std::cv_status::timeout) break;
   return ended_ >= number;
 }
 
-bool Helper::begin(std::function<void()> work, Deadline deadline, bool (*stop)()) {
+bool DeadlineWorker::begin(std::function<void()> work, Deadline deadline, bool (*stop)()) {
   if (!started_) {
     try {
       std::thread([this] { serve(); }).detach();
@@ -57,13 +57,13 @@ bool Helper::begin(std::function<void()> work, Deadline deadline, bool (*stop)()
   return ended_ >= number && done_;
 }
 
-std::function<void()> Helper::next_work() {
+std::function<void()> DeadlineWorker::next_work() {
   const Locked lock(mutex_);
   while (!busy_) changed_.wait(mutex_);
   return std::exchange(work_, nullptr);
 }
 
-void Helper::serve() {
+void DeadlineWorker::serve() {
   for (;;) {
     const bool done = do_in_a_span(next_work());
     const Locked lock(mutex_);

@@ -15,7 +15,7 @@
 
 namespace spillway {
 
-class Helper {
+class DeadlineWorker {
  public:
   // Does `work` on the helper's thread; true when it has ended before `deadline`, and before `stop`, asked
   // every few milliseconds, says so. Otherwise it goes on, and until it ends nothing else is accepted.

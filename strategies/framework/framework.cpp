@@ -34,8 +34,8 @@ std::string beside_this_library(const char* name) {
 }
 
 // Never destroyed: its thread may outlive every static object.
-Helper& helper() {
-  static auto* const helper = new Helper;
+DeadlineWorker& helper() {
+  static auto* const helper = new DeadlineWorker;
   return *helper;
 }
 

@@ -149,7 +149,7 @@ Relief Ladder::relieve(Entry& entry, PendingRequest& request) {
   const OomEvent& event = request.event;
   constexpr Relief kNotReady{0, false, "the device did not come to rest"};
   if ((entry.info.needs & kNeedsGate) != 0) {
-    const Standstill standstill(allocator_, *gate(), event.deadline);
+    const Quiesce standstill(allocator_, *gate(), event.deadline);
     return standstill.held() ? entry.strategy->relieve(request) : kNotReady;
   }
   const bool waits = (entry.info.needs & kNeedsIdleDevice) != 0;
@@ -161,12 +161,12 @@ Relief Ladder::relieve(Entry& entry, PendingRequest& request) {
 bool Ladder::at_rest(const std::function<void()>& work,
                      std::chrono::steady_clock::time_point deadline) noexcept {
   if (inside_strategy || gate() == nullptr) return false;
-  const Standstill standstill(allocator_, *gate(), deadline);
+  const Quiesce standstill(allocator_, *gate(), deadline);
   if (standstill.held()) work();
   return standstill.held();
 }
 
-// Marks the entry as running, so that it is not removed under the call. False: it was removed.
+// StreamEvents the entry as running, so that it is not removed under the call. False: it was removed.
 bool Ladder::enter(Entry& entry) {
   const Locked guard(mutex_);
   if (entry.removed) return false;

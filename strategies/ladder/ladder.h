@@ -142,7 +142,7 @@ std::unique_ptr<Strategy> make_framework_cache(Allocator& allocator);
 std::unique_ptr<Strategy> make_trim_pools(Allocator& allocator);
 // `ledger` gives the process's ledger, null while it is in none. `now`: by which those are believed again
 // that did not give what they showed.
-std::unique_ptr<Strategy> make_ask_peers(Allocator& allocator, Ledger* (*ledger)(),
-                                         Backoff::Now now = &std::chrono::steady_clock::now);
+std::unique_ptr<Strategy> make_ask_processes(Allocator& allocator, Ledger* (*ledger)(),
+                                             Backoff::Now now = &std::chrono::steady_clock::now);
 
 }  // namespace spillway

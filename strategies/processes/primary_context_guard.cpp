@@ -80,7 +80,8 @@ uint64_t number_on_machine(const char* visible, int ordinal) {
   return error == std::errc() && end == rest.data() + rest.size() ? uint64_t{number} + 1 : 0;
 }
 
-UsedDevice::UsedDevice(const driver::Table& table, int ordinal) : table_(table), ordinal_(ordinal) {
+PrimaryContextGuard::PrimaryContextGuard(const driver::Table& table, int ordinal)
+    : table_(table), ordinal_(ordinal) {
   unsigned flags = 0;
   int active = 0;
   CUcontext context = nullptr;
@@ -90,7 +91,7 @@ UsedDevice::UsedDevice(const driver::Table& table, int ordinal) : table_(table),
   current_ = table.cuCtxSetCurrent(context) == CUDA_SUCCESS;
 }
 
-UsedDevice::~UsedDevice() {
+PrimaryContextGuard::~PrimaryContextGuard() {
   if (current_) table_.cuCtxSetCurrent(nullptr);
   if (held_) table_.cuDevicePrimaryCtxRelease(ordinal_);
 }

@@ -20,12 +20,12 @@ int ordinal_of(const driver::Table& table, const DeviceUuid& device);
 uint64_t number_on_machine(const char* visible, int ordinal);
 
 // The device's primary context on this thread, if the process uses it.
-class UsedDevice {
+class PrimaryContextGuard {
  public:
-  UsedDevice(const driver::Table& table, int ordinal);
-  ~UsedDevice();
-  UsedDevice(const UsedDevice&) = delete;
-  UsedDevice& operator=(const UsedDevice&) = delete;
+  PrimaryContextGuard(const driver::Table& table, int ordinal);
+  ~PrimaryContextGuard();
+  PrimaryContextGuard(const PrimaryContextGuard&) = delete;
+  PrimaryContextGuard& operator=(const PrimaryContextGuard&) = delete;
   bool current() const { return current_; }
 
  private:

@@ -32,7 +32,7 @@ std::vector<Holding> holdings(const driver::Table& table) {
   std::vector<Holding> out;
   const int count = device_count(table);
   for (int ordinal = 0; ordinal < count; ++ordinal) {
-    const UsedDevice device(table, ordinal);
+    const PrimaryContextGuard device(table, ordinal);
     if (device.current()) out.push_back(holding_of(ordinal));
   }
   return out;
@@ -41,12 +41,13 @@ std::vector<Holding> holdings(const driver::Table& table) {
 // LibTorch's allocator holds its lock while it calls the driver, and so while one of its calls asks the other
 // processes. Who waited for the lock then could not answer them, and each would wait for the other.
 void give_framework_cache(const driver::Table& table, int ordinal) {
-  static auto* const helper = new Helper;  // never destroyed: its thread may outlive every static object
-  const auto asks = [] { return PeerService::ledger() != nullptr && PeerService::ledger()->asks(); };
+  static auto* const helper =
+      new DeadlineWorker;  // never destroyed: its thread may outlive every static object
+  const auto asks = [] { return ProcessService::ledger() != nullptr && ProcessService::ledger()->asks(); };
   helper->run(
       [&table, ordinal] {
         stay_out_of_captures(table);
-        const UsedDevice device(table, ordinal);
+        const PrimaryContextGuard device(table, ordinal);
         if (device.current()) empty_framework_cache();
       },
       std::chrono::steady_clock::now() + kMostTime, asks);
@@ -66,10 +67,10 @@ void give_pages(const driver::Table& table, int ordinal, uint64_t bytes, uint64_
   const DriverSpan span;
   Allocator* allocator = Process::get().allocator();
   if (allocator == nullptr || !span.begun()) return;
-  const UsedDevice device(table, ordinal);
+  const PrimaryContextGuard device(table, ordinal);
   if (!device.current()) return;
   const Holding holding = holding_of(ordinal);
-  const Gift gift = gift_of(holding, guarantee_bytes);
+  const ReleasePlan gift = release_plan_of(holding, guarantee_bytes);
   const uint64_t most = gift.every_page ? holding.cached_bytes : gift.bytes;
   if (most != 0)
     allocator->empty_cache(DeviceId{ordinal}, gift.every_page ? kEveryPool : 0,
@@ -80,7 +81,7 @@ void give_pages(const driver::Table& table, int ordinal, uint64_t bytes, uint64_
 std::optional<size_t> free_on(const driver::Table& table, int ordinal) {
   const DriverSpan span;
   if (!span.begun()) return std::nullopt;
-  const UsedDevice device(table, ordinal);
+  const PrimaryContextGuard device(table, ordinal);
   return device.current() ? std::optional(free_bytes(table)) : std::nullopt;
 }
 
@@ -117,7 +118,7 @@ uint64_t give(const driver::Table& table, const Ledger::Need& need, uint64_t gua
 }
 
 void serve(Ledger& ledger, uint32_t (*captures)(), uint64_t guarantee_bytes) {
-  Publisher publisher(ledger, guarantee_bytes);
+  StatusPublisher publisher(ledger, guarantee_bytes);
   for (;;) {
     Ledger::Need need;
     const bool asked = ledger.wait_for_need(&need, kTick);
@@ -151,7 +152,7 @@ bool start_thread(Ledger& ledger, uint32_t (*captures)(), uint64_t guarantee_byt
 
 }  // namespace
 
-bool PeerService::start(uint32_t (*captures)(), std::string* why_not) {
+bool ProcessService::start(uint32_t (*captures)(), std::string* why_not) {
   static Mutex<LockOrder::kLedgerStart> mutex;
   const Locked guard(mutex);
   if (joined.load() != nullptr) return true;
@@ -170,7 +171,7 @@ bool PeerService::start(uint32_t (*captures)(), std::string* why_not) {
   return true;
 }
 
-Ledger* PeerService::ledger() {
+Ledger* ProcessService::ledger() {
   return joined.load();
 }
 

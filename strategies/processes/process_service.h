@@ -11,7 +11,7 @@
 
 namespace spillway {
 
-class PeerService {
+class ProcessService {
  public:
   // Joins and starts the thread, once. `captures`: how many streams are being captured now.
   static bool start(uint32_t (*captures)(), std::string* why_not);

@@ -20,7 +20,7 @@ struct Holding {
   std::optional<FrameworkMemory> framework;   // nothing: not known
 };
 
-struct Gift {
+struct ReleasePlan {
   bool framework = false;   // all that LibTorch's own allocator caches: it gives all or nothing
   bool every_page = false;  // all that Spillway's allocator caches
   uint64_t bytes = 0;       // or at most these, in whole pages
@@ -28,7 +28,7 @@ struct Gift {
 
 // After it the process holds `guarantee_bytes` still, if it held them before. What LibTorch holds counts only
 // where it is known; where it is not and there is a guarantee, LibTorch gives nothing.
-Gift gift_of(const Holding& holding, uint64_t guarantee_bytes);
+ReleasePlan release_plan_of(const Holding& holding, uint64_t guarantee_bytes);
 // LibTorch's own allocator empties its cache on every device at once: whether the guarantee allows it on
 // each.
 bool framework_may_give(std::span<const Holding> devices, uint64_t guarantee_bytes);

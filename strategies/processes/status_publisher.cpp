@@ -88,7 +88,7 @@ Holding holding_of(int ordinal) {
   return holding;
 }
 
-Publisher::Publisher(Ledger& ledger, uint64_t guarantee_bytes) : ledger_(ledger) {
+StatusPublisher::StatusPublisher(Ledger& ledger, uint64_t guarantee_bytes) : ledger_(ledger) {
   const char* mode = std::getenv("SPILLWAY_MODE");
   char host[sizeof entry_.host] = "";
   ::gethostname(host, sizeof host - 1);
@@ -102,14 +102,15 @@ Publisher::Publisher(Ledger& ledger, uint64_t guarantee_bytes) : ledger_(ledger)
 }
 
 // Not where LibTorch's allocator is about to be replaced: that is the program's thread's to do.
-void Publisher::look_for_framework() {
+void StatusPublisher::look_for_framework() {
   if (replaces_ || framework_is_prepared() || Clock::now() < next_look_) return;
   prepare_framework();
   next_look_ = Clock::now() + kLookForFramework;
 }
 
-bool Publisher::show_device(const driver::Table& table, int ordinal, LedgerDevice* device, Holding* found) {
-  const UsedDevice used(table, ordinal);
+bool StatusPublisher::show_device(const driver::Table& table, int ordinal, LedgerDevice* device,
+                                  Holding* found) {
+  const PrimaryContextGuard used(table, ordinal);
   const std::optional<DeviceUuid> uuid = uuid_of(table, ordinal);
   if (!used.current() || !uuid) return false;
   const bool same = device->uuid == *uuid;
@@ -140,7 +141,7 @@ bool Publisher::show_device(const driver::Table& table, int ordinal, LedgerDevic
   return true;
 }
 
-void Publisher::show_devices(const driver::Table& table) {
+void StatusPublisher::show_devices(const driver::Table& table) {
   const int count = device_count(table);
   uint64_t shown = 0;
   std::array<Holding, LedgerEntry::kMostDevices> holdings;
@@ -153,7 +154,7 @@ void Publisher::show_devices(const driver::Table& table) {
   entry_.device_count = shown;
 }
 
-void Publisher::show_ladder(Ladder& ladder) {
+void StatusPublisher::show_ladder(Ladder& ladder) {
   const IncidentSummary last = ladder.last_incident();
   entry_.incident = {.number = last.incident,
                      .asked_bytes = last.requested_bytes,
@@ -174,7 +175,7 @@ void Publisher::show_ladder(Ladder& ladder) {
   }
 }
 
-void Publisher::publish(bool may_call_driver, bool now) {
+void StatusPublisher::publish(bool may_call_driver, bool now) {
   if (!now && Clock::now() < next_) return;
   next_ = Clock::now() + kSoonest;
   if (const driver::Table* table = driver::process_table(nullptr); table != nullptr && may_call_driver) {

@@ -17,9 +17,9 @@ namespace spillway {
 // What the process holds of a device that it uses.
 Holding holding_of(int ordinal);
 
-class Publisher {
+class StatusPublisher {
  public:
-  Publisher(Ledger& ledger, uint64_t guarantee_bytes);
+  StatusPublisher(Ledger& ledger, uint64_t guarantee_bytes);
   // At most some twenty times a second, unless it must be now; sooner calls do nothing. `may_call_driver`: no
   // stream is captured; with one the process gives nothing.
   void publish(bool may_call_driver, bool now);

@@ -12,13 +12,13 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kMostWait = std::chrono::seconds(3);
 }  // namespace
 
-Standstill::Standstill(Allocator& allocator, Gate& gate, Clock::time_point deadline) : gate_(gate) {
+Quiesce::Quiesce(Allocator& allocator, Gate& gate, Clock::time_point deadline) : gate_(gate) {
   closed_ = gate_.captures() == 0 && gate_.close(deadline);
   held_ = closed_ && gate_.captures() == 0 &&
           wait_until_idle(allocator, std::min(deadline, Clock::now() + kMostWait));
 }
 
-Standstill::~Standstill() {
+Quiesce::~Quiesce() {
   if (closed_) gate_.open();
 }
 

@@ -9,12 +9,12 @@
 
 namespace spillway {
 
-class Standstill {
+class Quiesce {
  public:
-  Standstill(Allocator& allocator, Gate& gate, std::chrono::steady_clock::time_point deadline);
-  ~Standstill();
-  Standstill(const Standstill&) = delete;
-  Standstill& operator=(const Standstill&) = delete;
+  Quiesce(Allocator& allocator, Gate& gate, std::chrono::steady_clock::time_point deadline);
+  ~Quiesce();
+  Quiesce(const Quiesce&) = delete;
+  Quiesce& operator=(const Quiesce&) = delete;
   bool held() const { return held_; }
 
  private:

@@ -9,8 +9,8 @@ namespace spillway {
 namespace {
 
 // Never destroyed: the thread may outlive every static object.
-Helper& helper() {
-  static auto* const made = new Helper;
+DeadlineWorker& helper() {
+  static auto* const made = new DeadlineWorker;
   return *made;
 }
 

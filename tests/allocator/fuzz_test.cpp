@@ -101,7 +101,7 @@ class Fuzz : public SimulatedDevice {
 
   void bring_back_what_can() {
     if (!gate.hopeless && gate.captures() == 0 && table.cuCtxSynchronize() == CUDA_SUCCESS)
-      brought_back += bring_back(*allocator, kDevice) != 0 ? 1 : 0;
+      brought_back += unspill(*allocator, kDevice) != 0 ? 1 : 0;
   }
 
   static void print(const Machine& machine, const Memory& memory) {

@@ -22,36 +22,36 @@ Holding framework(uint64_t held, uint64_t used) {
 
 TEST(Giving, WithoutAGuaranteeAllThatIsCachedGoes) {
   for (const Holding& holding : {pages(100, 60), framework(100, 40), Holding{}}) {
-    const Gift gift = gift_of(holding, 0);
+    const ReleasePlan gift = release_plan_of(holding, 0);
     EXPECT_TRUE(gift.framework);
     EXPECT_TRUE(gift.every_page);
   }
 }
 
 TEST(Giving, PagesGoDownToTheGuarantee) {
-  EXPECT_TRUE(gift_of(pages(100, 60), 40 * kMiB).every_page);
-  const Gift some = gift_of(pages(100, 60), 50 * kMiB);
+  EXPECT_TRUE(release_plan_of(pages(100, 60), 40 * kMiB).every_page);
+  const ReleasePlan some = release_plan_of(pages(100, 60), 50 * kMiB);
   EXPECT_FALSE(some.every_page);
   EXPECT_EQ(some.bytes, 50 * kMiB);
-  EXPECT_EQ(gift_of(pages(100, 60), 51 * kMiB + 1).bytes, 48 * kMiB) << "whole pages";
+  EXPECT_EQ(release_plan_of(pages(100, 60), 51 * kMiB + 1).bytes, 48 * kMiB) << "whole pages";
 }
 
 TEST(Giving, BelowItsGuaranteeAProcessGivesNothing) {
   for (const uint64_t guarantee : {100, 101, 1 << 20}) {
-    const Gift gift = gift_of(pages(100, 60), guarantee * kMiB);
+    const ReleasePlan gift = release_plan_of(pages(100, 60), guarantee * kMiB);
     EXPECT_FALSE(gift.every_page);
     EXPECT_EQ(gift.bytes, 0u);
-    EXPECT_FALSE(gift_of(framework(100, 40), guarantee * kMiB).framework);
+    EXPECT_FALSE(release_plan_of(framework(100, 40), guarantee * kMiB).framework);
   }
 }
 
 TEST(Giving, TheFrameworkGivesAllOrNothing) {
-  EXPECT_TRUE(gift_of(framework(100, 40), 40 * kMiB).framework);
-  EXPECT_FALSE(gift_of(framework(100, 40), 41 * kMiB).framework);
+  EXPECT_TRUE(release_plan_of(framework(100, 40), 40 * kMiB).framework);
+  EXPECT_FALSE(release_plan_of(framework(100, 40), 41 * kMiB).framework);
 }
 
 TEST(Giving, WhatIsNotKnownIsNotGivenUnderAGuarantee) {
-  EXPECT_FALSE(gift_of(Holding{}, kMiB).framework);
+  EXPECT_FALSE(release_plan_of(Holding{}, kMiB).framework);
 }
 
 TEST(Giving, WhatIsSpareIsWhatWouldBeGiven) {
@@ -82,7 +82,7 @@ TEST(Giving, BothAllocatorsCountForTheGuarantee) {
   Holding both = framework(100, 40);
   both.held_bytes = 50 * kMiB;
   both.cached_bytes = 50 * kMiB;
-  const Gift gift = gift_of(both, 70 * kMiB);
+  const ReleasePlan gift = release_plan_of(both, 70 * kMiB);
   EXPECT_TRUE(gift.framework) << "150 held, 60 given, 90 left";
   EXPECT_EQ(gift.bytes, 20 * kMiB);
 }

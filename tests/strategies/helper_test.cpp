@@ -20,13 +20,13 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 // Before any thread is made: a child of fork has none.
-TEST(Helper, TheProcesssExitWaitsForWhatItDoes) {
+TEST(DeadlineWorker, TheProcesssExitWaitsForWhatItDoes) {
   void* memory = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
   auto* const ended = new (memory) std::atomic<bool>(false);
   const pid_t child = fork();
   if (child == 0) {
-    static auto* const helper = new Helper;
+    static auto* const helper = new DeadlineWorker;
     std::atomic<bool> began{false};
     helper->run(
         [&] {
@@ -46,12 +46,12 @@ TEST(Helper, TheProcesssExitWaitsForWhatItDoes) {
 }
 
 // Its first work may be asked for while the process ends, by a thread that was just started.
-TEST(Helper, DoesNothingOnceTheProcessEnds) {
+TEST(DeadlineWorker, DoesNothingOnceTheProcessEnds) {
   const pid_t child = fork();
   if (child == 0) {
     static bool worked = false;
     std::atexit([] {  // as a library's that was loaded before; such handlers run in the reverse order
-      static auto* const helper = new Helper;
+      static auto* const helper = new DeadlineWorker;
       helper->run([] { worked = true; }, steady_clock::now() + std::chrono::seconds(10));
       ::_exit(worked ? 3 : 0);
     });
@@ -63,8 +63,8 @@ TEST(Helper, DoesNothingOnceTheProcessEnds) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(Helper, SaysWhetherTheWorkEnded) {
-  static auto* const helper = new Helper;
+TEST(DeadlineWorker, SaysWhetherTheWorkEnded) {
+  static auto* const helper = new DeadlineWorker;
   std::atomic<bool> go{false};
   EXPECT_TRUE(helper->run([] {}, steady_clock::now() + std::chrono::seconds(10)));
   EXPECT_FALSE(helper->run([&] { go.wait(false); }, steady_clock::now() + milliseconds(10)));

@@ -79,7 +79,7 @@ class LadderTest : public SimulatedDevice {
 };
 
 TEST_F(LadderTest, TakesWhatNobodyUsesBeforeWhatIsInUseWhateverItCosts) {
-  add("hope", 64 * kMiB, 0)->offered.takes = Takes::kHope;
+  add("hope", 64 * kMiB, 0)->offered.takes = Takes::kSpeculative;
   add("in use", 64 * kMiB, 10)->offered.takes = Takes::kInUse;
   add("others' idle", 64 * kMiB, 1'000'000)->offered.takes = Takes::kOthersIdle;
   add("idle, dearer", 64 * kMiB, 9'000'000)->offered.takes = Takes::kIdle;
@@ -94,7 +94,7 @@ TEST_F(LadderTest, WhatWouldBeTooSlowIsTheLastResortAndSaidOnce) {
   Fake* slow = add("slow", 64 * kMiB, 0);
   slow->offered.takes = Takes::kSlow;
   std::snprintf(slow->offered.why_not, sizeof slow->offered.why_not, "15 times as long");
-  add("hope", 64 * kMiB, 0)->offered.takes = Takes::kHope;
+  add("hope", 64 * kMiB, 0)->offered.takes = Takes::kSpeculative;
   add("in use", 64 * kMiB, 1'000'000);
   std::vector<uint64_t> held;
   slow->work = [&] {

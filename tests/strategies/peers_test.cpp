@@ -29,7 +29,7 @@ TEST_F(PeerSpill, ComesBackWithWhatWasWrittenThere) {
   for (const uint64_t block : blocks) fill(block, kBlock, 0x77);
   put(more);
   let_time_pass(25'000);
-  while (bring_back(*allocator, kDevice) != 0) check();
+  while (unspill(*allocator, kDevice) != 0) check();
   EXPECT_EQ(memory().spilled, 0u);
   EXPECT_EQ(charged(kPeer), 0u);
   for (const uint64_t block : blocks) EXPECT_TRUE(holds(block, kBlock, 0x77));
@@ -85,7 +85,7 @@ TEST_F(PeerSpill, OnlyItsOwnRefusalEndsWhatAPeerIsOffered) {
   ASSERT_EQ(counts().injected_failures, before + 1);
   if (more != 0) put(more);
   let_time_pass(25'000);
-  while (bring_back(*allocator, kDevice) != 0) check();
+  while (unspill(*allocator, kDevice) != 0) check();
   ASSERT_EQ(memory().spilled, 0u);
   more = get(20 * kMiB);
   ASSERT_NE(more, 0u) << failure->text;

@@ -38,7 +38,7 @@ TEST_F(PeerSpill, WhatCameBackFromTheHostKeepsNothingThere) {
     ASSERT_EQ(allocator->share(block, &shared, &why_not), Status::kOk) << why_not;
   }
   EXPECT_EQ(on_host(), 0u);
-  EXPECT_EQ(host_spare_bytes(*allocator, DeviceId{2}), 0u);
+  EXPECT_EQ(pinned_host_cache_bytes(*allocator, DeviceId{2}), 0u);
   expect_values(blocks);
 }
 

@@ -179,7 +179,7 @@ TEST_F(Spill, ComesBackWhenThereIsRoomForLong) {
   put(more);
   EXPECT_EQ(returnable_bytes(*allocator, kDevice), 0u) << "not for long";
   let_time_pass(25'000);
-  while (bring_back(*allocator, kDevice) != 0) check();
+  while (unspill(*allocator, kDevice) != 0) check();
   EXPECT_EQ(memory().spilled, 0u);
   EXPECT_LE(memory().reserved, 32 * kMiB);
 }
@@ -198,7 +198,7 @@ TEST_P(SpillOfOneThatIsUsed, ItComesBackFirst) {
   allocator->empty_cache(kDevice);
   ASSERT_EQ(memory().spilled, 30 * kMiB);
   control->fail_call(10 * kMiB / kPage + 1, "cuMemCreate", 1, CUDA_ERROR_OUT_OF_MEMORY);
-  bring_back(*allocator, kDevice);
+  unspill(*allocator, kDevice);
   control->fail_call(0, nullptr, 0, CUDA_SUCCESS);
   EXPECT_EQ(memory().spilled, 20 * kMiB);
   put(blocks[GetParam()]);

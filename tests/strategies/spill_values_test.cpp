@@ -41,7 +41,7 @@ TEST_F(SpilledValues, ComeThroughAndStayWritable) {
   put(more);
   let_time_pass(25'000);
   EXPECT_GT(returnable_bytes(*allocator, kDevice), 0u);
-  EXPECT_GT(bring_back(*allocator, kDevice), 0u);
+  EXPECT_GT(unspill(*allocator, kDevice), 0u);
   check();
   EXPECT_EQ(memory().spilled, 0u);
   for (size_t i = 0; i < blocks.size(); ++i)

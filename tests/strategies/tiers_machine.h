@@ -262,7 +262,7 @@ class Machine {
 
   void return_to(DeviceId device) {
     let_time_pass(device, 12'000);
-    if (synchronise()) brought_back += bring_back(allocator_, device) != 0 ? 1 : 0;
+    if (synchronise()) brought_back += unspill(allocator_, device) != 0 ? 1 : 0;
   }
 
   void set_others(size_t device, uint64_t bytes) {

@@ -27,7 +27,7 @@ void when_the_driver_ends() {
   say(late.begun() ? "begun after all" : "none");
 }
 
-TEST(UsedDevice, HasItsNumberOnTheMachineWhateverIsVisible) {
+TEST(PrimaryContextGuard, HasItsNumberOnTheMachineWhateverIsVisible) {
   EXPECT_EQ(number_on_machine(nullptr, 3), 4u);
   EXPECT_EQ(number_on_machine("2, 0", 0), 3u);
   EXPECT_EQ(number_on_machine("2, 0", 1), 1u);

@@ -40,7 +40,7 @@ class Peers(Case):
                 self.assertTrue(left == 0 if modes[0] == "rescue" else 15 < left < 20,
                                 f"PyTorch's own allocator gives its cache whole, Spillway's what is needed: {left}")
                 self.assertRegex(ended.errors, r"met, [1-9]\d* rescued")
-                self.assertTrue(any(re.search(r"ask_peers +\d+ +[1-9]", it) for it in ended.reports.values()))
+                self.assertTrue(any(re.search(r"ask_processes +\d+ +[1-9]", it) for it in ended.reports.values()))
                 self.assertFalse(any(re.search(r"spill_to_\w+ +[1-9]", it) for it in ended.reports.values()),
                                  "memory in use was moved, though another process only cached")
 
@@ -106,9 +106,9 @@ sys.exit(subprocess.run(sys.argv[1:]).returncode)"""
         last = asked["last_incident"]
         self.assertEqual((last["number"], last["outcome"], last["asked_bytes"]), (1, "rescued", 20 << 30))
         self.assertGreater(last["gained_bytes"], 20 << 30)
-        self.assertRegex(last["tried"], r"ask_peers \d+ MiB in \d+ us")
+        self.assertRegex(last["tried"], r"ask_processes \d+ MiB in \d+ us")
         self.assertEqual([(one["name"], one["tried"], one["useful"]) for one in asked["strategies"]],
-                         [("ask_peers", 1, 1)])
+                         [("ask_processes", 1, 1)])
 
     def asking(self):
         return f"""
@@ -156,7 +156,7 @@ print("hoard: reserves", torch.cuda.memory_reserved() >> 30)
         self.assertIn("need: has 13", ended.output)
         self.assertIn("hoard: reserves 30", ended.output)
         self.assertTrue(any(re.search(r"spill_to_host +\d+ +[1-9]", it) for it in ended.reports.values()))
-        self.assertFalse(any(re.search(r"ask_peers +[1-9]", it) for it in ended.reports.values()),
+        self.assertFalse(any(re.search(r"ask_processes +[1-9]", it) for it in ended.reports.values()),
                          "\n".join(ended.reports.values()))
 
     def test_who_captures_a_graph_shows_nothing_to_give(self):

@@ -27,7 +27,7 @@ class Pools(Case):
         self.assertTrue(all(re.search(r"trim_pools +1 +1 +19.00 GiB", it) for it in ended.reports.values()))
 
     def test_without_that_strategy_nothing_does(self):
-        ended = self.run_on(*self.on_default, options=["--strategies", "framework_cache,release_cache,ask_peers"])
+        ended = self.run_on(*self.on_default, options=["--strategies", "framework_cache,release_cache,ask_processes"])
         self.assertIn("OutOfMemoryError", ended.errors)
 
     def test_nothing_is_trimmed_where_no_pool_is_used(self):

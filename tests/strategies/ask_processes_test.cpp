@@ -31,13 +31,14 @@ struct FakeLedger : Ledger {
   void show(const LedgerEntry&) override {}
 };
 
-class AskPeers : public SimulatedDevice {
+class AskProcesses : public SimulatedDevice {
  protected:
   void SetUp() override {
     SimulatedDevice::SetUp();
     ledger = {};
     now = Clock::now();
-    strategy = make_ask_peers(*allocator, [] { return static_cast<Ledger*>(&ledger); }, [] { return now; });
+    strategy =
+        make_ask_processes(*allocator, [] { return static_cast<Ledger*>(&ledger); }, [] { return now; });
     event.device = kDevice;
     event.short_bytes = 20 * kMiB;
     event.deadline = Clock::now() + std::chrono::seconds(30);
@@ -70,19 +71,19 @@ class AskPeers : public SimulatedDevice {
   size_t others = 0;
 };
 
-TEST_F(AskPeers, OffersWhatOthersShowBeforeWhatIsInUse) {
+TEST_F(AskProcesses, OffersWhatOthersShowBeforeWhatIsInUse) {
   ledger.shown = 20 * kMiB;
   EXPECT_EQ(strategy->offer(request).bytes, 20 * kMiB);
   EXPECT_EQ(takes(), Takes::kOthersIdle);
   ledger.shown = 20 * kMiB - 1;
   EXPECT_EQ(strategy->offer(request).bytes, 20 * kMiB);
-  EXPECT_EQ(takes(), Takes::kHope) << "it would not do";
+  EXPECT_EQ(takes(), Takes::kSpeculative) << "it would not do";
   event.device = DeviceId{63};
   ledger.shown = 20 * kMiB;
   EXPECT_EQ(strategy->offer(request).bytes, 0u) << "nobody knows that device";
 }
 
-TEST_F(AskPeers, OffersNothingWhereNobodyCouldHelp) {
+TEST_F(AskProcesses, OffersNothingWhereNobodyCouldHelp) {
   ledger.shown = 20 * kMiB;
   event.over_limit = true;
   EXPECT_EQ(strategy->offer(request).bytes, 0u);
@@ -90,11 +91,11 @@ TEST_F(AskPeers, OffersNothingWhereNobodyCouldHelp) {
   ledger.shown = 0;
   ledger.others = 0;
   EXPECT_EQ(strategy->offer(request).bytes, 0u) << "there are others, but not on this card";
-  const auto without = make_ask_peers(*allocator, []() -> Ledger* { return nullptr; });
+  const auto without = make_ask_processes(*allocator, []() -> Ledger* { return nullptr; });
   EXPECT_EQ(without->offer(request).bytes, 0u);
 }
 
-TEST_F(AskPeers, MeasuresWhatCameFree) {
+TEST_F(AskProcesses, MeasuresWhatCameFree) {
   ledger.shown = 64 * kMiB;
   ledger.give = [this](uint64_t bytes) { return gives(bytes + 4 * kMiB); };
   EXPECT_EQ(relieve(), 24 * kMiB);
@@ -102,7 +103,7 @@ TEST_F(AskPeers, MeasuresWhatCameFree) {
   EXPECT_EQ(relieve(), 0u) << "they say so, and nothing came free";
 }
 
-TEST_F(AskPeers, WaitsLongOnlyAsALastResort) {
+TEST_F(AskProcesses, WaitsLongOnlyAsALastResort) {
   ledger.shown = 20 * kMiB;
   relieve();
   ledger.shown = 0;
@@ -112,13 +113,13 @@ TEST_F(AskPeers, WaitsLongOnlyAsALastResort) {
   EXPECT_GT(ledger.patience[1], milliseconds(1500));
 }
 
-TEST_F(AskPeers, DoesNotBelieveForAWhileWhatWasNotGiven) {
+TEST_F(AskProcesses, DoesNotBelieveForAWhileWhatWasNotGiven) {
   for (const uint64_t given : {uint64_t{0}, 10 * kMiB}) {
     ledger.shown = 64 * kMiB;
     ASSERT_EQ(takes(), Takes::kOthersIdle);
     ledger.give = [this, given](uint64_t) { return gives(given); };
     EXPECT_EQ(relieve(), given);
-    EXPECT_EQ(takes(), Takes::kHope) << given;
+    EXPECT_EQ(takes(), Takes::kSpeculative) << given;
     now += Backoff::kFirst;
     EXPECT_EQ(takes(), Takes::kOthersIdle) << given;
     ledger.give = [this](uint64_t bytes) { return gives(bytes); };
@@ -126,7 +127,7 @@ TEST_F(AskPeers, DoesNotBelieveForAWhileWhatWasNotGiven) {
   }
 }
 
-TEST_F(AskPeers, AVainHopeSaysNothingOfWhatIsShownLater) {
+TEST_F(AskProcesses, AVainHopeSaysNothingOfWhatIsShownLater) {
   ledger.give = [](uint64_t) { return uint64_t{0}; };
   for (int i = 0; i < 5; ++i) EXPECT_EQ(relieve(), 0u);
   ledger.shown = 20 * kMiB;

@@ -1,4 +1,4 @@
-// What a witness is told adds up to what the allocator holds; and blocks at a named address.
+// What an observer is told adds up to what the allocator holds; and blocks at a named address.
 #include <map>
 #include <mutex>
 #include <random>
@@ -11,9 +11,9 @@ namespace spillway::testing {
 namespace {
 
 // Follows the changes of every address and notes the first that can not be.
-class Follower final : public Witness {
+class Follower final : public Observer {
  public:
-  void saw(Change change, const BlockInfo& block) noexcept override {
+  void observe(Change change, const BlockInfo& block) noexcept override {
     const std::lock_guard guard(mutex_);
     ++told_;
     switch (change) {
@@ -79,7 +79,7 @@ class Witnessed : public SimulatedDevice {
  protected:
   void SetUp() override {
     SimulatedDevice::SetUp();
-    allocator->set_witness(&follower);
+    allocator->set_observer(&follower);
   }
   Follower follower;
 };
@@ -147,7 +147,7 @@ TEST_F(Witnessed, ThreadsKeepEachAddressInOrder) {
 TEST_F(Witnessed, NobodyIsToldAfterwards) {
   put(get(kMiB));
   EXPECT_EQ(follower.told(), 4u) << "pages, block, and both ends of its free";
-  allocator->set_witness(nullptr);
+  allocator->set_observer(nullptr);
   put(get(kMiB));
   EXPECT_EQ(follower.told(), 4u);
 }

@@ -6,24 +6,24 @@
 namespace spillway::testing {
 namespace {
 
-TEST(Pace, IsKnownFromTheSecondReadingOfTheClock) {
-  Pace pace;
+TEST(BandwidthModel, IsKnownFromTheSecondReadingOfTheClock) {
+  BandwidthModel pace;
   pace.read_clock(1'000, 100, true);
   EXPECT_EQ(pace.us_per_order(), 0);
   pace.read_clock(3'000, 600, true);
   EXPECT_DOUBLE_EQ(pace.us_per_order(), 4);
 }
 
-TEST(Pace, DoesNotFollowTheDeviceWhileSomethingLiesElsewhere) {
-  Pace pace;
+TEST(BandwidthModel, DoesNotFollowTheDeviceWhileSomethingLiesElsewhere) {
+  BandwidthModel pace;
   pace.read_clock(1'000, 100, true);
   pace.read_clock(3'000, 600, true);
   pace.read_clock(90'000, 700, false);
   EXPECT_DOUBLE_EQ(pace.us_per_order(), 4);
 }
 
-TEST(Pace, AClockThatCanNotBeReadOrStandsChangesNothing) {
-  Pace pace;
+TEST(BandwidthModel, AClockThatCanNotBeReadOrStandsChangesNothing) {
+  BandwidthModel pace;
   pace.read_clock(0, 100, true);
   pace.read_clock(2'000, 200, true);
   EXPECT_EQ(pace.us_per_order(), 0);
@@ -33,8 +33,8 @@ TEST(Pace, AClockThatCanNotBeReadOrStandsChangesNothing) {
   EXPECT_EQ(pace.us_per_order(), 0);
 }
 
-TEST(Pace, WhatWasMeasuredReplacesTheDefaultOfItsTierAlone) {
-  Pace pace;
+TEST(BandwidthModel, WhatWasMeasuredReplacesTheDefaultOfItsTierAlone) {
+  BandwidthModel pace;
   const double host = pace.bytes_per_us(Tier::kHost, false), file = pace.bytes_per_us(Tier::kNvme, false);
   EXPECT_GT(pace.bytes_per_us(Tier::kPeer, true), pace.bytes_per_us(Tier::kPeer, false));
   EXPECT_GT(host, file);
