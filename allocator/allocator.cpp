@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "allocator/accounting/budget.h"
+#include "allocator/accounting/incident_totals.h"
 #include "allocator/heap.h"
 #include "allocator/tiers/page_file.h"
 #include "allocator/tiling/page_map.h"
@@ -300,19 +301,7 @@ void Allocator::sample_memory() noexcept {
 }
 
 void Allocator::end_incident(Status status, uint64_t bytes, uint64_t us) noexcept {
-  spillway_incident_totals* totals = totals_.load();
-  if (totals == nullptr) return;
-  const auto add = [](uint64_t& total, uint64_t amount) {
-    std::atomic_ref<uint64_t>(total).fetch_add(amount, std::memory_order_relaxed);
-  };
-  add(totals->failures, 1);
-  if (status == Status::kOk) {
-    add(totals->rescued, 1);
-    add(totals->rescued_bytes, bytes);
-    add(totals->rescue_us, us);
-  } else {
-    add(status == Status::kUnwind ? totals->unwound : totals->gave_up, 1);
-  }
+  if (spillway_incident_totals* totals = totals_.load()) count_incident(*totals, status, bytes, us);
 }
 
 uint64_t Allocator::next_order() noexcept {

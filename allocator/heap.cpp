@@ -46,12 +46,11 @@ DeviceHeap::DeviceHeap(Allocator& allocator, std::unique_ptr<Device> device, uin
       device_index_(static_cast<uint8_t>(device_->id())),
       page_bytes_(device_->page_bytes()),
       order_(order),
-      limit_bytes_(UINT64_MAX),
+      quota_(device_index_, allocator.budget_, allocator.guests_[device_index_]),
       slab_(device_index_),
       imports_(*device_, mappings_mutex_, [this] { return drain_device(); }),
       pinned_host_cache_(*device_),
       stream_events_(*device_) {
-  native_at_start_ = native_bytes();
   register_heap(this);
 }
 

@@ -22,6 +22,7 @@
 #include "allocator/accounting/holders.h"
 #include "allocator/allocator.h"
 #include "allocator/pages/device.h"
+#include "allocator/pages/quota.h"
 #include "allocator/pages/reclaim.h"
 #include "allocator/pages/remap.h"
 #include "allocator/sharing/imports.h"
@@ -280,7 +281,6 @@ class DeviceHeap {
   LadderOutcome handle(Waiting& waiting, const Miss& miss);
   LadderOutcome handle_with_kept_blocks(Miss& miss, const OomEvent& event);
   static Status outcome_of(const Miss& miss, LadderOutcome outcome);
-  void count_incident(Status status, uint64_t bytes, uint64_t us);
   bool retry(Miss& miss);
   OomEvent make_event(const Miss& miss);
   uint64_t largest_extent(const Miss& miss);
@@ -288,15 +288,8 @@ class DeviceHeap {
   uint64_t pages_at_hand(const Miss& miss) const SPILLWAY_REQUIRES(lock_);
   uint64_t have(const Miss& miss) const SPILLWAY_REQUIRES(lock_);
 
-  // pages/quota.cpp: what may be held, by the device's limit and the process's budget.
-  uint64_t room_in_limit() const SPILLWAY_REQUIRES(lock_);
-  uint64_t room() const SPILLWAY_REQUIRES(lock_);
   bool is_over_limit(const Miss& miss, uint64_t short_bytes);
-  bool draw(uint64_t bytes) SPILLWAY_REQUIRES(lock_);  // false: there is no room, and nothing changes
-  void put_back(uint64_t bytes) SPILLWAY_REQUIRES(lock_);
-  uint64_t native_bytes() const;  // by the process's calls of the driver, as far as they are seen
-  uint64_t native_since_start() const;
-  void look_beside_reserve();  // what the card has beyond what requests must leave
+  void look_beside_reserve();
 
   // streams/: blocks that wait for other streams.
   void queue_pending(Block* block, std::vector<StreamId> streams);
@@ -458,13 +451,9 @@ class DeviceHeap {
   uint64_t peak_held_ SPILLWAY_GUARDED_BY(lock_) = 0;
   uint64_t sampled_bytes_ SPILLWAY_GUARDED_BY(lock_) = 0;  // held when the trace last saw it
   uint64_t sampled_peak_ SPILLWAY_GUARDED_BY(lock_) = 0;   // the highest that it was told of
-  uint64_t held_bytes_ SPILLWAY_GUARDED_BY(lock_) = 0;
+  Quota quota_ SPILLWAY_GUARDED_BY(lock_);
   uint64_t mapped_bytes_ SPILLWAY_GUARDED_BY(lock_) = 0;
   uint64_t reserved_bytes_ SPILLWAY_GUARDED_BY(lock_) = 0;
-  uint64_t limit_bytes_ SPILLWAY_GUARDED_BY(lock_);
-  uint64_t native_at_start_ = 0;  // written by the constructor alone
-  uint64_t beside_reserve_ SPILLWAY_GUARDED_BY(lock_) =
-      UINT64_MAX;  // of the card, as last seen, less what was drawn since
   BlockSlab slab_ SPILLWAY_GUARDED_BY(lock_);
   std::vector<std::unique_ptr<Arena>> arenas_ SPILLWAY_GUARDED_BY(lock_);
   std::unordered_map<uint64_t, uint32_t> pools_ SPILLWAY_GUARDED_BY(lock_);  // flags of those that have any
@@ -474,12 +463,7 @@ class DeviceHeap {
   uint64_t maps_ SPILLWAY_GUARDED_BY(lock_) = 0;
   uint64_t unmaps_ SPILLWAY_GUARDED_BY(lock_) = 0;
   uint64_t moved_bytes_ SPILLWAY_GUARDED_BY(lock_) = 0;  // from holes, though the driver had pages
-  uint64_t failures_ SPILLWAY_GUARDED_BY(lock_) = 0;
-  uint64_t rescued_ SPILLWAY_GUARDED_BY(lock_) = 0;
-  uint64_t unwound_ SPILLWAY_GUARDED_BY(lock_) = 0;
-  uint64_t gave_up_ SPILLWAY_GUARDED_BY(lock_) = 0;
-  uint64_t rescued_bytes_ SPILLWAY_GUARDED_BY(lock_) = 0;
-  uint64_t rescue_us_ SPILLWAY_GUARDED_BY(lock_) = 0;
+  spillway_incident_totals incidents_ SPILLWAY_GUARDED_BY(lock_){};
   unsigned since_poll_ SPILLWAY_GUARDED_BY(lock_) = 0;
 
   // Shared while the pages behind addresses change, from the driver's call until the tiling says so;

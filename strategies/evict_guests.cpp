@@ -50,8 +50,8 @@ uint64_t evict_guests_for_others(Allocator& allocator, Ladder& ladder, const Spi
                                  DeviceId device, uint64_t bytes,
                                  std::chrono::steady_clock::time_point deadline) {
   if (ladder.gate() == nullptr || guest_bytes(allocator, device) == 0) return 0;
-  const Quiesce standstill(allocator, *ladder.gate(), deadline);
-  return standstill.held() ? evict(allocator, limits, device, bytes) : 0;
+  const Quiesce quiesce(allocator, *ladder.gate(), deadline);
+  return quiesce.held() ? evict(allocator, limits, device, bytes) : 0;
 }
 
 }  // namespace spillway

@@ -101,7 +101,7 @@ class SpillToPeer final : public Strategy {
   Allocator& allocator_;
   const SpillLimits limits_;
   std::array<Refusal, Allocator::kMaxDevices> refusals_;
-  // The program turned out to use them: to ask again each time would take a standstill.
+  // The program turned out to use them: to ask again each time would take quiescing.
   std::array<std::atomic<bool>, Allocator::kMaxDevices> used_{};
 };
 

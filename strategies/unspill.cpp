@@ -12,8 +12,8 @@ constexpr auto kMostTime = std::chrono::seconds(5);
 
 void unspill_to(Allocator& allocator, Gate& gate, DeviceId device) {
   if (returnable_bytes(allocator, device) == 0) return;
-  const Quiesce standstill(allocator, gate, std::chrono::steady_clock::now() + kMostTime);
-  if (standstill.held())
+  const Quiesce quiesce(allocator, gate, std::chrono::steady_clock::now() + kMostTime);
+  if (quiesce.held())
     unspill(allocator, device);
   else
     postpone_return(allocator, device);

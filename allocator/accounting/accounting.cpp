@@ -12,7 +12,7 @@ Memory DeviceHeap::memory() {
   const uint64_t driver_free = device_->free_bytes(UINT64_MAX);
   const Locked guard(lock_);
   out.device = total;
-  out.limit = std::max(std::min(limit_bytes_, total), held_bytes_);
+  out.limit = std::max(std::min(quota_.limit(), total), quota_.held());
   const Sums live = usage_.live();
   const Sums peak = usage_.peak_live();
   out.live = live.requested;
@@ -34,22 +34,22 @@ Memory DeviceHeap::memory() {
     });
   }
   // What is neither is free in pages partly in use, or in a busy block this instant.
-  out.stranded = held_bytes_ - out.live - out.rounding - out.pending - out.cached - out.pools;
-  const uint64_t unheld = out.limit - held_bytes_;
+  out.stranded = quota_.held() - out.live - out.rounding - out.pending - out.cached - out.pools;
+  const uint64_t unheld = out.limit - quota_.held();
   const uint64_t guests = std::min(unheld, allocator_.guest_bytes(device_->id()));
-  out.free = std::min({unheld - guests, driver_free, room()});
-  out.context = std::min(unheld - out.free, device_->context_bytes() + native_since_start());
+  out.free = std::min({unheld - guests, driver_free, quota_.room()});
+  out.context = std::min(unheld - out.free, device_->context_bytes() + quota_.native_since_start());
   out.others = unheld - out.free - out.context;
-  out.reserved = held_bytes_;
+  out.reserved = quota_.held();
   out.peak_live = peak.requested;
   out.peak_allocated = peak.bytes;
   out.peak_reserved = peak_held_;
-  out.failures = failures_;
-  out.rescued = rescued_;
-  out.unwound = unwound_;
-  out.gave_up = gave_up_;
-  out.rescued_bytes = rescued_bytes_;
-  out.rescue_us = rescue_us_;
+  out.failures = incidents_.failures;
+  out.rescued = incidents_.rescued;
+  out.unwound = incidents_.unwound;
+  out.gave_up = incidents_.gave_up;
+  out.rescued_bytes = incidents_.rescued_bytes;
+  out.rescue_us = incidents_.rescue_us;
   out.driver_calls = device_->calls();
   return out;
 }
@@ -83,7 +83,7 @@ void DeviceHeap::reset_peaks() {
   if (peak_is_untold()) sample_memory();
   const Locked guard(lock_);
   usage_.reset_peaks();
-  peak_held_ = held_bytes_;
+  peak_held_ = quota_.held();
 }
 
 DeviceUsage DeviceHeap::usage() {
@@ -108,8 +108,8 @@ void DeviceHeap::set_limit(uint64_t bytes) {
   uint64_t over = 0;
   {
     const Locked guard(lock_);
-    limit_bytes_ = bytes == 0 ? UINT64_MAX : bytes;
-    over = held_bytes_ > limit_bytes_ ? held_bytes_ - limit_bytes_ : 0;
+    quota_.set_limit(bytes);
+    over = quota_.held() > quota_.limit() ? quota_.held() - quota_.limit() : 0;
   }
   if (over != 0) give_back(over);
 }
@@ -162,7 +162,7 @@ bool DeviceHeap::check_invariants(std::string* broken) {
          equal("pending bytes", usage_.pending().bytes, count.pending) &&
          equal("bytes in other tiers", elsewhere_bytes_, elsewhere) &&
          equal("mapped bytes", mapped_bytes_, count.mapped) &&
-         equal("held bytes", held_bytes_, mapped_bytes_ + spare_.size() * page_bytes_ + reserved_bytes_);
+         equal("held bytes", quota_.held(), mapped_bytes_ + spare_.size() * page_bytes_ + reserved_bytes_);
 }
 
 }  // namespace spillway

@@ -1,70 +1,57 @@
-// What the heap may hold: by the device's limit, by the process's budget, and by what the card has beyond the
-// reserve.
+#include "allocator/pages/quota.h"
+
 #include <algorithm>
 
 #include "allocator/accounting/budget.h"
-#include "allocator/heap.h"
 
 namespace spillway {
 
-uint64_t DeviceHeap::room_in_limit() const {
-  const uint64_t beside = held_bytes_ + allocator_.guest_bytes(device_->id());
-  const uint64_t own = limit_bytes_ > beside ? limit_bytes_ - beside : 0;
-  const spillway_budget* budget = allocator_.budget_;
-  if (budget == nullptr) return own;
-  const uint64_t drawn = budget::room(*budget, device_index_, budget::read(budget->reserve_bytes));
-  return std::min(own, drawn);
+Quota::Quota(size_t device, spillway_budget* const& budget, const std::atomic<uint64_t>& guests)
+    : device_(device), budget_(budget), guests_(guests), native_at_start_(native()) {}
+
+uint64_t Quota::reserve() const {
+  return budget_ == nullptr ? 0 : budget::read(budget_->reserve_bytes);
 }
 
-uint64_t DeviceHeap::room() const {
+uint64_t Quota::room_in_limit() const {
+  const uint64_t taken = held_ + guests_.load();
+  const uint64_t own = limit_ > taken ? limit_ - taken : 0;
+  return budget_ == nullptr ? own : std::min(own, budget::room(*budget_, device_, reserve()));
+}
+
+uint64_t Quota::room() const {
   return std::min(room_in_limit(), beside_reserve_);
 }
 
-// Whatever the card has, the process may not take what the request lacks.
-bool DeviceHeap::is_over_limit(const Miss& miss, uint64_t short_bytes) {
-  const Locked guard(lock_);
-  return !miss.refused && room_in_limit() < short_bytes;
-}
-
-bool DeviceHeap::draw(uint64_t bytes) {
+bool Quota::draw(uint64_t bytes) {
   if (bytes == 0) return true;
   if (bytes > room()) return false;
-  spillway_budget* budget = allocator_.budget_;
   // Another thread's call of the driver may have drawn meanwhile.
-  if (budget != nullptr && !budget::draw(*budget, device_index_, bytes, budget::read(budget->reserve_bytes),
-                                         budget::By::kAllocator))
+  if (budget_ != nullptr && !budget::draw(*budget_, device_, bytes, reserve(), budget::By::kAllocator))
     return false;
-  held_bytes_ += bytes;
+  held_ += bytes;
   if (beside_reserve_ != UINT64_MAX) beside_reserve_ -= bytes;
   return true;
 }
 
-void DeviceHeap::put_back(uint64_t bytes) {
-  held_bytes_ -= bytes;
+void Quota::give_back(uint64_t bytes) {
+  held_ -= bytes;
   if (beside_reserve_ != UINT64_MAX) beside_reserve_ += bytes;
-  if (spillway_budget* budget = allocator_.budget_)
-    budget::give_back(*budget, device_index_, bytes, budget::By::kAllocator);
+  if (budget_ != nullptr) budget::give_back(*budget_, device_, bytes, budget::By::kAllocator);
 }
 
-uint64_t DeviceHeap::native_bytes() const {
-  const spillway_budget* budget = allocator_.budget_;
-  return budget == nullptr ? 0 : budget::read(budget->native_bytes[device_index_]);
+void Quota::see_free(uint64_t free_bytes) {
+  beside_reserve_ = reserve() == 0 ? UINT64_MAX : free_bytes - std::min(free_bytes, reserve());
 }
 
-// What was there then is among the bytes that were in use already.
-uint64_t DeviceHeap::native_since_start() const {
-  const uint64_t now = native_bytes();
+uint64_t Quota::native() const {
+  return budget_ == nullptr ? 0 : budget::read(budget_->native_bytes[device_]);
+}
+
+// What was there at the start is among the bytes that were in use already.
+uint64_t Quota::native_since_start() const {
+  const uint64_t now = native();
   return now > native_at_start_ ? now - native_at_start_ : 0;
-}
-
-// The driver is asked only where something is reserved, and not under the lock.
-void DeviceHeap::look_beside_reserve() {
-  const spillway_budget* budget = allocator_.budget_;
-  if (budget == nullptr) return;
-  const uint64_t reserve = budget::read(budget->reserve_bytes);
-  const uint64_t free = reserve == 0 ? UINT64_MAX : device_->free_bytes(UINT64_MAX);
-  const Locked guard(lock_);
-  beside_reserve_ = free == UINT64_MAX ? UINT64_MAX : free - std::min(free, reserve);
 }
 
 }  // namespace spillway

@@ -304,7 +304,7 @@ uint64_t DeviceHeap::give_back(uint64_t most_bytes, uint64_t pool) {
   const uint64_t released = release_pages(pages);
   const Locked guard(lock_);
   reserved_bytes_ -= released + pages.size() * page_bytes_;
-  put_back(released);
+  quota_.give_back(released);
   moved_bytes_ = 0;  // the driver is asked anew from here on
   spare_.insert(spare_.end(), pages.begin(), pages.end());
   return bytes + released;

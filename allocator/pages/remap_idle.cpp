@@ -15,7 +15,7 @@ constexpr uint64_t kMovedShare = 8;
 // The smallest hole that has all pages the claim needs; null: none has, or enough has been moved.
 Block* DeviceHeap::idle_hole(const Miss& miss, const Arena& arena) {
   const uint64_t need = miss.reservation.placement.need_bytes;
-  if (pages_at_hand(miss) >= need || (moved_bytes_ + need) * kMovedShare > held_bytes_) return nullptr;
+  if (pages_at_hand(miss) >= need || (moved_bytes_ + need) * kMovedShare > quota_.held()) return nullptr;
   const uint64_t kept = kept_bytes(arena, miss.waits());
   Block* found = nullptr;
   arena.each_hole(need, [&](Block* hole) {

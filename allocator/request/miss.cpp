@@ -12,7 +12,7 @@ uint64_t DeviceHeap::pages_at_hand(const Miss& miss) const {
 
 // The same and what the driver may create, unless it has just refused to.
 uint64_t DeviceHeap::have(const Miss& miss) const {
-  return pages_at_hand(miss) + (miss.refused ? 0 : miss.reservation.promised_bytes + room());
+  return pages_at_hand(miss) + (miss.refused ? 0 : miss.reservation.promised_bytes + quota_.room());
 }
 
 Status DeviceHeap::miss(const Request& request, uint64_t size, bool injected, bool persistent,
@@ -126,7 +126,7 @@ bool DeviceHeap::claim_place(Miss& miss, Arena& arena) {
   }
   const Locked guard(lock_);
   // The driver is asked again even if it refused before: somebody may have made room since.
-  const uint64_t have_bytes = pages_at_hand(miss) + reservation.promised_bytes + room();
+  const uint64_t have_bytes = pages_at_hand(miss) + reservation.promised_bytes + quota_.room();
   const std::optional<Placement> place =
       arena.plan(miss.size, have_bytes, 0, kept_bytes(arena, miss.waits()));
   if (!place) return false;
@@ -256,7 +256,7 @@ DeviceHeap::Served DeviceHeap::fill_claim(Miss& miss) {
 void DeviceHeap::take_promise_back(PageReservation& reservation) {
   const Locked guard(lock_);
   reserved_bytes_ -= reservation.promised_bytes;
-  put_back(reservation.promised_bytes);
+  quota_.give_back(reservation.promised_bytes);
   reservation.promised_bytes = 0;
 }
 
@@ -272,7 +272,7 @@ bool DeviceHeap::provision(Miss& miss) {
   }
   if (reservation.bytes() >= need) return true;
   const uint64_t missing = need - reservation.bytes();
-  if (!draw(missing)) return false;
+  if (!quota_.draw(missing)) return false;
   reservation.promised_bytes += missing;
   reserved_bytes_ += missing;
   return true;
@@ -329,7 +329,7 @@ void DeviceHeap::finish_claim(Miss& miss, const std::vector<driver::Page>& pages
     fill_voids(miss.reservation, pages);
     order = take_claim(miss);
     // A sample now and then: every one would crowd the trace's ring of rare events.
-    const uint64_t moved = std::max(held_bytes_, sampled_bytes_) - std::min(held_bytes_, sampled_bytes_);
+    const uint64_t moved = std::max(quota_.held(), sampled_bytes_) - std::min(quota_.held(), sampled_bytes_);
     sample = moved > device_->total_bytes() / 256;
   }
   trace_served(miss, order);
@@ -345,7 +345,7 @@ void DeviceHeap::fill_voids(PageReservation& reservation, const std::vector<driv
   maps_ += reservation.voids.size();
   mapped_bytes_ += reservation.placement.need_bytes;
   reserved_bytes_ -= reservation.placement.need_bytes;
-  peak_held_ = std::max(peak_held_, held_bytes_);  // not earlier: what was promised may not have come
+  peak_held_ = std::max(peak_held_, quota_.held());  // not earlier: what was promised may not have come
 }
 
 uint64_t DeviceHeap::take_claim(Miss& miss) {
@@ -366,10 +366,10 @@ void DeviceHeap::sample_memory() {
   record.detail = trace::clock_ns();
   {
     const Locked guard(lock_);
-    sampled_bytes_ = held_bytes_;
+    sampled_bytes_ = quota_.held();
     record.address = usage_.live().requested;
-    record.bytes = held_bytes_;
-    record.requested = std::min(limit_bytes_, device_->total_bytes());
+    record.bytes = quota_.held();
+    record.requested = std::min(quota_.limit(), device_->total_bytes());
     record.stream = peak_held_;
     sampled_peak_ = std::max(sampled_peak_, peak_held_);
   }
@@ -387,7 +387,7 @@ void DeviceHeap::release_reservation(Miss& miss) {
   if (reservation.claim != nullptr) drop_claim(miss);
   const Locked guard(lock_);
   reserved_bytes_ -= reservation.bytes();
-  put_back(reservation.promised_bytes);
+  quota_.give_back(reservation.promised_bytes);
   reservation.promised_bytes = 0;
   spare_.insert(spare_.end(), reservation.pages.begin(), reservation.pages.end());
   reservation.pages.clear();

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "allocator/accounting/budget.h"
+#include "allocator/accounting/incident_totals.h"
 #include "allocator/heap.h"
 
 namespace spillway {
@@ -88,18 +90,20 @@ Status DeviceHeap::outcome_of(const Miss& miss, LadderOutcome outcome) {
   return outcome == LadderOutcome::kUnwind ? Status::kUnwind : Status::kOutOfMemory;
 }
 
-void DeviceHeap::count_incident(Status status, uint64_t bytes, uint64_t us) {
+// Whatever the card has, the process may not take what the request lacks.
+bool DeviceHeap::is_over_limit(const Miss& miss, uint64_t short_bytes) {
   const Locked guard(lock_);
-  ++failures_;
-  if (status == Status::kOk) {
-    ++rescued_;
-    rescued_bytes_ += bytes;
-    rescue_us_ += us;
-  } else if (status == Status::kUnwind) {
-    ++unwound_;
-  } else {
-    ++gave_up_;
-  }
+  return !miss.refused && quota_.room_in_limit() < short_bytes;
+}
+
+// The driver is asked only where something is reserved, and not under the lock.
+void DeviceHeap::look_beside_reserve() {
+  const spillway_budget* budget = allocator_.budget();
+  if (budget == nullptr) return;
+  const bool reserves = budget::read(budget->reserve_bytes) != 0;
+  const uint64_t free = reserves ? device_->free_bytes(UINT64_MAX) : UINT64_MAX;
+  const Locked guard(lock_);
+  quota_.see_free(free);
 }
 
 Status DeviceHeap::run_handler(Miss& miss, FailurePtr* failure) {
@@ -121,7 +125,10 @@ Status DeviceHeap::run_handler(Miss& miss, FailurePtr* failure) {
   const Status status = outcome_of(miss, handle_with_kept_blocks(miss, event));
   const auto elapsed = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
   const auto us = static_cast<uint64_t>(elapsed);
-  count_incident(status, miss.size, us);
+  {
+    const Locked guard(lock_);
+    count_incident(incidents_, status, miss.size, us);
+  }
   allocator_.end_incident(status, miss.size, us);
   if (status == Status::kOk) return status;
   if (status == Status::kDriverFailed) return driver_failure(miss, failure);
@@ -170,10 +177,10 @@ uint64_t DeviceHeap::largest_extent(const Miss& miss) {
   const Locked guard(lock_);
   Arena& arena = arena_for(miss.request.stream, miss.request.pool, miss.size <= kSmallBytes);
   const uint64_t have_bytes =
-      pages_at_hand(miss) + std::min(miss.reservation.promised_bytes + room(), driver_free);
+      pages_at_hand(miss) + std::min(miss.reservation.promised_bytes + quota_.room(), driver_free);
   if (miss.returning != nullptr) return have_bytes / page_bytes_ * page_bytes_;
   if (arena.single_handle) {
-    const uint64_t made = std::min(miss.reservation.promised_bytes + room(), driver_free);
+    const uint64_t made = std::min(miss.reservation.promised_bytes + quota_.room(), driver_free);
     const Block* idle = arena.largest_hole();
     return std::max(made / page_bytes_ * page_bytes_, idle == nullptr ? 0 : idle->size);
   }

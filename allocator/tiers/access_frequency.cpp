@@ -46,8 +46,8 @@ double DeviceHeap::heat(const Block* block) const {
 void DeviceHeap::learn_under_pressure(bool failed) {
   {
     const Locked guard(lock_);
-    const uint64_t most = std::min(limit_bytes_, device_->total_bytes());
-    if (learning_since_ != 0 || order_ == 0 || (!failed && held_bytes_ < most / 100 * kPressurePercent))
+    const uint64_t most = std::min(quota_.limit(), device_->total_bytes());
+    if (learning_since_ != 0 || order_ == 0 || (!failed && quota_.held() < most / 100 * kPressurePercent))
       return;
     learning_since_ = order_;
   }

@@ -31,7 +31,7 @@ bool DeviceHeap::direct(DeviceId peer) const {
 
 uint64_t DeviceHeap::guest_room() {
   const Locked guard(lock_);
-  return room();
+  return quota_.room();
 }
 
 std::vector<DeviceHeap::Move> DeviceHeap::choose_guests(DeviceId peer, uint64_t bytes) {

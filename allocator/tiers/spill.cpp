@@ -82,7 +82,7 @@ SpillResult DeviceHeap::spill(Miss& miss, const SpillPlace& where) {
     take_place(miss, missing->place);
     victims = take_idle(needed, true);
     for (const IdleRange& victim : victims) needed -= std::min(needed, victim.range.bytes());
-    const uint64_t most = std::min(limit_bytes_, device_->total_bytes());
+    const uint64_t most = std::min(quota_.limit(), device_->total_bytes());
     if (needed != 0)
       moves = choose_moves(needed + std::min(kMostAhead, most / kAheadShare), where, where.most_bytes);
     mark_moving(moves);

@@ -23,7 +23,7 @@ void DeviceHeap::note_need() {
 }
 
 uint64_t DeviceHeap::returnable_here() const {
-  const uint64_t most = std::min(limit_bytes_, device_->total_bytes());
+  const uint64_t most = std::min(quota_.limit(), device_->total_bytes());
   const uint64_t taken = needs_.peak() + most / kMarginShare;
   return spilled_.empty() || !needs_.quiet(order_) || taken > most ? 0 : most - taken;
 }
@@ -103,7 +103,7 @@ uint64_t DeviceHeap::unspill_moves(std::vector<Move>& moves) {
   const uint64_t bytes = move_in(moves, pages);
   const Locked guard(lock_);
   reserved_bytes_ -= pages.bytes();
-  put_back(pages.promised_bytes);
+  quota_.give_back(pages.promised_bytes);
   spare_.insert(spare_.end(), pages.pages.begin(), pages.pages.end());
   needs_.moved_in(bytes);
   return bytes;
@@ -138,7 +138,7 @@ bool DeviceHeap::provide(Move& move, PageReservation& pages) {
   while (pages.pages.size() * page_bytes_ < bytes) {
     {
       const Locked guard(lock_);
-      if (!draw(page_bytes_)) return false;
+      if (!quota_.draw(page_bytes_)) return false;
       reserved_bytes_ += page_bytes_;
       pages.promised_bytes += page_bytes_;
     }

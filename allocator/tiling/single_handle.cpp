@@ -30,7 +30,7 @@ void Arena::forget_single(Block* busy) {
 
 // Bytes that a single handle still lacks, of the limit or of what the driver has.
 uint64_t DeviceHeap::short_of_single(const Miss& miss) const {
-  const uint64_t have = miss.refused ? 0 : miss.reservation.promised_bytes + room();
+  const uint64_t have = miss.refused ? 0 : miss.reservation.promised_bytes + quota_.room();
   return miss.size - std::min(miss.size, have);
 }
 
@@ -42,12 +42,12 @@ bool DeviceHeap::set_aside(Miss& miss) {
     {
       const Locked guard(lock_);
       const uint64_t missing = miss.size - std::min(miss.size, reservation.promised_bytes);
-      if (draw(missing)) {
+      if (quota_.draw(missing)) {
         reservation.promised_bytes += missing;
         reserved_bytes_ += missing;
         return true;
       }
-      lacking = missing - std::min(missing, room());
+      lacking = missing - std::min(missing, quota_.room());
     }
     if (last || release_spare(lacking) == 0) break;
   }
@@ -80,7 +80,7 @@ DeviceHeap::Served DeviceHeap::serve_single(Miss& miss, Arena& arena) {
     miss.reservation.promised_bytes -= miss.size;
     reserved_bytes_ -= miss.size;
     mapped_bytes_ += miss.size;
-    peak_held_ = std::max(peak_held_, held_bytes_);
+    peak_held_ = std::max(peak_held_, quota_.held());
     order = commit(miss.block);
   }
   tell_pages(Change::kMapped, arena, range);
@@ -119,7 +119,7 @@ uint64_t DeviceHeap::release_singles(uint64_t pool) {
     }
     bytes += busy->size;
     mapped_bytes_ -= busy->size;
-    put_back(busy->size);
+    quota_.give_back(busy->size);
     arena->forget_single(busy);
   }
   return bytes;
@@ -139,7 +139,7 @@ uint64_t DeviceHeap::release_spare(uint64_t most_bytes) {
   const uint64_t bytes = release_pages(pages);
   const Locked guard(lock_);
   reserved_bytes_ -= bytes + pages.size() * page_bytes_;
-  put_back(bytes);
+  quota_.give_back(bytes);
   spare_.insert(spare_.end(), pages.begin(), pages.end());
   return bytes;
 }

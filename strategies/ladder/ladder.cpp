@@ -149,8 +149,8 @@ Relief Ladder::relieve(Entry& entry, PendingRequest& request) {
   const OomEvent& event = request.event;
   constexpr Relief kNotReady{0, false, "the device did not come to rest"};
   if ((entry.info.needs & kNeedsGate) != 0) {
-    const Quiesce standstill(allocator_, *gate(), event.deadline);
-    return standstill.held() ? entry.strategy->relieve(request) : kNotReady;
+    const Quiesce quiesce(allocator_, *gate(), event.deadline);
+    return quiesce.held() ? entry.strategy->relieve(request) : kNotReady;
   }
   const bool waits = (entry.info.needs & kNeedsIdleDevice) != 0;
   const bool can_wait = event.capture == CaptureState::kNone && allocator_.uses(event.device);
@@ -161,9 +161,9 @@ Relief Ladder::relieve(Entry& entry, PendingRequest& request) {
 bool Ladder::at_rest(const std::function<void()>& work,
                      std::chrono::steady_clock::time_point deadline) noexcept {
   if (inside_strategy || gate() == nullptr) return false;
-  const Quiesce standstill(allocator_, *gate(), deadline);
-  if (standstill.held()) work();
-  return standstill.held();
+  const Quiesce quiesce(allocator_, *gate(), deadline);
+  if (quiesce.held()) work();
+  return quiesce.held();
 }
 
 // StreamEvents the entry as running, so that it is not removed under the call. False: it was removed.

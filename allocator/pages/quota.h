@@ -1,0 +1,51 @@
+// What may be held of one device: by the limit that was set for it, by the process's budget, and by what the
+// card has beyond the bytes that requests must leave to others. Whoever takes memory draws first and asks the
+// driver then, so that two never both get the last bytes.
+//
+// Thread-safety: none but that of the budget, which other takers draw from at the same time; the heap's lock
+// guards it. Ownership: borrows the budget, which may be set later, and the count of guests. Errors: `draw`
+// is false where there is no room, and nothing changes. Units: bytes.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "allocator/accounting/process_totals.h"
+
+namespace spillway {
+
+class Quota {
+ public:
+  // `guests`: what other devices' blocks take of this one.
+  Quota(size_t device, spillway_budget* const& budget, const std::atomic<uint64_t>& guests);
+
+  uint64_t held() const { return held_; }
+  uint64_t limit() const { return limit_; }  // UINT64_MAX: none
+  void set_limit(uint64_t bytes) { limit_ = bytes == 0 ? UINT64_MAX : bytes; }
+
+  // What the limit and the budget leave, and of that what the card has.
+  uint64_t room_in_limit() const;
+  uint64_t room() const;
+  bool draw(uint64_t bytes);
+  void give_back(uint64_t bytes);
+
+  // What requests must leave to others; where that is something, the card is asked before each of them.
+  uint64_t reserve() const;
+  void see_free(uint64_t free_bytes);
+
+  // What calls of the driver by the program have taken since this was made.
+  uint64_t native_since_start() const;
+
+ private:
+  uint64_t native() const;
+
+  const size_t device_;
+  spillway_budget* const& budget_;
+  const std::atomic<uint64_t>& guests_;
+  uint64_t held_ = 0;
+  uint64_t limit_ = UINT64_MAX;
+  uint64_t beside_reserve_ = UINT64_MAX;  // of the card, as last seen, less what was drawn since
+  const uint64_t native_at_start_;
+};
+
+}  // namespace spillway
