@@ -1,13 +1,16 @@
-"""gpu-check's table of programs finds what it is there to find: wrong verdicts and errors over their bars.
+"""gpu-check's tables find what they are there to find: wrong verdicts and errors over their bars, and a kernel of
+8-bit AdamW that has other bits than a processor, is slow, or is not there.
 
 The card and the rehearsal are made up here, so that the truth is known.
 """
+import json
 import pathlib
+import subprocess
 import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(sys.argv[1]) / "tools"))
-from gpu_check import rehearsals  # noqa: E402
+from gpu_check import quantized, rehearsals  # noqa: E402
 
 MIB = 1 << 20
 PEAKS = {"allocated": 1000 * MIB, "reserved": 1500 * MIB, "process": 1900 * MIB}
@@ -60,4 +63,36 @@ assert failed and "allocated over its bar" in text and "+1.10%" in text, text
 assert not said(Rehearsal(allocated=0.991))[0]
 failed, text = said(Silent())
 assert failed and "FAIL: exit code 7" in text, text
-print("wrong verdicts and errors over their bars are found")
+
+
+class Updated:
+    """A card on which an update of 8-bit moments was found to be so."""
+
+    def __init__(self, **found):
+        self.simulated = found.get("simulated", False)
+        self.found = {"simulated": self.simulated, "remark": "", "numbers": 1000,
+                      "kernel_apart": 0, "kernel_bytes_per_second": 8e11,
+                      "operators_apart": 3, "operators_bytes_per_second": 1e11,
+                      "copy_bytes_per_second": 1e12, **found}
+
+    def start(self, command, environment):
+        return subprocess.CompletedProcess(command, 0, json.dumps(self.found), "")
+
+
+def said_of_update(**found):
+    lines = []
+    failed = quantized.table(Updated(**found), lambda *more: lines.extend(more))
+    return failed, "\n".join(lines)
+
+
+failed, text = said_of_update()
+assert not failed and "| the kernel | 0 | 800 | 0.80 |" in text and "operators | 3 | 100 | 0.10 |" in text, text
+failed, text = said_of_update(kernel_apart=1)
+assert failed and "FAIL: 1 numbers of the kernel have other bits" in text, text
+failed, text = said_of_update(kernel_bytes_per_second=4e11)
+assert failed and "FAIL: the kernel moves 0.40 of what a copy does" in text, text
+failed, text = said_of_update(remark="8-bit AdamW by LibTorch's operators: NVRTC was not found")
+assert failed and "FAIL: 8-bit AdamW by LibTorch's operators: NVRTC was not found" in text, text
+failed, text = said_of_update(simulated=True, kernel_bytes_per_second=1)
+assert not failed and "not measured" in text, text
+print("wrong verdicts and errors over their bars are found, and kernels that are wrong, slow or absent")

@@ -146,6 +146,34 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, BesideLibTorch,
                                   (info.param.second == Place::kHost ? "OnTheHost" : "BesideTheParameters");
                          });
 
+// Beside the parameter it is updated whole, and from the host in tiles.
+TEST(EightBitAdamW, OfAParameterOfSeveralTilesHasTheSameBitsWhereverItsStatesLie) {
+  at::manual_seed(12);
+  const std::vector<at::Tensor> initial{at::randn({3, kTileElements / 2 + 33})};
+  TrainConfig train{.steps = 3, .weight_decay = 0.1, .clip = 1.0};
+  train.numerics.optimizer = OptimizerKind::kAdamW8bit;
+  const at::Tensor direction = at::randn(initial[0].sizes());
+  const auto trained = [&](const std::vector<Place>& places) {
+    Parameters parameters({"a"}, initial, {at::kCPU});
+    Optimizer optimizer(parameters, train, places[0], initial);
+    for (uint64_t step = 0; step < places.size(); ++step) {
+      optimizer.move_to(places[step]);
+      parameters.clear_gradients();
+      parameters.begin_micro_batch(0);
+      (parameters.value(0) * direction).sum().backward();
+      optimizer.prepare(step);
+      EXPECT_TRUE(optimizer.commit());
+    }
+    std::vector<at::Tensor> found = optimizer.states(0);
+    found.push_back(parameters.value(0).detach());
+    return found;
+  };
+  const auto beside = trained({Place::kDevice, Place::kDevice, Place::kDevice});
+  const auto moved = trained({Place::kHost, Place::kDevice, Place::kHost});
+  ASSERT_EQ(beside.size(), 5u);
+  for (size_t i = 0; i < beside.size(); ++i) EXPECT_TRUE(at::equal(beside[i], moved[i])) << i;
+}
+
 // One parameter whose gradient is always the same.
 class Constant {
  public:

@@ -198,11 +198,21 @@ TEST(WeightStorage, InEightBitsIsOfTheLayersMatricesAlone) {
 TEST(WeightStorage, ATileIsOfWholeRowsAndWholeBlocks) {
   const std::vector<int64_t> sizes{3000, 1000};
   const Numerics numerics{.precision = Precision::kInt8, .optimizer = OptimizerKind::kAdamW8bit};
-  const int64_t tile = tile_elements(numerics, sizes);
+  const int64_t tile = tile_elements(numerics, sizes, true);
   EXPECT_EQ(tile % 1000, 0);
   EXPECT_EQ(tile % kQuantizationBlock, 0);
   EXPECT_GT(tile, kTileElements / 2);
   EXPECT_LE(tile, kTileElements);
+}
+
+TEST(EightBitAdamW, NeedsNoRoomBesideItsStatesAndIsOneTileThere) {
+  const std::vector<int64_t> sizes{3000, 1000};
+  const Numerics floats{.optimizer = OptimizerKind::kAdamW8bit};
+  EXPECT_EQ(tile_elements(floats, sizes, false), 3000 * 1000);
+  EXPECT_EQ(update_scratch_bytes(floats, {sizes}, false), 0u);
+  const uint64_t tile = kTileElements, scales = kTileElements / kQuantizationBlock;
+  EXPECT_EQ(tile_elements(floats, sizes, true), kTileElements);
+  EXPECT_EQ(update_scratch_bytes(floats, {sizes}, true), 2 * tile + 2 * 4 * scales);
 }
 
 }  // namespace

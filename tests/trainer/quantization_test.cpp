@@ -16,19 +16,6 @@
 namespace spillway::trainer {
 namespace {
 
-TEST(DynamicMap, HasTheNumbersOfBitsandbytes) {
-  const CodeTable &with_signs = signed_codes(), &without = unsigned_codes();
-  EXPECT_TRUE(std::is_sorted(with_signs.begin(), with_signs.end()));
-  EXPECT_TRUE(std::is_sorted(without.begin(), without.end()));
-  EXPECT_FLOAT_EQ(with_signs[0], -0.99296875f);
-  EXPECT_FLOAT_EQ(with_signs[255], 1);
-  EXPECT_EQ(with_signs[kSignedZero], 0);
-  EXPECT_FLOAT_EQ(with_signs[kSignedZero + 1], 5.5e-7f);
-  EXPECT_EQ(without[0], 0);
-  EXPECT_FLOAT_EQ(without[1], 3.25e-7f);
-  EXPECT_FLOAT_EQ(without[255], 1);
-}
-
 class QuantizedUpdate : public testing::Test {
  protected:
   // A whole number of blocks and a part of one.
@@ -46,10 +33,7 @@ class QuantizedUpdate : public testing::Test {
               .decays = true};
     }
   };
-  QuantizedUpdate() {
-    at::manual_seed(3);
-    rule_.reserve_operators(at::kCPU, kElements);
-  }
+  QuantizedUpdate() { at::manual_seed(3); }
   at::Tensor gradient() const {  // of very different sizes within a block, and a block of zeros
     at::Tensor made = at::randn({kElements}) * at::pow(10.0, -6 * at::rand({kElements}));
     made.narrow(0, kQuantizationBlock, kQuantizationBlock).zero_();
@@ -58,58 +42,6 @@ class QuantizedUpdate : public testing::Test {
 
   QuantizedAdamWRule rule_{{.weight_decay = 0.1}};
 };
-
-TEST_F(QuantizedUpdate, IsTheSameInOnePassAsByOperators) {
-  State one, other;
-  other.value.copy_(one.value);
-  for (uint64_t number = 1; number <= 20; ++number) {
-    const at::Tensor now = gradient();
-    rule_.begin({.number = number, .rate = 1e-2});
-    rule_.apply(one.tile(now));
-    rule_.apply_by_operators(other.tile(now));
-    ASSERT_TRUE(at::allclose(one.value, other.value, 1e-5, 1e-6)) << number;
-    ASSERT_TRUE(at::allclose(one.first_scales, other.first_scales, 1e-5, 0)) << number;
-    // A number that lies between two codes may be rounded to either.
-    const auto apart = [](const at::Tensor& a, const at::Tensor& b) {
-      return (a.to(at::kInt) - b.to(at::kInt)).abs();
-    };
-    for (const auto& [a, b] : {std::pair(one.first, other.first), std::pair(one.second, other.second)}) {
-      ASSERT_LE(apart(a, b).max().item().toInt(), 1);
-      ASSERT_LE(apart(a, b).sum().item().toInt(), kElements / 1000) << number;
-    }
-    for (const auto& [a, b] :
-         {std::pair(one.first, other.first), std::pair(one.second, other.second),
-          std::pair(one.first_scales, other.first_scales), std::pair(one.second_scales, other.second_scales)})
-      a.copy_(b);  // so that what is apart does not add up
-  }
-  EXPECT_EQ(one.first.narrow(0, kQuantizationBlock, kQuantizationBlock).max().item().toInt(), kSignedZero);
-}
-
-// Where a processor computes eights alone, they are beside LibTorch's operators in the test above.
-TEST_F(QuantizedUpdate, HasTheSameBitsInVectorsOfEachWidth) {
-  const at::Tensor begin = State().value;
-  const AdamWNumbers numbers{.keep = 0.999f, .beta1 = 0.9f, .beta2 = 0.95f, .rate = 1e-2f, .epsilon = 1e-8f};
-  std::vector<at::Tensor> gradients;
-  for (int round = 0; round < 20; ++round) gradients.push_back(gradient());
-  const auto updated = [&](VectorWidth width) {
-    State state{.value = begin.clone()};
-    for (const at::Tensor& gradient : gradients)
-      update_blocks(numbers, state.value.mutable_data_ptr<float>(), gradient.const_data_ptr<float>(),
-                    {state.first.mutable_data_ptr<uint8_t>(), state.first_scales.mutable_data_ptr<float>(),
-                     state.second.mutable_data_ptr<uint8_t>(), state.second_scales.mutable_data_ptr<float>()},
-                    kElements, width);
-    return state;
-  };
-  ASSERT_TRUE(can_compute(VectorWidth::kEight) && can_compute(widest_vectors()));
-  const State expected = updated(VectorWidth::kEight);
-  EXPECT_FALSE(at::equal(expected.value, begin));
-  EXPECT_GT(expected.first.max().item().toInt(), 200) << "codes of all sizes";
-  if (!can_compute(VectorWidth::kSixteen)) return;
-  const State found = updated(VectorWidth::kSixteen);
-  EXPECT_TRUE(at::equal(found.value, expected.value));
-  EXPECT_TRUE(at::equal(found.first, expected.first));
-  EXPECT_TRUE(at::equal(found.second, expected.second));
-}
 
 TEST_F(QuantizedUpdate, KeepsEachMomentAtTheNearestCode) {
   State state;

@@ -18,6 +18,16 @@ TEST_F(Simulated, GivesTheBitsOfTheCpu) {
   EXPECT_EQ(reference({config_.plan, config_.plan}), gpu);
 }
 
+TEST_F(Simulated, GivesTheBitsOfTheCpuWithEightBitMomentsToo) {
+  config_.model = small_gpt2(2, 40, 2, 8);  // matrices that are quantized and some that are not
+  config_.train.numerics.optimizer = OptimizerKind::kAdamW8bit;
+  corpus_ = test_corpus(scratch_, config_.model);
+  const Outcome gpu = reference({config_.plan, config_.plan});
+  devices_ = {at::Device(at::kCPU)};
+  references_.clear();
+  EXPECT_EQ(reference({config_.plan, config_.plan}), gpu);
+}
+
 TEST_F(Simulated, TheCommitMakesNoRequest) {
   expect_quiet_commits();
 }

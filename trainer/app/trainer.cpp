@@ -253,6 +253,8 @@ void Run::build() {
     if (const auto again = build_program(plan)) throw SetupOutOfMemory(least_need(plan) + *again);
     log_.say(LogLevel::kWarning, "no room for the optimizer's state on the device: it starts on the host");
   }
+  if (const std::string remark = program_->optimizer().remark(); !remark.empty())
+    log_.say(LogLevel::kWarning, remark);
   if (!options_.resume.empty() && !load_checkpoint(from, config_, program_.get(), &error))
     throw SetupError(error);
   if (config_.chooses_plan()) start_ = guarantee_of_start(config_.plan, plan, shape_.batch);

@@ -46,7 +46,7 @@ void Optimizer::add_entry(size_t index, Place place, const at::Tensor& initial) 
   const std::vector<int64_t> sizes = parameters_.value(index).sizes().vec();
   Entry entry{.shapes = optimizer_state(train_.numerics, sizes),
               .tensors = {},
-              .tile = tile_elements(train_.numerics, sizes),
+              .tile = tile_elements(train_.numerics, sizes, place == Place::kHost),
               .on_host = place == Place::kHost};
   const at::Device device = place_of(place, parameters_.value(index));
   for (const StateTensor& shape : entry.shapes)
@@ -230,6 +230,7 @@ void Optimizer::move_to(Place place) {
       moved.push_back(tensor.to(place_of(place, parameters_.value(i))));
     entry.tensors = std::move(moved);
     entry.on_host = place == Place::kHost;
+    entry.tile = tile_elements(train_.numerics, parameters_.value(i).sizes().vec(), entry.on_host);
   }
   prepare_scratch();
 }

@@ -129,22 +129,25 @@ class Counter {
     out_.time.operations += times * part.operations;
   }
 
-  // An update goes through a parameter in tiles, which a device's cache holds: value, gradient and states are
-  // read and written once. Before, the gradient is set to zero, and read for the norm.
+  // An update goes through a parameter in tiles, which a device's cache holds, or in one kernel: value,
+  // gradient and states are read and written once. Before, the gradient is set to zero, and read for the
+  // norm.
   void count_optimizer() {
-    constexpr double kKernels = 10;
     const Numerics& numerics = shape_.numerics;
+    const double kernels =
+        numerics.optimizer == OptimizerKind::kAdamW8bit && !numerics.rounds_stochastically() ? 3 : 10;
+    const bool on_host = plan_.optimizer == Place::kHost;
     for (const Parameter& parameter : table_) {
       const double elements = double(parameter.elements());
-      const double tiles = std::ceil(elements / double(tile_elements(numerics, parameter.sizes)));
+      const double tiles = std::ceil(elements / double(tile_elements(numerics, parameter.sizes, on_host)));
       double states = 0, copies = 0;
       for (const StateTensor& state : optimizer_state(numerics, parameter.sizes))
         states += double(state.bytes()), copies += 2;
       const double bytes =
           2 * (double(stored_bytes(numerics, parameter)) + 2 * elements * numerics.gradient_bytes() + states);
       out_.time.optimizer +=
-          std::max(bytes / machine_.memory_bytes_per_second, tiles * kKernels * machine_.launch_seconds);
-      if (plan_.optimizer == Place::kHost)  // there and back; each copy is waited for
+          std::max(bytes / machine_.memory_bytes_per_second, tiles * kernels * machine_.launch_seconds);
+      if (on_host)  // there and back; each copy is waited for
         out_.time.host_link +=
             2 * states / machine_.host_bytes_per_second + tiles * copies * 2 * machine_.launch_seconds;
     }

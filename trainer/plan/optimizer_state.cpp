@@ -66,8 +66,10 @@ std::vector<StateTensor> optimizer_state(const Numerics& numerics, const Sizes& 
   return state;
 }
 
-int64_t tile_elements(const Numerics& numerics, const Sizes& sizes) {
+int64_t tile_elements(const Numerics& numerics, const Sizes& sizes, bool states_on_host) {
   const int64_t elements = product(sizes);
+  const bool in_place = !states_on_host && !numerics.rounds_stochastically();
+  if (in_place && numerics.optimizer == OptimizerKind::kAdamW8bit) return elements;
   int64_t unit = numerics.optimizer == OptimizerKind::kAdamW8bit ? kQuantizationBlock : 1;
   const bool whole_rows =
       numerics.optimizer == OptimizerKind::kAdafactor || numerics.precision == Precision::kInt8;
@@ -80,13 +82,11 @@ uint64_t update_scratch_bytes(const Numerics& numerics, const std::vector<Sizes>
   std::map<std::string, uint64_t> tiles;  // the largest of each kind
   uint64_t whole = 0;
   for (const Sizes& sizes : parameters) {
-    const int64_t tile = tile_elements(numerics, sizes);
+    const int64_t tile = tile_elements(numerics, sizes, states_on_host);
     const auto need = [&](const std::string& name, uint64_t bytes) {
       tiles[name] = std::max(tiles[name], bytes);
     };
-    bool quantized = false;
     for (const StateTensor& state : optimizer_state(numerics, sizes)) {
-      quantized |= state.is_codes;
       if (state.elements_per_entry == 0)
         whole += 2 * state.bytes();  // the next state, and the factors that follow from it
       else if (states_on_host)
@@ -99,11 +99,6 @@ uint64_t update_scratch_bytes(const Numerics& numerics, const std::vector<Sizes>
     // Of matrices in 8 bits: a scale for each row.
     if (numerics.precision == Precision::kInt8 && has_factors(sizes))
       need("rows", uint64_t{4} * static_cast<uint64_t>(tile / sizes[1]));
-    // Both moments, one more to round in, and codes as they are looked up; in whole blocks.
-    if (quantized)
-      need("moments", uint64_t{4} * 4 *
-                          static_cast<uint64_t>((tile + kQuantizationBlock - 1) / kQuantizationBlock *
-                                                kQuantizationBlock));
   }
   for (const auto& [name, bytes] : tiles) whole += bytes;
   return whole;

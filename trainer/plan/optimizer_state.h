@@ -16,7 +16,7 @@ namespace spillway::trainer {
 // of Dettmers et al., "8-bit Optimizers via Block-wise Quantization" (2022).
 inline constexpr int64_t kQuantizationBlock = 256, kLeastQuantizedElements = 4096;
 
-// An update goes through a parameter in tiles of about so many elements.
+// An update goes through a parameter in tiles of about so many elements, where it needs room to compute in.
 inline constexpr int64_t kTileElements = 1 << 18;
 
 struct StateTensor {
@@ -33,8 +33,9 @@ struct StateTensor {
 
 std::vector<StateTensor> optimizer_state(const Numerics& numerics, const std::vector<int64_t>& sizes);
 
-// Elements of a tile of such a parameter: as near to kTileElements as whole blocks or rows allow.
-int64_t tile_elements(const Numerics& numerics, const std::vector<int64_t>& sizes);
+// Elements of a tile of such a parameter: as near to kTileElements as whole blocks or rows allow, or all of
+// them where the update needs no room.
+int64_t tile_elements(const Numerics& numerics, const std::vector<int64_t>& sizes, bool states_on_host);
 
 // Bytes that one device needs for an update of these parameters, all of one model, beside what they keep: the
 // tiles of states on the host, and room to compute in.

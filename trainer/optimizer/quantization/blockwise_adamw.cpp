@@ -27,11 +27,10 @@ namespace spillway::trainer {
 namespace {
 
 constexpr int kBlock = static_cast<int>(kQuantizationBlock);
-constexpr float kLeastScale = 1e-12f;  // of a block of zeros
 
 template <int kLanes>
 struct Maps {
-  VectorCodes<kLanes> first{true}, second{false};
+  VectorCodes<kLanes> first{signed_map()}, second{unsigned_map()};
 };
 
 template <int kLanes>
@@ -63,7 +62,7 @@ SPILLWAY_INLINE float largest(const float* numbers) {
   }
   int32_t one = most[0];
   for (int lane = 1; lane < kLanes; ++lane) one = std::max(one, most[lane]);
-  return std::max(__builtin_bit_cast(float, one), kLeastScale);
+  return std::max(__builtin_bit_cast(float, one), kLeastBlockScale);
 }
 
 struct Block {

@@ -8,25 +8,11 @@
 #pragma once
 #include <cstdint>
 
+#include "trainer/optimizer/quantization/blockwise_update.h"
+
 namespace spillway::trainer {
 
-struct AdamWNumbers {
-  float keep = 1;  // what weight decay leaves of a value
-  float beta1 = 0, beta2 = 0;
-  float rate = 0;        // divided by the first moment's bias
-  float correction = 1;  // of the second moment's root
-  float epsilon = 0;
-};
-
-struct QuantizedMoments {
-  uint8_t* first_codes;   // signed
-  float* first_scales;    // one a block
-  uint8_t* second_codes;  // unsigned
-  float* second_scales;
-};
-
-// How many numbers are computed at once. The bits are the same on a processor that has both; one without
-// fused multiplication and addition rounds some sums otherwise.
+// How many numbers are computed at once. The bits are the same.
 enum class VectorWidth : uint8_t { kEight, kSixteen };
 bool can_compute(VectorWidth width);  // on this processor
 VectorWidth widest_vectors();         // that it has instructions for
@@ -34,5 +20,9 @@ VectorWidth widest_vectors();         // that it has instructions for
 // `elements` from the beginning of a block on; the last block may be shorter.
 void update_blocks(const AdamWNumbers& numbers, float* value, const float* gradient,
                    const QuantizedMoments& moments, int64_t elements, VectorWidth width = widest_vectors());
+
+// Blocks `begin` to before `end` by the functions of a GPU's kernel, lane after lane: what a simulated card
+// computes. The bits are the same.
+void update_blocks_by_lanes(const BlockwiseUpdate& update, int64_t begin, int64_t end);
 
 }  // namespace spillway::trainer

@@ -1,25 +1,26 @@
-// The numbers that an 8-bit code stands for: denser near zero, as a floating-point number whose exponent is a
-// power of ten.
-//
-// Dettmers, "8-Bit Approximations for Parallelism in Deep Learning" (2016), as bitsandbytes builds it: for i
-// = 0..6 the interval from 0.1 to 1 is cut into 2^i bins (signed: of both signs) or 2^(i+1) bins (unsigned),
-// whose middles times 10^(i-6) are the numbers; with 0 and 1 they are 256. A block's numbers are divided by
-// the largest of them before.
+// The two maps of 8-bit codes that the moments use, and their numbers and thresholds as tables: for code that
+// looks numbers up and does not compute them (code_map.h), with the same bits.
 //
 // Thread-safety: constant after the first use. Errors: none.
 #pragma once
 #include <array>
 #include <cstdint>
 
+#include "trainer/optimizer/quantization/code_map.h"
+
 namespace spillway::trainer {
 
 using CodeTable = std::array<float, 256>;
-inline constexpr int32_t kSignedZero = 127;  // the code of 0 among the signed ones
+using Thresholds = std::array<float, 255>;
+
+const CodeMap& signed_map();
+const CodeMap& unsigned_map();
 
 const CodeTable& signed_codes();    // ascending, of -0.99296875 to 1
 const CodeTable& unsigned_codes();  // ascending, of 0 to 1
 
-// Numbers from which on the next code is nearer: between code i and i + 1.
-std::array<float, 255> thresholds_of(const CodeTable& codes);
+// The least numbers that are encoded as more than code i. Those of the signed map are of numbers from -1 on.
+const Thresholds& signed_thresholds();
+const Thresholds& unsigned_thresholds();
 
 }  // namespace spillway::trainer

@@ -1,14 +1,12 @@
-// Several codes of a dynamic map at once, without a table of 256 numbers: the decade is found by comparing,
-// and within one the numbers are evenly spaced.
-//
-// A code that stands for neither 0 nor 1, counted from the code of 0 on, is 2^d + bin in the signed map,
-// whose decades d are 0 to 6, and 2^d + bin - 1 in the unsigned one, whose d are 1 to 7. As a float its
-// exponent is the decade, and its fraction the place within it.
+// Several codes of a map at once, without a table of 256 numbers: the decade is found by comparing, and
+// within one the numbers are evenly spaced. The bits are those of code_map.h.
 //
 // Thread-safety: pure. Errors: none.
 #pragma once
 #include <cmath>
 #include <cstdint>
+
+#include "trainer/optimizer/quantization/code_map.h"
 
 namespace spillway::trainer {
 
@@ -54,22 +52,15 @@ class VectorCodes {
   using Ints = typename Lanes<kLanes>::Ints;
 
  public:
-  explicit VectorCodes(bool is_signed) : offset_(is_signed ? 0 : 1), one_code_(is_signed ? 128 : 255) {
-    for (int d = offset_; d < 7 + offset_; ++d) {
-      const double unit = unit_of(d), bins = std::ldexp(1.0, d);
-      const int slot = slot_of(d), before = d - offset_;
-      slope_[slot] = static_cast<float>(unit * 0.9);
-      base_[slot] = static_cast<float>(unit * (0.1 - 0.9));
-      bins_per_unit_[before] = static_cast<float>(bins / (0.9 * unit));
-      shift_[before] = static_cast<float>(bins / -9);
-      first_[before] = (1 << d) - offset_;
-      last_[before] = (2 << d) - 1 - offset_;
-      const double below = before == 0 ? 0 : number(d - 1, (1 << d) / 2 - 1);
-      from_[before] = static_cast<float>((number(d, 0) + below) / 2);
+  explicit VectorCodes(const CodeMap& map) : offset_(map.offset), one_code_(map.one_code) {
+    for (int place = 0; place <= kDecades; ++place) {
+      codes_per_unit_[place] = map.codes_per_unit[place], shift_[place] = map.shift[place];
+      last_[place] = map.last_code[place];
+      from_[place] = map.from[place];
+      const int exponent = place + offset_ + 127, slot = exponent & (kLanes - 1);
+      if (place < kDecades) slope_[slot] = map.slope[exponent & 7], base_[slot] = map.base[exponent & 7];
     }
-    first_[7] = last_[7] = one_code_;
-    from_[7] = static_cast<float>((1 + number(6 + offset_, (1 << (6 + offset_)) - 1)) / 2);
-    if (kLanes > 8) base_[slot_of(7 + offset_)] = 1;
+    if (kLanes > 8) base_[(kDecades + offset_ + 127) & (kLanes - 1)] = 1;
     for (int slot = 0; slot < kBinaries; ++slot) note_decades(slot);
   }
 
@@ -87,8 +78,8 @@ class VectorCodes {
   // The nearest codes of numbers from 0 to 1.
   __attribute__((always_inline)) Ints encoded(Floats x) const {
     const Ints decade = decade_of(x);
-    const Floats bin = x * looked_up(bins_per_unit_, decade) + looked_up(shift_, decade);
-    const Ints code = __builtin_convertvector(bin, Ints) + looked_up(first_, decade);
+    const Floats place = x * looked_up(codes_per_unit_, decade) + looked_up(shift_, decade);
+    const Ints code = __builtin_convertvector(place, Ints);
     const Ints last = looked_up(last_, decade);  // also of numbers a little above the decade's
     return (code > last ? last : code) & (x >= from_[0]);
   }
@@ -120,18 +111,13 @@ class VectorCodes {
     }
   }
 
-  double unit_of(int d) const { return std::pow(10.0, d - 6 - offset_); }
-  double number(int d, int bin) const { return unit_of(d) * (0.1 + 0.9 * (bin + 0.5) / std::ldexp(1.0, d)); }
-  // Of a float's exponent, by its last bits; the slot that is left is that of 0.
-  static int slot_of(int d) { return (d + 127) & (kLanes - 1); }
-
   const int32_t offset_, one_code_;
-  Floats slope_{}, base_{};           // by slot
-  Floats next_by_binary_[2]{};        // where the decade ends among the numbers of an exponent
-  Ints decade_by_binary_[2]{};        // that of the least of them
-  Floats bins_per_unit_{}, shift_{};  // by decade, the lowest first
-  Ints first_{}, last_{};
-  float from_[8] = {};  // the least number that is nearer to a code of this decade than to one below
+  Floats slope_{}, base_{};            // by the last bits of an exponent; the slot that is left is that of 0
+  Floats next_by_binary_[2]{};         // where the decade ends among the numbers of an exponent
+  Ints decade_by_binary_[2]{};         // that of the least of them
+  Floats codes_per_unit_{}, shift_{};  // by decade, the lowest first
+  Ints last_{};
+  float from_[8] = {};
 };
 
 }  // namespace spillway::trainer

@@ -69,7 +69,7 @@ at::Tensor AdafactorRule::tile_of(const at::Tensor& gradient, const Next& next, 
 
 double AdafactorRule::update_size(const Update& update, const Updated& of, const Next& next) const {
   const int64_t elements = of.gradient.numel();
-  const int64_t tile = tile_elements(train_.numerics, of.gradient.sizes().vec());
+  const int64_t tile = tile_elements(train_.numerics, of.gradient.sizes().vec(), true);
   const at::Tensor all = of.gradient.view({-1});
   double squares = 0;
   for (int64_t begin = 0; begin < elements; begin += tile) {

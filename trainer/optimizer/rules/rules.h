@@ -1,9 +1,10 @@
 // The optimizers, by name.
 #pragma once
 #include <map>
+#include <utility>
 
 #include "trainer/optimizer/host_number.h"
-#include "trainer/optimizer/quantization/blockwise_adamw.h"
+#include "trainer/optimizer/quantization/gpu_kernel.h"
 #include "trainer/optimizer/update_rule.h"
 
 namespace spillway::trainer {
@@ -24,15 +25,19 @@ class AdamRule : public UpdateRule {
 };
 
 // AdamW whose moments are kept in 8 bits, of Dettmers et al., "8-bit Optimizers via Block-wise Quantization"
-// (2022). Parameters of fewer than kLeastQuantizedElements keep them in 32. On a CPU a block is updated in
-// one pass (quantization/blockwise_adamw.h), on a GPU by LibTorch's operators. States: codes and scales of
-// both moments.
+// (2022). Parameters of fewer than kLeastQuantizedElements keep them in 32. A block is updated in one pass:
+// on a CPU by quantization/blockwise_adamw.h, on a GPU by quantization/gpu_kernel.h, or by LibTorch's
+// operators where that cannot be had. All three have the same bits, but for those of what is no number.
+// States: codes and scales of both moments.
 class QuantizedAdamWRule : public UpdateRule {
  public:
-  explicit QuantizedAdamWRule(const TrainConfig& train) : train_(train), small_(train, true) {}
+  using MakeKernel = std::function<std::unique_ptr<BlockwiseKernel>(at::Device, std::string* why_not)>;
+  explicit QuantizedAdamWRule(const TrainConfig& train, MakeKernel make = &BlockwiseKernel::make)
+      : train_(train), small_(train, true), make_kernel_(std::move(make)) {}
   void reserve(at::Device device, int64_t elements) override;
   void begin(const Update& update) override;
   void apply(const Tile& tile) override;
+  std::string remark() const override { return remark_; }
   // The same by operators, on any device. REQUIRES: reserve_operators(device, elements of the tile).
   void apply_by_operators(const Tile& tile);
   void reserve_operators(at::Device device, int64_t elements);
@@ -43,18 +48,22 @@ class QuantizedAdamWRule : public UpdateRule {
   };
   // Room for one tile, in whole blocks.
   struct Room {
-    at::Tensor first, second, rounded, index;
+    at::Tensor first, second, rounded, index, by_scale;
     Map first_map, second_map;
   };
 
+  BlockwiseUpdate update_of(const Tile& tile) const;
   void apply_in_one_pass(const Tile& tile) const;
 
   const TrainConfig train_;
   AdamRule small_;
-  std::map<int, Room> rooms_;  // by device index
+  const MakeKernel make_kernel_;
+  std::map<int, std::unique_ptr<BlockwiseKernel>> kernels_;  // by device index; null: there is none
+  std::map<int, Room> rooms_;                                // by device index
+  std::string remark_;
   AdamWNumbers numbers_;
   float kept_ = 1;  // by the weight decay, where it applies
-  HostNumber keep_, beta1_, beta2_, correction_, epsilon_;
+  HostNumber keep_, beta1_, beta2_, rest1_, rest2_, rate_, correction_, epsilon_;
 };
 
 // Gradient descent with momentum, as torch.optim.SGD computes it. State: the momentum.
