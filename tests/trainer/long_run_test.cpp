@@ -1,6 +1,7 @@
 // Twenty steps of each family, and of a T5 also on padded pairs, with everything on that could tell two runs
-// apart: dropout, clipped gradients, micro-batches, float16 with a loss scale that overflows. Whatever is recomputed, moved, failed or resumed
-// on the way, the losses, norms and weights are those of the plain run, to the bit.
+// apart: dropout, clipped gradients, micro-batches, float16 with a loss scale that overflows. Whatever is
+// recomputed, moved, failed or resumed on the way, the losses, norms and weights are those of the plain run,
+// to the bit.
 #include <iterator>
 #include <sstream>
 
@@ -58,7 +59,8 @@ INSTANTIATE_TEST_SUITE_P(Of, LongRun,
                          testing::Values(Learned{Family::kGpt2}, Learned{Family::kLlama},
                                          Learned{Family::kT5}, Learned{Family::kT5, true}),
                          [](const auto& info) {
-                           return std::string(name_of(info.param.family)) + (info.param.pairs ? "_pairs" : "");
+                           return std::string(name_of(info.param.family)) +
+                                  (info.param.pairs ? "_pairs" : "");
                          });
 
 TEST_P(LongRun, OverflowsClipsAndLearns) {

@@ -23,12 +23,6 @@ Architecture model_for(int64_t source, int64_t target) {
   return model;
 }
 
-void expect_near(const at::Tensor& actual, const at::Tensor& expected, const std::string& what) {
-  const double off = (actual.detach() - expected.detach()).abs().max().item().toDouble(),
-               scale = expected.detach().abs().max().item().toDouble();
-  EXPECT_LE(off, 2e-5 * scale + 1e-7) << what << ", of " << scale;
-}
-
 class Padding : public testing::Test {
  protected:
   Padding() {
@@ -45,9 +39,15 @@ class Padding : public testing::Test {
                               1));
     }
   }
+  static void expect_near(const at::Tensor& actual, const at::Tensor& expected, const std::string& what) {
+    const double off = (actual.detach() - expected.detach()).abs().max().item().toDouble(),
+                 scale = expected.detach().abs().max().item().toDouble();
+    EXPECT_LE(off, 2e-5 * scale + 1e-7) << what << ", of " << scale;
+  }
   at::Tensor rows() const { return at::cat(rows_); }
   at::Tensor loss_alone(size_t pair) const {
-    return Model(model_for(kPairs[pair].source, kPairs[pair].target)).loss_sum(weights_, alone_[pair], {}, false);
+    return Model(model_for(kPairs[pair].source, kPairs[pair].target))
+        .loss_sum(weights_, alone_[pair], {}, false);
   }
 
   const Model padded_{model_for(kContext, kTarget)};
@@ -70,8 +70,8 @@ TEST_F(Padding, LeavesTheLogitsOfTargetsAsTheyAreAlone) {
   const at::Tensor logits = padded_.logits(weights_, rows());
   for (size_t pair = 0; pair < std::size(kPairs); ++pair) {
     const Model alone(model_for(kPairs[pair].source, kPairs[pair].target));
-    expect_near(logits[int64_t(pair)].narrow(0, 0, kPairs[pair].target), alone.logits(weights_, alone_[pair])[0],
-                std::to_string(pair));
+    expect_near(logits[int64_t(pair)].narrow(0, 0, kPairs[pair].target),
+                alone.logits(weights_, alone_[pair])[0], std::to_string(pair));
   }
 }
 

@@ -65,7 +65,8 @@ TEST_F(PairCorpus, ARowIsASourceAndATargetEachWithItsPadding) {
     ASSERT_EQ(examples.row_tokens(), 20u);
     std::vector<int64_t> row(20);
     examples.validation_row(0, 1, row);
-    EXPECT_THAT(row, ElementsAre(109, 110, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 209, 1, -1, -1, -1, -1, -1, -1));
+    EXPECT_THAT(row,
+                ElementsAre(109, 110, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 209, 1, -1, -1, -1, -1, -1, -1));
     EXPECT_EQ(corpus.size(), 20u) << "tokens of targets";
     EXPECT_EQ(corpus.text_bytes(), 4000u);
     EXPECT_NEAR(corpus.unigram_entropy(), 0.5 * std::log(2) + 0.5 * std::log(20), 1e-9);
@@ -133,13 +134,14 @@ TEST_F(PairCorpus, TheLengthsOfAModelAreThoseOfTheFileUnlessItSaysOthers) {
               HasSubstr("'model.context' (11) must be at least 12, as the longest source"));
   EXPECT_THAT(config_fault("family = \"t5\"\ntarget = 7\n"), HasSubstr("--target-tokens 7"));
   EXPECT_THAT(config_fault("family = \"t5\"\nvocabulary = 383\n"), HasSubstr("at least 384"));
-  EXPECT_THAT(config_fault("family = \"gpt2\"\n"), HasSubstr("pairs, which a t5 learns from, and not a gpt2"));
+  EXPECT_THAT(config_fault("family = \"gpt2\"\n"),
+              HasSubstr("pairs, which a t5 learns from, and not a gpt2"));
   EXPECT_THAT(config_fault("family = \"llama\"\ntarget = 8\n"), HasSubstr("'model.target' is for a t5"));
   scratch_.corpus();
   std::string error;
-  EXPECT_FALSE(parse_config("[data]\ncorpus = \"" + scratch_.file("corpus.txt") +
-                                "\"\n[model]\nfamily = \"t5\"\ntarget = 8\n",
-                            {}, &error));
+  EXPECT_FALSE(parse_config(
+      "[data]\ncorpus = \"" + scratch_.file("corpus.txt") + "\"\n[model]\nfamily = \"t5\"\ntarget = 8\n", {},
+      &error));
   EXPECT_THAT(error, HasSubstr("'data.corpus' has no pairs"));
 }
 
@@ -179,8 +181,9 @@ TEST_F(PairCorpus, WhatIsWrongWithItsListsIsSaid) {
   EXPECT_THAT(changed([](WrittenPairs& it) { it.targets.tokens.push_back(1); }), HasSubstr("that end at"));
   EXPECT_THAT(changed([](WrittenPairs& it) { it.sources.add({}), it.targets.add({1}); }),
               HasSubstr("source_offsets that leave pair 40 without a token"));
-  EXPECT_THAT(changed([](WrittenPairs& it) { it.sources.add(std::vector<int32_t>(13, 5)), it.targets.add({1}); }),
-              HasSubstr("give pair 40 13 tokens, and the metadata say at most 12"));
+  EXPECT_THAT(
+      changed([](WrittenPairs& it) { it.sources.add(std::vector<int32_t>(13, 5)), it.targets.add({1}); }),
+      HasSubstr("give pair 40 13 tokens, and the metadata say at most 12"));
   EXPECT_THAT(changed([](WrittenPairs& it) { it.sources.add({1}); }), HasSubstr("41 sources and 40 targets"));
   EXPECT_THAT(changed([](WrittenPairs& it) { it.sources.tokens[7] = 384; }),
               HasSubstr("sources that have the token 384 at position 7"));
@@ -188,10 +191,9 @@ TEST_F(PairCorpus, WhatIsWrongWithItsListsIsSaid) {
               HasSubstr("targets that have the token -1 at position 2"));
   EXPECT_THAT(changed([](WrittenPairs& it) { it.type = "F32"; }), HasSubstr("are F32"));
   EXPECT_THAT(changed([](WrittenPairs& it) { it.offset_type = "U64"; }), HasSubstr("row of I64"));
-  EXPECT_THAT(changed([](WrittenPairs& it) {
-                it.more = R"(,"x":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
-              }),
-              HasSubstr("nothing else"));
+  EXPECT_THAT(
+      changed([](WrittenPairs& it) { it.more = R"(,"x":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})"; }),
+      HasSubstr("nothing else"));
   EXPECT_THAT(fault(WrittenPairs{}), HasSubstr("0 pairs: too few"));
 }
 

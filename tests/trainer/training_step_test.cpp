@@ -89,7 +89,8 @@ TEST_F(Step, EvaluatesPairsByAllTheirTargets) {
   const Examples examples(corpus_, config_.model);
   std::vector<int64_t> tokens(size_t{5} * examples.row_tokens());
   for (uint32_t i = 0; i < 5; ++i)
-    examples.validation_row(i, 5, std::span(tokens).subspan(size_t{i} * examples.row_tokens(), examples.row_tokens()));
+    examples.validation_row(
+        i, 5, std::span(tokens).subspan(size_t{i} * examples.row_tokens(), examples.row_tokens()));
   const at::Tensor rows = at::tensor(tokens).view({5, -1});
   const double sum =
       program.model().loss_sum(program.parameters().values(), rows, {}, false).item().toDouble();

@@ -18,7 +18,7 @@ std::optional<Corpus> Corpus::open(const std::string& path, double validation, u
     return std::nullopt;
   }
   Corpus corpus;
-  const bool is_read = !TokenFile::is_one(path)  ? corpus.read_text(path, error)
+  const bool is_read = !TokenFile::is_one(path) ? corpus.read_text(path, error)
                        : PairFile::is_one(path) ? corpus.map_pairs(path, error)
                                                 : corpus.map_tokens(path, error);
   if (!is_read) return std::nullopt;
@@ -75,7 +75,10 @@ std::string Corpus::split(double validation, uint32_t window) {
   const uint64_t all = pairs_ ? pairs_->size() : size(), least = pairs_ ? 1 : window;
   training_size_ = static_cast<uint64_t>(double(all) * (1 - validation));
   if (training_size_ >= least && all - training_size_ >= least) return "";
-  return std::to_string(all) + (pairs_ ? " pairs" : vocabulary_.of_bytes ? " bytes" : " tokens") +
+  return std::to_string(all) +
+         (pairs_                 ? " pairs"
+          : vocabulary_.of_bytes ? " bytes"
+                                 : " tokens") +
          ": too few for a training and a validation part of at least " + std::to_string(least) + " each";
 }
 

@@ -95,7 +95,8 @@ std::string PairFile::read_metadata() {
   vocabulary_.longest_target = static_cast<uint32_t>(*target);
   for (const char* mark : {"pad", "decoder_start"}) {
     const auto id = number_at(*file_, mark);
-    if (!id || *id >= vocabulary_.size) return "its '" + std::string(mark) + "' is no token of its vocabulary";
+    if (!id || *id >= vocabulary_.size)
+      return "its '" + std::string(mark) + "' is no token of its vocabulary";
   }
   if (const uint64_t start = *number_at(*file_, "decoder_start"); start != kStart)
     return "its 'decoder_start' is " + std::to_string(start) + ", and a t5's decoder starts from 0";

@@ -51,9 +51,9 @@ class PairFile {
   const Vocabulary& vocabulary() const { return vocabulary_; }
   const TokenLists& sources() const { return sources_; }
   const TokenLists& targets() const { return targets_; }
-  uint64_t size() const { return targets_.size(); }              // pairs
-  uint64_t target_bytes() const { return target_bytes_; }        // of text; 0: some targets were cut
-  std::string check() const;  // every offset and token; what is wrong, or ""
+  uint64_t size() const { return targets_.size(); }        // pairs
+  uint64_t target_bytes() const { return target_bytes_; }  // of text; 0: some targets were cut
+  std::string check() const;                               // every offset and token; what is wrong, or ""
 
  private:
   explicit PairFile(std::unique_ptr<safetensors::File> file) : file_(std::move(file)) {}

@@ -15,8 +15,8 @@
 namespace spillway::trainer {
 
 struct Head {
-  at::Tensor hidden;  // [sequences, target tokens, width]
-  at::Tensor weight;  // [vocabulary, width]
+  at::Tensor hidden;    // [sequences, target tokens, width]
+  at::Tensor weight;    // [vocabulary, width]
   bool padded = false;  // targets below 0 are padding, which has no loss
   at::Tensor logits() const { return at::linear(hidden, weight); }
 };

@@ -29,7 +29,8 @@ at::Tensor attention(const Architecture& model, const LayerWeights& weights, con
   const auto heads = [&](const at::Tensor& of, const char* part) {
     return in_heads(weights.product(of, name + part + ".weight"), model.heads);
   };
-  const at::Tensor mixed = biased_attention(heads(normed, "q"), heads(read, "k"), heads(read, "v"), bias, padding);
+  const at::Tensor mixed =
+      biased_attention(heads(normed, "q"), heads(read, "k"), heads(read, "v"), bias, padding);
   return weights.product(out_of_heads(mixed), name + "o.weight");
 }
 

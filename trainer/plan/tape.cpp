@@ -135,8 +135,8 @@ Tape::Tensor Tape::to(uint32_t device, Tensor tensor) {
   }
   const uint32_t here = std::exchange(device_, device);
   const bool plain = tensors_[tensor].plain;
-  const Tensor copy = run(
-      {.inputs = with_gradient({tensor}), .output = tensors_[tensor].bytes, .crosses = true});
+  const Tensor copy =
+      run({.inputs = with_gradient({tensor}), .output = tensors_[tensor].bytes, .crosses = true});
   tensors_[copy].plain = plain;
   device_ = here;
   return copy;

@@ -54,8 +54,12 @@ double Sample::median() const {
 size_t RunHistory::use_of(const Plan& plan) {
   const auto found = std::ranges::find(plans_, plan, &PlanUse::plan);
   if (found != plans_.end()) return size_t(found - plans_.begin());
-  plans_.push_back(
-      {.plan = plan, .estimate = estimate(shape_, plan, rates_), .steps = 0, .tokens = 0, .seconds = {}, .devices = {}});
+  plans_.push_back({.plan = plan,
+                    .estimate = estimate(shape_, plan, rates_),
+                    .steps = 0,
+                    .tokens = 0,
+                    .seconds = {},
+                    .devices = {}});
   return plans_.size() - 1;
 }
 

@@ -52,7 +52,7 @@ class TrainingStep : public StepProgram {
   // What is running: "forward", "backward", "optimizer", "commit", "evaluation", "plan", or "" between them.
   const char* phase() const { return phase_; }
 
-  uint64_t step() const { return step_; }      // committed so far
+  uint64_t step() const { return step_; }        // committed so far
   uint64_t cursor() const { return cursor_; }    // rows drawn by committed steps
   uint64_t targets() const { return targets_; }  // tokens that the last step's loss is of
   void set_progress(uint64_t step, uint64_t cursor) { step_ = step, cursor_ = cursor; }
