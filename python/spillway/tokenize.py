@@ -1,15 +1,15 @@
 """Makes a file of tokens, which spillway-train trains on, of texts, or of pairs of them.
 
     python -m spillway.tokenize TEXT... --tokenizer FILE_OR_FOLDER --out FILE.safetensors
-    python -m spillway.tokenize PAIRS... --pairs --fields SOURCE TARGET --tokenizer FILE_OR_FOLDER --out FILE.safetensors
+    python -m spillway.tokenize PAIRS... --pairs --fields SOURCE TARGET --tokenizer FILE_OR_FOLDER --out F.safetensors
 
 The tokenizer is a tokenizer.json (pip install tokenizers), a SentencePiece *.model (pip install sentencepiece), or a
 folder that holds one of them. Texts are UTF-8 and may be larger than the memory; between two of them stands the
 tokenizer's end of text, where it has one. The file has one tensor, `tokens`, of 16-bit numbers for a vocabulary of at
 most 65536 tokens, else of 32-bit ones, and as metadata what the trainer must know of the vocabulary.
 
-With --pairs, which a T5 learns from, a file has JSON lines, of which two fields are source and target, or, if it is named
-*.tsv, two columns. Each side ends with the tokenizer's end of text. Nothing is cut unless --source-tokens and
+With --pairs, which a T5 learns from, a file has JSON lines, of which two fields are source and target, or, if it is
+named *.tsv, two columns. Each side ends with the tokenizer's end of text. Nothing is cut unless --source-tokens and
 --target-tokens say so, and then it is counted; the trainer pads all pairs to the longest, so that they decide how much
 memory it needs.
 """

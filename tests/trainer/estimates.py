@@ -1,4 +1,4 @@
-"""estimates.py BUILD --corpus TEXT [--only MODEL] [--most PERCENT]: the estimated peaks beside those that were measured.
+"""estimates.py BUILD --corpus TEXT [--only MODEL] [--most PERCENT]: the estimated peaks beside the measured ones.
 
 Each pair of a model and a plan is trained for two steps on simulated cards, whose kernels do nothing. Prints a line a
 pair, and the largest difference; fails where one is above the bar.
@@ -60,11 +60,12 @@ PLANS = {
 
 def pairs_of(corpus, folder):
     """A file of pairs: a line of the text, and its end."""
-    lines = [line for line in corpus.read_text().splitlines() if 20 < len(line) < 90][:200]
+    lines = [line for line in corpus.read_text().splitlines() if 20 < len(line) < 90 and line.isascii()][:200]
     (folder / "pairs.tsv").write_text("".join(f"{line}\t{line[-20:]}\n" for line in lines))
     made = folder / "pairs.safetensors"
-    subprocess.run([sys.executable, "-m", "spillway.tokenize", folder / "pairs.tsv", "--pairs", "--bytes", "--out", made],
-                   env={**os.environ, "PYTHONPATH": str(ROOT / "python")}, check=True, stdout=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "spillway.tokenize", folder / "pairs.tsv", "--pairs", "--bytes", "--out", made]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
     return made
 
 
