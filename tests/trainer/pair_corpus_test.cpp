@@ -129,7 +129,9 @@ TEST_F(PairCorpus, TheLengthsOfAModelAreThoseOfTheFileUnlessItSaysOthers) {
   EXPECT_EQ(config_.model.vocabulary, 384u);
   EXPECT_EQ(config_fault("family = \"t5\"\ncontext = 16\ntarget = 9\n"), "");
   EXPECT_EQ(config_.model.row_tokens(), 25u);
-  EXPECT_NE(to_string(config_.model), to_string(model_of_pairs()));
+  Architecture longer = model_of_pairs();
+  ++longer.target;
+  EXPECT_NE(to_string(longer), to_string(model_of_pairs())) << "a checkpoint of one is none of the other";
   EXPECT_THAT(config_fault("family = \"t5\"\ncontext = 11\n"),
               HasSubstr("'model.context' (11) must be at least 12, as the longest source"));
   EXPECT_THAT(config_fault("family = \"t5\"\ntarget = 7\n"), HasSubstr("--target-tokens 7"));
@@ -143,6 +145,10 @@ TEST_F(PairCorpus, TheLengthsOfAModelAreThoseOfTheFileUnlessItSaysOthers) {
       "[data]\ncorpus = \"" + scratch_.file("corpus.txt") + "\"\n[model]\nfamily = \"t5\"\ntarget = 8\n", {},
       &error));
   EXPECT_THAT(error, HasSubstr("'data.corpus' has no pairs"));
+  const auto unread = parse_config(
+      "[data]\ncorpus = \"not there\"\n[model]\nfamily = \"t5\"\ncontext = 7\ntarget = 3\n", {}, &error);
+  ASSERT_TRUE(unread) << error;
+  EXPECT_EQ(unread->model.row_tokens(), 10u) << "for a plan alone";
 }
 
 TEST_F(PairCorpus, WhatIsWrongWithItsMetadataIsSaid) {

@@ -1,5 +1,6 @@
 #include "trainer/config/config.h"
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -220,6 +221,9 @@ class ConfigReader {
     // The tokens of the corpus are the vocabulary of a new model, unless it says another.
     if (!vocabulary->of_bytes && !vocabulary_is_given_ && config_.pretrained.empty())
       config_.model.vocabulary = vocabulary->size;
+    // A plan of pairs needs their lengths alone; a training says that the file is missing.
+    std::error_code ignored;
+    if (config_.model.has_pairs() && !std::filesystem::exists(config_.data.corpus, ignored)) return "";
     return Examples::fault_of(config_.model, *vocabulary);
   }
 
