@@ -86,20 +86,19 @@ std::string PairFile::read() {
 }
 
 std::string PairFile::read_metadata() {
-  const auto source = number_at(*file_, "longest_source"), target = number_at(*file_, "longest_target");
-  for (const auto& length : {source, target})
-    if (!length || *length < 1 || *length > kMostLength)
-      return "its 'longest_source' and 'longest_target' must be numbers from 1 to " +
-             std::to_string(kMostLength);
-  vocabulary_.longest_source = static_cast<uint32_t>(*source);
-  vocabulary_.longest_target = static_cast<uint32_t>(*target);
-  for (const char* mark : {"pad", "decoder_start"}) {
-    const auto id = number_at(*file_, mark);
-    if (!id || *id >= vocabulary_.size)
-      return "its '" + std::string(mark) + "' is no token of its vocabulary";
-  }
-  if (const uint64_t start = *number_at(*file_, "decoder_start"); start != kStart)
-    return "its 'decoder_start' is " + std::to_string(start) + ", and a t5's decoder starts from 0";
+  const uint64_t source = number_at(*file_, "longest_source").value_or(0),
+                 target = number_at(*file_, "longest_target").value_or(0);
+  if (std::min(source, target) < 1 || std::max(source, target) > kMostLength)
+    return "its 'longest_source' and 'longest_target' must be numbers from 1 to " +
+           std::to_string(kMostLength);
+  vocabulary_.longest_source = static_cast<uint32_t>(source);
+  vocabulary_.longest_target = static_cast<uint32_t>(target);
+  const auto mark = [&](const char* key) { return number_at(*file_, key).value_or(vocabulary_.size); };
+  for (const char* key : {"pad", "decoder_start"})
+    if (mark(key) >= vocabulary_.size) return "its '" + std::string(key) + "' is no token of its vocabulary";
+  if (mark("decoder_start") != kStart)
+    return "its 'decoder_start' is " + std::to_string(mark("decoder_start")) +
+           ", and a t5's decoder starts from 0";
   const auto bytes = number_at(*file_, "target_bytes"), cut = number_at(*file_, "targets_cut");
   if (!bytes || !cut) return "its metadata have no numbers 'target_bytes' and 'targets_cut'";
   target_bytes_ = *cut == 0 ? *bytes : 0;
