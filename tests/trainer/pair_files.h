@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,9 +59,8 @@ inline WrittenPairs counting_pairs(size_t count) {
   WrittenPairs written;
   for (size_t pair = 0; pair < count; ++pair) {
     const auto counting = [pair](size_t tokens) {
-      std::vector<int32_t> list;
-      for (size_t i = 0; i < tokens; ++i) list.push_back(int32_t(3 + pair * 29 % 200 + i));
-      list.push_back(1);
+      std::vector<int32_t> list(tokens + 1, 1);
+      std::iota(list.begin(), list.end() - 1, int32_t(3 + pair * 29 % 200));
       return list;
     };
     written.sources.add(counting(1 + pair % 11)), written.targets.add(counting(pair % 8));
