@@ -56,6 +56,7 @@ class Padding : public testing::Test {
 
 TEST_F(Padding, LeavesTheLossOfEachPairAsItIsAlone) {
   std::vector<at::Tensor> alone;
+  alone.reserve(std::size(kPairs));
   for (size_t pair = 0; pair < std::size(kPairs); ++pair) alone.push_back(loss_alone(pair).detach());
   for (const Plan& plan : {Plan{}, Plan{.head_chunks = 3}}) {
     const at::Tensor losses = padded_.row_losses(weights_, rows(), plan);

@@ -83,10 +83,10 @@ at::Tensor position_bias(const Forward& forward, const std::string& stack, int64
   const Architecture& model = forward.model;
   const at::Tensor& weight =
       forward.outer()[stack + ".block.0.layer.0.SelfAttention.relative_attention_bias.weight"];
-  const at::Tensor bias = at::embedding(weight, relative_buckets(tokens, bidirectional, model.buckets,
-                                                                 model.furthest_bucket, weight.device()))
-                              .permute({2, 0, 1})
-                              .unsqueeze(0);
+  at::Tensor bias = at::embedding(weight, relative_buckets(tokens, bidirectional, model.buckets,
+                                                           model.furthest_bucket, weight.device()))
+                        .permute({2, 0, 1})
+                        .unsqueeze(0);
   if (bidirectional) return bias;
   const at::Tensor ahead = at::ones({tokens, tokens}, bias.options().dtype(at::kBool)).triu(1);
   return bias.masked_fill(ahead, -std::numeric_limits<float>::infinity());
