@@ -12,6 +12,35 @@ _NUMBERS = 256  # bytes of it for what is known last
 _MOST_16_BITS = 1 << 16
 
 
+def type_of(vocabulary: int) -> tuple[str, str]:
+    """The type of its tokens, as safetensors and as `array` name it."""
+    return ("U16", "H") if vocabulary <= _MOST_16_BITS else ("I32", "i")
+
+
+def numbers_of(code: str, numbers: typing.Iterable[int]) -> bytes:
+    values = array.array(code, numbers)
+    if sys.byteorder == "big":
+        values.byteswap()
+    return values.tobytes()
+
+
+def partial_of(path: pathlib.Path) -> pathlib.Path:
+    """Where a file is made that will take the place of `path`."""
+    return path.with_name(f".{path.name}.{os.getpid()}.partial")
+
+
+def put_in_place(file: typing.BinaryIO, partial: pathlib.Path, path: pathlib.Path) -> None:
+    """The whole file, which is open as `file`, takes its place; also after a power cut it is there or not."""
+    file.flush()
+    os.fsync(file.fileno())
+    os.replace(partial, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
 class TokenFile:
     """A context: the file takes its place when the context is left without an error.
 
@@ -21,9 +50,8 @@ class TokenFile:
     def __init__(self, path: pathlib.Path, vocabulary: int, metadata: dict[str, str]):
         self.count = 0
         self._metadata = metadata
-        self._type, self._code = ("U16", "H") if vocabulary <= _MOST_16_BITS else ("I32", "i")
-        self._path = path
-        self._partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        self._type, self._code = type_of(vocabulary)
+        self._path, self._partial = path, partial_of(path)
 
     def __enter__(self) -> "TokenFile":
         self._header()  # now, not after hours
@@ -31,12 +59,9 @@ class TokenFile:
         self._file.write(b" " * _HEADER)
         return self
 
-    def write(self, tokens: typing.Iterable[int]) -> None:
-        values = array.array(self._code, tokens)
-        if sys.byteorder == "big":
-            values.byteswap()
-        self._file.write(values.tobytes())
-        self.count += len(values)
+    def write(self, tokens: typing.Sequence[int]) -> None:
+        self._file.write(numbers_of(self._code, tokens))
+        self.count += len(tokens)
 
     def __exit__(self, kind: typing.Optional[type[BaseException]], error: typing.Optional[BaseException],
                  trace: typing.Optional[types.TracebackType]) -> None:
@@ -60,11 +85,4 @@ class TokenFile:
         header = self._header()
         self._file.seek(0)
         self._file.write((_HEADER - 8).to_bytes(8, "little") + header.ljust(_HEADER - 8))
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        os.replace(self._partial, self._path)
-        folder = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        put_in_place(self._file, self._partial, self._path)

@@ -10,6 +10,7 @@ _KNOWN = {  # where no configuration beside the tokenizer names them
     "eos": ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"),
     "unk": ("<unk>", "<|unk|>", "[UNK]"),
 }
+_T5_START = 0
 _SENTINEL = re.compile(r"<extra_id_(\d+)>")
 
 
@@ -28,7 +29,16 @@ class Tokenizer(typing.Protocol):
 
 
 def sha256_of(tokenizer: Tokenizer) -> str:
-    return hashlib.sha256(tokenizer.path.read_bytes()).hexdigest()
+    """Of its file; "" of bytes, which have none."""
+    return "" if isinstance(tokenizer, Bytes) else hashlib.sha256(tokenizer.path.read_bytes()).hexdigest()
+
+
+def decoder_start_of(tokenizer: Tokenizer) -> int:
+    """What a decoder starts from, as the config.json beside the tokenizer says; without one, T5's."""
+    start = _json_of(tokenizer.path.parent / "config.json").get("decoder_start_token_id", _T5_START)
+    if not isinstance(start, int) or not 0 <= start < tokenizer.vocabulary:
+        raise BadTokenizer(f"{tokenizer.path.parent / 'config.json'}: 'decoder_start_token_id' is no token: {start}")
+    return start
 
 
 def _json_of(path: pathlib.Path) -> dict[str, typing.Any]:
@@ -57,6 +67,19 @@ def _sentinels(ids: dict[str, int]) -> list[int]:
     while first in numbered:
         first += 1
     return [numbered[i] for i in range(first)]
+
+
+class Bytes:
+    """ByT5's: a byte's token is three more than it."""
+
+    def __init__(self) -> None:
+        self.path = pathlib.Path("bytes")
+        self.vocabulary = 384
+        self.marks = {"pad": 0, "eos": 1, "unk": 2}
+        self.sentinels = list(range(383, 258, -1))
+
+    def encode(self, texts: list[str]) -> list[list[int]]:
+        return [[byte + 3 for byte in text.encode()] for text in texts]
 
 
 class _Json:

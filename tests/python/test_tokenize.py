@@ -220,6 +220,78 @@ class Tokenize(unittest.TestCase):
         self.assertEqual(self.out.read_text(), "what was there")
         self.assertIn("from 0 to 65535", self.fault(text, *own, "--sentinels", -1, code=2))
 
+    def read_pairs(self):
+        with safetensors.safe_open(self.out, "np") as file:
+            lists = []
+            for side in ("source", "target"):
+                tokens, offsets = (file.get_tensor(f"{side}{end}").tolist() for end in ("s", "_offsets"))
+                lists.append([tokens[a:b] for a, b in zip(offsets, offsets[1:])])
+            return *lists, file.metadata()
+
+    def paired(self, *words):
+        done = self.start(*words, "--pairs")
+        said, wrong = done.communicate()
+        self.assertEqual((done.returncode, wrong), (0, ""))
+        self.assertEqual([path for path in self.folder.iterdir() if "partial" in path.name], [])
+        return *self.read_pairs(), said
+
+    def test_pairs_have_the_tokens_of_both_sides_with_their_end(self):
+        KINDS["gpt2"]().save(str(self.folder / "tokenizer.json"))
+        theirs = tokenizers.Tokenizer.from_file(str(self.folder / "tokenizer.json"))
+        pairs = [(text_of(seed, 1 + seed % 40), text_of(-seed, 1 + seed % 7)) for seed in range(600)]  # several batches
+        lines = "".join(json.dumps({"id": 7, "to": target, "article": source}) + "\n\n" for source, target in pairs)
+        path = self.write("pairs.jsonl", lines)
+        *lists, metadata, said = self.paired(path, "--tokenizer", self.folder, "--fields", "article", "to", "--prefix",
+                                             "a: ")
+        end = theirs.token_to_id("<|endoftext|>")
+        self.assertEqual(lists[0], [theirs.encode("a: " + source).ids + [end] for source, _ in pairs])
+        self.assertEqual(lists[1], [theirs.encode(target).ids + [end] for _, target in pairs])
+        longest = {side: str(max(map(len, made))) for side, made in zip(("source", "target"), lists)}
+        expected = {"format": "spillway-pairs 1", "pairs": "600", "vocabulary": str(theirs.get_vocab_size()),
+                    "longest_source": longest["source"], "longest_target": longest["target"], "sources_cut": "0",
+                    "targets_cut": "0", "left_out": "0", "decoder_start": "0", "prefix": "a: ", "eos": str(end),
+                    "target_bytes": str(sum(len(target.encode()) for _, target in pairs)),
+                    "pad": str(theirs.token_to_id("<pad>"))}
+        self.assertEqual({key: metadata[key] for key in expected}, expected)
+        self.assertIn(f"the longest {longest['source']}; 0 cut", said)
+        columns = self.write("pairs.tsv", "the page\tpage\nspills back\tback\n")
+        self.assertEqual(self.paired(columns, "--tokenizer", self.folder)[1],
+                         [theirs.encode(target).ids + [end] for target in ("page", "back")])
+        self.write("config.json", '{"decoder_start_token_id": 2}')
+        self.assertEqual(self.paired(columns, "--tokenizer", self.folder)[2]["decoder_start"], "2")
+
+    def test_what_is_cut_and_what_is_left_out_of_pairs_is_counted(self):
+        path = self.write("pairs.tsv", "abcdef\txyz\r\nab\tvwxyz\nabcde\té\n\tx\n  \tx\nx\t\n")
+        sources, targets, metadata, said = self.paired(path, "--bytes", "--source-tokens", 6, "--target-tokens", 4)
+        as_bytes = [[[byte + 3 for byte in text.encode()] + [1] for text in texts]
+                    for texts in (("abcde", "ab", "abcde"), ("xyz", "vwx", "é"))]
+        self.assertEqual([sources, targets], as_bytes)
+        expected = {"sources_cut": "1", "targets_cut": "1", "left_out": "3", "target_bytes": "10", "vocabulary": "384"}
+        self.assertEqual({key: metadata[key] for key in expected}, expected)
+        self.assertIn("sources: 15 tokens, 5.0 each, 95% at most 6, the longest 6; 1 cut by --source-tokens", said)
+        self.assertIn("3 pairs left out", said)
+
+    def test_what_is_wrong_with_pairs_is_said_and_leaves_what_was_there(self):
+        self.out.write_text("what was there")
+        wrong = {"is no JSON": "{", "is no object": "[1]", "no 'target', but 'source'": '{"source": "x"}',
+                 "a 'target' that is no text": '{"source": "x", "target": 1}',
+                 "half of a character": '{"source": "\\ud800", "target": "x"}', "no UTF-8": b'{"source": "\xff"}'}
+        for says, line in wrong.items():
+            line = line if isinstance(line, bytes) else line.encode()
+            path = self.write("pairs.jsonl", b'{"source": "a", "target": "b"}\n' + line + b"\n")
+            said = self.fault(path, "--pairs", "--bytes")
+            self.assertIn(says, said)
+            self.assertIn("pairs.jsonl: line 2 ", said)
+        self.assertIn("has 3 columns", self.fault(self.write("pairs.tsv", "a\tb\tc\n"), "--pairs", "--bytes"))
+        self.assertIn("no pair with", self.fault(self.write("pairs.tsv", "\t\n"), "--pairs", "--bytes"))
+        self.assertEqual(self.out.read_text(), "what was there")
+        tokenizer = tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="a"))
+        tokenizer.save(str(self.folder / "tokenizer.json"))
+        columns = self.write("pairs.tsv", "a\tb\n")
+        self.assertIn("no end of text", self.fault(columns, "--pairs", "--tokenizer", self.folder))
+        self.assertIn("give --pairs too", self.fault(columns, "--bytes", code=2))
+        self.assertIn("from 2 to", self.fault(columns, "--pairs", "--bytes", "--source-tokens", 1, code=2))
+
     def test_an_interrupt_leaves_nothing(self):
         KINDS["gpt2"]().save(str(self.folder / "tokenizer.json"))
         process = self.start(*[self.write("text", text_of(1, 300000))] * 50, "--tokenizer", self.folder)

@@ -1,4 +1,4 @@
-"""estimates.py BUILD --corpus TEXT [--most PERCENT]: the estimated peaks beside those that were measured.
+"""estimates.py BUILD --corpus TEXT [--only MODEL] [--most PERCENT]: the estimated peaks beside the measured ones.
 
 Each pair of a model and a plan is trained for two steps on simulated cards, whose kernels do nothing. Prints a line a
 pair, and the largest difference; fails where one is above the bar.
@@ -7,12 +7,14 @@ import argparse
 import concurrent.futures
 import itertools
 import json
+import os
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 SIZES = ["model.layers=4", "model.width=256", "model.heads=4", "model.context=256", "train.batch=8"]
 MODELS = {
     "gpt2": [],
@@ -32,6 +34,9 @@ MODELS = {
                                      "train.optimizer=adafactor"],
     "t5, dropout, bf16, adamw8bit": ["model.family=t5", "model.dropout=0.1", "train.precision=bf16",
                                      "train.optimizer=adamw8bit"],
+    "t5, pairs": ["model.family=t5", "model.context=320", "model.target=96"],
+    "t5, pairs, dropout, bf16": ["model.family=t5", "model.context=96", "model.target=160", "model.dropout=0.1",
+                                 "model.vocabulary=8192", "train.precision=bf16"],
     "gpt2, adamw8bit": ["train.optimizer=adamw8bit"],
     "llama, int8, adamw8bit": ["model.family=llama", "train.precision=int8", "train.optimizer=adamw8bit"],
     "gpt2, int8": ["train.precision=int8"],
@@ -53,6 +58,17 @@ PLANS = {
 }
 
 
+def pairs_of(corpus, folder):
+    """A file of pairs: a line of the text, and its end."""
+    lines = [line for line in corpus.read_text().splitlines() if 20 < len(line) < 90 and line.isascii()][:200]
+    (folder / "pairs.tsv").write_text("".join(f"{line}\t{line[-20:]}\n" for line in lines))
+    made = folder / "pairs.safetensors"
+    command = [sys.executable, "-m", "spillway.tokenize", folder / "pairs.tsv", "--pairs", "--bytes", "--out", made]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+    return made
+
+
 def run(build, corpus, settings, folder):
     """Estimated and measured peak of each card in use, in MiB."""
     result = folder / "result.json"
@@ -61,7 +77,7 @@ def run(build, corpus, settings, folder):
     command = [build / "bin" / "spillway", "simulate", "--capacity", "16GiB", "--values", "zeros", "--gpus", "2", "--",
                build / "bin" / "spillway-train", "--config", "configs/tiny.toml", "--device", "cuda", "--json", result,
                *itertools.chain.from_iterable(("--set", each) for each in options)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=pathlib.Path(__file__).parents[2])
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     if done.returncode != 0:
         sys.exit(f"{' '.join(settings)}: {done.stdout[-1500:]}{done.stderr[-1500:]}")
     estimated = [float(peak) for peak in re.findall(r"device \d+ +peak +([\d.]+) MiB", done.stdout)]
@@ -72,16 +88,18 @@ def run(build, corpus, settings, folder):
 def compare(build, corpus, names):
     model, plan = names
     with tempfile.TemporaryDirectory() as folder:
-        return run(build, corpus, MODELS[model] + PLANS[plan], pathlib.Path(folder))
+        read = pairs_of(corpus, pathlib.Path(folder)) if "pairs" in model else corpus
+        return run(build, read, MODELS[model] + PLANS[plan], pathlib.Path(folder))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--corpus", type=pathlib.Path, required=True)
+    parser.add_argument("--only", default="", help="models whose name has this")
     parser.add_argument("--most", type=float, default=5.0, help="per cent that an estimate may be off")
     options = parser.parse_args()
-    pairs = list(itertools.product(MODELS, PLANS))
+    pairs = list(itertools.product([name for name in MODELS if options.only in name], PLANS))
     worst = 0.0
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         found = pool.map(lambda names: compare(options.build.resolve(), options.corpus.resolve(), names), pairs)

@@ -179,6 +179,7 @@ class Recording : public Log {
             .gradient_norm = 0.25,
             .learning_rate = 1e-3,
             .seconds = 0.5,
+            .tokens = 2048,
             .plan = {.micro_batch = 4},
             .memory = {memory},
             .memory_of_run = {memory}};

@@ -1,9 +1,11 @@
-// Twenty steps of each family with everything on that could tell two runs apart: dropout, clipped gradients,
-// micro-batches, float16 with a loss scale that overflows. Whatever is recomputed, moved, failed or resumed
-// on the way, the losses, norms and weights are those of the plain run, to the bit.
+// Twenty steps of each family, and of a T5 also on padded pairs, with everything on that could tell two runs
+// apart: dropout, clipped gradients, micro-batches, float16 with a loss scale that overflows. Whatever is
+// recomputed, moved, failed or resumed on the way, the losses, norms and weights are those of the plain run,
+// to the bit.
 #include <iterator>
 #include <sstream>
 
+#include "tests/trainer/pair_files.h"
 #include "tests/trainer/simulated.h"
 #include "trainer/checkpoint/checkpoint.h"
 
@@ -13,17 +15,24 @@ namespace {
 constexpr uint64_t kLong = 20, kMiddle = 9;  // steps; where something happens
 constexpr uint64_t kPlaces = 4;              // where requests fail
 
-class LongRun : public Simulated, public testing::WithParamInterface<Family> {
+struct Learned {
+  Family family;
+  bool pairs = false;
+};
+
+class LongRun : public Simulated, public testing::WithParamInterface<Learned> {
  protected:
   LongRun() {
-    config_.model = small_model(GetParam(), 4, 16, 2, GetParam() == Family::kT5 ? 12 : 8, 0.1);
-    if (GetParam() == Family::kLlama) config_.model.key_value_heads = 1;
-    if (GetParam() == Family::kT5) config_.model.layers = config_.model.decoder_layers = 2;
+    const auto [family, pairs] = GetParam();
+    config_.model = small_model(family, 4, 16, 2, family == Family::kT5 ? 12 : 8, 0.1);
+    if (family == Family::kLlama) config_.model.key_value_heads = 1;
+    if (family == Family::kT5) config_.model.layers = config_.model.decoder_layers = 2;
+    if (pairs) config_.model.target = 8;
     config_.train = {.steps = kLong, .batch = 4, .clip = kClip, .warmup = 2};
     config_.train.numerics.precision = Precision::kFp16Mixed;
     config_.train.loss_scale = 0x1p24;  // far too large
     config_.train.loss_scale_interval = 5;
-    corpus_ = test_corpus(scratch_, config_.model);
+    corpus_ = pairs ? pair_corpus(scratch_, counting_pairs(80)) : test_corpus(scratch_, config_.model);
     for (uint32_t layer = 0; layer < config_.model.all_layers(); ++layer) all_.insert(layer);
     devices_.emplace_back(at::kCUDA, 1);
   }
@@ -46,8 +55,13 @@ class LongRun : public Simulated, public testing::WithParamInterface<Family> {
   static constexpr double kClip = 0.5;
   std::set<uint32_t> all_;
 };
-INSTANTIATE_TEST_SUITE_P(Of, LongRun, testing::ValuesIn(kFamilies),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Of, LongRun,
+                         testing::Values(Learned{Family::kGpt2}, Learned{Family::kLlama},
+                                         Learned{Family::kT5}, Learned{Family::kT5, true}),
+                         [](const auto& info) {
+                           return std::string(name_of(info.param.family)) +
+                                  (info.param.pairs ? "_pairs" : "");
+                         });
 
 TEST_P(LongRun, OverflowsClipsAndLearns) {
   size_t overflows = 0, clipped = 0;

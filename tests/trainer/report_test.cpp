@@ -28,6 +28,7 @@ class Report : public testing::Test {
             .plan = plan_,
             .loss = 2,
             .seconds = 0.5,
+            .tokens = shape_.tokens(),
             .devices = {{.live = live, .reserved = live + kMiB, .limit = 12 * kMiB}}};
   }
   RunReport report() const {

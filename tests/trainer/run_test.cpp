@@ -14,6 +14,7 @@
 #include <set>
 #include <thread>
 
+#include "tests/trainer/pair_files.h"
 #include "tests/trainer/scratch_folder.h"
 #include "tests/trainer/token_files.h"
 #include "trainer/app/trainer.h"
@@ -78,6 +79,29 @@ TEST_F(WholeRun, LoaderThreadsChangeNoBit) {
   const Results with = train(config("b", {"data.workers=3", "data.ahead=5"}), quiet_);
   EXPECT_EQ(with.weights_hash, without.weights_hash);
   EXPECT_EQ(losses("a"), losses("b"));
+}
+
+TEST_F(WholeRun, PairsAreCountedByTheirTargetsWithoutPadding) {
+  WrittenPairs written = counting_pairs(80);
+  ScratchFolder::write(scratch_.file("pairs"), written.bytes());
+  const std::vector<std::string> settings{"data.corpus=\"" + scratch_.file("pairs") + "\"", "model.family=t5",
+                                          "model.vocabulary=384", "train.steps=36", "evaluation.windows=8"};
+  const auto run = [&](const char* name) { return train(config(name, settings), quiet_); };
+  const Results first = run("a");
+  ASSERT_EQ(first.exit_code, kExitDone) << first.verdict;
+  uint64_t of_training = 0;
+  for (size_t pair = 0; pair < 72; ++pair) of_training += pair % 8 + 1;
+  EXPECT_EQ(first.tokens, 2 * of_training) << "two passes of 18 batches";
+  const double of_a_byte = double(written.targets.tokens.size()) / 4000 / std::log(2.0);
+  EXPECT_NEAR(first.bits_per_byte.value_or(NAN), first.evaluation_loss.value_or(NAN) * of_a_byte, 1e-9);
+  EXPECT_THAT(ScratchFolder::read(scratch_.file("a/train.log")),
+              HasSubstr("80 pairs, sources of " + std::to_string(written.sources.tokens.size()) +
+                        " tokens (at most 12), targets of 360 tokens (at most 8), a vocabulary of 384, "));
+  EXPECT_EQ(run("b").weights_hash, first.weights_hash);
+  const size_t cut = written.metadata.rfind("\"0\"");
+  written.metadata.replace(cut, 3, "\"1\"");
+  ScratchFolder::write(scratch_.file("pairs"), written.bytes());
+  EXPECT_FALSE(run("c").bits_per_byte) << "some of the text is in no token";
 }
 
 TEST_F(WholeRun, BytesAsTokensOfAFileAreTheText) {

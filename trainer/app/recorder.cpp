@@ -29,14 +29,14 @@ Event memory_event(const std::vector<spillway_memory>& devices) {
   return all;
 }
 
-Event step_event(const DoneStep& step, uint64_t tokens) {
+Event step_event(const DoneStep& step) {
   Event event = event_of("step");
   event["step"] = step.number;
   event["loss"] = step.loss;
   event["gradient_norm"] = step.gradient_norm;
   event["learning_rate"] = step.learning_rate;
   event["seconds"] = step.seconds;
-  event["tokens_per_second"] = double(tokens) / step.seconds;
+  event["tokens_per_second"] = step.tokens_per_second();
   event["devices"] = memory_event(step.memory);
   event["plan"] = to_string(step.plan);
   return event;
@@ -53,11 +53,11 @@ Event recovery_event(const RecoveryRecord& record) {
   return event;
 }
 
-EventFile::Scalars scalars_of(const DoneStep& step, uint64_t tokens) {
+EventFile::Scalars scalars_of(const DoneStep& step) {
   EventFile::Scalars scalars = {{"loss", step.loss},
                                 {"gradient_norm", step.gradient_norm},
                                 {"learning_rate", step.learning_rate},
-                                {"tokens_per_second", double(tokens) / step.seconds}};
+                                {"tokens_per_second", step.tokens_per_second()}};
   for (const spillway_memory& memory : step.memory) {
     const std::string device = "/device" + std::to_string(memory.device);
     scalars.emplace_back("live_peak_bytes" + device, double(memory.peak_live));
@@ -78,11 +78,11 @@ std::string memory_text(const std::vector<spillway_memory>& devices) {
   return text;
 }
 
-std::string step_line(const DoneStep& step, uint64_t steps, uint64_t tokens) {
+std::string step_line(const DoneStep& step, uint64_t steps) {
   char text[200];
   std::snprintf(text, sizeof text, "step %llu/%llu  loss %.4f  norm %.3f  lr %.2e  %.0f tokens/s",
                 (unsigned long long)step.number + 1, (unsigned long long)steps, step.loss, step.gradient_norm,
-                step.learning_rate, double(tokens) / step.seconds);
+                step.learning_rate, step.tokens_per_second());
   const std::string memory = memory_text(step.memory_of_run);
   return text + (memory.empty() ? "" : "  " + memory) + "  " + to_string(step.plan);
 }
@@ -155,7 +155,7 @@ Progress Recorder::progress_of(const DoneStep& step) const {
   return {.done = step.number + 1,
           .steps = config_.train.steps,
           .loss = step.loss,
-          .tokens_per_second = double(config_.shape().tokens()) / step.seconds,
+          .tokens_per_second = step.tokens_per_second(),
           .seconds_left = passed / double(steps_) * left,
           .memory = memory_text(step.memory_of_run),
           .plan = to_string(step.plan)};
@@ -166,6 +166,7 @@ void Recorder::remember(const DoneStep& step) {
                 .plan = step.plan,
                 .loss = step.loss,
                 .seconds = step.seconds,
+                .tokens = step.tokens,
                 .undisturbed = !disturbed_,
                 .devices = peaks_of(step.memory)});
   disturbed_ = false;
@@ -180,10 +181,9 @@ void Recorder::done(const DoneStep& step) {
   files_.loss(step.number, step.loss, step.gradient_norm);
   files_.plan(step.number, step.plan);
   ++steps_;
-  const uint64_t tokens = config_.shape().tokens();
-  log_.step(step_line(step, config_.train.steps, tokens), progress_of(step));
-  log_.record(step_event(step, tokens));
-  draw(step.number, scalars_of(step, tokens));
+  log_.step(step_line(step, config_.train.steps), progress_of(step));
+  log_.record(step_event(step));
+  draw(step.number, scalars_of(step));
   remember(step);
 }
 

@@ -21,6 +21,8 @@ namespace spillway::trainer {
 struct DoneStep {
   uint64_t number = 0;  // from 0
   double loss = 0, gradient_norm = 0, learning_rate = 0, seconds = 0;
+  uint64_t tokens = 0;  // that the loss is of
+  double tokens_per_second() const { return double(tokens) / seconds; }
   Plan plan;
   // A device each; empty without Spillway's allocator. Peaks of the step alone, and of the run until now.
   std::vector<spillway_memory> memory, memory_of_run;

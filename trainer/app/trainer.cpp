@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <numbers>
@@ -83,17 +84,32 @@ void choose_kernels(const Config& config) {
   at::globalContext().setDeterministicFillUninitializedMemory(false);
 }
 
-std::string corpus_sizes(const Corpus& corpus) {
+std::string pair_sizes(const PairFile& pairs, const Architecture& model) {
+  const auto side = [](const TokenLists& lists, uint32_t longest) {
+    return std::to_string(lists.tokens().size()) + " tokens (at most " + std::to_string(longest) + ")";
+  };
+  const uint64_t tokens = pairs.sources().tokens().size() + pairs.targets().tokens().size();
+  const double padding = 1 - double(tokens) / (double(pairs.size()) * model.row_tokens());
+  const Vocabulary& vocabulary = pairs.vocabulary();
+  return std::to_string(pairs.size()) + " pairs, sources of " +
+         side(pairs.sources(), vocabulary.longest_source) + ", targets of " +
+         side(pairs.targets(), vocabulary.longest_target) + ", a vocabulary of " +
+         std::to_string(vocabulary.size) + ", " + std::to_string(std::lround(100 * padding)) +
+         "% of the rows padding";
+}
+
+std::string corpus_sizes(const Corpus& corpus, const Architecture& model) {
+  if (corpus.pairs()) return pair_sizes(*corpus.pairs(), model);
   std::string bytes = std::to_string(corpus.text_bytes()) + " bytes of text";
   if (corpus.vocabulary().of_bytes) return bytes;
   return std::to_string(corpus.size()) + " tokens of a vocabulary of " +
          std::to_string(corpus.vocabulary().size) + ", made of " + bytes;
 }
 
-// Of a loss in nats a token, by the tokens that the corpus has of a byte; none for a t5, whose loss is of
-// some of the text alone.
+// Of a loss in nats a token, by the tokens that the corpus has of a byte: of pairs their targets'. None for a
+// t5 without pairs, whose loss is of some of the text alone.
 std::optional<double> bits_per_byte(double loss, const Corpus& corpus, const Architecture& model) {
-  if (model.has_decoder() || corpus.text_bytes() == 0) return std::nullopt;
+  if ((model.has_decoder() && !model.has_pairs()) || corpus.text_bytes() == 0) return std::nullopt;
   return loss / std::numbers::ln2 * double(corpus.size()) / double(corpus.text_bytes());
 }
 
@@ -304,7 +320,7 @@ StepOutcome Run::run_step(uint64_t step) {
   recorder_.recovered(recoverable_->records());
   if (outcome == StepOutcome::kGaveUp) return outcome;
   ++results_.steps;
-  results_.tokens += shape_.tokens();
+  results_.tokens += program_->targets();
   results_.seconds += seconds;
   const std::vector<spillway_memory> memory = peaks_.of_step();
   recorder_.done({.number = step,
@@ -312,6 +328,7 @@ StepOutcome Run::run_step(uint64_t step) {
                   .gradient_norm = program_->gradient_norm(),
                   .learning_rate = learning_rate(config_.train, step),
                   .seconds = seconds,
+                  .tokens = program_->targets(),
                   .plan = recoverable_->plan(),
                   .memory = memory,
                   .memory_of_run = peaks_.of_run(memory)});
@@ -433,10 +450,10 @@ void Run::save() {
 }
 
 void Run::begin() {
-  char text[320];
+  char text[480];
   std::snprintf(text, sizeof text,
                 "%.1f M parameters, %s (unigram entropy %.4f nat), %s, %zu device(s), estimate:\n",
-                double(parameter_count(shape_.model)) / 1e6, corpus_sizes(corpus_).c_str(),
+                double(parameter_count(shape_.model)) / 1e6, corpus_sizes(corpus_, config_.model).c_str(),
                 results_.unigram_entropy, config_.run.device.c_str(), devices_.size());
   const Plan& plan = recoverable_->plan();
   recorder_.began(plan, text + estimate(shape_, plan, machine_).to_text());

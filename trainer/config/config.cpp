@@ -1,5 +1,6 @@
 #include "trainer/config/config.h"
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -57,9 +58,16 @@ class ConfigReader {
         return table.fail(
             *node, "'model." + std::string(key) + "' comes from the config.json of 'model.pretrained'");
     uint32_t context = 0;
-    table.integer("context", &context, 1, 1 << 20);
+    read_lengths(table, &context);
     const auto model = read_hugging_face_config(config_.pretrained + "/config.json", context, &error_);
     if (model) config_.model = *model;
+    config_.model.target = target_;
+  }
+
+  void read_lengths(StrictTable& table, uint32_t* context) {
+    table.integer("context", context, 1, 1 << 20);
+    table.integer("target", &target_, 1, 1 << 20);
+    context_is_given_ = table.node("context") != nullptr;
   }
 
   void read_new_model(StrictTable& table) {
@@ -70,8 +78,9 @@ class ConfigReader {
     table.integer("layers", &layers, 1, 1000);
     table.integer("width", &width, 1, 1 << 16);
     table.integer("heads", &heads, 1, 1 << 10);
-    table.integer("context", &context, 1, 1 << 20);
+    read_lengths(table, &context);
     model = Architecture::usual(family_of(family).value_or(model.family), layers, width, heads, context);
+    model.target = target_;
     // What is said apart from the family's usual.
     table.integer("decoder_layers", &model.decoder_layers, 0, 1000);
     table.integer("key_value_heads", &model.key_value_heads, 1, 1 << 10);
@@ -202,20 +211,34 @@ class ConfigReader {
   // What the sections must agree on.
   std::string check() {
     if (config_.data.corpus.empty()) return "'data.corpus' is missing: the path of a text to train on";
+    std::string error;
+    const auto vocabulary = Corpus::vocabulary_of(config_.data.corpus, &error);
+    if (vocabulary && vocabulary->of_pairs()) take_lengths(*vocabulary);
     if (const std::string fault = fault_of(config_.model); !fault.empty()) return fault;
     if (config_.automatic_micro_batch) config_.plan.micro_batch = config_.train.batch;
     if (config_.chooses_plan() && !grow_back_is_given_) config_.recovery.grow_back_after = kGrowBackAfter;
-    std::string error;
-    const auto vocabulary = Corpus::vocabulary_of(config_.data.corpus, &error);
     if (!vocabulary) return error;
     // The tokens of the corpus are the vocabulary of a new model, unless it says another.
     if (!vocabulary->of_bytes && !vocabulary_is_given_ && config_.pretrained.empty())
       config_.model.vocabulary = vocabulary->size;
+    // A plan of pairs needs their lengths alone; a training says that the file is missing.
+    std::error_code ignored;
+    if (config_.model.has_pairs() && !std::filesystem::exists(config_.data.corpus, ignored)) return "";
     return Examples::fault_of(config_.model, *vocabulary);
+  }
+
+  // Of pairs; what the configuration does not say.
+  void take_lengths(const Vocabulary& pairs) {
+    Architecture& model = config_.model;
+    if (!model.has_decoder()) return;
+    if (!context_is_given_) model.context = pairs.longest_source;
+    if (!model.has_pairs()) model.target = pairs.longest_target;
   }
 
   StrictTable root_;
   Config& config_;
+  uint32_t target_ = 0;
+  bool context_is_given_ = false;
   bool vocabulary_is_given_ = false, grow_back_is_given_ = false;
   std::string error_;
 };

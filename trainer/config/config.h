@@ -17,7 +17,7 @@
 namespace spillway::trainer {
 
 struct DataConfig {
-  std::string corpus;  // a text, whose bytes are the tokens, or a file of tokens
+  std::string corpus;  // a text, whose bytes are the tokens, or a file of tokens or of pairs
   double validation = 0.1;
   uint64_t seed = 1;
   uint32_t workers = 1;  // threads that make batches ahead of the training; 0: it makes them itself

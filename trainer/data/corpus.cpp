@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "trainer/data/mix.h"
+
 namespace spillway::trainer {
 
 std::optional<Corpus> Corpus::open(const std::string& path, double validation, uint32_t window,
@@ -16,10 +18,12 @@ std::optional<Corpus> Corpus::open(const std::string& path, double validation, u
     return std::nullopt;
   }
   Corpus corpus;
-  const bool is_read =
-      TokenFile::is_one(path) ? corpus.map_tokens(path, error) : corpus.read_text(path, error);
+  const bool is_read = !TokenFile::is_one(path) ? corpus.read_text(path, error)
+                       : PairFile::is_one(path) ? corpus.map_pairs(path, error)
+                                                : corpus.map_tokens(path, error);
   if (!is_read) return std::nullopt;
-  std::string fault = corpus.split(validation, window);
+  std::string fault = corpus.pairs_ ? corpus.pairs_->check() : "";
+  if (fault.empty()) fault = corpus.split(validation, window);
   if (fault.empty()) fault = corpus.count();
   if (fault.empty()) return corpus;
   *error = "corpus '" + path + "' has " + fault;
@@ -28,6 +32,10 @@ std::optional<Corpus> Corpus::open(const std::string& path, double validation, u
 
 std::optional<Vocabulary> Corpus::vocabulary_of(const std::string& path, std::string* error) {
   if (!TokenFile::is_one(path)) return Vocabulary{};
+  if (PairFile::is_one(path)) {
+    const auto pairs = PairFile::open(path, error);
+    return pairs ? std::optional(pairs->vocabulary()) : std::nullopt;
+  }
   const auto file = TokenFile::open(path, error);
   return file ? std::optional(file->vocabulary()) : std::nullopt;
 }
@@ -54,11 +62,24 @@ bool Corpus::map_tokens(const std::string& path, std::string* error) {
   return true;
 }
 
+bool Corpus::map_pairs(const std::string& path, std::string* error) {
+  pairs_ = PairFile::open(path, error);
+  if (!pairs_) return false;
+  tokens_ = pairs_->targets().tokens();
+  vocabulary_ = pairs_->vocabulary();
+  text_bytes_ = pairs_->target_bytes();
+  return true;
+}
+
 std::string Corpus::split(double validation, uint32_t window) {
-  training_size_ = static_cast<uint64_t>(double(size()) * (1 - validation));
-  if (training_size_ >= window && size() - training_size_ >= window) return "";
-  return std::to_string(size()) + (vocabulary_.of_bytes ? " bytes" : " tokens") +
-         ": too few for a training and a validation part of at least " + std::to_string(window) + " each";
+  const uint64_t all = pairs_ ? pairs_->size() : size(), least = pairs_ ? 1 : window;
+  training_size_ = static_cast<uint64_t>(double(all) * (1 - validation));
+  if (training_size_ >= least && all - training_size_ >= least) return "";
+  return std::to_string(all) +
+         (pairs_                 ? " pairs"
+          : vocabulary_.of_bytes ? " bytes"
+                                 : " tokens") +
+         ": too few for a training and a validation part of at least " + std::to_string(least) + " each";
 }
 
 std::string Corpus::count() {
@@ -89,6 +110,22 @@ void Corpus::training_window(uint64_t number, std::span<int64_t> window) const {
 void Corpus::validation_window(uint32_t index, uint32_t windows, std::span<int64_t> window) const {
   const uint64_t starts = size() - training_size_ - window.size() + 1;
   tokens_.copy(training_size_ + starts * index / windows, window);
+}
+
+void Corpus::copy_pair(uint64_t pair, std::span<int64_t> source, std::span<int64_t> target) const {
+  pairs_->sources().copy(pair, source);
+  pairs_->targets().copy(pair, target);
+}
+
+void Corpus::training_pair(uint64_t seed, uint64_t number, std::span<int64_t> source,
+                           std::span<int64_t> target) const {
+  const uint64_t pass = number / training_size_, place = number % training_size_;
+  copy_pair(shuffled(place, training_size_, mix(seed, pass)), source, target);
+}
+
+void Corpus::validation_pair(uint32_t index, uint32_t count, std::span<int64_t> source,
+                             std::span<int64_t> target) const {
+  copy_pair(training_size_ + (pairs_->size() - training_size_) * index / count, source, target);
 }
 
 }  // namespace spillway::trainer

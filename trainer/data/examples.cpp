@@ -8,7 +8,7 @@ namespace {
 constexpr uint64_t kValidationSeed = 0;
 
 SpanMarks marks_of(const Architecture& model, const Vocabulary& vocabulary) {
-  if (!model.has_decoder()) return {};
+  if (!model.has_decoder() || model.has_pairs()) return {};
   if (vocabulary.of_bytes) return byte_marks(model.vocabulary, span_sizes(model.context).spans);
   return {.end = vocabulary.end.value_or(kEndOfSequence), .sentinels = vocabulary.sentinels};
 }
@@ -27,7 +27,7 @@ std::string fault_of_tokens(const Architecture& model, const Vocabulary& vocabul
   if (model.vocabulary < vocabulary.size)
     return "'model.vocabulary' (" + std::to_string(model.vocabulary) + ") must be at least " +
            std::to_string(vocabulary.size) + ": the vocabulary of the tokens in 'data.corpus'";
-  if (!model.has_decoder()) return "";
+  if (!model.has_decoder() || vocabulary.of_pairs()) return "";
   const uint32_t spans = span_sizes(model.context).spans;
   if (vocabulary.sentinels.size() < spans)
     return "a t5 takes " + std::to_string(spans) + " spans out of 'model.context' (" +
@@ -37,6 +37,23 @@ std::string fault_of_tokens(const Architecture& model, const Vocabulary& vocabul
   return vocabulary.end
              ? ""
              : "a t5 ends a sequence with an end of text, which the tokenizer of 'data.corpus' lacks";
+}
+
+std::string fault_of_pairs(const Architecture& model, const Vocabulary& vocabulary) {
+  if (!model.has_decoder())
+    return "'data.corpus' is a file of pairs, which a t5 learns from, and not a " +
+           std::string(name_of(model.family)) + ": set 'model.family' or 'model.pretrained'";
+  const auto fault = [](const char* key, uint32_t length, const char* side, uint32_t longest) {
+    return "'" + std::string(key) + "' (" + std::to_string(length) + ") must be at least " +
+           std::to_string(longest) + ", as the longest " + side +
+           " in 'data.corpus': leave it out, or make the file again with --" + side + "-tokens " +
+           std::to_string(length);
+  };
+  if (model.context < vocabulary.longest_source)
+    return fault("model.context", model.context, "source", vocabulary.longest_source);
+  if (model.target < vocabulary.longest_target)
+    return fault("model.target", model.target, "target", vocabulary.longest_target);
+  return "";
 }
 
 }  // namespace
@@ -49,10 +66,16 @@ Examples::Examples(const Corpus& corpus, const Architecture& model)
       marks_(marks_of(model, corpus.vocabulary())) {}
 
 uint32_t Examples::window_tokens(const Architecture& model) {
+  if (model.has_pairs()) return 0;
   return model.has_decoder() ? span_sizes(model.context).raw_tokens : model.context + 1;
 }
 
 std::string Examples::fault_of(const Architecture& model, const Vocabulary& vocabulary) {
+  if (vocabulary.of_pairs()) {
+    if (std::string fault = fault_of_pairs(model, vocabulary); !fault.empty()) return fault;
+  } else if (model.has_pairs()) {
+    return "'model.target' is the length of a pair's target, and 'data.corpus' has no pairs";
+  }
   return vocabulary.of_bytes ? fault_of_bytes(model, vocabulary.size) : fault_of_tokens(model, vocabulary);
 }
 
@@ -66,13 +89,21 @@ void Examples::make(const Read& read, uint64_t seed, std::span<int64_t> row) con
   corrupt_spans(model_.context, marks_, text, seed, row);
 }
 
+void Examples::draw_row(uint64_t seed, uint64_t number, std::span<int64_t> row) const {
+  if (model_.has_pairs())
+    return corpus_.training_pair(seed, number, row.first(model_.context), row.subspan(model_.context));
+  make([&](std::span<int64_t> window) { corpus_.training_window(mix(seed, number), window); },
+       mix(seed + 1, number), row);
+}
+
 void Examples::draw(uint64_t seed, uint64_t cursor, uint32_t rows, std::span<int64_t> tokens) const {
   for (uint32_t i = 0; i < rows; ++i)
-    make([&](std::span<int64_t> window) { corpus_.training_window(mix(seed, cursor + i), window); },
-         mix(seed + 1, cursor + i), tokens.subspan(size_t{i} * row_tokens_, row_tokens_));
+    draw_row(seed, cursor + i, tokens.subspan(size_t{i} * row_tokens_, row_tokens_));
 }
 
 void Examples::validation_row(uint32_t index, uint32_t rows, std::span<int64_t> tokens) const {
+  if (model_.has_pairs())
+    return corpus_.validation_pair(index, rows, tokens.first(model_.context), tokens.subspan(model_.context));
   make([&](std::span<int64_t> window) { corpus_.validation_window(index, rows, window); },
        mix(kValidationSeed, index), tokens);
 }

@@ -1,9 +1,11 @@
 // The examples of a training: rows of token ids, made of a corpus as the model's family learns from it.
 //
 // A model with a decoder alone predicts the next token of context + 1 tokens; T5 gets spans back that were
-// taken out, marked as its tokenizer marks them, or as ByT5's where the corpus is bytes. Which rows a batch
-// holds depends on the seed and the cursor alone: not on the micro-batch, the device, the thread or the
-// number of draws before. Thread-safety: immutable. Ownership: borrows the corpus. Errors: none.
+// taken out, marked as its tokenizer marks them, or as ByT5's where the corpus is bytes, or learns the
+// targets of pairs: a row is then a source and a target, each padded with kPadding to its full length, so
+// that every micro-batch has the same sizes and the estimate is of all of them. Which rows a batch holds
+// depends on the seed and the cursor alone: not on the micro-batch, the device, the thread or the number of
+// draws before. Thread-safety: immutable. Ownership: borrows the corpus. Errors: none.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -35,11 +37,12 @@ class Examples {
   // `read` fills a window of the corpus.
   template <typename Read>
   void make(const Read& read, uint64_t seed, std::span<int64_t> row) const;
+  void draw_row(uint64_t seed, uint64_t number, std::span<int64_t> row) const;
 
   const Corpus& corpus_;
   const Architecture model_;
   const uint32_t target_tokens_, row_tokens_;
-  const SpanMarks marks_;  // of a model with a decoder of its own
+  const SpanMarks marks_;  // of span corruption
 };
 
 }  // namespace spillway::trainer

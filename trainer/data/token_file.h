@@ -27,8 +27,6 @@ class TokenFile {
  private:
   explicit TokenFile(std::unique_ptr<safetensors::File> file) : file_(std::move(file)) {}
   std::string read();  // what is wrong, or ""
-  std::string read_vocabulary();
-  std::string read_tokens();
 
   std::unique_ptr<safetensors::File> file_;
   Vocabulary vocabulary_;

@@ -1,4 +1,4 @@
-// Tokens as a file stores them, and what must be known of their vocabulary.
+// Tokens as a file stores them, and what must be known of them before they are read.
 //
 // Thread-safety: values; a view is immutable. Ownership: a view borrows its bytes, which need no alignment.
 #pragma once
@@ -10,11 +10,18 @@
 
 namespace spillway::trainer {
 
+// What stands in a row behind a source or a target that is shorter than its place: no token.
+inline constexpr int64_t kPadding = -1;
+
 struct Vocabulary {
   uint32_t size = 256;             // all tokens are less
   bool of_bytes = true;            // a token is a byte of a text, without a tokenizer
   std::optional<int64_t> end;      // of a text or a sequence, where the tokenizer has it
   std::vector<int64_t> sentinels;  // that stand for T5's spans, the first span's first
+  // Tokens of the longest of each, in a file of pairs; 0: the tokens are those of one text.
+  uint32_t longest_source = 0, longest_target = 0;
+
+  bool of_pairs() const { return longest_target > 0; }
 };
 
 class TokenView {

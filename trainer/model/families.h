@@ -2,7 +2,8 @@
 // layer.
 //
 // `tokens` is [sequences, context] of a decoder's own input; of T5 the encoder's, and `targets` [sequences,
-// target tokens] are shifted into the decoder's input. Thread-safety, errors: as of forward.h.
+// target tokens] are shifted into the decoder's input. Both may be padded, where the model has pairs: no
+// token sees the padding, and its logits mean nothing. Thread-safety, errors: as of forward.h.
 #pragma once
 #include "trainer/model/forward.h"
 #include "trainer/model/head.h"

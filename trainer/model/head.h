@@ -15,12 +15,14 @@
 namespace spillway::trainer {
 
 struct Head {
-  at::Tensor hidden;  // [sequences, target tokens, width]
-  at::Tensor weight;  // [vocabulary, width]
+  at::Tensor hidden;    // [sequences, target tokens, width]
+  at::Tensor weight;    // [vocabulary, width]
+  bool padded = false;  // targets below 0 are padding, which has no loss
   at::Tensor logits() const { return at::linear(hidden, weight); }
 };
 
-// The sum of the cross-entropies of `targets` [sequences, target tokens]; in chunks its backward runs once.
+// The sum of the cross-entropies of `targets` [sequences, target tokens], padding left out; in chunks its
+// backward runs once.
 at::Tensor summed_loss(const Head& head, const at::Tensor& targets, uint32_t chunks);
 
 // The same for each sequence, without autograd.

@@ -1,8 +1,9 @@
 // The model that is trained, as functions of parameters that the trainer owns.
 //
 // A row holds one example, as token ids: of a decoder's model context + 1 tokens of text, of T5 the encoder's
-// `context` tokens and then the targets. Rows are on the device of the parameters that belong to no layer; a
-// layer runs on the device that its parameters are on.
+// `context` tokens and then the targets, each with kPadding behind it where examples are pairs. Rows are on
+// the device of the parameters that belong to no layer; a layer runs on the device that its parameters are
+// on.
 //
 // Thread-safety: immutable after it is made. Ownership: parameters are borrowed; the model and the list of
 // them must outlive a backward. Errors: LibTorch's exceptions.
@@ -28,7 +29,8 @@ class Model {
   // Weights from `seed` alone, in host memory.
   std::vector<at::Tensor> initial_parameters(uint64_t seed) const;
 
-  // The sum of the cross-entropies of all targets. Of the plan counts what is computed again, and the chunks.
+  // The sum of the cross-entropies of all targets that are no padding. Of the plan counts what is computed
+  // again, and the chunks.
   at::Tensor loss_sum(const Weights& parameters, const at::Tensor& rows, const Plan& plan,
                       bool training) const;
   // The same for each row, without autograd and dropout: [rows].

@@ -1,6 +1,7 @@
 #include "trainer/model/operators.h"
 
 #include <cmath>
+#include <limits>
 
 namespace spillway::trainer {
 
@@ -50,10 +51,16 @@ at::Tensor causal_attention(const at::Tensor& query, const at::Tensor& key, cons
 }
 
 at::Tensor biased_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                            const at::Tensor& bias) {
+                            const at::Tensor& bias, const at::Tensor& padding) {
   at::Tensor scores = at::matmul(query, key.transpose(2, 3));
   if (bias.defined()) scores = scores + bias;
+  if (padding.defined()) scores.add_(padding);  // in place: no other operator keeps these scores
   return at::matmul(at::softmax(scores, -1, at::kFloat).to(scores.scalar_type()), value);
+}
+
+at::Tensor padding_bias(const at::Tensor& tokens, at::ScalarType type) {
+  return at::zeros({tokens.size(0), 1, 1, tokens.size(1)}, tokens.options().dtype(type))
+      .masked_fill_(tokens.lt(0).unsqueeze(1).unsqueeze(1), -std::numeric_limits<float>::infinity());
 }
 
 Rotation rotation(int64_t tokens, int64_t head_width, double base, at::Device device) {

@@ -29,9 +29,14 @@ at::Tensor for_groups(const at::Tensor& heads, int64_t groups);
 // A position sees itself and what comes before it; never the whole matrix of scores.
 at::Tensor causal_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value);
 
-// Without a scale; `bias` [1, heads, tokens, key tokens] is added to the scores, if defined.
+// Without a scale; `bias` [1, heads, tokens, key tokens] is added to the scores, if defined, and then
+// `padding`, which has no gradient.
 at::Tensor biased_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                            const at::Tensor& bias);
+                            const at::Tensor& bias, const at::Tensor& padding = {});
+
+// For rows of `tokens` whose padding is less than 0: [sequences, 1, 1, tokens], minus infinity where a key is
+// padding, so that no query sees it, and 0 elsewhere. REQUIRES: a token in each sequence.
+at::Tensor padding_bias(const at::Tensor& tokens, at::ScalarType type);
 
 // Rotary positions, of Su et al., "RoFormer" (2021), in transformers' order: element i of the first half of a
 // head and element i of the second are a pair.

@@ -24,26 +24,34 @@ at::Tensor norm(const Architecture& model, const LayerWeights& weights, const at
 
 // Queries from `normed`, keys and values from `read`.
 at::Tensor attention(const Architecture& model, const LayerWeights& weights, const std::string& name,
-                     const at::Tensor& normed, const at::Tensor& read, const at::Tensor& bias) {
+                     const at::Tensor& normed, const at::Tensor& read, const at::Tensor& bias,
+                     const at::Tensor& padding) {
   const auto heads = [&](const at::Tensor& of, const char* part) {
     return in_heads(weights.product(of, name + part + ".weight"), model.heads);
   };
-  const at::Tensor mixed = biased_attention(heads(normed, "q"), heads(read, "k"), heads(read, "v"), bias);
+  const at::Tensor mixed =
+      biased_attention(heads(normed, "q"), heads(read, "k"), heads(read, "v"), bias, padding);
   return weights.product(out_of_heads(mixed), name + "o.weight");
 }
 
-// reads: the bias of its own positions.
+// What a part reads behind its first tensor, where sources are padded.
+at::Tensor padding_in(at::TensorList reads) {
+  return reads.size() > 1 ? reads[1] : at::Tensor();
+}
+
+// reads: the bias of its own positions; in an encoder of padded sources also their padding's.
 at::Tensor self_attention(const Architecture& model, const LayerWeights& weights, const at::Tensor& x,
                           at::TensorList reads) {
   const at::Tensor normed = norm(model, weights, x);
-  return attention(model, weights, prefix_of(weights) + "SelfAttention.", normed, normed, reads[0]);
+  return attention(model, weights, prefix_of(weights) + "SelfAttention.", normed, normed, reads[0],
+                   padding_in(reads));
 }
 
-// reads: the encoder's output.
+// reads: the encoder's output; of padded sources also their padding's bias.
 at::Tensor cross_attention(const Architecture& model, const LayerWeights& weights, const at::Tensor& x,
                            at::TensorList reads) {
   const std::string name = prefix_of(weights) + "EncDecAttention.";
-  return attention(model, weights, name, norm(model, weights, x), reads[0], {});
+  return attention(model, weights, name, norm(model, weights, x), reads[0], {}, padding_in(reads));
 }
 
 at::Tensor mlp(const Architecture& model, const LayerWeights& weights, const at::Tensor& x, at::TensorList) {
@@ -59,6 +67,15 @@ at::Tensor mlp(const Architecture& model, const LayerWeights& weights, const at:
 constexpr LayerPart kEncoderLayer[] = {{Part::kAttention, self_attention, 1}, {Part::kMlp, mlp}};
 constexpr LayerPart kDecoderLayer[] = {
     {Part::kAttention, self_attention, 1}, {Part::kCrossAttention, cross_attention, 1}, {Part::kMlp, mlp}};
+// Of pairs. A target's padding stands behind its tokens, which see nothing behind themselves.
+constexpr LayerPart kPaddedEncoderLayer[] = {{Part::kAttention, self_attention, 2}, {Part::kMlp, mlp}};
+constexpr LayerPart kPaddedDecoderLayer[] = {
+    {Part::kAttention, self_attention, 1}, {Part::kCrossAttention, cross_attention, 2}, {Part::kMlp, mlp}};
+
+LayerParts parts_of(bool decoder, bool padded) {
+  if (padded) return decoder ? LayerParts(kPaddedDecoderLayer) : LayerParts(kPaddedEncoderLayer);
+  return decoder ? LayerParts(kDecoderLayer) : LayerParts(kEncoderLayer);
+}
 
 // [1, heads, tokens, tokens]
 at::Tensor position_bias(const Forward& forward, const std::string& stack, int64_t tokens,
@@ -66,10 +83,10 @@ at::Tensor position_bias(const Forward& forward, const std::string& stack, int64
   const Architecture& model = forward.model;
   const at::Tensor& weight =
       forward.outer()[stack + ".block.0.layer.0.SelfAttention.relative_attention_bias.weight"];
-  const at::Tensor bias = at::embedding(weight, relative_buckets(tokens, bidirectional, model.buckets,
-                                                                 model.furthest_bucket, weight.device()))
-                              .permute({2, 0, 1})
-                              .unsqueeze(0);
+  at::Tensor bias = at::embedding(weight, relative_buckets(tokens, bidirectional, model.buckets,
+                                                           model.furthest_bucket, weight.device()))
+                        .permute({2, 0, 1})
+                        .unsqueeze(0);
   if (bidirectional) return bias;
   const at::Tensor ahead = at::ones({tokens, tokens}, bias.options().dtype(at::kBool)).triu(1);
   return bias.masked_fill(ahead, -std::numeric_limits<float>::infinity());
@@ -81,15 +98,19 @@ class Stack {
   Stack(const Forward& forward, std::string name, uint32_t first, uint32_t count)
       : forward_(forward), name_(std::move(name)), first_(first), count_(count) {}
 
-  at::Tensor run(const at::Tensor& embedding, const at::Tensor& tokens, SharedInput* encoded) const {
+  // `padding`: the bias of the sources', or undefined.
+  at::Tensor run(const at::Tensor& embedding, const at::Tensor& tokens, SharedInput* encoded,
+                 const at::Tensor& padding) const {
     SharedInput bias(position_bias(forward_, name_, tokens.size(1), encoded == nullptr));
+    SharedInput hidden(padding);
     const auto reads = [&](at::Device device) {
       std::vector<at::Tensor> tensors{bias.for_reader_on(device)};
       if (encoded != nullptr) tensors.push_back(encoded->for_reader_on(device));
+      if (padding.defined()) tensors.push_back(hidden.for_reader_on(device));
       return tensors;
     };
     at::Tensor x = forward_.with_dropout(at::embedding(embedding, tokens));
-    const LayerParts parts = encoded ? LayerParts(kDecoderLayer) : LayerParts(kEncoderLayer);
+    const LayerParts parts = parts_of(encoded != nullptr, padding.defined());
     x = forward_.run(first_, count_, parts, std::move(x), reads);
     const LayerWeights outer = forward_.outer();
     return forward_.with_dropout(rms_norm(x.to(outer.device()), outer[name_ + ".final_layer_norm.weight"],
@@ -107,20 +128,29 @@ at::Tensor shifted(const at::Tensor& targets) {
   return at::constant_pad_nd(targets.narrow(1, 0, targets.size(1) - 1), {1, 0}, kPad);
 }
 
+// Ids of the embedding's: padding has the pad's.
+at::Tensor embeddable(const at::Tensor& tokens, bool padded) {
+  return padded ? tokens.clamp_min(kPad) : tokens;
+}
+
 }  // namespace t5
 
 Head t5_head(const Forward& forward, const at::Tensor& tokens, const at::Tensor& targets) {
   const Architecture& model = forward.model;
   const LayerWeights outer = forward.outer();
+  const bool padded = model.has_pairs();
   SharedInput embedding(outer["shared.weight"]);
-  SharedInput encoded(t5::Stack(forward, "encoder", 0, model.layers)
-                          .run(embedding.for_reader_on(outer.device()), tokens, nullptr));
-  const at::Tensor decoded =
-      t5::Stack(forward, "decoder", model.layers, model.decoder_layers)
-          .run(embedding.for_reader_on(outer.device()), t5::shifted(targets), &encoded);
-  if (!model.tied_head) return {decoded, outer["lm_head.weight"]};
+  const at::Tensor padding =
+      padded ? padding_bias(tokens, outer["shared.weight"].scalar_type()) : at::Tensor();
+  SharedInput encoded(
+      t5::Stack(forward, "encoder", 0, model.layers)
+          .run(embedding.for_reader_on(outer.device()), t5::embeddable(tokens, padded), nullptr, padding));
+  const at::Tensor decoded = t5::Stack(forward, "decoder", model.layers, model.decoder_layers)
+                                 .run(embedding.for_reader_on(outer.device()),
+                                      t5::embeddable(t5::shifted(targets), padded), &encoded, padding);
+  if (!model.tied_head) return {decoded, outer["lm_head.weight"], padded};
   // The tied head's embeddings have deviation 1; so scaled, the logits are as large as with one of its own.
-  return {decoded * (1 / std::sqrt(double(model.width))), embedding.for_reader_on(outer.device())};
+  return {decoded * (1 / std::sqrt(double(model.width))), embedding.for_reader_on(outer.device()), padded};
 }
 
 }  // namespace spillway::trainer

@@ -76,6 +76,7 @@ Architecture Architecture::usual(Family family, uint32_t layers, uint32_t width,
 }
 
 uint32_t Architecture::target_tokens() const {
+  if (has_pairs()) return target;
   return has_decoder() ? span_sizes(context).target_tokens : context;
 }
 
@@ -107,7 +108,9 @@ std::string fault_of(const Architecture& model) {
                : "'model.decoder_layers' is for a t5: the others have no decoder of their own";
   if (model.has_decoder() && (model.buckets < 4 || model.buckets % 2 != 0))
     return "'model.buckets' (" + number(model.buckets) + ") must be even and at least 4";
-  if (model.has_decoder() && model.context < kLeastSpanContext)
+  if (model.has_pairs() && !model.has_decoder())
+    return "'model.target' is for a t5: the others learn from one text, not from pairs";
+  if (model.has_decoder() && !model.has_pairs() && model.context < kLeastSpanContext)
     return "'model.context' (" + number(model.context) + ") must be at least " + number(kLeastSpanContext) +
            ": an input of a t5 holds text, a sentinel and an end";
   if (model.has_decoder() && model.furthest_bucket <= model.buckets / 2)
@@ -131,7 +134,7 @@ std::string to_string(const Architecture& model) {
   if (model.has_decoder())
     std::snprintf(more, sizeof more, " decoder_layers=%u buckets=%u furthest_bucket=%u", model.decoder_layers,
                   model.buckets, model.furthest_bucket);
-  return std::string(text) + more;
+  return std::string(text) + more + (model.has_pairs() ? " target=" + std::to_string(model.target) : "");
 }
 
 }  // namespace spillway::trainer

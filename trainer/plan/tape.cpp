@@ -63,7 +63,10 @@ Tape::Tensor Tape::add(uint64_t bytes, bool counts) {
 std::vector<Tape::Tensor> Tape::borrow(const Tape& from, const std::vector<Tensor>& tensors) {
   std::vector<Tensor> mine;
   mine.reserve(tensors.size());
-  for (const Tensor tensor : tensors) mine.push_back(add(from.bytes(tensor), false));
+  for (const Tensor tensor : tensors) {
+    mine.push_back(add(from.bytes(tensor), false));
+    tensors_.back().plain = from.tensors_[tensor].plain;
+  }
   return mine;
 }
 
@@ -72,7 +75,9 @@ Tape::Tensor Tape::weights(uint64_t bytes) {
 }
 
 Tape::Tensor Tape::plain(uint64_t bytes) {
-  return add(bytes, true);
+  const Tensor tensor = add(bytes, true);
+  tensors_[tensor].plain = true;
+  return tensor;
 }
 
 void Tape::drop(Tensor tensor) {
@@ -118,13 +123,21 @@ Tape::Tensor Tape::run(const Operator& op) {
   return output;
 }
 
+std::vector<Tape::Tensor> Tape::with_gradient(std::vector<Tensor> tensors) const {
+  std::erase_if(tensors, [this](Tensor tensor) { return tensors_[tensor].plain; });
+  return tensors;
+}
+
 Tape::Tensor Tape::to(uint32_t device, Tensor tensor) {
   if (tensors_[tensor].device == device) {
     hold(tensor);
     return tensor;
   }
   const uint32_t here = std::exchange(device_, device);
-  const Tensor copy = run({.inputs = {tensor}, .output = tensors_[tensor].bytes, .crosses = true});
+  const bool plain = tensors_[tensor].plain;
+  const Tensor copy =
+      run({.inputs = with_gradient({tensor}), .output = tensors_[tensor].bytes, .crosses = true});
+  tensors_[copy].plain = plain;
   device_ = here;
   return copy;
 }
@@ -139,7 +152,8 @@ Tape::Tensor Tape::run_again(const Layer& layer, const std::vector<Tensor>& inpu
   // The output outlives the tape that made it, but is counted after it: it was not larger than what the tape
   // freed.
   const Kind within = std::exchange(kind_, Kind::kLayerInputs);
-  const Tensor made = run({.inputs = inputs, .output = output, .keeps = inputs, .is_done = true});
+  const Tensor made =
+      run({.inputs = with_gradient(inputs), .output = output, .keeps = inputs, .is_done = true});
   kind_ = within;
   recorded_.back().again = layer;
   return made;
@@ -208,7 +222,7 @@ void Tape::undo_layer(const Recorded& recorded, size_t gradient) {
   {
     Tape again(&memory_, Mode::kTrains);
     again.on(recorded.device, Kind::kInputs);
-    const Tensor output = recorded.again(&again, again.borrow(*this, recorded.op.inputs));
+    const Tensor output = recorded.again(&again, again.borrow(*this, recorded.op.keeps));
     again.tensors_[output].gradient = again.new_buffer(recorded.device, again.bytes(output), false);
     again.backward(output);
   }

@@ -102,7 +102,7 @@ class Tape {
   void share(Tensor tensor) { tensors_[tensor].shared = true; }
   // Weights with several uses, whose gradients wait for each other: an input of each operator that uses them.
   Tensor weights(uint64_t bytes);
-  // The program's own: without a gradient.
+  // The program's own, or a copy of such on another device: without a gradient.
   Tensor plain(uint64_t bytes);
   Tensor run(const Operator& op);
   // Time alone, of what stands behind an operator that `is_done`.
@@ -136,7 +136,7 @@ class Tape {
     uint64_t bytes = 0;
     uint32_t device = 0, holders = 0;
     Kind kind{};
-    bool shared = false, counts = true;
+    bool shared = false, counts = true, plain = false;
     std::optional<size_t> gradient;  // a buffer
   };
   struct Recorded {
@@ -151,6 +151,7 @@ class Tape {
   Tensor add(uint64_t bytes, bool counts);
   // Another tape's tensors: they count for nothing here, but they can get a gradient.
   std::vector<Tensor> borrow(const Tape& from, const std::vector<Tensor>& tensors);
+  std::vector<Tensor> with_gradient(std::vector<Tensor> tensors) const;  // without the plain ones
   size_t new_buffer(uint32_t device, uint64_t bytes, bool counts = true);
   void release_buffer(size_t buffer);
   void give(Tensor to, size_t buffer);

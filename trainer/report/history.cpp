@@ -54,8 +54,12 @@ double Sample::median() const {
 size_t RunHistory::use_of(const Plan& plan) {
   const auto found = std::ranges::find(plans_, plan, &PlanUse::plan);
   if (found != plans_.end()) return size_t(found - plans_.begin());
-  plans_.push_back(
-      {.plan = plan, .estimate = estimate(shape_, plan, rates_), .steps = 0, .seconds = {}, .devices = {}});
+  plans_.push_back({.plan = plan,
+                    .estimate = estimate(shape_, plan, rates_),
+                    .steps = 0,
+                    .tokens = 0,
+                    .seconds = {},
+                    .devices = {}});
   return plans_.size() - 1;
 }
 
@@ -79,6 +83,7 @@ StepPoint RunHistory::merged(const StepPoint& a, const StepPoint& b) const {
 void RunHistory::add(const Step& step) {
   const size_t plan = use_of(step.plan);
   ++plans_[plan].steps;
+  plans_[plan].tokens += step.tokens;
   raise(&plans_[plan].devices, step.devices);
   if (step.undisturbed) plans_[plan].seconds.add(step.seconds);
   const StepPoint point{.first = step.number,

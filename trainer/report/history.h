@@ -36,7 +36,7 @@ class Sample {
 struct PlanUse {
   Plan plan;
   Estimate estimate;
-  uint64_t steps = 0;
+  uint64_t steps = 0, tokens = 0;    // tokens: that the losses of the steps are of
   Sample seconds;                    // of steps that met no failure
   std::vector<DevicePeaks> devices;  // the most of all its steps; empty where nothing is measured
 };
@@ -72,6 +72,7 @@ class RunHistory {
     uint64_t number = 0;
     Plan plan;
     double loss = 0, seconds = 0;
+    uint64_t tokens = 0;      // that the loss is of
     bool undisturbed = true;  // no failure, and the plan is that of the step before
     std::vector<DevicePeaks> devices{};
   };

@@ -20,7 +20,7 @@ Speed speed_of(const RunReport& report, const PlanUse& use) {
               .share = {},
               .utilization = {}};
   if (speed.achieved <= 0) return speed;
-  speed.tokens_per_second = double(report.history.shape().tokens()) / speed.achieved;
+  speed.tokens_per_second = double(use.tokens) / double(use.steps) / speed.achieved;
   if (!report.rates_measured) return speed;
   speed.share = speed.predicted / speed.achieved;
   speed.utilization = report.history.operations() /

@@ -115,6 +115,7 @@ void TrainingStep::begin(const StepKey& key) {
 void TrainingStep::save_step() {
   step_random_ = RandomState::of(devices_);
   loader_.take(cursor_, &batch_);
+  targets_ = targets_in(batch_);
   parameters_.clear_gradients();
 }
 
@@ -135,6 +136,14 @@ uint32_t TrainingStep::micro_batches(const Plan& plan) const {
   return (config_.train.batch + size - 1) / size;
 }
 
+uint64_t TrainingStep::targets_in(const std::vector<int64_t>& rows) const {
+  const size_t row = examples_.row_tokens(), targets = examples_.target_tokens();
+  uint64_t count = 0;
+  for (size_t end = row; end <= rows.size(); end += row)
+    for (size_t i = end - targets; i < end; ++i) count += rows[i] != kPadding ? 1 : 0;
+  return count;
+}
+
 at::Tensor TrainingStep::rows(const std::vector<int64_t>& tokens, uint32_t first, uint32_t count) const {
   const int64_t row = examples_.row_tokens();
   auto* begin = const_cast<int64_t*>(tokens.data()) + first * row;  // from_blob has no const form; only read
@@ -149,8 +158,8 @@ std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const
   parameters_.begin_micro_batch(micro_batch);
   return guarded("forward", [&] {
     const at::Tensor sum = model_.loss_sum(parameters_.weights(), rows(batch_, first, count), plan, true);
-    // By the tokens of the whole batch, whatever the split.
-    const at::Tensor scaled = sum * (loss_scale_.value() / tokens_of(config_.train.batch));
+    // By the targets of the whole batch, whatever the split and however many of them a micro-batch has.
+    const at::Tensor scaled = sum * (loss_scale_.value() / double(targets_));
     losses_[micro_batch] = sum.item().toDouble();
     enter("backward");
     torch::autograd::backward({scaled});
@@ -166,7 +175,7 @@ void TrainingStep::commit() {
   enter("commit");
   loss_scale_.after_step(optimizer_.commit());
   enter("");
-  core_.step_end(step_, uint64_t{config_.train.batch} * examples_.target_tokens());
+  core_.step_end(step_, targets_);
   ++step_;
   cursor_ += config_.train.batch;
 }
@@ -219,7 +228,7 @@ std::optional<Failure> TrainingStep::evaluate(const Plan& plan) {
 
 double TrainingStep::evaluation_loss() const {
   return std::accumulate(evaluation_losses_.begin(), evaluation_losses_.end(), 0.0) /
-         tokens_of(evaluation_losses_.size());
+         double(targets_in(evaluation_rows_));
 }
 
 std::vector<at::Tensor> TrainingStep::trained_weights() const {
@@ -230,7 +239,7 @@ std::vector<at::Tensor> TrainingStep::trained_weights() const {
 }
 
 double TrainingStep::loss() const {
-  return std::accumulate(losses_.begin(), losses_.end(), 0.0) / tokens_of(config_.train.batch);
+  return std::accumulate(losses_.begin(), losses_.end(), 0.0) / double(targets_);
 }
 
 }  // namespace spillway::trainer

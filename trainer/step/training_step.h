@@ -46,13 +46,15 @@ class TrainingStep : public StepProgram {
   double evaluation_loss() const;  // mean per token, in nats
   void end_evaluation();
 
-  double loss() const;  // of the last step, mean per token
+  // Of the last step: the mean of all its targets, of whichever micro-batches they were.
+  double loss() const;
   double gradient_norm() const { return optimizer_.gradient_norm(); }
   // What is running: "forward", "backward", "optimizer", "commit", "evaluation", "plan", or "" between them.
   const char* phase() const { return phase_; }
 
-  uint64_t step() const { return step_; }      // committed so far
-  uint64_t cursor() const { return cursor_; }  // rows drawn by committed steps
+  uint64_t step() const { return step_; }        // committed so far
+  uint64_t cursor() const { return cursor_; }    // rows drawn by committed steps
+  uint64_t targets() const { return targets_; }  // tokens that the last step's loss is of
   void set_progress(uint64_t step, uint64_t cursor) { step_ = step, cursor_ = cursor; }
   const Model& model() const { return model_; }
   // In the most digits that there are, in the order of the model's table.
@@ -71,7 +73,7 @@ class TrainingStep : public StepProgram {
   std::optional<Failure> guarded(const char* phase, const std::function<void()>& work);
   void enter(const char* phase);
   at::Tensor rows(const std::vector<int64_t>& tokens, uint32_t first, uint32_t count) const;
-  double tokens_of(size_t rows) const { return double(rows) * examples_.target_tokens(); }
+  uint64_t targets_in(const std::vector<int64_t>& rows) const;  // without padding
 
   const Config config_;
   const Examples examples_;
@@ -87,6 +89,7 @@ class TrainingStep : public StepProgram {
   uint64_t step_ = 0, cursor_ = 0;
   const char* phase_ = "";
   std::vector<int64_t> batch_, evaluation_rows_;
+  uint64_t targets_ = 0;  // of the batch
   RandomState step_random_, micro_batch_random_;
   std::vector<double> losses_;             // sums, by micro-batch
   std::vector<double> evaluation_losses_;  // sums, by row

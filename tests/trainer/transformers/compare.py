@@ -6,9 +6,12 @@ makes it and saves it; spillway-train begins with that, trains 50 steps and save
 loss and gradient norm of every step, and the logits of the saved model must be those that transformers computes. Prints
 how far they are apart.
 The family `tokens` reads the text as the tokens of a small tokenizer: what spillway-train then trains on must be what
-Hugging Face's tokenizers makes of the whole text.
+Hugging Face's tokenizers makes of the whole text. The family `pairs` trains a T5 on padded pairs in micro-batches with
+unequal numbers of targets: transformers gets the same rows with an attention mask and labels of -100, and each
+micro-batch's loss is divided by the targets of the whole batch.
 """
 import argparse
+import json
 import math
 import os
 import pathlib
@@ -103,6 +106,33 @@ def t5_words():
     return t5(vocab_size=WORDS + SENTINELS + 20)  # more than the tokenizer has, as T5's own
 
 
+@family("pairs")
+def t5_pairs():
+    return t5_words()
+
+
+@family("pairs")
+def t5_pairs_gated_own_head():
+    model = t5(feed_forward_proj="gated-gelu", tie_word_embeddings=False, scale_decoder_outputs=False, d_kv=16,
+               vocab_size=WORDS + SENTINELS)
+    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
+    return model
+
+
+PAIRS, TARGET, PREFIX = 300, 10, "last: "
+PLANS = {"t5_pairs_gated_own_head": {"micro_batch": 2, "head_chunks": 3}}
+
+
+def plan_of(make):
+    return {"micro_batch": 3, "recompute": [0], **PLANS.get(make.__name__, {})}
+
+
+def pairs_of(corpus):
+    """Lines of the text, of all lengths, and their last words, of one to five."""
+    lines = [line.split() for line in corpus.read_text().splitlines() if len(line) > 20][:PAIRS]
+    return [(" ".join(words[:1 + i % 9]), " ".join(words[-(1 + i % 5):])) for i, words in enumerate(lines)]
+
+
 def tokenizer_of(corpus):
     """Of parts of words, with T5's marks: the pad first, sentinels last and falling."""
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
@@ -134,6 +164,11 @@ def text_of(row, tokenizer):
 
 
 def logits_of(model, rows):
+    """The logits and the targets, of which padding is -100."""
+    if model.config.model_type == "t5" and rows.shape[1] == CONTEXT + TARGET:
+        inputs, targets = rows[:, :CONTEXT], rows[:, CONTEXT:]
+        labels = targets.masked_fill(targets < 0, -100)
+        return model(input_ids=inputs.clamp_min(0), attention_mask=(inputs >= 0).long(), labels=labels).logits, labels
     if model.config.model_type == "t5":
         inputs, targets = rows[:, :CONTEXT], rows[:, CONTEXT:]
         return model(input_ids=inputs, labels=targets.contiguous()).logits, targets
@@ -159,7 +194,19 @@ def optimizer_of(name, groups, train):
     return torch.optim.AdamW(groups, betas=betas, eps=epsilon)
 
 
-def trained(model, rows, name, train):
+def accumulate(model, rows, micro_batch):
+    """The gradients of a batch's mean loss, in micro-batches; the loss."""
+    parts = [logits_of(model, part) for part in rows.split(micro_batch)]
+    count = sum(int((targets >= 0).sum()) for _, targets in parts)
+    loss = 0.0
+    for logits, targets in parts:
+        part = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum") / count
+        part.backward()
+        loss += part.item()
+    return loss
+
+
+def trained(model, rows, name, train, micro_batch):
     """Loss and gradient norm of each step, of the same schedule."""
     decaying = [p for p in model.parameters() if p.dim() >= 2]
     others = [p for p in model.parameters() if p.dim() < 2]
@@ -170,22 +217,21 @@ def trained(model, rows, name, train):
         for group in optimizer.param_groups:
             rate = rate_at(step, train)
             group["lr"] = torch.tensor(rate) if name == "adamw8bit" else rate
-        logits, targets = logits_of(model, rows[step])
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
         optimizer.zero_grad()
-        loss.backward()
+        loss = accumulate(model, rows[step], micro_batch)
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), train["clip"])
         optimizer.step()
-        seen.append((loss.item(), norm.item()))
+        seen.append((loss, norm.item()))
     return seen
 
 
-def write_config(path, folder, corpus, name, train):
-    lines = ["[model]", f'pretrained = "{folder / "from"}"', f"context = {CONTEXT}", "[data]", f'corpus = "{corpus}"',
+def write_config(path, folder, corpus, name, train, plan):
+    lengths = [] if corpus.name == "pairs.safetensors" else [f"context = {CONTEXT}"]
+    lines = ["[model]", f'pretrained = "{folder / "from"}"', *lengths, "[data]", f'corpus = "{corpus}"',
              "[train]", f"steps = {STEPS}", f"batch = {BATCH}", f'optimizer = "{name}"',
              *(f"{key} = {value}" for key, value in train.items()),
              "[evaluation]", "windows = 2", "[run]", 'device = "cpu"', f'out = "{folder / "run"}"',
-             f'save = "{folder / "to"}"', "[plan]", "micro_batch = 3", "recompute = [0]"]
+             f'save = "{folder / "to"}"', "[plan]", *(f"{key} = {value}" for key, value in plan.items())]
     path.write_text("\n".join(lines) + "\n")
 
 
@@ -200,13 +246,38 @@ class Compared(unittest.TestCase):
         done = subprocess.run([self.build / "bin" / name, *arguments], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr[-2000:])
 
-    def tokenized(self, tokenizer, folder):
+    def tokenized(self, tokenizer, folder, *arguments, out="corpus.safetensors"):
         tokenizer.save(str(folder / "tokenizer.json"))
-        done = subprocess.run([sys.executable, "-m", "spillway.tokenize", self.corpus, "--tokenizer", folder, "--out",
-                               folder / "corpus.safetensors"], env={**os.environ, "PYTHONPATH": str(PACKAGE)},
-                              capture_output=True, text=True)
+        done = subprocess.run([sys.executable, "-m", "spillway.tokenize", *arguments, "--tokenizer", folder, "--out",
+                               folder / out], env={**os.environ, "PYTHONPATH": str(PACKAGE)}, capture_output=True,
+                              text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
-        return folder / "corpus.safetensors"
+        return folder / out
+
+    def paired(self, tokenizer, folder):
+        (folder / "pairs.jsonl").write_text("".join(
+            json.dumps({"text": source, "end": target}) + "\n" for source, target in pairs_of(self.corpus)))
+        lengths = ["--source-tokens", str(CONTEXT), "--target-tokens", str(TARGET)]
+        return self.tokenized(tokenizer, folder, folder / "pairs.jsonl", "--pairs", "--fields", "text", "end",
+                              "--prefix", PREFIX, *lengths, out="pairs.safetensors")
+
+    def check_pairs(self, rows, tokenizer):
+        """Each row is what a tokenizer of transformers' makes of a pair, padded and cut."""
+        tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+            single="$A </s>", special_tokens=[("</s>", tokenizer.token_to_id("</s>"))])
+        theirs = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>")
+
+        def padded(texts, length):
+            made = theirs(texts, max_length=length, truncation=True, padding="max_length", return_tensors="pt")
+            return made["input_ids"].masked_fill(made["attention_mask"] == 0, -1)
+
+        sources, targets = zip(*pairs_of(self.corpus))
+        known = torch.cat([padded([PREFIX + source for source in sources], CONTEXT), padded(list(targets), TARGET)], 1)
+        drawn = {tuple(row) for row in rows.flatten(0, 1).tolist()}
+        self.assertLessEqual(drawn, {tuple(row) for row in known.tolist()})
+        lengths = {(sum(token >= 0 for token in row[:CONTEXT]), sum(token >= 0 for token in row[CONTEXT:]))
+                   for row in drawn}
+        self.assertGreater(len(lengths), 50, "of many lengths")
 
     def check_rows(self, rows, tokenizer):
         ids = tokenizer.encode(self.corpus.read_bytes().decode(), add_special_tokens=False).ids
@@ -223,21 +294,24 @@ class Compared(unittest.TestCase):
                 parameter.add_(0.05 * torch.randn_like(parameter))
         model.save_pretrained(folder / "from", max_shard_size="60KB")
         self.assertGreater(len(list((folder / "from").glob("*.safetensors"))), 1, "in shards")
-        tokenizer = tokenizer_of(self.corpus) if make in FAMILIES["tokens"] else None
-        corpus = self.tokenized(tokenizer, folder) if tokenizer else self.corpus
-        write_config(folder / "config.toml", folder, corpus, name, train)
+        plan, paired = plan_of(make), make in FAMILIES["pairs"]
+        tokenizer = tokenizer_of(self.corpus) if paired or make in FAMILIES["tokens"] else None
+        corpus = self.corpus
+        if tokenizer:
+            corpus = self.paired(tokenizer, folder) if paired else self.tokenized(tokenizer, folder, corpus)
+        write_config(folder / "config.toml", folder, corpus, name, train, plan)
         self.run_program("reference_dump", folder / "config.toml", folder / "seen.safetensors")
         self.run_program("spillway-train", "--config", folder / "config.toml")
         seen = safetensors.torch.load_file(folder / "seen.safetensors")
         rows = seen["rows"]
         if tokenizer:
-            self.check_rows(rows, tokenizer)
+            (self.check_pairs if paired else self.check_rows)(rows, tokenizer)
         with torch.no_grad():
             logits = difference(seen["logits"], logits_of(model, rows[0])[0])
         self.assertLess(logits, 1e-5)
         ours = [[float.fromhex(number) for number in line.split()[1:3]]
                 for line in (folder / "run" / "losses.txt").read_text().splitlines() if line.split()[0].isdigit()]
-        theirs = trained(model, rows, name, train)
+        theirs = trained(model, rows, name, train, plan["micro_batch"])
         self.assertEqual(len(ours), STEPS)
         apart = [max(abs(a[i] - b[i]) / b[i] for a, b in zip(ours, theirs)) for i in range(2)]
         self.assertLess(apart[0], 1e-4, "losses")

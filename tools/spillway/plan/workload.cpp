@@ -81,7 +81,8 @@ bool read_model(const WorkloadOptions& options, Workload* workload, int* code, s
 // Floats that a step could have alive, generously; beyond 2^50 byte counts of 64 bits might not hold a sum.
 bool can_be_counted(const trainer::Shape& shape, uint32_t evaluation_batch) {
   const trainer::Architecture& model = shape.model;
-  const double rows = std::max(shape.batch, evaluation_batch), tokens = double(model.context);
+  const double rows = std::max(shape.batch, evaluation_batch),
+               tokens = std::max(model.context, model.target_tokens());
   const double of_layer = 32.0 * (model.width + 3.0 * model.query_width() + model.hidden) +
                           (model.has_decoder() ? 8.0 * model.heads * tokens : 0);
   return rows * tokens * (3.0 * model.vocabulary + shape.layers() * of_layer) < 0x1p50;

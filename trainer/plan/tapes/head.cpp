@@ -27,19 +27,21 @@ Tensor chunked(Tape* tape, const TapePass& pass, const TapeHead& head) {
   const uint64_t weight = uint64_t{model.vocabulary} * model.width * pass.number();
   // Floats, and beside them what they were made from, or what is made of them.
   const uint64_t logit = TapePass::kFloat + (pass.number() == TapePass::kFloat ? 0 : pass.number());
+  const uint64_t padding = model.has_pairs() ? TapePass::kTokenId + 1 : 0;  // ids without it, and where it is
   Tape::Operator op{.inputs = {head.hidden},
                     .output = TapePass::kFloat,
                     .weights = model.tied_head ? 0 : weight,
                     .scratch = pass.workspace + tokens * TapePass::kTokenId +
-                               chunk * (model.vocabulary * logit + 4 * TapePass::kFloat),
+                               chunk * (model.vocabulary * logit + 4 * TapePass::kFloat + padding),
                     .is_done = true,
                     .gradients_at_once = true};
-  constexpr uint64_t kLaunches = 15, kPassesOverLogits = 10;
+  constexpr uint64_t kLaunches = 15;
+  const uint64_t passes = model.has_pairs() ? 12 : 10;  // over the logits
   const uint64_t products = pass.training ? 3 : 1;
   for (uint64_t done = 0; done < tokens; done += chunk) {
     const uint64_t logits = std::min(chunk, tokens - done) * model.vocabulary;
     tape->spend(2.0 * double(products * logits) * model.width, (products + 1) * weight, double(products));
-    tape->spend(0, kPassesOverLogits * logits * TapePass::kFloat, kLaunches);
+    tape->spend(0, passes * logits * TapePass::kFloat, kLaunches);
   }
   if (model.tied_head) op.inputs.push_back(head.words);
   return tape->run(op);

@@ -172,7 +172,7 @@ Tensor TapeOperators::in_rows(Tensor heads) {
 }
 
 Tensor TapeOperators::biased_attention(Tensor query, Tensor key, Tensor value, uint64_t keys,
-                                       const Tensor* bias) {
+                                       const Tensor* bias, bool padded) {
   const uint64_t scores = rows_ * model_.heads * row_tokens_ * keys * pass_.number();
   const double operations = 2.0 * numbers_in(scores) * model_.head_width;
   const bool copies = rows_ > 1;
@@ -194,6 +194,7 @@ Tensor TapeOperators::biased_attention(Tensor query, Tensor key, Tensor value, u
     tape_.drop(raw);
     raw = biased;
   }
+  if (padded) tape_.spend(0, 2 * scores, 1);
   // LibTorch's softmax of float16 reads it as it is.
   const Tensor read = pass_.precision == Precision::kFp16Mixed ? (tape_.hold(raw), raw) : in_floats(raw);
   const Tensor wide = tape_.run(

@@ -55,8 +55,9 @@ class TapeOperators {
   Tensor causal_attention(Tensor query, Tensor key, Tensor value);
   Tensor rotated(Tensor heads);
   Tensor for_groups(Tensor heads);  // takes over `heads`
-  // `keys` tokens are read; `bias` may be none.
-  Tensor biased_attention(Tensor query, Tensor key, Tensor value, uint64_t keys, const Tensor* bias);
+  // `keys` tokens are read; `bias` may be none. Padding's is added in place.
+  Tensor biased_attention(Tensor query, Tensor key, Tensor value, uint64_t keys, const Tensor* bias,
+                          bool padded);
 
  private:
   Tensor product(Tensor x, uint64_t width, uint64_t out, uint64_t scratch);

@@ -42,6 +42,9 @@ struct Architecture {
   uint32_t head_width = 64;
   uint32_t hidden = 1536;  // width inside the MLP
   uint32_t context = 256;  // tokens of an input
+  // Tokens of a target, where examples are pairs of texts that are padded to `context` and to this; 0: span
+  // corruption says how many (kT5).
+  uint32_t target = 0;
   uint32_t vocabulary = 256;
   bool gated = false;  // the MLP multiplies two products; kLlama always
   bool tied_head = true;
@@ -58,13 +61,14 @@ struct Architecture {
   static Architecture usual(Family family, uint32_t layers, uint32_t width, uint32_t heads, uint32_t context);
 
   bool has_decoder() const { return family == Family::kT5; }
+  bool has_pairs() const { return target > 0; }
   uint32_t all_layers() const { return layers + decoder_layers; }
   bool is_decoder_layer(uint32_t layer) const { return has_decoder() && layer >= layers; }
   // Width of all heads' queries together, and of all keys.
   uint32_t query_width() const { return heads * head_width; }
   uint32_t key_width() const { return key_value_heads * head_width; }
-  // Tokens of a target: for kT5 what span corruption leaves of an input of `context` tokens
-  // (trainer/data/span_corruption.h).
+  // Tokens of a target: for kT5 `target`, or else what span corruption leaves of an input of `context` tokens
+  // (trainer/data/span_corruption.h). With padding.
   uint32_t target_tokens() const;
   // Tokens of an example: a text and the token behind it, or an input and its target.
   uint32_t row_tokens() const { return context + (has_decoder() ? target_tokens() : 1); }

@@ -28,7 +28,7 @@ struct Shape {
   uint32_t batch = 0;  // rows per optimizer step
   Numerics numerics{};
   uint32_t layers() const { return model.all_layers(); }
-  // That the loss is of, in a step.
+  // That the loss is of, in a step; with padding, where targets are padded.
   uint64_t tokens() const { return uint64_t{batch} * model.target_tokens(); }
 };
 
