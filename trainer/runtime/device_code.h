@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "spillway/driver/table.h"
+#include "driver/table.h"
 
 namespace spillway::trainer {
 
