@@ -1,4 +1,4 @@
-"""run.py [NAME...]: each patch in the folders of this one breaks the code in one plausible way, and a test must notice it.
+"""run.py [NAME...]: each patch below this folder breaks the code in one plausible way, and a test must notice it.
 
 In a scratch clone of HEAD, built once, each is applied, what its tests need is built, these run, and it is reverted.
 Prints who noticed it. Ends with 1 if nobody did, if a patch does not apply or build, or if its tests always fail.

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "strategies/core/core.h"
 #include "spillway/spillway.h"
+#include "strategies/core/core.h"
 
 #define MIB ((uint64_t)1 << 20)
 #define BLOCK (10 * MIB)
