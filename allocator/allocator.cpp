@@ -48,6 +48,7 @@ DeviceHeap* Allocator::heap(DeviceId device, Status* status, std::string* text) 
     const Locked injection(injection_.mutex);
     if (injection_.next != 0) heap->set_slow(kSlowInjection);
   }
+  const Locked observed(observer_mutex_);
   if (observer() != nullptr) heap->set_slow(kSlowWatched);
   heaps_[index].store(heap, std::memory_order_release);
   return heap;

@@ -245,6 +245,7 @@ class Allocator {
   std::array<std::atomic<uint64_t>, kMaxDevices> guests_{};
   std::unique_ptr<PageFile> page_file_;
   Mutex<LockOrder::kAllocatorStart> start_mutex_;
+  Mutex<LockOrder::kObserver> observer_mutex_;  // so that no device misses it
   uint64_t default_limit_bytes_ SPILLWAY_GUARDED_BY(start_mutex_) = 0;
   Injection injection_;
   std::atomic<uint64_t> incidents_{0};

@@ -248,7 +248,8 @@ class DeviceHeap {
   void trace_served(const Miss& miss, uint64_t order);
   bool serve_from_holes(Miss& miss, Arena** arena);
   bool serve_from_large_holes(Miss& miss);
-  bool claim_place(Miss& miss, Arena& arena);
+  bool claim_place(Miss& miss);
+  bool plan_and_claim(Miss& miss, Arena& arena) SPILLWAY_REQUIRES(lock_);
   static bool lends_to(const Arena& arena, const Miss& miss);
   bool borrow(Miss& miss);  // from a pool that lends its free blocks
   Served serve_returning(Miss& miss);

@@ -1,5 +1,6 @@
 // The one table of lock order: a thread that holds a lock takes only locks that stand below it here.
-// Builds with SPILLWAY_CHECK_LOCKS (the sanitizers') end the program where that is broken and name both.
+// Builds with SPILLWAY_CHECK_LOCKS (the sanitizers') end the program where that is broken, and name the locks
+// by their places here, counted from 0.
 //
 // Thread-safety: any thread. Errors: `taking` does not return where the order is broken.
 #pragma once
@@ -18,7 +19,6 @@ enum class LockOrder : uint8_t {
   kStrategies,       // strategies/ladder: the list of strategies
   kDeadlineWorker,   // strategies/framework
   kFrameworkCourse,  // strategies/framework
-  kTags,             // strategies/core: phases, steps, pins
   kSites,            // strategies/sites
   kBudgetSettings,   // strategies/budget
   kLedgerAsk,        // processes: one need at a time
@@ -27,11 +27,13 @@ enum class LockOrder : uint8_t {
   kInjection,        // allocator: requests that tests let fail
   kShare,            // allocator/sharing: one block is shared at a time
   kFileBuffers,      // allocator/tiers: one thread at a time uses the buffers
-  kLeftOver,         // allocator/tiers: staging that could not be unmapped
   kPendingFrees,     // allocator/streams
   kImports,          // allocator/sharing: other processes' pages
   kMappings,         // allocator/sharing: pages behind addresses change, or who may use them
+  kLeftOver,         // allocator/tiers: staging that could not be unmapped
   kHeap,             // allocator: tiling and counters of a device
+  kTags,             // strategies/core: phases, steps, pins
+  kObserver,         // allocator/accounting: who is told
   kPinnedHostCache,  // allocator/tiers
   kPageFile,         // allocator/tiers
   kBackoff,          // base

@@ -41,7 +41,7 @@ class FrameworkCache final : public Strategy {
 };
 
 // Never destroyed: the thread may outlive every static object.
-DeadlineWorker& helper() {
+DeadlineWorker& worker() {
   static auto* const made = new DeadlineWorker;
   return *made;
 }
@@ -52,7 +52,7 @@ Relief FrameworkCache::relieve(PendingRequest& request) noexcept {
   if (table_.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr) return {};
   const size_t before = free_bytes(table_);
   // Without a context of its own the first call of a new thread would make one on device 0.
-  const bool done = helper().run(
+  const bool done = worker().run(
       [&table = table_, context] {
         stay_out_of_captures(table);
         if (table.cuCtxSetCurrent(context) == CUDA_SUCCESS) empty_framework_cache();

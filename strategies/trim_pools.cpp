@@ -57,7 +57,7 @@ class TrimPools final : public Strategy {
 };
 
 // Never destroyed: its thread may outlive every static object.
-DeadlineWorker& helper() {
+DeadlineWorker& worker() {
   static auto* const made = new DeadlineWorker;
   return *made;
 }
@@ -71,7 +71,7 @@ Relief TrimPools::relieve(PendingRequest& request) noexcept {
   trim_all(table_, device);
   size_t after = free_bytes(table_);
   if (after < before + event.short_bytes) {
-    helper().run(
+    worker().run(
         [&table = table_, context, device] {
           stay_out_of_captures(table);
           if (table.cuCtxSetCurrent(context) != CUDA_SUCCESS) return;

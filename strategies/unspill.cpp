@@ -21,7 +21,7 @@ void unspill_to(Allocator& allocator, Gate& gate, DeviceId device) {
 
 }  // namespace
 
-void bring_back_now_and_then(Allocator& allocator, Ladder& ladder) {
+void unspill_now_and_then(Allocator& allocator, Ladder& ladder) {
   thread_local unsigned calls = 0;
   if (++calls % kCallsBetweenLooks != 0 || Ladder::inside() || ladder.gate() == nullptr) return;
   static Mutex<LockOrder::kUnspill> one_at_a_time;

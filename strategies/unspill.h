@@ -8,6 +8,6 @@
 namespace spillway {
 
 // Cheap but for one call in many, which looks whether there is something to do.
-void bring_back_now_and_then(Allocator& allocator, Ladder& ladder);
+void unspill_now_and_then(Allocator& allocator, Ladder& ladder);
 
 }  // namespace spillway

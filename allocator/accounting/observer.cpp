@@ -78,7 +78,7 @@ Status Allocator::allocate_at(DeviceId device, const Request& request, uint64_t 
 }
 
 void Allocator::set_observer(Observer* observer) noexcept {
-  const Locked guard(start_mutex_);
+  const Locked guard(observer_mutex_);
   if (observer != nullptr) observer_.store(observer, std::memory_order_release);
   for (auto& entry : heaps_) {
     DeviceHeap* heap = entry.load(std::memory_order_acquire);

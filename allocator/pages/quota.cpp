@@ -41,7 +41,9 @@ void Quota::give_back(uint64_t bytes) {
 }
 
 void Quota::see_free(uint64_t free_bytes) {
-  beside_reserve_ = reserve() == 0 ? UINT64_MAX : free_bytes - std::min(free_bytes, reserve());
+  const uint64_t left = reserve();
+  const bool bounds = left != 0 && free_bytes != UINT64_MAX;
+  beside_reserve_ = bounds ? free_bytes - std::min(free_bytes, left) : UINT64_MAX;
 }
 
 uint64_t Quota::native() const {

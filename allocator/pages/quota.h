@@ -31,7 +31,7 @@ class Quota {
 
   // What requests must leave to others; where that is something, the card is asked before each of them.
   uint64_t reserve() const;
-  void see_free(uint64_t free_bytes);
+  void see_free(uint64_t free_bytes);  // UINT64_MAX: the driver did not say
 
   // What calls of the driver by the program have taken since this was made.
   uint64_t native_since_start() const;

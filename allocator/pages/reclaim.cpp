@@ -2,7 +2,6 @@
 #include "allocator/pages/reclaim.h"
 
 #include <algorithm>
-#include <shared_mutex>
 
 #include "allocator/heap.h"
 

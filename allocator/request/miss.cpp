@@ -1,6 +1,5 @@
 // The way of a request that no hole fits: a place for it, and new pages behind that.
 #include <algorithm>
-#include <shared_mutex>
 
 #include "allocator/heap.h"
 
@@ -43,12 +42,13 @@ DeviceHeap::Served DeviceHeap::serve(Miss& miss) {
   Arena* arena = nullptr;
   if (serve_from_holes(miss, &arena)) return Served::kYes;
   if (arena->single_handle) return serve_single(miss, *arena);
-  if (!claim_place(miss, *arena)) {
-    // The last resort of a small request: a hole among the large ones.
+  if (!claim_place(miss)) {
     if (miss.error != CUDA_SUCCESS) return Served::kFailed;
+    // The last resort of a small request, also where there are no addresses for it: a hole among the large
+    // ones.
     return arena->small() && serve_from_large_holes(miss) ? Served::kYes : Served::kShort;
   }
-  move_idle(miss, *arena);
+  move_idle(miss, *miss.reservation.arena);
   return fill_claim(miss);
 }
 
@@ -108,23 +108,26 @@ bool DeviceHeap::borrow(Miss& miss) {
 }
 
 // A place that was claimed before is kept. False: there is none, or `miss.error` says what went wrong.
-bool DeviceHeap::claim_place(Miss& miss, Arena& arena) {
-  PageReservation& reservation = miss.reservation;
-  if (reservation.claim != nullptr) return true;
-  bool has_gap = false;
-  {
-    const Locked guard(lock_);
-    has_gap = arena.has_gap(miss.size);
-  }
-  if (!has_gap) {
-    const char* call = "";
-    const CUresult result = add_segment(arena, miss.size, &call);
-    if (result != CUDA_SUCCESS) {
-      refused(miss, result, call);
-      return false;
+bool DeviceHeap::claim_place(Miss& miss) {
+  if (miss.reservation.claim != nullptr) return true;
+  for (;;) {
+    Arena* arena = nullptr;
+    {
+      const Locked guard(lock_);
+      arena = &arena_for(miss.request.stream, miss.request.pool, miss.size <= kSmallBytes);
+      if (arena->has_gap(miss.size)) return plan_and_claim(miss, *arena);
     }
+    // Another thread may take what is added, too.
+    const char* call = "";
+    const CUresult result = add_segment(*arena, miss.size, &call);
+    if (result == CUDA_SUCCESS) continue;
+    refused(miss, result, call);
+    return false;
   }
-  const Locked guard(lock_);
+}
+
+bool DeviceHeap::plan_and_claim(Miss& miss, Arena& arena) {
+  PageReservation& reservation = miss.reservation;
   // The driver is asked again even if it refused before: somebody may have made room since.
   const uint64_t have_bytes = pages_at_hand(miss) + reservation.promised_bytes + quota_.room();
   const std::optional<Placement> place =

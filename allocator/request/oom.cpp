@@ -65,7 +65,8 @@ LadderOutcome DeviceHeap::handle(Waiting& waiting, const Miss& miss) {
   return outcome;
 }
 
-// Other threads leave the free blocks that fit the request to it until the handler has ended.
+// Everybody else, a strategy too, leaves the free blocks that fit the request to it until the handler has
+// ended.
 LadderOutcome DeviceHeap::handle_with_kept_blocks(Miss& miss, const OomEvent& event) {
   {
     const Locked guard(lock_);

@@ -7,7 +7,7 @@
 
 namespace spillway {
 
-enum class CaptureState : uint8_t { kNone, kThisStream, kSpilled };
+enum class CaptureState : uint8_t { kNone, kThisStream, kElsewhere };
 enum class Source : uint8_t {
   kFramework,
   kDriverCaller

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <shared_mutex>
 
 #include "allocator/heap.h"
 #include "base/descriptor_limit.h"

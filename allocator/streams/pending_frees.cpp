@@ -1,7 +1,6 @@
 // Blocks that were freed while other streams may still use them: an event on each of these streams, in the
 // order of the frees; the block becomes a hole when all have passed.
 #include <algorithm>
-#include <shared_mutex>
 
 #include "allocator/heap.h"
 

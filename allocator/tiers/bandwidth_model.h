@@ -36,7 +36,7 @@ class BandwidthModel {
     if (const double known = bytes_per_us_[static_cast<size_t>(tier)]; known != 0) return known;
     if (tier == Tier::kHost) return costs::kHostBytesPerUs;
     if (tier == Tier::kNvme) return costs::kFileBytesPerUs;
-    return direct_link ? costs::kPeerBytesPerUs : costs::kPeerOverHostBytesPerUs;
+    return static_cast<double>(direct_link ? costs::kPeerBytesPerUs : costs::kPeerOverHostBytesPerUs);
   }
 
  private:

@@ -1,7 +1,6 @@
 // Blocks' memory on another device of the process: which devices there are, and making room there again.
 #include <algorithm>
 #include <set>
-#include <shared_mutex>
 
 #include "allocator/accounting/budget.h"
 #include "allocator/heap.h"

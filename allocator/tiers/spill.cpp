@@ -2,7 +2,6 @@
 #include "allocator/tiers/spill.h"
 
 #include <algorithm>
-#include <shared_mutex>
 #include <utility>
 
 #include "allocator/heap.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <shared_mutex>
 
 #include "allocator/heap.h"
 

@@ -1,6 +1,5 @@
 // Blocks that are freed while their memory lies in another tier, or is on its way.
 #include <algorithm>
-#include <shared_mutex>
 #include <utility>
 
 #include "allocator/heap.h"

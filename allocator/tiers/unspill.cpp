@@ -1,6 +1,5 @@
 // What lies in another tier comes back when the device has had room for long.
 #include <algorithm>
-#include <shared_mutex>
 
 #include "allocator/heap.h"
 

@@ -4,7 +4,6 @@
 #include <array>
 #include <cerrno>
 #include <optional>
-#include <shared_mutex>
 #include <system_error>
 
 #include "allocator/heap.h"
@@ -117,7 +116,8 @@ Status DeviceHeap::fill_from_file(Block* block, const Piece& piece, Miss& miss, 
   return Status::kFileFailed;
 }
 
-// Its pages are free again. Those that the driver does not unmap stay behind it: the next fetch reads again.
+// Its pages are free again. Those that the driver does not unmap stay behind it: the next unspilling reads
+// again.
 void DeviceHeap::unmap_behind(Block* block, const Piece& piece, Miss& miss) {
   const SharedLocked mapping(mappings_mutex_);
   if (device_->unmap(piece.range.begin, piece.range.bytes()) != CUDA_SUCCESS) return;

@@ -1,6 +1,5 @@
 // A block that other processes are to share must lie on the device: what lies in another tier comes back now,
 // on pages for which the ladder may make room.
-#include <shared_mutex>
 
 #include "allocator/heap.h"
 

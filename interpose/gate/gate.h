@@ -72,7 +72,8 @@ struct NoPassage {};
 
 // 1: no gated call is under way, and none begins until `open_gate`; 0 where another thread holds it closed
 // for `microseconds`, a call does not end within a second, the system has nothing left by which threads are
-// told of it, or the program has called what the gate does not hold (unlisted.h), which is said once.
+// told of it, or the program has called what the gate does not hold (hooks/unknown_symbols.h), which is said
+// once.
 int close_gate(uint64_t microseconds);
 void open_gate();
 

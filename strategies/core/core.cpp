@@ -225,7 +225,7 @@ static_assert(SPILLWAY_CHANGE_ALLOCATED == static_cast<int>(Change::kAllocated) 
               SPILLWAY_CHANGE_MAPPED == static_cast<int>(Change::kMapped) &&
               SPILLWAY_CHANGE_UNMAPPED == static_cast<int>(Change::kUnmapped));
 
-class CWitness final : public Observer {
+class CObserver final : public Observer {
  public:
   void observe(Change change, const BlockInfo& block) noexcept override {
     const auto call = call_.load(std::memory_order_acquire);
@@ -239,7 +239,7 @@ class CWitness final : public Observer {
 };
 
 void core_watch(void (*saw)(uint32_t, const spillway_block_info*)) {
-  static auto* const observer = new CWitness;  // never destroyed: calls may come until the end
+  static auto* const observer = new CObserver;  // never destroyed: calls may come until the end
   if (core_start() != SPILLWAY_OK) return;
   observer->set(saw);
   Process::get().allocator()->set_observer(saw == nullptr ? nullptr : observer);
@@ -347,7 +347,7 @@ void core_on_pressure(void (*call)(void)) {
 void core_touch(const void* address) {
   if (Allocator* allocator = Process::get().allocator()) {
     touch(*allocator, address_of(address));
-    bring_back_now_and_then(*allocator, *Process::get().ladder());
+    unspill_now_and_then(*allocator, *Process::get().ladder());
   }
 }
 

@@ -134,7 +134,7 @@ spillway_status DriverCallers::rescue(const spillway_driver_request& request, in
   event.library = caller.library.c_str();
   event.inside_framework = caller.inside_framework;
   event.framework_waits_for_nccl = caller.inside_nccl2 || (caller.on_nccls_thread && framework_uses_nccl2());
-  event.capture = request.captures != 0 ? CaptureState::kSpilled : CaptureState::kNone;
+  event.capture = request.captures != 0 ? CaptureState::kElsewhere : CaptureState::kNone;
   event.over_limit = request.over_limit != 0;
   event.deadline = start + kMostTime;
   DriverCall call(event, try_again, context);

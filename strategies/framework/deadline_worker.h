@@ -17,7 +17,7 @@ namespace spillway {
 
 class DeadlineWorker {
  public:
-  // Does `work` on the helper's thread; true when it has ended before `deadline`, and before `stop`, asked
+  // Does `work` on the worker's thread; true when it has ended before `deadline`, and before `stop`, asked
   // every few milliseconds, says so. Otherwise it goes on, and until it ends nothing else is accepted.
   bool run(std::function<void()> work, std::chrono::steady_clock::time_point deadline,
            bool (*stop)() = nullptr);

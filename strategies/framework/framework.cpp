@@ -34,7 +34,7 @@ std::string beside_this_library(const char* name) {
 }
 
 // Never destroyed: its thread may outlive every static object.
-DeadlineWorker& helper() {
+DeadlineWorker& worker() {
   static auto* const helper = new DeadlineWorker;
   return *helper;
 }
@@ -66,7 +66,7 @@ bool prepare_framework() {
 
 bool prepare_framework_within(std::chrono::milliseconds most) {
   if (framework_is_prepared()) return true;
-  helper().run([] { prepare_framework(); }, std::chrono::steady_clock::now() + most);
+  worker().run([] { prepare_framework(); }, std::chrono::steady_clock::now() + most);
   return framework_is_prepared();
 }
 
@@ -118,8 +118,8 @@ std::optional<FrameworkMemory> framework_memory(int device, std::chrono::millise
   };
   const MemoryFunction ask = memory.load();
   if (ask == nullptr) return std::nullopt;
-  const auto asked = std::make_shared<Asked>();  // the helper may come too late
-  const bool done = helper().run(
+  const auto asked = std::make_shared<Asked>();  // the worker may come too late
+  const bool done = worker().run(
       [asked, ask, device] {
         FrameworkMemory& memory = asked->memory;
         asked->told = ask(device, &memory.held_bytes, &memory.used_bytes, &memory.releasable_bytes) == 0;

@@ -166,7 +166,7 @@ bool Ladder::at_rest(const std::function<void()>& work,
   return quiesce.held();
 }
 
-// StreamEvents the entry as running, so that it is not removed under the call. False: it was removed.
+// Marks the entry as running, so that it is not removed under the call. False: it was removed.
 bool Ladder::enter(Entry& entry) {
   const Locked guard(mutex_);
   if (entry.removed) return false;

@@ -9,7 +9,7 @@ namespace spillway {
 namespace {
 
 // Never destroyed: the thread may outlive every static object.
-DeadlineWorker& helper() {
+DeadlineWorker& worker() {
   static auto* const made = new DeadlineWorker;
   return *made;
 }
@@ -20,7 +20,7 @@ bool wait_until_idle(Allocator& allocator, std::chrono::steady_clock::time_point
   // Shared with the thread, which may still write it when nobody waits any more.
   const auto idle = std::make_shared<bool>(false);
   const auto work = [&allocator, idle] { *idle = wait_until_all_idle(allocator); };
-  return helper().run_when_free(work, deadline) && *idle;
+  return worker().run_when_free(work, deadline) && *idle;
 }
 
 }  // namespace spillway

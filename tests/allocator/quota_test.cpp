@@ -76,6 +76,16 @@ TEST_F(QuotaTest, AReserveIsLeftOfTheBudgetAndOfTheCard) {
   EXPECT_EQ(quota.room(), 52 * kMiB) << "without a reserve the driver says itself when it has no more";
 }
 
+TEST_F(QuotaTest, ACardThatDoesNotAnswerBoundsNothing) {
+  budget = &totals;
+  Quota quota(0, budget, guests);
+  EXPECT_TRUE(quota.draw(32 * kMiB));
+  totals.reserve_bytes = 8 * kMiB;
+  quota.see_free(UINT64_MAX);
+  quota.give_back(32 * kMiB);
+  EXPECT_EQ(quota.room(), 56 * kMiB);
+}
+
 TEST_F(QuotaTest, WhatCallsOfTheDriverHadTakenBeforeIsNotCountedAgain) {
   budget = &totals;
   totals.native_bytes[0] = 5;
