@@ -276,6 +276,7 @@ void Run::build() {
   say_remarks();
   if (!options_.resume.empty() && !load_checkpoint(from, config_, program_.get(), &error))
     throw SetupError(error);
+  if (!options_.resume.empty()) warn_of(other_rows_of_checkpoint(from, config_, corpus_));
   if (config_.chooses_plan()) start_ = guarantee_of_start(config_.plan, plan, shape_.batch);
   recoverable_ = std::make_unique<RecoverableStep>(*program_, shape_, machine_, plan, config_.recovery);
 }
@@ -308,7 +309,7 @@ void Run::end(int code, std::string verdict) {
 
 bool Run::checkpoint() {
   std::string error;
-  if (save_checkpoint(checkpoint_, config_, *program_, recoverable_->plan(), &error)) {
+  if (save_checkpoint(checkpoint_, config_, corpus_, *program_, recoverable_->plan(), &error)) {
     results_.checkpoint = checkpoint_;
     log_.say(LogLevel::kDebug, "saved " + checkpoint_);
     return true;
