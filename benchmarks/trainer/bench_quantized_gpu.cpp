@@ -1,16 +1,22 @@
 // AdamW with moments in 8 bits on a card, by the kernel and by LibTorch's operators: whether each has a
-// processor's bits, and the bytes a second of each beside those of a copy on the card.
+// processor's bits, and the bytes a second of each beside those of a copy on the card. The bits are compared
+// after updates of usual numbers, and of those at the edges of what a float holds; what is no number is the
+// same whatever its bits.
 //
-// bench_quantized_gpu [MILLIONS OF NUMBERS, 64]: prints a line of JSON. Exit code 1 where the bits differ, 2
-// after an error, 3 without a card.
+// bench_quantized_gpu [MILLIONS OF NUMBERS, 64]: prints a line of JSON. Exit code 1 where the kernel's bits
+// differ, 2 after an error, 3 without a card.
 #include <c10/cuda/CUDAFunctions.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "trainer/optimizer/quantization/dynamic_map.h"
 #include "trainer/optimizer/rules/rules.h"
@@ -24,14 +30,64 @@ using namespace spillway::trainer;
 constexpr int kTimes = 16;
 constexpr double kBytes = 8 + 4 + 4 + 16.0 / double(kQuantizationBlock);  // of a number: see bench_quantized
 
+constexpr int64_t kHardElements = (1 << 20) + 77;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+using Make = std::function<at::Tensor(int64_t elements)>;
+struct Case {
+  const char* name;
+  Make gradient, scale;  // of each number, and of each block
+};
+
+at::Tensor powers(int64_t elements, double low, double high) {
+  return at::pow(10.0, low + (high - low) * at::rand({elements}, at::kDouble)).to(at::kFloat);
+}
+Make positive(double low, double high) {
+  return [=](int64_t elements) { return powers(elements, low, high); };
+}
+Make sized(double low, double high) {
+  return [=](int64_t elements) {
+    return powers(elements, low, high) * (2 * at::randint(2, {elements}, at::kFloat) - 1);
+  };
+}
+Make all(float what) {
+  return [=](int64_t elements) { return at::full({elements}, what, at::kFloat); };
+}
+// One in a hundred.
+Make some(float what) {
+  return [=](int64_t elements) {
+    return sized(-4, 0)(elements).masked_fill_(at::rand({elements}) < 0.01, what);
+  };
+}
+
+std::vector<Case> hard_cases() {
+  return {{"Random", sized(-6, 0), positive(-6, 0)},
+          {"Zero", all(0), all(0)},
+          {"NegativeZero", all(-0.0f), all(0)},
+          {"ZeroGradient", all(0), positive(-6, 0)},
+          {"Subnormal", sized(-44, -39), positive(-44, -39)},
+          {"Tiny", sized(-30, -20), positive(-38, -20)},
+          {"Huge", sized(10, 38), positive(10, 38)},
+          {"Infinite", some(kInfinity), positive(-3, 0)},
+          {"NegativeInfinite", some(-kInfinity), positive(-3, 0)},
+          {"None", some(NAN), positive(-3, 0)},
+          {"ScaleInfinite", sized(-6, 0), all(kInfinity)},
+          {"ScaleIsNone", sized(-6, 0), all(NAN)}};
+}
+
 struct State {
-  explicit State(int64_t elements) {
+  // As a training begins.
+  explicit State(int64_t elements) : State(elements, {"Usual", sized(-6, 1), all(0)}) {
+    states[0].fill_(kSignedZero), states[2].zero_();
+  }
+  State(int64_t elements, const Case& of) {
     at::manual_seed(3);
     const int64_t blocks = (elements + kQuantizationBlock - 1) / kQuantizationBlock;
     value = at::randn({elements});
-    gradient = at::randn({elements}) * at::pow(10.0, -6 * at::rand({elements}));
-    states = {at::full({elements}, kSignedZero, at::kByte), at::zeros({blocks}),
-              at::zeros({elements}, at::kByte), at::zeros({blocks})};
+    value.narrow(0, 0, elements / 100).fill_(-0.0f);
+    gradient = of.gradient(elements);
+    states = {at::randint(256, {elements}, at::kByte), of.scale(blocks),
+              at::randint(256, {elements}, at::kByte), of.scale(blocks)};
   }
   State to(at::Device device) const {
     State other = *this;
@@ -56,13 +112,18 @@ struct State {
   std::vector<at::Tensor> states;
 };
 
-// Differing numbers of the value and of the states.
+// Numbers with other bits; what is no number has any.
+int64_t apart(const at::Tensor& one, const at::Tensor& on_card) {
+  const at::Tensor other = on_card.cpu();
+  if (one.scalar_type() == at::kByte) return one.ne(other).sum().item().toLong();
+  const at::Tensor bits = one.view(at::kInt).ne(other.view(at::kInt));
+  return bits.logical_and(one.isnan().logical_and(other.isnan()).logical_not()).sum().item().toLong();
+}
+
+// Of the value and of the states.
 int64_t apart(const State& one, const State& other) {
-  const auto count = [](const at::Tensor& a, const at::Tensor& b) {
-    return a.cpu().ne(b.cpu()).sum().item().toLong();
-  };
-  int64_t differing = count(one.value, other.value);
-  for (size_t i = 0; i < one.states.size(); ++i) differing += count(one.states[i], other.states[i]);
+  int64_t differing = apart(one.value, other.value);
+  for (size_t i = 0; i < one.states.size(); ++i) differing += apart(one.states[i], other.states[i]);
   return differing;
 }
 
@@ -87,9 +148,9 @@ class Trial {
     nlohmann::ordered_json result{{"benchmark", "quantized_gpu"},
                                   {"simulated", on_simulated_card()},
                                   {"numbers", elements_},
-                                  {"remark", rule_.remark()},
-                                  {"kernel_apart", apart_from_host([&](State& of) { by_kernel(of); })},
-                                  {"operators_apart", apart_from_host([&](State& of) { by_operators(of); })}};
+                                  {"remark", joined(rule_.remarks())}};
+    compare("kernel", [&](State& of) { by_kernel(of); }, &result);
+    compare("operators", [&](State& of) { by_operators(of); }, &result);
     State state = State(elements_).to(card_);
     at::Tensor copy = at::empty_like(state.value);
     const double bytes = kBytes * double(elements_);
@@ -100,15 +161,36 @@ class Trial {
   }
 
  private:
+  static std::string joined(const std::vector<std::string>& lines) {
+    std::string text;
+    for (const std::string& line : lines) text += (text.empty() ? "" : "; ") + line;
+    return text;
+  }
   void by_kernel(State& state) { rule_.apply(state.whole()); }
   // The gradient is scratch of theirs.
   void by_operators(State& state) {
-    for (int64_t begin = 0; begin < elements_; begin += kTileElements)
-      rule_.apply_by_operators(state.tile(begin, std::min(kTileElements, elements_ - begin)));
+    const int64_t elements = state.value.numel();
+    for (int64_t begin = 0; begin < elements; begin += kTileElements)
+      rule_.apply_by_operators(state.tile(begin, std::min(kTileElements, elements - begin)));
+  }
+  // How many numbers of a way's have other bits than a processor's, in all and in the cases that have some.
+  void compare(const std::string& way, const std::function<void(State&)>& update,
+               nlohmann::ordered_json* result) {
+    int64_t all = 0;
+    auto cases = nlohmann::ordered_json::object();
+    const auto count = [&](const char* name, State state) {
+      const int64_t differing = apart_from_host(std::move(state), update);
+      all += differing;
+      if (differing > 0) cases[name] = differing;
+    };
+    count("Usual", State(elements_));
+    for (const Case& of : hard_cases()) count(of.name, State(std::min(elements_, kHardElements), of));
+    (*result)[way + "_apart"] = all;
+    (*result)[way + "_apart_in"] = cases;
   }
   // After three updates of the same state.
-  int64_t apart_from_host(const std::function<void(State&)>& update) {
-    State host(elements_), there = host.to(card_);
+  int64_t apart_from_host(State host, const std::function<void(State&)>& update) {
+    State there = host.to(card_);
     for (uint64_t number = 1; number <= 3; ++number) {
       rule_.begin({.number = number, .rate = 1e-2});
       there.gradient.copy_(host.gradient);

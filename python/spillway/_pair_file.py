@@ -28,7 +28,7 @@ class Side:
         return self.offsets[-1]
 
     def covering(self, share: float) -> int:
-        """The length that no more than this share of all are longer than."""
+        """A length that at least this share of all do not exceed."""
         lengths = sorted(end - begin for begin, end in zip(self.offsets, self.offsets[1:]))
         return lengths[min(len(lengths) - 1, int(share * len(lengths)))]
 

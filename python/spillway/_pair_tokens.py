@@ -42,7 +42,7 @@ class _Writer:
     def write(self, pairs: list[Pair]) -> None:
         options, counts = self._options, self.counts
         sources = self._tokenizer.encode([pair.source.strip() and options.prefix + pair.source for pair in pairs])
-        targets = self._tokenizer.encode([pair.target for pair in pairs])
+        targets = self._tokenizer.encode([pair.target.strip() and pair.target for pair in pairs])
         for pair, source, target in zip(pairs, sources, targets):
             if not source or not target:
                 counts.left_out += 1

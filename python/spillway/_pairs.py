@@ -1,4 +1,5 @@
 """Pairs of texts as users have them: JSON lines with two named fields, or two columns of a *.tsv."""
+import codecs
 import json
 import pathlib
 import typing
@@ -17,6 +18,8 @@ def _of_json(line: str, fields: tuple[str, str]) -> tuple[str, str]:
         read = json.loads(line)
     except ValueError as error:
         raise BadText(f"is no JSON: {error}") from None
+    except RecursionError:
+        raise BadText("is no JSON: it is nested too deeply") from None
     if not isinstance(read, dict):
         raise BadText("is no object of JSON")
     for field in fields:
@@ -47,19 +50,26 @@ def _pair(line: bytes, columns: bool, fields: tuple[str, str]) -> tuple[str, str
     return source, target
 
 
-def pairs_of(path: pathlib.Path, fields: tuple[str, str]) -> typing.Iterator[Pair]:
-    """The pairs of a file in their order; lines of spaces alone are passed over.
+def _is_empty(line: bytes, columns: bool) -> bool:
+    """Spaces are a text in a column, and a tab stands between two."""
+    return not (line.rstrip(b"\r\n") if columns else line.strip())
 
-    `fields` name source and target in JSON lines. Errors: BadText, with the line.
+
+def pairs_of(path: pathlib.Path, fields: tuple[str, str]) -> typing.Iterator[Pair]:
+    """The pairs of a file in their order; empty lines are passed over, and a mark of the byte order in front.
+
+    `fields` name source and target in JSON lines, where lines of spaces are empty too. Errors: BadText, with the line.
     """
-    offset = 0
+    offset, columns = 0, path.suffix == ".tsv"
     with open(path, "rb") as stream:
         for number, line in enumerate(stream, 1):
             offset += len(line)
-            if not line.strip():
+            if number == 1:
+                line = line.removeprefix(codecs.BOM_UTF8)
+            if _is_empty(line, columns):
                 continue
             try:
-                source, target = _pair(line, path.suffix == ".tsv", fields)
+                source, target = _pair(line, columns, fields)
             except BadText as error:
                 raise BadText(f"{path}: line {number} {error}") from None
             yield Pair(source, target, offset)

@@ -34,7 +34,9 @@ def sha256_of(tokenizer: Tokenizer) -> str:
 
 
 def decoder_start_of(tokenizer: Tokenizer) -> int:
-    """What a decoder starts from, as the config.json beside the tokenizer says; without one, T5's."""
+    """What a decoder starts from, as the config.json beside the tokenizer says; of bytes, or without one, T5's."""
+    if isinstance(tokenizer, Bytes):
+        return _T5_START
     start = _json_of(tokenizer.path.parent / "config.json").get("decoder_start_token_id", _T5_START)
     if not isinstance(start, int) or not 0 <= start < tokenizer.vocabulary:
         raise BadTokenizer(f"{tokenizer.path.parent / 'config.json'}: 'decoder_start_token_id' is no token: {start}")
@@ -48,6 +50,8 @@ def _json_of(path: pathlib.Path) -> dict[str, typing.Any]:
         return {}
     except (OSError, ValueError) as error:
         raise BadTokenizer(f"{path}: {error}") from None
+    except RecursionError:
+        raise BadTokenizer(f"{path}: it is nested too deeply") from None
     return read if isinstance(read, dict) else {}
 
 

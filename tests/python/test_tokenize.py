@@ -228,8 +228,8 @@ class Tokenize(unittest.TestCase):
                 lists.append([tokens[a:b] for a, b in zip(offsets, offsets[1:])])
             return *lists, file.metadata()
 
-    def paired(self, *words):
-        done = self.start(*words, "--pairs")
+    def paired(self, *words, **options):
+        done = self.start(*words, "--pairs", **options)
         said, wrong = done.communicate()
         self.assertEqual((done.returncode, wrong), (0, ""))
         self.assertEqual([path for path in self.folder.iterdir() if "partial" in path.name], [])
@@ -259,21 +259,35 @@ class Tokenize(unittest.TestCase):
                          [theirs.encode(target).ids + [end] for target in ("page", "back")])
         self.write("config.json", '{"decoder_start_token_id": 2}')
         self.assertEqual(self.paired(columns, "--tokenizer", self.folder)[2]["decoder_start"], "2")
+        self.write("config.json", "[" * 200000)
+        self.assertIn("config.json: it is nested too deeply",
+                      self.fault(columns, "--pairs", "--tokenizer", self.folder))
 
     def test_what_is_cut_and_what_is_left_out_of_pairs_is_counted(self):
-        path = self.write("pairs.tsv", "abcdef\txyz\r\nab\tvwxyz\nabcde\té\n\tx\n  \tx\nx\t\n")
+        path = self.write("pairs.tsv", "abcdef\txyz\r\nab\tvwxyz\n\r\n\nabcde\té\n\tx\n  \tx\nx\t\nx\t \n\t\n \t \r\n")
         sources, targets, metadata, said = self.paired(path, "--bytes", "--source-tokens", 6, "--target-tokens", 4)
         as_bytes = [[[byte + 3 for byte in text.encode()] + [1] for text in texts]
                     for texts in (("abcde", "ab", "abcde"), ("xyz", "vwx", "é"))]
         self.assertEqual([sources, targets], as_bytes)
-        expected = {"sources_cut": "1", "targets_cut": "1", "left_out": "3", "target_bytes": "10", "vocabulary": "384"}
+        expected = {"sources_cut": "1", "targets_cut": "1", "left_out": "6", "target_bytes": "10", "vocabulary": "384"}
         self.assertEqual({key: metadata[key] for key in expected}, expected)
         self.assertIn("sources: 15 tokens, 5.0 each, 95% at most 6, the longest 6; 1 cut by --source-tokens", said)
-        self.assertIn("3 pairs left out", said)
+        self.assertIn("6 pairs left out", said)
+
+    def test_bytes_read_no_configuration_of_where_they_are_run(self):
+        self.write("config.json", '{"decoder_start_token_id": 2}')
+        path = self.write("pairs.tsv", "a\tb\n")
+        self.assertEqual(self.paired(path, "--bytes", cwd=self.folder)[2]["decoder_start"], "0")
+
+    def test_a_mark_of_the_byte_order_is_no_text(self):
+        for name, text in ("pairs.tsv", "a\tb\n"), ("pairs.jsonl", '{"source": "a", "target": "b"}\n'):
+            path = self.write(name, b"\xef\xbb\xbf" + text.encode())
+            self.assertEqual(self.paired(path, "--bytes")[:2], ([[100, 1]], [[101, 1]]))
 
     def test_what_is_wrong_with_pairs_is_said_and_leaves_what_was_there(self):
         self.out.write_text("what was there")
-        wrong = {"is no JSON": "{", "is no object": "[1]", "no 'target', but 'source'": '{"source": "x"}',
+        wrong = {"is no JSON": "{", "is no JSON: it is nested too deeply": "[" * 200000, "is no object": "[1]",
+                 "no 'target', but 'source'": '{"source": "x"}',
                  "a 'target' that is no text": '{"source": "x", "target": 1}',
                  "half of a character": '{"source": "\\ud800", "target": "x"}', "no UTF-8": b'{"source": "\xff"}'}
         for says, line in wrong.items():
@@ -282,6 +296,7 @@ class Tokenize(unittest.TestCase):
             said = self.fault(path, "--pairs", "--bytes")
             self.assertIn(says, said)
             self.assertIn("pairs.jsonl: line 2 ", said)
+        self.assertIn("has 1 columns", self.fault(self.write("pairs.tsv", "a\tb\n  \n"), "--pairs", "--bytes"))
         self.assertIn("has 3 columns", self.fault(self.write("pairs.tsv", "a\tb\tc\n"), "--pairs", "--bytes"))
         self.assertIn("no pair with", self.fault(self.write("pairs.tsv", "\t\n"), "--pairs", "--bytes"))
         self.assertEqual(self.out.read_text(), "what was there")

@@ -110,6 +110,33 @@ TEST(Modules, load_on_a_card_that_could_run_them) {
   });
 }
 
+// As a driver has it: modules are of a context, libraries of none.
+TEST(Modules, need_a_current_context) {
+  const std::string path = "/tmp/spillway-module-" + std::to_string(getpid()), binary = container({{2, 80}});
+  std::ofstream(path, std::ios::binary) << binary;
+  in_process({{"SPILLWAY_SIM_CARD", "a100-40gb"}}, [&] {
+    const driver::Table& table = started_driver();
+    CUcontext context = nullptr;
+    CUmodule module = nullptr, none = nullptr;
+    CUfunction function = nullptr;
+    CUlibrary library = nullptr;
+    ASSERT_EQ(table.cuModuleLoadData(&module, binary.data()), CUDA_SUCCESS);
+    ASSERT_EQ(table.cuCtxGetCurrent(&context), CUDA_SUCCESS);
+    ASSERT_EQ(table.cuCtxSetCurrent(nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuModuleLoad(&none, path.c_str()), CUDA_ERROR_INVALID_CONTEXT);
+    EXPECT_EQ(table.cuModuleLoadData(&none, binary.data()), CUDA_ERROR_INVALID_CONTEXT);
+    EXPECT_EQ(table.cuModuleLoadDataEx(&none, binary.data(), 0, nullptr, nullptr),
+              CUDA_ERROR_INVALID_CONTEXT);
+    EXPECT_EQ(table.cuModuleLoadFatBinary(&none, binary.data()), CUDA_ERROR_INVALID_CONTEXT);
+    EXPECT_EQ(table.cuModuleGetFunction(&function, module, "kernel"), CUDA_ERROR_INVALID_CONTEXT);
+    EXPECT_EQ(table.cuLibraryLoadData(&library, binary.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+              CUDA_SUCCESS);
+    ASSERT_EQ(table.cuCtxSetCurrent(context), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuModuleGetFunction(&function, module, "kernel"), CUDA_SUCCESS);
+  });
+  std::filesystem::remove(path);
+}
+
 TEST(Modules, of_a_file_are_its_bytes) {
   const std::string path = "/tmp/spillway-module-" + std::to_string(getpid());
   const auto hold = [&](const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; };

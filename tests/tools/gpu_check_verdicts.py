@@ -72,7 +72,7 @@ class Updated:
         self.simulated = found.get("simulated", False)
         self.found = {"simulated": self.simulated, "remark": "", "numbers": 1000,
                       "kernel_apart": 0, "kernel_bytes_per_second": 8e11,
-                      "operators_apart": 3, "operators_bytes_per_second": 1e11,
+                      "operators_apart": 0, "operators_bytes_per_second": 1e11,
                       "copy_bytes_per_second": 1e12, **found}
 
     def start(self, command, environment):
@@ -86,9 +86,16 @@ def said_of_update(**found):
 
 
 failed, text = said_of_update()
-assert not failed and "| the kernel | 0 | 800 | 0.80 |" in text and "operators | 3 | 100 | 0.10 |" in text, text
-failed, text = said_of_update(kernel_apart=1)
-assert failed and "FAIL: 1 numbers of the kernel have other bits" in text, text
+assert not failed and "| the kernel | 0 | 800 | 0.80 |" in text and "operators | 0 | 100 | 0.10 |" in text, text
+failed, text = said_of_update(operators_apart=3, operators_apart_in={"Subnormal": 3})
+assert failed and "FAIL: LibTorch's operators: 3 numbers have other bits (Subnormal: 3)" in text, text
+assert "of the kernel" not in text, text
+failed, text = said_of_update(simulated=True, operators_apart=3)
+assert not failed and "operators | 3 |" in text, text
+failed, text = said_of_update(kernel_apart=2, kernel_apart_in={"Zero": 2}, operators_apart=1,
+                              kernel_bytes_per_second=1e11)
+assert failed and text.count("FAIL") == 3, text
+assert "FAIL: the kernel: 2 numbers have other bits (Zero: 2)" in text, text
 failed, text = said_of_update(kernel_bytes_per_second=4e11)
 assert failed and "FAIL: the kernel moves 0.40 of what a copy does" in text, text
 failed, text = said_of_update(remark="8-bit AdamW by LibTorch's operators: NVRTC was not found")

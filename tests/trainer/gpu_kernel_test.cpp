@@ -67,14 +67,28 @@ TEST(DeviceCode, SaysWhereASourceIsWrong) {
   std::string error;
   EXPECT_FALSE(compiler().compile({{{"wrong.h", "__global__ void f() { undeclared = 1; }"}}}, 90, &error));
   EXPECT_THAT(error, testing::HasSubstr("undeclared"));
+  constexpr const char* kTwoErrors = R"(#warning old
+__global__ void f() { first = 1; }
+__global__ void g() { second = 1; })";
+  EXPECT_FALSE(compiler().compile({{{"wrong.h", kTwoErrors}}}, 90, &error));
+  EXPECT_THAT(error, testing::HasSubstr("\"first\"")) << "the first error, and no warning before it";
+  EXPECT_THAT(error, testing::Not(testing::AnyOf(testing::HasSubstr("second"), testing::HasSubstr("\n"))));
   EXPECT_FALSE(compiler().compile(blockwise_source(), 10, &error));
   EXPECT_THAT(error, testing::HasSubstr("compute capability 10"));
 }
 
+TEST(DeviceCode, IsTextWithoutTheEndOfAText) {
+  std::string error;
+  const auto binary = compiler().compile({{{"right.h", "__global__ void f() {}"}}}, 90, &error);
+  ASSERT_TRUE(binary) << error;
+  EXPECT_EQ(binary->ptx.find('\0'), std::string::npos);
+  EXPECT_EQ(binary->log.find('\0'), std::string::npos);
+}
+
 TEST(DeviceCode, SaysThatThereIsNoCompiler) {
   std::string error;
-  EXPECT_FALSE(RuntimeCompiler::load(&error, {"libnvrtc-of-nobody.so.1"}));
-  EXPECT_THAT(error, testing::HasSubstr("libnvrtc-of-nobody.so.1"));
+  EXPECT_FALSE(RuntimeCompiler::load(&error, {"libnvrtc-of-nobody.so.2", "libnvrtc-of-nobody.so.1"}));
+  EXPECT_THAT(error, testing::HasSubstr("libnvrtc-of-nobody.so.2")) << "the one that PyTorch brings";
 }
 
 const driver::Table& table() {
@@ -117,9 +131,9 @@ class KernelOnASimulatedCard : public Simulated {
             at::rand({kBlocks})};
   }
   std::unique_ptr<BlockwiseKernel> kernel() {
-    std::string error;
-    auto made = BlockwiseKernel::make(card_, &error);
-    EXPECT_EQ(error, "");
+    NoKernel why_not;
+    auto made = BlockwiseKernel::make(card_, &why_not);
+    EXPECT_EQ(why_not.text, "");
     return made;
   }
 
@@ -165,7 +179,7 @@ TEST_F(KernelOnASimulatedCard, LeavesAnUpdateWithoutRoomToComputeIn) {
   const uint64_t before = simulator().calls("cuMemCreate");
   rule.reserve(card_, int64_t{1} << 30);
   EXPECT_EQ(simulator().calls("cuMemCreate"), before);
-  EXPECT_EQ(rule.remark(), "");
+  EXPECT_THAT(rule.remarks(), testing::IsEmpty());
 }
 
 // A driver that keeps its last launch.
@@ -182,11 +196,11 @@ CUresult keep_launch(CUfunction, unsigned grid, unsigned, unsigned, unsigned thr
 }
 
 TEST_F(KernelOnASimulatedCard, ThatIsCompiledIsLaunchedOverAllBlocksAndNoMore) {
-  std::string error;
+  NoKernel why_not;
   driver::Table keeping = table();
   keeping.cuLaunchKernel = &keep_launch;
-  const auto compiled = BlockwiseKernel::make_compiled(keeping, card_, &error);
-  ASSERT_TRUE(compiled) << error;
+  const auto compiled = BlockwiseKernel::make_compiled(keeping, card_, &why_not);
+  ASSERT_TRUE(compiled) << why_not.text;
   const Tensors there = tensors().to(card_);
   for (const int64_t elements : {int64_t{1}, kQuantizationBlock, 4 * kQuantizationBlock, kElements}) {
     BlockwiseUpdate update = there.update(numbers_);
@@ -204,9 +218,9 @@ TEST_F(KernelOnASimulatedCard, ThatIsCompiledIsLaunchedOverAllBlocksAndNoMore) {
 // What a real card runs: compiled, loaded and launched. The simulated card has no code of kernels, and says
 // so.
 TEST_F(KernelOnASimulatedCard, ThatIsCompiledIsLaunchedAndNamedAsNotComputed) {
-  std::string error;
-  const auto compiled = BlockwiseKernel::make_compiled(table(), card_, &error);
-  ASSERT_TRUE(compiled) << error;
+  NoKernel why_not;
+  const auto compiled = BlockwiseKernel::make_compiled(table(), card_, &why_not);
+  ASSERT_TRUE(compiled) << why_not.text;
   const Tensors there = tensors().to(card_);
   const uint64_t launched = simulator().calls("cuLaunchKernel");
   testing::internal::CaptureStderr();
@@ -220,13 +234,13 @@ TEST_F(KernelOnASimulatedCard, ThatIsCompiledIsLaunchedAndNamedAsNotComputed) {
 TEST_F(KernelOnASimulatedCard, ThatIsNotThereIsNamedAndOperatorsTakeItsPlace) {
   constexpr int64_t kMany = kTileElements + kQuantizationBlock + 77,
                     kManyBlocks = (kMany + kQuantizationBlock - 1) / kQuantizationBlock;
-  QuantizedAdamWRule without({}, [](at::Device, std::string* why_not) {
-    *why_not = "there is no compiler";
+  QuantizedAdamWRule without({}, [](at::Device, NoKernel* why_not) {
+    why_not->text = "there is no compiler";
     return std::unique_ptr<BlockwiseKernel>();
   });
   QuantizedAdamWRule with({});
   without.reserve(card_, kMany), with.reserve(card_, kMany);
-  EXPECT_THAT(without.remark(), testing::EndsWith("there is no compiler"));
+  EXPECT_THAT(without.remarks(), testing::ElementsAre(testing::EndsWith("there is no compiler")));
   const auto updated = [&](QuantizedAdamWRule& rule) {
     at::manual_seed(4);
     const Tile tile{
@@ -248,10 +262,82 @@ TEST_F(KernelOnASimulatedCard, ThatIsNotThereIsNamedAndOperatorsTakeItsPlace) {
 }
 
 TEST_F(KernelOnASimulatedCard, ThatTheDriverDoesNotLoadIsNamed) {
-  std::string error;
+  NoKernel why_not;
   EXPECT_FALSE(load_kernel(table(), {.cubin = std::string(4096, 'x'), .ptx = "", .log = ""}, kBlockwiseKernel,
-                           &error));
-  EXPECT_THAT(error, testing::HasSubstr(kBlockwiseKernel));
+                           &why_not));
+  EXPECT_THAT(why_not.text, testing::HasSubstr(kBlockwiseKernel));
+  EXPECT_FALSE(why_not.may_come_later);
+}
+
+TEST_F(KernelOnASimulatedCard, MayComeLaterWhereThereWasNoMemoryForIt) {
+  NoKernel why_not;
+  driver::Table full = table();
+  full.cuModuleLoadData = [](CUmodule*, const void*) { return CUDA_ERROR_OUT_OF_MEMORY; };
+  EXPECT_FALSE(BlockwiseKernel::make_compiled(full, card_, &why_not));
+  EXPECT_TRUE(why_not.may_come_later) << why_not.text;
+}
+
+TEST_F(KernelOnASimulatedCard, IsLoadedWhereNothingMadeAContextCurrent) {
+  CUcontext before = nullptr, after = nullptr;
+  ASSERT_EQ(table().cuCtxGetCurrent(&before), CUDA_SUCCESS);
+  ASSERT_EQ(table().cuCtxSetCurrent(nullptr), CUDA_SUCCESS);
+  NoKernel why_not;
+  EXPECT_TRUE(BlockwiseKernel::make_compiled(table(), card_, &why_not)) << why_not.text;
+  EXPECT_EQ(table().cuCtxGetCurrent(&after), CUDA_SUCCESS);
+  EXPECT_NE(after, nullptr);
+  ASSERT_EQ(table().cuCtxSetCurrent(before), CUDA_SUCCESS);
+}
+
+TEST_F(KernelOnASimulatedCard, IsNotThereWhereTheDriverDoesNotNameTheCardsKind) {
+  driver::Table silent = table();
+  silent.cuDeviceGetAttribute = [](int*, CUdevice_attribute, CUdevice) { return CUDA_ERROR_UNKNOWN; };
+  NoKernel why_not;
+  EXPECT_FALSE(BlockwiseKernel::make_compiled(silent, card_, &why_not));
+  EXPECT_THAT(why_not.text, testing::HasSubstr("compute capability"));
+}
+
+// A rule with kernels as these answers say; "": there is one.
+class RuleWithAnswers {
+ public:
+  explicit RuleWithAnswers(std::vector<NoKernel> answers) : answers_(std::move(answers)) {}
+
+  size_t asked() const { return asked_; }
+  void reserve(at::Device device) { rule_.reserve(device, kQuantizationBlock); }
+  std::vector<std::string> remarks() const { return rule_.remarks(); }
+
+ private:
+  struct Idle : BlockwiseKernel {
+    void update(const BlockwiseUpdate&) const override {}
+  };
+  std::unique_ptr<BlockwiseKernel> answer(NoKernel* why_not) {
+    *why_not = answers_.at(asked_++);
+    return why_not->text.empty() ? std::make_unique<Idle>() : nullptr;
+  }
+
+  const std::vector<NoKernel> answers_;
+  size_t asked_ = 0;
+  QuantizedAdamWRule rule_{{}, [this](at::Device, NoKernel* why_not) { return answer(why_not); }};
+};
+
+TEST_F(KernelOnASimulatedCard, IsAskedForAgainOnlyWhereItMayComeLater) {
+  RuleWithAnswers rule({{.text = "out of memory", .may_come_later = true},
+                        {.text = "out of memory", .may_come_later = true},
+                        {.text = ""}});
+  for (int i = 0; i < 5; ++i) rule.reserve(card_);
+  EXPECT_EQ(rule.asked(), 3u);
+  EXPECT_THAT(rule.remarks(), testing::ElementsAre(testing::EndsWith("out of memory")));
+  RuleWithAnswers without({{.text = "there is no compiler"}});
+  for (int i = 0; i < 5; ++i) without.reserve(card_);
+  EXPECT_EQ(without.asked(), 1u);
+}
+
+TEST_F(KernelOnASimulatedCard, ThatIsNotThereIsNamedOfEachCard) {
+  RuleWithAnswers rule({{.text = "one"}, {.text = "other"}});
+  rule.reserve(card_);
+  rule.reserve(at::Device(at::kCUDA, 1));
+  EXPECT_THAT(rule.remarks(),
+              testing::ElementsAre(testing::AllOf(testing::HasSubstr("cuda:0"), testing::EndsWith("one")),
+                                   testing::AllOf(testing::HasSubstr("cuda:1"), testing::EndsWith("other"))));
 }
 
 }  // namespace

@@ -152,6 +152,17 @@ TEST_F(HuggingFaceConfig, AContextMustFitTheModel) {
   EXPECT_THAT(error_of_text(kLlama.dump(), 129), HasSubstr("'max_position_embeddings' is 128"));
 }
 
+TEST_F(HuggingFaceConfig, ATrainingWithAnotherContextLeavesWhatTheModelWasMadeFor) {
+  const auto written = [&](const json& config, uint32_t context) {
+    return json::parse(hugging_face_config(read(config, context)));
+  };
+  EXPECT_EQ(read(with(kT5, {{"n_positions", 512}}), 64).context, 64u);
+  EXPECT_EQ(written(with(kT5, {{"n_positions", 512}}), 64)["n_positions"], 512);
+  EXPECT_EQ(written(with(kT5, {{"n_positions", 512}}), 0)["n_positions"], 512);
+  EXPECT_EQ(written(kT5, 64)["n_positions"], 64) << "it names none";
+  EXPECT_EQ(written(kLlama, 64)["max_position_embeddings"], 128);
+}
+
 struct Refused {
   const json* config;
   json changes;
@@ -185,6 +196,9 @@ TEST_F(HuggingFaceConfig, RefusesMathematicsThatItDoesNotHave) {
        "'feed_forward_proj' is \"tanh\""},
       {&kT5, {{"is_encoder_decoder", false}}, "'is_encoder_decoder' is false"},
       {&kT5, {{"tie_encoder_decoder", true}}, "'tie_encoder_decoder' is true"},
+      {&kT5, {{"decoder_start_token_id", 2}}, "'decoder_start_token_id' is 2"},
+      {&kT5, {{"pad_token_id", 1}}, "'pad_token_id' is 1"},
+      {&kT5, {{"pad_token_id", -1}}, "'pad_token_id'"},
       {&kT5, {{"model_type", "mt5"}}, "'model_type' is \"mt5\""},
   };
   for (const Refused& refused : cases)

@@ -81,7 +81,7 @@ TEST_P(RecoveryOf, ACheckpointGoesOnToTheBit) {
   Fixture whole(config_, corpus_);
   for (uint64_t step = 0; step < 5; ++step) {
     if (step == 3) {
-      ASSERT_TRUE(save_checkpoint(path, config_, whole.program, config_.plan, &error)) << error;
+      ASSERT_TRUE(save_checkpoint(path, config_, corpus_, whole.program, config_.plan, &error)) << error;
     }
     ASSERT_EQ(whole.step.run(step), StepOutcome::kDone);
   }

@@ -169,6 +169,20 @@ TEST_F(WholeRun, StopsOnRequestAndResumesToTheBit) {
   EXPECT_EQ(resumed.plan.recompute.size(), 2u) << "the plan is the checkpoint's";
 }
 
+TEST_F(WholeRun, OtherDataThanThoseOfTheCheckpointAreAWarning) {
+  std::atomic<bool> stop{true};
+  ASSERT_EQ(train(config("a"), {.resume = "", .stop = &stop, .quiet = true}).exit_code, kExitInterrupted);
+  const auto resumed = [&](const std::string& out, const std::vector<std::string>& overrides) {
+    const Results results =
+        train(config(out, overrides), {.resume = scratch_.file("a"), .stop = nullptr, .quiet = true});
+    EXPECT_EQ(results.exit_code, kExitDone) << results.verdict;
+    return ScratchFolder::read(scratch_.file(out) + "/train.log");
+  };
+  EXPECT_THAT(resumed("same", {}), testing::Not(HasSubstr("other data")));
+  EXPECT_THAT(resumed("seed", {"data.seed=7"}), HasSubstr("other data (data.seed 1, "));
+  EXPECT_THAT(resumed("share", {"data.validation=0.2"}), HasSubstr("other data"));
+}
+
 // The program itself, in a process of its own.
 pid_t start_program(const std::vector<std::string>& words) {
   const char* build = std::getenv("SPILLWAY_BUILD_DIR");

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <memory>
 #include <numbers>
+#include <set>
 #include <stdexcept>
 
 #include "driver/simulator_control.h"
@@ -188,6 +189,8 @@ class Run {
   // Builds the program, from the checkpoint if there is one to resume.
   void build();
   void begin();
+  void say_remarks();
+  void warn_of(const std::string& remark);
   Plan first_plan() const;
   std::optional<std::string> build_program(const Plan& plan);  // why there was no room for it
   bool step_once();
@@ -219,7 +222,8 @@ class Run {
   std::unique_ptr<TrainingStep> program_;
   std::unique_ptr<RecoverableStep> recoverable_;
   Guarantee start_ =
-      Guarantee::kBitExact;  // what the plan that the run began with leaves of the configuration's
+      Guarantee::kBitExact;     // what the plan that the run began with leaves of the configuration's
+  std::set<std::string> said_;  // of the optimizer's remarks
   Results results_;
 };
 
@@ -269,12 +273,22 @@ void Run::build() {
     if (const auto again = build_program(plan)) throw SetupOutOfMemory(least_need(plan) + *again);
     log_.say(LogLevel::kWarning, "no room for the optimizer's state on the device: it starts on the host");
   }
-  if (const std::string remark = program_->optimizer().remark(); !remark.empty())
-    log_.say(LogLevel::kWarning, remark);
+  say_remarks();
   if (!options_.resume.empty() && !load_checkpoint(from, config_, program_.get(), &error))
     throw SetupError(error);
+  if (!options_.resume.empty()) warn_of(other_rows_of_checkpoint(from, config_, corpus_));
   if (config_.chooses_plan()) start_ = guarantee_of_start(config_.plan, plan, shape_.batch);
   recoverable_ = std::make_unique<RecoverableStep>(*program_, shape_, machine_, plan, config_.recovery);
+}
+
+// Each once: a device may be reached, and a program built, after the first step.
+void Run::say_remarks() {
+  for (const std::string& remark : program_->optimizer().remarks())
+    if (said_.insert(remark).second) warn_of(remark);
+}
+
+void Run::warn_of(const std::string& remark) {
+  if (!remark.empty()) log_.say(LogLevel::kWarning, remark);
 }
 
 // What the plan at the end of all moves would need, so that the user knows how far off the limit is.
@@ -295,7 +309,7 @@ void Run::end(int code, std::string verdict) {
 
 bool Run::checkpoint() {
   std::string error;
-  if (save_checkpoint(checkpoint_, config_, *program_, recoverable_->plan(), &error)) {
+  if (save_checkpoint(checkpoint_, config_, corpus_, *program_, recoverable_->plan(), &error)) {
     results_.checkpoint = checkpoint_;
     log_.say(LogLevel::kDebug, "saved " + checkpoint_);
     return true;
@@ -352,6 +366,7 @@ bool Run::step_once() {
   const Plan ran = recoverable_->plan();
   recoverable_->maybe_grow_back(step, smallest_limit());
   if (recoverable_->plan() != ran) recorder_.moved(step + 1, "grow_back", recoverable_->plan());
+  say_remarks();
   return true;
 }
 

@@ -47,6 +47,14 @@ std::string text_of(const Numerics& numerics) {
   return std::string(name_of(numerics.precision)) + " by " + name_of(numerics.optimizer);
 }
 
+// What the order of rows is made of, beside the cursor.
+std::string rows_of(const Config& config, const Corpus& corpus) {
+  const std::string size = corpus.pairs() ? std::to_string(corpus.pairs()->size()) + " pairs"
+                                          : std::to_string(corpus.size()) + " tokens";
+  return "data.seed " + std::to_string(config.data.seed) + ", data.validation " +
+         text_of(config.data.validation) + " of " + size;
+}
+
 std::unique_ptr<safetensors::File> open_checked(const std::string& path, const Config& config,
                                                 std::string* error) {
   auto file = safetensors::File::open(path, error);
@@ -94,8 +102,8 @@ std::vector<at::Tensor> random_states(const safetensors::File& file) {
 
 }  // namespace
 
-bool save_checkpoint(const std::string& path, const Config& config, TrainingStep& program, const Plan& plan,
-                     std::string* error) {
+bool save_checkpoint(const std::string& path, const Config& config, const Corpus& corpus,
+                     TrainingStep& program, const Plan& plan, std::string* error) {
   std::vector<safetensors::Item> items;
   for (const auto& [name, tensor] : state_of(program)) items.push_back(item_of(name, tensor));
   const RandomState random = RandomState::of(program.devices());
@@ -106,6 +114,7 @@ bool save_checkpoint(const std::string& path, const Config& config, TrainingStep
                              {"model", to_string(config.model)},
                              {"numerics", text_of(config.train.numerics)},
                              {"step", std::to_string(program.step())},
+                             {"rows", rows_of(config, corpus)},
                              {"cursor", std::to_string(program.cursor())},
                              {"updates", std::to_string(program.optimizer().updates())},
                              {"loss_scale", text_of(program.loss_scale().state().scale)},
@@ -123,6 +132,16 @@ std::optional<Plan> plan_of_checkpoint(const std::string& path, const Config& co
   auto plan = parse_plan(it->second, config.model.all_layers(), Plan{}, error);
   if (!plan) *error = path + ": its plan: " + *error;
   return plan;
+}
+
+std::string other_rows_of_checkpoint(const std::string& path, const Config& config, const Corpus& corpus) {
+  std::string error;
+  const auto file = open_checked(path, config, &error);
+  if (!file || !file->metadata().contains("rows")) return "";
+  const std::string rows = file->metadata().at("rows"), here = rows_of(config, corpus);
+  if (rows == here) return "";
+  return "the checkpoint counted rows of other data (" + rows + ") than these (" + here +
+         "): some may come again before others have come once";
 }
 
 bool load_checkpoint(const std::string& path, const Config& config, TrainingStep* program,

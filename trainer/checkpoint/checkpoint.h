@@ -11,10 +11,13 @@ namespace spillway::trainer {
 
 inline constexpr const char* kCheckpointName = "checkpoint.safetensors";
 
-bool save_checkpoint(const std::string& path, const Config& config, TrainingStep& program, const Plan& plan,
-                     std::string* error);
+bool save_checkpoint(const std::string& path, const Config& config, const Corpus& corpus,
+                     TrainingStep& program, const Plan& plan, std::string* error);
 // The plan that a checkpoint was written under; for the program to be built with before `load_checkpoint`.
 std::optional<Plan> plan_of_checkpoint(const std::string& path, const Config& config, std::string* error);
+// How the rows that a checkpoint counted differ from those of this configuration, as a sentence; "" where
+// they do not, or where it does not say. The size stands for the corpus: nothing of its text is compared.
+std::string other_rows_of_checkpoint(const std::string& path, const Config& config, const Corpus& corpus);
 bool load_checkpoint(const std::string& path, const Config& config, TrainingStep* program,
                      std::string* error);
 

@@ -9,7 +9,6 @@
 namespace spillway::trainer {
 namespace {
 
-constexpr const char* kPairFormat = "spillway-pairs 1";
 constexpr uint64_t kMostLength = 1 << 20;  // tokens, as of 'model.context'
 constexpr uint64_t kStart = 0;             // what a t5's decoder starts from: its pad
 
@@ -67,8 +66,13 @@ std::unique_ptr<PairFile> PairFile::open(const std::string& path, std::string* e
   if (!stored) return *error = "corpus " + *error, nullptr;
   std::unique_ptr<PairFile> file(new PairFile(std::move(stored)));
   const std::string fault = file->read();
-  if (fault.empty()) return file;
-  *error = "corpus " + path + ": " + fault + ": make it again with python -m spillway.tokenize --pairs";
+  if (!fault.empty())
+    *error = "corpus " + path + ": " + fault + ": make it again with python -m spillway.tokenize --pairs";
+  else if (file->decoder_start_ != kStart)  // of the tokenizer's model: another file would say the same
+    *error = "corpus " + path + ": its 'decoder_start' is " + std::to_string(file->decoder_start_) +
+             ", and a t5's decoder starts from 0";
+  else
+    return file;
   return nullptr;
 }
 
@@ -96,9 +100,7 @@ std::string PairFile::read_metadata() {
   const auto mark = [&](const char* key) { return number_at(*file_, key).value_or(vocabulary_.size); };
   for (const char* key : {"pad", "decoder_start"})
     if (mark(key) >= vocabulary_.size) return "its '" + std::string(key) + "' is no token of its vocabulary";
-  if (mark("decoder_start") != kStart)
-    return "its 'decoder_start' is " + std::to_string(mark("decoder_start")) +
-           ", and a t5's decoder starts from 0";
+  decoder_start_ = mark("decoder_start");
   const auto bytes = number_at(*file_, "target_bytes"), cut = number_at(*file_, "targets_cut");
   if (!bytes || !cut) return "its metadata have no numbers 'target_bytes' and 'targets_cut'";
   target_bytes_ = *cut == 0 ? *bytes : 0;

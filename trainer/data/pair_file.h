@@ -64,7 +64,7 @@ class PairFile {
   std::unique_ptr<safetensors::File> file_;
   Vocabulary vocabulary_;
   TokenLists sources_, targets_;
-  uint64_t target_bytes_ = 0;
+  uint64_t target_bytes_ = 0, decoder_start_ = 0;
 };
 
 }  // namespace spillway::trainer

@@ -7,12 +7,6 @@
 #include "trainer/data/token_metadata.h"
 
 namespace spillway::trainer {
-namespace {
-
-constexpr const char* kTokenFormat = "spillway-tokens 1";
-
-}  // namespace
-
 bool TokenFile::is_one(const std::string& path) {
   // The header's length, less than 2^32, and its first character: a text has no four NULs there.
   std::array<char, 9> begin{};
@@ -33,7 +27,8 @@ std::unique_ptr<TokenFile> TokenFile::open(const std::string& path, std::string*
 
 std::string TokenFile::read() {
   if (text_at(*file_, "format") != kTokenFormat)
-    return "is a safetensors file, but not one of tokens (format \"" + std::string(kTokenFormat) + "\")";
+    return "is a safetensors file, but not one of tokens (format \"" + std::string(kTokenFormat) +
+           "\") or of pairs (\"" + kPairFormat + "\")";
   const auto bytes = number_at(*file_, "text_bytes");
   if (!bytes) return "its metadata have no number 'text_bytes'";
   text_bytes_ = *bytes;

@@ -11,6 +11,10 @@
 
 namespace spillway::trainer {
 
+// What 'format' says of each.
+inline constexpr const char* kTokenFormat = "spillway-tokens 1";
+inline constexpr const char* kPairFormat = "spillway-pairs 1";
+
 // "" where the key is missing.
 std::string text_at(const safetensors::File& file, const char* key);
 // Nothing where the key is missing, or is not a whole number and nothing else.

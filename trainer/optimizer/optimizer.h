@@ -41,7 +41,7 @@ class Optimizer {
   double gradient_norm() const { return norm_; }  // without the loss scale; not finite after an overflow
   uint64_t updates() const { return updates_; }   // that were made
   void set_updates(uint64_t updates) { updates_ = updates; }
-  std::string remark() const { return rule_->remark(); }  // see UpdateRule
+  std::vector<std::string> remarks() const { return rule_->remarks(); }  // see UpdateRule
 
   void move_to(Place place);
   // The states of parameters that were relocated follow them.

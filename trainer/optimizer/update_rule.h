@@ -8,6 +8,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "trainer/config/config.h"
@@ -51,8 +52,8 @@ class UpdateRule {
   virtual void apply(const Tile& tile) = 0;
   // After a parameter's tiles: writes the states that belong to it as a whole.
   virtual void finish(const Updated&) {}
-  // What a person should know of how updates are computed, or "".
-  virtual std::string remark() const { return ""; }
+  // What a person should know of how updates are computed: lines, to which a later `reserve` may add.
+  virtual std::vector<std::string> remarks() const { return {}; }
 };
 
 std::unique_ptr<UpdateRule> update_rule(const TrainConfig& train, size_t parameters);

@@ -25,7 +25,8 @@ std::optional<Architecture> read_hugging_face_config(const std::string& path, ui
                                                      std::string* error);
 
 // The text of a config.json that transformers loads, and that `read_hugging_face_config` reads back as the
-// same model, apart from its dropout. REQUIRES: fault_of(model) is "".
+// same model, apart from its dropout and from a context that was the training's alone. REQUIRES:
+// fault_of(model) is "".
 std::string hugging_face_config(const Architecture& model);
 
 }  // namespace spillway::trainer

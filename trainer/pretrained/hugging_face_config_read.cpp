@@ -154,7 +154,13 @@ class ConfigKeys {
     if (context_ > model->context)
       keys_.fail("'max_position_embeddings' is " + std::to_string(model->context) + ": a context of " +
                  std::to_string(context_) + " is longer than the model was made for");
-    if (context_ != 0) model->context = context_;
+    choose_context(model);
+  }
+
+  void choose_context(Architecture* model) {
+    if (context_ == 0 || context_ == model->context) return;
+    model->pretrained_context = model->context;
+    model->context = context_;
   }
 
   void read_t5(Architecture* model) {
@@ -174,9 +180,22 @@ class ConfigKeys {
     keys_.integer("relative_attention_max_distance", &model->furthest_bucket, 1, kMostContext);
     read_t5_activation(model);
     read_t5_head(model);
+    read_t5_marks();
     model->context = kT5Context;
     keys_.integer("n_positions", &model->context, 1, kMostContext);
-    if (context_ != 0) model->context = context_;
+    choose_context(model);
+    if (!keys_.find("n_positions")) model->pretrained_context = 0;
+  }
+
+  void read_t5_marks() {
+    for (const char* key : {"pad_token_id", "decoder_start_token_id"}) {
+      uint32_t token = 0;
+      keys_.integer(key, &token, 0, kMostVocabulary);
+      if (token != 0)
+        keys_.fail(
+            "'" + std::string(key) + "' is " + std::to_string(token) +
+            ", which is not supported: choose a model whose padding is 0 and whose decoder starts from 0");
+    }
   }
 
   // The two keys that transformers derives from 'feed_forward_proj' override it where they are there.

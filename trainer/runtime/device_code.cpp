@@ -23,14 +23,29 @@ std::string read(Size size, Read fill, nvrtcProgram program) {
   return fill(program, text.data()) == NVRTC_SUCCESS ? text : "";
 }
 
+// Of a text the size counts the NUL at its end too.
+template <typename Size, typename Read>
+std::string read_text(Size size, Read fill, nvrtcProgram program) {
+  const std::string text = read(size, fill, program);
+  return text.substr(0, text.find('\0'));
+}
+
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
+}
+
+// The first line of a compiler's log that says an error, else the first one.
+std::string error_line(const std::string& log) {
+  const size_t error = log.find("error");
+  const size_t begin = error == std::string::npos ? error : log.rfind('\n', error);
+  return first_line(begin == std::string::npos ? log : log.substr(begin + 1));
 }
 
 }  // namespace
 
 std::optional<RuntimeCompiler> RuntimeCompiler::load(std::string* error,
                                                      const std::vector<const char*>& libraries) {
+  error->clear();
   for (const char* name : libraries) {
     try {
       at::DynamicLibrary library(name, nullptr, /*leak_handle=*/true);
@@ -46,7 +61,8 @@ std::optional<RuntimeCompiler> RuntimeCompiler::load(std::string* error,
       find(library, "nvrtcDestroyProgram", &compiler.destroy_);
       return compiler;
     } catch (const c10::Error& failure) {
-      *error = "NVRTC was not found (" + first_line(failure.what_without_backtrace()) + ")";
+      if (error->empty())
+        *error = "NVRTC was not found (" + first_line(failure.what_without_backtrace()) + ")";
     }
   }
   return std::nullopt;
@@ -68,22 +84,24 @@ std::optional<DeviceBinary> RuntimeCompiler::compile(const DeviceSource& source,
                               "--prec-sqrt=true", "--ftz=false", "--ptxas-options=-v"};
   const nvrtcResult compiled = compile_(made, static_cast<int>(options.size()), options.data());
   DeviceBinary binary{.cubin = compiled == NVRTC_SUCCESS ? read(cubin_bytes_, cubin_, made) : "",
-                      .ptx = compiled == NVRTC_SUCCESS ? read(ptx_bytes_, ptx_, made) : "",
-                      .log = read(log_bytes_, log_, made)};
+                      .ptx = compiled == NVRTC_SUCCESS ? read_text(ptx_bytes_, ptx_, made) : "",
+                      .log = read_text(log_bytes_, log_, made)};
   if (!binary.cubin.empty()) return binary;
-  *error =
-      "NVRTC does not compile it for compute capability " + std::to_string(capability) + ": " + binary.log;
+  *error = "NVRTC does not compile it for compute capability " + std::to_string(capability) + ": " +
+           error_line(binary.log);
   return std::nullopt;
 }
 
 std::optional<CUfunction> load_kernel(const driver::Table& table, const DeviceBinary& binary,
-                                      const char* name, std::string* error) {
+                                      const char* name, NoKernel* why_not) {
   CUmodule module = nullptr;
   CUfunction function = nullptr;
   CUresult result = table.cuModuleLoadData(&module, binary.cubin.data());
   if (result == CUDA_SUCCESS) result = table.cuModuleGetFunction(&function, module, name);
   if (result == CUDA_SUCCESS) return function;
-  *error = std::string("the driver does not load ") + name + ": " + driver::describe(table, result);
+  *why_not = {
+      .text = std::string("the driver does not load ") + name + ": " + driver::describe(table, result),
+      .may_come_later = result == CUDA_ERROR_OUT_OF_MEMORY};
   return std::nullopt;
 }
 

@@ -32,12 +32,18 @@ struct DeviceBinary {
   std::string log;  // of the compiler, with what the kernels take of a card
 };
 
+// Why there is no kernel.
+struct NoKernel {
+  std::string text;             // for people
+  bool may_come_later = false;  // there was no memory for it
+};
+
 class RuntimeCompiler {
  public:
-  // The first of these libraries that can be loaded.
+  // The first of these libraries that can be loaded; the error is the first one's.
   static std::optional<RuntimeCompiler> load(std::string* error, const std::vector<const char*>& libraries = {
                                                                      "libnvrtc.so.13", "libnvrtc.so.12"});
-  // For cards of a compute capability, as 90 for 9.0.
+  // For cards of a compute capability, as 90 for 9.0. The error is one line.
   std::optional<DeviceBinary> compile(const DeviceSource& source, int capability, std::string* error) const;
 
  private:
@@ -56,6 +62,6 @@ class RuntimeCompiler {
 
 // The kernel of that name, loaded into the current context.
 std::optional<CUfunction> load_kernel(const driver::Table& table, const DeviceBinary& binary,
-                                      const char* name, std::string* error);
+                                      const char* name, NoKernel* why_not);
 
 }  // namespace spillway::trainer

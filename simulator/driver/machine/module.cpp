@@ -83,9 +83,18 @@ CUresult choose(const void* data, int* capability) {
 // How many bytes a program's own image has, it does not say.
 constexpr size_t kUnknownSize = std::numeric_limits<size_t>::max();
 
+// Modules are of a context, libraries of none.
+bool lacks_context(CUmodule) {
+  return !current_context();
+}
+bool lacks_context(CUlibrary) {
+  return false;
+}
+
 template <typename Handle>
 CUresult load(Handle* out, const void* image, size_t size = kUnknownSize) {
   if (!out || !image) return CUDA_ERROR_INVALID_VALUE;
+  if (lacks_context(Handle{})) return CUDA_ERROR_INVALID_CONTEXT;
   int capability = 0;
   if (const CUresult result = choose(image, &capability); result != CUDA_SUCCESS) return result;
   auto made = std::make_unique<Module>();
@@ -104,6 +113,7 @@ CUresult load(Handle* out, const void* image, size_t size = kUnknownSize) {
 template <typename Handle>
 CUresult load_file(Handle* out, const char* path) {
   if (!out || !path) return CUDA_ERROR_INVALID_VALUE;
+  if (lacks_context(Handle{})) return CUDA_ERROR_INVALID_CONTEXT;
   const std::optional<std::string> read = read_file(path);
   if (!read) return CUDA_ERROR_FILE_NOT_FOUND;
   std::string bytes = *read;
@@ -158,6 +168,7 @@ template <typename Handle, typename Owner>
 CUresult find_kernel(Handle* out, Owner owner, const char* name) {
   const auto module = loaded().modules.find(reinterpret_cast<Module*>(owner));
   if (!out || !name) return CUDA_ERROR_INVALID_VALUE;
+  if (lacks_context(owner)) return CUDA_ERROR_INVALID_CONTEXT;
   if (module == loaded().modules.end()) return CUDA_ERROR_INVALID_HANDLE;
   auto& kernel = module->second->kernels[name];
   if (!kernel) kernel = std::make_unique<Kernel>(module->first, name);

@@ -25,13 +25,34 @@ void check(const driver::Table& table, CUresult result) {
               driver::describe(table, result));
 }
 
-int capability_of(const driver::Table& table, at::Device device) {
+NoKernel refused(const driver::Table& table, const char* what, CUresult result) {
+  return {.text = std::string("the driver refused ") + what + ": " + driver::describe(table, result),
+          .may_come_later = result == CUDA_ERROR_OUT_OF_MEMORY};
+}
+
+// What nothing has made current yet, where this is the first use of the card: LibTorch sets no device that is
+// chosen already. The driver keeps it for the life of the process.
+bool have_context(const driver::Table& table, at::Device device, NoKernel* why_not) {
+  CUcontext context = nullptr;
+  CUdevice card = 0;
+  CUresult result = table.cuCtxGetCurrent(&context);
+  if (result == CUDA_SUCCESS && context != nullptr) return true;
+  if (result == CUDA_SUCCESS) result = table.cuDeviceGet(&card, device.index());
+  if (result == CUDA_SUCCESS) result = table.cuDevicePrimaryCtxRetain(&context, card);
+  if (result == CUDA_SUCCESS) result = table.cuCtxSetCurrent(context);
+  if (result != CUDA_SUCCESS) *why_not = refused(table, "a context", result);
+  return result == CUDA_SUCCESS;
+}
+
+std::optional<int> capability_of(const driver::Table& table, at::Device device, NoKernel* why_not) {
   int major = 0, minor = 0;
-  check(table,
-        table.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device.index()));
-  check(table,
-        table.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device.index()));
-  return major * 10 + minor;
+  CUresult result =
+      table.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device.index());
+  if (result == CUDA_SUCCESS)
+    result = table.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device.index());
+  if (result == CUDA_SUCCESS) return major * 10 + minor;
+  *why_not = refused(table, "its compute capability", result);
+  return std::nullopt;
 }
 
 class CompiledKernel : public BlockwiseKernel {
@@ -61,13 +82,28 @@ const DeviceBinary* binary_for(int capability, std::string* why_not) {
   return binary ? &compiled->emplace(capability, std::move(*binary)).first->second : nullptr;
 }
 
-std::optional<CUfunction> function_on(const driver::Table& table, at::Device device, std::string* why_not) {
+std::optional<CUfunction> load_on(const driver::Table& table, at::Device device, NoKernel* why_not) {
+  if (!have_context(table, device, why_not)) return std::nullopt;
+  const auto capability = capability_of(table, device, why_not);
+  const DeviceBinary* binary = capability ? binary_for(*capability, &why_not->text) : nullptr;
+  return binary ? load_kernel(table, *binary, kBlockwiseKernel, why_not) : std::nullopt;
+}
+
+using Load = std::optional<CUfunction>(const driver::Table& table, at::Device device, NoKernel* why_not);
+
+std::optional<CUfunction> load_once_on(const driver::Table& table, at::Device device, NoKernel* why_not) {
   static auto* const loaded = new std::map<int, CUfunction>;  // by device index
   if (const auto found = loaded->find(device.index()); found != loaded->end()) return found->second;
-  const DeviceBinary* binary = binary_for(capability_of(table, device), why_not);
-  const auto function = binary ? load_kernel(table, *binary, kBlockwiseKernel, why_not) : std::nullopt;
+  const auto function = load_on(table, device, why_not);
   if (function) loaded->emplace(device.index(), *function);
   return function;
+}
+
+std::unique_ptr<BlockwiseKernel> compiled_by(Load& load, const driver::Table& table, at::Device device,
+                                             NoKernel* why_not) {
+  const c10::DeviceGuard guard(device);
+  const auto function = load(table, device, why_not);
+  return function ? std::make_unique<CompiledKernel>(table, device, *function) : nullptr;
 }
 
 // Launches as PyTorch's go through the hook of a preloaded Spillway, which holds them while mappings change.
@@ -138,18 +174,16 @@ DeviceSource blockwise_source() {
 }
 
 std::unique_ptr<BlockwiseKernel> BlockwiseKernel::make_compiled(const driver::Table& table, at::Device device,
-                                                                std::string* why_not) {
-  const c10::DeviceGuard guard(device);
-  const auto function = function_on(table, device, why_not);
-  return function ? std::make_unique<CompiledKernel>(table, device, *function) : nullptr;
+                                                                NoKernel* why_not) {
+  return compiled_by(load_on, table, device, why_not);
 }
 
-std::unique_ptr<BlockwiseKernel> BlockwiseKernel::make(at::Device device, std::string* why_not) {
+std::unique_ptr<BlockwiseKernel> BlockwiseKernel::make(at::Device device, NoKernel* why_not) {
   driver::LoadError error;
   const driver::Table* table = driver::process_table(&error);
-  if (table == nullptr) return *why_not = error.text, nullptr;
+  if (table == nullptr) return why_not->text = error.text, nullptr;
   if (table->simulator != nullptr) return std::make_unique<SimulatedKernel>(*table, device);
-  return make_compiled(with_hooked_launch(*table), device, why_not);
+  return compiled_by(load_once_on, with_hooked_launch(*table), device, why_not);
 }
 
 }  // namespace spillway::trainer

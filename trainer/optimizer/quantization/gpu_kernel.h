@@ -26,10 +26,11 @@ class BlockwiseKernel {
   virtual ~BlockwiseKernel() = default;
   virtual void update(const BlockwiseUpdate& of) const = 0;
 
-  static std::unique_ptr<BlockwiseKernel> make(at::Device device, std::string* why_not);
-  // As a real card has it, whatever the driver is; `table` is borrowed.
+  static std::unique_ptr<BlockwiseKernel> make(at::Device device, NoKernel* why_not);
+  // As a real card has it, whatever the driver is, and loaded anew; `table` is borrowed. Where no context is
+  // current, the card's primary one is made so.
   static std::unique_ptr<BlockwiseKernel> make_compiled(const driver::Table& table, at::Device device,
-                                                        std::string* why_not);
+                                                        NoKernel* why_not);
 };
 
 }  // namespace spillway::trainer

@@ -1,5 +1,6 @@
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "trainer/optimizer/device_key.h"
@@ -66,14 +67,20 @@ void encode_from(const at::Tensor& padded, at::Tensor rounded, at::Tensor index,
 
 void QuantizedAdamWRule::reserve(at::Device device, int64_t elements) {
   if (!device.is_cuda()) return;
-  const int key = device_key(device);
-  if (!kernels_.contains(key)) {
-    std::string why_not;
-    kernels_[key] = make_kernel_(device, &why_not);
-    if (!kernels_[key])
-      remark_ = "8-bit AdamW on " + device.str() + " by LibTorch's operators, which are slower: " + why_not;
-  }
-  if (!kernels_[key]) reserve_operators(device, std::min(elements, kTileElements));
+  Kernel& kernel = kernels_[device_key(device)];
+  if (!kernel.made && kernel.may_come_later) find_kernel(device, &kernel);
+  if (!kernel.made) return reserve_operators(device, std::min(elements, kTileElements));
+  rooms_.erase(device_key(device));
+}
+
+void QuantizedAdamWRule::find_kernel(at::Device device, Kernel* kernel) {
+  NoKernel why_not;
+  kernel->made = make_kernel_(device, &why_not);
+  kernel->may_come_later = why_not.may_come_later;
+  if (kernel->made) return;
+  const std::string remark =
+      "8-bit AdamW on " + device.str() + " by LibTorch's operators, which are slower: " + why_not.text;
+  if (std::find(remarks_.begin(), remarks_.end(), remark) == remarks_.end()) remarks_.push_back(remark);
 }
 
 void QuantizedAdamWRule::reserve_operators(at::Device device, int64_t elements) {
@@ -108,7 +115,7 @@ void QuantizedAdamWRule::apply(const Tile& tile) {
     small_.apply(tile);
   else if (!tile.value.is_cuda())
     apply_in_one_pass(tile);
-  else if (const auto& kernel = kernels_.at(device_key(tile.value)))
+  else if (const auto& kernel = kernels_.at(device_key(tile.value)).made)
     kernel->update(update_of(tile));
   else
     for (int64_t begin = 0; begin < tile.value.numel(); begin += kTileElements)

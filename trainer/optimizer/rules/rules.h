@@ -27,22 +27,27 @@ class AdamRule : public UpdateRule {
 // AdamW whose moments are kept in 8 bits, of Dettmers et al., "8-bit Optimizers via Block-wise Quantization"
 // (2022). Parameters of fewer than kLeastQuantizedElements keep them in 32. A block is updated in one pass:
 // on a CPU by quantization/blockwise_adamw.h, on a GPU by quantization/gpu_kernel.h, or by LibTorch's
-// operators where that cannot be had. All three have the same bits, but for those of what is no number.
+// operators where that cannot be had. Of these the first two have the same bits, but for those of what is no
+// number; the operators too, where LibTorch's root is the nearest number.
 // States: codes and scales of both moments.
 class QuantizedAdamWRule : public UpdateRule {
  public:
-  using MakeKernel = std::function<std::unique_ptr<BlockwiseKernel>(at::Device, std::string* why_not)>;
+  using MakeKernel = std::function<std::unique_ptr<BlockwiseKernel>(at::Device, NoKernel* why_not)>;
   explicit QuantizedAdamWRule(const TrainConfig& train, MakeKernel make = &BlockwiseKernel::make)
       : train_(train), small_(train, true), make_kernel_(std::move(make)) {}
   void reserve(at::Device device, int64_t elements) override;
   void begin(const Update& update) override;
   void apply(const Tile& tile) override;
-  std::string remark() const override { return remark_; }
+  std::vector<std::string> remarks() const override { return remarks_; }
   // The same by operators, on any device. REQUIRES: reserve_operators(device, elements of the tile).
   void apply_by_operators(const Tile& tile);
   void reserve_operators(at::Device device, int64_t elements);
 
  private:
+  struct Kernel {
+    std::unique_ptr<BlockwiseKernel> made;  // null: there is none
+    bool may_come_later = true;
+  };
   struct Map {
     at::Tensor numbers, thresholds;
   };
@@ -52,15 +57,16 @@ class QuantizedAdamWRule : public UpdateRule {
     Map first_map, second_map;
   };
 
+  void find_kernel(at::Device device, Kernel* kernel);
   BlockwiseUpdate update_of(const Tile& tile) const;
   void apply_in_one_pass(const Tile& tile) const;
 
   const TrainConfig train_;
   AdamRule small_;
   const MakeKernel make_kernel_;
-  std::map<int, std::unique_ptr<BlockwiseKernel>> kernels_;  // by device index; null: there is none
-  std::map<int, Room> rooms_;                                // by device index
-  std::string remark_;
+  std::map<int, Kernel> kernels_;  // by device index
+  std::map<int, Room> rooms_;      // by device index
+  std::vector<std::string> remarks_;
   AdamWNumbers numbers_;
   float kept_ = 1;  // by the weight decay, where it applies
   HostNumber keep_, beta1_, beta2_, rest1_, rest2_, rate_, correction_, epsilon_;

@@ -42,6 +42,8 @@ struct Architecture {
   uint32_t head_width = 64;
   uint32_t hidden = 1536;  // width inside the MLP
   uint32_t context = 256;  // tokens of an input
+  // Tokens of an input that a pretrained model was made for, where a training has another `context`; else 0.
+  uint32_t pretrained_context = 0;
   // Tokens of a target, where examples are pairs of texts that are padded to `context` and to this; 0: span
   // corruption says how many (kT5).
   uint32_t target = 0;
