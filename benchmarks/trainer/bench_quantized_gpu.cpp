@@ -189,7 +189,7 @@ class Trial {
     (*result)[way + "_apart_in"] = cases;
   }
   // After three updates of the same state.
-  int64_t apart_from_host(State host, const std::function<void(State&)>& update) {
+  int64_t apart_from_host(const State& host, const std::function<void(State&)>& update) {
     State there = host.to(card_);
     for (uint64_t number = 1; number <= 3; ++number) {
       rule_.begin({.number = number, .rate = 1e-2});
