@@ -252,6 +252,17 @@ Status DeviceHeap::serve_slow(const Request& request, uint64_t size, uint64_t* a
   return Status::kOk;
 }
 
+// It is no program's any more. Returns its place in the order.
+[[gnu::always_inline]] inline uint64_t DeviceHeap::begin_release(Block* block, FreedBlock* freed) {
+  const Arena& arena = *arenas_[block->arena];
+  *freed = {device_->id(), block->size, block->tag, arena.stream(), arena.pool()};
+  usage_.free(block->size, block->tag, (block->shared & (kOtherStreams | kSpilled)) != 0);
+  page_map_.clear(block->address);
+  if ((block->shared & kSited) != 0) [[unlikely]]
+    forget_site(block);
+  return ++order_;
+}
+
 Status DeviceHeap::free(Block* block, uint64_t address, FreedBlock* freed) {
   if ((slow_.load(std::memory_order_relaxed) & (kSlowForked | kSlowWatched)) != 0) [[unlikely]] {
     if (forked()) return Status::kOk;
@@ -283,17 +294,6 @@ std::vector<StreamId> DeviceHeap::streams_of(Block* block) {
   std::vector<StreamId> streams = uses.empty() ? std::vector<StreamId>{} : std::move(uses.mapped());
   if ((block->shared & kSpilled) != 0) streams.push_back(arenas_[block->arena]->stream());
   return streams;
-}
-
-// It is no program's any more. Returns its place in the order.
-uint64_t DeviceHeap::begin_release(Block* block, FreedBlock* freed) {
-  const Arena& arena = *arenas_[block->arena];
-  *freed = {device_->id(), block->size, block->tag, arena.stream(), arena.pool()};
-  usage_.free(block->size, block->tag, (block->shared & (kOtherStreams | kSpilled)) != 0);
-  page_map_.clear(block->address);
-  if ((block->shared & kSited) != 0) [[unlikely]]
-    forget_site(block);
-  return ++order_;
 }
 
 // Of a block that others use too, or that lies elsewhere.

@@ -233,6 +233,7 @@ class DeviceHeap {
   void trace_block(trace::Kind kind, uint64_t order, uint64_t address, uint64_t bytes, uint64_t requested,
                    StreamId stream, uint64_t value = 0, uint64_t detail = 0);
   BlockInfo info(const Block* block) const SPILLWAY_REQUIRES(lock_);
+  BlockInfo info_now(const Block* block);
 
   // accounting/observer.cpp, without lock_.
   void tell(Change change, const Block* block);

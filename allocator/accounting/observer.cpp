@@ -7,14 +7,15 @@
 
 namespace spillway {
 
+BlockInfo DeviceHeap::info_now(const Block* block) {
+  const Locked guard(lock_);
+  return info(block);
+}
+
 void DeviceHeap::tell(Change change, const Block* block) {
   Observer* observer = allocator_.observer();
   if (observer == nullptr) return;
-  BlockInfo told;
-  {
-    const Locked guard(lock_);
-    told = info(block);
-  }
+  const BlockInfo told = info_now(block);
   observer->observe(change, told);
 }
 
