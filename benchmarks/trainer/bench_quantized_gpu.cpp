@@ -178,8 +178,8 @@ class Trial {
                nlohmann::ordered_json* result) {
     int64_t all = 0;
     auto cases = nlohmann::ordered_json::object();
-    const auto count = [&](const char* name, State state) {
-      const int64_t differing = apart_from_host(std::move(state), update);
+    const auto count = [&](const char* name, const State& state) {
+      const int64_t differing = apart_from_host(state, update);
       all += differing;
       if (differing > 0) cases[name] = differing;
     };
