@@ -132,8 +132,9 @@ class Device {
   std::vector<CUevent> timed_events_ SPILLWAY_GUARDED_BY(events_mutex_);
   int host_node_ = -1;  // -1: no pages there
   Mutex<LockOrder::kDeviceStream> stream_mutex_;
-  CUstream stream_ = nullptr;  // for copies
-  CUevent clock_start_ = nullptr, clock_now_ = nullptr;
+  CUstream stream_ SPILLWAY_GUARDED_BY(stream_mutex_) = nullptr;  // for copies
+  CUevent clock_start_ SPILLWAY_GUARDED_BY(stream_mutex_) = nullptr;
+  CUevent clock_now_ SPILLWAY_GUARDED_BY(stream_mutex_) = nullptr;
 };
 
 }  // namespace spillway

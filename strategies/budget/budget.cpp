@@ -1,6 +1,8 @@
 #include "strategies/budget/budget.h"
 
+#include <atomic>
 #include <string>
+#include <type_traits>
 
 #include "base/mutex.h"
 #include "strategies/core/environment.h"
@@ -10,12 +12,11 @@ namespace spillway {
 namespace {
 
 constinit spillway_budget budget{};
-uint64_t configured_reserve = 0;
-bool is_read = false;
-Mutex<LockOrder::kBudgetSettings>& reading() {
-  static auto* const mutex = new Mutex<LockOrder::kBudgetSettings>;
-  return *mutex;
-}
+constinit std::atomic<uint64_t> configured_reserve{0};
+constinit Mutex<LockOrder::kBudgetSettings>
+    reading;  // used until the process's last instruction: nothing to destroy
+bool is_read SPILLWAY_GUARDED_BY(reading) = false;
+static_assert(std::is_trivially_destructible_v<decltype(reading)>);
 
 void set_reserve(uint64_t bytes) {
   __atomic_store_n(&budget.reserve_bytes, bytes, __ATOMIC_RELAXED);
@@ -24,7 +25,7 @@ void set_reserve(uint64_t bytes) {
 }  // namespace
 
 spillway_budget* process_budget() {
-  const Locked guard(reading());
+  const Locked guard(reading);
   if (is_read) return &budget;
   Environment environment;
   std::string wrong;
@@ -33,7 +34,8 @@ spillway_budget* process_budget() {
     return nullptr;
   }
   budget.limit_bytes = environment.limit_bytes == 0 ? UINT64_MAX : environment.limit_bytes;
-  budget.reserve_bytes = configured_reserve = environment.reserve_bytes;
+  budget.reserve_bytes = environment.reserve_bytes;
+  configured_reserve = environment.reserve_bytes;
   is_read = true;
   return &budget;
 }

@@ -61,7 +61,7 @@ class Process {
   std::atomic<Ladder*> ladder_{nullptr};
   std::atomic<DriverCallers*> driver_callers_{nullptr};
   std::atomic<SiteRecorder*> sites_{nullptr};
-  spillway_incident_totals* totals_ = nullptr;
+  spillway_incident_totals* totals_ SPILLWAY_GUARDED_BY(mutex_) = nullptr;
   Tags tags_;
 };
 

@@ -3,6 +3,7 @@ import importlib.machinery
 import importlib.util
 import pathlib
 import sys
+import tempfile
 
 root = pathlib.Path(sys.argv[1])
 
@@ -23,6 +24,19 @@ assert list(layers.offences("trainer/plan/plan.cpp", "#include <c10/core/Device.
 assert list(layers.offences("driver/x.h", "#include <trace/record.h>\n"))
 assert not list(layers.offences("strategies/ladder/ladder.cpp", '#include "allocator/units.h"\n#include <vector>\n'))
 assert not list(layers.offences("trainer/step/step.cpp", "#include <ATen/ops/add.h>\n"))
+
+# The analysis itself runs on each build (tools/style); what it cannot see is looked for in the text.
+locks = load("lock-rules")
+with tempfile.TemporaryDirectory() as folder:
+    for core in locks.FOLDERS:
+        (pathlib.Path(folder) / core).mkdir()
+    bad = pathlib.Path(folder) / "allocator" / "bad.h"
+    bad.write_text("  std::mutex mutex_;\n  // std::mutex\n  SpinLock lock_;\n  Mutex<LockOrder::kHeap, SpinLock> good_;\n")
+    assert [line.split(":")[1] for line in locks.unnamed_locks(pathlib.Path(folder))] == ["1", "3"]
+
+house = load("house")
+assert house.own_statements("int a; void f() { int b; } class C { int d; };").count("int b") == 0
+assert sum(map(house.is_member, house.own_statements("public: int a; void f() { int b; } using X = int; void g();"))) == 3
 
 definitions = load("one-definition")
 places = definitions.places_of({
