@@ -159,6 +159,31 @@ TEST_F(Handler, ReclaimedPagesAreReservedUntilTheRequestIsServed) {
   EXPECT_EQ(memory().reserved, 32 * kMiB);
 }
 
+// Nothing may be drained, unmapped or waited for then: by none of what a strategy is given.
+TEST_F(Handler, MakesNoRoomForAStreamThatIsCaptured) {
+  const StreamId captures = new_stream(), other = new_stream();
+  put(get(24 * kMiB, other));
+  auto* raw = reinterpret_cast<CUstream>(captures);
+  const auto give_up = [&](PendingRequest& request, uint64_t bytes) {
+    EXPECT_EQ(request.event.capture == CaptureState::kThisStream, bytes == 0);
+    EXPECT_FALSE(request.retry());
+    EXPECT_EQ(request.estimate_reclaim(IdlePages::kKeep).useful_bytes != 0, bytes != 0);
+    EXPECT_EQ(request.reclaim(IdlePages::kKeep), bytes);
+    EXPECT_EQ(request.reserved_bytes(), bytes);
+    EXPECT_EQ(request.wait_for_events(), 0u);
+    return LadderOutcome::kGiveUp;
+  };
+  ASSERT_EQ(table.cuStreamBeginCapture(raw, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
+  handler.script = [&](PendingRequest& request) { return give_up(request, 0); };
+  EXPECT_EQ(get(16 * kMiB, captures), 0u);
+  CUgraph graph = nullptr;
+  EXPECT_EQ(table.cuStreamEndCapture(raw, &graph), CUDA_SUCCESS) << "the capture was not broken";
+  table.cuGraphDestroy(graph);
+  handler.script = [&](PendingRequest& request) { return give_up(request, 8 * kMiB); };
+  EXPECT_EQ(get(16 * kMiB, captures), 0u);
+  EXPECT_EQ(handler.calls, 2);
+}
+
 TEST_F(Handler, WhatIsReservedComesBackWhenTheRequestFails) {
   for (const IdlePages what : {IdlePages::kKeep, IdlePages::kGiveBack}) {
     std::vector<uint64_t> blocks;
