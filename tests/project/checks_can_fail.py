@@ -31,12 +31,14 @@ with tempfile.TemporaryDirectory() as folder:
     for core in locks.FOLDERS:
         (pathlib.Path(folder) / core).mkdir()
     bad = pathlib.Path(folder) / "allocator" / "bad.h"
-    bad.write_text("  std::mutex mutex_;\n  // std::mutex\n  SpinLock lock_;\n  Mutex<LockOrder::kHeap, SpinLock> good_;\n")
+    bad.write_text("  std::mutex mutex_;\n  // std::mutex\n  SpinLock lock_;\n"
+                   "  Mutex<LockOrder::kHeap, SpinLock> good_;\n")
     assert [line.split(":")[1] for line in locks.unnamed_locks(pathlib.Path(folder))] == ["1", "3"]
 
 house = load("house")
 assert house.own_statements("int a; void f() { int b; } class C { int d; };").count("int b") == 0
-assert sum(map(house.is_member, house.own_statements("public: int a; void f() { int b; } using X = int; void g();"))) == 3
+members = house.own_statements("public: int a; void f() { int b; } using X = int; void g();")
+assert sum(map(house.is_member, members)) == 3
 
 definitions = load("one-definition")
 places = definitions.places_of({
