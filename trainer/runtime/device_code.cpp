@@ -1,8 +1,10 @@
 #include "trainer/runtime/device_code.h"
 
 #include <ATen/DynamicLibrary.h>
+#include <dlfcn.h>
 
 #include <array>
+#include <filesystem>
 #include <memory>
 #include <type_traits>
 
@@ -41,6 +43,21 @@ std::string error_line(const std::string& log) {
   return first_line(begin == std::string::npos ? log : log.substr(begin + 1));
 }
 
+// NVRTC opens its builtins by their bare name, which its own RUNPATH resolves. An interposer of dlopen, as a
+// sanitizer is one, opens them in its place and with its own RUNPATH. Builtins that are loaded already are
+// found by that name; a compilation says so where there are none.
+void load_builtins(at::DynamicLibrary& library) {
+  decltype(&nvrtcVersion) version = nullptr;
+  find(library, "nvrtcVersion", &version);
+  int major = 0, minor = 0;
+  Dl_info where{};
+  if (version(&major, &minor) != NVRTC_SUCCESS || dladdr(reinterpret_cast<void*>(version), &where) == 0)
+    return;
+  const std::string name = "libnvrtc-builtins.so." + std::to_string(major) + "." + std::to_string(minor);
+  const std::filesystem::path beside = std::filesystem::path(where.dli_fname).parent_path() / name;
+  dlopen(beside.c_str(), RTLD_LAZY | RTLD_LOCAL);
+}
+
 }  // namespace
 
 std::optional<RuntimeCompiler> RuntimeCompiler::load(std::string* error,
@@ -59,6 +76,7 @@ std::optional<RuntimeCompiler> RuntimeCompiler::load(std::string* error,
       find(library, "nvrtcGetPTXSize", &compiler.ptx_bytes_);
       find(library, "nvrtcGetPTX", &compiler.ptx_);
       find(library, "nvrtcDestroyProgram", &compiler.destroy_);
+      load_builtins(library);
       return compiler;
     } catch (const c10::Error& failure) {
       if (error->empty())
