@@ -2,18 +2,60 @@
 
 #include <algorithm>
 
-#include "allocator/accounting/budget.h"
+#include "allocator/accounting/equation.h"
 #include "allocator/accounting/incident_totals.h"
+#include "allocator/accounting/journal.h"
 #include "allocator/heap.h"
-#include "allocator/tiers/page_file.h"
-#include "allocator/tiling/page_map.h"
 
 namespace spillway {
 
-Allocator::Allocator(const driver::Table& table) : table_(table), page_map_(std::make_unique<PageMap>()) {}
+Allocator::Allocator(const driver::Table& table) : context_(std::make_unique<AllocatorContext>(table)) {}
 
 Allocator::~Allocator() {
   for (auto& heap : heaps_) delete heap.load();
+}
+
+void Allocator::set_handler(OomHandler* handler) noexcept {
+  context_->handler.store(handler);
+}
+
+void Allocator::set_trace(trace::Trace* trace) noexcept {
+  context_->trace.store(trace);
+}
+
+trace::Trace* Allocator::trace() const noexcept {
+  return context_->trace.load(std::memory_order_relaxed);
+}
+
+void Allocator::set_budget(spillway_budget* budget) noexcept {
+  context_->budget = budget;
+}
+
+const spillway_budget* Allocator::budget() const noexcept {
+  return context_->budget;
+}
+
+void Allocator::set_pressure(void (*call)()) noexcept {
+  context_->pressure.store(call);
+}
+
+const driver::Table& Allocator::table() const noexcept {
+  return context_->table;
+}
+
+void Allocator::set_observer(Observer* observer) noexcept {
+  std::atomic<Observer*>& told = context_->observer;
+  const Locked guard(observer_mutex_);
+  if (observer != nullptr) told.store(observer, std::memory_order_release);
+  for (auto& entry : heaps_) {
+    DeviceHeap* heap = entry.load(std::memory_order_acquire);
+    if (heap == nullptr) continue;
+    if (observer != nullptr)
+      heap->state().set_slow(kSlowWatched);
+    else
+      heap->state().clear_slow(kSlowWatched);
+  }
+  if (observer == nullptr) told.store(nullptr, std::memory_order_release);
 }
 
 DeviceHeap* Allocator::started(DeviceId device) const noexcept {
@@ -37,19 +79,16 @@ DeviceHeap* Allocator::heap(DeviceId device, Status* status, std::string* text) 
   const Locked guard(start_mutex_);
   if (DeviceHeap* heap = started(device)) return heap;
   bool unsupported = false;
-  std::unique_ptr<Device> opened = Device::open(table_, device, &unsupported, text);
+  std::unique_ptr<Device> opened = Device::open(context_->table, device, &unsupported, text);
   if (opened == nullptr) {
     *status = unsupported ? Status::kUnavailable : Status::kDriverFailed;
     return nullptr;
   }
-  DeviceHeap* heap = std::make_unique<DeviceHeap>(*this, std::move(opened), order_base_.load()).release();
+  DeviceHeap* heap = std::make_unique<DeviceHeap>(*context_, std::move(opened), order_base_.load()).release();
   heap->set_limit(default_limit_bytes_);
-  {
-    const Locked injection(injection_.mutex);
-    if (injection_.next != 0) heap->set_slow(kSlowInjection);
-  }
+  if (context_->injection.armed()) heap->state().set_slow(kSlowInjection);
   const Locked observed(observer_mutex_);
-  if (observer() != nullptr) heap->set_slow(kSlowWatched);
+  if (context_->observer.load() != nullptr) heap->state().set_slow(kSlowWatched);
   heaps_[index].store(heap, std::memory_order_release);
   return heap;
 }
@@ -75,32 +114,19 @@ Status Allocator::allocate(DeviceId device, const Request& request, uint64_t* ad
 }
 
 Status Allocator::free(uint64_t address, FreedBlock* freed) noexcept {
-  Block* block = page_map_->find(address);
+  Block* block = context_->page_map.find(address);
   if (block == nullptr) return Status::kNotFound;
   return heaps_[block->device].load(std::memory_order_acquire)->free(block, address, freed);
 }
 
 Status Allocator::record_stream(uint64_t address, StreamId stream) noexcept {
-  Block* block = page_map_->find(address);
+  Block* block = context_->page_map.find(address);
   if (block == nullptr) return Status::kNotFound;
   return heaps_[block->device].load(std::memory_order_acquire)->record_stream(block, address, stream);
 }
 
-void Allocator::touch(uint64_t address) noexcept {
-  if (Block* block = page_map_->find(address))
-    heaps_[block->device].load(std::memory_order_acquire)->touch(block, address);
-}
-
-void Allocator::tell_pressure() noexcept {
-  if (const auto call = pressure_.exchange(nullptr)) call();
-}
-
-void Allocator::set_page_file(std::unique_ptr<PageFile> file) noexcept {
-  page_file_ = std::move(file);
-}
-
 Status Allocator::set_site(uint64_t address, uint64_t site, uint64_t bytes) noexcept {
-  Block* block = page_map_->find(address);
+  Block* block = context_->page_map.find(address);
   if (block == nullptr) return Status::kNotFound;
   return heaps_[block->device].load(std::memory_order_acquire)->set_site(block, address, site, bytes);
 }
@@ -111,42 +137,42 @@ std::vector<SiteHolding> Allocator::holders(DeviceId device) noexcept {
 }
 
 Status Allocator::add_block(uint64_t address, uint64_t bytes) noexcept {
-  Block* block = page_map_->find(address);
+  Block* block = context_->page_map.find(address);
   if (block == nullptr) return Status::kNotFound;
-  return heaps_[block->device].load(std::memory_order_acquire)->add_block(block, address, bytes);
+  return heaps_[block->device].load(std::memory_order_acquire)->returns().add(block, address, bytes);
 }
 
 Status Allocator::touch_block(uint64_t address, FailurePtr* failure) noexcept {
-  Block* block = page_map_->find(address);
+  Block* block = context_->page_map.find(address);
   if (block == nullptr) return Status::kNotFound;
-  return heaps_[block->device].load(std::memory_order_acquire)->touch_block(block, address, failure);
+  return heaps_[block->device].load(std::memory_order_acquire)->returns().touch(block, address, failure);
 }
 
 Status Allocator::done_block(uint64_t address) noexcept {
-  Block* block = page_map_->find(address);
+  Block* block = context_->page_map.find(address);
   if (block == nullptr) return Status::kNotFound;
-  return heaps_[block->device].load(std::memory_order_acquire)->done_block(block, address);
+  return heaps_[block->device].load(std::memory_order_acquire)->returns().done(block, address);
 }
 
 Status Allocator::remove_block(uint64_t address, FailurePtr* failure) noexcept {
-  Block* block = page_map_->find(address);
+  Block* block = context_->page_map.find(address);
   if (block == nullptr) return Status::kNotFound;
-  return heaps_[block->device].load(std::memory_order_acquire)->remove_block(block, address, failure);
+  return heaps_[block->device].load(std::memory_order_acquire)->returns().remove(block, address, failure);
 }
 
 Status Allocator::share(uint64_t address, SharedBlock* out, std::string* text) noexcept {
-  Block* block = page_map_->find(address);
+  Block* block = context_->page_map.find(address);
   if (block == nullptr) {
     *text = "no live block of Spillway's begins at the address";
     return Status::kNotFound;
   }
-  return heaps_[block->device].load(std::memory_order_acquire)->share(block, address, out, text);
+  return heaps_[block->device].load(std::memory_order_acquire)->sharing().share(block, address, out, text);
 }
 
 int Allocator::shared_descriptor(uint64_t serial) noexcept {
   for (auto& entry : heaps_) {
     DeviceHeap* heap = entry.load(std::memory_order_acquire);
-    const int descriptor = heap == nullptr ? -1 : heap->shared_descriptor(serial);
+    const int descriptor = heap == nullptr ? -1 : heap->sharing().descriptor(serial);
     if (descriptor >= 0) return descriptor;
   }
   return -1;
@@ -156,13 +182,13 @@ Status Allocator::map_shared(DeviceId device, std::span<const SharedPage> pages,
                              std::string* text) noexcept {
   Status status = Status::kOk;
   DeviceHeap* heap = this->heap(device, &status, text);
-  return heap == nullptr ? status : heap->map_shared(pages, address, text);
+  return heap == nullptr ? status : heap->sharing().map(pages, address, text);
 }
 
 Status Allocator::unmap_shared(uint64_t address) noexcept {
   for (auto& entry : heaps_) {
     DeviceHeap* heap = entry.load(std::memory_order_acquire);
-    if (heap != nullptr && heap->unmap_shared(address)) return Status::kOk;
+    if (heap != nullptr && heap->sharing().unmap(address)) return Status::kOk;
   }
   return Status::kNotFound;
 }
@@ -170,7 +196,13 @@ Status Allocator::unmap_shared(uint64_t address) noexcept {
 Status Allocator::grant(DeviceId owner, DeviceId peer, std::string* text) noexcept {
   Status status = Status::kOk;
   DeviceHeap* heap = this->heap(owner, &status, text);
-  return heap == nullptr ? status : heap->grant(peer, text);
+  return heap == nullptr ? status : heap->sharing().grant(peer, text);
+}
+
+Status Allocator::allocate_at(DeviceId device, const Request& request, uint64_t address) noexcept {
+  if (request.bytes == 0 || address % kUnitBytes != 0) return Status::kInvalid;
+  DeviceHeap* heap = started(device);
+  return heap == nullptr ? Status::kNotFound : heap->allocate_at(request, address);
 }
 
 Status Allocator::find_block(uint64_t address, BlockInfo* out) noexcept {
@@ -206,16 +238,6 @@ void Allocator::limit_all(uint64_t bytes) noexcept {
     if (DeviceHeap* heap = entry.load(std::memory_order_acquire)) heap->set_limit(bytes);
 }
 
-void Allocator::count_guest(DeviceId device, uint64_t bytes) noexcept {
-  guests_[static_cast<size_t>(device)].fetch_add(bytes);
-  if (budget_ != nullptr) budget::add(*budget_, static_cast<size_t>(device), bytes);
-}
-
-uint64_t Allocator::guest_bytes(DeviceId device) const noexcept {
-  const int index = static_cast<int>(device);
-  return index < 0 || index >= kMaxDevices ? 0 : guests_[index].load();
-}
-
 uint64_t Allocator::default_limit() noexcept {
   const Locked guard(start_mutex_);
   return default_limit_bytes_;
@@ -231,7 +253,7 @@ Status Allocator::limit(DeviceId device, uint64_t bytes) noexcept {
 Status Allocator::memory(DeviceId device, Memory* out) noexcept {
   Status status = Status::kOk;
   DeviceHeap* heap = this->heap(device, &status, nullptr);
-  if (heap != nullptr) *out = heap->memory();
+  if (heap != nullptr) *out = memory_of(heap->state());
   return status;
 }
 
@@ -253,68 +275,67 @@ Status Allocator::reset_totals(DeviceId device) noexcept {
 }
 
 uint64_t Allocator::fail_request(uint64_t n, bool persistent) noexcept {
-  const Locked guard(injection_.mutex);
-  const uint64_t failed = injection_.failed;
-  injection_.next = n;
-  injection_.persistent = persistent;
-  injection_.seen = injection_.failed = 0;
+  const uint64_t failed = context_->injection.set(n, persistent);
   for (auto& entry : heaps_) {
     DeviceHeap* heap = entry.load(std::memory_order_acquire);
     if (heap == nullptr) continue;
     if (n != 0)
-      heap->set_slow(kSlowInjection);
+      heap->state().set_slow(kSlowInjection);
     else
-      heap->clear_slow(kSlowInjection);
+      heap->state().clear_slow(kSlowInjection);
   }
   return failed;
-}
-
-bool Allocator::inject(bool* persistent) noexcept {
-  const Locked guard(injection_.mutex);
-  if (injection_.next == 0) return false;
-  ++injection_.seen;
-  const bool fail =
-      injection_.persistent ? injection_.seen >= injection_.next : injection_.seen == injection_.next;
-  *persistent = fail && injection_.persistent;
-  injection_.failed += fail ? 1 : 0;
-  return fail;
 }
 
 uint64_t Allocator::requests() const noexcept {
   uint64_t sum = 0;
   for (const auto& entry : heaps_)
-    if (const DeviceHeap* heap = entry.load(std::memory_order_acquire)) sum += heap->requests();
+    if (const DeviceHeap* heap = entry.load(std::memory_order_acquire))
+      sum += heap->state().requests.load(std::memory_order_relaxed);
   return sum;
 }
 
 bool Allocator::check_invariants(std::string* broken) noexcept {
   for (auto& entry : heaps_) {
     DeviceHeap* heap = entry.load(std::memory_order_acquire);
-    if (heap != nullptr && !heap->check_invariants(broken)) return false;
+    if (heap != nullptr && !spillway::check_invariants(heap->state(), broken)) return false;
   }
   return true;
 }
 
 void Allocator::sample_memory() noexcept {
   for (auto& entry : heaps_)
-    if (DeviceHeap* heap = entry.load(std::memory_order_acquire); heap != nullptr && !heap->forked())
-      heap->sample_memory();
+    if (DeviceHeap* heap = entry.load(std::memory_order_acquire); heap != nullptr && !heap->state().forked())
+      journal::memory(heap->state());
+}
+
+uint64_t Allocator::begin_incident() noexcept {
+  return context_->incidents.fetch_add(1) + 1;
 }
 
 void Allocator::end_incident(Status status, uint64_t bytes, uint64_t us) noexcept {
-  if (spillway_incident_totals* totals = totals_.load()) count_incident(*totals, status, bytes, us);
+  if (spillway_incident_totals* totals = context_->incident_totals.load())
+    count_incident(*totals, status, bytes, us);
+}
+
+void Allocator::count_incidents(spillway_incident_totals* totals) noexcept {
+  context_->incident_totals.store(totals);
 }
 
 uint64_t Allocator::next_order() noexcept {
   const Locked guard(start_mutex_);
   uint64_t highest = order_base_.load();
-  for (auto& entry : heaps_)
-    if (DeviceHeap* heap = entry.load(); heap != nullptr && !heap->forked())
-      highest = std::max(highest, heap->order());
+  const auto each_started = [&](const auto& visit) {
+    for (auto& entry : heaps_)
+      if (DeviceHeap* heap = entry.load(); heap != nullptr && !heap->state().forked()) visit(heap->state());
+  };
+  each_started([&](HeapState& heap) { highest = std::max(highest, journal::next_order(heap)); });
   ++highest;
   order_base_.store(highest);
-  for (auto& entry : heaps_)
-    if (DeviceHeap* heap = entry.load(); heap != nullptr && !heap->forked()) heap->raise_order(highest);
+  each_started([&](HeapState& heap) {
+    const Locked order(heap.lock);
+    heap.order = std::max(heap.order, highest);
+  });
   return highest;
 }
 

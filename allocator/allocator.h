@@ -24,7 +24,6 @@
 #include "allocator/request/oom_event.h"
 #include "allocator/request/strategy.h"
 #include "allocator/sharing/shared.h"
-#include "allocator/tiers/pins.h"
 #include "allocator/tiling/pool.h"
 #include "allocator/units.h"
 #include "base/mutex.h"
@@ -34,8 +33,7 @@
 namespace spillway {
 
 class DeviceHeap;
-class PageFile;
-class PageMap;
+struct AllocatorContext;
 
 enum class Status : uint8_t {
   kOk,
@@ -98,27 +96,19 @@ class Allocator {
   Allocator& operator=(const Allocator&) = delete;
 
   // Called when a request can not be served; null: requests fail at once. Set before the first request.
-  void set_handler(OomHandler* handler) noexcept { handler_.store(handler); }
-  void set_trace(trace::Trace* trace) noexcept { trace_.store(trace); }
+  void set_handler(OomHandler* handler) noexcept;
+  void set_trace(trace::Trace* trace) noexcept;
   // What the process takes and may take, beside its devices' limits; null: only those count. Set before the
   // first request; must outlive the allocator.
-  void set_budget(spillway_budget* budget) noexcept { budget_ = budget; }
-  const spillway_budget* budget() const noexcept { return budget_; }
+  void set_budget(spillway_budget* budget) noexcept;
+  const spillway_budget* budget() const noexcept;
   // From now on told of every change; null: nobody is. Costs requests nothing while there is none.
   void set_observer(Observer* observer) noexcept;
-  Observer* observer() const noexcept { return observer_.load(std::memory_order_acquire); }
-  // What must not be moved to another tier; see spill.h.
-  void set_pins(Pins (*pins)()) noexcept { pins_.store(pins); }
-  Pins pins() const {
-    Pins (*const source)() = pins_.load();
-    return source == nullptr ? Pins{} : source();
-  }
   // Called once, on a thread that allocates, when memory becomes short: from then on it helps to say which
   // blocks are used (`touch`, spill.h). Null: nobody is.
-  void set_pressure(void (*call)()) noexcept { pressure_.store(call); }
-  void touch(uint64_t address) noexcept;
-  trace::Trace* trace() const noexcept { return trace_.load(std::memory_order_relaxed); }
-  const driver::Table& table() const noexcept { return table_; }
+  void set_pressure(void (*call)()) noexcept;
+  trace::Trace* trace() const noexcept;
+  const driver::Table& table() const noexcept;
 
   // A block of at least `request.bytes` for use on `request.stream`; 0 bytes give a null address. The
   // device's primary context must be current. `failure` (which may be null) is made on any other status than
@@ -188,17 +178,13 @@ class Allocator {
   // the last call.
   uint64_t fail_request(uint64_t n, bool persistent) noexcept;
   uint64_t requests() const noexcept;
-  // An incident's number, and its end: run by the heap for a block, by strategies/ for another library's call
-  // of the driver.
-  uint64_t begin_incident() noexcept { return incidents_.fetch_add(1) + 1; }
+  // An incident's number, and its end, of another library's call of the driver.
+  uint64_t begin_incident() noexcept;
   void end_incident(Status status, uint64_t bytes, uint64_t us) noexcept;
   // Where incidents are counted from now on, with atomic additions; must outlive the allocator.
-  void count_incidents(spillway_incident_totals* totals) noexcept { totals_.store(totals); }
+  void count_incidents(spillway_incident_totals* totals) noexcept;
   // Whether the device has been used, and so has an account.
   bool uses(DeviceId device) const noexcept { return started(device) != nullptr; }
-  // Bytes of blocks of other devices that lie on this one. `bytes` is added: modulo 2^64, so also subtracted.
-  void count_guest(DeviceId device, uint64_t bytes) noexcept;
-  uint64_t guest_bytes(DeviceId device) const noexcept;
   // Of a device that has not been started; 0: none.
   uint64_t default_limit() noexcept;
   // Blocks of which the program says when it uses them; see spill.h.
@@ -206,9 +192,6 @@ class Allocator {
   Status touch_block(uint64_t address, FailurePtr* failure) noexcept;
   Status done_block(uint64_t address) noexcept;
   Status remove_block(uint64_t address, FailurePtr* failure) noexcept;
-  // The file that their memory may go to. Set before the first request.
-  void set_page_file(std::unique_ptr<PageFile> file) noexcept;
-  PageFile* page_file() const noexcept { return page_file_.get(); }
   // Every invariant of every device; false and the first broken one.
   bool check_invariants(std::string* broken) noexcept;
 
@@ -219,37 +202,17 @@ class Allocator {
   // The device's heap, made on first use; null and a text when the device can not be used.
   DeviceHeap* heap(DeviceId device, Status* status, std::string* text) noexcept;
 
+  // For the allocator's own parts.
+  AllocatorContext& context() noexcept { return *context_; }
+
  private:
-  friend class DeviceHeap;
-  struct Injection {
-    Mutex<LockOrder::kInjection> mutex;
-    uint64_t next SPILLWAY_GUARDED_BY(mutex) = 0;
-    uint64_t seen SPILLWAY_GUARDED_BY(mutex) = 0;
-    uint64_t failed SPILLWAY_GUARDED_BY(mutex) = 0;
-    bool persistent SPILLWAY_GUARDED_BY(mutex) = false;
-  };
-  // Whether this request is one to fail, and whether it must fail for good.
-  bool inject(bool* persistent) noexcept;
-  void tell_pressure() noexcept;
   DeviceHeap* started(DeviceId device) const noexcept;
 
-  const driver::Table& table_;
-  std::atomic<OomHandler*> handler_{nullptr};
-  std::atomic<trace::Trace*> trace_{nullptr};
-  spillway_budget* budget_ = nullptr;
-  std::atomic<Observer*> observer_{nullptr};
-  std::atomic<Pins (*)()> pins_{nullptr};
-  std::atomic<void (*)()> pressure_{nullptr};
-  std::unique_ptr<PageMap> page_map_;
+  const std::unique_ptr<AllocatorContext> context_;
   std::array<std::atomic<DeviceHeap*>, kMaxDevices> heaps_{};
-  std::array<std::atomic<uint64_t>, kMaxDevices> guests_{};
-  std::unique_ptr<PageFile> page_file_;
   Mutex<LockOrder::kAllocatorStart> start_mutex_;
   Mutex<LockOrder::kObserver> observer_mutex_;  // so that no device misses it
   uint64_t default_limit_bytes_ SPILLWAY_GUARDED_BY(start_mutex_) = 0;
-  Injection injection_;
-  std::atomic<uint64_t> incidents_{0};
-  std::atomic<spillway_incident_totals*> totals_{nullptr};
   std::atomic<uint64_t> order_base_{0};
 };
 

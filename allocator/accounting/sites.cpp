@@ -6,14 +6,14 @@
 namespace spillway {
 
 Status DeviceHeap::set_site(Block* block, uint64_t address, uint64_t site, uint64_t bytes) {
-  if (forked()) return Status::kUnavailable;
+  if (heap_.forked()) return Status::kUnavailable;
   trace::Record record;
   {
-    const Locked guard(lock_);
-    if (block->address != address || block->state != BlockState::kLive) return Status::kNotFound;
-    record.order = ++order_;
+    const Locked guard(heap_.lock);
+    if (!heap_.is_live(block, address)) return Status::kNotFound;
+    record.order = ++heap_.order;
     try {
-      holders_.add(block, site, bytes, record.order);
+      heap_.holders.add(block, site, bytes, record.order);
     } catch (const std::bad_alloc&) {
       return Status::kUnavailable;
     }
@@ -23,23 +23,23 @@ Status DeviceHeap::set_site(Block* block, uint64_t address, uint64_t site, uint6
   record.address = address;
   record.bytes = bytes;
   record.detail = site;
-  record.device = device_index_;
-  if (trace::Trace* trace = allocator_.trace()) trace->write(record);
+  record.device = heap_.device_index;
+  if (trace::Trace* trace = heap_.shared.trace.load(std::memory_order_relaxed)) trace->write(record);
   return Status::kOk;
 }
 
 void DeviceHeap::forget_site(Block* block) {
-  holders_.remove(block);
+  heap_.holders.remove(block);
   block->shared = static_cast<uint8_t>(block->shared & ~kSited);
 }
 
 std::vector<SiteHolding> DeviceHeap::holders() {
-  if (forked()) return {};
+  if (heap_.forked()) return {};
   try {
     std::vector<Holders::Held> held;
     {
-      const Locked guard(lock_);
-      held = holders_.copy();
+      const Locked guard(heap_.lock);
+      held = heap_.holders.copy();
     }
     return Holders::sums(held);
   } catch (const std::bad_alloc&) {

@@ -1,49 +1,80 @@
-// Blocks of which the program says when it uses them: outside of that their memory may be taken away.
-#include "allocator/heap.h"
+// Blocks of which the program says when it uses them.
+#include "allocator/tiers/block_returns.h"
 
 namespace spillway {
 
-Status DeviceHeap::add_block(Block* block, uint64_t address, uint64_t bytes) {
-  if (forked()) return Status::kUnavailable;
-  const Locked guard(lock_);
-  if (block->address != address || block->state != BlockState::kLive) return Status::kNotFound;
-  if (!registered_.try_emplace(block, Registered{bytes, 0}).second) return Status::kInvalid;
-  block->shared |= kRegistered;
-  return Status::kOk;
+Status BlockReturns::add(Block* block, uint64_t address, uint64_t bytes) {
+  if (heap_.forked()) return Status::kUnavailable;
+  const Locked guard(heap_.lock);
+  if (!heap_.is_live(block, address)) return Status::kNotFound;
+  return heap_.tiers.registered.add(block, bytes) ? Status::kOk : Status::kInvalid;
+}
+
+void BlockReturns::note_use(Block* block, uint64_t address) {
+  if (heap_.forked()) return;
+  const Locked guard(heap_.lock);
+  if (heap_.is_live(block, address)) heap_.tiers.access.touch(block, heap_.order);
 }
 
 // Counted first: from then on the block does not go, and what has begun is waited for.
-Status DeviceHeap::touch_block(Block* block, uint64_t address, FailurePtr* failure) {
-  if (forked()) return Status::kUnavailable;
+Status BlockReturns::touch(Block* block, uint64_t address, FailurePtr* failure) {
+  if (heap_.forked()) return Status::kUnavailable;
   {
-    const Locked guard(lock_);
-    const auto entry = registered_.find(block);
-    if (block->address != address || entry == registered_.end()) return Status::kNotFound;
-    ++entry->second.uses;
+    const Locked guard(heap_.lock);
+    RegisteredBlocks::Registered* entry = heap_.tiers.registered.find(block);
+    if (block->address != address || entry == nullptr) return Status::kNotFound;
+    ++entry->uses;
   }
-  touch(block, address);
-  const Status status = unspill_from_file(block, address, failure);
-  if (status != Status::kOk) done_block(block, address);
+  note_use(block, address);
+  const Status status = return_from_file(block, address, failure);
+  if (status != Status::kOk) done(block, address);
   return status;
 }
 
-Status DeviceHeap::done_block(Block* block, uint64_t address) {
-  if (forked()) return Status::kUnavailable;
-  const Locked guard(lock_);
-  const auto entry = registered_.find(block);
-  if (block->address != address || entry == registered_.end()) return Status::kNotFound;
-  if (entry->second.uses == 0) return Status::kInvalid;
-  --entry->second.uses;
+Status BlockReturns::done(Block* block, uint64_t address) {
+  if (heap_.forked()) return Status::kUnavailable;
+  const Locked guard(heap_.lock);
+  RegisteredBlocks::Registered* entry = heap_.tiers.registered.find(block);
+  if (block->address != address || entry == nullptr) return Status::kNotFound;
+  if (entry->uses == 0) return Status::kInvalid;
+  --entry->uses;
   return Status::kOk;
 }
 
 // A block like any other may be used at any time, so that it must be there.
-Status DeviceHeap::remove_block(Block* block, uint64_t address, FailurePtr* failure) {
-  if (const Status status = touch_block(block, address, failure); status != Status::kOk) return status;
-  const Locked guard(lock_);
-  registered_.erase(block);
-  block->shared = static_cast<uint8_t>(block->shared & ~kRegistered);
+Status BlockReturns::remove(Block* block, uint64_t address, FailurePtr* failure) {
+  if (const Status status = touch(block, address, failure); status != Status::kOk) return status;
+  const Locked guard(heap_.lock);
+  heap_.tiers.registered.remove(block);
   return Status::kOk;
+}
+
+StreamId BlockReturns::stream_of(const Block* block) {
+  const Locked guard(heap_.lock);
+  return heap_.tiling.arena_of(block).stream();
+}
+
+// The last piece of the block, if it lies where it is asked for back from: from here on nobody else moves it.
+// A move is waited for, but not what takes a freed block's memory away: that would be no touch of it.
+Status BlockReturns::claim_last(Block* block, uint64_t address, From from, std::optional<Piece>* piece) {
+  piece->reset();
+  for (;;) {
+    const uint32_t ended = migration_.ended();
+    {
+      const Locked guard(heap_.lock);
+      if (!heap_.is_live(block, address)) return Status::kNotFound;
+      SpilledBlocks::Spilled* there = heap_.tiers.spilled.find(block);
+      if (there == nullptr) return Status::kOk;
+      if (!there->moving) {
+        const std::vector<Piece>& pieces = there->pieces;
+        if (pieces.empty() || (from == From::kFile && pieces.back().tier != Tier::kNvme)) return Status::kOk;
+        there->moving = true;
+        *piece = pieces.back();
+        return Status::kOk;
+      }
+    }
+    migration_.wait_for_end(ended);
+  }
 }
 
 }  // namespace spillway

@@ -1,210 +1,22 @@
-// Live blocks' pages go to another tier: what a request lacks, what goes for it, and where to.
+// For the strategies: all devices of an allocator, or one of them.
 #include "allocator/tiers/spill.h"
 
 #include <algorithm>
-#include <utility>
+#include <system_error>
 
+#include "allocator/accounting/budget.h"
 #include "allocator/heap.h"
 
 namespace spillway {
-namespace {
-
-// The device stands still for a spill, so more goes than is needed: at most this, and a share of the limit.
-constexpr uint64_t kMostAhead = 256 << 20, kAheadShare = 32;
-
-}  // namespace
-
-// Not of a pool that has not been released: a graph may use its holes again.
-void DeviceHeap::all_is_drained() {
-  for (const auto& arena : arenas_)
-    if (arena->gives_pages()) arena->drained_order = std::max(arena->drained_order, order_);
-}
-
-// The pages that the waiting request lacks where it needs the fewest. None: it lacks none, or has no place.
-std::optional<DeviceHeap::Shortfall> DeviceHeap::shortfall(const Miss& miss) const {
-  if (miss.arena->single_handle || fits(miss)) return std::nullopt;
-  const uint64_t has = have(miss);
-  const std::optional<Placement> place = place_for(miss, has, device_->total_bytes());
-  if (!place || place->need_bytes <= has) return std::nullopt;
-  return Shortfall{*place, place->need_bytes - has};
-}
-
-uint64_t DeviceHeap::bytes_of(const std::vector<Move>& moves) {
-  uint64_t bytes = 0;
-  for (const Move& move : moves) bytes += move.range.bytes();
-  return bytes;
-}
-
-SpillEstimate DeviceHeap::estimate_spill(const Miss& miss, uint64_t short_bytes, const SpillPlace& where) {
-  SpillEstimate out;
-  const Locked guard(lock_);
-  const std::optional<Shortfall> missing = shortfall(miss);
-  if (!missing) return out;
-  const uint64_t idle = idle_bytes().all - missing->place.idle_bytes;
-  if (missing->bytes <= idle) return out;
-  out.needed_bytes = missing->bytes - idle;
-  std::vector<Move> moves = choose_moves(out.needed_bytes, where, UINT64_MAX);
-  out.movable_bytes = bytes_of(moves);
-  if (out.movable_bytes < out.needed_bytes) return out;
-  if (out.movable_bytes > where.most_bytes) {
-    if (!where.part) return out;
-    moves = choose_moves(out.needed_bytes, where, where.most_bytes);
-  }
-  out.bytes = bytes_of(moves);
-  const double share = static_cast<double>(out.bytes) / static_cast<double>(out.movable_bytes);
-  out.useful_bytes = static_cast<uint64_t>(static_cast<double>(short_bytes) * share);
-  out.slowdown = slowdown(moves);
-  out.bytes_per_us = bytes_per_us(where.tier, where.peer);
-  return out;
-}
-
-// Nothing may free the pages from here on: who frees the block leaves it to the end of the move.
-void DeviceHeap::mark_moving(const std::vector<Move>& moves) {
-  for (const Move& move : moves) {
-    spilled_[move.block].moving = true;
-    move.block->shared |= kSpilled;
-  }
-}
-
-SpillResult DeviceHeap::spill(Miss& miss, const SpillPlace& where) {
-  PageReservation& reservation = miss.reservation;
-  if (reservation.claim != nullptr) return {};
-  const Device::Scope scope(*device_);
-  std::vector<IdleRange> victims;
-  std::vector<Move> moves;
-  {
-    const Locked guard(lock_);
-    const std::optional<Shortfall> missing = shortfall(miss);
-    if (!missing) return {};
-    uint64_t needed = missing->bytes;
-    if (where.tier != Tier::kNvme) all_is_drained();
-    take_place(miss, missing->place);
-    victims = take_idle(needed, true);
-    for (const IdleRange& victim : victims) needed -= std::min(needed, victim.range.bytes());
-    const uint64_t most = std::min(quota_.limit(), device_->total_bytes());
-    if (needed != 0)
-      moves = choose_moves(needed + std::min(kMostAhead, most / kAheadShare), where, where.most_bytes);
-    mark_moving(moves);
-  }
-  const uint64_t idle = hold(victims, reservation, IdlePages::kKeep);
-  std::vector<CUmemGenericAllocationHandle> pages;
-  const SpillResult moved =
-      where.tier == Tier::kNvme ? store(moves, where, &pages) : move_out(moves, where, &pages);
-  reservation.pages.insert(reservation.pages.end(), pages.begin(), pages.end());
-  return {idle + moved.bytes, moved.refused};
-}
-
-// The other tier's memory for a range: what an earlier block of that size has left, else new; what others
-// have left goes where the budget needs it.
-CUresult DeviceHeap::elsewhere(const SpillPlace& where, uint64_t bytes,
-                               CUmemGenericAllocationHandle* handle) {
-  if (where.tier == Tier::kHost) {
-    if (const auto kept = pinned_host_cache_.take(bytes)) {
-      *handle = *kept;
-      return CUDA_SUCCESS;
-    }
-    pinned_host_cache_.shrink(where.most_bytes - std::min(where.most_bytes, bytes));
-  }
-  return device_->create_elsewhere(where.tier, where.peer, bytes, handle);
-}
-
-void DeviceHeap::drop_elsewhere(const Piece& piece) {
-  if (piece.tier == Tier::kNvme) return give_places(piece.stored);
-  if (piece.tier == Tier::kHost) return pinned_host_cache_.keep(piece.range.bytes(), piece.handle);
-  device_->release(piece.handle);
-}
-
-// The pages of what went, which count as reserved, are in `pages`.
-SpillResult DeviceHeap::move_out(std::vector<Move>& moves, const SpillPlace& where,
-                                 std::vector<CUmemGenericAllocationHandle>* pages) {
-  SpillResult out;
-  if (moves.empty()) return out;
-  SpillPlace left = where;
-  {
-    const SharedLocked mapping(mappings_mutex_);
-    remap(moves, [&](Move& move) {
-      CUmemGenericAllocationHandle handle = 0;
-      out.refused = out.refused || elsewhere(left, move.range.bytes(), &handle) != CUDA_SUCCESS;
-      if (out.refused) return false;
-      left.most_bytes -= std::min(left.most_bytes, move.range.bytes());
-      move.from = pages_in_range(move.block, move.range);
-      move.to = {{handle, move.range.bytes()}};
-      return true;
-    });
-    out.bytes = settle_out(moves, pages);
-  }
-  for (const Move& move : moves)
-    if (!move.done && !move.to.empty())
-      drop_elsewhere({.range = move.range, .handle = move.to.front().handle, .tier = move.tier});
-  for (const Move& move : moves) end_move(move.block);
-  return out;
-}
-
-uint64_t DeviceHeap::settle_out(const std::vector<Move>& moves,
-                                std::vector<CUmemGenericAllocationHandle>* pages) {
-  const Locked guard(lock_);
-  uint64_t bytes = 0;
-  for (const Move& move : moves) {
-    if (!move.done) continue;
-    Arena& arena = *arenas_[move.block->arena];
-    for (const driver::Page& page : move.from) pages->push_back(page.handle);
-    for (uint64_t at = move.range.begin; at < move.range.end; at += page_bytes_)
-      arena.set_page(at, move.tier == Tier::kNvme ? kPageStored : kPageElsewhere);
-    add_piece(move.block, {.range = move.range,
-                           .handle = move.to.empty() ? 0 : move.to.front().handle,
-                           .tier = move.tier,
-                           .peer = move.peer,
-                           .stored = move.stored});
-    bytes += move.range.bytes();
-  }
-  mapped_bytes_ -= bytes;
-  reserved_bytes_ += bytes;
-  if (bytes == 0) return 0;
-  needs_.moved_out(order_, need());
-  set_slow(kSlowSpilled);
-  return bytes;
-}
-
-void DeviceHeap::add_piece(Block* block, const Piece& piece) {
-  spilled_[block].pieces.push_back(piece);
-  elsewhere_bytes_ += piece.range.bytes();
-  if (piece.tier == Tier::kPeer) allocator_.count_guest(piece.peer, piece.range.bytes());
-}
-
-void DeviceHeap::remove_piece(const Piece& piece) {
-  elsewhere_bytes_ -= piece.range.bytes();
-  uncount_guest(piece);
-}
-
-void DeviceHeap::uncount_guest(const Piece& piece) {
-  if (piece.tier == Tier::kPeer && !piece.gone) allocator_.count_guest(piece.peer, 0 - piece.range.bytes());
-}
-
-// A block that lies whole on the device again is like any other; one that was freed meanwhile goes now.
-void DeviceHeap::end_move(Block* block) {
-  bool freed = false;
-  {
-    const Locked guard(lock_);
-    const auto there = spilled_.find(block);
-    freed = there->second.freed;
-    there->second.moving = freed;
-    if (there->second.pieces.empty()) {
-      block->shared = static_cast<uint8_t>(block->shared & ~kSpilled);
-      spilled_.erase(there);
-    }
-    if (spilled_.empty()) clear_slow(kSlowSpilled);
-  }
-  moves_ended_.fetch_add(1);
-  moves_ended_.notify_all();
-  if (freed) complete_claimed(block);
-}
 
 void set_pins(Allocator& allocator, Pins (*pins)()) noexcept {
-  allocator.set_pins(pins);
+  allocator.context().pins.store(pins);
 }
 
 void touch(Allocator& allocator, uint64_t address) noexcept {
-  allocator.touch(address);
+  const AllocatorContext& context = allocator.context();
+  if (Block* block = context.page_map.find(address))
+    allocator.heap(DeviceId{block->device}, nullptr, nullptr)->returns().note_use(block, address);
 }
 
 uint64_t pinned_host_cache_bytes(Allocator& allocator, DeviceId except) noexcept {
@@ -233,6 +45,63 @@ void postpone_return(Allocator& allocator, DeviceId device) noexcept {
 
 uint64_t unspill(Allocator& allocator, DeviceId device) noexcept {
   return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->unspill() : 0;
+}
+
+Peers peers_of(Allocator& allocator, DeviceId device) noexcept {
+  return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->peers() : Peers{};
+}
+
+bool has_context(Allocator& allocator, DeviceId device) noexcept {
+  unsigned flags = 0;
+  int active = 0;
+  return allocator.table().cuDevicePrimaryCtxGetState(static_cast<CUdevice>(device), &flags, &active) ==
+             CUDA_SUCCESS &&
+         active != 0;
+}
+
+uint64_t guest_bytes(Allocator& allocator, DeviceId device) noexcept {
+  const auto index = static_cast<size_t>(device);
+  return index < AllocatorContext::kMaxDevices ? allocator.context().guests[index].load() : 0;
+}
+
+uint64_t guest_room_bytes(Allocator& allocator, DeviceId device) noexcept {
+  if (allocator.uses(device)) return allocator.heap(device, nullptr, nullptr)->guest_room();
+  const uint64_t limit = allocator.default_limit(), guests = guest_bytes(allocator, device);
+  const uint64_t own = limit == 0 ? UINT64_MAX : limit - std::min(limit, guests);
+  const spillway_budget* budget = allocator.budget();
+  return budget == nullptr ? own : std::min(own, budget::room(*budget, static_cast<size_t>(device), 0));
+}
+
+uint64_t evict_guests(Allocator& allocator, DeviceId device, uint64_t bytes,
+                      uint64_t most_host_bytes) noexcept {
+  uint64_t moved = 0;
+  for (int i = 0; i < Allocator::kMaxDevices && moved < bytes; ++i) {
+    if (!allocator.uses(DeviceId{i}) || DeviceId{i} == device) continue;
+    const uint64_t before = spilled_bytes(allocator, Tier::kHost);
+    moved += allocator.heap(DeviceId{i}, nullptr, nullptr)->evict(device, bytes - moved, most_host_bytes);
+    const uint64_t now = spilled_bytes(allocator, Tier::kHost);
+    most_host_bytes -= std::min(most_host_bytes, now > before ? now - before : 0);
+  }
+  return moved;
+}
+
+bool use_page_file(Allocator& allocator, const std::string& folder, uint64_t most_bytes, std::string* why_not,
+                   Backoff::Now now) {
+  std::unique_ptr<PageFile> file = PageFile::open(folder, most_bytes, why_not, now);
+  const bool made = file != nullptr;
+  if (made) allocator.context().page_file = std::move(file);
+  return made;
+}
+
+std::string file_trouble(Allocator& allocator) {
+  const PageFile* file = allocator.context().page_file.get();
+  const int error = file == nullptr ? 0 : file->last_error();
+  return error == 0 ? "" : std::generic_category().message(error);
+}
+
+uint64_t file_room_bytes(Allocator& allocator) noexcept {
+  PageFile* file = allocator.context().page_file.get();
+  return file == nullptr ? 0 : file->free_bytes();
 }
 
 }  // namespace spillway

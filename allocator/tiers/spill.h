@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "allocator/tiers/pins.h"
+#include "allocator/tiers/choice/pins.h"
 #include "allocator/units.h"
 #include "base/backoff.h"
 #include "processes/ledger_entry.h"

@@ -144,6 +144,10 @@ Segment* Arena::segment_of(uint64_t address) {
   return nullptr;
 }
 
+const Segment* Arena::segment_of(uint64_t address) const {
+  return const_cast<Arena*>(this)->segment_of(address);
+}
+
 void Arena::set_page(uint64_t address, CUmemGenericAllocationHandle handle) {
   Segment& segment = *segment_of(address);
   const uint64_t index = (address - segment.range.begin) / page_bytes_;
@@ -151,8 +155,8 @@ void Arena::set_page(uint64_t address, CUmemGenericAllocationHandle handle) {
   segment.pages[index] = handle;
 }
 
-CUmemGenericAllocationHandle Arena::page(uint64_t address) {
-  Segment& segment = *segment_of(address);
+CUmemGenericAllocationHandle Arena::page(uint64_t address) const {
+  const Segment& segment = *segment_of(address);
   const uint64_t index = (address - segment.range.begin) / page_bytes_;
   return index < segment.pages.size() ? segment.pages[index] : 0;
 }

@@ -95,6 +95,7 @@ class Arena {
   [[nodiscard]] bool add_segment(AddressRange range);
   const std::vector<Segment>& segments() const { return segments_; }
   Segment* segment_of(uint64_t address);
+  const Segment* segment_of(uint64_t address) const;
   bool has_gap(uint64_t size) const;
 
   // Where a request of `size` needs the fewest new pages (at least one: what fits in a hole is `best`'s), if
@@ -128,7 +129,7 @@ class Arena {
   }
 
   void set_page(uint64_t address, CUmemGenericAllocationHandle handle);
-  CUmemGenericAllocationHandle page(uint64_t address);
+  CUmemGenericAllocationHandle page(uint64_t address) const;
 
   // "" or the first broken invariant; adds up what the blocks hold.
   struct Recount {

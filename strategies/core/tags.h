@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-#include "allocator/tiers/pins.h"
+#include "allocator/tiers/choice/pins.h"
 #include "base/mutex.h"
 
 namespace spillway {

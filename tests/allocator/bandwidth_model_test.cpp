@@ -1,5 +1,5 @@
 // What a slow-down is predicted from: the device's time for each place in the order, and the links' speed.
-#include "allocator/tiers/bandwidth_model.h"
+#include "allocator/tiers/choice/bandwidth_model.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // When memory comes back from another tier, and how much of the device it may take: the history alone, on an
 // order of its own.
-#include "allocator/tiers/need_history.h"
+#include "allocator/tiers/choice/need_history.h"
 
 #include <gtest/gtest.h>
 

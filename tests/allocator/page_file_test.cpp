@@ -1,5 +1,5 @@
 // The file of pages by itself: what it says when the file system refuses.
-#include "allocator/tiers/page_file.h"
+#include "allocator/tiers/file/page_file.h"
 
 #include <sys/resource.h>
 #include <unistd.h>

@@ -113,7 +113,7 @@ class Machine {
       case Do::kDone:
         return done(held);
       case Do::kHint:
-        return allocator_.touch(held.address);
+        return spillway::touch(allocator_, held.address);
       case Do::kBringBack:
         return return_to(id(device));
       case Do::kEmptyCache:

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "allocator/tiers/page_file.h"
+#include "allocator/tiers/file/page_file.h"
 #include "strategies/core/environment.h"
 #include "tools/spillway/units.h"
 

@@ -1,4 +1,4 @@
-#include "allocator/tiers/page_file.h"
+#include "allocator/tiers/file/page_file.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>

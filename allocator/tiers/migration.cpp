@@ -1,22 +1,24 @@
-// The pages behind live blocks' addresses change places: many moves at once, measured and recorded.
+#include "allocator/tiers/migration.h"
+
 #include <algorithm>
+#include <array>
+#include <set>
 #include <utility>
 
-#include "allocator/heap.h"
-#include "allocator/pages/remap.h"
+#include "allocator/accounting/journal.h"
 
 namespace spillway {
 
-std::vector<driver::Page> DeviceHeap::pages_in_range(const Block* block, AddressRange range) {
-  const Locked guard(lock_);
+std::vector<driver::Page> Migration::pages_in(const Block* block, AddressRange range) {
+  const Locked guard(heap_.lock);
   std::vector<driver::Page> pages;
-  for (uint64_t at = range.begin; at < range.end; at += page_bytes_)
-    pages.push_back({arenas_[block->arena]->page(at), page_bytes_});
+  for (uint64_t at = range.begin; at < range.end; at += heap_.page_bytes)
+    pages.push_back({heap_.tiling.arena_of(block).page(at), heap_.page_bytes});
   return pages;
 }
 
 // Moves of neighbours, which are one exchange: the driver takes about as long for one page as for many.
-struct DeviceHeap::Run {
+struct Migration::Run {
   // Also in one segment: CUDA promises nothing of a range that crosses from one reservation into the next.
   bool continues(const Move& move, uint64_t most_bytes) const {
     const Move& last = *moves.back();
@@ -36,31 +38,31 @@ struct DeviceHeap::Run {
   std::vector<Move*> moves;
 };
 
-struct DeviceHeap::Begun {
+struct Migration::Begun {
   Run run;
-  Remap exchange;
+  Remap remap;
 };
 
 // Nothing: the driver refused.
-std::optional<DeviceHeap::Begun> DeviceHeap::begin_run(Run run) {
+std::optional<Migration::Begun> Migration::begin_run(Run run) {
   std::vector<driver::Page> from, to;
   for (const Move* move : run.moves) {
     from.insert(from.end(), move->from.begin(), move->from.end());
     to.insert(to.end(), move->to.begin(), move->to.end());
   }
   const AddressRange range{run.moves.front()->range.begin, run.moves.back()->range.end};
-  Remap exchange(*device_, range, std::move(from), std::move(to));
-  const CUresult result = exchange.begin();
-  if (result == CUDA_SUCCESS) return Begun{std::move(run), std::move(exchange)};
-  exchange.undo();
-  leave_over(exchange);
-  for (const Move* move : run.moves) record_move(*move, result);
+  Remap remap(*heap_.device, range, std::move(from), std::move(to));
+  const CUresult result = remap.begin();
+  if (result == CUDA_SUCCESS) return Begun{std::move(run), std::move(remap)};
+  remap.undo();
+  leave_over(remap);
+  for (const Move* move : run.moves) record(*move, result);
   return std::nullopt;
 }
 
 // Neighbours beside each other, as many as one run takes; for the rest in the chooser's order, because memory
 // may end half-way.
-std::vector<DeviceHeap::Move*> DeviceHeap::beside_neighbours(std::vector<Move>& moves, uint64_t most_bytes) {
+std::vector<Move*> Migration::beside_neighbours(std::vector<Move>& moves, uint64_t most_bytes) {
   std::vector<Move*> ordered;
   ordered.reserve(moves.size());
   for (Move& move : moves) ordered.push_back(&move);
@@ -77,8 +79,7 @@ std::vector<DeviceHeap::Move*> DeviceHeap::beside_neighbours(std::vector<Move>& 
 }
 
 // Each is begun as soon as its memory is there, and the first are short, so that copies begin soon.
-std::vector<DeviceHeap::Begun> DeviceHeap::begin_runs(std::vector<Move>& moves,
-                                                      const std::function<bool(Move&)>& provide) {
+std::vector<Migration::Begun> Migration::begin_runs(std::vector<Move>& moves, const Provide& provide) {
   constexpr uint64_t kFirstBytes = 2 << 20, kMostBytes = 16 << 20;
   std::vector<Begun> runs;
   Run next;
@@ -101,50 +102,68 @@ std::vector<DeviceHeap::Begun> DeviceHeap::begin_runs(std::vector<Move>& moves,
   return runs;
 }
 
-void DeviceHeap::finish_run(Begun& begun) {
-  const CUresult result = begun.exchange.finish();
+void Migration::finish_run(Begun& begun) {
+  const CUresult result = begun.remap.finish();
   for (Move* move : begun.run.moves) {
     move->done = result == CUDA_SUCCESS;
-    record_move(*move, result);
-    if (begun.exchange.lost()) record_loss(*move, result);
+    record(*move, result);
+    if (begun.remap.lost())
+      journal::driver_failure(heap_, move->range.bytes(), result, "the way back of a failed spill");
   }
-  leave_over(begun.exchange);
+  leave_over(begun.remap);
 }
 
-// Copies run beside the driver's other work, and the pages of those that are over change places while later
-// ones still run.
-void DeviceHeap::remap(std::vector<Move>& moves, const std::function<bool(Move&)>& provide) {
+// The pages of runs that are over change places while later ones are still copied.
+void Migration::run(std::vector<Move>& moves, const Provide& provide) {
   retry_left_over();
   std::array<uint64_t, kTiers> bytes{};
   std::array<double, kTiers> us{};
   for (Begun& begun : begin_runs(moves, provide)) {
     finish_run(begun);
     const Run& run = begun.run;
-    if (begun.exchange.copy_us() <= 0 || !run.over_one_link()) continue;
+    if (begun.remap.copy_us() <= 0 || !run.over_one_link()) continue;
     bytes[run.other_tier()] += run.bytes();
-    us[run.other_tier()] += begun.exchange.copy_us();
+    us[run.other_tier()] += begun.remap.copy_us();
   }
-  for (size_t tier = 0; tier < kTiers; ++tier) measure_copies(static_cast<Tier>(tier), bytes[tier], us[tier]);
+  for (size_t tier = 0; tier < kTiers; ++tier) measured(static_cast<Tier>(tier), bytes[tier], us[tier]);
 }
 
-// Staging ranges that the driver did not take back at once.
-void DeviceHeap::leave_over(const Remap& exchange) {
-  if (exchange.left_over().range.bytes() == 0) return;
+void Migration::end(Block* block) {
+  bool freed = false;
+  {
+    const Locked guard(heap_.lock);
+    freed = heap_.tiers.spilled.end_move(block);
+    if (heap_.tiers.spilled.empty()) heap_.clear_slow(kSlowSpilled);
+  }
+  ended_.fetch_add(1);
+  ended_.notify_all();
+  if (freed) releaser_.release_claimed(block);
+}
+
+// Several pieces of a block may have moved: its move ends once.
+void Migration::end(const std::vector<Move>& moves) {
+  std::set<Block*> ended;
+  for (const Move& move : moves)
+    if (ended.insert(move.block).second) end(move.block);
+}
+
+void Migration::leave_over(const Remap& remap) {
+  if (remap.left_over().range.bytes() == 0) return;
   const Locked guard(left_over_mutex_);
-  left_over_.push_back(exchange.left_over());
+  left_over_.push_back(remap.left_over());
 }
 
-void DeviceHeap::retry_left_over() {
+void Migration::retry_left_over() {
   const Locked guard(left_over_mutex_);
-  std::erase_if(left_over_, [&](Staging& left) { return left.drop(*device_); });
+  std::erase_if(left_over_, [&](Staging& left) { return left.drop(*heap_.device); });
 }
 
-void DeviceHeap::measure_copies(Tier tier, uint64_t bytes, double us) {
-  const Locked guard(lock_);
-  bandwidth_.measured(tier, bytes, us);
+void Migration::measured(Tier tier, uint64_t bytes, double us) {
+  const Locked guard(heap_.lock);
+  heap_.tiers.bandwidth.measured(tier, bytes, us);
 }
 
-void DeviceHeap::record_move(const Move& move, CUresult result) {
+void Migration::record(const Move& move, CUresult result) {
   trace::Record record;
   record.kind = trace::Kind::kMove;
   record.address = move.range.begin;
@@ -152,17 +171,7 @@ void DeviceHeap::record_move(const Move& move, CUresult result) {
   record.requested = static_cast<uint64_t>(move.tier);
   record.value = result;
   if (move.tier == Tier::kPeer) record.detail = static_cast<uint64_t>(move.peer);
-  write(record);
-}
-
-void DeviceHeap::record_loss(const Move& move, CUresult result) {
-  trace::Record record;
-  record.kind = trace::Kind::kDriverFailure;
-  record.bytes = move.range.bytes();
-  record.value = result;
-  if (trace::Trace* trace = allocator_.trace())
-    record.detail = trace->intern("the way back of a failed spill");
-  write(record);
+  journal::write(heap_, record);
 }
 
 }  // namespace spillway

@@ -6,7 +6,7 @@
 #include <cstddef>
 
 #include "allocator/pages/device.h"
-#include "allocator/tiers/page_file.h"
+#include "allocator/tiers/file/page_file.h"
 
 namespace spillway {
 

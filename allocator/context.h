@@ -1,0 +1,75 @@
+// What the heaps of all devices of one allocator share: who is told and asked, what the process may take, and
+// where its blocks are found.
+//
+// Thread-safety: any thread; what is said to be set before the first request is only read afterwards.
+// Ownership: of the page map and the page file; the rest is borrowed. Errors: none.
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "allocator/accounting/budget.h"
+#include "allocator/accounting/observer.h"
+#include "allocator/request/strategy.h"
+#include "allocator/tiers/choice/pins.h"
+#include "allocator/tiers/file/page_file.h"
+#include "allocator/tiling/page_map.h"
+#include "allocator/units.h"
+#include "base/mutex.h"
+#include "driver/table.h"
+#include "trace/writer.h"
+
+namespace spillway {
+
+// Requests that tests let fail.
+class Injection {
+ public:
+  // As Allocator::fail_request.
+  uint64_t set(uint64_t n, bool persistent);
+  bool armed();
+  // Whether this request is one to fail, and whether it must fail for good.
+  bool fails(bool* persistent);
+
+ private:
+  Mutex<LockOrder::kInjection> mutex_;
+  uint64_t next_ SPILLWAY_GUARDED_BY(mutex_) = 0;
+  uint64_t seen_ SPILLWAY_GUARDED_BY(mutex_) = 0;
+  uint64_t failed_ SPILLWAY_GUARDED_BY(mutex_) = 0;
+  bool persistent_ SPILLWAY_GUARDED_BY(mutex_) = false;
+};
+
+struct AllocatorContext {
+  static constexpr int kMaxDevices = 64;
+
+  explicit AllocatorContext(const driver::Table& driver_table) : table(driver_table) {}
+
+  Pins pinned() const {
+    Pins (*const source)() = pins.load();
+    return source == nullptr ? Pins{} : source();
+  }
+  void tell_pressure() {
+    if (const auto call = pressure.exchange(nullptr)) call();
+  }
+  // Bytes of blocks of other devices that lie on this one. `bytes` is added: modulo 2^64, so also subtracted.
+  void count_guest(DeviceId device, uint64_t bytes) {
+    guests[static_cast<size_t>(device)].fetch_add(bytes);
+    if (budget != nullptr) budget::add(*budget, static_cast<size_t>(device), bytes);
+  }
+
+  const driver::Table& table;
+  PageMap page_map;
+  std::atomic<OomHandler*> handler{nullptr};
+  std::atomic<trace::Trace*> trace{nullptr};
+  std::atomic<Observer*> observer{nullptr};
+  std::atomic<Pins (*)()> pins{nullptr};      // what must not be moved to another tier; see spill.h
+  std::atomic<void (*)()> pressure{nullptr};  // called once, when memory becomes short
+  std::atomic<uint64_t> incidents{0};
+  std::atomic<spillway_incident_totals*> incident_totals{nullptr};
+  std::array<std::atomic<uint64_t>, kMaxDevices> guests{};
+  Injection injection;
+  spillway_budget* budget = nullptr;    // set before the first request
+  std::unique_ptr<PageFile> page_file;  // the same
+};
+
+}  // namespace spillway

@@ -1,0 +1,72 @@
+// The pages of one device, and what may be held of it: pages behind addresses, spare ones that are mapped
+// nowhere, and those that requests have reserved. Who creates or releases a page at the driver says so here,
+// before the one and after the other.
+//
+// Thread-safety: none but the budget's; the heap's lock guards it. Ownership: of the spare pages. Invariant:
+// held = mapped + spare + reserved. Errors: `promise` is false where there is no room, and nothing changes.
+// Units: bytes.
+#pragma once
+#include <cuda.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "allocator/pages/page_reservation.h"
+#include "allocator/pages/quota.h"
+
+namespace spillway {
+
+class PagePool {
+ public:
+  using Pages = std::vector<CUmemGenericAllocationHandle>;
+
+  PagePool(uint64_t page_bytes, const Quota& quota) : page_bytes_(page_bytes), quota_(quota) {}
+
+  Quota& quota() { return quota_; }
+  const Quota& quota() const { return quota_; }
+  uint64_t held() const { return quota_.held(); }
+  uint64_t peak_held() const { return peak_held_; }
+  uint64_t mapped() const { return mapped_; }
+  uint64_t spare() const { return spare_.size() * page_bytes_; }
+  // Held and behind no address.
+  uint64_t unmapped() const { return spare() + reserved_; }
+  // Without the driver; and with what it may create.
+  uint64_t at_hand(const PageReservation& own) const { return own.in_pages() + spare(); }
+  uint64_t obtainable(const PageReservation& own) const {
+    return at_hand(own) + own.promised_bytes + quota_.room();
+  }
+
+  // Spare pages, until the reservation has `bytes` of pages or there are none.
+  void reserve_spare(PageReservation* own, uint64_t bytes);
+  // Budget for pages to create.
+  [[nodiscard]] bool promise(PageReservation* own, uint64_t bytes);
+  void take_promise_back(PageReservation* own);
+  // What was not needed.
+  void put_back(PageReservation* own);
+
+  // Pages of a reservation are behind addresses now, or the other way round.
+  void map(uint64_t bytes) { mapped_ += bytes, reserved_ -= bytes; }
+  void unmap(uint64_t bytes) { mapped_ -= bytes, reserved_ += bytes; }
+  // An allocation of the driver's own took what was promised; and one is gone.
+  void map_promised(PageReservation* own, uint64_t bytes);
+  void single_is_gone(uint64_t bytes) { mapped_ -= bytes, quota_.give_back(bytes); }
+  // Not earlier than with a page: what was promised may not come.
+  void note_peak() { peak_held_ = std::max(peak_held_, quota_.held()); }
+  void reset_peak() { peak_held_ = quota_.held(); }
+
+  // Spare pages of at least `most_bytes`, as far as there are so many, to be released; they count as
+  // reserved.
+  Pages take_spare(uint64_t most_bytes);
+  // Of reserved pages `released` bytes are the driver's again, and `kept` are spare.
+  void settle_release(uint64_t released, const Pages& kept);
+  const Pages& spare_pages() const { return spare_; }
+
+ private:
+  const uint64_t page_bytes_;
+  Quota quota_;
+  uint64_t mapped_ = 0, reserved_ = 0, peak_held_ = 0;
+  Pages spare_;
+};
+
+}  // namespace spillway

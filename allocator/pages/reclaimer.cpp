@@ -1,0 +1,157 @@
+#include "allocator/pages/reclaimer.h"
+
+#include <algorithm>
+
+#include "allocator/accounting/journal.h"
+
+namespace spillway {
+
+bool Reclaimer::drain_one(std::vector<Arena*>* skipped) {
+  Arena* target = nullptr;
+  uint64_t order = 0;
+  {
+    const Locked guard(heap_.lock);
+    target = heap_.tiling.least_drained(*skipped);
+    order = heap_.order;
+  }
+  if (target == nullptr) return false;
+  // A released pool's graphs may still be running on any stream, not only on the one that captured them.
+  const bool any_stream = target->pool() != 0;
+  const CUresult result = heap_.device->capturing(target->stream()) ? CUDA_ERROR_NOT_READY
+                          : any_stream                              ? drain_.device()
+                                                                    : drain_.stream(target->stream());
+  if (result != CUDA_SUCCESS) {
+    skipped->push_back(target);
+    return true;
+  }
+  const Locked guard(heap_.lock);
+  heap_.tiling.drained(*target, any_stream, order);
+  return true;
+}
+
+// Without the lock: their blocks are busy.
+void Reclaimer::unmap(std::vector<IdleRange>& idle) {
+  for (IdleRange& it : idle) {
+    const CUresult result = heap_.device->unmap(it.range.begin, it.range.bytes());
+    it.unmapped = result == CUDA_SUCCESS;
+    if (it.unmapped) journal::tell_pages(heap_, Change::kUnmapped, *it.arena, it.range);
+    journal::pages(heap_, trace::Kind::kPageUnmap, it.range, result);
+  }
+}
+
+// Puts the blocks back, as voids or, where unmapping failed, as the holes that they were.
+void Reclaimer::settle(std::vector<IdleRange>& idle, PagePool::Pages* pages) {
+  const Locked guard(heap_.lock);
+  for (IdleRange& it : idle) {
+    if (it.unmapped) {
+      ++heap_.unmaps;
+      for (uint64_t at = it.range.begin; at < it.range.end; at += heap_.page_bytes) {
+        pages->push_back(it.arena->page(at));
+        it.arena->set_page(at, 0);
+      }
+    }
+    it.arena->restore(it.busy, heap_.order);
+  }
+  heap_.pages.unmap(pages->size() * heap_.page_bytes);
+}
+
+PagePool::Pages Reclaimer::take_out(std::vector<IdleRange>& idle) {
+  PagePool::Pages pages;
+  const SharedLocked mapping(heap_.mappings_mutex);
+  unmap(idle);
+  settle(idle, &pages);
+  return pages;
+}
+
+// Those that the driver does not take back stay in `pages`.
+uint64_t Reclaimer::release(PagePool::Pages& pages) {
+  uint64_t bytes = 0;
+  PagePool::Pages kept;
+  for (const CUmemGenericAllocationHandle page : pages) {
+    const CUresult result = heap_.device->release(page);
+    journal::page(heap_, trace::Kind::kPageRelease, page, heap_.page_bytes, result);
+    if (result == CUDA_SUCCESS)
+      bytes += heap_.page_bytes;
+    else
+      kept.push_back(page);
+  }
+  pages.swap(kept);
+  return bytes;
+}
+
+uint64_t Reclaimer::hold(std::vector<IdleRange>& idle, IdlePages what, PageReservation* into) {
+  PagePool::Pages pages = take_out(idle);
+  const uint64_t bytes = pages.size() * heap_.page_bytes;
+  if (what == IdlePages::kGiveBack) into->promised_bytes += release(pages);
+  into->pages.insert(into->pages.end(), pages.begin(), pages.end());
+  return bytes;
+}
+
+uint64_t Reclaimer::reclaim_anything(uint64_t bytes, PageReservation* into) {
+  std::vector<IdleRange> idle;
+  drain_until([&] {
+    const Locked guard(heap_.lock);
+    const IdleBytes there = heap_.tiling.idle_bytes();
+    if (there.drained >= bytes || there.drained == there.all) idle = heap_.tiling.take_idle(bytes);
+    return !idle.empty();
+  });
+  return idle.empty() ? 0 : hold(idle, IdlePages::kGiveBack, into);
+}
+
+uint64_t Reclaimer::release_idle(uint64_t most_bytes, uint64_t pool) {
+  std::vector<IdleRange> idle;
+  {
+    const Locked guard(heap_.lock);
+    idle = heap_.tiling.take_idle(most_bytes, pool);
+  }
+  PagePool::Pages pages = take_out(idle);
+  const uint64_t bytes = release(pages);
+  const Locked guard(heap_.lock);
+  heap_.pages.settle_release(bytes, pages);
+  return bytes;
+}
+
+uint64_t Reclaimer::release_spare(uint64_t most_bytes) {
+  PagePool::Pages pages;
+  {
+    const Locked guard(heap_.lock);
+    pages = heap_.pages.take_spare(most_bytes);
+  }
+  const uint64_t bytes = release(pages);
+  const Locked guard(heap_.lock);
+  heap_.pages.settle_release(bytes, pages);
+  return bytes;
+}
+
+uint64_t Reclaimer::release_singles(uint64_t pool) {
+  std::vector<std::pair<Arena*, Block*>> idle;
+  {
+    const Locked guard(heap_.lock);
+    for (const auto& arena : heap_.tiling.arenas()) {
+      if (!arena->single_handle || !arena->gives_pages()) continue;
+      if (pool == kEveryPool || arena->pool() == pool)
+        arena->each_hole(kUnitBytes, [&](Block* hole) { idle.emplace_back(arena.get(), hole); });
+    }
+    for (const auto& [arena, hole] : idle) arena->take_single(hole);
+  }
+  // A graph of a released pool's may still be running on any stream.
+  const bool unused = !idle.empty() && drain_.device() == CUDA_SUCCESS;
+  uint64_t bytes = 0;
+  for (const auto& [arena, busy] : idle) {
+    const CUresult result = unused ? heap_.device->free(busy->address) : CUDA_ERROR_NOT_READY;
+    journal::page(heap_, trace::Kind::kPageRelease, busy->address, busy->size, result);
+    if (result == CUDA_SUCCESS)
+      journal::tell_pages(heap_, Change::kUnmapped, *arena, {busy->address, busy->end()});
+    const Locked guard(heap_.lock);
+    if (result != CUDA_SUCCESS) {
+      arena->put_hole(busy, busy->tag);
+      continue;
+    }
+    bytes += busy->size;
+    heap_.pages.single_is_gone(busy->size);
+    arena->forget_single(busy);
+  }
+  return bytes;
+}
+
+}  // namespace spillway

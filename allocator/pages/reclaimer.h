@@ -1,0 +1,61 @@
+// Takes idle pages out of the tiling, and gives back to the driver what nothing uses.
+//
+// Thread-safety: any thread, without the heap's lock, in the device's context. Ownership: pages go into the
+// reservation that they are taken for. Errors: 0 bytes where nothing could be done; pages that the driver
+// does not unmap or take back stay where they are. Units: bytes.
+#pragma once
+#include <vector>
+
+#include "allocator/heap_state.h"
+#include "allocator/pages/reclaim.h"
+#include "allocator/streams/drain.h"
+
+namespace spillway {
+
+class Reclaimer {
+ public:
+  Reclaimer(HeapState& heap, Drain& drain) : heap_(heap), drain_(drain) {}
+
+  // Waits for the stream whose arena has the most idle bytes that may still be in use; one that can not be
+  // waited for is skipped from then on. False: none is left.
+  bool drain_one(std::vector<Arena*>* skipped);
+  // The same again and again until `done`; other threads may free all the time, so not for ever.
+  template <typename Done>
+  bool drain_until(Done done) {
+    std::vector<Arena*> skipped;
+    for (int round = 0;; ++round) {
+      if (done()) return true;
+      if (round == kMostDrains || !drain_one(&skipped)) return false;
+    }
+  }
+
+  // For all that can be waited for.
+  void drain_all() {
+    drain_until([] { return false; });
+  }
+
+  // The pages of what was taken out, as pages or as budget. Returns the bytes that came.
+  uint64_t hold(std::vector<IdleRange>& idle, IdlePages what, PageReservation* into);
+  // Idle pages of at least `bytes`, or all that there are, as budget.
+  uint64_t reclaim_anything(uint64_t bytes, PageReservation* into);
+
+  // Each gives back to the driver.
+  uint64_t release_spare(uint64_t most_bytes);
+  uint64_t release_idle(uint64_t most_bytes, uint64_t pool);
+  // Idle allocations of released pools, or of one; see kPoolSingleHandle.
+  uint64_t release_singles(uint64_t pool);
+
+ private:
+  static constexpr int kMostDrains = 256;
+
+  void unmap(std::vector<IdleRange>& idle);
+  void settle(std::vector<IdleRange>& idle, PagePool::Pages* pages);
+  // The pages count as reserved from here on.
+  PagePool::Pages take_out(std::vector<IdleRange>& idle);
+  uint64_t release(PagePool::Pages& pages);
+
+  HeapState& heap_;
+  Drain& drain_;
+};
+
+}  // namespace spillway

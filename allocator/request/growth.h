@@ -1,0 +1,56 @@
+// A place for a request that no free block fits, and pages behind it.
+//
+// Thread-safety: any thread, without the heap's lock, in the device's context. Ownership: place and pages are
+// the request's until it is served or released. Errors: kShort where there is no memory; an error of the
+// driver's that more memory does not mend is kFailed, and stands in the request. Either leaves no place
+// claimed.
+#pragma once
+#include <vector>
+
+#include "allocator/pages/reclaimer.h"
+#include "allocator/request/miss.h"
+
+namespace spillway {
+
+class Growth {
+ public:
+  Growth(HeapState& heap, Reclaimer& reclaimer) : heap_(heap), reclaimer_(reclaimer) {}
+
+  // A place that was claimed before is kept. False: there is none, or `miss.error` says what went wrong.
+  bool claim_place(Miss& miss);
+  // Pages behind the place, and the request is served.
+  Served fill(Miss& miss);
+  // Pages alone, for a block that has its place.
+  Served get_pages(Miss& miss);
+  // An allocation of the driver's own; see kPoolSingleHandle. single_handle.cpp
+  Served make_single(Miss& miss);
+  // What is reserved for it, back to where others can take it.
+  void release(Miss& miss);
+  // Idle pages may be used again in place of new ones; see reuse_idle.cpp.
+  void forget_reused();
+
+ private:
+  bool plan_and_claim(Miss& miss, Arena& arena) SPILLWAY_REQUIRES(heap_.lock);
+  uint64_t next_segment_bytes(const Arena& arena);
+  CUresult add_segment(Arena& arena, uint64_t size, const char** call);
+  Served refused(Miss& miss, CUresult result, const char* call);
+  // Sets aside spare pages, and budget for pages to create, until there are enough.
+  bool provision(Miss& miss);
+  Served create_promised(Miss& miss);
+  CUresult map_claim(Miss& miss, std::vector<driver::Page>* pages);
+  void undo_map(Miss& miss, const std::vector<driver::Page>& pages, size_t mapped);
+  void finish(Miss& miss, const std::vector<driver::Page>& pages);
+  void fill_voids(Miss& miss, const std::vector<driver::Page>& pages) SPILLWAY_REQUIRES(heap_.lock);
+  void drop_claim(Miss& miss);
+  bool set_aside(Miss& miss);
+
+  // reuse_idle.cpp
+  void reuse_idle(Miss& miss);
+  Block* idle_hole(const Miss& miss) SPILLWAY_REQUIRES(heap_.lock);
+
+  HeapState& heap_;
+  Reclaimer& reclaimer_;
+  uint64_t reused_bytes_ SPILLWAY_GUARDED_BY(heap_.lock) = 0;  // of holes, though the driver had pages
+};
+
+}  // namespace spillway

@@ -1,0 +1,43 @@
+#include "allocator/request/request_path.h"
+
+#include "allocator/tiers/choice/pressure.h"
+
+namespace spillway {
+
+Status RequestPath::allocate(const Request& request, uint64_t size, bool injected, bool persistent,
+                             uint64_t* address, FailurePtr* failure) {
+  const Device::Scope scope(*heap_.device);
+  Miss miss{.request = request,
+            .size = size,
+            .pages = PageReservation(heap_.page_bytes),
+            .injected = injected,
+            .persistent = persistent};
+  Served served = Served::kShort;
+  if (!injected) {
+    if (makers_.pending.any() && !heap_.device->capturing(request.stream)) makers_.pending.poll();
+    served = server_.serve_or_collect(miss);
+  }
+  const Status status = end(miss, served, failure);
+  release(miss);
+  if (status == Status::kOk) *address = miss.address;
+  return status;
+}
+
+Status RequestPath::end(Miss& miss, Served served, FailurePtr* failure) {
+  if (served == Served::kFailed) return driver_failure(miss, failure);
+  learn_under_pressure(heap_, served == Served::kShort);
+  return served == Served::kShort ? run_handler(miss, failure) : Status::kOk;
+}
+
+Miss RequestPath::pages_for(uint64_t bytes, StreamId stream) const {
+  return {.request = {.bytes = bytes, .stream = stream},
+          .size = bytes,
+          .pages = PageReservation(heap_.page_bytes),
+          .pages_only = true};
+}
+
+Status RequestPath::get_pages(Miss& miss, FailurePtr* failure) {
+  return end(miss, server_.serve_or_collect(miss), failure);
+}
+
+}  // namespace spillway

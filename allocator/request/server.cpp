@@ -1,0 +1,80 @@
+#include "allocator/request/server.h"
+
+#include <algorithm>
+
+namespace spillway {
+
+Served RequestServer::serve_or_collect(Miss& miss) {
+  Served served = serve(miss);
+  if (served == Served::kShort && reclaimer_.release_singles(kEveryPool) != 0) served = serve(miss);
+  if (served == Served::kShort && borrow(miss)) served = Served::kYes;
+  return served;
+}
+
+Served RequestServer::serve(Miss& miss) {
+  look_beside_reserve();
+  if (miss.pages_only) return growth_.get_pages(miss);
+  Arena* arena = nullptr;
+  if (serve_from_own(miss, miss.size <= kSmallBytes, &arena)) return Served::kYes;
+  if (arena->single_handle) return growth_.make_single(miss);
+  if (growth_.claim_place(miss)) return growth_.fill(miss);
+  if (miss.error != CUDA_SUCCESS) return Served::kFailed;
+  // The last resort of a small request, also where there are no addresses for it: a hole among the large
+  // ones.
+  return arena->small() && serve_from_own(miss, false, &arena) ? Served::kYes : Served::kShort;
+}
+
+// Among large blocks a small one takes more, so that no two begin in the same slot of the page map.
+bool RequestServer::take_hole(Miss& miss, Arena& arena, journal::BlockRecord* served) {
+  const uint64_t size = arena.small() ? miss.size : std::max(miss.size, kSmallBytes + kUnitBytes);
+  Block* hole = heap_.tiling.find_hole(arena, size, miss.waits());
+  if (hole == nullptr) return false;
+  Block* block = arena.take(hole, size, miss.request.bytes);
+  *served = {.kind = trace::Kind::kAllocate,
+             .order = heap_.commit(block),
+             .address = block->address,
+             .bytes = block->size,
+             .requested = miss.request.bytes,
+             .stream = miss.request.stream,
+             .value = miss.request.pool};
+  heap_.note_need();
+  miss.address = block->address;
+  miss.served = true;
+  return true;
+}
+
+bool RequestServer::serve_from_own(Miss& miss, bool small, Arena** arena) {
+  journal::BlockRecord served;
+  {
+    const Locked guard(heap_.lock);
+    *arena = &heap_.tiling.arena_for(miss.request.stream, miss.request.pool, small);
+    if (!take_hole(miss, **arena, &served)) return false;
+  }
+  journal::block(heap_, served);
+  return true;
+}
+
+// From a pool that lends its free blocks.
+bool RequestServer::borrow(Miss& miss) {
+  if (miss.pages_only) return false;
+  journal::BlockRecord served;
+  {
+    const Locked guard(heap_.lock);
+    for (const auto& arena : heap_.tiling.arenas())
+      if (lends_to(*arena, miss) && take_hole(miss, *arena, &served)) break;
+  }
+  if (miss.served) journal::block(heap_, served);
+  return miss.served;
+}
+
+// The driver is asked only where something is reserved, and not under the lock.
+void RequestServer::look_beside_reserve() {
+  const spillway_budget* budget = heap_.shared.budget;
+  if (budget == nullptr) return;
+  const bool reserves = budget::read(budget->reserve_bytes) != 0;
+  const uint64_t free = reserves ? heap_.device->free_bytes(UINT64_MAX) : UINT64_MAX;
+  const Locked guard(heap_.lock);
+  heap_.pages.quota().see_free(free);
+}
+
+}  // namespace spillway

@@ -1,0 +1,34 @@
+// Serves a request that the fast path did not: from free blocks, from new pages, from what could be
+// collected.
+//
+// Thread-safety: any thread, without the heap's lock, in the device's context. Errors: kShort where there is
+// no memory without a strategy; kFailed with the driver's error in the request.
+#pragma once
+#include "allocator/accounting/journal.h"
+#include "allocator/request/growth.h"
+
+namespace spillway {
+
+class RequestServer {
+ public:
+  RequestServer(HeapState& heap, Reclaimer& reclaimer, Growth& growth)
+      : heap_(heap), reclaimer_(reclaimer), growth_(growth) {}
+
+  // With what is free, and what is reserved for it.
+  Served serve(Miss& miss);
+  // And what costs others nothing: idle allocations of released pools, free blocks of pools that lend.
+  Served serve_or_collect(Miss& miss);
+
+ private:
+  // From a free block of the request's own stream and pool. `arena`: where it looked.
+  bool serve_from_own(Miss& miss, bool small, Arena** arena);
+  bool take_hole(Miss& miss, Arena& arena, journal::BlockRecord* served) SPILLWAY_REQUIRES(heap_.lock);
+  bool borrow(Miss& miss);
+  void look_beside_reserve();
+
+  HeapState& heap_;
+  Reclaimer& reclaimer_;
+  Growth& growth_;
+};
+
+}  // namespace spillway

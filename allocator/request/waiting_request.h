@@ -1,0 +1,56 @@
+// A block's request while its handler runs: what strategies can do for it on the device's own memory.
+//
+// While a stream is captured nothing may be drained, unmapped or waited for. For the contract see
+// pending_request.h.
+#pragma once
+#include <vector>
+
+#include "allocator/request/pending_request.h"
+#include "allocator/request/server.h"
+#include "allocator/streams/pending_frees.h"
+#include "allocator/tiers/spiller.h"
+
+namespace spillway {
+
+// What makes room on a device.
+struct RoomMakers {
+  Reclaimer& reclaimer;
+  PendingFrees& pending;
+  Spiller& spiller;
+};
+
+class WaitingRequest final : public PendingRequest {
+ public:
+  WaitingRequest(HeapState& heap, RequestServer& server, const RoomMakers& makers, Miss& miss,
+                 const OomEvent& what)
+      : PendingRequest(what), heap_(heap), server_(server), makers_(makers), miss_(miss) {}
+
+  bool retry() noexcept override;
+  uint64_t reserved_bytes() const noexcept override { return miss_.pages.bytes(); }
+  ReclaimEstimate estimate_reclaim(IdlePages what) const noexcept override;
+  uint64_t reclaim(IdlePages what) noexcept override;
+  uint64_t pending_bytes() const noexcept override;
+  uint64_t wait_for_events() noexcept override;
+  SpillEstimate estimate_spill(const SpillPlace& where) const noexcept override;
+  SpillResult spill(const SpillPlace& where) noexcept override;
+
+ private:
+  // The pages that it lacks where it needs the fewest.
+  struct Shortfall {
+    Placement placement;
+    uint64_t bytes;
+  };
+  bool captures() const { return event.capture != CaptureState::kNone; }
+  std::optional<Shortfall> shortfall() const SPILLWAY_REQUIRES(heap_.lock);
+  // How idle pages can serve it now.
+  enum class Idle : uint8_t { kTaken, kAfterDraining, kTooFew, kNotNeeded };
+  Idle take_idle(std::vector<IdleRange>* idle);
+  bool could_serve() const;
+
+  HeapState& heap_;
+  RequestServer& server_;
+  RoomMakers makers_;
+  Miss& miss_;
+};
+
+}  // namespace spillway

@@ -1,0 +1,111 @@
+#include "allocator/tiers/block_releaser.h"
+
+#include <algorithm>
+
+#include "allocator/accounting/journal.h"
+
+namespace spillway {
+
+void BlockReleaser::release(Block* block) {
+  bool claimed = false;
+  {
+    const Locked guard(heap_.lock);
+    claimed = heap_.tiers.spilled.claim_freed(block);
+  }
+  if (claimed) release_claimed(block);
+}
+
+// False: the driver refused, and it is tried again.
+bool BlockReleaser::unmap_pieces(Block* block) {
+  std::vector<Piece*> pieces;
+  const Arena* arena = nullptr;
+  {
+    const Locked guard(heap_.lock);
+    SpilledBlocks::Spilled* there = heap_.tiers.spilled.find(block);
+    if (there == nullptr) return true;
+    arena = &heap_.tiling.arena_of(block);
+    for (Piece& piece : there->pieces)
+      if (!piece.gone) pieces.push_back(&piece);  // claimed: nobody else changes them
+  }
+  const Device::Scope scope(*heap_.device);
+  for (Piece* piece : pieces) {
+    if (piece->tier != Tier::kNvme &&
+        heap_.device->unmap(piece->range.begin, piece->range.bytes()) != CUDA_SUCCESS)
+      continue;
+    {
+      const Locked guard(heap_.lock);
+      heap_.tiers.spilled.note_gone(*piece);
+    }
+    if (!piece->mapped) journal::tell_pages(heap_, Change::kUnmapped, *arena, piece->range);
+    memory_.give_back(*piece);
+  }
+  if (std::all_of(pieces.begin(), pieces.end(), [](const Piece* piece) { return piece->gone; })) return true;
+  const Locked guard(heap_.lock);
+  heap_.tiers.spilled.at(block).moving = false;
+  heap_.set_slow(kSlowPending);
+  return false;
+}
+
+void BlockReleaser::release_claimed(Block* block) {
+  const SharedLocked mapping(heap_.mappings_mutex);
+  if (!unmap_pieces(block)) return;
+  if (heap_.watched()) [[unlikely]]
+    journal::tell(heap_, Change::kFreed, block);
+  journal::BlockRecord freed{.kind = trace::Kind::kFree};
+  {
+    const Locked guard(heap_.lock);
+    Arena& arena = heap_.tiling.arena_of(block);
+    freed.address = block->address, freed.bytes = block->size, freed.requested = block->tag;
+    freed.stream = arena.stream();
+    heap_.usage.complete(freed.bytes, freed.requested);
+    freed.order = ++heap_.order;
+    const std::vector<Piece> pieces = heap_.tiers.spilled.forget(block);
+    for (const Piece& piece : pieces) forget_pages(block, piece);
+    if (pieces.empty())
+      arena.put_hole(block, freed.order);
+    else
+      arena.restore(block, freed.order);
+    if (heap_.tiers.spilled.empty()) heap_.clear_slow(kSlowSpilled);
+  }
+  journal::block(heap_, freed);
+}
+
+// Pages that wait for the bytes of a file are the arena's like any other.
+void BlockReleaser::forget_pages(const Block* block, const Piece& piece) {
+  for (uint64_t at = piece.range.begin; at < piece.range.end && !piece.mapped; at += heap_.page_bytes)
+    heap_.tiling.arena_of(block).set_page(at, 0);
+}
+
+void BlockReleaser::retry() {
+  std::vector<Block*> freed;
+  {
+    const Locked guard(heap_.lock);
+    freed = heap_.tiers.spilled.claim_all_freed();
+  }
+  for (Block* block : freed) release_claimed(block);
+}
+
+bool BlockReleaser::must_retry() {
+  const Locked guard(heap_.lock);
+  return heap_.tiers.spilled.any_freed();
+}
+
+void BlockReleaser::end() {
+  SpilledBlocks::Map spilled;
+  {
+    const Locked guard(heap_.lock);
+    spilled = heap_.tiers.spilled.forget_all();
+    for (const auto& [block, there] : spilled)
+      for (const Piece& piece : there.pieces) forget_pages(block, piece);
+  }
+  for (const auto& [block, there] : spilled) {
+    for (const Piece& piece : there.pieces) {
+      if (piece.gone || piece.tier == Tier::kNvme) continue;
+      heap_.device->unmap(piece.range.begin, piece.range.bytes());
+      heap_.device->release(piece.handle);
+    }
+  }
+  memory_.release_kept();
+}
+
+}  // namespace spillway

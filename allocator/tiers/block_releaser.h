@@ -1,0 +1,33 @@
+// The end of a block that had to wait: nothing uses it any more, and it becomes free, with what of it lies in
+// another tier or is on its way.
+//
+// Thread-safety: any thread, without the heap's lock. Errors: none; what the driver does not unmap is tried
+// again by `retry`.
+#pragma once
+#include "allocator/heap_state.h"
+#include "allocator/tiers/tier_memory.h"
+
+namespace spillway {
+
+class BlockReleaser {
+ public:
+  BlockReleaser(HeapState& heap, TierMemory& memory) : heap_(heap), memory_(memory) {}
+
+  // What is on the move goes when that has ended.
+  void release(Block* block);
+  // Of a block that the caller has claimed; see SpilledBlocks.
+  void release_claimed(Block* block);
+  void retry();
+  bool must_retry();
+  // Everything that lies elsewhere. When nothing runs any more.
+  void end();
+
+ private:
+  bool unmap_pieces(Block* block);
+  void forget_pages(const Block* block, const Piece& piece) SPILLWAY_REQUIRES(heap_.lock);
+
+  HeapState& heap_;
+  TierMemory& memory_;
+};
+
+}  // namespace spillway

@@ -1,0 +1,50 @@
+// How often blocks are used, as far as the program is seen to use them: which would be missed least.
+//
+// Thread-safety: guarded by the heap's lock. Its time is the place in the order of allocations and frees.
+// Errors: none.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+#include "allocator/tiling/block.h"
+
+namespace spillway {
+
+class AccessFrequency {
+ public:
+  static void begin(Block* block, uint64_t order) {
+    block->touched = order;
+    block->history = order << kUsesBits;
+  }
+  void touch(Block* block, uint64_t order) {
+    block->touched = order;
+    ++touches_;
+    if ((block->history & kMostUses) != kMostUses) ++block->history;
+  }
+
+  // From this place on uses are known.
+  bool is_learning() const { return learning_since_ != 0; }
+  void learn(uint64_t order) { learning_since_ = order; }
+  // By fewer uses no program is judged.
+  bool knows_the_program() const { return touches_ >= kLeastTouches; }
+
+  // Uses for each place in the order, since uses are learnt. What was never seen in use has the least.
+  double of(const Block* block, uint64_t order) const {
+    const uint64_t since = std::max(born(block), learning_since_);
+    return static_cast<double>((block->history & kMostUses) + 1) / static_cast<double>(order - since + 1);
+  }
+  // Used a moment ago: what is about to be queued may use it again.
+  static bool recent(const Block* block, uint64_t order) { return order - block->touched < kRecent; }
+  static uint64_t born(const Block* block) { return block->history >> kUsesBits; }
+
+ private:
+  static constexpr uint64_t kRecent = 64;  // allocations and frees
+  static constexpr uint64_t kLeastTouches = 64;
+  static constexpr unsigned kUsesBits = 16;
+  static constexpr uint64_t kMostUses = (1u << kUsesBits) - 1;
+
+  uint64_t touches_ = 0;         // of all blocks
+  uint64_t learning_since_ = 0;  // 0: uses are not learnt
+};
+
+}  // namespace spillway

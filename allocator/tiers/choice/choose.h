@@ -1,0 +1,34 @@
+// Which blocks' pages go to another tier, and which come back: the coldest go first, the most used come
+// first.
+//
+// Thread-safety: under the heap's lock. Errors: fewer moves where there are not so many pages. Units: bytes.
+#pragma once
+#include <vector>
+
+#include "allocator/heap_state.h"
+#include "allocator/tiers/spill.h"
+
+namespace spillway {
+
+// Of at least `bytes`, and at most `most_bytes`. One move a block.
+std::vector<Move> choose_moves(const HeapState& heap, uint64_t bytes, const SpillPlace& where,
+                               uint64_t most_bytes) SPILLWAY_REQUIRES(heap.lock);
+// What comes back by itself of at most `most_bytes`. One move a block.
+std::vector<Move> choose_returns(const HeapState& heap, uint64_t most_bytes) SPILLWAY_REQUIRES(heap.lock);
+// What lies on `peer`, to host memory; and home.
+std::vector<Move> choose_guests(const HeapState& heap, DeviceId peer, uint64_t bytes)
+    SPILLWAY_REQUIRES(heap.lock);
+std::vector<Move> choose_guests_to_return(const HeapState& heap, DeviceId peer, uint64_t bytes)
+    SPILLWAY_REQUIRES(heap.lock);
+
+// What could come back, with room left for the most that was needed lately; 0 until that is long enough ago.
+uint64_t returnable_room(const HeapState& heap) SPILLWAY_REQUIRES(heap.lock);
+// The same, where a block would fit.
+uint64_t returnable_bytes(const HeapState& heap) SPILLWAY_REQUIRES(heap.lock);
+
+// How far from the device's own pace the uses of what is elsewhere keep the program, with these moves too. 1
+// where nothing can be said.
+double slowdown(const HeapState& heap, const std::vector<Move>& moves) SPILLWAY_REQUIRES(heap.lock);
+double bytes_per_us(const HeapState& heap, Tier tier, DeviceId peer) SPILLWAY_REQUIRES(heap.lock);
+
+}  // namespace spillway

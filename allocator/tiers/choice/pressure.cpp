@@ -1,0 +1,41 @@
+#include "allocator/tiers/choice/pressure.h"
+
+namespace spillway {
+namespace {
+
+constexpr uint64_t kPressurePercent = 85;
+
+bool begins_to_learn(HeapState& heap, bool failed) {
+  const Locked guard(heap.lock);
+  AccessFrequency& access = heap.tiers.access;
+  if (access.is_learning() || heap.order == 0) return false;
+  if (!failed && heap.pages.held() < heap.most_bytes() / 100 * kPressurePercent) return false;
+  access.learn(heap.order);
+  return true;
+}
+
+}  // namespace
+
+void learn_under_pressure(HeapState& heap, bool failed) {
+  if (!begins_to_learn(heap, failed)) return;
+  find_peers(heap);
+  heap.shared.tell_pressure();
+}
+
+void read_clock(HeapState& heap) {
+  const uint64_t now = heap.device->time_us();
+  const Locked guard(heap.lock);
+  heap.tiers.bandwidth.read_clock(now, heap.order, heap.tiers.spilled.empty());
+}
+
+void find_peers(HeapState& heap) {
+  Peers found;
+  {
+    const SharedLocked mapping(heap.mappings_mutex);
+    found = heap.device->find_peers();
+  }
+  const Locked guard(heap.lock);
+  heap.tiers.peers = std::move(found);
+}
+
+}  // namespace spillway

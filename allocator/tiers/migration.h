@@ -1,0 +1,57 @@
+// The pages behind live blocks' addresses change places: many moves at once, measured and recorded. Copies
+// run beside the driver's other work.
+//
+// Thread-safety: any thread, without the heap's lock; the blocks are claimed (SpilledBlocks::begin_moves),
+// and nothing uses them meanwhile. Ownership: pages stay the caller's. Errors: a move that is not `done` has
+// its old pages; where the driver gives even these not back, the trace says so. Units: bytes, microseconds.
+#pragma once
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "allocator/heap_state.h"
+#include "allocator/pages/remap.h"
+#include "allocator/tiers/block_releaser.h"
+
+namespace spillway {
+
+class Migration {
+ public:
+  // Gets the memory that a move goes to; false: there is none, and the move is left out.
+  using Provide = std::function<bool(Move&)>;
+
+  Migration(HeapState& heap, BlockReleaser& releaser) : heap_(heap), releaser_(releaser) {}
+
+  // Sets `done` in each; the tiling still has the old pages. `mappings_mutex` is held.
+  void run(std::vector<Move>& moves, const Provide& provide);
+  // Once for each block of `moves`; those that were freed meanwhile go now.
+  void end(const std::vector<Move>& moves);
+  void end(Block* block);
+  // How many moves have ended; and waits until that has changed.
+  uint32_t ended() const { return ended_.load(); }
+  void wait_for_end(uint32_t seen) const { ended_.wait(seen); }
+
+  std::vector<driver::Page> pages_in(const Block* block, AddressRange range);
+  void measured(Tier tier, uint64_t bytes, double us);
+  void record(const Move& move, CUresult result);
+  // Staging addresses that the driver did not take back at once.
+  void retry_left_over();
+
+ private:
+  struct Run;
+  struct Begun;
+  static std::vector<Move*> beside_neighbours(std::vector<Move>& moves, uint64_t most_bytes);
+  std::optional<Begun> begin_run(Run run);
+  std::vector<Begun> begin_runs(std::vector<Move>& moves, const Provide& provide);
+  void finish_run(Begun& begun);
+  void leave_over(const Remap& remap);
+
+  HeapState& heap_;
+  BlockReleaser& releaser_;
+  std::atomic<uint32_t> ended_{0};
+  Mutex<LockOrder::kLeftOver> left_over_mutex_;
+  std::vector<Staging> left_over_ SPILLWAY_GUARDED_BY(left_over_mutex_);
+};
+
+}  // namespace spillway

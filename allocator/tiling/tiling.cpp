@@ -1,0 +1,64 @@
+#include "allocator/tiling/tiling.h"
+
+#include <algorithm>
+
+namespace spillway {
+
+void Tiling::look_up(StreamId stream, uint64_t pool, bool small) {
+  last_stream_ = stream;
+  last_pool_ = pool;
+  last_arenas_[0] = last_arenas_[1] = nullptr;
+  for (auto& arena : arenas_)
+    if (arena->stream() == stream && arena->pool() == pool) last_arenas_[arena->small()] = arena.get();
+  if (last_arenas_[small] == nullptr) last_arenas_[small] = &new_arena(stream, pool, small);
+}
+
+Arena& Tiling::new_arena(StreamId stream, uint64_t pool, bool small) {
+  const bool single = (flags_of(pool) & kPoolSingleHandle) != 0;
+  // Address space of pools that are gone is used again.
+  for (auto& arena : arenas_) {
+    if ((arena->pool_flags & kPoolReleased) == 0 || arena->small() != small || !arena->empty() ||
+        arena->single_handle != single)
+      continue;
+    const uint64_t before = arena->pool();
+    arena->rename(stream, pool, flags_of(pool));
+    const bool gone = std::none_of(arenas_.begin(), arenas_.end(),
+                                   [&](const auto& other) { return other->pool() == before; });
+    if (gone) pools_.erase(before);
+    return *arena;
+  }
+  const auto index = static_cast<uint16_t>(arenas_.size());
+  arenas_.push_back(std::make_unique<Arena>(index, stream, pool, small, page_bytes_, slab_));
+  arenas_.back()->pool_flags = flags_of(pool);
+  arenas_.back()->single_handle = single;
+  return *arenas_.back();
+}
+
+uint32_t Tiling::flags_of(uint64_t pool) const {
+  const auto found = pools_.find(pool);
+  return found == pools_.end() ? 0 : found->second;
+}
+
+bool Tiling::set_flags(uint64_t pool, uint32_t flags) {
+  const bool single = (flags & kPoolSingleHandle) != 0;
+  for (auto& arena : arenas_)
+    if (arena->pool() == pool && arena->single_handle != single) return false;
+  pools_[pool] = flags;
+  for (auto& arena : arenas_)
+    if (arena->pool() == pool) arena->pool_flags = flags;
+  return true;
+}
+
+const Block* Tiling::block_at(uint64_t address, const PageMap& page_map) const {
+  for (auto& arena : arenas_) {
+    const Segment* segment = arena->segment_of(address);
+    if (segment == nullptr) continue;
+    const Block* block = page_map.find_below(address, segment->range.begin);
+    if (block == nullptr) block = segment->first;
+    while (block->end() <= address) block = block->next;
+    return block;
+  }
+  return nullptr;
+}
+
+}  // namespace spillway
