@@ -68,11 +68,8 @@ Device::~Device() {
   if (context_ == nullptr) return;
   {
     Scope scope(*this);
-    for (const auto* events : {&events_, &timed_events_})
-      for (CUevent event : *events) table_.cuEventDestroy(event);
-    for (CUevent event : {clock_start_, clock_now_})
-      if (event != nullptr) table_.cuEventDestroy(event);
-    if (stream_ != nullptr) table_.cuStreamDestroy(stream_);
+    for (CUevent event : events_) table_.cuEventDestroy(event);
+    copies_.end();
   }
   table_.cuDevicePrimaryCtxRelease(device_);
 }
@@ -149,85 +146,6 @@ Peers Device::find_peers() const {
     found.reachable.push_back(peer);
   }
   return found;
-}
-
-// Made when first needed. Never waits for the legacy stream.
-CUresult Device::own_stream(CUstream* out) {
-  const Locked guard(stream_mutex_);
-  const CUresult result =
-      stream_ == nullptr ? table_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING) : CUDA_SUCCESS;
-  *out = stream_;
-  return result;
-}
-
-CUresult Device::copy(uint64_t to, uint64_t from, uint64_t bytes, Copy* copy) {
-  CUstream stream = nullptr;
-  if (const CUresult result = own_stream(&stream); result != CUDA_SUCCESS) return result;
-  copy->begun = record_timed(stream);
-  const CUresult result = table_.cuMemcpyAsync(to, from, bytes, stream);
-  if (result == CUDA_SUCCESS)
-    copy->over = record_timed(stream);
-  else
-    put_back_timed(std::exchange(copy->begun, nullptr));
-  return result;
-}
-
-// Without an event, or where it can not be waited for, all copies are.
-CUresult Device::wait(Copy* copy, double* us) {
-  const Copy ended = std::exchange(*copy, {});
-  CUresult result = ended.over == nullptr ? CUDA_ERROR_NOT_READY : table_.cuEventSynchronize(ended.over);
-  float ms = 0;
-  const bool timed = result == CUDA_SUCCESS && ended.begun != nullptr &&
-                     table_.cuEventElapsedTime(&ms, ended.begun, ended.over) == CUDA_SUCCESS;
-  *us = timed ? static_cast<double>(ms) * 1000 : 0;
-  put_back_timed(ended.begun);
-  put_back_timed(ended.over);
-  return result == CUDA_SUCCESS ? result : wait_for_copies();
-}
-
-CUevent Device::record_timed(CUstream stream) {
-  CUevent event = nullptr;
-  {
-    const Locked guard(events_mutex_);
-    if (!timed_events_.empty()) {
-      event = timed_events_.back();
-      timed_events_.pop_back();
-    }
-  }
-  if (event == nullptr && table_.cuEventCreate(&event, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return nullptr;
-  if (table_.cuEventRecord(event, stream) == CUDA_SUCCESS) return event;
-  put_back_timed(event);
-  return nullptr;
-}
-
-void Device::put_back_timed(CUevent event) {
-  const Locked guard(events_mutex_);
-  if (event != nullptr) timed_events_.push_back(event);
-}
-
-CUresult Device::wait_for_copies() {
-  CUstream stream = nullptr;
-  const CUresult result = own_stream(&stream);
-  return result == CUDA_SUCCESS ? table_.cuStreamSynchronize(stream) : result;
-}
-
-bool Device::record_clock(CUevent* event, CUstream stream) {
-  if (*event == nullptr && table_.cuEventCreate(event, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return false;
-  if (table_.cuEventRecord(*event, stream) == CUDA_SUCCESS) return true;
-  table_.cuEventDestroy(std::exchange(*event, nullptr));
-  return false;
-}
-
-uint64_t Device::time_us() {
-  CUstream stream = nullptr;
-  const bool usable = own_stream(&stream) == CUDA_SUCCESS;
-  const Locked guard(stream_mutex_);
-  float ms = 0;
-  if (!usable || (clock_start_ == nullptr && !record_clock(&clock_start_, stream)) ||
-      !record_clock(&clock_now_, stream) || table_.cuEventSynchronize(clock_now_) != CUDA_SUCCESS ||
-      table_.cuEventElapsedTime(&ms, clock_start_, clock_now_) != CUDA_SUCCESS)
-    return 0;
-  return static_cast<uint64_t>(static_cast<double>(ms) * 1000) + 1;
 }
 
 CUresult Device::allocate(uint64_t bytes, uint64_t* address) {

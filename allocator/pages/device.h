@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "allocator/pages/copy_stream.h"
 #include "allocator/tiers/spill.h"
 #include "allocator/tiling/arena.h"
 #include "allocator/units.h"
@@ -60,19 +61,9 @@ class Device {
   CUresult release(CUmemGenericAllocationHandle handle);
   // Physical memory of another tier, `bytes` a multiple of page_bytes(). `peer`: for kPeer.
   CUresult create_elsewhere(Tier tier, DeviceId peer, uint64_t bytes, CUmemGenericAllocationHandle* handle);
-  // A copy that is under way: events before and after it, null where none could be recorded.
-  struct Copy {
-    CUevent begun = nullptr, over = nullptr;
-  };
   // Others whose memory this device, and all that were given access, can use.
   Peers find_peers() const;
-  // Copies on a stream of our own, in order.
-  CUresult copy(uint64_t to, uint64_t from, uint64_t bytes, Copy* copy);
-  // Waits for it and takes its events back. `us`: what it alone took; 0 where that can not be read.
-  CUresult wait(Copy* copy, double* us);
-  // The device's clock since it was first read, when the copies queued until now are over; 0 where it can not
-  // be read.
-  uint64_t time_us();
+  CopyStream& copies() { return copies_; }
   // Pinned host memory, and back.
   CUresult allocate_host(uint64_t bytes, void** memory) { return table_.cuMemHostAlloc(memory, bytes, 0); }
   void free_host(void* memory) { table_.cuMemFreeHost(memory); }
@@ -106,14 +97,9 @@ class Device {
   CUresult drain_all() { return table_.cuCtxSynchronize(); }
 
  private:
-  Device(const driver::Table& table, DeviceId id) : table_(table), id_(id) {}
+  Device(const driver::Table& table, DeviceId id) : table_(table), id_(id), copies_(table) {}
   CUresult start(bool* unsupported, std::string* text);
   bool all_reach(CUdevice peer) const;
-  CUresult own_stream(CUstream* out);
-  CUresult wait_for_copies();
-  CUevent record_timed(CUstream stream);  // null: it could not be
-  void put_back_timed(CUevent event);
-  bool record_clock(CUevent* event, CUstream stream);  // made when first needed
   CUresult count(CUresult result) {
     calls_.fetch_add(1, std::memory_order_relaxed);
     return result;
@@ -129,12 +115,8 @@ class Device {
   std::atomic<uint64_t> calls_{0};
   Mutex<LockOrder::kDeviceEvents> events_mutex_;
   std::vector<CUevent> events_ SPILLWAY_GUARDED_BY(events_mutex_);
-  std::vector<CUevent> timed_events_ SPILLWAY_GUARDED_BY(events_mutex_);
   int host_node_ = -1;  // -1: no pages there
-  Mutex<LockOrder::kDeviceStream> stream_mutex_;
-  CUstream stream_ SPILLWAY_GUARDED_BY(stream_mutex_) = nullptr;  // for copies
-  CUevent clock_start_ SPILLWAY_GUARDED_BY(stream_mutex_) = nullptr;
-  CUevent clock_now_ SPILLWAY_GUARDED_BY(stream_mutex_) = nullptr;
+  CopyStream copies_;
 };
 
 }  // namespace spillway

@@ -15,11 +15,12 @@ CUresult Remap::begin() {
   if (result != CUDA_SUCCESS) return result;
   result = device_->map(staging_.range.begin, to_);
   staging_.mapped = result == CUDA_SUCCESS;
-  return staging_.mapped ? device_->copy(staging_.range.begin, range_.begin, range_.bytes(), &copy_) : result;
+  return staging_.mapped ? device_->copies().copy(staging_.range.begin, range_.begin, range_.bytes(), &copy_)
+                         : result;
 }
 
 CUresult Remap::finish() {
-  CUresult result = device_->wait(&copy_, &copy_us_);
+  CUresult result = device_->copies().wait(&copy_, &copy_us_);
   undo();
   if (result == CUDA_SUCCESS) result = device_->unmap(range_.begin, range_.bytes());
   if (result != CUDA_SUCCESS) return result;

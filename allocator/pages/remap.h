@@ -45,7 +45,7 @@ class Remap {
   AddressRange range_;
   std::vector<driver::Page> from_, to_;
   Staging staging_;
-  Device::Copy copy_;
+  CopyStream::Copy copy_;
   double copy_us_ = 0;
   bool lost_ = false;
 };

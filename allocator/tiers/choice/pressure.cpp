@@ -23,7 +23,7 @@ void learn_under_pressure(HeapState& heap, bool failed) {
 }
 
 void read_clock(HeapState& heap) {
-  const uint64_t now = heap.device->time_us();
+  const uint64_t now = heap.device->copies().time_us();
   const Locked guard(heap.lock);
   heap.tiers.bandwidth.read_clock(now, heap.order, heap.tiers.spilled.empty());
 }

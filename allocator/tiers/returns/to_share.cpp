@@ -1,6 +1,6 @@
 // A block that other processes are to share must lie on the device: what lies in another tier comes back now,
 // on pages for which the ladder may make room.
-#include "allocator/tiers/block_returns.h"
+#include "allocator/tiers/returns/block_returns.h"
 
 namespace spillway {
 namespace {

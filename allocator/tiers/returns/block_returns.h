@@ -28,7 +28,7 @@ class BlockReturns {
   Status done(Block* block, uint64_t address);
   Status remove(Block* block, uint64_t address, FailurePtr* failure);
 
-  // return_to_share.cpp: the whole block, from any tier.
+  // to_share.cpp: the whole block, from any tier.
   Status return_to_share(Block* block, uint64_t address, FailurePtr* failure);
   // A block like any other is used.
   void note_use(Block* block, uint64_t address);
@@ -39,7 +39,7 @@ class BlockReturns {
   Status claim_last(Block* block, uint64_t address, From from, std::optional<Piece>* piece);
   StreamId stream_of(const Block* block);
 
-  // return_from_file.cpp
+  // from_file.cpp
   Status return_from_file(Block* block, uint64_t address, FailurePtr* failure);
   Status return_piece_from_file(Block* block, const Piece& piece, FailurePtr* failure);
   Status map_behind(Block* block, const Piece& piece, Miss& miss, FailurePtr* failure);

@@ -1,5 +1,5 @@
 // Blocks of which the program says when it uses them.
-#include "allocator/tiers/block_returns.h"
+#include "allocator/tiers/returns/block_returns.h"
 
 namespace spillway {
 

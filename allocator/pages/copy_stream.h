@@ -1,0 +1,48 @@
+// A device's copies, on a stream of Spillway's own, and its clock.
+//
+// Thread-safety: any thread, in the device's context, without the heap's lock. Ownership: of the stream and
+// the events, until `end`. Errors: CUresult. Units: bytes, microseconds.
+#pragma once
+#include <cuda.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "base/mutex.h"
+#include "driver/table.h"
+
+namespace spillway {
+
+class CopyStream {
+ public:
+  explicit CopyStream(const driver::Table& table) : table_(table) {}
+
+  // A copy that is under way: events before and after it, null where none could be recorded.
+  struct Copy {
+    CUevent begun = nullptr, over = nullptr;
+  };
+  // In order.
+  CUresult copy(uint64_t to, uint64_t from, uint64_t bytes, Copy* copy);
+  // Waits for it and takes its events back. `us`: what it alone took; 0 where that can not be read.
+  CUresult wait(Copy* copy, double* us);
+  // The device's clock since it was first read, when the copies queued until now are over; 0 where it can not
+  // be read.
+  uint64_t time_us();
+  void end();
+
+ private:
+  CUresult stream(CUstream* out);
+  CUresult wait_for_all();
+  CUevent record(CUstream stream);  // null: it could not be
+  void put_back(CUevent event);
+  bool record_clock(CUevent* event, CUstream stream);  // made when first needed
+
+  const driver::Table& table_;
+  Mutex<LockOrder::kDeviceStream> mutex_;
+  std::vector<CUevent> events_ SPILLWAY_GUARDED_BY(mutex_);
+  CUstream stream_ SPILLWAY_GUARDED_BY(mutex_) = nullptr;
+  CUevent clock_start_ SPILLWAY_GUARDED_BY(mutex_) = nullptr;
+  CUevent clock_now_ SPILLWAY_GUARDED_BY(mutex_) = nullptr;
+};
+
+}  // namespace spillway

@@ -1,0 +1,157 @@
+// What is known of single blocks: streams that they were recorded on, uses, sharing; without a device.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "allocator/sharing/exports.h"
+#include "allocator/streams/recorded_streams.h"
+#include "allocator/tiers/choice/access_frequency.h"
+#include "allocator/tiers/registered_blocks.h"
+#include "tests/allocator/parts/parts.h"
+
+namespace spillway {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(RecordedStreams, KeepsEachStreamOnceInOrderUntilTaken) {
+  RecordedStreams recorded;
+  Block block{}, other{};
+  for (const int stream : {3, 1, 3}) recorded.add(&block, StreamId{static_cast<uintptr_t>(stream)});
+  EXPECT_TRUE(recorded.contains(&block));
+  EXPECT_FALSE(recorded.contains(&other));
+  EXPECT_THAT(recorded.take(&block), ElementsAre(StreamId{3}, StreamId{1}));
+  EXPECT_TRUE(recorded.take(&block).empty());
+}
+
+TEST(RegisteredBlocks, AreFlaggedAndRegisteredOnce) {
+  RegisteredBlocks registered;
+  Block block{};
+  block.shared = kOtherStreams;
+  EXPECT_TRUE(registered.add(&block, 100));
+  EXPECT_FALSE(registered.add(&block, 200));
+  EXPECT_EQ(registered.find(&block)->bytes, 100u);
+  EXPECT_EQ(block.shared, kOtherStreams | kRegistered);
+  registered.remove(&block);
+  EXPECT_EQ(registered.find(&block), nullptr);
+  EXPECT_EQ(block.shared, kOtherStreams);
+}
+
+TEST(AccessFrequency, IsUsesForEachPlaceInTheOrderSinceTheyAreKnown) {
+  AccessFrequency access;
+  Block old{}, young{};
+  AccessFrequency::begin(&old, 10);
+  access.learn(100);
+  AccessFrequency::begin(&young, 190);
+  for (int i = 0; i < 4; ++i) access.touch(&old, 150), access.touch(&young, 195);
+  EXPECT_DOUBLE_EQ(access.of(&old, 200), 5.0 / 101) << "what was before nobody knows";
+  EXPECT_DOUBLE_EQ(access.of(&young, 200), 5.0 / 11);
+  EXPECT_TRUE(AccessFrequency::recent(&young, 200));
+  EXPECT_FALSE(AccessFrequency::recent(&old, 150 + 64));
+}
+
+TEST(AccessFrequency, SaysNothingOfAProgramThatWasHardlySeen) {
+  AccessFrequency access;
+  Block block{};
+  AccessFrequency::begin(&block, 1);
+  for (int i = 0; i < 63; ++i) access.touch(&block, 2);
+  EXPECT_FALSE(access.knows_the_program());
+  access.touch(&block, 2);
+  EXPECT_TRUE(access.knows_the_program());
+}
+
+TEST(AccessFrequency, CountsNoFurtherThanItsBits) {
+  AccessFrequency access;
+  Block block{};
+  AccessFrequency::begin(&block, 7);
+  for (int i = 0; i < 70'000; ++i) access.touch(&block, 8);
+  EXPECT_EQ(AccessFrequency::born(&block), 7u) << "uses do not run over into the age";
+  EXPECT_DOUBLE_EQ(access.of(&block, 7), 65'536.0);
+}
+
+class ExportsTest : public ::testing::Test {
+ protected:
+  // Two live blocks, of which both lie on the middle one of three pages.
+  void SetUp() override {
+    Arena& arena = tiling_.arena_for(StreamId{}, 0, false);
+    ASSERT_TRUE(arena.add_segment({kBase, kBase + 64 * kPage}));
+    std::vector<AddressRange> voids;
+    const std::optional<Placement> place = arena.plan(3 * kPage, 3 * kPage, 0);
+    ASSERT_TRUE(place);
+    Block* claim = arena.claim(*place, &voids);
+    for (uint64_t i = 0; i < 3; ++i) arena.set_page(kBase + i * kPage, 11 + i);
+    Block* whole = arena.finish(claim, kBase, 3 * kPage, 3 * kPage);
+    Block* hole = arena.put_hole(whole, 1);
+    first_ = arena.take(hole, 3 * kPage / 2, 1);
+    second_ = arena.take(arena.best(3 * kPage / 2), 3 * kPage / 2, 1);
+  }
+  std::vector<driver::Page> pages(const Block* block) {
+    uint64_t offset = 0;
+    return pages_of(tiling_.arena_of(block), block, kPage, &offset);
+  }
+  SharedBlock share(Block* block) {
+    Exports::Map made;
+    for (const driver::Page& page : pages(block))
+      if (!exports_.contains(page.handle)) made[page.handle] = {open("/dev/null", O_RDONLY), ++serial_, 0};
+    SharedBlock out;
+    exports_.add(block, pages(block), made, &out);
+    EXPECT_TRUE(made.empty());
+    return out;
+  }
+  void end(Block* block, size_t descriptors) {
+    const std::vector<int> gone = exports_.withdraw(tiling_, block);
+    EXPECT_EQ(gone.size(), descriptors);
+    for (const int descriptor : gone) EXPECT_EQ(close(descriptor), 0);
+    block->shared = 0;
+    EXPECT_EQ(exports_.check(tiling_), "");
+  }
+
+  Tiling tiling_{0, kPage};
+  Exports exports_{kPage};
+  Block *first_ = nullptr, *second_ = nullptr;
+  uint64_t serial_ = 0;
+};
+
+TEST_F(ExportsTest, ABlockBeginsSomewhereInTheFirstOfItsPages) {
+  uint64_t offset = 0;
+  EXPECT_EQ(pages_of(tiling_.arena_of(second_), second_, kPage, &offset).size(), 2u);
+  EXPECT_EQ(offset, kPage / 2);
+}
+
+TEST_F(ExportsTest, APageIsSharedUntilTheLastSharedBlockOnItIsFreed) {
+  EXPECT_EQ(share(first_).pages.size(), 2u);
+  EXPECT_EQ(share(second_).pages.size(), 2u);
+  EXPECT_EQ(exports_.check(tiling_), "");
+  end(first_, 1);
+  end(second_, 2);
+}
+
+TEST_F(ExportsTest, ABlockThatIsSharedAgainCountsOnce) {
+  const SharedBlock once = share(first_), again = share(first_);
+  ASSERT_EQ(again.pages.size(), once.pages.size());
+  EXPECT_EQ(again.pages[0].serial, once.pages[0].serial);
+  end(first_, 2);
+}
+
+TEST_F(ExportsTest, WhoAsksGetsADescriptorOfItsOwn) {
+  const SharedBlock shared = share(first_);
+  const int own = exports_.duplicate(shared.pages[0].serial);
+  EXPECT_GE(own, 0);
+  EXPECT_NE(own, shared.pages[0].descriptor);
+  EXPECT_NE(fcntl(own, F_GETFD) & FD_CLOEXEC, 0);
+  EXPECT_EQ(close(own), 0);
+  EXPECT_EQ(exports_.duplicate(99), -1);
+  end(first_, 2);
+}
+
+TEST_F(ExportsTest, TheCheckFindsAnUnsharedBlockOnASharedPage) {
+  share(first_);
+  first_->shared = 0;
+  EXPECT_NE(exports_.check(tiling_), "");
+  first_->shared = kOtherProcesses;
+  end(first_, 2);
+}
+
+}  // namespace
+}  // namespace spillway
