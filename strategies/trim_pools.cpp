@@ -14,7 +14,7 @@
 namespace spillway {
 namespace {
 
-constexpr auto kMostTime = std::chrono::seconds(3);
+constexpr auto kMostTrimTime = std::chrono::seconds(3);
 
 struct Trim {
   const driver::Table& table;
@@ -77,7 +77,7 @@ Relief TrimPools::relieve(PendingRequest& request) noexcept {
           if (table.cuCtxSetCurrent(context) != CUDA_SUCCESS) return;
           if (table.cuCtxSynchronize() == CUDA_SUCCESS) trim_all(table, device);
         },
-        std::min(event.deadline, std::chrono::steady_clock::now() + kMostTime));
+        std::min(event.deadline, std::chrono::steady_clock::now() + kMostTrimTime));
     after = free_bytes(table_);
   }
   return {after > before ? after - before : 0, false, "the driver's pools gave back what they only kept"};

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "libtorch/allocator/collect.h"
 #include "libtorch/allocator/core.h"
 #include "libtorch/allocator/pools/segments.h"
 #include "libtorch/allocator/uses.h"
@@ -35,23 +36,14 @@ bool profiled() {
   return C10_UNLIKELY(c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE) != nullptr);
 }
 
-bool is_shortage(spillway_status status) {
-  return status == SPILLWAY_OUT_OF_MEMORY || status == SPILLWAY_UNWIND;
-}
-
-// What others registered to be asked when memory is short: PyTorch itself lets go of tensors that it shared
-// and that the other processes are done with. True if some may have become free.
-bool collect_elsewhere() {
-  bool freed = false;
-  for (const std::string& name : c10::FreeCudaMemoryCallbacksRegistry()->Keys())
-    freed |= c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute();
-  return freed;
-}
-
 }  // namespace
 
 void hear(uint32_t change, const spillway_block_info* block) {
   instance->hear(change, *block);
+}
+
+Allocator& Allocator::get() {
+  return *instance;
 }
 
 Allocator::Allocator(native::CUDAAllocator* before) : before_(before) {
@@ -72,6 +64,7 @@ void Allocator::init(int device_count) {
   const spillway_status status = core().table->start();
   TORCH_CHECK(status == SPILLWAY_OK, "Spillway's allocator can not start: ", core().last_error());
   watch_uses_under_pressure();
+  collect_when_short();
   core().table->name_work([](char* text, uint64_t size) {
     const std::string label = work_label();
     label.copy(text, std::min<size_t>(label.size(), size - 1));
@@ -106,13 +99,8 @@ c10::DeviceIndex Allocator::current_device() const {
                                                settings_.padded(bytes), &address, &failure)
                : core().table->allocate(asker.device, stream, asker.pool, bytes, &address, &failure);
   };
-  spillway_status status = ask();
+  const spillway_status status = ask();
   if (C10_LIKELY(status == SPILLWAY_OK)) return address;
-  if (is_shortage(status)) {
-    const bool collected = collect_elsewhere();
-    if (give_back_nested(device.pools) || collected) status = ask();
-  }
-  if (status == SPILLWAY_OK) return address;
   if (asker.pool == 0 && status == SPILLWAY_OUT_OF_MEMORY)
     address = borrow(device.pools, bytes, asker.stream);
   if (address == nullptr) fail(asker, status, failure);

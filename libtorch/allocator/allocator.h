@@ -29,6 +29,14 @@ class Allocator final : public Interface {
   // One in a process.
   explicit Allocator(native::CUDAAllocator* before);
 
+  // The one in the process, once it was made.
+  static Allocator& get();
+  // Whether what only others may still use could be on the device: shared tensors, pools with an allocator of
+  // their own.
+  bool keeps_for_others(c10::DeviceIndex device);
+  // Free segments of released pools go back to where they came from.
+  void give_back_nested(c10::DeviceIndex device);
+
   // c10::Allocator
   c10::DataPtr allocate(size_t bytes) override;
   c10::DeleterFnPtr raw_deleter() const override;
@@ -142,8 +150,6 @@ class Allocator final : public Interface {
   void discharge(c10::DeviceIndex index, uint64_t bytes);
   static bool limit_core(c10::DeviceIndex index, Device& device);  // under its limit_mutex
   void* serve_nested(NestedPool& pool, const Asker& asker, size_t bytes);
-  // Free segments of released pools, to where they came from; whether there were any.
-  static bool give_back_nested(Pools& pools);
   static void* borrow(Pools& pools, size_t bytes, cudaStream_t stream);
   bool find_nested(const void* address, spillway_block_info* block);
   bool free_nested(void* address, spillway_block_info* block);
@@ -153,7 +159,8 @@ class Allocator final : public Interface {
   native::SegmentInfo describe(const Segment& segment, c10::DeviceIndex device);
 
   native::CUDAAllocator* const before_;
-  std::atomic<bool> off_{false};  // torch.cuda.caching_allocator_enable(False)
+  std::atomic<bool> shares_{false};  // from the first tensor that was shared on
+  std::atomic<bool> off_{false};     // torch.cuda.caching_allocator_enable(False)
   std::vector<std::unique_ptr<Device>> devices_;
   Settings settings_;
   Listeners listeners_;

@@ -10,6 +10,7 @@
 #include "strategies/core/pools.h"
 #include "strategies/core/process.h"
 #include "strategies/framework/call_origin.h"
+#include "strategies/framework/collector.h"
 #include "strategies/processes/process_service.h"
 #include "strategies/unspill.h"
 
@@ -394,6 +395,7 @@ const spillway_core_table kTable = {
     core_inside_framework,
     set_pools,
     core_name_work,
+    set_collector,
 };
 
 }  // namespace

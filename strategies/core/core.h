@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_CORE_VERSION 8u
+#define SPILLWAY_CORE_VERSION 9u
 
 typedef struct spillway_block_info {
   uint64_t address, bytes, requested_bytes, stream, pool;
@@ -104,6 +104,15 @@ typedef struct spillway_pools {
   /* Calls `visit` with each known CUmemoryPool of the device; none is destroyed meanwhile. */
   void (*visit)(int32_t device, void (*visit)(void* context, uint64_t pool), void* context);
 } spillway_pools;
+
+/* Lets go of what the framework only keeps for others. */
+typedef struct spillway_collector {
+  uint32_t size;
+  /* 1: there may be something. Makes no CUDA call. */
+  int (*any)(int32_t device);
+  /* Called on a thread whose request failed. It may free blocks, and asks for none. */
+  void (*collect)(int32_t device);
+} spillway_collector;
 
 typedef struct spillway_core_table {
   uint32_t size, version;
@@ -209,6 +218,8 @@ typedef struct spillway_core_table {
    * empty text. For the report, of blocks that a thread without a Python stack allocates. It may not allocate
    * on the device. */
   void (*name_work)(void (*label)(char* text, uint64_t size));
+  /* Asked first when memory is short; it stays for ever. Does not start the core. */
+  void (*set_collector)(const spillway_collector* collector);
 } spillway_core_table;
 
 SPILLWAY_API const spillway_core_table* spillway_core(void);

@@ -6,6 +6,7 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -13,8 +14,25 @@
 #include "spillway/libtorch/allocator.h"
 #include "spillway/spillway.h"
 
+namespace c10 {
+
+// Lets go of a tensor, as LibTorch's own callback lets go of what other processes are done with.
+static std::optional<at::Tensor> kept_for_others;
+class LetGo : public FreeMemoryCallback {
+ public:
+  bool Execute() override {
+    const bool had = kept_for_others.has_value();
+    kept_for_others.reset();
+    return had;
+  }
+};
+REGISTER_FREE_MEMORY_CALLBACK("spillway_test", LetGo)
+
+}  // namespace c10
+
 namespace {
 
+using c10::kept_for_others;
 using spillway::libtorch::PlanChange;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
@@ -101,6 +119,17 @@ TEST_F(SpillwayAllocator, PlanChangeTellsIncidentAndMove) {
     EXPECT_EQ(change.incident(), incident);
   }
   EXPECT_EQ(bytes(kMiB).sum().item<int64_t>(), kMiB);
+}
+
+TEST_F(SpillwayAllocator, LetsGoOfWhatIsKeptForOthersBeforeAPlanMoveIsChosen) {
+  bytes(kMiB);  // the device is in use
+  const Limit limit(96 << 20);
+  const Move move;
+  kept_for_others = bytes(64 * kMiB);
+  const at::Tensor needed = bytes(64 * kMiB);
+  EXPECT_FALSE(kept_for_others.has_value());
+  EXPECT_FALSE(move.chosen);
+  EXPECT_EQ(spillway_chosen_move(nullptr), 0u) << "no plan move is left behind for a later failure";
 }
 
 TEST_F(SpillwayAllocator, CodeThatKnowsOnlyPyTorchCatchesAPlanChange) {
