@@ -54,4 +54,10 @@ assert pages.matches(["a … c", "…", "z"], ["a bbb c", "x", "y", "z"])
 assert not pages.matches(["a … c"], ["a bbb d"])
 assert not pages.matches(["a", "b"], ["a"])
 assert [c for c, _ in pages.sessions(["$ one", "out", "$ two"])] == ["one", "two"]
+assert pages.matches(["took 1.2 s,  3 GiB"], ["took 10.5 s, 3 GiB"], [r"\d+\.\d s"])
+assert not pages.matches(["took 1.2 s, 3 GiB"], ["took 1.2 s, 4 GiB"], [r"\d+\.\d s"])
+assert not pages.matches(["took 1.2 s"], ["took 1.3 s"])
+assert pages.matches(["840      246 / 4096"], ["1201 246 / 4096"], [r"\d+(?= +\d+ /)"])
+page = "<!-- varies: \\d+ s | \\d+ B -->\n```console\n$ one\n2 s\n```\n"
+assert list(pages.blocks(page)) == [(3, False, ["$ one", "2 s"], [r"\d+ s", r"\d+ B"])]
 print("the checks find what they are shown")
