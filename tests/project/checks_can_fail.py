@@ -54,4 +54,32 @@ assert pages.matches(["a … c", "…", "z"], ["a bbb c", "x", "y", "z"])
 assert not pages.matches(["a … c"], ["a bbb d"])
 assert not pages.matches(["a", "b"], ["a"])
 assert [c for c, _ in pages.sessions(["$ one", "out", "$ two"])] == ["one", "two"]
+assert pages.matches(["took 1.2 s,  3 GiB"], ["took 10.5 s, 3 GiB"], [r"\d+\.\d s"])
+assert not pages.matches(["took 1.2 s, 3 GiB"], ["took 1.2 s, 4 GiB"], [r"\d+\.\d s"])
+assert not pages.matches(["took 1.2 s"], ["took 1.3 s"])
+assert pages.matches(["840      246 / 4096"], ["1201 246 / 4096"], [r"\d+(?= +\d+ /)"])
+page = "<!-- varies: \\d+ s | \\d+ B -->\n```console\n$ one\n2 s\n```\n"
+assert list(pages.blocks(page)) == [(3, False, ["$ one", "2 s"], [r"\d+ s", r"\d+ B"])]
+
+pages = load("pages")
+assert list(pages.missing_from_index(["docs/a.md", "docs/b.md", "x.md"], "- [A](a.md#one)")) == [
+    "docs/README.md: docs/b.md is not in the index"]
+with tempfile.TemporaryDirectory() as folder:
+    here = pathlib.Path(folder)
+    (here / "b.md").write_text("# B\n## It's `one`: (two)\n```\n# three\n```\n")
+    page = "[b](b.md#its-one-two) `[x](y)` [w](https://example.org)\n\n[c](b.md#three) [d](#four)\n\n[e](e.md)\n"
+    (here / "a.md").write_text(page)
+    assert list(pages.broken_links("a.md", page, here)) == [
+        "a.md:3: b.md has no heading #three", "a.md:3: a.md has no heading #four", "a.md:5: there is no e.md"]
+
+
+def english(text):
+    return [line.split(":")[1] for line in pages.bad_english("p.md", text)]
+
+
+assert english("It can\nnot.\n\nA. What is it?\n\nIt is. Who asks first, wins.\n\n- Of two, one.\n") == ["1", "6", "8"]
+assert english("**What goes.** All.\n\n*Who held it* is a view.\n\n`can not`\n\n| a | What b has |\n" + 25 * "word " +
+               "\n\n```\nWhat is here can not be seen\n```\n") == ["8", "1", "7"]
+assert list(pages.missing_from_contents("p.md", "[a](#a)\n## A\n## B\n")) == [
+    "p.md:3: not in the list by subject: ## B"]
 print("the checks find what they are shown")
