@@ -22,15 +22,17 @@ constexpr bool asks_by_name(std::string_view name) {
 
 // What a thread that only looks on calls over and over: neither a watchdog's polls nor somebody who watches
 // how much is free may move the clock, and a program that does nothing else stands still.
-constexpr bool only_asks(Function function) {
-  constexpr auto kAsks = [] {
-    std::array<bool, kFunctions> asks{};
-    size_t at = 0;
+// At namespace scope: in the function it would be made anew at each call.
+constexpr auto kAsks = [] {
+  std::array<bool, kFunctions> asks{};
+  size_t at = 0;
 #define SPILLWAY_DRIVER_FUNCTION(result, name, parameters, arguments) asks[at++] = asks_by_name(#name);
 #include "driver/functions.inc"
 #undef SPILLWAY_DRIVER_FUNCTION
-    return asks;
-  }();
+  return asks;
+}();
+
+constexpr bool only_asks(Function function) {
   return kAsks[static_cast<size_t>(function)];
 }
 
