@@ -1,13 +1,13 @@
 // The tables of parameters, against the sizes that the models of these names are known to have, and what a
 // model can not be.
-#include "spillway/trainer/plan/architecture.h"
+#include "trainer/plan/architecture.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "trainer/plan/parameter_table.h"
+#include "trainer/plan/parameters/parameter_table.h"
 
 namespace spillway::trainer {
 namespace {

@@ -11,7 +11,7 @@
 #include "trainer/optimizer/quantization/dynamic_map.h"
 #include "trainer/optimizer/quantization/gpu_kernel.h"
 #include "trainer/optimizer/rules/rules.h"
-#include "trainer/plan/optimizer_state.h"
+#include "trainer/plan/parameters/optimizer_state.h"
 
 namespace spillway::trainer {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "spillway/trainer/plan/numerics.h"
+#include "trainer/plan/numerics.h"
 
 namespace spillway::trainer {
 

@@ -4,11 +4,11 @@
 
 #include <random>
 
-#include "spillway/trainer/plan/estimate.h"
-#include "spillway/trainer/plan/plan.h"
 #include "tests/trainer/small_models.h"
-#include "trainer/plan/optimizer_state.h"
-#include "trainer/plan/weight_storage.h"
+#include "trainer/plan/estimate.h"
+#include "trainer/plan/parameters/optimizer_state.h"
+#include "trainer/plan/parameters/weight_storage.h"
+#include "trainer/plan/plan.h"
 
 namespace spillway::trainer {
 namespace {

@@ -1,5 +1,5 @@
 // The planner against an exhaustive search with the same estimate, over shapes and limits.
-#include "spillway/trainer/plan/planner.h"
+#include "trainer/plan/planner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

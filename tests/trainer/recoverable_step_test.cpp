@@ -1,5 +1,5 @@
 // The recoverable step's contract, on a program that only keeps a diary.
-#include "spillway/trainer/step/recoverable_step.h"
+#include "trainer/step/recoverable_step.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,9 +4,9 @@
 
 #include <ATen/cuda/CUDAContextLight.h>
 
-#include "spillway/trainer/plan/planner.h"
 #include "tests/trainer/simulated.h"
 #include "trainer/app/trainer.h"
+#include "trainer/plan/planner.h"
 
 namespace spillway::trainer {
 namespace {

@@ -20,7 +20,7 @@
 #include "trainer/data/examples.h"
 #include "trainer/libtorch.h"
 #include "trainer/optimizer/learning_rate.h"
-#include "trainer/plan/parameter_table.h"
+#include "trainer/plan/parameters/parameter_table.h"
 #include "trainer/pretrained/parameters.h"
 #include "trainer/report/report.h"
 #include "trainer/runtime/peaks.h"

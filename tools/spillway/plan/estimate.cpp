@@ -8,7 +8,7 @@
 #include "tools/spillway/plan/picture.h"
 #include "tools/spillway/report/table.h"
 #include "tools/spillway/units.h"
-#include "trainer/plan/parameter_table.h"
+#include "trainer/plan/parameters/parameter_table.h"
 
 namespace spillway::tools {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/plan/optimizer_state.h"
+#include "trainer/plan/parameters/optimizer_state.h"
 
 #include <algorithm>
 #include <functional>

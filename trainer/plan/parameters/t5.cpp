@@ -3,7 +3,7 @@
 // because every layer reads them.
 #include <cmath>
 
-#include "trainer/plan/tables/table.h"
+#include "trainer/plan/parameters/table.h"
 
 namespace spillway::trainer {
 namespace {

@@ -1,8 +1,8 @@
 // What a plan needs, from shapes alone: pure, itemised, without LibTorch and without a device.
 //
 // The count is a dry run of the step: the operators of the model's forward and backward with their sizes, in
-// the numbers of the precision, and what autograd keeps of each (trainer/plan/tape.h). Not counted: rounding
-// and fragmentation of the allocator. tests/trainer/estimates.py measures how far it is off.
+// the numbers of the precision, and what autograd keeps of each (trainer/plan/tapes/tape.h). Not counted:
+// rounding and fragmentation of the allocator. tests/trainer/estimates.py measures how far it is off.
 //
 // The time of a step is a roofline over the same dry run: each operator takes as long as its arithmetic, its
 // bytes or its launches, whichever is longest (Williams et al., "Roofline", 2009). A product of [n, k] by [k,
@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "spillway/trainer/plan/architecture.h"
-#include "spillway/trainer/plan/numerics.h"
-#include "spillway/trainer/plan/plan.h"
+#include "trainer/plan/architecture.h"
+#include "trainer/plan/numerics.h"
+#include "trainer/plan/plan.h"
 
 namespace spillway::trainer {
 

@@ -1,7 +1,7 @@
 // A plan inside a larger TOML document.
 #pragma once
-#include "spillway/trainer/plan/plan.h"
-#include "trainer/plan/strict_table.h"
+#include "trainer/plan/plan.h"
+#include "trainer/plan/toml/strict_table.h"
 
 namespace spillway::trainer {
 

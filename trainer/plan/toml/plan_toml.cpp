@@ -1,4 +1,4 @@
-#include "trainer/plan/plan_toml.h"
+#include "trainer/plan/toml/plan_toml.h"
 
 namespace spillway::trainer {
 namespace {

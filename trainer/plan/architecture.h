@@ -1,8 +1,8 @@
 // Architecture: which model is trained, as a value: its family and its sizes.
 //
 // A family fixes the mathematics (trainer/model has its forward function) and the table of the parameters
-// (trainer/plan/parameter_table.h); the sizes fix how many there are. Names, layouts and mathematics are
-// those of Hugging Face's transformers, so that weights are read and written as they are.
+// (trainer/plan/parameters/parameter_table.h); the sizes fix how many there are. Names, layouts and
+// mathematics are those of Hugging Face's transformers, so that weights are read and written as they are.
 //
 // A layer is the unit of placement; it, or one of its parts, is that of recompute. The layers of an encoder
 // come first, those of the decoder after them.

@@ -1,4 +1,4 @@
-#include "trainer/plan/strict_table.h"
+#include "trainer/plan/toml/strict_table.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,4 +1,4 @@
-#include "trainer/plan/tape.h"
+#include "trainer/plan/tapes/tape.h"
 
 #include <algorithm>
 #include <utility>

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "trainer/plan/parameter_table.h"
+#include "trainer/plan/parameters/parameter_table.h"
 
 namespace spillway::trainer {
 

@@ -4,8 +4,8 @@
 #pragma once
 #include <cstdint>
 
-#include "spillway/trainer/plan/numerics.h"
-#include "trainer/plan/parameter_table.h"
+#include "trainer/plan/numerics.h"
+#include "trainer/plan/parameters/parameter_table.h"
 
 namespace spillway::trainer {
 

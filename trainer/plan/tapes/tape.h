@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include "spillway/trainer/plan/estimate.h"
+#include "trainer/plan/estimate.h"
 
 namespace spillway::trainer {
 

@@ -1,5 +1,5 @@
 // Llama in the layout of transformers' LlamaForCausalLM: products are stored [out, in].
-#include "trainer/plan/tables/table.h"
+#include "trainer/plan/parameters/table.h"
 
 namespace spillway::trainer {
 

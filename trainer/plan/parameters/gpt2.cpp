@@ -1,7 +1,7 @@
 // GPT-2 in the layout of transformers' GPT2LMHeadModel: products are stored [in, out].
 #include <cmath>
 
-#include "trainer/plan/tables/table.h"
+#include "trainer/plan/parameters/table.h"
 
 namespace spillway::trainer {
 

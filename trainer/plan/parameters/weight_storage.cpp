@@ -1,4 +1,4 @@
-#include "trainer/plan/weight_storage.h"
+#include "trainer/plan/parameters/weight_storage.h"
 
 namespace spillway::trainer {
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "spillway/spillway.h"
-#include "spillway/trainer/plan/architecture.h"
+#include "trainer/plan/architecture.h"
 
 namespace spillway::trainer {
 

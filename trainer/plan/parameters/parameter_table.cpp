@@ -1,6 +1,6 @@
-#include "trainer/plan/parameter_table.h"
+#include "trainer/plan/parameters/parameter_table.h"
 
-#include "trainer/plan/tables/table.h"
+#include "trainer/plan/parameters/table.h"
 
 namespace spillway::trainer {
 
