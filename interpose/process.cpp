@@ -12,12 +12,14 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "interpose/plain_lock.h"
+
 namespace spillway::interpose {
 namespace {
 
 constinit ProcessSummary own{};
 std::atomic<ProcessSummary*> chosen{nullptr};
-pthread_mutex_t choosing = PTHREAD_MUTEX_INITIALIZER;
+PlainMutex<LockOrder::kSummary> choosing;
 std::atomic<SummaryFile*> file{nullptr};
 
 void append(char* out, size_t room, const char* text) {
@@ -69,14 +71,14 @@ void describe(ProcessSummary& summary) {
 
 // The parent's counts are the parent's.
 void in_child() {
-  pthread_mutex_init(&choosing, nullptr);
+  choosing.free_in_child();
   std::memset(static_cast<void*>(&own), 0, sizeof own);
   chosen.store(nullptr);
   Counter::forget();
 }
 
 ProcessSummary& choose() {
-  pthread_mutex_lock(&choosing);
+  const Locked lock(choosing);
   ProcessSummary* summary = chosen.load();
   if (summary == nullptr) {
     if (file.load() == nullptr) {
@@ -88,7 +90,6 @@ ProcessSummary& choose() {
     describe(*summary);
     chosen.store(summary, std::memory_order_release);
   }
-  pthread_mutex_unlock(&choosing);
   return *summary;
 }
 

@@ -8,11 +8,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/mutex.h"
 #include "libtorch/plugin/libtorch_version.h"
 #include "spillway/libtorch/plugin.h"
 
@@ -96,9 +96,9 @@ std::string install() {
   return shim.empty() ? why_not : install_from(shim);
 }
 
-std::mutex mutex;
-bool installed = false;
-std::string error;
+Mutex<LockOrder::kPluginInstall> mutex;
+bool installed SPILLWAY_GUARDED_BY(mutex) = false;
+std::string error SPILLWAY_GUARDED_BY(mutex);
 std::atomic<int (*)()> empty_native_cache{nullptr};
 using MemoryFunction = int (*)(int, uint64_t*, uint64_t*, uint64_t*);
 std::atomic<MemoryFunction> native_memory{nullptr};
@@ -122,7 +122,7 @@ bool nccl_is_nccl2() {
 
 extern "C" SPILLWAY_API int spillway_install(void) {
   using namespace spillway::libtorch;
-  const std::lock_guard<std::mutex> lock(mutex);
+  const spillway::Locked lock(mutex);
   if (installed) return 0;
   error = install();
   installed = error.empty();
@@ -130,6 +130,7 @@ extern "C" SPILLWAY_API int spillway_install(void) {
 }
 
 extern "C" SPILLWAY_API const char* spillway_install_error(void) {
+  const spillway::Locked lock(spillway::libtorch::mutex);
   return spillway::libtorch::error.c_str();
 }
 
@@ -137,8 +138,8 @@ extern "C" SPILLWAY_API int spillway_framework_ready(void) {
   using namespace spillway::libtorch;
   if (empty_native_cache.load() != nullptr) return 0;
   // Who holds the lock may need the loader's, which this thread may hold: not now, then.
-  const std::unique_lock<std::mutex> lock(mutex, std::try_to_lock);
-  if (!lock.owns_lock()) return 1;
+  if (!mutex.try_lock()) return 1;
+  const spillway::Locked lock(mutex, spillway::kAdopt);
   std::string why_not;
   const std::string shim = find_shim(&why_not);
   void* library = shim.empty() ? nullptr : open_shim(shim);

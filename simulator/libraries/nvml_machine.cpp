@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace spillway::nvml {
 namespace {
@@ -13,8 +14,9 @@ namespace {
 constexpr size_t kMaxDevices = 16;
 
 struct Machine {
-  std::mutex mutex;
-  unsigned users = 0;
+  Mutex<LockOrder::kLibraryHandles> mutex;
+  unsigned users SPILLWAY_GUARDED_BY(mutex) = 0;
+  // Written with the lock by who initialises first, and read by who has initialised.
   const SpillwaySimulatorControl* control = nullptr;
   std::array<Device, kMaxDevices> devices;
   unsigned count = 0;
@@ -44,7 +46,7 @@ const SpillwaySimulatorControl* find_control() {
 
 Return initialise() {
   Machine& sim = machine();
-  const std::lock_guard lock(sim.mutex);
+  const Locked lock(sim.mutex);
   if (sim.users++ > 0) return kSuccess;
   if (sim.control == nullptr) sim.control = find_control();
   CUresult result = sim.control == nullptr ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
@@ -61,14 +63,14 @@ Return initialise() {
 
 Return shut_down() {
   Machine& sim = machine();
-  const std::lock_guard lock(sim.mutex);
+  const Locked lock(sim.mutex);
   if (sim.users == 0) return kUninitialized;
   --sim.users;
   return kSuccess;
 }
 
 Return check_initialised() {
-  const std::lock_guard lock(machine().mutex);
+  const Locked lock(machine().mutex);
   return machine().users > 0 ? kSuccess : kUninitialized;
 }
 

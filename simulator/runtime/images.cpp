@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "base/mutex.h"
 #include "simulator/runtime/device.h"
 #include "simulator/runtime/driver.h"
 #include "simulator/runtime/registry.h"
@@ -23,10 +24,10 @@ std::string library_of(const void* address) {
 
 void say_refused(const Binary& binary, const std::vector<cards::Image>& images, const Kernel& kernel,
                  int device) {
-  static std::mutex mutex;
-  static auto* const said = new std::set<std::string>;
+  static Mutex<LockOrder::kSimulatedCode> mutex;
+  static auto* const said SPILLWAY_PT_GUARDED_BY(mutex) = new std::set<std::string>;
   const std::string library = library_of(binary.wrapper());
-  const std::lock_guard lock(mutex);
+  const Locked lock(mutex);
   if (!said->insert(library).second) return;
   char name[256] = "";
   device_call(&Driver::cuDeviceGetName, name, static_cast<int>(sizeof name), device);
@@ -42,12 +43,12 @@ void say_refused(const Binary& binary, const std::vector<cards::Image>& images, 
 // Code is loaded kernel by kernel, since lazy loading is the default, into granules of device memory.
 cudaError_t charge_code(int device, uint64_t bytes) {
   constexpr size_t kMaxDevices = 32;
-  static std::mutex mutex;
-  static std::array<uint64_t, kMaxDevices> room{};  // left in the last granule
+  static Mutex<LockOrder::kSimulatedCode> mutex;
+  static std::array<uint64_t, kMaxDevices> room SPILLWAY_GUARDED_BY(mutex){};  // left in the last granule
   const SpillwaySimulatorControl& control = *driver().control;
   const uint64_t granule = control.overhead(device, "code.granule");
   if (granule == 0 || static_cast<size_t>(device) >= kMaxDevices) return cudaSuccess;
-  const std::lock_guard lock(mutex);
+  const Locked lock(mutex);
   uint64_t& left = room[static_cast<size_t>(device)];
   if (bytes > left) {
     const uint64_t more = (bytes - left + granule - 1) / granule * granule;
@@ -93,8 +94,8 @@ cudaError_t load(Kernel& kernel) {
   if (const cudaError_t error = current_device(&device); error != cudaSuccess) return error;
   const uint32_t bit = uint32_t{1} << (device & 31);
   if (kernel.loaded_on.load(std::memory_order_acquire) & bit) return cudaSuccess;
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
+  static Mutex<LockOrder::kKernelLoad> mutex;
+  const Locked lock(mutex);
   if (kernel.loaded_on.load(std::memory_order_relaxed) & bit) return cudaSuccess;
   const cudaError_t error = load_on(kernel, device);
   if (error == cudaSuccess) kernel.loaded_on.fetch_or(bit, std::memory_order_release);

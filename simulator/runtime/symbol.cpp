@@ -1,8 +1,8 @@
 // Device variables: each gets real simulated memory on a device when somebody first asks where it lies there.
 #include <map>
-#include <mutex>
 #include <utility>
 
+#include "base/mutex.h"
 #include "simulator/runtime/copy.h"
 #include "simulator/runtime/device.h"
 #include "simulator/runtime/driver.h"
@@ -14,8 +14,8 @@ namespace {
 
 // The address of each variable on each device that has been asked for; never destroyed, as the registry.
 struct Places {
-  std::mutex mutex;
-  std::map<std::pair<const void*, int>, CUdeviceptr> addresses;
+  spillway::Mutex<spillway::LockOrder::kLeaf> mutex;
+  std::map<std::pair<const void*, int>, CUdeviceptr> addresses SPILLWAY_GUARDED_BY(mutex);
 };
 Places& places() {
   static auto* const instance = new Places;
@@ -24,9 +24,16 @@ Places& places() {
 
 CUdeviceptr known_place(const void* symbol, int device) {
   Places& all = places();
-  const std::lock_guard lock(all.mutex);
+  const spillway::Locked lock(all.mutex);
   auto found = all.addresses.find({symbol, device});
   return found == all.addresses.end() ? 0 : found->second;
+}
+
+// Where it lies: another thread may have been faster.
+CUdeviceptr remember_place(const void* symbol, int device, CUdeviceptr allocated) {
+  Places& all = places();
+  const spillway::Locked lock(all.mutex);
+  return all.addresses.try_emplace({symbol, device}, allocated).first->second;
 }
 
 cudaError_t allocate_zeroed(size_t bytes, CUdeviceptr* address) {
@@ -47,12 +54,8 @@ cudaError_t place(const void* symbol, CUdeviceptr* address) {
   if (*address != 0) return cudaSuccess;
   CUdeviceptr allocated = 0;
   if (cudaError_t error = allocate_zeroed(bytes, &allocated); error != cudaSuccess) return error;
-  Places& all = places();
-  std::unique_lock lock(all.mutex);
-  const auto [entry, inserted] = all.addresses.try_emplace({symbol, device}, allocated);
-  *address = entry->second;
-  lock.unlock();
-  return inserted ? cudaSuccess : bound_call(&Driver::cuMemFree, allocated);
+  *address = remember_place(symbol, device, allocated);
+  return *address == allocated ? cudaSuccess : bound_call(&Driver::cuMemFree, allocated);
 }
 
 }  // namespace

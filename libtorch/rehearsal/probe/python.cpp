@@ -135,7 +135,14 @@ void name_sites() {
   const int gil = python().ensure();
   try {
     const WithoutInductor without;
-    state.sites.symbolize(state.mutex);
+    Sites::Unnamed those;
+    {
+      const Locked lock(state.mutex);
+      those = state.sites.unnamed();
+    }
+    std::vector<std::vector<Frame>> frames = frames_of(those);
+    const Locked lock(state.mutex);
+    state.sites.name(those, std::move(frames));
     state.dirty = true;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "spillway rehearsal: stacks can not be named: %s\n", error.what());

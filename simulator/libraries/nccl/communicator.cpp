@@ -81,44 +81,52 @@ ncclResult_t Communicator::submit(std::vector<Call> calls, cudaStream_t stream) 
   const CUresult result = control()->submit_external(stream, &external);
   if (result != CUDA_SUCCESS) return result_of(result, name);
   [[maybe_unused]] const auto* driver_releases = argument.release();
-  const std::lock_guard lock(mutex_);
+  const Locked lock(mutex_);
   return error_ == ncclSuccess || aborted_ ? ncclSuccess : fail(error_, why_);
+}
+
+Communicator::Begun Communicator::begin_one(const std::shared_ptr<Work>& work, const Call& call,
+                                            uint32_t* seen) {
+  const Locked lock(mutex_);
+  *seen = file_->changes();
+  progress_locked();
+  if (error_ != ncclSuccess || left_ || !traffic_) return Begun::kNever;
+  if (!traffic_->has_room(call)) {
+    look_for_the_dead_locked();
+    return Begun::kNoRoom;
+  }
+  Trouble trouble;
+  if (!traffic_->publish(work, call, &trouble)) fail_locked(trouble.result, trouble.why);
+  return Begun::kYes;
 }
 
 void Communicator::begin(const std::shared_ptr<Work>& work) {
   for (const Call& call : work->calls) {
-    for (;;) {
-      std::unique_lock lock(mutex_);
-      const uint32_t seen = file_->changes();
-      progress_locked();
-      if (error_ != ncclSuccess || left_ || !traffic_) return;
-      if (traffic_->has_room(call)) {
-        Trouble trouble;
-        if (!traffic_->publish(work, call, &trouble)) fail_locked(trouble.result, trouble.why);
-        break;
-      }
-      look_for_the_dead_locked();
-      lock.unlock();
-      file_->wait(seen, kLookAgainMs);
-    }
+    uint32_t seen = 0;
+    Begun begun = begin_one(work, call, &seen);
+    for (; begun == Begun::kNoRoom; begun = begin_one(work, call, &seen)) file_->wait(seen, kLookAgainMs);
+    if (begun == Begun::kNever) return;
   }
-  const std::lock_guard lock(mutex_);
+  const Locked lock(mutex_);
   progress_locked();  // the last to come learns at once that others called something else
+}
+
+SpillwayExternalState Communicator::look_at(const Work& work, uint32_t* seen) {
+  const Locked lock(mutex_);
+  *seen = file_->changes();
+  progress_locked();
+  if (const SpillwayExternalState state = state_locked(work); state != SPILLWAY_EXTERNAL_PENDING)
+    return state;
+  look_for_the_dead_locked();
+  return state_locked(work);
 }
 
 SpillwayExternalState Communicator::wait(const Work& work, int64_t timeout_ms) {
   const auto deadline = steady_clock::now() + milliseconds(std::max<int64_t>(timeout_ms, 0));
   for (;;) {
-    std::unique_lock lock(mutex_);
-    const uint32_t seen = file_->changes();
-    progress_locked();
-    SpillwayExternalState state = state_locked(work);
-    if (state == SPILLWAY_EXTERNAL_PENDING) {
-      look_for_the_dead_locked();
-      state = state_locked(work);
-    }
+    uint32_t seen = 0;
+    const SpillwayExternalState state = look_at(work, &seen);
     if (state != SPILLWAY_EXTERNAL_PENDING || timeout_ms == 0) return state;
-    lock.unlock();
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - steady_clock::now()).count();
     if (timeout_ms > 0 && left <= 0) return SPILLWAY_EXTERNAL_PENDING;
     file_->wait(seen, timeout_ms < 0 ? kLookAgainMs : std::min<int64_t>(left, kLookAgainMs));
@@ -168,7 +176,7 @@ void Communicator::fail_locked(ncclResult_t result, const std::string& why) {
 }
 
 ncclResult_t Communicator::async_error() {
-  const std::lock_guard lock(mutex_);
+  const Locked lock(mutex_);
   const ncclResult_t result = async_error_locked();
   return result == ncclSuccess || result == ncclInProgress ? result : fail(result, why_);
 }
@@ -184,7 +192,7 @@ ncclResult_t Communicator::async_error_locked() {
 ncclResult_t Communicator::finalize() {
   if (const ncclResult_t result = wait_ready(); result != ncclSuccess) return result;
   {
-    const std::lock_guard lock(mutex_);
+    const Locked lock(mutex_);
     finalizing_ = true;
   }
   if (!settings_.blocking) return ncclSuccess;
@@ -196,7 +204,7 @@ ncclResult_t Communicator::finalize() {
 }
 
 void Communicator::leave(bool abort) {
-  const std::lock_guard lock(mutex_);
+  const Locked lock(mutex_);
   if (owner_.id != static_cast<uint64_t>(getpid())) return;  // a forked child's copy
   aborted_ = aborted_ || abort;
   if (abort && traffic_) traffic_->drop_all();

@@ -11,12 +11,12 @@
 
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "simulator/libraries/nccl/model.h"
 #include "simulator/libraries/nccl/traffic.h"
 #include "simulator/libraries/nccl/unique_id.h"
@@ -93,30 +93,34 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   };
 
   Communicator(int device, const Settings& settings) : device_(device), settings_(settings) {}
-  ncclResult_t enter_locked(const Place& place, int rank, int ranks);
-  ncclResult_t claim_locked(RankPart& part);
-  ncclResult_t advance_locked();
-  ncclResult_t finish_split_locked(Split split);
-  ncclResult_t meet_locked();
-  ncclResult_t become_ready_locked();
+  ncclResult_t enter_locked(const Place& place, int rank, int ranks) SPILLWAY_REQUIRES(mutex_);
+  ncclResult_t claim_locked(RankPart& part) SPILLWAY_REQUIRES(mutex_);
+  ncclResult_t advance_locked() SPILLWAY_REQUIRES(mutex_);
+  ncclResult_t finish_split_locked(Split split) SPILLWAY_REQUIRES(mutex_);
+  ncclResult_t meet_locked() SPILLWAY_REQUIRES(mutex_);
+  ncclResult_t become_ready_locked() SPILLWAY_REQUIRES(mutex_);
   ncclResult_t check_cards() const;
   struct Buffer {
     uint64_t bytes;
     bool can_suspend;
     CUmemGenericAllocationHandle page = 0;  // 0 while it is suspended
   };
-  ncclResult_t allocate_locked(Buffer& buffer);
-  void release_suspendable_locked();
-  ncclResult_t charge_locked(uint64_t bytes, bool can_suspend);
+  ncclResult_t allocate_locked(Buffer& buffer) SPILLWAY_REQUIRES(mutex_);
+  void release_suspendable_locked() SPILLWAY_REQUIRES(mutex_);
+  ncclResult_t charge_locked(uint64_t bytes, bool can_suspend) SPILLWAY_REQUIRES(mutex_);
   ncclResult_t charge_for(const std::vector<Call>& calls);
 
-  ncclResult_t async_error_locked();
-  void progress_locked();
-  void look_for_the_dead_locked();
-  void fail_locked(ncclResult_t result, const std::string& why);
-  SpillwayExternalState state_locked(const Work& work) const;
+  ncclResult_t async_error_locked() SPILLWAY_REQUIRES(mutex_);
+  enum class Begun { kYes, kNoRoom, kNever };
+  Begun begin_one(const std::shared_ptr<Work>& work, const Call& call, uint32_t* seen);
+  // How it stands. Both: `*seen` is how much had changed before.
+  SpillwayExternalState look_at(const Work& work, uint32_t* seen);
+  void progress_locked() SPILLWAY_REQUIRES(mutex_);
+  void look_for_the_dead_locked() SPILLWAY_REQUIRES(mutex_);
+  void fail_locked(ncclResult_t result, const std::string& why) SPILLWAY_REQUIRES(mutex_);
+  SpillwayExternalState state_locked(const Work& work) const SPILLWAY_REQUIRES(mutex_);
   std::shared_ptr<SharedFile> waits_on();
-  bool time_to_look();
+  bool time_to_look() SPILLWAY_REQUIRES(mutex_);
 
   const int device_;
   const Settings settings_;
@@ -124,20 +128,24 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   ProcessIdentity creator_;
   Links links_ = {};
 
-  std::mutex mutex_;
-  std::optional<Split> split_;  // until it is done
-  Origin origin_;
-  std::shared_ptr<SharedFile> file_;
-  std::optional<Traffic> traffic_;
-  bool ready_ = false, left_ = false, aborted_ = false, finalizing_ = false, ring_connected_ = false;
-  std::set<int> connected_;      // for sends and receives
-  std::vector<Buffer> buffers_;  // what the connections take of the card
-  bool suspended_ = false;
-  uint64_t splits_ = 0, shrinks_ = 0, grows_ = 0;
-  bool grows_by_id_ = false;  // there is an id for the next growth
-  ncclResult_t error_ = ncclSuccess;
-  std::string why_;
-  std::chrono::steady_clock::time_point looked_{}, entered_{};
+  Mutex<LockOrder::kNcclCommunicator> mutex_;
+  std::shared_ptr<SharedFile> file_;                        // written once, with the lock, when it enters
+  std::optional<Split> split_ SPILLWAY_GUARDED_BY(mutex_);  // until it is done
+  Origin origin_ SPILLWAY_GUARDED_BY(mutex_);
+  std::optional<Traffic> traffic_ SPILLWAY_GUARDED_BY(mutex_);
+  bool ready_ SPILLWAY_GUARDED_BY(mutex_) = false, left_ SPILLWAY_GUARDED_BY(mutex_) = false,
+              aborted_ SPILLWAY_GUARDED_BY(mutex_) = false;
+  bool finalizing_ SPILLWAY_GUARDED_BY(mutex_) = false, ring_connected_ SPILLWAY_GUARDED_BY(mutex_) = false;
+  std::set<int> connected_ SPILLWAY_GUARDED_BY(mutex_);      // for sends and receives
+  std::vector<Buffer> buffers_ SPILLWAY_GUARDED_BY(mutex_);  // what the connections take of the card
+  bool suspended_ SPILLWAY_GUARDED_BY(mutex_) = false;
+  uint64_t splits_ SPILLWAY_GUARDED_BY(mutex_) = 0, shrinks_ SPILLWAY_GUARDED_BY(mutex_) = 0,
+                   grows_ SPILLWAY_GUARDED_BY(mutex_) = 0;
+  bool grows_by_id_ SPILLWAY_GUARDED_BY(mutex_) = false;  // there is an id for the next growth
+  ncclResult_t error_ SPILLWAY_GUARDED_BY(mutex_) = ncclSuccess;
+  std::string why_ SPILLWAY_GUARDED_BY(mutex_);
+  std::chrono::steady_clock::time_point looked_ SPILLWAY_GUARDED_BY(mutex_), entered_
+      SPILLWAY_GUARDED_BY(mutex_);
   const ProcessIdentity owner_ = this_process();
 };
 

@@ -22,7 +22,7 @@ ncclResult_t Communicator::charge_locked(uint64_t bytes, bool can_suspend) {
 }
 
 ncclResult_t Communicator::charge_for(const std::vector<Call>& calls) {
-  const std::lock_guard lock(mutex_);
+  const Locked lock(mutex_);
   if (suspended_) return fail(ncclInvalidUsage, "the communicator is suspended: call ncclCommResume first");
   if (ranks_ == 1 || settings_.shares_memory) return ncclSuccess;
   for (const Call& call : calls) {
@@ -45,7 +45,7 @@ void Communicator::release_suspendable_locked() {
 }
 
 ncclResult_t Communicator::suspend() {
-  const std::lock_guard lock(mutex_);
+  const Locked lock(mutex_);
   if (!ready_ || left_ || suspended_)
     return fail(ncclInvalidUsage, "ncclCommSuspend: the communicator is not ready, or suspended already");
   release_suspendable_locked();
@@ -54,7 +54,7 @@ ncclResult_t Communicator::suspend() {
 }
 
 ncclResult_t Communicator::resume() {
-  const std::lock_guard lock(mutex_);
+  const Locked lock(mutex_);
   if (!suspended_) return fail(ncclInvalidUsage, "ncclCommResume: the communicator is not suspended");
   for (Buffer& buffer : buffers_) {
     if (!buffer.can_suspend) continue;
@@ -68,7 +68,7 @@ ncclResult_t Communicator::resume() {
 }
 
 Communicator::MemoryStatistics Communicator::memory() {
-  const std::lock_guard lock(mutex_);
+  const Locked lock(mutex_);
   MemoryStatistics found{.suspended = suspended_};
   for (const Buffer& buffer : buffers_)
     (buffer.can_suspend ? found.can_suspend_bytes : found.persistent_bytes) += buffer.bytes;

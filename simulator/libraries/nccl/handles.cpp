@@ -1,8 +1,9 @@
 #include "simulator/libraries/nccl/handles.h"
 
 #include <map>
-#include <mutex>
 #include <set>
+
+#include "base/mutex.h"
 
 struct ncclComm {
   std::shared_ptr<spillway::nccl::Communicator> communicator;
@@ -15,15 +16,15 @@ struct ncclComm {
 namespace spillway::nccl {
 namespace {
 
-std::mutex mutex;
+Mutex<LockOrder::kLibraryHandles> mutex;
 
 // Never destroyed: programs end with communicators that they have not destroyed.
-std::set<ncclComm_t>& handles() {
+std::set<ncclComm_t>& handles() SPILLWAY_REQUIRES(mutex) {
   static auto* const all = new std::set<ncclComm_t>;
   return *all;
 }
 
-ncclComm_t known(ncclComm_t handle) {
+ncclComm_t known(ncclComm_t handle) SPILLWAY_REQUIRES(mutex) {
   return handles().contains(handle) ? handle : nullptr;
 }
 
@@ -31,18 +32,18 @@ ncclComm_t known(ncclComm_t handle) {
 
 ncclComm_t add_handle(std::shared_ptr<Communicator> communicator) {
   auto* handle = new ncclComm{.communicator = std::move(communicator), .reductions = {}, .registrations = {}};
-  const std::lock_guard lock(mutex);
+  const Locked lock(mutex);
   handles().insert(handle);
   return handle;
 }
 
 std::shared_ptr<Communicator> find(ncclComm_t handle) {
-  const std::lock_guard lock(mutex);
+  const Locked lock(mutex);
   return known(handle) ? handle->communicator : nullptr;
 }
 
 std::shared_ptr<Communicator> take(ncclComm_t handle) {
-  const std::lock_guard lock(mutex);
+  const Locked lock(mutex);
   if (handles().erase(handle) == 0) return nullptr;
   auto communicator = std::move(handle->communicator);
   delete handle;
@@ -50,7 +51,7 @@ std::shared_ptr<Communicator> take(ncclComm_t handle) {
 }
 
 ncclRedOp_t add_reduction(ncclComm_t handle, const MadeReduction& made) {
-  const std::lock_guard lock(mutex);
+  const Locked lock(mutex);
   if (!known(handle)) return ncclNumOps;
   const int number = handle->next_reduction++;
   handle->reductions[number] = made;
@@ -58,19 +59,19 @@ ncclRedOp_t add_reduction(ncclComm_t handle, const MadeReduction& made) {
 }
 
 std::optional<MadeReduction> find_reduction(ncclComm_t handle, ncclRedOp_t operation) {
-  const std::lock_guard lock(mutex);
+  const Locked lock(mutex);
   if (!known(handle)) return std::nullopt;
   const auto found = handle->reductions.find(operation);
   return found == handle->reductions.end() ? std::nullopt : std::optional(found->second);
 }
 
 bool drop_reduction(ncclComm_t handle, ncclRedOp_t operation) {
-  const std::lock_guard lock(mutex);
+  const Locked lock(mutex);
   return known(handle) && handle->reductions.erase(operation) > 0;
 }
 
 void* add_registration(ncclComm_t handle, void* buffer) {
-  const std::lock_guard lock(mutex);
+  const Locked lock(mutex);
   if (!known(handle)) return nullptr;
   void* made = reinterpret_cast<void*>(handle->next_registration += 16);
   handle->registrations[made] = buffer;
@@ -78,14 +79,14 @@ void* add_registration(ncclComm_t handle, void* buffer) {
 }
 
 void* find_registered(ncclComm_t handle, void* registration) {
-  const std::lock_guard lock(mutex);
+  const Locked lock(mutex);
   if (!known(handle)) return nullptr;
   const auto found = handle->registrations.find(registration);
   return found == handle->registrations.end() ? nullptr : found->second;
 }
 
 bool drop_registration(ncclComm_t handle, void* registration) {
-  const std::lock_guard lock(mutex);
+  const Locked lock(mutex);
   return known(handle) && handle->registrations.erase(registration) > 0;
 }
 

@@ -60,7 +60,7 @@ ncclResult_t wait_for_split_room(const SharedFile& file, uint64_t number) {
 std::shared_ptr<Communicator> Communicator::join(const Meeting& meeting, int ranks, int rank, int device,
                                                  const Settings& settings, ncclResult_t* result) {
   std::shared_ptr<Communicator> made(new Communicator(device, settings));
-  const std::lock_guard lock(made->mutex_);
+  const Locked lock(made->mutex_);
   made->creator_ = meeting.creator;
   *result = made->enter_locked(meeting.place, rank, ranks);
   return *result == ncclSuccess ? made : nullptr;
@@ -107,7 +107,7 @@ std::shared_ptr<Communicator> Communicator::split(const std::shared_ptr<Communic
     return *result = fail(ncclInvalidArgument, "color " + std::to_string(color) + " is negative"), nullptr;
   uint64_t number = 0;
   {
-    const std::lock_guard lock(parent->mutex_);
+    const Locked lock(parent->mutex_);
     number = parent->splits_++;
   }
   *result = wait_for_split_room(*parent->file_, number);
@@ -119,6 +119,7 @@ std::shared_ptr<Communicator> Communicator::split(const std::shared_ptr<Communic
   parent->file_->changed();
   if (color == NCCL_SPLIT_NOCOLOR) return nullptr;
   std::shared_ptr<Communicator> made(new Communicator(parent->device_, settings));
+  const Locked lock(made->mutex_);
   made->origin_ = {parent->file_, parent->rank_, {}};
   made->split_ = Split{number, color};
   return made;
@@ -157,7 +158,7 @@ std::shared_ptr<Communicator> Communicator::shrink(const std::shared_ptr<Communi
   std::string what = "shrink";
   uint64_t number = 0;
   {
-    const std::lock_guard lock(parent->mutex_);
+    const Locked lock(parent->mutex_);
     number = parent->shrinks_++;
   }
   for (const int rank : excluded) what += " " + std::to_string(rank);
@@ -166,7 +167,7 @@ std::shared_ptr<Communicator> Communicator::shrink(const std::shared_ptr<Communi
   auto made = join({place, this_process()}, parent->ranks_ - static_cast<int>(excluded.size()),
                    parent->rank_ - static_cast<int>(before), parent->device_, settings, result);
   if (!made) return nullptr;
-  const std::lock_guard lock(made->mutex_);
+  const Locked lock(made->mutex_);
   made->origin_ = {parent->file_, parent->rank_, {}};
   for (int rank = 0; rank < parent->ranks_; ++rank)
     if (!excluded.contains(rank)) made->origin_.members.push_back(rank);
@@ -184,7 +185,7 @@ std::string growth(uint64_t number) {
 ncclResult_t Communicator::make_id_to_grow(ncclUniqueId* out) {
   if (const ncclResult_t result = async_error(); result != ncclSuccess)
     return result == ncclInProgress ? fail(ncclInvalidArgument, "the communicator is not ready yet") : result;
-  const std::lock_guard lock(mutex_);
+  const Locked lock(mutex_);
   if (grows_by_id_)
     return fail(ncclInvalidUsage, "ncclCommGetUniqueId: no ncclCommGrow has used the id before this one");
   std::string why;
@@ -201,14 +202,14 @@ std::shared_ptr<Communicator> Communicator::grow(const std::shared_ptr<Communica
            nullptr;
   uint64_t number = 0;
   {
-    const std::lock_guard lock(parent->mutex_);
+    const Locked lock(parent->mutex_);
     number = parent->grows_++;
     parent->grows_by_id_ = false;
   }
   auto made = join({derived_place(parent->file_->place(), growth(number)), this_process()}, ranks,
                    parent->rank_, parent->device_, settings, result);
   if (!made) return nullptr;
-  const std::lock_guard lock(made->mutex_);
+  const Locked lock(made->mutex_);
   made->origin_ = {parent->file_, parent->rank_, {}};
   for (int rank = 0; rank < parent->ranks_; ++rank) made->origin_.members.push_back(rank);
   return made;
@@ -265,12 +266,12 @@ ncclResult_t Communicator::advance_locked() {
 }
 
 ncclResult_t Communicator::advance() {
-  const std::lock_guard lock(mutex_);
+  const Locked lock(mutex_);
   return advance_locked();
 }
 
 std::shared_ptr<SharedFile> Communicator::waits_on() {
-  const std::lock_guard lock(mutex_);
+  const Locked lock(mutex_);
   return split_ ? origin_.file : file_;
 }
 

@@ -2,19 +2,19 @@
 // puts and signals. Said by name instead of answered with garbage.
 #include <nccl.h>
 
-#include <mutex>
 #include <set>
 #include <string>
 
+#include "base/mutex.h"
 #include "simulator/libraries/nccl/error.h"
 
 namespace spillway::nccl {
 namespace {
 
 ncclResult_t refuse(const char* name) {
-  static std::mutex mutex;
-  static auto* const told = new std::set<std::string>;
-  const std::lock_guard lock(mutex);
+  static Mutex<LockOrder::kLibraryHandles> mutex;
+  static auto* const told SPILLWAY_PT_GUARDED_BY(mutex) = new std::set<std::string>;
+  const Locked lock(mutex);
   if (told->insert(name).second) say(std::string(name) + " is not simulated: returning ncclInvalidUsage");
   return fail(ncclInvalidUsage, std::string(name) + " is not simulated");
 }

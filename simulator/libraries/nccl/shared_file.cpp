@@ -12,7 +12,8 @@
 #include <cstring>
 #include <ctime>
 #include <map>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace spillway::nccl {
 namespace {
@@ -36,8 +37,8 @@ std::string system_error(const std::string& what) {
 }
 
 // Ranks in one process have one mapping.
-std::mutex open_mutex;
-std::map<std::string, std::weak_ptr<SharedFile>>& open_files() {
+Mutex<LockOrder::kNcclFiles> open_mutex;
+std::map<std::string, std::weak_ptr<SharedFile>>& open_files() SPILLWAY_REQUIRES(open_mutex) {
   static auto* const files = new std::map<std::string, std::weak_ptr<SharedFile>>;
   return *files;
 }
@@ -98,7 +99,7 @@ std::shared_ptr<SharedFile> SharedFile::map(const Place& place, int descriptor, 
 
 std::shared_ptr<SharedFile> SharedFile::open(const Place& place, int ranks, bool computes, std::string* why) {
   const std::string path = place.folder + "/" + place.name;
-  const std::lock_guard lock(open_mutex);
+  const Locked lock(open_mutex);
   std::shared_ptr<SharedFile> file = open_files()[path].lock();
   if (!file) {
     int descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
