@@ -1,6 +1,5 @@
 #include "interpose/process.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -125,20 +124,6 @@ void Counter::claim() {
   const uint32_t before = all.counting_threads.fetch_add(1);
   shared_ = before >= kCountingThreads - 1;
   mine_ = &all.calls[shared_ ? kCountingThreads - 1 : before];
-}
-
-const char* library_folder() {
-  static char folder[1024] = "";
-  static const bool found = [] {
-    Dl_info info{};
-    if (dladdr(reinterpret_cast<const void*>(&library_folder), &info) == 0 || info.dli_fname == nullptr)
-      return false;
-    const char* slash = std::strrchr(info.dli_fname, '/');
-    if (slash == nullptr || static_cast<size_t>(slash - info.dli_fname) + 2 > sizeof folder) return false;
-    std::memcpy(folder, info.dli_fname, static_cast<size_t>(slash - info.dli_fname) + 1);
-    return true;
-  }();
-  return found ? folder : "";
 }
 
 }  // namespace spillway::interpose

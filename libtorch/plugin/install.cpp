@@ -13,20 +13,12 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "libtorch/plugin/libtorch_version.h"
+#include "base/this_library.h"
+#include "libtorch/plugin/shim.h"
 #include "spillway/libtorch/plugin.h"
 
 namespace spillway::libtorch {
 namespace {
-
-std::string folder_of_this_library() {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&spillway_install), &info) == 0 || info.dli_fname == nullptr)
-    return "";
-  const std::string path = info.dli_fname;
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "" : path.substr(0, slash + 1);
-}
 
 // The versions of LibTorch that `folder` has a shim for.
 std::vector<LibTorchVersion> versions_in(const std::string& folder) {
@@ -52,20 +44,6 @@ std::string list(const std::vector<LibTorchVersion>& versions) {
   return text.empty() ? "none" : text;
 }
 
-void* open_shim(const std::string& path) {
-  return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-}
-
-std::string install_from(const std::string& shim) {
-  void* library = open_shim(shim);
-  if (library == nullptr) return std::string("the shim can not be loaded: ") + dlerror();
-  auto install = reinterpret_cast<int (*)()>(dlsym(library, "spillway_torch_install"));
-  auto why_not = reinterpret_cast<const char* (*)()>(dlsym(library, "spillway_torch_error"));
-  if (install == nullptr || why_not == nullptr)
-    return shim + " is no shim of Spillway's: install matching libraries";
-  return install() == 0 ? "" : why_not();
-}
-
 // The path of the shim for the LibTorch in the process, or "" and why there is none.
 std::string find_shim(std::string* why_not) {
   const LibTorchVersion process = libtorch_version();
@@ -73,7 +51,7 @@ std::string find_shim(std::string* why_not) {
     *why_not = "LibTorch is not loaded (import torch first), or is older than 2.9";
     return "";
   }
-  const std::string folder = folder_of_this_library();
+  const std::string folder = path_beside(&spillway_install, "").text;
   const std::vector<LibTorchVersion> built = versions_in(folder);
   const bool found = std::ranges::any_of(built, [&](const LibTorchVersion& it) {
     return it.major == process.major && it.minor == process.minor;
@@ -93,7 +71,7 @@ std::string find_shim(std::string* why_not) {
 std::string install() {
   std::string why_not;
   const std::string shim = find_shim(&why_not);
-  return shim.empty() ? why_not : install_from(shim);
+  return shim.empty() ? why_not : install_shim(shim);
 }
 
 Mutex<LockOrder::kPluginInstall> mutex;

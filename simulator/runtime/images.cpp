@@ -1,13 +1,12 @@
 #include "simulator/runtime/images.h"
 
-#include <dlfcn.h>
-
 #include <array>
 #include <cstdio>
 #include <set>
 #include <string>
 
 #include "base/mutex.h"
+#include "base/this_library.h"
 #include "simulator/runtime/device.h"
 #include "simulator/runtime/driver.h"
 #include "simulator/runtime/registry.h"
@@ -16,10 +15,8 @@ namespace spillway::runtime {
 namespace {
 
 std::string library_of(const void* address) {
-  Dl_info found{};
-  if (dladdr(address, &found) == 0 || found.dli_fname == nullptr) return "a module";
-  const std::string path = found.dli_fname;
-  return path.substr(path.rfind('/') + 1);
+  const std::string_view name = library_name(address);
+  return name.empty() ? "a module" : std::string(name);
 }
 
 void say_refused(const Binary& binary, const std::vector<cards::Image>& images, const Kernel& kernel,

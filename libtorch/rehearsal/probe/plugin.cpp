@@ -1,7 +1,6 @@
 // What the simulated runtime and the Python part enter. The runtime loads this library into a program that
 // uses LibTorch (SPILLWAY_SIM_PLUGINS).
 #include <c10/util/Exception.h>
-#include <dlfcn.h>
 #include <pthread.h>
 
 #include <chrono>
@@ -13,7 +12,8 @@
 #include <thread>
 
 #include "base/mutex.h"
-#include "libtorch/plugin/libtorch_version.h"
+#include "base/this_library.h"
+#include "libtorch/plugin/shim.h"
 #include "libtorch/rehearsal/history.h"
 #include "libtorch/rehearsal/probe/chance.h"
 #include "libtorch/rehearsal/probe/python.h"
@@ -94,16 +94,8 @@ void finish() {
 
 // Beside this library. "" when Spillway is PyTorch's allocator, else why not.
 std::string install_spillway() {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<void*>(&finish), &info) == 0) return "this library's folder is unknown";
-  std::string path = info.dli_fname;
-  path.replace(path.rfind('/') + 1, std::string::npos, libtorch::shim_name(libtorch::libtorch_version()));
-  void* shim = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
-  if (shim == nullptr) return dlerror();
-  auto install = reinterpret_cast<int (*)()>(dlsym(shim, "spillway_torch_install"));
-  auto error = reinterpret_cast<const char* (*)()>(dlsym(shim, "spillway_torch_error"));
-  if (install == nullptr || error == nullptr) return path + " is not Spillway's";
-  return install() == 0 ? "" : error();
+  const std::string shim = libtorch::shim_name(libtorch::libtorch_version());
+  return libtorch::install_shim(path_beside(&finish, shim.c_str()).text, RTLD_GLOBAL);
 }
 
 void note_uncaught(const std::exception& error, bool out_of_memory) {

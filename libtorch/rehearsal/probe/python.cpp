@@ -6,6 +6,7 @@
 #include <exception>
 #include <string>
 
+#include "base/this_library.h"
 #include "libtorch/rehearsal/settings.h"
 #include "libtorch/rehearsal/state.h"
 
@@ -59,8 +60,7 @@ std::string quoted(const std::string& text) {
 }
 
 std::string path_of_this_library() {
-  Dl_info info{};
-  return dladdr(reinterpret_cast<void*>(&name_sites_now), &info) != 0 ? info.dli_fname : "";
+  return std::string(library_path(reinterpret_cast<const void*>(&name_sites_now)));
 }
 
 struct PythonPart {
