@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/mutex.h"
-#include "simulator/runtime/missing.h"
+#include "simulator/runtime/kernels/missing.h"
 
 namespace spillway::runtime {
 namespace {

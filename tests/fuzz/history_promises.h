@@ -1,6 +1,6 @@
 // What must be true of any history of memory, whichever reader gave it, and of all that is made of it.
 #pragma once
-#include "tools/spillway/history/findings.h"
+#include "tools/spillway/history/findings/findings.h"
 #include "tools/spillway/history/history.h"
 
 namespace spillway::fuzz {

@@ -1,5 +1,5 @@
 // What a history of memory tells: steps, and what grows with them.
-#include "tools/spillway/history/findings.h"
+#include "tools/spillway/history/findings/findings.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tools/spillway/report/last_events_text.h"
+#include "tools/spillway/report/text/last_events_text.h"
 
 namespace spillway::tools {
 namespace {

@@ -11,7 +11,7 @@
 #include "tools/spillway/replay/counterfactuals.h"
 #include "tools/spillway/replay/replay.h"
 #include "tools/spillway/replay/requests.h"
-#include "tools/spillway/replay/torch_settings.h"
+#include "tools/spillway/replay/torch/torch_settings.h"
 
 namespace spillway::tools {
 namespace {

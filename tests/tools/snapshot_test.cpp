@@ -11,10 +11,10 @@
 #include <tuple>
 
 #include "tests/tools/support.h"
-#include "tools/spillway/history/findings.h"
+#include "tools/spillway/history/findings/findings.h"
 #include "tools/spillway/page/page.h"
 #include "tools/spillway/perfetto/write.h"
-#include "tools/spillway/snapshot/pickle.h"
+#include "tools/spillway/snapshot/pickle/pickle.h"
 #include "tools/spillway/snapshot/report.h"
 #include "tools/spillway/snapshot/snapshot.h"
 #include "tools/spillway/snapshot/write.h"

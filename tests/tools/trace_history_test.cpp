@@ -6,9 +6,9 @@
 #include <random>
 
 #include "tests/allocator/simulated.h"
-#include "tools/spillway/history/findings.h"
+#include "tools/spillway/history/findings/findings.h"
 #include "tools/spillway/history/moment.h"
-#include "tools/spillway/report/trace_history.h"
+#include "tools/spillway/report/trace/trace_history.h"
 #include "trace/writer.h"
 
 namespace spillway::tools {

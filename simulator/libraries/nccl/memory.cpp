@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "simulator/libraries/nccl/api/exports.h"
 #include "simulator/libraries/nccl/device.h"
 #include "simulator/libraries/nccl/error.h"
-#include "simulator/libraries/nccl/exports.h"
 
 namespace spillway::nccl {
 namespace {
