@@ -1,5 +1,5 @@
-// What Clang's thread-safety analysis is told (-Wthread-safety; tools/lock-rules runs it): which lock guards
-// a member, and which a function needs. Other compilers see nothing.
+// What Clang's thread-safety analysis is told (-Wthread-safety; tools/checks/lock-rules runs it): which lock
+// guards a member, and which a function needs. Other compilers see nothing.
 // https://clang.llvm.org/docs/ThreadSafetyAnalysis.html
 #pragma once
 

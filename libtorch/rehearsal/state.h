@@ -42,7 +42,7 @@ enum class ReadKind {
   kValue,
   kCopy,    // a small one may decide something
   kBulk,    // data
-  kNumber,  // for printing, or followed by python/spillway/_numbers.py
+  kNumber,  // for printing, or followed by libtorch/rehearsal/python/numbers.py
   kBranch,  // no read: a number that was followed decided something here
 };
 

@@ -2,8 +2,8 @@
 #include <cstring>
 
 #include "tests/fuzz/anonymous_file.h"
-#include "tests/fuzz/history_promises.h"
-#include "tests/fuzz/promise.h"
+#include "tests/fuzz/promises/history_promises.h"
+#include "tests/fuzz/promises/promise.h"
 #include "tools/spillway/page/page.h"
 #include "tools/spillway/report/trace/trace_history.h"
 #include "tools/spillway/report/trace/trace_report.h"

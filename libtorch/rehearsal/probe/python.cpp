@@ -10,7 +10,7 @@
 #include "libtorch/rehearsal/settings.h"
 #include "libtorch/rehearsal/state.h"
 
-// The texts of python/spillway/_kinds.py and so on, put in by the build.
+// The texts of libtorch/rehearsal/python/kinds.py and so on, put in by the build.
 extern const char spillway_kinds_source[];
 extern const char spillway_rehearsal_source[];
 extern const char spillway_libraries_source[];
