@@ -46,6 +46,7 @@ house = load("checks/house")
 assert house.own_statements("int a; void f() { int b; } class C { int d; };").count("int b") == 0
 members = house.own_statements("public: int a; void f() { int b; } using X = int; void g();")
 assert sum(map(house.is_member, members)) == 3
+assert house.folder_sizes(["a/b.h", "a/c.h", "a/d/e.h", "f", "tests/programs/g.py"]) == {"a": 2, "a/d": 1, ".": 1}
 
 definitions = load("checks/one-definition")
 places = definitions.places_of({
