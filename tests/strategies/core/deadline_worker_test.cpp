@@ -2,6 +2,8 @@
 #include "strategies/framework/deadline_worker.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -72,6 +74,28 @@ TEST(DeadlineWorker, SaysWhetherTheWorkEnded) {
   go = true;
   go.notify_all();
   EXPECT_TRUE(helper->run_when_free([] {}, steady_clock::now() + std::chrono::seconds(10)));
+}
+
+// They are the program's, and its handlers may not run where Spillway holds a lock.
+TEST(DeadlineWorker, TakesNoneOfTheProgramsSignals) {
+  static auto* const helper = new DeadlineWorker;
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  ASSERT_TRUE(helper->run([&] { pthread_sigmask(SIG_SETMASK, nullptr, &blocked); },
+                          steady_clock::now() + std::chrono::seconds(10)));
+  EXPECT_EQ(sigismember(&blocked, SIGUSR1), 1);
+  EXPECT_EQ(sigismember(&blocked, SIGALRM), 1);
+  sigset_t ours;
+  pthread_sigmask(SIG_SETMASK, nullptr, &ours);
+  EXPECT_EQ(sigismember(&ours, SIGUSR1), 0);
+}
+
+// One that hangs keeps no other owner waiting.
+TEST(DeadlineWorker, EachOwnerHasItsOwn) {
+  struct One;
+  struct Other;
+  EXPECT_EQ(&DeadlineWorker::of<One>(), &DeadlineWorker::of<One>());
+  EXPECT_NE(&DeadlineWorker::of<One>(), &DeadlineWorker::of<Other>());
 }
 
 }  // namespace
