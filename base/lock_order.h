@@ -11,6 +11,19 @@
 namespace spillway {
 
 enum class LockOrder : uint8_t {
+  // Of PyTorch's side, which calls the core with these held.
+  kPluginInstall,    // libtorch/plugin: Spillway becomes PyTorch's allocator
+  kShimInstall,      // libtorch/allocator: the same, by one version's library
+  kNativeState,      // libtorch/allocator: one snapshot of the native allocator at a time
+  kKernelsInstall,   // libtorch/kernels
+  kKernelsAdopt,     // libtorch/kernels: operators that other libraries register
+  kRehearsalResult,  // libtorch/rehearsal: one thread writes the result
+  kIpcImports,       // libtorch/allocator/ipc: what other processes share
+  kNestedPool,       // libtorch/allocator/pools: a pool with an allocator of its own
+  kTrackers,         // libtorch/allocator/history: a program's trackers, one call at a time
+  kMemoryFraction,   // libtorch: the limit of a device as a fraction
+  kPools,            // libtorch: pools of a device, by PyTorch's numbers
+  // The core's.
   kProcessStart,     // strategies/core: the one core of a process begins
   kLedgerStart,      // strategies/processes: this process joins the ledger
   kUnspill,          // strategies: one thread brings blocks back
@@ -39,7 +52,24 @@ enum class LockOrder : uint8_t {
   kBackoff,          // base
   kDeviceEvents,     // allocator/pages: the device's spare events
   kDeviceStream,     // allocator/pages: the device's own stream
+  // Of what the core calls: the preloaded library, a rehearsal, and the simulated driver and its libraries.
+  kNativePools,       // interpose/account: pools of the program, while they are visited
+  kNativeGraphs,      // interpose/account: memory of the program's graphs
+  kNativeTable,       // interpose/account: what the program holds by itself
+  kUnknownSymbols,    // interpose/hooks: functions of a newer driver
+  kSummary,           // interpose: this process's place in the summary
+  kRehearsalState,    // libtorch/rehearsal: all that the probe knows
+  kKernelLoad,        // simulator/runtime: one kernel is loaded at a time
+  kSimulatedCode,     // simulator: device memory that code takes, and what was said of it
+  kNcclCommunicator,  // simulator/libraries/nccl
+  kNcclFiles,         // simulator/libraries/nccl: mappings that ranks of one process share
+  kLibraryHandles,    // simulator/libraries: what a program has made of a library
+  kSimulatedMachine,  // simulator/driver
+  kLeaf,              // any folder: with it held no other lock is taken
+  kCount,
 };
+
+static_assert(static_cast<int>(LockOrder::kCount) <= 64, "a bit for each");
 
 namespace lock_order {
 

@@ -1,11 +1,15 @@
-// Locks that know their place in the order and what they guard: std::mutex, std::shared_mutex and a spin lock
+// Locks that know their place in the order and what they guard: std::mutex, std::recursive_mutex,
+// std::shared_mutex and other locks
 // behind annotations that Clang checks, and scopes that hold them. A condition is waited for by
 // std::condition_variable_any on the mutex itself.
 //
 // Thread-safety: as the standard's. Ownership: none is copied or moved. Errors: none.
 #pragma once
+#include <atomic>
+#include <cstdint>
 #include <mutex>
 #include <shared_mutex>
+#include <thread>
 
 #include "base/lock_order.h"
 #include "base/thread_annotations.h"
@@ -30,9 +34,36 @@ class SPILLWAY_CAPABILITY("mutex") Mutex {
     lock_order::released(order);
     lock_.unlock();
   }
+  // In a child of fork, where the thread that held it is not.
+  void free_in_child() { lock_.free_in_child(); }
 
  private:
   Lock lock_;
+};
+
+// One that the thread which holds it may take again.
+template <LockOrder order>
+class SPILLWAY_CAPABILITY("mutex") RecursiveMutex {
+ public:
+  void lock() SPILLWAY_ACQUIRE() {
+    if (holder_.load(std::memory_order_relaxed) != std::this_thread::get_id()) lock_order::taking(order);
+    lock_.lock();
+    if (depth_++ > 0) return;
+    holder_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+    lock_order::taken(order);
+  }
+  void unlock() SPILLWAY_RELEASE() {
+    if (--depth_ == 0) {
+      holder_.store({}, std::memory_order_relaxed);
+      lock_order::released(order);
+    }
+    lock_.unlock();
+  }
+
+ private:
+  std::recursive_mutex lock_;
+  std::atomic<std::thread::id> holder_{};
+  uint32_t depth_ = 0;  // the holder's
 };
 
 template <LockOrder order>

@@ -1,5 +1,5 @@
-// What Clang's thread-safety analysis is told (-Wthread-safety; tools/lock-rules runs it): which lock guards
-// a member, and which a function needs. Other compilers see nothing.
+// What Clang's thread-safety analysis is told (-Wthread-safety; tools/checks/lock-rules runs it): which lock
+// guards a member, and which a function needs. Other compilers see nothing.
 // https://clang.llvm.org/docs/ThreadSafetyAnalysis.html
 #pragma once
 
@@ -12,6 +12,7 @@
 #define SPILLWAY_CAPABILITY(name) SPILLWAY_THREAD_ANNOTATION(capability(name))
 #define SPILLWAY_SCOPED_CAPABILITY SPILLWAY_THREAD_ANNOTATION(scoped_lockable)
 #define SPILLWAY_GUARDED_BY(lock) SPILLWAY_THREAD_ANNOTATION(guarded_by(lock))
+#define SPILLWAY_PT_GUARDED_BY(lock) SPILLWAY_THREAD_ANNOTATION(pt_guarded_by(lock))
 #define SPILLWAY_REQUIRES(...) SPILLWAY_THREAD_ANNOTATION(requires_capability(__VA_ARGS__))
 #define SPILLWAY_REQUIRES_SHARED(...) SPILLWAY_THREAD_ANNOTATION(requires_shared_capability(__VA_ARGS__))
 #define SPILLWAY_EXCLUDES(...) SPILLWAY_THREAD_ANNOTATION(locks_excluded(__VA_ARGS__))

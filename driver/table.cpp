@@ -5,8 +5,9 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
+
+#include "base/mutex.h"
 
 namespace spillway::driver {
 namespace {
@@ -51,9 +52,9 @@ std::string defect(const Table& table, const std::string& library) {
 
 // The one table of a loaded library; like the library, it is there for ever.
 const Table* table_of(void* library, const char* name, std::string& why_not) {
-  static std::mutex mutex;
-  static auto* const tables = new std::map<void*, std::unique_ptr<const Table>>;
-  const std::lock_guard lock(mutex);
+  static Mutex<LockOrder::kLeaf> mutex;
+  static auto* const tables SPILLWAY_PT_GUARDED_BY(mutex) = new std::map<void*, std::unique_ptr<const Table>>;
+  const Locked lock(mutex);
   auto& table = (*tables)[library];
   if (table) return table.get();
   auto filled = std::make_unique<Table>();

@@ -10,6 +10,7 @@
 #include "interpose/account/native_pools.h"
 #include "interpose/libraries.h"
 #include "interpose/process.h"
+#include "strategies/core/open.h"
 
 namespace spillway::interpose {
 namespace {
@@ -32,17 +33,16 @@ void load() {
     say("the core can not be loaded, and nothing is rescued: ", dlerror());
     return;
   }
-  const auto get = reinterpret_cast<decltype(&spillway_core)>(dlsym(library, "spillway_core"));
-  const spillway_core_table* found = get == nullptr ? nullptr : get();
-  if (found == nullptr || found->version != SPILLWAY_CORE_VERSION || found->size < sizeof *found) {
+  const spillway_core_table* found = core_in(library);
+  if (found == nullptr) {
     say("libspillway.so is of another version than this preloaded library, and nothing is rescued: install "
         "matching libraries");
     return;
   }
-  trace_path = reinterpret_cast<decltype(trace_path)>(dlsym(library, "spillway_trace_path"));
-  last_error = reinterpret_cast<decltype(last_error)>(dlsym(library, "spillway_last_error"));
-  pin_in_core = reinterpret_cast<decltype(pin_in_core)>(dlsym(library, "spillway_pin"));
-  unpin_in_core = reinterpret_cast<decltype(unpin_in_core)>(dlsym(library, "spillway_unpin"));
+  find_in(library, "spillway_trace_path", &trace_path);
+  find_in(library, "spillway_last_error", &last_error);
+  find_in(library, "spillway_pin", &pin_in_core);
+  find_in(library, "spillway_unpin", &unpin_in_core);
   found->count_incidents(&summary().incidents);
   static constexpr spillway_pools kPools{sizeof kPools, pools_used, visit_pools};
   found->set_pools(&kPools);

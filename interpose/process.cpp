@@ -1,6 +1,5 @@
 #include "interpose/process.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -12,12 +11,14 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "interpose/plain_lock.h"
+
 namespace spillway::interpose {
 namespace {
 
 constinit ProcessSummary own{};
 std::atomic<ProcessSummary*> chosen{nullptr};
-pthread_mutex_t choosing = PTHREAD_MUTEX_INITIALIZER;
+PlainMutex<LockOrder::kSummary> choosing;
 std::atomic<SummaryFile*> file{nullptr};
 
 void append(char* out, size_t room, const char* text) {
@@ -69,14 +70,14 @@ void describe(ProcessSummary& summary) {
 
 // The parent's counts are the parent's.
 void in_child() {
-  pthread_mutex_init(&choosing, nullptr);
+  choosing.free_in_child();
   std::memset(static_cast<void*>(&own), 0, sizeof own);
   chosen.store(nullptr);
   Counter::forget();
 }
 
 ProcessSummary& choose() {
-  pthread_mutex_lock(&choosing);
+  const Locked lock(choosing);
   ProcessSummary* summary = chosen.load();
   if (summary == nullptr) {
     if (file.load() == nullptr) {
@@ -88,7 +89,6 @@ ProcessSummary& choose() {
     describe(*summary);
     chosen.store(summary, std::memory_order_release);
   }
-  pthread_mutex_unlock(&choosing);
   return *summary;
 }
 
@@ -124,20 +124,6 @@ void Counter::claim() {
   const uint32_t before = all.counting_threads.fetch_add(1);
   shared_ = before >= kCountingThreads - 1;
   mine_ = &all.calls[shared_ ? kCountingThreads - 1 : before];
-}
-
-const char* library_folder() {
-  static char folder[1024] = "";
-  static const bool found = [] {
-    Dl_info info{};
-    if (dladdr(reinterpret_cast<const void*>(&library_folder), &info) == 0 || info.dli_fname == nullptr)
-      return false;
-    const char* slash = std::strrchr(info.dli_fname, '/');
-    if (slash == nullptr || static_cast<size_t>(slash - info.dli_fname) + 2 > sizeof folder) return false;
-    std::memcpy(folder, info.dli_fname, static_cast<size_t>(slash - info.dli_fname) + 1);
-    return true;
-  }();
-  return found ? folder : "";
 }
 
 }  // namespace spillway::interpose

@@ -38,7 +38,4 @@ class Counter {
   [[gnu::tls_model("initial-exec")]] static inline thread_local bool shared_ = false;
 };
 
-// The folder of this library with the slash at its end; Spillway's other libraries lie there.
-const char* library_folder();
-
 }  // namespace spillway::interpose

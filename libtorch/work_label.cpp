@@ -4,9 +4,10 @@
 #include <torch/csrc/autograd/function.h>
 
 #include <cstdlib>
-#include <mutex>
 #include <typeindex>
 #include <unordered_map>
+
+#include "base/mutex.h"
 
 namespace spillway::libtorch {
 namespace {
@@ -24,13 +25,14 @@ std::string short_name(const char* mangled) {
 
 // Node::name() may take the interpreter's lock, so the label comes from the node's type.
 std::string work_label() {
-  static std::mutex mutex;
-  static auto* const labels =
-      new std::unordered_map<std::type_index, std::string>;  // threads outlive statics
+  static Mutex<LockOrder::kLeaf> mutex;
+  // Never destroyed: threads outlive static destruction.
+  static auto* const labels SPILLWAY_PT_GUARDED_BY(mutex) =
+      new std::unordered_map<std::type_index, std::string>;
   const auto node = torch::autograd::get_current_node();
   if (node == nullptr) return "";
   const std::type_info& type = typeid(*node);
-  const std::lock_guard<std::mutex> lock(mutex);
+  const Locked lock(mutex);
   std::string& label = (*labels)[type];
   if (label.empty()) label = "backward of " + short_name(type.name());
   return label;

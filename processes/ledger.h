@@ -26,6 +26,7 @@
 
 namespace spillway {
 
+// Virtual for the tests of what asks: they say what other processes answer, and when.
 class Ledger {
  public:
   static constexpr std::chrono::milliseconds kKept{250};

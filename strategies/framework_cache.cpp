@@ -40,19 +40,13 @@ class FrameworkCache final : public Strategy {
   const driver::Table& table_;
 };
 
-// Never destroyed: the thread may outlive every static object.
-DeadlineWorker& worker() {
-  static auto* const made = new DeadlineWorker;
-  return *made;
-}
-
 Relief FrameworkCache::relieve(PendingRequest& request) noexcept {
   const OomEvent& event = request.event;
   CUcontext context = nullptr;
   if (table_.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr) return {};
   const size_t before = free_bytes(table_);
   // Without a context of its own the first call of a new thread would make one on device 0.
-  const bool done = worker().run(
+  const bool done = DeadlineWorker::of<FrameworkCache>().run(
       [&table = table_, context] {
         stay_out_of_captures(table);
         if (table.cuCtxSetCurrent(context) == CUDA_SUCCESS) empty_framework_cache();

@@ -56,12 +56,6 @@ class TrimPools final : public Strategy {
   const driver::Table& table_;
 };
 
-// Never destroyed: its thread may outlive every static object.
-DeadlineWorker& worker() {
-  static auto* const made = new DeadlineWorker;
-  return *made;
-}
-
 Relief TrimPools::relieve(PendingRequest& request) noexcept {
   const OomEvent& event = request.event;
   const int device = static_cast<int>(event.device);
@@ -71,7 +65,7 @@ Relief TrimPools::relieve(PendingRequest& request) noexcept {
   trim_all(table_, device);
   size_t after = free_bytes(table_);
   if (after < before + event.short_bytes) {
-    worker().run(
+    DeadlineWorker::of<TrimPools>().run(
         [&table = table_, context, device] {
           stay_out_of_captures(table);
           if (table.cuCtxSetCurrent(context) != CUDA_SUCCESS) return;

@@ -16,26 +16,6 @@
 namespace spillway::trace {
 namespace {
 
-// Lives on a page that the kernel wipes in a forked child. There the id is 0, which no thread's cache
-// matches, and the lock is open, even if a thread of the parent's held it at the fork.
-struct Guard {
-  std::atomic<uint64_t> id;
-  std::atomic<uint32_t> locked;
-};
-
-class GuardLock {
- public:
-  explicit GuardLock(Guard& guard) : guard_(guard) {
-    while (guard_.locked.exchange(1, std::memory_order_acquire) != 0) ::sched_yield();
-  }
-  GuardLock(const GuardLock&) = delete;
-  GuardLock& operator=(const GuardLock&) = delete;
-  ~GuardLock() { guard_.locked.store(0, std::memory_order_release); }
-
- private:
-  Guard& guard_;
-};
-
 constexpr uint64_t kNoFile = ~uint64_t{0};
 
 // The file that the thread wrote to last, and its ring there. Two words of static TLS: this code is in a
@@ -87,150 +67,160 @@ class HeldRings {
 };
 thread_local HeldRings held_rings;
 
-class MappedTrace final : public Trace {
- public:
-  MappedTrace(std::shared_ptr<File> file, Guard* guard)
-      : guard_(guard),
-        root_path_(file->path()),
-        shape_(file->shape()),
-        file_(std::move(file)),
-        side_(std::make_unique<SideTable>(file_)) {
-    guard_->id.store(file_->id(), std::memory_order_relaxed);
+void write_attached(const std::shared_ptr<File>& file, const Record& record) noexcept {
+  Ring* ring = held_rings.of(file);
+  if (ring == nullptr) {
+    file->drop();
+    return;
   }
-  MappedTrace(const MappedTrace&) = delete;
-  MappedTrace& operator=(const MappedTrace&) = delete;
-  ~MappedTrace() override {
-    if (guard_->id.load(std::memory_order_relaxed) == 0) abandon_side_table();
-    ::munmap(guard_, kPageBytes);
+  cached = {file->id(), ring};
+  ring->push(record);
+}
+
+// From a destructor that runs after this thread's rings were handed back.
+void write_borrowed(File& file, const Record& record) noexcept {
+  Ring* ring = file.acquire();
+  if (ring == nullptr) {
+    file.drop();
+    return;
   }
+  ring->push(record);
+  file.release(ring);
+}
 
-  void write(const Record& record) noexcept override {
-    const bool attached = cached.id == guard_->id.load(std::memory_order_relaxed);
-    if (attached && is_frequent(record.kind)) [[likely]] {
-      cached.ring->push(record);
-    } else {
-      write_slowly(record);
-    }
-  }
+}  // namespace
 
-  uint64_t intern(std::string_view text) noexcept override {
-    GuardLock lock(*guard_);
-    if (!enter_process()) return 0;
-    try {
-      return side_->intern(text);
-    } catch (const std::bad_alloc&) {
-      return 0;
-    }
-  }
-
-  void set(std::string_view key, std::string_view value) noexcept override {
-    GuardLock lock(*guard_);
-    if (!enter_process()) return;
-    try {
-      side_->set(key, value);
-    } catch (const std::bad_alloc&) {
-      return;  // the report lacks one setting
-    }
-  }
-
-  uint64_t dropped() const noexcept override {
-    GuardLock lock(*guard_);
-    if (guard_->id.load(std::memory_order_relaxed) == 0) return 0;  // the count is the parent's
-    const uint64_t in_file =
-        file_ ? std::atomic_ref<uint64_t>(file_->header().dropped).load(std::memory_order_relaxed) : 0;
-    return in_file + lost_.load(std::memory_order_relaxed);
-  }
-
-  const std::string& path() const noexcept override {
-    GuardLock lock(*guard_);
-    return file_ ? file_->path() : root_path_;
-  }
-
- private:
-  // A rare event, or the thread's first record in this file.
-  __attribute__((noinline)) void write_slowly(const Record& record) noexcept {
-    std::shared_ptr<File> file;
-    {
-      GuardLock lock(*guard_);
-      if (!enter_process()) {
-        lost_.fetch_add(1, std::memory_order_relaxed);
-        return;
-      }
-      if (!is_frequent(record.kind)) {
-        file_->rare_ring().push(record);
-        return;
-      }
-      file = file_;
-    }
-    if (thread_exits) {
-      write_borrowed(*file, record);
-    } else {
-      write_attached(file, record);
-    }
-  }
-
-  void write_attached(const std::shared_ptr<File>& file, const Record& record) noexcept {
-    Ring* ring = held_rings.of(file);
-    if (ring == nullptr) {
-      file->drop();
-      return;
-    }
-    cached = {file->id(), ring};
-    ring->push(record);
-  }
-
-  // From a destructor that runs after this thread's rings were handed back.
-  static void write_borrowed(File& file, const Record& record) noexcept {
-    Ring* ring = file.acquire();
-    if (ring == nullptr) {
-      file.drop();
-      return;
-    }
-    ring->push(record);
-    file.release(ring);
-  }
-
-  // REQUIRES: the lock. False where a forked child could not open a file of its own.
-  bool enter_process() noexcept {
-    if (guard_->id.load(std::memory_order_relaxed) == 0) open_for_child();
-    return file_ != nullptr;
-  }
-
-  void open_for_child() noexcept {
-    abandon_side_table();
-    lost_.store(0, std::memory_order_relaxed);
-    const std::shared_ptr<File> parent = std::move(file_);
-    file_ = nullptr;
-    uint64_t id = kNoFile - 1;  // no file: every record comes here and is counted
-    try {
-      std::string error;
-      auto file = File::create(root_path_ + "." + std::to_string(::getpid()), shape_, &error);
-      if (file) {
-        auto side = std::make_unique<SideTable>(file);
-        if (parent) side->adopt(*parent);
-        side_ = std::move(side);
-        file_ = std::move(file);
-        id = file_->id();
-      }
-    } catch (const std::bad_alloc&) {
-      file_ = nullptr;
-    }
-    guard_->id.store(id, std::memory_order_relaxed);
-  }
-
-  // A thread of the parent's may have been changing it at the moment of the fork: not even its destructor is
-  // safe.
-  void abandon_side_table() noexcept { [[maybe_unused]] SideTable* const leaked = side_.release(); }
-
-  Guard* const guard_;
-  const std::string root_path_;
-  const Shape shape_;
-  std::shared_ptr<File> file_;
-  std::unique_ptr<SideTable> side_;
-  std::atomic<uint64_t> lost_{0};  // records that a child dropped for want of a file
+struct Trace::Guard {
+  std::atomic<uint64_t> id;
+  std::atomic<uint32_t> locked;
 };
 
-Guard* map_guard(std::string* error) {
+class Trace::GuardLock {
+ public:
+  explicit GuardLock(Guard& guard) : guard_(guard) {
+    while (guard_.locked.exchange(1, std::memory_order_acquire) != 0) ::sched_yield();
+  }
+  GuardLock(const GuardLock&) = delete;
+  GuardLock& operator=(const GuardLock&) = delete;
+  ~GuardLock() { guard_.locked.store(0, std::memory_order_release); }
+
+ private:
+  Guard& guard_;
+};
+
+Trace::Trace(std::shared_ptr<File> file, Guard* guard)
+    : guard_(guard),
+      root_path_(file->path()),
+      shape_(file->shape()),
+      file_(std::move(file)),
+      side_(std::make_unique<SideTable>(file_)) {
+  guard_->id.store(file_->id(), std::memory_order_relaxed);
+}
+
+Trace::~Trace() {
+  if (guard_->id.load(std::memory_order_relaxed) == 0) abandon_side_table();
+  ::munmap(guard_, kPageBytes);
+}
+
+void Trace::write(const Record& record) noexcept {
+  const bool attached = cached.id == guard_->id.load(std::memory_order_relaxed);
+  if (attached && is_frequent(record.kind)) [[likely]] {
+    cached.ring->push(record);
+  } else {
+    write_slowly(record);
+  }
+}
+
+uint64_t Trace::intern(std::string_view text) noexcept {
+  GuardLock lock(*guard_);
+  if (!enter_process()) return 0;
+  try {
+    return side_->intern(text);
+  } catch (const std::bad_alloc&) {
+    return 0;
+  }
+}
+
+void Trace::set(std::string_view key, std::string_view value) noexcept {
+  GuardLock lock(*guard_);
+  if (!enter_process()) return;
+  try {
+    side_->set(key, value);
+  } catch (const std::bad_alloc&) {
+    return;  // the report lacks one setting
+  }
+}
+
+uint64_t Trace::dropped() const noexcept {
+  GuardLock lock(*guard_);
+  if (guard_->id.load(std::memory_order_relaxed) == 0) return 0;  // the count is the parent's
+  const uint64_t in_file =
+      file_ ? std::atomic_ref<uint64_t>(file_->header().dropped).load(std::memory_order_relaxed) : 0;
+  return in_file + lost_.load(std::memory_order_relaxed);
+}
+
+const std::string& Trace::path() const noexcept {
+  GuardLock lock(*guard_);
+  return file_ ? file_->path() : root_path_;
+}
+
+// A rare event, or the thread's first record in this file.
+__attribute__((noinline)) void Trace::write_slowly(const Record& record) noexcept {
+  std::shared_ptr<File> file;
+  {
+    GuardLock lock(*guard_);
+    if (!enter_process()) {
+      lost_.fetch_add(1, std::memory_order_relaxed);
+      return;
+    }
+    if (!is_frequent(record.kind)) {
+      file_->rare_ring().push(record);
+      return;
+    }
+    file = file_;
+  }
+  if (thread_exits) {
+    write_borrowed(*file, record);
+  } else {
+    write_attached(file, record);
+  }
+}
+
+// REQUIRES: the lock. False where a forked child could not open a file of its own.
+bool Trace::enter_process() noexcept {
+  if (guard_->id.load(std::memory_order_relaxed) == 0) open_for_child();
+  return file_ != nullptr;
+}
+
+void Trace::open_for_child() noexcept {
+  abandon_side_table();
+  lost_.store(0, std::memory_order_relaxed);
+  const std::shared_ptr<File> parent = std::move(file_);
+  file_ = nullptr;
+  uint64_t id = kNoFile - 1;  // no file: every record comes here and is counted
+  try {
+    std::string error;
+    auto file = File::create(root_path_ + "." + std::to_string(::getpid()), shape_, &error);
+    if (file) {
+      auto side = std::make_unique<SideTable>(file);
+      if (parent) side->adopt(*parent);
+      side_ = std::move(side);
+      file_ = std::move(file);
+      id = file_->id();
+    }
+  } catch (const std::bad_alloc&) {
+    file_ = nullptr;
+  }
+  guard_->id.store(id, std::memory_order_relaxed);
+}
+
+// A thread of the parent's may have been changing it at the moment of the fork: not even its destructor is
+// safe.
+void Trace::abandon_side_table() noexcept {
+  [[maybe_unused]] SideTable* const leaked = side_.release();
+}
+
+Trace::Guard* Trace::map_guard(std::string* error) {
   void* page = ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) {
     *error = "no memory for a trace: " + std::generic_category().message(errno);
@@ -244,8 +234,6 @@ Guard* map_guard(std::string* error) {
   }
   return new (page) Guard;
 }
-
-}  // namespace
 
 std::unique_ptr<Trace> Trace::open(const std::string& path, const Options& options, std::string* error) {
   const Shape shape{options.rings + 1, options.records_per_ring, options.side_table_bytes};
@@ -263,7 +251,7 @@ std::unique_ptr<Trace> Trace::open(const std::string& path, const Options& optio
     ::munmap(guard, kPageBytes);
     return nullptr;
   }
-  return std::make_unique<MappedTrace>(std::move(file), guard);
+  return std::unique_ptr<Trace>(new Trace(std::move(file), guard));
 }
 
 }  // namespace spillway::trace

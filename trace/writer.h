@@ -8,11 +8,13 @@
 // appended). Errors: `open` says what failed; after that nothing fails: when every ring is taken, records are
 // dropped and counted.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 
+#include "trace/layout.h"
 #include "trace/record.h"
 
 namespace spillway::trace {
@@ -23,20 +25,45 @@ struct Options {
   uint32_t side_table_bytes = 1u << 22;  // stacks are most of it
 };
 
+class File;
+class SideTable;
+
 class Trace {
  public:
   // Creates `path` (its folder must exist), allocates its whole space and maps it. Null and `error` on
   // failure.
   static std::unique_ptr<Trace> open(const std::string& path, const Options& options, std::string* error);
-  virtual ~Trace() = default;
+  ~Trace();
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
 
   // Stores the record under a stamp of its own. `record.order` is the caller's.
-  virtual void write(const Record& record) noexcept = 0;
+  void write(const Record& record) noexcept;
   // An index for `Record::detail`, the same for the same text; 0 when the side table is full.
-  virtual uint64_t intern(std::string_view text) noexcept = 0;
-  virtual void set(std::string_view key, std::string_view value) noexcept = 0;  // a setting, for the report
-  virtual uint64_t dropped() const noexcept = 0;
-  virtual const std::string& path() const noexcept = 0;
+  uint64_t intern(std::string_view text) noexcept;
+  void set(std::string_view key, std::string_view value) noexcept;  // a setting, for the report
+  uint64_t dropped() const noexcept;
+  const std::string& path() const noexcept;
+
+ private:
+  // Lives on a page that the kernel wipes in a forked child. There the id is 0, which no thread's cache
+  // matches, and the lock is open, even if a thread of the parent's held it at the fork.
+  struct Guard;
+  class GuardLock;
+
+  Trace(std::shared_ptr<File> file, Guard* guard);
+  static Guard* map_guard(std::string* error);
+  void write_slowly(const Record& record) noexcept;
+  bool enter_process() noexcept;
+  void open_for_child() noexcept;
+  void abandon_side_table() noexcept;
+
+  Guard* const guard_;
+  const std::string root_path_;
+  const Shape shape_;
+  std::shared_ptr<File> file_;
+  std::unique_ptr<SideTable> side_;
+  std::atomic<uint64_t> lost_{0};  // records that a child dropped for want of a file
 };
 
 }  // namespace spillway::trace

@@ -18,7 +18,7 @@
 
 #include "allocator/tiers/spill.h"
 #include "strategies/ladder/ladder.h"
-#include "tests/strategies/open_gate.h"
+#include "tests/strategies/tiers/open_gate.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "trainer/optimizer/quantization/blockwise_adamw.h"
-#include "trainer/plan/optimizer_state.h"
+#include "trainer/plan/parameters/optimizer_state.h"
 
 namespace {
 

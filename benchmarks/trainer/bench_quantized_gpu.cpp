@@ -20,7 +20,7 @@
 
 #include "trainer/optimizer/quantization/dynamic_map.h"
 #include "trainer/optimizer/rules/rules.h"
-#include "trainer/plan/optimizer_state.h"
+#include "trainer/plan/parameters/optimizer_state.h"
 #include "trainer/runtime/rates.h"
 
 namespace {

@@ -7,19 +7,22 @@
 
 #include "allocator/accounting/budget.h"
 #include "interpose/core.h"
+#include "interpose/plain_lock.h"
 #include "interpose/process.h"
 
 namespace spillway::interpose {
 namespace {
 
-pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-NativeTable table;  // these two are guarded by `lock`
-uint64_t last_serial = 0;
+NativeTable table SPILLWAY_GUARDED_BY(native_table_lock);
+uint64_t last_serial SPILLWAY_GUARDED_BY(native_table_lock) = 0;
 std::atomic<spillway_budget*> found{nullptr};
 
 void in_child() {
-  pthread_mutex_init(&lock, nullptr);
-  table.forget_all();
+  native_table_lock.free_in_child();
+  {
+    const Locked lock(native_table_lock);
+    table.forget_all();
+  }
   if (spillway_budget* budget = found.load()) {
     std::memset(budget->taken_bytes, 0, sizeof budget->taken_bytes);
     std::memset(budget->native_bytes, 0, sizeof budget->native_bytes);
@@ -27,6 +30,8 @@ void in_child() {
 }
 
 }  // namespace
+
+PlainMutex<LockOrder::kNativeTable> native_table_lock;
 
 spillway_budget* native_budget() {
   spillway_budget* budget = found.load(std::memory_order_acquire);
@@ -59,11 +64,11 @@ void give_back(int device, uint64_t bytes) {
 }
 
 HeldTable::HeldTable() {
-  pthread_mutex_lock(&lock);
+  native_table_lock.lock();
 }
 
 HeldTable::~HeldTable() {
-  pthread_mutex_unlock(&lock);
+  native_table_lock.unlock();
 }
 
 NativeTable* HeldTable::operator->() const {

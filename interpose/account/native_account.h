@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "interpose/account/native_table.h"
+#include "interpose/plain_lock.h"
 #include "strategies/core/core.h"
 
 namespace spillway::interpose {
@@ -19,20 +20,22 @@ bool is_device(int device);
 // Of what was drawn for a driver's call. Devices that are none, and 0 bytes, change nothing.
 void give_back(int device, uint64_t bytes);
 
+extern PlainMutex<LockOrder::kNativeTable> native_table_lock;  // HeldTable's
+
 // The table, which is this thread's as long as the object lives. The driver is not called meanwhile.
-class HeldTable {
+class SPILLWAY_SCOPED_CAPABILITY HeldTable {
  public:
-  HeldTable();
-  ~HeldTable();
+  HeldTable() SPILLWAY_ACQUIRE(native_table_lock);
+  ~HeldTable() SPILLWAY_RELEASE();
   HeldTable(const HeldTable&) = delete;
   HeldTable& operator=(const HeldTable&) = delete;
-  NativeTable* operator->() const;
+  NativeTable* operator->() const SPILLWAY_REQUIRES(native_table_lock);
   // The serial that was given last.
-  uint64_t newest_serial() const;
+  uint64_t newest_serial() const SPILLWAY_REQUIRES(native_table_lock);
   // With a serial of its own. False: there was no memory for it, and its bytes went back.
-  bool add(NativeEntry entry) const;
+  bool add(NativeEntry entry) const SPILLWAY_REQUIRES(native_table_lock);
   // Takes it out, and its bytes go back.
-  void drop(NativeEntry* entry) const;
+  void drop(NativeEntry* entry) const SPILLWAY_REQUIRES(native_table_lock);
 };
 
 }  // namespace spillway::interpose

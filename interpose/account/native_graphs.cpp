@@ -5,17 +5,19 @@
 #include "allocator/accounting/budget.h"
 #include "interpose/account/native_account.h"
 #include "interpose/hooks/driver_table.h"
+#include "interpose/plain_lock.h"
 
 namespace spillway::interpose {
 namespace {
 
 static_assert(SPILLWAY_MOST_DEVICES <= 64, "a bit for each");
-pthread_mutex_t counting = PTHREAD_MUTEX_INITIALIZER;
-uint64_t counted_bytes[SPILLWAY_MOST_DEVICES];  // guarded by it
+PlainMutex<LockOrder::kNativeGraphs> counting;
+uint64_t counted_bytes[SPILLWAY_MOST_DEVICES] SPILLWAY_GUARDED_BY(counting);
 pthread_once_t prepared = PTHREAD_ONCE_INIT;
 
 void in_child() {
-  pthread_mutex_init(&counting, nullptr);
+  counting.free_in_child();
+  const Locked lock(counting);
   graph_memory_devices.store(0);
   for (uint64_t& bytes : counted_bytes) bytes = 0;
 }
@@ -34,7 +36,7 @@ bool read_reserved(int device, uint64_t* bytes) {
   return true;
 }
 
-void set_counted(int device, uint64_t bytes) {
+void set_counted(int device, uint64_t bytes) SPILLWAY_REQUIRES(counting) {
   uint64_t& counted = counted_bytes[device];
   spillway_budget* budget = native_budget();
   if (budget == nullptr) return;
@@ -55,20 +57,18 @@ void note_graph_memory(int device) {
 
 // One after the other, so that the newest number is the last to be counted.
 void count_graph_memory() {
-  pthread_mutex_lock(&counting);
+  const Locked lock(counting);
   for (uint64_t left = graph_memory_devices.load(); left != 0; left &= left - 1) {
     const int device = __builtin_ctzll(left);
     uint64_t bytes = 0;
     if (read_reserved(device, &bytes)) set_counted(device, bytes);
   }
-  pthread_mutex_unlock(&counting);
 }
 
 void graph_memory_gone(int device) {
   if (!is_device(device)) return;
-  pthread_mutex_lock(&counting);
+  const Locked lock(counting);
   set_counted(device, 0);
-  pthread_mutex_unlock(&counting);
 }
 
 }  // namespace spillway::interpose

@@ -7,12 +7,12 @@ namespace {
 
 constexpr uint64_t kLeastMappingBytes = 2 << 20;
 
-void drop_if_unused(const HeldTable& table, NativeEntry* page) {
+void drop_if_unused(const HeldTable& table, NativeEntry* page) SPILLWAY_REQUIRES(native_table_lock) {
   if (page->references == 0 && page->mappings == 0) table.drop(page);
 }
 
 // Its bytes are the page's, which goes with its last handle and mapping.
-void unmap(const HeldTable& table, NativeEntry* mapping) {
+void unmap(const HeldTable& table, NativeEntry* mapping) SPILLWAY_REQUIRES(native_table_lock) {
   const NativeEntry gone = *mapping;
   table.drop(mapping);
   NativeEntry* page = table->find(Native::kHandle, gone.page);

@@ -6,16 +6,17 @@
 
 #include "interpose/account/native_account.h"
 #include "interpose/hooks/driver_table.h"
+#include "interpose/plain_lock.h"
 
 namespace spillway::interpose {
 namespace {
 
-pthread_mutex_t visiting = PTHREAD_MUTEX_INITIALIZER;  // comes before the table
+PlainMutex<LockOrder::kNativePools> visiting;  // none is destroyed meanwhile
 std::atomic<bool> used{false};
 pthread_once_t prepared = PTHREAD_ONCE_INIT;
 
 void in_child() {
-  pthread_mutex_init(&visiting, nullptr);
+  visiting.free_in_child();
   used.store(false);
 }
 
@@ -60,13 +61,12 @@ uint64_t pool_keeps(uint64_t pool, int device) {
 }
 
 CUresult destroy_pool(CUmemoryPool pool, CUresult (*destroy)(CUmemoryPool)) {
-  pthread_mutex_lock(&visiting);
+  const Locked lock(visiting);
   const CUresult result = destroy(pool);
   if (result == CUDA_SUCCESS) {
     const HeldTable table;
     if (NativeEntry* known = table->find(Native::kPool, reinterpret_cast<uint64_t>(pool))) table.drop(known);
   }
-  pthread_mutex_unlock(&visiting);
   return result;
 }
 
@@ -78,7 +78,7 @@ void visit_pools(int32_t device, void (*visit)(void* context, uint64_t pool), vo
   constexpr size_t kMost = 256;
   uint64_t pools[kMost];
   size_t count = 0;
-  pthread_mutex_lock(&visiting);
+  const Locked lock(visiting);
   {
     const HeldTable table;
     table->each([&](const NativeEntry& entry) {
@@ -86,7 +86,6 @@ void visit_pools(int32_t device, void (*visit)(void* context, uint64_t pool), vo
     });
   }
   for (size_t i = 0; i < count; ++i) visit(context, pools[i]);
-  pthread_mutex_unlock(&visiting);
 }
 
 }  // namespace spillway::interpose

@@ -11,6 +11,7 @@
 #include <climits>
 
 #include "interpose/hooks/unknown_symbols.h"
+#include "interpose/plain_lock.h"
 #include "interpose/process.h"
 
 namespace spillway::interpose {
@@ -20,11 +21,11 @@ constexpr useconds_t kLookAgainUs = 20;
 // A call that is under way may itself wait for what is held now.
 constexpr uint64_t kMostPassingUs = 1'000'000;
 
-pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
-pthread_mutex_t closing = PTHREAD_MUTEX_INITIALIZER;
+PlainMutex<LockOrder::kLeaf> listing;
+std::atomic<bool> taken{false};  // by the thread that closes it, or holds it closed
 pthread_once_t prepared = PTHREAD_ONCE_INIT;
 pthread_key_t thread_end;
-GateSlot* slots = nullptr;            // guarded by `listing`
+GateSlot* slots SPILLWAY_GUARDED_BY(listing) = nullptr;
 std::atomic<bool> can_unlist{false};  // a thread's slot when it ends, or it is not listed
 std::atomic<bool> all_listed{true};
 
@@ -34,22 +35,24 @@ long membarrier(int command) {
 
 void unlist(void* ended) {
   auto* slot = static_cast<GateSlot*>(ended);
-  pthread_mutex_lock(&listing);
+  const Locked lock(listing);
   for (GateSlot** at = &slots; *at != nullptr; at = &(*at)->next) {
     if (*at != slot) continue;
     *at = slot->next;
     break;
   }
   slot->listed = false;
-  pthread_mutex_unlock(&listing);
 }
 
 // Of the parent's threads only the one that forked is there.
 void in_child() {
-  pthread_mutex_init(&listing, nullptr);
-  pthread_mutex_init(&closing, nullptr);
+  listing.free_in_child();
+  taken.store(false);
   gate_closed.store(0);
-  slots = nullptr;
+  {
+    const Locked lock(listing);
+    slots = nullptr;
+  }
   all_listed.store(true);
   gate_slot.listed = false;
   gate_slot.passing.store(0);
@@ -69,7 +72,7 @@ uint64_t now_us() {
 }
 
 bool all_have_passed(uint64_t deadline_us) {
-  pthread_mutex_lock(&listing);
+  const Locked lock(listing);
   bool passed = true;
   for (const GateSlot* slot = slots; passed && slot != nullptr; slot = slot->next) {
     if (slot == &gate_slot) continue;
@@ -79,12 +82,11 @@ bool all_have_passed(uint64_t deadline_us) {
       ::usleep(kLookAgainUs);
     }
   }
-  pthread_mutex_unlock(&listing);
   return passed;
 }
 
-bool lock_until(pthread_mutex_t* mutex, uint64_t deadline_us) {
-  while (pthread_mutex_trylock(mutex) != 0) {
+bool take_until(uint64_t deadline_us) {
+  while (taken.exchange(true, std::memory_order_acquire)) {
     if (now_us() >= deadline_us) return false;
     ::usleep(kLookAgainUs);
   }
@@ -116,11 +118,10 @@ void list_gate_slot() {
     gate_slot.listed = true;
     return;
   }
-  pthread_mutex_lock(&listing);
+  const Locked lock(listing);
   gate_slot.next = slots;
   slots = &gate_slot;
   gate_slot.listed = true;
-  pthread_mutex_unlock(&listing);
 }
 
 void wait_for_gate() {
@@ -129,7 +130,7 @@ void wait_for_gate() {
 
 int close_gate(uint64_t microseconds) {
   pthread_once(&prepared, prepare);
-  if (!holds_all_work() || !lock_until(&closing, now_us() + microseconds)) return 0;
+  if (!holds_all_work() || !take_until(now_us() + microseconds)) return 0;
   const uint64_t deadline = now_us() + (microseconds < kMostPassingUs ? microseconds : kMostPassingUs);
   gate_closed.store(1, std::memory_order_seq_cst);
   gate_slot.holds = true;
@@ -143,7 +144,7 @@ void open_gate() {
   gate_closed.store(0, std::memory_order_seq_cst);
   ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&gate_closed), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr,
             nullptr, 0);
-  pthread_mutex_unlock(&closing);
+  taken.store(false, std::memory_order_release);
 }
 
 }  // namespace spillway::interpose

@@ -1,11 +1,10 @@
 #include "interpose/gate/pins.h"
 
-#include <pthread.h>
-
 #include <atomic>
 
 #include "interpose/core.h"
 #include "interpose/hooks/driver_table.h"
+#include "interpose/plain_lock.h"
 
 namespace spillway::interpose {
 namespace {
@@ -15,18 +14,17 @@ namespace {
 class PinTable {
  public:
   void add(uint64_t holder, uint64_t address) {
-    pthread_mutex_lock(&lock_);
+    const Locked lock(lock_);
     if (const uint32_t count = count_.load(); count < kMost) {
       pins_[count] = {holder, address};
       count_.store(count + 1);
     }
-    pthread_mutex_unlock(&lock_);
   }
   // The address; 0: it is not in it.
   uint64_t take_out(uint64_t holder) {
     if (count_.load(std::memory_order_relaxed) == 0) return 0;
     uint64_t address = 0;
-    pthread_mutex_lock(&lock_);
+    const Locked lock(lock_);
     const uint32_t count = count_.load();
     for (uint32_t i = 0; i < count && address == 0; ++i) {
       if (pins_[i].holder != holder) continue;
@@ -34,7 +32,6 @@ class PinTable {
       pins_[i] = pins_[count - 1];
       count_.store(count - 1);
     }
-    pthread_mutex_unlock(&lock_);
     return address;
   }
 
@@ -43,9 +40,9 @@ class PinTable {
   struct Pin {
     uint64_t holder, address;
   };
-  pthread_mutex_t lock_ = PTHREAD_MUTEX_INITIALIZER;
+  PlainMutex<LockOrder::kLeaf> lock_;
   std::atomic<uint32_t> count_{0};
-  Pin pins_[kMost];
+  Pin pins_[kMost] SPILLWAY_GUARDED_BY(lock_);
 };
 
 PinTable handles, regions;

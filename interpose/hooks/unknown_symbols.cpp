@@ -9,6 +9,7 @@
 
 #include "interpose/gate/gate.h"
 #include "interpose/hooks/inside.h"
+#include "interpose/plain_lock.h"
 #include "interpose/process.h"
 
 namespace spillway::interpose {
@@ -21,9 +22,9 @@ struct Stub {
   char name[64];
   bool works;  // on memory
 };
-pthread_mutex_t filling = PTHREAD_MUTEX_INITIALIZER;
-Stub stubs[kStubs];  // these two are guarded by it
-size_t count = 0;
+PlainMutex<LockOrder::kUnknownSymbols> filling;
+Stub stubs[kStubs] SPILLWAY_GUARDED_BY(filling);
+size_t count SPILLWAY_GUARDED_BY(filling) = 0;
 
 void describe(char (&out)[64], const char* name, int cuda_version) {
   const int major = cuda_version / 1000, minor = cuda_version % 1000 / 10;
@@ -69,10 +70,9 @@ extern "C" {
   void* const target = spillway_stub_targets[number];
   if (Inside::now()) return target;  // the driver's own call, or Spillway's
   const Passage passage;
-  pthread_mutex_lock(&filling);
+  const spillway::Locked lock(filling);
   if (spillway_stub_called[number].load(std::memory_order_relaxed) == 0) note_call(stubs[number]);
   spillway_stub_called[number].store(1, std::memory_order_relaxed);
-  pthread_mutex_unlock(&filling);
   return target;
 }
 }
@@ -85,7 +85,7 @@ pthread_once_t prepared = PTHREAD_ONCE_INIT;
 
 // What the child calls is noted in its own summary.
 void in_child() {
-  pthread_mutex_init(&filling, nullptr);
+  filling.free_in_child();
   for (auto& called : spillway_stub_called) called.store(0, std::memory_order_relaxed);
 }
 
@@ -99,30 +99,31 @@ void note_without_stub(const char* name, int cuda_version) {
   describe(beyond.name, name, cuda_version);
   beyond.works = works_on_memory(name);
   const Passage passage;
-  pthread_mutex_lock(&filling);
+  const Locked lock(filling);
   note_call(beyond);
-  pthread_mutex_unlock(&filling);
+}
+
+// `found` itself where there is no room for one more.
+void* known_stub(void* found, const char* name, int cuda_version) {
+  const Locked lock(filling);
+  size_t number = 0;
+  while (number < count && spillway_stub_targets[number] != found) ++number;
+  if (number == kStubs) return found;
+  if (number == count) {
+    describe(stubs[number].name, name, cuda_version);
+    stubs[number].works = works_on_memory(name);
+    spillway_stub_targets[number] = found;
+    ++count;
+  }
+  return const_cast<char*>(spillway_stubs + number * kStubBytes);
 }
 
 }  // namespace
 
 void* stub_for(void* found, const char* name, int cuda_version) {
   pthread_once(&prepared, prepare);
-  pthread_mutex_lock(&filling);
-  size_t number = 0;
-  while (number < count && spillway_stub_targets[number] != found) ++number;
-  void* out = found;
-  if (number < kStubs) {
-    out = const_cast<char*>(spillway_stubs + number * kStubBytes);
-    if (number == count) {
-      describe(stubs[number].name, name, cuda_version);
-      stubs[number].works = works_on_memory(name);
-      spillway_stub_targets[number] = found;
-      ++count;
-    }
-  }
-  pthread_mutex_unlock(&filling);
-  if (number == kStubs) note_without_stub(name, cuda_version);
+  void* const out = known_stub(found, name, cuda_version);
+  if (out == found) note_without_stub(name, cuda_version);
   return out;
 }
 

@@ -286,7 +286,7 @@ void Allocator::setMemoryFraction(double fraction, c10::DeviceIndex index) {
   size_t free = 0;
   size_t total = 0;
   C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
-  const std::lock_guard<std::mutex> lock(device.limit_mutex);
+  const Locked lock(device.limit_mutex);
   // A fraction never lifts the limit that the user set.
   if (device.user_limit == 0) device.user_limit = memory_of(index).limit;
   const auto bytes = static_cast<uint64_t>(fraction * static_cast<double>(total));

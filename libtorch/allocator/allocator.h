@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "libtorch/allocator/history/observers.h"
 #include "libtorch/allocator/history/statistics.h"
 #include "libtorch/allocator/pools/pools.h"
@@ -117,11 +118,12 @@ class Allocator final : public Interface {
     Statistics statistics;
     Pools pools;
     std::atomic<double> fraction{1.0};
-    std::mutex limit_mutex;
-    uint64_t allowed = 0;       // by the fraction; 0: none was set
-    uint64_t user_limit = 0;    // without fractions; 0: not asked yet
-    uint64_t core_limit = 0;    // what the fraction and these pools made of it; 0: no fraction was set
-    uint64_t nested_bytes = 0;  // of pools with an allocator of their own
+    Mutex<LockOrder::kMemoryFraction> limit_mutex;
+    uint64_t allowed SPILLWAY_GUARDED_BY(limit_mutex) = 0;     // by the fraction; 0: none was set
+    uint64_t user_limit SPILLWAY_GUARDED_BY(limit_mutex) = 0;  // without fractions; 0: not asked yet
+    uint64_t core_limit SPILLWAY_GUARDED_BY(limit_mutex) =
+        0;  // what the fraction and these pools made of it; 0: no fraction was set
+    uint64_t nested_bytes SPILLWAY_GUARDED_BY(limit_mutex) = 0;  // of pools with an allocator of their own
     std::once_flag context_made;
   };
 
@@ -148,7 +150,7 @@ class Allocator final : public Interface {
   NestedPool::Owner owner_of(c10::DeviceIndex index, c10::MempoolId_t pool);
   bool charge(c10::DeviceIndex index, uint64_t bytes);
   void discharge(c10::DeviceIndex index, uint64_t bytes);
-  static bool limit_core(c10::DeviceIndex index, Device& device);  // under its limit_mutex
+  static bool limit_core(c10::DeviceIndex index, Device& device) SPILLWAY_REQUIRES(device.limit_mutex);
   void* serve_nested(NestedPool& pool, const Asker& asker, size_t bytes);
   static void* borrow(Pools& pools, size_t bytes, cudaStream_t stream);
   bool find_nested(const void* address, spillway_block_info* block);
@@ -164,8 +166,8 @@ class Allocator final : public Interface {
   std::vector<std::unique_ptr<Device>> devices_;
   Settings settings_;
   Listeners listeners_;
-  std::mutex observers_mutex_;
-  std::vector<native::OutOfMemoryObserver> observers_;
+  Mutex<LockOrder::kLeaf> observers_mutex_;
+  std::vector<native::OutOfMemoryObserver> observers_ SPILLWAY_GUARDED_BY(observers_mutex_);
 };
 
 }  // namespace spillway::libtorch

@@ -1,8 +1,8 @@
 #include "libtorch/allocator/install.h"
 
 #include <algorithm>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "libtorch/allocator/allocator.h"
 #include "spillway/libtorch/plugin.h"
 
@@ -77,10 +77,11 @@ extern "C" SPILLWAY_API int spillway_torch_native_memory(int device, uint64_t* h
 // devices would wait for each other, so only one takes one.
 extern "C" SPILLWAY_API int spillway_torch_native_state(int device, SpillwayFrameworkState* state) {
   namespace native = spillway::libtorch::native;
-  static std::mutex mutex;
-  const std::unique_lock<std::mutex> lock(mutex, std::try_to_lock);
+  static spillway::Mutex<spillway::LockOrder::kNativeState> mutex;
+  if (!mutex.try_lock()) return 1;
+  const spillway::Locked lock(mutex, spillway::kAdopt);
   native::CUDAAllocator* now = native::allocator.load();
-  if (!lock.owns_lock() || now == nullptr || now->name() != "native" || !now->initialized()) return 1;
+  if (now == nullptr || now->name() != "native" || !now->initialized()) return 1;
   try {
     *state = {};
     const c10::MempoolId_t every_pool{0, 0};

@@ -1,8 +1,8 @@
 // spillway_torch_install: what has to be right before the shim's virtual table may be used. No LibTorch type
 // appears here, because with another LibTorch than the shim was built for their layouts would differ.
-#include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "libtorch/allocator/core.h"
 #include "libtorch/allocator/install.h"
 #include "libtorch/plugin/libtorch_version.h"
@@ -22,16 +22,16 @@ std::string check_version() {
          kBuiltFor.text() + ": install the Spillway built for it";
 }
 
-std::mutex mutex;
-bool installed = false;
-std::string error;
+Mutex<LockOrder::kShimInstall> mutex;
+bool installed SPILLWAY_GUARDED_BY(mutex) = false;
+std::string error SPILLWAY_GUARDED_BY(mutex);
 
 }  // namespace
 }  // namespace spillway::libtorch
 
 extern "C" SPILLWAY_API int spillway_torch_install(void) {
   using namespace spillway::libtorch;
-  const std::lock_guard<std::mutex> lock(mutex);
+  const spillway::Locked lock(mutex);
   if (installed) return 0;
   error = check_version();
   if (error.empty()) error = load_core();
@@ -41,5 +41,6 @@ extern "C" SPILLWAY_API int spillway_torch_install(void) {
 }
 
 extern "C" SPILLWAY_API const char* spillway_torch_error(void) {
+  const spillway::Locked lock(spillway::libtorch::mutex);
   return spillway::libtorch::error.c_str();
 }

@@ -102,7 +102,7 @@ void Allocator::fail(const Asker& asker, spillway_status status, const spillway_
                                    failure.memory.reserved, c10::Device(c10::DeviceType::CUDA, index));
   std::vector<native::OutOfMemoryObserver> observers;
   {
-    const std::lock_guard<std::mutex> lock(observers_mutex_);
+    const Locked lock(observers_mutex_);
     observers = observers_;
   }
   const double fraction = device.fraction;

@@ -7,13 +7,13 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "libtorch/kernels/attention/attention.h"
 #include "libtorch/kernels/boxed.h"
 #include "libtorch/kernels/known/observer.h"
@@ -207,9 +207,9 @@ int install_reporting() noexcept {
 // Idempotent; may be called from any thread. 0: every later operator on a CUDA tensor is computed on the CPU,
 // or where devices store no values observed.
 extern "C" __attribute__((visibility("default"))) int spillway_kernels_install(void) {
-  static std::mutex mutex;
-  static int result = spillway::kernels::kLater;
-  const std::lock_guard lock(mutex);
+  static spillway::Mutex<spillway::LockOrder::kKernelsInstall> mutex;
+  static int result SPILLWAY_GUARDED_BY(mutex) = spillway::kernels::kLater;
+  const spillway::Locked lock(mutex);
   if (result == spillway::kernels::kLater) result = spillway::kernels::install_reporting();
   return result;
 }

@@ -8,11 +8,11 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/mutex.h"
 #include "libtorch/kernels/boxed.h"
 #include "libtorch/override.h"
 
@@ -58,13 +58,13 @@ class OtherLibraries final : public c10::OpRegistrationListener {
 
   void onOperatorRegistered(const c10::OperatorHandle& op) override {
     if (is_pytorchs(op.operator_name().name)) return;
-    const std::lock_guard lock(mutex_);
+    const Locked lock(mutex_);
     new_.push_back({op.operator_name(), looks_before_});
     any_.store(true, std::memory_order_release);
   }
 
   void onOperatorDeregistered(const c10::OperatorHandle& op) override {
-    const std::lock_guard lock(mutex_);
+    const Locked lock(mutex_);
     std::erase_if(new_, [&](const NewOperator& one) { return one.name == op.operator_name(); });
   }
 
@@ -72,14 +72,14 @@ class OtherLibraries final : public c10::OpRegistrationListener {
     if (!any_.load(std::memory_order_acquire)) return;
     std::vector<NewOperator> all;
     {
-      const std::lock_guard lock(mutex_);
+      const Locked lock(mutex_);
       all.swap(new_);
       any_.store(false, std::memory_order_release);
     }
     // Without the lock: a registration takes the dispatcher's, under which the listener is called.
     std::erase_if(all, [](NewOperator& one) { return is_settled(one) || ++one.looks == kLooks; });
     if (all.empty()) return;
-    const std::lock_guard lock(mutex_);
+    const Locked lock(mutex_);
     new_.insert(new_.end(), all.begin(), all.end());
     any_.store(true, std::memory_order_release);
   }
@@ -99,17 +99,17 @@ class OtherLibraries final : public c10::OpRegistrationListener {
     std::string local = full.substr(full.find("::") + 2);
     if (!op.operator_name().overload_name.empty()) local += "." + op.operator_name().overload_name;
     const WithoutOverrideWarning quiet;
-    static std::mutex mutex;
-    const std::lock_guard lock(mutex);
-    static auto* const libraries = new std::map<std::string, torch::Library>;
+    static Mutex<LockOrder::kKernelsAdopt> mutex;
+    const Locked lock(mutex);
+    static auto* const libraries SPILLWAY_PT_GUARDED_BY(mutex) = new std::map<std::string, torch::Library>;
     const auto library = libraries->try_emplace(space, torch::Library::IMPL, space, c10::DispatchKey::CUDA,
                                                 __FILE__, __LINE__);
     library.first->second.impl(local.c_str(), boxed_kernel(op, c10::DispatchKey::CPU));
   }
 
-  std::mutex mutex_;
+  Mutex<LockOrder::kLeaf> mutex_;
   std::atomic<int> looks_before_{kLooks - 1};
-  std::vector<NewOperator> new_;
+  std::vector<NewOperator> new_ SPILLWAY_GUARDED_BY(mutex_);
   std::atomic<bool> any_{false};
 };
 

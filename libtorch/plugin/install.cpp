@@ -8,25 +8,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "libtorch/plugin/libtorch_version.h"
+#include "base/mutex.h"
+#include "base/this_library.h"
+#include "libtorch/plugin/shim.h"
 #include "spillway/libtorch/plugin.h"
 
 namespace spillway::libtorch {
 namespace {
-
-std::string folder_of_this_library() {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&spillway_install), &info) == 0 || info.dli_fname == nullptr)
-    return "";
-  const std::string path = info.dli_fname;
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "" : path.substr(0, slash + 1);
-}
 
 // The versions of LibTorch that `folder` has a shim for.
 std::vector<LibTorchVersion> versions_in(const std::string& folder) {
@@ -52,20 +44,6 @@ std::string list(const std::vector<LibTorchVersion>& versions) {
   return text.empty() ? "none" : text;
 }
 
-void* open_shim(const std::string& path) {
-  return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-}
-
-std::string install_from(const std::string& shim) {
-  void* library = open_shim(shim);
-  if (library == nullptr) return std::string("the shim can not be loaded: ") + dlerror();
-  auto install = reinterpret_cast<int (*)()>(dlsym(library, "spillway_torch_install"));
-  auto why_not = reinterpret_cast<const char* (*)()>(dlsym(library, "spillway_torch_error"));
-  if (install == nullptr || why_not == nullptr)
-    return shim + " is no shim of Spillway's: install matching libraries";
-  return install() == 0 ? "" : why_not();
-}
-
 // The path of the shim for the LibTorch in the process, or "" and why there is none.
 std::string find_shim(std::string* why_not) {
   const LibTorchVersion process = libtorch_version();
@@ -73,7 +51,7 @@ std::string find_shim(std::string* why_not) {
     *why_not = "LibTorch is not loaded (import torch first), or is older than 2.9";
     return "";
   }
-  const std::string folder = folder_of_this_library();
+  const std::string folder = path_beside(&spillway_install, "").text;
   const std::vector<LibTorchVersion> built = versions_in(folder);
   const bool found = std::ranges::any_of(built, [&](const LibTorchVersion& it) {
     return it.major == process.major && it.minor == process.minor;
@@ -93,12 +71,12 @@ std::string find_shim(std::string* why_not) {
 std::string install() {
   std::string why_not;
   const std::string shim = find_shim(&why_not);
-  return shim.empty() ? why_not : install_from(shim);
+  return shim.empty() ? why_not : install_shim(shim);
 }
 
-std::mutex mutex;
-bool installed = false;
-std::string error;
+Mutex<LockOrder::kPluginInstall> mutex;
+bool installed SPILLWAY_GUARDED_BY(mutex) = false;
+std::string error SPILLWAY_GUARDED_BY(mutex);
 std::atomic<int (*)()> empty_native_cache{nullptr};
 using MemoryFunction = int (*)(int, uint64_t*, uint64_t*, uint64_t*);
 std::atomic<MemoryFunction> native_memory{nullptr};
@@ -122,7 +100,7 @@ bool nccl_is_nccl2() {
 
 extern "C" SPILLWAY_API int spillway_install(void) {
   using namespace spillway::libtorch;
-  const std::lock_guard<std::mutex> lock(mutex);
+  const spillway::Locked lock(mutex);
   if (installed) return 0;
   error = install();
   installed = error.empty();
@@ -130,6 +108,7 @@ extern "C" SPILLWAY_API int spillway_install(void) {
 }
 
 extern "C" SPILLWAY_API const char* spillway_install_error(void) {
+  const spillway::Locked lock(spillway::libtorch::mutex);
   return spillway::libtorch::error.c_str();
 }
 
@@ -137,8 +116,8 @@ extern "C" SPILLWAY_API int spillway_framework_ready(void) {
   using namespace spillway::libtorch;
   if (empty_native_cache.load() != nullptr) return 0;
   // Who holds the lock may need the loader's, which this thread may hold: not now, then.
-  const std::unique_lock<std::mutex> lock(mutex, std::try_to_lock);
-  if (!lock.owns_lock()) return 1;
+  if (!mutex.try_lock()) return 1;
+  const spillway::Locked lock(mutex, spillway::kAdopt);
   std::string why_not;
   const std::string shim = find_shim(&why_not);
   void* library = shim.empty() ? nullptr : open_shim(shim);

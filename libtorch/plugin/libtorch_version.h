@@ -18,11 +18,6 @@ struct LibTorchVersion {
 
 LibTorchVersion libtorch_version();
 
-// "libspillway_torch_2_15.so", the file of the shim for that version.
-inline std::string shim_name(const LibTorchVersion& version) {
-  return "libspillway_torch_" + std::to_string(version.major) + "_" + std::to_string(version.minor) + ".so";
-}
-
 // A symbol of the library of that name, if the process has loaded it, or of any global one.
 void* loaded_symbol(const char* library, const char* name);
 

@@ -3,11 +3,11 @@
 #include <array>
 #include <atomic>
 #include <bit>
-#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
+#include "base/mutex.h"
 #include "libtorch/allocator/core.h"
 #include "libtorch/plugin/failure.h"
 #include "libtorch/plugin/pools.h"
@@ -20,8 +20,9 @@ constexpr int kMaxDevices = 64;
 
 struct Plugin {
   PluginPools pools;
-  std::mutex fraction_mutex;
-  std::array<uint64_t, kMaxDevices> user_limit{};  // before the first fraction; 0: not asked yet
+  Mutex<LockOrder::kMemoryFraction> fraction_mutex;
+  std::array<uint64_t, kMaxDevices> user_limit
+      SPILLWAY_GUARDED_BY(fraction_mutex){};  // before the first fraction; 0: not asked yet
 };
 
 // Never destroyed: tensors outlive static destruction.
@@ -67,7 +68,7 @@ void limit_to(double fraction, int device) {
                                 std::to_string(device) +
                                 ": it is between 0 and 1, for a device that there is");
   const spillway_memory memory = memory_of(device);
-  const std::lock_guard<std::mutex> lock(plugin().fraction_mutex);
+  const Locked lock(plugin().fraction_mutex);
   // A fraction never lifts the limit that the user set.
   uint64_t& user_limit = plugin().user_limit[static_cast<size_t>(device)];
   if (user_limit == 0) user_limit = memory.limit;

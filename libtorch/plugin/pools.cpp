@@ -12,7 +12,7 @@ std::vector<PluginPools::Route>::iterator PluginPools::route_of(const Key& key) 
 }
 
 void PluginPools::begin(int device, SpillwayPoolId id, SpillwayStreamFilter filter) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   const Key key{device, id};
   if (route_of(key) != routes_.end())
     throw std::logic_error("begin_allocate_to_pool: requests already go to this memory pool");
@@ -24,7 +24,7 @@ void PluginPools::begin(int device, SpillwayPoolId id, SpillwayStreamFilter filt
 }
 
 void PluginPools::end(int device, SpillwayPoolId id) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   const auto found = route_of({device, id});
   if (found == routes_.end())
     throw std::logic_error("end_allocate_to_pool: no request goes to this memory pool");
@@ -33,7 +33,7 @@ void PluginPools::end(int device, SpillwayPoolId id) {
 }
 
 void PluginPools::release(int device, SpillwayPoolId id) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   const auto found = pools_.find({device, id});
   if (found == pools_.end() || --found->second.users > 0) return;
   core().table->set_pool(device, found->second.number, SPILLWAY_POOL_RELEASED);
@@ -41,7 +41,7 @@ void PluginPools::release(int device, SpillwayPoolId id) {
 }
 
 uint64_t PluginPools::find_route(int device, CUstream_st* stream) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   for (auto route = routes_.rbegin(); route != routes_.rend(); ++route)  // the innermost first
     if (route->key.first == device && route->filter(stream)) return route->number;
   return 0;

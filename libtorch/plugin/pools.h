@@ -6,10 +6,10 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "spillway/libtorch/plugin.h"
 
 namespace spillway::libtorch {
@@ -37,12 +37,13 @@ class PluginPools {
     SpillwayStreamFilter filter;
   };
   uint64_t find_route(int device, CUstream_st* stream);
-  std::vector<Route>::iterator route_of(const Key& key);
+  std::vector<Route>::iterator route_of(const Key& key) SPILLWAY_REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  std::map<Key, Pool> pools_;
-  std::vector<Route> routes_;
-  uint64_t last_number_ = 0;  // numbers are never used twice: blocks of a pool may outlive it
+  Mutex<LockOrder::kPools> mutex_;
+  std::map<Key, Pool> pools_ SPILLWAY_GUARDED_BY(mutex_);
+  std::vector<Route> routes_ SPILLWAY_GUARDED_BY(mutex_);
+  uint64_t last_number_ SPILLWAY_GUARDED_BY(mutex_) =
+      0;  // numbers are never used twice: blocks of a pool may outlive it
   std::atomic<bool> routing_{false};
 };
 

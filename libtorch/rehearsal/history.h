@@ -1,5 +1,5 @@
 // Every event of the allocator with its addresses, and the names of the places, as a file that the report's
-// page is made of. tools/spillway/rehearse/history.h reads it.
+// page is made of. tools/spillway/rehearse/report/history.h reads it.
 //
 // A line an event: kind, device, address, bytes, stream, the pool's two numbers, place; in hexadecimal.
 // Beside those "step N", "name PLACE {JSON}", and "cut" where the file would have become too large.

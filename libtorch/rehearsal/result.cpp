@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/mutex.h"
 #include "base/output_file.h"
 #include "libtorch/rehearsal/history.h"
 #include "libtorch/rehearsal/probe/stream.h"
@@ -134,8 +135,7 @@ const char* name_of(ReadKind kind) {
   return "";
 }
 
-// With the lock held.
-Json describe(const State& state) {
+Json describe(const State& state) SPILLWAY_REQUIRES(state.mutex) {
   std::set<Site> named;
   Json devices = Json::array(), failures = Json::array(), reads = Json::array(), sites = Json::object();
   for (size_t i = 0; i < state.ledgers.size(); ++i)
@@ -192,23 +192,23 @@ void replace_file(const std::string& path, const Json& json) {
 }  // namespace
 
 void write_result() {
-  static std::mutex one_writer;
+  static Mutex<LockOrder::kRehearsalResult> one_writer;
   const std::string& path = settings().result_path;
   State& state = rehearsal::state();
   if (path.empty() || state.forked) return;
-  const std::lock_guard writing(one_writer);
+  const Locked writing(one_writer);
   state.dirty = false;
   std::vector<Levels> levels;
   size_t devices = 0;
   {
-    const std::lock_guard lock(state.mutex);
+    const Locked lock(state.mutex);
     if (state.problem.empty()) devices = state.ledgers.size();
   }
   levels.reserve(devices);
   for (size_t i = 0; i < devices; ++i) levels.push_back(levels_of(static_cast<int>(i)));
   Json json;
   {
-    const std::lock_guard lock(state.mutex);
+    const Locked lock(state.mutex);
     for (size_t i = 0; i < devices; ++i) state.ledgers[i].observe(levels[i]);
     flush_stream();
     flush_history(state.sites);

@@ -1,8 +1,8 @@
 #include "simulator/libraries/handle_memory.h"
 
-#include <mutex>
 #include <set>
 
+#include "base/mutex.h"
 #include "simulator/libraries/computation.h"
 #include "simulator/libraries/labelled_page.h"
 
@@ -29,8 +29,8 @@ cudaError_t take(int device, const char* label, uint64_t bytes, CUmemGenericAllo
 
 // The library's code on each device: never destroyed, since programs may still call while they exit.
 struct Code {
-  std::mutex mutex;
-  std::set<int> devices;
+  Mutex<LockOrder::kSimulatedCode> mutex;
+  std::set<int> devices SPILLWAY_GUARDED_BY(mutex);
 };
 Code& code() {
   static auto* const all = new Code;
@@ -58,7 +58,7 @@ HandleMemory::~HandleMemory() {
 cudaError_t charge_code(const char* row) {
   int device = 0;
   if (cudaError_t error = current_device(&device); error != cudaSuccess) return error;
-  const std::lock_guard lock(code().mutex);
+  const Locked lock(code().mutex);
   if (code().devices.contains(device)) return cudaSuccess;
   CUmemGenericAllocationHandle stays = 0;  // as modules do
   const cudaError_t error = take(device, row, control()->overhead(device, row), &stays);

@@ -4,9 +4,10 @@
 
 #include <cstdio>
 #include <cstring>
-#include <mutex>
 #include <set>
 #include <string>
+
+#include "base/mutex.h"
 
 namespace spillway::stand_in {
 namespace {
@@ -22,9 +23,9 @@ std::string described(const void* address) {
 }  // namespace
 
 void say_refused(const char* function, const char* answer, const void* caller) {
-  static std::mutex mutex;
-  static auto* const said = new std::set<std::string>;
-  const std::lock_guard lock(mutex);
+  static Mutex<LockOrder::kLeaf> mutex;
+  static auto* const said SPILLWAY_PT_GUARDED_BY(mutex) = new std::set<std::string>;
+  const Locked lock(mutex);
   if (!said->insert(function).second) return;
   std::fprintf(stderr, "spillway simulator: %s, called from %s, is not simulated: returning %s\n", function,
                described(caller).c_str(), answer);

@@ -1,11 +1,11 @@
 #include "simulator/runtime/error.h"
 
 #include <cstdio>
-#include <mutex>
 #include <set>
 #include <string_view>
 
-#include "simulator/runtime/missing.h"
+#include "base/mutex.h"
+#include "simulator/runtime/kernels/missing.h"
 
 namespace spillway::runtime {
 namespace {
@@ -72,9 +72,10 @@ bool is_sticky(cudaError_t error) {
 }
 
 int refuse_missing(const char* name) {
-  static std::mutex mutex;
-  static auto* const said = new std::set<std::string_view>;  // calls come until the process has ended
-  const std::lock_guard lock(mutex);
+  static Mutex<LockOrder::kLeaf> mutex;
+  static auto* const said SPILLWAY_PT_GUARDED_BY(mutex) =
+      new std::set<std::string_view>;  // calls come until the process has ended
+  const Locked lock(mutex);
   if (said->insert(name).second)
     std::fprintf(stderr, "spillway simulator: %s is not simulated: returning cudaErrorNotSupported\n", name);
   return finish(cudaErrorNotSupported);

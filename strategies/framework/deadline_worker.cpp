@@ -1,10 +1,9 @@
 #include "strategies/framework/deadline_worker.h"
 
 #include <algorithm>
-#include <system_error>
-#include <thread>
 #include <utility>
 
+#include "base/service_thread.h"
 #include "strategies/processes/primary_context_guard.h"
 
 namespace spillway {
@@ -39,12 +38,8 @@ bool DeadlineWorker::wait_for(uint64_t number, Deadline deadline) {
 
 bool DeadlineWorker::begin(std::function<void()> work, Deadline deadline, bool (*stop)()) {
   if (!started_) {
-    try {
-      std::thread([this] { serve(); }).detach();
-    } catch (const std::system_error&) {
-      return false;
-    }
-    started_ = true;
+    started_ = start_service_thread([this] { serve(); });
+    if (!started_) return false;
   }
   work_ = std::move(work);
   busy_ = true;

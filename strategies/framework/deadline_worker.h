@@ -17,6 +17,13 @@ namespace spillway {
 
 class DeadlineWorker {
  public:
+  // The one of `Owner`, a type that names who has it; its thread may outlive every static object.
+  template <class Owner>
+  static DeadlineWorker& of() {
+    static auto* const made = new DeadlineWorker;
+    return *made;
+  }
+
   // Does `work` on the worker's thread; true when it has ended before `deadline`, and before `stop`, asked
   // every few milliseconds, says so. Otherwise it goes on, and until it ends nothing else is accepted.
   bool run(std::function<void()> work, std::chrono::steady_clock::time_point deadline,

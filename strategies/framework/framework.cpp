@@ -3,11 +3,10 @@
 #include <dlfcn.h>
 
 #include <atomic>
-#include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
 
+#include "base/this_library.h"
 #include "strategies/framework/deadline_worker.h"
 
 namespace spillway {
@@ -23,20 +22,9 @@ using RetriesFunction = int (*)(int, uint64_t*, uint64_t*);
 std::atomic<RetriesFunction> retries{nullptr};
 std::atomic<Function> uses_nccl2{nullptr};
 
-std::string beside_this_library(const char* name) {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&prepare_framework), &info) == 0 || info.dli_fname == nullptr)
-    return name;
-  // An installation has a link to this library where linkers look, and the others beside the file itself.
-  std::error_code error;
-  const std::filesystem::path file = std::filesystem::canonical(info.dli_fname, error);
-  return error ? name : (file.parent_path() / name).string();
-}
-
-// Never destroyed: its thread may outlive every static object.
+struct Framework;
 DeadlineWorker& worker() {
-  static auto* const helper = new DeadlineWorker;
-  return *helper;
+  return DeadlineWorker::of<Framework>();
 }
 
 bool libtorch_is_loaded() {
@@ -50,8 +38,7 @@ bool libtorch_is_loaded() {
 bool prepare_framework() {
   if (empty.load() != nullptr) return true;
   if (!libtorch_is_loaded()) return false;
-  void* plugin =
-      dlopen(beside_this_library("libspillway_plugin.so").c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  void* plugin = open_library(path_beside(&prepare_framework, "libspillway_plugin.so"));
   if (plugin == nullptr) return false;
   const auto ready = reinterpret_cast<Function>(dlsym(plugin, "spillway_framework_ready"));
   const auto release = reinterpret_cast<Function>(dlsym(plugin, "spillway_framework_empty_cache"));

@@ -1,15 +1,12 @@
 #include "strategies/processes/process_service.h"
 
-#include <signal.h>
-
 #include <atomic>
 #include <chrono>
 #include <optional>
-#include <system_error>
-#include <thread>
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/service_thread.h"
 #include "driver/table.h"
 #include "strategies/core/environment.h"
 #include "strategies/core/free_bytes.h"
@@ -41,10 +38,8 @@ std::vector<Holding> holdings(const driver::Table& table) {
 // LibTorch's allocator holds its lock while it calls the driver, and so while one of its calls asks the other
 // processes. Who waited for the lock then could not answer them, and each would wait for the other.
 void give_framework_cache(const driver::Table& table, int ordinal) {
-  static auto* const helper =
-      new DeadlineWorker;  // never destroyed: its thread may outlive every static object
   const auto asks = [] { return ProcessService::ledger() != nullptr && ProcessService::ledger()->asks(); };
-  helper->run(
+  DeadlineWorker::of<ProcessService>().run(
       [&table, ordinal] {
         stay_out_of_captures(table);
         const PrimaryContextGuard device(table, ordinal);
@@ -134,20 +129,12 @@ void serve(Ledger& ledger, uint32_t (*captures)(), uint64_t guarantee_bytes) {
   }
 }
 
-// The program's signals are for its own threads.
 bool start_thread(Ledger& ledger, uint32_t (*captures)(), uint64_t guarantee_bytes, std::string* why_not) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  bool started = true;
-  try {
-    std::thread([&ledger, captures, guarantee_bytes] { serve(ledger, captures, guarantee_bytes); }).detach();
-  } catch (const std::system_error& error) {
-    *why_not = std::string("no thread for the ledger: ") + error.what();
-    started = false;
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return started;
+  std::string error;
+  const auto work = [&ledger, captures, guarantee_bytes] { serve(ledger, captures, guarantee_bytes); };
+  if (start_service_thread(work, &error)) return true;
+  *why_not = "no thread for the ledger: " + error;
+  return false;
 }
 
 }  // namespace

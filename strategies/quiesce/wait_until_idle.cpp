@@ -6,21 +6,13 @@
 #include "strategies/framework/deadline_worker.h"
 
 namespace spillway {
-namespace {
-
-// Never destroyed: the thread may outlive every static object.
-DeadlineWorker& worker() {
-  static auto* const made = new DeadlineWorker;
-  return *made;
-}
-
-}  // namespace
+struct WaitUntilIdle;
 
 bool wait_until_idle(Allocator& allocator, std::chrono::steady_clock::time_point deadline) {
   // Shared with the thread, which may still write it when nobody waits any more.
   const auto idle = std::make_shared<bool>(false);
   const auto work = [&allocator, idle] { *idle = wait_until_all_idle(allocator); };
-  return worker().run_when_free(work, deadline) && *idle;
+  return DeadlineWorker::of<WaitUntilIdle>().run_when_free(work, deadline) && *idle;
 }
 
 }  // namespace spillway

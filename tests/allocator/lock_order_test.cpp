@@ -39,6 +39,25 @@ TEST(LockOrder, ATryMayComeOutOfOrder) {
   const Locked adopted(first, kAdopt);
 }
 
+TEST(LockOrderDeathTest, ARecursiveLockIsTakenAgainWhateverIsHeld) {
+  RecursiveMutex<LockOrder::kTrackers> recursive;
+  const Locked one(recursive);
+  const Locked later(third);
+  {
+    const Locked again(recursive);
+  }
+  EXPECT_DEATH(const Locked out_of_order(first), "base/lock_order.h");
+}
+
+TEST(LockOrderDeathTest, ARecursiveLockHasItsPlaceToo) {
+  RecursiveMutex<LockOrder::kTrackers> recursive;
+  {
+    const Locked released(recursive);
+  }
+  const Locked held(third);
+  EXPECT_DEATH(const Locked out_of_order(recursive), "base/lock_order.h");
+}
+
 TEST(LockOrder, WhatWasReleasedIsForgotten) {
   {
     const Locked held(third);

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "strategies/ladder/ladder.h"
-#include "tests/allocator/fuzz_machine.h"
+#include "tests/allocator/fuzz/fuzz_machine.h"
 
 namespace spillway::testing {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/simulator/driver_support.h"
+#include "tests/simulator/driver/support.h"
 
 namespace spillway::test {
 namespace {

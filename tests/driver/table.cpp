@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "driver/probe.h"
-#include "tests/simulator/driver_support.h"
+#include "tests/simulator/driver/support.h"
 
 namespace spillway::test {
 namespace {

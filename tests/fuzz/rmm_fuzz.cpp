@@ -1,8 +1,8 @@
 // Logs of RMM's: lines with commas, whatever stands in them.
 #include <sstream>
 
-#include "tests/fuzz/history_promises.h"
-#include "tests/fuzz/promise.h"
+#include "tests/fuzz/promises/history_promises.h"
+#include "tests/fuzz/promises/promise.h"
 #include "tools/spillway/rmm/line.h"
 #include "tools/spillway/rmm/log.h"
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "tools/spillway/report/trace_history.h"
+#include "tools/spillway/report/trace/trace_history.h"
 #include "tools/spillway/snapshot/write.h"
 #include "trace/reader.h"
 #include "trace/writer.h"

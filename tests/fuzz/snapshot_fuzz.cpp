@@ -1,8 +1,8 @@
 // Memory snapshots of PyTorch's: from memory, and from a file in pieces of a few bytes, which must tell the
 // same.
 #include "tests/fuzz/anonymous_file.h"
-#include "tests/fuzz/history_promises.h"
-#include "tests/fuzz/promise.h"
+#include "tests/fuzz/promises/history_promises.h"
+#include "tests/fuzz/promises/promise.h"
 #include "tools/spillway/snapshot/snapshot.h"
 #include "tools/spillway/snapshot/write.h"
 

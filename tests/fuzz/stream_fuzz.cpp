@@ -1,8 +1,8 @@
 // Streams of requests, as `spillway replay` takes them; a stream's last line is also read as settings of
 // PyTorch's allocator.
 #include "tests/fuzz/anonymous_file.h"
-#include "tests/fuzz/promise.h"
-#include "tests/fuzz/replay_promises.h"
+#include "tests/fuzz/promises/promise.h"
+#include "tests/fuzz/promises/replay_promises.h"
 
 namespace spillway::fuzz {
 namespace {

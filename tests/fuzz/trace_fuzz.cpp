@@ -2,11 +2,11 @@
 #include <cstring>
 
 #include "tests/fuzz/anonymous_file.h"
-#include "tests/fuzz/history_promises.h"
-#include "tests/fuzz/promise.h"
+#include "tests/fuzz/promises/history_promises.h"
+#include "tests/fuzz/promises/promise.h"
 #include "tools/spillway/page/page.h"
-#include "tools/spillway/report/trace_history.h"
-#include "tools/spillway/report/trace_report.h"
+#include "tools/spillway/report/trace/trace_history.h"
+#include "tools/spillway/report/trace/trace_report.h"
 #include "trace/layout.h"
 
 namespace spillway::fuzz {

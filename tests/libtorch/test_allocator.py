@@ -8,7 +8,7 @@ import unittest
 
 import simulated
 
-HERE = pathlib.Path(__file__).resolve().parent
+PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs"
 
 
 def python(code, **settings):
@@ -31,7 +31,7 @@ class Statistics(unittest.TestCase):
         steps = {}
         for allocator in ("native", "spillway"):
             with_spillway = [simulated.PROGRAMS / "with_spillway.py"] if allocator == "spillway" else []
-            outcome = simulated.run(sys.executable, *with_spillway, HERE / "statistics_program.py", values="zeros")
+            outcome = simulated.run(sys.executable, *with_spillway, PROGRAMS / "statistics_program.py", values="zeros")
             self.assertEqual(outcome.status, 0, outcome.errors)
             steps[allocator] = [json.loads(line) for line in outcome.output]
         self.assertGreater(len(steps["native"]), 12)
@@ -64,7 +64,7 @@ print([name for name in stats if name.endswith(".peak") and stats[name] != stats
 
     def test_a_snapshot_adds_up_to_the_statistics_on_each_device(self):
         for with_spillway in ([], [simulated.PROGRAMS / "with_spillway.py"]):
-            outcome = simulated.run(sys.executable, *with_spillway, HERE / "consistency_program.py", values="zeros",
+            outcome = simulated.run(sys.executable, *with_spillway, PROGRAMS / "consistency_program.py", values="zeros",
                                     SPILLWAY_SIM_DEVICES="2")
             self.assertEqual(outcome.status, 0, outcome.errors)
             self.assertEqual(len(outcome.output), 16)

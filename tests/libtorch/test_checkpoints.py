@@ -5,12 +5,12 @@ import unittest
 
 import simulated
 
-HERE = pathlib.Path(__file__).resolve().parent
+PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs"
 
 
 def run(part, allocator):
     with_spillway = [simulated.PROGRAMS / "with_spillway.py"] if allocator == "spillway" else []
-    return simulated.run(sys.executable, *with_spillway, HERE / "checkpoint_program.py", part, values="zeros")
+    return simulated.run(sys.executable, *with_spillway, PROGRAMS / "checkpoint_program.py", part, values="zeros")
 
 
 class Checkpoints(unittest.TestCase):

@@ -11,7 +11,7 @@ import unittest
 
 import simulated
 
-PROGRAM = pathlib.Path(__file__).with_name("random_program.py")
+PROGRAM = pathlib.Path(__file__).with_name("programs") / "random_program.py"
 SEED = int(os.environ.get("SPILLWAY_DIFFERENTIAL_SEED", "1"))
 OPERATIONS = int(os.environ.get("SPILLWAY_DIFFERENTIAL_OPERATIONS", "1500"))
 ALLOCATORS = ("native", "spillway")

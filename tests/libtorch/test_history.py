@@ -6,12 +6,12 @@ import unittest
 
 import simulated
 
-HERE = pathlib.Path(__file__).resolve().parent
+PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs"
 
 
 def run(part, allocator, **settings):
     with_spillway = [simulated.PROGRAMS / "with_spillway.py"] if allocator == "spillway" else []
-    return simulated.run(sys.executable, *with_spillway, HERE / "history_program.py", part, values="zeros",
+    return simulated.run(sys.executable, *with_spillway, PROGRAMS / "history_program.py", part, values="zeros",
                          **settings)
 
 

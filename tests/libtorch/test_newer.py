@@ -5,7 +5,7 @@ import unittest
 
 import simulated
 
-HERE = pathlib.Path(__file__).resolve().parent
+PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs"
 MINOR = int(simulated.LIBTORCH.split(".")[1])
 REFUSING = {"PYTORCH_CUDA_ALLOC_CONF": "throw_on_cudamalloc_oom:True"}
 
@@ -13,7 +13,7 @@ REFUSING = {"PYTORCH_CUDA_ALLOC_CONF": "throw_on_cudamalloc_oom:True"}
 class Newer(unittest.TestCase):
     def outputs(self, **settings):
         """What the program prints on the native allocator and on Spillway's."""
-        program = HERE / "newer_program.py"
+        program = PROGRAMS / "newer_program.py"
         runs = [simulated.run(sys.executable, *words, program, values="zeros", capacity="2GiB", **settings)
                 for words in ([], [simulated.PROGRAMS / "with_spillway.py"])]
         for outcome in runs:

@@ -7,7 +7,7 @@ import unittest
 
 import simulated
 
-HERE = pathlib.Path(__file__).resolve().parent
+PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs"
 
 
 class Pools(unittest.TestCase):
@@ -15,7 +15,7 @@ class Pools(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.source = pathlib.Path(cls.folder.name) / "libsource.so"
-        subprocess.run(["cc", "-shared", "-fPIC", "-o", cls.source, HERE / "pool_source.c", "-ldl"], check=True)
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", cls.source, PROGRAMS / "pool_source.c", "-ldl"], check=True)
 
     @classmethod
     def tearDownClass(cls):
@@ -23,7 +23,7 @@ class Pools(unittest.TestCase):
 
     def run_part(self, part, allocator):
         with_spillway = [simulated.PROGRAMS / "with_spillway.py"] if allocator == "spillway" else []
-        program = HERE / "pools_program.py"
+        program = PROGRAMS / "pools_program.py"
         return simulated.run(sys.executable, *with_spillway, program, part, self.source, values="zeros")
 
     def compare(self, part, lines=None):

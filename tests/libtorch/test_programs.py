@@ -65,7 +65,7 @@ def run(build, case, allocator):
         records = pathlib.Path(folder) / "records"
         records.mkdir()
         command = [build / "bin/spillway", "rehearse", "--once", *case.machine, "--allocator", allocator, "--", PYTHON,
-                   *case.launcher, HERE / "record_requests.py", records, PROGRAMS / script, *arguments]
+                   *case.launcher, HERE / "programs" / "record_requests.py", records, PROGRAMS / script, *arguments]
         # A session of its own: what does not end is ended with all that it started.
         process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                    text=True, env=environment, start_new_session=True)

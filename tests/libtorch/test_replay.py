@@ -12,7 +12,7 @@ import unittest
 
 import simulated
 
-HERE = pathlib.Path(__file__).resolve().parent
+PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs"
 SPILLWAY = simulated.BUILD / "bin" / "spillway"
 MIB = 1 << 20
 CAPACITY = 1 << 30
@@ -108,7 +108,7 @@ def die(way, capacity=CAPACITY, allocator="native", trace=None, **settings):
         settings["SPILLWAY_TRACE"] = str(trace)
     with tempfile.TemporaryDirectory() as folder:
         snapshot = pathlib.Path(folder) / "snapshot.pickle"
-        outcome = simulated.run(sys.executable, *with_spillway, HERE / "deaths_program.py", way, snapshot,
+        outcome = simulated.run(sys.executable, *with_spillway, PROGRAMS / "deaths_program.py", way, snapshot,
                                 values="zeros", capacity=str(capacity), **settings)
         if outcome.status != 0:
             raise AssertionError(outcome.errors)

@@ -12,7 +12,7 @@ import unittest
 
 import simulated
 
-PROGRAM = pathlib.Path(__file__).with_name("sharing_program.py")
+PROGRAM = pathlib.Path(__file__).with_name("programs") / "sharing_program.py"
 
 
 class Sharing(unittest.TestCase):
@@ -136,7 +136,7 @@ class Deaths(Sharing):
 
 class Peers(unittest.TestCase):
     """Copies between devices do what they do natively, and no device touches memory that it may not."""
-    PROGRAM = pathlib.Path(__file__).with_name("peer_program.py")
+    PROGRAM = pathlib.Path(__file__).with_name("programs") / "peer_program.py"
 
     def compare(self, *command):
         outcomes = [simulated.run(*command, sys.executable, self.PROGRAM, *arguments, SPILLWAY_SIM_DEVICES="2")

@@ -9,7 +9,7 @@ import unittest
 
 import simulated
 
-HERE = pathlib.Path(__file__).resolve().parent
+PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs"
 CAPACITY = 1 << 30
 
 
@@ -18,7 +18,7 @@ def die(way, allocator, **settings):
     with_spillway = [simulated.PROGRAMS / "with_spillway.py"] if allocator == "spillway" else []
     with tempfile.TemporaryDirectory() as folder:
         snapshot = pathlib.Path(folder) / "snapshot.pickle"
-        outcome = simulated.run(sys.executable, *with_spillway, HERE / "deaths_program.py", way, snapshot,
+        outcome = simulated.run(sys.executable, *with_spillway, PROGRAMS / "deaths_program.py", way, snapshot,
                                 values="zeros", capacity=str(CAPACITY), **settings)
         if outcome.status != 0:
             raise AssertionError(outcome.errors)

@@ -5,7 +5,7 @@ import unittest
 
 import simulated
 
-FRAGMENTED = pathlib.Path(__file__).with_name("fragmented.py")
+FRAGMENTED = pathlib.Path(__file__).with_name("programs") / "fragmented.py"
 PROGRAM = simulated.PROGRAMS / "values_gpt2.py"
 STEPS, WIDTH = 3, 512
 

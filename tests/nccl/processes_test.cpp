@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "simulator/libraries/nccl/unique_id.h"
+#include "simulator/libraries/nccl/communicator/unique_id.h"
 #include "tests/nccl/ranks.h"
 
 namespace spillway::nccl_test {

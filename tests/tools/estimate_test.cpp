@@ -7,7 +7,7 @@
 #include "tests/tools/support.h"
 #include "tools/spillway/plan/known_models.h"
 #include "tools/spillway/plan/picture.h"
-#include "trainer/plan/parameter_table.h"
+#include "trainer/plan/parameters/parameter_table.h"
 
 namespace spillway::tools {
 namespace {

@@ -1,12 +1,12 @@
-// The events of a rehearsed program, read as a history: tools/spillway/rehearse/history.h.
+// The events of a rehearsed program, read as a history: tools/spillway/rehearse/report/history.h.
 #include <gmock/gmock.h>
 
 #include <random>
 #include <sstream>
 
-#include "tools/spillway/history/findings.h"
+#include "tools/spillway/history/findings/findings.h"
 #include "tools/spillway/history/moment.h"
-#include "tools/spillway/rehearse/history.h"
+#include "tools/spillway/rehearse/report/history.h"
 
 namespace spillway::tools {
 namespace {

@@ -2,15 +2,15 @@
 // failures that the program dealt with, runs that used no device or found no kernels.
 #include <gmock/gmock.h>
 
-#include "tools/spillway/rehearse/baseline.h"
-#include "tools/spillway/rehearse/failure_text.h"
-#include "tools/spillway/rehearse/find.h"
-#include "tools/spillway/rehearse/findings.h"
-#include "tools/spillway/rehearse/judge.h"
-#include "tools/spillway/rehearse/outcome.h"
-#include "tools/spillway/rehearse/report_json.h"
-#include "tools/spillway/rehearse/report_text.h"
-#include "tools/spillway/rehearse/series.h"
+#include "tools/spillway/rehearse/judge/failure_text.h"
+#include "tools/spillway/rehearse/judge/find.h"
+#include "tools/spillway/rehearse/judge/findings.h"
+#include "tools/spillway/rehearse/judge/judge.h"
+#include "tools/spillway/rehearse/judge/outcome.h"
+#include "tools/spillway/rehearse/report/report_json.h"
+#include "tools/spillway/rehearse/report/report_text.h"
+#include "tools/spillway/rehearse/report/series.h"
+#include "tools/spillway/rehearse/run/baseline.h"
 
 namespace spillway::tools {
 namespace {

@@ -4,11 +4,11 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tools/spillway/rehearse/baseline.h"
-#include "tools/spillway/rehearse/find.h"
-#include "tools/spillway/rehearse/outcome.h"
-#include "tools/spillway/rehearse/places.h"
-#include "tools/spillway/rehearse/report_text.h"
+#include "tools/spillway/rehearse/judge/find.h"
+#include "tools/spillway/rehearse/judge/outcome.h"
+#include "tools/spillway/rehearse/judge/places.h"
+#include "tools/spillway/rehearse/report/report_text.h"
+#include "tools/spillway/rehearse/run/baseline.h"
 
 namespace spillway::tools {
 namespace {

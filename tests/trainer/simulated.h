@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "driver/simulator_control.h"
-#include "tests/trainer/outcome.h"
+#include "tests/trainer/data/test_corpus.h"
+#include "tests/trainer/recovery/outcome.h"
 #include "tests/trainer/scratch_folder.h"
 #include "tests/trainer/small_models.h"
-#include "tests/trainer/test_corpus.h"
 #include "trainer/step/training_step.h"
 
 namespace spillway::trainer {

@@ -1,6 +1,6 @@
 // Models small enough that every request of a step can fail in a test.
 #pragma once
-#include "spillway/trainer/plan/architecture.h"
+#include "trainer/plan/architecture.h"
 
 namespace spillway::trainer {
 

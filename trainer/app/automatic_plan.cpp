@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "spillway/trainer/plan/planner.h"
+#include "trainer/plan/planner.h"
 
 namespace spillway::trainer {
 namespace {

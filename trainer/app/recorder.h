@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "spillway/spillway.h"
-#include "spillway/trainer/step/recoverable_step.h"
 #include "trainer/app/event_file.h"
 #include "trainer/app/log.h"
 #include "trainer/app/run_files.h"
 #include "trainer/config/config.h"
 #include "trainer/report/history.h"
+#include "trainer/step/recoverable_step.h"
 
 namespace spillway::trainer {
 

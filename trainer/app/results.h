@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "spillway/spillway.h"
-#include "spillway/trainer/step/recoverable_step.h"
+#include "trainer/step/recoverable_step.h"
 
 namespace spillway::trainer {
 

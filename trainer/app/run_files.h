@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "spillway/trainer/plan/plan.h"
+#include "trainer/plan/plan.h"
 
 namespace spillway::trainer {
 

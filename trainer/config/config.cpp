@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "trainer/data/examples.h"
-#include "trainer/plan/plan_toml.h"
+#include "trainer/plan/toml/plan_toml.h"
 #include "trainer/pretrained/hugging_face_config.h"
 
 namespace spillway::trainer {

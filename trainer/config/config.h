@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "spillway/trainer/plan/architecture.h"
-#include "spillway/trainer/plan/estimate.h"
-#include "spillway/trainer/plan/numerics.h"
-#include "spillway/trainer/step/recoverable_step.h"
+#include "trainer/plan/architecture.h"
+#include "trainer/plan/estimate.h"
+#include "trainer/plan/numerics.h"
+#include "trainer/step/recoverable_step.h"
 
 namespace spillway::trainer {
 

@@ -14,7 +14,7 @@ BatchLoader::BatchLoader(Draw draw, uint32_t rows, size_t tokens, Options option
 void BatchLoader::work(const std::stop_token& stop) {
   while (auto batch = claim(stop)) {
     make(*batch);
-    const std::lock_guard lock(mutex_);
+    const Locked lock(mutex_);
     batch->made = true;
     batch.reset();  // who takes it has it alone, and its exception too
     made_.notify_one();
@@ -22,9 +22,9 @@ void BatchLoader::work(const std::stop_token& stop) {
 }
 
 std::shared_ptr<BatchLoader::Batch> BatchLoader::claim(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  if (!room_.wait(lock, stop, [this] { return begun_ && batches_.size() < ahead_; }) || stop.stop_requested())
-    return nullptr;
+  const Locked lock(mutex_);
+  const auto has_room = [this]() SPILLWAY_REQUIRES(mutex_) { return begun_ && batches_.size() < ahead_; };
+  if (!room_.wait(mutex_, stop, has_room) || stop.stop_requested()) return nullptr;
   auto batch = std::make_shared<Batch>(next_);
   if (!spare_.empty()) batch->tokens = std::move(spare_.back()), spare_.pop_back();
   batches_.push_back(batch);
@@ -49,10 +49,10 @@ void BatchLoader::begin_at(uint64_t cursor) {
 }
 
 std::shared_ptr<BatchLoader::Batch> BatchLoader::wait_for(uint64_t cursor) {
-  std::unique_lock lock(mutex_);
+  const Locked lock(mutex_);
   const uint64_t expected = batches_.empty() ? next_ : batches_.front()->cursor;
   if (!begun_ || expected != cursor) begin_at(cursor);
-  made_.wait(lock, [this] { return !batches_.empty() && batches_.front()->made; });
+  while (batches_.empty() || !batches_.front()->made) made_.wait(mutex_);
   auto batch = std::move(batches_.front());
   batches_.pop_front();
   if (batch->error) begin_at(cursor);
@@ -68,7 +68,7 @@ void BatchLoader::take(uint64_t cursor, std::vector<int64_t>* batch) {
   const auto made = wait_for(cursor);
   if (made->error) std::rethrow_exception(made->error);
   std::swap(*batch, made->tokens);
-  const std::lock_guard lock(mutex_);
+  const Locked lock(mutex_);
   spare_.push_back(std::move(made->tokens));
 }
 

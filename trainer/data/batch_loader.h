@@ -14,10 +14,11 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <thread>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace spillway::trainer {
 
@@ -51,19 +52,20 @@ class BatchLoader {
       const std::stop_token& stop);  // the next one to draw; null: it is time to stop
   void make(Batch& batch) const;
   std::shared_ptr<Batch> wait_for(uint64_t cursor);
-  void begin_at(uint64_t cursor);
+  void begin_at(uint64_t cursor) SPILLWAY_REQUIRES(mutex_);
 
   const Draw draw_;
   const uint32_t rows_;
   const size_t tokens_;
   const uint32_t ahead_;
 
-  std::mutex mutex_;  // of all below
+  Mutex<LockOrder::kLeaf> mutex_;
   std::condition_variable_any room_, made_;
-  std::deque<std::shared_ptr<Batch>> batches_;  // claimed and not taken, by cursor
-  bool begun_ = false;                          // by the first `take`
-  uint64_t next_ = 0;                           // cursor of the next claim
-  std::vector<std::vector<int64_t>> spare_;     // memory of batches that were taken
+  std::deque<std::shared_ptr<Batch>> batches_
+      SPILLWAY_GUARDED_BY(mutex_);                                       // claimed and not taken, by cursor
+  bool begun_ SPILLWAY_GUARDED_BY(mutex_) = false;                       // by the first `take`
+  uint64_t next_ SPILLWAY_GUARDED_BY(mutex_) = 0;                        // cursor of the next claim
+  std::vector<std::vector<int64_t>> spare_ SPILLWAY_GUARDED_BY(mutex_);  // memory of batches that were taken
 
   std::vector<std::jthread> workers_;  // last: they end before what they use
 };

@@ -10,9 +10,9 @@
 #include <cstdint>
 #include <span>
 
-#include "spillway/trainer/plan/architecture.h"
 #include "trainer/data/corpus.h"
 #include "trainer/data/span_corruption.h"
+#include "trainer/plan/architecture.h"
 
 namespace spillway::trainer {
 

@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "spillway/trainer/plan/architecture.h"
 #include "trainer/data/mix.h"
+#include "trainer/plan/architecture.h"
 
 namespace spillway::trainer {
 namespace {

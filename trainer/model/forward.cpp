@@ -1,7 +1,7 @@
 #include "trainer/model/forward.h"
 
 #include "trainer/model/operators.h"
-#include "trainer/plan/parameter_table.h"
+#include "trainer/plan/parameters/parameter_table.h"
 #include "trainer/step/random_state.h"
 
 namespace spillway::trainer {

@@ -5,8 +5,8 @@
 #include <functional>
 #include <map>
 
-#include "spillway/trainer/plan/plan.h"
 #include "trainer/model/layer.h"
+#include "trainer/plan/plan.h"
 
 namespace spillway::trainer {
 

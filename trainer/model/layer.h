@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "spillway/trainer/plan/architecture.h"
 #include "trainer/model/weights.h"
+#include "trainer/plan/architecture.h"
 
 namespace spillway::trainer {
 

@@ -12,7 +12,7 @@
 
 #include "trainer/model/forward.h"
 #include "trainer/model/head.h"
-#include "trainer/plan/parameter_table.h"
+#include "trainer/plan/parameters/parameter_table.h"
 
 namespace spillway::trainer {
 

@@ -5,8 +5,8 @@
 // Thread-safety: pure but for dropout, which draws from the device's generator. Errors: LibTorch's
 // exceptions.
 #pragma once
-#include "spillway/trainer/plan/architecture.h"
 #include "trainer/libtorch.h"
+#include "trainer/plan/architecture.h"
 
 namespace spillway::trainer {
 

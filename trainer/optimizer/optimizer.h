@@ -21,7 +21,7 @@
 #include "trainer/optimizer/int8_rounding.h"
 #include "trainer/optimizer/stochastic_rounding.h"
 #include "trainer/optimizer/update_rule.h"
-#include "trainer/plan/optimizer_state.h"
+#include "trainer/plan/parameters/optimizer_state.h"
 #include "trainer/step/parameters.h"
 
 namespace spillway::trainer {

@@ -1,4 +1,4 @@
-#include "spillway/trainer/plan/architecture.h"
+#include "trainer/plan/architecture.h"
 
 #include <algorithm>
 #include <cmath>

@@ -2,8 +2,8 @@
 //
 // Thread-safety: pure. Errors: false, with the plan as it was, where there is nothing to change.
 #pragma once
-#include "spillway/trainer/plan/estimate.h"
-#include "spillway/trainer/plan/plan.h"
+#include "trainer/plan/estimate.h"
+#include "trainer/plan/plan.h"
 
 namespace spillway::trainer {
 

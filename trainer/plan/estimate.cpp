@@ -1,14 +1,14 @@
-#include "spillway/trainer/plan/estimate.h"
+#include "trainer/plan/estimate.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <utility>
 
-#include "trainer/plan/optimizer_state.h"
-#include "trainer/plan/parameter_table.h"
+#include "trainer/plan/parameters/optimizer_state.h"
+#include "trainer/plan/parameters/parameter_table.h"
+#include "trainer/plan/parameters/weight_storage.h"
 #include "trainer/plan/tapes/tapes.h"
-#include "trainer/plan/weight_storage.h"
 
 namespace spillway::trainer {
 namespace {

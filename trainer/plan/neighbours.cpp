@@ -3,9 +3,9 @@
 #include <tuple>
 #include <utility>
 
-#include "spillway/trainer/plan/estimate.h"
-#include "spillway/trainer/plan/plan.h"
 #include "trainer/plan/choices.h"
+#include "trainer/plan/estimate.h"
+#include "trainer/plan/plan.h"
 
 namespace spillway::trainer {
 namespace {

@@ -1,4 +1,4 @@
-#include "spillway/trainer/plan/numerics.h"
+#include "trainer/plan/numerics.h"
 
 namespace spillway::trainer {
 namespace {

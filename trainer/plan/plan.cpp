@@ -1,4 +1,4 @@
-#include "spillway/trainer/plan/plan.h"
+#include "trainer/plan/plan.h"
 
 #include <algorithm>
 

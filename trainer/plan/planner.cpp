@@ -1,4 +1,4 @@
-#include "spillway/trainer/plan/planner.h"
+#include "trainer/plan/planner.h"
 
 #include <algorithm>
 #include <cmath>

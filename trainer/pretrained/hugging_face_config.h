@@ -14,7 +14,7 @@
 #include <optional>
 #include <string>
 
-#include "spillway/trainer/plan/architecture.h"
+#include "trainer/plan/architecture.h"
 
 namespace spillway::trainer {
 

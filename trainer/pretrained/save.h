@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "spillway/trainer/plan/architecture.h"
 #include "trainer/checkpoint/safetensors.h"
+#include "trainer/plan/architecture.h"
 
 namespace spillway::trainer {
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/plan/parameter_table.h"
+#include "trainer/plan/parameters/parameter_table.h"
 #include "trainer/pretrained/shards.h"
 
 namespace spillway::trainer {

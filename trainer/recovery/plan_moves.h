@@ -9,7 +9,7 @@
 #include <atomic>
 #include <optional>
 
-#include "spillway/trainer/plan/estimate.h"
+#include "trainer/plan/estimate.h"
 #include "trainer/runtime/core.h"
 
 namespace spillway::trainer {

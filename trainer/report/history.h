@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "spillway/trainer/plan/estimate.h"
-#include "spillway/trainer/plan/plan.h"
+#include "trainer/plan/estimate.h"
+#include "trainer/plan/plan.h"
 
 namespace spillway::trainer {
 

@@ -4,7 +4,8 @@
 
 #include <filesystem>
 
-#include "libtorch/plugin/libtorch_version.h"
+#include "libtorch/plugin/shim.h"
+#include "strategies/core/open.h"
 
 namespace spillway::trainer {
 namespace {
@@ -20,9 +21,9 @@ std::filesystem::path library_folder() {
 
 template <typename Function>
 bool find(void* library, const char* name, Function* out, std::string* error) {
-  *out = reinterpret_cast<Function>(::dlsym(library, name));
-  if (!*out) *error = std::string("libspillway.so lacks ") + name + ": it is older than this program";
-  return *out != nullptr;
+  const bool found = find_in(library, name, out);
+  if (!found) *error = std::string("libspillway.so lacks ") + name + ": it is older than this program";
+  return found;
 }
 
 }  // namespace
@@ -33,9 +34,7 @@ Core& Core::instance() {
 }
 
 bool Core::resolve(void* library, std::string* error) {
-  decltype(&spillway_core) core = nullptr;
-  const bool found = find(library, "spillway_core", &core, error) &&
-                     find(library, "spillway_register", &register_strategy, error) &&
+  const bool found = find(library, "spillway_register", &register_strategy, error) &&
                      find(library, "spillway_unregister", &unregister_strategy, error) &&
                      find(library, "spillway_allow", &allow, error) &&
                      find(library, "spillway_limit", &limit, error) &&
@@ -50,11 +49,9 @@ bool Core::resolve(void* library, std::string* error) {
                      find(library, "spillway_reset_peaks", &reset_peaks_, error) &&
                      find(library, "spillway_trace_path", &trace_path_, error);
   if (!found) return false;
-  const spillway_core_table* table = core();
-  if (!table || table->version != SPILLWAY_CORE_VERSION)
-    return *error = "libspillway.so has another version than this program: build both together", false;
-  table_ = table;
-  return true;
+  table_ = core_in(library);
+  if (!table_) *error = "libspillway.so has another version than this program: build both together";
+  return table_ != nullptr;
 }
 
 bool Core::install(const std::string& trace, std::string* error) {
@@ -62,22 +59,17 @@ bool Core::install(const std::string& trace, std::string* error) {
   const std::filesystem::path folder = library_folder();
   const std::string shim = folder / libtorch::shim_name(libtorch::libtorch_version()),
                     core = folder / "libspillway.so";
-  void* shim_library = ::dlopen(shim.c_str(), RTLD_NOW | RTLD_GLOBAL);
-  void* core_library = shim_library ? ::dlopen(core.c_str(), RTLD_NOW) : nullptr;
+  // The shim brings the core.
+  void* core_library = libtorch::open_shim(shim, RTLD_GLOBAL) ? ::dlopen(core.c_str(), RTLD_NOW) : nullptr;
   if (!core_library) {
     *error = std::string(::dlerror()) +
              "\nSpillway's allocator was not found: build it, or set run.allocator = \"native\"";
     return false;
   }
-  const auto install = reinterpret_cast<int (*)()>(::dlsym(shim_library, "spillway_torch_install"));
-  if (!install) return *error = shim + " has no spillway_torch_install", false;
   if (!instance().resolve(core_library, error)) return false;
-  const auto why = reinterpret_cast<const char* (*)()>(::dlsym(shim_library, "spillway_torch_error"));
-  if (install() != 0)
-    return *error =
-               std::string("Spillway's allocator was not installed: ") + (why ? why() : "no reason given"),
-           false;
-  return true;
+  const std::string why_not = libtorch::install_shim(shim, RTLD_GLOBAL);
+  if (!why_not.empty()) *error = "Spillway's allocator was not installed: " + why_not;
+  return why_not.empty();
 }
 
 void Core::phase(const char* name) const {

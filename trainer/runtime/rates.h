@@ -6,8 +6,8 @@
 //
 // Thread-safety: one thread. Ownership: none. Errors: none. Units: bytes.
 #pragma once
-#include "spillway/trainer/plan/estimate.h"
 #include "trainer/libtorch.h"
+#include "trainer/plan/estimate.h"
 
 namespace spillway::trainer {
 

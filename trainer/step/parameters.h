@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "spillway/trainer/plan/numerics.h"
 #include "trainer/model/weights.h"
+#include "trainer/plan/numerics.h"
 
 namespace spillway::trainer {
 

@@ -1,4 +1,4 @@
-#include "spillway/trainer/step/recoverable_step.h"
+#include "trainer/step/recoverable_step.h"
 
 #include <algorithm>
 #include <chrono>

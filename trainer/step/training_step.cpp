@@ -5,7 +5,7 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "trainer/plan/weight_storage.h"
+#include "trainer/plan/parameters/weight_storage.h"
 #include "trainer/pretrained/parameters.h"
 
 namespace spillway::trainer {

@@ -6,7 +6,6 @@
 #pragma once
 #include <functional>
 
-#include "spillway/trainer/step/recoverable_step.h"
 #include "trainer/config/config.h"
 #include "trainer/data/batch_loader.h"
 #include "trainer/data/examples.h"
@@ -17,6 +16,7 @@
 #include "trainer/step/loss_scale.h"
 #include "trainer/step/parameters.h"
 #include "trainer/step/random_state.h"
+#include "trainer/step/recoverable_step.h"
 
 namespace spillway::trainer {
 

@@ -143,7 +143,7 @@ native::SnapshotInfo Allocator::snapshot(c10::MempoolId_t pool, bool include_tra
 }
 
 void Allocator::attachOutOfMemoryObserver(native::OutOfMemoryObserver observer) {
-  const std::lock_guard<std::mutex> lock(observers_mutex_);
+  const Locked lock(observers_mutex_);
   observers_.push_back(std::move(observer));
 }
 

@@ -40,7 +40,7 @@ std::stack<std::string>& compile_contexts() {
 void History::set(const Settings& settings) {
   TORCH_CHECK(settings.when == native::RecordContext::NEVER || settings.recorder != nullptr,
               "recordHistory: stacks were asked for and nothing was given that gathers them");
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   skipped_ = actions_of(settings.skipped);
   most_entries_ = settings.most_entries;
   annotations_.keep(most_entries_);
@@ -60,7 +60,7 @@ Context History::gather(native::RecordContext level) const {
 }
 
 void History::add(const native::TraceEntry& entry) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   if (!enabled() || skipped_.count(entry.action_) != 0) return;
   const auto [place, fresh] = traces_.try_emplace(entry.device_);
   if (fresh) place->second.keep(most_entries_);
@@ -71,35 +71,35 @@ void History::annotate(c10::DeviceIndex device,
                        const std::vector<std::pair<std::string, std::string>>& metadata) {
   c10::CachingDeviceAllocator::AnnotationEntry entry(device, c10::getApproximateTime());
   for (const auto& [name, value] : metadata) entry.recordUserMetadata(name, value);
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   annotations_.add(std::move(entry));
 }
 
 void History::remember_block(uint64_t address, Context context) {
   if (context == nullptr) return;
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   blocks_[address] = std::move(context);
 }
 
 Context History::block_context(uint64_t address) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   const auto found = blocks_.find(address);
   return found == blocks_.end() ? nullptr : found->second;
 }
 
 void History::forget_block(uint64_t address) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   blocks_.erase(address);
 }
 
 void History::remember_pages(uint64_t address, uint64_t bytes, Context context) {
   if (context == nullptr) return;
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   pages_[address] = {address + bytes, std::move(context)};
 }
 
 Context History::pages_context(uint64_t address) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   const auto after = pages_.upper_bound(address);
   if (after == pages_.begin()) return nullptr;
   const Pages& pages = std::prev(after)->second;
@@ -108,7 +108,7 @@ Context History::pages_context(uint64_t address) const {
 
 void History::forget_pages(uint64_t address, uint64_t bytes) {
   const uint64_t end = address + bytes;
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   auto it = pages_.upper_bound(address);
   if (it != pages_.begin()) --it;
   while (it != pages_.end() && it->first < end) {
@@ -125,7 +125,7 @@ void History::forget_pages(uint64_t address, uint64_t bytes) {
 }
 
 bool History::remembers() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   return !blocks_.empty() || !pages_.empty();
 }
 
@@ -137,7 +137,7 @@ History::Clock History::microseconds() const {
 std::vector<native::TraceEntry> History::trace(c10::DeviceIndex device) const {
   std::vector<native::TraceEntry> entries;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const Locked lock(mutex_);
     const auto found = traces_.find(device);
     if (found != traces_.end()) entries = found->second.copy();
   }
@@ -149,7 +149,7 @@ std::vector<native::TraceEntry> History::trace(c10::DeviceIndex device) const {
 std::vector<c10::CachingDeviceAllocator::AnnotationEntry> History::annotations() const {
   std::vector<c10::CachingDeviceAllocator::AnnotationEntry> entries;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const Locked lock(mutex_);
     entries = annotations_.copy();
   }
   const Clock clock = microseconds();

@@ -15,13 +15,14 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace spillway::libtorch {
 
@@ -108,17 +109,17 @@ class History {
   std::atomic<native::RecordContext> when_{native::RecordContext::NEVER};
   mutable c10::ApproximateClockToUnixTimeConverter clock_;
 
-  mutable std::mutex mutex_;
-  size_t most_entries_ = 1;
-  std::unordered_set<int> skipped_;
-  std::map<c10::DeviceIndex, Ring<native::TraceEntry>> traces_;
-  Ring<c10::CachingDeviceAllocator::AnnotationEntry> annotations_;
-  std::unordered_map<uint64_t, Context> blocks_;
+  mutable Mutex<LockOrder::kLeaf> mutex_;
+  size_t most_entries_ SPILLWAY_GUARDED_BY(mutex_) = 1;
+  std::unordered_set<int> skipped_ SPILLWAY_GUARDED_BY(mutex_);
+  std::map<c10::DeviceIndex, Ring<native::TraceEntry>> traces_ SPILLWAY_GUARDED_BY(mutex_);
+  Ring<c10::CachingDeviceAllocator::AnnotationEntry> annotations_ SPILLWAY_GUARDED_BY(mutex_);
+  std::unordered_map<uint64_t, Context> blocks_ SPILLWAY_GUARDED_BY(mutex_);
   struct Pages {
     uint64_t end = 0;
     Context context;
   };
-  std::map<uint64_t, Pages> pages_;  // by their first address
+  std::map<uint64_t, Pages> pages_ SPILLWAY_GUARDED_BY(mutex_);  // by their first address
 };
 
 }  // namespace spillway::libtorch

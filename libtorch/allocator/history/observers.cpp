@@ -42,13 +42,13 @@ const Context& Listeners::Call::context() {
 }
 
 void Listeners::attach(native::AllocatorTraceTracker tracker) {
-  const std::lock_guard lock(mutex_);
+  const Locked lock(mutex_);
   trackers_.push_back(std::move(tracker));
   update();
 }
 
 void Listeners::record(const History::Settings& settings) {
-  const std::lock_guard lock(mutex_);
+  const Locked lock(mutex_);
   history_.set(settings);
   update();
 }
@@ -75,7 +75,7 @@ void Listeners::saw(uint32_t change, const spillway_block_info& block, c10::Memp
   if (change == SPILLWAY_CHANGE_FREED) history_.forget_block(block.address);
   if (change == SPILLWAY_CHANGE_UNMAPPED) history_.forget_pages(block.address, block.bytes);
   if (wanted() || change == SPILLWAY_CHANGE_ALLOCATED || change == SPILLWAY_CHANGE_MAPPED) return;
-  const std::lock_guard lock(mutex_);
+  const Locked lock(mutex_);
   update();
 }
 
@@ -96,7 +96,7 @@ void Listeners::annotate(c10::DeviceIndex device, const spillway_block_info& blo
 }
 
 void Listeners::tell(const native::TraceEntry& entry) {
-  const std::lock_guard lock(mutex_);
+  const Locked lock(mutex_);
   for (const native::AllocatorTraceTracker& tracker : trackers_) tracker(entry);
   history_.add(entry);
 }

@@ -9,9 +9,9 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 
 #include <atomic>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "libtorch/allocator/history/history.h"
 #include "strategies/core/core.h"
 
@@ -51,13 +51,14 @@ class Listeners {
 
  private:
   void tell(const native::TraceEntry& entry);
-  void update();  // under mutex_: whether the core has to tell, and whether calls gather
+  // Whether the core has to tell, and whether calls gather.
+  void update() SPILLWAY_REQUIRES(mutex_);
 
-  std::recursive_mutex mutex_;
-  std::vector<native::AllocatorTraceTracker> trackers_;
+  RecursiveMutex<LockOrder::kTrackers> mutex_;
+  std::vector<native::AllocatorTraceTracker> trackers_ SPILLWAY_GUARDED_BY(mutex_);
   History history_;
   std::atomic<bool> wanted_{false};
-  bool watching_ = false;
+  bool watching_ SPILLWAY_GUARDED_BY(mutex_) = false;
 };
 
 // For the core's table: passes changes to the process's one allocator.

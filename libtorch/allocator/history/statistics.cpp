@@ -75,7 +75,7 @@ void for_each_observed(Stats& stats, Operation operation) {
 }  // namespace
 
 DeviceStats Statistics::read(const spillway_usage& usage, const Layout& layout) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   const Physical& small = layout.small;
   const Physical& large = layout.large;
   observe(observed_.segment, small.segments + large.segments, small.segments);
@@ -103,17 +103,17 @@ DeviceStats Statistics::read(const spillway_usage& usage, const Layout& layout) 
 }
 
 void Statistics::oversize_allocated() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   observed_.oversize_allocations.increase(1);
 }
 
 void Statistics::oversize_freed() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   observed_.oversize_allocations.decrease(1);
 }
 
 void Statistics::reset_accumulated() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   for_each_observed(observed_, [](Stat& stat) { stat.reset_accumulated(); });
   observed_.oversize_allocations.reset_accumulated();
   ooms_ = waits_ = rejections_ = 0;
@@ -121,7 +121,7 @@ void Statistics::reset_accumulated() {
 }
 
 void Statistics::reset_peaks() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   for_each_observed(observed_, [](Stat& stat) { stat.reset_peak(); });
   observed_.oversize_allocations.reset_peak();
 }

@@ -8,8 +8,8 @@
 #include <atomic>
 #include <cstddef>
 #include <map>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "strategies/core/core.h"
 
 namespace spillway::libtorch {
@@ -41,11 +41,11 @@ class Statistics {
   void reset_peaks();
 
  private:
-  std::mutex mutex_;
+  Mutex<LockOrder::kLeaf> mutex_;
   // Levels that are known only when somebody asks: their turnover is what was seen of it.
-  c10::CachingDeviceAllocator::DeviceStats observed_;
-  size_t failures_at_reset_ = 0;
-  size_t failures_ = 0;
+  c10::CachingDeviceAllocator::DeviceStats observed_ SPILLWAY_GUARDED_BY(mutex_);
+  size_t failures_at_reset_ SPILLWAY_GUARDED_BY(mutex_) = 0;
+  size_t failures_ SPILLWAY_GUARDED_BY(mutex_) = 0;
   std::atomic<int64_t> ooms_{0}, waits_{0}, rejections_{0};
 };
 

@@ -3,9 +3,9 @@
 #include <cuda_runtime_api.h>
 
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 
+#include "base/mutex.h"
 #include "libtorch/allocator/allocator.h"
 #include "libtorch/allocator/core.h"
 #include "libtorch/allocator/ipc/ipc_descriptors.h"
@@ -45,7 +45,7 @@ class Imports {
   }
 
   std::shared_ptr<void> open(c10::DeviceIndex device, const std::string& handle, const ParsedHandle& parsed) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const Locked lock(mutex_);
     Import& import = imports_[handle];
     if (std::shared_ptr<void> mapped = import.mapped.lock()) return mapped;
     try {
@@ -68,7 +68,7 @@ class Imports {
 
   void close(const std::string& handle, void* address) {
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const Locked lock(mutex_);
       const auto found = imports_.find(handle);
       // Somebody may have mapped it anew since the last user went.
       if (found != imports_.end() && found->second.address == address) imports_.erase(found);
@@ -76,8 +76,8 @@ class Imports {
     core().table->unmap_shared(address);
   }
 
-  std::mutex mutex_;
-  std::unordered_map<std::string, Import> imports_;
+  Mutex<LockOrder::kIpcImports> mutex_;
+  std::unordered_map<std::string, Import> imports_ SPILLWAY_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "libtorch/allocator/ipc/ipc_socket.h"
 
-#include <pthread.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -8,13 +7,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
-#include <system_error>
-#include <thread>
 
+#include "base/service_thread.h"
 #include "libtorch/allocator/core.h"
 
 namespace spillway::libtorch {
@@ -161,20 +158,6 @@ void serve(int listener) {
   }
 }
 
-bool start_thread(int listener) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before);  // signals are the program's
-  bool started = true;
-  try {
-    std::thread(serve, listener).detach();
-  } catch (const std::system_error&) {
-    started = false;
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return started;
-}
-
 }  // namespace
 
 SocketName start_descriptor_server() {
@@ -184,7 +167,7 @@ SocketName start_descriptor_server() {
   if (listener < 0) return {};
   const Address address = address_of(name);
   if (bind(listener, address.raw(), address.bytes) == 0 && listen(listener, SOMAXCONN) == 0 &&
-      start_thread(listener))
+      start_service_thread([listener] { serve(listener); }))
     return name;
   close(listener);
   return {};

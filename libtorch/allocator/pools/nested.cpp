@@ -118,7 +118,7 @@ NestedPool::Parts::iterator NestedPool::grow(uint64_t bytes, cudaStream_t stream
 }
 
 void* NestedPool::allocate(uint64_t bytes, cudaStream_t stream) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   if (!pending_.empty() && !capturing(stream)) poll();
   const uint64_t size = block_size(bytes);
   auto found = best(size, stream);
@@ -128,7 +128,7 @@ void* NestedPool::allocate(uint64_t bytes, cudaStream_t stream) {
 }
 
 void* NestedPool::borrow(uint64_t bytes, cudaStream_t stream) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   const uint64_t size = block_size(bytes);
   const auto found = lends_ ? best(size, stream) : parts_.end();
   return found == parts_.end() ? nullptr : take(found, bytes, size);
@@ -164,7 +164,7 @@ NestedPool::Parts::iterator NestedPool::live(const void* address) {
 }
 
 bool NestedPool::free(void* address, spillway_block_info* freed) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   const auto found = live(address);
   if (found == parts_.end()) return false;
   *freed = describe(*found);
@@ -207,7 +207,7 @@ void NestedPool::put_free(Parts::iterator part) {
 }
 
 bool NestedPool::record_stream(void* address, cudaStream_t stream) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   const auto found = live(address);
   if (found == parts_.end()) return false;
   std::vector<cudaStream_t>& uses = found->second.uses;
@@ -230,7 +230,7 @@ void NestedPool::mark_uses(Part& part) {
 }
 
 void NestedPool::poll() {
-  std::erase_if(pending_, [&](uint64_t address) {
+  std::erase_if(pending_, [&](uint64_t address) SPILLWAY_REQUIRES(mutex_) {
     const auto found = parts_.find(address);
     Part& part = found->second;
     mark_uses(part);
@@ -251,7 +251,7 @@ void NestedPool::poll() {
 }
 
 bool NestedPool::find(const void* address, spillway_block_info* block) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   auto after = parts_.upper_bound(address_of(address));
   if (after == parts_.begin()) return false;
   const auto part = std::prev(after);
@@ -272,27 +272,27 @@ spillway_block_info NestedPool::describe(const Parts::value_type& part) const {
 }
 
 void NestedPool::set_lends(bool lends) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   lends_ = lends;
 }
 
 void NestedPool::set_whole() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   whole_ = true;
 }
 
 void NestedPool::release() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   released_ = true;
 }
 
 bool NestedPool::gone() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   return released_ && parts_.empty();
 }
 
 uint64_t NestedPool::empty_cache() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   if (!released_) return 0;
   const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
   poll();
@@ -318,7 +318,7 @@ uint64_t NestedPool::empty_cache() {
 }
 
 void NestedPool::add_segments(std::vector<Segment>* segments) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   for (const auto& [address, bytes] : segments_) {
     Segment segment{address, bytes, number_, false, {}};
     for (auto it = parts_.find(address); it != parts_.end() && it->second.segment == address; ++it)
@@ -328,19 +328,19 @@ void NestedPool::add_segments(std::vector<Segment>* segments) {
 }
 
 void NestedPool::add_usage(spillway_usage* usage) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   add(usage->all, usage_.all);
   add(usage->small, usage_.small);
   add(usage->large, usage_.large);
 }
 
 uint64_t NestedPool::reserved() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   return reserved_;
 }
 
 void NestedPool::reset_peaks() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   for (spillway_usage_levels* levels : {&usage_.all, &usage_.small, &usage_.large}) {
     levels->peak_live = levels->live;
     levels->peak_active = levels->active;
@@ -348,7 +348,7 @@ void NestedPool::reset_peaks() {
 }
 
 void NestedPool::reset_totals() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   for (spillway_usage_levels* levels : {&usage_.all, &usage_.small, &usage_.large})
     levels->allocated = levels->freed = levels->deactivated = {};
 }

@@ -13,9 +13,9 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "libtorch/allocator/pools/segments.h"
 #include "strategies/core/core.h"
 
@@ -69,30 +69,32 @@ class NestedPool {
   };
   using Parts = std::map<uint64_t, Part>;
 
-  Parts::iterator best(uint64_t bytes, cudaStream_t stream);
-  Parts::iterator grow(uint64_t bytes, cudaStream_t stream);
+  Parts::iterator best(uint64_t bytes, cudaStream_t stream) SPILLWAY_REQUIRES(mutex_);
+  Parts::iterator grow(uint64_t bytes, cudaStream_t stream) SPILLWAY_REQUIRES(mutex_);
   void* ask(uint64_t bytes);
-  Parts::iterator live(const void* address);
-  void split(Parts::iterator part, uint64_t bytes);
-  void put_free(Parts::iterator part);
-  void* take(Parts::iterator part, uint64_t bytes, uint64_t size);
+  Parts::iterator live(const void* address) SPILLWAY_REQUIRES(mutex_);
+  void split(Parts::iterator part, uint64_t bytes) SPILLWAY_REQUIRES(mutex_);
+  void put_free(Parts::iterator part) SPILLWAY_REQUIRES(mutex_);
+  void* take(Parts::iterator part, uint64_t bytes, uint64_t size) SPILLWAY_REQUIRES(mutex_);
   static void mark_uses(Part& part);
-  void poll();
+  void poll() SPILLWAY_REQUIRES(mutex_);
   spillway_block_info describe(const Parts::value_type& part) const;
   template <class Operation>
-  void count(const Part& part, Operation operation);
+  void count(const Part& part, Operation operation) SPILLWAY_REQUIRES(mutex_);
 
   const int device_;
   const uint64_t number_;
   const Source source_;
   const Owner owner_;
-  std::mutex mutex_;
-  Parts parts_;                            // by address; they tile the segments
-  std::map<uint64_t, uint64_t> segments_;  // address, size
-  std::vector<uint64_t> pending_;
-  spillway_usage usage_{};
-  uint64_t reserved_ = 0;
-  bool released_ = false, lends_ = false, whole_ = false;
+  Mutex<LockOrder::kNestedPool> mutex_;
+  Parts parts_ SPILLWAY_GUARDED_BY(mutex_);                            // by address; they tile the segments
+  std::map<uint64_t, uint64_t> segments_ SPILLWAY_GUARDED_BY(mutex_);  // address, size
+  std::vector<uint64_t> pending_ SPILLWAY_GUARDED_BY(mutex_);
+  spillway_usage usage_ SPILLWAY_GUARDED_BY(mutex_){};
+  uint64_t reserved_ SPILLWAY_GUARDED_BY(mutex_) = 0;
+  bool released_ SPILLWAY_GUARDED_BY(mutex_) = false;
+  bool lends_ SPILLWAY_GUARDED_BY(mutex_) = false;
+  bool whole_ SPILLWAY_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace spillway::libtorch

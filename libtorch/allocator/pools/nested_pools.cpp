@@ -29,7 +29,7 @@ bool Allocator::limit_core(c10::DeviceIndex index, Device& device) {
 
 bool Allocator::charge(c10::DeviceIndex index, uint64_t bytes) {
   Device& device = this->device(index);
-  const std::lock_guard<std::mutex> lock(device.limit_mutex);
+  const Locked lock(device.limit_mutex);
   device.nested_bytes += bytes;
   if (device.allowed == 0 || limit_core(index, device)) return true;
   device.nested_bytes -= bytes;
@@ -39,7 +39,7 @@ bool Allocator::charge(c10::DeviceIndex index, uint64_t bytes) {
 
 void Allocator::discharge(c10::DeviceIndex index, uint64_t bytes) {
   Device& device = this->device(index);
-  const std::lock_guard<std::mutex> lock(device.limit_mutex);
+  const Locked lock(device.limit_mutex);
   device.nested_bytes -= bytes;
   if (device.allowed != 0) static_cast<void>(limit_core(index, device));
 }

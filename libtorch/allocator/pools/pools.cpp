@@ -33,7 +33,7 @@ void Pools::change(Pool& pool, uint32_t flags) {
 }
 
 void Pools::add_user(Id id, NestedPool::Source source, NestedPool::Owner owner) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   const bool fresh = pools_.find(id) == pools_.end();
   TORCH_CHECK(fresh || source == nullptr,
               "createOrIncrefPool: the memory pool exists, and takes no other allocator now");
@@ -47,7 +47,7 @@ void Pools::add_user(Id id, NestedPool::Source source, NestedPool::Owner owner) 
 
 Pools::Nested Pools::nested(uint64_t number) {
   if (!nests_.load(std::memory_order_acquire)) return nullptr;
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   const auto found = nested_.find(number);
   return found == nested_.end() ? nullptr : found->second;
 }
@@ -56,7 +56,7 @@ std::vector<Pools::Nested> Pools::all_nested() {
   if (!nests_.load(std::memory_order_acquire)) return {};
   std::vector<Nested> all;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const Locked lock(mutex_);
     for (const auto& [number, nested] : nested_) all.push_back(nested);
   }
   const auto gone =
@@ -67,7 +67,7 @@ std::vector<Pools::Nested> Pools::all_nested() {
 }
 
 void Pools::forget(const std::vector<Nested>& gone) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   for (const Nested& nested : gone) nested_.erase(nested->number());
   nests_ = !nested_.empty();
 }
@@ -77,7 +77,7 @@ void Pools::remove_user(Id id) {
 }
 
 Pools::Nested Pools::remove_user_of(Id id) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   Pool& pool = known(id, "releasePool");
   TORCH_CHECK(pool.users > 0, "releasePool: a memory pool was released more often than it was taken");
   if (--pool.users != 0) return nullptr;
@@ -90,13 +90,13 @@ Pools::Nested Pools::remove_user_of(Id id) {
 }
 
 int Pools::users(Id id) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   const auto found = pools_.find(id);
   return found == pools_.end() ? 0 : found->second.users;
 }
 
 void Pools::begin(Id id, Filter filter) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   const bool routed =
       std::any_of(routes_.begin(), routes_.end(), [&](const auto& it) { return it.first == id; });
   TORCH_CHECK(!routed, "beginAllocateToPool: requests already go to this memory pool");
@@ -106,7 +106,7 @@ void Pools::begin(Id id, Filter filter) {
 }
 
 void Pools::end(Id id) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   const auto found =
       std::find_if(routes_.begin(), routes_.end(), [&](const auto& it) { return it.first == id; });
   TORCH_CHECK(found != routes_.end(), "endAllocateToPool: no request goes to this memory pool");
@@ -134,7 +134,7 @@ void Pools::set_whole_pages(Id id) {
 
 template <class Flags>
 Pools::Nested Pools::change_unless_nested(Id id, Flags flags) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   Pool& pool = this->pool(id);
   const Nested nested = nested_of(pool);
   if (nested == nullptr) change(pool, flags(pool.flags));
@@ -147,21 +147,21 @@ Pools::Nested Pools::nested_of(const Pool& pool) const {
 }
 
 uint64_t Pools::find_route(cudaStream_t stream) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   for (auto route = routes_.rbegin(); route != routes_.rend(); ++route)  // the innermost first
     if (route->second(stream)) return pools_.at(route->first).number;
   return 0;
 }
 
 uint64_t Pools::number_of(Id id) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   const auto found = pools_.find(id);
   return found == pools_.end() ? 0 : found->second.number;
 }
 
 Pools::Id Pools::id_of(uint64_t number) {
   if (number == 0) return {0, 0};
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   for (const auto& [id, pool] : pools_)
     if (pool.number == number) return id;
   for (const Released& released : released_)
@@ -171,7 +171,7 @@ Pools::Id Pools::id_of(uint64_t number) {
 
 // The newest, should an id have come twice.
 uint64_t Pools::released_number_of(Id id) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   const auto found = std::find_if(released_.rbegin(), released_.rend(),
                                   [&](const Released& released) { return released.id == id; });
   return found == released_.rend() ? 0 : found->number;
@@ -179,7 +179,7 @@ uint64_t Pools::released_number_of(Id id) {
 
 bool Pools::is_single(uint64_t number) {
   if (!singles_.load(std::memory_order_acquire)) return false;
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const Locked lock(mutex_);
   uint32_t flags = 0;
   for (const auto& [id, pool] : pools_)
     if (pool.number == number) flags = pool.flags;

@@ -14,10 +14,10 @@
 #include <deque>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "libtorch/allocator/pools/nested.h"
 
 namespace spillway::libtorch {
@@ -60,19 +60,19 @@ class Pools {
     int users = 0;
     uint32_t flags = 0;
   };
-  Pool& pool(Id id);                         // under mutex_; made if need be
-  Pool& known(Id id, const char* function);  // under mutex_
-  void change(Pool& pool, uint32_t flags);   // under mutex_
+  Pool& pool(Id id) SPILLWAY_REQUIRES(mutex_);  // made if need be
+  Pool& known(Id id, const char* function) SPILLWAY_REQUIRES(mutex_);
+  void change(Pool& pool, uint32_t flags) SPILLWAY_REQUIRES(mutex_);
   uint64_t find_route(cudaStream_t stream);
-  Nested nested_of(const Pool& pool) const;  // under mutex_
-  Nested remove_user_of(Id id);              // the pool that is to be released, if it is one of these
+  Nested nested_of(const Pool& pool) const SPILLWAY_REQUIRES(mutex_);
+  Nested remove_user_of(Id id);  // the pool that is to be released, if it is one of these
   template <class Flags>
   Nested change_unless_nested(Id id, Flags flags);
   void forget(const std::vector<Nested>& gone);
 
   const int device_;
-  std::mutex mutex_;
-  std::map<Id, Pool> pools_;
+  mutable Mutex<LockOrder::kPools> mutex_;
+  std::map<Id, Pool> pools_ SPILLWAY_GUARDED_BY(mutex_);
   // Whose blocks may outlive them: the newest, because a program may use a new pool in each step.
   static constexpr size_t kReleasedNames = 256;
   std::atomic<bool> singles_{false};
@@ -81,10 +81,10 @@ class Pools {
     Id id;
     uint32_t flags = 0;
   };
-  std::deque<Released> released_;
-  std::vector<std::pair<Id, Filter>> routes_;
+  std::deque<Released> released_ SPILLWAY_GUARDED_BY(mutex_);
+  std::vector<std::pair<Id, Filter>> routes_ SPILLWAY_GUARDED_BY(mutex_);
   std::atomic<bool> routing_{false};
-  std::map<uint64_t, Nested> nested_;
+  std::map<uint64_t, Nested> nested_ SPILLWAY_GUARDED_BY(mutex_);
   std::atomic<bool> nests_{false};
 };
 

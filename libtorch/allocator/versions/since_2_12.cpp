@@ -4,7 +4,7 @@
 namespace spillway::libtorch {
 
 void Since2_12::attachOomRejectionObserver(native::OomRejectionObserver observer) {
-  const std::lock_guard lock(mutex_);
+  const Locked lock(mutex_);
   observers_.push_back(std::move(observer));
 }
 
@@ -15,7 +15,7 @@ std::shared_ptr<c10::GatheredContext> Since2_12::getContextForPointer(const void
 void Since2_12::refused(c10::DeviceIndex device, const Refusal& refusal) {
   std::vector<native::OomRejectionObserver> observers;
   {
-    const std::lock_guard lock(mutex_);
+    const Locked lock(mutex_);
     observers = observers_;
   }
   for (const auto& observer : observers) observer(device, refusal.asked, refusal.allocated, refusal.total);

@@ -2,11 +2,11 @@
 // stack behind a block. Spillway tries its strategies first: under that setting, what they can not serve is
 // refused and counted as such.
 #pragma once
+#include "base/mutex.h"
 #include "libtorch/allocator/versions/since_2_11.h"
 
 #if SPILLWAY_LIBTORCH >= 212
 #include <atomic>
-#include <mutex>
 #include <vector>
 
 namespace spillway::libtorch {
@@ -20,8 +20,8 @@ class Since2_12 : public Since2_11 {
   void refused(c10::DeviceIndex device, const Refusal& refusal);
 
  private:
-  std::mutex mutex_;
-  std::vector<native::OomRejectionObserver> observers_;
+  Mutex<LockOrder::kLeaf> mutex_;
+  std::vector<native::OomRejectionObserver> observers_ SPILLWAY_GUARDED_BY(mutex_);
 };
 
 }  // namespace spillway::libtorch

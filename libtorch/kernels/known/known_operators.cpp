@@ -5,8 +5,9 @@
 
 #include <algorithm>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
+
+#include "base/mutex.h"
 
 namespace spillway::kernels {
 namespace {
@@ -87,13 +88,14 @@ Aside::Aside() : plain_(all_but_backends()) {}
 
 const KnownOperator* known_operator(const char* name, const char* overload) {
   if (!begins_with(name, "aten::")) return nullptr;
-  static std::mutex mutex;
-  static auto* const all = new std::unordered_map<const char*, std::unique_ptr<KnownOperator>>;
+  static Mutex<LockOrder::kLeaf> mutex;
+  static auto* const all SPILLWAY_PT_GUARDED_BY(mutex) =
+      new std::unordered_map<const char*, std::unique_ptr<KnownOperator>>;
   thread_local std::unordered_map<const char*, const KnownOperator*> seen;
   // Each schema has a text of its own, so that the address of the name stands for name and overload.
   const auto [entry, added] = seen.try_emplace(name, nullptr);
   if (added) {
-    const std::lock_guard lock(mutex);
+    const Locked lock(mutex);
     auto& facts = (*all)[name];
     if (!facts) facts = facts_of({name, overload});
     entry->second = facts.get();

@@ -1,7 +1,6 @@
 // What the simulated runtime and the Python part enter. The runtime loads this library into a program that
 // uses LibTorch (SPILLWAY_SIM_PLUGINS).
 #include <c10/util/Exception.h>
-#include <dlfcn.h>
 #include <pthread.h>
 
 #include <chrono>
@@ -12,7 +11,9 @@
 #include <string>
 #include <thread>
 
-#include "libtorch/plugin/libtorch_version.h"
+#include "base/mutex.h"
+#include "base/this_library.h"
+#include "libtorch/plugin/shim.h"
 #include "libtorch/rehearsal/history.h"
 #include "libtorch/rehearsal/probe/chance.h"
 #include "libtorch/rehearsal/probe/python.h"
@@ -38,7 +39,7 @@ class Writer {
   }
   void stop() {
     {
-      const std::lock_guard lock(mutex_);
+      const Locked lock(mutex_);
       if (stopping_) return;
       stopping_ = true;
     }
@@ -48,12 +49,11 @@ class Writer {
 
  private:
   void run() {
-    std::unique_lock lock(mutex_);
-    while (!wake_.wait_for(lock, std::chrono::seconds(1), [this] { return stopping_; })) {
-      lock.unlock();
-      write();
-      lock.lock();
-    }
+    while (!stops_within(std::chrono::seconds(1))) write();
+  }
+  bool stops_within(std::chrono::seconds time) {
+    const Locked lock(mutex_);
+    return wake_.wait_for(mutex_, time, [this]() SPILLWAY_REQUIRES(mutex_) { return stopping_; });
   }
   static void write() {
     State& state = rehearsal::state();
@@ -63,14 +63,14 @@ class Writer {
     if (simulator() != nullptr) simulator()->write_report();
   }
   static bool unnamed() {
-    const std::lock_guard lock(state().mutex);
+    const Locked lock(state().mutex);
     return !state().sites.all_symbolized();
   }
 
   std::thread thread_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool stopping_ = false;
+  Mutex<LockOrder::kLeaf> mutex_;
+  std::condition_variable_any wake_;
+  bool stopping_ SPILLWAY_GUARDED_BY(mutex_) = false;
 };
 
 Writer& writer() {
@@ -83,7 +83,7 @@ void finish() {
   if (state.forked) return;
   writer().stop();
   {
-    const std::lock_guard lock(state.mutex);
+    const spillway::Locked lock(state.mutex);
     state.complete = true;
     close_stream();
   }
@@ -94,21 +94,13 @@ void finish() {
 
 // Beside this library. "" when Spillway is PyTorch's allocator, else why not.
 std::string install_spillway() {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<void*>(&finish), &info) == 0) return "this library's folder is unknown";
-  std::string path = info.dli_fname;
-  path.replace(path.rfind('/') + 1, std::string::npos, libtorch::shim_name(libtorch::libtorch_version()));
-  void* shim = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
-  if (shim == nullptr) return dlerror();
-  auto install = reinterpret_cast<int (*)()>(dlsym(shim, "spillway_torch_install"));
-  auto error = reinterpret_cast<const char* (*)()>(dlsym(shim, "spillway_torch_error"));
-  if (install == nullptr || error == nullptr) return path + " is not Spillway's";
-  return install() == 0 ? "" : error();
+  const std::string shim = libtorch::shim_name(libtorch::libtorch_version());
+  return libtorch::install_shim(path_beside(&finish, shim.c_str()).text, RTLD_GLOBAL);
 }
 
 void note_uncaught(const std::exception& error, bool out_of_memory) {
   const std::string text = error.what();
-  const std::lock_guard lock(state().mutex);
+  const Locked lock(state().mutex);
   if (!state().uncaught.type.empty()) return;  // the program ends already
   state().uncaught = {"C++ exception", text, out_of_memory, text.find("out of memory") != std::string::npos};
 }
@@ -152,7 +144,7 @@ int install() {
       if (const std::string error = install_spillway(); !error.empty()) {
         std::fprintf(stderr, "spillway rehearsal: Spillway is not PyTorch's allocator: %s\n", error.c_str());
         {
-          const std::lock_guard lock(state().mutex);
+          const Locked lock(state().mutex);
           state().problem = "Spillway is not PyTorch's allocator: " + error;
         }
         write_result();
@@ -191,14 +183,14 @@ SPILLWAY_EXPORT void spillway_rehearsal_step() {
   State& state = spillway::rehearsal::state();
   size_t devices = 0;
   {
-    const std::lock_guard lock(state.mutex);
+    const spillway::Locked lock(state.mutex);
     devices = state.ledgers.size();
   }
   if (devices > 0) keep_stacks();
   std::vector<Levels> levels;
   levels.reserve(devices);
   for (size_t i = 0; i < devices; ++i) levels.push_back(levels_of(static_cast<int>(i)));
-  const std::lock_guard lock(state.mutex);
+  const spillway::Locked lock(state.mutex);
   ++state.steps;
   for (size_t i = 0; i < devices; ++i) state.ledgers[i].step_ended(levels[i]);
   write_step(state.steps);
@@ -209,19 +201,19 @@ SPILLWAY_EXPORT void spillway_rehearsal_step() {
 SPILLWAY_EXPORT void spillway_rehearsal_classify(const uint64_t* addresses, size_t count, int kind) {
   using namespace spillway::rehearsal;
   State& state = spillway::rehearsal::state();
-  const std::lock_guard lock(state.mutex);
+  const spillway::Locked lock(state.mutex);
   for (Ledger& ledger : state.ledgers)
     for (size_t i = 0; i < count; ++i) ledger.classify(addresses[i], static_cast<Kind>(kind));
   state.dirty = true;
 }
 
 SPILLWAY_EXPORT void spillway_rehearsal_end_by_steps(int ended) {
-  const std::lock_guard lock(spillway::rehearsal::state().mutex);
+  const spillway::Locked lock(spillway::rehearsal::state().mutex);
   spillway::rehearsal::state().ended_by_steps = ended != 0;
 }
 
 SPILLWAY_EXPORT void spillway_rehearsal_checkpointed() {
-  const std::lock_guard lock(spillway::rehearsal::state().mutex);
+  const spillway::Locked lock(spillway::rehearsal::state().mutex);
   ++spillway::rehearsal::state().checkpointed_models;
 }
 
@@ -235,7 +227,7 @@ SPILLWAY_EXPORT void spillway_rehearsal_forget(uint64_t address, uint64_t bytes)
 }
 
 SPILLWAY_EXPORT void spillway_rehearsal_has_python() {
-  const std::lock_guard lock(spillway::rehearsal::state().mutex);
+  const spillway::Locked lock(spillway::rehearsal::state().mutex);
   spillway::rehearsal::state().has_python = true;
 }
 
@@ -251,13 +243,13 @@ SPILLWAY_EXPORT void spillway_rehearsal_decided() {
 }
 
 SPILLWAY_EXPORT void spillway_rehearsal_architectures(const char* list) {
-  const std::lock_guard lock(spillway::rehearsal::state().mutex);
+  const spillway::Locked lock(spillway::rehearsal::state().mutex);
   spillway::rehearsal::state().architectures = list;
 }
 
 SPILLWAY_EXPORT void spillway_rehearsal_uncaught(const char* type, const char* message, int out_of_memory,
                                                  int names_memory) {
-  const std::lock_guard lock(spillway::rehearsal::state().mutex);
+  const spillway::Locked lock(spillway::rehearsal::state().mutex);
   spillway::rehearsal::state().uncaught = {type, message, out_of_memory != 0, names_memory != 0};
 }
 

@@ -6,10 +6,11 @@
 #include <exception>
 #include <string>
 
+#include "base/this_library.h"
 #include "libtorch/rehearsal/settings.h"
 #include "libtorch/rehearsal/state.h"
 
-// The texts of python/spillway/_kinds.py and so on, put in by the build.
+// The texts of libtorch/rehearsal/python/kinds.py and so on, put in by the build.
 extern const char spillway_kinds_source[];
 extern const char spillway_rehearsal_source[];
 extern const char spillway_libraries_source[];
@@ -59,8 +60,7 @@ std::string quoted(const std::string& text) {
 }
 
 std::string path_of_this_library() {
-  Dl_info info{};
-  return dladdr(reinterpret_cast<void*>(&name_sites_now), &info) != 0 ? info.dli_fname : "";
+  return std::string(library_path(reinterpret_cast<const void*>(&name_sites_now)));
 }
 
 struct PythonPart {
@@ -135,7 +135,14 @@ void name_sites() {
   const int gil = python().ensure();
   try {
     const WithoutInductor without;
-    state.sites.symbolize(state.mutex);
+    Sites::Unnamed those;
+    {
+      const Locked lock(state.mutex);
+      those = state.sites.unnamed();
+    }
+    std::vector<std::vector<Frame>> frames = frames_of(those);
+    const Locked lock(state.mutex);
+    state.sites.name(those, std::move(frames));
     state.dirty = true;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "spillway rehearsal: stacks can not be named: %s\n", error.what());

@@ -74,7 +74,7 @@ thread_local Numbers numbers;
 void note(ReadKind kind, uint64_t bytes) {
   State& state = rehearsal::state();
   const auto context = gather_stack();
-  const std::lock_guard lock(state.mutex);
+  const Locked lock(state.mutex);
   Read& read = state.reads[{state.sites.of(context), kind}];
   ++read.count;
   read.bytes += bytes;

@@ -97,31 +97,33 @@ Site Sites::of(const std::shared_ptr<c10::GatheredContext>& context) {
   return add(hash, context, "");
 }
 
-void Sites::symbolize(std::mutex& mutex) {
-  std::vector<CapturedTraceback*> stacks;
-  std::vector<Site> named;
-  size_t end = 0;
-  {
-    const std::lock_guard lock(mutex);
-    end = entries_.size();
-    for (size_t i = symbolized_; i < end; ++i) {
-      auto* stack = dynamic_cast<CapturedTraceback*>(entries_[i].context.get());
-      if (stack == nullptr) continue;
-      stacks.push_back(stack);
-      named.push_back(static_cast<Site>(i));
-    }
+Sites::Unnamed Sites::unnamed() const {
+  Unnamed those;
+  those.end = entries_.size();
+  for (size_t i = symbolized_; i < those.end; ++i) {
+    if (dynamic_cast<CapturedTraceback*>(entries_[i].context.get()) == nullptr) continue;
+    those.stacks.push_back(entries_[i].context);
+    those.sites.push_back(static_cast<Site>(i));
   }
+  return those;
+}
+
+void Sites::name(const Unnamed& those, std::vector<std::vector<Frame>> frames) {
+  for (size_t i = 0; i < those.sites.size(); ++i) entries_[those.sites[i]].text.frames = std::move(frames[i]);
+  symbolized_ = std::max(symbolized_, those.end);
+}
+
+std::vector<std::vector<Frame>> frames_of(const Sites::Unnamed& those) {
+  std::vector<CapturedTraceback*> stacks;
+  for (const auto& stack : those.stacks) stacks.push_back(static_cast<CapturedTraceback*>(stack.get()));
   const torch::SymbolizedTracebacks result = torch::symbolize(stacks);
-  const std::lock_guard lock(mutex);
-  for (size_t i = 0; i < named.size(); ++i) {
-    std::vector<Frame>& frames = entries_[named[i]].text.frames;
-    frames.clear();
+  std::vector<std::vector<Frame>> all(stacks.size());
+  for (size_t i = 0; i < all.size(); ++i)
     for (const uint64_t index : result.tracebacks[i]) {
       const auto& frame = result.all_frames[index];
-      if (is_python(frame.filename)) frames.push_back({frame.funcname, frame.filename, frame.lineno});
+      if (is_python(frame.filename)) all[i].push_back({frame.funcname, frame.filename, frame.lineno});
     }
-  }
-  symbolized_ = std::max(symbolized_, end);
+  return all;
 }
 
 }  // namespace spillway::rehearsal

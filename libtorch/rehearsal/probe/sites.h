@@ -1,14 +1,14 @@
 // Allocation sites: a Python stack, or the autograd node that ran without one.
 //
-// Thread-safety: `site_of_*` under the probe's lock; `symbolize` with Python's interpreter lock (GIL) held
-// and without the probe's. Ownership: a site keeps the code objects of its stack alive, so that an address
-// never comes to mean other code. Errors: a stack that can not be named says so in its label.
+// Thread-safety: Sites is used under the probe's lock; `frames_of` needs Python's interpreter lock (GIL),
+// which is not waited for with the probe's held. Ownership: a site keeps the code objects of its stack alive,
+// so that an address never comes to mean other code. Errors: a stack that can not be named says so in its
+// label.
 #pragma once
 #include <c10/core/Allocator.h>
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -39,8 +39,14 @@ class Sites {
   // Sites whose frames are still addresses.
   bool all_symbolized() const { return symbolized_ == entries_.size(); }
   size_t symbolized() const { return symbolized_; }  // the first so many have names
-  // Takes what is to be named, names it without the lock, and puts it back under it.
-  void symbolize(std::mutex& lock);
+  // The stacks of the others, up to the site `end`.
+  struct Unnamed {
+    std::vector<Site> sites;
+    std::vector<std::shared_ptr<c10::GatheredContext>> stacks;
+    size_t end = 0;
+  };
+  Unnamed unnamed() const;
+  void name(const Unnamed& those, std::vector<std::vector<Frame>> frames);
 
   size_t size() const { return entries_.size(); }
   const SiteText& text(Site site) const { return entries_[site].text; }
@@ -57,6 +63,9 @@ class Sites {
   std::unordered_map<uint64_t, std::vector<Site>> by_hash_;
   size_t symbolized_ = 0;
 };
+
+// The frames of each. Throws what PyTorch throws.
+std::vector<std::vector<Frame>> frames_of(const Sites::Unnamed& those);
 
 // Gathers the Python stack of this thread, as PyTorch's own recorder does. For recordHistory: it runs before
 // the allocator takes its lock.

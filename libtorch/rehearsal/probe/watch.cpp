@@ -94,7 +94,7 @@ void see(const Entry& entry) {
   const bool changes = entry.action_ == Entry::ALLOC || entry.action_ == Entry::FREE_REQUESTED;
   if (!is_native && changes) levels.allocated -= std::min(levels.allocated, rounded(entry.size_));
   if (!is_native && entry.action_ == Entry::ALLOC) levels.peak_allocated = 0;
-  const std::lock_guard lock(state.mutex);
+  const Locked lock(state.mutex);
   Ledger& ledger = state.ledger(device);
   const auto stream = reinterpret_cast<uint64_t>(entry.stream_);
   const bool has_place = entry.action_ == Entry::ALLOC || entry.action_ == Entry::OOM;
@@ -138,7 +138,7 @@ void failed(int64_t device, size_t, size_t limit, size_t) {
   State& state = rehearsal::state();
   if (state.forked) return;
   {
-    const std::lock_guard lock(state.mutex);
+    const Locked lock(state.mutex);
     if (!state.failures.empty() && state.failure_count <= kMostFailures &&
         state.failures.back().device == device)
       state.failures.back().limit = limit;
@@ -155,7 +155,7 @@ std::string text_of(const std::exception& error) {
 
 void refuse(native::CUDAAllocator& allocator, const std::exception& error) {
   State& state = rehearsal::state();
-  const std::lock_guard lock(state.mutex);
+  const Locked lock(state.mutex);
   state.problem =
       "PyTorch's allocator '" + allocator.name() + "' tells nothing of its allocations: " + text_of(error);
 }
@@ -182,7 +182,7 @@ void watch_allocator() {
   native::CUDAAllocator& allocator = *native::get();
   State& state = rehearsal::state();
   {
-    const std::lock_guard lock(state.mutex);
+    const Locked lock(state.mutex);
     state.allocator = allocator.name();
     if (allocator.name() == "native") {
       state.expandable_segments = Config::use_expandable_segments();

@@ -37,7 +37,7 @@ class Call {
   void lock() { lock_.lock(); }
 
  private:
-  std::unique_lock<std::mutex> lock_;
+  std::unique_lock<MachineMutex> lock_;
   Call* outer_;
   Site site_;
   CUresult refused_ = CUDA_SUCCESS;

@@ -19,14 +19,14 @@ namespace {
 // Asked before cuInit too: then the configuration says.
 int mode() {
   Machine& sim = machine();
-  const std::lock_guard lock(sim.mutex);
+  const Locked lock(sim.mutex);
   Config asked;
   const bool compute = sim.initialised ? sim.config.compute : read_config(asked).empty() && asked.compute;
   return compute ? SPILLWAY_SIMULATOR_COMPUTE : SPILLWAY_SIMULATOR_NULL;
 }
 
 ptrdiff_t alias_offset() {
-  const std::lock_guard lock(machine().mutex);
+  const Locked lock(machine().mutex);
   return machine().space.alias_offset();
 }
 
@@ -43,7 +43,7 @@ CUresult submit_external_work(CUstream stream, const SpillwayExternalWork* work)
 int is_capturing(CUstream handle) {
   if (capture_count() == 0) return 0;
   if (!handle) return 1;
-  const std::lock_guard lock(machine().mutex);
+  const Locked lock(machine().mutex);
   Stream* stream = nullptr;
   return find_stream(handle, &stream) == CUDA_SUCCESS && stream->capture ? 1 : 0;
 }
@@ -55,7 +55,7 @@ CUresult capture_work(CUstream stream, const char* name, const SpillwayRange* ra
 }
 
 CUresult preserve_bytes(CUstream handle, const SpillwayRange* ranges, size_t count) {
-  const std::lock_guard lock(machine().mutex);
+  const Locked lock(machine().mutex);
   Stream* stream = nullptr;
   if (const CUresult result = find_stream(handle, &stream); result != CUDA_SUCCESS) return result;
   if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
@@ -65,23 +65,23 @@ CUresult preserve_bytes(CUstream handle, const SpillwayRange* ranges, size_t cou
 }
 
 int ask(CUdeviceptr address, void* out, uint64_t bytes) {
-  const std::lock_guard lock(machine().mutex);
+  const Locked lock(machine().mutex);
   return find_known(address, out, bytes) ? 1 : 0;
 }
 
 int await_and_ask(CUdeviceptr address, void* out, uint64_t bytes) {
-  std::unique_lock lock(machine().mutex);
-  await_bytes(address, bytes, lock);
+  await_bytes(address, bytes);
+  const Locked lock(machine().mutex);
   return find_known(address, out, bytes) ? 1 : 0;
 }
 
 void tell(CUdeviceptr address, const void* bytes, uint64_t count) {
-  const std::lock_guard lock(machine().mutex);
+  const Locked lock(machine().mutex);
   bytes ? know(address, bytes, count) : forget(address, count);
 }
 
 int holds_unknown(const void* host, uint64_t bytes) {
-  const std::lock_guard lock(machine().mutex);
+  const Locked lock(machine().mutex);
   return machine().host.holds_unknown(host, bytes) ? 1 : 0;
 }
 
@@ -96,7 +96,7 @@ void answer_next_read(int known, uint64_t value) {
 }
 
 void fail_call(uint64_t n, const char* name, int persistent, CUresult code) {
-  const std::lock_guard lock(machine().mutex);
+  const Locked lock(machine().mutex);
   const FaultPlan plan{.call = n, .name = name ? name : "", .persistent = persistent != 0, .code = code};
   if (!machine().faults.set_plan(plan))
     std::fprintf(stderr, "spillway simulator: fail_call: %s is no function that the simulator implements\n",
@@ -104,12 +104,12 @@ void fail_call(uint64_t n, const char* name, int persistent, CUresult code) {
 }
 
 void fail_seeded(uint64_t seed, double probability, CUresult code) {
-  const std::lock_guard lock(machine().mutex);
+  const Locked lock(machine().mutex);
   machine().faults.set_seeded(seed, probability, code);
 }
 
 CUresult set_latency(const char* name, uint64_t ns) {
-  const std::lock_guard lock(machine().mutex);
+  const Locked lock(machine().mutex);
   const Function function = name ? find_configurable(name) : Function::kCount;
   if (function == Function::kCount) return CUDA_ERROR_NOT_FOUND;
   machine().latencies.set(function, ns);
@@ -117,18 +117,18 @@ CUresult set_latency(const char* name, uint64_t ns) {
 }
 
 uint64_t calls(const char* name) {
-  const std::lock_guard lock(machine().mutex);
+  const Locked lock(machine().mutex);
   const Function function = name ? find_configurable(name) : Function::kCount;
   return function == Function::kCount ? 0 : machine().counters.calls[static_cast<size_t>(function)];
 }
 
 CUfunction function(const char* name) {
-  const std::lock_guard lock(machine().mutex);
+  const Locked lock(machine().mutex);
   return name ? function_named(name) : nullptr;
 }
 
 CUresult set_capacity(int device, uint64_t bytes) {
-  const std::lock_guard lock(machine().mutex);
+  const Locked lock(machine().mutex);
   Device* found = machine().device(device);
   if (!machine().initialised) return CUDA_ERROR_NOT_INITIALIZED;
   if (!found) return CUDA_ERROR_INVALID_DEVICE;
@@ -138,7 +138,7 @@ CUresult set_capacity(int device, uint64_t bytes) {
 
 void counts(SpillwaySimulatorCounts* out) {
   Machine& sim = machine();
-  const std::lock_guard lock(sim.mutex);
+  const Locked lock(sim.mutex);
   *out = {.driver_calls = sim.faults.calls(),
           .injected_failures = sim.faults.fired(),
           .violations = sim.referee.count(),
@@ -161,18 +161,18 @@ size_t copy_text(const std::string& text, char* out, size_t size) {
 }
 
 size_t violations(char* out, size_t size) {
-  const std::lock_guard lock(machine().mutex);
+  const Locked lock(machine().mutex);
   return copy_text(machine().referee.text(), out, size);
 }
 
 size_t leak_text(char* out, size_t size) {
-  const std::lock_guard lock(machine().mutex);
+  const Locked lock(machine().mutex);
   return copy_text(leaks(), out, size);
 }
 
 void reset() {
   Machine& sim = machine();
-  const std::lock_guard lock(sim.mutex);
+  const Locked lock(sim.mutex);
   sim.referee.reset();
   sim.faults.reset();
   sim.counters = {};
@@ -198,7 +198,7 @@ bool is_label(const Account& account, const char* label) {
 }
 
 CUresult charge(int device, const char* label, uint64_t bytes) {
-  const std::lock_guard lock(machine().mutex);
+  const Locked lock(machine().mutex);
   Account* account = nullptr;
   if (const CUresult result = find_account(device, &account); result != CUDA_SUCCESS) return result;
   if (!is_label(*account, label)) return CUDA_ERROR_INVALID_VALUE;
@@ -206,7 +206,7 @@ CUresult charge(int device, const char* label, uint64_t bytes) {
 }
 
 CUresult discharge(int device, const char* label, uint64_t bytes) {
-  const std::lock_guard lock(machine().mutex);
+  const Locked lock(machine().mutex);
   Account* account = nullptr;
   if (const CUresult result = find_account(device, &account); result != CUDA_SUCCESS) return result;
   return label && account->discharge(label, bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -220,7 +220,7 @@ CUresult label_page(const char* label, uint64_t bytes) {
 }
 
 CUresult usage(int device, SpillwaySimulatorUsage* out) {
-  const std::lock_guard lock(machine().mutex);
+  const Locked lock(machine().mutex);
   Account* account = nullptr;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = find_account(device, &account); result != CUDA_SUCCESS) return result;
@@ -243,7 +243,7 @@ CUresult usage(int device, SpillwaySimulatorUsage* out) {
 }
 
 uint64_t overhead(int device, const char* row) {
-  const std::lock_guard lock(machine().mutex);
+  const Locked lock(machine().mutex);
   Account* account = nullptr;
   if (!row || find_account(device, &account) != CUDA_SUCCESS) return 0;
   if (!cards::find_overhead(row, machine().config.card.major))
@@ -252,7 +252,7 @@ uint64_t overhead(int device, const char* row) {
 }
 
 CUresult card(int physical, SpillwaySimulatorCard* out) {
-  const std::lock_guard lock(machine().mutex);
+  const Locked lock(machine().mutex);
   Config asked = machine().config;
   if (!machine().initialised) {
     asked = {};
@@ -284,7 +284,7 @@ CUresult card(int physical, SpillwaySimulatorCard* out) {
 
 size_t processes(int physical, SpillwaySimulatorProcess* out, size_t size) {
   Machine& sim = machine();
-  const std::lock_guard lock(sim.mutex);
+  const Locked lock(sim.mutex);
   if (physical < 0 || physical >= kMaxDevices) return 0;
   std::vector<Share> shares;
   if (!sim.forked && sim.join_others() && sim.shared.is_open()) shares = sim.shared.shares(physical);
@@ -301,7 +301,7 @@ size_t processes(int physical, SpillwaySimulatorProcess* out, size_t size) {
 CUresult write_report_now() {
   Machine& sim = machine();
   if (sim.forked || !sim.initialised) return CUDA_ERROR_NOT_INITIALIZED;
-  const std::lock_guard lock(sim.mutex);
+  const Locked lock(sim.mutex);
   return write_report("asked");
 }
 

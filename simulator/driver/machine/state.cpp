@@ -14,8 +14,9 @@ namespace {
 
 // A child of fork inherits the tables but not the driver: as with the real one, it may only say so.
 void watch_for_fork() {
-  pthread_atfork([] { machine().mutex.lock(); }, [] { machine().mutex.unlock(); },
-                 [] {
+  pthread_atfork([]() SPILLWAY_ACQUIRE(machine().mutex) { machine().mutex.lock(); },
+                 []() SPILLWAY_RELEASE(machine().mutex) { machine().mutex.unlock(); },
+                 []() SPILLWAY_RELEASE(machine().mutex) {
                    if (machine().initialised)
                      machine().forked = true;
                    else if (machine().shared.is_open())  // its entry is the parent's

@@ -12,11 +12,11 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
+#include "base/mutex.h"
 #include "simulator/driver/graph/graph.h"
 #include "simulator/driver/machine/config.h"
 #include "simulator/driver/memory/account.h"
@@ -133,8 +133,10 @@ struct Release {
   void* argument;
 };
 
+using MachineMutex = Mutex<LockOrder::kSimulatedMachine>;
+
 struct Machine {
-  std::mutex mutex;
+  MachineMutex mutex;
   std::atomic<bool> forked{false};  // the child of a process that had called cuInit
   std::atomic<bool> initialised{false};
 

@@ -1,6 +1,5 @@
 #include "simulator/driver/memory/physical.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <sys/mman.h>
@@ -13,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/this_library.h"
 #include "simulator/driver/machine/state.h"
 #include "simulator/driver/memory/share.h"
 #include "simulator/driver/process/report.h"
@@ -38,10 +38,8 @@ bool fill(int descriptor, uint64_t offset, uint64_t bytes, unsigned char value) 
 Taker taker_at(Site site) {
   static std::unordered_map<Site, Taker> known;
   const auto [entry, added] = known.try_emplace(site, Taker::kOther);
-  Dl_info info{};
-  if (!added || dladdr(site, &info) == 0 || info.dli_fname == nullptr) return entry->second;
-  const std::string_view path = info.dli_fname;
-  const std::string_view file = path.substr(path.rfind('/') + 1);
+  if (!added) return entry->second;
+  const std::string_view file = library_name(site);
   const bool ours = file.starts_with("libspillway") && !file.starts_with("libspillway_preload");
   if (file.starts_with("libc10_cuda") || ours) entry->second = Taker::kAllocator;
   return entry->second;

@@ -5,10 +5,10 @@
 #include <cstdio>
 #include <cstring>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <utility>
 
+#include "base/mutex.h"
 #include "simulator/driver/entry/call.h"
 #include "simulator/driver/process/report.h"
 
@@ -37,9 +37,9 @@ uint64_t next_number() {
 }  // namespace
 
 void set_read_observer(SpillwayReadObserver call, void* argument) {
-  static std::mutex mutex;
-  static auto* all = new std::deque<Observer>();
-  const std::lock_guard lock(mutex);
+  static Mutex<LockOrder::kLeaf> mutex;
+  static auto* all SPILLWAY_PT_GUARDED_BY(mutex) = new std::deque<Observer>();
+  const Locked lock(mutex);
   observer = call == nullptr ? nullptr : &all->emplace_back(call, argument);
 }
 

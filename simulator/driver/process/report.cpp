@@ -126,7 +126,7 @@ Json describe(const char* when) {
 __attribute__((destructor)) void write_last_report() {
   Machine& sim = machine();
   if (sim.forked) return;
-  const std::lock_guard lock(sim.mutex);
+  const Locked lock(sim.mutex);
   write_report("end");
 }
 

@@ -135,14 +135,17 @@ CUresult settle_to_read(CUstream handle, uint64_t source, uint64_t bytes, Stream
   return find_stream(handle, out);
 }
 
-void await_bytes(uint64_t address, uint64_t bytes, std::unique_lock<std::mutex>& lock) {
+void await_bytes(uint64_t address, uint64_t bytes) {
   if (machine().config.compute || bytes > KnownBytes::kLargest) return;
-  Externals works = pending_anywhere();
-  std::erase_if(works, [&](const auto& work) { return !work->may_tell(address, bytes); });
-  if (works.empty()) return;
-  lock.unlock();
+  Externals works;
+  {
+    const Locked lock(machine().mutex);
+    works = pending_anywhere();
+    std::erase_if(works, [&](const auto& work) { return !work->may_tell(address, bytes); });
+  }
   for (const auto& work : works) work->wait(work->take_patience() ? kPatienceMs : 0);
-  lock.lock();  // the last owner may be `works`
+  const Locked lock(machine().mutex);
+  works.clear();  // it may be the last owner
 }
 
 void settle_to_unmap() {

@@ -62,10 +62,10 @@ CUresult settle(const Externals& works);
 CUresult find_settled_stream(CUstream handle, Stream** out);
 // In null mode a copy of a few bytes that work from outside may bring waits for them.
 CUresult settle_to_read(CUstream handle, uint64_t source, uint64_t bytes, Stream** out);
-// In null mode: waits a while for whatever may bring these bytes, on whichever stream. Needs the machine's
-// lock, which is given up meanwhile. By operators whose stream is ordered behind that work; if it is not,
+// In null mode: waits a while for whatever may bring these bytes, on whichever stream. Takes the machine's
+// lock, but not while it waits. By operators whose stream is ordered behind that work; if it is not,
 // what they read is anybody's guess.
-void await_bytes(uint64_t address, uint64_t bytes, std::unique_lock<std::mutex>& lock);
+void await_bytes(uint64_t address, uint64_t bytes);
 // In computing mode nothing from outside is on its way to any memory afterwards.
 void settle_to_unmap();
 

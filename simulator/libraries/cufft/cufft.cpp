@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "simulator/libraries/computation.h"
 #include "simulator/libraries/data_type.h"
 #include "simulator/libraries/handle_memory.h"
@@ -30,15 +30,15 @@ struct Plan {
 
 const stand_in::Computation execute("cufftXtExec");
 
-std::mutex mutex;
-std::map<cufftHandle, std::unique_ptr<Plan>>& plans() {
+spillway::Mutex<spillway::LockOrder::kLibraryHandles> mutex;
+std::map<cufftHandle, std::unique_ptr<Plan>>& plans() SPILLWAY_REQUIRES(mutex) {
   static auto* const all = new std::map<cufftHandle, std::unique_ptr<Plan>>;
   return *all;
 }
 
 // nullptr if there is none.
 Plan* find(cufftHandle handle) {
-  const std::lock_guard lock(mutex);
+  const spillway::Locked lock(mutex);
   const auto found = plans().find(handle);
   return found == plans().end() ? nullptr : found->second.get();
 }
@@ -117,17 +117,17 @@ cufftResult cufftGetVersion(int* version) {
 
 cufftResult cufftCreate(cufftHandle* handle) {
   if (handle == nullptr) return CUFFT_INVALID_VALUE;
-  static cufftHandle last = 0;
+  static cufftHandle last SPILLWAY_GUARDED_BY(mutex) = 0;
   if (cudaError_t error = stand_in::charge_code("cufft.library"); error != cudaSuccess)
     return result_of(error);
-  const std::lock_guard lock(mutex);
+  const spillway::Locked lock(mutex);
   *handle = ++last;
   plans()[*handle] = std::make_unique<Plan>();
   return CUFFT_SUCCESS;
 }
 
 cufftResult cufftDestroy(cufftHandle handle) {
-  const std::lock_guard lock(mutex);
+  const spillway::Locked lock(mutex);
   return plans().erase(handle) == 1 ? CUFFT_SUCCESS : CUFFT_INVALID_PLAN;
 }
 

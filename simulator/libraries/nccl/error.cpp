@@ -1,15 +1,16 @@
 #include "simulator/libraries/nccl/error.h"
 
 #include <cstdio>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace spillway::nccl {
 namespace {
 
-std::mutex mutex;
+Mutex<LockOrder::kLeaf> mutex;
 
 // Never destroyed: exit handlers may still call.
-std::string& text() {
+std::string& text() SPILLWAY_REQUIRES(mutex) {
   static auto* const held = new std::string;
   return *held;
 }
@@ -17,14 +18,14 @@ std::string& text() {
 }  // namespace
 
 ncclResult_t fail(ncclResult_t result, std::string why) {
-  const std::lock_guard lock(mutex);
+  const Locked lock(mutex);
   text() = std::move(why);
   return result;
 }
 
 const char* last_error() {
   thread_local std::string copy;
-  const std::lock_guard lock(mutex);
+  const Locked lock(mutex);
   copy = text();
   return copy.c_str();
 }

@@ -4,12 +4,12 @@
 #include <nccl.h>
 
 #include <map>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
+#include "simulator/libraries/nccl/api/exports.h"
 #include "simulator/libraries/nccl/device.h"
 #include "simulator/libraries/nccl/error.h"
-#include "simulator/libraries/nccl/exports.h"
 
 namespace spillway::nccl {
 namespace {
@@ -43,8 +43,8 @@ struct Allocation {
   size_t bytes;
   CUmemGenericAllocationHandle page;
 };
-std::mutex mutex;
-std::map<void*, Allocation>& allocations() {
+Mutex<LockOrder::kLibraryHandles> mutex;
+std::map<void*, Allocation>& allocations() SPILLWAY_REQUIRES(mutex) {
   static auto* const all = new std::map<void*, Allocation>;
   return *all;
 }
@@ -101,7 +101,7 @@ ncclResult_t allocate(int device, size_t bytes, void** out) {
     return refused(result, bytes);
   }
   *out = reinterpret_cast<void*>(address);
-  const std::lock_guard lock(mutex);
+  const spillway::Locked lock(mutex);
   allocations()[*out] = made;
   return ncclSuccess;
 }
@@ -123,7 +123,7 @@ ncclResult_t ncclMemFree(void* ptr) {
   if (!ptr) return fail(ncclInvalidUsage, "ncclMemFree: no pointer");
   Allocation gone{};
   {
-    const std::lock_guard lock(mutex);
+    const spillway::Locked lock(mutex);
     const auto found = allocations().find(ptr);
     if (found == allocations().end()) return fail(ncclInvalidUsage, "ncclMemFree: not from ncclMemAlloc");
     gone = found->second;

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "simulator/libraries/nccl/call.h"
+#include "simulator/libraries/nccl/api/call.h"
 
 namespace spillway::nccl {
 

@@ -1,6 +1,6 @@
 // Sends one request of each kind through the allocator on the simulated driver and prints every function that
 // it enters: for each a line of its depth, its address and that of its caller's call. The allocator and the
-// ladder are compiled with calls to the two hooks below; tools/walk gives the addresses their names.
+// ladder are compiled with calls to the two hooks below; tools/checks/walk gives the addresses their names.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>

@@ -82,12 +82,12 @@ class Case(unittest.TestCase):
         return self.report("run.spill")
 
     def fits_when_cured(self):
-        settings = HERE / f"{self.name}.cure.env"
+        settings = HERE / "cures" / f"{self.name}.env"
         if settings.exists():
             cure = dict(line.split("=", 1) for line in settings.read_text().split())
             ended = self.run_on_card(sys.executable, **cure)
         else:
-            subprocess.run(["git", "apply", "-p4", HERE / f"{self.name}.cure.patch"], cwd=self.folder, check=True)
+            subprocess.run(["git", "apply", "-p4", HERE / "cures" / f"{self.name}.patch"], cwd=self.folder, check=True)
             ended = self.run_on_card(sys.executable)
         self.assertEqual(ended.returncode, 0, ended.stderr)
 

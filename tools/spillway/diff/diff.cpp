@@ -5,9 +5,9 @@
 
 #include "tools/spillway/command.h"
 #include "tools/spillway/diff/difference.h"
-#include "tools/spillway/history/findings.h"
+#include "tools/spillway/history/findings/findings.h"
 #include "tools/spillway/history/moment.h"
-#include "tools/spillway/report/read_history.h"
+#include "tools/spillway/report/trace/read_history.h"
 
 namespace spillway::tools {
 namespace {

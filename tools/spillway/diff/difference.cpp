@@ -4,7 +4,7 @@
 #include <charconv>
 #include <map>
 
-#include "tools/spillway/history/findings.h"
+#include "tools/spillway/history/findings/findings.h"
 #include "tools/spillway/history/moment.h"
 
 namespace spillway::tools {

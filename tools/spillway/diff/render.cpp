@@ -2,7 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/spillway/diff/difference.h"
-#include "tools/spillway/report/table.h"
+#include "tools/spillway/report/text/table.h"
 #include "tools/spillway/units.h"
 
 namespace spillway::tools {

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/spillway/doctor/trials.h"
-#include "tools/spillway/report/table.h"
+#include "tools/spillway/report/text/table.h"
 
 namespace spillway::tools {
 namespace {

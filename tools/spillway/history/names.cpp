@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tools/spillway/rehearse/places.h"
+#include "tools/spillway/rehearse/judge/places.h"
 
 namespace spillway::tools {
 namespace {

@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "tools/spillway/history/names.h"
-#include "tools/spillway/rehearse/places.h"
+#include "tools/spillway/rehearse/judge/places.h"
 
 namespace spillway::tools {
 namespace {

@@ -3,7 +3,7 @@
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(page ${CMAKE_CURRENT_SOURCE_DIR}/spillway/page)
 set(page_template ${CMAKE_CURRENT_BINARY_DIR}/page_template.html)
-file(GLOB page_parts CONFIGURE_DEPENDS ${page}/web/*)
+file(GLOB page_parts CONFIGURE_DEPENDS ${page}/web/* ${page}/web/views/*)
 foreach(library IN ITEMS zoom hierarchy array)
   if(NOT EXISTS /usr/share/nodejs/d3-${library}/dist/d3-${library}.min.js)
     message(FATAL_ERROR "The package node-d3-${library} is missing: run tools/setup first")

@@ -12,8 +12,9 @@ import sys
 
 D3 = ["dispatch", "selection", "drag", "color", "interpolate", "timer", "ease", "transition", "zoom", "hierarchy",
       "array"]
-SCRIPTS = ["data", "units", "dom", "colours", "summary", "fitted", "bands", "axis", "pick", "overlay", "gestures",
-           "timeline", "timeview", "maplayout", "map", "flame", "holders", "lines", "ladder", "events", "notes", "main"]
+SCRIPTS = ["data", "units", "dom", "colours", "views/summary", "views/fitted", "bands", "axis", "pick", "overlay",
+           "gestures", "views/timeline", "views/timeview", "views/maplayout", "views/map", "views/flame",
+           "views/holders", "views/lines", "views/ladder", "views/events", "views/notes", "main"]
 
 
 def library(name):

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "tools/spillway/history/findings.h"
+#include "tools/spillway/history/findings/findings.h"
 #include "tools/spillway/history/lives.h"
 #include "tools/spillway/history/names.h"
 #include "tools/spillway/perfetto/lanes.h"

@@ -6,9 +6,9 @@
 
 #include "tools/spillway/look.h"
 #include "tools/spillway/plan/picture.h"
-#include "tools/spillway/report/table.h"
+#include "tools/spillway/report/text/table.h"
 #include "tools/spillway/units.h"
-#include "trainer/plan/parameter_table.h"
+#include "trainer/plan/parameters/parameter_table.h"
 
 namespace spillway::tools {
 namespace {

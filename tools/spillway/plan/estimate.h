@@ -4,8 +4,8 @@
 #pragma once
 #include <string>
 
-#include "spillway/trainer/plan/estimate.h"
 #include "tools/spillway/plan/workload.h"
+#include "trainer/plan/estimate.h"
 
 namespace spillway::tools {
 

@@ -8,7 +8,7 @@
 #include "tools/spillway/plan/estimate.h"
 #include "tools/spillway/plan/gpu.h"
 #include "tools/spillway/plan/workload.h"
-#include "tools/spillway/rehearse/output.h"
+#include "tools/spillway/rehearse/report/output.h"
 
 namespace spillway::tools {
 namespace {

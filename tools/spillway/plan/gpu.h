@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "spillway/trainer/plan/estimate.h"
+#include "trainer/plan/estimate.h"
 
 namespace spillway::tools {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "spillway/trainer/plan/architecture.h"
+#include "trainer/plan/architecture.h"
 
 namespace spillway::tools {
 

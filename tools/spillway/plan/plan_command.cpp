@@ -7,7 +7,7 @@
 #include "tools/spillway/command.h"
 #include "tools/spillway/plan/planned.h"
 #include "tools/spillway/rehearse/options.h"
-#include "tools/spillway/rehearse/output.h"
+#include "tools/spillway/rehearse/report/output.h"
 #include "tools/spillway/units.h"
 
 namespace spillway::tools {

@@ -7,7 +7,7 @@
 
 #include "tools/spillway/command.h"
 #include "tools/spillway/plan/picture.h"
-#include "tools/spillway/report/table.h"
+#include "tools/spillway/report/text/table.h"
 #include "tools/spillway/units.h"
 
 namespace spillway::tools {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "spillway/trainer/plan/planner.h"
 #include "tools/spillway/plan/gpu.h"
 #include "tools/spillway/plan/workload.h"
+#include "trainer/plan/planner.h"
 
 namespace spillway::tools {
 

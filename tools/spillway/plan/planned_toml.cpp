@@ -3,7 +3,7 @@
 #include <sstream>
 
 #include "tools/spillway/plan/planned.h"
-#include "trainer/plan/strict_table.h"
+#include "trainer/plan/toml/strict_table.h"
 
 namespace spillway::tools {
 namespace {

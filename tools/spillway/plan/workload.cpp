@@ -9,7 +9,7 @@
 #include "tools/spillway/plan/known_models.h"
 #include "tools/spillway/suggest.h"
 #include "trainer/config/config.h"
-#include "trainer/plan/parameter_table.h"
+#include "trainer/plan/parameters/parameter_table.h"
 #include "trainer/pretrained/hugging_face_config.h"
 
 namespace spillway::tools {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "spillway/trainer/plan/estimate.h"
+#include "trainer/plan/estimate.h"
 
 namespace CLI {
 class App;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/spillway/rehearse/run.h"
+#include "tools/spillway/rehearse/run/run.h"
 
 namespace spillway::tools {
 

@@ -4,16 +4,16 @@
 #include <memory>
 
 #include "tools/spillway/command.h"
-#include "tools/spillway/rehearse/child.h"
-#include "tools/spillway/rehearse/explain.h"
+#include "tools/spillway/rehearse/judge/explain.h"
 #include "tools/spillway/rehearse/options.h"
-#include "tools/spillway/rehearse/output.h"
-#include "tools/spillway/rehearse/page.h"
-#include "tools/spillway/rehearse/report_json.h"
-#include "tools/spillway/rehearse/report_text.h"
-#include "tools/spillway/rehearse/run.h"
-#include "tools/spillway/rehearse/search.h"
-#include "tools/spillway/rehearse/series.h"
+#include "tools/spillway/rehearse/report/output.h"
+#include "tools/spillway/rehearse/report/page.h"
+#include "tools/spillway/rehearse/report/report_json.h"
+#include "tools/spillway/rehearse/report/report_text.h"
+#include "tools/spillway/rehearse/report/series.h"
+#include "tools/spillway/rehearse/run/child.h"
+#include "tools/spillway/rehearse/run/run.h"
+#include "tools/spillway/rehearse/run/search.h"
 
 namespace spillway::tools {
 namespace {

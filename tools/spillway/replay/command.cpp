@@ -5,11 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/spillway/command.h"
-#include "tools/spillway/rehearse/output.h"
+#include "tools/spillway/rehearse/report/output.h"
 #include "tools/spillway/replay/input.h"
 #include "tools/spillway/replay/output.h"
 #include "tools/spillway/replay/replay.h"
-#include "tools/spillway/report/table.h"
+#include "tools/spillway/report/text/table.h"
 #include "tools/spillway/units.h"
 
 namespace spillway::tools {

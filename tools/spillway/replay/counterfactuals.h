@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/spillway/history/findings.h"
+#include "tools/spillway/history/findings/findings.h"
 
 namespace spillway::tools {
 

@@ -1,7 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/spillway/replay/counterfactuals.h"
-#include "tools/spillway/report/table.h"
+#include "tools/spillway/report/text/table.h"
 
 namespace spillway::tools {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <fstream>
 
-#include "tools/spillway/history/findings.h"
-#include "tools/spillway/report/read_history.h"
+#include "tools/spillway/history/findings/findings.h"
+#include "tools/spillway/report/trace/read_history.h"
 
 namespace spillway::tools {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "tools/spillway/replay/requests.h"
-#include "tools/spillway/replay/torch_settings.h"
+#include "tools/spillway/replay/torch/torch_settings.h"
 
 namespace spillway::tools {
 

@@ -5,7 +5,7 @@
 #include "tools/spillway/replay/placement.h"
 #include "tools/spillway/replay/replay.h"
 #include "tools/spillway/replay/spillway_placement.h"
-#include "tools/spillway/replay/torch_model.h"
+#include "tools/spillway/replay/torch/torch_model.h"
 #include "tools/spillway/replay/traced.h"
 
 namespace spillway::tools {

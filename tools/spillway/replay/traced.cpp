@@ -6,7 +6,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "tools/spillway/report/trace_history.h"
+#include "tools/spillway/report/trace/trace_history.h"
 #include "trace/reader.h"
 #include "trace/writer.h"
 

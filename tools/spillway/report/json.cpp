@@ -1,11 +1,11 @@
 #include <nlohmann/json.hpp>
 
-#include "tools/spillway/report/last_events_text.h"
-#include "tools/spillway/report/lines_text.h"
-#include "tools/spillway/report/pools_text.h"
 #include "tools/spillway/report/render.h"
-#include "tools/spillway/report/trace_events.h"
-#include "tools/spillway/report/verdict.h"
+#include "tools/spillway/report/text/last_events_text.h"
+#include "tools/spillway/report/text/lines_text.h"
+#include "tools/spillway/report/text/pools_text.h"
+#include "tools/spillway/report/text/verdict.h"
+#include "tools/spillway/report/trace/trace_events.h"
 
 namespace spillway::tools {
 namespace {

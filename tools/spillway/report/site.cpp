@@ -1,6 +1,6 @@
 #include "tools/spillway/report/site.h"
 
-#include "tools/spillway/report/trace_history.h"
+#include "tools/spillway/report/trace/trace_history.h"
 
 namespace spillway::tools {
 

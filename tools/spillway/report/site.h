@@ -4,7 +4,7 @@
 #pragma once
 #include <string>
 
-#include "tools/spillway/rehearse/places.h"
+#include "tools/spillway/rehearse/judge/places.h"
 
 namespace spillway::tools {
 

@@ -7,7 +7,7 @@
 //
 // Thread-safety: pure function. Units: bytes. Errors: none.
 #pragma once
-#include "tools/spillway/history/findings.h"
+#include "tools/spillway/history/findings/findings.h"
 
 namespace spillway::tools {
 

@@ -9,7 +9,7 @@
 #include <exception>
 #include <thread>
 
-#include "tools/spillway/rehearse/child.h"
+#include "tools/spillway/rehearse/run/child.h"
 
 namespace spillway::tools {
 namespace {

@@ -5,7 +5,7 @@
 #include <ctime>
 
 #include "tools/spillway/report/analysis.h"
-#include "tools/spillway/report/verdict.h"
+#include "tools/spillway/report/text/verdict.h"
 #include "tools/spillway/units.h"
 
 namespace spillway::tools {

@@ -8,8 +8,8 @@
 #include <fstream>
 
 #include "base/report_page.h"
-#include "tools/spillway/rehearse/output.h"
-#include "tools/spillway/report/trace_report.h"
+#include "tools/spillway/rehearse/report/output.h"
+#include "tools/spillway/report/trace/trace_report.h"
 #include "tools/spillway/run/apart.h"
 
 namespace spillway::tools {

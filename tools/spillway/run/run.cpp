@@ -8,7 +8,7 @@
 
 #include "tools/spillway/command.h"
 #include "tools/spillway/library_folders.h"
-#include "tools/spillway/rehearse/child.h"
+#include "tools/spillway/rehearse/run/child.h"
 #include "tools/spillway/run/earlier_runs.h"
 #include "tools/spillway/run/edge.h"
 #include "tools/spillway/run/pages.h"

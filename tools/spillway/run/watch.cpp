@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/report_page.h"
-#include "tools/spillway/rehearse/child.h"
+#include "tools/spillway/rehearse/run/child.h"
 #include "tools/spillway/run/oom_command.h"
 #include "tools/spillway/run/pages.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tools/spillway/history/history.h"
-#include "tools/spillway/snapshot/pickle.h"
+#include "tools/spillway/snapshot/pickle/pickle.h"
 #include "tools/spillway/snapshot/stacks.h"
 
 namespace spillway::tools {

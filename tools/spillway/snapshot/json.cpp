@@ -1,8 +1,8 @@
 #include <nlohmann/json.hpp>
 
-#include "tools/spillway/report/last_events_text.h"
-#include "tools/spillway/report/lines_text.h"
-#include "tools/spillway/report/pools_text.h"
+#include "tools/spillway/report/text/last_events_text.h"
+#include "tools/spillway/report/text/lines_text.h"
+#include "tools/spillway/report/text/pools_text.h"
 #include "tools/spillway/snapshot/report.h"
 
 namespace spillway::tools {

@@ -4,7 +4,7 @@
 #pragma once
 #include <string>
 
-#include "tools/spillway/history/findings.h"
+#include "tools/spillway/history/findings/findings.h"
 #include "tools/spillway/history/last_events.h"
 #include "tools/spillway/replay/counterfactuals.h"
 

@@ -14,7 +14,7 @@
 
 #include "base/utf8.h"
 #include "tools/spillway/snapshot/event_taker.h"
-#include "tools/spillway/snapshot/pickle.h"
+#include "tools/spillway/snapshot/pickle/pickle.h"
 #include "tools/spillway/snapshot/stacks.h"
 
 namespace spillway::tools {

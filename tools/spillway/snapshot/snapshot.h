@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "tools/spillway/history/history.h"
-#include "tools/spillway/snapshot/byte_stream.h"
+#include "tools/spillway/snapshot/pickle/byte_stream.h"
 
 namespace spillway::tools {
 

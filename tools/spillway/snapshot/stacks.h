@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tools/spillway/history/history.h"
-#include "tools/spillway/snapshot/pickle.h"
+#include "tools/spillway/snapshot/pickle/pickle.h"
 
 namespace spillway::tools {
 

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tools/spillway/report/last_events_text.h"
-#include "tools/spillway/report/lines_text.h"
-#include "tools/spillway/report/pools_text.h"
-#include "tools/spillway/report/table.h"
+#include "tools/spillway/report/text/last_events_text.h"
+#include "tools/spillway/report/text/lines_text.h"
+#include "tools/spillway/report/text/pools_text.h"
+#include "tools/spillway/report/text/table.h"
 #include "tools/spillway/snapshot/report.h"
 #include "tools/spillway/units.h"
 

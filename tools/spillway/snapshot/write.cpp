@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "tools/spillway/snapshot/pickle_writer.h"
+#include "tools/spillway/snapshot/pickle/pickle_writer.h"
 #include "tools/spillway/snapshot/snapshot.h"
 
 namespace spillway::tools {

@@ -8,7 +8,7 @@
 
 #include "tools/spillway/look.h"
 #include "tools/spillway/report/analysis.h"
-#include "tools/spillway/report/table.h"
+#include "tools/spillway/report/text/table.h"
 #include "tools/spillway/units.h"
 
 namespace spillway::tools {

@@ -6,7 +6,7 @@
 
 #include "trainer/optimizer/quantization/dynamic_map.h"
 #include "trainer/optimizer/quantization/vector_codes.h"
-#include "trainer/plan/optimizer_state.h"
+#include "trainer/plan/parameters/optimizer_state.h"
 
 // A loop is compiled for several kinds of processor, and chosen at run time.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "trainer/optimizer/rules/rules.h"
-#include "trainer/plan/optimizer_state.h"
+#include "trainer/plan/parameters/optimizer_state.h"
 
 namespace spillway::trainer {
 namespace {

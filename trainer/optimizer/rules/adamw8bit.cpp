@@ -6,7 +6,7 @@
 #include "trainer/optimizer/device_key.h"
 #include "trainer/optimizer/quantization/dynamic_map.h"
 #include "trainer/optimizer/rules/rules.h"
-#include "trainer/plan/optimizer_state.h"
+#include "trainer/plan/parameters/optimizer_state.h"
 
 namespace spillway::trainer {
 namespace {

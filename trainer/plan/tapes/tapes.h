@@ -7,10 +7,10 @@
 #include <span>
 #include <vector>
 
-#include "spillway/trainer/plan/architecture.h"
-#include "spillway/trainer/plan/numerics.h"
-#include "spillway/trainer/plan/plan.h"
-#include "trainer/plan/tape.h"
+#include "trainer/plan/architecture.h"
+#include "trainer/plan/numerics.h"
+#include "trainer/plan/plan.h"
+#include "trainer/plan/tapes/tape.h"
 
 namespace spillway::trainer {
 

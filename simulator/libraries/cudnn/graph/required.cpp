@@ -1,0 +1,109 @@
+// The attributes without which a descriptor can not be finalized.
+#include <array>
+
+#include "simulator/libraries/cudnn/graph/attributes.h"
+
+namespace spillway::cudnn {
+namespace {
+
+using Name = cudnnBackendAttributeName_t;
+constexpr std::array kTensorNeeds{CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_ATTR_TENSOR_DIMENSIONS,
+                                  CUDNN_ATTR_TENSOR_STRIDES, CUDNN_ATTR_TENSOR_UNIQUE_ID,
+                                  CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT};
+constexpr std::array kConvolutionNeeds{
+    CUDNN_ATTR_CONVOLUTION_COMP_TYPE,      CUDNN_ATTR_CONVOLUTION_CONV_MODE,
+    CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS,
+    CUDNN_ATTR_CONVOLUTION_POST_PADDINGS,  CUDNN_ATTR_CONVOLUTION_DILATIONS};
+constexpr std::array kForwardNeeds{
+    CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+    CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y};
+constexpr std::array kBackwardDataNeeds{
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY};
+constexpr std::array kBackwardFilterNeeds{
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY};
+constexpr std::array kMatmulNeeds{CUDNN_ATTR_OPERATION_MATMUL_ADESC, CUDNN_ATTR_OPERATION_MATMUL_BDESC,
+                                  CUDNN_ATTR_OPERATION_MATMUL_CDESC};
+constexpr std::array kGraphNeeds{CUDNN_ATTR_OPERATIONGRAPH_OPS};
+constexpr std::array kHeuristicNeeds{CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_ATTR_ENGINEHEUR_MODE};
+constexpr std::array kEngineNeeds{CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_ATTR_ENGINE_GLOBAL_INDEX};
+constexpr std::array kConfigurationNeeds{CUDNN_ATTR_ENGINECFG_ENGINE};
+constexpr std::array kPlanNeeds{CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG};
+constexpr std::array kPackNeeds{CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS};
+constexpr std::array kAttentionNeeds{CUDNN_ATTR_OPERATION_SDPA_FWD_QDESC, CUDNN_ATTR_OPERATION_SDPA_FWD_KDESC,
+                                     CUDNN_ATTR_OPERATION_SDPA_FWD_VDESC,
+                                     CUDNN_ATTR_OPERATION_SDPA_FWD_ODESC};
+constexpr std::array kAttentionBackwardNeeds{
+    CUDNN_ATTR_OPERATION_SDPA_BWD_QDESC,     CUDNN_ATTR_OPERATION_SDPA_BWD_KDESC,
+    CUDNN_ATTR_OPERATION_SDPA_BWD_VDESC,     CUDNN_ATTR_OPERATION_SDPA_BWD_ODESC,
+    CUDNN_ATTR_OPERATION_SDPA_BWD_STATSDESC, CUDNN_ATTR_OPERATION_SDPA_BWD_DODDESC,
+    CUDNN_ATTR_OPERATION_SDPA_BWD_DQDESC,    CUDNN_ATTR_OPERATION_SDPA_BWD_DKDESC,
+    CUDNN_ATTR_OPERATION_SDPA_BWD_DVDESC};
+constexpr std::array kBandMaskNeeds{
+    CUDNN_ATTR_OPERATION_DIAGONAL_BAND_MASK_XDESC, CUDNN_ATTR_OPERATION_DIAGONAL_BAND_MASK_BDESC,
+    CUDNN_ATTR_OPERATION_DIAGONAL_BAND_MASK_YDESC, CUDNN_ATTR_OPERATION_DIAGONAL_BAND_MASK_COMPARISON_MODE};
+constexpr std::array kSoftmaxNeeds{CUDNN_ATTR_OPERATION_SOFTMAX_XDESC, CUDNN_ATTR_OPERATION_SOFTMAX_YDESC};
+constexpr std::array kTransposeNeeds{CUDNN_ATTR_OPERATION_TRANSPOSE_XDESC,
+                                     CUDNN_ATTR_OPERATION_TRANSPOSE_YDESC,
+                                     CUDNN_ATTR_OPERATION_TRANSPOSE_PERMUTATION};
+constexpr std::array kSliceNeeds{CUDNN_ATTR_OPERATION_SLICE_XDESC, CUDNN_ATTR_OPERATION_SLICE_YDESC,
+                                 CUDNN_ATTR_OPERATION_SLICE_START_INDICES,
+                                 CUDNN_ATTR_OPERATION_SLICE_LIMIT_INDICES,
+                                 CUDNN_ATTR_OPERATION_SLICE_STRIDES};
+constexpr std::array kRotaryNeeds{CUDNN_ATTR_OPERATION_ROPE_FWD_XDESC, CUDNN_ATTR_OPERATION_ROPE_FWD_YDESC,
+                                  CUDNN_ATTR_OPERATION_ROPE_FWD_FREQSDESC};
+constexpr std::array kRotaryBackwardNeeds{CUDNN_ATTR_OPERATION_ROPE_BWD_DYDESC,
+                                          CUDNN_ATTR_OPERATION_ROPE_BWD_DXDESC,
+                                          CUDNN_ATTR_OPERATION_ROPE_BWD_FREQSDESC};
+
+}  // namespace
+
+std::span<const Name> required(cudnnBackendDescriptorType_t type) {
+  switch (type) {
+    case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
+      return kTensorNeeds;
+    case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR:
+      return kConvolutionNeeds;
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
+      return kForwardNeeds;
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
+      return kBackwardDataNeeds;
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
+      return kBackwardFilterNeeds;
+    case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
+      return kMatmulNeeds;
+    case CUDNN_BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR:
+      return kAttentionNeeds;
+    case CUDNN_BACKEND_OPERATION_SDPA_BWD_DESCRIPTOR:
+      return kAttentionBackwardNeeds;
+    case CUDNN_BACKEND_OPERATION_DIAGONAL_BAND_MASK_DESCRIPTOR:
+      return kBandMaskNeeds;
+    case CUDNN_BACKEND_OPERATION_SOFTMAX_DESCRIPTOR:
+      return kSoftmaxNeeds;
+    case CUDNN_BACKEND_OPERATION_TRANSPOSE_DESCRIPTOR:
+      return kTransposeNeeds;
+    case CUDNN_BACKEND_OPERATION_SLICE_DESCRIPTOR:
+      return kSliceNeeds;
+    case CUDNN_BACKEND_OPERATION_ROPE_FWD_DESCRIPTOR:
+      return kRotaryNeeds;
+    case CUDNN_BACKEND_OPERATION_ROPE_BWD_DESCRIPTOR:
+      return kRotaryBackwardNeeds;
+    case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
+      return kGraphNeeds;
+    case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
+      return kHeuristicNeeds;
+    case CUDNN_BACKEND_ENGINE_DESCRIPTOR:
+      return kEngineNeeds;
+    case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR:
+      return kConfigurationNeeds;
+    case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
+      return kPlanNeeds;
+    case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR:
+      return kPackNeeds;
+    default:
+      return {};
+  }
+}
+
+}  // namespace spillway::cudnn

@@ -1,0 +1,354 @@
+// What a history of memory tells: steps, and what grows with them.
+#include "tools/spillway/history/findings/findings.h"
+
+#include <gtest/gtest.h>
+
+namespace spillway::tools {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+
+// Writes the events of a program, each at an address of its own.
+class Program {
+ public:
+  Program() {
+    history_.stacks.push_back({{"forward", "model.py", 7}});
+    history_.stacks.push_back({{"keep", "train.py", 3}});
+  }
+  uint64_t take(uint64_t bytes, StackId stack = 1) {
+    next_ += 64 * kMiB;
+    add(Action::kAllocate, next_, bytes, stack);
+    return next_;
+  }
+  void give(uint64_t address, uint64_t bytes) {
+    add(Action::kFreeRequested, address, bytes, 1);
+    add(Action::kFreeCompleted, address, bytes, 1);
+  }
+  // Activations in pieces, each with a temporary beside it, and all of them freed; `kept` stays.
+  void step(uint64_t kept) {
+    std::vector<uint64_t> pieces;
+    for (int i = 0; i < 20; ++i) {
+      pieces.push_back(take(5 * kMiB));
+      give(take(4 * kMiB), 4 * kMiB);
+    }
+    for (const uint64_t piece : pieces) {
+      give(take(3 * kMiB), 3 * kMiB);
+      give(piece, 5 * kMiB);
+    }
+    if (kept != 0) take(kept, 2);
+  }
+  // Innermost frame first, as "function:line", all of one file.
+  StackId stack(const std::vector<std::pair<const char*, int64_t>>& frames) {
+    std::vector<StackFrame> stack;
+    for (const auto& [function, line] : frames) stack.push_back({function, "train.py", line});
+    history_.stacks.push_back(stack);
+    return static_cast<StackId>(history_.stacks.size() - 1);
+  }
+  void forget_pools_of_events() {
+    for (HistoryEvent& event : history_.devices[0].events) event.pool = {};
+  }
+  // In a private pool, which keeps it for itself when it is freed.
+  uint64_t take_in(PoolId pool, uint64_t bytes, StackId stack) {
+    const uint64_t address = take(bytes, stack);
+    history_.devices[0].events.back().pool = pool;
+    history_.devices[0].segments.back().pool = pool;
+    return address;
+  }
+  void free_in_its_pool(uint64_t address, uint64_t bytes) {
+    auto segments = history_.devices[0].segments;
+    give(address, bytes);
+    for (HistorySegment& segment : segments)
+      if (segment.address == address) segment.blocks[0].state = BlockState::kFree;
+    history_.devices[0].segments = std::move(segments);
+  }
+  HistoryFindings fail(uint64_t bytes, StackId stack = 1) {
+    add(Action::kOutOfMemory, 0, bytes, stack);
+    return look_into(history_, std::nullopt).value_or(HistoryFindings{});
+  }
+
+ private:
+  void add(Action action, uint64_t address, uint64_t bytes, StackId stack) {
+    HistoryEvent event;
+    event.action = action;
+    event.address = address;
+    event.size = bytes;
+    event.stack = stack;
+    event.microseconds = ++now_;
+    history_.devices[0].events.push_back(event);
+    // What the snapshot would hold: rebuilt here as if it had been written now.
+    auto& segments = history_.devices[0].segments;
+    if (action == Action::kAllocate) {
+      HistorySegment segment;
+      segment.address = address;
+      segment.size = bytes;
+      segment.blocks.push_back({address, bytes, bytes, BlockState::kAllocated, stack});
+      segments.push_back(segment);
+    } else if (action == Action::kFreeCompleted) {
+      std::erase_if(segments, [&](const HistorySegment& segment) { return segment.address == address; });
+    }
+  }
+
+  MemoryHistory history_;
+  uint64_t next_ = 0, now_ = 0;
+};
+
+TEST(Findings, StepsAreTheLargeWavesAndNotTheSmallOnesOnThem) {
+  Program program;
+  for (int i = 0; i < 12; ++i) program.step(0);
+  EXPECT_EQ(program.fail(kMiB).steps, 12u);
+}
+
+TEST(Findings, WhatIsKeptOfEachStepGrows) {
+  Program program;
+  for (int i = 0; i < 12; ++i) program.step(2 * kMiB);
+  const HistoryFindings found = program.fail(kMiB);
+  EXPECT_EQ(found.steps, 12u);
+  EXPECT_EQ(found.verdict.cause, Cause::kLeak);
+  ASSERT_FALSE(found.holders.empty());
+  EXPECT_EQ(found.holders[0].where, "train.py:3 keep");
+  ASSERT_TRUE(found.holders[0].growth);
+  EXPECT_EQ(found.holders[0].growth->bytes_per_step, 2 * kMiB);
+}
+
+TEST(Findings, PoolsThatHoldMuchAreNamedWithWhoAllocatedInThem) {
+  Program program;
+  for (int graph = 0; graph < 3; ++graph) {
+    const PoolId pool{graph + 1, 0};
+    program.free_in_its_pool(program.take_in(pool, 40 * kMiB, 2), 40 * kMiB);
+    program.take_in(pool, 2 * kMiB, 1);
+  }
+  program.take_in({0, 7}, kMiB, 2);  // too little to tell
+  program.take(30 * kMiB);
+  const HistoryFindings found = program.fail(50 * kMiB);
+  ASSERT_EQ(found.pools.size(), 3u);
+  EXPECT_EQ(found.pools[0].held, 42 * kMiB);
+  EXPECT_EQ(found.pools[0].in_use, 2 * kMiB);
+  ASSERT_EQ(found.pools[0].places.size(), 2u);
+  EXPECT_EQ(found.pools[0].places[0].place.where, "train.py:3 keep");
+  EXPECT_EQ(found.pools[0].places[0].bytes, 40 * kMiB);
+  EXPECT_EQ(found.verdict.cause, Cause::kPoolIsolation);
+  EXPECT_EQ(found.remark,
+            "; 3 pools hold 126.00 MiB, the largest is pool 1 with 42.00 MiB, allocated by train.py:3 keep");
+}
+
+// Before PyTorch said the pool of an event, only the segments had one.
+TEST(Findings, AnEventWithoutAPoolIsOfThatWhichHasItsAddress) {
+  Program program;
+  const uint64_t block = program.take_in({0, 7}, 40 * kMiB, 2);
+  program.free_in_its_pool(block, 40 * kMiB);
+  program.forget_pools_of_events();
+  const HistoryFindings found = program.fail(50 * kMiB);
+  ASSERT_EQ(found.pools.size(), 1u);
+  EXPECT_EQ(pool_text(found.pools[0].pool), "pool (0, 7)");
+  ASSERT_EQ(found.pools[0].places.size(), 1u);
+  EXPECT_EQ(found.pools[0].places[0].place.where, "train.py:3 keep");
+}
+
+TEST(Findings, OneLargeFallBeforeTheStepsDoesNotHideThem) {
+  Program program;
+  const uint64_t twice = program.take(4000 * kMiB);  // a model that is loaded, and converted
+  program.give(twice, 4000 * kMiB);
+  for (int i = 0; i < 12; ++i) program.step(2 * kMiB);
+  const uint64_t steps = program.fail(kMiB).steps;
+  EXPECT_GE(steps, 12u);
+  EXPECT_LE(steps, 13u);
+}
+
+// An inference: each layer's result goes when the next one is there, so that no wave is larger than another.
+TEST(Findings, WhatIsKeptOfEveryFewWavesGrowsAllTheSame) {
+  Program program;
+  for (int batch = 0; batch < 20; ++batch) {
+    uint64_t last = program.take(8 * kMiB);
+    for (int layer = 0; layer < 6; ++layer) {
+      const uint64_t next = program.take(8 * kMiB);
+      program.give(last, 8 * kMiB);
+      last = next;
+    }
+    program.give(last, 8 * kMiB);
+    program.take(7 * kMiB, 2);
+  }
+  const HistoryFindings found = program.fail(8 * kMiB);
+  EXPECT_EQ(found.verdict.cause, Cause::kLeak);
+  ASSERT_FALSE(found.holders.empty());
+  ASSERT_TRUE(found.holders[0].growth);
+  EXPECT_EQ(found.holders[0].growth->bytes_per_step, 7 * kMiB);
+}
+
+TEST(Findings, WhatTheFirstStepsMakeDoesNotGrow) {
+  Program program;
+  for (int i = 0; i < 40; ++i) program.step(i < 8 ? 2 * kMiB : 0);
+  const HistoryFindings found = program.fail(kMiB);
+  EXPECT_NE(found.verdict.cause, Cause::kLeak);
+  for (const Holder& holder : found.holders) EXPECT_FALSE(holder.growth) << holder.where;
+}
+
+// A first step: gradients are made one after the other, and a small activation goes with each.
+TEST(Findings, WhatIsMadeOnceIsNoLeakHoweverManyWavesThereAre) {
+  Program program;
+  std::vector<uint64_t> activations;
+  for (int layer = 0; layer < 24; ++layer) {
+    program.take(16 * kMiB, 1);
+    activations.push_back(program.take(kMiB, 1));
+  }
+  for (const uint64_t activation : activations) {
+    program.take(16 * kMiB, 2);
+    program.give(program.take(2 * kMiB), 2 * kMiB);
+    program.give(activation, kMiB);
+  }
+  const HistoryFindings found = program.fail(16 * kMiB);
+  EXPECT_NE(found.verdict.cause, Cause::kLeak) << found.verdict.text;
+  EXPECT_EQ(found.remark, "");
+}
+
+// A generation: each layer's keys and values are copied into a larger tensor at each token.
+TEST(Findings, WhatIsReplacedBySomethingLargerGrows) {
+  Program program;
+  uint64_t layers[4] = {program.take(kMiB, 2), program.take(kMiB, 2), program.take(kMiB, 2),
+                        program.take(kMiB, 2)};
+  for (uint64_t token = 1; token < 100; ++token)
+    for (uint64_t& layer : layers) {
+      const uint64_t larger = program.take((token + 1) * kMiB, 2);
+      program.give(layer, token * kMiB);
+      layer = larger;
+      program.give(program.take(kMiB), kMiB);
+    }
+  const HistoryFindings found = program.fail(100 * kMiB);
+  EXPECT_EQ(found.verdict.cause, Cause::kGrowth) << found.verdict.text;
+  ASSERT_TRUE(found.holders[0].growth);
+  EXPECT_TRUE(found.holders[0].growth->replaced);
+  EXPECT_NEAR(static_cast<double>(found.holders[0].growth->bytes_per_step) / kMiB, 4, 0.2);
+}
+
+// An evaluation after a training: what it collects is copied into a larger tensor with each batch.
+TEST(Findings, WhatIsReplacedGrowsThoughItBeganLate) {
+  Program program;
+  for (int i = 0; i < 12; ++i) program.step(0);
+  uint64_t kept = program.take(20 * kMiB, 2);
+  for (uint64_t batch = 1; batch < 20; ++batch) {
+    program.step(0);
+    const uint64_t larger = program.take((batch + 1) * 20 * kMiB, 2);
+    program.give(kept, batch * 20 * kMiB);
+    kept = larger;
+  }
+  const HistoryFindings found = program.fail(420 * kMiB, 2);
+  EXPECT_EQ(found.verdict.cause, Cause::kGrowth) << found.verdict.text;
+  EXPECT_NE(found.verdict.text.find("train.py:3 keep"), std::string::npos) << found.verdict.text;
+}
+
+// The hidden state of a recurrent network keeps the graph of all that came before.
+TEST(Findings, WhatEachPassOfTheLoopKeepsGrows) {
+  Program program;
+  const StackId read = program.stack({{"main", 29}, {"<module>", 40}});
+  const StackId forward = program.stack({{"forward", 15}, {"main", 30}, {"<module>", 40}});
+  for (int chunk = 0; chunk < 12; ++chunk) {
+    program.take(2 * kMiB, read);
+    for (int piece = 0; piece < 3; ++piece) program.take(50 * kMiB, forward);
+  }
+  const HistoryFindings found = program.fail(60 * kMiB, forward);
+  EXPECT_EQ(found.verdict.cause, Cause::kGrowth);
+  EXPECT_EQ(
+      found.verdict.text,
+      "1.76 GiB in 36 blocks of train.py:15 forward from train.py:30 main were kept: 150.00 MiB more after "
+      "each of 12 passes of the loop at train.py:30 main");
+  EXPECT_EQ(found.steps, 12u);
+}
+
+TEST(Findings, OfFewPassesItIsOnlySaidWhatTheyLeft) {
+  Program program;
+  const StackId copy = program.stack({{"explain", 40}, {"main", 51}});
+  const StackId keep = program.stack({{"keep", 22}, {"forward", 18}, {"explain", 41}, {"main", 51}});
+  for (int model = 0; model < 4; ++model) {
+    program.take(2 * kMiB, copy);
+    for (int layer = 0; layer < (model < 3 ? 7 : 6); ++layer) program.take(64 * kMiB, keep);
+  }
+  const HistoryFindings found = program.fail(64 * kMiB, keep);
+  EXPECT_EQ(found.verdict.cause, Cause::kCapacity);
+  EXPECT_EQ(found.remark,
+            "; 896.00 MiB of that were allocated in earlier passes of the loop at train.py:41 explain and "
+            "are kept");
+}
+
+TEST(Findings, AModelThatIsBuiltInALoopDoesNotGrow) {
+  Program program;
+  const StackId weights = program.stack({{"__init__", 9}, {"main", 20}});
+  const StackId norms = program.stack({{"__init__", 9}, {"main", 21}});
+  for (int layer = 0; layer < 40; ++layer) {
+    program.take(50 * kMiB, weights);
+    program.take(10 * kMiB, norms);
+  }
+  const HistoryFindings found = program.fail(50 * kMiB, weights);
+  EXPECT_EQ(found.verdict.cause, Cause::kCapacity) << found.verdict.text;
+  EXPECT_EQ(found.remark, "");
+}
+
+TEST(Findings, AnOptimizersStatesInTheFirstStepDoNotGrow) {
+  Program program;
+  const StackId forward = program.stack({{"forward", 15}, {"main", 30}});
+  const StackId first = program.stack({{"step", 70}, {"main", 32}});
+  const StackId second = program.stack({{"step", 71}, {"main", 32}});
+  for (int layer = 0; layer < 20; ++layer) program.give(program.take(50 * kMiB, forward), 50 * kMiB);
+  for (int parameter = 0; parameter < 40; ++parameter) {
+    program.take(50 * kMiB, first);
+    program.take(50 * kMiB, second);
+  }
+  const HistoryFindings found = program.fail(50 * kMiB, first);
+  EXPECT_EQ(found.verdict.cause, Cause::kCapacity) << found.verdict.text;
+  EXPECT_EQ(found.remark.find("passes"), std::string::npos) << found.remark;
+}
+
+TEST(Findings, TheLayersOfAFirstForwardPassDoNotGrow) {
+  Program program;
+  const StackId norm = program.stack({{"forward", 3}, {"forward", 15}, {"main", 30}});
+  const StackId attention = program.stack({{"forward", 5}, {"forward", 16}, {"main", 30}});
+  for (int layer = 0; layer < 40; ++layer) {
+    program.take(10 * kMiB, norm);
+    program.take(50 * kMiB, attention);
+  }
+  const HistoryFindings found = program.fail(50 * kMiB, attention);
+  EXPECT_EQ(found.verdict.cause, Cause::kCapacity) << found.verdict.text;
+  EXPECT_EQ(found.remark, "");
+}
+
+TEST(Findings, WhatOnlyGetsLargerForAWhileDoesNotGrow) {
+  Program program;
+  uint64_t cache = program.take(kMiB, 2);
+  for (uint64_t token = 1; token < 100; ++token) {
+    const uint64_t before = std::min<uint64_t>(token, 50), after = std::min<uint64_t>(token + 1, 50);
+    const uint64_t larger = program.take(after * kMiB, 2);
+    program.give(cache, before * kMiB);
+    cache = larger;
+  }
+  EXPECT_NE(program.fail(10 * kMiB).verdict.cause, Cause::kGrowth);
+}
+
+TEST(Findings, AStepThatTakesFarMoreThanTheOthersIsSaid) {
+  Program program;
+  for (int i = 0; i < 6; ++i) program.step(0);
+  for (int i = 0; i < 60; ++i) program.take(10 * kMiB);
+  const HistoryFindings found = program.fail(100 * kMiB);
+  EXPECT_EQ(found.remark, "; this step takes 700.00 MiB, and none before it took more than 104.00 MiB");
+}
+
+TEST(Findings, AProgramThatOnlyTakesHasNoSteps) {
+  Program program;
+  for (int i = 0; i < 50; ++i) program.take(kMiB);
+  EXPECT_EQ(program.fail(kMiB).steps, 0u);
+}
+
+// Of a damaged file: what its segments have is less than what lies in them and beside them.
+TEST(Findings, TheSumClosesWhereABlockLiesInNoSegment) {
+  MemoryHistory history;
+  HistorySegment segment;
+  segment.size = 4 * kMiB;
+  segment.blocks.push_back({0, kMiB, kMiB, BlockState::kAllocated, 0});
+  segment.blocks.push_back({64 * kMiB, kMiB, kMiB, BlockState::kAllocated, 0});
+  history.devices[0].segments.push_back(segment);
+  const HistoryFindings found = look_into(history, std::nullopt).value_or(HistoryFindings{});
+  const Holdings& at = found.holdings;
+  EXPECT_EQ(at.in_use, 2 * kMiB);
+  EXPECT_EQ(at.reserved, at.in_use + at.rounding + at.pending + at.idle + at.elsewhere);
+  EXPECT_EQ(found.contradictions, 1u);
+}
+
+}  // namespace
+}  // namespace spillway::tools

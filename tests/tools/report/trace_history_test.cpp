@@ -1,0 +1,345 @@
+// A trace of Spillway's as a history: of traces that the allocator writes on the simulated driver, of a ring
+// that has lost its beginning, of steps and failures, and of records that make no sense.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <random>
+
+#include "tests/allocator/simulated.h"
+#include "tools/spillway/history/findings/findings.h"
+#include "tools/spillway/history/moment.h"
+#include "tools/spillway/report/trace/trace_history.h"
+#include "trace/writer.h"
+
+namespace spillway::tools {
+namespace {
+
+using spillway::testing::kKiB;
+using spillway::testing::kMiB;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using trace::Kind;
+using trace::Record;
+
+struct InUse {
+  uint64_t bytes = 0, blocks = 0, pending = 0;
+};
+
+InUse in_use(const DeviceHistory& device) {
+  InUse sum;
+  for (const HistorySegment& segment : device.segments) {
+    uint64_t at = segment.address;
+    for (const HistoryBlock& block : segment.blocks) {
+      EXPECT_EQ(block.address, at) << "blocks tile their segment";
+      at += block.size;
+      if (block.state == BlockState::kPendingFree) ++sum.pending;
+      if (block.state != BlockState::kAllocated) continue;
+      sum.bytes += block.requested;
+      ++sum.blocks;
+    }
+    EXPECT_EQ(at, segment.address + segment.size);
+  }
+  return sum;
+}
+
+uint64_t reserved(const DeviceHistory& device) {
+  uint64_t bytes = 0;
+  for (const HistorySegment& segment : device.segments) bytes += segment.size;
+  return bytes;
+}
+
+// What the allocator itself writes.
+class WrittenByTheAllocator : public spillway::testing::SimulatedDevice {
+ protected:
+  void SetUp() override {
+    SimulatedDevice::SetUp();
+    path_ = std::filesystem::temp_directory_path() / ("trace_history_" + std::to_string(::getpid()));
+    open(1024);
+  }
+  void TearDown() override {
+    allocator->set_trace(nullptr);
+    trace_.reset();
+    std::filesystem::remove(path_);
+    SimulatedDevice::TearDown();
+  }
+  void open(uint32_t records) {
+    allocator->set_trace(nullptr);
+    std::string error;
+    trace_ = trace::Trace::open(path_, {.rings = 4, .records_per_ring = records}, &error);
+    ASSERT_TRUE(trace_) << error;
+    allocator->set_trace(trace_.get());
+  }
+  MemoryHistory history() {
+    trace::Contents contents;
+    std::string error;
+    EXPECT_TRUE(trace::read(path_, &contents, &error)) << error;
+    return history_of(contents);
+  }
+  uint64_t held() {
+    const Memory memory = this->memory();
+    return memory.live + memory.rounding + memory.stranded + memory.cached + memory.pending;
+  }
+
+  std::string path_;
+  std::unique_ptr<trace::Trace> trace_;
+};
+
+TEST_F(WrittenByTheAllocator, BlocksAndPagesAreThoseOfTheAllocator) {
+  const StreamId other = new_stream();
+  const uint64_t kept = get(5 * kMiB + 100);
+  const uint64_t freed = get(3 * kMiB);
+  get(700);
+  const uint64_t waits = get(8 * kMiB, other);
+  launch({}, waits, 100);
+  ASSERT_EQ(allocator->record_stream(waits, {}), Status::kOk);
+  put(freed);
+  put(waits);
+  const MemoryHistory told = history();
+  ASSERT_EQ(told.devices.size(), 1u);
+  const DeviceHistory& device = told.devices.at(0);
+  EXPECT_EQ(in_use(device).bytes, 5 * kMiB + 100 + 700);
+  EXPECT_EQ(in_use(device).bytes, memory().live);
+  EXPECT_EQ(in_use(device).pending, 1u);
+  EXPECT_EQ(reserved(device), held());
+  EXPECT_EQ(told.incomplete, "");
+  EXPECT_EQ(device.unknown_bytes, 0u);
+  const auto of_stream = [&](StreamId stream) {
+    return std::count_if(device.segments.begin(), device.segments.end(), [&](const HistorySegment& segment) {
+      return segment.stream == static_cast<uint64_t>(stream);
+    });
+  };
+  EXPECT_GE(of_stream(other), 1);
+  EXPECT_GE(of_stream({}), 1);
+  const Moment moment = moment_at(device, device.events.size());
+  EXPECT_EQ(moment.contradictions, 0u);
+  EXPECT_EQ(moment.reserved, held());
+  EXPECT_EQ(moment_at(device, 0).contradictions, 0u);
+  EXPECT_EQ(moment_at(device, 0).blocks.size(), 0u) << "backwards from the end, nothing was there";
+  EXPECT_EQ(moment_at(device, 0).reserved, 0u);
+  put(kept);
+}
+
+TEST_F(WrittenByTheAllocator, APendingFreeSaysTheStreamThatItWaitsFor) {
+  const StreamId other = new_stream();
+  const uint64_t waits = get(8 * kMiB);
+  launch(other, waits, 100);
+  ASSERT_EQ(allocator->record_stream(waits, other), Status::kOk);
+  put(waits);
+  trace::Contents contents;
+  std::string error;
+  ASSERT_TRUE(trace::read(path_, &contents, &error)) << error;
+  const auto freed = std::ranges::find(contents.records, trace::Kind::kFreePending, &trace::Record::kind);
+  ASSERT_NE(freed, contents.records.end());
+  EXPECT_EQ(freed->value, 1u);
+  EXPECT_EQ(freed->detail, static_cast<uint64_t>(other));
+}
+
+TEST_F(WrittenByTheAllocator, PagesAreOfThePoolThatAllocatesThere) {
+  uint64_t address = 0;
+  ASSERT_EQ(allocator->allocate(spillway::testing::kDevice, {8 * kMiB, {}, 5}, &address, nullptr),
+            Status::kOk);
+  get(4 * kMiB);
+  const MemoryHistory told = history();
+  const Moment moment = moment_at(told.devices.at(0), SIZE_MAX);
+  uint64_t in_the_pool = 0;
+  for (const OwnedPiece& piece : moment.pieces)
+    if (piece.owner.first == PoolId{5, 0}) in_the_pool += piece.bytes;
+  EXPECT_EQ(in_the_pool, 8 * kMiB);
+  EXPECT_EQ(moment.contradictions, 0u);
+}
+
+TEST_F(WrittenByTheAllocator, AnyRunEndsWithTheAllocatorsOwnCounts) {
+  std::mt19937_64 draw(7);
+  std::vector<uint64_t> live;
+  for (int i = 0; i < 400; ++i) {
+    if (live.size() > 12 || (!live.empty() && draw() % 3 == 0)) {
+      const size_t which = draw() % live.size();
+      put(live[which]);
+      live.erase(live.begin() + static_cast<int64_t>(which));
+    } else if (const uint64_t address = get(1 + draw() % (draw() % 2 == 0 ? 100 * kKiB : 12 * kMiB))) {
+      live.push_back(address);
+    }
+    if (i % 97 == 0) allocator->empty_cache(spillway::testing::kDevice);
+  }
+  const MemoryHistory told = history();
+  const DeviceHistory& device = told.devices.at(0);
+  EXPECT_EQ(told.passed_over, 0u);
+  EXPECT_EQ(in_use(device).bytes, memory().live);
+  EXPECT_EQ(in_use(device).blocks, live.size());
+  EXPECT_EQ(reserved(device), held());
+  EXPECT_EQ(moment_at(device, 0).contradictions, 0u);
+  EXPECT_EQ(moment_at(device, 0).reserved, 0u);
+}
+
+TEST_F(WrittenByTheAllocator, WhatTheRingHasLostIsSaid) {
+  open(64);
+  const uint64_t lost = get(20 * kMiB), freed = get(7 * kMiB);
+  for (int i = 0; i < 100; ++i) put(get(1 * kMiB));
+  const uint64_t known = get(30 * kMiB);
+  allocator->sample_memory();
+  put(freed);
+  const MemoryHistory told = history();
+  const DeviceHistory& device = told.devices.at(0);
+  EXPECT_EQ(device.unknown_bytes, 20 * kMiB);
+  EXPECT_THAT(told.incomplete, HasSubstr("20.00 MiB in use on device 0"));
+  EXPECT_THAT(told.incomplete, HasSubstr("are lost"));
+  EXPECT_EQ(in_use(device).bytes, 30 * kMiB);
+  const Moment start = moment_at(device, 0);
+  ASSERT_EQ(start.blocks.size(), 1u) << "it was freed in the history, so it was there before";
+  EXPECT_EQ(start.blocks[0].requested, 7 * kMiB);
+  put(known);
+  put(lost);
+}
+
+// Records by hand.
+class Written {
+ public:
+  Record& add(Kind kind, uint64_t address = 0, uint64_t bytes = 0, uint64_t requested = 0) {
+    Record record;
+    record.kind = kind;
+    record.order = ++order_;
+    record.address = address;
+    record.bytes = bytes;
+    record.requested = requested;
+    contents.records.push_back(record);
+    return contents.records.back();
+  }
+  void fail(uint32_t incident, trace::Outcome outcome, uint64_t clock_ns) {
+    Record& oom = add(Kind::kOom, 0, 4 * kMiB, 4 * kMiB);
+    oom.value = incident;
+    oom.detail = clock_ns;
+    for (const auto& [term, bytes] :
+         {std::pair{trace::Term::kLimit, 64 * kMiB}, {trace::Term::kFree, 2 * kMiB}}) {
+      Record& equation = add(Kind::kOomEquation, 0, bytes);
+      equation.value = incident;
+      equation.detail = static_cast<uint64_t>(term);
+    }
+    Record& end = add(Kind::kLadderOutcome, 500);
+    end.value = incident;
+    end.detail = static_cast<uint64_t>(outcome);
+  }
+  DeviceHistory device() const {
+    MemoryHistory history = history_of(contents);
+    return history.devices.empty() ? DeviceHistory{} : history.devices.begin()->second;
+  }
+  trace::Contents contents;
+
+ private:
+  uint64_t order_ = 0;
+};
+
+TEST(TraceHistory, FailuresCarryTheClockAndOnlyWhatWasNotRescuedFailed) {
+  Written trace;
+  trace.add(Kind::kAllocate, 2 * kMiB, kMiB, kMiB);
+  trace.fail(1, trace::Outcome::kGranted, 5'000'000);
+  trace.add(Kind::kAllocate, 4 * kMiB, kMiB, kMiB);
+  trace.fail(2, trace::Outcome::kGiveUp, 9'000'000);
+  trace.add(Kind::kFree, 4 * kMiB, kMiB, kMiB);
+  const DeviceHistory device = trace.device();
+  std::vector<Action> actions;
+  uint64_t before = 0;
+  for (const HistoryEvent& event : device.events) {
+    actions.push_back(event.action);
+    EXPECT_GE(event.microseconds, before);
+    before = event.microseconds;
+  }
+  using enum Action;
+  EXPECT_THAT(actions,
+              ElementsAre(kAllocate, kOther, kAllocate, kOutOfMemory, kFreeRequested, kFreeCompleted));
+  EXPECT_EQ(device.events[1].microseconds, 5000u);
+  EXPECT_GT(device.events[2].microseconds, 5500u);
+  EXPECT_LT(device.events[2].microseconds, 9000u);
+  EXPECT_EQ(device.events[3].microseconds, 9000u);
+  EXPECT_EQ(device.events[3].address, 62 * kMiB) << "64 of room; one page has a block at the end";
+  EXPECT_EQ(device.events[5].microseconds, 9500u);
+}
+
+TEST(TraceHistory, StepsAndSamplesOfMemoryCarryTheClockToo) {
+  Written trace;
+  trace.add(Kind::kStepBegin, 1).detail = 7'000'000;
+  trace.add(Kind::kAllocate, 2 * kMiB, kMiB, kMiB);
+  trace.add(Kind::kAllocate, 4 * kMiB, kMiB, kMiB);
+  trace.fail(1, trace::Outcome::kGiveUp, 8'000'000);
+  trace.add(Kind::kAllocate, 6 * kMiB, kMiB, kMiB);
+  trace.add(Kind::kMemory).detail = 20'000'000;
+  const DeviceHistory device = trace.device();
+  std::vector<uint64_t> times;
+  for (const HistoryEvent& event : device.events) times.push_back(event.microseconds);
+  EXPECT_THAT(times, ElementsAre(7333, 7666, 8000, 14250));
+}
+
+TEST_F(WrittenByTheAllocator, ASampleOfMemoryHasAClock) {
+  put(get(20 * kMiB));
+  allocator->sample_memory();
+  EXPECT_GT(history().devices.at(0).events.back().microseconds, 0u);
+}
+
+TEST(TraceHistory, StepsAreCountedWithoutAClock) {
+  Written trace;
+  for (int step = 0; step < 6; ++step) {
+    trace.add(Kind::kStepBegin, static_cast<uint64_t>(step));
+    trace.add(Kind::kAllocate, (2 + static_cast<uint64_t>(step)) * 2 * kMiB, kMiB, kMiB);
+  }
+  MemoryHistory history = history_of(trace.contents);
+  const auto found = look_into(history, std::nullopt);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->steps, 6u);
+  ASSERT_TRUE(found->holders[0].growth);
+  EXPECT_EQ(found->holders[0].growth->bytes_per_step, kMiB);
+}
+
+TEST(TraceHistory, AFreeThatWasLostIsInferredFromWhatFollows) {
+  Written trace;
+  trace.add(Kind::kAllocate, 2 * kMiB, 4 * kMiB, 4 * kMiB);
+  trace.add(Kind::kAllocate, 3 * kMiB, kMiB, kMiB);
+  const DeviceHistory device = trace.device();
+  EXPECT_EQ(in_use(device).bytes, kMiB);
+  EXPECT_EQ(moment_at(device, 0).contradictions, 0u);
+  EXPECT_THAT(history_of(trace.contents).incomplete, HasSubstr("1 free is known by what came after"));
+}
+
+TEST(TraceHistory, StacksOfTheSideTableBecomeFrames) {
+  Written trace;
+  trace.contents.names[3] = "model.py:47 forward\ntrain.py:9 <module>\nlibc10.so\n";
+  trace.add(Kind::kAllocate, 2 * kMiB, kMiB, kMiB);
+  trace.add(Kind::kSite, 2 * kMiB, kMiB, 0).detail = 3;
+  trace.add(Kind::kAllocate, 4 * kMiB, kMiB, kMiB);
+  trace.add(Kind::kSite, 4 * kMiB, kMiB, 0).detail = 9;  // no such name
+  trace.add(Kind::kSite, 6 * kMiB, kMiB, 0).detail = 3;  // no such block
+  trace.add(Kind::kFree, 2 * kMiB, kMiB, kMiB);
+  trace.add(Kind::kAllocate, 2 * kMiB, kMiB, kMiB);  // not sampled
+  const MemoryHistory history = history_of(trace.contents);
+  const auto& events = history.devices.at(0).events;
+  ASSERT_EQ(history.stacks[events[0].stack].size(), 3u);
+  EXPECT_EQ(history.stacks[events[0].stack][0], (StackFrame{"forward", "model.py", 47}));
+  EXPECT_EQ(history.stacks[events[0].stack][2], (StackFrame{"libc10.so", "", 0}));
+  EXPECT_EQ(events[1].stack, 0u);
+  EXPECT_EQ(events.back().stack, 0u) << "an address that is given out again";
+}
+
+TEST(TraceHistory, RecordsThatMakeNoSenseAreSurvived) {
+  std::mt19937_64 draw(11);
+  const auto number = [&]() -> uint64_t {
+    const uint64_t some[] = {0, 1, 512, 2 * kMiB, draw() % 64 * kMiB, UINT64_MAX, UINT64_MAX - 511, draw()};
+    return some[draw() % std::size(some)];
+  };
+  for (int round = 0; round < 300; ++round) {
+    Written trace;
+    for (int i = 0; i < 60; ++i) {
+      Record& record = trace.add(static_cast<Kind>(draw() % 26), number(), number(), number());
+      record.stream = number();
+      record.detail = draw() % 4 == 0 ? number() : draw() % 15;
+      record.value = static_cast<uint32_t>(draw() % 4);
+      record.device = static_cast<uint8_t>(draw() % 3);
+    }
+    const MemoryHistory history = history_of(trace.contents);
+    for (const auto& [number, device] : history.devices) {
+      in_use(device);
+      moment_at(device, 0);
+    }
+    look_into(history, std::nullopt);
+  }
+}
+
+}  // namespace
+}  // namespace spillway::tools

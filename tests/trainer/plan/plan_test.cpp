@@ -1,0 +1,219 @@
+// The contract of Plan: values, texts, the lattice of joins, and moves that only ever lead downwards.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tests/trainer/small_models.h"
+#include "trainer/plan/estimate.h"
+#include "trainer/plan/parameters/optimizer_state.h"
+#include "trainer/plan/parameters/weight_storage.h"
+#include "trainer/plan/plan.h"
+
+namespace spillway::trainer {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint32_t kLayers = 6;
+const Shape kShape{.model = small_gpt2(kLayers, 384, 6, 256), .batch = 12};
+const Machine kMachine{.devices = 2};
+
+Plan random_plan(std::mt19937_64& random) {
+  Plan plan;
+  plan.micro_batch = 1 + random() % 16;
+  plan.evaluation_batch = 1 + random() % 16;
+  for (uint32_t layer = 0; layer < kLayers; ++layer) {
+    if (random() % 2) plan.recompute.insert(layer);
+    if (random() % 3 == 0) plan.recompute_attention.insert(layer);
+    if (random() % 3 == 0) plan.recompute_mlp.insert(layer);
+    if (random() % 3 == 0) plan.placement[layer] = random() % 3;
+  }
+  plan.optimizer = random() % 2 ? Place::kHost : Place::kDevice;
+  plan.recompute_segment = 1 + random() % 4;
+  plan.head_chunks = 1 + random() % 4;
+  return normalised(plan);
+}
+
+TEST(Plan, JoinIsCommutativeAssociativeAndIdempotent) {
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 2000; ++i) {
+    const Plan a = random_plan(random), b = random_plan(random), c = random_plan(random);
+    ASSERT_EQ(join(a, b), join(b, a)) << to_string(a) << " | " << to_string(b);
+    ASSERT_EQ(join(join(a, b), c), join(a, join(b, c)));
+    ASSERT_EQ(join(a, a), a);
+  }
+}
+
+TEST(Plan, JoinNeedsNoMoreActivationsThanEitherSide) {
+  std::mt19937_64 random(8);
+  for (int i = 0; i < 500; ++i) {
+    Plan a = random_plan(random), b = random_plan(random);
+    a.placement.clear(), b.placement.clear();
+    const auto peak = [](const Plan& plan) { return estimate(kShape, plan, kMachine).device_peak_bytes[0]; };
+    a.recompute = b.recompute, a.recompute_segment = b.recompute_segment;
+    a.recompute_attention = b.recompute_attention, a.recompute_mlp = b.recompute_mlp;
+    ASSERT_LE(peak(join(a, b)), std::min(peak(a), peak(b)));
+  }
+}
+
+TEST(Plan, TextAndTomlSurviveTheRoundTrip) {
+  std::mt19937_64 random(9);
+  for (int i = 0; i < 500; ++i) {
+    const Plan plan = random_plan(random);
+    std::string error;
+    const auto back = parse_plan(to_toml(plan), kLayers, Plan{}, &error);
+    ASSERT_TRUE(back) << error << "\n" << to_toml(plan);
+    ASSERT_EQ(back.value_or(Plan{}), plan);
+    ASSERT_EQ(hash(back.value_or(Plan{})), hash(plan));
+  }
+}
+
+TEST(Plan, HashIsStableAcrossBuildsAndTellsPlansApart) {
+  Plan plan{.micro_batch = 4,
+            .evaluation_batch = 8,
+            .recompute = {0, 1, 2, 5},
+            .optimizer = Place::kHost,
+            .placement = {{4, 1}, {5, 1}}};
+  EXPECT_EQ(to_string(plan), "micro_batch=4 evaluation_batch=8 recompute=0-2,5 optimizer=host device1=4-5");
+  EXPECT_EQ(hash(Plan{}), 0x643c0d9b87e635a9ull) << std::hex << hash(Plan{});
+  std::mt19937_64 random(10);
+  std::map<uint64_t, std::string> seen;
+  for (int i = 0; i < 5000; ++i) {
+    const Plan other = random_plan(random);
+    const auto [it, fresh] = seen.emplace(hash(other), to_string(other));
+    ASSERT_EQ(it->second, to_string(other));
+  }
+}
+
+TEST(Plan, ALayerThatIsComputedAgainIsNotNamedForItsParts) {
+  const Plan plan{.recompute = {1}, .recompute_attention = {0, 1}, .recompute_mlp = {1, 2}};
+  EXPECT_EQ(normalised(plan), (Plan{.recompute = {1}, .recompute_attention = {0}, .recompute_mlp = {2}}));
+  EXPECT_EQ(join({.recompute_mlp = {1, 2}}, {.recompute = {1}}),
+            (Plan{.recompute = {1}, .recompute_mlp = {2}}));
+  EXPECT_EQ(normalised({.recompute = {0, 1}, .recompute_segment = 5}).recompute_segment, 2u);
+  EXPECT_EQ(normalised({.recompute_segment = 5}), Plan{});
+}
+
+TEST(Plan, ASegmentHasRecomputedLayersInARowOnOneDevice) {
+  const Plan plan{.recompute = {0, 1, 2, 4, 5}, .placement = {{5, 1}}, .recompute_segment = 2};
+  std::vector<uint32_t> ends;
+  for (uint32_t layer = 0; layer < 6; layer = ends.back()) ends.push_back(plan.segment_end(layer, 6));
+  EXPECT_EQ(ends, (std::vector<uint32_t>{2, 3, 4, 5, 6}));
+}
+
+TEST(Plan, ALayerNamedOnDeviceZeroIsTheSameAsOneNotNamed) {
+  EXPECT_EQ(normalised(Plan{.placement = {{2, 0}}}), Plan{});
+  EXPECT_EQ(hash(Plan{.placement = {{2, 0}}}), hash(Plan{}));
+}
+
+struct BadPlan {
+  const char* toml;
+  const char* says;
+};
+
+TEST(Plan, ErrorsNameTheLineAndTheNearestKey) {
+  const BadPlan cases[] = {
+      {"\nmicro_bach = 4", "line 2: unknown key 'micro_bach': did you mean 'micro_batch'?"},
+      {"micro_batch = 0", "'micro_batch' must be between 1 and"},
+      {"micro_batch = 2.0", "'micro_batch' must be an integer, not a number"},
+      {"micro_batch = \"4\"", "must be an integer, not text"},
+      {"recompute = 7", "up to 6"},
+      {"recompute = [6]", "layers from 0 to 5"},
+      {"recompute = \"some\"", "\"none\", \"all\""},
+      {"recompute_mlp = [6]", "'recompute_mlp' must list layers from 0 to 5"},
+      {"recompute_attention = 7", "'recompute_attention' must be \"none\", \"all\""},
+      {"recompute_atention = 1", "did you mean 'recompute_attention'?"},
+      {"recompute_segment = 0", "'recompute_segment' must be between 1 and"},
+      {"optimizer = \"disk\"", "\"device\" or \"host\", not \"disk\""},
+      {"optimizer = \"\"", "\"device\" or \"host\""},
+      {"devices = [0, -1]", "device indices"},
+      {"devices = [0,0,0,0,0,0,1]", "more layers than the model"},
+      {"head_chunks = 0", "'head_chunks' must be between 1 and"},
+      {"head_chunk = 2", "unknown key 'head_chunk': did you mean 'head_chunks'?"},
+      {"devices = 1", "'devices' must be a list, not an integer"},
+      {"micro_batch = ", "line 1"},
+  };
+  for (const BadPlan& bad : cases) {
+    std::string error;
+    EXPECT_FALSE(parse_plan(bad.toml, kLayers, Plan{}, &error)) << bad.toml;
+    EXPECT_THAT(error, HasSubstr(bad.says));
+  }
+}
+
+TEST(Neighbours, RespectTheFloorAndEndAfterABoundedNumberOfMoves) {
+  for (const Move& move : neighbours({.micro_batch = 12}, kShape, kMachine, Guarantee::kBitExact))
+    EXPECT_EQ(move.guarantee, Guarantee::kBitExact) << move.name;
+
+  std::mt19937_64 random(11);
+  for (int walk = 0; walk < 50; ++walk) {
+    Plan plan{.micro_batch = 12, .evaluation_batch = 12};
+    int moves = 0;
+    for (; moves < 40; ++moves) {
+      const auto next = neighbours(plan, kShape, kMachine, Guarantee::kStatisticsChange);
+      if (next.empty()) break;
+      const Move& move = next[random() % next.size()];
+      ASSERT_NE(move.to, plan) << move.name;
+      ASSERT_EQ(join(plan, move.to), move.to) << "a move never gives back what another move gained";
+      plan = move.to;
+    }
+    EXPECT_LT(moves, 40);
+    EXPECT_EQ(plan.micro_batch, 1u);
+    EXPECT_EQ(plan.recompute.size(), kLayers);
+  }
+}
+
+TEST(Neighbours, EveryMoveIsPredictedToFreeMemoryWhereItActs) {
+  for (const Move& move : neighbours({.micro_batch = 12, .evaluation_batch = 12}, kShape, kMachine,
+                                     Guarantee::kNumericallyEqual))
+    EXPECT_GT(move.bytes_freed + move.evaluation_bytes_freed, 0u) << move.name;
+}
+
+TEST(Estimate, IsTheSumOfItsItems) {
+  std::mt19937_64 random(12);
+  for (int i = 0; i < 200; ++i) {
+    const Estimate estimated = estimate(kShape, random_plan(random), kMachine);
+    std::vector<uint64_t> sums(kMachine.devices);
+    uint64_t host = 0;
+    for (const EstimateItem& item : estimated.items) (item.host ? host : sums[item.device]) += item.bytes;
+    ASSERT_EQ(sums, estimated.device_peak_bytes);
+    ASSERT_EQ(host, estimated.host_bytes);
+  }
+}
+
+TEST(WeightStorage, InEightBitsIsOfTheLayersMatricesAlone) {
+  const Numerics int8{.precision = Precision::kInt8};
+  uint64_t stored = 0, matrices = 0, rows = 0, all = 0;
+  for (const Parameter& parameter : parameter_table(small_model_of(Family::kLlama, 0))) {
+    stored += stored_bytes(int8, parameter);
+    all += parameter.elements();
+    if (parameter.layer < 0 || parameter.sizes.size() < 2) continue;
+    EXPECT_TRUE(is_in_8_bits(int8, parameter)) << parameter.name;
+    matrices += parameter.elements(), rows += uint64_t(parameter.sizes[0]);
+  }
+  EXPECT_GT(matrices, 0u);
+  EXPECT_EQ(stored, 2 * all - matrices + 2 * rows);
+}
+
+TEST(WeightStorage, ATileIsOfWholeRowsAndWholeBlocks) {
+  const std::vector<int64_t> sizes{3000, 1000};
+  const Numerics numerics{.precision = Precision::kInt8, .optimizer = OptimizerKind::kAdamW8bit};
+  const int64_t tile = tile_elements(numerics, sizes, true);
+  EXPECT_EQ(tile % 1000, 0);
+  EXPECT_EQ(tile % kQuantizationBlock, 0);
+  EXPECT_GT(tile, kTileElements / 2);
+  EXPECT_LE(tile, kTileElements);
+}
+
+TEST(EightBitAdamW, NeedsNoRoomBesideItsStatesAndIsOneTileThere) {
+  const std::vector<int64_t> sizes{3000, 1000};
+  const Numerics floats{.optimizer = OptimizerKind::kAdamW8bit};
+  EXPECT_EQ(tile_elements(floats, sizes, false), 3000 * 1000);
+  EXPECT_EQ(update_scratch_bytes(floats, {sizes}, false), 0u);
+  const uint64_t tile = kTileElements, scales = kTileElements / kQuantizationBlock;
+  EXPECT_EQ(tile_elements(floats, sizes, true), kTileElements);
+  EXPECT_EQ(update_scratch_bytes(floats, {sizes}, true), 2 * tile + 2 * 4 * scales);
+}
+
+}  // namespace
+}  // namespace spillway::trainer

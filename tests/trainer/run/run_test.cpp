@@ -1,0 +1,392 @@
+// Whole runs on the CPU: they learn, repeat, stop and resume to the bit.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <ATen/Context.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+
+#include "tests/trainer/data/pair_files.h"
+#include "tests/trainer/data/token_files.h"
+#include "tests/trainer/scratch_folder.h"
+#include "trainer/app/trainer.h"
+#include "trainer/checkpoint/safetensors.h"
+
+namespace spillway::trainer {
+namespace {
+
+using testing::HasSubstr;
+
+class WholeRun : public testing::Test {
+ protected:
+  Config config(const std::string& out, const std::vector<std::string>& overrides = {}) {
+    std::string error;
+    std::vector<std::string> all{"run.out=\"" + scratch_.file(out) + "\"", "data.corpus=\"" + corpus_ + "\""};
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    const auto read = parse_config(R"(
+[model]
+layers = 2
+width = 32
+heads = 2
+context = 16
+dropout = 0.1
+[train]
+steps = 12
+batch = 4
+learning_rate = 1e-2
+warmup = 2
+[evaluation]
+windows = 16
+[run]
+device = "cpu"
+threads = 1
+)",
+                                   all, &error);
+    EXPECT_TRUE(read) << error;
+    return read.value_or(Config{});
+  }
+  std::string losses(const std::string& out) {
+    return ScratchFolder::read(scratch_.file(out) + "/losses.txt");
+  }
+
+  const ScratchFolder scratch_;
+  const std::string corpus_ = scratch_.corpus();
+  const TrainOptions quiet_{.resume = "", .stop = nullptr, .quiet = true};
+};
+
+TEST_F(WholeRun, LearnsAndRepeatsToTheBit) {
+  const Results first = train(config("a", {"train.steps=60"}), quiet_);
+  ASSERT_EQ(first.exit_code, kExitDone) << first.verdict;
+  EXPECT_LT(first.evaluation_loss.value_or(INFINITY), first.unigram_entropy);
+  EXPECT_EQ(first.tokens, 60u * 4 * 16);
+  const Results second = train(config("b", {"train.steps=60"}), quiet_);
+  EXPECT_EQ(second.weights_hash, first.weights_hash);
+  EXPECT_EQ(losses("a"), losses("b"));
+  EXPECT_NE(train(config("c", {"train.steps=60", "data.seed=2"}), quiet_).weights_hash, first.weights_hash);
+}
+
+TEST_F(WholeRun, LoaderThreadsChangeNoBit) {
+  const Results without = train(config("a", {"data.workers=0"}), quiet_);
+  ASSERT_EQ(without.exit_code, kExitDone) << without.verdict;
+  const Results with = train(config("b", {"data.workers=3", "data.ahead=5"}), quiet_);
+  EXPECT_EQ(with.weights_hash, without.weights_hash);
+  EXPECT_EQ(losses("a"), losses("b"));
+}
+
+TEST_F(WholeRun, PairsAreCountedByTheirTargetsWithoutPadding) {
+  WrittenPairs written = counting_pairs(80);
+  ScratchFolder::write(scratch_.file("pairs"), written.bytes());
+  const std::vector<std::string> settings{"data.corpus=\"" + scratch_.file("pairs") + "\"", "model.family=t5",
+                                          "model.vocabulary=384", "train.steps=36", "evaluation.windows=8"};
+  const auto run = [&](const char* name) { return train(config(name, settings), quiet_); };
+  const Results first = run("a");
+  ASSERT_EQ(first.exit_code, kExitDone) << first.verdict;
+  uint64_t of_training = 0;
+  for (size_t pair = 0; pair < 72; ++pair) of_training += pair % 8 + 1;
+  EXPECT_EQ(first.tokens, 2 * of_training) << "two passes of 18 batches";
+  const double of_a_byte = double(written.targets.tokens.size()) / 4000 / std::log(2.0);
+  EXPECT_NEAR(first.bits_per_byte.value_or(NAN), first.evaluation_loss.value_or(NAN) * of_a_byte, 1e-9);
+  EXPECT_THAT(ScratchFolder::read(scratch_.file("a/train.log")),
+              HasSubstr("80 pairs, sources of " + std::to_string(written.sources.tokens.size()) +
+                        " tokens (at most 12), targets of 360 tokens (at most 8), a vocabulary of 384, "));
+  EXPECT_EQ(run("b").weights_hash, first.weights_hash);
+  const size_t cut = written.metadata.rfind("\"0\"");
+  written.metadata.replace(cut, 3, "\"1\"");
+  ScratchFolder::write(scratch_.file("pairs"), written.bytes());
+  EXPECT_FALSE(run("c").bits_per_byte) << "some of the text is in no token";
+}
+
+TEST_F(WholeRun, BytesAsTokensOfAFileAreTheText) {
+  const Results of_text = train(config("a"), quiet_);
+  ASSERT_EQ(of_text.exit_code, kExitDone) << of_text.verdict;
+  const std::string text = ScratchFolder::read(corpus_);
+  const WrittenTokens written{
+      .metadata = R"("format":"spillway-tokens 1","vocabulary":"256","text_bytes":")" +
+                  std::to_string(2 * text.size()) + '"',
+      .tokens = tokens_of(text)};
+  ScratchFolder::write(scratch_.file("tokens"), written.bytes());
+  const Results of_tokens = train(config("b", {"data.corpus=\"" + scratch_.file("tokens") + "\""}), quiet_);
+  ASSERT_EQ(of_tokens.exit_code, kExitDone) << of_tokens.verdict;
+  EXPECT_EQ(of_tokens.weights_hash, of_text.weights_hash);
+  EXPECT_EQ(losses("a"), losses("b"));
+  EXPECT_EQ(of_tokens.unigram_entropy, of_text.unigram_entropy);
+  const double bits = of_text.evaluation_loss.value_or(NAN) / std::log(2.0);
+  EXPECT_NEAR(of_text.bits_per_byte.value_or(NAN), bits, 1e-9);
+  EXPECT_NEAR(of_tokens.bits_per_byte.value_or(NAN), bits / 2, 1e-9) << "a token stands for two bytes";
+  EXPECT_THAT(to_table(of_tokens), HasSubstr("\nbits per byte     "));
+  ScratchFolder::write(scratch_.file("tokens"), written.bytes() + "x");
+  Config broken = config("c");
+  broken.data.corpus = scratch_.file("tokens");
+  EXPECT_EQ(train(broken, quiet_).exit_code, kExitUsage);
+  broken.data.corpus = corpus_, broken.model.vocabulary = 255;
+  EXPECT_THAT(train(broken, quiet_).verdict, HasSubstr("'model.vocabulary' (255)"));
+}
+
+TEST_F(WholeRun, WhatItSavesIsWhereTheNextOneBegins) {
+  const std::string saved = scratch_.file("saved");
+  const Results first = train(config("a", {"run.save=\"" + saved + "\""}), quiet_);
+  ASSERT_EQ(first.exit_code, kExitDone) << first.verdict;
+  Config next = config("b", {"train.learning_rate=0", "train.minimum_learning_rate=0", "train.steps=1"});
+  next.pretrained = saved;
+  EXPECT_EQ(train(next, quiet_).weights_hash, first.weights_hash);
+  next.model.layers = 1;
+  const Results other = train(next, quiet_);
+  EXPECT_EQ(other.exit_code, kExitUsage);
+  EXPECT_THAT(other.verdict, HasSubstr("tensor 'transformer.h.1."));
+}
+
+// A training's result is not lost because a folder can not be made.
+TEST_F(WholeRun, WeightsThatCannotBeSavedAreInACheckpoint) {
+  ScratchFolder::write(scratch_.file("file"), "");
+  const Results results = train(config("a", {"run.save=\"" + scratch_.file("file") + "/in\""}), quiet_);
+  EXPECT_EQ(results.exit_code, kExitError);
+  EXPECT_THAT(results.verdict, HasSubstr("could not be saved"));
+  EXPECT_EQ(results.checkpoint, scratch_.file("a/checkpoint.safetensors"));
+  EXPECT_TRUE(std::filesystem::exists(scratch_.file("a/checkpoint.safetensors")));
+}
+
+TEST_F(WholeRun, StopsOnRequestAndResumesToTheBit) {
+  const Results whole = train(config("whole"), quiet_);
+  std::atomic<bool> stop{true};  // ends after one step
+  const Results stopped =
+      train(config("cut", {"plan.recompute=\"all\""}), {.resume = "", .stop = &stop, .quiet = true});
+  EXPECT_EQ(stopped.exit_code, kExitInterrupted);
+  EXPECT_EQ(stopped.steps, 1u);
+  const Results resumed =
+      train(config("cut"), {.resume = scratch_.file("cut"), .stop = nullptr, .quiet = true});
+  EXPECT_EQ(resumed.exit_code, kExitDone) << resumed.verdict;
+  EXPECT_EQ(resumed.steps, 11u);
+  EXPECT_EQ(resumed.weights_hash, whole.weights_hash);
+  EXPECT_EQ(losses("cut"), losses("whole"));
+  EXPECT_EQ(resumed.plan.recompute.size(), 2u) << "the plan is the checkpoint's";
+}
+
+TEST_F(WholeRun, OtherDataThanThoseOfTheCheckpointAreAWarning) {
+  std::atomic<bool> stop{true};
+  ASSERT_EQ(train(config("a"), {.resume = "", .stop = &stop, .quiet = true}).exit_code, kExitInterrupted);
+  const auto resumed = [&](const std::string& out, const std::vector<std::string>& overrides) {
+    const Results results =
+        train(config(out, overrides), {.resume = scratch_.file("a"), .stop = nullptr, .quiet = true});
+    EXPECT_EQ(results.exit_code, kExitDone) << results.verdict;
+    return ScratchFolder::read(scratch_.file(out) + "/train.log");
+  };
+  EXPECT_THAT(resumed("same", {}), testing::Not(HasSubstr("other data")));
+  EXPECT_THAT(resumed("seed", {"data.seed=7"}), HasSubstr("other data (data.seed 1, "));
+  EXPECT_THAT(resumed("share", {"data.validation=0.2"}), HasSubstr("other data"));
+}
+
+// The program itself, in a process of its own.
+pid_t start_program(const std::vector<std::string>& words) {
+  const char* build = std::getenv("SPILLWAY_BUILD_DIR");
+  const std::string program = std::string(build ? build : ".") + "/bin/spillway-train";
+  std::vector<char*> arguments{const_cast<char*>(program.c_str())};
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  const pid_t process = ::fork();
+  if (process == 0) {
+    ::execv(arguments[0], arguments.data());
+    ::_exit(127);
+  }
+  return process;
+}
+
+int exit_code_of(pid_t process) {
+  int status = 0;
+  ::waitpid(process, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_F(WholeRun, TheProgramEndsAfterTheStepOnSigintAndGoesOnToTheBit) {
+  const std::string path = scratch_.file("x.toml");
+  ScratchFolder::write(
+      path, "[model]\nlayers = 1\nwidth = 16\nheads = 2\ncontext = 8\n[data]\ncorpus = \"" + corpus_ +
+                "\"\n[train]\nsteps = 1500\nbatch = 2\n[run]\ndevice = \"cpu\"\nthreads = 1\n");
+  const auto words = [&](const std::string& out, std::vector<std::string> more) {
+    more.insert(more.end(), {"--config", path, "--quiet", "--set", "run.out=\"" + scratch_.file(out) + "\""});
+    return more;
+  };
+  ASSERT_EQ(exit_code_of(start_program(words("whole", {}))), kExitDone);
+  const pid_t process = start_program(words("cut", {}));
+  const auto steps_done = [&] {
+    const std::string lines = losses("cut");
+    return std::count(lines.begin(), lines.end(), '\n');
+  };
+  while (steps_done() < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  ::kill(process, SIGINT);
+  ASSERT_EQ(exit_code_of(process), kExitInterrupted);
+  const std::string until_then = losses("cut");
+  EXPECT_EQ(until_then, losses("whole").substr(0, until_then.size()));
+  EXPECT_EQ(exit_code_of(start_program(words("cut", {"--resume", scratch_.file("cut")}))), kExitDone);
+  EXPECT_EQ(losses("cut"), losses("whole"));
+}
+
+TEST_F(WholeRun, TheProgramRefusesWhatItDoesNotUnderstand) {
+  EXPECT_EQ(exit_code_of(start_program({})), kExitUsage);
+  EXPECT_EQ(exit_code_of(start_program({"--config", scratch_.file("none.toml")})), kExitUsage);
+  EXPECT_EQ(exit_code_of(start_program({"--confi", "x"})), kExitUsage);
+}
+
+TEST_F(WholeRun, TheScheduleThatWasUsedCanBeFollowed) {
+  const std::string schedule =
+      "plan.schedule=[{step=2, micro_batch=2}, {step=5, optimizer=\"host\", recompute=1}, {step=7, "
+      "micro_batch=1}]";
+  const Results first = train(config("a", {schedule}), quiet_);
+  ASSERT_EQ(first.exit_code, kExitDone) << first.verdict;
+  const std::string written = ScratchFolder::read(scratch_.file("a/plan_schedule.toml"));
+  const Config replay = config("b");
+  std::string error;
+  const auto followed =
+      parse_config("[model]\nlayers=2\nwidth=32\nheads=2\n[data]\ncorpus=\"x\"\n" + written, {}, &error);
+  ASSERT_TRUE(followed) << error << written;
+  Config second = replay;
+  second.schedule = followed.value_or(Config()).schedule;
+  EXPECT_EQ(train(second, quiet_).weights_hash, first.weights_hash);
+  EXPECT_EQ(losses("a"), losses("b"));
+  EXPECT_NE(train(replay, quiet_).weights_hash, first.weights_hash);
+}
+
+TEST_F(WholeRun, ADamagedOrForeignCheckpointIsRefused) {
+  std::atomic<bool> stop{true};
+  const Config small = config("a");
+  ASSERT_EQ(train(small, {.resume = "", .stop = &stop, .quiet = true}).exit_code, kExitInterrupted);
+  const std::string path = scratch_.file("a/checkpoint.safetensors"), sound = ScratchFolder::read(path);
+  const TrainOptions resume{.resume = scratch_.file("a"), .stop = nullptr, .quiet = true};
+  const auto verdict = [&](const Config& with) {
+    const Results results = train(with, resume);
+    EXPECT_EQ(results.exit_code, kExitUsage);
+    return results.verdict;
+  };
+  EXPECT_THAT(verdict(config("a", {"model.width=64"})), HasSubstr("tied_head, not gpt2 layers=2 width=64"));
+  ScratchFolder::write(path, sound.substr(0, sound.size() - 1));
+  EXPECT_THAT(verdict(small), HasSubstr("data_offsets leave the file"));
+  std::string renamed = sound;
+  renamed.replace(renamed.find("optimizer.first.transformer.ln_f.bias"), 9, "optimizex");
+  ScratchFolder::write(path, renamed);
+  EXPECT_THAT(verdict(small), HasSubstr("tensor 'optimizer.first.transformer.ln_f.bias' is missing"));
+  std::filesystem::remove(path);
+  EXPECT_THAT(verdict(small), HasSubstr("No such file"));
+}
+
+TEST_F(WholeRun, SaysWhatKeepsItFromStarting) {
+  const Results results = train(config("a", {"plan.devices=[0,1]"}), quiet_);
+  EXPECT_EQ(results.exit_code, kExitUsage);
+  EXPECT_THAT(results.verdict, HasSubstr("layer 1 on device 1, but there are only 1"));
+  const Config native = config("n", {"run.device=cuda", "run.allocator=native", "plan.micro_batch=auto"});
+  EXPECT_THAT(train(native, quiet_).verdict, HasSubstr("it needs run.allocator = \"spillway\""));
+  Config lost = config("b");
+  lost.run.out = "/proc/nowhere";
+  EXPECT_THAT(train(lost, quiet_).verdict, HasSubstr("set run.out to a writable folder"));
+}
+
+TEST_F(WholeRun, LogsAndReportAreOfAllStepsAndChangeNoResult) {
+  const Results plain = train(config("plain", {"run.log_level=error"}), quiet_);
+  const std::string schedule = "plan.schedule=[{step=5, recompute=1}]";
+  const Results results = train(config("a", {"run.log_json=true", "run.log_level=debug", schedule}), quiet_);
+  ASSERT_EQ(results.exit_code, kExitDone) << results.verdict;
+  EXPECT_EQ(results.weights_hash, plain.weights_hash);
+  EXPECT_EQ(losses("a"), losses("plain"));
+  const auto read = [&](const std::string& name) { return ScratchFolder::read(scratch_.file("a/" + name)); };
+  const auto json = nlohmann::json::parse(read("report.json"));
+  EXPECT_EQ(json["verdict"], "done");
+  ASSERT_EQ(json["points"].size(), 12u);
+  EXPECT_DOUBLE_EQ(json["points"][11]["loss"], results.last_loss);
+  EXPECT_EQ(json["points"][4]["plan"], 0);
+  EXPECT_EQ(json["points"][5]["plan"], 1);
+  EXPECT_EQ(json["moves"][0]["action"], "schedule");
+  EXPECT_EQ(json["evaluations"][0]["step"], 12);
+  EXPECT_EQ(json["rates"]["from"], "not measured, because there is no card");
+  std::map<std::string, int> events;
+  std::istringstream lines(read("train.jsonl"));
+  for (std::string line; std::getline(lines, line);) ++events[nlohmann::json::parse(line)["event"]];
+  EXPECT_EQ(events, (std::map<std::string, int>{
+                        {"begin", 1}, {"step", 12}, {"plan", 1}, {"evaluation", 1}, {"end", 1}}));
+  EXPECT_THAT(read("train.log"), HasSubstr(" info: step 12/12  loss "));
+  EXPECT_EQ(ScratchFolder::read(scratch_.file("plain/train.log")), "");
+}
+
+TEST_F(WholeRun, AnInterruptedRunLeavesItsReportAndLogsGoOnWhenItIsResumed) {
+  std::atomic<bool> stop{true};
+  const Results stopped = train(config("a"), {.resume = "", .stop = &stop, .quiet = true});
+  EXPECT_THAT(ScratchFolder::read(stopped.report),
+              testing::StartsWith("spillway-train: interrupted after step 0\n"));
+  const Results resumed = train(config("a"), {.resume = scratch_.file("a"), .stop = nullptr, .quiet = true});
+  EXPECT_THAT(ScratchFolder::read(resumed.report), HasSubstr("steps  1 to 11\n"));
+  const std::string log = ScratchFolder::read(scratch_.file("a/train.log"));
+  EXPECT_THAT(log, HasSubstr("info: step 1/12 "));
+  EXPECT_THAT(log, HasSubstr("info: step 12/12 "));
+  EXPECT_THAT(log, HasSubstr("error: interrupted after step 0\n"));
+}
+
+// What can not be written costs the training nothing.
+TEST_F(WholeRun, GoesOnWithoutItsLogAndItsReport) {
+  std::filesystem::create_directories(scratch_.file("a/train.log/x"));
+  std::filesystem::create_directories(scratch_.file("a/report.svg/x"));
+  const Results results = train(config("a"), quiet_);
+  EXPECT_EQ(results.exit_code, kExitDone) << results.verdict;
+  EXPECT_EQ(results.report, "");
+  EXPECT_EQ(losses("a"), (train(config("b"), quiet_), losses("b")));
+}
+
+TEST_F(WholeRun, ResultsReadAsTableAndJson) {
+  const Results results = train(config("a"), quiet_);
+  EXPECT_THAT(to_table(results), HasSubstr("bit_exact"));
+  EXPECT_THAT(to_table(results), HasSubstr("a/report.txt (report.svg, report.json)\n"));
+  EXPECT_THAT(to_json(results), HasSubstr("\"exit_code\": 0"));
+}
+
+TEST_F(WholeRun, OfMixedPrecisionSavesTheMasterWeights) {
+  const std::string folder = scratch_.file("saved");
+  const Results results =
+      train(config("mixed", {"train.precision=bf16-mixed", "run.save=\"" + folder + "\""}), quiet_);
+  ASSERT_EQ(results.exit_code, kExitDone) << results.verdict;
+  std::string error;
+  const auto file = safetensors::File::open(folder + "/model.safetensors", &error);
+  ASSERT_TRUE(file) << error;
+  const safetensors::StoredTensor& tensor = file->tensors().at("transformer.wte.weight");
+  EXPECT_EQ(tensor.type, "F32");
+  uint64_t finer = 0;  // than bfloat16, which has the upper half of a float's bits
+  for (size_t i = 0; i < tensor.data.size(); i += 4) finer += tensor.data[i] != std::byte{0};
+  EXPECT_GT(finer, tensor.data.size() / 8);
+}
+
+TEST_F(WholeRun, OfMatricesInEightBitsSavesTheirNumbers) {
+  const std::string folder = scratch_.file("saved");
+  const Results results =
+      train(config("int8", {"train.precision=int8", "run.save=\"" + folder + "\""}), quiet_);
+  ASSERT_EQ(results.exit_code, kExitDone) << results.verdict;
+  std::string error;
+  const auto file = safetensors::File::open(folder + "/model.safetensors", &error);
+  ASSERT_TRUE(file) << error;
+  const safetensors::StoredTensor& tensor = file->tensors().at("transformer.h.0.attn.c_attn.weight");
+  EXPECT_EQ(tensor.type, "F32");
+  // Of one row: at most 255 numbers, and more than one.
+  const auto columns = static_cast<size_t>(tensor.shape[1]);
+  std::set<float> numbers;
+  for (size_t i = 0; i < columns; ++i) {
+    float number = 0;
+    std::memcpy(&number, tensor.data.data() + 4 * i, sizeof number);
+    numbers.insert(number);
+  }
+  EXPECT_GT(numbers.size(), 10u);
+  Config again = config("again");
+  again.pretrained = folder;
+  EXPECT_EQ(train(again, quiet_).exit_code, kExitDone);
+}
+
+TEST_F(WholeRun, DeterministicHasLibTorchChooseKernelsThatRepeatThemselves) {
+  ASSERT_FALSE(at::globalContext().deterministicAlgorithms());
+  EXPECT_EQ(train(config("same", {"run.deterministic=true"}), quiet_).exit_code, kExitDone);
+  EXPECT_TRUE(at::globalContext().deterministicAlgorithms());
+  at::globalContext().setDeterministicAlgorithms(false, false);
+}
+
+}  // namespace
+}  // namespace spillway::trainer

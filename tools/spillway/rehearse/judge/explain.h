@@ -1,0 +1,43 @@
+// What would have fitted: further runs of a program that ran out, and what they showed. Whatever was not run
+// is called so.
+//
+// Thread-safety: none. Errors: a run that can not be started is left out.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "tools/spillway/rehearse/judge/outcome.h"
+#include "tools/spillway/rehearse/run/run.h"
+
+namespace spillway::tools {
+
+struct Counterfactual {
+  std::string what;  // "ample memory", "with --batch 8 in place of 16", ...
+  RunOptions options;
+  Rehearsal rehearsal;
+  bool survives_failures = false;  // requests that fail are served another way, so its end alone counts
+};
+
+struct Explanation {
+  std::vector<Counterfactual> runs;
+  Words remarks;  // of what was not run, a line each
+};
+
+// Runs the program again with more memory than any card has, which shows its need. Where that is smaller than
+// the card, with the other allocators on the same card; else with what a user can change.
+Explanation find_what_fits(const RunOptions& options, const Rehearsal& first);
+
+// Cards of the table by memory alone, of those that can run the program, the smallest first.
+struct CardsByMemory {
+  std::vector<std::string> enough;         // for all that it took
+  std::vector<std::string> without_cache;  // for what was in use, but not for all of the cache
+};
+CardsByMemory cards_by_memory(const Rehearsal& rehearsal);
+// Whether it shows the need: its memory is more than any card has.
+bool is_ample(const Counterfactual& run);
+std::string listed(const std::vector<std::string>& names);
+
+// Lines for the report; each indented. "" where there were no runs.
+std::string explain(const Explanation& explanation);
+
+}  // namespace spillway::tools

@@ -1,0 +1,146 @@
+// The run as a whole, its last events, and how far the trace can be relied on.
+#include <sys/types.h>
+
+#include <cerrno>
+#include <cmath>
+#include <csignal>
+
+#include "tools/spillway/report/render.h"
+#include "tools/spillway/report/text/last_events_text.h"
+#include "tools/spillway/report/text/table.h"
+#include "tools/spillway/report/text/verdict.h"
+#include "tools/spillway/report/trace/trace_events.h"
+#include "tools/spillway/units.h"
+
+namespace spillway::tools {
+namespace {
+
+constexpr size_t kLinesShown = 20;  // of what a run may have hundreds of
+
+std::string counted(uint64_t count, const char* what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+std::string failures_text(const Analysis& analysis) {
+  const Run& run = analysis.run;
+  std::string text = counted(analysis.incidents.size(), "allocation failure") + ": " +
+                     std::to_string(run.granted) + " rescued in place, " + std::to_string(run.unwound) +
+                     " done again with another plan, " + std::to_string(run.gave_up) + " not rescued";
+  if (run.undecided > 0) text += ", " + std::to_string(run.undecided) + " without an outcome";
+  return text;
+}
+
+std::string steps_text(const Run& run) {
+  if (!run.last_begun) return "no step was marked";
+  std::string text = "reached step " + std::to_string(run.last_begun->step);
+  if (run.last_begun->attempt != 0) text += ", attempt " + std::to_string(run.last_begun->attempt);
+  text += "; " + counted(run.steps_ended, "step") + " ended";
+  if (run.tokens > 0) text += ", " + std::to_string(run.tokens) + " tokens";
+  return text;
+}
+
+std::string memory_text(uint8_t device, const DeviceMemory& memory) {
+  std::string text = "device " + std::to_string(device) + ": peak " + size_text(memory.peak_reserved_bytes) +
+                     " reserved, " + size_text(memory.peak_live_bytes) + " live";
+  if (memory.limit_bytes == 0) return text + ", no limit";
+  const long percent = std::lround(100.0 * static_cast<double>(memory.peak_reserved_bytes) /
+                                   static_cast<double>(memory.limit_bytes));
+  return text + ", limit " + size_text(memory.limit_bytes) + " (" + std::to_string(percent) + "%)";
+}
+
+std::string strategies_text(const Run& run) {
+  if (run.strategies.empty()) return "";
+  Table table({Align::kLeft, Align::kRight, Align::kRight, Align::kRight, Align::kRight});
+  table.add({"strategy", "tried", "useful", "gained", "time"});
+  for (const auto& [name, total] : run.strategies) {
+    table.add({name, std::to_string(total.tried), std::to_string(total.useful), size_text(total.bytes),
+               duration_text(total.microseconds)});
+  }
+  return "\nStrategies\n" + table.text("  ");
+}
+
+// The newest incidents, one a line.
+std::string incidents_text(const Analysis& analysis) {
+  if (analysis.incidents.size() < 2) return "";
+  Table table({Align::kRight, Align::kRight, Align::kRight, Align::kRight, Align::kLeft, Align::kLeft});
+  table.add({"incident", "step", "asked", "short", "outcome", "verdict"});
+  const size_t count = analysis.incidents.size();
+  for (size_t i = count - std::min(count, kLinesShown); i < count; ++i) {
+    const Incident& incident = analysis.incidents[i];
+    table.add({std::to_string(incident.number), incident.step ? std::to_string(incident.step->step) : "?",
+               size_text(incident.requested_bytes), size_text(incident.short_bytes),
+               incident.outcome ? outcome_text(*incident.outcome) : "none",
+               cause_name(judge(incident).cause)});
+  }
+  std::string text = "\nFailures\n" + table.text("  ");
+  if (count > kLinesShown) text += "  (the last " + std::to_string(kLinesShown) + "; --json has all)\n";
+  return text;
+}
+
+std::string plan_changes_text(const Run& run) {
+  std::string text;
+  const size_t count = run.plan_changes.size();
+  const size_t hidden = count - std::min(count, kLinesShown);
+  if (hidden > 0) text += "  " + counted(hidden, "earlier plan change") + " (--json has all)\n";
+  for (size_t i = hidden; i < count; ++i) {
+    const PlanChange& change = run.plan_changes[i];
+    text += "  plan changed at step " + std::to_string(change.step);
+    if (change.incident != 0) text += " for incident " + std::to_string(change.incident);
+    text += ": " + (change.reason.empty() ? "no reason given" : change.reason) + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string ending_text(const trace::Contents& contents) {
+  if (contents.closed) return "the process exited";
+  return is_running(contents.process) ? "the process was cut off, or still runs" : "the process was cut off";
+}
+
+bool is_running(uint64_t process) {
+  const bool is_number = process > 0 && process <= INT32_MAX;
+  return is_number && (::kill(static_cast<pid_t>(process), 0) == 0 || errno == EPERM);
+}
+
+std::string cut_off_text(const ReportInput& input) {
+  if (input.contents.closed || is_running(input.contents.process)) return "";
+  std::string text = "The process ended without closing the trace: it was killed, or crashed.";
+  for (const LastMemory& memory : input.last)
+    text += " Of device " + std::to_string(memory.device) + " it had " + size_text(memory.in_use_bytes) +
+            " in use at last, and held " + size_text(memory.held_bytes) + ".";
+  return text + "\n";
+}
+
+std::string run_text(const ReportInput& input) {
+  const Run& run = input.analysis.run;
+  std::string text = "The run (process " + std::to_string(input.contents.process) + ")\n";
+  text += "  " + failures_text(input.analysis) + "\n";
+  text += "  " + steps_text(run) + "; " + ending_text(input.contents) + "\n";
+  for (const auto& [device, memory] : run.memory) text += "  " + memory_text(device, memory) + "\n";
+  for (const auto& [device, count] : run.driver_failures) {
+    text += "  device " + std::to_string(device) + ": " + counted(count, "failed driver call") + "\n";
+  }
+  return text + plan_changes_text(run) + strategies_text(run) + incidents_text(input.analysis);
+}
+
+std::string events_text(const ReportInput& input) {
+  const std::string text = last_events_text(last_events(input.contents, input.incident, input.events));
+  return text.empty() ? "" : text + "\n";
+}
+
+std::string completeness_text(const ReportInput& input) {
+  const trace::Contents& contents = input.contents;
+  std::string text = "The trace\n  ";
+  text += contents.incomplete.empty() ? "whole file" : "NOT WHOLE: " + contents.incomplete;
+  text += "\n  " + std::to_string(contents.overwritten) + " older records overwritten (" +
+          (contents.overwritten_rare == 0
+               ? "no failure or step among them"
+               : std::to_string(contents.overwritten_rare) + " failures, steps and the like") +
+          "), " + std::to_string(contents.dropped) + " dropped, " + std::to_string(contents.torn) + " torn\n";
+  for (const auto& [key, value] : contents.settings)
+    text.append("  ").append(key).append(" = ").append(value).append("\n");
+  return text;
+}
+
+}  // namespace spillway::tools

@@ -1,0 +1,135 @@
+#include "tools/spillway/report/text/verdict.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "tools/spillway/report/course.h"
+#include "tools/spillway/units.h"
+
+namespace spillway::tools {
+
+using trace::Term;
+
+namespace {
+
+std::string served_by(const Incident& incident) {
+  std::string names;
+  uint64_t bytes = 0;
+  for (const LadderTry& tried : incident.tries) {
+    if (tried.measured_bytes == 0) continue;
+    names += (names.empty() ? "" : " and ") + tried.strategy;
+    bytes += tried.measured_bytes;
+  }
+  return names.empty() ? "" : names + " gave " + size_text(bytes);
+}
+
+bool is_pytorchs(std::string_view library) {
+  return library.starts_with("libc10") || library.starts_with("libtorch");
+}
+
+bool is_pytorchs_allocator(std::string_view library) {
+  return library.starts_with("libc10_cuda");
+}
+
+Verdict of_a_driver_call(const Incident& incident) {
+  const Cause cause = is_pytorchs(incident.library) ? Cause::kPyTorch : Cause::kAnotherLibrary;
+  std::string text =
+      (is_pytorchs_allocator(incident.library) ? "its allocator" : incident.library) + " asked the driver";
+  if (incident.requested_bytes != 0) text += " for " + size_text(incident.requested_bytes);
+  const std::optional<uint64_t> free = incident.term(Term::kFree), device = incident.term(Term::kDevice);
+  if (free && device) text += " while " + size_text(*free) + " of " + size_text(*device) + " were free";
+  const std::string served = served_by(incident);
+  if (incident.outcome == trace::Outcome::kGranted)
+    return {cause, text + "; served" + (served.empty() ? "" : ": " + served)};
+  text += incident.outcome ? "; not served: " : "; so far: ";
+  return {cause, text + (served.empty() ? "nothing was given back" : served)};
+}
+
+}  // namespace
+
+bool is_driver_call(const Incident& incident) {
+  return !incident.library.empty() && incident.term(Term::kDevice) && !incident.term(Term::kLargestExtent);
+}
+
+std::string caller_text(const std::string& library) {
+  if (!is_pytorchs(library)) return library;
+  return std::string(is_pytorchs_allocator(library) ? "PyTorch's allocator" : "PyTorch") + " (" + library +
+         ")";
+}
+
+namespace {
+
+std::string with_neighbours(const Incident& incident) {
+  constexpr size_t kMost = 3;
+  std::string text;
+  for (size_t i = 0; i < std::min(incident.neighbours.size(), kMost); ++i) {
+    const Neighbour& neighbour = incident.neighbours[i];
+    text += (i == 0 ? ": process " : ", process ") + std::to_string(neighbour.process) + " (" +
+            (neighbour.program.empty() ? "not named" : neighbour.program) + ") holds " +
+            size_text(neighbour.held_bytes);
+  }
+  return text;
+}
+
+// What is in use grew all along, by more than was missing: without that the request would have had room.
+std::optional<Verdict> by_course(const Incident& incident, uint64_t request) {
+  const std::optional<SteadyRise> rise = steady_rise(incident.course);
+  if (!rise) return std::nullopt;
+  const uint64_t grown = rise->to_bytes - rise->from_bytes;
+  if (grown < request || grown < rise->to_bytes / 8) return std::nullopt;
+  return Verdict{
+      Cause::kGrowth,
+      "what PyTorch has in use rose all along, from " + size_text(rise->from_bytes) + " to " +
+          size_text(rise->to_bytes) + " in " + duration_text(rise->span_ns / 1000) +
+          ": something is kept, or gets larger, with each step; spillway run --mode replace names it"};
+}
+
+// PyTorch asked for another library's sake, or a library for itself, while what it needed lay idle.
+std::string held_by_the_cache(const Incident& incident) {
+  const uint64_t cached = incident.term(Term::kCached).value_or(0);
+  if (cached == 0 || cached < incident.requested_bytes) return "";
+  return "; PyTorch's cache holds " + size_text(cached) +
+         " that nothing uses: torch.cuda.empty_cache() before it, spillway run --reserve, or --mode replace "
+         "leave it room";
+}
+
+}  // namespace
+
+Verdict judge(const Incident& incident) {
+  if (const auto available = incident.term(Term::kHostAvailable))
+    return {Cause::kHostMemory,
+            size_text(incident.requested_bytes) + " of pinned host memory were asked for, not of the card; " +
+                size_text(*available) +
+                (*available < incident.requested_bytes ? " are available on the machine"
+                                                       : " are available on the machine: a limit of the "
+                                                         "process (ulimit -v, ulimit -l) refused it")};
+  const bool by_equation = is_pytorchs_allocator(incident.library) && incident.term(Term::kLimit) &&
+                           incident.outcome != trace::Outcome::kGranted;
+  if (is_driver_call(incident) && !by_equation) {
+    Verdict verdict = of_a_driver_call(incident);
+    if (incident.outcome == trace::Outcome::kGiveUp) verdict.text += held_by_the_cache(incident);
+    return verdict;
+  }
+  const uint64_t request = std::max(incident.rounded_bytes, incident.requested_bytes);
+  if (!incident.term(Term::kLimit) || !incident.term(Term::kLive) || request == 0)
+    return {Cause::kUnknown, "the trace does not hold the request and its equation"};
+  const auto bytes = [&](Term term) { return incident.term(term).value_or(0); };
+  Memory memory;
+  memory.limit = bytes(Term::kLimit);
+  memory.live = bytes(Term::kLive);
+  memory.rounding = bytes(Term::kRounding);
+  memory.stranded = bytes(Term::kStranded);
+  memory.cached = bytes(Term::kCached);
+  memory.pending = bytes(Term::kPending);
+  memory.pools = bytes(Term::kPools);
+  memory.context = bytes(Term::kContext);
+  memory.others = bytes(Term::kOthers);
+  memory.free = bytes(Term::kFree);
+  memory.device = bytes(Term::kDevice);
+  Verdict verdict = spillway::judge(memory, request, incident.term(Term::kLargestExtent));
+  if (verdict.cause == Cause::kOtherProcesses) verdict.text += with_neighbours(incident);
+  const bool of_size = verdict.cause == Cause::kCapacity || verdict.cause == Cause::kFragmentation;
+  return (of_size ? by_course(incident, request) : std::nullopt).value_or(verdict);
+}
+
+}  // namespace spillway::tools

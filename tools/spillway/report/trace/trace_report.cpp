@@ -1,0 +1,60 @@
+#include "tools/spillway/report/trace/trace_report.h"
+
+#include "tools/spillway/page/page.h"
+#include "tools/spillway/report/text/verdict.h"
+#include "tools/spillway/report/trace/trace_history.h"
+
+namespace spillway::tools {
+
+TraceReport::TraceReport(std::string path, trace::Contents contents)
+    : path_(std::move(path)),
+      contents_(std::move(contents)),
+      analysis_(analyse(contents_)),
+      incident_(analysis_.foremost()) {}
+
+void TraceReport::look_at_the_end() {
+  for (const auto& [number, device] : history_.devices) {
+    LastMemory memory{number, device.unknown_bytes, 0};
+    for (const HistorySegment& segment : device.segments) {
+      memory.held_bytes += segment.size;
+      for (const HistoryBlock& block : segment.blocks)
+        if (block.state == BlockState::kAllocated) memory.in_use_bytes += block.requested;
+    }
+    last_.push_back(memory);
+  }
+}
+
+void TraceReport::look_back() {
+  if (!contents_.closed) {
+    history_ = history_of(contents_);
+    look_at_the_end();
+  }
+  const bool last = incident_ != nullptr && incident_ == analysis_.foremost() && !is_driver_call(*incident_);
+  if (!last || incident_->outcome == trace::Outcome::kGranted || !incident_->term(trace::Term::kLimit))
+    return;
+  if (contents_.closed) history_ = history_of(contents_);
+  // All that the program may have, its context and other processes included.
+  findings_ = look_into(history_, incident_->term(trace::Term::kLimit));
+  if (findings_) fitted_ = what_would_have_fitted(history_, *findings_);
+}
+
+ReportInput TraceReport::input(uint64_t events) const {
+  ReportInput input{path_, contents_, analysis_, incident_, events, nullptr, nullptr, last_};
+  if (findings_) input.findings = &*findings_;
+  if (fitted_) input.fitted = &*fitted_;
+  return input;
+}
+
+std::string TraceReport::page(uint64_t events) const {
+  if (!findings_) return trace_page(input(events), nullptr);
+  const TraceHistory history{history_, *findings_};
+  return trace_page(input(events), &history);
+}
+
+std::unique_ptr<TraceReport> read_trace_report(const std::string& path, std::string* error) {
+  trace::Contents contents;
+  if (!trace::read(path, &contents, error)) return nullptr;
+  return std::make_unique<TraceReport>(path, std::move(contents));
+}
+
+}  // namespace spillway::tools

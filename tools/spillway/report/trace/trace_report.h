@@ -1,0 +1,55 @@
+// A trace with all that its report shows, for whoever prints it: as text, as JSON, as a page.
+//
+// Thread-safety: one call of `look_back` at a time in a process (replay/counterfactuals.h). Ownership: the
+// parts refer to each other, so a TraceReport stays where it is. Errors: `read_trace_report` says why a file
+// cannot be read.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tools/spillway/history/findings/findings.h"
+#include "tools/spillway/replay/counterfactuals.h"
+#include "tools/spillway/report/analysis.h"
+#include "tools/spillway/report/render.h"
+#include "trace/reader.h"
+
+namespace spillway::tools {
+
+class TraceReport {
+ public:
+  TraceReport(std::string path, trace::Contents contents);
+  TraceReport(const TraceReport&) = delete;
+  TraceReport& operator=(const TraceReport&) = delete;
+
+  const trace::Contents& contents() const { return contents_; }
+  const Analysis& analysis() const { return analysis_; }
+  const Incident* incident() const { return incident_; }
+  void show(const Incident* incident) { incident_ = incident; }
+
+  // Adds what the process had at last, where it did not close its trace, and what the history of allocations
+  // tells, where the incident that is shown is the last that was not rescued, of a block of Spillway's.
+  void look_back();
+
+  // `events`: how many lines the last events have.
+  ReportInput input(uint64_t events) const;
+  // As one HTML page.
+  std::string page(uint64_t events) const;
+
+ private:
+  void look_at_the_end();
+
+  const std::string path_;
+  const trace::Contents contents_;
+  const Analysis analysis_;
+  const Incident* incident_;
+  MemoryHistory history_;
+  std::vector<LastMemory> last_;
+  std::optional<HistoryFindings> findings_;
+  std::optional<Counterfactuals> fitted_;
+};
+
+// Null, and `error`, for a file that is no trace.
+std::unique_ptr<TraceReport> read_trace_report(const std::string& path, std::string* error);
+
+}  // namespace spillway::tools

@@ -1,0 +1,91 @@
+#include "trainer/app/run/run.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "trainer/app/run/corpus_sizes.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/plan/parameters/parameter_table.h"
+
+namespace spillway::trainer {
+namespace {
+
+// Of a plan that a run begins with in place of another: the same sums, or sums in another order.
+Guarantee guarantee_of_start(const Plan& configured, const Plan& begun, uint32_t batch) {
+  const auto rows = [batch](const Plan& plan) { return std::min(plan.micro_batch, batch); };
+  const bool same = rows(configured) == rows(begun) && configured.head_chunks == begun.head_chunks;
+  return same ? Guarantee::kBitExact : Guarantee::kNumericallyEqual;
+}
+
+}  // namespace
+
+std::optional<std::string> Run::build_program(const Plan& plan) {
+  std::optional<std::string> failure;
+  try {
+    program_ = std::make_unique<TrainingStep>(config_, corpus_, devices_, plan, core_, *moves_);
+  } catch (const c10::OutOfMemoryError& error) {
+    failure = error.what_without_backtrace();
+  }
+  if (failure) core_.chosen_move(nullptr);  // taken: no step will ask for it
+  return failure;
+}
+
+Plan Run::first_plan() const {
+  if (!config_.chooses_plan()) return config_.plan;
+  const AutomaticPlan automatic = choose_plan(config_, survey_);
+  log_.say(LogLevel::kInfo, automatic.text + ": " + to_string(automatic.plan));
+  return automatic.plan;
+}
+
+void Run::build() {
+  survey_ = survey(config_, machine_, devices_, core_);
+  peaks_.watch(core_.loaded() ? devices_.size() : 0);
+  Plan plan = options_.resume.empty() ? first_plan() : config_.plan;
+  const std::string from = options_.resume + "/" + kCheckpointName;
+  std::string error;
+  if (!options_.resume.empty()) {
+    const auto resumed = plan_of_checkpoint(from, config_, &error);
+    if (!resumed) throw SetupError(error);
+    plan = *resumed;
+    check(plan);
+  }
+  moves_ = std::make_unique<PlanMoves>(core_, shape_, machine_, config_.recovery.floor);
+  if (const auto failure = build_program(plan)) {
+    // Before there is a step to undo, the only move that helps is to begin with the moments on the host: the
+    // same bits.
+    if (plan.optimizer == Place::kHost) throw SetupOutOfMemory(least_need(plan) + *failure);
+    plan.optimizer = Place::kHost;
+    if (const auto again = build_program(plan)) throw SetupOutOfMemory(least_need(plan) + *again);
+    log_.say(LogLevel::kWarning, "no room for the optimizer's state on the device: it starts on the host");
+  }
+  say_remarks();
+  if (!options_.resume.empty() && !load_checkpoint(from, config_, program_.get(), &error))
+    throw SetupError(error);
+  if (!options_.resume.empty()) warn_of(other_rows_of_checkpoint(from, config_, corpus_));
+  if (config_.chooses_plan()) start_ = guarantee_of_start(config_.plan, plan, shape_.batch);
+  recoverable_ = std::make_unique<RecoverableStep>(*program_, shape_, machine_, plan, config_.recovery);
+}
+
+// What the plan at the end of all moves would need, so that the user knows how far off the limit is.
+std::string Run::least_need(Plan plan) const {
+  for (auto moves = neighbours(plan, shape_, machine_, Guarantee::kStatisticsChange); !moves.empty();
+       moves = neighbours(plan, shape_, machine_, Guarantee::kStatisticsChange))
+    plan = moves.front().to;
+  uint64_t most = 0;
+  for (const uint64_t bytes : estimate(shape_, plan, machine_).device_peak_bytes)
+    most = std::max(most, bytes);
+  return "the smallest plan is estimated to need " + std::to_string((most >> 20) + 1) + " MiB of a device; ";
+}
+
+void Run::begin() {
+  char text[480];
+  std::snprintf(text, sizeof text,
+                "%.1f M parameters, %s (unigram entropy %.4f nat), %s, %zu device(s), estimate:\n",
+                double(parameter_count(shape_.model)) / 1e6, corpus_sizes(corpus_, config_.model).c_str(),
+                results_.unigram_entropy, config_.run.device.c_str(), devices_.size());
+  const Plan& plan = recoverable_->plan();
+  recorder_.began(plan, text + estimate(shape_, plan, machine_).to_text());
+  history_.begin(shape_, survey_.machine, plan);
+}
+
+}  // namespace spillway::trainer

@@ -1,0 +1,105 @@
+#include "trainer/app/run/run.h"
+
+#include <dlfcn.h>
+
+#include "driver/simulator_control.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/pretrained/parameters.h"
+
+namespace spillway::trainer {
+namespace {
+
+// False on a simulated card in null mode: kernels do nothing there and every read gives zeros.
+bool values_are_computed() {
+  void* driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (driver == nullptr) return true;
+  const auto control =
+      reinterpret_cast<SpillwaySimulatorControlFunction>(::dlsym(driver, "spillway_simulator_control"));
+  const bool computed = control == nullptr || control()->mode() == SPILLWAY_SIMULATOR_COMPUTE;
+  ::dlclose(driver);
+  return computed;
+}
+
+}  // namespace
+
+// Each once: a device may be reached, and a program built, after the first step.
+void Run::say_remarks() {
+  for (const std::string& remark : program_->optimizer().remarks())
+    if (said_.insert(remark).second) warn_of(remark);
+}
+
+void Run::warn_of(const std::string& remark) {
+  if (!remark.empty()) log_.say(LogLevel::kWarning, remark);
+}
+
+void Run::end(int code, std::string verdict) {
+  results_.exit_code = code;
+  results_.verdict = std::move(verdict);
+}
+
+bool Run::checkpoint() {
+  std::string error;
+  if (save_checkpoint(checkpoint_, config_, corpus_, *program_, recoverable_->plan(), &error)) {
+    results_.checkpoint = checkpoint_;
+    log_.say(LogLevel::kDebug, "saved " + checkpoint_);
+    return true;
+  }
+  end(kExitError, error);
+  return false;
+}
+
+void Run::collect() {
+  results_.values_computed = config_.run.device != "cuda" || values_are_computed();
+  results_.last_loss = results_.steps ? program_->loss() : 0;
+  results_.weights_hash = program_->parameters().hash();
+  results_.skipped_steps = program_->loss_scale().state().skipped;
+  results_.plan = recoverable_->plan();
+  results_.guarantee_held = std::max(recoverable_->guarantee_held(), start_);
+  results_.records = recoverable_->records();
+  if (!core_.loaded()) return;
+  results_.trace = core_.trace_path();
+  results_.memory = peaks_.of_run(peaks_.of_step());
+  size_t count = 0;
+  core_.query_strategies(nullptr, 0, &count);
+  results_.strategies.assign(count, {});
+  for (spillway_strategy_counts& counts : results_.strategies) counts.size = sizeof counts;
+  core_.query_strategies(results_.strategies.data(), count, &count);
+}
+
+bool Run::save_weights(std::string* error) {
+  try {
+    return save_parameters(config_.run.save, program_->model(), program_->trained_weights(), error);
+  } catch (const c10::Error& failure) {
+    *error = failure.what_without_backtrace();
+  } catch (const std::exception& failure) {
+    *error = failure.what();
+  }
+  return false;
+}
+
+void Run::save() {
+  std::string error;
+  if (config_.run.save.empty() || results_.exit_code != kExitDone) return;
+  if (!save_weights(&error)) {
+    if (checkpoint())
+      end(kExitError, "the weights could not be saved, but a checkpoint holds them: " + error);
+    return;
+  }
+  log_.say(LogLevel::kInfo, "saved " + config_.run.save + " (config.json, model.safetensors)");
+}
+
+Results Run::run(RatesFrom* rates) {
+  results_.out = config_.run.out;
+  results_.unigram_entropy = corpus_.unigram_entropy();
+  build();
+  *rates = survey_.from;
+  begin();
+  train_steps();
+  collect();
+  save();
+  if (!recorder_.healthy() && results_.exit_code == kExitDone)
+    end(kExitError, "losses.txt or plan_schedule.toml could not be written to their end (disk full?)");
+  return std::move(results_);
+}
+
+}  // namespace spillway::trainer

@@ -1,0 +1,90 @@
+// One training run of this process: what it is made of, and its steps.
+//
+// Thread-safety: one run at a time. Ownership: it borrows the log and the history. Errors: SetupError and
+// SetupOutOfMemory where it can not begin; afterwards `Results::exit_code` and `verdict`.
+#pragma once
+#include <memory>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "trainer/app/automatic_plan.h"
+#include "trainer/app/recorder.h"
+#include "trainer/app/trainer.h"
+#include "trainer/libtorch.h"
+#include "trainer/runtime/peaks.h"
+#include "trainer/step/training_step.h"
+
+namespace spillway::trainer {
+
+// An error of the configuration or the machine, with the text for the user.
+struct SetupError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct SetupOutOfMemory : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+class Run {
+ public:
+  Run(const Config& config, const TrainOptions& options, RunLog* log, RunHistory* history);
+
+  // `rates`: where those of the history come from.
+  Results run(RatesFrom* rates);
+
+ private:
+  // Before it begins: setup.cpp, build.cpp.
+  static Corpus open_corpus(const Config& config);
+  void apply_limit();
+  void check(const Plan& plan) const;
+  void check_weights() const;
+  void check_plans() const;
+  // Builds the program, from the checkpoint if there is one to resume.
+  void build();
+  void begin();
+  Plan first_plan() const;
+  std::optional<std::string> build_program(const Plan& plan);  // why there was no room for it
+  std::string least_need(Plan plan) const;
+
+  // Its steps: steps.cpp.
+  void train_steps();
+  bool step_once();
+  StepOutcome run_step(uint64_t step);
+  bool evaluate();
+  uint64_t smallest_limit() const;
+
+  // What it leaves: run.cpp.
+  bool checkpoint();
+  void collect();
+  void save();
+  bool save_weights(std::string* error);
+  void say_remarks();
+  void warn_of(const std::string& remark);
+  void end(int code, std::string verdict);
+
+  const Config config_;
+  const TrainOptions options_;
+  RunLog& log_;
+  RunHistory& history_;
+  const Core& core_;
+  const Shape shape_;
+  const Corpus corpus_;
+  const std::string checkpoint_;
+  Recorder recorder_;
+  PeakWatch peaks_;
+  std::vector<at::Device> devices_;
+  Machine machine_;
+  Survey survey_;
+  std::unique_ptr<PlanMoves> moves_;
+  std::unique_ptr<TrainingStep> program_;
+  std::unique_ptr<RecoverableStep> recoverable_;
+  Guarantee start_ =
+      Guarantee::kBitExact;     // what the plan that the run began with leaves of the configuration's
+  std::set<std::string> said_;  // of the optimizer's remarks
+  Results results_;
+};
+
+}  // namespace spillway::trainer

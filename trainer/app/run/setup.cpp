@@ -1,0 +1,127 @@
+#include "trainer/app/run/run.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/cuda/CUDAContextLight.h>
+#include <cstdlib>
+
+#include "trainer/data/examples.h"
+#include "trainer/pretrained/parameters.h"
+
+namespace spillway::trainer {
+namespace {
+
+std::vector<at::Device> usable_devices(const RunConfig& run) {
+  if (run.device == "cpu") return {at::Device(at::kCPU)};
+  const size_t found = at::globalContext().hasCUDA() ? at::detail::getCUDAHooks().getNumGPUs() : 0;
+  if (found == 0)
+    throw SetupError(
+        "no CUDA device: run under 'spillway simulate', or set run.device = \"cpu\" (--device cpu)");
+  if (run.devices > found)
+    throw SetupError("run.devices is " + std::to_string(run.devices) + ", but there are only " +
+                     std::to_string(found));
+  const size_t used = run.devices ? run.devices : found;
+  std::vector<at::Device> devices;
+  devices.reserve(used);
+  for (size_t i = 0; i < used; ++i) devices.emplace_back(at::kCUDA, static_cast<at::DeviceIndex>(i));
+  return devices;
+}
+
+void install_allocator(const Config& config) {
+  const RunConfig& run = config.run;
+  if (run.device != "cuda") {
+    if (run.limit_bytes) throw SetupError("a limit is of device memory, and run.device is \"cpu\"");
+    return;
+  }
+  if (run.allocator != "spillway") {
+    if (config.chooses_plan())
+      throw SetupError(
+          "a plan or a micro-batch is chosen by what Spillway's allocator has left: it needs "
+          "run.allocator = \"spillway\"");
+    if (run.limit_bytes) throw SetupError("run.limit needs run.allocator = \"spillway\"");
+    return;
+  }
+  std::string error;
+  if (!Core::get().loaded() && !Core::install(run.out + "/trace.spill", &error)) throw SetupError(error);
+}
+
+// How LibTorch's kernels compute, for the whole process.
+void choose_kernels(const Config& config) {
+  at::globalContext().setAllowTF32CuBLAS(config.train.numerics.precision == Precision::kTf32);
+  if (!config.run.deterministic) return;
+  // cuBLAS takes it at its first use: a workspace of one size, or sums in an order that depends on the
+  // stream.
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
+  at::globalContext().setDeterministicAlgorithms(true, false);
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
+}
+
+}  // namespace
+
+Run::Run(const Config& config, const TrainOptions& options, RunLog* log, RunHistory* history)
+    : config_(config),
+      options_(options),
+      log_(*log),
+      history_(*history),
+      core_(Core::get()),
+      shape_(config.shape()),
+      corpus_(open_corpus(config)),
+      checkpoint_(config.run.out + "/" + kCheckpointName),
+      recorder_(config_, log, history),
+      peaks_(core_) {
+  std::string error;
+  if (!RunFiles::make_folder(config.run.out, &error)) throw SetupError(error);
+  // Set even to what it is: this also has MKL keep to it, which otherwise chooses again for each call, and
+  // another count of threads rounds differently.
+  at::set_num_threads(config.run.threads ? int(config.run.threads) : at::get_num_threads());
+  // MKL's vector functions settle at their first call, and badly if two threads make it at once: alone,
+  // here.
+  if (config.run.device == "cpu") at::sqrt(at::ones({1}));
+  choose_kernels(config);
+  install_allocator(config);
+  devices_ = usable_devices(config.run);
+  machine_.devices = uint32_t(devices_.size());
+  if (config.run.device == "cuda") machine_.workspace_bytes = at::cuda::getChosenWorkspaceSize();
+  apply_limit();
+  check_plans();
+  check_weights();
+  // Last: a run that does not start leaves the files of the one before it alone.
+  if (!recorder_.open(!options.resume.empty(), &error)) throw SetupError(error);
+}
+
+Corpus Run::open_corpus(const Config& config) {
+  std::string error;
+  auto corpus =
+      Corpus::open(config.data.corpus, config.data.validation, Examples::window_tokens(config.model), &error);
+  if (!corpus) throw SetupError(error);
+  const std::string fault = Examples::fault_of(config.model, corpus->vocabulary());
+  if (!fault.empty()) throw SetupError(fault);
+  return std::move(*corpus);
+}
+
+void Run::apply_limit() {
+  if (!core_.loaded() || !config_.run.limit_bytes) return;
+  for (size_t device = 0; device < devices_.size(); ++device)
+    if (core_.limit(int(device), config_.run.limit_bytes) != SPILLWAY_OK)
+      throw SetupError(core_.last_error());
+}
+
+void Run::check(const Plan& plan) const {
+  for (const auto& [layer, device] : plan.placement)
+    if (device >= devices_.size())
+      throw SetupError("the plan puts layer " + std::to_string(layer) + " on device " +
+                       std::to_string(device) + ", but there are only " + std::to_string(devices_.size()));
+}
+
+void Run::check_weights() const {
+  std::string error;
+  if (!config_.pretrained.empty() && !open_weights(config_.pretrained, Model(config_.model), &error))
+    throw SetupError(error);
+}
+
+void Run::check_plans() const {
+  check(config_.plan);
+  for (const auto& [step, plan] : config_.schedule) check(plan);
+}
+
+}  // namespace spillway::trainer

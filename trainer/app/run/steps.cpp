@@ -1,0 +1,105 @@
+#include "trainer/app/run/run.h"
+
+#include <chrono>
+
+#include "trainer/app/run/corpus_sizes.h"
+#include "trainer/optimizer/learning_rate.h"
+
+namespace spillway::trainer {
+
+uint64_t Run::smallest_limit() const {
+  uint64_t least = 0;
+  spillway_memory memory;
+  for (size_t device = 0; device < devices_.size(); ++device)
+    if (core_.query(int(device), &memory) && (least == 0 || memory.limit < least)) least = memory.limit;
+  return least;
+}
+
+StepOutcome Run::run_step(uint64_t step) {
+  peaks_.begin_step();
+  const auto start = std::chrono::steady_clock::now();
+  const StepOutcome outcome = recoverable_->run(step);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  recorder_.recovered(recoverable_->records());
+  if (outcome == StepOutcome::kGaveUp) return outcome;
+  ++results_.steps;
+  results_.tokens += program_->targets();
+  results_.seconds += seconds;
+  const std::vector<spillway_memory> memory = peaks_.of_step();
+  recorder_.done({.number = step,
+                  .loss = program_->loss(),
+                  .gradient_norm = program_->gradient_norm(),
+                  .learning_rate = learning_rate(config_.train, step),
+                  .seconds = seconds,
+                  .tokens = program_->targets(),
+                  .plan = recoverable_->plan(),
+                  .memory = memory,
+                  .memory_of_run = peaks_.of_run(memory)});
+  return outcome;
+}
+
+bool Run::step_once() {
+  const uint64_t step = program_->step();
+  const Plan before = recoverable_->plan();
+  std::string error;
+  if (const auto entry = config_.schedule.find(step); entry != config_.schedule.end())
+    if (!recoverable_->follow(step, entry->second, &error))
+      return end(kExitOutOfMemory, "there is no room for the plan that the schedule has for step " +
+                                       std::to_string(step) + ": " + error),
+             false;
+  if (recoverable_->plan() != before) recorder_.moved(step, "schedule", recoverable_->plan());
+  if (run_step(step) == StepOutcome::kGaveUp)
+    return end(kExitOutOfMemory, "out of memory in step " + std::to_string(step) +
+                                     " and no plan is left: " + recoverable_->last_failure()),
+           false;
+  const Plan ran = recoverable_->plan();
+  recoverable_->maybe_grow_back(step, smallest_limit());
+  if (recoverable_->plan() != ran) recorder_.moved(step + 1, "grow_back", recoverable_->plan());
+  say_remarks();
+  return true;
+}
+
+bool Run::evaluate() {
+  program_->begin_evaluation();
+  const auto outcome = recoverable_->run_evaluation(
+      program_->step(),
+      [](void* program, const Plan& plan) { return static_cast<TrainingStep*>(program)->evaluate(plan); },
+      program_.get());
+  program_->end_evaluation();
+  recorder_.recovered(recoverable_->records());
+  if (outcome == StepOutcome::kGaveUp)
+    return end(kExitOutOfMemory,
+               "out of memory while evaluating and no plan is left: " + recoverable_->last_failure()),
+           false;
+  results_.evaluation_loss = program_->evaluation_loss();
+  results_.bits_per_byte = bits_per_byte(*results_.evaluation_loss, corpus_, config_.model);
+  recorder_.evaluated(program_->step(), *results_.evaluation_loss, results_.unigram_entropy);
+  return true;
+}
+
+void Run::train_steps() {
+  while (program_->step() < config_.train.steps) {
+    if (!step_once()) {
+      if (checkpoint()) results_.exit_code = kExitOutOfMemory;
+      return;
+    }
+    const uint64_t step = program_->step();
+    const bool last = step == config_.train.steps;
+    if (!last && config_.evaluation.every && step % config_.evaluation.every == 0 && !evaluate()) {
+      checkpoint();
+      return;
+    }
+    if (config_.run.checkpoint_every && step % config_.run.checkpoint_every == 0 && !checkpoint()) return;
+    if (options_.stop && options_.stop->load()) {
+      if (checkpoint()) end(kExitInterrupted, "interrupted after step " + std::to_string(step - 1));
+      return;
+    }
+  }
+  if (!evaluate()) {
+    checkpoint();
+    return;
+  }
+  end(kExitDone, "done");
+}
+
+}  // namespace spillway::trainer

@@ -1,0 +1,107 @@
+#include "trainer/plan/parameters/optimizer_state.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <numeric>
+
+namespace spillway::trainer {
+namespace {
+
+using Sizes = std::vector<int64_t>;
+
+int64_t product(const Sizes& sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+}
+
+bool has_factors(const Sizes& sizes) {
+  return sizes.size() == 2;
+}
+
+void add_moment(std::vector<StateTensor>* state, const std::string& name, const Sizes& sizes,
+                bool quantized) {
+  if (!quantized) {
+    state->push_back({.name = name, .sizes = sizes});
+    return;
+  }
+  const int64_t blocks = (product(sizes) + kQuantizationBlock - 1) / kQuantizationBlock;
+  state->push_back({.name = name + ".codes", .is_codes = true, .sizes = sizes});
+  state->push_back({.name = name + ".scales", .sizes = {blocks}, .elements_per_entry = kQuantizationBlock});
+}
+
+void add_second_moment_of_adafactor(std::vector<StateTensor>* state, const Sizes& sizes) {
+  if (!has_factors(sizes)) {
+    state->push_back({.name = "second", .sizes = sizes, .elements_per_entry = 0});
+    return;
+  }
+  state->push_back({.name = "row", .sizes = {sizes[0]}, .elements_per_entry = 0});
+  state->push_back({.name = "column", .sizes = {sizes[1]}, .elements_per_entry = 0});
+}
+
+}  // namespace
+
+int64_t StateTensor::entries() const {
+  return product(sizes);
+}
+
+std::vector<StateTensor> optimizer_state(const Numerics& numerics, const Sizes& sizes) {
+  std::vector<StateTensor> state;
+  if (numerics.has_master_weights()) state.push_back({.name = "master", .sizes = sizes});
+  const bool quantized =
+      numerics.optimizer == OptimizerKind::kAdamW8bit && product(sizes) >= kLeastQuantizedElements;
+  switch (numerics.optimizer) {
+    case OptimizerKind::kAdamW:
+    case OptimizerKind::kAdam:
+    case OptimizerKind::kAdamW8bit:
+      add_moment(&state, "first", sizes, quantized);
+      add_moment(&state, "second", sizes, quantized);
+      break;
+    case OptimizerKind::kSgd:
+      add_moment(&state, "momentum", sizes, false);
+      break;
+    case OptimizerKind::kAdafactor:
+      add_second_moment_of_adafactor(&state, sizes);
+      break;
+  }
+  return state;
+}
+
+int64_t tile_elements(const Numerics& numerics, const Sizes& sizes, bool states_on_host) {
+  const int64_t elements = product(sizes);
+  const bool in_place = !states_on_host && !numerics.rounds_stochastically();
+  if (in_place && numerics.optimizer == OptimizerKind::kAdamW8bit) return elements;
+  int64_t unit = numerics.optimizer == OptimizerKind::kAdamW8bit ? kQuantizationBlock : 1;
+  const bool whole_rows =
+      numerics.optimizer == OptimizerKind::kAdafactor || numerics.precision == Precision::kInt8;
+  if (whole_rows && has_factors(sizes)) unit = std::lcm(unit, sizes[1]);
+  return std::min(std::max<int64_t>(1, kTileElements / unit) * unit, elements);
+}
+
+uint64_t update_scratch_bytes(const Numerics& numerics, const std::vector<Sizes>& parameters,
+                              bool states_on_host) {
+  std::map<std::string, uint64_t> tiles;  // the largest of each kind
+  uint64_t whole = 0;
+  for (const Sizes& sizes : parameters) {
+    const int64_t tile = tile_elements(numerics, sizes, states_on_host);
+    const auto need = [&](const std::string& name, uint64_t bytes) {
+      tiles[name] = std::max(tiles[name], bytes);
+    };
+    for (const StateTensor& state : optimizer_state(numerics, sizes)) {
+      if (state.elements_per_entry == 0)
+        whole += 2 * state.bytes();  // the next state, and the factors that follow from it
+      else if (states_on_host)
+        need(state.name,
+             static_cast<uint64_t>((tile + state.elements_per_entry - 1) / state.elements_per_entry) *
+                 (state.is_codes ? 1 : 4));
+    }
+    // Floats of the value and the gradient, and random bits.
+    if (numerics.rounds_stochastically()) need("in floats", uint64_t{3} * 4 * static_cast<uint64_t>(tile));
+    // Of matrices in 8 bits: a scale for each row.
+    if (numerics.precision == Precision::kInt8 && has_factors(sizes))
+      need("rows", uint64_t{4} * static_cast<uint64_t>(tile / sizes[1]));
+  }
+  for (const auto& [name, bytes] : tiles) whole += bytes;
+  return whole;
+}
+
+}  // namespace spillway::trainer

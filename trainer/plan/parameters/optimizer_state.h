@@ -1,0 +1,45 @@
+// What an optimizer keeps of a parameter from step to step, as shapes.
+//
+// The estimate counts it and trainer/optimizer/ allocates it, so that the two agree.
+//
+// Thread-safety: pure functions. Errors: none.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trainer/plan/numerics.h"
+
+namespace spillway::trainer {
+
+// Numbers that share a scale in an 8-bit state, and the elements from which on a parameter has such a state:
+// of Dettmers et al., "8-bit Optimizers via Block-wise Quantization" (2022).
+inline constexpr int64_t kQuantizationBlock = 256, kLeastQuantizedElements = 4096;
+
+// An update goes through a parameter in tiles of about so many elements, where it needs room to compute in.
+inline constexpr int64_t kTileElements = 1 << 18;
+
+struct StateTensor {
+  std::string name;       // "master", "first", "second", "first.codes", "row", ...
+  bool is_codes = false;  // of one byte each; else 32-bit floats
+  std::vector<int64_t> sizes;
+  // The parameter's elements that one of this tensor's belongs to. 0: it belongs to the parameter as a whole,
+  // and is never read in tiles.
+  int64_t elements_per_entry = 1;
+
+  int64_t entries() const;
+  uint64_t bytes() const { return static_cast<uint64_t>(entries()) * (is_codes ? 1 : 4); }
+};
+
+std::vector<StateTensor> optimizer_state(const Numerics& numerics, const std::vector<int64_t>& sizes);
+
+// Elements of a tile of such a parameter: as near to kTileElements as whole blocks or rows allow, or all of
+// them where the update needs no room.
+int64_t tile_elements(const Numerics& numerics, const std::vector<int64_t>& sizes, bool states_on_host);
+
+// Bytes that one device needs for an update of these parameters, all of one model, beside what they keep: the
+// tiles of states on the host, and room to compute in.
+uint64_t update_scratch_bytes(const Numerics& numerics, const std::vector<std::vector<int64_t>>& parameters,
+                              bool states_on_host);
+
+}  // namespace spillway::trainer

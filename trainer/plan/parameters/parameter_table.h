@@ -1,0 +1,31 @@
+// The parameters of a model, by name, in the order in which the trainer keeps them.
+//
+// Thread-safety: pure functions. Errors: none; REQUIRES: fault_of(model) is "".
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trainer/plan/architecture.h"
+
+namespace spillway::trainer {
+
+struct Parameter {
+  std::string name;  // Hugging Face's, such as "transformer.h.0.attn.c_attn.weight"
+  std::string key;   // how the forward function names it: the name without its layer's prefix
+  int layer = -1;    // -1: belongs to no layer, and stays on the first device
+  Part part{};       // of the layer
+  std::vector<int64_t> sizes;
+  double mean = 0, deviation = 0;  // of its values at the start of a training
+
+  uint64_t elements() const;
+};
+
+// The parameters of a layer stand together, and in it those of a part; the layers follow in order, behind the
+// ones that belong to none.
+std::vector<Parameter> parameter_table(const Architecture& model);
+
+uint64_t parameter_count(const Architecture& model);
+uint64_t layer_parameter_count(const Architecture& model, uint32_t layer);
+
+}  // namespace spillway::trainer

@@ -1,0 +1,112 @@
+// Plan: every choice of a training run that decides how much memory it needs, as a value.
+//
+// A plan says where the bytes of a step lie and how many of them there are at once; it never says what is
+// computed. Two runs with the same configuration and the same plan at every step give the same bits.
+//
+// Thread-safety: values and pure functions. Errors: the parsers return nothing and say in `error` what is
+// wrong, on which line, and which key is nearest. Units: bytes; microseconds per step.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "spillway/spillway.h"
+#include "trainer/plan/architecture.h"
+
+namespace spillway::trainer {
+
+struct Shape;
+struct Machine;
+
+// What a move leaves unchanged in the results; weaker guarantees compare greater. The numbers of spillway.h.
+enum class Guarantee : uint8_t {
+  kBitExact = SPILLWAY_BIT_EXACT,
+  kNumericallyEqual = SPILLWAY_NUMERICALLY_EQUAL,
+  kStatisticsChange = SPILLWAY_STATISTICS_CHANGE,
+};
+const char* name_of(Guarantee guarantee);
+
+enum class Place : uint8_t { kDevice = 0, kHost = 1 };
+
+// A field that is added later needs a default that means "as before", so that old plans keep their text and
+// hash.
+struct Plan {
+  uint32_t micro_batch = 1;                  // sequences in one forward and backward; at least 1
+  uint32_t evaluation_batch = 1;             // sequences in one forward of the evaluation; at least 1
+  std::set<uint32_t> recompute{};            // layers whose activations are computed again in the backward
+  Place optimizer = Place::kDevice;          // what it keeps: moments, master weights
+  std::map<uint32_t, uint32_t> placement{};  // layer → device index; a layer that is not named is on device 0
+  // Layers of which one part alone is computed again; a layer in `recompute` is in neither. One that is in
+  // both keeps the inputs of both parts, and has the activations of one at a time.
+  std::set<uint32_t> recompute_attention{}, recompute_mlp{};
+  // Of so many layers in a row that are computed again, on one device, only the first one's input is kept.
+  uint32_t recompute_segment = 1;
+  uint32_t head_chunks = 1;  // of the target tokens, one of which has logits at a time; at least 1
+
+  bool operator==(const Plan&) const = default;
+  uint32_t device_of(uint32_t layer) const;
+  bool recomputes(uint32_t layer, Part part) const;  // alone, or with its layer
+  // Behind the last of the layers from `layer` on, up to `end`, that are computed again together.
+  uint32_t segment_end(uint32_t layer, uint32_t end) const;
+};
+
+// Canonical and complete: equal plans have equal texts. "micro_batch=4 evaluation_batch=8 recompute=0-5 ..."
+std::string to_string(const Plan& plan);
+// The same in every process, build and version: 64-bit FNV-1a of the canonical text.
+uint64_t hash(const Plan& plan);
+// The keys of a TOML table: `to_toml(p)` parses back to `p`.
+std::string to_toml(const Plan& plan);
+// A TOML document whose keys are a plan's: micro_batch, evaluation_batch, recompute ("none", "all", the
+// number of first layers, or a list of layers), recompute_attention and recompute_mlp (the same),
+// recompute_segment, optimizer ("device" or "host"), devices (one index a layer),
+// head_chunks.
+// `layers` bounds them. Keys that are absent keep the value that they have in `defaults`.
+std::optional<Plan> parse_plan(std::string_view toml, uint32_t layers, const Plan& defaults,
+                               std::string* error);
+
+// The plan that every rank can follow when each proposes one: the smallest micro-batches, the unions of
+// recompute, the slower optimizer place, for each layer the highest device, the most chunks. Commutative,
+// associative and idempotent.
+Plan join(const Plan& a, const Plan& b);
+
+// Equality of what this returns means sameness: a layer on device 0 is not named, one that is computed again
+// as a whole is not named for its parts, and a segment has no more layers than there are of those.
+Plan normalised(Plan plan);
+
+enum class MoveKind : uint8_t {
+  kRecomputeMlp,
+  kRecomputeAttention,
+  kRecompute,
+  kRecomputeSegments,
+  kOptimizerToHost,
+  kLayersToSecondDevice,
+  kChunkHead,
+  kSplitMicroBatch,
+  kSplitEvaluation
+};
+inline constexpr MoveKind kMoveKinds[] = {
+    MoveKind::kRecomputeMlp,      MoveKind::kRecomputeAttention, MoveKind::kRecompute,
+    MoveKind::kRecomputeSegments, MoveKind::kOptimizerToHost,    MoveKind::kLayersToSecondDevice,
+    MoveKind::kChunkHead,         MoveKind::kSplitMicroBatch,    MoveKind::kSplitEvaluation};
+const char* name_of(MoveKind kind);
+Guarantee guarantee_of(MoveKind kind);
+
+struct Move {
+  MoveKind kind{};
+  Plan to;
+  std::string name;
+  Guarantee guarantee{};
+  uint64_t bytes_freed = 0;  // predicted, of device 0's peak; 0 for a move that only helps the evaluation
+  uint64_t evaluation_bytes_freed = 0;  // predicted, of device 0's peak while evaluating
+  uint64_t cost_us = 0;  // predicted: what is redone now, and what a step takes longer from here on
+};
+
+// The plans one move away, cheapest first (ties by guarantee, then by kind), none weaker than `floor`. Empty
+// when there is nothing left to do.
+std::vector<Move> neighbours(const Plan& plan, const Shape& shape, const Machine& machine, Guarantee floor);
+
+}  // namespace spillway::trainer

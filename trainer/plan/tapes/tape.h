@@ -1,0 +1,173 @@
+// A dry run of a forward and its backward: what is allocated and freed, in order, without a tensor.
+//
+// A family's model is written down once more as operators over sizes (trainer/plan/tapes). Each says what it
+// makes and what autograd keeps for its backward; the run counts what is alive, as LibTorch would have it.
+// An output lives while the program holds it (`drop` ends that) or an operator keeps it. The backward goes
+// through the operators from last to first. Each makes the gradients of its inputs and of its weights, and
+// then frees what it kept and the gradient of its output. A weight's gradient is added to its accumulator,
+// and freed, at once.
+//
+// Time passes by a roofline: an operator takes as long as its arithmetic, the bytes that it reads and writes,
+// or its launches take, whichever is longest. Its forward is one launch; its backward is one for each
+// gradient that it makes, and one more for each weight's gradient that is accumulated.
+//
+// Thread-safety: one thread. Ownership: a tape borrows its Memory and lets go what it holds at its end.
+// Errors: none. Units: bytes, operations (an addition or a multiplication), seconds.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "trainer/plan/estimate.h"
+
+namespace spillway::trainer {
+
+// What the bytes are, for the items of an estimate.
+enum class Kind : uint8_t {
+  kInputs,           // token ids, positions
+  kAttention,        // kept between forward and backward: by the attention and the norm before it
+  kMlp,              // by the MLP and the norm before it
+  kLayerInputs,      // by layers that are computed again
+  kLogits,           // of the head and the loss
+  kGradients,        // of activations, on their way
+  kWeightGradients,  // fresh, before they are accumulated
+  kWorkspace,        // of one operator
+};
+inline constexpr size_t kKinds = 8;
+const char* name_of(Kind kind);
+
+// Bytes alive by device and kind, what they were when a device had the most, and the time that has passed.
+class Memory {
+ public:
+  using Bytes = std::array<uint64_t, kKinds>;
+
+  explicit Memory(const Machine& machine) : machine_(machine), devices_(machine.devices) {}
+  void allocate(uint32_t device, Kind kind, uint64_t bytes);
+  void free(uint32_t device, Kind kind, uint64_t bytes);
+
+  uint64_t peak(uint32_t device) const { return devices_[device].peak; }
+  const Bytes& at_peak(uint32_t device) const { return devices_[device].at_peak; }
+
+  // The time of `launches` kernels that compute `operations` and move `bytes` between them.
+  void pass(double operations, double bytes, double launches);
+  void cross(double bytes);  // from a device to another
+  const StepTime& time() const { return time_; }
+
+ private:
+  struct Device {
+    uint64_t alive = 0, peak = 0;
+    Bytes now{}, at_peak{};
+  };
+  const Machine machine_;
+  std::vector<Device> devices_;
+  StepTime time_;
+};
+
+class Tape {
+ public:
+  using Tensor = uint32_t;
+  // REQUIRES of each operator: all tensors are of this tape.
+  struct Operator {
+    std::vector<Tensor> inputs{};  // that get a gradient
+    uint64_t output = 0;
+    std::vector<Tensor> keeps{};
+    bool keeps_output = false;
+    uint64_t keeps_more = 0;  // statistics and masks
+    uint64_t weights = 0;     // whose gradients it makes
+    uint64_t scratch = 0, backward_scratch = 0;
+    bool passes_gradient = false;    // an input's gradient is that of the output: sums and copies
+    double operations = 0;           // of the forward; the backward has twice as many
+    bool gathers = false;            // reads no more of its inputs than it writes
+    bool crosses = false;            // from another device
+    bool is_done = false;            // takes no time: other operators stand for it
+    bool gradients_at_once = false;  // made with the output
+  };
+  enum class Mode : uint8_t {
+    kTrains,
+    kEvaluates,  // nothing is kept
+  };
+
+  Tape(Memory* memory, Mode mode) : memory_(*memory), mode_(mode) {}
+  Tape(const Tape&) = delete;
+  ~Tape();
+
+  // What follows is done on `device` and kept as `kind`.
+  void on(uint32_t device, Kind kind) { device_ = device, kind_ = kind; }
+  void as(Kind kind) { kind_ = kind; }
+
+  // A tensor with several readers, whose gradients are summed apart: see trainer/model/shared_input.h.
+  void share(Tensor tensor) { tensors_[tensor].shared = true; }
+  // Weights with several uses, whose gradients wait for each other: an input of each operator that uses them.
+  Tensor weights(uint64_t bytes);
+  // The program's own, or a copy of such on another device: without a gradient.
+  Tensor plain(uint64_t bytes);
+  Tensor run(const Operator& op);
+  // Time alone, of what stands behind an operator that `is_done`.
+  void spend(double operations, uint64_t moved, double launches) {
+    memory_.pass(operations, double(moved), launches);
+  }
+  Tensor to(uint32_t device, Tensor tensor);                // itself, where it is there
+  void hold(Tensor tensor) { ++tensors_[tensor].holders; }  // once more
+  void drop(Tensor tensor);
+
+  uint64_t bytes(Tensor tensor) const { return tensors_[tensor].bytes; }
+  uint32_t device_of(Tensor tensor) const { return tensors_[tensor].device; }
+
+  // A layer, or a part of one, as a function of its inputs; writes operators on the tape and returns the
+  // output.
+  using Layer = std::function<Tensor(Tape*, const std::vector<Tensor>& inputs)>;
+  // `layer` is run now, and again in the backward; the inputs are kept.
+  Tensor run_again(const Layer& layer, const std::vector<Tensor>& inputs);
+
+  // From the gradient of `last`, which the caller holds. Once.
+  void backward(Tensor last);
+
+ private:
+  struct Buffer {  // of a gradient; several tensors may have the same
+    uint32_t device = 0;
+    uint64_t bytes = 0;
+    uint32_t readers = 0;
+    bool counts = true;
+  };
+  struct Entry {
+    uint64_t bytes = 0;
+    uint32_t device = 0, holders = 0;
+    Kind kind{};
+    bool shared = false, counts = true, plain = false;
+    std::optional<size_t> gradient;  // a buffer
+  };
+  struct Recorded {
+    Operator op;
+    Tensor output = 0;
+    uint32_t device = 0;
+    Kind kind{};
+    std::vector<size_t> gradients{};  // of the inputs, that were made at once
+    Layer again{};                    // of a layer that is computed again
+  };
+
+  Tensor add(uint64_t bytes, bool counts);
+  // Another tape's tensors: they count for nothing here, but they can get a gradient.
+  std::vector<Tensor> borrow(const Tape& from, const std::vector<Tensor>& tensors);
+  std::vector<Tensor> with_gradient(std::vector<Tensor> tensors) const;  // without the plain ones
+  size_t new_buffer(uint32_t device, uint64_t bytes, bool counts = true);
+  void release_buffer(size_t buffer);
+  void give(Tensor to, size_t buffer);
+  void spend_forward(const Operator& op);
+  void spend_backward(const Operator& op);
+  std::vector<size_t> new_gradients(const Recorded& recorded, std::optional<size_t> of_output);
+  void undo(const Recorded& recorded);
+  void undo_layer(const Recorded& recorded, size_t gradient);
+
+  Memory& memory_;
+  const Mode mode_;
+  uint32_t device_ = 0;
+  Kind kind_ = Kind::kInputs;
+  std::vector<Entry> tensors_;
+  std::vector<Buffer> buffers_;
+  std::vector<Recorded> recorded_;
+};
+
+}  // namespace spillway::trainer
