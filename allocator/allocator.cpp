@@ -39,6 +39,10 @@ void Allocator::set_pressure(void (*call)()) noexcept {
   context_->pressure.store(call);
 }
 
+void Allocator::set_collector(void (*collect)(int32_t)) noexcept {
+  context_->collector.store(collect);
+}
+
 const driver::Table& Allocator::table() const noexcept {
   return context_->table;
 }
@@ -275,6 +279,7 @@ Status Allocator::reset_totals(DeviceId device) noexcept {
 }
 
 uint64_t Allocator::fail_request(uint64_t n, bool persistent) noexcept {
+  const Locked guard(start_mutex_);  // the setting and the heaps' flags change together
   const uint64_t failed = context_->injection.set(n, persistent);
   for (auto& entry : heaps_) {
     DeviceHeap* heap = entry.load(std::memory_order_acquire);

@@ -107,6 +107,10 @@ class Allocator {
   // Called once, on a thread that allocates, when memory becomes short: from then on it helps to say which
   // blocks are used (`touch`, spill.h). Null: nobody is.
   void set_pressure(void (*call)()) noexcept;
+  // Lets go of memory that others only keep, before the handler is called: on a thread whose request is
+  // short, without a lock of the allocator's, and not while the request's stream is captured. It may free
+  // blocks and set limits, and asks for no block. Null: nobody does.
+  void set_collector(void (*collect)(int32_t device)) noexcept;
   trace::Trace* trace() const noexcept;
   const driver::Table& table() const noexcept;
 
@@ -178,7 +182,7 @@ class Allocator {
   // the last call.
   uint64_t fail_request(uint64_t n, bool persistent) noexcept;
   uint64_t requests() const noexcept;
-  // An incident's number, and its end, of another library's call of the driver.
+  // The number of a new incident, and the end of one: for other libraries' calls of the driver.
   uint64_t begin_incident() noexcept;
   void end_incident(Status status, uint64_t bytes, uint64_t us) noexcept;
   // Where incidents are counted from now on, with atomic additions; must outlive the allocator.

@@ -1,7 +1,7 @@
-// What the heaps of all devices of one allocator share: who is told and asked, what the process may take, and
-// where its blocks are found.
+// What the heaps of all devices of one allocator share: handler, trace and observer, the process's budget,
+// the page map and the page file.
 //
-// Thread-safety: any thread; what is said to be set before the first request is only read afterwards.
+// Thread-safety: any thread; the last two members are set before the first request, and only read afterwards.
 // Ownership: of the page map and the page file; the rest is borrowed. Errors: none.
 #pragma once
 #include <array>
@@ -62,14 +62,15 @@ struct AllocatorContext {
   std::atomic<OomHandler*> handler{nullptr};
   std::atomic<trace::Trace*> trace{nullptr};
   std::atomic<Observer*> observer{nullptr};
-  std::atomic<Pins (*)()> pins{nullptr};      // what must not be moved to another tier; see spill.h
-  std::atomic<void (*)()> pressure{nullptr};  // called once, when memory becomes short
+  std::atomic<Pins (*)()> pins{nullptr};              // what must not be moved to another tier; see spill.h
+  std::atomic<void (*)()> pressure{nullptr};          // called once, when memory becomes short
+  std::atomic<void (*)(int32_t)> collector{nullptr};  // lets go of what others only keep
   std::atomic<uint64_t> incidents{0};
   std::atomic<spillway_incident_totals*> incident_totals{nullptr};
   std::array<std::atomic<uint64_t>, kMaxDevices> guests{};
   Injection injection;
-  spillway_budget* budget = nullptr;    // set before the first request
-  std::unique_ptr<PageFile> page_file;  // the same
+  spillway_budget* budget = nullptr;
+  std::unique_ptr<PageFile> page_file;
 };
 
 }  // namespace spillway

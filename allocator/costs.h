@@ -18,8 +18,6 @@ inline constexpr uint64_t kCostPageBytes = 2 << 20;
 inline constexpr uint64_t kDrainUs = 100, kEventUs = 100;
 // All devices idle and the gate closed.
 inline constexpr uint64_t kQuiesceUs = 500;
-// LibTorch looks at events of what it shared.
-inline constexpr uint64_t kFrameworkCallbacksUs = 20;
 inline constexpr uint64_t kTrimPoolsUs = 2'000;
 // A cudaFree of a segment takes about a millisecond, and LibTorch's cache has some dozens of them.
 inline constexpr uint64_t kFrameworkCacheUs = 50'000;

@@ -41,7 +41,7 @@ void unregister_heap(HeapState* heap) {
   }
 }
 
-// All that is mapped, and the addresses.
+// Pages and addresses, when nobody uses the heap any more.
 void give_back_tiling(HeapState& heap) {
   const Locked guard(heap.lock);
   Device& device = *heap.device;

@@ -1,11 +1,11 @@
-// What the parts of one device's heap share: its lock, and what that guards.
+// The lock of one device's heap, and the state that it guards: all parts of the heap share it.
 //
 // Each kind of state is a class of its own without a lock (tiling, page pool, usage, tiers ...). The parts
 // that act (requests, reclaiming, spilling, sharing) take the lock for as long as they read or change these,
 // and make their driver calls without it: on blocks that are busy and pages that are reserved, so that no
 // other thread can take them. base/lock_order.h says which lock may be taken under which.
 //
-// Thread-safety: any thread; Clang checks what needs the lock. Ownership: of all that is in it. Invariant at
+// Thread-safety: any thread; Clang checks who needs the lock. Ownership: of all that is in it. Invariant at
 // every release of the lock: held = mapped pages + spare pages + what reservations hold.
 #pragma once
 #include <algorithm>
@@ -44,7 +44,7 @@ enum Slow : uint32_t {
   kSlowSpilled = 32,   // blocks lie in other tiers: what the device needs is followed
 };
 
-// What is known of the device's blocks beside where they lie, and of the other tiers.
+// Blocks in other tiers, and the facts by which blocks are chosen to go there and to come back.
 struct TierState {
   explicit TierState(AllocatorContext& shared) : spilled(shared) {}
 
@@ -89,7 +89,7 @@ struct HeapState {
   void note_need() SPILLWAY_REQUIRES(lock) {
     if (!tiers.spilled.empty()) tiers.needs.note(order, need());
   }
-  // What would become free here when all pending blocks do.
+  // The pending blocks' bytes that lie on this device.
   uint64_t pending_here() const SPILLWAY_REQUIRES(lock) {
     return usage.pending().bytes - tiers.spilled.pending_bytes();
   }
@@ -107,9 +107,9 @@ struct HeapState {
   const uint64_t page_bytes;
 
   alignas(64) HeapLock lock;
-  Tiling tiling SPILLWAY_GUARDED_BY(lock);
   uint64_t order SPILLWAY_GUARDED_BY(lock);
   std::atomic<uint64_t> requests{0};  // written under the lock
+  Tiling tiling SPILLWAY_GUARDED_BY(lock);
   Usage usage SPILLWAY_GUARDED_BY(lock);
   unsigned since_poll SPILLWAY_GUARDED_BY(lock) = 0;
   PagePool pages SPILLWAY_GUARDED_BY(lock);

@@ -16,7 +16,7 @@ uint64_t next_order(HeapState& heap);
 // A number for a text in the trace.
 uint64_t number_of(HeapState& heap, const char* text);
 
-// What became of a block of a request, on the place in the order that it took.
+// A request's or a free's record, on the place in the order that it has already.
 struct BlockRecord {
   trace::Kind kind{};
   uint64_t order = 0, address = 0, bytes = 0, requested = 0;

@@ -41,7 +41,7 @@ CUresult CopyStream::wait(Copy* copy, double* us) {
 CUevent CopyStream::record(CUstream stream) {
   CUevent event = nullptr;
   {
-    const Locked guard(mutex_);
+    const Locked guard(events_mutex_);
     if (!events_.empty()) {
       event = events_.back();
       events_.pop_back();
@@ -54,7 +54,7 @@ CUevent CopyStream::record(CUstream stream) {
 }
 
 void CopyStream::put_back(CUevent event) {
-  const Locked guard(mutex_);
+  const Locked guard(events_mutex_);
   if (event != nullptr) events_.push_back(event);
 }
 
@@ -84,6 +84,7 @@ uint64_t CopyStream::time_us() {
 }
 
 void CopyStream::end() {
+  const Locked events(events_mutex_);
   const Locked guard(mutex_);
   for (const CUevent event : events_) table_.cuEventDestroy(event);
   for (const CUevent event : {clock_start_, clock_now_})

@@ -38,8 +38,9 @@ class CopyStream {
   bool record_clock(CUevent* event, CUstream stream);  // made when first needed
 
   const driver::Table& table_;
-  Mutex<LockOrder::kDeviceStream> mutex_;
-  std::vector<CUevent> events_ SPILLWAY_GUARDED_BY(mutex_);
+  Mutex<LockOrder::kDeviceEvents> events_mutex_;
+  std::vector<CUevent> events_ SPILLWAY_GUARDED_BY(events_mutex_);
+  Mutex<LockOrder::kDeviceStream> mutex_;  // also while the clock's event is waited for
   CUstream stream_ SPILLWAY_GUARDED_BY(mutex_) = nullptr;
   CUevent clock_start_ SPILLWAY_GUARDED_BY(mutex_) = nullptr;
   CUevent clock_now_ SPILLWAY_GUARDED_BY(mutex_) = nullptr;

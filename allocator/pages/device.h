@@ -93,7 +93,7 @@ class Device {
   void put_back(CUevent event);
   // Returns when what is queued on `stream` is done; an error when an event can not tell.
   CUresult drain(StreamId stream);
-  // The same for all streams. Breaks a capture that runs on the device: see DeviceHeap::drain_device.
+  // The same for all streams. Breaks a capture that runs on the device: see Drain::device.
   CUresult drain_all() { return table_.cuCtxSynchronize(); }
 
  private:

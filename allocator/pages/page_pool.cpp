@@ -36,9 +36,9 @@ void PagePool::map_promised(PageReservation* own, uint64_t bytes) {
   note_peak();
 }
 
-PagePool::Pages PagePool::take_spare(uint64_t most_bytes) {
+PagePool::Pages PagePool::take_spare(uint64_t bytes) {
   Pages pages;
-  while (!spare_.empty() && pages.size() * page_bytes_ < most_bytes) {
+  while (!spare_.empty() && pages.size() * page_bytes_ < bytes) {
     pages.push_back(spare_.back());
     spare_.pop_back();
     reserved_ += page_bytes_;

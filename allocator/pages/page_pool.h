@@ -1,6 +1,6 @@
 // The pages of one device, and what may be held of it: pages behind addresses, spare ones that are mapped
-// nowhere, and those that requests have reserved. Who creates or releases a page at the driver says so here,
-// before the one and after the other.
+// nowhere, and those that requests have reserved. A page is promised here before the driver creates it, and
+// taken off here after the driver has released it.
 //
 // Thread-safety: none but the budget's; the heap's lock guards it. Ownership: of the spare pages. Invariant:
 // held = mapped + spare + reserved. Errors: `promise` is false where there is no room, and nothing changes.
@@ -29,9 +29,9 @@ class PagePool {
   uint64_t peak_held() const { return peak_held_; }
   uint64_t mapped() const { return mapped_; }
   uint64_t spare() const { return spare_.size() * page_bytes_; }
-  // Held and behind no address.
+  // Spare and reserved together.
   uint64_t unmapped() const { return spare() + reserved_; }
-  // Without the driver; and with what it may create.
+  // A reservation's pages and the spare ones; and with the pages that the driver may still create.
   uint64_t at_hand(const PageReservation& own) const { return own.in_pages() + spare(); }
   uint64_t obtainable(const PageReservation& own) const {
     return at_hand(own) + own.promised_bytes + quota_.room();
@@ -42,22 +42,21 @@ class PagePool {
   // Budget for pages to create.
   [[nodiscard]] bool promise(PageReservation* own, uint64_t bytes);
   void take_promise_back(PageReservation* own);
-  // What was not needed.
+  // Its pages become spare, and its promises end.
   void put_back(PageReservation* own);
 
-  // Pages of a reservation are behind addresses now, or the other way round.
+  // Reserved pages are mapped; mapped pages are reserved.
   void map(uint64_t bytes) { mapped_ += bytes, reserved_ -= bytes; }
   void unmap(uint64_t bytes) { mapped_ -= bytes, reserved_ += bytes; }
   // An allocation of the driver's own took what was promised; and one is gone.
   void map_promised(PageReservation* own, uint64_t bytes);
   void single_is_gone(uint64_t bytes) { mapped_ -= bytes, quota_.give_back(bytes); }
-  // Not earlier than with a page: what was promised may not come.
+  // Called once pages are there: a promise may be broken.
   void note_peak() { peak_held_ = std::max(peak_held_, quota_.held()); }
   void reset_peak() { peak_held_ = quota_.held(); }
 
-  // Spare pages of at least `most_bytes`, as far as there are so many, to be released; they count as
-  // reserved.
-  Pages take_spare(uint64_t most_bytes);
+  // Spare pages to be released, until they have `bytes`; they count as reserved.
+  Pages take_spare(uint64_t bytes);
   // Of reserved pages `released` bytes are the driver's again, and `kept` are spare.
   void settle_release(uint64_t released, const Pages& kept);
   const Pages& spare_pages() const { return spare_; }

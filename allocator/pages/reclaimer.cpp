@@ -11,7 +11,7 @@ bool Reclaimer::drain_one(std::vector<Arena*>* skipped) {
   uint64_t order = 0;
   {
     const Locked guard(heap_.lock);
-    target = heap_.tiling.least_drained(*skipped);
+    target = heap_.tiling.most_undrained(*skipped);
     order = heap_.order;
   }
   if (target == nullptr) return false;

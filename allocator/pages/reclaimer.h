@@ -2,7 +2,7 @@
 //
 // Thread-safety: any thread, without the heap's lock, in the device's context. Ownership: pages go into the
 // reservation that they are taken for. Errors: 0 bytes where nothing could be done; pages that the driver
-// does not unmap or take back stay where they are. Units: bytes.
+// does not unmap stay mapped, and those that it does not take back become spare or reserved. Units: bytes.
 #pragma once
 #include <vector>
 
@@ -29,17 +29,17 @@ class Reclaimer {
     }
   }
 
-  // For all that can be waited for.
+  // Waits for every stream that can be waited for.
   void drain_all() {
     drain_until([] { return false; });
   }
 
-  // The pages of what was taken out, as pages or as budget. Returns the bytes that came.
+  // Unmaps ranges that were taken out, and reserves their pages, or their bytes as budget. Returns the bytes.
   uint64_t hold(std::vector<IdleRange>& idle, IdlePages what, PageReservation* into);
   // Idle pages of at least `bytes`, or all that there are, as budget.
   uint64_t reclaim_anything(uint64_t bytes, PageReservation* into);
 
-  // Each gives back to the driver.
+  // These give memory back to the driver, and return its bytes.
   uint64_t release_spare(uint64_t most_bytes);
   uint64_t release_idle(uint64_t most_bytes, uint64_t pool);
   // Idle allocations of released pools, or of one; see kPoolSingleHandle.

@@ -18,15 +18,15 @@ class Growth {
 
   // A place that was claimed before is kept. False: there is none, or `miss.error` says what went wrong.
   bool claim_place(Miss& miss);
-  // Pages behind the place, and the request is served.
+  // Maps pages behind the place and serves the request.
   Served fill(Miss& miss);
   // Pages alone, for a block that has its place.
   Served get_pages(Miss& miss);
   // An allocation of the driver's own; see kPoolSingleHandle. single_handle.cpp
   Served make_single(Miss& miss);
-  // What is reserved for it, back to where others can take it.
+  // Others can take from now on what is reserved for it.
   void release(Miss& miss);
-  // Idle pages may be used again in place of new ones; see reuse_idle.cpp.
+  // The count of reused bytes begins anew; see reuse_idle.cpp.
   void forget_reused();
 
  private:

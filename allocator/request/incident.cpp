@@ -147,7 +147,7 @@ uint64_t RequestPath::largest_extent(const Miss& miss) {
   }
   uint64_t largest = arena.segments().empty() ? have_bytes / page * page : arena.largest(have_bytes);
   for (const auto& lender : heap_.tiling.arenas())
-    if (lends_to(*lender, miss) && lender->largest_hole() != nullptr)
+    if (lends_to(heap_, *lender, miss) && lender->largest_hole() != nullptr)
       largest = std::max(largest, lender->largest_hole()->size);
   return largest;
 }

@@ -12,23 +12,23 @@ Arena& arena_of(HeapState& heap, const Miss& miss) {
   return heap.tiling.arena_for(miss.request.stream, miss.request.pool, miss.size <= kSmallBytes);
 }
 
-bool lends_to(const Arena& arena, const Miss& miss) {
+bool lends_to(const HeapState&, const Arena& arena, const Miss& miss) {
   return (arena.pool_flags & kPoolLends) != 0 && !arena.single_handle && miss.request.pool == 0 &&
          arena.stream() == miss.request.stream && arena.small() == (miss.size <= kSmallBytes);
 }
 
-bool fits(const Miss& miss) {
+bool fits(const HeapState&, const Miss& miss) {
   return !miss.pages_only && miss.arena->best(miss.size) != nullptr;
 }
 
-std::optional<Placement> place_for(const Miss& miss, uint64_t has, uint64_t idle) {
+std::optional<Placement> place_for(const HeapState&, const Miss& miss, uint64_t has, uint64_t idle) {
   if (!miss.pages_only) return miss.arena->plan(miss.size, has, idle);
   Placement pages;
   pages.need_bytes = miss.size;
   return pages.need_bytes <= has + idle ? std::optional(pages) : std::nullopt;
 }
 
-void take_place(Miss& miss, const Placement& placement) {
+void take_place(const HeapState&, Miss& miss, const Placement& placement) {
   miss.place = {.arena = miss.arena, .placement = placement};
   if (!miss.pages_only) miss.place.claim = miss.arena->claim(placement, &miss.place.voids);
 }

@@ -47,13 +47,14 @@ struct Miss {
 uint64_t obtainable(const HeapState& heap, const Miss& miss) SPILLWAY_REQUIRES(heap.lock);
 Arena& arena_of(HeapState& heap, const Miss& miss) SPILLWAY_REQUIRES(heap.lock);
 // Whether an arena's free blocks serve it though they are another pool's.
-bool lends_to(const Arena& arena, const Miss& miss);
+bool lends_to(const HeapState& heap, const Arena& arena, const Miss& miss) SPILLWAY_REQUIRES(heap.lock);
 
 // Of a request whose handler runs: whether a free block fits it, and where it could go with `has` bytes of
 // pages and `idle` ones elsewhere.
-bool fits(const Miss& miss);
-std::optional<Placement> place_for(const Miss& miss, uint64_t has, uint64_t idle);
-void take_place(Miss& miss, const Placement& placement);
+bool fits(const HeapState& heap, const Miss& miss) SPILLWAY_REQUIRES(heap.lock);
+std::optional<Placement> place_for(const HeapState& heap, const Miss& miss, uint64_t has, uint64_t idle)
+    SPILLWAY_REQUIRES(heap.lock);
+void take_place(const HeapState& heap, Miss& miss, const Placement& placement) SPILLWAY_REQUIRES(heap.lock);
 // Bytes that a single handle still lacks, of the limit or of what the driver has.
 uint64_t short_of_single(const HeapState& heap, const Miss& miss) SPILLWAY_REQUIRES(heap.lock);
 

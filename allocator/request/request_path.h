@@ -1,5 +1,5 @@
-// The way of a request that the fast path did not serve: collected and tried again, and where there is still
-// no memory, the OOM event, its handler, and how the incident ended.
+// The way of a request that the fast path did not serve. The server collects memory and tries again. Where
+// there is still none, an OOM event goes to the handler, and the incident has an end.
 //
 // Thread-safety: any thread, without the heap's lock; one handler runs at a time on a device. Ownership:
 // none. Errors: a status, and the failure where one is asked for.
@@ -17,9 +17,9 @@ class RequestPath {
   Status allocate(const Request& request, uint64_t size, bool injected, bool persistent, uint64_t* address,
                   FailurePtr* failure);
 
-  // Pages for a block that comes back, for which the handler may make room. Whatever the outcome, what is
-  // reserved is to be released.
+  // A request of pages alone, for a block that comes back.
   Miss pages_for(uint64_t bytes, StreamId stream) const;
+  // The handler may make room for it. The caller releases it, whatever the outcome.
   Status get_pages(Miss& miss, FailurePtr* failure);
   Status driver_failure(const Miss& miss, FailurePtr* failure);
   void release(Miss& miss) { growth_.release(miss); }

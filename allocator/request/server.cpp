@@ -7,6 +7,7 @@ namespace spillway {
 Served RequestServer::serve_or_collect(Miss& miss) {
   Served served = serve(miss);
   if (served == Served::kShort && reclaimer_.release_singles(kEveryPool) != 0) served = serve(miss);
+  if (served == Served::kShort && collect(miss)) served = serve(miss);
   if (served == Served::kShort && borrow(miss)) served = Served::kYes;
   return served;
 }
@@ -54,6 +55,14 @@ bool RequestServer::serve_from_own(Miss& miss, bool small, Arena** arena) {
   return true;
 }
 
+// Not inside a strategy, which holds locks, and not in a capture, which a query of events would break.
+bool RequestServer::collect(const Miss& miss) {
+  void (*const collector)(int32_t) = heap_.shared.collector.load();
+  if (collector == nullptr || inside_handler || heap_.device->capturing(miss.request.stream)) return false;
+  collector(static_cast<int32_t>(heap_.device->id()));
+  return true;
+}
+
 // From a pool that lends its free blocks.
 bool RequestServer::borrow(Miss& miss) {
   if (miss.pages_only) return false;
@@ -61,7 +70,7 @@ bool RequestServer::borrow(Miss& miss) {
   {
     const Locked guard(heap_.lock);
     for (const auto& arena : heap_.tiling.arenas())
-      if (lends_to(*arena, miss) && take_hole(miss, *arena, &served)) break;
+      if (lends_to(heap_, *arena, miss) && take_hole(miss, *arena, &served)) break;
   }
   if (miss.served) journal::block(heap_, served);
   return miss.served;

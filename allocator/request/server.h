@@ -14,15 +14,18 @@ class RequestServer {
   RequestServer(HeapState& heap, Reclaimer& reclaimer, Growth& growth)
       : heap_(heap), reclaimer_(reclaimer), growth_(growth) {}
 
-  // With what is free, and what is reserved for it.
+  // From free memory and from what is reserved for it.
   Served serve(Miss& miss);
-  // And what costs others nothing: idle allocations of released pools, free blocks of pools that lend.
+  // The same, and after it what costs nobody anything: idle allocations of released pools, memory that the
+  // framework only keeps for others, free blocks of pools that lend.
   Served serve_or_collect(Miss& miss);
 
  private:
   // From a free block of the request's own stream and pool. `arena`: where it looked.
   bool serve_from_own(Miss& miss, bool small, Arena** arena);
   bool take_hole(Miss& miss, Arena& arena, journal::BlockRecord* served) SPILLWAY_REQUIRES(heap_.lock);
+  // Has the framework let go of what it only keeps for others. False: it was not asked.
+  bool collect(const Miss& miss);
   bool borrow(Miss& miss);
   void look_beside_reserve();
 

@@ -24,7 +24,7 @@ ReclaimEstimate WaitingRequest::estimate_reclaim(IdlePages what) const noexcept 
   const uint64_t page = heap_.page_bytes;
   const Locked guard(heap_.lock);
   const IdleBytes idle = heap_.tiling.idle_bytes();
-  if (fits(miss_)) {
+  if (fits(heap_, miss_)) {
     // Nothing is short: only a failure that was injected may still want an idle page returned.
     if (!miss_.injected || what != IdlePages::kGiveBack) return out;
     out.pages = std::min(idle.all, (miss_.size + page - 1) / page * page) / page;
@@ -40,7 +40,7 @@ ReclaimEstimate WaitingRequest::estimate_reclaim(IdlePages what) const noexcept 
     return out;
   }
   const uint64_t has = obtainable(heap_, miss_);
-  const std::optional<Placement> placement = place_for(miss_, has, idle.all);
+  const std::optional<Placement> placement = place_for(heap_, miss_, has, idle.all);
   if (!placement || placement->need_bytes <= has) return out;
   out.pages = (placement->need_bytes - has + page - 1) / page;
   out.useful_bytes = event.short_bytes;
@@ -51,12 +51,12 @@ ReclaimEstimate WaitingRequest::estimate_reclaim(IdlePages what) const noexcept 
 // A place, and in `idle` the pages that it lacks.
 WaitingRequest::Idle WaitingRequest::take_idle(std::vector<IdleRange>* idle) {
   const Locked guard(heap_.lock);
-  if (miss_.arena->single_handle || fits(miss_)) return Idle::kNotNeeded;
+  if (miss_.arena->single_handle || fits(heap_, miss_)) return Idle::kNotNeeded;
   const uint64_t has = obtainable(heap_, miss_);
   const IdleBytes there = heap_.tiling.idle_bytes();
-  const std::optional<Placement> placement = place_for(miss_, has, there.drained);
-  if (!placement) return place_for(miss_, has, there.all) ? Idle::kAfterDraining : Idle::kTooFew;
-  take_place(miss_, *placement);
+  const std::optional<Placement> placement = place_for(heap_, miss_, has, there.drained);
+  if (!placement) return place_for(heap_, miss_, has, there.all) ? Idle::kAfterDraining : Idle::kTooFew;
+  take_place(heap_, miss_, *placement);
   if (placement->need_bytes > has) *idle = heap_.tiling.take_idle(placement->need_bytes - has);
   return Idle::kTaken;
 }
@@ -80,7 +80,8 @@ uint64_t WaitingRequest::reclaim(IdlePages what) noexcept {
 // Whether a hole fits it, or pages that are idle or may still be created.
 bool WaitingRequest::could_serve() const {
   const Locked guard(heap_.lock);
-  return fits(miss_) || place_for(miss_, obtainable(heap_, miss_), heap_.tiling.idle_bytes().all).has_value();
+  return fits(heap_, miss_) ||
+         place_for(heap_, miss_, obtainable(heap_, miss_), heap_.tiling.idle_bytes().all).has_value();
 }
 
 // Where moving idle pages would serve the request, waiting is worth it only for a block that will serve it
@@ -94,7 +95,7 @@ uint64_t WaitingRequest::pending_bytes() const noexcept {
                                  !heap_.tiers.spilled.contains(block);
                         });
   const Locked guard(heap_.lock);
-  return !pages_would_do || (one_fits && !fits(miss_)) ? heap_.pending_here() : 0;
+  return !pages_would_do || (one_fits && !fits(heap_, miss_)) ? heap_.pending_here() : 0;
 }
 
 uint64_t WaitingRequest::wait_for_events() noexcept {
@@ -109,7 +110,7 @@ uint64_t WaitingRequest::wait_for_events() noexcept {
   const auto enough = [&] {
     if (!pages_would_do) return could_serve();
     const Locked guard(heap_.lock);
-    return fits(miss_);
+    return fits(heap_, miss_);
   };
   for (bool more = true; more && !enough();) {
     more = makers_.pending.wait_for_oldest();
@@ -120,9 +121,9 @@ uint64_t WaitingRequest::wait_for_events() noexcept {
 }
 
 std::optional<WaitingRequest::Shortfall> WaitingRequest::shortfall() const {
-  if (miss_.arena->single_handle || fits(miss_)) return std::nullopt;
+  if (miss_.arena->single_handle || fits(heap_, miss_)) return std::nullopt;
   const uint64_t has = obtainable(heap_, miss_);
-  const std::optional<Placement> placement = place_for(miss_, has, heap_.device->total_bytes());
+  const std::optional<Placement> placement = place_for(heap_, miss_, has, heap_.device->total_bytes());
   if (!placement || placement->need_bytes <= has) return std::nullopt;
   return Shortfall{*placement, placement->need_bytes - has};
 }
@@ -162,7 +163,7 @@ SpillResult WaitingRequest::spill(const SpillPlace& where) noexcept {
     if (!missing) return {};
     uint64_t needed = missing->bytes;
     if (where.tier != Tier::kNvme) heap_.tiling.all_is_drained(heap_.order);
-    take_place(miss_, missing->placement);
+    take_place(heap_, miss_, missing->placement);
     idle = heap_.tiling.take_idle(needed);
     for (const IdleRange& it : idle) needed -= std::min(needed, it.range.bytes());
     const uint64_t ahead = std::min(kMostAhead, heap_.most_bytes() / kAheadShare);

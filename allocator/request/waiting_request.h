@@ -35,14 +35,14 @@ class WaitingRequest final : public PendingRequest {
   SpillResult spill(const SpillPlace& where) noexcept override;
 
  private:
-  // The pages that it lacks where it needs the fewest.
+  // The place that needs the fewest pages, and the bytes of pages that are missing there.
   struct Shortfall {
     Placement placement;
     uint64_t bytes;
   };
   bool captures() const { return event.capture != CaptureState::kNone; }
   std::optional<Shortfall> shortfall() const SPILLWAY_REQUIRES(heap_.lock);
-  // How idle pages can serve it now.
+  // What came of taking idle pages for it.
   enum class Idle : uint8_t { kTaken, kAfterDraining, kTooFew, kNotNeeded };
   Idle take_idle(std::vector<IdleRange>* idle);
   bool could_serve() const;

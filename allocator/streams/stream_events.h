@@ -1,9 +1,9 @@
 // Events on streams, in the order of their recording, and the blocks that wait for them: each for all of its
 // own.
 //
-// Thread-safety: none; the heap's events_mutex_ guards it. Ownership: of the events until they have passed.
-// Errors: a stream on which no event can be recorded is waited for; if that fails too, the context is lost,
-// and the block waits for ever.
+// Thread-safety: none; the mutex of the pending frees guards it. Ownership: of the events until they have
+// passed. Errors: a stream on which no event can be recorded is waited for; if that fails too, the context is
+// lost, and the block waits for ever.
 #pragma once
 #include <cstdint>
 #include <deque>

@@ -61,11 +61,12 @@ void BlockReleaser::release_claimed(Block* block) {
     freed.order = ++heap_.order;
     const std::vector<Piece> pieces = heap_.tiers.spilled.forget(block);
     for (const Piece& piece : pieces) forget_pages(block, piece);
-    if (pieces.empty())
+    if (pieces.empty()) {
       arena.put_hole(block, freed.order);
-    else
+    } else {
       arena.restore(block, freed.order);
-    if (heap_.tiers.spilled.empty()) heap_.clear_slow(kSlowSpilled);
+      if (heap_.tiers.spilled.empty()) heap_.clear_slow(kSlowSpilled);
+    }
   }
   journal::block(heap_, freed);
 }

@@ -1,5 +1,4 @@
-// The end of a block that had to wait: nothing uses it any more, and it becomes free, with what of it lies in
-// another tier or is on its way.
+// Makes a block free that was freed earlier and had to wait. Its memory in other tiers is given back.
 //
 // Thread-safety: any thread, without the heap's lock. Errors: none; what the driver does not unmap is tried
 // again by `retry`.
@@ -13,7 +12,7 @@ class BlockReleaser {
  public:
   BlockReleaser(HeapState& heap, TierMemory& memory) : heap_(heap), memory_(memory) {}
 
-  // What is on the move goes when that has ended.
+  // A block that is moved at the moment becomes free at the end of the move.
   void release(Block* block);
   // Of a block that the caller has claimed; see SpilledBlocks.
   void release_claimed(Block* block);

@@ -69,7 +69,7 @@ class SpilledBlocks {
   [[nodiscard]] bool end_move(Block* block);
 
   void add(Block* block, const Piece& piece);
-  // The last that went has come.
+  // The piece that went last has come back.
   void remove_last(Block* block);
   // A piece that a peer had is in host memory.
   void went_to_host(const Move& move);
@@ -80,7 +80,7 @@ class SpilledBlocks {
   [[nodiscard]] bool claim_freed(Block* block);
   std::vector<Block*> claim_all_freed();
   bool any_freed() const;
-  // What there was of it; the block is on nobody's account any more.
+  // The block's pieces, which no longer count.
   std::vector<Piece> forget(Block* block);
   Map forget_all();
 
@@ -90,7 +90,7 @@ class SpilledBlocks {
   uint64_t pending_bytes() const;
   // What lies in another tier is in use, but not of this device's memory.
   void leave_out(Memory* out) const;
-  // Recounted.
+  // The same as `bytes`, added up anew.
   uint64_t sum() const;
 
  private:

@@ -14,8 +14,8 @@ class TierMemory {
  public:
   TierMemory(Device& device, AllocatorContext& shared) : device_(device), shared_(shared), host_(device) {}
 
-  // For a range of host or peer memory: what an earlier block of that size has left, else new; what others
-  // have left goes where the place's budget needs it.
+  // Host or peer memory for a range. Host memory that an earlier block of that size has left is used first.
+  // Other left host memory is released where the place's budget needs it.
   CUresult make(const SpillPlace& where, uint64_t bytes, CUmemGenericAllocationHandle* handle);
   void give_back(const Piece& piece);
   void give_back(const std::vector<PageFile::Stored>& stored);

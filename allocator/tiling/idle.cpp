@@ -55,7 +55,7 @@ std::vector<IdleRange> Tiling::take_idle(uint64_t bytes, uint64_t pool) {
   return victims;
 }
 
-Arena* Tiling::least_drained(const std::vector<Arena*>& skipped) const {
+Arena* Tiling::most_undrained(const std::vector<Arena*>& skipped) const {
   Arena* found = nullptr;
   uint64_t most = 0;
   for (auto& arena : arenas_) {

@@ -54,7 +54,7 @@ class Tiling {
   // Free blocks of `arena` of at least `bytes` are left to the request whose handler runs.
   void keep(const Arena& arena, uint64_t bytes) { kept_arena_ = &arena, kept_bytes_ = bytes; }
   void keep_nothing() { kept_arena_ = nullptr; }
-  // From which size on. `waits`: for the request that they are kept for.
+  // The size from which free blocks are kept. `waits`: the request that they are kept for asks.
   uint64_t kept_bytes(const Arena& arena, bool waits) const {
     return &arena == kept_arena_ && !waits ? kept_bytes_ : UINT64_MAX;
   }
@@ -68,7 +68,7 @@ class Tiling {
   // Takes whole idle pages out, as busy blocks, from the largest holes first: that leaves the fewest gaps.
   std::vector<IdleRange> take_idle(uint64_t bytes, uint64_t pool = kEveryPool);
   // The arena with the most idle bytes that queued work may still touch; null: none has any.
-  Arena* least_drained(const std::vector<Arena*>& skipped) const;
+  Arena* most_undrained(const std::vector<Arena*>& skipped) const;
   // What was queued before `order` on the stream of `arena`, or on any stream, is over.
   void drained(const Arena& arena, bool on_any_stream, uint64_t order);
   // The same for the whole device. Not of a pool that has not been released: a graph may use its holes again.

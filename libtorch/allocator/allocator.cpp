@@ -64,7 +64,6 @@ void Allocator::init(int device_count) {
   const spillway_status status = core().table->start();
   TORCH_CHECK(status == SPILLWAY_OK, "Spillway's allocator can not start: ", core().last_error());
   watch_uses_under_pressure();
-  collect_when_short();
   core().table->name_work([](char* text, uint64_t size) {
     const std::string label = work_label();
     label.copy(text, std::min<size_t>(label.size(), size - 1));
@@ -75,6 +74,7 @@ void Allocator::init(int device_count) {
     devices_.push_back(std::make_unique<Device>(static_cast<int>(devices_.size())));
     devices_.back()->fraction = Settings::fraction_at_start();
   }
+  collect_when_short();
 }
 
 // With one device there is nothing to ask.

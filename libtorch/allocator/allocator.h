@@ -32,9 +32,6 @@ class Allocator final : public Interface {
 
   // The one in the process, once it was made.
   static Allocator& get();
-  // Whether what only others may still use could be on the device: shared tensors, pools with an allocator of
-  // their own.
-  bool keeps_for_others(c10::DeviceIndex device);
   // Free segments of released pools go back to where they came from.
   void give_back_nested(c10::DeviceIndex device);
 
@@ -161,8 +158,7 @@ class Allocator final : public Interface {
   native::SegmentInfo describe(const Segment& segment, c10::DeviceIndex device);
 
   native::CUDAAllocator* const before_;
-  std::atomic<bool> shares_{false};  // from the first tensor that was shared on
-  std::atomic<bool> off_{false};     // torch.cuda.caching_allocator_enable(False)
+  std::atomic<bool> off_{false};  // torch.cuda.caching_allocator_enable(False)
   std::vector<std::unique_ptr<Device>> devices_;
   Settings settings_;
   Listeners listeners_;

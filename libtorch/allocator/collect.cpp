@@ -3,39 +3,37 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/util/Exception.h>
 
-#include <algorithm>
-
 #include "libtorch/allocator/allocator.h"
 #include "libtorch/allocator/core.h"
 
 namespace spillway::libtorch {
 namespace {
 
-// LibTorch's own: it lets go of tensors that were shared and that the other processes are done with.
-constexpr const char* kOfSharing = "cuda_ipc_collect";
-
-int may_have_something(int32_t device) {
-  if (Allocator::get().keeps_for_others(static_cast<c10::DeviceIndex>(device))) return 1;
-  const std::vector<std::string> names = c10::FreeCudaMemoryCallbacksRegistry()->Keys();
-  return std::any_of(names.begin(), names.end(), [](const std::string& name) { return name != kOfSharing; });
-}
-
-void collect(int32_t device) {
+// A step that fails does not keep the others from being tried.
+template <typename Step>
+void attempt(const Step& step) {
   try {
-    for (const std::string& name : c10::FreeCudaMemoryCallbacksRegistry()->Keys())
-      c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute();
-    Allocator::get().give_back_nested(static_cast<c10::DeviceIndex>(device));
+    step();
   } catch (const std::exception& error) {
-    TORCH_WARN("a callback that frees CUDA memory failed: ", error.what());
+    TORCH_WARN("memory that is only kept for others could not be freed: ", error.what());
+  } catch (...) {
+    TORCH_WARN("memory that is only kept for others could not be freed");
   }
 }
 
-constexpr spillway_collector kCollector{sizeof kCollector, may_have_something, collect};
+// LibTorch's own callback lets go of tensors that were shared and that the other processes are done with.
+void collect(int32_t device) {
+  attempt([] {
+    for (const std::string& name : c10::FreeCudaMemoryCallbacksRegistry()->Keys())
+      attempt([&] { c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute(); });
+  });
+  attempt([device] { Allocator::get().give_back_nested(static_cast<c10::DeviceIndex>(device)); });
+}
 
 }  // namespace
 
 void collect_when_short() {
-  core().table->set_collector(&kCollector);
+  core().table->set_collector(collect);
 }
 
 }  // namespace spillway::libtorch

@@ -10,7 +10,6 @@
 #include "strategies/core/pools.h"
 #include "strategies/core/process.h"
 #include "strategies/framework/call_origin.h"
-#include "strategies/framework/collector.h"
 #include "strategies/processes/process_service.h"
 #include "strategies/unspill.h"
 
@@ -357,6 +356,10 @@ void core_name_work(void (*label)(char*, uint64_t)) {
   if (SiteRecorder* sites = Process::get().sites()) sites->set_label(label);
 }
 
+void core_set_collector(void (*collect)(int32_t)) {
+  if (core_start() == SPILLWAY_OK) Process::get().allocator()->set_collector(collect);
+}
+
 int core_inside_framework() {
   return find_call_origin().inside_framework ? 1 : 0;
 }
@@ -395,7 +398,7 @@ const spillway_core_table kTable = {
     core_inside_framework,
     set_pools,
     core_name_work,
-    set_collector,
+    core_set_collector,
 };
 
 }  // namespace

@@ -105,15 +105,6 @@ typedef struct spillway_pools {
   void (*visit)(int32_t device, void (*visit)(void* context, uint64_t pool), void* context);
 } spillway_pools;
 
-/* Lets go of what the framework only keeps for others. */
-typedef struct spillway_collector {
-  uint32_t size;
-  /* 1: there may be something. Makes no CUDA call. */
-  int (*any)(int32_t device);
-  /* Called on a thread whose request failed. It may free blocks, and asks for none. */
-  void (*collect)(int32_t device);
-} spillway_collector;
-
 typedef struct spillway_core_table {
   uint32_t size, version;
 
@@ -218,8 +209,10 @@ typedef struct spillway_core_table {
    * empty text. For the report, of blocks that a thread without a Python stack allocates. It may not allocate
    * on the device. */
   void (*name_work)(void (*label)(char* text, uint64_t size));
-  /* Asked first when memory is short; it stays for ever. Does not start the core. */
-  void (*set_collector)(const spillway_collector* collector);
+  /* `collect` lets go of memory that the framework only keeps for others. It is called before the ladder, on
+   * the thread whose request is short, without a lock of Spillway's, and not while that stream is captured.
+   * It may free blocks and change limits, and asks for no block. It stays for ever. */
+  void (*set_collector)(void (*collect)(int32_t device));
 } spillway_core_table;
 
 SPILLWAY_API const spillway_core_table* spillway_core(void);

@@ -114,7 +114,6 @@ spillway_status Process::start_locked() {
   }
   auto* allocator = new Allocator(*table);
   auto* ladder = new Ladder(*allocator);
-  ladder->add(make_framework_callbacks(*allocator));  // always: it is the framework's own way
   if (environment.wait_for_events) ladder->add(make_wait_for_events());
   if (environment.stitch) ladder->add(make_stitch());
   if (environment.release_cache) ladder->add(make_release_cache(*allocator));

@@ -139,7 +139,6 @@ std::unique_ptr<Strategy> make_spill_to_nvme(Allocator& allocator, const SpillLi
 // Makes room on a device that others' blocks were moved to.
 std::unique_ptr<Strategy> make_evict_guests(Allocator& allocator, const SpillLimits& limits);
 std::unique_ptr<Strategy> make_framework_cache(Allocator& allocator);
-std::unique_ptr<Strategy> make_framework_callbacks(Allocator& allocator);
 std::unique_ptr<Strategy> make_trim_pools(Allocator& allocator);
 // `ledger` gives the process's ledger, null while it is in none. `now`: by which those are believed again
 // that did not give what they showed.

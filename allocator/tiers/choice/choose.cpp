@@ -53,12 +53,15 @@ struct Candidate {
 std::vector<Candidate> cold_blocks(const HeapState& heap, Tier where) SPILLWAY_REQUIRES(heap.lock) {
   std::vector<Candidate> cold;
   const Pins pins = heap.shared.pinned();
-  for (Block* block : heap.tiling.blocks()) {
-    const Arena& arena = heap.tiling.arena_of(block);
-    if (arena.pool() != 0 || arena.single_handle || arena.small()) continue;
+  const auto consider = [&](Block* block) SPILLWAY_REQUIRES(heap.lock) {
     if (may_move(heap, block, pins) && may_go(heap, block, where) && movable(heap, block, where).bytes() != 0)
       cold.push_back(
           {AccessFrequency::recent(block, heap.order), heap.tiers.access.of(block, heap.order), block});
+  };
+  for (const auto& arena : heap.tiling.arenas()) {
+    if (arena->pool() != 0 || arena->single_handle || arena->small()) continue;
+    for (const Segment& segment : arena->segments())
+      for (Block* block = segment.first; block != nullptr; block = block->next) consider(block);
   }
   std::stable_sort(cold.begin(), cold.end());
   return cold;

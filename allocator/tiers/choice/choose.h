@@ -13,9 +13,9 @@ namespace spillway {
 // Of at least `bytes`, and at most `most_bytes`. One move a block.
 std::vector<Move> choose_moves(const HeapState& heap, uint64_t bytes, const SpillPlace& where,
                                uint64_t most_bytes) SPILLWAY_REQUIRES(heap.lock);
-// What comes back by itself of at most `most_bytes`. One move a block.
+// Of blocks that come back by themselves, at most `most_bytes`. One move a block.
 std::vector<Move> choose_returns(const HeapState& heap, uint64_t most_bytes) SPILLWAY_REQUIRES(heap.lock);
-// What lies on `peer`, to host memory; and home.
+// From `peer` to host memory; and from `peer` to this device.
 std::vector<Move> choose_guests(const HeapState& heap, DeviceId peer, uint64_t bytes)
     SPILLWAY_REQUIRES(heap.lock);
 std::vector<Move> choose_guests_to_return(const HeapState& heap, DeviceId peer, uint64_t bytes)
@@ -23,7 +23,7 @@ std::vector<Move> choose_guests_to_return(const HeapState& heap, DeviceId peer, 
 
 // What could come back, with room left for the most that was needed lately; 0 until that is long enough ago.
 uint64_t returnable_room(const HeapState& heap) SPILLWAY_REQUIRES(heap.lock);
-// The same, where a block would fit.
+// The same, or 0 where no block fits into it.
 uint64_t returnable_bytes(const HeapState& heap) SPILLWAY_REQUIRES(heap.lock);
 
 // How far from the device's own pace the uses of what is elsewhere keep the program, with these moves too. 1

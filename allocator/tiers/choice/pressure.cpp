@@ -5,7 +5,7 @@ namespace {
 
 constexpr uint64_t kPressurePercent = 85;
 
-bool begins_to_learn(HeapState& heap, bool failed) {
+bool begin_to_learn(HeapState& heap, bool failed) {
   const Locked guard(heap.lock);
   AccessFrequency& access = heap.tiers.access;
   if (access.is_learning() || heap.order == 0) return false;
@@ -17,7 +17,7 @@ bool begins_to_learn(HeapState& heap, bool failed) {
 }  // namespace
 
 void learn_under_pressure(HeapState& heap, bool failed) {
-  if (!begins_to_learn(heap, failed)) return;
+  if (!begin_to_learn(heap, failed)) return;
   find_peers(heap);
   heap.shared.tell_pressure();
 }

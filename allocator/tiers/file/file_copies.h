@@ -1,7 +1,8 @@
 // Copies pages between a device and the page file, over two pieces of pinned host memory, so that a copy and
 // a transfer overlap.
 //
-// Thread-safety: any thread, without the heap's lock, in the device's context; one at a time copies.
+// Thread-safety: any thread, without the heap's lock, in the device's context; one thread at a time
+// copies.
 // Ownership: of the buffers. Errors: an errno value, 0 for none.
 #pragma once
 #include "allocator/tiers/file/file_buffers.h"
@@ -13,7 +14,7 @@ class FileCopies {
  public:
   FileCopies(HeapState& heap, Migration& migration) : heap_(heap), migration_(migration) {}
 
-  // Sets `done` in each move whose pages the file has. Mapped they still are.
+  // Sets `done` in each move whose pages the file has. They stay mapped.
   void write_all(std::vector<Move>& moves);
   int read(const Piece& piece);
   void end();

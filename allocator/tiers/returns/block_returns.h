@@ -34,7 +34,7 @@ class BlockReturns {
   void note_use(Block* block, uint64_t address);
 
  private:
-  // What a block is asked for back.
+  // Where a piece may lie that is to come back.
   enum class From : uint8_t { kFile, kAnywhere };
   Status claim_last(Block* block, uint64_t address, From from, std::optional<Piece>* piece);
   StreamId stream_of(const Block* block);

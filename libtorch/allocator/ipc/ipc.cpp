@@ -89,7 +89,6 @@ native::ShareableHandle Allocator::shareIpcHandle(void* address) {
   if (status == SPILLWAY_NOT_FOUND) return before_->shareIpcHandle(address);  // from before the installation
   TORCH_CHECK(status == SPILLWAY_OK, "Spillway's allocator can not share the tensor at ", address, ": ",
               core().last_error());
-  shares_.store(true, std::memory_order_relaxed);
   if (pages.empty()) {
     cudaIpcMemHandle_t allocation;
     C10_CUDA_CHECK(cudaIpcGetMemHandle(&allocation, address));

@@ -61,10 +61,6 @@ void* Allocator::borrow(Pools& pools, size_t bytes, cudaStream_t stream) {
   return nullptr;
 }
 
-bool Allocator::keeps_for_others(c10::DeviceIndex index) {
-  return shares_.load(std::memory_order_relaxed) || !device(index).pools.all_nested().empty();
-}
-
 void Allocator::give_back_nested(c10::DeviceIndex index) {
   for (const Pools::Nested& nested : device(index).pools.all_nested()) nested->empty_cache();
 }

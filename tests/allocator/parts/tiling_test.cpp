@@ -106,13 +106,13 @@ TEST_F(TilingTest, IdlePagesGoFromTheLargestHolesAndOnlyWhereNothingCanTouchThem
 TEST_F(TilingTest, WhatOneStreamIsPastAnotherMayStillUse) {
   free_apart(arena(kStream), {2});
   free_apart(arena(kOther), {3});
-  EXPECT_EQ(tiling_.least_drained({}), &arena(kOther)) << "the one with the most to gain";
-  EXPECT_EQ(tiling_.least_drained({&arena(kOther)}), &arena(kStream));
+  EXPECT_EQ(tiling_.most_undrained({}), &arena(kOther)) << "the one with the most to gain";
+  EXPECT_EQ(tiling_.most_undrained({&arena(kOther)}), &arena(kStream));
   tiling_.drained(arena(kOther), false, order_);
   EXPECT_EQ(tiling_.idle_bytes().drained, 3 * kPage);
   tiling_.drained(arena(kOther), true, order_);
   EXPECT_EQ(tiling_.idle_bytes().drained, 5 * kPage);
-  EXPECT_EQ(tiling_.least_drained({}), nullptr);
+  EXPECT_EQ(tiling_.most_undrained({}), nullptr);
 }
 
 TEST_F(TilingTest, APoolKeepsItsPagesUntilItIsReleased) {
