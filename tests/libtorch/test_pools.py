@@ -56,6 +56,10 @@ class Pools(unittest.TestCase):
         output = self.compare("within_a_fraction", lines=3)
         self.assertEqual(output, ["full None 80", "lent True None", "outside True None True", "cached True 80"])
 
+    def test_segments_of_a_pool_that_is_gone_make_room_one_by_one(self):
+        output = self.compare("outlived_within_a_fraction")
+        self.assertEqual(output, ["outlived None", "two True None", "all True 78"])
+
     def test_memory_of_another_allocator_does_not_expand(self):
         self.assertEqual(self.compare("kinds"), ["{False}"])
 

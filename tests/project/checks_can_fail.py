@@ -69,7 +69,7 @@ assert pages.matches(["840      246 / 4096"], ["1201 246 / 4096"], [r"\d+(?= +\d
 page = "<!-- varies: \\d+ s | \\d+ B -->\n```console\n$ one\n2 s\n```\n"
 assert list(pages.blocks(page)) == [(3, False, ["$ one", "2 s"], [r"\d+ s", r"\d+ B"])]
 
-pages = load("pages")
+pages = load("checks/pages")
 assert list(pages.missing_from_index(["docs/a.md", "docs/b.md", "x.md"], "- [A](a.md#one)")) == [
     "docs/README.md: docs/b.md is not in the index"]
 with tempfile.TemporaryDirectory() as folder:

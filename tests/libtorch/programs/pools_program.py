@@ -180,6 +180,23 @@ def within_a_fraction(path):
         print("cached", served(60 * MIB) is not None, torch.cuda.memory_reserved() // MIB)
 
 
+def outlived_within_a_fraction(path):
+    """Segments of a pool that is gone make room one after the other when requests are short, and the limit follows."""
+    source = Source(path)
+    pool = source.pool()
+    torch.cuda.set_per_process_memory_fraction(80 * MIB / torch.cuda.mem_get_info()[1])
+    with torch.cuda.use_mem_pool(pool):
+        kept = [new(20 * MIB) for _ in range(3)]
+    del pool
+    gc.collect()
+    print("outlived", served(40 * MIB))
+    del kept[:2]
+    outside = served(60 * MIB)
+    print("two", outside is not None, served(20 * MIB))
+    del outside, kept
+    print("all", served(78 * MIB) is not None, torch.cuda.memory_reserved() // MIB)
+
+
 def kinds(path):
     """A pool with an allocator of its own does not expand."""
     source = Source(path)
