@@ -49,7 +49,7 @@ const driver::Table& Allocator::table() const noexcept {
 
 void Allocator::set_observer(Observer* observer) noexcept {
   std::atomic<Observer*>& told = context_->observer;
-  const Locked guard(observer_mutex_);
+  const Locked guard(obprovider_mutex_);
   if (observer != nullptr) told.store(observer, std::memory_order_release);
   for (auto& entry : heaps_) {
     DeviceHeap* heap = entry.load(std::memory_order_acquire);
@@ -91,7 +91,7 @@ DeviceHeap* Allocator::heap(DeviceId device, Status* status, std::string* text) 
   DeviceHeap* heap = std::make_unique<DeviceHeap>(*context_, std::move(opened), order_base_.load()).release();
   heap->set_limit(default_limit_bytes_);
   if (context_->injection.armed()) heap->state().set_slow(kSlowInjection);
-  const Locked observed(observer_mutex_);
+  const Locked observed(obprovider_mutex_);
   if (context_->observer.load() != nullptr) heap->state().set_slow(kSlowWatched);
   heaps_[index].store(heap, std::memory_order_release);
   return heap;

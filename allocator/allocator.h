@@ -105,7 +105,7 @@ class Allocator {
   // From now on told of every change; null: nobody is. Costs requests nothing while there is none.
   void set_observer(Observer* observer) noexcept;
   // Called once, on a thread that allocates, when memory becomes short: from then on it helps to say which
-  // blocks are used (`touch`, spill.h). Null: nobody is.
+  // blocks are used (`touch`, tiers.h). Null: nobody is.
   void set_pressure(void (*call)()) noexcept;
   // Lets go of memory that others only keep, before the handler is called: on a thread whose request is
   // short, without a lock of the allocator's, and not while the request's stream is captured. It may free
@@ -191,7 +191,7 @@ class Allocator {
   bool uses(DeviceId device) const noexcept { return started(device) != nullptr; }
   // Of a device that has not been started; 0: none.
   uint64_t default_limit() noexcept;
-  // Blocks of which the program says when it uses them; see spill.h.
+  // Blocks of which the program says when it uses them; see tiers.h.
   Status add_block(uint64_t address, uint64_t bytes) noexcept;
   Status touch_block(uint64_t address, FailurePtr* failure) noexcept;
   Status done_block(uint64_t address) noexcept;
@@ -215,7 +215,7 @@ class Allocator {
   const std::unique_ptr<AllocatorContext> context_;
   std::array<std::atomic<DeviceHeap*>, kMaxDevices> heaps_{};
   Mutex<LockOrder::kAllocatorStart> start_mutex_;
-  Mutex<LockOrder::kObserver> observer_mutex_;  // so that no device misses it
+  Mutex<LockOrder::kObserver> obprovider_mutex_;  // so that no device misses it
   uint64_t default_limit_bytes_ SPILLWAY_GUARDED_BY(start_mutex_) = 0;
   std::atomic<uint64_t> order_base_{0};
 };

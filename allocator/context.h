@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "allocator/accounting/budget.h"
 #include "allocator/accounting/observer.h"
+#include "allocator/accounting/process_budget.h"
 #include "allocator/request/strategy.h"
 #include "allocator/tiers/choice/pins.h"
 #include "allocator/tiers/file/page_file.h"
@@ -62,7 +62,7 @@ struct AllocatorContext {
   std::atomic<OomHandler*> handler{nullptr};
   std::atomic<trace::Trace*> trace{nullptr};
   std::atomic<Observer*> observer{nullptr};
-  std::atomic<Pins (*)()> pins{nullptr};              // what must not be moved to another tier; see spill.h
+  std::atomic<Pins (*)()> pins{nullptr};              // what must not be moved to another tier; see tiers.h
   std::atomic<void (*)()> pressure{nullptr};          // called once, when memory becomes short
   std::atomic<void (*)(int32_t)> collector{nullptr};  // lets go of what others only keep
   std::atomic<uint64_t> incidents{0};

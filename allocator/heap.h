@@ -39,7 +39,7 @@ class DeviceHeap {
   Status set_site(Block* block, uint64_t address, uint64_t site, uint64_t bytes);
   std::vector<SiteHolding> holders();
 
-  // Blocks in other tiers; see spill.h.
+  // Blocks in other tiers; see tiers.h.
   uint64_t spilled_bytes(Tier tier);
   uint64_t pinned_host_cache_bytes() const { return tier_memory_.kept_host_bytes(); }
   uint64_t returnable_bytes();
@@ -82,8 +82,8 @@ class DeviceHeap {
   Spiller spiller_{heap_, tier_memory_, migration_, file_};
   Unspiller unspiller_{heap_, reclaimer_, tier_memory_, migration_};
   Growth growth_{heap_, reclaimer_};
-  RequestServer server_{heap_, reclaimer_, growth_};
-  RequestPath requests_{heap_, growth_, server_, {reclaimer_, pending_, spiller_}};
+  BlockProvider provider_{heap_, reclaimer_, growth_};
+  RequestPath requests_{heap_, growth_, provider_, {reclaimer_, pending_, spiller_}};
   BlockReturns returns_{heap_, requests_, tier_memory_, migration_, file_, unspiller_};
   Sharing sharing_{heap_, drain_, returns_};
 };

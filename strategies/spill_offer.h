@@ -3,7 +3,7 @@
 //
 // Thread-safety: any thread. Errors: none. No CUDA call is made. Units: bytes, microseconds.
 #pragma once
-#include "allocator/tiers/spill.h"
+#include "allocator/tiers/tiers.h"
 #include "strategies/ladder/ladder.h"
 
 namespace spillway {

@@ -1,6 +1,6 @@
 #include "strategies/unspill.h"
 
-#include "allocator/tiers/spill.h"
+#include "allocator/tiers/tiers.h"
 #include "base/mutex.h"
 #include "strategies/quiesce/quiesce.h"
 

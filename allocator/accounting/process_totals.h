@@ -15,7 +15,7 @@ extern "C" {
 
 /* What the process may take of each device, and takes: by Spillway's allocator and by calls of the driver
  * together. Who takes adds before the driver is asked, and takes it back where that refuses; all with atomic
- * operations (allocator/accounting/budget.h). */
+ * operations (allocator/accounting/process_budget.h). */
 typedef struct spillway_budget {
   uint64_t limit_bytes;                         /* of each device; UINT64_MAX: no limit */
   uint64_t reserve_bytes;                       /* of each device, what PyTorch's requests must leave now */

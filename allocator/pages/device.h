@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "allocator/pages/copy_stream.h"
-#include "allocator/tiers/spill.h"
+#include "allocator/tiers/tiers.h"
 #include "allocator/tiling/arena.h"
 #include "allocator/units.h"
 #include "base/mutex.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "allocator/accounting/budget.h"
+#include "allocator/accounting/process_budget.h"
 
 namespace spillway {
 

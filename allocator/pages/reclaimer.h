@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "allocator/heap_state.h"
-#include "allocator/pages/reclaim.h"
+#include "allocator/pages/idle_pages.h"
 #include "allocator/streams/drain.h"
 
 namespace spillway {

@@ -22,7 +22,7 @@ class Growth {
   Served fill(Miss& miss);
   // Pages alone, for a block that has its place.
   Served get_pages(Miss& miss);
-  // An allocation of the driver's own; see kPoolSingleHandle. single_handle.cpp
+  // An allocation of the driver's own; see kPoolSingleHandle. driver_allocation.cpp
   Served make_single(Miss& miss);
   // Others can take from now on what is reserved for it.
   void release(Miss& miss);

@@ -10,9 +10,9 @@
 #pragma once
 #include <cstdint>
 
-#include "allocator/pages/reclaim.h"
+#include "allocator/pages/idle_pages.h"
 #include "allocator/request/oom_event.h"
-#include "allocator/tiers/spill.h"
+#include "allocator/tiers/tiers.h"
 
 namespace spillway {
 

@@ -15,7 +15,7 @@ Status RequestPath::allocate(const Request& request, uint64_t size, bool injecte
   Served served = Served::kShort;
   if (!injected) {
     if (makers_.pending.any() && !heap_.device->capturing(request.stream)) makers_.pending.poll();
-    served = server_.serve_or_collect(miss);
+    served = provider_.serve_or_collect(miss);
   }
   const Status status = end(miss, served, failure);
   release(miss);
@@ -37,7 +37,7 @@ Miss RequestPath::pages_for(uint64_t bytes, StreamId stream) const {
 }
 
 Status RequestPath::get_pages(Miss& miss, FailurePtr* failure) {
-  return end(miss, server_.serve_or_collect(miss), failure);
+  return end(miss, provider_.serve_or_collect(miss), failure);
 }
 
 }  // namespace spillway

@@ -1,5 +1,5 @@
-// The way of a request that the fast path did not serve. The server collects memory and tries again. Where
-// there is still none, an OOM event goes to the handler, and the incident has an end.
+// The way of a request that the fast path did not serve. The block provider collects memory and tries again.
+// Where there is still none, an OOM event goes to the handler, and the incident has an end.
 //
 // Thread-safety: any thread, without the heap's lock; one handler runs at a time on a device. Ownership:
 // none. Errors: a status, and the failure where one is asked for.
@@ -10,8 +10,8 @@ namespace spillway {
 
 class RequestPath {
  public:
-  RequestPath(HeapState& heap, Growth& growth, RequestServer& server, const RoomMakers& makers)
-      : heap_(heap), growth_(growth), server_(server), makers_(makers) {}
+  RequestPath(HeapState& heap, Growth& growth, BlockProvider& provider, const RoomMakers& makers)
+      : heap_(heap), growth_(growth), provider_(provider), makers_(makers) {}
 
   // `injected`: its first try fails; `persistent`: every one.
   Status allocate(const Request& request, uint64_t size, bool injected, bool persistent, uint64_t* address,
@@ -26,7 +26,7 @@ class RequestPath {
 
  private:
   Status end(Miss& miss, Served served, FailurePtr* failure);
-  // incident.cpp
+  // oom.cpp
   Status run_handler(Miss& miss, FailurePtr* failure);
   Status refuse_nested(const Miss& miss, FailurePtr* failure);
   LadderOutcome handle(WaitingRequest& waiting, const Miss& miss);
@@ -37,7 +37,7 @@ class RequestPath {
 
   HeapState& heap_;
   Growth& growth_;
-  RequestServer& server_;
+  BlockProvider& provider_;
   RoomMakers makers_;
   Mutex<LockOrder::kLadderOfDevice> ladder_mutex_;
 };

@@ -15,7 +15,7 @@ constexpr uint64_t kMostAhead = 256 << 20, kAheadShare = 32;
 bool WaitingRequest::retry() noexcept {
   if (miss_.ended()) return true;
   if (miss_.persistent || (miss_.injected && miss_.tries++ == 0)) return false;
-  return server_.serve(miss_) != Served::kShort;
+  return provider_.serve(miss_) != Served::kShort;
 }
 
 ReclaimEstimate WaitingRequest::estimate_reclaim(IdlePages what) const noexcept {

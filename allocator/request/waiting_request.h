@@ -5,8 +5,8 @@
 #pragma once
 #include <vector>
 
+#include "allocator/request/block_provider.h"
 #include "allocator/request/pending_request.h"
-#include "allocator/request/server.h"
 #include "allocator/streams/pending_frees.h"
 #include "allocator/tiers/spiller.h"
 
@@ -21,9 +21,9 @@ struct RoomMakers {
 
 class WaitingRequest final : public PendingRequest {
  public:
-  WaitingRequest(HeapState& heap, RequestServer& server, const RoomMakers& makers, Miss& miss,
+  WaitingRequest(HeapState& heap, BlockProvider& provider, const RoomMakers& makers, Miss& miss,
                  const OomEvent& what)
-      : PendingRequest(what), heap_(heap), server_(server), makers_(makers), miss_(miss) {}
+      : PendingRequest(what), heap_(heap), provider_(provider), makers_(makers), miss_(miss) {}
 
   bool retry() noexcept override;
   uint64_t reserved_bytes() const noexcept override { return miss_.pages.bytes(); }
@@ -48,7 +48,7 @@ class WaitingRequest final : public PendingRequest {
   bool could_serve() const;
 
   HeapState& heap_;
-  RequestServer& server_;
+  BlockProvider& provider_;
   RoomMakers makers_;
   Miss& miss_;
 };

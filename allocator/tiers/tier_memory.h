@@ -5,8 +5,8 @@
 #pragma once
 #include "allocator/context.h"
 #include "allocator/tiers/pinned_host_cache.h"
-#include "allocator/tiers/spill.h"
 #include "allocator/tiers/spilled_blocks.h"
+#include "allocator/tiers/tiers.h"
 
 namespace spillway {
 

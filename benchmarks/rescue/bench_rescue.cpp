@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "allocator/tiers/spill.h"
+#include "allocator/tiers/tiers.h"
 #include "strategies/ladder/ladder.h"
 #include "tests/strategies/tiers/open_gate.h"
 

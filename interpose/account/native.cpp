@@ -1,6 +1,6 @@
 #include "interpose/account/native.h"
 
-#include "allocator/accounting/budget.h"
+#include "allocator/accounting/process_budget.h"
 #include "interpose/account/native_pools.h"
 #include "interpose/core.h"
 #include "interpose/hooks/driver_table.h"

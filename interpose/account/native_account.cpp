@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "allocator/accounting/budget.h"
+#include "allocator/accounting/process_budget.h"
 #include "interpose/core.h"
 #include "interpose/plain_lock.h"
 #include "interpose/process.h"

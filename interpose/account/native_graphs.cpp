@@ -2,7 +2,7 @@
 
 #include <pthread.h>
 
-#include "allocator/accounting/budget.h"
+#include "allocator/accounting/process_budget.h"
 #include "interpose/account/native_account.h"
 #include "interpose/hooks/driver_table.h"
 #include "interpose/plain_lock.h"

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "allocator/tiers/spill.h"
+#include "allocator/tiers/tiers.h"
 #include "strategies/budget/budget.h"
 #include "strategies/core/pools.h"
 #include "strategies/core/process.h"

@@ -6,7 +6,7 @@
 
 #include "strategies/budget/budget.h"
 #include "strategies/core/process.h"
-#include "strategies/core/registered.h"
+#include "strategies/core/registered_strategy.h"
 
 namespace spillway {
 

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "allocator/tiers/spill.h"
+#include "allocator/tiers/tiers.h"
 #include "strategies/budget/budget.h"
 #include "strategies/budget/host_budget.h"
 #include "strategies/processes/process_service.h"

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "allocator/accounting/budget.h"
-#include "allocator/pages/reclaim.h"
+#include "allocator/accounting/process_budget.h"
+#include "allocator/pages/idle_pages.h"
 #include "strategies/framework/framework.h"
 #include "strategies/framework/framework_course.h"
 #include "strategies/processes/neighbours.h"

@@ -11,7 +11,7 @@
 #include <iterator>
 #include <string>
 
-#include "allocator/accounting/budget.h"
+#include "allocator/accounting/process_budget.h"
 #include "strategies/budget/budget.h"
 #include "strategies/core/free_bytes.h"
 #include "strategies/core/process.h"

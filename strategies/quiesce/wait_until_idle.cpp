@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "allocator/pages/reclaim.h"
+#include "allocator/pages/idle_pages.h"
 #include "strategies/framework/deadline_worker.h"
 
 namespace spillway {

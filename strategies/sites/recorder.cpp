@@ -5,7 +5,7 @@
 #include <ctime>
 #include <new>
 
-#include "allocator/pages/reclaim.h"
+#include "allocator/pages/idle_pages.h"
 
 namespace spillway {
 namespace {

@@ -1,5 +1,5 @@
 // The process's budget: what is drawn never passes the limit, whoever draws at the same time.
-#include "allocator/accounting/budget.h"
+#include "allocator/accounting/process_budget.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The driver fails at its n-th call, for every n, once and for good, for want of memory and for another
 // reason: nothing leaks, every invariant holds, and each request is served or refused with the right status.
-#include "allocator/pages/reclaim.h"
+#include "allocator/pages/idle_pages.h"
 #include "strategies/ladder/ladder.h"
 #include "tests/allocator/simulated.h"
 

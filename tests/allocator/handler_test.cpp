@@ -4,7 +4,7 @@
 #include <future>
 #include <thread>
 
-#include "allocator/pages/reclaim.h"
+#include "allocator/pages/idle_pages.h"
 #include "tests/allocator/simulated.h"
 
 namespace spillway::testing {

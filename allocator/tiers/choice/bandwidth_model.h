@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "allocator/costs.h"
-#include "allocator/tiers/spill.h"
+#include "allocator/tiers/tiers.h"
 
 namespace spillway {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "allocator/heap_state.h"
-#include "allocator/tiers/spill.h"
+#include "allocator/tiers/tiers.h"
 
 namespace spillway {
 

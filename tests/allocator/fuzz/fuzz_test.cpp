@@ -1,7 +1,7 @@
 // Random programs, and the ones that once failed.
 #include <cstdio>
 
-#include "allocator/tiers/spill.h"
+#include "allocator/tiers/tiers.h"
 #include "strategies/ladder/ladder.h"
 #include "tests/allocator/fuzz/fuzz_machine.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "allocator/tiers/spill.h"
+#include "allocator/tiers/tiers.h"
 #include "strategies/ladder/ladder.h"
 #include "tests/strategies/tiers/values.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "allocator/tiers/spill.h"
+#include "allocator/tiers/tiers.h"
 #include "strategies/ladder/ladder.h"
 #include "tests/strategies/tiers/open_gate.h"
 #include "tests/strategies/tiers/values.h"

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "allocator/tiers/spill.h"
+#include "allocator/tiers/tiers.h"
 #include "strategies/ladder/ladder.h"
 #include "tests/allocator/simulated.h"
 #include "tests/strategies/tiers/open_gate.h"

@@ -1,7 +1,7 @@
 // Blocks that are freed while their memory lies on the host: it stays there until nothing uses it any more.
 #include <thread>
 
-#include "allocator/pages/reclaim.h"
+#include "allocator/pages/idle_pages.h"
 #include "tests/allocator/fuzz/interrupted_driver.h"
 #include "tests/strategies/tiers/spill_fixture.h"
 

@@ -1,7 +1,7 @@
 // In computing mode: bytes that were moved to host memory are there, at their address, and back again.
 #include "tests/strategies/tiers/values.h"
 
-#include "allocator/tiers/spill.h"
+#include "allocator/tiers/tiers.h"
 #include "strategies/ladder/ladder.h"
 #include "tests/strategies/tiers/open_gate.h"
 

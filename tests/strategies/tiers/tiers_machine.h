@@ -7,7 +7,7 @@
 #include <functional>
 #include <vector>
 
-#include "allocator/tiers/spill.h"
+#include "allocator/tiers/tiers.h"
 #include "tests/strategies/tiers/fuzz_file.h"
 #include "tests/strategies/tiers/on_device.h"
 #include "tests/strategies/tiers/tiers_contents.h"

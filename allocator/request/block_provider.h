@@ -9,9 +9,9 @@
 
 namespace spillway {
 
-class RequestServer {
+class BlockProvider {
  public:
-  RequestServer(HeapState& heap, Reclaimer& reclaimer, Growth& growth)
+  BlockProvider(HeapState& heap, Reclaimer& reclaimer, Growth& growth)
       : heap_(heap), reclaimer_(reclaimer), growth_(growth) {}
 
   // From free memory and from what is reserved for it.

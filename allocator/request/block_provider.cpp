@@ -1,10 +1,10 @@
-#include "allocator/request/server.h"
+#include "allocator/request/block_provider.h"
 
 #include <algorithm>
 
 namespace spillway {
 
-Served RequestServer::serve_or_collect(Miss& miss) {
+Served BlockProvider::serve_or_collect(Miss& miss) {
   Served served = serve(miss);
   if (served == Served::kShort && reclaimer_.release_singles(kEveryPool) != 0) served = serve(miss);
   if (served == Served::kShort && collect(miss)) served = serve(miss);
@@ -12,7 +12,7 @@ Served RequestServer::serve_or_collect(Miss& miss) {
   return served;
 }
 
-Served RequestServer::serve(Miss& miss) {
+Served BlockProvider::serve(Miss& miss) {
   look_beside_reserve();
   if (miss.pages_only) return growth_.get_pages(miss);
   Arena* arena = nullptr;
@@ -26,7 +26,7 @@ Served RequestServer::serve(Miss& miss) {
 }
 
 // Among large blocks a small one takes more, so that no two begin in the same slot of the page map.
-bool RequestServer::take_hole(Miss& miss, Arena& arena, journal::BlockRecord* served) {
+bool BlockProvider::take_hole(Miss& miss, Arena& arena, journal::BlockRecord* served) {
   const uint64_t size = arena.small() ? miss.size : std::max(miss.size, kSmallBytes + kUnitBytes);
   Block* hole = heap_.tiling.find_hole(arena, size, miss.waits());
   if (hole == nullptr) return false;
@@ -44,7 +44,7 @@ bool RequestServer::take_hole(Miss& miss, Arena& arena, journal::BlockRecord* se
   return true;
 }
 
-bool RequestServer::serve_from_own(Miss& miss, bool small, Arena** arena) {
+bool BlockProvider::serve_from_own(Miss& miss, bool small, Arena** arena) {
   journal::BlockRecord served;
   {
     const Locked guard(heap_.lock);
@@ -56,7 +56,7 @@ bool RequestServer::serve_from_own(Miss& miss, bool small, Arena** arena) {
 }
 
 // Not inside a strategy, which holds locks, and not in a capture, which a query of events would break.
-bool RequestServer::collect(const Miss& miss) {
+bool BlockProvider::collect(const Miss& miss) {
   void (*const collector)(int32_t) = heap_.shared.collector.load();
   if (collector == nullptr || inside_handler || heap_.device->capturing(miss.request.stream)) return false;
   collector(static_cast<int32_t>(heap_.device->id()));
@@ -64,7 +64,7 @@ bool RequestServer::collect(const Miss& miss) {
 }
 
 // From a pool that lends its free blocks.
-bool RequestServer::borrow(Miss& miss) {
+bool BlockProvider::borrow(Miss& miss) {
   if (miss.pages_only) return false;
   journal::BlockRecord served;
   {
@@ -77,7 +77,7 @@ bool RequestServer::borrow(Miss& miss) {
 }
 
 // The driver is asked only where something is reserved, and not under the lock.
-void RequestServer::look_beside_reserve() {
+void BlockProvider::look_beside_reserve() {
   const spillway_budget* budget = heap_.shared.budget;
   if (budget == nullptr) return;
   const bool reserves = budget::read(budget->reserve_bytes) != 0;

@@ -1,5 +1,5 @@
 // For the strategies: all devices at once.
-#include "allocator/pages/reclaim.h"
+#include "allocator/pages/idle_pages.h"
 
 #include "allocator/accounting/journal.h"
 #include "allocator/heap.h"

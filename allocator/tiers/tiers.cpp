@@ -1,10 +1,10 @@
 // For the strategies: all devices of an allocator, or one of them.
-#include "allocator/tiers/spill.h"
+#include "allocator/tiers/tiers.h"
 
 #include <algorithm>
 #include <system_error>
 
-#include "allocator/accounting/budget.h"
+#include "allocator/accounting/process_budget.h"
 #include "allocator/heap.h"
 
 namespace spillway {

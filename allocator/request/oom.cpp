@@ -47,7 +47,7 @@ LadderOutcome RequestPath::handle_with_kept_blocks(Miss& miss, const OomEvent& e
   }
   heap_.set_slow(kSlowLadder);
   inside_handler = true;
-  WaitingRequest waiting(heap_, server_, makers_, miss, event);
+  WaitingRequest waiting(heap_, provider_, makers_, miss, event);
   const LadderOutcome outcome = handle(waiting, miss);
   inside_handler = false;
   heap_.clear_slow(kSlowLadder);

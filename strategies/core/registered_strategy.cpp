@@ -1,4 +1,4 @@
-#include "strategies/core/registered.h"
+#include "strategies/core/registered_strategy.h"
 
 namespace spillway {
 namespace {
