@@ -1,7 +1,6 @@
 // Locks that know their place in the order and what they guard: std::mutex, std::recursive_mutex,
-// std::shared_mutex and other locks
-// behind annotations that Clang checks, and scopes that hold them. A condition is waited for by
-// std::condition_variable_any on the mutex itself.
+// std::shared_mutex and other locks behind annotations that Clang checks, and scopes that hold them. A
+// condition is waited for by std::condition_variable_any on the mutex itself.
 //
 // Thread-safety: as the standard's. Ownership: none is copied or moved. Errors: none.
 #pragma once

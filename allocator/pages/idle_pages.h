@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "allocator/units.h"
-#include "trace/record.h"
 
 namespace spillway {
 
@@ -25,8 +24,5 @@ enum class IdlePages : uint8_t {
 // Waits until no device that the allocator uses has work; false where that is not possible, as during a
 // capture.
 bool wait_until_all_idle(Allocator& allocator) noexcept;
-
-// A record on the device's place in the order, if a trace is open.
-void write_record(Allocator& allocator, DeviceId device, trace::Record record) noexcept;
 
 }  // namespace spillway

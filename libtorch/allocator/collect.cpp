@@ -3,6 +3,9 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/util/Exception.h>
 
+#include <string>
+#include <utility>
+
 #include "libtorch/allocator/allocator.h"
 #include "libtorch/allocator/core.h"
 
@@ -21,13 +24,18 @@ void attempt(const Step& step) {
   }
 }
 
+// A callback that asks for a block itself would be called for that again, and again.
+thread_local bool collects = false;
+
 // LibTorch's own callback lets go of tensors that were shared and that the other processes are done with.
 void collect(int32_t device) {
+  if (std::exchange(collects, true)) return;
   attempt([] {
     for (const std::string& name : c10::FreeCudaMemoryCallbacksRegistry()->Keys())
       attempt([&] { c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute(); });
   });
   attempt([device] { Allocator::get().give_back_nested(static_cast<c10::DeviceIndex>(device)); });
+  collects = false;
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "allocator/pages/idle_pages.h"
+#include "allocator/accounting/record.h"
 #include "strategies/budget/host_budget.h"
 #include "strategies/core/process.h"
 #include "strategies/framework/call_origin.h"

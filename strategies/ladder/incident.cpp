@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "allocator/accounting/process_budget.h"
-#include "allocator/pages/idle_pages.h"
+#include "allocator/accounting/record.h"
 #include "strategies/framework/framework.h"
 #include "strategies/framework/framework_course.h"
 #include "strategies/processes/neighbours.h"

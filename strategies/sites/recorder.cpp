@@ -5,7 +5,7 @@
 #include <ctime>
 #include <new>
 
-#include "allocator/pages/idle_pages.h"
+#include "allocator/accounting/record.h"
 
 namespace spillway {
 namespace {

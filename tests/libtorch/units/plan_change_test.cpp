@@ -28,10 +28,25 @@ class LetGo : public FreeMemoryCallback {
 };
 REGISTER_FREE_MEMORY_CALLBACK("spillway_test", LetGo)
 
+// Asks for a block itself, which no callback should.
+static bool asks = false;
+static int asked = 0;
+class Asks : public FreeMemoryCallback {
+ public:
+  bool Execute() override {
+    if (asks && ++asked < 1000)
+      cuda::CUDACachingAllocator::raw_delete(cuda::CUDACachingAllocator::raw_alloc(1 << 30));
+    return false;
+  }
+};
+REGISTER_FREE_MEMORY_CALLBACK("spillway_test_asks", Asks)
+
 }  // namespace c10
 
 namespace {
 
+using c10::asked;
+using c10::asks;
 using c10::kept_for_others;
 using spillway::libtorch::PlanChange;
 
@@ -130,6 +145,13 @@ TEST_F(SpillwayAllocator, LetsGoOfWhatIsKeptForOthersBeforeAPlanMoveIsChosen) {
   EXPECT_FALSE(kept_for_others.has_value());
   EXPECT_FALSE(move.chosen);
   EXPECT_EQ(spillway_chosen_move(nullptr), 0u) << "no plan move is left behind for a later failure";
+}
+
+TEST_F(SpillwayAllocator, ACallbackThatAsksForMemoryItselfIsNotCalledForThat) {
+  asks = true;
+  EXPECT_THROW(bytes(1 << 30), c10::OutOfMemoryError);
+  asks = false;
+  EXPECT_EQ(asked, 1);
 }
 
 TEST_F(SpillwayAllocator, CodeThatKnowsOnlyPyTorchCatchesAPlanChange) {
