@@ -59,7 +59,7 @@ std::function<int()> declare_simulate(CLI::App& app, const Words& command) {
   app.add_option("--capacity", machine->capacity,
                  std::string("Memory of each card, whatever its kind: ") + kSizesAccepted);
   app.add_option("--gpus", machine->gpus, "Cards")->check(CLI::Range(1, 16));
-  declare_values(app, machine.get());
+  declare_machine(app, machine.get());
   app.add_option("--config", machine->config, "TOML file of the simulated machine")->check(CLI::ExistingFile);
   return [machine, command] { return simulate(*machine, command); };
 }

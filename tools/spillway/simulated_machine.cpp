@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "simulator/cards/cards.h"
+#include "simulator/profiles/profiles.h"
 #include "tools/spillway/library_folders.h"
 #include "tools/spillway/units.h"
 
@@ -39,6 +40,18 @@ bool set_card(const std::string& id, Environment* environment, std::string* erro
     return false;
   }
   (*environment)["SPILLWAY_SIM_CARD"] = card->id;
+  return true;
+}
+
+bool set_profiles(const std::string& list, Environment* environment, std::string* error) {
+  for (const std::string_view name : profiles::names_in(list)) {
+    if (profiles::find(name) != nullptr) continue;
+    *error = "--profile: " + profiles::unknown_profile(name);
+    for (const profiles::Profile& profile : profiles::all())
+      *error += "\n  " + std::string(profile.name) + ": " + std::string(profile.purpose());
+    return false;
+  }
+  (*environment)["SPILLWAY_SIM_PROFILE"] = list;
   return true;
 }
 
@@ -73,8 +86,8 @@ bool set_kernels(const SimulatorLibraries& libraries, bool computes, Environment
 }
 
 void drop_other_machine(Environment* environment) {
-  for (const char* name :
-       {"SPILLWAY_SIM_CARD", "SPILLWAY_SIM_CAPACITY", "SPILLWAY_SIM_DEVICES", "SPILLWAY_SIM_CONFIG"}) {
+  for (const char* name : {"SPILLWAY_SIM_CARD", "SPILLWAY_SIM_CAPACITY", "SPILLWAY_SIM_DEVICES",
+                           "SPILLWAY_SIM_CONFIG", "SPILLWAY_SIM_PROFILE"}) {
     if (std::getenv(name) != nullptr) (*environment)[name] = std::nullopt;
   }
 }
@@ -108,7 +121,10 @@ void MachineHolder::keep_at_exec() const {
   if (descriptor_ >= 0) ::fcntl(descriptor_, F_SETFD, 0);
 }
 
-void declare_values(CLI::App& app, MachineOptions* machine) {
+void declare_machine(CLI::App& app, MachineOptions* machine) {
+  app.add_option("--profile", machine->profiles,
+                 "What the driver and the machine are like, such as typical or a list such as "
+                 "typical,virtual-machine; a wrong name shows all");
   app.add_option("--values", machine->values,
                  "What the program reads from a device. zeros, random: kernels do nothing, at any size, and "
                  "reads give zeros or small numbers of chance; compute: true values, by CPU kernels")
@@ -123,6 +139,7 @@ bool describe_machine(const MachineOptions& options, const SimulatorLibraries& l
                       const MachineHolder& shared, Environment* environment, std::string* error) {
   if (options.card || !options.config.empty()) drop_other_machine(environment);
   if (options.card && !set_card(*options.card, environment, error)) return false;
+  if (options.profiles && !set_profiles(*options.profiles, environment, error)) return false;
   if (options.capacity && !set_capacity(*options.capacity, environment, error)) return false;
   if (options.gpus) (*environment)["SPILLWAY_SIM_DEVICES"] = std::to_string(*options.gpus);
   if (options.values) (*environment)["SPILLWAY_SIM_VALUES"] = *options.values;

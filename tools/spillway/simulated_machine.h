@@ -20,7 +20,8 @@ using Environment = std::map<std::string, std::optional<std::string>>;
 // dropped. Else what is not asked for stays as the environment says.
 struct MachineOptions {
   std::optional<std::string> card, capacity, values;
-  std::optional<std::string> masks;  // where nobody computed them: "all" true, or "none"
+  std::optional<std::string> profiles;  // what the driver is like: "typical,virtual-machine"
+  std::optional<std::string> masks;     // where nobody computed them: "all" true, or "none"
   std::optional<int> gpus;
   std::string config;
   bool alone = false;  // shares no card with programs that run already
@@ -47,8 +48,8 @@ class MachineHolder {
   std::string path_;
 };
 
-// The options `--values` and `--masks`.
-void declare_values(CLI::App& app, MachineOptions* machine);
+// The options `--profile`, `--values` and `--masks`.
+void declare_machine(CLI::App& app, MachineOptions* machine);
 
 // False and `error` where the simulator is not complete or an option is wrong.
 bool describe_machine(const MachineOptions& options, const SimulatorLibraries& libraries,

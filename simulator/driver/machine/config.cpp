@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "simulator/cards/overheads.h"
+#include "simulator/profiles/profiles.h"
 
 namespace spillway::simulator {
 namespace {
@@ -133,11 +134,25 @@ bool set_masks(std::string_view text, Config& config) {
   return true;
 }
 
+std::string apply_profiles(std::string_view list, Config& config) {
+  for (const std::string_view name : profiles::names_in(list)) {
+    const profiles::Profile* profile = profiles::find(name);
+    if (!profile) return "SPILLWAY_SIM_PROFILE: " + profiles::unknown_profile(name);
+    const std::string wrong = apply_toml(profile->text, std::string(name) + ".toml", config);
+    if (!wrong.empty()) return wrong;
+  }
+  return "";
+}
+
 std::string read_config(Config& config) {
   if (const char* id = variable("SPILLWAY_SIM_CARD")) {
     const cards::Card* card = cards::find_card(id);
     if (!card) return "SPILLWAY_SIM_CARD: " + cards::unknown_card(id);
     choose_card(*card, config);
+  }
+  if (const char* list = variable("SPILLWAY_SIM_PROFILE")) {
+    const std::string wrong = apply_profiles(list, config);
+    if (!wrong.empty()) return wrong;
   }
   if (const char* path = variable("SPILLWAY_SIM_CONFIG")) {
     const std::optional<std::string> text = read_file(path);

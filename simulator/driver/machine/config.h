@@ -31,6 +31,12 @@ struct FaultPlan {
   double probability = 0;
 };
 
+// Where real drivers and machines are less kind than the simulated ones by default.
+struct DriverBehaviour {
+  bool native_atomics = true;  // of devices on each other's memory
+  int host_numa_id = 0;        // of the host's node that is nearest to a device; -1: none is named
+};
+
 struct Config {
   // The kind of every card; one that is in no table, like an A100 of 40 GiB, when no card was chosen.
   cards::Card card = {.id = "",
@@ -63,6 +69,7 @@ struct Config {
   uint64_t kernel_ns = 5000;  // of a kernel that was launched as a binary
   Bandwidth bandwidth;
   std::map<std::string, uint64_t> latency_ns;  // by function name
+  DriverBehaviour driver;
   FaultPlan fail;
   std::string report_path;  // "%p" in the file's name stands for the process id
 };
@@ -82,7 +89,11 @@ uint64_t overhead_bytes(const Config& config, std::string_view row);
 bool set_values(std::string_view text, Config& config);
 // "all" or "none". False: it is none of them.
 bool set_masks(std::string_view text, Config& config);
-// Defaults, then $SPILLWAY_SIM_CONFIG, then the other $SPILLWAY_SIM_ variables. Returns "" or what is wrong.
+// Applies the profiles of a list such as "typical,virtual-machine", in its order. Returns "" or what is
+// wrong.
+std::string apply_profiles(std::string_view list, Config& config);
+// Defaults, then $SPILLWAY_SIM_PROFILE, then $SPILLWAY_SIM_CONFIG, then the other $SPILLWAY_SIM_ variables.
+// Returns "" or what is wrong.
 std::string read_config(Config& config);
 
 }  // namespace spillway::simulator

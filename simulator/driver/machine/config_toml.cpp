@@ -1,125 +1,20 @@
 // The TOML form of the configuration. In a unit of its own: toml++ is most of its compile time.
-#include <stdexcept>
-// Some malformed files fail an assertion of toml++'s parser: that is an error of the file, not of the
-// program.
-[[noreturn]] static void reject_file() {
-  throw std::invalid_argument("the file is malformed");
-}
-#define TOML_ASSERT(condition) ((condition) ? void() : reject_file())
-#include <toml++/toml.h>
-
 #include <algorithm>
 #include <cstdio>
-#include <sstream>
 #include <vector>
 
 #include "simulator/cards/edit_distance.h"
 #include "simulator/driver/entry/errors.h"
+#include "simulator/driver/machine/behaviour_toml.h"
 #include "simulator/driver/machine/config.h"
+#include "simulator/driver/machine/toml_reader.h"
 #include "simulator/driver/process/faults.h"
 
 namespace spillway::simulator {
 namespace {
 
-// Reads the keys of one table. The first thing that is wrong is kept, and nothing is read after it.
-class Reader {
- public:
-  Reader(const toml::table& table, std::string section, const std::string& file)
-      : table_(table), section_(std::move(section)), file_(file) {}
-
-  // True when the key is there and right.
-  bool bytes(const char* key, uint64_t least, uint64_t& out) {
-    const toml::node* node = take(key);
-    if (!node) return false;
-    std::optional<uint64_t> value;
-    if (const auto text = node->value_exact<std::string>()) value = parse_bytes(*text);
-    if (const auto number = node->value_exact<int64_t>(); number && *number >= 0) value = *number;
-    if (!value || *value < least) {
-      wrong(key, *node, "a size of at least " + std::to_string(least) + " bytes such as \"8GiB\"");
-      return false;
-    }
-    out = *value;
-    return true;
-  }
-  void integer(const char* key, int64_t least, int64_t most, uint64_t& out) {
-    const toml::node* node = take(key);
-    if (!node) return;
-    const auto value = node->value_exact<int64_t>();
-    if (!value || *value < least || *value > most)
-      return wrong(key, *node,
-                   "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
-    out = static_cast<uint64_t>(*value);
-  }
-  void number(const char* key, double least, double most, double& out) {
-    const toml::node* node = take(key);
-    if (!node) return;
-    const auto value = node->is_number() ? node->value<double>() : std::nullopt;
-    if (!value || !(*value >= least) || !(*value <= most)) {
-      std::ostringstream range;
-      range << "a number from " << least << " to " << most;
-      return wrong(key, *node, range.str());
-    }
-    out = *value;
-  }
-  void flag(const char* key, bool& out) {
-    const toml::node* node = take(key);
-    if (!node) return;
-    if (const auto value = node->value_exact<bool>())
-      out = *value;
-    else
-      wrong(key, *node, "true or false");
-  }
-  std::optional<std::string> text(const char* key) {
-    const toml::node* node = take(key);
-    if (!node) return std::nullopt;
-    auto value = node->value_exact<std::string>();
-    if (!value) wrong(key, *node, "a text in quotes");
-    return value;
-  }
-  const toml::table* section(const char* key) {
-    const toml::node* node = take(key);
-    if (node && !node->is_table()) wrong(key, *node, "a section");
-    return node ? node->as_table() : nullptr;
-  }
-  void reject(const char* key, const std::string& expected) {
-    if (const toml::node* node = table_.get(key)) wrong(key, *node, expected);
-  }
-
-  // To be called last: a key that nobody asked for is an error.
-  std::string finish() {
-    for (const auto& [key, node] : table_) {
-      if (!error_.empty()) break;
-      if (std::find(known_.begin(), known_.end(), key.str()) != known_.end()) continue;
-      const auto nearest = std::min_element(known_.begin(), known_.end(), [&](const auto& a, const auto& b) {
-        return cards::edit_distance(a, key.str()) < cards::edit_distance(b, key.str());
-      });
-      error_ = place(node) + "unknown key '" + section_ + std::string(key.str()) + "': did you mean '" +
-               section_ + *nearest + "'?";
-    }
-    return error_;
-  }
-
- private:
-  const toml::node* take(const char* key) {
-    known_.emplace_back(key);
-    return error_.empty() ? table_.get(key) : nullptr;
-  }
-  std::string place(const toml::node& node) const {
-    return file_ + ":" + std::to_string(node.source().begin.line) + ": ";
-  }
-  void wrong(const char* key, const toml::node& node, const std::string& expected) {
-    if (error_.empty()) error_ = place(node) + "'" + section_ + key + "' must be " + expected;
-  }
-
-  const toml::table& table_;
-  std::string section_;
-  const std::string& file_;
-  std::vector<std::string> known_;
-  std::string error_;
-};
-
 std::string read_bandwidth(const toml::table& table, const std::string& file, Bandwidth& out) {
-  Reader reader(table, "bandwidth.", file);
+  TomlReader reader(table, "bandwidth.", file);
   reader.number("h2d", 0.001, 1e6, out.h2d);
   reader.number("d2h", 0.001, 1e6, out.d2h);
   reader.number("d2d", 0.001, 1e6, out.d2d);
@@ -164,7 +59,7 @@ std::string read_latencies(const toml::table& table, const std::string& file,
 }
 
 std::string read_faults(const toml::table& table, const std::string& file, FaultPlan& out) {
-  Reader reader(table, "fail.", file);
+  TomlReader reader(table, "fail.", file);
   reader.integer("call", 0, INT64_MAX, out.call);
   if (const auto name = reader.text("name")) {
     if (find_configurable(*name) == Function::kCount)
@@ -184,7 +79,7 @@ std::string read_faults(const toml::table& table, const std::string& file, Fault
 
 // The card comes first: the keys that follow may say otherwise than it does. SPILLWAY_SIM_CARD has been read
 // already and wins.
-void read_card(Reader& reader, Config& config) {
+void read_card(TomlReader& reader, Config& config) {
   if (const auto id = reader.text("card")) {
     const cards::Card* card = cards::find_card(*id);
     if (!card) return reader.reject("card", "the name of a card: " + cards::unknown_card(*id));
@@ -199,18 +94,14 @@ void read_card(Reader& reader, Config& config) {
     config.card.major = major;
     config.card.minor = minor;
   }
-  uint64_t multiprocessors = static_cast<uint64_t>(config.card.multiprocessors);
-  reader.integer("multiprocessors", 1, 1024, multiprocessors);
-  config.card.multiprocessors = static_cast<int>(multiprocessors);
+  reader.integer("multiprocessors", 1, 1024, config.card.multiprocessors);
 }
 
 std::string read_machine(const toml::table& table, const std::string& file, Config& config) {
-  Reader reader(table, "", file);
+  TomlReader reader(table, "", file);
   read_card(reader, config);
   reader.bytes("capacity", kGranularity, config.capacity_bytes);
-  uint64_t devices = static_cast<uint64_t>(config.devices);
-  reader.integer("devices", 1, kMaxDevices, devices);
-  config.devices = static_cast<int>(devices);
+  reader.integer("devices", 1, kMaxDevices, config.devices);
   if (const auto values = reader.text("values")) {
     if (!set_values(*values, config)) reader.reject("values", "\"zeros\", \"random\" or \"compute\"");
   }
@@ -224,7 +115,8 @@ std::string read_machine(const toml::table& table, const std::string& file, Conf
   reader.integer("call_ns", 1, 1000000000, config.call_ns);
   reader.integer("kernel_ns", 0, 1000000000000, config.kernel_ns);
   std::string inner;
-  if (const auto* section = reader.section("bandwidth"))
+  if (const auto* section = reader.section("driver")) inner = read_behaviour(*section, file, config.driver);
+  if (const auto* section = reader.section("bandwidth"); section && inner.empty())
     inner = read_bandwidth(*section, file, config.bandwidth);
   if (const auto* section = reader.section("latency_ns"); section && inner.empty())
     inner = read_latencies(*section, file, config.latency_ns);

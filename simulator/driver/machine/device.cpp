@@ -58,7 +58,6 @@ constexpr Attribute kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
-    {CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 0},
     {CU_DEVICE_ATTRIBUTE_NUMA_ID, -1},
     {CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, 0},
 };
@@ -93,6 +92,17 @@ std::optional<int> architecture_attribute(CUdevice_attribute which, const cards:
       return known.major >= 9;
     case CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT:
       return known.major >= 9 ? 4 : 1;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<int> machine_attribute(CUdevice_attribute which, const Device& device) {
+  switch (which) {
+    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
+      return cards::pci_bus(device.physical);
+    case CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID:
+      return machine().config.driver.host_numa_id;
     default:
       return std::nullopt;
   }
@@ -182,8 +192,8 @@ CUresult cuDeviceGetAttribute(int* pi, CUdevice_attribute attrib, CUdevice dev) 
   SPILLWAY_SIM_ENTER(cuDeviceGetAttribute);
   if (!pi || attrib < 1 || attrib >= CU_DEVICE_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
   if (!sim.device(dev)) return CUDA_ERROR_INVALID_DEVICE;
-  if (attrib == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) {
-    *pi = cards::pci_bus(sim.device(dev)->physical);
+  if (const auto value = machine_attribute(attrib, *sim.device(dev))) {
+    *pi = *value;
     return CUDA_SUCCESS;
   }
   if (const auto value = card_attribute(attrib, sim.config.card)) {

@@ -17,8 +17,10 @@ CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdev
   if (!value) return CUDA_ERROR_INVALID_VALUE;
   if (!sim.device(srcDevice) || !sim.device(dstDevice) || srcDevice == dstDevice)
     return CUDA_ERROR_INVALID_DEVICE;
-  *value = sim.config.peer_access && (attrib == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED ||
-                                      attrib == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED);
+  const bool supported =
+      attrib == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED ||
+      (attrib == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED && sim.config.driver.native_atomics);
+  *value = sim.config.peer_access && supported;
   return CUDA_SUCCESS;
 }
 

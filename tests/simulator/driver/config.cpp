@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "simulator/driver/machine/config.h"
+#include "simulator/profiles/profiles.h"
 #include "tests/simulator/driver/support.h"
 
 namespace spillway::test {
@@ -189,6 +190,33 @@ TEST(Config, any_text_is_read_or_refused) {
   }
   EXPECT_GT(accepted, 0);
   EXPECT_LT(accepted, 3000);
+}
+
+TEST(Profiles, each_is_understood_and_says_what_it_is_for) {
+  ASSERT_FALSE(profiles::all().empty());
+  for (const profiles::Profile& profile : profiles::all()) {
+    Config config;
+    EXPECT_EQ(simulator::apply_profiles(profile.name, config), "") << profile.name;
+    EXPECT_GT(profile.purpose().size(), 20u) << profile.name;
+  }
+}
+
+TEST(Profiles, a_list_is_applied_in_its_order_and_a_file_wins) {
+  Config config;
+  EXPECT_EQ(simulator::apply_profiles("pcie-peers,virtual-machine", config), "");
+  EXPECT_FALSE(config.driver.native_atomics);
+  EXPECT_EQ(config.driver.host_numa_id, -1);
+  EXPECT_EQ(apply_toml("[driver]\nhost_numa_id = 0", "m.toml", config), "");
+  EXPECT_EQ(config.driver.host_numa_id, 0);
+  EXPECT_FALSE(config.driver.native_atomics);
+}
+
+TEST(Profiles, an_unknown_one_is_named_with_its_nearest) {
+  Config config;
+  EXPECT_THAT(simulator::apply_profiles("virtual-machin", config),
+              testing::AllOf(HasSubstr("'virtual-machin' is no profile"), HasSubstr("'virtual-machine'")));
+  EXPECT_THAT(apply_toml("[driver]\nnative_atomic = true", "m.toml", config),
+              HasSubstr("m.toml:2: unknown key 'driver.native_atomic': did you mean 'driver.native_atomics'?"));
 }
 
 }  // namespace

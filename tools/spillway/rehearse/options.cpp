@@ -23,7 +23,7 @@ void declare_run(CLI::App& app, const Words& command, RunOptions* run) {
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
   app.add_option("--allocator", run->allocator,
                  "PyTorch's allocator: native; expandable, with its expandable segments; spillway");
-  declare_values(app, &run->machine);
+  declare_machine(app, &run->machine);
   app.add_option("--trace", run->trace, "Write the stream of allocations to this file");
   app.add_option("--config", run->machine.config, "TOML file of the simulated machine")
       ->check(CLI::ExistingFile);
