@@ -86,8 +86,8 @@ bool set_kernels(const SimulatorLibraries& libraries, bool computes, Environment
 }
 
 void drop_other_machine(Environment* environment) {
-  for (const char* name : {"SPILLWAY_SIM_CARD", "SPILLWAY_SIM_CAPACITY", "SPILLWAY_SIM_DEVICES",
-                           "SPILLWAY_SIM_CONFIG", "SPILLWAY_SIM_PROFILE"}) {
+  for (const char* name :
+       {"SPILLWAY_SIM_CARD", "SPILLWAY_SIM_CAPACITY", "SPILLWAY_SIM_DEVICES", "SPILLWAY_SIM_CONFIG"}) {
     if (std::getenv(name) != nullptr) (*environment)[name] = std::nullopt;
   }
 }

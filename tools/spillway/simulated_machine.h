@@ -17,7 +17,7 @@ namespace spillway::tools {
 using Environment = std::map<std::string, std::optional<std::string>>;
 
 // What was asked for. A card or a file is a whole machine: what the environment says of another one is
-// dropped. Else what is not asked for stays as the environment says.
+// dropped, except for the profiles. Else what is not asked for stays as the environment says.
 struct MachineOptions {
   std::optional<std::string> card, capacity, values;
   std::optional<std::string> profiles;  // what the driver is like: "typical,virtual-machine"

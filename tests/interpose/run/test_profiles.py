@@ -1,0 +1,39 @@
+"""The rescue suite's short form, on every kind of machine that a profile describes."""
+import sys
+import tempfile
+import unittest
+
+from case import OWN, PROGRAMS, ROOT, Case
+
+# The simulated CUDA runtime is of 13: an older driver refuses it, and has tests of its own.
+PROFILES = sorted(path.stem for path in (ROOT / "simulator/profiles").glob("*.toml") if path.stem != "driver-12.8")
+
+
+class Profiles(Case):
+    small = [sys.executable, PROGRAMS / "values_gpt2.py", "cuda", "4", "640"]
+    replace = ["--mode", "replace", "--max-slowdown", "none", "--host-budget", "1GiB"]
+
+    def test_a_model_too_large_for_the_card_trains_with_the_same_bits(self):
+        def computing(capacity):
+            return ("--values", "compute", "--gpus", "1", "--capacity", capacity)
+        with_room = self.simulate(*self.small, card=computing("4GiB"))
+        self.assertIn("0x1", with_room.output)
+        for profile in PROFILES:
+            with self.subTest(profile), tempfile.TemporaryDirectory() as self.folder:
+                ended = self.run_on(*self.small, card=computing("104MiB"), options=self.replace,
+                                    SPILLWAY_SIM_PROFILE=profile)
+                self.assertEqual(ended.status, 0, ended.errors)
+                self.assertEqual(ended.output, with_room.output)
+                self.assertRegex("".join(ended.reports.values()), r"spill_to_host +\d+ +\d+ .*MiB")
+
+    def test_another_library_is_served_from_the_frameworks_cache(self):
+        for profile in PROFILES:
+            with self.subTest(profile):
+                ended = self.run_on(sys.executable, OWN / "library_beside_cache.py", "cufft",
+                                    SPILLWAY_SIM_PROFILE=profile)
+                self.assertEqual(ended.output, "used\n", ended.errors)
+                self.assertEqual(ended.number(r"met, (\d+) rescued"), 1, ended.line)
+
+
+if __name__ == "__main__":
+    unittest.main()
