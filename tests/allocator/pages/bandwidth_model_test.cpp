@@ -18,7 +18,7 @@ TEST(BandwidthModel, DoesNotFollowTheDeviceWhileSomethingLiesElsewhere) {
   BandwidthModel pace;
   pace.read_clock(1'000, 100, true);
   pace.read_clock(3'000, 600, true);
-  pace.read_clock(90'000, 700, false);
+  pace.read_clock(90'000, 700);
   EXPECT_DOUBLE_EQ(pace.us_per_order(), 4);
 }
 
@@ -35,13 +35,13 @@ TEST(BandwidthModel, AClockThatCanNotBeReadOrStandsChangesNothing) {
 
 TEST(BandwidthModel, WhatWasMeasuredReplacesTheDefaultOfItsTierAlone) {
   BandwidthModel pace;
-  const double host = pace.bytes_per_us(Tier::kHost, false), file = pace.bytes_per_us(Tier::kNvme, false);
-  EXPECT_GT(pace.bytes_per_us(Tier::kPeer, true), pace.bytes_per_us(Tier::kPeer, false));
+  const double host = pace.bytes_per_us(Tier::kHost), file = pace.bytes_per_us(Tier::kNvme);
+  EXPECT_GT(pace.bytes_per_us(Tier::kPeer), host);
   EXPECT_GT(host, file);
   pace.measured(Tier::kHost, 50'000, 2);
   pace.measured(Tier::kNvme, 50'000, 0);  // no time: not a measurement
-  EXPECT_DOUBLE_EQ(pace.bytes_per_us(Tier::kHost, false), 25'000);
-  EXPECT_EQ(pace.bytes_per_us(Tier::kNvme, false), file);
+  EXPECT_DOUBLE_EQ(pace.bytes_per_us(Tier::kHost), 25'000);
+  EXPECT_EQ(pace.bytes_per_us(Tier::kNvme), file);
 }
 
 }  // namespace
