@@ -37,6 +37,12 @@ struct DriverBehaviour {
   int host_numa_id = 0;        // of the host's node that is nearest to a device; -1: none is named
 };
 
+// What kernels take where their own time is not all of it.
+struct KernelCosts {
+  double operand_reads = 1;  // of a matrix product: how often each byte of an operand crosses a link
+  double tflops = 0;         // of PyTorch's operators in null mode; 0: they take no time
+};
+
 struct Config {
   // The kind of every card; one that is in no table, like an A100 of 40 GiB, when no card was chosen.
   cards::Card card = {.id = "",
@@ -68,6 +74,7 @@ struct Config {
   uint64_t call_ns = 100;     // of every driver call: lets polling loops end
   uint64_t kernel_ns = 5000;  // of a kernel that was launched as a binary
   Bandwidth bandwidth;
+  KernelCosts kernels;
   std::map<std::string, uint64_t> latency_ns;  // by function name
   DriverBehaviour driver;
   FaultPlan fail;

@@ -22,6 +22,13 @@ std::string read_bandwidth(const toml::table& table, const std::string& file, Ba
   return reader.finish();
 }
 
+std::string read_kernels(const toml::table& table, const std::string& file, KernelCosts& out) {
+  TomlReader reader(table, "kernels.", file);
+  reader.number("operand_reads", 1, 1e6, out.operand_reads);
+  reader.number("tflops", 0, 1e6, out.tflops);
+  return reader.finish();
+}
+
 std::string latency_error(const std::string& file, const toml::node& node, const std::string& name,
                           const std::string& what) {
   return file + ":" + std::to_string(node.source().begin.line) + ": 'latency_ns." + name + "' " + what;
@@ -118,6 +125,8 @@ std::string read_machine(const toml::table& table, const std::string& file, Conf
   if (const auto* section = reader.section("driver")) inner = read_behaviour(*section, file, config.driver);
   if (const auto* section = reader.section("bandwidth"); section && inner.empty())
     inner = read_bandwidth(*section, file, config.bandwidth);
+  if (const auto* section = reader.section("kernels"); section && inner.empty())
+    inner = read_kernels(*section, file, config.kernels);
   if (const auto* section = reader.section("latency_ns"); section && inner.empty())
     inner = read_latencies(*section, file, config.latency_ns);
   if (const auto* section = reader.section("fail"); section && inner.empty())
