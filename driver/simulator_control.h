@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define SPILLWAY_SIMULATOR_CONTROL_VERSION 6u
+#define SPILLWAY_SIMULATOR_CONTROL_VERSION 7u
 
 enum { SPILLWAY_SIMULATOR_NULL = 0, SPILLWAY_SIMULATOR_COMPUTE = 1 };
 
@@ -27,6 +27,12 @@ typedef struct SpillwayRange {
   CUdeviceptr address;
   uint64_t bytes;
   uint32_t writes; /* 0: reads only */
+  /* Since version 7. 1: of a matrix product, which reads it once for each tile of its result. */
+#ifdef __cplusplus
+  uint32_t product = 0;
+#else
+  uint32_t product;
+#endif
 } SpillwayRange;
 
 /* What the referee found and what the fault plan did, since the start or the last `reset`. */
@@ -237,6 +243,14 @@ typedef struct SpillwaySimulatorControl {
   /* Since version 5, in computing mode. Whoever computes ahead what a capture only keeps says here what he is
    * about to write: the bytes are as now when the capture has ended. */
   CUresult (*preserve)(CUstream stream, const SpillwayRange* ranges, size_t count);
+  /* Since version 7. Whether `operate` would count anything: operators take time by the configuration's
+   * [kernels], or a device uses memory that is not its own. In constant time. */
+  int (*operators_take_time)(void);
+  /* Since version 7, in null mode, where launches do not say what they touch. The kernels of an operator that
+   * this thread has launched on `stream` touch these bytes, on the stream's device, and do so many
+   * floating-point operations: `stream` takes the time of that by [kernels], and of the links behind which
+   * the bytes lie. Nothing is checked, and nothing happens while the stream is captured. */
+  CUresult (*operate)(CUstream stream, const SpillwayRange* ranges, size_t count, double operations);
 } SpillwaySimulatorControl;
 
 typedef const SpillwaySimulatorControl* (*SpillwaySimulatorControlFunction)(void);

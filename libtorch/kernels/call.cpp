@@ -9,6 +9,7 @@
 
 #include "libtorch/kernels/operators/alias.h"
 #include "libtorch/kernels/other_libraries.h"
+#include "libtorch/kernels/products.h"
 #include "libtorch/kernels/recording.h"
 
 namespace spillway::kernels {
@@ -116,7 +117,8 @@ void Call::add_range(const at::Tensor& tensor, bool writes) {
   const auto strides = impl->strides();
   for (size_t i = 0; i < sizes.size(); ++i) last += (sizes[i] - 1) * strides[i];
   const uint64_t bytes = static_cast<uint64_t>(last + 1) * impl->itemsize();
-  ranges_.push_back({reinterpret_cast<CUdeviceptr>(impl->data()), bytes, writes ? 1u : 0u});
+  ranges_.push_back(
+      {reinterpret_cast<CUdeviceptr>(impl->data()), bytes, writes ? 1u : 0u, product_ ? 1u : 0u});
   touched_bytes_ += static_cast<uint64_t>(impl->numel()) * impl->itemsize();
 }
 
@@ -135,6 +137,7 @@ void Call::record_arguments() {
 
 void Call::begin() {
   const c10::DeviceIndex device = this->device();
+  product_ = is_product(name_);
   if (is_replaying()) {  // the graph has its place on the stream already, and its memory
     below_autograd_.emplace(kAboveBackend);
     return;

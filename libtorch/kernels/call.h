@@ -68,6 +68,7 @@ class Call {
   void take_over_changes(const Argument& argument);
 
   const char* name_;
+  bool product_ = false;
   c10::DeviceIndex device_ = -1;
   bool host_arguments_allowed_ = false;
   c10::SmallVector<Argument, 6> arguments_;

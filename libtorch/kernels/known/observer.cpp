@@ -14,6 +14,7 @@
 
 #include "libtorch/kernels/known/known_operators.h"
 #include "libtorch/kernels/known/known_values.h"
+#include "libtorch/kernels/known/operands.h"
 #include "libtorch/kernels/simulator.h"
 #include "libtorch/kernels/tensors.h"
 
@@ -32,6 +33,7 @@ struct Running final : at::ObserverContext {
   bool computable = false;  // `arguments` are values on the CPU
   std::vector<IValue> arguments;
   std::vector<at::Tensor> written;  // on the device
+  Operands operands;
   std::optional<at::Tensor>
       spared;  // what the last of them holds before and, where numbers are finite, after
 };
@@ -129,6 +131,7 @@ std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& call) {
   else if (op.picks_elements)
     answer_at_most(call.inputs());
   if (op.spares_last && !running->written.empty()) running->spared = known_value(running->written.back());
+  running->operands.collect(op, call.name(), call.inputs());
   running->outer = innermost;
   innermost = running.get();
   simulator().confine(1);
@@ -185,10 +188,11 @@ void tell_resized(const Running& running) {
   tell_value(target, value.view(target.sizes()));
 }
 
-void finish(const Running& running, const std::vector<IValue>& results) {
+void finish(Running& running, const std::vector<IValue>& results) {
   const uint64_t submitted = simulator().submitted() - running.submitted;
   if (running.outer != nullptr) running.outer->by_inner += submitted;
   const bool wrote = submitted > running.by_inner;
+  if (wrote) running.operands.charge(results);
   if (running.op->gives_memory || (wrote && (!running.computable || is_capturing())))
     forget_results(running, results);
   else if (wrote)
@@ -211,7 +215,7 @@ void tell_finite(bool answer, const std::vector<IValue>& results) {
 
 void ended(const at::RecordFunction& call, at::ObserverContext* context) {
   if (context == nullptr) return;
-  const Running& running = *static_cast<Running*>(context);
+  Running& running = *static_cast<Running*>(context);
   const Aside aside;
   simulator().confine(-1);
   innermost = running.outer;

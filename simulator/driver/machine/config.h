@@ -39,6 +39,12 @@ struct DriverBehaviour {
   bool mapping_waits = false;  // cuMemUnmap and cuMemSetAccess return when the device has come to rest
 };
 
+// What kernels take where their own time is not all of it.
+struct KernelCosts {
+  double operand_reads = 1;  // of a matrix product: how often each byte of an operand crosses a link
+  double tflops = 0;         // of PyTorch's operators in null mode; 0: they take no time
+};
+
 struct Config {
   // The kind of every card; one that is in no table, like an A100 of 40 GiB, when no card was chosen.
   cards::Card card = {.id = "",
@@ -72,6 +78,7 @@ struct Config {
   Bandwidth bandwidth;
   // By function name: of each call, for each GiB that it is about, for each mapping in its range.
   std::map<std::string, uint64_t> latency_ns, latency_per_gib_ns, latency_per_mapping_ns;
+  KernelCosts kernels;
   DriverBehaviour driver;
   FaultPlan fail;
   std::string report_path;  // "%p" in the file's name stands for the process id

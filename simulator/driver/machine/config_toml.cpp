@@ -23,6 +23,13 @@ std::string read_bandwidth(const toml::table& table, const std::string& file, Ba
   return reader.finish();
 }
 
+std::string read_kernels(const toml::table& table, const std::string& file, KernelCosts& out) {
+  TomlReader reader(table, "kernels.", file);
+  reader.number("operand_reads", 1, 1e6, out.operand_reads);
+  reader.number("tflops", 0, 1e6, out.tflops);
+  return reader.finish();
+}
+
 std::string latency_error(const std::string& file, const toml::node& node, const std::string& name,
                           const std::string& what) {
   return file + ":" + std::to_string(node.source().begin.line) + ": '" + name + "' " + what;
@@ -124,6 +131,8 @@ std::string read_machine(const toml::table& table, const std::string& file, Conf
                                  std::pair("latency_per_mapping_ns", &config.latency_per_mapping_ns)})
     if (const auto* section = reader.section(key); section && inner.empty())
       inner = read_latencies(*section, key, file, *latencies);
+  if (const auto* section = reader.section("kernels"); section && inner.empty())
+    inner = read_kernels(*section, file, config.kernels);
   if (const auto* section = reader.section("fail"); section && inner.empty())
     inner = read_faults(*section, file, config.fail);
   const std::string outer = reader.finish();

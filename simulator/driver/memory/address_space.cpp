@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <iterator>
 
-#include "simulator/driver/machine/config.h"
+#include "simulator/driver/machine/state.h"
 
 namespace spillway::simulator {
 namespace {
@@ -147,7 +147,13 @@ Mapping& AddressSpace::add(CUdeviceptr address, const Mapping& mapping) {
   return mappings_[address] = mapping;
 }
 
+void AddressSpace::count_remote(Mapping& mapping, bool remote) {
+  if (remote != mapping.remote) remote ? ++remote_ : --remote_;
+  mapping.remote = remote;
+}
+
 AddressSpace::Mappings::iterator AddressSpace::remove(Mappings::iterator mapping) {
+  count_remote(mapping->second, false);
   if (mapping->second.aliased) hide(mapping->first + alias_offset_, mapping->second.bytes);
   --mapping->second.page->mappings;
   return mappings_.erase(mapping);
@@ -155,6 +161,9 @@ AddressSpace::Mappings::iterator AddressSpace::remove(Mappings::iterator mapping
 
 CUresult AddressSpace::apply_access(Mappings::iterator mapping) {
   Mapping& entry = mapping->second;
+  const Device* owner = entry.page->device;
+  const uint32_t own = owner ? uint32_t{1} << owner->ordinal : 0;
+  count_remote(entry, (entry.readable & ~own) != 0);
   if (!alias_offset_ || entry.page->descriptor < 0) return CUDA_SUCCESS;
   const bool wanted = entry.readable != 0;
   if (wanted && !entry.aliased && !show(mapping->first + alias_offset_, entry, PROT_READ | PROT_WRITE)) {

@@ -7,6 +7,7 @@
 #pragma once
 #include <cuda.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -34,6 +35,7 @@ struct Mapping {
   Pool* pool = nullptr;                         // of cuMemAllocAsync
   std::shared_ptr<GraphRange> range = nullptr;  // of an allocation node: its addresses outlive the mapping
   bool aliased = false;
+  bool remote = false;           // some device uses it that does not have it
   uint64_t requested_bytes = 0;  // of an allocation
   Use use = {};
   Site site = nullptr;
@@ -68,18 +70,23 @@ class AddressSpace {
   // Shows or hides the bytes at the alias, after the access rights changed. Out of memory: too many mappings.
   CUresult apply_access(Mappings::iterator mapping);
 
+  // Whether a device uses memory that is not its own, by access rights to a mapping. Without the lock, too.
+  bool any_remote() const { return remote_.load(std::memory_order_relaxed) != 0; }
+
   Reservations& reservations() { return reservations_; }
   Mappings& mappings() { return mappings_; }
 
  private:
   CUdeviceptr take(uint64_t bytes, uint64_t alignment, CUdeviceptr wanted);
   void give(CUdeviceptr address, uint64_t bytes);
+  void count_remote(Mapping& mapping, bool remote);
 
   uint64_t base_ = 0, bytes_ = 0;
   ptrdiff_t alias_offset_ = 0;
   std::map<CUdeviceptr, uint64_t> free_;
   Reservations reservations_;
   Mappings mappings_;
+  std::atomic<uint64_t> remote_{0};  // mappings
 };
 
 }  // namespace spillway::simulator

@@ -47,8 +47,7 @@ CUresult refuse_capture(Stream& stream, const char* name) {
 KernelWork declared_work(const char* name, const SpillwayRange* ranges, size_t count, uint64_t duration_ns) {
   KernelWork work{
       .name = machine().referee.intern(name), .ranges = {}, .duration_ns = duration_ns, .launch = {}};
-  for (size_t i = 0; i < count; ++i)
-    work.ranges.push_back({ranges[i].address, ranges[i].bytes, ranges[i].writes != 0});
+  for (size_t i = 0; i < count; ++i) work.ranges.push_back(touched(ranges[i]));
   return work;
 }
 
@@ -101,7 +100,8 @@ CUresult run(const KernelWork& work, Stream& stream, Site site) {
     if (const CUresult result = check(*stream.context->device, range, false, work.name, site);
         result != CUDA_SUCCESS)
       return result;
-  const Use use{place(stream, nullptr, work.duration_ns).end, stream.id, work.name, site};
+  const uint64_t ns = work.duration_ns + link_ns(*stream.context->device, work.ranges);
+  const Use use{place(stream, nullptr, ns).end, stream.id, work.name, site};
   for (const Touched& range : work.ranges) stamp(range, use);
   if (!work.confined) forget_written();
   ++machine().counters.launches;

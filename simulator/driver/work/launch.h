@@ -1,5 +1,7 @@
 // Work of the program on a stream: kernels, host functions, submitted work.
 #pragma once
+#include <vector>
+
 #include "driver/simulator_control.h"
 #include "simulator/driver/entry/call.h"
 #include "simulator/driver/work/work.h"
@@ -17,6 +19,17 @@ CUresult capture(CUstream stream, const char* name, const SpillwayRange* ranges,
 // what it touches is not known.
 KernelWork declared_work(const char* name, const SpillwayRange* ranges, size_t count, uint64_t duration_ns);
 KernelWork binary_work(const CUDA_KERNEL_NODE_PARAMS& launch);
+
+inline Touched touched(const SpillwayRange& range) {
+  return {range.address, range.bytes, range.writes != 0, range.product != 0};
+}
+
+// What the links take for those bytes of the ranges that do not lie on `device`.
+uint64_t link_ns(const Device& device, const std::vector<Touched>& ranges);
+
+// An operator of which the launches did not say what they touch; and whether that takes any time at all.
+CUresult operate(CUstream stream, const SpillwayRange* ranges, size_t count, double operations);
+bool operators_take_time();
 
 // Work that its submitter does once can not be captured: a graph could not do it again.
 CUresult refuse_capture(Stream& stream, const char* name);

@@ -25,6 +25,7 @@ struct Touched {
   CUdeviceptr address = 0;
   uint64_t bytes = 0;
   bool writes = false;
+  bool product = false;  // of a matrix product, which reads it more than once
 };
 
 // What a graph's launch calls for a kernel that somebody else computes.

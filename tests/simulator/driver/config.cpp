@@ -30,6 +30,9 @@ h2d = 12.5
 d2h = 13
 d2d = 900
 peer = 50
+[kernels]
+operand_reads = 6.5
+tflops = 312
 [latency_ns]
 cuMemCreate = 29000
 cuMemSetAccess = 38000
@@ -57,6 +60,8 @@ TEST(Config, a_whole_file_is_understood) {
   EXPECT_EQ(config.bandwidth.d2h, 13);
   EXPECT_EQ(config.bandwidth.d2d, 900);
   EXPECT_EQ(config.bandwidth.peer, 50);
+  EXPECT_EQ(config.kernels.operand_reads, 6.5);
+  EXPECT_EQ(config.kernels.tflops, 312);
   EXPECT_EQ(config.latency_ns.at("cuMemSetAccess"), 38000u);
   EXPECT_EQ(config.fail.call, 3u);
   EXPECT_EQ(config.fail.name, "cuMemCreate");
@@ -81,6 +86,7 @@ TEST(Config, what_is_wrong_is_named_with_its_line) {
       {"poison = 1", "'poison' must be true or false"},
       {"[bandwidth]\nh2d = 0", "'bandwidth.h2d' must be a number from"},
       {"[bandwidth]\nh2d = nan", "'bandwidth.h2d' must be a number from"},
+      {"[kernels]\noperand_reads = 0.5", "'kernels.operand_reads' must be a number from"},
       {"bandwidth = 3", "'bandwidth' must be a section"},
       {"[latency_ns]\ncuMemCrate = 3",
        "'latency_ns.cuMemCrate' is no driver function that the simulator implements: did you mean "
@@ -215,8 +221,9 @@ TEST(Profiles, an_unknown_one_is_named_with_its_nearest) {
   Config config;
   EXPECT_THAT(simulator::apply_profiles("virtual-machin", config),
               testing::AllOf(HasSubstr("'virtual-machin' is no profile"), HasSubstr("'virtual-machine'")));
-  EXPECT_THAT(apply_toml("[driver]\nnative_atomic = true", "m.toml", config),
-              HasSubstr("m.toml:2: unknown key 'driver.native_atomic': did you mean 'driver.native_atomics'?"));
+  EXPECT_THAT(
+      apply_toml("[driver]\nnative_atomic = true", "m.toml", config),
+      HasSubstr("m.toml:2: unknown key 'driver.native_atomic': did you mean 'driver.native_atomics'?"));
 }
 
 }  // namespace

@@ -1,0 +1,46 @@
+#include "libtorch/kernels/known/operands.h"
+
+#include <c10/cuda/CUDAStream.h>
+
+#include <algorithm>
+
+#include "libtorch/kernels/known/known_values.h"
+#include "libtorch/kernels/products.h"
+#include "libtorch/kernels/tensors.h"
+
+namespace spillway::kernels {
+
+// A result that is one of the inputs was counted as that.
+void Operands::add(const at::Tensor& tensor, bool writes) {
+  const auto extent = extent_of(tensor);
+  if (!extent) return;
+  const auto known = std::ranges::find(ranges_, extent->address, &SpillwayRange::address);
+  if (known != ranges_.end() && known->bytes >= extent->bytes) {
+    known->writes |= writes ? 1u : 0u;
+    return;
+  }
+  device_ = tensor.device().index();
+  ranges_.push_back({extent->address, extent->bytes, writes ? 1u : 0u, product_ ? 1u : 0u});
+}
+
+void Operands::collect(const KnownOperator& op, const char* name, c10::ArrayRef<const c10::IValue> inputs) {
+  wanted_ = simulator().operators_take_time() != 0;
+  if (!wanted_) return;
+  product_ = is_product(name);
+  operations_ = operations_of(name, inputs);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const bool writes = std::ranges::find(op.written, i) != op.written.end();
+    for_each_tensor(inputs[i], [&](const at::Tensor& tensor) { add(tensor, writes); });
+  }
+}
+
+void Operands::charge(const std::vector<c10::IValue>& results) {
+  if (!wanted_) return;
+  for (const c10::IValue& result : results)
+    for_each_tensor(result, [&](const at::Tensor& tensor) { add(tensor, true); });
+  if (ranges_.empty()) return;
+  const CUstream stream = c10::cuda::getCurrentCUDAStream(device_).stream();
+  simulator().operate(stream, ranges_.data(), ranges_.size(), operations_);
+}
+
+}  // namespace spillway::kernels
