@@ -18,7 +18,7 @@ TEST(BandwidthModel, DoesNotFollowTheDeviceWhileSomethingLiesElsewhere) {
   BandwidthModel pace;
   pace.read_clock(1'000, 100, true);
   pace.read_clock(3'000, 600, true);
-  pace.read_clock(90'000, 700);
+  pace.read_clock(90'000, 700, false);
   EXPECT_DOUBLE_EQ(pace.us_per_order(), 4);
 }
 
