@@ -24,8 +24,7 @@ inline constexpr uint64_t kFrameworkCacheUs = 50'000;
 // Another process answers on a thread of its own.
 inline constexpr uint64_t kOtherProcessUs = 50'000;
 
-// PCIe 3.0 to the host, which devices without a link of their own share; NVLink; a good NVMe disk.
-inline constexpr uint64_t kHostBytesPerUs = 12'000, kPeerOverHostBytesPerUs = 10'000,
-                          kPeerBytesPerUs = 100'000, kFileBytesPerUs = 2'000;
+// PCIe 3.0 to the host; NVLink; a good NVMe disk.
+inline constexpr uint64_t kHostBytesPerUs = 12'000, kPeerBytesPerUs = 100'000, kFileBytesPerUs = 2'000;
 
 }  // namespace spillway::costs

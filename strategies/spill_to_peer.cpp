@@ -1,5 +1,5 @@
 // The coldest blocks' memory goes to another device of the process, at the same address, where kernels can
-// still use it: by a link of their own faster than host memory.
+// still use it: over NVLink, faster than host memory. Atomic operations must work there as at home.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -26,7 +26,11 @@ class SpillToPeer final : public Strategy {
     const SpillPlace where = place(peers);
     const SpillEstimate estimate = request.estimate_spill(where);
     if (estimate.needed_bytes == 0) return {};
-    if (peers.reachable.empty()) return because("no peer access: the device can use no other one's memory");
+    if (peers.reachable.empty())
+      return because(
+          peers.without_atomics
+              ? "no peer with native atomics: an atomic on the memory of one over PCIe loses updates"
+              : "no peer access: the device can use no other one's memory");
     if (where.most_bytes == 0)
       return because(limits_.peer_bytes ? "no peer has room within its budget"
                                         : "no peer has room: without a budget only unused ones are taken");
@@ -67,15 +71,12 @@ class SpillToPeer final : public Strategy {
   static size_t index(DeviceId device) { return static_cast<size_t>(device) % Allocator::kMaxDevices; }
   static Offer because(const char* why) { return refused(why, 0, 0); }
 
-  // Of those with a link of their own the one with the most room, else of the others.
+  // The one with the most room.
   SpillPlace place(const Peers& peers) const {
     SpillPlace best{.tier = Tier::kPeer, .part = true};
-    bool direct = false;
     for (const Peer& peer : peers.reachable) {
       const uint64_t room = room_bytes(peer);
-      if (room == 0 || (direct && !peer.direct) || (direct == peer.direct && room <= best.most_bytes))
-        continue;
-      direct = peer.direct;
+      if (room <= best.most_bytes) continue;
       best.peer = peer.device;
       best.most_bytes = room;
     }

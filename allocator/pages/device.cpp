@@ -125,6 +125,17 @@ bool Device::all_reach(CUdevice peer) const {
   });
 }
 
+bool Device::loses_atomics(CUdevice from, CUdevice to) const {
+  const auto reach = [&](CUdevice device) {
+    int all = 0;
+    return from == device ||
+           (table_.cuDeviceGetP2PAttribute(&all, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, from,
+                                           device) == CUDA_SUCCESS &&
+            all != 0);
+  };
+  return !reach(to) && reach(device_);
+}
+
 Peers Device::find_peers() const {
   Peers found;
   int count = 0;
@@ -133,15 +144,17 @@ Peers Device::find_peers() const {
   for (int i = 0; i < count; ++i) {
     CUuuid uuid;
     size_t total = 0;
-    int direct = 0;
     if (i == device_ || !all_reach(i) || table_.cuDeviceTotalMem(&total, i) != CUDA_SUCCESS ||
         table_.cuDeviceGetUuid(&uuid, i) != CUDA_SUCCESS)
       continue;
-    // Atomics of a peer's own come with NVLink.
-    if (table_.cuDeviceGetP2PAttribute(&direct, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, device_,
-                                       i) != CUDA_SUCCESS)
-      direct = 0;
-    Peer peer{.device = DeviceId{i}, .direct = direct != 0, .total_bytes = total};
+    // Over PCIe an atomic operation on a peer's memory is a plain read and write: kernels that add would lose
+    // updates without an error.
+    if (std::any_of(access_.begin(), access_.end(),
+                    [&](const auto& access) { return loses_atomics(access.location.id, i); })) {
+      found.without_atomics = true;
+      continue;
+    }
+    Peer peer{.device = DeviceId{i}, .total_bytes = total};
     std::copy_n(reinterpret_cast<const uint8_t*>(uuid.bytes), peer.uuid.size(), peer.uuid.begin());
     found.reachable.push_back(peer);
   }

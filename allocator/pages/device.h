@@ -61,8 +61,11 @@ class Device {
   CUresult release(CUmemGenericAllocationHandle handle);
   // Physical memory of another tier, `bytes` a multiple of page_bytes(). `peer`: for kPeer.
   CUresult create_elsewhere(Tier tier, DeviceId peer, uint64_t bytes, CUmemGenericAllocationHandle* handle);
-  // Others whose memory this device, and all that were given access, can use.
+  // Others whose memory this device, and all that were given access, can use as they use this one's.
   Peers find_peers() const;
+  // Whether device `from`, whose atomic operations work on this one's memory, would lose them on that of
+  // `to`.
+  bool loses_atomics(CUdevice from, CUdevice to) const;
   CopyStream& copies() { return copies_; }
   // Pinned host memory, and back.
   CUresult allocate_host(uint64_t bytes, void** memory) { return table_.cuMemHostAlloc(memory, bytes, 0); }

@@ -147,6 +147,14 @@ CUresult Sharing::grant_everywhere(const CUmemAccessDesc& access) {
   return CUDA_SUCCESS;
 }
 
+bool Sharing::would_lose_atomics(DeviceId device) const {
+  for (int other = 0; other < AllocatorContext::kMaxDevices; ++other)
+    if (heap_.shared.guests[static_cast<size_t>(other)].load() != 0 &&
+        heap_.device->loses_atomics(static_cast<int>(device), other))
+      return true;
+  return false;
+}
+
 Status Sharing::grant(DeviceId peer, std::string* text) {
   if (heap_.forked()) return Status::kUnavailable;
   const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, {static_cast<int>(peer)}},
@@ -157,6 +165,13 @@ Status Sharing::grant(DeviceId peer, std::string* text) {
     const Locked imports_guard(imports_.mutex());
     const Locked mapping(heap_.mappings_mutex);
     if (heap_.device->gives_access(access)) return Status::kOk;
+    if (would_lose_atomics(peer)) {
+      *text = "device " + std::to_string(static_cast<int>(peer)) + " can not be given the memory of device " +
+              std::to_string(heap_.device_index) +
+              " now: some of it was moved to a device on which the new one's atomic operations lose updates; "
+              "enable the access before memory becomes short";
+      return Status::kDriverFailed;
+    }
     result = grant_everywhere(access);
     if (result == CUDA_SUCCESS) heap_.device->add_access(access);
   }

@@ -29,6 +29,8 @@ class Sharing {
  private:
   Status share_here(Block* block, uint64_t address, SharedBlock* out, std::string* text);
   CUresult export_page(CUmemGenericAllocationHandle page, int* descriptor);
+  // Whether `device` has atomic operations on this one's memory, but not on all to which blocks were moved.
+  bool would_lose_atomics(DeviceId device) const;
   CUresult grant_everywhere(const CUmemAccessDesc& access)
       SPILLWAY_REQUIRES(imports_.mutex(), heap_.mappings_mutex);
 

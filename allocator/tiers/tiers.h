@@ -55,15 +55,15 @@ void touch(Allocator& allocator, uint64_t address) noexcept;
 
 // Host memory that devices other than `except` keep for their next spill.
 uint64_t pinned_host_cache_bytes(Allocator& allocator, DeviceId except) noexcept;
-// Another device whose memory this one's kernels can use.
+// Another device whose memory this one's kernels can use, atomic operations too.
 struct Peer {
   DeviceId device{};
-  bool direct = false;  // by a link of their own, not over the host's
   uint64_t total_bytes = 0;
   DeviceUuid uuid{};
 };
 struct Peers {
-  bool others = false;  // the process has other devices
+  bool others = false;           // the process has other devices
+  bool without_atomics = false;  // one of them could be reached, but for atomic operations
   std::vector<Peer> reachable;
 };
 // As they were when the device's memory first became short, or access was last granted.

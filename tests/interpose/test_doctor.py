@@ -63,6 +63,10 @@ class Doctor(unittest.TestCase):
         self.assert_found(trials, "ledger of processes", "ok", "saw each other")
         self.assertEqual(list(self.folder.iterdir()), [], "nothing is left behind")
 
+    def test_cards_over_pcie(self):
+        trials = self.consult(card=("--gpu", "a100-40gb", "--profile", "pcie-peers"))
+        self.assert_found(trials, "peer access", "limited", "no native atomics for 1 of 0's, 0 of 1's: spill_to_peer leaves")
+
     def test_a_driver_that_is_newer_than_the_hooks(self):
         driver = BUILD / "lib" / "test" / "libnewer_driver.so"
         words = [SPILLWAY, "simulate", "--gpu", "a100-40gb", "--",

@@ -32,11 +32,11 @@ class BandwidthModel {
   // 0: not known yet.
   double us_per_order() const { return us_per_order_; }
   // What costs.h says until a spill has measured.
-  double bytes_per_us(Tier tier, bool direct_link) const {
+  double bytes_per_us(Tier tier) const {
     if (const double known = bytes_per_us_[static_cast<size_t>(tier)]; known != 0) return known;
     if (tier == Tier::kHost) return costs::kHostBytesPerUs;
     if (tier == Tier::kNvme) return costs::kFileBytesPerUs;
-    return static_cast<double>(direct_link ? costs::kPeerBytesPerUs : costs::kPeerOverHostBytesPerUs);
+    return costs::kPeerBytesPerUs;
   }
 
  private:

@@ -77,11 +77,6 @@ bool may_return(const Block* block, const SpilledBlocks::Spilled& there, const P
          !pins.cover(block->address, block->size);
 }
 
-bool direct(const Peers& peers, DeviceId peer) {
-  return std::any_of(peers.reachable.begin(), peers.reachable.end(),
-                     [&](const Peer& known) { return known.device == peer && known.direct; });
-}
-
 }  // namespace
 
 std::vector<Move> choose_moves(const HeapState& heap, uint64_t bytes, const SpillPlace& where,
@@ -122,8 +117,7 @@ std::vector<Move> choose_returns(const HeapState& heap, uint64_t most_bytes) {
   for (const auto& [block, there] : heap.tiers.spilled.all()) {
     if (!may_return(block, there, pins)) continue;
     const Piece& last = there.pieces.back();
-    blocks.emplace_back(heap.tiers.access.of(block, heap.order) / bytes_per_us(heap, last.tier, last.peer),
-                        block);
+    blocks.emplace_back(heap.tiers.access.of(block, heap.order) / bytes_per_us(heap, last.tier), block);
   }
   std::sort(blocks.begin(), blocks.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<Move> moves;
@@ -172,8 +166,8 @@ std::vector<Move> choose_guests_to_return(const HeapState& heap, DeviceId peer, 
   return moves;
 }
 
-double bytes_per_us(const HeapState& heap, Tier tier, DeviceId peer) {
-  return heap.tiers.bandwidth.bytes_per_us(tier, tier == Tier::kPeer && direct(heap.tiers.peers, peer));
+double bytes_per_us(const HeapState& heap, Tier tier) {
+  return heap.tiers.bandwidth.bytes_per_us(tier);
 }
 
 // Of a program that was only seen to get memory nothing can be said: its device had nothing to do.
@@ -181,14 +175,12 @@ double slowdown(const HeapState& heap, const std::vector<Move>& moves) {
   const TierState& tiers = heap.tiers;
   if (tiers.bandwidth.us_per_order() == 0 || !tiers.access.knows_the_program()) return 1;
   double us = 0;  // on the links, for each place in the order
-  const auto add = [&](const Block* block, uint64_t bytes, Tier tier, DeviceId peer)
-                       SPILLWAY_REQUIRES(heap.lock) {
-                         us += heap.tiers.access.of(block, heap.order) * static_cast<double>(bytes) /
-                               bytes_per_us(heap, tier, peer);
-                       };
+  const auto add = [&](const Block* block, uint64_t bytes, Tier tier) SPILLWAY_REQUIRES(heap.lock) {
+    us += heap.tiers.access.of(block, heap.order) * static_cast<double>(bytes) / bytes_per_us(heap, tier);
+  };
   for (const auto& [block, there] : tiers.spilled.all())
-    for (const Piece& piece : there.pieces) add(block, piece.range.bytes(), piece.tier, piece.peer);
-  for (const Move& move : moves) add(move.block, move.range.bytes(), move.tier, move.peer);
+    for (const Piece& piece : there.pieces) add(block, piece.range.bytes(), piece.tier);
+  for (const Move& move : moves) add(move.block, move.range.bytes(), move.tier);
   return 1 + us / tiers.bandwidth.us_per_order();
 }
 

@@ -29,6 +29,6 @@ uint64_t returnable_bytes(const HeapState& heap) SPILLWAY_REQUIRES(heap.lock);
 // How far from the device's own pace the uses of what is elsewhere keep the program, with these moves too. 1
 // where nothing can be said.
 double slowdown(const HeapState& heap, const std::vector<Move>& moves) SPILLWAY_REQUIRES(heap.lock);
-double bytes_per_us(const HeapState& heap, Tier tier, DeviceId peer) SPILLWAY_REQUIRES(heap.lock);
+double bytes_per_us(const HeapState& heap, Tier tier) SPILLWAY_REQUIRES(heap.lock);
 
 }  // namespace spillway

@@ -35,13 +35,13 @@ TEST(BandwidthModel, AClockThatCanNotBeReadOrStandsChangesNothing) {
 
 TEST(BandwidthModel, WhatWasMeasuredReplacesTheDefaultOfItsTierAlone) {
   BandwidthModel pace;
-  const double host = pace.bytes_per_us(Tier::kHost, false), file = pace.bytes_per_us(Tier::kNvme, false);
-  EXPECT_GT(pace.bytes_per_us(Tier::kPeer, true), pace.bytes_per_us(Tier::kPeer, false));
+  const double host = pace.bytes_per_us(Tier::kHost), file = pace.bytes_per_us(Tier::kNvme);
+  EXPECT_GT(pace.bytes_per_us(Tier::kPeer), host);
   EXPECT_GT(host, file);
   pace.measured(Tier::kHost, 50'000, 2);
   pace.measured(Tier::kNvme, 50'000, 0);  // no time: not a measurement
-  EXPECT_DOUBLE_EQ(pace.bytes_per_us(Tier::kHost, false), 25'000);
-  EXPECT_EQ(pace.bytes_per_us(Tier::kNvme, false), file);
+  EXPECT_DOUBLE_EQ(pace.bytes_per_us(Tier::kHost), 25'000);
+  EXPECT_EQ(pace.bytes_per_us(Tier::kNvme), file);
 }
 
 }  // namespace

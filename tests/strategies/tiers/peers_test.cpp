@@ -197,6 +197,18 @@ TEST_F(PeerSpill, ADeviceThatWasGivenAccessMustReachTheMemoryToo) {
   }
 }
 
+TEST_F(PeerSpill, ADeviceWhoseAtomicsDoNotReachTheGuestsIsGivenNoAccess) {
+  std::string text;
+  const auto blocks = three_blocks();
+  const uint64_t more = get(20 * kMiB);
+  ASSERT_NE(more, 0u) << failure->text;
+  ASSERT_GT(guest_bytes(*allocator, kPeer), 0u);
+  control->fail_call(1, "cuDeviceGetP2PAttribute", 0, CUDA_ERROR_UNKNOWN);
+  EXPECT_EQ(allocator->grant(kDevice, DeviceId{2}, &text), Status::kDriverFailed);
+  EXPECT_NE(text.find("atomic operations lose updates"), std::string::npos) << text;
+  EXPECT_EQ(allocator->grant(kDevice, DeviceId{2}, &text), Status::kOk) << text;
+}
+
 TEST_F(PeerSpill, GuestsLeaveWhenTheirHostNeedsTheRoom) {
   ASSERT_EQ(control->set_capacity(1, 32 * kMiB), CUDA_SUCCESS);
   const auto blocks = three_blocks();

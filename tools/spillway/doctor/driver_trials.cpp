@@ -99,25 +99,41 @@ std::string share_page(const Table& table, int owner, int peer, uint64_t bytes) 
   return result == CUDA_SUCCESS ? "" : driver::describe(table, result);
 }
 
+bool has_native_atomics(const Table& table, int from, int to) {
+  int all = 0;
+  return table.cuDeviceGetP2PAttribute(&all, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, from, to) ==
+             CUDA_SUCCESS &&
+         all != 0;
+}
+
 Trial try_peers(const Table& table, const std::vector<Card>& cards) {
   const std::string name = "peer access";
   const int count = static_cast<int>(cards.size());
   if (count == 1) return {name, TrialState::kOk, "one device: nothing to share", ""};
-  std::string without;
+  std::string without, plain;
   int works = 0;
   for (int owner = 0; owner < count; ++owner) {
     for (int peer = 0; peer < count; ++peer) {
       if (owner == peer) continue;
       const uint64_t bytes = cards[static_cast<size_t>(owner)].features.granularity_bytes;
       const std::string failed = bytes == 0 ? "no virtual memory" : share_page(table, owner, peer, bytes);
-      if (failed.empty())
+      if (failed.empty()) {
         ++works;
-      else
+        if (!has_native_atomics(table, peer, owner))
+          plain += (plain.empty() ? "" : ", ") + std::to_string(peer) + " of " + std::to_string(owner) + "'s";
+      } else {
         without += (without.empty() ? "" : ", ") + std::to_string(peer) + " of " + std::to_string(owner) +
                    "'s (" + failed + ")";
+      }
     }
   }
-  if (without.empty()) return {name, TrialState::kOk, "a page of each device was mapped for each other", ""};
+  if (without.empty() && plain.empty())
+    return {name, TrialState::kOk, "a page of each device was mapped for each other", ""};
+  if (without.empty())
+    return {name, TrialState::kLimited,
+            "a page of each device was mapped for each other; no native atomics for " + plain +
+                ": spill_to_peer leaves such a device alone, because atomics on its memory lose updates",
+            "none is needed: memory in use goes to the host there; NVLink has native atomics"};
   return {name, works == 0 ? TrialState::kMissing : TrialState::kLimited, "no access for " + without,
           "look at nvidia-smi topo -p2p r; a memory controller's isolation (IOMMU, ACS) may forbid it"};
 }
