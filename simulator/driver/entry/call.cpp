@@ -90,6 +90,10 @@ Call::~Call() {
   current_call = outer_;
 }
 
+void refuse_destroyed(const void* handle) {
+  if (current_call != nullptr) machine().destroyed.check(handle, current_call->name(), current_call->site());
+}
+
 void Call::unlock() {
   const std::vector<Release> due = std::exchange(machine().releases, {});
   lock_.unlock();
@@ -97,7 +101,7 @@ void Call::unlock() {
 }
 
 Call::Call(Function function, Caller caller)
-    : outer_(current_call), site_(outer_site ? outer_site : program_site(caller)) {
+    : outer_(current_call), function_(function), site_(outer_site ? outer_site : program_site(caller)) {
   current_call = this;
   Machine& sim = machine();
   if (sim.forked) {

@@ -31,6 +31,7 @@ class Call {
 
   CUresult refused() const { return refused_; }
   Site site() const { return site_; }
+  const char* name() const { return export_of(function_).name; }
   // The observer of reads is told, and programs of work from outside, when the call has given up the lock.
   void read_by_host(const HostRead& read) { reads_.push_back(read); }
   void unlock();
@@ -39,10 +40,14 @@ class Call {
  private:
   std::unique_lock<MachineMutex> lock_;
   Call* outer_;
+  Function function_;
   Site site_;
   CUresult refused_ = CUDA_SUCCESS;
   std::vector<HostRead> reads_;
 };
+
+// Called for a handle that is none: ends the process if it was one, where the machine is such.
+void refuse_destroyed(const void* handle);
 
 // A function that is another one with other arguments, such as the _ptsz variants: it is the one that was
 // called.
