@@ -15,6 +15,7 @@
 #include "allocator/tiers/choice/pins.h"
 #include "allocator/tiers/file/page_file.h"
 #include "allocator/tiling/page_map.h"
+#include "allocator/tiling/stream_knowledge.h"
 #include "allocator/units.h"
 #include "base/mutex.h"
 #include "driver/table.h"
@@ -65,6 +66,7 @@ struct AllocatorContext {
   std::atomic<Pins (*)()> pins{nullptr};              // what must not be moved to another tier; see tiers.h
   std::atomic<void (*)()> pressure{nullptr};          // called once, when memory becomes short
   std::atomic<void (*)(int32_t)> collector{nullptr};  // lets go of what others only keep
+  StreamKnowledge streams;
   std::atomic<uint64_t> incidents{0};
   std::atomic<spillway_incident_totals*> incident_totals{nullptr};
   std::array<std::atomic<uint64_t>, kMaxDevices> guests{};

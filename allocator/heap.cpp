@@ -381,6 +381,25 @@ uint64_t DeviceHeap::unspill() {
   return unspiller_.unspill();
 }
 
+void DeviceHeap::stream_ends(StreamId stream) {
+  if (heap_.forked()) return;
+  pending_.stream_ends(stream);
+  const Locked ending(heap_.streams_mutex);
+  uint64_t order = 0;
+  bool has_blocks = false;
+  {
+    const Locked guard(heap_.lock);
+    order = heap_.order;
+    has_blocks = heap_.tiling.uses(stream);
+    if (!has_blocks && !heap_.recorded.uses(stream)) return;
+  }
+  const Device::Scope scope(*heap_.device);
+  const bool over = has_blocks && heap_.device->idle(stream);
+  const Locked guard(heap_.lock);
+  heap_.tiling.stream_ends(stream, over, order);
+  heap_.recorded.stream_ends(stream);
+}
+
 Peers DeviceHeap::peers() {
   if (heap_.forked()) return {};
   const Locked guard(heap_.lock);

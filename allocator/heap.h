@@ -24,6 +24,7 @@ class DeviceHeap {
   Status allocate_at(const Request& request, uint64_t address);
   Status free(Block* block, uint64_t address, FreedBlock* freed);
   Status record_stream(Block* block, uint64_t address, StreamId stream);
+  void stream_ends(StreamId stream);
   bool find_block(uint64_t address, BlockInfo* out);
   void blocks(std::vector<BlockInfo>* out);
 

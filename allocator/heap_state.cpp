@@ -10,7 +10,7 @@ HeapState::HeapState(AllocatorContext& context, std::unique_ptr<Device> opened, 
       device_index(static_cast<uint8_t>(device->id())),
       page_bytes(device->page_bytes()),
       order(first_order),
-      tiling(device_index, page_bytes),
+      tiling(device_index, page_bytes, context.streams),
       pages(page_bytes, Quota(device_index, context.budget, context.guests[device_index])),
       exports(page_bytes),
       tiers(context) {}

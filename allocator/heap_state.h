@@ -125,6 +125,9 @@ struct HeapState {
   // Shared while the pages behind addresses change, from the driver's call until the tiling says so;
   // exclusive to change which devices may use them all. Taken before the lock.
   SharedMutex<LockOrder::kMappings> mappings_mutex;
+  // Shared while the driver is asked about streams that the tiling names; exclusive while one is taken out
+  // because the program destroys it.
+  SharedMutex<LockOrder::kStreams> streams_mutex;
 };
 
 // Whether a handler runs on this thread: then nothing may wait for memory.

@@ -214,6 +214,7 @@ uint64_t Device::free_bytes(uint64_t fallback) {
 }
 
 bool Device::capturing(StreamId stream) {
+  if (stream == kStreamGone) return false;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   // An error means that the legacy stream would join somebody's capture: as good as capturing.
   return table_.cuStreamIsCapturing(reinterpret_cast<CUstream>(stream), &status) != CUDA_SUCCESS ||
@@ -222,12 +223,14 @@ bool Device::capturing(StreamId stream) {
 
 bool Device::idle(StreamId stream) {
   // The per-thread stream's handle means another stream on every thread; asking breaks a capture.
-  return reinterpret_cast<CUstream>(stream) != CU_STREAM_PER_THREAD && !capturing(stream) &&
-         table_.cuStreamQuery(reinterpret_cast<CUstream>(stream)) == CUDA_SUCCESS;
+  return stream != kStreamGone && reinterpret_cast<CUstream>(stream) != CU_STREAM_PER_THREAD &&
+         !capturing(stream) && table_.cuStreamQuery(reinterpret_cast<CUstream>(stream)) == CUDA_SUCCESS;
 }
 
 CUevent Device::record(StreamId stream, CUresult* result) {
   CUevent event = nullptr;
+  *result = CUDA_ERROR_INVALID_HANDLE;
+  if (stream == kStreamGone) return nullptr;
   {
     const Locked guard(events_mutex_);
     if (!events_.empty()) {
@@ -247,17 +250,6 @@ CUevent Device::record(StreamId stream, CUresult* result) {
 void Device::put_back(CUevent event) {
   const Locked guard(events_mutex_);
   events_.push_back(event);
-}
-
-CUresult Device::drain(StreamId stream) {
-  // The per-thread stream's handle means another stream on every thread: only the context knows them all.
-  if (reinterpret_cast<CUstream>(stream) == CU_STREAM_PER_THREAD) return CUDA_ERROR_NOT_SUPPORTED;
-  CUresult result = CUDA_SUCCESS;
-  CUevent event = record(stream, &result);
-  if (event == nullptr) return result;
-  result = wait(event);
-  put_back(event);
-  return result;
 }
 
 }  // namespace spillway

@@ -89,13 +89,12 @@ class Device {
   bool capturing(StreamId stream);
   // Whether all that was queued on `stream` is done; false also where that can not be asked.
   bool idle(StreamId stream);
-  // An event after what is queued on `stream`. Null with an error when none could be recorded.
+  // An event after what is queued on `stream`. Null with an error when none could be recorded, as on
+  // kStreamGone.
   CUevent record(StreamId stream, CUresult* result);
   CUresult query(CUevent event) { return table_.cuEventQuery(event); }
   CUresult wait(CUevent event) { return table_.cuEventSynchronize(event); }
   void put_back(CUevent event);
-  // Returns when what is queued on `stream` is done; an error when an event can not tell.
-  CUresult drain(StreamId stream);
   // The same for all streams. Breaks a capture that runs on the device: see Drain::device.
   CUresult drain_all() { return table_.cuCtxSynchronize(); }
 

@@ -16,16 +16,14 @@ bool Reclaimer::drain_one(std::vector<Arena*>* skipped) {
   }
   if (target == nullptr) return false;
   // A released pool's graphs may still be running on any stream, not only on the one that captured them.
-  const bool any_stream = target->pool() != 0;
-  const CUresult result = heap_.device->capturing(target->stream()) ? CUDA_ERROR_NOT_READY
-                          : any_stream                              ? drain_.device()
-                                                                    : drain_.stream(target->stream());
+  std::optional<StreamId> drained;
+  const CUresult result = target->pool() != 0 ? drain_.device() : drain_.stream_of(*target, &drained);
   if (result != CUDA_SUCCESS) {
     skipped->push_back(target);
     return true;
   }
   const Locked guard(heap_.lock);
-  heap_.tiling.drained(*target, any_stream, order);
+  heap_.tiling.drained(drained, order);
   return true;
 }
 

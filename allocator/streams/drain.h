@@ -4,6 +4,8 @@
 // the whole device would break a capture, whoever makes it: it is refused while any stream that blocks belong
 // to is being captured.
 #pragma once
+#include <optional>
+
 #include "allocator/heap_state.h"
 
 namespace spillway {
@@ -12,10 +14,14 @@ class Drain {
  public:
   explicit Drain(HeapState& heap) : heap_(heap) {}
   CUresult device();
-  CUresult stream(StreamId stream);
+  // What is queued on the arena's stream, or on the device where the stream can not be asked. `drained`:
+  // which stream that was; nothing: all.
+  CUresult stream_of(const Arena& arena, std::optional<StreamId>* drained);
+  bool anything_captures();
 
  private:
-  bool anything_captures();
+  // An event on the arena's stream; null where none can be recorded, or the stream is being captured.
+  CUevent record(const Arena& arena, StreamId* stream);
 
   HeapState& heap_;
 };

@@ -13,9 +13,17 @@ StreamId of_all_threads(StreamId stream) {
 
 }  // namespace
 
+// What was queued on a stream that is gone is over when the device is, for which a capture does not allow to
+// wait.
 bool PendingFrees::any_captures(const std::vector<StreamId>& streams) {
-  return std::any_of(streams.begin(), streams.end(),
-                     [&](StreamId stream) { return heap_.device->capturing(stream); });
+  return std::any_of(streams.begin(), streams.end(), [&](StreamId stream) {
+    return stream == kStreamGone ? drain_.anything_captures() : heap_.device->capturing(stream);
+  });
+}
+
+void PendingFrees::stream_ends(StreamId stream) {
+  const Locked guard(mutex_);
+  for (Deferred& entry : deferred_) std::ranges::replace(entry.streams, stream, kStreamGone);
 }
 
 void PendingFrees::add(Block* block, std::vector<StreamId> streams) {

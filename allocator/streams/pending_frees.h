@@ -27,6 +27,8 @@ class PendingFrees {
   bool wait_for_oldest();
   // Whether it is true of one of the blocks; asked under the heap's lock.
   bool any_block(const std::function<bool(Block*)>& predicate);
+  // The stream is about to be destroyed: nothing is asked of it any more.
+  void stream_ends(StreamId stream);
   // Nobody waits any more. Not in a forked child.
   void end();
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "allocator/tiling/block.h"
+#include "allocator/tiling/stream_knowledge.h"
 #include "allocator/units.h"
 
 namespace spillway {
@@ -20,6 +21,14 @@ class RecordedStreams {
   std::vector<StreamId> take(const Block* block) {
     auto found = by_block_.extract(block);
     return found.empty() ? std::vector<StreamId>{} : std::move(found.mapped());
+  }
+  bool uses(StreamId stream) const {
+    return std::any_of(by_block_.begin(), by_block_.end(), [&](const auto& recorded) {
+      return std::find(recorded.second.begin(), recorded.second.end(), stream) != recorded.second.end();
+    });
+  }
+  void stream_ends(StreamId stream) {
+    for (auto& [block, streams] : by_block_) std::ranges::replace(streams, stream, kStreamGone);
   }
   bool contains(const Block* block) const { return by_block_.contains(block); }
 

@@ -138,6 +138,18 @@ void Arena::rename(StreamId stream, uint64_t pool, uint32_t flags) {
   drained_order = 0;
 }
 
+void Arena::end_stream(uint64_t order) {
+  stream_ = kStreamGone;
+  stream_end_ = order;
+  may_ask = false;
+}
+
+bool Arena::serve_stream(StreamId stream) {
+  if (stream_ != kStreamGone || drained_order < stream_end_) return false;
+  stream_ = stream;
+  return true;
+}
+
 Segment* Arena::segment_of(uint64_t address) {
   for (Segment& segment : segments_)
     if (address >= segment.range.begin && address < segment.range.end) return &segment;

@@ -15,6 +15,7 @@
 #include "allocator/tiling/bins.h"
 #include "allocator/tiling/block.h"
 #include "allocator/tiling/pool.h"
+#include "allocator/tiling/stream_knowledge.h"
 #include "allocator/units.h"
 
 namespace spillway {
@@ -57,6 +58,11 @@ class Arena {
 
   uint16_t index() const { return index_; }
   StreamId stream() const { return stream_; }
+  // Its stream was destroyed at this place in the order: no request comes any more, and what was queued on it
+  // is over when everything on the device is.
+  void end_stream(uint64_t order);
+  // It serves another stream from now on, if nothing that was queued on its own can be under way any more.
+  bool serve_stream(StreamId stream);
   uint64_t pool() const { return pool_; }
   bool small() const { return small_; }
   // Whether idle pages may leave it. A private pool keeps its own until it is released: a graph that was
@@ -139,6 +145,7 @@ class Arena {
 
   uint64_t drained_order = 0;  // work queued before this place in the order is done
   uint32_t pool_flags = 0;     // PoolFlags
+  bool may_ask = true;         // the driver, about its stream
   // Each block is a segment of its own, and that an allocation of the driver's: no pages, no voids.
   bool single_handle = false;
 
@@ -157,6 +164,7 @@ class Arena {
 
   uint16_t index_;
   StreamId stream_;
+  uint64_t stream_end_ = 0;
   uint64_t pool_;
   bool small_;
   uint64_t page_bytes_;

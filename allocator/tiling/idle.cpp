@@ -72,10 +72,9 @@ Arena* Tiling::most_undrained(const std::vector<Arena*>& skipped) const {
   return found;
 }
 
-void Tiling::drained(const Arena& target, bool on_any_stream, uint64_t order) {
+void Tiling::drained(std::optional<StreamId> stream, uint64_t order) {
   for (auto& arena : arenas_) {
-    const bool concerned =
-        on_any_stream ? arena->gives_pages() : arena->pool() == 0 && arena->stream() == target.stream();
+    const bool concerned = stream ? arena->pool() == 0 && arena->stream() == *stream : arena->gives_pages();
     if (concerned) arena->drained_order = std::max(arena->drained_order, order);
   }
 }
@@ -87,8 +86,23 @@ void Tiling::all_is_drained(uint64_t order) {
 
 std::vector<StreamId> Tiling::streams() const {
   std::vector<StreamId> streams;
-  for (const auto& arena : arenas_) streams.push_back(arena->stream());
+  for (const auto& arena : arenas_)
+    if (arena->may_ask) streams.push_back(arena->stream());
   return streams;
+}
+
+bool Tiling::uses(StreamId stream) const {
+  return std::any_of(arenas_.begin(), arenas_.end(),
+                     [&](const auto& arena) { return arena->stream() == stream; });
+}
+
+void Tiling::stream_ends(StreamId stream, bool over, uint64_t order) {
+  for (const auto& arena : arenas_) {
+    if (arena->stream() != stream) continue;
+    if (over && arena->pool() == 0) arena->drained_order = std::max(arena->drained_order, order);
+    arena->end_stream(order);
+  }
+  if (last_stream_ == stream) last_arenas_[0] = last_arenas_[1] = nullptr;
 }
 
 }  // namespace spillway

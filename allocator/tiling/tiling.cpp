@@ -10,7 +10,19 @@ void Tiling::look_up(StreamId stream, uint64_t pool, bool small) {
   last_arenas_[0] = last_arenas_[1] = nullptr;
   for (auto& arena : arenas_)
     if (arena->stream() == stream && arena->pool() == pool) last_arenas_[arena->small()] = arena.get();
-  if (last_arenas_[small] == nullptr) last_arenas_[small] = &new_arena(stream, pool, small);
+  if (last_arenas_[small] == nullptr) last_arenas_[small] = &arena_to_make(stream, pool, small);
+  if (!last_arenas_[small]->may_ask) last_arenas_[small]->may_ask = known_streams_.may_ask(stream);
+}
+
+// One whose stream has ended goes on with its blocks, so that streams that come and go leave no memory
+// behind. Not in private pools: a graph may use their free blocks again.
+Arena& Tiling::arena_to_make(StreamId stream, uint64_t pool, bool small) {
+  for (auto& arena : arenas_)
+    if (pool == 0 && arena->pool() == 0 && arena->small() == small && arena->serve_stream(stream))
+      return *arena;
+  Arena& made = new_arena(stream, pool, small);
+  made.may_ask = false;
+  return made;
 }
 
 Arena& Tiling::new_arena(StreamId stream, uint64_t pool, bool small) {

@@ -30,7 +30,8 @@ struct IdleBytes {
 
 class Tiling {
  public:
-  Tiling(uint8_t device, uint64_t page_bytes) : page_bytes_(page_bytes), slab_(device) {}
+  Tiling(uint8_t device, uint64_t page_bytes, const StreamKnowledge& known)
+      : page_bytes_(page_bytes), known_streams_(known), slab_(device) {}
 
   // Made when first asked for.
   Arena& arena_for(StreamId stream, uint64_t pool, bool small) {
@@ -69,20 +70,26 @@ class Tiling {
   std::vector<IdleRange> take_idle(uint64_t bytes, uint64_t pool = kEveryPool);
   // The arena with the most idle bytes that queued work may still touch; null: none has any.
   Arena* most_undrained(const std::vector<Arena*>& skipped) const;
-  // What was queued before `order` on the stream of `arena`, or on any stream, is over.
-  void drained(const Arena& arena, bool on_any_stream, uint64_t order);
+  // What was queued before `order` on the stream, or on any stream, is over.
+  void drained(std::optional<StreamId> stream, uint64_t order);
   // The same for the whole device. Not of a pool that has not been released: a graph may use its holes again.
   void all_is_drained(uint64_t order);
+  // About which the driver may be asked.
   std::vector<StreamId> streams() const;
+  bool uses(StreamId stream) const;
+  // The stream is about to be destroyed; `over`: nothing is queued on it.
+  void stream_ends(StreamId stream, bool over, uint64_t order);
 
  private:
   void look_up(StreamId stream, uint64_t pool, bool small);
+  Arena& arena_to_make(StreamId stream, uint64_t pool, bool small);
   Arena& new_arena(StreamId stream, uint64_t pool, bool small);
 
   StreamId last_stream_{};
   uint64_t last_pool_ = 0;
   Arena* last_arenas_[2] = {nullptr, nullptr};  // large, small
   const uint64_t page_bytes_;
+  const StreamKnowledge& known_streams_;
   const Arena* kept_arena_ = nullptr;
   uint64_t kept_bytes_ = 0;
   BlockSlab slab_;

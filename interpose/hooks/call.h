@@ -14,6 +14,7 @@
 #include "interpose/hooks/driver_table.h"
 #include "interpose/hooks/functions.h"
 #include "interpose/hooks/inside.h"
+#include "interpose/hooks/streams.h"
 #include "interpose/hooks/unknown_symbols.h"
 #include "interpose/peers.h"
 #include "interpose/process.h"
@@ -57,6 +58,7 @@ template <Function function>
 // The driver's own, through the gate where it may touch device memory.
 template <Function function, class... Parameters>
 CUresult pass(CUresult (*real_function)(Parameters...), std::type_identity_t<Parameters>... arguments) {
+  watch_streams<function>(arguments...);
   [[maybe_unused]] const std::conditional_t<is_gated(function), Passage, NoPassage> passage;
   const CUresult result = accounted<function>(real_function, arguments...);
   // Before the gate can close behind this call: what it began or handed on is known then.

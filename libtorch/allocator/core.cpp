@@ -19,7 +19,8 @@ std::string load_core() {
   if (!find_in(library, "spillway_query", &found.query) ||
       !find_in(library, "spillway_limit", &found.limit) ||
       !find_in(library, "spillway_reset_peaks", &found.reset_peaks) ||
-      !find_in(library, "spillway_last_error", &found.last_error)) {
+      !find_in(library, "spillway_last_error", &found.last_error) ||
+      !find_in(library, "spillway_set_lasting_streams", &found.set_lasting_streams)) {
     return path + " lacks a function of Spillway's core: install matching libraries";
   }
   found.table = core_in(library);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "strategies/core/core.h"
+#include "strategies/core/streams.h"
 
 namespace spillway::libtorch {
 
@@ -15,6 +16,7 @@ struct Core {
   decltype(&spillway_limit) limit = nullptr;
   decltype(&spillway_reset_peaks) reset_peaks = nullptr;
   decltype(&spillway_last_error) last_error = nullptr;
+  decltype(&spillway_set_lasting_streams) set_lasting_streams = nullptr;
 };
 
 // Loads libspillway.so from beside this library and checks its version.

@@ -1,12 +1,26 @@
 #include "libtorch/allocator/install.h"
 
+#include <c10/cuda/CUDAStream.h>
+
 #include <algorithm>
 
 #include "base/mutex.h"
 #include "libtorch/allocator/allocator.h"
+#include "libtorch/allocator/core.h"
 #include "spillway/libtorch/plugin.h"
 
 namespace spillway::libtorch {
+namespace {
+
+// c10 never destroys streams of its own. One that comes from outside has its address as its number, which is
+// even; c10's own have odd numbers, and the default one 0.
+int lasts(uint64_t stream) {
+  const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream();
+  const bool own = current.id() == 0 || current.id() % 2 != 0;
+  return own && reinterpret_cast<uint64_t>(current.stream()) == stream ? 1 : 0;
+}
+
+}  // namespace
 
 std::string install_allocator() {
   native::CUDAAllocator* before = native::allocator.load();
@@ -20,6 +34,7 @@ std::string install_allocator() {
   }
   // Never destroyed: tensors outlive static destruction.
   auto* allocator = new Allocator(before);
+  core().set_lasting_streams(&lasts);
   c10::SetAllocator(c10::DeviceType::CUDA, allocator);
   native::allocator.store(allocator);
   return "";

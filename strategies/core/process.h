@@ -65,6 +65,9 @@ class Process {
   Tags tags_;
 };
 
+// Tells the allocator which streams it may ask about, as far as the process knows; see streams.h.
+void follow_program_streams(Allocator& allocator);
+
 // Sets the calling thread's last error and returns `status`.
 spillway_status refuse(spillway_status status, std::string_view text);
 const char* last_error();

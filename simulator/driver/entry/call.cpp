@@ -90,6 +90,10 @@ Call::~Call() {
   current_call = outer_;
 }
 
+void refuse_destroyed(const void* handle) {
+  if (current_call != nullptr) machine().destroyed.check(handle, current_call->name(), current_call->site());
+}
+
 void Call::unlock() {
   const std::vector<Release> due = std::exchange(machine().releases, {});
   lock_.unlock();

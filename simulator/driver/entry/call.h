@@ -35,6 +35,7 @@ class Call {
   void charge_extent(uint64_t bytes, uint64_t mappings = 0);
   // So many bytes of host memory become pinned.
   void charge_pinning(uint64_t bytes);
+  const char* name() const { return export_of(function_).name; }
   // The observer of reads is told, and programs of work from outside, when the call has given up the lock.
   void read_by_host(const HostRead& read) { reads_.push_back(read); }
   void unlock();
@@ -50,6 +51,9 @@ class Call {
   CUresult refused_ = CUDA_SUCCESS;
   std::vector<HostRead> reads_;
 };
+
+// Called for a handle that is none: ends the process if it was one, where the machine is such.
+void refuse_destroyed(const void* handle);
 
 // A function that is another one with other arguments, such as the _ptsz variants: it is the one that was
 // called.

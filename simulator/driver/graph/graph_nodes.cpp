@@ -36,11 +36,6 @@ FillWork fill_work(const CUDA_MEMSET_NODE_PARAMS& fill) {
   return {fill.dst, fill.pitch, fill.value, fill.elementSize, fill.width, fill.height};
 }
 
-Event* find_event(CUevent handle) {
-  auto* event = reinterpret_cast<Event*>(handle);
-  return machine().event_handles.contains(event) ? event : nullptr;
-}
-
 template <typename Kind>
 CUresult add_event(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies, size_t count,
                    CUevent event, Site site) {

@@ -5,6 +5,7 @@ namespace spillway::simulator {
 std::string read_behaviour(const toml::table& table, const std::string& file, DriverBehaviour& out) {
   TomlReader reader(table, "driver.", file);
   reader.flag("native_atomics", out.native_atomics);
+  reader.flag("crashes_on_destroyed", out.crashes_on_destroyed);
   reader.integer("host_numa_id", -1, 0, out.host_numa_id);
   reader.flag("mapping_waits", out.mapping_waits);
   return reader.finish();

@@ -36,6 +36,8 @@ struct FaultPlan {
 struct DriverBehaviour {
   bool native_atomics = true;  // of devices on each other's memory
   int host_numa_id = 0;        // of the host's node that is nearest to a device; -1: none is named
+  // The use of a stream, event or context that was destroyed ends the process, as a segmentation fault.
+  bool crashes_on_destroyed = false;
   bool mapping_waits = false;  // cuMemUnmap and cuMemSetAccess return when the device has come to rest
 };
 

@@ -15,7 +15,9 @@ Context* known(CUcontext handle) {
   Machine& sim = machine();
   for (const auto& device : sim.devices)
     if (&device->primary == context) return context->retains > 0 ? context : nullptr;
-  return sim.contexts.contains(context) && !context->destroyed ? context : nullptr;
+  if (sim.contexts.contains(context) && !context->destroyed) return context;
+  refuse_destroyed(context);
+  return nullptr;
 }
 
 constexpr const char* kContextLabel = "context";
@@ -141,6 +143,7 @@ CUresult cuCtxDestroy(CUcontext ctx) {
   deactivate(*context->device);
   context->destroyed = true;
   context_stack().remove(context);
+  if (sim.config.driver.crashes_on_destroyed) sim.destroyed.note(context, "context", call.site());
   return CUDA_SUCCESS;
 }
 

@@ -146,10 +146,20 @@ Stream& per_thread_stream(Device& device, Context* context) {
 
 }  // namespace
 
+Event* find_event(CUevent handle) {
+  auto* event = reinterpret_cast<Event*>(handle);
+  if (machine().event_handles.contains(event)) return event;
+  refuse_destroyed(handle);
+  return nullptr;
+}
+
 CUresult find_stream(CUstream handle, Stream** out) {
   if (handle != nullptr && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD) {
     auto* stream = reinterpret_cast<Stream*>(handle);
-    if (!machine().stream_handles.contains(stream)) return CUDA_ERROR_INVALID_HANDLE;
+    if (!machine().stream_handles.contains(stream)) {
+      refuse_destroyed(handle);
+      return CUDA_ERROR_INVALID_HANDLE;
+    }
     *out = stream;
     return CUDA_SUCCESS;
   }

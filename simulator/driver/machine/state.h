@@ -24,6 +24,7 @@
 #include "simulator/driver/memory/host_memory.h"
 #include "simulator/driver/memory/managed.h"
 #include "simulator/driver/memory/physical.h"
+#include "simulator/driver/process/destroyed.h"
 #include "simulator/driver/process/faults.h"
 #include "simulator/driver/process/referee.h"
 #include "simulator/driver/process/shared_machine.h"
@@ -162,6 +163,7 @@ struct Machine {
   std::unordered_set<Stream*> stream_handles;
   std::map<uint64_t, std::unique_ptr<Event>> events;
   std::unordered_set<Event*> event_handles;
+  DestroyedHandles destroyed;       // none is noted where using them is an error like others
   std::unordered_set<Pool*> pools;  // those of cuMemPoolCreate
   Graphs graphs;
   std::vector<Release> releases;  // due when the lock is given up
@@ -202,6 +204,9 @@ class ContextStack {
   size_t size_ = 0;
 };
 ContextStack& context_stack();
+
+// Null: it is none now. Where the machine is such, a destroyed one's use is the process's end.
+Event* find_event(CUevent handle);
 
 // The stream that a handle means here: default streams by the current context.
 CUresult find_stream(CUstream handle, Stream** out);

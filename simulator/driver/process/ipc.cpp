@@ -151,10 +151,9 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
 
 CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
   SPILLWAY_SIM_ENTER(cuIpcGetEventHandle);
-  auto* found = reinterpret_cast<Event*>(event);
+  const Event* found = find_event(event);
   if (!pHandle) return CUDA_ERROR_INVALID_VALUE;
-  if (!sim.event_handles.contains(found) || !(found->flags & CU_EVENT_INTERPROCESS))
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (!found || !(found->flags & CU_EVENT_INTERPROCESS)) return CUDA_ERROR_INVALID_HANDLE;
   encode({.magic = Handle::kEvent, .maker = spillway::this_process(), .event = found->id}, pHandle);
   return CUDA_SUCCESS;
 }

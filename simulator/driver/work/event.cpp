@@ -8,11 +8,6 @@
 namespace spillway::simulator {
 namespace {
 
-Event* find_event(CUevent handle) {
-  auto* event = reinterpret_cast<Event*>(handle);
-  return machine().event_handles.contains(event) ? event : nullptr;
-}
-
 CUresult record(CUevent handle, CUstream on, bool external, Site site) {
   Event* event = find_event(handle);
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
@@ -52,7 +47,9 @@ CUresult cuEventDestroy(CUevent hEvent) {
   Event* event = find_event(hEvent);
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
   sim.event_handles.erase(event);
-  sim.events.erase(event->id);
+  auto taken = sim.events.extract(event->id);
+  if (sim.config.driver.crashes_on_destroyed)
+    sim.destroyed.note(event, "event", call.site(), std::move(taken.mapped()));
   return CUDA_SUCCESS;
 }
 

@@ -54,11 +54,16 @@ CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int 
 CUresult cuStreamDestroy(CUstream hStream) {
   SPILLWAY_SIM_ENTER(cuStreamDestroy);
   auto* stream = reinterpret_cast<Stream*>(hStream);
-  if (!sim.stream_handles.contains(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!sim.stream_handles.contains(stream)) {
+    refuse_destroyed(stream);
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
   leave_captures(*stream);
   sim.watchdog.forget(stream->id);
   sim.stream_handles.erase(stream);
-  sim.streams.erase(stream->id);
+  auto taken = sim.streams.extract(stream->id);
+  if (sim.config.driver.crashes_on_destroyed)
+    sim.destroyed.note(stream, "stream", call.site(), std::move(taken.mapped()));
   return CUDA_SUCCESS;
 }
 
@@ -79,8 +84,8 @@ CUresult cuStreamSynchronize(CUstream hStream) {
 
 CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
   SPILLWAY_SIM_ENTER_STREAM(cuStreamWaitEvent);
-  auto* event = reinterpret_cast<Event*>(hEvent);
-  if (!sim.event_handles.contains(event)) return CUDA_ERROR_INVALID_HANDLE;
+  Event* event = find_event(hEvent);
+  if (!event) return CUDA_ERROR_INVALID_HANDLE;
   if (Flags & ~CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
   if (stream->capture || captured(*event))
     return wait_in_capture(*event, *stream, Flags & CU_EVENT_WAIT_EXTERNAL, call.site());

@@ -107,7 +107,8 @@ class ExportsTest : public ::testing::Test {
     EXPECT_EQ(exports_.check(tiling_), "");
   }
 
-  Tiling tiling_{0, kPage};
+  StreamKnowledge streams_;
+  Tiling tiling_{0, kPage, streams_};
   Exports exports_{kPage};
   Block *first_ = nullptr, *second_ = nullptr;
   uint64_t serial_ = 0;

@@ -50,7 +50,8 @@ class TilingTest : public ::testing::Test {
     }
   }
 
-  Tiling tiling_{0, kPage};
+  StreamKnowledge streams_;
+  Tiling tiling_{0, kPage, streams_};
   uint64_t next_ = kBase, last_page_ = 0, order_ = 0;
 };
 
@@ -72,7 +73,7 @@ TEST_F(TilingTest, BlocksAreVisitedByArenaAndAddressPastArenasWithoutAny) {
   for (Block* block : tiling_.blocks())
     if (block->state == BlockState::kLive) live.push_back(block);
   EXPECT_THAT(live, ::testing::ElementsAre(first, second, third));
-  EXPECT_EQ(Tiling(0, kPage).blocks().begin() != Tiling(0, kPage).blocks().end(), false);
+  EXPECT_EQ(Tiling(0, kPage, {}).blocks().begin() != Tiling(0, kPage, {}).blocks().end(), false);
 }
 
 TEST_F(TilingTest, ABlockIsFoundByAnyOfItsAddresses) {
@@ -92,7 +93,7 @@ TEST_F(TilingTest, IdlePagesGoFromTheLargestHolesAndOnlyWhereNothingCanTouchThem
   EXPECT_EQ(tiling_.idle_bytes().all, 9 * kPage);
   EXPECT_EQ(tiling_.idle_bytes().drained, 0u);
   EXPECT_TRUE(tiling_.take_idle(kPage).empty()) << "queued work may still touch them";
-  tiling_.drained(here, false, order_);
+  tiling_.drained(here.stream(), order_);
   EXPECT_EQ(tiling_.idle_bytes().drained, 9 * kPage);
   std::vector<IdleRange> taken = tiling_.take_idle(5 * kPage);
   ASSERT_EQ(taken.size(), 2u);
@@ -108,9 +109,9 @@ TEST_F(TilingTest, WhatOneStreamIsPastAnotherMayStillUse) {
   free_apart(arena(kOther), {3});
   EXPECT_EQ(tiling_.most_undrained({}), &arena(kOther)) << "the one with the most to gain";
   EXPECT_EQ(tiling_.most_undrained({&arena(kOther)}), &arena(kStream));
-  tiling_.drained(arena(kOther), false, order_);
+  tiling_.drained(kOther, order_);
   EXPECT_EQ(tiling_.idle_bytes().drained, 3 * kPage);
-  tiling_.drained(arena(kOther), true, order_);
+  tiling_.drained({}, order_);
   EXPECT_EQ(tiling_.idle_bytes().drained, 5 * kPage);
   EXPECT_EQ(tiling_.most_undrained({}), nullptr);
 }
