@@ -1,8 +1,8 @@
 // What the heaps of all devices of one allocator share: handler, trace and observer, the process's budget,
 // the page map and the page file.
 //
-// Thread-safety: any thread; the last two members are set before the first request, and only read afterwards.
-// Ownership: of the page map and the page file; the rest is borrowed. Errors: none.
+// Thread-safety: any thread; the last three members are set before the first request, and only read
+// afterwards. Ownership: of the page map and the page file; the rest is borrowed. Errors: none.
 #pragma once
 #include <array>
 #include <atomic>
@@ -73,6 +73,7 @@ struct AllocatorContext {
   Injection injection;
   spillway_budget* budget = nullptr;
   std::unique_ptr<PageFile> page_file;
+  bool times_steps = true;  // the device's times mean something
 };
 
 }  // namespace spillway

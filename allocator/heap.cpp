@@ -79,6 +79,7 @@ DeviceHeap::~DeviceHeap() {
   file_.end();
   give_back_tiling(heap_);
   pending_.end();
+  heap_.step_clock.end();
 }
 
 Status DeviceHeap::set_pool(uint64_t pool, uint32_t flags) {
@@ -398,6 +399,30 @@ void DeviceHeap::stream_ends(StreamId stream) {
   const Locked guard(heap_.lock);
   heap_.tiling.stream_ends(stream, over, order);
   heap_.recorded.stream_ends(stream);
+}
+
+Slowdown DeviceHeap::slowdown() {
+  if (heap_.forked()) return {};
+  const Locked guard(heap_.lock);
+  const StepTimes& steps = heap_.tiers.steps;
+  if (steps.steps() == 0) return {};
+  return {steps.predicted(), steps.measured(), steps.now(), steps.steps(), steps.orders()};
+}
+
+uint64_t DeviceHeap::exchangeable_bytes(const SpillPlace& where) {
+  return heap_.forked() ? 0 : exchanger_.exchangeable_bytes(where);
+}
+
+uint64_t DeviceHeap::exchange(const SpillPlace& where) {
+  if (heap_.forked()) return 0;
+  const Device::Scope scope(*heap_.device);
+  return exchanger_.exchange(where);
+}
+
+void DeviceHeap::hurry_returns(bool hurried) {
+  if (heap_.forked()) return;
+  const Locked guard(heap_.lock);
+  heap_.tiers.needs.hurry(hurried ? heap_.tiers.steps.orders() : 0);
 }
 
 Peers DeviceHeap::peers() {

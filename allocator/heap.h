@@ -10,6 +10,8 @@
 
 #include "allocator/request/request_path.h"
 #include "allocator/sharing/sharing.h"
+#include "allocator/tiers/exchanger.h"
+#include "allocator/tiers/steps/measure.h"
 
 namespace spillway {
 
@@ -46,6 +48,11 @@ class DeviceHeap {
   uint64_t returnable_bytes();
   uint64_t unspill();
   void postpone_return() { unspiller_.postpone(); }
+  Slowdown slowdown();
+  uint64_t exchangeable_bytes(const SpillPlace& where);
+  uint64_t exchange(const SpillPlace& where);
+  void hurry_returns(bool hurried);
+  void begin_step() { spillway::begin_step(heap_); }
   Peers peers();
   uint64_t guest_room();
   uint64_t evict(DeviceId peer, uint64_t bytes, uint64_t most_host_bytes);
@@ -82,6 +89,7 @@ class DeviceHeap {
   FileCopies file_{heap_, migration_};
   Spiller spiller_{heap_, tier_memory_, migration_, file_};
   Unspiller unspiller_{heap_, reclaimer_, tier_memory_, migration_};
+  Exchanger exchanger_{heap_, spiller_, unspiller_};
   Growth growth_{heap_, reclaimer_};
   BlockProvider provider_{heap_, reclaimer_, growth_};
   RequestPath requests_{heap_, growth_, provider_, {reclaimer_, pending_, spiller_}};

@@ -13,7 +13,8 @@ HeapState::HeapState(AllocatorContext& context, std::unique_ptr<Device> opened, 
       tiling(device_index, page_bytes, context.streams),
       pages(page_bytes, Quota(device_index, context.budget, context.guests[device_index])),
       exports(page_bytes),
-      tiers(context) {}
+      tiers(context),
+      step_clock(context.table) {}
 
 uint64_t HeapState::need() const {
   const uint64_t all = usage.live().bytes + usage.pending().bytes;

@@ -26,6 +26,9 @@
 #include "allocator/tiers/choice/need_history.h"
 #include "allocator/tiers/registered_blocks.h"
 #include "allocator/tiers/spilled_blocks.h"
+#include "allocator/tiers/steps/step_clock.h"
+#include "allocator/tiers/steps/step_finder.h"
+#include "allocator/tiers/steps/step_times.h"
 #include "allocator/tiling/spin_lock.h"
 #include "allocator/tiling/tiling.h"
 #include "base/mutex.h"
@@ -44,6 +47,11 @@ enum Slow : uint32_t {
   kSlowSpilled = 32,   // blocks lie in other tiers: what the device needs is followed
 };
 
+// What the trace was last told of the steps' times.
+struct ToldSlowdown {
+  double predicted = 0, measured = 0;
+};
+
 // Blocks in other tiers, and the facts by which blocks are chosen to go there and to come back.
 struct TierState {
   explicit TierState(AllocatorContext& shared) : spilled(shared) {}
@@ -53,6 +61,12 @@ struct TierState {
   AccessFrequency access;
   NeedHistory needs;
   BandwidthModel bandwidth;
+  StepFinder finder;
+  StepTimes steps;
+  // Since the start: of predicted uses over links; of the exchange of pages, and how often.
+  double link_us = 0, moved_us = 0;
+  uint64_t moves = 0;
+  ToldSlowdown told_slowdown;
   Peers peers;
 };
 
@@ -121,6 +135,8 @@ struct HeapState {
   ToldMemory told SPILLWAY_GUARDED_BY(lock);
   uint64_t maps SPILLWAY_GUARDED_BY(lock) = 0;    // ranges of pages, since the last reset_totals
   uint64_t unmaps SPILLWAY_GUARDED_BY(lock) = 0;  // the same
+
+  StepClock step_clock;
 
   // Shared while the pages behind addresses change, from the driver's call until the tiling says so;
   // exclusive to change which devices may use them all. Taken before the lock.

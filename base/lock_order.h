@@ -44,6 +44,7 @@ enum class LockOrder : uint8_t {
   kImports,          // allocator/sharing: other processes' pages
   kMappings,         // allocator/sharing: pages behind addresses change, or who may use them
   kLeftOver,         // allocator/tiers: staging that could not be unmapped
+  kStepClock,        // allocator/tiers: marks on the program's stream
   kStreams,          // allocator/streams: streams that the driver is asked about
   kHeap,             // allocator: tiling and counters of a device
   kTags,             // strategies/core: phases, steps, pins

@@ -22,6 +22,9 @@ enum { SPILLWAY_SIMULATOR_NULL = 0, SPILLWAY_SIMULATOR_COMPUTE = 1 };
 /* For `answer_next_read`. */
 enum { SPILLWAY_SIMULATOR_AT_MOST = 2 };
 
+/* Of `operators_take_time`. */
+enum { SPILLWAY_SIMULATOR_TIMED = 2 };
+
 /* Bytes that a piece of work reads or writes. */
 typedef struct SpillwayRange {
   CUdeviceptr address;
@@ -243,8 +246,8 @@ typedef struct SpillwaySimulatorControl {
   /* Since version 5, in computing mode. Whoever computes ahead what a capture only keeps says here what he is
    * about to write: the bytes are as now when the capture has ended. */
   CUresult (*preserve)(CUstream stream, const SpillwayRange* ranges, size_t count);
-  /* Since version 7. Whether `operate` would count anything: operators take time by the configuration's
-   * [kernels], or a device uses memory that is not its own. In constant time. */
+  /* Since version 7. Whether `operate` would count anything: SPILLWAY_SIMULATOR_TIMED, operators take time by
+   * the configuration's [kernels]; 1, a device uses memory that is not its own; else 0. In constant time. */
   int (*operators_take_time)(void);
   /* Since version 7, in null mode, where launches do not say what they touch. The kernels of an operator that
    * this thread has launched on `stream` touch these bytes, on the stream's device, and do so many

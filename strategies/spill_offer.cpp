@@ -28,8 +28,11 @@ Offer offer_of(const SpillEstimate& estimate, double most_slowdown) {
   Offer offer;
   if (most_slowdown != 0 && estimate.slowdown > most_slowdown) {
     offer.takes = Takes::kSlow;
+    char now[64] = "";
+    if (estimate.measured > 1)
+      std::snprintf(now, sizeof now, "runs %.1f times as long and ", estimate.measured);
     std::snprintf(offer.why_not, sizeof offer.why_not,
-                  "the program would run %.1f times as long, and --max-slowdown allows %.1f",
+                  "the program %swould run %.1f times as long, and --max-slowdown allows %.1f", now,
                   estimate.slowdown, most_slowdown);
   }
   const double copy_us = static_cast<double>(estimate.bytes) / estimate.bytes_per_us;

@@ -1,4 +1,5 @@
-// What was moved to another tier comes back when the device has had room for long.
+// What was moved to another tier comes back when the device has had room for long; at the next chance where
+// it makes the program slower than its user wants, or instead of what is used less.
 //
 // Thread-safety: any thread that holds no lock which a launching thread may need; one at a time does it, the
 // others pass. Errors: none; what does not come back is tried again later.
@@ -7,7 +8,7 @@
 
 namespace spillway {
 
-// Cheap but for one call in many, which looks whether there is something to do.
-void unspill_now_and_then(Allocator& allocator, Ladder& ladder);
+// Cheap but for one call in many, which looks whether there is something to do, and then asks for the limits.
+void unspill_now_and_then(Allocator& allocator, Ladder& ladder, SpillLimits (*limits)());
 
 }  // namespace spillway

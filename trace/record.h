@@ -84,6 +84,9 @@ enum class Kind : uint16_t {
   // of an incident, another process on the device: address: its id; bytes: held; requested: of that cached;
   // value: incident; detail: name (its command)
   kProcess = 28,
+  // how many times as long a step takes with memory in other tiers, in thousandths: address: as predicted;
+  // requested: as measured, 0 where that is not known; bytes: what lies there
+  kSlowdown = 29,
 };
 
 // The clock of the records that have one: it never goes back, and its beginning means nothing.

@@ -148,6 +148,7 @@ SpillEstimate WaitingRequest::estimate_spill(const SpillPlace& where) const noex
   const double share = static_cast<double>(out.bytes) / static_cast<double>(out.movable_bytes);
   out.useful_bytes = static_cast<uint64_t>(static_cast<double>(event.short_bytes) * share);
   out.slowdown = slowdown(heap_, moves);
+  out.measured = heap_.tiers.steps.measured();
   out.bytes_per_us = bytes_per_us(heap_, where.tier);
   return out;
 }

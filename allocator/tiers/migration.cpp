@@ -116,6 +116,7 @@ void Migration::finish_run(Begun& begun) {
 // The pages of runs that are over change places while later ones are still copied.
 void Migration::run(std::vector<Move>& moves, const Provide& provide) {
   retry_left_over();
+  const uint64_t begun_us = heap_.device->copies().time_us();
   std::array<uint64_t, kTiers> bytes{};
   std::array<double, kTiers> us{};
   for (Begun& begun : begin_runs(moves, provide)) {
@@ -126,6 +127,10 @@ void Migration::run(std::vector<Move>& moves, const Provide& provide) {
     us[run.other_tier()] += begun.remap.copy_us();
   }
   for (size_t tier = 0; tier < kTiers; ++tier) measured(static_cast<Tier>(tier), bytes[tier], us[tier]);
+  const uint64_t ended_us = heap_.device->copies().time_us();
+  const Locked guard(heap_.lock);
+  ++heap_.tiers.moves;
+  if (begun_us != 0 && ended_us > begun_us) heap_.tiers.moved_us += static_cast<double>(ended_us - begun_us);
 }
 
 void Migration::end(Block* block) {

@@ -47,6 +47,31 @@ uint64_t unspill(Allocator& allocator, DeviceId device) noexcept {
   return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->unspill() : 0;
 }
 
+void time_steps(Allocator& allocator, bool timed) noexcept {
+  allocator.context().times_steps = timed;
+}
+
+Slowdown slowdown_of(Allocator& allocator, DeviceId device) noexcept {
+  return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->slowdown() : Slowdown{};
+}
+
+void hurry_returns(Allocator& allocator, DeviceId device, bool hurried) noexcept {
+  if (allocator.uses(device)) allocator.heap(device, nullptr, nullptr)->hurry_returns(hurried);
+}
+
+uint64_t exchangeable_bytes(Allocator& allocator, DeviceId device, const SpillPlace& where) noexcept {
+  return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->exchangeable_bytes(where) : 0;
+}
+
+uint64_t exchange(Allocator& allocator, DeviceId device, const SpillPlace& where) noexcept {
+  return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->exchange(where) : 0;
+}
+
+void begin_step(Allocator& allocator) noexcept {
+  for (int i = 0; i < Allocator::kMaxDevices; ++i)
+    if (allocator.uses(DeviceId{i})) allocator.heap(DeviceId{i}, nullptr, nullptr)->begin_step();
+}
+
 Peers peers_of(Allocator& allocator, DeviceId device) noexcept {
   return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->peers() : Peers{};
 }

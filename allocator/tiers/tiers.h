@@ -38,7 +38,8 @@ struct SpillEstimate {
   uint64_t movable_bytes = 0;  // of blocks that may go, at most about as much as is needed
   uint64_t bytes = 0;          // of these, what the place takes
   double bytes_per_us = 0;     // of the way there, as measured; until then a first guess
-  double slowdown = 1;  // predicted time per step ÷ that without what is spilled; 1 where nothing is known
+  double slowdown = 1;  // expected time per step ÷ that without what is spilled; 1 where nothing is known
+  double measured = 0;  // the same as it is now; 0 where that is not known
 };
 
 struct SpillResult {
@@ -89,6 +90,26 @@ bool use_page_file(Allocator& allocator, const std::string& folder, uint64_t mos
 uint64_t file_room_bytes(Allocator& allocator) noexcept;
 // Why the last write to it failed; "": it did not.
 std::string file_trouble(Allocator& allocator);
+// How many times as long the program's steps take with what is elsewhere as without.
+struct Slowdown {
+  double predicted = 1;      // by the uses that are seen and the links; 1: nothing is elsewhere
+  double measured = 0;       // by the steps' times; 0: not known
+  double now = 1;            // measured where it is known, else predicted
+  uint64_t steps = 0;        // that were timed since blocks went
+  uint64_t step_orders = 0;  // allocations and frees in a step
+};
+Slowdown slowdown_of(Allocator& allocator, DeviceId device) noexcept;
+// Blocks come back as soon as the need of a few steps leaves room for them; or, false, as usual.
+void hurry_returns(Allocator& allocator, DeviceId device, bool hurried) noexcept;
+// Of blocks that are elsewhere, what is used so much more than others on the device that it should be there
+// instead; and that they change places, while nothing runs and the gate is closed. `where`: for the others.
+uint64_t exchangeable_bytes(Allocator& allocator, DeviceId device, const SpillPlace& where) noexcept;
+uint64_t exchange(Allocator& allocator, DeviceId device, const SpillPlace& where) noexcept;
+// Whether steps are timed: not where the device's times mean nothing. Before the first request; as a rule
+// they are.
+void time_steps(Allocator& allocator, bool timed) noexcept;
+// The program says that a step begins.
+void begin_step(Allocator& allocator) noexcept;
 // Bytes of blocks that are elsewhere and could come back, with room left for the most that the device needed
 // since the last spill; 0 until that is long enough ago.
 uint64_t returnable_bytes(Allocator& allocator, DeviceId device) noexcept;

@@ -347,7 +347,7 @@ void core_on_pressure(void (*call)(void)) {
 void core_touch(const void* address) {
   if (Allocator* allocator = Process::get().allocator()) {
     touch(*allocator, address_of(address));
-    unspill_now_and_then(*allocator, *Process::get().ladder());
+    unspill_now_and_then(*allocator, *Process::get().ladder(), [] { return Process::get().spill_limits(); });
   }
 }
 

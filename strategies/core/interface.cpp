@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "allocator/tiers/tiers.h"
 #include "strategies/budget/budget.h"
 #include "strategies/core/process.h"
 #include "strategies/core/registered_strategy.h"
@@ -189,6 +190,7 @@ spillway_status spillway_phase(const char* name) {
 
 spillway_status spillway_step_begin(uint64_t step, uint64_t attempt, uint64_t plan_hash) {
   Process::get().tags().begin_step({step, attempt, plan_hash});
+  if (spillway::Allocator* allocator = Process::get().allocator()) spillway::begin_step(*allocator);
   spillway::close_reserve();
   spillway::trace::Record record;
   record.kind = spillway::trace::Kind::kStepBegin;

@@ -50,6 +50,12 @@ bool open_page_file(Allocator& allocator, const Environment& environment) {
   return false;
 }
 
+// Times of a simulated card mean nothing unless its kernels are timed: no rescue is refused for them then,
+// unless the user asks for it.
+bool times_mean_something(const driver::Table& table) {
+  return table.simulator == nullptr || table.simulator->operators_take_time() == SPILLWAY_SIMULATOR_TIMED;
+}
+
 Pins pins() {
   return Process::get().tags().pins();
 }
@@ -121,6 +127,10 @@ spillway_status Process::start_locked() {
   if (environment.trim_pools) ladder->add(make_trim_pools(*allocator));
   if (environment.ask_processes) ladder->add(make_ask_processes(*allocator, &ProcessService::ledger));
   environment_ = environment;
+  constexpr double kMostOnCard = 10;
+  const bool timed = times_mean_something(*table);
+  most_slowdown_ = environment.most_slowdown.value_or(timed ? kMostOnCard : 0);
+  time_steps(*allocator, timed || most_slowdown_ != 0);
   if (environment.spill_to_peer) ladder->add(make_spill_to_peer(*allocator, spill_limits()));
   // Who sends blocks to another device must be able to take them back.
   if (environment.spill_to_peer || environment.evict_guests)
@@ -149,14 +159,6 @@ spillway_status Process::start_locked() {
   ladder_.store(ladder, std::memory_order_release);
   allocator_.store(allocator, std::memory_order_release);
   return SPILLWAY_OK;
-}
-
-// Times of the simulated card mean nothing: no rescue is refused for them unless the user asks for it.
-double Process::most_slowdown() const {
-  constexpr double kMostOnCard = 10;
-  const driver::Table* table = driver::process_table(nullptr);
-  const bool simulated = table != nullptr && table->simulator != nullptr;
-  return environment_.most_slowdown.value_or(simulated ? 0 : kMostOnCard);
 }
 
 SpillLimits Process::spill_limits() const {

@@ -39,7 +39,7 @@ class Process {
     return (host || peer) && ladder()->gate() != nullptr;
   }
   // What the strategies that move memory in use keep to.
-  double most_slowdown() const;
+  double most_slowdown() const { return most_slowdown_; }
   SpillLimits spill_limits() const;
   bool registered_allowed() const { return environment_.registered; }
   // Null until started.
@@ -56,6 +56,7 @@ class Process {
 
   Mutex<LockOrder::kProcessStart> mutex_;
   Environment environment_;
+  double most_slowdown_ = 0;
   std::unique_ptr<trace::Trace> trace_;
   std::atomic<Allocator*> allocator_{nullptr};
   std::atomic<Ladder*> ladder_{nullptr};

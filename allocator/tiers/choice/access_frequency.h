@@ -16,15 +16,21 @@ class AccessFrequency {
     block->touched = order;
     block->history = order << kUsesBits;
   }
-  void touch(Block* block, uint64_t order) {
-    block->touched = order;
+  // An operator that calls others, and views, tell of one use several times: at one place in the order it is
+  // one. False: it was counted already.
+  bool touch(Block* block, uint64_t order) {
     ++touches_;
-    if ((block->history & kMostUses) != kMostUses) ++block->history;
+    const uint64_t uses = block->history & kMostUses;
+    if (uses != 0 && block->touched == order) return false;
+    block->touched = order;
+    if (uses != kMostUses) ++block->history;
+    return true;
   }
 
   // From this place on uses are known.
   bool is_learning() const { return learning_since_ != 0; }
   void learn(uint64_t order) { learning_since_ = order; }
+  uint64_t learning_since() const { return learning_since_; }
   // By fewer uses no program is judged.
   bool knows_the_program() const { return touches_ >= kLeastTouches; }
 

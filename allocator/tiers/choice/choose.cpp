@@ -77,6 +77,19 @@ bool may_return(const Block* block, const SpilledBlocks::Spilled& there, const P
          !pins.cover(block->address, block->size);
 }
 
+// The end of what is on the device of a block, at most `bytes`, whole pages.
+Move end_of(const HeapState& heap, Block* block, uint64_t bytes, const SpillPlace& where)
+    SPILLWAY_REQUIRES(heap.lock) {
+  AddressRange range = movable(heap, block, where.tier);
+  const uint64_t pages = std::min(range.bytes() / heap.page_bytes, (bytes - 1) / heap.page_bytes + 1);
+  range.begin = range.end - pages * heap.page_bytes;
+  return {.block = block, .range = range, .tier = where.tier, .peer = where.peer};
+}
+
+bool any_of_block(const std::vector<Move>& moves, const Block* block) {
+  return std::any_of(moves.begin(), moves.end(), [&](const Move& move) { return move.block == block; });
+}
+
 }  // namespace
 
 std::vector<Move> choose_moves(const HeapState& heap, uint64_t bytes, const SpillPlace& where,
@@ -85,11 +98,8 @@ std::vector<Move> choose_moves(const HeapState& heap, uint64_t bytes, const Spil
   bytes = std::min(bytes, most_bytes / heap.page_bytes * heap.page_bytes);
   for (const Candidate& candidate : cold_blocks(heap, where.tier)) {
     if (bytes == 0) break;
-    AddressRange range = movable(heap, candidate.block, where.tier);
-    const uint64_t pages = std::min(range.bytes() / heap.page_bytes, (bytes - 1) / heap.page_bytes + 1);
-    range.begin = range.end - pages * heap.page_bytes;
-    moves.push_back({.block = candidate.block, .range = range, .tier = where.tier, .peer = where.peer});
-    bytes -= std::min(bytes, range.bytes());
+    moves.push_back(end_of(heap, candidate.block, bytes, where));
+    bytes -= std::min(bytes, moves.back().range.bytes());
   }
   return moves;
 }
@@ -133,6 +143,31 @@ std::vector<Move> choose_returns(const HeapState& heap, uint64_t most_bytes) {
   return moves;
 }
 
+// Only for a gain that is sure: counts of uses are rough, and the device stands still for it. A block goes
+// one way, once: what is left of it goes the next time.
+Exchange choose_exchange(const HeapState& heap, const SpillPlace& where) {
+  constexpr double kGain = 4;
+  Exchange exchange;
+  const std::vector<Candidate> cold = cold_blocks(heap, where.tier);
+  auto next = cold.begin();
+  uint64_t left = where.most_bytes;
+  for (Move& move : choose_returns(heap, UINT64_MAX)) {
+    const double most = heap.tiers.access.of(move.block, heap.order) / kGain;
+    uint64_t needed = move.range.bytes();
+    std::vector<Move> out;
+    for (; needed != 0 && next != cold.end() && !next->recent && next->frequency < most; ++next) {
+      if (any_of_block(exchange.in, next->block) || next->block == move.block) continue;
+      out.push_back(end_of(heap, next->block, needed, where));
+      needed -= std::min(needed, out.back().range.bytes());
+    }
+    if (needed != 0 || bytes_of(out) > left || any_of_block(exchange.out, move.block)) break;
+    left -= bytes_of(out);
+    exchange.in.push_back(std::move(move));
+    exchange.out.insert(exchange.out.end(), out.begin(), out.end());
+  }
+  return exchange;
+}
+
 std::vector<Move> choose_guests(const HeapState& heap, DeviceId peer, uint64_t bytes) {
   std::vector<Move> moves;
   const Pins pins = heap.shared.pinned();
@@ -173,7 +208,8 @@ double bytes_per_us(const HeapState& heap, Tier tier) {
 // Of a program that was only seen to get memory nothing can be said: its device had nothing to do.
 double slowdown(const HeapState& heap, const std::vector<Move>& moves) {
   const TierState& tiers = heap.tiers;
-  if (tiers.bandwidth.us_per_order() == 0 || !tiers.access.knows_the_program()) return 1;
+  const bool steps_known = tiers.steps.us_per_order() != 0;
+  if (!steps_known && (tiers.bandwidth.us_per_order() == 0 || !tiers.access.knows_the_program())) return 1;
   double us = 0;  // on the links, for each place in the order
   const auto add = [&](const Block* block, uint64_t bytes, Tier tier) SPILLWAY_REQUIRES(heap.lock) {
     us += heap.tiers.access.of(block, heap.order) * static_cast<double>(bytes) / bytes_per_us(heap, tier);
@@ -181,7 +217,7 @@ double slowdown(const HeapState& heap, const std::vector<Move>& moves) {
   for (const auto& [block, there] : tiers.spilled.all())
     for (const Piece& piece : there.pieces) add(block, piece.range.bytes(), piece.tier);
   for (const Move& move : moves) add(move.block, move.range.bytes(), move.tier);
-  return 1 + us / tiers.bandwidth.us_per_order();
+  return steps_known ? tiers.steps.expected(us) : 1 + us / tiers.bandwidth.us_per_order();
 }
 
 }  // namespace spillway

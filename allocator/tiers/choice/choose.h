@@ -21,13 +21,20 @@ std::vector<Move> choose_guests(const HeapState& heap, DeviceId peer, uint64_t b
 std::vector<Move> choose_guests_to_return(const HeapState& heap, DeviceId peer, uint64_t bytes)
     SPILLWAY_REQUIRES(heap.lock);
 
+// Blocks that come back, the most used first, and others on the device that are used much less and go
+// instead, at most `where.most_bytes` of them.
+struct Exchange {
+  std::vector<Move> in, out;
+};
+Exchange choose_exchange(const HeapState& heap, const SpillPlace& where) SPILLWAY_REQUIRES(heap.lock);
+
 // What could come back, with room left for the most that was needed lately; 0 until that is long enough ago.
 uint64_t returnable_room(const HeapState& heap) SPILLWAY_REQUIRES(heap.lock);
 // The same, or 0 where no block fits into it.
 uint64_t returnable_bytes(const HeapState& heap) SPILLWAY_REQUIRES(heap.lock);
 
-// How far from the device's own pace the uses of what is elsewhere keep the program, with these moves too. 1
-// where nothing can be said.
+// How many times as long the program would take with these moves too: by its steps' times as far as they are
+// known, else by the uses and the links alone. 1 where nothing can be said.
 double slowdown(const HeapState& heap, const std::vector<Move>& moves) SPILLWAY_REQUIRES(heap.lock);
 double bytes_per_us(const HeapState& heap, Tier tier) SPILLWAY_REQUIRES(heap.lock);
 

@@ -25,6 +25,9 @@ class NeedHistory {
     peak_ = peak_before_ = need;
   }
   void moved_in(uint64_t bytes) { peak_ += bytes; }
+  // What lies elsewhere makes the program too slow: a few steps of so many places are enough. 0: they are
+  // not.
+  void hurry(uint64_t orders_of_step) { hurried_ = kHurriedSteps * orders_of_step; }
   // As if something had left just now.
   void postpone(uint64_t order) { last_out_ = order; }
 
@@ -33,13 +36,15 @@ class NeedHistory {
   uint64_t peak() const { return std::max(peak_, peak_before_); }
 
  private:
-  static constexpr uint64_t kQuietOrders = 10'000, kQuietIntervals = 4;
+  static constexpr uint64_t kQuietOrders = 10'000, kQuietIntervals = 4, kHurriedSteps = 2;
 
   // A program that spills at each step gets more time than a step takes.
-  uint64_t quiet_orders() const { return std::max(kQuietOrders, kQuietIntervals * interval_); }
+  uint64_t quiet_orders() const {
+    return hurried_ != 0 ? hurried_ : std::max(kQuietOrders, kQuietIntervals * interval_);
+  }
 
   uint64_t peak_ = 0, peak_before_ = 0, stretch_began_ = 0;
-  uint64_t last_out_ = 0, interval_ = 0;
+  uint64_t last_out_ = 0, interval_ = 0, hurried_ = 0;
 };
 
 }  // namespace spillway

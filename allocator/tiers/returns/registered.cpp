@@ -1,5 +1,6 @@
 // Blocks of which the program says when it uses them.
 #include "allocator/tiers/returns/block_returns.h"
+#include "allocator/tiers/steps/measure.h"
 
 namespace spillway {
 
@@ -12,8 +13,13 @@ Status BlockReturns::add(Block* block, uint64_t address, uint64_t bytes) {
 
 void BlockReturns::note_use(Block* block, uint64_t address) {
   if (heap_.forked()) return;
-  const Locked guard(heap_.lock);
-  if (heap_.is_live(block, address)) heap_.tiers.access.touch(block, heap_.order);
+  StepBoundary boundary = StepBoundary::kNone;
+  {
+    const Locked guard(heap_.lock);
+    if (heap_.is_live(block, address)) boundary = spillway::note_use(heap_, block);
+  }
+  if (boundary != StepBoundary::kNone) [[unlikely]]
+    time_step(heap_, boundary);
 }
 
 // Counted first: from then on the block does not go, and what has begun is waited for.

@@ -64,8 +64,16 @@ CUresult preserve_bytes(CUstream handle, const SpillwayRange* ranges, size_t cou
   return CUDA_SUCCESS;
 }
 
-int operators_take_time_now() {
-  return operators_take_time() ? 1 : 0;
+// Before cuInit the configuration says.
+double tflops_asked() {
+  Config asked;
+  return read_config(asked).empty() ? asked.kernels.tflops : 0;
+}
+
+int operators_take_time() {
+  const double tflops = machine().initialised ? machine().config.kernels.tflops : tflops_asked();
+  if (tflops != 0) return SPILLWAY_SIMULATOR_TIMED;
+  return machine().space.any_remote() ? 1 : 0;
 }
 
 int ask(CUdeviceptr address, void* out, uint64_t bytes) {
@@ -346,7 +354,7 @@ constexpr SpillwaySimulatorControl kControl = {
     .capturing = is_capturing,
     .capture = capture_work,
     .preserve = preserve_bytes,
-    .operators_take_time = operators_take_time_now,
+    .operators_take_time = operators_take_time,
     .operate = operate,
 };
 

@@ -27,9 +27,8 @@ inline Touched touched(const SpillwayRange& range) {
 // What the links take for those bytes of the ranges that do not lie on `device`.
 uint64_t link_ns(const Device& device, const std::vector<Touched>& ranges);
 
-// An operator of which the launches did not say what they touch; and whether that takes any time at all.
+// An operator of which the launches did not say what they touch.
 CUresult operate(CUstream stream, const SpillwayRange* ranges, size_t count, double operations);
-bool operators_take_time();
 
 // Work that its submitter does once can not be captured: a graph could not do it again.
 CUresult refuse_capture(Stream& stream, const char* name);

@@ -49,10 +49,6 @@ uint64_t link_ns(const Device& device, const std::vector<Touched>& ranges) {
   return static_cast<uint64_t>(ns);
 }
 
-bool operators_take_time() {
-  return machine().config.kernels.tflops != 0 || machine().space.any_remote();
-}
-
 CUresult operate(CUstream handle, const SpillwayRange* ranges, size_t count, double operations) {
   const Locked lock(machine().mutex);
   if (count > 0 && !ranges) return CUDA_ERROR_INVALID_VALUE;

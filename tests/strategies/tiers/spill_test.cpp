@@ -59,8 +59,10 @@ TEST_F(Spill, TakesTheColdestFirst) {
 TEST_F(Spill, OfWhatNobodyUsedLatelyTheLeastUsedGoesFirst) {
   const auto blocks = blocks_of(10 * kMiB, 3);
   EXPECT_EQ(get(60 * kMiB), 0u) << "uses are known from now on";
-  for (int i = 0; i < 20; ++i)
+  for (int i = 0; i < 20; ++i) {
+    let_time_pass(2);
     for (const size_t block : {0, 2}) touch(*allocator, blocks[block]);
+  }
   touch(*allocator, blocks[1]);
   let_time_pass(200);
   ASSERT_NE(get(6 * kMiB), 0u) << failure->text;

@@ -108,7 +108,7 @@ def trace_report():
                 "gained_bytes": 8 << 20, "microseconds": 1600}
     run = {"process": 7, "started_ns": 1, "ended": True, "failures": 2, "rescued": 2, "unwound": 0, "gave_up": 0,
            "undecided": 0, "last_step_begun": None, "last_step_ended": None, "steps_ended": 0, "tokens": 0,
-           "memory": [], "failed_driver_calls": {}, "plan_changes": [], "strategies": {}}
+           "memory": [], "failed_driver_calls": {}, "slowdowns": {}, "plan_changes": [], "strategies": {}}
     freed = {"what": "freed", "count": 48, "bytes": 1 << 30, "smallest_bytes": 512, "largest_bytes": 64 << 20,
              "freed_again": 0, "where": None, "caller": None, "from_us": 12_000, "until_us": 3_000,
              "text": "freed 48 blocks, 1.00 GiB"}

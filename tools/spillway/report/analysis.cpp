@@ -1,6 +1,8 @@
 #include "tools/spillway/report/analysis.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <functional>
 
 #include "tools/spillway/report/site.h"
@@ -78,9 +80,19 @@ class Analyst {
       case Kind::kDriverFailure:
         ++out_.run.driver_failures[record.device];
         return;
+      case Kind::kSlowdown:
+        return take_slowdown(record);
       default:
         return;
     }
+  }
+
+  void take_slowdown(const Record& record) {
+    StepSlowdown& slowest = out_.run.slowdowns[record.device];
+    const StepSlowdown told = slowdown_of(record);
+    const bool more_known = told.measured != 0 && slowest.measured == 0;
+    const bool less_known = told.measured == 0 && slowest.measured != 0;
+    if (more_known || (!less_known && told.most() > slowest.most())) slowest = told;
   }
 
   std::string name(uint64_t index) const { return name_of(contents_, index); }
@@ -271,6 +283,23 @@ const Incident* Analysis::find(uint64_t number) const {
     if (incident.number == number) return &incident;
   }
   return nullptr;
+}
+
+StepSlowdown slowdown_of(const trace::Record& record) {
+  constexpr double kThousandths = 1000;
+  return {static_cast<double>(record.address) / kThousandths,
+          static_cast<double>(record.requested) / kThousandths};
+}
+
+std::string slowdown_text(const StepSlowdown& slowdown) {
+  const auto times = [](double factor) {
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), "%.1f times", factor);
+    return std::string(text.data());
+  };
+  if (slowdown.measured == 0)
+    return times(slowdown.predicted) + " as long, as predicted (not measured: no step was seen without it)";
+  return times(slowdown.measured) + " as long (" + times(slowdown.predicted) + " predicted)";
 }
 
 std::string name_of(const trace::Contents& contents, uint64_t index) {

@@ -93,6 +93,13 @@ struct DeviceMemory {
   uint64_t peak_live_bytes = 0, peak_reserved_bytes = 0, limit_bytes = 0;
 };
 
+// How many times as long steps took with memory in other tiers as without.
+struct StepSlowdown {
+  double predicted = 0;
+  double measured = 0;  // 0: no step was seen without
+  double most() const { return measured != 0 ? measured : predicted; }
+};
+
 struct StrategyTotal {
   uint64_t tried = 0, useful = 0, bytes = 0, microseconds = 0;
 };
@@ -105,6 +112,7 @@ struct Run {
   std::optional<StepMark> last_begun, last_ended;
   uint64_t steps_ended = 0, tokens = 0;
   std::map<uint8_t, uint64_t> driver_failures;  // calls that failed, by device
+  std::map<uint8_t, StepSlowdown> slowdowns;    // the slowest that was told, by device
 };
 
 // What a process had of a device when its trace ends.
@@ -124,6 +132,9 @@ struct Analysis {
 };
 
 Analysis analyse(const trace::Contents& contents);
+
+StepSlowdown slowdown_of(const trace::Record& record);    // of a kSlowdown
+std::string slowdown_text(const StepSlowdown& slowdown);  // "3.8 times as long (1.3 times predicted)"
 
 // The text behind an index, or "" where it has none.
 std::string name_of(const trace::Contents& contents, uint64_t index);

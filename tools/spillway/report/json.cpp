@@ -170,6 +170,15 @@ Json last_memory_json(const ReportInput& input) {
   return devices;
 }
 
+Json slowdowns_json(const Run& run) {
+  Json slowdowns = Json::object();
+  for (const auto& [device, slowdown] : run.slowdowns)
+    slowdowns[std::to_string(device)] = {
+        {"predicted", slowdown.predicted},
+        {"measured", slowdown.measured == 0 ? Json() : Json(slowdown.measured)}};
+  return slowdowns;
+}
+
 Json run_json(const ReportInput& input) {
   const Run& run = input.analysis.run;
   Json failed_calls = Json::object();
@@ -190,6 +199,7 @@ Json run_json(const ReportInput& input) {
           {"tokens", run.tokens},
           {"memory", memory_json(run)},
           {"failed_driver_calls", failed_calls},
+          {"slowdowns", slowdowns_json(run)},
           {"plan_changes", plan_changes_json(run)},
           {"strategies", strategies_json(run)}};
 }

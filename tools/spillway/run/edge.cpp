@@ -4,7 +4,6 @@
 #include <cmath>
 #include <ctime>
 
-#include "tools/spillway/report/analysis.h"
 #include "tools/spillway/report/text/verdict.h"
 #include "tools/spillway/units.h"
 
@@ -34,12 +33,14 @@ Demand demand_of(const Incident& incident) {
           bytes(Term::kLimit)};
 }
 
-Demand demand_of(const std::string& trace) {
+Demand demand_of(const std::string& trace, StepSlowdown* slowdown) {
   trace::Contents contents;
   std::string unread;
   Demand most;
   if (!trace::read(trace, &contents, &unread)) return most;
   const Analysis analysis = analyse(contents);
+  for (const auto& [device, told] : analysis.run.slowdowns)
+    if (told.most() > slowdown->most()) *slowdown = told;
   for (const auto& [device, memory] : analysis.run.memory)
     take({memory.peak_live_bytes, memory.limit_bytes}, &most);
   for (const Incident& incident : analysis.incidents) take(demand_of(incident), &most);
@@ -85,7 +86,7 @@ std::string compared(const RunRecord& now, const RunRecord& before) {
 
 }  // namespace
 
-RunRecord measure_run(const RunTotals& totals) {
+RunRecord measure_run(const RunTotals& totals, StepSlowdown* slowdown) {
   RunRecord run;
   run.when = std::time(nullptr);
   run.failures = totals.incidents.failures;
@@ -94,7 +95,7 @@ RunRecord measure_run(const RunTotals& totals) {
   size_t read = 0;
   for (const auto* traces : {&totals.traces, &totals.clean_traces})
     for (const std::string& trace : *traces)
-      if (read++ < kMostTraces) take(demand_of(trace), &most);
+      if (read++ < kMostTraces) take(demand_of(trace, slowdown), &most);
   run.wanted_bytes = most.wanted;
   run.limit_bytes = most.limit;
   return run;

@@ -6,13 +6,14 @@
 #include <optional>
 #include <string>
 
+#include "tools/spillway/report/analysis.h"
 #include "tools/spillway/run/earlier_runs.h"
 #include "tools/spillway/run/summary.h"
 
 namespace spillway::tools {
 
-// Of the processes the one that came closest, or went farthest beyond.
-RunRecord measure_run(const RunTotals& totals);
+// Of the processes the one that came closest, or went farthest beyond. `slowdown`: of the slowest.
+RunRecord measure_run(const RunTotals& totals, StepSlowdown* slowdown);
 
 // "" for a run that needed no rescue, or was not saved.
 std::string edge_line(const RunTotals& totals, const RunRecord& now, const std::optional<RunRecord>& before);

@@ -69,16 +69,17 @@ void remove_clean_traces(const RunSettings& settings, const Watch& watch, RunTot
 }
 
 // What is said of it beside the run before, which it is for the next one.
-std::string compare_with_earlier(const Words& command, const RunTotals& totals) {
+std::string compare_with_earlier(const Words& command, const RunTotals& totals, StepSlowdown* slowdown) {
   if (totals.processes == 0) return "";
   const EarlierRuns earlier(command);
-  const RunRecord now = measure_run(totals);
+  const RunRecord now = measure_run(totals, slowdown);
   const std::string line = edge_line(totals, now, earlier.last());
   earlier.add(now);
   return line;
 }
 
-void say_end(const RunSettings& settings, const RunTotals& totals, const std::string& edge) {
+void say_end(const RunSettings& settings, const RunTotals& totals, const std::string& edge,
+             const StepSlowdown& slowdown) {
   for (const std::string& reason : totals.refusals)
     std::fprintf(stderr, "spillway: PyTorch's own allocator stayed: %s\n", reason.c_str());
   for (const std::string& names : totals.unlisted)
@@ -93,6 +94,9 @@ void say_end(const RunSettings& settings, const RunTotals& totals, const std::st
         "shared memory ('spillway doctor' tries it)\n",
         count_text(totals.alone, "process", "processes").c_str());
   if (!edge.empty()) std::fprintf(stderr, "spillway: %s\n", edge.c_str());
+  if (slowdown.most() != 0)
+    std::fprintf(stderr, "spillway: moved memory made the program's steps %s\n",
+                 slowdown_text(slowdown).c_str());
   std::string reports;
   for (const std::string& trace : totals.traces) reports += "; report: spillway report " + trace;
   std::fprintf(stderr, "spillway: %s%s\n", summary_line(totals, mode_of(settings.mode)).c_str(),
@@ -115,9 +119,10 @@ int run(const RunSettings& settings, const Words& command) {
   }
   watch.finish(end.exit_code == 0);
   RunTotals totals = summary.totals();
-  const std::string edge = compare_with_earlier(command, totals);
+  StepSlowdown slowdown;
+  const std::string edge = compare_with_earlier(command, totals, &slowdown);
   remove_clean_traces(settings, watch, &totals);
-  if (!settings.quiet) say_end(settings, totals, edge);
+  if (!settings.quiet) say_end(settings, totals, edge, slowdown);
   return end.exit_code;
 }
 

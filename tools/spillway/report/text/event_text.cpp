@@ -76,7 +76,8 @@ const char* kind_name(Kind kind) {
                                            "holder",
                                            "oom site",
                                            "course",
-                                           "process"};
+                                           "process",
+                                           "slowdown"};
   const auto index = static_cast<size_t>(kind);
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }
@@ -152,6 +153,8 @@ std::string event_text(const trace::Contents& contents, const Record& record) {
     case Kind::kProcess:
       return incident_text(record) + ": process " + std::to_string(record.address) + " holds " +
              size_text(record.bytes);
+    case Kind::kSlowdown:
+      return slowdown_text(slowdown_of(record)) + " with " + size_text(record.bytes) + " in other tiers";
     case Kind::kCourse:
       return incident_text(record) + ": earlier " + size_text(record.address) + " in use, " +
              size_text(record.bytes) + " held";

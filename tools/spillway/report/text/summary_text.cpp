@@ -121,6 +121,9 @@ std::string run_text(const ReportInput& input) {
   for (const auto& [device, count] : run.driver_failures) {
     text += "  device " + std::to_string(device) + ": " + counted(count, "failed driver call") + "\n";
   }
+  for (const auto& [device, slowdown] : run.slowdowns)
+    text += "  device " + std::to_string(device) + ": memory in other tiers made steps " +
+            slowdown_text(slowdown) + "\n";
   return text + plan_changes_text(run) + strategies_text(run) + incidents_text(input.analysis);
 }
 

@@ -153,7 +153,7 @@ TEST(Operands, OfOperatorsInNullModeCostTheLinkAlone) {
 TEST(Operands, OfOperatorsTakeTheTimeOfMemoryOrArithmeticWhereKernelsAreTimed) {
   in_process(machine_file("kernel_ns = 5000\n[bandwidth]\nd2d = 1000\n[kernels]\ntflops = 100\n"), [] {
     const driver::Table& table = started_driver();
-    EXPECT_EQ(table.simulator->operators_take_time(), 1);
+    EXPECT_EQ(table.simulator->operators_take_time(), SPILLWAY_SIMULATOR_TIMED);
     const Operands operands(table, kHost);
     EXPECT_NEAR(static_cast<double>(operator_ns(table, {operands.here, 512, 1}, 0)) / 1000, 5, 0.5);
     EXPECT_NEAR(static_cast<double>(operator_ns(table, {operands.here, kBytes, 1}, 0)) / 1000,
