@@ -405,7 +405,7 @@ Slowdown DeviceHeap::slowdown() {
   if (heap_.forked()) return {};
   const Locked guard(heap_.lock);
   const StepTimes& steps = heap_.tiers.steps;
-  if (steps.steps() == 0) return {};
+  if (steps.steps() == 0 || heap_.tiers.spilled.empty()) return {};
   return {steps.predicted(), steps.measured(), steps.now(), steps.steps(), steps.orders()};
 }
 

@@ -24,6 +24,7 @@ uint64_t Exchanger::exchange(const SpillPlace& where) {
   const uint64_t bytes = unspiller_.move_in(chosen.in, &pages);
   const Locked guard(heap_.lock);
   heap_.pages.put_back(&pages);
+  heap_.tiers.steps.blocks_changed();
   return bytes;
 }
 

@@ -14,6 +14,8 @@ uint64_t Unspiller::unspill() {
   const uint64_t bytes = move_in_on_any_pages(moves);
   memory_.release_kept();
   if (bytes == 0) postpone();
+  const Locked guard(heap_.lock);
+  if (bytes != 0) heap_.tiers.steps.blocks_changed();
   return bytes;
 }
 

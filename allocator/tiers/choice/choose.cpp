@@ -143,15 +143,18 @@ std::vector<Move> choose_returns(const HeapState& heap, uint64_t most_bytes) {
   return moves;
 }
 
-// Only for a gain that is sure: counts of uses are rough, and the device stands still for it. A block goes
-// one way, once: what is left of it goes the next time.
+// Only for a gain that is sure: counts of uses are rough, and the device stands still for it. Of a block that
+// is no older than a step or two, as an activation, they say nothing. A block goes one way, once: what is
+// left of it goes the next time.
 Exchange choose_exchange(const HeapState& heap, const SpillPlace& where) {
   constexpr double kGain = 4;
+  const uint64_t young = 2 * heap.tiers.steps.orders();
   Exchange exchange;
   const std::vector<Candidate> cold = cold_blocks(heap, where.tier);
   auto next = cold.begin();
   uint64_t left = where.most_bytes;
   for (Move& move : choose_returns(heap, UINT64_MAX)) {
+    if (heap.order - AccessFrequency::born(move.block) < young) continue;
     const double most = heap.tiers.access.of(move.block, heap.order) / kGain;
     uint64_t needed = move.range.bytes();
     std::vector<Move> out;

@@ -28,23 +28,28 @@ class StepTimes {
     orders_ = step.orders;
     step.before ? add_before(us) : add_with(us, link_us);
   }
+  // Other blocks lie elsewhere than did: steps with the former say nothing of them.
+  void blocks_changed() { with_ = {}; }
+
   // Without what lies elsewhere; 0: not known.
   double us_per_order() const {
     if (before_.steps != 0) return before_.us;
-    return with_.steps == 0 ? 0 : std::max(with_.us - factor_ * with_.link_us, with_.us / kMostAssumed);
+    return with_.steps == 0 ? 0 : std::max(with_.us - with_.link_us, with_.us / kMostAssumed);
   }
   // With it ÷ without it; 0: nothing lies elsewhere, or no step was seen without.
   double measured() const { return is_measured() ? std::max(1.0, with_.us / before_.us) : 0; }
   // The same by the uses seen and the links alone; 1: none.
-  double predicted() const { return with_.steps == 0 ? 1 : 1 + with_.link_us / us_per_order(); }
+  double predicted() const {
+    return with_.steps == 0 ? 1 : 1 + with_.link_us * (before_.steps != 0 ? 1 : factor()) / us_per_order();
+  }
   // As it is, measured or else predicted.
   double now() const { return expected(with_.link_us); }
   // As it would be with predicted uses of `link_us` for each place in the order. REQUIRES: us_per_order() !=
   // 0.
   double expected(double link_us) const {
-    if (!is_measured()) return 1 + factor_ * link_us / us_per_order();
+    if (!is_measured()) return 1 + factor() * link_us / us_per_order();
     if (link_us < with_.link_us) return 1 + (measured() - 1) * link_us / with_.link_us;
-    return measured() + factor_ * (link_us - with_.link_us) / us_per_order();
+    return measured() + factor() * (link_us - with_.link_us) / us_per_order();
   }
   // Steps with something elsewhere, since the last one without.
   uint64_t steps() const { return with_.steps; }
@@ -66,6 +71,12 @@ class StepTimes {
     }
   };
 
+  // What a use takes ÷ what it was predicted to take. Uses that would take longer than all of a step were not
+  // as many.
+  double factor() const {
+    if (before_.steps != 0 || with_.link_us == 0) return factor_;
+    return std::min(1.0, (with_.us - us_per_order()) / with_.link_us);
+  }
   bool is_measured() const { return with_.steps != 0 && before_.steps != 0; }
 
   // The first has what is done once: libraries start, kernels are chosen.
