@@ -71,6 +71,21 @@ class Doctor(unittest.TestCase):
         self.assertRegex(ended.stdout, r"limited +CUDA driver +CUDA 99\.2, simulated; cuInit found 0: NVIDIA A100")
         self.assertIn("this version of Spillway knows the functions of CUDA 13.2", ended.stdout)
 
+    def test_an_older_driver_and_what_it_lacks(self):
+        trials = self.consult(card=("--gpu", "a100-40gb", "--profile", "driver-12.8"))
+        self.assert_found(trials, "CUDA driver", "limited", "CUDA 12.8, simulated; cuInit found 0: NVIDIA A100")
+        self.assert_found(trials, "newer functions", "limited", " functions of CUDA 13.2 missing, such as cu")
+        self.assert_found(trials, "PyTorch", "limited", "is of CUDA 13, and the driver serves CUDA 12 only")
+        for name in ("virtual memory", "host pages", "file descriptors"):
+            self.assert_found(trials, name, "ok", "a page ")
+
+    def test_a_driver_that_is_too_old(self):
+        driver = str(BUILD / "lib" / "test" / "liblacking_driver.so")
+        for version, text in (("11080", "serves CUDA 11.8, and Spillway needs CUDA 12.2 or newer: update the GPU driver"),
+                              ("12040", "does not export cuCtxGetCurrent, which Spillway needs")):
+            trials = self.consult(python="#!/bin/sh\necho 3.99\n", SPILLWAY_DRIVER=driver, LACKING_VERSION=version)
+            self.assert_found(trials, "CUDA driver", "missing", text)
+
     def test_without_a_driver(self):
         trials = self.consult()
         self.assert_found(trials, "CUDA driver", "missing", "the CUDA driver could not be loaded")

@@ -1,4 +1,5 @@
 // Virtual memory management: address ranges, pages, mappings and their access.
+#include <algorithm>
 #include <bit>
 
 #include "simulator/driver/entry/call.h"
@@ -15,6 +16,11 @@ bool valid_handle_types(CUmemAllocationHandleType types) {
   return (types & ~(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC)) == 0;
 }
 
+bool has_host_node(int node) {
+  const std::vector<int>& nodes = machine().config.driver.host_nodes;
+  return std::ranges::find(nodes, node) != nodes.end();
+}
+
 // Checks what a page is asked to be, and finds where: null for host memory.
 CUresult place_of(const CUmemAllocationProp* prop, Device** out) {
   *out = nullptr;
@@ -26,10 +32,10 @@ CUresult place_of(const CUmemAllocationProp* prop, Device** out) {
       *out = machine().device(prop->location.id);
       return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
     case CU_MEM_LOCATION_TYPE_HOST_NUMA:
-      return prop->location.id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+      return has_host_node(prop->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case CU_MEM_LOCATION_TYPE_HOST:
-    case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
-      return prop->requestedHandleTypes ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+      return prop->requestedHandleTypes || !machine().config.driver.host_location ? CUDA_ERROR_INVALID_VALUE
+                                                                                  : CUDA_SUCCESS;
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
