@@ -27,6 +27,7 @@ std::string read_behaviour(const toml::table& table, const std::string& file, Dr
   reader.integer("host_numa_id", -1, kMostNode, out.host_numa_id);
   reader.integers("host_nodes", 0, kMostNode, out.host_nodes);
   reader.flag("host_location", out.host_location);
+  reader.flag("host_access", out.host_access);
   return reader.finish();
 }
 

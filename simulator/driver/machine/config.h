@@ -39,6 +39,7 @@ struct DriverBehaviour {
   int host_numa_id = 0;        // of the host's node that is nearest to a device; -1: none is named
   std::vector<int> host_nodes = {0};  // on which pages can be made
   bool host_location = true;          // pages can be made on the host without a node
+  bool host_access = true;            // the CPU can be given access to pages of the host
 };
 
 struct Config {

@@ -63,7 +63,7 @@ std::vector<Card> look_at_cards(const Table& table, int count) {
     size_t bytes = 0;
     if (table.cuDeviceGetName(name, sizeof name - 1, i) == CUDA_SUCCESS) card.name = name;
     if (table.cuDeviceTotalMem(&bytes, i) == CUDA_SUCCESS) card.bytes = bytes;
-    card.features = driver::probe(table, i);
+    card.features = driver::probe(table, i, driver::HostPagesTrial::kYes);
   }
   return cards;
 }
@@ -179,8 +179,12 @@ std::vector<Trial> try_driver() {
                     "a page was created, mapped and released",
                     std::string("--mode replace needs it: ") + newer),
       feature_trial(
-          cards, &Features::host_pages, "host pages", "a page on a host NUMA node was mapped",
+          cards, &Features::host_pages, "host pages", "a page of host memory was mapped",
           "needed to spill to host memory: in a container, allow the host's NUMA calls (CAP_SYS_NICE)"),
+      feature_trial(
+          cards, &Features::cpu_access, "CPU access", "the CPU can use a mapped page of host memory",
+          "a library that reads a spilled block on the CPU, because the driver calls it host memory, "
+          "crashes: a newer driver may allow it"),
       feature_trial(cards, &Features::file_descriptors, "file descriptors",
                     "a page was exported as a descriptor and imported again",
                     std::string("needed to share tensors between processes: ") + newer),
