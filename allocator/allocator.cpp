@@ -254,10 +254,10 @@ Status Allocator::limit(DeviceId device, uint64_t bytes) noexcept {
   return status;
 }
 
-Status Allocator::memory(DeviceId device, Memory* out) noexcept {
+Status Allocator::memory(DeviceId device, Memory* out, std::optional<uint64_t> driver_free) noexcept {
   Status status = Status::kOk;
   DeviceHeap* heap = this->heap(device, &status, nullptr);
-  if (heap != nullptr) *out = memory_of(heap->state());
+  if (heap != nullptr) *out = memory_of(heap->state(), driver_free);
   return status;
 }
 

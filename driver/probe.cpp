@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "driver/host_pages.h"
 #include "driver/mapping.h"
 
 namespace spillway::driver {
@@ -38,10 +39,10 @@ class Prober {
  public:
   Prober(const Table& table, CUdevice device) : table_(table), device_(device) {}
 
-  Features run() {
+  Features run(HostPagesTrial host) {
     device_pages();
     if (features_.virtual_memory) {
-      features_.host_pages = host_pages();
+      if (host == HostPagesTrial::kYes) host_pages();
       refused_ = CUDA_SUCCESS;
       features_.file_descriptors =
           shares("file descriptors", CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ||
@@ -113,16 +114,16 @@ class Prober {
     if (features_.virtual_memory) features_.granularity_bytes = granularity;
   }
 
-  bool host_pages() {
-    const int node = attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID);
-    if (node < 0) {
-      missing("host pages", "the device names no host NUMA node");
-      return false;
-    }
-    if (!cycle("host pages", properties(CU_MEM_LOCATION_TYPE_HOST_NUMA, node), features_.granularity_bytes))
-      return false;
-    features_.host_numa_node = node;
-    return true;
+  void host_pages() {
+    std::string why_not;
+    bool may_work_later = false;
+    const auto place =
+        find_host_place(table_, device_, features_.granularity_bytes, &why_not, &may_work_later);
+    if (!place) return missing("host pages", why_not);
+    features_.host_pages = true;
+    features_.cpu_access = place->cpu_access;
+    features_.host_location = place->location;
+    if (!place->cpu_access) missing("CPU access", "cuMemSetAccess takes no descriptor for the host");
   }
 
   // Exports a page and imports it again.
@@ -173,14 +174,14 @@ class Prober {
 
 }  // namespace
 
-Features probe(const Table& table, int device) {
+Features probe(const Table& table, int device, HostPagesTrial host_pages) {
   CUdevice handle = 0;
   CUresult result = table.cuInit(0);
   if (result == CUDA_SUCCESS) result = table.cuDeviceGet(&handle, device);
   if (result == CUDA_SUCCESS) {
     ContextScope context(table, handle);
     result = context.result();
-    if (result == CUDA_SUCCESS) return Prober(table, handle).run();
+    if (result == CUDA_SUCCESS) return Prober(table, handle).run(host_pages);
   }
   Features none;
   none.why_not = "device " + std::to_string(device) + ": " + describe(table, result) + "\n";

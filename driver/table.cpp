@@ -35,16 +35,38 @@ void fill(void* library, Table& table) {
   if (control) table.simulator = control();
 }
 
-// What is wrong with a library that could be loaded, or "" if it is a driver that serves these headers.
+// Where the newest export is missing, an older one of the same meaning and signature stands for it. Of all
+// that came after 12.2 and that Spillway calls, this is the only one.
+void fall_back(Table& table) {
+#pragma push_macro("cuEventElapsedTime")
+#undef cuEventElapsedTime
+  if (table.cuEventElapsedTime_v2 == nullptr) table.cuEventElapsedTime_v2 = table.cuEventElapsedTime;
+#pragma pop_macro("cuEventElapsedTime")
+}
+
+std::string version_text(int version) {
+  return "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+// The first function that Spillway can not do without and that is not there; null if all are.
+const char* missing_function(const Table& table) {
+#define SPILLWAY_REQUIRED(name) \
+  if (table.name == nullptr) return #name;
+#include "driver/required.inc"
+#undef SPILLWAY_REQUIRED
+  return nullptr;
+}
+
+// What is wrong with a library that could be loaded, or "" if it is a driver that Spillway can work with.
 std::string defect(const Table& table, const std::string& library) {
   if (!table.cuInit || !table.cuDriverGetVersion)
     return library + " is no CUDA driver: it does not export cuInit. Give the path of a libcuda.so.1.";
   int version = 0;
-  if (table.cuDriverGetVersion(&version) != CUDA_SUCCESS || version < CUDA_VERSION)
-    return library + " serves CUDA " + std::to_string(version / 1000) + "." +
-           std::to_string(version % 1000 / 10) + ", and this build needs " +
-           std::to_string(CUDA_VERSION / 1000) + "." + std::to_string(CUDA_VERSION % 1000 / 10) +
-           ": update the GPU driver.";
+  if (table.cuDriverGetVersion(&version) != CUDA_SUCCESS || version < kOldestVersion)
+    return library + " serves " + version_text(version) + ", and Spillway needs " +
+           version_text(kOldestVersion) + " or newer: update the GPU driver.";
+  if (const char* name = missing_function(table))
+    return library + " does not export " + name + ", which Spillway needs: update the GPU driver.";
   if (table.simulator && table.simulator->version != SPILLWAY_SIMULATOR_CONTROL_VERSION)
     return library + " is a simulated driver of another version of Spillway: rebuild it.";
   return "";
@@ -59,6 +81,7 @@ const Table* table_of(void* library, const char* name, std::string& why_not) {
   if (table) return table.get();
   auto filled = std::make_unique<Table>();
   fill(library, *filled);
+  fall_back(*filled);
   why_not = defect(*filled, name);
   if (why_not.empty()) table = std::move(filled);
   return table.get();
@@ -92,6 +115,15 @@ const Table* process_table(LoadError* error) {
   static const Resolved resolved;
   if (!resolved.table && error) *error = resolved.error;
   return resolved.table;
+}
+
+std::vector<const char*> lacking(const Table& table) {
+  std::vector<const char*> names;
+#define SPILLWAY_DRIVER_FUNCTION(result, name, parameters, arguments) \
+  if (table.name == nullptr) names.push_back(#name);
+#include "driver/functions.inc"
+#undef SPILLWAY_DRIVER_FUNCTION
+  return names;
 }
 
 std::string describe(const Table& table, CUresult result) {

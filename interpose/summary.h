@@ -31,6 +31,9 @@ struct ProcessSummary {
   std::atomic<Mode> mode;
   std::atomic<Replacement> replacement;
   std::atomic<Membership> membership;
+  // Where a CUDA runtime asked for the driver that is of a newer major version, that and the driver's
+  // version.
+  std::atomic<int32_t> runtime_major, driver_version;
   char program[64];    // its name, cut
   char note[256];      // why the replacement was refused
   char unlisted[256];  // what it called of the driver that the list does not have, by ", "; "" nothing

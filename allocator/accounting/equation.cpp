@@ -60,11 +60,11 @@ std::string check_arenas(const HeapState& heap, Arena::Recount* count) SPILLWAY_
 
 }  // namespace
 
-Memory memory_of(HeapState& heap) {
+Memory memory_of(HeapState& heap, std::optional<uint64_t> known_free) {
   Memory out;
   if (heap.forked()) return out;
   const uint64_t total = heap.device->total_bytes();
-  const uint64_t driver_free = heap.device->free_bytes(UINT64_MAX);
+  const uint64_t driver_free = known_free ? *known_free : heap.device->free_bytes(UINT64_MAX);
   const Locked guard(heap.lock);
   out.device = total;
   out.limit = std::max(heap.most_bytes(), heap.pages.held());

@@ -3,13 +3,15 @@
 //
 // Thread-safety: any thread, without the heap's lock. Units: bytes.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "allocator/heap_state.h"
 
 namespace spillway {
 
-Memory memory_of(HeapState& heap);
+// `driver_free`: what the driver has left, where the caller knows; else the driver is asked.
+Memory memory_of(HeapState& heap, std::optional<uint64_t> driver_free = std::nullopt);
 // False, and the first broken one.
 bool check_invariants(HeapState& heap, std::string* broken);
 

@@ -52,7 +52,6 @@ CUresult Device::start(bool* unsupported, std::string* text) {
   // Sharing and RDMA can not be added to a page later.
   if (features.file_descriptors) properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   if (features.rdma) properties_.allocFlags.gpuDirectRDMACapable = 1;
-  if (features.host_pages) host_node_ = features.host_numa_node;
   access_.push_back({properties_.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE});
 
   Scope scope(*this);
@@ -104,16 +103,16 @@ CUresult Device::create(CUmemGenericAllocationHandle* handle) {
 }
 
 CUresult Device::release(CUmemGenericAllocationHandle handle) {
+  host_.forget(handle);  // before another page can have the same number
   return count(table_.cuMemRelease(handle));
 }
 
 CUresult Device::create_elsewhere(Tier tier, DeviceId peer, uint64_t bytes,
                                   CUmemGenericAllocationHandle* handle) {
+  if (tier == Tier::kHost) return count(host_.create(device_, page_bytes_, bytes, handle));
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, {host_node_}};
-  if (tier == Tier::kPeer) properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {static_cast<int>(peer)}};
-  if (tier == Tier::kHost && host_node_ < 0) return CUDA_ERROR_NOT_SUPPORTED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {static_cast<int>(peer)}};
   return count(table_.cuMemCreate(handle, bytes, &properties, 0));
 }
 
@@ -200,7 +199,11 @@ CUresult Device::set_access(uint64_t address, uint64_t bytes, const CUmemAccessD
 
 CUresult Device::map(uint64_t address, std::span<const driver::Page> pages) {
   calls_.fetch_add(pages.size() + 1, std::memory_order_relaxed);
-  return driver::map(table_, address, pages, access_);
+  const auto cpu = pages.empty() ? std::nullopt : host_.cpu_access(pages.front().handle);
+  if (!cpu) return driver::map(table_, address, pages, access_);
+  std::vector<CUmemAccessDesc> access = access_;
+  access.push_back(*cpu);
+  return driver::map(table_, address, pages, access);
 }
 
 CUresult Device::unmap(uint64_t address, uint64_t bytes) {

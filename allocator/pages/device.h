@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "allocator/pages/copy_stream.h"
+#include "allocator/pages/host_pages.h"
 #include "allocator/tiers/tiers.h"
 #include "allocator/tiling/arena.h"
 #include "allocator/units.h"
@@ -81,6 +82,7 @@ class Device {
   void add_access(const CUmemAccessDesc& access) { access_.push_back(access); }
   bool gives_access(const CUmemAccessDesc& access) const;
   CUresult set_access(uint64_t address, uint64_t bytes, const CUmemAccessDesc& access);
+  // Pages of one kind: all of them of the host, or none.
   CUresult map(uint64_t address, std::span<const driver::Page> pages);
   CUresult unmap(uint64_t address, uint64_t bytes);
   // Free bytes of the device, whoever holds the rest; `fallback` when the driver does not say.
@@ -99,7 +101,7 @@ class Device {
   CUresult drain_all() { return table_.cuCtxSynchronize(); }
 
  private:
-  Device(const driver::Table& table, DeviceId id) : table_(table), id_(id), copies_(table) {}
+  Device(const driver::Table& table, DeviceId id) : table_(table), id_(id), host_(table), copies_(table) {}
   CUresult start(bool* unsupported, std::string* text);
   bool all_reach(CUdevice peer) const;
   CUresult count(CUresult result) {
@@ -117,7 +119,7 @@ class Device {
   std::atomic<uint64_t> calls_{0};
   Mutex<LockOrder::kDeviceEvents> events_mutex_;
   std::vector<CUevent> events_ SPILLWAY_GUARDED_BY(events_mutex_);
-  int host_node_ = -1;  // -1: no pages there
+  HostPages host_;
   CopyStream copies_;
 };
 

@@ -14,6 +14,7 @@
 #include "interpose/hooks/driver_table.h"
 #include "interpose/hooks/functions.h"
 #include "interpose/hooks/inside.h"
+#include "interpose/hooks/newer_runtime.h"
 #include "interpose/hooks/streams.h"
 #include "interpose/hooks/unknown_symbols.h"
 #include "interpose/peers.h"
@@ -89,13 +90,18 @@ template <Function function, class... Parameters>
   }
   if constexpr (only_tells(function)) {
     count<function>();
-    return real_function(arguments...);
+    const CUresult result = real_function(arguments...);
+    if constexpr (function == Function::cuDriverGetVersion) {
+      if (result == CUDA_SUCCESS) compare_runtime(__builtin_return_address(0), arguments...);
+    }
+    return result;
   }
   const Inside inside;
   count<function>();
   const CUresult result = pass<function>(real_function, arguments...);
   if constexpr (finds_functions(function)) {
     if (result == CUDA_SUCCESS) hook_found(arguments...);
+    compare_runtime(arguments...);
   }
   if (result == CUDA_ERROR_OUT_OF_MEMORY) [[unlikely]]
     return serve_shortage<function>(real_function, arguments...);

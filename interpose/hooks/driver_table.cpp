@@ -98,6 +98,12 @@ const Export* find_export(const Loaded& library, const void* address) {
   return low < library.count && library.exports[low].address == address ? &library.exports[low] : nullptr;
 }
 
+bool is_exported(const Loaded& library, const char* name) {
+  for (size_t i = 0; i < library.count; ++i)
+    if (std::strcmp(name_of(library.exports[i].function), name) == 0) return true;
+  return false;
+}
+
 void* hook_named(const char* name) {
   for (size_t i = 0; i < kFunctions; ++i)
     if (std::strcmp(kNames[i], name) == 0) return hook_of(static_cast<Function>(i));
@@ -176,10 +182,12 @@ void* hook_for(const void* found, const char* name) {
   return hook_of(at->function);
 }
 
+// A hook calls what the driver exports under its name: where that is nothing, there is none to give.
 void* hook_for(const void* found, const char* base, int cuda_version, bool per_thread) {
   const char* name = driver::export_named(base, cuda_version, per_thread);
   if (void* hook = hook_for(found, name)) return hook;
-  return cuda_version > CUDA_VERSION || name == nullptr ? nullptr : hook_named(name);
+  const bool known = cuda_version <= CUDA_VERSION && name != nullptr && is_exported(driver_library(), name);
+  return known ? hook_named(name) : nullptr;
 }
 
 }  // namespace spillway::interpose

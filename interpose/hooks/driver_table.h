@@ -39,8 +39,9 @@ bool is_unlisted(const void* found, const char* name);
 // The hook that stands for what a look-up of `name` gave, or null: the driver's export of that name, or one
 // known by its address under another. `name` may be null.
 void* hook_for(const void* found, const char* name);
-// As for cuGetProcAddress: by address, else by what the name means in that version of CUDA. Null for a
-// version newer than the headers, whose functions may take other arguments.
+// As for cuGetProcAddress: by address, else by what the name means in that version of CUDA and in the driver.
+// Null for a version newer than the headers, whose functions may take other arguments, and where the driver
+// exports nothing under that name.
 void* hook_for(const void* found, const char* base, int cuda_version, bool per_thread);
 
 }  // namespace spillway::interpose

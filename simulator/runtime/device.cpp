@@ -114,9 +114,12 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags) {
   return finish(bound_call(&Driver::cuCtxEnablePeerAccess, context, flags));
 }
 
+// Answered also where the driver is too old for this runtime; 0: there is none.
 cudaError_t cudaDriverGetVersion(int* version) {
-  return finish(version == nullptr ? cudaErrorInvalidValue
-                                   : device_call(&Driver::cuDriverGetVersion, version));
+  if (version == nullptr) return finish(cudaErrorInvalidValue);
+  *version = 0;
+  const auto ask = driver().cuDriverGetVersion;
+  return finish(ask == nullptr ? cudaSuccess : to_runtime(ask(version)));
 }
 
 cudaError_t cudaRuntimeGetVersion(int* version) {

@@ -21,6 +21,13 @@ void* find(const Driver& driver, const char* name) {
   return address;
 }
 
+// A runtime needs a driver of its own major version or a newer one; the minor version may be older.
+bool is_sufficient(const Driver& driver) {
+  int version = 0;
+  return driver.cuInit != nullptr && driver.cuDriverGetVersion != nullptr &&
+         driver.cuDriverGetVersion(&version) == CUDA_SUCCESS && version / 1000 >= CUDART_VERSION / 1000;
+}
+
 Driver load() {
   Driver loaded;
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -44,7 +51,7 @@ Driver load() {
   loaded.name = reinterpret_cast<decltype(loaded.name)>(find(loaded, #name));
   SPILLWAY_RUNTIME_DRIVER(SPILLWAY_RUNTIME_FIND)
 #undef SPILLWAY_RUNTIME_FIND
-  loaded.state = loaded.cuInit == nullptr ? cudaErrorInsufficientDriver : to_runtime(loaded.cuInit(0));
+  loaded.state = is_sufficient(loaded) ? to_runtime(loaded.cuInit(0)) : cudaErrorInsufficientDriver;
   return loaded;
 }
 

@@ -64,12 +64,12 @@ std::string container() {
 
 }  // namespace
 
-Holding holding_of(int ordinal) {
+Holding holding_of(int ordinal, std::optional<uint64_t> driver_free) {
   Holding holding;
   Memory memory;
   Allocator* allocator = Process::get().allocator();
   if (allocator != nullptr && allocator->uses(DeviceId{ordinal}) &&
-      allocator->memory(DeviceId{ordinal}, &memory) == Status::kOk) {
+      allocator->memory(DeviceId{ordinal}, &memory, driver_free) == Status::kOk) {
     holding.held_bytes = memory.reserved;
     holding.cached_bytes = memory.cached;
     holding.spilled_bytes = memory.spilled;
@@ -118,10 +118,12 @@ bool StatusPublisher::show_device(const driver::Table& table, int ordinal, Ledge
   *device = {.uuid = *uuid, .number = number_on_machine(visible_ ? visible_->c_str() : nullptr, ordinal)};
   char name[sizeof device->name] = "";
   if (table.cuDeviceGetName(name, sizeof name, ordinal) == CUDA_SUCCESS) set(device->name, name);
-  size_t free = 0, total = 0;
-  if (table.cuMemGetInfo(&free, &total) == CUDA_SUCCESS)
-    device->device_bytes = total, device->free_bytes = free;
-  const Holding holding = *found = holding_of(ordinal);
+  std::optional<uint64_t> driver_free;
+  if (const auto told = free_memory_.of(table, ordinal)) {
+    device->device_bytes = told->total_bytes;
+    driver_free = device->free_bytes = told->free_bytes;
+  }
+  const Holding holding = *found = holding_of(ordinal, driver_free);
   device->held_bytes = holding.held_bytes;
   device->cached_bytes = holding.cached_bytes;
   device->spilled_bytes = holding.spilled_bytes;

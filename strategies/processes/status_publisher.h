@@ -10,12 +10,14 @@
 #include "driver/table.h"
 #include "processes/ledger.h"
 #include "strategies/ladder/ladder.h"
+#include "strategies/processes/free_memory.h"
 #include "strategies/processes/release_plan.h"
 
 namespace spillway {
 
-// What the process holds of a device that it uses.
-Holding holding_of(int ordinal);
+// What the process holds of a device that it uses. `driver_free`: what the driver has left there, where the
+// caller knows; else the driver is asked.
+Holding holding_of(int ordinal, std::optional<uint64_t> driver_free = std::nullopt);
 
 class StatusPublisher {
  public:
@@ -33,7 +35,8 @@ class StatusPublisher {
   Ledger& ledger_;
   LedgerEntry entry_;
   std::optional<std::string> visible_;  // CUDA_VISIBLE_DEVICES
-  bool replaces_ = false;               // LibTorch's allocator is to be Spillway's
+  FreeMemory free_memory_;
+  bool replaces_ = false;  // LibTorch's allocator is to be Spillway's
   std::chrono::steady_clock::time_point next_, next_look_;
 };
 

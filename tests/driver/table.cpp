@@ -125,14 +125,16 @@ TEST(Probe, finds_what_works_and_leaves_nothing_behind) {
   for (const char* values : {"zeros", "compute"})
     in_process({{"SPILLWAY_SIM_VALUES", values}}, [] {
       const Table& table = loaded_driver();
-      const Features features = driver::probe(table, 0);
+      const Features features = driver::probe(table, 0, driver::HostPagesTrial::kYes);
       EXPECT_TRUE(features.virtual_memory) << features.why_not;
       EXPECT_TRUE(features.host_pages) << features.why_not;
+      EXPECT_TRUE(features.cpu_access) << features.why_not;
       EXPECT_TRUE(features.file_descriptors) << features.why_not;
       EXPECT_FALSE(features.fabric);
       EXPECT_FALSE(features.rdma);
       EXPECT_EQ(features.granularity_bytes, kPage);
-      EXPECT_EQ(features.host_numa_node, 0);
+      EXPECT_EQ(features.host_location.type, CU_MEM_LOCATION_TYPE_HOST_NUMA);
+      EXPECT_EQ(features.host_location.id, 0);
       EXPECT_THAT(features.why_not, HasSubstr("fabric handles: cuMemCreate: CUDA_ERROR_NOT_SUPPORTED"));
       EXPECT_EQ(text(table.simulator->leaks), "");
       EXPECT_EQ(counts(table).violations, 0u);
@@ -142,18 +144,31 @@ TEST(Probe, finds_what_works_and_leaves_nothing_behind) {
     });
 }
 
+TEST(Probe, makes_no_host_page_unless_that_is_asked_for) {
+  in_process({}, [] {
+    const Table& table = loaded_driver();
+    EXPECT_FALSE(driver::probe(table, 0).host_pages);
+    const uint64_t without = counts(table).driver_calls;
+    driver::probe(table, 0, driver::HostPagesTrial::kYes);
+    EXPECT_GT(counts(table).driver_calls, 2 * without);
+  });
+}
+
 TEST(Probe, a_failure_at_any_call_is_a_missing_feature_and_leaves_nothing) {
   in_process({}, [] {
     const Table& table = loaded_driver();
-    driver::probe(table, 0);
+    driver::probe(table, 0, driver::HostPagesTrial::kYes);
     const uint64_t calls = counts(table).driver_calls;
     ASSERT_GT(calls, 8u);
     for (uint64_t n = 1; n <= calls; ++n) {
       table.simulator->reset();
       table.simulator->fail_call(n, nullptr, 0, CUDA_ERROR_OUT_OF_MEMORY);
-      const Features features = driver::probe(table, 0);
+      const Features features = driver::probe(table, 0, driver::HostPagesTrial::kYes);
       EXPECT_EQ(counts(table).injected_failures, 1u) << n;
-      EXPECT_THAT(features.why_not, HasSubstr("CUDA_ERROR_OUT_OF_MEMORY")) << n;
+      const bool said = features.why_not.find("CUDA_ERROR_OUT_OF_MEMORY") != std::string::npos;
+      // Another place of the host is tried, or the CPU has no access.
+      EXPECT_TRUE(said || features.host_location.type == CU_MEM_LOCATION_TYPE_HOST || !features.cpu_access)
+          << n;
       EXPECT_EQ(text(table.simulator->leaks), "") << n;
     }
   });

@@ -56,6 +56,7 @@ class Doctor(unittest.TestCase):
         self.assert_found(trials, "CUDA driver", "ok", "CUDA 13.2, simulated; cuInit found 0: NVIDIA A100")
         for name in ("virtual memory", "host pages", "file descriptors"):
             self.assert_found(trials, name, "ok", "on 0, 1: a page ")
+        self.assert_found(trials, "CPU access", "ok", "on 0, 1: the CPU can use a mapped page")
         self.assert_found(trials, "peer access", "ok", "mapped for each other")
         self.assert_found(trials, "preloaded library", "ok", "its hooks saw 1 driver call")
         self.assert_found(trials, "Python", "ok", "runs under the preloaded library")
@@ -74,6 +75,21 @@ class Doctor(unittest.TestCase):
         ended = subprocess.run(words, capture_output=True, text=True, timeout=280, cwd=self.folder)
         self.assertRegex(ended.stdout, r"limited +CUDA driver +CUDA 99\.2, simulated; cuInit found 0: NVIDIA A100")
         self.assertIn("this version of Spillway knows the functions of CUDA 13.2", ended.stdout)
+
+    def test_an_older_driver_and_what_it_lacks(self):
+        trials = self.consult(card=("--gpu", "a100-40gb", "--profile", "driver-12.8"))
+        self.assert_found(trials, "CUDA driver", "limited", "CUDA 12.8, simulated; cuInit found 0: NVIDIA A100")
+        self.assert_found(trials, "newer functions", "limited", " functions of CUDA 13.2 missing, such as cu")
+        self.assert_found(trials, "PyTorch", "limited", "is of CUDA 13, and the driver serves CUDA 12 only")
+        for name in ("virtual memory", "host pages", "file descriptors"):
+            self.assert_found(trials, name, "ok", "a page ")
+
+    def test_a_driver_that_is_too_old(self):
+        driver = str(BUILD / "lib" / "test" / "liblacking_driver.so")
+        for version, text in (("11080", "serves CUDA 11.8, and Spillway needs CUDA 12.2 or newer: update the GPU driver"),
+                              ("12040", "does not export cuCtxGetCurrent, which Spillway needs")):
+            trials = self.consult(python="#!/bin/sh\necho 3.99\n", SPILLWAY_DRIVER=driver, LACKING_VERSION=version)
+            self.assert_found(trials, "CUDA driver", "missing", text)
 
     def test_without_a_driver(self):
         trials = self.consult()
@@ -94,6 +110,16 @@ class Doctor(unittest.TestCase):
                                                 'code = "CUDA_ERROR_NOT_SUPPORTED"\n'), python="#!/bin/sh\necho 3.99\n")
         self.assert_found(trials, "virtual memory", "missing", "CUDA_ERROR_NOT_SUPPORTED")
         self.assert_found(trials, "CUDA driver", "ok", "A100")
+
+    def test_pages_of_the_host_by_machine(self):
+        trials = self.consult(card=("--gpu", "a100-40gb", "--profile", "virtual-machine"), python="#!/bin/sh\necho 3.99\n")
+        self.assert_found(trials, "host pages", "ok", "a page of host memory was mapped")
+        trials = self.consult(card=self.machine("[driver]\nhost_access = false\n"), python="#!/bin/sh\necho 3.99\n")
+        self.assert_found(trials, "host pages", "ok", "a page of host memory was mapped")
+        self.assert_found(trials, "CPU access", "missing", "cuMemSetAccess takes no descriptor for the host")
+        trials = self.consult(card=self.machine("[driver]\nhost_nodes = []\nhost_location = false\n"),
+                              python="#!/bin/sh\necho 3.99\n")
+        self.assert_found(trials, "host pages", "missing", "on the host without a node: cuMemCreate")
 
     def test_a_driver_that_hangs_is_ended(self):
         os.mkfifo(self.folder / "libcuda.so.1")  # opening it waits for a writer

@@ -19,7 +19,17 @@
 namespace spillway::tools {
 namespace {
 
-bool set_libraries(const SimulatorLibraries& libraries, Environment* environment, std::string* error) {
+// Those that the machine will have, "" none.
+std::string profiles_of(const Environment& environment) {
+  const auto set = environment.find("SPILLWAY_SIM_PROFILE");
+  if (set != environment.end()) return set->second.value_or("");
+  const char* held = std::getenv("SPILLWAY_SIM_PROFILE");
+  return held == nullptr ? "" : held;
+}
+
+bool set_libraries(SimulatorLibraries libraries, Environment* environment, std::string* error) {
+  const std::string list = profiles_of(*environment);
+  for (const std::string_view profile : profiles::names_in(list)) use_driver_of(profile, &libraries);
   if (libraries.folder.find_first_of(" :;") != std::string::npos) {
     *error = "the simulator's path '" + libraries.folder +
              "' has a space, a colon or a semicolon: LD_PRELOAD cannot name it. Move it, or set "
@@ -29,7 +39,7 @@ bool set_libraries(const SimulatorLibraries& libraries, Environment* environment
   std::string preload;
   for (const std::string& path : libraries.preload) preload += (preload.empty() ? "" : ":") + path;
   (*environment)["LD_PRELOAD"] = put_in_front("LD_PRELOAD", preload);
-  (*environment)["LD_LIBRARY_PATH"] = put_in_front("LD_LIBRARY_PATH", libraries.folder);
+  (*environment)["LD_LIBRARY_PATH"] = put_in_front("LD_LIBRARY_PATH", libraries.search);
   return true;
 }
 

@@ -58,13 +58,20 @@ bool find_simulator_libraries(SimulatorLibraries* out, std::string* error) {
       *error = "the simulator is not complete: '" + (folder / kRuntime).string() + "' is missing";
       return false;
     }
-    *out = {folder.string(), preloaded(folder), ""};
+    *out = {folder.string(), folder.string(), preloaded(folder), ""};
     if (is_built_for_some_libtorch(root, "libspillway_kernels"))
       out->kernels = (root / "libspillway_kernels.so").string();
     return true;
   }
   *error = missing_text(folders);
   return false;
+}
+
+void use_driver_of(std::string_view profile, SimulatorLibraries* libraries) {
+  const fs::path folder = fs::path(libraries->folder) / profile;
+  if (profile.empty() || !is_there(folder / kDriver)) return;
+  libraries->preload.back() = (folder / kDriver).string();
+  libraries->search = folder.string() + ":" + libraries->folder;
 }
 
 }  // namespace spillway::tools

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "simulator/cards/cards.h"
 
@@ -34,8 +35,12 @@ struct FaultPlan {
 
 // Where real drivers and machines are less kind than the simulated ones by default.
 struct DriverBehaviour {
+  int version = 0;             // of CUDA, which the library that is loaded has to be of; 0: whichever it is
   bool native_atomics = true;  // of devices on each other's memory
   int host_numa_id = 0;        // of the host's node that is nearest to a device; -1: none is named
+  std::vector<int> host_nodes = {0};  // on which pages can be made
+  bool host_location = true;          // pages can be made on the host without a node
+  bool host_access = true;            // the CPU can be given access to pages of the host
   // The use of a stream, event or context that was destroyed ends the process, as a segmentation fault.
   bool crashes_on_destroyed = false;
   bool mapping_waits = false;  // cuMemUnmap and cuMemSetAccess return when the device has come to rest

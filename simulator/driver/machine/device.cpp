@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "simulator/driver/entry/call.h"
+#include "simulator/driver/entry/driver_version.h"
 
 namespace spillway::simulator {
 namespace {
@@ -144,7 +145,7 @@ CUresult cuInit(unsigned int Flags) {
 
 CUresult cuDriverGetVersion(int* driverVersion) {
   if (!driverVersion) return CUDA_ERROR_INVALID_VALUE;
-  *driverVersion = CUDA_VERSION;
+  *driverVersion = kDriverVersion;
   return CUDA_SUCCESS;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "simulator/driver/entry/driver_version.h"
 #include "simulator/driver/machine/visible.h"
 
 namespace spillway::simulator {
@@ -49,6 +50,19 @@ CodeRange find_runtime() {
   return found;
 }
 
+// A profile of an older driver describes a library of its own: what that one does not export shows in no
+// other.
+std::string wrong_library(const Config& config) {
+  const int wanted = config.driver.version;
+  if (wanted == 0 || wanted == kDriverVersion) return "";
+  const auto text = [](int version) {
+    return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+  };
+  return "the profile is of a driver of CUDA " + text(wanted) + ", and this library is one of CUDA " +
+         text(kDriverVersion) + ": put sim/driver-" + text(wanted) +
+         " first in LD_LIBRARY_PATH, as 'spillway simulate --profile' does";
+}
+
 thread_local bool has_put_work = false;
 
 }  // namespace
@@ -79,7 +93,8 @@ bool Machine::join_others() {
 CUresult Machine::initialise() {
   if (initialised) return CUDA_SUCCESS;
   Config read;
-  const std::string wrong = read_config(read);
+  std::string wrong = read_config(read);
+  if (wrong.empty()) wrong = wrong_library(read);
   if (!wrong.empty()) {
     std::fprintf(stderr, "spillway simulator: %s\n", wrong.c_str());
     return CUDA_ERROR_INVALID_VALUE;

@@ -39,6 +39,25 @@ void TomlReader::integer(const char* key, int least, int most, int& out) {
   if (const auto value = whole(key, least, most)) out = static_cast<int>(*value);
 }
 
+void TomlReader::integers(const char* key, int least, int most, std::vector<int>& out) {
+  const toml::node* node = take(key);
+  if (!node) return;
+  std::vector<int> read;
+  const auto* list = node->as_array();
+  bool right = list != nullptr;
+  if (right) {
+    for (const toml::node& element : *list) {
+      const auto value = element.value_exact<int64_t>();
+      right = right && value && *value >= least && *value <= most;
+      read.push_back(static_cast<int>(value.value_or(0)));
+    }
+  }
+  if (!right)
+    return wrong(key, *node,
+                 "a list of whole numbers from " + std::to_string(least) + " to " + std::to_string(most));
+  out = read;
+}
+
 void TomlReader::number(const char* key, double least, double most, double& out) {
   const toml::node* node = take(key);
   if (!node) return;

@@ -30,6 +30,8 @@ class TomlReader {
   bool bytes(const char* key, uint64_t least, uint64_t& out);
   void integer(const char* key, int64_t least, int64_t most, uint64_t& out);
   void integer(const char* key, int least, int most, int& out);
+  // A list of whole numbers, which may be empty.
+  void integers(const char* key, int least, int most, std::vector<int>& out);
   void number(const char* key, double least, double most, double& out);
   void flag(const char* key, bool& out);
   std::optional<std::string> text(const char* key);

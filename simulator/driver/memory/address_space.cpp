@@ -21,7 +21,11 @@ uint64_t reserve_window(uint64_t bytes) {
   return (reinterpret_cast<uint64_t>(window) + kGranularity - 1) / kGranularity * kGranularity;
 }
 
+// Without bytes of its own, in null mode, a page reads as zeros.
 bool show(uint64_t address, const Mapping& mapping, int protection) {
+  if (mapping.page->descriptor < 0)
+    return mmap(reinterpret_cast<void*>(address), mapping.bytes, protection,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
   return mmap(reinterpret_cast<void*>(address), mapping.bytes, protection, MAP_SHARED | MAP_FIXED,
               mapping.page->descriptor, static_cast<off_t>(mapping.page->offset)) != MAP_FAILED;
 }
@@ -30,6 +34,14 @@ bool show(uint64_t address, const Mapping& mapping, int protection) {
 void hide(uint64_t address, uint64_t bytes) {
   [[maybe_unused]] const void* hidden = mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE,
                                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+CUresult no_mapping(uint64_t bytes) {
+  std::fprintf(stderr,
+               "spillway simulator: the system refused a mapping of %llu bytes: too many mappings "
+               "(vm.max_map_count) or too little memory\n",
+               static_cast<unsigned long long>(bytes));
+  return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 }  // namespace
@@ -155,6 +167,7 @@ void AddressSpace::count_remote(Mapping& mapping, bool remote) {
 AddressSpace::Mappings::iterator AddressSpace::remove(Mappings::iterator mapping) {
   count_remote(mapping->second, false);
   if (mapping->second.aliased) hide(mapping->first + alias_offset_, mapping->second.bytes);
+  if (mapping->second.shown != CU_MEM_ACCESS_FLAGS_PROT_NONE) hide(mapping->first, mapping->second.bytes);
   --mapping->second.page->mappings;
   return mappings_.erase(mapping);
 }
@@ -164,17 +177,24 @@ CUresult AddressSpace::apply_access(Mappings::iterator mapping) {
   const Device* owner = entry.page->device;
   const uint32_t own = owner ? uint32_t{1} << owner->ordinal : 0;
   count_remote(entry, (entry.readable & ~own) != 0);
+  if (const CUresult result = apply_host_access(mapping->first, entry); result != CUDA_SUCCESS) return result;
   if (!alias_offset_ || entry.page->descriptor < 0) return CUDA_SUCCESS;
   const bool wanted = entry.readable != 0;
-  if (wanted && !entry.aliased && !show(mapping->first + alias_offset_, entry, PROT_READ | PROT_WRITE)) {
-    std::fprintf(stderr,
-                 "spillway simulator: the system refused a mapping of %llu bytes: too many mappings "
-                 "(vm.max_map_count) or too little memory\n",
-                 static_cast<unsigned long long>(entry.bytes));
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  if (wanted && !entry.aliased && !show(mapping->first + alias_offset_, entry, PROT_READ | PROT_WRITE))
+    return no_mapping(entry.bytes);
   if (!wanted && entry.aliased) hide(mapping->first + alias_offset_, entry.bytes);
   entry.aliased = wanted;
+  return CUDA_SUCCESS;
+}
+
+CUresult AddressSpace::apply_host_access(CUdeviceptr address, Mapping& entry) {
+  if (entry.host == entry.shown) return CUDA_SUCCESS;
+  if (entry.host == CU_MEM_ACCESS_FLAGS_PROT_NONE)
+    hide(address, entry.bytes);
+  else if (!show(address, entry,
+                 entry.host == CU_MEM_ACCESS_FLAGS_PROT_READ ? PROT_READ : PROT_READ | PROT_WRITE))
+    return no_mapping(entry.bytes);
+  entry.shown = entry.host;
   return CUDA_SUCCESS;
 }
 

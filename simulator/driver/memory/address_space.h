@@ -1,6 +1,6 @@
-// Device addresses: one window of the process's addresses in which nothing is ever accessible, handed out as
-// reservations, and what is mapped there. In computing mode a second window of the same size, at a constant
-// distance, shows the bytes of the mapped pages to the host.
+// Device addresses: one window of the process's addresses, handed out as reservations, and what is mapped
+// there. The CPU can use no address of it but those of host pages that are mapped for it. In computing mode a
+// second window of the same size, at a constant distance, shows the bytes of the mapped pages to the host.
 //
 // Thread-safety: none of its own; used under the simulator's lock. Ownership: owns the windows; pages are
 // PhysicalMemory's. Errors: CUresult as the driver's. Units: bytes.
@@ -34,6 +34,8 @@ struct Mapping {
   bool imported = false;                        // of cuIpcOpenMemHandle: not for the program to free
   Pool* pool = nullptr;                         // of cuMemAllocAsync
   std::shared_ptr<GraphRange> range = nullptr;  // of an allocation node: its addresses outlive the mapping
+  CUmemAccess_flags host = CU_MEM_ACCESS_FLAGS_PROT_NONE;   // the CPU's right, at the device address
+  CUmemAccess_flags shown = CU_MEM_ACCESS_FLAGS_PROT_NONE;  // of it, what the system knows
   bool aliased = false;
   bool remote = false;           // some device uses it that does not have it
   uint64_t requested_bytes = 0;  // of an allocation
@@ -67,7 +69,8 @@ class AddressSpace {
   bool overlaps(CUdeviceptr address, uint64_t bytes);
   Mapping& add(CUdeviceptr address, const Mapping& mapping);
   Mappings::iterator remove(Mappings::iterator mapping);
-  // Shows or hides the bytes at the alias, after the access rights changed. Out of memory: too many mappings.
+  // Shows or hides the bytes at the alias, and at the address itself where the CPU may use them, after the
+  // access rights changed. Out of memory: too many mappings.
   CUresult apply_access(Mappings::iterator mapping);
 
   // Whether a device uses memory that is not its own, by access rights to a mapping. Without the lock, too.
@@ -80,6 +83,7 @@ class AddressSpace {
   CUdeviceptr take(uint64_t bytes, uint64_t alignment, CUdeviceptr wanted);
   void give(CUdeviceptr address, uint64_t bytes);
   void count_remote(Mapping& mapping, bool remote);
+  CUresult apply_host_access(CUdeviceptr address, Mapping& entry);
 
   uint64_t base_ = 0, bytes_ = 0;
   ptrdiff_t alias_offset_ = 0;

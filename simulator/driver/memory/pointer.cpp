@@ -56,7 +56,9 @@ CUresult attribute_of(const Pointer& pointer, CUpointer_attribute attribute, voi
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       return store(data, pointer.address);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      return device ? CUDA_ERROR_INVALID_VALUE : store(data, reinterpret_cast<void*>(pointer.address));
+      return device && pointer.mapping->host == CU_MEM_ACCESS_FLAGS_PROT_NONE
+                 ? CUDA_ERROR_INVALID_VALUE
+                 : store(data, reinterpret_cast<void*>(pointer.address));
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
       return store(data, 0u);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:

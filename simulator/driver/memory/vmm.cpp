@@ -1,5 +1,7 @@
 // Virtual memory management: address ranges, pages, mappings and their access.
+#include <algorithm>
 #include <bit>
+#include <optional>
 
 #include "simulator/driver/entry/call.h"
 #include "simulator/driver/work/touch.h"
@@ -15,6 +17,11 @@ bool valid_handle_types(CUmemAllocationHandleType types) {
   return (types & ~(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC)) == 0;
 }
 
+bool has_host_node(int node) {
+  const std::vector<int>& nodes = machine().config.driver.host_nodes;
+  return std::ranges::find(nodes, node) != nodes.end();
+}
+
 // Checks what a page is asked to be, and finds where: null for host memory.
 CUresult place_of(const CUmemAllocationProp* prop, Device** out) {
   *out = nullptr;
@@ -26,10 +33,10 @@ CUresult place_of(const CUmemAllocationProp* prop, Device** out) {
       *out = machine().device(prop->location.id);
       return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
     case CU_MEM_LOCATION_TYPE_HOST_NUMA:
-      return prop->location.id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+      return has_host_node(prop->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case CU_MEM_LOCATION_TYPE_HOST:
-    case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
-      return prop->requestedHandleTypes ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+      return prop->requestedHandleTypes || !machine().config.driver.host_location ? CUDA_ERROR_INVALID_VALUE
+                                                                                  : CUDA_SUCCESS;
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
@@ -43,26 +50,47 @@ bool reaches(const Page& page, uint32_t devices) {
 
 struct Access {
   uint32_t readable = 0, writable = 0, named = 0;  // a bit per device
+  std::optional<CUmemAccess_flags> host;           // where the CPU is named
+  CUmemLocationType host_type = CU_MEM_LOCATION_TYPE_INVALID;
 };
+
+bool is_right(CUmemAccess_flags flags) {
+  return flags == CU_MEM_ACCESS_FLAGS_PROT_NONE || flags == CU_MEM_ACCESS_FLAGS_PROT_READ ||
+         flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+}
+
+CUresult read_host_access(const CUmemAccessDesc& desc, Access& out) {
+  if (!machine().config.driver.host_access) return CUDA_ERROR_NOT_SUPPORTED;
+  out.host = desc.flags;
+  out.host_type = desc.location.type;
+  return CUDA_SUCCESS;
+}
+
+CUresult read_device_access(const CUmemAccessDesc& desc, Access& out) {
+  if (!machine().device(desc.location.id)) return CUDA_ERROR_INVALID_DEVICE;
+  const uint32_t device = uint32_t{1} << desc.location.id;
+  out.named |= device;
+  if (desc.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) out.writable |= device;
+  if (desc.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) out.readable |= device;
+  return CUDA_SUCCESS;
+}
 
 CUresult read_access(const CUmemAccessDesc* desc, size_t count, Access& out) {
   for (size_t i = 0; i < count; ++i) {
-    if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
-    if (!machine().device(desc[i].location.id)) return CUDA_ERROR_INVALID_DEVICE;
-    const uint32_t device = uint32_t{1} << desc[i].location.id;
-    out.named |= device;
-    switch (desc[i].flags) {
-      case CU_MEM_ACCESS_FLAGS_PROT_NONE:
+    if (!is_right(desc[i].flags)) return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    switch (desc[i].location.type) {
+      case CU_MEM_LOCATION_TYPE_DEVICE:
+        result = read_device_access(desc[i], out);
         break;
-      case CU_MEM_ACCESS_FLAGS_PROT_READWRITE:
-        out.writable |= device;
-        [[fallthrough]];
-      case CU_MEM_ACCESS_FLAGS_PROT_READ:
-        out.readable |= device;
+      case CU_MEM_LOCATION_TYPE_HOST:
+      case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+        result = read_host_access(desc[i], out);
         break;
       default:
-        return CUDA_ERROR_INVALID_VALUE;
+        break;
     }
+    if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
 }
@@ -74,6 +102,19 @@ void wait_for_rest(uint32_t devices) {
   if (!sim.config.driver.mapping_waits) return;
   for (const auto& device : sim.devices)
     if (devices & (uint32_t{1} << device->ordinal)) sim.clock.wait_until(device->last_end);
+}
+
+// Whether all that is named can be given access to the page. The CPU has none to a device's memory, and to
+// the host's by the type of the place that the page was made at (cuMemSetAccess).
+CUresult check_access(const Page& page, const Access& access) {
+  if (!reaches(page, access.readable)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  const bool fits =
+      !access.host || (page.device == nullptr && page.properties.location.type == access.host_type);
+  return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+bool is_host(const CUmemLocation& location) {
+  return location.type == CU_MEM_LOCATION_TYPE_HOST || location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
 }
 
 }  // namespace
@@ -193,7 +234,7 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
   if (const CUresult result = read_access(desc, count, access); result != CUDA_SUCCESS) return result;
   const auto first = sim.space.mappings().find(ptr);
   for (auto it = first; it != sim.space.mappings().end() && it->first < ptr + size; ++it)
-    if (!reaches(*it->second.page, access.readable)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+    if (const CUresult result = check_access(*it->second.page, access); result != CUDA_SUCCESS) return result;
   auto mapping = first;
   uint64_t mappings = 0;
   for (; mapping != sim.space.mappings().end() && mapping->first < ptr + size; ++mapping, ++mappings) {
@@ -204,6 +245,7 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
       check_idle(entry, mapping->first, "lost an access right", call.site());
     entry.writable = writable;
     entry.readable = readable;
+    entry.host = access.host.value_or(entry.host);
     if (const CUresult result = sim.space.apply_access(mapping); result != CUDA_SUCCESS) return result;
   }
   call.charge_extent(size, mappings);
@@ -213,9 +255,15 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
 
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr) {
   SPILLWAY_SIM_ENTER(cuMemGetAccess);
-  if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  if (!flags || !location) return CUDA_ERROR_INVALID_VALUE;
   const auto mapping = sim.space.mapping_of(ptr);
-  if (!sim.device(location->id) || mapping == sim.space.mappings().end()) return CUDA_ERROR_INVALID_VALUE;
+  if (mapping == sim.space.mappings().end()) return CUDA_ERROR_INVALID_VALUE;
+  if (is_host(*location)) {
+    *flags = mapping->second.host;
+    return CUDA_SUCCESS;
+  }
+  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || !sim.device(location->id))
+    return CUDA_ERROR_INVALID_VALUE;
   const uint32_t device = uint32_t{1} << location->id;
   *flags = mapping->second.writable & device   ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
            : mapping->second.readable & device ? CU_MEM_ACCESS_FLAGS_PROT_READ

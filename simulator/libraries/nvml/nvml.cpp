@@ -93,7 +93,7 @@ Return nvmlSystemGetNVMLVersion(char* out, unsigned size) {
 }
 Return nvmlSystemGetCudaDriverVersion(int* version) {
   if (version == nullptr) return kInvalidArgument;
-  *version = CUDA_VERSION;
+  *version = cuda_version();
   return kSuccess;
 }
 Return nvmlSystemGetCudaDriverVersion_v2(int* version) {

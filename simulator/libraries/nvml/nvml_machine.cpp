@@ -44,6 +44,14 @@ const SpillwaySimulatorControl* find_control() {
 
 }  // namespace
 
+int cuda_version() {
+  int version = 0;
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  const auto ask =
+      driver == nullptr ? nullptr : reinterpret_cast<CUresult (*)(int*)>(dlsym(driver, "cuDriverGetVersion"));
+  return ask != nullptr && ask(&version) == CUDA_SUCCESS ? version : CUDA_VERSION;
+}
+
 Return initialise() {
   Machine& sim = machine();
   const Locked lock(sim.mutex);

@@ -20,6 +20,9 @@ struct Device {
 Return initialise();
 Return shut_down();
 
+// Of the simulated driver. Needs no initialisation.
+int cuda_version();
+
 // Success when initialised; between the two every handle of a device is a pointer to one.
 Return check_initialised();
 Return device_count(unsigned* count);

@@ -284,6 +284,65 @@ TEST(Vmm, host_pages_take_nothing_of_the_card) {
   });
 }
 
+// Whether the CPU reads and writes `address`: tried in a child that may die of it.
+bool cpu_can_write(CUdeviceptr address) {
+  const pid_t child = fork();
+  if (child == 0) {
+    *reinterpret_cast<volatile unsigned char*>(address) = 7;
+    _exit(*reinterpret_cast<volatile unsigned char*>(address) == 7 ? 0 : 1);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST(Vmm, the_cpu_uses_a_page_of_the_host_where_it_has_access) {
+  for (const auto type : {CU_MEM_LOCATION_TYPE_HOST_NUMA, CU_MEM_LOCATION_TYPE_HOST})
+    with_vmm([&](const Vmm& vmm) {
+      const CUmemLocation host{.type = type, .id = 0};
+      CUmemAllocationProp prop = device_page();
+      prop.location = host;
+      CUmemGenericAllocationHandle handle = 0;
+      ASSERT_EQ(vmm.table.cuMemCreate(&handle, kPage, &prop, 0), CUDA_SUCCESS);
+      const CUdeviceptr address = vmm.reserve(kPage);
+      ASSERT_EQ(vmm.map(address, kPage, handle), CUDA_SUCCESS);
+      ASSERT_EQ(vmm.allow(address, kPage), CUDA_SUCCESS);
+      unsigned long long flags = 9;
+      EXPECT_EQ(vmm.table.cuMemGetAccess(&flags, &host, address), CUDA_SUCCESS);
+      EXPECT_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+      EXPECT_FALSE(cpu_can_write(address)) << "it has no access yet";
+      CUmemAccessDesc access{.location = host, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+      EXPECT_EQ(vmm.table.cuMemSetAccess(address, kPage, &access, 1), CUDA_SUCCESS);
+      EXPECT_EQ(vmm.table.cuMemGetAccess(&flags, &host, address), CUDA_SUCCESS);
+      EXPECT_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+      EXPECT_TRUE(cpu_can_write(address));
+      if (vmm.table.simulator->mode() == SPILLWAY_SIMULATOR_COMPUTE) {
+        EXPECT_EQ(vmm.table.cuMemsetD8(address, 5, kPage), CUDA_SUCCESS);
+        EXPECT_EQ(*reinterpret_cast<const unsigned char*>(address + kPage - 1), 5) << "the true bytes";
+      }
+      access.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+      EXPECT_EQ(vmm.table.cuMemSetAccess(address, kPage, &access, 1), CUDA_SUCCESS);
+      EXPECT_FALSE(cpu_can_write(address));
+      access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+      EXPECT_EQ(vmm.table.cuMemSetAccess(address, kPage, &access, 1), CUDA_SUCCESS);
+      EXPECT_EQ(vmm.table.cuMemUnmap(address, kPage), CUDA_SUCCESS);
+      EXPECT_FALSE(cpu_can_write(address)) << "the access goes with the mapping";
+    });
+}
+
+TEST(Vmm, the_cpu_has_no_access_to_pages_of_a_device) {
+  with_vmm([](const Vmm& vmm) {
+    const CUdeviceptr address = vmm.reserve(kPage);
+    ASSERT_EQ(vmm.map(address, kPage, vmm.create(kPage)), CUDA_SUCCESS);
+    for (const auto type : {CU_MEM_LOCATION_TYPE_HOST_NUMA, CU_MEM_LOCATION_TYPE_HOST,
+                            CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT}) {
+      const CUmemAccessDesc access{.location = {.type = type, .id = 0},
+                                   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+      EXPECT_EQ(vmm.table.cuMemSetAccess(address, kPage, &access, 1), CUDA_ERROR_INVALID_VALUE);
+    }
+  });
+}
+
 TEST(Vmm, a_terabyte_of_pages_needs_no_memory_in_null_mode) {
   in_process({{"SPILLWAY_SIM_CAPACITY", "1TiB"}}, [] {
     const Vmm vmm(started_driver());

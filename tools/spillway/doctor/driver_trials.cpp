@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 
 #include "driver/mapping.h"
@@ -27,12 +28,31 @@ std::string version_text(int version) {
   return "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// What a driver's being newer than the hooks costs; "" for one that is not.
-std::string newer_text(int version) {
-  if (version <= CUDA_VERSION) return "";
-  return "this version of Spillway knows the functions of " + version_text(CUDA_VERSION) +
-         ": what newer ones take is not counted, and --mode replace moves nothing once the program has "
-         "called one that works on memory; 'spillway run' names those that it called";
+// What follows from a driver's being newer than the hooks, or of an older major version; "" for neither.
+std::string version_advice(int version) {
+  if (version > CUDA_VERSION)
+    return "this version of Spillway knows the functions of " + version_text(CUDA_VERSION) +
+           ": what newer ones take is not counted, and --mode replace moves nothing once the program has "
+           "called one that works on memory; 'spillway run' names those that it called";
+  const int major = version / 1000, newest = CUDA_VERSION / 1000;
+  if (major == newest) return "";
+  return "programs whose CUDA runtime is of CUDA " + std::to_string(newest) +
+         " fail with cudaErrorInsufficientDriver, those of CUDA " + std::to_string(major) +
+         " work: update the driver, or use builds for CUDA " + std::to_string(major);
+}
+
+// Functions that came after the driver. Spillway calls none of them.
+std::vector<Trial> try_newer_functions(const Table& table) {
+  const std::vector<const char*> names = driver::lacking(table);
+  if (names.empty()) return {};
+  constexpr size_t kMost = 3;
+  std::string list;
+  for (size_t i = 0; i < std::min(names.size(), kMost); ++i)
+    list += (i == 0 ? "" : ", ") + std::string(names[i]);
+  const std::string count = count_text(names.size(), "function", "functions");
+  return {{"newer functions", TrialState::kLimited,
+           count + " of " + version_text(CUDA_VERSION) + " missing, such as " + list,
+           "Spillway does without; a program that looks for one of them finds none"}};
 }
 
 std::vector<Card> look_at_cards(const Table& table, int count) {
@@ -43,7 +63,7 @@ std::vector<Card> look_at_cards(const Table& table, int count) {
     size_t bytes = 0;
     if (table.cuDeviceGetName(name, sizeof name - 1, i) == CUDA_SUCCESS) card.name = name;
     if (table.cuDeviceTotalMem(&bytes, i) == CUDA_SUCCESS) card.bytes = bytes;
-    card.features = driver::probe(table, i);
+    card.features = driver::probe(table, i, driver::HostPagesTrial::kYes);
   }
   return cards;
 }
@@ -167,20 +187,28 @@ std::vector<Trial> try_driver() {
                    "see whether nvidia-smi shows a device, and whether CUDA_VISIBLE_DEVICES hides it");
   const std::vector<Card> cards = look_at_cards(*table, count);
   const char* newer = "update the driver; in a virtual machine or under MIG it may be switched off";
-  return {
-      {kDriverTrial, version > CUDA_VERSION ? TrialState::kLimited : TrialState::kOk,
-       version_text(version) + kind + "; cuInit found " + list_of(cards), newer_text(version)},
+  const std::string limits = version_advice(version);
+  std::vector<Trial> trials{
+      {kDriverTrial, limits.empty() ? TrialState::kOk : TrialState::kLimited,
+       version_text(version) + kind + "; cuInit found " + list_of(cards), limits},
       feature_trial(cards, &Features::virtual_memory, "virtual memory",
                     "a page was created, mapped and released",
                     std::string("--mode replace needs it: ") + newer),
       feature_trial(
-          cards, &Features::host_pages, "host pages", "a page on a host NUMA node was mapped",
+          cards, &Features::host_pages, "host pages", "a page of host memory was mapped",
           "needed to spill to host memory: in a container, allow the host's NUMA calls (CAP_SYS_NICE)"),
+      feature_trial(
+          cards, &Features::cpu_access, "CPU access", "the CPU can use a mapped page of host memory",
+          "a library that reads a spilled block on the CPU, because the driver calls it host memory, "
+          "crashes: a newer driver may allow it"),
       feature_trial(cards, &Features::file_descriptors, "file descriptors",
                     "a page was exported as a descriptor and imported again",
                     std::string("needed to share tensors between processes: ") + newer),
       try_peers(*table, cards),
   };
+  const std::vector<Trial> newer_functions = try_newer_functions(*table);
+  trials.insert(trials.begin() + 1, newer_functions.begin(), newer_functions.end());
+  return trials;
 }
 
 }  // namespace spillway::tools

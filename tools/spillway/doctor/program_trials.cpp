@@ -120,6 +120,13 @@ Trial judge_torch(const Json& told, const RunTotals& totals) {
     return {name, TrialState::kLimited, "this Python has none (" + told["missing"].get<std::string>() + ")",
             "activate the environment of your program and ask again, if it uses PyTorch"};
   const std::string version = "PyTorch " + told.value("version", "?");
+  if (totals.runtime_major != 0) {
+    const std::string older = std::to_string(totals.driver_version / 1000);
+    return {name, TrialState::kLimited,
+            version + " is of CUDA " + std::to_string(totals.runtime_major) +
+                ", and the driver serves CUDA " + older + " only",
+            "update the driver, or install a PyTorch for CUDA " + older};
+  }
   if (!told.value("device", false))
     return {name, TrialState::kLimited, version + " finds no device, so its allocator could not be tried",
             "see the CUDA driver above, and whether this is a CUDA build of PyTorch"};

@@ -51,6 +51,10 @@ void add(const ProcessSummary& process, RunTotals* totals) {
   if (process.membership.load() == interpose::Membership::kRefused) ++totals->alone;
   if (replacement == interpose::Replacement::kRefused) add_once(text_of(process.note), &totals->refusals);
   if (const std::string names = text_of(process.unlisted); !names.empty()) add_once(names, &totals->unlisted);
+  if (const int major = process.runtime_major.load(); major != 0) {
+    totals->runtime_major = major;
+    totals->driver_version = process.driver_version.load();
+  }
   const std::string trace = text_of(process.trace);
   if (trace.empty()) return;
   (read(process.incidents.failures) != 0 ? totals->traces : totals->clean_traces).push_back(trace);
@@ -98,8 +102,19 @@ std::vector<ProcessState> SharedSummary::processes() const {
   return processes;
 }
 
+// Where a runtime found the driver too old, and nothing ran.
+std::string too_old_line(const RunTotals& totals) {
+  const std::string runtime = std::to_string(totals.runtime_major);
+  const int driver = totals.driver_version;
+  return "the program's CUDA runtime is of CUDA " + runtime + " and the driver serves CUDA " +
+         std::to_string(driver / 1000) + "." + std::to_string(driver % 1000 / 10) +
+         ": its calls fail with cudaErrorInsufficientDriver; update the driver, or use a build for CUDA " +
+         std::to_string(driver / 1000);
+}
+
 std::string summary_line(const RunTotals& totals, interpose::Mode mode) {
   if (totals.processes == 0) return "the program did not use CUDA";
+  if (totals.runtime_major != 0 && totals.launches == 0) return too_old_line(totals);
   const spillway_incident_totals& met = totals.incidents;
   std::string line;
   if (met.failures == 0) {

@@ -19,6 +19,7 @@ struct RunTotals {
   spillway_incident_totals incidents{};
   std::vector<std::string> refusals;  // why `replace` was refused, each reason once
   std::vector<std::string> unlisted;  // functions of a newer driver that a process called, each text once
+  int runtime_major = 0, driver_version = 0;  // of a CUDA runtime that finds the driver too old; 0: none does
   unsigned replaced = 0;
   unsigned alone = 0;                     // took no part in the ledger, though their mode does
   std::vector<std::string> traces;        // of processes that met a failure

@@ -1,0 +1,23 @@
+# spillway_sim_older_driver(VERSION): the simulated driver as it was in an older version of CUDA, as 12.8, from the same
+# objects: lib/sim/driver-VERSION/libcuda.so.1. What came later is not exported (driver/versions.inc).
+function(spillway_sim_older_driver version)
+  string(REPLACE "." "_" target spillway_sim_driver_${version})
+  string(REPLACE "." "0" number ${version}0)
+  set(list ${CMAKE_SOURCE_DIR}/driver/versions.inc)
+  file(STRINGS ${list} lines REGEX "^SPILLWAY_DRIVER_VERSION")
+  set(there "")
+  foreach(line IN LISTS lines)
+    string(REGEX MATCH ", ([0-9]+), [01], \"([A-Za-z0-9_]+)\"" found "${line}")
+    if(NOT CMAKE_MATCH_1 GREATER number)
+      string(APPEND there " ${CMAKE_MATCH_2};")
+    endif()
+  endforeach()
+  # By name: linkers do not agree on what a name is that one pattern shows and another hides.
+  set(map ${CMAKE_CURRENT_BINARY_DIR}/exports-${version}.map)
+  file(CONFIGURE OUTPUT ${map} CONTENT "{\n  global: spillway_simulator_control;@there@\n  local: *;\n};\n" @ONLY)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${list})
+  spillway_sim_driver_library(${target} ${map} ${CMAKE_BINARY_DIR}/lib/sim/driver-${version})
+  target_compile_definitions(${target} PRIVATE SPILLWAY_SIM_DRIVER_VERSION=${number})
+  set_property(GLOBAL APPEND PROPERTY SPILLWAY_SIMULATED_OLDER_DRIVERS ${target})
+  set_target_properties(${target} PROPERTIES SPILLWAY_DRIVER_VERSION ${version})
+endfunction()

@@ -1,0 +1,64 @@
+"""Programs on drivers that are older than the headers Spillway is built with."""
+import sys
+import unittest
+
+from case import BUILD, Case
+
+
+class OlderDriver(Case):
+    program = BUILD / "bin" / "interpose_driver_api"
+
+    def on(self, profile):
+        return ("--gpu", "a100-40gb", "--profile", profile)
+
+    def test_a_program_that_needs_no_more_is_rescued(self):
+        for profile in ("driver-12.2", "driver-12.8"):
+            with self.subTest(profile):
+                native = self.simulate(self.program, card=self.on(profile))
+                self.assertEqual((native.status, native.output), (1, "cuMemAlloc gave 2\n"))
+                ended = self.run_on(self.program, card=self.on(profile))
+                self.assertEqual(ended.status, 0, ended.output + ended.errors)
+                self.assertRegex(ended.output, r"^\d+ MiB while the pool kept \d+\n$")
+                self.assertIn("1 memory failure met, 1 rescued", ended.line)
+                self.assertEqual(len(ended.errors.splitlines()), 1, ended.errors)
+
+    def test_a_program_of_a_newer_cuda_gets_the_drivers_error_and_one_line(self):
+        program = ["-W", "ignore", "-c", "import torch; torch.ones(1, device='cuda')"]
+        for mode in ("rescue", "replace"):
+            with self.subTest(mode):
+                ended = self.run_on(sys.executable, *program, options=["--mode", mode], card=self.on("driver-12.8"))
+                self.assertEqual(ended.status, 1)
+                self.assertIn("The NVIDIA driver on your system is too old (found version 12080)", ended.errors)
+                said = [line for line in ended.errors.splitlines() if line.startswith("spillway: ")]
+                self.assertEqual(said, ["spillway: the program's CUDA runtime is of CUDA 13 and the driver serves CUDA "
+                                        "12.8: its calls fail with cudaErrorInsufficientDriver; update the driver, or "
+                                        "use a build for CUDA 12"])
+
+    def test_a_function_that_the_driver_finds_and_does_not_export_is_called(self):
+        """By cuGetProcAddress alone, under the name of a version that the driver does not have."""
+        driver = BUILD / "lib" / "test" / "libunexported.so"
+        program = f"""
+import ctypes
+found, device, status = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int()
+find = ctypes.CDLL({str(driver)!r}).cuGetProcAddress_v2
+assert find(b"cuCtxGetDevice", ctypes.byref(found), 13000, ctypes.c_uint64(0), ctypes.byref(status)) == 0
+function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(found.value)
+print(function(ctypes.addressof(device), None), device.value)
+"""
+        for command in (self.simulate, self.run_on):
+            ended = command(sys.executable, "-c", program, card=self.on("driver-12.8"), SPILLWAY_DRIVER=str(driver))
+            self.assertEqual(ended.output, "0 42\n", ended.errors)
+
+    def test_the_runtime_says_so_itself(self):
+        program = """
+import ctypes
+runtime = ctypes.CDLL("libcudart.so.13")
+value = ctypes.c_int()
+print(runtime.cudaGetDeviceCount(ctypes.byref(value)), runtime.cudaDriverGetVersion(ctypes.byref(value)), value.value)
+"""
+        ended = self.simulate(sys.executable, "-c", program, card=self.on("driver-12.8"))
+        self.assertEqual(ended.output, "35 0 12080\n", ended.errors)
+
+
+if __name__ == "__main__":
+    unittest.main()
