@@ -9,7 +9,7 @@
 #include "spillway/spillway.h"
 
 #define TILE_BYTES (64ull << 20)
-#define MOST_TILES 1024
+#define MOST_TILES 16384 /* a terabyte: more than any card has */
 
 /* Tiles in the order of their last use. */
 static struct {

@@ -1,5 +1,5 @@
 """gpu-check's tables find what they are there to find: wrong verdicts and errors over their bars, and a kernel of
-8-bit AdamW that has other bits than a processor, is slow, or is not there.
+8-bit AdamW that has other bits than a processor, is slow, or is not there. A first spill may be slow, a second one not.
 
 The card and the rehearsal are made up here, so that the truth is known.
 """
@@ -10,7 +10,9 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(sys.argv[1]) / "tools"))
-from gpu_check import quantized, rehearsals  # noqa: E402
+from gpu_check import quantized, rehearsals, rescues  # noqa: E402
+from gpu_check.machine import CheckFailed  # noqa: E402
+from gpu_check.part import Part  # noqa: E402
 
 MIB = 1 << 20
 PEAKS = {"allocated": 1000 * MIB, "reserved": 1500 * MIB, "process": 1900 * MIB}
@@ -42,9 +44,9 @@ class Silent:
 
 
 def said(rehearsal):
-    lines = []
-    failed = rehearsals.table(Card(), rehearsal, [("program", {})], lambda *more: lines.extend(more))
-    return failed, "\n".join(lines)
+    part = Part("rehearsals", "program", 1, lambda _: rehearsals.outcome_of("program", Card(), rehearsal, {}))
+    outcome = part.outcome(None)
+    return outcome.failed, "\n".join([*outcome.rows, *rehearsals.counts([outcome.data])])
 
 
 right = Rehearsal()
@@ -62,7 +64,7 @@ failed, text = said(Rehearsal(allocated=1.011))
 assert failed and "allocated over its bar" in text and "+1.10%" in text, text
 assert not said(Rehearsal(allocated=0.991))[0]
 failed, text = said(Silent())
-assert failed and "FAIL: exit code 7" in text, text
+assert failed and "FAIL | exit code 7" in text, text
 
 
 class Updated:
@@ -80,9 +82,8 @@ class Updated:
 
 
 def said_of_update(**found):
-    lines = []
-    failed = quantized.table(Updated(**found), lambda *more: lines.extend(more))
-    return failed, "\n".join(lines)
+    outcome = quantized.compare(Updated(**found))
+    return outcome.failed, "\n".join(outcome.rows)
 
 
 failed, text = said_of_update()
@@ -102,4 +103,20 @@ failed, text = said_of_update(remark="8-bit AdamW by LibTorch's operators: NVRTC
 assert failed and "FAIL: 8-bit AdamW by LibTorch's operators: NVRTC was not found" in text, text
 failed, text = said_of_update(simulated=True, kernel_bytes_per_second=1)
 assert not failed and "not measured" in text, text
+
+
+def moved(*ratios):
+    """What spilled_memory.py says of spills at so much of a plain copy's bandwidth."""
+    uses = dict.fromkeys(("host", "device", "written", "zeroed"), "right")
+    return {"uses": uses, "nccl": "right", "sharing": "shared", "attributes": {"type": 1, "device": 0, "managed": 0},
+            "spills": [{"bytes": 64 * MIB, "us": 1000 / ratio, "plain_us": 1000} for ratio in ratios]}
+
+
+assert "at 0.20, then 0.95 of a plain copy" in rescues.judge_spilled_memory(moved(0.2, 0.95), simulated=False)
+try:
+    rescues.judge_spilled_memory(moved(0.95, 0.2), simulated=False)
+except CheckFailed as error:
+    assert "bar 0.9 from the second on" in str(error), error
+else:
+    raise AssertionError("a slow second spill passed")
 print("wrong verdicts and errors over their bars are found, and kernels that are wrong, slow or absent")

@@ -16,6 +16,16 @@ def describe(machine):
     return json.loads(machine.run([machine.python, "-c", QUERY]))
 
 
+def described(setting, machine):
+    """The same from what the probe has found, or asked now."""
+    facts = setting.data("probe: facts")
+    if not facts or "answers" not in facts:
+        return describe(machine)
+    said = {line["question"]: line["value"] for line in facts["answers"]}
+    return {"name": said["card"], "capability": f"{said['capability major']}.{said['capability minor']}",
+            "multiprocessors": said["multiprocessors"], "capacity": said["memory"]}
+
+
 def known_id(spillway, name):
     """The id in the simulator's table of cards, or None: `--list-gpus` prints the id, then the name."""
     table = subprocess.run([str(spillway), "simulate", "--list-gpus"], capture_output=True, text=True, check=True)

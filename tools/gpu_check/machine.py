@@ -1,20 +1,32 @@
 #!/usr/bin/env python3
-"""The card that gpu-check looks at, and how commands are run on it."""
+"""The card that gpu-check looks at, and how commands are run on it.
+
+The same files lie below ROOT in a source tree and in the archive that tools/gpu-archive makes.
+"""
 import itertools
 import json
 import os
 import pathlib
-import shutil
+import signal
 import subprocess
+import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = ROOT / "build"
 OWN_PYTHON = ROOT / ".deps/bin/python"
-PYTHON = os.environ.get("SPILLWAY_PYTHON") or (str(OWN_PYTHON) if OWN_PYTHON.exists() else shutil.which("python3"))
+PYTHON = os.environ.get("SPILLWAY_PYTHON") or str(OWN_PYTHON if OWN_PYTHON.exists() else sys.executable)
+CORPUS = ROOT / ".deps/corpus.txt"
+LONGEST = 400  # seconds of one command
+MIB = 1 << 20
 
 
 class CheckFailed(Exception):
     pass
+
+
+class OutOfTime(Exception):
+    """The call's time is used up: what was begun is no result."""
 
 
 def require(condition, text):
@@ -31,9 +43,33 @@ def require_same_training(run, other, name):
     raise CheckFailed(f"the final weights {run['weights']} differ from {other['weights']} of {name} ({first})")
 
 
-def torch_library_folder():
-    code = "import importlib.util,pathlib;print(pathlib.Path(importlib.util.find_spec('torch').origin).parent/'lib')"
-    return subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+def torch_folder():
+    """The machine's own torch, or None."""
+    code = "import importlib.util,pathlib;print(pathlib.Path(importlib.util.find_spec('torch').origin).parent)"
+    found = subprocess.run([str(PYTHON), "-c", code], capture_output=True, text=True)
+    return pathlib.Path(found.stdout.strip()) if found.returncode == 0 else None
+
+
+def torch_version():
+    """As "2.11", or None."""
+    code = "import importlib.metadata as it;print('.'.join(it.version('torch').split('.')[:2]))"
+    found = subprocess.run([str(PYTHON), "-c", code], capture_output=True, text=True)
+    return found.stdout.strip() if found.returncode == 0 else None
+
+
+def run_for(command, seconds, **settings):
+    """subprocess.run that ends all that the command started when the time is used up."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                          **settings) as process:
+        try:
+            out, errors = process.communicate(timeout=seconds)
+        except BaseException:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, errors)
 
 
 class Machine:
@@ -41,18 +77,34 @@ class Machine:
 
     python = PYTHON
 
-    def __init__(self, *simulate):
-        """Options of `spillway simulate`; none: the real card."""
+    def __init__(self, *simulate, host_budget=None):
+        """Options of `spillway simulate`; none: the real card. `host_budget`: of host memory, as Spillway takes it."""
         self.prefix = [str(BUILD / "bin/spillway"), "simulate", *map(str, simulate), "--"] if simulate else []
         self.simulated = bool(simulate)
-        folders = [str(BUILD / "lib"), torch_library_folder(), os.environ.get("LD_LIBRARY_PATH", "")]
+        self.deadline = None  # of time.monotonic: no command goes on beyond it
+        torch = torch_folder()
+        folders = [str(BUILD / "lib"), str(torch / "lib") if torch else "", os.environ.get("LD_LIBRARY_PATH", "")]
         self.environment = dict(os.environ, LD_LIBRARY_PATH=":".join(filter(None, folders)),
                                 PYTHONPATH=str(ROOT / "python"), SPILLWAY_BUILD_DIR=str(BUILD),
+                                PYTHONDONTWRITEBYTECODE="1",
                                 PATH=f"{pathlib.Path(PYTHON).parent}:{os.environ.get('PATH', '')}")
+        if host_budget:
+            self.environment["SPILLWAY_HOST_BUDGET"] = host_budget
+
+    def seconds_left(self):
+        return LONGEST if self.deadline is None else self.deadline - time.monotonic()
 
     def start(self, command, environment):
-        return subprocess.run(self.prefix + [str(part) for part in command], cwd=ROOT, capture_output=True, text=True,
-                              timeout=400, env=dict(self.environment, **environment))
+        left = self.seconds_left()
+        if left <= 0:
+            raise OutOfTime()
+        try:
+            return run_for(self.prefix + [str(part) for part in command], min(LONGEST, left), cwd=ROOT,
+                           env=dict(self.environment, **environment))
+        except subprocess.TimeoutExpired:
+            if left < LONGEST:
+                raise OutOfTime() from None
+            raise CheckFailed(f"no end after {LONGEST} s: {' '.join(map(str, command))}") from None
 
     def run(self, command, **environment):
         """The output of a command that has to succeed."""
@@ -72,3 +124,9 @@ class Machine:
         self.run([BUILD / "bin/spillway-train", "--config", "configs/tiny.toml", "--device", "cuda", "--quiet",
                   "--json", result, "--set", f"run.out={folder / 'run'}", *options])
         return dict(json.loads(result.read_text()), losses=(folder / "run/losses.txt").read_text().splitlines())
+
+    def report(self, trace):
+        """What `spillway report` says of a trace's run; on the host, whatever the machine is."""
+        done = run_for([str(BUILD / "bin/spillway"), "report", "--json", str(trace)], LONGEST, env=self.environment)
+        require(done.returncode == 0, f"spillway report: {done.stderr.strip()[-300:]}")
+        return json.loads(done.stdout)["run"]

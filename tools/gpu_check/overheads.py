@@ -10,9 +10,8 @@ import pathlib
 import re
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-
 MIB = 1 << 20
+HEADER = ["| overhead | measured MiB | modelled MiB |", "|---|---|---|"]
 TABLE = pathlib.Path(__file__).resolve().parent.parent.parent / "simulator/cards/overheads.inc"
 
 
@@ -102,7 +101,8 @@ def convolutions(torch):
 
 
 def measure():
-    import measure as nvml  # beside this file; it imports torch, which touches no card yet
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "programs"))
+    import measure as nvml  # it imports torch, which touches no card yet
 
     before = nvml.free_bytes_by_nvml()
     torch = nvml.torch
@@ -121,7 +121,7 @@ def lines_for_the_table(result):
 
 def compare(measured, modelled):
     """Lines of a table: each overhead beside the model's, and how far the workspaces are from it."""
-    lines = ["", "| overhead | measured MiB | modelled MiB |", "|---|---|---|"]
+    lines = ["", *HEADER]
     for row, taken in measured["overheads"].items():
         model = modelled["overheads"].get(row)
         lines.append(f"| {row} | {taken / MIB:.0f} | {'' if model is None else f'{model / MIB:.0f}'} |")
@@ -136,6 +136,22 @@ def compare(measured, modelled):
                              f"| {ours[operation] / MIB:.1f} | {theirs[operation] / MIB:.1f} |")
     lines += ["", f"{equal} of {total} workspaces of cuDNN's convolutions are as modelled"]
     return lines
+
+
+def look(setting):
+    from gpu_check import card as cards
+    from gpu_check.machine import BUILD, PYTHON, Machine
+    from gpu_check.part import Outcome
+
+    real = setting.options.real_card
+    config = setting.folder / "card.toml"
+    made_from = cards.write_config(config, BUILD / "bin/spillway", cards.described(setting, real))
+    rehearsed = Machine("--config", config)
+    rehearsed.deadline = setting.machine.deadline
+    script = pathlib.Path(__file__).resolve()
+    measured, modelled = (json.loads(machine.run([PYTHON, script])) for machine in (real, rehearsed))
+    measured["for_the_table"] = lines_for_the_table(measured)
+    return Outcome([f"modelled as {made_from}", *compare(measured, modelled)], data=measured)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """8-bit AdamW on the card: whether the kernel has a processor's bits, and its speed beside LibTorch's operators."""
 import json
-import subprocess
 
-from .machine import BUILD, CheckFailed, require
+from .machine import BUILD, require
+from .part import FAULTS, Group, Outcome, Part
 
 MILLIONS, FEW_MILLIONS = 64, 1  # of numbers; the few are for a simulated card, which a processor computes
 LEAST_OF_A_COPY = 0.5  # of the bytes a second that a copy on the card moves
@@ -40,18 +40,20 @@ def findings(found):
         yield f"the kernel moves {share:.2f} of what a copy does"
 
 
-def table(machine, say):
-    """Says a row a way of the update, and one a finding. Returns whether there is one."""
-    say(*HEADER)
+def compare(machine):
+    """A row a way of the update, and one a finding."""
+    rows, found = [], None
     try:
         done = machine.start([BUILD / "bin/bench_quantized_gpu", FEW_MILLIONS if machine.simulated else MILLIONS], {})
         require(done.stdout.startswith("{"), f"exit code {done.returncode}: {done.stderr.strip()[-300:]}")
         found = json.loads(done.stdout)
-        for way in ("kernel", "operators"):
-            say(row(way, found, machine.simulated))
+        rows += [row(way, found, machine.simulated) for way in ("kernel", "operators")]
         wrong = list(findings(found))
-    except (CheckFailed, OSError, KeyError, ValueError, subprocess.SubprocessError) as error:
+    except FAULTS as error:
         wrong = [error]
-    for finding in wrong:
-        say(f"| 8-bit AdamW | FAIL: {finding} | | |")
-    return bool(wrong)
+    rows += [f"| 8-bit AdamW | FAIL: {finding} | | |" for finding in wrong]
+    return Outcome(rows, failed=bool(wrong), data=found)
+
+
+GROUP = Group("8-bit AdamW", HEADER)
+PART = Part(GROUP.name, "bits and speed", 30, lambda setting: compare(setting.machine))

@@ -7,10 +7,13 @@ process holds beside. What is rehearsed is judged by `spillway rehearse` alone, 
 card of 0.98 of the need it has to say that the program does not fit, and on one of 1.02 that it does.
 """
 import json
-import pathlib
+import re
 import subprocess
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+from . import card as cards
+from .machine import BUILD, LONGEST, PYTHON, ROOT, OutOfTime, run_for
+from .part import Group, Outcome, Part
+
 PROGRAMS = ROOT / "tests/programs"
 RESOLUTION = 0.0025
 BARS = {"allocated": 0.01, "reserved": 0.01, "process": 0.03}
@@ -18,19 +21,29 @@ VERDICTS = {0: True, 20: False}  # exit codes of spillway rehearse
 FALSE = {True: "false fits", False: "false does not fit"}
 
 
-class NoVerdict(Exception):
+class NoVerdict(ValueError):
     pass
 
 
-def cases(names, capacity):
-    """The command lines that CI runs, as far as they can fit on a card of that capacity."""
+def cases(names):
+    """The command lines that CI runs."""
     known = json.loads((PROGRAMS / "expected_peaks.json").read_text())
     unknown = [name for name in names if name not in known]
     if unknown:
         raise SystemExit(f"gpu-check: no program '{unknown[0]}'; there are {' '.join(known)}")
-    for name in names or known:
-        if max(it["peak_allocated"] for it in known[name]["measured"].values()) < 0.95 * capacity:
-            yield name, known[name]
+    return [(name, known[name]) for name in names or known]
+
+
+def fits_at_all(case, capacity):
+    return max(it["peak_allocated"] for it in case["measured"].values()) < 0.95 * capacity
+
+
+def missing_modules(case):
+    """What the program imports and this machine's Python does not have."""
+    text = (PROGRAMS / case["command"].split()[0]).read_text()
+    wanted = sorted(set(re.findall(r"^\s*(?:from|import) (transformers|torchvision|numpy)\b", text, re.MULTILINE)))
+    code = "import importlib.util as it, sys; print(*[name for name in sys.argv[1:] if not it.find_spec(name)])"
+    return subprocess.run([str(PYTHON), "-c", code, *wanted], capture_output=True, text=True).stdout.split()
 
 
 def words_of(case):
@@ -46,7 +59,7 @@ class Card:
 
     def run(self, case, limit=0):
         """The peaks, and whether it fits. `limit`: bytes that PyTorch may reserve; 0 for all."""
-        self.machine.run([self.machine.python, ROOT / "tools/gpu_check/measure.py", self.result, int(limit),
+        self.machine.run([self.machine.python, ROOT / "tools/gpu_check/programs/measure.py", self.result, int(limit),
                           *words_of(case)])
         return json.loads(self.result.read_text())
 
@@ -54,15 +67,21 @@ class Card:
 class Rehearsal:
     """Asks `spillway rehearse` about the card of a configuration."""
 
-    def __init__(self, spillway, python, config, folder):
+    def __init__(self, spillway, python, config, folder, machine):
         self.command = [str(spillway), "rehearse", "--once", "--config", str(config)]
-        self.python, self.report = str(python), folder / "rehearsed.json"
+        self.python, self.report, self.machine = str(python), folder / "rehearsed.json", machine
 
     def run(self, case, capacity=0):
         """The peaks, and whether it says that it fits. `capacity`: bytes of the card; 0 for those that it has."""
         room = ["--capacity", str(int(capacity))] if capacity else []
-        done = subprocess.run([*self.command, *room, "--json", str(self.report), "--", self.python, *words_of(case)],
-                              cwd=ROOT, capture_output=True, text=True, timeout=400)
+        left = self.machine.seconds_left()
+        try:
+            done = run_for([*self.command, *room, "--json", str(self.report), "--", self.python, *words_of(case)],
+                           max(min(LONGEST, left), 0.001), cwd=ROOT)
+        except subprocess.TimeoutExpired:
+            if left < LONGEST:
+                raise OutOfTime() from None
+            raise
         if done.returncode not in VERDICTS:
             said = (done.stderr or done.stdout).strip().splitlines()[-1:]
             raise NoVerdict(f"spillway rehearse gave no verdict: exit code {done.returncode}: {' '.join(said)}")
@@ -121,20 +140,38 @@ HEADER = ["", "Real / rehearsed peaks in MiB; errors of allocated, reserved and 
           "|---|---|---|---|---|---|---|"]
 
 
-def table(real, rehearsal, chosen, say):
-    """Says a row a program. Returns whether one missed its bars."""
-    failed, counts = False, dict.fromkeys(FALSE.values(), 0)
-    say(*HEADER)
-    for name, case in chosen:
-        try:
-            outcome = compare(real, rehearsal, case)
-        except Exception as error:  # whatever one program does, the others are measured
-            line, bad = f"| {name} | | | | | | FAIL: {error} |", True
-        else:
-            line, bad = row(name, outcome)
-            for text in counts:
-                counts[text] += sum(wrong.startswith(text) for wrong in outcome["wrong"])
-        failed |= bad
-        say(line)
-    say("", "; ".join(f"{count} {text}" for text, count in counts.items()))
-    return failed
+def outcome_of(name, real, rehearsal, case):
+    compared = compare(real, rehearsal, case)
+    line, bad = row(name, compared)
+    return Outcome([line], failed=bad, data=compared)
+
+
+def counts(data):
+    """The table's foot."""
+    wrong = [text for compared in data for text in (compared or {}).get("wrong", [])]
+    said = {text: sum(each.startswith(text) for each in wrong) for text in FALSE.values()}
+    return ["", "; ".join(f"{count} {text}" for text, count in said.items())]
+
+
+def look_at(name, case):
+    def run(setting):
+        missing = missing_modules(case)
+        if missing:
+            return Outcome([f"| {name} | | | | | | left out: there is no {', '.join(missing)} here |"])
+        real = setting.options.real_card
+        described = cards.described(setting, real)
+        if not fits_at_all(case, described["capacity"]):
+            return Outcome([f"| {name} | | | | | | too large for this card |"])
+        cards.write_config(setting.folder / "card.toml", BUILD / "bin/spillway", described)
+        asked = Rehearsal(BUILD / "bin/spillway", PYTHON, setting.folder / "card.toml", setting.folder, real)
+        return outcome_of(name, Card(real, setting.folder), asked, case)
+    return run
+
+
+GROUP = Group("rehearsals", HEADER, counts)
+
+
+def parts(names):
+    def part(name, case):
+        return Part(GROUP.name, name, 120, look_at(name, case), lambda text: f"| {name} | | | | | | FAIL: {text} |")
+    return [part(name, case) for name, case in cases(names)]

@@ -7,10 +7,10 @@ a small model with dropout and deterministic kernels, and has to have the plain 
 """
 import json
 import math
-import subprocess
 import sys
 
-from .machine import PYTHON, ROOT, CheckFailed, require
+from .machine import CORPUS, PYTHON, ROOT, require
+from .part import Group, Outcome, Part
 
 sys.path.insert(0, str(ROOT / "benchmarks/trainer"))
 from techniques import TECHNIQUES  # noqa: E402
@@ -25,7 +25,6 @@ EXACT = {"recompute every block", "recompute MLPs", "recompute attentions", "rec
 MOST_OFF = 0.05  # of an estimate
 MOST_LOSS = math.log(LARGE["vocabulary"]) + 2  # of a model that has learned nothing, and some room
 PRECISION = "train.precision="
-FAULTS = (CheckFailed, OSError, KeyError, TypeError, ValueError, subprocess.SubprocessError)  # of one run
 HEADER = ["", "| technique | most bytes alive, MiB | of plain | estimate off by | tokens a second | of plain | "
           "TFLOP/s | of a large product's | bits of plain |", "|---|---|---|---|---|---|---|---|---|"]
 
@@ -62,7 +61,7 @@ def measured(machine, folder, name, shape):
 
 def eager(machine, folder, shape, plain):
     result = folder / "eager.json"
-    machine.run([PYTHON, ROOT / "tools/gpu_check/eager_gpt.py", json.dumps(shape), ROOT / ".deps/corpus.txt", result])
+    machine.run([PYTHON, ROOT / "tools/gpu_check/programs/eager_gpt.py", json.dumps(shape), CORPUS, result])
     return {**plain, **json.loads(result.read_text()), "off": None}
 
 
@@ -84,23 +83,49 @@ def row(name, found, plain, shape, bits):
             f"{plain['seconds'] / found['seconds']:.2f} | {rate / 1e12:.3g} | {share} | {bits} |")
 
 
-def table(machine, folder, names, say):
-    """Says a row a technique. Returns whether one failed."""
-    shape, failed = SMALL if machine.simulated else LARGE, False
-    say(*HEADER)
-    try:
-        plain = measured(machine, folder, "plain", shape)
-        other = row("PyTorch eager, bf16 autocast", eager(machine, folder, shape, plain), plain, shape, "")
-    except FAULTS as error:
-        say(f"| plain, and PyTorch eager | FAIL: {error} | | | | | | | |")
-        return True
-    for name in ["plain", *(name for name in names or TECHNIQUES if name != "plain")]:
-        try:
-            found = plain if name == "plain" else measured(machine, folder, name, shape)
-            require(abs(found["off"] or 0) <= MOST_OFF, f"the estimate is off by {found['off'] or 0:+.1%}")
-            say(row(name, found, plain, shape, keeps_bits(machine, folder, name) if name in EXACT else ""))
-        except FAULTS as error:  # the others are still measured
-            failed = True
-            say(f"| {name} | FAIL: {error} | | | | | | | |")
-    say(other)
-    return failed
+def shape_for(machine):
+    return SMALL if machine.simulated else LARGE
+
+
+def look_at_plain(setting):
+    found = measured(setting.machine, setting.folder, "plain", shape_for(setting.machine))
+    require(abs(found["off"] or 0) <= MOST_OFF, f"the estimate is off by {found['off'] or 0:+.1%}")
+    return Outcome([row("plain", found, found, shape_for(setting.machine), "")], data=found)
+
+
+def plain_of(setting):
+    found = setting.data(PLAIN.identity)
+    require(found and "seconds" in found, "there is no plain run to compare with")
+    return found
+
+
+def look_at(name):
+    def run(setting):
+        shape, plain = shape_for(setting.machine), plain_of(setting)
+        found = measured(setting.machine, setting.folder, name, shape)
+        require(abs(found["off"] or 0) <= MOST_OFF, f"the estimate is off by {found['off'] or 0:+.1%}")
+        bits = keeps_bits(setting.machine, setting.folder, name) if name in EXACT else ""
+        return Outcome([row(name, found, plain, shape, bits)], data=found)
+    return run
+
+
+def look_at_eager(setting):
+    shape, plain = shape_for(setting.machine), plain_of(setting)
+    found = eager(setting.machine, setting.folder, shape, plain)
+    return Outcome([row("PyTorch eager, bf16 autocast", found, plain, shape, "")], data=found)
+
+
+GROUP = Group("techniques", HEADER)
+
+
+def part(name, run):
+    return Part(GROUP.name, name, 45, run, lambda text: f"| {name} | FAIL: {text} | | | | | | | |")
+
+
+PLAIN = part("plain", look_at_plain)
+
+
+def parts(names):
+    """The plain run, those techniques or all, and PyTorch alone."""
+    return [PLAIN, *(part(name, look_at(name)) for name in names or TECHNIQUES if name != "plain"),
+            part("PyTorch eager", look_at_eager)]

@@ -59,7 +59,7 @@ void ask_card() {
   cuda().cuDeviceGetCount(&count);
   cuda().cuDeviceGetName(name, sizeof name, device());
   cuda().cuDeviceTotalMem(&total, device());
-  say("driver's CUDA version", version);
+  say("CUDA version of the driver", version);
   say("devices", count);
   say("card", name);
   say("memory", uint64_t{total}, "bytes");

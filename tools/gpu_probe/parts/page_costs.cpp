@@ -97,12 +97,43 @@ class Round {
   int mapped_ = 0;
 };
 
+template <typename Make, typename Undo>
+void time_pairs(const char* make_name, Make make, const char* undo_name, Undo undo) {
+  std::vector<double> making, undoing;
+  for (int i = 0; i < 20; ++i) {
+    const double start = now_us();
+    if (const CUresult result = make(); result != CUDA_SUCCESS) return say(make_name, result);
+    const double made = now_us();
+    undo();
+    making.push_back(made - start);
+    undoing.push_back(now_us() - made);
+  }
+  say_times(make_name, making);
+  say_times(undo_name, undoing);
+}
+
+// Calls that other allocators make.
+void ask_others() {
+  CUdeviceptr block = 0;
+  void* pinned = nullptr;
+  time_pairs(
+      "reserve", [&] { return cuda().cuMemAddressReserve(&block, 1024 * kMiB, 0, 0, 0); }, "free addresses",
+      [&] { cuda().cuMemAddressFree(block, 1024 * kMiB); });
+  time_pairs(
+      "cuMemAlloc", [&] { return cuda().cuMemAlloc(&block, 20 * kMiB); }, "cuMemFree",
+      [&] { cuda().cuMemFree(block); });
+  time_pairs(
+      "cuMemHostAlloc of 4 KiB", [&] { return cuda().cuMemHostAlloc(&pinned, 4096, 0); },
+      "cuMemFreeHost of 4 KiB", [&] { cuda().cuMemFreeHost(pinned); });
+}
+
 }  // namespace
 
 void ask_page_costs() {
   const double start = now_us();
   const uint64_t most = free_bytes() / 10 * 8;
   Round(2 * kMiB, 1, kFlags[0], false).run();  // the driver's own first times
+  ask_others();
   for (const Flags& flags : kFlags)
     for (const int count : kCounts)
       for (const uint64_t bytes : kSizes)

@@ -3,34 +3,19 @@
 prints as JSON how fast that was and what the driver, PyTorch and NCCL say of such memory.
 
 Two tensors of three fifths of the limit each: the second is served by moving the end of the first, but for its last
-page, which others may share. Every check reads or writes 4 MiB of what was moved.
+page, which others may share. A third in the second's place, of four fifths, has more of the first moved: by then the
+driver has made host memory and Spillway has seen that it is needed. Every check reads or writes 4 MiB of what was
+moved.
 """
 import ctypes
 import json
 import tempfile
 
 import torch
-
-import spillway
+from spillway_memory import query
 
 MEMORY_TYPE, DEVICE_ORDINAL, IS_MANAGED = 2, 9, 8  # of CUpointer_attribute
 PART, BEFORE_END = 1 << 20, 1 << 22  # elements: what is looked at, and its end's distance from the tensor's
-
-
-class Memory(ctypes.Structure):
-    """spillway_memory"""
-    _fields_ = [("size", ctypes.c_uint32), ("device", ctypes.c_int32), *((name, ctypes.c_uint64) for name in (
-        "limit live rounding stranded cached pending pools context others free reserved peak_live peak_reserved "
-        "failures rescued unwound gave_up rescued_bytes rescue_us driver_calls peak_allocated device_bytes "
-        "spilled").split())]
-
-
-def query():
-    memory = Memory(ctypes.sizeof(Memory))
-    core = spillway.core()
-    if core.spillway_query(0, ctypes.byref(memory)) != 0:
-        raise SystemExit(core.spillway_last_error().decode())
-    return memory
 
 
 def attribute(address, which):
@@ -52,6 +37,12 @@ def plain_copy_us(source, bytes_):
         end.synchronize()
         best = min(best, start.elapsed_time(end) * 1e3)
     return best
+
+
+def spill(before, after, source):
+    """What moved between two moments, in how long, and what a plain copy of as much takes."""
+    moved = after.spilled - before.spilled
+    return {"bytes": moved, "us": after.rescue_us - before.rescue_us, "plain_us": plain_copy_us(source, moved)}
 
 
 def copies(part, expected):
@@ -117,12 +108,19 @@ def main():
     after = query()
     if after.spilled == 0:
         raise SystemExit("nothing was moved: is this under spillway run --mode replace --limit?")
+    spills = [spill(before, after, hot)]
+    del hot
+    before = query()
+    hot = torch.empty(count * 4 // 3, dtype=torch.int32, device="cuda")
+    after = query()
+    if after.spilled <= before.spilled:
+        raise SystemExit("nothing was moved the second time")
+    spills.append(spill(before, after, hot))
     first, last = count - BEFORE_END - PART, count - BEFORE_END
     part, expected = cold[first:last], torch.arange(first, last, dtype=torch.int32)
     address = part.data_ptr()
     result = {
-        "limit": limit, "spilled": after.spilled, "spill_us": after.rescue_us - before.rescue_us,
-        "plain_us": plain_copy_us(hot, min(after.spilled, 4 * count)),
+        "limit": limit, "spills": spills,
         "attributes": {"type": attribute(address, MEMORY_TYPE), "device": attribute(address, DEVICE_ORDINAL),
                        "managed": attribute(address, IS_MANAGED)},
         "uses": copies(part, expected), "nccl": nccl(part, expected), "sharing": sharing(cold),

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""What is looked at, one thing at a time: a part has a name, a cost estimate and an outcome.
+
+Parts of one group are rows of one table. A part that is stopped has no outcome, and is begun anew by a later call.
+"""
+import json
+import subprocess
+
+from .machine import CheckFailed
+
+# What one part may do without ending the others.
+FAULTS = (CheckFailed, OSError, KeyError, IndexError, TypeError, ValueError, ZeroDivisionError,
+          subprocess.SubprocessError, json.JSONDecodeError)
+
+
+class Outcome:
+    """Rows for the group's table, whether it failed, and figures as JSON."""
+
+    def __init__(self, rows, failed=False, data=None):
+        self.rows, self.failed, self.data = list(rows), failed, data
+
+
+class Group:
+    """A table: its head, and lines for its foot, made of the data of its parts."""
+
+    def __init__(self, name, head, foot=lambda data: []):
+        self.name, self.head, self.foot = name, head, foot
+
+
+class Part:
+    """`run` takes a Setting and returns an Outcome. `seconds`: what it takes on a card, about.
+    `failure` makes the row of a part that could not be run to its end."""
+
+    def __init__(self, group, name, seconds, run, failure=None):
+        self.group, self.name, self.seconds, self.run = group, name, seconds, run
+        self.failure = failure or (lambda text: f"| {name} | FAIL | {text} |")
+
+    @property
+    def identity(self):
+        return f"{self.group}: {self.name}"
+
+    def outcome(self, setting):
+        try:
+            return self.run(setting)
+        except FAULTS as error:
+            text = " ".join(str(error).split()) or type(error).__name__
+            return Outcome([self.failure(text.replace("|", "/")[:600])], failed=True, data={"error": text})
+
+
+def check(name, seconds, look):
+    """A part of the group "checks": `look(machine, folder)` returns what it found or raises."""
+    return Part("checks", name, seconds, lambda setting: Outcome(
+        [f"| {name} | pass | {look(setting.machine, setting.folder)} |"]))
+
+
+class Setting:
+    """Where a part runs: the machine, a temporary folder, what other parts found, and the user's choices."""
+
+    def __init__(self, machine, folder, data, options):
+        self.machine, self.folder, self.data, self.options = machine, folder, data, options
