@@ -96,8 +96,22 @@ void Call::unlock() {
   for (const Release& release : due) release.function(release.argument);
 }
 
+void Call::charge(uint64_t ns) {
+  machine().clock.advance(ns);
+  machine().counters.stall_ns += ns;
+}
+
+void Call::charge_extent(uint64_t bytes, uint64_t mappings) {
+  charge(machine().latencies.of_extent(function_, bytes, mappings));
+}
+
+void Call::charge_pinning(uint64_t bytes) {
+  const double gbs = machine().config.bandwidth.pin;  // as many bytes a ns
+  if (gbs > 0) charge(static_cast<uint64_t>(static_cast<double>(bytes) / gbs));
+}
+
 Call::Call(Function function, Caller caller)
-    : outer_(current_call), site_(outer_site ? outer_site : program_site(caller)) {
+    : outer_(current_call), function_(function), site_(outer_site ? outer_site : program_site(caller)) {
   current_call = this;
   Machine& sim = machine();
   if (sim.forked) {
@@ -116,8 +130,7 @@ Call::Call(Function function, Caller caller)
   } else {
     sim.watchdog.calls_again();
   }
-  sim.clock.advance(latency);
-  sim.counters.stall_ns += latency;
+  charge(latency);
   ++sim.counters.calls[static_cast<size_t>(function)];
   if (const auto fault = sim.faults.on_call(function)) refused_ = *fault;
   if (refused_ == CUDA_SUCCESS) refused_ = check_capture(function);

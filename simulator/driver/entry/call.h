@@ -31,6 +31,10 @@ class Call {
 
   CUresult refused() const { return refused_; }
   Site site() const { return site_; }
+  // What the call costs for the bytes that it is about, and for the mappings in its range.
+  void charge_extent(uint64_t bytes, uint64_t mappings = 0);
+  // So many bytes of host memory become pinned.
+  void charge_pinning(uint64_t bytes);
   // The observer of reads is told, and programs of work from outside, when the call has given up the lock.
   void read_by_host(const HostRead& read) { reads_.push_back(read); }
   void unlock();
@@ -38,7 +42,10 @@ class Call {
 
  private:
   std::unique_lock<MachineMutex> lock_;
+  void charge(uint64_t ns);
+
   Call* outer_;
+  Function function_;
   Site site_;
   CUresult refused_ = CUDA_SUCCESS;
   std::vector<HostRead> reads_;

@@ -20,6 +20,7 @@ constexpr uint64_t kGranularity = uint64_t{2} << 20;
 
 struct Bandwidth {
   double h2d = 25, d2h = 25, d2d = 1300, peer = 250;
+  double pin = 0;  // at which host memory becomes pinned; 0: at once
 };
 
 struct FaultPlan {
@@ -35,6 +36,7 @@ struct FaultPlan {
 struct DriverBehaviour {
   bool native_atomics = true;  // of devices on each other's memory
   int host_numa_id = 0;        // of the host's node that is nearest to a device; -1: none is named
+  bool mapping_waits = false;  // cuMemUnmap and cuMemSetAccess return when the device has come to rest
 };
 
 struct Config {
@@ -68,7 +70,8 @@ struct Config {
   uint64_t call_ns = 100;     // of every driver call: lets polling loops end
   uint64_t kernel_ns = 5000;  // of a kernel that was launched as a binary
   Bandwidth bandwidth;
-  std::map<std::string, uint64_t> latency_ns;  // by function name
+  // By function name: of each call, for each GiB that it is about, for each mapping in its range.
+  std::map<std::string, uint64_t> latency_ns, latency_per_gib_ns, latency_per_mapping_ns;
   DriverBehaviour driver;
   FaultPlan fail;
   std::string report_path;  // "%p" in the file's name stands for the process id

@@ -19,12 +19,13 @@ std::string read_bandwidth(const toml::table& table, const std::string& file, Ba
   reader.number("d2h", 0.001, 1e6, out.d2h);
   reader.number("d2d", 0.001, 1e6, out.d2d);
   reader.number("peer", 0.001, 1e6, out.peer);
+  reader.number("pin", 0.001, 1e6, out.pin);
   return reader.finish();
 }
 
 std::string latency_error(const std::string& file, const toml::node& node, const std::string& name,
                           const std::string& what) {
-  return file + ":" + std::to_string(node.source().begin.line) + ": 'latency_ns." + name + "' " + what;
+  return file + ":" + std::to_string(node.source().begin.line) + ": '" + name + "' " + what;
 }
 
 // The implemented function whose name is nearest.
@@ -42,17 +43,17 @@ std::string nearest_function(const std::string& name) {
   return nearest;
 }
 
-std::string read_latencies(const toml::table& table, const std::string& file,
+std::string read_latencies(const toml::table& table, const std::string& section, const std::string& file,
                            std::map<std::string, uint64_t>& out) {
   for (const auto& [key, node] : table) {
-    const std::string name(key.str());
+    const std::string name(key.str()), full = section + "." + name;
     const auto value = node.value_exact<int64_t>();
     if (find_configurable(name) == Function::kCount)
-      return latency_error(file, node, name,
+      return latency_error(file, node, full,
                            "is no driver function that the simulator implements: did you mean '" +
                                nearest_function(name) + "'?");
     if (!value || *value < 0 || *value > int64_t{1000000000000})
-      return latency_error(file, node, name, "must be a whole number of ns up to 10^12");
+      return latency_error(file, node, full, "must be a whole number of ns up to 10^12");
     out[name] = static_cast<uint64_t>(*value);
   }
   return "";
@@ -118,8 +119,11 @@ std::string read_machine(const toml::table& table, const std::string& file, Conf
   if (const auto* section = reader.section("driver")) inner = read_behaviour(*section, file, config.driver);
   if (const auto* section = reader.section("bandwidth"); section && inner.empty())
     inner = read_bandwidth(*section, file, config.bandwidth);
-  if (const auto* section = reader.section("latency_ns"); section && inner.empty())
-    inner = read_latencies(*section, file, config.latency_ns);
+  for (auto& [key, latencies] : {std::pair("latency_ns", &config.latency_ns),
+                                 std::pair("latency_per_gib_ns", &config.latency_per_gib_ns),
+                                 std::pair("latency_per_mapping_ns", &config.latency_per_mapping_ns)})
+    if (const auto* section = reader.section(key); section && inner.empty())
+      inner = read_latencies(*section, key, file, *latencies);
   if (const auto* section = reader.section("fail"); section && inner.empty())
     inner = read_faults(*section, file, config.fail);
   const std::string outer = reader.finish();

@@ -109,6 +109,9 @@ CUresult Machine::initialise() {
     devices.push_back(std::move(made));
   }
   for (const auto& [name, ns] : config.latency_ns) latencies.set(find_configurable(name), ns);
+  for (const auto& [name, ns] : config.latency_per_gib_ns) latencies.set_per_gib(find_configurable(name), ns);
+  for (const auto& [name, ns] : config.latency_per_mapping_ns)
+    latencies.set_per_mapping(find_configurable(name), ns);
   faults.set_plan(config.fail);
   faults.set_seeded(config.fail.seed, config.fail.probability, config.fail.code);
   initialised = true;

@@ -23,11 +23,13 @@ CUresult allocate_host(void** out, uint64_t bytes, const HostBlock& block) {
 
 namespace {
 
-CUresult allocate(void** out, uint64_t bytes, unsigned flags, Site site) {
+CUresult allocate(Call& call, void** out, uint64_t bytes, unsigned flags) {
   constexpr unsigned kKnown =
       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
   if (flags & ~kKnown) return CUDA_ERROR_INVALID_VALUE;
-  return allocate_host(out, bytes, {.flags = flags, .site = site});
+  const CUresult result = allocate_host(out, bytes, {.flags = flags, .site = call.site()});
+  if (result == CUDA_SUCCESS) call.charge_pinning(bytes);
+  return result;
 }
 
 }  // namespace
@@ -37,12 +39,12 @@ using namespace spillway::simulator;
 
 CUresult cuMemAllocHost(void** pp, size_t bytesize) {
   SPILLWAY_SIM_ENTER(cuMemAllocHost);
-  return allocate(pp, bytesize, 0, call.site());
+  return allocate(call, pp, bytesize, 0);
 }
 
 CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   SPILLWAY_SIM_ENTER(cuMemHostAlloc);
-  return allocate(pp, bytesize, Flags, call.site());
+  return allocate(call, pp, bytesize, Flags);
 }
 
 CUresult cuMemFreeHost(void* p) {
@@ -69,6 +71,7 @@ CUresult cuMemHostRegister(void* p, size_t bytesize, unsigned int Flags) {
                                                        .registered = true,
                                                        .device = current_context()->device->ordinal,
                                                        .site = call.site()};
+  call.charge_pinning(bytesize);
   return CUDA_SUCCESS;
 }
 

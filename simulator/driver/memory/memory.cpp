@@ -136,7 +136,9 @@ CUresult cuMemAlloc(CUdeviceptr* dptr, size_t bytesize) {
   SPILLWAY_SIM_ENTER(cuMemAlloc);
   if (!dptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   if (!current_context()) return CUDA_ERROR_INVALID_CONTEXT;
-  return allocate_device(*current_context()->device, bytesize, nullptr, call.site(), dptr);
+  const CUresult result = allocate_device(*current_context()->device, bytesize, nullptr, call.site(), dptr);
+  if (result == CUDA_SUCCESS) call.charge_extent(bytesize);
+  return result;
 }
 
 CUresult cuMemAllocPitch(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes, size_t Height,

@@ -67,6 +67,15 @@ CUresult read_access(const CUmemAccessDesc* desc, size_t count, Access& out) {
   return CUDA_SUCCESS;
 }
 
+// Where mappings change only when the devices that use them have come to rest. What may not be in flight has
+// been checked before.
+void wait_for_rest(uint32_t devices) {
+  Machine& sim = machine();
+  if (!sim.config.driver.mapping_waits) return;
+  for (const auto& device : sim.devices)
+    if (devices & (uint32_t{1} << device->ordinal)) sim.clock.wait_until(device->last_end);
+}
+
 }  // namespace
 }  // namespace spillway::simulator
 
@@ -93,6 +102,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CU
                                                 {.bytes = size, .site = call.site()});
   if (!address) return CUDA_ERROR_OUT_OF_MEMORY;
   *ptr = address;
+  call.charge_extent(size);
   return CUDA_SUCCESS;
 }
 
@@ -120,8 +130,10 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CU
   if (const CUresult result = place_of(prop, &device); result != CUDA_SUCCESS) return result;
   Page* page = nullptr;
   const CUresult result = sim.physical->create(*prop, device, size, call.site(), &page);
-  if (result == CUDA_SUCCESS) *handle = page->handle;
-  return result;
+  if (result != CUDA_SUCCESS) return result;
+  *handle = page->handle;
+  device ? call.charge_extent(size) : call.charge_pinning(size);
+  return CUDA_SUCCESS;
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
@@ -133,6 +145,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
                           sim.referee.who_released(handle));
     return CUDA_ERROR_INVALID_VALUE;
   }
+  call.charge_extent(page->bytes);
   if (--page->references == 0) sim.referee.went(Referee::Went::kReleased, handle, 0, call.site());
   sim.physical->drop_if_unused(page);
   return CUDA_SUCCESS;
@@ -148,6 +161,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
   if (!sim.space.within_reservation(ptr, size) || sim.space.overlaps(ptr, size))
     return CUDA_ERROR_INVALID_VALUE;
   sim.space.add(ptr, {.bytes = size, .page = page, .site = call.site()});
+  call.charge_extent(size, 1);
   return CUDA_SUCCESS;
 }
 
@@ -156,14 +170,19 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
   settle_to_unmap();
   if (!sim.space.whole_mappings(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
   auto mapping = sim.space.mappings().find(ptr);
-  while (mapping != sim.space.mappings().end() && mapping->first < ptr + size) {
+  uint64_t count = 0;
+  uint32_t users = 0;
+  for (; mapping != sim.space.mappings().end() && mapping->first < ptr + size; ++count) {
     check_idle(mapping->second, mapping->first, "unmapped", call.site());
+    users |= mapping->second.readable;
     Page* page = mapping->second.page;
     forget(mapping->first, mapping->second.bytes);
     mapping = sim.space.remove(mapping);
     sim.physical->drop_if_unused(page);
   }
   sim.referee.went(Referee::Went::kUnmapped, ptr, size, call.site());
+  call.charge_extent(size, count);
+  wait_for_rest(users);
   return CUDA_SUCCESS;
 }
 
@@ -176,7 +195,8 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
   for (auto it = first; it != sim.space.mappings().end() && it->first < ptr + size; ++it)
     if (!reaches(*it->second.page, access.readable)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   auto mapping = first;
-  for (; mapping != sim.space.mappings().end() && mapping->first < ptr + size; ++mapping) {
+  uint64_t mappings = 0;
+  for (; mapping != sim.space.mappings().end() && mapping->first < ptr + size; ++mapping, ++mappings) {
     Mapping& entry = mapping->second;
     const uint32_t writable = (entry.writable & ~access.named) | access.writable;
     const uint32_t readable = (entry.readable & ~access.named) | access.readable;
@@ -186,6 +206,8 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
     entry.readable = readable;
     if (const CUresult result = sim.space.apply_access(mapping); result != CUDA_SUCCESS) return result;
   }
+  call.charge_extent(size, mappings);
+  wait_for_rest(access.named);
   return CUDA_SUCCESS;
 }
 

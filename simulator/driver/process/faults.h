@@ -42,13 +42,23 @@ class Faults {
   uint64_t calls_ = 0, fired_ = 0;
 };
 
+// What each function costs beside `call_ns`: a call, each GiB that the call is about, each mapping in its
+// range.
 class Latencies {
  public:
-  uint64_t of(Function function) const { return ns_[static_cast<size_t>(function)]; }
-  void set(Function function, uint64_t ns) { ns_[static_cast<size_t>(function)] = ns; }
+  uint64_t of(Function function) const { return calls_[static_cast<size_t>(function)]; }
+  void set(Function function, uint64_t ns) { calls_[static_cast<size_t>(function)] = ns; }
+  void set_per_gib(Function function, uint64_t ns) { gibs_[static_cast<size_t>(function)] = ns; }
+  void set_per_mapping(Function function, uint64_t ns) { mappings_[static_cast<size_t>(function)] = ns; }
+  uint64_t of_extent(Function function, uint64_t bytes, uint64_t mappings) const {
+    constexpr double kGiB = 1 << 30;
+    const auto per_gib = static_cast<double>(gibs_[static_cast<size_t>(function)]);
+    return static_cast<uint64_t>(per_gib * static_cast<double>(bytes) / kGiB) +
+           mappings_[static_cast<size_t>(function)] * mappings;
+  }
 
  private:
-  std::array<uint64_t, kFunctions> ns_{};
+  std::array<uint64_t, kFunctions> calls_{}, gibs_{}, mappings_{};
 };
 
 }  // namespace spillway::simulator
