@@ -54,6 +54,7 @@ struct TierState {
   NeedHistory needs;
   BandwidthModel bandwidth;
   Peers peers;
+  bool expects_spill = false;  // a request has failed, or little of the limit is left
 };
 
 // What the trace was last told.

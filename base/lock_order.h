@@ -47,7 +47,7 @@ enum class LockOrder : uint8_t {
   kHeap,             // allocator: tiling and counters of a device
   kTags,             // strategies/core: phases, steps, pins
   kObserver,         // allocator/accounting: who is told
-  kPinnedHostCache,  // allocator/tiers
+  kHostMemory,       // allocator/tiers: host memory that is kept
   kPageFile,         // allocator/tiers
   kBackoff,          // base
   kDeviceEvents,     // allocator/pages: the device's spare events

@@ -70,6 +70,7 @@ Device::~Device() {
     Scope scope(*this);
     for (CUevent event : events_) table_.cuEventDestroy(event);
     copies_.end();
+    clock_.end();
   }
   table_.cuDevicePrimaryCtxRelease(device_);
 }
@@ -188,6 +189,12 @@ CUresult Device::set_access(uint64_t address, uint64_t bytes, const CUmemAccessD
 CUresult Device::map(uint64_t address, std::span<const driver::Page> pages) {
   calls_.fetch_add(pages.size() + 1, std::memory_order_relaxed);
   return driver::map(table_, address, pages, access_);
+}
+
+CUresult Device::map_for_itself(uint64_t address, driver::Page page) {
+  const CUmemAccessDesc own{properties_.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  calls_.fetch_add(2, std::memory_order_relaxed);
+  return driver::map(table_, address, {&page, 1}, {&own, 1});
 }
 
 CUresult Device::unmap(uint64_t address, uint64_t bytes) {

@@ -64,6 +64,8 @@ class Device {
   // Others whose memory this device, and all that were given access, can use.
   Peers find_peers() const;
   CopyStream& copies() { return copies_; }
+  // The device's clock now, whatever is queued; 0 where it can not be read.
+  uint64_t clock_us() { return clock_.time_us(); }
   // Pinned host memory, and back.
   CUresult allocate_host(uint64_t bytes, void** memory) { return table_.cuMemHostAlloc(memory, bytes, 0); }
   void free_host(void* memory) { table_.cuMemFreeHost(memory); }
@@ -79,6 +81,8 @@ class Device {
   bool gives_access(const CUmemAccessDesc& access) const;
   CUresult set_access(uint64_t address, uint64_t bytes, const CUmemAccessDesc& access);
   CUresult map(uint64_t address, std::span<const driver::Page> pages);
+  // With access for no other device.
+  CUresult map_for_itself(uint64_t address, driver::Page page);
   CUresult unmap(uint64_t address, uint64_t bytes);
   // Free bytes of the device, whoever holds the rest; `fallback` when the driver does not say.
   uint64_t free_bytes(uint64_t fallback);
@@ -97,7 +101,7 @@ class Device {
   CUresult drain_all() { return table_.cuCtxSynchronize(); }
 
  private:
-  Device(const driver::Table& table, DeviceId id) : table_(table), id_(id), copies_(table) {}
+  Device(const driver::Table& table, DeviceId id) : table_(table), id_(id), copies_(table), clock_(table) {}
   CUresult start(bool* unsupported, std::string* text);
   bool all_reach(CUdevice peer) const;
   CUresult count(CUresult result) {
@@ -116,7 +120,7 @@ class Device {
   Mutex<LockOrder::kDeviceEvents> events_mutex_;
   std::vector<CUevent> events_ SPILLWAY_GUARDED_BY(events_mutex_);
   int host_node_ = -1;  // -1: no pages there
-  CopyStream copies_;
+  CopyStream copies_, clock_;
 };
 
 }  // namespace spillway
