@@ -52,6 +52,9 @@ struct AllocatorContext {
   void tell_pressure() {
     if (const auto call = pressure.exchange(nullptr)) call();
   }
+  void tell_host_memory_need() const {
+    if (const auto call = host_memory_need.load()) call();
+  }
   // Bytes of blocks of other devices that lie on this one. `bytes` is added: modulo 2^64, so also subtracted.
   void count_guest(DeviceId device, uint64_t bytes) {
     guests[static_cast<size_t>(device)].fetch_add(bytes);
@@ -65,6 +68,7 @@ struct AllocatorContext {
   std::atomic<Observer*> observer{nullptr};
   std::atomic<Pins (*)()> pins{nullptr};              // what must not be moved to another tier; see tiers.h
   std::atomic<void (*)()> pressure{nullptr};          // called once, when memory becomes short
+  std::atomic<void (*)()> host_memory_need{nullptr};  // see tiers.h
   std::atomic<void (*)(int32_t)> collector{nullptr};  // lets go of what others only keep
   StreamKnowledge streams;
   std::atomic<uint64_t> incidents{0};

@@ -307,7 +307,6 @@ uint64_t DeviceHeap::give_back(uint64_t most_bytes, uint64_t pool) {
   if (heap_.forked()) return 0;
   const Device::Scope scope(*heap_.device);
   if (pending_.any()) pending_.poll();
-  tier_memory_.release_kept();
   reclaimer_.drain_all();
   uint64_t bytes = reclaimer_.release_spare(most_bytes);
   if (bytes < most_bytes) bytes += reclaimer_.release_singles(pool);
@@ -423,6 +422,18 @@ void DeviceHeap::hurry_returns(bool hurried) {
   if (heap_.forked()) return;
   const Locked guard(heap_.lock);
   heap_.tiers.needs.hurry(hurried ? heap_.tiers.steps.orders() : 0);
+}
+
+bool DeviceHeap::make_host_memory_ahead(uint64_t most_bytes) {
+  if (heap_.forked()) return false;
+  const Device::Scope scope(*heap_.device);
+  return tier_memory_.host().make_ahead(most_bytes);
+}
+
+void DeviceHeap::release_host_memory() {
+  if (heap_.forked()) return;
+  const Device::Scope scope(*heap_.device);
+  tier_memory_.host().release(0);
 }
 
 Peers DeviceHeap::peers() {

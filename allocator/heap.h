@@ -44,7 +44,9 @@ class DeviceHeap {
 
   // Blocks in other tiers; see tiers.h.
   uint64_t spilled_bytes(Tier tier);
-  uint64_t pinned_host_cache_bytes() const { return tier_memory_.kept_host_bytes(); }
+  uint64_t kept_host_bytes() const { return tier_memory_.host().kept_bytes(); }
+  bool make_host_memory_ahead(uint64_t most_bytes);
+  void release_host_memory();
   uint64_t returnable_bytes();
   uint64_t unspill();
   void postpone_return() { unspiller_.postpone(); }
@@ -84,7 +86,7 @@ class DeviceHeap {
   TierMemory tier_memory_{*heap_.device, heap_.shared};
   BlockReleaser releaser_{heap_, tier_memory_};
   PendingFrees pending_{heap_, drain_, releaser_};
-  Migration migration_{heap_, releaser_};
+  Migration migration_{heap_, releaser_, tier_memory_.host()};
   Reclaimer reclaimer_{heap_, drain_};
   FileCopies file_{heap_, migration_};
   Spiller spiller_{heap_, tier_memory_, migration_, file_};

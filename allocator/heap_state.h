@@ -68,6 +68,7 @@ struct TierState {
   uint64_t moves = 0;
   ToldSlowdown told_slowdown;
   Peers peers;
+  bool expects_spill = false;  // a request has failed, or little of the limit is left
 };
 
 // What the trace was last told.

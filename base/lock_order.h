@@ -49,7 +49,7 @@ enum class LockOrder : uint8_t {
   kHeap,             // allocator: tiling and counters of a device
   kTags,             // strategies/core: phases, steps, pins
   kObserver,         // allocator/accounting: who is told
-  kPinnedHostCache,  // allocator/tiers
+  kHostMemory,       // allocator/tiers: host memory that is kept
   kPageFile,         // allocator/tiers
   kBackoff,          // base
   kHostPages,        // allocator/pages: where host memory can be made

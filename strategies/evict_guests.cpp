@@ -13,7 +13,8 @@ namespace {
 constexpr uint64_t kAhead = 256 << 20;
 
 uint64_t evict(Allocator& allocator, const SpillLimits& limits, DeviceId device, uint64_t bytes) {
-  return evict_guests(allocator, device, bytes + kAhead, host_room_bytes(allocator, limits, device));
+  return evict_guests(allocator, device, bytes + kAhead,
+                      host_room_bytes(allocator, limits, device, Kept::kStays));
 }
 
 class EvictGuests final : public Strategy {

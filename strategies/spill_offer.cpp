@@ -8,10 +8,20 @@
 
 namespace spillway {
 
-uint64_t host_room_bytes(Allocator& allocator, const SpillLimits& limits, DeviceId device) {
-  const uint64_t there = spilled_bytes(allocator, Tier::kHost) + pinned_host_cache_bytes(allocator, device);
-  return std::min(limits.host_bytes > there ? limits.host_bytes - there : 0,
-                  limits.available == nullptr ? UINT64_MAX : limits.available());
+uint64_t host_room_bytes(Allocator& allocator, const SpillLimits& limits, DeviceId device, Kept others) {
+  const uint64_t elsewhere = others_kept_host_bytes(allocator, device),
+                 own = kept_host_bytes(allocator, device);
+  const uint64_t usable = own + (others == Kept::kCanBeTaken ? elsewhere : 0);
+  const uint64_t there = spilled_bytes(allocator, Tier::kHost) + own + elsewhere - usable;
+  const uint64_t budget = limits.host_bytes > there ? limits.host_bytes - there : 0;
+  return limits.available == nullptr ? budget : std::min(budget, usable + limits.available());
+}
+
+uint64_t host_bytes_to_make(Allocator& allocator, const SpillLimits& limits) {
+  constexpr DeviceId kNone{-1};
+  const uint64_t there = spilled_bytes(allocator, Tier::kHost) + others_kept_host_bytes(allocator, kNone);
+  const uint64_t budget = limits.host_bytes > there ? limits.host_bytes - there : 0;
+  return limits.available == nullptr ? budget : std::min(budget, limits.available());
 }
 
 Offer refused(const char* format, uint64_t first, uint64_t second) {
@@ -36,9 +46,10 @@ Offer offer_of(const SpillEstimate& estimate, double most_slowdown) {
                   estimate.slowdown, most_slowdown);
   }
   const double copy_us = static_cast<double>(estimate.bytes) / estimate.bytes_per_us;
+  // Pages change places while others are copied.
+  const double remap_us = static_cast<double>(estimate.bytes / costs::kCostPageBytes * costs::kRemapUs);
   offer.bytes = estimate.useful_bytes;
-  offer.cost_us = static_cast<uint64_t>(copy_us) + estimate.bytes / costs::kCostPageBytes * costs::kRemapUs +
-                  costs::kQuiesceUs;
+  offer.cost_us = static_cast<uint64_t>(estimate.make_us + std::max(copy_us, remap_us)) + costs::kQuiesceUs;
   return offer;
 }
 

@@ -8,8 +8,12 @@
 
 namespace spillway {
 
-// What the budget and the machine leave for blocks of `device`, which keeps some for its next spill.
-uint64_t host_room_bytes(Allocator& allocator, const SpillLimits& limits, DeviceId device);
+// What other devices keep of host memory for their next spills.
+enum class Kept : uint8_t { kStays, kCanBeTaken };
+// What the budget and the machine leave for blocks of `device`, with what it keeps itself.
+uint64_t host_room_bytes(Allocator& allocator, const SpillLimits& limits, DeviceId device, Kept others);
+// What may still be made of it, beside what is in use and kept.
+uint64_t host_bytes_to_make(Allocator& allocator, const SpillLimits& limits);
 
 // `why_not` with two amounts of memory in its text.
 Offer refused(const char* format, uint64_t first, uint64_t second);

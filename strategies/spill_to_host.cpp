@@ -11,7 +11,7 @@ class SpillToHost final : public Strategy {
     return {"spill_to_host", Guarantee::kBitExact, kNeedsIdleDevice | kNeedsGate};
   }
   Offer offer(const PendingRequest& request) noexcept override {
-    const SpillPlace where = place(request.event);
+    const SpillPlace where = place(request.event, Kept::kCanBeTaken);
     const SpillEstimate estimate = request.estimate_spill(where);
     if (estimate.needed_bytes == 0) return {};
     if (estimate.movable_bytes >= estimate.needed_bytes && estimate.useful_bytes == 0)
@@ -20,12 +20,16 @@ class SpillToHost final : public Strategy {
     return offer_of(estimate, limits_.most_slowdown);
   }
   Relief relieve(PendingRequest& request) noexcept override {
-    return {request.spill(place(request.event)).bytes, false, "moved cold blocks to host memory"};
+    const DeviceId device = request.event.device;
+    const SpillEstimate estimate = request.estimate_spill(place(request.event, Kept::kStays));
+    if (estimate.useful_bytes == 0) release_host_memory(allocator_, device);
+    return {request.spill(place(request.event, Kept::kStays)).bytes, false,
+            "moved cold blocks to host memory"};
   }
 
  private:
-  SpillPlace place(const OomEvent& event) const {
-    return {.tier = Tier::kHost, .most_bytes = host_room_bytes(allocator_, limits_, event.device)};
+  SpillPlace place(const OomEvent& event, Kept others) const {
+    return {.tier = Tier::kHost, .most_bytes = host_room_bytes(allocator_, limits_, event.device, others)};
   }
 
   Allocator& allocator_;

@@ -69,6 +69,7 @@ Device::~Device() {
     Scope scope(*this);
     for (CUevent event : events_) table_.cuEventDestroy(event);
     copies_.end();
+    clock_.end();
   }
   table_.cuDevicePrimaryCtxRelease(device_);
 }
@@ -204,6 +205,12 @@ CUresult Device::map(uint64_t address, std::span<const driver::Page> pages) {
   std::vector<CUmemAccessDesc> access = access_;
   access.push_back(*cpu);
   return driver::map(table_, address, pages, access);
+}
+
+CUresult Device::map_for_itself(uint64_t address, driver::Page page) {
+  const CUmemAccessDesc own{properties_.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  calls_.fetch_add(2, std::memory_order_relaxed);
+  return driver::map(table_, address, {&page, 1}, {&own, 1});
 }
 
 CUresult Device::unmap(uint64_t address, uint64_t bytes) {

@@ -68,6 +68,8 @@ class Device {
   // `to`.
   bool loses_atomics(CUdevice from, CUdevice to) const;
   CopyStream& copies() { return copies_; }
+  // The device's clock now, whatever is queued; 0 where it can not be read.
+  uint64_t clock_us() { return clock_.time_us(); }
   // Pinned host memory, and back.
   CUresult allocate_host(uint64_t bytes, void** memory) { return table_.cuMemHostAlloc(memory, bytes, 0); }
   void free_host(void* memory) { table_.cuMemFreeHost(memory); }
@@ -84,6 +86,8 @@ class Device {
   CUresult set_access(uint64_t address, uint64_t bytes, const CUmemAccessDesc& access);
   // Pages of one kind: all of them of the host, or none.
   CUresult map(uint64_t address, std::span<const driver::Page> pages);
+  // With access for no other device.
+  CUresult map_for_itself(uint64_t address, driver::Page page);
   CUresult unmap(uint64_t address, uint64_t bytes);
   // Free bytes of the device, whoever holds the rest; `fallback` when the driver does not say.
   uint64_t free_bytes(uint64_t fallback);
@@ -101,7 +105,8 @@ class Device {
   CUresult drain_all() { return table_.cuCtxSynchronize(); }
 
  private:
-  Device(const driver::Table& table, DeviceId id) : table_(table), id_(id), host_(table), copies_(table) {}
+  Device(const driver::Table& table, DeviceId id)
+      : table_(table), id_(id), host_(table), copies_(table), clock_(table) {}
   CUresult start(bool* unsupported, std::string* text);
   bool all_reach(CUdevice peer) const;
   CUresult count(CUresult result) {
@@ -120,7 +125,7 @@ class Device {
   Mutex<LockOrder::kDeviceEvents> events_mutex_;
   std::vector<CUevent> events_ SPILLWAY_GUARDED_BY(events_mutex_);
   HostPages host_;
-  CopyStream copies_;
+  CopyStream copies_, clock_;
 };
 
 }  // namespace spillway

@@ -85,6 +85,13 @@ uint64_t Reclaimer::hold(std::vector<IdleRange>& idle, IdlePages what, PageReser
   return bytes;
 }
 
+void Reclaimer::hold_unmapped(std::vector<IdleRange>& idle, PageReservation* into) {
+  PagePool::Pages pages;
+  unmap(idle);
+  settle(idle, &pages);
+  into->pages.insert(into->pages.end(), pages.begin(), pages.end());
+}
+
 uint64_t Reclaimer::reclaim_anything(uint64_t bytes, PageReservation* into) {
   std::vector<IdleRange> idle;
   drain_until([&] {

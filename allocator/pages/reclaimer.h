@@ -36,6 +36,8 @@ class Reclaimer {
 
   // Unmaps ranges that were taken out, and reserves their pages, or their bytes as budget. Returns the bytes.
   uint64_t hold(std::vector<IdleRange>& idle, IdlePages what, PageReservation* into);
+  // The same for who holds `mappings_mutex` already, and keeps the pages.
+  void hold_unmapped(std::vector<IdleRange>& idle, PageReservation* into);
   // Idle pages of at least `bytes`, or all that there are, as budget.
   uint64_t reclaim_anything(uint64_t bytes, PageReservation* into);
 

@@ -26,7 +26,9 @@ Status RequestPath::allocate(const Request& request, uint64_t size, bool injecte
 Status RequestPath::end(Miss& miss, Served served, FailurePtr* failure) {
   if (served == Served::kFailed) return driver_failure(miss, failure);
   learn_under_pressure(heap_, served == Served::kShort);
-  return served == Served::kShort ? run_handler(miss, failure) : Status::kOk;
+  const Status status = served == Served::kShort ? run_handler(miss, failure) : Status::kOk;
+  makers_.spiller.foresee(served == Served::kShort);
+  return status;
 }
 
 Miss RequestPath::pages_for(uint64_t bytes, StreamId stream) const {

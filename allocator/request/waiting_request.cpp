@@ -2,16 +2,10 @@
 
 #include <algorithm>
 
+#include "allocator/costs.h"
 #include "allocator/tiers/choice/choose.h"
 
 namespace spillway {
-namespace {
-
-// The device stands still for a spill, so more goes than is needed: at most this, and a share of the limit.
-constexpr uint64_t kMostAhead = 256 << 20, kAheadShare = 32;
-
-}  // namespace
-
 bool WaitingRequest::retry() noexcept {
   if (miss_.ended()) return true;
   if (miss_.persistent || (miss_.injected && miss_.tries++ == 0)) return false;
@@ -150,6 +144,7 @@ SpillEstimate WaitingRequest::estimate_spill(const SpillPlace& where) const noex
   out.slowdown = slowdown(heap_, moves);
   out.measured = heap_.tiers.steps.measured();
   out.bytes_per_us = bytes_per_us(heap_, where.tier);
+  out.make_us = makers_.spiller.make_us(moves);
   return out;
 }
 
@@ -167,8 +162,8 @@ SpillResult WaitingRequest::spill(const SpillPlace& where) noexcept {
     take_place(heap_, miss_, missing->placement);
     idle = heap_.tiling.take_idle(needed);
     for (const IdleRange& it : idle) needed -= std::min(needed, it.range.bytes());
-    const uint64_t ahead = std::min(kMostAhead, heap_.most_bytes() / kAheadShare);
-    if (needed != 0) moves = choose_moves(heap_, needed + ahead, where, where.most_bytes);
+    if (needed != 0)
+      moves = choose_moves(heap_, needed + costs::ahead_bytes(heap_.most_bytes()), where, where.most_bytes);
     heap_.tiers.spilled.begin_moves(moves);
   }
   const uint64_t idle_bytes = makers_.reclaimer.hold(idle, IdlePages::kKeep, &miss_.pages);

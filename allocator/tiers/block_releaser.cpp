@@ -103,10 +103,10 @@ void BlockReleaser::end() {
     for (const Piece& piece : there.pieces) {
       if (piece.gone || piece.tier == Tier::kNvme) continue;
       heap_.device->unmap(piece.range.begin, piece.range.bytes());
-      heap_.device->release(piece.handle);
+      memory_.give_back(piece);
     }
   }
-  memory_.release_kept();
+  memory_.host().release(0);
 }
 
 }  // namespace spillway

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <set>
 #include <utility>
 
 #include "allocator/accounting/journal.h"
+#include "allocator/tiers/host/to_host.h"
 
 namespace spillway {
 
@@ -17,41 +19,49 @@ std::vector<driver::Page> Migration::pages_in(const Block* block, AddressRange r
   return pages;
 }
 
-// Moves of neighbours, which are one exchange: the driver takes about as long for one page as for many.
-struct Migration::Run {
-  // Also in one segment: CUDA promises nothing of a range that crosses from one reservation into the next.
-  bool continues(const Move& move, uint64_t most_bytes) const {
-    const Move& last = *moves.back();
-    return last.range.end == move.range.begin && last.block->arena == move.block->arena &&
-           last.block->segment == move.block->segment && last.tier == move.tier && last.was == move.was &&
-           bytes() + move.range.bytes() <= most_bytes;
-  }
-  // The place in the chooser's order of the one that it put first.
-  const Move* first() const { return *std::ranges::min_element(moves); }
-  uint64_t bytes() const { return moves.back()->range.end - moves.front()->range.begin; }
-  // One link's time is known only where the device is at one end.
-  bool over_one_link() const {
-    return moves.front()->tier == Tier::kDevice || moves.front()->was == Tier::kDevice;
-  }
-  size_t other_tier() const { return static_cast<size_t>(std::max(moves.front()->tier, moves.front()->was)); }
+namespace {
 
-  std::vector<Move*> moves;
-};
+constexpr uint64_t kMostBytes = 16 << 20;  // that are ordered as one
+
+bool goes_to_host(const Move& move) {
+  return move.tier == Tier::kHost;
+}
+
+bool comes_from_host(const Move& move) {
+  return move.was == Tier::kHost;
+}
+
+// One link's time is known only where the device is at one end.
+bool over_one_link(const Move& move) {
+  return move.tier == Tier::kDevice || move.was == Tier::kDevice;
+}
+
+size_t other_tier(const Move& move) {
+  return static_cast<size_t>(std::max(move.tier, move.was));
+}
+
+std::vector<Move*> those(const std::vector<Move*>& moves, bool (*are)(const Move&), bool wanted = true) {
+  std::vector<Move*> found;
+  std::ranges::copy_if(moves, std::back_inserter(found),
+                       [&](const Move* move) { return are(*move) == wanted; });
+  return found;
+}
+
+}  // namespace
 
 struct Migration::Begun {
-  Run run;
+  Neighbours run;
   Remap remap;
 };
 
 // Nothing: the driver refused.
-std::optional<Migration::Begun> Migration::begin_run(Run run) {
+std::optional<Migration::Begun> Migration::begin_run(Neighbours run) {
   std::vector<driver::Page> from, to;
   for (const Move* move : run.moves) {
     from.insert(from.end(), move->from.begin(), move->from.end());
     to.insert(to.end(), move->to.begin(), move->to.end());
   }
-  const AddressRange range{run.moves.front()->range.begin, run.moves.back()->range.end};
-  Remap remap(*heap_.device, range, std::move(from), std::move(to));
+  Remap remap(*heap_.device, run.range(), std::move(from), std::move(to));
   const CUresult result = remap.begin();
   if (result == CUDA_SUCCESS) return Begun{std::move(run), std::move(remap)};
   remap.undo();
@@ -60,43 +70,25 @@ std::optional<Migration::Begun> Migration::begin_run(Run run) {
   return std::nullopt;
 }
 
-// Neighbours beside each other, as many as one run takes; for the rest in the chooser's order, because memory
-// may end half-way.
-std::vector<Move*> Migration::beside_neighbours(std::vector<Move>& moves, uint64_t most_bytes) {
-  std::vector<Move*> ordered;
-  ordered.reserve(moves.size());
-  for (Move& move : moves) ordered.push_back(&move);
-  std::ranges::sort(ordered, {}, [](const Move* move) { return move->range.begin; });
-  std::vector<Run> groups;
-  for (Move* move : ordered) {
-    if (groups.empty() || !groups.back().continues(*move, most_bytes)) groups.emplace_back();
-    groups.back().moves.push_back(move);
-  }
-  std::ranges::sort(groups, {}, &Run::first);
-  ordered.clear();
-  for (const Run& group : groups) ordered.insert(ordered.end(), group.moves.begin(), group.moves.end());
-  return ordered;
-}
-
 // Each is begun as soon as its memory is there, and the first are short, so that copies begin soon.
-std::vector<Migration::Begun> Migration::begin_runs(std::vector<Move>& moves, const Provide& provide) {
-  constexpr uint64_t kFirstBytes = 2 << 20, kMostBytes = 16 << 20;
+std::vector<Migration::Begun> Migration::begin_runs(const std::vector<Move*>& moves, const Provide& provide) {
+  constexpr uint64_t kFirstBytes = 2 << 20, kLastBytes = 16 << 20;
   std::vector<Begun> runs;
-  Run next;
+  Neighbours next;
   uint64_t most_bytes = kFirstBytes;
   const auto begin = [&] {
     if (next.moves.empty()) return true;
     std::optional<Begun> begun = begin_run(std::exchange(next, {}));
     if (!begun) return false;
     runs.push_back(*std::move(begun));
-    most_bytes = std::min(2 * most_bytes, kMostBytes);
+    most_bytes = std::min(2 * most_bytes, kLastBytes);
     return true;
   };
-  for (Move* move : beside_neighbours(moves, kMostBytes)) {
+  for (Move* move : moves) {
     if (!provide(*move)) continue;
     if (!next.moves.empty() && !next.continues(*move, most_bytes) && !begin()) return runs;
     next.moves.push_back(move);
-    if (next.bytes() >= most_bytes && !begin()) return runs;
+    if (next.range().bytes() >= most_bytes && !begin()) return runs;
   }
   begin();
   return runs;
@@ -114,23 +106,53 @@ void Migration::finish_run(Begun& begun) {
 }
 
 // The pages of runs that are over change places while later ones are still copied.
-void Migration::run(std::vector<Move>& moves, const Provide& provide) {
+void Migration::remap(const std::vector<Move*>& moves, const Provide& provide) {
   retry_left_over();
   const uint64_t begun_us = heap_.device->copies().time_us();
   std::array<uint64_t, kTiers> bytes{};
   std::array<double, kTiers> us{};
   for (Begun& begun : begin_runs(moves, provide)) {
     finish_run(begun);
-    const Run& run = begun.run;
-    if (begun.remap.copy_us() <= 0 || !run.over_one_link()) continue;
-    bytes[run.other_tier()] += run.bytes();
-    us[run.other_tier()] += begun.remap.copy_us();
+    const Move& first = *begun.run.moves.front();
+    if (begun.remap.copy_us() <= 0 || !over_one_link(first)) continue;
+    bytes[other_tier(first)] += begun.run.range().bytes();
+    us[other_tier(first)] += begun.remap.copy_us();
   }
   for (size_t tier = 0; tier < kTiers; ++tier) measured(static_cast<Tier>(tier), bytes[tier], us[tier]);
   const uint64_t ended_us = heap_.device->copies().time_us();
   const Locked guard(heap_.lock);
   ++heap_.tiers.moves;
   if (begun_us != 0 && ended_us > begun_us) heap_.tiers.moved_us += static_cast<double>(ended_us - begun_us);
+}
+
+void Migration::move_to_host(const std::vector<Move*>& moves, const Provide& provide) {
+  ToHost host(heap_, host_, [this](const Move& move, CUresult result) { record(move, result); });
+  for (Move* move : moves)
+    if (provide(*move) && !host.add(*move)) break;
+  host.finish();
+  if (!moves.empty() && over_one_link(*moves.front()))
+    measured(Tier::kHost, host.copied_bytes(), host.copies_us());
+}
+
+void Migration::move_from_host(const std::vector<Move*>& moves, const PageSource& pages) {
+  FromHost host(heap_, host_, pages, [this](const Move& move, CUresult result) { record(move, result); });
+  for (Move* move : moves)
+    if (!host.add(*move)) break;
+  host.finish();
+  measured(Tier::kHost, host.copied_bytes(), host.copies_us());
+}
+
+void Migration::move_out(std::vector<Move>& moves, const Provide& provide) {
+  const std::vector<Move*> ordered = beside_neighbours(moves, kMostBytes);
+  move_to_host(those(ordered, goes_to_host), provide);
+  remap(those(ordered, goes_to_host, false), provide);
+}
+
+void Migration::move_in(std::vector<Move>& moves, const PageSource& pages) {
+  const std::vector<Move*> ordered = beside_neighbours(moves, kMostBytes);
+  move_from_host(those(ordered, comes_from_host), pages);
+  remap(those(ordered, comes_from_host, false),
+        [&](Move& move) { return pages(move.range.bytes(), &move.to); });
 }
 
 void Migration::end(Block* block) {

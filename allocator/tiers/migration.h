@@ -13,6 +13,8 @@
 #include "allocator/heap_state.h"
 #include "allocator/pages/remap.h"
 #include "allocator/tiers/block_releaser.h"
+#include "allocator/tiers/host/from_host.h"
+#include "allocator/tiers/neighbours.h"
 
 namespace spillway {
 
@@ -20,11 +22,14 @@ class Migration {
  public:
   // Gets the memory that a move goes to; false: there is none, and the move is left out.
   using Provide = std::function<bool(Move&)>;
+  using PageSource = FromHost::PageSource;
 
-  Migration(HeapState& heap, BlockReleaser& releaser) : heap_(heap), releaser_(releaser) {}
+  Migration(HeapState& heap, BlockReleaser& releaser, const HostMemory& host)
+      : heap_(heap), releaser_(releaser), host_(host) {}
 
-  // Sets `done` in each; the tiling still has the old pages. `mappings_mutex` is held.
-  void run(std::vector<Move>& moves, const Provide& provide);
+  // These set `done` in each; the tiling still has the old pages. `mappings_mutex` is held.
+  void move_out(std::vector<Move>& moves, const Provide& provide);
+  void move_in(std::vector<Move>& moves, const PageSource& pages);
   // Once for each block of `moves`; those that were freed meanwhile go now.
   void end(const std::vector<Move>& moves);
   void end(Block* block);
@@ -39,16 +44,18 @@ class Migration {
   void retry_left_over();
 
  private:
-  struct Run;
   struct Begun;
-  static std::vector<Move*> beside_neighbours(std::vector<Move>& moves, uint64_t most_bytes);
-  std::optional<Begun> begin_run(Run run);
-  std::vector<Begun> begin_runs(std::vector<Move>& moves, const Provide& provide);
+  void move_to_host(const std::vector<Move*>& moves, const Provide& provide);
+  void move_from_host(const std::vector<Move*>& moves, const PageSource& pages);
+  void remap(const std::vector<Move*>& moves, const Provide& provide);
+  std::optional<Begun> begin_run(Neighbours run);
+  std::vector<Begun> begin_runs(const std::vector<Move*>& moves, const Provide& provide);
   void finish_run(Begun& begun);
   void leave_over(const Remap& remap);
 
   HeapState& heap_;
   BlockReleaser& releaser_;
+  const HostMemory& host_;
   std::atomic<uint32_t> ended_{0};
   Mutex<LockOrder::kLeftOver> left_over_mutex_;
   std::vector<Staging> left_over_ SPILLWAY_GUARDED_BY(left_over_mutex_);

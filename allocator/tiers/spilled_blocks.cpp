@@ -44,18 +44,19 @@ void SpilledBlocks::uncount(const Piece& piece) {
   if (piece.tier == Tier::kPeer && !piece.gone) shared_.count_guest(piece.peer, 0 - piece.range.bytes());
 }
 
-void SpilledBlocks::remove_last(Block* block) {
+void SpilledBlocks::remove(Block* block, uint64_t begin) {
   std::vector<Piece>& pieces = blocks_.at(block).pieces;
-  bytes_ -= pieces.back().range.bytes();
-  uncount(pieces.back());
-  pieces.pop_back();
+  const auto back = std::ranges::find(pieces, begin, [](const Piece& piece) { return piece.range.begin; });
+  bytes_ -= back->range.bytes();
+  uncount(*back);
+  pieces.erase(back);
 }
 
 void SpilledBlocks::went_to_host(const Move& move) {
   for (Piece& piece : blocks_.at(move.block).pieces) {
     if (piece.range.begin != move.range.begin) continue;
     uncount(piece);
-    piece.handle = move.to.front().handle;
+    piece.pages = move.to;
     piece.tier = Tier::kHost;
   }
 }

@@ -1,8 +1,8 @@
 // Blocks of which pages lie in another tier, or are on their way there or back.
 //
-// A block's pieces are its end, the last that went in front. While a block moves, or its pages are taken away
-// for good, one thread has it claimed and nobody else changes its pieces. A block that is freed meanwhile
-// goes when the move has ended.
+// A block's pieces lie at its end, the last that went in front; those that have come back leave gaps. While a
+// block moves, or its pages are taken away for good, one thread has it claimed and nobody else changes its
+// pieces. A block that is freed meanwhile goes when the move has ended.
 //
 // Thread-safety: guarded by the heap's lock. Ownership: names memory; TierMemory gives it back. Errors: none.
 // Units: bytes.
@@ -23,10 +23,10 @@ namespace spillway {
 // Where a part of a live block lies.
 struct Piece {
   AddressRange range;
-  CUmemGenericAllocationHandle handle = 0;
+  std::vector<driver::Page> pages{};  // one after the other; kNvme: none
   Tier tier = Tier::kHost;
   DeviceId peer{};                         // kPeer
-  std::vector<PageFile::Stored> stored{};  // kNvme: then there is no handle
+  std::vector<PageFile::Stored> stored{};  // kNvme
   bool gone = false;                       // of a freed block: it is not mapped any more
   bool mapped = false;                     // kNvme: there are pages for its bytes again
 };
@@ -69,8 +69,8 @@ class SpilledBlocks {
   [[nodiscard]] bool end_move(Block* block);
 
   void add(Block* block, const Piece& piece);
-  // The piece that went last has come back.
-  void remove_last(Block* block);
+  // The piece that begins there has come back.
+  void remove(Block* block, uint64_t begin);
   // A piece that a peer had is in host memory.
   void went_to_host(const Move& move);
   // Of a freed block: the piece is mapped no more, and its memory serves others.

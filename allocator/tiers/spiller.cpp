@@ -2,9 +2,16 @@
 
 #include <algorithm>
 
+#include "allocator/costs.h"
 #include "allocator/tiers/choice/choose.h"
 
 namespace spillway {
+namespace {
+
+// Of the limit: with no more of it left, growth soon fails.
+constexpr uint64_t kNearLimitShare = 16;
+
+}  // namespace
 
 SpillResult Spiller::move_out(std::vector<Move> moves, const SpillPlace& where, PageReservation* into) {
   if (moves.empty()) return {};
@@ -14,25 +21,56 @@ SpillResult Spiller::move_out(std::vector<Move> moves, const SpillPlace& where, 
   return out;
 }
 
+HostMemory::Amount Spiller::host_amount_of(const std::vector<Move>& moves) const {
+  HostMemory::Amount amount;
+  for (const Move& move : moves)
+    if (move.tier == Tier::kHost) amount += memory_.host().amount_of(move.range.bytes());
+  return amount;
+}
+
+double Spiller::make_us(const std::vector<Move>& moves) const {
+  const double measured = memory_.host().made_bytes_per_us();
+  return static_cast<double>(memory_.host().missing_bytes(host_amount_of(moves))) /
+         (measured != 0 ? measured : static_cast<double>(costs::kMakeHostBytesPerUs));
+}
+
+bool Spiller::begin_to_expect(bool failed) {
+  const Locked guard(heap_.lock);
+  const uint64_t most = heap_.most_bytes();
+  if (heap_.tiers.expects_spill || (!failed && heap_.pages.held() < most - most / kNearLimitShare))
+    return false;
+  heap_.tiers.expects_spill = true;
+  // As much as goes beyond the need; of blocks' sizes nothing is known yet.
+  const uint64_t bytes = costs::ahead_bytes(most), chunk = host_chunk_bytes(heap_.page_bytes);
+  memory_.host().expect(
+      {bytes / chunk, (std::min(bytes, chunk - 1) + heap_.page_bytes - 1) / heap_.page_bytes});
+  return true;
+}
+
+// When the request has been served: what the driver does then holds it up no longer.
+void Spiller::foresee(bool failed) {
+  if (heap_.shared.host_memory_need.load(std::memory_order_relaxed) == nullptr) return;
+  if (begin_to_expect(failed) || failed) heap_.shared.tell_host_memory_need();
+}
+
 SpillResult Spiller::to_memory(std::vector<Move>& moves, const SpillPlace& where, PageReservation* into) {
   SpillResult out;
   SpillPlace left = where;
+  memory_.host().expect(host_amount_of(moves));
   {
     const SharedLocked mapping(heap_.mappings_mutex);
-    migration_.run(moves, [&](Move& move) {
-      CUmemGenericAllocationHandle handle = 0;
-      out.refused = out.refused || memory_.make(left, move.range.bytes(), &handle) != CUDA_SUCCESS;
+    migration_.move_out(moves, [&](Move& move) {
+      out.refused = out.refused || memory_.make(left, move.range.bytes(), &move.to) != CUDA_SUCCESS;
       if (out.refused) return false;
       left.most_bytes -= std::min(left.most_bytes, move.range.bytes());
       move.from = migration_.pages_in(move.block, move.range);
-      move.to = {{handle, move.range.bytes()}};
       return true;
     });
     out.bytes = settle(moves, into);
   }
   for (const Move& move : moves)
     if (!move.done && !move.to.empty())
-      memory_.give_back({.range = move.range, .handle = move.to.front().handle, .tier = move.tier});
+      memory_.give_back({.range = move.range, .pages = move.to, .tier = move.tier});
   return out;
 }
 
@@ -69,11 +107,9 @@ uint64_t Spiller::settle(const std::vector<Move>& moves, PageReservation* into) 
     for (const driver::Page& page : move.from) into->pages.push_back(page.handle);
     for (uint64_t at = move.range.begin; at < move.range.end; at += heap_.page_bytes)
       arena.set_page(at, move.tier == Tier::kNvme ? kPageStored : kPageElsewhere);
-    heap_.tiers.spilled.add(move.block, {.range = move.range,
-                                         .handle = move.to.empty() ? 0 : move.to.front().handle,
-                                         .tier = move.tier,
-                                         .peer = move.peer,
-                                         .stored = move.stored});
+    heap_.tiers.spilled.add(
+        move.block,
+        {.range = move.range, .pages = move.to, .tier = move.tier, .peer = move.peer, .stored = move.stored});
     bytes += move.range.bytes();
   }
   heap_.pages.unmap(bytes);
@@ -93,14 +129,12 @@ uint64_t Spiller::guests_to_host(DeviceId peer, uint64_t bytes, uint64_t most_ho
   uint64_t moved = 0;
   {
     const SharedLocked mapping(heap_.mappings_mutex);
-    migration_.run(moves, [&](Move& move) {
-      CUmemGenericAllocationHandle handle = 0;
+    migration_.move_out(moves, [&](Move& move) {
       const SpillPlace where{.tier = Tier::kHost, .most_bytes = most_host_bytes};
       if (move.range.bytes() > most_host_bytes ||
-          memory_.make(where, move.range.bytes(), &handle) != CUDA_SUCCESS)
+          memory_.make(where, move.range.bytes(), &move.to) != CUDA_SUCCESS)
         return false;
       most_host_bytes -= move.range.bytes();
-      move.to = {{handle, move.range.bytes()}};
       return true;
     });
     moved = settle_guests(moves);
@@ -108,7 +142,7 @@ uint64_t Spiller::guests_to_host(DeviceId peer, uint64_t bytes, uint64_t most_ho
   for (const Move& move : moves)
     if (!move.to.empty())
       memory_.give_back({.range = move.range,
-                         .handle = (move.done ? move.from : move.to).front().handle,
+                         .pages = move.done ? move.from : move.to,
                          .tier = move.done ? Tier::kPeer : Tier::kHost});
   migration_.end(moves);
   return moved;

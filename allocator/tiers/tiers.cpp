@@ -19,12 +19,38 @@ void touch(Allocator& allocator, uint64_t address) noexcept {
     allocator.heap(DeviceId{block->device}, nullptr, nullptr)->returns().note_use(block, address);
 }
 
-uint64_t pinned_host_cache_bytes(Allocator& allocator, DeviceId except) noexcept {
-  uint64_t bytes = 0;
+namespace {
+
+template <class Do>
+void for_each_heap_but(Allocator& allocator, DeviceId except, Do act) {
   for (int i = 0; i < Allocator::kMaxDevices; ++i)
     if (DeviceId{i} != except && allocator.uses(DeviceId{i}))
-      bytes += allocator.heap(DeviceId{i}, nullptr, nullptr)->pinned_host_cache_bytes();
+      act(*allocator.heap(DeviceId{i}, nullptr, nullptr));
+}
+
+}  // namespace
+
+uint64_t others_kept_host_bytes(Allocator& allocator, DeviceId except) noexcept {
+  uint64_t bytes = 0;
+  for_each_heap_but(allocator, except, [&](const DeviceHeap& heap) { bytes += heap.kept_host_bytes(); });
   return bytes;
+}
+
+uint64_t kept_host_bytes(Allocator& allocator, DeviceId device) noexcept {
+  return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->kept_host_bytes() : 0;
+}
+
+void release_host_memory(Allocator& allocator, DeviceId except) noexcept {
+  for_each_heap_but(allocator, except, [](DeviceHeap& heap) { heap.release_host_memory(); });
+}
+
+bool make_host_memory_ahead(Allocator& allocator, DeviceId device, uint64_t most_bytes) noexcept {
+  return allocator.uses(device) &&
+         allocator.heap(device, nullptr, nullptr)->make_host_memory_ahead(most_bytes);
+}
+
+void set_host_memory_need(Allocator& allocator, void (*call)()) noexcept {
+  allocator.context().host_memory_need.store(call);
 }
 
 uint64_t spilled_bytes(Allocator& allocator, Tier tier) noexcept {

@@ -38,6 +38,7 @@ struct SpillEstimate {
   uint64_t movable_bytes = 0;  // of blocks that may go, at most about as much as is needed
   uint64_t bytes = 0;          // of these, what the place takes
   double bytes_per_us = 0;     // of the way there, as measured; until then a first guess
+  double make_us = 0;          // to make the memory there that is not at hand
   double slowdown = 1;  // expected time per step ÷ that without what is spilled; 1 where nothing is known
   double measured = 0;  // the same as it is now; 0 where that is not known
 };
@@ -54,8 +55,18 @@ void set_pins(Allocator& allocator, Pins (*pins)()) noexcept;
 // The block that begins at `address` is about to be used by work that is queued after this call.
 void touch(Allocator& allocator, uint64_t address) noexcept;
 
-// Host memory that devices other than `except` keep for their next spill.
-uint64_t pinned_host_cache_bytes(Allocator& allocator, DeviceId except) noexcept;
+// Host memory that blocks have left, or that was made ahead: a device keeps it for its next spills. Of all
+// devices but `except`; and that one's own.
+uint64_t others_kept_host_bytes(Allocator& allocator, DeviceId except) noexcept;
+uint64_t kept_host_bytes(Allocator& allocator, DeviceId device) noexcept;
+// It goes back to the driver, but for that of `except`.
+void release_host_memory(Allocator& allocator, DeviceId except) noexcept;
+// Makes some of what the device's next spill is expected to take, at most `most_bytes`; it takes the driver
+// about 10 ms. False: nothing more is wanted or can be had.
+bool make_host_memory_ahead(Allocator& allocator, DeviceId device, uint64_t most_bytes) noexcept;
+// Called, by any thread and under no lock, when a device is expected to spill and has too little host memory
+// for that. Null: nobody makes any ahead.
+void set_host_memory_need(Allocator& allocator, void (*call)()) noexcept;
 // Another device whose memory this one's kernels can use, atomic operations too.
 struct Peer {
   DeviceId device{};

@@ -12,7 +12,6 @@ uint64_t Unspiller::unspill() {
     heap_.tiers.spilled.begin_moves(moves);
   }
   const uint64_t bytes = move_in_on_any_pages(moves);
-  memory_.release_kept();
   if (bytes == 0) postpone();
   const Locked guard(heap_.lock);
   if (bytes != 0) heap_.tiers.steps.blocks_changed();
@@ -36,43 +35,42 @@ uint64_t Unspiller::guests_home(DeviceId peer, uint64_t bytes) {
 
 uint64_t Unspiller::move_in_on_any_pages(std::vector<Move>& moves) {
   PageReservation pages(heap_.page_bytes);
-  std::vector<IdleRange> idle;
   {
     const Locked guard(heap_.lock);
     heap_.tiling.all_is_drained(heap_.order);
-    const uint64_t needed = bytes_of(moves), spare = heap_.pages.spare();
-    idle = heap_.tiling.take_idle(needed > spare ? needed - spare : 0);
   }
-  reclaimer_.hold(idle, IdlePages::kKeep, &pages);
-  const uint64_t bytes = move_in(moves, &pages);
+  const uint64_t bytes = move_in(moves, &pages, Pages::kIdleToo);
   const Locked guard(heap_.lock);
   heap_.pages.put_back(&pages);
   heap_.tiers.needs.moved_in(bytes);
   return bytes;
 }
 
-uint64_t Unspiller::move_in(std::vector<Move>& moves, PageReservation* pages) {
+uint64_t Unspiller::move_in(std::vector<Move>& moves, PageReservation* pages, Pages which) {
   if (moves.empty()) return 0;
   uint64_t bytes = 0;
   {
     const SharedLocked mapping(heap_.mappings_mutex);
-    migration_.run(moves, [&](Move& move) { return provide(move, pages); });
+    migration_.move_in(moves, [&](uint64_t needed, std::vector<driver::Page>* out) SPILLWAY_REQUIRES_SHARED(
+                                  heap_.mappings_mutex) { return provide(needed, pages, which, out); });
     bytes = settle(moves, pages);
   }
   for (const Move& move : moves)
-    if (move.done)
-      memory_.give_back({.range = move.range, .handle = move.from.front().handle, .tier = move.was});
+    if (move.done) memory_.give_back({.range = move.range, .pages = move.from, .tier = move.was});
   migration_.end(moves);
   return bytes;
 }
 
-// Device pages for what comes back: of those at hand, of spare ones, or new.
-bool Unspiller::provide(Move& move, PageReservation* pages) {
-  const uint64_t bytes = move.range.bytes();
+// Of those at hand, of spare ones, of idle ones, or new.
+bool Unspiller::provide(uint64_t bytes, PageReservation* pages, Pages which, std::vector<driver::Page>* out) {
+  std::vector<IdleRange> idle;
   {
     const Locked guard(heap_.lock);
     heap_.pages.reserve_spare(pages, bytes);
+    if (which == Pages::kIdleToo && pages->in_pages() < bytes)
+      idle = heap_.tiling.take_idle(bytes - pages->in_pages());
   }
+  if (!idle.empty()) reclaimer_.hold_unmapped(idle, pages);
   while (pages->in_pages() < bytes) {
     {
       const Locked guard(heap_.lock);
@@ -84,7 +82,7 @@ bool Unspiller::provide(Move& move, PageReservation* pages) {
     pages->pages.push_back(handle);
   }
   for (uint64_t at = 0; at < bytes; at += heap_.page_bytes) {
-    move.to.push_back({pages->pages.back(), heap_.page_bytes});
+    out->push_back({pages->pages.back(), heap_.page_bytes});
     pages->pages.pop_back();
   }
   return true;
@@ -104,7 +102,7 @@ uint64_t Unspiller::settle(const std::vector<Move>& moves, PageReservation* page
       arena.set_page(at, page.handle);
       at += heap_.page_bytes;
     }
-    heap_.tiers.spilled.remove_last(move.block);
+    heap_.tiers.spilled.remove(move.block, move.range.begin);
     bytes += move.range.bytes();
   }
   heap_.pages.map(bytes);

@@ -22,12 +22,15 @@ class Unspiller {
   void postpone();
   // At least `bytes` of what this device's blocks have on `peer`.
   uint64_t guests_home(DeviceId peer, uint64_t bytes);
-  // Of claimed blocks, on reserved pages, spare or new ones; their moves have ended when it returns.
-  uint64_t move_in(std::vector<Move>& moves, PageReservation* pages);
+  // On which pages blocks come back: those that are reserved, spare or new; or idle ones before new ones.
+  enum class Pages : uint8_t { kReserved, kIdleToo };
+  // Of claimed blocks; their moves have ended when it returns.
+  uint64_t move_in(std::vector<Move>& moves, PageReservation* pages, Pages which = Pages::kReserved);
 
  private:
   uint64_t move_in_on_any_pages(std::vector<Move>& moves);
-  bool provide(Move& move, PageReservation* pages);
+  bool provide(uint64_t bytes, PageReservation* pages, Pages which, std::vector<driver::Page>* out)
+      SPILLWAY_REQUIRES_SHARED(heap_.mappings_mutex);
   uint64_t settle(const std::vector<Move>& moves, PageReservation* pages);
 
   HeapState& heap_;

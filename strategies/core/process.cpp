@@ -10,6 +10,7 @@
 #include "allocator/tiers/tiers.h"
 #include "strategies/budget/budget.h"
 #include "strategies/budget/host_budget.h"
+#include "strategies/host_memory_ahead.h"
 #include "strategies/processes/process_service.h"
 
 namespace spillway {
@@ -135,7 +136,10 @@ spillway_status Process::start_locked() {
   // Who sends blocks to another device must be able to take them back.
   if (environment.spill_to_peer || environment.evict_guests)
     ladder->add(make_evict_guests(*allocator, spill_limits()));
-  if (environment.spill_to_host) ladder->add(make_spill_to_host(*allocator, spill_limits()));
+  if (environment.spill_to_host) {
+    ladder->add(make_spill_to_host(*allocator, spill_limits()));
+    make_host_memory_beside(*allocator, spill_limits(), [] { return get().may_spill(); });
+  }
   if (environment.spill_to_nvme && open_page_file(*allocator, environment))
     ladder->add(make_spill_to_nvme(*allocator, spill_limits()));
   set_pins(*allocator, &pins);

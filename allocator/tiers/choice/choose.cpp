@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "allocator/costs.h"
+#include "allocator/tiers/host/host_memory.h"
+
 namespace spillway {
 namespace {
 
@@ -67,6 +70,38 @@ std::vector<Candidate> cold_blocks(const HeapState& heap, Tier where) SPILLWAY_R
   return cold;
 }
 
+// Of a block's `there` bytes. To the host a whole chunk goes instead of a part of one, where that is no more
+// than goes beyond the need anyway: the part would take single pages.
+uint64_t bytes_to_take(const HeapState& heap, uint64_t there, uint64_t needed, Tier tier, uint64_t most)
+    SPILLWAY_REQUIRES(heap.lock) {
+  const uint64_t pages = std::min(there / heap.page_bytes, (needed - 1) / heap.page_bytes + 1);
+  const uint64_t bytes = pages * heap.page_bytes, chunk = host_chunk_bytes(heap.page_bytes);
+  const uint64_t whole = (bytes + chunk - 1) / chunk * chunk;
+  const bool rounds_up = tier == Tier::kHost && whole <= std::min(there, most) &&
+                         whole - bytes <= costs::ahead_bytes(heap.most_bytes());
+  return rounds_up ? whole : bytes;
+}
+
+// To the host by chunks, the block's last first: what was moved stays when memory ends before the rest.
+void add_moves(Move move, uint64_t page_bytes, std::vector<Move>* moves) {
+  const AddressRange whole = move.range;
+  const uint64_t most = move.tier == Tier::kHost ? host_chunk_bytes(page_bytes) : whole.bytes();
+  for (move.range.end = whole.end; move.range.end != whole.begin; move.range.end = move.range.begin) {
+    move.range.begin = move.range.end - std::min(most, move.range.end - whole.begin);
+    moves->push_back(move);
+  }
+}
+
+// The end of what is on the device of a block, for `needed` bytes where `taken` go already. Returns its bytes.
+uint64_t add_end(const HeapState& heap, Block* block, uint64_t needed, const SpillPlace& where, uint64_t taken,
+                 std::vector<Move>* moves) SPILLWAY_REQUIRES(heap.lock) {
+  AddressRange range = movable(heap, block, where.tier);
+  const uint64_t left = where.most_bytes - std::min(where.most_bytes, taken);
+  range.begin = range.end - bytes_to_take(heap, range.bytes(), needed, where.tier, left);
+  add_moves({.block = block, .range = range, .tier = where.tier, .peer = where.peer}, heap.page_bytes, moves);
+  return range.bytes();
+}
+
 // What lies in a file comes back when the program says that it uses it.
 bool returns_by_itself(const SpilledBlocks::Spilled& there) {
   return !there.moving && !there.pieces.empty() && there.pieces.back().tier != Tier::kNvme;
@@ -77,13 +112,8 @@ bool may_return(const Block* block, const SpilledBlocks::Spilled& there, const P
          !pins.cover(block->address, block->size);
 }
 
-// The end of what is on the device of a block, at most `bytes`, whole pages.
-Move end_of(const HeapState& heap, Block* block, uint64_t bytes, const SpillPlace& where)
-    SPILLWAY_REQUIRES(heap.lock) {
-  AddressRange range = movable(heap, block, where.tier);
-  const uint64_t pages = std::min(range.bytes() / heap.page_bytes, (bytes - 1) / heap.page_bytes + 1);
-  range.begin = range.end - pages * heap.page_bytes;
-  return {.block = block, .range = range, .tier = where.tier, .peer = where.peer};
+Move return_of(Block* block, const Piece& piece) {
+  return {.block = block, .range = piece.range, .was = piece.tier, .from = piece.pages};
 }
 
 bool any_of_block(const std::vector<Move>& moves, const Block* block) {
@@ -95,11 +125,13 @@ bool any_of_block(const std::vector<Move>& moves, const Block* block) {
 std::vector<Move> choose_moves(const HeapState& heap, uint64_t bytes, const SpillPlace& where,
                                uint64_t most_bytes) {
   std::vector<Move> moves;
+  uint64_t taken = 0;
   bytes = std::min(bytes, most_bytes / heap.page_bytes * heap.page_bytes);
   for (const Candidate& candidate : cold_blocks(heap, where.tier)) {
     if (bytes == 0) break;
-    moves.push_back(end_of(heap, candidate.block, bytes, where));
-    bytes -= std::min(bytes, moves.back().range.bytes());
+    const uint64_t end = add_end(heap, candidate.block, bytes, where, taken, &moves);
+    taken += end;
+    bytes -= std::min(bytes, end);
   }
   return moves;
 }
@@ -120,7 +152,7 @@ uint64_t returnable_bytes(const HeapState& heap) {
   return 0;
 }
 
-// The last piece that went is the first to come: what stays elsewhere remains the block's end.
+// The pieces that went last are the first to come: what stays elsewhere remains the block's end.
 std::vector<Move> choose_returns(const HeapState& heap, uint64_t most_bytes) {
   std::vector<std::pair<double, Block*>> blocks;
   const Pins pins = heap.shared.pinned();
@@ -132,13 +164,12 @@ std::vector<Move> choose_returns(const HeapState& heap, uint64_t most_bytes) {
   std::sort(blocks.begin(), blocks.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<Move> moves;
   for (const auto& [unused, block] : blocks) {
-    const Piece& piece = heap.tiers.spilled.find(block)->pieces.back();
-    if (piece.range.bytes() > most_bytes) continue;
-    most_bytes -= piece.range.bytes();
-    moves.push_back({.block = block,
-                     .range = piece.range,
-                     .was = piece.tier,
-                     .from = {{piece.handle, piece.range.bytes()}}});
+    const std::vector<Piece>& pieces = heap.tiers.spilled.find(block)->pieces;
+    for (auto piece = pieces.rbegin(); piece != pieces.rend() && piece->tier != Tier::kNvme; ++piece) {
+      if (piece->range.bytes() > most_bytes) break;
+      most_bytes -= piece->range.bytes();
+      moves.push_back(return_of(block, *piece));
+    }
   }
   return moves;
 }
@@ -160,8 +191,7 @@ Exchange choose_exchange(const HeapState& heap, const SpillPlace& where) {
     std::vector<Move> out;
     for (; needed != 0 && next != cold.end() && !next->recent && next->frequency < most; ++next) {
       if (any_of_block(exchange.in, next->block) || next->block == move.block) continue;
-      out.push_back(end_of(heap, next->block, needed, where));
-      needed -= std::min(needed, out.back().range.bytes());
+      needed -= std::min(needed, add_end(heap, next->block, needed, where, where.most_bytes, &out));
     }
     if (needed != 0 || bytes_of(out) > left || any_of_block(exchange.out, move.block)) break;
     left -= bytes_of(out);
@@ -180,11 +210,8 @@ std::vector<Move> choose_guests(const HeapState& heap, DeviceId peer, uint64_t b
     for (const Piece& piece : there.pieces) {
       if (bytes == 0) return moves;
       if (piece.tier != Tier::kPeer || piece.peer != peer) continue;
-      moves.push_back({.block = block,
-                       .range = piece.range,
-                       .tier = Tier::kHost,
-                       .was = Tier::kPeer,
-                       .from = {{piece.handle, piece.range.bytes()}}});
+      moves.push_back(return_of(block, piece));
+      moves.back().tier = Tier::kHost;
       bytes -= std::min(bytes, piece.range.bytes());
     }
   }

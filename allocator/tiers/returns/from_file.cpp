@@ -88,7 +88,7 @@ void BlockReturns::unmap_behind(Block* block, const Piece& piece, Miss& miss) {
 void BlockReturns::settle(Block* block, const Piece& piece) {
   {
     const Locked guard(heap_.lock);
-    heap_.tiers.spilled.remove_last(block);
+    heap_.tiers.spilled.remove(block, piece.range.begin);
   }
   migration_.record({.block = block, .range = piece.range, .was = Tier::kNvme}, CUDA_SUCCESS);
 }

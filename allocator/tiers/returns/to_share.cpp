@@ -41,7 +41,6 @@ Status BlockReturns::return_pieces(Block* block, uint64_t address, FailurePtr* f
     status = return_piece(block, *piece, failure);
     if (status == Status::kOk) status = claim_last(block, address, From::kAnywhere, &piece);
   }
-  memory_.release_kept();
   if (status == Status::kNotFound) return because(status, "the block was freed meanwhile", failure);
   return status;
 }
@@ -50,8 +49,7 @@ Status BlockReturns::return_pieces(Block* block, uint64_t address, FailurePtr* f
 Status BlockReturns::return_piece(Block* block, const Piece& piece, FailurePtr* failure) {
   const uint64_t bytes = piece.range.bytes();
   Miss miss = requests_.pages_for(bytes, stream_of(block));
-  std::vector<Move> moves{
-      {.block = block, .range = piece.range, .was = piece.tier, .from = {{piece.handle, bytes}}}};
+  std::vector<Move> moves{{.block = block, .range = piece.range, .was = piece.tier, .from = piece.pages}};
   Status status =
       is_pinned(block) ? because(Status::kInvalid, kPinned, failure) : requests_.get_pages(miss, failure);
   if (status == Status::kOk)

@@ -101,6 +101,7 @@ void Call::unlock() {
 }
 
 void Call::charge(uint64_t ns) {
+  if (is_beside()) return;
   machine().clock.advance(ns);
   machine().counters.stall_ns += ns;
 }
@@ -128,7 +129,9 @@ Call::Call(Function function, Caller caller)
     return;
   }
   const uint64_t latency = sim.latencies.of(function);
-  if (thread_acts() || (!is_watchdog() && !only_asks(function))) {
+  if (is_beside()) {
+    ++sim.counters.acting_calls;
+  } else if (thread_acts() || (!is_watchdog() && !only_asks(function))) {
     sim.clock.advance(sim.config.call_ns);
     if (!only_asks(function)) ++sim.counters.acting_calls;
   } else {

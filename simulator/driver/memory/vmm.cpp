@@ -99,7 +99,7 @@ CUresult read_access(const CUmemAccessDesc* desc, size_t count, Access& out) {
 // been checked before.
 void wait_for_rest(uint32_t devices) {
   Machine& sim = machine();
-  if (!sim.config.driver.mapping_waits) return;
+  if (!sim.config.driver.mapping_waits || is_beside()) return;
   for (const auto& device : sim.devices)
     if (devices & (uint32_t{1} << device->ordinal)) sim.clock.wait_until(device->last_end);
 }

@@ -67,6 +67,11 @@ bool is_backward_thread() {
   return is;
 }
 
+bool is_beside() {
+  thread_local const bool is = name_begins_with("spillway-host");
+  return is;
+}
+
 bool Watchdog::may_see(uint64_t time) {
   return time <= std::max(shown_, machine().clock.waited()) || idle();
 }

@@ -24,6 +24,10 @@ bool is_watchdog();
 // has put any work on a stream.
 bool is_backward_thread();
 
+// Whether it is Spillway's own that pins host memory ahead: beside the program, whose time it does not take.
+// When it runs is up to the host, so that its calls move no clock.
+bool is_beside();
+
 class Watchdog {
  public:
   // For a watchdog: whether it sees what is over at `time`. A program in which nothing happens any more may

@@ -21,7 +21,7 @@ class SpilledBlocksTest : public ::testing::Test {
   }
   static AddressRange pages(uint64_t from, uint64_t to) { return {kBase + from * kPage, kBase + to * kPage}; }
   Piece piece(AddressRange range, Tier tier) {
-    return {.range = range, .handle = 5, .tier = tier, .peer = kPeerDevice};
+    return {.range = range, .pages = {{5, range.bytes()}}, .tier = tier, .peer = kPeerDevice};
   }
   // What goes, from its claim to its end.
   void spill(AddressRange range, Tier tier) {
@@ -53,7 +53,7 @@ TEST_F(SpilledBlocksTest, PiecesComeBackInTheOrderThatKeepsTheRestTheEnd) {
   EXPECT_EQ(spilled_.bytes(), 5 * kPage);
   EXPECT_EQ(spilled_.bytes(Tier::kHost), 2 * kPage);
   EXPECT_EQ(guests(), 3 * kPage);
-  spilled_.remove_last(&block_);
+  spilled_.remove(&block_, pages(3, 6).begin);
   EXPECT_EQ(spilled_.bytes(), 2 * kPage);
   EXPECT_EQ(guests(), 0u);
   EXPECT_EQ(spilled_.find(&block_)->pieces.back().range.begin, pages(6, 8).begin);
@@ -96,7 +96,7 @@ TEST_F(SpilledBlocksTest, AGuestThatGoesToTheHostIsThePeersNoMore) {
   spilled_.went_to_host(move);
   EXPECT_EQ(guests(), 0u);
   EXPECT_EQ(spilled_.bytes(Tier::kHost), 2 * kPage);
-  EXPECT_EQ(spilled_.find(&block_)->pieces.back().handle, 9u);
+  EXPECT_EQ(spilled_.find(&block_)->pieces.back().pages.front().handle, 9u);
 }
 
 TEST_F(SpilledBlocksTest, WhatLiesElsewhereIsNotOfThisDevicesMemory) {

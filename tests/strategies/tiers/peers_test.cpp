@@ -267,5 +267,21 @@ TEST_F(PeerSpill, SurvivesAFailureOfAnyCall) {
   }
 }
 
+TEST_F(PeerSpill, HostMemoryThatOneDeviceKeepsIsAnothersWhenTheBudgetLeavesNothingElse) {
+  with({.host_bytes = 24 * kMiB, .peer_bytes = 0});
+  auto blocks = three_blocks();
+  blocks.push_back(get(20 * kMiB));
+  ASSERT_NE(blocks.back(), 0u) << failure->text;
+  for (const uint64_t block : blocks) put(block);
+  let_time_pass();
+  ASSERT_GE(kept_host_bytes(*allocator, kDevice), 18 * kMiB);
+  allocator->limit(kPeer, 32 * kMiB);
+  for (int i = 0; i < 3; ++i) ASSERT_NE(get_on(kPeer, kBlock), 0u);
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(allocator->free(get_on(kPeer, 512)), Status::kOk);
+  EXPECT_NE(get_on(kPeer, 20 * kMiB), 0u) << story();
+  EXPECT_GE(on_host(), 18 * kMiB);
+  EXPECT_LE(on_host() + kept_host_bytes(*allocator, kDevice) + kept_host_bytes(*allocator, kPeer), 24 * kMiB);
+}
+
 }  // namespace
 }  // namespace spillway::testing

@@ -246,7 +246,13 @@ class SpillOfBlocks : public Spill, public ::testing::WithParamInterface<uint64_
 // Neighbours are exchanged as one: by themselves blocks of a page would take longer in the driver's calls.
 TEST_P(SpillOfBlocks, CopiesRunBesideTheDriversOtherWork) {
   allocator->limit(kDevice, 130 * kMiB);
-  const auto blocks = blocks_of(GetParam(), static_cast<int>(128 * kMiB / GetParam()));
+  const auto make_blocks = [&] { return blocks_of(GetParam(), static_cast<int>(128 * kMiB / GetParam())); };
+  auto blocks = make_blocks();
+  let_time_pass();
+  blocks.push_back(get(64 * kMiB));
+  for (const uint64_t block : blocks) put(block);  // host memory is at hand from here on
+  let_time_pass();
+  blocks = make_blocks();
   let_time_pass();
   for (const char* call : {"cuMemCreate", "cuMemSetAccess", "cuMemUnmap"}) control->set_latency(call, 40'000);
   const SpillwaySimulatorCounts before = counts();
@@ -316,6 +322,7 @@ TEST_P(SpillOfBlocks, SurvivesAFailureOfAnyCall) {
       let_time_pass();
       const uint64_t before = counts().injected_failures;
       control->fail_call(n, call, 0, CUDA_ERROR_OUT_OF_MEMORY);
+      release_host_memory(*allocator, DeviceId{1});  // so that some has to be made
       const uint64_t more = get(20 * kMiB);
       control->fail_call(0, nullptr, 0, CUDA_SUCCESS);
       fired = counts().injected_failures != before;
