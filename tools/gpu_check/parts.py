@@ -35,8 +35,11 @@ def all_parts(options):
         *techniques.parts(options.technique), *rehearsals.parts(programs(options))]
 
 
-def obstacles():
+def obstacles(options):
     """What this machine or this archive does not have, and the parts that need it."""
+    if options.simulated:
+        yield ("a simulated card computes on the program's own threads, which no gate holds while pages move",
+               lambda part: part.name == rescues.MOVES)
     packed, version = manifest.read(ROOT), torch_version()
     if version is None:
         yield "Python has no torch here", lambda part: not (
@@ -55,7 +58,7 @@ def obstacles():
     if packed and version not in packed["torch"]:
         yield (f"the allocator is for torch {', '.join(packed['torch'])}, not {version}",
                lambda part: part.name in ("allocator in PyTorch", "rescue in place", "training beyond its limit",
-                                          "memory moved to the host"))
+                                          "memory moved to the host", "operand on the host", rescues.MOVES))
 
 
 def chosen(options):
@@ -63,7 +66,7 @@ def chosen(options):
     groups = {group for choice in options.only for group in CHOICES[choice]}
     parts = [part for part in all_parts(options) if part.group in groups]
     left_out = []
-    for reason, concerns in obstacles():
+    for reason, concerns in obstacles(options):
         without = [part for part in parts if concerns(part)]
         if without:
             named = ", ".join(dict.fromkeys(part.group for part in without))

@@ -132,7 +132,7 @@ def full_card(it):
     when = "2 MiB are refused"
     failing = [f"{line['question']}: {line['value']}" for line in it.all("cuStreamCreate", when=when) + it.all(
         "cuMemHostAlloc", when=when) + it.all("cuModuleLoadData", when=when) + it.all(
-        "the first run of a kernel with 64 KiB of local memory a thread", when=when) if line["value"] != "CUDA_SUCCESS"]
+        "the first run of a kernel with 2 KiB of local memory a thread", when=when) if line["value"] != "CUDA_SUCCESS"]
     return (f"{(it.value('free when 2 MiB are refused') or 0) / MIB:.1f} MiB free when 2 MiB are refused; there fail: "
             f"{'; '.join(failing) or 'none'}")
 

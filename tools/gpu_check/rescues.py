@@ -7,6 +7,7 @@ from .machine import BUILD, MIB, ROOT, require
 from .part import Outcome, Part, check
 
 SPILLWAY = BUILD / "bin/spillway"
+MOVES = "moves under launches"
 PROGRAMS = ROOT / "tools/gpu_check/programs"
 BANDWIDTH = 0.9  # of a plain copy's, from the second spill on: the first one has its host memory made
 
@@ -60,13 +61,16 @@ def training_beyond_its_limit(machine, folder):
             f"{report['rescued']} failures served, {spills / MIB:.0f} MiB moved")
 
 
-def spilled_memory(machine, folder):
+def under_limit(machine, program, *words):
+    """The program's JSON, in a limit that holds much less than it asks for."""
     limit = "1GiB" if machine.simulated else "8GiB"
     budget = machine.environment.get("SPILLWAY_HOST_BUDGET", limit)
-    said = json.loads(machine.run([*under_run("--mode", "replace", "--limit", limit, "--max-slowdown", "none",
-                                              "--host-budget", budget, "--trace", folder / "moved.spill"),
-                                   machine.python, PROGRAMS / "spilled_memory.py"]))
-    return judge_spilled_memory(said, machine.simulated)
+    return json.loads(machine.run([*under_run("--mode", "replace", "--limit", limit, "--max-slowdown", "none",
+                                              "--host-budget", budget), machine.python, PROGRAMS / program, *words]))
+
+
+def spilled_memory(machine, folder):
+    return judge_spilled_memory(under_limit(machine, "spilled_memory.py"), machine.simulated)
 
 
 def judge_spilled_memory(said, simulated):
@@ -82,9 +86,34 @@ def judge_spilled_memory(said, simulated):
             f"{attributes['managed']}; sharing: {said['sharing']}")
 
 
+def operand_on_the_host(machine, folder):
+    """A matrix product and a sum that read an operand over the link: whether the values stay, and how often it is read,
+    as far as time tells."""
+    said = under_limit(machine, "product.py")
+    require(said["moved"] > said["weight"], f"{said['moved']} bytes were moved, the operand has {said['weight']}")
+    wrong = [name for name in ("product", "sum") if not said[name]["same"]]
+    require(not wrong, f"other values with an operand on the host: {', '.join(wrong)}")
+    if machine.simulated:
+        return "values are the same; time is not simulated"
+    times = (said["product"]["host_us"] - said["product"]["card_us"]) / max(
+        said["sum"]["host_us"] - said["sum"]["card_us"], 1)
+    slower = said["product"]["host_us"] / said["product"]["card_us"]
+    return f"values are the same; a product is {slower:.1f} times slower, as if the operand were read {times:.1f} times"
+
+
+def moves_under_launches(machine, folder):
+    """Several threads launch while blocks move."""
+    said = under_limit(machine, "churn.py", "20")
+    require(said["wrong"] == 0, f"{said['wrong']} sums were wrong in {said['rounds']} rounds")
+    require(said["rescued"] > 0, "nothing was short of memory")
+    return f"{said['rounds']} rounds of 4 threads, {said['rescued']} failures served, {said['refused']} not; sums right"
+
+
 TRIALS = Part("trials", "spillway doctor", 20, machine_trials)
 CHECKS = [
     check("another library's call", 10, native_library_short_of_memory),
     check("training beyond its limit", 90, training_beyond_its_limit),
     check("memory moved to the host", 60, spilled_memory),
+    check("operand on the host", 20, operand_on_the_host),
+    check(MOVES, 40, moves_under_launches),
 ]

@@ -14,7 +14,7 @@ from .machine import OutOfTime
 from .part import Outcome, Setting
 
 FINISHED = ("pass", "FAIL")
-MOST_TRIES = 2  # of a part that does not end
+MOST_TRIES = 3  # of a part that does not end
 
 
 class StateError(Exception):
@@ -96,7 +96,7 @@ class Session:
         entry = self.state.entry(part)
         if entry["tries"] >= MOST_TRIES:
             return self._finish(part, Outcome([part.failure(
-                f"it did not end in {MOST_TRIES} calls")], failed=True), 0.0)
+                f"it did not end in {MOST_TRIES} calls: name another folder and more --seconds")], failed=True), 0.0)
         self.state.note(part, state="running", tries=entry["tries"] + 1)
         begin = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:

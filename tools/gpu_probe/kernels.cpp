@@ -70,8 +70,11 @@ CUresult Kernels::atomic(const char* name, CUstream stream, CUdeviceptr to, uint
   return found == CUDA_SUCCESS ? launch(function, stream, blocks, arguments) : found;
 }
 
-void Kernels::stop_spinning() const {
-  if (stop_flag_) *static_cast<volatile uint32_t*>(stop_flag_) = 1;
+void Kernels::end_spinning(CUstream stream) const {
+  volatile uint32_t* flag = stop_flag_;
+  *flag = 1;
+  cuda().cuStreamSynchronize(stream);
+  *flag = 0;
 }
 
 const Kernels& kernels() {

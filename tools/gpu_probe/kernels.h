@@ -19,9 +19,9 @@ class Kernels {
   CUresult sum(CUstream stream, CUdeviceptr from, uint64_t count, CUdeviceptr out) const;
   // One of atomic_u32, atomic_sys, atomic_f32 and atomic_cas, by `blocks` of 256 threads.
   CUresult atomic(const char* name, CUstream stream, CUdeviceptr to, uint32_t count, unsigned blocks) const;
-  void stop_spinning() const;      // kernels that spin now and those that are queued end at once
-  bool computes = false;           // a kernel wrote what it should
-  CUresult result = CUDA_SUCCESS;  // of loading them
+  void end_spinning(CUstream stream) const;  // the kernel that spins there ends at once, and is waited for
+  bool computes = false;                     // a kernel wrote what it should
+  CUresult result = CUDA_SUCCESS;            // of loading them
 
  private:
   CUresult launch(CUfunction function, CUstream stream, unsigned blocks, void** arguments) const;

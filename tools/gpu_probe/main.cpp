@@ -5,6 +5,9 @@
 // Each part runs in a process of its own, which ends after the part's own time; after S seconds in all no
 // other begins. Exit code: 0 all parts ended by themselves, 1 one did not, 2 wrong arguments, 3 no driver or
 // no device.
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -115,6 +118,9 @@ std::span<const Part> parts() {
 }
 
 int run(int count, char** words) {
+  // A part that crashes would otherwise write all that the driver has mapped.
+  constexpr rlimit kNoCoreFile = {};
+  setrlimit(RLIMIT_CORE, &kNoCoreFile);
   Arguments arguments;
   if (const int wrong = read(count, words, arguments); wrong != 0) return wrong;
   if (arguments.list) {

@@ -45,26 +45,31 @@ class Exchange {
   Exchange(uint64_t page, uint64_t bytes) : page_(page), bytes_(bytes), block_(bytes), aside_(bytes) {}
 
   void run() {
-    Pages here = make(page_, bytes_, on_device());
-    if (here.result != CUDA_SUCCESS || place(here, page_, block_.base) != CUDA_SUCCESS) return;
-    cuda().cuMemsetD32(block_.base, 0x5eed, bytes_ / 4);
-    for (const int round : {1, 2}) {
-      here = move("to the host", round, here, on_host());
-      here = move("back to the card", round, here, on_device());
+    here_ = make(page_, bytes_, on_device());
+    if (here_.result == CUDA_SUCCESS && place(here_, page_, block_.base) == CUDA_SUCCESS) {
+      cuda().cuMemsetD32(block_.base, 0x5eed, bytes_ / 4);
+      for (const int round : {1, 2})
+        if (!move("to the host", round, on_host()) || !move("back to the card", round, on_device())) break;
+      uint32_t last = 0;
+      cuda().cuMemcpyDtoH(&last, block_.base + bytes_ - 4, 4);
+      say("the block has its values", last == 0x5eed, "", {{"bytes", bytes_}, {"page", page_}});
+      cuda().cuMemUnmap(block_.base, bytes_);
     }
-    uint32_t last = 0;
-    cuda().cuMemcpyDtoH(&last, block_.base + bytes_ - 4, 4);
-    say("the block has its values", last == 0x5eed, "", {{"bytes", bytes_}, {"page", page_}});
-    cuda().cuMemUnmap(block_.base, bytes_);
-    release(here);
+    release(here_);
   }
 
  private:
-  Pages move(const char* way, int round, const Pages& from, const Kind& to) {
+  // False: pages of that kind could not be made or mapped, and the block is where it was.
+  bool move(const char* way, int round, const Kind& to) {
     const double start = now_us();
     Pages next = make(page_, bytes_, to);
     const double made = now_us();
-    place(next, page_, aside_.base);
+    if (next.result == CUDA_SUCCESS) next.result = place(next, page_, aside_.base);
+    if (next.result != CUDA_SUCCESS) {
+      say(way, next.result, "", {{"bytes", bytes_}, {"page", page_}, {"round", round}});
+      release(next);
+      return false;
+    }
     const double mapped = now_us();
     cuda().cuMemcpyDtoDAsync(aside_.base, block_.base, bytes_, stream_.handle);
     stream_.wait();
@@ -72,7 +77,7 @@ class Exchange {
     cuda().cuMemUnmap(aside_.base, bytes_);
     cuda().cuMemUnmap(block_.base, bytes_);
     const CUresult result = place(next, page_, block_.base);
-    release(from);
+    release(here_);
     const double end = now_us();
     say(way, static_cast<double>(bytes_) / (end - start) / 1e3, "GB/s",
         {{"bytes", bytes_},
@@ -83,11 +88,13 @@ class Exchange {
          {"copy_us", copied - mapped},
          {"exchange_us", end - copied},
          {"result", result}});
-    return next;
+    here_ = next;
+    return result == CUDA_SUCCESS;
   }
 
   const uint64_t page_, bytes_;
   Range block_, aside_;
+  Pages here_;
   Stream stream_;
 };
 

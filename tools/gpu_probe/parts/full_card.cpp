@@ -48,7 +48,7 @@ void ask_calls(const char* when) {
     void* argument[] = {&pinned};
     CUresult result = cuda().cuLaunchKernel(late, 1, 1, 1, 32, 1, 1, 0, nullptr, argument, nullptr);
     if (result == CUDA_SUCCESS) result = cuda().cuCtxSynchronize();
-    say("the first run of a kernel with 64 KiB of local memory a thread", result, "", more);
+    say("the first run of a kernel with 2 KiB of local memory a thread", result, "", more);
   }
   const uint64_t after = free_bytes();
   say("which took", before > after ? before - after : 0, "bytes", more);
@@ -69,7 +69,7 @@ void ask_full_card() {
   fill(filled);
   say("free when 2 MiB are refused", free_bytes(), "bytes", {{"made", filled.bytes}});
   ask_calls("2 MiB are refused");
-  constexpr uint64_t kRoom[] = {8 * kMiB, 64 * kMiB, 512 * kMiB};
+  constexpr uint64_t kRoom[] = {8 * kMiB, 64 * kMiB, 512 * kMiB, 2048 * kMiB};
   for (const uint64_t room : kRoom) {
     while (!filled.pages.empty() && free_bytes() < room) {
       cuda().cuMemRelease(filled.pages.back());
