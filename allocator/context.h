@@ -1,8 +1,8 @@
 // What the heaps of all devices of one allocator share: handler, trace and observer, the process's budget,
 // the page map and the page file.
 //
-// Thread-safety: any thread; the last two members are set before the first request, and only read afterwards.
-// Ownership: of the page map and the page file; the rest is borrowed. Errors: none.
+// Thread-safety: any thread; the last three members are set before the first request, and only read
+// afterwards. Ownership: of the page map and the page file; the rest is borrowed. Errors: none.
 #pragma once
 #include <array>
 #include <atomic>
@@ -11,6 +11,7 @@
 
 #include "allocator/accounting/observer.h"
 #include "allocator/accounting/process_budget.h"
+#include "allocator/pages/handle_sizes.h"
 #include "allocator/request/strategy.h"
 #include "allocator/tiers/choice/pins.h"
 #include "allocator/tiers/file/page_file.h"
@@ -71,6 +72,7 @@ struct AllocatorContext {
   Injection injection;
   spillway_budget* budget = nullptr;
   std::unique_ptr<PageFile> page_file;
+  HandleRule handle_rule;
 };
 
 }  // namespace spillway

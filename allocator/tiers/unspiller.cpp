@@ -33,7 +33,7 @@ uint64_t Unspiller::guests_home(DeviceId peer, uint64_t bytes) {
 }
 
 uint64_t Unspiller::move_in_on_any_pages(std::vector<Move>& moves) {
-  PageReservation pages(heap_.page_bytes);
+  PageReservation pages;
   std::vector<IdleRange> idle;
   {
     const Locked guard(heap_.lock);
@@ -67,24 +67,9 @@ uint64_t Unspiller::move_in(std::vector<Move>& moves, PageReservation* pages) {
 // Device pages for what comes back: of those at hand, of spare ones, or new.
 bool Unspiller::provide(Move& move, PageReservation* pages) {
   const uint64_t bytes = move.range.bytes();
-  {
-    const Locked guard(heap_.lock);
-    heap_.pages.reserve_spare(pages, bytes);
-  }
-  while (pages->in_pages() < bytes) {
-    {
-      const Locked guard(heap_.lock);
-      if (!heap_.pages.promise(pages, heap_.page_bytes)) return false;
-    }
-    CUmemGenericAllocationHandle handle = 0;
-    if (heap_.device->create(&handle) != CUDA_SUCCESS) return false;
-    pages->promised_bytes -= heap_.page_bytes;
-    pages->pages.push_back(handle);
-  }
-  for (uint64_t at = 0; at < bytes; at += heap_.page_bytes) {
-    move.to.push_back({pages->pages.back(), heap_.page_bytes});
-    pages->pages.pop_back();
-  }
+  CUresult error = CUDA_SUCCESS;
+  if (supply_.fill(pages, {&bytes, 1}, &error) != Supplied::kYes) return false;
+  move.to = pages->take_last(bytes);
   return true;
 }
 
@@ -93,15 +78,10 @@ uint64_t Unspiller::settle(const std::vector<Move>& moves, PageReservation* page
   uint64_t bytes = 0;
   for (const Move& move : moves) {
     if (!move.done) {
-      for (const driver::Page& page : move.to) pages->pages.push_back(page.handle);
+      pages->add(move.to);
       continue;
     }
-    Arena& arena = heap_.tiling.arena_of(move.block);
-    uint64_t at = move.range.begin;
-    for (const driver::Page& page : move.to) {
-      arena.set_page(at, page.handle);
-      at += heap_.page_bytes;
-    }
+    heap_.tiling.arena_of(move.block).set_pages(move.range.begin, move.to);
     heap_.tiers.spilled.remove_last(move.block);
     bytes += move.range.bytes();
   }

@@ -6,15 +6,16 @@
 #pragma once
 #include <vector>
 
-#include "allocator/pages/reclaimer.h"
+#include "allocator/pages/page_supply.h"
 #include "allocator/tiers/migration.h"
 
 namespace spillway {
 
 class Unspiller {
  public:
-  Unspiller(HeapState& heap, Reclaimer& reclaimer, TierMemory& memory, Migration& migration)
-      : heap_(heap), reclaimer_(reclaimer), memory_(memory), migration_(migration) {}
+  Unspiller(HeapState& heap, Reclaimer& reclaimer, PageSupply& supply, TierMemory& memory,
+            Migration& migration)
+      : heap_(heap), reclaimer_(reclaimer), supply_(supply), memory_(memory), migration_(migration) {}
 
   // What comes back by itself, the most used first, on pages that are idle, spare or new.
   uint64_t unspill();
@@ -32,6 +33,7 @@ class Unspiller {
 
   HeapState& heap_;
   Reclaimer& reclaimer_;
+  PageSupply& supply_;
   TierMemory& memory_;
   Migration& migration_;
 };

@@ -131,6 +131,7 @@ spillway_status Process::start_locked() {
   set_pins(*allocator, &pins);
   ladder->set_phase_source(&Tags::phase);
   allocator->set_budget(process_budget());
+  allocator->set_handle_rule(environment_.handles);
   allocator->limit_all(environment.limit_bytes);
   allocator->set_handler(ladder);
   if (trace != nullptr) {

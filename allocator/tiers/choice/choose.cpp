@@ -8,18 +8,15 @@ namespace {
 // A share of the limit stays free when something comes back.
 constexpr uint64_t kMarginShare = 20;
 
-// The whole pages of a block that are on the device: those behind them went before.
+// The whole handles of a block that are on the device: those behind them went before.
 AddressRange movable(const HeapState& heap, Block* block, Tier where) SPILLWAY_REQUIRES(heap.lock) {
-  AddressRange range = heap.tiling.arena_of(block).whole_pages(block);
-  if (where == Tier::kNvme) {  // only what was registered of it
-    const uint64_t end = block->address + heap.tiers.registered.find(block)->bytes;
-    range.end = std::min(range.end, end / heap.page_bytes * heap.page_bytes);
-  }
+  AddressRange range{block->address, block->end()};
+  if (where == Tier::kNvme)  // only what was registered of it
+    range.end = std::min(range.end, block->address + heap.tiers.registered.find(block)->bytes);
   const SpilledBlocks::Spilled* there = heap.tiers.spilled.find(block);
   if (there != nullptr && !there->pieces.empty())
     range.end = std::min(range.end, there->pieces.back().range.begin);
-  range.end = std::max(range.begin, range.end);
-  return range;
+  return heap.tiling.arena_of(block).whole_handles(range);
 }
 
 bool may_move(const HeapState& heap, Block* block, const Pins& pins) SPILLWAY_REQUIRES(heap.lock) {
@@ -90,11 +87,13 @@ std::vector<Move> choose_moves(const HeapState& heap, uint64_t bytes, const Spil
   bytes = std::min(bytes, most_bytes / heap.page_bytes * heap.page_bytes);
   for (const Candidate& candidate : cold_blocks(heap, where.tier)) {
     if (bytes == 0) break;
-    AddressRange range = movable(heap, candidate.block, where.tier);
-    const uint64_t pages = std::min(range.bytes() / heap.page_bytes, (bytes - 1) / heap.page_bytes + 1);
-    range.begin = range.end - pages * heap.page_bytes;
+    const Arena& arena = heap.tiling.arena_of(candidate.block);
+    const AddressRange whole = movable(heap, candidate.block, where.tier);
+    const AddressRange range = last_within(arena, last_covering(arena, whole, bytes), most_bytes);
+    if (range.bytes() == 0) continue;
     moves.push_back({.block = candidate.block, .range = range, .tier = where.tier, .peer = where.peer});
     bytes -= std::min(bytes, range.bytes());
+    most_bytes -= range.bytes();
   }
   return moves;
 }

@@ -161,6 +161,20 @@ TEST_F(Fuzz, AMillionInstructions) {
   }
 }
 
+// The same with handles of many pages.
+class LargeHandlesFuzz : public Fuzz {
+ protected:
+  LargeHandlesFuzz() { handle_rule = {.most_bytes = 16 * kMiB, .share = 3}; }
+};
+
+TEST_F(LargeHandlesFuzz, EveryInstructionIsChecked) {
+  run(number("SPILLWAY_FUZZ_SEED", 4), 20000, 1);
+}
+
+TEST_F(LargeHandlesFuzz, ManyInstructions) {
+  run(number("SPILLWAY_FUZZ_SEED", 5), number("SPILLWAY_FUZZ_OPERATIONS", 300000), 500);
+}
+
 // Without a handler, so that nothing makes room: the largest request that is said to succeed does, and no
 // larger one.
 TEST_F(Fuzz, TheLargestExtentIsExact) {
