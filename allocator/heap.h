@@ -84,7 +84,8 @@ class DeviceHeap {
   Unspiller unspiller_{heap_, reclaimer_, supply_, tier_memory_, migration_};
   Growth growth_{heap_, reclaimer_, supply_};
   BlockProvider provider_{heap_, reclaimer_, growth_};
-  RequestPath requests_{heap_, growth_, provider_, {reclaimer_, pending_, spiller_}};
+  HandleDivider divider_{heap_, reclaimer_, supply_, migration_};
+  RequestPath requests_{heap_, growth_, provider_, {reclaimer_, pending_, spiller_, divider_}};
   BlockReturns returns_{heap_, requests_, tier_memory_, migration_, file_, unspiller_};
   Sharing sharing_{heap_, drain_, returns_};
 };

@@ -10,9 +10,12 @@ namespace spillway {
 
 // A handle has at most `most_bytes`, and at most one `share`-th of what is free.
 struct HandleRule {
-  uint64_t most_bytes = uint64_t{2} << 20;
+  uint64_t most_bytes = uint64_t{2} << 20;  // single pages
   uint64_t share = 64;
 };
+
+// Where handles that are partly in use can be divided; docs/decisions.md has the measured frontier.
+inline constexpr HandleRule kLargeHandles{.most_bytes = uint64_t{32} << 20, .share = 64};
 
 class HandleSizes {
  public:

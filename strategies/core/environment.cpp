@@ -105,8 +105,9 @@ bool parse_slowdown(std::string_view text, double* factor, std::string* error) {
 bool parse_strategies(std::string_view text, Environment* out, std::string* error) {
   if (trim(text).empty()) return true;
   Environment chosen = *out;
-  const std::array<std::pair<const char*, bool*>, 11> known{{{"wait_for_events", &chosen.wait_for_events},
+  const std::array<std::pair<const char*, bool*>, 12> known{{{"wait_for_events", &chosen.wait_for_events},
                                                              {"stitch", &chosen.stitch},
+                                                             {"divide_handles", &chosen.divide_handles},
                                                              {"release_cache", &chosen.release_cache},
                                                              {"framework_cache", &chosen.framework_cache},
                                                              {"trim_pools", &chosen.trim_pools},
@@ -132,8 +133,9 @@ bool parse_strategies(std::string_view text, Environment* out, std::string* erro
     if (found) continue;
     *error =
         "SPILLWAY_STRATEGIES: there is no strategy '" + name +
-        "'; known are wait_for_events, stitch, release_cache, framework_cache, trim_pools, ask_processes, "
-        "spill_to_host, spill_to_peer, evict_guests, spill_to_nvme, registered (the program's own) and none";
+        "'; known are wait_for_events, stitch, divide_handles, release_cache, framework_cache, trim_pools, "
+        "ask_processes, spill_to_host, spill_to_peer, evict_guests, spill_to_nvme, registered (the program's "
+        "own) and none";
     return false;
   }
   if (!named) {
@@ -234,7 +236,7 @@ bool read_environment(Environment* out, std::string* error) {
       return false;
     }
   if (const char* handles = std::getenv("SPILLWAY_HANDLES"); handles != nullptr && *handles != '\0')
-    if (!parse_handles(handles, &out->handles, error)) {
+    if (!parse_handles(handles, &out->handles.emplace(), error)) {
       *error = "SPILLWAY_HANDLES: " + *error;
       return false;
     }

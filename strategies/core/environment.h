@@ -30,10 +30,11 @@ struct Environment {
   uint64_t nvme_bytes = 0;         // its size; 0: none
   // By what was moved there; 0: does not matter; nothing: by the device.
   std::optional<double> most_slowdown;
-  HandleRule handles;  // how large the driver's allocations are
-  bool wait_for_events = true, stitch = true, release_cache = true, framework_cache = true, trim_pools = true,
-       ask_processes = true, spill_to_host = true, spill_to_peer = true, evict_guests = true,
-       spill_to_nvme = true, registered = true;
+  // How large the driver's allocations are; nothing: large where they can be divided.
+  std::optional<HandleRule> handles;
+  bool wait_for_events = true, stitch = true, divide_handles = true, release_cache = true,
+       framework_cache = true, trim_pools = true, ask_processes = true, spill_to_host = true,
+       spill_to_peer = true, evict_guests = true, spill_to_nvme = true, registered = true;
 };
 
 inline bool takes_stacks(const Environment& environment) {

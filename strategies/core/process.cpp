@@ -116,6 +116,7 @@ spillway_status Process::start_locked() {
   auto* ladder = new Ladder(*allocator);
   if (environment.wait_for_events) ladder->add(make_wait_for_events());
   if (environment.stitch) ladder->add(make_stitch());
+  if (environment.divide_handles) ladder->add(make_divide_handles());
   if (environment.release_cache) ladder->add(make_release_cache(*allocator));
   if (environment.framework_cache) ladder->add(make_framework_cache(*allocator));
   if (environment.trim_pools) ladder->add(make_trim_pools(*allocator));
@@ -131,7 +132,7 @@ spillway_status Process::start_locked() {
   set_pins(*allocator, &pins);
   ladder->set_phase_source(&Tags::phase);
   allocator->set_budget(process_budget());
-  allocator->set_handle_rule(environment_.handles);
+  if (environment_.handles) allocator->set_handle_rule(*environment_.handles);
   allocator->limit_all(environment.limit_bytes);
   allocator->set_handler(ladder);
   if (trace != nullptr) {
@@ -152,6 +153,10 @@ spillway_status Process::start_locked() {
 }
 
 // Times of the simulated card mean nothing: no rescue is refused for them unless the user asks for it.
+void Process::use_large_handles() {
+  if (!environment_.handles && environment_.divide_handles) allocator()->set_handle_rule(kLargeHandles);
+}
+
 double Process::most_slowdown() const {
   constexpr double kMostOnCard = 10;
   const driver::Table* table = driver::process_table(nullptr);

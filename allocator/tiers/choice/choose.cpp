@@ -8,15 +8,19 @@ namespace {
 // A share of the limit stays free when something comes back.
 constexpr uint64_t kMarginShare = 20;
 
-// The whole handles of a block that are on the device: those behind them went before.
-AddressRange movable(const HeapState& heap, Block* block, Tier where) SPILLWAY_REQUIRES(heap.lock) {
+// What of a block is on the device and may go: what is behind it went before.
+AddressRange movable(const HeapState& heap, Block* block, Tier where, Grain grain)
+    SPILLWAY_REQUIRES(heap.lock) {
   AddressRange range{block->address, block->end()};
   if (where == Tier::kNvme)  // only what was registered of it
     range.end = std::min(range.end, block->address + heap.tiers.registered.find(block)->bytes);
   const SpilledBlocks::Spilled* there = heap.tiers.spilled.find(block);
   if (there != nullptr && !there->pieces.empty())
     range.end = std::min(range.end, there->pieces.back().range.begin);
-  return heap.tiling.arena_of(block).whole_handles(range);
+  if (grain == Grain::kHandles) return heap.tiling.arena_of(block).whole_handles(range);
+  const uint64_t page = heap.page_bytes;
+  range = {(range.begin + page - 1) / page * page, range.end / page * page};
+  return {range.begin, std::max(range.begin, range.end)};
 }
 
 bool may_move(const HeapState& heap, Block* block, const Pins& pins) SPILLWAY_REQUIRES(heap.lock) {
@@ -47,11 +51,13 @@ struct Candidate {
   }
 };
 
-std::vector<Candidate> cold_blocks(const HeapState& heap, Tier where) SPILLWAY_REQUIRES(heap.lock) {
+std::vector<Candidate> cold_blocks(const HeapState& heap, Tier where, Grain grain)
+    SPILLWAY_REQUIRES(heap.lock) {
   std::vector<Candidate> cold;
   const Pins pins = heap.shared.pinned();
   const auto consider = [&](Block* block) SPILLWAY_REQUIRES(heap.lock) {
-    if (may_move(heap, block, pins) && may_go(heap, block, where) && movable(heap, block, where).bytes() != 0)
+    if (may_move(heap, block, pins) && may_go(heap, block, where) &&
+        movable(heap, block, where, grain).bytes() != 0)
       cold.push_back(
           {AccessFrequency::recent(block, heap.order), heap.tiers.access.of(block, heap.order), block});
   };
@@ -82,18 +88,22 @@ bool direct(const Peers& peers, DeviceId peer) {
 }  // namespace
 
 std::vector<Move> choose_moves(const HeapState& heap, uint64_t bytes, const SpillPlace& where,
-                               uint64_t most_bytes) {
+                               uint64_t most_bytes, Grain grain) {
   std::vector<Move> moves;
-  bytes = std::min(bytes, most_bytes / heap.page_bytes * heap.page_bytes);
-  for (const Candidate& candidate : cold_blocks(heap, where.tier)) {
+  const uint64_t page = heap.page_bytes;
+  bytes = std::min(bytes, most_bytes / page * page);
+  for (const Candidate& candidate : cold_blocks(heap, where.tier, grain)) {
     if (bytes == 0) break;
     const Arena& arena = heap.tiling.arena_of(candidate.block);
-    const AddressRange whole = movable(heap, candidate.block, where.tier);
-    const AddressRange range = last_within(arena, last_covering(arena, whole, bytes), most_bytes);
+    const AddressRange whole = movable(heap, candidate.block, where.tier, grain);
+    const uint64_t pages = std::min(whole.bytes(), (bytes - 1) / page * page + page);
+    const AddressRange range = grain == Grain::kPages
+                                   ? AddressRange{whole.end - pages, whole.end}
+                                   : last_within(arena, last_covering(arena, whole, pages), most_bytes);
     if (range.bytes() == 0) continue;
     moves.push_back({.block = candidate.block, .range = range, .tier = where.tier, .peer = where.peer});
     bytes -= std::min(bytes, range.bytes());
-    most_bytes -= range.bytes();
+    most_bytes -= std::min(most_bytes, range.bytes());
   }
   return moves;
 }

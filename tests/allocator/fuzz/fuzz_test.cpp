@@ -52,6 +52,7 @@ class Fuzz : public SimulatedDevice {
     ladder = std::make_unique<Ladder>(*allocator);
     ladder->add(make_wait_for_events());
     ladder->add(make_stitch());
+    ladder->add(make_divide_handles());
     ladder->add(make_release_cache(*allocator));
     ladder->add(
         make_spill_to_host(*allocator, {.host_bytes = 64 * kMiB, .available = nullptr, .most_slowdown = 0}));
