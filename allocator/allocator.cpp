@@ -35,6 +35,10 @@ const spillway_budget* Allocator::budget() const noexcept {
   return context_->budget;
 }
 
+void Allocator::set_handle_rule(const HandleRule& rule) noexcept {
+  context_->handle_rule = rule;
+}
+
 void Allocator::set_pressure(void (*call)()) noexcept {
   context_->pressure.store(call);
 }

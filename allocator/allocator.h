@@ -34,6 +34,7 @@ namespace spillway {
 
 class DeviceHeap;
 struct AllocatorContext;
+struct HandleRule;
 
 enum class Status : uint8_t {
   kOk,
@@ -102,6 +103,8 @@ class Allocator {
   // first request; must outlive the allocator.
   void set_budget(spillway_budget* budget) noexcept;
   const spillway_budget* budget() const noexcept;
+  // How large the driver's allocations are. Set before the first request.
+  void set_handle_rule(const HandleRule& rule) noexcept;
   // From now on told of every change; null: nobody is. Costs requests nothing while there is none.
   void set_observer(Observer* observer) noexcept;
   // Called once, on a thread that allocates, when memory becomes short: from then on it helps to say which

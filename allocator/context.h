@@ -11,6 +11,7 @@
 
 #include "allocator/accounting/observer.h"
 #include "allocator/accounting/process_budget.h"
+#include "allocator/pages/handle_sizes.h"
 #include "allocator/request/strategy.h"
 #include "allocator/tiers/choice/pins.h"
 #include "allocator/tiers/file/page_file.h"
@@ -78,6 +79,7 @@ struct AllocatorContext {
   spillway_budget* budget = nullptr;
   std::unique_ptr<PageFile> page_file;
   bool times_steps = true;  // the device's times mean something
+  HandleRule handle_rule;
 };
 
 }  // namespace spillway

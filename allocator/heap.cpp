@@ -47,10 +47,13 @@ void give_back_tiling(HeapState& heap) {
   Device& device = *heap.device;
   for (const auto& arena : heap.tiling.arenas()) {
     for (const Segment& segment : arena->segments()) {
-      for (uint64_t i = 0; i < segment.pages.size(); ++i) {
-        if (segment.pages[i] == 0) continue;
-        device.unmap(segment.range.begin + i * heap.page_bytes, heap.page_bytes);
-        device.release(segment.pages[i]);
+      const uint64_t end = segment.range.begin + segment.pages.size() * heap.page_bytes;
+      for (uint64_t at = segment.range.begin; at < end;) {
+        const AddressRange handle = arena->handle_at(at);
+        at = handle.end;
+        if (arena->page(handle.begin) == 0) continue;
+        device.unmap(handle.begin, handle.bytes());
+        device.release(arena->page(handle.begin));
       }
       if (arena->single_handle)
         device.free(segment.range.begin);
@@ -58,7 +61,7 @@ void give_back_tiling(HeapState& heap) {
         device.release_range(segment.range);
     }
   }
-  for (const CUmemGenericAllocationHandle page : heap.pages.spare_pages()) device.release(page);
+  for (const driver::Page& page : heap.pages.spare_pages()) device.release(page.handle);
 }
 
 }  // namespace

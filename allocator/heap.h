@@ -88,13 +88,15 @@ class DeviceHeap {
   PendingFrees pending_{heap_, drain_, releaser_};
   Migration migration_{heap_, releaser_, tier_memory_.host()};
   Reclaimer reclaimer_{heap_, drain_};
+  PageSupply supply_{heap_, reclaimer_};
   FileCopies file_{heap_, migration_};
   Spiller spiller_{heap_, tier_memory_, migration_, file_};
-  Unspiller unspiller_{heap_, reclaimer_, tier_memory_, migration_};
+  Unspiller unspiller_{heap_, reclaimer_, supply_, tier_memory_, migration_};
   Exchanger exchanger_{heap_, spiller_, unspiller_};
-  Growth growth_{heap_, reclaimer_};
+  Growth growth_{heap_, reclaimer_, supply_};
   BlockProvider provider_{heap_, reclaimer_, growth_};
-  RequestPath requests_{heap_, growth_, provider_, {reclaimer_, pending_, spiller_}};
+  HandleDivider divider_{heap_, reclaimer_, supply_, migration_};
+  RequestPath requests_{heap_, growth_, provider_, {reclaimer_, pending_, spiller_, divider_}};
   BlockReturns returns_{heap_, requests_, tier_memory_, migration_, file_, unspiller_};
   Sharing sharing_{heap_, drain_, returns_};
 };

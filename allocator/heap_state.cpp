@@ -11,8 +11,8 @@ HeapState::HeapState(AllocatorContext& context, std::unique_ptr<Device> opened, 
       page_bytes(device->page_bytes()),
       order(first_order),
       tiling(device_index, page_bytes, context.streams),
-      pages(page_bytes, Quota(device_index, context.budget, context.guests[device_index])),
-      exports(page_bytes),
+      pages(Quota(device_index, context.budget, context.guests[device_index])),
+      handles(page_bytes, context.handle_rule),
       tiers(context),
       step_clock(context.table) {}
 

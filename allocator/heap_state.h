@@ -18,6 +18,7 @@
 #include "allocator/allocator.h"
 #include "allocator/context.h"
 #include "allocator/pages/device.h"
+#include "allocator/pages/handle_sizes.h"
 #include "allocator/pages/page_pool.h"
 #include "allocator/sharing/exports.h"
 #include "allocator/streams/recorded_streams.h"
@@ -128,6 +129,7 @@ struct HeapState {
   Usage usage SPILLWAY_GUARDED_BY(lock);
   unsigned since_poll SPILLWAY_GUARDED_BY(lock) = 0;
   PagePool pages SPILLWAY_GUARDED_BY(lock);
+  HandleSizes handles SPILLWAY_GUARDED_BY(lock);
   RecordedStreams recorded SPILLWAY_GUARDED_BY(lock);
   Holders holders SPILLWAY_GUARDED_BY(lock);
   Exports exports SPILLWAY_GUARDED_BY(lock);

@@ -14,7 +14,7 @@ void add_holes(const Tiling& tiling, Memory* out) {
       else if (arena->single_handle)
         out->cached += hole->size;
       else
-        out->cached += arena->whole_pages(hole).bytes();
+        out->cached += arena->whole_handles(hole).bytes();
     });
   }
 }

@@ -99,8 +99,8 @@ CUresult Device::release_range(AddressRange range) {
   return table_.cuMemAddressFree(range.begin, range.bytes());
 }
 
-CUresult Device::create(CUmemGenericAllocationHandle* handle) {
-  return count(table_.cuMemCreate(handle, page_bytes_, &properties_, 0));
+CUresult Device::create(uint64_t bytes, CUmemGenericAllocationHandle* handle) {
+  return count(table_.cuMemCreate(handle, bytes, &properties_, 0));
 }
 
 CUresult Device::release(CUmemGenericAllocationHandle handle) {

@@ -58,7 +58,7 @@ class Device {
 
   CUresult reserve(uint64_t bytes, AddressRange* out);
   CUresult release_range(AddressRange range);
-  CUresult create(CUmemGenericAllocationHandle* handle);
+  CUresult create(uint64_t bytes, CUmemGenericAllocationHandle* handle);
   CUresult release(CUmemGenericAllocationHandle handle);
   // Physical memory of another tier, `bytes` a multiple of page_bytes(). `peer`: for kPeer.
   CUresult create_elsewhere(Tier tier, DeviceId peer, uint64_t bytes, CUmemGenericAllocationHandle* handle);

@@ -16,6 +16,11 @@ struct ReclaimEstimate {
   bool waits = false;         // a stream has to be waited for first
 };
 
+struct DivisionEstimate {
+  uint64_t useful_bytes = 0;        // 0: it would not help the request
+  uint64_t handles = 0, pages = 0;  // to divide, and in them
+};
+
 enum class IdlePages : uint8_t {
   kKeep,      // unmap and hold for the request: stitching
   kGiveBack,  // unmap and release to the driver, which has to create others

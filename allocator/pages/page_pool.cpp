@@ -2,12 +2,20 @@
 
 namespace spillway {
 
-void PagePool::reserve_spare(PageReservation* own, uint64_t bytes) {
+void PagePool::reserve_spare(PageReservation* own, uint64_t bytes, uint64_t largest) {
+  Pages left;
   while (!spare_.empty() && own->in_pages() < bytes) {
-    own->pages.push_back(spare_.back());
+    const driver::Page page = spare_.back();
     spare_.pop_back();
-    reserved_ += page_bytes_;
+    if (page.bytes > std::min(largest, bytes - own->in_pages())) {
+      left.push_back(page);
+      continue;
+    }
+    own->add(page);
+    spare_bytes_ -= page.bytes;
+    reserved_ += page.bytes;
   }
+  spare_.insert(spare_.end(), left.rbegin(), left.rend());
 }
 
 bool PagePool::promise(PageReservation* own, uint64_t bytes) {
@@ -26,8 +34,7 @@ void PagePool::take_promise_back(PageReservation* own) {
 void PagePool::put_back(PageReservation* own) {
   reserved_ -= own->in_pages();
   take_promise_back(own);
-  spare_.insert(spare_.end(), own->pages.begin(), own->pages.end());
-  own->pages.clear();
+  keep(own->take());
 }
 
 void PagePool::map_promised(PageReservation* own, uint64_t bytes) {
@@ -38,18 +45,26 @@ void PagePool::map_promised(PageReservation* own, uint64_t bytes) {
 
 PagePool::Pages PagePool::take_spare(uint64_t bytes) {
   Pages pages;
-  while (!spare_.empty() && pages.size() * page_bytes_ < bytes) {
+  uint64_t taken = 0;
+  while (!spare_.empty() && taken < bytes) {
     pages.push_back(spare_.back());
+    taken += spare_.back().bytes;
     spare_.pop_back();
-    reserved_ += page_bytes_;
   }
+  spare_bytes_ -= taken;
+  reserved_ += taken;
   return pages;
 }
 
 void PagePool::settle_release(uint64_t released, const Pages& kept) {
-  reserved_ -= released + kept.size() * page_bytes_;
+  reserved_ -= released + bytes_of(kept);
   quota_.give_back(released);
-  spare_.insert(spare_.end(), kept.begin(), kept.end());
+  keep(kept);
+}
+
+void PagePool::keep(const Pages& pages) {
+  spare_.insert(spare_.end(), pages.begin(), pages.end());
+  spare_bytes_ += bytes_of(pages);
 }
 
 }  // namespace spillway

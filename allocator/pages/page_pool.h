@@ -6,8 +6,6 @@
 // held = mapped + spare + reserved. Errors: `promise` is false where there is no room, and nothing changes.
 // Units: bytes.
 #pragma once
-#include <cuda.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -19,16 +17,16 @@ namespace spillway {
 
 class PagePool {
  public:
-  using Pages = std::vector<CUmemGenericAllocationHandle>;
+  using Pages = std::vector<driver::Page>;
 
-  PagePool(uint64_t page_bytes, const Quota& quota) : page_bytes_(page_bytes), quota_(quota) {}
+  explicit PagePool(const Quota& quota) : quota_(quota) {}
 
   Quota& quota() { return quota_; }
   const Quota& quota() const { return quota_; }
   uint64_t held() const { return quota_.held(); }
   uint64_t peak_held() const { return peak_held_; }
   uint64_t mapped() const { return mapped_; }
-  uint64_t spare() const { return spare_.size() * page_bytes_; }
+  uint64_t spare() const { return spare_bytes_; }
   // Spare and reserved together.
   uint64_t unmapped() const { return spare() + reserved_; }
   // A reservation's pages and the spare ones; and with the pages that the driver may still create.
@@ -37,8 +35,8 @@ class PagePool {
     return at_hand(own) + own.promised_bytes + quota_.room();
   }
 
-  // Spare pages, until the reservation has `bytes` of pages or there are none.
-  void reserve_spare(PageReservation* own, uint64_t bytes);
+  // Spare pages of at most `largest` bytes each, until the reservation has `bytes` of pages or none fits.
+  void reserve_spare(PageReservation* own, uint64_t bytes, uint64_t largest);
   // Budget for pages to create.
   [[nodiscard]] bool promise(PageReservation* own, uint64_t bytes);
   void take_promise_back(PageReservation* own);
@@ -62,9 +60,10 @@ class PagePool {
   const Pages& spare_pages() const { return spare_; }
 
  private:
-  const uint64_t page_bytes_;
+  void keep(const Pages& pages);
+
   Quota quota_;
-  uint64_t mapped_ = 0, reserved_ = 0, peak_held_ = 0;
+  uint64_t mapped_ = 0, reserved_ = 0, spare_bytes_ = 0, peak_held_ = 0;
   Pages spare_;
 };
 

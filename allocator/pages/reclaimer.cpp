@@ -43,14 +43,13 @@ void Reclaimer::settle(std::vector<IdleRange>& idle, PagePool::Pages* pages) {
   for (IdleRange& it : idle) {
     if (it.unmapped) {
       ++heap_.unmaps;
-      for (uint64_t at = it.range.begin; at < it.range.end; at += heap_.page_bytes) {
-        pages->push_back(it.arena->page(at));
-        it.arena->set_page(at, 0);
-      }
+      const PagePool::Pages handles = it.arena->handles_in(it.range);
+      pages->insert(pages->end(), handles.begin(), handles.end());
+      it.arena->set_pages(it.range, 0);
     }
     it.arena->restore(it.busy, heap_.order);
   }
-  heap_.pages.unmap(pages->size() * heap_.page_bytes);
+  heap_.pages.unmap(bytes_of(*pages));
 }
 
 PagePool::Pages Reclaimer::take_out(std::vector<IdleRange>& idle) {
@@ -61,27 +60,28 @@ PagePool::Pages Reclaimer::take_out(std::vector<IdleRange>& idle) {
   return pages;
 }
 
-// Those that the driver does not take back stay in `pages`.
 uint64_t Reclaimer::release(PagePool::Pages& pages) {
   uint64_t bytes = 0;
   PagePool::Pages kept;
-  for (const CUmemGenericAllocationHandle page : pages) {
-    const CUresult result = heap_.device->release(page);
-    journal::page(heap_, trace::Kind::kPageRelease, page, heap_.page_bytes, result);
+  for (const driver::Page& page : pages) {
+    const CUresult result = heap_.device->release(page.handle);
+    journal::page(heap_, trace::Kind::kPageRelease, page.handle, page.bytes, result);
     if (result == CUDA_SUCCESS)
-      bytes += heap_.page_bytes;
+      bytes += page.bytes;
     else
       kept.push_back(page);
   }
   pages.swap(kept);
+  const Locked guard(heap_.lock);
+  heap_.handles.released(bytes);
   return bytes;
 }
 
 uint64_t Reclaimer::hold(std::vector<IdleRange>& idle, IdlePages what, PageReservation* into) {
   PagePool::Pages pages = take_out(idle);
-  const uint64_t bytes = pages.size() * heap_.page_bytes;
+  const uint64_t bytes = bytes_of(pages);
   if (what == IdlePages::kGiveBack) into->promised_bytes += release(pages);
-  into->pages.insert(into->pages.end(), pages.begin(), pages.end());
+  into->add(pages);
   return bytes;
 }
 

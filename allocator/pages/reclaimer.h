@@ -41,7 +41,9 @@ class Reclaimer {
   // Idle pages of at least `bytes`, or all that there are, as budget.
   uint64_t reclaim_anything(uint64_t bytes, PageReservation* into);
 
-  // These give memory back to the driver, and return its bytes.
+  // These give memory back to the driver, and return its bytes. Of reserved pages those that it does not take
+  // stay in `pages`.
+  uint64_t release(PagePool::Pages& pages);
   uint64_t release_spare(uint64_t most_bytes);
   uint64_t release_idle(uint64_t most_bytes, uint64_t pool);
   // Idle allocations of released pools, or of one; see kPoolSingleHandle.
@@ -54,7 +56,6 @@ class Reclaimer {
   void settle(std::vector<IdleRange>& idle, PagePool::Pages* pages);
   // The pages count as reserved from here on.
   PagePool::Pages take_out(std::vector<IdleRange>& idle);
-  uint64_t release(PagePool::Pages& pages);
 
   HeapState& heap_;
   Drain& drain_;

@@ -5,6 +5,15 @@
 #include "allocator/accounting/journal.h"
 
 namespace spillway {
+namespace {
+
+std::span<const driver::Page> first_bytes(std::span<const driver::Page> pages, uint64_t bytes) {
+  size_t count = 0;
+  for (; bytes != 0; ++count) bytes -= pages[count].bytes;
+  return pages.first(count);
+}
+
+}  // namespace
 
 bool Growth::claim_place(Miss& miss) {
   if (miss.place.claim != nullptr) return true;
@@ -96,102 +105,72 @@ Served Growth::refused(Miss& miss, CUresult result, const char* call) {
 Served Growth::get_pages(Miss& miss) {
   miss.place.placement = {};
   miss.place.placement.need_bytes = miss.size;
-  if (!provision(miss)) return Served::kShort;
-  const Served served = create_promised(miss);
+  const Served served = supply(miss, {&miss.size, 1});
   miss.served = served == Served::kYes;
   return served;
 }
 
-Served Growth::create_promised(Miss& miss) {
-  while (miss.pages.in_pages() < miss.place.placement.need_bytes) {
-    CUmemGenericAllocationHandle handle = 0;
-    const CUresult result = heap_.device->create(&handle);
-    journal::page(heap_, trace::Kind::kPageCreate, handle, heap_.page_bytes, result);
-    if (result != CUDA_SUCCESS) {
-      miss.refused = result == CUDA_ERROR_OUT_OF_MEMORY;
-      {
-        // What the driver does not have is not held either.
-        const Locked guard(heap_.lock);
-        heap_.pages.take_promise_back(&miss.pages);
-      }
-      return refused(miss, result, "cuMemCreate");
-    }
-    miss.pages.promised_bytes -= heap_.page_bytes;
-    miss.pages.pages.push_back(handle);
+Served Growth::supply(Miss& miss, std::span<const uint64_t> runs) {
+  CUresult error = CUDA_SUCCESS;
+  const Supplied supplied = supply_.fill(&miss.pages, runs, &error);
+  if (supplied == Supplied::kNoRoom) {
+    if (miss.place.claim != nullptr) drop_claim(miss);
+    return Served::kShort;
   }
-  miss.refused = false;
-  return Served::kYes;
+  miss.refused = error == CUDA_ERROR_OUT_OF_MEMORY;
+  return supplied == Supplied::kYes ? Served::kYes : refused(miss, error, "cuMemCreate");
 }
 
 Served Growth::fill(Miss& miss) {
   reuse_idle(miss);
-  if (!provision(miss)) {
-    drop_claim(miss);
-    return Served::kShort;
-  }
-  if (const Served created = create_promised(miss); created != Served::kYes) return created;
+  std::vector<uint64_t> runs;
+  for (const AddressRange& run : miss.place.voids) runs.push_back(run.bytes());
+  if (const Served supplied = supply(miss, runs); supplied != Served::kYes) return supplied;
   const AddressRange& claim = miss.place.placement.claim;
   const uint64_t low = claim.begin / heap_.page_bytes * heap_.page_bytes;
   heap_.shared.page_map.prepare(low, claim.end - low, miss.place.arena->small());
-  std::vector<driver::Page> pages;
   const SharedLocked mapping(heap_.mappings_mutex);
-  if (const CUresult result = map_claim(miss, &pages); result != CUDA_SUCCESS)
+  if (const CUresult result = map_claim(miss); result != CUDA_SUCCESS)
     return refused(miss, result, "cuMemMap and cuMemSetAccess");
   for (const AddressRange& run : miss.place.voids)
     journal::tell_pages(heap_, Change::kMapped, *miss.place.arena, run);
-  finish(miss, pages);
+  finish(miss);
   return Served::kYes;
 }
 
-bool Growth::provision(Miss& miss) {
-  const uint64_t need = miss.place.placement.need_bytes;
-  const Locked guard(heap_.lock);
-  heap_.pages.reserve_spare(&miss.pages, need);
-  const uint64_t have = miss.pages.bytes();
-  return have >= need || heap_.pages.promise(&miss.pages, need - have);
-}
-
 // Maps pages of the reservation behind every void of the claim, or none.
-CUresult Growth::map_claim(Miss& miss, std::vector<driver::Page>* pages) {
-  const uint64_t count = miss.place.placement.need_bytes / heap_.page_bytes;
-  for (auto it = miss.pages.pages.rbegin(); pages->size() < count; ++it)
-    pages->push_back({*it, heap_.page_bytes});
-  const std::vector<AddressRange>& runs = miss.place.voids;
-  uint64_t done = 0;
-  for (size_t i = 0; i < runs.size(); ++i) {
-    const uint64_t run_pages = runs[i].bytes() / heap_.page_bytes;
-    const CUresult result = heap_.device->map(runs[i].begin, {pages->data() + done, run_pages});
-    journal::pages(heap_, trace::Kind::kPageMap, runs[i], result);
+CUresult Growth::map_claim(Miss& miss) {
+  const std::vector<driver::Page> pages = miss.pages.last(miss.place.placement.need_bytes);
+  std::span<const driver::Page> left = pages;
+  for (const AddressRange& run : miss.place.voids) {
+    const std::span<const driver::Page> behind = first_bytes(left, run.bytes());
+    const CUresult result = heap_.device->map(run.begin, behind);
+    journal::pages(heap_, trace::Kind::kPageMap, run, result);
     if (result != CUDA_SUCCESS) {
-      undo_map(miss, *pages, i);
+      undo_map(miss, pages, run);
       return result;
     }
-    done += run_pages;
+    left = left.subspan(behind.size());
   }
   return CUDA_SUCCESS;
 }
 
 // What could be mapped but can not be unmapped again becomes part of the arena.
-void Growth::undo_map(Miss& miss, const std::vector<driver::Page>& pages, size_t mapped) {
-  uint64_t done = 0;
-  for (size_t i = 0; i < mapped; ++i) {
-    const AddressRange& run = miss.place.voids[i];
-    const uint64_t count = run.bytes() / heap_.page_bytes;
-    if (heap_.device->unmap(run.begin, run.bytes()) != CUDA_SUCCESS) {
-      journal::tell_pages(heap_, Change::kMapped, *miss.place.arena, run);
-      const Locked guard(heap_.lock);
-      for (uint64_t page = 0; page < count; ++page) {
-        const CUmemGenericAllocationHandle handle = pages[done + page].handle;
-        miss.place.arena->set_page(run.begin + page * heap_.page_bytes, handle);
-        std::erase(miss.pages.pages, handle);
-      }
-      heap_.pages.map(run.bytes());
-    }
-    done += count;
+void Growth::undo_map(Miss& miss, std::span<const driver::Page> pages, const AddressRange& failed) {
+  for (const AddressRange& run : miss.place.voids) {
+    if (run.begin == failed.begin) return;
+    const std::span<const driver::Page> behind = first_bytes(pages, run.bytes());
+    pages = pages.subspan(behind.size());
+    if (heap_.device->unmap(run.begin, run.bytes()) == CUDA_SUCCESS) continue;
+    journal::tell_pages(heap_, Change::kMapped, *miss.place.arena, run);
+    const Locked guard(heap_.lock);
+    miss.place.arena->set_pages(run.begin, behind);
+    for (const driver::Page& page : behind) miss.pages.remove(page);
+    heap_.pages.map(run.bytes());
   }
 }
 
-void Growth::finish(Miss& miss, const std::vector<driver::Page>& pages) {
+void Growth::finish(Miss& miss) {
   journal::BlockRecord served{.kind = trace::Kind::kAllocate,
                               .bytes = miss.size,
                               .requested = miss.request.bytes,
@@ -200,7 +179,7 @@ void Growth::finish(Miss& miss, const std::vector<driver::Page>& pages) {
   bool tell_memory = false;
   {
     const Locked guard(heap_.lock);
-    fill_voids(miss, pages);
+    fill_voids(miss);
     Place& place = miss.place;
     miss.address = served.address = place.placement.address;
     Block* block = place.arena->finish(place.claim, miss.address, miss.size, miss.request.bytes);
@@ -216,12 +195,14 @@ void Growth::finish(Miss& miss, const std::vector<driver::Page>& pages) {
   if (tell_memory) journal::memory(heap_);
 }
 
-void Growth::fill_voids(Miss& miss, const std::vector<driver::Page>& pages) {
-  uint64_t next = 0;
-  for (const AddressRange& run : miss.place.voids)
-    for (uint64_t address = run.begin; address < run.end; address += heap_.page_bytes)
-      miss.place.arena->set_page(address, pages[next++].handle);
-  miss.pages.pages.resize(miss.pages.pages.size() - pages.size());
+void Growth::fill_voids(Miss& miss) {
+  const std::vector<driver::Page> pages = miss.pages.take_last(miss.place.placement.need_bytes);
+  std::span<const driver::Page> left = pages;
+  for (const AddressRange& run : miss.place.voids) {
+    const std::span<const driver::Page> behind = first_bytes(left, run.bytes());
+    miss.place.arena->set_pages(run.begin, behind);
+    left = left.subspan(behind.size());
+  }
   heap_.maps += miss.place.voids.size();
   heap_.pages.map(miss.place.placement.need_bytes);
   heap_.pages.note_peak();

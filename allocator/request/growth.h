@@ -7,14 +7,15 @@
 #pragma once
 #include <vector>
 
-#include "allocator/pages/reclaimer.h"
+#include "allocator/pages/page_supply.h"
 #include "allocator/request/miss.h"
 
 namespace spillway {
 
 class Growth {
  public:
-  Growth(HeapState& heap, Reclaimer& reclaimer) : heap_(heap), reclaimer_(reclaimer) {}
+  Growth(HeapState& heap, Reclaimer& reclaimer, PageSupply& supply)
+      : heap_(heap), reclaimer_(reclaimer), supply_(supply) {}
 
   // A place that was claimed before is kept. False: there is none, or `miss.error` says what went wrong.
   bool claim_place(Miss& miss);
@@ -34,13 +35,11 @@ class Growth {
   uint64_t next_segment_bytes(const Arena& arena);
   CUresult add_segment(Arena& arena, uint64_t size, const char** call);
   Served refused(Miss& miss, CUresult result, const char* call);
-  // Sets aside spare pages, and budget for pages to create, until there are enough.
-  bool provision(Miss& miss);
-  Served create_promised(Miss& miss);
-  CUresult map_claim(Miss& miss, std::vector<driver::Page>* pages);
-  void undo_map(Miss& miss, const std::vector<driver::Page>& pages, size_t mapped);
-  void finish(Miss& miss, const std::vector<driver::Page>& pages);
-  void fill_voids(Miss& miss, const std::vector<driver::Page>& pages) SPILLWAY_REQUIRES(heap_.lock);
+  Served supply(Miss& miss, std::span<const uint64_t> runs);
+  CUresult map_claim(Miss& miss);
+  void undo_map(Miss& miss, std::span<const driver::Page> pages, const AddressRange& failed);
+  void finish(Miss& miss);
+  void fill_voids(Miss& miss) SPILLWAY_REQUIRES(heap_.lock);
   void drop_claim(Miss& miss);
   bool set_aside(Miss& miss);
 
@@ -50,6 +49,7 @@ class Growth {
 
   HeapState& heap_;
   Reclaimer& reclaimer_;
+  PageSupply& supply_;
   uint64_t reused_bytes_ SPILLWAY_GUARDED_BY(heap_.lock) = 0;  // of holes, though the driver had pages
 };
 

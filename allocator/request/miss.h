@@ -27,7 +27,7 @@ enum class Served : uint8_t { kYes, kShort, kFailed };
 struct Miss {
   Request request;
   uint64_t size = 0;
-  PageReservation pages;
+  PageReservation pages{};
   bool pages_only = false;  // a block comes back: it has its place
   bool injected = false, persistent = false;
   Place place{};

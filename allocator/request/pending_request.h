@@ -39,6 +39,12 @@ class PendingRequest {
   // that became free.
   virtual uint64_t wait_for_events() noexcept { return 0; }
 
+  // Of handles that are partly in use: whether their idle pages would help.
+  virtual DivisionEstimate estimate_division() const noexcept { return {}; }
+  // Divides them, so that these pages are idle like others. Needs a closed gate and idle devices. Returns
+  // their bytes.
+  virtual uint64_t divide_handles() noexcept { return 0; }
+
   virtual SpillEstimate estimate_spill(const SpillPlace&) const noexcept { return {}; }
   // Copies the coldest blocks' pages away, as many bytes as it is short of and some more, and reserves the
   // pages with an address range for it. Needs a closed gate and idle devices.

@@ -7,11 +7,7 @@ namespace spillway {
 Status RequestPath::allocate(const Request& request, uint64_t size, bool injected, bool persistent,
                              uint64_t* address, FailurePtr* failure) {
   const Device::Scope scope(*heap_.device);
-  Miss miss{.request = request,
-            .size = size,
-            .pages = PageReservation(heap_.page_bytes),
-            .injected = injected,
-            .persistent = persistent};
+  Miss miss{.request = request, .size = size, .injected = injected, .persistent = persistent};
   Served served = Served::kShort;
   if (!injected) {
     if (makers_.pending.any() && !heap_.device->capturing(request.stream)) makers_.pending.poll();
@@ -32,10 +28,7 @@ Status RequestPath::end(Miss& miss, Served served, FailurePtr* failure) {
 }
 
 Miss RequestPath::pages_for(uint64_t bytes, StreamId stream) const {
-  return {.request = {.bytes = bytes, .stream = stream},
-          .size = bytes,
-          .pages = PageReservation(heap_.page_bytes),
-          .pages_only = true};
+  return {.request = {.bytes = bytes, .stream = stream}, .size = bytes, .pages_only = true};
 }
 
 Status RequestPath::get_pages(Miss& miss, FailurePtr* failure) {

@@ -122,21 +122,60 @@ std::optional<WaitingRequest::Shortfall> WaitingRequest::shortfall() const {
   return Shortfall{*placement, placement->need_bytes - has};
 }
 
+uint64_t WaitingRequest::lacking(const Shortfall& missing) const {
+  const uint64_t idle = heap_.tiling.idle_bytes().all - missing.placement.idle_bytes;
+  return missing.bytes - std::min(missing.bytes, idle);
+}
+
+DivisionEstimate WaitingRequest::estimate_division() const noexcept {
+  DivisionEstimate out;
+  if (captures()) return out;
+  const Locked guard(heap_.lock);
+  const std::optional<Shortfall> missing = shortfall();
+  const uint64_t needed = missing ? lacking(*missing) : 0;
+  if (needed == 0) return out;
+  uint64_t won = 0;
+  for (const PartlyUsedHandle& handle : makers_.divider.partly_idle()) {
+    if (won >= needed) break;
+    won += handle.idle_bytes;
+    ++out.handles;
+    out.pages += handle.range.bytes() / heap_.page_bytes;
+  }
+  const double share = std::min(1.0, static_cast<double>(won) / static_cast<double>(needed));
+  out.useful_bytes = static_cast<uint64_t>(static_cast<double>(event.short_bytes) * share);
+  return out;
+}
+
+uint64_t WaitingRequest::divide_handles() noexcept {
+  if (captures() || miss_.place.claim != nullptr) return 0;
+  const Device::Scope scope(*heap_.device);
+  std::vector<PartlyUsedHandle> handles;
+  uint64_t needed = 0;
+  {
+    const Locked guard(heap_.lock);
+    const std::optional<Shortfall> missing = shortfall();
+    needed = missing ? lacking(*missing) : 0;
+    if (needed == 0) return 0;
+    heap_.tiling.all_is_drained(heap_.order);
+    handles = makers_.divider.partly_idle();
+  }
+  return makers_.divider.divide(handles, needed, &miss_.pages);
+}
+
 SpillEstimate WaitingRequest::estimate_spill(const SpillPlace& where) const noexcept {
   SpillEstimate out;
   if (captures()) return out;
   const Locked guard(heap_.lock);
   const std::optional<Shortfall> missing = shortfall();
   if (!missing) return out;
-  const uint64_t idle = heap_.tiling.idle_bytes().all - missing->placement.idle_bytes;
-  if (missing->bytes <= idle) return out;
-  out.needed_bytes = missing->bytes - idle;
-  std::vector<Move> moves = choose_moves(heap_, out.needed_bytes, where, UINT64_MAX);
+  out.needed_bytes = lacking(*missing);
+  if (out.needed_bytes == 0) return out;
+  std::vector<Move> moves = choose_moves(heap_, out.needed_bytes, where, UINT64_MAX, Grain::kPages);
   out.movable_bytes = bytes_of(moves);
   if (out.movable_bytes < out.needed_bytes) return out;
   if (out.movable_bytes > where.most_bytes) {
     if (!where.part) return out;
-    moves = choose_moves(heap_, out.needed_bytes, where, where.most_bytes);
+    moves = choose_moves(heap_, out.needed_bytes, where, where.most_bytes, Grain::kPages);
   }
   out.bytes = bytes_of(moves);
   const double share = static_cast<double>(out.bytes) / static_cast<double>(out.movable_bytes);
@@ -148,9 +187,26 @@ SpillEstimate WaitingRequest::estimate_spill(const SpillPlace& where) const noex
   return out;
 }
 
+// Blocks that share handles with others can go when these are divided. Not for a file, whose moves let
+// launches go on.
+void WaitingRequest::divide_for_spill(const SpillPlace& where) {
+  if (where.tier == Tier::kNvme) return;
+  std::vector<PartlyUsedHandle> handles;
+  {
+    const Locked guard(heap_.lock);
+    const std::optional<Shortfall> missing = shortfall();
+    const uint64_t needed = missing ? lacking(*missing) : 0;
+    if (needed == 0 || bytes_of(choose_moves(heap_, needed, where, where.most_bytes)) >= needed) return;
+    heap_.tiling.all_is_drained(heap_.order);
+    handles = makers_.divider.under_cold_blocks(where, needed);
+  }
+  makers_.divider.divide(handles, UINT64_MAX, &miss_.pages);
+}
+
 SpillResult WaitingRequest::spill(const SpillPlace& where) noexcept {
   if (captures() || miss_.place.claim != nullptr) return {};
   const Device::Scope scope(*heap_.device);
+  divide_for_spill(where);
   std::vector<IdleRange> idle;
   std::vector<Move> moves;
   {

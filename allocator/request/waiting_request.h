@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "allocator/request/block_provider.h"
+#include "allocator/request/handle_divider.h"
 #include "allocator/request/pending_request.h"
 #include "allocator/streams/pending_frees.h"
 #include "allocator/tiers/spiller.h"
@@ -17,6 +18,7 @@ struct RoomMakers {
   Reclaimer& reclaimer;
   PendingFrees& pending;
   Spiller& spiller;
+  HandleDivider& divider;
 };
 
 class WaitingRequest final : public PendingRequest {
@@ -31,6 +33,8 @@ class WaitingRequest final : public PendingRequest {
   uint64_t reclaim(IdlePages what) noexcept override;
   uint64_t pending_bytes() const noexcept override;
   uint64_t wait_for_events() noexcept override;
+  DivisionEstimate estimate_division() const noexcept override;
+  uint64_t divide_handles() noexcept override;
   SpillEstimate estimate_spill(const SpillPlace& where) const noexcept override;
   SpillResult spill(const SpillPlace& where) noexcept override;
 
@@ -42,6 +46,9 @@ class WaitingRequest final : public PendingRequest {
   };
   bool captures() const { return event.capture != CaptureState::kNone; }
   std::optional<Shortfall> shortfall() const SPILLWAY_REQUIRES(heap_.lock);
+  // Of them, what idle pages elsewhere would not give either.
+  uint64_t lacking(const Shortfall& missing) const SPILLWAY_REQUIRES(heap_.lock);
+  void divide_for_spill(const SpillPlace& where);
   // What came of taking idle pages for it.
   enum class Idle : uint8_t { kTaken, kAfterDraining, kTooFew, kNotNeeded };
   Idle take_idle(std::vector<IdleRange>* idle);

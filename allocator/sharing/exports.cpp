@@ -5,16 +5,12 @@
 
 namespace spillway {
 
-std::vector<driver::Page> pages_of(const Arena& arena, const Block* block, uint64_t page_bytes,
-                                   uint64_t* offset) {
-  std::vector<driver::Page> pages;
+std::vector<driver::Page> pages_of(const Arena& arena, const Block* block, uint64_t* offset) {
   *offset = 0;
-  if (arena.single_handle) return pages;
-  const uint64_t begin = block->address / page_bytes * page_bytes;
+  if (arena.single_handle) return {};
+  const uint64_t begin = arena.handle_at(block->address).begin;
   *offset = block->address - begin;
-  for (uint64_t at = begin; at < block->end(); at += page_bytes)
-    pages.push_back({arena.page(at), page_bytes});
-  return pages;
+  return arena.handles_in({begin, block->end()});
 }
 
 void Exports::add(Block* block, std::span<const driver::Page> pages, Map& made, SharedBlock* out) {
@@ -32,7 +28,7 @@ std::vector<int> Exports::withdraw(const Tiling& tiling, const Block* block) {
   std::vector<int> descriptors;
   if ((block->shared & kOtherProcesses) == 0) return descriptors;
   uint64_t offset = 0;
-  for (const driver::Page& page : pages_of(tiling.arena_of(block), block, page_bytes_, &offset)) {
+  for (const driver::Page& page : pages_of(tiling.arena_of(block), block, &offset)) {
     const auto shared = exports_.find(page.handle);
     if (--shared->second.blocks != 0) continue;
     descriptors.push_back(shared->second.descriptor);
@@ -56,8 +52,7 @@ std::string Exports::check(const Tiling& tiling) const {
   for (const Block* block : tiling.blocks()) {
     if (block->state != BlockState::kLive || (block->shared & kOtherProcesses) == 0) continue;
     uint64_t offset = 0;
-    for (const driver::Page& page : pages_of(tiling.arena_of(block), block, page_bytes_, &offset))
-      ++found[page.handle];
+    for (const driver::Page& page : pages_of(tiling.arena_of(block), block, &offset)) ++found[page.handle];
   }
   if (found.size() != exports_.size()) return "shared pages do not agree with the blocks on them";
   for (const auto& [page, shared] : exports_) {

@@ -19,8 +19,7 @@ namespace spillway {
 
 // The pages under a block, and where it begins in the first of them; none under an allocation of the
 // driver's.
-std::vector<driver::Page> pages_of(const Arena& arena, const Block* block, uint64_t page_bytes,
-                                   uint64_t* offset);
+std::vector<driver::Page> pages_of(const Arena& arena, const Block* block, uint64_t* offset);
 
 class Exports {
  public:
@@ -30,8 +29,6 @@ class Exports {
     unsigned blocks = 0;  // live ones on the page that other processes may map
   };
   using Map = std::unordered_map<CUmemGenericAllocationHandle, Export>;
-
-  explicit Exports(uint64_t page_bytes) : page_bytes_(page_bytes) {}
 
   bool contains(CUmemGenericAllocationHandle page) const { return exports_.contains(page); }
   // All pages have their descriptors, in `made` where they are new: the block is shared.
@@ -45,7 +42,6 @@ class Exports {
   std::string check(const Tiling& tiling) const;
 
  private:
-  const uint64_t page_bytes_;
   Map exports_;
 };
 

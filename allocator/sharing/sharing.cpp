@@ -82,8 +82,7 @@ Status Sharing::share_here(Block* block, uint64_t address, SharedBlock* out, std
         *text = "the block's memory was moved to another tier each time that it came back to be shared";
         break;
       }
-      const std::vector<driver::Page> pages =
-          pages_of(heap_.tiling.arena_of(block), block, heap_.page_bytes, &out->offset);
+      const std::vector<driver::Page> pages = pages_of(heap_.tiling.arena_of(block), block, &out->offset);
       for (const driver::Page& page : pages)
         if (!heap_.exports.contains(page.handle) && !made.contains(page.handle))
           missing.push_back(page.handle);

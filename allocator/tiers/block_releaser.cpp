@@ -73,8 +73,7 @@ void BlockReleaser::release_claimed(Block* block) {
 
 // Pages that wait for the bytes of a file are the arena's like any other.
 void BlockReleaser::forget_pages(const Block* block, const Piece& piece) {
-  for (uint64_t at = piece.range.begin; at < piece.range.end && !piece.mapped; at += heap_.page_bytes)
-    heap_.tiling.arena_of(block).set_page(at, 0);
+  if (!piece.mapped) heap_.tiling.arena_of(block).set_pages(piece.range, 0);
 }
 
 void BlockReleaser::retry() {

@@ -13,10 +13,7 @@ namespace spillway {
 
 std::vector<driver::Page> Migration::pages_in(const Block* block, AddressRange range) {
   const Locked guard(heap_.lock);
-  std::vector<driver::Page> pages;
-  for (uint64_t at = range.begin; at < range.end; at += heap_.page_bytes)
-    pages.push_back({heap_.tiling.arena_of(block).page(at), heap_.page_bytes});
-  return pages;
+  return heap_.tiling.arena_of(block).handles_in(range);
 }
 
 namespace {

@@ -41,6 +41,7 @@ class Migration {
   void measured(Tier tier, uint64_t bytes, double us);
   void record(const Move& move, CUresult result);
   // Staging addresses that the driver did not take back at once.
+  void leave_over(const Remap& remap);
   void retry_left_over();
 
  private:
@@ -51,7 +52,6 @@ class Migration {
   std::optional<Begun> begin_run(Neighbours run);
   std::vector<Begun> begin_runs(const std::vector<Move*>& moves, const Provide& provide);
   void finish_run(Begun& begun);
-  void leave_over(const Remap& remap);
 
   HeapState& heap_;
   BlockReleaser& releaser_;

@@ -104,9 +104,8 @@ uint64_t Spiller::settle(const std::vector<Move>& moves, PageReservation* into) 
   for (const Move& move : moves) {
     if (!move.done) continue;
     Arena& arena = heap_.tiling.arena_of(move.block);
-    for (const driver::Page& page : move.from) into->pages.push_back(page.handle);
-    for (uint64_t at = move.range.begin; at < move.range.end; at += heap_.page_bytes)
-      arena.set_page(at, move.tier == Tier::kNvme ? kPageStored : kPageElsewhere);
+    into->add(move.from);
+    arena.set_pages(move.range, move.tier == Tier::kNvme ? kPageStored : kPageElsewhere);
     heap_.tiers.spilled.add(
         move.block,
         {.range = move.range, .pages = move.to, .tier = move.tier, .peer = move.peer, .stored = move.stored});

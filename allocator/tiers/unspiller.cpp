@@ -34,7 +34,7 @@ uint64_t Unspiller::guests_home(DeviceId peer, uint64_t bytes) {
 }
 
 uint64_t Unspiller::move_in_on_any_pages(std::vector<Move>& moves) {
-  PageReservation pages(heap_.page_bytes);
+  PageReservation pages;
   {
     const Locked guard(heap_.lock);
     heap_.tiling.all_is_drained(heap_.order);
@@ -61,30 +61,24 @@ uint64_t Unspiller::move_in(std::vector<Move>& moves, PageReservation* pages, Pa
   return bytes;
 }
 
-// Of those at hand, of spare ones, of idle ones, or new.
-bool Unspiller::provide(uint64_t bytes, PageReservation* pages, Pages which, std::vector<driver::Page>* out) {
+// Where spare ones do not last.
+void Unspiller::take_idle(uint64_t bytes, PageReservation* pages) {
   std::vector<IdleRange> idle;
   {
     const Locked guard(heap_.lock);
-    heap_.pages.reserve_spare(pages, bytes);
-    if (which == Pages::kIdleToo && pages->in_pages() < bytes)
-      idle = heap_.tiling.take_idle(bytes - pages->in_pages());
+    const uint64_t there = heap_.pages.at_hand(*pages);
+    if (there < bytes) idle = heap_.tiling.take_idle(bytes - there);
   }
   if (!idle.empty()) reclaimer_.hold_unmapped(idle, pages);
-  while (pages->in_pages() < bytes) {
-    {
-      const Locked guard(heap_.lock);
-      if (!heap_.pages.promise(pages, heap_.page_bytes)) return false;
-    }
-    CUmemGenericAllocationHandle handle = 0;
-    if (heap_.device->create(&handle) != CUDA_SUCCESS) return false;
-    pages->promised_bytes -= heap_.page_bytes;
-    pages->pages.push_back(handle);
-  }
-  for (uint64_t at = 0; at < bytes; at += heap_.page_bytes) {
-    out->push_back({pages->pages.back(), heap_.page_bytes});
-    pages->pages.pop_back();
-  }
+}
+
+// Of those at hand, of spare ones, of idle ones, or new.
+bool Unspiller::provide(uint64_t bytes, PageReservation* pages, Pages which, std::vector<driver::Page>* out) {
+  if (which == Pages::kIdleToo) take_idle(bytes, pages);
+  CUresult error = CUDA_SUCCESS;
+  if (supply_.fill(pages, {&bytes, 1}, &error) != Supplied::kYes) return false;
+  const std::vector<driver::Page> filled = pages->take_last(bytes);
+  out->insert(out->end(), filled.begin(), filled.end());
   return true;
 }
 
@@ -93,15 +87,10 @@ uint64_t Unspiller::settle(const std::vector<Move>& moves, PageReservation* page
   uint64_t bytes = 0;
   for (const Move& move : moves) {
     if (!move.done) {
-      for (const driver::Page& page : move.to) pages->pages.push_back(page.handle);
+      pages->add(move.to);
       continue;
     }
-    Arena& arena = heap_.tiling.arena_of(move.block);
-    uint64_t at = move.range.begin;
-    for (const driver::Page& page : move.to) {
-      arena.set_page(at, page.handle);
-      at += heap_.page_bytes;
-    }
+    heap_.tiling.arena_of(move.block).set_pages(move.range.begin, move.to);
     heap_.tiers.spilled.remove(move.block, move.range.begin);
     bytes += move.range.bytes();
   }

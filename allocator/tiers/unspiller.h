@@ -6,15 +6,16 @@
 #pragma once
 #include <vector>
 
-#include "allocator/pages/reclaimer.h"
+#include "allocator/pages/page_supply.h"
 #include "allocator/tiers/migration.h"
 
 namespace spillway {
 
 class Unspiller {
  public:
-  Unspiller(HeapState& heap, Reclaimer& reclaimer, TierMemory& memory, Migration& migration)
-      : heap_(heap), reclaimer_(reclaimer), memory_(memory), migration_(migration) {}
+  Unspiller(HeapState& heap, Reclaimer& reclaimer, PageSupply& supply, TierMemory& memory,
+            Migration& migration)
+      : heap_(heap), reclaimer_(reclaimer), supply_(supply), memory_(memory), migration_(migration) {}
 
   // What comes back by itself, the most used first, on pages that are idle, spare or new.
   uint64_t unspill();
@@ -29,12 +30,14 @@ class Unspiller {
 
  private:
   uint64_t move_in_on_any_pages(std::vector<Move>& moves);
+  void take_idle(uint64_t bytes, PageReservation* pages) SPILLWAY_REQUIRES_SHARED(heap_.mappings_mutex);
   bool provide(uint64_t bytes, PageReservation* pages, Pages which, std::vector<driver::Page>* out)
       SPILLWAY_REQUIRES_SHARED(heap_.mappings_mutex);
   uint64_t settle(const std::vector<Move>& moves, PageReservation* pages);
 
   HeapState& heap_;
   Reclaimer& reclaimer_;
+  PageSupply& supply_;
   TierMemory& memory_;
   Migration& migration_;
 };

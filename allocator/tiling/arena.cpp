@@ -160,19 +160,6 @@ const Segment* Arena::segment_of(uint64_t address) const {
   return const_cast<Arena*>(this)->segment_of(address);
 }
 
-void Arena::set_page(uint64_t address, CUmemGenericAllocationHandle handle) {
-  Segment& segment = *segment_of(address);
-  const uint64_t index = (address - segment.range.begin) / page_bytes_;
-  if (index >= segment.pages.size()) segment.pages.resize(index + 1);
-  segment.pages[index] = handle;
-}
-
-CUmemGenericAllocationHandle Arena::page(uint64_t address) const {
-  const Segment& segment = *segment_of(address);
-  const uint64_t index = (address - segment.range.begin) / page_bytes_;
-  return index < segment.pages.size() ? segment.pages[index] : 0;
-}
-
 namespace {
 bool is_free(const Block* block) {
   return block->state == BlockState::kHole || block->state == BlockState::kVoid;
@@ -202,8 +189,8 @@ bool Arena::has_gap(uint64_t size) const {
   return false;
 }
 
-// What [address, address + size) inside the gap from `first` to `last` would need, and the whole idle pages
-// under it. False: it needs nothing, or would take a hole that is kept.
+// What [address, address + size) inside the gap from `first` to `last` would need, and the whole idle handles
+// that it touches. False: it needs nothing, or would take a hole that is kept.
 bool Arena::consider(const Block* first, const Block* last, uint64_t address, uint64_t size,
                      uint64_t kept_bytes, Placement* out, uint64_t* inside_idle) const {
   const uint64_t low = address / page_bytes_ * page_bytes_;
@@ -212,11 +199,13 @@ bool Arena::consider(const Block* first, const Block* last, uint64_t address, ui
   *inside_idle = 0;
   for (const Block* block = first;; block = block->next) {
     const bool is_void = block->state == BlockState::kVoid;
-    const AddressRange pages = is_void ? AddressRange{block->address, block->end()} : whole_pages(block);
+    const AddressRange pages = is_void ? AddressRange{block->address, block->end()} : whole_handles(block);
     const uint64_t begin = std::max(pages.begin, low), end = std::min(pages.end, high);
-    if (begin < end) {
-      (is_void ? out->need_bytes : *inside_idle) += end - begin;
-      if (is_void) out->claim = {std::min(out->claim.begin, begin), std::max(out->claim.end, end)};
+    if (begin < end && is_void) {
+      out->need_bytes += end - begin;
+      out->claim = {std::min(out->claim.begin, begin), std::max(out->claim.end, end)};
+    } else if (begin < end) {
+      *inside_idle += handle_at(end - page_bytes_).end - handle_at(begin).begin;
     }
     if (!is_void && block->size >= kept_bytes && block->address < address + size && block->end() > address)
       return false;

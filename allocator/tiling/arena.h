@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "allocator/tiling/pool.h"
 #include "allocator/tiling/stream_knowledge.h"
 #include "allocator/units.h"
+#include "driver/mapping.h"
 
 namespace spillway {
 
@@ -39,7 +41,8 @@ inline bool is_page(CUmemGenericAllocationHandle handle) {
 struct Segment {
   AddressRange range;
   Block* first = nullptr;
-  // Handle of each page, 0 where none is mapped; grows up to the highest page ever mapped.
+  // Handle of each page, 0 where none is mapped; grows up to the highest page ever mapped. Neighbours with
+  // one handle are one allocation of the driver's, which is mapped and unmapped whole.
   std::vector<CUmemGenericAllocationHandle> pages;
 };
 
@@ -127,15 +130,21 @@ class Arena {
 
   // Takes `range`, whole pages inside `hole`, out as a busy block.
   Block* claim_pages(Block* hole, AddressRange range);
-  // The whole pages inside a hole.
-  AddressRange whole_pages(const Block* hole) const {
-    const uint64_t begin = (hole->address + page_bytes_ - 1) / page_bytes_ * page_bytes_;
-    const uint64_t end = hole->end() / page_bytes_ * page_bytes_;
-    return {begin, end > begin ? end : begin};
-  }
 
+  // handles.cpp: what lies behind addresses
   void set_page(uint64_t address, CUmemGenericAllocationHandle handle);
+  void set_pages(AddressRange range, CUmemGenericAllocationHandle handle);
+  // One behind the other from `address` on.
+  void set_pages(uint64_t address, std::span<const driver::Page> pages);
   CUmemGenericAllocationHandle page(uint64_t address) const;
+  // Of the handle that the page at `address` belongs to; of the page alone where it is in none.
+  AddressRange handle_at(uint64_t address) const;
+  std::vector<driver::Page> handles_in(AddressRange range) const;
+  // The whole handles inside a range, or a block.
+  AddressRange whole_handles(AddressRange range) const;
+  AddressRange whole_handles(const Block* block) const {
+    return whole_handles({block->address, block->end()});
+  }
 
   // "" or the first broken invariant; adds up what the blocks hold.
   struct Recount {
@@ -173,5 +182,10 @@ class Arena {
   Block* voids_ = nullptr;
   std::vector<Segment> segments_;
 };
+
+// The last handles of a range of whole ones in `arena`: at least `bytes`, where it has so many; at most
+// `bytes`.
+AddressRange last_covering(const Arena& arena, AddressRange whole, uint64_t bytes);
+AddressRange last_within(const Arena& arena, AddressRange whole, uint64_t bytes);
 
 }  // namespace spillway

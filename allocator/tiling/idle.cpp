@@ -1,5 +1,6 @@
 // Idle pages: which there are, and when nothing on the device can touch them any more.
 #include <algorithm>
+#include <optional>
 
 #include "allocator/tiling/tiling.h"
 
@@ -18,7 +19,7 @@ IdleBytes Tiling::idle_bytes() const {
   for (auto& arena : arenas_) {
     if (!gives_idle_pages(*arena)) continue;
     arena->each_hole(page_bytes_, [&](const Block* hole) {
-      const uint64_t bytes = arena->whole_pages(hole).bytes();
+      const uint64_t bytes = arena->whole_handles(hole).bytes();
       idle.all += bytes;
       if (hole->tag <= arena->drained_order) idle.drained += bytes;
     });
@@ -26,33 +27,52 @@ IdleBytes Tiling::idle_bytes() const {
   return idle;
 }
 
-std::vector<IdleRange> Tiling::take_idle(uint64_t bytes, uint64_t pool) {
-  struct Candidate {
-    uint64_t bytes;
-    Arena* arena;
-    Block* hole;
-  };
-  std::vector<Candidate> candidates;
+std::vector<Tiling::IdleHole> Tiling::idle_holes(uint64_t pool) const {
+  std::vector<IdleHole> holes;
   for (auto& arena : arenas_) {
     if (!gives_idle_pages(*arena) || (pool != kEveryPool && arena->pool() != pool)) continue;
     arena->each_hole(page_bytes_, [&](Block* hole) {
-      const uint64_t whole = arena->whole_pages(hole).bytes();
-      if (whole != 0 && hole->tag <= arena->drained_order) candidates.push_back({whole, arena.get(), hole});
+      const AddressRange whole = arena->whole_handles(hole);
+      if (whole.bytes() != 0 && hole->tag <= arena->drained_order)
+        holes.push_back({arena.get(), hole, whole});
     });
   }
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.bytes > b.bytes; });
-  std::vector<IdleRange> victims;
-  for (const Candidate& candidate : candidates) {
-    if (bytes == 0) break;
-    const uint64_t pages = std::min(candidate.bytes / page_bytes_, (bytes - 1) / page_bytes_ + 1);
-    const uint64_t take = pages * page_bytes_;
-    AddressRange range = candidate.arena->whole_pages(candidate.hole);
-    range.begin = range.end - take;
-    victims.push_back({candidate.arena, candidate.arena->claim_pages(candidate.hole, range), range});
-    bytes -= std::min(bytes, take);
+  std::stable_sort(holes.begin(), holes.end(),
+                   [](const IdleHole& a, const IdleHole& b) { return a.whole.bytes() > b.whole.bytes(); });
+  return holes;
+}
+
+// The smallest handle at the end of a hole, where all have more than is asked.
+std::optional<IdleRange> Tiling::take_larger_handle(uint64_t pool) {
+  std::optional<IdleRange> found;
+  Block* from = nullptr;
+  for (const IdleHole& idle : idle_holes(pool)) {
+    const AddressRange handle = last_covering(*idle.arena, idle.whole, page_bytes_);
+    if (found && handle.bytes() >= found->range.bytes()) continue;
+    found = IdleRange{idle.arena, nullptr, handle};
+    from = idle.hole;
   }
-  return victims;
+  if (found) found->busy = found->arena->claim_pages(from, found->range);
+  return found;
+}
+
+std::vector<IdleRange> Tiling::take_idle(uint64_t bytes, uint64_t pool) {
+  bytes = (std::min(bytes, UINT64_MAX / 2) + page_bytes_ - 1) / page_bytes_ * page_bytes_;
+  std::vector<IdleRange> taken;
+  for (const IdleHole& idle : bytes == 0 ? std::vector<IdleHole>{} : idle_holes(pool)) {
+    const AddressRange range = last_within(*idle.arena, idle.whole, bytes);
+    if (range.bytes() == 0) continue;
+    taken.push_back({idle.arena, idle.arena->claim_pages(idle.hole, range), range});
+    bytes -= range.bytes();
+    if (bytes == 0) break;
+  }
+  while (bytes != 0) {
+    const std::optional<IdleRange> larger = take_larger_handle(pool);
+    if (!larger) break;
+    taken.push_back(*larger);
+    bytes -= std::min(bytes, larger->range.bytes());
+  }
+  return taken;
 }
 
 Arena* Tiling::most_undrained(const std::vector<Arena*>& skipped) const {
@@ -63,7 +83,7 @@ Arena* Tiling::most_undrained(const std::vector<Arena*>& skipped) const {
       continue;
     uint64_t bytes = 0;
     arena->each_hole(page_bytes_, [&](const Block* hole) {
-      if (hole->tag > arena->drained_order) bytes += arena->whole_pages(hole).bytes();
+      if (hole->tag > arena->drained_order) bytes += arena->whole_handles(hole).bytes();
     });
     if (bytes <= most) continue;
     most = bytes;

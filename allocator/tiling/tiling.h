@@ -15,7 +15,7 @@
 
 namespace spillway {
 
-// Whole pages of a free block, taken out of it as one busy block.
+// Whole handles of a free block, taken out of it as one busy block.
 struct IdleRange {
   Arena* arena;
   Block* busy;
@@ -23,7 +23,7 @@ struct IdleRange {
   bool unmapped = false;
 };
 
-// Whole pages in free blocks, of arenas that give pages; drained: nothing queued can touch them any more.
+// Whole handles in free blocks, of arenas that give pages; drained: nothing queued can touch them any more.
 struct IdleBytes {
   uint64_t drained = 0, all = 0;
 };
@@ -66,7 +66,8 @@ class Tiling {
 
   // idle.cpp
   IdleBytes idle_bytes() const;
-  // Takes whole idle pages out, as busy blocks, from the largest holes first: that leaves the fewest gaps.
+  // Takes whole idle handles out, as busy blocks, from the largest holes first: that leaves the fewest gaps.
+  // More than `bytes` where every handle that is left is larger than what is still asked.
   std::vector<IdleRange> take_idle(uint64_t bytes, uint64_t pool = kEveryPool);
   // The arena with the most idle bytes that queued work may still touch; null: none has any.
   Arena* most_undrained(const std::vector<Arena*>& skipped) const;
@@ -81,6 +82,14 @@ class Tiling {
   void stream_ends(StreamId stream, bool over, uint64_t order);
 
  private:
+  // A drained hole with whole handles in it.
+  struct IdleHole {
+    Arena* arena;
+    Block* hole;
+    AddressRange whole;
+  };
+  std::vector<IdleHole> idle_holes(uint64_t pool) const;  // the largest first
+  std::optional<IdleRange> take_larger_handle(uint64_t pool);
   void look_up(StreamId stream, uint64_t pool, bool small);
   Arena& arena_to_make(StreamId stream, uint64_t pool, bool small);
   Arena& new_arena(StreamId stream, uint64_t pool, bool small);

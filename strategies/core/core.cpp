@@ -336,6 +336,7 @@ class CGate final : public Gate {
 void core_set_gate(const spillway_gate* gate) {
   if (gate == nullptr || gate->size < sizeof *gate || core_start() != SPILLWAY_OK) return;
   Process::get().ladder()->set_gate(new CGate(*gate));  // never destroyed: a strategy may be using it
+  Process::get().use_large_handles();
 }
 
 // Uses are of no interest where nothing could be moved.

@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "allocator/tiling/block.h"
+
 namespace spillway {
 namespace {
 
@@ -65,7 +67,7 @@ bool parse_bytes(std::string_view text, uint64_t* bytes, std::string* error) {
 }
 
 bool parse_nvme(std::string_view text, std::string* folder, uint64_t* bytes, std::string* error) {
-  constexpr uint64_t kPage = 2 << 20;
+  constexpr uint64_t kPage = kPageBytes;
   folder->clear();
   *bytes = 0;
   if (trim(text).empty()) return true;
@@ -103,8 +105,9 @@ bool parse_slowdown(std::string_view text, double* factor, std::string* error) {
 bool parse_strategies(std::string_view text, Environment* out, std::string* error) {
   if (trim(text).empty()) return true;
   Environment chosen = *out;
-  const std::array<std::pair<const char*, bool*>, 11> known{{{"wait_for_events", &chosen.wait_for_events},
+  const std::array<std::pair<const char*, bool*>, 12> known{{{"wait_for_events", &chosen.wait_for_events},
                                                              {"stitch", &chosen.stitch},
+                                                             {"divide_handles", &chosen.divide_handles},
                                                              {"release_cache", &chosen.release_cache},
                                                              {"framework_cache", &chosen.framework_cache},
                                                              {"trim_pools", &chosen.trim_pools},
@@ -130,8 +133,9 @@ bool parse_strategies(std::string_view text, Environment* out, std::string* erro
     if (found) continue;
     *error =
         "SPILLWAY_STRATEGIES: there is no strategy '" + name +
-        "'; known are wait_for_events, stitch, release_cache, framework_cache, trim_pools, ask_processes, "
-        "spill_to_host, spill_to_peer, evict_guests, spill_to_nvme, registered (the program's own) and none";
+        "'; known are wait_for_events, stitch, divide_handles, release_cache, framework_cache, trim_pools, "
+        "ask_processes, spill_to_host, spill_to_peer, evict_guests, spill_to_nvme, registered (the program's "
+        "own) and none";
     return false;
   }
   if (!named) {
@@ -155,6 +159,23 @@ bool parse_stacks(std::string_view text, std::optional<uint64_t>* interval_bytes
     return false;
   }
   *interval_bytes = bytes;
+  return true;
+}
+
+bool parse_handles(std::string_view text, HandleRule* rule, std::string* error) {
+  const size_t colon = text.find(':');
+  const std::string_view share = colon == std::string_view::npos ? "1" : text.substr(colon + 1);
+  HandleRule read;
+  std::string wrong;
+  const auto [end, broken] = std::from_chars(share.data(), share.data() + share.size(), read.share);
+  const bool number = broken == std::errc() && end == share.data() + share.size() && read.share != 0;
+  if (!number || !parse_bytes(text.substr(0, colon), &read.most_bytes, &wrong) ||
+      read.most_bytes < kPageBytes) {
+    *error = "'" + std::string(text) +
+             "' is not a size of at least 2MiB and a share of what is free, as in 32MiB:64";
+    return false;
+  }
+  *rule = read;
   return true;
 }
 
@@ -184,7 +205,7 @@ bool read_environment(Environment* out, std::string* error) {
       !read_bytes("SPILLWAY_RESERVE", &out->reserve_bytes, error) ||
       !read_bytes("SPILLWAY_GUARANTEE", &out->guarantee_bytes, error))
     return false;
-  constexpr uint64_t kPage = 2 << 20;
+  constexpr uint64_t kPage = kPageBytes;
   if (out->limit_bytes != 0 && out->limit_bytes < kPage) {
     *error = "SPILLWAY_LIMIT: " + std::to_string(out->limit_bytes) +
              " bytes are less than one page of 2 MiB: is the unit missing, as in 8GiB?";
@@ -212,6 +233,11 @@ bool read_environment(Environment* out, std::string* error) {
   if (const char* stacks = std::getenv("SPILLWAY_STACKS"); stacks != nullptr && *stacks != '\0')
     if (!parse_stacks(stacks, &out->stack_interval_bytes, error)) {
       *error = "SPILLWAY_STACKS: " + *error;
+      return false;
+    }
+  if (const char* handles = std::getenv("SPILLWAY_HANDLES"); handles != nullptr && *handles != '\0')
+    if (!parse_handles(handles, &out->handles.emplace(), error)) {
+      *error = "SPILLWAY_HANDLES: " + *error;
       return false;
     }
   const char* strategies = std::getenv("SPILLWAY_STRATEGIES");

@@ -1,6 +1,6 @@
 // The settings that a process starts with: SPILLWAY_LIMIT, SPILLWAY_RESERVE, SPILLWAY_GUARANTEE,
 // SPILLWAY_TRACE, SPILLWAY_STRATEGIES, SPILLWAY_HOST_BUDGET, SPILLWAY_PEER_BUDGET, SPILLWAY_NVME,
-// SPILLWAY_MAX_SLOWDOWN, SPILLWAY_STACKS.
+// SPILLWAY_MAX_SLOWDOWN, SPILLWAY_STACKS, SPILLWAY_HANDLES.
 //
 // Thread-safety: pure functions of their text, but for `read_environment`. Errors: a text that says which
 // value is wrong and what would be right; nothing is changed then.
@@ -9,6 +9,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "allocator/pages/handle_sizes.h"
 
 namespace spillway {
 
@@ -28,9 +30,11 @@ struct Environment {
   uint64_t nvme_bytes = 0;         // its size; 0: none
   // By what was moved there; 0: does not matter; nothing: by the device.
   std::optional<double> most_slowdown;
-  bool wait_for_events = true, stitch = true, release_cache = true, framework_cache = true, trim_pools = true,
-       ask_processes = true, spill_to_host = true, spill_to_peer = true, evict_guests = true,
-       spill_to_nvme = true, registered = true;
+  // How large the driver's allocations are; nothing: large where they can be divided.
+  std::optional<HandleRule> handles;
+  bool wait_for_events = true, stitch = true, divide_handles = true, release_cache = true,
+       framework_cache = true, trim_pools = true, ask_processes = true, spill_to_host = true,
+       spill_to_peer = true, evict_guests = true, spill_to_nvme = true, registered = true;
 };
 
 inline bool takes_stacks(const Environment& environment) {
@@ -45,6 +49,8 @@ bool parse_nvme(std::string_view text, std::string* folder, uint64_t* bytes, std
 bool parse_slowdown(std::string_view text, double* factor, std::string* error);
 // A size of at least 4 KiB, "all", or "none".
 bool parse_stacks(std::string_view text, std::optional<uint64_t>* interval_bytes, std::string* error);
+// "SIZE:SHARE", as "32MiB:64": at most this size, and one such part of what is free; "2MiB": single pages.
+bool parse_handles(std::string_view text, HandleRule* rule, std::string* error);
 // Names separated by commas, of the built-in strategies or "registered" (the program's own); "none": none.
 bool parse_strategies(std::string_view text, Environment* out, std::string* error);
 bool read_environment(Environment* out, std::string* error);

@@ -123,6 +123,7 @@ spillway_status Process::start_locked() {
   auto* ladder = new Ladder(*allocator);
   if (environment.wait_for_events) ladder->add(make_wait_for_events());
   if (environment.stitch) ladder->add(make_stitch());
+  if (environment.divide_handles) ladder->add(make_divide_handles());
   if (environment.release_cache) ladder->add(make_release_cache(*allocator));
   if (environment.framework_cache) ladder->add(make_framework_cache(*allocator));
   if (environment.trim_pools) ladder->add(make_trim_pools(*allocator));
@@ -146,6 +147,7 @@ spillway_status Process::start_locked() {
   ladder->set_phase_source(&Tags::phase);
   allocator->set_budget(process_budget());
   follow_program_streams(*allocator);
+  if (environment_.handles) allocator->set_handle_rule(*environment_.handles);
   allocator->limit_all(environment.limit_bytes);
   allocator->set_handler(ladder);
   if (trace != nullptr) {
@@ -163,6 +165,11 @@ spillway_status Process::start_locked() {
   ladder_.store(ladder, std::memory_order_release);
   allocator_.store(allocator, std::memory_order_release);
   return SPILLWAY_OK;
+}
+
+// Times of the simulated card mean nothing: no rescue is refused for them unless the user asks for it.
+void Process::use_large_handles() {
+  if (!environment_.handles && environment_.divide_handles) allocator()->set_handle_rule(kLargeHandles);
 }
 
 SpillLimits Process::spill_limits() const {

@@ -119,6 +119,7 @@ class Ladder final : public OomHandler {
 // The strategies that work in place. `allocator` must outlive them.
 std::unique_ptr<Strategy> make_wait_for_events();
 std::unique_ptr<Strategy> make_stitch();
+std::unique_ptr<Strategy> make_divide_handles();
 std::unique_ptr<Strategy> make_release_cache(Allocator& allocator);
 // What may be moved off the devices of this process.
 struct SpillLimits {

@@ -71,32 +71,46 @@ class Faults : public SimulatedDevice, public ::testing::WithParamInterface<Faul
     allocator->limit(kDevice, 36 * kMiB);
   }
 
+  void sweep() {
+    uint64_t fired = 1;
+    uint64_t n = 1;
+    for (; fired != 0; ++n) {
+      ASSERT_LT(n, 1000u) << "the sweep does not end";
+      new_allocator();
+      refused = 0;
+      control->reset();
+      control->fail_call(n, GetParam().function, GetParam().persistent ? 1 : 0, GetParam().code);
+      run_program();
+      fired = counts().injected_failures;
+      const bool rescued = !GetParam().persistent && GetParam().code == CUDA_ERROR_OUT_OF_MEMORY;
+      if (fired == 0 || rescued) {
+        EXPECT_EQ(refused, 0) << "call " << n << ": memory that was refused once is asked for again";
+      }
+      control->fail_call(0, nullptr, 0, CUDA_SUCCESS);
+      EXPECT_EQ(text(control->violations), "") << "call " << n;
+      EXPECT_EQ(memory().live, 0u) << "call " << n;
+      allocator.reset();
+      EXPECT_EQ(counts().live_pages_bytes, 0u) << "call " << n;
+    }
+    EXPECT_GT(n, GetParam().least_calls) << "the sweep hardly reached anything";
+  }
+
   std::unique_ptr<Ladder> ladder;
   int refused = 0;
 };
 
 TEST_P(Faults, LeaveTheStateWholeAtEveryCall) {
-  uint64_t fired = 1;
-  uint64_t n = 1;
-  for (; fired != 0; ++n) {
-    ASSERT_LT(n, 1000u) << "the sweep does not end";
-    new_allocator();
-    refused = 0;
-    control->reset();
-    control->fail_call(n, GetParam().function, GetParam().persistent ? 1 : 0, GetParam().code);
-    run_program();
-    fired = counts().injected_failures;
-    const bool rescued = !GetParam().persistent && GetParam().code == CUDA_ERROR_OUT_OF_MEMORY;
-    if (fired == 0 || rescued) {
-      EXPECT_EQ(refused, 0) << "call " << n << ": memory that was refused once is asked for again";
-    }
-    control->fail_call(0, nullptr, 0, CUDA_SUCCESS);
-    EXPECT_EQ(text(control->violations), "") << "call " << n;
-    EXPECT_EQ(memory().live, 0u) << "call " << n;
-    allocator.reset();
-    EXPECT_EQ(counts().live_pages_bytes, 0u) << "call " << n;
-  }
-  EXPECT_GT(n, GetParam().least_calls) << "the sweep hardly reached anything";
+  sweep();
+}
+
+// The same with handles of many pages, which are divided where they do not fit.
+class LargeHandlesFaults : public Faults {
+ protected:
+  LargeHandlesFaults() { handle_rule = {.most_bytes = 8 * kMiB, .share = 2}; }
+};
+
+TEST_P(LargeHandlesFaults, LeaveTheStateWholeAtEveryCall) {
+  sweep();
 }
 
 class PartialMap : public SimulatedDevice {};
@@ -136,6 +150,18 @@ TEST_F(PartialMap, IsUndone) {
 }
 
 constexpr CUresult kShort = CUDA_ERROR_OUT_OF_MEMORY, kBroken = CUDA_ERROR_UNKNOWN;
+INSTANTIATE_TEST_SUITE_P(, LargeHandlesFaults,
+                         ::testing::Values(Fault{"ShortOnce", nullptr, false, kShort, 25},
+                                           Fault{"ShortForGood", nullptr, true, kShort, 5},
+                                           Fault{"BrokenOnce", nullptr, false, kBroken, 25},
+                                           Fault{"BrokenForGood", nullptr, true, kBroken, 5},
+                                           Fault{"UnmapOnce", "cuMemUnmap", false, kBroken, 2},
+                                           Fault{"UnmapForGood", "cuMemUnmap", true, kBroken, 2},
+                                           Fault{"ReleaseOnce", "cuMemRelease", false, kBroken, 5},
+                                           Fault{"ReleaseForGood", "cuMemRelease", true, kBroken, 5},
+                                           Fault{"AccessForGood", "cuMemSetAccess", true, kShort, 3}),
+                         [](const auto& info) { return std::string(info.param.label); });
+
 INSTANTIATE_TEST_SUITE_P(, Faults,
                          ::testing::Values(Fault{"ShortOnce", nullptr, false, kShort, 50},
                                            Fault{"ShortForGood", nullptr, true, kShort, 10},

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "allocator/allocator.h"
+#include "allocator/pages/handle_sizes.h"
 #include "driver/table.h"
 
 namespace spillway::testing {
@@ -56,6 +57,7 @@ class SimulatedDevice : public ::testing::Test {
   void restart() {
     allocator.reset();
     allocator = std::make_unique<Allocator>(table);
+    allocator->set_handle_rule(handle_rule);
   }
 
   void set_capacity(uint64_t bytes) { ASSERT_EQ(control->set_capacity(0, bytes), CUDA_SUCCESS); }
@@ -128,6 +130,7 @@ class SimulatedDevice : public ::testing::Test {
 
   const driver::Table& table = simulated_table();
   const SpillwaySimulatorControl* control = table.simulator;
+  HandleRule handle_rule{.most_bytes = kPage};  // single pages, where a test does not say otherwise
   std::unique_ptr<Allocator> allocator;
   Status status = Status::kOk;
   FailurePtr failure;

@@ -11,18 +11,19 @@ namespace {
 // A share of the limit stays free when something comes back.
 constexpr uint64_t kMarginShare = 20;
 
-// The whole pages of a block that are on the device: those behind them went before.
-AddressRange movable(const HeapState& heap, Block* block, Tier where) SPILLWAY_REQUIRES(heap.lock) {
-  AddressRange range = heap.tiling.arena_of(block).whole_pages(block);
-  if (where == Tier::kNvme) {  // only what was registered of it
-    const uint64_t end = block->address + heap.tiers.registered.find(block)->bytes;
-    range.end = std::min(range.end, end / heap.page_bytes * heap.page_bytes);
-  }
+// What of a block is on the device and may go: what is behind it went before.
+AddressRange movable(const HeapState& heap, Block* block, Tier where, Grain grain)
+    SPILLWAY_REQUIRES(heap.lock) {
+  AddressRange range{block->address, block->end()};
+  if (where == Tier::kNvme)  // only what was registered of it
+    range.end = std::min(range.end, block->address + heap.tiers.registered.find(block)->bytes);
   const SpilledBlocks::Spilled* there = heap.tiers.spilled.find(block);
   if (there != nullptr && !there->pieces.empty())
     range.end = std::min(range.end, there->pieces.back().range.begin);
-  range.end = std::max(range.begin, range.end);
-  return range;
+  if (grain == Grain::kHandles) return heap.tiling.arena_of(block).whole_handles(range);
+  const uint64_t page = heap.page_bytes;
+  range = {(range.begin + page - 1) / page * page, range.end / page * page};
+  return {range.begin, std::max(range.begin, range.end)};
 }
 
 bool may_move(const HeapState& heap, Block* block, const Pins& pins) SPILLWAY_REQUIRES(heap.lock) {
@@ -53,11 +54,13 @@ struct Candidate {
   }
 };
 
-std::vector<Candidate> cold_blocks(const HeapState& heap, Tier where) SPILLWAY_REQUIRES(heap.lock) {
+std::vector<Candidate> cold_blocks(const HeapState& heap, Tier where, Grain grain)
+    SPILLWAY_REQUIRES(heap.lock) {
   std::vector<Candidate> cold;
   const Pins pins = heap.shared.pinned();
   const auto consider = [&](Block* block) SPILLWAY_REQUIRES(heap.lock) {
-    if (may_move(heap, block, pins) && may_go(heap, block, where) && movable(heap, block, where).bytes() != 0)
+    if (may_move(heap, block, pins) && may_go(heap, block, where) &&
+        movable(heap, block, where, grain).bytes() != 0)
       cold.push_back(
           {AccessFrequency::recent(block, heap.order), heap.tiers.access.of(block, heap.order), block});
   };
@@ -82,24 +85,37 @@ uint64_t bytes_to_take(const HeapState& heap, uint64_t there, uint64_t needed, T
   return rounds_up ? whole : bytes;
 }
 
-// To the host by chunks, the block's last first: what was moved stays when memory ends before the rest.
-void add_moves(Move move, uint64_t page_bytes, std::vector<Move>* moves) {
-  const AddressRange whole = move.range;
-  const uint64_t most = move.tier == Tier::kHost ? host_chunk_bytes(page_bytes) : whole.bytes();
-  for (move.range.end = whole.end; move.range.end != whole.begin; move.range.end = move.range.begin) {
-    move.range.begin = move.range.end - std::min(most, move.range.end - whole.begin);
+// To the host by chunks, the block's last first: what was moved stays when memory ends before the rest. A
+// handle goes whole.
+void add_moves(const Arena& arena, Move move, uint64_t most_bytes, std::vector<Move>* moves) {
+  AddressRange left = move.range;
+  for (; left.bytes() != 0; left.end = move.range.begin) {
+    move.range = last_within(arena, left, most_bytes);
+    if (move.range.bytes() == 0) move.range = last_covering(arena, left, 1);
     moves->push_back(move);
   }
 }
 
-// The end of what is on the device of a block, for `needed` bytes where `taken` go already. Returns its bytes.
-uint64_t add_end(const HeapState& heap, Block* block, uint64_t needed, const SpillPlace& where, uint64_t taken,
-                 std::vector<Move>* moves) SPILLWAY_REQUIRES(heap.lock) {
-  AddressRange range = movable(heap, block, where.tier);
-  const uint64_t left = where.most_bytes - std::min(where.most_bytes, taken);
-  range.begin = range.end - bytes_to_take(heap, range.bytes(), needed, where.tier, left);
-  add_moves({.block = block, .range = range, .tier = where.tier, .peer = where.peer}, heap.page_bytes, moves);
-  return range.bytes();
+// How much may go, and how much of that to make a chunk whole.
+struct Room {
+  uint64_t most_bytes = UINT64_MAX, rounding_bytes = 0;
+};
+
+// The end of what is on the device of a block, for `needed` bytes. Returns its bytes.
+uint64_t add_end(const HeapState& heap, Block* block, uint64_t needed, const SpillPlace& where, Room room,
+                 Grain grain, std::vector<Move>* moves) SPILLWAY_REQUIRES(heap.lock) {
+  const Arena& arena = heap.tiling.arena_of(block);
+  const AddressRange whole = movable(heap, block, where.tier, grain);
+  const uint64_t bytes = bytes_to_take(heap, whole.bytes(), needed, where.tier, room.rounding_bytes);
+  Move move{.block = block, .tier = where.tier, .peer = where.peer};
+  if (grain == Grain::kPages) {
+    move.range = {whole.end - bytes, whole.end};
+    moves->push_back(move);
+  } else {
+    move.range = last_within(arena, last_covering(arena, whole, bytes), room.most_bytes);
+    add_moves(arena, move, where.tier == Tier::kHost ? host_chunk_bytes(heap.page_bytes) : UINT64_MAX, moves);
+  }
+  return move.range.bytes();
 }
 
 // What lies in a file comes back when the program says that it uses it.
@@ -123,13 +139,15 @@ bool any_of_block(const std::vector<Move>& moves, const Block* block) {
 }  // namespace
 
 std::vector<Move> choose_moves(const HeapState& heap, uint64_t bytes, const SpillPlace& where,
-                               uint64_t most_bytes) {
+                               uint64_t most_bytes, Grain grain) {
   std::vector<Move> moves;
   uint64_t taken = 0;
   bytes = std::min(bytes, most_bytes / heap.page_bytes * heap.page_bytes);
-  for (const Candidate& candidate : cold_blocks(heap, where.tier)) {
+  for (const Candidate& candidate : cold_blocks(heap, where.tier, grain)) {
     if (bytes == 0) break;
-    const uint64_t end = add_end(heap, candidate.block, bytes, where, taken, &moves);
+    const Room room{.most_bytes = most_bytes - taken,
+                    .rounding_bytes = where.most_bytes - std::min(where.most_bytes, taken)};
+    const uint64_t end = add_end(heap, candidate.block, bytes, where, room, grain, &moves);
     taken += end;
     bytes -= std::min(bytes, end);
   }
@@ -191,7 +209,7 @@ Exchange choose_exchange(const HeapState& heap, const SpillPlace& where) {
     std::vector<Move> out;
     for (; needed != 0 && next != cold.end() && !next->recent && next->frequency < most; ++next) {
       if (any_of_block(exchange.in, next->block) || next->block == move.block) continue;
-      needed -= std::min(needed, add_end(heap, next->block, needed, where, where.most_bytes, &out));
+      needed -= std::min(needed, add_end(heap, next->block, needed, where, {}, Grain::kHandles, &out));
     }
     if (needed != 0 || bytes_of(out) > left || any_of_block(exchange.out, move.block)) break;
     left -= bytes_of(out);

@@ -10,9 +10,13 @@
 
 namespace spillway {
 
+// What of a block may go: its whole handles, or also its pages of handles that it shares, once they are
+// divided.
+enum class Grain : uint8_t { kHandles, kPages };
 // Of at least `bytes`, and at most `most_bytes`. One move a block.
 std::vector<Move> choose_moves(const HeapState& heap, uint64_t bytes, const SpillPlace& where,
-                               uint64_t most_bytes) SPILLWAY_REQUIRES(heap.lock);
+                               uint64_t most_bytes, Grain grain = Grain::kHandles)
+    SPILLWAY_REQUIRES(heap.lock);
 // Of blocks that come back by themselves, at most `most_bytes`. One move a block.
 std::vector<Move> choose_returns(const HeapState& heap, uint64_t most_bytes) SPILLWAY_REQUIRES(heap.lock);
 // From `peer` to host memory; and from `peer` to this device.

@@ -39,18 +39,14 @@ Status BlockReturns::return_piece_from_file(Block* block, const Piece& piece, Fa
 
 // The reservation's pages are the arena's from here on, though their bytes are still to come.
 Status BlockReturns::map_behind(Block* block, const Piece& piece, Miss& miss, FailurePtr* failure) {
-  std::vector<CUmemGenericAllocationHandle>& at_hand = miss.pages.pages;
-  const uint64_t count = piece.range.bytes() / heap_.page_bytes;
-  std::vector<driver::Page> pages(count, {0, heap_.page_bytes});
-  for (uint64_t i = 0; i < count; ++i) pages[i].handle = at_hand[i];
+  const std::vector<driver::Page> pages = miss.pages.last(piece.range.bytes());
   const SharedLocked mapping(heap_.mappings_mutex);
   miss.error = heap_.device->map(piece.range.begin, pages);
   miss.call = "bringing memory back from a file";
   if (miss.error != CUDA_SUCCESS) return requests_.driver_failure(miss, failure);
   const Locked guard(heap_.lock);
-  at_hand.erase(at_hand.begin(), at_hand.begin() + static_cast<std::ptrdiff_t>(count));
-  for (uint64_t i = 0; i < count; ++i)
-    heap_.tiling.arena_of(block).set_page(piece.range.begin + i * heap_.page_bytes, pages[i].handle);
+  miss.pages.take_last(piece.range.bytes());
+  heap_.tiling.arena_of(block).set_pages(piece.range.begin, pages);
   heap_.pages.map(piece.range.bytes());
   heap_.tiers.spilled.at(block).pieces.back().mapped = true;
   return Status::kOk;
@@ -77,10 +73,8 @@ void BlockReturns::unmap_behind(Block* block, const Piece& piece, Miss& miss) {
   if (heap_.device->unmap(piece.range.begin, piece.range.bytes()) != CUDA_SUCCESS) return;
   const Locked guard(heap_.lock);
   Arena& arena = heap_.tiling.arena_of(block);
-  for (uint64_t at = piece.range.begin; at < piece.range.end; at += heap_.page_bytes) {
-    miss.pages.pages.push_back(arena.page(at));
-    arena.set_page(at, kPageStored);
-  }
+  miss.pages.add(arena.handles_in(piece.range));
+  arena.set_pages(piece.range, kPageStored);
   heap_.pages.unmap(piece.range.bytes());
   heap_.tiers.spilled.at(block).pieces.back().mapped = false;
 }

@@ -52,6 +52,7 @@ class Fuzz : public SimulatedDevice {
     ladder = std::make_unique<Ladder>(*allocator);
     ladder->add(make_wait_for_events());
     ladder->add(make_stitch());
+    ladder->add(make_divide_handles());
     ladder->add(make_release_cache(*allocator));
     ladder->add(
         make_spill_to_host(*allocator, {.host_bytes = 64 * kMiB, .available = nullptr, .most_slowdown = 0}));
@@ -159,6 +160,20 @@ TEST_F(Fuzz, AMillionInstructions) {
     if (done != 0) start();
     run(seed + done / kSlice, std::min(kSlice, count - done), 500);
   }
+}
+
+// The same with handles of many pages.
+class LargeHandlesFuzz : public Fuzz {
+ protected:
+  LargeHandlesFuzz() { handle_rule = {.most_bytes = 16 * kMiB, .share = 3}; }
+};
+
+TEST_F(LargeHandlesFuzz, EveryInstructionIsChecked) {
+  run(number("SPILLWAY_FUZZ_SEED", 4), 20000, 1);
+}
+
+TEST_F(LargeHandlesFuzz, ManyInstructions) {
+  run(number("SPILLWAY_FUZZ_SEED", 5), number("SPILLWAY_FUZZ_OPERATIONS", 300000), 500);
 }
 
 // Without a handler, so that nothing makes room: the largest request that is said to succeed does, and no

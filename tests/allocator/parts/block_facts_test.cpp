@@ -88,7 +88,7 @@ class ExportsTest : public ::testing::Test {
   }
   std::vector<driver::Page> pages(const Block* block) {
     uint64_t offset = 0;
-    return pages_of(tiling_.arena_of(block), block, kPage, &offset);
+    return pages_of(tiling_.arena_of(block), block, &offset);
   }
   SharedBlock share(Block* block) {
     Exports::Map made;
@@ -109,14 +109,14 @@ class ExportsTest : public ::testing::Test {
 
   StreamKnowledge streams_;
   Tiling tiling_{0, kPage, streams_};
-  Exports exports_{kPage};
+  Exports exports_;
   Block *first_ = nullptr, *second_ = nullptr;
   uint64_t serial_ = 0;
 };
 
 TEST_F(ExportsTest, ABlockBeginsSomewhereInTheFirstOfItsPages) {
   uint64_t offset = 0;
-  EXPECT_EQ(pages_of(tiling_.arena_of(second_), second_, kPage, &offset).size(), 2u);
+  EXPECT_EQ(pages_of(tiling_.arena_of(second_), second_, &offset).size(), 2u);
   EXPECT_EQ(offset, kPage / 2);
 }
 

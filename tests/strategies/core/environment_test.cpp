@@ -91,6 +91,20 @@ TEST(Environment, ChoosesStrategiesByName) {
   EXPECT_TRUE(guests.evict_guests && !guests.spill_to_peer);
 }
 
+TEST(Environment, SaysHowLargeHandlesAre) {
+  HandleRule rule;
+  std::string error;
+  EXPECT_TRUE(parse_handles("32MiB:64", &rule, &error)) << error;
+  EXPECT_EQ(rule.most_bytes, uint64_t{32} << 20);
+  EXPECT_EQ(rule.share, 64u);
+  EXPECT_TRUE(parse_handles("2MiB", &rule, &error)) << error;
+  EXPECT_EQ(rule.most_bytes, uint64_t{2} << 20);
+  for (const char* wrong : {"1MiB:64", "32MiB:0", "32MiB:x", ":64", "32MiB:"}) {
+    EXPECT_FALSE(parse_handles(wrong, &rule, &error)) << wrong;
+    EXPECT_NE(error.find("32MiB:64"), std::string::npos) << error;
+  }
+}
+
 TEST(Environment, NamesTheKnownStrategiesWhenOneIsUnknown) {
   Environment environment;
   std::string error;
