@@ -89,7 +89,7 @@ void Reclaimer::hold_unmapped(std::vector<IdleRange>& idle, PageReservation* int
   PagePool::Pages pages;
   unmap(idle);
   settle(idle, &pages);
-  into->pages.insert(into->pages.end(), pages.begin(), pages.end());
+  into->add(pages);
 }
 
 uint64_t Reclaimer::reclaim_anything(uint64_t bytes, PageReservation* into) {

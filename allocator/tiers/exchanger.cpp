@@ -19,7 +19,7 @@ uint64_t Exchanger::exchange(const SpillPlace& where) {
     heap_.tiers.spilled.begin_moves(chosen.out);
   }
   if (chosen.in.empty()) return 0;
-  PageReservation pages(heap_.page_bytes);
+  PageReservation pages;
   spiller_.move_out(std::move(chosen.out), where, &pages);
   const uint64_t bytes = unspiller_.move_in(chosen.in, &pages);
   const Locked guard(heap_.lock);

@@ -199,7 +199,7 @@ Exchange choose_exchange(const HeapState& heap, const SpillPlace& where) {
   constexpr double kGain = 4;
   const uint64_t young = 2 * heap.tiers.steps.orders();
   Exchange exchange;
-  const std::vector<Candidate> cold = cold_blocks(heap, where.tier);
+  const std::vector<Candidate> cold = cold_blocks(heap, where.tier, Grain::kHandles);
   auto next = cold.begin();
   uint64_t left = where.most_bytes;
   for (Move& move : choose_returns(heap, UINT64_MAX)) {

@@ -13,7 +13,8 @@ namespace spillway {
 // What of a block may go: its whole handles, or also its pages of handles that it shares, once they are
 // divided.
 enum class Grain : uint8_t { kHandles, kPages };
-// Of at least `bytes`, and at most `most_bytes`. One move a block.
+// Of at least `bytes`, and at most `most_bytes`. To the host a block's moves are no larger than a chunk,
+// unless a handle is.
 std::vector<Move> choose_moves(const HeapState& heap, uint64_t bytes, const SpillPlace& where,
                                uint64_t most_bytes, Grain grain = Grain::kHandles)
     SPILLWAY_REQUIRES(heap.lock);

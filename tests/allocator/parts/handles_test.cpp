@@ -38,7 +38,8 @@ class HandlesTest : public ::testing::Test {
   Arena& arena() { return tiling_.arena_for(StreamId{1}, 0, false); }
   Block* free(Block* block) { return arena().put_hole(block, 0); }
 
-  Tiling tiling_{0, kPage};
+  StreamKnowledge streams_;
+  Tiling tiling_{0, kPage, streams_};
   CUmemGenericAllocationHandle last_ = 0;
 };
 
