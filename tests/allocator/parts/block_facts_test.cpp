@@ -44,11 +44,12 @@ TEST(AccessFrequency, IsUsesForEachPlaceInTheOrderSinceTheyAreKnown) {
   AccessFrequency::begin(&old, 10);
   access.learn(100);
   AccessFrequency::begin(&young, 190);
-  for (int i = 0; i < 4; ++i) access.touch(&old, 150), access.touch(&young, 195);
+  for (int i = 0; i < 4; ++i) access.touch(&old, 150 + i), access.touch(&young, 195 + i);
+  access.touch(&old, 153);  // the same use, told again
   EXPECT_DOUBLE_EQ(access.of(&old, 200), 5.0 / 101) << "what was before nobody knows";
   EXPECT_DOUBLE_EQ(access.of(&young, 200), 5.0 / 11);
   EXPECT_TRUE(AccessFrequency::recent(&young, 200));
-  EXPECT_FALSE(AccessFrequency::recent(&old, 150 + 64));
+  EXPECT_FALSE(AccessFrequency::recent(&old, 153 + 64));
 }
 
 TEST(AccessFrequency, SaysNothingOfAProgramThatWasHardlySeen) {
@@ -65,7 +66,7 @@ TEST(AccessFrequency, CountsNoFurtherThanItsBits) {
   AccessFrequency access;
   Block block{};
   AccessFrequency::begin(&block, 7);
-  for (int i = 0; i < 70'000; ++i) access.touch(&block, 8);
+  for (int i = 0; i < 70'000; ++i) access.touch(&block, 8 + i);
   EXPECT_EQ(AccessFrequency::born(&block), 7u) << "uses do not run over into the age";
   EXPECT_DOUBLE_EQ(access.of(&block, 7), 65'536.0);
 }
