@@ -153,6 +153,9 @@ PARTS = [
 ]
 
 
+SPEEDS = ("page costs", "host making", "copies")
+
+
 def ask(machine, name):
     """The probe's lines, and how it ended."""
     done = machine.start([PROBE, name], {})
@@ -168,7 +171,8 @@ def ask(machine, name):
 
 def look_at(name, tell):
     def run(setting):
-        lines, end = ask(setting.machine, name)
+        # A simulated card copies quickly where it computes no values.
+        lines, end = ask(setting.options.real_card if name in SPEEDS else setting.machine, name)
         answers = Answers(lines)
         found = tell(answers) if answers.lines else "no answer"
         said = "pass" if end == "done" else f"FAIL: {end}"
