@@ -21,7 +21,12 @@ struct Program {
   std::vector<uint64_t> ends{};
   unsigned begins = 0;
 
+  static void live(Block* block) {
+    block->state = BlockState::kLive;
+    AccessFrequency::begin(block, kBorn);
+  }
   void step() {
+    live(&weight);
     for (const uint64_t use : uses) {
       const StepBoundary boundary = finder.used(&weight, kBorn, order + use, kLearning);
       if (boundary == StepBoundary::kEnds) ends.push_back(order + use);
@@ -35,7 +40,7 @@ TEST(StepFinder, FindsTheStepThatRepeats) {
   // Forward, backward, and the update's operators one after the other.
   Program program{.uses = {100, 1900, 2400, 2410, 2420}, .step_orders = 2500};
   for (int i = 0; i < 8; ++i) program.step();
-  EXPECT_EQ(program.begins, 1u);
+  EXPECT_LE(program.begins, 2u);
   ASSERT_GE(program.ends.size(), 4u);
   for (size_t i = 1; i < program.ends.size(); ++i)
     EXPECT_EQ(program.ends[i] - program.ends[i - 1], program.step_orders);
@@ -57,19 +62,35 @@ TEST(StepFinder, WhatRepeatsWithinFewPlacesIsALayer) {
     EXPECT_EQ((program.ends[i] - program.ends[i - 1]) % program.step_orders, 0u);
 }
 
-TEST(StepFinder, WithoutRepetitionThereIsNone) {
+TEST(StepFinder, WithoutRepetitionALongStretchIsOne) {
   Program program{.uses = {0}, .step_orders = 200};
-  for (int i = 0; i < 8; ++i) {
-    program.step_orders += program.step_orders;
-    program.step();
-  }
+  const auto steps = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      program.step();
+      program.step_orders += program.step_orders;
+    }
+  };
+  steps(4);
   EXPECT_TRUE(program.ends.empty());
+  steps(4);
+  EXPECT_FALSE(program.ends.empty()) << "a long stretch is as good";
 }
 
 TEST(StepFinder, ABlockThatIsGoneIsReplaced) {
   Program program{.uses = {0}, .step_orders = 500};
   Block gone{};
+  Program::live(&gone);
   EXPECT_EQ(program.finder.used(&gone, kBorn, 30, kLearning), StepBoundary::kNone);
+  gone.state = BlockState::kHole;
+  for (int i = 0; i < 6; ++i) program.step();
+  EXPECT_GE(program.ends.size(), 3u) << "at once";
+}
+
+TEST(StepFinder, ABlockThatIsUsedNoMoreIsReplaced) {
+  Program program{.uses = {0}, .step_orders = 500};
+  Block idle{};
+  Program::live(&idle);
+  EXPECT_EQ(program.finder.used(&idle, kBorn, 30, kLearning), StepBoundary::kNone);
   for (int i = 0; i < 20; ++i) program.step();
   EXPECT_GE(program.ends.size(), 5u);
 }

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 
+#include "allocator/tiers/choice/access_frequency.h"
 #include "allocator/tiling/block.h"
 
 namespace spillway {
@@ -25,7 +26,8 @@ class StepFinder {
   StepBoundary used(const Block* block, uint64_t born, uint64_t order, uint64_t learning_since) {
     if (told_) return StepBoundary::kNone;
     if (block == marker_ && born == marker_born_) return visit(order);
-    if (order - last_use_ > patience() && (born <= learning_since || order - born > kOldOrders))
+    if ((is_gone() || order - last_use_ > patience()) &&
+        (born <= learning_since || order - born > kOldOrders))
       follow(block, born, order);
     return StepBoundary::kNone;
   }
@@ -41,10 +43,16 @@ class StepFinder {
   static constexpr uint64_t kLeastStep = 128;      // what repeats within less is a layer
   static constexpr uint64_t kOldOrders = 1 << 14;  // no activation lives so long
   static constexpr uint64_t kPatience = 4096;
+  static constexpr uint64_t kStretch = 4096;
   static constexpr unsigned kMostVisits = 32;  // of the block in a step
 
-  // A block that was not used for so long is gone.
-  uint64_t patience() const { return marker_ == nullptr ? 0 : std::max(kPatience, 4 * longest_); }
+  // Its record may be another block's by now.
+  bool is_gone() const {
+    return marker_ == nullptr || marker_->state != BlockState::kLive ||
+           AccessFrequency::born(marker_) != marker_born_;
+  }
+  // A block that was not used for so long will not be.
+  uint64_t patience() const { return std::max(kPatience, 4 * longest_); }
 
   void follow(const Block* block, uint64_t born, uint64_t order) {
     *this = StepFinder();
@@ -63,17 +71,26 @@ class StepFinder {
     distances_[visits_++ % distances_.size()] = distance;
     ++since_boundary_;
     const unsigned in_step = visits_in_step();
-    if (in_step == 0) whole_ = false;
-    if (in_step == 0 || (whole_ && since_boundary_ < in_step)) return StepBoundary::kNone;
-    const bool ends = whole_ && since_boundary_ == in_step;
+    if (in_step == 0) return stretch(order);
+    if (whole_ && since_boundary_ < in_step) return StepBoundary::kNone;
+    return boundary(order, whole_ && since_boundary_ == in_step);
+  }
+
+  // Nothing repeats: a long stretch from one use to another has about as much of each part of a step.
+  StepBoundary stretch(uint64_t order) {
+    whole_ = false;
+    return order - last_boundary_ < kStretch ? StepBoundary::kNone : boundary(order, last_boundary_ != 0);
+  }
+  StepBoundary boundary(uint64_t order, bool ends) {
     whole_ = true;
     since_boundary_ = 0;
+    last_boundary_ = order;
     return ends ? StepBoundary::kEnds : StepBoundary::kBegins;
   }
 
   uint64_t distance(unsigned back) const { return distances_[(visits_ - 1 - back) % distances_.size()]; }
   static bool alike(uint64_t one, uint64_t other) {
-    constexpr uint64_t kShare = 32, kLeast = 4;
+    constexpr uint64_t kShare = 16, kLeast = 16;
     return (one > other ? one - other : other - one) <= kLeast + std::max(one, other) / kShare;
   }
   // The fewest visits after which all repeats; 0: it does not.
@@ -96,6 +113,7 @@ class StepFinder {
   uint64_t visits_ = 0;
   unsigned since_boundary_ = 0;  // visits
   bool whole_ = false;           // the visits since then are of one step
+  uint64_t last_boundary_ = 0;   // 0: none yet
 };
 
 }  // namespace spillway
