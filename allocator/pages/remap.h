@@ -1,6 +1,8 @@
-// Other memory behind an address range, with the same bytes in it: mapped beside it, copied, and mapped in
-// its place. Begun for several ranges before the first is finished, so that copies run beside the driver's
-// other work, and one is finished beside later ones' copies.
+// Other memory behind an address range, with the same bytes in it. Of the old and the new memory, that of
+// fewer handles is mapped beside the range too, so that the other one's pages are mapped once: the new memory
+// is filled there and then put in, or put in and filled from the old memory there. Begun for several ranges
+// before the first is finished, so that copies run beside the driver's other work, and one is finished beside
+// later ones' copies.
 //
 // Thread-safety: none; nothing may use the range meanwhile. Ownership: the pages stay the caller's. Errors:
 // CUresult; then the range has its old pages. Where even these can not be mapped again, the context is not
@@ -29,8 +31,7 @@ class Remap {
 
   // Queues the copy.
   CUresult begin();
-  // Waits for the copy, takes the old pages out and puts the new ones in. On an error nothing is left to
-  // undo.
+  // Waits for the copy; the range has the new pages then. On an error nothing is left to undo.
   CUresult finish();
   // After a failed `begin`.
   void undo() { staging_.drop(*device_); }
@@ -41,6 +42,11 @@ class Remap {
   const Staging& left_over() const { return staging_; }
 
  private:
+  bool stages_old() const { return from_.size() < to_.size(); }
+  CUresult begin_with_new_beside();
+  CUresult begin_with_old_beside();
+  CUresult put_old_back(CUresult result);
+
   Device* device_;
   AddressRange range_;
   std::vector<driver::Page> from_, to_;

@@ -51,6 +51,14 @@ struct Migration::Begun {
   Remap remap;
 };
 
+void Migration::record_run(const Neighbours& run, const Remap& remap, CUresult result) {
+  for (const Move* move : run.moves) {
+    record(*move, result);
+    if (remap.lost())
+      journal::driver_failure(heap_, move->range.bytes(), result, "the way back of a failed spill");
+  }
+}
+
 // Nothing: the driver refused.
 std::optional<Migration::Begun> Migration::begin_run(Neighbours run) {
   std::vector<driver::Page> from, to;
@@ -63,7 +71,7 @@ std::optional<Migration::Begun> Migration::begin_run(Neighbours run) {
   if (result == CUDA_SUCCESS) return Begun{std::move(run), std::move(remap)};
   remap.undo();
   leave_over(remap);
-  for (const Move* move : run.moves) record(*move, result);
+  record_run(run, remap, result);
   return std::nullopt;
 }
 
@@ -93,12 +101,8 @@ std::vector<Migration::Begun> Migration::begin_runs(const std::vector<Move*>& mo
 
 void Migration::finish_run(Begun& begun) {
   const CUresult result = begun.remap.finish();
-  for (Move* move : begun.run.moves) {
-    move->done = result == CUDA_SUCCESS;
-    record(*move, result);
-    if (begun.remap.lost())
-      journal::driver_failure(heap_, move->range.bytes(), result, "the way back of a failed spill");
-  }
+  for (Move* move : begun.run.moves) move->done = result == CUDA_SUCCESS;
+  record_run(begun.run, begun.remap, result);
   leave_over(begun.remap);
 }
 

@@ -52,6 +52,7 @@ class Migration {
   std::optional<Begun> begin_run(Neighbours run);
   std::vector<Begun> begin_runs(const std::vector<Move*>& moves, const Provide& provide);
   void finish_run(Begun& begun);
+  void record_run(const Neighbours& run, const Remap& remap, CUresult result);
 
   HeapState& heap_;
   BlockReleaser& releaser_;

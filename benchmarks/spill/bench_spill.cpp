@@ -12,8 +12,8 @@
 
 #include "allocator/tiers/tiers.h"
 #include "strategies/ladder/ladder.h"
+#include "tests/strategies/tiers/host/timed_spill.h"
 #include "tests/strategies/tiers/open_gate.h"
-#include "tests/strategies/tiers/timed_spill.h"
 
 namespace {
 

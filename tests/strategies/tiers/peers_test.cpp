@@ -267,6 +267,22 @@ TEST_F(PeerSpill, SurvivesAFailureOfAnyCall) {
   }
 }
 
+TEST_F(PeerSpill, TheWayBackMapsEachPageOnce) {
+  const auto blocks = three_blocks();
+  const uint64_t more = get(20 * kMiB);
+  ASSERT_NE(more, 0u) << failure->text;
+  ASSERT_EQ(on_host(), 0u);
+  put(more);
+  allocator->limit(kDevice, 128 * kMiB);
+  let_time_pass(25'000);
+  const uint64_t before = control->calls("cuMemMap");
+  const uint64_t bytes = unspill(*allocator, kDevice);
+  EXPECT_GE(bytes, 18 * kMiB);
+  EXPECT_LE(control->calls("cuMemMap") - before, bytes / kPage + blocks.size());
+  EXPECT_EQ(memory().spilled, 0u);
+  expect_values(blocks);
+}
+
 TEST_F(PeerSpill, HostMemoryThatOneDeviceKeepsIsAnothersWhenTheBudgetLeavesNothingElse) {
   with({.host_bytes = 24 * kMiB, .peer_bytes = 0});
   auto blocks = three_blocks();

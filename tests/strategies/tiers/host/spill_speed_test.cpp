@@ -1,7 +1,7 @@
 // How long a spill and the way back take beside a plain copy, with what driver calls and pinned memory cost
 // on real cards.
+#include "tests/strategies/tiers/host/timed_spill.h"
 #include "tests/strategies/tiers/spill_fixture.h"
-#include "tests/strategies/tiers/timed_spill.h"
 
 namespace spillway::testing {
 namespace {
