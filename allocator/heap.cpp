@@ -79,6 +79,7 @@ DeviceHeap::~DeviceHeap() {
   file_.end();
   give_back_tiling(heap_);
   pending_.end();
+  marks_.end();
 }
 
 Status DeviceHeap::set_pool(uint64_t pool, uint32_t flags) {
@@ -398,6 +399,27 @@ void DeviceHeap::stream_ends(StreamId stream) {
   const Locked guard(heap_.lock);
   heap_.tiling.stream_ends(stream, over, order);
   heap_.recorded.stream_ends(stream);
+}
+
+void DeviceHeap::mark_progress(Block* block, uint64_t address) {
+  if (heap_.forked()) return;
+  const SharedLocked asking(heap_.streams_mutex);
+  StreamId stream = kStreamGone;
+  {
+    const Locked guard(heap_.lock);
+    if (!heap_.is_live(block, address)) return;
+    const Arena& arena = heap_.tiling.arena_of(block);
+    if (arena.may_ask) stream = arena.stream();
+  }
+  if (stream == kStreamGone || reinterpret_cast<CUstream>(stream) == CU_STREAM_PER_THREAD) return;
+  const Device::Scope scope(*heap_.device);
+  marks_.mark(stream);
+}
+
+uint64_t DeviceHeap::passed_marks() {
+  if (heap_.forked()) return 0;
+  const Device::Scope scope(*heap_.device);
+  return marks_.passed();
 }
 
 Peers DeviceHeap::peers() {

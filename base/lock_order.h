@@ -51,6 +51,7 @@ enum class LockOrder : uint8_t {
   kPinnedHostCache,  // allocator/tiers
   kPageFile,         // allocator/tiers
   kBackoff,          // base
+  kProgressMarks,    // allocator/streams: marks between queued work
   kDeviceEvents,     // allocator/pages: the device's spare events
   kDeviceStream,     // allocator/pages: the device's own stream
   // Of what the core calls: the preloaded library, a rehearsal, and the simulated driver and its libraries.
