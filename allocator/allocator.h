@@ -102,6 +102,9 @@ class Allocator {
   // first request; must outlive the allocator.
   void set_budget(spillway_budget* budget) noexcept;
   const spillway_budget* budget() const noexcept;
+  // Bytes of each large card that requests leave to libraries which ask the driver themselves; of a small
+  // card a 64th. Not of a simulated one whose libraries take nothing.
+  void leave_to_libraries(uint64_t bytes) noexcept;
   // From now on told of every change; null: nobody is. Costs requests nothing while there is none.
   void set_observer(Observer* observer) noexcept;
   // Called once, on a thread that allocates, when memory becomes short: from then on it helps to say which

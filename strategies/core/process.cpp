@@ -131,6 +131,7 @@ spillway_status Process::start_locked() {
   set_pins(*allocator, &pins);
   ladder->set_phase_source(&Tags::phase);
   allocator->set_budget(process_budget());
+  allocator->leave_to_libraries(left_to_libraries());
   follow_program_streams(*allocator);
   allocator->limit_all(environment.limit_bytes);
   allocator->set_handler(ladder);
