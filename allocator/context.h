@@ -72,6 +72,7 @@ struct AllocatorContext {
   std::atomic<void (*)()> host_memory_need{nullptr};  // see tiers.h
   std::atomic<void (*)(int32_t)> collector{nullptr};  // lets go of what others only keep
   StreamKnowledge streams;
+  std::atomic<uint64_t> left_to_libraries{0};  // of a card whose libraries take memory by themselves
   std::atomic<uint64_t> incidents{0};
   std::atomic<spillway_incident_totals*> incident_totals{nullptr};
   std::array<std::atomic<uint64_t>, kMaxDevices> guests{};

@@ -83,6 +83,7 @@ DeviceHeap::~DeviceHeap() {
   give_back_tiling(heap_);
   pending_.end();
   heap_.step_clock.end();
+  marks_.end();
 }
 
 Status DeviceHeap::set_pool(uint64_t pool, uint32_t flags) {
@@ -437,6 +438,27 @@ void DeviceHeap::release_host_memory() {
   if (heap_.forked()) return;
   const Device::Scope scope(*heap_.device);
   tier_memory_.host().release(0);
+}
+
+void DeviceHeap::mark_progress(Block* block, uint64_t address) {
+  if (heap_.forked()) return;
+  const SharedLocked asking(heap_.streams_mutex);
+  StreamId stream = kStreamGone;
+  {
+    const Locked guard(heap_.lock);
+    if (!heap_.is_live(block, address)) return;
+    const Arena& arena = heap_.tiling.arena_of(block);
+    if (arena.may_ask) stream = arena.stream();
+  }
+  if (stream == kStreamGone || reinterpret_cast<CUstream>(stream) == CU_STREAM_PER_THREAD) return;
+  const Device::Scope scope(*heap_.device);
+  marks_.mark(stream);
+}
+
+uint64_t DeviceHeap::passed_marks() {
+  if (heap_.forked()) return 0;
+  const Device::Scope scope(*heap_.device);
+  return marks_.passed();
 }
 
 Peers DeviceHeap::peers() {

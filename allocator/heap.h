@@ -10,6 +10,7 @@
 
 #include "allocator/request/request_path.h"
 #include "allocator/sharing/sharing.h"
+#include "allocator/streams/progress_marks.h"
 #include "allocator/tiers/exchanger.h"
 #include "allocator/tiers/steps/measure.h"
 
@@ -27,6 +28,9 @@ class DeviceHeap {
   Status free(Block* block, uint64_t address, FreedBlock* freed);
   Status record_stream(Block* block, uint64_t address, StreamId stream);
   void stream_ends(StreamId stream);
+  // On the stream of a live block, and how many marks have passed.
+  void mark_progress(Block* block, uint64_t address);
+  uint64_t passed_marks();
   bool find_block(uint64_t address, BlockInfo* out);
   void blocks(std::vector<BlockInfo>* out);
 
@@ -83,6 +87,7 @@ class DeviceHeap {
 
   HeapState heap_;
   Drain drain_{heap_};
+  ProgressMarks marks_{*heap_.device};
   TierMemory tier_memory_{*heap_.device, heap_.shared};
   BlockReleaser releaser_{heap_, tier_memory_};
   PendingFrees pending_{heap_, drain_, releaser_};

@@ -53,6 +53,7 @@ enum class LockOrder : uint8_t {
   kPageFile,         // allocator/tiers
   kBackoff,          // base
   kHostPages,        // allocator/pages: where host memory can be made
+  kProgressMarks,    // allocator/streams: marks between queued work
   kDeviceEvents,     // allocator/pages: the device's spare events
   kDeviceStream,     // allocator/pages: the device's own stream
   // Of what the core calls: the preloaded library, a rehearsal, and the simulated driver and its libraries.

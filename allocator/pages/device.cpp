@@ -60,6 +60,7 @@ CUresult Device::start(bool* unsupported, std::string* text) {
   if (result = table_.cuMemGetInfo(&free, &total); result != CUDA_SUCCESS) return failed(result);
   total_bytes_ = total;
   context_bytes_ = total - free;
+  has_libraries_ = table_.simulator == nullptr || table_.simulator->overhead(device_, "context") != 0;
   return CUDA_SUCCESS;
 }
 

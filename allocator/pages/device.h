@@ -53,6 +53,8 @@ class Device {
   uint64_t page_bytes() const { return page_bytes_; }
   uint64_t total_bytes() const { return total_bytes_; }
   uint64_t context_bytes() const { return context_bytes_; }  // in use when the device was opened
+  // Whether contexts and libraries take memory of it by themselves, as they do of every real one.
+  bool has_libraries() const { return has_libraries_; }
   uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
   std::string describe(CUresult result) const { return driver::describe(table_, result); }
 
@@ -124,6 +126,7 @@ class Device {
   std::atomic<uint64_t> calls_{0};
   Mutex<LockOrder::kDeviceEvents> events_mutex_;
   std::vector<CUevent> events_ SPILLWAY_GUARDED_BY(events_mutex_);
+  bool has_libraries_ = true;
   HostPages host_;
   CopyStream copies_, clock_;
 };

@@ -40,8 +40,8 @@ void Quota::give_back(uint64_t bytes) {
   if (budget_ != nullptr) budget::give_back(*budget_, device_, bytes, budget::By::kAllocator);
 }
 
-void Quota::see_free(uint64_t free_bytes) {
-  const uint64_t left = reserve();
+void Quota::see_free(uint64_t free_bytes, uint64_t left_bytes) {
+  const uint64_t left = std::max(reserve(), left_bytes);
   const bool bounds = left != 0 && free_bytes != UINT64_MAX;
   beside_reserve_ = bounds ? free_bytes - std::min(free_bytes, left) : UINT64_MAX;
 }

@@ -31,7 +31,9 @@ class Quota {
 
   // What requests must leave to others; where that is something, the card is asked before each of them.
   uint64_t reserve() const;
-  void see_free(uint64_t free_bytes);  // UINT64_MAX: the driver did not say
+  // UINT64_MAX: the driver did not say. `left_bytes`: to be left of the card in any case.
+  void see_free(uint64_t free_bytes, uint64_t left_bytes = 0);
+  uint64_t beside_reserve() const { return beside_reserve_; }  // UINT64_MAX: not bounded
 
   // What calls of the driver by the program have taken since this was made.
   uint64_t native_since_start() const;

@@ -13,7 +13,7 @@ Served BlockProvider::serve_or_collect(Miss& miss) {
 }
 
 Served BlockProvider::serve(Miss& miss) {
-  look_beside_reserve();
+  look_beside_reserve(miss.size);
   if (miss.pages_only) return growth_.get_pages(miss);
   Arena* arena = nullptr;
   if (serve_from_own(miss, miss.size <= kSmallBytes, &arena)) return Served::kYes;
@@ -76,14 +76,30 @@ bool BlockProvider::borrow(Miss& miss) {
   return miss.served;
 }
 
-// The driver is asked only where something is reserved, and not under the lock.
-void BlockProvider::look_beside_reserve() {
+uint64_t BlockProvider::left_to_libraries() const {
+  constexpr uint64_t kSmallCardsShare = 64;
+  const uint64_t most = heap_.device->has_libraries() ? heap_.shared.left_to_libraries.load() : 0;
+  return std::min(most, heap_.device->total_bytes() / kSmallCardsShare);
+}
+
+// The driver is asked only where something is reserved, and not under the lock. Where the user has reserved
+// nothing it is asked as the card's end comes near: it may take milliseconds to answer.
+void BlockProvider::look_beside_reserve(uint64_t size) {
+  constexpr uint64_t kNearEndShare = 16;
   const spillway_budget* budget = heap_.shared.budget;
-  if (budget == nullptr) return;
-  const bool reserves = budget::read(budget->reserve_bytes) != 0;
-  const uint64_t free = reserves ? heap_.device->free_bytes(UINT64_MAX) : UINT64_MAX;
+  const bool reserves = budget != nullptr && budget::read(budget->reserve_bytes) != 0;
+  const uint64_t left = left_to_libraries();
+  {
+    const Locked guard(heap_.lock);
+    Quota& quota = heap_.pages.quota();
+    const uint64_t near = size + heap_.device->total_bytes() / kNearEndShare;
+    if (!reserves && left != 0 && quota.beside_reserve() != UINT64_MAX && quota.beside_reserve() > near)
+      return;
+    if (!reserves && left == 0) return quota.see_free(UINT64_MAX);
+  }
+  const uint64_t free = heap_.device->free_bytes(UINT64_MAX);
   const Locked guard(heap_.lock);
-  heap_.pages.quota().see_free(free);
+  heap_.pages.quota().see_free(free, left);
 }
 
 }  // namespace spillway

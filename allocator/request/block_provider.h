@@ -27,7 +27,8 @@ class BlockProvider {
   // Has the framework let go of what it only keeps for others. False: it was not asked.
   bool collect(const Miss& miss);
   bool borrow(Miss& miss);
-  void look_beside_reserve();
+  uint64_t left_to_libraries() const;
+  void look_beside_reserve(uint64_t size);
 
   HeapState& heap_;
   Reclaimer& reclaimer_;

@@ -15,4 +15,16 @@ void stream_ends(Allocator& allocator, StreamId stream) noexcept {
     if (allocator.uses(DeviceId{i})) allocator.heap(DeviceId{i}, nullptr, nullptr)->stream_ends(stream);
 }
 
+void mark_progress(Allocator& allocator, uint64_t address) noexcept {
+  if (Block* block = allocator.context().page_map.find(address))
+    allocator.heap(DeviceId{block->device}, nullptr, nullptr)->mark_progress(block, address);
+}
+
+uint64_t passed_marks(Allocator& allocator) noexcept {
+  uint64_t passed = 0;
+  for (int i = 0; i < Allocator::kMaxDevices; ++i)
+    if (allocator.uses(DeviceId{i})) passed += allocator.heap(DeviceId{i}, nullptr, nullptr)->passed_marks();
+  return passed;
+}
+
 }  // namespace spillway

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "strategies/core/core.h"
-#include "strategies/core/streams.h"
+#include "strategies/streams/streams.h"
 
 namespace spillway::libtorch {
 

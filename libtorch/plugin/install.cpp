@@ -14,6 +14,7 @@
 
 #include "base/mutex.h"
 #include "base/this_library.h"
+#include "libtorch/plugin/nccl_registration.h"
 #include "libtorch/plugin/shim.h"
 #include "spillway/libtorch/plugin.h"
 
@@ -104,6 +105,7 @@ extern "C" SPILLWAY_API int spillway_install(void) {
   if (installed) return 0;
   error = install();
   installed = error.empty();
+  if (installed) leave_out_graph_registration();
   return installed ? 0 : 1;
 }
 

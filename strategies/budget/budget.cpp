@@ -42,10 +42,13 @@ spillway_budget* process_budget() {
 
 void open_reserve() {
   set_reserve(0);
+  if (Allocator* allocator = Process::get().allocator()) allocator->leave_to_libraries(0);
 }
 
 void close_reserve() {
   set_reserve(configured_reserve);
+  if (Allocator* allocator = Process::get().allocator())
+    allocator->leave_to_libraries(Process::get().left_to_libraries());
 }
 
 }  // namespace spillway

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "allocator/streams/program_streams.h"
 #include "allocator/tiers/tiers.h"
 #include "strategies/budget/budget.h"
 #include "strategies/core/pools.h"
@@ -345,9 +346,14 @@ void core_on_pressure(void (*call)(void)) {
     Process::get().allocator()->set_pressure(call);
 }
 
+// A mark costs about two microseconds, and an operator of a large model some milliseconds.
+constexpr unsigned kTouchesBetweenMarks = 64;
+
 void core_touch(const void* address) {
   if (Allocator* allocator = Process::get().allocator()) {
     touch(*allocator, address_of(address));
+    thread_local unsigned touches = 0;
+    if (++touches % kTouchesBetweenMarks == 0) mark_progress(*allocator, address_of(address));
     unspill_now_and_then(*allocator, *Process::get().ladder(), [] { return Process::get().spill_limits(); });
   }
 }

@@ -205,6 +205,8 @@ bool read_environment(Environment* out, std::string* error) {
       !read_bytes("SPILLWAY_RESERVE", &out->reserve_bytes, error) ||
       !read_bytes("SPILLWAY_GUARANTEE", &out->guarantee_bytes, error))
     return false;
+  const char* reserve = std::getenv("SPILLWAY_RESERVE");
+  out->reserves_by_itself = reserve == nullptr || *reserve == '\0';
   constexpr uint64_t kPage = kPageBytes;
   if (out->limit_bytes != 0 && out->limit_bytes < kPage) {
     *error = "SPILLWAY_LIMIT: " + std::to_string(out->limit_bytes) +

@@ -17,10 +17,11 @@ namespace spillway {
 inline constexpr uint64_t kStackIntervalBytes = 1 << 20;
 
 struct Environment {
-  uint64_t limit_bytes = 0;      // 0: none
-  uint64_t reserve_bytes = 0;    // of each device: what PyTorch's requests leave to others
-  uint64_t guarantee_bytes = 0;  // of each device: other processes' needs take nothing below it
-  std::string trace_path;        // "": no trace
+  uint64_t limit_bytes = 0;        // 0: none
+  uint64_t reserve_bytes = 0;      // of each device: what PyTorch's requests leave to others
+  bool reserves_by_itself = true;  // nothing says what to leave: Spillway's own requests leave some
+  uint64_t guarantee_bytes = 0;    // of each device: other processes' needs take nothing below it
+  std::string trace_path;          // "": no trace
   // Of allocated bytes, how many to one whose stack the trace has; 0: every allocation's; nothing: none.
   std::optional<uint64_t> stack_interval_bytes = kStackIntervalBytes;
   // Of pinned host memory, for what is moved off the devices. -1: by what the machine has.

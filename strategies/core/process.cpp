@@ -146,6 +146,7 @@ spillway_status Process::start_locked() {
   set_pins(*allocator, &pins);
   ladder->set_phase_source(&Tags::phase);
   allocator->set_budget(process_budget());
+  allocator->leave_to_libraries(left_to_libraries());
   follow_program_streams(*allocator);
   if (environment_.handles) allocator->set_handle_rule(*environment_.handles);
   allocator->limit_all(environment.limit_bytes);

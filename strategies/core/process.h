@@ -44,6 +44,11 @@ class Process {
   // What the strategies that move memory in use keep to.
   double most_slowdown() const { return most_slowdown_; }
   SpillLimits spill_limits() const;
+  // What Spillway's own requests leave of a large card where nothing says how much.
+  uint64_t left_to_libraries() const {
+    constexpr uint64_t kLeft = uint64_t{512} << 20;
+    return environment_.reserves_by_itself ? kLeft : 0;
+  }
   bool registered_allowed() const { return environment_.registered; }
   // Null until started.
   DriverCallers* driver_callers() const { return driver_callers_.load(std::memory_order_acquire); }

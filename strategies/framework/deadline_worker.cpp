@@ -18,16 +18,21 @@ bool do_in_a_span(const std::function<void()>& work) {
 }
 }  // namespace
 
-bool DeadlineWorker::run(std::function<void()> work, Deadline deadline, bool (*stop)()) {
+bool DeadlineWorker::run(std::function<void()> work, Deadline deadline, const Stop& stop) {
   const Locked lock(mutex_);
   return !busy_ && begin(std::move(work), deadline, stop);
 }
 
-bool DeadlineWorker::run_when_free(std::function<void()> work, Deadline deadline) {
+bool DeadlineWorker::is_free_by(Deadline deadline, const Stop& stop) {
+  for (auto now = std::chrono::steady_clock::now(); busy_ && now < deadline && (stop == nullptr || !stop());
+       now = std::chrono::steady_clock::now())
+    changed_.wait_until(mutex_, stop == nullptr ? deadline : std::min(deadline, now + kLookAgain));
+  return !busy_;
+}
+
+bool DeadlineWorker::run_when_free(std::function<void()> work, Deadline deadline, const Stop& stop) {
   const Locked lock(mutex_);
-  while (busy_)
-    if (changed_.wait_until(mutex_, deadline) == std::cv_status::timeout) break;
-  return !busy_ && begin(std::move(work), deadline, nullptr);
+  return is_free_by(deadline, stop) && begin(std::move(work), deadline, stop);
 }
 
 bool DeadlineWorker::wait_for(uint64_t number, Deadline deadline) {
@@ -36,7 +41,7 @@ bool DeadlineWorker::wait_for(uint64_t number, Deadline deadline) {
   return ended_ >= number;
 }
 
-bool DeadlineWorker::begin(std::function<void()> work, Deadline deadline, bool (*stop)()) {
+bool DeadlineWorker::begin(std::function<void()> work, Deadline deadline, const Stop& stop) {
   if (!started_) {
     started_ = start_service_thread([this] { serve(); });
     if (!started_) return false;

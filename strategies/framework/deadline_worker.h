@@ -17,6 +17,8 @@ namespace spillway {
 
 class DeadlineWorker {
  public:
+  using Stop = std::function<bool()>;
+
   // The one of `Owner`, a type that names who has it; its thread may outlive every static object.
   template <class Owner>
   static DeadlineWorker& of() {
@@ -27,13 +29,15 @@ class DeadlineWorker {
   // Does `work` on the worker's thread; true when it has ended before `deadline`, and before `stop`, asked
   // every few milliseconds, says so. Otherwise it goes on, and until it ends nothing else is accepted.
   bool run(std::function<void()> work, std::chrono::steady_clock::time_point deadline,
-           bool (*stop)() = nullptr);
+           const Stop& stop = nullptr);
   // Waits for what it is busy with first.
-  bool run_when_free(std::function<void()> work, std::chrono::steady_clock::time_point deadline);
+  bool run_when_free(std::function<void()> work, std::chrono::steady_clock::time_point deadline,
+                     const Stop& stop = nullptr);
 
  private:
   using Deadline = std::chrono::steady_clock::time_point;
-  bool begin(std::function<void()> work, Deadline deadline, bool (*stop)()) SPILLWAY_REQUIRES(mutex_);
+  bool begin(std::function<void()> work, Deadline deadline, const Stop& stop) SPILLWAY_REQUIRES(mutex_);
+  bool is_free_by(Deadline deadline, const Stop& stop) SPILLWAY_REQUIRES(mutex_);
   // Whether the piece of work of that number has ended by then.
   bool wait_for(uint64_t number, Deadline deadline) SPILLWAY_REQUIRES(mutex_);
   std::function<void()> next_work();

@@ -13,6 +13,8 @@ namespace spillway {
 namespace {
 thread_local bool inside_strategy = false;
 constexpr size_t kSettledKept = 64;
+// Of queued work that gets on. Such a request would have waited for it without Spillway too.
+constexpr auto kMostQueued = std::chrono::minutes(2);
 constexpr uint64_t kSimilarCost = 4;  // within this factor the stronger guarantee goes first
 
 size_t this_thread() {
@@ -149,7 +151,7 @@ Relief Ladder::relieve(Entry& entry, PendingRequest& request) {
   const OomEvent& event = request.event;
   constexpr Relief kNotReady{0, false, "the device did not come to rest"};
   if ((entry.info.needs & kNeedsGate) != 0) {
-    const Quiesce quiesce(allocator_, *gate(), event.deadline);
+    const Quiesce quiesce(allocator_, *gate(), std::chrono::steady_clock::now() + kMostQueued);
     return quiesce.held() ? entry.strategy->relieve(request) : kNotReady;
   }
   const bool waits = (entry.info.needs & kNeedsIdleDevice) != 0;

@@ -2,7 +2,7 @@
 // no stream is being captured.
 //
 // Thread-safety: any thread; one at a time, for which the others wait. Errors: `held` is false at the
-// deadline, or where what is queued takes some seconds, or a call under way more than one.
+// deadline, or where what is queued stands still for some seconds.
 #pragma once
 #include "allocator/allocator.h"
 #include "allocator/tiers/gate.h"

@@ -1,14 +1,17 @@
 // Waiting until nothing runs on any device that the allocator uses, and no longer than until a deadline: the
 // work may be waiting for another process, or for a launch of this one.
 //
-// Thread-safety: any thread. One after the other. Errors: false, also once the process exits.
+// Thread-safety: any thread. One after the other. Errors: false, also once the process exits, or when `stop`,
+// asked every few milliseconds, says so.
 #pragma once
 #include <chrono>
+#include <functional>
 
 #include "allocator/allocator.h"
 
 namespace spillway {
 
-bool wait_until_idle(Allocator& allocator, std::chrono::steady_clock::time_point deadline);
+bool wait_until_idle(Allocator& allocator, std::chrono::steady_clock::time_point deadline,
+                     const std::function<bool()>& stop = nullptr);
 
 }  // namespace spillway

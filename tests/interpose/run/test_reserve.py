@@ -2,7 +2,7 @@
 import sys
 import unittest
 
-from case import OWN, SPILLWAY, Case
+from case import BUILD, OWN, ROOT, SPILLWAY, Case
 
 
 class Reserve(Case):
@@ -41,6 +41,27 @@ except torch.OutOfMemoryError:
         ended = self.run_on(sys.executable, "-c", "import torch; print(*torch.cuda.mem_get_info())",
                             card=("--capacity", "4GiB"), options=["--limit", "1GiB", "--reserve", "256MiB"])
         self.assertEqual(ended.output.split(), [str(768 << 20), str(1 << 30)], ended.errors)
+
+
+class LeftByDefault(Case):
+    """Spillway's own allocator leaves something of a card whose libraries take memory by themselves."""
+    program = [sys.executable, OWN / "late_handle.py"]
+    paths = {"PYTHONPATH": str(ROOT / "python"), "SPILLWAY_LIBRARIES": str(BUILD / "lib")}
+
+    def test_the_backward_threads_handle_finds_room(self):
+        for gpu in ("a100-40gb", "h100-80gb"):
+            with self.subTest(gpu):
+                ended = self.simulate(*self.program, "install", card=("--gpu", gpu), **self.paths)
+                self.assertIn("stepped (512, 512)", ended.output, ended.errors)
+
+    def test_under_replace_too(self):
+        ended = self.run_on(*self.program, options=["--mode", "replace", "--host-budget", "0"])
+        self.assertEqual(ended.status, 0, ended.errors)
+        self.assertIn("stepped (512, 512)", ended.output)
+
+    def test_a_reserve_that_is_given_counts(self):
+        ended = self.simulate(*self.program, "install", **self.paths, SPILLWAY_RESERVE="0")
+        self.assertIn("CUBLAS_STATUS", ended.errors)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-#include "strategies/core/streams.h"
+#include "strategies/streams/streams.h"
 
 #include <dlfcn.h>
 

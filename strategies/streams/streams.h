@@ -2,8 +2,8 @@
  * about one that was destroyed is the end of the process.
  *
  * Thread-safety: any thread. */
-#ifndef SPILLWAY_CORE_STREAMS_H
-#define SPILLWAY_CORE_STREAMS_H
+#ifndef SPILLWAY_STREAMS_STREAMS_H
+#define SPILLWAY_STREAMS_STREAMS_H
 #include <stdint.h>
 
 #include "spillway/spillway.h"

@@ -1,0 +1,34 @@
+// Marks between the work that is queued on a device: by those that have passed somebody who waits for all of
+// it sees that it gets on. The end of a queue alone does not tell that before it is there.
+//
+// Thread-safety: any thread, without the heap's lock, in the device's context. Ownership: of the events.
+// Errors: none; a mark that cannot be made is left out.
+#pragma once
+#include <cstdint>
+#include <deque>
+
+#include "allocator/pages/device.h"
+#include "base/mutex.h"
+
+namespace spillway {
+
+class ProgressMarks {
+ public:
+  explicit ProgressMarks(Device& device) : device_(device) {}
+  // Behind what is queued on `stream`, which the caller knows to be there. Not while it is being captured.
+  void mark(StreamId stream);
+  // How many have passed by now.
+  uint64_t passed();
+  // Nobody waits any more. Not in a forked child.
+  void end();
+
+ private:
+  void look() SPILLWAY_REQUIRES(mutex_);
+
+  Device& device_;
+  Mutex<LockOrder::kProgressMarks> mutex_;
+  std::deque<CUevent> ahead_ SPILLWAY_GUARDED_BY(mutex_);  // oldest first
+  uint64_t passed_ SPILLWAY_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace spillway

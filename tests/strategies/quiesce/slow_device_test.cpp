@@ -1,0 +1,92 @@
+// A device with seconds of queued work: making room waits for as long as it gets on, and no longer.
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#include "allocator/streams/program_streams.h"
+#include "tests/strategies/tiers/spill_fixture.h"
+
+namespace spillway::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Work that ends at a moment of the host's clock, or when it is let go.
+class TimedWork {
+ public:
+  explicit TimedWork(Clock::time_point end) : end_(end) {}
+  void let_go() {
+    const std::lock_guard lock(mutex_);
+    end_ = Clock::time_point{};
+    changed_.notify_all();
+  }
+  SpillwayExternalWork as_work() {
+    SpillwayExternalWork work{};
+    work.size = sizeof work;
+    work.name = "slow";
+    work.duration_ns = 1000;
+    work.wait = [](void* self, int64_t timeout_ms) {
+      return static_cast<TimedWork*>(self)->wait(timeout_ms);
+    };
+    work.argument = this;
+    return work;
+  }
+
+ private:
+  SpillwayExternalState wait(int64_t timeout_ms) {
+    std::unique_lock lock(mutex_);
+    const Clock::time_point until =
+        timeout_ms < 0 ? Clock::time_point::max() : Clock::now() + std::chrono::milliseconds(timeout_ms);
+    while (Clock::now() < end_ && Clock::now() < until) changed_.wait_until(lock, std::min(end_, until));
+    return Clock::now() < end_ ? SPILLWAY_EXTERNAL_PENDING : SPILLWAY_EXTERNAL_ENDED;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Clock::time_point end_;
+};
+
+class SlowDevice : public Spill {
+ protected:
+  void SetUp() override {
+    Spill::SetUp();
+    ladder = std::make_unique<Ladder>(*allocator);
+    ladder->add(make_spill_to_host(*allocator, {.host_bytes = 256 * kMiB}));
+    ladder->set_gate(&gate);
+    allocator->set_handler(ladder.get());
+  }
+  void queue(TimedWork& work) {
+    const SpillwayExternalWork external = work.as_work();
+    ASSERT_EQ(control->submit_external(nullptr, &external), CUDA_SUCCESS);
+  }
+};
+
+TEST_F(SlowDevice, IsWaitedForAsLongAsItsWorkGetsOn) {
+  const auto blocks = blocks_of(10 * kMiB, 3);
+  let_time_pass();
+  constexpr int kPieces = 15;
+  std::vector<std::unique_ptr<TimedWork>> works;
+  const auto start = Clock::now();
+  for (int i = 1; i <= kPieces; ++i) {
+    works.push_back(std::make_unique<TimedWork>(start + i * std::chrono::milliseconds(450)));
+    queue(*works.back());
+    mark_progress(*allocator, blocks.front());
+  }
+  EXPECT_NE(get(20 * kMiB), 0u) << failure->text << ladder->story_of(failure->event.incident);
+  for (const auto& work : works) work->let_go();
+  table.cuCtxSynchronize();
+}
+
+TEST_F(SlowDevice, IsNotWaitedForWhenItStandsStill) {
+  const auto blocks = blocks_of(10 * kMiB, 3);
+  let_time_pass();
+  TimedWork stuck(Clock::now() + std::chrono::hours(1));
+  queue(stuck);
+  EXPECT_EQ(get(20 * kMiB), 0u);
+  EXPECT_EQ(status, Status::kOutOfMemory);
+  stuck.let_go();
+  table.cuCtxSynchronize();
+}
+
+}  // namespace
+}  // namespace spillway::testing
