@@ -201,10 +201,6 @@ Status Allocator::unmap_shared(uint64_t address) noexcept {
   return Status::kNotFound;
 }
 
-void Allocator::leave_to_libraries(uint64_t bytes) noexcept {
-  context_->left_to_libraries.store(bytes);
-}
-
 Status Allocator::grant(DeviceId owner, DeviceId peer, std::string* text) noexcept {
   Status status = Status::kOk;
   DeviceHeap* heap = this->heap(owner, &status, text);

@@ -105,9 +105,6 @@ class Allocator {
   const spillway_budget* budget() const noexcept;
   // How large the driver's allocations are. Set before the first request.
   void set_handle_rule(const HandleRule& rule) noexcept;
-  // Bytes of each large card that requests leave to libraries which ask the driver themselves; of a small
-  // card a 64th. Not of a simulated one whose libraries take nothing.
-  void leave_to_libraries(uint64_t bytes) noexcept;
   // From now on told of every change; null: nobody is. Costs requests nothing while there is none.
   void set_observer(Observer* observer) noexcept;
   // Called once, on a thread that allocates, when memory becomes short: from then on it helps to say which

@@ -368,23 +368,6 @@ void DeviceHeap::reset_peaks() {
   heap_.pages.reset_peak();
 }
 
-uint64_t DeviceHeap::spilled_bytes(Tier tier) {
-  const Locked guard(heap_.lock);
-  return heap_.tiers.spilled.bytes(tier);
-}
-
-uint64_t DeviceHeap::returnable_bytes() {
-  if (heap_.forked()) return 0;
-  const Locked guard(heap_.lock);
-  return spillway::returnable_bytes(heap_);
-}
-
-uint64_t DeviceHeap::unspill() {
-  if (heap_.forked()) return 0;
-  const Device::Scope scope(*heap_.device);
-  return unspiller_.unspill();
-}
-
 void DeviceHeap::stream_ends(StreamId stream) {
   if (heap_.forked()) return;
   pending_.stream_ends(stream);
@@ -402,42 +385,6 @@ void DeviceHeap::stream_ends(StreamId stream) {
   const Locked guard(heap_.lock);
   heap_.tiling.stream_ends(stream, over, order);
   heap_.recorded.stream_ends(stream);
-}
-
-Slowdown DeviceHeap::slowdown() {
-  if (heap_.forked()) return {};
-  const Locked guard(heap_.lock);
-  const StepTimes& steps = heap_.tiers.steps;
-  if (steps.steps() == 0 || heap_.tiers.spilled.empty()) return {};
-  return {steps.predicted(), steps.measured(), steps.now(), steps.steps(), steps.orders()};
-}
-
-uint64_t DeviceHeap::exchangeable_bytes(const SpillPlace& where) {
-  return heap_.forked() ? 0 : exchanger_.exchangeable_bytes(where);
-}
-
-uint64_t DeviceHeap::exchange(const SpillPlace& where) {
-  if (heap_.forked()) return 0;
-  const Device::Scope scope(*heap_.device);
-  return exchanger_.exchange(where);
-}
-
-void DeviceHeap::hurry_returns(bool hurried) {
-  if (heap_.forked()) return;
-  const Locked guard(heap_.lock);
-  heap_.tiers.needs.hurry(hurried ? heap_.tiers.steps.orders() : 0);
-}
-
-bool DeviceHeap::make_host_memory_ahead(uint64_t most_bytes) {
-  if (heap_.forked()) return false;
-  const Device::Scope scope(*heap_.device);
-  return tier_memory_.host().make_ahead(most_bytes);
-}
-
-void DeviceHeap::release_host_memory() {
-  if (heap_.forked()) return;
-  const Device::Scope scope(*heap_.device);
-  tier_memory_.host().release(0);
 }
 
 void DeviceHeap::mark_progress(Block* block, uint64_t address) {
@@ -459,24 +406,6 @@ uint64_t DeviceHeap::passed_marks() {
   if (heap_.forked()) return 0;
   const Device::Scope scope(*heap_.device);
   return marks_.passed();
-}
-
-Peers DeviceHeap::peers() {
-  if (heap_.forked()) return {};
-  const Locked guard(heap_.lock);
-  return heap_.tiers.peers;
-}
-
-uint64_t DeviceHeap::guest_room() {
-  const Locked guard(heap_.lock);
-  return heap_.pages.quota().room();
-}
-
-uint64_t DeviceHeap::evict(DeviceId peer, uint64_t bytes, uint64_t most_host_bytes) {
-  if (heap_.forked()) return 0;
-  const Device::Scope scope(*heap_.device);
-  const uint64_t moved = spiller_.guests_to_host(peer, bytes, most_host_bytes);
-  return moved >= bytes ? moved : moved + unspiller_.guests_home(peer, bytes - moved);
 }
 
 }  // namespace spillway

@@ -11,8 +11,7 @@
 #include "allocator/request/request_path.h"
 #include "allocator/sharing/sharing.h"
 #include "allocator/streams/progress_marks.h"
-#include "allocator/tiers/exchanger.h"
-#include "allocator/tiers/steps/measure.h"
+#include "allocator/tiers/residence.h"
 
 namespace spillway {
 
@@ -46,25 +45,9 @@ class DeviceHeap {
   Status set_site(Block* block, uint64_t address, uint64_t site, uint64_t bytes);
   std::vector<SiteHolding> holders();
 
-  // Blocks in other tiers; see tiers.h.
-  uint64_t spilled_bytes(Tier tier);
-  uint64_t kept_host_bytes() const { return tier_memory_.host().kept_bytes(); }
-  bool make_host_memory_ahead(uint64_t most_bytes);
-  void release_host_memory();
-  uint64_t returnable_bytes();
-  uint64_t unspill();
-  void postpone_return() { unspiller_.postpone(); }
-  Slowdown slowdown();
-  uint64_t exchangeable_bytes(const SpillPlace& where);
-  uint64_t exchange(const SpillPlace& where);
-  void hurry_returns(bool hurried);
-  void begin_step() { spillway::begin_step(heap_); }
-  Peers peers();
-  uint64_t guest_room();
-  uint64_t evict(DeviceId peer, uint64_t bytes, uint64_t most_host_bytes);
-
   HeapState& state() { return heap_; }
   const HeapState& state() const { return heap_; }
+  Residence& residence() { return residence_; }
   BlockReturns& returns() { return returns_; }
   Sharing& sharing() { return sharing_; }
 
@@ -98,6 +81,7 @@ class DeviceHeap {
   Spiller spiller_{heap_, tier_memory_, migration_, file_};
   Unspiller unspiller_{heap_, reclaimer_, supply_, tier_memory_, migration_};
   Exchanger exchanger_{heap_, spiller_, unspiller_};
+  Residence residence_{heap_, tier_memory_, spiller_, unspiller_, exchanger_};
   Growth growth_{heap_, reclaimer_, supply_};
   BlockProvider provider_{heap_, reclaimer_, growth_};
   HandleDivider divider_{heap_, reclaimer_, supply_, migration_};

@@ -43,7 +43,8 @@ bool unspill_to(Allocator& allocator, Gate& gate, DeviceId device) {
 }
 
 bool exchange_on(Allocator& allocator, Gate& gate, DeviceId device, const SpillLimits& limits) {
-  const SpillPlace where{.tier = Tier::kHost, .most_bytes = host_room_bytes(allocator, limits, device, Kept::kStays)};
+  const SpillPlace where{.tier = Tier::kHost,
+                         .most_bytes = host_room_bytes(allocator, limits, device, Kept::kStays)};
   if (exchangeable_bytes(allocator, device, where) == 0) return false;
   const Quiesce quiesce(allocator, gate, std::chrono::steady_clock::now() + kMostTime);
   return !quiesce.held() || exchange(allocator, device, where) != 0;

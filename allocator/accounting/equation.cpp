@@ -14,7 +14,7 @@ void add_holes(const Tiling& tiling, Memory* out) {
       else if (arena->single_handle)
         out->cached += hole->size;
       else
-        out->cached += arena->whole_handles(hole).bytes();
+        out->cached += arena->whole_handles(range_of(hole)).bytes();
     });
   }
 }
@@ -43,10 +43,10 @@ std::string check_block(const HeapState& heap, Block* block) SPILLWAY_REQUIRES(h
   return "";
 }
 
-std::string check_arenas(const HeapState& heap, Arena::Recount* count) SPILLWAY_REQUIRES(heap.lock) {
+std::string check_arenas(const HeapState& heap, Recount* count) SPILLWAY_REQUIRES(heap.lock) {
   std::string broken;
   for (const auto& arena : heap.tiling.arenas()) {
-    Arena::Recount own;
+    Recount own;
     if (broken = arena->check(&own); !broken.empty()) return broken;
     count->mapped += own.mapped;
     count->live += own.live;
@@ -96,7 +96,7 @@ Memory memory_of(HeapState& heap, std::optional<uint64_t> known_free) {
 bool check_invariants(HeapState& heap, std::string* broken) {
   if (heap.forked()) return true;
   const Locked guard(heap.lock);
-  Arena::Recount count;
+  Recount count;
   *broken = check_arenas(heap, &count);
   if (broken->empty()) *broken = heap.exports.check(heap.tiling);
   if (!broken->empty()) return false;

@@ -43,7 +43,7 @@ void Reclaimer::settle(std::vector<IdleRange>& idle, PagePool::Pages* pages) {
   for (IdleRange& it : idle) {
     if (it.unmapped) {
       ++heap_.unmaps;
-      const PagePool::Pages handles = it.arena->handles_in(it.range);
+      const PagePool::Pages handles = handles_in(*it.arena, it.range);
       pages->insert(pages->end(), handles.begin(), handles.end());
       it.arena->set_pages(it.range, 0);
     }

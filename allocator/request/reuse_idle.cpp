@@ -21,7 +21,7 @@ Block* Growth::idle_hole(const Miss& miss) {
   const uint64_t kept = heap_.tiling.kept_bytes(arena, miss.waits());
   Block* found = nullptr;
   arena.each_hole(need, [&](Block* hole) {
-    const bool serves = arena.whole_handles(hole).bytes() >= need && hole->size < kept;
+    const bool serves = arena.whole_handles(range_of(hole)).bytes() >= need && hole->size < kept;
     if (serves && (found == nullptr || hole->size < found->size)) found = hole;
   });
   return found;
@@ -47,7 +47,7 @@ void Growth::reuse_idle(Miss& miss) {
     arena.drained_order = std::max(arena.drained_order, order);
     Block* hole = idle_hole(miss);
     if (hole == nullptr || hole->tag > arena.drained_order) return;
-    const AddressRange range = last_within(arena, arena.whole_handles(hole), need);
+    const AddressRange range = last_within(arena, arena.whole_handles(range_of(hole)), need);
     if (range.bytes() == 0) return;
     idle.push_back({&arena, arena.claim_pages(hole, range), range});
     reused_bytes_ += range.bytes();

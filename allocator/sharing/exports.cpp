@@ -10,7 +10,7 @@ std::vector<driver::Page> pages_of(const Arena& arena, const Block* block, uint6
   if (arena.single_handle) return {};
   const uint64_t begin = arena.handle_at(block->address).begin;
   *offset = block->address - begin;
-  return arena.handles_in({begin, block->end()});
+  return handles_in(arena, {begin, block->end()});
 }
 
 void Exports::add(Block* block, std::span<const driver::Page> pages, Map& made, SharedBlock* out) {

@@ -13,7 +13,7 @@ namespace spillway {
 
 std::vector<driver::Page> Migration::pages_in(const Block* block, AddressRange range) {
   const Locked guard(heap_.lock);
-  return heap_.tiling.arena_of(block).handles_in(range);
+  return handles_in(heap_.tiling.arena_of(block), range);
 }
 
 namespace {

@@ -32,21 +32,21 @@ void for_each_heap_but(Allocator& allocator, DeviceId except, Do act) {
 
 uint64_t others_kept_host_bytes(Allocator& allocator, DeviceId except) noexcept {
   uint64_t bytes = 0;
-  for_each_heap_but(allocator, except, [&](const DeviceHeap& heap) { bytes += heap.kept_host_bytes(); });
+  for_each_heap_but(allocator, except, [&](DeviceHeap& heap) { bytes += heap.residence().kept_host_bytes(); });
   return bytes;
 }
 
 uint64_t kept_host_bytes(Allocator& allocator, DeviceId device) noexcept {
-  return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->kept_host_bytes() : 0;
+  return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->residence().kept_host_bytes() : 0;
 }
 
 void release_host_memory(Allocator& allocator, DeviceId except) noexcept {
-  for_each_heap_but(allocator, except, [](DeviceHeap& heap) { heap.release_host_memory(); });
+  for_each_heap_but(allocator, except, [](DeviceHeap& heap) { heap.residence().release_host_memory(); });
 }
 
 bool make_host_memory_ahead(Allocator& allocator, DeviceId device, uint64_t most_bytes) noexcept {
   return allocator.uses(device) &&
-         allocator.heap(device, nullptr, nullptr)->make_host_memory_ahead(most_bytes);
+         allocator.heap(device, nullptr, nullptr)->residence().make_host_memory_ahead(most_bytes);
 }
 
 void set_host_memory_need(Allocator& allocator, void (*call)()) noexcept {
@@ -57,20 +57,20 @@ uint64_t spilled_bytes(Allocator& allocator, Tier tier) noexcept {
   uint64_t bytes = 0;
   for (int i = 0; i < Allocator::kMaxDevices; ++i)
     if (allocator.uses(DeviceId{i}))
-      bytes += allocator.heap(DeviceId{i}, nullptr, nullptr)->spilled_bytes(tier);
+      bytes += allocator.heap(DeviceId{i}, nullptr, nullptr)->residence().spilled_bytes(tier);
   return bytes;
 }
 
 uint64_t returnable_bytes(Allocator& allocator, DeviceId device) noexcept {
-  return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->returnable_bytes() : 0;
+  return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->residence().returnable_bytes() : 0;
 }
 
 void postpone_return(Allocator& allocator, DeviceId device) noexcept {
-  if (allocator.uses(device)) allocator.heap(device, nullptr, nullptr)->postpone_return();
+  if (allocator.uses(device)) allocator.heap(device, nullptr, nullptr)->residence().postpone_return();
 }
 
 uint64_t unspill(Allocator& allocator, DeviceId device) noexcept {
-  return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->unspill() : 0;
+  return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->residence().unspill() : 0;
 }
 
 void time_steps(Allocator& allocator, bool timed) noexcept {
@@ -78,28 +78,28 @@ void time_steps(Allocator& allocator, bool timed) noexcept {
 }
 
 Slowdown slowdown_of(Allocator& allocator, DeviceId device) noexcept {
-  return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->slowdown() : Slowdown{};
+  return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->residence().slowdown() : Slowdown{};
 }
 
 void hurry_returns(Allocator& allocator, DeviceId device, bool hurried) noexcept {
-  if (allocator.uses(device)) allocator.heap(device, nullptr, nullptr)->hurry_returns(hurried);
+  if (allocator.uses(device)) allocator.heap(device, nullptr, nullptr)->residence().hurry_returns(hurried);
 }
 
 uint64_t exchangeable_bytes(Allocator& allocator, DeviceId device, const SpillPlace& where) noexcept {
-  return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->exchangeable_bytes(where) : 0;
+  return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->residence().exchangeable_bytes(where) : 0;
 }
 
 uint64_t exchange(Allocator& allocator, DeviceId device, const SpillPlace& where) noexcept {
-  return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->exchange(where) : 0;
+  return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->residence().exchange(where) : 0;
 }
 
 void begin_step(Allocator& allocator) noexcept {
   for (int i = 0; i < Allocator::kMaxDevices; ++i)
-    if (allocator.uses(DeviceId{i})) allocator.heap(DeviceId{i}, nullptr, nullptr)->begin_step();
+    if (allocator.uses(DeviceId{i})) begin_step(allocator.heap(DeviceId{i}, nullptr, nullptr)->state());
 }
 
 Peers peers_of(Allocator& allocator, DeviceId device) noexcept {
-  return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->peers() : Peers{};
+  return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->residence().peers() : Peers{};
 }
 
 bool has_context(Allocator& allocator, DeviceId device) noexcept {
@@ -116,7 +116,7 @@ uint64_t guest_bytes(Allocator& allocator, DeviceId device) noexcept {
 }
 
 uint64_t guest_room_bytes(Allocator& allocator, DeviceId device) noexcept {
-  if (allocator.uses(device)) return allocator.heap(device, nullptr, nullptr)->guest_room();
+  if (allocator.uses(device)) return allocator.heap(device, nullptr, nullptr)->residence().guest_room();
   const uint64_t limit = allocator.default_limit(), guests = guest_bytes(allocator, device);
   const uint64_t own = limit == 0 ? UINT64_MAX : limit - std::min(limit, guests);
   const spillway_budget* budget = allocator.budget();
@@ -129,7 +129,7 @@ uint64_t evict_guests(Allocator& allocator, DeviceId device, uint64_t bytes,
   for (int i = 0; i < Allocator::kMaxDevices && moved < bytes; ++i) {
     if (!allocator.uses(DeviceId{i}) || DeviceId{i} == device) continue;
     const uint64_t before = spilled_bytes(allocator, Tier::kHost);
-    moved += allocator.heap(DeviceId{i}, nullptr, nullptr)->evict(device, bytes - moved, most_host_bytes);
+    moved += allocator.heap(DeviceId{i}, nullptr, nullptr)->residence().evict(device, bytes - moved, most_host_bytes);
     const uint64_t now = spilled_bytes(allocator, Tier::kHost);
     most_host_bytes -= std::min(most_host_bytes, now > before ? now - before : 0);
   }

@@ -199,7 +199,7 @@ bool Arena::consider(const Block* first, const Block* last, uint64_t address, ui
   *inside_idle = 0;
   for (const Block* block = first;; block = block->next) {
     const bool is_void = block->state == BlockState::kVoid;
-    const AddressRange pages = is_void ? AddressRange{block->address, block->end()} : whole_handles(block);
+    const AddressRange pages = is_void ? range_of(block) : whole_handles(range_of(block));
     const uint64_t begin = std::max(pages.begin, low), end = std::min(pages.end, high);
     if (begin < end && is_void) {
       out->need_bytes += end - begin;

@@ -54,6 +54,11 @@ struct Placement {
   uint64_t idle_bytes = 0;  // whole idle pages under it, of those that the arena gives
 };
 
+// What an arena's blocks hold, added up anew.
+struct Recount {
+  uint64_t mapped = 0, live = 0, live_sizes = 0, pending = 0, holes = 0, hole_bytes = 0;
+};
+
 class Arena {
  public:
   Arena(uint16_t index, StreamId stream, uint64_t pool, bool small, uint64_t page_bytes, BlockSlab& slab)
@@ -132,24 +137,16 @@ class Arena {
   Block* claim_pages(Block* hole, AddressRange range);
 
   // handles.cpp: what lies behind addresses
-  void set_page(uint64_t address, CUmemGenericAllocationHandle handle);
   void set_pages(AddressRange range, CUmemGenericAllocationHandle handle);
   // One behind the other from `address` on.
   void set_pages(uint64_t address, std::span<const driver::Page> pages);
   CUmemGenericAllocationHandle page(uint64_t address) const;
   // Of the handle that the page at `address` belongs to; of the page alone where it is in none.
   AddressRange handle_at(uint64_t address) const;
-  std::vector<driver::Page> handles_in(AddressRange range) const;
-  // The whole handles inside a range, or a block.
+  // The whole handles inside a range.
   AddressRange whole_handles(AddressRange range) const;
-  AddressRange whole_handles(const Block* block) const {
-    return whole_handles({block->address, block->end()});
-  }
 
   // "" or the first broken invariant; adds up what the blocks hold.
-  struct Recount {
-    uint64_t mapped = 0, live = 0, live_sizes = 0, pending = 0, holes = 0, hole_bytes = 0;
-  };
   std::string check(Recount* count) const;
 
   uint64_t drained_order = 0;  // work queued before this place in the order is done
@@ -183,6 +180,11 @@ class Arena {
   std::vector<Segment> segments_;
 };
 
+inline AddressRange range_of(const Block* block) {
+  return {block->address, block->end()};
+}
+// Of a range of whole handles.
+std::vector<driver::Page> handles_in(const Arena& arena, AddressRange range);
 // The last handles of a range of whole ones in `arena`: at least `bytes`, where it has so many; at most
 // `bytes`.
 AddressRange last_covering(const Arena& arena, AddressRange whole, uint64_t bytes);

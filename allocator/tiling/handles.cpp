@@ -5,10 +5,6 @@
 
 namespace spillway {
 
-void Arena::set_page(uint64_t address, CUmemGenericAllocationHandle handle) {
-  set_pages({address, address + page_bytes_}, handle);
-}
-
 void Arena::set_pages(AddressRange range, CUmemGenericAllocationHandle handle) {
   Segment& segment = *segment_of(range.begin);
   const uint64_t begin = (range.begin - segment.range.begin) / page_bytes_;
@@ -42,11 +38,11 @@ AddressRange Arena::handle_at(uint64_t address) const {
   return {segment.range.begin + first * page_bytes_, segment.range.begin + last * page_bytes_};
 }
 
-std::vector<driver::Page> Arena::handles_in(AddressRange range) const {
+std::vector<driver::Page> handles_in(const Arena& arena, AddressRange range) {
   std::vector<driver::Page> handles;
   while (range.begin < range.end) {
-    const AddressRange handle = handle_at(range.begin);
-    handles.push_back({page(range.begin), handle.bytes()});
+    const AddressRange handle = arena.handle_at(range.begin);
+    handles.push_back({arena.page(range.begin), handle.bytes()});
     range.begin = handle.end;
   }
   return handles;

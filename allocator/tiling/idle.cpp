@@ -19,7 +19,7 @@ IdleBytes Tiling::idle_bytes() const {
   for (auto& arena : arenas_) {
     if (!gives_idle_pages(*arena)) continue;
     arena->each_hole(page_bytes_, [&](const Block* hole) {
-      const uint64_t bytes = arena->whole_handles(hole).bytes();
+      const uint64_t bytes = arena->whole_handles(range_of(hole)).bytes();
       idle.all += bytes;
       if (hole->tag <= arena->drained_order) idle.drained += bytes;
     });
@@ -32,7 +32,7 @@ std::vector<Tiling::IdleHole> Tiling::idle_holes(uint64_t pool) const {
   for (auto& arena : arenas_) {
     if (!gives_idle_pages(*arena) || (pool != kEveryPool && arena->pool() != pool)) continue;
     arena->each_hole(page_bytes_, [&](Block* hole) {
-      const AddressRange whole = arena->whole_handles(hole);
+      const AddressRange whole = arena->whole_handles(range_of(hole));
       if (whole.bytes() != 0 && hole->tag <= arena->drained_order)
         holes.push_back({arena.get(), hole, whole});
     });
@@ -83,7 +83,7 @@ Arena* Tiling::most_undrained(const std::vector<Arena*>& skipped) const {
       continue;
     uint64_t bytes = 0;
     arena->each_hole(page_bytes_, [&](const Block* hole) {
-      if (hole->tag > arena->drained_order) bytes += arena->whole_handles(hole).bytes();
+      if (hole->tag > arena->drained_order) bytes += arena->whole_handles(range_of(hole)).bytes();
     });
     if (bytes <= most) continue;
     most = bytes;

@@ -1,3 +1,4 @@
+#include "allocator/pages/libraries_share.h"
 #include "strategies/budget/budget.h"
 
 #include <atomic>
@@ -42,13 +43,13 @@ spillway_budget* process_budget() {
 
 void open_reserve() {
   set_reserve(0);
-  if (Allocator* allocator = Process::get().allocator()) allocator->leave_to_libraries(0);
+  if (Allocator* allocator = Process::get().allocator()) leave_to_libraries(*allocator, 0);
 }
 
 void close_reserve() {
   set_reserve(configured_reserve);
   if (Allocator* allocator = Process::get().allocator())
-    allocator->leave_to_libraries(Process::get().left_to_libraries());
+    leave_to_libraries(*allocator, Process::get().left_to_libraries());
 }
 
 }  // namespace spillway

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "allocator/pages/libraries_share.h"
 #include "allocator/tiers/tiers.h"
 #include "strategies/budget/budget.h"
 #include "strategies/budget/host_budget.h"
@@ -146,7 +147,7 @@ spillway_status Process::start_locked() {
   set_pins(*allocator, &pins);
   ladder->set_phase_source(&Tags::phase);
   allocator->set_budget(process_budget());
-  allocator->leave_to_libraries(left_to_libraries());
+  leave_to_libraries(*allocator, left_to_libraries());
   follow_program_streams(*allocator);
   if (environment_.handles) allocator->set_handle_rule(*environment_.handles);
   allocator->limit_all(environment.limit_bytes);

@@ -73,7 +73,7 @@ void BlockReturns::unmap_behind(Block* block, const Piece& piece, Miss& miss) {
   if (heap_.device->unmap(piece.range.begin, piece.range.bytes()) != CUDA_SUCCESS) return;
   const Locked guard(heap_.lock);
   Arena& arena = heap_.tiling.arena_of(block);
-  miss.pages.add(arena.handles_in(piece.range));
+  miss.pages.add(handles_in(arena, piece.range));
   arena.set_pages(piece.range, kPageStored);
   heap_.pages.unmap(piece.range.bytes());
   heap_.tiers.spilled.at(block).pieces.back().mapped = false;

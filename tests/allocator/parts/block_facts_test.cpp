@@ -81,7 +81,7 @@ class ExportsTest : public ::testing::Test {
     const std::optional<Placement> place = arena.plan(3 * kPage, 3 * kPage, 0);
     ASSERT_TRUE(place);
     Block* claim = arena.claim(*place, &voids);
-    for (uint64_t i = 0; i < 3; ++i) arena.set_page(kBase + i * kPage, 11 + i);
+    for (uint64_t i = 0; i < 3; ++i) arena.set_pages({kBase + i * kPage, kBase + (i + 1) * kPage}, 11 + i);
     Block* whole = arena.finish(claim, kBase, 3 * kPage, 3 * kPage);
     Block* hole = arena.put_hole(whole, 1);
     first_ = arena.take(hole, 3 * kPage / 2, 1);

@@ -48,7 +48,7 @@ TEST_F(HandlesTest, AnAddressBelongsToAWholeHandle) {
   EXPECT_EQ(arena().handle_at(block->address + 2 * kPage).begin, block->address);
   EXPECT_EQ(arena().handle_at(block->address + 2 * kPage).bytes(), 4 * kPage);
   EXPECT_EQ(arena().handle_at(block->address + 4 * kPage).bytes(), kPage);
-  const std::vector<driver::Page> all = arena().handles_in({block->address, block->end()});
+  const std::vector<driver::Page> all = handles_in(arena(), range_of(block));
   ASSERT_EQ(all.size(), 3u);
   EXPECT_EQ(all[2].handle, 3u);
   EXPECT_EQ(all[2].bytes, 3 * kPage);
