@@ -15,15 +15,15 @@ AddressRange whole_pages(uint64_t begin, uint64_t end, uint64_t page) {
   return {pages.begin, std::max(pages.begin, pages.end)};
 }
 
-// Calls `visit` for each handle that has pages in the range and others outside of it.
-template <typename Visit>
-void each_straddling(const Arena& arena, AddressRange range, Visit visit) {
+// The handles that have pages in the range and others outside of it.
+std::vector<AddressRange> straddling(const Arena& arena, AddressRange range) {
+  std::vector<AddressRange> handles;
   for (uint64_t at = range.begin; at < range.end;) {
     const AddressRange handle = arena.handle_at(at);
-    if (handle.begin < range.begin || handle.end > range.end)
-      visit(handle, std::min(handle.end, range.end) - std::max(handle.begin, range.begin));
+    if (handle.begin < range.begin || handle.end > range.end) handles.push_back(handle);
     at = handle.end;
   }
+  return handles;
 }
 
 // Not what other processes or devices outside of CUDA's mappings know by its physical memory, and not what is
@@ -53,10 +53,11 @@ std::vector<PartlyUsedHandle> partly_idle_handles(const HeapState& heap) {
     if (arena->pool() != 0 || arena->single_handle) continue;
     arena->each_hole(heap.page_bytes, [&](const Block* hole) {
       const AddressRange pages = whole_pages(hole->address, hole->end(), heap.page_bytes);
-      each_straddling(*arena, pages, [&](AddressRange handle, uint64_t idle_bytes) {
+      for (const AddressRange& handle : straddling(*arena, pages)) {
         PartlyUsedHandle& entry = found[handle.begin];
-        entry = {arena.get(), handle, entry.idle_bytes + idle_bytes};
-      });
+        const uint64_t idle = std::min(handle.end, pages.end) - std::max(handle.begin, pages.begin);
+        entry = {arena.get(), handle, entry.idle_bytes + idle};
+      }
     });
   }
   const Pins pins = heap.shared.pinned();
@@ -75,11 +76,11 @@ std::vector<PartlyUsedHandle> handles_under_cold_blocks(const HeapState& heap, c
   const Pins pins = heap.shared.pinned();
   for (const Move& move : choose_moves(heap, bytes, where, UINT64_MAX, Grain::kPages)) {
     Arena& arena = heap.tiling.arena_of(move.block);
-    each_straddling(arena, move.range, [&](AddressRange range, uint64_t) SPILLWAY_REQUIRES(heap.lock) {
+    for (const AddressRange& range : straddling(arena, move.range)) {
       const PartlyUsedHandle handle{&arena, range, 0};
       const bool again = !handles.empty() && handles.back().range.begin == range.begin;
       if (!again && may_divide(heap, handle, pins)) handles.push_back(handle);
-    });
+    }
   }
   return handles;
 }
