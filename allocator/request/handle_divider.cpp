@@ -15,72 +15,74 @@ AddressRange whole_pages(uint64_t begin, uint64_t end, uint64_t page) {
   return {pages.begin, std::max(pages.begin, pages.end)};
 }
 
-// Calls `visit` for each handle that has pages in the range and others outside of it.
-template <typename Visit>
-void each_straddling(const Arena& arena, AddressRange range, Visit visit) {
+// The handles that have pages in the range and others outside of it.
+std::vector<AddressRange> straddling(const Arena& arena, AddressRange range) {
+  std::vector<AddressRange> handles;
   for (uint64_t at = range.begin; at < range.end;) {
     const AddressRange handle = arena.handle_at(at);
-    if (handle.begin < range.begin || handle.end > range.end)
-      visit(handle, std::min(handle.end, range.end) - std::max(handle.begin, range.begin));
+    if (handle.begin < range.begin || handle.end > range.end) handles.push_back(handle);
     at = handle.end;
-  }
-}
-
-}  // namespace
-
-std::vector<PartlyUsedHandle> HandleDivider::partly_idle() const {
-  std::map<uint64_t, PartlyUsedHandle> found;
-  for (const auto& arena : heap_.tiling.arenas()) {
-    if (arena->pool() != 0 || arena->single_handle) continue;
-    arena->each_hole(heap_.page_bytes, [&](const Block* hole) {
-      const AddressRange pages = whole_pages(hole->address, hole->end(), heap_.page_bytes);
-      each_straddling(*arena, pages, [&](AddressRange handle, uint64_t idle_bytes) {
-        PartlyUsedHandle& entry = found[handle.begin];
-        entry = {arena.get(), handle, entry.idle_bytes + idle_bytes};
-      });
-    });
-  }
-  const Pins pins = heap_.shared.pinned();
-  std::vector<PartlyUsedHandle> handles;
-  for (const auto& [unused, handle] : found)
-    if (may_divide(handle, pins)) handles.push_back(handle);
-  std::ranges::sort(handles, [](const PartlyUsedHandle& a, const PartlyUsedHandle& b) {
-    return a.idle_bytes * b.range.bytes() > b.idle_bytes * a.range.bytes();
-  });
-  return handles;
-}
-
-std::vector<PartlyUsedHandle> HandleDivider::under_cold_blocks(const SpillPlace& where,
-                                                               uint64_t bytes) const {
-  std::vector<PartlyUsedHandle> handles;
-  const Pins pins = heap_.shared.pinned();
-  for (const Move& move : choose_moves(heap_, bytes, where, UINT64_MAX, Grain::kPages)) {
-    Arena& arena = heap_.tiling.arena_of(move.block);
-    each_straddling(arena, move.range, [&](AddressRange range, uint64_t) SPILLWAY_REQUIRES(heap_.lock) {
-      const PartlyUsedHandle handle{&arena, range, 0};
-      const bool again = !handles.empty() && handles.back().range.begin == range.begin;
-      if (!again && may_divide(handle, pins)) handles.push_back(handle);
-    });
   }
   return handles;
 }
 
 // Not what other processes or devices outside of CUDA's mappings know by its physical memory, and not what is
 // on its way.
-bool HandleDivider::may_divide(const PartlyUsedHandle& handle, const Pins& pins) const {
+bool may_divide(const HeapState& heap, const PartlyUsedHandle& handle, const Pins& pins)
+    SPILLWAY_REQUIRES(heap.lock) {
   const AddressRange now = handle.arena->handle_at(handle.range.begin);
   const CUmemGenericAllocationHandle page = handle.arena->page(handle.range.begin);
   if (now.begin != handle.range.begin || now.end != handle.range.end || !is_page(page) ||
-      heap_.exports.contains(page) || pins.cover(handle.range.begin, handle.range.bytes()))
+      heap.exports.contains(page) || pins.cover(handle.range.begin, handle.range.bytes()))
     return false;
   for (Block* block = handle.arena->segment_of(handle.range.begin)->first; block != nullptr;
        block = block->next) {
     if (block->address >= handle.range.end) break;
     if (block->end() <= handle.range.begin) continue;
-    const SpilledBlocks::Spilled* there = heap_.tiers.spilled.find(block);
+    const SpilledBlocks::Spilled* there = heap.tiers.spilled.find(block);
     if (block->state == BlockState::kBusy || (there != nullptr && there->moving)) return false;
   }
   return true;
+}
+
+}  // namespace
+
+std::vector<PartlyUsedHandle> partly_idle_handles(const HeapState& heap) {
+  std::map<uint64_t, PartlyUsedHandle> found;
+  for (const auto& arena : heap.tiling.arenas()) {
+    if (arena->pool() != 0 || arena->single_handle) continue;
+    arena->each_hole(heap.page_bytes, [&](const Block* hole) {
+      const AddressRange pages = whole_pages(hole->address, hole->end(), heap.page_bytes);
+      for (const AddressRange& handle : straddling(*arena, pages)) {
+        PartlyUsedHandle& entry = found[handle.begin];
+        const uint64_t idle = std::min(handle.end, pages.end) - std::max(handle.begin, pages.begin);
+        entry = {arena.get(), handle, entry.idle_bytes + idle};
+      }
+    });
+  }
+  const Pins pins = heap.shared.pinned();
+  std::vector<PartlyUsedHandle> handles;
+  for (const auto& [unused, handle] : found)
+    if (may_divide(heap, handle, pins)) handles.push_back(handle);
+  std::ranges::sort(handles, [](const PartlyUsedHandle& a, const PartlyUsedHandle& b) {
+    return a.idle_bytes * b.range.bytes() > b.idle_bytes * a.range.bytes();
+  });
+  return handles;
+}
+
+std::vector<PartlyUsedHandle> handles_under_cold_blocks(const HeapState& heap, const SpillPlace& where,
+                                                        uint64_t bytes) {
+  std::vector<PartlyUsedHandle> handles;
+  const Pins pins = heap.shared.pinned();
+  for (const Move& move : choose_moves(heap, bytes, where, UINT64_MAX, Grain::kPages)) {
+    Arena& arena = heap.tiling.arena_of(move.block);
+    for (const AddressRange& range : straddling(arena, move.range)) {
+      const PartlyUsedHandle handle{&arena, range, 0};
+      const bool again = !handles.empty() && handles.back().range.begin == range.begin;
+      if (!again && may_divide(heap, handle, pins)) handles.push_back(handle);
+    }
+  }
+  return handles;
 }
 
 // Of idle memory, because the reservation may have none yet. From then on each handle makes the next one's
@@ -116,7 +118,7 @@ bool HandleDivider::divide_one(const PartlyUsedHandle& handle, PageReservation* 
   driver::Page whole{0, handle.range.bytes()};
   {
     const Locked guard(heap_.lock);
-    if (!may_divide(handle, heap_.shared.pinned())) return false;
+    if (!may_divide(heap_, handle, heap_.shared.pinned())) return false;
     whole.handle = handle.arena->page(handle.range.begin);
   }
   Remap remap(*heap_.device, handle.range, {whole}, own->last(handle.range.bytes()));

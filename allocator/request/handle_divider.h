@@ -19,21 +19,21 @@ struct PartlyUsedHandle {
   uint64_t idle_bytes = 0;  // whole pages
 };
 
+// With idle pages in them, the emptiest first.
+std::vector<PartlyUsedHandle> partly_idle_handles(const HeapState& heap) SPILLWAY_REQUIRES(heap.lock);
+// In which the coldest blocks that may go have pages beside others, until `bytes` of them could go.
+std::vector<PartlyUsedHandle> handles_under_cold_blocks(const HeapState& heap, const SpillPlace& where,
+                                                        uint64_t bytes) SPILLWAY_REQUIRES(heap.lock);
+
 class HandleDivider {
  public:
   HandleDivider(HeapState& heap, Reclaimer& reclaimer, PageSupply& supply, Migration& migration)
       : heap_(heap), reclaimer_(reclaimer), supply_(supply), migration_(migration) {}
 
-  // With idle pages in them, the emptiest first.
-  std::vector<PartlyUsedHandle> partly_idle() const SPILLWAY_REQUIRES(heap_.lock);
-  // In which the coldest blocks that may go have pages beside others, until `bytes` more of them could go.
-  std::vector<PartlyUsedHandle> under_cold_blocks(const SpillPlace& where, uint64_t bytes) const
-      SPILLWAY_REQUIRES(heap_.lock);
   // One after the other, until `idle_bytes` of idle pages are won. Returns how many were.
   uint64_t divide(const std::vector<PartlyUsedHandle>& handles, uint64_t idle_bytes, PageReservation* own);
 
  private:
-  bool may_divide(const PartlyUsedHandle& handle, const Pins& pins) const SPILLWAY_REQUIRES(heap_.lock);
   void get_pages_for(const PartlyUsedHandle& first, PageReservation* own);
   bool divide_one(const PartlyUsedHandle& handle, PageReservation* own);
 

@@ -135,7 +135,7 @@ DivisionEstimate WaitingRequest::estimate_division() const noexcept {
   const uint64_t needed = missing ? lacking(*missing) : 0;
   if (needed == 0) return out;
   uint64_t won = 0;
-  for (const PartlyUsedHandle& handle : makers_.divider.partly_idle()) {
+  for (const PartlyUsedHandle& handle : partly_idle_handles(heap_)) {
     if (won >= needed) break;
     won += handle.idle_bytes;
     ++out.handles;
@@ -157,7 +157,7 @@ uint64_t WaitingRequest::divide_handles() noexcept {
     needed = missing ? lacking(*missing) : 0;
     if (needed == 0) return 0;
     heap_.tiling.all_is_drained(heap_.order);
-    handles = makers_.divider.partly_idle();
+    handles = partly_idle_handles(heap_);
   }
   return makers_.divider.divide(handles, needed, &miss_.pages);
 }
@@ -198,7 +198,7 @@ void WaitingRequest::divide_for_spill(const SpillPlace& where) {
     const uint64_t needed = missing ? lacking(*missing) : 0;
     if (needed == 0 || bytes_of(choose_moves(heap_, needed, where, where.most_bytes)) >= needed) return;
     heap_.tiling.all_is_drained(heap_.order);
-    handles = makers_.divider.under_cold_blocks(where, needed);
+    handles = handles_under_cold_blocks(heap_, where, needed);
   }
   makers_.divider.divide(handles, UINT64_MAX, &miss_.pages);
 }
