@@ -32,7 +32,8 @@ void for_each_heap_but(Allocator& allocator, DeviceId except, Do act) {
 
 uint64_t others_kept_host_bytes(Allocator& allocator, DeviceId except) noexcept {
   uint64_t bytes = 0;
-  for_each_heap_but(allocator, except, [&](DeviceHeap& heap) { bytes += heap.residence().kept_host_bytes(); });
+  for_each_heap_but(allocator, except,
+                    [&](DeviceHeap& heap) { bytes += heap.residence().kept_host_bytes(); });
   return bytes;
 }
 
@@ -62,7 +63,8 @@ uint64_t spilled_bytes(Allocator& allocator, Tier tier) noexcept {
 }
 
 uint64_t returnable_bytes(Allocator& allocator, DeviceId device) noexcept {
-  return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->residence().returnable_bytes() : 0;
+  return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->residence().returnable_bytes()
+                                : 0;
 }
 
 void postpone_return(Allocator& allocator, DeviceId device) noexcept {
@@ -78,7 +80,8 @@ void time_steps(Allocator& allocator, bool timed) noexcept {
 }
 
 Slowdown slowdown_of(Allocator& allocator, DeviceId device) noexcept {
-  return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->residence().slowdown() : Slowdown{};
+  return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->residence().slowdown()
+                                : Slowdown{};
 }
 
 void hurry_returns(Allocator& allocator, DeviceId device, bool hurried) noexcept {
@@ -86,7 +89,9 @@ void hurry_returns(Allocator& allocator, DeviceId device, bool hurried) noexcept
 }
 
 uint64_t exchangeable_bytes(Allocator& allocator, DeviceId device, const SpillPlace& where) noexcept {
-  return allocator.uses(device) ? allocator.heap(device, nullptr, nullptr)->residence().exchangeable_bytes(where) : 0;
+  return allocator.uses(device)
+             ? allocator.heap(device, nullptr, nullptr)->residence().exchangeable_bytes(where)
+             : 0;
 }
 
 uint64_t exchange(Allocator& allocator, DeviceId device, const SpillPlace& where) noexcept {
@@ -129,7 +134,9 @@ uint64_t evict_guests(Allocator& allocator, DeviceId device, uint64_t bytes,
   for (int i = 0; i < Allocator::kMaxDevices && moved < bytes; ++i) {
     if (!allocator.uses(DeviceId{i}) || DeviceId{i} == device) continue;
     const uint64_t before = spilled_bytes(allocator, Tier::kHost);
-    moved += allocator.heap(DeviceId{i}, nullptr, nullptr)->residence().evict(device, bytes - moved, most_host_bytes);
+    moved += allocator.heap(DeviceId{i}, nullptr, nullptr)
+                 ->residence()
+                 .evict(device, bytes - moved, most_host_bytes);
     const uint64_t now = spilled_bytes(allocator, Tier::kHost);
     most_host_bytes -= std::min(most_host_bytes, now > before ? now - before : 0);
   }

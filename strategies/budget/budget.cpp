@@ -1,5 +1,5 @@
-#include "allocator/pages/libraries_share.h"
 #include "strategies/budget/budget.h"
+#include "allocator/pages/libraries_share.h"
 
 #include <atomic>
 #include <string>

@@ -30,7 +30,8 @@ class TilingTest : public ::testing::Test {
     EXPECT_TRUE(place);
     Block* claim = arena.claim(*place, &voids);
     for (const AddressRange& range : voids)
-      for (uint64_t at = range.begin; at < range.end; at += kPage) arena.set_pages({at, at + kPage}, ++last_page_);
+      for (uint64_t at = range.begin; at < range.end; at += kPage)
+        arena.set_pages({at, at + kPage}, ++last_page_);
     return arena.finish(claim, place->address, bytes, bytes);
   }
   // Live blocks with a live page between each two, so that they stay apart; all are freed.
