@@ -229,7 +229,7 @@ Status Allocator::blocks(DeviceId device, std::vector<BlockInfo>* out) noexcept 
 
 uint64_t Allocator::empty_cache(DeviceId device, uint64_t pool, uint64_t most_bytes) noexcept {
   DeviceHeap* heap = started(device);
-  return heap == nullptr || most_bytes == 0 ? 0 : heap->give_back(most_bytes, pool);
+  return heap == nullptr || most_bytes == 0 ? 0 : heap->give_back(most_bytes, pool, Round::kDown);
 }
 
 Status Allocator::set_pool(DeviceId device, uint64_t pool, uint32_t flags) noexcept {

@@ -145,7 +145,7 @@ class Allocator {
 
   // Gives idle pages back to the driver, waiting for the streams that used them last; returns their bytes.
   // `pool`: only that pool's, which must have been released, or 0, the default pool's; a pool's other pages
-  // stay. `most_bytes` is rounded up to whole pages, and does not divide an allocation of the driver's own.
+  // stay. `most_bytes` is rounded up to whole pages; a handle that is larger stays.
   uint64_t empty_cache(DeviceId device, uint64_t pool = kEveryPool,
                        uint64_t most_bytes = UINT64_MAX) noexcept;
   // The pages behind the block that begins at `address`, for other processes. What lies in another tier comes

@@ -11,7 +11,7 @@
 
 #include "allocator/accounting/observer.h"
 #include "allocator/accounting/process_budget.h"
-#include "allocator/pages/handle_sizes.h"
+#include "allocator/pages/supply/handle_sizes.h"
 #include "allocator/request/strategy.h"
 #include "allocator/tiers/choice/pins.h"
 #include "allocator/tiers/file/page_file.h"

@@ -307,16 +307,18 @@ void DeviceHeap::blocks(std::vector<BlockInfo>* out) {
     if (block->state != BlockState::kVoid) out->push_back(heap_.info(block));
 }
 
-uint64_t DeviceHeap::give_back(uint64_t most_bytes, uint64_t pool) {
+uint64_t DeviceHeap::give_back(uint64_t bytes_asked, uint64_t pool, Round round) {
   if (heap_.forked()) return 0;
   const Device::Scope scope(*heap_.device);
   if (pending_.any()) pending_.poll();
   reclaimer_.drain_all();
-  uint64_t bytes = reclaimer_.release_spare(most_bytes);
-  if (bytes < most_bytes) bytes += reclaimer_.release_singles(pool);
-  if (bytes >= most_bytes) return bytes;
+  const uint64_t asked =
+      (std::min(bytes_asked, UINT64_MAX / 2) + heap_.page_bytes - 1) / heap_.page_bytes * heap_.page_bytes;
+  uint64_t bytes = reclaimer_.release_spare(asked, round);
+  if (bytes < asked) bytes += reclaimer_.release_singles(pool);
+  if (bytes >= asked) return bytes;
   growth_.forget_reused();  // the driver is asked anew from here on
-  return bytes + reclaimer_.release_idle(most_bytes - bytes, pool);
+  return bytes + reclaimer_.release_idle(asked - bytes, pool, round);
 }
 
 void DeviceHeap::set_limit(uint64_t bytes) {

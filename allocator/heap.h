@@ -34,7 +34,7 @@ class DeviceHeap {
   void blocks(std::vector<BlockInfo>* out);
 
   // `pool`: of which to give back idle pages; kEveryPool: of all that may.
-  uint64_t give_back(uint64_t most_bytes, uint64_t pool = kEveryPool);
+  uint64_t give_back(uint64_t bytes_asked, uint64_t pool = kEveryPool, Round round = Round::kUp);
   Status set_pool(uint64_t pool, uint32_t flags);
   void set_limit(uint64_t bytes);
   bool wait_until_idle();

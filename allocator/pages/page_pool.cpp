@@ -43,14 +43,16 @@ void PagePool::map_promised(PageReservation* own, uint64_t bytes) {
   note_peak();
 }
 
-PagePool::Pages PagePool::take_spare(uint64_t bytes) {
-  Pages pages;
+PagePool::Pages PagePool::take_spare(uint64_t bytes, Round round) {
+  Pages pages, stay;
   uint64_t taken = 0;
-  while (!spare_.empty() && taken < bytes) {
-    pages.push_back(spare_.back());
-    taken += spare_.back().bytes;
-    spare_.pop_back();
+  for (; !spare_.empty() && taken < bytes; spare_.pop_back()) {
+    const driver::Page& page = spare_.back();
+    const bool fits = round == Round::kUp || page.bytes <= bytes - taken;
+    (fits ? pages : stay).push_back(page);
+    taken += fits ? page.bytes : 0;
   }
+  spare_.insert(spare_.end(), stay.rbegin(), stay.rend());
   spare_bytes_ -= taken;
   reserved_ += taken;
   return pages;

@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "allocator/pages/page_reservation.h"
 #include "allocator/pages/quota.h"
+#include "allocator/pages/supply/page_reservation.h"
 
 namespace spillway {
 
@@ -54,7 +54,7 @@ class PagePool {
   void reset_peak() { peak_held_ = quota_.held(); }
 
   // Spare pages to be released, until they have `bytes`; they count as reserved.
-  Pages take_spare(uint64_t bytes);
+  Pages take_spare(uint64_t bytes, Round round = Round::kUp);
   // Of reserved pages `released` bytes are the driver's again, and `kept` are spare.
   void settle_release(uint64_t released, const Pages& kept);
   const Pages& spare_pages() const { return spare_; }

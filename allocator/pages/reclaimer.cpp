@@ -103,11 +103,11 @@ uint64_t Reclaimer::reclaim_anything(uint64_t bytes, PageReservation* into) {
   return idle.empty() ? 0 : hold(idle, IdlePages::kGiveBack, into);
 }
 
-uint64_t Reclaimer::release_idle(uint64_t most_bytes, uint64_t pool) {
+uint64_t Reclaimer::release_idle(uint64_t bytes_asked, uint64_t pool, Round round) {
   std::vector<IdleRange> idle;
   {
     const Locked guard(heap_.lock);
-    idle = heap_.tiling.take_idle(most_bytes, pool);
+    idle = heap_.tiling.take_idle(bytes_asked, pool, round);
   }
   PagePool::Pages pages = take_out(idle);
   const uint64_t bytes = release(pages);
@@ -116,11 +116,11 @@ uint64_t Reclaimer::release_idle(uint64_t most_bytes, uint64_t pool) {
   return bytes;
 }
 
-uint64_t Reclaimer::release_spare(uint64_t most_bytes) {
+uint64_t Reclaimer::release_spare(uint64_t bytes_asked, Round round) {
   PagePool::Pages pages;
   {
     const Locked guard(heap_.lock);
-    pages = heap_.pages.take_spare(most_bytes);
+    pages = heap_.pages.take_spare(bytes_asked, round);
   }
   const uint64_t bytes = release(pages);
   const Locked guard(heap_.lock);

@@ -44,8 +44,8 @@ class Reclaimer {
   // These give memory back to the driver, and return its bytes. Of reserved pages those that it does not take
   // stay in `pages`.
   uint64_t release(PagePool::Pages& pages);
-  uint64_t release_spare(uint64_t most_bytes);
-  uint64_t release_idle(uint64_t most_bytes, uint64_t pool);
+  uint64_t release_spare(uint64_t bytes_asked, Round round = Round::kUp);
+  uint64_t release_idle(uint64_t bytes_asked, uint64_t pool, Round round);
   // Idle allocations of released pools, or of one; see kPoolSingleHandle.
   uint64_t release_singles(uint64_t pool);
 

@@ -164,7 +164,7 @@ void Growth::undo_map(Miss& miss, std::span<const driver::Page> pages, const Add
     if (heap_.device->unmap(run.begin, run.bytes()) == CUDA_SUCCESS) continue;
     journal::tell_pages(heap_, Change::kMapped, *miss.place.arena, run);
     const Locked guard(heap_.lock);
-    miss.place.arena->set_pages(run.begin, behind);
+    set_pages(*miss.place.arena, run.begin, behind);
     for (const driver::Page& page : behind) miss.pages.remove(page);
     heap_.pages.map(run.bytes());
   }
@@ -200,7 +200,7 @@ void Growth::fill_voids(Miss& miss) {
   std::span<const driver::Page> left = pages;
   for (const AddressRange& run : miss.place.voids) {
     const std::span<const driver::Page> behind = first_bytes(left, run.bytes());
-    miss.place.arena->set_pages(run.begin, behind);
+    set_pages(*miss.place.arena, run.begin, behind);
     left = left.subspan(behind.size());
   }
   heap_.maps += miss.place.voids.size();

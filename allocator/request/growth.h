@@ -7,7 +7,7 @@
 #pragma once
 #include <vector>
 
-#include "allocator/pages/page_supply.h"
+#include "allocator/pages/supply/page_supply.h"
 #include "allocator/request/miss.h"
 
 namespace spillway {

@@ -132,7 +132,7 @@ bool HandleDivider::divide_one(const PartlyUsedHandle& handle, PageReservation* 
     journal::driver_failure(heap_, handle.range.bytes(), result, "the way back of a handle that was divided");
   if (result != CUDA_SUCCESS) return false;
   const Locked guard(heap_.lock);
-  handle.arena->set_pages(handle.range.begin, own->take_last(handle.range.bytes()));
+  set_pages(*handle.arena, handle.range.begin, own->take_last(handle.range.bytes()));
   own->add(whole);
   return true;
 }

@@ -8,8 +8,8 @@
 #pragma once
 #include <vector>
 
-#include "allocator/pages/page_supply.h"
-#include "allocator/tiers/migration.h"
+#include "allocator/pages/supply/page_supply.h"
+#include "allocator/tiers/moving/migration.h"
 
 namespace spillway {
 

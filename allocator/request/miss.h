@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "allocator/heap_state.h"
-#include "allocator/pages/page_reservation.h"
+#include "allocator/pages/supply/page_reservation.h"
 
 namespace spillway {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "allocator/tiers/file/file_copies.h"
-#include "allocator/tiers/migration.h"
+#include "allocator/tiers/moving/migration.h"
 
 namespace spillway {
 

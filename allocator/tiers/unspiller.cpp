@@ -90,7 +90,7 @@ uint64_t Unspiller::settle(const std::vector<Move>& moves, PageReservation* page
       pages->add(move.to);
       continue;
     }
-    heap_.tiling.arena_of(move.block).set_pages(move.range.begin, move.to);
+    set_pages(heap_.tiling.arena_of(move.block), move.range.begin, move.to);
     heap_.tiers.spilled.remove(move.block, move.range.begin);
     bytes += move.range.bytes();
   }

@@ -138,8 +138,6 @@ class Arena {
 
   // handles.cpp: what lies behind addresses
   void set_pages(AddressRange range, CUmemGenericAllocationHandle handle);
-  // One behind the other from `address` on.
-  void set_pages(uint64_t address, std::span<const driver::Page> pages);
   CUmemGenericAllocationHandle page(uint64_t address) const;
   // Of the handle that the page at `address` belongs to; of the page alone where it is in none.
   AddressRange handle_at(uint64_t address) const;
@@ -183,6 +181,8 @@ class Arena {
 inline AddressRange range_of(const Block* block) {
   return {block->address, block->end()};
 }
+// One behind the other from `address` on.
+void set_pages(Arena& arena, uint64_t address, std::span<const driver::Page> pages);
 // Of a range of whole handles.
 std::vector<driver::Page> handles_in(const Arena& arena, AddressRange range);
 // The last handles of a range of whole ones in `arena`: at least `bytes`, where it has so many; at most

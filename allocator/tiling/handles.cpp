@@ -14,9 +14,9 @@ void Arena::set_pages(AddressRange range, CUmemGenericAllocationHandle handle) {
             segment.pages.begin() + static_cast<std::ptrdiff_t>(end), handle);
 }
 
-void Arena::set_pages(uint64_t address, std::span<const driver::Page> pages) {
+void set_pages(Arena& arena, uint64_t address, std::span<const driver::Page> pages) {
   for (const driver::Page& page : pages) {
-    set_pages({address, address + page.bytes}, page.handle);
+    arena.set_pages({address, address + page.bytes}, page.handle);
     address += page.bytes;
   }
 }

@@ -56,7 +56,7 @@ std::optional<IdleRange> Tiling::take_larger_handle(uint64_t pool) {
   return found;
 }
 
-std::vector<IdleRange> Tiling::take_idle(uint64_t bytes, uint64_t pool) {
+std::vector<IdleRange> Tiling::take_idle(uint64_t bytes, uint64_t pool, Round round) {
   bytes = (std::min(bytes, UINT64_MAX / 2) + page_bytes_ - 1) / page_bytes_ * page_bytes_;
   std::vector<IdleRange> taken;
   for (const IdleHole& idle : bytes == 0 ? std::vector<IdleHole>{} : idle_holes(pool)) {
@@ -66,7 +66,7 @@ std::vector<IdleRange> Tiling::take_idle(uint64_t bytes, uint64_t pool) {
     bytes -= range.bytes();
     if (bytes == 0) break;
   }
-  while (bytes != 0) {
+  while (bytes != 0 && round == Round::kUp) {
     const std::optional<IdleRange> larger = take_larger_handle(pool);
     if (!larger) break;
     taken.push_back(*larger);

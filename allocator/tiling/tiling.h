@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "allocator/pages/supply/page_reservation.h"
 #include "allocator/tiling/arena.h"
 #include "allocator/tiling/page_map.h"
 
@@ -67,8 +68,7 @@ class Tiling {
   // idle.cpp
   IdleBytes idle_bytes() const;
   // Takes whole idle handles out, as busy blocks, from the largest holes first: that leaves the fewest gaps.
-  // More than `bytes` where every handle that is left is larger than what is still asked.
-  std::vector<IdleRange> take_idle(uint64_t bytes, uint64_t pool = kEveryPool);
+  std::vector<IdleRange> take_idle(uint64_t bytes, uint64_t pool = kEveryPool, Round round = Round::kUp);
   // The arena with the most idle bytes that queued work may still touch; null: none has any.
   Arena* most_undrained(const std::vector<Arena*>& skipped) const;
   // What was queued before `order` on the stream, or on any stream, is over.

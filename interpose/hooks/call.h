@@ -14,7 +14,7 @@
 #include "interpose/hooks/driver_table.h"
 #include "interpose/hooks/functions.h"
 #include "interpose/hooks/inside.h"
-#include "interpose/hooks/newer_runtime.h"
+#include "interpose/newer_runtime.h"
 #include "interpose/hooks/streams.h"
 #include "interpose/hooks/unknown_symbols.h"
 #include "interpose/peers.h"

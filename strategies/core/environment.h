@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "allocator/pages/handle_sizes.h"
+#include "allocator/pages/supply/handle_sizes.h"
 
 namespace spillway {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "allocator/allocator.h"
-#include "allocator/pages/handle_sizes.h"
+#include "allocator/pages/supply/handle_sizes.h"
 #include "driver/table.h"
 
 namespace spillway::testing {

@@ -6,7 +6,7 @@
 // Ownership: of the buffers. Errors: an errno value, 0 for none.
 #pragma once
 #include "allocator/tiers/file/file_buffers.h"
-#include "allocator/tiers/migration.h"
+#include "allocator/tiers/moving/migration.h"
 
 namespace spillway {
 

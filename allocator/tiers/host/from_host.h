@@ -13,7 +13,7 @@
 #include "allocator/heap_state.h"
 #include "allocator/tiers/host/host_memory.h"
 #include "allocator/tiers/host/step_copies.h"
-#include "allocator/tiers/neighbours.h"
+#include "allocator/tiers/moving/neighbours.h"
 
 namespace spillway {
 

@@ -46,7 +46,7 @@ Status BlockReturns::map_behind(Block* block, const Piece& piece, Miss& miss, Fa
   if (miss.error != CUDA_SUCCESS) return requests_.driver_failure(miss, failure);
   const Locked guard(heap_.lock);
   miss.pages.take_last(piece.range.bytes());
-  heap_.tiling.arena_of(block).set_pages(piece.range.begin, pages);
+  set_pages(heap_.tiling.arena_of(block), piece.range.begin, pages);
   heap_.pages.map(piece.range.bytes());
   heap_.tiers.spilled.at(block).pieces.back().mapped = true;
   return Status::kOk;

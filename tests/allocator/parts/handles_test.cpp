@@ -5,8 +5,8 @@
 
 #include <array>
 
-#include "allocator/pages/handle_sizes.h"
-#include "allocator/pages/page_reservation.h"
+#include "allocator/pages/supply/handle_sizes.h"
+#include "allocator/pages/supply/page_reservation.h"
 #include "allocator/tiling/tiling.h"
 #include "tests/allocator/parts/parts.h"
 
@@ -32,7 +32,7 @@ class HandlesTest : public ::testing::Test {
     EXPECT_TRUE(place);
     Block* claim = arena.claim(*place, &voids);
     EXPECT_EQ(voids.size(), 1u);
-    arena.set_pages(voids.front().begin, handles);
+    set_pages(arena, voids.front().begin, handles);
     return arena.finish(claim, place->address, bytes, bytes);
   }
   Arena& arena() { return tiling_.arena_for(StreamId{1}, 0, false); }

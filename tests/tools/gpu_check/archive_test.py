@@ -25,10 +25,15 @@ if not covers:
     print("this system refuses namespaces: the build stays in sight of what runs here", file=sys.stderr)
 
 
-def python_outside():
-    """The interpreter by its real folder: the name in the source tree is hidden with that."""
+def python_outside(folder):
+    """The interpreter, copied where its environment lies in the build: the sources and the build are hidden. What it
+    imports stays where it is, behind a link."""
     path = pathlib.Path(PYTHON)
-    return path.parent.resolve() / path.name
+    found = path.parent.resolve() / path.name
+    if not found.is_relative_to(BUILD):
+        return found
+    shutil.copytree(found.parent.parent, folder / "python", symlinks=True)
+    return folder / "python/bin" / found.name
 
 
 class Archive(unittest.TestCase):
@@ -37,6 +42,7 @@ class Archive(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="spillway-")
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
+        cls.python = python_outside(cls.folder)
         cls.printed = cls.make(cls.folder / "dist")
         cls.archive = cls.folder / "dist/spillway-gpu-check.tar.xz"
         with tarfile.open(cls.archive) as packed:
@@ -52,7 +58,7 @@ class Archive(unittest.TestCase):
     def run_there(self, *words, status=0, **settings):
         """With nothing of Spillway's in the environment."""
         environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(self.folder),
-                       "SPILLWAY_PYTHON": str(python_outside())}
+                       "SPILLWAY_PYTHON": str(self.python)}
         command = [*(_COVER if covers else []), *(str(word) for word in words)]
         ended = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=200,
                                env={**environment, **settings})
@@ -118,7 +124,7 @@ class Archive(unittest.TestCase):
                 "from gpu_check.machine import Machine; import pathlib; "
                 f"print(allocator.allocator_in_pytorch(Machine('--gpu', '{CARD}'), pathlib.Path('{found}')))")
         found.mkdir()
-        ended = self.run_there("env", "-C", self.tree, python_outside(), "-c", code)
+        ended = self.run_there("env", "-C", self.tree, self.python, "-c", code)
         self.assertIn("requested bytes equal the native allocator's", ended.stdout)
 
 

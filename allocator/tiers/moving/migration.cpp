@@ -1,4 +1,4 @@
-#include "allocator/tiers/migration.h"
+#include "allocator/tiers/moving/migration.h"
 
 #include <algorithm>
 #include <array>

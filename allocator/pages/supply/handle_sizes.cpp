@@ -1,4 +1,4 @@
-#include "allocator/pages/handle_sizes.h"
+#include "allocator/pages/supply/handle_sizes.h"
 
 #include <algorithm>
 

@@ -14,7 +14,7 @@
 #include "allocator/pages/remap.h"
 #include "allocator/tiers/block_releaser.h"
 #include "allocator/tiers/host/from_host.h"
-#include "allocator/tiers/neighbours.h"
+#include "allocator/tiers/moving/neighbours.h"
 
 namespace spillway {
 

@@ -1,4 +1,4 @@
-#include "allocator/tiers/neighbours.h"
+#include "allocator/tiers/moving/neighbours.h"
 
 namespace spillway {
 namespace {

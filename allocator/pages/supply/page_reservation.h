@@ -15,6 +15,9 @@
 
 namespace spillway {
 
+// What is done about a handle that is larger than what is still asked of whole ones.
+enum class Round : uint8_t { kUp, kDown };
+
 inline uint64_t bytes_of(const std::vector<driver::Page>& pages) {
   uint64_t bytes = 0;
   for (const driver::Page& page : pages) bytes += page.bytes;

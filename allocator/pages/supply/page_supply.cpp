@@ -1,4 +1,4 @@
-#include "allocator/pages/page_supply.h"
+#include "allocator/pages/supply/page_supply.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "interpose/hooks/newer_runtime.h"
+#include "interpose/newer_runtime.h"
 
 #include <dlfcn.h>
 
