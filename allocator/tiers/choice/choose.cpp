@@ -107,7 +107,7 @@ uint64_t add_end(const HeapState& heap, Block* block, uint64_t needed, const Spi
   const Arena& arena = heap.tiling.arena_of(block);
   const AddressRange whole = movable(heap, block, where.tier, grain);
   const uint64_t bytes = bytes_to_take(heap, whole.bytes(), needed, where.tier, room.rounding_bytes);
-  Move move{.block = block, .tier = where.tier, .peer = where.peer};
+  Move move{.block = block, .range = whole, .tier = where.tier, .peer = where.peer};
   if (grain == Grain::kPages) {
     move.range = {whole.end - bytes, whole.end};
     moves->push_back(move);
