@@ -14,16 +14,16 @@
 namespace spillway {
 
 // The path of the library, or of the program, that `inside` lies in.
-inline std::string_view library_path(const void* inside) {
+inline const char* library_path(const void* inside) {
   Dl_info info{};
   return dladdr(inside, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
 }
 
 // The same without its folder.
 inline std::string_view library_name(const void* inside) {
-  const std::string_view path = library_path(inside);
-  const char* slash = path.empty() ? nullptr : std::strrchr(path.data(), '/');
-  return slash == nullptr ? path : std::string_view(slash + 1);
+  const char* path = library_path(inside);
+  const char* slash = std::strrchr(path, '/');
+  return slash == nullptr ? path : slash + 1;
 }
 
 struct PathText {
@@ -34,10 +34,10 @@ struct PathText {
 // link to the core where linkers look, and the other libraries beside the file itself.
 inline PathText path_beside(const void* inside, const char* name) {
   PathText file, out;
-  const std::string_view path = library_path(inside);
-  const bool resolved = !path.empty() && ::realpath(path.data(), file.text) != nullptr;
-  const char* whole = resolved ? file.text : path.data();
-  const char* slash = path.empty() ? nullptr : std::strrchr(whole, '/');
+  const char* path = library_path(inside);
+  const bool resolved = ::realpath(path, file.text) != nullptr;
+  const char* whole = resolved ? file.text : path;
+  const char* slash = std::strrchr(whole, '/');
   const int folder = slash == nullptr ? 0 : static_cast<int>(slash + 1 - whole);
   std::snprintf(out.text, sizeof out.text, "%.*s%s", folder, folder == 0 ? "" : whole, name);
   return out;

@@ -47,7 +47,8 @@ Offer offer_of(const SpillEstimate& estimate, double most_slowdown) {
   }
   const double copy_us = static_cast<double>(estimate.bytes) / estimate.bytes_per_us;
   // Pages change places while others are copied.
-  const double remap_us = static_cast<double>(estimate.bytes / costs::kCostPageBytes * costs::kRemapUs);
+  const uint64_t pages = estimate.bytes / costs::kCostPageBytes;
+  const auto remap_us = static_cast<double>(pages * costs::kRemapUs);
   offer.bytes = estimate.useful_bytes;
   offer.cost_us = static_cast<uint64_t>(estimate.make_us + std::max(copy_us, remap_us)) + costs::kQuiesceUs;
   return offer;

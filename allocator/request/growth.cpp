@@ -124,6 +124,7 @@ Served Growth::supply(Miss& miss, std::span<const uint64_t> runs) {
 Served Growth::fill(Miss& miss) {
   reuse_idle(miss);
   std::vector<uint64_t> runs;
+  runs.reserve(miss.place.voids.size());
   for (const AddressRange& run : miss.place.voids) runs.push_back(run.bytes());
   if (const Served supplied = supply(miss, runs); supplied != Served::kYes) return supplied;
   const AddressRange& claim = miss.place.placement.claim;

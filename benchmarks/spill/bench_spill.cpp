@@ -223,9 +223,10 @@ int main(int argc, char** argv) {
            table.cuCtxSetCurrent(context) == CUDA_SUCCESS,
        "the driver's start");
   std::vector<Row> rows;
+  rows.reserve(settings.sizes.size());
   for (const uint64_t size : settings.sizes) rows.push_back(measure(table, size));
   print(rows);
-  if (!settings.json.empty() && !write_json(settings.json, rows)) fail("can not write " + settings.json);
+  if (!settings.json.empty() && !write_json(settings.json, rows)) fail("cannot write " + settings.json);
   if (table.simulator->violations(nullptr, 0) != 0) fail("the referee found violations");
   return 0;
 }

@@ -11,6 +11,7 @@
 namespace spillway::probe {
 
 struct Functions {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration takes no parentheses
 #define SPILLWAY_PROBE_FUNCTION(name) decltype(&::name) name = nullptr;
 #include "tools/gpu_probe/functions.inc"
 #undef SPILLWAY_PROBE_FUNCTION

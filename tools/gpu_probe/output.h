@@ -31,7 +31,8 @@ void choose_part(const char* name);
 // An answer: what was asked, what under which conditions, and in which unit ("" for what has none).
 void say(const char* question, const Field& value, const char* unit, std::initializer_list<Field> more = {});
 template <typename Value>
-void say(const char* question, Value value, const char* unit = "", std::initializer_list<Field> more = {}) {
+void say(const char* question, const Value& value, const char* unit = "",
+         std::initializer_list<Field> more = {}) {
   say(question, Field("value", value), unit, more);
 }
 

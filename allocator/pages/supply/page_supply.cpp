@@ -10,7 +10,7 @@ namespace spillway {
 
 // Which pages lie where: the largest that fits first.
 struct PageSupply::Layout {
-  Layout(std::vector<driver::Page> pages, std::span<const uint64_t> sizes) {
+  Layout(const std::vector<driver::Page>& pages, std::span<const uint64_t> sizes) {
     std::map<uint64_t, std::vector<driver::Page>> by_size;
     for (const driver::Page& page : pages) by_size[page.bytes].push_back(page);
     for (uint64_t bytes : sizes) {

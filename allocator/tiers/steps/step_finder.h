@@ -96,7 +96,7 @@ class StepFinder {
   // The fewest visits after which all repeats; 0: it does not.
   unsigned visits_in_step() const {
     uint64_t orders = 0;
-    for (unsigned count = 1; count <= kMostVisits && 2 * count <= visits_; ++count) {
+    for (unsigned count = 1; count <= kMostVisits && uint64_t{2} * count <= visits_; ++count) {
       orders += distance(count - 1);
       bool repeats = orders >= kLeastStep;
       for (unsigned back = 0; repeats && back < count; ++back)

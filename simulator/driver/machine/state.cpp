@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "simulator/driver/entry/call.h"
 #include "simulator/driver/entry/driver_version.h"
 #include "simulator/driver/machine/visible.h"
 

@@ -45,7 +45,7 @@ void ask_calls(const char* when) {
   say("cuModuleLoadData", cuda().cuModuleLoadData(&module, kLateKernel), "", more);
   if (module) say("cuModuleGetFunction", cuda().cuModuleGetFunction(&late, module, "late"), "", more);
   if (late && pinned) {
-    void* argument[] = {&pinned};
+    void* argument[] = {static_cast<void*>(&pinned)};
     CUresult result = cuda().cuLaunchKernel(late, 1, 1, 1, 32, 1, 1, 0, nullptr, argument, nullptr);
     if (result == CUDA_SUCCESS) result = cuda().cuCtxSynchronize();
     say("the first run of a kernel with 2 KiB of local memory a thread", result, "", more);

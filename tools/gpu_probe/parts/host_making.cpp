@@ -45,6 +45,7 @@ void by_threads(int threads, uint64_t chunk, uint64_t total) {
   const double start = now_us();
   {
     std::vector<std::jthread> running;
+    running.reserve(made.size());
     for (Made& one : made) running.emplace_back([&one, chunk, each] { make(chunk, each, one); });
   }
   const double took = now_us() - start;

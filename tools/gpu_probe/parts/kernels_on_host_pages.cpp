@@ -61,7 +61,7 @@ void ask_atomics(const char* where, const Mapped& block) {
     if (result == CUDA_SUCCESS) result = cuda().cuStreamSynchronize(stream.handle);
     const double took = now_us() - start;
     std::vector<uint32_t> seen(kCount);
-    cuda().cuMemcpyDtoH(seen.data(), block.base(), kCount * 4);
+    cuda().cuMemcpyDtoH(seen.data(), block.base(), size_t{kCount} * 4);
     uint32_t right = wanted;
     const auto as_float = static_cast<float>(wanted);
     if (std::strcmp(name, "atomic_f32") == 0) std::memcpy(&right, &as_float, 4);
