@@ -66,7 +66,8 @@ class Doctor(unittest.TestCase):
 
     def test_cards_over_pcie(self):
         trials = self.consult(card=("--gpu", "a100-40gb", "--profile", "pcie-peers"))
-        self.assert_found(trials, "peer access", "limited", "no native atomics for 1 of 0's, 0 of 1's: spill_to_peer leaves")
+        self.assert_found(trials, "peer access", "limited",
+                          "no native atomics for 1 of 0's, 0 of 1's: spill_to_peer leaves")
 
     def test_a_driver_that_is_newer_than_the_hooks(self):
         driver = BUILD / "lib" / "test" / "libnewer_driver.so"
@@ -86,7 +87,8 @@ class Doctor(unittest.TestCase):
 
     def test_a_driver_that_is_too_old(self):
         driver = str(BUILD / "lib" / "test" / "liblacking_driver.so")
-        for version, text in (("11080", "serves CUDA 11.8, and Spillway needs CUDA 12.2 or newer: update the GPU driver"),
+        for version, text in (("11080",
+                               "serves CUDA 11.8, and Spillway needs CUDA 12.2 or newer: update the GPU driver"),
                               ("12040", "does not export cuCtxGetCurrent, which Spillway needs")):
             trials = self.consult(python="#!/bin/sh\necho 3.99\n", SPILLWAY_DRIVER=driver, LACKING_VERSION=version)
             self.assert_found(trials, "CUDA driver", "missing", text)
@@ -112,7 +114,8 @@ class Doctor(unittest.TestCase):
         self.assert_found(trials, "CUDA driver", "ok", "A100")
 
     def test_pages_of_the_host_by_machine(self):
-        trials = self.consult(card=("--gpu", "a100-40gb", "--profile", "virtual-machine"), python="#!/bin/sh\necho 3.99\n")
+        trials = self.consult(card=("--gpu", "a100-40gb", "--profile", "virtual-machine"),
+                              python="#!/bin/sh\necho 3.99\n")
         self.assert_found(trials, "host pages", "ok", "a page of host memory was mapped")
         trials = self.consult(card=self.machine("[driver]\nhost_access = false\n"), python="#!/bin/sh\necho 3.99\n")
         self.assert_found(trials, "host pages", "ok", "a page of host memory was mapped")

@@ -1,6 +1,6 @@
 """Memory on streams that other libraries make by the driver and destroy, as DALI and TensorRT do; then an allocation
-fails. `install`: by spillway.install(); `late`: a block that was recorded on such a stream is freed after its end, which
-PyTorch's own allocator does not survive.
+fails. `install`: by spillway.install(); `late`: a block that was recorded on such a stream is freed after its end,
+which PyTorch's own allocator does not survive.
 """
 import ctypes
 import sys

@@ -1,5 +1,5 @@
-"""A training step that fills the card with live tensors, and whose backward pass then needs a cuBLAS handle for the first
-time: PyTorch's backward thread makes one of its own, and cuBLAS asks the driver for its memory. `install`: by
+"""A training step that fills the card with live tensors, and whose backward pass then needs a cuBLAS handle for the
+first time: PyTorch's backward thread makes one of its own, and cuBLAS asks the driver for its memory. `install`: by
 spillway.install(), without the preloaded library.
 """
 import sys
