@@ -17,12 +17,14 @@
 #include <vector>
 
 #include "allocator/tiers/tiers.h"
+#include "benchmarks/simulated.h"
 #include "strategies/ladder/ladder.h"
 #include "tests/strategies/tiers/open_gate.h"
 
 namespace {
 
 using namespace spillway;
+using benchmarks::fail, benchmarks::must;
 using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kMiB = 1 << 20, kPage = 2 * kMiB, kRequest = 64 * kMiB;
@@ -33,15 +35,6 @@ struct Settings {
   std::string library, latencies, json;
   int runs = 21;
 };
-
-[[noreturn]] void fail(const std::string& text) {
-  std::fprintf(stderr, "bench_rescue: %s\n", text.c_str());
-  std::exit(1);
-}
-
-void must(bool good, const char* what) {
-  if (!good) fail(std::string(what) + " failed");
-}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -317,14 +310,6 @@ bool parse(int argc, char** argv, Settings* settings) {
   return true;
 }
 
-const driver::Table& simulated(const std::string& library) {
-  driver::LoadError error;
-  const driver::Table* table = driver::resolve(library.c_str(), &error);
-  if (table == nullptr) fail(error.text);
-  if (table->simulator == nullptr) fail(library + " is not the simulated driver");
-  return *table;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -333,12 +318,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: bench_rescue LIBRARY [--quick] [--latencies FILE] [--json FILE]\n");
     return 2;
   }
-  const driver::Table& table = simulated(settings.library);
-  CUcontext context = nullptr;
+  const driver::Table& table = benchmarks::start_simulated(settings.library);
   CUstream other = nullptr;
-  must(table.cuInit(0) == CUDA_SUCCESS, "cuInit");
-  must(table.cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS, "cuDevicePrimaryCtxRetain");
-  must(table.cuCtxSetCurrent(context) == CUDA_SUCCESS, "cuCtxSetCurrent");
   must(table.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS, "cuStreamCreate");
   const std::vector<HostRow> host = host_rows(settings, table, other);
   const std::vector<SpillRow> spills = spill_rows(settings, table);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "allocator/tiers/tiers.h"
+#include "benchmarks/simulated.h"
 #include "strategies/ladder/ladder.h"
 #include "tests/strategies/tiers/host/timed_spill.h"
 #include "tests/strategies/tiers/open_gate.h"
@@ -18,6 +19,7 @@
 namespace {
 
 using namespace spillway;
+using benchmarks::fail, benchmarks::must;
 
 constexpr uint64_t kMiB = 1 << 20, kPage = 2 * kMiB;
 constexpr DeviceId kDevice{0};
@@ -28,15 +30,6 @@ struct Settings {
   std::string library, json;
   std::vector<uint64_t> sizes = {2 * kMiB, 16 * kMiB, 64 * kMiB, 256 * kMiB, 1024 * kMiB};
 };
-
-[[noreturn]] void fail(const std::string& text) {
-  std::fprintf(stderr, "bench_spill: %s\n", text.c_str());
-  std::exit(1);
-}
-
-void must(bool good, const char* what) {
-  if (!good) fail(std::string(what) + " failed");
-}
 
 struct Timed {
   uint64_t bytes = 0;
@@ -200,14 +193,6 @@ bool parse(int argc, char** argv, Settings* settings) {
   return true;
 }
 
-const driver::Table& simulated(const std::string& library) {
-  driver::LoadError error;
-  const driver::Table* table = driver::resolve(library.c_str(), &error);
-  if (table == nullptr) fail(error.text);
-  if (table->simulator == nullptr) fail(library + " is not the simulated driver");
-  return *table;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -217,11 +202,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   setenv("SPILLWAY_SIM_PROFILE", "typical", 0);
-  const driver::Table& table = simulated(settings.library);
-  CUcontext context = nullptr;
-  must(table.cuInit(0) == CUDA_SUCCESS && table.cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS &&
-           table.cuCtxSetCurrent(context) == CUDA_SUCCESS,
-       "the driver's start");
+  const driver::Table& table = benchmarks::start_simulated(settings.library);
   std::vector<Row> rows;
   rows.reserve(settings.sizes.size());
   for (const uint64_t size : settings.sizes) rows.push_back(measure(table, size));

@@ -20,10 +20,10 @@ constexpr size_t kMostUnderWay = 3;
 
 bool FromHost::add(Move& move) {
   if (comings_.empty()) step_bytes_ = std::max(kFirstBytes, heap_.page_bytes);
-  comings_.push_back(std::make_unique<Coming>(Coming{.move = &move}));
+  comings_.push_back(std::make_unique<Progress>(Progress{.move = &move}));
   for (uint64_t at = move.range.begin; at < move.range.end && !stopped();) {
     const bool behind = !next_.empty() && next_.parts.back().range.end == at &&
-                        in_one_segment(*next_.parts.back().coming->move, move);
+                        in_one_segment(*next_.parts.back().progress->move, move);
     const uint64_t taken = next_.empty() ? 0 : next_.range().bytes();
     const uint64_t room = (step_bytes_ - std::min(step_bytes_, taken)) / heap_.page_bytes * heap_.page_bytes;
     if (!next_.empty() && (!behind || room == 0)) {
@@ -72,7 +72,7 @@ void FromHost::get_pages(Step& step, std::vector<driver::Page>* pages) {
     const auto before = static_cast<std::ptrdiff_t>(pages->size());
     no_pages_ = !pages_(part.range.bytes(), pages);
     if (no_pages_) return step.parts.resize(i);
-    part.coming->move->to.insert(part.coming->move->to.end(), pages->begin() + before, pages->end());
+    part.progress->move->to.insert(part.progress->move->to.end(), pages->begin() + before, pages->end());
   }
 }
 
@@ -81,33 +81,33 @@ CUresult FromHost::take_out(Step& step) {
   std::vector<uint64_t> out_bytes;
   for (const Part& part : step.parts) {
     uint64_t out = 0;
-    for (const driver::Page& page : part.coming->move->from)
-      if (part.coming->move->range.begin + out < part.range.end) out += page.bytes;
+    for (const driver::Page& page : part.progress->move->from)
+      if (part.progress->move->range.begin + out < part.range.end) out += page.bytes;
     out_bytes.push_back(out);
   }
-  const Coming& first = *step.parts.front().coming;
-  const Coming& last = *step.parts.back().coming;
+  const Progress& first = *step.parts.front().progress;
+  const Progress& last = *step.parts.back().progress;
   const AddressRange range{first.move->range.begin + first.out_bytes,
                            last.move->range.begin + out_bytes.back()};
   if (range.begin == range.end) return CUDA_SUCCESS;
   const CUresult result = device_.unmap(range.begin, range.bytes());
   for (size_t i = 0; i < step.parts.size() && result == CUDA_SUCCESS; ++i)
-    step.parts[i].coming->out_bytes = out_bytes[i];
+    step.parts[i].progress->out_bytes = out_bytes[i];
   return result;
 }
 
 CUresult FromHost::put_in(Step& step, const std::vector<driver::Page>& pages) {
   if (const CUresult result = device_.map(step.range().begin, pages); result != CUDA_SUCCESS) return result;
   for (const Part& part : step.parts) {
-    part.coming->in_bytes += part.range.bytes();
+    part.progress->in_bytes += part.range.bytes();
     add_copies(step, part);
   }
   return CUDA_SUCCESS;
 }
 
 void FromHost::add_copies(Step& step, const Part& part) {
-  uint64_t at = part.coming->move->range.begin;
-  for (const driver::Page& page : part.coming->move->from) {
+  uint64_t at = part.progress->move->range.begin;
+  for (const driver::Page& page : part.progress->move->from) {
     const uint64_t from = std::max(at, part.range.begin), to = std::min(at + page.bytes, part.range.end);
     if (from < to) step.copies.add(from, memory_.home(page.handle) + (from - at), to - from);
     at += page.bytes;
@@ -121,7 +121,7 @@ void FromHost::complete(Step& step) {
   if (result != CUDA_SUCCESS) return;
   if (us > 0) copied_bytes_ += step.range().bytes(), copies_us_ += us;
   for (const Part& part : step.parts) {
-    Coming& coming = *part.coming;
+    Progress& coming = *part.progress;
     coming.copied_bytes += part.range.bytes();
     coming.move->done = coming.copied_bytes == coming.move->range.bytes();
     if (coming.move->done) record_(*coming.move, CUDA_SUCCESS);
@@ -129,24 +129,10 @@ void FromHost::complete(Step& step) {
 }
 
 // All copies are over.
-void FromHost::restore(const Coming& coming) {
-  if (const CUresult back = put_back(coming); back != CUDA_SUCCESS)
+void FromHost::restore(const Progress& coming) {
+  if (const CUresult back = put_old_pages_back(device_, coming); back != CUDA_SUCCESS)
     journal::driver_failure(heap_, coming.out_bytes, back, "the way back of a failed spill");
   if (error_ != CUDA_SUCCESS) record_(*coming.move, error_);
-}
-
-CUresult FromHost::put_back(const Coming& coming) {
-  const uint64_t begin = coming.move->range.begin;
-  if (coming.in_bytes != 0)
-    if (const CUresult result = device_.unmap(begin, coming.in_bytes); result != CUDA_SUCCESS) return result;
-  std::vector<driver::Page> old;
-  uint64_t bytes = 0;
-  for (const driver::Page& page : coming.move->from) {
-    if (bytes == coming.out_bytes) break;
-    old.push_back(page);
-    bytes += page.bytes;
-  }
-  return old.empty() ? CUDA_SUCCESS : device_.map(begin, old);
 }
 
 }  // namespace spillway

@@ -11,19 +11,17 @@
 #include <vector>
 
 #include "allocator/heap_state.h"
+#include "allocator/tiers/host/exchange.h"
 #include "allocator/tiers/host/host_memory.h"
-#include "allocator/tiers/host/step_copies.h"
-#include "allocator/tiers/moving/neighbours.h"
 
 namespace spillway {
 
 class FromHost {
  public:
-  using Record = std::function<void(const Move&, CUresult)>;
   // Gets device pages of so many bytes. False: there are none.
   using PageSource = std::function<bool(uint64_t bytes, std::vector<driver::Page>* out)>;
 
-  FromHost(HeapState& heap, const HostMemory& memory, PageSource pages, Record record)
+  FromHost(HeapState& heap, const HostMemory& memory, PageSource pages, RecordMove record)
       : heap_(heap),
         device_(*heap.device),
         memory_(memory),
@@ -37,24 +35,6 @@ class FromHost {
   double copies_us() const { return copies_us_; }
 
  private:
-  struct Coming {
-    Move* move;
-    // From its beginning on: the host memory is not behind it any more; device pages are; the bytes are
-    // there.
-    uint64_t out_bytes = 0, in_bytes = 0, copied_bytes = 0;
-  };
-  struct Part {
-    Coming* coming;
-    AddressRange range;
-  };
-  // Contiguous.
-  struct Step {
-    bool empty() const { return parts.empty(); }
-    AddressRange range() const { return {parts.front().range.begin, parts.back().range.end}; }
-    std::vector<Part> parts;
-    StepCopies copies;
-  };
-
   bool stopped() const { return error_ != CUDA_SUCCESS || no_pages_; }
   void advance();
   void get_pages(Step& step, std::vector<driver::Page>* pages);
@@ -62,15 +42,14 @@ class FromHost {
   CUresult put_in(Step& step, const std::vector<driver::Page>& pages);
   void add_copies(Step& step, const Part& part);
   void complete(Step& step);
-  void restore(const Coming& coming);
-  CUresult put_back(const Coming& coming);
+  void restore(const Progress& coming);
 
   HeapState& heap_;
   Device& device_;
   const HostMemory& memory_;
   const PageSource pages_;
-  const Record record_;
-  std::vector<std::unique_ptr<Coming>> comings_;
+  const RecordMove record_;
+  std::vector<std::unique_ptr<Progress>> comings_;
   uint64_t step_bytes_ = 0;
   Step next_, last_;
   std::deque<Step> under_way_;

@@ -18,7 +18,7 @@ constexpr double kShareBesideTakingOut = 0.4;
 
 bool ToHost::add(Move& move) {
   if (stopped_) return false;
-  goings_.push_back(std::make_unique<Going>(Going{.move = &move}));
+  goings_.push_back(std::make_unique<Progress>(Progress{.move = &move}));
   // A handle is unmapped whole.
   uint64_t at = move.range.begin;
   for (const driver::Page& page : move.from) {
@@ -33,12 +33,13 @@ void ToHost::extend(const Part& part) {
   if (!next_.empty()) {
     const Part& last = next_.parts.back();
     const bool fits = next_.range().bytes() + part.range.bytes() <= kStepBytes;
-    if (!fits || last.range.end != part.range.begin || !in_one_segment(*last.going->move, *part.going->move))
+    if (!fits || last.range.end != part.range.begin ||
+        !in_one_segment(*last.progress->move, *part.progress->move))
       advance();
   }
   if (stopped_) return;
   add_copies(part);
-  if (!next_.empty() && next_.parts.back().going == part.going)
+  if (!next_.empty() && next_.parts.back().progress == part.progress)
     next_.parts.back().range.end = part.range.end;
   else
     next_.parts.push_back(part);
@@ -46,8 +47,8 @@ void ToHost::extend(const Part& part) {
 
 // To the homes of what the move goes to, each of which is by itself.
 void ToHost::add_copies(const Part& part) {
-  uint64_t at = part.going->move->range.begin;
-  for (const driver::Page& page : part.going->move->to) {
+  uint64_t at = part.progress->move->range.begin;
+  for (const driver::Page& page : part.progress->move->to) {
     const uint64_t from = std::max(at, part.range.begin), to = std::min(at + page.bytes, part.range.end);
     if (from < to) next_.copies.add(memory_.home(page.handle) + (from - at), from, to - from);
     at += page.bytes;
@@ -78,12 +79,12 @@ bool ToHost::take_out(Step& step) {
     give_up(step, result);
     return false;
   }
-  for (const Part& part : step.parts) part.going->out_bytes += part.range.bytes();
+  for (const Part& part : step.parts) part.progress->out_bytes += part.range.bytes();
   return true;
 }
 
 // The host memory of the move for which the place is free by now.
-AddressRange ToHost::next_in(Going& going, std::vector<driver::Page>* pages) {
+AddressRange ToHost::next_in(Progress& going, std::vector<driver::Page>* pages) {
   const uint64_t begin = going.move->range.begin;
   AddressRange range{begin + going.in_bytes, begin + going.in_bytes};
   uint64_t at = begin;
@@ -100,13 +101,13 @@ AddressRange ToHost::next_in(Going& going, std::vector<driver::Page>* pages) {
 // Neighbours, at once; of the last one there may be more to come.
 bool ToHost::put_in(Step& step) {
   std::vector<driver::Page> pages;
-  std::vector<std::pair<Going*, uint64_t>> ends;
+  std::vector<std::pair<Progress*, uint64_t>> ends;
   AddressRange range{};
   for (const Part& part : step.parts) {
-    const AddressRange next = next_in(*part.going, &pages);
+    const AddressRange next = next_in(*part.progress, &pages);
     if (next.bytes() == 0) continue;
     if (ends.empty()) range.begin = next.begin;
-    ends.emplace_back(part.going, next.end - part.going->move->range.begin);
+    ends.emplace_back(part.progress, next.end - part.progress->move->range.begin);
   }
   if (ends.empty()) return true;
   if (const CUresult result = device_.map(range.begin, pages); result != CUDA_SUCCESS) {
@@ -126,26 +127,12 @@ void ToHost::give_up(Step& step, CUresult result) {
   double us = 0;
   step.copies.wait(device_, &us);
   for (const Part& part : step.parts) {
-    Going& going = *part.going;
+    Progress& going = *part.progress;
     if (going.move->done || std::exchange(going.given_up, true)) continue;
-    if (const CUresult back = restore(going); back != CUDA_SUCCESS)
+    if (const CUresult back = put_old_pages_back(device_, going); back != CUDA_SUCCESS)
       journal::driver_failure(heap_, going.out_bytes, back, "the way back of a failed spill");
     record_(*going.move, result);
   }
-}
-
-CUresult ToHost::restore(const Going& going) {
-  const uint64_t begin = going.move->range.begin;
-  if (going.in_bytes != 0)
-    if (const CUresult result = device_.unmap(begin, going.in_bytes); result != CUDA_SUCCESS) return result;
-  std::vector<driver::Page> old;
-  uint64_t bytes = 0;
-  for (const driver::Page& page : going.move->from) {
-    if (bytes == going.out_bytes) break;
-    old.push_back(page);
-    bytes += page.bytes;
-  }
-  return old.empty() ? CUDA_SUCCESS : device_.map(begin, old);
 }
 
 }  // namespace spillway

@@ -5,23 +5,17 @@ spillway.install(), without the preloaded library.
 import sys
 
 import torch
+from full_card import MIB, fill
 
 if "install" in sys.argv:
     import spillway
 
     spillway.install()
-MIB = 1 << 20
 weight = torch.zeros(512, 512, device="cuda", requires_grad=True)
 output = torch.zeros(512, 512, device="cuda") @ weight  # the main thread's handle
 loss = output.sum()
 activation = torch.empty(64 * MIB, dtype=torch.uint8, device="cuda")
-kept = []
-for size in (1024 * MIB, 64 * MIB, 2 * MIB):
-    try:
-        while True:
-            kept.append(torch.empty(size, dtype=torch.uint8, device="cuda"))
-    except torch.OutOfMemoryError:
-        pass
+kept = fill()
 del activation  # the backward pass has this for its gradients and for the workspace that PyTorch gives cuBLAS
 print(f"in use {sum(block.numel() for block in kept) >> 30} GiB", flush=True)
 loss.backward()

@@ -7,15 +7,10 @@ import os
 os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":0:0"  # none: it would be PyTorch's
 import torch  # noqa: E402
 
-MIB = 1 << 20
+from full_card import fill  # noqa: E402
+
 a, b, out = (torch.ones(512, 512, device="cuda") for _ in range(3))
-kept = []
-for size in (1024 * MIB, 64 * MIB, 2 * MIB):
-    try:
-        while True:
-            kept.append(torch.empty(size, dtype=torch.uint8, device="cuda"))
-    except torch.OutOfMemoryError:
-        pass
+kept = fill()
 print(f"PyTorch has {sum(block.numel() for block in kept) >> 30} GiB in use", flush=True)
 torch.mm(a, b, out=out)
 print("multiplied")
