@@ -71,14 +71,14 @@ class SpilledChunks : public SpilledValues, public ::testing::WithParamInterface
   }
   void expect_values(const std::vector<uint64_t>& blocks) {
     for (size_t i = 0; i < blocks.size(); ++i)
-      EXPECT_EQ(contents_.compare(blocks[i], kBytes, i + 1), "") << i;
+      EXPECT_EQ(contents().compare(blocks[i], kBytes, i + 1), "") << i;
   }
   std::vector<uint64_t> two_blocks() {
     start(kLimit);
     std::vector<uint64_t> blocks;
     for (int i = 0; i < 2; ++i) {
       blocks.push_back(get(kBytes));
-      contents_.write(blocks.back(), kBytes, blocks.size());
+      contents().write(blocks.back(), kBytes, blocks.size());
     }
     let_time_pass();
     return blocks;
@@ -89,7 +89,8 @@ class SpilledChunks : public SpilledValues, public ::testing::WithParamInterface
     while (unspill(*allocator, kDevice) != 0) {
     }
   }
-  const tiers::Contents contents_{control->alias_offset()};
+  // The offset is known once the driver has started.
+  tiers::Contents contents() const { return tiers::Contents(control->alias_offset()); }
 };
 
 // Of the way there and of the way back, once at each call: a block has its bytes, wherever it lies.
