@@ -60,8 +60,8 @@ std::string wrong_library(const Config& config) {
     return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
   };
   return "the profile is of a driver of CUDA " + text(wanted) + ", and this library is one of CUDA " +
-         text(kDriverVersion) + ": put sim/driver-" + text(wanted) +
-         " first in LD_LIBRARY_PATH, as 'spillway simulate --profile' does";
+         text(kDriverVersion) + ": put its folder, sim/driver-" + text(wanted) +
+         " where there is one, first in LD_LIBRARY_PATH, as 'spillway simulate --profile' does";
 }
 
 thread_local bool has_put_work = false;
