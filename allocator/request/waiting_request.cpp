@@ -6,6 +6,15 @@
 #include "allocator/tiers/choice/choose.h"
 
 namespace spillway {
+namespace {
+
+// A handle is divided only while launches are held, and moves to a file let them go on.
+bool may_divide_for(const SpillPlace& where) {
+  return where.tier != Tier::kNvme;
+}
+
+}  // namespace
+
 bool WaitingRequest::retry() noexcept {
   if (miss_.ended()) return true;
   if (miss_.persistent || (miss_.injected && miss_.tries++ == 0)) return false;
@@ -170,12 +179,13 @@ SpillEstimate WaitingRequest::estimate_spill(const SpillPlace& where) const noex
   if (!missing) return out;
   out.needed_bytes = lacking(*missing);
   if (out.needed_bytes == 0) return out;
-  std::vector<Move> moves = choose_moves(heap_, out.needed_bytes, where, UINT64_MAX, Grain::kPages);
+  const Grain grain = may_divide_for(where) ? Grain::kPages : Grain::kHandles;
+  std::vector<Move> moves = choose_moves(heap_, out.needed_bytes, where, UINT64_MAX, grain);
   out.movable_bytes = bytes_of(moves);
   if (out.movable_bytes < out.needed_bytes) return out;
   if (out.movable_bytes > where.most_bytes) {
     if (!where.part) return out;
-    moves = choose_moves(heap_, out.needed_bytes, where, where.most_bytes, Grain::kPages);
+    moves = choose_moves(heap_, out.needed_bytes, where, where.most_bytes, grain);
   }
   out.bytes = bytes_of(moves);
   const double share = static_cast<double>(out.bytes) / static_cast<double>(out.movable_bytes);
@@ -187,10 +197,9 @@ SpillEstimate WaitingRequest::estimate_spill(const SpillPlace& where) const noex
   return out;
 }
 
-// Blocks that share handles with others can go when these are divided. Not for a file, whose moves let
-// launches go on.
+// Blocks that share handles with others can go when these are divided.
 void WaitingRequest::divide_for_spill(const SpillPlace& where) {
-  if (where.tier == Tier::kNvme) return;
+  if (!may_divide_for(where)) return;
   std::vector<PartlyUsedHandle> handles;
   {
     const Locked guard(heap_.lock);

@@ -1,10 +1,10 @@
 #include "strategies/budget/budget.h"
-#include "allocator/pages/libraries_share.h"
 
 #include <atomic>
 #include <string>
 #include <type_traits>
 
+#include "allocator/pages/libraries_share.h"
 #include "base/mutex.h"
 #include "strategies/core/environment.h"
 #include "strategies/core/process.h"

@@ -10,6 +10,23 @@
 namespace spillway::testing {
 namespace {
 
+// A handle is divided only while launches are held, and for the file they are not.
+TEST_F(Nvme, BlocksThatShareAHandleAreNotOffered) {
+  handle_rule = {.most_bytes = 16 * kMiB, .share = 2};
+  use_file(256 * kMiB);
+  allocator->limit(kDevice, 64 * kMiB);
+  std::vector<uint64_t> blocks = {get(16 * kMiB)};
+  ASSERT_NE(blocks[0], 0u);
+  put(blocks[0]);
+  blocks = {get(8 * kMiB), get(8 * kMiB)};  // one half of the handle each
+  for (const uint64_t block : blocks) ASSERT_EQ(allocator->add_block(block, 8 * kMiB), Status::kOk);
+  ASSERT_EQ(memory().reserved, 16 * kMiB);
+  allocator->limit(kDevice, 16 * kMiB);
+  EXPECT_EQ(get(8 * kMiB), 0u);
+  EXPECT_EQ(ladder->counts()[1].tried, 0u);
+  for (const uint64_t block : blocks) put(block);
+}
+
 TEST_F(Nvme, RoundTripIsBitwise) {
   const auto blocks = three_blocks();
   uint64_t more = get(26 * kMiB);
