@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "allocator/streams/program_streams.h"
+#include "strategies/quiesce/wait_until_idle.h"
 #include "tests/strategies/tiers/spill_fixture.h"
 
 namespace spillway::testing {
@@ -85,7 +86,8 @@ TEST_F(SlowDevice, IsNotWaitedForWhenItStandsStill) {
   EXPECT_EQ(get(20 * kMiB), 0u);
   EXPECT_EQ(status, Status::kOutOfMemory);
   stuck.let_go();
-  table.cuCtxSynchronize();
+  // The thread that nobody waited for has the allocator until it is done.
+  EXPECT_TRUE(wait_until_idle(*allocator, Clock::now() + std::chrono::seconds(20)));
 }
 
 }  // namespace
