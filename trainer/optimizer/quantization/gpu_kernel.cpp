@@ -1,4 +1,5 @@
 #include "trainer/optimizer/quantization/gpu_kernel.h"
+#include "trainer/runtime/device_context.h"
 
 #include <c10/core/DeviceGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -28,20 +29,6 @@ void check(const driver::Table& table, CUresult result) {
 NoKernel refused(const driver::Table& table, const char* what, CUresult result) {
   return {.text = std::string("the driver refused ") + what + ": " + driver::describe(table, result),
           .may_come_later = result == CUDA_ERROR_OUT_OF_MEMORY};
-}
-
-// What nothing has made current yet, where this is the first use of the card: LibTorch sets no device that is
-// chosen already. The driver keeps it for the life of the process.
-bool have_context(const driver::Table& table, at::Device device, NoKernel* why_not) {
-  CUcontext context = nullptr;
-  CUdevice card = 0;
-  CUresult result = table.cuCtxGetCurrent(&context);
-  if (result == CUDA_SUCCESS && context != nullptr) return true;
-  if (result == CUDA_SUCCESS) result = table.cuDeviceGet(&card, device.index());
-  if (result == CUDA_SUCCESS) result = table.cuDevicePrimaryCtxRetain(&context, card);
-  if (result == CUDA_SUCCESS) result = table.cuCtxSetCurrent(context);
-  if (result != CUDA_SUCCESS) *why_not = refused(table, "a context", result);
-  return result == CUDA_SUCCESS;
 }
 
 std::optional<int> capability_of(const driver::Table& table, at::Device device, NoKernel* why_not) {
@@ -83,7 +70,10 @@ const DeviceBinary* binary_for(int capability, std::string* why_not) {
 }
 
 std::optional<CUfunction> load_on(const driver::Table& table, at::Device device, NoKernel* why_not) {
-  if (!have_context(table, device, why_not)) return std::nullopt;
+  if (const CUresult result = have_context(table, device); result != CUDA_SUCCESS) {
+    *why_not = refused(table, "a context", result);
+    return std::nullopt;
+  }
   const auto capability = capability_of(table, device, why_not);
   const DeviceBinary* binary = capability ? binary_for(*capability, &why_not->text) : nullptr;
   return binary ? load_kernel(table, *binary, kBlockwiseKernel, why_not) : std::nullopt;

@@ -1,0 +1,64 @@
+#include "trainer/residency/copy_stream.h"
+
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <map>
+#include <mutex>
+
+namespace spillway::trainer {
+namespace {
+
+CopyStream::Mark marked(const c10::Stream& stream) {
+  auto mark = std::make_shared<c10::Event>(stream.device_type());
+  mark->record(stream);
+  return mark;
+}
+
+c10::Stream current_stream(at::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+}
+
+}  // namespace
+
+CopyStream& CopyStream::of(at::Device device, Direction direction) {
+  static std::mutex mutex;
+  static auto* const streams = new std::map<std::pair<int, Direction>, std::unique_ptr<CopyStream>>;
+  const std::lock_guard lock(mutex);
+  auto& stream = (*streams)[{device.is_cuda() ? device.index() : -1, direction}];
+  if (stream == nullptr) {
+    std::optional<c10::Stream> own;
+    if (device.is_cuda())
+      own = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, false);
+    stream.reset(new CopyStream(device, own));
+  }
+  return *stream;
+}
+
+CopyStream::Mark CopyStream::computed() const {
+  return stream_ ? marked(current_stream(device_)) : nullptr;
+}
+
+void CopyStream::wait_for(const Mark& mark) {
+  if (mark != nullptr) mark->block(*stream_);
+}
+
+void CopyStream::copy(const at::Tensor& to, const at::Tensor& from) {
+  const c10::OptionalStreamGuard guard(stream_);
+  to.copy_(from, true);
+  if (stream_) (to.is_cuda() ? to : from).record_stream(*stream_);
+}
+
+CopyStream::Mark CopyStream::copied() const {
+  return stream_ ? marked(*stream_) : nullptr;
+}
+
+void compute_after(const CopyStream::Mark& mark, at::Device device) {
+  if (mark != nullptr) mark->block(current_stream(device));
+}
+
+void wait_on_host(const CopyStream::Mark& mark) {
+  if (mark != nullptr) mark->synchronize();
+}
+
+}  // namespace spillway::trainer

@@ -1,0 +1,44 @@
+// The stream on which a device's copies to the host, or from it, run beside what the device computes.
+//
+// Thread-safety: any thread. Ownership: it lives as long as the process. Errors: LibTorch's exceptions. Where
+// the device is the CPU, copies are done when `copy` returns, and a mark is nothing.
+#pragma once
+#include <c10/core/Event.h>
+
+#include <memory>
+
+#include "trainer/libtorch.h"
+
+namespace spillway::trainer {
+
+enum class Direction : uint8_t { kToHost, kToDevice };
+
+class CopyStream {
+ public:
+  // What had been queued when it was made; null: nothing to wait for.
+  using Mark = std::shared_ptr<c10::Event>;
+
+  static CopyStream& of(at::Device device, Direction direction);
+
+  // What the current stream of the device has been given so far.
+  Mark computed() const;
+  // Copies are queued behind `mark`.
+  void wait_for(const Mark& mark);
+  // Queues it. The device's tensor keeps its memory until it is done; the host's must be kept by the caller.
+  void copy(const at::Tensor& to, const at::Tensor& from);
+  // All copies that have been queued so far.
+  Mark copied() const;
+
+ private:
+  CopyStream(at::Device device, std::optional<c10::Stream> stream) : device_(device), stream_(stream) {}
+
+  const at::Device device_;
+  const std::optional<c10::Stream> stream_;  // none: the CPU
+};
+
+// What the current stream of `device` is given from now on runs behind `mark`.
+void compute_after(const CopyStream::Mark& mark, at::Device device);
+// Until all that `mark` stands for is done.
+void wait_on_host(const CopyStream::Mark& mark);
+
+}  // namespace spillway::trainer

@@ -1,0 +1,14 @@
+// Host memory that copies to and from a device use while kernels run: page-locked, and of the bytes that are
+// asked for. LibTorch's own page-locked memory is rounded up to a power of two.
+//
+// Thread-safety: any thread. Ownership: the memory goes with the last tensor that has it. Errors:
+// c10::OutOfMemoryError with the bytes and the driver's reason.
+#pragma once
+#include "trainer/libtorch.h"
+
+namespace spillway::trainer {
+
+// Uninitialised. Ordinary memory where `device`, which it is copied to and from, is the CPU.
+at::Tensor host_tensor(at::IntArrayRef sizes, at::ScalarType type, at::Device device);
+
+}  // namespace spillway::trainer
