@@ -18,6 +18,14 @@ void read_version(TomlReader& reader, int& out) {
     reader.reject("version", "a version of CUDA, such as \"12.8\"");
 }
 
+void read_legacy_ipc(TomlReader& reader, bool& out) {
+  const auto text = reader.text("legacy_ipc");
+  if (!text) return;
+  if (*text != "allocations" && *text != "none")
+    return reader.reject("legacy_ipc", "\"allocations\" (memory of cuMemAlloc) or \"none\"");
+  out = *text == "allocations";
+}
+
 }  // namespace
 
 std::string read_behaviour(const toml::table& table, const std::string& file, DriverBehaviour& out) {
@@ -25,6 +33,7 @@ std::string read_behaviour(const toml::table& table, const std::string& file, Dr
   reader.flag("native_atomics", out.native_atomics);
   reader.flag("crashes_on_destroyed", out.crashes_on_destroyed);
   reader.flag("mapping_waits", out.mapping_waits);
+  read_legacy_ipc(reader, out.legacy_ipc);
   read_version(reader, out.version);
   reader.integer("host_numa_id", -1, kMostNode, out.host_numa_id);
   reader.integers("host_nodes", 0, kMostNode, out.host_nodes);

@@ -43,6 +43,7 @@ struct DriverBehaviour {
   bool host_access = true;            // the CPU can be given access to pages of the host
   // The use of a stream, event or context that was destroyed ends the process, as a segmentation fault.
   bool crashes_on_destroyed = false;
+  bool legacy_ipc = true;      // cuIpc* serve memory of cuMemAlloc and events; mapped memory they never serve
   bool mapping_waits = false;  // cuMemUnmap and cuMemSetAccess return when the device has come to rest
 };
 

@@ -55,7 +55,6 @@ constexpr Attribute kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1},
-    {CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
@@ -102,6 +101,8 @@ std::optional<int> machine_attribute(CUdevice_attribute which, const Device& dev
   switch (which) {
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
       return cards::pci_bus(device.physical);
+    case CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED:
+      return machine().config.driver.legacy_ipc;
     case CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID:
       return machine().config.driver.host_numa_id;
     default:

@@ -89,7 +89,8 @@ CUresult map_imported(Page* page, uint64_t bytes, Site site, CUdeviceptr* out) {
 }
 
 bool is_legacy_shareable(const Mapping& mapping) {
-  return mapping.allocation && !mapping.imported && !mapping.pool && !mapping.range;
+  return machine().config.driver.legacy_ipc && mapping.allocation && !mapping.imported && !mapping.pool &&
+         !mapping.range;
 }
 
 CUresult allocate_range(const std::shared_ptr<GraphRange>& range, Site site, uint64_t* prepaid) {

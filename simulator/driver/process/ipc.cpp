@@ -62,6 +62,11 @@ std::map<CUdeviceptr, Opened>& opened() {
   return *made;
 }
 
+// On whole machines without it, as Tegra's.
+bool has_ipc() {
+  return machine().config.driver.legacy_ipc;
+}
+
 CUresult name_memory(CUdeviceptr address, CUipcMemHandle* out) {
   const auto mapping = machine().space.mapping_of(address);
   if (mapping == machine().space.mappings().end()) return CUDA_ERROR_INVALID_VALUE;
@@ -122,11 +127,13 @@ using namespace spillway::simulator;
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
   SPILLWAY_SIM_ENTER(cuIpcGetMemHandle);
+  if (!has_ipc()) return CUDA_ERROR_NOT_SUPPORTED;
   return pHandle ? name_memory(dptr, pHandle) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuIpcOpenMemHandle(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int Flags) {
   SPILLWAY_SIM_ENTER(cuIpcOpenMemHandle);
+  if (!has_ipc()) return CUDA_ERROR_NOT_SUPPORTED;
   if (!pdptr || (Flags & ~CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)) return CUDA_ERROR_INVALID_VALUE;
   if (!current_context()) return CUDA_ERROR_INVALID_CONTEXT;
   const CUresult result = open_memory(decode(handle), call.site(), pdptr);
@@ -151,6 +158,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
 
 CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
   SPILLWAY_SIM_ENTER(cuIpcGetEventHandle);
+  if (!has_ipc()) return CUDA_ERROR_NOT_SUPPORTED;
   const Event* found = find_event(event);
   if (!pHandle) return CUDA_ERROR_INVALID_VALUE;
   if (!found || !(found->flags & CU_EVENT_INTERPROCESS)) return CUDA_ERROR_INVALID_HANDLE;
@@ -162,6 +170,7 @@ CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
 // event is always over.
 CUresult cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) {
   SPILLWAY_SIM_ENTER(cuIpcOpenEventHandle);
+  if (!has_ipc()) return CUDA_ERROR_NOT_SUPPORTED;
   if (!phEvent) return CUDA_ERROR_INVALID_VALUE;
   if (!current_context()) return CUDA_ERROR_INVALID_CONTEXT;
   if (const CUresult result = check_maker(decode(handle), Handle::kEvent); result != CUDA_SUCCESS)

@@ -396,6 +396,51 @@ TEST_P(Ipc, wild_handles_are_refused) {
   });
 }
 
+// A page that is mapped, and an allocation: whether each has a handle, and what the driver says of it.
+void try_handles(const Table& table, CUresult of_mapped, CUresult of_allocation) {
+  CUmemAllocationProp properties = {};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  const CUmemAccessDesc access = {properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  CUmemGenericAllocationHandle page = 0;
+  CUdeviceptr mapped = 0, allocation = 0;
+  EXPECT_EQ(table.cuMemCreate(&page, kPage, &properties, 0), CUDA_SUCCESS);
+  EXPECT_EQ(table.cuMemAddressReserve(&mapped, kPage, 0, 0, 0), CUDA_SUCCESS);
+  EXPECT_EQ(table.cuMemMap(mapped, kPage, 0, page, 0), CUDA_SUCCESS);
+  EXPECT_EQ(table.cuMemSetAccess(mapped, kPage, &access, 1), CUDA_SUCCESS);
+  EXPECT_EQ(table.cuMemAlloc(&allocation, kPage), CUDA_SUCCESS);
+  for (const auto& [address, expected] : {std::pair{mapped, of_mapped}, {allocation, of_allocation}}) {
+    CUipcMemHandle handle = {};
+    unsigned capable = 7;
+    EXPECT_EQ(table.cuIpcGetMemHandle(&handle, address), expected);
+    EXPECT_EQ(table.cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, address),
+              CUDA_SUCCESS);
+    EXPECT_EQ(capable, expected == CUDA_SUCCESS);
+  }
+}
+
+TEST(LegacyIpc, mapped_memory_has_none) {
+  in_process({{"SPILLWAY_SIM_PROFILE", "no-ipc"}},
+             [] { try_handles(started_driver(), CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS); });
+}
+
+TEST(LegacyIpc, a_machine_may_have_none_at_all) {
+  const File file("[driver]\nlegacy_ipc = \"none\"\n");
+  in_process({{"SPILLWAY_SIM_CONFIG", file.path()}}, [] {
+    const Table& table = started_driver();
+    try_handles(table, CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_NOT_SUPPORTED);
+    int supported = 7;
+    EXPECT_EQ(table.cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, 0),
+              CUDA_SUCCESS);
+    EXPECT_EQ(supported, 0);
+    CUevent event = nullptr;
+    CUipcEventHandle handle = {};
+    EXPECT_EQ(table.cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuIpcGetEventHandle(&handle, event), CUDA_ERROR_NOT_SUPPORTED);
+  });
+}
+
 TEST_P(Ipc, events_order_processes) {
   const Settings settings = {{"SPILLWAY_SIM_VALUES", GetParam()}};
   Pair pair;
