@@ -1,7 +1,7 @@
 // What the heaps of all devices of one allocator share: handler, trace and observer, the process's budget,
 // the page map and the page file.
 //
-// Thread-safety: any thread; the last three members are set before the first request, and only read
+// Thread-safety: any thread; the last four members are set before the first request, and only read
 // afterwards. Ownership: of the page map and the page file; the rest is borrowed. Errors: none.
 #pragma once
 #include <array>
@@ -16,6 +16,7 @@
 #include "allocator/tiers/choice/pins.h"
 #include "allocator/tiers/file/page_file.h"
 #include "allocator/tiling/page_map.h"
+#include "allocator/tiling/pool_memory.h"
 #include "allocator/tiling/stream_knowledge.h"
 #include "allocator/units.h"
 #include "base/mutex.h"
@@ -81,6 +82,7 @@ struct AllocatorContext {
   std::unique_ptr<PageFile> page_file;
   bool times_steps = true;  // the device's times mean something
   HandleRule handle_rule;
+  DriverMemory driver_memory = DriverMemory::kNoPools;
 };
 
 }  // namespace spillway

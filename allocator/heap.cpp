@@ -55,7 +55,7 @@ void give_back_tiling(HeapState& heap) {
         device.unmap(handle.begin, handle.bytes());
         device.release(arena->page(handle.begin));
       }
-      if (arena->single_handle)
+      if (!arena->has_pages())
         device.free(segment.range.begin);
       else
         device.release_range(segment.range);
@@ -181,9 +181,10 @@ Block* DeviceHeap::take_at(const Request& request, uint64_t address, uint64_t as
     // Among large blocks a small one takes more, as where a request is served from a large hole.
     const uint64_t size = arena->small() ? asked : std::max(asked, kSmallBytes + kUnitBytes);
     Block* hole = arena->hole_at(address, size);
-    if (hole == nullptr || (arena->single_handle && hole->address != address)) continue;
-    Block* block = arena->single_handle ? arena->take(hole, size, request.bytes)
-                                        : arena->take_at(hole, address, size, request.bytes);
+    const bool whole = arena->memory == PoolMemory::kWholeAllocations;
+    if (hole == nullptr || (whole && hole->address != address)) continue;
+    Block* block =
+        whole ? arena->take(hole, size, request.bytes) : arena->take_at(hole, address, size, request.bytes);
     heap_.requests.store(heap_.requests.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     taken->bytes = block->size;
     taken->order = heap_.commit(block);
@@ -315,7 +316,7 @@ uint64_t DeviceHeap::give_back(uint64_t bytes_asked, uint64_t pool, Round round)
   const uint64_t asked =
       (std::min(bytes_asked, UINT64_MAX / 2) + heap_.page_bytes - 1) / heap_.page_bytes * heap_.page_bytes;
   uint64_t bytes = reclaimer_.release_spare(asked, round);
-  if (bytes < asked) bytes += reclaimer_.release_singles(pool);
+  if (bytes < asked) bytes += reclaimer_.release_allocations(pool);
   if (bytes >= asked) return bytes;
   growth_.forget_reused();  // the driver is asked anew from here on
   return bytes + reclaimer_.release_idle(asked - bytes, pool, round);

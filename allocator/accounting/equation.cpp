@@ -11,8 +11,8 @@ void add_holes(const Tiling& tiling, Memory* out) {
     arena->each_hole(kUnitBytes, [&](const Block* hole) {
       if (!arena->gives_pages())
         out->pools += hole->size;
-      else if (arena->single_handle)
-        out->cached += hole->size;
+      else if (!arena->has_pages())
+        out->cached += is_alone(hole) ? hole->size : 0;
       else
         out->cached += arena->whole_handles(range_of(hole)).bytes();
     });

@@ -48,7 +48,7 @@ class PagePool {
   void unmap(uint64_t bytes) { mapped_ -= bytes, reserved_ += bytes; }
   // An allocation of the driver's own took what was promised; and one is gone.
   void map_promised(PageReservation* own, uint64_t bytes);
-  void single_is_gone(uint64_t bytes) { mapped_ -= bytes, quota_.give_back(bytes); }
+  void allocation_is_gone(uint64_t bytes) { mapped_ -= bytes, quota_.give_back(bytes); }
   // Called once pages are there: a promise may be broken.
   void note_peak() { peak_held_ = std::max(peak_held_, quota_.held()); }
   void reset_peak() { peak_held_ = quota_.held(); }

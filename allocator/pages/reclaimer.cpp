@@ -128,16 +128,18 @@ uint64_t Reclaimer::release_spare(uint64_t bytes_asked, Round round) {
   return bytes;
 }
 
-uint64_t Reclaimer::release_singles(uint64_t pool) {
+uint64_t Reclaimer::release_allocations(uint64_t pool) {
   std::vector<std::pair<Arena*, Block*>> idle;
   {
     const Locked guard(heap_.lock);
     for (const auto& arena : heap_.tiling.arenas()) {
-      if (!arena->single_handle || !arena->gives_pages()) continue;
+      if (arena->has_pages() || !arena->gives_pages()) continue;
       if (pool == kEveryPool || arena->pool() == pool)
-        arena->each_hole(kUnitBytes, [&](Block* hole) { idle.emplace_back(arena.get(), hole); });
+        arena->each_hole(kUnitBytes, [&](Block* hole) {
+          if (is_alone(hole)) idle.emplace_back(arena.get(), hole);
+        });
     }
-    for (const auto& [arena, hole] : idle) arena->take_single(hole);
+    for (const auto& [arena, hole] : idle) arena->claim_pages(hole, range_of(hole));
   }
   // A graph of a released pool's may still be running on any stream.
   const bool unused = !idle.empty() && drain_.device() == CUDA_SUCCESS;
@@ -153,8 +155,8 @@ uint64_t Reclaimer::release_singles(uint64_t pool) {
       continue;
     }
     bytes += busy->size;
-    heap_.pages.single_is_gone(busy->size);
-    arena->forget_single(busy);
+    heap_.pages.allocation_is_gone(busy->size);
+    arena->forget_allocation(busy);
   }
   return bytes;
 }

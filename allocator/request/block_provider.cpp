@@ -6,7 +6,7 @@ namespace spillway {
 
 Served BlockProvider::serve_or_collect(Miss& miss) {
   Served served = serve(miss);
-  if (served == Served::kShort && reclaimer_.release_singles(kEveryPool) != 0) served = serve(miss);
+  if (served == Served::kShort && reclaimer_.release_allocations(kEveryPool) != 0) served = serve(miss);
   if (served == Served::kShort && collect(miss)) served = serve(miss);
   if (served == Served::kShort && borrow(miss)) served = Served::kYes;
   return served;
@@ -17,8 +17,11 @@ Served BlockProvider::serve(Miss& miss) {
   if (miss.pages_only) return growth_.get_pages(miss);
   Arena* arena = nullptr;
   if (serve_from_own(miss, miss.size <= kSmallBytes, &arena)) return Served::kYes;
-  if (arena->single_handle) return growth_.make_single(miss);
-  if (growth_.claim_place(miss)) return growth_.fill(miss);
+  if (!arena->has_pages()) {
+    if (const Served made = growth_.make_allocation(miss); made != Served::kShort) return made;
+  } else if (growth_.claim_place(miss)) {
+    return growth_.fill(miss);
+  }
   if (miss.error != CUDA_SUCCESS) return Served::kFailed;
   // The last resort of a small request, also where there are no addresses for it: a hole among the large
   // ones.

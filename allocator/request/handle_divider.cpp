@@ -50,7 +50,7 @@ bool may_divide(const HeapState& heap, const PartlyUsedHandle& handle, const Pin
 std::vector<PartlyUsedHandle> partly_idle_handles(const HeapState& heap) {
   std::map<uint64_t, PartlyUsedHandle> found;
   for (const auto& arena : heap.tiling.arenas()) {
-    if (arena->pool() != 0 || arena->single_handle) continue;
+    if (arena->pool() != 0 || !arena->has_pages()) continue;
     arena->each_hole(heap.page_bytes, [&](const Block* hole) {
       const AddressRange pages = whole_pages(hole->address, hole->end(), heap.page_bytes);
       for (const AddressRange& handle : straddling(*arena, pages)) {

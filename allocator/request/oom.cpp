@@ -141,7 +141,7 @@ uint64_t RequestPath::largest_extent(const Miss& miss) {
   const uint64_t made = std::min(miss.pages.promised_bytes + heap_.pages.quota().room(), driver_free);
   const uint64_t have_bytes = heap_.pages.at_hand(miss.pages) + made;
   if (miss.pages_only) return have_bytes / page * page;
-  if (arena.single_handle) {
+  if (!arena.has_pages()) {
     const Block* idle = arena.largest_hole();
     return std::max(made / page * page, idle == nullptr ? 0 : idle->size);
   }

@@ -34,7 +34,7 @@ ReclaimEstimate WaitingRequest::estimate_reclaim(IdlePages what) const noexcept 
     out.useful_bytes = out.pages * page;
     return out;
   }
-  if (miss_.arena->single_handle) {
+  if (!miss_.arena->has_pages()) {
     const uint64_t missing = short_of_single(heap_, miss_);
     if (what != IdlePages::kGiveBack || missing == 0 || idle.all < missing) return out;
     out.pages = (missing + page - 1) / page;
@@ -54,7 +54,7 @@ ReclaimEstimate WaitingRequest::estimate_reclaim(IdlePages what) const noexcept 
 // A place, and in `idle` the pages that it lacks.
 WaitingRequest::Idle WaitingRequest::take_idle(std::vector<IdleRange>* idle) {
   const Locked guard(heap_.lock);
-  if (miss_.arena->single_handle || fits(heap_, miss_)) return Idle::kNotNeeded;
+  if (!miss_.arena->has_pages() || fits(heap_, miss_)) return Idle::kNotNeeded;
   const uint64_t has = obtainable(heap_, miss_);
   const IdleBytes there = heap_.tiling.idle_bytes();
   const std::optional<Placement> placement = place_for(heap_, miss_, has, there.drained);
@@ -124,7 +124,7 @@ uint64_t WaitingRequest::wait_for_events() noexcept {
 }
 
 std::optional<WaitingRequest::Shortfall> WaitingRequest::shortfall() const {
-  if (miss_.arena->single_handle || fits(heap_, miss_)) return std::nullopt;
+  if (!miss_.arena->has_pages() || fits(heap_, miss_)) return std::nullopt;
   const uint64_t has = obtainable(heap_, miss_);
   const std::optional<Placement> placement = place_for(heap_, miss_, has, heap_.device->total_bytes());
   if (!placement || placement->need_bytes <= has) return std::nullopt;

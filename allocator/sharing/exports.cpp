@@ -6,8 +6,10 @@
 namespace spillway {
 
 std::vector<driver::Page> pages_of(const Arena& arena, const Block* block, uint64_t* offset) {
-  *offset = 0;
-  if (arena.single_handle) return {};
+  if (!arena.has_pages()) {
+    *offset = block->address - arena.segment_of(block->address)->range.begin;
+    return {};
+  }
   const uint64_t begin = arena.handle_at(block->address).begin;
   *offset = block->address - begin;
   return handles_in(arena, {begin, block->end()});

@@ -17,8 +17,8 @@
 
 namespace spillway {
 
-// The pages under a block, and where it begins in the first of them; none under an allocation of the
-// driver's.
+// The pages under a block, and where it begins in the first of them; none in an allocation of the driver's,
+// where the offset is that in the allocation.
 std::vector<driver::Page> pages_of(const Arena& arena, const Block* block, uint64_t* offset);
 
 class Exports {

@@ -9,9 +9,15 @@
 #include <cstdint>
 #include <vector>
 
+#include "allocator/tiling/pool_memory.h"
 #include "allocator/units.h"
 
 namespace spillway {
+
+class Allocator;
+
+// Whose blocks have handles of cuIpcGetMemHandle. Set before the first request.
+void use_driver_memory(Allocator& allocator, DriverMemory whose);
 
 struct SharedPage {
   uint64_t bytes = 0;
@@ -21,8 +27,8 @@ struct SharedPage {
 
 struct SharedBlock {
   DeviceId device{};
-  uint64_t offset = 0;            // of the block in its first page
-  std::vector<SharedPage> pages;  // by address; none: the block is one allocation, see kPoolSingleHandle
+  uint64_t offset = 0;            // of the block in its first page, or in its allocation
+  std::vector<SharedPage> pages;  // by address; none: it lies in an allocation of the driver's
 };
 
 }  // namespace spillway

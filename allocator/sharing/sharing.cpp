@@ -39,6 +39,10 @@ std::vector<AddressRange> mapped_ranges(const Tiling& tiling, uint64_t page_byte
 
 }  // namespace
 
+void use_driver_memory(Allocator& allocator, DriverMemory whose) {
+  allocator.context().driver_memory = whose;
+}
+
 // What lies in another tier comes back first. Between that and the sharing it may go again.
 Status Sharing::share(Block* block, uint64_t address, SharedBlock* out, std::string* text) {
   constexpr int kMostReturns = 3;

@@ -84,7 +84,7 @@ Block* Arena::absorb_next(Block* block) {
   block->size += next->size;
   block->next = next->next;
   if (block->next != nullptr) block->next->previous = block;
-  if (block->previous == nullptr) segments_[block->segment].first = block;
+  if (block->previous == nullptr && has_pages()) segments_[block->segment].first = block;
   slab_.put(next);
   return block;
 }
@@ -359,7 +359,7 @@ std::string Arena::check_segment(const Segment& segment, Recount* count) const {
     const uint64_t index = (address - segment.range.begin) / page_bytes_;
     return index < segment.pages.size() && segment.pages[index] != 0;
   };
-  if (single_handle) count->mapped += segment.range.bytes();
+  if (!has_pages()) count->mapped += segment.range.bytes();
   for (CUmemGenericAllocationHandle handle : segment.pages)
     count->mapped += is_page(handle) ? page_bytes_ : 0;
   const Block* previous = nullptr;
@@ -367,9 +367,10 @@ std::string Arena::check_segment(const Segment& segment, Recount* count) const {
     if (block->address != at || block->size == 0 || block->previous != previous || block->arena != index_)
       return "blocks do not tile their segment at " + std::to_string(block->address);
     at = block->end();
-    if (single_handle &&
-        (previous != nullptr || at != segment.range.end || block->state == BlockState::kVoid))
+    if (memory == PoolMemory::kWholeAllocations && (previous != nullptr || at != segment.range.end))
       return "an allocation is not one block at " + std::to_string(block->address);
+    if (!has_pages() && block->state == BlockState::kVoid)
+      return "an allocation has a void at " + std::to_string(block->address);
     if (previous != nullptr && is_free(block) && previous->state == block->state)
       return "two neighbouring holes or voids were not merged at " + std::to_string(block->address);
     if (block->state == BlockState::kBusy) continue;
@@ -379,7 +380,7 @@ std::string Arena::check_segment(const Segment& segment, Recount* count) const {
     const uint64_t last =
         is_void ? std::min(block->end(), segment.range.begin + segment.pages.size() * page_bytes_)
                 : block->end();
-    for (uint64_t page = block->address / page_bytes_ * page_bytes_; page < last && !single_handle;
+    for (uint64_t page = block->address / page_bytes_ * page_bytes_; page < last && has_pages();
          page += page_bytes_)
       if (mapped(page) == is_void)
         return "pages do not agree with the block at " + std::to_string(block->address);

@@ -15,7 +15,7 @@
 
 #include "allocator/tiling/bins.h"
 #include "allocator/tiling/block.h"
-#include "allocator/tiling/pool.h"
+#include "allocator/tiling/pool_memory.h"
 #include "allocator/tiling/stream_knowledge.h"
 #include "allocator/units.h"
 #include "driver/mapping.h"
@@ -61,8 +61,15 @@ struct Recount {
 
 class Arena {
  public:
-  Arena(uint16_t index, StreamId stream, uint64_t pool, bool small, uint64_t page_bytes, BlockSlab& slab)
-      : index_(index), stream_(stream), pool_(pool), small_(small), page_bytes_(page_bytes), slab_(slab) {}
+  Arena(uint16_t index, StreamId stream, uint64_t pool, bool small, PoolMemory memory, uint64_t page_bytes,
+        BlockSlab& slab)
+      : memory(memory),
+        index_(index),
+        stream_(stream),
+        pool_(pool),
+        small_(small),
+        page_bytes_(page_bytes),
+        slab_(slab) {}
 
   uint16_t index() const { return index_; }
   StreamId stream() const { return stream_; }
@@ -91,7 +98,7 @@ class Arena {
   // Gives the first `size` bytes of `hole` to the program.
   Block* take(Block* hole, uint64_t size, uint64_t requested) {
     bins_.remove(hole);
-    if (hole->size != size && !single_handle) split(hole, size);
+    if (hole->size != size && memory != PoolMemory::kWholeAllocations) split(hole, size);
     hole->state = BlockState::kLive;
     hole->tag = requested;
     return hole;
@@ -127,11 +134,10 @@ class Arena {
   // The busy block goes back to what it was: voids where there are no pages, holes elsewhere.
   void restore(Block* busy, uint64_t order);
 
-  // Of single handles: the allocation becomes a live block; an idle one is taken out as a busy block, and
-  // forgotten or put back by `put_hole`.
-  Block* add_single(AddressRange range, uint64_t requested);
-  void take_single(Block* hole);
-  void forget_single(Block* busy);
+  // driver_memory.cpp: an allocation of the driver's becomes a segment, and its beginning a live block. One
+  // that is idle whole is taken out by `claim_pages`, and forgotten or put back by `put_hole`.
+  Block* add_allocation(AddressRange range, uint64_t size, uint64_t requested);
+  void forget_allocation(Block* busy);
 
   // Takes `range`, whole pages inside `hole`, out as a busy block.
   Block* claim_pages(Block* hole, AddressRange range);
@@ -150,8 +156,9 @@ class Arena {
   uint64_t drained_order = 0;  // work queued before this place in the order is done
   uint32_t pool_flags = 0;     // PoolFlags
   bool may_ask = true;         // the driver, about its stream
-  // Each block is a segment of its own, and that an allocation of the driver's: no pages, no voids.
-  bool single_handle = false;
+  // Without pages each segment is an allocation of the driver's, and has no voids.
+  const PoolMemory memory;
+  bool has_pages() const { return memory == PoolMemory::kPages; }
 
  private:
   void split(Block* hole, uint64_t size);
@@ -180,6 +187,10 @@ class Arena {
 
 inline AddressRange range_of(const Block* block) {
   return {block->address, block->end()};
+}
+// The block is all of its segment.
+inline bool is_alone(const Block* block) {
+  return block->previous == nullptr && block->next == nullptr;
 }
 // One behind the other from `address` on.
 void set_pages(Arena& arena, uint64_t address, std::span<const driver::Page> pages);

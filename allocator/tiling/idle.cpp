@@ -7,9 +7,9 @@
 namespace spillway {
 namespace {
 
-// A single handle has no pages that could serve others.
+// An allocation of the driver's has no pages that could serve others.
 bool gives_idle_pages(const Arena& arena) {
-  return arena.gives_pages() && !arena.single_handle;
+  return arena.gives_pages() && arena.has_pages();
 }
 
 }  // namespace

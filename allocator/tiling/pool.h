@@ -18,6 +18,11 @@ enum PoolFlags : uint32_t {
   // set
   // before the pool's first request, and for good.
   kPoolSingleHandle = 8,
+  // Its memory is allocations of the driver's own too, but these are cut into blocks: for who shares a block
+  // by
+  // cuIpcGetMemHandle, as part of the allocation that it lies in. An idle allocation goes back whole. Its
+  // blocks stay where they are. As kPoolSingleHandle, for good.
+  kPoolDriverMemory = 16,
 };
 
 inline constexpr uint64_t kEveryPool = UINT64_MAX;

@@ -26,11 +26,11 @@ Arena& Tiling::arena_to_make(StreamId stream, uint64_t pool, bool small) {
 }
 
 Arena& Tiling::new_arena(StreamId stream, uint64_t pool, bool small) {
-  const bool single = (flags_of(pool) & kPoolSingleHandle) != 0;
+  const PoolMemory memory = memory_of_flags(flags_of(pool));
   // Address space of pools that are gone is used again.
   for (auto& arena : arenas_) {
     if ((arena->pool_flags & kPoolReleased) == 0 || arena->small() != small || !arena->empty() ||
-        arena->single_handle != single)
+        arena->memory != memory)
       continue;
     const uint64_t before = arena->pool();
     arena->rename(stream, pool, flags_of(pool));
@@ -40,21 +40,20 @@ Arena& Tiling::new_arena(StreamId stream, uint64_t pool, bool small) {
     return *arena;
   }
   const auto index = static_cast<uint16_t>(arenas_.size());
-  arenas_.push_back(std::make_unique<Arena>(index, stream, pool, small, page_bytes_, slab_));
+  arenas_.push_back(std::make_unique<Arena>(index, stream, pool, small, memory, page_bytes_, slab_));
   arenas_.back()->pool_flags = flags_of(pool);
-  arenas_.back()->single_handle = single;
   return *arenas_.back();
 }
 
 uint32_t Tiling::flags_of(uint64_t pool) const {
   const auto found = pools_.find(pool);
-  return found == pools_.end() ? 0 : found->second;
+  return (found == pools_.end() ? 0 : found->second) | flags_by_default(driver_memory_, pool);
 }
 
 bool Tiling::set_flags(uint64_t pool, uint32_t flags) {
-  const bool single = (flags & kPoolSingleHandle) != 0;
+  flags |= flags_by_default(driver_memory_, pool);
   for (auto& arena : arenas_)
-    if (arena->pool() == pool && arena->single_handle != single) return false;
+    if (arena->pool() == pool && arena->memory != memory_of_flags(flags)) return false;
   pools_[pool] = flags;
   for (auto& arena : arenas_)
     if (arena->pool() == pool) arena->pool_flags = flags;

@@ -31,8 +31,9 @@ struct IdleBytes {
 
 class Tiling {
  public:
-  Tiling(uint8_t device, uint64_t page_bytes, const StreamKnowledge& known)
-      : page_bytes_(page_bytes), known_streams_(known), slab_(device) {}
+  Tiling(uint8_t device, uint64_t page_bytes, const StreamKnowledge& known,
+         DriverMemory driver_memory = DriverMemory::kNoPools)
+      : page_bytes_(page_bytes), driver_memory_(driver_memory), known_streams_(known), slab_(device) {}
 
   // Made when first asked for.
   Arena& arena_for(StreamId stream, uint64_t pool, bool small) {
@@ -44,7 +45,7 @@ class Tiling {
   const std::vector<std::unique_ptr<Arena>>& arenas() const { return arenas_; }
 
   uint32_t flags_of(uint64_t pool) const;
-  // False, and nothing changes: kPoolSingleHandle comes or goes too late.
+  // False, and nothing changes: what the pool's memory is would change too late.
   [[nodiscard]] bool set_flags(uint64_t pool, uint32_t flags);
 
   // The block that holds `address`, its first byte or any other; null where none of this device does.
@@ -98,6 +99,7 @@ class Tiling {
   uint64_t last_pool_ = 0;
   Arena* last_arenas_[2] = {nullptr, nullptr};  // large, small
   const uint64_t page_bytes_;
+  const DriverMemory driver_memory_;
   const StreamKnowledge& known_streams_;
   const Arena* kept_arena_ = nullptr;
   uint64_t kept_bytes_ = 0;

@@ -8,6 +8,7 @@
 
 #include "interpose/account/accounted.h"
 #include "interpose/gate/gate.h"
+#include "interpose/gate/legacy_handles.h"
 #include "interpose/gate/pins.h"
 #include "interpose/hooks/allocation_size.h"
 #include "interpose/hooks/captures.h"
@@ -103,6 +104,8 @@ template <Function function, class... Parameters>
     if (result == CUDA_SUCCESS) hook_found(arguments...);
     compare_runtime(arguments...);
   }
+  if (result == CUDA_ERROR_INVALID_VALUE) [[unlikely]]
+    LegacyHandles<function>::refused(arguments...);
   if (result == CUDA_ERROR_OUT_OF_MEMORY) [[unlikely]]
     return serve_shortage<function>(real_function, arguments...);
   return result;

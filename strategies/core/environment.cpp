@@ -179,6 +179,19 @@ bool parse_handles(std::string_view text, HandleRule* rule, std::string* error) 
   return true;
 }
 
+bool parse_legacy_ipc(std::string_view text, DriverMemory* whose, std::string* error) {
+  const std::string value = lower(trim(text));
+  if (value != "off" && value != "pools" && value != "all") {
+    *error = "'" + std::string(text) +
+             "' is neither off, nor pools (MemPool and CUDA graphs), nor all (every tensor)";
+    return false;
+  }
+  *whose = value == "off"     ? DriverMemory::kNoPools
+           : value == "pools" ? DriverMemory::kPrivatePools
+                              : DriverMemory::kEveryPool;
+  return true;
+}
+
 // A number of bytes from the environment; unset: nothing is changed.
 static bool read_bytes(const char* name, uint64_t* bytes, std::string* error) {
   const char* text = std::getenv(name);
@@ -240,6 +253,11 @@ bool read_environment(Environment* out, std::string* error) {
   if (const char* handles = std::getenv("SPILLWAY_HANDLES"); handles != nullptr && *handles != '\0')
     if (!parse_handles(handles, &out->handles.emplace(), error)) {
       *error = "SPILLWAY_HANDLES: " + *error;
+      return false;
+    }
+  if (const char* legacy = std::getenv("SPILLWAY_LEGACY_IPC"); legacy != nullptr && *legacy != '\0')
+    if (!parse_legacy_ipc(legacy, &out->driver_memory, error)) {
+      *error = "SPILLWAY_LEGACY_IPC: " + *error;
       return false;
     }
   const char* strategies = std::getenv("SPILLWAY_STRATEGIES");

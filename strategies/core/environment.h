@@ -1,6 +1,6 @@
 // The settings that a process starts with: SPILLWAY_LIMIT, SPILLWAY_RESERVE, SPILLWAY_GUARANTEE,
 // SPILLWAY_TRACE, SPILLWAY_STRATEGIES, SPILLWAY_HOST_BUDGET, SPILLWAY_PEER_BUDGET, SPILLWAY_NVME,
-// SPILLWAY_MAX_SLOWDOWN, SPILLWAY_STACKS, SPILLWAY_HANDLES.
+// SPILLWAY_MAX_SLOWDOWN, SPILLWAY_STACKS, SPILLWAY_HANDLES, SPILLWAY_LEGACY_IPC.
 //
 // Thread-safety: pure functions of their text, but for `read_environment`. Errors: a text that says which
 // value is wrong and what would be right; nothing is changed then.
@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "allocator/pages/supply/handle_sizes.h"
+#include "allocator/tiling/pool_memory.h"
 
 namespace spillway {
 
@@ -33,6 +34,7 @@ struct Environment {
   std::optional<double> most_slowdown;
   // How large the driver's allocations are; nothing: large where they can be divided.
   std::optional<HandleRule> handles;
+  DriverMemory driver_memory = DriverMemory::kNoPools;  // whose blocks have handles of cuIpcGetMemHandle
   bool wait_for_events = true, stitch = true, divide_handles = true, release_cache = true,
        framework_cache = true, trim_pools = true, ask_processes = true, spill_to_host = true,
        spill_to_peer = true, evict_guests = true, spill_to_nvme = true, registered = true;
@@ -52,6 +54,8 @@ bool parse_slowdown(std::string_view text, double* factor, std::string* error);
 bool parse_stacks(std::string_view text, std::optional<uint64_t>* interval_bytes, std::string* error);
 // "SIZE:SHARE", as "32MiB:64": at most this size, and one such part of what is free; "2MiB": single pages.
 bool parse_handles(std::string_view text, HandleRule* rule, std::string* error);
+// "off", "pools" (private ones: MemPool, graphs) or "all".
+bool parse_legacy_ipc(std::string_view text, DriverMemory* whose, std::string* error);
 // Names separated by commas, of the built-in strategies or "registered" (the program's own); "none": none.
 bool parse_strategies(std::string_view text, Environment* out, std::string* error);
 bool read_environment(Environment* out, std::string* error);

@@ -150,11 +150,14 @@ spillway_status Process::start_locked() {
   leave_to_libraries(*allocator, left_to_libraries());
   follow_program_streams(*allocator);
   if (environment_.handles) allocator->set_handle_rule(*environment_.handles);
+  use_driver_memory(*allocator, environment_.driver_memory);
   allocator->limit_all(environment.limit_bytes);
   allocator->set_handler(ladder);
   if (trace != nullptr) {
     trace->set("limit", std::to_string(environment.limit_bytes));
     if (const char* names = std::getenv("SPILLWAY_STRATEGIES")) trace->set("strategies", names);
+    if (environment.driver_memory != DriverMemory::kNoPools)
+      trace->set("legacy_ipc", environment.driver_memory == DriverMemory::kEveryPool ? "all" : "pools");
     const std::optional<uint64_t> stacks = environment.stack_interval_bytes;
     trace->set("stacks", !stacks ? "none" : *stacks == 0 ? "all" : std::to_string(*stacks));
   }

@@ -69,6 +69,17 @@ class Doctor(unittest.TestCase):
         self.assert_found(trials, "peer access", "limited",
                           "no native atomics for 1 of 0's, 0 of 1's: spill_to_peer leaves")
 
+    def test_legacy_handles_and_what_is_given_up_for_them(self):
+        none, python = self.machine('[driver]\nlegacy_ipc = "none"\n'), "#!/bin/sh\necho 3.99\n"
+        no_ipc = ("--gpu", "a100-40gb", "--profile", "no-ipc")
+        for card, setting, state, text in (
+                (no_ipc, "", "ok", "gives one of memory of cuMemAlloc; SPILLWAY_LEGACY_IPC has tensors lie"),
+                (no_ipc, "pools", "limited", "has the tensors of CUDA graphs and MemPools lie: it is neither stitched"),
+                (no_ipc, "all", "limited", "has every tensor lie: it is neither stitched nor moved off the card"),
+                (none, "", "limited", "not on 0: cuIpcGetMemHandle: CUDA_ERROR_NOT_SUPPORTED")):
+            trials = self.consult(card=card, python=python, SPILLWAY_LEGACY_IPC=setting)
+            self.assert_found(trials, "legacy handles", state, text)
+
     def test_a_driver_that_is_newer_than_the_hooks(self):
         driver = BUILD / "lib" / "test" / "libnewer_driver.so"
         words = [SPILLWAY, "simulate", "--gpu", "a100-40gb", "--",

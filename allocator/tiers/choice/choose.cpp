@@ -65,7 +65,7 @@ std::vector<Candidate> cold_blocks(const HeapState& heap, Tier where, Grain grai
           {AccessFrequency::recent(block, heap.order), heap.tiers.access.of(block, heap.order), block});
   };
   for (const auto& arena : heap.tiling.arenas()) {
-    if (arena->pool() != 0 || arena->single_handle || arena->small()) continue;
+    if (arena->pool() != 0 || !arena->has_pages() || arena->small()) continue;
     for (const Segment& segment : arena->segments())
       for (Block* block = segment.first; block != nullptr; block = block->next) consider(block);
   }

@@ -125,7 +125,7 @@ TEST_F(PagePoolTest, AnAllocationOfTheDriversOwnIsMappedAndGoesAsAWhole) {
   EXPECT_EQ(pool.mapped(), 3 * kPage);
   EXPECT_EQ(pool.peak_held(), 3 * kPage);
   expect_closed(pool);
-  pool.single_is_gone(3 * kPage);
+  pool.allocation_is_gone(3 * kPage);
   EXPECT_EQ(pool.held(), 0u);
   expect_closed(pool);
 }

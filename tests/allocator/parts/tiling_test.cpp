@@ -142,7 +142,7 @@ TEST_F(TilingTest, SingleHandlesAreForPoolsWithoutBlocks) {
   EXPECT_FALSE(tiling_.set_flags(7, kPoolSingleHandle));
   EXPECT_EQ(tiling_.flags_of(7), 0u);
   EXPECT_TRUE(tiling_.set_flags(8, kPoolSingleHandle));
-  EXPECT_TRUE(tiling_.arena_for(kStream, 8, false).single_handle);
+  EXPECT_EQ(tiling_.arena_for(kStream, 8, false).memory, PoolMemory::kWholeAllocations);
   EXPECT_FALSE(tiling_.set_flags(8, 0));
 }
 

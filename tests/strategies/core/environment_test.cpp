@@ -91,6 +91,18 @@ TEST(Environment, ChoosesStrategiesByName) {
   EXPECT_TRUE(guests.evict_guests && !guests.spill_to_peer);
 }
 
+TEST(Environment, LegacyIpcIsForNoPoolsPrivateOnesOrAll) {
+  DriverMemory whose = DriverMemory::kNoPools;
+  std::string error;
+  EXPECT_TRUE(parse_legacy_ipc("pools", &whose, &error));
+  EXPECT_EQ(whose, DriverMemory::kPrivatePools);
+  EXPECT_TRUE(parse_legacy_ipc(" ALL ", &whose, &error));
+  EXPECT_EQ(whose, DriverMemory::kEveryPool);
+  EXPECT_FALSE(parse_legacy_ipc("1", &whose, &error));
+  EXPECT_EQ(error, "'1' is neither off, nor pools (MemPool and CUDA graphs), nor all (every tensor)");
+  EXPECT_EQ(whose, DriverMemory::kEveryPool);
+}
+
 TEST(Environment, SaysHowLargeHandlesAre) {
   HandleRule rule;
   std::string error;

@@ -204,6 +204,7 @@ std::vector<Trial> try_driver() {
       feature_trial(cards, &Features::file_descriptors, "file descriptors",
                     "a page was exported as a descriptor and imported again",
                     std::string("needed to share tensors between processes: ") + newer),
+      try_legacy_handles(*table, count),
       try_peers(*table, cards),
   };
   const std::vector<Trial> newer_functions = try_newer_functions(*table);

@@ -4,6 +4,7 @@
 #pragma once
 #include <vector>
 
+#include "driver/table.h"
 #include "tools/spillway/doctor/trial.h"
 
 namespace spillway::tools {
@@ -15,6 +16,8 @@ inline constexpr const char* kSettingsTrial = "settings";
 
 // The driver, and what each device can do. To be called in a process of its own.
 std::vector<Trial> try_driver();
+// One of its parts: whether memory has handles of cuIpcGetMemHandle, and what of Spillway's has.
+Trial try_legacy_handles(const driver::Table& table, int count);
 // The preloaded library in a program, in Python, and in the place of PyTorch's allocator.
 std::vector<Trial> try_programs(double seconds);
 // What the program of the trial does under the preloaded library: it looks for it, and calls the driver.

@@ -48,6 +48,14 @@ std::string memory_text(uint8_t device, const DeviceMemory& memory) {
   return text + ", limit " + size_text(memory.limit_bytes) + " (" + std::to_string(percent) + "%)";
 }
 
+std::string legacy_ipc_text(const trace::Contents& contents) {
+  const auto found = contents.settings.find("legacy_ipc");
+  if (found == contents.settings.end()) return "";
+  return "  SPILLWAY_LEGACY_IPC=" + found->second + ": " +
+         (found->second == "all" ? "every tensor lies" : "tensors of CUDA graphs and MemPools lie") +
+         " in allocations of the driver's, which are neither stitched nor moved to another tier\n";
+}
+
 std::string strategies_text(const Run& run) {
   if (run.strategies.empty()) return "";
   Table table({Align::kLeft, Align::kRight, Align::kRight, Align::kRight, Align::kRight});
@@ -124,6 +132,7 @@ std::string run_text(const ReportInput& input) {
   for (const auto& [device, slowdown] : run.slowdowns)
     text += "  device " + std::to_string(device) + ": memory in other tiers made steps " +
             slowdown_text(slowdown) + "\n";
+  text += legacy_ipc_text(input.contents);
   return text + plan_changes_text(run) + strategies_text(run) + incidents_text(input.analysis);
 }
 
