@@ -28,16 +28,31 @@ at::Tensor Forward::with_dropout(const at::Tensor& x) const {
 BoundLayer Forward::bound(uint32_t layer, LayerParts parts, const Reads& reads) const {
   const std::vector<at::Tensor> given = reads(device_of(layer));
   auto next = given.begin();
-  BoundLayer result;
+  BoundLayer result{{}, {parameters.uses(), layer}};
   for (const LayerPart& part : parts) {
     const ParameterKeys::Group& group = keys.layers[layer].parts.at(part.part);
-    result.push_back({part.part,
-                      part.function,
-                      {group.keys, parameters.slice(group.first, group.keys.size())},
-                      {next, next + part.reads}});
+    result.parts.push_back({part.part,
+                            part.function,
+                            {group.keys, parameters.slice(group.first, group.keys.size())},
+                            {next, next + part.reads}});
     next += part.reads;
   }
   return result;
+}
+
+at::Tensor Forward::run_parts(uint32_t layer, BoundLayer bound, at::Tensor x) const {
+  const LayerSettings settings{&model, training};
+  std::vector<at::Tensor*> inputs{&x};
+  for (BoundPart& part : bound.parts)
+    for (at::Tensor& read : part.reads) inputs.push_back(&read);
+  bound.used.begin(Pass::kForward);
+  end_backward_before(bound.used, inputs);
+  for (const BoundPart& part : bound.parts)
+    x = plan.recomputes(layer, part.part) ? recomputed(settings, x, {{{part}, {}}})
+                                          : trainer::run(settings, part, x);
+  x = begin_backward_behind(bound.used, x);
+  bound.used.end(Pass::kForward);
+  return x;
 }
 
 at::Tensor Forward::run(uint32_t first, uint32_t count, LayerParts parts, at::Tensor x,
@@ -50,13 +65,8 @@ at::Tensor Forward::run(uint32_t first, uint32_t count, LayerParts parts, at::Te
     if (draws()) random.emplace(outer().device(), device_of(layer));
     const uint32_t next = plan.segment_end(layer, end);
     for (uint32_t member = layer; member < next; ++member) group.push_back(bound(member, parts, reads));
-    if (plan.recompute.contains(layer)) {
-      x = recomputed(settings, x, std::move(group));
-    } else {
-      for (const BoundPart& part : group[0])
-        x = plan.recomputes(layer, part.part) ? recomputed(settings, x, {{part}})
-                                              : trainer::run(settings, part, x);
-    }
+    x = plan.recompute.contains(layer) ? recomputed(settings, x, std::move(group))
+                                       : run_parts(layer, std::move(group[0]), x);
     layer = next;
   }
   return x;

@@ -44,6 +44,8 @@ struct Forward {
 
  private:
   BoundLayer bound(uint32_t layer, LayerParts parts, const Reads& reads) const;
+  // A layer that is not computed again as a whole.
+  at::Tensor run_parts(uint32_t layer, BoundLayer parts, at::Tensor x) const;
 };
 
 }  // namespace spillway::trainer

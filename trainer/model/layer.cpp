@@ -21,7 +21,7 @@ struct Call : torch::CustomClassHolder {
   variable_list take_tensors(const at::Tensor& x) {
     variable_list tensors{x};
     for (BoundLayer& layer : layers)
-      for (BoundPart& part : layer)
+      for (BoundPart& part : layer.parts)
         for (at::Tensor& read : part.reads) tensors.push_back(std::exchange(read, {}));
     return tensors;
   }
@@ -30,15 +30,18 @@ struct Call : torch::CustomClassHolder {
     at::Tensor x = tensors[0];
     auto next = tensors.begin() + 1;
     for (BoundLayer layer : layers) {
-      for (BoundPart& part : layer)
+      for (BoundPart& part : layer.parts)
         for (at::Tensor& read : part.reads) read = *next++;
       if (layers.size() > 1)
         x = recomputed(settings, x, {std::move(layer)});
       else
-        for (const BoundPart& part : layer) x = run(settings, part, x);
+        for (const BoundPart& part : layer.parts) x = run(settings, part, x);
     }
     return x;
   }
+
+  // Several are computed again one by one, and each by itself is in use then.
+  UsedLayer used() const { return layers.size() == 1 ? layers[0].used : UsedLayer(); }
 
   LayerSettings settings;
   std::vector<BoundLayer> layers;
@@ -65,12 +68,16 @@ class Recomputed : public torch::autograd::Function<Recomputed> {
     // The forward is recorded, as the one in the backward will be, and the record dropped: LibTorch chooses
     // kernels of attention by whether a gradient is needed, and folds products by it.
     const at::AutoGradMode record(true);
-    return (*call)(leaves_of(all)).detach();
+    call->used().begin(Pass::kForward);
+    at::Tensor output = (*call)(leaves_of(all)).detach();
+    call->used().end(Pass::kForward);
+    return output;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto call = c10::static_intrusive_pointer_cast<Call>(context->saved_data["call"].toCapsule());
     const variable_list leaves = leaves_of(context->get_saved_variables());
+    call->used().begin(Pass::kBackward);
     at::Tensor output;
     {
       std::optional<RandomStateGuard> random;
@@ -80,6 +87,7 @@ class Recomputed : public torch::autograd::Function<Recomputed> {
       output = (*call)(leaves);
     }
     torch::autograd::backward({output}, {gradients[0]});
+    call->used().end(Pass::kBackward);
     variable_list results;
     for (const at::Tensor& leaf : leaves) results.push_back(leaf.grad());
     results.emplace_back();  // the call has no gradient

@@ -57,7 +57,10 @@ struct BoundPart {
   LayerWeights weights;
   std::vector<at::Tensor> reads;
 };
-using BoundLayer = std::vector<BoundPart>;
+struct BoundLayer {
+  std::vector<BoundPart> parts;
+  UsedLayer used;  // of parts alone nobody is told: their layer is in use
+};
 
 struct LayerSettings {
   const Architecture* model = nullptr;  // must outlive the backward

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "trainer/libtorch.h"
+#include "trainer/model/layer_uses.h"
 
 namespace spillway::trainer {
 
@@ -24,8 +25,9 @@ class Weights {
  public:
   Weights(at::TensorList floats) : floats_(floats) {}                  // NOLINT: such a list is one
   Weights(const std::vector<at::Tensor>& floats) : floats_(floats) {}  // NOLINT
-  // `int8` has an entry for each of `floats`.
-  Weights(at::TensorList floats, c10::ArrayRef<Int8Weight> int8) : floats_(floats), int8_(int8) {}
+  // `int8` has an entry for each of `floats`; `uses` is told of layers, if it is not null.
+  Weights(at::TensorList floats, c10::ArrayRef<Int8Weight> int8, LayerUses* uses = nullptr)
+      : floats_(floats), int8_(int8), uses_(uses) {}
 
   size_t size() const { return floats_.size(); }
   const at::Tensor& operator[](size_t index) const { return floats_[index]; }
@@ -33,6 +35,7 @@ class Weights {
   const Int8Weight* int8(size_t index) const {
     return index < int8_.size() && int8_[index].defined() ? &int8_[index] : nullptr;
   }
+  LayerUses* uses() const { return uses_; }
   Weights slice(size_t first, size_t count) const {
     return int8_.empty() ? Weights(floats_.slice(first, count))
                          : Weights(floats_.slice(first, count), int8_.slice(first, count));
@@ -41,6 +44,7 @@ class Weights {
  private:
   at::TensorList floats_;
   c10::ArrayRef<Int8Weight> int8_;
+  LayerUses* uses_ = nullptr;
 };
 
 // The nearest numbers in 8 bits.

@@ -112,8 +112,9 @@ Updated Optimizer::updated(size_t index) const {
 void Optimizer::measure_norm(double loss_scale) {
   std::vector<at::Tensor> norms;
   norms.reserve(parameters_.size());
-  for (size_t i = 0; i < parameters_.size(); ++i)
+  parameters_.walk(Parameters::Walk::kReadGradients, [&](size_t i) {
     norms.push_back(at::linalg_vector_norm(parameters_.gradient(i).view({-1}), 2, {}, false, at::kFloat));
+  });
   double squares = 0;  // in the order of the parameters, on the host: the same wherever the layers lie
   for (const at::Tensor& norm : norms) {
     const double value = norm.item().toDouble();
@@ -125,10 +126,12 @@ void Optimizer::measure_norm(double loss_scale) {
 void Optimizer::prepare(uint64_t step, double loss_scale) {
   const at::NoGradGuard no_grad;
   prepare_scratch();
+  parameters_.reserve();
   measure_norm(loss_scale);
   const double clip = train_.clip > 0 && norm_ > train_.clip ? train_.clip / (norm_ + 1e-6) : 1;
   update_ = {.number = updates_ + 1, .rate = learning_rate(train_, step), .scale = clip / loss_scale};
-  for (size_t i = 0; i < entries_.size(); ++i) rule_->prepare(update_, updated(i));
+  if (rule_->prepares())
+    parameters_.walk(Parameters::Walk::kReadBoth, [&](size_t i) { rule_->prepare(update_, updated(i)); });
 }
 
 bool Optimizer::commit() {
@@ -136,7 +139,7 @@ bool Optimizer::commit() {
   const at::NoGradGuard no_grad;
   scale_ = update_.scale;
   rule_->begin(update_);
-  for (size_t i = 0; i < entries_.size(); ++i) update(i);
+  parameters_.walk(Parameters::Walk::kUpdate, [this](size_t i) { update(i); });
   ++updates_;
   return true;
 }
@@ -252,9 +255,9 @@ at::Tensor Optimizer::numbers(size_t index) const {
 
 at::Tensor Optimizer::weights(size_t index) const {
   if (train_.numerics.has_master_weights()) return entries_[index].tensors.front();
-  const Int8Weight* int8 = parameters_.int8(index);
-  if (int8 == nullptr) return parameters_.value(index);
-  return numbers_of({int8->codes.cpu(), int8->scales.cpu()}, at::kFloat);
+  const auto stored = parameters_.stored(index);
+  if (parameters_.int8(index) == nullptr) return stored[0].second;
+  return numbers_of({stored[0].second.cpu(), stored[1].second.cpu()}, at::kFloat);
 }
 
 }  // namespace spillway::trainer

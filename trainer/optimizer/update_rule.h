@@ -47,6 +47,7 @@ class UpdateRule {
   virtual void reserve(at::Device, int64_t /*elements*/) {}
   // Sums over a whole parameter that its tiles will need. May be repeated; changes no state.
   virtual void prepare(const Update&, const Updated&) {}
+  virtual bool prepares() const { return false; }  // whether `prepare` does anything
   // Before the tiles of an update.
   virtual void begin(const Update& update) = 0;
   virtual void apply(const Tile& tile) = 0;

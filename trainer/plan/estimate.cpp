@@ -8,6 +8,7 @@
 #include "trainer/plan/parameters/optimizer_state.h"
 #include "trainer/plan/parameters/parameter_table.h"
 #include "trainer/plan/parameters/weight_storage.h"
+#include "trainer/plan/streams.h"
 #include "trainer/plan/tapes/tapes.h"
 
 namespace spillway::trainer {
@@ -46,7 +47,8 @@ class Counter {
         machine_(with_a_device(machine)),
         devices_(machine_.devices),
         micro_batch_(std::clamp(plan.micro_batch, 1u, std::max(1u, shape.batch))),
-        table_(parameter_table(shape.model)) {
+        table_(parameter_table(shape.model)),
+        streams_(shape, plan, devices_, table_) {
     out_.device_peak_bytes.resize(devices_);
     out_.evaluation_peak_bytes.resize(devices_);
   }
@@ -93,8 +95,9 @@ class Counter {
     std::vector<std::vector<std::vector<int64_t>>> sizes(devices_);
     for (const Parameter& parameter : table_) {
       const uint32_t device = device_of(parameter.layer);
-      elements[device] += parameter.elements();
-      stored[device] += stored_bytes(numerics, parameter);
+      const bool streams = parameter.layer >= 0;
+      if (!streams || plan_.gradients == Place::kDevice) elements[device] += parameter.elements();
+      if (!streams || plan_.parameters == Place::kDevice) stored[device] += stored_bytes(numerics, parameter);
       sizes[device].push_back(parameter.sizes);
       for (const StateTensor& state : optimizer_state(numerics, parameter.sizes))
         states[device] += state.bytes();
@@ -102,13 +105,21 @@ class Counter {
     for (uint32_t device = 0; device < devices_; ++device) {
       add("parameters", device, stored[device]);
       add("gradients", device, elements[device] * numerics.gradient_bytes());
+      add("slots for parameters", device, streams_.slots()[device].weights);
+      add("slots for gradients", device, streams_.slots()[device].gradients);
       if (!on_host) add("optimizer state", device, states[device]);
       add("room to update in", device, update_scratch_bytes(numerics, sizes[device], on_host));
       states_ += states[device];
     }
-    if (!on_host) return;
-    out_.host_bytes = states_;
-    out_.items.push_back({"optimizer state", 0, true, out_.host_bytes});
+    add_on_host("parameters", streams_.on_host().weights);
+    add_on_host("gradients", streams_.on_host().gradients);
+    if (on_host) add_on_host("optimizer state", states_);
+  }
+
+  void add_on_host(std::string name, uint64_t bytes) {
+    if (bytes == 0) return;
+    out_.host_bytes += bytes;
+    out_.items.push_back({std::move(name), 0, true, bytes});
   }
 
   // Of all micro-batches: equal ones, and one of the rows that are left.
@@ -118,6 +129,9 @@ class Counter {
     add_time(micro_batch, whole);
     if (left > 0) add_time(dry_run(pass(left, true), machine_).time(), 1);
     count_optimizer();
+    const double rate = machine_.host_bytes_per_second;
+    out_.time.streamed = double(streams_.of_passes(whole + (left > 0 ? 1 : 0)).most()) / rate;
+    out_.time.host_link += double(streams_.of_update().most()) / rate;
     out_.step_us = static_cast<uint64_t>(1e6 * out_.time.seconds());
   }
 
@@ -159,6 +173,7 @@ class Counter {
   const Machine machine_;
   const uint32_t devices_, micro_batch_;
   const std::vector<Parameter> table_;
+  const LayerStreams streams_;
   uint64_t states_ = 0;  // bytes of what the optimizer keeps
   Estimate out_;
 };
@@ -170,9 +185,13 @@ Estimate estimate(const Shape& shape, const Plan& plan, const Machine& machine) 
 }
 
 const char* StepTime::limit() const {
-  const std::pair<double, const char*> parts[] = {{compute, "compute"},     {memory, "device memory"},
-                                                  {launches, "launches"},   {optimizer, "optimizer"},
-                                                  {host_link, "host link"}, {peer_link, "peer link"}};
+  const std::pair<double, const char*> parts[] = {{compute, "compute"},
+                                                  {memory, "device memory"},
+                                                  {launches, "launches"},
+                                                  {optimizer, "optimizer"},
+                                                  {host_link, "host link"},
+                                                  {peer_link, "peer link"},
+                                                  {streamed > passes() ? streamed : 0, "host link"}};
   return std::ranges::max_element(parts, {}, [](const auto& part) { return part.first; })->second;
 }
 

@@ -8,11 +8,14 @@
 // bytes or its launches, whichever is longest (Williams et al., "Roofline", 2009). A product of [n, k] by [k,
 // m] is 2nkm operations in the forward and twice as many in the backward (Kaplan et al., "Scaling Laws for
 // Neural Language Models", 2020, section 2.1); an attention has two such products, of which a causal one
-// computes half. Copies to the host and between devices wait for what computes: their times are added.
+// computes half. Copies to the host and between devices wait for what computes: their times are added, but
+// for those of layers whose weights or gradients live on the host: a pass takes as long as it, or as they,
+// would. The link has its rate in both directions at once.
 //
 // Thread-safety: pure functions. Errors: none; a plan that names a missing device counts on the last one.
 // Units: bytes, seconds where no name says otherwise.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -45,8 +48,8 @@ struct Machine {
   uint64_t host_bytes = 0;                 // and of the host
 };
 
-// Where the time of a step goes, in seconds. The first three and `optimizer` are a device's; nothing
-// overlaps.
+// Where the time of a step goes, in seconds. The first three and `optimizer` are a device's. `streamed`
+// overlaps with the first three, and nothing else does: a step takes the longer of the two.
 struct StepTime {
   double compute = 0;   // operators whose arithmetic takes longest
   double memory = 0;    // ... whose reads and writes do
@@ -54,9 +57,12 @@ struct StepTime {
   double optimizer = 0;
   double host_link = 0;
   double peer_link = 0;
+  double streamed = 0;    // copies of layers to the host or from it, of the direction that takes longer
   double operations = 0;  // additions and multiplications, of all devices; no time
 
-  double seconds() const { return compute + memory + launches + optimizer + host_link + peer_link; }
+  // Of the passes alone, without the copies beside them.
+  double passes() const { return compute + memory + launches; }
+  double seconds() const { return std::max(passes(), streamed) + optimizer + host_link + peer_link; }
   // The largest part, in words: "compute", "device memory", "launches", "optimizer", "host link", "peer
   // link".
   const char* limit() const;

@@ -50,9 +50,11 @@ uint64_t redo_us(const Move& move, const Shape& shape, const Estimate& now) {
   return now.step_us * std::min<uint64_t>(move.to.micro_batch, batch) / batch;
 }
 
-// No other move comes after these: where they free nothing, they would only cost.
+// Where these free nothing, they would only cost: no other move comes after them, or a device has room for
+// as many layers as there are.
 bool only_adds(MoveKind kind) {
-  return kind == MoveKind::kRecomputeSegments || kind == MoveKind::kChunkHead;
+  return kind == MoveKind::kRecomputeSegments || kind == MoveKind::kChunkHead ||
+         kind == MoveKind::kParametersToHost || kind == MoveKind::kGradientsToHost;
 }
 
 bool frees(const Estimate& now, const Estimate& then) {
@@ -75,6 +77,10 @@ bool apply(MoveKind kind, Plan* plan, const Shape& shape, const Machine& machine
       return recompute_in_segments(plan, shape);
     case MoveKind::kOptimizerToHost:
       return std::exchange(plan->optimizer, Place::kHost) == Place::kDevice;
+    case MoveKind::kParametersToHost:
+      return std::exchange(plan->parameters, Place::kHost) == Place::kDevice;
+    case MoveKind::kGradientsToHost:
+      return std::exchange(plan->gradients, Place::kHost) == Place::kDevice;
     case MoveKind::kLayersToSecondDevice:
       return to_second_device(plan, shape, machine);
     case MoveKind::kChunkHead:
@@ -114,6 +120,10 @@ const char* name_of(MoveKind kind) {
       return "recompute_segments";
     case MoveKind::kOptimizerToHost:
       return "optimizer_to_host";
+    case MoveKind::kParametersToHost:
+      return "parameters_to_host";
+    case MoveKind::kGradientsToHost:
+      return "gradients_to_host";
     case MoveKind::kLayersToSecondDevice:
       return "layers_to_second_device";
     case MoveKind::kChunkHead:

@@ -60,6 +60,8 @@ std::string to_string(const Plan& plan) {
   if (!plan.recompute_mlp.empty()) text += " recompute_mlp=" + runs_of(plan.recompute_mlp);
   if (plan.recompute_segment != 1) text += " recompute_segment=" + std::to_string(plan.recompute_segment);
   if (plan.head_chunks != 1) text += " head_chunks=" + std::to_string(plan.head_chunks);
+  if (plan.parameters == Place::kHost) text += " parameters=host";
+  if (plan.gradients == Place::kHost) text += " gradients=host";
   return text;
 }
 
@@ -73,8 +75,10 @@ std::string to_toml(const Plan& plan) {
   std::string text = "micro_batch = " + std::to_string(plan.micro_batch) +
                      "\nevaluation_batch = " + std::to_string(plan.evaluation_batch) +
                      "\nrecompute = " + list_of(plan.recompute);
-  text += std::string("\noptimizer = \"") + (plan.optimizer == Place::kHost ? "host" : "device") +
-          "\"\ndevices = [";
+  const auto place = [](const char* key, Place of) {
+    return std::string("\n") + key + " = \"" + (of == Place::kHost ? "host" : "device") + "\"";
+  };
+  text += place("optimizer", plan.optimizer) + "\ndevices = [";
   const Plan canonical = normalised(plan);
   const uint32_t named = canonical.placement.empty() ? 0 : canonical.placement.rbegin()->first + 1;
   const char* separator = "";
@@ -83,7 +87,8 @@ std::string to_toml(const Plan& plan) {
   return text + "]\nrecompute_attention = " + list_of(plan.recompute_attention) +
          "\nrecompute_mlp = " + list_of(plan.recompute_mlp) +
          "\nrecompute_segment = " + std::to_string(plan.recompute_segment) +
-         "\nhead_chunks = " + std::to_string(plan.head_chunks) + "\n";
+         "\nhead_chunks = " + std::to_string(plan.head_chunks) + place("parameters", plan.parameters) +
+         place("gradients", plan.gradients) + "\n";
 }
 
 Plan normalised(Plan plan) {
@@ -106,6 +111,8 @@ Plan join(const Plan& a, const Plan& b) {
   both.recompute_segment = std::max(both.recompute_segment, other.recompute_segment);
   both.optimizer = std::max(a.optimizer, b.optimizer);
   both.head_chunks = std::max(a.head_chunks, b.head_chunks);
+  both.parameters = std::max(a.parameters, b.parameters);
+  both.gradients = std::max(a.gradients, b.gradients);
   for (const auto& [layer, device] : b.placement) {
     if (device == 0) continue;
     uint32_t& highest = both.placement[layer];

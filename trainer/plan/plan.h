@@ -46,6 +46,9 @@ struct Plan {
   // Of so many layers in a row that are computed again, on one device, only the first one's input is kept.
   uint32_t recompute_segment = 1;
   uint32_t head_chunks = 1;  // of the target tokens, one of which has logits at a time; at least 1
+  // The layers' weights, and what their gradients are summed in. On the host they are on their device only
+  // around their uses (trainer/plan/schedule.h).
+  Place parameters = Place::kDevice, gradients = Place::kDevice;
 
   bool operator==(const Plan&) const = default;
   uint32_t device_of(uint32_t layer) const;
@@ -63,14 +66,14 @@ std::string to_toml(const Plan& plan);
 // A TOML document whose keys are a plan's: micro_batch, evaluation_batch, recompute ("none", "all", the
 // number of first layers, or a list of layers), recompute_attention and recompute_mlp (the same),
 // recompute_segment, optimizer ("device" or "host"), devices (one index a layer),
-// head_chunks.
+// head_chunks, parameters and gradients ("device" or "host").
 // `layers` bounds them. Keys that are absent keep the value that they have in `defaults`.
 std::optional<Plan> parse_plan(std::string_view toml, uint32_t layers, const Plan& defaults,
                                std::string* error);
 
 // The plan that every rank can follow when each proposes one: the smallest micro-batches, the unions of
-// recompute, the slower optimizer place, for each layer the highest device, the most chunks. Commutative,
-// associative and idempotent.
+// recompute, the slower place of each kind of state, for each layer the highest device, the most chunks.
+// Commutative, associative and idempotent.
 Plan join(const Plan& a, const Plan& b);
 
 // Equality of what this returns means sameness: a layer on device 0 is not named, one that is computed again
@@ -83,15 +86,18 @@ enum class MoveKind : uint8_t {
   kRecompute,
   kRecomputeSegments,
   kOptimizerToHost,
+  kParametersToHost,
+  kGradientsToHost,
   kLayersToSecondDevice,
   kChunkHead,
   kSplitMicroBatch,
   kSplitEvaluation
 };
 inline constexpr MoveKind kMoveKinds[] = {
-    MoveKind::kRecomputeMlp,      MoveKind::kRecomputeAttention, MoveKind::kRecompute,
-    MoveKind::kRecomputeSegments, MoveKind::kOptimizerToHost,    MoveKind::kLayersToSecondDevice,
-    MoveKind::kChunkHead,         MoveKind::kSplitMicroBatch,    MoveKind::kSplitEvaluation};
+    MoveKind::kRecomputeMlp,      MoveKind::kRecomputeAttention,   MoveKind::kRecompute,
+    MoveKind::kRecomputeSegments, MoveKind::kOptimizerToHost,      MoveKind::kParametersToHost,
+    MoveKind::kGradientsToHost,   MoveKind::kLayersToSecondDevice, MoveKind::kChunkHead,
+    MoveKind::kSplitMicroBatch,   MoveKind::kSplitEvaluation};
 const char* name_of(MoveKind kind);
 Guarantee guarantee_of(MoveKind kind);
 

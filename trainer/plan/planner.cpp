@@ -33,10 +33,15 @@ std::vector<Plan> micro_batches(const Plan& from, const Shape& shape, const Mach
   return plans;
 }
 
-std::vector<Plan> optimizer_places(const Plan& from, const Shape&, const Machine&) {
-  std::vector<Plan> plans(2, from);
-  plans[0].optimizer = Place::kDevice;
-  plans[1].optimizer = Place::kHost;
+// To the host goes first what crosses the link once a step, then once a micro-batch, then twice.
+std::vector<Plan> host_places(const Plan& from, const Shape&, const Machine&) {
+  constexpr Place Plan::* kOrder[] = {&Plan::optimizer, &Plan::gradients, &Plan::parameters};
+  std::vector<Plan> plans{from};
+  for (const auto place : kOrder) plans[0].*place = Place::kDevice;
+  for (const auto place : kOrder) {
+    plans.push_back(plans.back());
+    plans.back().*place = Place::kHost;
+  }
   return plans;
 }
 
@@ -79,7 +84,7 @@ std::vector<Plan> heads(const Plan& from, const Shape& shape, const Machine&) {
   return plans;
 }
 
-constexpr PlanAxis kAxes[] = {{optimizer_places}, {placements}, {heads, Guarantee::kNumericallyEqual}};
+constexpr PlanAxis kAxes[] = {{host_places}, {placements}, {heads, Guarantee::kNumericallyEqual}};
 
 // What may be computed again of a layer.
 using Recomputed = std::set<uint32_t> Plan::*;

@@ -45,6 +45,7 @@ Json time_json(const RunReport& report, const PlanUse& use) {
           {"launch_seconds", time.launches},
           {"optimizer_seconds", time.optimizer},
           {"host_link_seconds", time.host_link},
+          {"streamed_seconds", time.streamed},
           {"peer_link_seconds", time.peer_link},
           {"predicted_seconds", speed.predicted},
           {"limit", time.limit()},

@@ -30,10 +30,6 @@ at::ScalarType weight_type(Precision precision) {
   return at::kFloat;
 }
 
-Int8Weight moved_to(at::Device device, const Int8Weight& weight) {
-  return weight.defined() ? Int8Weight{weight.codes.to(device), weight.scales.to(device)} : weight;
-}
-
 }  // namespace
 
 class Parameters::Hook : public torch::autograd::PostAccumulateGradHook {
@@ -48,20 +44,51 @@ class Parameters::Hook : public torch::autograd::PostAccumulateGradHook {
 
 Parameters::Parameters(std::vector<std::string> names, const std::vector<at::Tensor>& initial,
                        const std::vector<at::Device>& devices, const Numerics& numerics,
-                       const std::vector<bool>& in_8_bits)
-    : names_(std::move(names)), int8_(initial.size()), accumulated_(initial.size(), 0) {
-  const at::ScalarType type = weight_type(numerics.precision);
-  const at::ScalarType accumulator = numerics.gradient_bytes() == 4 ? at::kFloat : type;
-  for (size_t i = 0; i < initial.size(); ++i) {
-    if (!in_8_bits.empty() && in_8_bits[i]) {
-      int8_[i] = moved_to(devices[i], trainer::in_8_bits(initial[i]));
-      values_.push_back(stand_in(initial[i].sizes(), devices[i]));
-    } else {
-      values_.push_back(initial[i].to(devices[i], type, false, true).requires_grad_(true));
+                       const std::vector<bool>& in_8_bits, const Residence& residence)
+    : names_(std::move(names)),
+      devices_(devices),
+      layers_(residence.layers),
+      accumulated_(initial.size(), 0) {
+  for (size_t i = 0; i < initial.size(); ++i)
+    if (layer_of(i) >= 0) {
+      Range& range = ranges_[uint32_t(layer_of(i))];
+      if (range.count++ == 0) range.first = i;
     }
-    gradients_.push_back(at::zeros(initial[i].sizes(), at::device(devices[i]).dtype(accumulator)));
-    attach_hook(i);
+  for (size_t i = 0; i < initial.size(); ++i) {
+    add(initial[i], numerics, !in_8_bits.empty() && in_8_bits[i], residence);
+    const int layer = layer_of(i);
+    if (layer < 0 || (i + 1 < initial.size() && layer_of(i + 1) == layer)) continue;
+    const Range& range = ranges_.at(uint32_t(layer));
+    if (!can_stream(range)) continue;
+    if (residence.values == Place::kHost)
+      stream(&streamed_values_, uint32_t(layer), tensors_of_values(range), false);
+    if (residence.gradients == Place::kHost)
+      stream(&streamed_gradients_, uint32_t(layer), tensors_of_gradients(range), true);
+    renew_leaves(range);
   }
+  reserve();
+}
+
+// On its device, or where it will live on the host a weight on the host and an accumulator without memory.
+void Parameters::add(const at::Tensor& initial, const Numerics& numerics, bool in_8_bits,
+                     const Residence& residence) {
+  const size_t index = values_.size();
+  const at::Device device = devices_[index];
+  const bool streams = device.is_cuda() && layer_of(index) >= 0;
+  const at::Device home = streams && residence.values == Place::kHost ? at::kCPU : device;
+  const at::ScalarType type = weight_type(numerics.precision);
+  Int8Weight int8;
+  if (in_8_bits) {
+    int8 = trainer::in_8_bits(initial);
+    int8 = {int8.codes.to(home), int8.scales.to(home)};
+  }
+  values_.push_back(in_8_bits ? stand_in(initial.sizes(), device)
+                              : initial.to(home, type, false, true).requires_grad_(true));
+  int8_.push_back(std::move(int8));
+  const at::Device sums = streams && residence.gradients == Place::kHost ? at::kMeta : device;
+  gradients_.push_back(
+      at::zeros(initial.sizes(), at::device(sums).dtype(numerics.gradient_bytes() == 4 ? at::kFloat : type)));
+  attach_hook(index);
 }
 
 void Parameters::attach_hook(size_t index) {
@@ -80,7 +107,9 @@ void Parameters::accumulate(size_t index) {
 
 void Parameters::clear_gradients() {
   const at::NoGradGuard no_grad;
-  for (at::Tensor& gradient : gradients_) gradient.zero_();
+  for (size_t i = 0; i < size(); ++i)
+    if (layer_of(i) < 0 || !streamed_gradients_.has(uint32_t(layer_of(i)))) gradients_[i].zero_();
+  streamed_gradients_.for_each(&LayerCache::set_zero);
   std::fill(accumulated_.begin(), accumulated_.end(), 0);
 }
 
@@ -90,6 +119,8 @@ void Parameters::settle() {
     if (value.is_cuda() && waited.insert(value.device().index()).second)
       wait_for_autograd_thread(value.device());
   for (at::Tensor& value : values_) value.mutable_grad().reset();
+  streamed_values_.for_each(&LayerCache::let_go);
+  streamed_gradients_.for_each(&LayerCache::let_go);
 }
 
 void Parameters::check_complete(uint32_t micro_batches) const {
@@ -97,29 +128,6 @@ void Parameters::check_complete(uint32_t micro_batches) const {
     if (accumulated_[i] != micro_batches)
       throw std::logic_error("parameter '" + names_[i] + "' accumulated " + std::to_string(accumulated_[i]) +
                              " of " + std::to_string(micro_batches) + " micro-batches");
-}
-
-void Parameters::relocate(size_t first, size_t count, at::Device device) {
-  std::vector<at::Tensor> values, gradients;
-  std::vector<Int8Weight> int8;
-  for (size_t i = first; i < first + count; ++i) {
-    if (values_[i].device() == device) return;  // layers move as a whole
-    int8.push_back(moved_to(device, int8_[i]));
-    values.push_back(int8_[i].defined() ? stand_in(values_[i].sizes(), device)
-                                        : values_[i].detach().to(device).requires_grad_(true));
-    gradients.push_back(gradients_[i].to(device));
-  }
-  for (size_t i = 0; i < count; ++i) {
-    values_[first + i] = std::move(values[i]);
-    int8_[first + i] = std::move(int8[i]);
-    gradients_[first + i] = std::move(gradients[i]);
-    attach_hook(first + i);
-  }
-}
-
-std::vector<std::pair<const char*, at::Tensor>> Parameters::stored(size_t index) const {
-  if (const Int8Weight* weight = int8(index)) return {{".codes", weight->codes}, {".scales", weight->scales}};
-  return {{"", values_[index]}};
 }
 
 uint64_t Parameters::hash() const {

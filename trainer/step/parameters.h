@@ -5,17 +5,32 @@
 // was cut off half-way can be run again and reaches only those parameters that have not had it. Nothing of
 // the gradients is copied for undo.
 //
+// The weights of layers, their accumulators, or both may live on the host. Then `value` and `gradient` are
+// tensors of the device whose memory comes for a layer's use and goes behind it: in a pass, which `follow`
+// announces, and in a `walk`. An accumulator that was added to and is not on the host yet stays in its slot
+// when a pass is cut off, so that the ledger holds.
+//
 // Thread-safety: one thread calls; hooks run on autograd's threads and touch only their own parameter.
 // Between a failed backward and the next call of anything here, call `settle`. Ownership: owns parameters and
-// accumulators. Errors: LibTorch's exceptions; `relocate` is all or nothing for one layer.
+// accumulators. Errors: LibTorch's exceptions; `relocate` and the moves to the host and back are all or
+// nothing for one layer.
 #pragma once
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 
 #include "trainer/model/weights.h"
 #include "trainer/plan/numerics.h"
+#include "trainer/residency/streamed_layers.h"
 
 namespace spillway::trainer {
+
+// Where parameters lie.
+struct Residence {
+  std::vector<int> layers{};  // of each parameter its layer, or -1, which stays on its device; empty: all -1
+  Place values = Place::kDevice, gradients = Place::kDevice;  // of the layers
+};
 
 class Parameters {
  public:
@@ -23,7 +38,7 @@ class Parameters {
   // stored (empty: in floats). Allocates the accumulators.
   Parameters(std::vector<std::string> names, const std::vector<at::Tensor>& initial,
              const std::vector<at::Device>& devices, const Numerics& numerics = {},
-             const std::vector<bool>& in_8_bits = {});
+             const std::vector<bool>& in_8_bits = {}, const Residence& residence = {});
   Parameters(const Parameters&) = delete;
 
   size_t size() const { return values_.size(); }
@@ -32,7 +47,7 @@ class Parameters {
   const at::Tensor& value(size_t index) const { return values_[index]; }
   // nullptr where `value` has the numbers; else it is a leaf that stands for them.
   const Int8Weight* int8(size_t index) const { return int8_[index].defined() ? &int8_[index] : nullptr; }
-  Weights weights() const { return {values_, int8_}; }
+  Weights weights() { return {values_, int8_, &uses_}; }
   const at::Tensor& gradient(size_t index) const { return gradients_[index]; }
 
   // Gradients to zero, no micro-batch accumulated.
@@ -50,19 +65,62 @@ class Parameters {
   // moved.
   void relocate(size_t first, size_t count, at::Device device);
 
-  // The tensors that hold a parameter: its value, or codes and scales, with the ends of their names.
+  // The layers' weights, their accumulators, or both. To the device needs room for them beside the slots.
+  void move_to_host(bool values, bool gradients);
+  void move_to_device(bool values, bool gradients);
+  // Slots, which are then there for the uses below.
+  void reserve();
+  // The coming passes use the layers in this order. May allocate slots.
+  void follow(const std::vector<LayerUse>& uses);
+  // Calls `visit` for each parameter in order, with its gradient or with both on its device. What it makes of
+  // the gradients is lost where they live on the host; values are kept if it is an update.
+  enum class Walk : uint8_t { kReadGradients, kReadBoth, kUpdate };
+  void walk(Walk kind, const std::function<void(size_t index)>& visit);
+
+  // The tensors that hold a parameter, wherever they live: its value, or codes and scales, with the ends of
+  // their names. They may be written, before the next use.
   std::vector<std::pair<const char*, at::Tensor>> stored(size_t index) const;
   // FNV-1a of all bytes of all parameters, in order.
   uint64_t hash() const;
 
  private:
   class Hook;
+  class Uses : public LayerUses {
+   public:
+    explicit Uses(const Parameters& owner) : owner_(owner) {}
+    bool wants(uint32_t layer) const override;
+    void begin(uint32_t layer, Pass pass) override;
+    void end(uint32_t layer, Pass pass) override;
+
+   private:
+    const Parameters& owner_;
+  };
+  struct Range {
+    size_t first = 0, count = 0;
+  };
+  using Tensors = std::vector<at::Tensor*>;
+
+  void add(const at::Tensor& initial, const Numerics& numerics, bool in_8_bits, const Residence& residence);
   void attach_hook(size_t index);
   void accumulate(size_t index);
+  bool can_stream(const Range& range) const;
+  int layer_of(size_t index) const { return layers_.empty() ? -1 : layers_[index]; }
+  Tensors tensors_of_values(const Range& range);
+  Tensors tensors_of_gradients(const Range& range);
+  void stream(StreamedLayers* streamed, uint32_t layer, const Tensors& tensors, bool are_zero);
+  void settle_on_device(StreamedLayers* streamed, uint32_t layer, const Tensors& tensors);
+  void renew_leaves(const Range& range);
+  void enter(Walk kind, size_t index) const;
+  void leave(Walk kind, size_t index) const;
 
   std::vector<std::string> names_;
+  std::vector<at::Device> devices_;
+  std::vector<int> layers_;
+  std::map<uint32_t, Range> ranges_;  // of layers
   std::vector<at::Tensor> values_, gradients_;
   std::vector<Int8Weight> int8_;
+  StreamedLayers streamed_values_{kWeightSlots}, streamed_gradients_{kGradientSlots};
+  Uses uses_{*this};
   std::vector<uint32_t> accumulated_;
   uint32_t micro_batch_ = 0;
 };

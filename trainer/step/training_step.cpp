@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "trainer/plan/parameters/weight_storage.h"
+#include "trainer/plan/schedule.h"
 #include "trainer/pretrained/parameters.h"
 
 namespace spillway::trainer {
@@ -30,6 +31,12 @@ std::vector<bool> in_8_bits(const Model& model, const Numerics& numerics) {
   result.reserve(model.table().size());
   for (const Parameter& parameter : model.table()) result.push_back(is_in_8_bits(numerics, parameter));
   return result;
+}
+
+Residence residence_of(const Model& model, const Plan& plan) {
+  Residence residence{.layers = {}, .values = plan.parameters, .gradients = plan.gradients};
+  for (const Parameter& parameter : model.table()) residence.layers.push_back(parameter.layer);
+  return residence;
 }
 
 std::vector<at::Tensor> initial_of(const Config& config) {
@@ -72,7 +79,7 @@ TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vect
       core_(core),
       moves_(moves),
       parameters_(names_of(model_), initial, devices_of(model_, devices_, plan), config.train.numerics,
-                  in_8_bits(model_, config.train.numerics)),
+                  in_8_bits(model_, config.train.numerics), residence_of(model_, plan)),
       optimizer_(parameters_, config.train, plan.optimizer, initial),
       loss_scale_(config.train.numerics.precision == Precision::kFp16Mixed, config.train.loss_scale,
                   config.train.loss_scale_interval),
@@ -157,6 +164,7 @@ std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const
   losses_.resize(micro_batch_count_);
   parameters_.begin_micro_batch(micro_batch);
   return guarded("forward", [&] {
+    parameters_.follow(training_uses(config_.model, plan));
     const at::Tensor sum = model_.loss_sum(parameters_.weights(), rows(batch_, first, count), plan, true);
     // By the targets of the whole batch, whatever the split and however many of them a micro-batch has.
     const at::Tensor scaled = sum * (loss_scale_.value() / double(targets_));
@@ -182,12 +190,15 @@ void TrainingStep::commit() {
 
 std::optional<Failure> TrainingStep::adopt(const Plan& from, const Plan& to) {
   return guarded("plan", [&] {
+    parameters_.move_to_host(to.parameters == Place::kHost, to.gradients == Place::kHost);
     if (from.optimizer != to.optimizer && to.optimizer == Place::kHost) optimizer_.move_to(Place::kHost);
     for (uint32_t layer = 0; layer < config_.model.all_layers(); ++layer) {
       const at::Device device = devices_.at(to.device_of(layer));
       parameters_.relocate(model_.first_of(layer), model_.count_of(layer), device);
       optimizer_.relocate(model_.first_of(layer), model_.count_of(layer), device);
     }
+    parameters_.move_to_device(to.parameters == Place::kDevice, to.gradients == Place::kDevice);
+    parameters_.reserve();
     if (from.optimizer != to.optimizer && to.optimizer == Place::kDevice) optimizer_.move_to(Place::kDevice);
   });
 }
@@ -216,6 +227,7 @@ std::optional<Failure> TrainingStep::evaluate(const Plan& plan) {
     const auto first = static_cast<uint32_t>(evaluation_losses_.size());
     const uint32_t count = std::min(plan.evaluation_batch, config_.evaluation.windows - first);
     auto failure = guarded("evaluation", [&] {
+      parameters_.follow(evaluation_uses(config_.model));
       const at::Tensor sums =
           model_.row_losses(parameters_.weights(), rows(evaluation_rows_, first, count), plan).cpu();
       const float* sum = sums.const_data_ptr<float>();

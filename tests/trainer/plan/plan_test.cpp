@@ -32,6 +32,8 @@ Plan random_plan(std::mt19937_64& random) {
   plan.optimizer = random() % 2 ? Place::kHost : Place::kDevice;
   plan.recompute_segment = 1 + random() % 4;
   plan.head_chunks = 1 + random() % 4;
+  plan.parameters = random() % 2 ? Place::kHost : Place::kDevice;
+  plan.gradients = random() % 2 ? Place::kHost : Place::kDevice;
   return normalised(plan);
 }
 
@@ -76,6 +78,8 @@ TEST(Plan, HashIsStableAcrossBuildsAndTellsPlansApart) {
             .optimizer = Place::kHost,
             .placement = {{4, 1}, {5, 1}}};
   EXPECT_EQ(to_string(plan), "micro_batch=4 evaluation_batch=8 recompute=0-2,5 optimizer=host device1=4-5");
+  EXPECT_EQ(to_string({.parameters = Place::kHost, .gradients = Place::kHost}),
+            "micro_batch=1 evaluation_batch=1 parameters=host gradients=host");
   EXPECT_EQ(hash(Plan{}), 0x643c0d9b87e635a9ull) << std::hex << hash(Plan{});
   std::mt19937_64 random(10);
   std::map<uint64_t, std::string> seen;
@@ -127,6 +131,8 @@ TEST(Plan, ErrorsNameTheLineAndTheNearestKey) {
       {"recompute_segment = 0", "'recompute_segment' must be between 1 and"},
       {"optimizer = \"disk\"", "\"device\" or \"host\", not \"disk\""},
       {"optimizer = \"\"", "\"device\" or \"host\""},
+      {"parameters = \"hots\"", "'parameters' must be \"device\" or \"host\", not \"hots\""},
+      {"gradients = 1", "'gradients' must be"},
       {"devices = [0, -1]", "device indices"},
       {"devices = [0,0,0,0,0,0,1]", "more layers than the model"},
       {"head_chunks = 0", "'head_chunks' must be between 1 and"},

@@ -48,7 +48,7 @@ bool fits(const Estimate& needed, uint64_t limit) {
          std::ranges::all_of(needed.evaluation_peak_bytes, within);
 }
 
-// Of every micro-batch, number of layers that are recomputed or of which a part is, place of the moments,
+// Of every micro-batch, number of layers that are recomputed or of which a part is, how much is on the host,
 // place to cut the layers in two, and the head whole or in chunks: seconds of a step beside the bytes that it
 // needs.
 struct Point {
@@ -67,9 +67,12 @@ std::vector<Point> exhaustive(const GridCase& grid, const Machine& machine) {
   const uint32_t layers = grid.shape.layers();
   for (uint32_t micro_batch = 1; micro_batch <= grid.shape.batch; ++micro_batch)
     for (uint32_t recomputed = 0; recomputed <= layers; ++recomputed)
-      for (const Place place : {Place::kDevice, Place::kHost})
+      for (int on_host = 0; on_host <= 3; ++on_host)
         for (uint32_t cut = machine.devices > 1 ? 0 : layers; cut <= layers; ++cut) {
-          Plan plan{.micro_batch = micro_batch, .optimizer = place};
+          Plan plan{.micro_batch = micro_batch};
+          if (on_host >= 1) plan.optimizer = Place::kHost;
+          if (on_host >= 2) plan.gradients = Place::kHost;
+          if (on_host >= 3) plan.parameters = Place::kHost;
           for (uint32_t layer = cut; layer < layers; ++layer) plan.placement[layer] = 1;
           for (const auto what : {&Plan::recompute, &Plan::recompute_mlp, &Plan::recompute_attention}) {
             if (what != &Plan::recompute && recomputed == 0) continue;
@@ -133,7 +136,7 @@ TEST(Planner, ADeepModelTakesFewEstimates) {
     machine.device_bytes = gib << 30;
     const Planned planned =
         find_plan({model, 64}, machine, Guarantee::kNumericallyEqual, {.evaluation_batch = 8});
-    EXPECT_LT(planned.estimates, 2000u) << gib << " GiB";
+    EXPECT_LT(planned.estimates, 3000u) << gib << " GiB";
   }
 }
 

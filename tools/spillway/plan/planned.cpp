@@ -89,7 +89,8 @@ std::string margin_text() {
 std::string parts_text(const trainer::StepTime& time) {
   const std::pair<const char*, double> parts[] = {
       {"compute", time.compute},     {"device memory", time.memory}, {"launches", time.launches},
-      {"optimizer", time.optimizer}, {"host link", time.host_link},  {"peer link", time.peer_link}};
+      {"optimizer", time.optimizer}, {"host link", time.host_link},  {"peer link", time.peer_link},
+      {"streamed", time.streamed}};
   std::string text = duration_text(uint64_t(1e6 * time.seconds())) + " a step:";
   for (const auto& [name, seconds] : parts)
     if (seconds > 0.005 * time.seconds())
@@ -102,7 +103,7 @@ PlanJson time_json(const trainer::StepTime& time) {
   return {{"total_us", microseconds(time.seconds())},      {"compute_us", microseconds(time.compute)},
           {"device_memory_us", microseconds(time.memory)}, {"launches_us", microseconds(time.launches)},
           {"optimizer_us", microseconds(time.optimizer)},  {"host_link_us", microseconds(time.host_link)},
-          {"peer_link_us", microseconds(time.peer_link)}};
+          {"peer_link_us", microseconds(time.peer_link)},  {"streamed_us", microseconds(time.streamed)}};
 }
 
 PlanJson candidate_json(const PlanReport& report, const trainer::Candidate& candidate) {

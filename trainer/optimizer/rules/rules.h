@@ -93,6 +93,7 @@ class AdafactorRule : public UpdateRule {
  public:
   AdafactorRule(const TrainConfig& train, size_t parameters) : train_(train), next_(parameters) {}
   void prepare(const Update& update, const Updated& of) override;
+  bool prepares() const override { return true; }
   void begin(const Update&) override {}
   void apply(const Tile& tile) override;
   void finish(const Updated& of) override;

@@ -3,6 +3,7 @@
 // Thread-safety: pure functions. Errors: none. Units: bytes.
 #pragma once
 #include <cstdint>
+#include <vector>
 
 #include "trainer/plan/numerics.h"
 #include "trainer/plan/parameters/parameter_table.h"
@@ -15,5 +16,18 @@ bool is_in_8_bits(const Numerics& numerics, const Parameter& parameter);
 
 // Of the weight that the model computes with: codes and scales, or numbers.
 uint64_t stored_bytes(const Numerics& numerics, const Parameter& parameter);
+
+// What a layer's tensors that come to a device together begin at a multiple of: as an allocator's blocks do,
+// because GPUs' kernels may sum in another order from another alignment.
+inline constexpr uint64_t kTensorAlignment = 512;
+inline constexpr uint64_t in_a_block(uint64_t bytes) {
+  return (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
+}
+
+// The bytes of a layer's weights and of its gradients, each in a block of its own.
+struct LayerBytes {
+  uint64_t weights = 0, gradients = 0;
+};
+std::vector<LayerBytes> layer_bytes(const Numerics& numerics, const std::vector<Parameter>& table);
 
 }  // namespace spillway::trainer

@@ -51,6 +51,18 @@ void read_devices(StrictTable& table, uint32_t layers, std::map<uint32_t, uint32
   *out = std::move(read);
 }
 
+void read_place(StrictTable& table, const char* key, Place* out) {
+  std::string place = *out == Place::kHost ? "host" : "device";
+  table.text(key, &place);
+  if (place == "host")
+    *out = Place::kHost;
+  else if (place == "device")
+    *out = Place::kDevice;
+  else
+    table.fail(*table.node(key),
+               "'" + std::string(key) + "' must be \"device\" or \"host\", not \"" + place + "\"");
+}
+
 }  // namespace
 
 void read_plan(StrictTable& table, uint32_t layers, Plan* plan, bool* automatic_micro_batch) {
@@ -68,14 +80,9 @@ void read_plan(StrictTable& table, uint32_t layers, Plan* plan, bool* automatic_
   read_layers(table, "recompute_mlp", layers, &plan->recompute_mlp);
   table.integer("recompute_segment", &plan->recompute_segment, 1, 1 << 20);
   read_devices(table, layers, &plan->placement);
-  std::string place = plan->optimizer == Place::kHost ? "host" : "device";
-  table.text("optimizer", &place);
-  if (place == "host")
-    plan->optimizer = Place::kHost;
-  else if (place == "device")
-    plan->optimizer = Place::kDevice;
-  else
-    table.fail(*table.node("optimizer"), "'optimizer' must be \"device\" or \"host\", not \"" + place + "\"");
+  read_place(table, "optimizer", &plan->optimizer);
+  read_place(table, "parameters", &plan->parameters);
+  read_place(table, "gradients", &plan->gradients);
 }
 
 std::optional<Plan> parse_plan(std::string_view toml_text, uint32_t layers, const Plan& defaults,

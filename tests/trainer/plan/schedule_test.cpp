@@ -1,0 +1,106 @@
+// The order in which layers are used, and what it needs where they live on the host.
+#include "trainer/plan/schedule.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/trainer/small_models.h"
+#include "trainer/plan/parameters/parameter_table.h"
+#include "trainer/plan/parameters/weight_storage.h"
+
+namespace spillway::trainer {
+namespace {
+
+// "0 1 1' 0'": a backward has a stroke.
+std::string text_of(const std::vector<LayerUse>& uses) {
+  std::string text;
+  for (const LayerUse& use : uses)
+    text += (text.empty() ? "" : " ") + std::to_string(use.layer) + (use.backward ? "'" : "");
+  return text;
+}
+
+TEST(Schedule, TheBackwardBeginsWhereTheForwardEnds) {
+  const Architecture model = small_gpt2(3, 16, 2, 8);
+  EXPECT_EQ(text_of(training_uses(model, {})), "0 1 2 2' 1' 0'");
+  EXPECT_EQ(text_of(training_uses(model, {.recompute = {0, 1, 2}})), "0 1 2 2' 1' 0'");
+  EXPECT_EQ(text_of(evaluation_uses(model)), "0 1 2");
+}
+
+TEST(Schedule, ASegmentsLayersComeOnceMoreBeforeTheirBackward) {
+  const Plan plan{.recompute = {0, 1, 2}, .recompute_segment = 2};
+  EXPECT_EQ(text_of(training_uses(small_gpt2(4, 16, 2, 8), plan)), "0 1 2 3 3' 2' 0 1 1' 0'");
+}
+
+TEST(Schedule, ASegmentEndsWithTheEncoder) {
+  Architecture model = small_model_of(Family::kT5, 0);
+  model.layers = model.decoder_layers = 2;
+  const Plan plan{.recompute = {0, 1, 2, 3}, .recompute_segment = 4};
+  EXPECT_EQ(text_of(training_uses(model, plan)), "0 1 2 3 2 3 3' 2' 0 1 1' 0'");
+}
+
+TEST(Schedule, TheNextLayersAreOthersThanThePresentOneAndAnOrderBeginsAnew) {
+  UseOrder order({0, 1, 2, 2, 1, 0});
+  EXPECT_EQ(order.next(2), (std::vector<uint32_t>{0, 1}));
+  order.move_to(2);
+  EXPECT_EQ(order.next(2), (std::vector<uint32_t>{1, 0}));
+  order.move_to(2);
+  order.move_to(1);
+  order.move_to(0);
+  EXPECT_EQ(order.next(5), (std::vector<uint32_t>{1, 2}));
+  order.move_to(7);
+  EXPECT_EQ(order.next(1), (std::vector<uint32_t>{1})) << "a use that the order has not is no step of it";
+}
+
+TEST(Schedule, WhatIsHereAtTheTurnIsNotCopiedAgain) {
+  // Of four layers two are there when the backward begins, and two when the next forward does.
+  EXPECT_EQ(copied_layers({0, 1, 2, 3, 3, 2, 1, 0}, 2), (std::vector<uint32_t>{2, 3, 1, 0}));
+  EXPECT_EQ(copied_layers({0, 1, 2, 3}, 2).size(), 4u);
+  EXPECT_EQ(copied_layers({0, 1, 1, 0}, 2).size(), 0u) << "both stay";
+}
+
+TEST(Streams, SlotsFollowTheLargestLayerAndNotTheDepth) {
+  const auto needed = [](uint32_t layers) {
+    const Shape shape{small_gpt2(layers, 256, 4, 64), 4};
+    Plan plan{.micro_batch = 1, .optimizer = Place::kHost};
+    for (uint32_t layer = 0; layer < layers; ++layer) plan.recompute.insert(layer);
+    plan.parameters = plan.gradients = Place::kHost;
+    return estimate(shape, plan, {});
+  };
+  const Estimate few = needed(4), many = needed(16);
+  const uint64_t inputs = 64 * 256 * 4;  // of a layer, kept for its backward
+  EXPECT_EQ(many.device_peak_bytes[0] - few.device_peak_bytes[0], 12 * inputs);
+  EXPECT_GT(many.host_bytes, 3 * few.host_bytes);
+}
+
+TEST(Streams, APassTakesTheLongerOfItsComputationAndItsCopies) {
+  const Shape shape{small_gpt2(8, 256, 4, 64), 4};
+  Plan plan{.micro_batch = 2, .gradients = Place::kHost};
+  const std::vector<LayerBytes> layers = layer_bytes({}, parameter_table(shape.model));
+  const double all = 8 * double(layers[0].gradients);
+  Machine machine{.host_bytes_per_second = 1e12};
+  StepTime time = estimate(shape, plan, machine).time;
+  EXPECT_NEAR(time.streamed, 2 * all / 1e12, 1e-12) << "out after each micro-batch";
+  EXPECT_NEAR(time.host_link, 2 * all / 1e12, 1e-12) << "in for the norm and for the update";
+  EXPECT_NEAR(time.seconds(), estimate(shape, {.micro_batch = 2}, machine).time.seconds() + time.host_link,
+              1e-12);
+  machine.host_bytes_per_second = 1e6;
+  time = estimate(shape, plan, machine).time;
+  EXPECT_NEAR(time.seconds(), time.streamed + time.optimizer + time.host_link, 1e-12);
+  EXPECT_STREQ(time.limit(), "host link");
+}
+
+TEST(Streams, AnInt8MatrixHasItsScalesInTheBlock) {
+  const Architecture model = small_model_of(Family::kLlama, 0);
+  const Numerics int8{.precision = Precision::kInt8};
+  uint64_t stored = 0, tensors = 0;
+  for (const Parameter& parameter : parameter_table(model)) {
+    if (parameter.layer != 0) continue;
+    stored += stored_bytes(int8, parameter), tensors += is_in_8_bits(int8, parameter) ? 2 : 1;
+  }
+  const LayerBytes bytes = layer_bytes(int8, parameter_table(model))[0];
+  EXPECT_GE(bytes.weights, stored);
+  EXPECT_LT(bytes.weights, stored + tensors * kTensorAlignment);
+}
+
+}  // namespace
+}  // namespace spillway::trainer

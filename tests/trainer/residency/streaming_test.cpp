@@ -1,0 +1,196 @@
+// Layers whose weights or gradients live on the host: the bits of a training that has them on the card, and
+// the card's memory that they leave.
+#include "tests/trainer/simulated.h"
+#include "trainer/app/trainer.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/plan/parameters/parameter_table.h"
+
+namespace spillway::trainer {
+namespace {
+
+struct Streams {
+  Family family;
+  Numerics numerics;
+};
+
+// With dropout, clipped gradients, two micro-batches and, in float16, a loss scale that overflows.
+class Streaming : public Simulated, public testing::WithParamInterface<Streams> {
+ protected:
+  static constexpr uint64_t kSteps = 20;
+
+  Streaming() {
+    const auto [family, numerics] = GetParam();
+    config_.model = small_model(family, 4, 16, 2, family == Family::kT5 ? 12 : 8, 0.1);
+    if (family == Family::kLlama) config_.model.key_value_heads = 1;
+    if (family == Family::kT5) config_.model.layers = config_.model.decoder_layers = 2;
+    config_.train = {.steps = kSteps, .batch = 4, .clip = 0.5, .warmup = 2};
+    config_.train.numerics = numerics;
+    config_.train.loss_scale = 0x1p24;  // far too large
+    config_.train.loss_scale_interval = 5;
+    corpus_ = test_corpus(scratch_, config_.model);
+    for (uint32_t layer = 0; layer < config_.model.all_layers(); ++layer) all_.insert(layer);
+  }
+  ~Streaming() override { EXPECT_EQ(violations(), ""); }
+
+  Outcome under(const Plan& plan) {
+    return run(Injection::kNone, 0, kSteps, std::vector<Plan>(kSteps, plan)).outcome;
+  }
+
+  std::set<uint32_t> all_;
+};
+INSTANTIATE_TEST_SUITE_P(
+    Of, Streaming,
+    testing::Values(Streams{Family::kGpt2, {Precision::kFp16Mixed, OptimizerKind::kAdamW}},
+                    Streams{Family::kLlama, {Precision::kInt8, OptimizerKind::kAdamW8bit}},
+                    Streams{Family::kT5, {Precision::kFloat32, OptimizerKind::kAdamW}},
+                    Streams{Family::kT5, {Precision::kBf16Mixed, OptimizerKind::kAdafactor}}),
+    [](const auto& info) {
+      return std::string(name_of(info.param.family)) + "_" + case_name(info.param.numerics);
+    });
+
+TEST_P(Streaming, GivesTheBitsOfAPlainRun) {
+  const Outcome plain = under(config_.plan);
+  std::vector<Plan> plans;
+  const auto with = [&](auto change) { change(plans.emplace_back(config_.plan)); };
+  with([](Plan& plan) { plan.parameters = Place::kHost; });
+  with([](Plan& plan) { plan.gradients = Place::kHost; });
+  with([](Plan& plan) { plan.parameters = plan.gradients = plan.optimizer = Place::kHost; });
+  with([this](Plan& plan) { plan.parameters = plan.gradients = Place::kHost, plan.recompute = all_; });
+  with([this](Plan& plan) {
+    plan.parameters = plan.gradients = Place::kHost, plan.recompute = all_, plan.recompute_segment = 2;
+  });
+  with([this](Plan& plan) {
+    plan.parameters = plan.gradients = Place::kHost, plan.recompute_attention = all_;
+    plan.recompute_mlp = {1};
+  });
+  for (const Plan& plan : plans) EXPECT_EQ(under(plan), plain) << to_string(plan);
+}
+
+// From the card to the host and back, to a second card and back, in the middle of a training.
+TEST_P(Streaming, MovesToTheHostToAnotherCardAndBackKeepTheBits) {
+  devices_.emplace_back(at::kCUDA, 1);
+  const std::vector<Plan> plain(8, config_.plan);
+  Plan weights = config_.plan, both = config_.plan, there = config_.plan, recomputed = config_.plan;
+  weights.parameters = Place::kHost;
+  both.parameters = both.gradients = Place::kHost;
+  there = both;
+  there.placement = {{1, 1}, {3, 1}};
+  recomputed = there;
+  recomputed.recompute = all_, recomputed.gradients = Place::kDevice;
+  Plan moved = config_.plan;
+  moved.placement = there.placement;
+  EXPECT_EQ(reference({config_.plan, weights, both, there, recomputed, moved, there, config_.plan}),
+            reference(plain));
+}
+
+TEST_P(Streaming, TheCommitMakesNoRequest) {
+  config_.plan.parameters = config_.plan.gradients = Place::kHost;
+  expect_quiet_commits();
+}
+
+TEST_P(Streaming, GoesOnFromACheckpointOfAnotherPlace) {
+  const std::string path = scratch_.file("checkpoint");
+  std::string error;
+  config_.train.steps = 6;
+  Fixture plain(config_, corpus_, devices_);
+  const auto steps = [](Fixture& fixture, uint64_t from, uint64_t to) {
+    for (uint64_t step = from; step < to; ++step) ASSERT_EQ(fixture.step.run(step), StepOutcome::kDone);
+  };
+  steps(plain, 0, 6);
+  Config on_host = config_;
+  on_host.plan.parameters = on_host.plan.gradients = Place::kHost;
+  for (const auto& [first, second] : {std::pair(config_, on_host), std::pair(on_host, config_)}) {
+    Fixture begun(first, corpus_, devices_);
+    steps(begun, 0, 3);
+    ASSERT_TRUE(save_checkpoint(path, first, corpus_, begun.program, first.plan, &error)) << error;
+    Fixture resumed(second, corpus_, devices_);
+    steps(resumed, 0, 1);  // what it has on the card is of other weights
+    ASSERT_TRUE(load_checkpoint(path, second, &resumed.program, &error)) << error;
+    steps(resumed, 3, 6);
+    EXPECT_EQ(resumed.program.parameters().hash(), plain.program.parameters().hash());
+    const auto weights = resumed.program.trained_weights(), wanted = plain.program.trained_weights();
+    for (size_t i = 0; i < wanted.size(); ++i) EXPECT_TRUE(weights[i].cpu().equal(wanted[i].cpu())) << i;
+    for (Fixture* fixture : {&resumed, &plain}) {
+      fixture->program.begin_evaluation();
+      ASSERT_FALSE(fixture->program.evaluate(second.plan));
+      fixture->program.end_evaluation();
+    }
+    EXPECT_EQ(resumed.program.evaluation_loss(), plain.program.evaluation_loss());
+  }
+}
+
+// Small ones, of which every request fails.
+class StreamingFailures : public Simulated {
+ protected:
+  StreamingFailures() {
+    config_.model = small_gpt2(4, 16, 2, 8, 0.1);
+    config_.recovery.floor = Guarantee::kBitExact;
+    every_ = 5;
+  }
+};
+
+TEST_F(StreamingFailures, EveryRequestFailingUntilAMoveGivesTheUndisturbedBits) {
+  config_.plan.recompute = {0, 1, 2, 3};
+  config_.plan.recompute_segment = 2;
+  config_.plan.optimizer = Place::kHost;
+  every_ = 9;
+  expect_served(sweep(Injection::kUntilAMove), "parameters_to_host");
+  config_.plan.parameters = Place::kHost;
+  references_.clear();
+  expect_served(sweep(Injection::kUntilAMove), "gradients_to_host");
+}
+
+TEST_F(StreamingFailures, EveryRequestOfAStreamedStepFailingOnceIsServedToTheBit) {
+  config_.plan.parameters = config_.plan.gradients = Place::kHost;
+  expect_served(sweep(Injection::kOnce), "");
+}
+
+TEST_F(StreamingFailures, EveryRequestOfAStreamedStepFailingUntilAMoveGivesTheUndisturbedBits) {
+  config_.plan.parameters = config_.plan.gradients = Place::kHost;
+  every_ = 9;
+  expect_served(sweep(Injection::kUntilAMove), "recompute");
+}
+
+TEST_F(StreamingFailures, EveryDriverCallFailingOnceIsServedToTheBit) {
+  config_.model = small_gpt2(4, 64, 2, 64);
+  config_.plan.parameters = config_.plan.gradients = Place::kHost;
+  every_ = 1;
+  EXPECT_EQ(sweep(Injection::kDriverOnce).gave_up, 0u);
+}
+
+class StreamingMemory : public Simulated {
+ protected:
+  void train_layers(uint32_t layers, uint64_t limit, Results* results) {
+    Config config = config_;
+    config.model = small_gpt2(layers, 128, 2, 16);
+    config.train = {.steps = 3, .batch = 2, .warmup = 1};
+    config.plan = {.micro_batch = 1, .evaluation_batch = 1, .optimizer = Place::kHost};
+    for (uint32_t layer = 0; layer < layers; ++layer) config.plan.recompute.insert(layer);
+    config.plan.parameters = config.plan.gradients = Place::kHost;
+    config.data.corpus = scratch_.corpus();
+    config.run.out = scratch_.file("run");
+    config.run.limit_bytes = limit;
+    core_.table()->empty_cache(0, SPILLWAY_EVERY_POOL);
+    *results = train(config, {.resume = "", .stop = nullptr, .quiet = true});
+    set_limits(0);
+    ASSERT_EQ(results->exit_code, kExitDone) << results->verdict;
+  }
+};
+
+TEST_F(StreamingMemory, ThePeakFollowsTheLargestLayerAndNotTheDepth) {
+  Results few, many;
+  train_layers(4, 0, &few);
+  train_layers(16, 0, &many);
+  const uint64_t inputs = 16 * 128 * 4;  // of a layer, kept for its backward
+  EXPECT_LE(many.memory.at(0).peak_live, few.memory.at(0).peak_live + 13 * inputs);
+}
+
+TEST_F(StreamingMemory, AModelOfFourTimesTheCardTrains) {
+  Results results;
+  const uint64_t states = 16 * parameter_count(small_gpt2(32, 128, 2, 16));  // values, gradients and moments
+  train_layers(32, states / 4, &results);
+  EXPECT_TRUE(results.records.empty());
+}
+
+}  // namespace
+}  // namespace spillway::trainer

@@ -1,0 +1,63 @@
+#include "trainer/plan/streams.h"
+
+#include <algorithm>
+
+namespace spillway::trainer {
+
+LayerStreams::LayerStreams(const Shape& shape, const Plan& plan, uint32_t devices,
+                           const std::vector<Parameter>& table)
+    : weights_(plan.parameters == Place::kHost),
+      gradients_(plan.gradients == Place::kHost),
+      prepares_(shape.numerics.optimizer == OptimizerKind::kAdafactor),
+      layers_(layer_bytes(shape.numerics, table)),
+      uses_(devices),
+      slots_(devices) {
+  const auto device_of = [&](uint32_t layer) { return std::min(plan.device_of(layer), devices - 1); };
+  for (const LayerUse& use : training_uses(shape.model, plan)) uses_[device_of(use.layer)].push_back(use);
+  std::vector<Roles> largest(devices);
+  std::vector<uint32_t> count(devices);
+  for (uint32_t layer = 0; layer < layers_.size(); ++layer) {
+    const LayerBytes& bytes = layers_[layer];
+    Roles& most = largest[device_of(layer)];
+    most = {std::max(most.weights, bytes.weights), std::max(most.gradients, bytes.gradients)};
+    ++count[device_of(layer)];
+    if (weights_) on_host_.weights += bytes.weights;
+    if (gradients_) on_host_.gradients += bytes.gradients;
+  }
+  for (uint32_t device = 0; device < devices; ++device) {
+    if (weights_) slots_[device].weights = std::min(kWeightSlots, count[device]) * largest[device].weights;
+    if (gradients_)
+      slots_[device].gradients = std::min(kGradientSlots, count[device]) * largest[device].gradients;
+  }
+}
+
+LayerStreams::Copies LayerStreams::of_device(uint32_t micro_batches,
+                                             const std::vector<LayerUse>& uses) const {
+  Copies copies;
+  if (weights_)
+    for (const uint32_t layer : copied_layers(layers_of(uses, false), kWeightSlots))
+      copies.in += micro_batches * layers_[layer].weights;
+  if (!gradients_) return copies;
+  const std::vector<uint32_t> backward = layers_of(uses, true);
+  // The first micro-batch's are sums of nothing before it.
+  for (const uint32_t layer : copied_layers(backward, kGradientSlots))
+    copies.in += (micro_batches - 1) * layers_[layer].gradients;
+  for (const uint32_t layer : backward) copies.out += micro_batches * layers_[layer].gradients;
+  return copies;
+}
+
+LayerStreams::Copies LayerStreams::of_passes(uint32_t micro_batches) const {
+  Copies all;
+  for (const std::vector<LayerUse>& uses : uses_) {
+    const Copies copies = of_device(micro_batches, uses);
+    all.in += copies.in, all.out += copies.out;
+  }
+  return all;
+}
+
+LayerStreams::Copies LayerStreams::of_update() const {
+  const uint64_t reads = prepares_ ? 1 : 0;  // of both, before the update
+  return {.in = (2 + reads) * on_host_.gradients + (1 + reads) * on_host_.weights, .out = on_host_.weights};
+}
+
+}  // namespace spillway::trainer

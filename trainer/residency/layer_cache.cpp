@@ -1,0 +1,178 @@
+#include "trainer/residency/layer_cache.h"
+
+#include <algorithm>
+
+namespace spillway::trainer {
+namespace {
+
+at::Tensor beginning_of(const at::Tensor& memory, const LayerBlock& block) {
+  return memory.narrow(0, 0, int64_t(block.bytes()));
+}
+
+}  // namespace
+
+LayerCache::LayerCache(at::Device device, uint32_t most_slots)
+    : device_(device),
+      most_slots_(most_slots),
+      to_device_(CopyStream::of(device, Direction::kToDevice)),
+      to_host_(CopyStream::of(device, Direction::kToHost)) {}
+
+// The host's memory goes: no copy may still read or write it.
+LayerCache::~LayerCache() {
+  try {
+    wait_on_host(to_host_.copied());
+    wait_on_host(to_device_.copied());
+  } catch (const std::exception&) {  // the device is lost, and its copies with it
+  }
+}
+
+void LayerCache::add(uint32_t layer, LayerBlock block, bool is_zero) {
+  entries_.insert_or_assign(layer, Entry{std::move(block), is_zero, nullptr});
+}
+
+void LayerCache::remove(uint32_t layer) {
+  if (Slot* slot = slot_of(layer)) slot->layer.reset(), slot->changed = false;
+  entries_.erase(layer);
+  if (entries_.empty()) slots_.clear();
+}
+
+void LayerCache::reserve() {
+  int64_t bytes = 0;
+  for (const auto& [layer, entry] : entries_) bytes = std::max(bytes, int64_t(entry.block.bytes()));
+  const size_t count = std::min<size_t>(most_slots_, entries_.size());
+  if (slots_.size() == count && (count == 0 || slots_[0].memory.numel() == bytes)) return;
+  synchronise();
+  slots_.clear();
+  std::vector<Slot> slots(count);
+  for (Slot& slot : slots) slot.memory = at::empty({bytes}, at::device(device_).dtype(at::kByte));
+  slots_ = std::move(slots);
+}
+
+LayerCache::Slot* LayerCache::slot_of(uint32_t layer) {
+  const auto found = std::ranges::find(slots_, layer, &Slot::layer);
+  return found == slots_.end() ? nullptr : &*found;
+}
+
+// One that nobody uses, best with a layer that does not come next.
+LayerCache::Slot* LayerCache::free_slot(uint32_t layer, const std::vector<uint32_t>& next) {
+  Slot* found = nullptr;
+  for (Slot& slot : slots_) {
+    if (slot.users > 0) continue;
+    const bool comes =
+        slot.layer && (slot.layer == layer || std::ranges::find(next, *slot.layer) != next.end());
+    if (!comes) return &slot;
+    found = &slot;
+  }
+  return found;
+}
+
+CopyStream::Mark LayerCache::last_use(const Slot& slot) const {
+  return slot.in_doubt ? to_device_.computed() : slot.used;
+}
+
+void LayerCache::write_back(Slot* slot) {
+  Entry& entry = entries_.at(*slot->layer);
+  to_host_.wait_for(last_use(*slot));
+  to_host_.copy(entry.block.all(), beginning_of(slot->memory, entry.block));
+  entry.written = slot->written = to_host_.copied();
+  slot->changed = false;
+}
+
+void LayerCache::fetch(Slot* slot, uint32_t layer) {
+  if (slot->changed) write_back(slot);
+  slot->layer.reset();
+  const Entry& entry = entries_.at(layer);
+  to_device_.wait_for(last_use(*slot));
+  slot->in_doubt = false;
+  to_device_.wait_for(slot->written);
+  to_device_.wait_for(entry.written);
+  to_device_.copy(beginning_of(slot->memory, entry.block), entry.block.all());
+  slot->filled = to_device_.copied();
+  slot->layer = layer;
+}
+
+void LayerCache::clear(Slot* slot, uint32_t layer) {
+  if (slot->changed) write_back(slot);
+  slot->layer.reset();
+  Entry& entry = entries_.at(layer);
+  compute_after(slot->written, device_);
+  compute_after(slot->filled, device_);
+  beginning_of(slot->memory, entry.block).zero_();
+  slot->layer = layer;
+  slot->changed = true;
+  entry.zero = false;
+}
+
+void LayerCache::fetch_next(std::optional<uint32_t> present) {
+  const std::vector<uint32_t> next = order_.next(uint32_t(slots_.size()) - (present ? 1 : 0));
+  for (const uint32_t layer : next) {
+    if (slot_of(layer) != nullptr || entries_.at(layer).zero) continue;
+    Slot* slot = free_slot(present.value_or(layer), next);
+    const bool comes = slot != nullptr && slot->layer && std::ranges::find(next, *slot->layer) != next.end();
+    if (slot == nullptr || comes) return;
+    fetch(slot, layer);
+  }
+}
+
+void LayerCache::follow(std::vector<uint32_t> uses) {
+  const at::NoGradGuard no_grad;
+  std::erase_if(uses, [this](uint32_t layer) { return !entries_.contains(layer); });
+  order_ = UseOrder(std::move(uses));
+  fetch_next(std::nullopt);
+}
+
+void LayerCache::begin(uint32_t layer, Use use) {
+  const at::NoGradGuard no_grad;
+  order_.move_to(layer);
+  Slot* slot = slot_of(layer);
+  if (slot == nullptr) {
+    slot = free_slot(layer, order_.next(uint32_t(slots_.size())));
+    TORCH_CHECK(slot != nullptr, "layer ", layer, " is used, and all ", slots_.size(),
+                " slots for layers of ", device_, " are in use");
+    entries_.at(layer).zero ? clear(slot, layer) : fetch(slot, layer);
+  }
+  compute_after(slot->filled, device_);
+  if (slot->users++ == 0) entries_.at(layer).block.attach(slot->memory.mutable_data_ptr());
+  slot->changed |= use == Use::kWrite;
+  fetch_next(layer);
+}
+
+void LayerCache::end(uint32_t layer, After after) {
+  const at::NoGradGuard no_grad;
+  Slot* slot = slot_of(layer);
+  if (slot == nullptr || slot->users == 0 || --slot->users > 0) return;
+  entries_.at(layer).block.detach();
+  slot->in_doubt = true;
+  slot->used = to_device_.computed();
+  slot->in_doubt = false;
+  if (after == After::kWorthless)
+    slot->layer.reset(), slot->changed = false;
+  else if (slot->changed)
+    write_back(slot);
+}
+
+void LayerCache::let_go() {
+  for (Slot& slot : slots_) {
+    if (slot.users == 0) continue;
+    slot.users = 0, slot.in_doubt = true;
+    if (slot.layer) entries_.at(*slot.layer).block.detach();
+  }
+}
+
+void LayerCache::synchronise() {
+  for (Slot& slot : slots_)
+    if (slot.changed) write_back(&slot);
+  wait_on_host(to_host_.copied());
+  wait_on_host(to_device_.copied());
+}
+
+void LayerCache::forget() {
+  for (Slot& slot : slots_) slot.layer.reset();
+}
+
+void LayerCache::set_zero() {
+  for (Slot& slot : slots_) slot.layer.reset(), slot.changed = false;
+  for (auto& [layer, entry] : entries_) entry.zero = true;
+}
+
+}  // namespace spillway::trainer
