@@ -5,6 +5,20 @@
 #include "trainer/step/random_state.h"
 
 namespace spillway::trainer {
+namespace {
+
+// Weights, and what other layers read too.
+std::vector<at::Tensor> tensors_that_stay(const std::vector<BoundLayer>& group) {
+  std::vector<at::Tensor> stay;
+  for (const BoundLayer& layer : group)
+    for (const BoundPart& part : layer) {
+      part.weights.append_to(&stay);
+      stay.insert(stay.end(), part.reads.begin(), part.reads.end());
+    }
+  return stay;
+}
+
+}  // namespace
 
 ParameterKeys::ParameterKeys(const Architecture& model) : layers(model.all_layers()) {
   const std::vector<Parameter> table = parameter_table(model);
@@ -40,9 +54,28 @@ BoundLayer Forward::bound(uint32_t layer, LayerParts parts, const Reads& reads) 
   return result;
 }
 
+at::Tensor Forward::computed(uint32_t layer, std::vector<BoundLayer> group, const at::Tensor& x) const {
+  const LayerSettings settings{&model, training};
+  if (plan.recompute.contains(layer)) return recomputed(settings, x, std::move(group));
+  at::Tensor result = x;
+  for (const BoundPart& part : group[0])
+    result = plan.recomputes(layer, part.part) ? recomputed(settings, result, {{part}})
+                                               : trainer::run(settings, part, result);
+  return result;
+}
+
+at::Tensor Forward::run_group(uint32_t layer, std::vector<BoundLayer> group, const at::Tensor& x) const {
+  if (activations == nullptr) return computed(layer, std::move(group), x);
+  const auto end = layer + static_cast<uint32_t>(group.size());
+  ActivationPass::Layer kept(*activations, device_of(layer), plan.offloads(layer, end, model.all_layers()),
+                             tensors_that_stay(group));
+  at::Tensor result = computed(layer, std::move(group), x);
+  kept.end(result);
+  return result;
+}
+
 at::Tensor Forward::run(uint32_t first, uint32_t count, LayerParts parts, at::Tensor x,
                         const Reads& reads) const {
-  const LayerSettings settings{&model, training};
   for (uint32_t layer = first, end = first + count; layer < end;) {
     std::vector<BoundLayer> group;
     x = x.to(device_of(layer));
@@ -50,13 +83,7 @@ at::Tensor Forward::run(uint32_t first, uint32_t count, LayerParts parts, at::Te
     if (draws()) random.emplace(outer().device(), device_of(layer));
     const uint32_t next = plan.segment_end(layer, end);
     for (uint32_t member = layer; member < next; ++member) group.push_back(bound(member, parts, reads));
-    if (plan.recompute.contains(layer)) {
-      x = recomputed(settings, x, std::move(group));
-    } else {
-      for (const BoundPart& part : group[0])
-        x = plan.recomputes(layer, part.part) ? recomputed(settings, x, {{part}})
-                                              : trainer::run(settings, part, x);
-    }
+    x = run_group(layer, std::move(group), x);
     layer = next;
   }
   return x;

@@ -61,6 +61,7 @@ class Counter {
         add(name_of(static_cast<Kind>(kind)), device, step.at_peak(device)[kind]);
       out_.evaluation_peak_bytes[device] += evaluation.peak(device);
     }
+    add_on_host("activations", step.host_bytes());
     count_time(step.time());
     return std::move(out_);
   }
@@ -72,7 +73,10 @@ class Counter {
   }
 
   TapePass pass(uint32_t rows, bool training) const {
-    return {model_, plan_, rows, devices_, training, machine_.workspace_bytes, shape_.numerics.precision};
+    TapePass pass{model_, plan_, rows, devices_, training, machine_.workspace_bytes};
+    pass.precision = shape_.numerics.precision;
+    pass.offload_least_bytes = shape_.offload_least_bytes;
+    return pass;
   }
 
   uint32_t device_of(int layer) const {
@@ -106,9 +110,13 @@ class Counter {
       add("room to update in", device, update_scratch_bytes(numerics, sizes[device], on_host));
       states_ += states[device];
     }
-    if (!on_host) return;
-    out_.host_bytes = states_;
-    out_.items.push_back({"optimizer state", 0, true, out_.host_bytes});
+    if (on_host) add_on_host("optimizer state", states_);
+  }
+
+  void add_on_host(std::string name, uint64_t bytes) {
+    if (bytes == 0) return;
+    out_.host_bytes += bytes;
+    out_.items.push_back({std::move(name), 0, true, bytes});
   }
 
   // Of all micro-batches: equal ones, and one of the rows that are left.
@@ -125,7 +133,9 @@ class Counter {
     out_.time.compute += times * part.compute;
     out_.time.memory += times * part.memory;
     out_.time.launches += times * part.launches;
+    out_.time.host_link += times * part.host_link;
     out_.time.peer_link += times * part.peer_link;
+    out_.time.overlapped += times * part.overlapped;
     out_.time.operations += times * part.operations;
   }
 

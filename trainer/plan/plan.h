@@ -46,10 +46,16 @@ struct Plan {
   // Of so many layers in a row that are computed again, on one device, only the first one's input is kept.
   uint32_t recompute_segment = 1;
   uint32_t head_chunks = 1;  // of the target tokens, one of which has logits at a time; at least 1
+  // Layers of which the host has what they keep for the backward, until it comes to them. Of a segment the
+  // first layer counts.
+  std::set<uint32_t> offload{};
 
   bool operator==(const Plan&) const = default;
   uint32_t device_of(uint32_t layer) const;
   bool recomputes(uint32_t layer, Part part) const;  // alone, or with its layer
+  // Of layers [layer, end), computed together, of a model of so many: the last of all keep theirs, because
+  // their backward begins at once.
+  bool offloads(uint32_t layer, uint32_t end, uint32_t layers) const;
   // Behind the last of the layers from `layer` on, up to `end`, that are computed again together.
   uint32_t segment_end(uint32_t layer, uint32_t end) const;
 };
@@ -63,14 +69,14 @@ std::string to_toml(const Plan& plan);
 // A TOML document whose keys are a plan's: micro_batch, evaluation_batch, recompute ("none", "all", the
 // number of first layers, or a list of layers), recompute_attention and recompute_mlp (the same),
 // recompute_segment, optimizer ("device" or "host"), devices (one index a layer),
-// head_chunks.
+// head_chunks, offload (as recompute).
 // `layers` bounds them. Keys that are absent keep the value that they have in `defaults`.
 std::optional<Plan> parse_plan(std::string_view toml, uint32_t layers, const Plan& defaults,
                                std::string* error);
 
 // The plan that every rank can follow when each proposes one: the smallest micro-batches, the unions of
-// recompute, the slower optimizer place, for each layer the highest device, the most chunks. Commutative,
-// associative and idempotent.
+// recompute and offload, the slower optimizer place, for each layer the highest device, the most chunks.
+// Commutative, associative and idempotent.
 Plan join(const Plan& a, const Plan& b);
 
 // Equality of what this returns means sameness: a layer on device 0 is not named, one that is computed again
@@ -82,6 +88,7 @@ enum class MoveKind : uint8_t {
   kRecomputeAttention,
   kRecompute,
   kRecomputeSegments,
+  kOffloadActivations,
   kOptimizerToHost,
   kLayersToSecondDevice,
   kChunkHead,
@@ -89,9 +96,10 @@ enum class MoveKind : uint8_t {
   kSplitEvaluation
 };
 inline constexpr MoveKind kMoveKinds[] = {
-    MoveKind::kRecomputeMlp,      MoveKind::kRecomputeAttention, MoveKind::kRecompute,
-    MoveKind::kRecomputeSegments, MoveKind::kOptimizerToHost,    MoveKind::kLayersToSecondDevice,
-    MoveKind::kChunkHead,         MoveKind::kSplitMicroBatch,    MoveKind::kSplitEvaluation};
+    MoveKind::kRecomputeMlp,         MoveKind::kRecomputeAttention, MoveKind::kRecompute,
+    MoveKind::kRecomputeSegments,    MoveKind::kOffloadActivations, MoveKind::kOptimizerToHost,
+    MoveKind::kLayersToSecondDevice, MoveKind::kChunkHead,          MoveKind::kSplitMicroBatch,
+    MoveKind::kSplitEvaluation};
 const char* name_of(MoveKind kind);
 Guarantee guarantee_of(MoveKind kind);
 
