@@ -113,6 +113,7 @@ class ConfigReader {
     table.number("epsilon", &train.epsilon, 1e-30, 1);
     table.number("clip", &train.clip, 0, 1e9);
     table.integer("warmup", &train.warmup, 0);
+    table.integer("offload_least_bytes", &train.offload_least_bytes, 1);
     read_numerics(table);
     table.number("momentum", &train.momentum, 0, 0.999999);
     table.number("loss_scale", &train.loss_scale, 1, 0x1p40);
@@ -271,7 +272,10 @@ bool apply_override(const std::string& text, toml::table* document, std::string*
 }  // namespace
 
 Shape Config::shape() const {
-  return {.model = model, .batch = train.batch, .numerics = train.numerics};
+  return {.model = model,
+          .batch = train.batch,
+          .numerics = train.numerics,
+          .offload_least_bytes = train.offload_least_bytes};
 }
 
 std::optional<Config> parse_config(const std::string& text, const std::vector<std::string>& overrides,

@@ -34,6 +34,7 @@ struct TrainConfig {
   double loss_scale = 65536;            // that float16 begins with
   uint64_t loss_scale_interval = 2000;  // updates without an overflow, after which it is doubled
   uint64_t warmup = 20;
+  uint64_t offload_least_bytes = kOffloadLeastBytes;  // of what the plan's `offload` takes to the host
 };
 
 struct EvaluationConfig {

@@ -5,6 +5,20 @@
 #include "trainer/step/random_state.h"
 
 namespace spillway::trainer {
+namespace {
+
+// Weights, and what other layers read too.
+std::vector<at::Tensor> tensors_that_stay(const std::vector<BoundLayer>& group) {
+  std::vector<at::Tensor> stay;
+  for (const BoundLayer& layer : group)
+    for (const BoundPart& part : layer.parts) {
+      part.weights.append_to(&stay);
+      stay.insert(stay.end(), part.reads.begin(), part.reads.end());
+    }
+  return stay;
+}
+
+}  // namespace
 
 ParameterKeys::ParameterKeys(const Architecture& model) : layers(model.all_layers()) {
   const std::vector<Parameter> table = parameter_table(model);
@@ -55,9 +69,23 @@ at::Tensor Forward::run_parts(uint32_t layer, BoundLayer bound, at::Tensor x) co
   return x;
 }
 
+at::Tensor Forward::computed(uint32_t layer, std::vector<BoundLayer> group, const at::Tensor& x) const {
+  return plan.recompute.contains(layer) ? recomputed({&model, training}, x, std::move(group))
+                                        : run_parts(layer, std::move(group[0]), x);
+}
+
+at::Tensor Forward::run_group(uint32_t layer, std::vector<BoundLayer> group, const at::Tensor& x) const {
+  if (activations == nullptr) return computed(layer, std::move(group), x);
+  const auto end = layer + static_cast<uint32_t>(group.size());
+  ActivationPass::Layer kept(*activations, device_of(layer), plan.offloads(layer, end, model.all_layers()),
+                             tensors_that_stay(group));
+  at::Tensor result = computed(layer, std::move(group), x);
+  kept.end(result);
+  return result;
+}
+
 at::Tensor Forward::run(uint32_t first, uint32_t count, LayerParts parts, at::Tensor x,
                         const Reads& reads) const {
-  const LayerSettings settings{&model, training};
   for (uint32_t layer = first, end = first + count; layer < end;) {
     std::vector<BoundLayer> group;
     x = x.to(device_of(layer));
@@ -65,8 +93,7 @@ at::Tensor Forward::run(uint32_t first, uint32_t count, LayerParts parts, at::Te
     if (draws()) random.emplace(outer().device(), device_of(layer));
     const uint32_t next = plan.segment_end(layer, end);
     for (uint32_t member = layer; member < next; ++member) group.push_back(bound(member, parts, reads));
-    x = plan.recompute.contains(layer) ? recomputed(settings, x, std::move(group))
-                                       : run_parts(layer, std::move(group[0]), x);
+    x = run_group(layer, std::move(group), x);
     layer = next;
   }
   return x;

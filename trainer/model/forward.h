@@ -7,6 +7,7 @@
 
 #include "trainer/model/layer.h"
 #include "trainer/plan/plan.h"
+#include "trainer/residency/activations.h"
 
 namespace spillway::trainer {
 
@@ -31,6 +32,7 @@ struct Forward {
   Weights parameters;
   const Plan& plan;  // what of it is computed again
   bool training = false;
+  std::shared_ptr<ActivationPass> activations = nullptr;  // none: all that is kept stays on the devices
 
   LayerWeights outer() const { return {keys.outer, parameters.slice(0, keys.outer.size())}; }
   at::Device device_of(uint32_t layer) const { return parameters[keys.layers[layer].first].device(); }
@@ -46,6 +48,10 @@ struct Forward {
   BoundLayer bound(uint32_t layer, LayerParts parts, const Reads& reads) const;
   // A layer that is not computed again as a whole.
   at::Tensor run_parts(uint32_t layer, BoundLayer parts, at::Tensor x) const;
+  // Layers [layer, layer + group.size()), which are computed again together or not at all.
+  at::Tensor computed(uint32_t layer, std::vector<BoundLayer> group, const at::Tensor& x) const;
+  // What it keeps, kept as the plan says.
+  at::Tensor run_group(uint32_t layer, std::vector<BoundLayer> group, const at::Tensor& x) const;
 };
 
 }  // namespace spillway::trainer

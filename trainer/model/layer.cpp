@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "trainer/model/operators.h"
+#include "trainer/residency/saved_tensors.h"
 #include "trainer/step/random_state.h"
 
 namespace spillway::trainer {
@@ -68,6 +69,7 @@ class Recomputed : public torch::autograd::Function<Recomputed> {
     // The forward is recorded, as the one in the backward will be, and the record dropped: LibTorch chooses
     // kernels of attention by whether a gradient is needed, and folds products by it.
     const at::AutoGradMode record(true);
+    const KeeperScope nobody(nullptr);
     call->used().begin(Pass::kForward);
     at::Tensor output = (*call)(leaves_of(all)).detach();
     call->used().end(Pass::kForward);
@@ -108,6 +110,14 @@ at::Tensor LayerWeights::product(const at::Tensor& x, std::string_view key, Matr
   const at::Tensor& matrix = weights_[index];
   if (const Int8Weight* int8 = weights_.int8(index)) return int8_product(x, matrix, *int8, layout);
   return at::linear(x, layout == MatrixLayout::kOutIn ? matrix : matrix.t());
+}
+
+void LayerWeights::append_to(std::vector<at::Tensor>* tensors) const {
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    tensors->push_back(weights_[i]);
+    if (const Int8Weight* int8 = weights_.int8(i))
+      tensors->insert(tensors->end(), {int8->codes, int8->scales});
+  }
 }
 
 at::Tensor run(const LayerSettings& settings, const BoundPart& part, const at::Tensor& x) {

@@ -29,6 +29,8 @@ class LayerWeights {
   const Int8Weight* int8(std::string_view key) const { return weights_.int8(index_of(key)); }
   at::Device device() const { return weights_[0].device(); }
   const std::vector<std::string>& keys() const { return *keys_; }
+  // All that has memory, codes and scales too.
+  void append_to(std::vector<at::Tensor>* tensors) const;
 
  private:
   size_t index_of(std::string_view key) const;

@@ -39,10 +39,11 @@ Head Model::head_of(const Forward& forward, const at::Tensor& rows) const {
   return {};
 }
 
-at::Tensor Model::loss_sum(const Weights& parameters, const at::Tensor& rows, const Plan& plan,
-                           bool training) const {
-  return summed_loss(head_of({architecture_, keys_, parameters, plan, training}, rows), targets_of(rows),
-                     plan.head_chunks);
+at::Tensor Model::loss_sum(const Weights& parameters, const at::Tensor& rows, const Plan& plan, bool training,
+                           const std::shared_ptr<ActivationHost>& host) const {
+  Forward forward{architecture_, keys_, parameters, plan, training};
+  if (host != nullptr && !plan.offload.empty()) forward.activations = std::make_shared<ActivationPass>(host);
+  return summed_loss(head_of(forward, rows), targets_of(rows), plan.head_chunks);
 }
 
 at::Tensor Model::row_losses(const Weights& parameters, const at::Tensor& rows, const Plan& plan) const {

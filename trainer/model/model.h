@@ -30,9 +30,10 @@ class Model {
   std::vector<at::Tensor> initial_parameters(uint64_t seed) const;
 
   // The sum of the cross-entropies of all targets that are no padding. Of the plan counts what is computed
-  // again, and the chunks.
-  at::Tensor loss_sum(const Weights& parameters, const at::Tensor& rows, const Plan& plan,
-                      bool training) const;
+  // again, and the chunks;
+  // where there is a `host`, also what goes there.
+  at::Tensor loss_sum(const Weights& parameters, const at::Tensor& rows, const Plan& plan, bool training,
+                      const std::shared_ptr<ActivationHost>& host = nullptr) const;
   // The same for each row, without autograd and dropout: [rows].
   at::Tensor row_losses(const Weights& parameters, const at::Tensor& rows, const Plan& plan) const;
   // [rows, target tokens, vocabulary], without dropout.

@@ -63,6 +63,7 @@ class Counter {
         add(name_of(static_cast<Kind>(kind)), device, step.at_peak(device)[kind]);
       out_.evaluation_peak_bytes[device] += evaluation.peak(device);
     }
+    add_on_host("activations", step.host_bytes());
     count_time(step.time());
     return std::move(out_);
   }
@@ -74,7 +75,10 @@ class Counter {
   }
 
   TapePass pass(uint32_t rows, bool training) const {
-    return {model_, plan_, rows, devices_, training, machine_.workspace_bytes, shape_.numerics.precision};
+    TapePass pass{model_, plan_, rows, devices_, training, machine_.workspace_bytes};
+    pass.precision = shape_.numerics.precision;
+    pass.offload_least_bytes = shape_.offload_least_bytes;
+    return pass;
   }
 
   uint32_t device_of(int layer) const {
@@ -139,7 +143,9 @@ class Counter {
     out_.time.compute += times * part.compute;
     out_.time.memory += times * part.memory;
     out_.time.launches += times * part.launches;
+    out_.time.host_link += times * part.host_link;
     out_.time.peer_link += times * part.peer_link;
+    out_.time.overlapped += times * part.overlapped;
     out_.time.operations += times * part.operations;
   }
 

@@ -8,9 +8,10 @@
 // bytes or its launches, whichever is longest (Williams et al., "Roofline", 2009). A product of [n, k] by [k,
 // m] is 2nkm operations in the forward and twice as many in the backward (Kaplan et al., "Scaling Laws for
 // Neural Language Models", 2020, section 2.1); an attention has two such products, of which a causal one
-// computes half. Copies to the host and between devices wait for what computes: their times are added, but
-// for those of layers whose weights or gradients live on the host: a pass takes as long as it, or as they,
-// would. The link has its rate in both directions at once.
+// computes half. Copies between devices and those of the optimizer's states wait for what computes: their
+// times are added. Of layers whose weights or gradients live on the host a pass takes as long as it, or their
+// copies, would. Copies of activations run beside it: what it waits for them is added. The link has its rate
+// in both directions at once.
 //
 // Thread-safety: pure functions. Errors: none; a plan that names a missing device counts on the last one.
 // Units: bytes, seconds where no name says otherwise.
@@ -26,10 +27,14 @@
 
 namespace spillway::trainer {
 
+// What is smaller is not worth a copy to the host: at 25 GB/s one of 1 MiB takes 42 µs, a few launches.
+inline constexpr uint64_t kOffloadLeastBytes = 1 << 20;
+
 struct Shape {
   Architecture model;
   uint32_t batch = 0;  // rows per optimizer step
   Numerics numerics{};
+  uint64_t offload_least_bytes = kOffloadLeastBytes;  // of a storage that the plan's `offload` is of
   uint32_t layers() const { return model.all_layers(); }
   // That the loss is of, in a step; with padding, where targets are padded.
   uint64_t tokens() const { return uint64_t{batch} * model.target_tokens(); }
@@ -59,6 +64,7 @@ struct StepTime {
   double peer_link = 0;
   double streamed = 0;    // copies of layers to the host or from it, of the direction that takes longer
   double operations = 0;  // additions and multiplications, of all devices; no time
+  double overlapped = 0;  // copies to the host and back that run beside what is computed; not in the sum
 
   // Of the passes alone, without the copies beside them.
   double passes() const { return compute + memory + launches; }

@@ -29,6 +29,15 @@ bool more_recompute(Plan* plan, std::set<uint32_t> Plan::* layers, const Shape& 
   return true;
 }
 
+// The same, of what layers keep on the host.
+bool more_offload(Plan* plan, const Shape& shape) {
+  const size_t half = (shape.layers() + 1) / 2, have = plan->offload.size();
+  const size_t want = have < half ? half : shape.layers();
+  for (uint32_t layer = 0; layer < shape.layers() && plan->offload.size() < want; ++layer)
+    plan->offload.insert(layer);
+  return plan->offload.size() > have;
+}
+
 bool to_second_device(Plan* plan, const Shape& shape, const Machine& machine) {
   if (machine.devices < 2 || shape.layers() < 2 || !plan->placement.empty()) return false;
   for (uint32_t layer = shape.layers() - shape.layers() / 2; layer < shape.layers(); ++layer)
@@ -54,7 +63,8 @@ uint64_t redo_us(const Move& move, const Shape& shape, const Estimate& now) {
 // as many layers as there are.
 bool only_adds(MoveKind kind) {
   return kind == MoveKind::kRecomputeSegments || kind == MoveKind::kChunkHead ||
-         kind == MoveKind::kParametersToHost || kind == MoveKind::kGradientsToHost;
+         kind == MoveKind::kParametersToHost || kind == MoveKind::kGradientsToHost ||
+         kind == MoveKind::kOffloadActivations;
 }
 
 bool frees(const Estimate& now, const Estimate& then) {
@@ -75,6 +85,8 @@ bool apply(MoveKind kind, Plan* plan, const Shape& shape, const Machine& machine
       return more_recompute(plan, &Plan::recompute_mlp, shape);
     case MoveKind::kRecomputeSegments:
       return recompute_in_segments(plan, shape);
+    case MoveKind::kOffloadActivations:
+      return more_offload(plan, shape);
     case MoveKind::kOptimizerToHost:
       return std::exchange(plan->optimizer, Place::kHost) == Place::kDevice;
     case MoveKind::kParametersToHost:
@@ -118,6 +130,8 @@ const char* name_of(MoveKind kind) {
       return "recompute_mlp";
     case MoveKind::kRecomputeSegments:
       return "recompute_segments";
+    case MoveKind::kOffloadActivations:
+      return "offload_activations";
     case MoveKind::kOptimizerToHost:
       return "optimizer_to_host";
     case MoveKind::kParametersToHost:

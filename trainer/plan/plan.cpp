@@ -37,6 +37,10 @@ bool Plan::recomputes(uint32_t layer, Part part) const {
          (part == Part::kMlp ? recompute_mlp : recompute_attention).contains(layer);
 }
 
+bool Plan::offloads(uint32_t layer, uint32_t end, uint32_t layers) const {
+  return end < layers && offload.contains(layer);
+}
+
 uint32_t Plan::segment_end(uint32_t layer, uint32_t end) const {
   uint32_t next = layer + 1;
   if (!recompute.contains(layer)) return next;
@@ -62,6 +66,7 @@ std::string to_string(const Plan& plan) {
   if (plan.head_chunks != 1) text += " head_chunks=" + std::to_string(plan.head_chunks);
   if (plan.parameters == Place::kHost) text += " parameters=host";
   if (plan.gradients == Place::kHost) text += " gradients=host";
+  if (!plan.offload.empty()) text += " offload=" + runs_of(plan.offload);
   return text;
 }
 
@@ -88,7 +93,7 @@ std::string to_toml(const Plan& plan) {
          "\nrecompute_mlp = " + list_of(plan.recompute_mlp) +
          "\nrecompute_segment = " + std::to_string(plan.recompute_segment) +
          "\nhead_chunks = " + std::to_string(plan.head_chunks) + place("parameters", plan.parameters) +
-         place("gradients", plan.gradients) + "\n";
+         place("gradients", plan.gradients) + "\noffload = " + list_of(plan.offload) + "\n";
 }
 
 Plan normalised(Plan plan) {
@@ -108,6 +113,7 @@ Plan join(const Plan& a, const Plan& b) {
   both.recompute.insert(b.recompute.begin(), b.recompute.end());
   both.recompute_attention.insert(b.recompute_attention.begin(), b.recompute_attention.end());
   both.recompute_mlp.insert(b.recompute_mlp.begin(), b.recompute_mlp.end());
+  both.offload.insert(b.offload.begin(), b.offload.end());
   both.recompute_segment = std::max(both.recompute_segment, other.recompute_segment);
   both.optimizer = std::max(a.optimizer, b.optimizer);
   both.head_chunks = std::max(a.head_chunks, b.head_chunks);

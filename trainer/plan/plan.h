@@ -49,10 +49,16 @@ struct Plan {
   // The layers' weights, and what their gradients are summed in. On the host they are on their device only
   // around their uses (trainer/plan/schedule.h).
   Place parameters = Place::kDevice, gradients = Place::kDevice;
+  // Layers of which the host has what they keep for the backward, until it comes to them. Of a segment the
+  // first layer counts.
+  std::set<uint32_t> offload{};
 
   bool operator==(const Plan&) const = default;
   uint32_t device_of(uint32_t layer) const;
   bool recomputes(uint32_t layer, Part part) const;  // alone, or with its layer
+  // Of layers [layer, end), computed together, of a model of so many: the last of all keep theirs, because
+  // their backward begins at once.
+  bool offloads(uint32_t layer, uint32_t end, uint32_t layers) const;
   // Behind the last of the layers from `layer` on, up to `end`, that are computed again together.
   uint32_t segment_end(uint32_t layer, uint32_t end) const;
 };
@@ -66,13 +72,14 @@ std::string to_toml(const Plan& plan);
 // A TOML document whose keys are a plan's: micro_batch, evaluation_batch, recompute ("none", "all", the
 // number of first layers, or a list of layers), recompute_attention and recompute_mlp (the same),
 // recompute_segment, optimizer ("device" or "host"), devices (one index a layer),
-// head_chunks, parameters and gradients ("device" or "host").
+// head_chunks, parameters and gradients ("device" or "host"), offload (as recompute).
 // `layers` bounds them. Keys that are absent keep the value that they have in `defaults`.
 std::optional<Plan> parse_plan(std::string_view toml, uint32_t layers, const Plan& defaults,
                                std::string* error);
 
 // The plan that every rank can follow when each proposes one: the smallest micro-batches, the unions of
-// recompute, the slower place of each kind of state, for each layer the highest device, the most chunks.
+// recompute and offload, the slower place of each kind of state, for each layer the highest device, the most
+// chunks.
 // Commutative, associative and idempotent.
 Plan join(const Plan& a, const Plan& b);
 
@@ -85,6 +92,7 @@ enum class MoveKind : uint8_t {
   kRecomputeAttention,
   kRecompute,
   kRecomputeSegments,
+  kOffloadActivations,
   kOptimizerToHost,
   kParametersToHost,
   kGradientsToHost,
@@ -94,10 +102,10 @@ enum class MoveKind : uint8_t {
   kSplitEvaluation
 };
 inline constexpr MoveKind kMoveKinds[] = {
-    MoveKind::kRecomputeMlp,      MoveKind::kRecomputeAttention,   MoveKind::kRecompute,
-    MoveKind::kRecomputeSegments, MoveKind::kOptimizerToHost,      MoveKind::kParametersToHost,
-    MoveKind::kGradientsToHost,   MoveKind::kLayersToSecondDevice, MoveKind::kChunkHead,
-    MoveKind::kSplitMicroBatch,   MoveKind::kSplitEvaluation};
+    MoveKind::kRecomputeMlp,      MoveKind::kRecomputeAttention, MoveKind::kRecompute,
+    MoveKind::kRecomputeSegments, MoveKind::kOffloadActivations, MoveKind::kOptimizerToHost,
+    MoveKind::kParametersToHost,  MoveKind::kGradientsToHost,    MoveKind::kLayersToSecondDevice,
+    MoveKind::kChunkHead,         MoveKind::kSplitMicroBatch,    MoveKind::kSplitEvaluation};
 const char* name_of(MoveKind kind);
 Guarantee guarantee_of(MoveKind kind);
 

@@ -86,23 +86,25 @@ std::vector<Plan> heads(const Plan& from, const Shape& shape, const Machine&) {
 
 constexpr PlanAxis kAxes[] = {{host_places}, {placements}, {heads, Guarantee::kNumericallyEqual}};
 
-// What may be computed again of a layer.
-using Recomputed = std::set<uint32_t> Plan::*;
-constexpr Recomputed kRecomputed[] = {&Plan::recompute, &Plan::recompute_mlp, &Plan::recompute_attention};
+// What may be computed again of a layer, or be kept on the host.
+using Kept = std::set<uint32_t> Plan::*;
+constexpr Kept kKept[] = {&Plan::recompute, &Plan::recompute_mlp, &Plan::recompute_attention, &Plan::offload};
 
 // Of the first layers, because their activations live longest.
-Plan with_recompute(Plan plan, Recomputed what, uint32_t layers) {
-  for (const Recomputed each : kRecomputed) (plan.*each).clear();
+Plan with_recompute(Plan plan, Kept what, uint32_t layers) {
+  for (const Kept each : kKept) (plan.*each).clear();
   plan.recompute_segment = 1;
   for (uint32_t layer = 0; layer < layers; ++layer) (plan.*what).insert((plan.*what).end(), layer);
   return plan;
 }
 
-// What keeps least: all layers, and in segments, where a model has enough of them.
+// What keeps least: all layers, their inputs on the host, and in segments, where a model has enough of them.
 std::vector<Plan> with_all_recomputed(const Plan& plan, const Shape& shape) {
   std::vector<Plan> plans{with_recompute(plan, &Plan::recompute, shape.layers())};
   Plan segments = plans[0];
   if (recompute_in_segments(&segments, shape)) plans.push_back(std::move(segments));
+  plans.push_back(plans[0]);
+  plans.back().offload = plans[0].recompute;
   return plans;
 }
 
@@ -176,10 +178,12 @@ class PlanSearch {
     for (; at < plans.size(); ++at) {
       const double least = look(plans[at]).time.seconds();
       if (out_.best && least >= out_.best->time.seconds()) return;
-      for (const Recomputed what : kRecomputed) {
-        const uint32_t count =
-            first_of(layers + 1, [&](uint32_t k) { return look(with_recompute(plans[at], what, k)).fits(); });
-        if (count <= layers) take(look(with_recompute(plans[at], what, count)));
+      for (const Kept what : kKept) {
+        const auto with = [&](uint32_t k) -> const Candidate& {
+          return look(with_recompute(plans[at], what, k));
+        };
+        const uint32_t count = first_of(layers + 1, [&](uint32_t k) { return with(k).lacking_bytes == 0; });
+        if (count <= layers && with(count).fits()) take(with(count));
       }
       for (const Plan& plan : with_all_recomputed(plans[at], shape_))
         if (look(plan).fits()) take(look(plan));
@@ -200,9 +204,10 @@ class PlanSearch {
     const auto listed = [&](const auto& with) { list_one(combination, with); };
     for (const uint32_t count : std::set<uint32_t>{0, (layers + 1) / 2, layers})
       listed([&](const Plan& plan) { return with_recompute(plan, &Plan::recompute, count); });
-    for (const Recomputed part : {&Plan::recompute_mlp, &Plan::recompute_attention})
+    for (const Kept part : {&Plan::recompute_mlp, &Plan::recompute_attention, &Plan::offload})
       listed([&](const Plan& plan) { return with_recompute(plan, part, layers); });
-    listed([&](const Plan& plan) { return with_all_recomputed(plan, shape_).back(); });
+    for (size_t i = 1; i < with_all_recomputed(combination, shape_).size(); ++i)
+      listed([&](const Plan& plan) { return with_all_recomputed(plan, shape_)[i]; });
   }
 
   // With the largest micro-batch that fits, or the smallest.

@@ -44,9 +44,17 @@ void CopyStream::wait_for(const Mark& mark) {
 }
 
 void CopyStream::copy(const at::Tensor& to, const at::Tensor& from) {
+  copy_held(to, from);
+  hold(to.is_cuda() ? to : from);
+}
+
+void CopyStream::copy_held(const at::Tensor& to, const at::Tensor& from) {
   const c10::OptionalStreamGuard guard(stream_);
   to.copy_(from, true);
-  if (stream_) (to.is_cuda() ? to : from).record_stream(*stream_);
+}
+
+void CopyStream::hold(const at::Tensor& tensor) const {
+  if (stream_) tensor.record_stream(*stream_);
 }
 
 CopyStream::Mark CopyStream::copied() const {

@@ -26,6 +26,10 @@ class CopyStream {
   void wait_for(const Mark& mark);
   // Queues it. The device's tensor keeps its memory until it is done; the host's must be kept by the caller.
   void copy(const at::Tensor& to, const at::Tensor& from);
+  // The same for a caller that keeps both until it is done, and then has the device's memory free at once.
+  void copy_held(const at::Tensor& to, const at::Tensor& from);
+  // The device's tensor keeps its memory until all copies that have been queued so far are done.
+  void hold(const at::Tensor& tensor) const;
   // All copies that have been queued so far.
   Mark copied() const;
 

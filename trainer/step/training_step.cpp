@@ -83,6 +83,7 @@ TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vect
       optimizer_(parameters_, config.train, plan.optimizer, initial),
       loss_scale_(config.train.numerics.precision == Precision::kFp16Mixed, config.train.loss_scale,
                   config.train.loss_scale_interval),
+      activations_(std::make_shared<ActivationHost>(config.train.offload_least_bytes)),
       evaluation_rows_(size_t{config.evaluation.windows} * examples_.row_tokens()) {
   RandomState::seed(devices_, config.train.seed);
   const size_t row = examples_.row_tokens();
@@ -165,7 +166,8 @@ std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const
   parameters_.begin_micro_batch(micro_batch);
   return guarded("forward", [&] {
     parameters_.follow(training_uses(config_.model, plan));
-    const at::Tensor sum = model_.loss_sum(parameters_.weights(), rows(batch_, first, count), plan, true);
+    const at::Tensor sum =
+        model_.loss_sum(parameters_.weights(), rows(batch_, first, count), plan, true, activations_);
     // By the targets of the whole batch, whatever the split and however many of them a micro-batch has.
     const at::Tensor scaled = sum * (loss_scale_.value() / double(targets_));
     losses_[micro_batch] = sum.item().toDouble();
@@ -191,6 +193,7 @@ void TrainingStep::commit() {
 std::optional<Failure> TrainingStep::adopt(const Plan& from, const Plan& to) {
   return guarded("plan", [&] {
     parameters_.move_to_host(to.parameters == Place::kHost, to.gradients == Place::kHost);
+    activations_->blocks.free_unused();  // of other sizes from now on, or of none
     if (from.optimizer != to.optimizer && to.optimizer == Place::kHost) optimizer_.move_to(Place::kHost);
     for (uint32_t layer = 0; layer < config_.model.all_layers(); ++layer) {
       const at::Device device = devices_.at(to.device_of(layer));

@@ -65,6 +65,7 @@ class TrainingStep : public StepProgram {
   LossScale& loss_scale() { return loss_scale_; }
   const LossScale& loss_scale() const { return loss_scale_; }
   const std::vector<at::Device>& devices() const { return devices_; }
+  const ActivationHost& activations() const { return *activations_; }
 
  private:
   // `initial` on the host, in floats.
@@ -85,6 +86,7 @@ class TrainingStep : public StepProgram {
   Parameters parameters_;
   Optimizer optimizer_;
   LossScale loss_scale_;
+  const std::shared_ptr<ActivationHost> activations_;
 
   uint64_t step_ = 0, cursor_ = 0;
   const char* phase_ = "";

@@ -27,6 +27,7 @@ Plan random_plan(std::mt19937_64& random) {
     if (random() % 2) plan.recompute.insert(layer);
     if (random() % 3 == 0) plan.recompute_attention.insert(layer);
     if (random() % 3 == 0) plan.recompute_mlp.insert(layer);
+    if (random() % 3 == 0) plan.offload.insert(layer);
     if (random() % 3 == 0) plan.placement[layer] = random() % 3;
   }
   plan.optimizer = random() % 2 ? Place::kHost : Place::kDevice;
@@ -106,6 +107,16 @@ TEST(Plan, ASegmentHasRecomputedLayersInARowOnOneDevice) {
   EXPECT_EQ(ends, (std::vector<uint32_t>{2, 3, 4, 5, 6}));
 }
 
+TEST(Plan, TheLastLayerKeepsWhatItsBackwardNeedsAtOnce) {
+  const Plan plan{.offload = {0, 2, 5}};
+  EXPECT_EQ(to_string(plan), "micro_batch=1 evaluation_batch=1 offload=0,2,5");
+  EXPECT_TRUE(plan.offloads(0, 1, 6));
+  EXPECT_FALSE(plan.offloads(1, 2, 6));
+  EXPECT_TRUE(plan.offloads(2, 5, 6)) << "the first of a segment counts";
+  EXPECT_FALSE(plan.offloads(2, 6, 6)) << "a segment up to the last";
+  EXPECT_FALSE(plan.offloads(5, 6, 6));
+}
+
 TEST(Plan, ALayerNamedOnDeviceZeroIsTheSameAsOneNotNamed) {
   EXPECT_EQ(normalised(Plan{.placement = {{2, 0}}}), Plan{});
   EXPECT_EQ(hash(Plan{.placement = {{2, 0}}}), hash(Plan{}));
@@ -128,6 +139,8 @@ TEST(Plan, ErrorsNameTheLineAndTheNearestKey) {
       {"recompute_mlp = [6]", "'recompute_mlp' must list layers from 0 to 5"},
       {"recompute_attention = 7", "'recompute_attention' must be \"none\", \"all\""},
       {"recompute_atention = 1", "did you mean 'recompute_attention'?"},
+      {"offload = [6]", "'offload' must list layers from 0 to 5"},
+      {"offload = \"some\"", "'offload' must be \"none\", \"all\""},
       {"recompute_segment = 0", "'recompute_segment' must be between 1 and"},
       {"optimizer = \"disk\"", "\"device\" or \"host\", not \"disk\""},
       {"optimizer = \"\"", "\"device\" or \"host\""},
@@ -173,6 +186,45 @@ TEST(Neighbours, EveryMoveIsPredictedToFreeMemoryWhereItActs) {
   for (const Move& move : neighbours({.micro_batch = 12, .evaluation_batch = 12}, kShape, kMachine,
                                      Guarantee::kNumericallyEqual))
     EXPECT_GT(move.bytes_freed + move.evaluation_bytes_freed, 0u) << move.name;
+}
+
+TEST(Neighbours, ActivationsGoToTheHostHalfOfTheLayersFirstWhereThatFreesAnything) {
+  const auto offload = [](const Plan& plan, const Shape& shape) {
+    std::optional<Move> found;
+    for (const Move& move : neighbours(plan, shape, kMachine, Guarantee::kBitExact))
+      if (move.kind == MoveKind::kOffloadActivations) found = move;
+    return found;
+  };
+  const Plan none{.micro_batch = 12};
+  const Move first = offload(none, kShape).value(), second = offload(first.to, kShape).value();
+  EXPECT_EQ(first.to.offload, (std::set<uint32_t>{0, 1, 2}));
+  EXPECT_EQ(second.to.offload, (std::set<uint32_t>{0, 1, 2, 3, 4, 5}));
+  EXPECT_GT(first.bytes_freed, 0u);
+  EXPECT_GT(second.bytes_freed, 0u);
+  EXPECT_FALSE(offload(second.to, kShape));
+  Shape small = kShape;
+  small.offload_least_bytes = uint64_t{1} << 40;
+  EXPECT_FALSE(offload(none, small)) << "nothing is large enough";
+}
+
+// Their copies run beside what is computed; what it waits for them is the link's.
+TEST(Estimate, ActivationsOnTheHostCostWhatTheLinkIsTooSlowFor) {
+  Plan plain{.micro_batch = 12}, offloaded = plain;
+  offloaded.offload = {0, 1, 2, 3, 4, 5};
+  Machine machine;
+  const auto slower = [&](double bytes_per_second) {
+    machine.host_bytes_per_second = bytes_per_second;
+    return estimate(kShape, offloaded, machine).time.seconds() /
+           estimate(kShape, plain, machine).time.seconds();
+  };
+  EXPECT_LT(slower(10e12), 1.01);
+  EXPECT_GT(slower(20e9), slower(100e9));
+  machine.host_bytes_per_second = 100e9;
+  const Estimate needed = estimate(kShape, offloaded, machine);
+  EXPECT_NEAR(needed.time.overlapped + needed.time.host_link, 2.0 * double(needed.host_bytes) / 100e9,
+              0.02 * needed.time.overlapped + 0.002);
+  EXPECT_GT(needed.time.overlapped, 0);
+  EXPECT_LT(needed.device_peak_bytes[0], estimate(kShape, plain, machine).device_peak_bytes[0]);
 }
 
 TEST(Estimate, IsTheSumOfItsItems) {

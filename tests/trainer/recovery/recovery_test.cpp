@@ -64,6 +64,13 @@ TEST_F(Recovery, EveryRequestFailingOnceWhenNoMoveIsLeft) {
   expect_served(sweep(false), "try_again");  // unwinding freed memory: one plain try is allowed
 }
 
+TEST_F(Recovery, EveryRequestFailingOnceWhereLayersKeepTheirActivationsOnTheHost) {
+  config_.train.offload_least_bytes = 1;
+  config_.plan.offload = {0};
+  config_.train.batch = 2;
+  expect_served(sweep(false), "optimizer_to_host");
+}
+
 TEST_F(Recovery, EveryRequestFailingFromThereOnEndsTyped) {
   const Sweep swept = sweep(true);
   EXPECT_GT(swept.requests, 200u);

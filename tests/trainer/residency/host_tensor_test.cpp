@@ -15,6 +15,7 @@ class HostTensor : public Simulated {
 };
 
 TEST_F(HostTensor, IsPageLockedAndOfTheSizeAskedFor) {
+  const at::Tensor there = at::empty({1}, at::TensorOptions(kCard));  // LibTorch knows the card from now on
   const at::Tensor tensor = host_tensor({3, 1000}, at::kFloat, kCard);
   EXPECT_TRUE(tensor.is_pinned());
   EXPECT_EQ(tensor.nbytes(), 12000u);

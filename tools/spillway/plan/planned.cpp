@@ -28,13 +28,19 @@ std::string share_text(size_t count, uint32_t layers) {
   return count == layers ? "all" : std::to_string(count) + " of " + std::to_string(layers);
 }
 
-std::string recompute_text(const trainer::Plan& plan, uint32_t layers) {
+std::string recomputed_text(const trainer::Plan& plan, uint32_t layers) {
   if (!plan.recompute_mlp.empty()) return "MLP of " + share_text(plan.recompute_mlp.size(), layers);
   if (!plan.recompute_attention.empty())
     return "attention of " + share_text(plan.recompute_attention.size(), layers);
   if (plan.recompute.empty()) return "none";
   const std::string share = share_text(plan.recompute.size(), layers);
   return plan.recompute_segment > 1 ? share + ", by " + std::to_string(plan.recompute_segment) : share;
+}
+
+std::string recompute_text(const trainer::Plan& plan, uint32_t layers) {
+  std::string text = recomputed_text(plan, layers);
+  if (!plan.offload.empty()) text += ", " + share_text(plan.offload.size(), layers) + " to host";
+  return text;
 }
 
 uint32_t devices_in(const trainer::Plan& plan) {

@@ -79,10 +79,13 @@ Tape::Tensor run_layers(Tape* tape, const TapePass& pass, uint32_t first, uint32
         inputs.push_back(copy->second);
       }
     tape->on(device, Kind::kAttention);
+    tape->begin_layer();
     x = pass.training && pass.plan.recompute.contains(layer)
             ? again(tape, pass, parts, next - layer, inputs)
             : in_parts(tape, pass, parts, inputs,
                        [&](Part part) { return pass.training && pass.plan.recomputes(layer, part); });
+    tape->end_layer(pass.plan.offloads(layer, next, pass.model.all_layers()),
+                    {inputs.begin() + 1, inputs.end()}, pass.offload_least_bytes);
     tape->drop(inputs[0]);
     layer = next;
   }

@@ -233,6 +233,7 @@ void Tape::undo_layer(const Recorded& recorded, size_t gradient) {
 void Tape::backward(Tensor last) {
   if (!tensors_[last].gradient) tensors_[last].gradient = new_buffer(device_of(last), bytes(last));
   while (!recorded_.empty()) {
+    backward_reaches_layer();
     const Recorded recorded = std::move(recorded_.back());
     recorded_.pop_back();
     undo(recorded);

@@ -54,6 +54,11 @@ class Memory {
   // The time of `launches` kernels that compute `operations` and move `bytes` between them.
   void pass(double operations, double bytes, double launches);
   void cross(double bytes);  // from a device to another
+  // Copies to the host, or back, beside what is computed and behind those before them. Returns when they are
+  // done, for `wait_until`.
+  double copy_beside(bool to_host, double bytes, double copies);
+  void wait_until(double seconds);
+  uint64_t host_bytes() const { return host_bytes_; }  // that copies went to
   const StepTime& time() const { return time_; }
 
  private:
@@ -64,6 +69,8 @@ class Memory {
   const Machine machine_;
   std::vector<Device> devices_;
   StepTime time_;
+  std::array<double, 2> link_free_{};  // when the copies of a direction are done
+  uint64_t host_bytes_ = 0;
 };
 
 class Tape {
@@ -122,6 +129,12 @@ class Tape {
   // `layer` is run now, and again in the backward; the inputs are kept.
   Tensor run_again(const Layer& layer, const std::vector<Tensor>& inputs);
 
+  // What operators keep from `begin_layer` to `end_layer`, but for `stay` and what is smaller than
+  // `least_bytes`, is on the host from the end of the next layer on, if it is `offloaded`. It comes back when
+  // the backward of the layer behind it begins. See trainer/residency/activations.h.
+  void begin_layer();
+  void end_layer(bool offloaded, const std::vector<Tensor>& stay, uint64_t least_bytes);
+
   // From the gradient of `last`, which the caller holds. Once.
   void backward(Tensor last);
 
@@ -148,7 +161,21 @@ class Tape {
     Layer again{};                    // of a layer that is computed again
   };
 
+  // What is recorded of a layer, and what of it goes to the host.
+  struct KeptLayer {
+    size_t begin = 0, end = 0;
+    std::vector<std::pair<Tensor, uint32_t>> tensors{};  // and how often they are kept
+    std::vector<size_t> more{};                          // the operators whose `keeps_more` goes
+    uint64_t bytes = 0;
+    bool away = false;
+    double copied = 0;  // when its last copy is done
+  };
+
   Tensor add(uint64_t bytes, bool counts);
+  void find_kept(const std::vector<Tensor>& stay, uint64_t least_bytes, KeptLayer* layer) const;
+  void leave_device();
+  void bring_back(KeptLayer* layer);
+  void backward_reaches_layer();
   // Another tape's tensors: they count for nothing here, but they can get a gradient.
   std::vector<Tensor> borrow(const Tape& from, const std::vector<Tensor>& tensors);
   std::vector<Tensor> with_gradient(std::vector<Tensor> tensors) const;  // without the plain ones
@@ -168,6 +195,8 @@ class Tape {
   std::vector<Entry> tensors_;
   std::vector<Buffer> buffers_;
   std::vector<Recorded> recorded_;
+  std::vector<KeptLayer> layers_;
+  std::optional<size_t> leaving_;  // whose copies run
 };
 
 }  // namespace spillway::trainer

@@ -78,6 +78,7 @@ void read_plan(StrictTable& table, uint32_t layers, Plan* plan, bool* automatic_
   read_layers(table, "recompute", layers, &plan->recompute);
   read_layers(table, "recompute_attention", layers, &plan->recompute_attention);
   read_layers(table, "recompute_mlp", layers, &plan->recompute_mlp);
+  read_layers(table, "offload", layers, &plan->offload);
   table.integer("recompute_segment", &plan->recompute_segment, 1, 1 << 20);
   read_devices(table, layers, &plan->placement);
   read_place(table, "optimizer", &plan->optimizer);

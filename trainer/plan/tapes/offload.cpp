@@ -1,0 +1,94 @@
+#include <algorithm>
+
+#include "trainer/plan/tapes/tape.h"
+
+namespace spillway::trainer {
+
+double Memory::copy_beside(bool to_host, double bytes, double copies) {
+  const double takes = bytes / machine_.host_bytes_per_second + copies * machine_.launch_seconds;
+  double& free = link_free_[to_host ? 0 : 1];
+  free = std::max(free, time_.seconds()) + takes;
+  time_.overlapped += takes;
+  if (to_host) host_bytes_ += static_cast<uint64_t>(bytes);
+  return free;
+}
+
+void Memory::wait_until(double seconds) {
+  const double waits = std::max(0.0, seconds - time_.seconds());
+  time_.host_link += waits;
+  time_.overlapped -= waits;
+}
+
+void Tape::begin_layer() {
+  if (mode_ == Mode::kTrains) layers_.push_back({.begin = recorded_.size()});
+}
+
+void Tape::find_kept(const std::vector<Tensor>& stay, uint64_t least_bytes, KeptLayer* layer) const {
+  for (size_t i = layer->begin; i < layer->end; ++i) {
+    const Operator& op = recorded_[i].op;
+    for (const Tensor kept : op.keeps) {
+      const Entry& entry = tensors_[kept];
+      if (!entry.counts || entry.plain || entry.bytes < least_bytes || std::ranges::count(stay, kept))
+        continue;
+      const auto found = std::ranges::find(layer->tensors, kept, &std::pair<Tensor, uint32_t>::first);
+      if (found != layer->tensors.end()) {
+        ++found->second;
+        continue;
+      }
+      layer->tensors.emplace_back(kept, 1);
+      layer->bytes += entry.bytes;
+    }
+    if (op.keeps_more < least_bytes || op.keeps_more == 0) continue;
+    layer->more.push_back(i);
+    layer->bytes += op.keeps_more;
+  }
+}
+
+void Tape::end_layer(bool offloaded, const std::vector<Tensor>& stay, uint64_t least_bytes) {
+  if (mode_ != Mode::kTrains) return;
+  leave_device();
+  KeptLayer& layer = layers_.back();
+  layer.end = recorded_.size();
+  if (!offloaded) return;
+  find_kept(stay, least_bytes, &layer);
+  const auto copies = double(layer.tensors.size() + layer.more.size());
+  layer.copied = memory_.copy_beside(true, double(layer.bytes), copies);
+  leaving_ = layers_.size() - 1;
+}
+
+void Tape::leave_device() {
+  if (!leaving_) return;
+  KeptLayer& layer = layers_[*std::exchange(leaving_, std::nullopt)];
+  memory_.wait_until(layer.copied);
+  for (const auto& [tensor, times] : layer.tensors)
+    for (uint32_t i = 0; i < times; ++i) drop(tensor);
+  for (const size_t i : layer.more)
+    memory_.free(recorded_[i].device, recorded_[i].kind, recorded_[i].op.keeps_more);
+  layer.away = true;
+}
+
+void Tape::bring_back(KeptLayer* layer) {
+  if (!layer->away) return;
+  layer->away = false;
+  for (const auto& [tensor, times] : layer->tensors) {
+    Entry& entry = tensors_[tensor];
+    if (entry.holders == 0) memory_.allocate(entry.device, entry.kind, entry.bytes);
+    entry.holders += times;
+  }
+  for (const size_t i : layer->more)
+    memory_.allocate(recorded_[i].device, recorded_[i].kind, recorded_[i].op.keeps_more);
+  const auto copies = double(layer->tensors.size() + layer->more.size());
+  layer->copied = memory_.copy_beside(false, double(layer->bytes), copies);
+}
+
+// What it kept is there, and what the layer before it kept is on its way.
+void Tape::backward_reaches_layer() {
+  if (layers_.empty() || recorded_.size() != layers_.back().end) return;
+  KeptLayer layer = std::move(layers_.back());
+  layers_.pop_back();
+  bring_back(&layer);
+  memory_.wait_until(layer.copied);
+  if (!layers_.empty()) bring_back(&layers_.back());
+}
+
+}  // namespace spillway::trainer

@@ -1,0 +1,182 @@
+#include "trainer/residency/activations.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace spillway::trainer {
+
+// The bytes of one storage: on the device, on the host, or on their way.
+class KeptStorage {
+ public:
+  KeptStorage(std::shared_ptr<ActivationHost> host, const at::Tensor& tensor)
+      : host_(std::move(host)),
+        device_(tensor.device()),
+        bytes_(static_cast<int64_t>(tensor.storage().nbytes())),
+        there_(at::empty({0}, tensor.options().dtype(at::kByte))) {
+    there_.set_(tensor.storage(), 0, {bytes_}, {1});
+  }
+  KeptStorage(const KeptStorage&) = delete;
+
+  // A pass that ended half-way drops what is still being copied.
+  ~KeptStorage() {
+    if (there_.defined() && copying_ != nullptr) stream(way_).hold(there_);
+    if (!block_.memory.defined()) return;
+    if (copied_ != nullptr) block_.used_until = copied_;
+    host_->blocks.give_back(std::move(block_));
+  }
+
+  at::Device device() const { return device_; }
+  const CopyStream::Mark& copying() const { return copying_; }
+  bool is_there() const { return there_.defined(); }
+
+  void take_block() {
+    block_ = host_->blocks.take(size_t(bytes_), device_);
+    stream(Direction::kToHost).wait_for(block_.used_until);
+  }
+
+  void copy_to_host() {
+    way_ = Direction::kToHost;
+    stream(way_).copy_held(on_host(), there_);
+    host_->bytes_to_host += uint64_t(bytes_);
+  }
+
+  // Behind the copy, on which what the device computes from now on waits.
+  void leave() { there_.reset(), copying_ = nullptr; }
+
+  at::Tensor room() const { return at::empty({bytes_}, at::device(device_).dtype(at::kByte)); }
+
+  void copy_back(at::Tensor to) {
+    way_ = Direction::kToDevice;
+    there_ = std::move(to);
+    stream(way_).copy_held(there_, on_host());
+    host_->bytes_to_device += uint64_t(bytes_);
+  }
+
+  void is_copied_at(const CopyStream::Mark& mark) { copying_ = copied_ = mark; }
+
+  // Behind the copy that brings it.
+  at::Tensor arrived() {
+    if (way_ == Direction::kToDevice) compute_after(std::exchange(copying_, nullptr), device_);
+    return there_;
+  }
+
+  CopyStream& stream(Direction direction) const { return CopyStream::of(device_, direction); }
+
+ private:
+  at::Tensor on_host() const { return block_.memory.narrow(0, 0, bytes_); }
+
+  const std::shared_ptr<ActivationHost> host_;
+  const at::Device device_;
+  const int64_t bytes_;
+  at::Tensor there_;  // undefined while it is on the host alone
+  HostBlocks::Block block_;
+  Direction way_ = Direction::kToHost;  // of the last copy
+  CopyStream::Mark copying_, copied_;   // of the same: while the computation has not waited for it, and ever
+};
+
+namespace {
+
+using Storages = std::vector<std::shared_ptr<KeptStorage>>;
+
+Storages alive(const std::vector<std::weak_ptr<KeptStorage>>& group) {
+  Storages all;
+  for (const auto& each : group)
+    if (auto kept = each.lock()) all.push_back(std::move(kept));
+  return all;
+}
+
+// All are of one device. On an exception none has begun.
+void copy_to_host(const Storages& all) {
+  if (all.empty()) return;
+  for (const auto& kept : all) kept->take_block();
+  CopyStream& stream = all[0]->stream(Direction::kToHost);
+  stream.wait_for(stream.computed());
+  for (const auto& kept : all) kept->copy_to_host();
+  const CopyStream::Mark mark = stream.copied();
+  for (const auto& kept : all) kept->is_copied_at(mark);
+}
+
+void bring_back(Storages all) {
+  std::erase_if(all, [](const auto& kept) { return kept->is_there(); });
+  if (all.empty()) return;
+  std::vector<at::Tensor> room;
+  room.reserve(all.size());
+  for (const auto& kept : all) room.push_back(kept->room());
+  CopyStream& stream = all[0]->stream(Direction::kToDevice);
+  stream.wait_for(stream.computed());  // what had this memory before
+  for (size_t i = 0; i < all.size(); ++i) all[i]->copy_back(std::move(room[i]));
+  const CopyStream::Mark mark = stream.copied();
+  for (const auto& kept : all) kept->is_copied_at(mark);
+}
+
+// As autograd keeps it, with the check that autograd makes of what no hook has.
+std::function<at::Tensor()> kept_there(const at::Tensor& tensor) {
+  return [kept = tensor.tensor_data(), version = tensor._version()] {
+    TORCH_CHECK(kept._version() == version, "a tensor that the backward needs was changed in place");
+    return kept;
+  };
+}
+
+}  // namespace
+
+ActivationPass::~ActivationPass() = default;
+
+ActivationPass::Layer::Layer(ActivationPass& pass, at::Device device, bool offloaded,
+                             const std::vector<at::Tensor>& stays)
+    : pass_(pass), device_(device) {
+  for (const at::Tensor& tensor : stays) stays_.insert(tensor.storage().unsafeGetStorageImpl());
+  if (offloaded) scope_.emplace(static_cast<TensorKeeper*>(this));
+}
+
+ActivationPass::Layer::~Layer() = default;
+
+bool ActivationPass::Layer::goes(const at::Tensor& tensor) const {
+  return tensor.has_storage() && tensor.layout() == at::kStrided && tensor.device() == device_ &&
+         tensor.storage().nbytes() >= pass_.host_->least_bytes &&
+         !stays_.contains(tensor.storage().unsafeGetStorageImpl());
+}
+
+std::function<at::Tensor()> ActivationPass::Layer::keep(const at::Tensor& tensor) {
+  if (!goes(tensor)) return kept_there(tensor);
+  const c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
+  auto found = std::ranges::find(kept_, storage, [](const auto& each) { return each.first; });
+  if (found == kept_.end())
+    found = kept_.emplace(found, storage, std::make_shared<KeptStorage>(pass_.host_, tensor));
+  return [kept = found->second, host = pass_.host_, type = tensor.scalar_type(), sizes = tensor.sizes().vec(),
+          strides = tensor.strides().vec(), offset = tensor.storage_offset()] {
+    const std::lock_guard lock(host->mutex);
+    bring_back({kept});
+    return kept->arrived().view(type).as_strided(sizes, strides, offset);
+  };
+}
+
+void ActivationPass::Layer::end(const at::Tensor& output) {
+  scope_.reset();
+  pass_.leave_device();
+  Storages all;
+  for (auto& [storage, kept] : kept_)
+    if (kept.use_count() > 1) all.push_back(std::move(kept));
+  kept_.clear();
+  copy_to_host(all);
+  const size_t layer = pass_.layers_.size();
+  pass_.layers_.emplace_back(all.begin(), all.end());
+  if (!all.empty()) pass_.leaving_ = layer;
+  output.register_hook(
+      [pass = pass_.shared_from_this(), layer](const at::Tensor&) { pass->backward_reaches(layer); });
+}
+
+void ActivationPass::leave_device() {
+  if (!leaving_) return;
+  const Storages all = alive(layers_[*std::exchange(leaving_, std::nullopt)]);
+  if (all.empty()) return;
+  compute_after(all[0]->copying(), all[0]->device());
+  for (const auto& kept : all) kept->leave();
+}
+
+void ActivationPass::backward_reaches(size_t layer) {
+  const std::lock_guard lock(host_->mutex);
+  bring_back(alive(layers_[layer]));
+  if (layer > 0) bring_back(alive(layers_[layer - 1]));
+}
+
+}  // namespace spillway::trainer
