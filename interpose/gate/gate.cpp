@@ -128,6 +128,17 @@ void wait_for_gate() {
   ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&gate_closed), FUTEX_WAIT_PRIVATE, 1, nullptr, nullptr, 0);
 }
 
+uint32_t pass_gate(uint32_t passing) {
+  const uint32_t before = gate_slot.passing.load(std::memory_order_relaxed);
+  if (passing == 0) {
+    gate_slot.passing.store(0, std::memory_order_release);
+  } else if (before == 0) {
+    if (!gate_slot.listed) list_gate_slot();
+    while (!Passage::enter() && !gate_slot.holds) wait_for_gate();
+  }
+  return before;
+}
+
 int close_gate(uint64_t microseconds) {
   pthread_once(&prepared, prepare);
   if (!holds_all_work() || !take_until(now_us() + microseconds)) return 0;
@@ -148,3 +159,8 @@ void open_gate() {
 }
 
 }  // namespace spillway::interpose
+
+// The simulated card's kernels find it by this name: they compute on the CPU, after their launch.
+extern "C" __attribute__((visibility("default"))) uint32_t spillway_pass_gate(uint32_t passing) {
+  return spillway::interpose::pass_gate(passing);
+}

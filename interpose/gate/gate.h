@@ -42,19 +42,22 @@ inline std::atomic<bool> gate_needs_fence{false};  // where the kernel has no me
 void list_gate_slot();
 void wait_for_gate();
 
-// A gated call under way. Waits while the gate is closed.
+// A gated call under way. Waits while the gate is closed, but not inside another one, for which that waits.
 class Passage {
  public:
-  Passage() {
+  Passage() : inside_(gate_slot.passing.load(std::memory_order_relaxed)) {
+    if (inside_ != 0) [[unlikely]]
+      return;
     if (!gate_slot.listed) [[unlikely]]
       list_gate_slot();
     while (!enter() && !gate_slot.holds) wait_for_gate();
   }
-  ~Passage() { gate_slot.passing.store(0, std::memory_order_release); }
+  ~Passage() { gate_slot.passing.store(inside_, std::memory_order_release); }
   Passage(const Passage&) = delete;
   Passage& operator=(const Passage&) = delete;
 
  private:
+  friend uint32_t pass_gate(uint32_t passing);
   static bool enter() {
     gate_slot.passing.store(1, std::memory_order_relaxed);
     if (gate_needs_fence.load(std::memory_order_relaxed)) [[unlikely]]
@@ -66,9 +69,15 @@ class Passage {
     gate_slot.passing.store(0, std::memory_order_release);
     return false;
   }
+
+  const uint32_t inside_;
 };
 
 struct NoPassage {};
+
+// For work of this thread's on device memory that is no call of the driver's: 1 before it, and afterwards
+// what that returned. 0, and then what it returned: not while the thread asks for memory in between.
+uint32_t pass_gate(uint32_t passing);
 
 // 1: no gated call is under way, and none begins until `open_gate`; 0 where another thread holds it closed
 // for `microseconds`, a call does not end within a second, the system has nothing left by which threads are

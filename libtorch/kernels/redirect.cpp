@@ -3,8 +3,10 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <cuda_runtime_api.h>
 
+#include <optional>
 #include <utility>
 
+#include "libtorch/kernels/at_work.h"
 #include "libtorch/kernels/simulator.h"
 
 namespace spillway::kernels {
@@ -13,6 +15,8 @@ namespace {
 namespace cuda_allocator = c10::cuda::CUDACachingAllocator;
 
 __attribute__((tls_model("initial-exec"))) thread_local bool redirected = false;
+thread_local unsigned scopes = 0;
+thread_local std::optional<AtWork> computing;
 
 void* to_host(void* device_address) {
   return static_cast<char*>(device_address) + alias_offset();
@@ -42,6 +46,8 @@ class RedirectingAllocator final : public c10::Allocator {
     struct Restore {
       ~Restore() { redirected = true; }
     } restore;
+    // Whoever makes room waits for kernels at work, and this one waits for room.
+    const AtWork asking(Work::kPaused);
     void* host_address = to_host(cuda_allocator::raw_alloc(bytes));
     return {host_address, host_address, &delete_redirected, c10::Device(c10::DeviceType::CPU)};
   }
@@ -87,9 +93,13 @@ c10::Allocator* redirecting_allocator() {
   return allocator;
 }
 
-RedirectScope::RedirectScope() noexcept : outer_(std::exchange(redirected, true)) {}
+// A kernel computes as long as the outermost one lives.
+RedirectScope::RedirectScope() noexcept : outer_(std::exchange(redirected, true)) {
+  if (scopes++ == 0) computing.emplace();
+}
 RedirectScope::~RedirectScope() {
   redirected = outer_;
+  if (--scopes == 0) computing.reset();
 }
 
 HostScope::HostScope() noexcept : outer_(std::exchange(redirected, false)) {}

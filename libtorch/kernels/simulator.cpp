@@ -4,10 +4,19 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
+#include "libtorch/kernels/at_work.h"
+
 namespace spillway::kernels {
 namespace {
 
 const SpillwaySimulatorControl* control = nullptr;
+
+// interpose/gate/gate.h; null: the process is not under the preloaded library.
+using PassGate = uint32_t (*)(uint32_t passing);
+PassGate pass_gate() {
+  static const auto found = reinterpret_cast<PassGate>(dlsym(RTLD_DEFAULT, "spillway_pass_gate"));
+  return found;
+}
 
 const SpillwaySimulatorControl* look_up() {
   void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
@@ -46,6 +55,12 @@ ptrdiff_t alias_offset() {
   return offset;
 }
 
+AtWork::AtWork(Work work) noexcept
+    : before_(pass_gate() == nullptr ? 0 : pass_gate()(static_cast<uint32_t>(work))) {}
+AtWork::~AtWork() {
+  if (pass_gate() != nullptr) pass_gate()(before_);
+}
+
 StandIn::StandIn() noexcept {
   control->stand_in(1);
 }
@@ -55,6 +70,7 @@ StandIn::~StandIn() {
 
 void submit(CUstream stream, const char* name, const SpillwayRange* ranges, size_t count,
             uint64_t duration_ns) {
+  const AtWork submitting;
   CUresult result = control->submit(stream, name, ranges, count, duration_ns, nullptr, nullptr);
   if (result == CUDA_ERROR_INVALID_CONTEXT) {
     // This thread's first CUDA work: the runtime makes the device's context current at any call of its own.

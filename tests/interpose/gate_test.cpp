@@ -116,6 +116,41 @@ TEST(Gate, StaysOpenWhereThreadsCanNotBeToldThatItCloses) {
   });
 }
 
+// As a simulated kernel, which computes after its launch and calls the driver meanwhile.
+TEST(Gate, WaitsForWorkThatIsNoCallAndForThatAroundACall) {
+  alone([] {
+    constexpr uint64_t kShortUs = 20'000;
+    std::atomic<int> step{0};
+    const auto reach = [&](int number) {
+      step = number;
+      while (step != number + 1) std::this_thread::yield();
+    };
+    const auto wait_for = [&](int number) {
+      while (step != number) std::this_thread::yield();
+    };
+    std::thread worker([&] {
+      const uint32_t before = pass_gate(1);
+      {
+        const Passage call;
+      }
+      reach(1);
+      const uint32_t work = pass_gate(0);
+      reach(3);
+      pass_gate(work);
+      reach(5);
+      pass_gate(before);
+      reach(7);
+    });
+    for (const auto& [number, closes] : {std::pair{1, 0}, {3, 1}, {5, 0}, {7, 1}}) {
+      wait_for(number);
+      EXPECT_EQ(close_gate(kShortUs), closes) << number;
+      if (closes != 0) open_gate();
+      step = number + 1;
+    }
+    worker.join();
+  });
+}
+
 TEST(Gate, ClosesWithoutMembarrierWhereThreadsPassWithAFence) {
   SKIP_WHERE_NOTHING_CAN_BE_REFUSED();
   alone([] {

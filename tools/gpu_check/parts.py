@@ -37,9 +37,6 @@ def all_parts(options):
 
 def obstacles(options):
     """What this machine or this archive does not have, and the parts that need it."""
-    if options.simulated:
-        yield ("a simulated card computes on the program's own threads, which no gate holds while pages move",
-               lambda part: part.name == rescues.MOVES)
     packed, version = manifest.read(ROOT), torch_version()
     if version is None:
         yield "Python has no torch here", lambda part: not (

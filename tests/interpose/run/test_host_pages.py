@@ -1,4 +1,4 @@
-"""Blocks in host memory: on machines that name no node for it, and read by the CPU."""
+"""Blocks in host memory: on machines that name no node for it, read by the CPU, and moved under kernels."""
 import sys
 import unittest
 
@@ -25,6 +25,45 @@ for at in moved:
         print("CPU", ctypes.c_int32.from_address(tensors[at].data_ptr() + offset).value - at, flush=True)
     ctypes.c_int32.from_address(tensors[at].data_ptr()).value = 99
     print("GPU", tensors[at][0].item(), tensors[at][1].item() - at)
+"""
+
+
+# One thread adds to a block while another asks for memory, so that the block is moved again and again meanwhile.
+UNDER_KERNELS = """
+import sys, threading
+
+import torch
+
+MIB = 1 << 20
+KERNELS, BLOCK = 40, 48 * MIB
+
+
+def ask(done, served):
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        while not done.is_set():
+            try:
+                more = torch.empty(BLOCK, dtype=torch.uint8, device="cuda")
+                served.append(1)
+                del more
+            except torch.OutOfMemoryError:
+                pass
+
+
+def main():
+    block = torch.zeros(BLOCK // 4, dtype=torch.int32, device="cuda")
+    done, served = threading.Event(), []
+    asking = threading.Thread(target=ask, args=(done, served))
+    asking.start()
+    for _ in range(KERNELS):
+        block.add_(1)
+    done.set()
+    asking.join()
+    print("served" if served else "never served", len(served), file=sys.stderr)
+    counts = block.cpu().unique().tolist()
+    print(counts == [KERNELS] or counts)
+
+main()
 """
 
 
@@ -59,6 +98,13 @@ class HostPages(Case):
         self.assertRegex(ended.output, r"^moved \[\d", ended.errors)
         ended = self.spilled(MOVED + READ, SPILLWAY_SIM_CONFIG=path)
         self.assertEqual(ended.status, 128 + 11, "as on hardware, the CPU faults")
+
+    def test_what_kernels_write_while_it_is_moved(self):
+        card = ("--values", "compute", "--gpus", "1", "--capacity", "1GiB")
+        options = ["--mode", "replace", "--limit", "80MiB", "--host-budget", "1GiB", "--max-slowdown", "none"]
+        ended = self.run_on(sys.executable, "-c", UNDER_KERNELS, card=card, options=options)
+        self.assertEqual(ended.output, "True\n", ended.errors)
+        self.assertRegex("".join(ended.reports.values()), r"spill_to_host +\d+ +\d+ .*MiB")
 
 
 if __name__ == "__main__":
