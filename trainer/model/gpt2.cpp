@@ -1,6 +1,7 @@
 // GPT-2, of Radford et al., "Language Models are Unsupervised Multitask Learners" (2019).
 #include "trainer/model/families.h"
 #include "trainer/model/operators.h"
+#include "trainer/model/parts.h"
 
 namespace spillway::trainer {
 namespace gpt2 {
@@ -20,11 +21,16 @@ at::Tensor norm(const at::Tensor& x, const Architecture& model, const LayerWeigh
 }
 
 at::Tensor attention(const Architecture& model, const LayerWeights& weights, const at::Tensor& x,
-                     at::TensorList) {
+                     const Attend& attend) {
   const auto parts = product(norm(x, model, weights, "ln_1"), weights, "attn.c_attn").split(model.width, 2);
-  const at::Tensor mixed = causal_attention(in_heads(parts[0], model.heads), in_heads(parts[1], model.heads),
-                                            in_heads(parts[2], model.heads));
+  const at::Tensor mixed = attend(in_heads(parts[0], model.heads), in_heads(parts[1], model.heads),
+                                  in_heads(parts[2], model.heads));
   return product(out_of_heads(mixed), weights, "attn.c_proj");
+}
+
+at::Tensor attention(const Architecture& model, const LayerWeights& weights, const at::Tensor& x,
+                     at::TensorList) {
+  return attention(model, weights, x, Attend(causal_attention));
 }
 
 at::Tensor mlp(const Architecture& model, const LayerWeights& weights, const at::Tensor& x, at::TensorList) {
@@ -35,17 +41,20 @@ at::Tensor mlp(const Architecture& model, const LayerWeights& weights, const at:
 
 constexpr LayerPart kLayer[] = {{Part::kAttention, attention}, {Part::kMlp, mlp}};
 
+Head head_of(const Architecture& model, const LayerWeights& outer, const at::Tensor& x) {
+  return {norm(x, model, outer, "transformer.ln_f"),
+          outer[model.tied_head ? "transformer.wte.weight" : "lm_head.weight"]};
+}
+
 }  // namespace gpt2
 
 Head gpt2_head(const Forward& forward, const at::Tensor& tokens) {
   const LayerWeights outer = forward.outer();
-  const at::Tensor& embedding = outer["transformer.wte.weight"];
-  at::Tensor x = forward.with_dropout(at::embedding(embedding, tokens) +
+  at::Tensor x = forward.with_dropout(at::embedding(outer["transformer.wte.weight"], tokens) +
                                       outer["transformer.wpe.weight"].narrow(0, 0, tokens.size(1)));
   const auto nothing = [](at::Device) { return std::vector<at::Tensor>(); };
   x = forward.run(0, forward.model.layers, gpt2::kLayer, std::move(x), nothing);
-  return {gpt2::norm(x.to(outer.device()), forward.model, outer, "transformer.ln_f"),
-          forward.model.tied_head ? embedding : outer["lm_head.weight"]};
+  return gpt2::head_of(forward.model, outer, x.to(outer.device()));
 }
 
 }  // namespace spillway::trainer

@@ -2,15 +2,13 @@
 // Ainslie et al., "GQA" (2023).
 #include "trainer/model/families.h"
 #include "trainer/model/operators.h"
+#include "trainer/model/parts.h"
 
 namespace spillway::trainer {
 namespace llama {
 
-// reads: cosine and sine.
 at::Tensor attention(const Architecture& model, const LayerWeights& weights, const at::Tensor& x,
-                     at::TensorList reads) {
-  const int64_t groups = model.heads / model.key_value_heads;
-  const at::Tensor &cosine = reads[0], &sine = reads[1];
+                     const Rotation& turns, const Attend& attend) {
   const at::Tensor normed = rms_norm(x, weights["input_layernorm.weight"], model.norm_epsilon);
   const auto heads = [&](const char* name, int64_t count) {
     return in_heads(weights.product(normed, name), count);
@@ -19,9 +17,18 @@ at::Tensor attention(const Architecture& model, const LayerWeights& weights, con
   const at::Tensor key = heads("self_attn.k_proj.weight", model.key_value_heads);
   const at::Tensor value = heads("self_attn.v_proj.weight", model.key_value_heads);
   const at::Tensor mixed =
-      causal_attention(rotated(query, cosine, sine), for_groups(rotated(key, cosine, sine), groups),
-                       for_groups(value, groups));
+      attend(rotated(query, turns.cosine, turns.sine), rotated(key, turns.cosine, turns.sine), value);
   return weights.product(out_of_heads(mixed), "self_attn.o_proj.weight");
+}
+
+// reads: cosine and sine.
+at::Tensor attention(const Architecture& model, const LayerWeights& weights, const at::Tensor& x,
+                     at::TensorList reads) {
+  const int64_t groups = model.heads / model.key_value_heads;
+  const auto whole = [groups](const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
+    return causal_attention(query, for_groups(key, groups), for_groups(value, groups));
+  };
+  return attention(model, weights, x, {reads[0], reads[1]}, whole);
 }
 
 at::Tensor mlp(const Architecture& model, const LayerWeights& weights, const at::Tensor& x, at::TensorList) {
@@ -32,21 +39,24 @@ at::Tensor mlp(const Architecture& model, const LayerWeights& weights, const at:
 
 constexpr LayerPart kLayer[] = {{Part::kAttention, attention, 2}, {Part::kMlp, mlp}};
 
+Head head_of(const Architecture& model, const LayerWeights& outer, const at::Tensor& x) {
+  return {rms_norm(x, outer["model.norm.weight"], model.norm_epsilon),
+          outer[model.tied_head ? "model.embed_tokens.weight" : "lm_head.weight"]};
+}
+
 }  // namespace llama
 
 Head llama_head(const Forward& forward, const at::Tensor& tokens) {
   const Architecture& model = forward.model;
   const LayerWeights outer = forward.outer();
-  const at::Tensor& embedding = outer["model.embed_tokens.weight"];
-  at::Tensor x = forward.with_dropout(at::embedding(embedding, tokens));
+  at::Tensor x = forward.with_dropout(at::embedding(outer["model.embed_tokens.weight"], tokens));
   Rotation turns = rotation(tokens.size(1), model.head_width, model.rotary_base, outer.device());
   const auto turns_on = [&](at::Device device) {
     turns = {turns.cosine.to(device), turns.sine.to(device)};
     return std::vector<at::Tensor>{turns.cosine, turns.sine};
   };
   x = forward.run(0, model.layers, llama::kLayer, std::move(x), turns_on);
-  return {rms_norm(x.to(outer.device()), outer["model.norm.weight"], model.norm_epsilon),
-          model.tied_head ? embedding : outer["lm_head.weight"]};
+  return llama::head_of(model, outer, x.to(outer.device()));
 }
 
 }  // namespace spillway::trainer

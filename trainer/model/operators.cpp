@@ -64,9 +64,13 @@ at::Tensor padding_bias(const at::Tensor& tokens, at::ScalarType type) {
 }
 
 Rotation rotation(int64_t tokens, int64_t head_width, double base, at::Device device) {
-  const auto floats = at::TensorOptions().device(device).dtype(at::kFloat);
+  return rotation_of(at::arange(tokens, at::device(device).dtype(at::kFloat)), head_width, base);
+}
+
+Rotation rotation_of(const at::Tensor& positions, int64_t head_width, double base) {
+  const auto floats = positions.options().dtype(at::kFloat);
   const at::Tensor exponents = at::arange(0, head_width, 2, floats) / double(head_width);
-  const at::Tensor angles = at::outer(at::arange(tokens, floats), 1.0 / at::pow(base, exponents));
+  const at::Tensor angles = at::outer(positions.to(at::kFloat), 1.0 / at::pow(base, exponents));
   return {angles.cos(), angles.sin()};
 }
 
@@ -79,7 +83,10 @@ at::Tensor rotated(const at::Tensor& heads, const at::Tensor& cosine, const at::
 at::Tensor relative_buckets(int64_t tokens, bool bidirectional, int64_t buckets, int64_t furthest,
                             at::Device device) {
   const at::Tensor positions = at::arange(tokens, at::TensorOptions().device(device).dtype(at::kLong));
-  at::Tensor distance = positions.unsqueeze(0) - positions.unsqueeze(1);  // of the key from the query
+  return buckets_of(positions.unsqueeze(0) - positions.unsqueeze(1), bidirectional, buckets, furthest);
+}
+
+at::Tensor buckets_of(at::Tensor distance, bool bidirectional, int64_t buckets, int64_t furthest) {
   at::Tensor result = at::zeros_like(distance);
   if (bidirectional) {
     buckets /= 2;

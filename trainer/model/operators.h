@@ -44,10 +44,14 @@ struct Rotation {
   at::Tensor cosine, sine;  // [tokens, head_width / 2]
 };
 Rotation rotation(int64_t tokens, int64_t head_width, double base, at::Device device);
+// Of tokens at `positions`.
+Rotation rotation_of(const at::Tensor& positions, int64_t head_width, double base);
 at::Tensor rotated(const at::Tensor& heads, const at::Tensor& cosine, const at::Tensor& sine);
 
-// T5's bucket of each distance between a query's position and a key's: [tokens, tokens], of 64-bit integers.
-// Half of the buckets are exact, the others grow by a power up to `furthest`.
+// T5's bucket of each distance of a key from a query, of 64-bit integers. Half of the buckets are exact, the
+// others grow by a power up to `furthest`.
+at::Tensor buckets_of(at::Tensor distance, bool bidirectional, int64_t buckets, int64_t furthest);
+// Of the distances between all tokens of a sequence: [tokens, tokens].
 at::Tensor relative_buckets(int64_t tokens, bool bidirectional, int64_t buckets, int64_t furthest,
                             at::Device device);
 

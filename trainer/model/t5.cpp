@@ -5,12 +5,11 @@
 
 #include "trainer/model/families.h"
 #include "trainer/model/operators.h"
+#include "trainer/model/parts.h"
 #include "trainer/model/shared_input.h"
 
 namespace spillway::trainer {
 namespace t5 {
-
-constexpr int64_t kPad = 0;  // also what a decoder starts from
 
 // "layer.1.", under which all weights of a part stand.
 std::string prefix_of(const LayerWeights& weights) {
@@ -22,16 +21,23 @@ at::Tensor norm(const Architecture& model, const LayerWeights& weights, const at
   return rms_norm(x, weights[weights.keys().front()], model.norm_epsilon);
 }
 
+at::Tensor AttentionWeights::normed(const at::Tensor& x) const {
+  return norm(model, weights, x);
+}
+
+at::Tensor AttentionWeights::in_heads_of(const char* part, const at::Tensor& x) const {
+  return in_heads(weights.product(x, prefix_of(weights) + name + part + ".weight"), model.heads);
+}
+
+at::Tensor AttentionWeights::out(const at::Tensor& mixed) const {
+  return weights.product(out_of_heads(mixed), prefix_of(weights) + name + "o.weight");
+}
+
 // Queries from `normed`, keys and values from `read`.
-at::Tensor attention(const Architecture& model, const LayerWeights& weights, const std::string& name,
-                     const at::Tensor& normed, const at::Tensor& read, const at::Tensor& bias,
-                     const at::Tensor& padding) {
-  const auto heads = [&](const at::Tensor& of, const char* part) {
-    return in_heads(weights.product(of, name + part + ".weight"), model.heads);
-  };
-  const at::Tensor mixed =
-      biased_attention(heads(normed, "q"), heads(read, "k"), heads(read, "v"), bias, padding);
-  return weights.product(out_of_heads(mixed), name + "o.weight");
+at::Tensor attention(const AttentionWeights& part, const at::Tensor& normed, const at::Tensor& read,
+                     const at::Tensor& bias, const at::Tensor& padding) {
+  return part.out(biased_attention(part.in_heads_of("q", normed), part.in_heads_of("k", read),
+                                   part.in_heads_of("v", read), bias, padding));
 }
 
 // What a part reads behind its first tensor, where sources are padded.
@@ -42,16 +48,16 @@ at::Tensor padding_in(at::TensorList reads) {
 // reads: the bias of its own positions; in an encoder of padded sources also their padding's.
 at::Tensor self_attention(const Architecture& model, const LayerWeights& weights, const at::Tensor& x,
                           at::TensorList reads) {
-  const at::Tensor normed = norm(model, weights, x);
-  return attention(model, weights, prefix_of(weights) + "SelfAttention.", normed, normed, reads[0],
-                   padding_in(reads));
+  const AttentionWeights part{model, weights, "SelfAttention."};
+  const at::Tensor normed = part.normed(x);
+  return attention(part, normed, normed, reads[0], padding_in(reads));
 }
 
 // reads: the encoder's output; of padded sources also their padding's bias.
 at::Tensor cross_attention(const Architecture& model, const LayerWeights& weights, const at::Tensor& x,
                            at::TensorList reads) {
-  const std::string name = prefix_of(weights) + "EncDecAttention.";
-  return attention(model, weights, name, norm(model, weights, x), reads[0], {}, padding_in(reads));
+  const AttentionWeights part{model, weights, "EncDecAttention."};
+  return attention(part, part.normed(x), reads[0], {}, padding_in(reads));
 }
 
 at::Tensor mlp(const Architecture& model, const LayerWeights& weights, const at::Tensor& x, at::TensorList) {
@@ -123,6 +129,11 @@ class Stack {
   const uint32_t first_, count_;
 };
 
+// The tied head's embeddings have deviation 1; so scaled, the logits are as large as with one of its own.
+double head_scale(const Architecture& model) {
+  return 1 / std::sqrt(double(model.width));
+}
+
 // What the decoder is given to predict `targets`: a start, and every target but the last.
 at::Tensor shifted(const at::Tensor& targets) {
   return at::constant_pad_nd(targets.narrow(1, 0, targets.size(1) - 1), {1, 0}, kPad);
@@ -131,6 +142,17 @@ at::Tensor shifted(const at::Tensor& targets) {
 // Ids of the embedding's: padding has the pad's.
 at::Tensor embeddable(const at::Tensor& tokens, bool padded) {
   return padded ? tokens.clamp_min(kPad) : tokens;
+}
+
+at::Tensor encoded(const Forward& forward, const at::Tensor& tokens) {
+  return Stack(forward, "encoder", 0, forward.model.layers)
+      .run(forward.outer()["shared.weight"], tokens, nullptr, {});
+}
+
+Head head_of(const Architecture& model, const LayerWeights& outer, const at::Tensor& x) {
+  const at::Tensor decoded = rms_norm(x, outer["decoder.final_layer_norm.weight"], model.norm_epsilon);
+  if (!model.tied_head) return {decoded, outer["lm_head.weight"]};
+  return {decoded * head_scale(model), outer["shared.weight"]};
 }
 
 }  // namespace t5
@@ -149,8 +171,7 @@ Head t5_head(const Forward& forward, const at::Tensor& tokens, const at::Tensor&
                                  .run(embedding.for_reader_on(outer.device()),
                                       t5::embeddable(t5::shifted(targets), padded), &encoded, padding);
   if (!model.tied_head) return {decoded, outer["lm_head.weight"], padded};
-  // The tied head's embeddings have deviation 1; so scaled, the logits are as large as with one of its own.
-  return {decoded * (1 / std::sqrt(double(model.width))), embedding.for_reader_on(outer.device()), padded};
+  return {decoded * t5::head_scale(model), embedding.for_reader_on(outer.device()), padded};
 }
 
 }  // namespace spillway::trainer

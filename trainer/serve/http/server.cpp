@@ -1,0 +1,112 @@
+#include "trainer/serve/http/server.h"
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <set>
+
+#include "trainer/serve/http/connection.h"
+
+namespace spillway::trainer::serve {
+namespace {
+
+class Server {
+ public:
+  Server(const ServerOptions& options, const ModelCard& card, std::unique_ptr<Engine> engine)
+      : options_(options),
+        acceptor_(io_, {asio::ip::make_address(options.host), options.port}),
+        signals_(io_, SIGINT, SIGTERM),
+        deadline_(io_),
+        engine_(std::move(engine), [this] { asio::post(io_, [this] { engine_failed(); }); }),
+        state_{options_, card, io_, engine_} {}
+
+  bool run(const std::function<void(const std::string&)>& listening) {
+    asio::co_spawn(io_, accept(), asio::detached);
+    wait_for_signal();
+    const auto address = acceptor_.local_endpoint();
+    const std::string host = address.address().to_string();
+    listening("http://" + (address.address().is_v6() ? "[" + host + "]" : host) + ":" +
+              std::to_string(address.port()));
+    io_.run();
+    const std::string why = engine_.failure();
+    if (!why.empty()) std::fprintf(stderr, "spillway-serve: %s\n", why.c_str());
+    return why.empty();
+  }
+
+ private:
+  asio::awaitable<void> accept() {
+    while (!state_.draining) {
+      error_code error;
+      auto socket = co_await acceptor_.async_accept(asio::redirect_error(asio::use_awaitable, error));
+      if (error == asio::error::operation_aborted) co_return;
+      if (error || connections_.size() >= options_.most_connections) {
+        // Out of descriptors, or too many clients: those that are there go first.
+        socket.close(error);
+        asio::steady_timer pause(io_, std::chrono::milliseconds(20));
+        co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
+        continue;
+      }
+      socket.set_option(asio::ip::tcp::no_delay(true), error);
+      auto connection = std::make_shared<Connection>(&state_, std::move(socket));
+      connections_.insert(connection);
+      asio::co_spawn(io_, connection->run(), [this, connection](std::exception_ptr) {
+        connections_.erase(connection);
+        stop_if_drained();
+      });
+    }
+  }
+
+  void wait_for_signal() {
+    signals_.async_wait([this](error_code error, int) {
+      if (error) return;
+      if (state_.draining) return io_.stop();
+      drain();
+      wait_for_signal();
+    });
+  }
+
+  void engine_failed() {
+    if (!state_.draining) drain();
+  }
+
+  void drain() {
+    state_.draining = true;
+    error_code ignored;
+    acceptor_.close(ignored);
+    for (const auto& connection : connections_) connection->close_when_idle();
+    deadline_.expires_after(std::chrono::seconds(options_.drain_seconds));
+    deadline_.async_wait([this](error_code error) {
+      if (!error) give_up();
+    });
+    stop_if_drained();
+  }
+
+  // What still runs is cancelled; its clients are told, if they listen.
+  void give_up() {
+    for (const auto& connection : connections_) connection->abort();
+    deadline_.expires_after(std::chrono::seconds(1));
+    deadline_.async_wait([this](error_code) { io_.stop(); });
+  }
+
+  void stop_if_drained() {
+    if (state_.draining && connections_.empty()) io_.stop();
+  }
+
+  const ServerOptions options_;
+  asio::io_context io_{1};
+  asio::ip::tcp::acceptor acceptor_;
+  asio::signal_set signals_;
+  asio::steady_timer deadline_;
+  std::set<std::shared_ptr<Connection>> connections_;
+  EngineThread engine_;  // it ends before what its callbacks use
+  ServerState state_;
+};
+
+}  // namespace
+
+bool serve_http(const ServerOptions& options, const ModelCard& card, std::unique_ptr<Engine> engine,
+                const std::function<void(const std::string&)>& listening) {
+  return Server(options, card, std::move(engine)).run(listening);
+}
+
+}  // namespace spillway::trainer::serve
