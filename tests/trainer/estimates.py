@@ -54,6 +54,8 @@ PLANS = {
     "recompute of attention, 8": ["plan.micro_batch=8", 'plan.recompute_attention="all"', "plan.recompute_mlp=[1]"],
     "segments of 3 of 9 layers, 8": ["model.layers=9", "plan.micro_batch=8", 'plan.recompute="all"',
                                      "plan.recompute_segment=3", "plan.head_chunks=8"],
+    "layers on the host, 2": ["model.layers=6", "plan.micro_batch=2", 'plan.parameters="host"',
+                              'plan.gradients="host"', 'plan.optimizer="host"'],
     "head in 6 chunks, 8": ["plan.micro_batch=8", "plan.head_chunks=6", 'plan.recompute="all"'],
 }
 
