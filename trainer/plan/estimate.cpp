@@ -133,9 +133,8 @@ class Counter {
     add_time(micro_batch, whole);
     if (left > 0) add_time(dry_run(pass(left, true), machine_).time(), 1);
     count_optimizer();
-    const double rate = machine_.host_bytes_per_second;
-    out_.time.streamed = double(streams_.of_passes(whole + (left > 0 ? 1 : 0)).most()) / rate;
-    out_.time.host_link += double(streams_.of_update().most()) / rate;
+    out_.time.streamed = streams_.of_passes(whole + (left > 0 ? 1 : 0)).seconds(machine_);
+    out_.time.host_link += streams_.of_update().seconds(machine_);
     out_.step_us = static_cast<uint64_t>(1e6 * out_.time.seconds());
   }
 

@@ -51,6 +51,7 @@ struct Machine {
   double launch_seconds = 5e-6;            // of the host, from one kernel to the next
   uint64_t device_bytes = 0;               // that the run may use of each device; 0: any number
   uint64_t host_bytes = 0;                 // and of the host
+  bool host_is_apart = true;               // false: the device is the CPU, whose memory is the host's
 };
 
 // Where the time of a step goes, in seconds. The first three and `optimizer` are a device's. `streamed`

@@ -90,9 +90,9 @@ bool apply(MoveKind kind, Plan* plan, const Shape& shape, const Machine& machine
     case MoveKind::kOptimizerToHost:
       return std::exchange(plan->optimizer, Place::kHost) == Place::kDevice;
     case MoveKind::kParametersToHost:
-      return std::exchange(plan->parameters, Place::kHost) == Place::kDevice;
+      return machine.host_is_apart && std::exchange(plan->parameters, Place::kHost) == Place::kDevice;
     case MoveKind::kGradientsToHost:
-      return std::exchange(plan->gradients, Place::kHost) == Place::kDevice;
+      return machine.host_is_apart && std::exchange(plan->gradients, Place::kHost) == Place::kDevice;
     case MoveKind::kLayersToSecondDevice:
       return to_second_device(plan, shape, machine);
     case MoveKind::kChunkHead:

@@ -34,15 +34,19 @@ LayerStreams::LayerStreams(const Shape& shape, const Plan& plan, uint32_t device
 LayerStreams::Copies LayerStreams::of_device(uint32_t micro_batches,
                                              const std::vector<LayerUse>& uses) const {
   Copies copies;
+  const auto come = [&](uint64_t bytes, uint64_t times) {
+    copies.in += times * bytes, copies.count += times;
+  };
   if (weights_)
     for (const uint32_t layer : copied_layers(layers_of(uses, false), kWeightSlots))
-      copies.in += micro_batches * layers_[layer].weights;
+      come(layers_[layer].weights, micro_batches);
   if (!gradients_) return copies;
   const std::vector<uint32_t> backward = layers_of(uses, true);
   // The first micro-batch's are sums of nothing before it.
   for (const uint32_t layer : copied_layers(backward, kGradientSlots))
-    copies.in += (micro_batches - 1) * layers_[layer].gradients;
-  for (const uint32_t layer : backward) copies.out += micro_batches * layers_[layer].gradients;
+    come(layers_[layer].gradients, micro_batches - 1);
+  for (const uint32_t layer : backward)
+    copies.out += micro_batches * layers_[layer].gradients, copies.count += micro_batches;
   return copies;
 }
 
@@ -50,14 +54,17 @@ LayerStreams::Copies LayerStreams::of_passes(uint32_t micro_batches) const {
   Copies all;
   for (const std::vector<LayerUse>& uses : uses_) {
     const Copies copies = of_device(micro_batches, uses);
-    all.in += copies.in, all.out += copies.out;
+    all.in += copies.in, all.out += copies.out, all.count += copies.count;
   }
   return all;
 }
 
 LayerStreams::Copies LayerStreams::of_update() const {
   const uint64_t reads = prepares_ ? 1 : 0;  // of both, before the update
-  return {.in = (2 + reads) * on_host_.gradients + (1 + reads) * on_host_.weights, .out = on_host_.weights};
+  const uint64_t of_gradients = gradients_ ? 2 + reads : 0, of_weights = weights_ ? 1 + reads : 0;
+  return {.in = of_gradients * on_host_.gradients + of_weights * on_host_.weights,
+          .out = on_host_.weights,
+          .count = layers_.size() * (of_gradients + of_weights + (weights_ ? 1 : 0))};
 }
 
 }  // namespace spillway::trainer

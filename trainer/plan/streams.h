@@ -24,8 +24,12 @@ class LayerStreams {
   const Roles& on_host() const { return on_host_; }
 
   struct Copies {
-    uint64_t in = 0, out = 0;  // to the devices, and to the host
-    uint64_t most() const { return std::max(in, out); }
+    uint64_t in = 0, out = 0;  // bytes to the devices, and to the host
+    uint64_t count = 0;        // of both
+    double seconds(const Machine& machine) const {
+      return double(std::max(in, out)) / machine.host_bytes_per_second +
+             double(count) * machine.launch_seconds;
+    }
   };
   Copies of_passes(uint32_t micro_batches) const;
   // The norm of the gradients, and the update.

@@ -165,9 +165,9 @@ std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const
   losses_.resize(micro_batch_count_);
   parameters_.begin_micro_batch(micro_batch);
   return guarded("forward", [&] {
+    const at::Tensor tokens = rows(batch_, first, count);  // first: the link takes copies in their order
     parameters_.follow(training_uses(config_.model, plan));
-    const at::Tensor sum =
-        model_.loss_sum(parameters_.weights(), rows(batch_, first, count), plan, true, activations_);
+    const at::Tensor sum = model_.loss_sum(parameters_.weights(), tokens, plan, true, activations_);
     // By the targets of the whole batch, whatever the split and however many of them a micro-batch has.
     const at::Tensor scaled = sum * (loss_scale_.value() / double(targets_));
     losses_[micro_batch] = sum.item().toDouble();
@@ -230,9 +230,9 @@ std::optional<Failure> TrainingStep::evaluate(const Plan& plan) {
     const auto first = static_cast<uint32_t>(evaluation_losses_.size());
     const uint32_t count = std::min(plan.evaluation_batch, config_.evaluation.windows - first);
     auto failure = guarded("evaluation", [&] {
+      const at::Tensor tokens = rows(evaluation_rows_, first, count);
       parameters_.follow(evaluation_uses(config_.model));
-      const at::Tensor sums =
-          model_.row_losses(parameters_.weights(), rows(evaluation_rows_, first, count), plan).cpu();
+      const at::Tensor sums = model_.row_losses(parameters_.weights(), tokens, plan).cpu();
       const float* sum = sums.const_data_ptr<float>();
       evaluation_losses_.insert(evaluation_losses_.end(), sum, sum + count);
     });

@@ -37,9 +37,9 @@ class Recovery : public testing::Test {
   // A run of its own: model, optimizer and recovery.
   struct Fixture {
     Fixture(const Config& config, const Corpus& corpus)
-        : moves(Core::get(), config.shape(), {}, config.recovery.floor),
+        : moves(Core::get(), config.shape(), {.host_is_apart = false}, config.recovery.floor),
           program(config, corpus, {at::Device(at::kCPU)}, config.plan, Core::get(), moves),
-          step(program, config.shape(), {}, config.plan, config.recovery) {}
+          step(program, config.shape(), {.host_is_apart = false}, config.plan, config.recovery) {}
     // The next one may be made in the same place, and allocates before it is a program.
     ~Fixture() { FailingAllocator::install().leave_alone(); }
     Fixture(const Fixture&) = delete;

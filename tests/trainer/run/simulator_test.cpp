@@ -289,12 +289,13 @@ TEST_P(SimulatedFamily, LayersOnTwoDevicesAndRecomputedGiveTheSameBits) {
 
 TEST_P(SimulatedFamily, EveryRequestFailingUntilABitExactMoveGivesTheUndisturbedBits) {
   config_.recovery.floor = Guarantee::kBitExact;
+  config_.plan.parameters = config_.plan.gradients = Place::kHost;
   expect_served(sweep(Injection::kUntilAMove), "recompute");
 }
 
 TEST_P(SimulatedFamily, EveryRequestFailingUntilASplitGivesTheBitsOfThatSchedule) {
   config_.plan.recompute = all_;
-  config_.plan.optimizer = Place::kHost;
+  config_.plan.optimizer = config_.plan.parameters = config_.plan.gradients = Place::kHost;
   config_.plan.head_chunks = 2;
   expect_served(sweep(Injection::kUntilAMove), "split_micro_batch");
 }

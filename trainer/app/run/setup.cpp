@@ -81,6 +81,7 @@ Run::Run(const Config& config, const TrainOptions& options, RunLog* log, RunHist
   install_allocator(config);
   devices_ = usable_devices(config.run);
   machine_.devices = uint32_t(devices_.size());
+  machine_.host_is_apart = config.run.device == "cuda";
   if (config.run.device == "cuda") machine_.workspace_bytes = at::cuda::getChosenWorkspaceSize();
   apply_limit();
   check_plans();

@@ -1,0 +1,75 @@
+"""overlap.py BUILD --corpus TEXT: how much of the copies of layers on the host is hidden behind the computation.
+
+Trains on a simulated card whose driver calls, copies and operators take time (profiles `typical` and
+`timed-kernels`), without values. What a micro-batch takes is the difference of steps with many and with few of
+them, so that the update is left out. A line for each place of the layers and each size of a micro-batch: what the
+computation takes alone, what the copies take at the link's speed in the direction that takes longer, what both
+take, and the share of the shorter of the two that is hidden.
+"""
+import argparse
+import itertools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LAYERS, WIDTH, CONTEXT, STEPS, FEW, MANY = 8, 512, 256, 2, 3, 9
+SIZES = [f"model.layers={LAYERS}", f"model.width={WIDTH}", "model.heads=8", f"model.context={CONTEXT}",
+         f"train.steps={STEPS}", "evaluation.windows=1", "plan.evaluation_batch=1"]
+PLACES = {"on the card": [], "weights": ['plan.parameters="host"'], "gradients": ['plan.gradients="host"'],
+          "both": ['plan.parameters="host"', 'plan.gradients="host"']}
+BYTES = 12 * WIDTH * WIDTH * 4  # of a layer's matrices, which are nearly all
+LINK = 25e9  # of the simulated card, each way
+
+
+def virtual_seconds(build, corpus, settings):
+    """Of a whole run on the virtual clock."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = pathlib.Path(folder) / "simulator.json"
+        command = [build / "bin" / "spillway", "simulate", "--capacity", "60GiB", "--values", "zeros",
+                   "--profile", "typical,timed-kernels", "--",
+                   build / "bin" / "spillway-train", "--config", "configs/tiny.toml", "--device", "cuda", "--quiet",
+                   *itertools.chain.from_iterable(("--set", each) for each in
+                                                  [*SIZES, *settings, f"run.out={folder}", f"data.corpus={corpus}"])]
+        environment = {**os.environ, "SPILLWAY_SIM_REPORT": str(report)}
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(settings)}: {done.stdout[-1500:]}{done.stderr[-1500:]}")
+        return json.loads(report.read_text())["counters"]["virtual_ns"] / 1e9
+
+
+def micro_batch_seconds(build, corpus, rows, place):
+    def run(count):
+        batch = [f"plan.micro_batch={rows}", f"train.batch={rows * count}"]
+        return virtual_seconds(build, corpus, batch + PLACES[place])
+    return (run(MANY) - run(FEW)) / STEPS / (MANY - FEW)
+
+
+def copied_seconds(place):
+    """Weights come for the forward and the backward, but for two layers at each turn; gradients go and come."""
+    weights = 2 * LAYERS - 4 if place != "gradients" else 0
+    coming, going = (LAYERS - 3, LAYERS) if place != "weights" else (0, 0)
+    return max(weights + coming, going) * BYTES / LINK
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--corpus", type=pathlib.Path, required=True)
+    parser.add_argument("--rows", type=int, nargs="+", default=[8, 32, 96], help="sequences of a micro-batch")
+    options = parser.parse_args()
+    build, corpus = options.build.resolve(), options.corpus.resolve()
+    for rows in options.rows:
+        alone = micro_batch_seconds(build, corpus, rows, "on the card")
+        for place in list(PLACES)[1:]:
+            copies, taken = copied_seconds(place), micro_batch_seconds(build, corpus, rows, place)
+            hidden = (alone + copies - taken) / min(alone, copies)
+            print(f"{rows:4} sequences, {place:10} computation {1e3 * alone:7.3f} ms, copies {1e3 * copies:7.3f} ms, "
+                  f"together {1e3 * taken:7.3f} ms: {100 * hidden:5.1f} % hidden", flush=True)
+
+
+if __name__ == "__main__":
+    main()
