@@ -142,9 +142,8 @@ std::function<at::Tensor()> ActivationPass::Layer::keep(const at::Tensor& tensor
   auto found = std::ranges::find(kept_, storage, [](const auto& each) { return each.first; });
   if (found == kept_.end())
     found = kept_.emplace(found, storage, std::make_shared<KeptStorage>(pass_.host_, tensor));
-  return [kept = found->second, host = pass_.host_, type = tensor.scalar_type(), sizes = tensor.sizes().vec(),
+  return [kept = found->second, type = tensor.scalar_type(), sizes = tensor.sizes().vec(),
           strides = tensor.strides().vec(), offset = tensor.storage_offset()] {
-    const std::lock_guard lock(host->mutex);
     bring_back({kept});
     return kept->arrived().view(type).as_strided(sizes, strides, offset);
   };
@@ -176,7 +175,6 @@ void ActivationPass::leave_device(Group* left) {
 }
 
 void ActivationPass::backward_reaches(size_t layer) {
-  const std::lock_guard lock(host_->mutex);
   bring_back(alive(layers_[layer].kept));
   bring_back(alive(layers_[layer].left));
 }

@@ -7,9 +7,10 @@
 // that they had. What is smaller than `least_bytes`, the layer's weights and what it reads beside its input
 // stay where they are.
 //
-// Thread-safety: an ActivationPass is begun by one thread, and its backward runs on autograd's. Ownership:
-// host memory is kept for the next pass until `free_unused`. Errors: c10::OutOfMemoryError of the device or
-// the host; a graph that is dropped half-way leaves nothing behind. Units: bytes.
+// Thread-safety: an ActivationPass is begun by one thread, and its backward runs on autograd's: on several
+// devices on several, but a layer's backward behind those of the layers after it, and so without a lock.
+// Ownership: host memory is kept for the next pass until `free_unused`. Errors: c10::OutOfMemoryError of the
+// device or the host; a graph that is dropped half-way leaves nothing behind. Units: bytes.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -28,7 +29,6 @@ struct ActivationHost {
 
   const uint64_t least_bytes;
   HostBlocks blocks;
-  std::mutex mutex;  // of what comes back
   std::atomic<uint64_t> bytes_to_host = 0, bytes_to_device = 0;
 };
 
