@@ -77,10 +77,12 @@ at::Tensor Forward::computed(uint32_t layer, std::vector<BoundLayer> group, cons
 at::Tensor Forward::run_group(uint32_t layer, std::vector<BoundLayer> group, const at::Tensor& x) const {
   if (activations == nullptr) return computed(layer, std::move(group), x);
   const auto end = layer + static_cast<uint32_t>(group.size());
-  ActivationPass::Layer kept(*activations, device_of(layer), plan.offloads(layer, end, model.all_layers()),
-                             tensors_that_stay(group));
+  const uint32_t layers = model.all_layers();
+  std::optional<uint32_t> until;
+  if (plan.offloads(layer, end, layers)) until = plan.offloaded_until(layer, layers);
+  ActivationPass::Layer kept(*activations, device_of(layer), until, tensors_that_stay(group));
   at::Tensor result = computed(layer, std::move(group), x);
-  kept.end(result);
+  kept.end(end, result);
   return result;
 }
 

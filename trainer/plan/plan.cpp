@@ -41,6 +41,14 @@ bool Plan::offloads(uint32_t layer, uint32_t end, uint32_t layers) const {
   return end < layers && offload.contains(layer);
 }
 
+uint32_t Plan::offloaded_until(uint32_t layer, uint32_t layers) const {
+  const auto next = offload.upper_bound(layer);
+  if (next != offload.end()) return *next;
+  const auto own = offload.find(layer);
+  const uint32_t distance = own == offload.begin() || own == offload.end() ? 1 : layer - *std::prev(own);
+  return std::min(layer + distance, layers - 1);
+}
+
 uint32_t Plan::segment_end(uint32_t layer, uint32_t end) const {
   uint32_t next = layer + 1;
   if (!recompute.contains(layer)) return next;

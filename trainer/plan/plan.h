@@ -59,6 +59,10 @@ struct Plan {
   // Of layers [layer, end), computed together, of a model of so many: the last of all keep theirs, because
   // their backward begins at once.
   bool offloads(uint32_t layer, uint32_t end, uint32_t layers) const;
+  // The layer at whose end what `layer` keeps has left its device: the next one in `offload`, so that a copy
+  // has all of the time until there is another; for the last of them as many behind it as it is behind the
+  // one before.
+  uint32_t offloaded_until(uint32_t layer, uint32_t layers) const;
   // Behind the last of the layers from `layer` on, up to `end`, that are computed again together.
   uint32_t segment_end(uint32_t layer, uint32_t end) const;
 };

@@ -121,11 +121,11 @@ std::function<at::Tensor()> kept_there(const at::Tensor& tensor) {
 
 ActivationPass::~ActivationPass() = default;
 
-ActivationPass::Layer::Layer(ActivationPass& pass, at::Device device, bool offloaded,
+ActivationPass::Layer::Layer(ActivationPass& pass, at::Device device, std::optional<uint32_t> until,
                              const std::vector<at::Tensor>& stays)
-    : pass_(pass), device_(device) {
+    : pass_(pass), device_(device), until_(until) {
   for (const at::Tensor& tensor : stays) stays_.insert(tensor.storage().unsafeGetStorageImpl());
-  if (offloaded) scope_.emplace(static_cast<TensorKeeper*>(this));
+  if (until) scope_.emplace(static_cast<TensorKeeper*>(this));
 }
 
 ActivationPass::Layer::~Layer() = default;
@@ -142,41 +142,41 @@ std::function<at::Tensor()> ActivationPass::Layer::keep(const at::Tensor& tensor
   auto found = std::ranges::find(kept_, storage, [](const auto& each) { return each.first; });
   if (found == kept_.end())
     found = kept_.emplace(found, storage, std::make_shared<KeptStorage>(pass_.host_, tensor));
-  return [kept = found->second, host = pass_.host_, type = tensor.scalar_type(), sizes = tensor.sizes().vec(),
+  return [kept = found->second, type = tensor.scalar_type(), sizes = tensor.sizes().vec(),
           strides = tensor.strides().vec(), offset = tensor.storage_offset()] {
-    const std::lock_guard lock(host->mutex);
     bring_back({kept});
     return kept->arrived().view(type).as_strided(sizes, strides, offset);
   };
 }
 
-void ActivationPass::Layer::end(const at::Tensor& output) {
+void ActivationPass::Layer::end(uint32_t end, const at::Tensor& output) {
   scope_.reset();
-  pass_.leave_device();
+  Ended ended;
+  if (pass_.leaves_at_ < end) pass_.leave_device(&ended.left);
   Storages all;
   for (auto& [storage, kept] : kept_)
     if (kept.use_count() > 1) all.push_back(std::move(kept));
   kept_.clear();
   copy_to_host(all);
+  ended.kept.assign(all.begin(), all.end());
+  if (until_) pass_.leaving_ = ended.kept, pass_.leaves_at_ = *until_;
   const size_t layer = pass_.layers_.size();
-  pass_.layers_.emplace_back(all.begin(), all.end());
-  if (!all.empty()) pass_.leaving_ = layer;
+  pass_.layers_.push_back(std::move(ended));
   output.register_hook(
       [pass = pass_.shared_from_this(), layer](const at::Tensor&) { pass->backward_reaches(layer); });
 }
 
-void ActivationPass::leave_device() {
-  if (!leaving_) return;
-  const Storages all = alive(layers_[*std::exchange(leaving_, std::nullopt)]);
+void ActivationPass::leave_device(Group* left) {
+  *left = std::exchange(leaving_, {});
+  const Storages all = alive(*left);
   if (all.empty()) return;
   compute_after(all[0]->copying(), all[0]->device());
   for (const auto& kept : all) kept->leave();
 }
 
 void ActivationPass::backward_reaches(size_t layer) {
-  const std::lock_guard lock(host_->mutex);
-  bring_back(alive(layers_[layer]));
-  if (layer > 0) bring_back(alive(layers_[layer - 1]));
+  bring_back(alive(layers_[layer].kept));
+  bring_back(alive(layers_[layer].left));
 }
 
 }  // namespace spillway::trainer

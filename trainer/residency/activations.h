@@ -1,15 +1,16 @@
 // What layers keep for their backward, on the host between the two.
 //
-// Where a layer ends in the forward, what its operators kept is copied to page-locked memory beside the next
-// layer's computation, and its device memory is freed where that one ends: of two layers at a time it is
-// there. In the backward, what a layer kept comes back while the layer behind it is at its own backward. A
-// tensor is copied with its storage, once for all operators of the layer that keep it, and views have the
-// sizes and strides that they had. What is smaller than `least_bytes`, the layer's weights and what it reads
-// beside its input stay where they are.
+// Where a layer ends in the forward, what its operators kept is copied to page-locked memory beside the
+// computation of the next layers, and its device memory is freed where a later layer ends: the next one, or
+// the next one that is offloaded. In the backward it comes back when that layer's begins. A tensor is copied
+// with its storage, once for all operators of the layer that keep it, and views have the sizes and strides
+// that they had. What is smaller than `least_bytes`, the layer's weights and what it reads beside its input
+// stay where they are.
 //
-// Thread-safety: an ActivationPass is begun by one thread, and its backward runs on autograd's. Ownership:
-// host memory is kept for the next pass until `free_unused`. Errors: c10::OutOfMemoryError of the device or
-// the host; a graph that is dropped half-way leaves nothing behind. Units: bytes.
+// Thread-safety: an ActivationPass is begun by one thread, and its backward runs on autograd's: on several
+// devices on several, but a layer's backward behind those of the layers after it, and so without a lock.
+// Ownership: host memory is kept for the next pass until `free_unused`. Errors: c10::OutOfMemoryError of the
+// device or the host; a graph that is dropped half-way leaves nothing behind. Units: bytes.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -28,7 +29,6 @@ struct ActivationHost {
 
   const uint64_t least_bytes;
   HostBlocks blocks;
-  std::mutex mutex;  // of what comes back
   std::atomic<uint64_t> bytes_to_host = 0, bytes_to_device = 0;
 };
 
@@ -41,11 +41,13 @@ class ActivationPass : public std::enable_shared_from_this<ActivationPass> {
   // The forward of a layer, or of several whose backward begins with that of the last.
   class Layer : TensorKeeper {
    public:
-    // `stays`: tensors that are not copied.
-    Layer(ActivationPass& pass, at::Device device, bool offloaded, const std::vector<at::Tensor>& stays);
+    // `until`: the layer at whose end what this one kept has left the device; none: it stays. `stays`:
+    // tensors that are not copied.
+    Layer(ActivationPass& pass, at::Device device, std::optional<uint32_t> until,
+          const std::vector<at::Tensor>& stays);
     ~Layer() override;
-    // Its output. Behind this nothing is kept for the layer any more.
-    void end(const at::Tensor& output);
+    // Its output. Layers up to `end` have been computed now, and nothing is kept for them any more.
+    void end(uint32_t end, const at::Tensor& output);
 
    private:
     std::function<at::Tensor()> keep(const at::Tensor& tensor) override;
@@ -53,20 +55,26 @@ class ActivationPass : public std::enable_shared_from_this<ActivationPass> {
 
     ActivationPass& pass_;
     const at::Device device_;
+    const std::optional<uint32_t> until_;
     std::set<const c10::StorageImpl*> stays_;
     std::vector<std::pair<const c10::StorageImpl*, std::shared_ptr<KeptStorage>>> kept_;
     std::optional<KeeperScope> scope_;
   };
 
  private:
-  using Group = std::vector<std::weak_ptr<KeptStorage>>;  // what a layer keeps on the host
+  using Group = std::vector<std::weak_ptr<KeptStorage>>;
+  struct Ended {
+    Group kept;  // on the host
+    Group left;  // the device at its end, of a layer before it
+  };
 
-  void leave_device();  // what the last layer that did so copied
+  void leave_device(Group* left);
   void backward_reaches(size_t layer);
 
   const std::shared_ptr<ActivationHost> host_;
-  std::vector<Group> layers_;
-  std::optional<size_t> leaving_;
+  std::vector<Ended> layers_;
+  Group leaving_;  // what is being copied, at most of one layer
+  uint32_t leaves_at_ = 0;
 };
 
 }  // namespace spillway::trainer

@@ -8,18 +8,18 @@ namespace spillway::trainer {
 
 HostBlocks::Block HostBlocks::take(size_t bytes, at::Device device) {
   {
-    const std::lock_guard lock(mutex_);
+    const Locked lock(mutex_);
     const auto found = free_.lower_bound(bytes);
     if (found != free_.end() && found->first <= 2 * bytes) return free_.extract(found).mapped();
   }
   Block block{host_tensor({static_cast<int64_t>(bytes)}, at::kByte, device)};
-  const std::lock_guard lock(mutex_);
+  const Locked lock(mutex_);
   bytes_ += bytes;
   return block;
 }
 
 void HostBlocks::give_back(Block block) {
-  const std::lock_guard lock(mutex_);
+  const Locked lock(mutex_);
   const size_t bytes = block.memory.nbytes();
   free_.emplace(bytes, std::move(block));
 }
@@ -27,7 +27,7 @@ void HostBlocks::give_back(Block block) {
 void HostBlocks::free_unused() {
   std::multimap<size_t, Block> unused;
   {
-    const std::lock_guard lock(mutex_);
+    const Locked lock(mutex_);
     unused.swap(free_);
     for (const auto& [size, block] : unused) bytes_ -= size;
   }
@@ -35,7 +35,7 @@ void HostBlocks::free_unused() {
 }
 
 uint64_t HostBlocks::bytes() const {
-  const std::lock_guard lock(mutex_);
+  const Locked lock(mutex_);
   return bytes_;
 }
 

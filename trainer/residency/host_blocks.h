@@ -4,8 +4,8 @@
 // c10::OutOfMemoryError of host_tensor. Units: bytes.
 #pragma once
 #include <map>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "trainer/residency/copy_stream.h"
 
 namespace spillway::trainer {
@@ -26,9 +26,9 @@ class HostBlocks {
   uint64_t bytes() const;
 
  private:
-  mutable std::mutex mutex_;
-  std::multimap<size_t, Block> free_;
-  uint64_t bytes_ = 0;
+  mutable Mutex<LockOrder::kLeaf> mutex_;
+  std::multimap<size_t, Block> free_ SPILLWAY_GUARDED_BY(mutex_);
+  uint64_t bytes_ SPILLWAY_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace spillway::trainer

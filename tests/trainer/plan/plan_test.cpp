@@ -56,6 +56,7 @@ TEST(Plan, JoinNeedsNoMoreActivationsThanEitherSide) {
     const auto peak = [](const Plan& plan) { return estimate(kShape, plan, kMachine).device_peak_bytes[0]; };
     a.recompute = b.recompute, a.recompute_segment = b.recompute_segment;
     a.recompute_attention = b.recompute_attention, a.recompute_mlp = b.recompute_mlp;
+    a.offload = b.offload;  // a layer alone leaves its device sooner than one that another follows
     ASSERT_LE(peak(join(a, b)), std::min(peak(a), peak(b)));
   }
 }
@@ -115,6 +116,15 @@ TEST(Plan, TheLastLayerKeepsWhatItsBackwardNeedsAtOnce) {
   EXPECT_TRUE(plan.offloads(2, 5, 6)) << "the first of a segment counts";
   EXPECT_FALSE(plan.offloads(2, 6, 6)) << "a segment up to the last";
   EXPECT_FALSE(plan.offloads(5, 6, 6));
+}
+
+TEST(Plan, WhatALayerKeepsLeavesWhereTheNextOffloadedLayerEnds) {
+  const Plan plan{.offload = {0, 1, 4, 7}};
+  EXPECT_EQ(plan.offloaded_until(0, 12), 1u);
+  EXPECT_EQ(plan.offloaded_until(1, 12), 4u);
+  EXPECT_EQ(plan.offloaded_until(7, 12), 10u) << "as far as it is behind the one before";
+  EXPECT_EQ(plan.offloaded_until(7, 9), 8u) << "but before the head";
+  EXPECT_EQ((Plan{.offload = {2}}.offloaded_until(2, 12)), 3u);
 }
 
 TEST(Plan, ALayerNamedOnDeviceZeroIsTheSameAsOneNotNamed) {

@@ -67,6 +67,7 @@ Tensor again(Tape* tape, const TapePass& pass, TapeParts parts, uint32_t count, 
 Tape::Tensor run_layers(Tape* tape, const TapePass& pass, uint32_t first, uint32_t count, Tape::Tensor x,
                         const std::vector<Tape::Tensor>& reads, TapeParts parts) {
   std::map<std::pair<uint32_t, size_t>, Tensor> copies;  // of what is read, by device
+  const uint32_t layers = pass.model.all_layers();
   for (uint32_t layer = first, end = first + count; layer < end;) {
     const uint32_t device = pass.device_of(layer),
                    next = pass.training ? pass.plan.segment_end(layer, end) : layer + 1;
@@ -84,8 +85,9 @@ Tape::Tensor run_layers(Tape* tape, const TapePass& pass, uint32_t first, uint32
             ? again(tape, pass, parts, next - layer, inputs)
             : in_parts(tape, pass, parts, inputs,
                        [&](Part part) { return pass.training && pass.plan.recomputes(layer, part); });
-    tape->end_layer(pass.plan.offloads(layer, next, pass.model.all_layers()),
-                    {inputs.begin() + 1, inputs.end()}, pass.offload_least_bytes);
+    std::optional<uint32_t> until;
+    if (pass.plan.offloads(layer, next, layers)) until = pass.plan.offloaded_until(layer, layers);
+    tape->end_layer(next, until, {inputs.begin() + 1, inputs.end()}, pass.offload_least_bytes);
     tape->drop(inputs[0]);
     layer = next;
   }

@@ -44,27 +44,30 @@ void Tape::find_kept(const std::vector<Tensor>& stay, uint64_t least_bytes, Kept
   }
 }
 
-void Tape::end_layer(bool offloaded, const std::vector<Tensor>& stay, uint64_t least_bytes) {
+void Tape::end_layer(uint32_t end, std::optional<uint32_t> until, const std::vector<Tensor>& stay,
+                     uint64_t least_bytes) {
   if (mode_ != Mode::kTrains) return;
-  leave_device();
   KeptLayer& layer = layers_.back();
   layer.end = recorded_.size();
-  if (!offloaded) return;
+  if (leaving_ && leaves_at_ < end) {
+    layer.left = std::exchange(leaving_, std::nullopt);
+    leave_device(&layers_[*layer.left]);
+  }
+  if (!until) return;
   find_kept(stay, least_bytes, &layer);
   const auto copies = double(layer.tensors.size() + layer.more.size());
   layer.copied = memory_.copy_beside(true, double(layer.bytes), copies);
   leaving_ = layers_.size() - 1;
+  leaves_at_ = *until;
 }
 
-void Tape::leave_device() {
-  if (!leaving_) return;
-  KeptLayer& layer = layers_[*std::exchange(leaving_, std::nullopt)];
-  memory_.wait_until(layer.copied);
-  for (const auto& [tensor, times] : layer.tensors)
+void Tape::leave_device(KeptLayer* layer) {
+  memory_.wait_until(layer->copied);
+  for (const auto& [tensor, times] : layer->tensors)
     for (uint32_t i = 0; i < times; ++i) drop(tensor);
-  for (const size_t i : layer.more)
+  for (const size_t i : layer->more)
     memory_.free(recorded_[i].device, recorded_[i].kind, recorded_[i].op.keeps_more);
-  layer.away = true;
+  layer->away = true;
 }
 
 void Tape::bring_back(KeptLayer* layer) {
@@ -81,14 +84,14 @@ void Tape::bring_back(KeptLayer* layer) {
   layer->copied = memory_.copy_beside(false, double(layer->bytes), copies);
 }
 
-// What it kept is there, and what the layer before it kept is on its way.
+// What it kept is there, and what left at its end is on its way.
 void Tape::backward_reaches_layer() {
   if (layers_.empty() || recorded_.size() != layers_.back().end) return;
   KeptLayer layer = std::move(layers_.back());
   layers_.pop_back();
   bring_back(&layer);
   memory_.wait_until(layer.copied);
-  if (!layers_.empty()) bring_back(&layers_.back());
+  if (layer.left) bring_back(&layers_[*layer.left]);
 }
 
 }  // namespace spillway::trainer

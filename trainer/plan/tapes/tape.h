@@ -130,10 +130,11 @@ class Tape {
   Tensor run_again(const Layer& layer, const std::vector<Tensor>& inputs);
 
   // What operators keep from `begin_layer` to `end_layer`, but for `stay` and what is smaller than
-  // `least_bytes`, is on the host from the end of the next layer on, if it is `offloaded`. It comes back when
-  // the backward of the layer behind it begins. See trainer/residency/activations.h.
+  // `least_bytes`, is on the host from the end of layer `until` on, and comes back when the backward of that
+  // one begins. See trainer/residency/activations.h.
   void begin_layer();
-  void end_layer(bool offloaded, const std::vector<Tensor>& stay, uint64_t least_bytes);
+  void end_layer(uint32_t end, std::optional<uint32_t> until, const std::vector<Tensor>& stay,
+                 uint64_t least_bytes);
 
   // From the gradient of `last`, which the caller holds. Once.
   void backward(Tensor last);
@@ -168,12 +169,13 @@ class Tape {
     std::vector<size_t> more{};                          // the operators whose `keeps_more` goes
     uint64_t bytes = 0;
     bool away = false;
-    double copied = 0;  // when its last copy is done
+    std::optional<size_t> left{};  // the device at its end
+    double copied = 0;             // when its last copy is done
   };
 
   Tensor add(uint64_t bytes, bool counts);
   void find_kept(const std::vector<Tensor>& stay, uint64_t least_bytes, KeptLayer* layer) const;
-  void leave_device();
+  void leave_device(KeptLayer* layer);
   void bring_back(KeptLayer* layer);
   void backward_reaches_layer();
   // Another tape's tensors: they count for nothing here, but they can get a gradient.
@@ -197,6 +199,7 @@ class Tape {
   std::vector<Recorded> recorded_;
   std::vector<KeptLayer> layers_;
   std::optional<size_t> leaving_;  // whose copies run
+  uint32_t leaves_at_ = 0;
 };
 
 }  // namespace spillway::trainer
