@@ -167,13 +167,13 @@ class HttpClients(unittest.TestCase):
     def test_client_that_leaves_frees_its_sequence(self):
         for stream in (False, True):
             with self.subTest(stream=stream):
+                before = self.server.health()["tokens"]
                 connection = self.server.open()
                 connection.request("POST", "/v1/completions", json.dumps(
                     {"prompt": "a", "max_tokens": 511, "n": 100, "stream": stream, "temperature": 0}))
                 until(lambda: self.server.health()["running"] > 0)
                 connection.sock.close()
                 connection.close()
-                before = self.server.health()["tokens"]
                 until(self.server.idle)
                 self.assertLess(self.server.health()["tokens"] - before, 511 * 100)
 

@@ -64,7 +64,7 @@ TEST_F(ServingOnACard, CacheFillsTheShareOfTheCardThatItMay) {
   }
   std::string told;
   try {
-    cache_blocks(model, {.memory_utilization = 1e-3}, kLimits, core_, &told);
+    cache_blocks(model, {.memory_utilization = 2e-4}, kLimits, core_, &told);
     ADD_FAILURE() << told;
   } catch (const CacheSizeError& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("raise --memory-utilization"));

@@ -10,7 +10,7 @@ EngineThread::EngineThread(std::unique_ptr<Engine> engine, std::function<void()>
 
 EngineThread::~EngineThread() {
   {
-    const std::lock_guard lock(mutex_);
+    const Locked lock(mutex_);
     stop_ = true;
   }
   wake_.notify_one();
@@ -18,35 +18,37 @@ EngineThread::~EngineThread() {
 }
 
 uint64_t EngineThread::submit(Job job) {
-  std::unique_lock lock(mutex_);
-  const uint64_t ticket = next_ticket_++;
-  if (!failure_.empty()) {
-    lock.unlock();
-    if (job.on_end) job.on_end(Finish::kBroken);
-    return ticket;
+  uint64_t ticket = 0;
+  bool failed = false;
+  {
+    const Locked lock(mutex_);
+    ticket = next_ticket_++;
+    failed = !failure_.empty();
+    if (!failed) {
+      submitted_.emplace_back(ticket, std::move(job));
+      ++stats_.waiting;
+    }
   }
-  submitted_.emplace_back(ticket, std::move(job));
-  ++stats_.waiting;
-  lock.unlock();
   wake_.notify_one();
+  if (failed && job.on_end) job.on_end(Finish::kBroken);
   return ticket;
 }
 
 void EngineThread::cancel(uint64_t ticket) {
   {
-    const std::lock_guard lock(mutex_);
+    const Locked lock(mutex_);
     cancelled_.push_back(ticket);
   }
   wake_.notify_one();
 }
 
 EngineStats EngineThread::stats() const {
-  const std::lock_guard lock(mutex_);
+  const Locked lock(mutex_);
   return stats_;
 }
 
 std::string EngineThread::failure() const {
-  const std::lock_guard lock(mutex_);
+  const Locked lock(mutex_);
   return failure_;
 }
 
@@ -55,12 +57,12 @@ bool EngineThread::take_orders() {
   std::vector<uint64_t> cancelled;
   bool stop;
   {
-    std::unique_lock lock(mutex_);
+    const Locked lock(mutex_);
     stats_ = engine_->stats();
-    const auto has_work = [this] {
+    const auto has_work = [this]() SPILLWAY_REQUIRES(mutex_) {
       return stop_ || !submitted_.empty() || !cancelled_.empty() || stats_.running + stats_.waiting > 0;
     };
-    wake_.wait(lock, has_work);
+    wake_.wait(mutex_, has_work);
     submitted.swap(submitted_);
     cancelled.swap(cancelled_);
     stop = stop_;
@@ -88,13 +90,13 @@ void EngineThread::run() {
     why = error.what();
   }
   if (!why.empty()) {
-    const std::lock_guard lock(mutex_);
+    const Locked lock(mutex_);
     failure_ = why;
   }
   while (!ids_.empty()) engine_->cancel(ids_.begin()->second);
   std::vector<std::pair<uint64_t, Job>> left;
   {
-    const std::lock_guard lock(mutex_);
+    const Locked lock(mutex_);
     left.swap(submitted_);
   }
   for (auto& [ticket, job] : left)

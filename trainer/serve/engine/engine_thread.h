@@ -5,9 +5,9 @@
 // and new ones end at once.
 #pragma once
 #include <condition_variable>
-#include <mutex>
 #include <thread>
 
+#include "base/mutex.h"
 #include "trainer/serve/engine/engine.h"
 
 namespace spillway::trainer::serve {
@@ -30,14 +30,14 @@ class EngineThread {
   void run();
   bool take_orders();  // false: to be stopped
 
-  mutable std::mutex mutex_;
-  std::condition_variable wake_;
-  std::vector<std::pair<uint64_t, Job>> submitted_;
-  std::vector<uint64_t> cancelled_;
-  uint64_t next_ticket_ = 1;
-  bool stop_ = false;
-  std::string failure_;
-  EngineStats stats_;
+  mutable Mutex<LockOrder::kLeaf> mutex_;
+  std::condition_variable_any wake_;
+  std::vector<std::pair<uint64_t, Job>> submitted_ SPILLWAY_GUARDED_BY(mutex_);
+  std::vector<uint64_t> cancelled_ SPILLWAY_GUARDED_BY(mutex_);
+  uint64_t next_ticket_ SPILLWAY_GUARDED_BY(mutex_) = 1;
+  bool stop_ SPILLWAY_GUARDED_BY(mutex_) = false;
+  std::string failure_ SPILLWAY_GUARDED_BY(mutex_);
+  EngineStats stats_ SPILLWAY_GUARDED_BY(mutex_);
   // The thread's own.
   std::unique_ptr<Engine> engine_;
   std::map<uint64_t, uint64_t> ids_;  // of the engine, by ticket

@@ -36,7 +36,7 @@ void PendingCompletion::abandon() {
 bool PendingCompletion::add(size_t index, const TokenEvent& event) {
   bool goes_on;
   {
-    const std::lock_guard lock(mutex_);
+    const Locked lock(mutex_);
     goes_on = choices_[index].add(event);
     fresh_ = true;
   }
@@ -46,7 +46,7 @@ bool PendingCompletion::add(size_t index, const TokenEvent& event) {
 
 void PendingCompletion::end(size_t index, Finish finish) {
   {
-    const std::lock_guard lock(mutex_);
+    const Locked lock(mutex_);
     choices_[index].end(finish);
     fresh_ = true;
   }
@@ -63,7 +63,7 @@ void PendingCompletion::wake() {
 
 asio::awaitable<void> PendingCompletion::changed() {
   {
-    const std::lock_guard lock(mutex_);
+    const Locked lock(mutex_);
     if (fresh_) co_return;
   }
   // What comes now wakes it: the handler that `wake` posts runs on this thread, after it has begun to wait.
@@ -73,7 +73,7 @@ asio::awaitable<void> PendingCompletion::changed() {
 }
 
 PendingCompletion::News PendingCompletion::news() {
-  const std::lock_guard lock(mutex_);
+  const Locked lock(mutex_);
   News news{{}, std::ranges::all_of(choices_, &Choice::ended)};
   fresh_ = false;
   if (!request_.stream) return news;
@@ -82,7 +82,18 @@ PendingCompletion::News PendingCompletion::news() {
   return news;
 }
 
+std::string PendingCompletion::whole() const {
+  const Locked lock(mutex_);
+  return whole_answer(answer_, choices_);
+}
+
+std::string PendingCompletion::usage() const {
+  const Locked lock(mutex_);
+  return usage_part(answer_, choices_);
+}
+
 Finish PendingCompletion::fault() const {
+  const Locked lock(mutex_);
   for (const Choice& choice : choices_)
     if (choice.finish() != Finish::kStop && choice.finish() != Finish::kLength) return choice.finish();
   return Finish::kNo;

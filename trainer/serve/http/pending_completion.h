@@ -4,8 +4,8 @@
 // first. Errors: none.
 #pragma once
 #include <atomic>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "trainer/serve/api/completion_response.h"
 #include "trainer/serve/engine/engine_thread.h"
 #include "trainer/serve/http/asio.h"
@@ -31,8 +31,8 @@ class PendingCompletion : public std::enable_shared_from_this<PendingCompletion>
 
   // Once all have ended. The first end that is no answer: kNo if there is none.
   Finish fault() const;
-  std::string whole() const { return whole_answer(answer_, choices_); }
-  std::string usage() const { return usage_part(answer_, choices_); }
+  std::string whole() const;
+  std::string usage() const;
   const CompletionRequest& request() const { return request_; }
 
  private:
@@ -49,9 +49,9 @@ class PendingCompletion : public std::enable_shared_from_this<PendingCompletion>
   std::vector<uint64_t> tickets_;
   std::atomic<bool> abandoned_{false}, waking_{false};
 
-  mutable std::mutex mutex_;
-  std::vector<Choice> choices_;
-  bool fresh_ = false;
+  mutable Mutex<LockOrder::kLeaf> mutex_;
+  std::vector<Choice> choices_ SPILLWAY_GUARDED_BY(mutex_);
+  bool fresh_ SPILLWAY_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace spillway::trainer::serve
