@@ -1,9 +1,14 @@
-"""Children and workers of a program under `spillway run`."""
+"""Children and workers of a program under `spillway run`, and what they share by the driver's legacy handles."""
 import re
 import sys
 import unittest
 
-from case import PROGRAMS, Case
+from case import OWN, PROGRAMS, Case
+
+# Of programs/legacy_ipc.py: no driver has such handles for memory that is mapped by pages.
+CARD = ("--values", "compute", "--gpus", "1", "--capacity", "1GiB")
+GRAPH, TENSOR = "graph read [8] [22]\ngraph sent [22]\n", "tensor read [10] [5]\ntensor sent [5]\n"
+NO_GRAPH, NO_TENSOR = "graph refused 1\ngraph sent [8]\n", "tensor refused 1\ntensor sent [{}]\n"
 
 
 class Processes(Case):
@@ -29,6 +34,32 @@ os.kill(os.getpid(), signal.SIGKILL)
 """)
         self.assertEqual(ended.status, 137)
         self.assertGreater(ended.number(r"(\d+) driver calls"), 100)
+
+
+class LegacyIpc(Case):
+    def share(self, **settings):
+        ended = self.run_on(sys.executable, OWN / "legacy_ipc.py", card=CARD,
+                            options=["--mode", "replace", "--trace", "%p.spill"],
+                            SPILLWAY_SIM_PROFILE="no-ipc", **settings)
+        self.assertEqual(ended.status, 0, ended.errors)
+        return ended
+
+    def test_mapped_memory_is_refused_and_the_setting_named(self):
+        ended = self.share()
+        self.assertEqual(ended.output, NO_GRAPH + NO_TENSOR.format(3))
+        self.assertEqual(ended.errors.count("cuIpcGetMemHandle"), 1, ended.errors)
+        self.assertRegex(ended.errors, "cuIpcGetMemHandle was refused for memory that is mapped.*SPILLWAY_LEGACY_IPC")
+
+    def test_buffers_of_graphs_are_shared(self):
+        ended = self.share(SPILLWAY_LEGACY_IPC="pools")
+        self.assertEqual(ended.output, GRAPH + NO_TENSOR.format(10))
+        self.assertIn("=pools: tensors of CUDA graphs and MemPools lie in", "".join(ended.reports.values()))
+
+    def test_every_tensor_is_shared(self):
+        ended = self.share(SPILLWAY_LEGACY_IPC="all")
+        self.assertEqual(ended.output, GRAPH + TENSOR)
+        self.assertRegex("".join(ended.reports.values()), "SPILLWAY_LEGACY_IPC=all: every tensor .* neither stitched")
+        self.assertNotIn("refused", ended.errors)
 
 
 if __name__ == "__main__":
