@@ -8,7 +8,9 @@
 // bytes or its launches, whichever is longest (Williams et al., "Roofline", 2009). A product of [n, k] by [k,
 // m] is 2nkm operations in the forward and twice as many in the backward (Kaplan et al., "Scaling Laws for
 // Neural Language Models", 2020, section 2.1); an attention has two such products, of which a causal one
-// computes half. Copies to the host and between devices wait for what computes: their times are added.
+// computes half. Copies of layers' inputs between devices wait for what computes: their times are added. The
+// optimizer's states pass the link while tiles are updated, one direction beside the other, and a disk while
+// they pass the link: of each the time is added that the one before does not hide.
 //
 // Thread-safety: pure functions. Errors: none; a plan that names a missing device counts on the last one.
 // Units: bytes, seconds where no name says otherwise.
@@ -19,6 +21,7 @@
 
 #include "trainer/plan/architecture.h"
 #include "trainer/plan/numerics.h"
+#include "trainer/plan/parameters/tile_record.h"
 #include "trainer/plan/plan.h"
 
 namespace spillway::trainer {
@@ -41,12 +44,15 @@ struct Machine {
   double peer_bytes_per_second = 50e9;     // device ↔ device
   double memory_bytes_per_second = 800e9;  // of a device's own memory
   double launch_seconds = 5e-6;            // of the host, from one kernel to the next
-  uint64_t device_bytes = 0;               // that the run may use of each device; 0: any number
-  uint64_t host_bytes = 0;                 // and of the host
+  // Of an NVMe disk. Four drives of PCIe 4.0 read 10 and write 5 GB/s by the figures of DeepNVMe.
+  double nvme_read_bytes_per_second = 2.5e9, nvme_write_bytes_per_second = 1.25e9;
+  uint64_t nvme_least_bytes = kLeastOnNvme;  // of a parameter's states that go there
+  uint64_t device_bytes = 0;                 // that the run may use of each device; 0: any number
+  uint64_t host_bytes = 0;                   // and of the host
 };
 
-// Where the time of a step goes, in seconds. The first three and `optimizer` are a device's; nothing
-// overlaps.
+// Where the time of a step goes, in seconds. The first three and `optimizer` are a device's; what another
+// part hides is in none.
 struct StepTime {
   double compute = 0;   // operators whose arithmetic takes longest
   double memory = 0;    // ... whose reads and writes do
@@ -54,11 +60,12 @@ struct StepTime {
   double optimizer = 0;
   double host_link = 0;
   double peer_link = 0;
+  double nvme = 0;
   double operations = 0;  // additions and multiplications, of all devices; no time
 
-  double seconds() const { return compute + memory + launches + optimizer + host_link + peer_link; }
+  double seconds() const { return compute + memory + launches + optimizer + host_link + peer_link + nvme; }
   // The largest part, in words: "compute", "device memory", "launches", "optimizer", "host link", "peer
-  // link".
+  // link", "NVMe".
   const char* limit() const;
 };
 
@@ -67,6 +74,8 @@ struct EstimateItem {
   uint32_t device = 0;
   bool host = false;
   uint64_t bytes = 0;
+  bool nvme = false;
+  std::string place() const;  // "device 0", "host", "NVMe"
 };
 
 struct Estimate {
@@ -74,6 +83,7 @@ struct Estimate {
   std::vector<uint64_t> device_peak_bytes;  // the sum of a device's items
   std::vector<uint64_t> evaluation_peak_bytes;
   uint64_t host_bytes = 0;
+  uint64_t nvme_bytes = 0;
   StepTime time;
   uint64_t step_us = 0;
   std::string to_text() const;  // a table for people

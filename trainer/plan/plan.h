@@ -30,7 +30,9 @@ enum class Guarantee : uint8_t {
 };
 const char* name_of(Guarantee guarantee);
 
-enum class Place : uint8_t { kDevice = 0, kHost = 1 };
+enum class Place : uint8_t { kDevice = 0, kHost = 1, kNvme = 2 };
+const char* name_of(Place place);  // "device", "host", "nvme"
+std::optional<Place> place_of(std::string_view name);
 
 // A field that is added later needs a default that means "as before", so that old plans keep their text and
 // hash.
@@ -62,7 +64,7 @@ uint64_t hash(const Plan& plan);
 std::string to_toml(const Plan& plan);
 // A TOML document whose keys are a plan's: micro_batch, evaluation_batch, recompute ("none", "all", the
 // number of first layers, or a list of layers), recompute_attention and recompute_mlp (the same),
-// recompute_segment, optimizer ("device" or "host"), devices (one index a layer),
+// recompute_segment, optimizer ("device", "host" or "nvme"), devices (one index a layer),
 // head_chunks.
 // `layers` bounds them. Keys that are absent keep the value that they have in `defaults`.
 std::optional<Plan> parse_plan(std::string_view toml, uint32_t layers, const Plan& defaults,
@@ -83,15 +85,17 @@ enum class MoveKind : uint8_t {
   kRecompute,
   kRecomputeSegments,
   kOptimizerToHost,
+  kOptimizerToNvme,
   kLayersToSecondDevice,
   kChunkHead,
   kSplitMicroBatch,
   kSplitEvaluation
 };
 inline constexpr MoveKind kMoveKinds[] = {
-    MoveKind::kRecomputeMlp,      MoveKind::kRecomputeAttention, MoveKind::kRecompute,
-    MoveKind::kRecomputeSegments, MoveKind::kOptimizerToHost,    MoveKind::kLayersToSecondDevice,
-    MoveKind::kChunkHead,         MoveKind::kSplitMicroBatch,    MoveKind::kSplitEvaluation};
+    MoveKind::kRecomputeMlp,         MoveKind::kRecomputeAttention, MoveKind::kRecompute,
+    MoveKind::kRecomputeSegments,    MoveKind::kOptimizerToHost,    MoveKind::kOptimizerToNvme,
+    MoveKind::kLayersToSecondDevice, MoveKind::kChunkHead,          MoveKind::kSplitMicroBatch,
+    MoveKind::kSplitEvaluation};
 const char* name_of(MoveKind kind);
 Guarantee guarantee_of(MoveKind kind);
 

@@ -33,10 +33,13 @@ std::vector<Plan> micro_batches(const Plan& from, const Shape& shape, const Mach
   return plans;
 }
 
-std::vector<Plan> optimizer_places(const Plan& from, const Shape&, const Machine&) {
+std::vector<Plan> optimizer_places(const Plan& from, const Shape&, const Machine& machine) {
   std::vector<Plan> plans(2, from);
   plans[0].optimizer = Place::kDevice;
   plans[1].optimizer = Place::kHost;
+  if (machine.host_bytes == 0) return plans;  // a disk is for what the host has no room for
+  plans.push_back(from);
+  plans[2].optimizer = Place::kNvme;
   return plans;
 }
 
@@ -93,9 +96,11 @@ Plan with_recompute(Plan plan, Recomputed what, uint32_t layers) {
   return plan;
 }
 
-// What keeps least: all layers, and in segments, where a model has enough of them.
+// What keeps least: all layers, or all but the last, whose activations are needed at once and may be the peak
+// beside its input; and in segments, where a model has enough layers.
 std::vector<Plan> with_all_recomputed(const Plan& plan, const Shape& shape) {
   std::vector<Plan> plans{with_recompute(plan, &Plan::recompute, shape.layers())};
+  if (shape.layers() > 1) plans.push_back(with_recompute(plan, &Plan::recompute, shape.layers() - 1));
   Plan segments = plans[0];
   if (recompute_in_segments(&segments, shape)) plans.push_back(std::move(segments));
   return plans;
@@ -172,9 +177,10 @@ class PlanSearch {
       const double least = look(plans[at]).time.seconds();
       if (out_.best && least >= out_.best->time.seconds()) return;
       for (const Recomputed what : kRecomputed) {
-        const uint32_t count =
-            first_of(layers + 1, [&](uint32_t k) { return look(with_recompute(plans[at], what, k)).fits(); });
-        if (count <= layers) take(look(with_recompute(plans[at], what, count)));
+        const auto fits = [&](uint32_t k) { return look(with_recompute(plans[at], what, k)).fits(); };
+        const uint32_t most = fits(layers) ? layers : layers - 1;
+        const uint32_t count = first_of(most + 1, fits);
+        if (count <= most) take(look(with_recompute(plans[at], what, count)));
       }
       for (const Plan& plan : with_all_recomputed(plans[at], shape_))
         if (look(plan).fits()) take(look(plan));

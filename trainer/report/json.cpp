@@ -46,6 +46,7 @@ Json time_json(const RunReport& report, const PlanUse& use) {
           {"optimizer_seconds", time.optimizer},
           {"host_link_seconds", time.host_link},
           {"peer_link_seconds", time.peer_link},
+          {"nvme_seconds", time.nvme},
           {"predicted_seconds", speed.predicted},
           {"limit", time.limit()},
           {"achieved_seconds", known ? Json(speed.achieved) : Json()},

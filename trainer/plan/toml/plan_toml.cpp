@@ -68,14 +68,13 @@ void read_plan(StrictTable& table, uint32_t layers, Plan* plan, bool* automatic_
   read_layers(table, "recompute_mlp", layers, &plan->recompute_mlp);
   table.integer("recompute_segment", &plan->recompute_segment, 1, 1 << 20);
   read_devices(table, layers, &plan->placement);
-  std::string place = plan->optimizer == Place::kHost ? "host" : "device";
-  table.text("optimizer", &place);
-  if (place == "host")
-    plan->optimizer = Place::kHost;
-  else if (place == "device")
-    plan->optimizer = Place::kDevice;
+  std::string name = name_of(plan->optimizer);
+  table.text("optimizer", &name);
+  if (const auto place = place_of(name))
+    plan->optimizer = *place;
   else
-    table.fail(*table.node("optimizer"), "'optimizer' must be \"device\" or \"host\", not \"" + place + "\"");
+    table.fail(*table.node("optimizer"),
+               "'optimizer' must be \"device\", \"host\" or \"nvme\", not \"" + name + "\"");
 }
 
 std::optional<Plan> parse_plan(std::string_view toml_text, uint32_t layers, const Plan& defaults,
