@@ -48,9 +48,10 @@ install(EXPORT Spillway NAMESPACE Spillway:: FILE SpillwayConfig.cmake DESTINATI
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/install/SpillwayConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/install/SpillwayConfigVersion.cmake DESTINATION lib/cmake/Spillway)
 
-# The licences of this project, of the headers that its programs are compiled with, and of what is in a report's page.
+# The licences of this project, of the headers and the archive that its programs are made with, and of what is in a report's page.
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION share/doc/spillway)
-foreach(package libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libprotozero-dev libspdlog-dev libfmt-dev node-d3-zoom)
+foreach(package libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libprotozero-dev libspdlog-dev libfmt-dev
+    liburing-dev libxxhash-dev node-d3-zoom)
   install(FILES /usr/share/doc/${package}/copyright DESTINATION share/doc/spillway RENAME LICENSE.${package} OPTIONAL)
 endforeach()
 

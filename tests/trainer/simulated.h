@@ -67,6 +67,8 @@ class Simulated : public testing::Test {
     config_.train = {.steps = 4, .batch = 4, .warmup = 1};
     config_.evaluation.windows = 4;
     config_.plan = {.micro_batch = 2, .evaluation_batch = 4};
+    config_.run.nvme = scratch_.file("");
+    config_.run.nvme_least_bytes = 0;
     corpus_ = test_corpus(scratch_, config_.model);
   }
   ~Simulated() override {
@@ -196,7 +198,7 @@ class Simulated : public testing::Test {
   }
 
   void expect_quiet_commits() {
-    for (const Place place : {Place::kDevice, Place::kHost}) {
+    for (const Place place : {Place::kDevice, Place::kHost, Place::kNvme}) {
       config_.plan.optimizer = place;
       Fixture fixture(config_, corpus_, devices_);
       for (int step = 0; step < 2; ++step) {

@@ -26,6 +26,8 @@ Results ran(const Config& config, const TrainOptions& options, RunLog* log, RunH
   } catch (const SetupOutOfMemory& error) {
     return failed(kExitOutOfMemory,
                   std::string("no room for the parameters, gradients and optimizer state: ") + error.what());
+  } catch (const StatesLost& error) {
+    return failed(kExitError, error.what() + std::string("; --resume goes on from the last checkpoint"));
   } catch (const c10::Error& error) {
     return failed(kExitError, error.what_without_backtrace());
   } catch (const std::exception& error) {

@@ -12,19 +12,32 @@ namespace {
 
 constexpr const char* kFormat = "spillway-train 3";
 
+std::string state_name(const StateTensor& state, const std::string& parameter) {
+  return "optimizer." + state.name + "." + parameter;
+}
+
+// A state as an item that is fetched, from wherever it lies, when it is written.
+safetensors::Item state_item(Optimizer& optimizer, size_t index, size_t which, const std::string& parameter) {
+  const StateTensor& state = optimizer.state_shapes(index)[which];
+  return {state_name(state, parameter), name_of(type_of(state)), state.sizes,
+          [&optimizer, index, which](std::span<std::byte> bytes) {
+            const at::Tensor host = optimizer.state(index, which).cpu().contiguous();
+            std::memcpy(bytes.data(), host.const_data_ptr(), bytes.size());
+          }};
+}
+
 // Every tensor of the state under its name, in the order of the file.
-std::vector<std::pair<std::string, at::Tensor>> state_of(TrainingStep& program) {
-  std::vector<std::pair<std::string, at::Tensor>> state;
+std::vector<safetensors::Item> state_of(TrainingStep& program) {
+  std::vector<safetensors::Item> items;
   Parameters& parameters = program.parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
     for (const auto& [ending, tensor] : parameters.stored(i))
-      state.emplace_back("model." + parameters.name(i) + ending, tensor);
-    const Optimizer& optimizer = program.optimizer();
-    for (size_t k = 0; k < optimizer.states(i).size(); ++k)
-      state.emplace_back("optimizer." + optimizer.state_shapes(i)[k].name + "." + parameters.name(i),
-                         optimizer.states(i)[k]);
+      items.push_back(item_of("model." + parameters.name(i) + ending, tensor));
+    Optimizer& optimizer = program.optimizer();
+    for (size_t k = 0; k < optimizer.state_shapes(i).size(); ++k)
+      items.push_back(state_item(optimizer, i, k, parameters.name(i)));
   }
-  return state;
+  return items;
 }
 
 template <typename Number>
@@ -74,13 +87,11 @@ std::unique_ptr<safetensors::File> open_checked(const std::string& path, const C
   return nullptr;
 }
 
-bool fits(const safetensors::File& file, const std::string& name, const at::Tensor& tensor,
-          std::string* error) {
-  const auto it = file.tensors().find(name);
-  if (it != file.tensors().end() && it->second.type == name_of(tensor.scalar_type()) &&
-      it->second.shape == tensor.sizes().vec())
+bool fits(const safetensors::File& file, const safetensors::Item& item, std::string* error) {
+  const auto it = file.tensors().find(item.name);
+  if (it != file.tensors().end() && it->second.type == item.type && it->second.shape == item.shape)
     return true;
-  *error = "tensor '" + name + "' is missing or has another type or shape";
+  *error = "tensor '" + item.name + "' is missing or has another type or shape";
   return false;
 }
 
@@ -89,6 +100,21 @@ at::Tensor view_of(const safetensors::StoredTensor& tensor, at::ScalarType type)
   at::Tensor host = at::empty(tensor.shape, at::TensorOptions().dtype(type));
   std::memcpy(host.mutable_data_ptr(), tensor.data.data(), tensor.data.size());
   return host;
+}
+
+// Of a file that has them all, as they should be.
+void restore_state(const safetensors::File& file, TrainingStep* program) {
+  const at::NoGradGuard no_grad;
+  Parameters& parameters = program->parameters();
+  Optimizer& optimizer = program->optimizer();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    for (const auto& [ending, tensor] : parameters.stored(i))
+      tensor.copy_(view_of(file.tensors().at("model." + parameters.name(i) + ending), tensor.scalar_type()));
+    std::vector<at::Tensor> states;
+    for (const StateTensor& state : optimizer.state_shapes(i))
+      states.push_back(view_of(file.tensors().at(state_name(state, parameters.name(i))), type_of(state)));
+    optimizer.set_states(i, states);
+  }
 }
 
 std::vector<at::Tensor> random_states(const safetensors::File& file) {
@@ -104,8 +130,7 @@ std::vector<at::Tensor> random_states(const safetensors::File& file) {
 
 bool save_checkpoint(const std::string& path, const Config& config, const Corpus& corpus,
                      TrainingStep& program, const Plan& plan, std::string* error) {
-  std::vector<safetensors::Item> items;
-  for (const auto& [name, tensor] : state_of(program)) items.push_back(item_of(name, tensor));
+  std::vector<safetensors::Item> items = state_of(program);
   const RandomState random = RandomState::of(program.devices());
   for (size_t i = 0; i < random.tensors().size(); ++i)
     items.push_back(item_of("random." + std::to_string(i), random.tensors()[i]));
@@ -157,14 +182,11 @@ bool load_checkpoint(const std::string& path, const Config& config, TrainingStep
                read_number(*file, "loss_scale.skipped", &scale.skipped, error);
   if (sound && !(scale.scale >= 1 && std::isfinite(scale.scale)))
     sound = (*error = "its loss scale is not a number from 1 on", false);
-  const auto state = state_of(*program);
-  for (const auto& [name, tensor] : state) sound = sound && fits(*file, name, tensor, error);
+  for (const safetensors::Item& item : state_of(*program)) sound = sound && fits(*file, item, error);
   const std::vector<at::Tensor> random = random_states(*file);
   if (sound && random.empty()) sound = (*error = "it has no random states", false);
   if (!sound) return *error = path + ": " + *error, false;
-  const at::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : state)
-    tensor.copy_(view_of(file->tensors().at(name), tensor.scalar_type()));
+  restore_state(*file, program);
   RandomState::from_tensors(random, program->devices()).restore();
   program->set_progress(step, cursor);
   program->optimizer().set_updates(updates);

@@ -149,17 +149,23 @@ class ConfigReader {
     choice(table, "log_level", &run.log_level, {"debug", "info", "warning", "error"});
     table.boolean("log_json", &run.log_json);
     table.boolean("tensorboard", &run.tensorboard);
-    const toml::node* limit = table.node("limit");
-    if (!limit) return;
-    std::optional<uint64_t> bytes;
-    if (const auto* text = limit->as_string())
-      bytes = parse_bytes(text->get());
-    else if (const auto* number = limit->as_integer(); number != nullptr && number->get() >= 0)
-      bytes = static_cast<uint64_t>(number->get());
-    if (bytes)
-      run.limit_bytes = *bytes;
+    table.text("nvme", &run.nvme);
+    read_bytes(table, "limit", "2147483648 or \"2GiB\"", &run.limit_bytes);
+    read_bytes(table, "nvme_least", "1048576 or \"1MiB\"", &run.nvme_least_bytes);
+  }
+
+  static void read_bytes(StrictTable& table, const std::string& key, const char* such_as, uint64_t* bytes) {
+    const toml::node* node = table.node(key);
+    if (!node) return;
+    std::optional<uint64_t> read;
+    if (const auto* text = node->as_string())
+      read = parse_bytes(text->get());
+    else if (const auto* number = node->as_integer(); number != nullptr && number->get() >= 0)
+      read = static_cast<uint64_t>(number->get());
+    if (read)
+      *bytes = *read;
     else
-      table.fail(*limit, "'run.limit' must be bytes, such as 2147483648 or \"2GiB\"");
+      table.fail(*node, "'run." + key + "' must be bytes, such as " + such_as);
   }
 
   void read_recovery(StrictTable& table) {

@@ -53,8 +53,10 @@ struct RunConfig {
   bool deterministic = false;          // kernels that repeat themselves alone, where there are faster ones
   uint64_t checkpoint_every = 0;       // steps; 0: only when the run ends early
   std::string log_level = "info";      // the least that is said: "debug", "info", "warning", "error"
-  bool log_json = false;               // train.jsonl too
-  bool tensorboard = false;            // an event file too
+  std::string nvme;                    // folder for what the plan puts on an NVMe disk; "": that of `out`
+  uint64_t nvme_least_bytes = kLeastOnNvme;  // of a parameter's states that go there
+  bool log_json = false;                     // train.jsonl too
+  bool tensorboard = false;                  // an event file too
 };
 
 // Quiet steps after which a run that chose its own plan goes back to it, unless the configuration says
@@ -75,6 +77,7 @@ struct Config {
   std::map<uint64_t, Plan> schedule;   // step → the plan from that step on
 
   Shape shape() const;
+  const std::string& nvme_folder() const { return run.nvme.empty() ? run.out : run.nvme; }
   bool chooses_plan() const { return automatic_plan || automatic_micro_batch; }
 };
 

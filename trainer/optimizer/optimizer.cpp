@@ -7,70 +7,29 @@
 #include "trainer/optimizer/learning_rate.h"
 
 namespace spillway::trainer {
-namespace {
-
-at::Device place_of(Place place, const at::Tensor& parameter) {
-  return place == Place::kHost ? at::Device(at::kCPU) : parameter.device();
-}
-
-int64_t entries_of(int64_t elements, const StateTensor& shape) {
-  return (elements + shape.elements_per_entry - 1) / shape.elements_per_entry;
-}
-
-at::ScalarType type_of(const StateTensor& shape) {
-  return shape.is_codes ? at::kByte : at::kFloat;
-}
-
-// The part of a state that belongs to a tile.
-at::Tensor part_of(const at::Tensor& state, const StateTensor& shape, int64_t begin, int64_t length) {
-  return state.view({-1}).narrow(0, begin / shape.elements_per_entry, entries_of(length, shape));
-}
-
-bool is_tiled(const StateTensor& shape) {
-  return shape.elements_per_entry > 0;
-}
-
-}  // namespace
 
 Optimizer::Optimizer(Parameters& parameters, const TrainConfig& train, Place place,
-                     const std::vector<at::Tensor>& initial)
+                     const std::vector<at::Tensor>& initial, NvmeFolder folder)
     : parameters_(parameters),
       train_(train),
+      states_(parameters, train.numerics, place, initial, std::move(folder)),
+      tiles_(home()),
       rule_(update_rule(train, parameters.size())),
       rounding_(train.seed) {
-  for (size_t i = 0; i < parameters.size(); ++i) add_entry(i, place, initial[i]);
   prepare_scratch();
-}
-
-void Optimizer::add_entry(size_t index, Place place, const at::Tensor& initial) {
-  const std::vector<int64_t> sizes = parameters_.value(index).sizes().vec();
-  Entry entry{.shapes = optimizer_state(train_.numerics, sizes),
-              .tensors = {},
-              .tile = tile_elements(train_.numerics, sizes, place == Place::kHost),
-              .on_host = place == Place::kHost};
-  const at::Device device = place_of(place, parameters_.value(index));
-  for (const StateTensor& shape : entry.shapes)
-    entry.tensors.push_back(shape.name == "master"
-                                ? initial.to(device, at::kFloat, false, true)
-                                : at::zeros(shape.sizes, at::device(device).dtype(type_of(shape))));
-  entries_.push_back(std::move(entry));
 }
 
 // The tensors that a device needs for updates of its parameters, as large as the largest of them wants them.
 Optimizer::Needs Optimizer::needs_of(int device) const {
   Needs needs;
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    const Entry& entry = entries_[i];
+  if (!train_.numerics.rounds_stochastically()) return needs;
+  for (size_t i = 0; i < states_.size(); ++i) {
     if (device_key(parameters_.value(i)) != device) continue;
-    const auto need = [&](const std::string& name, int64_t elements, at::ScalarType type) {
+    const auto need = [&](const std::string& name, at::ScalarType type) {
       Need& of = needs[name];
-      of = {std::max(of.elements, elements), type};
+      of = {std::max(of.elements, states_.of(i).tile), type};
     };
-    for (const StateTensor& shape : entry.shapes)
-      if (entry.on_host && is_tiled(shape)) need(shape.name, entries_of(entry.tile, shape), type_of(shape));
-    if (!train_.numerics.rounds_stochastically()) continue;
-    need("value", entry.tile, at::kFloat), need("gradient", entry.tile, at::kFloat);
-    need("bits", entry.tile, at::kInt);
+    need("value", at::kFloat), need("gradient", at::kFloat), need("bits", at::kInt);
   }
   return needs;
 }
@@ -81,11 +40,12 @@ void Optimizer::prepare_scratch() {
     int64_t tile = 0, rows = 0;  // of a tile; rows of matrices in 8 bits
   };
   std::map<int, Most> largest;  // by device
-  for (size_t i = 0; i < entries_.size(); ++i) {
+  for (size_t i = 0; i < states_.size(); ++i) {
     const at::Tensor& value = parameters_.value(i);
+    const int64_t tile = states_.of(i).tile;
     Most& most = largest.try_emplace(device_key(value), Most{value.device()}).first->second;
-    most.tile = std::max(most.tile, entries_[i].tile);
-    if (parameters_.int8(i)) most.rows = std::max(most.rows, entries_[i].tile / value.size(1));
+    most.tile = std::max(most.tile, tile);
+    if (parameters_.int8(i)) most.rows = std::max(most.rows, tile / value.size(1));
   }
   std::erase_if(scratch_, [&](const auto& of) { return !largest.contains(of.first); });
   for (const auto& [key, of] : largest) {
@@ -95,6 +55,7 @@ void Optimizer::prepare_scratch() {
     if (train_.numerics.rounds_stochastically()) rounding_.reserve(device);
     if (rows > 0) int8_rounding_.reserve(device, rows);
   }
+  tiles_.prepare(schedule());
 }
 
 void Optimizer::fit(const Needs& needs, at::Device device, Scratch* scratch) {
@@ -106,7 +67,7 @@ void Optimizer::fit(const Needs& needs, at::Device device, Scratch* scratch) {
 
 Updated Optimizer::updated(size_t index) const {
   return {index, [this, index] { return numbers(index); }, parameters_.gradient(index),
-          &entries_[index].tensors};
+          &states_.of(index).tensors};
 }
 
 void Optimizer::measure_norm(double loss_scale) {
@@ -129,6 +90,7 @@ void Optimizer::prepare(uint64_t step, double loss_scale) {
   parameters_.reserve();
   measure_norm(loss_scale);
   const double clip = train_.clip > 0 && norm_ > train_.clip ? train_.clip / (norm_ + 1e-6) : 1;
+  if (states_.uses_nvme()) states_.nvme().read_ahead();
   update_ = {.number = updates_ + 1, .rate = learning_rate(train_, step), .scale = clip / loss_scale};
   if (rule_->prepares())
     parameters_.walk(Parameters::Walk::kReadBoth, [&](size_t i) { rule_->prepare(update_, updated(i)); });
@@ -139,16 +101,21 @@ bool Optimizer::commit() {
   const at::NoGradGuard no_grad;
   scale_ = update_.scale;
   rule_->begin(update_);
+  tiles_.begin();
   parameters_.walk(Parameters::Walk::kUpdate, [this](size_t i) { update(i); });
+  tiles_.end();
+  for (size_t i = 0; i < states_.size(); ++i) rule_->finish(updated(i));
   ++updates_;
   return true;
 }
 
 void Optimizer::update(size_t index) {
-  const int64_t elements = parameters_.value(index).numel(), tile = entries_[index].tile;
-  for (int64_t begin = 0; begin < elements; begin += tile)
-    update_tile(index, begin, std::min(tile, elements - begin));
-  rule_->finish(updated(index));
+  const int64_t elements = parameters_.value(index).numel(), tile = states_.of(index).tile;
+  for (int64_t begin = 0; begin < elements; begin += tile) {
+    const TileKey key{index, begin, std::min(tile, elements - begin)};
+    update_tile(key, here(key, tiles_.next()));
+    tiles_.updated();
+  }
 }
 
 at::Tensor Optimizer::in_floats(Scratch& scratch, const char* name, const at::Tensor& tile) const {
@@ -156,96 +123,79 @@ at::Tensor Optimizer::in_floats(Scratch& scratch, const char* name, const at::Te
   return scratch.at(name).narrow(0, 0, tile.numel()).copy_(tile);
 }
 
-void Optimizer::update_tile(size_t index, int64_t begin, int64_t length) {
-  const Entry& entry = entries_[index];
-  const at::Tensor gradient = parameters_.gradient(index).view({-1}).narrow(0, begin, length);
-  Scratch& scratch = scratch_[device_key(gradient)];
-  Tile tile{.parameter = index,
-            .begin = begin,
+void Optimizer::update_tile(const TileKey& key, const Here& here) {
+  Scratch& scratch = scratch_[device_key(here.gradient)];
+  Tile tile{.parameter = key.parameter,
+            .begin = key.begin,
             .value = {},
-            .gradient = in_floats(scratch, "gradient", gradient),
-            .states = {},
-            .decays = parameters_.value(index).dim() >= 2};  // norms and biases do not
-  for (size_t i = 0; i < entry.shapes.size(); ++i) {
-    if (!is_tiled(entry.shapes[i])) continue;
-    at::Tensor part = part_of(entry.tensors[i], entry.shapes[i], begin, length);
-    if (entry.on_host) part = scratch.at(entry.shapes[i].name).narrow(0, 0, part.numel()).copy_(part);
-    tile.states.push_back(std::move(part));
-  }
-  const std::vector<at::Tensor> all = tile.states;  // the master among them
+            .gradient = in_floats(scratch, "gradient", here.gradient),
+            .states = here.states,
+            .decays = parameters_.value(key.parameter).dim() >= 2};  // norms and biases do not
   if (train_.numerics.has_master_weights()) {
     tile.value = tile.states.front();
     tile.states.erase(tile.states.begin());
   } else {
-    tile.value = read(index, begin, length);
+    tile.value = read(here, key.length, scratch);
   }
   if (update_.scale != 1) tile.gradient.mul_(scale_);
   rule_->apply(tile);
-  store(tile);
-  for (size_t i = 0, read = 0; entry.on_host && i < entry.shapes.size(); ++i)
-    if (is_tiled(entry.shapes[i]))
-      part_of(entry.tensors[i], entry.shapes[i], begin, length).copy_(all[read++]);
+  store(tile, here, scratch);
 }
 
-Int8Weight Optimizer::rows_of(size_t index, int64_t begin, int64_t length) const {
-  const Int8Weight& weight = *parameters_.int8(index);
-  const int64_t columns = weight.codes.size(1);
-  return {weight.codes.narrow(0, begin / columns, length / columns),
-          weight.scales.narrow(0, begin / columns, length / columns)};
-}
-
-at::Tensor Optimizer::read(size_t index, int64_t begin, int64_t length) {
-  const at::Tensor& value = parameters_.value(index);
-  Scratch& scratch = scratch_[device_key(value)];
-  if (!parameters_.int8(index))
-    return in_floats(scratch, "value", value.detach().view({-1}).narrow(0, begin, length));
+at::Tensor Optimizer::read(const Here& here, int64_t length, Scratch& scratch) {
+  if (here.value.defined()) return in_floats(scratch, "value", here.value);
   at::Tensor floats = scratch.at("value").narrow(0, 0, length);
-  int8_rounding_.read(rows_of(index, begin, length), floats);
+  int8_rounding_.read(here.rows, floats);
   return floats;
 }
 
-void Optimizer::store(const Tile& tile) {
+void Optimizer::store(const Tile& tile, const Here& here, Scratch& scratch) {
   if (!train_.numerics.has_master_weights() && !train_.numerics.rounds_stochastically())
     return;  // it is in place
-  const at::Tensor& parameter = parameters_.value(tile.parameter);
-  const int64_t length = tile.value.numel();
   const StochasticRounding::Key key{update_.number, tile.parameter, static_cast<uint64_t>(tile.begin)};
-  const auto bits = [&] { return scratch_.at(device_key(parameter)).at("bits").narrow(0, 0, length); };
-  if (parameters_.int8(tile.parameter)) {
+  const auto bits = [&] { return scratch.at("bits").narrow(0, 0, tile.value.numel()); };
+  if (!here.value.defined()) {
     const at::Tensor chances = bits().view(at::kFloat);
     rounding_.draw(chances, key);
-    int8_rounding_.round(tile.value, tile.gradient, chances, rows_of(tile.parameter, tile.begin, length));
-    return;
+    int8_rounding_.round(tile.value, tile.gradient, chances, here.rows);
+  } else if (train_.numerics.has_master_weights()) {
+    here.value.copy_(tile.value);
+  } else {
+    rounding_.round(tile.value, bits(), here.value, key);
   }
-  const at::Tensor value = parameter.detach().view({-1}).narrow(0, tile.begin, length);
-  if (train_.numerics.has_master_weights())
-    value.copy_(tile.value);
-  else
-    rounding_.round(tile.value, bits(), value, key);
+}
+
+std::vector<std::string> Optimizer::remarks() const {
+  std::vector<std::string> all = rule_->remarks();
+  for (std::string& remark : states_.nvme().remarks()) all.push_back(std::move(remark));
+  return all;
 }
 
 void Optimizer::move_to(Place place) {
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    Entry& entry = entries_[i];
-    std::vector<at::Tensor> moved;
-    moved.reserve(entry.tensors.size());
-    for (const at::Tensor& tensor : entry.tensors)
-      moved.push_back(tensor.to(place_of(place, parameters_.value(i))));
-    entry.tensors = std::move(moved);
-    entry.on_host = place == Place::kHost;
-    entry.tile = tile_elements(train_.numerics, parameters_.value(i).sizes().vec(), entry.on_host);
-  }
+  tiles_.settle();
+  states_.move_to(place);
   prepare_scratch();
 }
 
 void Optimizer::relocate(size_t first, size_t count, at::Device device) {
-  for (size_t i = first; i < first + count; ++i) {
-    if (entries_[i].on_host) continue;
-    std::vector<at::Tensor> moved;
-    moved.reserve(entries_[i].tensors.size());
-    for (const at::Tensor& tensor : entries_[i].tensors) moved.push_back(tensor.to(device));
-    entries_[i].tensors = std::move(moved);
-  }
+  tiles_.settle();
+  states_.relocate(first, count, device);
+}
+
+std::vector<at::Tensor> Optimizer::states(size_t index) {
+  tiles_.settle();
+  return states_.read(index);
+}
+
+at::Tensor Optimizer::state(size_t index, size_t which) {
+  tiles_.settle();
+  return states_.read(index, which);
+}
+
+void Optimizer::set_states(size_t index, const std::vector<at::Tensor>& values) {
+  const at::NoGradGuard no_grad;
+  tiles_.settle();
+  states_.write(index, values);
 }
 
 at::Tensor Optimizer::numbers(size_t index) const {
@@ -253,8 +203,8 @@ at::Tensor Optimizer::numbers(size_t index) const {
   return int8 ? numbers_of(*int8, at::kFloat) : parameters_.value(index).detach();
 }
 
-at::Tensor Optimizer::weights(size_t index) const {
-  if (train_.numerics.has_master_weights()) return entries_[index].tensors.front();
+at::Tensor Optimizer::weights(size_t index) {
+  if (train_.numerics.has_master_weights()) return state(index, 0);
   const auto stored = parameters_.stored(index);
   if (parameters_.int8(index) == nullptr) return stored[0].second;
   return numbers_of({stored[0].second.cpu(), stored[1].second.cpu()}, at::kFloat);

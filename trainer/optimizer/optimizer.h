@@ -2,36 +2,38 @@
 //
 // `prepare` reads and may allocate; it has no effect on the training and can be repeated. `commit` writes and
 // allocates no device memory: it works in place, in tiles, and uses the gradients (which the step no longer
-// needs) as scratch. The tiles are the same whether the states are on the device or pass through it from the
-// host, so that both places give the same bits. In mixed precision the master weights are a state like the
-// moments: they are updated in 32 bits, and rounded into the weights that the model computes with. Weights
-// without a master are rounded stochastically, from random bits of (seed, update, parameter, tile); of a
-// matrix in 8 bits a tile is whole rows.
+// needs) as scratch. What of a tile is not on its device passes through it (tiles/tile_stream.h). The tiles
+// are the same wherever the states lie, so that every place gives the same bits. In mixed precision the
+// master weights are a state like the moments: they are updated in 32 bits, and rounded into the weights that
+// the model computes with. Weights without a master are rounded stochastically, from random bits of (seed,
+// update, parameter, tile); of a matrix in 8 bits a tile is whole rows.
 //
 // The order is that of Micikevicius et al., "Mixed Precision Training" (2018): accumulate, check for an
 // overflow, unscale, clip by the global norm, update.
 //
 // Thread-safety: one thread. Ownership: owns states, tiles and scratch; borrows the parameters. Errors:
-// LibTorch's exceptions, from the constructor, `prepare`, `move_to` and `relocate`; after one of them every
-// state is in one place or the other, whole.
+// LibTorch's exceptions, from the constructor, `prepare`, `move_to`, `relocate` and `set_states`; after one
+// of them every state is in one place or the other, whole. StatesLost where a disk does not give states back:
+// from `commit` it leaves weights of which some were updated, and there is nothing to go on with but a
+// checkpoint.
 #pragma once
 #include <map>
 
 #include "trainer/optimizer/host_number.h"
 #include "trainer/optimizer/int8_rounding.h"
+#include "trainer/optimizer/states/optimizer_states.h"
 #include "trainer/optimizer/stochastic_rounding.h"
+#include "trainer/optimizer/tiles/tile_stream.h"
 #include "trainer/optimizer/update_rule.h"
-#include "trainer/plan/parameters/optimizer_state.h"
-#include "trainer/step/parameters.h"
 
 namespace spillway::trainer {
 
 class Optimizer {
  public:
-  // Allocates the states, zero, beside the parameters or on the host. `initial`: the weights in 32 bits on
-  // the host, for the masters.
+  // Allocates the states, zero, where `place` says. `initial`: the weights in 32 bits on the host, for the
+  // masters.
   Optimizer(Parameters& parameters, const TrainConfig& train, Place place,
-            const std::vector<at::Tensor>& initial);
+            const std::vector<at::Tensor>& initial, NvmeFolder folder = {});
 
   // Measures the gradients' norm, for the update of `step`, from 0. `loss_scale`: what the loss was
   // multiplied by.
@@ -41,34 +43,43 @@ class Optimizer {
   double gradient_norm() const { return norm_; }  // without the loss scale; not finite after an overflow
   uint64_t updates() const { return updates_; }   // that were made
   void set_updates(uint64_t updates) { updates_ = updates; }
-  std::vector<std::string> remarks() const { return rule_->remarks(); }  // see UpdateRule
+  // What a person should know of how updates are computed, and of the disk that has their states.
+  std::vector<std::string> remarks() const;
 
   void move_to(Place place);
   // The states of parameters that were relocated follow them.
   void relocate(size_t first, size_t count, at::Device device);
 
-  const std::vector<StateTensor>& state_shapes(size_t index) const { return entries_[index].shapes; }
-  const std::vector<at::Tensor>& states(size_t index) const { return entries_[index].tensors; }
+  const std::vector<StateTensor>& state_shapes(size_t index) const { return states_.of(index).shapes; }
+  // Wherever they lie; those on a disk are read.
+  std::vector<at::Tensor> states(size_t index);
+  at::Tensor state(size_t index, size_t which);
+  void set_states(size_t index, const std::vector<at::Tensor>& values);
   // The weights in the most digits that there are: the master, or else the parameter; of 8 bits as floats on
   // the host.
-  at::Tensor weights(size_t index) const;
+  at::Tensor weights(size_t index);
 
  private:
-  struct Entry {
-    std::vector<StateTensor> shapes;
-    std::vector<at::Tensor> tensors;
-    int64_t tile = 0;  // elements
-    bool on_host = false;
-  };
-  // By the name of a state, or of what is computed.
+  // By the name of what is computed.
   using Scratch = std::map<std::string, at::Tensor>;
   struct Need {
     int64_t elements = 0;
     at::ScalarType type{};
   };
   using Needs = std::map<std::string, Need>;
+  // A tile's tensors on its device.
+  struct Here {
+    at::Tensor value;  // as the parameter has it; not defined of a matrix in 8 bits
+    Int8Weight rows;
+    at::Tensor gradient;
+    std::vector<at::Tensor> states;
+  };
 
-  void add_entry(size_t index, Place place, const at::Tensor& initial);
+  TileStream::Home home();
+  std::vector<TileStream::Stop> schedule() const;
+  std::vector<TilePart> value_parts(size_t index, int64_t begin, int64_t length) const;
+  std::vector<TilePart> parts(const TileKey& key);
+  Here here(const TileKey& key, const std::vector<at::Tensor>& parts) const;
   Needs needs_of(int device) const;
   void prepare_scratch();
   static void fit(const Needs& needs, at::Device device, Scratch* scratch);
@@ -76,15 +87,15 @@ class Optimizer {
   Updated updated(size_t index) const;
   at::Tensor numbers(size_t index) const;  // that the model computes with
   void update(size_t index);
-  void update_tile(size_t index, int64_t begin, int64_t length);
+  void update_tile(const TileKey& key, const Here& here);
   at::Tensor in_floats(Scratch& scratch, const char* name, const at::Tensor& tile) const;
-  Int8Weight rows_of(size_t index, int64_t begin, int64_t length) const;
-  at::Tensor read(size_t index, int64_t begin, int64_t length);
-  void store(const Tile& tile);
+  at::Tensor read(const Here& here, int64_t length, Scratch& scratch);
+  void store(const Tile& tile, const Here& here, Scratch& scratch);
 
   Parameters& parameters_;
   const TrainConfig train_;
-  std::vector<Entry> entries_;
+  OptimizerStates states_;
+  TileStream tiles_;
   std::map<int, Scratch> scratch_;  // by device index
   std::unique_ptr<UpdateRule> rule_;
   StochasticRounding rounding_;

@@ -94,7 +94,7 @@ class Counter {
   // Parameters, gradients and what the optimizer keeps: alive all the time.
   void count_persistent() {
     const Numerics& numerics = shape_.numerics;
-    const bool on_host = plan_.optimizer == Place::kHost;
+    const bool elsewhere = plan_.optimizer != Place::kDevice;
     std::vector<uint64_t> elements(devices_), stored(devices_), states(devices_);
     std::vector<std::vector<std::vector<int64_t>>> sizes(devices_);
     for (const Parameter& parameter : table_) {
@@ -111,19 +111,30 @@ class Counter {
       add("gradients", device, elements[device] * numerics.gradient_bytes());
       add("slots for parameters", device, streams_.slots()[device].weights);
       add("slots for gradients", device, streams_.slots()[device].gradients);
-      if (!on_host) add("optimizer state", device, states[device]);
-      add("room to update in", device, update_scratch_bytes(numerics, sizes[device], on_host));
+      if (!elsewhere) add("optimizer state", device, states[device]);
+      add("room to update in", device, update_scratch_bytes(numerics, sizes[device], elsewhere));
       states_ += states[device];
     }
     add_on_host("parameters", streams_.on_host().weights);
     add_on_host("gradients", streams_.on_host().gradients);
-    if (on_host) add_on_host("optimizer state", states_);
+    if (plan_.optimizer == Place::kHost) add_on_host("optimizer state", states_);
+    if (plan_.optimizer == Place::kNvme) count_nvme();
   }
 
   void add_on_host(std::string name, uint64_t bytes) {
     if (bytes == 0) return;
     out_.host_bytes += bytes;
     out_.items.push_back({std::move(name), 0, true, bytes});
+  }
+
+  void count_nvme() {
+    std::vector<std::vector<int64_t>> sizes;
+    for (const Parameter& parameter : table_) sizes.push_back(parameter.sizes);
+    const NvmeShare share = nvme_share(shape_.numerics, sizes, machine_.nvme_least_bytes);
+    add_on_host("optimizer state", share.host_bytes);
+    add_on_host("buffers of the disk", share.buffer_bytes);
+    out_.nvme_bytes = share.file_bytes;
+    if (share.file_bytes > 0) out_.items.push_back({"optimizer state", 0, false, share.file_bytes, true});
   }
 
   // Of all micro-batches: equal ones, and one of the rows that are left.
@@ -155,10 +166,11 @@ class Counter {
     const Numerics& numerics = shape_.numerics;
     const double kernels =
         numerics.optimizer == OptimizerKind::kAdamW8bit && !numerics.rounds_stochastically() ? 3 : 10;
-    const bool on_host = plan_.optimizer == Place::kHost;
+    const bool elsewhere = plan_.optimizer != Place::kDevice;
+    double link = 0, queue = 0;  // a direction of the link; the host, which queues kernels and copies
     for (const Parameter& parameter : table_) {
       const double elements = double(parameter.elements());
-      const double tiles = std::ceil(elements / double(tile_elements(numerics, parameter.sizes, on_host)));
+      const double tiles = std::ceil(elements / double(tile_elements(numerics, parameter.sizes, elsewhere)));
       double states = 0, copies = 0;
       for (const StateTensor& state : optimizer_state(numerics, parameter.sizes))
         states += double(state.bytes()), copies += 2;
@@ -166,10 +178,16 @@ class Counter {
           2 * (double(stored_bytes(numerics, parameter)) + 2 * elements * numerics.gradient_bytes() + states);
       out_.time.optimizer +=
           std::max(bytes / machine_.memory_bytes_per_second, tiles * kernels * machine_.launch_seconds);
-      if (on_host)  // there and back; each copy is waited for
-        out_.time.host_link +=
-            2 * states / machine_.host_bytes_per_second + tiles * copies * 2 * machine_.launch_seconds;
+      link += states / machine_.host_bytes_per_second;
+      queue += tiles * (kernels + copies) * machine_.launch_seconds;
     }
+    if (!elsewhere) return;
+    link = std::max(link, queue);
+    const double bytes = double(out_.nvme_bytes);
+    const double disk =
+        bytes / machine_.nvme_read_bytes_per_second + bytes / machine_.nvme_write_bytes_per_second;
+    out_.time.host_link += std::max(0.0, link - out_.time.optimizer);
+    out_.time.nvme = std::max(0.0, disk - std::max(link, out_.time.optimizer));
   }
 
   const Shape& shape_;
@@ -190,22 +208,23 @@ Estimate estimate(const Shape& shape, const Plan& plan, const Machine& machine) 
 }
 
 const char* StepTime::limit() const {
-  const std::pair<double, const char*> parts[] = {{compute, "compute"},
-                                                  {memory, "device memory"},
-                                                  {launches, "launches"},
-                                                  {optimizer, "optimizer"},
-                                                  {host_link, "host link"},
-                                                  {peer_link, "peer link"},
-                                                  {streamed > passes() ? streamed : 0, "host link"}};
+  const std::pair<const char*, double> parts[] = {
+      {compute, "compute"},     {memory, "device memory"},
+      {launches, "launches"},   {optimizer, "optimizer"},
+      {host_link, "host link"}, {peer_link, "peer link"},
+      {nvme, "NVMe"},           {streamed > passes() ? streamed : 0, "host link"}};
   return std::ranges::max_element(parts, {}, [](const auto& part) { return part.first; })->second;
+}
+
+std::string EstimateItem::place() const {
+  return nvme ? "NVMe" : host ? "host" : "device " + std::to_string(device);
 }
 
 std::string Estimate::to_text() const {
   std::string text;
   char line[160];
   for (const EstimateItem& item : items) {
-    std::snprintf(line, sizeof line, "  %-10s %-28s %10.1f MiB\n",
-                  item.host ? "host" : ("device " + std::to_string(item.device)).c_str(), item.name.c_str(),
+    std::snprintf(line, sizeof line, "  %-10s %-28s %10.1f MiB\n", item.place().c_str(), item.name.c_str(),
                   double(item.bytes) / 0x1p20);
     text += line;
   }

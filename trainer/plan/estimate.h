@@ -8,10 +8,11 @@
 // bytes or its launches, whichever is longest (Williams et al., "Roofline", 2009). A product of [n, k] by [k,
 // m] is 2nkm operations in the forward and twice as many in the backward (Kaplan et al., "Scaling Laws for
 // Neural Language Models", 2020, section 2.1); an attention has two such products, of which a causal one
-// computes half. Copies between devices and those of the optimizer's states wait for what computes: their
-// times are added. Of layers whose weights or gradients live on the host a pass takes as long as it, or their
-// copies, would. Copies of activations run beside it: what it waits for them is added. The link has its rate
-// in both directions at once.
+// computes half. Copies of layers' inputs between devices wait for what computes: their times are added. The
+// optimizer's states pass the link while tiles are updated, one direction beside the other, and a disk while
+// they pass the link: of each the time is added that the one before does not hide. Of layers whose weights or
+// gradients live on the host a pass takes as long as it, or their copies, would. Copies of activations run
+// beside it: what it waits for them is added. The link has its rate in both directions at once.
 //
 // Thread-safety: pure functions. Errors: none; a plan that names a missing device counts on the last one.
 // Units: bytes, seconds where no name says otherwise.
@@ -23,6 +24,7 @@
 
 #include "trainer/plan/architecture.h"
 #include "trainer/plan/numerics.h"
+#include "trainer/plan/parameters/tile_record.h"
 #include "trainer/plan/plan.h"
 
 namespace spillway::trainer {
@@ -49,13 +51,16 @@ struct Machine {
   double peer_bytes_per_second = 50e9;     // device ↔ device
   double memory_bytes_per_second = 800e9;  // of a device's own memory
   double launch_seconds = 5e-6;            // of the host, from one kernel to the next
-  uint64_t device_bytes = 0;               // that the run may use of each device; 0: any number
-  uint64_t host_bytes = 0;                 // and of the host
-  bool host_is_apart = true;               // false: the device is the CPU, whose memory is the host's
+  // Of an NVMe disk. Four drives of PCIe 4.0 read 10 and write 5 GB/s by the figures of DeepNVMe.
+  double nvme_read_bytes_per_second = 2.5e9, nvme_write_bytes_per_second = 1.25e9;
+  uint64_t nvme_least_bytes = kLeastOnNvme;  // of a parameter's states that go there
+  uint64_t device_bytes = 0;                 // that the run may use of each device; 0: any number
+  uint64_t host_bytes = 0;                   // and of the host
+  bool host_is_apart = true;                 // false: the device is the CPU, whose memory is the host's
 };
 
-// Where the time of a step goes, in seconds. The first three and `optimizer` are a device's. `streamed`
-// overlaps with the first three, and nothing else does: a step takes the longer of the two.
+// Where the time of a step goes, in seconds. The first three and `optimizer` are a device's; what another
+// part hides is in none. `streamed` overlaps with the first three: a step takes the longer of the two.
 struct StepTime {
   double compute = 0;   // operators whose arithmetic takes longest
   double memory = 0;    // ... whose reads and writes do
@@ -63,15 +68,16 @@ struct StepTime {
   double optimizer = 0;
   double host_link = 0;
   double peer_link = 0;
-  double streamed = 0;    // copies of layers to the host or from it, of the direction that takes longer
+  double streamed = 0;  // copies of layers to the host or from it, of the direction that takes longer
+  double nvme = 0;
   double operations = 0;  // additions and multiplications, of all devices; no time
   double overlapped = 0;  // copies to the host and back that run beside what is computed; not in the sum
 
   // Of the passes alone, without the copies beside them.
   double passes() const { return compute + memory + launches; }
-  double seconds() const { return std::max(passes(), streamed) + optimizer + host_link + peer_link; }
+  double seconds() const { return std::max(passes(), streamed) + optimizer + host_link + peer_link + nvme; }
   // The largest part, in words: "compute", "device memory", "launches", "optimizer", "host link", "peer
-  // link".
+  // link", "NVMe".
   const char* limit() const;
 };
 
@@ -80,6 +86,8 @@ struct EstimateItem {
   uint32_t device = 0;
   bool host = false;
   uint64_t bytes = 0;
+  bool nvme = false;
+  std::string place() const;  // "device 0", "host", "NVMe"
 };
 
 struct Estimate {
@@ -87,6 +95,7 @@ struct Estimate {
   std::vector<uint64_t> device_peak_bytes;  // the sum of a device's items
   std::vector<uint64_t> evaluation_peak_bytes;
   uint64_t host_bytes = 0;
+  uint64_t nvme_bytes = 0;
   StepTime time;
   uint64_t step_us = 0;
   std::string to_text() const;  // a table for people

@@ -93,6 +93,9 @@ bool apply(MoveKind kind, Plan* plan, const Shape& shape, const Machine& machine
       return machine.host_is_apart && std::exchange(plan->parameters, Place::kHost) == Place::kDevice;
     case MoveKind::kGradientsToHost:
       return machine.host_is_apart && std::exchange(plan->gradients, Place::kHost) == Place::kDevice;
+    // From the host it would free nothing of a device.
+    case MoveKind::kOptimizerToNvme:
+      return std::exchange(plan->optimizer, Place::kNvme) == Place::kDevice;
     case MoveKind::kLayersToSecondDevice:
       return to_second_device(plan, shape, machine);
     case MoveKind::kChunkHead:
@@ -138,6 +141,8 @@ const char* name_of(MoveKind kind) {
       return "parameters_to_host";
     case MoveKind::kGradientsToHost:
       return "gradients_to_host";
+    case MoveKind::kOptimizerToNvme:
+      return "optimizer_to_nvme";
     case MoveKind::kLayersToSecondDevice:
       return "layers_to_second_device";
     case MoveKind::kChunkHead:
@@ -172,6 +177,8 @@ std::vector<Move> neighbours(const Plan& plan, const Shape& shape, const Machine
     move.bytes_freed = less(now.device_peak_bytes[0], then.device_peak_bytes[0]);
     move.evaluation_bytes_freed = less(now.evaluation_peak_bytes[0], then.evaluation_peak_bytes[0]);
     if (only_adds(kind) && !frees(now, then)) continue;
+    // Where all that would go there stays on the host, the move is that to the host.
+    if (kind == MoveKind::kOptimizerToNvme && then.nvme_bytes == 0) continue;
     move.cost_us = redo_us(move, shape, now) + less(then.step_us, now.step_us);
     moves.push_back(std::move(move));
   }

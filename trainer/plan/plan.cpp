@@ -25,7 +25,19 @@ std::string list_of(const std::set<uint32_t>& layers) {
   return "[" + text + "]";
 }
 
+constexpr const char* kPlaces[] = {"device", "host", "nvme"};
+
 }  // namespace
+
+const char* name_of(Place place) {
+  return kPlaces[static_cast<size_t>(place)];
+}
+
+std::optional<Place> place_of(std::string_view name) {
+  for (size_t i = 0; i < std::size(kPlaces); ++i)
+    if (name == kPlaces[i]) return static_cast<Place>(i);
+  return std::nullopt;
+}
 
 uint32_t Plan::device_of(uint32_t layer) const {
   const auto it = placement.find(layer);
@@ -62,7 +74,7 @@ std::string to_string(const Plan& plan) {
   std::string text = "micro_batch=" + std::to_string(plan.micro_batch) +
                      " evaluation_batch=" + std::to_string(plan.evaluation_batch);
   if (!plan.recompute.empty()) text += " recompute=" + runs_of(plan.recompute);
-  if (plan.optimizer == Place::kHost) text += " optimizer=host";
+  if (plan.optimizer != Place::kDevice) text += std::string(" optimizer=") + name_of(plan.optimizer);
   std::map<uint32_t, std::set<uint32_t>> by_device;
   for (const auto& [layer, device] : plan.placement)
     if (device != 0) by_device[device].insert(layer);
@@ -89,7 +101,7 @@ std::string to_toml(const Plan& plan) {
                      "\nevaluation_batch = " + std::to_string(plan.evaluation_batch) +
                      "\nrecompute = " + list_of(plan.recompute);
   const auto place = [](const char* key, Place of) {
-    return std::string("\n") + key + " = \"" + (of == Place::kHost ? "host" : "device") + "\"";
+    return std::string("\n") + key + " = \"" + name_of(of) + "\"";
   };
   text += place("optimizer", plan.optimizer) + "\ndevices = [";
   const Plan canonical = normalised(plan);

@@ -30,7 +30,9 @@ enum class Guarantee : uint8_t {
 };
 const char* name_of(Guarantee guarantee);
 
-enum class Place : uint8_t { kDevice = 0, kHost = 1 };
+enum class Place : uint8_t { kDevice = 0, kHost = 1, kNvme = 2 };
+const char* name_of(Place place);  // "device", "host", "nvme"
+std::optional<Place> place_of(std::string_view name);
 
 // A field that is added later needs a default that means "as before", so that old plans keep their text and
 // hash.
@@ -75,7 +77,7 @@ uint64_t hash(const Plan& plan);
 std::string to_toml(const Plan& plan);
 // A TOML document whose keys are a plan's: micro_batch, evaluation_batch, recompute ("none", "all", the
 // number of first layers, or a list of layers), recompute_attention and recompute_mlp (the same),
-// recompute_segment, optimizer ("device" or "host"), devices (one index a layer),
+// recompute_segment, optimizer ("device", "host" or "nvme"), devices (one index a layer),
 // head_chunks, parameters and gradients ("device" or "host"), offload (as recompute).
 // `layers` bounds them. Keys that are absent keep the value that they have in `defaults`.
 std::optional<Plan> parse_plan(std::string_view toml, uint32_t layers, const Plan& defaults,
@@ -98,6 +100,7 @@ enum class MoveKind : uint8_t {
   kRecomputeSegments,
   kOffloadActivations,
   kOptimizerToHost,
+  kOptimizerToNvme,
   kParametersToHost,
   kGradientsToHost,
   kLayersToSecondDevice,
@@ -106,10 +109,11 @@ enum class MoveKind : uint8_t {
   kSplitEvaluation
 };
 inline constexpr MoveKind kMoveKinds[] = {
-    MoveKind::kRecomputeMlp,      MoveKind::kRecomputeAttention, MoveKind::kRecompute,
-    MoveKind::kRecomputeSegments, MoveKind::kOffloadActivations, MoveKind::kOptimizerToHost,
-    MoveKind::kParametersToHost,  MoveKind::kGradientsToHost,    MoveKind::kLayersToSecondDevice,
-    MoveKind::kChunkHead,         MoveKind::kSplitMicroBatch,    MoveKind::kSplitEvaluation};
+    MoveKind::kRecomputeMlp,         MoveKind::kRecomputeAttention, MoveKind::kRecompute,
+    MoveKind::kRecomputeSegments,    MoveKind::kOffloadActivations, MoveKind::kOptimizerToHost,
+    MoveKind::kOptimizerToNvme,      MoveKind::kParametersToHost,   MoveKind::kGradientsToHost,
+    MoveKind::kLayersToSecondDevice, MoveKind::kChunkHead,          MoveKind::kSplitMicroBatch,
+    MoveKind::kSplitEvaluation};
 const char* name_of(MoveKind kind);
 Guarantee guarantee_of(MoveKind kind);
 

@@ -33,14 +33,20 @@ std::vector<Plan> micro_batches(const Plan& from, const Shape& shape, const Mach
   return plans;
 }
 
-// To the host goes first what crosses the link once a step, then once a micro-batch, then twice.
-std::vector<Plan> host_places(const Plan& from, const Shape&, const Machine&) {
+// To the host goes first what crosses the link once a step, then once a micro-batch, then twice. A disk is
+// for states that the host has no room for.
+std::vector<Plan> host_places(const Plan& from, const Shape&, const Machine& machine) {
   constexpr Place Plan::* kOrder[] = {&Plan::optimizer, &Plan::gradients, &Plan::parameters};
   std::vector<Plan> plans{from};
   for (const auto place : kOrder) plans[0].*place = Place::kDevice;
   for (const auto place : kOrder) {
     plans.push_back(plans.back());
     plans.back().*place = Place::kHost;
+  }
+  if (machine.host_bytes == 0) return plans;
+  for (size_t i = 1; i <= std::size(kOrder); ++i) {
+    plans.push_back(plans[i]);
+    plans.back().optimizer = Place::kNvme;
   }
   return plans;
 }
@@ -98,9 +104,11 @@ Plan with_recompute(Plan plan, Kept what, uint32_t layers) {
   return plan;
 }
 
-// What keeps least: all layers, their inputs on the host, and in segments, where a model has enough of them.
+// What keeps least: all layers, or all but the last, whose activations are needed at once and may be the peak
+// beside its input; their inputs on the host; and in segments, where a model has enough layers.
 std::vector<Plan> with_all_recomputed(const Plan& plan, const Shape& shape) {
   std::vector<Plan> plans{with_recompute(plan, &Plan::recompute, shape.layers())};
+  if (shape.layers() > 1) plans.push_back(with_recompute(plan, &Plan::recompute, shape.layers() - 1));
   Plan segments = plans[0];
   if (recompute_in_segments(&segments, shape)) plans.push_back(std::move(segments));
   plans.push_back(plans[0]);
@@ -182,8 +190,10 @@ class PlanSearch {
         const auto with = [&](uint32_t k) -> const Candidate& {
           return look(with_recompute(plans[at], what, k));
         };
-        const uint32_t count = first_of(layers + 1, [&](uint32_t k) { return with(k).lacking_bytes == 0; });
-        if (count <= layers && with(count).fits()) take(with(count));
+        const auto has_room = [&](uint32_t k) { return with(k).lacking_bytes == 0; };
+        const uint32_t most = has_room(layers) ? layers : layers - 1;
+        const uint32_t count = first_of(most + 1, has_room);
+        if (count <= most && with(count).fits()) take(with(count));
       }
       for (const Plan& plan : with_all_recomputed(plans[at], shape_))
         if (look(plan).fits()) take(look(plan));

@@ -47,6 +47,7 @@ Json time_json(const RunReport& report, const PlanUse& use) {
           {"host_link_seconds", time.host_link},
           {"streamed_seconds", time.streamed},
           {"peer_link_seconds", time.peer_link},
+          {"nvme_seconds", time.nvme},
           {"predicted_seconds", speed.predicted},
           {"limit", time.limit()},
           {"achieved_seconds", known ? Json(speed.achieved) : Json()},

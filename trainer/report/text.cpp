@@ -123,7 +123,8 @@ class Page {
         {"optimizer", &StepTime::optimizer},
         {"copies to and from the host", &StepTime::host_link},
         {"copies between devices", &StepTime::peer_link},
-        {"copies beside the passes", &StepTime::streamed}};
+        {"copies beside the passes", &StepTime::streamed},
+        {"reads and writes of the disk", &StepTime::nvme}};
     text_ += printed("\nTime of a step in seconds%23s", "");
     for (const size_t i : plans) text_ += printed(" %14s", ("plan " + std::to_string(i + 1)).c_str());
     text_ += printed("\n");

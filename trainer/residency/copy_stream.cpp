@@ -9,8 +9,8 @@
 namespace spillway::trainer {
 namespace {
 
-CopyStream::Mark marked(const c10::Stream& stream) {
-  auto mark = std::make_shared<c10::Event>(stream.device_type());
+CopyStream::Mark marked(const c10::Stream& stream, CopyStream::Mark mark) {
+  if (mark == nullptr) mark = std::make_shared<c10::Event>(stream.device_type());
   mark->record(stream);
   return mark;
 }
@@ -35,8 +35,8 @@ CopyStream& CopyStream::of(at::Device device, Direction direction) {
   return *stream;
 }
 
-CopyStream::Mark CopyStream::computed() const {
-  return stream_ ? marked(current_stream(device_)) : nullptr;
+CopyStream::Mark CopyStream::computed(Mark again) const {
+  return stream_ ? marked(current_stream(device_), std::move(again)) : nullptr;
 }
 
 void CopyStream::wait_for(const Mark& mark) {
@@ -57,8 +57,8 @@ void CopyStream::hold(const at::Tensor& tensor) const {
   if (stream_) tensor.record_stream(*stream_);
 }
 
-CopyStream::Mark CopyStream::copied() const {
-  return stream_ ? marked(*stream_) : nullptr;
+CopyStream::Mark CopyStream::copied(Mark again) const {
+  return stream_ ? marked(*stream_, std::move(again)) : nullptr;
 }
 
 void compute_after(const CopyStream::Mark& mark, at::Device device) {

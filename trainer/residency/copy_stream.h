@@ -20,8 +20,9 @@ class CopyStream {
 
   static CopyStream& of(at::Device device, Direction direction);
 
-  // What the current stream of the device has been given so far.
-  Mark computed() const;
+  // What the current stream of the device has been given so far. `again`: a mark that is no longer needed,
+  // whose event is recorded anew in place of making one.
+  Mark computed(Mark again = nullptr) const;
   // Copies are queued behind `mark`.
   void wait_for(const Mark& mark);
   // Queues it. The device's tensor keeps its memory until it is done; the host's must be kept by the caller.
@@ -31,7 +32,7 @@ class CopyStream {
   // The device's tensor keeps its memory until all copies that have been queued so far are done.
   void hold(const at::Tensor& tensor) const;
   // All copies that have been queued so far.
-  Mark copied() const;
+  Mark copied(Mark again = nullptr) const;
 
  private:
   CopyStream(at::Device device, std::optional<c10::Stream> stream) : device_(device), stream_(stream) {}

@@ -80,7 +80,8 @@ TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vect
       moves_(moves),
       parameters_(names_of(model_), initial, devices_of(model_, devices_, plan), config.train.numerics,
                   in_8_bits(model_, config.train.numerics), residence_of(model_, plan)),
-      optimizer_(parameters_, config.train, plan.optimizer, initial),
+      optimizer_(parameters_, config.train, plan.optimizer, initial,
+                 {config.nvme_folder(), config.run.nvme_least_bytes}),
       loss_scale_(config.train.numerics.precision == Precision::kFp16Mixed, config.train.loss_scale,
                   config.train.loss_scale_interval),
       activations_(std::make_shared<ActivationHost>(config.train.offload_least_bytes)),
@@ -194,7 +195,8 @@ std::optional<Failure> TrainingStep::adopt(const Plan& from, const Plan& to) {
   return guarded("plan", [&] {
     parameters_.move_to_host(to.parameters == Place::kHost, to.gradients == Place::kHost);
     activations_->blocks.free_unused();  // of other sizes from now on, or of none
-    if (from.optimizer != to.optimizer && to.optimizer == Place::kHost) optimizer_.move_to(Place::kHost);
+    // Away from the devices first, and onto them last.
+    if (from.optimizer != to.optimizer && to.optimizer != Place::kDevice) optimizer_.move_to(to.optimizer);
     for (uint32_t layer = 0; layer < config_.model.all_layers(); ++layer) {
       const at::Device device = devices_.at(to.device_of(layer));
       parameters_.relocate(model_.first_of(layer), model_.count_of(layer), device);
@@ -246,7 +248,7 @@ double TrainingStep::evaluation_loss() const {
          double(targets_in(evaluation_rows_));
 }
 
-std::vector<at::Tensor> TrainingStep::trained_weights() const {
+std::vector<at::Tensor> TrainingStep::trained_weights() {
   std::vector<at::Tensor> weights;
   weights.reserve(parameters_.size());
   for (size_t i = 0; i < parameters_.size(); ++i) weights.push_back(optimizer_.weights(i));

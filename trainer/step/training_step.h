@@ -58,7 +58,7 @@ class TrainingStep : public StepProgram {
   void set_progress(uint64_t step, uint64_t cursor) { step_ = step, cursor_ = cursor; }
   const Model& model() const { return model_; }
   // In the most digits that there are, in the order of the model's table.
-  std::vector<at::Tensor> trained_weights() const;
+  std::vector<at::Tensor> trained_weights();
   Parameters& parameters() { return parameters_; }
   Optimizer& optimizer() { return optimizer_; }
   const Optimizer& optimizer() const { return optimizer_; }

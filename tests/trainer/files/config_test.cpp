@@ -62,6 +62,8 @@ learning_rate = 1
 [run]
 device = "cpu"
 limit = "1.5GiB"
+nvme = "/disk"
+nvme_least = "64KiB"
 [recovery]
 floor = "bit_exact"
 grow_back_after = 4
@@ -78,6 +80,8 @@ optimizer = "host"
   EXPECT_EQ(config.shape().layers(), 3u);
   EXPECT_EQ(config.train.learning_rate, 1.0) << "an integer is a number";
   EXPECT_EQ(config.run.limit_bytes, 3ull << 29);
+  EXPECT_EQ(config.nvme_folder(), "/disk");
+  EXPECT_EQ(config.run.nvme_least_bytes, 64u << 10);
   EXPECT_EQ(config.recovery.floor, Guarantee::kBitExact);
   EXPECT_EQ(config.plan.recompute, (std::set<uint32_t>{0, 1, 2}));
   EXPECT_EQ(config.schedule.at(2).micro_batch, 2u);

@@ -190,7 +190,7 @@ class Constant {
     optimizer_.commit();
   }
   at::Tensor value() const { return parameters_.value(0).detach().to(at::kFloat); }
-  at::Tensor weights() const { return optimizer_.weights(0).detach().to(at::kFloat); }
+  at::Tensor weights() { return optimizer_.weights(0).detach().to(at::kFloat); }
   double norm() const { return optimizer_.gradient_norm(); }
 
  private:

@@ -30,7 +30,7 @@ Plan random_plan(std::mt19937_64& random) {
     if (random() % 3 == 0) plan.offload.insert(layer);
     if (random() % 3 == 0) plan.placement[layer] = random() % 3;
   }
-  plan.optimizer = random() % 2 ? Place::kHost : Place::kDevice;
+  plan.optimizer = static_cast<Place>(random() % 3);
   plan.recompute_segment = 1 + random() % 4;
   plan.head_chunks = 1 + random() % 4;
   plan.parameters = random() % 2 ? Place::kHost : Place::kDevice;
@@ -152,9 +152,10 @@ TEST(Plan, ErrorsNameTheLineAndTheNearestKey) {
       {"offload = [6]", "'offload' must list layers from 0 to 5"},
       {"offload = \"some\"", "'offload' must be \"none\", \"all\""},
       {"recompute_segment = 0", "'recompute_segment' must be between 1 and"},
-      {"optimizer = \"disk\"", "\"device\" or \"host\", not \"disk\""},
-      {"optimizer = \"\"", "\"device\" or \"host\""},
+      {"optimizer = \"disk\"", "\"device\", \"host\" or \"nvme\", not \"disk\""},
+      {"optimizer = \"\"", "\"host\" or \"nvme\""},
       {"parameters = \"hots\"", "'parameters' must be \"device\" or \"host\", not \"hots\""},
+      {"parameters = \"nvme\"", "'parameters' must be \"device\" or \"host\", not \"nvme\""},
       {"gradients = 1", "'gradients' must be"},
       {"devices = [0, -1]", "device indices"},
       {"devices = [0,0,0,0,0,0,1]", "more layers than the model"},
@@ -237,13 +238,31 @@ TEST(Estimate, ActivationsOnTheHostCostWhatTheLinkIsTooSlowFor) {
   EXPECT_LT(needed.device_peak_bytes[0], estimate(kShape, plain, machine).device_peak_bytes[0]);
 }
 
+TEST(Plan, StatesGoToTheHostBeforeTheyGoToADisk) {
+  const auto kinds = [](const Plan& plan, const Machine& machine) {
+    std::vector<MoveKind> found;
+    for (const Move& move : neighbours(plan, kShape, machine, Guarantee::kBitExact))
+      if (move.to.optimizer != plan.optimizer) found.push_back(move.kind);
+    return found;
+  };
+  EXPECT_EQ(kinds({.micro_batch = 12}, kMachine),
+            (std::vector<MoveKind>{MoveKind::kOptimizerToHost, MoveKind::kOptimizerToNvme}));
+  EXPECT_EQ(kinds({.micro_batch = 12, .optimizer = Place::kHost}, kMachine), std::vector<MoveKind>{})
+      << "it frees nothing of a device";
+  Machine small = kMachine;
+  small.nvme_least_bytes = uint64_t{1} << 40;
+  EXPECT_EQ(kinds({.micro_batch = 12}, small), std::vector<MoveKind>{MoveKind::kOptimizerToHost});
+}
+
 TEST(Estimate, IsTheSumOfItsItems) {
   std::mt19937_64 random(12);
   for (int i = 0; i < 200; ++i) {
     const Estimate estimated = estimate(kShape, random_plan(random), kMachine);
     std::vector<uint64_t> sums(kMachine.devices);
-    uint64_t host = 0;
-    for (const EstimateItem& item : estimated.items) (item.host ? host : sums[item.device]) += item.bytes;
+    uint64_t host = 0, nvme = 0;
+    for (const EstimateItem& item : estimated.items)
+      (item.nvme ? nvme : item.host ? host : sums[item.device]) += item.bytes;
+    ASSERT_EQ(nvme, estimated.nvme_bytes);
     ASSERT_EQ(sums, estimated.device_peak_bytes);
     ASSERT_EQ(host, estimated.host_bytes);
   }
@@ -280,7 +299,7 @@ TEST(EightBitAdamW, NeedsNoRoomBesideItsStatesAndIsOneTileThere) {
   EXPECT_EQ(update_scratch_bytes(floats, {sizes}, false), 0u);
   const uint64_t tile = kTileElements, scales = kTileElements / kQuantizationBlock;
   EXPECT_EQ(tile_elements(floats, sizes, true), kTileElements);
-  EXPECT_EQ(update_scratch_bytes(floats, {sizes}, true), 2 * tile + 2 * 4 * scales);
+  EXPECT_EQ(update_scratch_bytes(floats, {sizes}, true), 3 * (2 * tile + 2 * 4 * scales));
 }
 
 }  // namespace

@@ -222,6 +222,19 @@ TEST(Planner, MomentsDoNotGoToAHostThatHasNoRoomForThem) {
   EXPECT_TRUE(find_plan(shape, machine, Guarantee::kNumericallyEqual, {}).best);
 }
 
+TEST(Planner, MomentsGoToADiskWhereTheHostHasNoRoomForThem) {
+  const Shape shape{small_gpt2(6, 512, 4, 64), 1};
+  Machine machine;
+  machine.device_bytes =
+      with_margin(estimate(shape, {.optimizer = Place::kHost}, machine).device_peak_bytes[0]);
+  machine.host_bytes = estimate(shape, {.optimizer = Place::kNvme}, machine).host_bytes;
+  const Planned planned = find_plan(shape, machine, Guarantee::kBitExact, {});
+  ASSERT_TRUE(planned.best);
+  EXPECT_EQ(planned.best->plan.optimizer, Place::kNvme);
+  machine.host_bytes = 0;
+  EXPECT_NE(find_plan(shape, machine, Guarantee::kBitExact, {}).best->plan.optimizer, Place::kNvme);
+}
+
 TEST(StepTime, NamesItsLargestPart) {
   EXPECT_STREQ((StepTime{.compute = 2, .memory = 1}.limit()), "compute");
   EXPECT_STREQ((StepTime{.launches = 3, .optimizer = 1}.limit()), "launches");
@@ -265,12 +278,32 @@ TEST(StepTime, EveryMicroBatchIsCountedAlsoTheLastSmallOne) {
     EXPECT_NEAR(estimate(shape, {.micro_batch = micro_batch}, machine).time.compute, whole, 1e-9 * whole);
 }
 
-TEST(StepTime, MomentsOnTheHostCrossTheLinkTwice) {
+TEST(StepTime, MomentsOnTheHostCrossTheLinkBesideTheUpdate) {
   const Shape shape{small_gpt2(2, 64, 2, 32), 1};
-  const Machine machine{.launch_seconds = 1e-30};
+  Machine machine{.launch_seconds = 1e-30};
   const Estimate needed = estimate(shape, {.optimizer = Place::kHost}, machine);
-  EXPECT_NEAR(needed.time.host_link, 2.0 * double(needed.host_bytes) / machine.host_bytes_per_second, 1e-12);
+  const double link = double(needed.host_bytes) / machine.host_bytes_per_second;
+  EXPECT_GT(needed.time.optimizer, 0);
+  EXPECT_NEAR(needed.time.host_link, link - needed.time.optimizer, 1e-12);
   EXPECT_EQ(estimate(shape, {}, machine).time.host_link, 0);
+  machine.host_bytes_per_second = 1e15;
+  EXPECT_EQ(estimate(shape, {.optimizer = Place::kHost}, machine).time.host_link, 0) << "it is hidden";
+}
+
+TEST(StepTime, MomentsOnNvmePassTheDiskBesideTheLink) {
+  const Shape shape{small_gpt2(2, 512, 2, 32), 1};
+  const Machine machine{.launch_seconds = 1e-30};
+  const Estimate host = estimate(shape, {.optimizer = Place::kHost}, machine);
+  const Estimate nvme = estimate(shape, {.optimizer = Place::kNvme}, machine);
+  EXPECT_EQ(nvme.device_peak_bytes, host.device_peak_bytes);
+  EXPECT_GT(nvme.nvme_bytes, host.host_bytes * 95 / 100) << "small parameters stay on the host";
+  EXPECT_LT(nvme.nvme_bytes, host.host_bytes);
+  const double disk = double(nvme.nvme_bytes) *
+                      (1 / machine.nvme_read_bytes_per_second + 1 / machine.nvme_write_bytes_per_second);
+  const double link = double(host.host_bytes) / machine.host_bytes_per_second;
+  EXPECT_NEAR(nvme.time.nvme, disk - link, 1e-9);
+  EXPECT_EQ(nvme.time.host_link, host.time.host_link);
+  EXPECT_STREQ(nvme.time.limit(), "NVMe");
 }
 
 TEST(Planner, TheLargestMicroBatchThatFitsIsTaken) {

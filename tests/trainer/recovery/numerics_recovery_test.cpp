@@ -35,12 +35,13 @@ INSTANTIATE_TEST_SUITE_P(Numerics, RecoveryOf,
                                          Numerics{Precision::kBf16, OptimizerKind::kAdafactor}),
                          [](const auto& info) { return case_name(info.param); });
 
-TEST_P(RecoveryOf, RecomputeAndStatesOnTheHostGiveTheSameBits) {
-  Plan all = config_.plan, host = config_.plan;
+TEST_P(RecoveryOf, RecomputeAndStatesElsewhereGiveTheSameBits) {
+  Plan all = config_.plan, host = config_.plan, nvme = config_.plan;
   all.recompute = {0, 1};
   host.optimizer = Place::kHost;
-  const std::vector<Plan> plain(6, config_.plan);
-  EXPECT_EQ(scheduled({all, all, host, host, config_.plan, host}), scheduled(plain));
+  nvme.optimizer = Place::kNvme;
+  const std::vector<Plan> plain(8, config_.plan);
+  EXPECT_EQ(scheduled({all, host, host, nvme, nvme, config_.plan, nvme, host}), scheduled(plain));
 }
 
 TEST_P(RecoveryOf, AHeadInChunksIsTheSameMathematics) {
@@ -85,12 +86,24 @@ TEST_P(RecoveryOf, ACheckpointGoesOnToTheBit) {
     }
     ASSERT_EQ(whole.step.run(step), StepOutcome::kDone);
   }
-  config_.plan.optimizer = Place::kHost;
+  const auto goes_on = [&](Place place) {
+    config_.plan.optimizer = place;
+    Fixture resumed(config_, corpus_);
+    ASSERT_TRUE(load_checkpoint(path, config_, &resumed.program, &error)) << error;
+    for (uint64_t step = 3; step < 5; ++step) {
+      if (step == 4) {
+        ASSERT_TRUE(save_checkpoint(path, config_, corpus_, resumed.program, config_.plan, &error)) << error;
+      }
+      ASSERT_EQ(resumed.step.run(step), StepOutcome::kDone);
+    }
+    EXPECT_EQ(resumed.program.parameters().hash(), whole.program.parameters().hash());
+    EXPECT_EQ(resumed.program.loss_scale().value(), whole.program.loss_scale().value());
+  };
+  goes_on(Place::kNvme);
   Fixture resumed(config_, corpus_);
   ASSERT_TRUE(load_checkpoint(path, config_, &resumed.program, &error)) << error;
-  for (uint64_t step = 3; step < 5; ++step) ASSERT_EQ(resumed.step.run(step), StepOutcome::kDone);
-  EXPECT_EQ(resumed.program.parameters().hash(), whole.program.parameters().hash());
-  EXPECT_EQ(resumed.program.loss_scale().value(), whole.program.loss_scale().value());
+  ASSERT_EQ(resumed.step.run(4), StepOutcome::kDone);
+  EXPECT_EQ(resumed.program.parameters().hash(), whole.program.parameters().hash()) << "saved from the disk";
   config_.train.numerics.optimizer =
       GetParam().optimizer == OptimizerKind::kAdam ? OptimizerKind::kSgd : OptimizerKind::kAdam;
   EXPECT_FALSE(load_checkpoint(path, config_, &resumed.program, &error));

@@ -29,6 +29,8 @@ class Recovery : public testing::Test {
     config_.data.workers = 0;  // thousands of runs, of two steps each
     config_.evaluation.windows = 6;
     config_.plan = {.micro_batch = 2, .evaluation_batch = 4};
+    config_.run.nvme = scratch_.file("");
+    config_.run.nvme_least_bytes = 0;
     corpus_ = test_corpus(scratch_, config_.model);
     at::set_num_threads(1);
   }
@@ -141,7 +143,7 @@ class Recovery : public testing::Test {
   }
 
   void expect_quiet_commits() {
-    for (const Place place : {Place::kDevice, Place::kHost}) {
+    for (const Place place : {Place::kDevice, Place::kHost, Place::kNvme}) {
       config_.plan.optimizer = place;
       Fixture run(config_, corpus_);
       allocator_.arm(&run.program, 0, false);

@@ -82,6 +82,7 @@ TEST_P(LongRun, HasTheBitsOfThePlainRunUnderEveryBitExactPlan) {
   with([&](Plan& plan) { plan.recompute_mlp = all_; });
   with([&](Plan& plan) { plan.recompute = all_, plan.recompute_segment = 2; });
   with([&](Plan& plan) { plan.optimizer = Place::kHost; });
+  with([&](Plan& plan) { plan.optimizer = Place::kNvme; });
   with([&](Plan& plan) { plan.placement = {{1, 1}, {3, 1}}; });
   config_.train.offload_least_bytes = 1;
   with([&](Plan& plan) { plan.offload = all_, plan.recompute = {1}, plan.placement = {{2, 1}, {3, 1}}; });

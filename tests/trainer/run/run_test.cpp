@@ -228,6 +228,44 @@ TEST_F(WholeRun, TheProgramEndsAfterTheStepOnSigintAndGoesOnToTheBit) {
   EXPECT_EQ(losses("cut"), losses("whole"));
 }
 
+TEST_F(WholeRun, KilledWhileItWritesToADiskItGoesOnFromTheLastCheckpointToTheBit) {
+  const std::string path = scratch_.file("x.toml"), disk = scratch_.file("disk");
+  ScratchFolder::write(path, "[model]\nlayers = 2\nwidth = 256\nheads = 2\ncontext = 8\n[data]\ncorpus = \"" +
+                                 corpus_ +
+                                 "\"\n[train]\nsteps = 24\nbatch = 1\n[run]\ndevice = \"cpu\"\nthreads = 1\n"
+                                 "checkpoint_every = 4\nnvme = \"" +
+                                 disk + "\"\nnvme_least = 0\n");
+  const auto words = [&](const std::string& out, std::vector<std::string> more) {
+    more.insert(more.end(), {"--config", path, "--quiet", "--set", "run.out=\"" + scratch_.file(out) + "\""});
+    return more;
+  };
+  const auto lines = [&](const std::string& out) {
+    std::istringstream text(losses(out));
+    std::vector<std::string> all;
+    for (std::string line; std::getline(text, line);) all.push_back(line);
+    return all;
+  };
+  ASSERT_EQ(exit_code_of(start_program(words("whole", {}))), kExitDone);
+  const pid_t process = start_program(words("cut", {"--set", "plan.optimizer=nvme"}));
+  // What the process has given to be written, in bytes.
+  const auto written = [&] {
+    const std::string io = ScratchFolder::read("/proc/" + std::to_string(process) + "/io");
+    const size_t at = io.find("\nwrite_bytes: ");
+    return at == std::string::npos ? 0ul : std::stoul(io.substr(at + 14));
+  };
+  while (lines("cut").size() < 7) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const uint64_t before = written();  // an update of 13 MiB is under way, or about to begin
+  while (written() < before + (1 << 20) && lines("cut").size() < 12)
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  ::kill(process, SIGKILL);
+  EXPECT_EQ(exit_code_of(process), -1);
+  EXPECT_LT(lines("cut").size(), 24u);
+  EXPECT_TRUE(std::filesystem::is_empty(disk)) << "nothing is left of the file";
+  ASSERT_EQ(exit_code_of(start_program(words("cut", {"--resume", scratch_.file("cut")}))), kExitDone);
+  EXPECT_EQ(lines("cut").back(), lines("whole").back());
+  EXPECT_EQ(lines("cut")[lines("cut").size() - 2], lines("whole")[lines("whole").size() - 2]);
+}
+
 TEST_F(WholeRun, TheProgramRefusesWhatItDoesNotUnderstand) {
   EXPECT_EQ(exit_code_of(start_program({})), kExitUsage);
   EXPECT_EQ(exit_code_of(start_program({"--config", scratch_.file("none.toml")})), kExitUsage);

@@ -4,6 +4,7 @@
 
 #include <ATen/cuda/CUDAContextLight.h>
 
+#include "tests/trainer/residency/failing_io.h"
 #include "tests/trainer/simulated.h"
 #include "trainer/app/trainer.h"
 #include "trainer/plan/planner.h"
@@ -30,6 +31,38 @@ TEST_F(Simulated, GivesTheBitsOfTheCpuWithEightBitMomentsToo) {
 
 TEST_F(Simulated, TheCommitMakesNoRequest) {
   expect_quiet_commits();
+}
+
+// Every write of a run from there on, every read once; beside copies on the device's streams.
+TEST_F(Simulated, ADiskThatFailsChangesNoBit) {
+  const FailingIo failing;
+  config_.train.numerics.precision = Precision::kBf16Mixed;
+  const Outcome plain = run(Injection::kNone, 0, 3).outcome;
+  config_.plan.optimizer = Place::kNvme;
+  for (const IoFault& kind : {IoFault{.writes = true, .at = 1, .persistent = true, .error = ENOSPC},
+                              IoFault{.at = 1, .error = EIO}}) {
+    uint64_t fired = 0;
+    for (uint64_t n = 1;; n += 9) {
+      FailingIo::arm({});
+      Fixture fixture(config_, corpus_, devices_);
+      IoFault fault = kind;
+      fault.at = n;
+      FailingIo::arm(fault);
+      Outcome outcome;
+      for (uint64_t step = 0; step < 3; ++step) {
+        ASSERT_EQ(fixture.step.run(step), StepOutcome::kDone);
+        outcome.losses.push_back(fixture.program.loss()),
+            outcome.norms.push_back(fixture.program.gradient_norm());
+      }
+      fixture.program.optimizer().states(0);
+      outcome.weights = fixture.program.parameters().hash();
+      EXPECT_EQ(outcome, plain) << n;
+      if (FailingIo::fired == 0) break;
+      fired += FailingIo::fired;
+    }
+    EXPECT_GT(fired, 5u);
+  }
+  EXPECT_EQ(violations(), "");
 }
 
 TEST_F(Simulated, EveryRequestFailingOnceIsServedToTheBit) {
@@ -322,13 +355,15 @@ TEST_P(SimulatedNumerics, TheCommitMakesNoRequest) {
   expect_quiet_commits();
 }
 
-TEST_P(SimulatedNumerics, StatesOnTheHostAndLayersOnTwoDevicesGiveTheSameBits) {
+TEST_P(SimulatedNumerics, StatesElsewhereAndLayersOnTwoDevicesGiveTheSameBits) {
   devices_.emplace_back(at::kCUDA, 1);
-  Plan host = config_.plan, moved = config_.plan;
+  Plan host = config_.plan, moved = config_.plan, nvme = config_.plan, both = config_.plan;
   host.optimizer = Place::kHost;
-  moved.placement[1] = 1;
-  EXPECT_EQ(reference({config_.plan, host, moved, host, config_.plan}),
-            reference({config_.plan, config_.plan, config_.plan, config_.plan, config_.plan}));
+  nvme.optimizer = both.optimizer = Place::kNvme;
+  moved.placement[1] = both.placement[1] = 1;
+  const std::vector<Plan> plain(8, config_.plan);
+  EXPECT_EQ(reference({config_.plan, host, moved, nvme, nvme, both, host, config_.plan}), reference(plain));
+  EXPECT_EQ(violations(), "");
 }
 
 TEST_P(SimulatedNumerics, RequestsFailingUntilABitExactMoveGiveTheUndisturbedBits) {
@@ -400,7 +435,7 @@ TEST_F(Simulated, MomentsThatDoNotFitAtTheStartBeginOnTheHost) {
   EXPECT_EQ(roomy.plan.optimizer, Place::kDevice);
   core_.table()->empty_cache(0, SPILLWAY_EVERY_POOL);
   config_.run.out = scratch_.file("tight");
-  config_.run.limit_bytes = 20 * kMiB;  // 13 for parameters and gradients, 13 for the moments
+  config_.run.limit_bytes = 24 * kMiB;  // 13 for parameters and gradients, 13 for the moments
   const Results tight = train(config_, quiet);
   EXPECT_EQ(tight.exit_code, kExitDone) << tight.verdict;
   EXPECT_EQ(tight.plan.optimizer, Place::kHost);

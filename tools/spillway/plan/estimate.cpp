@@ -15,21 +15,16 @@ namespace {
 
 constexpr size_t kBarCells = 24;
 
-std::string place_of(const trainer::EstimateItem& item) {
-  return item.host ? "host" : "device " + std::to_string(item.device);
-}
-
 uint64_t largest_item(const trainer::Estimate& needed) {
   uint64_t most = 0;
   for (const trainer::EstimateItem& item : needed.items) most = std::max(most, item.bytes);
   return most;
 }
 
-void add_items(const trainer::Estimate& needed, bool host, uint32_t device, uint64_t sum, Table* table) {
-  const std::string place = host ? "host" : "device " + std::to_string(device);
+void add_items(const trainer::Estimate& needed, const std::string& place, uint64_t sum, Table* table) {
   std::string shown = place;
   for (const trainer::EstimateItem& item : needed.items) {
-    if (item.host != host || (!host && item.device != device)) continue;
+    if (item.place() != place) continue;
     table->add({std::exchange(shown, ""), item.name, size_text(item.bytes), share_text(item.bytes, sum),
                 bar_text(item.bytes, largest_item(needed), kBarCells)});
   }
@@ -38,7 +33,7 @@ void add_items(const trainer::Estimate& needed, bool host, uint32_t device, uint
 nlohmann::ordered_json items_json(const trainer::Estimate& needed) {
   auto items = nlohmann::ordered_json::array();
   for (const trainer::EstimateItem& item : needed.items)
-    items.push_back({{"place", place_of(item)}, {"name", item.name}, {"bytes", item.bytes}});
+    items.push_back({{"place", item.place()}, {"name", item.name}, {"bytes", item.bytes}});
   return items;
 }
 
@@ -49,11 +44,12 @@ std::string estimate_text(const Workload& workload, const trainer::Estimate& nee
   Table table({kLeft, kLeft, kRight, kRight, kLeft});
   for (uint32_t device = 0; device < needed.device_peak_bytes.size(); ++device) {
     const uint64_t peak = needed.device_peak_bytes[device];
-    add_items(needed, false, device, peak, &table);
+    add_items(needed, "device " + std::to_string(device), peak, &table);
     table.add({"", "peak of a step", size_text(peak), "100%", ""});
     table.add({"", "peak of an evaluation", size_text(needed.evaluation_peak_bytes[device]), "", ""});
   }
-  add_items(needed, true, 0, needed.host_bytes, &table);
+  add_items(needed, "host", needed.host_bytes, &table);
+  add_items(needed, "NVMe", needed.nvme_bytes, &table);
   return workload_text(workload) + "\nplan: " + to_string(workload.plan) + "\n\n" + table.text("  ") +
          "\nNot counted: the CUDA context and libraries, rounding and fragmentation of the allocator.\n";
 }
@@ -72,7 +68,8 @@ std::string estimate_json(const Workload& workload, const trainer::Estimate& nee
                      {"items", items_json(needed)},
                      {"device_peak_bytes", needed.device_peak_bytes},
                      {"evaluation_peak_bytes", needed.evaluation_peak_bytes},
-                     {"host_bytes", needed.host_bytes}};
+                     {"host_bytes", needed.host_bytes},
+                     {"nvme_bytes", needed.nvme_bytes}};
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -84,9 +81,14 @@ std::string estimate_svg(const Workload& workload, const trainer::Estimate& need
                     size_text(needed.device_peak_bytes[device]) + " at the peak of a step",
                     {},
                     0});
+  const size_t host = bars.size();
   if (needed.host_bytes > 0) bars.push_back({"host", size_text(needed.host_bytes), {}, 0});
+  if (needed.nvme_bytes > 0) bars.push_back({"NVMe", size_text(needed.nvme_bytes), {}, 0});
   for (const trainer::EstimateItem& item : needed.items)
-    (item.host ? bars.back() : bars[item.device]).pieces.push_back({item.name, item.bytes});
+    bars[item.nvme   ? bars.size() - 1
+         : item.host ? host
+                     : item.device]
+        .pieces.push_back({item.name, item.bytes});
   return bars_svg(workload_text(workload), bars);
 }
 

@@ -37,8 +37,7 @@ std::string apply(const EstimateOptions& options, Workload* workload) {
     return "--recompute: '" + options.recompute + "' is neither none, all nor a number of layers up to " +
            std::to_string(layers);
   if (!options.optimizer_place.empty())
-    workload->plan.optimizer =
-        options.optimizer_place == "host" ? trainer::Place::kHost : trainer::Place::kDevice;
+    workload->plan.optimizer = trainer::place_of(options.optimizer_place).value_or(workload->plan.optimizer);
   return "";
 }
 
@@ -72,8 +71,8 @@ std::function<int()> declare_estimate(CLI::App& app, const Words&) {
       "--recompute", options->recompute,
       "Layers whose activations are computed again in the backward: none, all, or how many of the first");
   app.add_option("--optimizer-place", options->optimizer_place,
-                 "Where what the optimizer keeps is: device or host")
-      ->check(CLI::IsMember({"device", "host"}));
+                 "Where what the optimizer keeps is: device, host or nvme")
+      ->check(CLI::IsMember({"device", "host", "nvme"}));
   app.add_flag("--json", options->json, "The estimate as data");
   app.add_option("--svg", options->svg, "Write a picture of it to this file");
   return [options] { return run_estimate(*options); };

@@ -75,7 +75,7 @@ Words row_of(const PlanReport& report, const trainer::Candidate& candidate) {
           std::to_string(candidate.plan.micro_batch),
           recompute_text(candidate.plan, shape.layers()),
           candidate.plan.head_chunks > 1 ? std::to_string(candidate.plan.head_chunks) + " chunks" : "whole",
-          candidate.plan.optimizer == trainer::Place::kHost ? "host" : "device",
+          name_of(candidate.plan.optimizer),
           std::to_string(devices_in(candidate.plan)),
           size_text(candidate.most_device_bytes()),
           candidate.host_bytes ? size_text(candidate.host_bytes) : "-",
@@ -94,9 +94,10 @@ std::string margin_text() {
 
 std::string parts_text(const trainer::StepTime& time) {
   const std::pair<const char*, double> parts[] = {
-      {"compute", time.compute},     {"device memory", time.memory}, {"launches", time.launches},
-      {"optimizer", time.optimizer}, {"host link", time.host_link},  {"peer link", time.peer_link},
-      {"streamed", time.streamed}};
+      {"compute", time.compute},     {"device memory", time.memory},
+      {"launches", time.launches},   {"optimizer", time.optimizer},
+      {"host link", time.host_link}, {"peer link", time.peer_link},
+      {"streamed", time.streamed},   {"NVMe", time.nvme}};
   std::string text = duration_text(uint64_t(1e6 * time.seconds())) + " a step:";
   for (const auto& [name, seconds] : parts)
     if (seconds > 0.005 * time.seconds())
@@ -106,10 +107,15 @@ std::string parts_text(const trainer::StepTime& time) {
 
 PlanJson time_json(const trainer::StepTime& time) {
   const auto microseconds = [](double seconds) { return uint64_t(1e6 * seconds); };
-  return {{"total_us", microseconds(time.seconds())},      {"compute_us", microseconds(time.compute)},
-          {"device_memory_us", microseconds(time.memory)}, {"launches_us", microseconds(time.launches)},
-          {"optimizer_us", microseconds(time.optimizer)},  {"host_link_us", microseconds(time.host_link)},
-          {"peer_link_us", microseconds(time.peer_link)},  {"streamed_us", microseconds(time.streamed)}};
+  return {{"total_us", microseconds(time.seconds())},
+          {"compute_us", microseconds(time.compute)},
+          {"device_memory_us", microseconds(time.memory)},
+          {"launches_us", microseconds(time.launches)},
+          {"optimizer_us", microseconds(time.optimizer)},
+          {"host_link_us", microseconds(time.host_link)},
+          {"peer_link_us", microseconds(time.peer_link)},
+          {"streamed_us", microseconds(time.streamed)},
+          {"nvme_us", microseconds(time.nvme)}};
 }
 
 PlanJson candidate_json(const PlanReport& report, const trainer::Candidate& candidate) {

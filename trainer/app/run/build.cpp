@@ -53,7 +53,7 @@ void Run::build() {
   if (const auto failure = build_program(plan)) {
     // Before there is a step to undo, the only move that helps is to begin with the moments on the host: the
     // same bits.
-    if (plan.optimizer == Place::kHost) throw SetupOutOfMemory(least_need(plan) + *failure);
+    if (plan.optimizer != Place::kDevice) throw SetupOutOfMemory(least_need(plan) + *failure);
     plan.optimizer = Place::kHost;
     if (const auto again = build_program(plan)) throw SetupOutOfMemory(least_need(plan) + *again);
     log_.say(LogLevel::kWarning, "no room for the optimizer's state on the device: it starts on the host");

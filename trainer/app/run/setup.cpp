@@ -71,6 +71,7 @@ Run::Run(const Config& config, const TrainOptions& options, RunLog* log, RunHist
       peaks_(core_) {
   std::string error;
   if (!RunFiles::make_folder(config.run.out, &error)) throw SetupError(error);
+  if (!RunFiles::make_folder(config.nvme_folder(), &error)) throw SetupError(error);
   // Set even to what it is: this also has MKL keep to it, which otherwise chooses again for each call, and
   // another count of threads rounds differently.
   at::set_num_threads(config.run.threads ? int(config.run.threads) : at::get_num_threads());
@@ -82,6 +83,7 @@ Run::Run(const Config& config, const TrainOptions& options, RunLog* log, RunHist
   devices_ = usable_devices(config.run);
   machine_.devices = uint32_t(devices_.size());
   machine_.host_is_apart = config.run.device == "cuda";
+  machine_.nvme_least_bytes = config.run.nvme_least_bytes;
   if (config.run.device == "cuda") machine_.workspace_bytes = at::cuda::getChosenWorkspaceSize();
   apply_limit();
   check_plans();

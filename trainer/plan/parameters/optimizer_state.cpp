@@ -5,6 +5,8 @@
 #include <map>
 #include <numeric>
 
+#include "trainer/plan/parameters/tile_record.h"
+
 namespace spillway::trainer {
 namespace {
 
@@ -79,21 +81,21 @@ int64_t tile_elements(const Numerics& numerics, const Sizes& sizes, bool states_
 
 uint64_t update_scratch_bytes(const Numerics& numerics, const std::vector<Sizes>& parameters,
                               bool states_on_host) {
-  std::map<std::string, uint64_t> tiles;  // the largest of each kind
-  uint64_t whole = 0;
+  std::map<std::string, uint64_t> tiles;        // the largest of each kind
+  uint64_t whole = 0, largest = 0, staged = 0;  // tiles that pass through the device
   for (const Sizes& sizes : parameters) {
     const int64_t tile = tile_elements(numerics, sizes, states_on_host);
+    const std::vector<StateTensor> states = optimizer_state(numerics, sizes);
+    if (const uint64_t bytes = tile_bytes(states, tile); states_on_host && bytes > 0) {
+      largest = std::max(largest, bytes);
+      staged += uint64_t((product(sizes) + tile - 1) / tile);
+    }
     const auto need = [&](const std::string& name, uint64_t bytes) {
       tiles[name] = std::max(tiles[name], bytes);
     };
-    for (const StateTensor& state : optimizer_state(numerics, sizes)) {
+    for (const StateTensor& state : states)
       if (state.elements_per_entry == 0)
         whole += 2 * state.bytes();  // the next state, and the factors that follow from it
-      else if (states_on_host)
-        need(state.name,
-             static_cast<uint64_t>((tile + state.elements_per_entry - 1) / state.elements_per_entry) *
-                 (state.is_codes ? 1 : 4));
-    }
     // Floats of the value and the gradient, and random bits.
     if (numerics.rounds_stochastically()) need("in floats", uint64_t{3} * 4 * static_cast<uint64_t>(tile));
     // Of matrices in 8 bits: a scale for each row.
@@ -101,7 +103,7 @@ uint64_t update_scratch_bytes(const Numerics& numerics, const std::vector<Sizes>
       need("rows", uint64_t{4} * static_cast<uint64_t>(tile / sizes[1]));
   }
   for (const auto& [name, bytes] : tiles) whole += bytes;
-  return whole;
+  return whole + std::min(staged, kTilesUnderWay) * largest;
 }
 
 }  // namespace spillway::trainer

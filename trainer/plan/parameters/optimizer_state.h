@@ -38,7 +38,7 @@ std::vector<StateTensor> optimizer_state(const Numerics& numerics, const std::ve
 int64_t tile_elements(const Numerics& numerics, const std::vector<int64_t>& sizes, bool states_on_host);
 
 // Bytes that one device needs for an update of these parameters, all of one model, beside what they keep: the
-// tiles of states on the host, and room to compute in.
+// slots for tiles of states on the host or a disk, and room to compute in.
 uint64_t update_scratch_bytes(const Numerics& numerics, const std::vector<std::vector<int64_t>>& parameters,
                               bool states_on_host);
 

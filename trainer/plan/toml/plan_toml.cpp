@@ -51,16 +51,18 @@ void read_devices(StrictTable& table, uint32_t layers, std::map<uint32_t, uint32
   *out = std::move(read);
 }
 
-void read_place(StrictTable& table, const char* key, Place* out) {
-  std::string place = *out == Place::kHost ? "host" : "device";
-  table.text(key, &place);
-  if (place == "host")
-    *out = Place::kHost;
-  else if (place == "device")
-    *out = Place::kDevice;
-  else
-    table.fail(*table.node(key),
-               "'" + std::string(key) + "' must be \"device\" or \"host\", not \"" + place + "\"");
+void read_place(StrictTable& table, const char* key, bool may_be_nvme, Place* out) {
+  std::string name = name_of(*out);
+  table.text(key, &name);
+  const auto place = place_of(name);
+  if (place && (may_be_nvme || *place != Place::kNvme)) {
+    *out = *place;
+    return;
+  }
+  table.fail(*table.node(key),
+             "'" + std::string(key) + "' must be " +
+                 (may_be_nvme ? "\"device\", \"host\" or \"nvme\"" : "\"device\" or \"host\"") + ", not \"" +
+                 name + "\"");
 }
 
 }  // namespace
@@ -81,9 +83,9 @@ void read_plan(StrictTable& table, uint32_t layers, Plan* plan, bool* automatic_
   read_layers(table, "offload", layers, &plan->offload);
   table.integer("recompute_segment", &plan->recompute_segment, 1, 1 << 20);
   read_devices(table, layers, &plan->placement);
-  read_place(table, "optimizer", &plan->optimizer);
-  read_place(table, "parameters", &plan->parameters);
-  read_place(table, "gradients", &plan->gradients);
+  read_place(table, "optimizer", true, &plan->optimizer);
+  read_place(table, "parameters", false, &plan->parameters);
+  read_place(table, "gradients", false, &plan->gradients);
 }
 
 std::optional<Plan> parse_plan(std::string_view toml_text, uint32_t layers, const Plan& defaults,

@@ -1,0 +1,107 @@
+// Bandwidth of the trainer's block store in a folder: bench_nvme FOLDER [MEBIBYTES [SIZE...]]
+// One line a size of its pieces, in bytes: the size, GB/s written, GB/s read. Each byte is written once
+// before, so that the disk has its place.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "trainer/residency/nvme/block_store.h"
+
+namespace {
+
+using spillway::trainer::BlockStore;
+using Clock = std::chrono::steady_clock;
+
+[[noreturn]] void fail(const std::string& text) {
+  std::fprintf(stderr, "bench_nvme: %s\n", text.c_str());
+  std::exit(1);
+}
+
+constexpr int kTimes = 3;
+
+class Bench {
+ public:
+  Bench(const std::string& folder, size_t bytes) : bytes_(bytes) {
+    std::string error;
+    store_ = BlockStore::open(folder, &error);
+    if (store_ == nullptr) fail(error);
+    for (const std::string& remark : store_->remarks()) std::fprintf(stderr, "%s\n", remark.c_str());
+  }
+
+  void run(size_t size) {
+    std::string error;
+    const size_t count = bytes_ / size;
+    if (!store_->reserve(count * size, &error)) fail(error);
+    pieces_.clear();
+    for (size_t i = 0; i < count; ++i) pieces_.push_back(store_->piece(size));
+    make_buffers(size);
+    write_all();  // places on the disk
+    const double written = seconds_of([this] { write_all(); }), read = seconds_of([this] { read_all(); });
+    const double gigabytes = kTimes * double(count * size) / 1e9;
+    std::printf("%zu %.3f %.3f\n", size, gigabytes / written, gigabytes / read);
+    std::fflush(stdout);
+  }
+
+ private:
+  struct Buffer {
+    std::byte* memory = nullptr;
+    BlockStore::Transfer transfer;
+  };
+
+  // As many pieces at a time as fill the queue.
+  void make_buffers(size_t size) {
+    const size_t blocks = (size + spillway::trainer::kIoBlock - 1) / spillway::trainer::kIoBlock;
+    for (Buffer& buffer : buffers_) std::free(buffer.memory);
+    buffers_ = std::vector<Buffer>(std::max<size_t>(1, spillway::trainer::kIoDepth / blocks));
+    for (Buffer& buffer : buffers_) {
+      buffer.memory = static_cast<std::byte*>(std::aligned_alloc(spillway::trainer::kIoAlignment, size));
+      if (buffer.memory == nullptr) fail("no memory");
+      std::memset(buffer.memory, 0x5a, size);
+    }
+  }
+
+  void wait(Buffer& buffer) {
+    if (!store_->wait(&buffer.transfer)) fail(buffer.transfer.error());
+  }
+
+  template <typename Begin>
+  void all(const Begin& begin) {
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      Buffer& buffer = buffers_[i % buffers_.size()];
+      wait(buffer);
+      begin(pieces_[i], buffer);
+    }
+    for (Buffer& buffer : buffers_) wait(buffer);
+  }
+  void write_all() {
+    all([this](auto& piece, Buffer& buffer) { store_->write(&piece, buffer.memory, &buffer.transfer); });
+  }
+  void read_all() {
+    all([this](auto& piece, Buffer& buffer) { store_->read(piece, buffer.memory, &buffer.transfer); });
+  }
+
+  template <typename Work>
+  static double seconds_of(const Work& work) {
+    const auto start = Clock::now();
+    for (int i = 0; i < kTimes; ++i) work();
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+  const size_t bytes_;
+  std::unique_ptr<BlockStore> store_;
+  std::vector<BlockStore::Piece> pieces_;
+  std::vector<Buffer> buffers_;
+};
+
+}  // namespace
+
+int main(int count, char** words) {
+  if (count < 2) fail("bench_nvme FOLDER [MEBIBYTES [SIZE...]]");
+  const size_t mebibytes = count > 2 ? std::strtoull(words[2], nullptr, 10) : 1024;
+  Bench bench(words[1], mebibytes << 20);
+  if (count <= 3) bench.run(spillway::trainer::kIoBlock);
+  for (int i = 3; i < count; ++i) bench.run(std::strtoull(words[i], nullptr, 10));
+}

@@ -1,0 +1,236 @@
+#include "trainer/optimizer/states/optimizer_states.h"
+
+#include <algorithm>
+
+#include "trainer/residency/host_tensor.h"
+
+namespace spillway::trainer {
+
+at::Tensor view_at(const at::Tensor& bytes, uint64_t offset, at::ScalarType type, int64_t numbers) {
+  return bytes.narrow(0, int64_t(offset), numbers * int64_t(c10::elementSize(type))).view(type);
+}
+
+std::vector<at::Tensor> parts_in(const at::Tensor& bytes, const std::vector<StateTensor>& states,
+                                 int64_t length) {
+  std::vector<at::Tensor> parts;
+  uint64_t offset = 0;
+  for (const StateTensor& state : states) {
+    if (!is_tiled(state)) continue;
+    parts.push_back(view_at(bytes, offset, type_of(state), entries_of(state, length)));
+    offset += aligned(part_bytes(state, length), kPartAlignment);
+  }
+  return parts;
+}
+
+OptimizerStates::OptimizerStates(const Parameters& parameters, const Numerics& numerics, Place place,
+                                 const std::vector<at::Tensor>& initial, NvmeFolder folder)
+    : parameters_(parameters),
+      numerics_(numerics),
+      least_on_nvme_(folder.least_bytes),
+      of_(parameters.size()),
+      nvme_(std::move(folder.path)) {
+  std::vector<size_t> for_nvme;
+  for (size_t i = 0; i < of_.size(); ++i) {
+    of_[i].shapes = optimizer_state(numerics, parameters.value(i).sizes().vec());
+    of_[i].place = place_for(i, place);
+    set_tile(i);
+    if (of_[i].place == Place::kNvme) for_nvme.push_back(i);
+  }
+  reserve_records(for_nvme);
+  for (size_t i = 0; i < of_.size(); ++i) place_initially(i, of_[i].place, initial[i]);
+  prepare();
+}
+
+Place OptimizerStates::place_for(size_t index, Place place) const {
+  if (place == Place::kNvme && !lies_on_nvme(of_[index].shapes, elements(index), least_on_nvme_))
+    return Place::kHost;
+  return place;
+}
+
+void OptimizerStates::set_tile(size_t index) {
+  of_[index].tile =
+      tile_elements(numerics_, parameters_.value(index).sizes().vec(), of_[index].place != Place::kDevice);
+}
+
+// Uninitialised; not defined where it will be in records.
+at::Tensor OptimizerStates::made(size_t index, size_t state, Place place) const {
+  const StateTensor& shape = of_[index].shapes[state];
+  const at::Device device = parameters_.value(index).device();
+  if (place == Place::kNvme && is_tiled(shape)) return {};
+  if (place == Place::kDevice) return at::empty(shape.sizes, at::device(device).dtype(type_of(shape)));
+  return host_tensor(shape.sizes, type_of(shape), device);
+}
+
+void OptimizerStates::place_initially(size_t index, Place place, const at::Tensor& initial) {
+  Of& of = of_[index];
+  for (size_t i = 0; i < of.shapes.size(); ++i) {
+    of.tensors.push_back(made(index, i, place));
+    if (!of.tensors[i].defined()) continue;
+    of.shapes[i].name == "master" ? of.tensors[i].copy_(initial) : of.tensors[i].zero_();
+  }
+  if (place != Place::kNvme) return;
+  to_records(index, [&](size_t state, int64_t begin, int64_t length, const at::Tensor& to) {
+    if (of.shapes[state].name == "master")
+      to.copy_(initial.view({-1}).narrow(0, begin, length));
+    else
+      to.zero_();
+  });
+}
+
+// Room for all of them, before the first byte is written; and buffers, for these and for those that are
+// there.
+void OptimizerStates::reserve_records(const std::vector<size_t>& indices) {
+  if (indices.empty()) return;
+  uint64_t bytes = 0, largest = 0, count = 0;
+  for (const size_t index : indices) {
+    const Of& of = of_[index];
+    const int64_t tile = tile_elements(numerics_, parameters_.value(index).sizes().vec(), true);
+    for (int64_t begin = 0; begin < elements(index); begin += tile)
+      bytes += record_bytes(of.shapes, std::min(tile, elements(index) - begin)), ++count;
+    largest = std::max(largest, record_bytes(of.shapes, tile));
+  }
+  for (size_t i = 0; i < of_.size(); ++i)
+    if (!of_[i].records.empty()) {
+      largest = std::max<uint64_t>(largest, of_[i].records[0].piece.bytes);
+      count += of_[i].records.size();
+    }
+  nvme_.reserve(bytes);
+  nvme_.make_buffers(largest, buffered_records(largest, count), parameters_.value(indices[0]).device());
+}
+
+std::vector<NvmeStates::Record> OptimizerStates::records_of(size_t index) {
+  const Of& of = of_[index];
+  const int64_t all = elements(index),
+                tile = tile_elements(numerics_, parameters_.value(index).sizes().vec(), true);
+  std::vector<NvmeStates::Record> records;
+  for (int64_t begin = 0; begin < all; begin += tile) {
+    const int64_t length = std::min(tile, all - begin);
+    records.push_back({.name = "the optimizer's states of elements " + std::to_string(begin) + " to " +
+                               std::to_string(begin + length - 1) + " of " + parameters_.name(index),
+                       .piece = nvme_.piece(record_bytes(of.shapes, length)),
+                       .kept = {}});
+  }
+  return records;
+}
+
+void OptimizerStates::to_records(size_t index, const Source& source) {
+  Of& of = of_[index];
+  const int64_t all = elements(index),
+                tile = tile_elements(numerics_, parameters_.value(index).sizes().vec(), true);
+  std::vector<NvmeStates::Record> records = records_of(index);
+  nvme_.write_all(records, [&](size_t i, const at::Tensor& bytes) {
+    const int64_t begin = int64_t(i) * tile, length = std::min(tile, all - begin);
+    const std::vector<at::Tensor> parts = parts_in(bytes, of.shapes, length);
+    for (size_t state = 0, part = 0; state < of.shapes.size(); ++state)
+      if (is_tiled(of.shapes[state])) source(state, begin, length, parts[part++]);
+  });
+  of.records = std::move(records);
+}
+
+// Into whole tensors, of which those that are not defined are passed over.
+void OptimizerStates::read_tile(const Of& of, size_t tile, const at::Tensor& bytes,
+                                const std::vector<at::Tensor>& to) const {
+  const int64_t begin = int64_t(tile) * of.tile;
+  const int64_t length = std::min(of.tile, parameters_.value(size_t(&of - of_.data())).numel() - begin);
+  const std::vector<at::Tensor> parts = parts_in(bytes, of.shapes, length);
+  for (size_t state = 0, part = 0; state < of.shapes.size(); ++state) {
+    if (!is_tiled(of.shapes[state])) continue;
+    if (to[state].defined()) part_of(to[state], of.shapes[state], begin, length).copy_(parts[part]);
+    ++part;
+  }
+}
+
+void OptimizerStates::move(size_t index, Place place) {
+  Of& of = of_[index];
+  if (of.place == place) return;
+  std::vector<at::Tensor> moved;
+  for (size_t i = 0; i < of.shapes.size(); ++i) {
+    moved.push_back(made(index, i, place));
+    if (moved[i].defined() && of.tensors[i].defined()) moved[i].copy_(of.tensors[i]);
+  }
+  if (of.place == Place::kNvme) {
+    nvme_.read_all(of.records, [&](size_t i, const at::Tensor& bytes) { read_tile(of, i, bytes, moved); });
+    of.records.clear();
+  }
+  if (place == Place::kNvme)
+    to_records(index, [&](size_t state, int64_t begin, int64_t length, const at::Tensor& to) {
+      to.copy_(part_of(of.tensors[state], of.shapes[state], begin, length));
+    });
+  of.tensors = std::move(moved);
+  of.place = place;
+  set_tile(index);
+}
+
+void OptimizerStates::move_to(Place place) {
+  std::vector<size_t> for_nvme;
+  for (size_t i = 0; i < of_.size(); ++i)
+    if (place_for(i, place) == Place::kNvme && of_[i].place != Place::kNvme) for_nvme.push_back(i);
+  reserve_records(for_nvme);
+  for (size_t i = 0; i < of_.size(); ++i) move(i, place_for(i, place));
+  prepare();
+}
+
+void OptimizerStates::relocate(size_t first, size_t count, at::Device device) {
+  for (size_t i = first; i < first + count; ++i) {
+    if (of_[i].place != Place::kDevice) continue;
+    std::vector<at::Tensor> moved;
+    moved.reserve(of_[i].tensors.size());
+    for (const at::Tensor& tensor : of_[i].tensors) moved.push_back(tensor.to(device));
+    of_[i].tensors = std::move(moved);
+  }
+}
+
+void OptimizerStates::prepare() {
+  std::vector<NvmeStates::Record*> cycle;
+  uint64_t largest = 0;
+  at::Device device = at::kCPU;
+  for (size_t i = 0; i < of_.size(); ++i)
+    for (NvmeStates::Record& record : of_[i].records) {
+      if (cycle.empty()) device = parameters_.value(i).device();
+      cycle.push_back(&record);
+      largest = std::max<uint64_t>(largest, record.piece.bytes);
+    }
+  nvme_in_use_ = !cycle.empty();
+  if (!nvme_in_use_) return nvme_.close();
+  nvme_.make_buffers(largest, buffered_records(largest, cycle.size()), device);
+  nvme_.set_cycle(std::move(cycle));
+}
+
+std::vector<at::Tensor> OptimizerStates::read(size_t index) {
+  Of& of = of_[index];
+  std::vector<at::Tensor> all = of.tensors;
+  for (size_t i = 0; i < all.size(); ++i)
+    if (!all[i].defined())
+      all[i] = at::empty(of.shapes[i].sizes, at::TensorOptions().dtype(type_of(of.shapes[i])));
+  std::vector<at::Tensor> missing(all.size());
+  for (size_t i = 0; i < all.size(); ++i)
+    if (!of.tensors[i].defined()) missing[i] = all[i];
+  if (!of.records.empty())
+    nvme_.read_all(of.records, [&](size_t i, const at::Tensor& bytes) { read_tile(of, i, bytes, missing); });
+  return all;
+}
+
+at::Tensor OptimizerStates::read(size_t index, size_t state) {
+  Of& of = of_[index];
+  if (of.tensors[state].defined()) return of.tensors[state];
+  std::vector<at::Tensor> one(of.tensors.size());
+  one[state] = at::empty(of.shapes[state].sizes, at::TensorOptions().dtype(type_of(of.shapes[state])));
+  nvme_.read_all(of.records, [&](size_t i, const at::Tensor& bytes) { read_tile(of, i, bytes, one); });
+  return one[state];
+}
+
+void OptimizerStates::write(size_t index, const std::vector<at::Tensor>& values) {
+  Of& of = of_[index];
+  for (size_t i = 0; i < values.size(); ++i)
+    if (of.tensors[i].defined()) of.tensors[i].copy_(values[i]);
+  if (of.records.empty()) return;
+  nvme_.write_all(of.records, [&](size_t i, const at::Tensor& bytes) {
+    const int64_t begin = int64_t(i) * of.tile, length = std::min(of.tile, elements(index) - begin);
+    const std::vector<at::Tensor> parts = parts_in(bytes, of.shapes, length);
+    for (size_t state = 0, part = 0; state < of.shapes.size(); ++state)
+      if (is_tiled(of.shapes[state]))
+        parts[part++].copy_(part_of(values[state], of.shapes[state], begin, length));
+  });
+}
+
+}  // namespace spillway::trainer

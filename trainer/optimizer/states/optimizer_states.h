@@ -1,0 +1,94 @@
+// What the optimizer keeps of each parameter, and where: beside the parameter, on the host in page-locked
+// memory, or in records on an NVMe disk.
+//
+// Thread-safety: one thread, which has no copy under way to or from what is asked for. Ownership: owns the
+// states; borrows the parameters. Errors: LibTorch's exceptions, of running out of memory or of a disk's
+// space among them; after one of them the states of each parameter are in one place or the other, whole.
+#pragma once
+#include <functional>
+
+#include "trainer/optimizer/states/nvme_states.h"
+#include "trainer/plan/parameters/tile_record.h"
+#include "trainer/plan/plan.h"
+#include "trainer/step/parameters.h"
+
+namespace spillway::trainer {
+
+// Where states on NVMe go.
+struct NvmeFolder {
+  std::string path = ".";
+  uint64_t least_bytes = kLeastOnNvme;  // of a parameter that goes there
+};
+
+inline at::ScalarType type_of(const StateTensor& state) {
+  return state.is_codes ? at::kByte : at::kFloat;
+}
+inline bool is_tiled(const StateTensor& state) {
+  return state.elements_per_entry > 0;
+}
+// What of a state belongs to a tile.
+inline at::Tensor part_of(const at::Tensor& tensor, const StateTensor& state, int64_t begin, int64_t length) {
+  return tensor.view({-1}).narrow(0, begin / state.elements_per_entry, entries_of(state, length));
+}
+// Numbers at a place in a row of bytes.
+at::Tensor view_at(const at::Tensor& bytes, uint64_t offset, at::ScalarType type, int64_t numbers);
+// A tile's states in a row of bytes, in the order of those that are read in tiles.
+std::vector<at::Tensor> parts_in(const at::Tensor& bytes, const std::vector<StateTensor>& states,
+                                 int64_t length);
+
+class OptimizerStates {
+ public:
+  struct Of {
+    std::vector<StateTensor> shapes;
+    std::vector<at::Tensor> tensors;          // those in records are not defined
+    std::vector<NvmeStates::Record> records;  // of its tiles
+    int64_t tile = 0;                         // elements
+    Place place = Place::kDevice;             // of those that are read in tiles
+  };
+
+  // Zero, and masters from `initial`, the weights in 32 bits on the host.
+  OptimizerStates(const Parameters& parameters, const Numerics& numerics, Place place,
+                  const std::vector<at::Tensor>& initial, NvmeFolder folder);
+
+  size_t size() const { return of_.size(); }
+  const Of& of(size_t index) const { return of_[index]; }
+  void move_to(Place place);
+  // States beside a parameter follow it.
+  void relocate(size_t first, size_t count, at::Device device);
+
+  // Whole: those in records are read.
+  std::vector<at::Tensor> read(size_t index);
+  at::Tensor read(size_t index, size_t state);
+  void write(size_t index, const std::vector<at::Tensor>& values);
+
+  // The records of an update, and buffers for them.
+  void prepare();
+  bool uses_nvme() const { return nvme_in_use_; }
+  NvmeStates& nvme() { return nvme_; }
+  const NvmeStates& nvme() const { return nvme_; }
+
+ private:
+  // Sets the part of a state of one tile.
+  using Source = std::function<void(size_t state, int64_t begin, int64_t length, const at::Tensor& to)>;
+
+  int64_t elements(size_t index) const { return parameters_.value(index).numel(); }
+  int64_t tiles(size_t index) const { return (elements(index) + of_[index].tile - 1) / of_[index].tile; }
+  Place place_for(size_t index, Place place) const;
+  void place_initially(size_t index, Place place, const at::Tensor& initial);
+  at::Tensor made(size_t index, size_t state, Place place) const;
+  void move(size_t index, Place place);
+  void reserve_records(const std::vector<size_t>& indices);
+  std::vector<NvmeStates::Record> records_of(size_t index);
+  void to_records(size_t index, const Source& source);
+  void read_tile(const Of& of, size_t tile, const at::Tensor& bytes, const std::vector<at::Tensor>& to) const;
+  void set_tile(size_t index);
+
+  const Parameters& parameters_;
+  const Numerics numerics_;
+  const uint64_t least_on_nvme_;
+  std::vector<Of> of_;
+  NvmeStates nvme_;
+  bool nvme_in_use_ = false;
+};
+
+}  // namespace spillway::trainer
