@@ -208,7 +208,7 @@ Estimate estimate(const Shape& shape, const Plan& plan, const Machine& machine) 
 }
 
 const char* StepTime::limit() const {
-  const std::pair<const char*, double> parts[] = {
+  const std::pair<double, const char*> parts[] = {
       {compute, "compute"},     {memory, "device memory"},
       {launches, "launches"},   {optimizer, "optimizer"},
       {host_link, "host link"}, {peer_link, "peer link"},
