@@ -77,9 +77,8 @@ class Optimizer {
 
   TileStream::Home home();
   std::vector<TileStream::Stop> schedule() const;
-  std::vector<TilePart> value_parts(size_t index, int64_t begin, int64_t length) const;
-  std::vector<TilePart> parts(const TileKey& key);
-  Here here(const TileKey& key, const std::vector<at::Tensor>& parts) const;
+  std::vector<at::Tensor> parts(const TileKey& key);
+  Here here(const TileKey& key, const std::vector<at::Tensor>& states) const;
   Needs needs_of(int device) const;
   void prepare_scratch();
   static void fit(const Needs& needs, at::Device device, Scratch* scratch);

@@ -1,4 +1,4 @@
-// Which tensors an update of a tile needs, where they lie, and when the update comes to it.
+// Which tensors an update of a tile needs, where its states lie, and when the update comes to it.
 #include "trainer/optimizer/optimizer.h"
 
 namespace spillway::trainer {
@@ -11,46 +11,28 @@ at::Device device_of(const Parameters& parameters, size_t index) {
 
 }  // namespace
 
-// In the order of here(): the value, or codes and scales; the gradient; the states that are read in tiles.
-std::vector<TilePart> Optimizer::value_parts(size_t index, int64_t begin, int64_t length) const {
-  const at::Tensor& value = parameters_.value(index);
-  const at::Tensor gradient = parameters_.gradient(index).view({-1}).narrow(0, begin, length);
-  // Nothing needs a gradient again.
-  const TilePart last{.home = gradient, .is_read = true, .is_written = false};
-  if (const Int8Weight* int8 = parameters_.int8(index)) {
-    const int64_t columns = int8->codes.size(1), first = begin / columns, rows = length / columns;
-    return {
-        {.home = int8->codes.narrow(0, first, rows)}, {.home = int8->scales.narrow(0, first, rows)}, last};
-  }
-  const bool from_master = train_.numerics.has_master_weights();
-  return {{.home = value.detach().view({-1}).narrow(0, begin, length), .is_read = !from_master}, last};
-}
-
-std::vector<TilePart> Optimizer::parts(const TileKey& key) {
+std::vector<at::Tensor> Optimizer::parts(const TileKey& key) {
   const OptimizerStates::Of& of = states_.of(key.parameter);
-  std::vector<TilePart> all = value_parts(key.parameter, key.begin, key.length);
-  if (of.place == Place::kNvme) {
-    for (at::Tensor& part : parts_in(states_.nvme().next(), of.shapes, key.length))
-      all.push_back({.home = std::move(part)});
-    return all;
-  }
+  if (of.place == Place::kNvme) return parts_in(states_.nvme().next(), of.shapes, key.length);
+  std::vector<at::Tensor> all;
   for (size_t i = 0; i < of.shapes.size(); ++i)
-    if (is_tiled(of.shapes[i]))
-      all.push_back({.home = part_of(of.tensors[i], of.shapes[i], key.begin, key.length)});
+    if (is_tiled(of.shapes[i])) all.push_back(part_of(of.tensors[i], of.shapes[i], key.begin, key.length));
   return all;
 }
 
-Optimizer::Here Optimizer::here(const TileKey& key, const std::vector<at::Tensor>& parts) const {
-  Here here;
-  auto part = parts.begin();
-  if (parameters_.int8(key.parameter)) {
-    here.rows.codes = *part++;
-    here.rows.scales = *part++;
+// Value and gradient are on the device while the parameter is walked to.
+Optimizer::Here Optimizer::here(const TileKey& key, const std::vector<at::Tensor>& states) const {
+  const auto [index, begin, length] = key;
+  Here here{.value = {},
+            .rows = {},
+            .gradient = parameters_.gradient(index).view({-1}).narrow(0, begin, length),
+            .states = states};
+  if (const Int8Weight* int8 = parameters_.int8(index)) {
+    const int64_t columns = int8->codes.size(1), first = begin / columns, rows = length / columns;
+    here.rows = {int8->codes.narrow(0, first, rows), int8->scales.narrow(0, first, rows)};
   } else {
-    here.value = *part++;
+    here.value = parameters_.value(index).detach().view({-1}).narrow(0, begin, length);
   }
-  here.gradient = *part++;
-  here.states.assign(part, parts.end());
   return here;
 }
 
@@ -64,8 +46,6 @@ std::vector<TileStream::Stop> Optimizer::schedule() const {
       const int64_t length = std::min(of.tile, elements - begin);
       TileStream::Stop stop{.key = {i, begin, length}, .device = device, .staged_bytes = 0};
       if (of.place != Place::kDevice && device.is_cuda()) stop.staged_bytes = tile_bytes(of.shapes, length);
-      for (const TilePart& part : value_parts(i, begin, length))
-        if (part.home.device() != device) stop.staged_bytes += aligned(part.home.nbytes(), kPartAlignment);
       stops.push_back(stop);
     }
   }

@@ -8,8 +8,8 @@
 namespace spillway::trainer {
 namespace {
 
-bool is_staged(const TilePart& part, at::Device device) {
-  return part.home.device() != device;
+bool is_staged(const at::Tensor& part, at::Device device) {
+  return part.device() != device;
 }
 
 }  // namespace
@@ -93,7 +93,7 @@ void TileStream::fetch() {
   if (stop.staged_bytes > 0) {
     stage(&tile, &lanes_.at(device_key(stop.device)));
   } else {
-    for (const TilePart& part : tile.parts) tile.here.push_back(part.home);
+    for (const at::Tensor& part : tile.parts) tile.here.push_back(part);
   }
   coming_.push_back(std::move(tile));
 }
@@ -103,15 +103,15 @@ void TileStream::stage(Tile* tile, Lane* lane) {
   tile->slot = &slot;
   lane->to_device->wait_for(slot.stored);  // of the tile that was there before
   uint64_t offset = 0;
-  for (const TilePart& part : tile->parts) {
+  for (const at::Tensor& part : tile->parts) {
     if (!is_staged(part, tile->stop->device)) {
-      tile->here.push_back(part.home);
+      tile->here.push_back(part);
       continue;
     }
-    const at::Tensor here = view_at(slot.bytes, offset, part.home.scalar_type(), part.home.numel());
-    offset += aligned(part.home.nbytes(), kPartAlignment);
-    tile->here.push_back(here.view(part.home.sizes()));
-    if (part.is_read) lane->to_device->copy(tile->here.back(), part.home);
+    const at::Tensor here = view_at(slot.bytes, offset, part.scalar_type(), part.numel());
+    offset += aligned(part.nbytes(), kPartAlignment);
+    tile->here.push_back(here.view(part.sizes()));
+    lane->to_device->copy(tile->here.back(), part);
   }
   slot.arrived = lane->to_device->copied(slot.arrived);
 }
@@ -144,8 +144,7 @@ void TileStream::send_back(const Tile& tile) {
   slot.computed = lane.to_host->computed(slot.computed);
   lane.to_host->wait_for(slot.computed);
   for (size_t i = 0; i < tile.parts.size(); ++i)
-    if (is_staged(tile.parts[i], tile.stop->device) && tile.parts[i].is_written)
-      lane.to_host->copy(tile.parts[i].home, tile.here[i]);
+    if (is_staged(tile.parts[i], tile.stop->device)) lane.to_host->copy(tile.parts[i], tile.here[i]);
   slot.stored = lane.to_host->copied(slot.stored);
 }
 

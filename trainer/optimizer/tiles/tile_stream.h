@@ -17,12 +17,6 @@
 
 namespace spillway::trainer {
 
-// A contiguous tensor, and whether an update reads it and writes it.
-struct TilePart {
-  at::Tensor home;
-  bool is_read = true, is_written = true;
-};
-
 struct TileKey {
   size_t parameter = 0;
   int64_t begin = 0, length = 0;
@@ -31,8 +25,9 @@ struct TileKey {
 class TileStream {
  public:
   struct Home {
-    // A tile's parts, where they lie; called once for a tile, in the order of the schedule.
-    std::function<std::vector<TilePart>(const TileKey&)> parts;
+    // A tile's parts, contiguous tensors that the update reads and writes, where they lie; called once for a
+    // tile, in the order of the schedule.
+    std::function<std::vector<at::Tensor>(const TileKey&)> parts;
     // Whether `parts` may be called for this one now; else some tiles have to go back first.
     std::function<bool(const TileKey&)> is_ready;
     // Whether `release` is to be called when its parts are at home again; and that, in the same order.
@@ -76,7 +71,7 @@ class TileStream {
   };
   struct Tile {
     const Stop* stop = nullptr;
-    std::vector<TilePart> parts;
+    std::vector<at::Tensor> parts;
     std::vector<at::Tensor> here;
     Slot* slot = nullptr;
   };
