@@ -68,7 +68,7 @@ TEST_F(Recovery, EveryRequestFailingOnceWhereLayersKeepTheirActivationsOnTheHost
   config_.train.offload_least_bytes = 1;
   config_.plan.offload = {0};
   config_.train.batch = 2;
-  expect_served(sweep(false), "optimizer_to_host");
+  expect_served(sweep(false), "split_micro_batch");
 }
 
 TEST_F(Recovery, EveryRequestFailingFromThereOnEndsTyped) {
