@@ -40,12 +40,17 @@ BoundLayer Forward::bound(uint32_t layer, LayerParts parts, const Reads& reads) 
   return result;
 }
 
-at::Tensor Forward::run(uint32_t first, uint32_t count, LayerParts parts, at::Tensor x,
-                        const Reads& reads) const {
+Passage<at::Tensor> Forward::run(uint32_t first, uint32_t count, LayerParts parts, at::Tensor x,
+                                 Reads reads) const {
   const LayerSettings settings{&model, training};
   for (uint32_t layer = first, end = first + count; layer < end;) {
     std::vector<BoundLayer> group;
-    x = x.to(device_of(layer));
+    if (const at::Device device = device_of(layer); x.device() != device) {
+      co_await Pieces::Stop{pieces, &x};
+      x = x.to(device);
+      if (pieces != nullptr) reads(device);  // crosses with x: computing waits for no other device
+      co_await Pieces::Stop{pieces, &x};
+    }
     std::optional<BorrowedRandomState> random;
     if (draws()) random.emplace(outer().device(), device_of(layer));
     const uint32_t next = plan.segment_end(layer, end);
@@ -59,7 +64,12 @@ at::Tensor Forward::run(uint32_t first, uint32_t count, LayerParts parts, at::Te
     }
     layer = next;
   }
-  return x;
+  if (const at::Device home = outer().device(); x.device() != home) {
+    co_await Pieces::Stop{pieces, &x};
+    x = x.to(home);
+    co_await Pieces::Stop{pieces, &x};
+  }
+  co_return std::move(x);
 }
 
 }  // namespace spillway::trainer

@@ -1,6 +1,7 @@
 // GPT-2, of Radford et al., "Language Models are Unsupervised Multitask Learners" (2019).
 #include "trainer/model/families.h"
 #include "trainer/model/operators.h"
+#include "trainer/model/shared_input.h"
 
 namespace spillway::trainer {
 namespace gpt2 {
@@ -37,15 +38,15 @@ constexpr LayerPart kLayer[] = {{Part::kAttention, attention}, {Part::kMlp, mlp}
 
 }  // namespace gpt2
 
-Head gpt2_head(const Forward& forward, const at::Tensor& tokens) {
+Passage<Head> gpt2_head(const Forward& forward, at::Tensor tokens) {
   const LayerWeights outer = forward.outer();
-  const at::Tensor& embedding = outer["transformer.wte.weight"];
-  at::Tensor x = forward.with_dropout(at::embedding(embedding, tokens) +
+  TiedWeight words(outer["transformer.wte.weight"], forward.pieces);
+  at::Tensor x = forward.with_dropout(at::embedding(words.next(), tokens) +
                                       outer["transformer.wpe.weight"].narrow(0, 0, tokens.size(1)));
-  const auto nothing = [](at::Device) { return std::vector<at::Tensor>(); };
-  x = forward.run(0, forward.model.layers, gpt2::kLayer, std::move(x), nothing);
-  return {gpt2::norm(x.to(outer.device()), forward.model, outer, "transformer.ln_f"),
-          forward.model.tied_head ? embedding : outer["lm_head.weight"]};
+  const Forward::Reads nothing = [](at::Device) { return std::vector<at::Tensor>(); };
+  x = co_await forward.run(0, forward.model.layers, gpt2::kLayer, std::move(x), nothing);
+  co_return Head{gpt2::norm(x, forward.model, outer, "transformer.ln_f"),
+                 forward.model.tied_head ? words.next() : outer["lm_head.weight"]};
 }
 
 }  // namespace spillway::trainer

@@ -2,6 +2,7 @@
 // Ainslie et al., "GQA" (2023).
 #include "trainer/model/families.h"
 #include "trainer/model/operators.h"
+#include "trainer/model/shared_input.h"
 
 namespace spillway::trainer {
 namespace llama {
@@ -34,19 +35,19 @@ constexpr LayerPart kLayer[] = {{Part::kAttention, attention, 2}, {Part::kMlp, m
 
 }  // namespace llama
 
-Head llama_head(const Forward& forward, const at::Tensor& tokens) {
+Passage<Head> llama_head(const Forward& forward, at::Tensor tokens) {
   const Architecture& model = forward.model;
   const LayerWeights outer = forward.outer();
-  const at::Tensor& embedding = outer["model.embed_tokens.weight"];
-  at::Tensor x = forward.with_dropout(at::embedding(embedding, tokens));
+  TiedWeight words(outer["model.embed_tokens.weight"], forward.pieces);
+  at::Tensor x = forward.with_dropout(at::embedding(words.next(), tokens));
   Rotation turns = rotation(tokens.size(1), model.head_width, model.rotary_base, outer.device());
-  const auto turns_on = [&](at::Device device) {
+  const Forward::Reads turns_on = [&](at::Device device) {
     turns = {turns.cosine.to(device), turns.sine.to(device)};
     return std::vector<at::Tensor>{turns.cosine, turns.sine};
   };
-  x = forward.run(0, model.layers, llama::kLayer, std::move(x), turns_on);
-  return {rms_norm(x.to(outer.device()), outer["model.norm.weight"], model.norm_epsilon),
-          model.tied_head ? embedding : outer["lm_head.weight"]};
+  x = co_await forward.run(0, model.layers, llama::kLayer, std::move(x), turns_on);
+  co_return Head{rms_norm(x, outer["model.norm.weight"], model.norm_epsilon),
+                 model.tied_head ? words.next() : outer["lm_head.weight"]};
 }
 
 }  // namespace spillway::trainer

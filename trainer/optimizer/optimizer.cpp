@@ -33,16 +33,16 @@ bool is_tiled(const StateTensor& shape) {
 }  // namespace
 
 Optimizer::Optimizer(Parameters& parameters, const TrainConfig& train, Place place,
-                     const std::vector<at::Tensor>& initial)
+                     const InitialValues& initial)
     : parameters_(parameters),
       train_(train),
       rule_(update_rule(train, parameters.size())),
       rounding_(train.seed) {
-  for (size_t i = 0; i < parameters.size(); ++i) add_entry(i, place, initial[i]);
+  for (size_t i = 0; i < parameters.size(); ++i) add_entry(i, place, initial);
   prepare_scratch();
 }
 
-void Optimizer::add_entry(size_t index, Place place, const at::Tensor& initial) {
+void Optimizer::add_entry(size_t index, Place place, const InitialValues& initial) {
   const std::vector<int64_t> sizes = parameters_.value(index).sizes().vec();
   Entry entry{.shapes = optimizer_state(train_.numerics, sizes),
               .tensors = {},
@@ -51,7 +51,7 @@ void Optimizer::add_entry(size_t index, Place place, const at::Tensor& initial) 
   const at::Device device = place_of(place, parameters_.value(index));
   for (const StateTensor& shape : entry.shapes)
     entry.tensors.push_back(shape.name == "master"
-                                ? initial.to(device, at::kFloat, false, true)
+                                ? initial[index].to(device, at::kFloat, false, true)
                                 : at::zeros(shape.sizes, at::device(device).dtype(type_of(shape))));
   entries_.push_back(std::move(entry));
 }

@@ -30,8 +30,7 @@ class Optimizer {
  public:
   // Allocates the states, zero, beside the parameters or on the host. `initial`: the weights in 32 bits on
   // the host, for the masters.
-  Optimizer(Parameters& parameters, const TrainConfig& train, Place place,
-            const std::vector<at::Tensor>& initial);
+  Optimizer(Parameters& parameters, const TrainConfig& train, Place place, const InitialValues& initial);
 
   // Measures the gradients' norm, for the update of `step`, from 0. `loss_scale`: what the loss was
   // multiplied by.
@@ -68,7 +67,7 @@ class Optimizer {
   };
   using Needs = std::map<std::string, Need>;
 
-  void add_entry(size_t index, Place place, const at::Tensor& initial);
+  void add_entry(size_t index, Place place, const InitialValues& initial);
   Needs needs_of(int device) const;
   void prepare_scratch();
   static void fit(const Needs& needs, at::Device device, Scratch* scratch);

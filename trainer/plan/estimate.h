@@ -10,6 +10,11 @@
 // Neural Language Models", 2020, section 2.1); an attention has two such products, of which a causal one
 // computes half. Copies to the host and between devices wait for what computes: their times are added.
 //
+// With several micro-batches under way devices compute at the same time. The first micro-batch passes through
+// all of them; each further one comes after the slowest device's share of one, or after the way through all
+// divided by the number that may be under way, whichever is longer (with as many as there are equal devices:
+// Huang et al., "GPipe", 2019, section 2.3). One thread of the host launches for all devices.
+//
 // Thread-safety: pure functions. Errors: none; a plan that names a missing device counts on the last one.
 // Units: bytes, seconds where no name says otherwise.
 #pragma once
@@ -43,10 +48,17 @@ struct Machine {
   double launch_seconds = 5e-6;            // of the host, from one kernel to the next
   uint64_t device_bytes = 0;               // that the run may use of each device; 0: any number
   uint64_t host_bytes = 0;                 // and of the host
+  std::vector<uint64_t>
+      device_limits{};  // where devices may use different amounts; beyond its end, `device_bytes`
+
+  // 0: any number.
+  uint64_t limit_of(uint32_t device) const {
+    return device < device_limits.size() ? device_limits[device] : device_bytes;
+  }
 };
 
-// Where the time of a step goes, in seconds. The first three and `optimizer` are a device's; nothing
-// overlaps.
+// Where the time of a step goes, in seconds. The first three and `optimizer` are a device's. Nothing
+// overlaps; where devices compute at the same time, each part is as much shorter as the whole.
 struct StepTime {
   double compute = 0;   // operators whose arithmetic takes longest
   double memory = 0;    // ... whose reads and writes do
@@ -75,10 +87,16 @@ struct Estimate {
   std::vector<uint64_t> evaluation_peak_bytes;
   uint64_t host_bytes = 0;
   StepTime time;
+  std::vector<double> device_seconds;  // that each is busy in a micro-batch
   uint64_t step_us = 0;
   std::string to_text() const;  // a table for people
 };
 
 Estimate estimate(const Shape& shape, const Plan& plan, const Machine& machine);
+
+// Of a step of `batch` rows.
+uint32_t micro_batches(const Plan& plan, uint32_t batch);
+// That are under way at a time: no more than there are.
+uint32_t in_flight(const Plan& plan, uint32_t batch);
 
 }  // namespace spillway::trainer

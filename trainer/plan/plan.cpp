@@ -60,6 +60,7 @@ std::string to_string(const Plan& plan) {
   if (!plan.recompute_mlp.empty()) text += " recompute_mlp=" + runs_of(plan.recompute_mlp);
   if (plan.recompute_segment != 1) text += " recompute_segment=" + std::to_string(plan.recompute_segment);
   if (plan.head_chunks != 1) text += " head_chunks=" + std::to_string(plan.head_chunks);
+  if (plan.pipeline != 1) text += " pipeline=" + std::to_string(plan.pipeline);
   return text;
 }
 
@@ -83,7 +84,8 @@ std::string to_toml(const Plan& plan) {
   return text + "]\nrecompute_attention = " + list_of(plan.recompute_attention) +
          "\nrecompute_mlp = " + list_of(plan.recompute_mlp) +
          "\nrecompute_segment = " + std::to_string(plan.recompute_segment) +
-         "\nhead_chunks = " + std::to_string(plan.head_chunks) + "\n";
+         "\nhead_chunks = " + std::to_string(plan.head_chunks) +
+         "\npipeline = " + std::to_string(plan.pipeline) + "\n";
 }
 
 Plan normalised(Plan plan) {
@@ -106,6 +108,7 @@ Plan join(const Plan& a, const Plan& b) {
   both.recompute_segment = std::max(both.recompute_segment, other.recompute_segment);
   both.optimizer = std::max(a.optimizer, b.optimizer);
   both.head_chunks = std::max(a.head_chunks, b.head_chunks);
+  both.pipeline = std::min(a.pipeline, b.pipeline);
   for (const auto& [layer, device] : b.placement) {
     if (device == 0) continue;
     uint32_t& highest = both.placement[layer];

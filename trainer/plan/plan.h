@@ -46,6 +46,8 @@ struct Plan {
   // Of so many layers in a row that are computed again, on one device, only the first one's input is kept.
   uint32_t recompute_segment = 1;
   uint32_t head_chunks = 1;  // of the target tokens, one of which has logits at a time; at least 1
+  // Micro-batches that are under way at a time, so that devices do not wait in turn; at least 1.
+  uint32_t pipeline = 1;
 
   bool operator==(const Plan&) const = default;
   uint32_t device_of(uint32_t layer) const;
@@ -62,15 +64,15 @@ uint64_t hash(const Plan& plan);
 std::string to_toml(const Plan& plan);
 // A TOML document whose keys are a plan's: micro_batch, evaluation_batch, recompute ("none", "all", the
 // number of first layers, or a list of layers), recompute_attention and recompute_mlp (the same),
-// recompute_segment, optimizer ("device" or "host"), devices (one index a layer),
-// head_chunks.
+// recompute_segment, optimizer ("device" or "host"), devices ("first", a list with one index a layer, or a
+// table of each device's layers), head_chunks, pipeline.
 // `layers` bounds them. Keys that are absent keep the value that they have in `defaults`.
 std::optional<Plan> parse_plan(std::string_view toml, uint32_t layers, const Plan& defaults,
                                std::string* error);
 
 // The plan that every rank can follow when each proposes one: the smallest micro-batches, the unions of
-// recompute, the slower optimizer place, for each layer the highest device, the most chunks. Commutative,
-// associative and idempotent.
+// recompute, the slower optimizer place, for each layer the highest device, the most chunks, the fewest
+// micro-batches under way. Commutative, associative and idempotent.
 Plan join(const Plan& a, const Plan& b);
 
 // Equality of what this returns means sameness: a layer on device 0 is not named, one that is computed again
@@ -83,15 +85,17 @@ enum class MoveKind : uint8_t {
   kRecompute,
   kRecomputeSegments,
   kOptimizerToHost,
-  kLayersToSecondDevice,
+  kShiftLayers,
+  kShortenPipeline,
   kChunkHead,
   kSplitMicroBatch,
   kSplitEvaluation
 };
-inline constexpr MoveKind kMoveKinds[] = {
-    MoveKind::kRecomputeMlp,      MoveKind::kRecomputeAttention, MoveKind::kRecompute,
-    MoveKind::kRecomputeSegments, MoveKind::kOptimizerToHost,    MoveKind::kLayersToSecondDevice,
-    MoveKind::kChunkHead,         MoveKind::kSplitMicroBatch,    MoveKind::kSplitEvaluation};
+inline constexpr MoveKind kMoveKinds[] = {MoveKind::kRecomputeMlp,    MoveKind::kRecomputeAttention,
+                                          MoveKind::kRecompute,       MoveKind::kRecomputeSegments,
+                                          MoveKind::kOptimizerToHost, MoveKind::kShiftLayers,
+                                          MoveKind::kShortenPipeline, MoveKind::kChunkHead,
+                                          MoveKind::kSplitMicroBatch, MoveKind::kSplitEvaluation};
 const char* name_of(MoveKind kind);
 Guarantee guarantee_of(MoveKind kind);
 
@@ -100,13 +104,14 @@ struct Move {
   Plan to;
   std::string name;
   Guarantee guarantee{};
-  uint64_t bytes_freed = 0;  // predicted, of device 0's peak; 0 for a move that only helps the evaluation
-  uint64_t evaluation_bytes_freed = 0;  // predicted, of device 0's peak while evaluating
+  uint64_t bytes_freed = 0;  // predicted, of the device's peak; 0 for a move that only helps the evaluation
+  uint64_t evaluation_bytes_freed = 0;  // predicted, of the device's peak while evaluating
   uint64_t cost_us = 0;  // predicted: what is redone now, and what a step takes longer from here on
 };
 
-// The plans one move away, cheapest first (ties by guarantee, then by kind), none weaker than `floor`. Empty
-// when there is nothing left to do.
-std::vector<Move> neighbours(const Plan& plan, const Shape& shape, const Machine& machine, Guarantee floor);
+// The plans one move away when `device` is short of memory, cheapest first (ties by guarantee, then by kind),
+// none weaker than `floor`. Empty when there is nothing left to do.
+std::vector<Move> neighbours(const Plan& plan, const Shape& shape, const Machine& machine, Guarantee floor,
+                             uint32_t device = 0);
 
 }  // namespace spillway::trainer

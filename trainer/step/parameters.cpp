@@ -46,20 +46,21 @@ class Parameters::Hook : public torch::autograd::PostAccumulateGradHook {
   const size_t index_;
 };
 
-Parameters::Parameters(std::vector<std::string> names, const std::vector<at::Tensor>& initial,
+Parameters::Parameters(std::vector<std::string> names, const InitialValues& initial,
                        const std::vector<at::Device>& devices, const Numerics& numerics,
                        const std::vector<bool>& in_8_bits)
     : names_(std::move(names)), int8_(initial.size()), accumulated_(initial.size(), 0) {
   const at::ScalarType type = weight_type(numerics.precision);
   const at::ScalarType accumulator = numerics.gradient_bytes() == 4 ? at::kFloat : type;
   for (size_t i = 0; i < initial.size(); ++i) {
+    const at::Tensor value = initial[i];
     if (!in_8_bits.empty() && in_8_bits[i]) {
-      int8_[i] = moved_to(devices[i], trainer::in_8_bits(initial[i]));
-      values_.push_back(stand_in(initial[i].sizes(), devices[i]));
+      int8_[i] = moved_to(devices[i], trainer::in_8_bits(value));
+      values_.push_back(stand_in(value.sizes(), devices[i]));
     } else {
-      values_.push_back(initial[i].to(devices[i], type, false, true).requires_grad_(true));
+      values_.push_back(value.to(devices[i], type, false, true).requires_grad_(true));
     }
-    gradients_.push_back(at::zeros(initial[i].sizes(), at::device(devices[i]).dtype(accumulator)));
+    gradients_.push_back(at::zeros(value.sizes(), at::device(devices[i]).dtype(accumulator)));
     attach_hook(i);
   }
 }

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "trainer/model/initial_values.h"
 #include "trainer/model/weights.h"
 #include "trainer/plan/numerics.h"
 
@@ -21,7 +22,7 @@ class Parameters {
  public:
   // `initial` in floats on the host; `devices[i]` is where parameter i goes, and `in_8_bits[i]` how it is
   // stored (empty: in floats). Allocates the accumulators.
-  Parameters(std::vector<std::string> names, const std::vector<at::Tensor>& initial,
+  Parameters(std::vector<std::string> names, const InitialValues& initial,
              const std::vector<at::Device>& devices, const Numerics& numerics = {},
              const std::vector<bool>& in_8_bits = {});
   Parameters(const Parameters&) = delete;
