@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <set>
 #include <string>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include "trainer/plan/choices.h"
 
@@ -90,7 +92,22 @@ std::vector<Plan> heads(const Plan& from, const Shape& shape, const Machine&) {
   return plans;
 }
 
-constexpr PlanAxis kAxes[] = {{host_places}, {placements}, {heads, Guarantee::kNumericallyEqual}};
+// With as many micro-batches under way as devices, or one: by the estimate more are no faster.
+std::vector<Plan> pipelines(const Plan& from, const Shape& shape, const Machine&) {
+  std::set<uint32_t> used{0};
+  for (const auto& [layer, device] : from.placement) used.insert(device);
+  const auto devices = from.streams() ? 1 : uint32_t(used.size());
+  std::vector<Plan> plans;
+  for (const uint32_t most : {devices, 1u}) {
+    Plan plan = from;
+    plan.pipeline = std::min(most, std::max(1u, shape.batch));
+    if (plans.empty() || plan.pipeline < plans.back().pipeline) plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
+constexpr PlanAxis kAxes[] = {
+    {host_places}, {placements}, {pipelines}, {heads, Guarantee::kNumericallyEqual}};
 
 // What may be computed again of a layer, or be kept on the host.
 using Kept = std::set<uint32_t> Plan::*;
@@ -144,6 +161,7 @@ class PlanSearch {
         splits_(floor >= Guarantee::kNumericallyEqual),
         from_(with_recompute(from, &Plan::recompute, 0)) {
     from_.placement.clear();
+    from_.pipeline = 1;
     from_.micro_batch = std::clamp(from.micro_batch, 1u, std::max(1u, shape.batch));
   }
 
@@ -178,14 +196,18 @@ class PlanSearch {
   }
 
   // The fastest of one combination. Smaller micro-batches are slower, so it ends where one that recomputes
-  // nothing is too slow.
+  // nothing is too slow. Of several under way there are more then, which may be faster, up to a size.
   void search(const Plan& combination) {
     const std::vector<Plan> plans = batches(combination);
     const uint32_t layers = shape_.layers();
     uint32_t at = first_of(uint32_t(plans.size()), [&](uint32_t i) { return least_fits(plans[i]); });
-    for (; at < plans.size(); ++at) {
+    for (double before = std::numeric_limits<double>::infinity(); at < plans.size(); ++at) {
       const double least = look(plans[at]).time.seconds();
-      if (out_.best && least >= out_.best->time.seconds()) return;
+      const bool is_slower = least >= std::exchange(before, least);
+      if (out_.best && least >= out_.best->time.seconds()) {
+        if (combination.pipeline == 1 || is_slower) return;
+        continue;
+      }
       for (const Kept what : kKept) {
         const auto with = [&](uint32_t k) -> const Candidate& {
           return look(with_recompute(plans[at], what, k));
@@ -240,11 +262,12 @@ class PlanSearch {
     });
   }
 
-  // Equal for plans that differ only in how large batches and chunks are and in how they share the layers
-  // out.
+  // Equal for plans that differ only in how large batches and chunks are, how many are under way, and how
+  // they share the layers out.
   static std::string techniques_of(Plan plan) {
     plan.micro_batch = plan.evaluation_batch = 1;
     plan.head_chunks = std::min(2u, plan.head_chunks);
+    plan.pipeline = std::min(2u, plan.pipeline);
     std::set<uint32_t> devices;
     for (const auto& [layer, device] : plan.placement) devices.insert(device);
     plan.placement.clear();

@@ -86,7 +86,7 @@ TEST_F(Simulated, EveryRequestFailingUntilLayersMoveToASecondDeviceGivesTheUndis
   config_.recovery.floor = Guarantee::kBitExact;
   config_.plan.recompute = {0, 1};
   config_.plan.optimizer = Place::kHost;
-  expect_served(sweep(Injection::kUntilAMove), "layers_to_second_device");
+  expect_served(sweep(Injection::kUntilAMove), "shift_layers");
 }
 
 TEST_F(Simulated, LayersThatMoveTakeTheirMomentsWithThem) {
@@ -151,7 +151,7 @@ TEST_F(Simulated, SmallerLimitsAreSurvivedByPlansUntilNoneIsLeft) {
     EXPECT_THAT(actions, testing::HasSubstr("optimizer_to_host"));
     EXPECT_THAT(actions, testing::HasSubstr("split_micro_batch"));
     if (devices == 2) {
-      EXPECT_THAT(actions, testing::HasSubstr("layers_to_second_device"));
+      EXPECT_THAT(actions, testing::HasSubstr("shift_layers"));
     }
   }
   EXPECT_EQ(violations(), "");
