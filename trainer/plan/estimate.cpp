@@ -9,46 +9,37 @@
 #include "trainer/plan/parameters/parameter_table.h"
 #include "trainer/plan/parameters/weight_storage.h"
 #include "trainer/plan/streams.h"
-#include "trainer/plan/tapes/tapes.h"
+#include "trainer/plan/tapes/dry_runs.h"
 
 namespace spillway::trainer {
-namespace {
 
-TapeHead head_on(Tape* tape, const TapePass& pass) {
-  switch (pass.model.family) {
-    case Family::kGpt2:
-      return gpt2_tape(tape, pass);
-    case Family::kLlama:
-      return llama_tape(tape, pass);
-    case Family::kT5:
-      return t5_tape(tape, pass);
+struct Estimator::Common {
+  Common(const Shape& of, const Machine& on)
+      : shape(of), machine(with_a_device(on)), table(parameter_table(of.model)) {}
+
+  static Machine with_a_device(Machine machine) {
+    machine.devices = std::max(1u, machine.devices);
+    return machine;
   }
-  return {};
-}
 
-// A micro-batch's forward, loss and backward; or an evaluation's forward and losses.
-Memory dry_run(const TapePass& pass, const Machine& machine) {
-  Memory memory(machine);
-  Tape tape(&memory, pass.training ? Tape::Mode::kTrains : Tape::Mode::kEvaluates);
-  tape.on(0, Kind::kInputs);
-  const Architecture& model = pass.model;
-  tape.plain(uint64_t{pass.rows} * model.row_tokens() * TapePass::kTokenId);
-  const Tape::Tensor loss = loss_tape(&tape, pass, head_on(&tape, pass));
-  if (pass.training) tape.backward(loss);
-  return memory;
-}
+  const Shape shape;
+  const Machine machine;
+  const std::vector<Parameter> table;
+  DryRuns runs{machine};
+};
 
-class Counter {
+class Estimator::Counter {
  public:
-  Counter(const Shape& shape, const Plan& plan, const Machine& machine)
-      : shape_(shape),
-        model_(shape.model),
+  Counter(Common& common, const Plan& plan)
+      : runs_(common.runs),
+        shape_(common.shape),
+        model_(shape_.model),
         plan_(plan),
-        machine_(with_a_device(machine)),
+        machine_(common.machine),
         devices_(machine_.devices),
-        micro_batch_(std::clamp(plan.micro_batch, 1u, std::max(1u, shape.batch))),
-        table_(parameter_table(shape.model)),
-        streams_(shape, plan, devices_, table_) {
+        micro_batch_(std::clamp(plan.micro_batch, 1u, std::max(1u, shape_.batch))),
+        table_(common.table),
+        streams_(shape_, plan, devices_, table_) {
     out_.device_peak_bytes.resize(devices_);
     out_.evaluation_peak_bytes.resize(devices_);
   }
@@ -56,9 +47,9 @@ class Counter {
   Estimate count() {
     count_persistent();
     out_.evaluation_peak_bytes = out_.device_peak_bytes;
-    const Memory step = dry_run(pass(micro_batch_, true), machine_);
+    const Memory& step = runs_.of(pass(micro_batch_, true));
     const std::vector<uint64_t> more = of_more_in_flight(step);
-    const Memory evaluation = dry_run(pass(plan_.evaluation_batch, false), machine_);
+    const Memory& evaluation = runs_.of(pass(plan_.evaluation_batch, false));
     for (uint32_t device = 0; device < devices_; ++device) {
       for (size_t kind = 0; kind < kKinds; ++kind)
         add(name_of(static_cast<Kind>(kind)), device, step.at_peak(device)[kind]);
@@ -72,11 +63,6 @@ class Counter {
   }
 
  private:
-  static Machine with_a_device(Machine machine) {
-    machine.devices = std::max(1u, machine.devices);
-    return machine;
-  }
-
   TapePass pass(uint32_t rows, bool training) const {
     TapePass pass{model_, plan_, rows, devices_, training, machine_.workspace_bytes};
     pass.precision = shape_.numerics.precision;
@@ -178,7 +164,7 @@ class Counter {
     const uint32_t whole = batch / micro_batch_;
     const double share = overlap(step);
     add_time(step.time(), whole, share);
-    if (left > 0) add_time(dry_run(pass(left, true), machine_).time(), 1, share);
+    if (left > 0) add_time(runs_.of(pass(left, true)).time(), 1, share);
     count_optimizer();
     out_.time.streamed = streams_.of_passes(whole + (left > 0 ? 1 : 0)).seconds(machine_);
     out_.time.host_link += streams_.of_update().seconds(machine_);
@@ -226,18 +212,17 @@ class Counter {
     out_.time.nvme = std::max(0.0, disk - std::max(link, out_.time.optimizer));
   }
 
+  DryRuns& runs_;
   const Shape& shape_;
   const Architecture& model_;
   const Plan& plan_;
-  const Machine machine_;
+  const Machine& machine_;
   const uint32_t devices_, micro_batch_;
-  const std::vector<Parameter> table_;
+  const std::vector<Parameter>& table_;
   const LayerStreams streams_;
   uint64_t states_ = 0;  // bytes of what the optimizer keeps
   Estimate out_;
 };
-
-}  // namespace
 
 uint32_t micro_batches(const Plan& plan, uint32_t batch) {
   const uint32_t rows = std::max(1u, batch), size = std::clamp(plan.micro_batch, 1u, rows);
@@ -249,7 +234,16 @@ uint32_t in_flight(const Plan& plan, uint32_t batch) {
 }
 
 Estimate estimate(const Shape& shape, const Plan& plan, const Machine& machine) {
-  return Counter(shape, plan, machine).count();
+  return Estimator(shape, machine).of(plan);
+}
+
+Estimator::Estimator(const Shape& shape, const Machine& machine)
+    : common_(std::make_unique<Common>(shape, machine)) {}
+
+Estimator::~Estimator() = default;
+
+Estimate Estimator::of(const Plan& plan) {
+  return Counter(*common_, plan).count();
 }
 
 const char* StepTime::limit() const {

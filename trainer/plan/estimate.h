@@ -24,6 +24,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -116,6 +117,19 @@ struct Estimate {
 };
 
 Estimate estimate(const Shape& shape, const Plan& plan, const Machine& machine);
+
+// The same for many plans of one shape: what several have in common is counted once. One thread.
+class Estimator {
+ public:
+  Estimator(const Shape& shape, const Machine& machine);
+  ~Estimator();
+  Estimate of(const Plan& plan);
+
+ private:
+  struct Common;
+  class Counter;
+  const std::unique_ptr<Common> common_;
+};
 
 // Of a step of `batch` rows.
 uint32_t micro_batches(const Plan& plan, uint32_t batch);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <set>
+#include <span>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -113,6 +114,11 @@ constexpr PlanAxis kAxes[] = {
 using Kept = std::set<uint32_t> Plan::*;
 constexpr Kept kKept[] = {&Plan::recompute, &Plan::recompute_mlp, &Plan::recompute_attention, &Plan::offload};
 
+// With several micro-batches under way nothing goes to the host.
+std::span<const Kept> kept_beside(const Plan& plan) {
+  return std::span(kKept).first(std::size(kKept) - (plan.pipeline > 1 ? 1 : 0));
+}
+
 // Of the first layers, because their activations live longest.
 Plan with_recompute(Plan plan, Kept what, uint32_t layers) {
   for (const Kept each : kKept) (plan.*each).clear();
@@ -128,6 +134,7 @@ std::vector<Plan> with_all_recomputed(const Plan& plan, const Shape& shape) {
   if (shape.layers() > 1) plans.push_back(with_recompute(plan, &Plan::recompute, shape.layers() - 1));
   Plan segments = plans[0];
   if (recompute_in_segments(&segments, shape)) plans.push_back(std::move(segments));
+  if (plan.pipeline > 1) return plans;
   plans.push_back(plans[0]);
   plans.back().offload = plans[0].recompute;
   return plans;
@@ -159,6 +166,7 @@ class PlanSearch {
         machine_(machine),
         floor_(floor),
         splits_(floor >= Guarantee::kNumericallyEqual),
+        estimator_(shape, machine),
         from_(with_recompute(from, &Plan::recompute, 0)) {
     from_.placement.clear();
     from_.pipeline = 1;
@@ -199,16 +207,18 @@ class PlanSearch {
   // nothing is too slow. Of several under way there are more then, which may be faster, up to a size.
   void search(const Plan& combination) {
     const std::vector<Plan> plans = batches(combination);
+    const bool slows_down = combination.pipeline == 1;
+    if (slows_down && is_slow(look(plans[0]))) return;
     const uint32_t layers = shape_.layers();
     uint32_t at = first_of(uint32_t(plans.size()), [&](uint32_t i) { return least_fits(plans[i]); });
     for (double before = std::numeric_limits<double>::infinity(); at < plans.size(); ++at) {
-      const double least = look(plans[at]).time.seconds();
-      const bool is_slower = least >= std::exchange(before, least);
-      if (out_.best && least >= out_.best->time.seconds()) {
-        if (combination.pipeline == 1 || is_slower) return;
+      const Candidate& least = look(plans[at]);
+      const bool is_slower = least.time.seconds() >= std::exchange(before, least.time.seconds());
+      if (is_slow(least)) {
+        if (slows_down || is_slower) return;
         continue;
       }
-      for (const Kept what : kKept) {
+      for (const Kept what : kept_beside(combination)) {
         const auto with = [&](uint32_t k) -> const Candidate& {
           return look(with_recompute(plans[at], what, k));
         };
@@ -227,8 +237,11 @@ class PlanSearch {
     return std::ranges::any_of(plans, [this](const Plan& least) { return look(least).fits(); });
   }
 
+  bool is_slow(const Candidate& candidate) const {
+    return out_.best && candidate.time.seconds() >= out_.best->time.seconds();
+  }
   void take(const Candidate& candidate) {
-    if (!out_.best || candidate.time.seconds() < out_.best->time.seconds()) out_.best = candidate;
+    if (!is_slow(candidate)) out_.best = candidate;
   }
 
   void list(const Plan& combination) {
@@ -236,18 +249,21 @@ class PlanSearch {
     const auto listed = [&](const auto& with) { list_one(combination, with); };
     for (const uint32_t count : std::set<uint32_t>{0, (layers + 1) / 2, layers})
       listed([&](const Plan& plan) { return with_recompute(plan, &Plan::recompute, count); });
-    for (const Kept part : {&Plan::recompute_mlp, &Plan::recompute_attention, &Plan::offload})
+    for (const Kept part : kept_beside(combination).subspan(1))
       listed([&](const Plan& plan) { return with_recompute(plan, part, layers); });
     for (size_t i = 1; i < with_all_recomputed(combination, shape_).size(); ++i)
       listed([&](const Plan& plan) { return with_all_recomputed(plan, shape_)[i]; });
   }
 
-  // With the largest micro-batch that fits, or the smallest.
+  // With the largest micro-batch that fits, or the smallest; none where the row has a larger one.
   void list_one(const Plan& combination, const std::function<Plan(const Plan&)>& with) {
     const std::vector<Plan> plans = batches(combination);
-    const uint32_t last = uint32_t(plans.size()) - 1;
-    const auto fits = [&](uint32_t i) { return look(with(plans[i])).fits(); };
-    out_.alternatives.push_back(look(with(plans[std::min(first_of(last + 1, fits), last)])));
+    const auto smallest = uint32_t(plans.size()) - 1;
+    uint32_t& last = rows_.try_emplace(techniques_of(with(plans[0])), smallest).first->second;
+    const uint32_t at = first_of(last + 1, [&](uint32_t i) { return look(with(plans[i])).fits(); });
+    if (at > last && last < smallest) return;
+    last = std::min(at, last);
+    out_.alternatives.push_back(look(with(plans[last])));
   }
 
   void rank() {
@@ -280,13 +296,13 @@ class PlanSearch {
     if (!is_new) return found->second;
     Candidate candidate;
     candidate.plan = plan;
-    Estimate needed = estimate(shape_, plan, machine_);
+    Estimate needed = estimator_.of(plan);
     const auto too_large = [&] {
       return lacking(needed.evaluation_peak_bytes) > lacking(needed.device_peak_bytes);
     };
     while (splits_ && candidate.plan.evaluation_batch > 1 && too_large()) {
       candidate.plan.evaluation_batch = (candidate.plan.evaluation_batch + 1) / 2;
-      needed = estimate(shape_, candidate.plan, machine_);
+      needed = estimator_.of(candidate.plan);
     }
     fill(needed, &candidate);
     return found->second = std::move(candidate);
@@ -316,8 +332,10 @@ class PlanSearch {
   const Machine& machine_;
   const Guarantee floor_;
   const bool splits_;
+  Estimator estimator_;
   Plan from_;
   std::unordered_map<std::string, Candidate> seen_;
+  std::unordered_map<std::string, uint32_t> rows_;  // the largest micro-batch that fitted, as its number
   Planned out_;
 };
 
