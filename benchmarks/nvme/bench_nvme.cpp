@@ -1,6 +1,8 @@
 // Bandwidth of the trainer's block store in a folder: bench_nvme FOLDER [MEBIBYTES [SIZE...]]
 // One line a size of its pieces, in bytes: the size, GB/s written, GB/s read. Each byte is written once
 // before, so that the disk has its place.
+#include <sys/mman.h>
+
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -21,6 +23,7 @@ using Clock = std::chrono::steady_clock;
 }
 
 constexpr int kTimes = 3;
+constexpr size_t kHugePage = 2 << 20;
 
 class Bench {
  public:
@@ -54,13 +57,14 @@ class Bench {
   // As many pieces at a time as fill the queue.
   void make_buffers(size_t size) {
     const size_t blocks = (size + spillway::trainer::kIoBlock - 1) / spillway::trainer::kIoBlock;
-    for (Buffer& buffer : buffers_) std::free(buffer.memory);
     buffers_ = std::vector<Buffer>(std::max<size_t>(1, spillway::trainer::kIoDepth / blocks));
-    for (Buffer& buffer : buffers_) {
-      buffer.memory = static_cast<std::byte*>(std::aligned_alloc(spillway::trainer::kIoAlignment, size));
-      if (buffer.memory == nullptr) fail("no memory");
-      std::memset(buffer.memory, 0x5a, size);
-    }
+    std::free(memory_);
+    const size_t all = (buffers_.size() * size + kHugePage - 1) / kHugePage * kHugePage;
+    memory_ = static_cast<std::byte*>(std::aligned_alloc(kHugePage, all));
+    if (memory_ == nullptr) fail("no memory");
+    ::madvise(memory_, all, MADV_HUGEPAGE);  // a block of few pieces
+    std::memset(memory_, 0x5a, all);
+    for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i].memory = memory_ + i * size;
   }
 
   void wait(Buffer& buffer) {
@@ -94,6 +98,7 @@ class Bench {
   std::unique_ptr<BlockStore> store_;
   std::vector<BlockStore::Piece> pieces_;
   std::vector<Buffer> buffers_;
+  std::byte* memory_ = nullptr;
 };
 
 }  // namespace

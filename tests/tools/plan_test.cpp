@@ -184,7 +184,10 @@ TEST_F(PlanCommand, OfTheTrainersConfigurationOnlyThePlanIsNew) {
 
 TEST_F(PlanCommand, SeveralCardsTakeAModelThatIsTooLargeForOne) {
   EXPECT_EQ(run({"plan", "--gpu", "a100-80gb", "llama-3-8b"}).code, 0) << "with its moments on the host";
-  EXPECT_EQ(run({"plan", "--gpu", "a100-80gb", "llama-3-8b", "--host-memory", "16GiB"}).code, 20);
+  EXPECT_EQ(run({"plan", "--gpu", "a100-80gb", "llama-3-8b", "--host-memory", "1MiB"}).code, 20);
+  EXPECT_THAT(
+      data({"--gpu", "a100-80gb", "llama-3-8b", "--host-memory", "16GiB"})["best"]["plan"].get<std::string>(),
+      HasSubstr("optimizer=nvme"));
   const nlohmann::json two =
       data({"--gpu", "a100-80gb", "--gpus", "2", "llama-3-8b", "--host-memory", "16GiB"});
   EXPECT_THAT(two["best"]["plan"].get<std::string>(), HasSubstr("device1="));

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "trainer/libtorch.h"
-#include "trainer/model/layer_uses.h"
+#include "trainer/residency/layer_uses.h"
 
 namespace spillway::trainer {
 

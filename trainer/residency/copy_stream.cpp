@@ -4,7 +4,8 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <map>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace spillway::trainer {
 namespace {
@@ -22,17 +23,20 @@ c10::Stream current_stream(at::Device device) {
 }  // namespace
 
 CopyStream& CopyStream::of(at::Device device, Direction direction) {
-  static std::mutex mutex;
-  static auto* const streams = new std::map<std::pair<int, Direction>, std::unique_ptr<CopyStream>>;
-  const std::lock_guard lock(mutex);
-  auto& stream = (*streams)[{device.is_cuda() ? device.index() : -1, direction}];
-  if (stream == nullptr) {
-    std::optional<c10::Stream> own;
-    if (device.is_cuda())
-      own = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, false);
-    stream.reset(new CopyStream(device, own));
+  using Key = std::pair<int, Direction>;
+  static Mutex<LockOrder::kLeaf> mutex;
+  static auto* const streams = new std::map<Key, std::unique_ptr<CopyStream>>;
+  const Key key{device.is_cuda() ? device.index() : -1, direction};
+  {
+    const Locked lock(mutex);
+    if (const auto found = streams->find(key); found != streams->end()) return *found->second;
   }
-  return *stream;
+  std::optional<c10::Stream> own;  // made without the lock: LibTorch takes locks of its own
+  if (device.is_cuda())
+    own = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, false);
+  std::unique_ptr<CopyStream> made(new CopyStream(device, own));
+  const Locked lock(mutex);
+  return *streams->try_emplace(key, std::move(made)).first->second;
 }
 
 CopyStream::Mark CopyStream::computed(Mark again) const {

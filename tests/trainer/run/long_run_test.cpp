@@ -90,6 +90,10 @@ TEST_P(LongRun, HasTheBitsOfThePlainRunUnderEveryBitExactPlan) {
     plan.recompute = {0, 1}, plan.recompute_mlp = {2, 3}, plan.optimizer = Place::kHost;
     plan.placement = {{2, 1}, {3, 1}};
   });
+  with([&](Plan& plan) {
+    plan.parameters = plan.gradients = plan.optimizer = Place::kHost;
+    plan.recompute = {0, 1}, plan.placement = {{1, 1}, {2, 1}};
+  });
   for (const Plan& plan : plans) EXPECT_EQ(changed_to(plan), plain()) << to_string(plan);
 }
 

@@ -148,11 +148,9 @@ TEST_F(Simulated, SmallerLimitsAreSurvivedByPlansUntilNoneIsLeft) {
     }
     EXPECT_TRUE(ended);
     EXPECT_THAT(actions, testing::HasSubstr("recompute"));
-    EXPECT_THAT(actions, testing::HasSubstr("optimizer_to_host"));
     EXPECT_THAT(actions, testing::HasSubstr("split_micro_batch"));
-    if (devices == 2) {
-      EXPECT_THAT(actions, testing::HasSubstr("shift_layers"));
-    }
+    // Of so small a model the states are little more than the slots for their tiles.
+    EXPECT_THAT(actions, testing::HasSubstr(devices == 2 ? "shift_layers" : "optimizer_to_host"));
   }
   EXPECT_EQ(violations(), "");
 }
@@ -439,6 +437,22 @@ TEST_F(Simulated, MomentsThatDoNotFitAtTheStartBeginOnTheHost) {
   const Results tight = train(config_, quiet);
   EXPECT_EQ(tight.exit_code, kExitDone) << tight.verdict;
   EXPECT_EQ(tight.plan.optimizer, Place::kHost);
+  EXPECT_EQ(tight.weights_hash, roomy.weights_hash);
+}
+
+TEST_F(Simulated, LayersThatDoNotFitAtTheStartBeginOnTheHost) {
+  config_.model = small_gpt2(8, 128, 4, 16);
+  config_.train.steps = 2;
+  config_.data.corpus = scratch_.corpus();
+  config_.run.out = scratch_.file("roomy");
+  const TrainOptions quiet{.resume = "", .stop = nullptr, .quiet = true};
+  const Results roomy = train(config_, quiet);
+  core_.table()->empty_cache(0, SPILLWAY_EVERY_POOL);
+  config_.run.out = scratch_.file("tight");
+  config_.run.limit_bytes = 10 * kMiB;  // 6 for each of parameters and gradients, 12 for the moments
+  const Results tight = train(config_, quiet);
+  EXPECT_EQ(tight.exit_code, kExitDone) << tight.verdict;
+  EXPECT_EQ(tight.plan.gradients, Place::kHost);
   EXPECT_EQ(tight.weights_hash, roomy.weights_hash);
 }
 

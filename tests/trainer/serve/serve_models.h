@@ -41,7 +41,8 @@ inline std::vector<Job> jobs_for(size_t sequences, double temperature, uint32_t 
   return jobs;
 }
 
-inline std::vector<Made> made_by(Engine* engine, std::vector<Job> jobs) {
+inline std::vector<Made> made_by(
+    Engine* engine, std::vector<Job> jobs, const std::function<void()>& after_step = [] {}) {
   std::vector<Made> made(jobs.size());
   for (size_t i = 0; i < jobs.size(); ++i) {
     Made* of = &made[i];
@@ -52,7 +53,7 @@ inline std::vector<Made> made_by(Engine* engine, std::vector<Job> jobs) {
     };
     engine->submit(std::move(jobs[i]));
   }
-  engine->run();
+  while (engine->step()) after_step();
   EXPECT_EQ(engine->stats().free_blocks, engine->stats().blocks);
   return made;
 }

@@ -37,6 +37,26 @@ Plan Run::first_plan() const {
   return automatic.plan;
 }
 
+// Before there is a step to undo, the only moves that help are to begin with more on the host: the same bits.
+void Run::build_where_there_is_room(Plan* plan) {
+  struct Part {
+    Place Plan::* place;
+    const char* name;
+  };
+  constexpr Part kParts[] = {{&Plan::optimizer, "the optimizer's state"},
+                             {&Plan::gradients, "the layers' gradients"},
+                             {&Plan::parameters, "the layers' parameters"}};
+  std::optional<std::string> failure = build_program(*plan);
+  for (const auto& [place, name] : kParts) {
+    if (!failure) return;
+    if (plan->*place != Place::kDevice) continue;
+    plan->*place = Place::kHost;
+    failure = build_program(*plan);
+    log_.say(LogLevel::kWarning, "no room for " + std::string(name) + " on the device: starts on the host");
+  }
+  if (failure) throw SetupOutOfMemory(least_need(*plan) + *failure);
+}
+
 void Run::build() {
   survey_ = survey(config_, machine_, devices_, core_);
   peaks_.watch(core_.loaded() ? devices_.size() : 0);
@@ -50,14 +70,7 @@ void Run::build() {
     check(plan);
   }
   moves_ = std::make_unique<PlanMoves>(core_, shape_, machine_, config_.recovery.floor);
-  if (const auto failure = build_program(plan)) {
-    // Before there is a step to undo, the only move that helps is to begin with the moments on the host: the
-    // same bits.
-    if (plan.optimizer != Place::kDevice) throw SetupOutOfMemory(least_need(plan) + *failure);
-    plan.optimizer = Place::kHost;
-    if (const auto again = build_program(plan)) throw SetupOutOfMemory(least_need(plan) + *again);
-    log_.say(LogLevel::kWarning, "no room for the optimizer's state on the device: it starts on the host");
-  }
+  build_where_there_is_room(&plan);
   say_remarks();
   if (!options_.resume.empty() && !load_checkpoint(from, config_, program_.get(), &error))
     throw SetupError(error);

@@ -47,6 +47,7 @@ class Run {
   void begin();
   Plan first_plan() const;
   std::optional<std::string> build_program(const Plan& plan);  // why there was no room for it
+  void build_where_there_is_room(Plan* plan);
   std::string least_need(Plan plan) const;
 
   // Its steps: steps.cpp.

@@ -1,7 +1,10 @@
 #include "trainer/optimizer/states/nvme_states.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 
+#include "trainer/plan/parameters/tile_record.h"
 #include "trainer/residency/host_tensor.h"
 
 namespace spillway::trainer {
@@ -15,10 +18,14 @@ bool fits_files(const at::Tensor& memory) {
   return reinterpret_cast<uintptr_t>(memory.const_data_ptr()) % kIoAlignment == 0;
 }
 
-// Not page-locked.
+// Not page-locked. In huge pages, where there are some: in pages of 4 KiB a block is 256 pieces for the disk,
+// and less than half as fast.
 at::Tensor plain_buffer(uint64_t bytes) {
-  void* memory = std::aligned_alloc(kIoAlignment, bytes);
+  constexpr uint64_t kHugePage = 2 << 20;
+  const uint64_t whole = aligned(bytes, kHugePage);
+  void* memory = std::aligned_alloc(kHugePage, whole);
   TORCH_CHECK_WITH(OutOfMemoryError, memory != nullptr, "out of memory: the host has no ", bytes, " bytes");
+  ::madvise(memory, whole, MADV_HUGEPAGE);
   return at::from_blob(memory, {int64_t(bytes)}, &std::free, at::kByte);
 }
 
@@ -59,9 +66,13 @@ void NvmeStates::make_buffers(uint64_t largest, uint64_t count, at::Device devic
   settle();
   device_ = device;
   slots_.clear();
-  std::vector<Slot> made(count);
-  for (Slot& slot : made) slot.memory = new_buffer(largest);
-  slots_ = std::move(made);
+  if (count > 0) {
+    const at::Tensor all = new_buffer(largest * count);
+    std::vector<Slot> made(count);
+    for (uint64_t i = 0; i < count; ++i)
+      made[i].memory = all.narrow(0, int64_t(i * largest), int64_t(largest));
+    slots_ = std::move(made);
+  }
   asked_ = taken_ = given_back_ = 0;
 }
 

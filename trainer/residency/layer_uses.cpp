@@ -1,4 +1,4 @@
-#include "trainer/model/layer_uses.h"
+#include "trainer/residency/layer_uses.h"
 
 namespace spillway::trainer {
 namespace {
