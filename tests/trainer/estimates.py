@@ -49,8 +49,6 @@ PLANS = {
     "recompute of two, 4": ["plan.micro_batch=4", "plan.recompute=2"],
     "host, 2": ["plan.micro_batch=2", 'plan.optimizer="host"'],
     "two cards, 4": ["plan.micro_batch=4", "plan.devices=[0,0,1,1]"],
-    "two cards, 1, two under way": ["plan.micro_batch=1", "plan.devices=[0,0,1,1]", "plan.pipeline=2"],
-    "two cards, 1, four under way": ["plan.micro_batch=1", "plan.devices=[0,0,1,1]", "plan.pipeline=4"],
     "two cards, all recomputed": ["plan.micro_batch=8", "plan.devices=[0,0,1,1]", 'plan.recompute="all"'],
     "recompute of MLPs, 8": ["plan.micro_batch=8", 'plan.recompute_mlp="all"'],
     "recompute of attention, 8": ["plan.micro_batch=8", 'plan.recompute_attention="all"', "plan.recompute_mlp=[1]"],

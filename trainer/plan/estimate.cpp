@@ -127,15 +127,15 @@ class Estimator::Counter {
   }
 
   // What micro-batches hold that are under way beside one at its peak. They are a piece of the forward, or of
-  // the backward, apart (trainer/step/pipeline.h). So what a piece keeps is held by no more of them than
-  // there are pieces from there to the last and back, and the last one's, the head's, by one. A tied head's
-  // gradient waits for that of the embedding.
+  // the backward, apart (trainer/step/pipeline.h), and the one in front is first in each slot. So what a
+  // piece keeps is held by no more of them than there are pieces from there to the last and back, and the
+  // last one's, the head's, by one. A tied head's gradient waits for that of the embedding.
   std::vector<uint64_t> of_more_in_flight(const Memory& step) const {
     std::vector<uint64_t> more(devices_), before(devices_);
     const uint32_t most = in_flight(plan_, shape_.batch), last = uint32_t(step.kept().size());
     for (uint32_t piece = 0; piece < last; ++piece) {
       const std::vector<uint64_t>& kept = step.kept()[piece];
-      const uint32_t others = std::min(most, 2 * (last - piece) + 1) - 1;
+      const uint32_t others = std::min(most, 2 * (last - piece)) - 1;
       for (uint32_t device = 0; device < devices_; ++device) {
         if (kept[device] > before[device]) more[device] += others * (kept[device] - before[device]);
         before[device] = kept[device];

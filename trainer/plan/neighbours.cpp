@@ -45,9 +45,13 @@ bool halve(uint32_t* batch) {
   return true;
 }
 
-bool shorten_pipeline(Plan* plan, const Shape& shape) {
+// By halves, as far as it takes to free something.
+bool shorten_pipeline(Plan* plan, const Shape& shape, const Machine& machine) {
+  const std::vector<uint64_t> now = estimate(shape, *plan, machine).device_peak_bytes;
   plan->pipeline = in_flight(*plan, shape.batch);
-  return halve(&plan->pipeline);
+  while (halve(&plan->pipeline))
+    if (estimate(shape, *plan, machine).device_peak_bytes != now) return true;
+  return false;
 }
 
 // A bit-exact move costs the micro-batches under way, any other the whole step.
@@ -99,7 +103,7 @@ bool apply(MoveKind kind, Plan* plan, const Shape& shape, const Machine& machine
     case MoveKind::kShiftLayers:
       return shift_layers(plan, shape, machine, device);
     case MoveKind::kShortenPipeline:
-      return shorten_pipeline(plan, shape);
+      return shorten_pipeline(plan, shape, machine);
     case MoveKind::kChunkHead:
       return chunk_head(plan, shape.model);
     case MoveKind::kSplitMicroBatch:

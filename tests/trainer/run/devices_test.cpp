@@ -137,7 +137,7 @@ TEST_F(OnDevices, EveryRequestFailingOnceUnderWayIsServedToTheBit) {
 TEST_F(OnDevices, EveryRequestFailingUntilABitExactMoveUnderWayGivesTheUndisturbedBits) {
   use_devices(2);
   config_.recovery.floor = Guarantee::kBitExact;
-  config_.plan.placement = {{2, 1}, {3, 1}};
+  config_.plan.placement = {{0, 1}, {1, 1}, {2, 1}, {3, 1}};  // the first device has no layer to give
   config_.plan.pipeline = 3;
   config_.plan.recompute = {0, 1, 2, 3};
   config_.plan.optimizer = Place::kHost;
