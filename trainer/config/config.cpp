@@ -183,7 +183,10 @@ class ConfigReader {
 
   void read_plans(StrictTable& table) {
     table.boolean("automatic", &config_.automatic_plan);
-    read_plan(table, config_.model.all_layers(), &config_.plan, &config_.automatic_micro_batch);
+    const uint32_t decoder_layers = config_.model.decoder_layers;
+    read_plan(table, config_.model.all_layers(), &config_.plan,
+              {&config_.automatic_micro_batch, &config_.spread, decoder_layers});
+    DeviceSpread spread = config_.spread;
     const toml::array* entries = table.array("schedule");
     if (!entries) return;
     if (config_.automatic_plan || config_.automatic_micro_batch)
@@ -196,11 +199,12 @@ class ConfigReader {
       int64_t step = -1;
       Plan plan = config_.schedule.empty() ? config_.plan : config_.schedule.rbegin()->second;
       entry.integer("step", &step, 0);
-      read_plan(entry, config_.model.all_layers(), &plan);
+      read_plan(entry, config_.model.all_layers(), &plan, {nullptr, &spread, decoder_layers});
       if (!entry.finish()) return void(error_ = error_.empty() ? entry.error() : error_);
       if (step < 0 || (!config_.schedule.empty() && config_.schedule.rbegin()->first >= uint64_t(step)))
         return table.fail(node, "each [[plan.schedule]] needs a 'step' that is later than the one before");
       config_.schedule[uint64_t(step)] = plan;
+      if (spread != DeviceSpread::kGiven) config_.scheduled_spreads[uint64_t(step)] = spread;
     }
   }
 
@@ -282,6 +286,14 @@ Shape Config::shape() const {
           .batch = train.batch,
           .numerics = train.numerics,
           .offload_least_bytes = train.offload_least_bytes};
+}
+
+void Config::place_layers(const Machine& machine) {
+  if (spread != DeviceSpread::kGiven) plan.placement = device_map(spread, shape(), plan, machine);
+  for (const auto& [step, how] : scheduled_spreads) {
+    Plan& scheduled = schedule.at(step);
+    scheduled.placement = device_map(how, shape(), scheduled, machine);
+  }
 }
 
 std::optional<Config> parse_config(const std::string& text, const std::vector<std::string>& overrides,

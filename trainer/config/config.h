@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "trainer/plan/architecture.h"
+#include "trainer/plan/device_map.h"
 #include "trainer/plan/estimate.h"
 #include "trainer/plan/numerics.h"
 #include "trainer/step/recoverable_step.h"
@@ -75,6 +76,12 @@ struct Config {
   bool automatic_plan = false;         // the run plans at its start; `plan` has its batches' bounds
   bool automatic_micro_batch = false;  // the run takes the largest that fits at its start
   std::map<uint64_t, Plan> schedule;   // step → the plan from that step on
+  // How the plan spreads its layers, and that of the schedule's steps; a step that is not named gives them.
+  DeviceSpread spread = DeviceSpread::kGiven;
+  std::map<uint64_t, DeviceSpread> scheduled_spreads;
+
+  // What "even" and "balanced" mean on this machine.
+  void place_layers(const Machine& machine);
 
   Shape shape() const;
   const std::string& nvme_folder() const { return run.nvme.empty() ? run.out : run.nvme; }

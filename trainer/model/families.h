@@ -10,8 +10,8 @@
 
 namespace spillway::trainer {
 
-Head gpt2_head(const Forward& forward, const at::Tensor& tokens);
-Head llama_head(const Forward& forward, const at::Tensor& tokens);
-Head t5_head(const Forward& forward, const at::Tensor& tokens, const at::Tensor& targets);
+Passage<Head> gpt2_head(const Forward& forward, at::Tensor tokens);
+Passage<Head> llama_head(const Forward& forward, at::Tensor tokens);
+Passage<Head> t5_head(const Forward& forward, at::Tensor tokens, at::Tensor targets);
 
 }  // namespace spillway::trainer

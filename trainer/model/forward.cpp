@@ -86,11 +86,16 @@ at::Tensor Forward::run_group(uint32_t layer, std::vector<BoundLayer> group, con
   return result;
 }
 
-at::Tensor Forward::run(uint32_t first, uint32_t count, LayerParts parts, at::Tensor x,
-                        const Reads& reads) const {
+Passage<at::Tensor> Forward::run(uint32_t first, uint32_t count, LayerParts parts, at::Tensor x,
+                                 Reads reads) const {
   for (uint32_t layer = first, end = first + count; layer < end;) {
     std::vector<BoundLayer> group;
-    x = x.to(device_of(layer));
+    if (const at::Device device = device_of(layer); x.device() != device) {
+      co_await Pieces::Stop{pieces, &x};
+      x = x.to(device);
+      if (pieces != nullptr) reads(device);  // crosses with x: computing waits for no other device
+      co_await Pieces::Stop{pieces, &x};
+    }
     std::optional<BorrowedRandomState> random;
     if (draws()) random.emplace(outer().device(), device_of(layer));
     const uint32_t next = plan.segment_end(layer, end);
@@ -98,7 +103,12 @@ at::Tensor Forward::run(uint32_t first, uint32_t count, LayerParts parts, at::Te
     x = run_group(layer, std::move(group), x);
     layer = next;
   }
-  return x;
+  if (const at::Device home = outer().device(); x.device() != home) {
+    co_await Pieces::Stop{pieces, &x};
+    x = x.to(home);
+    co_await Pieces::Stop{pieces, &x};
+  }
+  co_return std::move(x);
 }
 
 }  // namespace spillway::trainer

@@ -6,6 +6,8 @@
 #include <map>
 
 #include "trainer/model/layer.h"
+#include "trainer/model/pieces/passage.h"
+#include "trainer/model/pieces/pieces.h"
 #include "trainer/plan/plan.h"
 #include "trainer/residency/activations.h"
 
@@ -32,6 +34,7 @@ struct Forward {
   Weights parameters;
   const Plan& plan;  // what of it is computed again
   bool training = false;
+  Pieces* pieces = nullptr;                               // that it stops between, if any
   std::shared_ptr<ActivationPass> activations = nullptr;  // none: all that is kept stays on the devices
 
   LayerWeights outer() const { return {keys.outer, parameters.slice(0, keys.outer.size())}; }
@@ -41,8 +44,9 @@ struct Forward {
 
   // What a layer's parts read beside x, on its device; asked once a layer, in their order.
   using Reads = std::function<std::vector<at::Tensor>(at::Device)>;
-  // Layers [first, first + count) one after the other, each on its device, as the plan has them.
-  at::Tensor run(uint32_t first, uint32_t count, LayerParts parts, at::Tensor x, const Reads& reads) const;
+  // Layers [first, first + count) one after the other, each on its device, as the plan has them, and back to
+  // the first device.
+  Passage<at::Tensor> run(uint32_t first, uint32_t count, LayerParts parts, at::Tensor x, Reads reads) const;
 
  private:
   BoundLayer bound(uint32_t layer, LayerParts parts, const Reads& reads) const;

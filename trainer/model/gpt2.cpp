@@ -2,6 +2,7 @@
 #include "trainer/model/families.h"
 #include "trainer/model/operators.h"
 #include "trainer/model/parts.h"
+#include "trainer/model/shared_input.h"
 
 namespace spillway::trainer {
 namespace gpt2 {
@@ -48,13 +49,16 @@ Head head_of(const Architecture& model, const LayerWeights& outer, const at::Ten
 
 }  // namespace gpt2
 
-Head gpt2_head(const Forward& forward, const at::Tensor& tokens) {
+Passage<Head> gpt2_head(const Forward& forward, at::Tensor tokens) {
   const LayerWeights outer = forward.outer();
-  at::Tensor x = forward.with_dropout(at::embedding(outer["transformer.wte.weight"], tokens) +
+  TiedWeight words(outer["transformer.wte.weight"], forward.pieces);
+  at::Tensor x = forward.with_dropout(at::embedding(words.next(), tokens) +
                                       outer["transformer.wpe.weight"].narrow(0, 0, tokens.size(1)));
-  const auto nothing = [](at::Device) { return std::vector<at::Tensor>(); };
-  x = forward.run(0, forward.model.layers, gpt2::kLayer, std::move(x), nothing);
-  return gpt2::head_of(forward.model, outer, x.to(outer.device()));
+  const Forward::Reads nothing = [](at::Device) { return std::vector<at::Tensor>(); };
+  x = co_await forward.run(0, forward.model.layers, gpt2::kLayer, std::move(x), nothing);
+  Head head = gpt2::head_of(forward.model, outer, x);
+  if (forward.model.tied_head) head.weight = words.next();
+  co_return std::move(head);
 }
 
 }  // namespace spillway::trainer

@@ -3,6 +3,7 @@
 #include "trainer/model/families.h"
 #include "trainer/model/operators.h"
 #include "trainer/model/parts.h"
+#include "trainer/model/shared_input.h"
 
 namespace spillway::trainer {
 namespace llama {
@@ -46,17 +47,20 @@ Head head_of(const Architecture& model, const LayerWeights& outer, const at::Ten
 
 }  // namespace llama
 
-Head llama_head(const Forward& forward, const at::Tensor& tokens) {
+Passage<Head> llama_head(const Forward& forward, at::Tensor tokens) {
   const Architecture& model = forward.model;
   const LayerWeights outer = forward.outer();
-  at::Tensor x = forward.with_dropout(at::embedding(outer["model.embed_tokens.weight"], tokens));
+  TiedWeight words(outer["model.embed_tokens.weight"], forward.pieces);
+  at::Tensor x = forward.with_dropout(at::embedding(words.next(), tokens));
   Rotation turns = rotation(tokens.size(1), model.head_width, model.rotary_base, outer.device());
-  const auto turns_on = [&](at::Device device) {
+  const Forward::Reads turns_on = [&](at::Device device) {
     turns = {turns.cosine.to(device), turns.sine.to(device)};
     return std::vector<at::Tensor>{turns.cosine, turns.sine};
   };
-  x = forward.run(0, model.layers, llama::kLayer, std::move(x), turns_on);
-  return llama::head_of(model, outer, x.to(outer.device()));
+  x = co_await forward.run(0, model.layers, llama::kLayer, std::move(x), turns_on);
+  Head head = llama::head_of(model, outer, x);
+  if (model.tied_head) head.weight = words.next();
+  co_return std::move(head);
 }
 
 }  // namespace spillway::trainer

@@ -2,22 +2,56 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
+#include <memory>
+
 #include "trainer/model/families.h"
 
 namespace spillway::trainer {
+namespace {
+
+// One stream of random numbers for all parameters, in their order.
+class DrawnValues {
+ public:
+  DrawnValues(std::vector<Parameter> table, uint64_t seed) : table_(std::move(table)), seed_(seed) {}
+
+  at::Tensor at(size_t index) {
+    if (index < next_ || !generator_.defined()) {
+      generator_ = at::make_generator<at::CPUGeneratorImpl>(seed_);
+      next_ = 0;
+    }
+    at::Tensor values;
+    while (next_ <= index) values = draw(table_[next_++]);
+    return values;
+  }
+
+ private:
+  at::Tensor draw(const Parameter& parameter) {
+    at::Tensor values = at::full(parameter.sizes, parameter.mean, at::kFloat);
+    if (parameter.deviation > 0) values.normal_(parameter.mean, parameter.deviation, generator_);
+    return values;
+  }
+
+  const std::vector<Parameter> table_;
+  const uint64_t seed_;
+  at::Generator generator_;
+  size_t next_ = 0;
+};
+
+}  // namespace
 
 Model::Model(const Architecture& architecture)
     : architecture_(architecture), table_(parameter_table(architecture)), keys_(architecture) {}
 
+InitialValues Model::initial_values(uint64_t seed) const {
+  return {table_.size(),
+          [drawn = std::make_shared<DrawnValues>(table_, seed)](size_t index) { return drawn->at(index); }};
+}
+
 std::vector<at::Tensor> Model::initial_parameters(uint64_t seed) const {
-  const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+  const InitialValues values = initial_values(seed);
   std::vector<at::Tensor> all;
-  all.reserve(table_.size());
-  for (const Parameter& parameter : table_) {
-    at::Tensor values = at::full(parameter.sizes, parameter.mean, at::kFloat);
-    if (parameter.deviation > 0) values.normal_(parameter.mean, parameter.deviation, generator);
-    all.push_back(std::move(values));
-  }
+  all.reserve(values.size());
+  for (size_t i = 0; i < values.size(); ++i) all.push_back(values[i]);
   return all;
 }
 
@@ -26,7 +60,7 @@ at::Tensor Model::targets_of(const at::Tensor& rows) const {
   return rows.narrow(1, rows.size(1) - targets, targets);
 }
 
-Head Model::head_of(const Forward& forward, const at::Tensor& rows) const {
+Passage<Head> Model::head_of(const Forward& forward, const at::Tensor& rows) const {
   const at::Tensor tokens = rows.narrow(1, 0, architecture_.context);
   switch (architecture_.family) {
     case Family::kGpt2:
@@ -34,26 +68,46 @@ Head Model::head_of(const Forward& forward, const at::Tensor& rows) const {
     case Family::kLlama:
       return llama_head(forward, tokens);
     case Family::kT5:
-      return t5_head(forward, tokens, targets_of(rows));
+      break;
   }
-  return {};
+  return t5_head(forward, tokens, targets_of(rows));
+}
+
+Forward Model::forward_of(const Weights& parameters, const Plan& plan, bool training,
+                          const std::shared_ptr<ActivationHost>& host) const {
+  Forward forward{architecture_, keys_, parameters, plan, training};
+  if (host != nullptr && !plan.offload.empty()) forward.activations = std::make_shared<ActivationPass>(host);
+  return forward;
+}
+
+Passage<at::Tensor> Model::loss_of(Forward forward, at::Tensor rows) const {
+  const Head head = co_await head_of(forward, rows);
+  co_return summed_loss(head, targets_of(rows), forward.plan.head_chunks);
+}
+
+Passage<at::Tensor> Model::loss_in_pieces(const Weights& parameters, at::Tensor rows, const Plan& plan,
+                                          Pieces* pieces, const std::shared_ptr<ActivationHost>& host) const {
+  Forward forward = forward_of(parameters, plan, true, host);
+  forward.pieces = pieces;
+  return loss_of(std::move(forward), std::move(rows));
 }
 
 at::Tensor Model::loss_sum(const Weights& parameters, const at::Tensor& rows, const Plan& plan, bool training,
                            const std::shared_ptr<ActivationHost>& host) const {
-  Forward forward{architecture_, keys_, parameters, plan, training};
-  if (host != nullptr && !plan.offload.empty()) forward.activations = std::make_shared<ActivationPass>(host);
-  return summed_loss(head_of(forward, rows), targets_of(rows), plan.head_chunks);
+  return loss_of(forward_of(parameters, plan, training, host), rows).finish();
 }
 
 at::Tensor Model::row_losses(const Weights& parameters, const at::Tensor& rows, const Plan& plan) const {
   const at::NoGradGuard no_grad;
-  return losses_by_row(head_of({architecture_, keys_, parameters, {}, false}, rows), targets_of(rows),
-                       plan.head_chunks);
+  const Plan nothing_again;
+  const Forward forward{architecture_, keys_, parameters, nothing_again};
+  return losses_by_row(head_of(forward, rows).finish(), targets_of(rows), plan.head_chunks);
 }
 
 at::Tensor Model::logits(const Weights& parameters, const at::Tensor& rows) const {
-  return head_of({architecture_, keys_, parameters, {}, false}, rows).logits();
+  const Plan nothing_again;
+  const Forward forward{architecture_, keys_, parameters, nothing_again};
+  return head_of(forward, rows).finish().logits();
 }
 
 }  // namespace spillway::trainer

@@ -12,6 +12,7 @@
 
 #include "trainer/model/forward.h"
 #include "trainer/model/head.h"
+#include "trainer/model/initial_values.h"
 #include "trainer/plan/parameters/parameter_table.h"
 
 namespace spillway::trainer {
@@ -26,21 +27,28 @@ class Model {
   size_t first_of(uint32_t layer) const { return keys_.layers[layer].first; }
   size_t count_of(uint32_t layer) const { return keys_.layers[layer].count; }
 
-  // Weights from `seed` alone, in host memory.
+  // Weights from `seed` alone, in host memory; outlives the model.
+  InitialValues initial_values(uint64_t seed) const;
   std::vector<at::Tensor> initial_parameters(uint64_t seed) const;
 
   // The sum of the cross-entropies of all targets that are no padding. Of the plan counts what is computed
-  // again, and the chunks;
-  // where there is a `host`, also what goes there.
+  // again, and the chunks; where there is a `host`, also what goes there.
   at::Tensor loss_sum(const Weights& parameters, const at::Tensor& rows, const Plan& plan, bool training,
                       const std::shared_ptr<ActivationHost>& host = nullptr) const;
+  // The same in training, as a passage that stops between `pieces`, if there are some. All that it is given
+  // must outlive it, but the rows.
+  Passage<at::Tensor> loss_in_pieces(const Weights& parameters, at::Tensor rows, const Plan& plan,
+                                     Pieces* pieces, const std::shared_ptr<ActivationHost>& host) const;
   // The same for each row, without autograd and dropout: [rows].
   at::Tensor row_losses(const Weights& parameters, const at::Tensor& rows, const Plan& plan) const;
   // [rows, target tokens, vocabulary], without dropout.
   at::Tensor logits(const Weights& parameters, const at::Tensor& rows) const;
 
  private:
-  Head head_of(const Forward& forward, const at::Tensor& rows) const;
+  Forward forward_of(const Weights& parameters, const Plan& plan, bool training,
+                     const std::shared_ptr<ActivationHost>& host) const;
+  Passage<at::Tensor> loss_of(Forward forward, at::Tensor rows) const;
+  Passage<Head> head_of(const Forward& forward, const at::Tensor& rows) const;
   at::Tensor targets_of(const at::Tensor& rows) const;  // [rows, target tokens]
 
   const Architecture architecture_;

@@ -24,20 +24,20 @@ class Fork : public torch::autograd::Function<Fork> {
 
 }  // namespace
 
-SharedInput::SharedInput(at::Tensor value) : rest_(std::move(value)) {}
+SharedInput::SharedInput(at::Tensor value, Pieces* pieces) : pieces_(pieces), rest_(std::move(value)) {
+  if (pieces_ != nullptr) pieces_->share(this);
+}
 
-at::Tensor SharedInput::take(at::Tensor* rest) {
-  if (!rest->requires_grad()) return *rest;
-  variable_list both = Fork::apply(*rest);
-  *rest = std::move(both[1]);
-  return std::move(both[0]);
+SharedInput::~SharedInput() {
+  if (pieces_ != nullptr) pieces_->unshare(this);
 }
 
 at::Tensor SharedInput::for_reader_on(at::Device device) {
-  if (device == rest_.device()) return take(&rest_);
-  const auto [copy, is_new] = copies_.try_emplace(device.index());
-  if (is_new) copy->second = take(&rest_).to(device);
-  return take(&copy->second);
+  rest_ = rest_.to(device);
+  if (!rest_.requires_grad()) return rest_;
+  variable_list both = Fork::apply(rest_);
+  rest_ = std::move(both[1]);
+  return std::move(both[0]);
 }
 
 }  // namespace spillway::trainer

@@ -105,11 +105,11 @@ class Stack {
       : forward_(forward), name_(std::move(name)), first_(first), count_(count) {}
 
   // `padding`: the bias of the sources', or undefined.
-  at::Tensor run(const at::Tensor& embedding, const at::Tensor& tokens, SharedInput* encoded,
-                 const at::Tensor& padding) const {
-    SharedInput bias(position_bias(forward_, name_, tokens.size(1), encoded == nullptr));
-    SharedInput hidden(padding);
-    const auto reads = [&](at::Device device) {
+  Passage<at::Tensor> run(at::Tensor embedding, at::Tensor tokens, SharedInput* encoded,
+                          at::Tensor padding) const {
+    SharedInput bias(position_bias(forward_, name_, tokens.size(1), encoded == nullptr), forward_.pieces);
+    SharedInput hidden(padding, forward_.pieces);
+    const Forward::Reads reads = [&](at::Device device) {
       std::vector<at::Tensor> tensors{bias.for_reader_on(device)};
       if (encoded != nullptr) tensors.push_back(encoded->for_reader_on(device));
       if (padding.defined()) tensors.push_back(hidden.for_reader_on(device));
@@ -117,10 +117,10 @@ class Stack {
     };
     at::Tensor x = forward_.with_dropout(at::embedding(embedding, tokens));
     const LayerParts parts = parts_of(encoded != nullptr, padding.defined());
-    x = forward_.run(first_, count_, parts, std::move(x), reads);
+    x = co_await forward_.run(first_, count_, parts, std::move(x), reads);
     const LayerWeights outer = forward_.outer();
-    return forward_.with_dropout(rms_norm(x.to(outer.device()), outer[name_ + ".final_layer_norm.weight"],
-                                          forward_.model.norm_epsilon));
+    co_return forward_.with_dropout(
+        rms_norm(x, outer[name_ + ".final_layer_norm.weight"], forward_.model.norm_epsilon));
   }
 
  private:
@@ -146,7 +146,8 @@ at::Tensor embeddable(const at::Tensor& tokens, bool padded) {
 
 at::Tensor encoded(const Forward& forward, const at::Tensor& tokens) {
   return Stack(forward, "encoder", 0, forward.model.layers)
-      .run(forward.outer()["shared.weight"], tokens, nullptr, {});
+      .run(forward.outer()["shared.weight"], tokens, nullptr, {})
+      .finish();
 }
 
 Head head_of(const Architecture& model, const LayerWeights& outer, const at::Tensor& x) {
@@ -157,21 +158,23 @@ Head head_of(const Architecture& model, const LayerWeights& outer, const at::Ten
 
 }  // namespace t5
 
-Head t5_head(const Forward& forward, const at::Tensor& tokens, const at::Tensor& targets) {
+Passage<Head> t5_head(const Forward& forward, at::Tensor tokens, at::Tensor targets) {
   const Architecture& model = forward.model;
   const LayerWeights outer = forward.outer();
   const bool padded = model.has_pairs();
-  SharedInput embedding(outer["shared.weight"]);
+  SharedInput embedding(outer["shared.weight"], forward.pieces);
   const at::Tensor padding =
       padded ? padding_bias(tokens, outer["shared.weight"].scalar_type()) : at::Tensor();
-  SharedInput encoded(
-      t5::Stack(forward, "encoder", 0, model.layers)
-          .run(embedding.for_reader_on(outer.device()), t5::embeddable(tokens, padded), nullptr, padding));
-  const at::Tensor decoded = t5::Stack(forward, "decoder", model.layers, model.decoder_layers)
-                                 .run(embedding.for_reader_on(outer.device()),
-                                      t5::embeddable(t5::shifted(targets), padded), &encoded, padding);
-  if (!model.tied_head) return {decoded, outer["lm_head.weight"], padded};
-  return {decoded * t5::head_scale(model), embedding.for_reader_on(outer.device()), padded};
+  const t5::Stack encoder(forward, "encoder", 0, model.layers),
+      decoder(forward, "decoder", model.layers, model.decoder_layers);
+  SharedInput encoded(co_await encoder.run(embedding.for_reader_on(outer.device()),
+                                           t5::embeddable(tokens, padded), nullptr, padding),
+                      forward.pieces);
+  const at::Tensor decoded =
+      co_await decoder.run(embedding.for_reader_on(outer.device()),
+                           t5::embeddable(t5::shifted(targets), padded), &encoded, padding);
+  if (!model.tied_head) co_return Head{decoded, outer["lm_head.weight"], padded};
+  co_return Head{decoded * t5::head_scale(model), embedding.for_reader_on(outer.device()), padded};
 }
 
 }  // namespace spillway::trainer

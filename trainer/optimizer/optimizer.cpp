@@ -9,7 +9,7 @@
 namespace spillway::trainer {
 
 Optimizer::Optimizer(Parameters& parameters, const TrainConfig& train, Place place,
-                     const std::vector<at::Tensor>& initial, NvmeFolder folder)
+                     const InitialValues& initial, NvmeFolder folder)
     : parameters_(parameters),
       train_(train),
       states_(parameters, train.numerics, place, initial, std::move(folder)),

@@ -32,8 +32,8 @@ class Optimizer {
  public:
   // Allocates the states, zero, where `place` says. `initial`: the weights in 32 bits on the host, for the
   // masters.
-  Optimizer(Parameters& parameters, const TrainConfig& train, Place place,
-            const std::vector<at::Tensor>& initial, NvmeFolder folder = {});
+  Optimizer(Parameters& parameters, const TrainConfig& train, Place place, const InitialValues& initial,
+            NvmeFolder folder = {});
 
   // Measures the gradients' norm, for the update of `step`, from 0. `loss_scale`: what the loss was
   // multiplied by.

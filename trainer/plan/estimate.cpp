@@ -9,46 +9,37 @@
 #include "trainer/plan/parameters/parameter_table.h"
 #include "trainer/plan/parameters/weight_storage.h"
 #include "trainer/plan/streams.h"
-#include "trainer/plan/tapes/tapes.h"
+#include "trainer/plan/tapes/dry_runs.h"
 
 namespace spillway::trainer {
-namespace {
 
-TapeHead head_on(Tape* tape, const TapePass& pass) {
-  switch (pass.model.family) {
-    case Family::kGpt2:
-      return gpt2_tape(tape, pass);
-    case Family::kLlama:
-      return llama_tape(tape, pass);
-    case Family::kT5:
-      return t5_tape(tape, pass);
+struct Estimator::Common {
+  Common(const Shape& of, const Machine& on)
+      : shape(of), machine(with_a_device(on)), table(parameter_table(of.model)) {}
+
+  static Machine with_a_device(Machine machine) {
+    machine.devices = std::max(1u, machine.devices);
+    return machine;
   }
-  return {};
-}
 
-// A micro-batch's forward, loss and backward; or an evaluation's forward and losses.
-Memory dry_run(const TapePass& pass, const Machine& machine) {
-  Memory memory(machine);
-  Tape tape(&memory, pass.training ? Tape::Mode::kTrains : Tape::Mode::kEvaluates);
-  tape.on(0, Kind::kInputs);
-  const Architecture& model = pass.model;
-  tape.plain(uint64_t{pass.rows} * model.row_tokens() * TapePass::kTokenId);
-  const Tape::Tensor loss = loss_tape(&tape, pass, head_on(&tape, pass));
-  if (pass.training) tape.backward(loss);
-  return memory;
-}
+  const Shape shape;
+  const Machine machine;
+  const std::vector<Parameter> table;
+  DryRuns runs{machine};
+};
 
-class Counter {
+class Estimator::Counter {
  public:
-  Counter(const Shape& shape, const Plan& plan, const Machine& machine)
-      : shape_(shape),
-        model_(shape.model),
+  Counter(Common& common, const Plan& plan)
+      : runs_(common.runs),
+        shape_(common.shape),
+        model_(shape_.model),
         plan_(plan),
-        machine_(with_a_device(machine)),
+        machine_(common.machine),
         devices_(machine_.devices),
-        micro_batch_(std::clamp(plan.micro_batch, 1u, std::max(1u, shape.batch))),
-        table_(parameter_table(shape.model)),
-        streams_(shape, plan, devices_, table_) {
+        micro_batch_(std::clamp(plan.micro_batch, 1u, std::max(1u, shape_.batch))),
+        table_(common.table),
+        streams_(shape_, plan, devices_, table_) {
     out_.device_peak_bytes.resize(devices_);
     out_.evaluation_peak_bytes.resize(devices_);
   }
@@ -56,24 +47,22 @@ class Counter {
   Estimate count() {
     count_persistent();
     out_.evaluation_peak_bytes = out_.device_peak_bytes;
-    const Memory step = dry_run(pass(micro_batch_, true), machine_);
-    const Memory evaluation = dry_run(pass(plan_.evaluation_batch, false), machine_);
+    const Memory& step = runs_.of(pass(micro_batch_, true));
+    const std::vector<uint64_t> more = of_more_in_flight(step);
+    const Memory& evaluation = runs_.of(pass(plan_.evaluation_batch, false));
     for (uint32_t device = 0; device < devices_; ++device) {
       for (size_t kind = 0; kind < kKinds; ++kind)
         add(name_of(static_cast<Kind>(kind)), device, step.at_peak(device)[kind]);
+      add("other micro-batches under way", device, more[device]);
+      out_.device_seconds.push_back(step.busy(device));
       out_.evaluation_peak_bytes[device] += evaluation.peak(device);
     }
     add_on_host("activations", step.host_bytes());
-    count_time(step.time());
+    count_time(step);
     return std::move(out_);
   }
 
  private:
-  static Machine with_a_device(Machine machine) {
-    machine.devices = std::max(1u, machine.devices);
-    return machine;
-  }
-
   TapePass pass(uint32_t rows, bool training) const {
     TapePass pass{model_, plan_, rows, devices_, training, machine_.workspace_bytes};
     pass.precision = shape_.numerics.precision;
@@ -137,25 +126,58 @@ class Counter {
     if (share.file_bytes > 0) out_.items.push_back({"optimizer state", 0, false, share.file_bytes, true});
   }
 
+  // What micro-batches hold that are under way beside one at its peak. They are a piece of the forward, or of
+  // the backward, apart (trainer/step/pipeline.h), and the one in front is first in each slot. So what a
+  // piece keeps is held by no more of them than there are pieces from there to the last and back, and the
+  // last one's, the head's, by one. A tied head's gradient waits for that of the embedding.
+  std::vector<uint64_t> of_more_in_flight(const Memory& step) const {
+    std::vector<uint64_t> more(devices_), before(devices_);
+    const uint32_t most = in_flight(plan_, shape_.batch), last = uint32_t(step.kept().size());
+    for (uint32_t piece = 0; piece < last; ++piece) {
+      const std::vector<uint64_t>& kept = step.kept()[piece];
+      const uint32_t others = std::min(most, 2 * (last - piece)) - 1;
+      for (uint32_t device = 0; device < devices_; ++device) {
+        if (kept[device] > before[device]) more[device] += others * (kept[device] - before[device]);
+        before[device] = kept[device];
+      }
+    }
+    if (model_.tied_head && last > 0)
+      more[0] +=
+          (std::min(most, last) - 1) * uint64_t{model_.vocabulary} * model_.width * pass(1, true).number();
+    return more;
+  }
+
+  // By how much a step is shorter because devices compute at the same time.
+  double overlap(const Memory& step) const {
+    const double count = micro_batches(plan_, shape_.batch), most = in_flight(plan_, shape_.batch),
+                 way = step.time().seconds();
+    if (most < 2 || way <= 0) return 1;
+    const double slowest = *std::ranges::max_element(out_.device_seconds);
+    const double pipelined = way + (count - 1) * std::max(slowest, way / most);
+    return std::min(1.0,
+                    std::max(pipelined, count * step.launches() * machine_.launch_seconds) / (count * way));
+  }
+
   // Of all micro-batches: equal ones, and one of the rows that are left.
-  void count_time(const StepTime& micro_batch) {
+  void count_time(const Memory& step) {
     const uint32_t batch = std::max(1u, shape_.batch), left = batch % micro_batch_;
     const uint32_t whole = batch / micro_batch_;
-    add_time(micro_batch, whole);
-    if (left > 0) add_time(dry_run(pass(left, true), machine_).time(), 1);
+    const double share = overlap(step);
+    add_time(step.time(), whole, share);
+    if (left > 0) add_time(runs_.of(pass(left, true)).time(), 1, share);
     count_optimizer();
     out_.time.streamed = streams_.of_passes(whole + (left > 0 ? 1 : 0)).seconds(machine_);
     out_.time.host_link += streams_.of_update().seconds(machine_);
     out_.step_us = static_cast<uint64_t>(1e6 * out_.time.seconds());
   }
 
-  void add_time(const StepTime& part, double times) {
-    out_.time.compute += times * part.compute;
-    out_.time.memory += times * part.memory;
-    out_.time.launches += times * part.launches;
-    out_.time.host_link += times * part.host_link;
-    out_.time.peer_link += times * part.peer_link;
-    out_.time.overlapped += times * part.overlapped;
+  void add_time(const StepTime& part, double times, double share) {
+    out_.time.compute += times * share * part.compute;
+    out_.time.memory += times * share * part.memory;
+    out_.time.launches += times * share * part.launches;
+    out_.time.host_link += times * share * part.host_link;
+    out_.time.peer_link += times * share * part.peer_link;
+    out_.time.overlapped += times * share * part.overlapped;
     out_.time.operations += times * part.operations;
   }
 
@@ -190,21 +212,38 @@ class Counter {
     out_.time.nvme = std::max(0.0, disk - std::max(link, out_.time.optimizer));
   }
 
+  DryRuns& runs_;
   const Shape& shape_;
   const Architecture& model_;
   const Plan& plan_;
-  const Machine machine_;
+  const Machine& machine_;
   const uint32_t devices_, micro_batch_;
-  const std::vector<Parameter> table_;
+  const std::vector<Parameter>& table_;
   const LayerStreams streams_;
   uint64_t states_ = 0;  // bytes of what the optimizer keeps
   Estimate out_;
 };
 
-}  // namespace
+uint32_t micro_batches(const Plan& plan, uint32_t batch) {
+  const uint32_t rows = std::max(1u, batch), size = std::clamp(plan.micro_batch, 1u, rows);
+  return (rows + size - 1) / size;
+}
+
+uint32_t in_flight(const Plan& plan, uint32_t batch) {
+  return plan.streams() ? 1 : std::clamp(plan.pipeline, 1u, micro_batches(plan, batch));
+}
 
 Estimate estimate(const Shape& shape, const Plan& plan, const Machine& machine) {
-  return Counter(shape, plan, machine).count();
+  return Estimator(shape, machine).of(plan);
+}
+
+Estimator::Estimator(const Shape& shape, const Machine& machine)
+    : common_(std::make_unique<Common>(shape, machine)) {}
+
+Estimator::~Estimator() = default;
+
+Estimate Estimator::of(const Plan& plan) {
+  return Counter(*common_, plan).count();
 }
 
 const char* StepTime::limit() const {

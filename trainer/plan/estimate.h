@@ -14,11 +14,17 @@
 // gradients live on the host a pass takes as long as it, or their copies, would. Copies of activations run
 // beside it: what it waits for them is added. The link has its rate in both directions at once.
 //
+// With several micro-batches under way devices compute at the same time. The first micro-batch passes through
+// all of them; each further one comes after the slowest device's share of one, or after the way through all
+// divided by the number that may be under way, whichever is longer (with as many as there are equal devices:
+// Huang et al., "GPipe", 2019, section 2.3). One thread of the host launches for all devices.
+//
 // Thread-safety: pure functions. Errors: none; a plan that names a missing device counts on the last one.
 // Units: bytes, seconds where no name says otherwise.
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -56,11 +62,19 @@ struct Machine {
   uint64_t nvme_least_bytes = kLeastOnNvme;  // of a parameter's states that go there
   uint64_t device_bytes = 0;                 // that the run may use of each device; 0: any number
   uint64_t host_bytes = 0;                   // and of the host
-  bool host_is_apart = true;                 // false: the device is the CPU, whose memory is the host's
+  std::vector<uint64_t>
+      device_limits{};        // where devices may use different amounts; beyond its end, `device_bytes`
+  bool host_is_apart = true;  // false: the device is the CPU, whose memory is the host's
+
+  // 0: any number.
+  uint64_t limit_of(uint32_t device) const {
+    return device < device_limits.size() ? device_limits[device] : device_bytes;
+  }
 };
 
 // Where the time of a step goes, in seconds. The first three and `optimizer` are a device's; what another
-// part hides is in none. `streamed` overlaps with the first three: a step takes the longer of the two.
+// part hides is in none. `streamed` overlaps with the first three: a step takes the longer of the two. Where
+// devices compute at the same time, each part is as much shorter as the whole.
 struct StepTime {
   double compute = 0;   // operators whose arithmetic takes longest
   double memory = 0;    // ... whose reads and writes do
@@ -97,10 +111,29 @@ struct Estimate {
   uint64_t host_bytes = 0;
   uint64_t nvme_bytes = 0;
   StepTime time;
+  std::vector<double> device_seconds;  // that each is busy in a micro-batch
   uint64_t step_us = 0;
   std::string to_text() const;  // a table for people
 };
 
 Estimate estimate(const Shape& shape, const Plan& plan, const Machine& machine);
+
+// The same for many plans of one shape: what several have in common is counted once. One thread.
+class Estimator {
+ public:
+  Estimator(const Shape& shape, const Machine& machine);
+  ~Estimator();
+  Estimate of(const Plan& plan);
+
+ private:
+  struct Common;
+  class Counter;
+  const std::unique_ptr<Common> common_;
+};
+
+// Of a step of `batch` rows.
+uint32_t micro_batches(const Plan& plan, uint32_t batch);
+// That are under way at a time: no more than there are, and one where layers pass to the host and back.
+uint32_t in_flight(const Plan& plan, uint32_t batch);
 
 }  // namespace spillway::trainer

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "trainer/plan/choices.h"
+#include "trainer/plan/device_map.h"
 #include "trainer/plan/estimate.h"
 #include "trainer/plan/plan.h"
 
@@ -38,25 +39,28 @@ bool more_offload(Plan* plan, const Shape& shape) {
   return plan->offload.size() > have;
 }
 
-bool to_second_device(Plan* plan, const Shape& shape, const Machine& machine) {
-  if (machine.devices < 2 || shape.layers() < 2 || !plan->placement.empty()) return false;
-  for (uint32_t layer = shape.layers() - shape.layers() / 2; layer < shape.layers(); ++layer)
-    plan->placement[layer] = 1;
-  return true;
-}
-
 bool halve(uint32_t* batch) {
   if (*batch < 2) return false;
   *batch = (*batch + 1) / 2;
   return true;
 }
 
-// A bit-exact move costs the failed micro-batch, any other the whole step.
-uint64_t redo_us(const Move& move, const Shape& shape, const Estimate& now) {
+// By halves, as far as it takes to free something.
+bool shorten_pipeline(Plan* plan, const Shape& shape, const Machine& machine) {
+  const std::vector<uint64_t> now = estimate(shape, *plan, machine).device_peak_bytes;
+  plan->pipeline = in_flight(*plan, shape.batch);
+  while (halve(&plan->pipeline))
+    if (estimate(shape, *plan, machine).device_peak_bytes != now) return true;
+  return false;
+}
+
+// A bit-exact move costs the micro-batches under way, any other the whole step.
+uint64_t redo_us(const Move& move, const Plan& from, const Shape& shape, const Estimate& now) {
   if (move.kind == MoveKind::kSplitEvaluation) return 0;
   if (move.guarantee != Guarantee::kBitExact) return now.step_us;
   const uint64_t batch = std::max(1u, shape.batch);
-  return now.step_us * std::min<uint64_t>(move.to.micro_batch, batch) / batch;
+  const uint64_t rows = uint64_t{from.micro_batch} * in_flight(from, shape.batch);
+  return now.step_us * std::min(rows, batch) / batch;
 }
 
 // Where these free nothing, they would only cost: no other move comes after them, or a device has room for
@@ -64,7 +68,7 @@ uint64_t redo_us(const Move& move, const Shape& shape, const Estimate& now) {
 bool only_adds(MoveKind kind) {
   return kind == MoveKind::kRecomputeSegments || kind == MoveKind::kChunkHead ||
          kind == MoveKind::kParametersToHost || kind == MoveKind::kGradientsToHost ||
-         kind == MoveKind::kOffloadActivations;
+         kind == MoveKind::kOffloadActivations || kind == MoveKind::kShortenPipeline;
 }
 
 bool frees(const Estimate& now, const Estimate& then) {
@@ -75,7 +79,7 @@ bool frees(const Estimate& now, const Estimate& then) {
          less_somewhere(now.evaluation_peak_bytes, then.evaluation_peak_bytes);
 }
 
-bool apply(MoveKind kind, Plan* plan, const Shape& shape, const Machine& machine) {
+bool apply(MoveKind kind, Plan* plan, const Shape& shape, const Machine& machine, uint32_t device) {
   switch (kind) {
     case MoveKind::kRecompute:
       return more_recompute(plan, &Plan::recompute, shape);
@@ -96,8 +100,10 @@ bool apply(MoveKind kind, Plan* plan, const Shape& shape, const Machine& machine
     // From the host it would free nothing of a device.
     case MoveKind::kOptimizerToNvme:
       return std::exchange(plan->optimizer, Place::kNvme) == Place::kDevice;
-    case MoveKind::kLayersToSecondDevice:
-      return to_second_device(plan, shape, machine);
+    case MoveKind::kShiftLayers:
+      return shift_layers(plan, shape, machine, device);
+    case MoveKind::kShortenPipeline:
+      return shorten_pipeline(plan, shape, machine);
     case MoveKind::kChunkHead:
       return chunk_head(plan, shape.model);
     case MoveKind::kSplitMicroBatch:
@@ -143,8 +149,10 @@ const char* name_of(MoveKind kind) {
       return "gradients_to_host";
     case MoveKind::kOptimizerToNvme:
       return "optimizer_to_nvme";
-    case MoveKind::kLayersToSecondDevice:
-      return "layers_to_second_device";
+    case MoveKind::kShiftLayers:
+      return "shift_layers";
+    case MoveKind::kShortenPipeline:
+      return "shorten_pipeline";
     case MoveKind::kChunkHead:
       return "chunk_head";
     case MoveKind::kSplitMicroBatch:
@@ -166,20 +174,24 @@ Guarantee guarantee_of(MoveKind kind) {
   }
 }
 
-std::vector<Move> neighbours(const Plan& plan, const Shape& shape, const Machine& machine, Guarantee floor) {
+std::vector<Move> neighbours(const Plan& plan, const Shape& shape, const Machine& machine, Guarantee floor,
+                             uint32_t device) {
   const Plan from = normalised(plan);
   const Estimate now = estimate(shape, from, machine);
+  const size_t short_one = std::min<size_t>(device, now.device_peak_bytes.size() - 1);
   std::vector<Move> moves;
   for (const MoveKind kind : kMoveKinds) {
     Move move{.kind = kind, .to = from, .name = name_of(kind), .guarantee = guarantee_of(kind)};
-    if (move.guarantee > floor || !apply(kind, &move.to, shape, machine)) continue;
+    if (move.guarantee > floor || !apply(kind, &move.to, shape, machine, device)) continue;
+    move.to = normalised(move.to);
     const Estimate then = estimate(shape, move.to, machine);
-    move.bytes_freed = less(now.device_peak_bytes[0], then.device_peak_bytes[0]);
-    move.evaluation_bytes_freed = less(now.evaluation_peak_bytes[0], then.evaluation_peak_bytes[0]);
+    move.bytes_freed = less(now.device_peak_bytes[short_one], then.device_peak_bytes[short_one]);
+    move.evaluation_bytes_freed =
+        less(now.evaluation_peak_bytes[short_one], then.evaluation_peak_bytes[short_one]);
     if (only_adds(kind) && !frees(now, then)) continue;
     // Where all that would go there stays on the host, the move is that to the host.
     if (kind == MoveKind::kOptimizerToNvme && then.nvme_bytes == 0) continue;
-    move.cost_us = redo_us(move, shape, now) + less(then.step_us, now.step_us);
+    move.cost_us = redo_us(move, from, shape, now) + less(then.step_us, now.step_us);
     moves.push_back(std::move(move));
   }
   std::stable_sort(moves.begin(), moves.end(), [](const Move& a, const Move& b) {

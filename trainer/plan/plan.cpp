@@ -87,6 +87,7 @@ std::string to_string(const Plan& plan) {
   if (plan.parameters == Place::kHost) text += " parameters=host";
   if (plan.gradients == Place::kHost) text += " gradients=host";
   if (!plan.offload.empty()) text += " offload=" + runs_of(plan.offload);
+  if (plan.pipeline != 1) text += " pipeline=" + std::to_string(plan.pipeline);
   return text;
 }
 
@@ -113,7 +114,8 @@ std::string to_toml(const Plan& plan) {
          "\nrecompute_mlp = " + list_of(plan.recompute_mlp) +
          "\nrecompute_segment = " + std::to_string(plan.recompute_segment) +
          "\nhead_chunks = " + std::to_string(plan.head_chunks) + place("parameters", plan.parameters) +
-         place("gradients", plan.gradients) + "\noffload = " + list_of(plan.offload) + "\n";
+         place("gradients", plan.gradients) + "\noffload = " + list_of(plan.offload) +
+         "\npipeline = " + std::to_string(plan.pipeline) + "\n";
 }
 
 Plan normalised(Plan plan) {
@@ -122,6 +124,7 @@ Plan normalised(Plan plan) {
     plan.recompute_attention.erase(layer), plan.recompute_mlp.erase(layer);
   const auto layers = static_cast<uint32_t>(plan.recompute.size());
   plan.recompute_segment = std::clamp(plan.recompute_segment, 1u, std::max(1u, layers));
+  if (plan.streams()) plan.pipeline = 1;
   return plan;
 }
 
@@ -139,6 +142,7 @@ Plan join(const Plan& a, const Plan& b) {
   both.head_chunks = std::max(a.head_chunks, b.head_chunks);
   both.parameters = std::max(a.parameters, b.parameters);
   both.gradients = std::max(a.gradients, b.gradients);
+  both.pipeline = std::min(a.pipeline, b.pipeline);
   for (const auto& [layer, device] : b.placement) {
     if (device == 0) continue;
     uint32_t& highest = both.placement[layer];

@@ -54,10 +54,17 @@ struct Plan {
   // Layers of which the host has what they keep for the backward, until it comes to them. Of a segment the
   // first layer counts.
   std::set<uint32_t> offload{};
+  // Micro-batches that are under way at a time, so that devices do not wait in turn; at least 1.
+  uint32_t pipeline = 1;
 
   bool operator==(const Plan&) const = default;
   uint32_t device_of(uint32_t layer) const;
   bool recomputes(uint32_t layer, Part part) const;  // alone, or with its layer
+  // Whether layers' weights, gradients or activations pass to the host and back. Their order is then that of
+  // one micro-batch after the other, and `pipeline` is 1.
+  bool streams() const {
+    return parameters != Place::kDevice || gradients != Place::kDevice || !offload.empty();
+  }
   // Of layers [layer, end), computed together, of a model of so many: the last of all keep theirs, because
   // their backward begins at once.
   bool offloads(uint32_t layer, uint32_t end, uint32_t layers) const;
@@ -77,20 +84,21 @@ uint64_t hash(const Plan& plan);
 std::string to_toml(const Plan& plan);
 // A TOML document whose keys are a plan's: micro_batch, evaluation_batch, recompute ("none", "all", the
 // number of first layers, or a list of layers), recompute_attention and recompute_mlp (the same),
-// recompute_segment, optimizer ("device", "host" or "nvme"), devices (one index a layer),
-// head_chunks, parameters and gradients ("device" or "host"), offload (as recompute).
+// recompute_segment, optimizer ("device", "host" or "nvme"), devices ("first", a list with one index a layer,
+// or a table of each device's layers), head_chunks, parameters and gradients ("device" or "host"), offload
+// (as recompute), pipeline.
 // `layers` bounds them. Keys that are absent keep the value that they have in `defaults`.
 std::optional<Plan> parse_plan(std::string_view toml, uint32_t layers, const Plan& defaults,
                                std::string* error);
 
 // The plan that every rank can follow when each proposes one: the smallest micro-batches, the unions of
 // recompute and offload, the slower place of each kind of state, for each layer the highest device, the most
-// chunks.
-// Commutative, associative and idempotent.
+// chunks, the fewest micro-batches under way. Commutative, associative and idempotent.
 Plan join(const Plan& a, const Plan& b);
 
 // Equality of what this returns means sameness: a layer on device 0 is not named, one that is computed again
-// as a whole is not named for its parts, and a segment has no more layers than there are of those.
+// as a whole is not named for its parts, a segment has no more layers than there are of those, and one
+// micro-batch is under way where layers pass to the host and back.
 Plan normalised(Plan plan);
 
 enum class MoveKind : uint8_t {
@@ -103,17 +111,18 @@ enum class MoveKind : uint8_t {
   kOptimizerToNvme,
   kParametersToHost,
   kGradientsToHost,
-  kLayersToSecondDevice,
+  kShiftLayers,
+  kShortenPipeline,
   kChunkHead,
   kSplitMicroBatch,
   kSplitEvaluation
 };
 inline constexpr MoveKind kMoveKinds[] = {
-    MoveKind::kRecomputeMlp,         MoveKind::kRecomputeAttention, MoveKind::kRecompute,
-    MoveKind::kRecomputeSegments,    MoveKind::kOffloadActivations, MoveKind::kOptimizerToHost,
-    MoveKind::kOptimizerToNvme,      MoveKind::kParametersToHost,   MoveKind::kGradientsToHost,
-    MoveKind::kLayersToSecondDevice, MoveKind::kChunkHead,          MoveKind::kSplitMicroBatch,
-    MoveKind::kSplitEvaluation};
+    MoveKind::kRecomputeMlp,      MoveKind::kRecomputeAttention, MoveKind::kRecompute,
+    MoveKind::kRecomputeSegments, MoveKind::kOffloadActivations, MoveKind::kOptimizerToHost,
+    MoveKind::kOptimizerToNvme,   MoveKind::kParametersToHost,   MoveKind::kGradientsToHost,
+    MoveKind::kShiftLayers,       MoveKind::kShortenPipeline,    MoveKind::kChunkHead,
+    MoveKind::kSplitMicroBatch,   MoveKind::kSplitEvaluation};
 const char* name_of(MoveKind kind);
 Guarantee guarantee_of(MoveKind kind);
 
@@ -122,13 +131,14 @@ struct Move {
   Plan to;
   std::string name;
   Guarantee guarantee{};
-  uint64_t bytes_freed = 0;  // predicted, of device 0's peak; 0 for a move that only helps the evaluation
-  uint64_t evaluation_bytes_freed = 0;  // predicted, of device 0's peak while evaluating
+  uint64_t bytes_freed = 0;  // predicted, of the device's peak; 0 for a move that only helps the evaluation
+  uint64_t evaluation_bytes_freed = 0;  // predicted, of the device's peak while evaluating
   uint64_t cost_us = 0;  // predicted: what is redone now, and what a step takes longer from here on
 };
 
-// The plans one move away, cheapest first (ties by guarantee, then by kind), none weaker than `floor`. Empty
-// when there is nothing left to do.
-std::vector<Move> neighbours(const Plan& plan, const Shape& shape, const Machine& machine, Guarantee floor);
+// The plans one move away when `device` is short of memory, cheapest first (ties by guarantee, then by kind),
+// none weaker than `floor`. Empty when there is nothing left to do.
+std::vector<Move> neighbours(const Plan& plan, const Shape& shape, const Machine& machine, Guarantee floor,
+                             uint32_t device = 0);
 
 }  // namespace spillway::trainer

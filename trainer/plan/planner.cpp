@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <set>
+#include <span>
 #include <string>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include "trainer/plan/choices.h"
 
@@ -90,11 +93,31 @@ std::vector<Plan> heads(const Plan& from, const Shape& shape, const Machine&) {
   return plans;
 }
 
-constexpr PlanAxis kAxes[] = {{host_places}, {placements}, {heads, Guarantee::kNumericallyEqual}};
+// With as many micro-batches under way as devices, or one: by the estimate more are no faster.
+std::vector<Plan> pipelines(const Plan& from, const Shape& shape, const Machine&) {
+  std::set<uint32_t> used{0};
+  for (const auto& [layer, device] : from.placement) used.insert(device);
+  const auto devices = from.streams() ? 1 : uint32_t(used.size());
+  std::vector<Plan> plans;
+  for (const uint32_t most : {devices, 1u}) {
+    Plan plan = from;
+    plan.pipeline = std::min(most, std::max(1u, shape.batch));
+    if (plans.empty() || plan.pipeline < plans.back().pipeline) plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
+constexpr PlanAxis kAxes[] = {
+    {host_places}, {placements}, {pipelines}, {heads, Guarantee::kNumericallyEqual}};
 
 // What may be computed again of a layer, or be kept on the host.
 using Kept = std::set<uint32_t> Plan::*;
 constexpr Kept kKept[] = {&Plan::recompute, &Plan::recompute_mlp, &Plan::recompute_attention, &Plan::offload};
+
+// With several micro-batches under way nothing goes to the host.
+std::span<const Kept> kept_beside(const Plan& plan) {
+  return std::span(kKept).first(std::size(kKept) - (plan.pipeline > 1 ? 1 : 0));
+}
 
 // Of the first layers, because their activations live longest.
 Plan with_recompute(Plan plan, Kept what, uint32_t layers) {
@@ -111,6 +134,7 @@ std::vector<Plan> with_all_recomputed(const Plan& plan, const Shape& shape) {
   if (shape.layers() > 1) plans.push_back(with_recompute(plan, &Plan::recompute, shape.layers() - 1));
   Plan segments = plans[0];
   if (recompute_in_segments(&segments, shape)) plans.push_back(std::move(segments));
+  if (plan.pipeline > 1) return plans;
   plans.push_back(plans[0]);
   plans.back().offload = plans[0].recompute;
   return plans;
@@ -142,8 +166,10 @@ class PlanSearch {
         machine_(machine),
         floor_(floor),
         splits_(floor >= Guarantee::kNumericallyEqual),
+        estimator_(shape, machine),
         from_(with_recompute(from, &Plan::recompute, 0)) {
     from_.placement.clear();
+    from_.pipeline = 1;
     from_.micro_batch = std::clamp(from.micro_batch, 1u, std::max(1u, shape.batch));
   }
 
@@ -178,15 +204,21 @@ class PlanSearch {
   }
 
   // The fastest of one combination. Smaller micro-batches are slower, so it ends where one that recomputes
-  // nothing is too slow.
+  // nothing is too slow. Of several under way there are more then, which may be faster, up to a size.
   void search(const Plan& combination) {
     const std::vector<Plan> plans = batches(combination);
+    const bool slows_down = combination.pipeline == 1;
+    if (slows_down && is_slow(look(plans[0]))) return;
     const uint32_t layers = shape_.layers();
     uint32_t at = first_of(uint32_t(plans.size()), [&](uint32_t i) { return least_fits(plans[i]); });
-    for (; at < plans.size(); ++at) {
-      const double least = look(plans[at]).time.seconds();
-      if (out_.best && least >= out_.best->time.seconds()) return;
-      for (const Kept what : kKept) {
+    for (double before = std::numeric_limits<double>::infinity(); at < plans.size(); ++at) {
+      const Candidate& least = look(plans[at]);
+      const bool is_slower = least.time.seconds() >= std::exchange(before, least.time.seconds());
+      if (is_slow(least)) {
+        if (slows_down || is_slower) return;
+        continue;
+      }
+      for (const Kept what : kept_beside(combination)) {
         const auto with = [&](uint32_t k) -> const Candidate& {
           return look(with_recompute(plans[at], what, k));
         };
@@ -205,8 +237,11 @@ class PlanSearch {
     return std::ranges::any_of(plans, [this](const Plan& least) { return look(least).fits(); });
   }
 
+  bool is_slow(const Candidate& candidate) const {
+    return out_.best && candidate.time.seconds() >= out_.best->time.seconds();
+  }
   void take(const Candidate& candidate) {
-    if (!out_.best || candidate.time.seconds() < out_.best->time.seconds()) out_.best = candidate;
+    if (!is_slow(candidate)) out_.best = candidate;
   }
 
   void list(const Plan& combination) {
@@ -214,18 +249,21 @@ class PlanSearch {
     const auto listed = [&](const auto& with) { list_one(combination, with); };
     for (const uint32_t count : std::set<uint32_t>{0, (layers + 1) / 2, layers})
       listed([&](const Plan& plan) { return with_recompute(plan, &Plan::recompute, count); });
-    for (const Kept part : {&Plan::recompute_mlp, &Plan::recompute_attention, &Plan::offload})
+    for (const Kept part : kept_beside(combination).subspan(1))
       listed([&](const Plan& plan) { return with_recompute(plan, part, layers); });
     for (size_t i = 1; i < with_all_recomputed(combination, shape_).size(); ++i)
       listed([&](const Plan& plan) { return with_all_recomputed(plan, shape_)[i]; });
   }
 
-  // With the largest micro-batch that fits, or the smallest.
+  // With the largest micro-batch that fits, or the smallest; none where the row has a larger one.
   void list_one(const Plan& combination, const std::function<Plan(const Plan&)>& with) {
     const std::vector<Plan> plans = batches(combination);
-    const uint32_t last = uint32_t(plans.size()) - 1;
-    const auto fits = [&](uint32_t i) { return look(with(plans[i])).fits(); };
-    out_.alternatives.push_back(look(with(plans[std::min(first_of(last + 1, fits), last)])));
+    const auto smallest = uint32_t(plans.size()) - 1;
+    uint32_t& last = rows_.try_emplace(techniques_of(with(plans[0])), smallest).first->second;
+    const uint32_t at = first_of(last + 1, [&](uint32_t i) { return look(with(plans[i])).fits(); });
+    if (at > last && last < smallest) return;
+    last = std::min(at, last);
+    out_.alternatives.push_back(look(with(plans[last])));
   }
 
   void rank() {
@@ -240,11 +278,12 @@ class PlanSearch {
     });
   }
 
-  // Equal for plans that differ only in how large batches and chunks are and in how they share the layers
-  // out.
+  // Equal for plans that differ only in how large batches and chunks are, how many are under way, and how
+  // they share the layers out.
   static std::string techniques_of(Plan plan) {
     plan.micro_batch = plan.evaluation_batch = 1;
     plan.head_chunks = std::min(2u, plan.head_chunks);
+    plan.pipeline = std::min(2u, plan.pipeline);
     std::set<uint32_t> devices;
     for (const auto& [layer, device] : plan.placement) devices.insert(device);
     plan.placement.clear();
@@ -257,13 +296,13 @@ class PlanSearch {
     if (!is_new) return found->second;
     Candidate candidate;
     candidate.plan = plan;
-    Estimate needed = estimate(shape_, plan, machine_);
+    Estimate needed = estimator_.of(plan);
     const auto too_large = [&] {
       return lacking(needed.evaluation_peak_bytes) > lacking(needed.device_peak_bytes);
     };
     while (splits_ && candidate.plan.evaluation_batch > 1 && too_large()) {
       candidate.plan.evaluation_batch = (candidate.plan.evaluation_batch + 1) / 2;
-      needed = estimate(shape_, candidate.plan, machine_);
+      needed = estimator_.of(candidate.plan);
     }
     fill(needed, &candidate);
     return found->second = std::move(candidate);
@@ -293,8 +332,10 @@ class PlanSearch {
   const Machine& machine_;
   const Guarantee floor_;
   const bool splits_;
+  Estimator estimator_;
   Plan from_;
   std::unordered_map<std::string, Candidate> seen_;
+  std::unordered_map<std::string, uint32_t> rows_;  // the largest micro-batch that fitted, as its number
   Planned out_;
 };
 

@@ -9,9 +9,10 @@ LayerStreams::LayerStreams(const Shape& shape, const Plan& plan, uint32_t device
     : weights_(plan.parameters == Place::kHost),
       gradients_(plan.gradients == Place::kHost),
       prepares_(shape.numerics.optimizer == OptimizerKind::kAdafactor),
-      layers_(layer_bytes(shape.numerics, table)),
       uses_(devices),
       slots_(devices) {
+  if (!weights_ && !gradients_) return;
+  layers_ = layer_bytes(shape.numerics, table);
   const auto device_of = [&](uint32_t layer) { return std::min(plan.device_of(layer), devices - 1); };
   for (const LayerUse& use : training_uses(shape.model, plan)) uses_[device_of(use.layer)].push_back(use);
   std::vector<Roles> largest(devices);

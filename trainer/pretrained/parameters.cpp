@@ -5,6 +5,16 @@
 #include "trainer/pretrained/weights.h"
 
 namespace spillway::trainer {
+namespace {
+
+at::Tensor read_parameter(const Shards& weights, const Parameter& parameter) {
+  at::Tensor values = at::empty(parameter.sizes, at::kFloat);
+  read_floats(*find_weight(weights, parameter.name),
+              {values.mutable_data_ptr<float>(), static_cast<size_t>(values.numel())});
+  return values;
+}
+
+}  // namespace
 
 std::unique_ptr<Shards> open_weights(const std::string& folder, const Model& model, std::string* error) {
   auto weights = Shards::open(folder, error);
@@ -12,15 +22,16 @@ std::unique_ptr<Shards> open_weights(const std::string& folder, const Model& mod
   return weights;
 }
 
+InitialValues initial_values_of(std::shared_ptr<const Shards> weights, const Model& model) {
+  return {model.table().size(), [weights = std::move(weights), table = model.table()](size_t index) {
+            return read_parameter(*weights, table[index]);
+          }};
+}
+
 std::vector<at::Tensor> parameters_of(const Shards& weights, const Model& model) {
   std::vector<at::Tensor> all;
   all.reserve(model.table().size());
-  for (const Parameter& parameter : model.table()) {
-    at::Tensor values = at::empty(parameter.sizes, at::kFloat);
-    read_floats(*find_weight(weights, parameter.name),
-                {values.mutable_data_ptr<float>(), static_cast<size_t>(values.numel())});
-    all.push_back(std::move(values));
-  }
+  for (const Parameter& parameter : model.table()) all.push_back(read_parameter(weights, parameter));
   return all;
 }
 

@@ -15,6 +15,8 @@ namespace spillway::trainer {
 std::unique_ptr<Shards> open_weights(const std::string& folder, const Model& model, std::string* error);
 // As floats in host memory, in the order of the table. REQUIRES: `weights` were opened for the model.
 std::vector<at::Tensor> parameters_of(const Shards& weights, const Model& model);
+// The same, each read when it is asked for.
+InitialValues initial_values_of(std::shared_ptr<const Shards> weights, const Model& model);
 
 // `values` in the order of the table, on any devices.
 bool save_parameters(const std::string& folder, const Model& model, at::TensorList values,

@@ -29,24 +29,25 @@ spillway_offer PlanMoves::offer(void* context, const spillway_oom* oom) {
   if (oom->device < 0 || static_cast<size_t>(oom->device) >= kDevices) return {0, 0};
   const auto& bytes =
       entry.owner->evaluating_.load(std::memory_order_relaxed) ? entry.evaluation_bytes : entry.bytes;
-  return {bytes[oom->device].load(std::memory_order_relaxed), entry.cost_us.load(std::memory_order_relaxed)};
+  return {bytes[oom->device].load(std::memory_order_relaxed),
+          entry.cost_us[oom->device].load(std::memory_order_relaxed)};
 }
 
 void PlanMoves::update(const Plan& plan) {
-  const Estimate now = estimate(shape_, plan, machine_);
-  const std::vector<Move> moves = neighbours(plan, shape_, machine_, floor_);
+  const auto devices = std::min(kDevices, size_t{std::max(1u, machine_.devices)});
+  for (uint32_t device = 0; device < devices; ++device) update(plan, device);
+}
+
+// A move of one kind may be another one for each device that can be short of memory.
+void PlanMoves::update(const Plan& plan, uint32_t device) {
+  const std::vector<Move> moves = neighbours(plan, shape_, machine_, floor_, device);
   for (size_t i = 0; i < kMoves; ++i) {
     const Move* move = nullptr;
     for (const Move& candidate : moves)
       if (candidate.kind == kMoveKinds[i]) move = &candidate;
-    const Estimate then = move ? estimate(shape_, move->to, machine_) : now;
-    const auto freed = [](uint64_t before, uint64_t after) { return before > after ? before - after : 0; };
-    for (size_t device = 0; device < std::min(kDevices, now.device_peak_bytes.size()); ++device) {
-      entries_[i].bytes[device] = freed(now.device_peak_bytes[device], then.device_peak_bytes[device]);
-      entries_[i].evaluation_bytes[device] =
-          freed(now.evaluation_peak_bytes[device], then.evaluation_peak_bytes[device]);
-    }
-    entries_[i].cost_us = move ? move->cost_us : 0;
+    entries_[i].bytes[device] = move ? move->bytes_freed : 0;
+    entries_[i].evaluation_bytes[device] = move ? move->evaluation_bytes_freed : 0;
+    entries_[i].cost_us[device] = move ? move->cost_us : 0;
   }
 }
 

@@ -29,10 +29,12 @@ class PlanMoves {
   struct Entry {
     PlanMoves* owner = nullptr;
     spillway_strategy_id id = 0;
-    std::atomic<uint64_t> cost_us{0};
+    // By the device that is short of memory.
+    std::array<std::atomic<uint64_t>, kDevices> cost_us{};
     std::array<std::atomic<uint64_t>, kDevices> bytes{}, evaluation_bytes{};  // 0: nothing to offer
   };
 
+  void update(const Plan& plan, uint32_t device);
   static spillway_offer offer(void* context, const spillway_oom* oom);
 
   const Core& core_;

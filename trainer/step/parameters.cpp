@@ -42,7 +42,7 @@ class Parameters::Hook : public torch::autograd::PostAccumulateGradHook {
   const size_t index_;
 };
 
-Parameters::Parameters(std::vector<std::string> names, const std::vector<at::Tensor>& initial,
+Parameters::Parameters(std::vector<std::string> names, const InitialValues& initial,
                        const std::vector<at::Device>& devices, const Numerics& numerics,
                        const std::vector<bool>& in_8_bits, const Residence& residence)
     : names_(std::move(names)),

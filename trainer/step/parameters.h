@@ -20,6 +20,7 @@
 #include <map>
 #include <memory>
 
+#include "trainer/model/initial_values.h"
 #include "trainer/model/weights.h"
 #include "trainer/plan/numerics.h"
 #include "trainer/residency/streamed_layers.h"
@@ -36,7 +37,7 @@ class Parameters {
  public:
   // `initial` in floats on the host; `devices[i]` is where parameter i goes, and `in_8_bits[i]` how it is
   // stored (empty: in floats). Allocates the accumulators.
-  Parameters(std::vector<std::string> names, const std::vector<at::Tensor>& initial,
+  Parameters(std::vector<std::string> names, const InitialValues& initial,
              const std::vector<at::Device>& devices, const Numerics& numerics = {},
              const std::vector<bool>& in_8_bits = {}, const Residence& residence = {});
   Parameters(const Parameters&) = delete;

@@ -2,6 +2,9 @@
 
 #include <ATen/Context.h>
 
+#include <algorithm>
+#include <cstring>
+
 namespace spillway::trainer {
 namespace {
 
@@ -23,6 +26,13 @@ void set_state(at::Device device, const at::Tensor& state) {
 
 void copy_state(at::Device from, at::Device to) {
   if (from != to) set_state(to, state_of(from));
+}
+
+// A GPU's state is a seed and the offset in its stream of numbers, of 64 bits each.
+uint64_t offset_in(const at::Tensor& state) {
+  uint64_t offset = 0;
+  std::memcpy(&offset, state.const_data_ptr<uint8_t>() + sizeof offset, sizeof offset);
+  return offset;
 }
 
 std::vector<at::Device> with_cpu(const std::vector<at::Device>& devices) {
@@ -65,6 +75,30 @@ void RandomState::seed(const std::vector<at::Device>& devices, uint64_t seed) {
 
 void RandomState::restore() const {
   for (size_t i = 0; i < devices_.size(); ++i) set_state(devices_[i], tensors_[i]);
+}
+
+const at::Tensor& RandomState::of_device(at::Device device) const {
+  const auto found = std::ranges::find(devices_, device);
+  TORCH_CHECK(found != devices_.end(), "no random state of ", device);
+  return tensors_[static_cast<size_t>(found - devices_.begin())];
+}
+
+bool RandomState::draws_as(const RandomState& other, at::Device device) const {
+  return at::equal(of_device(device), other.of_device(device));
+}
+
+std::optional<uint64_t> RandomState::distance_from(const RandomState& earlier, at::Device device) const {
+  if (!device.is_cuda()) return std::nullopt;
+  return offset_in(of_device(device)) - offset_in(earlier.of_device(device));
+}
+
+RandomState RandomState::further(at::Device device, uint64_t distance) const {
+  RandomState state = *this;
+  const auto index = static_cast<size_t>(&of_device(device) - tensors_.data());
+  state.tensors_[index] = tensors_[index].clone();
+  const uint64_t offset = offset_in(tensors_[index]) + distance;
+  std::memcpy(state.tensors_[index].mutable_data_ptr<uint8_t>() + sizeof offset, &offset, sizeof offset);
+  return state;
 }
 
 BorrowedRandomState::BorrowedRandomState(at::Device home, at::Device device) : home_(home), device_(device) {

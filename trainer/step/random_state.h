@@ -17,10 +17,18 @@ class RandomState {
   static void seed(const std::vector<at::Device>& devices, uint64_t seed);
 
   void restore() const;
+  // Whether `device` draws the same numbers from both states.
+  bool draws_as(const RandomState& other, at::Device device) const;
+  // How far a GPU's generator went from `earlier` to here; nothing for a CPU's, which can not be set forward.
+  std::optional<uint64_t> distance_from(const RandomState& earlier, at::Device device) const;
+  // REQUIRES: a GPU.
+  RandomState further(at::Device device, uint64_t distance) const;
   const std::vector<at::Device>& devices() const { return devices_; }
   const std::vector<at::Tensor>& tensors() const { return tensors_; }  // the CPU's first
 
  private:
+  const at::Tensor& of_device(at::Device device) const;
+
   std::vector<at::Device> devices_;  // whose generators the tensors are; the CPU first
   std::vector<at::Tensor> tensors_;
 };

@@ -122,7 +122,7 @@ RecoverableStep::Resume RecoverableStep::recover(const Failure& failure, uint64_
                         .reason = failure.text};
   Resume resume = Resume::kNever;
   if (++attempt_ < options_.attempts) {
-    const std::vector<Move> moves = neighbours(plan_, shape_, machine_, options_.floor);
+    const std::vector<Move> moves = neighbours(plan_, shape_, machine_, options_.floor, failure.device);
     while (const Move* move = choose(moves, failure, evaluating)) {
       record.bytes_predicted = bytes_of(*move, evaluating);
       resume = take(*move, failure, step, &record);

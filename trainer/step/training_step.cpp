@@ -2,12 +2,15 @@
 
 #include <c10/cuda/CUDACachingAllocator.h>
 
+#include <charconv>
+#include <cstring>
 #include <numeric>
 #include <stdexcept>
 
 #include "trainer/plan/parameters/weight_storage.h"
 #include "trainer/plan/schedule.h"
 #include "trainer/pretrained/parameters.h"
+#include "trainer/residency/host_tensor.h"
 
 namespace spillway::trainer {
 namespace {
@@ -18,6 +21,18 @@ bool says_out_of_memory(const std::string& text) {
        {"out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "not enough memory"})
     if (text.find(sign) != std::string::npos) return true;
   return false;
+}
+
+// "on device 1" of Spillway's allocator, "GPU 1 has a total capacity" of LibTorch's; else the first one.
+uint32_t device_in(const std::string& text) {
+  for (const std::string_view before : {"on device ", "GPU "}) {
+    const size_t at = text.find(before);
+    if (at == std::string::npos) continue;
+    uint32_t device = 0;
+    const char* const number = text.data() + at + before.size();
+    if (std::from_chars(number, text.data() + text.size(), device).ec == std::errc()) return device;
+  }
+  return 0;
 }
 
 std::vector<std::string> names_of(const Model& model) {
@@ -39,13 +54,13 @@ Residence residence_of(const Model& model, const Plan& plan) {
   return residence;
 }
 
-std::vector<at::Tensor> initial_of(const Config& config) {
+InitialValues initial_of(const Config& config) {
   const Model model(config.model);
-  if (config.pretrained.empty()) return model.initial_parameters(config.train.seed);
+  if (config.pretrained.empty()) return model.initial_values(config.train.seed);
   std::string error;
-  const auto weights = open_weights(config.pretrained, model, &error);
+  std::shared_ptr<const Shards> weights = open_weights(config.pretrained, model, &error);
   if (!weights) throw std::runtime_error(error);
-  return parameters_of(*weights, model);
+  return initial_values_of(std::move(weights), model);
 }
 
 std::vector<at::Device> devices_of(const Model& model, const std::vector<at::Device>& devices,
@@ -64,8 +79,7 @@ TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vect
     : TrainingStep(config, corpus, std::move(devices), plan, core, moves, initial_of(config)) {}
 
 TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vector<at::Device> devices,
-                           const Plan& plan, const Core& core, PlanMoves& moves,
-                           const std::vector<at::Tensor>& initial)
+                           const Plan& plan, const Core& core, PlanMoves& moves, const InitialValues& initial)
     : config_(config),
       examples_(corpus, config.model),
       loader_(
@@ -85,7 +99,9 @@ TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vect
       loss_scale_(config.train.numerics.precision == Precision::kFp16Mixed, config.train.loss_scale,
                   config.train.loss_scale_interval),
       activations_(std::make_shared<ActivationHost>(config.train.offload_least_bytes)),
-      evaluation_rows_(size_t{config.evaluation.windows} * examples_.row_tokens()) {
+      evaluation_rows_(size_t{config.evaluation.windows} * examples_.row_tokens()),
+      queued_batch_(host_tensor({config.train.batch, examples_.row_tokens()}, at::kLong, devices_[0])),
+      pipeline_(devices_, config.model.dropout > 0) {
   RandomState::seed(devices_, config.train.seed);
   const size_t row = examples_.row_tokens();
   for (uint32_t i = 0; i < config.evaluation.windows; ++i)
@@ -113,6 +129,7 @@ std::optional<Failure> TrainingStep::guarded(const char* phase, const std::funct
   enter("");
   if (!failure) return std::nullopt;
   parameters_.settle();
+  failure->device = device_in(failure->text);
   failure->chosen = moves_.kind_of(core_.chosen_move(&failure->incident));
   return failure;
 }
@@ -124,25 +141,29 @@ void TrainingStep::begin(const StepKey& key) {
 void TrainingStep::save_step() {
   step_random_ = RandomState::of(devices_);
   loader_.take(cursor_, &batch_);
+  std::memcpy(queued_batch_.mutable_data_ptr<int64_t>(), batch_.data(), queued_batch_.nbytes());
   targets_ = targets_in(batch_);
+  pipeline_.clear();
+  sums_.clear();
   parameters_.clear_gradients();
 }
 
 void TrainingStep::restore_step() {
+  pipeline_.clear();
+  sums_.clear();
   step_random_.restore();
   parameters_.clear_gradients();
 }
 
-void TrainingStep::save_micro_batch(uint32_t) {
-  micro_batch_random_ = RandomState::of(devices_);
+void TrainingStep::save_micro_batch(uint32_t micro_batch) {
+  pipeline_.save(micro_batch);
 }
-void TrainingStep::restore_micro_batch(uint32_t) {
-  micro_batch_random_.restore();
+void TrainingStep::restore_micro_batch(uint32_t micro_batch) {
+  pipeline_.restore(micro_batch);
 }
 
 uint32_t TrainingStep::micro_batches(const Plan& plan) const {
-  const uint32_t size = std::min(plan.micro_batch, config_.train.batch);
-  return (config_.train.batch + size - 1) / size;
+  return trainer::micro_batches(plan, config_.train.batch);
 }
 
 uint64_t TrainingStep::targets_in(const std::vector<int64_t>& rows) const {
@@ -159,26 +180,50 @@ at::Tensor TrainingStep::rows(const std::vector<int64_t>& tokens, uint32_t first
   return at::from_blob(begin, {count, row}, at::kLong).to(devices_[0]);
 }
 
+std::unique_ptr<MicroBatch> TrainingStep::begin_micro_batch(uint32_t number, const Plan& plan) {
+  const uint32_t size = std::min(plan.micro_batch, config_.train.batch), first = number * size;
+  const at::Tensor rows = queued_batch_.narrow(0, first, std::min(size, config_.train.batch - first))
+                              .to(devices_[0], /*non_blocking=*/true);
+  parameters_.follow(training_uses(config_.model, plan));  // behind it: the link takes copies in their order
+  // By the targets of the whole batch, whatever the split and however many of them a micro-batch has.
+  return std::make_unique<MicroBatch>(number, model_, parameters_.weights(), rows, plan,
+                                      loss_scale_.value() / double(targets_),
+                                      in_flight(plan, config_.train.batch) > 1, activations_);
+}
+
 std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const Plan& plan) {
-  const uint32_t first = micro_batch * std::min(plan.micro_batch, config_.train.batch);
-  const uint32_t count = std::min(plan.micro_batch, config_.train.batch - first);
   micro_batch_count_ = micro_batches(plan);
-  losses_.resize(micro_batch_count_);
-  parameters_.begin_micro_batch(micro_batch);
-  return guarded("forward", [&] {
-    const at::Tensor tokens = rows(batch_, first, count);  // first: the link takes copies in their order
-    parameters_.follow(training_uses(config_.model, plan));
-    const at::Tensor sum = model_.loss_sum(parameters_.weights(), tokens, plan, true, activations_);
-    // By the targets of the whole batch, whatever the split and however many of them a micro-batch has.
-    const at::Tensor scaled = sum * (loss_scale_.value() / double(targets_));
-    losses_[micro_batch] = sum.item().toDouble();
-    enter("backward");
-    torch::autograd::backward({scaled});
-  });
+  sums_.resize(micro_batch_count_);
+  const Pipeline::Run run{.count = micro_batch_count_,
+                          .most = in_flight(plan, config_.train.batch),
+                          .begin =
+                              [&](uint32_t number) {
+                                enter("forward");
+                                return begin_micro_batch(number, plan);
+                              },
+                          .before_backward =
+                              [&](const MicroBatch& one) {
+                                enter("backward");
+                                parameters_.begin_micro_batch(one.number());
+                              }};
+  auto failure = guarded("forward", [&] { sums_[micro_batch] = pipeline_.run(micro_batch, run); });
+  if (failure) pipeline_.drop();
+  return failure;
+}
+
+// Not before the end of a step: it waits for the devices.
+void TrainingStep::collect_losses() {
+  losses_.resize(sums_.size());
+  for (size_t i = 0; i < sums_.size(); ++i) losses_[i] = sums_[i].item().toDouble();
 }
 
 std::optional<Failure> TrainingStep::prepare_commit() {
-  return guarded("optimizer", [&] { optimizer_.prepare(step_, loss_scale_.value()); });
+  auto failure = guarded("optimizer", [&] {
+    collect_losses();
+    optimizer_.prepare(step_, loss_scale_.value());
+  });
+  if (!failure) sums_.clear();
+  return failure;
 }
 
 void TrainingStep::commit() {

@@ -15,6 +15,7 @@
 #include "trainer/runtime/core.h"
 #include "trainer/step/loss_scale.h"
 #include "trainer/step/parameters.h"
+#include "trainer/step/pipeline.h"
 #include "trainer/step/random_state.h"
 #include "trainer/step/recoverable_step.h"
 
@@ -68,11 +69,12 @@ class TrainingStep : public StepProgram {
   const ActivationHost& activations() const { return *activations_; }
 
  private:
-  // `initial` on the host, in floats.
   TrainingStep(const Config& config, const Corpus& corpus, std::vector<at::Device> devices, const Plan& plan,
-               const Core& core, PlanMoves& moves, const std::vector<at::Tensor>& initial);
+               const Core& core, PlanMoves& moves, const InitialValues& initial);
   std::optional<Failure> guarded(const char* phase, const std::function<void()>& work);
   void enter(const char* phase);
+  std::unique_ptr<MicroBatch> begin_micro_batch(uint32_t number, const Plan& plan);
+  void collect_losses();
   at::Tensor rows(const std::vector<int64_t>& tokens, uint32_t first, uint32_t count) const;
   uint64_t targets_in(const std::vector<int64_t>& rows) const;  // without padding
 
@@ -91,9 +93,12 @@ class TrainingStep : public StepProgram {
   uint64_t step_ = 0, cursor_ = 0;
   const char* phase_ = "";
   std::vector<int64_t> batch_, evaluation_rows_;
-  uint64_t targets_ = 0;  // of the batch
-  RandomState step_random_, micro_batch_random_;
-  std::vector<double> losses_;             // sums, by micro-batch
+  uint64_t targets_ = 0;     // of the batch
+  at::Tensor queued_batch_;  // the same, where copies to the device read it
+  RandomState step_random_;
+  Pipeline pipeline_;
+  std::vector<at::Tensor> sums_;  // of the losses, by micro-batch; on the device until the step's end
+  std::vector<double> losses_;    // the same
   std::vector<double> evaluation_losses_;  // sums, by row
   uint32_t micro_batch_count_ = 0;
 };

@@ -1,5 +1,6 @@
 #include "libtorch/kernels/known/operands.h"
 
+#include <c10/core/DeviceGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
@@ -39,6 +40,8 @@ void Operands::charge(const std::vector<c10::IValue>& results) {
   for (const c10::IValue& result : results)
     for_each_tensor(result, [&](const at::Tensor& tensor) { add(tensor, true); });
   if (ranges_.empty()) return;
+  // A default stream's handle is the same on all devices, and means that of the current one.
+  const c10::DeviceGuard guard(c10::Device(c10::kCUDA, device_));
   const CUstream stream = c10::cuda::getCurrentCUDAStream(device_).stream();
   simulator().operate(stream, ranges_.data(), ranges_.size(), operations_);
 }

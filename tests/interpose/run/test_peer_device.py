@@ -5,7 +5,7 @@ import pathlib
 import sys
 import unittest
 
-from case import PROGRAMS, SPILLWAY, USE_SHOWN, Case
+from case import OWN, PROGRAMS, SPILLWAY, USE_SHOWN, Case
 
 
 class PeerDevice(Case):
@@ -144,6 +144,20 @@ print("values", all(bool((block == i).all()) for i, block in enumerate(blocks)))
         self.assertEqual(ended.status, 0, ended.errors)
         self.assertIn("values True", ended.output)
         self.assertRegex(ended.output, r"guests [1-9]", ended.errors + "".join(ended.reports.values()))
+
+
+class TimedDevices(Case):
+    """Operators take their time on the card that they run on, whichever is the current one."""
+
+    def test_cards_compute_at_the_same_time(self):
+        ended = self.simulate(sys.executable, OWN / "timed_devices.py",
+                              card=("--gpus", "2", "--capacity", "8GiB", "--profile", "timed-kernels"))
+        self.assertEqual(ended.status, 0, ended.errors)
+        ms = {name: float(value) for name, value in (line.split() for line in ended.output.splitlines())}
+        self.assertAlmostEqual(ms["second"], ms["first"], delta=0.05 * ms["first"])
+        self.assertLess(ms["both"], 1.1 * ms["first"])
+        over_the_link = 4096 * 4096 * 4 / 250e9 * 1000  # the driver's copy, once
+        self.assertLess(ms["copy"], 1.5 * over_the_link)
 
 
 if __name__ == "__main__":

@@ -46,6 +46,33 @@ TEST(Config, ThePlanIsTheUsersUnlessItIsAutomatic) {
   EXPECT_TRUE(parsed(std::string(kLeast) + "[plan]\nautomatic = true\n").automatic_plan);
 }
 
+TEST(Config, SpreadsLayersByNameWhenTheDevicesAreKnown) {
+  Config config = parsed(std::string(kLeast) + R"([model]
+family = "t5"
+layers = 4
+[plan]
+devices = "even"
+[[plan.schedule]]
+step = 3
+micro_batch = 1
+[[plan.schedule]]
+step = 5
+devices = {"1" = [0, 3], "0" = [1, 2]}
+[[plan.schedule]]
+step = 7
+devices = "first"
+)");
+  config.place_layers({.devices = 2});
+  const DeviceMap even{{2, 1}, {3, 1}, {6, 1}, {7, 1}}, table{{0, 1}, {3, 1}, {4, 1}, {7, 1}};
+  EXPECT_EQ(config.plan.placement, even);
+  EXPECT_EQ(config.schedule.at(3).placement, even) << "as the plan before";
+  EXPECT_EQ(config.schedule.at(5).placement, table) << "of both stacks";
+  EXPECT_TRUE(config.schedule.at(7).placement.empty());
+  EXPECT_THAT(error_of(std::string(kLeast) + "[model]\nfamily = \"t5\"\nlayers = 4\ndecoder_layers = 2\n"
+                                             "[plan]\ndevices = {\"0\" = [0]}\n"),
+              HasSubstr("encoder and decoder alike, which have 4 and 2 layers: write a list"));
+}
+
 TEST(Config, ReadsEverySection) {
   const Config config = parsed(R"(
 [model]

@@ -106,6 +106,13 @@ TEST_F(Gpt2, GivesTheGradientsOfPlainOperationsWithAnExplicitMask) {
   }
 }
 
+TEST_F(Gpt2, AWeightIsTheSameInWhateverOrderTheyAreAskedFor) {
+  const std::vector<at::Tensor> all = model_.initial_parameters(3);
+  const InitialValues one_by_one = model_.initial_values(3);
+  for (const size_t index : {size_t{2}, size_t{0}, all.size() - 1, size_t{1}, size_t{1}})
+    EXPECT_TRUE(at::equal(one_by_one[index], all[index])) << index;
+}
+
 TEST_F(Gpt2, StartsWithSmallWeightsAndSmallerOnesWhereTheyAddToTheResidual) {
   const Model model(small_gpt2(8, 64, 2, 64));
   const std::vector<at::Tensor> initial = model.initial_parameters(5);

@@ -86,7 +86,7 @@ TEST_F(Simulated, EveryRequestFailingUntilLayersMoveToASecondDeviceGivesTheUndis
   config_.recovery.floor = Guarantee::kBitExact;
   config_.plan.recompute = {0, 1};
   config_.plan.optimizer = Place::kHost;
-  expect_served(sweep(Injection::kUntilAMove), "layers_to_second_device");
+  expect_served(sweep(Injection::kUntilAMove), "shift_layers");
 }
 
 TEST_F(Simulated, LayersThatMoveTakeTheirMomentsWithThem) {
@@ -150,7 +150,7 @@ TEST_F(Simulated, SmallerLimitsAreSurvivedByPlansUntilNoneIsLeft) {
     EXPECT_THAT(actions, testing::HasSubstr("recompute"));
     EXPECT_THAT(actions, testing::HasSubstr("split_micro_batch"));
     // Of so small a model the states are little more than the slots for their tiles.
-    EXPECT_THAT(actions, testing::HasSubstr(devices == 2 ? "layers_to_second_device" : "optimizer_to_host"));
+    EXPECT_THAT(actions, testing::HasSubstr(devices == 2 ? "shift_layers" : "optimizer_to_host"));
   }
   EXPECT_EQ(violations(), "");
 }

@@ -66,7 +66,7 @@ class Run {
   void warn_of(const std::string& remark);
   void end(int code, std::string verdict);
 
-  const Config config_;
+  Config config_;  // settled when the devices are known
   const TrainOptions options_;
   RunLog& log_;
   RunHistory& history_;

@@ -86,6 +86,7 @@ Run::Run(const Config& config, const TrainOptions& options, RunLog* log, RunHist
   machine_.nvme_least_bytes = config.run.nvme_least_bytes;
   if (config.run.device == "cuda") machine_.workspace_bytes = at::cuda::getChosenWorkspaceSize();
   apply_limit();
+  config_.place_layers(machine_);
   check_plans();
   check_weights();
   // Last: a run that does not start leaves the files of the one before it alone.

@@ -23,7 +23,7 @@ std::vector<at::Tensor> parts_in(const at::Tensor& bytes, const std::vector<Stat
 }
 
 OptimizerStates::OptimizerStates(const Parameters& parameters, const Numerics& numerics, Place place,
-                                 const std::vector<at::Tensor>& initial, NvmeFolder folder)
+                                 const InitialValues& initial, NvmeFolder folder)
     : parameters_(parameters),
       numerics_(numerics),
       least_on_nvme_(folder.least_bytes),
@@ -37,7 +37,8 @@ OptimizerStates::OptimizerStates(const Parameters& parameters, const Numerics& n
     if (of_[i].place == Place::kNvme) for_nvme.push_back(i);
   }
   reserve_records(for_nvme);
-  for (size_t i = 0; i < of_.size(); ++i) place_initially(i, of_[i].place, initial[i]);
+  for (size_t i = 0; i < of_.size(); ++i)
+    place_initially(i, of_[i].place, numerics.has_master_weights() ? initial[i] : at::Tensor());
   prepare();
 }
 

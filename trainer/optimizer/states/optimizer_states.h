@@ -48,7 +48,7 @@ class OptimizerStates {
 
   // Zero, and masters from `initial`, the weights in 32 bits on the host.
   OptimizerStates(const Parameters& parameters, const Numerics& numerics, Place place,
-                  const std::vector<at::Tensor>& initial, NvmeFolder folder);
+                  const InitialValues& initial, NvmeFolder folder);
 
   size_t size() const { return of_.size(); }
   const Of& of(size_t index) const { return of_[index]; }

@@ -1,4 +1,3 @@
-#include <map>
 #include <utility>
 
 #include "trainer/plan/tapes/operators.h"
@@ -66,18 +65,24 @@ Tensor again(Tape* tape, const TapePass& pass, TapeParts parts, uint32_t count, 
 
 Tape::Tensor run_layers(Tape* tape, const TapePass& pass, uint32_t first, uint32_t count, Tape::Tensor x,
                         const std::vector<Tape::Tensor>& reads, TapeParts parts) {
-  std::map<std::pair<uint32_t, size_t>, Tensor> copies;  // of what is read, by device
   const uint32_t layers = pass.model.all_layers();
+  Tensors last = reads;  // where the last reader read them
+  for (const Tensor read : last) tape->hold(read);
   for (uint32_t layer = first, end = first + count; layer < end;) {
     const uint32_t device = pass.device_of(layer),
                    next = pass.training ? pass.plan.segment_end(layer, end) : layer + 1;
+    if (device != tape->device_of(x)) tape->cross_over();
     Tensors inputs{tape->to(device, x)};
     tape->drop(x);
     for (uint32_t member = layer; member < next; ++member)
-      for (size_t i = 0; i < reads.size(); ++i) {
-        const auto [copy, is_new] = copies.try_emplace({device, i});
-        if (is_new) copy->second = tape->to(device, reads[i]), tape->share(copy->second);
-        inputs.push_back(copy->second);
+      for (Tensor& read : last) {
+        if (tape->device_of(read) != device) {
+          const Tensor copy = tape->to(device, read);
+          tape->drop(read);
+          tape->share(copy);
+          read = copy;
+        }
+        inputs.push_back(read);
       }
     tape->on(device, Kind::kAttention);
     tape->begin_layer();
@@ -91,7 +96,8 @@ Tape::Tensor run_layers(Tape* tape, const TapePass& pass, uint32_t first, uint32
     tape->drop(inputs[0]);
     layer = next;
   }
-  for (const auto& [key, copy] : copies) tape->drop(copy);
+  for (const Tensor read : last) tape->drop(read);
+  if (tape->device_of(x) != 0) tape->cross_over();
   const Tensor home = tape->to(0, x);
   tape->drop(x);
   return home;

@@ -27,18 +27,29 @@ void Memory::free(uint32_t number, Kind kind, uint64_t bytes) {
   devices_[number].now[static_cast<size_t>(kind)] -= bytes;
 }
 
-void Memory::pass(double operations, double bytes, double launches) {
+void Memory::cross_over() {
+  std::vector<uint64_t> alive;
+  for (const Device& device : devices_) alive.push_back(device.alive);
+  kept_.push_back(std::move(alive));
+}
+
+void Memory::pass(uint32_t device, double operations, double bytes, double launches) {
   const double compute = operations / machine_.flops, moved = bytes / machine_.memory_bytes_per_second,
                launched = launches * machine_.launch_seconds;
   time_.operations += operations;
+  launches_ += launches;
+  devices_[device].busy += std::max({compute, moved, launched});
   if (compute >= std::max(moved, launched))
     time_.compute += compute;
   else
     (moved >= launched ? time_.memory : time_.launches) += std::max(moved, launched);
 }
 
-void Memory::cross(double bytes) {
-  time_.peer_link += bytes / machine_.peer_bytes_per_second + machine_.launch_seconds;
+void Memory::cross(uint32_t device, double bytes) {
+  const double seconds = bytes / machine_.peer_bytes_per_second + machine_.launch_seconds;
+  time_.peer_link += seconds;
+  devices_[device].busy += seconds;
+  ++launches_;
 }
 
 Tape::~Tape() {
@@ -87,25 +98,27 @@ void Tape::drop(Tensor tensor) {
 
 void Tape::spend_forward(const Operator& op) {
   if (op.is_done) return;
-  if (op.crosses) return memory_.cross(double(op.output));
+  if (op.crosses) return memory_.cross(device_, double(op.output));
   uint64_t bytes = op.output + op.keeps_more + op.weights;
   for (const Tensor input : op.inputs) bytes += op.gathers ? op.output : tensors_[input].bytes;
   // The scratch of a product is the library's workspace; others write theirs and read it.
   if (op.operations == 0) bytes += 2 * op.scratch;
-  memory_.pass(op.operations, double(bytes), 1);
+  memory_.pass(device_, op.operations, double(bytes), 1);
 }
 
-void Tape::spend_backward(const Operator& op) {
+void Tape::spend_backward(const Recorded& recorded) {
+  const Operator& op = recorded.op;
   if (op.is_done) return;
-  if (op.crosses) return memory_.cross(double(op.output));
+  if (op.crosses) return memory_.cross(recorded.device, double(op.output));
   if (op.passes_gradient && op.weights == 0) return;
   uint64_t bytes = op.output + op.keeps_more + op.weights;
   for (const Tensor kept : op.keeps) bytes += tensors_[kept].bytes;
   for (const Tensor input : op.inputs) bytes += tensors_[input].bytes;
   if (op.operations == 0) bytes += 2 * op.backward_scratch;
   const double gradients = double(op.inputs.size()) + (op.weights ? 1 : 0);
-  memory_.pass(2 * op.operations, double(bytes), gradients);
-  if (op.weights) memory_.pass(0, 3.0 * double(op.weights), 1);  // added to what was accumulated
+  memory_.pass(recorded.device, 2 * op.operations, double(bytes), gradients);
+  if (op.weights)
+    memory_.pass(recorded.device, 0, 3.0 * double(op.weights), 1);  // added to what was accumulated
 }
 
 Tape::Tensor Tape::run(const Operator& op) {
@@ -178,7 +191,7 @@ void Tape::give(Tensor to, size_t buffer) {
     return;
   }
   const size_t before = *entry.gradient;
-  memory_.pass(0, 3.0 * double(entry.bytes), 1);
+  memory_.pass(entry.device, 0, 3.0 * double(entry.bytes), 1);
   // Added in place, unless another reads the first one too.
   if (buffers_[before].readers > 1 || entry.shared) {
     entry.gradient = new_buffer(entry.device, entry.bytes);
@@ -205,7 +218,7 @@ void Tape::undo(const Recorded& recorded) {
   if (gradient && recorded.again) {
     undo_layer(recorded, *gradient);
   } else if (gradient) {
-    spend_backward(op);
+    spend_backward(recorded);
     memory_.allocate(recorded.device, Kind::kWorkspace, op.backward_scratch);
     const std::vector<size_t> made =
         op.gradients_at_once ? recorded.gradients : new_gradients(recorded, gradient);

@@ -47,30 +47,39 @@ class Memory {
   explicit Memory(const Machine& machine) : machine_(machine), devices_(machine.devices) {}
   void allocate(uint32_t device, Kind kind, uint64_t bytes);
   void free(uint32_t device, Kind kind, uint64_t bytes);
+  // The forward goes on on another device: notes what each has kept so far.
+  void cross_over();
+  // What each device has kept at the end of each piece of the forward but the last: pieces, devices.
+  const std::vector<std::vector<uint64_t>>& kept() const { return kept_; }
 
   uint64_t peak(uint32_t device) const { return devices_[device].peak; }
   const Bytes& at_peak(uint32_t device) const { return devices_[device].at_peak; }
 
-  // The time of `launches` kernels that compute `operations` and move `bytes` between them.
-  void pass(double operations, double bytes, double launches);
-  void cross(double bytes);  // from a device to another
+  // The time of `launches` kernels of a device that compute `operations` and move `bytes` between them.
+  void pass(uint32_t device, double operations, double bytes, double launches);
+  void cross(uint32_t device, double bytes);  // from or to another
   // Copies to the host, or back, beside what is computed and behind those before them. Returns when they are
   // done, for `wait_until`.
   double copy_beside(bool to_host, double bytes, double copies);
   void wait_until(double seconds);
   uint64_t host_bytes() const { return host_bytes_; }  // that copies went to
   const StepTime& time() const { return time_; }
+  double busy(uint32_t device) const { return devices_[device].busy; }  // seconds
+  double launches() const { return launches_; }
 
  private:
   struct Device {
     uint64_t alive = 0, peak = 0;
     Bytes now{}, at_peak{};
+    double busy = 0;
   };
   const Machine machine_;
   std::vector<Device> devices_;
+  std::vector<std::vector<uint64_t>> kept_;
   StepTime time_;
   std::array<double, 2> link_free_{};  // when the copies of a direction are done
   uint64_t host_bytes_ = 0;
+  double launches_ = 0;
 };
 
 class Tape {
@@ -114,11 +123,12 @@ class Tape {
   Tensor run(const Operator& op);
   // Time alone, of what stands behind an operator that `is_done`.
   void spend(double operations, uint64_t moved, double launches) {
-    memory_.pass(operations, double(moved), launches);
+    memory_.pass(device_, operations, double(moved), launches);
   }
   Tensor to(uint32_t device, Tensor tensor);                // itself, where it is there
   void hold(Tensor tensor) { ++tensors_[tensor].holders; }  // once more
   void drop(Tensor tensor);
+  void cross_over() { memory_.cross_over(); }
 
   uint64_t bytes(Tensor tensor) const { return tensors_[tensor].bytes; }
   uint32_t device_of(Tensor tensor) const { return tensors_[tensor].device; }
@@ -185,7 +195,7 @@ class Tape {
   void release_buffer(size_t buffer);
   void give(Tensor to, size_t buffer);
   void spend_forward(const Operator& op);
-  void spend_backward(const Operator& op);
+  void spend_backward(const Recorded& recorded);
   std::vector<size_t> new_gradients(const Recorded& recorded, std::optional<size_t> of_output);
   void undo(const Recorded& recorded);
   void undo_layer(const Recorded& recorded, size_t gradient);

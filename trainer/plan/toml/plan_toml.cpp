@@ -1,5 +1,7 @@
 #include "trainer/plan/toml/plan_toml.h"
 
+#include <charconv>
+
 namespace spillway::trainer {
 namespace {
 
@@ -35,17 +37,20 @@ void read_layers(StrictTable& table, const char* key, uint32_t layers, std::set<
   for (uint32_t layer = 0; layer < count; ++layer) out->insert(layer);
 }
 
-void read_devices(StrictTable& table, uint32_t layers, std::map<uint32_t, uint32_t>* out) {
-  const toml::array* list = table.array("devices");
-  if (!list) return;
-  if (list->size() > layers)
-    return table.fail(*list,
+std::string devices_up_to_most() {
+  return "device indices are numbers from 0 to " + std::to_string(kMostDevices - 1);
+}
+
+void read_device_list(StrictTable& table, const toml::array& list, uint32_t layers, DeviceMap* out) {
+  if (list.size() > layers)
+    return table.fail(list,
                       "'devices' names more layers than the model has (" + std::to_string(layers) + ")");
-  std::map<uint32_t, uint32_t> read;
-  for (uint32_t layer = 0; layer < list->size(); ++layer) {
-    const auto device = (*list)[layer].value_exact<int64_t>();
+  DeviceMap read;
+  for (uint32_t layer = 0; layer < list.size(); ++layer) {
+    const auto device = list[layer].value_exact<int64_t>();
     if (!device || *device < 0 || *device >= kMostDevices)
-      return table.fail((*list)[layer], "'devices' must list device indices from 0 on, one a layer");
+      return table.fail(list[layer], "'devices' must list a device for each layer, and has none for layer " +
+                                         std::to_string(layer) + ": " + devices_up_to_most());
     if (*device != 0) read[layer] = static_cast<uint32_t>(*device);
   }
   *out = std::move(read);
@@ -65,9 +70,92 @@ void read_place(StrictTable& table, const char* key, bool may_be_nvme, Place* ou
                  name + "\"");
 }
 
+// A device's layers, as transformers' device_map has them.
+class DeviceTable {
+ public:
+  // Layers of a stack, and how many stacks there are, which are spread alike.
+  DeviceTable(StrictTable& table, uint32_t layers, uint32_t stacks)
+      : table_(table), layers_(layers), stacks_(stacks) {}
+
+  void read(const toml::table& devices, DeviceMap* out) {
+    for (const auto& [key, node] : devices)
+      if (!read_device(key.str(), node)) return;
+    for (uint32_t layer = 0; layer < layers_; ++layer)
+      if (!device_of_.contains(layer))
+        return table_.fail(devices, "'devices' names no device for layer " + std::to_string(layer));
+    out->clear();
+    for (const auto& [layer, device] : device_of_)
+      for (uint32_t stack = 0; stack < stacks_ && device != 0; ++stack)
+        (*out)[stack * layers_ + layer] = device;
+  }
+
+ private:
+  bool fail(const toml::node& where, const std::string& what) {
+    table_.fail(where, what);
+    return false;
+  }
+
+  bool read_device(std::string_view key, const toml::node& node) {
+    uint32_t device = kMostDevices;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), device);
+    if (error != std::errc() || end != key.data() + key.size() || device >= kMostDevices)
+      return fail(node, "'devices' has a device \"" + std::string(key) + "\": " + devices_up_to_most());
+    const toml::array* list = node.as_array();
+    if (list == nullptr)
+      return fail(node, "'devices' must give device " + std::to_string(device) + " a list of layers");
+    for (const toml::node& each : *list)
+      if (!read_layer(each, device)) return false;
+    return true;
+  }
+
+  bool read_layer(const toml::node& node, uint32_t device) {
+    const auto layer = node.value_exact<int64_t>();
+    const std::string here = " on device " + std::to_string(device);
+    if (!layer || *layer < 0 || *layer >= layers_)
+      return fail(node, "'devices' has a layer" + here +
+                            " that the model does not have: they are from 0 to " +
+                            std::to_string(layers_ - 1));
+    const auto [found, is_new] = device_of_.try_emplace(static_cast<uint32_t>(*layer), device);
+    if (is_new) return true;
+    return fail(node, "'devices' has layer " + std::to_string(*layer) + " on device " +
+                          std::to_string(found->second) + " and" + here);
+  }
+
+  StrictTable& table_;
+  const uint32_t layers_, stacks_;
+  DeviceMap device_of_;
+};
+
+void read_device_table(StrictTable& table, const toml::table& devices, uint32_t layers,
+                       uint32_t decoder_layers, DeviceMap* out) {
+  const uint32_t encoder = layers - decoder_layers;
+  if (decoder_layers != 0 && decoder_layers != encoder)
+    return table.fail(devices, "a table of 'devices' spreads encoder and decoder alike, which have " +
+                                   std::to_string(encoder) + " and " + std::to_string(decoder_layers) +
+                                   " layers: write a list with a device for each layer");
+  DeviceTable(table, encoder, decoder_layers != 0 ? 2 : 1).read(devices, out);
+}
+
+void read_devices(StrictTable& table, uint32_t layers, uint32_t decoder_layers, DeviceMap* out,
+                  DeviceSpread* spread) {
+  const toml::node* node = table.node("devices");
+  if (node == nullptr) return;
+  if (spread != nullptr) *spread = DeviceSpread::kGiven;
+  if (const toml::array* list = node->as_array()) return read_device_list(table, *list, layers, out);
+  if (const toml::table* devices = node->as_table())
+    return read_device_table(table, *devices, layers, decoder_layers, out);
+  const std::string word = node->value_exact<std::string>().value_or("");
+  if (word == "first") return out->clear();
+  if (const auto named = spread_of(word); named && spread != nullptr) return void(*spread = *named);
+  table.fail(*node, std::string("'devices' must be \"first\", ") +
+                        (spread != nullptr ? "\"even\", \"balanced\", \"balanced_time\", " : "") +
+                        "a list with a device for each layer, or a table of each device's layers");
+}
+
 }  // namespace
 
-void read_plan(StrictTable& table, uint32_t layers, Plan* plan, bool* automatic_micro_batch) {
+void read_plan(StrictTable& table, uint32_t layers, Plan* plan, const PlanChoices& choices) {
+  bool* const automatic_micro_batch = choices.micro_batch;
   const toml::node* micro_batch = table.node("micro_batch");
   if (automatic_micro_batch != nullptr && micro_batch != nullptr && micro_batch->is_string()) {
     *automatic_micro_batch = micro_batch->value_exact<std::string>() == "auto";
@@ -82,10 +170,11 @@ void read_plan(StrictTable& table, uint32_t layers, Plan* plan, bool* automatic_
   read_layers(table, "recompute_mlp", layers, &plan->recompute_mlp);
   read_layers(table, "offload", layers, &plan->offload);
   table.integer("recompute_segment", &plan->recompute_segment, 1, 1 << 20);
-  read_devices(table, layers, &plan->placement);
+  read_devices(table, layers, choices.decoder_layers, &plan->placement, choices.spread);
   read_place(table, "optimizer", true, &plan->optimizer);
   read_place(table, "parameters", false, &plan->parameters);
   read_place(table, "gradients", false, &plan->gradients);
+  table.integer("pipeline", &plan->pipeline, 1, 1 << 20);
 }
 
 std::optional<Plan> parse_plan(std::string_view toml_text, uint32_t layers, const Plan& defaults,

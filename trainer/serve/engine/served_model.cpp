@@ -63,8 +63,9 @@ at::Tensor ServedModel::logits(std::vector<Segment>* segments, KvCache* cache) c
 Head ServedModel::head_of_text(const at::Tensor& tokens) const {
   const at::NoGradGuard no_grad;
   const at::Tensor on_device = tokens.to(device_);
-  return architecture().family == Family::kGpt2 ? gpt2_head(forward(), on_device)
-                                                : llama_head(forward(), on_device);
+  const Forward whole = forward();
+  return (architecture().family == Family::kGpt2 ? gpt2_head(whole, on_device) : llama_head(whole, on_device))
+      .finish();
 }
 
 }  // namespace spillway::trainer::serve
