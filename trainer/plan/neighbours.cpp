@@ -194,6 +194,11 @@ std::vector<Move> neighbours(const Plan& plan, const Shape& shape, const Machine
     move.cost_us = redo_us(move, from, shape, now) + less(then.step_us, now.step_us);
     moves.push_back(std::move(move));
   }
+  // Layers pass to the host with one micro-batch under way: where fewer help too, that comes before it.
+  const bool shortens = std::ranges::any_of(moves, [](const Move& move) {
+    return move.kind == MoveKind::kShortenPipeline && move.bytes_freed > 0;
+  });
+  if (shortens) std::erase_if(moves, [](const Move& move) { return move.to.streams(); });
   std::stable_sort(moves.begin(), moves.end(), [](const Move& a, const Move& b) {
     return std::tie(a.cost_us, a.guarantee, a.kind) < std::tie(b.cost_us, b.guarantee, b.kind);
   });

@@ -150,8 +150,9 @@ class TimedDevices(Case):
     """Operators take their time on the card that they run on, whichever is the current one."""
 
     def test_cards_compute_at_the_same_time(self):
-        ended = self.simulate(sys.executable, OWN / "timed_devices.py",
-                              card=("--gpus", "2", "--capacity", "8GiB", "--profile", "timed-kernels"))
+        ended = self.simulate(sys.executable, OWN / "devices" / "timed_devices.py",
+                              card=("--gpus", "2", "--capacity", "8GiB", "--profile", "timed-kernels"),
+                              PYTHONPATH=str(OWN))
         self.assertEqual(ended.status, 0, ended.errors)
         ms = {name: float(value) for name, value in (line.split() for line in ended.output.splitlines())}
         self.assertAlmostEqual(ms["second"], ms["first"], delta=0.05 * ms["first"])

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/trainer/small_models.h"
 #include "trainer/plan/device_map.h"
 #include "trainer/plan/planner.h"
@@ -87,6 +89,41 @@ TEST(Pipeline, IsShortenedUntilOneIsLeft) {
       }
   }
   EXPECT_THAT(lengths, testing::ElementsAre(2, 1)) << "more than four are never under way on two devices";
+}
+
+TEST(Pipeline, IsOneWhereLayersPassToTheHost) {
+  const Shape shape{.model = small_gpt2(8, 128, 4, 64), .batch = 8};
+  Plan plan{.micro_batch = 1, .pipeline = 4};
+  plan.placement = device_map_even(shape.model, 2);
+  const auto expect_one = [&](Plan streams, const char* what) {
+    EXPECT_EQ(normalised(streams).pipeline, 1u) << what;
+    EXPECT_EQ(join(plan, streams).pipeline, 1u) << what;
+    EXPECT_EQ(in_flight(streams, shape.batch), 1u) << what;
+    const Estimate given = estimate(shape, streams, {.devices = 2});
+    streams.pipeline = 1;
+    const Estimate alone = estimate(shape, streams, {.devices = 2});
+    EXPECT_EQ(given.device_peak_bytes, alone.device_peak_bytes) << what;
+    EXPECT_EQ(given.step_us, alone.step_us) << what;
+  };
+  Plan parameters = plan, gradients = plan, activations = plan;
+  parameters.parameters = Place::kHost, gradients.gradients = Place::kHost, activations.offload = {0};
+  expect_one(parameters, "parameters"), expect_one(gradients, "gradients"),
+      expect_one(activations, "offload");
+  EXPECT_EQ(normalised(plan).pipeline, 4u);
+}
+
+TEST(Pipeline, IsShortenedBeforeLayersPassToTheHost) {
+  Shape shape{.model = small_gpt2(8, 128, 4, 64), .batch = 8};
+  shape.offload_least_bytes = 1;
+  Plan plan{.micro_batch = 1, .pipeline = 4};
+  plan.placement = device_map_even(shape.model, 2);
+  const auto streams = [&] {
+    return std::ranges::any_of(neighbours(plan, shape, {.devices = 2}, Guarantee::kBitExact),
+                               [](const Move& move) { return move.to.streams(); });
+  };
+  EXPECT_FALSE(streams());
+  plan.pipeline = 1;
+  EXPECT_TRUE(streams());
 }
 
 TEST(Pipeline, IsPlannedWhereDevicesWouldWaitInTurn) {

@@ -35,7 +35,8 @@ class OnDevices : public Simulated {
     return map;
   }
 
-  // A plan for each step: every map, with 1 to 4 micro-batches under way, and each way of recomputing.
+  // A plan for each step: every map, with 1 to 4 micro-batches under way, each way of recomputing, and layers
+  // that pass to the host.
   std::vector<Plan> plans() const {
     const Shape shape = config_.shape();
     const Machine machine{.devices = uint32_t(devices_.size())};
@@ -55,6 +56,7 @@ class OnDevices : public Simulated {
       if (step % 5 == 1) plan.recompute = all, plan.recompute_segment = 2;
       if (step % 5 == 2) plan.recompute = {0};
       if (step % 5 == 3) plan.recompute_mlp = all, plan.recompute_attention = {1};
+      if (step % 5 == 4) plan.parameters = plan.gradients = Place::kHost, plan.offload = {0, 1};
       plans.push_back(normalised(plan));
     }
     return plans;
