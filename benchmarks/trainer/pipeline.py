@@ -59,7 +59,8 @@ def main():
         for pipeline in options.pipelines:
             took = step_ms(build, corpus, cards, [f"plan.devices={options.devices}", f"plan.pipeline={pipeline}"])
             in_turn = in_turn or took
-            print(f"| {cards} | {pipeline} | {took:.1f} | {took / in_turn:.2f} | {one / (cards * took):.0%} |", flush=True)
+            print(f"| {cards} | {pipeline} | {took:.1f} | {took / in_turn:.2f} | {one / (cards * took):.0%} |",
+                  flush=True)
 
 
 if __name__ == "__main__":
