@@ -6,6 +6,7 @@ namespace {
 
 std::vector<LayerBlock::Part> parts_of(const std::vector<at::Tensor*>& tensors) {
   std::vector<LayerBlock::Part> parts;
+  parts.reserve(tensors.size());
   for (const at::Tensor* tensor : tensors) parts.push_back({tensor->sizes().vec(), tensor->scalar_type()});
   return parts;
 }
@@ -85,6 +86,7 @@ void Parameters::settle_on_device(StreamedLayers* streamed, uint32_t layer, cons
   LayerCache& cache = streamed->cache_of(layer);
   cache.synchronise();
   std::vector<at::Tensor> there;
+  there.reserve(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i)
     there.push_back(cache.is_zero(layer) ? at::zeros(tensors[i]->sizes(), tensors[i]->options())
                                          : cache.block(layer).host(i).to(device));
@@ -179,6 +181,7 @@ void Parameters::leave(Walk kind, size_t index) const {
 
 void Parameters::walk(Walk kind, const std::function<void(size_t)>& visit) {
   std::vector<uint32_t> layers;
+  layers.reserve(ranges_.size());
   for (const auto& [layer, range] : ranges_) layers.push_back(layer);
   streamed_gradients_.follow(layers);
   if (kind != Walk::kReadGradients) streamed_values_.follow(layers);
