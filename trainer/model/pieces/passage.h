@@ -10,6 +10,7 @@
 #include <coroutine>
 #include <exception>
 #include <optional>
+#include <stdexcept>
 #include <utility>
 
 namespace spillway::trainer {
@@ -60,7 +61,9 @@ class Passage {
   // REQUIRES: done. Once.
   Value take() {
     if (handle_.promise().error) std::rethrow_exception(std::exchange(handle_.promise().error, nullptr));
-    return *std::exchange(handle_.promise().value, std::nullopt);
+    std::optional<Value> value = std::exchange(handle_.promise().value, std::nullopt);
+    if (!value) throw std::logic_error("a passage that has not ended has no value");
+    return *std::move(value);
   }
   // Of one that never stops.
   Value finish() {

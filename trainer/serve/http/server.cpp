@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdio>
 #include <set>
+#include <tuple>
 
 #include "trainer/serve/http/connection.h"
 
@@ -41,15 +42,15 @@ class Server {
       if (error == asio::error::operation_aborted) co_return;
       if (error || connections_.size() >= options_.most_connections) {
         // Out of descriptors, or too many clients: those that are there go first.
-        socket.close(error);
+        std::ignore = socket.close(error);
         asio::steady_timer pause(io_, std::chrono::milliseconds(20));
         co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
         continue;
       }
-      socket.set_option(asio::ip::tcp::no_delay(true), error);
+      std::ignore = socket.set_option(asio::ip::tcp::no_delay(true), error);
       auto connection = std::make_shared<Connection>(&state_, std::move(socket));
       connections_.insert(connection);
-      asio::co_spawn(io_, connection->run(), [this, connection](std::exception_ptr) {
+      asio::co_spawn(io_, connection->run(), [this, connection](const std::exception_ptr&) {
         connections_.erase(connection);
         stop_if_drained();
       });
@@ -72,7 +73,7 @@ class Server {
   void drain() {
     state_.draining = true;
     error_code ignored;
-    acceptor_.close(ignored);
+    std::ignore = acceptor_.close(ignored);
     for (const auto& connection : connections_) connection->close_when_idle();
     deadline_.expires_after(std::chrono::seconds(options_.drain_seconds));
     deadline_.async_wait([this](error_code error) {
