@@ -2,8 +2,8 @@
 // answers.
 #include <gmock/gmock.h>
 
-#include <nlohmann/json.hpp>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "simulator/cards/cards.h"
