@@ -112,12 +112,7 @@ Block* Arena::put_hole(Block* block, uint64_t freed_order) {
 
 bool Arena::add_segment(AddressRange range) {
   if (segments_.size() == UINT8_MAX) return false;
-  Block* block = slab_.take();
-  block->address = range.begin;
-  block->size = range.bytes();
-  block->tag = 0;
-  block->previous = block->next = nullptr;
-  block->arena = index_;
+  Block* block = slab_.take_whole(range.begin, range.bytes(), index_);
   block->segment = static_cast<uint8_t>(segments_.size());
   block->state = BlockState::kVoid;
   insert_void(block);

@@ -80,6 +80,16 @@ class BlockSlab {
     block->shared = 0;
     return block;
   }
+  // One that is a whole segment of an arena, without a state yet.
+  Block* take_whole(uint64_t address, uint64_t size, uint16_t arena) {
+    Block* block = take();
+    block->address = address;
+    block->size = size;
+    block->tag = 0;
+    block->previous = block->next = nullptr;
+    block->arena = arena;
+    return block;
+  }
   void put(Block* block) {
     block->state = BlockState::kVoid;
     block->size = 0;

@@ -5,12 +5,7 @@
 namespace spillway {
 
 Block* Arena::add_allocation(AddressRange range, uint64_t size, uint64_t requested) {
-  Block* block = slab_.take();
-  block->address = range.begin;
-  block->size = range.bytes();
-  block->tag = 0;
-  block->previous = block->next = nullptr;
-  block->arena = index_;
+  Block* block = slab_.take_whole(range.begin, range.bytes(), index_);
   block->segment = 0;  // nothing asks: there may be more than a block can name
   block->state = BlockState::kHole;
   segments_.push_back({range, block, {}});

@@ -78,10 +78,10 @@ class SimulatedDevice : public ::testing::Test {
   }
 
   // 0 on failure; `status` tells which.
-  uint64_t get(uint64_t bytes, StreamId stream = {}) {
+  uint64_t get(uint64_t bytes, StreamId stream = {}, uint64_t pool = 0) {
     uint64_t address = 0;
     failure.reset();
-    status = allocator->allocate(kDevice, {bytes, stream, 0}, &address, &failure);
+    status = allocator->allocate(kDevice, {bytes, stream, pool}, &address, &failure);
     check();
     return address;
   }

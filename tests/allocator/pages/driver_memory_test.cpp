@@ -19,13 +19,7 @@ class DriverMemoryTest : public SimulatedDevice, public ::testing::WithParamInte
     use_driver_memory(*allocator, GetParam());
   }
 
-  uint64_t get_here(uint64_t bytes, StreamId stream = {}) {
-    uint64_t address = 0;
-    failure.reset();
-    status = allocator->allocate(kDevice, {bytes, stream, pool_}, &address, &failure);
-    check();
-    return address;
-  }
+  uint64_t get_here(uint64_t bytes, StreamId stream = {}) { return get(bytes, stream, pool_); }
 
   void release_pool() {
     if (pool_ == 0) return;

@@ -15,13 +15,7 @@ class SingleHandle : public SimulatedDevice {
     EXPECT_EQ(allocator->set_pool(kDevice, kPool, kPoolSingleHandle), Status::kOk);
   }
 
-  uint64_t get_single(uint64_t bytes, StreamId stream = {}) {
-    uint64_t address = 0;
-    failure.reset();
-    status = allocator->allocate(kDevice, {bytes, stream, kPool}, &address, &failure);
-    check();
-    return address;
-  }
+  uint64_t get_single(uint64_t bytes, StreamId stream = {}) { return get(bytes, stream, kPool); }
 };
 
 TEST_F(SingleHandle, EachIsAnAllocationOfItsOwn) {

@@ -423,37 +423,36 @@ TEST_F(GrowingBack, NeedsRoomOnTheSmallestDevice) {
   EXPECT_NE(trained().plan, config_.plan);
 }
 
-TEST_F(Simulated, MomentsThatDoNotFitAtTheStartBeginOnTheHost) {
+class TightStart : public Simulated {
+ protected:
+  // Two steps with room, and two within the limit, which begin with `place` on the host: the same bits.
+  void expect_on_the_host(Place Plan::* place, uint64_t limit) {
+    const TrainOptions quiet{.resume = "", .stop = nullptr, .quiet = true};
+    config_.train.steps = 2;
+    config_.data.corpus = scratch_.corpus();
+    config_.run.out = scratch_.file("roomy");
+    const Results roomy = train(config_, quiet);
+    EXPECT_EQ(roomy.plan.*place, Place::kDevice);
+    core_.table()->empty_cache(0, SPILLWAY_EVERY_POOL);
+    config_.run.out = scratch_.file("tight");
+    config_.run.limit_bytes = limit;
+    const Results tight = train(config_, quiet);
+    EXPECT_EQ(tight.exit_code, kExitDone) << tight.verdict;
+    EXPECT_EQ(tight.plan.*place, Place::kHost);
+    EXPECT_EQ(tight.weights_hash, roomy.weights_hash);
+  }
+};
+
+// 13 MiB for parameters and gradients, 13 for the moments.
+TEST_F(TightStart, MomentsThatDoNotFitBeginOnTheHost) {
   config_.model = small_gpt2(2, 256, 4, 16);
-  config_.train.steps = 2;
-  config_.data.corpus = scratch_.corpus();
-  config_.run.out = scratch_.file("roomy");
-  const TrainOptions quiet{.resume = "", .stop = nullptr, .quiet = true};
-  const Results roomy = train(config_, quiet);
-  EXPECT_EQ(roomy.plan.optimizer, Place::kDevice);
-  core_.table()->empty_cache(0, SPILLWAY_EVERY_POOL);
-  config_.run.out = scratch_.file("tight");
-  config_.run.limit_bytes = 24 * kMiB;  // 13 for parameters and gradients, 13 for the moments
-  const Results tight = train(config_, quiet);
-  EXPECT_EQ(tight.exit_code, kExitDone) << tight.verdict;
-  EXPECT_EQ(tight.plan.optimizer, Place::kHost);
-  EXPECT_EQ(tight.weights_hash, roomy.weights_hash);
+  expect_on_the_host(&Plan::optimizer, 24 * kMiB);
 }
 
-TEST_F(Simulated, LayersThatDoNotFitAtTheStartBeginOnTheHost) {
+// 6 MiB for each of parameters and gradients, 12 for the moments.
+TEST_F(TightStart, LayersThatDoNotFitBeginOnTheHost) {
   config_.model = small_gpt2(8, 128, 4, 16);
-  config_.train.steps = 2;
-  config_.data.corpus = scratch_.corpus();
-  config_.run.out = scratch_.file("roomy");
-  const TrainOptions quiet{.resume = "", .stop = nullptr, .quiet = true};
-  const Results roomy = train(config_, quiet);
-  core_.table()->empty_cache(0, SPILLWAY_EVERY_POOL);
-  config_.run.out = scratch_.file("tight");
-  config_.run.limit_bytes = 10 * kMiB;  // 6 for each of parameters and gradients, 12 for the moments
-  const Results tight = train(config_, quiet);
-  EXPECT_EQ(tight.exit_code, kExitDone) << tight.verdict;
-  EXPECT_EQ(tight.plan.gradients, Place::kHost);
-  EXPECT_EQ(tight.weights_hash, roomy.weights_hash);
+  expect_on_the_host(&Plan::gradients, 10 * kMiB);
 }
 
 }  // namespace
