@@ -30,7 +30,7 @@ int run(int argc, char** argv) {
   std::string config_path, json_path, device, limit;
   std::vector<std::string> overrides;
   TrainOptions options;
-  app.add_option("--config", config_path, "the run's configuration, TOML")->required();
+  app.add_option("--config", config_path, "the run's configuration, TOML");
   app.add_option("--set", overrides, "section.key=value: overrides a key of the configuration")
       ->allow_extra_args(false);
   app.add_option("--resume", options.resume, "the folder of the checkpoint to go on from");
@@ -40,6 +40,8 @@ int run(int argc, char** argv) {
   app.add_flag("--quiet", options.quiet, "only the table at the end on the console");
   try {
     app.parse(argc, argv);
+    // Behind the parsing, which names an option that is misspelt.
+    if (config_path.empty()) throw CLI::RequiredError("--config");
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitDone : kExitUsage;
   }

@@ -4,12 +4,12 @@
 
 namespace spillway::trainer {
 
-bool RunFiles::make_folder(const std::string& folder, std::string* error) {
+bool RunFiles::make_folder(const std::string& folder, const char* key, std::string* error) {
   std::error_code code;
   std::filesystem::create_directories(folder, code);
   if (std::filesystem::is_directory(folder)) return true;
-  *error =
-      "can not make the folder '" + folder + "' (" + code.message() + "): set run.out to a writable folder";
+  *error = "cannot make the folder '" + folder + "' (" + code.message() + "): set " + key +
+           " to a writable folder";
   return false;
 }
 

@@ -14,7 +14,7 @@ namespace spillway::trainer {
 
 class RunFiles {
  public:
-  static bool make_folder(const std::string& folder, std::string* error);
+  static bool make_folder(const std::string& folder, const char* key, std::string* error);
   // In a folder that exists. `resumed`: continue the files of the run that stopped, else begin them anew.
   bool open(const std::string& folder, bool resumed, std::string* error);
   void loss(uint64_t step, double loss, double gradient_norm);

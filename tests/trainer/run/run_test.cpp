@@ -24,6 +24,7 @@ namespace spillway::trainer {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 class WholeRun : public testing::Test {
  protected:
@@ -322,6 +323,16 @@ TEST_F(WholeRun, SaysWhatKeepsItFromStarting) {
   Config lost = config("b");
   lost.run.out = "/proc/nowhere";
   EXPECT_THAT(train(lost, quiet_).verdict, HasSubstr("set run.out to a writable folder"));
+  EXPECT_THAT(train(config("c", {"run.nvme=/proc/nowhere"}), quiet_).verdict,
+              HasSubstr("set run.nvme to a writable folder"));
+}
+
+TEST_F(WholeRun, SaysThatNothingIsLargeEnoughForTheDisk) {
+  const std::string nothing = "no parameter's states are as large as run.nvme_least";
+  train(config("small", {"plan.optimizer=nvme", "train.steps=1"}), quiet_);
+  EXPECT_THAT(ScratchFolder::read(scratch_.file("small/train.log")), HasSubstr(nothing));
+  train(config("large", {"plan.optimizer=nvme", "train.steps=1", "run.nvme_least=0"}), quiet_);
+  EXPECT_THAT(ScratchFolder::read(scratch_.file("large/train.log")), Not(HasSubstr(nothing)));
 }
 
 TEST_F(WholeRun, LogsAndReportAreOfAllStepsAndChangeNoResult) {

@@ -213,6 +213,11 @@ class HttpClients(unittest.TestCase):
 
     def test_command_line_is_checked(self):
         for arguments, code, word in ((["--model", "/nowhere"], 2, "/nowhere/config.json"),
+                                      ([], 2, "--model is required"),
+                                      (["--modle", "x"], 2, "--modle"),
+                                      (["--model", str(self.model), "--port", "99999"], 2, "99999 not in range"),
+                                      (["generate", "/nowhere.jsonl", "--model", "/nowhere"], 2, "/nowhere.jsonl"),
+                                      (["perplexity", "/nowhere.txt", "--model", "/nowhere"], 2, "/nowhere.txt"),
                                       (["--model", str(self.model), "--blocks", "0", "--dtype", "fp8"], 2, "fp8"),
                                       (["--model", str(self.model), "--cache", "1"], 17, "no room for a cache")):
             done = subprocess.run([BUILD / "bin" / "spillway-serve", "--device", "cpu", *arguments],

@@ -97,7 +97,10 @@ void Run::begin() {
                 double(parameter_count(shape_.model)) / 1e6, corpus_sizes(corpus_, config_.model).c_str(),
                 results_.unigram_entropy, config_.run.device.c_str(), devices_.size());
   const Plan& plan = recoverable_->plan();
-  recorder_.began(plan, text + estimate(shape_, plan, machine_).to_text());
+  const Estimate need = estimate(shape_, plan, machine_);
+  recorder_.began(plan, text + need.to_text());
+  if (plan.optimizer == Place::kNvme && need.nvme_bytes == 0)
+    warn_of("no parameter's states are as large as run.nvme_least: all of them stay on the host");
   history_.begin(shape_, survey_.machine, plan);
 }
 

@@ -70,8 +70,8 @@ Run::Run(const Config& config, const TrainOptions& options, RunLog* log, RunHist
       recorder_(config_, log, history),
       peaks_(core_) {
   std::string error;
-  if (!RunFiles::make_folder(config.run.out, &error)) throw SetupError(error);
-  if (!RunFiles::make_folder(config.nvme_folder(), &error)) throw SetupError(error);
+  if (!RunFiles::make_folder(config.run.out, "run.out", &error)) throw SetupError(error);
+  if (!RunFiles::make_folder(config.nvme_folder(), "run.nvme", &error)) throw SetupError(error);
   // Set even to what it is: this also has MKL keep to it, which otherwise chooses again for each call, and
   // another count of threads rounds differently.
   at::set_num_threads(config.run.threads ? int(config.run.threads) : at::get_num_threads());

@@ -92,8 +92,7 @@ int serve(Options options, const CLI::App& app) {
 
 void add_options(CLI::App* app, Options* options) {
   app->fallthrough();
-  app->add_option("--model", options->model.folder, "a folder of transformers, or of a training's run.save")
-      ->required();
+  app->add_option("--model", options->model.folder, "a folder of transformers, or of a training's run.save");
   app->add_option("--device", options->device, "cuda or cpu")->check(CLI::IsMember({"cuda", "cpu"}));
   app->add_option("--dtype", options->type, "the numbers of weights and cache: fp32, bf16 or fp16")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
@@ -113,7 +112,7 @@ void add_options(CLI::App* app, Options* options) {
 
 void add_server_options(CLI::App* app, Options* all) {
   app->add_option("--host", all->server.host, "the address to listen on");
-  app->add_option("--port", all->server.port, "0: any that is free");
+  app->add_option("--port", all->server.port, "0: any that is free")->check(CLI::Range(0, 65535));
   app->add_option("--name", all->name, "of the model; the folder's if it is left out");
   app->add_option("--max-body", all->server.most_body_bytes, "bytes of a request");
   app->add_option("--max-waiting", all->server.most_waiting, "sequences that may wait; more are refused");
@@ -131,16 +130,20 @@ int run(int argc, char** argv) {
   add_server_options(&app, &options);
   CLI::App* generate = app.add_subcommand("generate", "answers a file of requests, and ends");
   generate->add_option("requests", options.requests, "a request a line, as JSON; -: standard input")
-      ->required();
+      ->required()
+      ->check([](const std::string& path) { return path == "-" ? std::string() : CLI::ExistingFile(path); });
   CLI::App* perplexity = app.add_subcommand("perplexity", "of a text, by strided windows");
   perplexity->add_option("file", options.perplexity.file, "a text, or a file of spillway.tokenize")
-      ->required();
+      ->required()
+      ->check(CLI::ExistingFile);
   perplexity->add_option("--window", options.perplexity.context, "tokens; the context if it is left out");
   perplexity->add_option("--stride", options.perplexity.stride,
                          "tokens; half of the window if it is left out");
   app.require_subcommand(0, 1);
   try {
     app.parse(argc, argv);
+    // Behind the parsing, which names an option that is misspelt.
+    if (options.model.folder.empty()) throw CLI::RequiredError("--model");
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitDone : kExitUsage;
   }
