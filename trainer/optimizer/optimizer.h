@@ -2,7 +2,8 @@
 //
 // `prepare` reads and may allocate; it has no effect on the training and can be repeated. `commit` writes and
 // allocates no device memory: it works in place, in tiles, and uses the gradients (which the step no longer
-// needs) as scratch. What of a tile is not on its device passes through it (tiles/tile_stream.h). The tiles
+// needs) as scratch. Parameters come to their device one layer after the other (Parameters::walk), and the
+// states that are elsewhere pass through it in tiles beside them (tiles/tile_stream.h). The tiles
 // are the same wherever the states lie, so that every place gives the same bits. In mixed precision the
 // master weights are a state like the moments: they are updated in 32 bits, and rounded into the weights that
 // the model computes with. Weights without a master are rounded stochastically, from random bits of (seed,

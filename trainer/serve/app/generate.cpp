@@ -37,7 +37,7 @@ int generate(const std::string& path, const ModelCard& card, Engine* engine) {
   std::ifstream file;
   if (path != "-") file.open(path, std::ios::binary);
   std::istream& in = path == "-" ? std::cin : file;
-  if (!in) return std::fprintf(stderr, "spillway-serve: %s can not be read\n", path.c_str()), kExitUsage;
+  if (!in) return std::fprintf(stderr, "spillway-serve: %s cannot be read\n", path.c_str()), kExitUsage;
   std::deque<Line> lines;  // they stay where they are: the engine's jobs point to them
   for (std::string text; std::getline(in, text);) {
     if (text.empty()) continue;

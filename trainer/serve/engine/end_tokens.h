@@ -1,7 +1,7 @@
 // The tokens that end a text, of 'eos_token_id' in a model's generation_config.json, or else its config.json:
 // a number or a list; those that the vocabulary does not have are left out.
 //
-// Thread-safety: pure but for the files. Errors: none; a file that can not be read has none.
+// Thread-safety: pure but for the files. Errors: none; a file that cannot be read has none.
 #pragma once
 #include <cstdint>
 #include <string>

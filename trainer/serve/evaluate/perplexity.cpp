@@ -60,7 +60,7 @@ std::string read_text(const std::string& path, const Architecture& model, Text* 
              " is a text, and this model's tokens are a tokenizer's: make a file of tokens with python "
              "-m spillway.tokenize";
     std::ifstream in(path, std::ios::binary);
-    if (!in) return path + ": can not be read";
+    if (!in) return path + ": cannot be read";
     const std::string all{std::istreambuf_iterator<char>(in), {}};
     const auto bytes = std::as_bytes(std::span(all));
     text->bytes.assign(bytes.begin(), bytes.end());

@@ -4,7 +4,7 @@
 // SIGTERM or SIGINT drains: no more connections, what runs goes on, for at most `drain_seconds`; a second one
 // ends at once.
 //
-// Thread-safety: one thread. Ownership: owns the engine. Errors: std::system_error where the address can not
+// Thread-safety: one thread. Ownership: owns the engine. Errors: std::system_error where the address cannot
 // be listened on; to clients as JSON of the form that they know.
 #pragma once
 #include <cstdint>
