@@ -1,5 +1,7 @@
 #include "trainer/recovery/plan_moves.h"
 
+#include <algorithm>
+
 namespace spillway::trainer {
 
 PlanMoves::PlanMoves(const Core& core, const Shape& shape, const Machine& machine, Guarantee floor)
@@ -33,18 +35,25 @@ spillway_offer PlanMoves::offer(void* context, const spillway_oom* oom) {
           entry.cost_us[oom->device].load(std::memory_order_relaxed)};
 }
 
-void PlanMoves::update(const Plan& plan) {
+void PlanMoves::update(const Plan& plan, const std::vector<Plan>& refused) {
   const auto devices = std::min(kDevices, size_t{std::max(1u, machine_.devices)});
-  for (uint32_t device = 0; device < devices; ++device) update(plan, device);
+  for (uint32_t device = 0; device < devices; ++device) update(plan, refused, device);
+}
+
+void PlanMoves::offer_nothing() {
+  for (Entry& entry : entries_)
+    for (size_t device = 0; device < kDevices; ++device)
+      entry.bytes[device] = entry.evaluation_bytes[device] = entry.cost_us[device] = 0;
 }
 
 // A move of one kind may be another one for each device that can be short of memory.
-void PlanMoves::update(const Plan& plan, uint32_t device) {
+void PlanMoves::update(const Plan& plan, const std::vector<Plan>& refused, uint32_t device) {
   const std::vector<Move> moves = neighbours(plan, shape_, machine_, floor_, device);
   for (size_t i = 0; i < kMoves; ++i) {
     const Move* move = nullptr;
     for (const Move& candidate : moves)
-      if (candidate.kind == kMoveKinds[i]) move = &candidate;
+      if (candidate.kind == kMoveKinds[i] && std::ranges::find(refused, candidate.to) == refused.end())
+        move = &candidate;
     entries_[i].bytes[device] = move ? move->bytes_freed : 0;
     entries_[i].evaluation_bytes[device] = move ? move->evaluation_bytes_freed : 0;
     entries_[i].cost_us[device] = move ? move->cost_us : 0;

@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <optional>
+#include <vector>
 
 #include "trainer/plan/estimate.h"
 #include "trainer/runtime/core.h"
@@ -20,7 +21,10 @@ class PlanMoves {
   ~PlanMoves();
   PlanMoves(const PlanMoves&) = delete;
 
-  void update(const Plan& plan);
+  // Offers the moves from `plan`, but none to a plan that was refused.
+  void update(const Plan& plan, const std::vector<Plan>& refused = {});
+  // Where nobody would carry a move out.
+  void offer_nothing();
   void evaluating(bool now) { evaluating_.store(now, std::memory_order_relaxed); }
   std::optional<MoveKind> kind_of(spillway_strategy_id id) const;
 
@@ -34,7 +38,7 @@ class PlanMoves {
     std::array<std::atomic<uint64_t>, kDevices> bytes{}, evaluation_bytes{};  // 0: nothing to offer
   };
 
-  void update(const Plan& plan, uint32_t device);
+  void update(const Plan& plan, const std::vector<Plan>& refused, uint32_t device);
   static spillway_offer offer(void* context, const spillway_oom* oom);
 
   const Core& core_;

@@ -36,10 +36,16 @@ std::optional<Failure> RecoverableStep::run_micro_batches(uint32_t* next) {
   return program_.prepare_commit();
 }
 
-StepOutcome RecoverableStep::run(uint64_t step) {
+void RecoverableStep::begin_attempts() {
   attempt_ = 0;
   tried_again_ = false;
+  if (refused_.empty()) return;
   refused_.clear();
+  program_.offer_moves(plan_, refused_);
+}
+
+StepOutcome RecoverableStep::run(uint64_t step) {
+  begin_attempts();
   program_.begin({step, attempt_, hash(plan_)});
   program_.save_step();
   uint32_t next = 0;
@@ -63,9 +69,7 @@ StepOutcome RecoverableStep::run(uint64_t step) {
 }
 
 StepOutcome RecoverableStep::run_evaluation(uint64_t step, Work work, void* context) {
-  attempt_ = 0;
-  tried_again_ = false;
-  refused_.clear();
+  begin_attempts();
   while (const auto failure = work(context, plan_))
     if (recover(*failure, step, true) == Resume::kNever) return StepOutcome::kGaveUp;
   return StepOutcome::kDone;
@@ -88,26 +92,28 @@ const Move* RecoverableStep::choose(const std::vector<Move>& moves, const Failur
   return best;
 }
 
-RecoverableStep::Resume RecoverableStep::take(const Move& move, const Failure& failure, uint64_t step,
-                                              RecoveryRecord* record) {
-  if (const auto refusal = program_.adopt(plan_, move.to)) {
+bool RecoverableStep::take(const Move& move, uint64_t step, Failure* failure, RecoveryRecord* record) {
+  // A failure on the way chooses among the other moves.
+  refused_.push_back(move.to);
+  program_.offer_moves(plan_, refused_);
+  if (auto refusal = program_.adopt(plan_, move.to)) {
     last_failure_ = refusal->text;
-    refused_.push_back(move.to);
+    *failure = std::move(*refusal);
     program_.adopt(move.to, plan_);  // as far as there is room; either place computes the same
-    return Resume::kNever;
+    return false;
   }
-  program_.plan_changed(step, plan_, move.to, failure.incident, move.name);
+  refused_.pop_back();
+  program_.plan_changed(step, plan_, move.to, failure->incident, move.name);
   earlier_.push_back(std::exchange(plan_, move.to));
+  program_.offer_moves(plan_, refused_);
   record->action = move.name;
   record->guarantee = move.guarantee;
   // The split of the evaluation changes no training result.
   if (move.kind != MoveKind::kSplitEvaluation) held_ = std::max(held_, move.guarantee);
-  return move.guarantee == Guarantee::kBitExact || move.kind == MoveKind::kSplitEvaluation
-             ? Resume::kMicroBatch
-             : Resume::kStep;
+  return true;
 }
 
-RecoverableStep::Resume RecoverableStep::recover(const Failure& failure, uint64_t step, bool evaluating) {
+RecoverableStep::Resume RecoverableStep::recover(Failure failure, uint64_t step, bool evaluating) {
   const auto start = std::chrono::steady_clock::now();
   last_failure_ = failure.text;
   quiet_steps_ = 0;
@@ -125,8 +131,11 @@ RecoverableStep::Resume RecoverableStep::recover(const Failure& failure, uint64_
     const std::vector<Move> moves = neighbours(plan_, shape_, machine_, options_.floor, failure.device);
     while (const Move* move = choose(moves, failure, evaluating)) {
       record.bytes_predicted = bytes_of(*move, evaluating);
-      resume = take(*move, failure, step, &record);
-      if (resume != Resume::kNever) break;
+      if (!take(*move, step, &failure, &record)) continue;
+      resume = move->guarantee == Guarantee::kBitExact || move->kind == MoveKind::kSplitEvaluation
+                   ? Resume::kMicroBatch
+                   : Resume::kStep;
+      break;
     }
     if (resume == Resume::kNever && !std::exchange(tried_again_, true)) {
       program_.release_caches();
@@ -144,14 +153,17 @@ RecoverableStep::Resume RecoverableStep::recover(const Failure& failure, uint64_
 bool RecoverableStep::follow(uint64_t step, const Plan& plan, std::string* error) {
   const Plan to = normalised(plan);
   if (to == plan_) return true;
-  if (const auto failure = program_.adopt(plan_, to)) {
+  program_.offer_no_move();
+  const auto failure = program_.adopt(plan_, to);
+  if (failure) {
     *error = failure->text;
     program_.adopt(to, plan_);
-    return false;
+  } else {
+    program_.plan_changed(step, plan_, to, 0, "schedule");
+    plan_ = to;
   }
-  program_.plan_changed(step, plan_, to, 0, "schedule");
-  plan_ = to;
-  return true;
+  program_.offer_moves(plan_, refused_);
+  return !failure;
 }
 
 void RecoverableStep::maybe_grow_back(uint64_t step, uint64_t limit_bytes) {
@@ -170,6 +182,7 @@ void RecoverableStep::maybe_grow_back(uint64_t step, uint64_t limit_bytes) {
   }
   program_.plan_changed(step, plan_, to, 0, "grow_back");
   plan_ = to;
+  program_.offer_moves(plan_, refused_);
   earlier_.pop_back();
   just_grown_ = true;
 }

@@ -62,6 +62,9 @@ class StepProgram {
   virtual void commit() = 0;
   // Moves what the plan places. A failure leaves a state that computes the same, with some tensors moved.
   virtual std::optional<Failure> adopt(const Plan& from, const Plan& to) = 0;
+  // From now on a failure may choose a move from `plan`, but none to a plan that was refused.
+  virtual void offer_moves(const Plan& plan, const std::vector<Plan>& refused) = 0;
+  virtual void offer_no_move() = 0;
   // Frees what can be freed without a plan: caches.
   virtual void release_caches() = 0;
   virtual void plan_changed(uint64_t step, const Plan& from, const Plan& to, uint64_t incident,
@@ -114,8 +117,10 @@ class RecoverableStep {
  private:
   enum class Resume : uint8_t { kMicroBatch, kStep, kNever };
 
-  Resume recover(const Failure& failure, uint64_t step, bool evaluating);
-  Resume take(const Move& move, const Failure& failure, uint64_t step, RecoveryRecord* record);
+  void begin_attempts();
+  Resume recover(Failure failure, uint64_t step, bool evaluating);
+  // False when there was no room to carry it out; then `failure` is that.
+  bool take(const Move& move, uint64_t step, Failure* failure, RecoveryRecord* record);
   const Move* choose(const std::vector<Move>& moves, const Failure& failure, bool evaluating) const;
   std::optional<Failure> run_micro_batches(uint32_t* next);
 

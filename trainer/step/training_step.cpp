@@ -253,6 +253,14 @@ std::optional<Failure> TrainingStep::adopt(const Plan& from, const Plan& to) {
   });
 }
 
+void TrainingStep::offer_moves(const Plan& plan, const std::vector<Plan>& refused) {
+  moves_.update(plan, refused);
+}
+
+void TrainingStep::offer_no_move() {
+  moves_.offer_nothing();
+}
+
 void TrainingStep::release_caches() {
   if (devices_[0].is_cuda()) c10::cuda::CUDACachingAllocator::emptyCache();
 }
@@ -260,7 +268,6 @@ void TrainingStep::release_caches() {
 void TrainingStep::plan_changed(uint64_t step, const Plan& from, const Plan& to, uint64_t incident,
                                 const std::string& reason) {
   core_.plan_changed(step, hash(from), hash(to), incident, reason.c_str());
-  moves_.update(to);
 }
 
 void TrainingStep::begin_evaluation() {

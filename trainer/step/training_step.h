@@ -37,6 +37,8 @@ class TrainingStep : public StepProgram {
   std::optional<Failure> prepare_commit() override;
   void commit() override;
   std::optional<Failure> adopt(const Plan& from, const Plan& to) override;
+  void offer_moves(const Plan& plan, const std::vector<Plan>& refused) override;
+  void offer_no_move() override;
   void release_caches() override;
   void plan_changed(uint64_t step, const Plan& from, const Plan& to, uint64_t incident,
                     const std::string& reason) override;

@@ -23,6 +23,8 @@ class Diary : public StepProgram {
   std::optional<MoveKind> chosen;
   std::vector<std::string> lines;
   int calls = 0, commits = 0;
+  std::optional<Plan> offered_from;
+  size_t refused_moves = 0;
 
   void begin(const StepKey& key) override { lines.push_back("begin " + std::to_string(key.attempt)); }
   void save_step() override { lines.push_back("save"); }
@@ -41,6 +43,11 @@ class Diary : public StepProgram {
   std::optional<Failure> adopt(const Plan&, const Plan&) override {
     return refuses ? std::optional(Failure{"no room to move", "plan", {}, 0}) : std::nullopt;
   }
+  void offer_moves(const Plan& plan, const std::vector<Plan>& refused) override {
+    offered_from = plan;
+    refused_moves = refused.size();
+  }
+  void offer_no_move() override { offered_from.reset(); }
   void release_caches() override { lines.push_back("release"); }
   void plan_changed(uint64_t, const Plan&, const Plan&, uint64_t, const std::string& why) override {
     lines.push_back(why);
@@ -138,6 +145,13 @@ TEST(RecoverableStep, AMoveThatFindsNoRoomIsNotTriedTwiceInAStep) {
   EXPECT_EQ(step.run(0), StepOutcome::kGaveUp);
   EXPECT_EQ(step.plan(), (Plan{.micro_batch = 4}));
   EXPECT_EQ(step.records().size(), 2u) << "try_again, give_up";
+  EXPECT_EQ(diary.offered_from, step.plan());
+  EXPECT_EQ(diary.refused_moves,
+            neighbours(step.plan(), kShape, {.devices = 2}, Guarantee::kNumericallyEqual).size())
+      << "a ladder must not choose one of them again: nobody would carry it out";
+  diary.always = false;
+  EXPECT_EQ(step.run(1), StepOutcome::kDone);
+  EXPECT_EQ(diary.refused_moves, 0u) << "another step may have room";
 }
 
 TEST(RecoverableStep, GrowsBackWithHysteresis) {
