@@ -2,6 +2,7 @@
 
 #include "trainer/model/operators.h"
 #include "trainer/plan/parameters/parameter_table.h"
+#include "trainer/plan/schedule.h"
 #include "trainer/step/random_state.h"
 
 namespace spillway::trainer {
@@ -11,7 +12,7 @@ namespace {
 std::vector<at::Tensor> tensors_that_stay(const std::vector<BoundLayer>& group) {
   std::vector<at::Tensor> stay;
   for (const BoundLayer& layer : group)
-    for (const BoundPart& part : layer.parts) {
+    for (const BoundPart& part : layer) {
       part.weights.append_to(&stay);
       stay.insert(stay.end(), part.reads.begin(), part.reads.end());
     }
@@ -42,13 +43,15 @@ at::Tensor Forward::with_dropout(const at::Tensor& x) const {
 BoundLayer Forward::bound(uint32_t layer, LayerParts parts, const Reads& reads) const {
   const std::vector<at::Tensor> given = reads(device_of(layer));
   auto next = given.begin();
-  BoundLayer result{{}, {parameters.uses(), layer}};
+  BoundLayer result;
+  uint32_t unit = first_unit(model, layer);
   for (const LayerPart& part : parts) {
     const ParameterKeys::Group& group = keys.layers[layer].parts.at(part.part);
-    result.parts.push_back({part.part,
-                            part.function,
-                            {group.keys, parameters.slice(group.first, group.keys.size())},
-                            {next, next + part.reads}});
+    result.push_back({part.part,
+                      part.function,
+                      {group.keys, parameters.slice(group.first, group.keys.size())},
+                      {next, next + part.reads},
+                      {parameters.uses(), unit++}});
     next += part.reads;
   }
   return result;
@@ -56,16 +59,9 @@ BoundLayer Forward::bound(uint32_t layer, LayerParts parts, const Reads& reads) 
 
 at::Tensor Forward::run_parts(uint32_t layer, BoundLayer bound, at::Tensor x) const {
   const LayerSettings settings{&model, training};
-  std::vector<at::Tensor*> inputs{&x};
-  for (BoundPart& part : bound.parts)
-    for (at::Tensor& read : part.reads) inputs.push_back(&read);
-  bound.used.begin(Pass::kForward);
-  end_backward_before(bound.used, inputs);
-  for (const BoundPart& part : bound.parts)
-    x = plan.recomputes(layer, part.part) ? recomputed(settings, x, {{{part}, {}}})
-                                          : trainer::run(settings, part, x);
-  x = begin_backward_behind(bound.used, x);
-  bound.used.end(Pass::kForward);
+  for (BoundPart& part : bound)
+    x = plan.recomputes(layer, part.part) ? recomputed(settings, x, {{std::move(part)}})
+                                          : trainer::run(settings, std::move(part), std::move(x));
   return x;
 }
 

@@ -22,7 +22,7 @@ struct Call : torch::CustomClassHolder {
   variable_list take_tensors(const at::Tensor& x) {
     variable_list tensors{x};
     for (BoundLayer& layer : layers)
-      for (BoundPart& part : layer.parts)
+      for (BoundPart& part : layer)
         for (at::Tensor& read : part.reads) tensors.push_back(std::exchange(read, {}));
     return tensors;
   }
@@ -31,18 +31,15 @@ struct Call : torch::CustomClassHolder {
     at::Tensor x = tensors[0];
     auto next = tensors.begin() + 1;
     for (BoundLayer layer : layers) {
-      for (BoundPart& part : layer.parts)
+      for (BoundPart& part : layer)
         for (at::Tensor& read : part.reads) read = *next++;
       if (layers.size() > 1)
         x = recomputed(settings, x, {std::move(layer)});
       else
-        for (const BoundPart& part : layer.parts) x = run(settings, part, x);
+        for (BoundPart& part : layer) x = run(settings, std::move(part), std::move(x));
     }
     return x;
   }
-
-  // Several are computed again one by one, and each by itself is in use then.
-  UsedLayer used() const { return layers.size() == 1 ? layers[0].used : UsedLayer(); }
 
   LayerSettings settings;
   std::vector<BoundLayer> layers;
@@ -70,16 +67,12 @@ class Recomputed : public torch::autograd::Function<Recomputed> {
     // kernels of attention by whether a gradient is needed, and folds products by it.
     const at::AutoGradMode record(true);
     const KeeperScope nobody(nullptr);
-    call->used().begin(Pass::kForward);
-    at::Tensor output = (*call)(leaves_of(all)).detach();
-    call->used().end(Pass::kForward);
-    return output;
+    return (*call)(leaves_of(all)).detach();
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto call = c10::static_intrusive_pointer_cast<Call>(context->saved_data["call"].toCapsule());
     const variable_list leaves = leaves_of(context->get_saved_variables());
-    call->used().begin(Pass::kBackward);
     at::Tensor output;
     {
       std::optional<RandomStateGuard> random;
@@ -89,7 +82,6 @@ class Recomputed : public torch::autograd::Function<Recomputed> {
       output = (*call)(leaves);
     }
     torch::autograd::backward({output}, {gradients[0]});
-    call->used().end(Pass::kBackward);
     variable_list results;
     for (const at::Tensor& leaf : leaves) results.push_back(leaf.grad());
     results.emplace_back();  // the call has no gradient
@@ -120,9 +112,16 @@ void LayerWeights::append_to(std::vector<at::Tensor>* tensors) const {
   }
 }
 
-at::Tensor run(const LayerSettings& settings, const BoundPart& part, const at::Tensor& x) {
+at::Tensor run(const LayerSettings& settings, BoundPart part, at::Tensor x) {
   const Architecture& model = *settings.model;
-  return x + dropped(part.function(model, part.weights, x, part.reads), model.dropout, settings.training);
+  std::vector<at::Tensor*> inputs{&x};
+  for (at::Tensor& read : part.reads) inputs.push_back(&read);
+  part.used.begin(Pass::kForward);
+  end_backward_before(part.used, inputs);
+  x = x + dropped(part.function(model, part.weights, x, part.reads), model.dropout, settings.training);
+  x = begin_backward_behind(part.used, x);
+  part.used.end(Pass::kForward);
+  return x;
 }
 
 at::Tensor recomputed(const LayerSettings& settings, const at::Tensor& x, std::vector<BoundLayer> layers) {

@@ -58,18 +58,16 @@ struct BoundPart {
   PartFunction function = nullptr;
   LayerWeights weights;
   std::vector<at::Tensor> reads;
+  UsedUnit used;
 };
-struct BoundLayer {
-  std::vector<BoundPart> parts;
-  UsedLayer used;  // of parts alone nobody is told: their layer is in use
-};
+using BoundLayer = std::vector<BoundPart>;
 
 struct LayerSettings {
   const Architecture* model = nullptr;  // must outlive the backward
   bool training = true;
 };
 
-at::Tensor run(const LayerSettings& settings, const BoundPart& part, const at::Tensor& x);
+at::Tensor run(const LayerSettings& settings, BoundPart part, at::Tensor x);
 
 // The same bits as `layers` give one after the other, but only x and what they read are kept. The rest is
 // computed again in the backward, from the random state that the forward had: of several layers first the

@@ -23,29 +23,55 @@ std::vector<Group> groups_of(const Architecture& model, const Plan& plan) {
 
 }  // namespace
 
-std::vector<LayerUse> evaluation_uses(const Architecture& model) {
-  std::vector<LayerUse> uses;
-  for (uint32_t layer = 0; layer < model.all_layers(); ++layer) uses.push_back({layer, false});
+std::vector<Part> parts_of_layer(const Architecture& model, uint32_t layer) {
+  if (model.is_decoder_layer(layer)) return {Part::kAttention, Part::kCrossAttention, Part::kMlp};
+  return {Part::kAttention, Part::kMlp};
+}
+
+uint32_t first_unit(const Architecture& model, uint32_t layer) {
+  uint32_t unit = 0;
+  for (uint32_t before = 0; before < layer; ++before)
+    unit += static_cast<uint32_t>(parts_of_layer(model, before).size());
+  return unit;
+}
+
+std::vector<UnitUse> evaluation_uses(const Architecture& model) {
+  std::vector<UnitUse> uses;
+  const uint32_t all = first_unit(model, model.all_layers());
+  for (uint32_t unit = 0; unit < all; ++unit) uses.push_back({unit, false});
   return uses;
 }
 
-std::vector<LayerUse> training_uses(const Architecture& model, const Plan& plan) {
-  std::vector<LayerUse> uses = evaluation_uses(model);
+std::vector<UnitUse> training_uses(const Architecture& model, const Plan& plan) {
+  std::vector<UnitUse> uses = evaluation_uses(model);
+  const auto forward = [&](uint32_t layer) {
+    for (uint32_t unit = first_unit(model, layer); unit < first_unit(model, layer + 1); ++unit)
+      uses.push_back({unit, false});
+  };
   std::vector<Group> groups = groups_of(model, plan);
   std::ranges::reverse(groups);
   for (const auto& [first, end] : groups) {
     if (end - first > 1)  // the inputs of each come back first
-      for (uint32_t layer = first; layer < end; ++layer) uses.push_back({layer, false});
-    for (uint32_t layer = end; layer-- > first;) uses.push_back({layer, true});
+      for (uint32_t layer = first; layer < end; ++layer) forward(layer);
+    for (uint32_t layer = end; layer-- > first;) {
+      const bool whole = plan.recompute.contains(layer);
+      if (whole) forward(layer);
+      const std::vector<Part> parts = parts_of_layer(model, layer);
+      for (size_t part = parts.size(); part-- > 0;) {
+        const uint32_t unit = first_unit(model, layer) + static_cast<uint32_t>(part);
+        if (!whole && plan.recomputes(layer, parts[part])) uses.push_back({unit, false});
+        uses.push_back({unit, true});
+      }
+    }
   }
   return uses;
 }
 
-std::vector<uint32_t> layers_of(const std::vector<LayerUse>& uses, bool backward_alone) {
-  std::vector<uint32_t> layers;
-  for (const LayerUse& use : uses)
-    if (use.backward || !backward_alone) layers.push_back(use.layer);
-  return layers;
+std::vector<uint32_t> units_in(const std::vector<UnitUse>& uses, bool backward_alone) {
+  std::vector<uint32_t> units;
+  for (const UnitUse& use : uses)
+    if (use.backward || !backward_alone) units.push_back(use.unit);
+  return units;
 }
 
 void UseOrder::move_to(uint32_t layer) {

@@ -1,9 +1,9 @@
-// When a pass uses the weights of its layers, as data: what a device's slots for layers follow.
+// When a pass uses the weights of its layers, as data: what a device's slots follow.
 //
-// With parameters or gradients on the host, a device holds them of a few layers at a time, in slots. A layer
-// comes into a slot before its use, and the next layers into the others meanwhile. The copies of a pass
-// follow from the order of the uses and from the number of slots alone: the estimate counts those that
-// trainer/residency/ makes.
+// With parameters or gradients on the host, a device holds them of a few units at a time, in slots. A unit is
+// a part of a layer. It comes into a slot before its use, and the next units into the others meanwhile. The
+// copies of a pass follow from the order of the uses and from the number of slots alone: the estimate counts
+// those that trainer/residency/ makes.
 //
 // Thread-safety: values and pure functions. Errors: none.
 #pragma once
@@ -14,24 +14,30 @@
 
 namespace spillway::trainer {
 
-// Of weights two: one layer computes and the next one comes. Of gradients a third, so that one goes to the
+// Of weights two: one unit computes and the next one comes. Of gradients a third, so that one goes to the
 // host while another one comes from there.
 inline constexpr uint32_t kWeightSlots = 2, kGradientSlots = 3;
 
-struct LayerUse {
-  uint32_t layer = 0;
-  bool backward = false;  // with its forward before it, where the layer is computed again
-  bool operator==(const LayerUse&) const = default;
+// The parts of a layer in the order of its forward. Each is a unit; their numbers go on from layer to layer.
+std::vector<Part> parts_of_layer(const Architecture& model, uint32_t layer);
+uint32_t first_unit(const Architecture& model, uint32_t layer);
+
+struct UnitUse {
+  uint32_t unit = 0;
+  bool backward = false;
+  bool operator==(const UnitUse&) const = default;
 };
 
-// Of a micro-batch's forward and backward, and of an evaluation's forward.
-std::vector<LayerUse> training_uses(const Architecture& model, const Plan& plan);
-std::vector<LayerUse> evaluation_uses(const Architecture& model);
+// Of a micro-batch's forward and backward, and of an evaluation's forward. What is computed again is used in
+// a forward once more.
+std::vector<UnitUse> training_uses(const Architecture& model, const Plan& plan);
+std::vector<UnitUse> evaluation_uses(const Architecture& model);
 
-// The layers in the order of their uses, or of those in a backward; `layer` decides which are asked for.
-std::vector<uint32_t> layers_of(const std::vector<LayerUse>& uses, bool backward_alone);
+// The units in the order of their uses, or of those in a backward.
+std::vector<uint32_t> units_in(const std::vector<UnitUse>& uses, bool backward_alone);
 
-// A way through an order of uses that begins anew at its end.
+// A way through an order of uses that begins anew at its end. Its members call what is used a layer, whatever
+// comes to a device as one.
 class UseOrder {
  public:
   UseOrder() = default;

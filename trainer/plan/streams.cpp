@@ -12,16 +12,18 @@ LayerStreams::LayerStreams(const Shape& shape, const Plan& plan, uint32_t device
       uses_(devices),
       slots_(devices) {
   if (!weights_ && !gradients_) return;
-  layers_ = layer_bytes(shape.numerics, table);
-  const auto device_of = [&](uint32_t layer) { return std::min(plan.device_of(layer), devices - 1); };
-  for (const LayerUse& use : training_uses(shape.model, plan)) uses_[device_of(use.layer)].push_back(use);
+  units_ = unit_bytes(shape.numerics, table);
+  const auto device_of = [&](uint32_t unit) {
+    return std::min(plan.device_of(units_[unit].layer), devices - 1);
+  };
+  for (const UnitUse& use : training_uses(shape.model, plan)) uses_[device_of(use.unit)].push_back(use);
   std::vector<Roles> largest(devices);
   std::vector<uint32_t> count(devices);
-  for (uint32_t layer = 0; layer < layers_.size(); ++layer) {
-    const LayerBytes& bytes = layers_[layer];
-    Roles& most = largest[device_of(layer)];
+  for (uint32_t unit = 0; unit < units_.size(); ++unit) {
+    const UnitBytes& bytes = units_[unit];
+    Roles& most = largest[device_of(unit)];
     most = {std::max(most.weights, bytes.weights), std::max(most.gradients, bytes.gradients)};
-    ++count[device_of(layer)];
+    ++count[device_of(unit)];
     if (weights_) on_host_.weights += bytes.weights;
     if (gradients_) on_host_.gradients += bytes.gradients;
   }
@@ -32,28 +34,27 @@ LayerStreams::LayerStreams(const Shape& shape, const Plan& plan, uint32_t device
   }
 }
 
-LayerStreams::Copies LayerStreams::of_device(uint32_t micro_batches,
-                                             const std::vector<LayerUse>& uses) const {
+LayerStreams::Copies LayerStreams::of_device(uint32_t micro_batches, const std::vector<UnitUse>& uses) const {
   Copies copies;
   const auto come = [&](uint64_t bytes, uint64_t times) {
     copies.in += times * bytes, copies.count += times;
   };
   if (weights_)
-    for (const uint32_t layer : copied_layers(layers_of(uses, false), kWeightSlots))
-      come(layers_[layer].weights, micro_batches);
+    for (const uint32_t unit : copied_layers(units_in(uses, false), kWeightSlots))
+      come(units_[unit].weights, micro_batches);
   if (!gradients_) return copies;
-  const std::vector<uint32_t> backward = layers_of(uses, true);
+  const std::vector<uint32_t> backward = units_in(uses, true);
   // The first micro-batch's are sums of nothing before it.
-  for (const uint32_t layer : copied_layers(backward, kGradientSlots))
-    come(layers_[layer].gradients, micro_batches - 1);
-  for (const uint32_t layer : backward)
-    copies.out += micro_batches * layers_[layer].gradients, copies.count += micro_batches;
+  for (const uint32_t unit : copied_layers(backward, kGradientSlots))
+    come(units_[unit].gradients, micro_batches - 1);
+  for (const uint32_t unit : backward)
+    copies.out += micro_batches * units_[unit].gradients, copies.count += micro_batches;
   return copies;
 }
 
 LayerStreams::Copies LayerStreams::of_passes(uint32_t micro_batches) const {
   Copies all;
-  for (const std::vector<LayerUse>& uses : uses_) {
+  for (const std::vector<UnitUse>& uses : uses_) {
     const Copies copies = of_device(micro_batches, uses);
     all.in += copies.in, all.out += copies.out, all.count += copies.count;
   }
@@ -65,7 +66,7 @@ LayerStreams::Copies LayerStreams::of_update() const {
   const uint64_t of_gradients = gradients_ ? 2 + reads : 0, of_weights = weights_ ? 1 + reads : 0;
   return {.in = of_gradients * on_host_.gradients + of_weights * on_host_.weights,
           .out = on_host_.weights,
-          .count = layers_.size() * (of_gradients + of_weights + (weights_ ? 1 : 0))};
+          .count = units_.size() * (of_gradients + of_weights + (weights_ ? 1 : 0))};
 }
 
 }  // namespace spillway::trainer

@@ -1,5 +1,5 @@
-// What layers whose weights or gradients live on the host need: slots on their devices, bytes of the host,
-// and copies over the link.
+// What layers whose weights or gradients live on the host need: slots on their devices for their units, bytes
+// of the host, and copies over the link.
 //
 // Thread-safety: pure. Ownership: borrows nothing. Errors: none. Units: bytes.
 #pragma once
@@ -36,11 +36,11 @@ class LayerStreams {
   Copies of_update() const;
 
  private:
-  Copies of_device(uint32_t micro_batches, const std::vector<LayerUse>& uses) const;
+  Copies of_device(uint32_t micro_batches, const std::vector<UnitUse>& uses) const;
 
   const bool weights_, gradients_, prepares_;
-  std::vector<LayerBytes> layers_;
-  std::vector<std::vector<LayerUse>> uses_;  // of a micro-batch, by device
+  std::vector<UnitBytes> units_;
+  std::vector<std::vector<UnitUse>> uses_;  // of a micro-batch, by device
   std::vector<Roles> slots_;
   Roles on_host_;
 };

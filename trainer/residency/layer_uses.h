@@ -1,9 +1,9 @@
-// Who is told when a layer's weights are used: by a forward, and by the backward of what it recorded.
+// Who is told when the weights of a layer's unit are used: by a forward, and by the backward of what it
+// recorded.
 //
-// A backward's use begins where the gradient of the layer's output is there, and ends where those of all that
-// the layer was given are: behind them no operator of the layer reads a weight. Both are operators that hand
-// on what they are given. A layer that is computed again uses its weights from then until its backward is
-// done.
+// A backward's use begins where the gradient of the unit's output is there, and ends where those of all that
+// the unit was given are: behind them no operator of the unit reads a weight. Both are operators that hand on
+// what they are given.
 //
 // Thread-safety: told by the thread that runs the forward, and by autograd's. Ownership: borrowed; it
 // outlives the backward. Errors: exceptions go through.
@@ -17,29 +17,29 @@ enum class Pass : uint8_t { kForward, kBackward };
 class LayerUses {
  public:
   virtual ~LayerUses() = default;
-  virtual bool wants(uint32_t layer) const = 0;  // to be told of it
-  virtual void begin(uint32_t layer, Pass pass) = 0;
-  virtual void end(uint32_t layer, Pass pass) = 0;
+  virtual bool wants(uint32_t unit) const = 0;  // to be told of it
+  virtual void begin(uint32_t unit, Pass pass) = 0;
+  virtual void end(uint32_t unit, Pass pass) = 0;
 };
 
-// The layer, and who is told of it, if anyone is.
-struct UsedLayer {
+// The unit, and who is told of it, if anyone is.
+struct UsedUnit {
   LayerUses* uses = nullptr;
-  uint32_t layer = 0;
+  uint32_t unit = 0;
 
-  UsedLayer() = default;
-  UsedLayer(LayerUses* told, uint32_t number)
-      : uses(told != nullptr && told->wants(number) ? told : nullptr), layer(number) {}
+  UsedUnit() = default;
+  UsedUnit(LayerUses* told, uint32_t number)
+      : uses(told != nullptr && told->wants(number) ? told : nullptr), unit(number) {}
   void begin(Pass pass) const {
-    if (uses != nullptr) uses->begin(layer, pass);
+    if (uses != nullptr) uses->begin(unit, pass);
   }
   void end(Pass pass) const {
-    if (uses != nullptr) uses->end(layer, pass);
+    if (uses != nullptr) uses->end(unit, pass);
   }
 };
 
-// In place of what the layer is given, and of its output.
-void end_backward_before(const UsedLayer& layer, std::vector<at::Tensor*> inputs);
-at::Tensor begin_backward_behind(const UsedLayer& layer, const at::Tensor& output);
+// In place of what the unit is given, and of its output.
+void end_backward_before(const UsedUnit& unit, std::vector<at::Tensor*> inputs);
+at::Tensor begin_backward_behind(const UsedUnit& unit, const at::Tensor& output);
 
 }  // namespace spillway::trainer

@@ -45,25 +45,22 @@ class Parameters::Hook : public torch::autograd::PostAccumulateGradHook {
 Parameters::Parameters(std::vector<std::string> names, const InitialValues& initial,
                        const std::vector<at::Device>& devices, const Numerics& numerics,
                        const std::vector<bool>& in_8_bits, const Residence& residence)
-    : names_(std::move(names)),
-      devices_(devices),
-      layers_(residence.layers),
-      accumulated_(initial.size(), 0) {
+    : names_(std::move(names)), devices_(devices), units_(residence.units), accumulated_(initial.size(), 0) {
   for (size_t i = 0; i < initial.size(); ++i)
-    if (layer_of(i) >= 0) {
-      Range& range = ranges_[uint32_t(layer_of(i))];
+    if (unit_of(i) >= 0) {
+      Range& range = ranges_[uint32_t(unit_of(i))];
       if (range.count++ == 0) range.first = i;
     }
   for (size_t i = 0; i < initial.size(); ++i) {
     add(initial[i], numerics, !in_8_bits.empty() && in_8_bits[i], residence);
-    const int layer = layer_of(i);
-    if (layer < 0 || (i + 1 < initial.size() && layer_of(i + 1) == layer)) continue;
-    const Range& range = ranges_.at(uint32_t(layer));
+    const int unit = unit_of(i);
+    if (unit < 0 || (i + 1 < initial.size() && unit_of(i + 1) == unit)) continue;
+    const Range& range = ranges_.at(uint32_t(unit));
     if (!can_stream(range)) continue;
     if (residence.values == Place::kHost)
-      stream(&streamed_values_, uint32_t(layer), tensors_of_values(range), false);
+      stream(&streamed_values_, uint32_t(unit), tensors_of_values(range), false);
     if (residence.gradients == Place::kHost)
-      stream(&streamed_gradients_, uint32_t(layer), tensors_of_gradients(range), true);
+      stream(&streamed_gradients_, uint32_t(unit), tensors_of_gradients(range), true);
     renew_leaves(range);
   }
   reserve();
@@ -74,7 +71,7 @@ void Parameters::add(const at::Tensor& initial, const Numerics& numerics, bool i
                      const Residence& residence) {
   const size_t index = values_.size();
   const at::Device device = devices_[index];
-  const bool streams = device.is_cuda() && layer_of(index) >= 0;
+  const bool streams = device.is_cuda() && unit_of(index) >= 0;
   const at::Device home = streams && residence.values == Place::kHost ? at::kCPU : device;
   const at::ScalarType type = weight_type(numerics.precision);
   Int8Weight int8;
@@ -108,7 +105,7 @@ void Parameters::accumulate(size_t index) {
 void Parameters::clear_gradients() {
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < size(); ++i)
-    if (layer_of(i) < 0 || !streamed_gradients_.has(uint32_t(layer_of(i)))) gradients_[i].zero_();
+    if (unit_of(i) < 0 || !streamed_gradients_.has(uint32_t(unit_of(i)))) gradients_[i].zero_();
   streamed_gradients_.for_each(&LayerCache::set_zero);
   std::fill(accumulated_.begin(), accumulated_.end(), 0);
 }

@@ -8,7 +8,8 @@
 // The weights of layers, their accumulators, or both may live on the host. Then `value` and `gradient` are
 // tensors of the device whose memory comes for a layer's use and goes behind it: in a pass, which `follow`
 // announces, and in a `walk`. An accumulator that was added to and is not on the host yet stays in its slot
-// when a pass is cut off, so that the ledger holds.
+// when a pass is cut off, so that the ledger holds. What comes and goes as one is a unit, a layer's part
+// (trainer/plan/schedule.h).
 //
 // Thread-safety: one thread calls; hooks run on autograd's threads and touch only their own parameter.
 // Between a failed backward and the next call of anything here, call `settle`. Ownership: owns parameters and
@@ -29,7 +30,7 @@ namespace spillway::trainer {
 
 // Where parameters lie.
 struct Residence {
-  std::vector<int> layers{};  // of each parameter its layer, or -1, which stays on its device; empty: all -1
+  std::vector<int> units{};  // of each parameter its unit, or -1, which stays on its device; empty: all -1
   Place values = Place::kDevice, gradients = Place::kDevice;  // of the layers
 };
 
@@ -62,8 +63,8 @@ class Parameters {
   void check_complete(uint32_t micro_batches) const;
   uint32_t accumulated(size_t index) const { return accumulated_[index]; }
 
-  // Moves parameters [first, first + count) and their accumulators to `device`; on an exception none is
-  // moved.
+  // Moves parameters [first, first + count) and their accumulators, of whole units, to `device`; on an
+  // exception none is moved.
   void relocate(size_t first, size_t count, at::Device device);
 
   // The layers' weights, their accumulators, or both. To the device needs room for them beside the slots.
@@ -71,8 +72,8 @@ class Parameters {
   void move_to_device(bool values, bool gradients);
   // Slots, which are then there for the uses below.
   void reserve();
-  // The coming passes use the layers in this order. May allocate slots.
-  void follow(const std::vector<LayerUse>& uses);
+  // The coming passes use the units in this order. May allocate slots.
+  void follow(const std::vector<UnitUse>& uses);
   // Calls `visit` for each parameter in order, with its gradient or with both on its device. What it makes of
   // the gradients is lost where they live on the host; values are kept if it is an update.
   enum class Walk : uint8_t { kReadGradients, kReadBoth, kUpdate };
@@ -89,9 +90,9 @@ class Parameters {
   class Uses : public LayerUses {
    public:
     explicit Uses(const Parameters& owner) : owner_(owner) {}
-    bool wants(uint32_t layer) const override;
-    void begin(uint32_t layer, Pass pass) override;
-    void end(uint32_t layer, Pass pass) override;
+    bool wants(uint32_t unit) const override;
+    void begin(uint32_t unit, Pass pass) override;
+    void end(uint32_t unit, Pass pass) override;
 
    private:
     const Parameters& owner_;
@@ -105,19 +106,19 @@ class Parameters {
   void attach_hook(size_t index);
   void accumulate(size_t index);
   bool can_stream(const Range& range) const;
-  int layer_of(size_t index) const { return layers_.empty() ? -1 : layers_[index]; }
+  int unit_of(size_t index) const { return units_.empty() ? -1 : units_[index]; }
   Tensors tensors_of_values(const Range& range);
   Tensors tensors_of_gradients(const Range& range);
-  void stream(StreamedLayers* streamed, uint32_t layer, const Tensors& tensors, bool are_zero);
-  void settle_on_device(StreamedLayers* streamed, uint32_t layer, const Tensors& tensors);
+  void stream(StreamedLayers* streamed, uint32_t unit, const Tensors& tensors, bool are_zero);
+  void settle_on_device(StreamedLayers* streamed, uint32_t unit, const Tensors& tensors);
   void renew_leaves(const Range& range);
   void enter(Walk kind, size_t index) const;
   void leave(Walk kind, size_t index) const;
 
   std::vector<std::string> names_;
   std::vector<at::Device> devices_;
-  std::vector<int> layers_;
-  std::map<uint32_t, Range> ranges_;  // of layers
+  std::vector<int> units_;
+  std::map<uint32_t, Range> ranges_;  // of units
   std::vector<at::Tensor> values_, gradients_;
   std::vector<Int8Weight> int8_;
   StreamedLayers streamed_values_{kWeightSlots}, streamed_gradients_{kGradientSlots};

@@ -49,9 +49,7 @@ std::vector<bool> in_8_bits(const Model& model, const Numerics& numerics) {
 }
 
 Residence residence_of(const Model& model, const Plan& plan) {
-  Residence residence{.layers = {}, .values = plan.parameters, .gradients = plan.gradients};
-  for (const Parameter& parameter : model.table()) residence.layers.push_back(parameter.layer);
-  return residence;
+  return {.units = units_of(model.table()), .values = plan.parameters, .gradients = plan.gradients};
 }
 
 InitialValues initial_of(const Config& config) {

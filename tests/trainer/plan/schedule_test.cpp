@@ -12,30 +12,56 @@ namespace spillway::trainer {
 namespace {
 
 // "0 1 1' 0'": a backward has a stroke.
-std::string text_of(const std::vector<LayerUse>& uses) {
+std::string text_of(const std::vector<UnitUse>& uses) {
   std::string text;
-  for (const LayerUse& use : uses)
-    text += (text.empty() ? "" : " ") + std::to_string(use.layer) + (use.backward ? "'" : "");
+  for (const UnitUse& use : uses)
+    text += (text.empty() ? "" : " ") + std::to_string(use.unit) + (use.backward ? "'" : "");
   return text;
+}
+
+TEST(Schedule, UnitsAreThePartsOfTheTable) {
+  for (const Family family : kFamilies) {
+    const Architecture model = small_model_of(family, 0);
+    const std::vector<Parameter> table = parameter_table(model);
+    const std::vector<int> units = units_of(table);
+    for (size_t i = 0; i < table.size(); ++i) {
+      if (table[i].layer < 0) {
+        EXPECT_EQ(units[i], -1);
+        continue;
+      }
+      const auto layer = uint32_t(table[i].layer);
+      const uint32_t part = uint32_t(units[i]) - first_unit(model, layer);
+      EXPECT_EQ(parts_of_layer(model, layer).at(part), table[i].part) << table[i].name;
+    }
+  }
 }
 
 TEST(Schedule, TheBackwardBeginsWhereTheForwardEnds) {
   const Architecture model = small_gpt2(3, 16, 2, 8);
-  EXPECT_EQ(text_of(training_uses(model, {})), "0 1 2 2' 1' 0'");
-  EXPECT_EQ(text_of(training_uses(model, {.recompute = {0, 1, 2}})), "0 1 2 2' 1' 0'");
-  EXPECT_EQ(text_of(evaluation_uses(model)), "0 1 2");
+  EXPECT_EQ(text_of(training_uses(model, {})), "0 1 2 3 4 5 5' 4' 3' 2' 1' 0'");
+  EXPECT_EQ(text_of(evaluation_uses(model)), "0 1 2 3 4 5");
+}
+
+TEST(Schedule, WhatIsComputedAgainIsUsedOnceMoreBeforeItsBackward) {
+  const Architecture model = small_gpt2(2, 16, 2, 8);
+  EXPECT_EQ(text_of(training_uses(model, {.recompute = {0}})), "0 1 2 3 3' 2' 0 1 1' 0'");
+  EXPECT_EQ(text_of(training_uses(model, {.recompute_mlp = {0, 1}})), "0 1 2 3 3 3' 2' 1 1' 0'");
+  EXPECT_EQ(text_of(training_uses(model, {.recompute_attention = {1}})), "0 1 2 3 3' 2 2' 1' 0'");
 }
 
 TEST(Schedule, ASegmentsLayersComeOnceMoreBeforeTheirBackward) {
   const Plan plan{.recompute = {0, 1, 2}, .recompute_segment = 2};
-  EXPECT_EQ(text_of(training_uses(small_gpt2(4, 16, 2, 8), plan)), "0 1 2 3 3' 2' 0 1 1' 0'");
+  EXPECT_EQ(text_of(training_uses(small_gpt2(4, 16, 2, 8), plan)),
+            "0 1 2 3 4 5 6 7 7' 6' 4 5 5' 4' 0 1 2 3 2 3 3' 2' 0 1 1' 0'");
 }
 
 TEST(Schedule, ASegmentEndsWithTheEncoder) {
   Architecture model = small_model_of(Family::kT5, 0);
   model.layers = model.decoder_layers = 2;
   const Plan plan{.recompute = {0, 1, 2, 3}, .recompute_segment = 4};
-  EXPECT_EQ(text_of(training_uses(model, plan)), "0 1 2 3 2 3 3' 2' 0 1 1' 0'");
+  EXPECT_EQ(text_of(training_uses(model, plan)),
+            "0 1 2 3 4 5 6 7 8 9 4 5 6 7 8 9 7 8 9 9' 8' 7' 4 5 6 6' 5' 4' "
+            "0 1 2 3 2 3 3' 2' 0 1 1' 0'");
 }
 
 TEST(Schedule, TheNextLayersAreOthersThanThePresentOneAndAnOrderBeginsAnew) {
@@ -72,11 +98,26 @@ TEST(Streams, SlotsFollowTheLargestLayerAndNotTheDepth) {
   EXPECT_GT(many.host_bytes, 3 * few.host_bytes);
 }
 
+TEST(Streams, ASlotHoldsALayersLargestPart) {
+  const Shape shape{small_gpt2(4, 256, 4, 64), 4};
+  Plan plan{.micro_batch = 1};
+  plan.parameters = plan.gradients = Place::kHost;
+  const uint64_t mlp = 4 * (2 * 256 * 1024 + 1024 + 256 + 2 * 256);
+  for (const EstimateItem& item : estimate(shape, plan, {}).items) {
+    if (item.name == "slots for parameters") {
+      EXPECT_EQ(item.bytes, 2 * mlp);
+    }
+    if (item.name == "slots for gradients") {
+      EXPECT_EQ(item.bytes, 3 * mlp);
+    }
+  }
+}
+
 TEST(Streams, APassTakesTheLongerOfItsComputationAndItsCopies) {
   const Shape shape{small_gpt2(8, 256, 4, 64), 4};
   Plan plan{.micro_batch = 2, .gradients = Place::kHost};
-  const std::vector<LayerBytes> layers = layer_bytes({}, parameter_table(shape.model));
-  const double all = 8 * double(layers[0].gradients);
+  double all = 0;
+  for (const UnitBytes& unit : unit_bytes({}, parameter_table(shape.model))) all += double(unit.gradients);
   Machine machine{.host_bytes_per_second = 1e12, .launch_seconds = 1e-30};
   StepTime time = estimate(shape, plan, machine).time;
   EXPECT_NEAR(time.streamed, 2 * all / 1e12, 1e-12) << "out after each micro-batch";
@@ -97,7 +138,9 @@ TEST(Streams, AnInt8MatrixHasItsScalesInTheBlock) {
     if (parameter.layer != 0) continue;
     stored += stored_bytes(int8, parameter), tensors += is_in_8_bits(int8, parameter) ? 2 : 1;
   }
-  const LayerBytes bytes = layer_bytes(int8, parameter_table(model))[0];
+  UnitBytes bytes;
+  for (const UnitBytes& unit : unit_bytes(int8, parameter_table(model)))
+    if (unit.layer == 0) bytes.weights += unit.weights;
   EXPECT_GE(bytes.weights, stored);
   EXPECT_LT(bytes.weights, stored + tensors * kTensorAlignment);
 }

@@ -186,6 +186,17 @@ TEST_F(StreamingMemory, ThePeakFollowsTheLargestLayerAndNotTheDepth) {
   EXPECT_LE(many.memory.at(0).peak_live, few.memory.at(0).peak_live + 13 * inputs);
 }
 
+// An MLP is most of a layer of such a shape.
+TEST_F(StreamingMemory, ASlotHoldsALayersLargestPart) {
+  Results results;
+  train_layers(4, 0, &results);
+  Config config = config_;
+  config.model = small_gpt2(4, 128, 2, 16);
+  config.train.batch = 2;
+  const auto needed = double(estimate(config.shape(), results.plan, {}).device_peak_bytes[0]);
+  EXPECT_NEAR(double(results.memory.at(0).peak_live), needed, 0.02 * needed);
+}
+
 TEST_F(StreamingMemory, AModelOfFourTimesTheCardTrains) {
   Results results;
   const uint64_t states = 16 * parameter_count(small_gpt2(32, 128, 2, 16));  // values, gradients and moments

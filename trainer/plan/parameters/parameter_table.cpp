@@ -22,6 +22,20 @@ std::vector<Parameter> parameter_table(const Architecture& model) {
   return {};
 }
 
+std::vector<int> units_of(const std::vector<Parameter>& table) {
+  std::vector<int> units;
+  units.reserve(table.size());
+  const Parameter* before = nullptr;
+  int unit = -1;
+  for (const Parameter& parameter : table) {
+    const bool same = before != nullptr && before->layer == parameter.layer && before->part == parameter.part;
+    if (parameter.layer >= 0 && !same) ++unit;
+    units.push_back(parameter.layer >= 0 ? unit : -1);
+    before = &parameter;
+  }
+  return units;
+}
+
 uint64_t parameter_count(const Architecture& model) {
   uint64_t count = 0;
   for (const Parameter& parameter : parameter_table(model)) count += parameter.elements();

@@ -25,6 +25,10 @@ struct Parameter {
 // ones that belong to none.
 std::vector<Parameter> parameter_table(const Architecture& model);
 
+// Of each parameter the number of its unit, or -1: a layer comes to a device from elsewhere in units, its
+// parts, which are numbered in the order of the table. See trainer/plan/schedule.h.
+std::vector<int> units_of(const std::vector<Parameter>& table);
+
 uint64_t parameter_count(const Architecture& model);
 uint64_t layer_parameter_count(const Architecture& model, uint32_t layer);
 

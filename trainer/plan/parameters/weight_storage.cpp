@@ -11,18 +11,19 @@ uint64_t stored_bytes(const Numerics& numerics, const Parameter& parameter) {
   return parameter.elements() + static_cast<uint64_t>(parameter.sizes[0]) * numerics.weight_bytes();
 }
 
-std::vector<LayerBytes> layer_bytes(const Numerics& numerics, const std::vector<Parameter>& table) {
-  std::vector<LayerBytes> layers;
-  for (const Parameter& parameter : table) {
-    if (parameter.layer < 0) continue;
-    const auto layer = static_cast<size_t>(parameter.layer);
-    if (layer >= layers.size()) layers.resize(layer + 1);
-    const uint64_t elements = parameter.elements(), stored = stored_bytes(numerics, parameter);
-    const uint64_t scales = is_in_8_bits(numerics, parameter) ? stored - elements : 0;
-    layers[layer].weights += in_a_block(stored - scales) + in_a_block(scales);
-    layers[layer].gradients += in_a_block(elements * numerics.gradient_bytes());
+std::vector<UnitBytes> unit_bytes(const Numerics& numerics, const std::vector<Parameter>& table) {
+  const std::vector<int> numbers = units_of(table);
+  std::vector<UnitBytes> units;
+  for (size_t i = 0; i < table.size(); ++i) {
+    if (numbers[i] < 0) continue;
+    const auto unit = static_cast<size_t>(numbers[i]);
+    if (unit >= units.size()) units.push_back({.layer = static_cast<uint32_t>(table[i].layer)});
+    const uint64_t elements = table[i].elements(), stored = stored_bytes(numerics, table[i]);
+    const uint64_t scales = is_in_8_bits(numerics, table[i]) ? stored - elements : 0;
+    units[unit].weights += in_a_block(stored - scales) + in_a_block(scales);
+    units[unit].gradients += in_a_block(elements * numerics.gradient_bytes());
   }
-  return layers;
+  return units;
 }
 
 }  // namespace spillway::trainer

@@ -24,10 +24,11 @@ inline constexpr uint64_t in_a_block(uint64_t bytes) {
   return (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
 }
 
-// The bytes of a layer's weights and of its gradients, each in a block of its own.
-struct LayerBytes {
+// The bytes of a unit's weights and of its gradients, each in a block of its own.
+struct UnitBytes {
+  uint32_t layer = 0;
   uint64_t weights = 0, gradients = 0;
 };
-std::vector<LayerBytes> layer_bytes(const Numerics& numerics, const std::vector<Parameter>& table);
+std::vector<UnitBytes> unit_bytes(const Numerics& numerics, const std::vector<Parameter>& table);
 
 }  // namespace spillway::trainer
