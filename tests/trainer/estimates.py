@@ -59,6 +59,8 @@ PLANS = {
                                   "plan.recompute_mlp=[0, 1]", "plan.devices=[0,0,1,1]"],
     "layers on the host, 2": ["model.layers=6", "plan.micro_batch=2", 'plan.parameters="host"',
                               'plan.gradients="host"', 'plan.optimizer="host"'],
+    "layers in 4 tiles, 2": ["model.layers=3", "model.hidden=4096", "plan.micro_batch=2", "plan.tiles=4",
+                             'plan.parameters="host"', 'plan.gradients="host"', 'plan.optimizer="host"'],
     "head in 6 chunks, 8": ["plan.micro_batch=8", "plan.head_chunks=6", 'plan.recompute="all"'],
 }
 

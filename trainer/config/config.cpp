@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "trainer/data/examples.h"
+#include "trainer/plan/parameters/tiles.h"
 #include "trainer/plan/toml/plan_toml.h"
 #include "trainer/pretrained/hugging_face_config.h"
 
@@ -226,6 +227,9 @@ class ConfigReader {
     const auto vocabulary = Corpus::vocabulary_of(config_.data.corpus, &error);
     if (vocabulary && vocabulary->of_pairs()) take_lengths(*vocabulary);
     if (const std::string fault = fault_of(config_.model); !fault.empty()) return fault;
+    if (config_.plan.tiles > 1 && !can_tile(config_.train.numerics))
+      return "'plan.tiles' is for matrices whose update needs no more than a tile: not for train.precision = "
+             "\"int8\" nor train.optimizer = \"adafactor\"; write plan.tiles = 1";
     if (config_.automatic_micro_batch) config_.plan.micro_batch = config_.train.batch;
     if (config_.chooses_plan() && !grow_back_is_given_) config_.recovery.grow_back_after = kGrowBackAfter;
     if (!vocabulary) return error;

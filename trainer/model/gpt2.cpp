@@ -3,6 +3,7 @@
 #include "trainer/model/operators.h"
 #include "trainer/model/parts.h"
 #include "trainer/model/shared_input.h"
+#include "trainer/model/tiles/tiled_product.h"
 
 namespace spillway::trainer {
 namespace gpt2 {
@@ -11,6 +12,7 @@ namespace gpt2 {
 at::Tensor product(const at::Tensor& x, const LayerWeights& weights, const std::string& name) {
   const std::string key = name + ".weight";
   const at::Tensor &weight = weights[key], &bias = weights[name + ".bias"];
+  if (TiledMatrix* tiled = weights.tiled(key)) return tiled_product(x, bias, tiled, MatrixLayout::kInOut);
   if (weights.int8(key)) return weights.product(x, key, MatrixLayout::kInOut) + bias;
   return at::addmm(bias, x.flatten(0, 1), weight).view({x.size(0), x.size(1), weight.size(1)});
 }

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "trainer/model/operators.h"
+#include "trainer/model/tiles/tiled_product.h"
 #include "trainer/residency/saved_tensors.h"
 #include "trainer/step/random_state.h"
 
@@ -99,6 +100,7 @@ size_t LayerWeights::index_of(std::string_view key) const {
 
 at::Tensor LayerWeights::product(const at::Tensor& x, std::string_view key, MatrixLayout layout) const {
   const size_t index = index_of(key);
+  if (TiledMatrix* tiled = weights_.tiled(index)) return tiled_product(x, {}, tiled, layout);
   const at::Tensor& matrix = weights_[index];
   if (const Int8Weight* int8 = weights_.int8(index)) return int8_product(x, matrix, *int8, layout);
   return at::linear(x, layout == MatrixLayout::kOutIn ? matrix : matrix.t());

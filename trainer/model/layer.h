@@ -22,9 +22,11 @@ class LayerWeights {
       : keys_(&keys), weights_(weights) {}
 
   const at::Tensor& operator[](std::string_view key) const { return weights_[index_of(key)]; }
-  // x times the matrix of that key, in floats or in 8 bits; x is [..., in].
+  // x times the matrix of that key, whole or in tiles, in floats or in 8 bits; x is [..., in].
   at::Tensor product(const at::Tensor& x, std::string_view key,
                      MatrixLayout layout = MatrixLayout::kOutIn) const;
+  // nullptr for one that comes to its device as a whole.
+  TiledMatrix* tiled(std::string_view key) const { return weights_.tiled(index_of(key)); }
   // nullptr for a weight of floats.
   const Int8Weight* int8(std::string_view key) const { return weights_.int8(index_of(key)); }
   at::Device device() const { return weights_[0].device(); }

@@ -10,6 +10,7 @@
 
 #include "trainer/libtorch.h"
 #include "trainer/residency/layer_uses.h"
+#include "trainer/residency/tiled_matrix.h"
 
 namespace spillway::trainer {
 
@@ -23,11 +24,13 @@ struct Int8Weight {
 
 class Weights {
  public:
+  using Tiled = c10::ArrayRef<std::unique_ptr<TiledMatrix>>;
+
   Weights(at::TensorList floats) : floats_(floats) {}                  // NOLINT: such a list is one
   Weights(const std::vector<at::Tensor>& floats) : floats_(floats) {}  // NOLINT
   // `int8` has an entry for each of `floats`; `uses` is told of layers, if it is not null.
-  Weights(at::TensorList floats, c10::ArrayRef<Int8Weight> int8, LayerUses* uses = nullptr)
-      : floats_(floats), int8_(int8), uses_(uses) {}
+  Weights(at::TensorList floats, c10::ArrayRef<Int8Weight> int8, LayerUses* uses = nullptr, Tiled tiled = {})
+      : floats_(floats), int8_(int8), uses_(uses), tiled_(tiled) {}
 
   size_t size() const { return floats_.size(); }
   const at::Tensor& operator[](size_t index) const { return floats_[index]; }
@@ -35,16 +38,19 @@ class Weights {
   const Int8Weight* int8(size_t index) const {
     return index < int8_.size() && int8_[index].defined() ? &int8_[index] : nullptr;
   }
+  // nullptr for a weight that comes to its device as a whole.
+  TiledMatrix* tiled(size_t index) const { return index < tiled_.size() ? tiled_[index].get() : nullptr; }
   LayerUses* uses() const { return uses_; }
   Weights slice(size_t first, size_t count) const {
-    return int8_.empty() ? Weights(floats_.slice(first, count))
-                         : Weights(floats_.slice(first, count), int8_.slice(first, count));
+    const auto part = [&](auto list) { return list.empty() ? list : list.slice(first, count); };
+    return {floats_.slice(first, count), part(int8_), nullptr, part(tiled_)};
   }
 
  private:
   at::TensorList floats_;
   c10::ArrayRef<Int8Weight> int8_;
   LayerUses* uses_ = nullptr;
+  Tiled tiled_;
 };
 
 // The nearest numbers in 8 bits.

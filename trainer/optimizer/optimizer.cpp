@@ -5,6 +5,7 @@
 
 #include "trainer/optimizer/device_key.h"
 #include "trainer/optimizer/learning_rate.h"
+#include "trainer/plan/parameters/optimizer_state.h"
 
 namespace spillway::trainer {
 
@@ -70,16 +71,33 @@ Updated Optimizer::updated(size_t index) const {
           &states_.of(index).tensors};
 }
 
+// Of runs of kTileElements numbers, so that it does not depend on how a matrix comes to its device.
+void Optimizer::append_norms(size_t index, std::vector<at::Tensor>* norms) {
+  const int64_t elements = parameters_.value(index).numel(), run = parameters_.run_numbers(index);
+  for (int64_t begin = 0; begin < elements; begin += run) {
+    const at::Tensor numbers = parameters_.run(index, begin, std::min(run, elements - begin)).gradient;
+    const int64_t whole = numbers.numel() / kTileElements, rest = numbers.numel() % kTileElements;
+    if (whole > 0)
+      norms->push_back(
+          at::linalg_vector_norm(numbers.narrow(0, 0, whole * kTileElements).view({whole, kTileElements}), 2,
+                                 {1}, false, at::kFloat));
+    if (rest > 0)
+      norms->push_back(
+          at::linalg_vector_norm(numbers.narrow(0, whole * kTileElements, rest), 2, {0}, true, at::kFloat));
+  }
+}
+
 void Optimizer::measure_norm(double loss_scale) {
   std::vector<at::Tensor> norms;
   norms.reserve(parameters_.size());
-  parameters_.walk(Parameters::Walk::kReadGradients, [&](size_t i) {
-    norms.push_back(at::linalg_vector_norm(parameters_.gradient(i).view({-1}), 2, {}, false, at::kFloat));
-  });
+  parameters_.walk(Parameters::Walk::kReadGradients, [&](size_t i) { append_norms(i, &norms); });
   double squares = 0;  // in the order of the parameters, on the host: the same wherever the layers lie
   for (const at::Tensor& norm : norms) {
-    const double value = norm.item().toDouble();
-    squares += value * value;
+    const at::Tensor there = norm.cpu();
+    for (int64_t i = 0; i < there.numel(); ++i) {
+      const double value = there.const_data_ptr<float>()[i];
+      squares += value * value;
+    }
   }
   norm_ = std::sqrt(squares) / loss_scale;
 }

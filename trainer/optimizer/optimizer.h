@@ -83,6 +83,7 @@ class Optimizer {
   Needs needs_of(int device) const;
   void prepare_scratch();
   static void fit(const Needs& needs, at::Device device, Scratch* scratch);
+  void append_norms(size_t index, std::vector<at::Tensor>* norms);
   void measure_norm(double loss_scale);
   Updated updated(size_t index) const;
   at::Tensor numbers(size_t index) const;  // that the model computes with

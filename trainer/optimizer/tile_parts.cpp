@@ -23,15 +23,14 @@ std::vector<at::Tensor> Optimizer::parts(const TileKey& key) {
 // Value and gradient are on the device while the parameter is walked to.
 Optimizer::Here Optimizer::here(const TileKey& key, const std::vector<at::Tensor>& states) const {
   const auto [index, begin, length] = key;
-  Here here{.value = {},
-            .rows = {},
-            .gradient = parameters_.gradient(index).view({-1}).narrow(0, begin, length),
-            .states = states};
+  Here here{.value = {}, .rows = {}, .gradient = {}, .states = states};
+  const TiledMatrix::Run run = parameters_.run(index, begin, length);
+  here.gradient = run.gradient;
   if (const Int8Weight* int8 = parameters_.int8(index)) {
     const int64_t columns = int8->codes.size(1), first = begin / columns, rows = length / columns;
     here.rows = {int8->codes.narrow(0, first, rows), int8->scales.narrow(0, first, rows)};
   } else {
-    here.value = parameters_.value(index).detach().view({-1}).narrow(0, begin, length);
+    here.value = run.value;
   }
   return here;
 }

@@ -63,6 +63,8 @@ struct Architecture {
   static Architecture usual(Family family, uint32_t layers, uint32_t width, uint32_t heads, uint32_t context);
 
   bool has_decoder() const { return family == Family::kT5; }
+  // How the layers' matrices are stored: [in, out], or [out, in].
+  bool stores_in_out() const { return family == Family::kGpt2; }
   bool has_pairs() const { return target > 0; }
   uint32_t all_layers() const { return layers + decoder_layers; }
   bool is_decoder_layer(uint32_t layer) const { return has_decoder() && layer >= layers; }

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+
+#include "trainer/plan/parameters/tiles.h"
 
 namespace spillway::trainer {
 
@@ -17,6 +20,19 @@ bool recompute_in_segments(Plan* plan, const Shape& shape) {
 bool chunk_head(Plan* plan, const Architecture& model) {
   if (plan->head_chunks > 1) return false;
   plan->head_chunks = std::max(2u, (model.vocabulary + model.width - 1) / model.width);
+  return true;
+}
+
+bool tile_layers(Plan* plan, const Shape& shape) {
+  constexpr uint64_t kNumbers = 1 << 22;
+  if (plan->tiles > 1) return false;
+  uint64_t largest = 0;
+  for (const Parameter& parameter : parameter_table(shape.model))
+    if (parameter.layer >= 0) largest = std::max(largest, parameter.elements());
+  Plan tiled = *plan;
+  tiled.tiles = static_cast<uint32_t>(std::max<uint64_t>(4, (largest + kNumbers - 1) / kNumbers));
+  if (tiles_of(tiled, shape.numerics) == 1) return false;
+  *plan = std::move(tiled);
   return true;
 }
 

@@ -7,6 +7,7 @@
 
 #include "trainer/plan/parameters/optimizer_state.h"
 #include "trainer/plan/parameters/parameter_table.h"
+#include "trainer/plan/parameters/tiles.h"
 #include "trainer/plan/parameters/weight_storage.h"
 #include "trainer/plan/streams.h"
 #include "trainer/plan/tapes/dry_runs.h"
@@ -67,6 +68,7 @@ class Estimator::Counter {
     TapePass pass{model_, plan_, rows, devices_, training, machine_.workspace_bytes};
     pass.precision = shape_.numerics.precision;
     pass.offload_least_bytes = shape_.offload_least_bytes;
+    pass.tiles = tiles_of(plan_, shape_.numerics);
     return pass;
   }
 

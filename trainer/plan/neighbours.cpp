@@ -68,7 +68,8 @@ uint64_t redo_us(const Move& move, const Plan& from, const Shape& shape, const E
 bool only_adds(MoveKind kind) {
   return kind == MoveKind::kRecomputeSegments || kind == MoveKind::kChunkHead ||
          kind == MoveKind::kParametersToHost || kind == MoveKind::kGradientsToHost ||
-         kind == MoveKind::kOffloadActivations || kind == MoveKind::kShortenPipeline;
+         kind == MoveKind::kOffloadActivations || kind == MoveKind::kShortenPipeline ||
+         kind == MoveKind::kTileLayers;
 }
 
 bool frees(const Estimate& now, const Estimate& then) {
@@ -104,6 +105,8 @@ bool apply(MoveKind kind, Plan* plan, const Shape& shape, const Machine& machine
       return shift_layers(plan, shape, machine, device);
     case MoveKind::kShortenPipeline:
       return shorten_pipeline(plan, shape, machine);
+    case MoveKind::kTileLayers:
+      return tile_layers(plan, shape);
     case MoveKind::kChunkHead:
       return chunk_head(plan, shape.model);
     case MoveKind::kSplitMicroBatch:
@@ -153,6 +156,8 @@ const char* name_of(MoveKind kind) {
       return "shift_layers";
     case MoveKind::kShortenPipeline:
       return "shorten_pipeline";
+    case MoveKind::kTileLayers:
+      return "tile_layers";
     case MoveKind::kChunkHead:
       return "chunk_head";
     case MoveKind::kSplitMicroBatch:
@@ -165,7 +170,8 @@ const char* name_of(MoveKind kind) {
 
 Guarantee guarantee_of(MoveKind kind) {
   switch (kind) {
-    case MoveKind::kChunkHead:  // sums of another order
+    case MoveKind::kTileLayers:  // the kernels of another size may sum in another order
+    case MoveKind::kChunkHead:   // sums of another order
     case MoveKind::kSplitMicroBatch:
     case MoveKind::kSplitEvaluation:
       return Guarantee::kNumericallyEqual;

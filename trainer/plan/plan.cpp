@@ -88,6 +88,7 @@ std::string to_string(const Plan& plan) {
   if (plan.gradients == Place::kHost) text += " gradients=host";
   if (!plan.offload.empty()) text += " offload=" + runs_of(plan.offload);
   if (plan.pipeline != 1) text += " pipeline=" + std::to_string(plan.pipeline);
+  if (plan.tiles != 1) text += " tiles=" + std::to_string(plan.tiles);
   return text;
 }
 
@@ -115,7 +116,7 @@ std::string to_toml(const Plan& plan) {
          "\nrecompute_segment = " + std::to_string(plan.recompute_segment) +
          "\nhead_chunks = " + std::to_string(plan.head_chunks) + place("parameters", plan.parameters) +
          place("gradients", plan.gradients) + "\noffload = " + list_of(plan.offload) +
-         "\npipeline = " + std::to_string(plan.pipeline) + "\n";
+         "\npipeline = " + std::to_string(plan.pipeline) + "\ntiles = " + std::to_string(plan.tiles) + "\n";
 }
 
 Plan normalised(Plan plan) {
@@ -125,6 +126,9 @@ Plan normalised(Plan plan) {
   const auto layers = static_cast<uint32_t>(plan.recompute.size());
   plan.recompute_segment = std::clamp(plan.recompute_segment, 1u, std::max(1u, layers));
   if (plan.streams()) plan.pipeline = 1;
+  const bool may_tile =
+      plan.parameters == Place::kHost && plan.gradients == Place::kHost && plan.optimizer != Place::kDevice;
+  if (!may_tile) plan.tiles = 1;
   return plan;
 }
 
@@ -143,6 +147,7 @@ Plan join(const Plan& a, const Plan& b) {
   both.parameters = std::max(a.parameters, b.parameters);
   both.gradients = std::max(a.gradients, b.gradients);
   both.pipeline = std::min(a.pipeline, b.pipeline);
+  both.tiles = std::max(both.tiles, other.tiles);
   for (const auto& [layer, device] : b.placement) {
     if (device == 0) continue;
     uint32_t& highest = both.placement[layer];

@@ -56,6 +56,9 @@ struct Plan {
   std::set<uint32_t> offload{};
   // Micro-batches that are under way at a time, so that devices do not wait in turn; at least 1.
   uint32_t pipeline = 1;
+  // In so many the matrices of layers come to their device one after the other, where weights, gradients and
+  // the optimizer's states are not there; at least 1.
+  uint32_t tiles = 1;
 
   bool operator==(const Plan&) const = default;
   uint32_t device_of(uint32_t layer) const;
@@ -86,19 +89,20 @@ std::string to_toml(const Plan& plan);
 // number of first layers, or a list of layers), recompute_attention and recompute_mlp (the same),
 // recompute_segment, optimizer ("device", "host" or "nvme"), devices ("first", a list with one index a layer,
 // or a table of each device's layers), head_chunks, parameters and gradients ("device" or "host"), offload
-// (as recompute), pipeline.
+// (as recompute), pipeline, tiles.
 // `layers` bounds them. Keys that are absent keep the value that they have in `defaults`.
 std::optional<Plan> parse_plan(std::string_view toml, uint32_t layers, const Plan& defaults,
                                std::string* error);
 
 // The plan that every rank can follow when each proposes one: the smallest micro-batches, the unions of
 // recompute and offload, the slower place of each kind of state, for each layer the highest device, the most
-// chunks, the fewest micro-batches under way. Commutative, associative and idempotent.
+// chunks and tiles, the fewest micro-batches under way. Commutative, associative and idempotent.
 Plan join(const Plan& a, const Plan& b);
 
 // Equality of what this returns means sameness: a layer on device 0 is not named, one that is computed again
 // as a whole is not named for its parts, a segment has no more layers than there are of those, and one
-// micro-batch is under way where layers pass to the host and back.
+// micro-batch is under way where layers pass to the host and back. Nothing is in tiles unless the host has
+// weights and gradients, and the device no states of the optimizer.
 Plan normalised(Plan plan);
 
 enum class MoveKind : uint8_t {
@@ -113,6 +117,7 @@ enum class MoveKind : uint8_t {
   kGradientsToHost,
   kShiftLayers,
   kShortenPipeline,
+  kTileLayers,
   kChunkHead,
   kSplitMicroBatch,
   kSplitEvaluation
@@ -121,8 +126,8 @@ inline constexpr MoveKind kMoveKinds[] = {
     MoveKind::kRecomputeMlp,      MoveKind::kRecomputeAttention, MoveKind::kRecompute,
     MoveKind::kRecomputeSegments, MoveKind::kOffloadActivations, MoveKind::kOptimizerToHost,
     MoveKind::kOptimizerToNvme,   MoveKind::kParametersToHost,   MoveKind::kGradientsToHost,
-    MoveKind::kShiftLayers,       MoveKind::kShortenPipeline,    MoveKind::kChunkHead,
-    MoveKind::kSplitMicroBatch,   MoveKind::kSplitEvaluation};
+    MoveKind::kShiftLayers,       MoveKind::kShortenPipeline,    MoveKind::kTileLayers,
+    MoveKind::kChunkHead,         MoveKind::kSplitMicroBatch,    MoveKind::kSplitEvaluation};
 const char* name_of(MoveKind kind);
 Guarantee guarantee_of(MoveKind kind);
 

@@ -107,8 +107,19 @@ std::vector<Plan> pipelines(const Plan& from, const Shape& shape, const Machine&
   return plans;
 }
 
-constexpr PlanAxis kAxes[] = {
-    {host_places}, {placements}, {pipelines}, {heads, Guarantee::kNumericallyEqual}};
+// Whole, or in as many tiles as a move would take.
+std::vector<Plan> tilings(const Plan& from, const Shape& shape, const Machine&) {
+  std::vector<Plan> plans{from};
+  plans[0].tiles = 1;
+  if (Plan tiled = plans[0]; tile_layers(&tiled, shape)) plans.push_back(std::move(tiled));
+  return plans;
+}
+
+constexpr PlanAxis kAxes[] = {{host_places},
+                              {placements},
+                              {pipelines},
+                              {tilings, Guarantee::kNumericallyEqual},
+                              {heads, Guarantee::kNumericallyEqual}};
 
 // What may be computed again of a layer, or be kept on the host.
 using Kept = std::set<uint32_t> Plan::*;
@@ -169,7 +180,7 @@ class PlanSearch {
         estimator_(shape, machine),
         from_(with_recompute(from, &Plan::recompute, 0)) {
     from_.placement.clear();
-    from_.pipeline = 1;
+    from_.pipeline = from_.tiles = 1;
     from_.micro_batch = std::clamp(from.micro_batch, 1u, std::max(1u, shape.batch));
   }
 
@@ -284,6 +295,7 @@ class PlanSearch {
     plan.micro_batch = plan.evaluation_batch = 1;
     plan.head_chunks = std::min(2u, plan.head_chunks);
     plan.pipeline = std::min(2u, plan.pipeline);
+    plan.tiles = std::min(2u, plan.tiles);
     std::set<uint32_t> devices;
     for (const auto& [layer, device] : plan.placement) devices.insert(device);
     plan.placement.clear();

@@ -38,11 +38,12 @@ class LayerStreams {
  private:
   Copies of_device(uint32_t micro_batches, const std::vector<UnitUse>& uses) const;
 
-  const bool weights_, gradients_, prepares_;
+  const bool weights_, gradients_, in_out_, prepares_;
   std::vector<UnitBytes> units_;
   std::vector<std::vector<UnitUse>> uses_;  // of a micro-batch, by device
   std::vector<Roles> slots_;
   Roles on_host_;
+  uint64_t runs_ = 0;  // of matrices in tiles, for the update
 };
 
 }  // namespace spillway::trainer

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/mutex.h"
+#include "trainer/residency/host_tensor.h"
 
 namespace spillway::trainer {
 namespace {
@@ -53,6 +54,8 @@ void CopyStream::copy(const at::Tensor& to, const at::Tensor& from) {
 }
 
 void CopyStream::copy_held(const at::Tensor& to, const at::Tensor& from) {
+  // LibTorch would put rows that do not stand together in memory of its own first, and wait for the copy.
+  if (stream_ && from.is_cpu() && !from.is_contiguous()) return copy_rows(to, from, *stream_);
   const c10::OptionalStreamGuard guard(stream_);
   to.copy_(from, true);
 }

@@ -1,6 +1,7 @@
 #include "trainer/residency/host_tensor.h"
 
 #include <c10/core/DeviceGuard.h>
+#include <c10/cuda/CUDAStream.h>
 
 #include "driver/table.h"
 #include "trainer/runtime/device_context.h"
@@ -38,6 +39,25 @@ at::Tensor host_tensor(at::IntArrayRef sizes, at::ScalarType type, at::Device de
   TORCH_CHECK_WITH(OutOfMemoryError, memory != nullptr, "out of memory: the host has no ", bytes,
                    " bytes to lock for copies to the device: ", why_not);
   return at::from_blob(memory, sizes, [&table](void* of) { table.cuMemFreeHost(of); }, options);
+}
+
+void copy_rows(const at::Tensor& to, const at::Tensor& from, c10::Stream stream) {
+  const driver::Table& table = driver_table();
+  const c10::DeviceGuard guard(to.device());
+  const auto row = size_t(from.size(1) * from.element_size());
+  CUDA_MEMCPY2D rows{};
+  rows.srcMemoryType = CU_MEMORYTYPE_HOST;
+  rows.srcHost = from.const_data_ptr();
+  rows.srcPitch = size_t(from.stride(0) * from.element_size());
+  rows.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  rows.dstDevice = reinterpret_cast<CUdeviceptr>(to.mutable_data_ptr());
+  rows.dstPitch = row;
+  rows.WidthInBytes = row;
+  rows.Height = size_t(from.size(0));
+  CUresult result = have_context(table, to.device());
+  if (result == CUDA_SUCCESS) result = table.cuMemcpy2DAsync(&rows, c10::cuda::CUDAStream(stream).stream());
+  TORCH_CHECK(result == CUDA_SUCCESS, "a copy of rows to ", to.device(), ": ",
+              driver::describe(table, result));
 }
 
 }  // namespace spillway::trainer

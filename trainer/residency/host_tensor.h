@@ -11,4 +11,7 @@ namespace spillway::trainer {
 // Uninitialised. Ordinary memory where `device`, which it is copied to and from, is the CPU.
 at::Tensor host_tensor(at::IntArrayRef sizes, at::ScalarType type, at::Device device);
 
+// Queues a copy to the device of a host's view [rows, numbers] whose rows do not stand together.
+void copy_rows(const at::Tensor& to, const at::Tensor& from, c10::Stream stream);
+
 }  // namespace spillway::trainer

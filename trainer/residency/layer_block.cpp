@@ -12,14 +12,14 @@ void give(const at::Tensor& tensor, void* memory, size_t bytes) {
   storage->set_nbytes(bytes);
 }
 
-at::Tensor without_memory(const LayerBlock::Part& part, at::Device device) {
-  at::Tensor tensor = at::empty({0}, at::device(device).dtype(part.type));
-  tensor.unsafeGetTensorImpl()->set_sizes_contiguous(part.sizes);
+}  // namespace
+
+at::Tensor without_memory(at::IntArrayRef sizes, at::ScalarType type, at::Device device) {
+  at::Tensor tensor = at::empty({0}, at::device(device).dtype(type));
+  tensor.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
   give(tensor, nullptr, 0);
   return tensor;
 }
-
-}  // namespace
 
 LayerBlock::LayerBlock(std::vector<Part> parts, at::Device device) : parts_(std::move(parts)) {
   size_t bytes = 0;
@@ -32,7 +32,16 @@ LayerBlock::LayerBlock(std::vector<Part> parts, at::Device device) : parts_(std:
 }
 
 void LayerBlock::make_tensors(at::Device device) {
-  for (const Part& part : parts_) tensors_.push_back(without_memory(part, device));
+  for (const Part& part : parts_) tensors_.push_back(without_memory(part.sizes, part.type, device));
+}
+
+LayerBlock LayerBlock::of(const at::Tensor& host, at::Device device) {
+  LayerBlock block;
+  block.parts_ = {{host.sizes().vec(), host.scalar_type()}};
+  block.offsets_ = {0};
+  block.host_ = (host.is_contiguous() ? host.view({-1}) : host).view(at::kByte);
+  block.make_tensors(device);
+  return block;
 }
 
 LayerBlock LayerBlock::on(at::Device device) const {

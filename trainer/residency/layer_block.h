@@ -22,12 +22,15 @@ class LayerBlock {
   };
   // Uninitialised.
   LayerBlock(std::vector<Part> parts, at::Device device);
+  // One tensor of the bytes that `host` has, which others may read too: a view of two dimensions at most,
+  // whose rows need not stand together.
+  static LayerBlock of(const at::Tensor& host, at::Device device);
   // The same bytes for another device.
   LayerBlock on(at::Device device) const;
 
   size_t size() const { return parts_.size(); }
   size_t bytes() const { return size_t(host_.numel()); }
-  const at::Tensor& all() const { return host_; }  // [bytes], on the host
+  const at::Tensor& all() const { return host_; }  // [bytes], or [rows, bytes], on the host
   at::Tensor host(size_t part) const;              // a view of it
   const at::Tensor& tensor(size_t part) const { return tensors_[part]; }
 
@@ -44,5 +47,8 @@ class LayerBlock {
   at::Tensor host_;
   std::vector<at::Tensor> tensors_;
 };
+
+// Of these sizes on a device, without memory of its own.
+at::Tensor without_memory(at::IntArrayRef sizes, at::ScalarType type, at::Device device);
 
 }  // namespace spillway::trainer

@@ -6,7 +6,7 @@ namespace spillway::trainer {
 namespace {
 
 at::Tensor beginning_of(const at::Tensor& memory, const LayerBlock& block) {
-  return memory.narrow(0, 0, int64_t(block.bytes()));
+  return memory.narrow(0, 0, int64_t(block.bytes())).view(block.all().sizes());
 }
 
 }  // namespace
@@ -168,6 +168,19 @@ void LayerCache::synchronise() {
 
 void LayerCache::forget() {
   for (Slot& slot : slots_) slot.layer.reset();
+}
+
+void LayerCache::set_zero_of(uint32_t layer) {
+  if (Slot* slot = slot_of(layer)) slot->layer.reset(), slot->changed = false;
+  entries_.at(layer).zero = true;
+}
+
+void LayerCache::turn() {
+  for (Slot& slot : slots_) {
+    if (slot.changed) write_back(&slot);
+    slot.layer.reset();
+  }
+  to_device_.wait_for(to_host_.copied());
 }
 
 void LayerCache::set_zero() {

@@ -47,6 +47,10 @@ class LayerCache {
   void synchronise();  // waits until the host has all bytes and no copy is under way
   void forget();       // the host's bytes may change: no layer is on the device. REQUIRES: synchronise()
   void set_zero();     // all layers; what they were is lost
+  void set_zero_of(uint32_t layer);
+  // Other layers of the same bytes are used from now on, where several share them: none is on the device, and
+  // what is fetched comes behind what was written. REQUIRES: none is in use.
+  void turn();
 
  private:
   struct Entry {

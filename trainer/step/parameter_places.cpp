@@ -55,6 +55,7 @@ bool Parameters::can_stream(const Range& range) const {
 Parameters::Tensors Parameters::tensors_of_values(const Range& range) {
   Tensors tensors;
   for (size_t i = range.first; i < range.first + range.count; ++i) {
+    if (tiled_[i]) continue;
     if (int8_[i].defined())
       tensors.insert(tensors.end(), {&int8_[i].codes, &int8_[i].scales});
     else
@@ -65,7 +66,8 @@ Parameters::Tensors Parameters::tensors_of_values(const Range& range) {
 
 Parameters::Tensors Parameters::tensors_of_gradients(const Range& range) {
   Tensors tensors;
-  for (size_t i = range.first; i < range.first + range.count; ++i) tensors.push_back(&gradients_[i]);
+  for (size_t i = range.first; i < range.first + range.count; ++i)
+    if (!tiled_[i]) tensors.push_back(&gradients_[i]);
   return tensors;
 }
 
@@ -136,13 +138,17 @@ void Parameters::relocate(size_t first, size_t count, at::Device device) {
     one.moved_gradients = moved_to(device, streamed_gradients_, one.unit, one.gradients);
   }
   for (size_t i = 0; i < count; ++i)
-    if (int8_[first + i].defined()) stand_ins[i] = stand_in(values_[first + i].sizes(), device);
+    if (int8_[first + i].defined())
+      stand_ins[i] = stand_in(values_[first + i].sizes(), device);
+    else if (tiled_[first + i])
+      stand_ins[i] = without_memory(values_[first + i].sizes(), values_[first + i].scalar_type(), device);
   for (MovedUnit& one : units) {
     take(&one.moved_values, device, &streamed_values_, one.unit, one.values);
     take(&one.moved_gradients, device, &streamed_gradients_, one.unit, one.gradients);
   }
   for (size_t i = 0; i < count; ++i) {
     devices_[first + i] = device;
+    if (tiled_[first + i]) tiled_[first + i]->move_to(device);
     if (stand_ins[i].defined()) values_[first + i] = std::move(stand_ins[i]);
   }
   renew_leaves({first, count});
@@ -151,6 +157,7 @@ void Parameters::relocate(size_t first, size_t count, at::Device device) {
 void Parameters::reserve() {
   streamed_values_.for_each(&LayerCache::reserve);
   streamed_gradients_.for_each(&LayerCache::reserve);
+  tile_caches_.reserve();
 }
 
 void Parameters::follow(const std::vector<UnitUse>& uses) {
@@ -158,6 +165,7 @@ void Parameters::follow(const std::vector<UnitUse>& uses) {
   streamed_gradients_.for_each(&LayerCache::let_go);
   streamed_values_.follow(units_in(uses, false));
   streamed_gradients_.follow(units_in(uses, true));
+  follow_tiles(uses);
 }
 
 bool Parameters::Uses::wants(uint32_t unit) const {
@@ -199,14 +207,18 @@ void Parameters::walk(Walk kind, const std::function<void(size_t)>& visit) {
   for (const auto& [unit, range] : ranges_) units.push_back(unit);
   streamed_gradients_.follow(units);
   if (kind != Walk::kReadGradients) streamed_values_.follow(units);
+  walk_tiles(kind);
   for (size_t i = 0; i < size(); ++i) {
     enter(kind, i);
     visit(i);
+    if (tiled_[i]) tiled_[i]->close();
     leave(kind, i);
   }
+  tile_caches_.turn();
 }
 
 std::vector<std::pair<const char*, at::Tensor>> Parameters::stored(size_t index) const {
+  if (tiled_[index]) return {{"", tiled_[index]->value()}};
   std::vector<at::Tensor> tensors{values_[index]};
   if (const Int8Weight* weight = int8(index)) tensors = {weight->codes, weight->scales};
   const int unit = unit_of(index);

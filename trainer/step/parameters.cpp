@@ -45,7 +45,13 @@ class Parameters::Hook : public torch::autograd::PostAccumulateGradHook {
 Parameters::Parameters(std::vector<std::string> names, const InitialValues& initial,
                        const std::vector<at::Device>& devices, const Numerics& numerics,
                        const std::vector<bool>& in_8_bits, const Residence& residence)
-    : names_(std::move(names)), devices_(devices), units_(residence.units), accumulated_(initial.size(), 0) {
+    : names_(std::move(names)),
+      devices_(devices),
+      units_(residence.units),
+      tiled_(initial.size()),
+      table_(residence.table),
+      layout_(residence.layout),
+      accumulated_(initial.size(), 0) {
   for (size_t i = 0; i < initial.size(); ++i)
     if (unit_of(i) >= 0) {
       Range& range = ranges_[uint32_t(unit_of(i))];
@@ -63,6 +69,7 @@ Parameters::Parameters(std::vector<std::string> names, const InitialValues& init
       stream(&streamed_gradients_, uint32_t(unit), tensors_of_gradients(range), true);
     renew_leaves(range);
   }
+  set_tiles(residence.tiles);
   reserve();
 }
 
@@ -107,6 +114,8 @@ void Parameters::clear_gradients() {
   for (size_t i = 0; i < size(); ++i)
     if (unit_of(i) < 0 || !streamed_gradients_.has(uint32_t(unit_of(i)))) gradients_[i].zero_();
   streamed_gradients_.for_each(&LayerCache::set_zero);
+  for (const auto& matrix : tiled_)
+    if (matrix) matrix->clear();
   std::fill(accumulated_.begin(), accumulated_.end(), 0);
 }
 
@@ -118,12 +127,13 @@ void Parameters::settle() {
   for (at::Tensor& value : values_) value.mutable_grad().reset();
   streamed_values_.for_each(&LayerCache::let_go);
   streamed_gradients_.for_each(&LayerCache::let_go);
+  tile_caches_.let_go();
 }
 
 void Parameters::check_complete(uint32_t micro_batches) const {
   for (size_t i = 0; i < size(); ++i)
-    if (accumulated_[i] != micro_batches)
-      throw std::logic_error("parameter '" + names_[i] + "' accumulated " + std::to_string(accumulated_[i]) +
+    if (accumulated(i) != micro_batches)
+      throw std::logic_error("parameter '" + names_[i] + "' accumulated " + std::to_string(accumulated(i)) +
                              " of " + std::to_string(micro_batches) + " micro-batches");
 }
 

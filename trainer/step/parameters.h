@@ -9,7 +9,8 @@
 // tensors of the device whose memory comes for a layer's use and goes behind it: in a pass, which `follow`
 // announces, and in a `walk`. An accumulator that was added to and is not on the host yet stays in its slot
 // when a pass is cut off, so that the ledger holds. What comes and goes as one is a unit, a layer's part
-// (trainer/plan/schedule.h).
+// (trainer/plan/schedule.h). A unit's matrices may come in tiles instead (trainer/residency/tiled_matrix.h):
+// `value` is then a leaf without memory, and the numbers are there in `run` alone.
 //
 // Thread-safety: one thread calls; hooks run on autograd's threads and touch only their own parameter.
 // Between a failed backward and the next call of anything here, call `settle`. Ownership: owns parameters and
@@ -25,6 +26,7 @@
 #include "trainer/model/weights.h"
 #include "trainer/plan/numerics.h"
 #include "trainer/residency/streamed_layers.h"
+#include "trainer/residency/tiled_matrix.h"
 
 namespace spillway::trainer {
 
@@ -32,6 +34,9 @@ namespace spillway::trainer {
 struct Residence {
   std::vector<int> units{};  // of each parameter its unit, or -1, which stays on its device; empty: all -1
   Place values = Place::kDevice, gradients = Place::kDevice;  // of the layers
+  uint32_t tiles = 1;            // that matrices are cut into, where both are on the host
+  std::vector<Parameter> table;  // of what is cut
+  MatrixLayout layout = MatrixLayout::kOutIn;
 };
 
 class Parameters {
@@ -49,19 +54,21 @@ class Parameters {
   const at::Tensor& value(size_t index) const { return values_[index]; }
   // nullptr where `value` has the numbers; else it is a leaf that stands for them.
   const Int8Weight* int8(size_t index) const { return int8_[index].defined() ? &int8_[index] : nullptr; }
-  Weights weights() { return {values_, int8_, &uses_}; }
+  Weights weights() { return {values_, int8_, &uses_, tiled_}; }
   const at::Tensor& gradient(size_t index) const { return gradients_[index]; }
 
   // Gradients to zero, no micro-batch accumulated.
   void clear_gradients();
   // From now on, backward passes are micro-batch `number`.
-  void begin_micro_batch(uint32_t number) { micro_batch_ = number; }
+  void begin_micro_batch(uint32_t number) { micro_batch_ = tile_caches_.micro_batch = number; }
   // Waits until no thread of autograd's runs a hook of a pass that failed, and drops fresh gradients that it
   // left.
   void settle();
   // Throws std::logic_error unless every parameter holds exactly `micro_batches`.
   void check_complete(uint32_t micro_batches) const;
-  uint32_t accumulated(size_t index) const { return accumulated_[index]; }
+  uint32_t accumulated(size_t index) const {
+    return tiled_[index] ? tiled_[index]->accumulated() : accumulated_[index];
+  }
 
   // Moves parameters [first, first + count) and their accumulators, of whole units, to `device`; on an
   // exception none is moved.
@@ -70,6 +77,9 @@ class Parameters {
   // The layers' weights, their accumulators, or both. To the device needs room for them beside the slots.
   void move_to_host(bool values, bool gradients);
   void move_to_device(bool values, bool gradients);
+  // Of units whose weights and accumulators are on the host: matrices in so many tiles; with 1 whole again.
+  // What is accumulated stays. On an exception each unit is cut in the one way or the other.
+  void set_tiles(uint32_t tiles);
   // Slots, which are then there for the uses below.
   void reserve();
   // The coming passes use the units in this order. May allocate slots.
@@ -78,6 +88,10 @@ class Parameters {
   // the gradients is lost where they live on the host; values are kept if it is an update.
   enum class Walk : uint8_t { kReadGradients, kReadBoth, kUpdate };
   void walk(Walk kind, const std::function<void(size_t index)>& visit);
+  // In a visit: a parameter's numbers [begin, begin + length) and their accumulator, flat, until the next run
+  // of it. A run begins and ends within one of `run_numbers`.
+  TiledMatrix::Run run(size_t index, int64_t begin, int64_t length);
+  int64_t run_numbers(size_t index) const;
 
   // The tensors that hold a parameter, wherever they live: its value, or codes and scales, with the ends of
   // their names. They may be written, before the next use.
@@ -99,6 +113,13 @@ class Parameters {
   };
   struct Range {
     size_t first = 0, count = 0;
+    uint32_t tiles = 1;
+  };
+  // A unit in other tiles, before it takes the place of what there is.
+  struct CutUnit {
+    std::vector<std::unique_ptr<TiledMatrix>> matrices;  // of each parameter, or none
+    std::optional<LayerBlock> values, gradients;         // of the others
+    bool are_zero = false;
   };
   using Tensors = std::vector<at::Tensor*>;
 
@@ -112,6 +133,10 @@ class Parameters {
   void stream(StreamedLayers* streamed, uint32_t unit, const Tensors& tensors, bool are_zero);
   void settle_on_device(StreamedLayers* streamed, uint32_t unit, const Tensors& tensors);
   void renew_leaves(const Range& range);
+  CutUnit cut_unit(uint32_t unit, const Range& range, uint32_t tiles);
+  void take_cut(uint32_t unit, Range* range, CutUnit cut);
+  void follow_tiles(const std::vector<UnitUse>& uses);
+  void walk_tiles(Walk kind);
   void enter(Walk kind, size_t index) const;
   void leave(Walk kind, size_t index) const;
 
@@ -122,6 +147,11 @@ class Parameters {
   std::vector<at::Tensor> values_, gradients_;
   std::vector<Int8Weight> int8_;
   StreamedLayers streamed_values_{kWeightSlots}, streamed_gradients_{kGradientSlots};
+  TileCaches tile_caches_{StreamedLayers(kWeightSlots), StreamedLayers(kGradientSlots)};
+  std::vector<std::unique_ptr<TiledMatrix>> tiled_;  // of each parameter, or none
+  const std::vector<Parameter> table_;
+  const MatrixLayout layout_;
+  Walk walk_ = Walk::kReadGradients;  // that is under way
   Uses uses_{*this};
   std::vector<uint32_t> accumulated_;
   uint32_t micro_batch_ = 0;

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "trainer/plan/parameters/tiles.h"
 #include "trainer/plan/parameters/weight_storage.h"
 #include "trainer/plan/schedule.h"
 #include "trainer/pretrained/parameters.h"
@@ -48,8 +49,13 @@ std::vector<bool> in_8_bits(const Model& model, const Numerics& numerics) {
   return result;
 }
 
-Residence residence_of(const Model& model, const Plan& plan) {
-  return {.units = units_of(model.table()), .values = plan.parameters, .gradients = plan.gradients};
+Residence residence_of(const Model& model, const Plan& plan, const Numerics& numerics) {
+  return {.units = units_of(model.table()),
+          .values = plan.parameters,
+          .gradients = plan.gradients,
+          .tiles = tiles_of(plan, numerics),
+          .table = model.table(),
+          .layout = model.architecture().stores_in_out() ? MatrixLayout::kInOut : MatrixLayout::kOutIn};
 }
 
 InitialValues initial_of(const Config& config) {
@@ -91,7 +97,8 @@ TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vect
       core_(core),
       moves_(moves),
       parameters_(names_of(model_), initial, devices_of(model_, devices_, plan), config.train.numerics,
-                  in_8_bits(model_, config.train.numerics), residence_of(model_, plan)),
+                  in_8_bits(model_, config.train.numerics),
+                  residence_of(model_, plan, config.train.numerics)),
       optimizer_(parameters_, config.train, plan.optimizer, initial,
                  {config.nvme_folder(), config.run.nvme_least_bytes}),
       loss_scale_(config.train.numerics.precision == Precision::kFp16Mixed, config.train.loss_scale,
@@ -237,6 +244,7 @@ void TrainingStep::commit() {
 std::optional<Failure> TrainingStep::adopt(const Plan& from, const Plan& to) {
   return guarded("plan", [&] {
     parameters_.move_to_host(to.parameters == Place::kHost, to.gradients == Place::kHost);
+    parameters_.set_tiles(tiles_of(to, config_.train.numerics));
     activations_->blocks.free_unused();  // of other sizes from now on, or of none
     // Away from the devices first, and onto them last.
     if (from.optimizer != to.optimizer && to.optimizer != Place::kDevice) optimizer_.move_to(to.optimizer);

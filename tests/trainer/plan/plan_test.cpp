@@ -7,6 +7,7 @@
 #include "tests/trainer/small_models.h"
 #include "trainer/plan/estimate.h"
 #include "trainer/plan/parameters/optimizer_state.h"
+#include "trainer/plan/parameters/tiles.h"
 #include "trainer/plan/parameters/weight_storage.h"
 #include "trainer/plan/plan.h"
 
@@ -36,6 +37,7 @@ Plan random_plan(std::mt19937_64& random) {
   plan.parameters = random() % 2 ? Place::kHost : Place::kDevice;
   plan.gradients = random() % 2 ? Place::kHost : Place::kDevice;
   plan.pipeline = 1 + random() % 4;
+  plan.tiles = 1 + random() % 4;
   return normalised(plan);
 }
 
@@ -100,6 +102,59 @@ TEST(Plan, ALayerThatIsComputedAgainIsNotNamedForItsParts) {
             (Plan{.recompute = {1}, .recompute_mlp = {2}}));
   EXPECT_EQ(normalised({.recompute = {0, 1}, .recompute_segment = 5}).recompute_segment, 2u);
   EXPECT_EQ(normalised({.recompute_segment = 5}), Plan{});
+}
+
+TEST(Plan, TilesAreOfLayersOfWhichTheDeviceHasNothing) {
+  Plan plan{.optimizer = Place::kNvme, .tiles = 4};
+  EXPECT_EQ(normalised(plan).tiles, 1u);
+  plan.parameters = plan.gradients = Place::kHost;
+  EXPECT_EQ(normalised(plan).tiles, 4u);
+  EXPECT_EQ(to_string(plan),
+            "micro_batch=1 evaluation_batch=1 optimizer=nvme parameters=host gradients=host tiles=4");
+  EXPECT_EQ(tiles_of(plan, {.precision = Precision::kInt8}), 1u);
+  EXPECT_EQ(tiles_of(plan, {.optimizer = OptimizerKind::kAdafactor}), 1u);
+  plan.optimizer = Place::kDevice;
+  EXPECT_EQ(normalised(plan).tiles, 1u);
+}
+
+Parameter matrix_of(int layer, std::vector<int64_t> sizes) {
+  Parameter matrix;
+  matrix.layer = layer, matrix.sizes = std::move(sizes);
+  return matrix;
+}
+
+TEST(Plan, TilesOfAMatrixHaveAMultipleOfLinesAndOfTheOptimizersTiles) {
+  const Parameter matrix = matrix_of(0, {1000, 4096});
+  const MatrixCut cut = cut_of(matrix, 4).value();
+  EXPECT_EQ(cut.row_tile, 256);
+  EXPECT_EQ(cut.row_tiles(), 4);
+  EXPECT_EQ(cut.column_tile, 1024);
+  EXPECT_EQ(cut.update_tile, 256 * 4096);
+  EXPECT_EQ(cut_of(matrix, 1000).value().row_tile, kTileLines);
+  EXPECT_EQ(cut_of(matrix, 1000).value().update_tile, 1 << 18);
+  EXPECT_EQ(cut_of(matrix_of(0, {40, 24}), 4).value().row_tiles(), 1);
+  EXPECT_FALSE(cut_of(matrix_of(0, {4096}), 4));
+  EXPECT_FALSE(cut_of(matrix_of(-1, {4096, 4096}), 4));
+}
+
+TEST(Neighbours, LayersComeInTilesWhereThatFreesAnything) {
+  Plan plan{.micro_batch = 1, .optimizer = Place::kHost};
+  plan.parameters = plan.gradients = Place::kHost;
+  const Shape large{small_gpt2(2, 1024, 2, 16), 4};
+  const auto tile = [&](const Plan& from, Guarantee floor) {
+    std::optional<Move> found;
+    for (const Move& move : neighbours(from, large, kMachine, floor))
+      if (move.kind == MoveKind::kTileLayers) found = move;
+    return found;
+  };
+  const Move move = tile(plan, Guarantee::kNumericallyEqual).value();
+  EXPECT_EQ(move.to.tiles, 4u);
+  // Two slots of weights and three of gradients, and a fresh gradient.
+  EXPECT_GT(move.bytes_freed, uint64_t{5} * (8 - 1) * (4 << 20));
+  EXPECT_FALSE(tile(move.to, Guarantee::kNumericallyEqual));
+  EXPECT_FALSE(tile(plan, Guarantee::kBitExact));
+  plan.gradients = Place::kDevice;
+  EXPECT_FALSE(tile(plan, Guarantee::kNumericallyEqual));
 }
 
 TEST(Plan, ASegmentHasRecomputedLayersInARowOnOneDevice) {

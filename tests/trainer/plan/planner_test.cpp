@@ -1,5 +1,6 @@
 // The planner against an exhaustive search with the same estimate, over shapes and limits.
 #include "trainer/plan/planner.h"
+#include "trainer/plan/choices.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -74,15 +75,18 @@ std::vector<Point> exhaustive(const GridCase& grid, const Machine& machine) {
           if (on_host >= 2) plan.gradients = Place::kHost;
           if (on_host >= 3) plan.parameters = Place::kHost;
           for (uint32_t layer = cut; layer < layers; ++layer) plan.placement[layer] = 1;
-          for (const auto what : {&Plan::recompute, &Plan::recompute_mlp, &Plan::recompute_attention}) {
-            if (what != &Plan::recompute && recomputed == 0) continue;
-            Plan again = plan;
-            for (uint32_t layer = 0; layer < recomputed; ++layer) (again.*what).insert(layer);
-            for (const uint32_t chunks : {1, 8}) {
-              again.head_chunks = chunks;
-              points.push_back(point_of(estimate(grid.shape, again, machine)));
+          std::vector<Plan> tilings{plan};
+          if (tile_layers(&plan, grid.shape)) tilings.push_back(plan);
+          for (const Plan& tiled : tilings)
+            for (const auto what : {&Plan::recompute, &Plan::recompute_mlp, &Plan::recompute_attention}) {
+              if (what != &Plan::recompute && recomputed == 0) continue;
+              Plan again = tiled;
+              for (uint32_t layer = 0; layer < recomputed; ++layer) (again.*what).insert(layer);
+              for (const uint32_t chunks : {1, 8}) {
+                again.head_chunks = chunks;
+                points.push_back(point_of(estimate(grid.shape, again, machine)));
+              }
             }
-          }
         }
   return points;
 }

@@ -99,7 +99,8 @@ TEST_P(Streaming, GoesOnFromACheckpointOfAnotherPlace) {
   };
   steps(plain, 0, 6);
   Config on_host = config_;
-  on_host.plan.parameters = on_host.plan.gradients = Place::kHost;
+  on_host.plan.parameters = on_host.plan.gradients = on_host.plan.optimizer = Place::kHost;
+  on_host.plan.tiles = 2;
   for (const auto& [first, second] : {std::pair(config_, on_host), std::pair(on_host, config_)}) {
     Fixture begun(first, corpus_, devices_);
     steps(begun, 0, 3);

@@ -13,7 +13,8 @@ namespace {
 // Of a plan that a run begins with in place of another: the same sums, or sums in another order.
 Guarantee guarantee_of_start(const Plan& configured, const Plan& begun, uint32_t batch) {
   const auto rows = [batch](const Plan& plan) { return std::min(plan.micro_batch, batch); };
-  const bool same = rows(configured) == rows(begun) && configured.head_chunks == begun.head_chunks;
+  const bool same = rows(configured) == rows(begun) && configured.head_chunks == begun.head_chunks &&
+                    configured.tiles == begun.tiles;
   return same ? Guarantee::kBitExact : Guarantee::kNumericallyEqual;
 }
 

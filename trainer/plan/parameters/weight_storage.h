@@ -28,7 +28,14 @@ inline constexpr uint64_t in_a_block(uint64_t bytes) {
 struct UnitBytes {
   uint32_t layer = 0;
   uint64_t weights = 0, gradients = 0;
+  // Of matrices in tiles, which are in neither block.
+  struct Tiled {
+    uint64_t weights = 0, gradients = 0;            // of all
+    uint64_t most_weights = 0, most_gradients = 0;  // of a tile
+    uint64_t rows = 0, columns = 0, runs = 0;       // tiles of each kind
+  } tiled{};
 };
-std::vector<UnitBytes> unit_bytes(const Numerics& numerics, const std::vector<Parameter>& table);
+std::vector<UnitBytes> unit_bytes(const Numerics& numerics, const std::vector<Parameter>& table,
+                                  uint32_t tiles = 1);
 
 }  // namespace spillway::trainer

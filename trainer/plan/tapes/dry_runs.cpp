@@ -37,6 +37,7 @@ std::string key_of(const TapePass& pass) {
   relevant.recompute_mlp = pass.plan.recompute_mlp;
   relevant.recompute_segment = pass.plan.recompute_segment;
   relevant.offload = pass.plan.offload;
+  relevant.tiles = pass.tiles;
   return to_string(relevant);
 }
 

@@ -1,5 +1,7 @@
 #include "trainer/plan/tapes/operators.h"
 
+#include "trainer/plan/parameters/tiles.h"
+
 namespace spillway::trainer {
 
 using Tensor = Tape::Tensor;
@@ -56,21 +58,29 @@ Tensor TapeOperators::rms_norm(Tensor x) {
 // gradient is there, which is as large.
 Tensor TapeOperators::product(Tensor x, uint64_t width, uint64_t out) {
   const bool in_8_bits = pass_.precision == Precision::kInt8;
-  return product(x, width, out, pass_.workspace + (in_8_bits ? width * out * pass_.number() : 0));
+  Tape::Operator op =
+      product_of(x, width, out, pass_.workspace + (in_8_bits ? width * out * pass_.number() : 0));
+  if (pass_.tiles > 1) {
+    const uint64_t rows = model_.stores_in_out() ? width : out, columns = width + out - rows;
+    const auto tile = static_cast<uint64_t>(tile_lines(static_cast<int64_t>(rows), pass_.tiles));
+    op.fresh = tile * columns * pass_.number();
+    op.tiles = static_cast<uint32_t>((rows + tile - 1) / tile);
+  }
+  return tape_.run(op);
 }
 
-Tensor TapeOperators::product(Tensor x, uint64_t width, uint64_t out, uint64_t scratch) {
-  return tape_.run({.inputs = {x},
-                    .output = tape_.bytes(x) / width * out,
-                    .keeps = {x},
-                    .weights = width * out * pass_.number(),
-                    .scratch = scratch,
-                    .backward_scratch = pass_.workspace,
-                    .operations = 2.0 * numbers_in(tape_.bytes(x)) * double(out)});
+Tape::Operator TapeOperators::product_of(Tensor x, uint64_t width, uint64_t out, uint64_t scratch) const {
+  return {.inputs = {x},
+          .output = tape_.bytes(x) / width * out,
+          .keeps = {x},
+          .weights = width * out * pass_.number(),
+          .scratch = scratch,
+          .backward_scratch = pass_.workspace,
+          .operations = 2.0 * numbers_in(tape_.bytes(x)) * double(out)};
 }
 
 Tensor TapeOperators::logits(Tensor x, Tensor words) {
-  if (!model_.tied_head) return product(x, model_.width, model_.vocabulary, pass_.workspace);
+  if (!model_.tied_head) return tape_.run(product_of(x, model_.width, model_.vocabulary, pass_.workspace));
   return tape_.run({.inputs = {x, words},
                     .output = numbers(model_.vocabulary),
                     .keeps = {x},

@@ -60,7 +60,7 @@ class TapeOperators {
                           bool padded);
 
  private:
-  Tensor product(Tensor x, uint64_t width, uint64_t out, uint64_t scratch);
+  Tape::Operator product_of(Tensor x, uint64_t width, uint64_t out, uint64_t scratch) const;
   double numbers_in(uint64_t bytes) const { return double(bytes) / double(pass_.number()); }
   uint64_t floats(uint64_t per_token) const { return tokens_ * per_token * TapePass::kFloat; }
   uint64_t log_sums() const;

@@ -5,6 +5,14 @@
 
 namespace spillway::trainer {
 
+namespace {
+
+uint64_t fresh_of(const Tape::Operator& op) {
+  return op.fresh > 0 ? op.fresh : op.weights;
+}
+
+}  // namespace
+
 const char* name_of(Kind kind) {
   constexpr const char* kNames[kKinds] = {
       "token ids and positions",     "attention's activations", "MLP's activations",
@@ -103,7 +111,7 @@ void Tape::spend_forward(const Operator& op) {
   for (const Tensor input : op.inputs) bytes += op.gathers ? op.output : tensors_[input].bytes;
   // The scratch of a product is the library's workspace; others write theirs and read it.
   if (op.operations == 0) bytes += 2 * op.scratch;
-  memory_.pass(device_, op.operations, double(bytes), 1);
+  memory_.pass(device_, op.operations, double(bytes), op.tiles);
 }
 
 void Tape::spend_backward(const Recorded& recorded) {
@@ -116,9 +124,9 @@ void Tape::spend_backward(const Recorded& recorded) {
   for (const Tensor input : op.inputs) bytes += tensors_[input].bytes;
   if (op.operations == 0) bytes += 2 * op.backward_scratch;
   const double gradients = double(op.inputs.size()) + (op.weights ? 1 : 0);
-  memory_.pass(recorded.device, 2 * op.operations, double(bytes), gradients);
+  memory_.pass(recorded.device, 2 * op.operations, double(bytes), gradients * op.tiles);
   if (op.weights)
-    memory_.pass(recorded.device, 0, 3.0 * double(op.weights), 1);  // added to what was accumulated
+    memory_.pass(recorded.device, 0, 3.0 * double(op.weights), op.tiles);  // added to what was accumulated
 }
 
 Tape::Tensor Tape::run(const Operator& op) {
@@ -202,7 +210,7 @@ void Tape::give(Tensor to, size_t buffer) {
 
 // Of the inputs, and of the weights.
 std::vector<size_t> Tape::new_gradients(const Recorded& recorded, std::optional<size_t> of_output) {
-  memory_.allocate(recorded.device, Kind::kWeightGradients, recorded.op.weights);
+  memory_.allocate(recorded.device, Kind::kWeightGradients, fresh_of(recorded.op));
   std::vector<size_t> made;
   for (const Tensor input : recorded.op.inputs) {
     const bool passes = recorded.op.passes_gradient && bytes(input) == bytes(recorded.output);
@@ -225,7 +233,7 @@ void Tape::undo(const Recorded& recorded) {
     memory_.free(recorded.device, Kind::kWorkspace, op.backward_scratch);
     release_buffer(*gradient);
     for (size_t i = 0; i < made.size(); ++i) give(op.inputs[i], made[i]);
-    memory_.free(recorded.device, Kind::kWeightGradients, op.weights);
+    memory_.free(recorded.device, Kind::kWeightGradients, fresh_of(op));
   }
   for (const Tensor kept : op.keeps) drop(kept);
   memory_.free(recorded.device, recorded.kind, op.keeps_more);

@@ -93,6 +93,8 @@ class Tape {
     bool keeps_output = false;
     uint64_t keeps_more = 0;  // statistics and masks
     uint64_t weights = 0;     // whose gradients it makes
+    uint64_t fresh = 0;       // of these at a time, where they are made in tiles
+    uint32_t tiles = 1;       // each a launch of its own
     uint64_t scratch = 0, backward_scratch = 0;
     bool passes_gradient = false;    // an input's gradient is that of the output: sums and copies
     double operations = 0;           // of the forward; the backward has twice as many

@@ -175,6 +175,7 @@ void read_plan(StrictTable& table, uint32_t layers, Plan* plan, const PlanChoice
   read_place(table, "parameters", false, &plan->parameters);
   read_place(table, "gradients", false, &plan->gradients);
   table.integer("pipeline", &plan->pipeline, 1, 1 << 20);
+  table.integer("tiles", &plan->tiles, 1, 1 << 20);
 }
 
 std::optional<Plan> parse_plan(std::string_view toml_text, uint32_t layers, const Plan& defaults,
