@@ -99,7 +99,8 @@ TEST_F(Simulated, LayersThatMoveTakeTheirMomentsWithThem) {
 
 TEST_F(Simulated, EveryRequestFailingUntilASplitGivesTheBitsOfThatSchedule) {
   config_.plan.recompute = {0, 1};
-  config_.plan.optimizer = Place::kHost;
+  config_.plan.optimizer = config_.plan.parameters = config_.plan.gradients = Place::kHost;
+  config_.plan.tiles = 2;
   config_.plan.head_chunks = 2;
   expect_served(sweep(Injection::kUntilAMove), "split_micro_batch");
 }
@@ -327,6 +328,7 @@ TEST_P(SimulatedFamily, EveryRequestFailingUntilABitExactMoveGivesTheUndisturbed
 TEST_P(SimulatedFamily, EveryRequestFailingUntilASplitGivesTheBitsOfThatSchedule) {
   config_.plan.recompute = all_;
   config_.plan.optimizer = config_.plan.parameters = config_.plan.gradients = Place::kHost;
+  config_.plan.tiles = 2;
   config_.plan.head_chunks = 2;
   expect_served(sweep(Injection::kUntilAMove), "split_micro_batch");
 }
