@@ -160,12 +160,16 @@ void Parameters::Uses::end(uint32_t layer, Pass pass) {
   if (pass == Pass::kBackward) owner_.streamed_gradients_.end(layer, LayerCache::After::kKept);
 }
 
+bool Parameters::needs_values(Walk kind) {
+  return kind == Walk::kReadBoth || kind == Walk::kUpdate;
+}
+
 void Parameters::enter(Walk kind, size_t index) const {
   const int layer = layer_of(index);
   if (layer < 0 || ranges_.at(uint32_t(layer)).first != index) return;
   using Use = LayerCache::Use;
-  streamed_gradients_.begin(uint32_t(layer), Use::kRead);
-  if (kind == Walk::kReadGradients) return;
+  streamed_gradients_.begin(uint32_t(layer), kind == Walk::kChangeGradients ? Use::kWrite : Use::kRead);
+  if (!needs_values(kind)) return;
   streamed_values_.begin(uint32_t(layer), kind == Walk::kUpdate ? Use::kWrite : Use::kRead);
 }
 
@@ -176,7 +180,7 @@ void Parameters::leave(Walk kind, size_t index) const {
   const Range& range = ranges_.at(uint32_t(layer));
   if (range.first + range.count != index + 1) return;
   streamed_gradients_.end(uint32_t(layer), kind == Walk::kUpdate ? After::kWorthless : After::kKept);
-  if (kind != Walk::kReadGradients) streamed_values_.end(uint32_t(layer), After::kKept);
+  if (needs_values(kind)) streamed_values_.end(uint32_t(layer), After::kKept);
 }
 
 void Parameters::walk(Walk kind, const std::function<void(size_t)>& visit) {
@@ -184,7 +188,7 @@ void Parameters::walk(Walk kind, const std::function<void(size_t)>& visit) {
   layers.reserve(ranges_.size());
   for (const auto& [layer, range] : ranges_) layers.push_back(layer);
   streamed_gradients_.follow(layers);
-  if (kind != Walk::kReadGradients) streamed_values_.follow(layers);
+  if (needs_values(kind)) streamed_values_.follow(layers);
   for (size_t i = 0; i < size(); ++i) {
     enter(kind, i);
     visit(i);

@@ -74,8 +74,9 @@ class Parameters {
   // The coming passes use the layers in this order. May allocate slots.
   void follow(const std::vector<LayerUse>& uses);
   // Calls `visit` for each parameter in order, with its gradient or with both on its device. What it makes of
-  // the gradients is lost where they live on the host; values are kept if it is an update.
-  enum class Walk : uint8_t { kReadGradients, kReadBoth, kUpdate };
+  // the gradients is lost where they live on the host, unless it is to change them; values are kept if it is
+  // an update.
+  enum class Walk : uint8_t { kReadGradients, kChangeGradients, kReadBoth, kUpdate };
   void walk(Walk kind, const std::function<void(size_t index)>& visit);
 
   // The tensors that hold a parameter, wherever they live: its value, or codes and scales, with the ends of
@@ -111,6 +112,7 @@ class Parameters {
   void stream(StreamedLayers* streamed, uint32_t layer, const Tensors& tensors, bool are_zero);
   void settle_on_device(StreamedLayers* streamed, uint32_t layer, const Tensors& tensors);
   void renew_leaves(const Range& range);
+  static bool needs_values(Walk kind);
   void enter(Walk kind, size_t index) const;
   void leave(Walk kind, size_t index) const;
 

@@ -22,7 +22,7 @@ Guarantee guarantee_of_start(const Plan& configured, const Plan& begun, uint32_t
 std::optional<std::string> Run::build_program(const Plan& plan) {
   std::optional<std::string> failure;
   try {
-    program_ = std::make_unique<TrainingStep>(config_, corpus_, devices_, plan, core_, *moves_);
+    program_ = std::make_unique<TrainingStep>(config_, corpus_, devices_, plan, core_, *moves_, ranks_);
   } catch (const c10::OutOfMemoryError& error) {
     failure = error.what_without_backtrace();
   }
