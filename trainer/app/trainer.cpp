@@ -26,7 +26,7 @@ Results ran(const Config& config, const TrainOptions& options, RunLog* log, RunH
   } catch (const SetupOutOfMemory& error) {
     return failed(kExitOutOfMemory,
                   std::string("no room for the parameters, gradients and optimizer state: ") + error.what());
-  } catch (const StatesLost& error) {
+  } catch (const RecordLost& error) {
     return failed(kExitError, error.what() + std::string("; --resume goes on from the last checkpoint"));
   } catch (const c10::Error& error) {
     return failed(kExitError, error.what_without_backtrace());

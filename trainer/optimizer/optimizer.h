@@ -14,7 +14,7 @@
 //
 // Thread-safety: one thread. Ownership: owns states, tiles and scratch; borrows the parameters. Errors:
 // LibTorch's exceptions, from the constructor, `prepare`, `move_to`, `relocate` and `set_states`; after one
-// of them every state is in one place or the other, whole. StatesLost where a disk does not give states back:
+// of them every state is in one place or the other, whole. RecordLost where a disk does not give states back:
 // from `commit` it leaves weights of which some were updated, and there is nothing to go on with but a
 // checkpoint.
 #pragma once
