@@ -56,8 +56,8 @@ class Optimizer {
   std::vector<at::Tensor> states(size_t index);
   at::Tensor state(size_t index, size_t which);
   void set_states(size_t index, const std::vector<at::Tensor>& values);
-  // The weights in the most digits that there are: the master, or else the parameter; of 8 bits as floats on
-  // the host.
+  // The weights in the most digits that there are: the master where it lies, or else the parameter on the
+  // host; of 8 bits as floats.
   at::Tensor weights(size_t index);
 
  private:

@@ -5,6 +5,7 @@
 #include <ATen/cuda/CUDAContextLight.h>
 #include <cstdlib>
 
+#include "trainer/checkpoint/checkpoint.h"
 #include "trainer/data/examples.h"
 #include "trainer/pretrained/parameters.h"
 

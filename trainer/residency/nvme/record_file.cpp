@@ -47,6 +47,11 @@ BlockStore::Piece RecordFile::piece(uint64_t bytes) {
   return piece;
 }
 
+BlockStore::Piece RecordFile::reserved_piece(uint64_t bytes) {
+  if (std::ranges::find(unused_, bytes, &BlockStore::Piece::bytes) == unused_.end()) reserve(bytes);
+  return piece(bytes);
+}
+
 void RecordFile::give_back(BlockStore::Piece piece) {
   unused_.push_back(std::move(piece));
 }

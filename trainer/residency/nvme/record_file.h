@@ -49,6 +49,7 @@ class RecordFile {
   // Makes the file if there is none, with room for pieces of so many bytes in all beside those in use.
   void reserve(uint64_t bytes);
   BlockStore::Piece piece(uint64_t bytes);  // of what was reserved
+  BlockStore::Piece reserved_piece(uint64_t bytes);
   void give_back(BlockStore::Piece piece);
   // No piece is in use, and nothing under way.
   void close() { store_.reset(), unused_.clear(); }
