@@ -159,10 +159,18 @@ void LayerCache::end(uint32_t layer, After after) {
   slot->used = to_device_.computed();
   slot->in_doubt = false;
   if (after == After::kWorthless)
-    slot->layer.reset(), slot->changed = false;
+    give_up(slot);
   else if (slot->changed)
     write_back(slot);
   if (file_ != nullptr) fetch_next(layer);  // what was not there when the use began
+}
+
+// Zero stands for what nobody wants: it is not brought again.
+void LayerCache::give_up(Slot* slot) {
+  Entry& entry = entries_.at(*slot->layer);
+  entry.zero = true;
+  entry.block.home().discard();
+  slot->layer.reset(), slot->changed = false;
 }
 
 void LayerCache::let_go() {

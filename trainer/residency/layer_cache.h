@@ -73,6 +73,7 @@ class LayerCache {
   void fetch(Slot* slot, uint32_t layer);
   void clear(Slot* slot, uint32_t layer);
   void write_back(Slot* slot);
+  void give_up(Slot* slot);
   CopyStream::Mark last_use(const Slot& slot) const;
   void fetch_next(std::optional<uint32_t> present);
   void expect_next();
