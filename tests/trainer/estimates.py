@@ -57,8 +57,8 @@ PLANS = {
     "activations on the host, 8": ["plan.micro_batch=8", 'plan.offload="all"', "train.offload_least_bytes=65536"],
     "two layers on the host, 4": ["plan.micro_batch=4", "plan.offload=[0, 2]", "plan.recompute=[2]",
                                   "plan.recompute_mlp=[0, 1]", "plan.devices=[0,0,1,1]"],
-    "layers on the host, 2": ["model.layers=6", "plan.micro_batch=2", 'plan.parameters="host"',
-                              'plan.gradients="host"', 'plan.optimizer="host"'],
+    "layers elsewhere, 2": ["model.layers=6", "plan.micro_batch=2", 'plan.parameters="host"',
+                              'plan.gradients="nvme"', "run.nvme_least=0", 'plan.optimizer="host"'],
     "head in 6 chunks, 8": ["plan.micro_batch=8", "plan.head_chunks=6", 'plan.recompute="all"'],
 }
 

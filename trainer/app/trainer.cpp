@@ -30,7 +30,7 @@ Results ran(const Config& config, const TrainOptions& options, RunLog* log, RunH
                   std::string("no room for the parameters, gradients and optimizer state: ") + error.what());
   } catch (const RanksError& error) {
     return failed(kExitError, error.what());
-  } catch (const StatesLost& error) {
+  } catch (const RecordLost& error) {
     return failed(kExitError, error.what() + std::string("; --resume goes on from the last checkpoint"));
   } catch (const c10::Error& error) {
     return failed(kExitError, error.what_without_backtrace());

@@ -205,9 +205,9 @@ at::Tensor Optimizer::numbers(size_t index) const {
 
 at::Tensor Optimizer::weights(size_t index) {
   if (train_.numerics.has_master_weights()) return state(index, 0);
-  const auto stored = parameters_.stored(index);
-  if (parameters_.int8(index) == nullptr) return stored[0].second;
-  return numbers_of({stored[0].second.cpu(), stored[1].second.cpu()}, at::kFloat);
+  const at::Tensor stored = parameters_.read_stored(index, 0);
+  if (parameters_.int8(index) == nullptr) return stored;
+  return numbers_of({stored, parameters_.read_stored(index, 1)}, at::kFloat);
 }
 
 }  // namespace spillway::trainer

@@ -14,7 +14,7 @@
 //
 // Thread-safety: one thread. Ownership: owns states, tiles and scratch; borrows the parameters. Errors:
 // LibTorch's exceptions, from the constructor, `prepare`, `move_to`, `relocate` and `set_states`; after one
-// of them every state is in one place or the other, whole. StatesLost where a disk does not give states back:
+// of them every state is in one place or the other, whole. RecordLost where a disk does not give states back:
 // from `commit` it leaves weights of which some were updated, and there is nothing to go on with but a
 // checkpoint.
 #pragma once
@@ -56,8 +56,8 @@ class Optimizer {
   std::vector<at::Tensor> states(size_t index);
   at::Tensor state(size_t index, size_t which);
   void set_states(size_t index, const std::vector<at::Tensor>& values);
-  // The weights in the most digits that there are: the master, or else the parameter; of 8 bits as floats on
-  // the host.
+  // The weights in the most digits that there are: the master where it lies, or else the parameter on the
+  // host; of 8 bits as floats.
   at::Tensor weights(size_t index);
 
  private:

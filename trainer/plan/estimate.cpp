@@ -39,7 +39,7 @@ class Estimator::Counter {
         devices_(machine_.devices),
         micro_batch_(std::clamp(plan.micro_batch, 1u, std::max(1u, shape_.batch))),
         table_(common.table),
-        streams_(shape_, plan, devices_, table_) {
+        streams_(shape_, plan, devices_, table_, machine_.nvme_least_bytes) {
     out_.device_peak_bytes.resize(devices_);
     out_.evaluation_peak_bytes.resize(devices_);
   }
@@ -106,6 +106,10 @@ class Estimator::Counter {
     }
     add_on_host("parameters", streams_.on_host().weights);
     add_on_host("gradients", streams_.on_host().gradients);
+    add_on_host("buffers for parameters", streams_.buffers().weights);
+    add_on_host("buffers for gradients", streams_.buffers().gradients);
+    add_on_nvme("parameters", streams_.on_nvme().weights);
+    add_on_nvme("gradients", streams_.on_nvme().gradients);
     if (plan_.optimizer == Place::kHost) add_on_host("optimizer state", states_);
     if (plan_.optimizer == Place::kNvme) count_nvme();
   }
@@ -116,14 +120,20 @@ class Estimator::Counter {
     out_.items.push_back({std::move(name), 0, true, bytes});
   }
 
+  void add_on_nvme(std::string name, uint64_t bytes) {
+    if (bytes == 0) return;
+    out_.nvme_bytes += bytes;
+    out_.items.push_back({std::move(name), 0, false, bytes, true});
+  }
+
   void count_nvme() {
     std::vector<std::vector<int64_t>> sizes;
     for (const Parameter& parameter : table_) sizes.push_back(parameter.sizes);
     const NvmeShare share = nvme_share(shape_.numerics, sizes, machine_.nvme_least_bytes);
     add_on_host("optimizer state", share.host_bytes);
     add_on_host("buffers of the disk", share.buffer_bytes);
-    out_.nvme_bytes = share.file_bytes;
-    if (share.file_bytes > 0) out_.items.push_back({"optimizer state", 0, false, share.file_bytes, true});
+    add_on_nvme("optimizer state", share.file_bytes);
+    states_on_nvme_ = share.file_bytes;
   }
 
   // What micro-batches hold that are under way beside one at its peak. They are a piece of the forward, or of
@@ -166,9 +176,22 @@ class Estimator::Counter {
     add_time(step.time(), whole, share);
     if (left > 0) add_time(runs_.of(pass(left, true)).time(), 1, share);
     count_optimizer();
-    out_.time.streamed = streams_.of_passes(whole + (left > 0 ? 1 : 0)).seconds(machine_);
-    out_.time.host_link += streams_.of_update().seconds(machine_);
+    count_streams(whole + (left > 0 ? 1 : 0));
     out_.step_us = static_cast<uint64_t>(1e6 * out_.time.seconds());
+  }
+
+  // A disk runs beside the link and what is computed, in the passes and in the update.
+  void count_streams(uint32_t micro_batches) {
+    const LayerStreams::Copies passes = streams_.of_passes(micro_batches), update = streams_.of_update();
+    StepTime& time = out_.time;
+    time.streamed = passes.seconds(machine_);
+    time.host_link += update.seconds(machine_);
+    const double bytes = double(states_on_nvme_);
+    const double states =
+        bytes / machine_.nvme_read_bytes_per_second + bytes / machine_.nvme_write_bytes_per_second;
+    time.nvme =
+        std::max(0.0, passes.disk_seconds(machine_) - std::max(time.passes(), time.streamed)) +
+        std::max(0.0, states + update.disk_seconds(machine_) - update_seconds_ - update.seconds(machine_));
   }
 
   void add_time(const StepTime& part, double times, double share) {
@@ -203,13 +226,11 @@ class Estimator::Counter {
       link += states / machine_.host_bytes_per_second;
       queue += tiles * (kernels + copies) * machine_.launch_seconds;
     }
+    update_seconds_ = out_.time.optimizer;
     if (!elsewhere) return;
     link = std::max(link, queue);
-    const double bytes = double(out_.nvme_bytes);
-    const double disk =
-        bytes / machine_.nvme_read_bytes_per_second + bytes / machine_.nvme_write_bytes_per_second;
     out_.time.host_link += std::max(0.0, link - out_.time.optimizer);
-    out_.time.nvme = std::max(0.0, disk - std::max(link, out_.time.optimizer));
+    update_seconds_ = std::max(link, out_.time.optimizer);
   }
 
   DryRuns& runs_;
@@ -220,7 +241,8 @@ class Estimator::Counter {
   const uint32_t devices_, micro_batch_;
   const std::vector<Parameter>& table_;
   const LayerStreams streams_;
-  uint64_t states_ = 0;  // bytes of what the optimizer keeps
+  uint64_t states_ = 0, states_on_nvme_ = 0;  // bytes of what the optimizer keeps
+  double update_seconds_ = 0;                 // of the update, without the disk and without layers' copies
   Estimate out_;
 };
 

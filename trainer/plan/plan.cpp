@@ -84,8 +84,8 @@ std::string to_string(const Plan& plan) {
   if (!plan.recompute_mlp.empty()) text += " recompute_mlp=" + runs_of(plan.recompute_mlp);
   if (plan.recompute_segment != 1) text += " recompute_segment=" + std::to_string(plan.recompute_segment);
   if (plan.head_chunks != 1) text += " head_chunks=" + std::to_string(plan.head_chunks);
-  if (plan.parameters == Place::kHost) text += " parameters=host";
-  if (plan.gradients == Place::kHost) text += " gradients=host";
+  if (plan.parameters != Place::kDevice) text += std::string(" parameters=") + name_of(plan.parameters);
+  if (plan.gradients != Place::kDevice) text += std::string(" gradients=") + name_of(plan.gradients);
   if (!plan.offload.empty()) text += " offload=" + runs_of(plan.offload);
   if (plan.pipeline != 1) text += " pipeline=" + std::to_string(plan.pipeline);
   return text;

@@ -48,8 +48,8 @@ struct Plan {
   // Of so many layers in a row that are computed again, on one device, only the first one's input is kept.
   uint32_t recompute_segment = 1;
   uint32_t head_chunks = 1;  // of the target tokens, one of which has logits at a time; at least 1
-  // The layers' weights, and what their gradients are summed in. On the host they are on their device only
-  // around their uses (trainer/plan/schedule.h).
+  // The layers' weights, and what their gradients are summed in. On the host or on NVMe they are on their
+  // device only around their uses (trainer/plan/schedule.h).
   Place parameters = Place::kDevice, gradients = Place::kDevice;
   // Layers of which the host has what they keep for the backward, until it comes to them. Of a segment the
   // first layer counts.
@@ -85,8 +85,8 @@ std::string to_toml(const Plan& plan);
 // A TOML document whose keys are a plan's: micro_batch, evaluation_batch, recompute ("none", "all", the
 // number of first layers, or a list of layers), recompute_attention and recompute_mlp (the same),
 // recompute_segment, optimizer ("device", "host" or "nvme"), devices ("first", a list with one index a layer,
-// or a table of each device's layers), head_chunks, parameters and gradients ("device" or "host"), offload
-// (as recompute), pipeline.
+// or a table of each device's layers), head_chunks, parameters and gradients (as optimizer), offload (as
+// recompute), pipeline.
 // `layers` bounds them. Keys that are absent keep the value that they have in `defaults`.
 std::optional<Plan> parse_plan(std::string_view toml, uint32_t layers, const Plan& defaults,
                                std::string* error);
@@ -111,6 +111,8 @@ enum class MoveKind : uint8_t {
   kOptimizerToNvme,
   kParametersToHost,
   kGradientsToHost,
+  kParametersToNvme,
+  kGradientsToNvme,
   kShiftLayers,
   kShortenPipeline,
   kChunkHead,
@@ -121,8 +123,9 @@ inline constexpr MoveKind kMoveKinds[] = {
     MoveKind::kRecomputeMlp,      MoveKind::kRecomputeAttention, MoveKind::kRecompute,
     MoveKind::kRecomputeSegments, MoveKind::kOffloadActivations, MoveKind::kOptimizerToHost,
     MoveKind::kOptimizerToNvme,   MoveKind::kParametersToHost,   MoveKind::kGradientsToHost,
-    MoveKind::kShiftLayers,       MoveKind::kShortenPipeline,    MoveKind::kChunkHead,
-    MoveKind::kSplitMicroBatch,   MoveKind::kSplitEvaluation};
+    MoveKind::kParametersToNvme,  MoveKind::kGradientsToNvme,    MoveKind::kShiftLayers,
+    MoveKind::kShortenPipeline,   MoveKind::kChunkHead,          MoveKind::kSplitMicroBatch,
+    MoveKind::kSplitEvaluation};
 const char* name_of(MoveKind kind);
 Guarantee guarantee_of(MoveKind kind);
 

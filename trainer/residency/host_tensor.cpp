@@ -2,6 +2,8 @@
 
 #include <c10/core/DeviceGuard.h>
 
+#include <atomic>
+
 #include "driver/table.h"
 #include "trainer/runtime/device_context.h"
 
@@ -26,7 +28,23 @@ void* page_locked(const driver::Table& table, at::Device device, size_t bytes, s
   return nullptr;
 }
 
+std::atomic<uint64_t> locked_now{0}, locked_most{0};
+
+void count_locked(uint64_t bytes) {
+  const uint64_t now = locked_now += bytes;
+  for (uint64_t most = locked_most; now > most && !locked_most.compare_exchange_weak(most, now);) {
+  }
+}
+
 }  // namespace
+
+PageLocked PageLocked::bytes() {
+  return {.now = locked_now, .most = locked_most};
+}
+
+void PageLocked::begin_most() {
+  locked_most = locked_now.load();
+}
 
 at::Tensor host_tensor(at::IntArrayRef sizes, at::ScalarType type, at::Device device) {
   const auto options = at::TensorOptions().dtype(type);
@@ -37,7 +55,12 @@ at::Tensor host_tensor(at::IntArrayRef sizes, at::ScalarType type, at::Device de
   void* const memory = page_locked(table, device, bytes, &why_not);
   TORCH_CHECK_WITH(OutOfMemoryError, memory != nullptr, "out of memory: the host has no ", bytes,
                    " bytes to lock for copies to the device: ", why_not);
-  return at::from_blob(memory, sizes, [&table](void* of) { table.cuMemFreeHost(of); }, options);
+  count_locked(bytes);
+  const auto free = [&table, bytes](void* of) {
+    table.cuMemFreeHost(of);
+    locked_now -= bytes;
+  };
+  return at::from_blob(memory, sizes, free, options);
 }
 
 }  // namespace spillway::trainer

@@ -11,4 +11,11 @@ namespace spillway::trainer {
 // Uninitialised. Ordinary memory where `device`, which it is copied to and from, is the CPU.
 at::Tensor host_tensor(at::IntArrayRef sizes, at::ScalarType type, at::Device device);
 
+// Page-locked bytes of all these tensors: now, and the most since the last call of `begin_most`.
+struct PageLocked {
+  uint64_t now = 0, most = 0;
+  static PageLocked bytes();
+  static void begin_most();
+};
+
 }  // namespace spillway::trainer

@@ -11,20 +11,31 @@ std::vector<LayerBlock::Part> parts_of(const std::vector<at::Tensor*>& tensors) 
   return parts;
 }
 
-// A layer of one kind for another device: its tensors, and its block where it lives on the host.
+// A layer of one kind for another device: its tensors, and its block where it lives elsewhere.
 struct Moved {
   std::optional<LayerBlock> block;
   bool is_zero = false;
   std::vector<at::Tensor> tensors;
 };
 
-Moved moved_to(at::Device device, const StreamedLayers& streamed, uint32_t layer,
+// Every device reads the host's memory; each has a file of its own.
+LayerBlock block_on(at::Device device, StreamedLayers* streamed, uint32_t layer) {
+  LayerCache& cache = streamed->cache_of(layer);
+  cache.synchronise();
+  const LayerBlock& block = cache.block(layer);
+  if (block.home().place() == Place::kHost) return block.on(device, block.shared_home());
+  LayerBlock there =
+      block.on(device, streamed->home(layer, device, int64_t(block.bytes()), block.home().place()));
+  if (!cache.is_zero(layer)) copy_home(block.home(), there.home());
+  return there;
+}
+
+Moved moved_to(at::Device device, StreamedLayers* streamed, uint32_t layer,
                const std::vector<at::Tensor*>& tensors) {
   Moved moved;
-  if (streamed.has(layer)) {
-    streamed.cache_of(layer).synchronise();
-    moved.block = streamed.cache_of(layer).block(layer).on(device);
-    moved.is_zero = streamed.cache_of(layer).is_zero(layer);
+  if (streamed->has(layer)) {
+    moved.block = block_on(device, streamed, layer);
+    moved.is_zero = streamed->cache_of(layer).is_zero(layer);
   }
   for (size_t i = 0; i < tensors.size(); ++i)
     moved.tensors.push_back(moved.block ? moved.block->tensor(i) : tensors[i]->detach().to(device));
@@ -71,11 +82,18 @@ void Parameters::renew_leaves(const Range& range) {
 }
 
 // `are_zero`: whatever they hold.
-void Parameters::stream(StreamedLayers* streamed, uint32_t layer, const Tensors& tensors, bool are_zero) {
+void Parameters::stream(StreamedLayers* streamed, uint32_t layer, const Tensors& tensors, Place place,
+                        bool are_zero) {
   const at::NoGradGuard no_grad;
   const at::Device device = devices_[ranges_.at(layer).first];
-  LayerBlock block(parts_of(tensors), device);
-  for (size_t i = 0; i < tensors.size() && !are_zero; ++i) block.host(i).copy_(*tensors[i]);
+  LayerBlock block(parts_of(tensors), device,
+                   [&](int64_t bytes) { return streamed->home(layer, device, bytes, place); });
+  if (!are_zero) {
+    const at::Tensor home = block.home().overwrite(nullptr);
+    for (size_t i = 0; i < tensors.size(); ++i) block.view(home, i).copy_(*tensors[i]);
+    block.home().written_by(nullptr);
+    block.home().settle();
+  }
   for (size_t i = 0; i < tensors.size(); ++i) *tensors[i] = block.tensor(i);
   streamed->add(layer, device, std::move(block), are_zero);
 }
@@ -85,34 +103,51 @@ void Parameters::settle_on_device(StreamedLayers* streamed, uint32_t layer, cons
   const at::Device device = devices_[ranges_.at(layer).first];
   LayerCache& cache = streamed->cache_of(layer);
   cache.synchronise();
+  const LayerBlock& block = cache.block(layer);
+  const bool is_zero = cache.is_zero(layer);
+  const at::Tensor home = is_zero ? at::Tensor() : block.home().read(nullptr);
   std::vector<at::Tensor> there;
   there.reserve(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i)
-    there.push_back(cache.is_zero(layer) ? at::zeros(tensors[i]->sizes(), tensors[i]->options())
-                                         : cache.block(layer).host(i).to(device));
+    there.push_back(is_zero ? at::zeros(tensors[i]->sizes(), tensors[i]->options())
+                            : block.view(home, i).to(device));
   for (size_t i = 0; i < tensors.size(); ++i) *tensors[i] = std::move(there[i]);
   streamed->remove(layer);
 }
 
-void Parameters::move_to_host(bool values, bool gradients) {
+void Parameters::leave_devices(Place values, Place gradients) {
   for (const auto& [layer, range] : ranges_) {
     if (!can_stream(range)) continue;
-    if (gradients && !streamed_gradients_.has(layer))
-      stream(&streamed_gradients_, layer, tensors_of_gradients(range), false);
-    if (!values || streamed_values_.has(layer)) continue;
-    stream(&streamed_values_, layer, tensors_of_values(range), false);
+    if (gradients != Place::kDevice) {
+      if (streamed_gradients_.has(layer))
+        streamed_gradients_.move_to(layer, gradients);
+      else
+        stream(&streamed_gradients_, layer, tensors_of_gradients(range), gradients, false);
+    }
+    if (values == Place::kDevice) continue;
+    if (streamed_values_.has(layer)) {
+      streamed_values_.move_to(layer, values);
+      continue;
+    }
+    stream(&streamed_values_, layer, tensors_of_values(range), values, false);
     renew_leaves(range);
   }
 }
 
-void Parameters::move_to_device(bool values, bool gradients) {
+void Parameters::come_to_devices(Place values, Place gradients) {
   for (const auto& [layer, range] : ranges_) {
-    if (gradients && streamed_gradients_.has(layer))
+    if (gradients == Place::kDevice && streamed_gradients_.has(layer))
       settle_on_device(&streamed_gradients_, layer, tensors_of_gradients(range));
-    if (!values || !streamed_values_.has(layer)) continue;
+    if (values != Place::kDevice || !streamed_values_.has(layer)) continue;
     settle_on_device(&streamed_values_, layer, tensors_of_values(range));
     renew_leaves(range);
   }
+}
+
+std::vector<std::string> Parameters::remarks() const {
+  std::vector<std::string> all = streamed_values_.remarks();
+  for (std::string& remark : streamed_gradients_.remarks()) all.push_back(std::move(remark));
+  return all;
 }
 
 void Parameters::relocate(size_t first, size_t count, at::Device device) {
@@ -120,8 +155,8 @@ void Parameters::relocate(size_t first, size_t count, at::Device device) {
   const Range range{first, count};
   const auto layer = static_cast<uint32_t>(layer_of(first));
   const Tensors values = tensors_of_values(range), gradients = tensors_of_gradients(range);
-  Moved moved_values = moved_to(device, streamed_values_, layer, values),
-        moved_gradients = moved_to(device, streamed_gradients_, layer, gradients);
+  Moved moved_values = moved_to(device, &streamed_values_, layer, values),
+        moved_gradients = moved_to(device, &streamed_gradients_, layer, gradients);
   std::vector<at::Tensor> stand_ins(count);
   for (size_t i = 0; i < count; ++i)
     if (int8_[first + i].defined()) stand_ins[i] = stand_in(values_[first + i].sizes(), device);
@@ -196,24 +231,48 @@ void Parameters::walk(Walk kind, const std::function<void(size_t)>& visit) {
   }
 }
 
-std::vector<std::pair<const char*, at::Tensor>> Parameters::stored(size_t index) const {
-  std::vector<at::Tensor> tensors{values_[index]};
-  if (const Int8Weight* weight = int8(index)) tensors = {weight->codes, weight->scales};
+std::vector<const at::Tensor*> Parameters::tensors_of(size_t index) const {
+  const Int8Weight* weight = int8(index);
+  if (weight != nullptr) return {&weight->codes, &weight->scales};
+  return {&values_[index]};
+}
+
+std::vector<Parameters::Stored> Parameters::stored(size_t index) const {
+  const std::vector<const at::Tensor*> tensors = tensors_of(index);
+  std::vector<Stored> all;
+  for (size_t i = 0; i < tensors.size(); ++i)
+    all.push_back({tensors.size() == 1 ? ""
+                   : i == 0            ? ".codes"
+                                       : ".scales",
+                   tensors[i]->sizes().vec(), tensors[i]->scalar_type()});
+  return all;
+}
+
+void Parameters::visit_stored(size_t index, size_t which, bool writes,
+                              const std::function<void(const at::Tensor&)>& visit) const {
+  const at::NoGradGuard no_grad;
+  const at::Tensor& tensor = *tensors_of(index)[which];
   const int layer = layer_of(index);
-  if (layer >= 0 && streamed_values_.has(uint32_t(layer))) {
-    LayerCache& cache = streamed_values_.cache_of(uint32_t(layer));
-    cache.synchronise();
-    cache.forget();
-    const LayerBlock& block = cache.block(uint32_t(layer));
-    for (at::Tensor& tensor : tensors)
-      for (size_t part = 0; part < block.size(); ++part)
-        if (block.tensor(part).is_same(tensor)) {
-          tensor = block.host(part);
-          break;
-        }
-  }
-  if (int8(index) == nullptr) return {{"", tensors[0]}};
-  return {{".codes", tensors[0]}, {".scales", tensors[1]}};
+  if (layer < 0 || !streamed_values_.has(uint32_t(layer))) return visit(tensor.detach());
+  LayerCache& cache = streamed_values_.cache_of(uint32_t(layer));
+  cache.synchronise();
+  if (writes) cache.forget();
+  const LayerBlock& block = cache.block(uint32_t(layer));
+  size_t part = 0;
+  while (!block.tensor(part).is_same(tensor)) ++part;
+  visit(block.view(block.home().read(nullptr), part));
+  if (writes) block.home().written_by(nullptr);
+}
+
+at::Tensor Parameters::read_stored(size_t index, size_t which) const {
+  at::Tensor values;
+  visit_stored(index, which, false,
+               [&](const at::Tensor& tensor) { values = tensor.is_cuda() ? tensor.cpu() : tensor.clone(); });
+  return values;
+}
+
+void Parameters::write_stored(size_t index, size_t which, const at::Tensor& values) {
+  visit_stored(index, which, true, [&](const at::Tensor& tensor) { tensor.copy_(values); });
 }
 
 }  // namespace spillway::trainer

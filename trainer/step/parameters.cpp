@@ -49,6 +49,8 @@ Parameters::Parameters(std::vector<std::string> names, const InitialValues& init
       devices_(devices),
       layers_(residence.layers),
       accumulated_(initial.size(), 0) {
+  streamed_values_.set_folder(residence.nvme);
+  streamed_gradients_.set_folder(residence.nvme);
   for (size_t i = 0; i < initial.size(); ++i)
     if (layer_of(i) >= 0) {
       Range& range = ranges_[uint32_t(layer_of(i))];
@@ -60,22 +62,22 @@ Parameters::Parameters(std::vector<std::string> names, const InitialValues& init
     if (layer < 0 || (i + 1 < initial.size() && layer_of(i + 1) == layer)) continue;
     const Range& range = ranges_.at(uint32_t(layer));
     if (!can_stream(range)) continue;
-    if (residence.values == Place::kHost)
-      stream(&streamed_values_, uint32_t(layer), tensors_of_values(range), false);
-    if (residence.gradients == Place::kHost)
-      stream(&streamed_gradients_, uint32_t(layer), tensors_of_gradients(range), true);
+    if (residence.values != Place::kDevice)
+      stream(&streamed_values_, uint32_t(layer), tensors_of_values(range), residence.values, false);
+    if (residence.gradients != Place::kDevice)
+      stream(&streamed_gradients_, uint32_t(layer), tensors_of_gradients(range), residence.gradients, true);
     renew_leaves(range);
   }
   reserve();
 }
 
-// On its device, or where it will live on the host a weight on the host and an accumulator without memory.
+// On its device, or where it will live elsewhere a weight on the host and an accumulator without memory.
 void Parameters::add(const at::Tensor& initial, const Numerics& numerics, bool in_8_bits,
                      const Residence& residence) {
   const size_t index = values_.size();
   const at::Device device = devices_[index];
   const bool streams = device.is_cuda() && layer_of(index) >= 0;
-  const at::Device home = streams && residence.values == Place::kHost ? at::kCPU : device;
+  const at::Device home = streams && residence.values != Place::kDevice ? at::kCPU : device;
   const at::ScalarType type = weight_type(numerics.precision);
   Int8Weight int8;
   if (in_8_bits) {
@@ -85,7 +87,7 @@ void Parameters::add(const at::Tensor& initial, const Numerics& numerics, bool i
   values_.push_back(in_8_bits ? stand_in(initial.sizes(), device)
                               : initial.to(home, type, false, true).requires_grad_(true));
   int8_.push_back(std::move(int8));
-  const at::Device sums = streams && residence.gradients == Place::kHost ? at::kMeta : device;
+  const at::Device sums = streams && residence.gradients != Place::kDevice ? at::kMeta : device;
   gradients_.push_back(
       at::zeros(initial.sizes(), at::device(sums).dtype(numerics.gradient_bytes() == 4 ? at::kFloat : type)));
   attach_hook(index);
@@ -133,8 +135,8 @@ void Parameters::check_complete(uint32_t micro_batches) const {
 uint64_t Parameters::hash() const {
   uint64_t value = 0xcbf29ce484222325ull;
   for (size_t index = 0; index < size(); ++index) {
-    for (const auto& [ending, tensor] : stored(index)) {
-      const at::Tensor host = tensor.detach().cpu().contiguous();
+    for (size_t which = 0; which < stored(index).size(); ++which) {
+      const at::Tensor host = read_stored(index, which).contiguous();
       const auto* bytes = static_cast<const unsigned char*>(host.const_data_ptr());
       for (size_t i = 0; i < host.nbytes(); ++i) value = (value ^ bytes[i]) * 0x100000001b3ull;
     }

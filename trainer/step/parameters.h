@@ -5,15 +5,15 @@
 // was cut off half-way can be run again and reaches only those parameters that have not had it. Nothing of
 // the gradients is copied for undo.
 //
-// The weights of layers, their accumulators, or both may live on the host. Then `value` and `gradient` are
-// tensors of the device whose memory comes for a layer's use and goes behind it: in a pass, which `follow`
-// announces, and in a `walk`. An accumulator that was added to and is not on the host yet stays in its slot
-// when a pass is cut off, so that the ledger holds.
+// The weights of layers, their accumulators, or both may live elsewhere, on the host or on a disk. Then
+// `value` and `gradient` are tensors of the device whose memory comes for a layer's use and goes behind it:
+// in a pass, which `follow` announces, and in a `walk`. An accumulator that was added to and is not at home
+// yet stays in its slot when a pass is cut off, so that the ledger holds.
 //
 // Thread-safety: one thread calls; hooks run on autograd's threads and touch only their own parameter.
 // Between a failed backward and the next call of anything here, call `settle`. Ownership: owns parameters and
-// accumulators. Errors: LibTorch's exceptions; `relocate` and the moves to the host and back are all or
-// nothing for one layer.
+// accumulators. Errors: LibTorch's exceptions; RecordLost where a disk does not give a layer back;
+// `relocate`, `leave_devices` and `come_to_devices` are all or nothing for one layer.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -31,6 +31,7 @@ namespace spillway::trainer {
 struct Residence {
   std::vector<int> layers{};  // of each parameter its layer, or -1, which stays on its device; empty: all -1
   Place values = Place::kDevice, gradients = Place::kDevice;  // of the layers
+  NvmeFolder nvme{};                                          // for those on NVMe
 };
 
 class Parameters {
@@ -66,9 +67,12 @@ class Parameters {
   // moved.
   void relocate(size_t first, size_t count, at::Device device);
 
-  // The layers' weights, their accumulators, or both. To the device needs room for them beside the slots.
-  void move_to_host(bool values, bool gradients);
-  void move_to_device(bool values, bool gradients);
+  // The layers' weights and accumulators go where these places are away from the devices, and then to the
+  // devices where they are there. That needs room for them beside the slots.
+  void leave_devices(Place values, Place gradients);
+  void come_to_devices(Place values, Place gradients);
+  // What a person should know of the disk that layers are on.
+  std::vector<std::string> remarks() const;
   // Slots, which are then there for the uses below.
   void reserve();
   // The coming passes use the layers in this order. May allocate slots.
@@ -79,9 +83,16 @@ class Parameters {
   enum class Walk : uint8_t { kReadGradients, kChangeGradients, kReadBoth, kUpdate };
   void walk(Walk kind, const std::function<void(size_t index)>& visit);
 
-  // The tensors that hold a parameter, wherever they live: its value, or codes and scales, with the ends of
-  // their names. They may be written, before the next use.
-  std::vector<std::pair<const char*, at::Tensor>> stored(size_t index) const;
+  // The tensors that hold a parameter: its value, or codes and scales, with the ends of their names. They are
+  // read and written wherever they live, one at a time; written before the next use.
+  struct Stored {
+    const char* ending;
+    std::vector<int64_t> sizes;
+    at::ScalarType type;
+  };
+  std::vector<Stored> stored(size_t index) const;
+  at::Tensor read_stored(size_t index, size_t which) const;  // a copy, on the host
+  void write_stored(size_t index, size_t which, const at::Tensor& values);
   // FNV-1a of all bytes of all parameters, in order.
   uint64_t hash() const;
 
@@ -109,9 +120,12 @@ class Parameters {
   int layer_of(size_t index) const { return layers_.empty() ? -1 : layers_[index]; }
   Tensors tensors_of_values(const Range& range);
   Tensors tensors_of_gradients(const Range& range);
-  void stream(StreamedLayers* streamed, uint32_t layer, const Tensors& tensors, bool are_zero);
+  void stream(StreamedLayers* streamed, uint32_t layer, const Tensors& tensors, Place place, bool are_zero);
   void settle_on_device(StreamedLayers* streamed, uint32_t layer, const Tensors& tensors);
   void renew_leaves(const Range& range);
+  std::vector<const at::Tensor*> tensors_of(size_t index) const;
+  void visit_stored(size_t index, size_t which, bool writes,
+                    const std::function<void(const at::Tensor&)>& visit) const;
   static bool needs_values(Walk kind);
   void enter(Walk kind, size_t index) const;
   void leave(Walk kind, size_t index) const;
@@ -122,7 +136,8 @@ class Parameters {
   std::map<uint32_t, Range> ranges_;  // of layers
   std::vector<at::Tensor> values_, gradients_;
   std::vector<Int8Weight> int8_;
-  StreamedLayers streamed_values_{kWeightSlots}, streamed_gradients_{kGradientSlots};
+  StreamedLayers streamed_values_{kWeightSlots, "parameters"},
+      streamed_gradients_{kGradientSlots, "gradients"};
   Uses uses_{*this};
   std::vector<uint32_t> accumulated_;
   uint32_t micro_batch_ = 0;

@@ -49,10 +49,14 @@ std::vector<bool> in_8_bits(const Model& model, const Numerics& numerics) {
   return result;
 }
 
-Residence residence_of(const Model& model, const Plan& plan) {
-  Residence residence{.layers = {}, .values = plan.parameters, .gradients = plan.gradients};
+Residence residence_of(const Model& model, const Plan& plan, const NvmeFolder& nvme) {
+  Residence residence{.layers = {}, .values = plan.parameters, .gradients = plan.gradients, .nvme = nvme};
   for (const Parameter& parameter : model.table()) residence.layers.push_back(parameter.layer);
   return residence;
+}
+
+NvmeFolder nvme_of(const Config& config) {
+  return {config.nvme_folder(), config.run.nvme_least_bytes};
 }
 
 InitialValues initial_of(const Config& config) {
@@ -98,10 +102,9 @@ TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vect
       ranks_(std::move(ranks)),
       share_(ranks_->share_of(config.train.batch)),
       parameters_(names_of(model_), initial, devices_of(model_, devices_, plan), config.train.numerics,
-                  in_8_bits(model_, config.train.numerics), residence_of(model_, plan)),
-      gradient_sums_(parameters_, *ranks_, residence_of(model_, plan).layers),
-      optimizer_(parameters_, config.train, plan.optimizer, initial,
-                 {config.nvme_folder(), config.run.nvme_least_bytes}),
+                  in_8_bits(model_, config.train.numerics), residence_of(model_, plan, nvme_of(config))),
+      gradient_sums_(parameters_, *ranks_, residence_of(model_, plan, {}).layers),
+      optimizer_(parameters_, config.train, plan.optimizer, initial, nvme_of(config)),
       loss_scale_(config.train.numerics.precision == Precision::kFp16Mixed, config.train.loss_scale,
                   config.train.loss_scale_interval),
       activations_(std::make_shared<ActivationHost>(config.train.offload_least_bytes)),
@@ -130,6 +133,9 @@ std::optional<Failure> TrainingStep::guarded(const char* phase, const std::funct
   } catch (const c10::Error& error) {
     if (!says_out_of_memory(error.what_without_backtrace())) throw;
     failure = Failure{error.what_without_backtrace(), phase_, {}, 0};
+  } catch (const RecordLost&) {
+    parameters_.settle();  // no other thread goes on with the pass while the run ends
+    throw;
   }
   // The exception is gone and with it the tensors that it kept alive.
   enter("");
@@ -259,7 +265,7 @@ void TrainingStep::commit() {
 
 std::optional<Failure> TrainingStep::adopt(const Plan& from, const Plan& to) {
   return guarded("plan", [&] {
-    parameters_.move_to_host(to.parameters == Place::kHost, to.gradients == Place::kHost);
+    parameters_.leave_devices(to.parameters, to.gradients);
     activations_->blocks.free_unused();  // of other sizes from now on, or of none
     // Away from the devices first, and onto them last.
     if (from.optimizer != to.optimizer && to.optimizer != Place::kDevice) optimizer_.move_to(to.optimizer);
@@ -268,7 +274,7 @@ std::optional<Failure> TrainingStep::adopt(const Plan& from, const Plan& to) {
       parameters_.relocate(model_.first_of(layer), model_.count_of(layer), device);
       optimizer_.relocate(model_.first_of(layer), model_.count_of(layer), device);
     }
-    parameters_.move_to_device(to.parameters == Place::kDevice, to.gradients == Place::kDevice);
+    parameters_.come_to_devices(to.parameters, to.gradients);
     parameters_.reserve();
     if (from.optimizer != to.optimizer && to.optimizer == Place::kDevice) optimizer_.move_to(Place::kDevice);
   });
@@ -319,11 +325,10 @@ std::optional<Failure> TrainingStep::evaluate(const Plan& plan) {
   return std::nullopt;
 }
 
-std::vector<at::Tensor> TrainingStep::trained_weights() {
-  std::vector<at::Tensor> weights;
-  weights.reserve(parameters_.size());
-  for (size_t i = 0; i < parameters_.size(); ++i) weights.push_back(optimizer_.weights(i));
-  return weights;
+std::vector<std::string> TrainingStep::remarks() const {
+  std::vector<std::string> all = optimizer_.remarks();
+  for (std::string& remark : parameters_.remarks()) all.push_back(std::move(remark));
+  return all;
 }
 
 double TrainingStep::loss() const {

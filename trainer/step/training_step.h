@@ -62,8 +62,10 @@ class TrainingStep : public StepProgram {
   uint64_t targets() const { return targets_; }  // tokens that the last step's loss is of
   void set_progress(uint64_t step, uint64_t cursor) { step_ = step, cursor_ = cursor; }
   const Model& model() const { return model_; }
-  // In the most digits that there are, in the order of the model's table.
-  std::vector<at::Tensor> trained_weights();
+  // In the most digits that there are, by the order of the model's table.
+  at::Tensor trained_weight(size_t index) { return optimizer_.weights(index); }
+  // What a person should know of how it computes, and of the disk that has some of it.
+  std::vector<std::string> remarks() const;
   Parameters& parameters() { return parameters_; }
   Optimizer& optimizer() { return optimizer_; }
   const Optimizer& optimizer() const { return optimizer_; }

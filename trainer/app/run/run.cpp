@@ -24,7 +24,7 @@ bool values_are_computed() {
 
 // Each once: a device may be reached, and a program built, after the first step.
 void Run::say_remarks() {
-  for (const std::string& remark : program_->optimizer().remarks())
+  for (const std::string& remark : program_->remarks())
     if (said_.insert(remark).second) warn_of(remark);
 }
 
@@ -69,7 +69,8 @@ void Run::collect() {
 
 bool Run::save_weights(std::string* error) {
   try {
-    return save_parameters(config_.run.save, program_->model(), program_->trained_weights(), error);
+    const auto weight = [this](size_t index) { return program_->trained_weight(index); };
+    return save_parameters(config_.run.save, program_->model(), weight, error);
   } catch (const c10::Error& failure) {
     *error = failure.what_without_backtrace();
   } catch (const std::exception& failure) {

@@ -67,6 +67,7 @@ class Run {
   bool save_weights(std::string* error);
   void say_remarks();
   void warn_of(const std::string& remark);
+  void warn_of_small_ones(const Plan& plan, const Estimate& need);
   void end(int code, std::string verdict);
 
   Config config_;  // settled when the devices are known

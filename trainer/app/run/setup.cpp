@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "trainer/app/run/common_settings.h"
+#include "trainer/checkpoint/checkpoint.h"
 #include "trainer/data/examples.h"
 #include "trainer/pretrained/parameters.h"
 
