@@ -46,12 +46,13 @@ def obstacles(options):
     needs_trainer = (lambda part: part.group == "techniques" or part.name.startswith("trainer"))
     if not (BUILD / "bin/spillway-train").exists():
         yield "there is no trainer here", needs_trainer
-    elif packed and packed["trainer_torch"] != version:
-        yield f"the trainer is for torch {packed['trainer_torch']}, not {version}", needs_trainer
+    elif packed and version not in packed["trainers"]:
+        yield f"the trainer is for torch {', '.join(packed['trainers'])}, not {version}", needs_trainer
     elif not CORPUS.exists():
         yield f"there is no {CORPUS}", needs_trainer
-    if packed and packed["trainer_torch"] != version:
-        yield f"bench_quantized_gpu is for torch {packed['trainer_torch']}", lambda part: part.group == "8-bit AdamW"
+    if packed and version not in packed["trainers"]:
+        yield (f"bench_quantized_gpu is for torch {', '.join(packed['trainers'])}",
+               lambda part: part.group == "8-bit AdamW")
     if packed and version not in packed["torch"]:
         yield (f"the allocator is for torch {', '.join(packed['torch'])}, not {version}",
                lambda part: part.name in ("allocator in PyTorch", "rescue in place", "training beyond its limit",

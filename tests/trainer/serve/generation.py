@@ -1,8 +1,8 @@
 """generation.py BUILD --corpus TEXT: spillway-serve beside transformers, on the same small weights.
 
 Greedy tokens of prompts of several lengths, in one batch with room and in one whose cache is too small for it, equal
-those of transformers' `generate`, one prompt at a time; so do those of layers on two simulated cards. The perplexity of a text by strided windows equals that of
-transformers' models, each token predicted once.
+those of transformers' `generate`, one prompt at a time; so do those of layers on two simulated cards. The perplexity of
+a text by strided windows equals that of transformers' models, each token predicted once.
 """
 import argparse
 import json
