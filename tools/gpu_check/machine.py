@@ -97,8 +97,15 @@ class Machine:
                                 PYTHONPATH=str(ROOT / "python"), SPILLWAY_BUILD_DIR=str(BUILD),
                                 PYTHONDONTWRITEBYTECODE="1",
                                 PATH=f"{pathlib.Path(PYTHON).parent}:{os.environ.get('PATH', '')}")
+        self.host_budget = host_budget
         if host_budget:
             self.environment["SPILLWAY_HOST_BUDGET"] = host_budget
+
+    def beside(self, *simulate):
+        """Another simulated machine, with the time that this one has."""
+        machine = Machine(*simulate, host_budget=self.host_budget)
+        machine.deadline = self.deadline
+        return machine
 
     def seconds_left(self):
         return LONGEST if self.deadline is None else self.deadline - time.monotonic()
