@@ -73,10 +73,11 @@ class Overlap(unittest.TestCase):
 class Made:
     """What spillway-serve made."""
 
-    beside = serving.Served.beside
+    beside, tie_at = serving.Served.beside, serving.Served.tie_at
 
     def __init__(self, preempted):
         self.tokens, self.preempted, self.speed = [[1, 2], [3]], preempted, 5.0
+        self.likeliest = [[{"a": -1, "b": -2}] * 2, [{"a": -1, "b": -1.00001}]]
 
 
 class Tokens(unittest.TestCase):
@@ -90,9 +91,12 @@ class Tokens(unittest.TestCase):
 
     def test_tokens_have_to_be_the_same_under_preemption(self):
         self.assertFalse(self.look().failed)
-        outcome = self.look(tokens=[[1, 2], [4]])
+        outcome = self.look(tokens=[[1, 4], [3]])
         self.assertTrue(outcome.failed)
         self.assertIn("1 of 2 sequences differ", outcome.rows[0])
+        outcome = self.look(tokens=[[1, 2], [4]])
+        self.assertFalse(outcome.failed, "the two tokens are as likely")
+        self.assertIn("equal but for 1 that part at a tie", outcome.rows[0])
         self.assertTrue(self.look(preempted=0).failed, "nothing was pre-empted")
 
     def test_two_cards_are_not_there(self):
