@@ -1,6 +1,10 @@
 #include "trainer/residency/host_tensor.h"
 
 #include <c10/core/DeviceGuard.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
 
 #include "driver/table.h"
 #include "trainer/runtime/device_context.h"
@@ -26,7 +30,37 @@ void* page_locked(const driver::Table& table, at::Device device, size_t bytes, s
   return nullptr;
 }
 
+constexpr uint64_t kHugePage = 2 << 20;
+
+// Null where there is none.
+void* huge_pages(uint64_t bytes) {
+  void* const memory = std::aligned_alloc(kHugePage, bytes);
+  if (memory != nullptr) ::madvise(memory, bytes, MADV_HUGEPAGE);
+  return memory;
+}
+
+bool lock_pages(const driver::Table& table, at::Device device, void* memory, uint64_t bytes) {
+  const c10::DeviceGuard guard(device);
+  return have_context(table, device) == CUDA_SUCCESS &&
+         table.cuMemHostRegister(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
+}
+
 }  // namespace
+
+at::Tensor disk_tensor(uint64_t bytes, at::Device device) {
+  const uint64_t whole = (std::max<uint64_t>(bytes, 1) + kHugePage - 1) / kHugePage * kHugePage;
+  void* const memory = huge_pages(whole);
+  TORCH_CHECK_WITH(OutOfMemoryError, memory != nullptr, "out of memory: the host has no ", bytes, " bytes");
+  const driver::Table* const table = device.is_cuda() ? &driver_table() : nullptr;
+  const auto free = [table](void* of) {
+    if (table != nullptr) table->cuMemHostUnregister(of);
+    std::free(of);
+  };
+  if (table == nullptr || lock_pages(*table, device, memory, whole))
+    return at::from_blob(memory, {int64_t(bytes)}, free, at::kByte);
+  std::free(memory);
+  return host_tensor({int64_t(bytes)}, at::kByte, device);
+}
 
 at::Tensor host_tensor(at::IntArrayRef sizes, at::ScalarType type, at::Device device) {
   const auto options = at::TensorOptions().dtype(type);
