@@ -12,10 +12,27 @@
 #include "trainer/plan/tapes/dry_runs.h"
 
 namespace spillway::trainer {
+namespace {
+
+// What the optimizer keeps of a parameter.
+struct KeptStates {
+  uint64_t bytes = 0, tensors = 0;
+};
+
+KeptStates kept_states(const Numerics& numerics, const Parameter& parameter) {
+  KeptStates kept;
+  for (const StateTensor& state : optimizer_state(numerics, parameter.sizes))
+    kept.bytes += state.bytes(), ++kept.tensors;
+  return kept;
+}
+
+}  // namespace
 
 struct Estimator::Common {
   Common(const Shape& of, const Machine& on)
-      : shape(of), machine(with_a_device(on)), table(parameter_table(of.model)) {}
+      : shape(of), machine(with_a_device(on)), table(parameter_table(of.model)) {
+    for (const Parameter& parameter : table) states.push_back(kept_states(of.numerics, parameter));
+  }
 
   static Machine with_a_device(Machine machine) {
     machine.devices = std::max(1u, machine.devices);
@@ -25,6 +42,7 @@ struct Estimator::Common {
   const Shape shape;
   const Machine machine;
   const std::vector<Parameter> table;
+  std::vector<KeptStates> states;  // of the table's parameters: the same for every plan
   DryRuns runs{machine};
 };
 
@@ -39,6 +57,7 @@ class Estimator::Counter {
         devices_(machine_.devices),
         micro_batch_(std::clamp(plan.micro_batch, 1u, std::max(1u, shape_.batch))),
         table_(common.table),
+        kept_(common.states),
         streams_(shape_, plan, devices_, table_, machine_.nvme_least_bytes) {
     out_.device_peak_bytes.resize(devices_);
     out_.evaluation_peak_bytes.resize(devices_);
@@ -86,14 +105,14 @@ class Estimator::Counter {
     const bool elsewhere = plan_.optimizer != Place::kDevice;
     std::vector<uint64_t> elements(devices_), stored(devices_), states(devices_);
     std::vector<std::vector<std::vector<int64_t>>> sizes(devices_);
-    for (const Parameter& parameter : table_) {
+    for (size_t i = 0; i < table_.size(); ++i) {
+      const Parameter& parameter = table_[i];
       const uint32_t device = device_of(parameter.layer);
       const bool streams = parameter.layer >= 0;
       if (!streams || plan_.gradients == Place::kDevice) elements[device] += parameter.elements();
       if (!streams || plan_.parameters == Place::kDevice) stored[device] += stored_bytes(numerics, parameter);
       sizes[device].push_back(parameter.sizes);
-      for (const StateTensor& state : optimizer_state(numerics, parameter.sizes))
-        states[device] += state.bytes();
+      states[device] += kept_[i].bytes;
     }
     for (uint32_t device = 0; device < devices_; ++device) {
       add("parameters", device, stored[device]);
@@ -213,12 +232,11 @@ class Estimator::Counter {
         numerics.optimizer == OptimizerKind::kAdamW8bit && !numerics.rounds_stochastically() ? 3 : 10;
     const bool elsewhere = plan_.optimizer != Place::kDevice;
     double link = 0, queue = 0;  // a direction of the link; the host, which queues kernels and copies
-    for (const Parameter& parameter : table_) {
+    for (size_t i = 0; i < table_.size(); ++i) {
+      const Parameter& parameter = table_[i];
       const double elements = double(parameter.elements());
       const double tiles = std::ceil(elements / double(tile_elements(numerics, parameter.sizes, elsewhere)));
-      double states = 0, copies = 0;
-      for (const StateTensor& state : optimizer_state(numerics, parameter.sizes))
-        states += double(state.bytes()), copies += 2;
+      const auto states = double(kept_[i].bytes), copies = 2 * double(kept_[i].tensors);
       const double bytes =
           2 * (double(stored_bytes(numerics, parameter)) + 2 * elements * numerics.gradient_bytes() + states);
       out_.time.optimizer +=
@@ -240,6 +258,7 @@ class Estimator::Counter {
   const Machine& machine_;
   const uint32_t devices_, micro_batch_;
   const std::vector<Parameter>& table_;
+  const std::vector<KeptStates>& kept_;
   const LayerStreams streams_;
   uint64_t states_ = 0, states_on_nvme_ = 0;  // bytes of what the optimizer keeps
   double update_seconds_ = 0;                 // of the update, without the disk and without layers' copies

@@ -1,8 +1,11 @@
 #include "trainer/residency/host_tensor.h"
 
 #include <c10/core/DeviceGuard.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstdlib>
 
 #include "driver/table.h"
 #include "trainer/runtime/device_context.h"
@@ -36,6 +39,21 @@ void count_locked(uint64_t bytes) {
   }
 }
 
+constexpr uint64_t kHugePage = 2 << 20;
+
+// Null where there is none.
+void* huge_pages(uint64_t bytes) {
+  void* const memory = std::aligned_alloc(kHugePage, bytes);
+  if (memory != nullptr) ::madvise(memory, bytes, MADV_HUGEPAGE);
+  return memory;
+}
+
+bool lock_pages(const driver::Table& table, at::Device device, void* memory, uint64_t bytes) {
+  const c10::DeviceGuard guard(device);
+  return have_context(table, device) == CUDA_SUCCESS &&
+         table.cuMemHostRegister(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
+}
+
 }  // namespace
 
 PageLocked PageLocked::bytes() {
@@ -44,6 +62,25 @@ PageLocked PageLocked::bytes() {
 
 void PageLocked::begin_most() {
   locked_most = locked_now.load();
+}
+
+at::Tensor disk_tensor(uint64_t bytes, at::Device device) {
+  const uint64_t whole = (std::max<uint64_t>(bytes, 1) + kHugePage - 1) / kHugePage * kHugePage;
+  void* const memory = huge_pages(whole);
+  TORCH_CHECK_WITH(OutOfMemoryError, memory != nullptr, "out of memory: the host has no ", bytes, " bytes");
+  if (!device.is_cuda()) return at::from_blob(memory, {int64_t(bytes)}, &std::free, at::kByte);
+  const driver::Table& table = driver_table();
+  if (!lock_pages(table, device, memory, whole)) {
+    std::free(memory);
+    return host_tensor({int64_t(bytes)}, at::kByte, device);
+  }
+  count_locked(whole);
+  const auto free = [&table, whole](void* of) {
+    locked_now -= whole;
+    table.cuMemHostUnregister(of);
+    std::free(of);
+  };
+  return at::from_blob(memory, {int64_t(bytes)}, free, at::kByte);
 }
 
 at::Tensor host_tensor(at::IntArrayRef sizes, at::ScalarType type, at::Device device) {

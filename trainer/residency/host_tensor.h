@@ -17,5 +17,8 @@ struct PageLocked {
   static PageLocked bytes();
   static void begin_most();
 };
+// Bytes for files too: aligned, and in huge pages where the kernel has some. In pages of 4 KiB a block is 256
+// pieces for the disk, and less than half as fast. REQUIRES: no copy uses them when the last tensor goes.
+at::Tensor disk_tensor(uint64_t bytes, at::Device device);
 
 }  // namespace spillway::trainer

@@ -1,9 +1,6 @@
 #include "trainer/residency/nvme/record_file.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cstdlib>
 
 #include "trainer/residency/host_tensor.h"
 
@@ -18,15 +15,9 @@ bool fits_files(const at::Tensor& memory) {
   return reinterpret_cast<uintptr_t>(memory.const_data_ptr()) % kIoAlignment == 0;
 }
 
-// Not page-locked. In huge pages, where there are some: in pages of 4 KiB a block is 256 pieces for the disk,
-// and less than half as fast.
+// Not page-locked.
 at::Tensor plain_buffer(uint64_t bytes) {
-  constexpr uint64_t kHugePage = 2 << 20;
-  const uint64_t whole = aligned(bytes, kHugePage);
-  void* memory = std::aligned_alloc(kHugePage, whole);
-  TORCH_CHECK_WITH(OutOfMemoryError, memory != nullptr, "out of memory: the host has no ", bytes, " bytes");
-  ::madvise(memory, whole, MADV_HUGEPAGE);
-  return at::from_blob(memory, {int64_t(bytes)}, &std::free, at::kByte);
+  return disk_tensor(bytes, at::kCPU);
 }
 
 }  // namespace
@@ -70,9 +61,8 @@ void RecordFile::note_failure(const std::string& error, uint64_t bytes) {
 }
 
 at::Tensor RecordFile::new_buffer(uint64_t bytes, at::Device device) {
-  if (!device.is_cuda()) return plain_buffer(bytes);
-  at::Tensor locked = host_tensor({int64_t(bytes)}, at::kByte, device);
-  return fits_files(locked) ? locked : plain_buffer(bytes);
+  at::Tensor buffer = disk_tensor(bytes, device);
+  return fits_files(buffer) ? buffer : plain_buffer(bytes);
 }
 
 at::Tensor RecordFile::another_buffer(uint64_t bytes, at::Device device) {
