@@ -9,6 +9,7 @@ LayerStreams::LayerStreams(const Shape& shape, const Plan& plan, uint32_t device
     : weights_(plan.parameters == Place::kHost),
       gradients_(plan.gradients == Place::kHost),
       prepares_(shape.numerics.optimizer == OptimizerKind::kAdafactor),
+      just_in_time_(plan.just_in_time),
       uses_(devices),
       slots_(devices) {
   if (!weights_ && !gradients_) return;
@@ -57,15 +58,18 @@ LayerStreams::Copies LayerStreams::of_passes(uint32_t micro_batches) const {
     const Copies copies = of_device(micro_batches, uses);
     all.in += copies.in, all.out += copies.out, all.count += copies.count;
   }
+  if (!just_in_time_) return all;
+  all.in += on_host_.gradients, all.out += on_host_.weights;
+  all.count += layers_.size() * ((gradients_ ? 1 : 0) + (weights_ ? 1 : 0));
   return all;
 }
 
 LayerStreams::Copies LayerStreams::of_update() const {
-  const uint64_t reads = prepares_ ? 1 : 0;  // of both, before the update
-  const uint64_t of_gradients = gradients_ ? 2 + reads : 0, of_weights = weights_ ? 1 + reads : 0;
+  const uint64_t reads = prepares_ ? 1 : 0, now = just_in_time_ ? 0 : 1;  // before the update, and for it
+  const uint64_t of_gradients = gradients_ ? 1 + reads + now : 0, of_weights = weights_ ? reads + now : 0;
   return {.in = of_gradients * on_host_.gradients + of_weights * on_host_.weights,
-          .out = on_host_.weights,
-          .count = layers_.size() * (of_gradients + of_weights + (weights_ ? 1 : 0))};
+          .out = now * on_host_.weights,
+          .count = layers_.size() * (of_gradients + of_weights + (weights_ ? now : 0))};
 }
 
 }  // namespace spillway::trainer

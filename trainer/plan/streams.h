@@ -32,13 +32,14 @@ class LayerStreams {
     }
   };
   Copies of_passes(uint32_t micro_batches) const;
-  // The norm of the gradients, and the update.
+  // The norm of the gradients, and the update. Where layers are updated before their next forward, without
+  // the copies that pass beside that: those are in `of_passes`.
   Copies of_update() const;
 
  private:
   Copies of_device(uint32_t micro_batches, const std::vector<LayerUse>& uses) const;
 
-  const bool weights_, gradients_, prepares_;
+  const bool weights_, gradients_, prepares_, just_in_time_;
   std::vector<LayerBytes> layers_;
   std::vector<std::vector<LayerUse>> uses_;  // of a micro-batch, by device
   std::vector<Roles> slots_;

@@ -170,9 +170,9 @@ void LayerCache::forget() {
   for (Slot& slot : slots_) slot.layer.reset();
 }
 
-void LayerCache::set_zero() {
-  for (Slot& slot : slots_) slot.layer.reset(), slot.changed = false;
-  for (auto& [layer, entry] : entries_) entry.zero = true;
+void LayerCache::set_zero(uint32_t layer) {
+  if (Slot* slot = slot_of(layer)) slot->layer.reset(), slot->changed = false;
+  entries_.at(layer).zero = true;
 }
 
 }  // namespace spillway::trainer

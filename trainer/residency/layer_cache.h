@@ -46,7 +46,7 @@ class LayerCache {
 
   void synchronise();  // waits until the host has all bytes and no copy is under way
   void forget();       // the host's bytes may change: no layer is on the device. REQUIRES: synchronise()
-  void set_zero();     // all layers; what they were is lost
+  void set_zero(uint32_t layer);  // what it was is lost
 
  private:
   struct Entry {

@@ -95,6 +95,7 @@ void Parameters::settle_on_device(StreamedLayers* streamed, uint32_t layer, cons
 }
 
 void Parameters::move_to_host(bool values, bool gradients) {
+  finish_update();
   for (const auto& [layer, range] : ranges_) {
     if (!can_stream(range)) continue;
     if (gradients && !streamed_gradients_.has(layer))
@@ -106,6 +107,7 @@ void Parameters::move_to_host(bool values, bool gradients) {
 }
 
 void Parameters::move_to_device(bool values, bool gradients) {
+  finish_update();
   for (const auto& [layer, range] : ranges_) {
     if (gradients && streamed_gradients_.has(layer))
       settle_on_device(&streamed_gradients_, layer, tensors_of_gradients(range));
@@ -117,6 +119,7 @@ void Parameters::move_to_device(bool values, bool gradients) {
 
 void Parameters::relocate(size_t first, size_t count, at::Device device) {
   if (devices_[first] == device) return;  // layers move as a whole
+  finish_update();
   const Range range{first, count};
   const auto layer = static_cast<uint32_t>(layer_of(first));
   const Tensors values = tensors_of_values(range), gradients = tensors_of_gradients(range);
@@ -143,15 +146,22 @@ void Parameters::follow(const std::vector<LayerUse>& uses) {
   streamed_values_.for_each(&LayerCache::let_go);
   streamed_gradients_.for_each(&LayerCache::let_go);
   streamed_values_.follow(layers_of(uses, false));
-  streamed_gradients_.follow(layers_of(uses, true));
+  std::vector<uint32_t> with_gradients(waiting_.begin(), waiting_.end());
+  for (const uint32_t layer : layers_of(uses, true)) with_gradients.push_back(layer);
+  streamed_gradients_.follow(with_gradients);
 }
 
 bool Parameters::Uses::wants(uint32_t layer) const {
-  return owner_.streamed_values_.has(layer) || owner_.streamed_gradients_.has(layer);
+  return owner_.streamed_values_.has(layer) || owner_.streamed_gradients_.has(layer) ||
+         owner_.waits_for_update(layer);
 }
 
 void Parameters::Uses::begin(uint32_t layer, Pass pass) {
-  owner_.streamed_values_.begin(layer, LayerCache::Use::kRead);
+  using Use = LayerCache::Use;
+  const bool is_old = owner_.waits_for_update(layer);
+  while (is_old && owner_.waiting_.front() != layer) owner_.update_by_itself(owner_.waiting_.front());
+  owner_.streamed_values_.begin(layer, is_old ? Use::kWrite : Use::kRead);
+  if (is_old) owner_.update(layer);
   if (pass == Pass::kBackward) owner_.streamed_gradients_.begin(layer, LayerCache::Use::kWrite);
 }
 
@@ -192,7 +202,8 @@ void Parameters::walk(Walk kind, const std::function<void(size_t)>& visit) {
   }
 }
 
-std::vector<std::pair<const char*, at::Tensor>> Parameters::stored(size_t index) const {
+std::vector<std::pair<const char*, at::Tensor>> Parameters::stored(size_t index) {
+  finish_update();
   std::vector<at::Tensor> tensors{values_[index]};
   if (const Int8Weight* weight = int8(index)) tensors = {weight->codes, weight->scales};
   const int layer = layer_of(index);

@@ -75,6 +75,7 @@ class TrainingStep : public StepProgram {
                const Core& core, PlanMoves& moves, const InitialValues& initial);
   std::optional<Failure> guarded(const char* phase, const std::function<void()>& work);
   void enter(const char* phase);
+  void in_commit(const std::function<void()>& work);
   std::unique_ptr<MicroBatch> begin_micro_batch(uint32_t number, const Plan& plan);
   void collect_losses();
   at::Tensor rows(const std::vector<int64_t>& tokens, uint32_t first, uint32_t count) const;
@@ -103,6 +104,7 @@ class TrainingStep : public StepProgram {
   std::vector<double> losses_;    // the same
   std::vector<double> evaluation_losses_;  // sums, by row
   uint32_t micro_batch_count_ = 0;
+  bool just_in_time_ = false;  // as the step's plan has it
 };
 
 }  // namespace spillway::trainer

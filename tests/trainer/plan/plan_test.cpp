@@ -36,6 +36,7 @@ Plan random_plan(std::mt19937_64& random) {
   plan.parameters = random() % 2 ? Place::kHost : Place::kDevice;
   plan.gradients = random() % 2 ? Place::kHost : Place::kDevice;
   plan.pipeline = 1 + random() % 4;
+  plan.just_in_time = random() % 2;
   return normalised(plan);
 }
 
@@ -83,6 +84,7 @@ TEST(Plan, HashIsStableAcrossBuildsAndTellsPlansApart) {
   EXPECT_EQ(to_string(plan), "micro_batch=4 evaluation_batch=8 recompute=0-2,5 optimizer=host device1=4-5");
   EXPECT_EQ(to_string({.parameters = Place::kHost, .gradients = Place::kHost}),
             "micro_batch=1 evaluation_batch=1 parameters=host gradients=host");
+  EXPECT_EQ(to_string({.just_in_time = true}), "micro_batch=1 evaluation_batch=1 update=just_in_time");
   EXPECT_EQ(hash(Plan{}), 0x643c0d9b87e635a9ull) << std::hex << hash(Plan{});
   std::mt19937_64 random(10);
   std::map<uint64_t, std::string> seen;
@@ -166,6 +168,7 @@ TEST(Plan, ErrorsNameTheLineAndTheNearestKey) {
        "a layer on device 1 that the model does not have: they are from 0 to 5"},
       {"devices = {\"gpu1\" = [0]}", "has a device \"gpu1\": device indices are numbers from 0 to 63"},
       {"devices = {\"1\" = 3}", "must give device 1 a list of layers"},
+      {"update = \"later\"", "'update' must be \"at_commit\" or \"just_in_time\", not \"later\""},
       {"pipeline = 0", "'pipeline' must be between 1 and"},
       {"devices = [0,0,0,0,0,0,1]", "more layers than the model"},
       {"head_chunks = 0", "'head_chunks' must be between 1 and"},
