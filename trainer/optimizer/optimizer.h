@@ -2,12 +2,14 @@
 //
 // `prepare` reads and may allocate; it has no effect on the training and can be repeated. `commit` writes and
 // allocates no device memory: it works in place, in tiles, and uses the gradients (which the step no longer
-// needs) as scratch. Parameters come to their device one layer after the other (Parameters::walk), and the
-// states that are elsewhere pass through it in tiles beside them (tiles/tile_stream.h). The tiles
-// are the same wherever the states lie, so that every place gives the same bits. In mixed precision the
-// master weights are a state like the moments: they are updated in 32 bits, and rounded into the weights that
-// the model computes with. Weights without a master are rounded stochastically, from random bits of (seed,
-// update, parameter, tile); of a matrix in 8 bits a tile is whole rows.
+// needs) as scratch. Where layers are updated later, what was prepared stays until they are: everything here
+// that reads or moves parameters or states has that update finished first. Parameters come to their device
+// one layer after the other (Parameters::walk), and the states that are elsewhere pass through it in tiles
+// beside them (tiles/tile_stream.h). The tiles are the same wherever the states lie, so that every place
+// gives the same bits. In mixed precision the master weights are a state like the moments: they are updated
+// in 32 bits, and rounded into the weights that the model computes with. Weights without a master are rounded
+// stochastically, from random bits of (seed, update, parameter, tile); of a matrix in 8 bits a tile is whole
+// rows.
 //
 // The order is that of Micikevicius et al., "Mixed Precision Training" (2018): accumulate, check for an
 // overflow, unscale, clip by the global norm, update.
@@ -39,8 +41,12 @@ class Optimizer {
   // Measures the gradients' norm, for the update of `step`, from 0. `loss_scale`: what the loss was
   // multiplied by.
   void prepare(uint64_t step, double loss_scale = 1);
-  // False after an overflow: nothing was updated.
-  bool commit();
+  // False after an overflow: nothing was updated. With `later` layers are updated before their next use, each
+  // within it (Parameters::update_later); the numbers of the update are fixed now.
+  using Later = std::function<void(const std::function<void()>& layer)>;
+  bool commit(Later later = nullptr);
+  // Of layers that wait for the last commit's update.
+  void finish_update() { parameters_.finish_update(); }
   double gradient_norm() const { return norm_; }  // without the loss scale; not finite after an overflow
   uint64_t updates() const { return updates_; }   // that were made
   void set_updates(uint64_t updates) { updates_ = updates; }
@@ -87,6 +93,7 @@ class Optimizer {
   Updated updated(size_t index) const;
   at::Tensor numbers(size_t index) const;  // that the model computes with
   void update(size_t index);
+  void end_update();
   void update_tile(const TileKey& key, const Here& here);
   at::Tensor in_floats(Scratch& scratch, const char* name, const at::Tensor& tile) const;
   at::Tensor read(const Here& here, int64_t length, Scratch& scratch);

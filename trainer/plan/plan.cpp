@@ -88,6 +88,7 @@ std::string to_string(const Plan& plan) {
   if (plan.gradients != Place::kDevice) text += std::string(" gradients=") + name_of(plan.gradients);
   if (!plan.offload.empty()) text += " offload=" + runs_of(plan.offload);
   if (plan.pipeline != 1) text += " pipeline=" + std::to_string(plan.pipeline);
+  if (plan.just_in_time) text += " update=just_in_time";
   return text;
 }
 
@@ -115,7 +116,8 @@ std::string to_toml(const Plan& plan) {
          "\nrecompute_segment = " + std::to_string(plan.recompute_segment) +
          "\nhead_chunks = " + std::to_string(plan.head_chunks) + place("parameters", plan.parameters) +
          place("gradients", plan.gradients) + "\noffload = " + list_of(plan.offload) +
-         "\npipeline = " + std::to_string(plan.pipeline) + "\n";
+         "\npipeline = " + std::to_string(plan.pipeline) + "\nupdate = \"" +
+         (plan.just_in_time ? "just_in_time" : "at_commit") + "\"\n";
 }
 
 Plan normalised(Plan plan) {
@@ -143,6 +145,7 @@ Plan join(const Plan& a, const Plan& b) {
   both.parameters = std::max(a.parameters, b.parameters);
   both.gradients = std::max(a.gradients, b.gradients);
   both.pipeline = std::min(a.pipeline, b.pipeline);
+  both.just_in_time = a.just_in_time || b.just_in_time;
   for (const auto& [layer, device] : b.placement) {
     if (device == 0) continue;
     uint32_t& highest = both.placement[layer];

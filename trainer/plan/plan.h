@@ -56,6 +56,8 @@ struct Plan {
   std::set<uint32_t> offload{};
   // Micro-batches that are under way at a time, so that devices do not wait in turn; at least 1.
   uint32_t pipeline = 1;
+  // A layer's update comes right before its next forward, and not at the step's end.
+  bool just_in_time = false;
 
   bool operator==(const Plan&) const = default;
   uint32_t device_of(uint32_t layer) const;
@@ -86,14 +88,14 @@ std::string to_toml(const Plan& plan);
 // number of first layers, or a list of layers), recompute_attention and recompute_mlp (the same),
 // recompute_segment, optimizer ("device", "host" or "nvme"), devices ("first", a list with one index a layer,
 // or a table of each device's layers), head_chunks, parameters and gradients (as optimizer), offload (as
-// recompute), pipeline.
+// recompute), pipeline, update ("at_commit" or "just_in_time").
 // `layers` bounds them. Keys that are absent keep the value that they have in `defaults`.
 std::optional<Plan> parse_plan(std::string_view toml, uint32_t layers, const Plan& defaults,
                                std::string* error);
 
 // The plan that every rank can follow when each proposes one: the smallest micro-batches, the unions of
 // recompute and offload, the slower place of each kind of state, for each layer the highest device, the most
-// chunks, the fewest micro-batches under way. Commutative, associative and idempotent.
+// chunks, the fewest micro-batches under way, the later update. Commutative, associative and idempotent.
 Plan join(const Plan& a, const Plan& b);
 
 // Equality of what this returns means sameness: a layer on device 0 is not named, one that is computed again

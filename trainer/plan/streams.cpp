@@ -13,6 +13,7 @@ LayerStreams::LayerStreams(const Shape& shape, const Plan& plan, uint32_t device
       gradients_(plan.gradients != Place::kDevice),
       prepares_(shape.numerics.optimizer == OptimizerKind::kAdafactor),
       nvme_least_bytes_(nvme_least_bytes),
+      just_in_time_(plan.just_in_time),
       uses_(devices),
       slots_(devices) {
   if (!weights_ && !gradients_) return;
@@ -102,20 +103,29 @@ LayerStreams::Copies LayerStreams::of_passes(uint32_t micro_batches) const {
     all.in += copies.in, all.out += copies.out, all.count += copies.count;
     all.read += copies.read, all.written += copies.written;
   }
+  if (!just_in_time_) return all;
+  all.in += copied_.gradients, all.out += copied_.weights;
+  all.read += gradients_ ? read_of_all(gradients_at_, &LayerBytes::gradients) : 0;
+  all.written += on_nvme_.weights;
+  all.count += layers_.size() * ((gradients_ ? 1 : 0) + (weights_ ? 1 : 0));
   return all;
 }
 
-LayerStreams::Copies LayerStreams::of_update() const {
-  const uint64_t reads = prepares_ ? 1 : 0;  // of both, before the update
-  const uint64_t of_gradients = gradients_ ? 2 + reads : 0, of_weights = weights_ ? 1 + reads : 0;
+uint64_t LayerStreams::read_of_all(Place place, uint64_t LayerBytes::* kind) const {
   std::vector<uint32_t> order(layers_.size());
   std::iota(order.begin(), order.end(), 0);
+  return read_bytes(place, std::move(order), kind);
+}
+
+LayerStreams::Copies LayerStreams::of_update() const {
+  const uint64_t reads = prepares_ ? 1 : 0, now = just_in_time_ ? 0 : 1;  // before the update, and for it
+  const uint64_t of_gradients = gradients_ ? 1 + reads + now : 0, of_weights = weights_ ? reads + now : 0;
   return {.in = of_gradients * copied_.gradients + of_weights * copied_.weights,
-          .out = copied_.weights,
-          .count = layers_.size() * (of_gradients + of_weights + (weights_ ? 1 : 0)),
-          .read = of_gradients * read_bytes(gradients_at_, order, &LayerBytes::gradients) +
-                  of_weights * read_bytes(weights_at_, order, &LayerBytes::weights),
-          .written = on_nvme_.weights};
+          .out = now * copied_.weights,
+          .count = layers_.size() * (of_gradients + of_weights + (weights_ ? now : 0)),
+          .read = of_gradients * read_of_all(gradients_at_, &LayerBytes::gradients) +
+                  of_weights * read_of_all(weights_at_, &LayerBytes::weights),
+          .written = now * on_nvme_.weights};
 }
 
 }  // namespace spillway::trainer

@@ -41,7 +41,8 @@ class LayerStreams {
     }
   };
   Copies of_passes(uint32_t micro_batches) const;
-  // The norm of the gradients, and the update.
+  // The norm of the gradients, and the update. Where layers are updated before their next forward, without
+  // the copies that pass beside that: those are in `of_passes`.
   Copies of_update() const;
 
  private:
@@ -52,10 +53,13 @@ class LayerStreams {
   void count_buffers(const Plan& plan, uint32_t devices);
   // Of the disk, when the layers come to the host in this order again and again.
   uint64_t read_bytes(Place place, std::vector<uint32_t> fetched, uint64_t LayerBytes::* kind) const;
+  // The same for all layers in their order.
+  uint64_t read_of_all(Place place, uint64_t LayerBytes::* kind) const;
 
   const Place weights_at_, gradients_at_;
   const bool weights_, gradients_, prepares_;
   const uint64_t nvme_least_bytes_;
+  const bool just_in_time_;
   std::vector<LayerBytes> layers_;
   std::vector<std::vector<LayerUse>> uses_;  // of a micro-batch, by device
   std::vector<Roles> slots_;

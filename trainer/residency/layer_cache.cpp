@@ -200,9 +200,11 @@ void LayerCache::move_to(uint32_t layer, std::shared_ptr<LayerHome> home) {
   entry.block.move_to(std::move(home));
 }
 
-void LayerCache::set_zero() {
-  for (Slot& slot : slots_) slot.layer.reset(), slot.changed = false;
-  for (auto& [layer, entry] : entries_) entry.zero = true, entry.block.home().discard();
+void LayerCache::set_zero(uint32_t layer) {
+  if (Slot* slot = slot_of(layer)) slot->layer.reset(), slot->changed = false;
+  Entry& entry = entries_.at(layer);
+  entry.zero = true;
+  entry.block.home().discard();
 }
 
 }  // namespace spillway::trainer

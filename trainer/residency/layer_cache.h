@@ -52,7 +52,7 @@ class LayerCache {
   void forget();       // the bytes at home may change: no layer is on the device. REQUIRES: synchronise()
   // The layer's bytes go to another home. On an exception they are where they were.
   void move_to(uint32_t layer, std::shared_ptr<LayerHome> home);
-  void set_zero();  // all layers; what they were is lost
+  void set_zero(uint32_t layer);  // what it was is lost
 
  private:
   struct Entry {

@@ -116,6 +116,7 @@ void Parameters::settle_on_device(StreamedLayers* streamed, uint32_t layer, cons
 }
 
 void Parameters::leave_devices(Place values, Place gradients) {
+  finish_update();
   for (const auto& [layer, range] : ranges_) {
     if (!can_stream(range)) continue;
     if (gradients != Place::kDevice) {
@@ -135,6 +136,7 @@ void Parameters::leave_devices(Place values, Place gradients) {
 }
 
 void Parameters::come_to_devices(Place values, Place gradients) {
+  finish_update();
   for (const auto& [layer, range] : ranges_) {
     if (gradients == Place::kDevice && streamed_gradients_.has(layer))
       settle_on_device(&streamed_gradients_, layer, tensors_of_gradients(range));
@@ -152,6 +154,7 @@ std::vector<std::string> Parameters::remarks() const {
 
 void Parameters::relocate(size_t first, size_t count, at::Device device) {
   if (devices_[first] == device) return;  // layers move as a whole
+  finish_update();
   const Range range{first, count};
   const auto layer = static_cast<uint32_t>(layer_of(first));
   const Tensors values = tensors_of_values(range), gradients = tensors_of_gradients(range);
@@ -178,15 +181,22 @@ void Parameters::follow(const std::vector<LayerUse>& uses) {
   streamed_values_.for_each(&LayerCache::let_go);
   streamed_gradients_.for_each(&LayerCache::let_go);
   streamed_values_.follow(layers_of(uses, false));
-  streamed_gradients_.follow(layers_of(uses, true));
+  std::vector<uint32_t> with_gradients(waiting_.begin(), waiting_.end());
+  for (const uint32_t layer : layers_of(uses, true)) with_gradients.push_back(layer);
+  streamed_gradients_.follow(with_gradients);
 }
 
 bool Parameters::Uses::wants(uint32_t layer) const {
-  return owner_.streamed_values_.has(layer) || owner_.streamed_gradients_.has(layer);
+  return owner_.streamed_values_.has(layer) || owner_.streamed_gradients_.has(layer) ||
+         owner_.waits_for_update(layer);
 }
 
 void Parameters::Uses::begin(uint32_t layer, Pass pass) {
-  owner_.streamed_values_.begin(layer, LayerCache::Use::kRead);
+  using Use = LayerCache::Use;
+  const bool is_old = owner_.waits_for_update(layer);
+  while (is_old && owner_.waiting_.front() != layer) owner_.update_by_itself(owner_.waiting_.front());
+  owner_.streamed_values_.begin(layer, is_old ? Use::kWrite : Use::kRead);
+  if (is_old) owner_.update(layer);
   if (pass == Pass::kBackward) owner_.streamed_gradients_.begin(layer, LayerCache::Use::kWrite);
 }
 
@@ -264,7 +274,8 @@ void Parameters::visit_stored(size_t index, size_t which, bool writes,
   if (writes) block.home().written_by(nullptr);
 }
 
-at::Tensor Parameters::read_stored(size_t index, size_t which) const {
+at::Tensor Parameters::read_stored(size_t index, size_t which) {
+  finish_update();
   at::Tensor values;
   visit_stored(index, which, false,
                [&](const at::Tensor& tensor) { values = tensor.is_cuda() ? tensor.cpu() : tensor.clone(); });
@@ -272,6 +283,7 @@ at::Tensor Parameters::read_stored(size_t index, size_t which) const {
 }
 
 void Parameters::write_stored(size_t index, size_t which, const at::Tensor& values) {
+  finish_update();
   visit_stored(index, which, true, [&](const at::Tensor& tensor) { tensor.copy_(values); });
 }
 

@@ -107,11 +107,18 @@ void Parameters::accumulate(size_t index) {
   fresh.reset();
 }
 
+void Parameters::clear(uint32_t layer) {
+  if (streamed_gradients_.has(layer)) return streamed_gradients_.cache_of(layer).set_zero(layer);
+  const auto [first, count] = ranges_.at(layer);
+  for (size_t i = first; i < first + count; ++i) gradients_[i].zero_();
+}
+
 void Parameters::clear_gradients() {
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < size(); ++i)
-    if (layer_of(i) < 0 || !streamed_gradients_.has(uint32_t(layer_of(i)))) gradients_[i].zero_();
-  streamed_gradients_.for_each(&LayerCache::set_zero);
+    if (layer_of(i) < 0) gradients_[i].zero_();
+  for (const auto& [layer, range] : ranges_)
+    if (!waits_for_update(layer)) clear(layer);
   std::fill(accumulated_.begin(), accumulated_.end(), 0);
 }
 
@@ -132,7 +139,7 @@ void Parameters::check_complete(uint32_t micro_batches) const {
                              " of " + std::to_string(micro_batches) + " micro-batches");
 }
 
-uint64_t Parameters::hash() const {
+uint64_t Parameters::hash() {
   uint64_t value = 0xcbf29ce484222325ull;
   for (size_t index = 0; index < size(); ++index) {
     for (size_t which = 0; which < stored(index).size(); ++which) {

@@ -10,12 +10,17 @@
 // in a pass, which `follow` announces, and in a `walk`. An accumulator that was added to and is not at home
 // yet stays in its slot when a pass is cut off, so that the ledger holds.
 //
+// An update may come to a layer later than to the others: right before the layer's next use, while its
+// weights are on the device anyway (`update_later`). Until then its accumulator keeps the sum that the update
+// needs, whatever is cleared; asking for what is stored, or moving it, has it finished first.
+//
 // Thread-safety: one thread calls; hooks run on autograd's threads and touch only their own parameter.
 // Between a failed backward and the next call of anything here, call `settle`. Ownership: owns parameters and
 // accumulators. Errors: LibTorch's exceptions; RecordLost where a disk does not give a layer back;
 // `relocate`, `leave_devices` and `come_to_devices` are all or nothing for one layer.
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -52,7 +57,7 @@ class Parameters {
   Weights weights() { return {values_, int8_, &uses_}; }
   const at::Tensor& gradient(size_t index) const { return gradients_[index]; }
 
-  // Gradients to zero, no micro-batch accumulated.
+  // Gradients to zero, but for those that an update is still to read; no micro-batch accumulated.
   void clear_gradients();
   // From now on, backward passes are micro-batch `number`.
   void begin_micro_batch(uint32_t number) { micro_batch_ = number; }
@@ -83,6 +88,16 @@ class Parameters {
   enum class Walk : uint8_t { kReadGradients, kChangeGradients, kReadBoth, kUpdate };
   void walk(Walk kind, const std::function<void(size_t index)>& visit);
 
+  // A walk that updates parameters of no layer now, and each layer's before its next forward.
+  struct LaterUpdate {
+    std::function<void(size_t index)> visit;
+    std::function<void(const std::function<void()>& layer)> within;  // has it done
+    std::function<void()> end;                                       // behind the last layer
+  };
+  void update_later(LaterUpdate update);
+  // Updates what waits for it. Allocates no device memory.
+  void finish_update();
+
   // The tensors that hold a parameter: its value, or codes and scales, with the ends of their names. They are
   // read and written wherever they live, one at a time; written before the next use.
   struct Stored {
@@ -91,22 +106,22 @@ class Parameters {
     at::ScalarType type;
   };
   std::vector<Stored> stored(size_t index) const;
-  at::Tensor read_stored(size_t index, size_t which) const;  // a copy, on the host
+  at::Tensor read_stored(size_t index, size_t which);  // a copy, on the host
   void write_stored(size_t index, size_t which, const at::Tensor& values);
   // FNV-1a of all bytes of all parameters, in order.
-  uint64_t hash() const;
+  uint64_t hash();
 
  private:
   class Hook;
   class Uses : public LayerUses {
    public:
-    explicit Uses(const Parameters& owner) : owner_(owner) {}
+    explicit Uses(Parameters& owner) : owner_(owner) {}
     bool wants(uint32_t layer) const override;
     void begin(uint32_t layer, Pass pass) override;
     void end(uint32_t layer, Pass pass) override;
 
    private:
-    const Parameters& owner_;
+    Parameters& owner_;
   };
   struct Range {
     size_t first = 0, count = 0;
@@ -129,6 +144,10 @@ class Parameters {
   static bool needs_values(Walk kind);
   void enter(Walk kind, size_t index) const;
   void leave(Walk kind, size_t index) const;
+  void clear(uint32_t layer);
+  bool waits_for_update(uint32_t layer) const;
+  void update_by_itself(uint32_t layer);
+  void update(uint32_t layer);
 
   std::vector<std::string> names_;
   std::vector<at::Device> devices_;
@@ -139,6 +158,8 @@ class Parameters {
   StreamedLayers streamed_values_{kWeightSlots, "parameters"},
       streamed_gradients_{kGradientSlots, "gradients"};
   Uses uses_{*this};
+  LaterUpdate later_;
+  std::deque<uint32_t> waiting_;  // layers that it has not come to, in their order
   std::vector<uint32_t> accumulated_;
   uint32_t micro_batch_ = 0;
 };

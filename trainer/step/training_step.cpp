@@ -123,6 +123,14 @@ void TrainingStep::enter(const char* phase) {
   core_.phase(*phase ? phase : nullptr);
 }
 
+// Also in the middle of another phase, where a layer's update is due.
+void TrainingStep::in_commit(const std::function<void()>& work) {
+  const char* const before = phase_;
+  enter("commit");
+  work();
+  enter(before);
+}
+
 std::optional<Failure> TrainingStep::guarded(const char* phase, const std::function<void()>& work) {
   std::optional<Failure> failure;
   enter(phase);
@@ -210,6 +218,7 @@ std::unique_ptr<MicroBatch> TrainingStep::begin_micro_batch(uint32_t number, con
 
 std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const Plan& plan) {
   micro_batch_count_ = micro_batches(plan);
+  just_in_time_ = plan.just_in_time;
   sums_.resize(micro_batch_count_);
   const Pipeline::Run run{.count = micro_batch_count_,
                           .most = in_flight(plan, share_.count),
@@ -255,9 +264,8 @@ std::optional<Failure> TrainingStep::prepare_commit() {
 
 void TrainingStep::commit() {
   parameters_.check_complete(micro_batch_count_);
-  enter("commit");
-  loss_scale_.after_step(optimizer_.commit());
-  enter("");
+  const auto later = [this](const std::function<void()>& layer) { in_commit(layer); };
+  in_commit([&] { loss_scale_.after_step(just_in_time_ ? optimizer_.commit(later) : optimizer_.commit()); });
   core_.step_end(step_, targets_);
   ++step_;
   cursor_ += config_.train.batch;

@@ -80,6 +80,7 @@ class TrainingStep : public StepProgram {
                const InitialValues& initial);
   std::optional<Failure> guarded(const char* phase, const std::function<void()>& work);
   void enter(const char* phase);
+  void in_commit(const std::function<void()>& work);
   std::unique_ptr<MicroBatch> begin_micro_batch(uint32_t number, const Plan& plan);
   void collect_losses();
   void add_up_over_ranks();
@@ -113,6 +114,7 @@ class TrainingStep : public StepProgram {
   std::vector<double> evaluation_losses_;  // sums, by row of this rank
   double evaluation_loss_ = 0;
   uint32_t micro_batch_count_ = 0;
+  bool just_in_time_ = false;  // as the step's plan has it
 };
 
 }  // namespace spillway::trainer

@@ -36,6 +36,7 @@ Plan random_plan(std::mt19937_64& random) {
   plan.parameters = static_cast<Place>(random() % 3);
   plan.gradients = static_cast<Place>(random() % 3);
   plan.pipeline = 1 + random() % 4;
+  plan.just_in_time = random() % 2;
   return normalised(plan);
 }
 
@@ -85,6 +86,7 @@ TEST(Plan, HashIsStableAcrossBuildsAndTellsPlansApart) {
             "micro_batch=1 evaluation_batch=1 parameters=host gradients=host");
   EXPECT_EQ(to_string({.parameters = Place::kNvme, .gradients = Place::kNvme}),
             "micro_batch=1 evaluation_batch=1 parameters=nvme gradients=nvme");
+  EXPECT_EQ(to_string({.just_in_time = true}), "micro_batch=1 evaluation_batch=1 update=just_in_time");
   EXPECT_EQ(hash(Plan{}), 0x643c0d9b87e635a9ull) << std::hex << hash(Plan{});
   std::mt19937_64 random(10);
   std::map<uint64_t, std::string> seen;
@@ -167,6 +169,7 @@ TEST(Plan, ErrorsNameTheLineAndTheNearestKey) {
        "a layer on device 1 that the model does not have: they are from 0 to 5"},
       {"devices = {\"gpu1\" = [0]}", "has a device \"gpu1\": device indices are numbers from 0 to 63"},
       {"devices = {\"1\" = 3}", "must give device 1 a list of layers"},
+      {"update = \"later\"", "'update' must be \"at_commit\" or \"just_in_time\", not \"later\""},
       {"pipeline = 0", "'pipeline' must be between 1 and"},
       {"devices = [0,0,0,0,0,0,1]", "more layers than the model"},
       {"head_chunks = 0", "'head_chunks' must be between 1 and"},

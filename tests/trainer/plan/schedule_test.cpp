@@ -126,6 +126,21 @@ TEST(Streams, APassTakesTheLongerOfItsComputationAndItsCopies) {
   EXPECT_STREQ(time.limit(), "host link");
 }
 
+TEST(Streams, AnUpdateBeforeTheNextForwardHasNoWeightsComeForItAlone) {
+  const Shape shape{small_gpt2(8, 256, 4, 64), 4};
+  Plan plan{.micro_batch = 4, .parameters = Place::kHost, .gradients = Place::kHost};
+  const LayerBytes layer = layer_bytes({}, parameter_table(shape.model))[0];
+  const double weights = 8 * double(layer.weights), gradients = 8 * double(layer.gradients);
+  const Machine machine{.host_bytes_per_second = 1e6, .launch_seconds = 1e-30};
+  const StepTime at_commit = estimate(shape, plan, machine).time;
+  plan.just_in_time = true;
+  const StepTime in_time = estimate(shape, plan, machine).time;
+  EXPECT_NEAR(at_commit.host_link, (2 * gradients + weights) / 1e6, 1e-6);
+  EXPECT_NEAR(in_time.host_link, gradients / 1e6, 1e-6) << "the norm";
+  EXPECT_NEAR(in_time.streamed - at_commit.streamed, gradients / 1e6, 1e-6);
+  EXPECT_NEAR(at_commit.seconds() - in_time.seconds(), weights / 1e6, 1e-6);
+}
+
 TEST(Streams, AnInt8MatrixHasItsScalesInTheBlock) {
   const Architecture model = small_model_of(Family::kLlama, 0);
   const Numerics int8{.precision = Precision::kInt8};

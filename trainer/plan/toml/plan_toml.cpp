@@ -64,6 +64,15 @@ void read_place(StrictTable& table, const char* key, Place* out) {
              "'" + std::string(key) + "' must be \"device\", \"host\" or \"nvme\", not \"" + name + "\"");
 }
 
+void read_update(StrictTable& table, bool* just_in_time) {
+  std::string name = *just_in_time ? "just_in_time" : "at_commit";
+  table.text("update", &name);
+  *just_in_time = name == "just_in_time";
+  if (!*just_in_time && name != "at_commit")
+    table.fail(*table.node("update"),
+               "'update' must be \"at_commit\" or \"just_in_time\", not \"" + name + "\"");
+}
+
 // A device's layers, as transformers' device_map has them.
 class DeviceTable {
  public:
@@ -169,6 +178,7 @@ void read_plan(StrictTable& table, uint32_t layers, Plan* plan, const PlanChoice
   read_place(table, "parameters", &plan->parameters);
   read_place(table, "gradients", &plan->gradients);
   table.integer("pipeline", &plan->pipeline, 1, 1 << 20);
+  read_update(table, &plan->just_in_time);
 }
 
 std::optional<Plan> parse_plan(std::string_view toml_text, uint32_t layers, const Plan& defaults,
