@@ -31,7 +31,7 @@ safetensors::Item state_item(Optimizer& optimizer, size_t index, size_t which, c
 }
 
 // The same, of what holds a parameter.
-safetensors::Item parameter_item(const Parameters& parameters, size_t index, size_t which) {
+safetensors::Item parameter_item(Parameters& parameters, size_t index, size_t which) {
   const Parameters::Stored stored = parameters.stored(index)[which];
   return {"model." + parameters.name(index) + stored.ending, name_of(stored.type), stored.sizes,
           [&parameters, index, which](std::span<std::byte> bytes) {
