@@ -117,9 +117,9 @@ PIPELINE_BAR = f"{BITS}, and less time with 4 micro-batches under way"
 
 
 def look_at_map(setting, machine):
-    shape = shape_of(machine)
-    plain = [*settings_of("plain", shape), "model.dropout=0.1", "run.deterministic=true",
-             f"train.batch={shape['batch']}", f"plan.micro_batch={max(1, shape['batch'] // 4)}"]
+    rows = 1 if machine.simulated else 4
+    shape = dict(shape_of(machine), batch=4 * rows, micro_batch=rows)
+    plain = [*settings_of("plain", shape), "model.dropout=0.1", "run.deterministic=true"]
 
     def run(*settings):
         report, result = train(machine, setting.folder, [*plain, *settings])

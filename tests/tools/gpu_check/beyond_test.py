@@ -13,7 +13,7 @@ from gpu_check import beyond, serving  # noqa: E402
 from gpu_check.machine import CheckFailed  # noqa: E402
 
 PLAIN = {"weights": "right", "losses": ["0 0x1p+2 0x1p+0"], "peak": 1000, "seconds": 10.0}
-NAME = "parameters, gradients and states on the host"
+NAME = "gradients and states on the host"
 
 
 class Card:
