@@ -1,13 +1,14 @@
-// Bandwidth of the trainer's block store in a folder: bench_nvme [--small-pages] FOLDER [MEBIBYTES [SIZE...]]
+// Bandwidth of the trainer's block store in a folder: bench_nvme [OPTION...] FOLDER [MEBIBYTES [SIZE...]]
 // One line a size of its pieces, in bytes: the size, GB/s written, GB/s read. Each byte is written once
 // before, so that the disk has its place. The memory is in huge pages, or with --small-pages in those of 4
-// KiB.
+// KiB. With --again the last size is measured anew, in the same places, for each line of the input.
 #include <sys/mman.h>
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iostream>
 #include <string>
 #include <vector>
 
@@ -43,8 +44,13 @@ class Bench {
     for (size_t i = 0; i < count; ++i) pieces_.push_back(store_->piece(size));
     make_buffers(size);
     write_all();  // places on the disk
+    measure();
+  }
+
+  void measure() {
     const double written = seconds_of([this] { write_all(); }), read = seconds_of([this] { read_all(); });
-    const double gigabytes = kTimes * double(count * size) / 1e9;
+    const size_t size = pieces_.front().bytes;
+    const double gigabytes = kTimes * double(pieces_.size() * size) / 1e9;
     std::printf("%zu %.3f %.3f\n", size, gigabytes / written, gigabytes / read);
     std::fflush(stdout);
   }
@@ -106,12 +112,13 @@ class Bench {
 }  // namespace
 
 int main(int count, char** words) {
+  constexpr char kUsage[] = "bench_nvme [--small-pages] [--again] FOLDER [MEBIBYTES [SIZE...]]";
   std::vector<std::string> said(words + 1, words + count);
-  const bool small = !said.empty() && said.front() == "--small-pages";
-  if (small) said.erase(said.begin());
-  if (said.empty()) fail("bench_nvme [--small-pages] FOLDER [MEBIBYTES [SIZE...]]");
+  const bool small = std::erase(said, "--small-pages") > 0, again = std::erase(said, "--again") > 0;
+  if (said.empty()) fail(kUsage);
   const size_t mebibytes = said.size() > 1 ? std::stoull(said[1]) : 1024;
   Bench bench(said[0], mebibytes << 20, small ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
   if (said.size() <= 2) bench.run(spillway::trainer::kIoBlock);
   for (size_t i = 2; i < said.size(); ++i) bench.run(std::stoull(said[i]));
+  for (std::string line; again && std::getline(std::cin, line);) bench.measure();
 }
