@@ -35,7 +35,7 @@ TEST_F(DiskMemory, OfStatesIsPageLockedAndInHugePages) {
   constexpr uint64_t kBytes = 3 << 20;
   states.reserve(kBytes);
   states.make_buffers(kBytes, 2, card);
-  std::vector<NvmeStates::Record> records(1);
+  std::vector<Record> records(1);
   records[0].piece = states.piece(kBytes);
   states.write_all(records, [](size_t, const at::Tensor& bytes) { bytes.fill_(5); });
   states.read_all(records, [](size_t, const at::Tensor& bytes) {
@@ -53,7 +53,7 @@ TEST_F(DiskMemory, OfTheDriversIsTakenWhereOthersCannotBeLocked) {
   simulator().fail_call(1, "cuMemHostRegister", 0, CUDA_ERROR_NOT_SUPPORTED);
   states.reserve(1 << 20);
   states.make_buffers(1 << 20, 1, card);
-  std::vector<NvmeStates::Record> records(1);
+  std::vector<Record> records(1);
   records[0].piece = states.piece(1 << 20);
   states.write_all(records, [](size_t, const at::Tensor& bytes) { EXPECT_TRUE(bytes.is_pinned()); });
 }
