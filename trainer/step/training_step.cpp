@@ -176,6 +176,7 @@ void TrainingStep::save_step() {
 void TrainingStep::restore_step() {
   pipeline_.clear();
   sums_.clear();
+  loss_.reset();
   step_random_.restore();
   parameters_.clear_gradients();
 }
