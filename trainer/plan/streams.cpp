@@ -55,7 +55,7 @@ void LayerStreams::count_buffers(const Plan& plan, uint32_t devices) {
     for (uint32_t layer = 0; layer < layers_.size(); ++layer)
       if (std::min(plan.device_of(layer), devices - 1) == device && is_on_nvme(place, layers_[layer].*kind))
         largest = std::max(largest, layers_[layer].*kind), ++count;
-    return std::min<uint64_t>(kLayerBuffers, count) * aligned(largest, kRecordAlignment);
+    return std::min<uint64_t>(kLayerBuffers, count) * aligned(largest, kHugePage);
   };
   for (uint32_t device = 0; device < devices; ++device) {
     buffers_.weights += buffers(device, weights_at_, &LayerBytes::weights);

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "driver/table.h"
+#include "trainer/plan/parameters/tile_record.h"
 #include "trainer/runtime/device_context.h"
 
 namespace spillway::trainer {
@@ -39,8 +40,6 @@ void count_locked(uint64_t bytes) {
   }
 }
 
-constexpr uint64_t kHugePage = 2 << 20;
-
 // Null where there is none.
 void* huge_pages(uint64_t bytes) {
   void* const memory = std::aligned_alloc(kHugePage, bytes);
@@ -65,7 +64,7 @@ void PageLocked::begin_most() {
 }
 
 at::Tensor disk_tensor(uint64_t bytes, at::Device device) {
-  const uint64_t whole = (std::max<uint64_t>(bytes, 1) + kHugePage - 1) / kHugePage * kHugePage;
+  const uint64_t whole = aligned(std::max<uint64_t>(bytes, 1), kHugePage);
   void* const memory = huge_pages(whole);
   TORCH_CHECK_WITH(OutOfMemoryError, memory != nullptr, "out of memory: the host has no ", bytes, " bytes");
   if (!device.is_cuda()) return at::from_blob(memory, {int64_t(bytes)}, &std::free, at::kByte);
