@@ -37,7 +37,8 @@ def main():
         for name, settings in ROWS.items():
             (end, copied), (in_time, fewer) = (step(build, corpus, rows, [*settings, *more])
                                                for more in ([], ['plan.update="just_in_time"']))
-            print(f"{rows:4} sequences, {name:9} on the host: at the step's end {end:7.3f} ms, {copied:6.0f} MiB copied; "
+            print(f"{rows:4} sequences, {name:9} on the host: at the step's end {end:7.3f} ms, "
+                  f"{copied:6.0f} MiB copied; "
                   f"just in time {in_time:7.3f} ms, {fewer:6.0f} MiB: {100 * (1 - in_time / end):5.1f} % less time",
                   flush=True)
 
