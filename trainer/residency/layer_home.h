@@ -20,7 +20,7 @@ class LayerHome {
   // Whether `read` gives the bytes without waiting for a disk.
   virtual bool is_ready() { return true; }
   virtual at::Tensor read(CopyStream* by) = 0;
-  virtual void read_until(CopyStream::Mark) {}
+  virtual void read_until(const CopyStream::Mark& /*mark*/) {}
   // All bytes are written.
   virtual at::Tensor overwrite(CopyStream* by) = 0;
   virtual void written_by(CopyStream::Mark mark) = 0;

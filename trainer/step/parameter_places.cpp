@@ -250,6 +250,7 @@ std::vector<const at::Tensor*> Parameters::tensors_of(size_t index) const {
 std::vector<Parameters::Stored> Parameters::stored(size_t index) const {
   const std::vector<const at::Tensor*> tensors = tensors_of(index);
   std::vector<Stored> all;
+  all.reserve(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i)
     all.push_back({tensors.size() == 1 ? ""
                    : i == 0            ? ".codes"

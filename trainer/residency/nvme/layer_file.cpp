@@ -16,7 +16,7 @@ class LayerFile::Home : public LayerHome {
   Place place() const override { return Place::kNvme; }
   bool is_ready() override { return file_->is_ready(layer_); }
   at::Tensor read(CopyStream* by) override { return file_->read(layer_, by); }
-  void read_until(CopyStream::Mark mark) override { file_->read_until(layer_, std::move(mark)); }
+  void read_until(const CopyStream::Mark& mark) override { file_->read_until(layer_, mark); }
   at::Tensor overwrite(CopyStream* by) override { return file_->overwrite(layer_, by); }
   void written_by(CopyStream::Mark mark) override { file_->written_by(layer_, std::move(mark)); }
   void settle() override { file_->settle(layer_); }
@@ -116,8 +116,8 @@ at::Tensor LayerFile::read(uint32_t layer, CopyStream* by) {
   return bytes_in(buffer);
 }
 
-void LayerFile::read_until(uint32_t layer, CopyStream::Mark mark) {
-  if (Buffer* buffer = holder(layer)) buffer->read_until = std::move(mark);
+void LayerFile::read_until(uint32_t layer, const CopyStream::Mark& mark) {
+  if (Buffer* buffer = holder(layer)) buffer->read_until = mark;
 }
 
 at::Tensor LayerFile::overwrite(uint32_t layer, CopyStream* by) {

@@ -42,7 +42,7 @@ class LayerFile : public std::enable_shared_from_this<LayerFile> {
 
   bool is_ready(uint32_t layer);
   at::Tensor read(uint32_t layer, CopyStream* by);
-  void read_until(uint32_t layer, CopyStream::Mark mark);
+  void read_until(uint32_t layer, const CopyStream::Mark& mark);
   at::Tensor overwrite(uint32_t layer, CopyStream* by);
   void written_by(uint32_t layer, CopyStream::Mark mark);
   void settle(uint32_t layer);
