@@ -5,10 +5,7 @@ Trains on a simulated card whose driver calls, copies and operators take time (p
 for each place of what the layers have and each size of a micro-batch: the virtual milliseconds of a step with the
 update at the step's end and with `plan.update = "just_in_time"`, and the bytes that each copies.
 """
-import argparse
-import pathlib
-
-from overlap import PLACES, simulated
+from overlap import PLACES, arguments, simulated
 
 FEW, MANY, MICRO_BATCHES = 3, 7, 2
 STATES = 'plan.optimizer="host"'
@@ -27,13 +24,8 @@ def step(build, corpus, rows, settings):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("--corpus", type=pathlib.Path, required=True)
-    parser.add_argument("--rows", type=int, nargs="+", default=[8, 32, 96], help="sequences of a micro-batch")
-    options = parser.parse_args()
-    build, corpus = options.build.resolve(), options.corpus.resolve()
-    for rows in options.rows:
+    build, corpus, all_rows = arguments(__doc__)
+    for rows in all_rows:
         for name, settings in ROWS.items():
             (end, copied), (in_time, fewer) = (step(build, corpus, rows, [*settings, *more])
                                                for more in ([], ['plan.update="just_in_time"']))

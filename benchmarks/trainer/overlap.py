@@ -55,14 +55,18 @@ def copied_seconds(place):
     return max(weights + coming, going) * BYTES / LINK
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+def arguments(description):
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--corpus", type=pathlib.Path, required=True)
     parser.add_argument("--rows", type=int, nargs="+", default=[8, 32, 96], help="sequences of a micro-batch")
     options = parser.parse_args()
-    build, corpus = options.build.resolve(), options.corpus.resolve()
-    for rows in options.rows:
+    return options.build.resolve(), options.corpus.resolve(), options.rows
+
+
+def main():
+    build, corpus, all_rows = arguments(__doc__)
+    for rows in all_rows:
         alone = micro_batch_seconds(build, corpus, rows, "on the card")
         for place in list(PLACES)[1:]:
             copies, taken = copied_seconds(place), micro_batch_seconds(build, corpus, rows, place)

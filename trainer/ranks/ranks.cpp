@@ -99,8 +99,8 @@ c10::intrusive_ptr<c10d::Backend> over_nccl(const StorePointer& store, const Lau
 struct Ranks::Communication {
   StorePointer store;
   c10::intrusive_ptr<c10d::Backend> group;
-  at::Device device;
   Milliseconds timeout;
+  at::Tensor number;  // [1], for `sum`: a full device must not end a run between its steps
 };
 
 Ranks::Ranks() = default;
@@ -113,7 +113,8 @@ Ranks::Ranks(const Launch& launch, at::Device device, std::chrono::seconds timeo
   wait_for_all(*store, "here", size_, timeout);
   auto group = device.is_cuda() ? over_nccl(store, launch, timeout) : over_gloo(store, launch, timeout);
   keeps_store_ = leads() && !launch.store_is_there;
-  communication_.reset(new Communication{std::move(store), std::move(group), device, timeout});
+  at::Tensor number = at::empty({1}, at::device(device).dtype(at::kDouble));
+  communication_.reset(new Communication{std::move(store), std::move(group), timeout, std::move(number)});
   sum(0);  // makes the communicators, while there is memory for them
 }
 
@@ -159,7 +160,8 @@ void Ranks::leave() {
 
 double Ranks::sum(double mine) {
   if (is_alone()) return mine;
-  const at::Tensor all = at::full({1}, mine, at::device(communication_->device).dtype(at::kDouble));
+  at::Tensor& all = communication_->number;
+  all.fill_(mine);
   add_up({all});
   return all.item().toDouble();
 }

@@ -1,9 +1,8 @@
 // Where a layer's bytes are while its device does not have them.
 //
 // Copies are queued by marks: `read` and `overwrite` give memory of the host, which begins with the bytes of
-// the layer, and have copies that the stream
-// is given from then on run behind what still uses it; with no stream the host waits. What was queued is told
-// by `read_until` and `written_by` at once.
+// the layer, and have copies that the stream is given from then on run behind what still uses it; with no
+// stream the host waits. What was queued is told by `read_until` and `written_by` at once.
 //
 // Thread-safety: one thread at a time. Ownership: the bytes; the memory that is given is theirs until the
 // next layer is asked for. Errors: LibTorch's exceptions; RecordLost.

@@ -4,6 +4,7 @@ beside.py runs it on a simulated card. A way is a function here. The model, the 
 all have weights in bfloat16 for the computation, 32-bit masters and moments, and recompute every block.
 """
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -27,13 +28,9 @@ def recompute(model):
     return model.train()
 
 
-def torch_alone(options):
-    """32-bit weights, and autocast: the usual loop without offload."""
-    model = recompute(make_model(options)).cuda()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, fused=True)
-
+def usual_step(model, optimizer, forward_in):
     def step(tokens):
-        with torch.autocast("cuda", torch.bfloat16):
+        with forward_in():
             loss = model(input_ids=tokens, labels=tokens).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -41,6 +38,13 @@ def torch_alone(options):
         optimizer.zero_grad()
         return loss
     return step
+
+
+def torch_alone(options):
+    """32-bit weights, and autocast: the usual loop without offload."""
+    model = recompute(make_model(options)).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, fused=True)
+    return usual_step(model, optimizer, lambda: torch.autocast("cuda", torch.bfloat16))
 
 
 def fsdp2(options):
@@ -54,15 +58,7 @@ def fsdp2(options):
         fully_shard(layer, **kinds)
     fully_shard(model, **kinds)
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, fused=True)
-
-    def step(tokens):
-        loss = model(input_ids=tokens, labels=tokens).loss
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss
-    return step
+    return usual_step(model, optimizer, contextlib.nullcontext)
 
 
 def join_group(backend):

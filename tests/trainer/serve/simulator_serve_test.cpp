@@ -15,16 +15,15 @@ class ServingOnACard : public Simulated {
     return {model, serve_weights(model), {.devices = {devices_[0]}}};
   }
   static constexpr BatchLimits kLimits{.sequences = 4, .prefill_tokens = 32};
-};
 
-TEST_F(ServingOnACard, StepWithoutMemoryPreemptsAndTheTokensStayTheSame) {
-  for (const Family family : kFamilies) {
-    const ServedModel model = served(family);
-    const std::vector<Job> jobs = jobs_for(4, 0, 6);
-    Engine undisturbed(model, 32, kLimits);
-    const std::vector<Made> wanted = made_by(&undisturbed, jobs);
+  struct Swept {
     uint64_t fired = 0, preempted = 0;
-    for (uint64_t n = 1;; n += 61) {
+  };
+  // Every `stride`-th request fails, once an engine, until none is left.
+  Swept sweep(const ServedModel& model, const std::vector<Job>& jobs, const std::vector<Made>& wanted,
+              uint64_t stride) const {
+    Swept swept;
+    for (uint64_t n = 1;; n += stride) {
       Engine engine(model, 32, kLimits);
       // Until a step has failed: the ladder may find something for a single request.
       const auto end = [&] {
@@ -33,11 +32,21 @@ TEST_F(ServingOnACard, StepWithoutMemoryPreemptsAndTheTokensStayTheSame) {
       core_.table()->fail_request(n, 1);
       EXPECT_EQ(made_by(&engine, jobs, end), wanted) << "at " << n;
       core_.table()->fail_request(0, 0);
-      if (engine.stats().out_of_memory == 0) break;
-      ++fired;
+      if (engine.stats().out_of_memory == 0) return swept;
+      ++swept.fired;
       EXPECT_EQ(engine.stats().out_of_memory, 1u) << "at " << n;
-      preempted += engine.stats().preemptions;
+      swept.preempted += engine.stats().preemptions;
     }
+  }
+};
+
+TEST_F(ServingOnACard, StepWithoutMemoryPreemptsAndTheTokensStayTheSame) {
+  for (const Family family : kFamilies) {
+    const ServedModel model = served(family);
+    const std::vector<Job> jobs = jobs_for(4, 0, 6);
+    Engine undisturbed(model, 32, kLimits);
+    const std::vector<Made> wanted = made_by(&undisturbed, jobs);
+    const auto [fired, preempted] = sweep(model, jobs, wanted, 61);
     EXPECT_GT(fired, 5u) << name_of(family);
     EXPECT_GT(preempted, 3u) << name_of(family);
   }
@@ -139,18 +148,7 @@ TEST_F(ServingOnSeveralCards, AFailureOnEitherCardPreemptsAndTheTokensStayTheSam
   const std::vector<Job> jobs = jobs_for(4, 0, 6);
   Engine undisturbed(model, 32, kLimits);
   const std::vector<Made> wanted = made_by(&undisturbed, jobs);
-  uint64_t fired = 0;
-  for (uint64_t n = 1;; n += 37) {
-    Engine engine(model, 32, kLimits);
-    const auto end = [&] {
-      if (engine.stats().out_of_memory > 0) core_.table()->fail_request(0, 0);
-    };
-    core_.table()->fail_request(n, 1);
-    EXPECT_EQ(made_by(&engine, jobs, end), wanted) << "at " << n;
-    core_.table()->fail_request(0, 0);
-    if (engine.stats().out_of_memory == 0) break;
-    ++fired;
-  }
+  const uint64_t fired = sweep(model, jobs, wanted, 37).fired;
   EXPECT_GT(fired, 5u);
   EXPECT_EQ(violations(), "");
 }
