@@ -148,6 +148,7 @@ class ConfigReader {
     table.boolean("deterministic", &run.deterministic);
     table.integer("checkpoint_every", &run.checkpoint_every, 0);
     choice(table, "log_level", &run.log_level, {"debug", "info", "warning", "error"});
+    table.integer("ranks_timeout", &run.ranks_timeout, 1, 1 << 30);
     table.boolean("log_json", &run.log_json);
     table.boolean("tensorboard", &run.tensorboard);
     table.text("nvme", &run.nvme);

@@ -10,7 +10,7 @@
 
 #include "trainer/libtorch.h"
 #include "trainer/residency/layer_uses.h"
-#include "trainer/residency/tiled_matrix.h"
+#include "trainer/residency/tiles/tiled_matrix.h"
 
 namespace spillway::trainer {
 

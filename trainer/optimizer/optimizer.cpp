@@ -73,9 +73,8 @@ Updated Optimizer::updated(size_t index) const {
 
 // Of runs of kTileElements numbers, so that it does not depend on how a matrix comes to its device.
 void Optimizer::append_norms(size_t index, std::vector<at::Tensor>* norms) {
-  const int64_t elements = parameters_.value(index).numel(), run = parameters_.run_numbers(index);
-  for (int64_t begin = 0; begin < elements; begin += run) {
-    const at::Tensor numbers = parameters_.run(index, begin, std::min(run, elements - begin)).gradient;
+  const auto append = [norms](const TiledMatrix::Run& run, int64_t) {
+    const at::Tensor& numbers = run.gradient;
     const int64_t whole = numbers.numel() / kTileElements, rest = numbers.numel() % kTileElements;
     if (whole > 0)
       norms->push_back(
@@ -84,7 +83,8 @@ void Optimizer::append_norms(size_t index, std::vector<at::Tensor>* norms) {
     if (rest > 0)
       norms->push_back(
           at::linalg_vector_norm(numbers.narrow(0, whole * kTileElements, rest), 2, {0}, true, at::kFloat));
-  }
+  };
+  parameters_.for_each_run(index, 0, parameters_.value(index).numel(), append);
 }
 
 void Optimizer::measure_norm(double loss_scale) {
@@ -104,6 +104,7 @@ void Optimizer::measure_norm(double loss_scale) {
 
 void Optimizer::prepare(uint64_t step, double loss_scale) {
   const at::NoGradGuard no_grad;
+  finish_update();
   prepare_scratch();
   parameters_.reserve();
   measure_norm(loss_scale);
@@ -114,17 +115,26 @@ void Optimizer::prepare(uint64_t step, double loss_scale) {
     parameters_.walk(Parameters::Walk::kReadBoth, [&](size_t i) { rule_->prepare(update_, updated(i)); });
 }
 
-bool Optimizer::commit() {
+bool Optimizer::commit(Later later) {
   if (train_.numerics.precision == Precision::kFp16Mixed && !std::isfinite(norm_)) return false;
   const at::NoGradGuard no_grad;
   scale_ = update_.scale;
   rule_->begin(update_);
   tiles_.begin();
-  parameters_.walk(Parameters::Walk::kUpdate, [this](size_t i) { update(i); });
+  ++updates_;
+  const auto visit = [this](size_t i) { update(i); };
+  if (later) {
+    parameters_.update_later({.visit = visit, .within = std::move(later), .end = [this] { end_update(); }});
+  } else {
+    parameters_.walk(Parameters::Walk::kUpdate, visit);
+    end_update();
+  }
+  return true;
+}
+
+void Optimizer::end_update() {
   tiles_.end();
   for (size_t i = 0; i < states_.size(); ++i) rule_->finish(updated(i));
-  ++updates_;
-  return true;
 }
 
 void Optimizer::update(size_t index) {
@@ -190,28 +200,33 @@ std::vector<std::string> Optimizer::remarks() const {
 }
 
 void Optimizer::move_to(Place place) {
+  finish_update();
   tiles_.settle();
   states_.move_to(place);
   prepare_scratch();
 }
 
 void Optimizer::relocate(size_t first, size_t count, at::Device device) {
+  finish_update();
   tiles_.settle();
   states_.relocate(first, count, device);
 }
 
 std::vector<at::Tensor> Optimizer::states(size_t index) {
+  finish_update();
   tiles_.settle();
   return states_.read(index);
 }
 
 at::Tensor Optimizer::state(size_t index, size_t which) {
+  finish_update();
   tiles_.settle();
   return states_.read(index, which);
 }
 
 void Optimizer::set_states(size_t index, const std::vector<at::Tensor>& values) {
   const at::NoGradGuard no_grad;
+  finish_update();
   tiles_.settle();
   states_.write(index, values);
 }
@@ -223,9 +238,9 @@ at::Tensor Optimizer::numbers(size_t index) const {
 
 at::Tensor Optimizer::weights(size_t index) {
   if (train_.numerics.has_master_weights()) return state(index, 0);
-  const auto stored = parameters_.stored(index);
-  if (parameters_.int8(index) == nullptr) return stored[0].second;
-  return numbers_of({stored[0].second.cpu(), stored[1].second.cpu()}, at::kFloat);
+  const at::Tensor stored = parameters_.read_stored(index, 0);
+  if (parameters_.int8(index) == nullptr) return stored;
+  return numbers_of({stored, parameters_.read_stored(index, 1)}, at::kFloat);
 }
 
 }  // namespace spillway::trainer

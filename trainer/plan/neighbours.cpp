@@ -68,8 +68,14 @@ uint64_t redo_us(const Move& move, const Plan& from, const Shape& shape, const E
 bool only_adds(MoveKind kind) {
   return kind == MoveKind::kRecomputeSegments || kind == MoveKind::kChunkHead ||
          kind == MoveKind::kParametersToHost || kind == MoveKind::kGradientsToHost ||
+         kind == MoveKind::kParametersToNvme || kind == MoveKind::kGradientsToNvme ||
          kind == MoveKind::kOffloadActivations || kind == MoveKind::kShortenPipeline ||
          kind == MoveKind::kTileLayers;
+}
+
+bool goes_to_nvme(MoveKind kind) {
+  return kind == MoveKind::kOptimizerToNvme || kind == MoveKind::kParametersToNvme ||
+         kind == MoveKind::kGradientsToNvme;
 }
 
 bool frees(const Estimate& now, const Estimate& then) {
@@ -98,9 +104,13 @@ bool apply(MoveKind kind, Plan* plan, const Shape& shape, const Machine& machine
       return machine.host_is_apart && std::exchange(plan->parameters, Place::kHost) == Place::kDevice;
     case MoveKind::kGradientsToHost:
       return machine.host_is_apart && std::exchange(plan->gradients, Place::kHost) == Place::kDevice;
-    // From the host it would free nothing of a device.
+    // From the host these would free nothing of a device.
     case MoveKind::kOptimizerToNvme:
       return std::exchange(plan->optimizer, Place::kNvme) == Place::kDevice;
+    case MoveKind::kParametersToNvme:
+      return machine.host_is_apart && std::exchange(plan->parameters, Place::kNvme) == Place::kDevice;
+    case MoveKind::kGradientsToNvme:
+      return machine.host_is_apart && std::exchange(plan->gradients, Place::kNvme) == Place::kDevice;
     case MoveKind::kShiftLayers:
       return shift_layers(plan, shape, machine, device);
     case MoveKind::kShortenPipeline:
@@ -152,6 +162,10 @@ const char* name_of(MoveKind kind) {
       return "gradients_to_host";
     case MoveKind::kOptimizerToNvme:
       return "optimizer_to_nvme";
+    case MoveKind::kParametersToNvme:
+      return "parameters_to_nvme";
+    case MoveKind::kGradientsToNvme:
+      return "gradients_to_nvme";
     case MoveKind::kShiftLayers:
       return "shift_layers";
     case MoveKind::kShortenPipeline:
@@ -196,7 +210,7 @@ std::vector<Move> neighbours(const Plan& plan, const Shape& shape, const Machine
         less(now.evaluation_peak_bytes[short_one], then.evaluation_peak_bytes[short_one]);
     if (only_adds(kind) && !frees(now, then)) continue;
     // Where all that would go there stays on the host, the move is that to the host.
-    if (kind == MoveKind::kOptimizerToNvme && then.nvme_bytes == 0) continue;
+    if (goes_to_nvme(kind) && then.nvme_bytes == now.nvme_bytes) continue;
     move.cost_us = redo_us(move, from, shape, now) + less(then.step_us, now.step_us);
     moves.push_back(std::move(move));
   }

@@ -84,10 +84,11 @@ std::string to_string(const Plan& plan) {
   if (!plan.recompute_mlp.empty()) text += " recompute_mlp=" + runs_of(plan.recompute_mlp);
   if (plan.recompute_segment != 1) text += " recompute_segment=" + std::to_string(plan.recompute_segment);
   if (plan.head_chunks != 1) text += " head_chunks=" + std::to_string(plan.head_chunks);
-  if (plan.parameters == Place::kHost) text += " parameters=host";
-  if (plan.gradients == Place::kHost) text += " gradients=host";
+  if (plan.parameters != Place::kDevice) text += std::string(" parameters=") + name_of(plan.parameters);
+  if (plan.gradients != Place::kDevice) text += std::string(" gradients=") + name_of(plan.gradients);
   if (!plan.offload.empty()) text += " offload=" + runs_of(plan.offload);
   if (plan.pipeline != 1) text += " pipeline=" + std::to_string(plan.pipeline);
+  if (plan.just_in_time) text += " update=just_in_time";
   if (plan.tiles != 1) text += " tiles=" + std::to_string(plan.tiles);
   return text;
 }
@@ -116,7 +117,9 @@ std::string to_toml(const Plan& plan) {
          "\nrecompute_segment = " + std::to_string(plan.recompute_segment) +
          "\nhead_chunks = " + std::to_string(plan.head_chunks) + place("parameters", plan.parameters) +
          place("gradients", plan.gradients) + "\noffload = " + list_of(plan.offload) +
-         "\npipeline = " + std::to_string(plan.pipeline) + "\ntiles = " + std::to_string(plan.tiles) + "\n";
+         "\npipeline = " + std::to_string(plan.pipeline) + "\nupdate = \"" +
+         (plan.just_in_time ? "just_in_time" : "at_commit") + "\"\ntiles = " + std::to_string(plan.tiles) +
+         "\n";
 }
 
 Plan normalised(Plan plan) {
@@ -126,9 +129,8 @@ Plan normalised(Plan plan) {
   const auto layers = static_cast<uint32_t>(plan.recompute.size());
   plan.recompute_segment = std::clamp(plan.recompute_segment, 1u, std::max(1u, layers));
   if (plan.streams()) plan.pipeline = 1;
-  const bool may_tile =
-      plan.parameters == Place::kHost && plan.gradients == Place::kHost && plan.optimizer != Place::kDevice;
-  if (!may_tile) plan.tiles = 1;
+  for (const Place place : {plan.parameters, plan.gradients, plan.optimizer})
+    if (place == Place::kDevice) plan.tiles = 1;
   return plan;
 }
 
@@ -147,6 +149,7 @@ Plan join(const Plan& a, const Plan& b) {
   both.parameters = std::max(a.parameters, b.parameters);
   both.gradients = std::max(a.gradients, b.gradients);
   both.pipeline = std::min(a.pipeline, b.pipeline);
+  both.just_in_time = a.just_in_time || b.just_in_time;
   both.tiles = std::max(both.tiles, other.tiles);
   for (const auto& [layer, device] : b.placement) {
     if (device == 0) continue;

@@ -48,14 +48,16 @@ struct Plan {
   // Of so many layers in a row that are computed again, on one device, only the first one's input is kept.
   uint32_t recompute_segment = 1;
   uint32_t head_chunks = 1;  // of the target tokens, one of which has logits at a time; at least 1
-  // The layers' weights, and what their gradients are summed in. On the host they are on their device only
-  // around their uses (trainer/plan/schedule.h).
+  // The layers' weights, and what their gradients are summed in. On the host or on NVMe they are on their
+  // device only around their uses (trainer/plan/schedule.h).
   Place parameters = Place::kDevice, gradients = Place::kDevice;
   // Layers of which the host has what they keep for the backward, until it comes to them. Of a segment the
   // first layer counts.
   std::set<uint32_t> offload{};
   // Micro-batches that are under way at a time, so that devices do not wait in turn; at least 1.
   uint32_t pipeline = 1;
+  // A layer's update comes right before its next forward, and not at the step's end.
+  bool just_in_time = false;
   // In so many the matrices of layers come to their device one after the other, where weights, gradients and
   // the optimizer's states are not there; at least 1.
   uint32_t tiles = 1;
@@ -88,21 +90,22 @@ std::string to_toml(const Plan& plan);
 // A TOML document whose keys are a plan's: micro_batch, evaluation_batch, recompute ("none", "all", the
 // number of first layers, or a list of layers), recompute_attention and recompute_mlp (the same),
 // recompute_segment, optimizer ("device", "host" or "nvme"), devices ("first", a list with one index a layer,
-// or a table of each device's layers), head_chunks, parameters and gradients ("device" or "host"), offload
-// (as recompute), pipeline, tiles.
+// or a table of each device's layers), head_chunks, parameters and gradients (as optimizer), offload (as
+// recompute), pipeline, update ("at_commit" or "just_in_time"), tiles.
 // `layers` bounds them. Keys that are absent keep the value that they have in `defaults`.
 std::optional<Plan> parse_plan(std::string_view toml, uint32_t layers, const Plan& defaults,
                                std::string* error);
 
 // The plan that every rank can follow when each proposes one: the smallest micro-batches, the unions of
 // recompute and offload, the slower place of each kind of state, for each layer the highest device, the most
-// chunks and tiles, the fewest micro-batches under way. Commutative, associative and idempotent.
+// chunks and tiles, the fewest micro-batches under way, the later update. Commutative, associative and
+// idempotent.
 Plan join(const Plan& a, const Plan& b);
 
 // Equality of what this returns means sameness: a layer on device 0 is not named, one that is computed again
 // as a whole is not named for its parts, a segment has no more layers than there are of those, and one
-// micro-batch is under way where layers pass to the host and back. Nothing is in tiles unless the host has
-// weights and gradients, and the device no states of the optimizer.
+// micro-batch is under way where layers pass to the host and back. Nothing is in tiles where weights,
+// gradients or the optimizer's states are on the device.
 Plan normalised(Plan plan);
 
 enum class MoveKind : uint8_t {
@@ -115,6 +118,8 @@ enum class MoveKind : uint8_t {
   kOptimizerToNvme,
   kParametersToHost,
   kGradientsToHost,
+  kParametersToNvme,
+  kGradientsToNvme,
   kShiftLayers,
   kShortenPipeline,
   kTileLayers,
@@ -126,8 +131,9 @@ inline constexpr MoveKind kMoveKinds[] = {
     MoveKind::kRecomputeMlp,      MoveKind::kRecomputeAttention, MoveKind::kRecompute,
     MoveKind::kRecomputeSegments, MoveKind::kOffloadActivations, MoveKind::kOptimizerToHost,
     MoveKind::kOptimizerToNvme,   MoveKind::kParametersToHost,   MoveKind::kGradientsToHost,
-    MoveKind::kShiftLayers,       MoveKind::kShortenPipeline,    MoveKind::kTileLayers,
-    MoveKind::kChunkHead,         MoveKind::kSplitMicroBatch,    MoveKind::kSplitEvaluation};
+    MoveKind::kParametersToNvme,  MoveKind::kGradientsToNvme,    MoveKind::kShiftLayers,
+    MoveKind::kShortenPipeline,   MoveKind::kTileLayers,         MoveKind::kChunkHead,
+    MoveKind::kSplitMicroBatch,   MoveKind::kSplitEvaluation};
 const char* name_of(MoveKind kind);
 Guarantee guarantee_of(MoveKind kind);
 

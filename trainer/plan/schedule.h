@@ -17,6 +17,9 @@ namespace spillway::trainer {
 // Of weights two: one unit computes and the next one comes. Of gradients a third, so that one goes to the
 // host while another one comes from there.
 inline constexpr uint32_t kWeightSlots = 2, kGradientSlots = 3;
+// Buffers of the host for layers on a disk, of each kind and device: into two come the next layers from the
+// disk, one is between the device and the host, and one goes to the disk.
+inline constexpr uint32_t kLayerBuffers = 4;
 
 // The parts of a layer in the order of its forward. Each is a unit; their numbers go on from layer to layer.
 std::vector<Part> parts_of_layer(const Architecture& model, uint32_t layer);

@@ -1,5 +1,5 @@
-// What layers whose weights or gradients live on the host need: slots on their devices for their units, bytes
-// of the host, and copies over the link.
+// What layers whose weights or gradients live on the host or on a disk need: slots on their devices for their
+// units, bytes of the host and of the disk, copies over the link, reads and writes.
 //
 // Thread-safety: pure. Ownership: borrows nothing. Errors: none. Units: bytes.
 #pragma once
@@ -15,34 +15,68 @@ namespace spillway::trainer {
 class LayerStreams {
  public:
   // A plan that names a device from `devices` on counts on the last one.
-  LayerStreams(const Shape& shape, const Plan& plan, uint32_t devices, const std::vector<Parameter>& table);
+  LayerStreams(const Shape& shape, const Plan& plan, uint32_t devices, const std::vector<Parameter>& table,
+               uint64_t nvme_least_bytes);
 
   struct Roles {
     uint64_t weights = 0, gradients = 0;
   };
   const std::vector<Roles>& slots() const { return slots_; }  // by device
   const Roles& on_host() const { return on_host_; }
+  const Roles& on_nvme() const { return on_nvme_; }
+  // Of the host, that layers pass through on their way to the disk and from there.
+  const Roles& buffers() const { return buffers_; }
 
   struct Copies {
-    uint64_t in = 0, out = 0;  // bytes to the devices, and to the host
-    uint64_t count = 0;        // of both
+    uint64_t in = 0, out = 0;        // bytes to the devices, and to the host
+    uint64_t count = 0;              // of both
+    uint64_t read = 0, written = 0;  // bytes of the disk
     double seconds(const Machine& machine) const {
       return double(std::max(in, out)) / machine.host_bytes_per_second +
              double(count) * machine.launch_seconds;
     }
+    double disk_seconds(const Machine& machine) const {
+      return double(read) / machine.nvme_read_bytes_per_second +
+             double(written) / machine.nvme_write_bytes_per_second;
+    }
   };
   Copies of_passes(uint32_t micro_batches) const;
-  // The norm of the gradients, and the update.
+  // The norm of the gradients, and the update. Where layers are updated before their next forward, without
+  // the copies that pass beside that: those are in `of_passes`.
   Copies of_update() const;
 
  private:
   Copies of_device(uint32_t micro_batches, const std::vector<UnitUse>& uses) const;
 
+  // What has a home of its own: the block of a unit, or a matrix in tiles.
+  struct Home {
+    uint32_t device = 0;
+    Roles bytes{};
+  };
+  using Homes = std::vector<Home>;
+
+  bool is_on_nvme(Place place, uint64_t bytes) const;
+  void add_home(Place place, uint64_t bytes, uint64_t Roles::* role);
+  void add_homes(const UnitBytes& unit, uint32_t device);
+  uint64_t buffers_of(const Homes& homes, uint32_t device, Place place, uint64_t Roles::* role) const;
+  std::vector<uint32_t> matrices_in(const std::vector<UnitUse>& uses, bool backward_alone) const;
+  // Of the disk, when these come to the host in this order again and again.
+  uint64_t read_bytes(Place place, const Homes& homes, std::vector<uint32_t> fetched,
+                      uint64_t Roles::* role) const;
+  // The same for all in their order.
+  uint64_t read_of_all(Place place, uint64_t Roles::* role) const;
+
+  const Place weights_at_, gradients_at_;
   const bool weights_, gradients_, in_out_, prepares_;
+  const uint64_t nvme_least_bytes_;
+  const bool just_in_time_;
   std::vector<UnitBytes> units_;
+  Homes blocks_, matrices_;                 // of all units, in order
+  std::vector<uint32_t> first_matrix_;      // of each unit
   std::vector<std::vector<UnitUse>> uses_;  // of a micro-batch, by device
   std::vector<Roles> slots_;
-  Roles on_host_;
+  Roles on_host_, on_nvme_, buffers_;
+  Roles copied_;       // of all layers that are elsewhere, without rounding
   uint64_t runs_ = 0;  // of matrices in tiles, for the update
 };
 

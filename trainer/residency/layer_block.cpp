@@ -1,7 +1,6 @@
 #include "trainer/residency/layer_block.h"
 
 #include "trainer/plan/parameters/weight_storage.h"
-#include "trainer/residency/host_tensor.h"
 
 namespace spillway::trainer {
 namespace {
@@ -21,13 +20,13 @@ at::Tensor without_memory(at::IntArrayRef sizes, at::ScalarType type, at::Device
   return tensor;
 }
 
-LayerBlock::LayerBlock(std::vector<Part> parts, at::Device device) : parts_(std::move(parts)) {
-  size_t bytes = 0;
+LayerBlock::LayerBlock(std::vector<Part> parts, at::Device device, const Homes& homes)
+    : parts_(std::move(parts)) {
   for (const Part& part : parts_) {
-    offsets_.push_back(bytes);
-    bytes += in_a_block(part.bytes());
+    offsets_.push_back(bytes_);
+    bytes_ += in_a_block(part.bytes());
   }
-  host_ = host_tensor({int64_t(bytes)}, at::kByte, device);
+  home_ = homes(int64_t(bytes_));
   make_tensors(device);
 }
 
@@ -35,25 +34,26 @@ void LayerBlock::make_tensors(at::Device device) {
   for (const Part& part : parts_) tensors_.push_back(without_memory(part.sizes, part.type, device));
 }
 
-LayerBlock LayerBlock::of(const at::Tensor& host, at::Device device) {
+LayerBlock LayerBlock::of(Part part, at::Device device, std::shared_ptr<LayerHome> home) {
   LayerBlock block;
-  block.parts_ = {{host.sizes().vec(), host.scalar_type()}};
+  block.bytes_ = part.bytes();
+  block.parts_ = {std::move(part)};
   block.offsets_ = {0};
-  block.host_ = (host.is_contiguous() ? host.view({-1}) : host).view(at::kByte);
+  block.home_ = std::move(home);
   block.make_tensors(device);
   return block;
 }
 
-LayerBlock LayerBlock::on(at::Device device) const {
+LayerBlock LayerBlock::on(at::Device device, std::shared_ptr<LayerHome> home) const {
   LayerBlock other;
-  other.parts_ = parts_, other.offsets_ = offsets_, other.host_ = host_;
+  other.parts_ = parts_, other.offsets_ = offsets_, other.bytes_ = bytes_, other.home_ = std::move(home);
   other.make_tensors(device);
   return other;
 }
 
-at::Tensor LayerBlock::host(size_t part) const {
+at::Tensor LayerBlock::view(const at::Tensor& all, size_t part) const {
   const Part& of = parts_[part];
-  return host_.narrow(0, int64_t(offsets_[part]), int64_t(of.bytes())).view(of.type).view(of.sizes);
+  return all.narrow(0, int64_t(offsets_[part]), int64_t(of.bytes())).view(of.type).view(of.sizes);
 }
 
 void LayerBlock::attach(void* memory) const {

@@ -6,7 +6,12 @@ namespace spillway::trainer {
 namespace {
 
 at::Tensor beginning_of(const at::Tensor& memory, const LayerBlock& block) {
-  return memory.narrow(0, 0, int64_t(block.bytes())).view(block.all().sizes());
+  return memory.narrow(0, 0, int64_t(block.bytes()));
+}
+
+// A home may give more, or lines that do not stand together.
+at::Tensor bytes_at_home(const at::Tensor& given, const LayerBlock& block) {
+  return given.dim() > 1 ? given : given.narrow(0, 0, int64_t(block.bytes()));
 }
 
 }  // namespace
@@ -27,7 +32,7 @@ LayerCache::~LayerCache() {
 }
 
 void LayerCache::add(uint32_t layer, LayerBlock block, bool is_zero) {
-  entries_.insert_or_assign(layer, Entry{std::move(block), is_zero, nullptr});
+  entries_.insert_or_assign(layer, Entry{std::move(block), is_zero});
 }
 
 void LayerCache::remove(uint32_t layer) {
@@ -71,23 +76,26 @@ CopyStream::Mark LayerCache::last_use(const Slot& slot) const {
 }
 
 void LayerCache::write_back(Slot* slot) {
-  Entry& entry = entries_.at(*slot->layer);
+  const LayerBlock& block = entries_.at(*slot->layer).block;
+  const at::Tensor home = bytes_at_home(block.home().overwrite(&to_host_), block);
   to_host_.wait_for(last_use(*slot));
-  to_host_.copy(entry.block.all(), beginning_of(slot->memory, entry.block));
-  entry.written = slot->written = to_host_.copied();
+  to_host_.copy(home, beginning_of(slot->memory, block).view(home.sizes()));
+  slot->written = to_host_.copied();
+  block.home().written_by(slot->written);
   slot->changed = false;
 }
 
 void LayerCache::fetch(Slot* slot, uint32_t layer) {
   if (slot->changed) write_back(slot);
   slot->layer.reset();
-  const Entry& entry = entries_.at(layer);
+  const LayerBlock& block = entries_.at(layer).block;
+  const at::Tensor home = bytes_at_home(block.home().read(&to_device_), block);
   to_device_.wait_for(last_use(*slot));
   slot->in_doubt = false;
   to_device_.wait_for(slot->written);
-  to_device_.wait_for(entry.written);
-  to_device_.copy(beginning_of(slot->memory, entry.block), entry.block.all());
+  to_device_.copy(beginning_of(slot->memory, block).view(home.sizes()), home);
   slot->filled = to_device_.copied();
+  block.home().read_until(slot->filled);
   slot->layer = layer;
 }
 
@@ -103,20 +111,53 @@ void LayerCache::clear(Slot* slot, uint32_t layer) {
   entry.zero = false;
 }
 
+// It is not here, and there is something to bring.
+bool LayerCache::may_come(uint32_t layer) {
+  const Entry& entry = entries_.at(layer);
+  return slot_of(layer) == nullptr && !entry.zero && entry.block.home().has_bytes();
+}
+
 void LayerCache::fetch_next(std::optional<uint32_t> present) {
   const std::vector<uint32_t> next = order_.next(uint32_t(slots_.size()) - (present ? 1 : 0));
   for (const uint32_t layer : next) {
-    if (slot_of(layer) != nullptr || entries_.at(layer).zero) continue;
+    if (!may_come(layer)) continue;
     Slot* slot = free_slot(present.value_or(layer), next);
     const bool comes = slot != nullptr && slot->layer && std::ranges::find(next, *slot->layer) != next.end();
-    if (slot == nullptr || comes) return;
+    if (slot == nullptr || comes || !entries_.at(layer).block.home().is_ready()) break;
     fetch(slot, layer);
   }
+  expect_next();
+}
+
+// Of the file, those that come to a slot next.
+void LayerCache::expect_next() {
+  if (file_ == nullptr) return;
+  std::vector<uint32_t> records;
+  for (const uint32_t layer : order_.next(reach_)) {
+    if (!may_come(layer)) continue;
+    const std::optional<uint32_t> record = record_of(layer);
+    if (record && std::ranges::find(records, *record) == records.end()) records.push_back(*record);
+  }
+  file_->expect(records);
+}
+
+// Of as many records as there are buffers, each of as many layers in a row as share one.
+uint32_t LayerCache::reach_of(const std::vector<uint32_t>& uses) const {
+  uint32_t longest = 1, run = 0;
+  std::optional<uint32_t> before;
+  for (const uint32_t layer : uses) {
+    const std::optional<uint32_t> record = record_of(layer);
+    run = record && record == before ? run + 1 : 1;
+    longest = std::max(longest, run);
+    before = record;
+  }
+  return uint32_t(slots_.size()) + kLayerBuffers * longest;
 }
 
 void LayerCache::follow(std::vector<uint32_t> uses) {
   const at::NoGradGuard no_grad;
   std::erase_if(uses, [this](uint32_t layer) { return !entries_.contains(layer); });
+  reach_ = file_ == nullptr ? 0 : reach_of(uses);
   order_ = UseOrder(std::move(uses));
   fetch_next(std::nullopt);
 }
@@ -146,9 +187,20 @@ void LayerCache::end(uint32_t layer, After after) {
   slot->used = to_device_.computed();
   slot->in_doubt = false;
   if (after == After::kWorthless)
+    give_up(slot);
+  else if (after == After::kSpoilt)
     slot->layer.reset(), slot->changed = false;
   else if (slot->changed)
     write_back(slot);
+  if (file_ != nullptr) fetch_next(layer);  // what was not there when the use began
+}
+
+// Zero stands for what nobody wants: it is not brought again.
+void LayerCache::give_up(Slot* slot) {
+  Entry& entry = entries_.at(*slot->layer);
+  entry.zero = true;
+  entry.block.home().discard();
+  slot->layer.reset(), slot->changed = false;
 }
 
 void LayerCache::let_go() {
@@ -170,11 +222,6 @@ void LayerCache::forget() {
   for (Slot& slot : slots_) slot.layer.reset();
 }
 
-void LayerCache::set_zero_of(uint32_t layer) {
-  if (Slot* slot = slot_of(layer)) slot->layer.reset(), slot->changed = false;
-  entries_.at(layer).zero = true;
-}
-
 void LayerCache::turn() {
   for (Slot& slot : slots_) {
     if (slot.changed) write_back(&slot);
@@ -183,9 +230,19 @@ void LayerCache::turn() {
   to_device_.wait_for(to_host_.copied());
 }
 
-void LayerCache::set_zero() {
-  for (Slot& slot : slots_) slot.layer.reset(), slot.changed = false;
-  for (auto& [layer, entry] : entries_) entry.zero = true;
+void LayerCache::move_to(uint32_t layer, std::shared_ptr<LayerHome> home) {
+  const at::NoGradGuard no_grad;
+  synchronise();
+  Entry& entry = entries_.at(layer);
+  if (!entry.zero) copy_home(entry.block.home(), *home);
+  entry.block.move_to(std::move(home));
+}
+
+void LayerCache::set_zero(uint32_t layer) {
+  if (Slot* slot = slot_of(layer)) slot->layer.reset(), slot->changed = false;
+  Entry& entry = entries_.at(layer);
+  entry.zero = true;
+  entry.block.home().discard();
 }
 
 }  // namespace spillway::trainer

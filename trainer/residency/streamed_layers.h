@@ -1,4 +1,5 @@
-// The layers whose tensors of one kind live on the host, weights or gradients, over all devices.
+// The layers whose tensors of one kind live elsewhere than on their device, weights or gradients, over all
+// devices.
 //
 // Thread-safety and errors: those of a LayerCache; layers are added and removed while none is in use.
 // Ownership: owns a cache a device.
@@ -12,13 +13,24 @@ namespace spillway::trainer {
 
 class StreamedLayers {
  public:
-  explicit StreamedLayers(uint32_t slots) : slots_(slots) {}
+  // `kind`: for people, as in "parameters".
+  StreamedLayers(uint32_t slots, std::string kind) : slots_(slots), kind_(std::move(kind)) {}
+  void set_folder(NvmeFolder folder) { folder_ = std::move(folder); }
 
-  bool has(uint32_t layer) const { return homes_.contains(layer); }
-  bool empty() const { return homes_.empty(); }
+  bool has(uint32_t layer) const { return devices_.contains(layer); }
+  bool empty() const { return devices_.empty(); }
+  // A home for bytes that the device uses, `of`: for people, as in "layer 3". Few bytes are on the host where
+  // NVMe is asked for.
+  std::shared_ptr<LayerHome> home(const std::string& of, at::Device device, int64_t bytes, Place place);
+  Place place_of(int64_t bytes, Place place) const;
   void add(uint32_t layer, at::Device device, LayerBlock block, bool is_zero);
   void remove(uint32_t layer);
-  LayerCache& cache_of(uint32_t layer) const { return *caches_.at(homes_.at(layer)); }
+  // To another home, if it is not where `place` has it. On an exception it is where it was.
+  void move_to(uint32_t layer, Place place, const std::string& of);
+  // Of files in which nothing has its home any more.
+  void close_unused_files();
+  LayerCache& cache_of(uint32_t layer) const { return *caches_.at(devices_.at(layer)); }
+  std::vector<std::string> remarks() const;
 
   void begin(uint32_t layer, LayerCache::Use use) const {
     if (has(layer)) cache_of(layer).begin(layer, use);
@@ -34,8 +46,11 @@ class StreamedLayers {
 
  private:
   const uint32_t slots_;
-  std::map<uint32_t, int> homes_;                      // of a layer
-  std::map<int, std::unique_ptr<LayerCache>> caches_;  // by device index
+  const std::string kind_;
+  NvmeFolder folder_;
+  std::map<uint32_t, int> devices_;                    // of a layer, their index
+  std::map<int, std::shared_ptr<LayerFile>> files_;    // by device index
+  std::map<int, std::unique_ptr<LayerCache>> caches_;  // the same
 };
 
 }  // namespace spillway::trainer

@@ -11,20 +11,31 @@ std::vector<LayerBlock::Part> parts_of(const std::vector<at::Tensor*>& tensors) 
   return parts;
 }
 
-// A unit's tensors of one kind for another device: its tensors, and its block where it lives on the host.
+// A unit's tensors of one kind for another device: its tensors, and its block where it lives elsewhere.
 struct Moved {
   std::optional<LayerBlock> block;
   bool is_zero = false;
   std::vector<at::Tensor> tensors;
 };
 
-Moved moved_to(at::Device device, const StreamedLayers& streamed, uint32_t unit,
+// Every device reads the host's memory; each has a file of its own.
+LayerBlock block_on(at::Device device, StreamedLayers* streamed, uint32_t unit, const std::string& name) {
+  LayerCache& cache = streamed->cache_of(unit);
+  cache.synchronise();
+  const LayerBlock& block = cache.block(unit);
+  if (block.home().place() == Place::kHost) return block.on(device, block.shared_home());
+  LayerBlock there =
+      block.on(device, streamed->home(name, device, int64_t(block.bytes()), block.home().place()));
+  if (!cache.is_zero(unit)) copy_home(block.home(), there.home());
+  return there;
+}
+
+Moved moved_to(at::Device device, StreamedLayers* streamed, uint32_t unit, const std::string& name,
                const std::vector<at::Tensor*>& tensors) {
   Moved moved;
-  if (streamed.has(unit)) {
-    streamed.cache_of(unit).synchronise();
-    moved.block = streamed.cache_of(unit).block(unit).on(device);
-    moved.is_zero = streamed.cache_of(unit).is_zero(unit);
+  if (streamed->has(unit)) {
+    moved.block = block_on(device, streamed, unit, name);
+    moved.is_zero = streamed->cache_of(unit).is_zero(unit);
   }
   for (size_t i = 0; i < tensors.size(); ++i)
     moved.tensors.push_back(moved.block ? moved.block->tensor(i) : tensors[i]->detach().to(device));
@@ -46,7 +57,24 @@ struct MovedUnit {
   Moved moved_values, moved_gradients;
 };
 
+const char* part_name(Part part) {
+  switch (part) {
+    case Part::kAttention:
+      return "attention";
+    case Part::kCrossAttention:
+      return "cross-attention";
+    case Part::kMlp:
+      return "MLP";
+  }
+  return "?";
+}
+
 }  // namespace
+
+std::string Parameters::unit_name(uint32_t unit) const {
+  const Parameter& first = table_.at(ranges_.at(unit).first);
+  return "layer " + std::to_string(first.layer) + "'s " + part_name(first.part);
+}
 
 bool Parameters::can_stream(const Range& range) const {
   return devices_[range.first].is_cuda();
@@ -80,11 +108,18 @@ void Parameters::renew_leaves(const Range& range) {
 }
 
 // `are_zero`: whatever they hold.
-void Parameters::stream(StreamedLayers* streamed, uint32_t unit, const Tensors& tensors, bool are_zero) {
+void Parameters::stream(StreamedLayers* streamed, uint32_t unit, const Tensors& tensors, Place place,
+                        bool are_zero) {
   const at::NoGradGuard no_grad;
   const at::Device device = devices_[ranges_.at(unit).first];
-  LayerBlock block(parts_of(tensors), device);
-  for (size_t i = 0; i < tensors.size() && !are_zero; ++i) block.host(i).copy_(*tensors[i]);
+  LayerBlock block(parts_of(tensors), device,
+                   [&](int64_t bytes) { return streamed->home(unit_name(unit), device, bytes, place); });
+  if (!are_zero) {
+    const at::Tensor home = block.home().overwrite(nullptr);
+    for (size_t i = 0; i < tensors.size(); ++i) block.view(home, i).copy_(*tensors[i]);
+    block.home().written_by(nullptr);
+    block.home().settle();
+  }
   for (size_t i = 0; i < tensors.size(); ++i) *tensors[i] = block.tensor(i);
   streamed->add(unit, device, std::move(block), are_zero);
 }
@@ -94,62 +129,96 @@ void Parameters::settle_on_device(StreamedLayers* streamed, uint32_t unit, const
   const at::Device device = devices_[ranges_.at(unit).first];
   LayerCache& cache = streamed->cache_of(unit);
   cache.synchronise();
+  const LayerBlock& block = cache.block(unit);
+  const bool is_zero = cache.is_zero(unit);
+  const at::Tensor home = is_zero ? at::Tensor() : block.home().read(nullptr);
   std::vector<at::Tensor> there;
   there.reserve(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i)
-    there.push_back(cache.is_zero(unit) ? at::zeros(tensors[i]->sizes(), tensors[i]->options())
-                                        : cache.block(unit).host(i).to(device));
+    there.push_back(is_zero ? at::zeros(tensors[i]->sizes(), tensors[i]->options())
+                            : block.view(home, i).to(device));
   for (size_t i = 0; i < tensors.size(); ++i) *tensors[i] = std::move(there[i]);
   streamed->remove(unit);
 }
 
-void Parameters::move_to_host(bool values, bool gradients) {
+void Parameters::leave_devices(Place values, Place gradients) {
+  finish_update();
+  if (values != Place::kDevice) values_at_ = values;
+  if (gradients != Place::kDevice) gradients_at_ = gradients;
+  for (const auto& matrix : tiled_)
+    if (matrix) matrix->move_home(values_at_, gradients_at_);
+  tile_caches_.close_unused_files();
   for (const auto& [unit, range] : ranges_) {
     if (!can_stream(range)) continue;
-    if (gradients && !streamed_gradients_.has(unit))
-      stream(&streamed_gradients_, unit, tensors_of_gradients(range), false);
-    if (!values || streamed_values_.has(unit)) continue;
-    stream(&streamed_values_, unit, tensors_of_values(range), false);
+    if (gradients != Place::kDevice) {
+      if (streamed_gradients_.has(unit))
+        streamed_gradients_.move_to(unit, gradients, unit_name(unit));
+      else
+        stream(&streamed_gradients_, unit, tensors_of_gradients(range), gradients, false);
+    }
+    if (values == Place::kDevice) continue;
+    if (streamed_values_.has(unit)) {
+      streamed_values_.move_to(unit, values, unit_name(unit));
+      continue;
+    }
+    stream(&streamed_values_, unit, tensors_of_values(range), values, false);
     renew_leaves(range);
   }
 }
 
-void Parameters::move_to_device(bool values, bool gradients) {
+void Parameters::come_to_devices(Place values, Place gradients) {
+  finish_update();
   for (const auto& [unit, range] : ranges_) {
-    if (gradients && streamed_gradients_.has(unit))
+    if (gradients == Place::kDevice && streamed_gradients_.has(unit))
       settle_on_device(&streamed_gradients_, unit, tensors_of_gradients(range));
-    if (!values || !streamed_values_.has(unit)) continue;
+    if (values != Place::kDevice || !streamed_values_.has(unit)) continue;
     settle_on_device(&streamed_values_, unit, tensors_of_values(range));
     renew_leaves(range);
   }
 }
 
+std::vector<std::string> Parameters::remarks() const {
+  std::vector<std::string> all;
+  for (const StreamedLayers* streamed :
+       {&streamed_values_, &streamed_gradients_, &tile_caches_.values, &tile_caches_.gradients})
+    for (std::string& remark : streamed->remarks()) all.push_back(std::move(remark));
+  return all;
+}
+
 // Layers move as a whole: all is made before anything changes.
 void Parameters::relocate(size_t first, size_t count, at::Device device) {
   if (devices_[first] == device) return;
+  finish_update();
   std::vector<MovedUnit> units;
   std::vector<at::Tensor> stand_ins(count);
+  std::vector<TiledMatrix::Homes> homes(count);
   for (size_t i = first; i < first + count; i += ranges_.at(units.back().unit).count) {
     MovedUnit& one = units.emplace_back();
     one.unit = static_cast<uint32_t>(unit_of(i));
     one.values = tensors_of_values(ranges_.at(one.unit));
     one.gradients = tensors_of_gradients(ranges_.at(one.unit));
-    one.moved_values = moved_to(device, streamed_values_, one.unit, one.values);
-    one.moved_gradients = moved_to(device, streamed_gradients_, one.unit, one.gradients);
+    const std::string name = unit_name(one.unit);
+    one.moved_values = moved_to(device, &streamed_values_, one.unit, name, one.values);
+    one.moved_gradients = moved_to(device, &streamed_gradients_, one.unit, name, one.gradients);
   }
-  for (size_t i = 0; i < count; ++i)
-    if (int8_[first + i].defined())
-      stand_ins[i] = stand_in(values_[first + i].sizes(), device);
-    else if (tiled_[first + i])
-      stand_ins[i] = without_memory(values_[first + i].sizes(), values_[first + i].scalar_type(), device);
+  for (size_t i = 0; i < count; ++i) {
+    const at::Tensor& value = values_[first + i];
+    if (int8_[first + i].defined()) stand_ins[i] = stand_in(value.sizes(), device);
+    if (!tiled_[first + i]) continue;
+    stand_ins[i] = without_memory(value.sizes(), value.scalar_type(), device);
+    homes[i] = tiled_[first + i]->homes_for(device);
+  }
   for (MovedUnit& one : units) {
     take(&one.moved_values, device, &streamed_values_, one.unit, one.values);
     take(&one.moved_gradients, device, &streamed_gradients_, one.unit, one.gradients);
   }
   for (size_t i = 0; i < count; ++i) {
     devices_[first + i] = device;
-    if (tiled_[first + i]) tiled_[first + i]->move_to(device);
     if (stand_ins[i].defined()) values_[first + i] = std::move(stand_ins[i]);
+    if (!tiled_[first + i]) continue;
+    tiled_[first + i]->move_to(device, std::move(homes[i]));
+    at::Tensor& gradient = gradients_[first + i];
+    gradient = without_memory(gradient.sizes(), gradient.scalar_type(), device);
   }
   renew_leaves({first, count});
 }
@@ -164,16 +233,23 @@ void Parameters::follow(const std::vector<UnitUse>& uses) {
   streamed_values_.for_each(&LayerCache::let_go);
   streamed_gradients_.for_each(&LayerCache::let_go);
   streamed_values_.follow(units_in(uses, false));
-  streamed_gradients_.follow(units_in(uses, true));
+  std::vector<uint32_t> with_gradients(waiting_.begin(), waiting_.end());
+  for (const uint32_t unit : units_in(uses, true)) with_gradients.push_back(unit);
+  streamed_gradients_.follow(with_gradients);
   follow_tiles(uses);
 }
 
 bool Parameters::Uses::wants(uint32_t unit) const {
-  return owner_.streamed_values_.has(unit) || owner_.streamed_gradients_.has(unit);
+  return owner_.streamed_values_.has(unit) || owner_.streamed_gradients_.has(unit) ||
+         owner_.waits_for_update(unit);
 }
 
 void Parameters::Uses::begin(uint32_t unit, Pass pass) {
-  owner_.streamed_values_.begin(unit, LayerCache::Use::kRead);
+  using Use = LayerCache::Use;
+  const bool is_old = owner_.waits_for_update(unit);
+  while (is_old && owner_.waiting_.front() != unit) owner_.update_by_itself(owner_.waiting_.front());
+  owner_.streamed_values_.begin(unit, is_old ? Use::kWrite : Use::kRead);
+  if (is_old) owner_.update(unit);
   if (pass == Pass::kBackward) owner_.streamed_gradients_.begin(unit, LayerCache::Use::kWrite);
 }
 
@@ -182,12 +258,16 @@ void Parameters::Uses::end(uint32_t unit, Pass pass) {
   if (pass == Pass::kBackward) owner_.streamed_gradients_.end(unit, LayerCache::After::kKept);
 }
 
+bool Parameters::needs_values(Walk kind) {
+  return kind == Walk::kReadBoth || kind == Walk::kUpdate;
+}
+
 void Parameters::enter(Walk kind, size_t index) const {
   const int unit = unit_of(index);
   if (unit < 0 || ranges_.at(uint32_t(unit)).first != index) return;
   using Use = LayerCache::Use;
-  streamed_gradients_.begin(uint32_t(unit), Use::kRead);
-  if (kind == Walk::kReadGradients) return;
+  streamed_gradients_.begin(uint32_t(unit), kind == Walk::kChangeGradients ? Use::kWrite : Use::kRead);
+  if (!needs_values(kind)) return;
   streamed_values_.begin(uint32_t(unit), kind == Walk::kUpdate ? Use::kWrite : Use::kRead);
 }
 
@@ -198,7 +278,7 @@ void Parameters::leave(Walk kind, size_t index) const {
   const Range& range = ranges_.at(uint32_t(unit));
   if (range.first + range.count != index + 1) return;
   streamed_gradients_.end(uint32_t(unit), kind == Walk::kUpdate ? After::kWorthless : After::kKept);
-  if (kind != Walk::kReadGradients) streamed_values_.end(uint32_t(unit), After::kKept);
+  if (needs_values(kind)) streamed_values_.end(uint32_t(unit), After::kKept);
 }
 
 void Parameters::walk(Walk kind, const std::function<void(size_t)>& visit) {
@@ -206,36 +286,15 @@ void Parameters::walk(Walk kind, const std::function<void(size_t)>& visit) {
   units.reserve(ranges_.size());
   for (const auto& [unit, range] : ranges_) units.push_back(unit);
   streamed_gradients_.follow(units);
-  if (kind != Walk::kReadGradients) streamed_values_.follow(units);
+  if (needs_values(kind)) streamed_values_.follow(units);
   walk_tiles(kind);
   for (size_t i = 0; i < size(); ++i) {
     enter(kind, i);
     visit(i);
-    if (tiled_[i]) tiled_[i]->close();
+    close_run();
     leave(kind, i);
   }
   tile_caches_.turn();
-}
-
-std::vector<std::pair<const char*, at::Tensor>> Parameters::stored(size_t index) const {
-  if (tiled_[index]) return {{"", tiled_[index]->value()}};
-  std::vector<at::Tensor> tensors{values_[index]};
-  if (const Int8Weight* weight = int8(index)) tensors = {weight->codes, weight->scales};
-  const int unit = unit_of(index);
-  if (unit >= 0 && streamed_values_.has(uint32_t(unit))) {
-    LayerCache& cache = streamed_values_.cache_of(uint32_t(unit));
-    cache.synchronise();
-    cache.forget();
-    const LayerBlock& block = cache.block(uint32_t(unit));
-    for (at::Tensor& tensor : tensors)
-      for (size_t part = 0; part < block.size(); ++part)
-        if (block.tensor(part).is_same(tensor)) {
-          tensor = block.host(part);
-          break;
-        }
-  }
-  if (int8(index) == nullptr) return {{"", tensors[0]}};
-  return {{".codes", tensors[0]}, {".scales", tensors[1]}};
 }
 
 }  // namespace spillway::trainer

@@ -52,6 +52,11 @@ Parameters::Parameters(std::vector<std::string> names, const InitialValues& init
       table_(residence.table),
       layout_(residence.layout),
       accumulated_(initial.size(), 0) {
+  for (StreamedLayers* streamed :
+       {&streamed_values_, &streamed_gradients_, &tile_caches_.values, &tile_caches_.gradients})
+    streamed->set_folder(residence.nvme);
+  if (residence.values != Place::kDevice) values_at_ = residence.values;
+  if (residence.gradients != Place::kDevice) gradients_at_ = residence.gradients;
   for (size_t i = 0; i < initial.size(); ++i)
     if (unit_of(i) >= 0) {
       Range& range = ranges_[uint32_t(unit_of(i))];
@@ -61,25 +66,28 @@ Parameters::Parameters(std::vector<std::string> names, const InitialValues& init
     add(initial[i], numerics, !in_8_bits.empty() && in_8_bits[i], residence);
     const int unit = unit_of(i);
     if (unit < 0 || (i + 1 < initial.size() && unit_of(i + 1) == unit)) continue;
-    const Range& range = ranges_.at(uint32_t(unit));
+    Range& range = ranges_.at(uint32_t(unit));
     if (!can_stream(range)) continue;
-    if (residence.values == Place::kHost)
-      stream(&streamed_values_, uint32_t(unit), tensors_of_values(range), false);
-    if (residence.gradients == Place::kHost)
-      stream(&streamed_gradients_, uint32_t(unit), tensors_of_gradients(range), true);
+    if (residence.tiles > 1) {
+      cut(uint32_t(unit), &range, residence.tiles);
+      continue;
+    }
+    if (residence.values != Place::kDevice)
+      stream(&streamed_values_, uint32_t(unit), tensors_of_values(range), residence.values, false);
+    if (residence.gradients != Place::kDevice)
+      stream(&streamed_gradients_, uint32_t(unit), tensors_of_gradients(range), residence.gradients, true);
     renew_leaves(range);
   }
-  set_tiles(residence.tiles);
   reserve();
 }
 
-// On its device, or where it will live on the host a weight on the host and an accumulator without memory.
+// On its device, or where it will live elsewhere a weight on the host and an accumulator without memory.
 void Parameters::add(const at::Tensor& initial, const Numerics& numerics, bool in_8_bits,
                      const Residence& residence) {
   const size_t index = values_.size();
   const at::Device device = devices_[index];
   const bool streams = device.is_cuda() && unit_of(index) >= 0;
-  const at::Device home = streams && residence.values == Place::kHost ? at::kCPU : device;
+  const at::Device home = streams && residence.values != Place::kDevice ? at::kCPU : device;
   const at::ScalarType type = weight_type(numerics.precision);
   Int8Weight int8;
   if (in_8_bits) {
@@ -89,7 +97,7 @@ void Parameters::add(const at::Tensor& initial, const Numerics& numerics, bool i
   values_.push_back(in_8_bits ? stand_in(initial.sizes(), device)
                               : initial.to(home, type, false, true).requires_grad_(true));
   int8_.push_back(std::move(int8));
-  const at::Device sums = streams && residence.gradients == Place::kHost ? at::kMeta : device;
+  const at::Device sums = streams && residence.gradients != Place::kDevice ? at::kMeta : device;
   gradients_.push_back(
       at::zeros(initial.sizes(), at::device(sums).dtype(numerics.gradient_bytes() == 4 ? at::kFloat : type)));
   attach_hook(index);
@@ -109,14 +117,23 @@ void Parameters::accumulate(size_t index) {
   fresh.reset();
 }
 
+void Parameters::clear(uint32_t unit) {
+  const Range& range = ranges_.at(unit);
+  for (size_t i = range.first; i < range.first + range.count; ++i)
+    if (tiled_[i]) tiled_[i]->clear();
+  if (streamed_gradients_.has(unit)) return streamed_gradients_.cache_of(unit).set_zero(unit);
+  for (size_t i = range.first; i < range.first + range.count; ++i) gradients_[i].zero_();
+}
+
 void Parameters::clear_gradients() {
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < size(); ++i)
-    if (unit_of(i) < 0 || !streamed_gradients_.has(uint32_t(unit_of(i)))) gradients_[i].zero_();
-  streamed_gradients_.for_each(&LayerCache::set_zero);
-  for (const auto& matrix : tiled_)
-    if (matrix) matrix->clear();
+    if (unit_of(i) < 0) gradients_[i].zero_();
+  for (const auto& [unit, range] : ranges_)
+    if (!waits_for_update(unit)) clear(unit);
   std::fill(accumulated_.begin(), accumulated_.end(), 0);
+  for (const auto& matrix : tiled_)
+    if (matrix) matrix->begin_anew();
 }
 
 void Parameters::settle() {
@@ -135,18 +152,6 @@ void Parameters::check_complete(uint32_t micro_batches) const {
     if (accumulated(i) != micro_batches)
       throw std::logic_error("parameter '" + names_[i] + "' accumulated " + std::to_string(accumulated(i)) +
                              " of " + std::to_string(micro_batches) + " micro-batches");
-}
-
-uint64_t Parameters::hash() const {
-  uint64_t value = 0xcbf29ce484222325ull;
-  for (size_t index = 0; index < size(); ++index) {
-    for (const auto& [ending, tensor] : stored(index)) {
-      const at::Tensor host = tensor.detach().cpu().contiguous();
-      const auto* bytes = static_cast<const unsigned char*>(host.const_data_ptr());
-      for (size_t i = 0; i < host.nbytes(); ++i) value = (value ^ bytes[i]) * 0x100000001b3ull;
-    }
-  }
-  return value;
 }
 
 }  // namespace spillway::trainer

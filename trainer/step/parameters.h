@@ -5,19 +5,25 @@
 // was cut off half-way can be run again and reaches only those parameters that have not had it. Nothing of
 // the gradients is copied for undo.
 //
-// The weights of layers, their accumulators, or both may live on the host. Then `value` and `gradient` are
-// tensors of the device whose memory comes for a layer's use and goes behind it: in a pass, which `follow`
-// announces, and in a `walk`. An accumulator that was added to and is not on the host yet stays in its slot
-// when a pass is cut off, so that the ledger holds. What comes and goes as one is a unit, a layer's part
-// (trainer/plan/schedule.h). A unit's matrices may come in tiles instead (trainer/residency/tiled_matrix.h):
-// `value` is then a leaf without memory, and the numbers are there in `run` alone.
+// The weights of layers, their accumulators, or both may live elsewhere, on the host or on a disk. Then
+// `value` and `gradient` are tensors of the device whose memory comes for a layer's use and goes behind it:
+// in a pass, which `follow` announces, and in a `walk`. An accumulator that was added to and is not at home
+// yet stays in its slot when a pass is cut off, so that the ledger holds. What comes and goes as one is a
+// unit, a layer's part (trainer/plan/schedule.h). A unit's matrices may come in tiles instead
+// (trainer/residency/tiles/tiled_matrix.h): `value` and `gradient` are then tensors without memory, and the
+// numbers are there in `run` alone.
+//
+// An update may come to a unit later than to the others: right before the unit's next use, while its
+// weights are on the device anyway (`update_later`). Until then its accumulator keeps the sum that the update
+// needs, whatever is cleared; asking for what is stored, or moving it, has it finished first.
 //
 // Thread-safety: one thread calls; hooks run on autograd's threads and touch only their own parameter.
 // Between a failed backward and the next call of anything here, call `settle`. Ownership: owns parameters and
-// accumulators. Errors: LibTorch's exceptions; `relocate` and the moves to the host and back are all or
-// nothing for one layer.
+// accumulators. Errors: LibTorch's exceptions; RecordLost where a disk does not give a layer back;
+// `relocate`, `leave_devices` and `come_to_devices` are all or nothing for one layer.
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -26,7 +32,7 @@
 #include "trainer/model/weights.h"
 #include "trainer/plan/numerics.h"
 #include "trainer/residency/streamed_layers.h"
-#include "trainer/residency/tiled_matrix.h"
+#include "trainer/residency/tiles/tiled_matrix.h"
 
 namespace spillway::trainer {
 
@@ -34,8 +40,9 @@ namespace spillway::trainer {
 struct Residence {
   std::vector<int> units{};  // of each parameter its unit, or -1, which stays on its device; empty: all -1
   Place values = Place::kDevice, gradients = Place::kDevice;  // of the layers
-  uint32_t tiles = 1;            // that matrices are cut into, where both are on the host
-  std::vector<Parameter> table;  // of what is cut
+  NvmeFolder nvme{};                                          // for those on NVMe
+  uint32_t tiles = 1;              // that matrices are cut into; one if either is on the device
+  std::vector<Parameter> table{};  // of what is cut
   MatrixLayout layout = MatrixLayout::kOutIn;
 };
 
@@ -57,7 +64,7 @@ class Parameters {
   Weights weights() { return {values_, int8_, &uses_, tiled_}; }
   const at::Tensor& gradient(size_t index) const { return gradients_[index]; }
 
-  // Gradients to zero, no micro-batch accumulated.
+  // Gradients to zero, but for those that an update is still to read; no micro-batch accumulated.
   void clear_gradients();
   // From now on, backward passes are micro-batch `number`.
   void begin_micro_batch(uint32_t number) { micro_batch_ = tile_caches_.micro_batch = number; }
@@ -74,47 +81,73 @@ class Parameters {
   // exception none is moved.
   void relocate(size_t first, size_t count, at::Device device);
 
-  // The layers' weights, their accumulators, or both. To the device needs room for them beside the slots.
-  void move_to_host(bool values, bool gradients);
-  void move_to_device(bool values, bool gradients);
-  // Of units whose weights and accumulators are on the host: matrices in so many tiles; with 1 whole again.
+  // The layers' weights and accumulators go where these places are away from the devices, and then to the
+  // devices where they are there. That needs room for them beside the slots.
+  void leave_devices(Place values, Place gradients);
+  void come_to_devices(Place values, Place gradients);
+  // Of units whose weights and accumulators are elsewhere: matrices in so many tiles; with 1 whole again.
   // What is accumulated stays. On an exception each unit is cut in the one way or the other.
   void set_tiles(uint32_t tiles);
+  // What a person should know of the disk that layers are on.
+  std::vector<std::string> remarks() const;
   // Slots, which are then there for the uses below.
   void reserve();
   // The coming passes use the units in this order. May allocate slots.
   void follow(const std::vector<UnitUse>& uses);
   // Calls `visit` for each parameter in order, with its gradient or with both on its device. What it makes of
-  // the gradients is lost where they live on the host; values are kept if it is an update.
-  enum class Walk : uint8_t { kReadGradients, kReadBoth, kUpdate };
+  // the gradients is lost where they live on the host, unless it is to change them; values are kept if it is
+  // an update.
+  enum class Walk : uint8_t { kReadGradients, kChangeGradients, kReadBoth, kUpdate };
   void walk(Walk kind, const std::function<void(size_t index)>& visit);
-  // In a visit: a parameter's numbers [begin, begin + length) and their accumulator, flat, until the next run
-  // of it. A run begins and ends within one of `run_numbers`.
+  // In a visit: a parameter's numbers [begin, begin + length) and their accumulator, flat, until the next
+  // run. A run begins and ends within one of `run_numbers`, a multiple of the optimizer's tiles.
   TiledMatrix::Run run(size_t index, int64_t begin, int64_t length);
   int64_t run_numbers(size_t index) const;
+  // With each run that has some of the numbers [begin, begin + length): it begins with number `at`.
+  void for_each_run(size_t index, int64_t begin, int64_t length,
+                    const std::function<void(const TiledMatrix::Run& run, int64_t at)>& visit);
+  bool is_tiled(size_t index) const { return tiled_[index] != nullptr; }
 
-  // The tensors that hold a parameter, wherever they live: its value, or codes and scales, with the ends of
-  // their names. They may be written, before the next use.
-  std::vector<std::pair<const char*, at::Tensor>> stored(size_t index) const;
+  // A walk that updates parameters of no layer now, and each unit's before its next forward.
+  struct LaterUpdate {
+    std::function<void(size_t index)> visit;
+    std::function<void(const std::function<void()>& layer)> within;  // has it done
+    std::function<void()> end;                                       // behind the last layer
+  };
+  void update_later(LaterUpdate update);
+  // Updates what waits for it. Allocates no device memory.
+  void finish_update();
+
+  // The tensors that hold a parameter: its value, or codes and scales, with the ends of their names. They are
+  // read and written wherever they live, one at a time; written before the next use.
+  struct Stored {
+    const char* ending;
+    std::vector<int64_t> sizes;
+    at::ScalarType type;
+  };
+  std::vector<Stored> stored(size_t index) const;
+  at::Tensor read_stored(size_t index, size_t which);  // a copy, on the host
+  void write_stored(size_t index, size_t which, const at::Tensor& values);
   // FNV-1a of all bytes of all parameters, in order.
-  uint64_t hash() const;
+  uint64_t hash();
 
  private:
   class Hook;
   class Uses : public LayerUses {
    public:
-    explicit Uses(const Parameters& owner) : owner_(owner) {}
+    explicit Uses(Parameters& owner) : owner_(owner) {}
     bool wants(uint32_t unit) const override;
     void begin(uint32_t unit, Pass pass) override;
     void end(uint32_t unit, Pass pass) override;
 
    private:
-    const Parameters& owner_;
+    Parameters& owner_;
   };
   struct Range {
     size_t first = 0, count = 0;
     uint32_t tiles = 1;
   };
+  enum class Role : uint8_t { kValues, kGradients };
   // A unit in other tiles, before it takes the place of what there is.
   struct CutUnit {
     std::vector<std::unique_ptr<TiledMatrix>> matrices;  // of each parameter, or none
@@ -128,17 +161,34 @@ class Parameters {
   void accumulate(size_t index);
   bool can_stream(const Range& range) const;
   int unit_of(size_t index) const { return units_.empty() ? -1 : units_[index]; }
+  std::string unit_name(uint32_t unit) const;  // for people
   Tensors tensors_of_values(const Range& range);
   Tensors tensors_of_gradients(const Range& range);
-  void stream(StreamedLayers* streamed, uint32_t unit, const Tensors& tensors, bool are_zero);
+  void stream(StreamedLayers* streamed, uint32_t unit, const Tensors& tensors, Place place, bool are_zero);
   void settle_on_device(StreamedLayers* streamed, uint32_t unit, const Tensors& tensors);
   void renew_leaves(const Range& range);
-  CutUnit cut_unit(uint32_t unit, const Range& range, uint32_t tiles);
+  StreamedLayers& streamed(Role role) {
+    return role == Role::kValues ? streamed_values_ : streamed_gradients_;
+  }
+  at::Tensor at_home(Role role, size_t index);
+  TiledMatrix::Bytes matrix_bytes(Role role, size_t index, const MatrixCut& cut);
+  LayerBlock block_of(Role role, const std::vector<size_t>& parameters, bool* are_zero);
+  void cut(uint32_t unit, Range* range, uint32_t tiles);
+  CutUnit cut_unit(const Range& range, uint32_t tiles);
   void take_cut(uint32_t unit, Range* range, CutUnit cut);
   void follow_tiles(const std::vector<UnitUse>& uses);
   void walk_tiles(Walk kind);
+  void close_run();
+  std::vector<const at::Tensor*> tensors_of(size_t index) const;
+  void visit_stored(size_t index, size_t which, bool writes,
+                    const std::function<void(const at::Tensor&)>& visit) const;
+  static bool needs_values(Walk kind);
   void enter(Walk kind, size_t index) const;
   void leave(Walk kind, size_t index) const;
+  void clear(uint32_t unit);
+  bool waits_for_update(uint32_t unit) const;
+  void update_by_itself(uint32_t unit);
+  void update(uint32_t unit);
 
   std::vector<std::string> names_;
   std::vector<at::Device> devices_;
@@ -146,13 +196,18 @@ class Parameters {
   std::map<uint32_t, Range> ranges_;  // of units
   std::vector<at::Tensor> values_, gradients_;
   std::vector<Int8Weight> int8_;
-  StreamedLayers streamed_values_{kWeightSlots}, streamed_gradients_{kGradientSlots};
-  TileCaches tile_caches_{StreamedLayers(kWeightSlots), StreamedLayers(kGradientSlots)};
+  StreamedLayers streamed_values_{kWeightSlots, "parameters"},
+      streamed_gradients_{kGradientSlots, "gradients"};
+  Place values_at_ = Place::kHost, gradients_at_ = Place::kHost;  // of units that are not on the device
+  TileCaches tile_caches_;
   std::vector<std::unique_ptr<TiledMatrix>> tiled_;  // of each parameter, or none
   const std::vector<Parameter> table_;
   const MatrixLayout layout_;
   Walk walk_ = Walk::kReadGradients;  // that is under way
+  TiledMatrix* open_ = nullptr;       // of which a run is there
   Uses uses_{*this};
+  LaterUpdate later_;
+  std::deque<uint32_t> waiting_;  // units that it has not come to, in their order
   std::vector<uint32_t> accumulated_;
   uint32_t micro_batch_ = 0;
 };

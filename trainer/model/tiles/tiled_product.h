@@ -8,7 +8,7 @@
 // backward.
 #pragma once
 #include "trainer/model/weights.h"
-#include "trainer/residency/tiled_matrix.h"
+#include "trainer/residency/tiles/tiled_matrix.h"
 
 namespace spillway::trainer {
 

@@ -14,12 +14,6 @@
 
 namespace spillway::trainer {
 
-// Where states on NVMe go.
-struct NvmeFolder {
-  std::string path = ".";
-  uint64_t least_bytes = kLeastOnNvme;  // of a parameter that goes there
-};
-
 inline at::ScalarType type_of(const StateTensor& state) {
   return state.is_codes ? at::kByte : at::kFloat;
 }
@@ -40,10 +34,10 @@ class OptimizerStates {
  public:
   struct Of {
     std::vector<StateTensor> shapes;
-    std::vector<at::Tensor> tensors;          // those in records are not defined
-    std::vector<NvmeStates::Record> records;  // of its tiles
-    int64_t tile = 0;                         // elements
-    Place place = Place::kDevice;             // of those that are read in tiles
+    std::vector<at::Tensor> tensors;  // those in records are not defined
+    std::vector<Record> records;      // of its tiles
+    int64_t tile = 0;                 // elements
+    Place place = Place::kDevice;     // of those that are read in tiles
   };
 
   // Zero, and masters from `initial`, the weights in 32 bits on the host.
@@ -78,7 +72,7 @@ class OptimizerStates {
   at::Tensor made(size_t index, size_t state, Place place) const;
   void move(size_t index, Place place);
   void reserve_records(const std::vector<size_t>& indices);
-  std::vector<NvmeStates::Record> records_of(size_t index);
+  std::vector<Record> records_of(size_t index);
   void to_records(size_t index, const Source& source);
   void read_tile(const Of& of, size_t tile, const at::Tensor& bytes, const std::vector<at::Tensor>& to) const;
   void set_tile(size_t index);

@@ -9,8 +9,9 @@ namespace {
 
 void add_tiles(const Numerics& numerics, const MatrixCut& cut, UnitBytes::Tiled* tiled) {
   const auto numbers = static_cast<uint64_t>(cut.rows * cut.columns);
-  tiled->weights += numbers * numerics.weight_bytes();
-  tiled->gradients += numbers * numerics.gradient_bytes();
+  tiled->matrices.push_back({numbers * numerics.weight_bytes(), numbers * numerics.gradient_bytes()});
+  tiled->weights += tiled->matrices.back().weights;
+  tiled->gradients += tiled->matrices.back().gradients;
   tiled->most_weights =
       std::max(tiled->most_weights, static_cast<uint64_t>(cut.most_weights()) * numerics.weight_bytes());
   tiled->most_gradients = std::max(tiled->most_gradients,

@@ -33,6 +33,10 @@ struct UnitBytes {
     uint64_t weights = 0, gradients = 0;            // of all
     uint64_t most_weights = 0, most_gradients = 0;  // of a tile
     uint64_t rows = 0, columns = 0, runs = 0;       // tiles of each kind
+    struct Matrix {
+      uint64_t weights = 0, gradients = 0;
+    };
+    std::vector<Matrix> matrices{};
   } tiled{};
 };
 std::vector<UnitBytes> unit_bytes(const Numerics& numerics, const std::vector<Parameter>& table,

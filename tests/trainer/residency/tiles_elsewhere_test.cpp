@@ -1,0 +1,200 @@
+// Matrices in tiles whose bytes are on a disk, or that are updated right before their next forward, or both:
+// the bits of a training that has them whole on the card, on a disk that fails too.
+#include "tests/trainer/residency/failing_io.h"
+#include "tests/trainer/simulated.h"
+#include "trainer/app/trainer.h"
+#include "trainer/residency/host_tensor.h"
+
+namespace spillway::trainer {
+namespace {
+
+struct TilesOf {
+  Family family;
+  Numerics numerics;
+};
+
+Plan tiles_at(Plan plan, Place layers, uint32_t tiles) {
+  plan.parameters = plan.gradients = layers;
+  plan.optimizer = Place::kHost;
+  plan.tiles = tiles;
+  return plan;
+}
+
+Plan just_in_time(Plan plan) {
+  plan.just_in_time = true;
+  return plan;
+}
+
+// With dropout, clipped gradients, two micro-batches and, in float16, a loss scale that overflows. Matrices
+// have 64 to 384 lines, and tiles 64 to 192.
+class TilesElsewhere : public Simulated, public testing::WithParamInterface<TilesOf> {
+ protected:
+  static constexpr uint64_t kSteps = 20;
+
+  TilesElsewhere() {
+    const auto [family, numerics] = GetParam();
+    config_.model = small_model(family, 2, 128, 2, family == Family::kT5 ? 12 : 8, 0.1);
+    config_.model.hidden = 256;
+    if (family == Family::kLlama) config_.model.key_value_heads = 1;
+    if (family == Family::kT5) config_.model.layers = config_.model.decoder_layers = 1;
+    config_.train = {.steps = kSteps, .batch = 4, .clip = 0.5, .warmup = 2};
+    config_.train.numerics = numerics;
+    config_.train.loss_scale = 0x1p24;  // far too large
+    config_.train.loss_scale_interval = 5;
+    corpus_ = test_corpus(scratch_, config_.model);
+  }
+  ~TilesElsewhere() override { EXPECT_EQ(violations(), ""); }
+
+  Outcome under(const Plan& plan) {
+    return run(Injection::kNone, 0, kSteps, std::vector<Plan>(kSteps, plan)).outcome;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(
+    Of, TilesElsewhere,
+    testing::Values(TilesOf{Family::kGpt2, {Precision::kFp16Mixed, OptimizerKind::kAdamW}},
+                    TilesOf{Family::kLlama, {Precision::kBf16, OptimizerKind::kAdamW8bit}},
+                    TilesOf{Family::kT5, {Precision::kFloat32, OptimizerKind::kAdamW}}),
+    [](const auto& info) {
+      return std::string(name_of(info.param.family)) + "_" + case_name(info.param.numerics);
+    });
+
+TEST_P(TilesElsewhere, GiveTheBitsOfAPlainRun) {
+  const Outcome plain = under(config_.plan);
+  std::vector<Plan> plans{tiles_at(config_.plan, Place::kNvme, 2),
+                          just_in_time(tiles_at(config_.plan, Place::kHost, 2)),
+                          just_in_time(tiles_at(config_.plan, Place::kNvme, 4))};
+  plans[2].optimizer = Place::kNvme, plans[2].recompute = {0, 1}, plans[2].recompute_segment = 2;
+  if (GetParam().family == Family::kGpt2) {
+    plans.push_back(plans[0]);
+    plans.back().gradients = Place::kHost, plans.back().recompute_mlp = {1};
+  }
+  for (const Plan& plan : plans) EXPECT_EQ(under(plan), plain) << to_string(plan);
+}
+
+// Into tiles and other tiles, between the host and the disk, to a second card and back, in the middle of a
+// training and where each part waits for its update.
+TEST_P(TilesElsewhere, MovesKeepTheBits) {
+  devices_.emplace_back(at::kCUDA, 1);
+  const auto at = [&](Place place, uint32_t tiles) {
+    return just_in_time(tiles_at(config_.plan, place, tiles));
+  };
+  Plan there = at(Place::kNvme, 2), mixed = at(Place::kNvme, 4);
+  there.placement = mixed.placement = {{1, 1}};
+  mixed.gradients = Place::kHost;
+  const std::vector<Plan> plain(9, config_.plan);
+  EXPECT_EQ(reference({at(Place::kNvme, 1), at(Place::kNvme, 2), at(Place::kHost, 2), at(Place::kNvme, 2),
+                       there, mixed, at(Place::kNvme, 1), at(Place::kHost, 4), config_.plan}),
+            reference(plain));
+}
+
+TEST_P(TilesElsewhere, AnUpdateBeforeTheNextForwardMakesNoRequest) {
+  config_.plan = just_in_time(tiles_at(config_.plan, Place::kHost, 2));
+  Fixture fixture(config_, corpus_, devices_);
+  for (int step = 0; step < 2; ++step) {
+    fixture.program.save_step();
+    for (uint32_t i = 0; i < 2; ++i) ASSERT_FALSE(fixture.program.run_micro_batch(i, config_.plan));
+    ASSERT_FALSE(fixture.program.prepare_commit());
+    const uint64_t before = core_.table()->requests(), calls = counts().driver_calls;
+    fixture.program.commit();
+    fixture.program.optimizer().finish_update();
+    EXPECT_EQ(core_.table()->requests(), before);
+    EXPECT_EQ(counts().driver_calls, calls);
+  }
+}
+
+class TilesElsewhereFailures : public Simulated {
+ protected:
+  static constexpr uint64_t kUpdates = 2;
+
+  TilesElsewhereFailures() {
+    config_.model = small_gpt2(2, 128, 2, 8, 0.1);
+    config_.plan.recompute = {0, 1};
+    config_.train.batch = 2;
+    config_.plan.micro_batch = 1;
+    corpus_ = test_corpus(scratch_, config_.model);
+  }
+
+  Outcome under(const IoFault& fault) {
+    FailingIo::arm({});
+    Fixture fixture(config_, corpus_, devices_);
+    FailingIo::arm(fault);
+    Outcome outcome;
+    for (uint64_t step = 0; step < kUpdates; ++step) {
+      EXPECT_EQ(fixture.step.run(step), StepOutcome::kDone);
+      outcome.losses.push_back(fixture.program.loss());
+      outcome.norms.push_back(fixture.program.gradient_norm());
+    }
+    outcome.weights = fixture.program.parameters().hash();
+    return outcome;
+  }
+
+  const FailingIo failing_;
+};
+
+TEST_F(TilesElsewhereFailures, ADiskThatFailsChangesNoBit) {
+  config_.plan = tiles_at(config_.plan, Place::kHost, 1);
+  const Outcome plain = under({});
+  for (const bool later : {false, true}) {
+    config_.plan = tiles_at(config_.plan, Place::kNvme, 2);
+    config_.plan.just_in_time = later;
+    for (const uint64_t n : {1, 7, 19, 40}) {
+      EXPECT_EQ(under({.writes = true, .at = n, .persistent = true, .error = ENOSPC}), plain) << n;
+      EXPECT_GT(FailingIo::fired, 0u) << n;
+      EXPECT_EQ(under({.at = n, .error = EIO}), plain) << n;
+      EXPECT_EQ(under({.at = n, .kind = IoFault::Kind::kFlippedBit}), plain) << n;
+    }
+  }
+  EXPECT_EQ(violations(), "");
+}
+
+TEST_F(TilesElsewhereFailures, EveryRequestFailingOnceIsServedToTheBit) {
+  config_.plan = just_in_time(tiles_at(config_.plan, Place::kNvme, 2));
+  every_ = 61;
+  expect_served(sweep(Injection::kOnce), "");
+}
+
+// In the second step, where parts are updated in tiles.
+TEST_F(TilesElsewhereFailures, RequestsOfAnUpdateBeforeTheNextForwardFailingGiveTheUndisturbedBits) {
+  config_.plan = tiles_at(config_.plan, Place::kHost, 2);
+  config_.recovery.floor = Guarantee::kBitExact;
+  const Outcome undisturbed = reference({config_.plan, config_.plan});
+  config_.plan.just_in_time = true;
+  uint64_t first = core_.table()->requests();
+  run(Injection::kNone, 0, 1);
+  first = core_.table()->requests() - first;
+  for (uint64_t n = first + 1; n < first + first / 4; n += 1 + first / 40) {
+    const Ran ran = run(Injection::kOnce, n, 2);
+    EXPECT_GT(ran.fired, 0u);
+    EXPECT_EQ(ran.outcome, undisturbed) << n << ": " << ran.actions;
+  }
+  EXPECT_EQ(violations(), "");
+}
+
+// Of the host what is page-locked, for one layer that is nearly all of the model.
+TEST(TilesOnNvmeMemory, TheHostHasBuffersOfWholeMatricesAsTheEstimateSays) {
+  std::string fault;
+  ASSERT_TRUE(Core::install("", &fault)) << fault;
+  const ScratchFolder scratch;
+  Config config;
+  config.model = small_gpt2(1, 512, 2, 16);
+  config.train = {.steps = 2, .batch = 2, .warmup = 1};
+  config.data.corpus = scratch.corpus();
+  config.run.out = scratch.file("run");
+  config.run.nvme = scratch.file("");
+  config.run.nvme_least_bytes = 64 << 10;
+  config.plan = tiles_at({.micro_batch = 1, .evaluation_batch = 1}, Place::kNvme, 8);
+  PageLocked::begin_most();
+  const uint64_t before = PageLocked::bytes().now;
+  const Results results = train(config, {.resume = "", .stop = nullptr, .quiet = true});
+  ASSERT_EQ(results.exit_code, kExitDone) << results.verdict;
+  Machine machine;
+  machine.nvme_least_bytes = config.run.nvme_least_bytes;
+  const Estimate estimated = estimate(config.shape(), results.plan, machine);
+  const double locked = double(PageLocked::bytes().most - before);
+  EXPECT_NEAR(locked, double(estimated.host_bytes), 0.03 * locked);
+  EXPECT_NEAR(double(results.memory.at(0).peak_live), double(estimated.device_peak_bytes[0]),
+              0.03 * double(estimated.device_peak_bytes[0]));
+}
+
+}  // namespace
+}  // namespace spillway::trainer

@@ -1,0 +1,71 @@
+// What holds the parameters, for whoever reads or writes it: wherever it lies, one tensor at a time.
+#include "trainer/step/parameters.h"
+
+namespace spillway::trainer {
+
+std::vector<const at::Tensor*> Parameters::tensors_of(size_t index) const {
+  const Int8Weight* weight = int8(index);
+  if (weight != nullptr) return {&weight->codes, &weight->scales};
+  return {&values_[index]};
+}
+
+std::vector<Parameters::Stored> Parameters::stored(size_t index) const {
+  const std::vector<const at::Tensor*> tensors = tensors_of(index);
+  std::vector<Stored> all;
+  all.reserve(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i)
+    all.push_back({tensors.size() == 1 ? ""
+                   : i == 0            ? ".codes"
+                                       : ".scales",
+                   tensors[i]->sizes().vec(), tensors[i]->scalar_type()});
+  return all;
+}
+
+void Parameters::visit_stored(size_t index, size_t which, bool writes,
+                              const std::function<void(const at::Tensor&)>& visit) const {
+  const at::NoGradGuard no_grad;
+  const at::Tensor& tensor = *tensors_of(index)[which];
+  if (const auto& matrix = tiled_[index]) {
+    MatrixBytes& bytes = *matrix->value();
+    visit(bytes.read());
+    if (writes) bytes.was_written();
+    return;
+  }
+  const int unit = unit_of(index);
+  if (unit < 0 || !streamed_values_.has(uint32_t(unit))) return visit(tensor.detach());
+  LayerCache& cache = streamed_values_.cache_of(uint32_t(unit));
+  cache.synchronise();
+  if (writes) cache.forget();
+  const LayerBlock& block = cache.block(uint32_t(unit));
+  size_t part = 0;
+  while (!block.tensor(part).is_same(tensor)) ++part;
+  visit(block.view(block.home().read(nullptr), part));
+  if (writes) block.home().written_by(nullptr);
+}
+
+at::Tensor Parameters::read_stored(size_t index, size_t which) {
+  finish_update();
+  at::Tensor values;
+  visit_stored(index, which, false,
+               [&](const at::Tensor& tensor) { values = tensor.is_cuda() ? tensor.cpu() : tensor.clone(); });
+  return values;
+}
+
+void Parameters::write_stored(size_t index, size_t which, const at::Tensor& values) {
+  finish_update();
+  visit_stored(index, which, true, [&](const at::Tensor& tensor) { tensor.copy_(values); });
+}
+
+uint64_t Parameters::hash() {
+  uint64_t value = 0xcbf29ce484222325ull;
+  for (size_t index = 0; index < size(); ++index) {
+    for (size_t which = 0; which < stored(index).size(); ++which) {
+      const at::Tensor host = read_stored(index, which).contiguous();
+      const auto* bytes = static_cast<const unsigned char*>(host.const_data_ptr());
+      for (size_t i = 0; i < host.nbytes(); ++i) value = (value ^ bytes[i]) * 0x100000001b3ull;
+    }
+  }
+  return value;
+}
+
+}  // namespace spillway::trainer
