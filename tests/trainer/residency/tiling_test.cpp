@@ -68,6 +68,13 @@ TEST_P(Tiling, GivesTheBitsOfAPlainRun) {
     EXPECT_EQ(under(plan), plain) << to_string(plan);
 }
 
+// The accumulators' slots are filled by the walks before and after then, and not by the pass.
+TEST_P(Tiling, OneMicroBatchAStepGivesTheBitsOfAPlainRun) {
+  config_.plan.micro_batch = config_.train.batch;
+  const std::vector<Plan> plain(4, config_.plan), tiles(4, in_tiles(config_.plan, 2));
+  EXPECT_EQ(reference(tiles), reference(plain));
+}
+
 // From the card to the host, into tiles, to a second card, into other tiles and back, in the middle of a
 // training.
 TEST_P(Tiling, MovesIntoTilesToAnotherCardAndBackKeepTheBits) {
