@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "tests/sanitized.h"
 #include "tests/trainer/small_models.h"
 #include "trainer/plan/estimate.h"
 #include "trainer/plan/parameters/optimizer_state.h"
@@ -189,7 +190,7 @@ TEST(Neighbours, RespectTheFloorAndEndAfterABoundedNumberOfMoves) {
     EXPECT_EQ(move.guarantee, Guarantee::kBitExact) << move.name;
 
   std::mt19937_64 random(11);
-  for (int walk = 0; walk < 50; ++walk) {
+  for (int walk = 0; walk < (kSanitized ? 6 : 50); ++walk) {
     Plan plan{.micro_batch = walk % 2 ? 12u : 3u, .evaluation_batch = 12, .pipeline = 4};
     int moves = 0;
     for (; moves < 40; ++moves) {
