@@ -58,6 +58,10 @@ class Estimator::Counter {
       out_.evaluation_peak_bytes[device] += evaluation.peak(device);
     }
     add_on_host("activations", step.host_bytes());
+    for (const auto& [home, bytes] : step.peer_bytes()) {
+      add_on_peer("activations", home.first, home.second, bytes);
+      out_.evaluation_peak_bytes[home.second] += bytes;  // kept for the next step
+    }
     count_time(step);
     return std::move(out_);
   }
@@ -83,14 +87,13 @@ class Estimator::Counter {
   // Parameters, gradients and what the optimizer keeps: alive all the time.
   void count_persistent() {
     const Numerics& numerics = shape_.numerics;
-    const bool elsewhere = plan_.optimizer != Place::kDevice;
     std::vector<uint64_t> elements(devices_), stored(devices_), states(devices_);
     std::vector<std::vector<std::vector<int64_t>>> sizes(devices_);
     for (const Parameter& parameter : table_) {
       const uint32_t device = device_of(parameter.layer);
       const bool streams = parameter.layer >= 0;
-      if (!streams || plan_.gradients == Place::kDevice) elements[device] += parameter.elements();
-      if (!streams || plan_.parameters == Place::kDevice) stored[device] += stored_bytes(numerics, parameter);
+      if (!streams || !is_away(plan_.gradients, device)) elements[device] += parameter.elements();
+      if (!streams || !is_away(plan_.parameters, device)) stored[device] += stored_bytes(numerics, parameter);
       sizes[device].push_back(parameter.sizes);
       for (const StateTensor& state : optimizer_state(numerics, parameter.sizes))
         states[device] += state.bytes();
@@ -100,14 +103,42 @@ class Estimator::Counter {
       add("gradients", device, elements[device] * numerics.gradient_bytes());
       add("slots for parameters", device, streams_.slots()[device].weights);
       add("slots for gradients", device, streams_.slots()[device].gradients);
+      const bool elsewhere = is_away(plan_.optimizer, device);
       if (!elsewhere) add("optimizer state", device, states[device]);
       add("room to update in", device, update_scratch_bytes(numerics, sizes[device], elsewhere));
-      states_ += states[device];
     }
-    add_on_host("parameters", streams_.on_host().weights);
-    add_on_host("gradients", streams_.on_host().gradients);
-    if (plan_.optimizer == Place::kHost) add_on_host("optimizer state", states_);
-    if (plan_.optimizer == Place::kNvme) count_nvme();
+    count_away("parameters", plan_.parameters,
+               [this](uint32_t device) { return streams_.away()[device].weights; });
+    count_away("gradients", plan_.gradients,
+               [this](uint32_t device) { return streams_.away()[device].gradients; });
+    if (plan_.optimizer == Place::kNvme)
+      count_nvme();
+    else
+      count_away("optimizer state", plan_.optimizer, [&](uint32_t device) { return states[device]; });
+  }
+
+  // A peer that is missing is as none.
+  uint32_t peer_of(uint32_t device) const { return std::min(plan_.peer_of(device), devices_ - 1); }
+  bool is_away(Place place, uint32_t device) const {
+    return plan_.is_away(place, device) && (place != Place::kPeer || peer_of(device) != device);
+  }
+
+  template <typename BytesOf>
+  void count_away(const char* name, Place place, const BytesOf& bytes_of) {
+    uint64_t on_host = 0;
+    for (uint32_t device = 0; device < devices_; ++device) {
+      if (!is_away(place, device)) continue;
+      if (place == Place::kPeer)
+        add_on_peer(name, device, peer_of(device), bytes_of(device));
+      else
+        on_host += bytes_of(device);
+    }
+    add_on_host(name, on_host);
+  }
+
+  // As long as the plan lasts.
+  void add_on_peer(const std::string& name, uint32_t device, uint32_t peer, uint64_t bytes) {
+    add(name + " of device " + std::to_string(device), peer, bytes);
   }
 
   void add_on_host(std::string name, uint64_t bytes) {
@@ -166,8 +197,13 @@ class Estimator::Counter {
     add_time(step.time(), whole, share);
     if (left > 0) add_time(runs_.of(pass(left, true)).time(), 1, share);
     count_optimizer();
-    out_.time.streamed = streams_.of_passes(whole + (left > 0 ? 1 : 0)).seconds(machine_);
-    out_.time.host_link += streams_.of_update().seconds(machine_);
+    const LayerStreams::Copies passes = streams_.of_passes(whole + (left > 0 ? 1 : 0)),
+                               update = streams_.of_update();
+    out_.time.streamed = passes.seconds(machine_);
+    out_.time.streams_over_peers = passes.over_peers(machine_) > passes.over_host(machine_);
+    const double of_peers = update.over_peers(machine_);
+    out_.time.peer_link += of_peers;
+    out_.time.host_link += update.seconds(machine_) - of_peers;
     out_.step_us = static_cast<uint64_t>(1e6 * out_.time.seconds());
   }
 
@@ -188,9 +224,10 @@ class Estimator::Counter {
     const Numerics& numerics = shape_.numerics;
     const double kernels =
         numerics.optimizer == OptimizerKind::kAdamW8bit && !numerics.rounds_stochastically() ? 3 : 10;
-    const bool elsewhere = plan_.optimizer != Place::kDevice;
-    double link = 0, queue = 0;  // a direction of the link; the host, which queues kernels and copies
+    double link = 0, peers = 0,
+           queue = 0;  // a direction of either; the host, which queues kernels and copies
     for (const Parameter& parameter : table_) {
+      const bool elsewhere = is_away(plan_.optimizer, device_of(parameter.layer));
       const double elements = double(parameter.elements());
       const double tiles = std::ceil(elements / double(tile_elements(numerics, parameter.sizes, elsewhere)));
       double states = 0, copies = 0;
@@ -200,15 +237,20 @@ class Estimator::Counter {
           2 * (double(stored_bytes(numerics, parameter)) + 2 * elements * numerics.gradient_bytes() + states);
       out_.time.optimizer +=
           std::max(bytes / machine_.memory_bytes_per_second, tiles * kernels * machine_.launch_seconds);
-      link += states / machine_.host_bytes_per_second;
+      if (!elsewhere) continue;
+      if (plan_.optimizer == Place::kPeer)
+        peers += states / machine_.peer_bytes_per_second;
+      else
+        link += states / machine_.host_bytes_per_second;
       queue += tiles * (kernels + copies) * machine_.launch_seconds;
     }
-    if (!elsewhere) return;
-    link = std::max(link, queue);
+    if (queue == 0) return;
+    const bool over_peers = peers > 0;
+    link = std::max(over_peers ? peers : link, queue);
     const double bytes = double(out_.nvme_bytes);
     const double disk =
         bytes / machine_.nvme_read_bytes_per_second + bytes / machine_.nvme_write_bytes_per_second;
-    out_.time.host_link += std::max(0.0, link - out_.time.optimizer);
+    (over_peers ? out_.time.peer_link : out_.time.host_link) += std::max(0.0, link - out_.time.optimizer);
     out_.time.nvme = std::max(0.0, disk - std::max(link, out_.time.optimizer));
   }
 
@@ -220,7 +262,6 @@ class Estimator::Counter {
   const uint32_t devices_, micro_batch_;
   const std::vector<Parameter>& table_;
   const LayerStreams streams_;
-  uint64_t states_ = 0;  // bytes of what the optimizer keeps
   Estimate out_;
 };
 
@@ -248,10 +289,14 @@ Estimate Estimator::of(const Plan& plan) {
 
 const char* StepTime::limit() const {
   const std::pair<double, const char*> parts[] = {
-      {compute, "compute"},     {memory, "device memory"},
-      {launches, "launches"},   {optimizer, "optimizer"},
-      {host_link, "host link"}, {peer_link, "peer link"},
-      {nvme, "NVMe"},           {streamed > passes() ? streamed : 0, "host link"}};
+      {compute, "compute"},
+      {memory, "device memory"},
+      {launches, "launches"},
+      {optimizer, "optimizer"},
+      {host_link, "host link"},
+      {peer_link, "peer link"},
+      {nvme, "NVMe"},
+      {streamed > passes() ? streamed : 0, streams_over_peers ? "peer link" : "host link"}};
   return std::ranges::max_element(parts, {}, [](const auto& part) { return part.first; })->second;
 }
 

@@ -1,5 +1,5 @@
-// What layers whose weights or gradients live on the host need: slots on their devices, bytes of the host,
-// and copies over the link.
+// What layers whose weights or gradients live on the host, or on a peer, need: slots on their devices, bytes
+// there, and copies over the link.
 //
 // Thread-safety: pure. Ownership: borrows nothing. Errors: none. Units: bytes.
 #pragma once
@@ -21,14 +21,21 @@ class LayerStreams {
     uint64_t weights = 0, gradients = 0;
   };
   const std::vector<Roles>& slots() const { return slots_; }  // by device
-  const Roles& on_host() const { return on_host_; }
+  // What layers of each device have on the host, or on its peer.
+  const std::vector<Roles>& away() const { return away_; }
 
   struct Copies {
-    uint64_t in = 0, out = 0;  // bytes to the devices, and to the host
-    uint64_t count = 0;        // of both
+    uint64_t in = 0, out = 0;            // bytes to the devices, and to the host
+    uint64_t peer_in = 0, peer_out = 0;  // the same from and to peers
+    uint64_t count = 0;                  // of all
+    double over_host(const Machine& machine) const {
+      return double(std::max(in, out)) / machine.host_bytes_per_second;
+    }
+    double over_peers(const Machine& machine) const {
+      return double(std::max(peer_in, peer_out)) / machine.peer_bytes_per_second;
+    }
     double seconds(const Machine& machine) const {
-      return double(std::max(in, out)) / machine.host_bytes_per_second +
-             double(count) * machine.launch_seconds;
+      return over_host(machine) + over_peers(machine) + double(count) * machine.launch_seconds;
     }
   };
   Copies of_passes(uint32_t micro_batches) const;
@@ -36,13 +43,17 @@ class LayerStreams {
   Copies of_update() const;
 
  private:
-  Copies of_device(uint32_t micro_batches, const std::vector<LayerUse>& uses) const;
+  void add_device(uint32_t micro_batches, uint32_t device, Copies* copies) const;
 
-  const bool weights_, gradients_, prepares_;
+  struct Streamed {
+    bool weights = false, gradients = false;
+  };
+  const bool weights_on_peers_, gradients_on_peers_, prepares_;
+  std::vector<Streamed> streamed_;  // by device
   std::vector<LayerBytes> layers_;
   std::vector<std::vector<LayerUse>> uses_;  // of a micro-batch, by device
-  std::vector<Roles> slots_;
-  Roles on_host_;
+  std::vector<uint32_t> count_;              // layers, by device
+  std::vector<Roles> slots_, away_;
 };
 
 }  // namespace spillway::trainer

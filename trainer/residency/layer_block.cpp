@@ -1,7 +1,8 @@
 #include "trainer/residency/layer_block.h"
 
 #include "trainer/plan/parameters/weight_storage.h"
-#include "trainer/residency/host_tensor.h"
+#include "trainer/residency/copy_stream.h"
+#include "trainer/residency/homes.h"
 
 namespace spillway::trainer {
 namespace {
@@ -21,13 +22,14 @@ at::Tensor without_memory(const LayerBlock::Part& part, at::Device device) {
 
 }  // namespace
 
-LayerBlock::LayerBlock(std::vector<Part> parts, at::Device device) : parts_(std::move(parts)) {
+LayerBlock::LayerBlock(std::vector<Part> parts, at::Device device, at::Device home)
+    : parts_(std::move(parts)) {
   size_t bytes = 0;
   for (const Part& part : parts_) {
     offsets_.push_back(bytes);
     bytes += in_a_block(part.bytes());
   }
-  host_ = host_tensor({int64_t(bytes)}, at::kByte, device);
+  host_ = home_tensor({int64_t(bytes)}, at::kByte, device, home);
   make_tensors(device);
 }
 
@@ -39,6 +41,13 @@ LayerBlock LayerBlock::on(at::Device device) const {
   LayerBlock other;
   other.parts_ = parts_, other.offsets_ = offsets_, other.host_ = host_;
   other.make_tensors(device);
+  return other;
+}
+
+LayerBlock LayerBlock::at_home(at::Device device, at::Device home) const {
+  LayerBlock other = *this;
+  other.host_ = home_tensor(host_.sizes(), at::kByte, device, home);
+  copy_now(other.host_, host_);
   return other;
 }
 

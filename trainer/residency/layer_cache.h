@@ -1,4 +1,5 @@
-// A device's slots for layers whose bytes live on the host: a few layers are there at a time.
+// A device's slots for layers whose bytes live on the host or on a peer, which stands for it in what follows:
+// a few layers are there at a time.
 //
 // `begin` has the device wait for the layer's bytes, and starts the copies of the layers that come next in
 // the order of uses into slots that nobody uses. `end` starts the copy back of what was written. The host

@@ -1,4 +1,4 @@
-// The layers whose tensors of one kind live on the host, weights or gradients, over all devices.
+// The layers whose tensors of one kind live on the host or on a peer, weights or gradients, over all devices.
 //
 // Thread-safety and errors: those of a LayerCache; layers are added and removed while none is in use.
 // Ownership: owns a cache a device.

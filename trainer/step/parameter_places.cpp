@@ -41,10 +41,6 @@ void take(Moved* moved, at::Device device, StreamedLayers* streamed, uint32_t la
 
 }  // namespace
 
-bool Parameters::can_stream(const Range& range) const {
-  return devices_[range.first].is_cuda();
-}
-
 Parameters::Tensors Parameters::tensors_of_values(const Range& range) {
   Tensors tensors;
   for (size_t i = range.first; i < range.first + range.count; ++i) {
@@ -71,13 +67,26 @@ void Parameters::renew_leaves(const Range& range) {
 }
 
 // `are_zero`: whatever they hold.
-void Parameters::stream(StreamedLayers* streamed, uint32_t layer, const Tensors& tensors, bool are_zero) {
+void Parameters::stream(StreamedLayers* streamed, uint32_t layer, const Tensors& tensors, bool are_zero,
+                        at::Device home) {
   const at::NoGradGuard no_grad;
   const at::Device device = devices_[ranges_.at(layer).first];
-  LayerBlock block(parts_of(tensors), device);
-  for (size_t i = 0; i < tensors.size() && !are_zero; ++i) block.host(i).copy_(*tensors[i]);
+  LayerBlock block(parts_of(tensors), device, home);
+  for (size_t i = 0; i < tensors.size() && !are_zero; ++i) copy_now(block.host(i), *tensors[i]);
   for (size_t i = 0; i < tensors.size(); ++i) *tensors[i] = block.tensor(i);
   streamed->add(layer, device, std::move(block), are_zero);
+}
+
+void Parameters::change_home(StreamedLayers* streamed, uint32_t layer, at::Device home) const {
+  const at::Device device = devices_[ranges_.at(layer).first];
+  LayerCache& cache = streamed->cache_of(layer);
+  if (cache.block(layer).home() == home) return;
+  const at::NoGradGuard no_grad;
+  cache.synchronise();
+  LayerBlock block = cache.block(layer).at_home(device, home);
+  const bool is_zero = cache.is_zero(layer);
+  streamed->remove(layer);
+  streamed->add(layer, device, std::move(block), is_zero);
 }
 
 void Parameters::settle_on_device(StreamedLayers* streamed, uint32_t layer, const Tensors& tensors) {
@@ -94,22 +103,27 @@ void Parameters::settle_on_device(StreamedLayers* streamed, uint32_t layer, cons
   streamed->remove(layer);
 }
 
-void Parameters::move_to_host(bool values, bool gradients) {
+void Parameters::move_away(Place values, Place gradients, const Homes& homes) {
+  // False where it was away already.
+  const auto move = [&](StreamedLayers* streamed, uint32_t layer, const Tensors& tensors, at::Device home) {
+    if (streamed->has(layer)) return change_home(streamed, layer, home), false;
+    return stream(streamed, layer, tensors, false, home), true;
+  };
   for (const auto& [layer, range] : ranges_) {
-    if (!can_stream(range)) continue;
-    if (gradients && !streamed_gradients_.has(layer))
-      stream(&streamed_gradients_, layer, tensors_of_gradients(range), false);
-    if (!values || streamed_values_.has(layer)) continue;
-    stream(&streamed_values_, layer, tensors_of_values(range), false);
-    renew_leaves(range);
+    const at::Device device = devices_[range.first];
+    if (const at::Device home = homes.of(gradients, device); home != device)
+      move(&streamed_gradients_, layer, tensors_of_gradients(range), home);
+    const at::Device home = homes.of(values, device);
+    if (home != device && move(&streamed_values_, layer, tensors_of_values(range), home)) renew_leaves(range);
   }
 }
 
-void Parameters::move_to_device(bool values, bool gradients) {
+void Parameters::move_to_device(Place values, Place gradients, const Homes& homes) {
   for (const auto& [layer, range] : ranges_) {
-    if (gradients && streamed_gradients_.has(layer))
+    const at::Device device = devices_[range.first];
+    if (homes.of(gradients, device) == device && streamed_gradients_.has(layer))
       settle_on_device(&streamed_gradients_, layer, tensors_of_gradients(range));
-    if (!values || !streamed_values_.has(layer)) continue;
+    if (homes.of(values, device) != device || !streamed_values_.has(layer)) continue;
     settle_on_device(&streamed_values_, layer, tensors_of_values(range));
     renew_leaves(range);
   }

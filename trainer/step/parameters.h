@@ -5,10 +5,10 @@
 // was cut off half-way can be run again and reaches only those parameters that have not had it. Nothing of
 // the gradients is copied for undo.
 //
-// The weights of layers, their accumulators, or both may live on the host. Then `value` and `gradient` are
-// tensors of the device whose memory comes for a layer's use and goes behind it: in a pass, which `follow`
-// announces, and in a `walk`. An accumulator that was added to and is not on the host yet stays in its slot
-// when a pass is cut off, so that the ledger holds.
+// The weights of layers, their accumulators, or both may live on the host, or on a peer. Then `value` and
+// `gradient` are tensors of the device whose memory comes for a layer's use and goes behind it: in a pass,
+// which `follow` announces, and in a `walk`. An accumulator that was added to and is not on the host yet
+// stays in its slot when a pass is cut off, so that the ledger holds.
 //
 // Thread-safety: one thread calls; hooks run on autograd's threads and touch only their own parameter.
 // Between a failed backward and the next call of anything here, call `settle`. Ownership: owns parameters and
@@ -23,6 +23,7 @@
 #include "trainer/model/initial_values.h"
 #include "trainer/model/weights.h"
 #include "trainer/plan/numerics.h"
+#include "trainer/residency/homes.h"
 #include "trainer/residency/streamed_layers.h"
 
 namespace spillway::trainer {
@@ -31,6 +32,7 @@ namespace spillway::trainer {
 struct Residence {
   std::vector<int> layers{};  // of each parameter its layer, or -1, which stays on its device; empty: all -1
   Place values = Place::kDevice, gradients = Place::kDevice;  // of the layers
+  Homes homes{};
 };
 
 class Parameters {
@@ -66,9 +68,10 @@ class Parameters {
   // moved.
   void relocate(size_t first, size_t count, at::Device device);
 
-  // The layers' weights, their accumulators, or both. To the device needs room for them beside the slots.
-  void move_to_host(bool values, bool gradients);
-  void move_to_device(bool values, bool gradients);
+  // The layers' weights and accumulators to the host or to peers, as far as these places say so; and to their
+  // devices, which needs room for them beside the slots.
+  void move_away(Place values, Place gradients, const Homes& homes);
+  void move_to_device(Place values, Place gradients, const Homes& homes);
   // Slots, which are then there for the uses below.
   void reserve();
   // The coming passes use the layers in this order. May allocate slots.
@@ -104,11 +107,12 @@ class Parameters {
   void add(const at::Tensor& initial, const Numerics& numerics, bool in_8_bits, const Residence& residence);
   void attach_hook(size_t index);
   void accumulate(size_t index);
-  bool can_stream(const Range& range) const;
   int layer_of(size_t index) const { return layers_.empty() ? -1 : layers_[index]; }
   Tensors tensors_of_values(const Range& range);
   Tensors tensors_of_gradients(const Range& range);
-  void stream(StreamedLayers* streamed, uint32_t layer, const Tensors& tensors, bool are_zero);
+  void stream(StreamedLayers* streamed, uint32_t layer, const Tensors& tensors, bool are_zero,
+              at::Device home);
+  void change_home(StreamedLayers* streamed, uint32_t layer, at::Device home) const;
   void settle_on_device(StreamedLayers* streamed, uint32_t layer, const Tensors& tensors);
   void renew_leaves(const Range& range);
   void enter(Walk kind, size_t index) const;

@@ -30,11 +30,14 @@ Plan random_plan(std::mt19937_64& random) {
     if (random() % 3 == 0) plan.offload.insert(layer);
     if (random() % 3 == 0) plan.placement[layer] = random() % 3;
   }
-  plan.optimizer = static_cast<Place>(random() % 3);
+  plan.optimizer = static_cast<Place>(random() % 4);
   plan.recompute_segment = 1 + random() % 4;
   plan.head_chunks = 1 + random() % 4;
-  plan.parameters = random() % 2 ? Place::kHost : Place::kDevice;
-  plan.gradients = random() % 2 ? Place::kHost : Place::kDevice;
+  plan.parameters = static_cast<Place>(random() % 3);
+  plan.gradients = static_cast<Place>(random() % 3);
+  plan.offload_to = random() % 2 ? Place::kHost : Place::kPeer;
+  for (uint32_t device = 0; device < 2; ++device)
+    if (random() % 2) plan.peers[device] = random() % 3;
   plan.pipeline = 1 + random() % 4;
   return normalised(plan);
 }
@@ -58,6 +61,8 @@ TEST(Plan, JoinNeedsNoMoreActivationsThanEitherSide) {
     a.recompute = b.recompute, a.recompute_segment = b.recompute_segment;
     a.recompute_attention = b.recompute_attention, a.recompute_mlp = b.recompute_mlp;
     a.offload = b.offload;  // a layer alone leaves its device sooner than one that another follows
+    // What is on a peer is no less there.
+    a.peers.clear(), b.peers.clear(), a.offload_to = b.offload_to = Place::kHost;
     ASSERT_LE(peak(join(a, b)), std::min(peak(a), peak(b)));
   }
 }
@@ -153,10 +158,15 @@ TEST(Plan, ErrorsNameTheLineAndTheNearestKey) {
       {"offload = [6]", "'offload' must list layers from 0 to 5"},
       {"offload = \"some\"", "'offload' must be \"none\", \"all\""},
       {"recompute_segment = 0", "'recompute_segment' must be between 1 and"},
-      {"optimizer = \"disk\"", "\"device\", \"host\" or \"nvme\", not \"disk\""},
+      {"optimizer = \"disk\"", "\"device\", \"peer\", \"host\" or \"nvme\", not \"disk\""},
       {"optimizer = \"\"", "\"host\" or \"nvme\""},
-      {"parameters = \"hots\"", "'parameters' must be \"device\" or \"host\", not \"hots\""},
-      {"parameters = \"nvme\"", "'parameters' must be \"device\" or \"host\", not \"nvme\""},
+      {"parameters = \"hots\"", "'parameters' must be \"device\", \"peer\" or \"host\", not \"hots\""},
+      {"parameters = \"nvme\"", "'parameters' must be \"device\", \"peer\" or \"host\", not \"nvme\""},
+      {"offload_to = \"device\"", "'offload_to' must be \"peer\" or \"host\", not \"device\""},
+      {"peers = [1]", "'peers' must be a table of devices and the peer of each"},
+      {"peers = {0 = 0}",
+       "'peers' must give device 0 another device: device indices are numbers from 0 to 63"},
+      {"peers = {gpu = 1}", "'peers' has a device \"gpu\": device indices are numbers from 0 to 63"},
       {"gradients = 1", "'gradients' must be"},
       {"devices = [0, -1]", "has none for layer 1: device indices are numbers from 0 to 63"},
       {"devices = \"evenly\"", "'devices' must be \"first\", a list"},
@@ -195,6 +205,7 @@ TEST(Neighbours, RespectTheFloorAndEndAfterABoundedNumberOfMoves) {
       ASSERT_NE(move.to, plan) << move.name;
       Plan before = plan, after = move.to;  // where layers lie may change back: another device runs out
       before.placement.clear(), after.placement.clear();
+      before.peers.clear(), after.peers.clear();
       ASSERT_EQ(join(before, after), after) << "a move never gives back what another move gained";
       plan = move.to;
     }
@@ -249,7 +260,7 @@ TEST(Estimate, ActivationsOnTheHostCostWhatTheLinkIsTooSlowFor) {
   EXPECT_LT(needed.device_peak_bytes[0], estimate(kShape, plain, machine).device_peak_bytes[0]);
 }
 
-TEST(Plan, StatesGoToTheHostBeforeTheyGoToADisk) {
+TEST(Plan, StatesGoToAPeerBeforeTheHostAndThereBeforeADisk) {
   const auto kinds = [](const Plan& plan, const Machine& machine) {
     std::vector<MoveKind> found;
     for (const Move& move : neighbours(plan, kShape, machine, Guarantee::kBitExact))
@@ -257,10 +268,13 @@ TEST(Plan, StatesGoToTheHostBeforeTheyGoToADisk) {
     return found;
   };
   EXPECT_EQ(kinds({.micro_batch = 12}, kMachine),
+            (std::vector<MoveKind>{MoveKind::kOptimizerToPeer, MoveKind::kOptimizerToHost,
+                                   MoveKind::kOptimizerToNvme}));
+  EXPECT_EQ(kinds({.micro_batch = 12}, {}),
             (std::vector<MoveKind>{MoveKind::kOptimizerToHost, MoveKind::kOptimizerToNvme}));
   EXPECT_EQ(kinds({.micro_batch = 12, .optimizer = Place::kHost}, kMachine), std::vector<MoveKind>{})
       << "it frees nothing of a device";
-  Machine small = kMachine;
+  Machine small;
   small.nvme_least_bytes = uint64_t{1} << 40;
   EXPECT_EQ(kinds({.micro_batch = 12}, small), std::vector<MoveKind>{MoveKind::kOptimizerToHost});
 }

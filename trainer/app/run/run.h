@@ -39,6 +39,7 @@ class Run {
   // Before it begins: setup.cpp, build.cpp.
   static Corpus open_corpus(const Config& config);
   void apply_limit();
+  void measure_devices();
   void check(const Plan& plan) const;
   void check_weights() const;
   void check_plans() const;
@@ -47,6 +48,7 @@ class Run {
   void begin();
   Plan first_plan() const;
   std::optional<std::string> build_program(const Plan& plan);  // why there was no room for it
+  bool goes_to_peers(Plan* plan, Place Plan::* place) const;
   void build_where_there_is_room(Plan* plan);
   std::string least_need(Plan plan) const;
 
