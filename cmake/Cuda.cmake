@@ -9,3 +9,6 @@ if(NOT EXISTS ${SPILLWAY_CUDA_ROOT}/include/cuda.h)
 endif()
 add_library(spillway_cuda_headers INTERFACE)
 target_include_directories(spillway_cuda_headers SYSTEM INTERFACE ${SPILLWAY_CUDA_ROOT}/include)
+# NCCL's, beside them.
+cmake_path(GET SPILLWAY_CUDA_ROOT PARENT_PATH nvidia_packages)
+target_include_directories(spillway_cuda_headers SYSTEM INTERFACE ${nvidia_packages}/nccl/include)

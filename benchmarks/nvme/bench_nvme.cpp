@@ -1,12 +1,14 @@
-// Bandwidth of the trainer's block store in a folder: bench_nvme FOLDER [MEBIBYTES [SIZE...]]
+// Bandwidth of the trainer's block store in a folder: bench_nvme [OPTION...] FOLDER [MEBIBYTES [SIZE...]]
 // One line a size of its pieces, in bytes: the size, GB/s written, GB/s read. Each byte is written once
-// before, so that the disk has its place.
+// before, so that the disk has its place. The memory is in huge pages, or with --small-pages in those of 4
+// KiB. With --again the last size is measured anew, in the same places, for each line of the input.
 #include <sys/mman.h>
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iostream>
 #include <string>
 #include <vector>
 
@@ -27,7 +29,7 @@ constexpr size_t kHugePage = 2 << 20;
 
 class Bench {
  public:
-  Bench(const std::string& folder, size_t bytes) : bytes_(bytes) {
+  Bench(const std::string& folder, size_t bytes, int advice) : bytes_(bytes), advice_(advice) {
     std::string error;
     store_ = BlockStore::open(folder, &error);
     if (store_ == nullptr) fail(error);
@@ -42,8 +44,13 @@ class Bench {
     for (size_t i = 0; i < count; ++i) pieces_.push_back(store_->piece(size));
     make_buffers(size);
     write_all();  // places on the disk
+    measure();
+  }
+
+  void measure() {
     const double written = seconds_of([this] { write_all(); }), read = seconds_of([this] { read_all(); });
-    const double gigabytes = kTimes * double(count * size) / 1e9;
+    const size_t size = pieces_.front().bytes;
+    const double gigabytes = kTimes * double(pieces_.size() * size) / 1e9;
     std::printf("%zu %.3f %.3f\n", size, gigabytes / written, gigabytes / read);
     std::fflush(stdout);
   }
@@ -62,7 +69,7 @@ class Bench {
     const size_t all = (buffers_.size() * size + kHugePage - 1) / kHugePage * kHugePage;
     memory_ = static_cast<std::byte*>(std::aligned_alloc(kHugePage, all));
     if (memory_ == nullptr) fail("no memory");
-    ::madvise(memory_, all, MADV_HUGEPAGE);  // a block of few pieces
+    ::madvise(memory_, all, advice_);
     std::memset(memory_, 0x5a, all);
     for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i].memory = memory_ + i * size;
   }
@@ -95,6 +102,7 @@ class Bench {
   }
 
   const size_t bytes_;
+  const int advice_;
   std::unique_ptr<BlockStore> store_;
   std::vector<BlockStore::Piece> pieces_;
   std::vector<Buffer> buffers_;
@@ -104,9 +112,13 @@ class Bench {
 }  // namespace
 
 int main(int count, char** words) {
-  if (count < 2) fail("bench_nvme FOLDER [MEBIBYTES [SIZE...]]");
-  const size_t mebibytes = count > 2 ? std::strtoull(words[2], nullptr, 10) : 1024;
-  Bench bench(words[1], mebibytes << 20);
-  if (count <= 3) bench.run(spillway::trainer::kIoBlock);
-  for (int i = 3; i < count; ++i) bench.run(std::strtoull(words[i], nullptr, 10));
+  constexpr char kUsage[] = "bench_nvme [--small-pages] [--again] FOLDER [MEBIBYTES [SIZE...]]";
+  std::vector<std::string> said(words + 1, words + count);
+  const bool small = std::erase(said, "--small-pages") > 0, again = std::erase(said, "--again") > 0;
+  if (said.empty()) fail(kUsage);
+  const size_t mebibytes = said.size() > 1 ? std::stoull(said[1]) : 1024;
+  Bench bench(said[0], mebibytes << 20, small ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+  if (said.size() <= 2) bench.run(spillway::trainer::kIoBlock);
+  for (size_t i = 2; i < said.size(); ++i) bench.run(std::stoull(said[i]));
+  for (std::string line; again && std::getline(std::cin, line);) bench.measure();
 }

@@ -25,8 +25,8 @@ BYTES = 12 * WIDTH * WIDTH * 4  # of a layer's matrices, which are nearly all
 LINK = 25e9  # of the simulated card, each way
 
 
-def virtual_seconds(build, corpus, settings):
-    """Of a whole run on the virtual clock."""
+def simulated(build, corpus, settings):
+    """The simulator's counters of a whole run."""
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "simulator.json"
         command = [build / "bin" / "spillway", "simulate", "--capacity", "60GiB", "--values", "zeros",
@@ -38,13 +38,13 @@ def virtual_seconds(build, corpus, settings):
         done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
         if done.returncode != 0:
             sys.exit(f"{' '.join(settings)}: {done.stdout[-1500:]}{done.stderr[-1500:]}")
-        return json.loads(report.read_text())["counters"]["virtual_ns"] / 1e9
+        return json.loads(report.read_text())["counters"]
 
 
 def micro_batch_seconds(build, corpus, rows, place):
     def run(count):
         batch = [f"plan.micro_batch={rows}", f"train.batch={rows * count}"]
-        return virtual_seconds(build, corpus, batch + PLACES[place])
+        return simulated(build, corpus, batch + PLACES[place])["virtual_ns"] / 1e9
     return (run(MANY) - run(FEW)) / STEPS / (MANY - FEW)
 
 
@@ -55,14 +55,18 @@ def copied_seconds(place):
     return max(weights + coming, going) * BYTES / LINK
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+def arguments(description):
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--corpus", type=pathlib.Path, required=True)
     parser.add_argument("--rows", type=int, nargs="+", default=[8, 32, 96], help="sequences of a micro-batch")
     options = parser.parse_args()
-    build, corpus = options.build.resolve(), options.corpus.resolve()
-    for rows in options.rows:
+    return options.build.resolve(), options.corpus.resolve(), options.rows
+
+
+def main():
+    build, corpus, all_rows = arguments(__doc__)
+    for rows in all_rows:
         alone = micro_batch_seconds(build, corpus, rows, "on the card")
         for place in list(PLACES)[1:]:
             copies, taken = copied_seconds(place), micro_batch_seconds(build, corpus, rows, place)

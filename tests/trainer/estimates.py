@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import pathlib
+import queue
 import re
 import subprocess
 import sys
@@ -57,8 +58,8 @@ PLANS = {
     "activations on the host, 8": ["plan.micro_batch=8", 'plan.offload="all"', "train.offload_least_bytes=65536"],
     "two layers on the host, 4": ["plan.micro_batch=4", "plan.offload=[0, 2]", "plan.recompute=[2]",
                                   "plan.recompute_mlp=[0, 1]", "plan.devices=[0,0,1,1]"],
-    "layers on the host, 2": ["model.layers=6", "plan.micro_batch=2", 'plan.parameters="host"',
-                              'plan.gradients="host"', 'plan.optimizer="host"'],
+    "layers elsewhere, 2": ["model.layers=6", "plan.micro_batch=2", 'plan.parameters="host"',
+                              'plan.gradients="nvme"', "run.nvme_least=0", 'plan.optimizer="host"'],
     "states, activations on a peer, 4": ["plan.micro_batch=4", 'plan.optimizer="peer"', 'plan.offload="all"',
                                          'plan.offload_to="peer"', "train.offload_least_bytes=65536"],
     "layers on a peer, 2": ["model.layers=6", "plan.micro_batch=2", 'plan.parameters="peer"', 'plan.gradients="peer"',
@@ -78,27 +79,35 @@ def pairs_of(corpus, folder):
     return made
 
 
-def run(build, corpus, settings, folder):
-    """Estimated and measured peak of each card in use, in MiB."""
-    result = folder / "result.json"
-    options = [*SIZES, *settings, "train.steps=2", "evaluation.windows=1", "plan.evaluation_batch=1",
-               f"run.out={folder}", f"data.corpus={corpus}"]
+def start(build):
+    """A process that trains: LibTorch's start takes as long as a training does."""
     command = [build / "bin" / "spillway", "simulate", "--capacity", "16GiB", "--values", "zeros", "--gpus", "2", "--",
-               build / "bin" / "spillway-train", "--config", "configs/tiny.toml", "--device", "cuda", "--json", result,
-               *itertools.chain.from_iterable(("--set", each) for each in options)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(settings)}: {done.stdout[-1500:]}{done.stderr[-1500:]}")
-    estimated = [float(peak) for peak in re.findall(r"device \d+ +peak +([\d.]+) MiB", done.stdout)]
-    measured = [device["peak_live"] / 2**20 for device in json.loads(result.read_text())["devices"]]
+               build / "bin" / "train_each"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+
+
+def run(process, corpus, settings, folder):
+    """Estimated and measured peak of each card in use, in MiB."""
+    options = [*SIZES, *settings, "train.steps=2", "evaluation.windows=1", "plan.evaluation_batch=1",
+               'run.device="cuda"', f"run.out={folder}", f"data.corpus={corpus}"]
+    print(folder, *options, sep="\t", file=process.stdin, flush=True)
+    answer, output = process.stdout.readline().strip(), folder / "output"
+    said = output.read_text() if output.exists() else ""
+    if answer != "0":
+        sys.exit(f"{' '.join(settings)}: {answer or 'no answer'}: {said[-3000:]}")
+    estimated = [float(peak) for peak in re.findall(r"device \d+ +peak +([\d.]+) MiB", said)]
+    measured = [device["peak_live"] / 2**20 for device in json.loads((folder / "result.json").read_text())["devices"]]
     return [(one, other) for one, other in zip(estimated, measured) if other > 1]
 
 
-def compare(build, corpus, names):
+def compare(free, corpus, pairs, names):
     model, plan = names
+    process = free.get()
     with tempfile.TemporaryDirectory() as folder:
-        read = pairs_of(corpus, pathlib.Path(folder)) if "pairs" in model else corpus
-        return run(build, read, MODELS[model] + PLANS[plan], pathlib.Path(folder))
+        read = pairs if "pairs" in model else corpus
+        peaks = run(process, read, MODELS[model] + PLANS[plan], pathlib.Path(folder))
+    free.put(process)
+    return peaks
 
 
 def main():
@@ -110,14 +119,21 @@ def main():
     options = parser.parse_args()
     pairs = list(itertools.product([name for name in MODELS if options.only in name], PLANS))
     worst = 0.0
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        found = pool.map(lambda names: compare(options.build.resolve(), options.corpus.resolve(), names), pairs)
+    processes = [start(options.build.resolve()) for _ in range(2)]
+    free = queue.SimpleQueue()
+    for process in processes:
+        free.put(process)
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        made = pairs_of(options.corpus, pathlib.Path(folder))
+        found = pool.map(lambda names: compare(free, options.corpus.resolve(), made, names), pairs)
         for (model, plan), peaks in zip(pairs, found):
             off = [100 * (estimated / measured - 1) for estimated, measured in peaks]
             worst = max(worst, *(abs(each) for each in off))
             print(f"{model:28} {plan:28} " + "   ".join(
                 f"{estimated:7.1f} of {measured:7.1f} MiB {each:+5.1f} %"
                 for (estimated, measured), each in zip(peaks, off)), flush=True)
+    for process in processes:
+        process.communicate()
     print(f"{len(pairs)} pairs, at most {worst:.1f} % off")
     return worst > options.most
 

@@ -12,13 +12,29 @@ import subprocess
 import sys
 import time
 
+from . import manifest
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-BUILD = ROOT / "build"
 OWN_PYTHON = ROOT / ".deps/bin/python"
 PYTHON = os.environ.get("SPILLWAY_PYTHON") or str(OWN_PYTHON if OWN_PYTHON.exists() else sys.executable)
 CORPUS = ROOT / ".deps/corpus.txt"
 LONGEST = 400  # seconds of one command
 MIB = 1 << 20
+
+
+def torch_version():
+    """As "2.11", or None."""
+    code = "import importlib.metadata as it;print('.'.join(it.version('torch').split('.')[:2]))"
+    found = subprocess.run([str(PYTHON), "-c", code], capture_output=True, text=True)
+    return found.stdout.strip() if found.returncode == 0 else None
+
+
+def build_name(packed, version):
+    """The folder with the programs. An archive has one for each version of torch that it has a trainer for."""
+    return packed["trainers"].get(version(), "build") if packed else "build"
+
+
+BUILD = ROOT / build_name(manifest.read(ROOT), torch_version)
 
 
 class CheckFailed(Exception):
@@ -48,13 +64,6 @@ def torch_folder():
     code = "import importlib.util,pathlib;print(pathlib.Path(importlib.util.find_spec('torch').origin).parent)"
     found = subprocess.run([str(PYTHON), "-c", code], capture_output=True, text=True)
     return pathlib.Path(found.stdout.strip()) if found.returncode == 0 else None
-
-
-def torch_version():
-    """As "2.11", or None."""
-    code = "import importlib.metadata as it;print('.'.join(it.version('torch').split('.')[:2]))"
-    found = subprocess.run([str(PYTHON), "-c", code], capture_output=True, text=True)
-    return found.stdout.strip() if found.returncode == 0 else None
 
 
 def run_for(command, seconds, **settings):
@@ -88,8 +97,15 @@ class Machine:
                                 PYTHONPATH=str(ROOT / "python"), SPILLWAY_BUILD_DIR=str(BUILD),
                                 PYTHONDONTWRITEBYTECODE="1",
                                 PATH=f"{pathlib.Path(PYTHON).parent}:{os.environ.get('PATH', '')}")
+        self.host_budget = host_budget
         if host_budget:
             self.environment["SPILLWAY_HOST_BUDGET"] = host_budget
+
+    def beside(self, *simulate):
+        """Another simulated machine, with the time that this one has."""
+        machine = Machine(*simulate, host_budget=self.host_budget)
+        machine.deadline = self.deadline
+        return machine
 
     def seconds_left(self):
         return LONGEST if self.deadline is None else self.deadline - time.monotonic()

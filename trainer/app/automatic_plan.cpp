@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "strategies/budget/host_budget.h"
 #include "trainer/plan/planner.h"
 
 namespace spillway::trainer {
@@ -41,8 +42,9 @@ std::string text_of(const Planned& planned, const Candidate& chosen, const Machi
   const std::string room = room_of(machine);
   if (!planned.best)
     std::snprintf(text, sizeof text,
-                  "plan: none of %u that were estimated fits; the nearest lacks %.0f MiB of a device",
-                  planned.estimates, mebibytes(chosen.lacking_bytes));
+                  "plan: none of %u that were estimated fits; the nearest lacks %.0f MiB of a device and "
+                  "%.0f of the host",
+                  planned.estimates, mebibytes(chosen.lacking_bytes), mebibytes(chosen.lacking_host_bytes));
   else
     std::snprintf(text, sizeof text,
                   "plan: the fastest of %u that were estimated, %.0f MiB%s, by its estimate %.0f tokens/s, "
@@ -88,13 +90,15 @@ Survey survey(const Config& config, const Machine& machine, const std::vector<at
   try {
     if (config.chooses_plan() || !on_simulated_card())
       found.machine.device_bytes = least_for_training(devices, core);
+    if (config.automatic_plan && machine.host_is_apart)
+      found.machine.host_bytes = default_host_budget_bytes(1);
     found.from = measure_rates(devices[0], factors, found.machine.device_bytes, &found.machine);
     if (found.from == RatesFrom::kMeasured && devices.size() > 1)
       measure_peer_rate(devices[0], devices[1], &found.machine);
   } catch (const c10::OutOfMemoryError&) {  // others have the room
-    const uint64_t bytes = found.machine.device_bytes;
+    const uint64_t bytes = found.machine.device_bytes, host_bytes = found.machine.host_bytes;
     found = {.machine = machine, .from = RatesFrom::kNoRoom};
-    found.machine.device_bytes = bytes;
+    found.machine.device_bytes = bytes, found.machine.host_bytes = host_bytes;
   }
   return found;
 }

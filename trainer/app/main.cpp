@@ -3,7 +3,9 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 
 #include "trainer/app/page.h"
@@ -19,6 +21,22 @@ void on_interrupt(int) {
   if (!stop.exchange(true)) return;
   spillway::trainer::wipe_progress();
   std::_Exit(spillway::trainer::kExitInterrupted);  // the second one does not wait
+}
+
+// results.json, and beside it results.rank-1.json.
+std::string path_of_rank(const std::string& path, uint32_t rank) {
+  if (rank == 0) return path;
+  const std::filesystem::path whole(path);
+  return whole.parent_path() /
+         (whole.stem().string() + ".rank-" + std::to_string(rank) + whole.extension().string());
+}
+
+// Before anything asks for the GPUs.
+void see_own_gpu(const spillway::trainer::Launch& launch) {
+  if (launch.is_alone()) return;
+  const char* now = std::getenv("CUDA_VISIBLE_DEVICES");
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread runs yet
+  ::setenv("CUDA_VISIBLE_DEVICES", own_gpu(launch, now == nullptr ? "" : now).value_or("none").c_str(), 1);
 }
 
 int run(int argc, char** argv) {
@@ -53,6 +71,14 @@ int run(int argc, char** argv) {
     std::fprintf(stderr, "spillway-train: %s\n", error.c_str());
     return kExitUsage;
   }
+  const auto launch = launch_of([](const char* name) -> const char* { return std::getenv(name); }, &error);
+  if (!launch) {
+    std::fprintf(stderr, "spillway-train: %s\n", error.c_str());
+    return kExitUsage;
+  }
+  options.launch = *launch;
+  see_own_gpu(*launch);
+  if (!json_path.empty()) json_path = path_of_rank(json_path, launch->rank);
   // Now, not after hours of training; what an earlier run wrote there stays until there is something new.
   if (!json_path.empty() && !std::ofstream(json_path, std::ios::app)) {
     std::fprintf(stderr, "spillway-train: --json %s can not be written\n", json_path.c_str());
@@ -62,7 +88,11 @@ int run(int argc, char** argv) {
   std::signal(SIGINT, on_interrupt);
   Results results = train(*config, options);
   if (results.exit_code == kExitOutOfMemory) results.page = write_report_page(results.trace);
-  std::fputs(to_table(results).c_str(), results.exit_code == kExitDone ? stdout : stderr);
+  if (launch->rank == 0)
+    std::fputs(to_table(results).c_str(), results.exit_code == kExitDone ? stdout : stderr);
+  else if (results.exit_code != kExitDone)
+    // One line, and only of what went wrong: the first rank has the table.
+    std::fprintf(stderr, "spillway-train: rank %u: %s\n", launch->rank, results.verdict.c_str());
   if (!json_path.empty() && !(std::ofstream(json_path) << to_json(results) << std::flush)) {
     std::fprintf(stderr, "spillway-train: can not write %s\n", json_path.c_str());
     return kExitError;

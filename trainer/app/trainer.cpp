@@ -1,8 +1,10 @@
 #include "trainer/app/trainer.h"
 
 #include <exception>
+#include <filesystem>
 
 #include "trainer/app/run/run.h"
+#include "trainer/checkpoint/checkpoint.h"
 #include "trainer/report/report.h"
 
 namespace spillway::trainer {
@@ -26,13 +28,27 @@ Results ran(const Config& config, const TrainOptions& options, RunLog* log, RunH
   } catch (const SetupOutOfMemory& error) {
     return failed(kExitOutOfMemory,
                   std::string("no room for the parameters, gradients and optimizer state: ") + error.what());
-  } catch (const StatesLost& error) {
+  } catch (const RanksError& error) {
+    return failed(kExitError, error.what());
+  } catch (const RecordLost& error) {
     return failed(kExitError, error.what() + std::string("; --resume goes on from the last checkpoint"));
   } catch (const c10::Error& error) {
     return failed(kExitError, error.what_without_backtrace());
   } catch (const std::exception& error) {
     return failed(kExitError, std::string("stopped by an error of the host: ") + error.what());
   }
+}
+
+// A launcher that starts the ranks again, after one of them died, gives them the same command line: they go
+// on from the checkpoint that this run has left, if there is one. That of an earlier run is set aside at the
+// first start, so that it is not taken for this run's.
+std::string resumed_after_restart(const std::string& out, const Launch& launch) {
+  const std::filesystem::path checkpoint = std::filesystem::path(out) / kCheckpointName;
+  std::error_code none;
+  if (!launch.store_is_there || !std::filesystem::exists(checkpoint, none)) return "";
+  if (launch.restart > 0) return out;
+  if (launch.rank == 0) std::filesystem::rename(checkpoint, checkpoint.string() + ".of-an-earlier-run", none);
+  return "";
 }
 
 // A run that did not begin leaves what an earlier one reported.
@@ -52,8 +68,12 @@ void report(const Config& config, const RunHistory& history, RatesFrom rates, Ru
 
 }  // namespace
 
-Results train(const Config& config, const TrainOptions& options) {
-  RunLog log(config.run.log_level, options.quiet);
+Results train(const Config& configured, const TrainOptions& given) {
+  Config config = configured;
+  TrainOptions options = given;
+  if (options.resume.empty()) options.resume = resumed_after_restart(config.run.out, options.launch);
+  if (options.launch.rank > 0) config.run.out += "/rank-" + std::to_string(options.launch.rank);
+  RunLog log(config.run.log_level, options.quiet || options.launch.rank > 0);
   RunHistory history;
   RatesFrom rates = RatesFrom::kNoCard;
   Results results = ran(config, options, &log, &history, &rates);

@@ -4,13 +4,15 @@
 // stays are the files in `run.out`: losses.txt (a step a line: number, loss and gradient norm as hexadecimal
 // floats), plan_schedule.toml (the plans that were really used, as a schedule that another run can follow)
 // train.log, the report (report.txt, .json, .svg) and, when the run ended early or as configured,
-// checkpoint.safetensors. Errors: `Results::exit_code` and `verdict`.
+// checkpoint.safetensors. Of several ranks the first one writes these, and the others theirs in
+// `run.out`/rank-N, but no checkpoint. Errors: `Results::exit_code` and `verdict`.
 #pragma once
 #include <atomic>
 #include <string>
 
 #include "trainer/app/results.h"
 #include "trainer/config/config.h"
+#include "trainer/ranks/launch.h"
 
 namespace spillway::trainer {
 
@@ -18,6 +20,7 @@ struct TrainOptions {
   std::string resume;                       // the folder of a checkpoint, "" for a fresh run
   const std::atomic<bool>* stop = nullptr;  // set by SIGINT: end after the step
   bool quiet = false;                       // nothing on the console
+  Launch launch{};                          // with which other processes
 };
 
 Results train(const Config& config, const TrainOptions& options);

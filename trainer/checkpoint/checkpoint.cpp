@@ -16,13 +16,26 @@ std::string state_name(const StateTensor& state, const std::string& parameter) {
   return "optimizer." + state.name + "." + parameter;
 }
 
+void copy_to(std::span<std::byte> bytes, const at::Tensor& tensor) {
+  const at::Tensor host = tensor.cpu().contiguous();
+  std::memcpy(bytes.data(), host.const_data_ptr(), bytes.size());
+}
+
 // A state as an item that is fetched, from wherever it lies, when it is written.
 safetensors::Item state_item(Optimizer& optimizer, size_t index, size_t which, const std::string& parameter) {
   const StateTensor& state = optimizer.state_shapes(index)[which];
   return {state_name(state, parameter), name_of(type_of(state)), state.sizes,
           [&optimizer, index, which](std::span<std::byte> bytes) {
-            const at::Tensor host = optimizer.state(index, which).cpu().contiguous();
-            std::memcpy(bytes.data(), host.const_data_ptr(), bytes.size());
+            copy_to(bytes, optimizer.state(index, which));
+          }};
+}
+
+// The same, of what holds a parameter.
+safetensors::Item parameter_item(Parameters& parameters, size_t index, size_t which) {
+  const Parameters::Stored stored = parameters.stored(index)[which];
+  return {"model." + parameters.name(index) + stored.ending, name_of(stored.type), stored.sizes,
+          [&parameters, index, which](std::span<std::byte> bytes) {
+            copy_to(bytes, parameters.read_stored(index, which));
           }};
 }
 
@@ -31,8 +44,8 @@ std::vector<safetensors::Item> state_of(TrainingStep& program) {
   std::vector<safetensors::Item> items;
   Parameters& parameters = program.parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
-    for (const auto& [ending, tensor] : parameters.stored(i))
-      items.push_back(item_of("model." + parameters.name(i) + ending, tensor));
+    for (size_t k = 0; k < parameters.stored(i).size(); ++k)
+      items.push_back(parameter_item(parameters, i, k));
     Optimizer& optimizer = program.optimizer();
     for (size_t k = 0; k < optimizer.state_shapes(i).size(); ++k)
       items.push_back(state_item(optimizer, i, k, parameters.name(i)));
@@ -108,8 +121,10 @@ void restore_state(const safetensors::File& file, TrainingStep* program) {
   Parameters& parameters = program->parameters();
   Optimizer& optimizer = program->optimizer();
   for (size_t i = 0; i < parameters.size(); ++i) {
-    for (const auto& [ending, tensor] : parameters.stored(i))
-      tensor.copy_(view_of(file.tensors().at("model." + parameters.name(i) + ending), tensor.scalar_type()));
+    const std::vector<Parameters::Stored> stored = parameters.stored(i);
+    for (size_t k = 0; k < stored.size(); ++k)
+      parameters.write_stored(
+          i, k, view_of(file.tensors().at("model." + parameters.name(i) + stored[k].ending), stored[k].type));
     std::vector<at::Tensor> states;
     for (const StateTensor& state : optimizer.state_shapes(i))
       states.push_back(view_of(file.tensors().at(state_name(state, parameters.name(i))), type_of(state)));

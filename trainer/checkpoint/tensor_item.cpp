@@ -24,9 +24,10 @@ const char* name_of(at::ScalarType type) {
   }
 }
 
-safetensors::Item item_of(std::string name, const at::Tensor& tensor, at::ScalarType type) {
-  return {std::move(name), name_of(type), tensor.sizes().vec(), [tensor, type](std::span<std::byte> bytes) {
-            const at::Tensor host = tensor.detach().cpu().to(type).contiguous();
+safetensors::Item item_of(std::string name, const at::Tensor& tensor) {
+  return {std::move(name), name_of(tensor.scalar_type()), tensor.sizes().vec(),
+          [tensor](std::span<std::byte> bytes) {
+            const at::Tensor host = tensor.detach().cpu().contiguous();
             std::memcpy(bytes.data(), host.const_data_ptr(), bytes.size());
           }};
 }

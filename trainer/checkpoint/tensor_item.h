@@ -11,10 +11,7 @@ namespace spillway::trainer {
 // As the format names it, such as "F32"; nullptr for a type that is never saved.
 const char* name_of(at::ScalarType type);
 
-// The item shares the tensor; it is copied to the host, and converted, when it is written.
-safetensors::Item item_of(std::string name, const at::Tensor& tensor, at::ScalarType type);
-inline safetensors::Item item_of(std::string name, const at::Tensor& tensor) {
-  return item_of(std::move(name), tensor, tensor.scalar_type());
-}
+// The item shares the tensor; it is copied to the host when it is written.
+safetensors::Item item_of(std::string name, const at::Tensor& tensor);
 
 }  // namespace spillway::trainer

@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "trainer/data/examples.h"
-#include "trainer/plan/peers.h"
+#include "trainer/plan/devices/peers.h"
 #include "trainer/plan/toml/plan_toml.h"
 #include "trainer/pretrained/hugging_face_config.h"
 
@@ -148,6 +148,7 @@ class ConfigReader {
     table.boolean("deterministic", &run.deterministic);
     table.integer("checkpoint_every", &run.checkpoint_every, 0);
     choice(table, "log_level", &run.log_level, {"debug", "info", "warning", "error"});
+    table.integer("ranks_timeout", &run.ranks_timeout, 1, 1 << 30);
     table.boolean("log_json", &run.log_json);
     table.boolean("tensorboard", &run.tensorboard);
     table.text("nvme", &run.nvme);

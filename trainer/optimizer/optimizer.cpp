@@ -86,6 +86,7 @@ void Optimizer::measure_norm(double loss_scale) {
 
 void Optimizer::prepare(uint64_t step, double loss_scale) {
   const at::NoGradGuard no_grad;
+  finish_update();
   prepare_scratch();
   parameters_.reserve();
   measure_norm(loss_scale);
@@ -96,17 +97,26 @@ void Optimizer::prepare(uint64_t step, double loss_scale) {
     parameters_.walk(Parameters::Walk::kReadBoth, [&](size_t i) { rule_->prepare(update_, updated(i)); });
 }
 
-bool Optimizer::commit() {
+bool Optimizer::commit(Later later) {
   if (train_.numerics.precision == Precision::kFp16Mixed && !std::isfinite(norm_)) return false;
   const at::NoGradGuard no_grad;
   scale_ = update_.scale;
   rule_->begin(update_);
   tiles_.begin();
-  parameters_.walk(Parameters::Walk::kUpdate, [this](size_t i) { update(i); });
+  ++updates_;
+  const auto visit = [this](size_t i) { update(i); };
+  if (later) {
+    parameters_.update_later({.visit = visit, .within = std::move(later), .end = [this] { end_update(); }});
+  } else {
+    parameters_.walk(Parameters::Walk::kUpdate, visit);
+    end_update();
+  }
+  return true;
+}
+
+void Optimizer::end_update() {
   tiles_.end();
   for (size_t i = 0; i < states_.size(); ++i) rule_->finish(updated(i));
-  ++updates_;
-  return true;
 }
 
 void Optimizer::update(size_t index) {
@@ -172,28 +182,33 @@ std::vector<std::string> Optimizer::remarks() const {
 }
 
 void Optimizer::move_to(Place place, const Homes& homes) {
+  finish_update();
   tiles_.settle();
   states_.move_to(place, homes);
   prepare_scratch();
 }
 
 void Optimizer::relocate(size_t first, size_t count, at::Device device) {
+  finish_update();
   tiles_.settle();
   states_.relocate(first, count, device);
 }
 
 std::vector<at::Tensor> Optimizer::states(size_t index) {
+  finish_update();
   tiles_.settle();
   return states_.read(index);
 }
 
 at::Tensor Optimizer::state(size_t index, size_t which) {
+  finish_update();
   tiles_.settle();
   return states_.read(index, which);
 }
 
 void Optimizer::set_states(size_t index, const std::vector<at::Tensor>& values) {
   const at::NoGradGuard no_grad;
+  finish_update();
   tiles_.settle();
   states_.write(index, values);
 }
@@ -205,9 +220,9 @@ at::Tensor Optimizer::numbers(size_t index) const {
 
 at::Tensor Optimizer::weights(size_t index) {
   if (train_.numerics.has_master_weights()) return state(index, 0);
-  const auto stored = parameters_.stored(index);
-  if (parameters_.int8(index) == nullptr) return stored[0].second;
-  return numbers_of({stored[0].second.cpu(), stored[1].second.cpu()}, at::kFloat);
+  const at::Tensor stored = parameters_.read_stored(index, 0);
+  if (parameters_.int8(index) == nullptr) return stored;
+  return numbers_of({stored, parameters_.read_stored(index, 1)}, at::kFloat);
 }
 
 }  // namespace spillway::trainer

@@ -2,19 +2,21 @@
 //
 // `prepare` reads and may allocate; it has no effect on the training and can be repeated. `commit` writes and
 // allocates no device memory: it works in place, in tiles, and uses the gradients (which the step no longer
-// needs) as scratch. Parameters come to their device one layer after the other (Parameters::walk), and the
-// states that are elsewhere pass through it in tiles beside them (tiles/tile_stream.h). The tiles
-// are the same wherever the states lie, so that every place gives the same bits. In mixed precision the
-// master weights are a state like the moments: they are updated in 32 bits, and rounded into the weights that
-// the model computes with. Weights without a master are rounded stochastically, from random bits of (seed,
-// update, parameter, tile); of a matrix in 8 bits a tile is whole rows.
+// needs) as scratch. Where layers are updated later, what was prepared stays until they are: everything here
+// that reads or moves parameters or states has that update finished first. Parameters come to their device
+// one layer after the other (Parameters::walk), and the states that are elsewhere pass through it in tiles
+// beside them (tiles/tile_stream.h). The tiles are the same wherever the states lie, so that every place
+// gives the same bits. In mixed precision the master weights are a state like the moments: they are updated
+// in 32 bits, and rounded into the weights that the model computes with. Weights without a master are rounded
+// stochastically, from random bits of (seed, update, parameter, tile); of a matrix in 8 bits a tile is whole
+// rows.
 //
 // The order is that of Micikevicius et al., "Mixed Precision Training" (2018): accumulate, check for an
 // overflow, unscale, clip by the global norm, update.
 //
 // Thread-safety: one thread. Ownership: owns states, tiles and scratch; borrows the parameters. Errors:
 // LibTorch's exceptions, from the constructor, `prepare`, `move_to`, `relocate` and `set_states`; after one
-// of them every state is in one place or the other, whole. StatesLost where a disk does not give states back:
+// of them every state is in one place or the other, whole. RecordLost where a disk does not give states back:
 // from `commit` it leaves weights of which some were updated, and there is nothing to go on with but a
 // checkpoint.
 #pragma once
@@ -39,8 +41,12 @@ class Optimizer {
   // Measures the gradients' norm, for the update of `step`, from 0. `loss_scale`: what the loss was
   // multiplied by.
   void prepare(uint64_t step, double loss_scale = 1);
-  // False after an overflow: nothing was updated.
-  bool commit();
+  // False after an overflow: nothing was updated. With `later` layers are updated before their next use, each
+  // within it (Parameters::update_later); the numbers of the update are fixed now.
+  using Later = std::function<void(const std::function<void()>& layer)>;
+  bool commit(Later later = nullptr);
+  // Of layers that wait for the last commit's update.
+  void finish_update() { parameters_.finish_update(); }
   double gradient_norm() const { return norm_; }  // without the loss scale; not finite after an overflow
   uint64_t updates() const { return updates_; }   // that were made
   void set_updates(uint64_t updates) { updates_ = updates; }
@@ -56,8 +62,8 @@ class Optimizer {
   std::vector<at::Tensor> states(size_t index);
   at::Tensor state(size_t index, size_t which);
   void set_states(size_t index, const std::vector<at::Tensor>& values);
-  // The weights in the most digits that there are: the master, or else the parameter; of 8 bits as floats on
-  // the host.
+  // The weights in the most digits that there are: the master where it lies, or else the parameter on the
+  // host; of 8 bits as floats.
   at::Tensor weights(size_t index);
 
  private:
@@ -87,6 +93,7 @@ class Optimizer {
   Updated updated(size_t index) const;
   at::Tensor numbers(size_t index) const;  // that the model computes with
   void update(size_t index);
+  void end_update();
   void update_tile(const TileKey& key, const Here& here);
   at::Tensor in_floats(Scratch& scratch, const char* name, const at::Tensor& tile) const;
   at::Tensor read(const Here& here, int64_t length, Scratch& scratch);

@@ -1,7 +1,6 @@
 #include "trainer/plan/device_map.h"
 
 #include <algorithm>
-#include <functional>
 #include <iterator>
 #include <utility>
 #include <vector>
@@ -56,7 +55,7 @@ std::vector<double> needs_of(const Shape& shape, const Plan& plan, const Machine
 // or, of equal largest ones, the next.
 class Balance {
  public:
-  Balance(std::vector<Runs> stacks, std::function<std::vector<double>(const DeviceMap&)> needs)
+  Balance(std::vector<Runs> stacks, DeviceNeeds needs)
       : stacks_(std::move(stacks)), needs_of_(std::move(needs)), needs_(sorted_needs(stacks_)) {}
 
   void settle(uint32_t by) {
@@ -96,7 +95,7 @@ class Balance {
   }
 
   std::vector<Runs> stacks_;
-  const std::function<std::vector<double>(const DeviceMap&)> needs_of_;
+  const DeviceNeeds needs_of_;
   std::vector<double> needs_;  // the largest first
 };
 
@@ -142,12 +141,15 @@ DeviceMap device_map_even(const Architecture& model, uint32_t devices) {
 }
 
 DeviceMap device_map_balanced(const Shape& shape, const Plan& plan, const Machine& machine, DeviceSpread by) {
-  const auto needs = [&](const DeviceMap& map) {
+  return device_map_balanced(shape.model, machine.devices, [&](const DeviceMap& map) {
     Plan placed = plan;
     placed.placement = map;
     return needs_of(shape, placed, machine, by);
-  };
-  Balance balance(even_stacks(shape.model, machine.devices), needs);
+  });
+}
+
+DeviceMap device_map_balanced(const Architecture& model, uint32_t devices, const DeviceNeeds& needs) {
+  Balance balance(even_stacks(model, devices), needs);
   for (const uint32_t layers : {8u, 4u, 2u, 1u}) balance.settle(layers);
   return balance.map();
 }

@@ -8,9 +8,11 @@
 // Thread-safety: pure functions. Errors: none; false where nothing is better than what there is.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "trainer/plan/estimate.h"
 
@@ -35,6 +37,10 @@ DeviceMap device_map_even(const Architecture& model, uint32_t devices);
 // Of the plan's other choices. Begins with the even map and moves the ends of the runs as long as it helps.
 DeviceMap device_map_balanced(const Shape& shape, const Plan& plan, const Machine& machine,
                               DeviceSpread by = DeviceSpread::kBalanced);
+
+// The same by other needs, of each device under a map.
+using DeviceNeeds = std::function<std::vector<double>(const DeviceMap&)>;
+DeviceMap device_map_balanced(const Architecture& model, uint32_t devices, const DeviceNeeds& needs);
 
 // REQUIRES: not kGiven.
 DeviceMap device_map(DeviceSpread spread, const Shape& shape, const Plan& plan, const Machine& machine);

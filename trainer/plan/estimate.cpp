@@ -12,10 +12,27 @@
 #include "trainer/plan/tapes/dry_runs.h"
 
 namespace spillway::trainer {
+namespace {
+
+// What the optimizer keeps of a parameter.
+struct KeptStates {
+  uint64_t bytes = 0, tensors = 0;
+};
+
+KeptStates kept_states(const Numerics& numerics, const Parameter& parameter) {
+  KeptStates kept;
+  for (const StateTensor& state : optimizer_state(numerics, parameter.sizes))
+    kept.bytes += state.bytes(), ++kept.tensors;
+  return kept;
+}
+
+}  // namespace
 
 struct Estimator::Common {
   Common(const Shape& of, const Machine& on)
-      : shape(of), machine(with_a_device(on)), table(parameter_table(of.model)) {}
+      : shape(of), machine(with_a_device(on)), table(parameter_table(of.model)) {
+    for (const Parameter& parameter : table) states.push_back(kept_states(of.numerics, parameter));
+  }
 
   static Machine with_a_device(Machine machine) {
     machine.devices = std::max(1u, machine.devices);
@@ -25,6 +42,7 @@ struct Estimator::Common {
   const Shape shape;
   const Machine machine;
   const std::vector<Parameter> table;
+  std::vector<KeptStates> states;  // of the table's parameters: the same for every plan
   DryRuns runs{machine};
 };
 
@@ -39,7 +57,8 @@ class Estimator::Counter {
         devices_(machine_.devices),
         micro_batch_(std::clamp(plan.micro_batch, 1u, std::max(1u, shape_.batch))),
         table_(common.table),
-        streams_(shape_, plan, devices_, table_) {
+        kept_(common.states),
+        streams_(shape_, plan, devices_, table_, machine_.nvme_least_bytes) {
     out_.device_peak_bytes.resize(devices_);
     out_.evaluation_peak_bytes.resize(devices_);
   }
@@ -89,14 +108,14 @@ class Estimator::Counter {
     const Numerics& numerics = shape_.numerics;
     std::vector<uint64_t> elements(devices_), stored(devices_), states(devices_);
     std::vector<std::vector<std::vector<int64_t>>> sizes(devices_);
-    for (const Parameter& parameter : table_) {
+    for (size_t i = 0; i < table_.size(); ++i) {
+      const Parameter& parameter = table_[i];
       const uint32_t device = device_of(parameter.layer);
       const bool streams = parameter.layer >= 0;
       if (!streams || !is_away(plan_.gradients, device)) elements[device] += parameter.elements();
       if (!streams || !is_away(plan_.parameters, device)) stored[device] += stored_bytes(numerics, parameter);
       sizes[device].push_back(parameter.sizes);
-      for (const StateTensor& state : optimizer_state(numerics, parameter.sizes))
-        states[device] += state.bytes();
+      states[device] += kept_[i].bytes;
     }
     for (uint32_t device = 0; device < devices_; ++device) {
       add("parameters", device, stored[device]);
@@ -107,33 +126,36 @@ class Estimator::Counter {
       if (!elsewhere) add("optimizer state", device, states[device]);
       add("room to update in", device, update_scratch_bytes(numerics, sizes[device], elsewhere));
     }
-    count_away("parameters", plan_.parameters,
-               [this](uint32_t device) { return streams_.away()[device].weights; });
-    count_away("gradients", plan_.gradients,
-               [this](uint32_t device) { return streams_.away()[device].gradients; });
-    if (plan_.optimizer == Place::kNvme)
-      count_nvme();
-    else
-      count_away("optimizer state", plan_.optimizer, [&](uint32_t device) { return states[device]; });
+    add_on_host("parameters", streams_.on_host().weights);
+    add_on_host("gradients", streams_.on_host().gradients);
+    add_on_host("buffers for parameters", streams_.buffers().weights);
+    add_on_host("buffers for gradients", streams_.buffers().gradients);
+    add_on_nvme("parameters", streams_.on_nvme().weights);
+    add_on_nvme("gradients", streams_.on_nvme().gradients);
+    for (uint32_t device = 0; device < devices_; ++device) {
+      add_on_peer("parameters", device, peer_of(device), streams_.on_peers()[device].weights);
+      add_on_peer("gradients", device, peer_of(device), streams_.on_peers()[device].gradients);
+    }
+    count_states(states);
+  }
+
+  void count_states(const std::vector<uint64_t>& states) {
+    if (plan_.optimizer == Place::kNvme) return count_nvme();
+    uint64_t on_host = 0;
+    for (uint32_t device = 0; device < devices_; ++device) {
+      if (!is_away(plan_.optimizer, device)) continue;
+      if (plan_.optimizer == Place::kPeer)
+        add_on_peer("optimizer state", device, peer_of(device), states[device]);
+      else
+        on_host += states[device];
+    }
+    add_on_host("optimizer state", on_host);
   }
 
   // A peer that is missing is as none.
   uint32_t peer_of(uint32_t device) const { return std::min(plan_.peer_of(device), devices_ - 1); }
   bool is_away(Place place, uint32_t device) const {
     return plan_.is_away(place, device) && (place != Place::kPeer || peer_of(device) != device);
-  }
-
-  template <typename BytesOf>
-  void count_away(const char* name, Place place, const BytesOf& bytes_of) {
-    uint64_t on_host = 0;
-    for (uint32_t device = 0; device < devices_; ++device) {
-      if (!is_away(place, device)) continue;
-      if (place == Place::kPeer)
-        add_on_peer(name, device, peer_of(device), bytes_of(device));
-      else
-        on_host += bytes_of(device);
-    }
-    add_on_host(name, on_host);
   }
 
   // As long as the plan lasts.
@@ -147,14 +169,20 @@ class Estimator::Counter {
     out_.items.push_back({std::move(name), 0, true, bytes});
   }
 
+  void add_on_nvme(std::string name, uint64_t bytes) {
+    if (bytes == 0) return;
+    out_.nvme_bytes += bytes;
+    out_.items.push_back({std::move(name), 0, false, bytes, true});
+  }
+
   void count_nvme() {
     std::vector<std::vector<int64_t>> sizes;
     for (const Parameter& parameter : table_) sizes.push_back(parameter.sizes);
     const NvmeShare share = nvme_share(shape_.numerics, sizes, machine_.nvme_least_bytes);
     add_on_host("optimizer state", share.host_bytes);
     add_on_host("buffers of the disk", share.buffer_bytes);
-    out_.nvme_bytes = share.file_bytes;
-    if (share.file_bytes > 0) out_.items.push_back({"optimizer state", 0, false, share.file_bytes, true});
+    add_on_nvme("optimizer state", share.file_bytes);
+    states_on_nvme_ = share.file_bytes;
   }
 
   // What micro-batches hold that are under way beside one at its peak. They are a piece of the forward, or of
@@ -197,14 +225,24 @@ class Estimator::Counter {
     add_time(step.time(), whole, share);
     if (left > 0) add_time(runs_.of(pass(left, true)).time(), 1, share);
     count_optimizer();
-    const LayerStreams::Copies passes = streams_.of_passes(whole + (left > 0 ? 1 : 0)),
-                               update = streams_.of_update();
-    out_.time.streamed = passes.seconds(machine_);
-    out_.time.streams_over_peers = passes.over_peers(machine_) > passes.over_host(machine_);
-    const double of_peers = update.over_peers(machine_);
-    out_.time.peer_link += of_peers;
-    out_.time.host_link += update.seconds(machine_) - of_peers;
+    count_streams(whole + (left > 0 ? 1 : 0));
     out_.step_us = static_cast<uint64_t>(1e6 * out_.time.seconds());
+  }
+
+  // A disk runs beside the link and what is computed, in the passes and in the update.
+  void count_streams(uint32_t micro_batches) {
+    const LayerStreams::Copies passes = streams_.of_passes(micro_batches), update = streams_.of_update();
+    StepTime& time = out_.time;
+    time.streamed = passes.seconds(machine_);
+    time.streams_over_peers = passes.over_peers(machine_) > passes.over_host(machine_);
+    const double of_peers = update.over_peers(machine_);
+    time.peer_link += of_peers, time.host_link += update.seconds(machine_) - of_peers;
+    const double bytes = double(states_on_nvme_);
+    const double states =
+        bytes / machine_.nvme_read_bytes_per_second + bytes / machine_.nvme_write_bytes_per_second;
+    time.nvme =
+        std::max(0.0, passes.disk_seconds(machine_) - std::max(time.passes(), time.streamed)) +
+        std::max(0.0, states + update.disk_seconds(machine_) - update_seconds_ - update.seconds(machine_));
   }
 
   void add_time(const StepTime& part, double times, double share) {
@@ -224,34 +262,29 @@ class Estimator::Counter {
     const Numerics& numerics = shape_.numerics;
     const double kernels =
         numerics.optimizer == OptimizerKind::kAdamW8bit && !numerics.rounds_stochastically() ? 3 : 10;
-    double link = 0, peers = 0,
-           queue = 0;  // a direction of either; the host, which queues kernels and copies
-    for (const Parameter& parameter : table_) {
+    // A direction of the link to where they are; the host, which queues kernels and copies.
+    double link = 0, queue = 0;
+    const bool on_peers = plan_.optimizer == Place::kPeer;
+    const double rate = on_peers ? machine_.peer_bytes_per_second : machine_.host_bytes_per_second;
+    for (size_t i = 0; i < table_.size(); ++i) {
+      const Parameter& parameter = table_[i];
       const bool elsewhere = is_away(plan_.optimizer, device_of(parameter.layer));
       const double elements = double(parameter.elements());
       const double tiles = std::ceil(elements / double(tile_elements(numerics, parameter.sizes, elsewhere)));
-      double states = 0, copies = 0;
-      for (const StateTensor& state : optimizer_state(numerics, parameter.sizes))
-        states += double(state.bytes()), copies += 2;
+      const auto states = double(kept_[i].bytes), copies = 2 * double(kept_[i].tensors);
       const double bytes =
           2 * (double(stored_bytes(numerics, parameter)) + 2 * elements * numerics.gradient_bytes() + states);
       out_.time.optimizer +=
           std::max(bytes / machine_.memory_bytes_per_second, tiles * kernels * machine_.launch_seconds);
       if (!elsewhere) continue;
-      if (plan_.optimizer == Place::kPeer)
-        peers += states / machine_.peer_bytes_per_second;
-      else
-        link += states / machine_.host_bytes_per_second;
+      link += states / rate;
       queue += tiles * (kernels + copies) * machine_.launch_seconds;
     }
+    update_seconds_ = out_.time.optimizer;
     if (queue == 0) return;
-    const bool over_peers = peers > 0;
-    link = std::max(over_peers ? peers : link, queue);
-    const double bytes = double(out_.nvme_bytes);
-    const double disk =
-        bytes / machine_.nvme_read_bytes_per_second + bytes / machine_.nvme_write_bytes_per_second;
-    (over_peers ? out_.time.peer_link : out_.time.host_link) += std::max(0.0, link - out_.time.optimizer);
-    out_.time.nvme = std::max(0.0, disk - std::max(link, out_.time.optimizer));
+    link = std::max(link, queue);
+    (on_peers ? out_.time.peer_link : out_.time.host_link) += std::max(0.0, link - out_.time.optimizer);
+    update_seconds_ = std::max(link, out_.time.optimizer);
   }
 
   DryRuns& runs_;
@@ -261,7 +294,10 @@ class Estimator::Counter {
   const Machine& machine_;
   const uint32_t devices_, micro_batch_;
   const std::vector<Parameter>& table_;
+  const std::vector<KeptStates>& kept_;
   const LayerStreams streams_;
+  uint64_t states_on_nvme_ = 0;  // bytes of what the optimizer keeps
+  double update_seconds_ = 0;    // of the update, without the disk and without layers' copies
   Estimate out_;
 };
 

@@ -11,9 +11,9 @@
 // computes half. Copies of layers' inputs between devices wait for what computes: their times are added. The
 // optimizer's states pass the link while tiles are updated, one direction beside the other, and a disk while
 // they pass the link: of each the time is added that the one before does not hide. Of layers whose weights or
-// gradients live on the host, or on a peer, a pass takes as long as it, or their copies, would. Copies of
-// activations run beside it: what it waits for them is added. The link has its rate in both directions at
-// once.
+// gradients live on the host, on a peer or on a disk a pass takes as long as it, or their copies, or their
+// reads and writes, would. Copies of activations run beside it: what it waits for them is added. The link has
+// its rate in both directions at once.
 //
 // With several micro-batches under way devices compute at the same time. The first micro-batch passes through
 // all of them; each further one comes after the slowest device's share of one, or after the way through all
@@ -61,7 +61,7 @@ struct Machine {
   double launch_seconds = 5e-6;            // of the host, from one kernel to the next
   // Of an NVMe disk. Four drives of PCIe 4.0 read 10 and write 5 GB/s by the figures of DeepNVMe.
   double nvme_read_bytes_per_second = 2.5e9, nvme_write_bytes_per_second = 1.25e9;
-  uint64_t nvme_least_bytes = kLeastOnNvme;  // of a parameter's states that go there
+  uint64_t nvme_least_bytes = kLeastOnNvme;  // of what goes there: a parameter's states, a layer's weights
   uint64_t device_bytes = 0;                 // that the run may use of each device; 0: any number
   uint64_t host_bytes = 0;                   // and of the host
   std::vector<uint64_t>

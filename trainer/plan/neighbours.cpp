@@ -5,8 +5,8 @@
 
 #include "trainer/plan/choices.h"
 #include "trainer/plan/device_map.h"
+#include "trainer/plan/devices/peers.h"
 #include "trainer/plan/estimate.h"
-#include "trainer/plan/peers.h"
 #include "trainer/plan/plan.h"
 
 namespace spillway::trainer {
@@ -58,6 +58,11 @@ bool to_host(Place* place) {
   return std::exchange(*place, Place::kHost) < Place::kHost;
 }
 
+// From the host it would free nothing of a device.
+bool to_nvme(Place* place) {
+  return std::exchange(*place, Place::kNvme) < Place::kHost;
+}
+
 bool to_peer(Place Plan::* place, Plan* plan, const Shape& shape, const Machine& machine, uint32_t device) {
   if (plan->*place > Place::kPeer || plan->is_away(plan->*place, device)) return false;
   plan->*place = Place::kPeer;
@@ -98,7 +103,13 @@ bool goes_to_peer(MoveKind kind) {
 bool only_adds(MoveKind kind) {
   return kind == MoveKind::kRecomputeSegments || kind == MoveKind::kChunkHead ||
          kind == MoveKind::kParametersToHost || kind == MoveKind::kGradientsToHost ||
+         kind == MoveKind::kParametersToNvme || kind == MoveKind::kGradientsToNvme ||
          kind == MoveKind::kOffloadActivations || kind == MoveKind::kShortenPipeline || goes_to_peer(kind);
+}
+
+bool goes_to_nvme(MoveKind kind) {
+  return kind == MoveKind::kOptimizerToNvme || kind == MoveKind::kParametersToNvme ||
+         kind == MoveKind::kGradientsToNvme;
 }
 
 bool frees(const Estimate& now, const Estimate& then) {
@@ -135,9 +146,12 @@ bool apply(MoveKind kind, Plan* plan, const Shape& shape, const Machine& machine
       return machine.host_is_apart && to_host(&plan->parameters);
     case MoveKind::kGradientsToHost:
       return machine.host_is_apart && to_host(&plan->gradients);
-    // From the host it would free nothing of a device.
     case MoveKind::kOptimizerToNvme:
-      return std::exchange(plan->optimizer, Place::kNvme) < Place::kHost;
+      return to_nvme(&plan->optimizer);
+    case MoveKind::kParametersToNvme:
+      return machine.host_is_apart && to_nvme(&plan->parameters);
+    case MoveKind::kGradientsToNvme:
+      return machine.host_is_apart && to_nvme(&plan->gradients);
     case MoveKind::kShiftLayers:
       return shift_layers(plan, shape, machine, device);
     case MoveKind::kShortenPipeline:
@@ -195,6 +209,10 @@ const char* name_of(MoveKind kind) {
       return "gradients_to_host";
     case MoveKind::kOptimizerToNvme:
       return "optimizer_to_nvme";
+    case MoveKind::kParametersToNvme:
+      return "parameters_to_nvme";
+    case MoveKind::kGradientsToNvme:
+      return "gradients_to_nvme";
     case MoveKind::kShiftLayers:
       return "shift_layers";
     case MoveKind::kShortenPipeline:
@@ -238,7 +256,7 @@ std::vector<Move> neighbours(const Plan& plan, const Shape& shape, const Machine
     // A peer gets what this device loses: that of another one would not help.
     if (goes_to_peer(kind) && move.bytes_freed + move.evaluation_bytes_freed == 0) continue;
     // Where all that would go there stays on the host, the move is that to the host.
-    if (kind == MoveKind::kOptimizerToNvme && then.nvme_bytes == 0) continue;
+    if (goes_to_nvme(kind) && then.nvme_bytes == now.nvme_bytes) continue;
     move.cost_us = redo_us(move, from, shape, now) + less(then.step_us, now.step_us);
     moves.push_back(std::move(move));
   }

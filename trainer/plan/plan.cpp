@@ -106,6 +106,7 @@ std::string to_string(const Plan& plan) {
   if (plan.gradients != Place::kDevice) text += std::string(" gradients=") + name_of(plan.gradients);
   if (!plan.offload.empty()) text += " offload=" + runs_of(plan.offload);
   if (plan.pipeline != 1) text += " pipeline=" + std::to_string(plan.pipeline);
+  if (plan.just_in_time) text += " update=just_in_time";
   if (plan.offload_to != Place::kHost) text += std::string(" offload_to=") + name_of(plan.offload_to);
   for (const auto& [device, peer] : plan.peers)
     text += " peer" + std::to_string(device) + "=" + std::to_string(peer);
@@ -136,7 +137,8 @@ std::string to_toml(const Plan& plan) {
          "\nrecompute_segment = " + std::to_string(plan.recompute_segment) +
          "\nhead_chunks = " + std::to_string(plan.head_chunks) + place("parameters", plan.parameters) +
          place("gradients", plan.gradients) + "\noffload = " + list_of(plan.offload) +
-         "\npipeline = " + std::to_string(plan.pipeline) + place("offload_to", plan.offload_to) +
+         "\npipeline = " + std::to_string(plan.pipeline) + "\nupdate = \"" +
+         (plan.just_in_time ? "just_in_time" : "at_commit") + "\"" + place("offload_to", plan.offload_to) +
          "\npeers = " + table_of(plan.peers) + "\n";
 }
 
@@ -170,6 +172,7 @@ Plan join(const Plan& a, const Plan& b) {
   both.parameters = std::max(a.parameters, b.parameters);
   both.gradients = std::max(a.gradients, b.gradients);
   both.pipeline = std::min(a.pipeline, b.pipeline);
+  both.just_in_time = a.just_in_time || b.just_in_time;
   for (const auto& [layer, device] : b.placement) {
     if (device == 0) continue;
     uint32_t& highest = both.placement[layer];

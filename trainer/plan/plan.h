@@ -49,14 +49,16 @@ struct Plan {
   // Of so many layers in a row that are computed again, on one device, only the first one's input is kept.
   uint32_t recompute_segment = 1;
   uint32_t head_chunks = 1;  // of the target tokens, one of which has logits at a time; at least 1
-  // The layers' weights, and what their gradients are summed in. On the host they are on their device only
-  // around their uses (trainer/plan/schedule.h).
+  // The layers' weights, and what their gradients are summed in. Where they are elsewhere they are on
+  // their device only around their uses (trainer/plan/schedule.h).
   Place parameters = Place::kDevice, gradients = Place::kDevice;
   // Layers of which the host has what they keep for the backward, until it comes to them. Of a segment the
   // first layer counts.
   std::set<uint32_t> offload{};
   // Micro-batches that are under way at a time, so that devices do not wait in turn; at least 1.
   uint32_t pipeline = 1;
+  // A layer's update comes right before its next forward, and not at the step's end.
+  bool just_in_time = false;
   // Where `offload` takes what layers keep: the host, or a peer.
   Place offload_to = Place::kHost;
   // Device → the device whose memory has what is on a peer; of a device that is not named it stays there.
@@ -96,16 +98,17 @@ std::string to_toml(const Plan& plan);
 // A TOML document whose keys are a plan's: micro_batch, evaluation_batch, recompute ("none", "all", the
 // number of first layers, or a list of layers), recompute_attention and recompute_mlp (the same),
 // recompute_segment, optimizer ("device", "peer", "host" or "nvme"), devices ("first", a list with one index
-// a layer, or a table of each device's layers), head_chunks, parameters and gradients ("device", "peer" or
-// "host"), offload (as recompute), pipeline, offload_to ("peer" or "host"), peers (a table of devices and the
-// peer of each).
+// a layer, or a table of each device's layers), head_chunks, parameters and gradients (as optimizer), offload
+// (as recompute), pipeline, update ("at_commit" or "just_in_time"), offload_to ("peer" or "host"), peers (a
+// table of devices and the peer of each).
 // `layers` bounds them. Keys that are absent keep the value that they have in `defaults`.
 std::optional<Plan> parse_plan(std::string_view toml, uint32_t layers, const Plan& defaults,
                                std::string* error);
 
 // The plan that every rank can follow when each proposes one: the smallest micro-batches, the unions of
 // recompute and offload, the slower place of each kind of state, for each layer and as each peer the highest
-// device, the most chunks, the fewest micro-batches under way. Commutative, associative and idempotent.
+// device, the most chunks, the fewest micro-batches under way, the later update. Commutative, associative and
+// idempotent.
 Plan join(const Plan& a, const Plan& b);
 
 // Equality of what this returns means sameness: a layer on device 0 is not named, nor a device that is its
@@ -128,6 +131,8 @@ enum class MoveKind : uint8_t {
   kParametersToHost,
   kGradientsToPeer,
   kGradientsToHost,
+  kParametersToNvme,
+  kGradientsToNvme,
   kShiftLayers,
   kShortenPipeline,
   kChunkHead,
@@ -139,8 +144,9 @@ inline constexpr MoveKind kMoveKinds[] = {
     MoveKind::kRecomputeSegments, MoveKind::kActivationsToPeer,  MoveKind::kOffloadActivations,
     MoveKind::kOptimizerToPeer,   MoveKind::kOptimizerToHost,    MoveKind::kOptimizerToNvme,
     MoveKind::kParametersToPeer,  MoveKind::kParametersToHost,   MoveKind::kGradientsToPeer,
-    MoveKind::kGradientsToHost,   MoveKind::kShiftLayers,        MoveKind::kShortenPipeline,
-    MoveKind::kChunkHead,         MoveKind::kSplitMicroBatch,    MoveKind::kSplitEvaluation};
+    MoveKind::kGradientsToHost,   MoveKind::kParametersToNvme,   MoveKind::kGradientsToNvme,
+    MoveKind::kShiftLayers,       MoveKind::kShortenPipeline,    MoveKind::kChunkHead,
+    MoveKind::kSplitMicroBatch,   MoveKind::kSplitEvaluation};
 const char* name_of(MoveKind kind);
 Guarantee guarantee_of(MoveKind kind);
 

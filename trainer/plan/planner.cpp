@@ -37,20 +37,24 @@ std::vector<Plan> micro_batches(const Plan& from, const Shape& shape, const Mach
 }
 
 // To the host goes first what crosses the link once a step, then once a micro-batch, then twice. A disk is
-// for states that the host has no room for.
+// for what the host has no room for, in the same order. Layers that pass the link are updated before their
+// next forward, beside which the update's copies pass.
 std::vector<Plan> host_places(const Plan& from, const Shape&, const Machine& machine) {
   constexpr Place Plan::* kOrder[] = {&Plan::optimizer, &Plan::gradients, &Plan::parameters};
   std::vector<Plan> plans{from};
   for (const auto place : kOrder) plans[0].*place = Place::kDevice;
+  plans[0].just_in_time = false;
   for (const auto place : kOrder) {
     plans.push_back(plans.back());
     plans.back().*place = Place::kHost;
+    plans.back().just_in_time = place != &Plan::optimizer;
   }
   if (machine.host_bytes == 0) return plans;
-  for (size_t i = 1; i <= std::size(kOrder); ++i) {
-    plans.push_back(plans[i]);
-    plans.back().optimizer = Place::kNvme;
-  }
+  for (size_t i = 1; i <= std::size(kOrder); ++i)
+    for (size_t on_disk = 0; on_disk < i; ++on_disk) {
+      plans.push_back(on_disk == 0 ? plans[i] : plans.back());
+      plans.back().*kOrder[on_disk] = Place::kNvme;
+    }
   return plans;
 }
 
@@ -125,6 +129,7 @@ std::vector<Plan> peer_places(const Plan& from, const Shape&, const Machine& mac
   plans.push_back(plan);
   for (const auto place : {&Plan::optimizer, &Plan::gradients, &Plan::parameters}) {
     plan.*place = Place::kPeer;
+    plan.just_in_time = place != &Plan::optimizer;
     plans.push_back(plan);
   }
   return plans;

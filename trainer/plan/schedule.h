@@ -17,6 +17,9 @@ namespace spillway::trainer {
 // Of weights two: one layer computes and the next one comes. Of gradients a third, so that one goes to the
 // host while another one comes from there.
 inline constexpr uint32_t kWeightSlots = 2, kGradientSlots = 3;
+// Buffers of the host for layers on a disk, of each kind and device: into two come the next layers from the
+// disk, one is between the device and the host, and one goes to the disk.
+inline constexpr uint32_t kLayerBuffers = 4;
 
 struct LayerUse {
   uint32_t layer = 0;

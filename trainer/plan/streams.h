@@ -1,5 +1,5 @@
-// What layers whose weights or gradients live on the host, or on a peer, need: slots on their devices, bytes
-// there, and copies over the link.
+// What layers whose weights or gradients live on the host, on a peer or on a disk need: slots on their
+// devices, bytes there, copies over the links, reads and writes.
 //
 // Thread-safety: pure. Ownership: borrows nothing. Errors: none. Units: bytes.
 #pragma once
@@ -15,45 +15,70 @@ namespace spillway::trainer {
 class LayerStreams {
  public:
   // A plan that names a device from `devices` on counts on the last one.
-  LayerStreams(const Shape& shape, const Plan& plan, uint32_t devices, const std::vector<Parameter>& table);
+  LayerStreams(const Shape& shape, const Plan& plan, uint32_t devices, const std::vector<Parameter>& table,
+               uint64_t nvme_least_bytes);
 
   struct Roles {
     uint64_t weights = 0, gradients = 0;
   };
   const std::vector<Roles>& slots() const { return slots_; }  // by device
-  // What layers of each device have on the host, or on its peer.
-  const std::vector<Roles>& away() const { return away_; }
+  // What layers of each device have on its peer; what all have on the host and on the disk.
+  const std::vector<Roles>& on_peers() const { return on_peers_; }
+  const Roles& on_host() const { return on_host_; }
+  const Roles& on_nvme() const { return on_nvme_; }
+  // Of the host, that layers pass through on their way to the disk and from there.
+  const Roles& buffers() const { return buffers_; }
 
   struct Copies {
     uint64_t in = 0, out = 0;            // bytes to the devices, and to the host
     uint64_t peer_in = 0, peer_out = 0;  // the same from and to peers
     uint64_t count = 0;                  // of all
+    uint64_t read = 0, written = 0;      // bytes of the disk
     double over_host(const Machine& machine) const {
       return double(std::max(in, out)) / machine.host_bytes_per_second;
     }
     double over_peers(const Machine& machine) const {
       return double(std::max(peer_in, peer_out)) / machine.peer_bytes_per_second;
     }
+    uint64_t& in_from(Place place) { return place == Place::kPeer ? peer_in : in; }
+    uint64_t& out_to(Place place) { return place == Place::kPeer ? peer_out : out; }
     double seconds(const Machine& machine) const {
       return over_host(machine) + over_peers(machine) + double(count) * machine.launch_seconds;
     }
+    double disk_seconds(const Machine& machine) const {
+      return double(read) / machine.nvme_read_bytes_per_second +
+             double(written) / machine.nvme_write_bytes_per_second;
+    }
   };
   Copies of_passes(uint32_t micro_batches) const;
-  // The norm of the gradients, and the update.
+  // The norm of the gradients, and the update. Where layers are updated before their next forward, without
+  // the copies that pass beside that: those are in `of_passes`.
   Copies of_update() const;
 
  private:
   void add_device(uint32_t micro_batches, uint32_t device, Copies* copies) const;
 
+  bool is_on_nvme(Place place, uint64_t bytes) const;
+  void add_home(Place place, uint32_t device, uint64_t bytes, uint64_t Roles::* role);
+  void count_buffers(const Plan& plan, uint32_t devices);
+  // Of the disk, when the layers come to the host in this order again and again.
+  uint64_t read_bytes(Place place, std::vector<uint32_t> fetched, uint64_t LayerBytes::* kind) const;
+  // The same for all layers in their order.
+  uint64_t read_of_all(Place place, uint64_t LayerBytes::* kind) const;
+
   struct Streamed {
     bool weights = false, gradients = false;
   };
-  const bool weights_on_peers_, gradients_on_peers_, prepares_;
+  const Place weights_at_, gradients_at_;
+  const bool prepares_;
+  const uint64_t nvme_least_bytes_;
+  const bool just_in_time_;
   std::vector<Streamed> streamed_;  // by device
   std::vector<LayerBytes> layers_;
   std::vector<std::vector<LayerUse>> uses_;  // of a micro-batch, by device
-  std::vector<uint32_t> count_;              // layers, by device
-  std::vector<Roles> slots_, away_;
+  std::vector<Roles> slots_, on_peers_;      // by device
+  Roles on_host_, on_nvme_, buffers_;
+  Roles copied_, count_;  // of all layers that are elsewhere: their bytes without rounding, their number
 };
 
 }  // namespace spillway::trainer

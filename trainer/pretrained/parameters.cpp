@@ -1,5 +1,7 @@
 #include "trainer/pretrained/parameters.h"
 
+#include <cstring>
+
 #include "trainer/checkpoint/tensor_item.h"
 #include "trainer/pretrained/save.h"
 #include "trainer/pretrained/weights.h"
@@ -35,12 +37,16 @@ std::vector<at::Tensor> parameters_of(const Shards& weights, const Model& model)
   return all;
 }
 
-bool save_parameters(const std::string& folder, const Model& model, at::TensorList values,
+bool save_parameters(const std::string& folder, const Model& model, const InitialValues::Value& value,
                      std::string* error) {
   std::vector<safetensors::Item> items;
-  items.reserve(values.size());
-  for (size_t i = 0; i < values.size(); ++i)
-    items.push_back(item_of(model.table()[i].name, values[i], at::kFloat));
+  items.reserve(model.table().size());
+  for (size_t i = 0; i < model.table().size(); ++i)
+    items.push_back({model.table()[i].name, name_of(at::kFloat), model.table()[i].sizes,
+                     [&value, i](std::span<std::byte> bytes) {
+                       const at::Tensor host = value(i).detach().cpu().to(at::kFloat).contiguous();
+                       std::memcpy(bytes.data(), host.const_data_ptr(), bytes.size());
+                     }});
   return save_pretrained(folder, model.architecture(), items, error);
 }
 

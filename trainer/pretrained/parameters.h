@@ -18,8 +18,8 @@ std::vector<at::Tensor> parameters_of(const Shards& weights, const Model& model)
 // The same, each read when it is asked for.
 InitialValues initial_values_of(std::shared_ptr<const Shards> weights, const Model& model);
 
-// `values` in the order of the table, on any devices.
-bool save_parameters(const std::string& folder, const Model& model, at::TensorList values,
+// `value` gives each in the order of the table, on any device, when it is written.
+bool save_parameters(const std::string& folder, const Model& model, const InitialValues::Value& value,
                      std::string* error);
 
 }  // namespace spillway::trainer

@@ -16,7 +16,7 @@
 #include <memory>
 #include <set>
 
-#include "trainer/residency/homes.h"
+#include "trainer/residency/homes/homes.h"
 #include "trainer/residency/host_blocks.h"
 #include "trainer/residency/saved_tensors.h"
 

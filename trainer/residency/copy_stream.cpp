@@ -104,4 +104,12 @@ void wait_on_host(const CopyStream::Mark& mark) {
   if (mark != nullptr) mark->synchronize();
 }
 
+void queue_behind(CopyStream* stream, const CopyStream::Mark& mark) {
+  stream != nullptr ? stream->wait_for(mark) : wait_on_host(mark);
+}
+
+bool is_done(const CopyStream::Mark& mark) {
+  return mark == nullptr || mark->query();
+}
+
 }  // namespace spillway::trainer

@@ -53,5 +53,8 @@ void zero_now(const at::Tensor& tensor);
 void compute_after(const CopyStream::Mark& mark, at::Device device);
 // Until all that `mark` stands for is done.
 void wait_on_host(const CopyStream::Mark& mark);
+// What `stream` copies from now on is behind `mark`; without a stream the host waits.
+void queue_behind(CopyStream* stream, const CopyStream::Mark& mark);
+bool is_done(const CopyStream::Mark& mark);
 
 }  // namespace spillway::trainer

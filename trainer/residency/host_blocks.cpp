@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "trainer/residency/homes.h"
+#include "trainer/residency/homes/homes.h"
 
 namespace spillway::trainer {
 

@@ -1,8 +1,14 @@
 #include "trainer/residency/host_tensor.h"
 
 #include <c10/core/DeviceGuard.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
 
 #include "driver/table.h"
+#include "trainer/plan/parameters/tile_record.h"
 #include "trainer/runtime/device_context.h"
 
 namespace spillway::trainer {
@@ -26,7 +32,55 @@ void* page_locked(const driver::Table& table, at::Device device, size_t bytes, s
   return nullptr;
 }
 
+std::atomic<uint64_t> locked_now{0}, locked_most{0};
+
+void count_locked(uint64_t bytes) {
+  const uint64_t now = locked_now += bytes;
+  for (uint64_t most = locked_most; now > most && !locked_most.compare_exchange_weak(most, now);) {
+  }
+}
+
+// Null where there is none.
+void* huge_pages(uint64_t bytes) {
+  void* const memory = std::aligned_alloc(kHugePage, bytes);
+  if (memory != nullptr) ::madvise(memory, bytes, MADV_HUGEPAGE);
+  return memory;
+}
+
+bool lock_pages(const driver::Table& table, at::Device device, void* memory, uint64_t bytes) {
+  const c10::DeviceGuard guard(device);
+  return have_context(table, device) == CUDA_SUCCESS &&
+         table.cuMemHostRegister(memory, bytes, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
+}
+
 }  // namespace
+
+PageLocked PageLocked::bytes() {
+  return {.now = locked_now, .most = locked_most};
+}
+
+void PageLocked::begin_most() {
+  locked_most = locked_now.load();
+}
+
+at::Tensor disk_tensor(uint64_t bytes, at::Device device) {
+  const uint64_t whole = aligned(std::max<uint64_t>(bytes, 1), kHugePage);
+  void* const memory = huge_pages(whole);
+  TORCH_CHECK_WITH(OutOfMemoryError, memory != nullptr, "out of memory: the host has no ", bytes, " bytes");
+  if (!device.is_cuda()) return at::from_blob(memory, {int64_t(bytes)}, &std::free, at::kByte);
+  const driver::Table& table = driver_table();
+  if (!lock_pages(table, device, memory, whole)) {
+    std::free(memory);
+    return host_tensor({int64_t(bytes)}, at::kByte, device);
+  }
+  count_locked(whole);
+  const auto free = [&table, whole](void* of) {
+    locked_now -= whole;
+    table.cuMemHostUnregister(of);
+    std::free(of);
+  };
+  return at::from_blob(memory, {int64_t(bytes)}, free, at::kByte);
+}
 
 at::Tensor host_tensor(at::IntArrayRef sizes, at::ScalarType type, at::Device device) {
   const auto options = at::TensorOptions().dtype(type);
@@ -37,7 +91,12 @@ at::Tensor host_tensor(at::IntArrayRef sizes, at::ScalarType type, at::Device de
   void* const memory = page_locked(table, device, bytes, &why_not);
   TORCH_CHECK_WITH(OutOfMemoryError, memory != nullptr, "out of memory: the host has no ", bytes,
                    " bytes to lock for copies to the device: ", why_not);
-  return at::from_blob(memory, sizes, [&table](void* of) { table.cuMemFreeHost(of); }, options);
+  count_locked(bytes);
+  const auto free = [&table, bytes](void* of) {
+    table.cuMemFreeHost(of);
+    locked_now -= bytes;
+  };
+  return at::from_blob(memory, sizes, free, options);
 }
 
 }  // namespace spillway::trainer

@@ -1,8 +1,6 @@
 #include "trainer/residency/layer_block.h"
 
 #include "trainer/plan/parameters/weight_storage.h"
-#include "trainer/residency/copy_stream.h"
-#include "trainer/residency/homes.h"
 
 namespace spillway::trainer {
 namespace {
@@ -22,14 +20,13 @@ at::Tensor without_memory(const LayerBlock::Part& part, at::Device device) {
 
 }  // namespace
 
-LayerBlock::LayerBlock(std::vector<Part> parts, at::Device device, at::Device home)
+LayerBlock::LayerBlock(std::vector<Part> parts, at::Device device, const MakeHome& make_home)
     : parts_(std::move(parts)) {
-  size_t bytes = 0;
   for (const Part& part : parts_) {
-    offsets_.push_back(bytes);
-    bytes += in_a_block(part.bytes());
+    offsets_.push_back(bytes_);
+    bytes_ += in_a_block(part.bytes());
   }
-  host_ = home_tensor({int64_t(bytes)}, at::kByte, device, home);
+  home_ = make_home(int64_t(bytes_));
   make_tensors(device);
 }
 
@@ -37,23 +34,16 @@ void LayerBlock::make_tensors(at::Device device) {
   for (const Part& part : parts_) tensors_.push_back(without_memory(part, device));
 }
 
-LayerBlock LayerBlock::on(at::Device device) const {
+LayerBlock LayerBlock::on(at::Device device, std::shared_ptr<LayerHome> home) const {
   LayerBlock other;
-  other.parts_ = parts_, other.offsets_ = offsets_, other.host_ = host_;
+  other.parts_ = parts_, other.offsets_ = offsets_, other.bytes_ = bytes_, other.home_ = std::move(home);
   other.make_tensors(device);
   return other;
 }
 
-LayerBlock LayerBlock::at_home(at::Device device, at::Device home) const {
-  LayerBlock other = *this;
-  other.host_ = home_tensor(host_.sizes(), at::kByte, device, home);
-  copy_now(other.host_, host_);
-  return other;
-}
-
-at::Tensor LayerBlock::host(size_t part) const {
+at::Tensor LayerBlock::view(const at::Tensor& all, size_t part) const {
   const Part& of = parts_[part];
-  return host_.narrow(0, int64_t(offsets_[part]), int64_t(of.bytes())).view(of.type).view(of.sizes);
+  return all.narrow(0, int64_t(offsets_[part]), int64_t(of.bytes())).view(of.type).view(of.sizes);
 }
 
 void LayerBlock::attach(void* memory) const {

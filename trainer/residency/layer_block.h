@@ -1,16 +1,17 @@
-// The tensors of one layer whose bytes live on the host or on a peer, in one block, and are on a device for a
-// while.
+// The tensors of one layer whose bytes live elsewhere, in one block, and are on a device for a while.
 //
 // On the device they are tensors whose memory comes and goes: `attach` gives them addresses, `detach` takes
 // them away. Whoever shares their storage, such as what autograd has kept of a forward, sees the memory that
 // they have at the time of its use, and LibTorch refuses to read one that has none.
 //
-// Thread-safety: one thread at a time. Ownership: the bytes at home; of the device's memory nothing. Errors:
-// c10::OutOfMemoryError of home_tensor.
+// Thread-safety: one thread at a time. Ownership: shares the home of the bytes; of the device's memory
+// nothing. Errors: those of the home.
 #pragma once
+#include <functional>
+#include <memory>
 #include <vector>
 
-#include "trainer/libtorch.h"
+#include "trainer/residency/homes/layer_home.h"
 
 namespace spillway::trainer {
 
@@ -21,19 +22,23 @@ class LayerBlock {
     at::ScalarType type{};
     size_t bytes() const { return size_t(c10::multiply_integers(sizes)) * c10::elementSize(type); }
   };
-  // Uninitialised. `home`: the CPU, which is the host, or a peer.
-  LayerBlock(std::vector<Part> parts, at::Device device, at::Device home = at::kCPU);
-  // The same bytes for another device.
-  LayerBlock on(at::Device device) const;
-  // The same tensors with a copy of the bytes at another home.
-  LayerBlock at_home(at::Device device, at::Device home) const;
+  // Makes a home for so many bytes.
+  using MakeHome = std::function<std::shared_ptr<LayerHome>(int64_t bytes)>;
+
+  // Uninitialised.
+  LayerBlock(std::vector<Part> parts, at::Device device, const MakeHome& make_home);
 
   size_t size() const { return parts_.size(); }
-  size_t bytes() const { return size_t(host_.numel()); }
-  const at::Tensor& all() const { return host_; }  // [bytes], at home
-  at::Device home() const { return host_.device(); }
-  at::Tensor host(size_t part) const;  // a view of it
+  size_t bytes() const { return bytes_; }
+  LayerHome& home() const { return *home_; }
   const at::Tensor& tensor(size_t part) const { return tensors_[part]; }
+  // The numbers of a part in the bytes that the home gives.
+  at::Tensor view(const at::Tensor& all, size_t part) const;
+  // The same tensors with another home, which is to get the bytes first.
+  void move_to(std::shared_ptr<LayerHome> home) { home_ = std::move(home); }
+  // For another device, with the same home or with one of its own.
+  LayerBlock on(at::Device device, std::shared_ptr<LayerHome> home) const;
+  const std::shared_ptr<LayerHome>& shared_home() const { return home_; }
 
   // `memory`: of the device, of `bytes()` from a multiple of kTensorAlignment on.
   void attach(void* memory) const;
@@ -45,7 +50,8 @@ class LayerBlock {
 
   std::vector<Part> parts_;
   std::vector<size_t> offsets_;
-  at::Tensor host_;
+  size_t bytes_ = 0;
+  std::shared_ptr<LayerHome> home_;
   std::vector<at::Tensor> tensors_;
 };
 

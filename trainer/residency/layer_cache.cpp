@@ -27,7 +27,7 @@ LayerCache::~LayerCache() {
 }
 
 void LayerCache::add(uint32_t layer, LayerBlock block, bool is_zero) {
-  entries_.insert_or_assign(layer, Entry{std::move(block), is_zero, nullptr});
+  entries_.insert_or_assign(layer, Entry{std::move(block), is_zero});
 }
 
 void LayerCache::remove(uint32_t layer) {
@@ -71,23 +71,26 @@ CopyStream::Mark LayerCache::last_use(const Slot& slot) const {
 }
 
 void LayerCache::write_back(Slot* slot) {
-  Entry& entry = entries_.at(*slot->layer);
+  const LayerBlock& block = entries_.at(*slot->layer).block;
+  const at::Tensor home = block.home().overwrite(&to_host_);
   to_host_.wait_for(last_use(*slot));
-  to_host_.copy(entry.block.all(), beginning_of(slot->memory, entry.block));
-  entry.written = slot->written = to_host_.copied();
+  to_host_.copy(home.narrow(0, 0, int64_t(block.bytes())), beginning_of(slot->memory, block));
+  slot->written = to_host_.copied();
+  block.home().written_by(slot->written);
   slot->changed = false;
 }
 
 void LayerCache::fetch(Slot* slot, uint32_t layer) {
   if (slot->changed) write_back(slot);
   slot->layer.reset();
-  const Entry& entry = entries_.at(layer);
+  const LayerBlock& block = entries_.at(layer).block;
+  const at::Tensor home = block.home().read(&to_device_);
   to_device_.wait_for(last_use(*slot));
   slot->in_doubt = false;
   to_device_.wait_for(slot->written);
-  to_device_.wait_for(entry.written);
-  to_device_.copy(beginning_of(slot->memory, entry.block), entry.block.all());
+  to_device_.copy(beginning_of(slot->memory, block), home.narrow(0, 0, int64_t(block.bytes())));
   slot->filled = to_device_.copied();
+  block.home().read_until(slot->filled);
   slot->layer = layer;
 }
 
@@ -109,9 +112,19 @@ void LayerCache::fetch_next(std::optional<uint32_t> present) {
     if (slot_of(layer) != nullptr || entries_.at(layer).zero) continue;
     Slot* slot = free_slot(present.value_or(layer), next);
     const bool comes = slot != nullptr && slot->layer && std::ranges::find(next, *slot->layer) != next.end();
-    if (slot == nullptr || comes) return;
+    if (slot == nullptr || comes || !entries_.at(layer).block.home().is_ready()) break;
     fetch(slot, layer);
   }
+  expect_next();
+}
+
+// Of the file, those that come to a slot next.
+void LayerCache::expect_next() {
+  if (file_ == nullptr) return;
+  std::vector<uint32_t> next = order_.next(uint32_t(slots_.size()) + kLayerBuffers);
+  std::erase_if(next,
+                [this](uint32_t layer) { return slot_of(layer) != nullptr || entries_.at(layer).zero; });
+  file_->expect(next);
 }
 
 void LayerCache::follow(std::vector<uint32_t> uses) {
@@ -146,9 +159,18 @@ void LayerCache::end(uint32_t layer, After after) {
   slot->used = to_device_.computed();
   slot->in_doubt = false;
   if (after == After::kWorthless)
-    slot->layer.reset(), slot->changed = false;
+    give_up(slot);
   else if (slot->changed)
     write_back(slot);
+  if (file_ != nullptr) fetch_next(layer);  // what was not there when the use began
+}
+
+// Zero stands for what nobody wants: it is not brought again.
+void LayerCache::give_up(Slot* slot) {
+  Entry& entry = entries_.at(*slot->layer);
+  entry.zero = true;
+  entry.block.home().discard();
+  slot->layer.reset(), slot->changed = false;
 }
 
 void LayerCache::let_go() {
@@ -170,9 +192,19 @@ void LayerCache::forget() {
   for (Slot& slot : slots_) slot.layer.reset();
 }
 
-void LayerCache::set_zero() {
-  for (Slot& slot : slots_) slot.layer.reset(), slot.changed = false;
-  for (auto& [layer, entry] : entries_) entry.zero = true;
+void LayerCache::move_to(uint32_t layer, std::shared_ptr<LayerHome> home) {
+  const at::NoGradGuard no_grad;
+  synchronise();
+  Entry& entry = entries_.at(layer);
+  if (!entry.zero) copy_home(entry.block.home(), *home);
+  entry.block.move_to(std::move(home));
+}
+
+void LayerCache::set_zero(uint32_t layer) {
+  if (Slot* slot = slot_of(layer)) slot->layer.reset(), slot->changed = false;
+  Entry& entry = entries_.at(layer);
+  entry.zero = true;
+  entry.block.home().discard();
 }
 
 }  // namespace spillway::trainer

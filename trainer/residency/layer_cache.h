@@ -1,10 +1,10 @@
-// A device's slots for layers whose bytes live on the host or on a peer, which stands for it in what follows:
-// a few layers are there at a time.
+// A device's slots for layers whose bytes live elsewhere: a few layers are there at a time.
 //
 // `begin` has the device wait for the layer's bytes, and starts the copies of the layers that come next in
 // the order of uses into slots that nobody uses. `end` starts the copy back of what was written. The host
 // waits for nothing: one copy, or the computation, is queued behind another by marks. What was written and is
-// not on the host yet stays in its slot until it is, whatever fails meanwhile.
+// not at home yet stays in its slot until it is, whatever fails meanwhile. Layers on a disk are expected in a
+// file before they come to a slot; the host waits for one that is not there when its use begins.
 //
 // Thread-safety: one thread at a time, such as one that runs the forward and then autograd's of the device;
 // layers in use at the same time are at most the slots. Ownership: owns slots and blocks. Errors: LibTorch's
@@ -15,6 +15,7 @@
 #include "trainer/plan/schedule.h"
 #include "trainer/residency/copy_stream.h"
 #include "trainer/residency/layer_block.h"
+#include "trainer/residency/nvme/layer_file.h"
 
 namespace spillway::trainer {
 
@@ -25,10 +26,12 @@ class LayerCache {
   LayerCache(const LayerCache&) = delete;
 
   void add(uint32_t layer, LayerBlock block, bool is_zero);
-  void remove(uint32_t layer);  // its bytes are on the host, or are not wanted
+  void remove(uint32_t layer);  // its bytes are at home, or are not wanted
   bool empty() const { return entries_.empty(); }
+  // The file that some of the layers have their homes in; null: none.
+  void set_file(std::shared_ptr<LayerFile> file) { file_ = std::move(file); }
   const LayerBlock& block(uint32_t layer) const { return entries_.at(layer).block; }
-  // All its numbers are zero, whatever the host's bytes are.
+  // All its numbers are zero, whatever the bytes at home are.
   bool is_zero(uint32_t layer) const { return entries_.at(layer).zero; }
 
   // As many slots as the layers that are here need. Nothing, where there are.
@@ -45,21 +48,22 @@ class LayerCache {
   // Of a pass that was cut off: nothing is in use. No thread may compute with a layer any more.
   void let_go();
 
-  void synchronise();  // waits until the host has all bytes and no copy is under way
-  void forget();       // the host's bytes may change: no layer is on the device. REQUIRES: synchronise()
-  void set_zero();     // all layers; what they were is lost
+  void synchronise();  // waits until all bytes are at home and no copy is under way
+  void forget();       // the bytes at home may change: no layer is on the device. REQUIRES: synchronise()
+  // The layer's bytes go to another home. On an exception they are where they were.
+  void move_to(uint32_t layer, std::shared_ptr<LayerHome> home);
+  void set_zero(uint32_t layer);  // what it was is lost
 
  private:
   struct Entry {
     LayerBlock block;
     bool zero = false;
-    CopyStream::Mark written;  // the last copy to the host
   };
   struct Slot {
     at::Tensor memory;  // [bytes]
     std::optional<uint32_t> layer;
     uint32_t users = 0;
-    bool changed = false;                    // the host has other bytes
+    bool changed = false;                    // at home are other bytes
     bool in_doubt = false;                   // `used` is not known: a pass was cut off
     CopyStream::Mark used, filled, written;  // the computation with it, the copies into it and out of it
   };
@@ -69,12 +73,15 @@ class LayerCache {
   void fetch(Slot* slot, uint32_t layer);
   void clear(Slot* slot, uint32_t layer);
   void write_back(Slot* slot);
+  void give_up(Slot* slot);
   CopyStream::Mark last_use(const Slot& slot) const;
   void fetch_next(std::optional<uint32_t> present);
+  void expect_next();
 
   const at::Device device_;
   const uint32_t most_slots_;
   CopyStream &to_device_, &to_host_;
+  std::shared_ptr<LayerFile> file_;
   std::map<uint32_t, Entry> entries_;
   std::vector<Slot> slots_;
   UseOrder order_;

@@ -1,4 +1,5 @@
-// The layers whose tensors of one kind live on the host or on a peer, weights or gradients, over all devices.
+// The layers whose tensors of one kind live elsewhere than on their device, weights or gradients, over all
+// devices.
 //
 // Thread-safety and errors: those of a LayerCache; layers are added and removed while none is in use.
 // Ownership: owns a cache a device.
@@ -6,19 +7,30 @@
 #include <functional>
 #include <memory>
 
+#include "trainer/residency/homes/homes.h"
 #include "trainer/residency/layer_cache.h"
 
 namespace spillway::trainer {
 
 class StreamedLayers {
  public:
-  explicit StreamedLayers(uint32_t slots) : slots_(slots) {}
+  // `kind`: for people, as in "parameters".
+  StreamedLayers(uint32_t slots, std::string kind) : slots_(slots), kind_(std::move(kind)) {}
+  void set_folder(NvmeFolder folder) { folder_ = std::move(folder); }
 
-  bool has(uint32_t layer) const { return homes_.contains(layer); }
-  bool empty() const { return homes_.empty(); }
+  bool has(uint32_t layer) const { return devices_.contains(layer); }
+  bool empty() const { return devices_.empty(); }
+  // A home for a layer that the device uses. One of few bytes is on the host where NVMe is asked for.
+  // REQUIRES: `homes` has another device than this one for `place`.
+  std::shared_ptr<LayerHome> home(uint32_t layer, at::Device device, int64_t bytes, Place place,
+                                  const Homes& homes);
   void add(uint32_t layer, at::Device device, LayerBlock block, bool is_zero);
   void remove(uint32_t layer);
-  LayerCache& cache_of(uint32_t layer) const { return *caches_.at(homes_.at(layer)); }
+  // To another home, if it is not where `place` has it. On an exception it is where it was. REQUIRES: as
+  // `home`.
+  void move_to(uint32_t layer, Place place, const Homes& homes);
+  LayerCache& cache_of(uint32_t layer) const { return *caches_.at(devices_.at(layer)); }
+  std::vector<std::string> remarks() const;
 
   void begin(uint32_t layer, LayerCache::Use use) const {
     if (has(layer)) cache_of(layer).begin(layer, use);
@@ -33,9 +45,15 @@ class StreamedLayers {
   }
 
  private:
+  Place place_of(int64_t bytes, Place place) const;
+  void close_unused_files();
+
   const uint32_t slots_;
-  std::map<uint32_t, int> homes_;                      // of a layer
-  std::map<int, std::unique_ptr<LayerCache>> caches_;  // by device index
+  const std::string kind_;
+  NvmeFolder folder_;
+  std::map<uint32_t, int> devices_;                    // of a layer, their index
+  std::map<int, std::shared_ptr<LayerFile>> files_;    // by device index
+  std::map<int, std::unique_ptr<LayerCache>> caches_;  // the same
 };
 
 }  // namespace spillway::trainer

@@ -11,20 +11,31 @@ std::vector<LayerBlock::Part> parts_of(const std::vector<at::Tensor*>& tensors) 
   return parts;
 }
 
-// A layer of one kind for another device: its tensors, and its block where it lives on the host.
+// A layer of one kind for another device: its tensors, and its block where it lives elsewhere.
 struct Moved {
   std::optional<LayerBlock> block;
   bool is_zero = false;
   std::vector<at::Tensor> tensors;
 };
 
-Moved moved_to(at::Device device, const StreamedLayers& streamed, uint32_t layer,
+// Every device reads the memory of the host and of the others; each has a file of its own.
+LayerBlock block_on(at::Device device, StreamedLayers* streamed, uint32_t layer) {
+  LayerCache& cache = streamed->cache_of(layer);
+  cache.synchronise();
+  const LayerBlock& block = cache.block(layer);
+  if (block.home().place() != Place::kNvme) return block.on(device, block.shared_home());
+  LayerBlock there =
+      block.on(device, streamed->home(layer, device, int64_t(block.bytes()), Place::kNvme, {}));
+  if (!cache.is_zero(layer)) copy_home(block.home(), there.home());
+  return there;
+}
+
+Moved moved_to(at::Device device, StreamedLayers* streamed, uint32_t layer,
                const std::vector<at::Tensor*>& tensors) {
   Moved moved;
-  if (streamed.has(layer)) {
-    streamed.cache_of(layer).synchronise();
-    moved.block = streamed.cache_of(layer).block(layer).on(device);
-    moved.is_zero = streamed.cache_of(layer).is_zero(layer);
+  if (streamed->has(layer)) {
+    moved.block = block_on(device, streamed, layer);
+    moved.is_zero = streamed->cache_of(layer).is_zero(layer);
   }
   for (size_t i = 0; i < tensors.size(); ++i)
     moved.tensors.push_back(moved.block ? moved.block->tensor(i) : tensors[i]->detach().to(device));
@@ -67,26 +78,20 @@ void Parameters::renew_leaves(const Range& range) {
 }
 
 // `are_zero`: whatever they hold.
-void Parameters::stream(StreamedLayers* streamed, uint32_t layer, const Tensors& tensors, bool are_zero,
-                        at::Device home) {
+void Parameters::stream(StreamedLayers* streamed, uint32_t layer, const Tensors& tensors, Place place,
+                        const Homes& homes, bool are_zero) {
   const at::NoGradGuard no_grad;
   const at::Device device = devices_[ranges_.at(layer).first];
-  LayerBlock block(parts_of(tensors), device, home);
-  for (size_t i = 0; i < tensors.size() && !are_zero; ++i) copy_now(block.host(i), *tensors[i]);
+  LayerBlock block(parts_of(tensors), device,
+                   [&](int64_t bytes) { return streamed->home(layer, device, bytes, place, homes); });
+  if (!are_zero) {
+    const at::Tensor home = block.home().overwrite(nullptr);
+    for (size_t i = 0; i < tensors.size(); ++i) copy_now(block.view(home, i), *tensors[i]);
+    block.home().written_by(nullptr);
+    block.home().settle();
+  }
   for (size_t i = 0; i < tensors.size(); ++i) *tensors[i] = block.tensor(i);
   streamed->add(layer, device, std::move(block), are_zero);
-}
-
-void Parameters::change_home(StreamedLayers* streamed, uint32_t layer, at::Device home) const {
-  const at::Device device = devices_[ranges_.at(layer).first];
-  LayerCache& cache = streamed->cache_of(layer);
-  if (cache.block(layer).home() == home) return;
-  const at::NoGradGuard no_grad;
-  cache.synchronise();
-  LayerBlock block = cache.block(layer).at_home(device, home);
-  const bool is_zero = cache.is_zero(layer);
-  streamed->remove(layer);
-  streamed->add(layer, device, std::move(block), is_zero);
 }
 
 void Parameters::settle_on_device(StreamedLayers* streamed, uint32_t layer, const Tensors& tensors) {
@@ -94,31 +99,35 @@ void Parameters::settle_on_device(StreamedLayers* streamed, uint32_t layer, cons
   const at::Device device = devices_[ranges_.at(layer).first];
   LayerCache& cache = streamed->cache_of(layer);
   cache.synchronise();
+  const LayerBlock& block = cache.block(layer);
+  const bool is_zero = cache.is_zero(layer);
+  const at::Tensor home = is_zero ? at::Tensor() : block.home().read(nullptr);
   std::vector<at::Tensor> there;
   there.reserve(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i)
-    there.push_back(cache.is_zero(layer) ? at::zeros(tensors[i]->sizes(), tensors[i]->options())
-                                         : cache.block(layer).host(i).to(device));
+    there.push_back(is_zero ? at::zeros(tensors[i]->sizes(), tensors[i]->options())
+                            : block.view(home, i).to(device));
   for (size_t i = 0; i < tensors.size(); ++i) *tensors[i] = std::move(there[i]);
   streamed->remove(layer);
 }
 
-void Parameters::move_away(Place values, Place gradients, const Homes& homes) {
-  // False where it was away already.
-  const auto move = [&](StreamedLayers* streamed, uint32_t layer, const Tensors& tensors, at::Device home) {
-    if (streamed->has(layer)) return change_home(streamed, layer, home), false;
-    return stream(streamed, layer, tensors, false, home), true;
+void Parameters::leave_devices(Place values, Place gradients, const Homes& homes) {
+  finish_update();
+  // False where it was away already, or is to stay.
+  const auto leaves = [&](StreamedLayers* streamed, uint32_t layer, const Tensors& tensors, Place place) {
+    const at::Device device = devices_[ranges_.at(layer).first];
+    if (homes.of(place, device) == device) return false;
+    if (streamed->has(layer)) return streamed->move_to(layer, place, homes), false;
+    return stream(streamed, layer, tensors, place, homes, false), true;
   };
   for (const auto& [layer, range] : ranges_) {
-    const at::Device device = devices_[range.first];
-    if (const at::Device home = homes.of(gradients, device); home != device)
-      move(&streamed_gradients_, layer, tensors_of_gradients(range), home);
-    const at::Device home = homes.of(values, device);
-    if (home != device && move(&streamed_values_, layer, tensors_of_values(range), home)) renew_leaves(range);
+    leaves(&streamed_gradients_, layer, tensors_of_gradients(range), gradients);
+    if (leaves(&streamed_values_, layer, tensors_of_values(range), values)) renew_leaves(range);
   }
 }
 
-void Parameters::move_to_device(Place values, Place gradients, const Homes& homes) {
+void Parameters::come_to_devices(Place values, Place gradients, const Homes& homes) {
+  finish_update();
   for (const auto& [layer, range] : ranges_) {
     const at::Device device = devices_[range.first];
     if (homes.of(gradients, device) == device && streamed_gradients_.has(layer))
@@ -129,13 +138,20 @@ void Parameters::move_to_device(Place values, Place gradients, const Homes& home
   }
 }
 
+std::vector<std::string> Parameters::remarks() const {
+  std::vector<std::string> all = streamed_values_.remarks();
+  for (std::string& remark : streamed_gradients_.remarks()) all.push_back(std::move(remark));
+  return all;
+}
+
 void Parameters::relocate(size_t first, size_t count, at::Device device) {
   if (devices_[first] == device) return;  // layers move as a whole
+  finish_update();
   const Range range{first, count};
   const auto layer = static_cast<uint32_t>(layer_of(first));
   const Tensors values = tensors_of_values(range), gradients = tensors_of_gradients(range);
-  Moved moved_values = moved_to(device, streamed_values_, layer, values),
-        moved_gradients = moved_to(device, streamed_gradients_, layer, gradients);
+  Moved moved_values = moved_to(device, &streamed_values_, layer, values),
+        moved_gradients = moved_to(device, &streamed_gradients_, layer, gradients);
   std::vector<at::Tensor> stand_ins(count);
   for (size_t i = 0; i < count; ++i)
     if (int8_[first + i].defined()) stand_ins[i] = stand_in(values_[first + i].sizes(), device);
@@ -157,15 +173,22 @@ void Parameters::follow(const std::vector<LayerUse>& uses) {
   streamed_values_.for_each(&LayerCache::let_go);
   streamed_gradients_.for_each(&LayerCache::let_go);
   streamed_values_.follow(layers_of(uses, false));
-  streamed_gradients_.follow(layers_of(uses, true));
+  std::vector<uint32_t> with_gradients(waiting_.begin(), waiting_.end());
+  for (const uint32_t layer : layers_of(uses, true)) with_gradients.push_back(layer);
+  streamed_gradients_.follow(with_gradients);
 }
 
 bool Parameters::Uses::wants(uint32_t layer) const {
-  return owner_.streamed_values_.has(layer) || owner_.streamed_gradients_.has(layer);
+  return owner_.streamed_values_.has(layer) || owner_.streamed_gradients_.has(layer) ||
+         owner_.waits_for_update(layer);
 }
 
 void Parameters::Uses::begin(uint32_t layer, Pass pass) {
-  owner_.streamed_values_.begin(layer, LayerCache::Use::kRead);
+  using Use = LayerCache::Use;
+  const bool is_old = owner_.waits_for_update(layer);
+  while (is_old && owner_.waiting_.front() != layer) owner_.update_by_itself(owner_.waiting_.front());
+  owner_.streamed_values_.begin(layer, is_old ? Use::kWrite : Use::kRead);
+  if (is_old) owner_.update(layer);
   if (pass == Pass::kBackward) owner_.streamed_gradients_.begin(layer, LayerCache::Use::kWrite);
 }
 
@@ -174,12 +197,16 @@ void Parameters::Uses::end(uint32_t layer, Pass pass) {
   if (pass == Pass::kBackward) owner_.streamed_gradients_.end(layer, LayerCache::After::kKept);
 }
 
+bool Parameters::needs_values(Walk kind) {
+  return kind == Walk::kReadBoth || kind == Walk::kUpdate;
+}
+
 void Parameters::enter(Walk kind, size_t index) const {
   const int layer = layer_of(index);
   if (layer < 0 || ranges_.at(uint32_t(layer)).first != index) return;
   using Use = LayerCache::Use;
-  streamed_gradients_.begin(uint32_t(layer), Use::kRead);
-  if (kind == Walk::kReadGradients) return;
+  streamed_gradients_.begin(uint32_t(layer), kind == Walk::kChangeGradients ? Use::kWrite : Use::kRead);
+  if (!needs_values(kind)) return;
   streamed_values_.begin(uint32_t(layer), kind == Walk::kUpdate ? Use::kWrite : Use::kRead);
 }
 
@@ -190,7 +217,7 @@ void Parameters::leave(Walk kind, size_t index) const {
   const Range& range = ranges_.at(uint32_t(layer));
   if (range.first + range.count != index + 1) return;
   streamed_gradients_.end(uint32_t(layer), kind == Walk::kUpdate ? After::kWorthless : After::kKept);
-  if (kind != Walk::kReadGradients) streamed_values_.end(uint32_t(layer), After::kKept);
+  if (needs_values(kind)) streamed_values_.end(uint32_t(layer), After::kKept);
 }
 
 void Parameters::walk(Walk kind, const std::function<void(size_t)>& visit) {
@@ -198,7 +225,7 @@ void Parameters::walk(Walk kind, const std::function<void(size_t)>& visit) {
   layers.reserve(ranges_.size());
   for (const auto& [layer, range] : ranges_) layers.push_back(layer);
   streamed_gradients_.follow(layers);
-  if (kind != Walk::kReadGradients) streamed_values_.follow(layers);
+  if (needs_values(kind)) streamed_values_.follow(layers);
   for (size_t i = 0; i < size(); ++i) {
     enter(kind, i);
     visit(i);
@@ -206,24 +233,51 @@ void Parameters::walk(Walk kind, const std::function<void(size_t)>& visit) {
   }
 }
 
-std::vector<std::pair<const char*, at::Tensor>> Parameters::stored(size_t index) const {
-  std::vector<at::Tensor> tensors{values_[index]};
-  if (const Int8Weight* weight = int8(index)) tensors = {weight->codes, weight->scales};
+std::vector<const at::Tensor*> Parameters::tensors_of(size_t index) const {
+  const Int8Weight* weight = int8(index);
+  if (weight != nullptr) return {&weight->codes, &weight->scales};
+  return {&values_[index]};
+}
+
+std::vector<Parameters::Stored> Parameters::stored(size_t index) const {
+  const std::vector<const at::Tensor*> tensors = tensors_of(index);
+  std::vector<Stored> all;
+  all.reserve(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i)
+    all.push_back({tensors.size() == 1 ? ""
+                   : i == 0            ? ".codes"
+                                       : ".scales",
+                   tensors[i]->sizes().vec(), tensors[i]->scalar_type()});
+  return all;
+}
+
+void Parameters::visit_stored(size_t index, size_t which, bool writes,
+                              const std::function<void(const at::Tensor&)>& visit) const {
+  const at::NoGradGuard no_grad;
+  const at::Tensor& tensor = *tensors_of(index)[which];
   const int layer = layer_of(index);
-  if (layer >= 0 && streamed_values_.has(uint32_t(layer))) {
-    LayerCache& cache = streamed_values_.cache_of(uint32_t(layer));
-    cache.synchronise();
-    cache.forget();
-    const LayerBlock& block = cache.block(uint32_t(layer));
-    for (at::Tensor& tensor : tensors)
-      for (size_t part = 0; part < block.size(); ++part)
-        if (block.tensor(part).is_same(tensor)) {
-          tensor = block.host(part);
-          break;
-        }
-  }
-  if (int8(index) == nullptr) return {{"", tensors[0]}};
-  return {{".codes", tensors[0]}, {".scales", tensors[1]}};
+  if (layer < 0 || !streamed_values_.has(uint32_t(layer))) return visit(tensor.detach());
+  LayerCache& cache = streamed_values_.cache_of(uint32_t(layer));
+  cache.synchronise();
+  if (writes) cache.forget();
+  const LayerBlock& block = cache.block(uint32_t(layer));
+  size_t part = 0;
+  while (!block.tensor(part).is_same(tensor)) ++part;
+  visit(block.view(block.home().read(nullptr), part));
+  if (writes) block.home().written_by(nullptr);
+}
+
+at::Tensor Parameters::read_stored(size_t index, size_t which) {
+  finish_update();
+  at::Tensor values;
+  visit_stored(index, which, false,
+               [&](const at::Tensor& tensor) { values = tensor.is_cuda() ? tensor.cpu() : tensor.clone(); });
+  return values;
+}
+
+void Parameters::write_stored(size_t index, size_t which, const at::Tensor& values) {
+  finish_update();
+  visit_stored(index, which, true, [&](const at::Tensor& tensor) { copy_now(tensor, values); });
 }
 
 }  // namespace spillway::trainer

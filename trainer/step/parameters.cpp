@@ -49,6 +49,8 @@ Parameters::Parameters(std::vector<std::string> names, const InitialValues& init
       devices_(devices),
       layers_(residence.layers),
       accumulated_(initial.size(), 0) {
+  streamed_values_.set_folder(residence.nvme);
+  streamed_gradients_.set_folder(residence.nvme);
   for (size_t i = 0; i < initial.size(); ++i)
     if (layer_of(i) >= 0) {
       Range& range = ranges_[uint32_t(layer_of(i))];
@@ -59,12 +61,14 @@ Parameters::Parameters(std::vector<std::string> names, const InitialValues& init
     const int layer = layer_of(i);
     if (layer < 0 || (i + 1 < initial.size() && layer_of(i + 1) == layer)) continue;
     const Range& range = ranges_.at(uint32_t(layer));
-    const at::Device device = devices_[i], values = residence.homes.of(residence.values, device),
-                     gradients = residence.homes.of(residence.gradients, device);
-    if (values != device) stream(&streamed_values_, uint32_t(layer), tensors_of_values(range), false, values);
-    if (gradients != device)
-      stream(&streamed_gradients_, uint32_t(layer), tensors_of_gradients(range), true, gradients);
-    if (values != device) renew_leaves(range);
+    const auto streams = [&](Place place) { return residence.homes.of(place, devices_[i]) != devices_[i]; };
+    if (streams(residence.values))
+      stream(&streamed_values_, uint32_t(layer), tensors_of_values(range), residence.values, residence.homes,
+             false);
+    if (streams(residence.gradients))
+      stream(&streamed_gradients_, uint32_t(layer), tensors_of_gradients(range), residence.gradients,
+             residence.homes, true);
+    if (streams(residence.values)) renew_leaves(range);
   }
   reserve();
 }
@@ -107,11 +111,18 @@ void Parameters::accumulate(size_t index) {
   fresh.reset();
 }
 
+void Parameters::clear(uint32_t layer) {
+  if (streamed_gradients_.has(layer)) return streamed_gradients_.cache_of(layer).set_zero(layer);
+  const auto [first, count] = ranges_.at(layer);
+  for (size_t i = first; i < first + count; ++i) gradients_[i].zero_();
+}
+
 void Parameters::clear_gradients() {
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < size(); ++i)
-    if (layer_of(i) < 0 || !streamed_gradients_.has(uint32_t(layer_of(i)))) gradients_[i].zero_();
-  streamed_gradients_.for_each(&LayerCache::set_zero);
+    if (layer_of(i) < 0) gradients_[i].zero_();
+  for (const auto& [layer, range] : ranges_)
+    if (!waits_for_update(layer)) clear(layer);
   std::fill(accumulated_.begin(), accumulated_.end(), 0);
 }
 
@@ -132,11 +143,11 @@ void Parameters::check_complete(uint32_t micro_batches) const {
                              " of " + std::to_string(micro_batches) + " micro-batches");
 }
 
-uint64_t Parameters::hash() const {
+uint64_t Parameters::hash() {
   uint64_t value = 0xcbf29ce484222325ull;
   for (size_t index = 0; index < size(); ++index) {
-    for (const auto& [ending, tensor] : stored(index)) {
-      const at::Tensor host = tensor.detach().cpu().contiguous();
+    for (size_t which = 0; which < stored(index).size(); ++which) {
+      const at::Tensor host = read_stored(index, which).contiguous();
       const auto* bytes = static_cast<const unsigned char*>(host.const_data_ptr());
       for (size_t i = 0; i < host.nbytes(); ++i) value = (value ^ bytes[i]) * 0x100000001b3ull;
     }

@@ -5,17 +5,22 @@
 // was cut off half-way can be run again and reaches only those parameters that have not had it. Nothing of
 // the gradients is copied for undo.
 //
-// The weights of layers, their accumulators, or both may live on the host, or on a peer. Then `value` and
-// `gradient` are tensors of the device whose memory comes for a layer's use and goes behind it: in a pass,
-// which `follow` announces, and in a `walk`. An accumulator that was added to and is not on the host yet
-// stays in its slot when a pass is cut off, so that the ledger holds.
+// The weights of layers, their accumulators, or both may live elsewhere, on the host, on a peer or on a disk.
+// Then `value` and `gradient` are tensors of the device whose memory comes for a layer's use and goes behind
+// it: in a pass, which `follow` announces, and in a `walk`. An accumulator that was added to and is not at
+// home yet stays in its slot when a pass is cut off, so that the ledger holds.
+//
+// An update may come to a layer later than to the others: right before the layer's next use, while its
+// weights are on the device anyway (`update_later`). Until then its accumulator keeps the sum that the update
+// needs, whatever is cleared; asking for what is stored, or moving it, has it finished first.
 //
 // Thread-safety: one thread calls; hooks run on autograd's threads and touch only their own parameter.
 // Between a failed backward and the next call of anything here, call `settle`. Ownership: owns parameters and
-// accumulators. Errors: LibTorch's exceptions; `relocate` and the moves to the host and back are all or
-// nothing for one layer.
+// accumulators. Errors: LibTorch's exceptions; RecordLost where a disk does not give a layer back;
+// `relocate`, `leave_devices` and `come_to_devices` are all or nothing for one layer.
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -23,7 +28,7 @@
 #include "trainer/model/initial_values.h"
 #include "trainer/model/weights.h"
 #include "trainer/plan/numerics.h"
-#include "trainer/residency/homes.h"
+#include "trainer/residency/homes/homes.h"
 #include "trainer/residency/streamed_layers.h"
 
 namespace spillway::trainer {
@@ -32,7 +37,8 @@ namespace spillway::trainer {
 struct Residence {
   std::vector<int> layers{};  // of each parameter its layer, or -1, which stays on its device; empty: all -1
   Place values = Place::kDevice, gradients = Place::kDevice;  // of the layers
-  Homes homes{};
+  Homes homes{};                                              // for those on a peer
+  NvmeFolder nvme{};                                          // for those on NVMe
 };
 
 class Parameters {
@@ -53,7 +59,7 @@ class Parameters {
   Weights weights() { return {values_, int8_, &uses_}; }
   const at::Tensor& gradient(size_t index) const { return gradients_[index]; }
 
-  // Gradients to zero, no micro-batch accumulated.
+  // Gradients to zero, but for those that an update is still to read; no micro-batch accumulated.
   void clear_gradients();
   // From now on, backward passes are micro-batch `number`.
   void begin_micro_batch(uint32_t number) { micro_batch_ = number; }
@@ -68,36 +74,56 @@ class Parameters {
   // moved.
   void relocate(size_t first, size_t count, at::Device device);
 
-  // The layers' weights and accumulators to the host or to peers, as far as these places say so; and to their
-  // devices, which needs room for them beside the slots.
-  void move_away(Place values, Place gradients, const Homes& homes);
-  void move_to_device(Place values, Place gradients, const Homes& homes);
+  // The layers' weights and accumulators go where these places are away from the devices, and then to the
+  // devices where they are there. That needs room for them beside the slots.
+  void leave_devices(Place values, Place gradients, const Homes& homes);
+  void come_to_devices(Place values, Place gradients, const Homes& homes);
+  // What a person should know of the disk that layers are on.
+  std::vector<std::string> remarks() const;
   // Slots, which are then there for the uses below.
   void reserve();
   // The coming passes use the layers in this order. May allocate slots.
   void follow(const std::vector<LayerUse>& uses);
   // Calls `visit` for each parameter in order, with its gradient or with both on its device. What it makes of
-  // the gradients is lost where they live on the host; values are kept if it is an update.
-  enum class Walk : uint8_t { kReadGradients, kReadBoth, kUpdate };
+  // the gradients is lost where they live on the host, unless it is to change them; values are kept if it is
+  // an update.
+  enum class Walk : uint8_t { kReadGradients, kChangeGradients, kReadBoth, kUpdate };
   void walk(Walk kind, const std::function<void(size_t index)>& visit);
 
-  // The tensors that hold a parameter, wherever they live: its value, or codes and scales, with the ends of
-  // their names. They may be written, before the next use.
-  std::vector<std::pair<const char*, at::Tensor>> stored(size_t index) const;
+  // A walk that updates parameters of no layer now, and each layer's before its next forward.
+  struct LaterUpdate {
+    std::function<void(size_t index)> visit;
+    std::function<void(const std::function<void()>& layer)> within;  // has it done
+    std::function<void()> end;                                       // behind the last layer
+  };
+  void update_later(LaterUpdate update);
+  // Updates what waits for it. Allocates no device memory.
+  void finish_update();
+
+  // The tensors that hold a parameter: its value, or codes and scales, with the ends of their names. They are
+  // read and written wherever they live, one at a time; written before the next use.
+  struct Stored {
+    const char* ending;
+    std::vector<int64_t> sizes;
+    at::ScalarType type;
+  };
+  std::vector<Stored> stored(size_t index) const;
+  at::Tensor read_stored(size_t index, size_t which);  // a copy, on the host
+  void write_stored(size_t index, size_t which, const at::Tensor& values);
   // FNV-1a of all bytes of all parameters, in order.
-  uint64_t hash() const;
+  uint64_t hash();
 
  private:
   class Hook;
   class Uses : public LayerUses {
    public:
-    explicit Uses(const Parameters& owner) : owner_(owner) {}
+    explicit Uses(Parameters& owner) : owner_(owner) {}
     bool wants(uint32_t layer) const override;
     void begin(uint32_t layer, Pass pass) override;
     void end(uint32_t layer, Pass pass) override;
 
    private:
-    const Parameters& owner_;
+    Parameters& owner_;
   };
   struct Range {
     size_t first = 0, count = 0;
@@ -110,13 +136,20 @@ class Parameters {
   int layer_of(size_t index) const { return layers_.empty() ? -1 : layers_[index]; }
   Tensors tensors_of_values(const Range& range);
   Tensors tensors_of_gradients(const Range& range);
-  void stream(StreamedLayers* streamed, uint32_t layer, const Tensors& tensors, bool are_zero,
-              at::Device home);
-  void change_home(StreamedLayers* streamed, uint32_t layer, at::Device home) const;
+  void stream(StreamedLayers* streamed, uint32_t layer, const Tensors& tensors, Place place,
+              const Homes& homes, bool are_zero);
   void settle_on_device(StreamedLayers* streamed, uint32_t layer, const Tensors& tensors);
   void renew_leaves(const Range& range);
+  std::vector<const at::Tensor*> tensors_of(size_t index) const;
+  void visit_stored(size_t index, size_t which, bool writes,
+                    const std::function<void(const at::Tensor&)>& visit) const;
+  static bool needs_values(Walk kind);
   void enter(Walk kind, size_t index) const;
   void leave(Walk kind, size_t index) const;
+  void clear(uint32_t layer);
+  bool waits_for_update(uint32_t layer) const;
+  void update_by_itself(uint32_t layer);
+  void update(uint32_t layer);
 
   std::vector<std::string> names_;
   std::vector<at::Device> devices_;
@@ -124,8 +157,11 @@ class Parameters {
   std::map<uint32_t, Range> ranges_;  // of layers
   std::vector<at::Tensor> values_, gradients_;
   std::vector<Int8Weight> int8_;
-  StreamedLayers streamed_values_{kWeightSlots}, streamed_gradients_{kGradientSlots};
+  StreamedLayers streamed_values_{kWeightSlots, "parameters"},
+      streamed_gradients_{kGradientSlots, "gradients"};
   Uses uses_{*this};
+  LaterUpdate later_;
+  std::deque<uint32_t> waiting_;  // layers that it has not come to, in their order
   std::vector<uint32_t> accumulated_;
   uint32_t micro_batch_ = 0;
 };

@@ -13,6 +13,10 @@ uint64_t microseconds_since(std::chrono::steady_clock::time_point start) {
       .count();
 }
 
+bool redoes_the_step(const Move& move) {
+  return move.guarantee != Guarantee::kBitExact && move.kind != MoveKind::kSplitEvaluation;
+}
+
 uint64_t bytes_of(const Move& move, bool evaluating) {
   return evaluating ? move.evaluation_bytes_freed : move.bytes_freed;
 }
@@ -78,7 +82,8 @@ StepOutcome RecoverableStep::run_evaluation(uint64_t step, Work work, void* cont
 const Move* RecoverableStep::choose(const std::vector<Move>& moves, const Failure& failure,
                                     bool evaluating) const {
   const auto open = [&](const Move& move) {
-    return std::find(refused_.begin(), refused_.end(), move.to) == refused_.end();
+    return std::find(refused_.begin(), refused_.end(), move.to) == refused_.end() &&
+           (failure.step_can_restart || !redoes_the_step(move));
   };
   if (failure.chosen)
     for (const Move& move : moves)
@@ -98,6 +103,7 @@ bool RecoverableStep::take(const Move& move, uint64_t step, Failure* failure, Re
   program_.offer_moves(plan_, refused_);
   if (auto refusal = program_.adopt(plan_, move.to)) {
     last_failure_ = refusal->text;
+    refusal->step_can_restart = failure->step_can_restart;
     *failure = std::move(*refusal);
     program_.adopt(move.to, plan_);  // as far as there is room; either place computes the same
     return false;
@@ -132,9 +138,7 @@ RecoverableStep::Resume RecoverableStep::recover(Failure failure, uint64_t step,
     while (const Move* move = choose(moves, failure, evaluating)) {
       record.bytes_predicted = bytes_of(*move, evaluating);
       if (!take(*move, step, &failure, &record)) continue;
-      resume = move->guarantee == Guarantee::kBitExact || move->kind == MoveKind::kSplitEvaluation
-                   ? Resume::kMicroBatch
-                   : Resume::kStep;
+      resume = redoes_the_step(*move) ? Resume::kStep : Resume::kMicroBatch;
       break;
     }
     if (resume == Resume::kNever && !std::exchange(tried_again_, true)) {

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "trainer/data/mix.h"
 #include "trainer/plan/parameters/weight_storage.h"
 #include "trainer/plan/schedule.h"
 #include "trainer/pretrained/parameters.h"
@@ -48,11 +49,15 @@ std::vector<bool> in_8_bits(const Model& model, const Numerics& numerics) {
   return result;
 }
 
-Residence residence_of(const Model& model, const Plan& plan, const std::vector<at::Device>& devices) {
+Residence residence_of(const Model& model, const Plan& plan, const Homes& homes, const NvmeFolder& nvme) {
   Residence residence{
-      .layers = {}, .values = plan.parameters, .gradients = plan.gradients, .homes = Homes(plan, devices)};
+      .layers = {}, .values = plan.parameters, .gradients = plan.gradients, .homes = homes, .nvme = nvme};
   for (const Parameter& parameter : model.table()) residence.layers.push_back(parameter.layer);
   return residence;
+}
+
+NvmeFolder nvme_of(const Config& config) {
+  return {config.nvme_folder(), config.run.nvme_least_bytes};
 }
 
 InitialValues initial_of(const Config& config) {
@@ -76,11 +81,13 @@ std::vector<at::Device> devices_of(const Model& model, const std::vector<at::Dev
 }  // namespace
 
 TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vector<at::Device> devices,
-                           const Plan& plan, const Core& core, PlanMoves& moves)
-    : TrainingStep(config, corpus, std::move(devices), plan, core, moves, initial_of(config)) {}
+                           const Plan& plan, const Core& core, PlanMoves& moves, std::shared_ptr<Ranks> ranks)
+    : TrainingStep(config, corpus, std::move(devices), plan, core, moves, std::move(ranks),
+                   initial_of(config)) {}
 
 TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vector<at::Device> devices,
-                           const Plan& plan, const Core& core, PlanMoves& moves, const InitialValues& initial)
+                           const Plan& plan, const Core& core, PlanMoves& moves, std::shared_ptr<Ranks> ranks,
+                           const InitialValues& initial)
     : config_(config),
       examples_(corpus, config.model),
       loader_(
@@ -93,10 +100,13 @@ TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vect
       devices_(std::move(devices)),
       core_(core),
       moves_(moves),
+      ranks_(std::move(ranks)),
+      share_(ranks_->share_of(config.train.batch)),
       parameters_(names_of(model_), initial, devices_of(model_, devices_, plan), config.train.numerics,
-                  in_8_bits(model_, config.train.numerics), residence_of(model_, plan, devices_)),
-      optimizer_(parameters_, config.train, plan.optimizer, initial,
-                 {config.nvme_folder(), config.run.nvme_least_bytes}, Homes(plan, devices_)),
+                  in_8_bits(model_, config.train.numerics),
+                  residence_of(model_, plan, Homes(plan, devices_), nvme_of(config))),
+      gradient_sums_(parameters_, *ranks_, residence_of(model_, plan, {}, {}).layers),
+      optimizer_(parameters_, config.train, plan.optimizer, initial, nvme_of(config), Homes(plan, devices_)),
       loss_scale_(config.train.numerics.precision == Precision::kFp16Mixed, config.train.loss_scale,
                   config.train.loss_scale_interval),
       activations_(std::make_shared<ActivationHost>(config.train.offload_least_bytes)),
@@ -116,6 +126,14 @@ void TrainingStep::enter(const char* phase) {
   core_.phase(*phase ? phase : nullptr);
 }
 
+// Also in the middle of another phase, where a layer's update is due.
+void TrainingStep::in_commit(const std::function<void()>& work) {
+  const char* const before = phase_;
+  enter("commit");
+  work();
+  enter(before);
+}
+
 std::optional<Failure> TrainingStep::guarded(const char* phase, const std::function<void()>& work) {
   std::optional<Failure> failure;
   enter(phase);
@@ -126,6 +144,9 @@ std::optional<Failure> TrainingStep::guarded(const char* phase, const std::funct
   } catch (const c10::Error& error) {
     if (!says_out_of_memory(error.what_without_backtrace())) throw;
     failure = Failure{error.what_without_backtrace(), phase_, {}, 0};
+  } catch (const RecordLost&) {
+    parameters_.settle();  // no other thread goes on with the pass while the run ends
+    throw;
   }
   // The exception is gone and with it the tensors that it kept alive.
   enter("");
@@ -141,18 +162,24 @@ void TrainingStep::begin(const StepKey& key) {
 }
 
 void TrainingStep::save_step() {
+  // Of the step and the rank alone: a run that is resumed by more ranks, or fewer, needs none of their
+  // states.
+  if (!ranks_->is_alone()) RandomState::seed(devices_, mix(mix(config_.train.seed, step_), ranks_->rank()));
   step_random_ = RandomState::of(devices_);
   loader_.take(cursor_, &batch_);
   std::memcpy(queued_batch_.mutable_data_ptr<int64_t>(), batch_.data(), queued_batch_.nbytes());
   targets_ = targets_in(batch_);
   pipeline_.clear();
   sums_.clear();
+  loss_.reset();
+  gradient_sums_.begin();
   parameters_.clear_gradients();
 }
 
 void TrainingStep::restore_step() {
   pipeline_.clear();
   sums_.clear();
+  loss_.reset();
   step_random_.restore();
   parameters_.clear_gradients();
 }
@@ -165,7 +192,7 @@ void TrainingStep::restore_micro_batch(uint32_t micro_batch) {
 }
 
 uint32_t TrainingStep::micro_batches(const Plan& plan) const {
-  return trainer::micro_batches(plan, config_.train.batch);
+  return trainer::micro_batches(plan, share_.count);
 }
 
 uint64_t TrainingStep::targets_in(const std::vector<int64_t>& rows) const {
@@ -183,21 +210,22 @@ at::Tensor TrainingStep::rows(const std::vector<int64_t>& tokens, uint32_t first
 }
 
 std::unique_ptr<MicroBatch> TrainingStep::begin_micro_batch(uint32_t number, const Plan& plan) {
-  const uint32_t size = std::min(plan.micro_batch, config_.train.batch), first = number * size;
-  const at::Tensor rows = queued_batch_.narrow(0, first, std::min(size, config_.train.batch - first))
+  const uint32_t size = std::min(plan.micro_batch, share_.count), first = number * size;
+  const at::Tensor rows = queued_batch_.narrow(0, share_.first + first, std::min(size, share_.count - first))
                               .to(devices_[0], /*non_blocking=*/true);
   parameters_.follow(training_uses(config_.model, plan));  // behind it: the link takes copies in their order
-  // By the targets of the whole batch, whatever the split and however many of them a micro-batch has.
+  // By the targets of the whole batch, of all ranks, whatever the split and however many a micro-batch has.
   return std::make_unique<MicroBatch>(number, model_, parameters_.weights(), rows, plan,
                                       loss_scale_.value() / double(targets_),
-                                      in_flight(plan, config_.train.batch) > 1, activations_);
+                                      in_flight(plan, share_.count) > 1, activations_);
 }
 
 std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const Plan& plan) {
   micro_batch_count_ = micro_batches(plan);
+  just_in_time_ = plan.just_in_time;
   sums_.resize(micro_batch_count_);
   const Pipeline::Run run{.count = micro_batch_count_,
-                          .most = in_flight(plan, config_.train.batch),
+                          .most = in_flight(plan, share_.count),
                           .begin =
                               [&](uint32_t number) {
                                 enter("forward");
@@ -215,24 +243,33 @@ std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const
 
 // Not before the end of a step: it waits for the devices.
 void TrainingStep::collect_losses() {
-  losses_.resize(sums_.size());
-  for (size_t i = 0; i < sums_.size(); ++i) losses_[i] = sums_[i].item().toDouble();
+  double sum = 0;
+  for (const at::Tensor& one : sums_) sum += one.item().toDouble();
+  loss_ = ranks_->sum(sum);
+}
+
+// Each once, whatever fails in between: the other ranks do not do it again.
+void TrainingStep::add_up_over_ranks() {
+  if (!loss_) collect_losses();
+  gradient_sums_.add_up();
 }
 
 std::optional<Failure> TrainingStep::prepare_commit() {
   auto failure = guarded("optimizer", [&] {
-    collect_losses();
+    add_up_over_ranks();
     optimizer_.prepare(step_, loss_scale_.value());
   });
-  if (!failure) sums_.clear();
+  if (failure)
+    failure->step_can_restart = ranks_->is_alone() || !loss_;
+  else
+    sums_.clear();
   return failure;
 }
 
 void TrainingStep::commit() {
   parameters_.check_complete(micro_batch_count_);
-  enter("commit");
-  loss_scale_.after_step(optimizer_.commit());
-  enter("");
+  const auto later = [this](const std::function<void()>& layer) { in_commit(layer); };
+  in_commit([&] { loss_scale_.after_step(just_in_time_ ? optimizer_.commit(later) : optimizer_.commit()); });
   core_.step_end(step_, targets_);
   ++step_;
   cursor_ += config_.train.batch;
@@ -241,7 +278,7 @@ void TrainingStep::commit() {
 std::optional<Failure> TrainingStep::adopt(const Plan& from, const Plan& to) {
   return guarded("plan", [&] {
     const Homes homes(to, devices_);
-    parameters_.move_away(to.parameters, to.gradients, homes);
+    parameters_.leave_devices(to.parameters, to.gradients, homes);
     activations_->move_to(to.offload_to, homes);
     // Away from the devices first, and onto them last.
     const bool moves = from.optimizer != to.optimizer || from.peers != to.peers;
@@ -251,8 +288,8 @@ std::optional<Failure> TrainingStep::adopt(const Plan& from, const Plan& to) {
       parameters_.relocate(model_.first_of(layer), model_.count_of(layer), device);
       optimizer_.relocate(model_.first_of(layer), model_.count_of(layer), device);
     }
-    parameters_.move_away(to.parameters, to.gradients, homes);  // the peer of a layer's new device
-    parameters_.move_to_device(to.parameters, to.gradients, homes);
+    parameters_.leave_devices(to.parameters, to.gradients, homes);  // the peer of a layer's new device
+    parameters_.come_to_devices(to.parameters, to.gradients, homes);
     parameters_.reserve();
     // On a peer, those of layers that have another device now.
     const bool follows = to.optimizer == Place::kPeer && (moves || from.placement != to.placement);
@@ -287,11 +324,12 @@ void TrainingStep::end_evaluation() {
 }
 
 std::optional<Failure> TrainingStep::evaluate(const Plan& plan) {
-  while (evaluation_losses_.size() < config_.evaluation.windows) {
+  const Ranks::Share share = ranks_->share_of(config_.evaluation.windows);
+  while (evaluation_losses_.size() < share.count) {
     const auto first = static_cast<uint32_t>(evaluation_losses_.size());
-    const uint32_t count = std::min(plan.evaluation_batch, config_.evaluation.windows - first);
+    const uint32_t count = std::min(plan.evaluation_batch, share.count - first);
     auto failure = guarded("evaluation", [&] {
-      const at::Tensor tokens = rows(evaluation_rows_, first, count);
+      const at::Tensor tokens = rows(evaluation_rows_, share.first + first, count);
       parameters_.follow(evaluation_uses(config_.model));
       const at::Tensor sums = model_.row_losses(parameters_.weights(), tokens, plan).cpu();
       const float* sum = sums.const_data_ptr<float>();
@@ -299,23 +337,19 @@ std::optional<Failure> TrainingStep::evaluate(const Plan& plan) {
     });
     if (failure) return failure;
   }
+  const double mine = std::accumulate(evaluation_losses_.begin(), evaluation_losses_.end(), 0.0);
+  evaluation_loss_ = ranks_->sum(mine) / double(targets_in(evaluation_rows_));
   return std::nullopt;
 }
 
-double TrainingStep::evaluation_loss() const {
-  return std::accumulate(evaluation_losses_.begin(), evaluation_losses_.end(), 0.0) /
-         double(targets_in(evaluation_rows_));
-}
-
-std::vector<at::Tensor> TrainingStep::trained_weights() {
-  std::vector<at::Tensor> weights;
-  weights.reserve(parameters_.size());
-  for (size_t i = 0; i < parameters_.size(); ++i) weights.push_back(optimizer_.weights(i));
-  return weights;
+std::vector<std::string> TrainingStep::remarks() const {
+  std::vector<std::string> all = optimizer_.remarks();
+  for (std::string& remark : parameters_.remarks()) all.push_back(std::move(remark));
+  return all;
 }
 
 double TrainingStep::loss() const {
-  return std::accumulate(losses_.begin(), losses_.end(), 0.0) / double(targets_);
+  return loss_.value_or(0) / double(targets_);
 }
 
 }  // namespace spillway::trainer

@@ -11,6 +11,7 @@
 #include "trainer/data/examples.h"
 #include "trainer/model/model.h"
 #include "trainer/optimizer/optimizer.h"
+#include "trainer/ranks/gradient_sums.h"
 #include "trainer/recovery/plan_moves.h"
 #include "trainer/runtime/core.h"
 #include "trainer/step/loss_scale.h"
@@ -23,9 +24,10 @@ namespace spillway::trainer {
 
 class TrainingStep : public StepProgram {
  public:
-  // `devices[i]` is what the plan calls device i.
+  // `devices[i]` is what the plan calls device i. With other ranks this one computes its share of each batch,
+  // and of the evaluation.
   TrainingStep(const Config& config, const Corpus& corpus, std::vector<at::Device> devices, const Plan& plan,
-               const Core& core, PlanMoves& moves);
+               const Core& core, PlanMoves& moves, std::shared_ptr<Ranks> ranks = std::make_shared<Ranks>());
 
   void begin(const StepKey& key) override;
   void save_step() override;
@@ -46,10 +48,10 @@ class TrainingStep : public StepProgram {
   // Goes on with the rows that have no loss yet; `begin_evaluation` forgets them all.
   void begin_evaluation();
   std::optional<Failure> evaluate(const Plan& plan);
-  double evaluation_loss() const;  // mean per token, in nats
+  double evaluation_loss() const { return evaluation_loss_; }  // mean per token, in nats
   void end_evaluation();
 
-  // Of the last step: the mean of all its targets, of whichever micro-batches they were.
+  // Of the last step: the mean of all its targets, of whichever micro-batches and ranks they were.
   double loss() const;
   double gradient_norm() const { return optimizer_.gradient_norm(); }
   // What is running: "forward", "backward", "optimizer", "commit", "evaluation", "plan", or "" between them.
@@ -60,8 +62,10 @@ class TrainingStep : public StepProgram {
   uint64_t targets() const { return targets_; }  // tokens that the last step's loss is of
   void set_progress(uint64_t step, uint64_t cursor) { step_ = step, cursor_ = cursor; }
   const Model& model() const { return model_; }
-  // In the most digits that there are, in the order of the model's table.
-  std::vector<at::Tensor> trained_weights();
+  // In the most digits that there are, by the order of the model's table.
+  at::Tensor trained_weight(size_t index) { return optimizer_.weights(index); }
+  // What a person should know of how it computes, and of the disk that has some of it.
+  std::vector<std::string> remarks() const;
   Parameters& parameters() { return parameters_; }
   Optimizer& optimizer() { return optimizer_; }
   const Optimizer& optimizer() const { return optimizer_; }
@@ -72,11 +76,14 @@ class TrainingStep : public StepProgram {
 
  private:
   TrainingStep(const Config& config, const Corpus& corpus, std::vector<at::Device> devices, const Plan& plan,
-               const Core& core, PlanMoves& moves, const InitialValues& initial);
+               const Core& core, PlanMoves& moves, std::shared_ptr<Ranks> ranks,
+               const InitialValues& initial);
   std::optional<Failure> guarded(const char* phase, const std::function<void()>& work);
   void enter(const char* phase);
+  void in_commit(const std::function<void()>& work);
   std::unique_ptr<MicroBatch> begin_micro_batch(uint32_t number, const Plan& plan);
   void collect_losses();
+  void add_up_over_ranks();
   at::Tensor rows(const std::vector<int64_t>& tokens, uint32_t first, uint32_t count) const;
   uint64_t targets_in(const std::vector<int64_t>& rows) const;  // without padding
 
@@ -87,7 +94,10 @@ class TrainingStep : public StepProgram {
   const std::vector<at::Device> devices_;
   const Core& core_;
   PlanMoves& moves_;
+  const std::shared_ptr<Ranks> ranks_;
+  const Ranks::Share share_;  // of a batch's rows
   Parameters parameters_;
+  GradientSums gradient_sums_;
   Optimizer optimizer_;
   LossScale loss_scale_;
   const std::shared_ptr<ActivationHost> activations_;
@@ -100,9 +110,11 @@ class TrainingStep : public StepProgram {
   RandomState step_random_;
   Pipeline pipeline_;
   std::vector<at::Tensor> sums_;  // of the losses, by micro-batch; on the device until the step's end
-  std::vector<double> losses_;    // the same
-  std::vector<double> evaluation_losses_;  // sums, by row
+  std::optional<double> loss_;    // their sum, over the ranks too; nothing before it is known
+  std::vector<double> evaluation_losses_;  // sums, by row of this rank
+  double evaluation_loss_ = 0;
   uint32_t micro_batch_count_ = 0;
+  bool just_in_time_ = false;  // as the step's plan has it
 };
 
 }  // namespace spillway::trainer

@@ -109,8 +109,9 @@ struct Device {
 
 struct Counters {
   uint64_t launches = 0, copies = 0, copied_bytes = 0, stall_ns = 0;
-  uint64_t assumed_sizes = 0;  // read as the most that they can be
-  uint64_t acting_calls = 0;   // that do not only ask, of threads that do not only look on
+  uint64_t to_device_bytes = 0, to_host_bytes = 0;  // copied over the link to the host
+  uint64_t assumed_sizes = 0;                       // read as the most that they can be
+  uint64_t acting_calls = 0;  // that do not only ask, of threads that do not only look on
   std::array<uint64_t, kFunctions> calls{};
 };
 

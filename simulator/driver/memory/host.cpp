@@ -6,7 +6,7 @@
 
 namespace spillway::simulator {
 
-CUresult allocate_host(void** out, uint64_t bytes, const HostBlock& block) {
+CUresult allocate_host(void** out, uint64_t bytes, HostBlock block) {
   Machine& sim = machine();
   if (!out || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (!current_context()) return CUDA_ERROR_INVALID_CONTEXT;
@@ -14,9 +14,9 @@ CUresult allocate_host(void** out, uint64_t bytes, const HostBlock& block) {
   const uint64_t rounded = (bytes + kHostPage - 1) / kHostPage * kHostPage;
   void* address = sim.host.allocate(rounded);
   if (!address) return CUDA_ERROR_OUT_OF_MEMORY;
-  HostBlock& added = sim.host.blocks()[reinterpret_cast<uintptr_t>(address)] = block;
-  added.bytes = rounded;
-  added.device = current_context()->device->ordinal;
+  block.bytes = rounded;
+  block.device = current_context()->device->ordinal;
+  sim.host.add(reinterpret_cast<uintptr_t>(address), block);
   *out = address;
   return CUDA_SUCCESS;
 }
@@ -56,7 +56,7 @@ CUresult cuMemFreeHost(void* p) {
     return CUDA_ERROR_INVALID_VALUE;
   sim.clock.wait_until(block->second.use.end);
   sim.host.free(p, block->second.bytes);
-  sim.host.blocks().erase(block);
+  sim.host.remove(block);
   return CUDA_SUCCESS;
 }
 
@@ -66,11 +66,11 @@ CUresult cuMemHostRegister(void* p, size_t bytesize, unsigned int Flags) {
     return CUDA_ERROR_INVALID_VALUE;
   if (!current_context()) return CUDA_ERROR_INVALID_CONTEXT;
   if (sim.host.overlaps(p, bytesize)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-  sim.host.blocks()[reinterpret_cast<uintptr_t>(p)] = {.bytes = bytesize,
-                                                       .flags = Flags,
-                                                       .registered = true,
-                                                       .device = current_context()->device->ordinal,
-                                                       .site = call.site()};
+  sim.host.add(reinterpret_cast<uintptr_t>(p), {.bytes = bytesize,
+                                                .flags = Flags,
+                                                .registered = true,
+                                                .device = current_context()->device->ordinal,
+                                                .site = call.site()});
   call.charge_pinning(bytesize);
   return CUDA_SUCCESS;
 }
@@ -85,7 +85,7 @@ CUresult cuMemHostUnregister(void* p) {
     sim.referee.in_flight(
         "host memory " + describe_range(block->first, block->second.bytes) + " unregistered", call.site(),
         block->second.use, sim.clock.now());
-  sim.host.blocks().erase(block);
+  sim.host.remove(block);
   return CUDA_SUCCESS;
 }
 

@@ -44,6 +44,17 @@ void HostMemory::free(void* address, uint64_t bytes) {
   munmap(address, bytes);
 }
 
+void HostMemory::add(uintptr_t address, const HostBlock& block) {
+  blocks_[address] = block;
+  if (!block.managed) pinned_ += block.bytes;
+  pinned_peak_ = std::max(pinned_peak_, pinned_);
+}
+
+void HostMemory::remove(Blocks::iterator block) {
+  if (!block->second.managed) pinned_ -= block->second.bytes;
+  blocks_.erase(block);
+}
+
 HostMemory::Blocks::iterator HostMemory::find(const void* address) {
   const auto key = reinterpret_cast<uintptr_t>(address);
   auto after = blocks_.upper_bound(key);

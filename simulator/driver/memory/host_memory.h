@@ -26,7 +26,7 @@ struct HostBlock {
 };
 
 // Host memory of the driver's, which becomes a block like `block`.
-CUresult allocate_host(void** out, uint64_t bytes, const HostBlock& block);
+CUresult allocate_host(void** out, uint64_t bytes, HostBlock block);
 
 class HostMemory {
  public:
@@ -40,6 +40,9 @@ class HostMemory {
   // written: a program that moves tens of gigabytes to the host in null mode stays small.
   void clear(void* address, uint64_t bytes);
   Blocks& blocks() { return blocks_; }
+  void add(uintptr_t address, const HostBlock& block);
+  void remove(Blocks::iterator block);
+  uint64_t pinned_peak_bytes() const { return pinned_peak_; }  // page-locked at once, at most
 
   // Pinned memory that a copy of unknown bytes has cleared. While it is all zeros what comes back from there
   // is as unknown as it went: a tensor that waits on the host.
@@ -50,6 +53,7 @@ class HostMemory {
   bool is_pinned(const void* address, uint64_t bytes);
 
   Blocks blocks_;
+  uint64_t pinned_ = 0, pinned_peak_ = 0;
   std::map<uintptr_t, uintptr_t> unknown_;  // begin and end; none overlaps another
 };
 

@@ -50,7 +50,7 @@ CUresult free_managed(CUdeviceptr address) {
   for (const auto& device : sim.devices) sim.clock.wait_until(device->last_end);
   sim.managed.move(block->first, block->first, block->second.bytes, nullptr);
   sim.host.free(reinterpret_cast<void*>(address), block->second.bytes);
-  sim.host.blocks().erase(block);
+  sim.host.remove(block);
   return CUDA_SUCCESS;
 }
 

@@ -138,7 +138,8 @@ CUresult run(const CopyWork& work, Stream& stream, Site site) {
     result = check_side(device, work.source, shape, shape.source_pitch, false, work.name, site);
   if (result != CUDA_SUCCESS) return result;
 
-  const auto [engine, bytes_per_ns] = engine_of(device, owner_of(work.target), owner_of(work.source));
+  Device *const target = owner_of(work.target), *const source = owner_of(work.source);
+  const auto [engine, bytes_per_ns] = engine_of(device, target, source);
   const double ns = std::ceil(static_cast<double>(shape.bytes()) / bytes_per_ns);
   const Use use{place(stream, engine, static_cast<uint64_t>(ns)).end, stream.id, work.name, site};
   bool known = true;
@@ -151,6 +152,8 @@ CUresult run(const CopyWork& work, Stream& stream, Site site) {
   }
   ++sim.counters.copies;
   sim.counters.copied_bytes += shape.bytes();
+  if (target && !source) sim.counters.to_device_bytes += shape.bytes();
+  if (source && !target) sim.counters.to_host_bytes += shape.bytes();
   if (!is_device_address(work.target) && !sim.config.compute) note_polling({work.source, shape.bytes()});
   if (is_device_address(work.source) && !is_device_address(work.target) && (sim.config.compute || !known))
     note_host_read({work.source, shape.bytes()}, site);

@@ -177,6 +177,31 @@ TEST_F(Report, is_written_at_the_end) {
   EXPECT_THAT(report["leaks"].at(0).get<std::string>(), HasSubstr("+100) not freed"));
 }
 
+TEST_F(Report, says_what_crossed_the_link_and_what_was_page_locked_at_most) {
+  in_process({{"SPILLWAY_SIM_REPORT", path_}}, [] {
+    const driver::Table& table = started_driver();
+    CUdeviceptr device = 0, other = 0, managed = 0;
+    void* pinned = nullptr;
+    std::vector<char> own(3 * 4096);
+    EXPECT_EQ(table.cuMemAlloc(&device, kMiB), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemAlloc(&other, kMiB), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemAllocManaged(&managed, kMiB, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemHostRegister(own.data(), own.size(), 0), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemHostAlloc(&pinned, 2 * kMiB, 0), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemcpyHtoD(device, pinned, 1000), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemcpyDtoH(own.data(), device, 300), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemcpyDtoD(other, device, 5000), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemFreeHost(pinned), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemHostUnregister(own.data()), CUDA_SUCCESS);
+    EXPECT_EQ(table.cuMemHostAlloc(&pinned, kMiB, 0), CUDA_SUCCESS);
+  });
+  const json counters = read()["counters"];
+  EXPECT_EQ(counters["copied_bytes"], 6300);
+  EXPECT_EQ(counters["to_device_bytes"], 1000);
+  EXPECT_EQ(counters["to_host_bytes"], 300);
+  EXPECT_EQ(counters["pinned_peak_bytes"], 2 * kMiB + 3 * 4096);
+}
+
 TEST_F(Report, of_the_first_refusal_survives_a_kill) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);

@@ -11,7 +11,7 @@ sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tools"))
 from gpu_check import manifest, results  # noqa: E402
-from gpu_check.machine import CheckFailed, OutOfTime  # noqa: E402
+from gpu_check.machine import CheckFailed, OutOfTime, build_name  # noqa: E402
 from gpu_check.part import Group, Outcome, Part  # noqa: E402
 from gpu_check.session import Session, State, StateError  # noqa: E402
 
@@ -116,6 +116,12 @@ class Manifest(unittest.TestCase):
             (root / "bin/a").write_bytes(changed)
             (root / "c").unlink()
             self.assertEqual(list(manifest.faults(root)), ["bin/a is not the file that was packed", "c is missing"])
+
+    def test_the_programs_are_those_for_the_torch_that_is_there(self):
+        packed = {"trainers": {"2.15": "build", "2.11": "build-2.11"}}
+        self.assertEqual([build_name(packed, lambda version=version: version) for version in ("2.15", "2.11", "2.7")],
+                         ["build", "build-2.11", "build"])
+        self.assertEqual(build_name(None, lambda: self.fail("a source tree has one build")), "build")
 
 
 if __name__ == "__main__":

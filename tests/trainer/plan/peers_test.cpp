@@ -1,6 +1,6 @@
 // What is on a peer, by the estimate: whose memory it takes, which link it passes, and which device is
 // chosen.
-#include "trainer/plan/peers.h"
+#include "trainer/plan/devices/peers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

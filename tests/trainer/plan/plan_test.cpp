@@ -33,12 +33,13 @@ Plan random_plan(std::mt19937_64& random) {
   plan.optimizer = static_cast<Place>(random() % 4);
   plan.recompute_segment = 1 + random() % 4;
   plan.head_chunks = 1 + random() % 4;
-  plan.parameters = static_cast<Place>(random() % 3);
-  plan.gradients = static_cast<Place>(random() % 3);
+  plan.parameters = static_cast<Place>(random() % 4);
+  plan.gradients = static_cast<Place>(random() % 4);
   plan.offload_to = random() % 2 ? Place::kHost : Place::kPeer;
   for (uint32_t device = 0; device < 2; ++device)
     if (random() % 2) plan.peers[device] = random() % 3;
   plan.pipeline = 1 + random() % 4;
+  plan.just_in_time = random() % 2;
   return normalised(plan);
 }
 
@@ -88,6 +89,9 @@ TEST(Plan, HashIsStableAcrossBuildsAndTellsPlansApart) {
   EXPECT_EQ(to_string(plan), "micro_batch=4 evaluation_batch=8 recompute=0-2,5 optimizer=host device1=4-5");
   EXPECT_EQ(to_string({.parameters = Place::kHost, .gradients = Place::kHost}),
             "micro_batch=1 evaluation_batch=1 parameters=host gradients=host");
+  EXPECT_EQ(to_string({.parameters = Place::kNvme, .gradients = Place::kNvme}),
+            "micro_batch=1 evaluation_batch=1 parameters=nvme gradients=nvme");
+  EXPECT_EQ(to_string({.just_in_time = true}), "micro_batch=1 evaluation_batch=1 update=just_in_time");
   EXPECT_EQ(hash(Plan{}), 0x643c0d9b87e635a9ull) << std::hex << hash(Plan{});
   std::mt19937_64 random(10);
   std::map<uint64_t, std::string> seen;
@@ -160,8 +164,8 @@ TEST(Plan, ErrorsNameTheLineAndTheNearestKey) {
       {"recompute_segment = 0", "'recompute_segment' must be between 1 and"},
       {"optimizer = \"disk\"", "\"device\", \"peer\", \"host\" or \"nvme\", not \"disk\""},
       {"optimizer = \"\"", "\"host\" or \"nvme\""},
-      {"parameters = \"hots\"", "'parameters' must be \"device\", \"peer\" or \"host\", not \"hots\""},
-      {"parameters = \"nvme\"", "'parameters' must be \"device\", \"peer\" or \"host\", not \"nvme\""},
+      {"parameters = \"hots\"",
+       "'parameters' must be \"device\", \"peer\", \"host\" or \"nvme\", not \"hots\""},
       {"offload_to = \"device\"", "'offload_to' must be \"peer\" or \"host\", not \"device\""},
       {"peers = [1]", "'peers' must be a table of devices and the peer of each"},
       {"peers = {0 = 0}",
@@ -176,6 +180,7 @@ TEST(Plan, ErrorsNameTheLineAndTheNearestKey) {
        "a layer on device 1 that the model does not have: they are from 0 to 5"},
       {"devices = {\"gpu1\" = [0]}", "has a device \"gpu1\": device indices are numbers from 0 to 63"},
       {"devices = {\"1\" = 3}", "must give device 1 a list of layers"},
+      {"update = \"later\"", "'update' must be \"at_commit\" or \"just_in_time\", not \"later\""},
       {"pipeline = 0", "'pipeline' must be between 1 and"},
       {"devices = [0,0,0,0,0,0,1]", "more layers than the model"},
       {"head_chunks = 0", "'head_chunks' must be between 1 and"},
@@ -277,6 +282,34 @@ TEST(Plan, StatesGoToAPeerBeforeTheHostAndThereBeforeADisk) {
   Machine small;
   small.nvme_least_bytes = uint64_t{1} << 40;
   EXPECT_EQ(kinds({.micro_batch = 12}, small), std::vector<MoveKind>{MoveKind::kOptimizerToHost});
+}
+
+TEST(Plan, LayersGoToAPeerBeforeTheHostAndThereBeforeADisk) {
+  const auto kinds = [](const Plan& plan, const Machine& machine) {
+    std::vector<MoveKind> found;
+    for (const Move& move : neighbours(plan, kShape, machine, Guarantee::kBitExact))
+      if (move.to.parameters != plan.parameters || move.to.gradients != plan.gradients)
+        found.push_back(move.kind);
+    return found;
+  };
+  using enum MoveKind;
+  EXPECT_THAT(kinds({.micro_batch = 12}, kMachine),
+              testing::UnorderedElementsAre(kParametersToPeer, kGradientsToPeer, kParametersToHost,
+                                            kGradientsToHost, kParametersToNvme, kGradientsToNvme));
+  for (const auto& [near, far] :
+       {std::pair(kParametersToPeer, kParametersToHost), std::pair(kGradientsToPeer, kGradientsToHost),
+        std::pair(kParametersToHost, kParametersToNvme), std::pair(kGradientsToHost, kGradientsToNvme)}) {
+    const std::vector<MoveKind> found = kinds({.micro_batch = 12}, kMachine);
+    EXPECT_LT(std::ranges::find(found, near), std::ranges::find(found, far));
+  }
+  EXPECT_EQ(kinds({.micro_batch = 12, .parameters = Place::kHost, .gradients = Place::kHost}, kMachine),
+            std::vector<MoveKind>{})
+      << "it frees nothing of a device";
+  Machine small = kMachine;
+  small.nvme_least_bytes = uint64_t{1} << 40;
+  small.devices = 1;
+  EXPECT_THAT(kinds({.micro_batch = 12}, small),
+              testing::UnorderedElementsAre(kParametersToHost, kGradientsToHost));
 }
 
 TEST(Estimate, IsTheSumOfItsItems) {

@@ -235,6 +235,23 @@ TEST(Planner, MomentsGoToADiskWhereTheHostHasNoRoomForThem) {
   EXPECT_NE(find_plan(shape, machine, Guarantee::kBitExact, {}).best->plan.optimizer, Place::kNvme);
 }
 
+TEST(Planner, LayersGoToADiskWhereTheHostHasNoRoomForThem) {
+  const Shape shape{small_gpt2(16, 512, 4, 64), 1};
+  Plan layers{.optimizer = Place::kNvme, .parameters = Place::kHost, .gradients = Place::kHost};
+  Machine machine;
+  machine.device_bytes = with_margin(estimate(shape, layers, machine).device_peak_bytes[0]);
+  for (const auto place : {&Plan::gradients, &Plan::parameters}) {
+    layers.*place = Place::kNvme;
+    machine.host_bytes = estimate(shape, layers, machine).host_bytes;
+    const Planned planned = find_plan(shape, machine, Guarantee::kBitExact, {});
+    ASSERT_TRUE(planned.best);
+    const Plan& best = planned.best->plan;
+    EXPECT_EQ(best.optimizer, Place::kNvme);
+    EXPECT_EQ(best.gradients, Place::kNvme);
+    EXPECT_EQ(best.parameters, layers.parameters);
+  }
+}
+
 TEST(StepTime, NamesItsLargestPart) {
   EXPECT_STREQ((StepTime{.compute = 2, .memory = 1}.limit()), "compute");
   EXPECT_STREQ((StepTime{.launches = 3, .optimizer = 1}.limit()), "launches");

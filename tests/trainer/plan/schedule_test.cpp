@@ -72,6 +72,44 @@ TEST(Streams, SlotsFollowTheLargestLayerAndNotTheDepth) {
   EXPECT_GT(many.host_bytes, 3 * few.host_bytes);
 }
 
+TEST(Streams, OnADiskTheHostHasBuffersAloneAndSmallLayers) {
+  const auto needed = [](uint32_t layers, Place place, uint64_t least) {
+    const Shape shape{small_gpt2(layers, 256, 4, 64), 4};
+    Plan plan{.micro_batch = 1};
+    plan.parameters = plan.gradients = place;
+    return estimate(shape, plan, {.nvme_least_bytes = least});
+  };
+  const Estimate few = needed(8, Place::kNvme, 1 << 20), many = needed(16, Place::kNvme, 1 << 20);
+  const Estimate on_host = needed(16, Place::kHost, 1 << 20);
+  EXPECT_EQ(few.host_bytes, many.host_bytes);
+  EXPECT_EQ(2 * few.nvme_bytes, many.nvme_bytes);
+  EXPECT_EQ(many.device_peak_bytes, on_host.device_peak_bytes);
+  EXPECT_NEAR(double(many.nvme_bytes), double(on_host.host_bytes), 0.001 * double(many.nvme_bytes));
+  EXPECT_EQ(many.host_bytes, 8 * aligned(many.nvme_bytes / 32, kHugePage))
+      << "four buffers for sixteen layers, of weights and of gradients, in whole pages";
+  const Estimate small = needed(16, Place::kNvme, 1 << 30);
+  EXPECT_EQ(small.nvme_bytes, 0u);
+  EXPECT_EQ(small.host_bytes, on_host.host_bytes);
+}
+
+TEST(Streams, ADisksReadsAndWritesAreAddedAsFarAsNothingHidesThem) {
+  const Shape shape{small_gpt2(8, 256, 4, 64), 4};
+  const Plan host{.micro_batch = 2, .gradients = Place::kHost},
+      nvme{.micro_batch = 2, .gradients = Place::kNvme};
+  const double layer = double(layer_bytes({}, parameter_table(shape.model))[0].gradients);
+  Machine machine{.nvme_read_bytes_per_second = 1e15, .nvme_write_bytes_per_second = 1e15};
+  EXPECT_EQ(estimate(shape, nvme, machine).time.nvme, 0) << "all hidden";
+  machine.nvme_read_bytes_per_second = machine.nvme_write_bytes_per_second = 1e3;
+  const StepTime time = estimate(shape, nvme, machine).time;
+  // Two micro-batches write all 8 layers; the second one, the norm and the update read those that neither a
+  // slot nor a buffer has.
+  const double written = 16 * layer / 1e3, read = time.nvme - written;
+  EXPECT_GT(read, 2 * 8 * layer / 1e3);
+  EXPECT_LT(read, 3 * 8 * layer / 1e3);
+  EXPECT_EQ(time.streamed, estimate(shape, host, machine).time.streamed);
+  EXPECT_EQ(time.host_link, estimate(shape, host, machine).time.host_link);
+}
+
 TEST(Streams, APassTakesTheLongerOfItsComputationAndItsCopies) {
   const Shape shape{small_gpt2(8, 256, 4, 64), 4};
   Plan plan{.micro_batch = 2, .gradients = Place::kHost};
@@ -87,6 +125,21 @@ TEST(Streams, APassTakesTheLongerOfItsComputationAndItsCopies) {
   time = estimate(shape, plan, machine).time;
   EXPECT_NEAR(time.seconds(), time.streamed + time.optimizer + time.host_link, 1e-12);
   EXPECT_STREQ(time.limit(), "host link");
+}
+
+TEST(Streams, AnUpdateBeforeTheNextForwardHasNoWeightsComeForItAlone) {
+  const Shape shape{small_gpt2(8, 256, 4, 64), 4};
+  Plan plan{.micro_batch = 4, .parameters = Place::kHost, .gradients = Place::kHost};
+  const LayerBytes layer = layer_bytes({}, parameter_table(shape.model))[0];
+  const double weights = 8 * double(layer.weights), gradients = 8 * double(layer.gradients);
+  const Machine machine{.host_bytes_per_second = 1e6, .launch_seconds = 1e-30};
+  const StepTime at_commit = estimate(shape, plan, machine).time;
+  plan.just_in_time = true;
+  const StepTime in_time = estimate(shape, plan, machine).time;
+  EXPECT_NEAR(at_commit.host_link, (2 * gradients + weights) / 1e6, 1e-6);
+  EXPECT_NEAR(in_time.host_link, gradients / 1e6, 1e-6) << "the norm";
+  EXPECT_NEAR(in_time.streamed - at_commit.streamed, gradients / 1e6, 1e-6);
+  EXPECT_NEAR(at_commit.seconds() - in_time.seconds(), weights / 1e6, 1e-6);
 }
 
 TEST(Streams, AnInt8MatrixHasItsScalesInTheBlock) {

@@ -107,7 +107,7 @@ TEST_F(OnNvme, WhatCannotBeReadIsNamedAndTheLastCheckpointGoesOn) {
     try {
       for (uint64_t step = 2; step < 5; ++step) run.step.run(step);  // of which some may overflow
       FAIL() << "it went on";
-    } catch (const StatesLost& lost) {
+    } catch (const RecordLost& lost) {
       EXPECT_THAT(lost.what(), HasSubstr("the optimizer's states of elements "));
       EXPECT_THAT(lost.what(),
                   HasSubstr(kind == IoFault::Kind::kError ? "Input/output error" : "another checksum"));

@@ -21,6 +21,7 @@ class Diary : public StepProgram {
   std::set<int> failures;  // numbers of calls, from 1
   bool always = false, refuses = false;
   std::optional<MoveKind> chosen;
+  bool step_can_restart = true;
   std::vector<std::string> lines;
   int calls = 0, commits = 0;
   std::optional<Plan> offered_from;
@@ -56,7 +57,11 @@ class Diary : public StepProgram {
  private:
   std::optional<Failure> answer(const char* phase) {
     if (!always && !failures.count(++calls)) return std::nullopt;
-    return Failure{"injected", phase, chosen, 9};
+    return Failure{.text = "injected",
+                   .phase = phase,
+                   .chosen = chosen,
+                   .incident = 9,
+                   .step_can_restart = step_can_restart};
   }
 };
 
@@ -82,6 +87,18 @@ TEST(RecoverableStep, ASplitUndoesTheWholeStep) {
   EXPECT_THAT(diary.lines, ElementsAre("begin 0", "save", "run 0", "run 1", "split_micro_batch", "begin 1",
                                        "restore", "run 0", "run 1", "run 2", "run 3", "commit"));
   EXPECT_EQ(step.guarantee_held(), Guarantee::kNumericallyEqual);
+}
+
+TEST(RecoverableStep, AStepThatOtherRanksHavePartOfIsNotBegunAnew) {
+  Diary diary;
+  diary.failures = {2};
+  diary.chosen = MoveKind::kSplitMicroBatch;
+  diary.step_can_restart = false;
+  RecoverableStep step(diary, kShape, {}, {.micro_batch = 4}, {});
+  EXPECT_EQ(step.run(0), StepOutcome::kDone);
+  ASSERT_EQ(step.records().size(), 1u);
+  EXPECT_EQ(step.records()[0].guarantee, Guarantee::kBitExact) << step.records()[0].action;
+  EXPECT_THAT(diary.lines, testing::Not(testing::Contains("restore")));
 }
 
 TEST(RecoverableStep, AFailureBeforeTheCommitRedoesNoMicroBatch) {

@@ -84,20 +84,29 @@ TEST_P(OnAPeer, EachKindGivesTheBitsOfAPlainRun) {
       on_peer([this](Plan& plan) { plan = everything(), plan.recompute = all_, plan.recompute_segment = 2; }),
       on_peer([this](Plan& plan) {
         plan = everything(), plan.recompute_attention = all_, plan.recompute_mlp = {1};
+      }),
+      on_peer([this](Plan& plan) { plan = everything(), plan.just_in_time = true; }),
+      on_peer(
+          [](Plan& plan) { plan.parameters = Place::kNvme, plan.optimizer = plan.gradients = Place::kPeer; }),
+      on_peer([](Plan& plan) {
+        plan.parameters = Place::kPeer, plan.optimizer = plan.gradients = Place::kNvme;
+        plan.just_in_time = true;
       })};
   for (const Plan& plan : plans) EXPECT_EQ(under(plan), plain) << to_string(plan);
 }
 
-// From the card to the other one, to the host and back, with layers on either, in the middle of a training.
+// From the card to the other one, to the host, to a disk and back, with layers on either, in the middle of a
+// training, where layers wait for their update.
 TEST_P(OnAPeer, MovesBetweenPlacesAndCardsKeepTheBits) {
   const Plan there = everything();
-  Plan host = there, spread = there, back = there, mixed = there;
+  Plan host = there, spread = there, disk = there, back = there, mixed = there;
   host.optimizer = host.parameters = host.gradients = host.offload_to = Place::kHost;
-  spread.placement = {{1, 1}, {3, 1}};
+  spread.placement = {{1, 1}, {3, 1}}, spread.just_in_time = true;
+  disk.parameters = disk.gradients = Place::kNvme, disk.just_in_time = true;
   back.peers = {{1, 0}}, back.placement = {{0, 1}, {1, 1}};
   mixed.peers = {{0, 1}, {1, 0}}, mixed.gradients = Place::kHost, mixed.placement = spread.placement;
-  EXPECT_EQ(reference({config_.plan, there, host, there, spread, back, mixed, config_.plan}),
-            reference(std::vector<Plan>(8, config_.plan)));
+  EXPECT_EQ(reference({config_.plan, there, host, there, spread, disk, there, back, mixed, config_.plan}),
+            reference(std::vector<Plan>(10, config_.plan)));
 }
 
 TEST_P(OnAPeer, GoesOnFromACheckpointOfAnotherPlace) {

@@ -114,6 +114,20 @@ TEST_F(OnDevices, AnUntiedHeadAndMicroBatchesOfSeveralSizesGiveTheSameBits) {
   expect_the_bits_of_one_device();
 }
 
+// The first micro-batch under way brings each layer its update.
+TEST_F(OnDevices, LayersUpdatedBeforeTheirNextForwardGiveTheBitsOfOneDevice) {
+  use(Family::kT5);
+  Plan plan = config_.plan;
+  plan.placement = odd();
+  plan.pipeline = 3;
+  plan.optimizer = Place::kHost;
+  plan.just_in_time = true;
+  const Outcome many = run(Injection::kNone, 0, 6, std::vector<Plan>(6, plan)).outcome;
+  use_devices(1);
+  EXPECT_EQ(many, reference(std::vector<Plan>(6, config_.plan)));
+  EXPECT_EQ(violations(), "");
+}
+
 // What is left then is the time in which the host launches.
 TEST_F(OnDevices, MicroBatchesUnderWayTakeLessVirtualTime) {
   config_.model = small_gpt2(8, 16, 2, 8, 0.1);

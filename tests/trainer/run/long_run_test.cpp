@@ -94,6 +94,10 @@ TEST_P(LongRun, HasTheBitsOfThePlainRunUnderEveryBitExactPlan) {
     plan.parameters = plan.gradients = plan.optimizer = Place::kHost;
     plan.recompute = {0, 1}, plan.placement = {{1, 1}, {2, 1}};
   });
+  with([&](Plan& plan) {
+    plan.parameters = plan.gradients = Place::kNvme;
+    plan.recompute = {1, 2}, plan.placement = {{3, 1}};
+  });
   for (const Plan& plan : plans) EXPECT_EQ(changed_to(plan), plain()) << to_string(plan);
 }
 

@@ -215,7 +215,7 @@ TEST_F(WholeRun, TheProgramEndsAfterTheStepOnSigintAndGoesOnToTheBit) {
     return more;
   };
   ASSERT_EQ(exit_code_of(start_program(words("whole", {}))), kExitDone);
-  const pid_t process = start_program(words("cut", {}));
+  const pid_t process = start_program(words("cut", {"--set", "plan.update=just_in_time"}));
   const auto steps_done = [&] {
     const std::string lines = losses("cut");
     return std::count(lines.begin(), lines.end(), '\n');
@@ -247,7 +247,8 @@ TEST_F(WholeRun, KilledWhileItWritesToADiskItGoesOnFromTheLastCheckpointToTheBit
     return all;
   };
   ASSERT_EQ(exit_code_of(start_program(words("whole", {}))), kExitDone);
-  const pid_t process = start_program(words("cut", {"--set", "plan.optimizer=nvme"}));
+  const pid_t process =
+      start_program(words("cut", {"--set", "plan.optimizer=nvme", "--set", "plan.update=just_in_time"}));
   // What the process has given to be written, in bytes.
   const auto written = [&] {
     const std::string io = ScratchFolder::read("/proc/" + std::to_string(process) + "/io");

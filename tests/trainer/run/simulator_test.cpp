@@ -3,9 +3,11 @@
 #include <nlohmann/json.hpp>
 
 #include <ATen/cuda/CUDAContextLight.h>
+#include <unistd.h>
 
 #include "tests/trainer/residency/failing_io.h"
 #include "tests/trainer/simulated.h"
+#include "trainer/app/automatic_plan.h"
 #include "trainer/app/trainer.h"
 #include "trainer/plan/planner.h"
 
@@ -193,6 +195,13 @@ TEST_F(Simulated, AnAutomaticPlanMeetsNoFailureAndGivesTheBitsOfThatPlan) {
   EXPECT_EQ(chosen.size(), 4u) << "each limit has a plan of its own";
   EXPECT_GT(split, 0);
   EXPECT_LT(split, 4);
+}
+
+TEST_F(Simulated, AnAutomaticPlanHasABudgetOfTheHost) {
+  config_.automatic_plan = true;
+  const uint64_t host = survey(config_, {}, devices_, core_).machine.host_bytes;
+  EXPECT_GT(host, 0u);
+  EXPECT_LT(host, uint64_t(::sysconf(_SC_PHYS_PAGES)) * uint64_t(::sysconf(_SC_PAGESIZE)));
 }
 
 TEST_F(Simulated, AnAutomaticMicroBatchIsTheLargestThatMeetsNoFailure) {

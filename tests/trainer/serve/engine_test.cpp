@@ -18,7 +18,7 @@ class Serving : public testing::TestWithParam<Family> {
  protected:
   Serving() { at::set_num_threads(1); }
   ServedModel served(at::ScalarType type = at::kFloat) const {
-    return {architecture_, weights_, at::kCPU, type};
+    return {architecture_, weights_, {.type = type}};
   }
 
   std::vector<Made> one_by_one(const std::vector<Job>& jobs) const {

@@ -1,8 +1,8 @@
 """generation.py BUILD --corpus TEXT: spillway-serve beside transformers, on the same small weights.
 
 Greedy tokens of prompts of several lengths, in one batch with room and in one whose cache is too small for it, equal
-those of transformers' `generate`, one prompt at a time. The perplexity of a text by strided windows equals that of
-transformers' models, each token predicted once.
+those of transformers' `generate`, one prompt at a time; so do those of layers on two simulated cards. The perplexity of
+a text by strided windows equals that of transformers' models, each token predicted once.
 """
 import argparse
 import json
@@ -26,6 +26,7 @@ LLAMA = {"hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 6, "i
 T5 = {"d_model": 48, "d_kv": 12, "d_ff": 96, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 3,
       "relative_attention_num_buckets": 8, "relative_attention_max_distance": 16, "vocab_size": 384,
       "decoder_start_token_id": 0, "n_positions": CONTEXT, "feed_forward_proj": "gated-gelu"}
+ON_TWO_CARDS = ["simulate", "--gpus", "2", "--capacity", "256MiB", "--values", "compute", "--"]
 MODELS = {
     "gpt2": lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config(**GPT2)),
     "llama": lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA, num_key_value_heads=2)),
@@ -65,7 +66,10 @@ class Generation(unittest.TestCase):
         return model
 
     def serve(self, name, *arguments):
-        done = subprocess.run([self.build / "bin" / "spillway-serve", "--device", "cpu", "--threads", "1", "--model",
+        several = "--device-map" in arguments
+        before = [self.build / "bin" / "spillway", *ON_TWO_CARDS] if several else []
+        where = [] if several else ["--device", "cpu"]
+        done = subprocess.run([*before, self.build / "bin" / "spillway-serve", *where, "--threads", "1", "--model",
                                self.folder / name, *arguments], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr[-2000:])
         return done
@@ -99,7 +103,12 @@ class Generation(unittest.TestCase):
                 ours, _, preempted = self.answers(name, prompts, "--blocks", "8", "--prefill-tokens", "24")
                 self.assertEqual(ours, theirs, "with a cache that is too small")
                 self.assertGreater(preempted, 0)
-                print(f"{name}: {sum(map(len, theirs))} tokens equal, also with {preempted} pre-emptions", flush=True)
+                ours, _, spread = self.answers(name, prompts, "--device-map", "even", "--blocks", "8",
+                                               "--prefill-tokens", "24")
+                self.assertEqual(ours, theirs, "with layers on two cards")
+                self.assertEqual(spread, preempted)
+                print(f"{name}: {sum(map(len, theirs))} tokens equal, also with {preempted} pre-emptions, and on two "
+                      "cards", flush=True)
 
     def test_perplexity_is_that_of_transformers_models(self):
         text = self.folder / "text.txt"
@@ -116,6 +125,10 @@ class Generation(unittest.TestCase):
             self.assertLess(abs(float(ours.group(1)) - math.exp(nats)) / math.exp(nats), 2e-5)
             a_byte = float(re.search(r"^(\S+) nats and", said, re.MULTILINE).group(1))
             self.assertAlmostEqual(a_byte, nats * count / 1500, places=4)
+            if window == stride * 2:
+                spread = self.serve("gpt2", "perplexity", text, "--window", str(window), "--stride", str(stride),
+                                    "--device-map", "[0, 1, 0]").stdout
+                self.assertEqual(spread, said)
 
 
 if __name__ == "__main__":

@@ -219,7 +219,8 @@ class HttpClients(unittest.TestCase):
                                       (["generate", "/nowhere.jsonl", "--model", "/nowhere"], 2, "/nowhere.jsonl"),
                                       (["perplexity", "/nowhere.txt", "--model", "/nowhere"], 2, "/nowhere.txt"),
                                       (["--model", str(self.model), "--blocks", "0", "--dtype", "fp8"], 2, "fp8"),
-                                      (["--model", str(self.model), "--cache", "1"], 17, "no room for a cache")):
+                                      (["--model", str(self.model), "--cache", "1"], 17, "no room for a cache"),
+                                      (["--model", str(self.model), "--devices", "2"], 2, "--device-map are of GPUs")):
             done = subprocess.run([BUILD / "bin" / "spillway-serve", "--device", "cpu", *arguments],
                                   capture_output=True, text=True)
             self.assertEqual(done.returncode, code, done.stderr)

@@ -5,8 +5,8 @@
 
 #include "trainer/app/run/corpus_sizes.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/plan/devices/peers.h"
 #include "trainer/plan/parameters/parameter_table.h"
-#include "trainer/plan/peers.h"
 
 namespace spillway::trainer {
 namespace {
@@ -23,7 +23,7 @@ Guarantee guarantee_of_start(const Plan& configured, const Plan& begun, uint32_t
 std::optional<std::string> Run::build_program(const Plan& plan) {
   std::optional<std::string> failure;
   try {
-    program_ = std::make_unique<TrainingStep>(config_, corpus_, devices_, plan, core_, *moves_);
+    program_ = std::make_unique<TrainingStep>(config_, corpus_, devices_, plan, core_, *moves_, ranks_);
   } catch (const c10::OutOfMemoryError& error) {
     failure = error.what_without_backtrace();
   }
@@ -111,6 +111,18 @@ std::string Run::least_need(Plan plan) const {
   return "the smallest plan is estimated to need " + std::to_string((most >> 20) + 1) + " MiB of a device; ";
 }
 
+// What the plan puts on NVMe, and what is too small for it.
+void Run::warn_of_small_ones(const Plan& plan, const Estimate& need) {
+  const auto warn = [&](Place place, const std::string& item, const char* whose) {
+    const auto is_there = [&](const EstimateItem& each) { return each.nvme && each.name == item; };
+    if (place == Place::kNvme && std::ranges::none_of(need.items, is_there))
+      warn_of(std::string("no ") + whose + " are as large as run.nvme_least: all of them stay on the host");
+  };
+  warn(plan.optimizer, "optimizer state", "parameter's states");
+  warn(plan.parameters, "parameters", "layer's parameters");
+  warn(plan.gradients, "gradients", "layer's gradients");
+}
+
 void Run::begin() {
   char text[480];
   std::snprintf(text, sizeof text,
@@ -123,10 +135,8 @@ void Run::begin() {
   if (plan.uses_peers() && !machine_.has_peer_access)
     warn_of(
         "the devices have no access to each other's memory: copies to a peer go through the host, and the "
-        "plan is "
-        "slower than one with the host in the peer's place");
-  if (plan.optimizer == Place::kNvme && need.nvme_bytes == 0)
-    warn_of("no parameter's states are as large as run.nvme_least: all of them stay on the host");
+        "plan is slower than one with the host in the peer's place");
+  warn_of_small_ones(plan, need);
   history_.begin(shape_, survey_.machine, plan);
 }
 

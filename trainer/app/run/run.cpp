@@ -24,7 +24,7 @@ bool values_are_computed() {
 
 // Each once: a device may be reached, and a program built, after the first step.
 void Run::say_remarks() {
-  for (const std::string& remark : program_->optimizer().remarks())
+  for (const std::string& remark : program_->remarks())
     if (said_.insert(remark).second) warn_of(remark);
 }
 
@@ -38,6 +38,7 @@ void Run::end(int code, std::string verdict) {
 }
 
 bool Run::checkpoint() {
+  if (!ranks_->leads()) return true;  // all have the same state
   std::string error;
   if (save_checkpoint(checkpoint_, config_, corpus_, *program_, recoverable_->plan(), &error)) {
     results_.checkpoint = checkpoint_;
@@ -68,7 +69,8 @@ void Run::collect() {
 
 bool Run::save_weights(std::string* error) {
   try {
-    return save_parameters(config_.run.save, program_->model(), program_->trained_weights(), error);
+    const auto weight = [this](size_t index) { return program_->trained_weight(index); };
+    return save_parameters(config_.run.save, program_->model(), weight, error);
   } catch (const c10::Error& failure) {
     *error = failure.what_without_backtrace();
   } catch (const std::exception& failure) {
@@ -79,13 +81,19 @@ bool Run::save_weights(std::string* error) {
 
 void Run::save() {
   std::string error;
-  if (config_.run.save.empty() || results_.exit_code != kExitDone) return;
+  if (config_.run.save.empty() || results_.exit_code != kExitDone || !ranks_->leads()) return;
   if (!save_weights(&error)) {
     if (checkpoint())
       end(kExitError, "the weights could not be saved, but a checkpoint holds them: " + error);
     return;
   }
   log_.say(LogLevel::kInfo, "saved " + config_.run.save + " (config.json, model.safetensors)");
+}
+
+void Run::leave_ranks() {
+  if (results_.exit_code != kExitDone) return;  // the others wait for a step, and their launcher ends them
+  ranks_->check_same("weights", std::to_string(results_.weights_hash));
+  ranks_->leave();
 }
 
 Results Run::run(RatesFrom* rates) {
@@ -97,6 +105,7 @@ Results Run::run(RatesFrom* rates) {
   train_steps();
   collect();
   save();
+  leave_ranks();
   if (!recorder_.healthy() && results_.exit_code == kExitDone)
     end(kExitError, "losses.txt or plan_schedule.toml could not be written to their end (disk full?)");
   return std::move(results_);

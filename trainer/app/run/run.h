@@ -38,6 +38,7 @@ class Run {
  private:
   // Before it begins: setup.cpp, build.cpp.
   static Corpus open_corpus(const Config& config);
+  void join_ranks();
   void apply_limit();
   void measure_devices();
   void check(const Plan& plan) const;
@@ -55,6 +56,7 @@ class Run {
   // Its steps: steps.cpp.
   void train_steps();
   bool step_once();
+  bool is_to_stop();
   StepOutcome run_step(uint64_t step);
   bool evaluate();
   uint64_t smallest_limit() const;
@@ -63,9 +65,11 @@ class Run {
   bool checkpoint();
   void collect();
   void save();
+  void leave_ranks();
   bool save_weights(std::string* error);
   void say_remarks();
   void warn_of(const std::string& remark);
+  void warn_of_small_ones(const Plan& plan, const Estimate& need);
   void end(int code, std::string verdict);
 
   Config config_;  // settled when the devices are known
@@ -73,12 +77,13 @@ class Run {
   RunLog& log_;
   RunHistory& history_;
   const Core& core_;
-  const Shape shape_;
+  const Shape shape_;  // of this rank
   const Corpus corpus_;
   const std::string checkpoint_;
   Recorder recorder_;
   PeakWatch peaks_;
   std::vector<at::Device> devices_;
+  std::shared_ptr<Ranks> ranks_;
   Machine machine_;
   Survey survey_;
   std::unique_ptr<PlanMoves> moves_;

@@ -5,6 +5,8 @@
 #include <ATen/cuda/CUDAContextLight.h>
 #include <cstdlib>
 
+#include "trainer/app/run/common_settings.h"
+#include "trainer/checkpoint/checkpoint.h"
 #include "trainer/data/examples.h"
 #include "trainer/pretrained/parameters.h"
 #include "trainer/runtime/device_context.h"
@@ -12,9 +14,21 @@
 namespace spillway::trainer {
 namespace {
 
-std::vector<at::Device> usable_devices(const RunConfig& run) {
+// A rank sees its own GPU alone (main.cpp).
+void check_device(const RunConfig& run, const Launch& launch, size_t found) {
+  if (run.devices > 1)
+    throw SetupError("run.devices is " + std::to_string(run.devices) +
+                     ", and each of several ranks has one device: start as many ranks as there are devices");
+  if (found != 1)
+    throw SetupError("rank " + std::to_string(launch.rank) + " is number " +
+                     std::to_string(launch.local_rank) +
+                     " of this machine and finds no GPU of its own: start one rank for each GPU");
+}
+
+std::vector<at::Device> usable_devices(const RunConfig& run, const Launch& launch) {
   if (run.device == "cpu") return {at::Device(at::kCPU)};
   const size_t found = at::globalContext().hasCUDA() ? at::detail::getCUDAHooks().getNumGPUs() : 0;
+  if (!launch.is_alone()) check_device(run, launch, found);
   if (found == 0)
     throw SetupError(
         "no CUDA device: run under 'spillway simulate', or set run.device = \"cpu\" (--device cpu)");
@@ -57,6 +71,16 @@ void choose_kernels(const Config& config) {
   at::globalContext().setDeterministicFillUninitializedMemory(false);
 }
 
+// A rank's share of the batch, the largest.
+Shape shape_of(const Config& config, const Launch& launch) {
+  Shape shape = config.shape();
+  if (shape.batch < launch.size)
+    throw SetupError("train.batch is " + std::to_string(shape.batch) + ", fewer sequences than the " +
+                     std::to_string(launch.size) + " ranks");
+  shape.batch = (shape.batch + launch.size - 1) / launch.size;
+  return shape;
+}
+
 }  // namespace
 
 Run::Run(const Config& config, const TrainOptions& options, RunLog* log, RunHistory* history)
@@ -65,7 +89,7 @@ Run::Run(const Config& config, const TrainOptions& options, RunLog* log, RunHist
       log_(*log),
       history_(*history),
       core_(Core::get()),
-      shape_(config.shape()),
+      shape_(shape_of(config, options.launch)),
       corpus_(open_corpus(config)),
       checkpoint_(config.run.out + "/" + kCheckpointName),
       recorder_(config_, log, history),
@@ -81,7 +105,7 @@ Run::Run(const Config& config, const TrainOptions& options, RunLog* log, RunHist
   if (config.run.device == "cpu") at::sqrt(at::ones({1}));
   choose_kernels(config);
   install_allocator(config);
-  devices_ = usable_devices(config.run);
+  devices_ = usable_devices(config.run, options.launch);
   machine_.devices = uint32_t(devices_.size());
   machine_.host_is_apart = config.run.device == "cuda";
   machine_.nvme_least_bytes = config.run.nvme_least_bytes;
@@ -91,6 +115,7 @@ Run::Run(const Config& config, const TrainOptions& options, RunLog* log, RunHist
   config_.place_layers(machine_);
   check_plans();
   check_weights();
+  join_ranks();
   // Last: a run that does not start leaves the files of the one before it alone.
   if (!recorder_.open(!options.resume.empty(), &error)) throw SetupError(error);
 }
@@ -103,6 +128,12 @@ Corpus Run::open_corpus(const Config& config) {
   const std::string fault = Examples::fault_of(config.model, corpus->vocabulary());
   if (!fault.empty()) throw SetupError(fault);
   return std::move(*corpus);
+}
+
+void Run::join_ranks() {
+  ranks_ =
+      std::make_shared<Ranks>(options_.launch, devices_[0], std::chrono::seconds(config_.run.ranks_timeout));
+  ranks_->check_same("settings", common_settings(config_, corpus_));
 }
 
 void Run::apply_limit() {

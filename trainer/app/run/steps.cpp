@@ -77,6 +77,11 @@ bool Run::evaluate() {
   return true;
 }
 
+// All ranks end after the same step, whichever of them was told so.
+bool Run::is_to_stop() {
+  return ranks_->sum(options_.stop && options_.stop->load() ? 1 : 0) > 0;
+}
+
 void Run::train_steps() {
   while (program_->step() < config_.train.steps) {
     if (!step_once()) {
@@ -90,7 +95,7 @@ void Run::train_steps() {
       return;
     }
     if (config_.run.checkpoint_every && step % config_.run.checkpoint_every == 0 && !checkpoint()) return;
-    if (options_.stop && options_.stop->load()) {
+    if (is_to_stop()) {
       if (checkpoint()) end(kExitInterrupted, "interrupted after step " + std::to_string(step - 1));
       return;
     }

@@ -2,53 +2,38 @@
 // through.
 //
 // An update takes the records one after the other, in a cycle: they are read ahead as far as there are
-// buffers, also those of the next update while the model computes, and written behind. A record that cannot
-// be written stays in memory, and the training goes on: nothing is lost, and `remarks` says so. One that
-// cannot be read is lost, which the error says.
+// buffers, also those of the next update while the model computes, and written behind. What fails is as
+// RecordFile has it.
 //
 // Thread-safety: one thread. Ownership: owns file and buffers; borrows the records of the cycle. Errors:
-// c10::OutOfMemoryError where the folder or the host has no room; StatesLost. Units: bytes.
+// c10::OutOfMemoryError where the folder or the host has no room; RecordLost. Units: bytes.
 #pragma once
 #include <functional>
-#include <memory>
-#include <stdexcept>
 
-#include "trainer/libtorch.h"
-#include "trainer/residency/nvme/block_store.h"
+#include "trainer/residency/nvme/record_file.h"
 
 namespace spillway::trainer {
 
-// A record cannot be read back.
-struct StatesLost : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
 class NvmeStates {
  public:
-  struct Record {
-    std::string name;  // for people
-    BlockStore::Piece piece;
-    at::Tensor kept;  // its bytes, where they could not be written
-  };
-
-  explicit NvmeStates(std::string folder) : folder_(std::move(folder)) {}
+  explicit NvmeStates(std::string folder) : file_(std::move(folder), "the optimizer's states") {}
   ~NvmeStates();
   NvmeStates(const NvmeStates&) = delete;
 
   // Makes the file if there is none, with room for records of so many bytes in all.
-  void reserve(uint64_t bytes);
-  BlockStore::Piece piece(uint64_t bytes) { return store_->piece(bytes); }  // of what was reserved
+  void reserve(uint64_t bytes) { file_.reserve(bytes); }
+  BlockStore::Piece piece(uint64_t bytes) { return file_.piece(bytes); }  // of what was reserved
   // For records of at most `largest` bytes, on their way to and from `device`.
   void make_buffers(uint64_t largest, uint64_t count, at::Device device);
   // No record is left: gives back file and buffers.
   void close();
-  std::vector<std::string> remarks() const;
+  std::vector<std::string> remarks() const { return file_.remarks(); }
 
   // Records one after the other, as many at a time as there are buffers. `fill` sets all bytes of the i-th;
   // `take` has them. A record that cannot be written is an OutOfMemoryError: it is still where it came from.
   using Bytes = std::function<void(size_t index, const at::Tensor& bytes)>;
   void write_all(std::vector<Record>& records, const Bytes& fill);
-  void read_all(const std::vector<Record>& records, const Bytes& take);
+  void read_all(std::vector<Record>& records, const Bytes& take);
 
   // An update's records, in the order in which it takes them.
   void set_cycle(std::vector<Record*> records);
@@ -66,29 +51,18 @@ class NvmeStates {
 
  private:
   enum class Stage : uint8_t { kFree, kComing, kTaken, kGoing };
-  struct Slot {
-    at::Tensor memory, spare;  // spare: its own memory, while it has that of a kept record
-    BlockStore::Transfer transfer;
-    Record* record = nullptr;
+  struct Slot : RecordBuffer {
     Stage stage = Stage::kFree;
   };
 
   Slot& slot_of(uint64_t number) { return slots_[number % slots_.size()]; }
-  at::Tensor new_buffer(uint64_t bytes) const;
-  at::Tensor another_buffer(uint64_t bytes) const;
-  void begin_read(Slot* slot, Record* record);
-  void end_read(Slot* slot);
   void end_write(Slot* slot);
-  void drop(Slot* slot);
-  void note_failure(const std::string& error, uint64_t bytes);
 
-  const std::string folder_;
-  std::unique_ptr<BlockStore> store_;
+  RecordFile file_;
   at::Device device_{at::kCPU};
   std::vector<Slot> slots_;
   std::vector<Record*> cycle_;
   uint64_t asked_ = 0, taken_ = 0, given_back_ = 0;  // records so far, of all cycles
-  std::vector<std::string> failures_;
 };
 
 }  // namespace spillway::trainer

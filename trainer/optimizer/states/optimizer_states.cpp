@@ -102,11 +102,11 @@ void OptimizerStates::reserve_records(const std::vector<size_t>& indices) {
   nvme_.make_buffers(largest, buffered_records(largest, count), parameters_.value(indices[0]).device());
 }
 
-std::vector<NvmeStates::Record> OptimizerStates::records_of(size_t index) {
+std::vector<Record> OptimizerStates::records_of(size_t index) {
   const Of& of = of_[index];
   const int64_t all = elements(index),
                 tile = tile_elements(numerics_, parameters_.value(index).sizes().vec(), true);
-  std::vector<NvmeStates::Record> records;
+  std::vector<Record> records;
   for (int64_t begin = 0; begin < all; begin += tile) {
     const int64_t length = std::min(tile, all - begin);
     records.push_back({.name = "the optimizer's states of elements " + std::to_string(begin) + " to " +
@@ -121,7 +121,7 @@ void OptimizerStates::to_records(size_t index, const Source& source) {
   Of& of = of_[index];
   const int64_t all = elements(index),
                 tile = tile_elements(numerics_, parameters_.value(index).sizes().vec(), true);
-  std::vector<NvmeStates::Record> records = records_of(index);
+  std::vector<Record> records = records_of(index);
   nvme_.write_all(records, [&](size_t i, const at::Tensor& bytes) {
     const int64_t begin = int64_t(i) * tile, length = std::min(tile, all - begin);
     const std::vector<at::Tensor> parts = parts_in(bytes, of.shapes, length);
@@ -191,11 +191,11 @@ void OptimizerStates::relocate(size_t first, size_t count, at::Device device) {
 }
 
 void OptimizerStates::prepare() {
-  std::vector<NvmeStates::Record*> cycle;
+  std::vector<Record*> cycle;
   uint64_t largest = 0;
   at::Device device = at::kCPU;
   for (size_t i = 0; i < of_.size(); ++i)
-    for (NvmeStates::Record& record : of_[i].records) {
+    for (Record& record : of_[i].records) {
       if (cycle.empty()) device = parameters_.value(i).device();
       cycle.push_back(&record);
       largest = std::max<uint64_t>(largest, record.piece.bytes);

@@ -10,16 +10,10 @@
 #include "trainer/optimizer/states/nvme_states.h"
 #include "trainer/plan/parameters/tile_record.h"
 #include "trainer/plan/plan.h"
-#include "trainer/residency/homes.h"
+#include "trainer/residency/homes/homes.h"
 #include "trainer/step/parameters.h"
 
 namespace spillway::trainer {
-
-// Where states on NVMe go.
-struct NvmeFolder {
-  std::string path = ".";
-  uint64_t least_bytes = kLeastOnNvme;  // of a parameter that goes there
-};
 
 inline at::ScalarType type_of(const StateTensor& state) {
   return state.is_codes ? at::kByte : at::kFloat;
@@ -41,11 +35,11 @@ class OptimizerStates {
  public:
   struct Of {
     std::vector<StateTensor> shapes;
-    std::vector<at::Tensor> tensors;          // those in records are not defined
-    std::vector<NvmeStates::Record> records;  // of its tiles
-    int64_t tile = 0;                         // elements
-    Place place = Place::kDevice;             // of those that are read in tiles
-    at::Device home = at::kCPU;               // of all that are no records: its device, a peer, or the host
+    std::vector<at::Tensor> tensors;  // those in records are not defined
+    std::vector<Record> records;      // of its tiles
+    int64_t tile = 0;                 // elements
+    Place place = Place::kDevice;     // of those that are read in tiles
+    at::Device home = at::kCPU;       // of all that are no records: its device, a peer, or the host
   };
 
   // Zero, and masters from `initial`, the weights in 32 bits on the host.
@@ -84,7 +78,7 @@ class OptimizerStates {
   at::Tensor made(size_t index, size_t state, const Where& where) const;
   void move(size_t index, const Where& to);
   void reserve_records(const std::vector<size_t>& indices);
-  std::vector<NvmeStates::Record> records_of(size_t index);
+  std::vector<Record> records_of(size_t index);
   void to_records(size_t index, const Source& source);
   void read_tile(const Of& of, size_t tile, const at::Tensor& bytes, const std::vector<at::Tensor>& to) const;
   void set_tile(size_t index);

@@ -53,7 +53,7 @@ NvmeShare nvme_share(const Numerics& numerics, const std::vector<std::vector<int
     records += whole + (rest > 0 ? 1 : 0);
     share.file_bytes += whole * record_bytes(states, tile) + (rest > 0 ? record_bytes(states, rest) : 0);
   }
-  share.buffer_bytes = buffered_records(largest, records) * largest;
+  share.buffer_bytes = aligned(buffered_records(largest, records) * largest, kHugePage);
   return share;
 }
 

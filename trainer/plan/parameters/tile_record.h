@@ -11,6 +11,8 @@ namespace spillway::trainer {
 
 // Of a part, for kernels that read vectors; and of a record, for files that are read past the page cache.
 inline constexpr uint64_t kPartAlignment = 512, kRecordAlignment = 4096;
+// Of the host's memory for a disk, which has whole ones.
+inline constexpr uint64_t kHugePage = uint64_t{2} << 20;
 // Of a device: one comes, one is updated, one goes back.
 inline constexpr uint64_t kTilesUnderWay = 3;
 // Page-locked memory for records that are read ahead or written behind: 64 blocks of 1 MiB.

@@ -56,18 +56,22 @@ void read_device_list(StrictTable& table, const toml::array& list, uint32_t laye
   *out = std::move(read);
 }
 
-void read_place(StrictTable& table, const char* key, bool may_be_nvme, Place* out) {
+void read_place(StrictTable& table, const char* key, Place* out) {
   std::string name = name_of(*out);
   table.text(key, &name);
-  const auto place = place_of(name);
-  if (place && (may_be_nvme || *place != Place::kNvme)) {
-    *out = *place;
-    return;
-  }
-  table.fail(*table.node(key), "'" + std::string(key) + "' must be " +
-                                   (may_be_nvme ? "\"device\", \"peer\", \"host\" or \"nvme\""
-                                                : "\"device\", \"peer\" or \"host\"") +
-                                   ", not \"" + name + "\"");
+  if (const auto place = place_of(name)) return void(*out = *place);
+  table.fail(
+      *table.node(key),
+      "'" + std::string(key) + "' must be \"device\", \"peer\", \"host\" or \"nvme\", not \"" + name + "\"");
+}
+
+void read_update(StrictTable& table, bool* just_in_time) {
+  std::string name = *just_in_time ? "just_in_time" : "at_commit";
+  table.text("update", &name);
+  *just_in_time = name == "just_in_time";
+  if (!*just_in_time && name != "at_commit")
+    table.fail(*table.node("update"),
+               "'update' must be \"at_commit\" or \"just_in_time\", not \"" + name + "\"");
 }
 
 void read_offload_to(StrictTable& table, Place* out) {
@@ -209,12 +213,13 @@ void read_plan(StrictTable& table, uint32_t layers, Plan* plan, const PlanChoice
   read_layers(table, "offload", layers, &plan->offload);
   table.integer("recompute_segment", &plan->recompute_segment, 1, 1 << 20);
   read_devices(table, layers, choices.decoder_layers, &plan->placement, choices.spread);
-  read_place(table, "optimizer", true, &plan->optimizer);
-  read_place(table, "parameters", false, &plan->parameters);
-  read_place(table, "gradients", false, &plan->gradients);
+  read_place(table, "optimizer", &plan->optimizer);
+  read_place(table, "parameters", &plan->parameters);
+  read_place(table, "gradients", &plan->gradients);
   read_offload_to(table, &plan->offload_to);
   read_peers(table, &plan->peers);
   table.integer("pipeline", &plan->pipeline, 1, 1 << 20);
+  read_update(table, &plan->just_in_time);
 }
 
 std::optional<Plan> parse_plan(std::string_view toml_text, uint32_t layers, const Plan& defaults,

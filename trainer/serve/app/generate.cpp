@@ -1,5 +1,6 @@
 #include "trainer/serve/app/generate.h"
 
+#include <chrono>
 #include <cstdio>
 #include <deque>
 #include <fstream>
@@ -49,7 +50,9 @@ int generate(const std::string& path, const ModelCard& card, Engine* engine) {
     else
       line.refusal = to_json(error);
   }
+  const auto begin = std::chrono::steady_clock::now();
   engine->run();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   int code = kExitDone;
   for (const Line& line : lines) {
     std::printf("%s\n",
@@ -60,6 +63,7 @@ int generate(const std::string& path, const ModelCard& card, Engine* engine) {
         code = choice.finish() == Finish::kNoMemory ? kExitOutOfMemory : kExitError;
   }
   const EngineStats stats = engine->stats();
+  std::fprintf(stderr, "%.2f s, %.0f tokens a second\n", seconds, double(stats.tokens) / seconds);
   std::fprintf(stderr, "%llu tokens in %llu steps, %llu pre-emptions, %llu steps without memory\n",
                static_cast<unsigned long long>(stats.tokens), static_cast<unsigned long long>(stats.steps),
                static_cast<unsigned long long>(stats.preemptions),

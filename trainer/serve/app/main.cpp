@@ -12,6 +12,7 @@
 #include "trainer/serve/api/jobs.h"
 #include "trainer/serve/app/generate.h"
 #include "trainer/serve/engine/cache_size.h"
+#include "trainer/serve/engine/placement.h"
 #include "trainer/serve/evaluate/perplexity.h"
 #include "trainer/serve/http/server.h"
 
@@ -24,8 +25,8 @@ struct Options {
   BatchLimits batch;
   ServerOptions server;
   PerplexityOptions perplexity;
-  std::string device = "cuda", type = "fp32", name, limit, cache_bytes, requests;
-  uint32_t blocks = 0, threads = 0;
+  std::string device = "cuda", device_map, type = "fp32", name, limit, cache_bytes, requests;
+  uint32_t blocks = 0, devices = 0, threads = 0;
 };
 
 const std::map<std::string, at::ScalarType> kTypes = {
@@ -43,7 +44,47 @@ uint64_t bytes_of_text(const std::string& option, const std::string& text) {
   return *bytes;
 }
 
-void choose_device(Options* options) {
+// All that a map may name: those that were asked for, or else every one where there is a map, and one
+// without.
+std::vector<at::Device> gpus(const Options& options) {
+  const size_t found = at::globalContext().hasCUDA() ? at::detail::getCUDAHooks().getNumGPUs() : 0;
+  if (found == 0) throw UsageError("no CUDA device: run under 'spillway simulate', or give --device cpu");
+  if (options.devices > found)
+    throw UsageError("--devices is " + std::to_string(options.devices) + ", but there are only " +
+                     std::to_string(found));
+  const size_t used = options.devices ? options.devices : options.device_map.empty() ? 1 : found;
+  std::vector<at::Device> devices;
+  for (size_t i = 0; i < used; ++i) devices.emplace_back(at::kCUDA, static_cast<at::DeviceIndex>(i));
+  return devices;
+}
+
+// What weights, cache and steps may fill there. Without a core there is none to ask.
+uint64_t room_of(at::Device device, double utilization) {
+  spillway_memory memory;
+  if (!Core::get().query(device.index(), &memory)) return 0;
+  const double bytes = double(memory.limit) * utilization - double(memory.context) - double(memory.others);
+  return uint64_t(std::max(0.0, bytes));
+}
+
+DeviceMap placed(const Options& options, const Architecture& model) {
+  ServedSizes sizes{.number_bytes = uint32_t(c10::elementSize(options.model.type)),
+                    .sequences = options.batch.sequences,
+                    .rooms = {}};
+  for (const at::Device device : options.model.devices)
+    sizes.rooms.push_back(room_of(device, options.cache.memory_utilization));
+  std::string error;
+  const auto map =
+      served_map(options.device_map.empty() ? "balanced" : options.device_map, model, sizes, &error);
+  if (!map) throw UsageError(error);
+  if (sizes.rooms.size() == 1) return *map;
+  for (uint32_t device = 0; device < sizes.rooms.size(); ++device)
+    std::fprintf(stderr, "%s: %s, weights of %.1f MiB\n", options.model.devices[device].str().c_str(),
+                 layers_in_words(model, *map, device).c_str(),
+                 double(weight_bytes(model, *map, device, sizes.number_bytes)) / 0x1p20);
+  return *map;
+}
+
+void choose_devices(Options* options) {
   std::string error;
   at::set_num_threads(options->threads ? int(options->threads) : at::get_num_threads());
   const uint64_t limit = bytes_of_text("--limit", options->limit);
@@ -51,13 +92,16 @@ void choose_device(Options* options) {
   options->model.type = kTypes.at(options->type);
   if (options->device == "cpu") {
     if (limit) throw UsageError("--limit is of a card's memory, and --device is cpu");
+    if (options->devices || !options->device_map.empty())
+      throw UsageError("--devices and --device-map are of GPUs, and --device is cpu");
     return;
   }
   if (!Core::install("", &error)) throw UsageError(error);
-  const bool found = at::globalContext().hasCUDA() && at::detail::getCUDAHooks().getNumGPUs() > 0;
-  if (!found) throw UsageError("no CUDA device: run under 'spillway simulate', or give --device cpu");
-  options->model.device = at::Device(at::kCUDA, 0);
-  if (limit && Core::get().limit(0, limit) != SPILLWAY_OK) throw UsageError(Core::get().last_error());
+  options->model.devices = gpus(*options);
+  for (const at::Device device : options->model.devices)
+    if (limit && Core::get().limit(device.index(), limit) != SPILLWAY_OK)
+      throw UsageError(Core::get().last_error());
+  options->model.place = [options](const Architecture& model) { return placed(*options, model); };
 }
 
 std::unique_ptr<Engine> make_engine(const Options& options, const ServedModel& model) {
@@ -75,7 +119,7 @@ std::string name_of_model(const Options& options) {
 }
 
 int serve(Options options, const CLI::App& app) {
-  choose_device(&options);
+  choose_devices(&options);
   std::string error;
   const auto model = ServedModel::open(options.model, &error);
   if (!model) throw UsageError(error);
@@ -94,11 +138,16 @@ void add_options(CLI::App* app, Options* options) {
   app->fallthrough();
   app->add_option("--model", options->model.folder, "a folder of transformers, or of a training's run.save");
   app->add_option("--device", options->device, "cuda or cpu")->check(CLI::IsMember({"cuda", "cpu"}));
+  app->add_option("--devices", options->devices, "GPUs that the layers are spread over; 1 without a map")
+      ->check(CLI::Range(1, 64));
+  app->add_option(
+      "--device-map", options->device_map,
+      "which layers lie where: balanced, even, first, a list or a table; balanced if it is left out");
   app->add_option("--dtype", options->type, "the numbers of weights and cache: fp32, bf16 or fp16")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
   app->add_option("--context", options->model.context, "tokens; the model's own if it is left out");
   app->add_option("--threads", options->threads, "of the CPU's kernels; as many as cores if it is left out");
-  app->add_option("--limit", options->limit, "bytes of the card that may be used, such as 20GiB");
+  app->add_option("--limit", options->limit, "bytes of each card that may be used, such as 20GiB");
   app->add_option("--memory-utilization", options->cache.memory_utilization,
                   "the share of the card, or of the limit, that weights, cache and steps may fill")
       ->check(CLI::Range(0.05, 1.0));
@@ -156,8 +205,8 @@ int code_of(int argc, char** argv, std::string* error) {
   } catch (const UsageError& usage) {
     *error = usage.what();
     return kExitUsage;
-  } catch (const CacheSizeError& size) {
-    *error = size.what();
+  } catch (const NoRoomError& room) {
+    *error = room.what();
     return kExitOutOfMemory;
   } catch (const c10::OutOfMemoryError& memory) {
     *error = std::string("no room for the weights and the cache: ") + memory.what_without_backtrace();

@@ -1,23 +1,18 @@
 // How many blocks the cache gets: of a card a share of its memory, less what is in use once the weights are
-// there, and what a step needs.
+// there, and what a step needs. A block has a part on each device that has layers: the device with room for
+// the fewest decides.
 //
-// Thread-safety: one thread. Errors: CacheSizeError, with what to change. Units: bytes.
+// Thread-safety: one thread. Errors: NoRoomError, with the device and what to change. Units: bytes.
 #pragma once
-#include <stdexcept>
-
 #include "trainer/runtime/core.h"
 #include "trainer/serve/batching/scheduler.h"
 #include "trainer/serve/engine/served_model.h"
 
 namespace spillway::trainer::serve {
 
-struct CacheSizeError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
 struct CacheOptions {
-  double memory_utilization = 0.9;  // of a card's memory, or of its limit
-  uint64_t bytes = 0;               // of the cache; 0: by the utilization, or kCpuBytes on the CPU
+  double memory_utilization = 0.9;  // of each card's memory, or of its limit
+  uint64_t bytes = 0;  // of the cache, on all devices; 0: by the utilization, or kCpuBytes on the CPU
   static constexpr uint64_t kCpuBytes = uint64_t{256} << 20;
 };
 

@@ -44,6 +44,7 @@ LayerWeights CachedForward::of(uint32_t layer, Part part) const {
 
 at::Tensor CachedForward::attend(uint32_t numbered, const at::Tensor& query,
                                  const KvCache::Pair& fresh) const {
+  const StepBatch& batch = batches.on(query.device());
   cache.write(numbered, batch.slots, fresh);
   std::vector<at::Tensor> mixed;
   for (const Group& group : batch.groups) {
@@ -60,31 +61,35 @@ at::Tensor CachedForward::attend(uint32_t numbered, const at::Tensor& query,
 Head gpt2_step(const CachedForward& step) {
   const Architecture& model = step.forward.model;
   const LayerWeights outer = step.forward.outer();
-  at::Tensor x = at::embedding(outer["transformer.wte.weight"], step.batch.tokens) +
-                 outer["transformer.wpe.weight"].index_select(0, step.batch.positions);
+  at::Tensor x = at::embedding(outer["transformer.wte.weight"], step.first().tokens) +
+                 outer["transformer.wpe.weight"].index_select(0, step.first().positions);
   for (uint32_t layer = 0; layer < model.layers; ++layer) {
     const auto attend = [&](const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
       return step.attend(layer, query, {key, value});
     };
+    x = x.to(step.device_of(layer));
     x = x + gpt2::attention(model, step.of(layer, Part::kAttention), x, Attend(attend));
     x = x + gpt2::mlp(model, step.of(layer, Part::kMlp), x, {});
   }
-  return gpt2::head_of(model, outer, x);
+  return gpt2::head_of(model, outer, x.to(step.home()));
 }
 
 Head llama_step(const CachedForward& step) {
   const Architecture& model = step.forward.model;
   const LayerWeights outer = step.forward.outer();
-  at::Tensor x = at::embedding(outer["model.embed_tokens.weight"], step.batch.tokens);
-  const Rotation turns = rotation_of(step.batch.positions, model.head_width, model.rotary_base);
+  at::Tensor x = at::embedding(outer["model.embed_tokens.weight"], step.first().tokens);
+  Rotation turns = rotation_of(step.first().positions, model.head_width, model.rotary_base);
   for (uint32_t layer = 0; layer < model.layers; ++layer) {
     const auto attend = [&](const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
       return step.attend(layer, query, {key, value});
     };
+    const at::Device device = step.device_of(layer);
+    x = x.to(device);
+    turns = {turns.cosine.to(device), turns.sine.to(device)};
     x = x + llama::attention(model, step.of(layer, Part::kAttention), x, turns, Attend(attend));
     x = x + llama::mlp(model, step.of(layer, Part::kMlp), x, {});
   }
-  return llama::head_of(model, outer, x);
+  return llama::head_of(model, outer, x.to(step.home()));
 }
 
 }  // namespace spillway::trainer::serve

@@ -1,5 +1,7 @@
 #include "trainer/serve/forward/kv_cache.h"
 
+#include <array>
+
 #include "trainer/serve/batching/block_pool.h"
 
 namespace spillway::trainer::serve {
@@ -9,15 +11,17 @@ uint32_t cached_layers(const Architecture& model) {
 }
 
 uint64_t bytes_of_block(const Architecture& model, at::ScalarType type) {
-  return uint64_t{2} * cached_layers(model) * kBlockTokens * model.key_width() * c10::elementSize(type);
+  return uint64_t{2} * kBlockTokens * model.key_width() * c10::elementSize(type);
 }
 
-KvCache::KvCache(const Architecture& model, uint32_t blocks, at::TensorOptions options) {
-  const auto zeros = [&] {
-    return at::zeros({int64_t{blocks} * kBlockTokens, model.key_value_heads, model.head_width}, options);
-  };
-  layers_.reserve(cached_layers(model));
-  while (layers_.size() < cached_layers(model)) layers_.push_back({zeros(), zeros()});
+KvCache::KvCache(const Architecture& model, uint32_t blocks, std::span<const at::Device> devices,
+                 at::ScalarType type) {
+  const std::array<int64_t, 3> sizes{int64_t{blocks} * kBlockTokens, model.key_value_heads, model.head_width};
+  layers_.reserve(devices.size());
+  for (const at::Device device : devices) {
+    const auto options = at::device(device).dtype(type);
+    layers_.push_back({at::zeros(sizes, options), at::zeros(sizes, options)});
+  }
 }
 
 void KvCache::write(uint32_t layer, const at::Tensor& slots, const Pair& pair) {

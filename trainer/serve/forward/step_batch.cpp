@@ -104,7 +104,26 @@ size_t count_of_group(std::span<const Segment> segments, uint64_t most_gathered)
   return count;
 }
 
+StepBatch copied(const StepBatch& batch, at::Device device) {
+  StepBatch copy;
+  copy.slots = batch.slots.to(device);
+  copy.groups = batch.groups;
+  for (Group& group : copy.groups)
+    for (at::Tensor* tensor : {&group.table, &group.distance, &group.source_table, &group.source_padding})
+      if (tensor->defined()) *tensor = tensor->to(device);
+  return copy;
+}
+
 }  // namespace
+
+DeviceBatches::DeviceBatches(const StepBatch& first) : first_(first) {}
+
+const StepBatch& DeviceBatches::on(at::Device device) const {
+  if (device == first_.slots.device()) return first_;
+  auto found = copies_.find(device.index());
+  if (found == copies_.end()) found = copies_.emplace(device.index(), copied(first_, device)).first;
+  return found->second;
+}
 
 StepBatch step_batch(std::vector<Segment>* segments, at::Device device, at::ScalarType type,
                      uint64_t most_gathered) {

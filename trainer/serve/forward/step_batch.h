@@ -1,9 +1,10 @@
 // The tokens of one step as tensors: those of all sequences in one row, and for each attention which of them
 // belong together.
 //
-// Thread-safety: one thread. Ownership: owns its tensors, on the model's device. Errors: LibTorch's
+// Thread-safety: one thread. Ownership: owns its tensors, on the model's first device. Errors: LibTorch's
 // exceptions.
 #pragma once
+#include <map>
 #include <span>
 
 #include "trainer/libtorch.h"
@@ -34,6 +35,20 @@ struct StepBatch {
   at::Tensor last;                      // rows whose logits are wanted
   std::vector<Group> groups;            // in the order of their rows
   std::vector<NewSource> sources;
+};
+
+// A batch where layers read it: on the first device, and a copy on each other one that asks. Copies have what
+// layers read, the slots and the groups.
+class DeviceBatches {
+ public:
+  explicit DeviceBatches(const StepBatch& first);
+
+  const StepBatch& first() const { return first_; }
+  const StepBatch& on(at::Device device) const;
+
+ private:
+  const StepBatch& first_;
+  mutable std::map<int, StepBatch> copies_;  // by the device's number
 };
 
 // `segments`: as of Scheduler::next. They are put into the order of the batch's rows. `most_gathered`: tokens

@@ -1,4 +1,4 @@
-#include "trainer/plan/peers.h"
+#include "trainer/plan/devices/peers.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "trainer/residency/homes.h"
+#include "trainer/residency/homes/homes.h"
 
 #include <ATen/cuda/PeerToPeerAccess.h>
 

@@ -1,0 +1,63 @@
+// The processes that train one model together: where they meet, and what they add up.
+//
+// They meet in a c10d store; sums go over NCCL on GPUs and over Gloo on CPUs. All ranks call the same
+// functions that communicate in the same order. A process that is alone communicates with nobody, and every
+// sum is its own.
+//
+// Thread-safety: one thread. Ownership: owns the store's connection and the process group. Errors: RanksError
+// where the ranks do not meet or do not go together, with what to do; c10d's exceptions (a rank that is gone,
+// a time-out) pass through, and are final: no rank goes on after one.
+#pragma once
+#include <chrono>
+#include <memory>
+#include <stdexcept>
+
+#include "trainer/libtorch.h"
+#include "trainer/ranks/launch.h"
+
+namespace spillway::trainer {
+
+struct RanksError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+class Ranks {
+ public:
+  Ranks();  // alone
+  // Waits for the others, at most so long; the same time is what a sum may take. Sums are of tensors of
+  // `device`.
+  Ranks(const Launch& launch, at::Device device, std::chrono::seconds timeout);
+  ~Ranks();
+  Ranks(const Ranks&) = delete;
+
+  uint32_t rank() const { return rank_; }
+  uint32_t size() const { return size_; }
+  bool is_alone() const { return size_ == 1; }
+  bool leads() const { return rank_ == 0; }  // writes what is written once
+
+  struct Share {
+    uint32_t first = 0, count = 0;
+  };
+  // Of so many rows, those that this rank computes: in order, and at most one more than another rank.
+  Share share_of(uint32_t rows) const;
+
+  // RanksError, on all ranks, unless `mine`, lines of text, is the same on all.
+  void check_same(const std::string& what, const std::string& mine);
+
+  // Each tensor becomes its sum over the ranks. Tensors of one type. On a GPU the work is queued, in the
+  // current stream's order; nothing is allocated after the first call.
+  void add_up(std::vector<at::Tensor> tensors);
+  double sum(double mine);
+
+  // The last call: the rank that keeps the store waits until nobody needs it, for a bounded time.
+  void leave();
+
+ private:
+  struct Communication;
+
+  const uint32_t rank_ = 0, size_ = 1;
+  bool keeps_store_ = false;
+  std::unique_ptr<Communication> communication_;
+};
+
+}  // namespace spillway::trainer

@@ -1,0 +1,40 @@
+// Where a layer's bytes are while its device does not have them.
+//
+// Copies are queued by marks: `read` and `overwrite` give memory of the host or of a peer, which begins with
+// the bytes of the layer, and have copies that the stream is given from then on run behind what still uses
+// it; with no stream the host waits. What was queued is told by `read_until` and `written_by` at once.
+//
+// Thread-safety: one thread at a time. Ownership: the bytes; the memory that is given is theirs until the
+// next layer is asked for. Errors: LibTorch's exceptions; RecordLost.
+#pragma once
+#include "trainer/plan/plan.h"
+#include "trainer/residency/copy_stream.h"
+
+namespace spillway::trainer {
+
+class LayerHome {
+ public:
+  virtual ~LayerHome() = default;
+  virtual Place place() const = 0;
+  virtual at::Device device() const { return at::kCPU; }  // of the memory that it gives
+  // Whether `read` gives the bytes without waiting for a disk.
+  virtual bool is_ready() { return true; }
+  virtual at::Tensor read(CopyStream* by) = 0;
+  virtual void read_until(const CopyStream::Mark& /*mark*/) {}
+  // All bytes are written.
+  virtual at::Tensor overwrite(CopyStream* by) = 0;
+  virtual void written_by(CopyStream::Mark mark) = 0;
+  // For bytes that another home has too: an OutOfMemoryError where they find no room.
+  virtual void settle() {}
+  // What it has is worthless.
+  virtual void discard() {}
+};
+
+// All bytes of one to another, which has room for them or throws.
+void copy_home(LayerHome& from, LayerHome& to);
+
+// `bytes` of memory for copies to and from `device`: page-locked of the host, where `home` is the CPU, or of
+// a peer.
+std::shared_ptr<LayerHome> home_in_memory(int64_t bytes, at::Device device, at::Device home);
+
+}  // namespace spillway::trainer
