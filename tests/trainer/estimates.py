@@ -60,6 +60,10 @@ PLANS = {
                                   "plan.recompute_mlp=[0, 1]", "plan.devices=[0,0,1,1]"],
     "layers elsewhere, 2": ["model.layers=6", "plan.micro_batch=2", 'plan.parameters="host"',
                               'plan.gradients="nvme"', "run.nvme_least=0", 'plan.optimizer="host"'],
+    "states, activations on a peer, 4": ["plan.micro_batch=4", 'plan.optimizer="peer"', 'plan.offload="all"',
+                                         'plan.offload_to="peer"', "train.offload_least_bytes=65536"],
+    "layers on a peer, 2": ["model.layers=6", "plan.micro_batch=2", 'plan.parameters="peer"', 'plan.gradients="peer"',
+                            "plan.recompute=3"],
     "head in 6 chunks, 8": ["plan.micro_batch=8", "plan.head_chunks=6", 'plan.recompute="all"'],
 }
 

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "trainer/data/examples.h"
+#include "trainer/plan/devices/peers.h"
 #include "trainer/plan/toml/plan_toml.h"
 #include "trainer/pretrained/hugging_face_config.h"
 
@@ -295,6 +296,8 @@ void Config::place_layers(const Machine& machine) {
     Plan& scheduled = schedule.at(step);
     scheduled.placement = device_map(how, shape(), scheduled, machine);
   }
+  choose_peers(&plan, shape(), machine);
+  for (auto& [step, scheduled] : schedule) choose_peers(&scheduled, shape(), machine);
 }
 
 std::optional<Config> parse_config(const std::string& text, const std::vector<std::string>& overrides,

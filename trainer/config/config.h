@@ -81,7 +81,7 @@ struct Config {
   DeviceSpread spread = DeviceSpread::kGiven;
   std::map<uint64_t, DeviceSpread> scheduled_spreads;
 
-  // What "even" and "balanced" mean on this machine.
+  // What "even", "balanced" and a peer that is not named mean on this machine.
   void place_layers(const Machine& machine);
 
   Shape shape() const;

@@ -9,10 +9,10 @@
 namespace spillway::trainer {
 
 Optimizer::Optimizer(Parameters& parameters, const TrainConfig& train, Place place,
-                     const InitialValues& initial, NvmeFolder folder)
+                     const InitialValues& initial, NvmeFolder folder, const Homes& homes)
     : parameters_(parameters),
       train_(train),
-      states_(parameters, train.numerics, place, initial, std::move(folder)),
+      states_(parameters, train.numerics, place, homes, initial, std::move(folder)),
       tiles_(home()),
       rule_(update_rule(train, parameters.size())),
       rounding_(train.seed) {
@@ -181,10 +181,10 @@ std::vector<std::string> Optimizer::remarks() const {
   return all;
 }
 
-void Optimizer::move_to(Place place) {
+void Optimizer::move_to(Place place, const Homes& homes) {
   finish_update();
   tiles_.settle();
-  states_.move_to(place);
+  states_.move_to(place, homes);
   prepare_scratch();
 }
 

@@ -36,7 +36,7 @@ class Optimizer {
   // Allocates the states, zero, where `place` says. `initial`: the weights in 32 bits on the host, for the
   // masters.
   Optimizer(Parameters& parameters, const TrainConfig& train, Place place, const InitialValues& initial,
-            NvmeFolder folder = {});
+            NvmeFolder folder = {}, const Homes& homes = {});
 
   // Measures the gradients' norm, for the update of `step`, from 0. `loss_scale`: what the loss was
   // multiplied by.
@@ -53,7 +53,7 @@ class Optimizer {
   // What a person should know of how updates are computed, and of the disk that has their states.
   std::vector<std::string> remarks() const;
 
-  void move_to(Place place);
+  void move_to(Place place, const Homes& homes = {});
   // The states of parameters that were relocated follow them.
   void relocate(size_t first, size_t count, at::Device device);
 

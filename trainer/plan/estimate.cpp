@@ -77,6 +77,10 @@ class Estimator::Counter {
       out_.evaluation_peak_bytes[device] += evaluation.peak(device);
     }
     add_on_host("activations", step.host_bytes());
+    for (const auto& [home, bytes] : step.peer_bytes()) {
+      add_on_peer("activations", home.first, home.second, bytes);
+      out_.evaluation_peak_bytes[home.second] += bytes;  // kept for the next step
+    }
     count_time(step);
     return std::move(out_);
   }
@@ -102,15 +106,14 @@ class Estimator::Counter {
   // Parameters, gradients and what the optimizer keeps: alive all the time.
   void count_persistent() {
     const Numerics& numerics = shape_.numerics;
-    const bool elsewhere = plan_.optimizer != Place::kDevice;
     std::vector<uint64_t> elements(devices_), stored(devices_), states(devices_);
     std::vector<std::vector<std::vector<int64_t>>> sizes(devices_);
     for (size_t i = 0; i < table_.size(); ++i) {
       const Parameter& parameter = table_[i];
       const uint32_t device = device_of(parameter.layer);
       const bool streams = parameter.layer >= 0;
-      if (!streams || plan_.gradients == Place::kDevice) elements[device] += parameter.elements();
-      if (!streams || plan_.parameters == Place::kDevice) stored[device] += stored_bytes(numerics, parameter);
+      if (!streams || !is_away(plan_.gradients, device)) elements[device] += parameter.elements();
+      if (!streams || !is_away(plan_.parameters, device)) stored[device] += stored_bytes(numerics, parameter);
       sizes[device].push_back(parameter.sizes);
       states[device] += kept_[i].bytes;
     }
@@ -119,9 +122,9 @@ class Estimator::Counter {
       add("gradients", device, elements[device] * numerics.gradient_bytes());
       add("slots for parameters", device, streams_.slots()[device].weights);
       add("slots for gradients", device, streams_.slots()[device].gradients);
+      const bool elsewhere = is_away(plan_.optimizer, device);
       if (!elsewhere) add("optimizer state", device, states[device]);
       add("room to update in", device, update_scratch_bytes(numerics, sizes[device], elsewhere));
-      states_ += states[device];
     }
     add_on_host("parameters", streams_.on_host().weights);
     add_on_host("gradients", streams_.on_host().gradients);
@@ -129,8 +132,35 @@ class Estimator::Counter {
     add_on_host("buffers for gradients", streams_.buffers().gradients);
     add_on_nvme("parameters", streams_.on_nvme().weights);
     add_on_nvme("gradients", streams_.on_nvme().gradients);
-    if (plan_.optimizer == Place::kHost) add_on_host("optimizer state", states_);
-    if (plan_.optimizer == Place::kNvme) count_nvme();
+    for (uint32_t device = 0; device < devices_; ++device) {
+      add_on_peer("parameters", device, peer_of(device), streams_.on_peers()[device].weights);
+      add_on_peer("gradients", device, peer_of(device), streams_.on_peers()[device].gradients);
+    }
+    count_states(states);
+  }
+
+  void count_states(const std::vector<uint64_t>& states) {
+    if (plan_.optimizer == Place::kNvme) return count_nvme();
+    uint64_t on_host = 0;
+    for (uint32_t device = 0; device < devices_; ++device) {
+      if (!is_away(plan_.optimizer, device)) continue;
+      if (plan_.optimizer == Place::kPeer)
+        add_on_peer("optimizer state", device, peer_of(device), states[device]);
+      else
+        on_host += states[device];
+    }
+    add_on_host("optimizer state", on_host);
+  }
+
+  // A peer that is missing is as none.
+  uint32_t peer_of(uint32_t device) const { return std::min(plan_.peer_of(device), devices_ - 1); }
+  bool is_away(Place place, uint32_t device) const {
+    return plan_.is_away(place, device) && (place != Place::kPeer || peer_of(device) != device);
+  }
+
+  // As long as the plan lasts.
+  void add_on_peer(const std::string& name, uint32_t device, uint32_t peer, uint64_t bytes) {
+    add(name + " of device " + std::to_string(device), peer, bytes);
   }
 
   void add_on_host(std::string name, uint64_t bytes) {
@@ -204,7 +234,9 @@ class Estimator::Counter {
     const LayerStreams::Copies passes = streams_.of_passes(micro_batches), update = streams_.of_update();
     StepTime& time = out_.time;
     time.streamed = passes.seconds(machine_);
-    time.host_link += update.seconds(machine_);
+    time.streams_over_peers = passes.over_peers(machine_) > passes.over_host(machine_);
+    const double of_peers = update.over_peers(machine_);
+    time.peer_link += of_peers, time.host_link += update.seconds(machine_) - of_peers;
     const double bytes = double(states_on_nvme_);
     const double states =
         bytes / machine_.nvme_read_bytes_per_second + bytes / machine_.nvme_write_bytes_per_second;
@@ -230,10 +262,13 @@ class Estimator::Counter {
     const Numerics& numerics = shape_.numerics;
     const double kernels =
         numerics.optimizer == OptimizerKind::kAdamW8bit && !numerics.rounds_stochastically() ? 3 : 10;
-    const bool elsewhere = plan_.optimizer != Place::kDevice;
-    double link = 0, queue = 0;  // a direction of the link; the host, which queues kernels and copies
+    // A direction of the link to where they are; the host, which queues kernels and copies.
+    double link = 0, queue = 0;
+    const bool on_peers = plan_.optimizer == Place::kPeer;
+    const double rate = on_peers ? machine_.peer_bytes_per_second : machine_.host_bytes_per_second;
     for (size_t i = 0; i < table_.size(); ++i) {
       const Parameter& parameter = table_[i];
+      const bool elsewhere = is_away(plan_.optimizer, device_of(parameter.layer));
       const double elements = double(parameter.elements());
       const double tiles = std::ceil(elements / double(tile_elements(numerics, parameter.sizes, elsewhere)));
       const auto states = double(kept_[i].bytes), copies = 2 * double(kept_[i].tensors);
@@ -241,13 +276,14 @@ class Estimator::Counter {
           2 * (double(stored_bytes(numerics, parameter)) + 2 * elements * numerics.gradient_bytes() + states);
       out_.time.optimizer +=
           std::max(bytes / machine_.memory_bytes_per_second, tiles * kernels * machine_.launch_seconds);
-      link += states / machine_.host_bytes_per_second;
+      if (!elsewhere) continue;
+      link += states / rate;
       queue += tiles * (kernels + copies) * machine_.launch_seconds;
     }
     update_seconds_ = out_.time.optimizer;
-    if (!elsewhere) return;
+    if (queue == 0) return;
     link = std::max(link, queue);
-    out_.time.host_link += std::max(0.0, link - out_.time.optimizer);
+    (on_peers ? out_.time.peer_link : out_.time.host_link) += std::max(0.0, link - out_.time.optimizer);
     update_seconds_ = std::max(link, out_.time.optimizer);
   }
 
@@ -260,8 +296,8 @@ class Estimator::Counter {
   const std::vector<Parameter>& table_;
   const std::vector<KeptStates>& kept_;
   const LayerStreams streams_;
-  uint64_t states_ = 0, states_on_nvme_ = 0;  // bytes of what the optimizer keeps
-  double update_seconds_ = 0;                 // of the update, without the disk and without layers' copies
+  uint64_t states_on_nvme_ = 0;  // bytes of what the optimizer keeps
+  double update_seconds_ = 0;    // of the update, without the disk and without layers' copies
   Estimate out_;
 };
 
@@ -289,10 +325,14 @@ Estimate Estimator::of(const Plan& plan) {
 
 const char* StepTime::limit() const {
   const std::pair<double, const char*> parts[] = {
-      {compute, "compute"},     {memory, "device memory"},
-      {launches, "launches"},   {optimizer, "optimizer"},
-      {host_link, "host link"}, {peer_link, "peer link"},
-      {nvme, "NVMe"},           {streamed > passes() ? streamed : 0, "host link"}};
+      {compute, "compute"},
+      {memory, "device memory"},
+      {launches, "launches"},
+      {optimizer, "optimizer"},
+      {host_link, "host link"},
+      {peer_link, "peer link"},
+      {nvme, "NVMe"},
+      {streamed > passes() ? streamed : 0, streams_over_peers ? "peer link" : "host link"}};
   return std::ranges::max_element(parts, {}, [](const auto& part) { return part.first; })->second;
 }
 

@@ -6,9 +6,9 @@ Place StreamedLayers::place_of(int64_t bytes, Place place) const {
   return place == Place::kNvme && uint64_t(bytes) < folder_.least_bytes ? Place::kHost : place;
 }
 
-std::shared_ptr<LayerHome> StreamedLayers::home(uint32_t layer, at::Device device, int64_t bytes,
-                                                Place place) {
-  if (place_of(bytes, place) != Place::kNvme) return home_on_host(bytes, device);
+std::shared_ptr<LayerHome> StreamedLayers::home(uint32_t layer, at::Device device, int64_t bytes, Place place,
+                                                const Homes& homes) {
+  if (place_of(bytes, place) != Place::kNvme) return home_in_memory(bytes, device, homes.of(place, device));
   auto& file = files_[device.index()];
   if (file == nullptr) file = std::make_shared<LayerFile>(device, folder_.path, kind_);
   return file->home(layer, uint64_t(bytes));
@@ -30,12 +30,14 @@ void StreamedLayers::remove(uint32_t layer) {
   close_unused_files();
 }
 
-void StreamedLayers::move_to(uint32_t layer, Place place) {
+void StreamedLayers::move_to(uint32_t layer, Place place, const Homes& homes) {
   LayerCache& cache = cache_of(layer);
   const LayerBlock& block = cache.block(layer);
-  if (block.home().place() == place_of(int64_t(block.bytes()), place)) return;
+  const auto bytes = int64_t(block.bytes());
   const at::Device device = block.tensor(0).device();
-  cache.move_to(layer, home(layer, device, int64_t(block.bytes()), place));
+  const LayerHome& now = block.home();
+  if (now.place() == place_of(bytes, place) && now.device() == homes.of(place, device)) return;
+  cache.move_to(layer, home(layer, device, bytes, place, homes));
   if (const auto file = files_.find(device.index()); file != files_.end()) cache.set_file(file->second);
   close_unused_files();
 }

@@ -18,14 +18,14 @@ struct Moved {
   std::vector<at::Tensor> tensors;
 };
 
-// Every device reads the host's memory; each has a file of its own.
+// Every device reads the memory of the host and of the others; each has a file of its own.
 LayerBlock block_on(at::Device device, StreamedLayers* streamed, uint32_t layer) {
   LayerCache& cache = streamed->cache_of(layer);
   cache.synchronise();
   const LayerBlock& block = cache.block(layer);
-  if (block.home().place() == Place::kHost) return block.on(device, block.shared_home());
+  if (block.home().place() != Place::kNvme) return block.on(device, block.shared_home());
   LayerBlock there =
-      block.on(device, streamed->home(layer, device, int64_t(block.bytes()), block.home().place()));
+      block.on(device, streamed->home(layer, device, int64_t(block.bytes()), Place::kNvme, {}));
   if (!cache.is_zero(layer)) copy_home(block.home(), there.home());
   return there;
 }
@@ -51,10 +51,6 @@ void take(Moved* moved, at::Device device, StreamedLayers* streamed, uint32_t la
 }
 
 }  // namespace
-
-bool Parameters::can_stream(const Range& range) const {
-  return devices_[range.first].is_cuda();
-}
 
 Parameters::Tensors Parameters::tensors_of_values(const Range& range) {
   Tensors tensors;
@@ -83,14 +79,14 @@ void Parameters::renew_leaves(const Range& range) {
 
 // `are_zero`: whatever they hold.
 void Parameters::stream(StreamedLayers* streamed, uint32_t layer, const Tensors& tensors, Place place,
-                        bool are_zero) {
+                        const Homes& homes, bool are_zero) {
   const at::NoGradGuard no_grad;
   const at::Device device = devices_[ranges_.at(layer).first];
   LayerBlock block(parts_of(tensors), device,
-                   [&](int64_t bytes) { return streamed->home(layer, device, bytes, place); });
+                   [&](int64_t bytes) { return streamed->home(layer, device, bytes, place, homes); });
   if (!are_zero) {
     const at::Tensor home = block.home().overwrite(nullptr);
-    for (size_t i = 0; i < tensors.size(); ++i) block.view(home, i).copy_(*tensors[i]);
+    for (size_t i = 0; i < tensors.size(); ++i) copy_now(block.view(home, i), *tensors[i]);
     block.home().written_by(nullptr);
     block.home().settle();
   }
@@ -115,32 +111,28 @@ void Parameters::settle_on_device(StreamedLayers* streamed, uint32_t layer, cons
   streamed->remove(layer);
 }
 
-void Parameters::leave_devices(Place values, Place gradients) {
+void Parameters::leave_devices(Place values, Place gradients, const Homes& homes) {
   finish_update();
+  // False where it was away already, or is to stay.
+  const auto leaves = [&](StreamedLayers* streamed, uint32_t layer, const Tensors& tensors, Place place) {
+    const at::Device device = devices_[ranges_.at(layer).first];
+    if (homes.of(place, device) == device) return false;
+    if (streamed->has(layer)) return streamed->move_to(layer, place, homes), false;
+    return stream(streamed, layer, tensors, place, homes, false), true;
+  };
   for (const auto& [layer, range] : ranges_) {
-    if (!can_stream(range)) continue;
-    if (gradients != Place::kDevice) {
-      if (streamed_gradients_.has(layer))
-        streamed_gradients_.move_to(layer, gradients);
-      else
-        stream(&streamed_gradients_, layer, tensors_of_gradients(range), gradients, false);
-    }
-    if (values == Place::kDevice) continue;
-    if (streamed_values_.has(layer)) {
-      streamed_values_.move_to(layer, values);
-      continue;
-    }
-    stream(&streamed_values_, layer, tensors_of_values(range), values, false);
-    renew_leaves(range);
+    leaves(&streamed_gradients_, layer, tensors_of_gradients(range), gradients);
+    if (leaves(&streamed_values_, layer, tensors_of_values(range), values)) renew_leaves(range);
   }
 }
 
-void Parameters::come_to_devices(Place values, Place gradients) {
+void Parameters::come_to_devices(Place values, Place gradients, const Homes& homes) {
   finish_update();
   for (const auto& [layer, range] : ranges_) {
-    if (gradients == Place::kDevice && streamed_gradients_.has(layer))
+    const at::Device device = devices_[range.first];
+    if (homes.of(gradients, device) == device && streamed_gradients_.has(layer))
       settle_on_device(&streamed_gradients_, layer, tensors_of_gradients(range));
-    if (values != Place::kDevice || !streamed_values_.has(layer)) continue;
+    if (homes.of(values, device) != device || !streamed_values_.has(layer)) continue;
     settle_on_device(&streamed_values_, layer, tensors_of_values(range));
     renew_leaves(range);
   }
@@ -285,7 +277,7 @@ at::Tensor Parameters::read_stored(size_t index, size_t which) {
 
 void Parameters::write_stored(size_t index, size_t which, const at::Tensor& values) {
   finish_update();
-  visit_stored(index, which, true, [&](const at::Tensor& tensor) { tensor.copy_(values); });
+  visit_stored(index, which, true, [&](const at::Tensor& tensor) { copy_now(tensor, values); });
 }
 
 }  // namespace spillway::trainer

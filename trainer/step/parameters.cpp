@@ -61,12 +61,14 @@ Parameters::Parameters(std::vector<std::string> names, const InitialValues& init
     const int layer = layer_of(i);
     if (layer < 0 || (i + 1 < initial.size() && layer_of(i + 1) == layer)) continue;
     const Range& range = ranges_.at(uint32_t(layer));
-    if (!can_stream(range)) continue;
-    if (residence.values != Place::kDevice)
-      stream(&streamed_values_, uint32_t(layer), tensors_of_values(range), residence.values, false);
-    if (residence.gradients != Place::kDevice)
-      stream(&streamed_gradients_, uint32_t(layer), tensors_of_gradients(range), residence.gradients, true);
-    renew_leaves(range);
+    const auto streams = [&](Place place) { return residence.homes.of(place, devices_[i]) != devices_[i]; };
+    if (streams(residence.values))
+      stream(&streamed_values_, uint32_t(layer), tensors_of_values(range), residence.values, residence.homes,
+             false);
+    if (streams(residence.gradients))
+      stream(&streamed_gradients_, uint32_t(layer), tensors_of_gradients(range), residence.gradients,
+             residence.homes, true);
+    if (streams(residence.values)) renew_leaves(range);
   }
   reserve();
 }
@@ -76,8 +78,10 @@ void Parameters::add(const at::Tensor& initial, const Numerics& numerics, bool i
                      const Residence& residence) {
   const size_t index = values_.size();
   const at::Device device = devices_[index];
-  const bool streams = device.is_cuda() && layer_of(index) >= 0;
-  const at::Device home = streams && residence.values != Place::kDevice ? at::kCPU : device;
+  const auto streams = [&](Place place) {
+    return layer_of(index) >= 0 && residence.homes.of(place, device) != device;
+  };
+  const at::Device home = streams(residence.values) ? at::kCPU : device;
   const at::ScalarType type = weight_type(numerics.precision);
   Int8Weight int8;
   if (in_8_bits) {
@@ -87,7 +91,7 @@ void Parameters::add(const at::Tensor& initial, const Numerics& numerics, bool i
   values_.push_back(in_8_bits ? stand_in(initial.sizes(), device)
                               : initial.to(home, type, false, true).requires_grad_(true));
   int8_.push_back(std::move(int8));
-  const at::Device sums = streams && residence.gradients != Place::kDevice ? at::kMeta : device;
+  const at::Device sums = streams(residence.gradients) ? at::kMeta : device;
   gradients_.push_back(
       at::zeros(initial.sizes(), at::device(sums).dtype(numerics.gradient_bytes() == 4 ? at::kFloat : type)));
   attach_hook(index);

@@ -5,10 +5,10 @@
 // was cut off half-way can be run again and reaches only those parameters that have not had it. Nothing of
 // the gradients is copied for undo.
 //
-// The weights of layers, their accumulators, or both may live elsewhere, on the host or on a disk. Then
-// `value` and `gradient` are tensors of the device whose memory comes for a layer's use and goes behind it:
-// in a pass, which `follow` announces, and in a `walk`. An accumulator that was added to and is not at home
-// yet stays in its slot when a pass is cut off, so that the ledger holds.
+// The weights of layers, their accumulators, or both may live elsewhere, on the host, on a peer or on a disk.
+// Then `value` and `gradient` are tensors of the device whose memory comes for a layer's use and goes behind
+// it: in a pass, which `follow` announces, and in a `walk`. An accumulator that was added to and is not at
+// home yet stays in its slot when a pass is cut off, so that the ledger holds.
 //
 // An update may come to a layer later than to the others: right before the layer's next use, while its
 // weights are on the device anyway (`update_later`). Until then its accumulator keeps the sum that the update
@@ -28,6 +28,7 @@
 #include "trainer/model/initial_values.h"
 #include "trainer/model/weights.h"
 #include "trainer/plan/numerics.h"
+#include "trainer/residency/homes/homes.h"
 #include "trainer/residency/streamed_layers.h"
 
 namespace spillway::trainer {
@@ -36,6 +37,7 @@ namespace spillway::trainer {
 struct Residence {
   std::vector<int> layers{};  // of each parameter its layer, or -1, which stays on its device; empty: all -1
   Place values = Place::kDevice, gradients = Place::kDevice;  // of the layers
+  Homes homes{};                                              // for those on a peer
   NvmeFolder nvme{};                                          // for those on NVMe
 };
 
@@ -74,8 +76,8 @@ class Parameters {
 
   // The layers' weights and accumulators go where these places are away from the devices, and then to the
   // devices where they are there. That needs room for them beside the slots.
-  void leave_devices(Place values, Place gradients);
-  void come_to_devices(Place values, Place gradients);
+  void leave_devices(Place values, Place gradients, const Homes& homes);
+  void come_to_devices(Place values, Place gradients, const Homes& homes);
   // What a person should know of the disk that layers are on.
   std::vector<std::string> remarks() const;
   // Slots, which are then there for the uses below.
@@ -131,11 +133,11 @@ class Parameters {
   void add(const at::Tensor& initial, const Numerics& numerics, bool in_8_bits, const Residence& residence);
   void attach_hook(size_t index);
   void accumulate(size_t index);
-  bool can_stream(const Range& range) const;
   int layer_of(size_t index) const { return layers_.empty() ? -1 : layers_[index]; }
   Tensors tensors_of_values(const Range& range);
   Tensors tensors_of_gradients(const Range& range);
-  void stream(StreamedLayers* streamed, uint32_t layer, const Tensors& tensors, Place place, bool are_zero);
+  void stream(StreamedLayers* streamed, uint32_t layer, const Tensors& tensors, Place place,
+              const Homes& homes, bool are_zero);
   void settle_on_device(StreamedLayers* streamed, uint32_t layer, const Tensors& tensors);
   void renew_leaves(const Range& range);
   std::vector<const at::Tensor*> tensors_of(size_t index) const;

@@ -49,8 +49,9 @@ std::vector<bool> in_8_bits(const Model& model, const Numerics& numerics) {
   return result;
 }
 
-Residence residence_of(const Model& model, const Plan& plan, const NvmeFolder& nvme) {
-  Residence residence{.layers = {}, .values = plan.parameters, .gradients = plan.gradients, .nvme = nvme};
+Residence residence_of(const Model& model, const Plan& plan, const Homes& homes, const NvmeFolder& nvme) {
+  Residence residence{
+      .layers = {}, .values = plan.parameters, .gradients = plan.gradients, .homes = homes, .nvme = nvme};
   for (const Parameter& parameter : model.table()) residence.layers.push_back(parameter.layer);
   return residence;
 }
@@ -102,9 +103,10 @@ TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vect
       ranks_(std::move(ranks)),
       share_(ranks_->share_of(config.train.batch)),
       parameters_(names_of(model_), initial, devices_of(model_, devices_, plan), config.train.numerics,
-                  in_8_bits(model_, config.train.numerics), residence_of(model_, plan, nvme_of(config))),
-      gradient_sums_(parameters_, *ranks_, residence_of(model_, plan, {}).layers),
-      optimizer_(parameters_, config.train, plan.optimizer, initial, nvme_of(config)),
+                  in_8_bits(model_, config.train.numerics),
+                  residence_of(model_, plan, Homes(plan, devices_), nvme_of(config))),
+      gradient_sums_(parameters_, *ranks_, residence_of(model_, plan, {}, {}).layers),
+      optimizer_(parameters_, config.train, plan.optimizer, initial, nvme_of(config), Homes(plan, devices_)),
       loss_scale_(config.train.numerics.precision == Precision::kFp16Mixed, config.train.loss_scale,
                   config.train.loss_scale_interval),
       activations_(std::make_shared<ActivationHost>(config.train.offload_least_bytes)),
@@ -115,6 +117,7 @@ TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vect
   const size_t row = examples_.row_tokens();
   for (uint32_t i = 0; i < config.evaluation.windows; ++i)
     examples_.validation_row(i, config.evaluation.windows, std::span(evaluation_rows_).subspan(i * row, row));
+  activations_->move_to(plan.offload_to, Homes(plan, devices_));
   moves_.update(plan);
 }
 
@@ -274,18 +277,23 @@ void TrainingStep::commit() {
 
 std::optional<Failure> TrainingStep::adopt(const Plan& from, const Plan& to) {
   return guarded("plan", [&] {
-    parameters_.leave_devices(to.parameters, to.gradients);
-    activations_->blocks.free_unused();  // of other sizes from now on, or of none
+    const Homes homes(to, devices_);
+    parameters_.leave_devices(to.parameters, to.gradients, homes);
+    activations_->move_to(to.offload_to, homes);
     // Away from the devices first, and onto them last.
-    if (from.optimizer != to.optimizer && to.optimizer != Place::kDevice) optimizer_.move_to(to.optimizer);
+    const bool moves = from.optimizer != to.optimizer || from.peers != to.peers;
+    if (moves && to.optimizer != Place::kDevice) optimizer_.move_to(to.optimizer, homes);
     for (uint32_t layer = 0; layer < config_.model.all_layers(); ++layer) {
       const at::Device device = devices_.at(to.device_of(layer));
       parameters_.relocate(model_.first_of(layer), model_.count_of(layer), device);
       optimizer_.relocate(model_.first_of(layer), model_.count_of(layer), device);
     }
-    parameters_.come_to_devices(to.parameters, to.gradients);
+    parameters_.leave_devices(to.parameters, to.gradients, homes);  // the peer of a layer's new device
+    parameters_.come_to_devices(to.parameters, to.gradients, homes);
     parameters_.reserve();
-    if (from.optimizer != to.optimizer && to.optimizer == Place::kDevice) optimizer_.move_to(Place::kDevice);
+    // On a peer, those of layers that have another device now.
+    const bool follows = to.optimizer == Place::kPeer && (moves || from.placement != to.placement);
+    if (follows || (moves && to.optimizer == Place::kDevice)) optimizer_.move_to(to.optimizer, homes);
   });
 }
 

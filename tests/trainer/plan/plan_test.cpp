@@ -31,11 +31,14 @@ Plan random_plan(std::mt19937_64& random) {
     if (random() % 3 == 0) plan.offload.insert(layer);
     if (random() % 3 == 0) plan.placement[layer] = random() % 3;
   }
-  plan.optimizer = static_cast<Place>(random() % 3);
+  plan.optimizer = static_cast<Place>(random() % 4);
   plan.recompute_segment = 1 + random() % 4;
   plan.head_chunks = 1 + random() % 4;
-  plan.parameters = static_cast<Place>(random() % 3);
-  plan.gradients = static_cast<Place>(random() % 3);
+  plan.parameters = static_cast<Place>(random() % 4);
+  plan.gradients = static_cast<Place>(random() % 4);
+  plan.offload_to = random() % 2 ? Place::kHost : Place::kPeer;
+  for (uint32_t device = 0; device < 2; ++device)
+    if (random() % 2) plan.peers[device] = random() % 3;
   plan.pipeline = 1 + random() % 4;
   plan.just_in_time = random() % 2;
   return normalised(plan);
@@ -60,6 +63,8 @@ TEST(Plan, JoinNeedsNoMoreActivationsThanEitherSide) {
     a.recompute = b.recompute, a.recompute_segment = b.recompute_segment;
     a.recompute_attention = b.recompute_attention, a.recompute_mlp = b.recompute_mlp;
     a.offload = b.offload;  // a layer alone leaves its device sooner than one that another follows
+    // What is on a peer is no less there.
+    a.peers.clear(), b.peers.clear(), a.offload_to = b.offload_to = Place::kHost;
     ASSERT_LE(peak(join(a, b)), std::min(peak(a), peak(b)));
   }
 }
@@ -158,9 +163,15 @@ TEST(Plan, ErrorsNameTheLineAndTheNearestKey) {
       {"offload = [6]", "'offload' must list layers from 0 to 5"},
       {"offload = \"some\"", "'offload' must be \"none\", \"all\""},
       {"recompute_segment = 0", "'recompute_segment' must be between 1 and"},
-      {"optimizer = \"disk\"", "\"device\", \"host\" or \"nvme\", not \"disk\""},
+      {"optimizer = \"disk\"", "\"device\", \"peer\", \"host\" or \"nvme\", not \"disk\""},
       {"optimizer = \"\"", "\"host\" or \"nvme\""},
-      {"parameters = \"hots\"", "'parameters' must be \"device\", \"host\" or \"nvme\", not \"hots\""},
+      {"parameters = \"hots\"",
+       "'parameters' must be \"device\", \"peer\", \"host\" or \"nvme\", not \"hots\""},
+      {"offload_to = \"device\"", "'offload_to' must be \"peer\" or \"host\", not \"device\""},
+      {"peers = [1]", "'peers' must be a table of devices and the peer of each"},
+      {"peers = {0 = 0}",
+       "'peers' must give device 0 another device: device indices are numbers from 0 to 63"},
+      {"peers = {gpu = 1}", "'peers' has a device \"gpu\": device indices are numbers from 0 to 63"},
       {"gradients = 1", "'gradients' must be"},
       {"devices = [0, -1]", "has none for layer 1: device indices are numbers from 0 to 63"},
       {"devices = \"evenly\"", "'devices' must be \"first\", a list"},
@@ -200,6 +211,7 @@ TEST(Neighbours, RespectTheFloorAndEndAfterABoundedNumberOfMoves) {
       ASSERT_NE(move.to, plan) << move.name;
       Plan before = plan, after = move.to;  // where layers lie may change back: another device runs out
       before.placement.clear(), after.placement.clear();
+      before.peers.clear(), after.peers.clear();
       ASSERT_EQ(join(before, after), after) << "a move never gives back what another move gained";
       plan = move.to;
     }
@@ -254,7 +266,7 @@ TEST(Estimate, ActivationsOnTheHostCostWhatTheLinkIsTooSlowFor) {
   EXPECT_LT(needed.device_peak_bytes[0], estimate(kShape, plain, machine).device_peak_bytes[0]);
 }
 
-TEST(Plan, StatesGoToTheHostBeforeTheyGoToADisk) {
+TEST(Plan, StatesGoToAPeerBeforeTheHostAndThereBeforeADisk) {
   const auto kinds = [](const Plan& plan, const Machine& machine) {
     std::vector<MoveKind> found;
     for (const Move& move : neighbours(plan, kShape, machine, Guarantee::kBitExact))
@@ -262,15 +274,18 @@ TEST(Plan, StatesGoToTheHostBeforeTheyGoToADisk) {
     return found;
   };
   EXPECT_EQ(kinds({.micro_batch = 12}, kMachine),
+            (std::vector<MoveKind>{MoveKind::kOptimizerToPeer, MoveKind::kOptimizerToHost,
+                                   MoveKind::kOptimizerToNvme}));
+  EXPECT_EQ(kinds({.micro_batch = 12}, {}),
             (std::vector<MoveKind>{MoveKind::kOptimizerToHost, MoveKind::kOptimizerToNvme}));
   EXPECT_EQ(kinds({.micro_batch = 12, .optimizer = Place::kHost}, kMachine), std::vector<MoveKind>{})
       << "it frees nothing of a device";
-  Machine small = kMachine;
+  Machine small;
   small.nvme_least_bytes = uint64_t{1} << 40;
   EXPECT_EQ(kinds({.micro_batch = 12}, small), std::vector<MoveKind>{MoveKind::kOptimizerToHost});
 }
 
-TEST(Plan, LayersGoToTheHostBeforeTheyGoToADisk) {
+TEST(Plan, LayersGoToAPeerBeforeTheHostAndThereBeforeADisk) {
   const auto kinds = [](const Plan& plan, const Machine& machine) {
     std::vector<MoveKind> found;
     for (const Move& move : neighbours(plan, kShape, machine, Guarantee::kBitExact))
@@ -280,18 +295,20 @@ TEST(Plan, LayersGoToTheHostBeforeTheyGoToADisk) {
   };
   using enum MoveKind;
   EXPECT_THAT(kinds({.micro_batch = 12}, kMachine),
-              testing::UnorderedElementsAre(kParametersToHost, kGradientsToHost, kParametersToNvme,
-                                            kGradientsToNvme));
-  for (const auto& [host, nvme] :
-       {std::pair(kParametersToHost, kParametersToNvme), std::pair(kGradientsToHost, kGradientsToNvme)}) {
+              testing::UnorderedElementsAre(kParametersToPeer, kGradientsToPeer, kParametersToHost,
+                                            kGradientsToHost, kParametersToNvme, kGradientsToNvme));
+  for (const auto& [near, far] :
+       {std::pair(kParametersToPeer, kParametersToHost), std::pair(kGradientsToPeer, kGradientsToHost),
+        std::pair(kParametersToHost, kParametersToNvme), std::pair(kGradientsToHost, kGradientsToNvme)}) {
     const std::vector<MoveKind> found = kinds({.micro_batch = 12}, kMachine);
-    EXPECT_LT(std::ranges::find(found, host), std::ranges::find(found, nvme));
+    EXPECT_LT(std::ranges::find(found, near), std::ranges::find(found, far));
   }
   EXPECT_EQ(kinds({.micro_batch = 12, .parameters = Place::kHost, .gradients = Place::kHost}, kMachine),
             std::vector<MoveKind>{})
       << "it frees nothing of a device";
   Machine small = kMachine;
   small.nvme_least_bytes = uint64_t{1} << 40;
+  small.devices = 1;
   EXPECT_THAT(kinds({.micro_batch = 12}, small),
               testing::UnorderedElementsAre(kParametersToHost, kGradientsToHost));
 }

@@ -5,6 +5,7 @@
 
 #include "trainer/app/run/corpus_sizes.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/plan/devices/peers.h"
 #include "trainer/plan/parameters/parameter_table.h"
 
 namespace spillway::trainer {
@@ -37,7 +38,23 @@ Plan Run::first_plan() const {
   return automatic.plan;
 }
 
-// Before there is a step to undo, the only moves that help are to begin with more on the host: the same bits.
+// Something more on a peer of each device that lacks memory, where one has room for it.
+bool Run::goes_to_peers(Plan* plan, Place Plan::* place) const {
+  const Estimate needed = estimate(shape_, *plan, machine_);
+  Plan there = *plan;
+  there.*place = Place::kPeer;
+  bool found = false;
+  for (uint32_t device = 0; device < machine_.devices; ++device) {
+    const uint64_t limit = machine_.limit_of(device);
+    if (limit == 0 || needed.device_peak_bytes[device] <= limit) continue;
+    if (!find_peer(&there, shape_, machine_, device)) return false;
+    found = true;
+  }
+  if (found) *plan = there;
+  return found;
+}
+
+// Before there is a step to undo, the only moves that help are to begin with more elsewhere: the same bits.
 void Run::build_where_there_is_room(Plan* plan) {
   struct Part {
     Place Plan::* place;
@@ -50,9 +67,13 @@ void Run::build_where_there_is_room(Plan* plan) {
   for (const auto& [place, name] : kParts) {
     if (!failure) return;
     if (plan->*place != Place::kDevice) continue;
-    plan->*place = Place::kHost;
-    failure = build_program(*plan);
-    log_.say(LogLevel::kWarning, "no room for " + std::string(name) + " on the device: starts on the host");
+    for (const Place to : {Place::kPeer, Place::kHost}) {
+      if (!failure || (to == Place::kPeer && !goes_to_peers(plan, place))) continue;
+      plan->*place = to;
+      failure = build_program(*plan);
+      log_.say(LogLevel::kWarning, "no room for " + std::string(name) + " on the device: starts on " +
+                                       (to == Place::kPeer ? "a peer" : "the host"));
+    }
   }
   if (failure) throw SetupOutOfMemory(least_need(*plan) + *failure);
 }
@@ -111,6 +132,10 @@ void Run::begin() {
   const Plan& plan = recoverable_->plan();
   const Estimate need = estimate(shape_, plan, machine_);
   recorder_.began(plan, text + need.to_text());
+  if (plan.uses_peers() && !machine_.has_peer_access)
+    warn_of(
+        "the devices have no access to each other's memory: copies to a peer go through the host, and the "
+        "plan is slower than one with the host in the peer's place");
   warn_of_small_ones(plan, need);
   history_.begin(shape_, survey_.machine, plan);
 }

@@ -40,6 +40,7 @@ class Run {
   static Corpus open_corpus(const Config& config);
   void join_ranks();
   void apply_limit();
+  void measure_devices();
   void check(const Plan& plan) const;
   void check_weights() const;
   void check_plans() const;
@@ -48,6 +49,7 @@ class Run {
   void begin();
   Plan first_plan() const;
   std::optional<std::string> build_program(const Plan& plan);  // why there was no room for it
+  bool goes_to_peers(Plan* plan, Place Plan::* place) const;
   void build_where_there_is_room(Plan* plan);
   std::string least_need(Plan plan) const;
 

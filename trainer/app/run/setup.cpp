@@ -9,6 +9,7 @@
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/data/examples.h"
 #include "trainer/pretrained/parameters.h"
+#include "trainer/runtime/device_context.h"
 
 namespace spillway::trainer {
 namespace {
@@ -110,6 +111,7 @@ Run::Run(const Config& config, const TrainOptions& options, RunLog* log, RunHist
   machine_.nvme_least_bytes = config.run.nvme_least_bytes;
   if (config.run.device == "cuda") machine_.workspace_bytes = at::cuda::getChosenWorkspaceSize();
   apply_limit();
+  measure_devices();
   config_.place_layers(machine_);
   check_plans();
   check_weights();
@@ -141,7 +143,27 @@ void Run::apply_limit() {
       throw SetupError(core_.last_error());
 }
 
+// Moves choose by it where there are several.
+void Run::measure_devices() {
+  if (devices_.size() < 2) return;
+  try {
+    machine_.device_limits = bytes_for_training(devices_, core_);
+  } catch (const c10::OutOfMemoryError&) {  // others have the room now: any number
+  }
+  machine_.has_peer_access = have_peer_access(devices_);
+  if (!machine_.has_peer_access) machine_.peer_bytes_per_second = machine_.host_bytes_per_second / 2;
+}
+
 void Run::check(const Plan& plan) const {
+  const bool wants_peer = plan.optimizer == Place::kPeer || plan.parameters == Place::kPeer ||
+                          plan.gradients == Place::kPeer || plan.offload_to == Place::kPeer;
+  if (wants_peer && devices_.size() < 2)
+    throw SetupError(
+        "the plan has something on a peer, which is another device of the run, but there is only one");
+  for (const auto& [device, peer] : plan.peers)
+    if (std::max(device, peer) >= devices_.size())
+      throw SetupError("the plan has device " + std::to_string(peer) + " as the peer of device " +
+                       std::to_string(device) + ", but there are only " + std::to_string(devices_.size()));
   for (const auto& [layer, device] : plan.placement)
     if (device >= devices_.size())
       throw SetupError("the plan puts layer " + std::to_string(layer) + " on device " +

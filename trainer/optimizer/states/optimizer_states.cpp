@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "trainer/residency/host_tensor.h"
+#include "trainer/residency/copy_stream.h"
 
 namespace spillway::trainer {
 
@@ -23,7 +23,7 @@ std::vector<at::Tensor> parts_in(const at::Tensor& bytes, const std::vector<Stat
 }
 
 OptimizerStates::OptimizerStates(const Parameters& parameters, const Numerics& numerics, Place place,
-                                 const InitialValues& initial, NvmeFolder folder)
+                                 const Homes& homes, const InitialValues& initial, NvmeFolder folder)
     : parameters_(parameters),
       numerics_(numerics),
       least_on_nvme_(folder.least_bytes),
@@ -32,20 +32,23 @@ OptimizerStates::OptimizerStates(const Parameters& parameters, const Numerics& n
   std::vector<size_t> for_nvme;
   for (size_t i = 0; i < of_.size(); ++i) {
     of_[i].shapes = optimizer_state(numerics, parameters.value(i).sizes().vec());
-    of_[i].place = place_for(i, place);
+    const Where at = where(i, place, homes);
+    of_[i].place = at.place, of_[i].home = at.home;
     set_tile(i);
     if (of_[i].place == Place::kNvme) for_nvme.push_back(i);
   }
   reserve_records(for_nvme);
   for (size_t i = 0; i < of_.size(); ++i)
-    place_initially(i, of_[i].place, numerics.has_master_weights() ? initial[i] : at::Tensor());
+    place_initially(i, numerics.has_master_weights() ? initial[i] : at::Tensor());
   prepare();
 }
 
-Place OptimizerStates::place_for(size_t index, Place place) const {
+OptimizerStates::Where OptimizerStates::where(size_t index, Place place, const Homes& homes) const {
   if (place == Place::kNvme && !lies_on_nvme(of_[index].shapes, elements(index), least_on_nvme_))
-    return Place::kHost;
-  return place;
+    place = Place::kHost;
+  const at::Device device = parameters_.value(index).device(), home = homes.of(place, device);
+  if (home == device && place == Place::kPeer) place = Place::kDevice;  // it has none
+  return {place, home};
 }
 
 void OptimizerStates::set_tile(size_t index) {
@@ -54,22 +57,22 @@ void OptimizerStates::set_tile(size_t index) {
 }
 
 // Uninitialised; not defined where it will be in records.
-at::Tensor OptimizerStates::made(size_t index, size_t state, Place place) const {
+at::Tensor OptimizerStates::made(size_t index, size_t state, const Where& where) const {
   const StateTensor& shape = of_[index].shapes[state];
   const at::Device device = parameters_.value(index).device();
-  if (place == Place::kNvme && is_tiled(shape)) return {};
-  if (place == Place::kDevice) return at::empty(shape.sizes, at::device(device).dtype(type_of(shape)));
-  return host_tensor(shape.sizes, type_of(shape), device);
+  if (where.place == Place::kNvme && is_tiled(shape)) return {};
+  if (where.place == Place::kDevice) return at::empty(shape.sizes, at::device(device).dtype(type_of(shape)));
+  return home_tensor(shape.sizes, type_of(shape), device, where.home);
 }
 
-void OptimizerStates::place_initially(size_t index, Place place, const at::Tensor& initial) {
+void OptimizerStates::place_initially(size_t index, const at::Tensor& initial) {
   Of& of = of_[index];
   for (size_t i = 0; i < of.shapes.size(); ++i) {
-    of.tensors.push_back(made(index, i, place));
+    of.tensors.push_back(made(index, i, {of.place, of.home}));
     if (!of.tensors[i].defined()) continue;
-    of.shapes[i].name == "master" ? of.tensors[i].copy_(initial) : of.tensors[i].zero_();
+    of.shapes[i].name == "master" ? copy_now(of.tensors[i], initial) : zero_now(of.tensors[i]);
   }
-  if (place != Place::kNvme) return;
+  if (of.place != Place::kNvme) return;
   to_records(index, [&](size_t state, int64_t begin, int64_t length, const at::Tensor& to) {
     if (of.shapes[state].name == "master")
       to.copy_(initial.view({-1}).narrow(0, begin, length));
@@ -141,13 +144,18 @@ void OptimizerStates::read_tile(const Of& of, size_t tile, const at::Tensor& byt
   }
 }
 
-void OptimizerStates::move(size_t index, Place place) {
+void OptimizerStates::move(size_t index, const Where& to) {
   Of& of = of_[index];
-  if (of.place == place) return;
+  const Place place = to.place;
+  if (of.place != Place::kNvme && place != Place::kNvme && of.home == to.home) {  // of another name at most
+    of.place = place;
+    return set_tile(index);
+  }
+  if (of.place == place && of.home == to.home) return;
   std::vector<at::Tensor> moved;
   for (size_t i = 0; i < of.shapes.size(); ++i) {
-    moved.push_back(made(index, i, place));
-    if (moved[i].defined() && of.tensors[i].defined()) moved[i].copy_(of.tensors[i]);
+    moved.push_back(made(index, i, to));
+    if (moved[i].defined() && of.tensors[i].defined()) copy_now(moved[i], of.tensors[i]);
   }
   if (of.place == Place::kNvme) {
     nvme_.read_all(of.records, [&](size_t i, const at::Tensor& bytes) { read_tile(of, i, bytes, moved); });
@@ -158,16 +166,16 @@ void OptimizerStates::move(size_t index, Place place) {
       to.copy_(part_of(of.tensors[state], of.shapes[state], begin, length));
     });
   of.tensors = std::move(moved);
-  of.place = place;
+  of.place = place, of.home = to.home;
   set_tile(index);
 }
 
-void OptimizerStates::move_to(Place place) {
+void OptimizerStates::move_to(Place place, const Homes& homes) {
   std::vector<size_t> for_nvme;
   for (size_t i = 0; i < of_.size(); ++i)
-    if (place_for(i, place) == Place::kNvme && of_[i].place != Place::kNvme) for_nvme.push_back(i);
+    if (where(i, place, homes).place == Place::kNvme && of_[i].place != Place::kNvme) for_nvme.push_back(i);
   reserve_records(for_nvme);
-  for (size_t i = 0; i < of_.size(); ++i) move(i, place_for(i, place));
+  for (size_t i = 0; i < of_.size(); ++i) move(i, where(i, place, homes));
   prepare();
 }
 
@@ -178,6 +186,7 @@ void OptimizerStates::relocate(size_t first, size_t count, at::Device device) {
     moved.reserve(of_[i].tensors.size());
     for (const at::Tensor& tensor : of_[i].tensors) moved.push_back(tensor.to(device));
     of_[i].tensors = std::move(moved);
+    of_[i].home = device;
   }
 }
 
@@ -223,7 +232,7 @@ at::Tensor OptimizerStates::read(size_t index, size_t state) {
 void OptimizerStates::write(size_t index, const std::vector<at::Tensor>& values) {
   Of& of = of_[index];
   for (size_t i = 0; i < values.size(); ++i)
-    if (of.tensors[i].defined()) of.tensors[i].copy_(values[i]);
+    if (of.tensors[i].defined()) copy_now(of.tensors[i], values[i]);
   if (of.records.empty()) return;
   nvme_.write_all(of.records, [&](size_t i, const at::Tensor& bytes) {
     const int64_t begin = int64_t(i) * of.tile, length = std::min(of.tile, elements(index) - begin);

@@ -1,5 +1,5 @@
-// What the optimizer keeps of each parameter, and where: beside the parameter, on the host in page-locked
-// memory, or in records on an NVMe disk.
+// What the optimizer keeps of each parameter, and where: beside the parameter, on a peer, on the host in
+// page-locked memory, or in records on an NVMe disk.
 //
 // Thread-safety: one thread, which has no copy under way to or from what is asked for. Ownership: owns the
 // states; borrows the parameters. Errors: LibTorch's exceptions, of running out of memory or of a disk's
@@ -10,6 +10,7 @@
 #include "trainer/optimizer/states/nvme_states.h"
 #include "trainer/plan/parameters/tile_record.h"
 #include "trainer/plan/plan.h"
+#include "trainer/residency/homes/homes.h"
 #include "trainer/step/parameters.h"
 
 namespace spillway::trainer {
@@ -38,15 +39,16 @@ class OptimizerStates {
     std::vector<Record> records;      // of its tiles
     int64_t tile = 0;                 // elements
     Place place = Place::kDevice;     // of those that are read in tiles
+    at::Device home = at::kCPU;       // of all that are no records: its device, a peer, or the host
   };
 
   // Zero, and masters from `initial`, the weights in 32 bits on the host.
-  OptimizerStates(const Parameters& parameters, const Numerics& numerics, Place place,
+  OptimizerStates(const Parameters& parameters, const Numerics& numerics, Place place, const Homes& homes,
                   const InitialValues& initial, NvmeFolder folder);
 
   size_t size() const { return of_.size(); }
   const Of& of(size_t index) const { return of_[index]; }
-  void move_to(Place place);
+  void move_to(Place place, const Homes& homes);
   // States beside a parameter follow it.
   void relocate(size_t first, size_t count, at::Device device);
 
@@ -67,10 +69,14 @@ class OptimizerStates {
 
   int64_t elements(size_t index) const { return parameters_.value(index).numel(); }
   int64_t tiles(size_t index) const { return (elements(index) + of_[index].tile - 1) / of_[index].tile; }
-  Place place_for(size_t index, Place place) const;
-  void place_initially(size_t index, Place place, const at::Tensor& initial);
-  at::Tensor made(size_t index, size_t state, Place place) const;
-  void move(size_t index, Place place);
+  struct Where {
+    Place place{};
+    at::Device home = at::kCPU;
+  };
+  Where where(size_t index, Place place, const Homes& homes) const;
+  void place_initially(size_t index, const at::Tensor& initial);
+  at::Tensor made(size_t index, size_t state, const Where& where) const;
+  void move(size_t index, const Where& to);
   void reserve_records(const std::vector<size_t>& indices);
   std::vector<Record> records_of(size_t index);
   void to_records(size_t index, const Source& source);

@@ -36,7 +36,8 @@ std::string key_of(const TapePass& pass) {
   relevant.recompute_attention = pass.plan.recompute_attention;
   relevant.recompute_mlp = pass.plan.recompute_mlp;
   relevant.recompute_segment = pass.plan.recompute_segment;
-  relevant.offload = pass.plan.offload;
+  relevant.offload = pass.plan.offload, relevant.offload_to = pass.plan.offload_to;
+  if (!relevant.offload.empty() && relevant.offload_to == Place::kPeer) relevant.peers = pass.plan.peers;
   return to_string(relevant);
 }
 

@@ -92,7 +92,8 @@ Tape::Tensor run_layers(Tape* tape, const TapePass& pass, uint32_t first, uint32
                        [&](Part part) { return pass.training && pass.plan.recomputes(layer, part); });
     std::optional<uint32_t> until;
     if (pass.plan.offloads(layer, next, layers)) until = pass.plan.offloaded_until(layer, layers);
-    tape->end_layer(next, until, {inputs.begin() + 1, inputs.end()}, pass.offload_least_bytes);
+    tape->end_layer(next, until, pass.home_of(device), {inputs.begin() + 1, inputs.end()},
+                    pass.offload_least_bytes);
     tape->drop(inputs[0]);
     layer = next;
   }

@@ -17,6 +17,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -58,11 +59,17 @@ class Memory {
   // The time of `launches` kernels of a device that compute `operations` and move `bytes` between them.
   void pass(uint32_t device, double operations, double bytes, double launches);
   void cross(uint32_t device, double bytes);  // from or to another
-  // Copies to the host, or back, beside what is computed and behind those before them. Returns when they are
-  // done, for `wait_until`.
-  double copy_beside(bool to_host, double bytes, double copies);
-  void wait_until(double seconds);
+  // Copies of a device to its home, or back, beside what is computed and behind those before them. Returns
+  // when they are done, for `wait_until`.
+  struct Home {
+    uint32_t device = 0, peer = 0;  // `peer`: the device itself, and the host is its home
+    bool is_host() const { return device == peer; }
+  };
+  double copy_beside(Home home, bool away, double bytes, double copies);
+  void wait_until(double seconds, Home home);
   uint64_t host_bytes() const { return host_bytes_; }  // that copies went to
+  // The same of devices and their peers.
+  const std::map<std::pair<uint32_t, uint32_t>, uint64_t>& peer_bytes() const { return peer_bytes_; }
   const StepTime& time() const { return time_; }
   double busy(uint32_t device) const { return devices_[device].busy; }  // seconds
   double launches() const { return launches_; }
@@ -79,6 +86,7 @@ class Memory {
   StepTime time_;
   std::array<double, 2> link_free_{};  // when the copies of a direction are done
   uint64_t host_bytes_ = 0;
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> peer_bytes_;  // of devices and their peers
   double launches_ = 0;
 };
 
@@ -140,11 +148,11 @@ class Tape {
   Tensor run_again(const Layer& layer, const std::vector<Tensor>& inputs);
 
   // What operators keep from `begin_layer` to `end_layer`, but for `stay` and what is smaller than
-  // `least_bytes`, is on the host from the end of layer `until` on, and comes back when the backward of that
+  // `least_bytes`, is at `home` from the end of layer `until` on, and comes back when the backward of that
   // one begins. See trainer/residency/activations.h.
   void begin_layer();
-  void end_layer(uint32_t end, std::optional<uint32_t> until, const std::vector<Tensor>& stay,
-                 uint64_t least_bytes);
+  void end_layer(uint32_t end, std::optional<uint32_t> until, Memory::Home home,
+                 const std::vector<Tensor>& stay, uint64_t least_bytes);
 
   // From the gradient of `last`, which the caller holds. Once.
   void backward(Tensor last);
@@ -172,8 +180,9 @@ class Tape {
     Layer again{};                    // of a layer that is computed again
   };
 
-  // What is recorded of a layer, and what of it goes to the host.
+  // What is recorded of a layer, and what of it goes elsewhere.
   struct KeptLayer {
+    Memory::Home home{};
     size_t begin = 0, end = 0;
     std::vector<std::pair<Tensor, uint32_t>> tensors{};  // and how often they are kept
     std::vector<size_t> more{};                          // the operators whose `keeps_more` goes

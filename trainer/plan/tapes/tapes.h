@@ -31,6 +31,10 @@ struct TapePass {
   bool drops() const { return training && model.dropout > 0; }
   uint64_t target_tokens() const { return uint64_t{rows} * model.target_tokens(); }
   uint32_t device_of(uint32_t layer) const { return std::min(plan.device_of(layer), devices - 1); }
+  // Of what layers on it keep, where that is offloaded.
+  Memory::Home home_of(uint32_t device) const {
+    return {device, plan.offload_to == Place::kPeer ? std::min(plan.peer_of(device), devices - 1) : device};
+  }
 };
 
 // A part of a layer: see LayerPart of trainer/model/layer.h.
