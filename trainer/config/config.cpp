@@ -6,6 +6,7 @@
 
 #include "trainer/data/examples.h"
 #include "trainer/plan/devices/peers.h"
+#include "trainer/plan/parameters/partition.h"
 #include "trainer/plan/toml/plan_toml.h"
 #include "trainer/pretrained/hugging_face_config.h"
 
@@ -149,6 +150,7 @@ class ConfigReader {
     table.integer("checkpoint_every", &run.checkpoint_every, 0);
     choice(table, "log_level", &run.log_level, {"debug", "info", "warning", "error"});
     table.integer("ranks_timeout", &run.ranks_timeout, 1, 1 << 30);
+    table.integer("zero", &run.zero, 0, 1);
     table.boolean("log_json", &run.log_json);
     table.boolean("tensorboard", &run.tensorboard);
     table.text("nvme", &run.nvme);
@@ -228,6 +230,9 @@ class ConfigReader {
     const auto vocabulary = Corpus::vocabulary_of(config_.data.corpus, &error);
     if (vocabulary && vocabulary->of_pairs()) take_lengths(*vocabulary);
     if (const std::string fault = fault_of(config_.model); !fault.empty()) return fault;
+    if (config_.run.zero > 0 && !can_be_sharded(config_.train.numerics))
+      return "'run.zero' cuts the optimizer's states into shares, and adafactor's means of rows and columns "
+             "belong to whole matrices: take another 'train.optimizer', or 'run.zero = 0'";
     if (config_.automatic_micro_batch) config_.plan.micro_batch = config_.train.batch;
     if (config_.chooses_plan() && !grow_back_is_given_) config_.recovery.grow_back_after = kGrowBackAfter;
     if (!vocabulary) return error;
@@ -287,7 +292,8 @@ Shape Config::shape() const {
   return {.model = model,
           .batch = train.batch,
           .numerics = train.numerics,
-          .offload_least_bytes = train.offload_least_bytes};
+          .offload_least_bytes = train.offload_least_bytes,
+          .zero = run.zero};
 }
 
 void Config::place_layers(const Machine& machine) {

@@ -9,10 +9,11 @@
 namespace spillway::trainer {
 
 Optimizer::Optimizer(Parameters& parameters, const TrainConfig& train, Place place,
-                     const InitialValues& initial, NvmeFolder folder, const Homes& homes)
+                     const InitialValues& initial, NvmeFolder folder, const Homes& homes, UpdateShare share)
     : parameters_(parameters),
       train_(train),
-      states_(parameters, train.numerics, place, homes, initial, std::move(folder)),
+      share_(std::move(share)),
+      states_(parameters, train.numerics, place, homes, initial, std::move(folder), share_.updated),
       tiles_(home()),
       rule_(update_rule(train, parameters.size())),
       rounding_(train.seed) {
@@ -70,17 +71,24 @@ Updated Optimizer::updated(size_t index) const {
           &states_.of(index).tensors};
 }
 
+// Of several ranks each measures its own sections, at every stage of ZeRO.
 void Optimizer::measure_norm(double loss_scale) {
   std::vector<at::Tensor> norms;
   norms.reserve(parameters_.size());
+  const auto measure = [&](const at::Tensor& gradient) {
+    norms.push_back(at::linalg_vector_norm(gradient, 2, {}, false, at::kFloat));
+  };
   parameters_.walk(Parameters::Walk::kReadGradients, [&](size_t i) {
-    norms.push_back(at::linalg_vector_norm(parameters_.gradient(i).view({-1}), 2, {}, false, at::kFloat));
+    const at::Tensor gradient = parameters_.gradient(i).view({-1});
+    if (share_.measured.empty()) return measure(gradient);
+    for (const auto& [begin, length] : share_.measured[i]) measure(gradient.narrow(0, begin, length));
   });
   double squares = 0;  // in the order of the parameters, on the host: the same wherever the layers lie
   for (const at::Tensor& norm : norms) {
     const double value = norm.item().toDouble();
     squares += value * value;
   }
+  if (share_.over_ranks) squares = share_.over_ranks(squares);
   norm_ = std::sqrt(squares) / loss_scale;
 }
 
@@ -120,12 +128,12 @@ void Optimizer::end_update() {
 }
 
 void Optimizer::update(size_t index) {
-  const int64_t elements = parameters_.value(index).numel(), tile = states_.of(index).tile;
-  for (int64_t begin = 0; begin < elements; begin += tile) {
-    const TileKey key{index, begin, std::min(tile, elements - begin)};
+  for (const auto& [begin, length] : states_.of(index).tiles) {
+    const TileKey key{index, begin, length};
     update_tile(key, here(key, tiles_.next()));
     tiles_.updated();
   }
+  if (share_.after_update) share_.after_update(index);
 }
 
 at::Tensor Optimizer::in_floats(Scratch& scratch, const char* name, const at::Tensor& tile) const {
@@ -218,8 +226,12 @@ at::Tensor Optimizer::numbers(size_t index) const {
   return int8 ? numbers_of(*int8, at::kFloat) : parameters_.value(index).detach();
 }
 
+std::vector<StateTensor> Optimizer::state_shapes(size_t index) const {
+  return optimizer_state(train_.numerics, parameters_.value(index).sizes().vec());
+}
+
 at::Tensor Optimizer::weights(size_t index) {
-  if (train_.numerics.has_master_weights()) return state(index, 0);
+  if (has_masters()) return state(index, 0);
   const at::Tensor stored = parameters_.read_stored(index, 0);
   if (parameters_.int8(index) == nullptr) return stored;
   return numbers_of({stored, parameters_.read_stored(index, 1)}, at::kFloat);

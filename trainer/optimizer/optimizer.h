@@ -31,12 +31,20 @@
 
 namespace spillway::trainer {
 
+// What one of several ranks does of an update.
+struct UpdateShare {
+  std::vector<std::vector<Span>> updated;    // of each parameter, in order and without a gap; empty: all
+  std::vector<std::vector<Span>> measured;   // of which it measures the gradients; empty: all
+  std::function<double(double)> over_ranks;  // the sum of all ranks' numbers
+  std::function<void(size_t)> after_update;  // of a parameter, while its layer is on the device
+};
+
 class Optimizer {
  public:
   // Allocates the states, zero, where `place` says. `initial`: the weights in 32 bits on the host, for the
   // masters.
   Optimizer(Parameters& parameters, const TrainConfig& train, Place place, const InitialValues& initial,
-            NvmeFolder folder = {}, const Homes& homes = {});
+            NvmeFolder folder = {}, const Homes& homes = {}, UpdateShare share = {});
 
   // Measures the gradients' norm, for the update of `step`, from 0. `loss_scale`: what the loss was
   // multiplied by.
@@ -57,13 +65,16 @@ class Optimizer {
   // The states of parameters that were relocated follow them.
   void relocate(size_t first, size_t count, at::Device device);
 
-  const std::vector<StateTensor>& state_shapes(size_t index) const { return states_.of(index).shapes; }
-  // Wherever they lie; those on a disk are read.
+  // Of the whole states of a parameter.
+  std::vector<StateTensor> state_shapes(size_t index) const;
+  // What is kept of them, wherever it lies; those on a disk are read.
   std::vector<at::Tensor> states(size_t index);
   at::Tensor state(size_t index, size_t which);
+  // Takes what is kept from whole states.
   void set_states(size_t index, const std::vector<at::Tensor>& values);
-  // The weights in the most digits that there are: the master where it lies, or else the parameter on the
-  // host; of 8 bits as floats.
+  bool has_masters() const { return train_.numerics.has_master_weights(); }
+  // The weights in the most digits that there are: what is kept of the master where it lies, or else the
+  // parameter on the host; of 8 bits as floats.
   at::Tensor weights(size_t index);
 
  private:
@@ -101,6 +112,7 @@ class Optimizer {
 
   Parameters& parameters_;
   const TrainConfig train_;
+  const UpdateShare share_;
   OptimizerStates states_;
   TileStream tiles_;
   std::map<int, Scratch> scratch_;  // by device index

@@ -1,12 +1,12 @@
 #include "trainer/plan/estimate.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <utility>
 
 #include "trainer/plan/parameters/optimizer_state.h"
 #include "trainer/plan/parameters/parameter_table.h"
+#include "trainer/plan/parameters/partition.h"
 #include "trainer/plan/parameters/weight_storage.h"
 #include "trainer/plan/streams.h"
 #include "trainer/plan/tapes/dry_runs.h"
@@ -19,11 +19,23 @@ struct KeptStates {
   uint64_t bytes = 0, tensors = 0;
 };
 
-KeptStates kept_states(const Numerics& numerics, const Parameter& parameter) {
+KeptStates kept_states(const Numerics& numerics, const UpdatedParameter& parameter) {
   KeptStates kept;
-  for (const StateTensor& state : optimizer_state(numerics, parameter.sizes))
-    kept.bytes += state.bytes(), ++kept.tensors;
+  for (const StateTensor& state : parameter.kept(numerics))
+    if (state.bytes() > 0) kept.bytes += state.bytes(), ++kept.tensors;
   return kept;
+}
+
+// Of the rank that has most.
+std::vector<UpdatedParameter> updated_parameters(const Shape& shape, const std::vector<Parameter>& table,
+                                                 const Partition& partition) {
+  uint32_t rank = 0;
+  for (uint32_t other = 1; other < partition.ranks(); ++other)
+    if (partition.own_elements(other) > partition.own_elements(rank)) rank = other;
+  const std::vector<std::vector<Span>> spans = partition.updated(rank, shape.zero);
+  std::vector<UpdatedParameter> all;
+  for (size_t i = 0; i < table.size(); ++i) all.push_back({table[i].sizes, spans[i]});
+  return all;
 }
 
 }  // namespace
@@ -31,7 +43,10 @@ KeptStates kept_states(const Numerics& numerics, const Parameter& parameter) {
 struct Estimator::Common {
   Common(const Shape& of, const Machine& on)
       : shape(of), machine(with_a_device(on)), table(parameter_table(of.model)) {
-    for (const Parameter& parameter : table) states.push_back(kept_states(of.numerics, parameter));
+    const Partition partition(of.numerics, table, std::max(1u, of.ranks));
+    updated = updated_parameters(of, table, partition);
+    sums_bytes = partition.buffer_bytes();
+    for (const UpdatedParameter& parameter : updated) states.push_back(kept_states(of.numerics, parameter));
   }
 
   static Machine with_a_device(Machine machine) {
@@ -42,7 +57,10 @@ struct Estimator::Common {
   const Shape shape;
   const Machine machine;
   const std::vector<Parameter> table;
-  std::vector<KeptStates> states;  // of the table's parameters: the same for every plan
+  // Of the table's parameters: the same for every plan.
+  std::vector<UpdatedParameter> updated;
+  std::vector<KeptStates> states;
+  uint64_t sums_bytes = 0;  // that ranks add up through
   DryRuns runs{machine};
 };
 
@@ -57,7 +75,9 @@ class Estimator::Counter {
         devices_(machine_.devices),
         micro_batch_(std::clamp(plan.micro_batch, 1u, std::max(1u, shape_.batch))),
         table_(common.table),
+        updated_(common.updated),
         kept_(common.states),
+        sums_bytes_(common.sums_bytes),
         streams_(shape_, plan, devices_, table_, machine_.nvme_least_bytes) {
     out_.device_peak_bytes.resize(devices_);
     out_.evaluation_peak_bytes.resize(devices_);
@@ -107,14 +127,14 @@ class Estimator::Counter {
   void count_persistent() {
     const Numerics& numerics = shape_.numerics;
     std::vector<uint64_t> elements(devices_), stored(devices_), states(devices_);
-    std::vector<std::vector<std::vector<int64_t>>> sizes(devices_);
+    std::vector<std::vector<UpdatedParameter>> updated(devices_);
     for (size_t i = 0; i < table_.size(); ++i) {
       const Parameter& parameter = table_[i];
       const uint32_t device = device_of(parameter.layer);
       const bool streams = parameter.layer >= 0;
       if (!streams || !is_away(plan_.gradients, device)) elements[device] += parameter.elements();
       if (!streams || !is_away(plan_.parameters, device)) stored[device] += stored_bytes(numerics, parameter);
-      sizes[device].push_back(parameter.sizes);
+      updated[device].push_back(updated_[i]);
       states[device] += kept_[i].bytes;
     }
     for (uint32_t device = 0; device < devices_; ++device) {
@@ -124,8 +144,9 @@ class Estimator::Counter {
       add("slots for gradients", device, streams_.slots()[device].gradients);
       const bool elsewhere = is_away(plan_.optimizer, device);
       if (!elsewhere) add("optimizer state", device, states[device]);
-      add("room to update in", device, update_scratch_bytes(numerics, sizes[device], elsewhere));
+      add("room to update in", device, update_scratch_bytes(numerics, updated[device], elsewhere));
     }
+    add("room for sums", 0, sums_bytes_);
     add_on_host("parameters", streams_.on_host().weights);
     add_on_host("gradients", streams_.on_host().gradients);
     add_on_host("buffers for parameters", streams_.buffers().weights);
@@ -176,9 +197,7 @@ class Estimator::Counter {
   }
 
   void count_nvme() {
-    std::vector<std::vector<int64_t>> sizes;
-    for (const Parameter& parameter : table_) sizes.push_back(parameter.sizes);
-    const NvmeShare share = nvme_share(shape_.numerics, sizes, machine_.nvme_least_bytes);
+    const NvmeShare share = nvme_share(shape_.numerics, updated_, machine_.nvme_least_bytes);
     add_on_host("optimizer state", share.host_bytes);
     add_on_host("buffers of the disk", share.buffer_bytes);
     add_on_nvme("optimizer state", share.file_bytes);
@@ -269,11 +288,11 @@ class Estimator::Counter {
     for (size_t i = 0; i < table_.size(); ++i) {
       const Parameter& parameter = table_[i];
       const bool elsewhere = is_away(plan_.optimizer, device_of(parameter.layer));
-      const double elements = double(parameter.elements());
-      const double tiles = std::ceil(elements / double(tile_elements(numerics, parameter.sizes, elsewhere)));
+      const auto elements = double(updated_[i].elements()), share = elements / double(parameter.elements());
+      const auto tiles = double(tiles_of(numerics, updated_[i], elsewhere).size());
       const auto states = double(kept_[i].bytes), copies = 2 * double(kept_[i].tensors);
-      const double bytes =
-          2 * (double(stored_bytes(numerics, parameter)) + 2 * elements * numerics.gradient_bytes() + states);
+      const double bytes = 2 * (share * double(stored_bytes(numerics, parameter)) +
+                                2 * elements * numerics.gradient_bytes() + states);
       out_.time.optimizer +=
           std::max(bytes / machine_.memory_bytes_per_second, tiles * kernels * machine_.launch_seconds);
       if (!elsewhere) continue;
@@ -294,7 +313,9 @@ class Estimator::Counter {
   const Machine& machine_;
   const uint32_t devices_, micro_batch_;
   const std::vector<Parameter>& table_;
+  const std::vector<UpdatedParameter>& updated_;
   const std::vector<KeptStates>& kept_;
+  const uint64_t sums_bytes_;
   const LayerStreams streams_;
   uint64_t states_on_nvme_ = 0;  // bytes of what the optimizer keeps
   double update_seconds_ = 0;    // of the update, without the disk and without layers' copies

@@ -44,6 +44,9 @@ struct Shape {
   uint32_t batch = 0;  // rows per optimizer step
   Numerics numerics{};
   uint64_t offload_least_bytes = kOffloadLeastBytes;  // of a storage that the plan's `offload` is of
+  // Processes that train the model together, of which this is one; and the stage of ZeRO: from 1 on a rank
+  // has the optimizer's states of its share alone (trainer/plan/parameters/partition.h).
+  uint32_t ranks = 1, zero = 0;
   uint32_t layers() const { return model.all_layers(); }
   // That the loss is of, in a step; with padding, where targets are padded.
   uint64_t tokens() const { return uint64_t{batch} * model.target_tokens(); }

@@ -158,6 +158,39 @@ void Ranks::leave() {
   }
 }
 
+at::Tensor Ranks::own_part(const at::Tensor& flat) {
+  const int64_t part = flat.numel() / size_;
+  bytes_sent_ += uint64_t(part) * flat.element_size() * (size_ - 1);
+  return flat.narrow(0, part * rank_, part);
+}
+
+void Ranks::reduce_scatter(const at::Tensor& flat) {
+  if (is_alone()) return;
+  at::Tensor mine = own_part(flat), all = flat;
+  if (flat.is_cuda())
+    communication_->group->_reduce_scatter_base(mine, all)->wait();
+  else
+    sum_by_messages(flat, mine);
+}
+
+// Gloo of PyTorch 2.11 adds up all parts on all ranks and drops most of them. A part that is sent to its rank
+// alone is half the traffic, and is added up in the order of the ranks: in floats, and rounded once.
+void Ranks::sum_by_messages(const at::Tensor& flat, at::Tensor mine) {
+  at::Tensor sent = flat.view(at::kByte), received = at::empty_like(sent);
+  std::vector<int64_t> equal;
+  communication_->group->alltoall_base(received, sent, equal, equal)->wait();
+  const at::Tensor parts = received.view(flat.scalar_type()).view({int64_t{size_}, -1});
+  at::Tensor sum = parts[0].to(at::kFloat);
+  for (int64_t rank = 1; rank < int64_t{size_}; ++rank) sum.add_(parts[rank].to(at::kFloat));
+  mine.copy_(sum);
+}
+
+void Ranks::all_gather(const at::Tensor& flat) {
+  if (is_alone()) return;
+  at::Tensor mine = own_part(flat), all = flat;
+  communication_->group->_allgather_base(all, mine)->wait();
+}
+
 double Ranks::sum(double mine) {
   if (is_alone()) return mine;
   at::Tensor& all = communication_->number;

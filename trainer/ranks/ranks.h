@@ -48,6 +48,13 @@ class Ranks {
   // current stream's order; nothing is allocated after the first call.
   void add_up(std::vector<at::Tensor> tensors);
   double sum(double mine);
+  // `flat`, a contiguous row, has a part for each rank, all as large. This rank's part becomes the sum of
+  // what all ranks have in it; the other parts are then worth nothing.
+  void reduce_scatter(const at::Tensor& flat);
+  // Each rank's own part comes to all.
+  void all_gather(const at::Tensor& flat);
+  // By these two, as a ring of the ranks sends them.
+  uint64_t bytes_sent() const { return bytes_sent_; }
 
   // The last call: the rank that keeps the store waits until nobody needs it, for a bounded time.
   void leave();
@@ -55,8 +62,12 @@ class Ranks {
  private:
   struct Communication;
 
+  at::Tensor own_part(const at::Tensor& flat);
+  void sum_by_messages(const at::Tensor& flat, at::Tensor mine);
+
   const uint32_t rank_ = 0, size_ = 1;
   bool keeps_store_ = false;
+  uint64_t bytes_sent_ = 0;
   std::unique_ptr<Communication> communication_;
 };
 

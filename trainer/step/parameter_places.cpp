@@ -233,6 +233,27 @@ void Parameters::walk(Walk kind, const std::function<void(size_t)>& visit) {
   }
 }
 
+void Parameters::walk_back(Walk kind, const std::function<void(int)>& visit) {
+  std::vector<uint32_t> layers;
+  for (const auto& [layer, range] : ranges_) layers.insert(layers.begin(), layer);
+  streamed_gradients_.follow(layers);
+  if (needs_values(kind)) streamed_values_.follow(layers);
+  for (const uint32_t layer : layers) {
+    const auto [first, count] = ranges_.at(layer);
+    enter(kind, first);
+    visit(int(layer));
+    leave(kind, first + count - 1);
+  }
+  visit(-1);
+}
+
+std::vector<at::Tensor> Parameters::rows_of(size_t index, const Span& span) const {
+  const Int8Weight* weight = int8(index);
+  if (weight == nullptr) return {values_[index].detach().view({-1}).narrow(0, span.begin, span.length)};
+  const int64_t columns = weight->codes.size(1), first = span.begin / columns, rows = span.length / columns;
+  return {weight->codes.narrow(0, first, rows), weight->scales.narrow(0, first, rows)};
+}
+
 std::vector<const at::Tensor*> Parameters::tensors_of(size_t index) const {
   const Int8Weight* weight = int8(index);
   if (weight != nullptr) return {&weight->codes, &weight->scales};

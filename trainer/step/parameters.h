@@ -28,6 +28,7 @@
 #include "trainer/model/initial_values.h"
 #include "trainer/model/weights.h"
 #include "trainer/plan/numerics.h"
+#include "trainer/plan/parameters/optimizer_state.h"
 #include "trainer/residency/homes/homes.h"
 #include "trainer/residency/streamed_layers.h"
 
@@ -89,6 +90,11 @@ class Parameters {
   // an update.
   enum class Walk : uint8_t { kReadGradients, kChangeGradients, kReadBoth, kUpdate };
   void walk(Walk kind, const std::function<void(size_t index)>& visit);
+  // The same from the last layer to the first, a layer at a time, and at last -1: what belongs to none.
+  void walk_back(Walk kind, const std::function<void(int layer)>& visit);
+  // Where a run of a parameter's elements lies, in contiguous rows: its numbers, or codes and scales of whole
+  // rows. REQUIRES: its layer is on the device.
+  std::vector<at::Tensor> rows_of(size_t index, const Span& span) const;
 
   // A walk that updates parameters of no layer now, and each layer's before its next forward.
   struct LaterUpdate {

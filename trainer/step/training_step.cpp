@@ -102,11 +102,16 @@ TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vect
       moves_(moves),
       ranks_(std::move(ranks)),
       share_(ranks_->share_of(config.train.batch)),
+      partition_(config.train.numerics, model_.table(), ranks_->size()),
+      is_sharded_(config.run.zero > 0 && !ranks_->is_alone()),
       parameters_(names_of(model_), initial, devices_of(model_, devices_, plan), config.train.numerics,
                   in_8_bits(model_, config.train.numerics),
                   residence_of(model_, plan, Homes(plan, devices_), nvme_of(config))),
-      gradient_sums_(parameters_, *ranks_, residence_of(model_, plan, {}, {}).layers),
-      optimizer_(parameters_, config.train, plan.optimizer, initial, nvme_of(config), Homes(plan, devices_)),
+      exchange_(*ranks_, partition_, devices_[0], parameters_.gradient(0).scalar_type()),
+      gradient_sums_(parameters_, *ranks_, exchange_, !is_sharded_),
+      optimizer_(parameters_, config.train, plan.optimizer, initial, nvme_of(config), Homes(plan, devices_),
+                 update_share()),
+      whole_states_(*ranks_, partition_, exchange_, optimizer_, is_sharded_),
       loss_scale_(config.train.numerics.precision == Precision::kFp16Mixed, config.train.loss_scale,
                   config.train.loss_scale_interval),
       activations_(std::make_shared<ActivationHost>(config.train.offload_least_bytes)),
@@ -119,6 +124,23 @@ TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vect
     examples_.validation_row(i, config.evaluation.windows, std::span(evaluation_rows_).subspan(i * row, row));
   activations_->move_to(plan.offload_to, Homes(plan, devices_));
   moves_.update(plan);
+}
+
+// What a rank updates comes to all others a layer at a time, while it is on the device.
+UpdateShare TrainingStep::update_share() {
+  if (ranks_->is_alone()) return {};
+  UpdateShare share{.updated = partition_.updated(ranks_->rank(), is_sharded_ ? 1 : 0),
+                    .measured = partition_.own(ranks_->rank()),
+                    .over_ranks = [this](double mine) { return gradient_sums_.squares_over_ranks(mine); },
+                    .after_update = nullptr};
+  if (!is_sharded_) return share;
+  share.after_update = [this](size_t index) {
+    const auto rows = [this](const Partition::Piece& of) {
+      return parameters_.rows_of(of.parameter, of.span);
+    };
+    if (partition_.ends_group(index)) exchange_.gather(partition_.group_of(index), rows);
+  };
+  return share;
 }
 
 void TrainingStep::enter(const char* phase) {
@@ -222,7 +244,8 @@ std::unique_ptr<MicroBatch> TrainingStep::begin_micro_batch(uint32_t number, con
 
 std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const Plan& plan) {
   micro_batch_count_ = micro_batches(plan);
-  just_in_time_ = plan.just_in_time;
+  // Ranks update sharded states together, and their plans may differ.
+  just_in_time_ = plan.just_in_time && !is_sharded_;
   sums_.resize(micro_batch_count_);
   const Pipeline::Run run{.count = micro_batch_count_,
                           .most = in_flight(plan, share_.count),
@@ -250,8 +273,8 @@ void TrainingStep::collect_losses() {
 
 // Each once, whatever fails in between: the other ranks do not do it again.
 void TrainingStep::add_up_over_ranks() {
-  if (!loss_) collect_losses();
   gradient_sums_.add_up();
+  if (!loss_) collect_losses();
 }
 
 std::optional<Failure> TrainingStep::prepare_commit() {
@@ -260,7 +283,7 @@ std::optional<Failure> TrainingStep::prepare_commit() {
     optimizer_.prepare(step_, loss_scale_.value());
   });
   if (failure)
-    failure->step_can_restart = ranks_->is_alone() || !loss_;
+    failure->step_can_restart = !gradient_sums_.has_begun();
   else
     sums_.clear();
   return failure;
@@ -340,6 +363,10 @@ std::optional<Failure> TrainingStep::evaluate(const Plan& plan) {
   const double mine = std::accumulate(evaluation_losses_.begin(), evaluation_losses_.end(), 0.0);
   evaluation_loss_ = ranks_->sum(mine) / double(targets_in(evaluation_rows_));
   return std::nullopt;
+}
+
+at::Tensor TrainingStep::trained_weight(size_t index) {
+  return optimizer_.has_masters() ? whole_states_.of(index, 0) : optimizer_.weights(index);
 }
 
 std::vector<std::string> TrainingStep::remarks() const {

@@ -354,11 +354,12 @@ TEST(WeightStorage, ATileIsOfWholeRowsAndWholeBlocks) {
 TEST(EightBitAdamW, NeedsNoRoomBesideItsStatesAndIsOneTileThere) {
   const std::vector<int64_t> sizes{3000, 1000};
   const Numerics floats{.optimizer = OptimizerKind::kAdamW8bit};
+  const std::vector<Span> whole{{0, 3000 * 1000}};
   EXPECT_EQ(tile_elements(floats, sizes, false), 3000 * 1000);
-  EXPECT_EQ(update_scratch_bytes(floats, {sizes}, false), 0u);
+  EXPECT_EQ(update_scratch_bytes(floats, {{sizes, whole}}, false), 0u);
   const uint64_t tile = kTileElements, scales = kTileElements / kQuantizationBlock;
   EXPECT_EQ(tile_elements(floats, sizes, true), kTileElements);
-  EXPECT_EQ(update_scratch_bytes(floats, {sizes}, true), 3 * (2 * tile + 2 * 4 * scales));
+  EXPECT_EQ(update_scratch_bytes(floats, {{sizes, whole}}, true), 3 * (2 * tile + 2 * 4 * scales));
 }
 
 }  // namespace

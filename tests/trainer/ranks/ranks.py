@@ -27,8 +27,8 @@ def free_port():
 
 
 class Ended:
-    def __init__(self, folder, codes, errors):
-        self.folder, self.codes, self.errors = folder, codes, errors
+    def __init__(self, folder, codes, errors, output=""):
+        self.folder, self.codes, self.errors, self.output = folder, codes, errors, output
         path = folder / "results.json"
         self.results = json.loads(path.read_text()) if path.is_file() and path.stat().st_size else {}
 
@@ -84,7 +84,7 @@ class Case(unittest.TestCase):
         self.assertEqual(done.codes, [0] * size, done.errors)
         return done
 
-    def on_cards(self, size, limits=None, **settings):
+    def on_cards(self, size, limits=None, values="compute", **settings):
         """On a simulated machine with so many cards, started by torchrun; `limits`: of each rank's card."""
         folder = self.fresh_folder()
         words = self.command(folder, "cuda", settings)
@@ -92,12 +92,12 @@ class Case(unittest.TestCase):
             cases = " ".join(f"{rank}) limit={limit};;" for rank, limit in enumerate(limits))
             words = ["bash", "-c", f'case $RANK in {cases} esac; exec "$@" --limit $limit', "bash", *words]
         done = subprocess.run([BUILD / "bin" / "spillway", "simulate", "--capacity", "1GiB", "--gpus", str(size),
-                               "--values", "compute", "--", sys.executable, "-m", "torch.distributed.run",
+                               "--values", values, "--", sys.executable, "-m", "torch.distributed.run",
                                f"--nproc-per-node={size}", f"--master-port={free_port()}", "--no-python", *words],
                               capture_output=True, text=True, timeout=DEADLINE, env={**os.environ,
                                                                                      "OMP_NUM_THREADS": "1"})
         self.assertEqual(done.returncode, 0, done.stdout[-4000:] + done.stderr[-4000:])
-        return Ended(folder, [0] * size, [done.stderr])
+        return Ended(folder, [0] * size, [done.stderr], done.stdout)
 
     def assert_near(self, one, other, most=1e-4):
         self.assertEqual(len(one.losses()), len(other.losses()))

@@ -3,6 +3,7 @@
 // Thread-safety: one run at a time. Ownership: it borrows the log and the history. Errors: SetupError and
 // SetupOutOfMemory where it can not begin; afterwards `Results::exit_code` and `verdict`.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -63,6 +64,9 @@ class Run {
 
   // What it leaves: run.cpp.
   bool checkpoint();
+  bool checkpoint_alone();
+  bool write_checkpoint();
+  bool with_all_states(const std::function<bool()>& lead);
   void collect();
   void save();
   void leave_ranks();

@@ -78,6 +78,7 @@ Shape shape_of(const Config& config, const Launch& launch) {
     throw SetupError("train.batch is " + std::to_string(shape.batch) + ", fewer sequences than the " +
                      std::to_string(launch.size) + " ranks");
   shape.batch = (shape.batch + launch.size - 1) / launch.size;
+  shape.ranks = launch.size;
   return shape;
 }
 

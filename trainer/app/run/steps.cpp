@@ -85,13 +85,13 @@ bool Run::is_to_stop() {
 void Run::train_steps() {
   while (program_->step() < config_.train.steps) {
     if (!step_once()) {
-      if (checkpoint()) results_.exit_code = kExitOutOfMemory;
+      if (checkpoint_alone()) results_.exit_code = kExitOutOfMemory;
       return;
     }
     const uint64_t step = program_->step();
     const bool last = step == config_.train.steps;
     if (!last && config_.evaluation.every && step % config_.evaluation.every == 0 && !evaluate()) {
-      checkpoint();
+      checkpoint_alone();
       return;
     }
     if (config_.run.checkpoint_every && step % config_.run.checkpoint_every == 0 && !checkpoint()) return;
@@ -101,7 +101,7 @@ void Run::train_steps() {
     }
   }
   if (!evaluate()) {
-    checkpoint();
+    checkpoint_alone();
     return;
   }
   end(kExitDone, "done");
