@@ -121,6 +121,7 @@ TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vect
 void TrainingStep::enter(const char* phase) {
   phase_ = phase;
   core_.phase(*phase ? phase : nullptr);
+  if (*phase) ranks_->works(phase, step_);
 }
 
 // Also in the middle of another phase, where a layer's update is due.

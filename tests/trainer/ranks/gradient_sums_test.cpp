@@ -37,7 +37,7 @@ void on_two_ranks(const Work& work) {
                  .local_size = 2,
                  .address = "127.0.0.1",
                  .port = port},
-                at::kCPU, kTimeout);
+                at::kCPU, {.timeout = kTimeout});
     work(ranks);
     ranks.leave();
   };

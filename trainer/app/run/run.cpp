@@ -39,6 +39,7 @@ void Run::end(int code, std::string verdict) {
 
 bool Run::checkpoint() {
   if (!ranks_->leads()) return true;  // all have the same state
+  ranks_->works("a checkpoint", program_->step(), true);
   std::string error;
   if (save_checkpoint(checkpoint_, config_, corpus_, *program_, recoverable_->plan(), &error)) {
     results_.checkpoint = checkpoint_;
@@ -82,6 +83,7 @@ bool Run::save_weights(std::string* error) {
 void Run::save() {
   std::string error;
   if (config_.run.save.empty() || results_.exit_code != kExitDone || !ranks_->leads()) return;
+  ranks_->works("the weights of run.save", program_->step(), true);
   if (!save_weights(&error)) {
     if (checkpoint())
       end(kExitError, "the weights could not be saved, but a checkpoint holds them: " + error);
@@ -91,7 +93,8 @@ void Run::save() {
 }
 
 void Run::leave_ranks() {
-  if (results_.exit_code != kExitDone) return;  // the others wait for a step, and their launcher ends them
+  if (results_.exit_code != kExitDone)
+    return;  // the others have ended too, or the watch says why this one does
   ranks_->check_same("weights", std::to_string(results_.weights_hash));
   ranks_->leave();
 }
