@@ -151,6 +151,8 @@ class ConfigReader {
     choice(table, "log_level", &run.log_level, {"debug", "info", "warning", "error"});
     table.integer("ranks_timeout", &run.ranks_timeout, 1, 1 << 30);
     table.integer("zero", &run.zero, 0, 1);
+    table.number("ranks_bound", &run.ranks_bound, 0, 1 << 30);
+    table.number("ranks_beat", &run.ranks_beat, 0.05, 3600);
     table.boolean("log_json", &run.log_json);
     table.boolean("tensorboard", &run.tensorboard);
     table.text("nvme", &run.nvme);

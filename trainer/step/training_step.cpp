@@ -146,6 +146,7 @@ UpdateShare TrainingStep::update_share() {
 void TrainingStep::enter(const char* phase) {
   phase_ = phase;
   core_.phase(*phase ? phase : nullptr);
+  if (*phase) ranks_->works(phase, step_);
 }
 
 // Also in the middle of another phase, where a layer's update is due.

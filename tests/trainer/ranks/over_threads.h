@@ -36,7 +36,7 @@ void on_ranks(uint32_t size, const Work& work) {
                         .local_size = size,
                         .address = "127.0.0.1",
                         .port = port};
-    const auto ranks = std::make_shared<Ranks>(launch, at::kCPU, kTimeout);
+    const auto ranks = std::make_shared<Ranks>(launch, at::kCPU, RanksTimes{.timeout = kTimeout});
     work(ranks);
     ranks->leave();
   };

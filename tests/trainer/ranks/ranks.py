@@ -56,14 +56,14 @@ class Case(unittest.TestCase):
             words += ["--set", f"{name}={value}"]
         return [str(word) for word in words]
 
-    def start(self, size, folder, device="cpu", of_rank=None, options=(), present=None, **settings):
-        """The processes of ranks 0 to size - 1, or of those that are present."""
+    def start(self, size, folder, device="cpu", of_rank=None, options=(), present=None, ports=None, **settings):
+        """The processes of ranks 0 to size - 1, or of those that are present; `ports`: where each finds the store."""
         port = free_port()
         ranks = []
         for rank in present if present is not None else range(size):
             own = {**settings, **(of_rank or {}).get(rank, {})}
             environment = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank),
-                           "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+                           "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ports[rank] if ports else port)}
             ranks.append(subprocess.Popen(self.command(folder, device, own) + list(options), env=environment,
                                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
         return ranks
@@ -216,6 +216,11 @@ class Errors(Case):
     def test_a_first_rank_that_is_not_there(self):
         self.refused(2, "the ranks do not meet: rank 1 does not reach 127.0.0.1:", 1, present=[1],
                      **{"run.ranks_timeout": 2})
+
+    def test_a_port_that_is_another_programs(self):
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            self.refused(2, "accepts connections and does not answer rank 1", 1, present=[1],
+                         ports={1: other.getsockname()[1]}, **{"run.ranks_timeout": 2})
 
     def test_ranks_with_other_settings(self):
         self.refused(2, "rank 0 and rank 1 do not go together, their settings differ: 'train.batch = 8' and "

@@ -46,6 +46,7 @@ bool Run::with_all_states(const std::function<bool()>& lead) {
 }
 
 bool Run::checkpoint() {
+  ranks_->works("a checkpoint", program_->step(), true);
   return with_all_states([this] { return write_checkpoint(); });
 }
 
@@ -60,6 +61,7 @@ bool Run::checkpoint_alone() {
 }
 
 bool Run::write_checkpoint() {
+  ranks_->works("a checkpoint", program_->step(), true);
   std::string error;
   if (save_checkpoint(checkpoint_, config_, corpus_, *program_, recoverable_->plan(), &error)) {
     results_.checkpoint = checkpoint_;
@@ -102,6 +104,7 @@ bool Run::save_weights(std::string* error) {
 
 void Run::save() {
   if (config_.run.save.empty() || results_.exit_code != kExitDone) return;
+  ranks_->works("the weights of run.save", program_->step(), true);
   with_all_states([this] {
     std::string error;
     if (save_weights(&error)) {
@@ -115,7 +118,8 @@ void Run::save() {
 }
 
 void Run::leave_ranks() {
-  if (results_.exit_code != kExitDone) return;  // the others wait for a step, and their launcher ends them
+  if (results_.exit_code != kExitDone)
+    return;  // the others have ended too, or the watch says why this one does
   ranks_->check_same("weights", std::to_string(results_.weights_hash));
   ranks_->leave();
 }

@@ -13,6 +13,7 @@
 
 #include "trainer/app/automatic_plan.h"
 #include "trainer/app/recorder.h"
+#include "trainer/app/run/rank_end.h"
 #include "trainer/app/trainer.h"
 #include "trainer/libtorch.h"
 #include "trainer/runtime/peaks.h"
@@ -31,7 +32,7 @@ struct SetupOutOfMemory : std::runtime_error {
 
 class Run {
  public:
-  Run(const Config& config, const TrainOptions& options, RunLog* log, RunHistory* history);
+  Run(const Config& config, const TrainOptions& options, RunLog* log, RunHistory* history, RankEnd* rank_end);
 
   // `rates`: where those of the history come from.
   Results run(RatesFrom* rates);
@@ -39,7 +40,7 @@ class Run {
  private:
   // Before it begins: setup.cpp, build.cpp.
   static Corpus open_corpus(const Config& config);
-  void join_ranks();
+  void join_ranks(RankEnd* rank_end);
   void apply_limit();
   void measure_devices();
   void check(const Plan& plan) const;

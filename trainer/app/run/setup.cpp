@@ -84,7 +84,8 @@ Shape shape_of(const Config& config, const Launch& launch) {
 
 }  // namespace
 
-Run::Run(const Config& config, const TrainOptions& options, RunLog* log, RunHistory* history)
+Run::Run(const Config& config, const TrainOptions& options, RunLog* log, RunHistory* history,
+         RankEnd* rank_end)
     : config_(config),
       options_(options),
       log_(*log),
@@ -116,7 +117,7 @@ Run::Run(const Config& config, const TrainOptions& options, RunLog* log, RunHist
   config_.place_layers(machine_);
   check_plans();
   check_weights();
-  join_ranks();
+  join_ranks(rank_end);
   // Last: a run that does not start leaves the files of the one before it alone.
   if (!recorder_.open(!options.resume.empty(), &error)) throw SetupError(error);
 }
@@ -131,9 +132,14 @@ Corpus Run::open_corpus(const Config& config) {
   return std::move(*corpus);
 }
 
-void Run::join_ranks() {
-  ranks_ =
-      std::make_shared<Ranks>(options_.launch, devices_[0], std::chrono::seconds(config_.run.ranks_timeout));
+void Run::join_ranks(RankEnd* rank_end) {
+  const auto milliseconds = [](double seconds) { return std::chrono::milliseconds(int64_t(1000 * seconds)); };
+  ranks_ = std::make_shared<Ranks>(
+      options_.launch, devices_[0],
+      RanksTimes{.timeout = std::chrono::seconds(config_.run.ranks_timeout),
+                 .beat = milliseconds(config_.run.ranks_beat),
+                 .bound = milliseconds(config_.run.ranks_bound)},
+      [rank_end](std::shared_ptr<Watch> watch) { rank_end->watch(std::move(watch)); });
   ranks_->check_same("settings", common_settings(config_, corpus_));
 }
 

@@ -26,6 +26,7 @@ StepOutcome Run::run_step(uint64_t step) {
   results_.tokens += program_->targets();
   results_.seconds += seconds;
   const std::vector<spillway_memory> memory = peaks_.of_step();
+  ranks_->works("the records of a step", step);
   recorder_.done({.number = step,
                   .loss = program_->loss(),
                   .gradient_norm = program_->gradient_norm(),
@@ -96,6 +97,7 @@ void Run::train_steps() {
     }
     if (config_.run.checkpoint_every && step % config_.run.checkpoint_every == 0 && !checkpoint()) return;
     if (is_to_stop()) {
+      ranks_->end_together();
       if (checkpoint()) end(kExitInterrupted, "interrupted after step " + std::to_string(step - 1));
       return;
     }
