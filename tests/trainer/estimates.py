@@ -51,6 +51,7 @@ PLANS = {
     "host, 2": ["plan.micro_batch=2", 'plan.optimizer="host"'],
     "two cards, 4": ["plan.micro_batch=4", "plan.devices=[0,0,1,1]"],
     "two cards, all recomputed": ["plan.micro_batch=8", "plan.devices=[0,0,1,1]", 'plan.recompute="all"'],
+    "two cards, 8 under way": ["plan.micro_batch=1", 'plan.devices="even"', "plan.pipeline=8"],
     "recompute of MLPs, 8": ["plan.micro_batch=8", 'plan.recompute_mlp="all"'],
     "recompute of attention, 8": ["plan.micro_batch=8", 'plan.recompute_attention="all"', "plan.recompute_mlp=[1]"],
     "segments of 3 of 9 layers, 8": ["model.layers=9", "plan.micro_batch=8", 'plan.recompute="all"',

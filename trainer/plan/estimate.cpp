@@ -10,6 +10,7 @@
 #include "trainer/plan/parameters/weight_storage.h"
 #include "trainer/plan/streams.h"
 #include "trainer/plan/tapes/dry_runs.h"
+#include "trainer/plan/tapes/pipeline.h"
 
 namespace spillway::trainer {
 namespace {
@@ -110,6 +111,7 @@ class Estimator::Counter {
     TapePass pass{model_, plan_, rows, devices_, training, machine_.workspace_bytes};
     pass.precision = shape_.numerics.precision;
     pass.offload_least_bytes = shape_.offload_least_bytes;
+    pass.in_pieces = training && in_flight(plan_, shape_.batch) > 1;
     return pass;
   }
 
@@ -204,24 +206,13 @@ class Estimator::Counter {
     states_on_nvme_ = share.file_bytes;
   }
 
-  // What micro-batches hold that are under way beside one at its peak. They are a piece of the forward, or of
-  // the backward, apart (trainer/step/pipeline.h), and the one in front is first in each slot. So what a
-  // piece keeps is held by no more of them than there are pieces from there to the last and back, and the
-  // last one's, the head's, by one. A tied head's gradient waits for that of the embedding.
+  // What devices have more at their peaks because others are under way beside the micro-batch that is there.
   std::vector<uint64_t> of_more_in_flight(const Memory& step) const {
-    std::vector<uint64_t> more(devices_), before(devices_);
-    const uint32_t most = in_flight(plan_, shape_.batch), last = uint32_t(step.kept().size());
-    for (uint32_t piece = 0; piece < last; ++piece) {
-      const std::vector<uint64_t>& kept = step.kept()[piece];
-      const uint32_t others = std::min(most, 2 * (last - piece)) - 1;
-      for (uint32_t device = 0; device < devices_; ++device) {
-        if (kept[device] > before[device]) more[device] += others * (kept[device] - before[device]);
-        before[device] = kept[device];
-      }
-    }
-    if (model_.tied_head && last > 0)
-      more[0] +=
-          (std::min(most, last) - 1) * uint64_t{model_.vocabulary} * model_.width * pass(1, true).number();
+    std::vector<uint64_t> more(devices_);
+    const uint32_t most = in_flight(plan_, shape_.batch);
+    if (most < 2) return more;
+    more = peaks_under_way(step.pieces(), micro_batches(plan_, shape_.batch), most);
+    for (uint32_t device = 0; device < devices_; ++device) more[device] -= step.peak(device);
     return more;
   }
 

@@ -24,6 +24,7 @@ struct TapePass {
   uint64_t workspace = 0;  // of the library of products, while it computes one
   Precision precision = Precision::kFloat32;
   uint64_t offload_least_bytes = kOffloadLeastBytes;
+  bool in_pieces = false;  // several micro-batches are under way
 
   // Of one number: of an activation, of a weight, and of a fresh gradient of either.
   uint64_t number() const { return Numerics{.precision = precision}.weight_bytes(); }
