@@ -93,6 +93,16 @@ class Memory(Case):
             self.assertLess(abs(items["optimizer state"] / (12 * numbers / share) - 1), 0.02)
 
 
+    def test_a_plan_is_chosen_for_a_ranks_share(self):
+        """The states leave the card where all of them have no room, and stay where a share has it."""
+        settings = {"model.layers": 4, "model.width": 256, "model.heads": 4, "train.steps": 1, "train.batch": 2,
+                    "evaluation.windows": 2, "plan.automatic": "true", "recovery.floor": "bit_exact"}
+        chosen = {zero: self.on_cards(2, values="zeros", limits=("64MiB", "64MiB"), **settings, **{"run.zero": zero})
+                  for zero in (0, 1)}
+        self.assertIn("optimizer=host", chosen[0].output)
+        self.assertNotIn("optimizer=host", chosen[1].output)
+
+
 class Errors(Case):
     def test_states_that_can_not_be_cut(self):
         done = self.ended(self.start(2, folder := self.fresh_folder(), **{
