@@ -56,8 +56,8 @@ std::string text_of(const Planned& planned, const Candidate& chosen, const Machi
   return text;
 }
 
-AutomaticPlan choose_micro_batch(const Config& config, const Survey& survey) {
-  const Planned planned = find_micro_batch(config.shape(), survey.machine, config.plan);
+AutomaticPlan choose_micro_batch(const Config& config, const Shape& shape, const Survey& survey) {
+  const Planned planned = find_micro_batch(shape, survey.machine, config.plan);
   const Candidate& chosen = planned.alternatives.front();
   char text[160];
   if (planned.best)
@@ -103,9 +103,8 @@ Survey survey(const Config& config, const Machine& machine, const std::vector<at
   return found;
 }
 
-AutomaticPlan choose_plan(const Config& config, const Survey& survey) {
-  if (!config.automatic_plan) return choose_micro_batch(config, survey);
-  const Shape shape = config.shape();
+AutomaticPlan choose_plan(const Config& config, const Shape& shape, const Survey& survey) {
+  if (!config.automatic_plan) return choose_micro_batch(config, shape, survey);
   const Planned planned = find_plan(shape, survey.machine, config.recovery.floor, config.plan);
   const Candidate& chosen = planned.best ? *planned.best : planned.alternatives.front();
   return {chosen.plan, text_of(planned, chosen, survey.machine, shape, survey.from)};

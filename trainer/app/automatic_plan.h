@@ -31,6 +31,7 @@ struct AutomaticPlan {
   std::string text;  // a line: what was chosen, and why
 };
 
-AutomaticPlan choose_plan(const Config& config, const Survey& survey);
+// `shape`: of this rank.
+AutomaticPlan choose_plan(const Config& config, const Shape& shape, const Survey& survey);
 
 }  // namespace spillway::trainer

@@ -16,7 +16,17 @@ int64_t aligned_part(int64_t bytes) {
   return (bytes + kPartBytesAlignedTo - 1) / kPartBytesAlignedTo * kPartBytesAlignedTo;
 }
 
+// In one kernel: each copy by itself would take a GPU as long as thousands of numbers.
+void copy_all(const std::vector<at::Tensor>& to, const std::vector<at::Tensor>& from) {
+  if (!to.empty()) at::_foreach_copy_(to, from, /*non_blocking=*/true);
+}
+
 }  // namespace
+
+void Exchange::Places::add(const Places& more) {
+  here.insert(here.end(), more.here.begin(), more.here.end());
+  there.insert(there.end(), more.there.begin(), more.there.end());
+}
 
 Exchange::Exchange(Ranks& ranks, const Partition& partition, at::Device device, at::ScalarType type)
     : ranks_(ranks), partition_(partition), type_(type) {
@@ -33,24 +43,21 @@ at::Tensor Exchange::part(int64_t rank, int64_t part_bytes) const {
   return buffer_.narrow(0, part_bytes * rank, part_bytes);
 }
 
-void Exchange::pack(const Round& round, uint32_t rank, int64_t part_bytes, const Tensors& tensors) const {
+Exchange::Places Exchange::places(const Round& round, uint32_t rank, int64_t part_bytes,
+                                  const Tensors& tensors) const {
+  Places places;
   int64_t at = 0;
-  const at::Tensor to = part(rank, part_bytes);
+  const at::Tensor all = part(rank, part_bytes);
   for (const Partition::Piece& piece : round.of_rank[rank])
     for (const at::Tensor& tensor : tensors(piece)) {
-      to.narrow(0, at, int64_t(tensor.nbytes())).copy_(in_bytes(tensor));
-      at += int64_t(tensor.nbytes());
+      const auto bytes = int64_t(tensor.nbytes());
+      const at::Tensor there = all.narrow(0, at, bytes);
+      const bool has_type = at % int64_t(tensor.element_size()) == 0;  // else its bytes
+      places.here.push_back(has_type ? tensor.view({-1}) : in_bytes(tensor));
+      places.there.push_back(has_type ? there.view(tensor.scalar_type()) : there);
+      at += bytes;
     }
-}
-
-void Exchange::unpack(const Round& round, uint32_t rank, int64_t part_bytes, const Tensors& tensors) const {
-  int64_t at = 0;
-  const at::Tensor from = part(rank, part_bytes);
-  for (const Partition::Piece& piece : round.of_rank[rank])
-    for (const at::Tensor& tensor : tensors(piece)) {
-      in_bytes(tensor).copy_(from.narrow(0, at, int64_t(tensor.nbytes())));
-      at += int64_t(tensor.nbytes());
-    }
+  return places;
 }
 
 int64_t Exchange::part_bytes(const Round& round, const Tensors& tensors) const {
@@ -72,11 +79,13 @@ void Exchange::sum(size_t group, const Tensors& gradients, bool whole) {
   for (const Round& round : partition_.rounds(group)) {
     const int64_t bytes = round.elements * int64_t(c10::elementSize(type_));
     const at::Tensor flat = all_parts(bytes).view(type_);
-    for (uint32_t rank = 0; rank < ranks_.size(); ++rank) pack(round, rank, bytes, gradients);
+    Places all, mine = places(round, ranks_.rank(), bytes, gradients);
+    for (uint32_t rank = 0; rank < ranks_.size(); ++rank) all.add(places(round, rank, bytes, gradients));
+    copy_all(all.there, all.here);
     ranks_.reduce_scatter(flat);
     if (whole) ranks_.all_gather(flat);
-    for (uint32_t rank = 0; rank < ranks_.size(); ++rank)
-      if (whole || rank == ranks_.rank()) unpack(round, rank, bytes, gradients);
+    const Places& wanted = whole ? all : mine;
+    copy_all(wanted.here, wanted.there);
   }
 }
 
@@ -85,10 +94,13 @@ void Exchange::gather(size_t group, const Tensors& tensors) {
   const at::NoGradGuard no_grad;
   for (const Round& round : partition_.rounds(group)) {
     const int64_t bytes = part_bytes(round, tensors);
-    pack(round, ranks_.rank(), bytes, tensors);
+    const Places mine = places(round, ranks_.rank(), bytes, tensors);
+    copy_all(mine.there, mine.here);
     ranks_.all_gather(all_parts(bytes));
+    Places others;
     for (uint32_t rank = 0; rank < ranks_.size(); ++rank)
-      if (rank != ranks_.rank()) unpack(round, rank, bytes, tensors);
+      if (rank != ranks_.rank()) others.add(places(round, rank, bytes, tensors));
+    copy_all(others.here, others.there);
   }
 }
 

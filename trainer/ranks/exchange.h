@@ -31,9 +31,13 @@ class Exchange {
 
  private:
   using Round = Partition::Round;
+  // Rows of a rank's pieces, and where in the buffer they are exchanged.
+  struct Places {
+    std::vector<at::Tensor> here, there;
+    void add(const Places& more);
+  };
   at::Tensor part(int64_t rank, int64_t part_bytes) const;
-  void pack(const Round& round, uint32_t rank, int64_t part_bytes, const Tensors& tensors) const;
-  void unpack(const Round& round, uint32_t rank, int64_t part_bytes, const Tensors& tensors) const;
+  Places places(const Round& round, uint32_t rank, int64_t part_bytes, const Tensors& tensors) const;
   int64_t part_bytes(const Round& round, const Tensors& tensors) const;
   at::Tensor all_parts(int64_t part_bytes) const;
 

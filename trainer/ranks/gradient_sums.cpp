@@ -1,18 +1,64 @@
 #include "trainer/ranks/gradient_sums.h"
 
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 namespace spillway::trainer {
 
-void GradientSums::add_up() {
-  if (ranks_.is_alone()) return;
+GradientSums::GradientSums(Parameters& parameters, Ranks& ranks, const Partition& partition,
+                           Exchange& exchange, bool whole)
+    : parameters_(parameters), ranks_(ranks), partition_(partition), exchange_(exchange), whole_(whole) {
+  const at::Device device = parameters.value(0).device();
+  if (ranks.is_alone() || !device.is_cuda()) return;
+  stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, false);
+  ready_ = std::make_shared<c10::Event>(device.type());
+  done_ = std::make_shared<c10::Event>(device.type());
+}
+
+void GradientSums::begin() {
+  added_up_ = 0;
+  squares_.reset();
+  missing_.clear();
+  for (size_t group = 0; group < partition_.groups(); ++group)
+    missing_.push_back(partition_.parameters_of(group).size());
+}
+
+void GradientSums::sum(size_t group) {
   const auto gradient = [this](const Partition::Piece& piece) -> std::vector<at::Tensor> {
     const at::Tensor all = parameters_.gradient(piece.parameter).view({-1});
     return {all.narrow(0, piece.span.begin, piece.span.length)};
   };
-  size_t group = 0;
+  exchange_.sum(group, gradient, whole_);
+}
+
+// Once a step for each parameter and micro-batch, also where a backward is made again.
+void GradientSums::added(size_t parameter, uint32_t micro_batch) {
+  if (!stream_ || micro_batch != last_) return;
+  --missing_[partition_.group_of(parameter)];
+  for (; added_up_ < missing_.size() && missing_[added_up_] == 0; ++added_up_) sum_beside(added_up_);
+}
+
+void GradientSums::sum_beside(size_t group) {
+  const c10::impl::VirtualGuardImpl device(stream_->device_type());
+  ready_->record(device.getStream(stream_->device()));
+  ready_->block(*stream_);
+  const c10::StreamGuard guard(*stream_);
+  is_beside_ = true;
+  sum(group);
+  done_->record(*stream_);
+}
+
+void GradientSums::join() {
+  if (!std::exchange(is_beside_, false)) return;
+  done_->block(c10::impl::VirtualGuardImpl(stream_->device_type()).getStream(stream_->device()));
+}
+
+void GradientSums::add_up() {
+  if (ranks_.is_alone()) return;
+  join();
   parameters_.walk_back(Parameters::Walk::kChangeGradients, [&](int layer) {
-    if (group++ < added_up_) return;
-    exchange_.sum(size_t(layer + 1), gradient, whole_);
-    added_up_ = group;
+    for (; added_up_ < partition_.groups() && partition_.layer_of(added_up_) == layer; ++added_up_)
+      sum(added_up_);
   });
 }
 

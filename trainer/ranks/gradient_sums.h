@@ -4,10 +4,17 @@
 // The order is the same on all ranks, whatever their plans are. What was added up stays so when the step goes
 // on after a failure. A rank has the sums of its own sections; with `whole` each has all of them.
 //
-// Thread-safety: one thread. Ownership: borrows parameters, ranks and exchange. Errors: LibTorch's and c10d's
-// exceptions.
+// A GPU may add up beside the step's last backward, on a stream of its own: a group as soon as the backward
+// has left it, when all before it in the order have gone. What is left is added up behind the backward.
+//
+// Thread-safety: one thread at a time; `added` comes from autograd's, while the caller waits for the
+// backward. Ownership: borrows parameters, ranks and exchange. Errors: LibTorch's and c10d's exceptions.
 #pragma once
+#include <c10/core/Event.h>
+
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "trainer/ranks/exchange.h"
 #include "trainer/step/parameters.h"
@@ -16,22 +23,37 @@ namespace spillway::trainer {
 
 class GradientSums {
  public:
-  GradientSums(Parameters& parameters, Ranks& ranks, Exchange& exchange, bool whole)
-      : parameters_(parameters), ranks_(ranks), exchange_(exchange), whole_(whole) {}
+  GradientSums(Parameters& parameters, Ranks& ranks, const Partition& partition, Exchange& exchange,
+               bool whole);
 
   // Of a step: nothing is added up.
-  void begin() { added_up_ = 0, squares_.reset(); }
+  void begin();
   bool has_begun() const { return added_up_ > 0; }
+  // The backward of this micro-batch is the step's last, and groups are added up beside it; nothing: none is.
+  void beside(std::optional<uint32_t> last_micro_batch) { last_ = last_micro_batch; }
+  // A parameter has its gradient of a micro-batch.
+  void added(size_t parameter, uint32_t micro_batch);
+  // What the current stream is given from now on is behind all that was added up beside it.
+  void join();
   // All that is not yet.
   void add_up();
   // Of the squares of the gradients, once a step: the sum that was made first.
   double squares_over_ranks(double mine);
 
  private:
+  void sum(size_t group);
+  void sum_beside(size_t group);
+
   Parameters& parameters_;
   Ranks& ranks_;
+  const Partition& partition_;
   Exchange& exchange_;
   const bool whole_;
+  std::optional<c10::Stream> stream_;  // of a GPU, for sums beside the backward
+  std::shared_ptr<c10::Event> ready_, done_;
+  std::optional<uint32_t> last_;
+  std::vector<size_t> missing_;    // gradients of the last micro-batch, by group
+  bool is_beside_ = false;         // something was queued that nobody has waited for
   size_t added_up_ = 0;            // groups of this step
   std::optional<double> squares_;  // of this step
 };

@@ -107,6 +107,7 @@ void Parameters::accumulate(size_t index) {
     const at::NoGradGuard no_grad;
     gradients_[index].add_(fresh);
     ++accumulated_[index];
+    if (accumulated_call_) accumulated_call_(index, micro_batch_);
   }
   fresh.reset();
 }

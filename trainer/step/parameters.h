@@ -64,6 +64,10 @@ class Parameters {
   void clear_gradients();
   // From now on, backward passes are micro-batch `number`.
   void begin_micro_batch(uint32_t number) { micro_batch_ = number; }
+  // Called by autograd's threads when an accumulator has a parameter's gradient of a micro-batch.
+  void on_accumulated(std::function<void(size_t index, uint32_t micro_batch)> call) {
+    accumulated_call_ = std::move(call);
+  }
   // Waits until no thread of autograd's runs a hook of a pass that failed, and drops fresh gradients that it
   // left.
   void settle();
@@ -169,6 +173,7 @@ class Parameters {
   LaterUpdate later_;
   std::deque<uint32_t> waiting_;  // layers that it has not come to, in their order
   std::vector<uint32_t> accumulated_;
+  std::function<void(size_t, uint32_t)> accumulated_call_;
   uint32_t micro_batch_ = 0;
 };
 

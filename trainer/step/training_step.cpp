@@ -108,7 +108,7 @@ TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vect
                   in_8_bits(model_, config.train.numerics),
                   residence_of(model_, plan, Homes(plan, devices_), nvme_of(config))),
       exchange_(*ranks_, partition_, devices_[0], parameters_.gradient(0).scalar_type()),
-      gradient_sums_(parameters_, *ranks_, exchange_, !is_sharded_),
+      gradient_sums_(parameters_, *ranks_, partition_, exchange_, !is_sharded_),
       optimizer_(parameters_, config.train, plan.optimizer, initial, nvme_of(config), Homes(plan, devices_),
                  update_share()),
       whole_states_(*ranks_, partition_, exchange_, optimizer_, is_sharded_),
@@ -118,6 +118,8 @@ TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vect
       evaluation_rows_(size_t{config.evaluation.windows} * examples_.row_tokens()),
       queued_batch_(host_tensor({config.train.batch, examples_.row_tokens()}, at::kLong, devices_[0])),
       pipeline_(devices_, config.model.dropout > 0) {
+  if (!ranks_->is_alone())
+    parameters_.on_accumulated([this](size_t index, uint32_t micro) { gradient_sums_.added(index, micro); });
   RandomState::seed(devices_, config.train.seed);
   const size_t row = examples_.row_tokens();
   for (uint32_t i = 0; i < config.evaluation.windows; ++i)
@@ -175,6 +177,7 @@ std::optional<Failure> TrainingStep::guarded(const char* phase, const std::funct
   enter("");
   if (!failure) return std::nullopt;
   parameters_.settle();
+  gradient_sums_.join();
   failure->device = device_in(failure->text);
   failure->chosen = moves_.kind_of(core_.chosen_move(&failure->incident));
   return failure;
@@ -203,6 +206,7 @@ void TrainingStep::restore_step() {
   pipeline_.clear();
   sums_.clear();
   loss_.reset();
+  gradient_sums_.begin();
   step_random_.restore();
   parameters_.clear_gradients();
 }
@@ -247,6 +251,8 @@ std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const
   micro_batch_count_ = micro_batches(plan);
   // Ranks update sharded states together, and their plans may differ.
   just_in_time_ = plan.just_in_time && !is_sharded_;
+  gradient_sums_.beside(sums_beside(plan));
+  running_ = plan;
   sums_.resize(micro_batch_count_);
   const Pipeline::Run run{.count = micro_batch_count_,
                           .most = in_flight(plan, share_.count),
@@ -261,8 +267,19 @@ std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const
                                 parameters_.begin_micro_batch(one.number());
                               }};
   auto failure = guarded("forward", [&] { sums_[micro_batch] = pipeline_.run(micro_batch, run); });
-  if (failure) pipeline_.drop();
+  if (failure) {
+    pipeline_.drop();
+    failure->step_can_restart = !gradient_sums_.has_begun();
+  }
   return failure;
+}
+
+// Beside the last backward of a plan that has gone through a step: memory is unlikely to run out then, and
+// from the first sum on the step can not begin anew. Gradients that live elsewhere are on the device for too
+// short a time.
+std::optional<uint32_t> TrainingStep::sums_beside(const Plan& plan) const {
+  if (ranks_->is_alone() || plan.gradients != Place::kDevice || proven_ != plan) return std::nullopt;
+  return micro_batch_count_ - 1;
 }
 
 // Not before the end of a step: it waits for the devices.
@@ -294,6 +311,7 @@ void TrainingStep::commit() {
   parameters_.check_complete(micro_batch_count_);
   const auto later = [this](const std::function<void()>& layer) { in_commit(layer); };
   in_commit([&] { loss_scale_.after_step(just_in_time_ ? optimizer_.commit(later) : optimizer_.commit()); });
+  proven_ = running_;
   core_.step_end(step_, targets_);
   ++step_;
   cursor_ += config_.train.batch;

@@ -86,6 +86,7 @@ class TrainingStep : public StepProgram {
   void in_commit(const std::function<void()>& work);
   std::unique_ptr<MicroBatch> begin_micro_batch(uint32_t number, const Plan& plan);
   UpdateShare update_share();
+  std::optional<uint32_t> sums_beside(const Plan& plan) const;
   void collect_losses();
   void add_up_over_ranks();
   at::Tensor rows(const std::vector<int64_t>& tokens, uint32_t first, uint32_t count) const;
@@ -122,7 +123,9 @@ class TrainingStep : public StepProgram {
   std::vector<double> evaluation_losses_;  // sums, by row of this rank
   double evaluation_loss_ = 0;
   uint32_t micro_batch_count_ = 0;
-  bool just_in_time_ = false;  // as the step's plan has it
+  bool just_in_time_ = false;   // as the step's plan has it
+  std::optional<Plan> proven_;  // the plan that the last committed step ended with
+  Plan running_;
 };
 
 }  // namespace spillway::trainer

@@ -51,6 +51,22 @@ TEST(Partition, HasEachNumberOnceInItsGroupsRounds) {
     }
 }
 
+TEST(Partition, GroupsFollowTheBackward) {
+  const std::vector<Parameter> table = parameter_table(small_model_of(Family::kT5, 0));
+  const Partition partition({}, table, 2);
+  size_t next = table.size();
+  for (size_t group = 0; group + 1 < partition.groups(); ++group) {
+    const std::vector<size_t>& parameters = partition.parameters_of(group);
+    EXPECT_EQ(parameters.back(), --next) << "what stands last in the table comes first";
+    for (const size_t i : parameters) {
+      EXPECT_EQ(table[i].layer, partition.layer_of(group));
+      EXPECT_EQ(table[i].part, table[next].part);
+    }
+    next = parameters.front();
+  }
+  EXPECT_EQ(partition.layer_of(partition.groups() - 1), -1);
+}
+
 TEST(Partition, CutsBetweenBlocksAndRows) {
   const std::vector<Parameter> table = parameter_table(small_gpt2(3, 48, 2, 8));
   for (const Numerics& numerics : all_numerics()) {

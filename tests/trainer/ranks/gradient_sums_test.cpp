@@ -22,7 +22,7 @@ struct SummedModel {
                    std::vector<at::Tensor>{at::zeros({3}), at::zeros({2, 2}), at::zeros({5}), at::zeros({1})},
                    std::vector<at::Device>(4, at::kCPU), {}, {}, {.layers = {0, 0, 1, -1}}),
         exchange(ranks, partition, at::kCPU, at::kFloat),
-        sums(parameters, ranks, exchange, true) {
+        sums(parameters, ranks, partition, exchange, true) {
     for (size_t i = 0; i < parameters.size(); ++i)
       parameters.gradient(i).fill_(double(i + 1) * (ranks.rank() == 0 ? 1 : 10));
   }

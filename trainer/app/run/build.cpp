@@ -33,7 +33,7 @@ std::optional<std::string> Run::build_program(const Plan& plan) {
 
 Plan Run::first_plan() const {
   if (!config_.chooses_plan()) return config_.plan;
-  const AutomaticPlan automatic = choose_plan(config_, survey_);
+  const AutomaticPlan automatic = choose_plan(config_, shape_, survey_);
   log_.say(LogLevel::kInfo, automatic.text + ": " + to_string(automatic.plan));
   return automatic.plan;
 }

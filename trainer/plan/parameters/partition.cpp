@@ -33,14 +33,11 @@ bool can_be_sharded(const Numerics& numerics) {
 Partition::Partition(const Numerics& numerics, const std::vector<Parameter>& table, uint32_t ranks,
                      int64_t bucket_bytes)
     : ranks_(ranks), whole_tiles_(!can_be_sharded(numerics)), sections_(table.size()) {
-  for (size_t i = 0; i < table.size(); ++i) {
-    const auto group = static_cast<size_t>(table[i].layer + 1);
-    if (groups_.size() <= group) groups_.resize(group + 1);
-    groups_[group].push_back(i);
-    group_of_.push_back(group);
-    elements_.push_back(int64_t(table[i].elements()));
-    units_.push_back(unit_of(numerics, table[i].sizes));
+  for (const Parameter& parameter : table) {
+    elements_.push_back(int64_t(parameter.elements()));
+    units_.push_back(unit_of(numerics, parameter.sizes));
   }
+  make_groups(table);
   const int64_t number = numerics.gradient_bytes(), each = bucket_bytes / (int64_t{ranks} * number);
   const int64_t most = std::max(kQuantizationBlock, each / kQuantizationBlock * kQuantizationBlock);
   for (const std::vector<size_t>& group : groups_) {
@@ -50,6 +47,26 @@ Partition::Partition(const Numerics& numerics, const std::vector<Parameter>& tab
       buffer_bytes_ = std::max(buffer_bytes_, uint64_t(round.elements * ranks * number));
   }
   if (ranks == 1) buffer_bytes_ = 0;
+}
+
+void Partition::make_groups(const std::vector<Parameter>& table) {
+  std::vector<size_t> of_no_layer;
+  const auto add = [this](int layer) { layers_.push_back(layer), groups_.emplace_back(); };
+  for (size_t i = table.size(); i-- > 0;) {
+    const int layer = table[i].layer;
+    if (layer < 0) {
+      of_no_layer.insert(of_no_layer.begin(), i);
+      continue;
+    }
+    if (groups_.empty() || layers_.back() != layer || table[groups_.back().front()].part != table[i].part)
+      add(layer);
+    groups_.back().insert(groups_.back().begin(), i);
+  }
+  add(-1);
+  groups_.back() = std::move(of_no_layer);
+  group_of_.resize(table.size());
+  for (size_t group = 0; group < groups_.size(); ++group)
+    for (const size_t i : groups_[group]) group_of_[i] = group;
 }
 
 // The nearest place of the group at which it may be cut.

@@ -2,11 +2,11 @@
 // what the optimizer has of them (Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion
 // Parameter Models", 2020).
 //
-// A layer's parameters, one behind the other, are a group; those of no layer are another one. A group is cut
-// into a piece for each rank, as equal as the units allow: blocks of quantised states, and rows of matrices
-// in 8 bits, stay whole. So a rank has one section of a parameter at most. What ranks exchange of a group
-// passes through a buffer in rounds. In each, every rank has a part of the buffer, and all parts are as large
-// as the largest one needs to be.
+// The parameters of a layer's part, one behind the other, are a group; those of no layer are another one.
+// Groups follow each other as a backward comes to them. A group is cut into a piece for each rank, as equal
+// as the units allow: blocks of quantised states, and rows of matrices in 8 bits, stay whole. So a rank has
+// one section of a parameter at most. What ranks exchange of a group passes through a buffer in rounds. In
+// each, every rank has a part of the buffer, and all parts are as large as the largest one needs to be.
 //
 // All of it follows from the shapes, the numerics and the number of ranks: it is the same on all ranks,
 // whatever their plans are, and at every stage of ZeRO.
@@ -41,9 +41,11 @@ class Partition {
             int64_t bucket_bytes = kBucketBytes);
 
   uint32_t ranks() const { return ranks_; }
-  // Group 0 is of the parameters of no layer, group i of layer i - 1.
+  // From the last layer's last part to the first one's first, and behind them what belongs to no layer.
   size_t groups() const { return groups_.size(); }
   size_t group_of(size_t parameter) const { return group_of_[parameter]; }
+  const std::vector<size_t>& parameters_of(size_t group) const { return groups_[group]; }
+  int layer_of(size_t group) const { return layers_[group]; }
   bool ends_group(size_t parameter) const { return groups_[group_of_[parameter]].back() == parameter; }
   const std::vector<Round>& rounds(size_t group) const { return rounds_[group]; }
   // Of a parameter, by rank; some have no elements.
@@ -60,6 +62,7 @@ class Partition {
   int64_t own_elements(uint32_t rank) const;
 
  private:
+  void make_groups(const std::vector<Parameter>& table);
   void cut(const std::vector<size_t>& group);
   int64_t boundary_near(const std::vector<size_t>& group, int64_t element) const;
   std::vector<Round> rounds_of(const std::vector<size_t>& group, int64_t most) const;
@@ -69,6 +72,7 @@ class Partition {
   std::vector<int64_t> elements_, units_;
   std::vector<size_t> group_of_;
   std::vector<std::vector<size_t>> groups_;
+  std::vector<int> layers_;  // of groups
   std::vector<std::vector<Span>> sections_;
   std::vector<std::vector<Round>> rounds_;
   uint64_t buffer_bytes_ = 0;
