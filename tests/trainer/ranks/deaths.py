@@ -9,6 +9,7 @@ import pathlib
 import re
 import signal
 import socket
+import subprocess
 import threading
 import time
 import unittest
@@ -88,6 +89,10 @@ class Case(ranks.Case):
                 one.communicate()
             one.stderr.close()
 
+    def side_by_side(self, folder):
+        command = [ranks.BUILD / "bin" / "spillway", "report", folder / "out"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
     def report(self, folder, rank):
         path = folder / "out" / (f"rank-{rank}" if rank else ".") / "report.json"
         return json.loads(path.read_text())
@@ -119,6 +124,13 @@ class Deaths(Case):
         self.assertEqual(done.codes[1], -signal.SIGKILL)
         self.assert_one_incident(done, folder, 1, r"rank 1 died: its process \d+ on this machine is gone \(last seen in"
                                  r" step \d+: ", without=[1])
+        number = self.report(folder, 0)["rank"]["incident"]["number"]
+        text = self.side_by_side(folder)
+        self.assertIn(f"spillway-train: 3 ranks, start {number}\nfirst  rank 1, incident {number}\n"
+                      "cause  rank 1 died", text)
+        self.assertRegex(text, r"\n +1 +- +.*no report of this start: it was killed\n")
+        self.assertRegex(text, r"\n +2 +\d+ +- +- +- +0 +\d+\.\d s +micro_batch=")
+        self.assertIn(f"\n  rank 2: incident {number}: rank 1 died", text)
 
     def test_the_rank_that_keeps_the_store_is_killed(self):
         processes, folder = self.begun()
@@ -130,7 +142,8 @@ class Deaths(Case):
         begun = [self.begun(), self.begun()]
         for rank, (processes, _) in enumerate(begun):
             processes[rank].send_signal(signal.SIGSTOP)
-        causes = "rank 0('s| does not answer for .*: its) process .* is stopped", "rank 1 does not answer for .* stopped"
+        causes = ("rank 0('s| does not answer for .*: its) process .* is stopped",
+                  "rank 1 does not answer for .* is stopped")
         for rank, ((processes, folder), cause) in enumerate(zip(begun, causes)):
             others = [one for one in processes if one != processes[rank]]
             until(lambda: all(one.poll() is not None for one in others), "the others' end")

@@ -147,6 +147,11 @@ class Recovery(Case):
         second = json.loads((tight.folder / "results.rank-1.json").read_text())
         self.assertGreater(sum(device["unwound"] for device in second["devices"]), 0, second)
         self.assertEqual(sum(device["unwound"] for device in tight.results["devices"]), 0)
+        told = subprocess.run([BUILD / "bin" / "spillway", "report", tight.folder / "out"], capture_output=True,
+                              text=True)
+        self.assertIn("spillway-train: 2 ranks, start ", told.stdout, told.stderr)
+        self.assertRegex(told.stdout, r"\n +1 +5 .* 10\.00 MiB +[1-9]\d* .* s +micro_batch=.*recompute")
+        self.assertRegex(told.stdout, r"\nDifferences\n  rank 1 has the plan .*recompute")
         self.assertEqual(tight.steps(), undisturbed.steps())
         self.assertEqual(tight.results["weights"], undisturbed.results["weights"])
 

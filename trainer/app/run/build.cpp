@@ -93,7 +93,8 @@ void Run::build() {
   moves_ = std::make_unique<PlanMoves>(core_, shape_, machine_, config_.recovery.floor);
   build_where_there_is_room(&plan);
   say_remarks();
-  if (!options_.resume.empty() && !load_checkpoint(from, config_, program_.get(), &error))
+  if (!options_.resume.empty() && (!load_checkpoint(from, config_, program_.get(), &error) ||
+                                   !recorder_.go_on_from(program_->step(), &error)))
     throw SetupError(error);
   if (!options_.resume.empty()) warn_of(other_rows_of_checkpoint(from, config_, corpus_));
   if (config_.chooses_plan()) start_ = guarantee_of_start(config_.plan, plan, shape_.batch);
