@@ -39,8 +39,9 @@ function(spillway_short_file_names name scope folder)
   endforeach()
 endfunction()
 
-# spillway_test(NAME SOURCES ... LINK ... [LABELS ...] [TIMEOUT seconds] [SHARDS n] [COST n]): a GoogleTest program, run by
-# ctest whole, or in n parts beside each other; those of a higher cost start first, so that no core waits for them at the end.
+# spillway_test(NAME SOURCES ... LINK ... [LABELS ...] [TIMEOUT seconds] [SHARDS n] [COST n] [ONE_THREAD]): a GoogleTest
+# program, run by ctest whole, or in n parts beside each other; those of a higher cost start first, so that no core waits for
+# them at the end. One of ONE_THREAD ends if it starts a thread, and TSan, which finds races alone, leaves it out.
 # LABELS: sim (needs the simulator's libraries), stress, gpu. Every test runs from the build folder with
 # SPILLWAY_BUILD_DIR set, so that it finds the libraries that it loads.
 find_package(GTest REQUIRED)
@@ -53,7 +54,7 @@ set(SPILLWAY_TEST_OPTIONS $<$<STREQUAL:${SPILLWAY_SANITIZE},address>:-O0>)
 target_compile_options(spillway_test_headers PRIVATE ${SPILLWAY_TEST_OPTIONS})
 target_precompile_headers(spillway_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
 function(spillway_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT;SHARDS;COST" "SOURCES;LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "ONE_THREAD" "TIMEOUT;SHARDS;COST" "SOURCES;LINK;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)  # ends what hangs: no test is meant to be timed, and machines are shared
   endif()
@@ -65,6 +66,12 @@ function(spillway_test name)
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gmock GTest::gtest_main)
   target_compile_options(${name} PRIVATE ${SPILLWAY_TEST_OPTIONS})
   target_precompile_headers(${name} REUSE_FROM spillway_test_headers)
+  if(ARG_ONE_THREAD AND SPILLWAY_SANITIZE STREQUAL "thread")
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+    return()
+  elseif(ARG_ONE_THREAD AND NOT SPILLWAY_SANITIZE)
+    target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/one_thread.cpp)
+  endif()
   if(NOT ARG_COST)
     set(ARG_COST 0)
   endif()

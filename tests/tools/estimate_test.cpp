@@ -145,6 +145,23 @@ TEST_F(EstimateCommand, RecomputingAndSmallerBatchesNeedLess) {
   EXPECT_GT(peak({"--dropout", "0.1"}), plain);
 }
 
+TEST_F(EstimateCommand, RanksShareTheBatchAndTheStates) {
+  const auto states = [](const Json& json) {
+    for (const Json& item : json["items"])
+      if (item["name"] == "optimizer state") return item["bytes"].get<uint64_t>();
+    return uint64_t{0};
+  };
+  const Json alone = data({"gpt2"}), each = data({"gpt2", "--ranks", "4"}),
+             shared = data({"gpt2", "--ranks", "4", "--zero", "1"});
+  EXPECT_EQ(each["batch"], 2);
+  EXPECT_EQ(states(each), states(alone));
+  EXPECT_NEAR(double(states(shared)) / double(states(alone)), 0.25, 0.001);
+  const Ran few = run({"estimate", "gpt2", "--ranks", "9"}),
+            whole = run({"estimate", "gpt2", "--ranks", "2", "--zero", "1", "--optimizer", "adafactor"});
+  EXPECT_THAT(few.err, HasSubstr("--ranks: the batch has 8 rows, fewer than 9 ranks"));
+  EXPECT_THAT(whole.err, HasSubstr("--zero: the states of adafactor belong to whole matrices"));
+}
+
 TEST_F(EstimateCommand, TheTableHasEveryItemAndABar) {
   const Ran ran = run({"estimate", "gpt2", "--svg", "picture.svg"});
   EXPECT_EQ(ran.code, 0) << ran.err;

@@ -51,6 +51,7 @@ PLANS = {
     "host, 2": ["plan.micro_batch=2", 'plan.optimizer="host"'],
     "two cards, 4": ["plan.micro_batch=4", "plan.devices=[0,0,1,1]"],
     "two cards, all recomputed": ["plan.micro_batch=8", "plan.devices=[0,0,1,1]", 'plan.recompute="all"'],
+    "two cards, 8 under way": ["plan.micro_batch=1", 'plan.devices="even"', "plan.pipeline=8"],
     "recompute of MLPs, 8": ["plan.micro_batch=8", 'plan.recompute_mlp="all"'],
     "recompute of attention, 8": ["plan.micro_batch=8", 'plan.recompute_attention="all"', "plan.recompute_mlp=[1]"],
     "segments of 3 of 9 layers, 8": ["model.layers=9", "plan.micro_batch=8", 'plan.recompute="all"',
@@ -62,6 +63,10 @@ PLANS = {
                               'plan.gradients="nvme"', "run.nvme_least=0", 'plan.optimizer="host"'],
     "layers in 4 tiles, 2": ["model.layers=3", "model.hidden=4096", "plan.micro_batch=2", "plan.tiles=4",
                              'plan.parameters="host"', 'plan.gradients="host"', 'plan.optimizer="host"'],
+    "states, activations on a peer, 4": ["plan.micro_batch=4", 'plan.optimizer="peer"', 'plan.offload="all"',
+                                         'plan.offload_to="peer"', "train.offload_least_bytes=65536"],
+    "layers on a peer, 2": ["model.layers=6", "plan.micro_batch=2", 'plan.parameters="peer"', 'plan.gradients="peer"',
+                            "plan.recompute=3"],
     "head in 6 chunks, 8": ["plan.micro_batch=8", "plan.head_chunks=6", 'plan.recompute="all"'],
 }
 

@@ -72,6 +72,7 @@ class Simulated : public testing::Test {
     corpus_ = test_corpus(scratch_, config_.model);
   }
   ~Simulated() override {
+    known_limits_.clear();
     set_limits(0);
     core_.table()->fail_request(0, 0);
     simulator().fail_call(0, nullptr, 0, CUDA_SUCCESS);
@@ -79,7 +80,7 @@ class Simulated : public testing::Test {
 
   struct Fixture {
     Fixture(const Config& config, const Corpus& corpus, const std::vector<at::Device>& devices)
-        : machine{.devices = uint32_t(devices.size())},
+        : machine{.devices = uint32_t(devices.size()), .device_limits = known_limits_},
           moves(Core::get(), config.shape(), machine, config.recovery.floor),
           program(config, corpus, devices, config.plan, Core::get(), moves),
           step(program, config.shape(), machine, config.plan, config.recovery) {}
@@ -219,7 +220,8 @@ class Simulated : public testing::Test {
   Corpus corpus_;
   std::vector<at::Device> devices_{at::Device(at::kCUDA, 0)};
   std::map<std::string, Outcome> references_;
-  uint64_t every_ = 1;  // of the places that a sweep injects at
+  uint64_t every_ = 1;                                  // of the places that a sweep injects at
+  inline static std::vector<uint64_t> known_limits_{};  // of the devices, that moves go by
 };
 
 }  // namespace spillway::trainer

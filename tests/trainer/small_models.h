@@ -1,6 +1,8 @@
 // Models small enough that every request of a step can fail in a test.
 #pragma once
-#include "trainer/plan/architecture.h"
+#include <utility>
+
+#include "trainer/plan/parameters/parameter_table.h"
 
 namespace spillway::trainer {
 
@@ -21,6 +23,13 @@ inline Architecture small_model_of(Family family, double dropout) {
   if (family == Family::kLlama) model.key_value_heads = 1;
   if (family == Family::kT5) model.gated = true, model.context = 12;
   return model;
+}
+
+// Of no model: numbers of a layer, or of none.
+inline Parameter plain_parameter(int layer, std::vector<int64_t> sizes) {
+  Parameter parameter;
+  parameter.layer = layer, parameter.sizes = std::move(sizes);
+  return parameter;
 }
 
 }  // namespace spillway::trainer

@@ -22,18 +22,10 @@ at::ScalarType factors_of(Precision precision) {
   }
 }
 
-// What the device with the least has left for a training, once its context is there. 0: nobody knows.
-uint64_t bytes_for_training(const std::vector<at::Device>& devices, const Core& core) {
-  uint64_t least = 0;
-  for (const at::Device& device : devices) {
-    if (!device.is_cuda()) continue;
-    at::empty({1}, at::TensorOptions().device(device));
-    spillway_memory memory;
-    if (!core.query(device.index(), &memory)) continue;
-    const uint64_t taken = std::min(memory.limit, memory.context + memory.others);
-    if (const uint64_t bytes = memory.limit - taken; least == 0 || bytes < least) least = bytes;
-  }
-  return least;
+// Of the device with the least. 0: nobody knows.
+uint64_t least_for_training(const std::vector<at::Device>& devices, const Core& core) {
+  const std::vector<uint64_t> bytes = bytes_for_training(devices, core);
+  return bytes.empty() ? 0 : *std::ranges::min_element(bytes);
 }
 
 double mebibytes(uint64_t bytes) {
@@ -64,8 +56,8 @@ std::string text_of(const Planned& planned, const Candidate& chosen, const Machi
   return text;
 }
 
-AutomaticPlan choose_micro_batch(const Config& config, const Survey& survey) {
-  const Planned planned = find_micro_batch(config.shape(), survey.machine, config.plan);
+AutomaticPlan choose_micro_batch(const Config& config, const Shape& shape, const Survey& survey) {
+  const Planned planned = find_micro_batch(shape, survey.machine, config.plan);
   const Candidate& chosen = planned.alternatives.front();
   char text[160];
   if (planned.best)
@@ -79,16 +71,30 @@ AutomaticPlan choose_micro_batch(const Config& config, const Survey& survey) {
 
 }  // namespace
 
+std::vector<uint64_t> bytes_for_training(const std::vector<at::Device>& devices, const Core& core) {
+  std::vector<uint64_t> all;
+  for (const at::Device& device : devices) {
+    if (!device.is_cuda()) return {};
+    at::empty({1}, at::TensorOptions().device(device));
+    spillway_memory memory;
+    if (!core.query(device.index(), &memory)) return {};
+    all.push_back(memory.limit - std::min(memory.limit, memory.context + memory.others));
+  }
+  return all;
+}
+
 Survey survey(const Config& config, const Machine& machine, const std::vector<at::Device>& devices,
               const Core& core) {
   Survey found{.machine = machine};
   const at::ScalarType factors = factors_of(config.train.numerics.precision);
   try {
     if (config.chooses_plan() || !on_simulated_card())
-      found.machine.device_bytes = bytes_for_training(devices, core);
+      found.machine.device_bytes = least_for_training(devices, core);
     if (config.automatic_plan && machine.host_is_apart)
       found.machine.host_bytes = default_host_budget_bytes(1);
     found.from = measure_rates(devices[0], factors, found.machine.device_bytes, &found.machine);
+    if (found.from == RatesFrom::kMeasured && devices.size() > 1)
+      measure_peer_rate(devices[0], devices[1], &found.machine);
   } catch (const c10::OutOfMemoryError&) {  // others have the room
     const uint64_t bytes = found.machine.device_bytes, host_bytes = found.machine.host_bytes;
     found = {.machine = machine, .from = RatesFrom::kNoRoom};
@@ -97,9 +103,8 @@ Survey survey(const Config& config, const Machine& machine, const std::vector<at
   return found;
 }
 
-AutomaticPlan choose_plan(const Config& config, const Survey& survey) {
-  if (!config.automatic_plan) return choose_micro_batch(config, survey);
-  const Shape shape = config.shape();
+AutomaticPlan choose_plan(const Config& config, const Shape& shape, const Survey& survey) {
+  if (!config.automatic_plan) return choose_micro_batch(config, shape, survey);
   const Planned planned = find_plan(shape, survey.machine, config.recovery.floor, config.plan);
   const Candidate& chosen = planned.best ? *planned.best : planned.alternatives.front();
   return {chosen.plan, text_of(planned, chosen, survey.machine, shape, survey.from)};

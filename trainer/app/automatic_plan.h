@@ -23,11 +23,15 @@ struct Survey {
 Survey survey(const Config& config, const Machine& machine, const std::vector<at::Device>& devices,
               const Core& core);
 
+// What each device has left for a training, once its context is there. Empty: nobody knows.
+std::vector<uint64_t> bytes_for_training(const std::vector<at::Device>& devices, const Core& core);
+
 struct AutomaticPlan {
   Plan plan;
   std::string text;  // a line: what was chosen, and why
 };
 
-AutomaticPlan choose_plan(const Config& config, const Survey& survey);
+// `shape`: of this rank.
+AutomaticPlan choose_plan(const Config& config, const Shape& shape, const Survey& survey);
 
 }  // namespace spillway::trainer

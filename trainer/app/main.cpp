@@ -39,12 +39,26 @@ void see_own_gpu(const spillway::trainer::Launch& launch) {
   ::setenv("CUDA_VISIBLE_DEVICES", own_gpu(launch, now == nullptr ? "" : now).value_or("none").c_str(), 1);
 }
 
+// False: the results could not be written.
+bool tell(const spillway::trainer::Results& results, uint32_t rank, const std::string& json_path) {
+  using namespace spillway::trainer;
+  if (rank == 0)
+    std::fputs(to_table(results).c_str(), results.exit_code == kExitDone ? stdout : stderr);
+  else if (results.exit_code != kExitDone)
+    // One line, and only of what went wrong: the first rank has the table.
+    std::fprintf(stderr, "spillway-train: rank %u: %s\n", rank, results.verdict.c_str());
+  if (json_path.empty() || std::ofstream(json_path) << to_json(results) << std::flush) return true;
+  std::fprintf(stderr, "spillway-train: can not write %s\n", json_path.c_str());
+  return false;
+}
+
 int run(int argc, char** argv) {
   using namespace spillway::trainer;
   CLI::App app(
       "Trains a GPT-2, a Llama or a T5 on a text, and goes on when device memory runs out.\n"
       "Exit codes: 0 done, 1 error, 2 usage or configuration, 17 out of memory and no plan left (with a "
-      "checkpoint if a step was begun), 130 interrupted (with a checkpoint).");
+      "checkpoint if a step was begun), 18 another rank failed or this one hangs, 130 interrupted (with a "
+      "checkpoint).");
   std::string config_path, json_path, device, limit;
   std::vector<std::string> overrides;
   TrainOptions options;
@@ -86,18 +100,12 @@ int run(int argc, char** argv) {
   }
   options.stop = &stop;
   std::signal(SIGINT, on_interrupt);
+  // c10d writes to connections whose other end may be gone; what it does then is an error that has a text.
+  if (!launch->is_alone()) std::signal(SIGPIPE, SIG_IGN);
+  options.tell_when_held_up = [&](const Results& results) { tell(results, launch->rank, json_path); };
   Results results = train(*config, options);
   if (results.exit_code == kExitOutOfMemory) results.page = write_report_page(results.trace);
-  if (launch->rank == 0)
-    std::fputs(to_table(results).c_str(), results.exit_code == kExitDone ? stdout : stderr);
-  else if (results.exit_code != kExitDone)
-    // One line, and only of what went wrong: the first rank has the table.
-    std::fprintf(stderr, "spillway-train: rank %u: %s\n", launch->rank, results.verdict.c_str());
-  if (!json_path.empty() && !(std::ofstream(json_path) << to_json(results) << std::flush)) {
-    std::fprintf(stderr, "spillway-train: can not write %s\n", json_path.c_str());
-    return kExitError;
-  }
-  return results.exit_code;
+  return tell(results, launch->rank, json_path) ? results.exit_code : kExitError;
 }
 
 }  // namespace

@@ -34,6 +34,8 @@ class Recorder {
 
   // In the folder `run.out`, which exists.
   bool open(bool resumed, std::string* error);
+  // A resumed run goes on with this step.
+  bool go_on_from(uint64_t step, std::string* error) { return files_.go_on_from(step, error); }
   bool healthy() const { return files_.healthy(); }
 
   void began(const Plan& plan, const std::string& text);

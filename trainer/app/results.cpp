@@ -59,6 +59,7 @@ void append_report(std::string* text, const Results& results) {
 
 std::string to_table(const Results& results) {
   std::string text = "\n== spillway-train: " + results.verdict + "\n";
+  if (results.incident) text += "incident          " + results.incident->number + "\n";
   if (results.steps == 0) {  // nothing was trained, so nothing is claimed
     append_report(&text, results);
     return text;
@@ -110,6 +111,10 @@ std::string to_json(const Results& results) {
                          {"page", results.page},
                          {"checkpoint", results.checkpoint},
                          {"report", results.report}};
+  json["incident"] = results.incident ? nlohmann::json{{"number", results.incident->number},
+                                                       {"rank", results.incident->rank},
+                                                       {"cause", results.incident->cause}}
+                                      : nlohmann::json();
   char hash[20];
   std::snprintf(hash, sizeof hash, "%016llx", (unsigned long long)results.weights_hash);
   json["weights"] = hash;

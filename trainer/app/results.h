@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "spillway/spillway.h"
+#include "trainer/ranks/incident.h"
 #include "trainer/step/recoverable_step.h"
 
 namespace spillway::trainer {
@@ -18,6 +19,7 @@ enum ExitCode : int {
   kExitError = 1,
   kExitUsage = 2,         // the command line or the configuration
   kExitOutOfMemory = 17,  // no plan is left that fits; the checkpoint holds the last committed step
+  kExitOtherRank = 18,    // another rank of the same training failed, or this one hangs
   kExitInterrupted = 130  // SIGINT; the checkpoint holds the last committed step
 };
 
@@ -38,6 +40,7 @@ struct Results {
   std::vector<spillway_memory> memory;               // a device each
   std::string out, trace, page, checkpoint;          // page: of the trace's report; "": there is none
   std::string report;                                // the run's, as text; "": there is none
+  std::optional<Incident> incident;                  // that ended all ranks
 };
 
 std::string to_table(const Results& results);

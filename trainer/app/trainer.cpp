@@ -19,16 +19,21 @@ Results failed(int code, std::string verdict) {
 }
 
 Results ran(const Config& config, const TrainOptions& options, RunLog* log, RunHistory* history,
-            RatesFrom* rates) {
+            RatesFrom* rates, RankEnd* rank_end, bool* agreed) {
   try {
-    Run run(config, options, log, history);
+    Run run(config, options, log, history, rank_end);
     return run.run(rates);
+  } catch (const RanksEnded& ended) {
+    Results results = failed(kExitOtherRank, ended.what());
+    results.incident = ended.incident;
+    return results;
   } catch (const SetupError& error) {
     return failed(kExitUsage, error.what());
   } catch (const SetupOutOfMemory& error) {
     return failed(kExitOutOfMemory,
                   std::string("no room for the parameters, gradients and optimizer state: ") + error.what());
   } catch (const RanksError& error) {
+    *agreed = true;
     return failed(kExitError, error.what());
   } catch (const RecordLost& error) {
     return failed(kExitError, error.what() + std::string("; --resume goes on from the last checkpoint"));
@@ -52,18 +57,20 @@ std::string resumed_after_restart(const std::string& out, const Launch& launch) 
 }
 
 // A run that did not begin leaves what an earlier one reported.
-void report(const Config& config, const RunHistory& history, RatesFrom rates, RunLog* log, Results* results) {
-  if (!history.begun()) return;
+// The text says why it could not be written.
+std::string report(const Config& config, const RunHistory& history, RatesFrom rates,
+                   std::optional<RankPart> rank, Results* results) {
+  if (!history.begun()) return "";
+  if (rank) rank->incident = results->incident;
   const RunReport report{.verdict = results->verdict,
                          .model = to_string(config.model),
                          .history = history,
                          .rates_measured = rates == RatesFrom::kMeasured,
-                         .rates_from = name_of(rates)};
+                         .rates_from = name_of(rates),
+                         .rank = std::move(rank)};
   std::string error;
-  if (write_report(report, config.run.out, &error))
-    results->report = config.run.out + "/report.txt";
-  else
-    log->say(LogLevel::kWarning, error);
+  if (write_report(report, config.run.out, &error)) results->report = config.run.out + "/report.txt";
+  return error;
 }
 
 }  // namespace
@@ -76,9 +83,18 @@ Results train(const Config& configured, const TrainOptions& given) {
   RunLog log(config.run.log_level, options.quiet || options.launch.rank > 0);
   RunHistory history;
   RatesFrom rates = RatesFrom::kNoCard;
-  Results results = ran(config, options, &log, &history, &rates);
-  report(config, history, rates, &log, &results);
+  RankEnd rank_end([&](Results* results) {
+    results->out = config.run.out;
+    if (const auto held = history.hold()) report(config, history, rates, rank_end.part(), results);
+    if (options.tell_when_held_up) options.tell_when_held_up(*results);
+  });
+  bool agreed = false;
+  Results results = ran(config, options, &log, &history, &rates, &rank_end, &agreed);
+  rank_end.settle(&results, agreed);
+  const std::string error = report(config, history, rates, rank_end.part(), &results);
+  if (!error.empty()) log.say(LogLevel::kWarning, error);
   log.end(results.verdict, results.exit_code);
+  rank_end.finish();
   return results;
 }
 

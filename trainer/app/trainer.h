@@ -8,6 +8,7 @@
 // `run.out`/rank-N, but no checkpoint. Errors: `Results::exit_code` and `verdict`.
 #pragma once
 #include <atomic>
+#include <functional>
 #include <string>
 
 #include "trainer/app/results.h"
@@ -21,6 +22,9 @@ struct TrainOptions {
   const std::atomic<bool>* stop = nullptr;  // set by SIGINT: end after the step
   bool quiet = false;                       // nothing on the console
   Launch launch{};                          // with which other processes
+  // Tells the results where the training thread cannot return them: another rank has failed, and this one is
+  // held up. Called on another thread, and the process ends behind it.
+  std::function<void(const Results&)> tell_when_held_up{};
 };
 
 Results train(const Config& config, const TrainOptions& options);

@@ -21,13 +21,11 @@ void copy_to(std::span<std::byte> bytes, const at::Tensor& tensor) {
   std::memcpy(bytes.data(), host.const_data_ptr(), bytes.size());
 }
 
-// A state as an item that is fetched, from wherever it lies, when it is written.
-safetensors::Item state_item(Optimizer& optimizer, size_t index, size_t which, const std::string& parameter) {
-  const StateTensor& state = optimizer.state_shapes(index)[which];
+// A state as an item that is fetched, from wherever and whichever rank it lies, when it is written.
+safetensors::Item state_item(WholeStates& states, const StateTensor& state, size_t index, size_t which,
+                             const std::string& parameter) {
   return {state_name(state, parameter), name_of(type_of(state)), state.sizes,
-          [&optimizer, index, which](std::span<std::byte> bytes) {
-            copy_to(bytes, optimizer.state(index, which));
-          }};
+          [&states, index, which](std::span<std::byte> bytes) { copy_to(bytes, states.of(index, which)); }};
 }
 
 // The same, of what holds a parameter.
@@ -46,9 +44,9 @@ std::vector<safetensors::Item> state_of(TrainingStep& program) {
   for (size_t i = 0; i < parameters.size(); ++i) {
     for (size_t k = 0; k < parameters.stored(i).size(); ++k)
       items.push_back(parameter_item(parameters, i, k));
-    Optimizer& optimizer = program.optimizer();
-    for (size_t k = 0; k < optimizer.state_shapes(i).size(); ++k)
-      items.push_back(state_item(optimizer, i, k, parameters.name(i)));
+    const std::vector<StateTensor> states = program.optimizer().state_shapes(i);
+    for (size_t k = 0; k < states.size(); ++k)
+      items.push_back(state_item(program.whole_states(), states[k], i, k, parameters.name(i)));
   }
   return items;
 }

@@ -2,6 +2,9 @@
 // step, the data cursor, the plan and the model's shape. Written atomically; a run that resumes from it gives
 // the bits of one that was never stopped (on the same devices, threads and plan).
 //
+// Of several ranks rank 0 saves, on the terms of WholeStates where ranks share the states, and each loads
+// what it keeps: a file is complete, whatever number of ranks and stage of ZeRO wrote it.
+//
 // Thread-safety: one thread. Errors: texts; a checkpoint that does not fit the configuration changes nothing.
 #pragma once
 #include "trainer/config/config.h"

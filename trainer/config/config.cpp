@@ -5,6 +5,8 @@
 #include <sstream>
 
 #include "trainer/data/examples.h"
+#include "trainer/plan/devices/peers.h"
+#include "trainer/plan/parameters/partition.h"
 #include "trainer/plan/parameters/tiles.h"
 #include "trainer/plan/toml/plan_toml.h"
 #include "trainer/pretrained/hugging_face_config.h"
@@ -149,6 +151,9 @@ class ConfigReader {
     table.integer("checkpoint_every", &run.checkpoint_every, 0);
     choice(table, "log_level", &run.log_level, {"debug", "info", "warning", "error"});
     table.integer("ranks_timeout", &run.ranks_timeout, 1, 1 << 30);
+    table.integer("zero", &run.zero, 0, 1);
+    table.number("ranks_bound", &run.ranks_bound, 0, 1 << 30);
+    table.number("ranks_beat", &run.ranks_beat, 0.05, 3600);
     table.boolean("log_json", &run.log_json);
     table.boolean("tensorboard", &run.tensorboard);
     table.text("nvme", &run.nvme);
@@ -231,6 +236,9 @@ class ConfigReader {
     if (config_.plan.tiles > 1 && !can_tile(config_.train.numerics))
       return "'plan.tiles' is for matrices whose update needs no more than a tile: not for train.precision = "
              "\"int8\" nor train.optimizer = \"adafactor\"; write plan.tiles = 1";
+    if (config_.run.zero > 0 && !can_be_sharded(config_.train.numerics))
+      return "'run.zero' cuts the optimizer's states into shares, and adafactor's means of rows and columns "
+             "belong to whole matrices: take another 'train.optimizer', or 'run.zero = 0'";
     if (config_.automatic_micro_batch) config_.plan.micro_batch = config_.train.batch;
     if (config_.chooses_plan() && !grow_back_is_given_) config_.recovery.grow_back_after = kGrowBackAfter;
     if (!vocabulary) return error;
@@ -290,7 +298,8 @@ Shape Config::shape() const {
   return {.model = model,
           .batch = train.batch,
           .numerics = train.numerics,
-          .offload_least_bytes = train.offload_least_bytes};
+          .offload_least_bytes = train.offload_least_bytes,
+          .zero = run.zero};
 }
 
 void Config::place_layers(const Machine& machine) {
@@ -299,6 +308,8 @@ void Config::place_layers(const Machine& machine) {
     Plan& scheduled = schedule.at(step);
     scheduled.placement = device_map(how, shape(), scheduled, machine);
   }
+  choose_peers(&plan, shape(), machine);
+  for (auto& [step, scheduled] : schedule) choose_peers(&scheduled, shape(), machine);
 }
 
 std::optional<Config> parse_config(const std::string& text, const std::vector<std::string>& overrides,

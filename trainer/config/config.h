@@ -57,8 +57,11 @@ struct RunConfig {
   std::string nvme;                    // folder for what the plan puts on an NVMe disk; "": that of `out`
   uint64_t nvme_least_bytes = kLeastOnNvme;  // of a parameter's states that go there
   uint64_t ranks_timeout = 600;              // seconds that ranks wait for each other
-  bool log_json = false;                     // train.jsonl too
-  bool tensorboard = false;                  // an event file too
+  uint32_t zero = 0;         // the stage of ZeRO: what ranks share in place of having it each
+  double ranks_bound = 60;   // seconds that a rank may give no sign of life before all end; 0: nobody watches
+  double ranks_beat = 2;     // seconds between two signs of life
+  bool log_json = false;     // train.jsonl too
+  bool tensorboard = false;  // an event file too
 };
 
 // Quiet steps after which a run that chose its own plan goes back to it, unless the configuration says
@@ -81,7 +84,7 @@ struct Config {
   DeviceSpread spread = DeviceSpread::kGiven;
   std::map<uint64_t, DeviceSpread> scheduled_spreads;
 
-  // What "even" and "balanced" mean on this machine.
+  // What "even", "balanced" and a peer that is not named mean on this machine.
   void place_layers(const Machine& machine);
 
   Shape shape() const;

@@ -10,10 +10,11 @@
 namespace spillway::trainer {
 
 Optimizer::Optimizer(Parameters& parameters, const TrainConfig& train, Place place,
-                     const InitialValues& initial, NvmeFolder folder)
+                     const InitialValues& initial, NvmeFolder folder, const Homes& homes, UpdateShare share)
     : parameters_(parameters),
       train_(train),
-      states_(parameters, train.numerics, place, initial, std::move(folder)),
+      share_(std::move(share)),
+      states_(parameters, train.numerics, place, homes, initial, std::move(folder), share_.updated),
       tiles_(home()),
       rule_(update_rule(train, parameters.size())),
       rounding_(train.seed) {
@@ -71,26 +72,32 @@ Updated Optimizer::updated(size_t index) const {
           &states_.of(index).tensors};
 }
 
-// Of runs of kTileElements numbers, so that it does not depend on how a matrix comes to its device.
-void Optimizer::append_norms(size_t index, std::vector<at::Tensor>* norms) {
-  const auto append = [norms](const TiledMatrix::Run& run, int64_t) {
-    const at::Tensor& numbers = run.gradient;
-    const int64_t whole = numbers.numel() / kTileElements, rest = numbers.numel() % kTileElements;
-    if (whole > 0)
-      norms->push_back(
-          at::linalg_vector_norm(numbers.narrow(0, 0, whole * kTileElements).view({whole, kTileElements}), 2,
-                                 {1}, false, at::kFloat));
-    if (rest > 0)
-      norms->push_back(
-          at::linalg_vector_norm(numbers.narrow(0, whole * kTileElements, rest), 2, {0}, true, at::kFloat));
+// Of runs that begin and end at multiples of kTileElements, so that it does not depend on how a matrix comes
+// to its device.
+void Optimizer::append_norms(size_t index, const Span& span, std::vector<at::Tensor>* norms) {
+  const auto measure = [norms](const at::Tensor& numbers, int64_t runs) {
+    if (numbers.numel() == 0) return;
+    norms->push_back(at::linalg_vector_norm(numbers.view({runs, -1}), 2, {1}, false, at::kFloat));
   };
-  parameters_.for_each_run(index, 0, parameters_.value(index).numel(), append);
+  const auto append = [&](const TiledMatrix::Run& run, int64_t begin) {
+    const at::Tensor& numbers = run.gradient;
+    const int64_t all = numbers.numel(), before = (begin + kTileElements - 1) / kTileElements * kTileElements;
+    const int64_t first = std::min(all, before - begin), whole = (all - first) / kTileElements;
+    measure(numbers.narrow(0, 0, first), 1);
+    measure(numbers.narrow(0, first, whole * kTileElements), whole);
+    measure(numbers.narrow(0, first + whole * kTileElements, all - first - whole * kTileElements), 1);
+  };
+  parameters_.for_each_run(index, span.begin, span.length, append);
 }
 
+// Of several ranks each measures its own sections, at every stage of ZeRO.
 void Optimizer::measure_norm(double loss_scale) {
   std::vector<at::Tensor> norms;
   norms.reserve(parameters_.size());
-  parameters_.walk(Parameters::Walk::kReadGradients, [&](size_t i) { append_norms(i, &norms); });
+  parameters_.walk(Parameters::Walk::kReadGradients, [&](size_t i) {
+    if (share_.measured.empty()) return append_norms(i, {0, parameters_.value(i).numel()}, &norms);
+    for (const Span& span : share_.measured[i]) append_norms(i, span, &norms);
+  });
   double squares = 0;  // in the order of the parameters, on the host: the same wherever the layers lie
   for (const at::Tensor& norm : norms) {
     const at::Tensor there = norm.cpu();
@@ -99,6 +106,7 @@ void Optimizer::measure_norm(double loss_scale) {
       squares += value * value;
     }
   }
+  if (share_.over_ranks) squares = share_.over_ranks(squares);
   norm_ = std::sqrt(squares) / loss_scale;
 }
 
@@ -138,12 +146,12 @@ void Optimizer::end_update() {
 }
 
 void Optimizer::update(size_t index) {
-  const int64_t elements = parameters_.value(index).numel(), tile = states_.of(index).tile;
-  for (int64_t begin = 0; begin < elements; begin += tile) {
-    const TileKey key{index, begin, std::min(tile, elements - begin)};
+  for (const auto& [begin, length] : states_.of(index).tiles) {
+    const TileKey key{index, begin, length};
     update_tile(key, here(key, tiles_.next()));
     tiles_.updated();
   }
+  if (share_.after_update) share_.after_update(index);
 }
 
 at::Tensor Optimizer::in_floats(Scratch& scratch, const char* name, const at::Tensor& tile) const {
@@ -199,10 +207,10 @@ std::vector<std::string> Optimizer::remarks() const {
   return all;
 }
 
-void Optimizer::move_to(Place place) {
+void Optimizer::move_to(Place place, const Homes& homes) {
   finish_update();
   tiles_.settle();
-  states_.move_to(place);
+  states_.move_to(place, homes);
   prepare_scratch();
 }
 
@@ -236,8 +244,12 @@ at::Tensor Optimizer::numbers(size_t index) const {
   return int8 ? numbers_of(*int8, at::kFloat) : parameters_.value(index).detach();
 }
 
+std::vector<StateTensor> Optimizer::state_shapes(size_t index) const {
+  return optimizer_state(train_.numerics, parameters_.value(index).sizes().vec());
+}
+
 at::Tensor Optimizer::weights(size_t index) {
-  if (train_.numerics.has_master_weights()) return state(index, 0);
+  if (has_masters()) return state(index, 0);
   const at::Tensor stored = parameters_.read_stored(index, 0);
   if (parameters_.int8(index) == nullptr) return stored;
   return numbers_of({stored, parameters_.read_stored(index, 1)}, at::kFloat);

@@ -31,12 +31,20 @@
 
 namespace spillway::trainer {
 
+// What one of several ranks does of an update.
+struct UpdateShare {
+  std::vector<std::vector<Span>> updated;    // of each parameter, in order and without a gap; empty: all
+  std::vector<std::vector<Span>> measured;   // of which it measures the gradients; empty: all
+  std::function<double(double)> over_ranks;  // the sum of all ranks' numbers
+  std::function<void(size_t)> after_update;  // of a parameter, while its layer is on the device
+};
+
 class Optimizer {
  public:
   // Allocates the states, zero, where `place` says. `initial`: the weights in 32 bits on the host, for the
   // masters.
   Optimizer(Parameters& parameters, const TrainConfig& train, Place place, const InitialValues& initial,
-            NvmeFolder folder = {});
+            NvmeFolder folder = {}, const Homes& homes = {}, UpdateShare share = {});
 
   // Measures the gradients' norm, for the update of `step`, from 0. `loss_scale`: what the loss was
   // multiplied by.
@@ -53,17 +61,20 @@ class Optimizer {
   // What a person should know of how updates are computed, and of the disk that has their states.
   std::vector<std::string> remarks() const;
 
-  void move_to(Place place);
+  void move_to(Place place, const Homes& homes = {});
   // The states of parameters that were relocated follow them.
   void relocate(size_t first, size_t count, at::Device device);
 
-  const std::vector<StateTensor>& state_shapes(size_t index) const { return states_.of(index).shapes; }
-  // Wherever they lie; those on a disk are read.
+  // Of the whole states of a parameter.
+  std::vector<StateTensor> state_shapes(size_t index) const;
+  // What is kept of them, wherever it lies; those on a disk are read.
   std::vector<at::Tensor> states(size_t index);
   at::Tensor state(size_t index, size_t which);
+  // Takes what is kept from whole states.
   void set_states(size_t index, const std::vector<at::Tensor>& values);
-  // The weights in the most digits that there are: the master where it lies, or else the parameter on the
-  // host; of 8 bits as floats.
+  bool has_masters() const { return train_.numerics.has_master_weights(); }
+  // The weights in the most digits that there are: what is kept of the master where it lies, or else the
+  // parameter on the host; of 8 bits as floats.
   at::Tensor weights(size_t index);
 
  private:
@@ -89,7 +100,7 @@ class Optimizer {
   Needs needs_of(int device) const;
   void prepare_scratch();
   static void fit(const Needs& needs, at::Device device, Scratch* scratch);
-  void append_norms(size_t index, std::vector<at::Tensor>* norms);
+  void append_norms(size_t index, const Span& span, std::vector<at::Tensor>* norms);
   void measure_norm(double loss_scale);
   Updated updated(size_t index) const;
   at::Tensor numbers(size_t index) const;  // that the model computes with
@@ -102,6 +113,7 @@ class Optimizer {
 
   Parameters& parameters_;
   const TrainConfig train_;
+  const UpdateShare share_;
   OptimizerStates states_;
   TileStream tiles_;
   std::map<int, Scratch> scratch_;  // by device index

@@ -16,7 +16,7 @@ std::vector<at::Tensor> Optimizer::parts(const TileKey& key) {
   if (of.place == Place::kNvme) return parts_in(states_.nvme().next(), of.shapes, key.length);
   std::vector<at::Tensor> all;
   for (size_t i = 0; i < of.shapes.size(); ++i)
-    if (is_tiled(of.shapes[i])) all.push_back(part_of(of.tensors[i], of.shapes[i], key.begin, key.length));
+    if (is_tiled(of.shapes[i])) all.push_back(of.part(of.tensors[i], of.shapes[i], {key.begin, key.length}));
   return all;
 }
 
@@ -40,9 +40,7 @@ std::vector<TileStream::Stop> Optimizer::schedule() const {
   for (size_t i = 0; i < states_.size(); ++i) {
     const OptimizerStates::Of& of = states_.of(i);
     const at::Device device = device_of(parameters_, i);
-    const int64_t elements = parameters_.value(i).numel();
-    for (int64_t begin = 0; begin < elements; begin += of.tile) {
-      const int64_t length = std::min(of.tile, elements - begin);
+    for (const auto& [begin, length] : of.tiles) {
       TileStream::Stop stop{.key = {i, begin, length}, .device = device, .staged_bytes = 0};
       if (of.place != Place::kDevice && device.is_cuda()) stop.staged_bytes = tile_bytes(of.shapes, length);
       stops.push_back(stop);

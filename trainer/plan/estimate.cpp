@@ -1,16 +1,17 @@
 #include "trainer/plan/estimate.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <utility>
 
 #include "trainer/plan/parameters/optimizer_state.h"
 #include "trainer/plan/parameters/parameter_table.h"
+#include "trainer/plan/parameters/partition.h"
 #include "trainer/plan/parameters/tiles.h"
 #include "trainer/plan/parameters/weight_storage.h"
 #include "trainer/plan/streams.h"
 #include "trainer/plan/tapes/dry_runs.h"
+#include "trainer/plan/tapes/pipeline.h"
 
 namespace spillway::trainer {
 namespace {
@@ -20,11 +21,23 @@ struct KeptStates {
   uint64_t bytes = 0, tensors = 0;
 };
 
-KeptStates kept_states(const Numerics& numerics, const Parameter& parameter) {
+KeptStates kept_states(const Numerics& numerics, const UpdatedParameter& parameter) {
   KeptStates kept;
-  for (const StateTensor& state : optimizer_state(numerics, parameter.sizes))
-    kept.bytes += state.bytes(), ++kept.tensors;
+  for (const StateTensor& state : parameter.kept(numerics))
+    if (state.bytes() > 0) kept.bytes += state.bytes(), ++kept.tensors;
   return kept;
+}
+
+// Of the rank that has most.
+std::vector<UpdatedParameter> updated_parameters(const Shape& shape, const std::vector<Parameter>& table,
+                                                 const Partition& partition) {
+  uint32_t rank = 0;
+  for (uint32_t other = 1; other < partition.ranks(); ++other)
+    if (partition.own_elements(other) > partition.own_elements(rank)) rank = other;
+  const std::vector<std::vector<Span>> spans = partition.updated(rank, shape.zero);
+  std::vector<UpdatedParameter> all;
+  for (size_t i = 0; i < table.size(); ++i) all.push_back({table[i].sizes, spans[i]});
+  return all;
 }
 
 }  // namespace
@@ -32,7 +45,10 @@ KeptStates kept_states(const Numerics& numerics, const Parameter& parameter) {
 struct Estimator::Common {
   Common(const Shape& of, const Machine& on)
       : shape(of), machine(with_a_device(on)), table(parameter_table(of.model)) {
-    for (const Parameter& parameter : table) states.push_back(kept_states(of.numerics, parameter));
+    const Partition partition(of.numerics, table, std::max(1u, of.ranks));
+    updated = updated_parameters(of, table, partition);
+    sums_bytes = partition.buffer_bytes();
+    for (const UpdatedParameter& parameter : updated) states.push_back(kept_states(of.numerics, parameter));
   }
 
   static Machine with_a_device(Machine machine) {
@@ -43,7 +59,10 @@ struct Estimator::Common {
   const Shape shape;
   const Machine machine;
   const std::vector<Parameter> table;
-  std::vector<KeptStates> states;  // of the table's parameters: the same for every plan
+  // Of the table's parameters: the same for every plan.
+  std::vector<UpdatedParameter> updated;
+  std::vector<KeptStates> states;
+  uint64_t sums_bytes = 0;  // that ranks add up through
   DryRuns runs{machine};
 };
 
@@ -58,7 +77,9 @@ class Estimator::Counter {
         devices_(machine_.devices),
         micro_batch_(std::clamp(plan.micro_batch, 1u, std::max(1u, shape_.batch))),
         table_(common.table),
+        updated_(common.updated),
         kept_(common.states),
+        sums_bytes_(common.sums_bytes),
         streams_(shape_, plan, devices_, table_, machine_.nvme_least_bytes) {
     out_.device_peak_bytes.resize(devices_);
     out_.evaluation_peak_bytes.resize(devices_);
@@ -78,6 +99,10 @@ class Estimator::Counter {
       out_.evaluation_peak_bytes[device] += evaluation.peak(device);
     }
     add_on_host("activations", step.host_bytes());
+    for (const auto& [home, bytes] : step.peer_bytes()) {
+      add_on_peer("activations", home.first, home.second, bytes);
+      out_.evaluation_peak_bytes[home.second] += bytes;  // kept for the next step
+    }
     count_time(step);
     return std::move(out_);
   }
@@ -88,6 +113,7 @@ class Estimator::Counter {
     pass.precision = shape_.numerics.precision;
     pass.offload_least_bytes = shape_.offload_least_bytes;
     pass.tiles = tiles_of(plan_, shape_.numerics);
+    pass.in_pieces = training && in_flight(plan_, shape_.batch) > 1;
     return pass;
   }
 
@@ -104,16 +130,15 @@ class Estimator::Counter {
   // Parameters, gradients and what the optimizer keeps: alive all the time.
   void count_persistent() {
     const Numerics& numerics = shape_.numerics;
-    const bool elsewhere = plan_.optimizer != Place::kDevice;
     std::vector<uint64_t> elements(devices_), stored(devices_), states(devices_);
-    std::vector<std::vector<std::vector<int64_t>>> sizes(devices_);
+    std::vector<std::vector<UpdatedParameter>> updated(devices_);
     for (size_t i = 0; i < table_.size(); ++i) {
       const Parameter& parameter = table_[i];
       const uint32_t device = device_of(parameter.layer);
       const bool streams = parameter.layer >= 0;
-      if (!streams || plan_.gradients == Place::kDevice) elements[device] += parameter.elements();
-      if (!streams || plan_.parameters == Place::kDevice) stored[device] += stored_bytes(numerics, parameter);
-      sizes[device].push_back(parameter.sizes);
+      if (!streams || !is_away(plan_.gradients, device)) elements[device] += parameter.elements();
+      if (!streams || !is_away(plan_.parameters, device)) stored[device] += stored_bytes(numerics, parameter);
+      updated[device].push_back(updated_[i]);
       states[device] += kept_[i].bytes;
     }
     for (uint32_t device = 0; device < devices_; ++device) {
@@ -121,18 +146,46 @@ class Estimator::Counter {
       add("gradients", device, elements[device] * numerics.gradient_bytes());
       add("slots for parameters", device, streams_.slots()[device].weights);
       add("slots for gradients", device, streams_.slots()[device].gradients);
+      const bool elsewhere = is_away(plan_.optimizer, device);
       if (!elsewhere) add("optimizer state", device, states[device]);
-      add("room to update in", device, update_scratch_bytes(numerics, sizes[device], elsewhere));
-      states_ += states[device];
+      add("room to update in", device, update_scratch_bytes(numerics, updated[device], elsewhere));
     }
+    add("room for sums", 0, sums_bytes_);
     add_on_host("parameters", streams_.on_host().weights);
     add_on_host("gradients", streams_.on_host().gradients);
     add_on_host("buffers for parameters", streams_.buffers().weights);
     add_on_host("buffers for gradients", streams_.buffers().gradients);
     add_on_nvme("parameters", streams_.on_nvme().weights);
     add_on_nvme("gradients", streams_.on_nvme().gradients);
-    if (plan_.optimizer == Place::kHost) add_on_host("optimizer state", states_);
-    if (plan_.optimizer == Place::kNvme) count_nvme();
+    for (uint32_t device = 0; device < devices_; ++device) {
+      add_on_peer("parameters", device, peer_of(device), streams_.on_peers()[device].weights);
+      add_on_peer("gradients", device, peer_of(device), streams_.on_peers()[device].gradients);
+    }
+    count_states(states);
+  }
+
+  void count_states(const std::vector<uint64_t>& states) {
+    if (plan_.optimizer == Place::kNvme) return count_nvme();
+    uint64_t on_host = 0;
+    for (uint32_t device = 0; device < devices_; ++device) {
+      if (!is_away(plan_.optimizer, device)) continue;
+      if (plan_.optimizer == Place::kPeer)
+        add_on_peer("optimizer state", device, peer_of(device), states[device]);
+      else
+        on_host += states[device];
+    }
+    add_on_host("optimizer state", on_host);
+  }
+
+  // A peer that is missing is as none.
+  uint32_t peer_of(uint32_t device) const { return std::min(plan_.peer_of(device), devices_ - 1); }
+  bool is_away(Place place, uint32_t device) const {
+    return plan_.is_away(place, device) && (place != Place::kPeer || peer_of(device) != device);
+  }
+
+  // As long as the plan lasts.
+  void add_on_peer(const std::string& name, uint32_t device, uint32_t peer, uint64_t bytes) {
+    add(name + " of device " + std::to_string(device), peer, bytes);
   }
 
   void add_on_host(std::string name, uint64_t bytes) {
@@ -148,33 +201,20 @@ class Estimator::Counter {
   }
 
   void count_nvme() {
-    std::vector<std::vector<int64_t>> sizes;
-    for (const Parameter& parameter : table_) sizes.push_back(parameter.sizes);
-    const NvmeShare share = nvme_share(shape_.numerics, sizes, machine_.nvme_least_bytes);
+    const NvmeShare share = nvme_share(shape_.numerics, updated_, machine_.nvme_least_bytes);
     add_on_host("optimizer state", share.host_bytes);
     add_on_host("buffers of the disk", share.buffer_bytes);
     add_on_nvme("optimizer state", share.file_bytes);
     states_on_nvme_ = share.file_bytes;
   }
 
-  // What micro-batches hold that are under way beside one at its peak. They are a piece of the forward, or of
-  // the backward, apart (trainer/step/pipeline.h), and the one in front is first in each slot. So what a
-  // piece keeps is held by no more of them than there are pieces from there to the last and back, and the
-  // last one's, the head's, by one. A tied head's gradient waits for that of the embedding.
+  // What devices have more at their peaks because others are under way beside the micro-batch that is there.
   std::vector<uint64_t> of_more_in_flight(const Memory& step) const {
-    std::vector<uint64_t> more(devices_), before(devices_);
-    const uint32_t most = in_flight(plan_, shape_.batch), last = uint32_t(step.kept().size());
-    for (uint32_t piece = 0; piece < last; ++piece) {
-      const std::vector<uint64_t>& kept = step.kept()[piece];
-      const uint32_t others = std::min(most, 2 * (last - piece)) - 1;
-      for (uint32_t device = 0; device < devices_; ++device) {
-        if (kept[device] > before[device]) more[device] += others * (kept[device] - before[device]);
-        before[device] = kept[device];
-      }
-    }
-    if (model_.tied_head && last > 0)
-      more[0] +=
-          (std::min(most, last) - 1) * uint64_t{model_.vocabulary} * model_.width * pass(1, true).number();
+    std::vector<uint64_t> more(devices_);
+    const uint32_t most = in_flight(plan_, shape_.batch);
+    if (most < 2) return more;
+    more = peaks_under_way(step.pieces(), micro_batches(plan_, shape_.batch), most);
+    for (uint32_t device = 0; device < devices_; ++device) more[device] -= step.peak(device);
     return more;
   }
 
@@ -206,7 +246,9 @@ class Estimator::Counter {
     const LayerStreams::Copies passes = streams_.of_passes(micro_batches), update = streams_.of_update();
     StepTime& time = out_.time;
     time.streamed = passes.seconds(machine_);
-    time.host_link += update.seconds(machine_);
+    time.streams_over_peers = passes.over_peers(machine_) > passes.over_host(machine_);
+    const double of_peers = update.over_peers(machine_);
+    time.peer_link += of_peers, time.host_link += update.seconds(machine_) - of_peers;
     const double bytes = double(states_on_nvme_);
     const double states =
         bytes / machine_.nvme_read_bytes_per_second + bytes / machine_.nvme_write_bytes_per_second;
@@ -232,24 +274,28 @@ class Estimator::Counter {
     const Numerics& numerics = shape_.numerics;
     const double kernels =
         numerics.optimizer == OptimizerKind::kAdamW8bit && !numerics.rounds_stochastically() ? 3 : 10;
-    const bool elsewhere = plan_.optimizer != Place::kDevice;
-    double link = 0, queue = 0;  // a direction of the link; the host, which queues kernels and copies
+    // A direction of the link to where they are; the host, which queues kernels and copies.
+    double link = 0, queue = 0;
+    const bool on_peers = plan_.optimizer == Place::kPeer;
+    const double rate = on_peers ? machine_.peer_bytes_per_second : machine_.host_bytes_per_second;
     for (size_t i = 0; i < table_.size(); ++i) {
       const Parameter& parameter = table_[i];
-      const double elements = double(parameter.elements());
-      const double tiles = std::ceil(elements / double(tile_elements(numerics, parameter.sizes, elsewhere)));
+      const bool elsewhere = is_away(plan_.optimizer, device_of(parameter.layer));
+      const auto elements = double(updated_[i].elements()), share = elements / double(parameter.elements());
+      const auto tiles = double(tiles_of(numerics, updated_[i], elsewhere).size());
       const auto states = double(kept_[i].bytes), copies = 2 * double(kept_[i].tensors);
-      const double bytes =
-          2 * (double(stored_bytes(numerics, parameter)) + 2 * elements * numerics.gradient_bytes() + states);
+      const double bytes = 2 * (share * double(stored_bytes(numerics, parameter)) +
+                                2 * elements * numerics.gradient_bytes() + states);
       out_.time.optimizer +=
           std::max(bytes / machine_.memory_bytes_per_second, tiles * kernels * machine_.launch_seconds);
-      link += states / machine_.host_bytes_per_second;
+      if (!elsewhere) continue;
+      link += states / rate;
       queue += tiles * (kernels + copies) * machine_.launch_seconds;
     }
     update_seconds_ = out_.time.optimizer;
-    if (!elsewhere) return;
+    if (queue == 0) return;
     link = std::max(link, queue);
-    out_.time.host_link += std::max(0.0, link - out_.time.optimizer);
+    (on_peers ? out_.time.peer_link : out_.time.host_link) += std::max(0.0, link - out_.time.optimizer);
     update_seconds_ = std::max(link, out_.time.optimizer);
   }
 
@@ -260,10 +306,12 @@ class Estimator::Counter {
   const Machine& machine_;
   const uint32_t devices_, micro_batch_;
   const std::vector<Parameter>& table_;
+  const std::vector<UpdatedParameter>& updated_;
   const std::vector<KeptStates>& kept_;
+  const uint64_t sums_bytes_;
   const LayerStreams streams_;
-  uint64_t states_ = 0, states_on_nvme_ = 0;  // bytes of what the optimizer keeps
-  double update_seconds_ = 0;                 // of the update, without the disk and without layers' copies
+  uint64_t states_on_nvme_ = 0;  // bytes of what the optimizer keeps
+  double update_seconds_ = 0;    // of the update, without the disk and without layers' copies
   Estimate out_;
 };
 
@@ -291,10 +339,14 @@ Estimate Estimator::of(const Plan& plan) {
 
 const char* StepTime::limit() const {
   const std::pair<double, const char*> parts[] = {
-      {compute, "compute"},     {memory, "device memory"},
-      {launches, "launches"},   {optimizer, "optimizer"},
-      {host_link, "host link"}, {peer_link, "peer link"},
-      {nvme, "NVMe"},           {streamed > passes() ? streamed : 0, "host link"}};
+      {compute, "compute"},
+      {memory, "device memory"},
+      {launches, "launches"},
+      {optimizer, "optimizer"},
+      {host_link, "host link"},
+      {peer_link, "peer link"},
+      {nvme, "NVMe"},
+      {streamed > passes() ? streamed : 0, streams_over_peers ? "peer link" : "host link"}};
   return std::ranges::max_element(parts, {}, [](const auto& part) { return part.first; })->second;
 }
 

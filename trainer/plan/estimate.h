@@ -11,9 +11,9 @@
 // computes half. Copies of layers' inputs between devices wait for what computes: their times are added. The
 // optimizer's states pass the link while tiles are updated, one direction beside the other, and a disk while
 // they pass the link: of each the time is added that the one before does not hide. Of layers whose weights or
-// gradients live on the host or on a disk a pass takes as long as it, or their copies, or their reads and
-// writes, would. Copies of activations run beside it: what it waits for them is added. The link has its rate
-// in both directions at once.
+// gradients live on the host, on a peer or on a disk a pass takes as long as it, or their copies, or their
+// reads and writes, would. Copies of activations run beside it: what it waits for them is added. The link has
+// its rate in both directions at once.
 //
 // With several micro-batches under way devices compute at the same time. The first micro-batch passes through
 // all of them; each further one comes after the slowest device's share of one, or after the way through all
@@ -44,6 +44,9 @@ struct Shape {
   uint32_t batch = 0;  // rows per optimizer step
   Numerics numerics{};
   uint64_t offload_least_bytes = kOffloadLeastBytes;  // of a storage that the plan's `offload` is of
+  // Processes that train the model together, of which this is one; and the stage of ZeRO: from 1 on a rank
+  // has the optimizer's states of its share alone (trainer/plan/parameters/partition.h).
+  uint32_t ranks = 1, zero = 0;
   uint32_t layers() const { return model.all_layers(); }
   // That the loss is of, in a step; with padding, where targets are padded.
   uint64_t tokens() const { return uint64_t{batch} * model.target_tokens(); }
@@ -56,6 +59,7 @@ struct Machine {
   double flops = 20e12;                    // of a device, in the precision of the products
   double host_bytes_per_second = 20e9;     // device ↔ host
   double peer_bytes_per_second = 50e9;     // device ↔ device
+  bool has_peer_access = true;             // devices reach each other's memory; else copies pass the host
   double memory_bytes_per_second = 800e9;  // of a device's own memory
   double launch_seconds = 5e-6;            // of the host, from one kernel to the next
   // Of an NVMe disk. Four drives of PCIe 4.0 read 10 and write 5 GB/s by the figures of DeepNVMe.
@@ -83,10 +87,11 @@ struct StepTime {
   double optimizer = 0;
   double host_link = 0;
   double peer_link = 0;
-  double streamed = 0;  // copies of layers to the host or from it, of the direction that takes longer
+  double streamed = 0;  // copies of layers to the host or a peer and back, of the direction that takes longer
+  bool streams_over_peers = false;  // most of that is over the links between devices
   double nvme = 0;
   double operations = 0;  // additions and multiplications, of all devices; no time
-  double overlapped = 0;  // copies to the host and back that run beside what is computed; not in the sum
+  double overlapped = 0;  // copies away and back that run beside what is computed; not in the sum
 
   // Of the passes alone, without the copies beside them.
   double passes() const { return compute + memory + launches; }

@@ -5,6 +5,7 @@
 
 #include "trainer/plan/choices.h"
 #include "trainer/plan/device_map.h"
+#include "trainer/plan/devices/peers.h"
 #include "trainer/plan/estimate.h"
 #include "trainer/plan/plan.h"
 
@@ -30,13 +31,42 @@ bool more_recompute(Plan* plan, std::set<uint32_t> Plan::* layers, const Shape& 
   return true;
 }
 
-// The same, of what layers keep on the host.
+// The same, of what layers keep elsewhere.
 bool more_offload(Plan* plan, const Shape& shape) {
   const size_t half = (shape.layers() + 1) / 2, have = plan->offload.size();
   const size_t want = have < half ? half : shape.layers();
   for (uint32_t layer = 0; layer < shape.layers() && plan->offload.size() < want; ++layer)
     plan->offload.insert(layer);
   return plan->offload.size() > have;
+}
+
+// What is on a peer goes there too.
+bool offload_to_host(Plan* plan, const Shape& shape) {
+  const bool moves = std::exchange(plan->offload_to, Place::kHost) == Place::kPeer && !plan->offload.empty();
+  return more_offload(plan, shape) || moves;
+}
+
+bool offload_to_peer(Plan* plan, const Shape& shape, const Machine& machine, uint32_t device) {
+  if (!plan->offload.empty() && plan->offload_to != Place::kPeer) return false;
+  const bool more = more_offload(plan, shape), is_new = !plan->peers.contains(device);
+  plan->offload_to = Place::kPeer;
+  return (more || is_new) && find_peer(plan, shape, machine, device);
+}
+
+// From a peer too: it may be the one that is short of memory.
+bool to_host(Place* place) {
+  return std::exchange(*place, Place::kHost) < Place::kHost;
+}
+
+// From the host it would free nothing of a device.
+bool to_nvme(Place* place) {
+  return std::exchange(*place, Place::kNvme) < Place::kHost;
+}
+
+bool to_peer(Place Plan::* place, Plan* plan, const Shape& shape, const Machine& machine, uint32_t device) {
+  if (plan->*place > Place::kPeer || plan->is_away(plan->*place, device)) return false;
+  plan->*place = Place::kPeer;
+  return find_peer(plan, shape, machine, device);
 }
 
 bool halve(uint32_t* batch) {
@@ -63,6 +93,11 @@ uint64_t redo_us(const Move& move, const Plan& from, const Shape& shape, const E
   return now.step_us * std::min(rows, batch) / batch;
 }
 
+bool goes_to_peer(MoveKind kind) {
+  return kind == MoveKind::kOptimizerToPeer || kind == MoveKind::kParametersToPeer ||
+         kind == MoveKind::kGradientsToPeer || kind == MoveKind::kActivationsToPeer;
+}
+
 // Where these free nothing, they would only cost: no other move comes after them, or a device has room for
 // as many layers as there are.
 bool only_adds(MoveKind kind) {
@@ -70,7 +105,7 @@ bool only_adds(MoveKind kind) {
          kind == MoveKind::kParametersToHost || kind == MoveKind::kGradientsToHost ||
          kind == MoveKind::kParametersToNvme || kind == MoveKind::kGradientsToNvme ||
          kind == MoveKind::kOffloadActivations || kind == MoveKind::kShortenPipeline ||
-         kind == MoveKind::kTileLayers;
+         kind == MoveKind::kTileLayers || goes_to_peer(kind);
 }
 
 bool goes_to_nvme(MoveKind kind) {
@@ -97,20 +132,27 @@ bool apply(MoveKind kind, Plan* plan, const Shape& shape, const Machine& machine
     case MoveKind::kRecomputeSegments:
       return recompute_in_segments(plan, shape);
     case MoveKind::kOffloadActivations:
-      return more_offload(plan, shape);
+      return offload_to_host(plan, shape);
+    case MoveKind::kActivationsToPeer:
+      return offload_to_peer(plan, shape, machine, device);
+    case MoveKind::kOptimizerToPeer:
+      return to_peer(&Plan::optimizer, plan, shape, machine, device);
+    case MoveKind::kParametersToPeer:
+      return to_peer(&Plan::parameters, plan, shape, machine, device);
+    case MoveKind::kGradientsToPeer:
+      return to_peer(&Plan::gradients, plan, shape, machine, device);
     case MoveKind::kOptimizerToHost:
-      return std::exchange(plan->optimizer, Place::kHost) == Place::kDevice;
+      return to_host(&plan->optimizer);
     case MoveKind::kParametersToHost:
-      return machine.host_is_apart && std::exchange(plan->parameters, Place::kHost) == Place::kDevice;
+      return machine.host_is_apart && to_host(&plan->parameters);
     case MoveKind::kGradientsToHost:
-      return machine.host_is_apart && std::exchange(plan->gradients, Place::kHost) == Place::kDevice;
-    // From the host these would free nothing of a device.
+      return machine.host_is_apart && to_host(&plan->gradients);
     case MoveKind::kOptimizerToNvme:
-      return std::exchange(plan->optimizer, Place::kNvme) == Place::kDevice;
+      return to_nvme(&plan->optimizer);
     case MoveKind::kParametersToNvme:
-      return machine.host_is_apart && std::exchange(plan->parameters, Place::kNvme) == Place::kDevice;
+      return machine.host_is_apart && to_nvme(&plan->parameters);
     case MoveKind::kGradientsToNvme:
-      return machine.host_is_apart && std::exchange(plan->gradients, Place::kNvme) == Place::kDevice;
+      return machine.host_is_apart && to_nvme(&plan->gradients);
     case MoveKind::kShiftLayers:
       return shift_layers(plan, shape, machine, device);
     case MoveKind::kShortenPipeline:
@@ -154,6 +196,14 @@ const char* name_of(MoveKind kind) {
       return "recompute_segments";
     case MoveKind::kOffloadActivations:
       return "offload_activations";
+    case MoveKind::kActivationsToPeer:
+      return "activations_to_peer";
+    case MoveKind::kOptimizerToPeer:
+      return "optimizer_to_peer";
+    case MoveKind::kParametersToPeer:
+      return "parameters_to_peer";
+    case MoveKind::kGradientsToPeer:
+      return "gradients_to_peer";
     case MoveKind::kOptimizerToHost:
       return "optimizer_to_host";
     case MoveKind::kParametersToHost:
@@ -209,6 +259,8 @@ std::vector<Move> neighbours(const Plan& plan, const Shape& shape, const Machine
     move.evaluation_bytes_freed =
         less(now.evaluation_peak_bytes[short_one], then.evaluation_peak_bytes[short_one]);
     if (only_adds(kind) && !frees(now, then)) continue;
+    // A peer gets what this device loses: that of another one would not help.
+    if (goes_to_peer(kind) && move.bytes_freed + move.evaluation_bytes_freed == 0) continue;
     // Where all that would go there stays on the host, the move is that to the host.
     if (goes_to_nvme(kind) && then.nvme_bytes == now.nvme_bytes) continue;
     move.cost_us = redo_us(move, from, shape, now) + less(then.step_us, now.step_us);

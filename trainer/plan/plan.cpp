@@ -25,7 +25,14 @@ std::string list_of(const std::set<uint32_t>& layers) {
   return "[" + text + "]";
 }
 
-constexpr const char* kPlaces[] = {"device", "host", "nvme"};
+std::string table_of(const std::map<uint32_t, uint32_t>& peers) {
+  std::string text;
+  for (const auto& [device, peer] : peers)
+    text += (text.empty() ? "\"" : ", \"") + std::to_string(device) + "\" = " + std::to_string(peer);
+  return "{" + text + "}";
+}
+
+constexpr const char* kPlaces[] = {"device", "peer", "host", "nvme"};
 
 }  // namespace
 
@@ -44,13 +51,24 @@ uint32_t Plan::device_of(uint32_t layer) const {
   return it == placement.end() ? 0 : it->second;
 }
 
+uint32_t Plan::peer_of(uint32_t device) const {
+  const auto it = peers.find(device);
+  return it == peers.end() ? device : it->second;
+}
+
+bool Plan::uses_peers() const {
+  if (peers.empty()) return false;
+  return optimizer == Place::kPeer || parameters == Place::kPeer || gradients == Place::kPeer ||
+         (offload_to == Place::kPeer && !offload.empty());
+}
+
 bool Plan::recomputes(uint32_t layer, Part part) const {
   return recompute.contains(layer) ||
          (part == Part::kMlp ? recompute_mlp : recompute_attention).contains(layer);
 }
 
 bool Plan::offloads(uint32_t layer, uint32_t end, uint32_t layers) const {
-  return end < layers && offload.contains(layer);
+  return end < layers && offload.contains(layer) && is_away(offload_to, device_of(layer));
 }
 
 uint32_t Plan::offloaded_until(uint32_t layer, uint32_t layers) const {
@@ -89,6 +107,9 @@ std::string to_string(const Plan& plan) {
   if (!plan.offload.empty()) text += " offload=" + runs_of(plan.offload);
   if (plan.pipeline != 1) text += " pipeline=" + std::to_string(plan.pipeline);
   if (plan.just_in_time) text += " update=just_in_time";
+  if (plan.offload_to != Place::kHost) text += std::string(" offload_to=") + name_of(plan.offload_to);
+  for (const auto& [device, peer] : plan.peers)
+    text += " peer" + std::to_string(device) + "=" + std::to_string(peer);
   if (plan.tiles != 1) text += " tiles=" + std::to_string(plan.tiles);
   return text;
 }
@@ -118,19 +139,21 @@ std::string to_toml(const Plan& plan) {
          "\nhead_chunks = " + std::to_string(plan.head_chunks) + place("parameters", plan.parameters) +
          place("gradients", plan.gradients) + "\noffload = " + list_of(plan.offload) +
          "\npipeline = " + std::to_string(plan.pipeline) + "\nupdate = \"" +
-         (plan.just_in_time ? "just_in_time" : "at_commit") + "\"\ntiles = " + std::to_string(plan.tiles) +
-         "\n";
+         (plan.just_in_time ? "just_in_time" : "at_commit") + "\"" + place("offload_to", plan.offload_to) +
+         "\npeers = " + table_of(plan.peers) + "\ntiles = " + std::to_string(plan.tiles) + "\n";
 }
 
 Plan normalised(Plan plan) {
   std::erase_if(plan.placement, [](const auto& entry) { return entry.second == 0; });
+  std::erase_if(plan.peers, [](const auto& entry) { return entry.first == entry.second; });
+  if (plan.offload.empty()) plan.offload_to = Place::kHost;
   for (const uint32_t layer : plan.recompute)
     plan.recompute_attention.erase(layer), plan.recompute_mlp.erase(layer);
   const auto layers = static_cast<uint32_t>(plan.recompute.size());
   plan.recompute_segment = std::clamp(plan.recompute_segment, 1u, std::max(1u, layers));
   if (plan.streams()) plan.pipeline = 1;
   for (const Place place : {plan.parameters, plan.gradients, plan.optimizer})
-    if (place == Place::kDevice) plan.tiles = 1;
+    if (place < Place::kHost) plan.tiles = 1;
   return plan;
 }
 
@@ -142,6 +165,9 @@ Plan join(const Plan& a, const Plan& b) {
   both.recompute.insert(b.recompute.begin(), b.recompute.end());
   both.recompute_attention.insert(b.recompute_attention.begin(), b.recompute_attention.end());
   both.recompute_mlp.insert(b.recompute_mlp.begin(), b.recompute_mlp.end());
+  // Of one that takes nothing away the place says nothing.
+  if (both.offload.empty()) both.offload_to = other.offload_to;
+  if (!other.offload.empty()) both.offload_to = std::max(both.offload_to, other.offload_to);
   both.offload.insert(b.offload.begin(), b.offload.end());
   both.recompute_segment = std::max(both.recompute_segment, other.recompute_segment);
   both.optimizer = std::max(a.optimizer, b.optimizer);
@@ -155,6 +181,10 @@ Plan join(const Plan& a, const Plan& b) {
     if (device == 0) continue;
     uint32_t& highest = both.placement[layer];
     highest = std::max(highest, device);
+  }
+  for (const auto& [device, peer] : other.peers) {
+    uint32_t& highest = both.peers[device];
+    highest = std::max(highest, peer);
   }
   return normalised(both);
 }

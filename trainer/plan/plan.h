@@ -30,8 +30,9 @@ enum class Guarantee : uint8_t {
 };
 const char* name_of(Guarantee guarantee);
 
-enum class Place : uint8_t { kDevice = 0, kHost = 1, kNvme = 2 };
-const char* name_of(Place place);  // "device", "host", "nvme"
+// In the order of the time that a copy takes. Peer: the memory of another device of the run (Plan::peers).
+enum class Place : uint8_t { kDevice = 0, kPeer = 1, kHost = 2, kNvme = 3 };
+const char* name_of(Place place);  // "device", "peer", "host", "nvme"
 std::optional<Place> place_of(std::string_view name);
 
 // A field that is added later needs a default that means "as before", so that old plans keep their text and
@@ -48,8 +49,8 @@ struct Plan {
   // Of so many layers in a row that are computed again, on one device, only the first one's input is kept.
   uint32_t recompute_segment = 1;
   uint32_t head_chunks = 1;  // of the target tokens, one of which has logits at a time; at least 1
-  // The layers' weights, and what their gradients are summed in. On the host or on NVMe they are on their
-  // device only around their uses (trainer/plan/schedule.h).
+  // The layers' weights, and what their gradients are summed in. Where they are elsewhere they are on
+  // their device only around their uses (trainer/plan/schedule.h).
   Place parameters = Place::kDevice, gradients = Place::kDevice;
   // Layers of which the host has what they keep for the backward, until it comes to them. Of a segment the
   // first layer counts.
@@ -58,17 +59,27 @@ struct Plan {
   uint32_t pipeline = 1;
   // A layer's update comes right before its next forward, and not at the step's end.
   bool just_in_time = false;
-  // In so many the matrices of layers come to their device one after the other, where weights, gradients and
-  // the optimizer's states are not there; at least 1.
+  // Where `offload` takes what layers keep: the host, or a peer.
+  Place offload_to = Place::kHost;
+  // Device → the device whose memory has what is on a peer; of a device that is not named it stays there.
+  std::map<uint32_t, uint32_t> peers{};
+  // In so many the matrices of layers come to their device one after the other, where the host or a disk has
+  // weights, gradients and the optimizer's states; at least 1.
   uint32_t tiles = 1;
 
   bool operator==(const Plan&) const = default;
   uint32_t device_of(uint32_t layer) const;
+  uint32_t peer_of(uint32_t device) const;           // itself: it has none
+  bool uses_peers() const;                           // something is on a peer, where there is one
   bool recomputes(uint32_t layer, Part part) const;  // alone, or with its layer
-  // Whether layers' weights, gradients or activations pass to the host and back. Their order is then that of
-  // one micro-batch after the other, and `pipeline` is 1.
+  // Whether layers' weights, gradients or activations pass to the host, or a peer, and back. Their order is
+  // then that of one micro-batch after the other, and `pipeline` is 1.
   bool streams() const {
     return parameters != Place::kDevice || gradients != Place::kDevice || !offload.empty();
+  }
+  // What `place` says of things that are on this device lives elsewhere.
+  bool is_away(Place place, uint32_t device) const {
+    return place != Place::kDevice && (place != Place::kPeer || peer_of(device) != device);
   }
   // Of layers [layer, end), computed together, of a model of so many: the last of all keep theirs, because
   // their backward begins at once.
@@ -89,23 +100,25 @@ uint64_t hash(const Plan& plan);
 std::string to_toml(const Plan& plan);
 // A TOML document whose keys are a plan's: micro_batch, evaluation_batch, recompute ("none", "all", the
 // number of first layers, or a list of layers), recompute_attention and recompute_mlp (the same),
-// recompute_segment, optimizer ("device", "host" or "nvme"), devices ("first", a list with one index a layer,
-// or a table of each device's layers), head_chunks, parameters and gradients (as optimizer), offload (as
-// recompute), pipeline, update ("at_commit" or "just_in_time"), tiles.
+// recompute_segment, optimizer ("device", "peer", "host" or "nvme"), devices ("first", a list with one index
+// a layer, or a table of each device's layers), head_chunks, parameters and gradients (as optimizer), offload
+// (as recompute), pipeline, update ("at_commit" or "just_in_time"), offload_to ("peer" or "host"), peers (a
+// table of devices and the peer of each), tiles.
 // `layers` bounds them. Keys that are absent keep the value that they have in `defaults`.
 std::optional<Plan> parse_plan(std::string_view toml, uint32_t layers, const Plan& defaults,
                                std::string* error);
 
 // The plan that every rank can follow when each proposes one: the smallest micro-batches, the unions of
-// recompute and offload, the slower place of each kind of state, for each layer the highest device, the most
-// chunks and tiles, the fewest micro-batches under way, the later update. Commutative, associative and
-// idempotent.
+// recompute and offload, the slower place of each kind of state, for each layer and as each peer the highest
+// device, the most chunks and tiles, the fewest micro-batches under way, the later update. Commutative,
+// associative and idempotent.
 Plan join(const Plan& a, const Plan& b);
 
-// Equality of what this returns means sameness: a layer on device 0 is not named, one that is computed again
-// as a whole is not named for its parts, a segment has no more layers than there are of those, and one
-// micro-batch is under way where layers pass to the host and back. Nothing is in tiles where weights,
-// gradients or the optimizer's states are on the device.
+// Equality of what this returns means sameness: a layer on device 0 is not named, nor a device that is its
+// own peer, what nothing goes to is the host, one that is computed again as a whole is not named for its
+// parts, a segment has no more layers than there are of those, and one micro-batch is under way where layers
+// pass to the host and back. Nothing is in tiles unless the host or a disk has weights, gradients and the
+// optimizer's states.
 Plan normalised(Plan plan);
 
 enum class MoveKind : uint8_t {
@@ -113,10 +126,14 @@ enum class MoveKind : uint8_t {
   kRecomputeAttention,
   kRecompute,
   kRecomputeSegments,
+  kActivationsToPeer,
   kOffloadActivations,
+  kOptimizerToPeer,
   kOptimizerToHost,
   kOptimizerToNvme,
+  kParametersToPeer,
   kParametersToHost,
+  kGradientsToPeer,
   kGradientsToHost,
   kParametersToNvme,
   kGradientsToNvme,
@@ -129,11 +146,12 @@ enum class MoveKind : uint8_t {
 };
 inline constexpr MoveKind kMoveKinds[] = {
     MoveKind::kRecomputeMlp,      MoveKind::kRecomputeAttention, MoveKind::kRecompute,
-    MoveKind::kRecomputeSegments, MoveKind::kOffloadActivations, MoveKind::kOptimizerToHost,
-    MoveKind::kOptimizerToNvme,   MoveKind::kParametersToHost,   MoveKind::kGradientsToHost,
-    MoveKind::kParametersToNvme,  MoveKind::kGradientsToNvme,    MoveKind::kShiftLayers,
-    MoveKind::kShortenPipeline,   MoveKind::kTileLayers,         MoveKind::kChunkHead,
-    MoveKind::kSplitMicroBatch,   MoveKind::kSplitEvaluation};
+    MoveKind::kRecomputeSegments, MoveKind::kActivationsToPeer,  MoveKind::kOffloadActivations,
+    MoveKind::kOptimizerToPeer,   MoveKind::kOptimizerToHost,    MoveKind::kOptimizerToNvme,
+    MoveKind::kParametersToPeer,  MoveKind::kParametersToHost,   MoveKind::kGradientsToPeer,
+    MoveKind::kGradientsToHost,   MoveKind::kParametersToNvme,   MoveKind::kGradientsToNvme,
+    MoveKind::kShiftLayers,       MoveKind::kShortenPipeline,    MoveKind::kTileLayers,
+    MoveKind::kChunkHead,         MoveKind::kSplitMicroBatch,    MoveKind::kSplitEvaluation};
 const char* name_of(MoveKind kind);
 Guarantee guarantee_of(MoveKind kind);
 

@@ -111,6 +111,30 @@ std::vector<Plan> pipelines(const Plan& from, const Shape& shape, const Machine&
   return plans;
 }
 
+// The memory of devices that have no layers, in the order in which the host's is used: beside a plan that has
+// nothing on the host.
+std::vector<Plan> peer_places(const Plan& from, const Shape&, const Machine& machine) {
+  std::vector<Plan> plans{from};
+  std::set<uint32_t> used{0};
+  for (const auto& [layer, device] : from.placement) used.insert(device);
+  std::vector<uint32_t> idle;
+  for (uint32_t device = 0; device < machine.devices; ++device)
+    if (!used.contains(device)) idle.push_back(device);
+  const bool is_on_host = std::max({from.optimizer, from.gradients, from.parameters}) > Place::kDevice;
+  if (idle.empty() || is_on_host || !machine.has_peer_access) return plans;
+  Plan plan = from;
+  size_t next = 0;
+  for (const uint32_t device : used) plan.peers[device] = idle[next++ % idle.size()];
+  plan.offload_to = Place::kPeer;
+  plans.push_back(plan);
+  for (const auto place : {&Plan::optimizer, &Plan::gradients, &Plan::parameters}) {
+    plan.*place = Place::kPeer;
+    plan.just_in_time = place != &Plan::optimizer;
+    plans.push_back(plan);
+  }
+  return plans;
+}
+
 // Whole, or in as many tiles as a move would take.
 std::vector<Plan> tilings(const Plan& from, const Shape& shape, const Machine&) {
   std::vector<Plan> plans{from};
@@ -121,6 +145,7 @@ std::vector<Plan> tilings(const Plan& from, const Shape& shape, const Machine&) 
 
 constexpr PlanAxis kAxes[] = {{host_places},
                               {placements},
+                              {peer_places},
                               {pipelines},
                               {tilings, Guarantee::kNumericallyEqual},
                               {heads, Guarantee::kNumericallyEqual}};
@@ -183,7 +208,7 @@ class PlanSearch {
         splits_(floor >= Guarantee::kNumericallyEqual),
         estimator_(shape, machine),
         from_(with_recompute(from, &Plan::recompute, 0)) {
-    from_.placement.clear();
+    from_.placement.clear(), from_.peers.clear();
     from_.pipeline = from_.tiles = 1;
     from_.micro_batch = std::clamp(from.micro_batch, 1u, std::max(1u, shape.batch));
   }
@@ -297,6 +322,7 @@ class PlanSearch {
   // they share the layers out.
   static std::string techniques_of(Plan plan) {
     plan.micro_batch = plan.evaluation_batch = 1;
+    plan.peers.clear();
     plan.head_chunks = std::min(2u, plan.head_chunks);
     plan.pipeline = std::min(2u, plan.pipeline);
     plan.tiles = std::min(2u, plan.tiles);
@@ -311,7 +337,8 @@ class PlanSearch {
     const auto [found, is_new] = seen_.try_emplace(to_string(plan));
     if (!is_new) return found->second;
     Candidate candidate;
-    candidate.plan = plan;
+    candidate.plan = normalised(plan);
+    if (!candidate.plan.uses_peers()) candidate.plan.peers.clear();
     Estimate needed = estimator_.of(plan);
     const auto too_large = [&] {
       return lacking(needed.evaluation_peak_bytes) > lacking(needed.device_peak_bytes);
@@ -330,7 +357,8 @@ class PlanSearch {
 
   uint64_t lacking(const std::vector<uint64_t>& peaks) const {
     uint64_t most = 0;
-    for (const uint64_t peak : peaks) most = std::max(most, lack(with_margin(peak), machine_.device_bytes));
+    for (uint32_t device = 0; device < peaks.size(); ++device)
+      most = std::max(most, lack(with_margin(peaks[device]), machine_.limit_of(device)));
     return most;
   }
 
@@ -339,7 +367,8 @@ class PlanSearch {
       candidate->device_bytes.push_back(
           with_margin(std::max(needed.device_peak_bytes[device], needed.evaluation_peak_bytes[device])));
     candidate->host_bytes = needed.host_bytes;
-    candidate->lacking_bytes = lack(candidate->most_device_bytes(), machine_.device_bytes);
+    candidate->lacking_bytes =
+        std::max(lacking(needed.device_peak_bytes), lacking(needed.evaluation_peak_bytes));
     candidate->lacking_host_bytes = lack(needed.host_bytes, machine_.host_bytes);
     candidate->time = needed.time;
   }

@@ -1,6 +1,7 @@
 // The planner: of all plans that fit a machine, the fastest, and beside it what else there would be.
 //
-// A plan is a choice on each of several axes: the micro-batch, what is on the host, the devices, how many
+// A plan is a choice on each of several axes: the micro-batch, what is on the host or on idle devices, the
+// devices, how many
 // micro-batches are under way there, how many layers are recomputed. The search goes through all combinations
 // of the axes, and finds for each the fewest recomputed layers that fit by bisection. It knows nothing of
 // memory or time but `estimate`.

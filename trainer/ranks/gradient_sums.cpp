@@ -1,78 +1,74 @@
 #include "trainer/ranks/gradient_sums.h"
 
-#include <algorithm>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
-#include "trainer/plan/parameters/optimizer_state.h"
+#include "trainer/step/staged_pieces.h"
 
 namespace spillway::trainer {
 
-GradientSums::GradientSums(Parameters& parameters, Ranks& ranks, const std::vector<int>& units)
-    : parameters_(parameters), ranks_(ranks) {
-  add_pieces(units);
+GradientSums::GradientSums(Parameters& parameters, Ranks& ranks, const Partition& partition,
+                           Exchange& exchange, bool whole)
+    : parameters_(parameters), ranks_(ranks), partition_(partition), exchange_(exchange), whole_(whole) {
+  const at::Device device = parameters.value(0).device();
+  if (ranks.is_alone() || !device.is_cuda()) return;
+  stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, false);
+  ready_ = std::make_shared<c10::Event>(device.type());
+  done_ = std::make_shared<c10::Event>(device.type());
 }
 
-// Of whole tiles of the optimizer, as runs of a matrix in tiles are.
-void GradientSums::add_pieces(const std::vector<int>& units) {
-  size_t bytes = 0;  // of the bucket
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    const at::Tensor& gradient = parameters_.gradient(i);
-    const int64_t most = int64_t(kBucketBytes / gradient.element_size()) / kTileElements * kTileElements;
-    for (int64_t begin = 0; begin < gradient.numel(); begin += most) {
-      pieces_.push_back({.parameter = i, .begin = begin, .length = std::min(most, gradient.numel() - begin)});
-      bytes += size_t(pieces_.back().length) * gradient.element_size();
-      const bool is_last = begin + most >= gradient.numel();
-      const bool ends_group =
-          is_last && (i + 1 == parameters_.size() || units[i + 1] != units[i] ||
-                      parameters_.gradient(i + 1).scalar_type() != gradient.scalar_type());
-      pieces_.back().ends_bucket = ends_group || bytes >= size_t(most) * gradient.element_size();
-      if (pieces_.back().ends_bucket) bytes = 0;
-    }
-  }
+void GradientSums::begin() {
+  added_up_ = 0;
+  squares_.reset();
+  missing_.clear();
+  for (size_t group = 0; group < partition_.groups(); ++group)
+    missing_.push_back(partition_.parameters_of(group).size());
+}
+
+void GradientSums::sum(size_t group) {
+  StagedPieces staged(parameters_, &TiledMatrix::Run::gradient);
+  const auto gradient = [&](const Partition::Piece& piece) -> std::vector<at::Tensor> {
+    if (parameters_.is_tiled(piece.parameter)) return {staged.of(piece)};
+    const at::Tensor all = parameters_.gradient(piece.parameter).view({-1});
+    return {all.narrow(0, piece.span.begin, piece.span.length)};
+  };
+  exchange_.sum(group, gradient, whole_, [&] { staged.take_apart(); });
+}
+
+// Once a step for each parameter and micro-batch, also where a backward is made again.
+void GradientSums::added(size_t parameter, uint32_t micro_batch) {
+  if (!stream_ || micro_batch != last_) return;
+  --missing_[partition_.group_of(parameter)];
+  for (; added_up_ < missing_.size() && missing_[added_up_] == 0; ++added_up_) sum_beside(added_up_);
+}
+
+void GradientSums::sum_beside(size_t group) {
+  const c10::impl::VirtualGuardImpl device(stream_->device_type());
+  ready_->record(device.getStream(stream_->device()));
+  ready_->block(*stream_);
+  const c10::StreamGuard guard(*stream_);
+  is_beside_ = true;
+  sum(group);
+  done_->record(*stream_);
+}
+
+void GradientSums::join() {
+  if (!std::exchange(is_beside_, false)) return;
+  done_->block(c10::impl::VirtualGuardImpl(stream_->device_type()).getStream(stream_->device()));
 }
 
 void GradientSums::add_up() {
   if (ranks_.is_alone()) return;
-  std::vector<Piece> bucket;
-  size_t next = 0;
-  parameters_.walk(Parameters::Walk::kChangeGradients, [&](size_t index) {
-    for (; next < pieces_.size() && pieces_[next].parameter == index; ++next) {
-      if (next < added_up_) continue;
-      bucket.push_back(pieces_[next]);
-      if (!pieces_[next].ends_bucket) continue;
-      add_up_bucket(std::exchange(bucket, {}));
-      added_up_ = next + 1;
-    }
+  join();
+  parameters_.walk_back(Parameters::Walk::kChangeGradients, [&](int unit) {
+    for (; added_up_ < partition_.groups() && partition_.part_number(added_up_) == unit; ++added_up_)
+      sum(added_up_);
   });
 }
 
-void GradientSums::add_up_bucket(const std::vector<Piece>& bucket) {
-  std::vector<at::Tensor> sums;
-  sums.reserve(bucket.size());
-  for (const Piece& piece : bucket)
-    sums.push_back(
-        parameters_.is_tiled(piece.parameter)
-            ? put_together(piece)
-            : parameters_.gradient(piece.parameter).view({-1}).narrow(0, piece.begin, piece.length));
-  ranks_.add_up(sums);
-  for (size_t i = 0; i < bucket.size(); ++i)
-    if (parameters_.is_tiled(bucket[i].parameter)) take_apart(bucket[i], sums[i]);
-}
-
-// Of a matrix that comes in runs, the piece as one.
-at::Tensor GradientSums::put_together(const Piece& piece) {
-  at::Tensor whole = at::empty({piece.length}, parameters_.gradient(piece.parameter).options());
-  parameters_.for_each_run(piece.parameter, piece.begin, piece.length,
-                           [&](const TiledMatrix::Run& run, int64_t begin) {
-                             whole.narrow(0, begin - piece.begin, run.gradient.numel()).copy_(run.gradient);
-                           });
-  return whole;
-}
-
-void GradientSums::take_apart(const Piece& piece, const at::Tensor& sums) {
-  parameters_.for_each_run(piece.parameter, piece.begin, piece.length,
-                           [&](const TiledMatrix::Run& run, int64_t begin) {
-                             run.gradient.copy_(sums.narrow(0, begin - piece.begin, run.gradient.numel()));
-                           });
+double GradientSums::squares_over_ranks(double mine) {
+  if (!squares_) squares_ = ranks_.sum(mine);
+  return *squares_;
 }
 
 }  // namespace spillway::trainer

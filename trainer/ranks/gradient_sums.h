@@ -1,49 +1,62 @@
-// Adds up the ranks' gradients, each once a step, in buckets of neighbouring parameters.
+// Adds up the ranks' gradients, each once a step, in the groups of the partition: from the last layer to the
+// first, as a backward comes to them, and then what belongs to no layer. A matrix that comes to its device in
+// tiles is put together piece by piece, and taken apart again.
 //
-// A bucket ends with its unit, a layer's part, or where it has kBucketBytes; a larger parameter is in
-// several. They are the same on all ranks, whatever their plans are, so that all communicate in one order. A
-// matrix that comes to its device in tiles is put together for its bucket, and taken apart again. What was
-// added up stays so when the step goes on after a failure.
+// The order is the same on all ranks, whatever their plans are. What was added up stays so when the step goes
+// on after a failure. A rank has the sums of its own sections; with `whole` each has all of them.
 //
-// Thread-safety: one thread. Ownership: borrows parameters and ranks. Errors: LibTorch's and c10d's
-// exceptions.
+// A GPU may add up beside the step's last backward, on a stream of its own: a group as soon as the backward
+// has left it, when all before it in the order have gone. What is left is added up behind the backward.
+//
+// Thread-safety: one thread at a time; `added` comes from autograd's, while the caller waits for the
+// backward. Ownership: borrows parameters, ranks and exchange. Errors: LibTorch's and c10d's exceptions.
 #pragma once
+#include <c10/core/Event.h>
+
+#include <memory>
+#include <optional>
 #include <vector>
 
-#include "trainer/ranks/ranks.h"
+#include "trainer/ranks/exchange.h"
 #include "trainer/step/parameters.h"
 
 namespace spillway::trainer {
 
-inline constexpr size_t kBucketBytes = 25 << 20;  // as DistributedDataParallel's
-
 class GradientSums {
  public:
-  // `units[i]`: the unit of parameter i, -1 of none.
-  GradientSums(Parameters& parameters, Ranks& ranks, const std::vector<int>& units);
+  GradientSums(Parameters& parameters, Ranks& ranks, const Partition& partition, Exchange& exchange,
+               bool whole);
 
   // Of a step: nothing is added up.
-  void begin() { added_up_ = 0; }
+  void begin();
   bool has_begun() const { return added_up_ > 0; }
+  // The backward of this micro-batch is the step's last, and groups are added up beside it; nothing: none is.
+  void beside(std::optional<uint32_t> last_micro_batch) { last_ = last_micro_batch; }
+  // A parameter has its gradient of a micro-batch.
+  void added(size_t parameter, uint32_t micro_batch);
+  // What the current stream is given from now on is behind all that was added up beside it.
+  void join();
   // All that is not yet.
   void add_up();
+  // Of the squares of the gradients, once a step: the sum that was made first.
+  double squares_over_ranks(double mine);
 
  private:
-  // Numbers of a parameter's gradient.
-  struct Piece {
-    size_t parameter = 0;
-    int64_t begin = 0, length = 0;
-    bool ends_bucket = false;
-  };
-  void add_pieces(const std::vector<int>& units);
-  at::Tensor put_together(const Piece& piece);
-  void take_apart(const Piece& piece, const at::Tensor& sums);
-  void add_up_bucket(const std::vector<Piece>& bucket);
+  void sum(size_t group);
+  void sum_beside(size_t group);
 
   Parameters& parameters_;
   Ranks& ranks_;
-  std::vector<Piece> pieces_;
-  size_t added_up_ = 0;  // pieces, of this step
+  const Partition& partition_;
+  Exchange& exchange_;
+  const bool whole_;
+  std::optional<c10::Stream> stream_;  // of a GPU, for sums beside the backward
+  std::shared_ptr<c10::Event> ready_, done_;
+  std::optional<uint32_t> last_;
+  std::vector<size_t> missing_;    // gradients of the last micro-batch, by group
+  bool is_beside_ = false;         // something was queued that nobody has waited for
+  size_t added_up_ = 0;            // groups of this step
+  std::optional<double> squares_;  // of this step
 };
 
 }  // namespace spillway::trainer

@@ -6,13 +6,16 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <future>
 #include <sstream>
+
+#include "base/service_thread.h"
 
 namespace spillway::trainer {
 namespace {
 
 using Milliseconds = std::chrono::milliseconds;
-constexpr Milliseconds kLongestGoodbye{60'000};
+constexpr Milliseconds kLongestGoodbye{60'000}, kLongestRead{5'000}, kLongestTry{10'000};
 using StorePointer = c10::intrusive_ptr<c10d::Store>;
 
 std::string name_of(uint32_t rank) {
@@ -23,10 +26,10 @@ std::string place_of(const Launch& launch) {
   return launch.address + ":" + std::to_string(launch.port);
 }
 
-StorePointer connect(const Launch& launch, Milliseconds timeout) {
+StorePointer connect(const Launch& launch, bool keeps_store, Milliseconds timeout) {
   c10d::TCPStoreOptions options;
   options.port = launch.port;
-  options.isServer = launch.rank == 0 && !launch.store_is_there;
+  options.isServer = keeps_store;
   options.waitWorkers = false;  // `wait_for_all` says who is missing
   options.timeout = timeout;
   try {
@@ -41,8 +44,79 @@ StorePointer connect(const Launch& launch, Milliseconds timeout) {
   }
 }
 
+// What accepts the connection may not be the store, and answer nothing: c10d waits for ever then. Each try is
+// a thread of its own, and is left behind where it takes too long.
+StorePointer connect_within(const Launch& launch, Milliseconds timeout) {
+  for (auto left = timeout; left.count() > 0; left -= kLongestTry) {
+    const auto result = std::make_shared<std::promise<StorePointer>>();
+    std::future<StorePointer> connected = result->get_future();
+    const bool tries = start_service_thread([result, launch, left] {
+      try {
+        result->set_value(connect(launch, false, left));
+      } catch (...) {
+        result->set_exception(std::current_exception());
+      }
+    });
+    if (!tries) return connect(launch, false, timeout);
+    // The last one ends by itself where nobody is there.
+    const Milliseconds longest = left > kLongestTry ? kLongestTry : left + kLongestRead;
+    if (connected.wait_for(longest) == std::future_status::ready) return connected.get();
+  }
+  throw RanksError("the ranks do not meet: what is at " + place_of(launch) +
+                   " accepts connections and does not answer " + name_of(launch.rank) +
+                   " (MASTER_ADDR and MASTER_PORT; is the port another program's?)");
+}
+
 std::vector<uint8_t> bytes_of(const std::string& text) {
   return {text.begin(), text.end()};
+}
+
+std::string text_of(const std::vector<uint8_t>& bytes) {
+  return {bytes.begin(), bytes.end()};
+}
+
+// A connection of the watch's own.
+class StoreOfWatch : public WatchStore {
+ public:
+  StoreOfWatch(const Launch& launch, Milliseconds timeout) : store_(connect(launch, false, timeout)) {}
+  void set(const std::string& key, const std::string& text) override { store_->set(key, bytes_of(text)); }
+  std::optional<std::string> get(const std::string& key) override {
+    if (!store_->check({key})) return std::nullopt;
+    return text_of(store_->get(key));
+  }
+  std::string claim(const std::string& key, const std::string& text) override {
+    return text_of(store_->compareSet(key, {}, bytes_of(text)));
+  }
+
+ private:
+  StorePointer store_;
+};
+
+// The number of an incident of this start, the same on all ranks, which are there.
+std::string agreed_number(c10d::Store& store) {
+  return text_of(store.get("number"));
+}
+
+std::shared_ptr<Watch> make_watch(const Launch& launch, const StorePointer& store, const RanksTimes& times) {
+  if (times.bound.count() == 0) return nullptr;
+  const bool keeps_store = launch.rank == 0 && !launch.store_is_there;
+  return std::make_shared<Watch>(
+      WatchSettings{.judge = {.rank = launch.rank,
+                              .size = launch.size,
+                              .store = place_of(launch),
+                              .rank_0_keeps_store = !launch.store_is_there,
+                              .bound = times.bound,
+                              .longest = std::max(times.timeout, times.bound)},
+                    .beat = std::min(times.beat, times.bound / 3),
+                    .number = agreed_number(*store),
+                    .keeps_store = keeps_store},
+      // The store of this process lives as long as the watch.
+      [launch, bound = times.bound, kept = store] { return std::make_unique<StoreOfWatch>(launch, bound); });
+}
+
+// What a plan move may serve is no failure of the ranks.
+bool says_out_of_memory(const std::string& text) {
+  return text.find("out of memory") != std::string::npos;
 }
 
 // The key of each rank, in order.
@@ -105,20 +179,52 @@ struct Ranks::Communication {
 
 Ranks::Ranks() = default;
 
-Ranks::Ranks(const Launch& launch, at::Device device, std::chrono::seconds timeout)
-    : rank_(launch.rank), size_(launch.size) {
+Ranks::Ranks(const Launch& launch, at::Device device, const RanksTimes& times,
+             const std::function<void(std::shared_ptr<Watch>)>& watched)
+    : rank_(launch.rank), size_(launch.size), keeps_store_(leads() && !launch.store_is_there) {
   if (is_alone()) return;
-  StorePointer store = connect(launch, timeout);
+  const Milliseconds timeout = times.timeout;
+  StorePointer store = keeps_store_ ? connect(launch, true, timeout) : connect_within(launch, timeout);
+  if (leads()) store->set("number", bytes_of(new_incident_number()));
+  if (times.bound.count() > 0) store->set("beat/" + std::to_string(rank_), bytes_of(Watch::first_beat()));
   store->set("here/" + std::to_string(rank_), bytes_of("yes"));
   wait_for_all(*store, "here", size_, timeout);
-  auto group = device.is_cuda() ? over_nccl(store, launch, timeout) : over_gloo(store, launch, timeout);
-  keeps_store_ = leads() && !launch.store_is_there;
+  watch_ = make_watch(launch, store, times);
+  if (watched) watched(watch_);
   at::Tensor number = at::empty({1}, at::device(device).dtype(at::kDouble));
-  communication_.reset(new Communication{std::move(store), std::move(group), timeout, std::move(number)});
+  communication_.reset(new Communication{store, nullptr, timeout, std::move(number)});
+  together("the start of the ranks' communication", [&] {
+    communication_->group =
+        device.is_cuda() ? over_nccl(store, launch, timeout) : over_gloo(store, launch, timeout);
+  });
   sum(0);  // makes the communicators, while there is memory for them
 }
 
 Ranks::~Ranks() = default;
+
+template <typename Work>
+void Ranks::together(const char* what, const Work& work) {
+  if (watch_) watch_->check(), watch_->waits(what);
+  const auto start = std::chrono::steady_clock::now();
+  std::string failed;
+  try {
+    work();
+  } catch (const RanksError&) {
+    throw;
+  } catch (const std::exception& error) {
+    const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
+    failed = of_torch ? of_torch->what_without_backtrace() : error.what();
+    if (!watch_ || says_out_of_memory(failed)) throw;
+  }
+  if (!watch_) return;
+  watch_->has_waited(
+      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start));
+  if (!failed.empty()) watch_->lost_connection(failed);
+}
+
+void Ranks::works(const char* doing, uint64_t step, bool may_be_long) {
+  if (watch_) watch_->works(doing, step, may_be_long);
+}
 
 Ranks::Share Ranks::share_of(uint32_t rows) const {
   const uint32_t each = rows / size_, more = rows % size_;
@@ -128,42 +234,100 @@ Ranks::Share Ranks::share_of(uint32_t rows) const {
 void Ranks::check_same(const std::string& what, const std::string& mine) {
   if (is_alone()) return;
   c10d::Store& store = *communication_->store;
-  store.set(what + "/" + std::to_string(rank_), bytes_of(mine));
-  wait_for_all(store, what, size_, communication_->timeout);
-  const std::vector<std::string> keys = keys_of(what, size_);
-  const std::vector<uint8_t> bytes = store.get(keys[0]);
-  const std::string first(bytes.begin(), bytes.end());
-  for (uint32_t rank = 1; rank < size_; ++rank) {
-    const std::vector<uint8_t> other = store.get(keys[rank]);
-    const std::string differs = difference(first, std::string(other.begin(), other.end()));
-    if (!differs.empty())
-      throw RanksError("rank 0 and " + name_of(rank) + " do not go together, their " + what +
-                       " differ: " + differs);
+  std::string fault;
+  together("a comparison of the ranks", [&] {
+    store.set(what + "/" + std::to_string(rank_), bytes_of(mine));
+    wait_for_all(store, what, size_, communication_->timeout);
+    const std::vector<std::string> keys = keys_of(what, size_);
+    const std::string first = text_of(store.get(keys[0]));
+    for (uint32_t rank = 1; rank < size_ && fault.empty(); ++rank) {
+      const std::string differs = difference(first, text_of(store.get(keys[rank])));
+      if (!differs.empty())
+        fault = "rank 0 and " + name_of(rank) + " do not go together, their " + what + " differ: " + differs;
+    }
+    store.set(what + "-read/" + std::to_string(rank_), bytes_of("yes"));
+  });
+  if (fault.empty()) return;
+  wait_until_read(what);
+  throw RanksError(fault);
+}
+
+// The store goes with the rank that keeps it: not before the others have compared.
+void Ranks::wait_until_read(const std::string& what) {
+  if (!keeps_store_) return;
+  try {
+    wait_for_all(*communication_->store, what + "-read", size_, kLongestRead);
+  } catch (const RanksError&) {  // who does not read has a fault of its own
   }
 }
 
 void Ranks::add_up(std::vector<at::Tensor> tensors) {
   if (is_alone() || tensors.empty()) return;
-  communication_->group->allreduce_coalesced(tensors)->wait();
+  together("a sum over the ranks", [&] { communication_->group->allreduce_coalesced(tensors)->wait(); });
+}
+
+void Ranks::end_together() {
+  if (watch_) watch_->leave();
 }
 
 void Ranks::leave() {
   if (is_alone()) return;
+  end_together();
   c10d::Store& store = *communication_->store;
   store.set("left/" + std::to_string(rank_), bytes_of("yes"));
   if (!keeps_store_) return;
   try {
-    wait_for_all(store, "left", size_, std::min<Milliseconds>(communication_->timeout, kLongestGoodbye));
+    wait_for_all(store, "left", size_, std::min(communication_->timeout, kLongestGoodbye));
   } catch (const RanksError&) {  // who does not leave is no fault of this rank's
   }
+}
+
+at::Tensor Ranks::own_part(const at::Tensor& flat) {
+  const int64_t part = flat.numel() / size_;
+  bytes_sent_ += uint64_t(part) * flat.element_size() * (size_ - 1);
+  return flat.narrow(0, part * rank_, part);
+}
+
+void Ranks::reduce_scatter(const at::Tensor& flat) {
+  if (is_alone()) return;
+  at::Tensor mine = own_part(flat), all = flat;
+  together("a sum over the ranks", [&] {
+    if (flat.is_cuda())
+      communication_->group->_reduce_scatter_base(mine, all)->wait();
+    else
+      sum_by_messages(flat, mine);
+  });
+}
+
+// Gloo of PyTorch 2.11 adds up all parts on all ranks and drops most of them. A part that is sent to its rank
+// alone is half the traffic, and is added up in the order of the ranks: in floats, and rounded once.
+void Ranks::sum_by_messages(const at::Tensor& flat, at::Tensor mine) {
+  at::Tensor sent = flat.view(at::kByte), received = at::empty_like(sent);
+  std::vector<int64_t> equal;
+  communication_->group->alltoall_base(received, sent, equal, equal)->wait();
+  const at::Tensor parts = received.view(flat.scalar_type()).view({int64_t{size_}, -1});
+  at::Tensor sum = parts[0].to(at::kFloat);
+  for (int64_t rank = 1; rank < int64_t{size_}; ++rank) sum.add_(parts[rank].to(at::kFloat));
+  mine.copy_(sum);
+}
+
+void Ranks::all_gather(const at::Tensor& flat) {
+  if (is_alone()) return;
+  at::Tensor mine = own_part(flat), all = flat;
+  together("the shares of all ranks", [&] { communication_->group->_allgather_base(all, mine)->wait(); });
 }
 
 double Ranks::sum(double mine) {
   if (is_alone()) return mine;
   at::Tensor& all = communication_->number;
-  all.fill_(mine);
-  add_up({all});
-  return all.item().toDouble();
+  double result = 0;
+  together("a sum over the ranks", [&] {
+    all.fill_(mine);
+    std::vector<at::Tensor> numbers = {all};
+    communication_->group->allreduce_coalesced(numbers)->wait();
+    result = all.item().toDouble();  // a GPU comes to it here
+  });
+  return result;
 }
 
 }  // namespace spillway::trainer

@@ -5,8 +5,8 @@
 // sum is its own.
 //
 // Thread-safety: one thread. Ownership: owns the store's connection and the process group. Errors: RanksError
-// where the ranks do not meet or do not go together, with what to do; c10d's exceptions (a rank that is gone,
-// a time-out) pass through, and are final: no rank goes on after one.
+// where the ranks do not meet or do not go together, with what to do; RanksEnded (incident.h) where one of
+// them fails later; without a watch c10d's exceptions pass through. All of them are final: no rank goes on.
 #pragma once
 #include <chrono>
 #include <memory>
@@ -14,6 +14,7 @@
 
 #include "trainer/libtorch.h"
 #include "trainer/ranks/launch.h"
+#include "trainer/ranks/watch.h"
 
 namespace spillway::trainer {
 
@@ -21,12 +22,19 @@ struct RanksError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+struct RanksTimes {
+  std::chrono::milliseconds timeout{600'000};  // of the start and of a sum
+  std::chrono::milliseconds beat{2'000};       // between two signs of life
+  std::chrono::milliseconds bound{0};          // without one, until all end; 0: nobody watches
+};
+
 class Ranks {
  public:
   Ranks();  // alone
-  // Waits for the others, at most so long; the same time is what a sum may take. Sums are of tensors of
-  // `device`.
-  Ranks(const Launch& launch, at::Device device, std::chrono::seconds timeout);
+  // Waits for the others. Sums are of tensors of `device`. `watched` has the watch when all have come, before
+  // anything else may fail.
+  Ranks(const Launch& launch, at::Device device, const RanksTimes& times,
+        const std::function<void(std::shared_ptr<Watch>)>& watched = {});
   virtual ~Ranks();
   Ranks(const Ranks&) = delete;
 
@@ -46,17 +54,39 @@ class Ranks {
 
   // Each tensor becomes its sum over the ranks. Tensors of one type. On a GPU the work is queued, in the
   // current stream's order; nothing is allocated after the first call.
-  virtual void add_up(std::vector<at::Tensor> tensors);
+  void add_up(std::vector<at::Tensor> tensors);
   double sum(double mine);
+  // `flat`, a contiguous row, has a part for each rank, all as large. This rank's part becomes the sum of
+  // what all ranks have in it; the other parts are then worth nothing.
+  virtual void reduce_scatter(const at::Tensor& flat);
+  // Each rank's own part comes to all.
+  virtual void all_gather(const at::Tensor& flat);
+  // By these two, as a ring of the ranks sends them.
+  uint64_t bytes_sent() const { return bytes_sent_; }
 
+  // What this rank is at, for the watch; `doing` is a literal. A checkpoint may be long.
+  void works(const char* doing, uint64_t step, bool may_be_long = false);
+
+  // All ranks know that they end now.
+  void end_together();
   // The last call: the rank that keeps the store waits until nobody needs it, for a bounded time.
   void leave();
 
  private:
   struct Communication;
 
+  at::Tensor own_part(const at::Tensor& flat);
+  void sum_by_messages(const at::Tensor& flat, at::Tensor mine);
+  // What all ranks do at once: the watch knows that this one waits, and says what a failure is.
+  template <typename Work>
+  void together(const char* what, const Work& work);
+
+  void wait_until_read(const std::string& what);
+
   const uint32_t rank_ = 0, size_ = 1;
   bool keeps_store_ = false;
+  uint64_t bytes_sent_ = 0;
+  std::shared_ptr<Watch> watch_;
   std::unique_ptr<Communication> communication_;
 };
 

@@ -1,7 +1,9 @@
 #include "trainer/report/history.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <thread>
 #include <utility>
 
 namespace spillway::trainer {
@@ -81,6 +83,7 @@ StepPoint RunHistory::merged(const StepPoint& a, const StepPoint& b) const {
 }
 
 void RunHistory::add(const Step& step) {
+  const Locked held(*lock_);
   const size_t plan = use_of(step.plan);
   ++plans_[plan].steps;
   plans_[plan].tokens += step.tokens;
@@ -105,12 +108,14 @@ void RunHistory::add(const Step& step) {
 }
 
 void RunHistory::begin(const Shape& shape, const Machine& rates, const Plan& plan) {
+  const Locked held(*lock_);
   shape_ = shape;
   rates_ = rates;
   use_of(plan);
 }
 
 void RunHistory::add(PlanMove move) {
+  const Locked held(*lock_);
   ++all_moves_;
   if (move.action == "give_up") use_of(move.to);
   if (moves_.size() == kMostMoves) moves_.pop_back();
@@ -118,6 +123,7 @@ void RunHistory::add(PlanMove move) {
 }
 
 void RunHistory::add(const EvaluationPoint& evaluation) {
+  const Locked held(*lock_);
   last_evaluation_ = evaluation;
   if (seen_evaluations_++ % every_evaluation_ != 0) return;
   evaluations_.push_back(evaluation);
@@ -131,6 +137,15 @@ std::vector<EvaluationPoint> RunHistory::evaluations() const {
   if (last_evaluation_ && (all.empty() || all.back().step != last_evaluation_->step))
     all.push_back(*last_evaluation_);
   return all;
+}
+
+std::shared_ptr<void> RunHistory::hold() const SPILLWAY_NO_THREAD_SAFETY_ANALYSIS {
+  using std::chrono::milliseconds;
+  for (milliseconds waited{0}; !lock_->try_lock(); waited += milliseconds{10}) {
+    if (waited > milliseconds{1000}) return nullptr;
+    std::this_thread::sleep_for(milliseconds{10});
+  }
+  return {lock_.get(), [lock = lock_](void*) SPILLWAY_NO_THREAD_SAFETY_ANALYSIS { lock->unlock(); }};
 }
 
 double RunHistory::operations() const {

@@ -3,12 +3,15 @@
 // Neighbouring steps are merged as they become many: of what is measured the most is kept, of losses the
 // mean. The estimate of each plan that steps ran under stands beside it.
 //
-// Thread-safety: one thread. Ownership: values. Errors: none. Units: bytes, seconds, nats per token.
+// Thread-safety: one thread adds; another one may read while it holds the history. Ownership: values. Errors:
+// none. Units: bytes, seconds, nats per token.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "trainer/plan/estimate.h"
 #include "trainer/plan/plan.h"
 
@@ -95,7 +98,12 @@ class RunHistory {
   // Arithmetic of a step without what is computed again.
   double operations() const;
 
+  // For another thread: nothing is added while what this returns lives. Null where that is not to be had
+  // within a second.
+  std::shared_ptr<void> hold() const;
+
  private:
+  using Lock = Mutex<LockOrder::kLeaf>;
   size_t use_of(const Plan& plan);
   uint64_t estimated(size_t plan) const;
   StepPoint merged(const StepPoint& a, const StepPoint& b) const;
@@ -110,6 +118,7 @@ class RunHistory {
   std::vector<EvaluationPoint> evaluations_;
   std::optional<EvaluationPoint> last_evaluation_;
   uint64_t seen_evaluations_ = 0, every_evaluation_ = 1;
+  std::shared_ptr<Lock> lock_ = std::make_shared<Lock>();  // while something is added
 };
 
 }  // namespace spillway::trainer

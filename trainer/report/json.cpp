@@ -105,6 +105,19 @@ Json rates_json(const RunReport& report) {
           {"launch_seconds", rates.launch_seconds}};
 }
 
+Json rank_json(const std::optional<RankPart>& rank) {
+  if (!rank) return {};
+  Json incident;
+  if (rank->incident)
+    incident = {
+        {"number", rank->incident->number}, {"rank", rank->incident->rank}, {"cause", rank->incident->cause}};
+  return {{"rank", rank->rank},
+          {"size", rank->size},
+          {"start", rank->start},
+          {"waited_seconds", rank->waited_seconds},
+          {"incident", std::move(incident)}};
+}
+
 }  // namespace
 
 Json report_json(const RunReport& report) {
@@ -114,6 +127,7 @@ Json report_json(const RunReport& report) {
   return {{"spillway_run_report", kReportVersion},
           {"verdict", report.verdict},
           {"model", report.model},
+          {"rank", rank_json(report.rank)},
           {"rates", rates_json(report)},
           {"plans", plans_json(report)},
           {"points", points_json(report.history)},

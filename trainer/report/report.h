@@ -8,9 +8,18 @@
 #include <optional>
 #include <string>
 
+#include "trainer/ranks/incident.h"
 #include "trainer/report/history.h"
 
 namespace spillway::trainer {
+
+// Of one of several ranks.
+struct RankPart {
+  uint32_t rank = 0, size = 1;
+  std::string start;          // the number of the ranks' start: reports of one start belong together
+  double waited_seconds = 0;  // for the others, at the host
+  std::optional<Incident> incident;
+};
 
 struct RunReport {
   std::string verdict, model;  // a line each
@@ -19,6 +28,7 @@ struct RunReport {
   // otherwise, or come from, `rates_from` says: "as measured", "not measured, because ...".
   bool rates_measured = false;
   std::string rates_from;
+  std::optional<RankPart> rank{};
 };
 
 // Of one plan, what the model of time predicts and what was achieved.

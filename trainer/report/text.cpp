@@ -31,6 +31,7 @@ class Page {
     else
       text_ += printed("steps  %llu to %llu\n", (unsigned long long)points.front().first,
                        (unsigned long long)points.back().last);
+    rank();
     memory();
     if (!points.empty()) course();
     speed();
@@ -40,6 +41,16 @@ class Page {
   }
 
  private:
+  void rank() {
+    if (!report_.rank) return;
+    const RankPart& rank = *report_.rank;
+    text_ +=
+        printed("rank   %u of %u, waited %.1f s for the others\n", rank.rank, rank.size, rank.waited_seconds);
+    if (!rank.incident) return;
+    text_ += "incident " + rank.incident->number + "\n";
+    text_ += "cause  " + rank.incident->cause + "\n";
+  }
+
   void memory() {
     text_ += printed(
         "\nMemory of a step in MiB, by plan: what the estimate counts, and the most that was measured\n");

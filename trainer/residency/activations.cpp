@@ -5,7 +5,7 @@
 
 namespace spillway::trainer {
 
-// The bytes of one storage: on the device, on the host, or on their way.
+// The bytes of one storage: on the device, at home, or on their way.
 class KeptStorage {
  public:
   KeptStorage(std::shared_ptr<ActivationHost> host, const at::Tensor& tensor)
@@ -30,7 +30,7 @@ class KeptStorage {
   bool is_there() const { return there_.defined(); }
 
   void take_block() {
-    block_ = host_->blocks.take(size_t(bytes_), device_);
+    block_ = host_->blocks.take(size_t(bytes_), device_, host_->homes.of(host_->place, device_));
     stream(Direction::kToHost).wait_for(block_.used_until);
   }
 

@@ -1,11 +1,11 @@
-// What layers keep for their backward, on the host between the two.
+// What layers keep for their backward, on the host or on a peer between the two.
 //
-// Where a layer ends in the forward, what its operators kept is copied to page-locked memory beside the
-// computation of the next layers, and its device memory is freed where a later layer ends: the next one, or
-// the next one that is offloaded. In the backward it comes back when that layer's begins. A tensor is copied
-// with its storage, once for all operators of the layer that keep it, and views have the sizes and strides
-// that they had. What is smaller than `least_bytes`, the layer's weights and what it reads beside its input
-// stay where they are.
+// Where a layer ends in the forward, what its operators kept is copied to page-locked memory, or to a peer's,
+// beside the computation of the next layers, and its device memory is freed where a later layer ends: the
+// next one, or the next one that is offloaded. In the backward it comes back when that layer's begins. A
+// tensor is copied with its storage, once for all operators of the layer that keep it, and views have the
+// sizes and strides that they had. What is smaller than `least_bytes`, the layer's weights and what it reads
+// beside its input stay where they are.
 //
 // Thread-safety: an ActivationPass is begun by one thread, and its backward runs on autograd's: on several
 // devices on several, but a layer's backward behind those of the layers after it, and so without a lock.
@@ -16,6 +16,7 @@
 #include <memory>
 #include <set>
 
+#include "trainer/residency/homes/homes.h"
 #include "trainer/residency/host_blocks.h"
 #include "trainer/residency/saved_tensors.h"
 
@@ -26,8 +27,15 @@ class KeptStorage;
 // What the passes of a training share.
 struct ActivationHost {
   explicit ActivationHost(uint64_t least) : least_bytes(least) {}
+  // Of the plan from now on: no pass is under way.
+  void move_to(Place new_place, Homes new_homes) {
+    place = new_place, homes = std::move(new_homes);
+    blocks.free_unused();  // of other sizes from now on, or of none
+  }
 
   const uint64_t least_bytes;
+  Place place = Place::kHost;
+  Homes homes;
   HostBlocks blocks;
   std::atomic<uint64_t> bytes_to_host = 0, bytes_to_device = 0;
 };

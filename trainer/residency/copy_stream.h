@@ -1,4 +1,7 @@
-// The stream on which a device's copies to the host, or from it, run beside what the device computes.
+// The stream on which a device's copies to the host, or from it, run beside what the device computes. A peer
+// takes the host's place where the other tensor of a copy is on another device: such copies are queued on the
+// same stream, and the peer's computation and the copies do not wait for each other. Without access of one
+// device to the other's memory the driver takes them through the host.
 //
 // Thread-safety: any thread. Ownership: it lives as long as the process. Errors: LibTorch's exceptions. Where
 // the device is the CPU, copies are done when `copy` returns, and a mark is nothing.
@@ -25,7 +28,8 @@ class CopyStream {
   Mark computed(Mark again = nullptr) const;
   // Copies are queued behind `mark`.
   void wait_for(const Mark& mark);
-  // Queues it. The device's tensor keeps its memory until it is done; the host's must be kept by the caller.
+  // Queues it. The device's tensor keeps its memory until it is done; the other one must be kept by the
+  // caller. REQUIRES: both are contiguous and of one type.
   void copy(const at::Tensor& to, const at::Tensor& from);
   // The same for a caller that keeps both until it is done, and then has the device's memory free at once.
   void copy_held(const at::Tensor& to, const at::Tensor& from);
@@ -40,6 +44,10 @@ class CopyStream {
   const at::Device device_;
   const std::optional<c10::Stream> stream_;  // none: the CPU
 };
+
+// Of a move between places: done when it returns, and seen by all streams.
+void copy_now(const at::Tensor& to, const at::Tensor& from);
+void zero_now(const at::Tensor& tensor);
 
 // What the current stream of `device` is given from now on runs behind `mark`.
 void compute_after(const CopyStream::Mark& mark, at::Device device);

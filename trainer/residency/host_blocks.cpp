@@ -2,17 +2,25 @@
 
 #include <utility>
 
-#include "trainer/residency/host_tensor.h"
+#include "trainer/residency/homes/homes.h"
 
 namespace spillway::trainer {
 
-HostBlocks::Block HostBlocks::take(size_t bytes, at::Device device) {
+HostBlocks::~HostBlocks() {
+  try {
+    free_unused();
+  } catch (const std::exception&) {  // the device is lost, and its copies with it
+  }
+}
+
+HostBlocks::Block HostBlocks::take(size_t bytes, at::Device device, at::Device home) {
   {
     const Locked lock(mutex_);
-    const auto found = free_.lower_bound(bytes);
-    if (found != free_.end() && found->first <= 2 * bytes) return free_.extract(found).mapped();
+    const int index = home.is_cuda() ? home.index() : -1;
+    const auto found = free_.lower_bound({index, bytes});
+    if (found != free_.end() && found->first <= Key{index, 2 * bytes}) return free_.extract(found).mapped();
   }
-  Block block{host_tensor({static_cast<int64_t>(bytes)}, at::kByte, device)};
+  Block block{home_tensor({static_cast<int64_t>(bytes)}, at::kByte, device, home)};
   const Locked lock(mutex_);
   bytes_ += bytes;
   return block;
@@ -20,18 +28,18 @@ HostBlocks::Block HostBlocks::take(size_t bytes, at::Device device) {
 
 void HostBlocks::give_back(Block block) {
   const Locked lock(mutex_);
-  const size_t bytes = block.memory.nbytes();
-  free_.emplace(bytes, std::move(block));
+  const Key key = key_of(block.memory);
+  free_.emplace(key, std::move(block));
 }
 
 void HostBlocks::free_unused() {
-  std::multimap<size_t, Block> unused;
+  std::multimap<Key, Block> unused;
   {
     const Locked lock(mutex_);
     unused.swap(free_);
-    for (const auto& [size, block] : unused) bytes_ -= size;
+    for (const auto& [key, block] : unused) bytes_ -= key.second;
   }
-  for (const auto& [size, block] : unused) wait_on_host(block.used_until);
+  for (const auto& [key, block] : unused) wait_on_host(block.used_until);
 }
 
 uint64_t HostBlocks::bytes() const {

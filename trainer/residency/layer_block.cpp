@@ -20,13 +20,13 @@ at::Tensor without_memory(at::IntArrayRef sizes, at::ScalarType type, at::Device
   return tensor;
 }
 
-LayerBlock::LayerBlock(std::vector<Part> parts, at::Device device, const Homes& homes)
+LayerBlock::LayerBlock(std::vector<Part> parts, at::Device device, const MakeHome& make_home)
     : parts_(std::move(parts)) {
   for (const Part& part : parts_) {
     offsets_.push_back(bytes_);
     bytes_ += in_a_block(part.bytes());
   }
-  home_ = homes(int64_t(bytes_));
+  home_ = make_home(int64_t(bytes_));
   make_tensors(device);
 }
 

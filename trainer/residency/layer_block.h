@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include "trainer/residency/layer_home.h"
+#include "trainer/residency/homes/layer_home.h"
 
 namespace spillway::trainer {
 
@@ -23,10 +23,10 @@ class LayerBlock {
     size_t bytes() const { return size_t(c10::multiply_integers(sizes)) * c10::elementSize(type); }
   };
   // Makes a home for so many bytes.
-  using Homes = std::function<std::shared_ptr<LayerHome>(int64_t bytes)>;
+  using MakeHome = std::function<std::shared_ptr<LayerHome>(int64_t bytes)>;
 
   // Uninitialised.
-  LayerBlock(std::vector<Part> parts, at::Device device, const Homes& homes);
+  LayerBlock(std::vector<Part> parts, at::Device device, const MakeHome& make_home);
   // Of one tensor, which has all bytes of its home.
   static LayerBlock of(Part part, at::Device device, std::shared_ptr<LayerHome> home);
 

@@ -7,8 +7,8 @@ Place StreamedLayers::place_of(int64_t bytes, Place place) const {
 }
 
 std::shared_ptr<LayerHome> StreamedLayers::home(const std::string& of, at::Device device, int64_t bytes,
-                                                Place place) {
-  if (place_of(bytes, place) != Place::kNvme) return home_on_host(bytes, device);
+                                                Place place, const Homes& homes) {
+  if (place_of(bytes, place) != Place::kNvme) return home_in_memory(bytes, device, homes.of(place, device));
   auto& file = files_[device.index()];
   if (file == nullptr) file = std::make_shared<LayerFile>(device, folder_.path, kind_);
   std::shared_ptr<LayerHome> home = file->home("the " + kind_ + " of " + of, uint64_t(bytes));
@@ -32,12 +32,14 @@ void StreamedLayers::remove(uint32_t layer) {
   close_unused_files();
 }
 
-void StreamedLayers::move_to(uint32_t layer, Place place, const std::string& of) {
+void StreamedLayers::move_to(uint32_t layer, Place place, const Homes& homes, const std::string& of) {
   LayerCache& cache = cache_of(layer);
   const LayerBlock& block = cache.block(layer);
-  if (block.home().place() == place_of(int64_t(block.bytes()), place)) return;
+  const auto bytes = int64_t(block.bytes());
   const at::Device device = block.tensor(0).device();
-  cache.move_to(layer, home(of, device, int64_t(block.bytes()), place));
+  const LayerHome& now = block.home();
+  if (now.place() == place_of(bytes, place) && now.device() == homes.of(place, device)) return;
+  cache.move_to(layer, home(of, device, bytes, place, homes));
   close_unused_files();
 }
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 
+#include "trainer/residency/homes/homes.h"
 #include "trainer/residency/layer_cache.h"
 
 namespace spillway::trainer {
@@ -20,13 +21,15 @@ class StreamedLayers {
   bool has(uint32_t layer) const { return devices_.contains(layer); }
   bool empty() const { return devices_.empty(); }
   // A home for bytes that the device uses, `of`: for people, as in "layer 3". Few bytes are on the host where
-  // NVMe is asked for.
-  std::shared_ptr<LayerHome> home(const std::string& of, at::Device device, int64_t bytes, Place place);
+  // NVMe is asked for. REQUIRES: `homes` has another device than this one for `place`.
+  std::shared_ptr<LayerHome> home(const std::string& of, at::Device device, int64_t bytes, Place place,
+                                  const Homes& homes);
   Place place_of(int64_t bytes, Place place) const;
   void add(uint32_t layer, at::Device device, LayerBlock block, bool is_zero);
   void remove(uint32_t layer);
-  // To another home, if it is not where `place` has it. On an exception it is where it was.
-  void move_to(uint32_t layer, Place place, const std::string& of);
+  // To another home, if it is not where `place` has it. On an exception it is where it was. REQUIRES: as
+  // `home`.
+  void move_to(uint32_t layer, Place place, const Homes& homes, const std::string& of);
   // Of files in which nothing has its home any more.
   void close_unused_files();
   LayerCache& cache_of(uint32_t layer) const { return *caches_.at(devices_.at(layer)); }

@@ -12,4 +12,18 @@ CUresult have_context(const driver::Table& table, at::Device device) {
   return result == CUDA_SUCCESS ? table.cuCtxSetCurrent(context) : result;
 }
 
+bool have_peer_access(const std::vector<at::Device>& devices) {
+  driver::LoadError error;
+  const driver::Table* table = driver::process_table(&error);
+  if (table == nullptr) return false;
+  for (const at::Device one : devices)
+    for (const at::Device other : devices) {
+      int access = 0;
+      if (one == other) continue;
+      if (table->cuDeviceCanAccessPeer(&access, one.index(), other.index()) != CUDA_SUCCESS || access == 0)
+        return false;
+    }
+  return true;
+}
+
 }  // namespace spillway::trainer

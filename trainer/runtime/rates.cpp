@@ -69,6 +69,13 @@ bool on_simulated_card() {
   return found;
 }
 
+void measure_peer_rate(at::Device device, at::Device peer, Machine* machine) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor here = at::ones({kCopied}, at::device(device).dtype(at::kFloat));
+  at::Tensor there = at::empty({kCopied}, at::device(peer).dtype(at::kFloat));
+  machine->peer_bytes_per_second = double(here.nbytes()) / seconds_of([&] { there.copy_(here); });
+}
+
 RatesFrom measure_rates(at::Device device, at::ScalarType type, uint64_t bytes, Machine* machine) {
   if (!device.is_cuda()) return RatesFrom::kNoCard;
   if (on_simulated_card()) return RatesFrom::kSimulatedCard;

@@ -18,6 +18,9 @@ const char* name_of(RatesFrom from);
 // The driver is the simulator's, whose time means nothing.
 bool on_simulated_card();
 
+// Of a card that was measured and another one. Sets `peer_bytes_per_second`.
+void measure_peer_rate(at::Device device, at::Device peer, Machine* machine);
+
 // `type`: of the products' factors. Sets `flops`, `memory_bytes_per_second` and `host_bytes_per_second`.
 RatesFrom measure_rates(at::Device device, at::ScalarType type, uint64_t bytes, Machine* machine);
 

@@ -18,14 +18,13 @@ struct Moved {
   std::vector<at::Tensor> tensors;
 };
 
-// Every device reads the host's memory; each has a file of its own.
+// Every device reads the memory of the host and of the others; each has a file of its own.
 LayerBlock block_on(at::Device device, StreamedLayers* streamed, uint32_t unit, const std::string& name) {
   LayerCache& cache = streamed->cache_of(unit);
   cache.synchronise();
   const LayerBlock& block = cache.block(unit);
-  if (block.home().place() == Place::kHost) return block.on(device, block.shared_home());
-  LayerBlock there =
-      block.on(device, streamed->home(name, device, int64_t(block.bytes()), block.home().place()));
+  if (block.home().place() != Place::kNvme) return block.on(device, block.shared_home());
+  LayerBlock there = block.on(device, streamed->home(name, device, int64_t(block.bytes()), Place::kNvme, {}));
   if (!cache.is_zero(unit)) copy_home(block.home(), there.home());
   return there;
 }
@@ -76,10 +75,6 @@ std::string Parameters::unit_name(uint32_t unit) const {
   return "layer " + std::to_string(first.layer) + "'s " + part_name(first.part);
 }
 
-bool Parameters::can_stream(const Range& range) const {
-  return devices_[range.first].is_cuda();
-}
-
 Parameters::Tensors Parameters::tensors_of_values(const Range& range) {
   Tensors tensors;
   for (size_t i = range.first; i < range.first + range.count; ++i) {
@@ -109,14 +104,15 @@ void Parameters::renew_leaves(const Range& range) {
 
 // `are_zero`: whatever they hold.
 void Parameters::stream(StreamedLayers* streamed, uint32_t unit, const Tensors& tensors, Place place,
-                        bool are_zero) {
+                        const Homes& homes, bool are_zero) {
   const at::NoGradGuard no_grad;
   const at::Device device = devices_[ranges_.at(unit).first];
-  LayerBlock block(parts_of(tensors), device,
-                   [&](int64_t bytes) { return streamed->home(unit_name(unit), device, bytes, place); });
+  LayerBlock block(parts_of(tensors), device, [&](int64_t bytes) {
+    return streamed->home(unit_name(unit), device, bytes, place, homes);
+  });
   if (!are_zero) {
     const at::Tensor home = block.home().overwrite(nullptr);
-    for (size_t i = 0; i < tensors.size(); ++i) block.view(home, i).copy_(*tensors[i]);
+    for (size_t i = 0; i < tensors.size(); ++i) copy_now(block.view(home, i), *tensors[i]);
     block.home().written_by(nullptr);
     block.home().settle();
   }
@@ -141,37 +137,33 @@ void Parameters::settle_on_device(StreamedLayers* streamed, uint32_t unit, const
   streamed->remove(unit);
 }
 
-void Parameters::leave_devices(Place values, Place gradients) {
+void Parameters::leave_devices(Place values, Place gradients, const Homes& homes) {
   finish_update();
-  if (values != Place::kDevice) values_at_ = values;
-  if (gradients != Place::kDevice) gradients_at_ = gradients;
+  if (values >= Place::kHost) values_at_ = values;
+  if (gradients >= Place::kHost) gradients_at_ = gradients;
   for (const auto& matrix : tiled_)
     if (matrix) matrix->move_home(values_at_, gradients_at_);
   tile_caches_.close_unused_files();
+  // False where it was away already, or is to stay.
+  const auto leaves = [&](StreamedLayers* streamed, uint32_t unit, const Tensors& tensors, Place place) {
+    const at::Device device = devices_[ranges_.at(unit).first];
+    if (homes.of(place, device) == device) return false;
+    if (streamed->has(unit)) return streamed->move_to(unit, place, homes, unit_name(unit)), false;
+    return stream(streamed, unit, tensors, place, homes, false), true;
+  };
   for (const auto& [unit, range] : ranges_) {
-    if (!can_stream(range)) continue;
-    if (gradients != Place::kDevice) {
-      if (streamed_gradients_.has(unit))
-        streamed_gradients_.move_to(unit, gradients, unit_name(unit));
-      else
-        stream(&streamed_gradients_, unit, tensors_of_gradients(range), gradients, false);
-    }
-    if (values == Place::kDevice) continue;
-    if (streamed_values_.has(unit)) {
-      streamed_values_.move_to(unit, values, unit_name(unit));
-      continue;
-    }
-    stream(&streamed_values_, unit, tensors_of_values(range), values, false);
-    renew_leaves(range);
+    leaves(&streamed_gradients_, unit, tensors_of_gradients(range), gradients);
+    if (leaves(&streamed_values_, unit, tensors_of_values(range), values)) renew_leaves(range);
   }
 }
 
-void Parameters::come_to_devices(Place values, Place gradients) {
+void Parameters::come_to_devices(Place values, Place gradients, const Homes& homes) {
   finish_update();
   for (const auto& [unit, range] : ranges_) {
-    if (gradients == Place::kDevice && streamed_gradients_.has(unit))
+    const at::Device device = devices_[range.first];
+    if (homes.of(gradients, device) == device && streamed_gradients_.has(unit))
       settle_on_device(&streamed_gradients_, unit, tensors_of_gradients(range));
-    if (values != Place::kDevice || !streamed_values_.has(unit)) continue;
+    if (homes.of(values, device) != device || !streamed_values_.has(unit)) continue;
     settle_on_device(&streamed_values_, unit, tensors_of_values(range));
     renew_leaves(range);
   }
@@ -294,6 +286,23 @@ void Parameters::walk(Walk kind, const std::function<void(size_t)>& visit) {
     close_run();
     leave(kind, i);
   }
+  tile_caches_.turn();
+}
+
+void Parameters::walk_back(Walk kind, const std::function<void(int)>& visit) {
+  std::vector<uint32_t> units;
+  for (const auto& [unit, range] : ranges_) units.insert(units.begin(), unit);
+  streamed_gradients_.follow(units);
+  if (needs_values(kind)) streamed_values_.follow(units);
+  walk_tiles(kind);
+  for (const uint32_t unit : units) {
+    const Range& range = ranges_.at(unit);
+    enter(kind, range.first);
+    visit(int(unit));
+    close_run();
+    leave(kind, range.first + range.count - 1);
+  }
+  visit(-1);
   tile_caches_.turn();
 }
 

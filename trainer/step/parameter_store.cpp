@@ -3,6 +3,13 @@
 
 namespace spillway::trainer {
 
+std::vector<at::Tensor> Parameters::rows_of(size_t index, const Span& span) const {
+  const Int8Weight* weight = int8(index);
+  if (weight == nullptr) return {values_[index].detach().view({-1}).narrow(0, span.begin, span.length)};
+  const int64_t columns = weight->codes.size(1), first = span.begin / columns, rows = span.length / columns;
+  return {weight->codes.narrow(0, first, rows), weight->scales.narrow(0, first, rows)};
+}
+
 std::vector<const at::Tensor*> Parameters::tensors_of(size_t index) const {
   const Int8Weight* weight = int8(index);
   if (weight != nullptr) return {&weight->codes, &weight->scales};
@@ -53,7 +60,7 @@ at::Tensor Parameters::read_stored(size_t index, size_t which) {
 
 void Parameters::write_stored(size_t index, size_t which, const at::Tensor& values) {
   finish_update();
-  visit_stored(index, which, true, [&](const at::Tensor& tensor) { tensor.copy_(values); });
+  visit_stored(index, which, true, [&](const at::Tensor& tensor) { copy_now(tensor, values); });
 }
 
 uint64_t Parameters::hash() {

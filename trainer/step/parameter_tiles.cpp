@@ -40,7 +40,7 @@ TiledMatrix::Bytes Parameters::matrix_bytes(Role role, size_t index, const Matri
   auto bytes = std::make_shared<MatrixBytes>(
       names_[index], cut, type,
       tiles.home(names_[index], devices_[index], MatrixBytes::bytes_of(cut, type),
-                 is_value ? values_at_ : gradients_at_));
+                 is_value ? values_at_ : gradients_at_, {}));
   if (const at::Tensor numbers = at_home(role, index); numbers.defined()) bytes->write(numbers);
   return bytes;
 }
@@ -55,7 +55,7 @@ LayerBlock Parameters::block_of(Role role, const std::vector<size_t>& parameters
   const auto unit = static_cast<uint32_t>(unit_of(parameters.front()));
   const at::Device device = devices_[parameters.front()];
   LayerBlock block(std::move(parts), device, [&](int64_t bytes) {
-    return streamed(role).home(unit_name(unit), device, bytes, is_value ? values_at_ : gradients_at_);
+    return streamed(role).home(unit_name(unit), device, bytes, is_value ? values_at_ : gradients_at_, {});
   });
   *are_zero = std::ranges::none_of(parameters, [&](size_t i) { return at_home(role, i).defined(); });
   if (*are_zero) return block;

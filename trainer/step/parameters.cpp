@@ -55,8 +55,8 @@ Parameters::Parameters(std::vector<std::string> names, const InitialValues& init
   for (StreamedLayers* streamed :
        {&streamed_values_, &streamed_gradients_, &tile_caches_.values, &tile_caches_.gradients})
     streamed->set_folder(residence.nvme);
-  if (residence.values != Place::kDevice) values_at_ = residence.values;
-  if (residence.gradients != Place::kDevice) gradients_at_ = residence.gradients;
+  if (residence.values >= Place::kHost) values_at_ = residence.values;
+  if (residence.gradients >= Place::kHost) gradients_at_ = residence.gradients;
   for (size_t i = 0; i < initial.size(); ++i)
     if (unit_of(i) >= 0) {
       Range& range = ranges_[uint32_t(unit_of(i))];
@@ -67,16 +67,18 @@ Parameters::Parameters(std::vector<std::string> names, const InitialValues& init
     const int unit = unit_of(i);
     if (unit < 0 || (i + 1 < initial.size() && unit_of(i + 1) == unit)) continue;
     Range& range = ranges_.at(uint32_t(unit));
-    if (!can_stream(range)) continue;
-    if (residence.tiles > 1) {
+    const auto streams = [&](Place place) { return residence.homes.of(place, devices_[i]) != devices_[i]; };
+    if (residence.tiles > 1 && streams(residence.values) && streams(residence.gradients)) {
       cut(uint32_t(unit), &range, residence.tiles);
       continue;
     }
-    if (residence.values != Place::kDevice)
-      stream(&streamed_values_, uint32_t(unit), tensors_of_values(range), residence.values, false);
-    if (residence.gradients != Place::kDevice)
-      stream(&streamed_gradients_, uint32_t(unit), tensors_of_gradients(range), residence.gradients, true);
-    renew_leaves(range);
+    if (streams(residence.values))
+      stream(&streamed_values_, uint32_t(unit), tensors_of_values(range), residence.values, residence.homes,
+             false);
+    if (streams(residence.gradients))
+      stream(&streamed_gradients_, uint32_t(unit), tensors_of_gradients(range), residence.gradients,
+             residence.homes, true);
+    if (streams(residence.values)) renew_leaves(range);
   }
   reserve();
 }
@@ -86,8 +88,10 @@ void Parameters::add(const at::Tensor& initial, const Numerics& numerics, bool i
                      const Residence& residence) {
   const size_t index = values_.size();
   const at::Device device = devices_[index];
-  const bool streams = device.is_cuda() && unit_of(index) >= 0;
-  const at::Device home = streams && residence.values != Place::kDevice ? at::kCPU : device;
+  const auto streams = [&](Place place) {
+    return unit_of(index) >= 0 && residence.homes.of(place, device) != device;
+  };
+  const at::Device home = streams(residence.values) ? at::kCPU : device;
   const at::ScalarType type = weight_type(numerics.precision);
   Int8Weight int8;
   if (in_8_bits) {
@@ -97,7 +101,7 @@ void Parameters::add(const at::Tensor& initial, const Numerics& numerics, bool i
   values_.push_back(in_8_bits ? stand_in(initial.sizes(), device)
                               : initial.to(home, type, false, true).requires_grad_(true));
   int8_.push_back(std::move(int8));
-  const at::Device sums = streams && residence.gradients != Place::kDevice ? at::kMeta : device;
+  const at::Device sums = streams(residence.gradients) ? at::kMeta : device;
   gradients_.push_back(
       at::zeros(initial.sizes(), at::device(sums).dtype(numerics.gradient_bytes() == 4 ? at::kFloat : type)));
   attach_hook(index);
@@ -113,6 +117,7 @@ void Parameters::accumulate(size_t index) {
     const at::NoGradGuard no_grad;
     gradients_[index].add_(fresh);
     ++accumulated_[index];
+    if (accumulated_call_) accumulated_call_(index, micro_batch_);
   }
   fresh.reset();
 }

@@ -5,11 +5,11 @@
 // was cut off half-way can be run again and reaches only those parameters that have not had it. Nothing of
 // the gradients is copied for undo.
 //
-// The weights of layers, their accumulators, or both may live elsewhere, on the host or on a disk. Then
-// `value` and `gradient` are tensors of the device whose memory comes for a layer's use and goes behind it:
-// in a pass, which `follow` announces, and in a `walk`. An accumulator that was added to and is not at home
-// yet stays in its slot when a pass is cut off, so that the ledger holds. What comes and goes as one is a
-// unit, a layer's part (trainer/plan/schedule.h). A unit's matrices may come in tiles instead
+// The weights of layers, their accumulators, or both may live elsewhere, on the host, on a peer or on a disk.
+// Then `value` and `gradient` are tensors of the device whose memory comes for a layer's use and goes behind
+// it: in a pass, which `follow` announces, and in a `walk`. An accumulator that was added to and is not at
+// home yet stays in its slot when a pass is cut off, so that the ledger holds. What comes and goes as one is
+// a unit, a layer's part (trainer/plan/schedule.h). A unit's matrices may come in tiles instead
 // (trainer/residency/tiles/tiled_matrix.h): `value` and `gradient` are then tensors without memory, and the
 // numbers are there in `run` alone.
 //
@@ -31,6 +31,8 @@
 #include "trainer/model/initial_values.h"
 #include "trainer/model/weights.h"
 #include "trainer/plan/numerics.h"
+#include "trainer/plan/parameters/optimizer_state.h"
+#include "trainer/residency/homes/homes.h"
 #include "trainer/residency/streamed_layers.h"
 #include "trainer/residency/tiles/tiled_matrix.h"
 
@@ -40,6 +42,7 @@ namespace spillway::trainer {
 struct Residence {
   std::vector<int> units{};  // of each parameter its unit, or -1, which stays on its device; empty: all -1
   Place values = Place::kDevice, gradients = Place::kDevice;  // of the layers
+  Homes homes{};                                              // for those on a peer
   NvmeFolder nvme{};                                          // for those on NVMe
   uint32_t tiles = 1;              // that matrices are cut into; one if either is on the device
   std::vector<Parameter> table{};  // of what is cut
@@ -68,6 +71,10 @@ class Parameters {
   void clear_gradients();
   // From now on, backward passes are micro-batch `number`.
   void begin_micro_batch(uint32_t number) { micro_batch_ = tile_caches_.micro_batch = number; }
+  // Called by autograd's threads when an accumulator has a parameter's gradient of a micro-batch.
+  void on_accumulated(std::function<void(size_t index, uint32_t micro_batch)> call) {
+    accumulated_call_ = std::move(call);
+  }
   // Waits until no thread of autograd's runs a hook of a pass that failed, and drops fresh gradients that it
   // left.
   void settle();
@@ -83,8 +90,8 @@ class Parameters {
 
   // The layers' weights and accumulators go where these places are away from the devices, and then to the
   // devices where they are there. That needs room for them beside the slots.
-  void leave_devices(Place values, Place gradients);
-  void come_to_devices(Place values, Place gradients);
+  void leave_devices(Place values, Place gradients, const Homes& homes);
+  void come_to_devices(Place values, Place gradients, const Homes& homes);
   // Of units whose weights and accumulators are elsewhere: matrices in so many tiles; with 1 whole again.
   // What is accumulated stays. On an exception each unit is cut in the one way or the other.
   void set_tiles(uint32_t tiles);
@@ -107,6 +114,11 @@ class Parameters {
   void for_each_run(size_t index, int64_t begin, int64_t length,
                     const std::function<void(const TiledMatrix::Run& run, int64_t at)>& visit);
   bool is_tiled(size_t index) const { return tiled_[index] != nullptr; }
+  // The same from the last unit to the first, a unit at a time, and at last -1: what belongs to none.
+  void walk_back(Walk kind, const std::function<void(int unit)>& visit);
+  // Where a run of a parameter's elements lies, in contiguous rows: its numbers, or codes and scales of whole
+  // rows. REQUIRES: its unit is on the device, and it is not in tiles.
+  std::vector<at::Tensor> rows_of(size_t index, const Span& span) const;
 
   // A walk that updates parameters of no layer now, and each unit's before its next forward.
   struct LaterUpdate {
@@ -159,12 +171,12 @@ class Parameters {
   void add(const at::Tensor& initial, const Numerics& numerics, bool in_8_bits, const Residence& residence);
   void attach_hook(size_t index);
   void accumulate(size_t index);
-  bool can_stream(const Range& range) const;
   int unit_of(size_t index) const { return units_.empty() ? -1 : units_[index]; }
   std::string unit_name(uint32_t unit) const;  // for people
   Tensors tensors_of_values(const Range& range);
   Tensors tensors_of_gradients(const Range& range);
-  void stream(StreamedLayers* streamed, uint32_t unit, const Tensors& tensors, Place place, bool are_zero);
+  void stream(StreamedLayers* streamed, uint32_t unit, const Tensors& tensors, Place place,
+              const Homes& homes, bool are_zero);
   void settle_on_device(StreamedLayers* streamed, uint32_t unit, const Tensors& tensors);
   void renew_leaves(const Range& range);
   StreamedLayers& streamed(Role role) {
@@ -209,6 +221,7 @@ class Parameters {
   LaterUpdate later_;
   std::deque<uint32_t> waiting_;  // units that it has not come to, in their order
   std::vector<uint32_t> accumulated_;
+  std::function<void(size_t, uint32_t)> accumulated_call_;
   uint32_t micro_batch_ = 0;
 };
 

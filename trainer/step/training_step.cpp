@@ -13,6 +13,7 @@
 #include "trainer/plan/schedule.h"
 #include "trainer/pretrained/parameters.h"
 #include "trainer/residency/host_tensor.h"
+#include "trainer/step/staged_pieces.h"
 
 namespace spillway::trainer {
 namespace {
@@ -54,10 +55,11 @@ NvmeFolder nvme_of(const Config& config) {
   return {config.nvme_folder(), config.run.nvme_least_bytes};
 }
 
-Residence residence_of(const Model& model, const Plan& plan, const Config& config) {
+Residence residence_of(const Model& model, const Plan& plan, const Homes& homes, const Config& config) {
   return {.units = units_of(model.table()),
           .values = plan.parameters,
           .gradients = plan.gradients,
+          .homes = homes,
           .nvme = nvme_of(config),
           .tiles = tiles_of(plan, config.train.numerics),
           .table = model.table(),
@@ -106,26 +108,56 @@ TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vect
       moves_(moves),
       ranks_(std::move(ranks)),
       share_(ranks_->share_of(config.train.batch)),
+      partition_(config.train.numerics, model_.table(), ranks_->size()),
+      is_sharded_(config.run.zero > 0 && !ranks_->is_alone()),
       parameters_(names_of(model_), initial, devices_of(model_, devices_, plan), config.train.numerics,
-                  in_8_bits(model_, config.train.numerics), residence_of(model_, plan, config)),
-      gradient_sums_(parameters_, *ranks_, units_of(model_.table())),
-      optimizer_(parameters_, config.train, plan.optimizer, initial, nvme_of(config)),
+                  in_8_bits(model_, config.train.numerics),
+                  residence_of(model_, plan, Homes(plan, devices_), config)),
+      exchange_(*ranks_, partition_, devices_[0], parameters_.gradient(0).scalar_type()),
+      gradient_sums_(parameters_, *ranks_, partition_, exchange_, !is_sharded_),
+      optimizer_(parameters_, config.train, plan.optimizer, initial, nvme_of(config), Homes(plan, devices_),
+                 update_share()),
+      whole_states_(*ranks_, partition_, exchange_, optimizer_, is_sharded_),
       loss_scale_(config.train.numerics.precision == Precision::kFp16Mixed, config.train.loss_scale,
                   config.train.loss_scale_interval),
       activations_(std::make_shared<ActivationHost>(config.train.offload_least_bytes)),
       evaluation_rows_(size_t{config.evaluation.windows} * examples_.row_tokens()),
       queued_batch_(host_tensor({config.train.batch, examples_.row_tokens()}, at::kLong, devices_[0])),
       pipeline_(devices_, config.model.dropout > 0) {
+  if (!ranks_->is_alone())
+    parameters_.on_accumulated([this](size_t index, uint32_t micro) { gradient_sums_.added(index, micro); });
   RandomState::seed(devices_, config.train.seed);
   const size_t row = examples_.row_tokens();
   for (uint32_t i = 0; i < config.evaluation.windows; ++i)
     examples_.validation_row(i, config.evaluation.windows, std::span(evaluation_rows_).subspan(i * row, row));
+  activations_->move_to(plan.offload_to, Homes(plan, devices_));
   moves_.update(plan);
+}
+
+// What a rank updates comes to all others a layer at a time, while it is on the device.
+UpdateShare TrainingStep::update_share() {
+  if (ranks_->is_alone()) return {};
+  UpdateShare share{.updated = partition_.updated(ranks_->rank(), is_sharded_ ? 1 : 0),
+                    .measured = partition_.own(ranks_->rank()),
+                    .over_ranks = [this](double mine) { return gradient_sums_.squares_over_ranks(mine); },
+                    .after_update = nullptr};
+  if (!is_sharded_) return share;
+  share.after_update = [this](size_t index) {
+    if (!partition_.ends_group(index)) return;
+    StagedPieces staged(parameters_, &TiledMatrix::Run::value);
+    const auto rows = [&](const Partition::Piece& of) {
+      if (parameters_.is_tiled(of.parameter)) return std::vector<at::Tensor>{staged.of(of)};
+      return parameters_.rows_of(of.parameter, of.span);
+    };
+    exchange_.gather(partition_.group_of(index), rows, [&] { staged.take_apart(); });
+  };
+  return share;
 }
 
 void TrainingStep::enter(const char* phase) {
   phase_ = phase;
   core_.phase(*phase ? phase : nullptr);
+  if (*phase) ranks_->works(phase, step_);
 }
 
 // Also in the middle of another phase, where a layer's update is due.
@@ -154,6 +186,7 @@ std::optional<Failure> TrainingStep::guarded(const char* phase, const std::funct
   enter("");
   if (!failure) return std::nullopt;
   parameters_.settle();
+  gradient_sums_.join();
   failure->device = device_in(failure->text);
   failure->chosen = moves_.kind_of(core_.chosen_move(&failure->incident));
   return failure;
@@ -182,6 +215,7 @@ void TrainingStep::restore_step() {
   pipeline_.clear();
   sums_.clear();
   loss_.reset();
+  gradient_sums_.begin();
   step_random_.restore();
   parameters_.clear_gradients();
 }
@@ -224,7 +258,10 @@ std::unique_ptr<MicroBatch> TrainingStep::begin_micro_batch(uint32_t number, con
 
 std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const Plan& plan) {
   micro_batch_count_ = micro_batches(plan);
-  just_in_time_ = plan.just_in_time;
+  // Ranks update sharded states together, and their plans may differ.
+  just_in_time_ = plan.just_in_time && !is_sharded_;
+  gradient_sums_.beside(sums_beside(plan));
+  running_ = plan;
   sums_.resize(micro_batch_count_);
   const Pipeline::Run run{.count = micro_batch_count_,
                           .most = in_flight(plan, share_.count),
@@ -239,8 +276,19 @@ std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const
                                 parameters_.begin_micro_batch(one.number());
                               }};
   auto failure = guarded("forward", [&] { sums_[micro_batch] = pipeline_.run(micro_batch, run); });
-  if (failure) pipeline_.drop();
+  if (failure) {
+    pipeline_.drop();
+    failure->step_can_restart = !gradient_sums_.has_begun();
+  }
   return failure;
+}
+
+// Beside the last backward of a plan that has gone through a step: memory is unlikely to run out then, and
+// from the first sum on the step can not begin anew. Gradients that live elsewhere are on the device for too
+// short a time.
+std::optional<uint32_t> TrainingStep::sums_beside(const Plan& plan) const {
+  if (ranks_->is_alone() || plan.gradients != Place::kDevice || proven_ != plan) return std::nullopt;
+  return micro_batch_count_ - 1;
 }
 
 // Not before the end of a step: it waits for the devices.
@@ -252,8 +300,8 @@ void TrainingStep::collect_losses() {
 
 // Each once, whatever fails in between: the other ranks do not do it again.
 void TrainingStep::add_up_over_ranks() {
-  if (!loss_) collect_losses();
   gradient_sums_.add_up();
+  if (!loss_) collect_losses();
 }
 
 std::optional<Failure> TrainingStep::prepare_commit() {
@@ -262,7 +310,7 @@ std::optional<Failure> TrainingStep::prepare_commit() {
     optimizer_.prepare(step_, loss_scale_.value());
   });
   if (failure)
-    failure->step_can_restart = ranks_->is_alone() || !loss_;
+    failure->step_can_restart = !gradient_sums_.has_begun();
   else
     sums_.clear();
   return failure;
@@ -272,6 +320,7 @@ void TrainingStep::commit() {
   parameters_.check_complete(micro_batch_count_);
   const auto later = [this](const std::function<void()>& layer) { in_commit(layer); };
   in_commit([&] { loss_scale_.after_step(just_in_time_ ? optimizer_.commit(later) : optimizer_.commit()); });
+  proven_ = running_;
   core_.step_end(step_, targets_);
   ++step_;
   cursor_ += config_.train.batch;
@@ -279,19 +328,27 @@ void TrainingStep::commit() {
 
 std::optional<Failure> TrainingStep::adopt(const Plan& from, const Plan& to) {
   return guarded("plan", [&] {
-    parameters_.leave_devices(to.parameters, to.gradients);
-    parameters_.set_tiles(tiles_of(to, config_.train.numerics));
-    activations_->blocks.free_unused();  // of other sizes from now on, or of none
+    const Homes homes(to, devices_);
+    // Matrices are whole before they go where they cannot be in tiles, and are cut where they can be.
+    const uint32_t tiles = tiles_of(to, config_.train.numerics);
+    if (tiles == 1) parameters_.set_tiles(1);
+    parameters_.leave_devices(to.parameters, to.gradients, homes);
+    parameters_.set_tiles(tiles);
+    activations_->move_to(to.offload_to, homes);
     // Away from the devices first, and onto them last.
-    if (from.optimizer != to.optimizer && to.optimizer != Place::kDevice) optimizer_.move_to(to.optimizer);
+    const bool moves = from.optimizer != to.optimizer || from.peers != to.peers;
+    if (moves && to.optimizer != Place::kDevice) optimizer_.move_to(to.optimizer, homes);
     for (uint32_t layer = 0; layer < config_.model.all_layers(); ++layer) {
       const at::Device device = devices_.at(to.device_of(layer));
       parameters_.relocate(model_.first_of(layer), model_.count_of(layer), device);
       optimizer_.relocate(model_.first_of(layer), model_.count_of(layer), device);
     }
-    parameters_.come_to_devices(to.parameters, to.gradients);
+    parameters_.leave_devices(to.parameters, to.gradients, homes);  // the peer of a layer's new device
+    parameters_.come_to_devices(to.parameters, to.gradients, homes);
     parameters_.reserve();
-    if (from.optimizer != to.optimizer && to.optimizer == Place::kDevice) optimizer_.move_to(Place::kDevice);
+    // On a peer, those of layers that have another device now.
+    const bool follows = to.optimizer == Place::kPeer && (moves || from.placement != to.placement);
+    if (follows || (moves && to.optimizer == Place::kDevice)) optimizer_.move_to(to.optimizer, homes);
   });
 }
 
@@ -338,6 +395,10 @@ std::optional<Failure> TrainingStep::evaluate(const Plan& plan) {
   const double mine = std::accumulate(evaluation_losses_.begin(), evaluation_losses_.end(), 0.0);
   evaluation_loss_ = ranks_->sum(mine) / double(targets_in(evaluation_rows_));
   return std::nullopt;
+}
+
+at::Tensor TrainingStep::trained_weight(size_t index) {
+  return optimizer_.has_masters() ? whole_states_.of(index, 0) : optimizer_.weights(index);
 }
 
 std::vector<std::string> TrainingStep::remarks() const {

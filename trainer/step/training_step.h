@@ -12,6 +12,7 @@
 #include "trainer/model/model.h"
 #include "trainer/optimizer/optimizer.h"
 #include "trainer/ranks/gradient_sums.h"
+#include "trainer/ranks/whole_states.h"
 #include "trainer/recovery/plan_moves.h"
 #include "trainer/runtime/core.h"
 #include "trainer/step/loss_scale.h"
@@ -62,8 +63,10 @@ class TrainingStep : public StepProgram {
   uint64_t targets() const { return targets_; }  // tokens that the last step's loss is of
   void set_progress(uint64_t step, uint64_t cursor) { step_ = step, cursor_ = cursor; }
   const Model& model() const { return model_; }
-  // In the most digits that there are, by the order of the model's table.
-  at::Tensor trained_weight(size_t index) { return optimizer_.weights(index); }
+  // In the most digits that there are, by the order of the model's table; where states are exchanged, on the
+  // terms of `whole_states`.
+  at::Tensor trained_weight(size_t index);
+  WholeStates& whole_states() { return whole_states_; }
   // What a person should know of how it computes, and of the disk that has some of it.
   std::vector<std::string> remarks() const;
   Parameters& parameters() { return parameters_; }
@@ -82,6 +85,8 @@ class TrainingStep : public StepProgram {
   void enter(const char* phase);
   void in_commit(const std::function<void()>& work);
   std::unique_ptr<MicroBatch> begin_micro_batch(uint32_t number, const Plan& plan);
+  UpdateShare update_share();
+  std::optional<uint32_t> sums_beside(const Plan& plan) const;
   void collect_losses();
   void add_up_over_ranks();
   at::Tensor rows(const std::vector<int64_t>& tokens, uint32_t first, uint32_t count) const;
@@ -96,9 +101,13 @@ class TrainingStep : public StepProgram {
   PlanMoves& moves_;
   const std::shared_ptr<Ranks> ranks_;
   const Ranks::Share share_;  // of a batch's rows
+  const Partition partition_;
+  const bool is_sharded_;  // over several ranks, by a stage of ZeRO
   Parameters parameters_;
+  Exchange exchange_;
   GradientSums gradient_sums_;
   Optimizer optimizer_;
+  WholeStates whole_states_;
   LossScale loss_scale_;
   const std::shared_ptr<ActivationHost> activations_;
 
@@ -114,7 +123,9 @@ class TrainingStep : public StepProgram {
   std::vector<double> evaluation_losses_;  // sums, by row of this rank
   double evaluation_loss_ = 0;
   uint32_t micro_batch_count_ = 0;
-  bool just_in_time_ = false;  // as the step's plan has it
+  bool just_in_time_ = false;   // as the step's plan has it
+  std::optional<Plan> proven_;  // the plan that the last committed step ended with
+  Plan running_;
 };
 
 }  // namespace spillway::trainer

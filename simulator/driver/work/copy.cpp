@@ -15,19 +15,20 @@ namespace {
 
 enum class Order { kAsync, kSync };
 
-const Device* owner_of(CUdeviceptr address) {
+Device* owner_of(CUdeviceptr address) {
   if (!is_device_address(address)) return nullptr;
   const auto mapping = machine().space.mapping_of(address);
   return mapping == machine().space.mappings().end() ? nullptr : mapping->second.page->device;
 }
 
-// The copy engine and its bytes per ns. Host memory has no owner.
-std::pair<Lane*, double> engine_of(Device& device, const Device* target, const Device* source) {
+// The copy engine and its bytes per ns. Host memory has no owner. A link between devices has both directions:
+// a copy takes that of the device which it comes from, whichever device's stream it is on.
+std::pair<Lane*, double> engine_of(Device& device, const Device* target, Device* source) {
   const Bandwidth& speed = machine().config.bandwidth;
   if (!target) return {&device.d2h, speed.d2h};
   if (!source) return {&device.h2d, speed.h2d};
   if (target == source) return {&device.d2d, speed.d2d};
-  return {&device.peer, speed.peer};
+  return {&source->peer, speed.peer};
 }
 
 bool pinned(CUdeviceptr host) {
@@ -137,7 +138,7 @@ CUresult run(const CopyWork& work, Stream& stream, Site site) {
     result = check_side(device, work.source, shape, shape.source_pitch, false, work.name, site);
   if (result != CUDA_SUCCESS) return result;
 
-  const Device *target = owner_of(work.target), *source = owner_of(work.source);
+  Device *const target = owner_of(work.target), *const source = owner_of(work.source);
   const auto [engine, bytes_per_ns] = engine_of(device, target, source);
   const double ns = std::ceil(static_cast<double>(shape.bytes()) / bytes_per_ns);
   const Use use{place(stream, engine, static_cast<uint64_t>(ns)).end, stream.id, work.name, site};

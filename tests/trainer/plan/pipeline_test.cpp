@@ -7,6 +7,7 @@
 #include "tests/trainer/small_models.h"
 #include "trainer/plan/device_map.h"
 #include "trainer/plan/planner.h"
+#include "trainer/plan/tapes/pipeline.h"
 
 namespace spillway::trainer {
 namespace {
@@ -71,7 +72,25 @@ TEST(Pipeline, HoldsTheActivationsOfWhatIsUnderWay) {
     EXPECT_GT(peaks(pipeline)[0], before);
     before = peaks(pipeline)[0];
   }
-  EXPECT_EQ(peaks(2)[1], peaks(8)[1]) << "on the last device no more than two are kept";
+  EXPECT_EQ(peaks(3)[1], peaks(8)[1]) << "on the last device no more than two are kept, and an input";
+  EXPECT_LT(10 * (peaks(3)[1] - peaks(2)[1]), peaks(2)[1] - peaks(1)[1]);
+}
+
+// A forward on two devices, and its backward: what each piece has at most of each, and leaves there.
+TEST(Pipeline, PeaksAreThoseOfItsSchedule) {
+  const std::vector<Memory::Piece> pieces{{.peak = {6, 0}, .after = {4, 0}},
+                                          {.peak = {4, 1}, .after = {4, 1}},
+                                          {.peak = {4, 10}, .after = {4, 2}},
+                                          {.peak = {5, 2}, .after = {5, 0}},
+                                          {.peak = {7, 0}, .after = {1, 1}}};
+  using Peaks = std::vector<uint64_t>;
+  EXPECT_EQ(peaks_under_way(pieces, 1, 1), (Peaks{7, 10}));
+  EXPECT_EQ(peaks_under_way(pieces, 5, 1), (Peaks{7, 10}));
+  // In the third slot, with 4 of the second one, which is at the turn next.
+  EXPECT_EQ(peaks_under_way(pieces, 2, 2), (Peaks{11, 10}));
+  EXPECT_EQ(peaks_under_way(pieces, 9, 2), (Peaks{11, 10}));
+  EXPECT_EQ(peaks_under_way(pieces, 9, 3), (Peaks{11, 10}));
+  EXPECT_EQ(peaks_under_way(pieces, 100, 9), peaks_under_way(pieces, 9, 3)) << "it has three slots";
 }
 
 TEST(Pipeline, IsShortenedUntilOneIsLeft) {

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "tests/sanitized.h"
 #include "tests/trainer/small_models.h"
 #include "trainer/plan/estimate.h"
 #include "trainer/plan/parameters/optimizer_state.h"
@@ -31,11 +32,14 @@ Plan random_plan(std::mt19937_64& random) {
     if (random() % 3 == 0) plan.offload.insert(layer);
     if (random() % 3 == 0) plan.placement[layer] = random() % 3;
   }
-  plan.optimizer = static_cast<Place>(random() % 3);
+  plan.optimizer = static_cast<Place>(random() % 4);
   plan.recompute_segment = 1 + random() % 4;
   plan.head_chunks = 1 + random() % 4;
-  plan.parameters = static_cast<Place>(random() % 3);
-  plan.gradients = static_cast<Place>(random() % 3);
+  plan.parameters = static_cast<Place>(random() % 4);
+  plan.gradients = static_cast<Place>(random() % 4);
+  plan.offload_to = random() % 2 ? Place::kHost : Place::kPeer;
+  for (uint32_t device = 0; device < 2; ++device)
+    if (random() % 2) plan.peers[device] = random() % 3;
   plan.pipeline = 1 + random() % 4;
   plan.tiles = 1 + random() % 4;
   plan.just_in_time = random() % 2;
@@ -61,6 +65,8 @@ TEST(Plan, JoinNeedsNoMoreActivationsThanEitherSide) {
     a.recompute = b.recompute, a.recompute_segment = b.recompute_segment;
     a.recompute_attention = b.recompute_attention, a.recompute_mlp = b.recompute_mlp;
     a.offload = b.offload;  // a layer alone leaves its device sooner than one that another follows
+    // What is on a peer is no less there.
+    a.peers.clear(), b.peers.clear(), a.offload_to = b.offload_to = Place::kHost;
     ASSERT_LE(peak(join(a, b)), std::min(peak(a), peak(b)));
   }
 }
@@ -212,9 +218,15 @@ TEST(Plan, ErrorsNameTheLineAndTheNearestKey) {
       {"offload = [6]", "'offload' must list layers from 0 to 5"},
       {"offload = \"some\"", "'offload' must be \"none\", \"all\""},
       {"recompute_segment = 0", "'recompute_segment' must be between 1 and"},
-      {"optimizer = \"disk\"", "\"device\", \"host\" or \"nvme\", not \"disk\""},
+      {"optimizer = \"disk\"", "\"device\", \"peer\", \"host\" or \"nvme\", not \"disk\""},
       {"optimizer = \"\"", "\"host\" or \"nvme\""},
-      {"parameters = \"hots\"", "'parameters' must be \"device\", \"host\" or \"nvme\", not \"hots\""},
+      {"parameters = \"hots\"",
+       "'parameters' must be \"device\", \"peer\", \"host\" or \"nvme\", not \"hots\""},
+      {"offload_to = \"device\"", "'offload_to' must be \"peer\" or \"host\", not \"device\""},
+      {"peers = [1]", "'peers' must be a table of devices and the peer of each"},
+      {"peers = {0 = 0}",
+       "'peers' must give device 0 another device: device indices are numbers from 0 to 63"},
+      {"peers = {gpu = 1}", "'peers' has a device \"gpu\": device indices are numbers from 0 to 63"},
       {"gradients = 1", "'gradients' must be"},
       {"devices = [0, -1]", "has none for layer 1: device indices are numbers from 0 to 63"},
       {"devices = \"evenly\"", "'devices' must be \"first\", a list"},
@@ -244,7 +256,7 @@ TEST(Neighbours, RespectTheFloorAndEndAfterABoundedNumberOfMoves) {
     EXPECT_EQ(move.guarantee, Guarantee::kBitExact) << move.name;
 
   std::mt19937_64 random(11);
-  for (int walk = 0; walk < 50; ++walk) {
+  for (int walk = 0; walk < (kSanitized ? 6 : 50); ++walk) {
     Plan plan{.micro_batch = walk % 2 ? 12u : 3u, .evaluation_batch = 12, .pipeline = 4};
     int moves = 0;
     for (; moves < 40; ++moves) {
@@ -254,6 +266,7 @@ TEST(Neighbours, RespectTheFloorAndEndAfterABoundedNumberOfMoves) {
       ASSERT_NE(move.to, plan) << move.name;
       Plan before = plan, after = move.to;  // where layers lie may change back: another device runs out
       before.placement.clear(), after.placement.clear();
+      before.peers.clear(), after.peers.clear();
       ASSERT_EQ(join(before, after), after) << "a move never gives back what another move gained";
       plan = move.to;
     }
@@ -308,7 +321,7 @@ TEST(Estimate, ActivationsOnTheHostCostWhatTheLinkIsTooSlowFor) {
   EXPECT_LT(needed.device_peak_bytes[0], estimate(kShape, plain, machine).device_peak_bytes[0]);
 }
 
-TEST(Plan, StatesGoToTheHostBeforeTheyGoToADisk) {
+TEST(Plan, StatesGoToAPeerBeforeTheHostAndThereBeforeADisk) {
   const auto kinds = [](const Plan& plan, const Machine& machine) {
     std::vector<MoveKind> found;
     for (const Move& move : neighbours(plan, kShape, machine, Guarantee::kBitExact))
@@ -316,15 +329,18 @@ TEST(Plan, StatesGoToTheHostBeforeTheyGoToADisk) {
     return found;
   };
   EXPECT_EQ(kinds({.micro_batch = 12}, kMachine),
+            (std::vector<MoveKind>{MoveKind::kOptimizerToPeer, MoveKind::kOptimizerToHost,
+                                   MoveKind::kOptimizerToNvme}));
+  EXPECT_EQ(kinds({.micro_batch = 12}, {}),
             (std::vector<MoveKind>{MoveKind::kOptimizerToHost, MoveKind::kOptimizerToNvme}));
   EXPECT_EQ(kinds({.micro_batch = 12, .optimizer = Place::kHost}, kMachine), std::vector<MoveKind>{})
       << "it frees nothing of a device";
-  Machine small = kMachine;
+  Machine small;
   small.nvme_least_bytes = uint64_t{1} << 40;
   EXPECT_EQ(kinds({.micro_batch = 12}, small), std::vector<MoveKind>{MoveKind::kOptimizerToHost});
 }
 
-TEST(Plan, LayersGoToTheHostBeforeTheyGoToADisk) {
+TEST(Plan, LayersGoToAPeerBeforeTheHostAndThereBeforeADisk) {
   const auto kinds = [](const Plan& plan, const Machine& machine) {
     std::vector<MoveKind> found;
     for (const Move& move : neighbours(plan, kShape, machine, Guarantee::kBitExact))
@@ -334,18 +350,20 @@ TEST(Plan, LayersGoToTheHostBeforeTheyGoToADisk) {
   };
   using enum MoveKind;
   EXPECT_THAT(kinds({.micro_batch = 12}, kMachine),
-              testing::UnorderedElementsAre(kParametersToHost, kGradientsToHost, kParametersToNvme,
-                                            kGradientsToNvme));
-  for (const auto& [host, nvme] :
-       {std::pair(kParametersToHost, kParametersToNvme), std::pair(kGradientsToHost, kGradientsToNvme)}) {
+              testing::UnorderedElementsAre(kParametersToPeer, kGradientsToPeer, kParametersToHost,
+                                            kGradientsToHost, kParametersToNvme, kGradientsToNvme));
+  for (const auto& [near, far] :
+       {std::pair(kParametersToPeer, kParametersToHost), std::pair(kGradientsToPeer, kGradientsToHost),
+        std::pair(kParametersToHost, kParametersToNvme), std::pair(kGradientsToHost, kGradientsToNvme)}) {
     const std::vector<MoveKind> found = kinds({.micro_batch = 12}, kMachine);
-    EXPECT_LT(std::ranges::find(found, host), std::ranges::find(found, nvme));
+    EXPECT_LT(std::ranges::find(found, near), std::ranges::find(found, far));
   }
   EXPECT_EQ(kinds({.micro_batch = 12, .parameters = Place::kHost, .gradients = Place::kHost}, kMachine),
             std::vector<MoveKind>{})
       << "it frees nothing of a device";
   Machine small = kMachine;
   small.nvme_least_bytes = uint64_t{1} << 40;
+  small.devices = 1;
   EXPECT_THAT(kinds({.micro_batch = 12}, small),
               testing::UnorderedElementsAre(kParametersToHost, kGradientsToHost));
 }
@@ -391,11 +409,12 @@ TEST(WeightStorage, ATileIsOfWholeRowsAndWholeBlocks) {
 TEST(EightBitAdamW, NeedsNoRoomBesideItsStatesAndIsOneTileThere) {
   const std::vector<int64_t> sizes{3000, 1000};
   const Numerics floats{.optimizer = OptimizerKind::kAdamW8bit};
+  const std::vector<Span> whole{{0, 3000 * 1000}};
   EXPECT_EQ(tile_elements(floats, sizes, false), 3000 * 1000);
-  EXPECT_EQ(update_scratch_bytes(floats, {sizes}, false), 0u);
+  EXPECT_EQ(update_scratch_bytes(floats, {{sizes, whole}}, false), 0u);
   const uint64_t tile = kTileElements, scales = kTileElements / kQuantizationBlock;
   EXPECT_EQ(tile_elements(floats, sizes, true), kTileElements);
-  EXPECT_EQ(update_scratch_bytes(floats, {sizes}, true), 3 * (2 * tile + 2 * 4 * scales));
+  EXPECT_EQ(update_scratch_bytes(floats, {{sizes, whole}}, true), 3 * (2 * tile + 2 * 4 * scales));
 }
 
 }  // namespace

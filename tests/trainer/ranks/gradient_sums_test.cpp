@@ -1,69 +1,43 @@
 // Two ranks in two threads, over Gloo: what is added up, and how often.
 #include "trainer/ranks/gradient_sums.h"
 
-#include <arpa/inet.h>
-#include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <thread>
+#include "tests/trainer/ranks/over_threads.h"
+#include "tests/trainer/small_models.h"
 
 namespace spillway::trainer {
 namespace {
 
-constexpr std::chrono::seconds kTimeout{60};
-
-uint16_t free_port() {
-  const int one = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  EXPECT_EQ(::bind(one, reinterpret_cast<sockaddr*>(&address), length), 0);
-  EXPECT_EQ(::getsockname(one, reinterpret_cast<sockaddr*>(&address), &length), 0);
-  ::close(one);
-  return ntohs(address.sin_port);
-}
-
-// `work` on each of two ranks.
 template <class Work>
 void on_two_ranks(const Work& work) {
-  const uint16_t port = free_port();
-  const auto rank = [&](uint32_t number) {
-    Ranks ranks({.rank = number,
-                 .size = 2,
-                 .local_rank = number,
-                 .local_size = 2,
-                 .address = "127.0.0.1",
-                 .port = port},
-                at::kCPU, kTimeout);
-    work(ranks);
-    ranks.leave();
-  };
-  std::thread second(rank, 1);
-  rank(0);
-  second.join();
+  on_ranks(2, [&](const std::shared_ptr<Ranks>& ranks) { work(*ranks); });
 }
 
 // Three parameters of two layers and one of none, with gradients of the rank.
-struct Model {
-  explicit Model(const Ranks& ranks)
-      : parameters({"a", "b", "c", "d"},
+struct SummedModel {
+  explicit SummedModel(Ranks& ranks)
+      : table{plain_parameter(0, {3}), plain_parameter(0, {2, 2}), plain_parameter(1, {5}),
+              plain_parameter(-1, {1})},
+        partition({}, table, ranks.size()),
+        parameters({"a", "b", "c", "d"},
                    std::vector<at::Tensor>{at::zeros({3}), at::zeros({2, 2}), at::zeros({5}), at::zeros({1})},
-                   {at::kCPU, at::kCPU, at::kCPU, at::kCPU}) {
+                   std::vector<at::Device>(4, at::kCPU), {}, {}, {.units = {0, 0, 1, -1}}),
+        exchange(ranks, partition, at::kCPU, at::kFloat),
+        sums(parameters, ranks, partition, exchange, true) {
     for (size_t i = 0; i < parameters.size(); ++i)
       parameters.gradient(i).fill_(double(i + 1) * (ranks.rank() == 0 ? 1 : 10));
   }
+  const std::vector<Parameter> table;
+  const Partition partition;
   Parameters parameters;
-  const std::vector<int> layers{0, 0, 1, -1};
+  Exchange exchange;
+  GradientSums sums;
 };
 
 TEST(GradientSums, AreMadeOnceAStep) {
   on_two_ranks([](Ranks& ranks) {
     const at::NoGradGuard no_grad;
-    Model model(ranks);
-    GradientSums sums(model.parameters, ranks, model.layers);
+    SummedModel model(ranks);
+    GradientSums& sums = model.sums;
     const auto expect = [&](double factor) {
       for (size_t i = 0; i < model.parameters.size(); ++i)
         EXPECT_TRUE(model.parameters.gradient(i).eq(double(i + 1) * factor).all().item<bool>())
@@ -79,6 +53,17 @@ TEST(GradientSums, AreMadeOnceAStep) {
     sums.begin();
     sums.add_up();
     expect(22);
+  });
+}
+
+TEST(GradientSums, TheNormIsOfOneSumAStep) {
+  on_two_ranks([](Ranks& ranks) {
+    SummedModel model(ranks);
+    model.sums.begin();
+    EXPECT_EQ(model.sums.squares_over_ranks(ranks.rank() + 1), 3);
+    EXPECT_EQ(model.sums.squares_over_ranks(100), 3);  // as after a failure in what follows
+    model.sums.begin();
+    EXPECT_EQ(model.sums.squares_over_ranks(ranks.rank() + 2), 5);
   });
 }
 

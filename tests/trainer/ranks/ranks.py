@@ -27,8 +27,8 @@ def free_port():
 
 
 class Ended:
-    def __init__(self, folder, codes, errors):
-        self.folder, self.codes, self.errors = folder, codes, errors
+    def __init__(self, folder, codes, errors, output=""):
+        self.folder, self.codes, self.errors, self.output = folder, codes, errors, output
         path = folder / "results.json"
         self.results = json.loads(path.read_text()) if path.is_file() and path.stat().st_size else {}
 
@@ -56,14 +56,14 @@ class Case(unittest.TestCase):
             words += ["--set", f"{name}={value}"]
         return [str(word) for word in words]
 
-    def start(self, size, folder, device="cpu", of_rank=None, options=(), present=None, **settings):
-        """The processes of ranks 0 to size - 1, or of those that are present."""
+    def start(self, size, folder, device="cpu", of_rank=None, options=(), present=None, ports=None, **settings):
+        """The processes of ranks 0 to size - 1, or of those that are present; `ports`: where each finds the store."""
         port = free_port()
         ranks = []
         for rank in present if present is not None else range(size):
             own = {**settings, **(of_rank or {}).get(rank, {})}
             environment = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank),
-                           "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+                           "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ports[rank] if ports else port)}
             ranks.append(subprocess.Popen(self.command(folder, device, own) + list(options), env=environment,
                                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
         return ranks
@@ -84,7 +84,7 @@ class Case(unittest.TestCase):
         self.assertEqual(done.codes, [0] * size, done.errors)
         return done
 
-    def on_cards(self, size, limits=None, **settings):
+    def on_cards(self, size, limits=None, values="compute", **settings):
         """On a simulated machine with so many cards, started by torchrun; `limits`: of each rank's card."""
         folder = self.fresh_folder()
         words = self.command(folder, "cuda", settings)
@@ -92,12 +92,12 @@ class Case(unittest.TestCase):
             cases = " ".join(f"{rank}) limit={limit};;" for rank, limit in enumerate(limits))
             words = ["bash", "-c", f'case $RANK in {cases} esac; exec "$@" --limit $limit', "bash", *words]
         done = subprocess.run([BUILD / "bin" / "spillway", "simulate", "--capacity", "1GiB", "--gpus", str(size),
-                               "--values", "compute", "--", sys.executable, "-m", "torch.distributed.run",
+                               "--values", values, "--", sys.executable, "-m", "torch.distributed.run",
                                f"--nproc-per-node={size}", f"--master-port={free_port()}", "--no-python", *words],
                               capture_output=True, text=True, timeout=DEADLINE, env={**os.environ,
                                                                                      "OMP_NUM_THREADS": "1"})
         self.assertEqual(done.returncode, 0, done.stdout[-4000:] + done.stderr[-4000:])
-        return Ended(folder, [0] * size, [done.stderr])
+        return Ended(folder, [0] * size, [done.stderr], done.stdout)
 
     def assert_near(self, one, other, most=1e-4):
         self.assertEqual(len(one.losses()), len(other.losses()))
@@ -147,6 +147,11 @@ class Recovery(Case):
         second = json.loads((tight.folder / "results.rank-1.json").read_text())
         self.assertGreater(sum(device["unwound"] for device in second["devices"]), 0, second)
         self.assertEqual(sum(device["unwound"] for device in tight.results["devices"]), 0)
+        told = subprocess.run([BUILD / "bin" / "spillway", "report", tight.folder / "out"], capture_output=True,
+                              text=True)
+        self.assertIn("spillway-train: 2 ranks, start ", told.stdout, told.stderr)
+        self.assertRegex(told.stdout, r"\n +1 +5 .* 10\.00 MiB +[1-9]\d* .* s +micro_batch=.*recompute")
+        self.assertRegex(told.stdout, r"\nDifferences\n  rank 1 has the plan .*recompute")
         self.assertEqual(tight.steps(), undisturbed.steps())
         self.assertEqual(tight.results["weights"], undisturbed.results["weights"])
 
@@ -216,6 +221,11 @@ class Errors(Case):
     def test_a_first_rank_that_is_not_there(self):
         self.refused(2, "the ranks do not meet: rank 1 does not reach 127.0.0.1:", 1, present=[1],
                      **{"run.ranks_timeout": 2})
+
+    def test_a_port_that_is_another_programs(self):
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            self.refused(2, "accepts connections and does not answer rank 1", 1, present=[1],
+                         ports={1: other.getsockname()[1]}, **{"run.ranks_timeout": 2})
 
     def test_ranks_with_other_settings(self):
         self.refused(2, "rank 0 and rank 1 do not go together, their settings differ: 'train.batch = 8' and "

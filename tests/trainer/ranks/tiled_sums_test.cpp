@@ -1,11 +1,5 @@
 // Ranks of which one has its matrices in tiles, and the other one whole: the same sums.
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <thread>
-
+#include "tests/trainer/ranks/over_threads.h"
 #include "tests/trainer/simulated.h"
 #include "trainer/plan/parameters/parameter_table.h"
 #include "trainer/ranks/gradient_sums.h"
@@ -17,40 +11,33 @@ namespace {
 class RanksOverTheHost : public Ranks {
  public:
   using Ranks::Ranks;
-  void add_up(std::vector<at::Tensor> tensors) override {
-    std::vector<at::Tensor> here;
-    for (const at::Tensor& tensor : tensors) here.push_back(tensor.cpu());
-    Ranks::add_up(here);
-    for (size_t i = 0; i < tensors.size(); ++i) tensors[i].copy_(here[i]);
-    ++buckets;
+  void reduce_scatter(const at::Tensor& flat) override {
+    const at::Tensor here = flat.cpu();
+    Ranks::reduce_scatter(here);
+    flat.copy_(here);
+    ++rounds;
   }
-  int buckets = 0;
+  void all_gather(const at::Tensor& flat) override {
+    const at::Tensor here = flat.cpu();
+    Ranks::all_gather(here);
+    flat.copy_(here);
+  }
+  int rounds = 0;
 };
 
 class TiledSums : public Simulated {
  protected:
   struct Made {
     std::vector<at::Tensor> gradients;
-    int buckets = 0;
+    int rounds = 0;
   };
-
-  static uint16_t port_of_none() {
-    const int one = ::socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof address;
-    EXPECT_EQ(::bind(one, reinterpret_cast<sockaddr*>(&address), length), 0);
-    EXPECT_EQ(::getsockname(one, reinterpret_cast<sockaddr*>(&address), &length), 0);
-    ::close(one);
-    return ntohs(address.sin_port);
-  }
 
   Residence residence(uint32_t tiles) const {
     const std::vector<Parameter> table = parameter_table(config_.model);
     return {.units = units_of(table),
             .values = Place::kHost,
             .gradients = Place::kHost,
+            .homes = {},
             .nvme = {},
             .tiles = tiles,
             .table = table,
@@ -64,8 +51,7 @@ class TiledSums : public Simulated {
     const c10::DeviceGuard guard(device);
     RanksOverTheHost ranks(
         {.rank = rank, .size = 2, .local_rank = rank, .local_size = 2, .address = "127.0.0.1", .port = port},
-        at::kCPU, std::chrono::seconds(60));
-    ranks.buckets = 0;
+        at::kCPU, RanksTimes{});
     const Residence where = residence(tiles);
     std::vector<std::string> names;
     std::vector<at::Tensor> initial;
@@ -83,11 +69,13 @@ class TiledSums : public Simulated {
       const at::Tensor positions = at::arange(begin, begin + gradient.numel()).remainder(1000).to(at::kFloat);
       gradient.copy_((positions + double(i)).mul(rank == 0 ? 1 : 10));
     });
-    GradientSums sums(parameters, ranks, where.units);
+    const Partition partition({}, where.table, ranks.size());
+    Exchange exchange(ranks, partition, device, at::kFloat);
+    GradientSums sums(parameters, ranks, partition, exchange, true);
     sums.begin();
     sums.add_up();
     sums.add_up();  // as after a failure in what follows
-    Made made{.gradients = {}, .buckets = ranks.buckets};
+    Made made{.gradients = {}, .rounds = ranks.rounds};
     for (const at::Tensor& each : initial) made.gradients.push_back(at::zeros({each.numel()}));
     over_all(Parameters::Walk::kReadGradients, [&](size_t i, const at::Tensor& gradient, int64_t begin) {
       made.gradients[i].narrow(0, begin, gradient.numel()).copy_(gradient);
@@ -100,12 +88,12 @@ class TiledSums : public Simulated {
 TEST_F(TiledSums, AreThoseOfWholeMatrices) {
   config_.model = small_gpt2(1, 1024, 2, 8);  // matrices of 16 MiB, with others and alone in a bucket
   config_.model.hidden = 8192;                // and of 32, in two
-  const uint16_t port = port_of_none();
+  const uint16_t port = free_port();
   Made whole;
   std::thread second([&] { whole = on_rank(1, port, 1); });
   const Made tiled = on_rank(0, port, 8);
   second.join();
-  EXPECT_EQ(tiled.buckets, whole.buckets);
+  EXPECT_EQ(tiled.rounds, whole.rounds);
   ASSERT_EQ(tiled.gradients.size(), whole.gradients.size());
   for (size_t i = 0; i < tiled.gradients.size(); ++i) {
     const at::Tensor& sums = tiled.gradients[i];

@@ -180,6 +180,10 @@ class JustInTimeFailures : public LearnsJustInTime {
 TEST_F(JustInTimeFailures, EveryRequestFailingOnceIsServedToTheBit) {
   config_.plan = in_time(Place::kHost, Place::kHost);
   sweep_second_step(Injection::kOnce);
+  devices_.emplace_back(at::kCUDA, 1);
+  config_.plan = in_time(Place::kPeer, Place::kPeer);
+  config_.plan.peers = {{0, 1}};
+  sweep_second_step(Injection::kOnce);
 }
 
 TEST_F(JustInTimeFailures, EveryRequestFailingUntilABitExactMoveGivesTheUndisturbedBits) {
@@ -188,6 +192,8 @@ TEST_F(JustInTimeFailures, EveryRequestFailingUntilABitExactMoveGivesTheUndistur
   devices_.emplace_back(at::kCUDA, 1);
   EXPECT_THAT(sweep_second_step(Injection::kUntilAMove), testing::HasSubstr("shift_layers"));
   config_.plan = in_time(Place::kDevice);
+  EXPECT_THAT(sweep_second_step(Injection::kUntilAMove), testing::HasSubstr("parameters_to_peer"));
+  devices_.pop_back();
   EXPECT_THAT(sweep_second_step(Injection::kUntilAMove), testing::HasSubstr("parameters_to_host"));
 }
 

@@ -170,6 +170,34 @@ TEST_F(TilesElsewhereFailures, RequestsOfAnUpdateBeforeTheNextForwardFailingGive
   EXPECT_EQ(violations(), "");
 }
 
+// A matrix whose tiles are two, as the slots are, and whose update is one run: a slot keeps a tile then.
+TEST_F(TilesElsewhereFailures, ATileIsNotUsedBehindAnUpdateOfItsBytes) {
+  const at::NoGradGuard no_grad;
+  Parameter matrix, bias;
+  matrix.layer = bias.layer = 0;
+  matrix.sizes = {128, 64}, bias.sizes = {128};
+  Parameters parameters({"matrix", "bias"}, std::vector<at::Tensor>{at::zeros({128, 64}), at::zeros({128})},
+                        {devices_[0], devices_[0]}, {}, {},
+                        {.units = {0, 0},
+                         .values = Place::kHost,
+                         .gradients = Place::kHost,
+                         .homes = {},
+                         .nvme = {},
+                         .tiles = 2,
+                         .table = {matrix, bias},
+                         .layout = MatrixLayout::kOutIn});
+  for (const double value : {1.0, 2.0, 3.0}) {
+    parameters.walk(Parameters::Walk::kUpdate, [&](size_t index) {
+      if (index == 0) parameters.run(0, 0, 128 * 64).value.fill_(value);
+    });
+    parameters.follow({{0, false}});
+    const auto check = [&](const at::Tensor& tile, int64_t first, int64_t) {
+      EXPECT_TRUE(tile.eq(value).all().item<bool>()) << value << " from row " << first;
+    };
+    parameters.weights().tiled(0)->for_each_tile(TiledMatrix::Cut::kRows, check);
+  }
+}
+
 // Of the host what is page-locked, for one layer that is nearly all of the model.
 TEST(TilesOnNvmeMemory, TheHostHasBuffersOfWholeMatricesAsTheEstimateSays) {
   std::string fault;

@@ -100,6 +100,36 @@ TEST_F(Log, AResumedRunTakesATornObjectAway) {
   EXPECT_EQ(ScratchFolder::read(scratch_.file("train.jsonl")), "");
 }
 
+TEST_F(Log, AResumedRunHasEachStepOnce) {
+  std::string error;
+  const Plan small{.micro_batch = 1}, large{.micro_batch = 4};
+  {
+    RunFiles files;
+    ASSERT_TRUE(files.open(folder(), false, &error)) << error;
+    for (uint64_t step = 0; step < 5; ++step) {
+      files.loss(step, 1.5, 2), files.plan(step, step < 2 ? small : large);
+      if (step % 2 == 1) files.evaluation(step + 1, 1);
+    }
+  }
+  const std::string losses = scratch_.file("losses.txt"), schedule = scratch_.file("plan_schedule.toml");
+  const std::vector<std::string> all = lines_of(losses);
+  ScratchFolder::write(losses, ScratchFolder::read(losses) + "5 0x1.8");  // and then it was killed
+  for (const uint64_t step : {4, 2, 1, 0}) {
+    RunFiles files;
+    ASSERT_TRUE(files.open(folder(), true, &error) && files.go_on_from(step, &error)) << error;
+    size_t steps = 0;
+    for (const std::string& line : lines_of(losses)) steps += line.starts_with("evaluation") ? 0 : 1;
+    EXPECT_EQ(steps, step);
+    EXPECT_EQ(lines_of(losses).size(), step + step / 2) << "with the evaluation after these steps";
+    EXPECT_EQ(ScratchFolder::read(schedule).find("step = 2") != std::string::npos, step > 2);
+    EXPECT_EQ(ScratchFolder::read(schedule).find("step = 0") != std::string::npos, step > 0);
+  }
+  RunFiles files;
+  ASSERT_TRUE(files.open(folder(), true, &error) && files.go_on_from(0, &error));
+  files.loss(0, 1.5, 2);
+  EXPECT_THAT(lines_of(losses), ElementsAre(all.front()));
+}
+
 TEST_F(Log, TheFilesAreBounded) {
   RunLog log("info", true);
   log.open(folder(), false, false);

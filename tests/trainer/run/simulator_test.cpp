@@ -441,6 +441,7 @@ class TightStart : public Simulated {
     const TrainOptions quiet{.resume = "", .stop = nullptr, .quiet = true};
     config_.train.steps = 2;
     config_.data.corpus = scratch_.corpus();
+    config_.run.devices = 1;  // else it would begin with the other one's memory
     config_.run.out = scratch_.file("roomy");
     const Results roomy = train(config_, quiet);
     EXPECT_EQ(roomy.plan.*place, Place::kDevice);

@@ -8,6 +8,7 @@
 #include "tools/spillway/perfetto/write.h"
 #include "tools/spillway/rehearse/report/output.h"
 #include "tools/spillway/replay/counterfactuals.h"
+#include "tools/spillway/report/ranks/rank_reports.h"
 #include "tools/spillway/report/render.h"
 #include "tools/spillway/report/trace/read_history.h"
 #include "tools/spillway/report/trace/trace_history.h"
@@ -22,6 +23,7 @@ namespace {
 
 struct Options {
   std::string path, capacity, html, pickle, perfetto;
+  std::vector<std::string> more;  // reports of other ranks
   bool json = false;
   int64_t incident = 0, events = 20;
   CLI::Option* incident_given = nullptr;
@@ -118,11 +120,29 @@ int report_trace(const Options& options, TraceReport* trace) {
   return kSuccess;
 }
 
+// Of a training of several ranks.
+int report_ranks(const Options& options) {
+  std::vector<std::string> paths = {options.path};
+  paths.insert(paths.end(), options.more.begin(), options.more.end());
+  const bool asks_more = options.json || !options.html.empty() || !options.pickle.empty() ||
+                         !options.perfetto.empty() || !options.capacity.empty() ||
+                         options.incident_given->count() > 0;
+  if (asks_more)
+    return fail(kUsageError,
+                "report: the reports of a training are told as text alone: each report.json is its data");
+  std::string error;
+  const auto reports = read_rank_reports(paths, &error);
+  if (!reports) return fail(kUnreadableTrace, "report: " + error);
+  std::fputs(rank_reports_text(*reports).c_str(), stdout);
+  return kSuccess;
+}
+
 int report(const Options& options) {
   if (options.path.empty())
     return fail(
         kUsageError,
         "report: name the file: spillway report TRACE, a memory snapshot of PyTorch's, or a log of RMM's");
+  if (!options.more.empty() || is_run_report(options.path)) return report_ranks(options);
   if (const std::string wrong = check_outputs(
           {{"--html", options.html}, {"--pickle", options.pickle}, {"--perfetto", options.perfetto}});
       !wrong.empty())
@@ -151,7 +171,9 @@ const CLI::Validator kWholeNumber(
 std::function<int()> declare_report(CLI::App& app, const Words&) {
   auto options = std::make_shared<Options>();
   app.add_option("trace", options->path,
-                 "Trace file, as SPILLWAY_TRACE named it, a memory snapshot of PyTorch's, or a log of RMM's");
+                 "Trace file, as SPILLWAY_TRACE named it, a memory snapshot of PyTorch's, a log of RMM's, or "
+                 "the folder of a run of spillway-train");
+  app.add_option("more", options->more, "Reports of other ranks of that run (report.json, or their folders)");
   app.add_option("--capacity", options->capacity,
                  "Of a snapshot's card or a log's pool, such as 24GiB: shows what was outside");
   const auto json = app.add_flag("--json", options->json, "The report as data");

@@ -5,6 +5,7 @@
 
 #include "trainer/app/run/corpus_sizes.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/plan/devices/peers.h"
 #include "trainer/plan/parameters/parameter_table.h"
 
 namespace spillway::trainer {
@@ -33,12 +34,28 @@ std::optional<std::string> Run::build_program(const Plan& plan) {
 
 Plan Run::first_plan() const {
   if (!config_.chooses_plan()) return config_.plan;
-  const AutomaticPlan automatic = choose_plan(config_, survey_);
+  const AutomaticPlan automatic = choose_plan(config_, shape_, survey_);
   log_.say(LogLevel::kInfo, automatic.text + ": " + to_string(automatic.plan));
   return automatic.plan;
 }
 
-// Before there is a step to undo, the only moves that help are to begin with more on the host: the same bits.
+// Something more on a peer of each device that lacks memory, where one has room for it.
+bool Run::goes_to_peers(Plan* plan, Place Plan::* place) const {
+  const Estimate needed = estimate(shape_, *plan, machine_);
+  Plan there = *plan;
+  there.*place = Place::kPeer;
+  bool found = false;
+  for (uint32_t device = 0; device < machine_.devices; ++device) {
+    const uint64_t limit = machine_.limit_of(device);
+    if (limit == 0 || needed.device_peak_bytes[device] <= limit) continue;
+    if (!find_peer(&there, shape_, machine_, device)) return false;
+    found = true;
+  }
+  if (found) *plan = there;
+  return found;
+}
+
+// Before there is a step to undo, the only moves that help are to begin with more elsewhere: the same bits.
 void Run::build_where_there_is_room(Plan* plan) {
   struct Part {
     Place Plan::* place;
@@ -51,9 +68,13 @@ void Run::build_where_there_is_room(Plan* plan) {
   for (const auto& [place, name] : kParts) {
     if (!failure) return;
     if (plan->*place != Place::kDevice) continue;
-    plan->*place = Place::kHost;
-    failure = build_program(*plan);
-    log_.say(LogLevel::kWarning, "no room for " + std::string(name) + " on the device: starts on the host");
+    for (const Place to : {Place::kPeer, Place::kHost}) {
+      if (!failure || (to == Place::kPeer && !goes_to_peers(plan, place))) continue;
+      plan->*place = to;
+      failure = build_program(*plan);
+      log_.say(LogLevel::kWarning, "no room for " + std::string(name) + " on the device: starts on " +
+                                       (to == Place::kPeer ? "a peer" : "the host"));
+    }
   }
   if (failure) throw SetupOutOfMemory(least_need(*plan) + *failure);
 }
@@ -73,7 +94,8 @@ void Run::build() {
   moves_ = std::make_unique<PlanMoves>(core_, shape_, machine_, config_.recovery.floor);
   build_where_there_is_room(&plan);
   say_remarks();
-  if (!options_.resume.empty() && !load_checkpoint(from, config_, program_.get(), &error))
+  if (!options_.resume.empty() && (!load_checkpoint(from, config_, program_.get(), &error) ||
+                                   !recorder_.go_on_from(program_->step(), &error)))
     throw SetupError(error);
   if (!options_.resume.empty()) warn_of(other_rows_of_checkpoint(from, config_, corpus_));
   if (config_.chooses_plan()) start_ = guarantee_of_start(config_.plan, plan, shape_.batch);
@@ -112,6 +134,10 @@ void Run::begin() {
   const Plan& plan = recoverable_->plan();
   const Estimate need = estimate(shape_, plan, machine_);
   recorder_.began(plan, text + need.to_text());
+  if (plan.uses_peers() && !machine_.has_peer_access)
+    warn_of(
+        "the devices have no access to each other's memory: copies to a peer go through the host, and the "
+        "plan is slower than one with the host in the peer's place");
   warn_of_small_ones(plan, need);
   history_.begin(shape_, survey_.machine, plan);
 }

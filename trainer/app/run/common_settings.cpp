@@ -41,6 +41,7 @@ std::string common_settings(const Config& config, const Corpus& corpus) {
   line("evaluation.every", config.evaluation.every);
   line("evaluation.windows", config.evaluation.windows);
   line("run.device", config.run.device);
+  line("run.zero", config.run.zero);
   return lines.str();
 }
 

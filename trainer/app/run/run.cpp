@@ -37,8 +37,31 @@ void Run::end(int code, std::string verdict) {
   results_.verdict = std::move(verdict);
 }
 
+// What rank 0 does with states of which each rank may have a share: all ranks call it together.
+bool Run::with_all_states(const std::function<bool()>& lead) {
+  if (!ranks_->leads()) return program_->whole_states().serve(), true;
+  const bool done = lead();
+  program_->whole_states().end();
+  return done;
+}
+
 bool Run::checkpoint() {
-  if (!ranks_->leads()) return true;  // all have the same state
+  ranks_->works("a checkpoint", program_->step(), true);
+  return with_all_states([this] { return write_checkpoint(); });
+}
+
+// Of a rank that can not go on, while the others wait for it in a step.
+bool Run::checkpoint_alone() {
+  if (!ranks_->leads()) return true;  // rank 0 has the same state
+  if (!program_->whole_states().is_exchanged()) return write_checkpoint();
+  warn_of(
+      "no checkpoint of this step: the other ranks have their shares of the optimizer's states (run.zero), "
+      "and wait in the step; --resume goes on from the last one that was written");
+  return true;
+}
+
+bool Run::write_checkpoint() {
+  ranks_->works("a checkpoint", program_->step(), true);
   std::string error;
   if (save_checkpoint(checkpoint_, config_, corpus_, *program_, recoverable_->plan(), &error)) {
     results_.checkpoint = checkpoint_;
@@ -80,18 +103,23 @@ bool Run::save_weights(std::string* error) {
 }
 
 void Run::save() {
-  std::string error;
-  if (config_.run.save.empty() || results_.exit_code != kExitDone || !ranks_->leads()) return;
-  if (!save_weights(&error)) {
-    if (checkpoint())
+  if (config_.run.save.empty() || results_.exit_code != kExitDone) return;
+  ranks_->works("the weights of run.save", program_->step(), true);
+  with_all_states([this] {
+    std::string error;
+    if (save_weights(&error)) {
+      log_.say(LogLevel::kInfo, "saved " + config_.run.save + " (config.json, model.safetensors)");
+      return true;
+    }
+    if (write_checkpoint())
       end(kExitError, "the weights could not be saved, but a checkpoint holds them: " + error);
-    return;
-  }
-  log_.say(LogLevel::kInfo, "saved " + config_.run.save + " (config.json, model.safetensors)");
+    return false;
+  });
 }
 
 void Run::leave_ranks() {
-  if (results_.exit_code != kExitDone) return;  // the others wait for a step, and their launcher ends them
+  if (results_.exit_code != kExitDone)
+    return;  // the others have ended too, or the watch says why this one does
   ranks_->check_same("weights", std::to_string(results_.weights_hash));
   ranks_->leave();
 }

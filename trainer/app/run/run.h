@@ -3,6 +3,7 @@
 // Thread-safety: one run at a time. Ownership: it borrows the log and the history. Errors: SetupError and
 // SetupOutOfMemory where it can not begin; afterwards `Results::exit_code` and `verdict`.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -12,6 +13,7 @@
 
 #include "trainer/app/automatic_plan.h"
 #include "trainer/app/recorder.h"
+#include "trainer/app/run/rank_end.h"
 #include "trainer/app/trainer.h"
 #include "trainer/libtorch.h"
 #include "trainer/runtime/peaks.h"
@@ -30,7 +32,7 @@ struct SetupOutOfMemory : std::runtime_error {
 
 class Run {
  public:
-  Run(const Config& config, const TrainOptions& options, RunLog* log, RunHistory* history);
+  Run(const Config& config, const TrainOptions& options, RunLog* log, RunHistory* history, RankEnd* rank_end);
 
   // `rates`: where those of the history come from.
   Results run(RatesFrom* rates);
@@ -38,8 +40,9 @@ class Run {
  private:
   // Before it begins: setup.cpp, build.cpp.
   static Corpus open_corpus(const Config& config);
-  void join_ranks();
+  void join_ranks(RankEnd* rank_end);
   void apply_limit();
+  void measure_devices();
   void check(const Plan& plan) const;
   void check_weights() const;
   void check_plans() const;
@@ -48,6 +51,7 @@ class Run {
   void begin();
   Plan first_plan() const;
   std::optional<std::string> build_program(const Plan& plan);  // why there was no room for it
+  bool goes_to_peers(Plan* plan, Place Plan::* place) const;
   void build_where_there_is_room(Plan* plan);
   std::string least_need(Plan plan) const;
 
@@ -61,6 +65,9 @@ class Run {
 
   // What it leaves: run.cpp.
   bool checkpoint();
+  bool checkpoint_alone();
+  bool write_checkpoint();
+  bool with_all_states(const std::function<bool()>& lead);
   void collect();
   void save();
   void leave_ranks();

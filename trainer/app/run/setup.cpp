@@ -9,6 +9,7 @@
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/data/examples.h"
 #include "trainer/pretrained/parameters.h"
+#include "trainer/runtime/device_context.h"
 
 namespace spillway::trainer {
 namespace {
@@ -77,12 +78,14 @@ Shape shape_of(const Config& config, const Launch& launch) {
     throw SetupError("train.batch is " + std::to_string(shape.batch) + ", fewer sequences than the " +
                      std::to_string(launch.size) + " ranks");
   shape.batch = (shape.batch + launch.size - 1) / launch.size;
+  shape.ranks = launch.size;
   return shape;
 }
 
 }  // namespace
 
-Run::Run(const Config& config, const TrainOptions& options, RunLog* log, RunHistory* history)
+Run::Run(const Config& config, const TrainOptions& options, RunLog* log, RunHistory* history,
+         RankEnd* rank_end)
     : config_(config),
       options_(options),
       log_(*log),
@@ -110,10 +113,11 @@ Run::Run(const Config& config, const TrainOptions& options, RunLog* log, RunHist
   machine_.nvme_least_bytes = config.run.nvme_least_bytes;
   if (config.run.device == "cuda") machine_.workspace_bytes = at::cuda::getChosenWorkspaceSize();
   apply_limit();
+  measure_devices();
   config_.place_layers(machine_);
   check_plans();
   check_weights();
-  join_ranks();
+  join_ranks(rank_end);
   // Last: a run that does not start leaves the files of the one before it alone.
   if (!recorder_.open(!options.resume.empty(), &error)) throw SetupError(error);
 }
@@ -128,9 +132,14 @@ Corpus Run::open_corpus(const Config& config) {
   return std::move(*corpus);
 }
 
-void Run::join_ranks() {
-  ranks_ =
-      std::make_shared<Ranks>(options_.launch, devices_[0], std::chrono::seconds(config_.run.ranks_timeout));
+void Run::join_ranks(RankEnd* rank_end) {
+  const auto milliseconds = [](double seconds) { return std::chrono::milliseconds(int64_t(1000 * seconds)); };
+  ranks_ = std::make_shared<Ranks>(
+      options_.launch, devices_[0],
+      RanksTimes{.timeout = std::chrono::seconds(config_.run.ranks_timeout),
+                 .beat = milliseconds(config_.run.ranks_beat),
+                 .bound = milliseconds(config_.run.ranks_bound)},
+      [rank_end](std::shared_ptr<Watch> watch) { rank_end->watch(std::move(watch)); });
   ranks_->check_same("settings", common_settings(config_, corpus_));
 }
 
@@ -141,7 +150,27 @@ void Run::apply_limit() {
       throw SetupError(core_.last_error());
 }
 
+// Moves choose by it where there are several.
+void Run::measure_devices() {
+  if (devices_.size() < 2) return;
+  try {
+    machine_.device_limits = bytes_for_training(devices_, core_);
+  } catch (const c10::OutOfMemoryError&) {  // others have the room now: any number
+  }
+  machine_.has_peer_access = have_peer_access(devices_);
+  if (!machine_.has_peer_access) machine_.peer_bytes_per_second = machine_.host_bytes_per_second / 2;
+}
+
 void Run::check(const Plan& plan) const {
+  const bool wants_peer = plan.optimizer == Place::kPeer || plan.parameters == Place::kPeer ||
+                          plan.gradients == Place::kPeer || plan.offload_to == Place::kPeer;
+  if (wants_peer && devices_.size() < 2)
+    throw SetupError(
+        "the plan has something on a peer, which is another device of the run, but there is only one");
+  for (const auto& [device, peer] : plan.peers)
+    if (std::max(device, peer) >= devices_.size())
+      throw SetupError("the plan has device " + std::to_string(peer) + " as the peer of device " +
+                       std::to_string(device) + ", but there are only " + std::to_string(devices_.size()));
   for (const auto& [layer, device] : plan.placement)
     if (device >= devices_.size())
       throw SetupError("the plan puts layer " + std::to_string(layer) + " on device " +

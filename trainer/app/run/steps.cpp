@@ -26,6 +26,7 @@ StepOutcome Run::run_step(uint64_t step) {
   results_.tokens += program_->targets();
   results_.seconds += seconds;
   const std::vector<spillway_memory> memory = peaks_.of_step();
+  ranks_->works("the records of a step", step);
   recorder_.done({.number = step,
                   .loss = program_->loss(),
                   .gradient_norm = program_->gradient_norm(),
@@ -85,23 +86,24 @@ bool Run::is_to_stop() {
 void Run::train_steps() {
   while (program_->step() < config_.train.steps) {
     if (!step_once()) {
-      if (checkpoint()) results_.exit_code = kExitOutOfMemory;
+      if (checkpoint_alone()) results_.exit_code = kExitOutOfMemory;
       return;
     }
     const uint64_t step = program_->step();
     const bool last = step == config_.train.steps;
     if (!last && config_.evaluation.every && step % config_.evaluation.every == 0 && !evaluate()) {
-      checkpoint();
+      checkpoint_alone();
       return;
     }
     if (config_.run.checkpoint_every && step % config_.run.checkpoint_every == 0 && !checkpoint()) return;
     if (is_to_stop()) {
+      ranks_->end_together();
       if (checkpoint()) end(kExitInterrupted, "interrupted after step " + std::to_string(step - 1));
       return;
     }
   }
   if (!evaluate()) {
-    checkpoint();
+    checkpoint_alone();
     return;
   }
   end(kExitDone, "done");

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "trainer/residency/host_tensor.h"
+#include "trainer/residency/copy_stream.h"
 
 namespace spillway::trainer {
 
@@ -23,7 +23,8 @@ std::vector<at::Tensor> parts_in(const at::Tensor& bytes, const std::vector<Stat
 }
 
 OptimizerStates::OptimizerStates(const Parameters& parameters, const Numerics& numerics, Place place,
-                                 const InitialValues& initial, NvmeFolder folder)
+                                 const Homes& homes, const InitialValues& initial, NvmeFolder folder,
+                                 const std::vector<std::vector<Span>>& updated)
     : parameters_(parameters),
       numerics_(numerics),
       least_on_nvme_(folder.least_bytes),
@@ -31,48 +32,59 @@ OptimizerStates::OptimizerStates(const Parameters& parameters, const Numerics& n
       nvme_(std::move(folder.path)) {
   std::vector<size_t> for_nvme;
   for (size_t i = 0; i < of_.size(); ++i) {
-    of_[i].shapes = optimizer_state(numerics, parameters.value(i).sizes().vec());
-    of_[i].place = place_for(i, place);
-    set_tile(i);
+    of_[i].updated = {parameters.value(i).sizes().vec(), {{0, parameters.value(i).numel()}}};
+    if (!updated.empty()) of_[i].updated.spans = updated[i];
+    of_[i].shapes = of_[i].updated.kept(numerics);
+    const Where at = where(i, place, homes);
+    of_[i].place = at.place, of_[i].home = at.home;
+    set_tiles(i);
     if (of_[i].place == Place::kNvme) for_nvme.push_back(i);
   }
   reserve_records(for_nvme);
   for (size_t i = 0; i < of_.size(); ++i)
-    place_initially(i, of_[i].place, numerics.has_master_weights() ? initial[i] : at::Tensor());
+    place_initially(i, numerics.has_master_weights() ? initial[i] : at::Tensor());
   prepare();
 }
 
-Place OptimizerStates::place_for(size_t index, Place place) const {
-  if (place == Place::kNvme && !lies_on_nvme(of_[index].shapes, elements(index), least_on_nvme_))
-    return Place::kHost;
-  return place;
+OptimizerStates::Where OptimizerStates::where(size_t index, Place place, const Homes& homes) const {
+  const Of& of = of_[index];
+  if (place == Place::kNvme && !lies_on_nvme(of.shapes, of.updated.elements(), least_on_nvme_))
+    place = Place::kHost;
+  const at::Device device = parameters_.value(index).device(), home = homes.of(place, device);
+  if (home == device && place == Place::kPeer) place = Place::kDevice;  // it has none
+  return {place, home};
 }
 
-void OptimizerStates::set_tile(size_t index) {
-  of_[index].tile =
-      tile_elements(numerics_, parameters_.value(index).sizes().vec(), of_[index].place != Place::kDevice);
+void OptimizerStates::set_tiles(size_t index) {
+  Of& of = of_[index];
+  of.tiles = tiles_of(numerics_, of.updated, of.place != Place::kDevice);
+  of.tile = 0;
+  for (const Span& tile : of.tiles) of.tile = std::max(of.tile, tile.length);
 }
 
 // Uninitialised; not defined where it will be in records.
-at::Tensor OptimizerStates::made(size_t index, size_t state, Place place) const {
+at::Tensor OptimizerStates::made(size_t index, size_t state, const Where& where) const {
   const StateTensor& shape = of_[index].shapes[state];
   const at::Device device = parameters_.value(index).device();
-  if (place == Place::kNvme && is_tiled(shape)) return {};
-  if (place == Place::kDevice) return at::empty(shape.sizes, at::device(device).dtype(type_of(shape)));
-  return host_tensor(shape.sizes, type_of(shape), device);
+  if (where.place == Place::kNvme && is_tiled(shape)) return {};
+  if (where.place == Place::kDevice) return at::empty(shape.sizes, at::device(device).dtype(type_of(shape)));
+  return home_tensor(shape.sizes, type_of(shape), device, where.home);
 }
 
-void OptimizerStates::place_initially(size_t index, Place place, const at::Tensor& initial) {
+void OptimizerStates::place_initially(size_t index, const at::Tensor& initial) {
   Of& of = of_[index];
   for (size_t i = 0; i < of.shapes.size(); ++i) {
-    of.tensors.push_back(made(index, i, place));
+    of.tensors.push_back(made(index, i, {of.place, of.home}));
     if (!of.tensors[i].defined()) continue;
-    of.shapes[i].name == "master" ? of.tensors[i].copy_(initial) : of.tensors[i].zero_();
+    if (of.shapes[i].name == "master")
+      copy_now(of.tensors[i].view({-1}), initial.view({-1}).narrow(0, of.first(), of.updated.elements()));
+    else
+      zero_now(of.tensors[i]);
   }
-  if (place != Place::kNvme) return;
-  to_records(index, [&](size_t state, int64_t begin, int64_t length, const at::Tensor& to) {
+  if (of.place != Place::kNvme) return;
+  to_records(index, [&](size_t state, const Span& tile, const at::Tensor& to) {
     if (of.shapes[state].name == "master")
-      to.copy_(initial.view({-1}).narrow(0, begin, length));
+      to.copy_(initial.view({-1}).narrow(0, tile.begin, tile.length));
     else
       to.zero_();
   });
@@ -84,15 +96,15 @@ void OptimizerStates::reserve_records(const std::vector<size_t>& indices) {
   if (indices.empty()) return;
   uint64_t bytes = 0, largest = 0, count = 0;
   for (const size_t index : indices) {
-    const Of& of = of_[index];
-    const int64_t tile = tile_elements(numerics_, parameters_.value(index).sizes().vec(), true);
-    for (int64_t begin = 0; begin < elements(index); begin += tile)
-      bytes += record_bytes(of.shapes, std::min(tile, elements(index) - begin)), ++count;
-    largest = std::max(largest, record_bytes(of.shapes, tile));
+    for (const Span& tile : tiles_elsewhere(index)) {
+      const uint64_t record = record_bytes(of_[index].shapes, tile.length);
+      bytes += record, ++count;
+      largest = std::max(largest, record);
+    }
   }
   for (size_t i = 0; i < of_.size(); ++i)
     if (!of_[i].records.empty()) {
-      largest = std::max<uint64_t>(largest, of_[i].records[0].piece.bytes);
+      for (const Record& record : of_[i].records) largest = std::max<uint64_t>(largest, record.piece.bytes);
       count += of_[i].records.size();
     }
   nvme_.reserve(bytes);
@@ -101,11 +113,8 @@ void OptimizerStates::reserve_records(const std::vector<size_t>& indices) {
 
 std::vector<Record> OptimizerStates::records_of(size_t index) {
   const Of& of = of_[index];
-  const int64_t all = elements(index),
-                tile = tile_elements(numerics_, parameters_.value(index).sizes().vec(), true);
   std::vector<Record> records;
-  for (int64_t begin = 0; begin < all; begin += tile) {
-    const int64_t length = std::min(tile, all - begin);
+  for (const auto& [begin, length] : tiles_elsewhere(index)) {
     records.push_back({.name = "the optimizer's states of elements " + std::to_string(begin) + " to " +
                                std::to_string(begin + length - 1) + " of " + parameters_.name(index),
                        .piece = nvme_.piece(record_bytes(of.shapes, length)),
@@ -116,58 +125,59 @@ std::vector<Record> OptimizerStates::records_of(size_t index) {
 
 void OptimizerStates::to_records(size_t index, const Source& source) {
   Of& of = of_[index];
-  const int64_t all = elements(index),
-                tile = tile_elements(numerics_, parameters_.value(index).sizes().vec(), true);
+  const std::vector<Span> tiles = tiles_elsewhere(index);
   std::vector<Record> records = records_of(index);
   nvme_.write_all(records, [&](size_t i, const at::Tensor& bytes) {
-    const int64_t begin = int64_t(i) * tile, length = std::min(tile, all - begin);
-    const std::vector<at::Tensor> parts = parts_in(bytes, of.shapes, length);
+    const std::vector<at::Tensor> parts = parts_in(bytes, of.shapes, tiles[i].length);
     for (size_t state = 0, part = 0; state < of.shapes.size(); ++state)
-      if (is_tiled(of.shapes[state])) source(state, begin, length, parts[part++]);
+      if (is_tiled(of.shapes[state])) source(state, tiles[i], parts[part++]);
   });
   of.records = std::move(records);
 }
 
-// Into whole tensors, of which those that are not defined are passed over.
+// Into tensors of all that is kept, of which those that are not defined are passed over.
 void OptimizerStates::read_tile(const Of& of, size_t tile, const at::Tensor& bytes,
-                                const std::vector<at::Tensor>& to) const {
-  const int64_t begin = int64_t(tile) * of.tile;
-  const int64_t length = std::min(of.tile, parameters_.value(size_t(&of - of_.data())).numel() - begin);
-  const std::vector<at::Tensor> parts = parts_in(bytes, of.shapes, length);
+                                const std::vector<at::Tensor>& to) {
+  const std::vector<at::Tensor> parts = parts_in(bytes, of.shapes, of.tiles[tile].length);
   for (size_t state = 0, part = 0; state < of.shapes.size(); ++state) {
     if (!is_tiled(of.shapes[state])) continue;
-    if (to[state].defined()) part_of(to[state], of.shapes[state], begin, length).copy_(parts[part]);
+    if (to[state].defined()) of.part(to[state], of.shapes[state], of.tiles[tile]).copy_(parts[part]);
     ++part;
   }
 }
 
-void OptimizerStates::move(size_t index, Place place) {
+void OptimizerStates::move(size_t index, const Where& to) {
   Of& of = of_[index];
-  if (of.place == place) return;
+  const Place place = to.place;
+  if (of.place != Place::kNvme && place != Place::kNvme && of.home == to.home) {  // of another name at most
+    of.place = place;
+    return set_tiles(index);
+  }
+  if (of.place == place && of.home == to.home) return;
   std::vector<at::Tensor> moved;
   for (size_t i = 0; i < of.shapes.size(); ++i) {
-    moved.push_back(made(index, i, place));
-    if (moved[i].defined() && of.tensors[i].defined()) moved[i].copy_(of.tensors[i]);
+    moved.push_back(made(index, i, to));
+    if (moved[i].defined() && of.tensors[i].defined()) copy_now(moved[i], of.tensors[i]);
   }
   if (of.place == Place::kNvme) {
     nvme_.read_all(of.records, [&](size_t i, const at::Tensor& bytes) { read_tile(of, i, bytes, moved); });
     of.records.clear();
   }
   if (place == Place::kNvme)
-    to_records(index, [&](size_t state, int64_t begin, int64_t length, const at::Tensor& to) {
-      to.copy_(part_of(of.tensors[state], of.shapes[state], begin, length));
+    to_records(index, [&](size_t state, const Span& tile, const at::Tensor& part) {
+      part.copy_(of.part(of.tensors[state], of.shapes[state], tile));
     });
   of.tensors = std::move(moved);
-  of.place = place;
-  set_tile(index);
+  of.place = place, of.home = to.home;
+  set_tiles(index);
 }
 
-void OptimizerStates::move_to(Place place) {
+void OptimizerStates::move_to(Place place, const Homes& homes) {
   std::vector<size_t> for_nvme;
   for (size_t i = 0; i < of_.size(); ++i)
-    if (place_for(i, place) == Place::kNvme && of_[i].place != Place::kNvme) for_nvme.push_back(i);
+    if (where(i, place, homes).place == Place::kNvme && of_[i].place != Place::kNvme) for_nvme.push_back(i);
   reserve_records(for_nvme);
-  for (size_t i = 0; i < of_.size(); ++i) move(i, place_for(i, place));
+  for (size_t i = 0; i < of_.size(); ++i) move(i, where(i, place, homes));
   prepare();
 }
 
@@ -178,6 +188,7 @@ void OptimizerStates::relocate(size_t first, size_t count, at::Device device) {
     moved.reserve(of_[i].tensors.size());
     for (const at::Tensor& tensor : of_[i].tensors) moved.push_back(tensor.to(device));
     of_[i].tensors = std::move(moved);
+    of_[i].home = device;
   }
 }
 
@@ -222,11 +233,17 @@ at::Tensor OptimizerStates::read(size_t index, size_t state) {
 
 void OptimizerStates::write(size_t index, const std::vector<at::Tensor>& values) {
   Of& of = of_[index];
-  for (size_t i = 0; i < values.size(); ++i)
-    if (of.tensors[i].defined()) of.tensors[i].copy_(values[i]);
+  const Span all{of.first(), of.updated.elements()};
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!of.tensors[i].defined()) continue;
+    if (is_tiled(of.shapes[i]))
+      copy_now(of.tensors[i].view({-1}), part_of(values[i], of.shapes[i], all.begin, all.length));
+    else
+      copy_now(of.tensors[i], values[i]);
+  }
   if (of.records.empty()) return;
   nvme_.write_all(of.records, [&](size_t i, const at::Tensor& bytes) {
-    const int64_t begin = int64_t(i) * of.tile, length = std::min(of.tile, elements(index) - begin);
+    const auto [begin, length] = of.tiles[i];
     const std::vector<at::Tensor> parts = parts_in(bytes, of.shapes, length);
     for (size_t state = 0, part = 0; state < of.shapes.size(); ++state)
       if (is_tiled(of.shapes[state]))

@@ -68,6 +68,36 @@ std::vector<StateTensor> optimizer_state(const Numerics& numerics, const Sizes& 
   return state;
 }
 
+std::vector<StateTensor> kept_of(std::vector<StateTensor> states, int64_t elements) {
+  for (StateTensor& state : states)
+    if (state.elements_per_entry > 0) state.sizes = {entries_of(state, elements)};
+  return states;
+}
+
+int64_t UpdatedParameter::elements() const {
+  int64_t all = 0;
+  for (const Span& span : spans) all += span.length;
+  return all;
+}
+
+std::vector<StateTensor> UpdatedParameter::kept(const Numerics& numerics) const {
+  std::vector<StateTensor> states = optimizer_state(numerics, sizes);
+  const int64_t all = elements();
+  return all == product(sizes) ? states : kept_of(std::move(states), all);
+}
+
+std::vector<Span> tiles_of(const Numerics& numerics, const UpdatedParameter& parameter, bool states_on_host) {
+  const int64_t tile = tile_elements(numerics, parameter.sizes, states_on_host);
+  std::vector<Span> tiles;
+  for (const auto& [first, length] : parameter.spans)
+    for (int64_t begin = first, end = first + length; begin < end;) {
+      const int64_t next = std::min(end, (begin / tile + 1) * tile);
+      tiles.push_back({begin, next - begin});
+      begin = next;
+    }
+  return tiles;
+}
+
 int64_t tile_elements(const Numerics& numerics, const Sizes& sizes, bool states_on_host) {
   const int64_t elements = product(sizes);
   const bool in_place = !states_on_host && !numerics.rounds_stochastically();
@@ -79,16 +109,19 @@ int64_t tile_elements(const Numerics& numerics, const Sizes& sizes, bool states_
   return std::min(std::max<int64_t>(1, kTileElements / unit) * unit, elements);
 }
 
-uint64_t update_scratch_bytes(const Numerics& numerics, const std::vector<Sizes>& parameters,
+uint64_t update_scratch_bytes(const Numerics& numerics, const std::vector<UpdatedParameter>& parameters,
                               bool states_on_host) {
   std::map<std::string, uint64_t> tiles;        // the largest of each kind
   uint64_t whole = 0, largest = 0, staged = 0;  // tiles that pass through the device
-  for (const Sizes& sizes : parameters) {
-    const int64_t tile = tile_elements(numerics, sizes, states_on_host);
-    const std::vector<StateTensor> states = optimizer_state(numerics, sizes);
+  for (const UpdatedParameter& parameter : parameters) {
+    const Sizes& sizes = parameter.sizes;
+    const std::vector<Span> all = tiles_of(numerics, parameter, states_on_host);
+    const std::vector<StateTensor> states = parameter.kept(numerics);
+    int64_t tile = 0;
+    for (const Span& span : all) tile = std::max(tile, span.length);
     if (const uint64_t bytes = tile_bytes(states, tile); states_on_host && bytes > 0) {
       largest = std::max(largest, bytes);
-      staged += uint64_t((product(sizes) + tile - 1) / tile);
+      staged += uint64_t(all.size());
     }
     const auto need = [&](const std::string& name, uint64_t bytes) {
       tiles[name] = std::max(tiles[name], bytes);

@@ -19,6 +19,12 @@ inline constexpr int64_t kQuantizationBlock = 256, kLeastQuantizedElements = 409
 // An update goes through a parameter in tiles of about so many elements, where it needs room to compute in.
 inline constexpr int64_t kTileElements = 1 << 18;
 
+// A run of a parameter's elements.
+struct Span {
+  int64_t begin = 0, length = 0;
+  bool operator==(const Span&) const = default;
+};
+
 struct StateTensor {
   std::string name;       // "master", "first", "second", "first.codes", "row", ...
   bool is_codes = false;  // of one byte each; else 32-bit floats
@@ -32,14 +38,28 @@ struct StateTensor {
 };
 
 std::vector<StateTensor> optimizer_state(const Numerics& numerics, const std::vector<int64_t>& sizes);
+// What of these is kept where `elements` of the parameter's are updated, in rows.
+std::vector<StateTensor> kept_of(std::vector<StateTensor> states, int64_t elements);
 
 // Elements of a tile of such a parameter: as near to kTileElements as whole blocks or rows allow, or all of
 // them where the update needs no room.
 int64_t tile_elements(const Numerics& numerics, const std::vector<int64_t>& sizes, bool states_on_host);
 
+// A parameter, and what is updated of it, in order; tiles end where a span does, and at multiples of
+// `tile_elements`.
+struct UpdatedParameter {
+  std::vector<int64_t> sizes;
+  std::vector<Span> spans;
+
+  int64_t elements() const;  // of the spans
+  std::vector<StateTensor> kept(const Numerics& numerics) const;
+};
+// The tiles of an update, in order.
+std::vector<Span> tiles_of(const Numerics& numerics, const UpdatedParameter& parameter, bool states_on_host);
+
 // Bytes that one device needs for an update of these parameters, all of one model, beside what they keep: the
 // slots for tiles of states on the host or a disk, and room to compute in.
-uint64_t update_scratch_bytes(const Numerics& numerics, const std::vector<std::vector<int64_t>>& parameters,
+uint64_t update_scratch_bytes(const Numerics& numerics, const std::vector<UpdatedParameter>& parameters,
                               bool states_on_host);
 
 }  // namespace spillway::trainer

@@ -1,17 +1,11 @@
 #include "trainer/plan/parameters/tile_record.h"
 
 #include <algorithm>
-#include <functional>
-#include <numeric>
 
 namespace spillway::trainer {
 namespace {
 
 constexpr uint64_t kLeastBuffered = 8;  // records, however large
-
-int64_t elements_in(const std::vector<int64_t>& sizes) {
-  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
-}
 
 }  // namespace
 
@@ -36,22 +30,22 @@ uint64_t buffered_records(uint64_t largest, uint64_t records) {
   return std::min(records, std::max(kLeastBuffered, (kNvmeBuffers + largest - 1) / largest));
 }
 
-NvmeShare nvme_share(const Numerics& numerics, const std::vector<std::vector<int64_t>>& parameters,
+NvmeShare nvme_share(const Numerics& numerics, const std::vector<UpdatedParameter>& parameters,
                      uint64_t least_bytes) {
   NvmeShare share;
   uint64_t largest = 0, records = 0;
-  for (const std::vector<int64_t>& sizes : parameters) {
-    const std::vector<StateTensor> states = optimizer_state(numerics, sizes);
-    const int64_t elements = elements_in(sizes), tile = tile_elements(numerics, sizes, true);
-    const bool there = lies_on_nvme(states, elements, least_bytes);
+  for (const UpdatedParameter& parameter : parameters) {
+    const std::vector<StateTensor> states = parameter.kept(numerics);
+    const bool there = lies_on_nvme(states, parameter.elements(), least_bytes);
     for (const StateTensor& state : states)
       if (!there || state.elements_per_entry == 0) share.host_bytes += state.bytes();
     if (!there) continue;
-    const auto whole = uint64_t(elements / tile);
-    const int64_t rest = elements % tile;
-    largest = std::max(largest, record_bytes(states, tile));
-    records += whole + (rest > 0 ? 1 : 0);
-    share.file_bytes += whole * record_bytes(states, tile) + (rest > 0 ? record_bytes(states, rest) : 0);
+    for (const Span& tile : tiles_of(numerics, parameter, true)) {
+      const uint64_t bytes = record_bytes(states, tile.length);
+      largest = std::max(largest, bytes);
+      share.file_bytes += bytes;
+      ++records;
+    }
   }
   share.buffer_bytes = aligned(buffered_records(largest, records) * largest, kHugePage);
   return share;

@@ -45,7 +45,7 @@ struct NvmeShare {
   uint64_t host_bytes = 0;    // of states that stay on the host
   uint64_t buffer_bytes = 0;  // on the host
 };
-NvmeShare nvme_share(const Numerics& numerics, const std::vector<std::vector<int64_t>>& parameters,
+NvmeShare nvme_share(const Numerics& numerics, const std::vector<UpdatedParameter>& parameters,
                      uint64_t least_bytes);
 // How many records of at most `largest` bytes the buffers hold, of so many that there are.
 uint64_t buffered_records(uint64_t largest, uint64_t records);

@@ -23,6 +23,7 @@ Memory dry_run(const TapePass& pass, const Machine& machine) {
   tape.plain(uint64_t{pass.rows} * model.row_tokens() * TapePass::kTokenId);
   const Tape::Tensor loss = loss_tape(&tape, pass, head_on(&tape, pass));
   if (pass.training) tape.backward(loss);
+  memory.end_piece();
   return memory;
 }
 
@@ -32,11 +33,13 @@ std::string key_of(const TapePass& pass) {
   relevant.placement = pass.plan.placement;
   relevant.head_chunks = pass.plan.head_chunks;
   if (!pass.training) return "evaluation " + to_string(relevant);
+  relevant.pipeline = pass.in_pieces ? 2 : 1;
   relevant.recompute = pass.plan.recompute;
   relevant.recompute_attention = pass.plan.recompute_attention;
   relevant.recompute_mlp = pass.plan.recompute_mlp;
   relevant.recompute_segment = pass.plan.recompute_segment;
-  relevant.offload = pass.plan.offload;
+  relevant.offload = pass.plan.offload, relevant.offload_to = pass.plan.offload_to;
+  if (!relevant.offload.empty() && relevant.offload_to == Place::kPeer) relevant.peers = pass.plan.peers;
   relevant.tiles = pass.tiles;
   return to_string(relevant);
 }

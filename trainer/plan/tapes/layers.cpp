@@ -35,6 +35,11 @@ Tensor in_parts(Tape* tape, const TapePass& pass, TapeParts parts, const Tensors
   return x;
 }
 
+Tensors with(Tensor x, Tensors reads) {
+  reads.insert(reads.begin(), x);
+  return reads;
+}
+
 // inputs: x, and what the layers read, one after the other.
 Tensor in_layers(Tape* tape, const Tape::Layer& layer, uint32_t count, const Tensors& inputs) {
   const auto reads = static_cast<ptrdiff_t>((inputs.size() - 1) / count);
@@ -71,7 +76,8 @@ Tape::Tensor run_layers(Tape* tape, const TapePass& pass, uint32_t first, uint32
   for (uint32_t layer = first, end = first + count; layer < end;) {
     const uint32_t device = pass.device_of(layer),
                    next = pass.training ? pass.plan.segment_end(layer, end) : layer + 1;
-    if (device != tape->device_of(x)) tape->cross_over();
+    const bool cuts = pass.in_pieces && device != tape->device_of(x);
+    if (cuts) tape->cut(with(x, last));
     Tensors inputs{tape->to(device, x)};
     tape->drop(x);
     for (uint32_t member = layer; member < next; ++member)
@@ -84,6 +90,7 @@ Tape::Tensor run_layers(Tape* tape, const TapePass& pass, uint32_t first, uint32
         }
         inputs.push_back(read);
       }
+    if (cuts) tape->cut(with(inputs[0], last));
     tape->on(device, Kind::kAttention);
     tape->begin_layer();
     x = pass.training && pass.plan.recompute.contains(layer)
@@ -92,14 +99,17 @@ Tape::Tensor run_layers(Tape* tape, const TapePass& pass, uint32_t first, uint32
                        [&](Part part) { return pass.training && pass.plan.recomputes(layer, part); });
     std::optional<uint32_t> until;
     if (pass.plan.offloads(layer, next, layers)) until = pass.plan.offloaded_until(layer, layers);
-    tape->end_layer(next, until, {inputs.begin() + 1, inputs.end()}, pass.offload_least_bytes);
+    tape->end_layer(next, until, pass.home_of(device), {inputs.begin() + 1, inputs.end()},
+                    pass.offload_least_bytes);
     tape->drop(inputs[0]);
     layer = next;
   }
-  for (const Tensor read : last) tape->drop(read);
-  if (tape->device_of(x) != 0) tape->cross_over();
+  const bool cuts = pass.in_pieces && tape->device_of(x) != 0;
+  if (cuts) tape->cut(with(x, last));
   const Tensor home = tape->to(0, x);
   tape->drop(x);
+  if (cuts) tape->cut({home});
+  for (const Tensor read : last) tape->drop(read);
   return home;
 }
 

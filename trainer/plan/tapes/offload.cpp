@@ -4,18 +4,20 @@
 
 namespace spillway::trainer {
 
-double Memory::copy_beside(bool to_host, double bytes, double copies) {
-  const double takes = bytes / machine_.host_bytes_per_second + copies * machine_.launch_seconds;
-  double& free = link_free_[to_host ? 0 : 1];
+double Memory::copy_beside(Home home, bool away, double bytes, double copies) {
+  const double rate = home.is_host() ? machine_.host_bytes_per_second : machine_.peer_bytes_per_second;
+  const double takes = bytes / rate + copies * machine_.launch_seconds;
+  double& free = link_free_[away ? 0 : 1];
   free = std::max(free, time_.seconds()) + takes;
   time_.overlapped += takes;
-  if (to_host) host_bytes_ += static_cast<uint64_t>(bytes);
+  if (away)
+    (home.is_host() ? host_bytes_ : peer_bytes_[{home.device, home.peer}]) += static_cast<uint64_t>(bytes);
   return free;
 }
 
-void Memory::wait_until(double seconds) {
+void Memory::wait_until(double seconds, Home home) {
   const double waits = std::max(0.0, seconds - time_.seconds());
-  time_.host_link += waits;
+  (home.is_host() ? time_.host_link : time_.peer_link) += waits;
   time_.overlapped -= waits;
 }
 
@@ -44,10 +46,11 @@ void Tape::find_kept(const std::vector<Tensor>& stay, uint64_t least_bytes, Kept
   }
 }
 
-void Tape::end_layer(uint32_t end, std::optional<uint32_t> until, const std::vector<Tensor>& stay,
-                     uint64_t least_bytes) {
+void Tape::end_layer(uint32_t end, std::optional<uint32_t> until, Memory::Home home,
+                     const std::vector<Tensor>& stay, uint64_t least_bytes) {
   if (mode_ != Mode::kTrains) return;
   KeptLayer& layer = layers_.back();
+  layer.home = home;
   layer.end = recorded_.size();
   if (leaving_ && leaves_at_ < end) {
     layer.left = std::exchange(leaving_, std::nullopt);
@@ -56,13 +59,13 @@ void Tape::end_layer(uint32_t end, std::optional<uint32_t> until, const std::vec
   if (!until) return;
   find_kept(stay, least_bytes, &layer);
   const auto copies = double(layer.tensors.size() + layer.more.size());
-  layer.copied = memory_.copy_beside(true, double(layer.bytes), copies);
+  layer.copied = memory_.copy_beside(home, true, double(layer.bytes), copies);
   leaving_ = layers_.size() - 1;
   leaves_at_ = *until;
 }
 
 void Tape::leave_device(KeptLayer* layer) {
-  memory_.wait_until(layer->copied);
+  memory_.wait_until(layer->copied, layer->home);
   for (const auto& [tensor, times] : layer->tensors)
     for (uint32_t i = 0; i < times; ++i) drop(tensor);
   for (const size_t i : layer->more)
@@ -81,7 +84,7 @@ void Tape::bring_back(KeptLayer* layer) {
   for (const size_t i : layer->more)
     memory_.allocate(recorded_[i].device, recorded_[i].kind, recorded_[i].op.keeps_more);
   const auto copies = double(layer->tensors.size() + layer->more.size());
-  layer->copied = memory_.copy_beside(false, double(layer->bytes), copies);
+  layer->copied = memory_.copy_beside(layer->home, false, double(layer->bytes), copies);
 }
 
 // What it kept is there, and what left at its end is on its way.
@@ -90,7 +93,7 @@ void Tape::backward_reaches_layer() {
   KeptLayer layer = std::move(layers_.back());
   layers_.pop_back();
   bring_back(&layer);
-  memory_.wait_until(layer.copied);
+  memory_.wait_until(layer.copied, layer.home);
   if (layer.left) bring_back(&layers_[*layer.left]);
 }
 

@@ -25,6 +25,7 @@ void Memory::allocate(uint32_t number, Kind kind, uint64_t bytes) {
   Device& device = devices_[number];
   device.alive += bytes;
   device.now[static_cast<size_t>(kind)] += bytes;
+  device.peak_of_piece = std::max(device.peak_of_piece, device.alive);
   if (device.alive <= device.peak) return;
   device.peak = device.alive;
   device.at_peak = device.now;
@@ -35,10 +36,12 @@ void Memory::free(uint32_t number, Kind kind, uint64_t bytes) {
   devices_[number].now[static_cast<size_t>(kind)] -= bytes;
 }
 
-void Memory::cross_over() {
-  std::vector<uint64_t> alive;
-  for (const Device& device : devices_) alive.push_back(device.alive);
-  kept_.push_back(std::move(alive));
+void Memory::end_piece() {
+  Piece& piece = pieces_.emplace_back();
+  for (Device& device : devices_) {
+    piece.peak.push_back(std::exchange(device.peak_of_piece, device.alive));
+    piece.after.push_back(device.alive);
+  }
 }
 
 void Memory::pass(uint32_t device, double operations, double bytes, double launches) {
@@ -251,14 +254,41 @@ void Tape::undo_layer(const Recorded& recorded, size_t gradient) {
   for (const Tensor input : recorded.op.inputs) give(input, new_buffer(device_of(input), bytes(input)));
 }
 
+void Tape::cut(std::vector<Tensor> passed) {
+  for (const Tensor tensor : passed) hold(tensor);
+  cuts_.push_back({recorded_.size(), std::move(passed)});
+  memory_.end_piece();
+}
+
+void Tape::end_piece_of_backward() {
+  for (const size_t gradient : undone_.gradients) release_buffer(gradient);
+  for (const Tensor tensor : undone_.passed) drop(tensor);
+  undone_ = {};
+}
+
+void Tape::backward_reaches_cut() {
+  end_piece_of_backward();
+  memory_.end_piece();
+  undone_ = std::move(cuts_.back());
+  cuts_.pop_back();
+  for (const Tensor tensor : undone_.passed) {
+    const std::optional<size_t> gradient = tensors_[tensor].gradient;
+    if (!gradient) continue;
+    ++buffers_[*gradient].readers;
+    undone_.gradients.push_back(*gradient);
+  }
+}
+
 void Tape::backward(Tensor last) {
   if (!tensors_[last].gradient) tensors_[last].gradient = new_buffer(device_of(last), bytes(last));
   while (!recorded_.empty()) {
+    while (!cuts_.empty() && cuts_.back().recorded == recorded_.size()) backward_reaches_cut();
     backward_reaches_layer();
     const Recorded recorded = std::move(recorded_.back());
     recorded_.pop_back();
     undo(recorded);
   }
+  end_piece_of_backward();
 }
 
 }  // namespace spillway::trainer

@@ -17,6 +17,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -47,10 +48,13 @@ class Memory {
   explicit Memory(const Machine& machine) : machine_(machine), devices_(machine.devices) {}
   void allocate(uint32_t device, Kind kind, uint64_t bytes);
   void free(uint32_t device, Kind kind, uint64_t bytes);
-  // The forward goes on on another device: notes what each has kept so far.
-  void cross_over();
-  // What each device has kept at the end of each piece of the forward but the last: pieces, devices.
-  const std::vector<std::vector<uint64_t>>& kept() const { return kept_; }
+  // Of a piece of the forward or the backward (trainer/model/pieces): bytes by device, the most that were
+  // alive in it, and those behind it.
+  struct Piece {
+    std::vector<uint64_t> peak{}, after{};
+  };
+  void end_piece();
+  const std::vector<Piece>& pieces() const { return pieces_; }
 
   uint64_t peak(uint32_t device) const { return devices_[device].peak; }
   const Bytes& at_peak(uint32_t device) const { return devices_[device].at_peak; }
@@ -58,27 +62,34 @@ class Memory {
   // The time of `launches` kernels of a device that compute `operations` and move `bytes` between them.
   void pass(uint32_t device, double operations, double bytes, double launches);
   void cross(uint32_t device, double bytes);  // from or to another
-  // Copies to the host, or back, beside what is computed and behind those before them. Returns when they are
-  // done, for `wait_until`.
-  double copy_beside(bool to_host, double bytes, double copies);
-  void wait_until(double seconds);
+  // Copies of a device to its home, or back, beside what is computed and behind those before them. Returns
+  // when they are done, for `wait_until`.
+  struct Home {
+    uint32_t device = 0, peer = 0;  // `peer`: the device itself, and the host is its home
+    bool is_host() const { return device == peer; }
+  };
+  double copy_beside(Home home, bool away, double bytes, double copies);
+  void wait_until(double seconds, Home home);
   uint64_t host_bytes() const { return host_bytes_; }  // that copies went to
+  // The same of devices and their peers.
+  const std::map<std::pair<uint32_t, uint32_t>, uint64_t>& peer_bytes() const { return peer_bytes_; }
   const StepTime& time() const { return time_; }
   double busy(uint32_t device) const { return devices_[device].busy; }  // seconds
   double launches() const { return launches_; }
 
  private:
   struct Device {
-    uint64_t alive = 0, peak = 0;
+    uint64_t alive = 0, peak = 0, peak_of_piece = 0;
     Bytes now{}, at_peak{};
     double busy = 0;
   };
   const Machine machine_;
   std::vector<Device> devices_;
-  std::vector<std::vector<uint64_t>> kept_;
+  std::vector<Piece> pieces_;
   StepTime time_;
   std::array<double, 2> link_free_{};  // when the copies of a direction are done
   uint64_t host_bytes_ = 0;
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> peer_bytes_;  // of devices and their peers
   double launches_ = 0;
 };
 
@@ -130,7 +141,10 @@ class Tape {
   Tensor to(uint32_t device, Tensor tensor);                // itself, where it is there
   void hold(Tensor tensor) { ++tensors_[tensor].holders; }  // once more
   void drop(Tensor tensor);
-  void cross_over() { memory_.cross_over(); }
+  // A piece of the forward ends here, and in the backward that of the next one. Later pieces go on from
+  // copies of `passed` without a history: until the backward of the piece ends, the tensors stay, and in it
+  // their gradients. See trainer/model/pieces.
+  void cut(std::vector<Tensor> passed);
 
   uint64_t bytes(Tensor tensor) const { return tensors_[tensor].bytes; }
   uint32_t device_of(Tensor tensor) const { return tensors_[tensor].device; }
@@ -142,11 +156,11 @@ class Tape {
   Tensor run_again(const Layer& layer, const std::vector<Tensor>& inputs);
 
   // What operators keep from `begin_layer` to `end_layer`, but for `stay` and what is smaller than
-  // `least_bytes`, is on the host from the end of layer `until` on, and comes back when the backward of that
+  // `least_bytes`, is at `home` from the end of layer `until` on, and comes back when the backward of that
   // one begins. See trainer/residency/activations.h.
   void begin_layer();
-  void end_layer(uint32_t end, std::optional<uint32_t> until, const std::vector<Tensor>& stay,
-                 uint64_t least_bytes);
+  void end_layer(uint32_t end, std::optional<uint32_t> until, Memory::Home home,
+                 const std::vector<Tensor>& stay, uint64_t least_bytes);
 
   // From the gradient of `last`, which the caller holds. Once.
   void backward(Tensor last);
@@ -174,8 +188,9 @@ class Tape {
     Layer again{};                    // of a layer that is computed again
   };
 
-  // What is recorded of a layer, and what of it goes to the host.
+  // What is recorded of a layer, and what of it goes elsewhere.
   struct KeptLayer {
+    Memory::Home home{};
     size_t begin = 0, end = 0;
     std::vector<std::pair<Tensor, uint32_t>> tensors{};  // and how often they are kept
     std::vector<size_t> more{};                          // the operators whose `keeps_more` goes
@@ -185,11 +200,19 @@ class Tape {
     double copied = 0;             // when its last copy is done
   };
 
+  struct Cut {
+    size_t recorded = 0;  // before it
+    std::vector<Tensor> passed{};
+    std::vector<size_t> gradients{};
+  };
+
   Tensor add(uint64_t bytes, bool counts);
   void find_kept(const std::vector<Tensor>& stay, uint64_t least_bytes, KeptLayer* layer) const;
   void leave_device(KeptLayer* layer);
   void bring_back(KeptLayer* layer);
   void backward_reaches_layer();
+  void backward_reaches_cut();
+  void end_piece_of_backward();
   // Another tape's tensors: they count for nothing here, but they can get a gradient.
   std::vector<Tensor> borrow(const Tape& from, const std::vector<Tensor>& tensors);
   std::vector<Tensor> with_gradient(std::vector<Tensor> tensors) const;  // without the plain ones
@@ -209,6 +232,8 @@ class Tape {
   std::vector<Entry> tensors_;
   std::vector<Buffer> buffers_;
   std::vector<Recorded> recorded_;
+  std::vector<Cut> cuts_;
+  Cut undone_{};  // of the piece whose backward runs
   std::vector<KeptLayer> layers_;
   std::optional<size_t> leaving_;  // whose copies run
   uint32_t leaves_at_ = 0;

@@ -24,7 +24,8 @@ struct TapePass {
   uint64_t workspace = 0;  // of the library of products, while it computes one
   Precision precision = Precision::kFloat32;
   uint64_t offload_least_bytes = kOffloadLeastBytes;
-  uint32_t tiles = 1;  // that the layers' matrices come in
+  uint32_t tiles = 1;      // that the layers' matrices come in
+  bool in_pieces = false;  // several micro-batches are under way
 
   // Of one number: of an activation, of a weight, and of a fresh gradient of either.
   uint64_t number() const { return Numerics{.precision = precision}.weight_bytes(); }
@@ -32,6 +33,10 @@ struct TapePass {
   bool drops() const { return training && model.dropout > 0; }
   uint64_t target_tokens() const { return uint64_t{rows} * model.target_tokens(); }
   uint32_t device_of(uint32_t layer) const { return std::min(plan.device_of(layer), devices - 1); }
+  // Of what layers on it keep, where that is offloaded.
+  Memory::Home home_of(uint32_t device) const {
+    return {device, plan.offload_to == Place::kPeer ? std::min(plan.peer_of(device), devices - 1) : device};
+  }
 };
 
 // A part of a layer: see LayerPart of trainer/model/layer.h.

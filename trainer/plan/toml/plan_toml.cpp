@@ -60,8 +60,9 @@ void read_place(StrictTable& table, const char* key, Place* out) {
   std::string name = name_of(*out);
   table.text(key, &name);
   if (const auto place = place_of(name)) return void(*out = *place);
-  table.fail(*table.node(key),
-             "'" + std::string(key) + "' must be \"device\", \"host\" or \"nvme\", not \"" + name + "\"");
+  table.fail(
+      *table.node(key),
+      "'" + std::string(key) + "' must be \"device\", \"peer\", \"host\" or \"nvme\", not \"" + name + "\"");
 }
 
 void read_update(StrictTable& table, bool* just_in_time) {
@@ -71,6 +72,44 @@ void read_update(StrictTable& table, bool* just_in_time) {
   if (!*just_in_time && name != "at_commit")
     table.fail(*table.node("update"),
                "'update' must be \"at_commit\" or \"just_in_time\", not \"" + name + "\"");
+}
+
+void read_offload_to(StrictTable& table, Place* out) {
+  std::string name = name_of(*out);
+  table.text("offload_to", &name);
+  const auto place = place_of(name);
+  if (place == Place::kPeer || place == Place::kHost)
+    *out = *place;
+  else
+    table.fail(*table.node("offload_to"), "'offload_to' must be \"peer\" or \"host\", not \"" + name + "\"");
+}
+
+std::optional<uint32_t> device_in(std::string_view text) {
+  uint32_t device = kMostDevices;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), device);
+  if (error != std::errc() || end != text.data() + text.size() || device >= kMostDevices) return std::nullopt;
+  return device;
+}
+
+void read_peers(StrictTable& table, DeviceMap* out) {
+  const toml::node* node = table.node("peers");
+  if (node == nullptr) return;
+  const toml::table* peers = node->as_table();
+  if (peers == nullptr)
+    return table.fail(*node, "'peers' must be a table of devices and the peer of each, such as {0 = 1}");
+  DeviceMap read;
+  for (const auto& [key, value] : *peers) {
+    const auto device = device_in(key.str());
+    if (!device)
+      return table.fail(value,
+                        "'peers' has a device \"" + std::string(key.str()) + "\": " + devices_up_to_most());
+    const auto peer = value.value_exact<int64_t>();
+    if (!peer || *peer < 0 || *peer >= kMostDevices || *peer == *device)
+      return table.fail(value, "'peers' must give device " + std::to_string(*device) +
+                                   " another device: " + devices_up_to_most());
+    read[*device] = static_cast<uint32_t>(*peer);
+  }
+  *out = std::move(read);
 }
 
 // A device's layers, as transformers' device_map has them.
@@ -99,10 +138,10 @@ class DeviceTable {
   }
 
   bool read_device(std::string_view key, const toml::node& node) {
-    uint32_t device = kMostDevices;
-    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), device);
-    if (error != std::errc() || end != key.data() + key.size() || device >= kMostDevices)
+    const std::optional<uint32_t> named = device_in(key);
+    if (!named)
       return fail(node, "'devices' has a device \"" + std::string(key) + "\": " + devices_up_to_most());
+    const uint32_t device = *named;
     const toml::array* list = node.as_array();
     if (list == nullptr)
       return fail(node, "'devices' must give device " + std::to_string(device) + " a list of layers");
@@ -177,6 +216,8 @@ void read_plan(StrictTable& table, uint32_t layers, Plan* plan, const PlanChoice
   read_place(table, "optimizer", &plan->optimizer);
   read_place(table, "parameters", &plan->parameters);
   read_place(table, "gradients", &plan->gradients);
+  read_offload_to(table, &plan->offload_to);
+  read_peers(table, &plan->peers);
   table.integer("pipeline", &plan->pipeline, 1, 1 << 20);
   read_update(table, &plan->just_in_time);
   table.integer("tiles", &plan->tiles, 1, 1 << 20);

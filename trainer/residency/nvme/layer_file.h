@@ -11,7 +11,7 @@
 #include <deque>
 #include <map>
 
-#include "trainer/residency/layer_home.h"
+#include "trainer/residency/homes/layer_home.h"
 #include "trainer/residency/nvme/record_file.h"
 
 namespace spillway::trainer {

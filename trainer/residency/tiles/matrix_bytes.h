@@ -10,8 +10,8 @@
 #include <string>
 
 #include "trainer/plan/parameters/tiles.h"
+#include "trainer/residency/homes/layer_home.h"
 #include "trainer/residency/layer_block.h"
-#include "trainer/residency/layer_home.h"
 
 namespace spillway::trainer {
 

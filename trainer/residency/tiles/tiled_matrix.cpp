@@ -18,14 +18,14 @@ const at::Tensor& tile_in(const StreamedLayers& streamed, uint32_t key) {
 std::shared_ptr<LayerHome> home_for(at::Device device, StreamedLayers* streamed, const MatrixBytes& bytes) {
   const Place place = bytes.home()->place();
   if (place == Place::kHost) return bytes.home();
-  std::shared_ptr<LayerHome> home = streamed->home(bytes.name(), device, bytes.bytes(), place);
+  std::shared_ptr<LayerHome> home = streamed->home(bytes.name(), device, bytes.bytes(), place, {});
   bytes.copy_to(*home);
   return home;
 }
 
 void move_bytes(MatrixBytes* bytes, at::Device device, StreamedLayers* streamed, Place place) {
   if (bytes->home()->place() == streamed->place_of(bytes->bytes(), place)) return;
-  std::shared_ptr<LayerHome> home = streamed->home(bytes->name(), device, bytes->bytes(), place);
+  std::shared_ptr<LayerHome> home = streamed->home(bytes->name(), device, bytes->bytes(), place, {});
   bytes->copy_to(*home);
   bytes->take_home(std::move(home));
 }

@@ -1,9 +1,9 @@
 // Where a layer's bytes are while its device does not have them.
 //
-// Copies are queued by marks: `read` and `overwrite` give memory of the host, which begins with the bytes of
-// the layer, and have copies that the stream is given from then on run behind what still uses it; with no
-// stream the host waits. What was queued is told by `read_until` and `written_by` at once. Bytes that are
-// written in parts, each by itself, are asked for by `change`.
+// Copies are queued by marks: `read` and `overwrite` give memory of the host or of a peer, which begins with
+// the bytes of the layer, and have copies that the stream is given from then on run behind what still uses
+// it; with no stream the host waits. What was queued is told by `read_until` and `written_by` at once. Bytes
+// that are written in parts, each by itself, are asked for by `change`.
 //
 // Thread-safety: one thread at a time. Ownership: the bytes; the memory that is given is theirs until the
 // next layer is asked for. Errors: LibTorch's exceptions; RecordLost.
@@ -19,6 +19,7 @@ class LayerHome {
   virtual Place place() const = 0;
   // Whether there is anything to read. Who asks a home for bytes that it has not gets any.
   virtual bool has_bytes() const { return true; }
+  virtual at::Device device() const { return at::kCPU; }  // of the memory that it gives
   // Whether `read` gives the bytes without waiting for a disk.
   virtual bool is_ready() { return true; }
   virtual at::Tensor read(CopyStream* by) = 0;
@@ -41,7 +42,8 @@ class LayerHome {
 // All bytes of one to another, which has room for them or throws.
 void copy_home(LayerHome& from, LayerHome& to);
 
-// `bytes` of page-locked host memory for copies to and from `device`.
-std::shared_ptr<LayerHome> home_on_host(int64_t bytes, at::Device device);
+// `bytes` of memory for copies to and from `device`: page-locked of the host, where `home` is the CPU, or of
+// a peer.
+std::shared_ptr<LayerHome> home_in_memory(int64_t bytes, at::Device device, at::Device home);
 
 }  // namespace spillway::trainer

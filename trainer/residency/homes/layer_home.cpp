@@ -1,17 +1,19 @@
-#include "trainer/residency/layer_home.h"
+#include "trainer/residency/homes/layer_home.h"
 
 #include <algorithm>
 
-#include "trainer/residency/host_tensor.h"
+#include "trainer/residency/homes/homes.h"
 
 namespace spillway::trainer {
 namespace {
 
-class HostHome : public LayerHome {
+class MemoryHome : public LayerHome {
  public:
-  HostHome(int64_t bytes, at::Device device) : memory_(host_tensor({bytes}, at::kByte, device)) {}
+  MemoryHome(int64_t bytes, at::Device device, at::Device home)
+      : memory_(home_tensor({bytes}, at::kByte, device, home)) {}
 
-  Place place() const override { return Place::kHost; }
+  Place place() const override { return memory_.is_cuda() ? Place::kPeer : Place::kHost; }
+  at::Device device() const override { return memory_.device(); }
   at::Tensor read(CopyStream* by) override {
     queue_behind(by, written_);
     return memory_;
@@ -32,13 +34,13 @@ class HostHome : public LayerHome {
 void copy_home(LayerHome& from, LayerHome& to) {
   const at::Tensor read = from.read(nullptr), written = to.overwrite(nullptr);
   const int64_t bytes = std::min(read.numel(), written.numel());  // a disk's are rounded up
-  written.narrow(0, 0, bytes).copy_(read.narrow(0, 0, bytes));
+  copy_now(written.narrow(0, 0, bytes), read.narrow(0, 0, bytes));
   to.written_by(nullptr);
   to.settle();
 }
 
-std::shared_ptr<LayerHome> home_on_host(int64_t bytes, at::Device device) {
-  return std::make_shared<HostHome>(bytes, device);
+std::shared_ptr<LayerHome> home_in_memory(int64_t bytes, at::Device device, at::Device home) {
+  return std::make_shared<MemoryHome>(bytes, device, home);
 }
 
 }  // namespace spillway::trainer

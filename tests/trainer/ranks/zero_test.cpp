@@ -1,0 +1,179 @@
+// What ranks share of a training changes no bit: ranks as threads, over Gloo.
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <mutex>
+
+#include "tests/trainer/data/test_corpus.h"
+#include "tests/trainer/ranks/over_threads.h"
+#include "tests/trainer/recovery/outcome.h"
+#include "tests/trainer/small_models.h"
+#include "trainer/step/training_step.h"
+
+namespace spillway::trainer {
+namespace {
+
+using SharedRanks = std::shared_ptr<Ranks>;
+
+// A vector a rank, of `elements` numbers that say where they are, in small rounds.
+struct Numbers {
+  Numbers(Ranks& ranks, int64_t elements, at::ScalarType type, const Numerics& numerics)
+      : partition(numerics, {plain_parameter(-1, {elements})}, ranks.size(), 4096),
+        exchange(ranks, partition, at::kCPU, type),
+        mine(of_rank(ranks.rank(), elements, type)) {}
+  static at::Tensor of_rank(uint32_t rank, int64_t elements, at::ScalarType type) {
+    return at::arange(elements).mul(0.37 + rank).sin().to(type);
+  }
+  Exchange::Tensors rows() const {
+    return [this](const Partition::Piece& piece) -> std::vector<at::Tensor> {
+      return {mine.narrow(0, piece.span.begin, piece.span.length)};
+    };
+  }
+  const Partition partition;
+  Exchange exchange;
+  at::Tensor mine;
+};
+
+// Floats are added in the order of the ranks and rounded once.
+at::Tensor reference_sum(uint32_t ranks, int64_t elements, at::ScalarType type) {
+  at::Tensor sum = Numbers::of_rank(0, elements, type).to(at::kFloat);
+  for (uint32_t rank = 1; rank < ranks; ++rank)
+    sum.add_(Numbers::of_rank(rank, elements, type).to(at::kFloat));
+  return sum.to(type);
+}
+
+TEST(Exchange, AddsUpInTheOrderOfTheRanks) {
+  for (const uint32_t size : {2u, 3u})
+    for (const auto precision : {Precision::kFloat32, Precision::kBf16}) {
+      const at::ScalarType type = precision == Precision::kFloat32 ? at::kFloat : at::kBFloat16;
+      constexpr int64_t kElements = 5000;
+      const at::Tensor sum = reference_sum(size, kElements, type);
+      on_ranks(size, [&](const SharedRanks& ranks) {
+        const at::NoGradGuard no_grad;
+        Numbers whole(*ranks, kElements, type, {.precision = precision});
+        EXPECT_GT(whole.partition.rounds(0).size(), 1u);
+        whole.exchange.sum(0, whole.rows(), true);
+        EXPECT_TRUE(at::equal(whole.mine, sum));
+        Numbers shared(*ranks, kElements, type, {.precision = precision});
+        shared.exchange.sum(0, shared.rows(), false);
+        const auto [begin, length] = shared.partition.sections(0)[ranks->rank()];
+        EXPECT_TRUE(at::equal(shared.mine.narrow(0, begin, length), sum.narrow(0, begin, length)));
+        shared.exchange.gather(0, shared.rows());
+        EXPECT_TRUE(at::equal(shared.mine, sum));
+      });
+    }
+}
+
+TEST(Exchange, GathersRowsOfAnyLength) {
+  on_ranks(3, [&](const SharedRanks& ranks) {
+    Numbers numbers(*ranks, 5000, at::kFloat, {});
+    const std::vector<int64_t> bytes{0, 7001, 12};
+    const at::Tensor mine = at::full({bytes[ranks->rank()]}, ranks->rank() + 1, at::kByte);
+    EXPECT_TRUE(at::equal(numbers.exchange.gather_rows(mine, bytes),
+                          at::cat({at::full({7001}, 2, at::kByte), at::full({12}, 3, at::kByte)})));
+  });
+}
+
+class Stages : public testing::TestWithParam<Numerics> {
+ protected:
+  Stages() {
+    at::set_num_threads(1);
+    config_.model = small_gpt2(2, 48, 2, 8);
+    config_.data.workers = 0;
+    config_.train = {.steps = 20, .batch = 16, .clip = 0.5, .numerics = GetParam(), .warmup = 1};
+    config_.train.loss_scale = 0x1p22;
+    config_.plan = {.micro_batch = 2, .evaluation_batch = 4};
+    config_.run.nvme_least_bytes = 0;
+    corpus_ = test_corpus(scratch_, config_.model);
+  }
+
+  struct Trained {
+    std::vector<Outcome> outcomes;  // by rank
+    uint64_t bytes_sent = 0, skipped = 0;
+  };
+  Trained train(uint32_t size, uint32_t zero, Place optimizer, uint64_t steps) const {
+    Trained trained;
+    trained.outcomes.resize(size);
+    std::mutex mutex;
+    on_ranks(size, [&](const SharedRanks& ranks) {
+      Config config = config_;
+      config.run.zero = zero;
+      config.plan.optimizer = optimizer;
+      config.run.nvme = scratch_.file(std::to_string(ranks->rank()));
+      std::filesystem::create_directories(config.run.nvme);
+      PlanMoves moves(Core::get(), config.shape(), {}, config.recovery.floor);
+      TrainingStep program(config, corpus_, {at::kCPU}, config.plan, Core::get(), moves, ranks);
+      RecoverableStep step(program, config.shape(), {}, config.plan, config.recovery);
+      Outcome outcome;
+      for (uint64_t number = 0; number < steps; ++number) {
+        EXPECT_EQ(step.run(number), StepOutcome::kDone);
+        outcome.losses.push_back(program.loss());
+        outcome.norms.push_back(program.gradient_norm());
+      }
+      outcome.weights = program.parameters().hash();
+      const std::lock_guard lock(mutex);
+      trained.outcomes[ranks->rank()] = std::move(outcome);
+      trained.bytes_sent = ranks->bytes_sent();
+      trained.skipped = program.loss_scale().state().skipped;
+    });
+    return trained;
+  }
+
+  ScratchFolder scratch_;
+  Config config_;
+  Corpus corpus_;
+};
+
+TEST_P(Stages, HaveTheSameBits) {
+  for (const uint32_t size : {2u, 3u}) {
+    const uint64_t steps = size == 3 ? 20 : 6;
+    const Trained whole = train(size, 0, Place::kDevice, steps),
+                  shared = train(size, 1, Place::kDevice, steps);
+    for (uint32_t rank = 0; rank < size; ++rank) {
+      EXPECT_EQ(whole.outcomes[rank], whole.outcomes[0]) << rank;
+      EXPECT_EQ(shared.outcomes[rank], whole.outcomes[0]) << size << " ranks, " << rank;
+    }
+    if (GetParam().precision == Precision::kFp16Mixed) {
+      EXPECT_GT(whole.skipped, 0u);
+      EXPECT_LT(whole.skipped, 6u);
+    }
+  }
+}
+
+TEST_P(Stages, HaveTheSameBitsWhereverTheStatesLie) {
+  const Trained whole = train(2, 0, Place::kDevice, 3);
+  for (const Place place : {Place::kHost, Place::kNvme})
+    EXPECT_EQ(train(2, 1, place, 3).outcomes[0], whole.outcomes[0]) << name_of(place);
+}
+
+INSTANTIATE_TEST_SUITE_P(OfNumbers, Stages,
+                         testing::Values(Numerics{},
+                                         Numerics{Precision::kBf16Mixed, OptimizerKind::kAdamW8bit},
+                                         Numerics{Precision::kFp16Mixed, OptimizerKind::kAdamW},
+                                         Numerics{Precision::kBf16, OptimizerKind::kAdamW8bit},
+                                         Numerics{Precision::kInt8, OptimizerKind::kAdamW},
+                                         Numerics{Precision::kInt8, OptimizerKind::kSgd}),
+                         [](const auto& info) { return case_name(info.param); });
+
+class Volume : public Stages {
+ protected:
+  Volume() { config_.model = small_gpt2(2, 128, 2, 8); }  // of which a block is little
+};
+
+// 2Ψ, as a ring of N ranks has it: 2 (N - 1) / N of the numbers of each, and what pads parts of whole blocks.
+TEST_P(Volume, IsThatOfAnAllReduceAtBothStages) {
+  const double numbers = double(parameter_count(config_.model)) * 4;
+  for (const uint32_t size : {2u, 4u, 8u}) {
+    const double expected = 2 * numbers * (size - 1) / size;
+    for (const uint32_t zero : {0u, 1u})
+      EXPECT_NEAR(double(train(size, zero, Place::kDevice, 1).bytes_sent) / expected, 1, 0.04)
+          << size << " ranks, stage " << zero;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(OfNumbers, Volume, testing::Values(Numerics{}),
+                         [](const auto& info) { return case_name(info.param); });
+
+}  // namespace
+}  // namespace spillway::trainer

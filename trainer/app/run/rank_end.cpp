@@ -1,0 +1,70 @@
+#include "trainer/app/run/rank_end.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+namespace spillway::trainer {
+namespace {
+
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
+bool is_own_fault(int exit_code) {
+  return exit_code != kExitDone && exit_code != kExitInterrupted && exit_code != kExitOtherRank;
+}
+
+}  // namespace
+
+RankEnd::~RankEnd() {
+  finish();
+}
+
+void RankEnd::watch(std::shared_ptr<Watch> watch) {
+  if (!watch) return;
+  watch_ = std::move(watch);
+  watch_->when_held_up([this](const Incident& incident) { held_up(incident); });
+}
+
+// On the watch's thread; the training thread is inside a sum, or hangs.
+void RankEnd::held_up(const Incident& incident) {
+  Results results;
+  results.exit_code = kExitOtherRank;
+  results.verdict = incident.text();
+  results.incident = incident;
+  tell_(&results);
+  watch_->finish();
+  std::fflush(nullptr);
+  ::_exit(results.exit_code);
+}
+
+void RankEnd::settle(Results* results, bool agreed) {
+  if (!watch_) return;
+  while (!watch_->begin_end()) ::pause();  // the watch ends this process
+  if (agreed || !is_own_fault(results->exit_code)) {
+    if (!results->incident) watch_->leave();
+    return;
+  }
+  const std::string rank = "rank " + std::to_string(watch_->rank());
+  results->incident = watch_->say_why(rank + " ended: " + first_line(results->verdict));
+  if (results->incident->rank == watch_->rank() || results->exit_code != kExitError) return;
+  // An error that another rank's end has led to.
+  results->exit_code = kExitOtherRank;
+  results->verdict = results->incident->text() + " (here: " + results->verdict + ")";
+}
+
+std::optional<RankPart> RankEnd::part() const {
+  if (!watch_) return std::nullopt;
+  return RankPart{.rank = watch_->rank(),
+                  .size = watch_->size(),
+                  .start = watch_->number(),
+                  .waited_seconds = watch_->waited_seconds(),
+                  .incident = {}};
+}
+
+void RankEnd::finish() {
+  if (watch_) watch_->finish();
+}
+
+}  // namespace spillway::trainer

@@ -1,0 +1,129 @@
+#include "trainer/ranks/exchange.h"
+
+#include <numeric>
+#include <stdexcept>
+
+namespace spillway::trainer {
+namespace {
+
+constexpr int64_t kPartBytesAlignedTo = 16;
+
+at::Tensor in_bytes(const at::Tensor& tensor) {
+  return tensor.view({-1}).view(at::kByte);
+}
+
+int64_t aligned_part(int64_t bytes) {
+  return (bytes + kPartBytesAlignedTo - 1) / kPartBytesAlignedTo * kPartBytesAlignedTo;
+}
+
+// In one kernel: each copy by itself would take a GPU as long as thousands of numbers.
+void copy_all(const std::vector<at::Tensor>& to, const std::vector<at::Tensor>& from) {
+  if (!to.empty()) at::_foreach_copy_(to, from, /*non_blocking=*/true);
+}
+
+}  // namespace
+
+void Exchange::Places::add(const Places& more) {
+  here.insert(here.end(), more.here.begin(), more.here.end());
+  there.insert(there.end(), more.there.begin(), more.there.end());
+}
+
+Exchange::Exchange(Ranks& ranks, const Partition& partition, at::Device device, at::ScalarType type)
+    : ranks_(ranks), partition_(partition), type_(type) {
+  // What no piece fills is added up too: it is zero.
+  if (!ranks.is_alone())
+    buffer_ = at::zeros({int64_t(partition.buffer_bytes())}, at::device(device).dtype(at::kByte));
+}
+
+at::Tensor Exchange::all_parts(int64_t part_bytes) const {
+  return buffer_.narrow(0, 0, part_bytes * ranks_.size());
+}
+
+at::Tensor Exchange::part(int64_t rank, int64_t part_bytes) const {
+  return buffer_.narrow(0, part_bytes * rank, part_bytes);
+}
+
+Exchange::Places Exchange::places(const Round& round, uint32_t rank, int64_t part_bytes,
+                                  const Tensors& tensors) const {
+  Places places;
+  int64_t at = 0;
+  const at::Tensor all = part(rank, part_bytes);
+  for (const Partition::Piece& piece : round.of_rank[rank])
+    for (const at::Tensor& tensor : tensors(piece)) {
+      const auto bytes = int64_t(tensor.nbytes());
+      const at::Tensor there = all.narrow(0, at, bytes);
+      const bool has_type = at % int64_t(tensor.element_size()) == 0;  // else its bytes
+      places.here.push_back(has_type ? tensor.view({-1}) : in_bytes(tensor));
+      places.there.push_back(has_type ? there.view(tensor.scalar_type()) : there);
+      at += bytes;
+    }
+  return places;
+}
+
+int64_t Exchange::part_bytes(const Round& round, const Tensors& tensors) const {
+  int64_t most = 0;
+  for (const std::vector<Partition::Piece>& pieces : round.of_rank) {
+    int64_t bytes = 0;
+    for (const Partition::Piece& piece : pieces)
+      for (const at::Tensor& tensor : tensors(piece)) bytes += int64_t(tensor.nbytes());
+    most = std::max(most, aligned_part(bytes));
+  }
+  if (most * ranks_.size() > buffer_.numel())
+    throw std::logic_error("a round of " + std::to_string(most) + " bytes a rank has no room in the buffer");
+  return most;
+}
+
+void Exchange::sum(size_t group, const Tensors& gradients, bool whole, const AfterRound& after_round) {
+  if (ranks_.is_alone()) return;
+  const at::NoGradGuard no_grad;
+  for (const Round& round : partition_.rounds(group)) {
+    const int64_t bytes = round.elements * int64_t(c10::elementSize(type_));
+    const at::Tensor flat = all_parts(bytes).view(type_);
+    Places all, mine = places(round, ranks_.rank(), bytes, gradients);
+    for (uint32_t rank = 0; rank < ranks_.size(); ++rank) all.add(places(round, rank, bytes, gradients));
+    copy_all(all.there, all.here);
+    ranks_.reduce_scatter(flat);
+    if (whole) ranks_.all_gather(flat);
+    const Places& wanted = whole ? all : mine;
+    copy_all(wanted.here, wanted.there);
+    after_round();
+  }
+}
+
+void Exchange::gather(size_t group, const Tensors& tensors, const AfterRound& after_round) {
+  if (ranks_.is_alone()) return;
+  const at::NoGradGuard no_grad;
+  for (const Round& round : partition_.rounds(group)) {
+    const int64_t bytes = part_bytes(round, tensors);
+    const Places mine = places(round, ranks_.rank(), bytes, tensors);
+    copy_all(mine.there, mine.here);
+    ranks_.all_gather(all_parts(bytes));
+    Places others;
+    for (uint32_t rank = 0; rank < ranks_.size(); ++rank)
+      if (rank != ranks_.rank()) others.add(places(round, rank, bytes, tensors));
+    copy_all(others.here, others.there);
+    after_round();
+  }
+}
+
+at::Tensor Exchange::gather_rows(const at::Tensor& mine, const std::vector<int64_t>& bytes) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor all = at::empty({std::accumulate(bytes.begin(), bytes.end(), int64_t{0})},
+                                   at::device(at::kCPU).dtype(at::kByte));
+  const int64_t most = buffer_.numel() / ranks_.size() / kPartBytesAlignedTo * kPartBytesAlignedTo;
+  const int64_t longest = *std::max_element(bytes.begin(), bytes.end());
+  for (int64_t begin = 0; begin < longest; begin += most) {
+    const int64_t each = std::min(most, aligned_part(longest - begin));
+    const auto in_round = [&](uint32_t rank) { return std::clamp<int64_t>(bytes[rank] - begin, 0, each); };
+    if (const int64_t count = in_round(ranks_.rank()); count > 0)
+      part(ranks_.rank(), each).narrow(0, 0, count).copy_(in_bytes(mine).narrow(0, begin, count));
+    ranks_.all_gather(all_parts(each));
+    int64_t before = 0;
+    for (uint32_t rank = 0; rank < ranks_.size(); before += bytes[rank++])
+      if (const int64_t count = in_round(rank); count > 0)
+        all.narrow(0, before + begin, count).copy_(part(rank, each).narrow(0, 0, count));
+  }
+  return all;
+}
+
+}  // namespace spillway::trainer

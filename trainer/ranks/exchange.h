@@ -1,0 +1,52 @@
+// What ranks exchange of a partition's groups, in rounds through one buffer: sums of gradients, weights that
+// were updated, states of the optimizer.
+//
+// All ranks call the same functions for the same groups in one order. On a GPU the work is queued, in the
+// current stream's order. Nothing is allocated after the constructor, on a device.
+//
+// Thread-safety: one thread at a time. Ownership: the buffer; borrows the ranks and the partition. Errors:
+// LibTorch's and c10d's exceptions.
+#pragma once
+#include <functional>
+
+#include "trainer/plan/parameters/partition.h"
+#include "trainer/ranks/ranks.h"
+
+namespace spillway::trainer {
+
+class Exchange {
+ public:
+  // Of gradients of `type`.
+  Exchange(Ranks& ranks, const Partition& partition, at::Device device, at::ScalarType type);
+
+  // Where a piece of a parameter lies: rows of contiguous tensors, the same on all ranks.
+  using Tensors = std::function<std::vector<at::Tensor>(const Partition::Piece& piece)>;
+  // Each rank's pieces of a group become the sums of all ranks' numbers; with `whole` all pieces do.
+  // `after_round` is called when its tensors have got what they get.
+  using AfterRound = std::function<void()>;
+  void sum(size_t group, const Tensors& gradients, bool whole, const AfterRound& after_round = [] {});
+  // Each rank's own pieces of a group come to all.
+  void gather(size_t group, const Tensors& tensors, const AfterRound& after_round = [] {});
+  // One row of all ranks' rows in their order, on the host. `bytes`: of each rank's, of which `mine` is this
+  // one's.
+  at::Tensor gather_rows(const at::Tensor& mine, const std::vector<int64_t>& bytes);
+
+ private:
+  using Round = Partition::Round;
+  // Rows of a rank's pieces, and where in the buffer they are exchanged.
+  struct Places {
+    std::vector<at::Tensor> here, there;
+    void add(const Places& more);
+  };
+  at::Tensor part(int64_t rank, int64_t part_bytes) const;
+  Places places(const Round& round, uint32_t rank, int64_t part_bytes, const Tensors& tensors) const;
+  int64_t part_bytes(const Round& round, const Tensors& tensors) const;
+  at::Tensor all_parts(int64_t part_bytes) const;
+
+  Ranks& ranks_;
+  const Partition& partition_;
+  const at::ScalarType type_;
+  at::Tensor buffer_;  // bytes
+};
+
+}  // namespace spillway::trainer
