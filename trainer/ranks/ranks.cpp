@@ -200,7 +200,10 @@ Ranks::Ranks(const Launch& launch, at::Device device, const RanksTimes& times,
   sum(0);  // makes the communicators, while there is memory for them
 }
 
-Ranks::~Ranks() = default;
+// A group whose other ranks are gone may wait for them when it is destroyed: it goes with the process.
+Ranks::~Ranks() {
+  if (watch_ && watch_->incident()) static_cast<void>(communication_.release());
+}
 
 template <typename Work>
 void Ranks::together(const char* what, const Work& work) {
