@@ -264,11 +264,6 @@ void Ranks::wait_until_read(const std::string& what) {
   }
 }
 
-void Ranks::add_up(std::vector<at::Tensor> tensors) {
-  if (is_alone() || tensors.empty()) return;
-  together("a sum over the ranks", [&] { communication_->group->allreduce_coalesced(tensors)->wait(); });
-}
-
 void Ranks::end_together() {
   if (watch_) watch_->leave();
 }

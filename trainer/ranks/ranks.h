@@ -52,9 +52,8 @@ class Ranks {
   // RanksError, on all ranks, unless `mine`, lines of text, is the same on all.
   void check_same(const std::string& what, const std::string& mine);
 
-  // Each tensor becomes its sum over the ranks. Tensors of one type. On a GPU the work is queued, in the
-  // current stream's order; nothing is allocated after the first call.
-  void add_up(std::vector<at::Tensor> tensors);
+  // On a GPU the work is queued, in the current stream's order, but for `sum`, which waits; nothing is
+  // allocated after the first call.
   double sum(double mine);
   // `flat`, a contiguous row, has a part for each rank, all as large. This rank's part becomes the sum of
   // what all ranks have in it; the other parts are then worth nothing.
