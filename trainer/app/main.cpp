@@ -105,7 +105,10 @@ int run(int argc, char** argv) {
   options.tell_when_held_up = [&](const Results& results) { tell(results, launch->rank, json_path); };
   Results results = train(*config, options);
   if (results.exit_code == kExitOutOfMemory) results.page = write_report_page(results.trace);
-  return tell(results, launch->rank, json_path) ? results.exit_code : kExitError;
+  const int code = tell(results, launch->rank, json_path) ? results.exit_code : kExitError;
+  // What other ranks hold up is still there, with threads of its own.
+  if (results.incident) std::fflush(nullptr), std::_Exit(code);
+  return code;
 }
 
 }  // namespace

@@ -19,10 +19,10 @@ Results failed(int code, std::string verdict) {
 }
 
 Results ran(const Config& config, const TrainOptions& options, RunLog* log, RunHistory* history,
-            RatesFrom* rates, RankEnd* rank_end, bool* agreed) {
+            RatesFrom* rates, RankEnd* rank_end, bool* agreed, std::unique_ptr<Run>* run) {
   try {
-    Run run(config, options, log, history, rank_end);
-    return run.run(rates);
+    *run = std::make_unique<Run>(config, options, log, history, rank_end);
+    return (*run)->run(rates);
   } catch (const RanksEnded& ended) {
     Results results = failed(kExitOtherRank, ended.what());
     results.incident = ended.incident;
@@ -89,8 +89,13 @@ Results train(const Config& configured, const TrainOptions& given) {
     if (options.tell_when_held_up) options.tell_when_held_up(*results);
   });
   bool agreed = false;
-  Results results = ran(config, options, &log, &history, &rates, &rank_end, &agreed);
+  std::unique_ptr<Run> run;
+  Results results = ran(config, options, &log, &history, &rates, &rank_end, &agreed, &run);
   rank_end.settle(&results, agreed);
+  // A communicator whose other ranks are gone may wait for them for ever when it is destroyed, and so may
+  // memory that it uses: both go with the process.
+  if (results.incident) static_cast<void>(run.release());
+  run.reset();
   const std::string error = report(config, history, rates, rank_end.part(), &results);
   if (!error.empty()) log.say(LogLevel::kWarning, error);
   log.end(results.verdict, results.exit_code);

@@ -57,7 +57,7 @@ struct RunConfig {
   std::string nvme;                    // folder for what the plan puts on an NVMe disk; "": that of `out`
   uint64_t nvme_least_bytes = kLeastOnNvme;  // of a parameter's states that go there
   uint64_t ranks_timeout = 600;              // seconds that ranks wait for each other
-  uint32_t zero = 0;         // the stage of ZeRO: what ranks share in place of having it each
+  uint32_t zero = 0;                         // the stage of ZeRO: what ranks share in place of having it each
   double ranks_bound = 60;   // seconds that a rank may give no sign of life before all end; 0: nobody watches
   double ranks_beat = 2;     // seconds between two signs of life
   bool log_json = false;     // train.jsonl too

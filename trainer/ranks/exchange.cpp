@@ -76,17 +76,26 @@ int64_t Exchange::part_bytes(const Round& round, const Tensors& tensors) const {
 void Exchange::sum(size_t group, const Tensors& gradients, bool whole, const AfterRound& after_round) {
   if (ranks_.is_alone()) return;
   const at::NoGradGuard no_grad;
-  for (const Round& round : partition_.rounds(group)) {
-    const int64_t bytes = round.elements * int64_t(c10::elementSize(type_));
-    const at::Tensor flat = all_parts(bytes).view(type_);
-    Places all, mine = places(round, ranks_.rank(), bytes, gradients);
-    for (uint32_t rank = 0; rank < ranks_.size(); ++rank) all.add(places(round, rank, bytes, gradients));
-    copy_all(all.there, all.here);
-    ranks_.reduce_scatter(flat);
-    if (whole) ranks_.all_gather(flat);
-    const Places& wanted = whole ? all : mine;
-    copy_all(wanted.here, wanted.there);
-    after_round();
+  bool is_sent = false;
+  try {
+    for (const Round& round : partition_.rounds(group)) {
+      const int64_t bytes = round.elements * int64_t(c10::elementSize(type_));
+      const at::Tensor flat = all_parts(bytes).view(type_);
+      Places all, mine = places(round, ranks_.rank(), bytes, gradients);
+      for (uint32_t rank = 0; rank < ranks_.size(); ++rank) all.add(places(round, rank, bytes, gradients));
+      copy_all(all.there, all.here);
+      is_sent = true;
+      ranks_.reduce_scatter(flat);
+      if (whole) ranks_.all_gather(flat);
+      const Places& wanted = whole ? all : mine;
+      copy_all(wanted.here, wanted.there);
+      after_round();
+    }
+  } catch (const c10::OutOfMemoryError& error) {
+    if (!is_sent) throw;
+    // The other ranks have made a part of this sum, and do not make it again.
+    throw RanksError(std::string("out of memory in the middle of a sum over the ranks: ") +
+                     error.what_without_backtrace());
   }
 }
 
@@ -108,8 +117,8 @@ void Exchange::gather(size_t group, const Tensors& tensors, const AfterRound& af
 
 at::Tensor Exchange::gather_rows(const at::Tensor& mine, const std::vector<int64_t>& bytes) {
   const at::NoGradGuard no_grad;
-  const at::Tensor all = at::empty({std::accumulate(bytes.begin(), bytes.end(), int64_t{0})},
-                                   at::device(at::kCPU).dtype(at::kByte));
+  const int64_t wanted = ranks_.leads() ? std::accumulate(bytes.begin(), bytes.end(), int64_t{0}) : 0;
+  const at::Tensor all = at::empty({wanted}, at::device(at::kCPU).dtype(at::kByte));
   const int64_t most = buffer_.numel() / ranks_.size() / kPartBytesAlignedTo * kPartBytesAlignedTo;
   const int64_t longest = *std::max_element(bytes.begin(), bytes.end());
   for (int64_t begin = 0; begin < longest; begin += most) {
@@ -118,6 +127,7 @@ at::Tensor Exchange::gather_rows(const at::Tensor& mine, const std::vector<int64
     if (const int64_t count = in_round(ranks_.rank()); count > 0)
       part(ranks_.rank(), each).narrow(0, 0, count).copy_(in_bytes(mine).narrow(0, begin, count));
     ranks_.all_gather(all_parts(each));
+    if (!ranks_.leads()) continue;
     int64_t before = 0;
     for (uint32_t rank = 0; rank < ranks_.size(); before += bytes[rank++])
       if (const int64_t count = in_round(rank); count > 0)

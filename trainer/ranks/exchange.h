@@ -27,8 +27,8 @@ class Exchange {
   void sum(size_t group, const Tensors& gradients, bool whole, const AfterRound& after_round = [] {});
   // Each rank's own pieces of a group come to all.
   void gather(size_t group, const Tensors& tensors, const AfterRound& after_round = [] {});
-  // One row of all ranks' rows in their order, on the host. `bytes`: of each rank's, of which `mine` is this
-  // one's.
+  // One row of all ranks' rows in their order, on the host of rank 0; the others have none. `bytes`: of each
+  // rank's, of which `mine` is this one's.
   at::Tensor gather_rows(const at::Tensor& mine, const std::vector<int64_t>& bytes);
 
  private:

@@ -31,7 +31,7 @@ Suspicion Judge::of(uint32_t rank, const std::string& what) const {
 }
 
 // A step that takes long from the first on is no hang when it takes as long again. The first one also loads
-// libraries and fills caches.
+// libraries and fills caches; that of another plan may be slower than all before it.
 Milliseconds Judge::patience(const Activity& own) const {
   if (own.may_be_long || !first_step_ || own.step == *first_step_) return settings_.longest;
   const Milliseconds seen = std::max(2 * longest_at_first_[own.waits], 10 * longest_[own.waits]);
@@ -45,6 +45,7 @@ void Judge::follow(Milliseconds passed, const Activity& own) {
           (last_.step == *first_step_ ? longest_at_first_ : longest_)[last_.waits ? 1 : 0];
       longest = std::max(longest, quiet_);
     }
+    if (own.plans != last_.plans) first_step_.reset();
     if (!first_step_ && !own.may_be_long) first_step_ = own.step;
     last_ = own;
     quiet_ = Milliseconds{0};

@@ -23,7 +23,8 @@ struct Activity {
   uint64_t step = 0;
   const char* doing = "starting";
   bool waits = false;
-  bool may_be_long = true;  // a checkpoint: no measure, and no hang
+  bool may_be_long = true;  // a checkpoint, a move: no measure, and no hang
+  uint64_t plans = 0;       // changes with each move to another plan
 };
 
 struct Observed {
@@ -78,8 +79,8 @@ class Judge {
   const Settings settings_;
   const Look look_;
   bool in_doubt_ = false;
-  // Of this rank: since its last mark, and the longest such time of work and of waiting, in the first step
-  // and after it.
+  // Of this rank: since its last mark, and the longest such time of work and of waiting, in a plan's first
+  // step and in others.
   Activity last_;
   bool own_waits_ = false, overdue_ = false;
   std::optional<uint64_t> first_step_;

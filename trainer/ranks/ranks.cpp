@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <exception>
 #include <future>
 #include <sstream>
 
@@ -197,33 +198,57 @@ Ranks::Ranks(const Launch& launch, at::Device device, const RanksTimes& times,
     communication_->group =
         device.is_cuda() ? over_nccl(store, launch, timeout) : over_gloo(store, launch, timeout);
   });
-  sum(0);  // makes the communicators, while there is memory for them
+  warm_up(device);
 }
 
-Ranks::~Ranks() = default;
+// A group whose other ranks are gone may wait for them when it is destroyed: it goes with the process.
+// Each kind once: makes the communicators, while there is memory for them.
+void Ranks::warm_up(at::Device device) {
+  const at::Tensor flat = at::zeros({int64_t{size_}}, at::device(device).dtype(at::kFloat));
+  reduce_scatter(flat);
+  all_gather(flat);
+  sum(0);
+  bytes_sent_ = 0;
+}
+
+Ranks::~Ranks() {
+  if (watch_ && watch_->incident()) static_cast<void>(communication_.release());
+}
 
 template <typename Work>
-void Ranks::together(const char* what, const Work& work) {
+void Ranks::together(const char* what, const Work& work, Ends ends) {
   if (watch_) watch_->check(), watch_->waits(what);
   const auto start = std::chrono::steady_clock::now();
   std::string failed;
+  std::exception_ptr thrown;
   try {
     work();
   } catch (const RanksError&) {
     throw;
   } catch (const std::exception& error) {
+    thrown = std::current_exception();
     const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
     failed = of_torch ? of_torch->what_without_backtrace() : error.what();
-    if (!watch_ || says_out_of_memory(failed)) throw;
+    if (!watch_) throw;
   }
   if (!watch_) return;
   watch_->has_waited(
-      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start));
+      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start),
+      ends == Ends::kNow);
+  if (says_out_of_memory(failed)) std::rethrow_exception(thrown);
   if (!failed.empty()) watch_->lost_connection(failed);
 }
 
 void Ranks::works(const char* doing, uint64_t step, bool may_be_long) {
   if (watch_) watch_->works(doing, step, may_be_long);
+}
+
+void Ranks::changes_plan(uint64_t step) {
+  if (watch_) watch_->changes_plan(step);
+}
+
+void Ranks::wait_for_sums(const std::function<void()>& wait) {
+  is_alone() ? wait() : together("a sum over the ranks", wait);
 }
 
 Ranks::Share Ranks::share_of(uint32_t rows) const {
@@ -261,11 +286,6 @@ void Ranks::wait_until_read(const std::string& what) {
   }
 }
 
-void Ranks::add_up(std::vector<at::Tensor> tensors) {
-  if (is_alone() || tensors.empty()) return;
-  together("a sum over the ranks", [&] { communication_->group->allreduce_coalesced(tensors)->wait(); });
-}
-
 void Ranks::end_together() {
   if (watch_) watch_->leave();
 }
@@ -291,12 +311,15 @@ at::Tensor Ranks::own_part(const at::Tensor& flat) {
 void Ranks::reduce_scatter(const at::Tensor& flat) {
   if (is_alone()) return;
   at::Tensor mine = own_part(flat), all = flat;
-  together("a sum over the ranks", [&] {
-    if (flat.is_cuda())
-      communication_->group->_reduce_scatter_base(mine, all)->wait();
-    else
-      sum_by_messages(flat, mine);
-  });
+  together(
+      "a sum over the ranks",
+      [&] {
+        if (flat.is_cuda())
+          communication_->group->_reduce_scatter_base(mine, all)->wait();
+        else
+          sum_by_messages(flat, mine);
+      },
+      flat.is_cuda() ? Ends::kQueued : Ends::kNow);
 }
 
 // Gloo of PyTorch 2.11 adds up all parts on all ranks and drops most of them. A part that is sent to its rank
@@ -314,7 +337,9 @@ void Ranks::sum_by_messages(const at::Tensor& flat, at::Tensor mine) {
 void Ranks::all_gather(const at::Tensor& flat) {
   if (is_alone()) return;
   at::Tensor mine = own_part(flat), all = flat;
-  together("the shares of all ranks", [&] { communication_->group->_allgather_base(all, mine)->wait(); });
+  together(
+      "the shares of all ranks", [&] { communication_->group->_allgather_base(all, mine)->wait(); },
+      flat.is_cuda() ? Ends::kQueued : Ends::kNow);
 }
 
 double Ranks::sum(double mine) {

@@ -52,9 +52,8 @@ class Ranks {
   // RanksError, on all ranks, unless `mine`, lines of text, is the same on all.
   void check_same(const std::string& what, const std::string& mine);
 
-  // Each tensor becomes its sum over the ranks. Tensors of one type. On a GPU the work is queued, in the
-  // current stream's order; nothing is allocated after the first call.
-  void add_up(std::vector<at::Tensor> tensors);
+  // On a GPU the work is queued, in the current stream's order, but for `sum`, which waits; nothing is
+  // allocated after the first call.
   double sum(double mine);
   // `flat`, a contiguous row, has a part for each rank, all as large. This rank's part becomes the sum of
   // what all ranks have in it; the other parts are then worth nothing.
@@ -66,6 +65,9 @@ class Ranks {
 
   // What this rank is at, for the watch; `doing` is a literal. A checkpoint may be long.
   void works(const char* doing, uint64_t step, bool may_be_long = false);
+  void changes_plan(uint64_t step);
+  // `wait` returns when what was queued is done, the sums among it.
+  void wait_for_sums(const std::function<void()>& wait);
 
   // All ranks know that they end now.
   void end_together();
@@ -75,11 +77,14 @@ class Ranks {
  private:
   struct Communication;
 
+  void warm_up(at::Device device);
   at::Tensor own_part(const at::Tensor& flat);
   void sum_by_messages(const at::Tensor& flat, at::Tensor mine);
-  // What all ranks do at once: the watch knows that this one waits, and says what a failure is.
+  // What all ranks do at once: the watch knows that this one waits, and says what a failure is. With kQueued
+  // a GPU waits when the call is over.
+  enum class Ends : uint8_t { kNow, kQueued };
   template <typename Work>
-  void together(const char* what, const Work& work);
+  void together(const char* what, const Work& work, Ends ends = Ends::kNow);
 
   void wait_until_read(const std::string& what);
 

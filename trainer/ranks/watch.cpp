@@ -53,8 +53,8 @@ struct Watch::State : std::enable_shared_from_this<Watch::State> {
   struct sigaction earlier{};
 
   // Where the training thread is.
-  std::atomic<uint64_t> marks{0}, step{0};
-  std::atomic<const char*> doing{"starting"};
+  std::atomic<uint64_t> marks{0}, step{0}, plans{0};
+  std::atomic<const char*> doing{"starting"}, before_wait{"starting"};
   std::atomic<bool> waits{false}, may_be_long{true}, leaving{false}, knows{false};
   std::atomic<bool> in_wait{false};  // inside the call itself
   std::atomic<int64_t> quiet_ms{0}, waited_us{0};
@@ -193,7 +193,12 @@ void Watch::State::decide(Incident what) {
 Observed Watch::State::snapshot() {
   const Locked lock(mutex);
   Observed now = observed;
-  now.own = {.marks = marks, .step = step, .doing = doing, .waits = waits, .may_be_long = may_be_long};
+  now.own = {.marks = marks,
+             .step = step,
+             .doing = doing,
+             .waits = waits,
+             .may_be_long = may_be_long,
+             .plans = plans};
   now.terminated = terminated;
   return now;
 }
@@ -303,9 +308,13 @@ double Watch::waited_seconds() const {
   return double(state_->waited_us) / 1e6 + now;
 }
 
-void Watch::has_waited(std::chrono::microseconds time) {
+void Watch::has_waited(std::chrono::microseconds time, bool is_over) {
   state_->waited_us += time.count();
   state_->in_wait = false;
+  if (!is_over) return;
+  state_->doing = state_->before_wait.load();
+  state_->waits = false;
+  ++state_->marks;
 }
 
 void Watch::when_held_up(LastWords last_words) {
@@ -321,7 +330,13 @@ void Watch::works(const char* doing, uint64_t step, bool may_be_long) {
   ++state_->marks;
 }
 
+void Watch::changes_plan(uint64_t step) {
+  ++state_->plans;
+  works("plan", step, true);
+}
+
 void Watch::waits(const char* doing) {
+  if (!state_->waits) state_->before_wait = state_->doing.load();
   state_->doing = doing;
   state_->waits = true;
   state_->in_wait = true;
@@ -342,9 +357,11 @@ void Watch::lost_connection(const std::string& why) {
   }
   state_->knows = true;
   while (true) {
-    state_->await(std::chrono::hours(1),
+    const bool looks = !state_->leaving;
+    state_->await(looks ? milliseconds(std::chrono::hours(1)) : state_->settings.judge.bound,
                   [](State& it) SPILLWAY_REQUIRES(it.mutex) { return it.incident.has_value(); });
     check();
+    if (!looks) throw RanksEnded(say_why("lost its connection to other ranks at the end: " + why));
   }
 }
 

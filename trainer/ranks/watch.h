@@ -65,10 +65,14 @@ class Watch {
 
   // The training thread begins something; `doing` is a literal.
   void works(const char* doing, uint64_t step, bool may_be_long = false);
+  // It moves to another plan, whose steps may take longer.
+  void changes_plan(uint64_t step);
   void waits(const char* doing);
-  void has_waited(std::chrono::microseconds time);
+  // `is_over`: it goes on with what it was at. Else a GPU waits, and the thread will wait for that.
+  void has_waited(std::chrono::microseconds time, bool is_over);
   void check();
-  // A sum failed: another rank may be gone. Waits until it is known what has happened, and throws that.
+  // A sum failed: another rank may be gone. Waits until it is known what has happened, and throws that. After
+  // `leave` nobody looks for a cause any more, and it throws what it knows after the bound.
   [[noreturn]] void lost_connection(const std::string& why);
   // From now on this rank needs no other, and ends without an incident.
   void leave();

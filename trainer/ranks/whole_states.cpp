@@ -12,9 +12,8 @@ at::Tensor WholeStates::exchange(size_t parameter, size_t state) {
   std::vector<int64_t> bytes;
   for (const Span& section : partition_.sections(parameter))
     bytes.push_back(int64_t(part_bytes(shape, section.length)));
-  return exchange_.gather_rows(optimizer_.state(parameter, state), bytes)
-      .view(type_of(shape))
-      .view(shape.sizes);
+  const at::Tensor all = exchange_.gather_rows(optimizer_.state(parameter, state), bytes);
+  return ranks_.leads() ? all.view(type_of(shape)).view(shape.sizes) : at::Tensor();
 }
 
 // What rank 0 wants is told by a sum to which the others add nothing.

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 #include <stdexcept>
+#include <string_view>
 
 #include "trainer/data/mix.h"
 #include "trainer/plan/parameters/tiles.h"
@@ -157,7 +158,10 @@ UpdateShare TrainingStep::update_share() {
 void TrainingStep::enter(const char* phase) {
   phase_ = phase;
   core_.phase(*phase ? phase : nullptr);
-  if (*phase) ranks_->works(phase, step_);
+  if (phase == std::string_view("plan"))
+    ranks_->changes_plan(step_);
+  else if (*phase)
+    ranks_->works(phase, step_);
 }
 
 // Also in the middle of another phase, where a layer's update is due.
@@ -294,7 +298,9 @@ std::optional<uint32_t> TrainingStep::sums_beside(const Plan& plan) const {
 // Not before the end of a step: it waits for the devices.
 void TrainingStep::collect_losses() {
   double sum = 0;
-  for (const at::Tensor& one : sums_) sum += one.item().toDouble();
+  ranks_->wait_for_sums([&] {
+    for (const at::Tensor& one : sums_) sum += one.item().toDouble();
+  });
   loss_ = ranks_->sum(sum);
 }
 

@@ -211,6 +211,41 @@ class Deaths(Case):
             self.assertRegex(done.errors[rank], cause)
 
 
+class OnCards(Case):
+    """Over the simulated NCCL: the other rank waits for its device, and cannot end by itself."""
+
+    def on_two_cards(self, script, limits=("1GiB", "1GiB"), **settings):
+        """`script` has the ranks' processes as $a and $b, and their folder as $F."""
+        folder = self.fresh_folder()
+        words = self.command(folder, "cuda", {"train.steps": 100000, "run.ranks_bound": BOUND, "run.ranks_beat": 0.2,
+                                              **settings})
+        start = "; ".join(f'RANK={rank} LOCAL_RANK={rank} "$@" --limit {limit} 2> $F/{rank}.txt & {name}=$!'
+                          for rank, (name, limit) in enumerate(zip("ab", limits)))
+        ends = 'wait $a; echo $? > $F/codes; kill -CONT $b 2> $F/none; wait $b; echo $? >> $F/codes'
+        environment = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "F": str(folder)}
+        subprocess.run([ranks.BUILD / "bin" / "spillway", "simulate", "--capacity", "1GiB", "--gpus", "2", "--values",
+                        "compute", "--", "bash", "-c", f"{start}; {script}; {ends}", "bash", *words], timeout=DEADLINE,
+                       capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1", **environment})
+        codes = [int(code) for code in (folder / "codes").read_text().split()]
+        return ranks.Ended(folder, codes, [(folder / f"{rank}.txt").read_text() for rank in range(2)]), folder
+
+    BEGUN = "until [ -s $F/out/losses.txt ]; do sleep 0.05; done"
+
+    def test_a_rank_that_is_killed(self):
+        done, folder = self.on_two_cards(f"{self.BEGUN}; kill -9 $b")
+        self.assert_one_incident(done, folder, 1, "rank 1 died: its process", without=[1])
+
+    def test_a_rank_that_is_stopped(self):
+        done, folder = self.on_two_cards(f"{self.BEGUN}; kill -STOP $b")
+        self.assert_one_incident(done, folder, 1, "rank 1 does not answer for .* is stopped", without=[1])
+        self.assertEqual(done.codes[1], ENDED, done.errors)
+
+    def test_a_rank_that_has_no_plan_left(self):
+        done, folder = self.on_two_cards("true", ("1GiB", "2MiB"))
+        self.assertEqual(done.codes, [ENDED, 17], done.errors)
+        self.assertRegex(done.errors[0], "incident [0-9a-f]{12}: rank 1 ended: .*(no room|no plan is left)")
+
+
 class Quiet(Case):
     def test_nobody_watches_where_the_bound_is_0(self):
         done = self.train(2, **{"run.ranks_bound": 0})

@@ -127,6 +127,19 @@ TEST_F(JudgeOfRanks, ALongCheckpointIsNoHangAndNoMeasure) {
   EXPECT_TRUE(passes(2 * kBound));
 }
 
+TEST_F(JudgeOfRanks, TheFirstStepOfAnotherPlanIsMeasuredAnew) {
+  settle();
+  begins(1, "plan", false, true);
+  ++now_.own.plans;
+  EXPECT_FALSE(passes(8 * kBound)) << "states go to a disk";
+  const uint64_t plans = now_.own.plans;
+  begins(1, "commit"), now_.own.plans = plans;
+  EXPECT_FALSE(passes(2 * kBound)) << "and are read from there";
+  begins(2, "commit"), now_.own.plans = plans;
+  EXPECT_FALSE(passes(3 * kBound));
+  EXPECT_TRUE(passes(2 * kBound));
+}
+
 TEST_F(JudgeOfRanks, WaitingForTheOthersIsNoHangUnlessAllDo) {
   settle();
   begins(1, "a sum", true);

@@ -97,7 +97,8 @@ int sweep_as_launched(char** arguments) {
   auto corpus = Corpus::open(arguments[1], 0.1, Examples::window_tokens(of.config.model), &error);
   if (!corpus) return std::fprintf(stderr, "%s\n", error.c_str()), 2;
   of.corpus = std::move(*corpus);
-  of.ranks = std::make_shared<Ranks>(*launch, at::Device(at::kCUDA, 0), std::chrono::seconds(60));
+  of.ranks = std::make_shared<Ranks>(*launch, at::Device(at::kCUDA, 0),
+                                     RanksTimes{.timeout = std::chrono::seconds(60)});
   return sweep(of, std::strtoull(arguments[3], nullptr, 10));
 }
 

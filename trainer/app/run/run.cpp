@@ -75,6 +75,7 @@ bool Run::write_checkpoint() {
 void Run::collect() {
   results_.values_computed = config_.run.device != "cuda" || values_are_computed();
   results_.last_loss = results_.steps ? program_->loss() : 0;
+  ranks_->works("the hash of the weights", program_->step(), true);
   results_.weights_hash = program_->parameters().hash();
   results_.skipped_steps = program_->loss_scale().state().skipped;
   results_.plan = recoverable_->plan();
