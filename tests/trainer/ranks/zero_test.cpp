@@ -65,13 +65,14 @@ TEST(Exchange, AddsUpInTheOrderOfTheRanks) {
     }
 }
 
-TEST(Exchange, GathersRowsOfAnyLength) {
+TEST(Exchange, GathersRowsOfAnyLengthOnTheFirstRank) {
   on_ranks(3, [&](const SharedRanks& ranks) {
     Numbers numbers(*ranks, 5000, at::kFloat, {});
     const std::vector<int64_t> bytes{0, 7001, 12};
     const at::Tensor mine = at::full({bytes[ranks->rank()]}, ranks->rank() + 1, at::kByte);
-    EXPECT_TRUE(at::equal(numbers.exchange.gather_rows(mine, bytes),
-                          at::cat({at::full({7001}, 2, at::kByte), at::full({12}, 3, at::kByte)})));
+    const at::Tensor all = numbers.exchange.gather_rows(mine, bytes);
+    if (!ranks->leads()) return EXPECT_EQ(all.numel(), 0), void();
+    EXPECT_TRUE(at::equal(all, at::cat({at::full({7001}, 2, at::kByte), at::full({12}, 3, at::kByte)})));
   });
 }
 
