@@ -487,16 +487,17 @@ TEST_F(Report, RefusesWhatItCannotRead) {
     EXPECT_THAT(ran.err, HasSubstr("'" + file + "' "));
     EXPECT_EQ(ran.out, "");
   }
+  const Ran two = run({"report", "text", "absent"});  // of ranks, then
+  EXPECT_EQ(two.code, 3);
+  EXPECT_THAT(two.err, HasSubstr("'text' is no report of spillway-train"));
 }
 
 TEST_F(Report, ExplainsWrongUsage) {
   for (const std::vector<std::string>& words :
        std::vector<std::vector<std::string>>{{"report"},
-                                             {"report", "a", "b"},
                                              {"report", "a", "--events"},
                                              {"report", "a", "--events", "-1"},
                                              {"report", "a", "--events", "x"},
-                                             {"report", "a", "--", "b"},
                                              {"report", "--jsno", "a"}}) {
     const Ran ran = run(words);
     EXPECT_EQ(ran.code, 2) << words.back();

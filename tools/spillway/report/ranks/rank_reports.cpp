@@ -105,12 +105,11 @@ std::optional<RankReports> read_rank_reports(const std::vector<std::string>& pat
   for (const std::string& path : paths)
     for (const std::string& file : files_of(path)) {
       auto json = read_json(file);
-      if (!json) return *error = file + " is no report of spillway-train", std::nullopt;
+      if (!json) return *error = "'" + file + "' is no report of spillway-train", std::nullopt;
       reports.emplace_back(file, std::move(*json));
     }
   if (reports.empty())
-    return *error =
-               "there is no report.json in " + paths.front() + ", as spillway-train leaves it in run.out",
+    return *error = "'" + paths.front() + "' has no report.json, as spillway-train leaves it in run.out",
            std::nullopt;
   RankReports all;
   all.start = newest_start(reports);
