@@ -160,12 +160,12 @@ class Trainer(unittest.TestCase):
     def test_a_card_that_is_too_small(self):
         died = self.trained("40MiB")
         self.assertEqual((died.status, died.cause), (17, "capacity"), died.errors)
-        self.assertRegex(died.verdict, r"9\.36 MiB too much; 37\.33 MiB live and 12\.03 MiB asked")
+        self.assertRegex(died.verdict, r"1\.33 MiB too much; 33\.31 MiB live and 8\.01 MiB asked")
 
     def test_a_limit_that_is_too_low(self):
         died = self.trained("256MiB", "--limit", "40MiB")
         self.assertEqual((died.status, died.cause), (17, "limit"), died.errors)
-        self.assertRegex(died.verdict, r"9\.36 MiB too much; the limit is 40\.00 MiB on a device of 256\.00 MiB")
+        self.assertRegex(died.verdict, r"1\.33 MiB too much; the limit is 40\.00 MiB on a device of 256\.00 MiB")
         least = self.trained("64MiB", "--limit", "1MiB", width=64)
         self.assertEqual((least.status, least.cause), (17, "limit"), least.errors)
         self.assertRegex(least.verdict, r"the 1\.00 MiB that are free below it are no whole page")

@@ -185,8 +185,8 @@ TEST_F(PlanCommand, OfTheTrainersConfigurationOnlyThePlanIsNew) {
   EXPECT_EQ(made.train.learning_rate, 0.002);
   EXPECT_EQ(made.plan.micro_batch, 6u) << "its floor is bit exact";
   EXPECT_NE(made.plan, old_config.plan);
-  EXPECT_EQ(run({"plan", "--gpu", "25MiB", "run.toml"}).code, 20);
-  EXPECT_EQ(run({"plan", "--gpu", "25MiB", "run.toml", "--floor", "numerically_equal"}).code, 0);
+  EXPECT_EQ(run({"plan", "--gpu", "20MiB", "run.toml"}).code, 20);
+  EXPECT_EQ(run({"plan", "--gpu", "20MiB", "run.toml", "--floor", "numerically_equal"}).code, 0);
 }
 
 TEST_F(PlanCommand, SeveralCardsTakeAModelThatIsTooLargeForOne) {
@@ -222,7 +222,7 @@ TEST_F(PlanCommand, OfSeveralCardsEachHasARow) {
   const Ran ran = run({"plan", "--gpu", "24GiB,4090,80GiB", "gpt2-medium"});
   EXPECT_EQ(ran.code, 0) << ran.err;
   for (const char* card : {"24.00 GiB", "rtx4090-24gb", "80.00 GiB"}) EXPECT_THAT(ran.out, HasSubstr(card));
-  const Ran small = run({"plan", "--gpu", "24GiB,1GiB", "gpt2-medium"});
+  const Ran small = run({"plan", "--gpu", "24GiB,700MiB", "gpt2-medium"});
   EXPECT_EQ(small.code, 20) << "one of them is too small";
   EXPECT_THAT(small.out, HasSubstr("lacks"));
 }
