@@ -1,33 +1,16 @@
 // Layers that are updated right before their next forward: the bits of a training that updates them at the
 // step's end, whatever fails, moves, is evaluated or saved while they wait.
-#include "tests/trainer/simulated.h"
+#include "tests/trainer/residency/streamed_training.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/optimizer/states/nvme_states.h"
 
 namespace spillway::trainer {
 namespace {
 
-// With dropout, clipped gradients, two micro-batches and, in float16, a loss scale that overflows.
-class LearnsJustInTime : public Simulated {
+class LearnsJustInTime : public BesideThePlainRun {
  protected:
-  static constexpr uint64_t kSteps = 20;
+  void use(const Streams& streams) { BesideThePlainRun::use(streams, {.width = 40}); }
 
-  void use(Family family, const Numerics& numerics) {
-    config_.model = small_model(family, 4, 40, 2, family == Family::kT5 ? 12 : 8, 0.1);
-    if (family == Family::kT5) config_.model.layers = config_.model.decoder_layers = 2;
-    config_.train = {.steps = kSteps, .batch = 4, .clip = 0.5, .warmup = 2};
-    config_.train.numerics = numerics;
-    config_.train.loss_scale = 0x1p24;  // far too large
-    config_.train.loss_scale_interval = 5;
-    corpus_ = test_corpus(scratch_, config_.model);
-    all_.clear();
-    for (uint32_t layer = 0; layer < config_.model.all_layers(); ++layer) all_.insert(layer);
-  }
-  ~LearnsJustInTime() override { EXPECT_EQ(violations(), ""); }
-
-  Outcome under(const Plan& plan) {
-    return run(Injection::kNone, 0, kSteps, std::vector<Plan>(kSteps, plan)).outcome;
-  }
   Plan in_time(Place layers, Place optimizer = Place::kDevice) const {
     Plan plan = config_.plan;
     plan.parameters = plan.gradients = layers;
@@ -41,27 +24,19 @@ class LearnsJustInTime : public Simulated {
     fixture.program.end_evaluation();
     return fixture.program.evaluation_loss();
   }
-
-  std::set<uint32_t> all_;
 };
 
-struct Trained {
-  Family family;
-  Numerics numerics;
-};
-class JustInTime : public LearnsJustInTime, public testing::WithParamInterface<Trained> {
+class JustInTime : public LearnsJustInTime, public testing::WithParamInterface<Streams> {
  protected:
-  JustInTime() { use(GetParam().family, GetParam().numerics); }
+  JustInTime() { use(GetParam()); }
 };
 INSTANTIATE_TEST_SUITE_P(
     Of, JustInTime,
-    testing::Values(Trained{Family::kGpt2, {Precision::kFp16Mixed, OptimizerKind::kAdamW}},
-                    Trained{Family::kLlama, {Precision::kBf16Mixed, OptimizerKind::kAdamW8bit}},
-                    Trained{Family::kLlama, {Precision::kInt8, OptimizerKind::kAdamW8bit}},
-                    Trained{Family::kT5, {Precision::kFloat32, OptimizerKind::kAdafactor}}),
-    [](const auto& info) {
-      return std::string(name_of(info.param.family)) + "_" + case_name(info.param.numerics);
-    });
+    testing::Values(Streams{Family::kGpt2, {Precision::kFp16Mixed, OptimizerKind::kAdamW}},
+                    Streams{Family::kLlama, {Precision::kBf16Mixed, OptimizerKind::kAdamW8bit}},
+                    Streams{Family::kLlama, {Precision::kInt8, OptimizerKind::kAdamW8bit}},
+                    Streams{Family::kT5, {Precision::kFloat32, OptimizerKind::kAdafactor}}),
+    case_of_streams);
 
 TEST_P(JustInTime, GivesTheBitsOfAPlainRun) {
   const Outcome plain = under(config_.plan);
@@ -93,17 +68,7 @@ TEST_P(JustInTime, WhatMovesIsUpdatedFirst) {
 TEST_P(JustInTime, TheUpdateMakesNoRequest) {
   for (const Place place : {Place::kDevice, Place::kHost, Place::kNvme}) {
     config_.plan = in_time(place == Place::kDevice ? Place::kDevice : Place::kHost, place);
-    Fixture fixture(config_, corpus_, devices_);
-    for (int step = 0; step < 2; ++step) {
-      fixture.program.save_step();
-      for (uint32_t i = 0; i < 2; ++i) ASSERT_FALSE(fixture.program.run_micro_batch(i, config_.plan));
-      ASSERT_FALSE(fixture.program.prepare_commit());
-      const uint64_t before = core_.table()->requests(), calls = counts().driver_calls;
-      fixture.program.commit();
-      fixture.program.optimizer().finish_update();
-      EXPECT_EQ(core_.table()->requests(), before);
-      EXPECT_EQ(counts().driver_calls, calls);
-    }
+    expect_quiet_commit();
   }
 }
 
@@ -144,7 +109,7 @@ TEST_P(JustInTime, AnEvaluationAndACheckpointSeeWhatIsNew) {
 class JustInTimeFailures : public LearnsJustInTime {
  protected:
   JustInTimeFailures() {
-    use(Family::kGpt2, {Precision::kBf16Mixed, OptimizerKind::kAdamW});
+    use({Family::kGpt2, {Precision::kBf16Mixed, OptimizerKind::kAdamW}});
     config_.recovery.floor = Guarantee::kBitExact;
   }
 

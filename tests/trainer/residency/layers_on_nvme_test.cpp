@@ -25,16 +25,14 @@ class LayersOnNvme : public StreamedTraining {
   static constexpr uint32_t kLayers = 6;
   static_assert(kLayers > kLayerBuffers);
 
-  LayersOnNvme() : StreamedTraining(kLayers) {}
+  LayersOnNvme() : StreamedTraining({.layers = kLayers}) {}
 };
 INSTANTIATE_TEST_SUITE_P(
     Of, LayersOnNvme,
     testing::Values(Streams{Family::kGpt2, {Precision::kFp16Mixed, OptimizerKind::kAdamW}},
                     Streams{Family::kLlama, {Precision::kInt8, OptimizerKind::kAdamW8bit}},
                     Streams{Family::kT5, {Precision::kFp16Mixed, OptimizerKind::kAdafactor}}),
-    [](const auto& info) {
-      return std::string(name_of(info.param.family)) + "_" + case_name(info.param.numerics);
-    });
+    case_of_streams);
 
 TEST_P(LayersOnNvme, GiveTheBitsOfAPlainRun) {
   const Outcome plain = under(config_.plan);

@@ -1,6 +1,6 @@
 // What a card has no room for in the memory of another card: the bits of a training that has it where it is
 // used, and whose memory it takes.
-#include "tests/trainer/simulated.h"
+#include "tests/trainer/residency/streamed_training.h"
 #include "trainer/app/trainer.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/plan/device_map.h"
@@ -8,16 +8,11 @@
 namespace spillway::trainer {
 namespace {
 
-class OnTwoCards : public Simulated {
+class OnTwoCards : public BesideThePlainRun {
  protected:
-  OnTwoCards() { devices_.emplace_back(at::kCUDA, 1); }
-  ~OnTwoCards() override { EXPECT_EQ(violations(), ""); }
-
-  void use(const Architecture& model) {
-    config_.model = model;
+  OnTwoCards() {
+    devices_.emplace_back(at::kCUDA, 1);
     config_.train.offload_least_bytes = 1;
-    corpus_ = test_corpus(scratch_, config_.model);
-    for (uint32_t layer = 0; layer < config_.model.all_layers(); ++layer) all_.insert(layer);
   }
 
   // With what `change` sets on the second card.
@@ -33,46 +28,22 @@ class OnTwoCards : public Simulated {
       plan.optimizer = plan.parameters = plan.gradients = plan.offload_to = Place::kPeer, plan.offload = all_;
     });
   }
-
-  std::set<uint32_t> all_;
 };
 
-struct Case {
-  Family family;
-  Numerics numerics;
-};
-
-// With dropout, clipped gradients, two micro-batches and, in float16, a loss scale that overflows.
-class OnAPeer : public OnTwoCards, public testing::WithParamInterface<Case> {
+class OnAPeer : public OnTwoCards, public testing::WithParamInterface<Streams> {
  protected:
-  static constexpr uint64_t kSteps = 20;
-
   OnAPeer() {
-    const auto [family, numerics] = GetParam();
-    Architecture model = small_model(family, 4, 16, 2, family == Family::kT5 ? 12 : 8, 0.1);
-    if (family == Family::kLlama) model.key_value_heads = 1;
-    if (family == Family::kT5) model.layers = model.decoder_layers = 2;
-    config_.train = {.steps = kSteps, .batch = 4, .clip = 0.5, .warmup = 2};
-    config_.train.numerics = numerics;
-    config_.train.loss_scale = 0x1p24;  // far too large
-    config_.train.loss_scale_interval = 5;
-    use(model);
-  }
-
-  Outcome under(const Plan& plan) {
-    return run(Injection::kNone, 0, kSteps, std::vector<Plan>(kSteps, plan)).outcome;
+    use(GetParam(), {});
+    config_.train.offload_least_bytes = 1;
   }
 };
-INSTANTIATE_TEST_SUITE_P(Of, OnAPeer,
-                         testing::Values(Case{Family::kGpt2, {Precision::kFp16Mixed, OptimizerKind::kAdamW}},
-                                         Case{Family::kLlama, {Precision::kInt8, OptimizerKind::kAdamW8bit}},
-                                         Case{Family::kT5, {Precision::kFloat32, OptimizerKind::kAdamW}},
-                                         Case{Family::kT5,
-                                              {Precision::kBf16Mixed, OptimizerKind::kAdafactor}}),
-                         [](const auto& info) {
-                           return std::string(name_of(info.param.family)) + "_" +
-                                  case_name(info.param.numerics);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Of, OnAPeer,
+    testing::Values(Streams{Family::kGpt2, {Precision::kFp16Mixed, OptimizerKind::kAdamW}},
+                    Streams{Family::kLlama, {Precision::kInt8, OptimizerKind::kAdamW8bit}},
+                    Streams{Family::kT5, {Precision::kFloat32, OptimizerKind::kAdamW}},
+                    Streams{Family::kT5, {Precision::kBf16Mixed, OptimizerKind::kAdafactor}}),
+    case_of_streams);
 
 TEST_P(OnAPeer, EachKindGivesTheBitsOfAPlainRun) {
   const Outcome plain = under(config_.plan);
@@ -135,16 +106,7 @@ TEST_P(OnAPeer, GoesOnFromACheckpointOfAnotherPlace) {
 
 TEST_P(OnAPeer, TheCommitMakesNoRequest) {
   config_.plan = everything();
-  Fixture fixture(config_, corpus_, devices_);
-  for (int step = 0; step < 2; ++step) {
-    fixture.program.save_step();
-    for (uint32_t i = 0; i < 2; ++i) ASSERT_FALSE(fixture.program.run_micro_batch(i, config_.plan));
-    ASSERT_FALSE(fixture.program.prepare_commit());
-    const uint64_t before = core_.table()->requests(), calls = counts().driver_calls;
-    fixture.program.commit();
-    EXPECT_EQ(core_.table()->requests(), before);
-    EXPECT_EQ(counts().driver_calls, calls);
-  }
+  expect_quiet_commit();
 }
 
 // Small ones, of which every request fails.

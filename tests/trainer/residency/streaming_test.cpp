@@ -15,9 +15,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Streams{Family::kLlama, {Precision::kInt8, OptimizerKind::kAdamW8bit}},
                     Streams{Family::kT5, {Precision::kFloat32, OptimizerKind::kAdamW}},
                     Streams{Family::kT5, {Precision::kBf16Mixed, OptimizerKind::kAdafactor}}),
-    [](const auto& info) {
-      return std::string(name_of(info.param.family)) + "_" + case_name(info.param.numerics);
-    });
+    case_of_streams);
 
 TEST_P(Streaming, GivesTheBitsOfAPlainRun) {
   const Outcome plain = under(config_.plan);

@@ -1,17 +1,12 @@
 // Matrices in tiles whose bytes are on a disk, or that are updated right before their next forward, or both:
 // the bits of a training that has them whole on the card, on a disk that fails too.
 #include "tests/trainer/residency/failing_io.h"
-#include "tests/trainer/simulated.h"
+#include "tests/trainer/residency/streamed_training.h"
 #include "trainer/app/trainer.h"
 #include "trainer/residency/host_tensor.h"
 
 namespace spillway::trainer {
 namespace {
-
-struct TilesOf {
-  Family family;
-  Numerics numerics;
-};
 
 Plan tiles_at(Plan plan, Place layers, uint32_t tiles) {
   plan.parameters = plan.gradients = layers;
@@ -25,38 +20,14 @@ Plan just_in_time(Plan plan) {
   return plan;
 }
 
-// With dropout, clipped gradients, two micro-batches and, in float16, a loss scale that overflows. Matrices
-// have 64 to 384 lines, and tiles 64 to 192.
-class TilesElsewhere : public Simulated, public testing::WithParamInterface<TilesOf> {
- protected:
-  static constexpr uint64_t kSteps = 20;
-
-  TilesElsewhere() {
-    const auto [family, numerics] = GetParam();
-    config_.model = small_model(family, 2, 128, 2, family == Family::kT5 ? 12 : 8, 0.1);
-    config_.model.hidden = 256;
-    if (family == Family::kLlama) config_.model.key_value_heads = 1;
-    if (family == Family::kT5) config_.model.layers = config_.model.decoder_layers = 1;
-    config_.train = {.steps = kSteps, .batch = 4, .clip = 0.5, .warmup = 2};
-    config_.train.numerics = numerics;
-    config_.train.loss_scale = 0x1p24;  // far too large
-    config_.train.loss_scale_interval = 5;
-    corpus_ = test_corpus(scratch_, config_.model);
-  }
-  ~TilesElsewhere() override { EXPECT_EQ(violations(), ""); }
-
-  Outcome under(const Plan& plan) {
-    return run(Injection::kNone, 0, kSteps, std::vector<Plan>(kSteps, plan)).outcome;
-  }
-};
+// Tiles have 64 to 192 lines.
+class TilesElsewhere : public TiledTraining {};
 INSTANTIATE_TEST_SUITE_P(
     Of, TilesElsewhere,
-    testing::Values(TilesOf{Family::kGpt2, {Precision::kFp16Mixed, OptimizerKind::kAdamW}},
-                    TilesOf{Family::kLlama, {Precision::kBf16, OptimizerKind::kAdamW8bit}},
-                    TilesOf{Family::kT5, {Precision::kFloat32, OptimizerKind::kAdamW}}),
-    [](const auto& info) {
-      return std::string(name_of(info.param.family)) + "_" + case_name(info.param.numerics);
-    });
+    testing::Values(Streams{Family::kGpt2, {Precision::kFp16Mixed, OptimizerKind::kAdamW}},
+                    Streams{Family::kLlama, {Precision::kBf16, OptimizerKind::kAdamW8bit}},
+                    Streams{Family::kT5, {Precision::kFloat32, OptimizerKind::kAdamW}}),
+    case_of_streams);
 
 TEST_P(TilesElsewhere, GiveTheBitsOfAPlainRun) {
   const Outcome plain = under(config_.plan);
@@ -89,17 +60,7 @@ TEST_P(TilesElsewhere, MovesKeepTheBits) {
 
 TEST_P(TilesElsewhere, AnUpdateBeforeTheNextForwardMakesNoRequest) {
   config_.plan = just_in_time(tiles_at(config_.plan, Place::kHost, 2));
-  Fixture fixture(config_, corpus_, devices_);
-  for (int step = 0; step < 2; ++step) {
-    fixture.program.save_step();
-    for (uint32_t i = 0; i < 2; ++i) ASSERT_FALSE(fixture.program.run_micro_batch(i, config_.plan));
-    ASSERT_FALSE(fixture.program.prepare_commit());
-    const uint64_t before = core_.table()->requests(), calls = counts().driver_calls;
-    fixture.program.commit();
-    fixture.program.optimizer().finish_update();
-    EXPECT_EQ(core_.table()->requests(), before);
-    EXPECT_EQ(counts().driver_calls, calls);
-  }
+  expect_quiet_commit();
 }
 
 class TilesElsewhereFailures : public Simulated {

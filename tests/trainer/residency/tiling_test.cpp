@@ -1,16 +1,11 @@
 // Matrices of streamed layers in tiles: the bits of a training that has them whole, and the card's memory
 // that they leave.
-#include "tests/trainer/simulated.h"
+#include "tests/trainer/residency/streamed_training.h"
 #include "trainer/app/trainer.h"
 #include "trainer/plan/parameters/parameter_table.h"
 
 namespace spillway::trainer {
 namespace {
-
-struct Tiles {
-  Family family;
-  Numerics numerics;
-};
 
 Plan in_tiles(Plan plan, uint32_t tiles) {
   plan.parameters = plan.gradients = plan.optimizer = Place::kHost;
@@ -18,44 +13,16 @@ Plan in_tiles(Plan plan, uint32_t tiles) {
   return plan;
 }
 
-// With dropout, clipped gradients, two micro-batches and, in float16, a loss scale that overflows. Matrices
-// have 64 to 384 lines, and tiles 64 to 192.
-class Tiling : public Simulated, public testing::WithParamInterface<Tiles> {
- protected:
-  static constexpr uint64_t kSteps = 20;
-
-  Tiling() {
-    const auto [family, numerics] = GetParam();
-    config_.model = small_model(family, 2, 128, 2, family == Family::kT5 ? 12 : 8, 0.1);
-    config_.model.hidden = 256;
-    if (family == Family::kLlama) config_.model.key_value_heads = 1;
-    if (family == Family::kT5) config_.model.layers = config_.model.decoder_layers = 1;
-    config_.train = {.steps = kSteps, .batch = 4, .clip = 0.5, .warmup = 2};
-    config_.train.numerics = numerics;
-    config_.train.loss_scale = 0x1p24;  // far too large
-    config_.train.loss_scale_interval = 5;
-    corpus_ = test_corpus(scratch_, config_.model);
-    for (uint32_t layer = 0; layer < config_.model.all_layers(); ++layer) all_.insert(layer);
-  }
-  ~Tiling() override { EXPECT_EQ(violations(), ""); }
-
-  Outcome under(const Plan& plan) {
-    return run(Injection::kNone, 0, kSteps, std::vector<Plan>(kSteps, plan)).outcome;
-  }
-
-  std::set<uint32_t> all_;
-};
-INSTANTIATE_TEST_SUITE_P(Of, Tiling,
-                         testing::Values(Tiles{Family::kGpt2, {Precision::kFp16Mixed, OptimizerKind::kAdamW}},
-                                         Tiles{Family::kGpt2,
-                                               {Precision::kFloat32, OptimizerKind::kAdamW8bit}},
-                                         Tiles{Family::kLlama, {Precision::kFloat32, OptimizerKind::kSgd}},
-                                         Tiles{Family::kLlama, {Precision::kBf16, OptimizerKind::kAdamW8bit}},
-                                         Tiles{Family::kT5, {Precision::kFloat32, OptimizerKind::kAdamW}}),
-                         [](const auto& info) {
-                           return std::string(name_of(info.param.family)) + "_" +
-                                  case_name(info.param.numerics);
-                         });
+// Tiles have 64 to 192 lines.
+class Tiling : public TiledTraining {};
+INSTANTIATE_TEST_SUITE_P(
+    Of, Tiling,
+    testing::Values(Streams{Family::kGpt2, {Precision::kFp16Mixed, OptimizerKind::kAdamW}},
+                    Streams{Family::kGpt2, {Precision::kFloat32, OptimizerKind::kAdamW8bit}},
+                    Streams{Family::kLlama, {Precision::kFloat32, OptimizerKind::kSgd}},
+                    Streams{Family::kLlama, {Precision::kBf16, OptimizerKind::kAdamW8bit}},
+                    Streams{Family::kT5, {Precision::kFloat32, OptimizerKind::kAdamW}}),
+    case_of_streams);
 
 TEST_P(Tiling, GivesTheBitsOfAPlainRun) {
   const Outcome plain = under(config_.plan);
