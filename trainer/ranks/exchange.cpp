@@ -73,29 +73,29 @@ int64_t Exchange::part_bytes(const Round& round, const Tensors& tensors) const {
   return most;
 }
 
-void Exchange::sum(size_t group, const Tensors& gradients, bool whole, const AfterRound& after_round) {
+void Exchange::sum(size_t group, const Tensors& gradients, bool whole, size_t* done,
+                   const AfterRound& after_round) {
   if (ranks_.is_alone()) return;
   const at::NoGradGuard no_grad;
-  bool is_sent = false;
-  try {
-    for (const Round& round : partition_.rounds(group)) {
-      const int64_t bytes = round.elements * int64_t(c10::elementSize(type_));
-      const at::Tensor flat = all_parts(bytes).view(type_);
-      Places all, mine = places(round, ranks_.rank(), bytes, gradients);
-      for (uint32_t rank = 0; rank < ranks_.size(); ++rank) all.add(places(round, rank, bytes, gradients));
-      copy_all(all.there, all.here);
-      is_sent = true;
+  const auto& rounds = partition_.rounds(group);
+  for (; *done < rounds.size(); ++*done) {
+    const Round& round = rounds[*done];
+    const int64_t bytes = round.elements * int64_t(c10::elementSize(type_));
+    const at::Tensor flat = all_parts(bytes).view(type_);
+    Places all, mine = places(round, ranks_.rank(), bytes, gradients);
+    for (uint32_t rank = 0; rank < ranks_.size(); ++rank) all.add(places(round, rank, bytes, gradients));
+    copy_all(all.there, all.here);
+    try {
       ranks_.reduce_scatter(flat);
       if (whole) ranks_.all_gather(flat);
       const Places& wanted = whole ? all : mine;
       copy_all(wanted.here, wanted.there);
       after_round();
+    } catch (const c10::OutOfMemoryError& error) {
+      // The other ranks have made this round, and do not make it again.
+      throw RanksError(std::string("out of memory in the middle of a sum over the ranks: ") +
+                       error.what_without_backtrace());
     }
-  } catch (const c10::OutOfMemoryError& error) {
-    if (!is_sent) throw;
-    // The other ranks have made a part of this sum, and do not make it again.
-    throw RanksError(std::string("out of memory in the middle of a sum over the ranks: ") +
-                     error.what_without_backtrace());
   }
 }
 

@@ -24,7 +24,11 @@ class Exchange {
   // Each rank's pieces of a group become the sums of all ranks' numbers; with `whole` all pieces do.
   // `after_round` is called when its tensors have got what they get.
   using AfterRound = std::function<void()>;
-  void sum(size_t group, const Tensors& gradients, bool whole, const AfterRound& after_round = [] {});
+  // Goes on behind `*done` rounds and counts them there: where memory for a round's tensors runs out, the
+  // next call goes on with that round, as the other ranks do. RanksError where it runs out within one.
+  void sum(
+      size_t group, const Tensors& gradients, bool whole, size_t* done,
+      const AfterRound& after_round = [] {});
   // Each rank's own pieces of a group come to all.
   void gather(size_t group, const Tensors& tensors, const AfterRound& after_round = [] {});
   // One row of all ranks' rows in their order, on the host of rank 0; the others have none. `bytes`: of each

@@ -18,7 +18,7 @@ GradientSums::GradientSums(Parameters& parameters, Ranks& ranks, const Partition
 }
 
 void GradientSums::begin() {
-  added_up_ = 0;
+  added_up_ = rounds_done_ = 0;
   squares_.reset();
   missing_.clear();
   for (size_t group = 0; group < partition_.groups(); ++group)
@@ -32,7 +32,8 @@ void GradientSums::sum(size_t group) {
     const at::Tensor all = parameters_.gradient(piece.parameter).view({-1});
     return {all.narrow(0, piece.span.begin, piece.span.length)};
   };
-  exchange_.sum(group, gradient, whole_, [&] { staged.take_apart(); });
+  exchange_.sum(group, gradient, whole_, &rounds_done_, [&] { staged.take_apart(); });
+  rounds_done_ = 0;
 }
 
 // Once a step for each parameter and micro-batch, also where a backward is made again.
@@ -48,7 +49,12 @@ void GradientSums::sum_beside(size_t group) {
   ready_->block(*stream_);
   const c10::StreamGuard guard(*stream_);
   is_beside_ = true;
-  sum(group);
+  try {
+    sum(group);
+  } catch (...) {
+    done_->record(*stream_);  // rounds before it are under way
+    throw;
+  }
   done_->record(*stream_);
 }
 

@@ -29,7 +29,7 @@ class GradientSums {
 
   // Of a step: nothing is added up.
   void begin();
-  bool has_begun() const { return added_up_ > 0; }
+  bool has_begun() const { return added_up_ > 0 || rounds_done_ > 0; }
   // The backward of this micro-batch is the step's last, and groups are added up beside it; nothing: none is.
   void beside(std::optional<uint32_t> last_micro_batch) { last_ = last_micro_batch; }
   // A parameter has its gradient of a micro-batch.
@@ -56,6 +56,7 @@ class GradientSums {
   std::vector<size_t> missing_;    // gradients of the last micro-batch, by group
   bool is_beside_ = false;         // something was queued that nobody has waited for
   size_t added_up_ = 0;            // groups of this step
+  size_t rounds_done_ = 0;         // of the next group
   std::optional<double> squares_;  // of this step
 };
 

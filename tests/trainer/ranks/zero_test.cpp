@@ -53,16 +53,40 @@ TEST(Exchange, AddsUpInTheOrderOfTheRanks) {
         const at::NoGradGuard no_grad;
         Numbers whole(*ranks, kElements, type, {.precision = precision});
         EXPECT_GT(whole.partition.rounds(0).size(), 1u);
-        whole.exchange.sum(0, whole.rows(), true);
+        size_t done = 0;
+        whole.exchange.sum(0, whole.rows(), true, &done);
         EXPECT_TRUE(at::equal(whole.mine, sum));
         Numbers shared(*ranks, kElements, type, {.precision = precision});
-        shared.exchange.sum(0, shared.rows(), false);
+        size_t again = 0;
+        shared.exchange.sum(0, shared.rows(), false, &again);
         const auto [begin, length] = shared.partition.sections(0)[ranks->rank()];
         EXPECT_TRUE(at::equal(shared.mine.narrow(0, begin, length), sum.narrow(0, begin, length)));
         shared.exchange.gather(0, shared.rows());
         EXPECT_TRUE(at::equal(shared.mine, sum));
       });
     }
+}
+
+// The others are in the second round then, and wait for it.
+TEST(Exchange, GoesOnWithTheRoundForWhichThereWasNoMemory) {
+  constexpr int64_t kElements = 5000;
+  const at::Tensor sum = reference_sum(2, kElements, at::kFloat);
+  on_ranks(2, [&](const SharedRanks& ranks) {
+    const at::NoGradGuard no_grad;
+    Numbers numbers(*ranks, kElements, at::kFloat, {});
+    size_t done = 0;
+    bool fails = ranks->leads();
+    const auto rows = [&](const Partition::Piece& piece) {
+      TORCH_CHECK_WITH(OutOfMemoryError, !fails || done == 0, "out of memory");
+      return numbers.rows()(piece);
+    };
+    if (fails) EXPECT_THROW(numbers.exchange.sum(0, rows, true, &done), c10::OutOfMemoryError);
+    if (fails) EXPECT_EQ(done, 1u);
+    fails = false;
+    numbers.exchange.sum(0, rows, true, &done);
+    EXPECT_EQ(done, numbers.partition.rounds(0).size());
+    EXPECT_TRUE(at::equal(numbers.mine, sum));
+  });
 }
 
 TEST(Exchange, GathersRowsOfAnyLengthOnTheFirstRank) {
