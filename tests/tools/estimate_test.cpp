@@ -159,6 +159,9 @@ TEST_F(EstimateCommand, RanksShareTheBatchAndTheStates) {
   const Ran few = run({"estimate", "gpt2", "--ranks", "9"}),
             whole = run({"estimate", "gpt2", "--ranks", "2", "--zero", "1", "--optimizer", "adafactor"});
   EXPECT_THAT(few.err, HasSubstr("--ranks: the batch has 8 rows, fewer than 9 ranks"));
+  const Ran nobody = run({"estimate", "gpt2", "--zero", "1"});
+  EXPECT_EQ(nobody.code, few.code);
+  EXPECT_THAT(nobody.err, HasSubstr("--zero: one rank has nobody to share with"));
   EXPECT_THAT(whole.err, HasSubstr("--zero: the states of adafactor belong to whole matrices"));
 }
 

@@ -1,5 +1,7 @@
 #include "trainer/config/config.h"
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -326,10 +328,11 @@ std::optional<Config> parse_config(const std::string& text, const std::vector<st
 
 std::optional<Config> read_config(const std::string& path, const std::vector<std::string>& overrides,
                                   std::string* error) {
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   if (!file || !(text << file.rdbuf())) {
-    *error = path + ": can not be read";
+    *error = path + ": cannot be read: " + (errno != 0 ? std::strerror(errno) : "it is empty");
     return std::nullopt;
   }
   auto config = parse_config(text.str(), overrides, error);

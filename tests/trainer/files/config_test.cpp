@@ -228,5 +228,15 @@ TEST(Config, DamagedTextIsAnErrorAndNotACrash) {
   EXPECT_GT(refused, 2000u);
 }
 
+TEST(ConfigFile, SaysWhyItCannotBeRead) {
+  std::string error;
+  EXPECT_FALSE(read_config("/no/such.toml", {}, &error));
+  EXPECT_EQ(error, "/no/such.toml: cannot be read: No such file or directory");
+  EXPECT_FALSE(read_config("/tmp", {}, &error));
+  EXPECT_EQ(error, "/tmp: cannot be read: Is a directory");
+  EXPECT_FALSE(read_config("/dev/null", {}, &error));
+  EXPECT_EQ(error, "/dev/null: cannot be read: it is empty");
+}
+
 }  // namespace
 }  // namespace spillway::trainer

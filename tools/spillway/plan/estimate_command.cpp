@@ -52,6 +52,8 @@ std::string share(const EstimateOptions& options, Workload* workload) {
   if (options.ranks > shape.batch)
     return "--ranks: the batch has " + std::to_string(shape.batch) + " rows, fewer than " +
            std::to_string(options.ranks) + " ranks";
+  if (options.zero.value_or(0) > 0 && options.ranks == 1)
+    return "--zero: one rank has nobody to share with; say how many there are with --ranks";
   shape.batch = (shape.batch + options.ranks - 1) / options.ranks;
   shape.ranks = options.ranks;
   shape.zero = options.zero.value_or(shape.zero);
