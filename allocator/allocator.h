@@ -96,7 +96,7 @@ class Allocator {
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
 
-  // Called when a request can not be served; null: requests fail at once. Set before the first request.
+  // Called when a request cannot be served; null: requests fail at once. Set before the first request.
   void set_handler(OomHandler* handler) noexcept;
   void set_trace(trace::Trace* trace) noexcept;
   // What the process takes and may take, beside its devices' limits; null: only those count. Set before the
@@ -206,7 +206,7 @@ class Allocator {
   void sample_memory() noexcept;
   // A place in the order of all records: greater than every record's so far, smaller than every later one's.
   uint64_t next_order() noexcept;
-  // The device's heap, made on first use; null and a text when the device can not be used.
+  // The device's heap, made on first use; null and a text when the device cannot be used.
   DeviceHeap* heap(DeviceId device, Status* status, std::string* text) noexcept;
 
   // For the allocator's own parts.

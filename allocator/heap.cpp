@@ -141,7 +141,7 @@ Status DeviceHeap::serve_slow(const Request& request, uint64_t size, uint64_t* a
   if (heap_.forked()) {
     if (failure != nullptr) {
       *failure = std::make_unique<Failure>();
-      (*failure)->text = "this process is a child of fork: CUDA can not be used in it";
+      (*failure)->text = "this process is a child of fork: CUDA cannot be used in it";
     }
     return Status::kUnavailable;
   }

@@ -3,7 +3,7 @@
 // belongs to no folder: everybody may use it.
 //
 // Thread-safety: any thread. Ownership: plain values, which may lie in memory that processes share. Errors: a
-// process that can not be looked at is gone. Units: clock ticks since boot for the start.
+// process that cannot be looked at is gone. Units: clock ticks since boot for the start.
 #pragma once
 #include <unistd.h>
 

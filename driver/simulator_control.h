@@ -176,7 +176,7 @@ typedef struct SpillwaySimulatorControl {
   CUresult (*label_page)(const char* label, uint64_t bytes);
   CUresult (*usage)(int device, SpillwaySimulatorUsage* out);
   /* Writes the report of SPILLWAY_SIM_REPORT now (simulator/README.md has its form); without that setting
-   * nothing is written. CUDA_ERROR_FILE_NOT_FOUND when it can not be. */
+   * nothing is written. CUDA_ERROR_FILE_NOT_FOUND when it cannot be. */
   CUresult (*write_report)(void);
 
   /* Since version 2. `submit` for work whose end others decide. On the virtual clock it takes `duration_ns`;

@@ -48,7 +48,7 @@ std::string version_text(int version) {
   return "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// The first function that Spillway can not do without and that is not there; null if all are.
+// The first function that Spillway cannot do without and that is not there; null if all are.
 const char* missing_function(const Table& table) {
 #define SPILLWAY_REQUIRED(name) \
   if (table.name == nullptr) return #name;

@@ -38,7 +38,7 @@ struct LoadError {
 // Loads `library` (the path or soname of a driver) and resolves every function with dlsym on that library's
 // own handle, so that no interposed symbol, ours included, is ever found. Where the driver lacks the newest
 // version of a function and has an older one that means the same, the field is that one. Returns null and
-// fills `error` when the library can not be loaded or Spillway can not work with it.
+// fills `error` when the library cannot be loaded or Spillway cannot work with it.
 const Table* resolve(const char* library, LoadError* error);
 
 // The process's driver: libcuda.so.1 (or $SPILLWAY_DRIVER), resolved once.

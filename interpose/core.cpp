@@ -30,7 +30,7 @@ decltype(&spillway_unpin) unpin_in_core = nullptr;
 void load() {
   void* library = open_beside("libspillway.so");
   if (library == nullptr) {
-    say("the core can not be loaded, and nothing is rescued: ", dlerror());
+    say("the core cannot be loaded, and nothing is rescued: ", dlerror());
     return;
   }
   const spillway_core_table* found = core_in(library);

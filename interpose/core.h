@@ -1,6 +1,6 @@
 // The one core in the process: libspillway.so beside this library, loaded when it is first needed.
 //
-// Thread-safety: any thread. Errors: null where it can not be loaded or is of another version, said once.
+// Thread-safety: any thread. Errors: null where it cannot be loaded or is of another version, said once.
 #pragma once
 #include "strategies/core/core.h"
 

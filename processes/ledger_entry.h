@@ -73,7 +73,7 @@ struct LedgerMember {
 enum class LedgerRead : uint8_t {
   kRead,
   kNone,     // there is no segment: nobody takes part
-  kRefused,  // it can not be read, or is another user's
+  kRefused,  // it cannot be read, or is another user's
   kBroken,   // no ledger, or of another layout; the next member replaces it
 };
 

@@ -25,7 +25,7 @@ CUresult CopyStream::copy(uint64_t to, uint64_t from, uint64_t bytes, Copy* copy
   return result;
 }
 
-// Without an event, or where it can not be waited for, all copies are.
+// Without an event, or where it cannot be waited for, all copies are.
 CUresult CopyStream::wait(Copy* copy, double* us) {
   const Copy ended = std::exchange(*copy, {});
   CUresult result = ended.over == nullptr ? CUDA_ERROR_NOT_READY : table_.cuEventSynchronize(ended.over);

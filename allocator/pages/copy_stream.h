@@ -23,9 +23,9 @@ class CopyStream {
   };
   // In order.
   CUresult copy(uint64_t to, uint64_t from, uint64_t bytes, Copy* copy);
-  // Waits for it and takes its events back. `us`: what it alone took; 0 where that can not be read.
+  // Waits for it and takes its events back. `us`: what it alone took; 0 where that cannot be read.
   CUresult wait(Copy* copy, double* us);
-  // The device's clock since it was first read, when the copies queued until now are over; 0 where it can not
+  // The device's clock since it was first read, when the copies queued until now are over; 0 where it cannot
   // be read.
   uint64_t time_us();
   void end();

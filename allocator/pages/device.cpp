@@ -30,7 +30,7 @@ CUresult Device::start(bool* unsupported, std::string* text) {
   if (!features.virtual_memory) {
     *unsupported = true;
     *text = "device " + std::to_string(static_cast<int>(id_)) +
-            " can not map memory by pages, which Spillway needs: " + features.why_not;
+            " cannot map memory by pages, which Spillway needs: " + features.why_not;
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   call = "cuDevicePrimaryCtxRetain";
@@ -49,7 +49,7 @@ CUresult Device::start(bool* unsupported, std::string* text) {
   }
   properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties_.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device_}};
-  // Sharing and RDMA can not be added to a page later.
+  // Sharing and RDMA cannot be added to a page later.
   if (features.file_descriptors) properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   if (features.rdma) properties_.allocFlags.gpuDirectRDMACapable = 1;
   access_.push_back({properties_.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE});

@@ -26,7 +26,7 @@ namespace spillway {
 
 class Device {
  public:
-  // Null and a text when the device can not be used. `unsupported`: it lacks what Spillway needs.
+  // Null and a text when the device cannot be used. `unsupported`: it lacks what Spillway needs.
   static std::unique_ptr<Device> open(const driver::Table& table, DeviceId id, bool* unsupported,
                                       std::string* text);
   ~Device();
@@ -70,7 +70,7 @@ class Device {
   // `to`.
   bool loses_atomics(CUdevice from, CUdevice to) const;
   CopyStream& copies() { return copies_; }
-  // The device's clock now, whatever is queued; 0 where it can not be read.
+  // The device's clock now, whatever is queued; 0 where it cannot be read.
   uint64_t clock_us() { return clock_.time_us(); }
   // Pinned host memory, and back.
   CUresult allocate_host(uint64_t bytes, void** memory) { return table_.cuMemHostAlloc(memory, bytes, 0); }
@@ -95,7 +95,7 @@ class Device {
   uint64_t free_bytes(uint64_t fallback);
 
   bool capturing(StreamId stream);
-  // Whether all that was queued on `stream` is done; false also where that can not be asked.
+  // Whether all that was queued on `stream` is done; false also where that cannot be asked.
   bool idle(StreamId stream);
   // An event after what is queued on `stream`. Null with an error when none could be recorded, as on
   // kStreamGone.

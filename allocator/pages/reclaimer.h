@@ -16,7 +16,7 @@ class Reclaimer {
  public:
   Reclaimer(HeapState& heap, Drain& drain) : heap_(heap), drain_(drain) {}
 
-  // Waits for the stream whose arena has the most idle bytes that may still be in use; one that can not be
+  // Waits for the stream whose arena has the most idle bytes that may still be in use; one that cannot be
   // waited for is skipped from then on. False: none is left.
   bool drain_one(std::vector<Arena*>* skipped);
   // The same again and again until `done`; other threads may free all the time, so not for ever.

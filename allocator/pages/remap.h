@@ -5,7 +5,7 @@
 // later ones' copies.
 //
 // Thread-safety: none; nothing may use the range meanwhile. Ownership: the pages stay the caller's. Errors:
-// CUresult; then the range has its old pages. Where even these can not be mapped again, the context is not
+// CUresult; then the range has its old pages. Where even these cannot be mapped again, the context is not
 // usable any more, and `lost` says so.
 #pragma once
 #include <cstdint>

@@ -156,7 +156,7 @@ CUresult Growth::map_claim(Miss& miss) {
   return CUDA_SUCCESS;
 }
 
-// What could be mapped but can not be unmapped again becomes part of the arena.
+// What could be mapped but cannot be unmapped again becomes part of the arena.
 void Growth::undo_map(Miss& miss, std::span<const driver::Page> pages, const AddressRange& failed) {
   for (const AddressRange& run : miss.place.voids) {
     if (run.begin == failed.begin) return;

@@ -53,7 +53,7 @@ Status Sharing::share(Block* block, uint64_t address, SharedBlock* out, std::str
     FailurePtr failure;
     status = returns_.return_to_share(block, address, &failure);
     if (status == Status::kOk) continue;
-    *text = "the block's memory was moved to another tier and can not come back to be shared";
+    *text = "the block's memory was moved to another tier and cannot come back to be shared";
     if (failure != nullptr) *text += ": " + failure->text;
     return status;
   }
@@ -169,7 +169,7 @@ Status Sharing::grant(DeviceId peer, std::string* text) {
     const Locked mapping(heap_.mappings_mutex);
     if (heap_.device->gives_access(access)) return Status::kOk;
     if (would_lose_atomics(peer)) {
-      *text = "device " + std::to_string(static_cast<int>(peer)) + " can not be given the memory of device " +
+      *text = "device " + std::to_string(static_cast<int>(peer)) + " cannot be given the memory of device " +
               std::to_string(heap_.device_index) +
               " now: some of it was moved to a device on which the new one's atomic operations lose updates; "
               "enable the access before memory becomes short";
@@ -182,7 +182,7 @@ Status Sharing::grant(DeviceId peer, std::string* text) {
     find_peers(heap_);  // that device too must reach them
     return Status::kOk;
   }
-  *text = "device " + std::to_string(static_cast<int>(peer)) + " can not use the memory of device " +
+  *text = "device " + std::to_string(static_cast<int>(peer)) + " cannot use the memory of device " +
           std::to_string(heap_.device_index) + ": cuMemSetAccess: " + heap_.device->describe(result);
   return Status::kDriverFailed;
 }

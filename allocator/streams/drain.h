@@ -14,7 +14,7 @@ class Drain {
  public:
   explicit Drain(HeapState& heap) : heap_(heap) {}
   CUresult device();
-  // What is queued on the arena's stream, or on the device where the stream can not be asked. `drained`:
+  // What is queued on the arena's stream, or on the device where the stream cannot be asked. `drained`:
   // which stream that was; nothing: all.
   CUresult stream_of(const Arena& arena, std::optional<StreamId>* drained);
   bool anything_captures();

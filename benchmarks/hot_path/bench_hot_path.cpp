@@ -262,7 +262,7 @@ int main(int argc, char** argv) {
   std::filesystem::remove(trace);
   print(rows);
   if (!settings.json.empty() && !write_json(settings.json, rows)) {
-    std::fprintf(stderr, "bench_hot_path: can not write %s\n", settings.json.c_str());
+    std::fprintf(stderr, "bench_hot_path: cannot write %s\n", settings.json.c_str());
     return 1;
   }
   return 0;

@@ -326,7 +326,7 @@ int main(int argc, char** argv) {
   print(host, spills);
   table.cuStreamDestroy(other);
   if (!settings.json.empty() && !write_json(settings.json, host, spills))
-    fail("can not write " + settings.json);
+    fail("cannot write " + settings.json);
   if (table.simulator->violations(nullptr, 0) != 0) fail("the referee found violations");
   for (const SpillRow& row : spills)
     if (row.copied_per_byte != 1) fail("a spill copied other bytes than it moved");

@@ -36,7 +36,7 @@ inline bool read_operation(const std::string& line, Operation* out) {
 // "" or what is wrong.
 inline std::string read_stream(const std::string& path, Stream* out) {
   std::ifstream file(path);
-  if (!file) return path + ": can not be read";
+  if (!file) return path + ": cannot be read";
   std::vector<bool> live;
   std::string line;
   for (size_t number = 1; std::getline(file, line); ++number) {

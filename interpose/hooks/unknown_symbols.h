@@ -1,7 +1,7 @@
 // Functions of the driver that its list (driver/) does not have: those of a newer driver. The program gets a
 // stub, which passes on to the function with all its arguments untouched. The first call of each is noted in
 // the summary: memory that it takes is on no account. From the first call on of one whose name is that of
-// work on memory, the gate can not close any more, because such work does not pass it.
+// work on memory, the gate cannot close any more, because such work does not pass it.
 //
 // Thread-safety: any thread. Errors: where there are more functions than stubs, the program gets the function
 // itself, which counts as called.

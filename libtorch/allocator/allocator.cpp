@@ -62,7 +62,7 @@ Allocator::Device& Allocator::device(c10::DeviceIndex index) {
 void Allocator::init(int device_count) {
   before_->init(device_count);
   const spillway_status status = core().table->start();
-  TORCH_CHECK(status == SPILLWAY_OK, "Spillway's allocator can not start: ", core().last_error());
+  TORCH_CHECK(status == SPILLWAY_OK, "Spillway's allocator cannot start: ", core().last_error());
   watch_uses_under_pressure();
   core().table->name_work([](char* text, uint64_t size) {
     const std::string label = work_label();

@@ -14,7 +14,7 @@ std::string load_core() {
   const PathText file = path_beside(&load_core, "libspillway.so");
   const std::string path = file.text;
   void* library = open_library(file);
-  if (library == nullptr) return std::string("its core can not be loaded: ") + dlerror();
+  if (library == nullptr) return std::string("its core cannot be loaded: ") + dlerror();
   Core found;
   if (!find_in(library, "spillway_query", &found.query) ||
       !find_in(library, "spillway_limit", &found.limit) ||

@@ -77,7 +77,7 @@ class Detached {
     if (!original.is_cuda())
       return original.unsafeGetTensorImpl()->is_wrapped_number() ? original : original.clone();
     TORCH_CHECK_NOT_IMPLEMENTED(original.layout() == at::kStrided,
-                                "a sparse tensor in a graph can not be computed on a simulated CUDA device");
+                                "a sparse tensor in a graph cannot be computed on a simulated CUDA device");
     return tensor_over(storage(original.storage()), c10::DispatchKey::CUDA, original);
   }
 

@@ -64,7 +64,7 @@ void destroy(void* exception) {
 }
 
 // c10::OutOfMemoryError is c10::Error with a virtual table of its own, and has been in every version: built
-// from the symbols that the process has, since this library can not be compiled against all of them. Returns
+// from the symbols that the process has, since this library cannot be compiled against all of them. Returns
 // where a symbol is missing.
 void throw_as_libtorchs(const std::string& text) {
   using Construct = void (*)(void*, SourceLocation, std::string);

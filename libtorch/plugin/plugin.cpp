@@ -102,7 +102,7 @@ void spillway_plugin_free(void* address, size_t, int, CUstream_st*) {
 
 void spillway_plugin_init(int) {
   load_once();
-  check(core().table->start(), "Spillway's allocator can not start");
+  check(core().table->start(), "Spillway's allocator cannot start");
 }
 
 void spillway_plugin_reset(void) {

@@ -12,7 +12,7 @@ void* open_shim(const std::string& path, int scope) {
 
 std::string install_shim(const std::string& path, int scope) {
   void* library = open_shim(path, scope);
-  if (library == nullptr) return std::string("the shim can not be loaded: ") + dlerror();
+  if (library == nullptr) return std::string("the shim cannot be loaded: ") + dlerror();
   const auto install = reinterpret_cast<int (*)()>(dlsym(library, "spillway_torch_install"));
   const auto why_not = reinterpret_cast<const char* (*)()>(dlsym(library, "spillway_torch_error"));
   if (install == nullptr || why_not == nullptr)

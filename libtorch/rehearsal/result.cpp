@@ -179,7 +179,7 @@ Json describe(const State& state) SPILLWAY_REQUIRES(state.mutex) {
 void complain(const std::string& path) {
   static std::once_flag once;
   std::call_once(once, [&path] {
-    std::fprintf(stderr, "spillway rehearsal: the result can not be written to %s\n", path.c_str());
+    std::fprintf(stderr, "spillway rehearsal: the result cannot be written to %s\n", path.c_str());
   });
 }
 

@@ -76,7 +76,7 @@ constexpr size_t kMostFailures = 16;
 
 State& state();
 
-// What the allocator holds of `device` now; zeros where it can not tell.
+// What the allocator holds of `device` now; zeros where it cannot tell.
 Levels levels_of(int device);
 
 }  // namespace spillway::rehearsal

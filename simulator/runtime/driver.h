@@ -151,7 +151,7 @@ struct Driver {
 #undef SPILLWAY_RUNTIME_FIELD
   decltype(&::cuGetProcAddress) get_proc_address = nullptr;
   const SpillwaySimulatorControl* control = nullptr;
-  // Why the runtime can not work: no driver, one that is no simulator, or cuInit's own answer.
+  // Why the runtime cannot work: no driver, one that is no simulator, or cuInit's own answer.
   cudaError_t state = cudaErrorInsufficientDriver;
 };
 

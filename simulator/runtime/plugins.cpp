@@ -86,7 +86,7 @@ void load(Plugin& plugin) {
   if (library != nullptr) plugin.entry = reinterpret_cast<Entry>(dlsym(library, plugin.entry_name));
   if (plugin.entry != nullptr) return;
   const bool is_there = access(plugin.path.c_str(), F_OK) == 0;
-  std::fprintf(stderr, "spillway simulator: %s: %s can not be used%s, %s: %s\n", plugin.variable,
+  std::fprintf(stderr, "spillway simulator: %s: %s cannot be used%s, %s: %s\n", plugin.variable,
                plugin.path.c_str(), is_there ? "" : " (this Spillway is not built for the PyTorch that runs)",
                plugin.without, dlerror());
 }

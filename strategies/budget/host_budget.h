@@ -1,6 +1,6 @@
 // How much pinned host memory the process may take for what is moved off its devices.
 //
-// Thread-safety: any thread. Errors: what can not be read counts as absent; 0 where nothing can.
+// Thread-safety: any thread. Errors: what cannot be read counts as absent; 0 where nothing can.
 #pragma once
 #include <cstdint>
 

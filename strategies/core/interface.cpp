@@ -68,7 +68,7 @@ spillway_status answer(Status status, const char* function, const char* invalid,
     default:
       break;
   }
-  std::string text = failure == nullptr ? "CUDA can not be used here" : failure->text;
+  std::string text = failure == nullptr ? "CUDA cannot be used here" : failure->text;
   if (failure != nullptr && status == Status::kOutOfMemory)
     text = verdict(*failure, Process::get().ladder()->story_of(failure->event.incident));
   // A plan move is for a step that unwinds, which a touch has none of.

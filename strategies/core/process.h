@@ -33,7 +33,7 @@ class Process {
   Tags& tags() { return tags_; }
   trace::Trace* trace() const { return allocator() == nullptr ? nullptr : allocator()->trace(); }
   // Before the first request, and only where there is a gate: without one, what is idle beside a part in use
-  // of a large handle can not be had back.
+  // of a large handle cannot be had back.
   void use_large_handles();
   // Whether memory in use may be moved off the devices.
   bool may_spill() const {

@@ -78,7 +78,7 @@ std::unique_ptr<Strategy> make_registered(const spillway_strategy* strategy, std
   if (strategy->guarantee > SPILLWAY_STATISTICS_CHANGE) return refuse("there is no such guarantee");
   if ((strategy->needs & ~kAllNeeds) != 0) return refuse("`needs` has an unknown bit");
   if ((strategy->needs & kNeedsGate) != 0)
-    return refuse("a strategy of the program's own can not hold launches: another thread may wait for it");
+    return refuse("a strategy of the program's own cannot hold launches: another thread may wait for it");
   if ((strategy->needs & (kNeedsRanks | kNeedsUnwinding)) == kNeedsRanks)
     return refuse("what every rank must agree on has to unwind: set SPILLWAY_NEEDS_UNWINDING too");
   return std::make_unique<Registered>(*strategy);

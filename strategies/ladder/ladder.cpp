@@ -77,7 +77,7 @@ LadderOutcome Ladder::climb(Incident& incident) {
   return LadderOutcome::kGiveUp;
 }
 
-// What can not be had, a strategy that needs it does not get: ranks can only agree on a plan, and nothing
+// What cannot be had, a strategy that needs it does not get: ranks can only agree on a plan, and nothing
 // stands still for a capture.
 bool Ladder::can_run(const StrategyInfo& info, const OomEvent& event, bool plan_moves) const {
   const bool unwinds = (info.needs & kNeedsUnwinding) != 0;

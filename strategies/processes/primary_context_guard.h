@@ -1,7 +1,7 @@
 // Devices as a thread of Spillway's own meets them: by uuid, in the contexts that the program made, and never
 // in one made for itself.
 //
-// Thread-safety: each object on one thread. Errors: what can not be had is "not used".
+// Thread-safety: each object on one thread. Errors: what cannot be had is "not used".
 #pragma once
 #include <optional>
 

@@ -10,7 +10,7 @@
 namespace spillway::testing {
 namespace {
 
-// Follows the changes of every address and notes the first that can not be.
+// Follows the changes of every address and notes the first that cannot be.
 class Follower final : public Observer {
  public:
   void observe(Change change, const BlockInfo& block) noexcept override {

@@ -28,7 +28,7 @@ void write_text(const fs::path& path, const std::string& text) {
   fs::create_directories(path.parent_path());
   std::ofstream file(path, std::ios::binary);
   if (!(file << text)) {
-    std::cerr << "fuzz_seeds: " << path << " can not be written\n";
+    std::cerr << "fuzz_seeds: " << path << " cannot be written\n";
     std::exit(1);
   }
 }

@@ -1,5 +1,5 @@
 // A libcuda.so.1 that does nothing but count: every function of the list, how often it was reached. The
-// simulated driver can not stand here, because no argument would suit every function of the list.
+// simulated driver cannot stand here, because no argument would suit every function of the list.
 #include <cuda.h>
 
 #include <atomic>

@@ -116,7 +116,7 @@ class Doctor(unittest.TestCase):
         self.assertEqual(ended.returncode, 5)
         self.assertRegex(ended.stdout,
                          r"missing +CUDA driver +the CUDA driver could not be loaded.*\n +-> in a container")
-        self.assertIn("spillway run can not work here", ended.stdout)
+        self.assertIn("spillway run cannot work here", ended.stdout)
 
     def test_a_device_that_can_not_map_pages_can_still_be_rescued(self):
         trials = self.consult(card=self.machine('[fail]\nname = "cuMemMap"\npersistent = true\ncall = 1\n'

@@ -106,7 +106,7 @@ class Wrong(Sharing):
                 "cut short", "version 9", "unknown kind 120", "cut short", "cut short",
                 "longer than it says", "has ended", "no process, no pages, or no size", "has ended"], strict=True):
             self.assertIn(text, line)
-            self.assertIn("Spillway's allocator can not open a shared CUDA tensor", line)
+            self.assertIn("Spillway's allocator cannot open a shared CUDA tensor", line)
 
 
 class Deaths(Sharing):

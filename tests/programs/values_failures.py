@@ -96,7 +96,7 @@ def out_of_memory():
         check("and nothing is left of it", torch.cuda.memory_allocated() == before)
     check("its argument is unharmed", 0.4 < x[:1000].mean().item() < 0.6)
     out = torch.empty(0, device="cuda")
-    check("an output that can not grow", raises(torch.OutOfMemoryError, lambda: torch.cat([x, x, x], out=out)))
+    check("an output that cannot grow", raises(torch.OutOfMemoryError, lambda: torch.cat([x, x, x], out=out)))
     check("host memory is not charged", torch.zeros(1000).sum().item() == 0)
     del held
     y = torch.rand(40 << 20, device="cuda", requires_grad=True)

@@ -204,7 +204,7 @@ TEST_F(EstimateCommand, AnswersWrongUsage) {
   refused({"broken.json"}, "broken.json", 3);
   refused({"broken.toml"}, "line 1", 3);
   refused({"windowed"}, "\"mistral\"", 3);
-  refused({"gpt2", "--svg", "none/picture.svg"}, "can not be written", 4);
+  refused({"gpt2", "--svg", "none/picture.svg"}, "cannot be written", 4);
 }
 
 TEST_F(EstimateCommand, WhateverItIsGivenItAnswers) {

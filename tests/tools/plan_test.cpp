@@ -260,7 +260,7 @@ TEST_F(PlanCommand, AnswersWrongUsage) {
   refused({"--gpu", "4090", "gpt2", "--floor", "statistics"}, "statistics", 2);
   refused({"--gpu", "4090", "gpt2", "--tolm", "x"}, "Did you mean '--toml'?", 2);
   refused({"--gpu", "4090", "no_model.json"}, "no file or folder", 2);
-  refused({"--gpu", "4090", "gpt2", "--toml", "none/plan.toml"}, "can not be written", 4);
+  refused({"--gpu", "4090", "gpt2", "--toml", "none/plan.toml"}, "cannot be written", 4);
 }
 
 TEST_F(PlanCommand, WhateverItIsGivenItAnswers) {

@@ -331,7 +331,7 @@ TEST_F(RehearsePrograms, StepsEndTheProgramOrItSaysThatTheyDoNot) {
               HasSubstr("8 optimizer steps (it ended before the 99 of --steps)"));
   EXPECT_THAT(rehearse({"--capacity", "1GiB", "--steps", "3"}, {"holds.py", "1"}).out,
               HasSubstr("no optimizer step seen (it ended before the 3 of --steps)"));
-  const std::string not_ended = "8 optimizer steps, ", said = "--steps can not end the program: ";
+  const std::string not_ended = "8 optimizer steps, ", said = "--steps cannot end the program: ";
   const Ran thread = steps("thread"), caught = steps("caught");
   EXPECT_THAT(thread.out, HasSubstr(not_ended));
   EXPECT_THAT(thread.err, HasSubstr(said + "its optimizers step in a thread of its own"));
@@ -401,7 +401,7 @@ TEST_F(RehearsePrograms, ACardThatPyTorchHasNoKernelsForIsRefusedAtItsFirstUse) 
   const Ran compared = rehearse({"--compare", "t4-16gb,v100-16gb"}, {"holds.py", "3"});
   EXPECT_EQ(compared.code, 24) << compared.err;
   EXPECT_THAT(compared.out,
-              ContainsRegex("v100-16gb +can not run there: no kernels for this card +- +- +- +- +-"));
+              ContainsRegex("v100-16gb +cannot run there: no kernels for this card +- +- +- +- +-"));
 }
 
 TEST_F(RehearsePrograms, ComparesAllocators) {

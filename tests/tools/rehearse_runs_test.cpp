@@ -236,7 +236,7 @@ TEST_F(RehearseRuns, WhatCanNotBeWrittenIsNoticedBeforeTheRun) {
           Words{"--capacity", "1GiB", "--trace", path}}) {
       const Ran ran = rehearse(flags, ": > ran");
       EXPECT_EQ(ran.code, 4) << path;
-      EXPECT_THAT(ran.err, HasSubstr("'" + path + "' can not be written: "));
+      EXPECT_THAT(ran.err, HasSubstr("'" + path + "' cannot be written: "));
     }
     for (const char* option : {"--json", "--junit", "--markdown"}) {
       const Ran ran =
@@ -249,7 +249,7 @@ TEST_F(RehearseRuns, WhatCanNotBeWrittenIsNoticedBeforeTheRun) {
   for (const char* path : {"folder/../nowhere/t", "nowhere/t"}) {
     const Ran ran = rehearse({"--compare", "t4-16gb", "--trace", path}, ": > ran");
     EXPECT_EQ(ran.code, 4);
-    EXPECT_THAT(ran.err, HasSubstr(std::string(path) + ".t4-16gb' can not be written"));
+    EXPECT_THAT(ran.err, HasSubstr(std::string(path) + ".t4-16gb' cannot be written"));
   }
   EXPECT_FALSE(fs::exists(folder() / "ran"));
 }

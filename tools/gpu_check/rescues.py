@@ -17,7 +17,7 @@ def under_run(*options):
 
 
 def machine_trials(setting):
-    """Name, state and finding of every trial of spillway doctor, also where it says that run can not work."""
+    """Name, state and finding of every trial of spillway doctor, also where it says that run cannot work."""
     found = json.loads(setting.machine.start([SPILLWAY, "doctor", "--json"], {}).stdout)
     return Outcome([f"| {trial['name']} | {trial['state']} | {trial['found']} |" for trial in found["trials"]],
                    data=found)

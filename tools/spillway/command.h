@@ -19,7 +19,7 @@ enum ExitCode {
   kUsageError = 2,
   kUnreadableTrace = 3,  // or `top`: the ledger; `estimate`, `plan`: the model's file
   kUnwritable = 4,       // an output could not be written
-  kCanNotWork = 5,       // doctor: `run` in its default mode can not work on this machine
+  kCanNotWork = 5,       // doctor: `run` in its default mode cannot work on this machine
   kDoesNotFit = 20,  // rehearse: the program ended because a request for memory failed; plan: no plan fits
   kRanOutAndWentOn = 21,  // rehearse: requests failed, and the program dealt with it
   kOverBudget = 22,       // check: the peak is over the budget, or over the baseline's
@@ -33,7 +33,7 @@ inline constexpr const char* kExitCodes =
     "Exit codes: 0 success, and for `rehearse` and `check` that it fits; 2 wrong usage, or a baseline of\n"
     "other settings; 3 the trace cannot be read, for `top` the ledger, for `estimate` and `plan` the\n"
     "model's file; 4 an output cannot be written;\n"
-    "5 `doctor`: `run` can not work here; 20 `rehearse`, `plan`: it does not fit; 21 `rehearse`: it ran out "
+    "5 `doctor`: `run` cannot work here; 20 `rehearse`, `plan`: it does not fit; 21 `rehearse`: it ran out "
     "of\n"
     "memory and went on; 22 `check`: over the budget or the baseline; 23 `rehearse`: no device was used;\n"
     "24 `rehearse`: the program has no kernels for this card; 126 the command cannot be run; 127 no such\n"

@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
                                       argc, argv);
     return std::fflush(stdout) == 0 && std::ferror(stdout) == 0
                ? code
-               : fail(kUnwritable, "the standard output can not be written");
+               : fail(kUnwritable, "the standard output cannot be written");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "spillway: unexpected: %s\n", error.what());
     return 1;

@@ -37,7 +37,7 @@ class MachineHolder {
   MachineHolder& operator=(const MachineHolder&) = delete;
 
   // Makes it, or unless it is to be `alone` takes the one that SPILLWAY_SIM_MACHINE names already. False and
-  // `error` where it can not.
+  // `error` where it cannot.
   bool open(bool alone, std::string* error);
   // For a process that becomes the program: what it becomes holds the file on.
   void keep_at_exec() const;
@@ -64,7 +64,7 @@ void repeat_host_addresses();
 // Why a command could not be run, from errno, and what to do where that is plain.
 std::string cannot_run_text(const std::string& program, int code);
 
-// Becomes `command`. Returns an exit code, after saying why, only where it can not be run; `name` is the
+// Becomes `command`. Returns an exit code, after saying why, only where it cannot be run; `name` is the
 // sub-command's.
 int replace_process(const char* name, const Words& command);
 

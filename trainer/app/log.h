@@ -2,7 +2,7 @@
 //
 // On a terminal the steps are one line that is drawn anew; everything else is printed above it. `train.log`
 // has a time and a level before each line, and at most three files of 8 MiB (train.1.log and train.2.log are
-// the older ones). `train.jsonl` has one object a line. A file that can not be written is named once on the
+// the older ones). `train.jsonl` has one object a line. A file that cannot be written is named once on the
 // standard error and left alone from there on: no log is worth a training.
 //
 // Thread-safety: one thread. Ownership: the files and the console's last line. Errors: none; see above.

@@ -48,7 +48,7 @@ bool tell(const spillway::trainer::Results& results, uint32_t rank, const std::s
     // One line, and only of what went wrong: the first rank has the table.
     std::fprintf(stderr, "spillway-train: rank %u: %s\n", rank, results.verdict.c_str());
   if (json_path.empty() || std::ofstream(json_path) << to_json(results) << std::flush) return true;
-  std::fprintf(stderr, "spillway-train: can not write %s\n", json_path.c_str());
+  std::fprintf(stderr, "spillway-train: cannot write %s\n", json_path.c_str());
   return false;
 }
 
@@ -95,7 +95,7 @@ int run(int argc, char** argv) {
   if (!json_path.empty()) json_path = path_of_rank(json_path, launch->rank);
   // Now, not after hours of training; what an earlier run wrote there stays until there is something new.
   if (!json_path.empty() && !std::ofstream(json_path, std::ios::app)) {
-    std::fprintf(stderr, "spillway-train: --json %s can not be written\n", json_path.c_str());
+    std::fprintf(stderr, "spillway-train: --json %s cannot be written\n", json_path.c_str());
     return kExitUsage;
   }
   options.stop = &stop;

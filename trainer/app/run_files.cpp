@@ -69,7 +69,7 @@ bool RunFiles::open(const std::string& folder, bool resumed, std::string* error)
   losses_ << std::hexfloat;
   if (healthy()) return true;
   *error =
-      "can not write losses.txt and plan_schedule.toml in '" + folder + "': set run.out to a writable folder";
+      "cannot write losses.txt and plan_schedule.toml in '" + folder + "': set run.out to a writable folder";
   return false;
 }
 
@@ -79,7 +79,7 @@ bool RunFiles::go_on_from(uint64_t step, std::string* error) {
   int fault = write_text(losses, losses_before(step, read_text(losses)));
   if (fault == 0) fault = write_text(schedule, schedule_before(step, read_text(schedule)));
   if (fault == 0) return open(folder_, true, error);
-  *error = "can not write losses.txt and plan_schedule.toml in '" + folder_ + "': " + std::strerror(fault);
+  *error = "cannot write losses.txt and plan_schedule.toml in '" + folder_ + "': " + std::strerror(fault);
   return false;
 }
 

@@ -1,6 +1,6 @@
 // The text files that a run leaves in its folder.
 //
-// Thread-safety: one thread. Errors: `open` says which file can not be written; a later failure shows in
+// Thread-safety: one thread. Errors: `open` says which file cannot be written; a later failure shows in
 // `healthy`.
 #pragma once
 #include <cstdint>

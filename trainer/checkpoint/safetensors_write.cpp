@@ -52,7 +52,7 @@ bool write(const std::string& path, const std::vector<Item>& items,
            const std::map<std::string, std::string>& metadata, std::string* error) {
   const std::string header = header_of(items, metadata);
   const int wrong = write_durably(path, [&](DraftFile& file) { return write_all(file, items, header); });
-  if (wrong != 0) *error = "can not write '" + path + "': " + std::strerror(wrong);
+  if (wrong != 0) *error = "cannot write '" + path + "': " + std::strerror(wrong);
   return wrong == 0;
 }
 

@@ -16,7 +16,7 @@ namespace spillway::trainer {
 
 class TokenFile {
  public:
-  // Whether the file begins as a safetensors file does, which no text does. False: it can not be read, too.
+  // Whether the file begins as a safetensors file does, which no text does. False: it cannot be read, too.
   static bool is_one(const std::string& path);
   static std::unique_ptr<TokenFile> open(const std::string& path, std::string* error);
 

@@ -48,7 +48,7 @@ class ConfigKeys {
       keys_.fail("'model_type' is missing: \"gpt2\", \"llama\" or \"t5\"");
     if (keys_.find("quantization_config"))
       keys_.fail(
-          "'quantization_config' is there, but quantized weights can not be trained: choose the model "
+          "'quantization_config' is there, but quantized weights cannot be trained: choose the model "
           "that was not quantized");
     keys_.require("vocab_size", &model->vocabulary, 1, kMostVocabulary);
   }

@@ -91,7 +91,7 @@ void JsonKeys::must_be(const std::string& key, bool wanted) {
 std::optional<json> read_json_object(const std::string& path, std::string* error) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) return *error = path + ": can not be read", std::nullopt;
+  if (!file || !(text << file.rdbuf())) return *error = path + ": cannot be read", std::nullopt;
   std::optional<json> object(json::parse(text.str(), nullptr, false));
   if (!object->is_object()) return *error = path + ": is no JSON object", std::nullopt;
   return object;

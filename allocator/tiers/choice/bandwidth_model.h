@@ -16,7 +16,7 @@ inline constexpr size_t kTiers = 4;
 
 class BandwidthModel {
  public:
-  // `us`: the device's clock at this place in the order, 0 where it can not be read. `undisturbed`: nothing
+  // `us`: the device's clock at this place in the order, 0 where it cannot be read. `undisturbed`: nothing
   // lies in another tier, which is what a slow-down is measured against.
   void read_clock(uint64_t us, uint64_t order, bool undisturbed) {
     if (undisturbed && clock_us_ != 0 && us > clock_us_ && order > clock_order_)

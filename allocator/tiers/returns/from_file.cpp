@@ -52,7 +52,7 @@ Status BlockReturns::map_behind(Block* block, const Piece& piece, Miss& miss, Fa
   return Status::kOk;
 }
 
-// What the file has goes to the pages behind the block. What can not be read leaves the piece in the file.
+// What the file has goes to the pages behind the block. What cannot be read leaves the piece in the file.
 Status BlockReturns::fill(Block* block, const Piece& piece, Miss& miss, FailurePtr* failure) {
   const int error = file_.read(piece);
   if (error == 0) {

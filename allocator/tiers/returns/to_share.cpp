@@ -73,8 +73,7 @@ Status BlockReturns::move_at_rest(Block* block, std::vector<Move>& moves, Miss& 
       handler != nullptr && handler->at_rest(move, std::chrono::steady_clock::now() + kMostWait);
   if (!moved) migration_.end(block);
   if (!rested)
-    return because(Status::kInvalid, "launches can not be held, or the device does not come to rest",
-                   failure);
+    return because(Status::kInvalid, "launches cannot be held, or the device does not come to rest", failure);
   if (pinned) return because(Status::kInvalid, kPinned, failure);
   if (!moves.front().done)
     return because(Status::kDriverFailed, "the driver refused to exchange its pages", failure);

@@ -2,7 +2,7 @@
 // waits for them.
 //
 // Thread-safety: any thread, in the device's context, without the heap's lock. Ownership: of its events,
-// until `end`. Errors: what can not be marked or read is left out. Units: microseconds.
+// until `end`. Errors: what cannot be marked or read is left out. Units: microseconds.
 #pragma once
 #include <cuda.h>
 

@@ -22,7 +22,7 @@ void add_page(void* context, const spillway_shared_page* page) {
 
 // Maps the pages that a handle names.
 void* map_pages(c10::DeviceIndex device, const ParsedHandle& handle) {
-  constexpr const char* kRefusal = "Spillway's allocator can not open a shared CUDA tensor: ";
+  constexpr const char* kRefusal = "Spillway's allocator cannot open a shared CUDA tensor: ";
   Descriptors descriptors;
   const std::string error = descriptors.fetch(handle);
   TORCH_CHECK(error.empty(), kRefusal, error);
@@ -87,7 +87,7 @@ native::ShareableHandle Allocator::shareIpcHandle(void* address) {
   uint64_t offset = 0;
   const spillway_status status = core().table->share(address, &add_page, &pages, &offset);
   if (status == SPILLWAY_NOT_FOUND) return before_->shareIpcHandle(address);  // from before the installation
-  TORCH_CHECK(status == SPILLWAY_OK, "Spillway's allocator can not share the tensor at ", address, ": ",
+  TORCH_CHECK(status == SPILLWAY_OK, "Spillway's allocator cannot share the tensor at ", address, ": ",
               core().last_error());
   if (pages.empty()) {
     cudaIpcMemHandle_t allocation;
@@ -101,7 +101,7 @@ native::ShareableHandle Allocator::shareIpcHandle(void* address) {
 std::shared_ptr<void> Allocator::getIpcDevPtr(std::string handle) {
   ParsedHandle parsed;
   const std::string error = parse_handle(handle, &parsed);
-  TORCH_CHECK(error.empty(), "Spillway's allocator can not open a shared CUDA tensor: ", error);
+  TORCH_CHECK(error.empty(), "Spillway's allocator cannot open a shared CUDA tensor: ", error);
   // A whole cudaMalloc belongs to nobody's pages: the native allocator opens it, and caches that.
   if (parsed.kind == HandleKind::kAllocation) return before_->getIpcDevPtr(std::move(handle));
   return Imports::get().open(current_device(), handle, parsed);

@@ -25,7 +25,7 @@ class Descriptors {
   Descriptors(const Descriptors&) = delete;
   Descriptors& operator=(const Descriptors&) = delete;
 
-  // Of the pages that `handle` names, in their order. "" or why they can not be had.
+  // Of the pages that `handle` names, in their order. "" or why they cannot be had.
   std::string fetch(const ParsedHandle& handle);
   const std::vector<int>& list() const { return list_; }
 

@@ -81,7 +81,7 @@ std::string parse_pages(char version, std::string_view in, bool mixed, ParsedHan
   }
   if (names.kind == kFabric || (!mixed && version < 3 && in.size() == header.pages * kFabricBytes))
     return "it was shared by PyTorch's native allocator through a fabric handle, which Spillway's allocator "
-           "can not open: use Spillway's or cudaMalloc's memory in the sending process "
+           "cannot open: use Spillway's or cudaMalloc's memory in the sending process "
            "(expandable_segments:False)";
   if (names.kind != kDescriptors)
     return "a shared tensor's handle names its pages in the unknown way " + std::to_string(names.kind);

@@ -48,7 +48,7 @@ std::string encode_pages(char version, const Sharer& sharer, const std::vector<s
 // `bytes`: of a cudaIpcMemHandle_t.
 std::string encode_allocation(char version, std::string_view bytes);
 
-// "" or why the handle can not be used.
+// "" or why the handle cannot be used.
 std::string parse_handle(std::string_view handle, ParsedHandle* out);
 
 }  // namespace spillway::libtorch

@@ -56,7 +56,7 @@ native::CheckpointDelta Allocator::setCheckpointPoolState(c10::DeviceIndex index
     const spillway_status status =
         core().table->allocate_at(index, block.stream, number, block.requested_bytes, address);
     TORCH_CHECK(status == SPILLWAY_OK, "setCheckpointPoolState: the block at ", address, " of ", block.bytes,
-                " bytes can not be put back: ", core().last_error());
+                " bytes cannot be put back: ", core().last_error());
     delta.dataptrs_allocd.emplace_back(address, address, raw_deleter(),
                                        c10::Device(c10::DeviceType::CUDA, index));
   }

@@ -23,7 +23,7 @@ bool Allocator::limit_core(c10::DeviceIndex index, Device& device) {
   const uint64_t left = together - std::min(together, device.nested_bytes);
   device.core_limit = std::max<uint64_t>(left, 1);  // 0 would mean no limit
   const spillway_status status = core().limit(index, device.core_limit);
-  TORCH_CHECK(status == SPILLWAY_OK, "a memory fraction can not be set: ", core().last_error());
+  TORCH_CHECK(status == SPILLWAY_OK, "a memory fraction cannot be set: ", core().last_error());
   return device.nested_bytes <= together && memory_of(index).reserved <= left;
 }
 

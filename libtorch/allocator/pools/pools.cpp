@@ -28,7 +28,7 @@ Pools::Pool& Pools::known(Id id, const char* function) {
 void Pools::change(Pool& pool, uint32_t flags) {
   if (pool.flags == flags) return;
   const spillway_status status = core().table->set_pool(device_, pool.number, flags);
-  TORCH_CHECK(status == SPILLWAY_OK, "a memory pool can not be changed: ", core().last_error());
+  TORCH_CHECK(status == SPILLWAY_OK, "a memory pool cannot be changed: ", core().last_error());
   pool.flags = flags;
 }
 

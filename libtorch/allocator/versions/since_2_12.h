@@ -1,5 +1,5 @@
 // 2.12 added: a program may learn of requests that the setting throw_on_cudamalloc_oom refuses, and of the
-// stack behind a block. Spillway tries its strategies first: under that setting, what they can not serve is
+// stack behind a block. Spillway tries its strategies first: under that setting, what they cannot serve is
 // refused and counted as such.
 #pragma once
 #include "base/mutex.h"

@@ -42,7 +42,7 @@ class Aside {
 };
 
 // Within an Aside. The operator's results from arguments on the CPU, which it changes where it writes them.
-// nullopt: it can not be computed.
+// nullopt: it cannot be computed.
 std::optional<std::vector<c10::IValue>> compute_on_cpu(const KnownOperator& op,
                                                        std::vector<c10::IValue> arguments);
 

@@ -145,7 +145,7 @@ void name_sites() {
     state.sites.name(those, std::move(frames));
     state.dirty = true;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "spillway rehearsal: stacks can not be named: %s\n", error.what());
+    std::fprintf(stderr, "spillway rehearsal: stacks cannot be named: %s\n", error.what());
   }
   python().release(gil);
 }

@@ -2,7 +2,7 @@
 //
 // Thread-safety: Sites is used under the probe's lock; `frames_of` needs Python's interpreter lock (GIL),
 // which is not waited for with the probe's held. Ownership: a site keeps the code objects of its stack alive,
-// so that an address never comes to mean other code. Errors: a stack that can not be named says so in its
+// so that an address never comes to mean other code. Errors: a stack that cannot be named says so in its
 // label.
 #pragma once
 #include <c10/core/Allocator.h>

@@ -38,7 +38,7 @@ void open_stream() {
   if (path.empty()) return;
   file = std::fopen(path.c_str(), "we");
   if (file == nullptr) {
-    std::fprintf(stderr, "spillway rehearsal: the stream of allocations can not be written to %s: %s\n",
+    std::fprintf(stderr, "spillway rehearsal: the stream of allocations cannot be written to %s: %s\n",
                  path.c_str(), std::strerror(errno));
     return;
   }

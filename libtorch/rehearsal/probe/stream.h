@@ -2,7 +2,7 @@
 // equal files: there is no address and no clock in it, and frees that follow each other are in the order of
 // their allocations. docs/rehearse.md has its form.
 //
-// Thread-safety: the state's lock. Errors: a file that can not be written is one line on stderr.
+// Thread-safety: the state's lock. Errors: a file that cannot be written is one line on stderr.
 #pragma once
 #include <cstdint>
 

@@ -88,7 +88,7 @@ def _watch_steps(probe, limit):
     def tell(text):
         nonlocal told
         if not told:
-            print(f"spillway rehearsal: --steps can not end the program: {text}", file=sys.stderr, flush=True)
+            print(f"spillway rehearsal: --steps cannot end the program: {text}", file=sys.stderr, flush=True)
         told = True
 
     def stepped(optimizer, arguments, keywords):
@@ -157,7 +157,7 @@ def _capability():
 
 
 def _require_kernels(probe, torch):
-    """What this PyTorch has no kernels for can not run, and is not to find that out after an hour of loading."""
+    """What this PyTorch has no kernels for cannot run, and is not to find that out after an hour of loading."""
     architectures = (torch._C._cuda_getArchFlags() or "").split()
     probe.spillway_rehearsal_architectures(" ".join(architectures).encode())
     major, minor = _capability()

@@ -164,7 +164,7 @@ CUresult end(Stream& stream, CUgraph* out) {
   return CUDA_SUCCESS;
 }
 
-// The status of a stream; the default stream can not be asked while one that it waits for captures.
+// The status of a stream; the default stream cannot be asked while one that it waits for captures.
 CUresult find_status(CUstream handle, Stream** stream, CUstreamCaptureStatus* status) {
   if (!status) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = find_stream(handle, stream); result != CUDA_SUCCESS) return result;

@@ -156,7 +156,7 @@ std::string read_config(Config& config) {
   }
   if (const char* path = variable("SPILLWAY_SIM_CONFIG")) {
     const std::optional<std::string> text = read_file(path);
-    if (!text) return std::string("SPILLWAY_SIM_CONFIG: the file ") + path + " can not be read";
+    if (!text) return std::string("SPILLWAY_SIM_CONFIG: the file ") + path + " cannot be read";
     const std::string wrong = apply_toml(*text, path, config);
     if (!wrong.empty()) return wrong;
   }

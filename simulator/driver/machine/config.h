@@ -94,7 +94,7 @@ struct Config {
 
 // "8GiB", "512 MB", "1048576" → bytes.
 std::optional<uint64_t> parse_bytes(std::string_view text);
-// None when the file can not be read.
+// None when the file cannot be read.
 std::optional<std::string> read_file(const char* path);
 // Applies the TOML text of a file called `name` to `config`. Returns "" or what is wrong.
 std::string apply_toml(std::string_view text, const std::string& name, Config& config);

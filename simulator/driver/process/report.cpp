@@ -142,7 +142,7 @@ CUresult write_report(const char* when) {
   if (spillway::write_text(report_path(), text + "\n") == 0) return CUDA_SUCCESS;
   static bool said = false;
   if (!said)
-    std::fprintf(stderr, "spillway simulator: the report %s can not be written\n", report_path().c_str());
+    std::fprintf(stderr, "spillway simulator: the report %s cannot be written\n", report_path().c_str());
   said = true;
   return CUDA_ERROR_FILE_NOT_FOUND;
 }

@@ -58,7 +58,7 @@ std::string lock_in_time(int descriptor) {
   for (int i = 0; i < kTries; ++i) {
     if (fcntl(descriptor, F_SETLK, &range) == 0) return "";
     if (errno != EAGAIN && errno != EACCES && errno != EINTR)
-      return std::string(" can not be locked: ") + std::strerror(errno);
+      return std::string(" cannot be locked: ") + std::strerror(errno);
     nanosleep(&kPause, nullptr);
   }
   const bool known = fcntl(descriptor, F_GETLK, &range) == 0 && range.l_type != F_UNLCK && range.l_pid > 0;
@@ -82,7 +82,7 @@ SharedMachine::Lock::~Lock() {
 std::string SharedMachine::open(const std::string& path) {
   const std::string where = "SPILLWAY_SIM_MACHINE: the file " + path;
   descriptor_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (descriptor_ < 0) return where + " can not be opened: " + std::strerror(errno);
+  if (descriptor_ < 0) return where + " cannot be opened: " + std::strerror(errno);
   std::string wrong = lock_in_time(descriptor_);
   if (wrong.empty()) {
     wrong = map();
@@ -97,13 +97,13 @@ std::string SharedMachine::open(const std::string& path) {
 std::string SharedMachine::map() {
   constexpr const char* kOther = " is no machine of this simulator: name an empty file";
   struct stat status = {};
-  if (fstat(descriptor_, &status) != 0) return std::string(" can not be read: ") + std::strerror(errno);
+  if (fstat(descriptor_, &status) != 0) return std::string(" cannot be read: ") + std::strerror(errno);
   const bool is_new = status.st_size == 0;
   if (is_new && ftruncate(descriptor_, sizeof(MachineFile)) != 0)
-    return std::string(" can not be written: ") + std::strerror(errno);
+    return std::string(" cannot be written: ") + std::strerror(errno);
   if (!is_new && static_cast<uint64_t>(status.st_size) != sizeof(MachineFile)) return kOther;
   void* mapped = mmap(nullptr, sizeof(MachineFile), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_, 0);
-  if (mapped == MAP_FAILED) return std::string(" can not be mapped: ") + std::strerror(errno);
+  if (mapped == MAP_FAILED) return std::string(" cannot be mapped: ") + std::strerror(errno);
   file_ = static_cast<MachineFile*>(mapped);
   if (is_new) {
     file_->magic = kMachineMagic;

@@ -38,7 +38,7 @@ CUresult run_on_host(Call& call, CUstream on, CUhostFn function, void* data) {
 
 CUresult refuse_capture(Stream& stream, const char* name) {
   std::fprintf(stderr,
-               "spillway simulator: '%s' can not be captured: it brings work that runs on the host, once\n",
+               "spillway simulator: '%s' cannot be captured: it brings work that runs on the host, once\n",
                name ? name : "kernel");
   stream.capture->invalidated = true;
   return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;

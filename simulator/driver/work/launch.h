@@ -30,7 +30,7 @@ uint64_t link_ns(const Device& device, const std::vector<Touched>& ranges);
 // An operator of which the launches did not say what they touch.
 CUresult operate(CUstream stream, const SpillwayRange* ranges, size_t count, double operations);
 
-// Work that its submitter does once can not be captured: a graph could not do it again.
+// Work that its submitter does once cannot be captured: a graph could not do it again.
 CUresult refuse_capture(Stream& stream, const char* name);
 
 // `work` is not null and complete.

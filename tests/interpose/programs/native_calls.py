@@ -246,7 +246,7 @@ def tell():
 
 
 def room():
-    """What the driver tells, before and with 40 MiB taken; and what can not be had."""
+    """What the driver tells, before and with 40 MiB taken; and what cannot be had."""
     before, kept = tell(), allocate(40 * MIB)
     assert kept[0] == 0
     return {"before": before, "after": tell(), "too_much": allocate(100 * MIB)[0], "fits": allocate(20 * MIB)[0]}

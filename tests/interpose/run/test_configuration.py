@@ -68,10 +68,10 @@ class Configuration(Case):
     def test_a_file_that_is_not_there(self):
         ended = self.plain("true", options=["--config", "/no/such.toml"])
         self.assertEqual(ended.status, 2)
-        self.assertIn("'/no/such.toml': it can not be read: No such file or directory", ended.errors)
+        self.assertIn("'/no/such.toml': it cannot be read: No such file or directory", ended.errors)
         ended = self.plain("true", options=["--config", "/"])
         self.assertEqual(ended.status, 2)
-        self.assertIn("'/': it can not be read: Is a directory", ended.errors)
+        self.assertIn("'/': it cannot be read: Is a directory", ended.errors)
 
 
 

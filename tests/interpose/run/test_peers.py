@@ -160,7 +160,7 @@ print("hoard: reserves", torch.cuda.memory_reserved() >> 30)
                          "\n".join(ended.reports.values()))
 
     def test_who_captures_a_graph_shows_nothing_to_give(self):
-        """No call of the driver's may come between then, so that it can not give."""
+        """No call of the driver's may come between then, so that it cannot give."""
         program = f"""
 import os, torch
 {USE_SHOWN}

@@ -6,7 +6,7 @@ from case import BUILD, OWN, ROOT, SPILLWAY, Case
 
 
 class Reserve(Case):
-    """What comes late and can not be moved finds room."""
+    """What comes late and cannot be moved finds room."""
     program = [sys.executable, OWN / "late_library.py"]
 
     def test_without_it_nothing_is_left(self):

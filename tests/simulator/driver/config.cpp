@@ -122,8 +122,8 @@ TEST(Config, cuInit_fails_on_a_bad_environment_and_says_why) {
       {{{"SPILLWAY_SIM_DEVICES", "1x"}}, "SPILLWAY_SIM_DEVICES is '1x'"},
       {{{"SPILLWAY_SIM_VALUES", "some"}}, "SPILLWAY_SIM_VALUES is 'some'"},
       {{{"SPILLWAY_SIM_MASKS", "half"}}, "SPILLWAY_SIM_MASKS is 'half': write all or none"},
-      {{{"SPILLWAY_SIM_CONFIG", "/nowhere.toml"}}, "/nowhere.toml can not be read"},
-      {{{"SPILLWAY_SIM_CONFIG", "/tmp"}}, "/tmp can not be read"},
+      {{{"SPILLWAY_SIM_CONFIG", "/nowhere.toml"}}, "/nowhere.toml cannot be read"},
+      {{{"SPILLWAY_SIM_CONFIG", "/tmp"}}, "/tmp cannot be read"},
   };
   for (const auto& [settings, expected] : cases)
     in_process(settings, [&] {

@@ -225,7 +225,7 @@ TEST(SharedMachine, a_file_of_something_else_is_refused) {
   in_process({{"SPILLWAY_SIM_MACHINE", "/nowhere/at/all"}}, [] {
     testing::internal::CaptureStderr();
     EXPECT_EQ(loaded_driver().cuInit(0), CUDA_ERROR_INVALID_VALUE);
-    EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("can not be opened: No such file"));
+    EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("cannot be opened: No such file"));
   });
 }
 

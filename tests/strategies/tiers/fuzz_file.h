@@ -1,4 +1,4 @@
-// Faults of the file that blocks lie in which lose nothing: it can not grow for a while, or it ends early and
+// Faults of the file that blocks lie in which lose nothing: it cannot grow for a while, or it ends early and
 // has its bytes again afterwards.
 //
 // Thread-safety: none: a limit of the whole process is changed meanwhile. Ownership: of its folder.

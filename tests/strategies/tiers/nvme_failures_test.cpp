@@ -127,7 +127,7 @@ TEST_F(Nvme, AReadThatFailsLosesNothing) {
   }
 }
 
-// The pages that were to be filled can not be unmapped again: they stay where they are, and are nobody
+// The pages that were to be filled cannot be unmapped again: they stay where they are, and are nobody
 // else's.
 TEST_F(Nvme, AReadThatFailsWhereNothingCanBeUnmappedLosesNothing) {
   const auto blocks = three_blocks();

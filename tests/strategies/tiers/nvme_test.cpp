@@ -170,7 +170,7 @@ TEST_F(Nvme, WhatIsToBeSharedIsReadBackAndStays) {
   EXPECT_TRUE(is_whole(blocks[0], 0));
   EXPECT_EQ(allocator->done_block(blocks[0]), Status::kInvalid) << "no use has begun";
   EXPECT_EQ(allocator->share(blocks[1], &shared, &why_not), Status::kOutOfMemory) << "what is shared stays";
-  EXPECT_NE(why_not.find("can not come back to be shared"), std::string::npos) << why_not;
+  EXPECT_NE(why_not.find("cannot come back to be shared"), std::string::npos) << why_not;
 }
 
 TEST_F(Nvme, WorkThatWasQueuedBeforeDoneIsWaitedFor) {

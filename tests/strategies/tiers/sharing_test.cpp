@@ -55,7 +55,7 @@ TEST_F(PeerSpill, WhatCanNotComeBackIsNotSharedAndNotLost) {
   EXPECT_NE(why_not.find("to be shared: out of memory"), std::string::npos) << why_not;
   put(more);
   EXPECT_EQ(allocator->share(blocks[2], &shared, &why_not), Status::kInvalid);
-  EXPECT_NE(why_not.find("launches can not be held"), std::string::npos) << why_not;
+  EXPECT_NE(why_not.find("launches cannot be held"), std::string::npos) << why_not;
   EXPECT_EQ(memory().spilled, spilled);
   check();
   gate.can_close = true;

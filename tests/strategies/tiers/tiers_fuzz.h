@@ -26,7 +26,7 @@ enum class Do : uint8_t {
   kCapacity,  // of a device, whatever it holds
   kOthers,    // what other processes take of a device
   kFail,      // a call of the driver, once
-  kFileFull,  // a request while the file can not grow beyond `size`
+  kFileFull,  // a request while the file cannot grow beyond `size`
   kShare,     // as other processes would ask for it
   kFileShort  // touches while the file ends at `size`
 };

@@ -224,7 +224,7 @@ TEST_F(PageCommand, AnOutputThatCannotBeWritten) {
   const Ran missing = run({"report", "run.pickle", "--html", "no/such/out.html"});
   EXPECT_EQ(missing.code, 4);
   EXPECT_THAT(missing.err,
-              HasSubstr("--html: 'no/such/out.html' can not be written: No such file or directory"));
+              HasSubstr("--html: 'no/such/out.html' cannot be written: No such file or directory"));
   EXPECT_EQ(run({"report", "run.pickle", "--html", "/dev/full"}).code, 4);
 }
 

@@ -255,9 +255,9 @@ TEST_F(HuggingFaceConfig, AFileThatIsNoJsonObjectIsAnError) {
               HasSubstr("no JSON object"));
   std::string error;
   EXPECT_FALSE(read_hugging_face_config(scratch_.file("missing.json"), 0, &error));
-  EXPECT_THAT(error, HasSubstr("missing.json: can not be read"));
+  EXPECT_THAT(error, HasSubstr("missing.json: cannot be read"));
   EXPECT_FALSE(read_hugging_face_config(scratch_.file(""), 0, &error)) << "a folder";
-  EXPECT_THAT(error, HasSubstr("can not be read"));
+  EXPECT_THAT(error, HasSubstr("cannot be read"));
 }
 
 TEST_F(HuggingFaceConfig, DamagedFilesAreErrorsAndNotCrashes) {

@@ -103,10 +103,10 @@ TEST_F(Pretrained, ASaveThatFailsNamesTheFile) {
   std::string error;
   ScratchFolder::write(scratch_.file("file"), "");
   EXPECT_FALSE(save_pretrained(scratch_.file("file"), model, items_of(model), &error));
-  EXPECT_THAT(error, AllOf(HasSubstr("can not make the folder"), HasSubstr("file")));
+  EXPECT_THAT(error, AllOf(HasSubstr("cannot make the folder"), HasSubstr("file")));
   std::filesystem::create_directories(scratch_.file("config.json"));
   EXPECT_FALSE(save_pretrained(folder(), model, items_of(model), &error));
-  EXPECT_THAT(error, AllOf(HasSubstr("can not write"), HasSubstr("config.json")));
+  EXPECT_THAT(error, AllOf(HasSubstr("cannot write"), HasSubstr("config.json")));
   EXPECT_FALSE(std::filesystem::exists(scratch_.file("config.json.tmp")));
 }
 

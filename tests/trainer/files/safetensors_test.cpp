@@ -91,7 +91,7 @@ TEST(Safetensors, AFailedWriteLeavesTheOldFile) {
   EXPECT_EQ(ScratchFolder::read(scratch.file("x")), before);
   EXPECT_FALSE(std::filesystem::exists(scratch.file("x.tmp"))) << "the half-written file is removed";
   EXPECT_FALSE(write(scratch.file("no/such/folder/x"), {}, {}, &error));
-  EXPECT_THAT(error, HasSubstr("can not write"));
+  EXPECT_THAT(error, HasSubstr("cannot write"));
 }
 
 TEST(Safetensors, AFileHasItsNameOnlyWhenTheDiskHasIt) {

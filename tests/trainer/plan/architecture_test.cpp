@@ -1,5 +1,5 @@
 // The tables of parameters, against the sizes that the models of these names are known to have, and what a
-// model can not be.
+// model cannot be.
 #include "trainer/plan/architecture.h"
 
 #include <gmock/gmock.h>

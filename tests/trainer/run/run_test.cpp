@@ -144,7 +144,7 @@ TEST_F(WholeRun, WhatItSavesIsWhereTheNextOneBegins) {
   EXPECT_THAT(other.verdict, HasSubstr("tensor 'transformer.h.1."));
 }
 
-// A training's result is not lost because a folder can not be made.
+// A training's result is not lost because a folder cannot be made.
 TEST_F(WholeRun, WeightsThatCannotBeSavedAreInACheckpoint) {
   ScratchFolder::write(scratch_.file("file"), "");
   const Results results = train(config("a", {"run.save=\"" + scratch_.file("file") + "/in\""}), quiet_);
@@ -375,7 +375,7 @@ TEST_F(WholeRun, AnInterruptedRunLeavesItsReportAndLogsGoOnWhenItIsResumed) {
   EXPECT_THAT(log, HasSubstr("error: interrupted after step 0\n"));
 }
 
-// What can not be written costs the training nothing.
+// What cannot be written costs the training nothing.
 TEST_F(WholeRun, GoesOnWithoutItsLogAndItsReport) {
   std::filesystem::create_directories(scratch_.file("a/train.log/x"));
   std::filesystem::create_directories(scratch_.file("a/report.svg/x"));

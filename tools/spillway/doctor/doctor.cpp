@@ -50,7 +50,7 @@ bool works(const std::vector<Trial>& trials) {
 }
 
 std::string conclusion(const std::vector<Trial>& trials) {
-  return works(trials) ? "spillway run can work here" : "spillway run can not work here: see what is missing";
+  return works(trials) ? "spillway run can work here" : "spillway run cannot work here: see what is missing";
 }
 
 std::string doctor_text(const std::vector<Trial>& trials) {

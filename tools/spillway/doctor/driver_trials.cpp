@@ -96,8 +96,7 @@ Trial feature_trial(const std::vector<Card>& cards, bool Features::* feature, co
 // A page of one device, mapped for both.
 std::string share_page(const Table& table, int owner, int peer, uint64_t bytes) {
   int can = 0;
-  if (table.cuDeviceCanAccessPeer(&can, peer, owner) != CUDA_SUCCESS || can == 0)
-    return "the devices can not";
+  if (table.cuDeviceCanAccessPeer(&can, peer, owner) != CUDA_SUCCESS || can == 0) return "the devices cannot";
   CUmemAllocationProp prop = {};
   prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   prop.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = owner};

@@ -89,7 +89,7 @@ Trial try_shared_memory() {
 Trial try_mappings() {
   const std::string name = "vm.max_map_count";
   const auto maps = number_in("/proc/sys/vm/max_map_count");
-  if (!maps) return {name, TrialState::kLimited, "it can not be read", "look whether /proc is mounted"};
+  if (!maps) return {name, TrialState::kLimited, "it cannot be read", "look whether /proc is mounted"};
   if (*maps >= kUsualMaps) return {name, TrialState::kOk, std::to_string(*maps), ""};
   return {name, TrialState::kLimited,
           std::to_string(*maps) + ", less than the usual " + std::to_string(kUsualMaps),
@@ -101,7 +101,7 @@ Trial try_reports() {
   std::error_code unknown;
   const std::string folder = fs::current_path(unknown).string();
   if (::access(".", W_OK) == 0) return {name, TrialState::kOk, "can be written in " + folder, ""};
-  return {name, TrialState::kLimited, "can not be written in " + folder,
+  return {name, TrialState::kLimited, "cannot be written in " + folder,
           "run elsewhere, or name a place with --trace"};
 }
 

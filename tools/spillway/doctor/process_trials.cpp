@@ -29,7 +29,7 @@ int in_child(const std::function<int()>& work) {
 Trial try_ledger() {
   const std::string name = "ledger of processes";
   const char* advice =
-      "processes can not ask each other for memory; share /dev/shm and process ids with them "
+      "processes cannot ask each other for memory; share /dev/shm and process ids with them "
       "(docker run --ipc=host --pid=host), as one user";
   if (ledger_name().empty()) return {name, TrialState::kLimited, "SPILLWAY_LEDGER is off", "unset it"};
   const std::string segment = "spillway-doctor-" + std::to_string(::getpid());

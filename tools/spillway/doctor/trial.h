@@ -1,7 +1,7 @@
 // One thing that was tried on this machine, and the trying in a process of its own, so that what hangs or
 // crashes is only that.
 //
-// Thread-safety: one thread. Errors: a child that can not be made, crashes or is late is a finding. Units:
+// Thread-safety: one thread. Errors: a child that cannot be made, crashes or is late is a finding. Units:
 // seconds.
 #pragma once
 #include <functional>

@@ -9,7 +9,7 @@
 
 namespace spillway::tools {
 
-// The names of those without which `spillway run` can not work.
+// The names of those without which `spillway run` cannot work.
 inline constexpr const char* kDriverTrial = "CUDA driver";
 inline constexpr const char* kPreloadTrial = "preloaded library";
 inline constexpr const char* kSettingsTrial = "settings";

@@ -9,7 +9,7 @@
 namespace spillway::tools {
 namespace {
 
-// How far a file had been read when the first run began; -1: it has no places, or can not go back.
+// How far a file had been read when the first run began; -1: it has no places, or cannot go back.
 off_t start_of_input() {
   static const off_t start = ::lseek(STDIN_FILENO, 0, SEEK_CUR);
   return start;

@@ -4,7 +4,7 @@
 // A file of one JSON object a line, $XDG_STATE_HOME/spillway/runs.jsonl or
 // ~/.local/state/spillway/runs.jsonl; SPILLWAY_RUNS names another, and `off` none. A program is known by a
 // hash of its folder and its words, which may hold secrets. Thread-safety: several processes may add at once;
-// a line that another one cuts off or removes is lost. Errors: none; what can not be read or written is as if
+// a line that another one cuts off or removes is lost. Errors: none; what cannot be read or written is as if
 // no run had been. Units: bytes, seconds since 1970.
 #pragma once
 #include <cstdint>

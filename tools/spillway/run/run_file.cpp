@@ -27,8 +27,7 @@ std::optional<std::string> text_of(const std::string& path, std::string* error) 
   std::ifstream file(path, std::ios::binary);
   std::string text(kMostBytes + 1, '\0');
   if (!file || !file.read(text.data(), static_cast<std::streamsize>(text.size())).eof()) {
-    *error =
-        file ? "it has more than 1 MiB" : "it can not be read: " + std::generic_category().message(errno);
+    *error = file ? "it has more than 1 MiB" : "it cannot be read: " + std::generic_category().message(errno);
     return std::nullopt;
   }
   text.resize(static_cast<size_t>(file.gcount()));

@@ -81,7 +81,7 @@ bool check_spilling(const RunSettings& settings, std::string* error) {
   return false;
 }
 
-// The file is made here once, so that a folder that can not be used is known before the program starts.
+// The file is made here once, so that a folder that cannot be used is known before the program starts.
 bool check_nvme(const RunSettings& settings, std::string* error) {
   std::string folder, why;
   uint64_t bytes = 0;

@@ -23,8 +23,8 @@ struct TopOptions {
 
 std::string missing_text(LedgerRead read, const std::string& why_not) {
   if (read == LedgerRead::kBroken)
-    return "the ledger can not be read (" + why_not + "); the next process under 'spillway run' replaces it";
-  return "the ledger can not be read: " + why_not;
+    return "the ledger cannot be read (" + why_not + "); the next process under 'spillway run' replaces it";
+  return "the ledger cannot be read: " + why_not;
 }
 
 // In place on a terminal, one block after the other elsewhere.

@@ -50,7 +50,7 @@ bool Run::checkpoint() {
   return with_all_states([this] { return write_checkpoint(); });
 }
 
-// Of a rank that can not go on, while the others wait for it in a step.
+// Of a rank that cannot go on, while the others wait for it in a step.
 bool Run::checkpoint_alone() {
   if (!ranks_->leads()) return true;  // rank 0 has the same state
   if (!program_->whole_states().is_exchanged()) return write_checkpoint();

@@ -1,7 +1,7 @@
 // One training run of this process: what it is made of, and its steps.
 //
 // Thread-safety: one run at a time. Ownership: it borrows the log and the history. Errors: SetupError and
-// SetupOutOfMemory where it can not begin; afterwards `Results::exit_code` and `verdict`.
+// SetupOutOfMemory where it cannot begin; afterwards `Results::exit_code` and `verdict`.
 #pragma once
 #include <functional>
 #include <memory>

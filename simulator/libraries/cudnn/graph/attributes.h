@@ -1,6 +1,6 @@
 // What each attribute of the backend interface may hold. The enumeration of cudnn_graph.h numbers the
 // attributes of a descriptor in a row; which rows belong to which descriptor, the elements of those that the
-// stand-in reads, and which ones a descriptor can not be finalized without are told here.
+// stand-in reads, and which ones a descriptor cannot be finalized without are told here.
 //
 // Thread-safety: constant tables.
 #pragma once

@@ -1,4 +1,4 @@
-// The attributes without which a descriptor can not be finalized.
+// The attributes without which a descriptor cannot be finalized.
 #include <array>
 
 #include "simulator/libraries/cudnn/graph/attributes.h"

@@ -54,7 +54,7 @@ std::string own_folder(bool computes, std::string* why) {
   std::string path = parent_folder(computes) + "/spillway-nccl-" + std::to_string(getuid());
   struct stat status{};
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
-    return *why = "can not make the folder " + path + ": " + std::strerror(errno) +
+    return *why = "cannot make the folder " + path + ": " + std::strerror(errno) +
                   ": set SPILLWAY_SIM_NCCL_FOLDER to another one",
            "";
   if (lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != getuid() ||

@@ -58,11 +58,11 @@ bool write_header(int descriptor, int ranks, bool computes) {
 bool make(const std::string& path, int ranks, bool computes, std::string* why) {
   const std::string draft = path + "." + std::to_string(getpid()) + "." + std::to_string(gettid());
   const int descriptor = ::open(draft.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (descriptor < 0) return *why = system_error("can not make " + draft), false;
+  if (descriptor < 0) return *why = system_error("cannot make " + draft), false;
   const bool made = ftruncate(descriptor, static_cast<off_t>(file_bytes(ranks))) == 0 &&
                     write_header(descriptor, ranks, computes) &&
                     (link(draft.c_str(), path.c_str()) == 0 || errno == EEXIST);
-  if (!made) *why = system_error("can not make " + path);
+  if (!made) *why = system_error("cannot make " + path);
   ::unlink(draft.c_str());
   ::close(descriptor);
   return made;
@@ -90,7 +90,7 @@ std::shared_ptr<SharedFile> SharedFile::map(const Place& place, int descriptor, 
   }
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   if (memory == MAP_FAILED) {
-    *why = system_error("can not map " + place.folder + "/" + place.name);
+    *why = system_error("cannot map " + place.folder + "/" + place.name);
     ::close(descriptor);
     return nullptr;
   }
@@ -107,7 +107,7 @@ std::shared_ptr<SharedFile> SharedFile::open(const Place& place, int ranks, bool
       if (!make(path, ranks, computes, why)) return nullptr;
       descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
     }
-    if (descriptor < 0) return *why = system_error("can not open " + path), nullptr;
+    if (descriptor < 0) return *why = system_error("cannot open " + path), nullptr;
     file = map(place, descriptor, ranks, why);
     if (!file) return nullptr;
     open_files()[path] = file;
@@ -162,13 +162,13 @@ bool SharedFile::read(int rank, uint64_t offset, void* bytes, uint64_t size, std
         pread(descriptor_, static_cast<char*>(bytes) + done, size - done, static_cast<off_t>(start + done));
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0)
-      return *why = system_error("can not read what rank " + std::to_string(rank) + " sent"), false;
+      return *why = system_error("cannot read what rank " + std::to_string(rank) + " sent"), false;
     done += static_cast<uint64_t>(count);
   }
   return true;
 }
 
-// Where the file system can not take memory back, it stays until the file goes.
+// Where the file system cannot take memory back, it stays until the file goes.
 void SharedFile::forget(int rank, uint64_t offset, uint64_t size) const {
   const uint64_t start = shared_bytes(header().ranks) + static_cast<uint64_t>(rank) * kPayloadBytes + offset;
   fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(start),

@@ -1,7 +1,7 @@
 // What would have fitted: further runs of a program that ran out, and what they showed. Whatever was not run
 // is called so.
 //
-// Thread-safety: none. Errors: a run that can not be started is left out.
+// Thread-safety: none. Errors: a run that cannot be started is left out.
 #pragma once
 #include <string>
 #include <vector>

@@ -38,7 +38,7 @@ struct Found {
   bool stopped = false;            // the last run says nothing of memory
 };
 
-// Asks `run`, which gives nothing when the program can not be started. The next value is where the line
+// Asks `run`, which gives nothing when the program cannot be started. The next value is where the line
 // through the peaks of the largest two that fit meets the card's capacity; where that does not halve what is
 // left, it is the middle. That what fits at a value fits below it is taken for granted between the values
 // that were tried, and only there.

@@ -1,7 +1,7 @@
 // What one rehearsed process left: the probe's result (PyTorch's own figures, exact) and the simulator's
 // report (the whole card, exact pages and modelled parts).
 //
-// Thread-safety: plain values. Ownership: none. Errors: a file that can not be read, or is not what it should
+// Thread-safety: plain values. Ownership: none. Errors: a file that cannot be read, or is not what it should
 // be, is a line in `damaged`, and the rest is used. Units: bytes.
 #pragma once
 #include <cstdint>

@@ -8,7 +8,7 @@ namespace spillway::tools {
 namespace {
 
 std::string words_of(const std::string& path, int error) {
-  return error == 0 ? "" : "'" + path + "' can not be written: " + std::strerror(error);
+  return error == 0 ? "" : "'" + path + "' cannot be written: " + std::strerror(error);
 }
 
 }  // namespace

@@ -195,7 +195,7 @@ std::string damage_text(const Rehearsal& rehearsal) {
       text += "note: process " + std::to_string(process.pid) +
               " ended without a last word; its figures may lack its last second\n";
   }
-  for (const std::string& one : rehearsal.damaged) text += "note: a result can not be read: " + one + "\n";
+  for (const std::string& one : rehearsal.damaged) text += "note: a result cannot be read: " + one + "\n";
   return text.empty() ? "" : "\n" + text;
 }
 
@@ -269,7 +269,7 @@ const char* fit_text(Fit fit) {
     case Fit::kNoDevice:
       return "no verdict: no device was used";
     case Fit::kNoKernels:
-      return "can not run there: no kernels for this card";
+      return "cannot run there: no kernels for this card";
   }
   return "";
 }

@@ -119,7 +119,7 @@ std::string baseline_text(const Baseline& baseline) {
 std::optional<Baseline> read_baseline(const std::string& path, std::string* error) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {
-    *error = "'" + path + "' can not be read: write it first, with --update-baseline";
+    *error = "'" + path + "' cannot be read: write it first, with --update-baseline";
     return std::nullopt;
   }
   const auto refuse = [&](const std::string& why) {

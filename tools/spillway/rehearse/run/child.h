@@ -1,7 +1,7 @@
 // A child process: started with variables of its own, waited for, told of the signals that end us, and ended
 // when we are killed. What it leaves running when it was stopped is ended too.
 //
-// Thread-safety: one child at a time. Errors: a command that can not be run is an errno.
+// Thread-safety: one child at a time. Errors: a command that cannot be run is an errno.
 #pragma once
 #include <sys/types.h>
 

@@ -1,6 +1,6 @@
 // One line on standard error that shows how far the program has come, from the results that it rewrites.
 //
-// Thread-safety: none. Errors: a result that can not be read now is passed over.
+// Thread-safety: none. Errors: a result that cannot be read now is passed over.
 #pragma once
 #include <chrono>
 #include <string>

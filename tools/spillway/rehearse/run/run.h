@@ -1,7 +1,7 @@
 // Runs a program once on simulated GPUs and collects what it left.
 //
 // Thread-safety: one run at a time in a process. Ownership: the results' folder is removed. Errors: a program
-// that can not be started, and a simulator that is not complete, are text; what the program does is its
+// that cannot be started, and a simulator that is not complete, are text; what the program does is its
 // outcome.
 #pragma once
 #include <optional>
