@@ -1,7 +1,9 @@
 #include "trainer/plan/estimate.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
+#include <optional>
 #include <utility>
 
 #include "trainer/plan/parameters/optimizer_state.h"
@@ -51,6 +53,20 @@ struct Estimator::Common {
     for (const UpdatedParameter& parameter : updated) states.push_back(kept_states(of.numerics, parameter));
   }
 
+  // Of the table's parameters, whose states are elsewhere, or not.
+  const std::vector<UpdateNeeds>& update(bool elsewhere) {
+    std::vector<UpdateNeeds>& needs = update_[elsewhere ? 1 : 0];
+    if (needs.empty())
+      for (const UpdatedParameter& parameter : updated)
+        needs.push_back(update_needs(shape.numerics, parameter, elsewhere));
+    return needs;
+  }
+
+  const NvmeShare& on_nvme() {
+    if (!nvme_) nvme_ = nvme_share(shape.numerics, updated, machine.nvme_least_bytes);
+    return *nvme_;
+  }
+
   static Machine with_a_device(Machine machine) {
     machine.devices = std::max(1u, machine.devices);
     return machine;
@@ -64,12 +80,17 @@ struct Estimator::Common {
   std::vector<KeptStates> states;
   uint64_t sums_bytes = 0;  // that ranks add up through
   DryRuns runs{machine};
+
+ private:
+  std::array<std::vector<UpdateNeeds>, 2> update_;
+  std::optional<NvmeShare> nvme_;
 };
 
 class Estimator::Counter {
  public:
   Counter(Common& common, const Plan& plan)
-      : runs_(common.runs),
+      : common_(common),
+        runs_(common.runs),
         shape_(common.shape),
         model_(shape_.model),
         plan_(plan),
@@ -131,14 +152,14 @@ class Estimator::Counter {
   void count_persistent() {
     const Numerics& numerics = shape_.numerics;
     std::vector<uint64_t> elements(devices_), stored(devices_), states(devices_);
-    std::vector<std::vector<UpdatedParameter>> updated(devices_);
+    std::vector<UpdateRoom> update(devices_);
     for (size_t i = 0; i < table_.size(); ++i) {
       const Parameter& parameter = table_[i];
       const uint32_t device = device_of(parameter.layer);
       const bool streams = parameter.layer >= 0;
       if (!streams || !is_away(plan_.gradients, device)) elements[device] += parameter.elements();
       if (!streams || !is_away(plan_.parameters, device)) stored[device] += stored_bytes(numerics, parameter);
-      updated[device].push_back(updated_[i]);
+      update[device].add(common_.update(is_away(plan_.optimizer, device))[i]);
       states[device] += kept_[i].bytes;
     }
     for (uint32_t device = 0; device < devices_; ++device) {
@@ -146,9 +167,8 @@ class Estimator::Counter {
       add("gradients", device, elements[device] * numerics.gradient_bytes());
       add("slots for parameters", device, streams_.slots()[device].weights);
       add("slots for gradients", device, streams_.slots()[device].gradients);
-      const bool elsewhere = is_away(plan_.optimizer, device);
-      if (!elsewhere) add("optimizer state", device, states[device]);
-      add("room to update in", device, update_scratch_bytes(numerics, updated[device], elsewhere));
+      if (!is_away(plan_.optimizer, device)) add("optimizer state", device, states[device]);
+      add("room to update in", device, update[device].bytes());
     }
     add("room for sums", 0, sums_bytes_);
     add_on_host("parameters", streams_.on_host().weights);
@@ -201,7 +221,7 @@ class Estimator::Counter {
   }
 
   void count_nvme() {
-    const NvmeShare share = nvme_share(shape_.numerics, updated_, machine_.nvme_least_bytes);
+    const NvmeShare& share = common_.on_nvme();
     add_on_host("optimizer state", share.host_bytes);
     add_on_host("buffers of the disk", share.buffer_bytes);
     add_on_nvme("optimizer state", share.file_bytes);
@@ -282,7 +302,7 @@ class Estimator::Counter {
       const Parameter& parameter = table_[i];
       const bool elsewhere = is_away(plan_.optimizer, device_of(parameter.layer));
       const auto elements = double(updated_[i].elements()), share = elements / double(parameter.elements());
-      const auto tiles = double(tiles_of(numerics, updated_[i], elsewhere).size());
+      const auto tiles = double(common_.update(elsewhere)[i].tiles);
       const auto states = double(kept_[i].bytes), copies = 2 * double(kept_[i].tensors);
       const double bytes = 2 * (share * double(stored_bytes(numerics, parameter)) +
                                 2 * elements * numerics.gradient_bytes() + states);
@@ -299,6 +319,7 @@ class Estimator::Counter {
     update_seconds_ = std::max(link, out_.time.optimizer);
   }
 
+  Common& common_;
   DryRuns& runs_;
   const Shape& shape_;
   const Architecture& model_;

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "trainer/plan/estimate.h"
+#include "trainer/plan/tapes/few.h"
 
 namespace spillway::trainer {
 
@@ -98,9 +99,9 @@ class Tape {
   using Tensor = uint32_t;
   // REQUIRES of each operator: all tensors are of this tape.
   struct Operator {
-    std::vector<Tensor> inputs{};  // that get a gradient
+    Few<Tensor> inputs{};  // that get a gradient
     uint64_t output = 0;
-    std::vector<Tensor> keeps{};
+    Few<Tensor> keeps{};
     bool keeps_output = false;
     uint64_t keeps_more = 0;  // statistics and masks
     uint64_t weights = 0;     // whose gradients it makes
@@ -119,7 +120,7 @@ class Tape {
     kEvaluates,  // nothing is kept
   };
 
-  Tape(Memory* memory, Mode mode) : memory_(*memory), mode_(mode) {}
+  Tape(Memory* memory, Mode mode);
   Tape(const Tape&) = delete;
   ~Tape();
 
@@ -184,8 +185,8 @@ class Tape {
     Tensor output = 0;
     uint32_t device = 0;
     Kind kind{};
-    std::vector<size_t> gradients{};  // of the inputs, that were made at once
-    Layer again{};                    // of a layer that is computed again
+    Few<size_t> gradients{};  // of the inputs, that were made at once
+    Layer again{};            // of a layer that is computed again
   };
 
   // What is recorded of a layer, and what of it goes elsewhere.
@@ -214,14 +215,16 @@ class Tape {
   void backward_reaches_cut();
   void end_piece_of_backward();
   // Another tape's tensors: they count for nothing here, but they can get a gradient.
-  std::vector<Tensor> borrow(const Tape& from, const std::vector<Tensor>& tensors);
-  std::vector<Tensor> with_gradient(std::vector<Tensor> tensors) const;  // without the plain ones
+  template <typename Tensors>
+  std::vector<Tensor> borrow(const Tape& from, const Tensors& tensors);
+  template <typename Tensors>
+  Few<Tensor> with_gradient(const Tensors& tensors) const;  // without the plain ones
   size_t new_buffer(uint32_t device, uint64_t bytes, bool counts = true);
   void release_buffer(size_t buffer);
   void give(Tensor to, size_t buffer);
   void spend_forward(const Operator& op);
   void spend_backward(const Recorded& recorded);
-  std::vector<size_t> new_gradients(const Recorded& recorded, std::optional<size_t> of_output);
+  Few<size_t> new_gradients(const Recorded& recorded, std::optional<size_t> of_output);
   void undo(const Recorded& recorded);
   void undo_layer(const Recorded& recorded, size_t gradient);
 
