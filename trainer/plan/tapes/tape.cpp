@@ -295,6 +295,7 @@ void Tape::backward(Tensor last) {
     const Recorded recorded = std::move(recorded_.back());
     recorded_.pop_back();
     undo(recorded);
+    for (; !parts_.empty() && parts_.back() == recorded_.size(); parts_.pop_back()) memory_.leave_part();
   }
   end_piece_of_backward();
 }

@@ -56,6 +56,9 @@ class Memory {
   };
   void end_piece();
   const std::vector<Piece>& pieces() const { return pieces_; }
+  // The backward has left a part of a layer: when it did, for each of them.
+  void leave_part() { left_.push_back(time_.seconds()); }
+  const std::vector<double>& left() const { return left_; }
 
   uint64_t peak(uint32_t device) const { return devices_[device].peak; }
   const Bytes& at_peak(uint32_t device) const { return devices_[device].at_peak; }
@@ -87,6 +90,7 @@ class Memory {
   const Machine machine_;
   std::vector<Device> devices_;
   std::vector<Piece> pieces_;
+  std::vector<double> left_;
   StepTime time_;
   std::array<double, 2> link_free_{};  // when the copies of a direction are done
   uint64_t host_bytes_ = 0;
@@ -156,6 +160,8 @@ class Tape {
   // `layer` is run now, and again in the backward; the inputs are kept.
   Tensor run_again(const Layer& layer, const std::vector<Tensor>& inputs);
 
+  // What follows is a part of a layer.
+  void begin_part() { parts_.push_back(recorded_.size()); }
   // What operators keep from `begin_layer` to `end_layer`, but for `stay` and what is smaller than
   // `least_bytes`, is at `home` from the end of layer `until` on, and comes back when the backward of that
   // one begins. See trainer/residency/activations.h.
@@ -236,7 +242,8 @@ class Tape {
   std::vector<Buffer> buffers_;
   std::vector<Recorded> recorded_;
   std::vector<Cut> cuts_;
-  Cut undone_{};  // of the piece whose backward runs
+  std::vector<size_t> parts_;  // what was recorded before each
+  Cut undone_{};               // of the piece whose backward runs
   std::vector<KeptLayer> layers_;
   std::optional<size_t> leaving_;  // whose copies run
   uint32_t leaves_at_ = 0;
