@@ -156,6 +156,9 @@ TEST_F(EstimateCommand, RanksShareTheBatchAndTheStates) {
   EXPECT_EQ(each["batch"], 2);
   EXPECT_EQ(states(each), states(alone));
   EXPECT_NEAR(double(states(shared)) / double(states(alone)), 0.25, 0.001);
+  EXPECT_EQ(alone["sent_bytes"], 0);
+  EXPECT_NEAR(each["sent_bytes"].get<double>(), 2 * 0.75 * 4 * 124.4e6, 1e7);
+  EXPECT_THAT(run({"estimate", "gpt2", "--ranks", "4"}).out, HasSubstr("A rank sends 712"));
   const Ran few = run({"estimate", "gpt2", "--ranks", "9"}),
             whole = run({"estimate", "gpt2", "--ranks", "2", "--zero", "1", "--optimizer", "adafactor"});
   EXPECT_THAT(few.err, HasSubstr("--ranks: the batch has 8 rows, fewer than 9 ranks"));

@@ -200,6 +200,34 @@ TEST_F(PlanCommand, SeveralCardsTakeAModelThatIsTooLargeForOne) {
   EXPECT_THAT(two["best"]["plan"].get<std::string>(), HasSubstr("device1="));
 }
 
+TEST_F(PlanCommand, OfSeveralRanksThePlanIsOfOneAndTheStepHasWhatTheyExchange) {
+  const std::vector<std::string> model{"--gpu", "24GiB", "gpt2", "--batch", "16"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), model.begin(), model.end());
+    return more;
+  };
+  const nlohmann::json alone = data(with({})), four = data(with({"--ranks", "4", "--zero", "1"})),
+                       slow = data(with({"--ranks", "4", "--ranks-per-machine", "2", "--network", "1"}));
+  EXPECT_EQ(four["batch"], 4);
+  EXPECT_EQ(four["ranks"], 4);
+  EXPECT_EQ(alone["best"]["step"]["ranks_us"], 0);
+  EXPECT_GT(four["best"]["step"]["ranks_us"], 0);
+  EXPECT_LT(four["best"]["device_peak_bytes"][0], alone["best"]["device_peak_bytes"][0]);
+  EXPECT_GT(four["best"]["tokens_per_second"], 2 * alone["best"]["tokens_per_second"].get<double>());
+  EXPECT_LT(slow["best"]["tokens_per_second"], four["best"]["tokens_per_second"]);
+  EXPECT_EQ(slow["best"]["limit"], "ranks");
+
+  const Ran ran = run(
+      {"plan", "--gpu", "24GiB", "gpt2", "--batch", "16", "--ranks", "4", "--zero", "1", "--toml", "p.toml"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("4 ranks share 16 rows a step"));
+  EXPECT_THAT(ran.out, HasSubstr("that ranks exchange for"));
+  EXPECT_EQ(config("p.toml").train.batch, 16u);
+  EXPECT_EQ(config("p.toml").run.zero, 1u);
+  EXPECT_THAT(run({"plan", "--gpu", "24GiB", "gpt2", "--ranks", "9"}).err,
+              HasSubstr("plan: --ranks: the batch has 8 rows, fewer than 9 ranks"));
+}
+
 TEST_F(PlanCommand, PrecisionAndOptimizerAreOfTheTrainer) {
   const auto best = [this](const std::vector<std::string>& more) {
     std::vector<std::string> words{"--gpu", "a100-80gb", "gpt2-medium", "--floor", "bit_exact"};

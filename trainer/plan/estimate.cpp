@@ -1,25 +1,29 @@
 #include "trainer/plan/estimate.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <array>
+#include <optional>
 #include <utility>
 
+#include "trainer/plan/estimates/step_times.h"
 #include "trainer/plan/parameters/optimizer_state.h"
 #include "trainer/plan/parameters/parameter_table.h"
 #include "trainer/plan/parameters/partition.h"
 #include "trainer/plan/parameters/tiles.h"
 #include "trainer/plan/parameters/weight_storage.h"
+#include "trainer/plan/ranks/exchange_time.h"
 #include "trainer/plan/streams.h"
 #include "trainer/plan/tapes/dry_runs.h"
 #include "trainer/plan/tapes/pipeline.h"
 
 namespace spillway::trainer {
-namespace {
 
 // What the optimizer keeps of a parameter.
 struct KeptStates {
   uint64_t bytes = 0, tensors = 0;
 };
+
+namespace {
 
 KeptStates kept_states(const Numerics& numerics, const UpdatedParameter& parameter) {
   KeptStates kept;
@@ -44,11 +48,28 @@ std::vector<UpdatedParameter> updated_parameters(const Shape& shape, const std::
 
 struct Estimator::Common {
   Common(const Shape& of, const Machine& on)
-      : shape(of), machine(with_a_device(on)), table(parameter_table(of.model)) {
+      : shape(of),
+        machine(with_a_device(on)),
+        table(parameter_table(of.model)),
+        exchange(of, table, machine) {
     const Partition partition(of.numerics, table, std::max(1u, of.ranks));
     updated = updated_parameters(of, table, partition);
     sums_bytes = partition.buffer_bytes();
     for (const UpdatedParameter& parameter : updated) states.push_back(kept_states(of.numerics, parameter));
+  }
+
+  // Of the table's parameters, whose states are elsewhere, or not.
+  const std::vector<UpdateNeeds>& update(bool elsewhere) {
+    std::vector<UpdateNeeds>& needs = update_[elsewhere ? 1 : 0];
+    if (needs.empty())
+      for (const UpdatedParameter& parameter : updated)
+        needs.push_back(update_needs(shape.numerics, parameter, elsewhere));
+    return needs;
+  }
+
+  const NvmeShare& on_nvme() {
+    if (!nvme_) nvme_ = nvme_share(shape.numerics, updated, machine.nvme_least_bytes);
+    return *nvme_;
   }
 
   static Machine with_a_device(Machine machine) {
@@ -59,17 +80,23 @@ struct Estimator::Common {
   const Shape shape;
   const Machine machine;
   const std::vector<Parameter> table;
+  const RankExchange exchange;
   // Of the table's parameters: the same for every plan.
   std::vector<UpdatedParameter> updated;
   std::vector<KeptStates> states;
   uint64_t sums_bytes = 0;  // that ranks add up through
   DryRuns runs{machine};
+
+ private:
+  std::array<std::vector<UpdateNeeds>, 2> update_;
+  std::optional<NvmeShare> nvme_;
 };
 
 class Estimator::Counter {
  public:
   Counter(Common& common, const Plan& plan)
-      : runs_(common.runs),
+      : common_(common),
+        runs_(common.runs),
         shape_(common.shape),
         model_(shape_.model),
         plan_(plan),
@@ -131,14 +158,14 @@ class Estimator::Counter {
   void count_persistent() {
     const Numerics& numerics = shape_.numerics;
     std::vector<uint64_t> elements(devices_), stored(devices_), states(devices_);
-    std::vector<std::vector<UpdatedParameter>> updated(devices_);
+    std::vector<UpdateRoom> update(devices_);
     for (size_t i = 0; i < table_.size(); ++i) {
       const Parameter& parameter = table_[i];
       const uint32_t device = device_of(parameter.layer);
       const bool streams = parameter.layer >= 0;
       if (!streams || !is_away(plan_.gradients, device)) elements[device] += parameter.elements();
       if (!streams || !is_away(plan_.parameters, device)) stored[device] += stored_bytes(numerics, parameter);
-      updated[device].push_back(updated_[i]);
+      update[device].add(common_.update(is_away(plan_.optimizer, device))[i]);
       states[device] += kept_[i].bytes;
     }
     for (uint32_t device = 0; device < devices_; ++device) {
@@ -146,9 +173,8 @@ class Estimator::Counter {
       add("gradients", device, elements[device] * numerics.gradient_bytes());
       add("slots for parameters", device, streams_.slots()[device].weights);
       add("slots for gradients", device, streams_.slots()[device].gradients);
-      const bool elsewhere = is_away(plan_.optimizer, device);
-      if (!elsewhere) add("optimizer state", device, states[device]);
-      add("room to update in", device, update_scratch_bytes(numerics, updated[device], elsewhere));
+      if (!is_away(plan_.optimizer, device)) add("optimizer state", device, states[device]);
+      add("room to update in", device, update[device].bytes());
     }
     add("room for sums", 0, sums_bytes_);
     add_on_host("parameters", streams_.on_host().weights);
@@ -201,7 +227,7 @@ class Estimator::Counter {
   }
 
   void count_nvme() {
-    const NvmeShare share = nvme_share(shape_.numerics, updated_, machine_.nvme_least_bytes);
+    const NvmeShare& share = common_.on_nvme();
     add_on_host("optimizer state", share.host_bytes);
     add_on_host("buffers of the disk", share.buffer_bytes);
     add_on_nvme("optimizer state", share.file_bytes);
@@ -218,87 +244,29 @@ class Estimator::Counter {
     return more;
   }
 
-  // By how much a step is shorter because devices compute at the same time.
-  double overlap(const Memory& step) const {
-    const double count = micro_batches(plan_, shape_.batch), most = in_flight(plan_, shape_.batch),
-                 way = step.time().seconds();
-    if (most < 2 || way <= 0) return 1;
-    const double slowest = *std::ranges::max_element(out_.device_seconds);
-    const double pipelined = way + (count - 1) * std::max(slowest, way / most);
-    return std::min(1.0,
-                    std::max(pipelined, count * step.launches() * machine_.launch_seconds) / (count * way));
-  }
-
   // Of all micro-batches: equal ones, and one of the rows that are left.
   void count_time(const Memory& step) {
-    const uint32_t batch = std::max(1u, shape_.batch), left = batch % micro_batch_;
-    const uint32_t whole = batch / micro_batch_;
-    const double share = overlap(step);
-    add_time(step.time(), whole, share);
-    if (left > 0) add_time(runs_.of(pass(left, true)).time(), 1, share);
-    count_optimizer();
-    count_streams(whole + (left > 0 ? 1 : 0));
+    const uint32_t left = std::max(1u, shape_.batch) % micro_batch_;
+    const Memory* rest = left > 0 ? &runs_.of(pass(left, true)) : nullptr;
+    StepTimes times(shape_, plan_, machine_, streams_);
+    times.add_passes(step, rest, out_.device_seconds);
+    for (size_t i = 0; i < table_.size(); ++i) {
+      const bool elsewhere = is_away(plan_.optimizer, device_of(table_[i].layer));
+      times.add_update({.elements = double(updated_[i].elements()),
+                        .of_all = double(table_[i].elements()),
+                        .stored_bytes = double(stored_bytes(shape_.numerics, table_[i])),
+                        .state_bytes = double(kept_[i].bytes),
+                        .state_tensors = double(kept_[i].tensors),
+                        .tiles = double(common_.update(elsewhere)[i].tiles),
+                        .elsewhere = elsewhere});
+    }
+    times.end_update(states_on_nvme_);
+    out_.sent_bytes = times.add_exchange(common_.exchange, rest != nullptr ? *rest : step);
+    out_.time = times.time();
     out_.step_us = static_cast<uint64_t>(1e6 * out_.time.seconds());
   }
 
-  // A disk runs beside the link and what is computed, in the passes and in the update.
-  void count_streams(uint32_t micro_batches) {
-    const LayerStreams::Copies passes = streams_.of_passes(micro_batches), update = streams_.of_update();
-    StepTime& time = out_.time;
-    time.streamed = passes.seconds(machine_);
-    time.streams_over_peers = passes.over_peers(machine_) > passes.over_host(machine_);
-    const double of_peers = update.over_peers(machine_);
-    time.peer_link += of_peers, time.host_link += update.seconds(machine_) - of_peers;
-    const double bytes = double(states_on_nvme_);
-    const double states =
-        bytes / machine_.nvme_read_bytes_per_second + bytes / machine_.nvme_write_bytes_per_second;
-    time.nvme =
-        std::max(0.0, passes.disk_seconds(machine_) - std::max(time.passes(), time.streamed)) +
-        std::max(0.0, states + update.disk_seconds(machine_) - update_seconds_ - update.seconds(machine_));
-  }
-
-  void add_time(const StepTime& part, double times, double share) {
-    out_.time.compute += times * share * part.compute;
-    out_.time.memory += times * share * part.memory;
-    out_.time.launches += times * share * part.launches;
-    out_.time.host_link += times * share * part.host_link;
-    out_.time.peer_link += times * share * part.peer_link;
-    out_.time.overlapped += times * share * part.overlapped;
-    out_.time.operations += times * part.operations;
-  }
-
-  // An update goes through a parameter in tiles, which a device's cache holds, or in one kernel: value,
-  // gradient and states are read and written once. Before, the gradient is set to zero, and read for the
-  // norm.
-  void count_optimizer() {
-    const Numerics& numerics = shape_.numerics;
-    const double kernels =
-        numerics.optimizer == OptimizerKind::kAdamW8bit && !numerics.rounds_stochastically() ? 3 : 10;
-    // A direction of the link to where they are; the host, which queues kernels and copies.
-    double link = 0, queue = 0;
-    const bool on_peers = plan_.optimizer == Place::kPeer;
-    const double rate = on_peers ? machine_.peer_bytes_per_second : machine_.host_bytes_per_second;
-    for (size_t i = 0; i < table_.size(); ++i) {
-      const Parameter& parameter = table_[i];
-      const bool elsewhere = is_away(plan_.optimizer, device_of(parameter.layer));
-      const auto elements = double(updated_[i].elements()), share = elements / double(parameter.elements());
-      const auto tiles = double(tiles_of(numerics, updated_[i], elsewhere).size());
-      const auto states = double(kept_[i].bytes), copies = 2 * double(kept_[i].tensors);
-      const double bytes = 2 * (share * double(stored_bytes(numerics, parameter)) +
-                                2 * elements * numerics.gradient_bytes() + states);
-      out_.time.optimizer +=
-          std::max(bytes / machine_.memory_bytes_per_second, tiles * kernels * machine_.launch_seconds);
-      if (!elsewhere) continue;
-      link += states / rate;
-      queue += tiles * (kernels + copies) * machine_.launch_seconds;
-    }
-    update_seconds_ = out_.time.optimizer;
-    if (queue == 0) return;
-    link = std::max(link, queue);
-    (on_peers ? out_.time.peer_link : out_.time.host_link) += std::max(0.0, link - out_.time.optimizer);
-    update_seconds_ = std::max(link, out_.time.optimizer);
-  }
-
+  Common& common_;
   DryRuns& runs_;
   const Shape& shape_;
   const Architecture& model_;
@@ -311,7 +279,6 @@ class Estimator::Counter {
   const uint64_t sums_bytes_;
   const LayerStreams streams_;
   uint64_t states_on_nvme_ = 0;  // bytes of what the optimizer keeps
-  double update_seconds_ = 0;    // of the update, without the disk and without layers' copies
   Estimate out_;
 };
 
@@ -335,39 +302,6 @@ Estimator::~Estimator() = default;
 
 Estimate Estimator::of(const Plan& plan) {
   return Counter(*common_, plan).count();
-}
-
-const char* StepTime::limit() const {
-  const std::pair<double, const char*> parts[] = {
-      {compute, "compute"},
-      {memory, "device memory"},
-      {launches, "launches"},
-      {optimizer, "optimizer"},
-      {host_link, "host link"},
-      {peer_link, "peer link"},
-      {nvme, "NVMe"},
-      {streamed > passes() ? streamed : 0, streams_over_peers ? "peer link" : "host link"}};
-  return std::ranges::max_element(parts, {}, [](const auto& part) { return part.first; })->second;
-}
-
-std::string EstimateItem::place() const {
-  return nvme ? "NVMe" : host ? "host" : "device " + std::to_string(device);
-}
-
-std::string Estimate::to_text() const {
-  std::string text;
-  char line[160];
-  for (const EstimateItem& item : items) {
-    std::snprintf(line, sizeof line, "  %-10s %-28s %10.1f MiB\n", item.place().c_str(), item.name.c_str(),
-                  double(item.bytes) / 0x1p20);
-    text += line;
-  }
-  for (size_t device = 0; device < device_peak_bytes.size(); ++device) {
-    std::snprintf(line, sizeof line, "  device %-3zu %-28s %10.1f MiB\n", device, "peak",
-                  double(device_peak_bytes[device]) / 0x1p20);
-    text += line;
-  }
-  return text;
 }
 
 }  // namespace spillway::trainer

@@ -33,6 +33,7 @@
 #include "trainer/plan/numerics.h"
 #include "trainer/plan/parameters/tile_record.h"
 #include "trainer/plan/plan.h"
+#include "trainer/plan/ranks/rank_links.h"
 
 namespace spillway::trainer {
 
@@ -70,6 +71,7 @@ struct Machine {
   std::vector<uint64_t>
       device_limits{};        // where devices may use different amounts; beyond its end, `device_bytes`
   bool host_is_apart = true;  // false: the device is the CPU, whose memory is the host's
+  RankLinks rank_links{};     // between the ranks of a training
 
   // 0: any number.
   uint64_t limit_of(uint32_t device) const {
@@ -90,14 +92,18 @@ struct StepTime {
   double streamed = 0;  // copies of layers to the host or a peer and back, of the direction that takes longer
   bool streams_over_peers = false;  // most of that is over the links between devices
   double nvme = 0;
-  double operations = 0;  // additions and multiplications, of all devices; no time
-  double overlapped = 0;  // copies away and back that run beside what is computed; not in the sum
+  double ranks = 0;         // what ranks exchange
+  double operations = 0;    // additions and multiplications, of all devices; no time
+  double overlapped = 0;    // copies away and back that run beside what is computed; not in the sum
+  double ranks_hidden = 0;  // likewise, of what ranks exchange
 
   // Of the passes alone, without the copies beside them.
   double passes() const { return compute + memory + launches; }
-  double seconds() const { return std::max(passes(), streamed) + optimizer + host_link + peer_link + nvme; }
+  double seconds() const {
+    return std::max(passes(), streamed) + optimizer + host_link + peer_link + nvme + ranks;
+  }
   // The largest part, in words: "compute", "device memory", "launches", "optimizer", "host link", "peer
-  // link", "NVMe".
+  // link", "NVMe", "ranks".
   const char* limit() const;
 };
 
@@ -116,6 +122,7 @@ struct Estimate {
   std::vector<uint64_t> evaluation_peak_bytes;
   uint64_t host_bytes = 0;
   uint64_t nvme_bytes = 0;
+  uint64_t sent_bytes = 0;  // to other ranks, in a step
   StepTime time;
   std::vector<double> device_seconds;  // that each is busy in a micro-batch
   uint64_t step_us = 0;

@@ -247,14 +247,15 @@ Guarantee guarantee_of(MoveKind kind) {
 std::vector<Move> neighbours(const Plan& plan, const Shape& shape, const Machine& machine, Guarantee floor,
                              uint32_t device) {
   const Plan from = normalised(plan);
-  const Estimate now = estimate(shape, from, machine);
+  Estimator estimator(shape, machine);
+  const Estimate now = estimator.of(from);
   const size_t short_one = std::min<size_t>(device, now.device_peak_bytes.size() - 1);
   std::vector<Move> moves;
   for (const MoveKind kind : kMoveKinds) {
     Move move{.kind = kind, .to = from, .name = name_of(kind), .guarantee = guarantee_of(kind)};
     if (move.guarantee > floor || !apply(kind, &move.to, shape, machine, device)) continue;
     move.to = normalised(move.to);
-    const Estimate then = estimate(shape, move.to, machine);
+    const Estimate then = estimator.of(move.to);
     move.bytes_freed = less(now.device_peak_bytes[short_one], then.device_peak_bytes[short_one]);
     move.evaluation_bytes_freed =
         less(now.evaluation_peak_bytes[short_one], then.evaluation_peak_bytes[short_one]);

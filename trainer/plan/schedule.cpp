@@ -1,7 +1,7 @@
 #include "trainer/plan/schedule.h"
 
 #include <algorithm>
-#include <set>
+#include <utility>
 
 namespace spillway::trainer {
 namespace {
@@ -96,18 +96,20 @@ std::vector<uint32_t> UseOrder::next(uint32_t count) const {
 }
 
 std::vector<uint32_t> copied_layers(const std::vector<uint32_t>& uses, uint32_t slots) {
-  std::vector<uint32_t> copied;
-  std::set<uint32_t> here;
-  UseOrder order(uses);
+  std::vector<uint32_t> copied, here, wanted;
+  const size_t all = uses.size();
+  const auto is_in = [](const std::vector<uint32_t>& layers, uint32_t layer) {
+    return std::ranges::find(layers, layer) != layers.end();
+  };
   for (int time = 0; time < 2; ++time) {  // the first one begins with empty slots
     copied.clear();
-    for (const uint32_t layer : uses) {
-      order.move_to(layer);
-      std::vector<uint32_t> wanted = order.next(slots - 1);
-      wanted.insert(wanted.begin(), layer);
+    for (size_t at = 0; at < all; ++at) {
+      wanted.clear();  // what is used now, and what comes next, as UseOrder has it
+      for (size_t i = 0; i < all && wanted.size() < slots; ++i)
+        if (const uint32_t layer = uses[(at + i) % all]; !is_in(wanted, layer)) wanted.push_back(layer);
       for (const uint32_t each : wanted)
-        if (!here.contains(each)) copied.push_back(each);
-      here = {wanted.begin(), wanted.end()};
+        if (!is_in(here, each)) copied.push_back(each);
+      std::swap(here, wanted);
     }
   }
   return copied;

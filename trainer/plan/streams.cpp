@@ -99,6 +99,7 @@ uint64_t LayerStreams::buffers_of(const HomeList& homes, uint32_t device, Place 
 
 uint64_t LayerStreams::read_bytes(Place place, const HomeList& homes, std::vector<uint32_t> fetched,
                                   uint64_t Roles::* role) const {
+  if (place != Place::kNvme) return 0;
   std::erase_if(fetched, [&](uint32_t each) { return !is_on_nvme(place, homes[each].bytes.*role); });
   uint64_t bytes = 0;
   for (const uint32_t each : copied_layers(fetched, kLayerBuffers)) bytes += homes[each].bytes.*role;

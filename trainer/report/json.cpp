@@ -48,6 +48,7 @@ Json time_json(const RunReport& report, const PlanUse& use) {
           {"streamed_seconds", time.streamed},
           {"peer_link_seconds", time.peer_link},
           {"nvme_seconds", time.nvme},
+          {"ranks_seconds", time.ranks},
           {"predicted_seconds", speed.predicted},
           {"limit", time.limit()},
           {"achieved_seconds", known ? Json(speed.achieved) : Json()},

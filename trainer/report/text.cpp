@@ -134,14 +134,18 @@ class Page {
         {"optimizer", &StepTime::optimizer},
         {"copies to and from the host", &StepTime::host_link},
         {"copies between devices", &StepTime::peer_link},
+        {"exchange of the ranks", &StepTime::ranks},
         {"copies beside the passes", &StepTime::streamed},
         {"reads and writes of the disk", &StepTime::nvme}};
     text_ += printed("\nTime of a step in seconds%23s", "");
     for (const size_t i : plans) text_ += printed(" %14s", ("plan " + std::to_string(i + 1)).c_str());
     text_ += printed("\n");
+    const bool alone = std::ranges::all_of(
+        plans, [&](size_t i) { return report_.history.plans()[i].estimate.time.ranks == 0; });
     for (const auto& [name, part] : parts)
-      line(name, plans,
-           [part = part](const PlanUse& use) { return number("%.6f", use.estimate.time.*part); });
+      if (part != &StepTime::ranks || !alone)
+        line(name, plans,
+             [part = part](const PlanUse& use) { return number("%.6f", use.estimate.time.*part); });
     line("predicted, without a failure", plans,
          [](const PlanUse& use) { return number("%.6f", use.estimate.time.seconds()); });
     line("predicted to be limited by", plans,

@@ -112,6 +112,8 @@ TEST(Partition, TheBufferIsOfABucketHoweverLargeATensorIs) {
     EXPECT_LE(partition.buffer_bytes(), uint64_t(kBucketBytes));
     EXPECT_GT(partition.buffer_bytes(), uint64_t(kBucketBytes) / 2);
   }
+  // A rank's part keeps its size.
+  EXPECT_EQ(Partition({}, table, 256).buffer_bytes(), 4 * Partition({}, table, 64).buffer_bytes());
   EXPECT_EQ(Partition({}, table, 1).buffer_bytes(), 0u);
 }
 

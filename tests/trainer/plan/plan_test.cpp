@@ -406,15 +406,37 @@ TEST(WeightStorage, ATileIsOfWholeRowsAndWholeBlocks) {
   EXPECT_LE(tile, kTileElements);
 }
 
+// What the estimate counts, and what the optimizer goes through.
+TEST(Tiles, RunsOfThemAreTheirList) {
+  const std::vector<int64_t> sizes{3000, 1000};
+  const std::vector<std::vector<Span>> cuts{{{0, 3'000'000}},
+                                            {{100, 5}},
+                                            {{kTileElements - 1, 2}},
+                                            {{7, 1'000'000}, {kTileElements * 4, kTileElements}}};
+  for (const Numerics& numerics : {Numerics{}, Numerics{.precision = Precision::kInt8}})
+    for (const std::vector<Span>& spans : cuts) {
+      std::vector<int64_t> lengths;
+      for (const TileRun& run : tile_runs(numerics, {sizes, spans}, true))
+        lengths.insert(lengths.end(), size_t(run.count), run.length);
+      std::vector<int64_t> listed;
+      for (const Span& tile : tiles_of(numerics, {sizes, spans}, true)) listed.push_back(tile.length);
+      EXPECT_EQ(lengths, listed);
+    }
+}
+
 TEST(EightBitAdamW, NeedsNoRoomBesideItsStatesAndIsOneTileThere) {
   const std::vector<int64_t> sizes{3000, 1000};
   const Numerics floats{.optimizer = OptimizerKind::kAdamW8bit};
-  const std::vector<Span> whole{{0, 3000 * 1000}};
+  const auto room = [&](bool states_on_host) {
+    UpdateRoom room;
+    room.add(update_needs(floats, {sizes, {{0, 3000 * 1000}}}, states_on_host));
+    return room.bytes();
+  };
   EXPECT_EQ(tile_elements(floats, sizes, false), 3000 * 1000);
-  EXPECT_EQ(update_scratch_bytes(floats, {{sizes, whole}}, false), 0u);
+  EXPECT_EQ(room(false), 0u);
   const uint64_t tile = kTileElements, scales = kTileElements / kQuantizationBlock;
   EXPECT_EQ(tile_elements(floats, sizes, true), kTileElements);
-  EXPECT_EQ(update_scratch_bytes(floats, {{sizes, whole}}, true), 3 * (2 * tile + 2 * 4 * scales));
+  EXPECT_EQ(room(true), 3 * (2 * tile + 2 * 4 * scales));
 }
 
 }  // namespace

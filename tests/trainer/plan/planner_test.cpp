@@ -61,6 +61,7 @@ Point point_of(const Estimate& needed) {
 
 std::vector<Point> exhaustive(const GridCase& grid, const Machine& machine) {
   std::vector<Point> points;
+  Estimator estimator(grid.shape, machine);
   const uint32_t layers = grid.shape.layers();
   for (uint32_t micro_batch = 1; micro_batch <= grid.shape.batch; ++micro_batch)
     for (uint32_t recomputed = 0; recomputed <= layers; ++recomputed)
@@ -80,11 +81,31 @@ std::vector<Point> exhaustive(const GridCase& grid, const Machine& machine) {
               for (uint32_t layer = 0; layer < recomputed; ++layer) (again.*what).insert(layer);
               for (const uint32_t chunks : {1, 8}) {
                 again.head_chunks = chunks;
-                points.push_back(point_of(estimate(grid.shape, again, machine)));
+                points.push_back(point_of(estimator.of(again)));
               }
             }
         }
   return points;
+}
+
+// What an estimator has counted for one plan does not show in another's estimate.
+TEST(Estimator, CountsEachPlanAsIfItWereTheOnlyOne) {
+  for (const GridCase& grid : grid_cases()) {
+    const Machine machine{.devices = 2};
+    Estimator estimator(grid.shape, machine);
+    for (const Place place : {Place::kDevice, Place::kHost, Place::kNvme, Place::kPeer})
+      for (const uint32_t layers : {0u, 2u}) {
+        Plan plan{.micro_batch = 3, .optimizer = place};
+        for (uint32_t layer = 0; layer < layers; ++layer) plan.recompute.insert(layer);
+        plan.peers = {{0, 1}};
+        for (const Place of : {Place::kDevice, place}) {
+          plan.parameters = plan.gradients = of;
+          const Estimate alone = estimate(grid.shape, plan, machine), beside = estimator.of(plan);
+          EXPECT_EQ(beside.to_text(), alone.to_text()) << grid.name << ": " << to_string(plan);
+          EXPECT_EQ(beside.step_us, alone.step_us) << grid.name << ": " << to_string(plan);
+        }
+      }
+  }
 }
 
 TEST(Planner, ComesWithinATenthOfAnExhaustiveSearch) {

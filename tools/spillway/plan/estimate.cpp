@@ -30,6 +30,11 @@ void add_items(const trainer::Estimate& needed, const std::string& place, uint64
   }
 }
 
+std::string sent_text(const Workload& workload, const trainer::Estimate& needed) {
+  if (workload.shape.ranks < 2) return "";
+  return "\nA rank sends " + size_text(needed.sent_bytes) + " to the others in a step.\n";
+}
+
 nlohmann::ordered_json items_json(const trainer::Estimate& needed) {
   auto items = nlohmann::ordered_json::array();
   for (const trainer::EstimateItem& item : needed.items)
@@ -51,6 +56,7 @@ std::string estimate_text(const Workload& workload, const trainer::Estimate& nee
   add_items(needed, "host", needed.host_bytes, &table);
   add_items(needed, "NVMe", needed.nvme_bytes, &table);
   return workload_text(workload) + "\nplan: " + to_string(workload.plan) + "\n\n" + table.text("  ") +
+         sent_text(workload, needed) +
          "\nNot counted: the CUDA context and libraries, rounding and fragmentation of the allocator.\n";
 }
 
@@ -69,7 +75,8 @@ std::string estimate_json(const Workload& workload, const trainer::Estimate& nee
                      {"device_peak_bytes", needed.device_peak_bytes},
                      {"evaluation_peak_bytes", needed.evaluation_peak_bytes},
                      {"host_bytes", needed.host_bytes},
-                     {"nvme_bytes", needed.nvme_bytes}};
+                     {"nvme_bytes", needed.nvme_bytes},
+                     {"sent_bytes", needed.sent_bytes}};
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

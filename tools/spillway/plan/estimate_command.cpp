@@ -4,14 +4,13 @@
 #include <charconv>
 #include <cstdio>
 #include <memory>
-#include <optional>
 
 #include "tools/spillway/command.h"
 #include "tools/spillway/plan/estimate.h"
 #include "tools/spillway/plan/gpu.h"
+#include "tools/spillway/plan/ranks.h"
 #include "tools/spillway/plan/workload.h"
 #include "tools/spillway/rehearse/report/output.h"
-#include "trainer/plan/parameters/partition.h"
 
 namespace spillway::tools {
 namespace {
@@ -19,8 +18,7 @@ namespace {
 struct EstimateOptions {
   WorkloadOptions workload;
   std::string recompute, optimizer_place, svg;
-  uint32_t ranks = 1;
-  std::optional<uint32_t> zero;
+  RankOptions ranks;
   bool json = false;
 };
 
@@ -46,23 +44,6 @@ std::string apply(const EstimateOptions& options, Workload* workload) {
   return "";
 }
 
-// Of the rank with most rows.
-std::string share(const EstimateOptions& options, Workload* workload) {
-  trainer::Shape& shape = workload->shape;
-  if (options.ranks > shape.batch)
-    return "--ranks: the batch has " + std::to_string(shape.batch) + " rows, fewer than " +
-           std::to_string(options.ranks) + " ranks";
-  if (options.zero.value_or(0) > 0 && options.ranks == 1)
-    return "--zero: one rank has nobody to share with; say how many there are with --ranks";
-  shape.batch = (shape.batch + options.ranks - 1) / options.ranks;
-  shape.ranks = options.ranks;
-  shape.zero = options.zero.value_or(shape.zero);
-  workload->plan.micro_batch = std::min(workload->plan.micro_batch, shape.batch);
-  if (shape.zero > 0 && !trainer::can_be_sharded(shape.numerics))
-    return "--zero: the states of adafactor belong to whole matrices, and cannot be shared";
-  return "";
-}
-
 uint32_t devices_of(const trainer::Plan& plan) {
   uint32_t most = 0;
   for (const auto& [layer, device] : plan.placement) most = std::max(most, device);
@@ -76,7 +57,8 @@ int run_estimate(const EstimateOptions& options) {
   auto workload = read_workload(options.workload, &code, &error);
   if (!workload) return fail(code, "estimate: " + error);
   if (error = apply(options, &*workload); !error.empty()) return fail(kUsageError, "estimate: " + error);
-  if (error = share(options, &*workload); !error.empty()) return fail(kUsageError, "estimate: " + error);
+  if (error = share_among_ranks(options.ranks, &*workload); !error.empty())
+    return fail(kUsageError, "estimate: " + error);
   const auto needed =
       trainer::estimate(workload->shape, workload->plan,
                         {.devices = devices_of(workload->plan), .workspace_bytes = kProductWorkspace});
@@ -96,10 +78,7 @@ std::function<int()> declare_estimate(CLI::App& app, const Words&) {
   app.add_option("--optimizer-place", options->optimizer_place,
                  "Where what the optimizer keeps is: device, host or nvme")
       ->check(CLI::IsMember({"device", "host", "nvme"}));
-  app.add_option("--ranks", options->ranks, "Processes that share the batch: the estimate is of one (1)")
-      ->check(CLI::Range(1u, 1u << 16));
-  app.add_option("--zero", options->zero, "As run.zero: with 1 they share what the optimizer keeps")
-      ->check(CLI::Range(0u, 1u));
+  declare_ranks(app, &options->ranks);
   app.add_flag("--json", options->json, "The estimate as data");
   app.add_option("--svg", options->svg, "Write a picture of it to this file");
   return [options] { return run_estimate(*options); };

@@ -6,6 +6,7 @@
 
 #include "tools/spillway/command.h"
 #include "tools/spillway/plan/planned.h"
+#include "tools/spillway/plan/ranks.h"
 #include "tools/spillway/rehearse/options.h"
 #include "tools/spillway/rehearse/report/output.h"
 #include "tools/spillway/units.h"
@@ -17,6 +18,7 @@ constexpr size_t kRows = 12;
 
 struct PlanOptions {
   WorkloadOptions workload;
+  RankOptions ranks;
   std::string gpu, host, floor, toml, svg;
   uint32_t gpus = 1;
   bool json = false, all = false;
@@ -61,6 +63,7 @@ std::string read_targets(const PlanOptions& options, trainer::Precision precisio
     if (!gpu) return "--gpu: " + error;
     targets->push_back({*gpu, machine_of(*gpu, options.gpus, precision), {}});
     targets->back().machine.host_bytes = host.value_or(0);
+    targets->back().machine.rank_links = links_of(*gpu, options.ranks);
   }
   const bool as_files = options.json || !options.toml.empty() || !options.svg.empty();
   return targets->size() > 1 && as_files
@@ -87,6 +90,8 @@ int run_plan(const PlanOptions& options) {
   if (!error.empty()) return fail(kUnwritable, "plan: " + error);
   auto workload = read_workload(options.workload, &code, &error);
   if (!workload) return fail(code, "plan: " + error);
+  error = share_among_ranks(options.ranks, &*workload);
+  if (!error.empty()) return fail(kUsageError, "plan: " + error);
   std::vector<PlanTarget> targets;
   error = read_targets(options, workload->shape.numerics.precision, &targets);
   if (!error.empty()) return fail(kUsageError, "plan: " + error);
@@ -104,6 +109,8 @@ std::function<int()> declare_plan(CLI::App& app, const Words&) {
                  "20GiB; several with commas: the best plan of each")
       ->required();
   app.add_option("--gpus", options->gpus, "Cards of that kind in one process (1)")->check(CLI::Range(1, 16));
+  declare_ranks(app, &options->ranks);
+  declare_links(app, &options->ranks);
   app.add_option("--host-memory", options->host,
                  std::string("Memory of the host that a training may use (any): ") + kSizesAccepted);
   app.add_option(

@@ -7,6 +7,7 @@
 
 #include "tools/spillway/command.h"
 #include "tools/spillway/plan/picture.h"
+#include "tools/spillway/plan/ranks.h"
 #include "tools/spillway/report/text/table.h"
 #include "tools/spillway/units.h"
 
@@ -53,6 +54,12 @@ std::string tokens_text(double tokens) {
   return printed(tokens < 100 ? "%.1f" : "%.0f", tokens);
 }
 
+// Of all ranks.
+double tokens_per_second(const Workload& workload, const trainer::Candidate& candidate) {
+  const double each = candidate.tokens_per_second(workload.shape);
+  return workload.rows_of_all > 0 ? each * workload.rows_of_all / std::max(1u, workload.shape.batch) : each;
+}
+
 std::string lacking_text(const trainer::Candidate& candidate) {
   if (candidate.lacking_bytes > 0) return "lacks " + size_text(candidate.lacking_bytes);
   return candidate.lacking_host_bytes > 0
@@ -79,7 +86,7 @@ Words row_of(const PlanReport& report, const trainer::Candidate& candidate) {
           std::to_string(devices_in(candidate.plan)),
           size_text(candidate.most_device_bytes()),
           candidate.host_bytes ? size_text(candidate.host_bytes) : "-",
-          tokens_text(candidate.tokens_per_second(shape)),
+          tokens_text(tokens_per_second(report.workload, candidate)),
           candidate.fits() ? candidate.time.limit() : lacking_text(candidate),
           fill_text(candidate.most_device_bytes(), report.machine.device_bytes, kFillCells)};
 }
@@ -97,11 +104,15 @@ std::string parts_text(const trainer::StepTime& time) {
       {"compute", time.compute},     {"device memory", time.memory},
       {"launches", time.launches},   {"optimizer", time.optimizer},
       {"host link", time.host_link}, {"peer link", time.peer_link},
-      {"streamed", time.streamed},   {"NVMe", time.nvme}};
+      {"streamed", time.streamed},   {"NVMe", time.nvme},
+      {"ranks", time.ranks}};
   std::string text = duration_text(uint64_t(1e6 * time.seconds())) + " a step:";
   for (const auto& [name, seconds] : parts)
     if (seconds > 0.005 * time.seconds())
       text += printed("%s %s %.0f%%", text.ends_with(':') ? "" : ",", name, 100 * seconds / time.seconds());
+  if (const double all = time.ranks + time.ranks_hidden; all > 0)
+    text += printed("; of %s that ranks exchange for %.0f%% are hidden",
+                    duration_text(uint64_t(1e6 * all)).c_str(), 100 * time.ranks_hidden / all);
   return text;
 }
 
@@ -115,7 +126,8 @@ PlanJson time_json(const trainer::StepTime& time) {
           {"host_link_us", microseconds(time.host_link)},
           {"peer_link_us", microseconds(time.peer_link)},
           {"streamed_us", microseconds(time.streamed)},
-          {"nvme_us", microseconds(time.nvme)}};
+          {"nvme_us", microseconds(time.nvme)},
+          {"ranks_us", microseconds(time.ranks)}};
 }
 
 PlanJson candidate_json(const PlanReport& report, const trainer::Candidate& candidate) {
@@ -125,8 +137,9 @@ PlanJson candidate_json(const PlanReport& report, const trainer::Candidate& cand
           {"host_bytes", candidate.host_bytes},
           {"lacking_bytes", candidate.lacking_bytes},
           {"lacking_host_bytes", candidate.lacking_host_bytes},
-          {"tokens_per_second", candidate.tokens_per_second(report.workload.shape)},
+          {"tokens_per_second", tokens_per_second(report.workload, candidate)},
           {"step", time_json(candidate.time)},
+          {"ranks_hidden_us", uint64_t(1e6 * candidate.time.ranks_hidden)},
           {"limit", candidate.time.limit()}};
 }
 
@@ -135,7 +148,8 @@ PlanJson candidate_json(const PlanReport& report, const trainer::Candidate& cand
 std::string planned_text(const PlanReport& report, size_t rows) {
   using enum Align;
   const std::vector<trainer::Candidate>& all = report.planned.alternatives;
-  std::string text = workload_text(report.workload) + "\n" + gpu_text(report) + "\n\n";
+  std::string text = workload_text(report.workload) + "\n" + gpu_text(report) + "\n" +
+                     ranks_text(report.workload, report.machine.rank_links) + "\n";
   Table table({kLeft, kRight, kLeft, kLeft, kLeft, kRight, kRight, kRight, kRight, kLeft, kLeft});
   table.add({"", "micro-batch", "recompute", "head", "optimizer", "GPUs", "each GPU", "host", "tokens/s",
              "limit", ""});
@@ -172,6 +186,8 @@ std::string planned_json(const PlanReport& report) {
       {"spillway_plan", 1},
       {"model", report.workload.name},
       {"batch", report.workload.shape.batch},
+      {"ranks", report.workload.shape.ranks},
+      {"zero", report.workload.shape.zero},
       {"gpu", report.gpu.id},
       {"gpus", machine.devices},
       {"usable_bytes", machine.device_bytes},

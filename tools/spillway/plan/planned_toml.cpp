@@ -32,13 +32,20 @@ std::string model_section(const Workload& workload) {
   return out.str();
 }
 
+uint32_t rows_of_a_step(const Workload& workload) {
+  return workload.rows_of_all > 0 ? workload.rows_of_all : workload.shape.batch;
+}
+
 std::string new_configuration(const PlanReport& report, const trainer::Plan& plan) {
+  const uint32_t stage = report.workload.shape.zero;
+  const std::string zero = stage > 0 ? "\nzero = " + std::to_string(stage) : "";
   return "[model]\n" + model_section(report.workload) +
          "\n[data]\ncorpus = \"corpus.txt\"\n\n[train]\nbatch = " +
-         std::to_string(report.workload.shape.batch) + "\nprecision = \"" +
+         std::to_string(rows_of_a_step(report.workload)) + "\nprecision = \"" +
          name_of(report.workload.shape.numerics.precision) + "\"\noptimizer = \"" +
          name_of(report.workload.shape.numerics.optimizer) + "\"" +
-         "\n\n[run]\ndevices = " + std::to_string(report.machine.devices) + "\n\n[plan]\n" + to_toml(plan);
+         "\n\n[run]\ndevices = " + std::to_string(report.machine.devices) + zero + "\n\n[plan]\n" +
+         to_toml(plan);
 }
 
 template <typename Value>
@@ -62,11 +69,12 @@ std::string planned_toml(const PlanReport& report, std::string* error) {
   const auto plan = trainer::parse_toml(to_toml(best), error);
   if (!document || !plan) return "";
   document->insert_or_assign("plan", *plan);
-  set_in(&*document, "train", "batch", int64_t{workload.shape.batch});
+  set_in(&*document, "train", "batch", int64_t{rows_of_a_step(workload)});
   set_in(&*document, "train", "precision", name_of(workload.shape.numerics.precision));
   set_in(&*document, "train", "optimizer", name_of(workload.shape.numerics.optimizer));
   set_in(&*document, "model", "context", int64_t{workload.shape.model.context});
   set_in(&*document, "run", "devices", int64_t{report.machine.devices});
+  if (workload.shape.ranks > 1) set_in(&*document, "run", "zero", int64_t{workload.shape.zero});
   std::ostringstream out;
   out << head << *document << "\n";
   return out.str();

@@ -32,7 +32,8 @@ struct Workload {
   ModelSource source{};
   std::string path;  // of the folder, or of the configuration
   trainer::Shape shape;
-  trainer::Plan plan;  // of the configuration, else one micro-batch
+  uint32_t rows_of_all = 0;  // of a step of all ranks, where `shape` has those of one; else 0
+  trainer::Plan plan;        // of the configuration, else one micro-batch
   trainer::Guarantee floor = trainer::Guarantee::kNumericallyEqual;
 };
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <numeric>
 
 #include "trainer/plan/parameters/tile_record.h"
@@ -98,6 +97,21 @@ std::vector<Span> tiles_of(const Numerics& numerics, const UpdatedParameter& par
   return tiles;
 }
 
+std::vector<TileRun> tile_runs(const Numerics& numerics, const UpdatedParameter& parameter,
+                               bool states_on_host) {
+  const int64_t tile = tile_elements(numerics, parameter.sizes, states_on_host);
+  std::vector<TileRun> runs;
+  for (const auto& [first, length] : parameter.spans) {
+    if (length == 0) continue;
+    const int64_t to_boundary = (tile - first % tile) % tile, before = std::min(length, to_boundary);
+    const int64_t whole = (length - before) / tile, behind = (length - before) % tile;
+    if (before > 0) runs.push_back({before, 1});
+    if (whole > 0) runs.push_back({tile, whole});
+    if (behind > 0) runs.push_back({behind, 1});
+  }
+  return runs;
+}
+
 int64_t tile_elements(const Numerics& numerics, const Sizes& sizes, bool states_on_host) {
   const int64_t elements = product(sizes);
   const bool in_place = !states_on_host && !numerics.rounds_stochastically();
@@ -109,34 +123,37 @@ int64_t tile_elements(const Numerics& numerics, const Sizes& sizes, bool states_
   return std::min(std::max<int64_t>(1, kTileElements / unit) * unit, elements);
 }
 
-uint64_t update_scratch_bytes(const Numerics& numerics, const std::vector<UpdatedParameter>& parameters,
-                              bool states_on_host) {
-  std::map<std::string, uint64_t> tiles;        // the largest of each kind
-  uint64_t whole = 0, largest = 0, staged = 0;  // tiles that pass through the device
-  for (const UpdatedParameter& parameter : parameters) {
-    const Sizes& sizes = parameter.sizes;
-    const std::vector<Span> all = tiles_of(numerics, parameter, states_on_host);
-    const std::vector<StateTensor> states = parameter.kept(numerics);
-    int64_t tile = 0;
-    for (const Span& span : all) tile = std::max(tile, span.length);
-    if (const uint64_t bytes = tile_bytes(states, tile); states_on_host && bytes > 0) {
-      largest = std::max(largest, bytes);
-      staged += uint64_t(all.size());
-    }
-    const auto need = [&](const std::string& name, uint64_t bytes) {
-      tiles[name] = std::max(tiles[name], bytes);
-    };
-    for (const StateTensor& state : states)
-      if (state.elements_per_entry == 0)
-        whole += 2 * state.bytes();  // the next state, and the factors that follow from it
-    // Floats of the value and the gradient, and random bits.
-    if (numerics.rounds_stochastically()) need("in floats", uint64_t{3} * 4 * static_cast<uint64_t>(tile));
-    // Of matrices in 8 bits: a scale for each row.
-    if (numerics.precision == Precision::kInt8 && has_factors(sizes))
-      need("rows", uint64_t{4} * static_cast<uint64_t>(tile / sizes[1]));
+UpdateNeeds update_needs(const Numerics& numerics, const UpdatedParameter& parameter, bool states_on_host) {
+  const Sizes& sizes = parameter.sizes;
+  const std::vector<StateTensor> states = parameter.kept(numerics);
+  UpdateNeeds needs;
+  int64_t tile = 0;
+  for (const TileRun& run : tile_runs(numerics, parameter, states_on_host)) {
+    tile = std::max(tile, run.length);
+    needs.tiles += static_cast<uint64_t>(run.count);
   }
-  for (const auto& [name, bytes] : tiles) whole += bytes;
-  return whole + std::min(staged, kTilesUnderWay) * largest;
+  if (states_on_host) needs.passing = tile_bytes(states, tile);
+  for (const StateTensor& state : states)
+    if (state.elements_per_entry == 0)
+      needs.whole += 2 * state.bytes();  // the next state, and the factors that follow from it
+  // Floats of the value and the gradient, and random bits.
+  if (numerics.rounds_stochastically()) needs.floats = uint64_t{3} * 4 * static_cast<uint64_t>(tile);
+  // Of matrices in 8 bits: a scale for each row.
+  if (numerics.precision == Precision::kInt8 && has_factors(sizes))
+    needs.rows = uint64_t{4} * static_cast<uint64_t>(tile / sizes[1]);
+  return needs;
+}
+
+void UpdateRoom::add(const UpdateNeeds& needs) {
+  whole_ += needs.whole;
+  if (needs.passing > 0) staged_ += needs.tiles;
+  most_.passing = std::max(most_.passing, needs.passing);
+  most_.floats = std::max(most_.floats, needs.floats);
+  most_.rows = std::max(most_.rows, needs.rows);
+}
+
+uint64_t UpdateRoom::bytes() const {
+  return whole_ + most_.floats + most_.rows + std::min(staged_, kTilesUnderWay) * most_.passing;
 }
 
 }  // namespace spillway::trainer

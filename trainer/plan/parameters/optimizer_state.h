@@ -57,9 +57,32 @@ struct UpdatedParameter {
 // The tiles of an update, in order.
 std::vector<Span> tiles_of(const Numerics& numerics, const UpdatedParameter& parameter, bool states_on_host);
 
-// Bytes that one device needs for an update of these parameters, all of one model, beside what they keep: the
-// slots for tiles of states on the host or a disk, and room to compute in.
-uint64_t update_scratch_bytes(const Numerics& numerics, const std::vector<UpdatedParameter>& parameters,
-                              bool states_on_host);
+// The same as runs of tiles of one length: a span has three at most.
+struct TileRun {
+  int64_t length = 0, count = 0;
+};
+std::vector<TileRun> tile_runs(const Numerics& numerics, const UpdatedParameter& parameter,
+                               bool states_on_host);
+
+// What the update of a parameter needs of its device, beside what it keeps. Bytes.
+struct UpdateNeeds {
+  uint64_t tiles = 0;
+  uint64_t passing = 0;           // of the largest tile of its states, if these pass through the device
+  uint64_t whole = 0;             // of the next states that it has as a whole
+  uint64_t floats = 0, rows = 0;  // of the largest tile: to compute in, and a scale for each row
+};
+UpdateNeeds update_needs(const Numerics& numerics, const UpdatedParameter& parameter, bool states_on_host);
+
+// What a device needs for an update of some parameters: the slots for tiles of states on the host or a disk,
+// and room to compute in.
+class UpdateRoom {
+ public:
+  void add(const UpdateNeeds& needs);
+  uint64_t bytes() const;
+
+ private:
+  UpdateNeeds most_{};
+  uint64_t whole_ = 0, staged_ = 0;
+};
 
 }  // namespace spillway::trainer

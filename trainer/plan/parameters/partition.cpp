@@ -31,14 +31,15 @@ bool can_be_sharded(const Numerics& numerics) {
 }
 
 Partition::Partition(const Numerics& numerics, const std::vector<Parameter>& table, uint32_t ranks,
-                     int64_t bucket_bytes)
+                     std::optional<int64_t> bucket_bytes)
     : ranks_(ranks), whole_tiles_(!can_be_sharded(numerics)), sections_(table.size()) {
   for (const Parameter& parameter : table) {
     elements_.push_back(int64_t(parameter.elements()));
     units_.push_back(unit_of(numerics, parameter.sizes));
   }
   make_groups(table);
-  const int64_t number = numerics.gradient_bytes(), each = bucket_bytes / (int64_t{ranks} * number);
+  const int64_t number = numerics.gradient_bytes(), bucket = bucket_bytes.value_or(bucket_bytes_of(ranks)),
+                each = bucket / (int64_t{ranks} * number);
   const int64_t most = std::max(kQuantizationBlock, each / kQuantizationBlock * kQuantizationBlock);
   for (const std::vector<size_t>& group : groups_) {
     cut(group);

@@ -14,6 +14,7 @@
 // Thread-safety: immutable. Errors: none. Units: elements, where no name says bytes.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "trainer/plan/numerics.h"
@@ -22,8 +23,13 @@
 
 namespace spillway::trainer {
 
-// What passes in a round, about: as large as a bucket of DistributedDataParallel.
+// What passes in a round, about: as large as a bucket of DistributedDataParallel. Of many ranks more, so that
+// each rank's part keeps the size that it has with 64: a ring goes through as many steps as there are ranks,
+// and one of fewer bytes would rather wait than send (trainer/plan/ranks/rank_links.h).
 inline constexpr int64_t kBucketBytes = 25 << 20;
+inline constexpr int64_t bucket_bytes_of(uint32_t ranks) {
+  return kBucketBytes * (ranks > 64 ? ranks : 64) / 64;
+}
 
 class Partition {
  public:
@@ -38,7 +44,7 @@ class Partition {
   };
 
   Partition(const Numerics& numerics, const std::vector<Parameter>& table, uint32_t ranks,
-            int64_t bucket_bytes = kBucketBytes);
+            std::optional<int64_t> bucket_bytes = {});  // bucket_bytes_of(ranks)
 
   uint32_t ranks() const { return ranks_; }
   // From the last layer's last part to the first one's first, and behind them what belongs to no layer.

@@ -40,11 +40,11 @@ NvmeShare nvme_share(const Numerics& numerics, const std::vector<UpdatedParamete
     for (const StateTensor& state : states)
       if (!there || state.elements_per_entry == 0) share.host_bytes += state.bytes();
     if (!there) continue;
-    for (const Span& tile : tiles_of(numerics, parameter, true)) {
-      const uint64_t bytes = record_bytes(states, tile.length);
+    for (const TileRun& tiles : tile_runs(numerics, parameter, true)) {
+      const uint64_t bytes = record_bytes(states, tiles.length), count = uint64_t(tiles.count);
       largest = std::max(largest, bytes);
-      share.file_bytes += bytes;
-      ++records;
+      share.file_bytes += count * bytes;
+      records += count;
     }
   }
   share.buffer_bytes = aligned(buffered_records(largest, records) * largest, kHugePage);

@@ -11,6 +11,7 @@ using Tensors = std::vector<Tensor>;
 // inputs: x, and what the part reads.
 Tensor with_part(Tape* tape, const TapePass& pass, const TapePart& part, const Tensors& inputs) {
   tape->as(part.part == Part::kMlp ? Kind::kMlp : Kind::kAttention);
+  tape->begin_part();
   return TapeOperators::at(tape, pass, inputs[0]).added(inputs[0], part.adds(tape, pass, inputs));
 }
 

@@ -63,6 +63,11 @@ void Memory::cross(uint32_t device, double bytes) {
   ++launches_;
 }
 
+Tape::Tape(Memory* memory, Mode mode) : memory_(*memory), mode_(mode) {
+  constexpr size_t kOfALayer = 64;
+  tensors_.reserve(kOfALayer), buffers_.reserve(kOfALayer), recorded_.reserve(kOfALayer);
+}
+
 Tape::~Tape() {
   for (const Recorded& recorded : recorded_) {
     for (const Tensor kept : recorded.op.keeps) drop(kept);
@@ -82,7 +87,8 @@ Tape::Tensor Tape::add(uint64_t bytes, bool counts) {
   return static_cast<Tensor>(tensors_.size() - 1);
 }
 
-std::vector<Tape::Tensor> Tape::borrow(const Tape& from, const std::vector<Tensor>& tensors) {
+template <typename Tensors>
+std::vector<Tape::Tensor> Tape::borrow(const Tape& from, const Tensors& tensors) {
   std::vector<Tensor> mine;
   mine.reserve(tensors.size());
   for (const Tensor tensor : tensors) {
@@ -147,9 +153,12 @@ Tape::Tensor Tape::run(const Operator& op) {
   return output;
 }
 
-std::vector<Tape::Tensor> Tape::with_gradient(std::vector<Tensor> tensors) const {
-  std::erase_if(tensors, [this](Tensor tensor) { return tensors_[tensor].plain; });
-  return tensors;
+template <typename Tensors>
+Few<Tape::Tensor> Tape::with_gradient(const Tensors& tensors) const {
+  Few<Tensor> with;
+  for (const Tensor tensor : tensors)
+    if (!tensors_[tensor].plain) with.push_back(tensor);
+  return with;
 }
 
 Tape::Tensor Tape::to(uint32_t device, Tensor tensor) {
@@ -160,7 +169,7 @@ Tape::Tensor Tape::to(uint32_t device, Tensor tensor) {
   const uint32_t here = std::exchange(device_, device);
   const bool plain = tensors_[tensor].plain;
   const Tensor copy =
-      run({.inputs = with_gradient({tensor}), .output = tensors_[tensor].bytes, .crosses = true});
+      run({.inputs = with_gradient(Few<Tensor>{tensor}), .output = tensors_[tensor].bytes, .crosses = true});
   tensors_[copy].plain = plain;
   device_ = here;
   return copy;
@@ -177,7 +186,7 @@ Tape::Tensor Tape::run_again(const Layer& layer, const std::vector<Tensor>& inpu
   // freed.
   const Kind within = std::exchange(kind_, Kind::kLayerInputs);
   const Tensor made =
-      run({.inputs = with_gradient(inputs), .output = output, .keeps = inputs, .is_done = true});
+      run({.inputs = with_gradient(inputs), .output = output, .keeps = Few<Tensor>(inputs), .is_done = true});
   kind_ = within;
   recorded_.back().again = layer;
   return made;
@@ -212,9 +221,9 @@ void Tape::give(Tensor to, size_t buffer) {
 }
 
 // Of the inputs, and of the weights.
-std::vector<size_t> Tape::new_gradients(const Recorded& recorded, std::optional<size_t> of_output) {
+Few<size_t> Tape::new_gradients(const Recorded& recorded, std::optional<size_t> of_output) {
   memory_.allocate(recorded.device, Kind::kWeightGradients, fresh_of(recorded.op));
-  std::vector<size_t> made;
+  Few<size_t> made;
   for (const Tensor input : recorded.op.inputs) {
     const bool passes = recorded.op.passes_gradient && bytes(input) == bytes(recorded.output);
     if (of_output && passes) ++buffers_[*of_output].readers;
@@ -231,8 +240,7 @@ void Tape::undo(const Recorded& recorded) {
   } else if (gradient) {
     spend_backward(recorded);
     memory_.allocate(recorded.device, Kind::kWorkspace, op.backward_scratch);
-    const std::vector<size_t> made =
-        op.gradients_at_once ? recorded.gradients : new_gradients(recorded, gradient);
+    const Few<size_t> made = op.gradients_at_once ? recorded.gradients : new_gradients(recorded, gradient);
     memory_.free(recorded.device, Kind::kWorkspace, op.backward_scratch);
     release_buffer(*gradient);
     for (size_t i = 0; i < made.size(); ++i) give(op.inputs[i], made[i]);
@@ -287,6 +295,7 @@ void Tape::backward(Tensor last) {
     const Recorded recorded = std::move(recorded_.back());
     recorded_.pop_back();
     undo(recorded);
+    for (; !parts_.empty() && parts_.back() == recorded_.size(); parts_.pop_back()) memory_.leave_part();
   }
   end_piece_of_backward();
 }

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "trainer/plan/estimate.h"
+#include "trainer/plan/tapes/few.h"
 
 namespace spillway::trainer {
 
@@ -55,6 +56,9 @@ class Memory {
   };
   void end_piece();
   const std::vector<Piece>& pieces() const { return pieces_; }
+  // The backward has left a part of a layer: when it did, for each of them.
+  void leave_part() { left_.push_back(time_.seconds()); }
+  const std::vector<double>& left() const { return left_; }
 
   uint64_t peak(uint32_t device) const { return devices_[device].peak; }
   const Bytes& at_peak(uint32_t device) const { return devices_[device].at_peak; }
@@ -86,6 +90,7 @@ class Memory {
   const Machine machine_;
   std::vector<Device> devices_;
   std::vector<Piece> pieces_;
+  std::vector<double> left_;
   StepTime time_;
   std::array<double, 2> link_free_{};  // when the copies of a direction are done
   uint64_t host_bytes_ = 0;
@@ -98,9 +103,9 @@ class Tape {
   using Tensor = uint32_t;
   // REQUIRES of each operator: all tensors are of this tape.
   struct Operator {
-    std::vector<Tensor> inputs{};  // that get a gradient
+    Few<Tensor> inputs{};  // that get a gradient
     uint64_t output = 0;
-    std::vector<Tensor> keeps{};
+    Few<Tensor> keeps{};
     bool keeps_output = false;
     uint64_t keeps_more = 0;  // statistics and masks
     uint64_t weights = 0;     // whose gradients it makes
@@ -119,7 +124,7 @@ class Tape {
     kEvaluates,  // nothing is kept
   };
 
-  Tape(Memory* memory, Mode mode) : memory_(*memory), mode_(mode) {}
+  Tape(Memory* memory, Mode mode);
   Tape(const Tape&) = delete;
   ~Tape();
 
@@ -155,6 +160,8 @@ class Tape {
   // `layer` is run now, and again in the backward; the inputs are kept.
   Tensor run_again(const Layer& layer, const std::vector<Tensor>& inputs);
 
+  // What follows is a part of a layer.
+  void begin_part() { parts_.push_back(recorded_.size()); }
   // What operators keep from `begin_layer` to `end_layer`, but for `stay` and what is smaller than
   // `least_bytes`, is at `home` from the end of layer `until` on, and comes back when the backward of that
   // one begins. See trainer/residency/activations.h.
@@ -184,8 +191,8 @@ class Tape {
     Tensor output = 0;
     uint32_t device = 0;
     Kind kind{};
-    std::vector<size_t> gradients{};  // of the inputs, that were made at once
-    Layer again{};                    // of a layer that is computed again
+    Few<size_t> gradients{};  // of the inputs, that were made at once
+    Layer again{};            // of a layer that is computed again
   };
 
   // What is recorded of a layer, and what of it goes elsewhere.
@@ -214,14 +221,16 @@ class Tape {
   void backward_reaches_cut();
   void end_piece_of_backward();
   // Another tape's tensors: they count for nothing here, but they can get a gradient.
-  std::vector<Tensor> borrow(const Tape& from, const std::vector<Tensor>& tensors);
-  std::vector<Tensor> with_gradient(std::vector<Tensor> tensors) const;  // without the plain ones
+  template <typename Tensors>
+  std::vector<Tensor> borrow(const Tape& from, const Tensors& tensors);
+  template <typename Tensors>
+  Few<Tensor> with_gradient(const Tensors& tensors) const;  // without the plain ones
   size_t new_buffer(uint32_t device, uint64_t bytes, bool counts = true);
   void release_buffer(size_t buffer);
   void give(Tensor to, size_t buffer);
   void spend_forward(const Operator& op);
   void spend_backward(const Recorded& recorded);
-  std::vector<size_t> new_gradients(const Recorded& recorded, std::optional<size_t> of_output);
+  Few<size_t> new_gradients(const Recorded& recorded, std::optional<size_t> of_output);
   void undo(const Recorded& recorded);
   void undo_layer(const Recorded& recorded, size_t gradient);
 
@@ -233,7 +242,8 @@ class Tape {
   std::vector<Buffer> buffers_;
   std::vector<Recorded> recorded_;
   std::vector<Cut> cuts_;
-  Cut undone_{};  // of the piece whose backward runs
+  std::vector<size_t> parts_;  // what was recorded before each
+  Cut undone_{};               // of the piece whose backward runs
   std::vector<KeptLayer> layers_;
   std::optional<size_t> leaving_;  // whose copies run
   uint32_t leaves_at_ = 0;

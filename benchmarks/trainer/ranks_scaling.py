@@ -1,0 +1,44 @@
+"""ranks_scaling.py BUILD --corpus TEXT [--ranks 1 2 4 8]: a step of several ranks, measured and by the estimate.
+
+Trains on simulated cards as ranks_overlap.py does, of a step's batch 32 sequences a rank, and takes what a step is longer
+than that of one process for what ranks add. Beside it stands what the estimate says (bench_ranks), and then its figures
+for up to 1,024 ranks, which nothing here can measure.
+"""
+import argparse
+import json
+import pathlib
+import subprocess
+
+from ranks_overlap import CONTEXT, LAYERS, ROWS, WIDTH, step_seconds
+
+HEADS, VOCABULARY = 8, 256
+
+
+def estimated(options, ranks):
+    sizes = map(str, (LAYERS, WIDTH, HEADS, CONTEXT, VOCABULARY, ROWS, ranks))
+    done = subprocess.run([options.build / "bin" / "bench_ranks", "step", *sizes], capture_output=True, text=True,
+                          check=True)
+    return json.loads(done.stdout)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--corpus", type=pathlib.Path, required=True)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4, 8])
+    options = parser.parse_args()
+    options.build, options.corpus = options.build.resolve(), options.corpus.resolve()
+    print("| ranks | step, ms | by the estimate | off | ranks add, ms | exchange that shows, by the estimate |")
+    print("|---|---|---|---|---|---|")
+    alone = None
+    for ranks in options.ranks:
+        measured, said = step_seconds(options, ranks, True), estimated(options, ranks)
+        alone = alone or measured
+        print(f"| {ranks} | {1e3 * measured:.1f} | {1e3 * said['seconds']:.1f} | "
+              f"{100 * (said['seconds'] / measured - 1):+.1f}% | {1e3 * (measured - alone):.2f} | "
+              f"{1e3 * said['shown']:.2f} |", flush=True)
+    subprocess.run([options.build / "bin" / "bench_ranks", "table"], check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+#include "tools/spillway/plan/ranks.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+
+#include "trainer/plan/parameters/partition.h"
+
+namespace spillway::tools {
+namespace {
+
+constexpr double kBytesOfGigabit = 1e9 / 8;
+
+}  // namespace
+
+void declare_ranks(CLI::App& app, RankOptions* options) {
+  app.add_option("--ranks", options->ranks, "Processes that share the batch: what is said is of one (1)")
+      ->check(CLI::Range(1u, 1u << 16));
+  app.add_option("--zero", options->zero, "As run.zero: with 1 they share what the optimizer keeps")
+      ->check(CLI::Range(0u, 1u));
+}
+
+void declare_links(CLI::App& app, RankOptions* options) {
+  app.add_option("--ranks-per-machine", options->per_machine, "Ranks on each machine (8)")
+      ->check(CLI::Range(1u, 1u << 16));
+  app.add_option("--network", options->network,
+                 "Gbit/s of each rank's link to other machines (200, which is assumed)")
+      ->check(CLI::Range(0.1, 1e5));
+}
+
+std::string share_among_ranks(const RankOptions& options, Workload* workload) {
+  trainer::Shape& shape = workload->shape;
+  if (options.ranks > shape.batch)
+    return "--ranks: the batch has " + std::to_string(shape.batch) + " rows, fewer than " +
+           std::to_string(options.ranks) + " ranks";
+  if (options.zero.value_or(0) > 0 && options.ranks == 1)
+    return "--zero: one rank has nobody to share with; say how many there are with --ranks";
+  workload->rows_of_all = shape.batch;
+  shape.batch = (shape.batch + options.ranks - 1) / options.ranks;
+  shape.ranks = options.ranks;
+  shape.zero = options.zero.value_or(shape.zero);
+  workload->plan.micro_batch = std::min(workload->plan.micro_batch, shape.batch);
+  if (shape.zero > 0 && !trainer::can_be_sharded(shape.numerics))
+    return "--zero: the states of adafactor belong to whole matrices, and cannot be shared";
+  return "";
+}
+
+trainer::RankLinks links_of(const Gpu& gpu, const RankOptions& options) {
+  trainer::RankLinks links;
+  links.bytes_per_second = gpu.peer;
+  links.protocols = trainer::nccl_ring_protocols(gpu.peer > gpu.host);
+  links.ranks_per_machine = options.per_machine.value_or(links.ranks_per_machine);
+  if (options.network) links.network_bytes_per_second = *options.network * kBytesOfGigabit;
+  return links;
+}
+
+std::string ranks_text(const Workload& workload, const trainer::RankLinks& links) {
+  const uint32_t ranks = workload.shape.ranks;
+  if (ranks < 2) return "";
+  char text[192];
+  int length = std::snprintf(text, sizeof text, "%u ranks share %u rows a step; %.0f GB/s between them",
+                             ranks, workload.rows_of_all, links.bytes_per_second / 1e9);
+  if (links.machines(ranks) > 1)
+    std::snprintf(text + length, sizeof text - size_t(length),
+                  " on each of %u machines, %.0f GB/s a rank between these", links.machines(ranks),
+                  links.network_bytes_per_second / 1e9);
+  return std::string(text) + "\n";
+}
+
+}  // namespace spillway::tools

@@ -1,0 +1,36 @@
+// The ranks of a training that `estimate` and `plan` look at one of: how they share the batch and the states,
+// and what links them.
+//
+// Thread-safety: plain values. Errors: a text that names the option.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tools/spillway/plan/gpu.h"
+#include "tools/spillway/plan/workload.h"
+
+namespace spillway::tools {
+
+struct RankOptions {
+  uint32_t ranks = 1;
+  std::optional<uint32_t> zero;
+  // Ranks on each machine, and gigabits a second of each rank's link to the others.
+  std::optional<uint32_t> per_machine;
+  std::optional<double> network;
+};
+
+void declare_ranks(CLI::App& app, RankOptions* options);
+void declare_links(CLI::App& app, RankOptions* options);
+
+// The workload becomes that of the rank with most rows.
+std::string share_among_ranks(const RankOptions& options, Workload* workload);
+
+// Between cards of this kind. Within a machine as fast as copies between two of them.
+trainer::RankLinks links_of(const Gpu& gpu, const RankOptions& options);
+
+// "4 ranks share 8 rows a step, 8 ranks a machine, 250 GB/s within and 25 GB/s a rank between machines", or
+// ""
+std::string ranks_text(const Workload& workload, const trainer::RankLinks& links);
+
+}  // namespace spillway::tools

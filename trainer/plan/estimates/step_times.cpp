@@ -1,0 +1,97 @@
+#include "trainer/plan/estimates/step_times.h"
+
+#include <algorithm>
+
+#include "trainer/plan/schedule.h"
+
+namespace spillway::trainer {
+
+// By how much a step is shorter because devices compute at the same time.
+double StepTimes::overlap(const Memory& whole, const std::vector<double>& busy) const {
+  const double count = micro_batches(plan_, shape_.batch), most = in_flight(plan_, shape_.batch),
+               way = whole.time().seconds();
+  if (most < 2 || way <= 0) return 1;
+  const double slowest = *std::ranges::max_element(busy);
+  const double pipelined = way + (count - 1) * std::max(slowest, way / most);
+  return std::min(1.0,
+                  std::max(pipelined, count * whole.launches() * machine_.launch_seconds) / (count * way));
+}
+
+void StepTimes::add(const StepTime& part, double times, double share) {
+  time_.compute += times * share * part.compute;
+  time_.memory += times * share * part.memory;
+  time_.launches += times * share * part.launches;
+  time_.host_link += times * share * part.host_link;
+  time_.peer_link += times * share * part.peer_link;
+  time_.overlapped += times * share * part.overlapped;
+  time_.operations += times * part.operations;
+}
+
+void StepTimes::add_passes(const Memory& whole, const Memory* rest, const std::vector<double>& busy) {
+  const double share = overlap(whole, busy);
+  add(whole.time(), micro_batches(plan_, shape_.batch) - (rest != nullptr ? 1 : 0), share);
+  if (rest != nullptr) add(rest->time(), 1, share);
+}
+
+// An update goes through a parameter in tiles, which a device's cache holds, or in one kernel: value,
+// gradient and states are read and written once. Before, the gradient is set to zero, and read for the norm.
+void StepTimes::add_update(const Update& update) {
+  const Numerics& numerics = shape_.numerics;
+  const double kernels =
+      numerics.optimizer == OptimizerKind::kAdamW8bit && !numerics.rounds_stochastically() ? 3 : 10;
+  const double rate =
+      plan_.optimizer == Place::kPeer ? machine_.peer_bytes_per_second : machine_.host_bytes_per_second;
+  const double share = update.elements / update.of_all, copies = 2 * update.state_tensors;
+  const double bytes = 2 * (share * update.stored_bytes + 2 * update.elements * numerics.gradient_bytes() +
+                            update.state_bytes);
+  time_.optimizer +=
+      std::max(bytes / machine_.memory_bytes_per_second, update.tiles * kernels * machine_.launch_seconds);
+  if (!update.elsewhere) return;
+  link_ += update.state_bytes / rate;
+  queue_ += update.tiles * (kernels + copies) * machine_.launch_seconds;
+}
+
+void StepTimes::end_update(uint64_t states_on_nvme) {
+  update_seconds_ = time_.optimizer;
+  if (queue_ > 0) {
+    const double link = std::max(link_, queue_);
+    (plan_.optimizer == Place::kPeer ? time_.peer_link : time_.host_link) +=
+        std::max(0.0, link - time_.optimizer);
+    update_seconds_ = std::max(link, time_.optimizer);
+  }
+  add_streams(states_on_nvme);
+}
+
+// A disk runs beside the link and what is computed, in the passes and in the update.
+void StepTimes::add_streams(uint64_t states_on_nvme) {
+  const LayerStreams::Copies passes = streams_.of_passes(micro_batches(plan_, shape_.batch)),
+                             update = streams_.of_update();
+  time_.streamed = passes.seconds(machine_);
+  time_.streams_over_peers = passes.over_peers(machine_) > passes.over_host(machine_);
+  const double of_peers = update.over_peers(machine_);
+  time_.peer_link += of_peers, time_.host_link += update.seconds(machine_) - of_peers;
+  const double bytes = double(states_on_nvme);
+  const double states =
+      bytes / machine_.nvme_read_bytes_per_second + bytes / machine_.nvme_write_bytes_per_second;
+  time_.nvme =
+      std::max(0.0, passes.disk_seconds(machine_) - std::max(time_.passes(), time_.streamed)) +
+      std::max(0.0, states + update.disk_seconds(machine_) - update_seconds_ - update.seconds(machine_));
+}
+
+uint64_t StepTimes::add_exchange(const RankExchange& exchange, const Memory& last) {
+  if (shape_.ranks < 2) return 0;
+  RankExchange::Passes passes{.micro_batches = micro_batches(plan_, shape_.batch),
+                              .seconds = last.time().seconds(),
+                              .left = last.left(),
+                              .sums_beside = machine_.host_is_apart && plan_.gradients == Place::kDevice};
+  // Unlike copies from a home, none come at the end of a pass for the next one.
+  if (shape_.zero > 2)
+    passes.gathers =
+        kWeightSlots +
+        uint32_t(copied_layers(units_in(training_uses(shape_.model, plan_), false), kWeightSlots).size());
+  const ExchangeTime time = exchange.of(passes);
+  time_.ranks = time.shown, time_.ranks_hidden = time.hidden;
+  return uint64_t(time.sent_bytes);
+}
+
+}  // namespace spillway::trainer

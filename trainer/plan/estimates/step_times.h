@@ -1,0 +1,53 @@
+// Where the time of a step goes, counted part by part: the passes, the update, the copies, the ranks.
+//
+// Thread-safety: one thread. Ownership: borrows what it is made of. Errors: none. Units: bytes, seconds.
+#pragma once
+#include <vector>
+
+#include "trainer/plan/estimate.h"
+#include "trainer/plan/ranks/exchange_time.h"
+#include "trainer/plan/streams.h"
+#include "trainer/plan/tapes/tape.h"
+
+namespace spillway::trainer {
+
+// In this order: the passes, the update of each parameter, its end, the exchange.
+class StepTimes {
+ public:
+  StepTimes(const Shape& shape, const Plan& plan, const Machine& machine, const LayerStreams& streams)
+      : shape_(shape), plan_(plan), machine_(machine), streams_(streams) {}
+
+  // Of a whole micro-batch, and of one of the rows that are left, if there are any. `busy`: by device.
+  void add_passes(const Memory& whole, const Memory* rest, const std::vector<double>& busy);
+
+  // What is updated of a parameter.
+  struct Update {
+    double elements = 0, of_all = 0;  // of the parameter's
+    double stored_bytes = 0;          // of all of them
+    double state_bytes = 0, state_tensors = 0, tiles = 0;
+    bool elsewhere = false;  // the states
+  };
+  void add_update(const Update& update);
+  void end_update(uint64_t states_on_nvme);
+
+  // `last`: of the last micro-batch. Returns what a rank sends.
+  uint64_t add_exchange(const RankExchange& exchange, const Memory& last);
+
+  const StepTime& time() const { return time_; }
+
+ private:
+  double overlap(const Memory& whole, const std::vector<double>& busy) const;
+  void add(const StepTime& part, double times, double share);
+  void add_streams(uint64_t states_on_nvme);
+
+  const Shape& shape_;
+  const Plan& plan_;
+  const Machine& machine_;
+  const LayerStreams& streams_;
+  StepTime time_;
+  // Of the update: a direction of the link to where states are; the host, which queues kernels and copies.
+  double link_ = 0, queue_ = 0;
+  double update_seconds_ = 0;  // without the disk and without layers' copies
+};
+
+}  // namespace spillway::trainer
