@@ -15,9 +15,11 @@ import typing
 
 from ._batch_size import find_executable_batch_size
 from ._out_of_memory import is_out_of_memory
+from ._ranks.errors import RanksStopped
 from ._step import step
 
-__all__ = ["core", "find_executable_batch_size", "install", "install_plugin", "is_out_of_memory", "step"]
+__all__ = ["RanksStopped", "core", "find_executable_batch_size", "install", "install_plugin", "is_out_of_memory",
+           "step"]
 
 _SETTERS = {  # of CUDAPluggableAllocator: the name of Spillway's function, after "spillway_plugin_"
     "set_init_fn": "init",

@@ -23,28 +23,38 @@ class Recovery:
 
     def __init__(self, function: typing.Callable[..., typing.Any], model: typing.Any, restore: typing.Iterable[object],
                  make_room: typing.Any, attempts: int, split: typing.Union[bool, str],
-                 count: typing.Optional[typing.Callable[..., float]]) -> None:
+                 count: typing.Optional[typing.Callable[..., float]], ranks_bound: float = 60.0) -> None:
         if attempts < 1:
             raise ValueError(f"spillway.step: attempts is {attempts}, and must be at least 1")
         if split not in (False, True, "mean", "sum"):
             raise ValueError(f"spillway.step: split is {split!r}, and must be False, True, 'mean' or 'sum'")
-        self.failures = 0  # runs that were out of memory
-        self.redone = 0  # calls that succeeded after one
+        if ranks_bound <= 0:
+            raise ValueError(f"spillway.step: ranks_bound is {ranks_bound}, and must be above 0")
+        self.failures = 0  # runs of this rank that were out of memory
+        self.redone = 0  # calls that succeeded after one, of this rank or another
         self.rows: typing.Optional[int] = None  # the largest piece after a split; None: the whole micro-batch
-        self._function, self._model, self._others = function, model, list(restore)
+        self._function, self._model = function, model
         self._make_room = [make_room] if callable(make_room) else list(make_room)
-        self._attempts, self._split, self._count = attempts, split, count
-        self._buffers = Buffers()
-        self._name = getattr(function, "__name__", type(function).__name__)
+        self._attempts, self._count = attempts, count
+        # For this package.
+        self.split, self.others, self.ranks_bound = split, list(restore), ranks_bound
+        self.buffers = Buffers()
+        self.name = getattr(function, "__name__", type(function).__name__)
+        self.steps: typing.Optional[list[tuple]] = None  # the collectives of a call, once one has succeeded
 
     def run(self, args: tuple, kwargs: dict) -> typing.Any:
         import torch
 
         if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
             return self._function(*args, **kwargs)  # what a capture records cannot be redone
-        failures = self.failures
-        result = _Call(self, (args, kwargs)).run()
-        self.redone += self.failures > failures
+        failures, call = self.failures, _Call(self, (args, kwargs))
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            from ._ranks import redo
+
+            result = redo.run(self, call)
+        else:
+            result = call.run()
+        self.redone += self.failures > failures or call.repeated
         return result
 
 
@@ -52,19 +62,39 @@ class _Call:
     """One call of the decorated function."""
 
     def __init__(self, owner: Recovery, arguments: Arguments) -> None:
-        self._owner, self._arguments = owner, arguments
-        self._modules, self._parameters = _trained(owner._model, arguments)
-        self._devices = {one.device for one in self._parameters if one.is_cuda}
+        self._owner, self.arguments = owner, arguments
+        self.modules, self._parameters = _trained(owner._model, arguments)
+        self.repeated = False  # because of another rank's failure
+        self.why_not: typing.Optional[str] = None  # what of the modules' work with other ranks cannot be repeated
+        self.devices = {one.device for one in self._parameters if one.is_cuda}
         self._versions = [(tensor, tensor._version) for tensor in tensors_of(arguments) if not tensor.is_inference()]
-        self._rows = rows_of(arguments) if owner._split else 0
-        self._total = self._amount(arguments) if owner._split else 0.0
+        self._rows = rows_of(arguments) if owner.split else 0
+        self._total = self._amount(arguments) if owner.split else 0.0
         self._redone = False
         self._weights: list[float] = []
         self._results: list[typing.Any] = []
 
     def run(self) -> typing.Any:
         self._run_pieces(0, self._rows, {})
+        return self.joined()
+
+    def joined(self) -> typing.Any:
+        """The result of the pieces, once all of them have been run."""
         return self._results[0] if len(self._results) == 1 else join(self._results, self._weights)
+
+    def run_piece(self, arguments: Arguments, weight: float) -> typing.Optional[BaseException]:
+        """Runs the function once, with nothing put back; why memory ran out, if it did."""
+        try:
+            result = self._owner._function(*arguments[0], **arguments[1])
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            return error
+        self._keep(result, weight)
+        return None
+
+    def forget_results(self) -> None:
+        self._results, self._weights = [], []
 
     def _run_pieces(self, first: int, end: int, had: "Had") -> None:
         """Runs these rows in pieces that have fitted before; `had`: what a larger piece has accumulated of them."""
@@ -80,29 +110,29 @@ class _Call:
             return float(rows_of(arguments))
         return float(self._owner._count(*arguments[0], **arguments[1]))
 
-    def _weight(self, arguments: Arguments) -> float:
-        if self._owner._split == "sum" or not self._total:
+    def weight(self, arguments: Arguments) -> float:
+        if self._owner.split == "sum" or not self._total:
             return 1.0
         return self._amount(arguments) / self._total
 
     def _run_rows(self, first: int, end: int, had: "Had") -> None:
         """Runs these rows at once until that succeeds, or else in smaller pieces."""
         whole = (first, end) == (0, self._rows)
-        arguments = self._arguments if whole else cut(self._arguments, self._rows, first, end)
-        weight = 1.0 if whole else self._weight(arguments)
-        undo = Undo(self._modules, self._owner._buffers, self._owner._others)
+        arguments = self.arguments if whole else cut(self.arguments, self._rows, first, end)
+        weight = 1.0 if whole else self.weight(arguments)
+        undo = Undo(self.modules, self._owner.buffers, self._owner.others)
         attempt = 1
         while (error := self._attempt(arguments, weight, undo, had)) is not None:
-            if not self._has_room(attempt, error):
+            if not self.has_room(attempt, error):
                 break
             attempt += 1
         else:
             return
-        if not self._owner._split or end - first < 2:
+        if not self._owner.split or end - first < 2:
             raise _interrupted(error)
         middle = (first + end + 1) // 2
         self._owner.rows = middle - first
-        log.warning("%s: split into pieces of %d rows from now on", self._owner._name, self._owner.rows)
+        log.warning("%s: split into pieces of %d rows from now on", self._owner.name, self._owner.rows)
         self._run_pieces(first, middle, had)
         self._run_pieces(middle, end, had)
 
@@ -118,22 +148,22 @@ class _Call:
                 raise
             failure = error
         if failure is None:
+            self._owner.buffers.learn()
             self._keep(result, weight)
             return None
         # Outside `except`, and without the failed function's variables: they would keep its tensors alive.
         self._owner.failures += 1
         release_tensors(failure)
-        wait_for_autograd(self._devices)
+        wait_for_autograd(self.devices)
         containers.restore()
         obstacle = self._take_back(undo, gradients, had)
         if obstacle is not None:
-            log.error("%s: %s; not redone: %s", self._owner._name, summary(failure), obstacle)
+            log.error("%s: %s; not redone: %s", self._owner.name, summary(failure), obstacle)
             raise _interrupted(failure)
         return failure
 
     def _keep(self, result: typing.Any, weight: float) -> None:
-        self._owner._buffers.learn()
-        if self._owner._split:
+        if self._owner.split:
             check_joinable(result)  # at the first call, and not at the first failure
         self._results.append(result)
         self._weights.append(weight)
@@ -142,30 +172,33 @@ class _Call:
         try:
             undo.restore()
             gradients.undo(had)
-            self._check_arguments()
-            _check_ranks(self._modules)
+            self.check_arguments()
+            _check_ranks(self.modules, self.why_not)
         except CannotUndo as obstacle:
             return obstacle
         return None
 
-    def _check_arguments(self) -> None:
+    def check_arguments(self) -> None:
         if any(tensor._version != version for tensor, version in self._versions):
             raise CannotUndo("the function changed a tensor among its arguments in place")
 
-    def _has_room(self, attempt: int, error: BaseException) -> bool:
+    def has_room(self, attempt: int, error: BaseException) -> bool:
         """Frees what can be freed; whether another attempt is worth it. A call's first redo always is: unwinding alone
         frees memory, and what was missing may have been another's."""
         most = self._owner._attempts
         given = attempt < most and (not self._redone or any(_gives(make_room) for make_room in self._owner._make_room))
         self._redone = True
+        self.free()
+        log.warning("%s: attempt %d of %d%s: %s", self._owner.name, attempt, most,
+                    "" if given else ", nothing more can be given", summary(error))
+        return given
+
+    def free(self) -> None:
         gc.collect()
-        if self._devices:
+        if self.devices:
             import torch
 
             torch.cuda.empty_cache()
-        log.warning("%s: attempt %d of %d%s: %s", self._owner._name, attempt, most,
-                    "" if given else ", nothing more can be given", summary(error))
-        return given
 
 
 def _interrupted(error: BaseException) -> BaseException:
@@ -212,7 +245,7 @@ def _trained(model: typing.Any, arguments: Arguments) -> tuple[list["torch.nn.Mo
     return list(modules.values()), list(tensors.values())
 
 
-def _check_ranks(modules: list["torch.nn.Module"]) -> None:
+def _check_ranks(modules: list["torch.nn.Module"], why: typing.Optional[str]) -> None:
     """A redo repeats the collectives of the backward pass, which other ranks do not."""
     import torch
 
@@ -220,6 +253,6 @@ def _check_ranks(modules: list["torch.nn.Module"]) -> None:
             and torch.distributed.get_world_size() > 1):
         return
     for module in modules:
-        if getattr(module, "require_backward_grad_sync", False) or hasattr(module, "set_requires_gradient_sync") \
-                or type(module).__name__ == "FullyShardedDataParallel":
-            raise CannotUndo("its backward pass waits for other ranks: redo micro-batches inside no_sync() only")
+        if why is not None or getattr(module, "require_backward_grad_sync", False) \
+                or hasattr(module, "set_requires_gradient_sync") or type(module).__name__ == "FullyShardedDataParallel":
+            raise CannotUndo("its work with other ranks cannot be repeated" + (f": {why}" if why else ""))

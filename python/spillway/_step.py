@@ -12,14 +12,14 @@ _MakeRoom = typing.Union[typing.Callable[[], typing.Any], typing.Iterable[typing
 @typing.overload
 def step(function: Function, *, model: typing.Any = ..., restore: typing.Iterable[object] = ...,
          make_room: _MakeRoom = ..., attempts: int = ..., split: typing.Union[bool, str] = ...,
-         count: _Count = ...) -> Function: ...
+         count: _Count = ..., ranks_bound: float = ...) -> Function: ...
 @typing.overload
 def step(*, model: typing.Any = ..., restore: typing.Iterable[object] = ..., make_room: _MakeRoom = ...,
          attempts: int = ..., split: typing.Union[bool, str] = ...,
-         count: _Count = ...) -> typing.Callable[[Function], Function]: ...
+         count: _Count = ..., ranks_bound: float = ...) -> typing.Callable[[Function], Function]: ...
 
 
-def step(function=None, *, model=None, restore=(), make_room=(), attempts=4, split=False, count=None):
+def step(function=None, *, model=None, restore=(), make_room=(), attempts=4, split=False, count=None, ranks_bound=60.0):
     """Redoes a function when it runs out of memory, so that what it computes is what it would have computed with room.
 
     The function runs forward and backward of one micro-batch, or all of a training step before `optimizer.step()` and
@@ -48,6 +48,13 @@ def step(function=None, *, model=None, restore=(), make_room=(), attempts=4, spl
                as small for later calls: `function.recovery.rows`, None for whole micro-batches again.
     count      of the arguments of a call, how much they weigh in the mean: the number of their targets. Left out: the
                number of rows.
+    ranks_bound
+               seconds without a sign of life of another rank after which all ranks stop.
+
+    With DDP and fully_shard all ranks make the call together, or none makes it: docs/recovery.md, "On several ranks".
+    DDP reduces gradients after all ranks have theirs; a rank that runs out of memory is redone, and split, alone. Under
+    fully_shard all ranks redo the call, in as many pieces. Where that cannot be, and where a rank dies, all stop: by
+    spillway.RanksStopped, but for the rank that failed, which raises its own error.
 
     Guarantee: without `split` bit exact, as far as PyTorch's kernels repeat themselves. A split is numerically equal;
     with dropout its masks are others, and with BatchNorm its statistics are those of the pieces.
@@ -55,16 +62,17 @@ def step(function=None, *, model=None, restore=(), make_room=(), attempts=4, spl
     Errors: what is no shortage of memory passes through. When nothing helps the last out-of-memory error is raised;
     then gradients are incomplete, and zero_grad() must come before training goes on, while random states and buffers
     are as before. So it is, without a redo, when something was changed that cannot be put back (logged), and where
-    backward passes wait for other ranks (DDP outside no_sync, FSDP). TypeError: no module is known. Nothing is redone
-    during a CUDA graph capture. Optimizers that run inside the backward pass cannot be undone.
+    what ranks exchange cannot be repeated (FSDP1, SyncBatchNorm, and others that docs/recovery.md names). TypeError: no
+    module is known. Nothing is redone during a CUDA graph capture. Optimizers that run inside the backward pass cannot
+    be undone.
 
     Thread-safety: one call at a time of each decorated function, and nothing else may draw random numbers from the
     process's generators meanwhile. Logs to logging.getLogger("spillway").
     """
     if function is None:
         return functools.partial(step, model=model, restore=restore, make_room=make_room, attempts=attempts,
-                                 split=split, count=count)
-    recovery = Recovery(function, model, restore, make_room, attempts, split, count)
+                                 split=split, count=count, ranks_bound=ranks_bound)
+    recovery = Recovery(function, model, restore, make_room, attempts, split, count, ranks_bound)
 
     # A plain function, so that it may be a method; frameworks look at its signature.
     @functools.wraps(function, updated=())

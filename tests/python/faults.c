@@ -5,6 +5,10 @@
 SPILLWAY_API uint64_t fail_requests(uint64_t n) {
   return spillway_core()->fail_request(n, 1);
 }
+/* Makes the n-th request alone fail. */
+SPILLWAY_API uint64_t fail_one_request(uint64_t n) {
+  return spillway_core()->fail_request(n, 0);
+}
 /* Requests since the start. */
 SPILLWAY_API uint64_t requests(void) {
   return spillway_core()->requests();

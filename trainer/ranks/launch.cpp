@@ -47,13 +47,13 @@ Launch torchrun(Reader* reader) {
   Launch launch;
   launch.rank = reader->number("RANK", kMostRanks);
   launch.size = reader->number("WORLD_SIZE", kMostRanks);
-  if (launch.size == 1 && reader->healthy()) return {};
+  launch.store_is_there = reader->text("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  launch.restart = reader->number("TORCHELASTIC_RESTART_COUNT", UINT32_MAX, 0);
+  if (launch.size == 1) return launch;  // what is left of more goes on from their checkpoint
   launch.local_rank = reader->number("LOCAL_RANK", kMostRanks);
   launch.local_size = reader->number("LOCAL_WORLD_SIZE", kMostRanks, launch.local_rank + 1);
   launch.address = reader->required("MASTER_ADDR");
   launch.port = uint16_t(reader->number("MASTER_PORT", 65535));
-  launch.store_is_there = reader->text("TORCHELASTIC_USE_AGENT_STORE") == "True";
-  launch.restart = reader->number("TORCHELASTIC_RESTART_COUNT", UINT32_MAX, 0);
   return launch;
 }
 

@@ -6,11 +6,13 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <cstdlib>
 #include <exception>
 #include <future>
 #include <sstream>
 
 #include "base/service_thread.h"
+#include "trainer/ranks/network/own_address.h"
 
 namespace spillway::trainer {
 namespace {
@@ -154,11 +156,22 @@ std::string difference(const std::string& mine, const std::string& other) {
   }
 }
 
+// PyTorch takes the address of this machine's name, which on many machines is a loopback one that others do
+// not reach.
+std::shared_ptr<gloo::transport::Device> gloo_device(const Launch& launch) {
+  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
+  if (interface != nullptr && *interface != 0)
+    return c10d::ProcessGroupGloo::createDeviceForInterface(interface);
+  const std::string address = own_address_towards(launch.address, launch.port);
+  return address.empty() ? c10d::ProcessGroupGloo::createDefaultDevice()
+                         : c10d::ProcessGroupGloo::createDeviceForHostname(address);
+}
+
 c10::intrusive_ptr<c10d::Backend> over_gloo(const StorePointer& store, const Launch& launch,
                                             Milliseconds timeout) {
   auto options = c10d::ProcessGroupGloo::Options::create();
   options->timeout = timeout;
-  options->devices.push_back(c10d::ProcessGroupGloo::createDefaultDevice());
+  options->devices.push_back(gloo_device(launch));
   return c10::make_intrusive<c10d::ProcessGroupGloo>(store, int(launch.rank), int(launch.size), options);
 }
 

@@ -1,5 +1,6 @@
 // What the launchers' variables mean.
 #include "trainer/ranks/launch.h"
+#include "trainer/ranks/network/own_address.h"
 
 #include <gtest/gtest.h>
 
@@ -119,6 +120,24 @@ TEST(Launch, FirstHosts) {
   EXPECT_EQ(first_host("n[03-05]"), "n03");
   EXPECT_EQ(first_host("n["), "n");
   EXPECT_EQ(first_host(""), "");
+}
+
+TEST(Launch, ARankThatIsLeftAloneKnowsThatItWasStartedAgain) {
+  const Read alone = read({{"RANK", "0"},
+                           {"WORLD_SIZE", "1"},
+                           {"LOCAL_RANK", "0"},
+                           {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                           {"TORCHELASTIC_RESTART_COUNT", "1"}});
+  ASSERT_TRUE(alone.launch) << alone.error;
+  EXPECT_TRUE(alone.launch->is_alone());
+  EXPECT_TRUE(alone.launch->store_is_there);
+  EXPECT_EQ(alone.launch->restart, 1u);
+}
+
+TEST(OwnAddress, IsTheOneByWhichTheOtherIsReached) {
+  EXPECT_EQ(own_address_towards("127.0.0.1", 29500), "127.0.0.1");
+  EXPECT_EQ(own_address_towards("127.0.0.9", 29500), "127.0.0.1");
+  EXPECT_EQ(own_address_towards("no-such-host.invalid", 29500), "");
 }
 
 }  // namespace

@@ -1,0 +1,17 @@
+"""What a rank is told when another one fails."""
+
+
+class RanksStopped(RuntimeError):
+    """Another rank failed, and all ranks stop at this call: none of them has the call's gradients.
+
+    incident   the number that all ranks name
+    rank       the rank that failed, of all ranks of the program
+    cause      what is known of its failure
+    """
+
+    def __init__(self, incident: str, rank: int, cause: str) -> None:
+        super().__init__(f"incident {incident}: rank {rank} {cause}. All ranks stop here, and none has made this step")
+        self.incident, self.rank, self.cause = incident, rank, cause
+
+    def __reduce__(self):  # type: ignore[no-untyped-def]
+        return RanksStopped, (self.incident, self.rank, self.cause)
