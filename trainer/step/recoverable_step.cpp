@@ -43,6 +43,7 @@ std::optional<Failure> RecoverableStep::run_micro_batches(uint32_t* next) {
 void RecoverableStep::begin_attempts() {
   attempt_ = 0;
   tried_again_ = false;
+  gave_up_.reset();
   if (refused_.empty()) return;
   refused_.clear();
   program_.offer_moves(plan_, refused_);
@@ -52,9 +53,14 @@ StepOutcome RecoverableStep::run(uint64_t step) {
   begin_attempts();
   program_.begin({step, attempt_, hash(plan_)});
   program_.save_step();
+  RanksOfStep* const ranks = program_.ranks();
   uint32_t next = 0;
-  while (const auto failure = run_micro_batches(&next)) {
-    const Resume resume = recover(*failure, step, false);
+  while (true) {
+    const auto failure = run_micro_batches(&next);
+    if (!failure && !(ranks && ranks->undo_is_asked())) break;
+    word_ = word(step, Word::Says::kFollows);
+    Resume resume = failure ? recover(*failure, step, false) : Resume::kTogether;
+    if (ranks && resume >= Resume::kTogether) resume = together(step, false);
     if (resume == Resume::kNever) {
       program_.restore_step();
       return StepOutcome::kGaveUp;
@@ -74,17 +80,106 @@ StepOutcome RecoverableStep::run(uint64_t step) {
 
 StepOutcome RecoverableStep::run_evaluation(uint64_t step, Work work, void* context) {
   begin_attempts();
-  while (const auto failure = work(context, plan_))
-    if (recover(*failure, step, true) == Resume::kNever) return StepOutcome::kGaveUp;
-  return StepOutcome::kDone;
+  RanksOfStep* const ranks = program_.ranks();
+  while (true) {
+    const auto failure = work(context, plan_);
+    if (!failure && !(ranks && ranks->undo_is_asked())) return StepOutcome::kDone;
+    word_ = word(step, Word::Says::kFollows);
+    const Resume resume = failure ? recover(*failure, step, true) : Resume::kTogether;
+    if (resume < Resume::kTogether) continue;
+    if (ranks) together(step, true);  // what a rank asks for in an evaluation is its end
+    return StepOutcome::kGaveUp;
+  }
 }
 
-const Move* RecoverableStep::choose(const std::vector<Move>& moves, const Failure& failure,
-                                    bool evaluating) const {
-  const auto open = [&](const Move& move) {
-    return std::find(refused_.begin(), refused_.end(), move.to) == refused_.end() &&
-           (failure.step_can_restart || !redoes_the_step(move));
-  };
+Word RecoverableStep::word(uint64_t step, Word::Says says) const {
+  return {.rank = program_.ranks() ? program_.ranks()->rank() : 0,
+          .step = step,
+          .attempt = says == Word::Says::kFollows ? attempt_ + 1 : attempt_,
+          .says = says,
+          .before = plan_,
+          .plan = plan_};
+}
+
+// Of a rank that has met a failure which concerns all, or has heard of one. All ranks are here then.
+RecoverableStep::Resume RecoverableStep::together(uint64_t step, bool evaluating) {
+  RanksOfStep& ranks = *program_.ranks();
+  if (word_.says != Word::Says::kFollows) ranks.ask_to_undo(evaluating);
+  while (true) {
+    const Decision decision = ranks.decide(word_, options_.attempts);
+    record(step, decision);
+    attempt_ = decision.attempt;
+    if (decision.what == Decision::What::kReplay) return Resume::kStep;
+    if (decision.what == Decision::What::kGiveUp) return Resume::kNever;
+    adopt_common(step, evaluating, decision);
+  }
+}
+
+// Where there is no room for it this rank asks once more, with a move of its own.
+void RecoverableStep::adopt_common(uint64_t step, bool evaluating, const Decision& decision) {
+  const Plan to = common_plan(plan_, decision.joined, program_.ranks()->zero());
+  if (to == plan_) {
+    word_ = word(step, Word::Says::kIsReady);
+    return;
+  }
+  if (auto failure = program_.adopt(plan_, to)) {
+    program_.adopt(to, plan_);
+    failure->step_can_restart = false;
+    if (recover(std::move(*failure), step, evaluating) == Resume::kMicroBatch) word_.says = Word::Says::kAsks;
+    return;
+  }
+  program_.plan_changed(step, plan_, to, 0, "common_plan");
+  earlier_.push_back(std::exchange(plan_, to));
+  program_.offer_moves(plan_, refused_);
+  word_ = word(step, Word::Says::kIsReady);
+}
+
+// Of each failure of another rank; a rank's own are there already.
+void RecoverableStep::record(uint64_t step, const Decision& decision) {
+  const bool ends = decision.what == Decision::What::kGiveUp;
+  for (const Word& word : decision.asked) {
+    held_ = std::max(held_, word.guarantee);
+    const bool is_own = word.rank == program_.ranks()->rank();
+    const AskedUndo asked{word.rank, is_own, decision.attempt, word.guarantee, word.before, word.plan};
+    if (ends && (!gave_up_ || word.says == Word::Says::kGivesUp)) {
+      gave_up_ = word.rank;
+      last_failure_ = word.reason;
+    }
+    if (is_own) records_[own_record_].asked = asked;
+    if (is_own && (!ends || word.says == Word::Says::kGivesUp)) continue;
+    records_.push_back({.step = step,
+                        .attempt = decision.attempt,
+                        .phase = word.phase,
+                        .action = ends ? "give_up" : word.action,
+                        .guarantee = word.guarantee,
+                        .incident = word.incident,
+                        .plan = plan_,
+                        .reason = word.reason,
+                        .asked = asked});
+  }
+}
+
+void RecoverableStep::give_up(uint64_t step, const std::string& why) {
+  if (!program_.ranks()) return;
+  begin_attempts();
+  program_.begin({step, attempt_, hash(plan_)});
+  program_.save_step();
+  word_ = word(step, Word::Says::kGivesUp);
+  word_.action = "give_up", word_.phase = "plan", word_.reason = why;
+  own_record_ = records_.size();
+  records_.push_back({.step = step,
+                      .phase = word_.phase,
+                      .action = word_.action,
+                      .guarantee = Guarantee::kBitExact,
+                      .plan = plan_,
+                      .reason = why});
+  together(step, false);
+  program_.restore_step();
+}
+
+template <typename Open>
+const Move* RecoverableStep::best(const std::vector<Move>& moves, const Failure& failure, bool evaluating,
+                                  const Open& open) const {
   if (failure.chosen)
     for (const Move& move : moves)
       if (move.kind == *failure.chosen && open(move)) return &move;
@@ -95,6 +190,19 @@ const Move* RecoverableStep::choose(const std::vector<Move>& moves, const Failur
   for (const Move& move : moves)
     if (open(move) && bytes_of(move, evaluating) > 0 && (!best || rank(move) < rank(*best))) best = &move;
   return best;
+}
+
+// What needs the other ranks comes behind all that does not.
+const Move* RecoverableStep::choose(const std::vector<Move>& moves, const Failure& failure,
+                                    bool evaluating) const {
+  const auto open = [&](const Move& move) {
+    return std::find(refused_.begin(), refused_.end(), move.to) == refused_.end();
+  };
+  const auto alone = [&](const Move& move) {
+    return open(move) && (failure.step_can_restart || !redoes_the_step(move));
+  };
+  if (const Move* move = best(moves, failure, evaluating, alone)) return move;
+  return failure.step_can_restart || !program_.ranks() ? nullptr : best(moves, failure, evaluating, open);
 }
 
 bool RecoverableStep::take(const Move& move, uint64_t step, Failure* failure, RecoveryRecord* record) {
@@ -133,12 +241,15 @@ RecoverableStep::Resume RecoverableStep::recover(Failure failure, uint64_t step,
                         .plan = plan_,
                         .reason = failure.text};
   Resume resume = Resume::kNever;
+  const Plan before = plan_;
   if (++attempt_ < options_.attempts) {
     const std::vector<Move> moves = neighbours(plan_, shape_, machine_, options_.floor, failure.device);
     while (const Move* move = choose(moves, failure, evaluating)) {
       record.bytes_predicted = bytes_of(*move, evaluating);
       if (!take(*move, step, &failure, &record)) continue;
-      resume = redoes_the_step(*move) ? Resume::kStep : Resume::kMicroBatch;
+      resume = !redoes_the_step(*move)    ? Resume::kMicroBatch
+               : failure.step_can_restart ? Resume::kStep
+                                          : Resume::kTogether;
       break;
     }
     if (resume == Resume::kNever && !std::exchange(tried_again_, true)) {
@@ -150,6 +261,10 @@ RecoverableStep::Resume RecoverableStep::recover(Failure failure, uint64_t step,
   }
   record.plan = plan_;
   record.microseconds = microseconds_since(start);
+  word_ = word(step, resume == Resume::kNever ? Word::Says::kGivesUp : Word::Says::kAsks);
+  word_.before = before, word_.guarantee = record.guarantee, word_.action = record.action;
+  word_.phase = record.phase, word_.reason = record.reason, word_.incident = record.incident;
+  own_record_ = records_.size();
   records_.push_back(std::move(record));
   return resume;
 }

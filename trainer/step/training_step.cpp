@@ -116,6 +116,9 @@ TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vect
                   residence_of(model_, plan, Homes(plan, devices_), config)),
       exchange_(*ranks_, partition_, devices_[0], parameters_.gradient(0).scalar_type()),
       gradient_sums_(parameters_, *ranks_, partition_, exchange_, !is_sharded_),
+      agreement_(*ranks_, config.model.all_layers(), config.run.zero,
+                 /*confirms=*/config.train.numerics.optimizer == OptimizerKind::kAdafactor,
+                 [this] { gradient_sums_.drain(); }),
       optimizer_(parameters_, config.train, plan.optimizer, initial, nvme_of(config), Homes(plan, devices_),
                  update_share()),
       whole_states_(*ranks_, partition_, exchange_, optimizer_, is_sharded_),
@@ -140,7 +143,7 @@ UpdateShare TrainingStep::update_share() {
   if (ranks_->is_alone()) return {};
   UpdateShare share{.updated = partition_.updated(ranks_->rank(), is_sharded_ ? 1 : 0),
                     .measured = partition_.own(ranks_->rank()),
-                    .over_ranks = [this](double mine) { return gradient_sums_.squares_over_ranks(mine); },
+                    .over_ranks = [this](double mine) { return agreement_.squares(mine); },
                     .after_update = nullptr};
   if (!is_sharded_) return share;
   share.after_update = [this](size_t index) {
@@ -210,16 +213,18 @@ void TrainingStep::save_step() {
   targets_ = targets_in(batch_);
   pipeline_.clear();
   sums_.clear();
-  loss_.reset();
   gradient_sums_.begin();
+  agreement_.begin(step_);
+  loss_ = 0;
   parameters_.clear_gradients();
 }
 
 void TrainingStep::restore_step() {
   pipeline_.clear();
   sums_.clear();
-  loss_.reset();
   gradient_sums_.begin();
+  agreement_.begin(step_);
+  loss_ = 0;
   step_random_.restore();
   parameters_.clear_gradients();
 }
@@ -296,24 +301,21 @@ std::optional<uint32_t> TrainingStep::sums_beside(const Plan& plan) const {
 }
 
 // Not before the end of a step: it waits for the devices.
-void TrainingStep::collect_losses() {
+double TrainingStep::sum_of_losses() {
   double sum = 0;
   ranks_->wait_for_sums([&] {
     for (const at::Tensor& one : sums_) sum += one.item().toDouble();
   });
-  loss_ = ranks_->sum(sum);
+  return sum;
 }
 
-// Each once, whatever fails in between: the other ranks do not do it again.
-void TrainingStep::add_up_over_ranks() {
-  gradient_sums_.add_up();
-  if (!loss_) collect_losses();
-}
-
+// Ranks exchange each thing once, whatever fails in between: the others do not do it again.
 std::optional<Failure> TrainingStep::prepare_commit() {
   auto failure = guarded("optimizer", [&] {
-    add_up_over_ranks();
+    gradient_sums_.add_up();
+    loss_ = agreement_.loss(agreement_.has_loss() ? 0 : sum_of_losses());
     optimizer_.prepare(step_, loss_scale_.value());
+    agreement_.confirm();
   });
   if (failure)
     failure->step_can_restart = !gradient_sums_.has_begun();
@@ -376,6 +378,7 @@ void TrainingStep::plan_changed(uint64_t step, const Plan& from, const Plan& to,
 }
 
 void TrainingStep::begin_evaluation() {
+  agreement_.begin(step_);
   evaluation_losses_.clear();
   moves_.evaluating(true);
 }
@@ -399,7 +402,7 @@ std::optional<Failure> TrainingStep::evaluate(const Plan& plan) {
     if (failure) return failure;
   }
   const double mine = std::accumulate(evaluation_losses_.begin(), evaluation_losses_.end(), 0.0);
-  evaluation_loss_ = ranks_->sum(mine) / double(targets_in(evaluation_rows_));
+  evaluation_loss_ = agreement_.evaluation(mine) / double(targets_in(evaluation_rows_));
   return std::nullopt;
 }
 
@@ -414,7 +417,7 @@ std::vector<std::string> TrainingStep::remarks() const {
 }
 
 double TrainingStep::loss() const {
-  return loss_.value_or(0) / double(targets_);
+  return loss_ / double(targets_);
 }
 
 }  // namespace spillway::trainer

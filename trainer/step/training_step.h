@@ -11,6 +11,7 @@
 #include "trainer/data/examples.h"
 #include "trainer/model/model.h"
 #include "trainer/optimizer/optimizer.h"
+#include "trainer/ranks/agreement/step_agreement.h"
 #include "trainer/ranks/gradient_sums.h"
 #include "trainer/ranks/whole_states.h"
 #include "trainer/recovery/plan_moves.h"
@@ -45,6 +46,7 @@ class TrainingStep : public StepProgram {
   void release_caches() override;
   void plan_changed(uint64_t step, const Plan& from, const Plan& to, uint64_t incident,
                     const std::string& reason) override;
+  RanksOfStep* ranks() override { return ranks_->is_alone() ? nullptr : &agreement_; }
 
   // Goes on with the rows that have no loss yet; `begin_evaluation` forgets them all.
   void begin_evaluation();
@@ -87,8 +89,7 @@ class TrainingStep : public StepProgram {
   std::unique_ptr<MicroBatch> begin_micro_batch(uint32_t number, const Plan& plan);
   UpdateShare update_share();
   std::optional<uint32_t> sums_beside(const Plan& plan) const;
-  void collect_losses();
-  void add_up_over_ranks();
+  double sum_of_losses();
   at::Tensor rows(const std::vector<int64_t>& tokens, uint32_t first, uint32_t count) const;
   uint64_t targets_in(const std::vector<int64_t>& rows) const;  // without padding
 
@@ -106,6 +107,7 @@ class TrainingStep : public StepProgram {
   Parameters parameters_;
   Exchange exchange_;
   GradientSums gradient_sums_;
+  StepAgreement agreement_;
   Optimizer optimizer_;
   WholeStates whole_states_;
   LossScale loss_scale_;
@@ -119,7 +121,7 @@ class TrainingStep : public StepProgram {
   RandomState step_random_;
   Pipeline pipeline_;
   std::vector<at::Tensor> sums_;  // of the losses, by micro-batch; on the device until the step's end
-  std::optional<double> loss_;    // their sum, over the ranks too; nothing before it is known
+  double loss_ = 0;               // their sum, over the ranks too
   std::vector<double> evaluation_losses_;  // sums, by row of this rank
   double evaluation_loss_ = 0;
   uint32_t micro_batch_count_ = 0;
