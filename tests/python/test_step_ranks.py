@@ -193,6 +193,12 @@ class Deaths(Case):
                 self.assertIsInstance(outcomes[1].error, KeyError)
                 self.assertRegex(outcomes[0].error.cause, "ended by KeyError")
 
+    def test_what_cannot_be_repeated_ends_all(self):
+        outcomes = self.stopped(2, "ddp", 1, ddp={"static_graph": True}, fault={1: at("backward", 1)})
+        self.assertIsInstance(outcomes[1].error, torch.OutOfMemoryError)
+        self.assertIn(f"incident {outcomes[0].error.incident} ends this call on all ranks", outcomes[1].error.lines)
+        self.assertRegex(outcomes[0].error.cause, "ran out of memory in micro_batch")
+
     def test_a_rank_that_ends_before_the_others(self):
         def leave(step, function):
             if step == 2 and dist.get_rank() == 1:
