@@ -133,7 +133,7 @@ RecoverableStep::Resume RecoverableStep::recover(Failure failure, uint64_t step,
                         .plan = plan_,
                         .reason = failure.text};
   Resume resume = Resume::kNever;
-  if (++attempt_ < options_.attempts) {
+  if (++attempt_ < options_.attempts && failure.can_be_repeated) {
     const std::vector<Move> moves = neighbours(plan_, shape_, machine_, options_.floor, failure.device);
     while (const Move* move = choose(moves, failure, evaluating)) {
       record.bytes_predicted = bytes_of(*move, evaluating);

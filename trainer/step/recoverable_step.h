@@ -40,6 +40,7 @@ struct Failure {
   uint64_t incident = 0;           // the report's key, 0 without Spillway's allocator
   uint32_t device = 0;             // that is short of memory, as the plan numbers them
   bool step_can_restart = true;    // false: other ranks have what this step made already
+  bool can_be_repeated = true;     // false: nothing of it, because all ranks would have to
 };
 
 // The step that is made recoverable. A function that returns a failure must have released what it allocated.

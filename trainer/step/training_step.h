@@ -12,6 +12,7 @@
 #include "trainer/model/model.h"
 #include "trainer/optimizer/optimizer.h"
 #include "trainer/ranks/gradient_sums.h"
+#include "trainer/ranks/shares/rank_shares.h"
 #include "trainer/ranks/whole_states.h"
 #include "trainer/recovery/plan_moves.h"
 #include "trainer/runtime/core.h"
@@ -85,7 +86,12 @@ class TrainingStep : public StepProgram {
   void enter(const char* phase);
   void in_commit(const std::function<void()>& work);
   std::unique_ptr<MicroBatch> begin_micro_batch(uint32_t number, const Plan& plan);
+  bool has_rows(uint32_t micro_batch, const Plan& plan) const;
+  at::Tensor pass_over(uint32_t micro_batch, const Plan& plan);
+  bool has_summed() const { return gradient_sums_.has_begun() || parameters_.has_summed(); }
+  at::Tensor evaluate_rows(uint32_t first, const Plan& plan);
   UpdateShare update_share();
+  Shares shares();
   std::optional<uint32_t> sums_beside(const Plan& plan) const;
   void collect_losses();
   void add_up_over_ranks();
@@ -102,9 +108,10 @@ class TrainingStep : public StepProgram {
   const std::shared_ptr<Ranks> ranks_;
   const Ranks::Share share_;  // of a batch's rows
   const Partition partition_;
-  const bool is_sharded_;  // over several ranks, by a stage of ZeRO
-  Parameters parameters_;
+  const uint32_t zero_;  // the stage, 0 of a process that is alone
+  const bool is_sharded_;
   Exchange exchange_;
+  Parameters parameters_;
   GradientSums gradient_sums_;
   Optimizer optimizer_;
   WholeStates whole_states_;
@@ -121,6 +128,7 @@ class TrainingStep : public StepProgram {
   std::vector<at::Tensor> sums_;  // of the losses, by micro-batch; on the device until the step's end
   std::optional<double> loss_;    // their sum, over the ranks too; nothing before it is known
   std::vector<double> evaluation_losses_;  // sums, by row of this rank
+  uint32_t evaluated_ = 0;                 // rows, of the rank that has most
   double evaluation_loss_ = 0;
   uint32_t micro_batch_count_ = 0;
   bool just_in_time_ = false;   // as the step's plan has it

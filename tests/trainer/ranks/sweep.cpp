@@ -41,9 +41,11 @@ struct Sweep {
   Trained train(uint64_t n) const {
     const bool fails = n > 0 && ranks->rank() + 1 == ranks->size();
     const spillway_core_table* const core = Core::get().table();
-    PlanMoves moves(Core::get(), config.shape(), {}, config.recovery.floor);
+    Shape shape = config.shape();
+    shape.ranks = ranks->size();
+    PlanMoves moves(Core::get(), shape, {}, config.recovery.floor);
     UntilAMove program(config, corpus, {at::Device(at::kCUDA, 0)}, config.plan, Core::get(), moves, ranks);
-    RecoverableStep step(program, config.shape(), {}, config.plan, config.recovery);
+    RecoverableStep step(program, shape, {}, config.plan, config.recovery);
     Trained trained;
     for (uint64_t number = 0; number < kSteps && trained.done; ++number) {
       if (fails && number == kDisturbed) core->fail_request(n, 1);
@@ -52,7 +54,7 @@ struct Sweep {
       trained.outcome.losses.push_back(program.loss());
       trained.outcome.norms.push_back(program.gradient_norm());
     }
-    trained.outcome.weights = program.parameters().hash();
+    trained.outcome.weights = program.whole_states().hash();
     trained.moves = step.records().size();
     return trained;
   }

@@ -60,6 +60,8 @@ std::string share(const EstimateOptions& options, Workload* workload) {
   workload->plan.micro_batch = std::min(workload->plan.micro_batch, shape.batch);
   if (shape.zero > 0 && !trainer::can_be_sharded(shape.numerics))
     return "--zero: the states of adafactor belong to whole matrices, and cannot be shared";
+  if (shape.zero > 2 && shape.numerics.precision == trainer::Precision::kInt8)
+    return "--zero: matrices in 8 bits have no shares; take --zero 2";
   return "";
 }
 
@@ -98,8 +100,10 @@ std::function<int()> declare_estimate(CLI::App& app, const Words&) {
       ->check(CLI::IsMember({"device", "host", "nvme"}));
   app.add_option("--ranks", options->ranks, "Processes that share the batch: the estimate is of one (1)")
       ->check(CLI::Range(1u, 1u << 16));
-  app.add_option("--zero", options->zero, "As run.zero: with 1 they share what the optimizer keeps")
-      ->check(CLI::Range(0u, 1u));
+  app.add_option(
+         "--zero", options->zero,
+         "As run.zero: with 1 they share what the optimizer keeps, with 2 gradients too, with 3 weights")
+      ->check(CLI::Range(0u, 3u));
   app.add_flag("--json", options->json, "The estimate as data");
   app.add_option("--svg", options->svg, "Write a picture of it to this file");
   return [options] { return run_estimate(*options); };
