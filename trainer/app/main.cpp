@@ -56,8 +56,9 @@ int run(int argc, char** argv) {
   using namespace spillway::trainer;
   CLI::App app(
       "Trains a GPT-2, a Llama or a T5 on a text, and goes on when device memory runs out.\n"
-      "Exit codes: 0 done, 1 error, 2 usage or configuration, 17 out of memory and no plan left (with a "
-      "checkpoint if a step was begun), 18 another rank failed or this one hangs, 130 interrupted (with a "
+      "Exit codes: 0 done, 1 error, 2 usage or configuration, 17 out of memory and no plan left, on this "
+      "rank or another one (with a checkpoint if a step was begun), 18 another rank failed or this one "
+      "hangs, 130 interrupted (with a "
       "checkpoint).");
   std::string config_path, json_path, device, limit;
   std::vector<std::string> overrides;

@@ -41,6 +41,7 @@ struct Results {
   std::string out, trace, page, checkpoint;          // page: of the trace's report; "": there is none
   std::string report;                                // the run's, as text; "": there is none
   std::optional<Incident> incident;                  // that ended all ranks
+  std::optional<uint32_t> ended_by;                  // the rank for which all end; nothing: this one
 };
 
 std::string to_table(const Results& results);

@@ -8,7 +8,6 @@
 #include "trainer/plan/devices/peers.h"
 #include "trainer/plan/estimate.h"
 #include "trainer/plan/plan.h"
-#include "trainer/plan/ranks/same_sequence.h"
 
 namespace spillway::trainer {
 namespace {
@@ -255,7 +254,6 @@ std::vector<Move> neighbours(const Plan& plan, const Shape& shape, const Machine
     Move move{.kind = kind, .to = from, .name = name_of(kind), .guarantee = guarantee_of(kind)};
     if (move.guarantee > floor || !apply(kind, &move.to, shape, machine, device)) continue;
     move.to = normalised(move.to);
-    if (!same_sequence(from, move.to, shape.ranks > 1 ? shape.zero : 0)) continue;
     const Estimate then = estimate(shape, move.to, machine);
     move.bytes_freed = less(now.device_peak_bytes[short_one], then.device_peak_bytes[short_one]);
     move.evaluation_bytes_freed =

@@ -142,6 +142,16 @@ void Exchange::gather(size_t group, const Tensors& shares, const Tensors& wholes
   }
 }
 
+void Exchange::drain(size_t group, bool whole, size_t* done) {
+  if (ranks_.is_alone()) return;
+  const auto& rounds = partition_.rounds(group);
+  for (; *done < rounds.size(); ++*done) {
+    const at::Tensor flat = all_parts(rounds[*done].elements * int64_t(c10::elementSize(type_))).view(type_);
+    ranks_.reduce_scatter(flat);
+    if (whole) ranks_.all_gather(flat);
+  }
+}
+
 void Exchange::gather(size_t group, const Tensors& tensors, const AfterRound& after_round) {
   if (ranks_.is_alone()) return;
   const at::NoGradGuard no_grad;

@@ -31,6 +31,8 @@ class Exchange {
   void sum(
       size_t group, const Tensors& gradients, bool whole, size_t* done,
       const AfterRound& after_round = [] {});
+  // Takes part in the same rounds behind `*done` with whatever the buffer has.
+  void drain(size_t group, bool whole, size_t* done);
   // Each rank's own pieces of a group come to all.
   void gather(size_t group, const Tensors& tensors, const AfterRound& after_round = [] {});
   // The same, of pieces that each rank has apart: all pieces of `wholes` get the owners' `shares`.

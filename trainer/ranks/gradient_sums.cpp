@@ -19,7 +19,6 @@ GradientSums::GradientSums(Parameters& parameters, Ranks& ranks, const Partition
 
 void GradientSums::begin() {
   added_up_ = rounds_done_ = 0;
-  squares_.reset();
   missing_.clear();
   for (size_t group = 0; group < partition_.groups(); ++group)
     missing_.push_back(partition_.parameters_of(group).size());
@@ -72,9 +71,12 @@ void GradientSums::add_up() {
   });
 }
 
-double GradientSums::squares_over_ranks(double mine) {
-  if (!squares_) squares_ = ranks_.sum(mine);
-  return *squares_;
+void GradientSums::drain() {
+  join();
+  for (; added_up_ < partition_.groups(); ++added_up_) {
+    exchange_.drain(added_up_, whole_, &rounds_done_);
+    rounds_done_ = 0;
+  }
 }
 
 }  // namespace spillway::trainer

@@ -38,8 +38,8 @@ class GradientSums {
   void join();
   // All that is not yet.
   void add_up();
-  // Of the squares of the gradients, once a step: the sum that was made first.
-  double squares_over_ranks(double mine);
+  // The same exchanges, of nothing: the others do not wait for this rank, and their sums are worth nothing.
+  void drain();
 
  private:
   void sum(size_t group);
@@ -53,11 +53,10 @@ class GradientSums {
   std::optional<c10::Stream> stream_;  // of a GPU, for sums beside the backward
   std::shared_ptr<c10::Event> ready_, done_;
   std::optional<uint32_t> last_;
-  std::vector<size_t> missing_;    // gradients of the last micro-batch, by group
-  bool is_beside_ = false;         // something was queued that nobody has waited for
-  size_t added_up_ = 0;            // groups of this step
-  size_t rounds_done_ = 0;         // of the next group
-  std::optional<double> squares_;  // of this step
+  std::vector<size_t> missing_;  // gradients of the last micro-batch, by group
+  bool is_beside_ = false;       // something was queued that nobody has waited for
+  size_t added_up_ = 0;          // groups of this step
+  size_t rounds_done_ = 0;       // of the next group
 };
 
 }  // namespace spillway::trainer

@@ -175,7 +175,8 @@ struct Ranks::Communication {
   StorePointer store;
   c10::intrusive_ptr<c10d::Backend> group;
   Milliseconds timeout;
-  at::Tensor number;  // [1], for `sum`: a full device must not end a run between its steps
+  at::Tensor numbers;  // for `add_up`: a full device must not end a run between its steps
+  StoreRounds rounds;
 };
 
 Ranks::Ranks() = default;
@@ -192,8 +193,9 @@ Ranks::Ranks(const Launch& launch, at::Device device, const RanksTimes& times,
   wait_for_all(*store, "here", size_, timeout);
   watch_ = make_watch(launch, store, times);
   if (watched) watched(watch_);
-  at::Tensor number = at::empty({1}, at::device(device).dtype(at::kDouble));
-  communication_.reset(new Communication{store, nullptr, timeout, std::move(number)});
+  at::Tensor numbers = at::empty({kMostNumbers}, at::device(device).dtype(at::kDouble));
+  communication_.reset(new Communication{store, nullptr, timeout, std::move(numbers),
+                                         StoreRounds(*store, rank_, size_, timeout)});
   together("the start of the ranks' communication", [&] {
     communication_->group =
         device.is_cuda() ? over_nccl(store, launch, timeout) : over_gloo(store, launch, timeout);
@@ -343,16 +345,27 @@ void Ranks::all_gather(const at::Tensor& flat) {
 }
 
 double Ranks::sum(double mine) {
-  if (is_alone()) return mine;
-  at::Tensor& all = communication_->number;
-  double result = 0;
+  add_up({&mine, 1});
+  return mine;
+}
+
+void Ranks::add_up(std::span<double> numbers) {
+  if (is_alone()) return;
+  const at::Tensor here = at::from_blob(numbers.data(), {int64_t(numbers.size())}, at::kDouble);
+  const at::Tensor there = communication_->numbers.narrow(0, 0, here.numel());
   together("a sum over the ranks", [&] {
-    all.fill_(mine);
-    std::vector<at::Tensor> numbers = {all};
-    communication_->group->allreduce_coalesced(numbers)->wait();
-    result = all.item().toDouble();  // a GPU comes to it here
+    there.copy_(here);
+    std::vector<at::Tensor> all = {there};
+    communication_->group->allreduce_coalesced(all)->wait();
+    here.copy_(there);  // a GPU comes to it here
   });
-  return result;
+}
+
+std::string Ranks::decide(const std::string& mine, const Decide& decide) {
+  if (is_alone()) return decide({mine});
+  std::string made;
+  together("an agreement of the ranks", [&] { made = communication_->rounds.decide(mine, decide); });
+  return made;
 }
 
 }  // namespace spillway::trainer

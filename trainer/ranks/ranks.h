@@ -10,9 +10,11 @@
 #pragma once
 #include <chrono>
 #include <memory>
+#include <span>
 #include <stdexcept>
 
 #include "trainer/libtorch.h"
+#include "trainer/ranks/agreement/store_round.h"
 #include "trainer/ranks/launch.h"
 #include "trainer/ranks/watch.h"
 
@@ -53,9 +55,12 @@ class Ranks {
   // RanksError, on all ranks, unless `mine`, lines of text, is the same on all.
   void check_same(const std::string& what, const std::string& mine);
 
-  // On a GPU the work is queued, in the current stream's order, but for `sum`, which waits; nothing is
-  // allocated after the first call.
+  // On a GPU the work is queued, in the current stream's order, but for sums of numbers, which wait; nothing
+  // is allocated after the first call.
   double sum(double mine);
+  // At most kMostNumbers; each becomes the sum of all ranks' numbers.
+  static constexpr size_t kMostNumbers = 2;
+  void add_up(std::span<double> numbers);
   // `flat`, a contiguous row, has a part for each rank, all as large. This rank's part becomes the sum of
   // what all ranks have in it; the other parts are then worth nothing.
   virtual void reduce_scatter(const at::Tensor& flat);
@@ -69,6 +74,9 @@ class Ranks {
   void changes_plan(uint64_t step);
   // `wait` returns when what was queued is done, the sums among it.
   void wait_for_sums(const std::function<void()>& wait);
+
+  // What the first rank decides from the words of all; the same on all.
+  std::string decide(const std::string& mine, const Decide& decide);
 
   // All ranks know that they end now.
   void end_together();

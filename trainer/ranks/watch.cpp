@@ -361,7 +361,7 @@ void Watch::lost_connection(const std::string& why) {
     state_->await(looks ? milliseconds(std::chrono::hours(1)) : state_->settings.judge.bound,
                   [](State& it) SPILLWAY_REQUIRES(it.mutex) { return it.incident.has_value(); });
     check();
-    if (!looks) throw RanksEnded(say_why("lost its connection to other ranks at the end: " + why));
+    if (!looks) throw RanksEnded(say_why("lost its connection to other ranks at the end: " + why, rank()));
   }
 }
 
@@ -383,18 +383,16 @@ bool Watch::begin_end() {
   return !std::exchange(state_->ending, true);
 }
 
-Incident Watch::say_why(const std::string& cause) {
+Incident Watch::say_why(const std::string& cause, uint32_t rank) {
+  const Incident mine{.number = number(), .rank = rank, .cause = cause};
   {
     const Locked lock(state_->mutex);
-    if (!state_->claim)
-      state_->claim =
-          Incident{.number = state_->settings.number, .rank = state_->settings.judge.rank, .cause = cause};
+    if (!state_->claim) state_->claim = mine;
   }
   state_->ask_store();
   state_->await(2 * kLongestAnswer,
                 [](State& it) SPILLWAY_REQUIRES(it.mutex) { return it.incident.has_value(); });
-  return incident().value_or(
-      Incident{.number = number(), .rank = state_->settings.judge.rank, .cause = cause});
+  return incident().value_or(mine);
 }
 
 void Watch::finish() {

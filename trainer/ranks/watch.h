@@ -80,8 +80,8 @@ class Watch {
   std::optional<Incident> incident() const;
   // Who returns true ends the process, and the other side stays out of its way.
   bool begin_end();
-  // This rank's own fault becomes the incident, unless there is one.
-  Incident say_why(const std::string& cause);
+  // The fault of `rank`, this one or one for which all end, becomes the incident, unless there is one.
+  Incident say_why(const std::string& cause, uint32_t rank);
   // Behind the last words: nothing of the watch runs any more.
   void finish();
 

@@ -1,5 +1,7 @@
 #include "trainer/ranks/whole_states.h"
 
+#include <algorithm>
+
 namespace spillway::trainer {
 namespace {
 
@@ -42,12 +44,44 @@ at::Tensor WholeStates::ask(size_t parameter, size_t state) {
   return exchange(parameter, state);
 }
 
+// Of a group, in its order; the first rank has them.
+std::vector<at::Tensor> WholeStates::gather_weights(size_t group) {
+  std::vector<int64_t> bytes(ranks_.size());
+  std::vector<at::Tensor> mine, wholes;
+  for (const size_t index : partition_.parameters_of(group)) {
+    const Parameters::Stored whole = parameters_.stored(index).front();
+    for (uint32_t rank = 0; rank < ranks_.size(); ++rank)
+      bytes[rank] += partition_.sections(index)[rank].length * int64_t(c10::elementSize(whole.type));
+    mine.push_back(parameters_.read_share(index));
+    if (ranks_.leads()) wholes.push_back(at::empty(whole.sizes, at::dtype(whole.type)));
+  }
+  const at::Tensor all = exchange_.gather_rows(at::cat(mine), bytes);
+  int64_t at = 0;
+  for (uint32_t rank = 0; ranks_.leads() && rank < ranks_.size(); ++rank)
+    for (size_t i = 0; i < wholes.size(); ++i) {
+      const auto& [begin, length] = partition_.sections(partition_.parameters_of(group)[i])[rank];
+      if (length == 0) continue;
+      const at::Tensor part = wholes[i].view({-1}).narrow(0, begin, length);
+      part.view(at::kByte).copy_(all.narrow(0, at, int64_t(part.nbytes())));
+      at += int64_t(part.nbytes());
+    }
+  return wholes;
+}
+
 uint64_t WholeStates::hash() {
   if (!weights_are_exchanged()) return parameters_.hash();
-  const auto read = [this](size_t index, size_t which) { return stored(index, which); };
-  const uint64_t mine = ranks_.leads() ? parameters_.hash(read) : 0;
-  ranks_.leads() ? end() : serve();
-  const double high = ranks_.sum(double(mine >> 32)), low = ranks_.sum(double(mine & 0xffffffffu));
+  std::optional<size_t> group;  // whose weights are here
+  std::vector<at::Tensor> weights;
+  const auto read = [&](size_t index, size_t which) {
+    if (!parameters_.is_shared(index)) return parameters_.read_stored(index, which);
+    const size_t own = partition_.group_of(index);
+    if (group != own) weights = gather_weights(own);
+    group = own;
+    const std::vector<size_t>& all = partition_.parameters_of(own);
+    return ranks_.leads() ? weights[size_t(std::ranges::find(all, index) - all.begin())] : at::zeros({0});
+  };
+  const uint64_t mine = parameters_.hash(read), first = ranks_.leads() ? mine : 0;
+  const double high = ranks_.sum(double(first >> 32)), low = ranks_.sum(double(first & 0xffffffffu));
   return uint64_t(high) << 32 | uint64_t(low);
 }
 

@@ -39,6 +39,7 @@ class WholeStates {
   at::Tensor ask(size_t parameter, size_t state);
   at::Tensor exchange(size_t parameter, size_t state);
   at::Tensor exchange_weights(size_t parameter);
+  std::vector<at::Tensor> gather_weights(size_t group);
 
   Ranks& ranks_;
   const Partition& partition_;

@@ -75,7 +75,9 @@ void Parameters::write_stored(size_t index, size_t which, const at::Tensor& valu
 }
 
 uint64_t Parameters::hash() {
-  return hash([this](size_t index, size_t which) { return read_stored(index, which); });
+  return hash([this](size_t index, size_t which) {
+    return is_shared(index) ? read_share(index) : read_stored(index, which);
+  });
 }
 
 uint64_t Parameters::hash(const ReadStored& read) const {

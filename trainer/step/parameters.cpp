@@ -156,6 +156,7 @@ void Parameters::begin_micro_batch(uint32_t number) {
 void Parameters::clear_gradients() {
   const at::NoGradGuard no_grad;
   join_exchange();
+  forget_gathered();
   summed_.clear();
   for (size_t i = 0; i < size(); ++i) {
     if (unit_of(i) >= 0) continue;

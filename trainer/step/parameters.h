@@ -166,7 +166,7 @@ class Parameters {
   // REQUIRES: not is_shared(index).
   at::Tensor read_stored(size_t index, size_t which);  // a copy, on the host
   void write_stored(size_t index, size_t which, const at::Tensor& values);
-  // FNV-1a of all bytes of all parameters, in order, which `read` gives.
+  // FNV-1a of all bytes of all parameters, in order, which `read` gives; else of all that is kept here.
   using ReadStored = std::function<at::Tensor(size_t index, size_t which)>;
   uint64_t hash(const ReadStored& read) const;
   uint64_t hash();

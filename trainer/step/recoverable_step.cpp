@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "trainer/plan/ranks/same_sequence.h"
+
 namespace spillway::trainer {
 namespace {
 
@@ -43,6 +45,7 @@ std::optional<Failure> RecoverableStep::run_micro_batches(uint32_t* next) {
 void RecoverableStep::begin_attempts() {
   attempt_ = 0;
   tried_again_ = false;
+  gave_up_.reset();
   if (refused_.empty()) return;
   refused_.clear();
   program_.offer_moves(plan_, refused_);
@@ -52,9 +55,14 @@ StepOutcome RecoverableStep::run(uint64_t step) {
   begin_attempts();
   program_.begin({step, attempt_, hash(plan_)});
   program_.save_step();
+  RanksOfStep* const ranks = program_.ranks();
   uint32_t next = 0;
-  while (const auto failure = run_micro_batches(&next)) {
-    const Resume resume = recover(*failure, step, false);
+  while (true) {
+    const auto failure = run_micro_batches(&next);
+    if (!failure && !(ranks && ranks->undo_is_asked())) break;
+    word_ = word(step, Word::Says::kFollows);
+    Resume resume = failure ? recover(*failure, step, false) : Resume::kTogether;
+    if (ranks && resume >= Resume::kTogether) resume = together(step, false);
     if (resume == Resume::kNever) {
       program_.restore_step();
       return StepOutcome::kGaveUp;
@@ -74,17 +82,107 @@ StepOutcome RecoverableStep::run(uint64_t step) {
 
 StepOutcome RecoverableStep::run_evaluation(uint64_t step, Work work, void* context) {
   begin_attempts();
-  while (const auto failure = work(context, plan_))
-    if (recover(*failure, step, true) == Resume::kNever) return StepOutcome::kGaveUp;
-  return StepOutcome::kDone;
+  RanksOfStep* const ranks = program_.ranks();
+  while (true) {
+    const auto failure = work(context, plan_);
+    if (!failure && !(ranks && ranks->undo_is_asked())) return StepOutcome::kDone;
+    word_ = word(step, Word::Says::kFollows);
+    Resume resume = failure ? recover(*failure, step, true) : Resume::kTogether;
+    if (resume < Resume::kTogether) continue;
+    if (ranks) resume = together(step, true);
+    if (resume >= Resume::kTogether) return StepOutcome::kGaveUp;
+    program_.restore_evaluation();
+  }
 }
 
-const Move* RecoverableStep::choose(const std::vector<Move>& moves, const Failure& failure,
-                                    bool evaluating) const {
-  const auto open = [&](const Move& move) {
-    return std::find(refused_.begin(), refused_.end(), move.to) == refused_.end() &&
-           (failure.step_can_restart || !redoes_the_step(move));
-  };
+Word RecoverableStep::word(uint64_t step, Word::Says says) const {
+  return {.rank = program_.ranks() ? program_.ranks()->rank() : 0,
+          .step = step,
+          .attempt = says == Word::Says::kFollows ? attempt_ + 1 : attempt_,
+          .says = says,
+          .before = plan_,
+          .plan = plan_};
+}
+
+// Of a rank that has met a failure which concerns all, or has heard of one. All ranks are here then.
+RecoverableStep::Resume RecoverableStep::together(uint64_t step, bool evaluating) {
+  RanksOfStep& ranks = *program_.ranks();
+  if (word_.says != Word::Says::kFollows) ranks.ask_to_undo(evaluating);
+  while (true) {
+    const Decision decision = ranks.decide(word_, options_.attempts);
+    record(step, decision);
+    attempt_ = decision.attempt;
+    if (decision.what == Decision::What::kReplay) return Resume::kStep;
+    if (decision.what == Decision::What::kGiveUp) return Resume::kNever;
+    adopt_common(step, evaluating, decision);
+  }
+}
+
+// Where there is no room for it this rank asks once more, with a move of its own.
+void RecoverableStep::adopt_common(uint64_t step, bool evaluating, const Decision& decision) {
+  const Plan to = common_plan(plan_, decision.joined, program_.ranks()->zero());
+  if (to == plan_) {
+    word_ = word(step, Word::Says::kIsReady);
+    return;
+  }
+  if (auto failure = program_.adopt(plan_, to)) {
+    program_.adopt(to, plan_);
+    failure->step_can_restart = false;
+    if (recover(std::move(*failure), step, evaluating) == Resume::kMicroBatch) word_.says = Word::Says::kAsks;
+    return;
+  }
+  program_.plan_changed(step, plan_, to, 0, "common_plan");
+  earlier_.push_back(std::exchange(plan_, to));
+  program_.offer_moves(plan_, refused_);
+  word_ = word(step, Word::Says::kIsReady);
+}
+
+// Of each failure of another rank; a rank's own are there already.
+void RecoverableStep::record(uint64_t step, const Decision& decision) {
+  const bool ends = decision.what == Decision::What::kGiveUp;
+  for (const Word& word : decision.asked) {
+    held_ = std::max(held_, word.guarantee);
+    const RecoveryRecord::Asked asked{word.rank, word.before, word.plan};
+    if (ends && (!gave_up_ || word.says == Word::Says::kGivesUp)) {
+      gave_up_ = word.rank;
+      last_failure_ = word.reason;
+    }
+    const bool is_own = word.rank == program_.ranks()->rank();
+    if (is_own) records_[own_record_].asked = asked;
+    if (is_own && (!ends || word.says == Word::Says::kGivesUp)) continue;
+    records_.push_back({.step = step,
+                        .attempt = decision.attempt,
+                        .phase = word.phase,
+                        .action = ends ? "give_up" : word.action,
+                        .guarantee = word.guarantee,
+                        .incident = word.incident,
+                        .plan = plan_,
+                        .reason = word.reason,
+                        .asked = asked});
+  }
+}
+
+void RecoverableStep::give_up(uint64_t step, const std::string& why) {
+  if (!program_.ranks()) return;
+  begin_attempts();
+  program_.begin({step, attempt_, hash(plan_)});
+  program_.save_step();
+  word_ = word(step, Word::Says::kGivesUp);
+  word_.action = "give_up", word_.phase = "plan", word_.reason = why;
+  own_record_ = records_.size();
+  records_.push_back({.step = step,
+                      .phase = word_.phase,
+                      .action = word_.action,
+                      .guarantee = Guarantee::kBitExact,
+                      .plan = plan_,
+                      .reason = why});
+  together(step, false);
+  program_.restore_step();
+}
+
+template <typename Open>
+const Move* RecoverableStep::best(const std::vector<Move>& moves, const Failure& failure, bool evaluating,
+                                  const Open& open) const {
   if (failure.chosen)
     for (const Move& move : moves)
       if (move.kind == *failure.chosen && open(move)) return &move;
@@ -97,6 +195,27 @@ const Move* RecoverableStep::choose(const std::vector<Move>& moves, const Failur
   return best;
 }
 
+uint32_t RecoverableStep::zero() const {
+  return program_.ranks() ? program_.ranks()->zero() : 0;
+}
+
+// Whether the other ranks need not do anything again, nor otherwise.
+bool RecoverableStep::concerns_this_rank(const Move& move, const Failure& failure) const {
+  return failure.can_be_repeated && (failure.step_can_restart || !redoes_the_step(move)) &&
+         same_sequence(plan_, move.to, zero());
+}
+
+// A move that needs the other ranks comes behind all that do not.
+const Move* RecoverableStep::choose(const std::vector<Move>& moves, const Failure& failure,
+                                    bool evaluating) const {
+  const auto open = [&](const Move& move) {
+    return std::find(refused_.begin(), refused_.end(), move.to) == refused_.end();
+  };
+  const auto alone = [&](const Move& move) { return open(move) && concerns_this_rank(move, failure); };
+  if (const Move* move = best(moves, failure, evaluating, alone)) return move;
+  return program_.ranks() ? best(moves, failure, evaluating, open) : nullptr;
+}
+
 bool RecoverableStep::take(const Move& move, uint64_t step, Failure* failure, RecoveryRecord* record) {
   // A failure on the way chooses among the other moves.
   refused_.push_back(move.to);
@@ -104,6 +223,7 @@ bool RecoverableStep::take(const Move& move, uint64_t step, Failure* failure, Re
   if (auto refusal = program_.adopt(plan_, move.to)) {
     last_failure_ = refusal->text;
     refusal->step_can_restart = failure->step_can_restart;
+    refusal->can_be_repeated = failure->can_be_repeated;
     *failure = std::move(*refusal);
     program_.adopt(move.to, plan_);  // as far as there is room; either place computes the same
     return false;
@@ -133,23 +253,29 @@ RecoverableStep::Resume RecoverableStep::recover(Failure failure, uint64_t step,
                         .plan = plan_,
                         .reason = failure.text};
   Resume resume = Resume::kNever;
-  if (++attempt_ < options_.attempts && failure.can_be_repeated) {
+  const Plan before = plan_;
+  if (++attempt_ < options_.attempts) {
     const std::vector<Move> moves = neighbours(plan_, shape_, machine_, options_.floor, failure.device);
     while (const Move* move = choose(moves, failure, evaluating)) {
       record.bytes_predicted = bytes_of(*move, evaluating);
+      const bool alone = concerns_this_rank(*move, failure);
       if (!take(*move, step, &failure, &record)) continue;
-      resume = redoes_the_step(*move) ? Resume::kStep : Resume::kMicroBatch;
+      resume = !alone ? Resume::kTogether : redoes_the_step(*move) ? Resume::kStep : Resume::kMicroBatch;
       break;
     }
     if (resume == Resume::kNever && !std::exchange(tried_again_, true)) {
       program_.release_caches();
       record.action = "try_again";
       record.bytes_predicted = 0;
-      resume = Resume::kMicroBatch;
+      resume = failure.can_be_repeated ? Resume::kMicroBatch : Resume::kTogether;
     }
   }
   record.plan = plan_;
   record.microseconds = microseconds_since(start);
+  word_ = word(step, resume == Resume::kNever ? Word::Says::kGivesUp : Word::Says::kAsks);
+  word_.before = before, word_.guarantee = record.guarantee, word_.action = record.action;
+  word_.phase = record.phase, word_.reason = record.reason, word_.incident = record.incident;
+  own_record_ = records_.size();
   records_.push_back(std::move(record));
   return resume;
 }
@@ -174,6 +300,7 @@ void RecoverableStep::maybe_grow_back(uint64_t step, uint64_t limit_bytes) {
   if (options_.grow_back_after == 0 || limit_bytes == 0 || earlier_.empty() || quiet_steps_ < wait_steps_)
     return;
   const Plan to = earlier_.back();
+  if (!same_sequence(plan_, to, zero())) return;  // the others would have to as well
   const Estimate needed = estimate(shape_, to, machine_);
   const double allowed = double(limit_bytes) * (1 - options_.grow_back_headroom);
   for (const uint64_t peak : needed.device_peak_bytes)

@@ -13,6 +13,10 @@
 // may have been another's); after that it gives up: `StepOutcome::kGaveUp`, with the program's state as it
 // was before the step.
 //
+// Of several ranks each recovers by itself as long as the others need not do anything again. Where they have
+// to, or where a rank gives up, it asks them (trainer/ranks/agreement/word.h): all undo the step, and begin
+// it anew or give it up together.
+//
 // Thread-safety: one thread. Ownership: borrows the program. Errors: an allocation failure is a value
 // (`Failure`); every other exception of the program passes through. Nothing here allocates device memory.
 #pragma once
@@ -23,10 +27,12 @@
 
 #include "trainer/plan/estimate.h"
 #include "trainer/plan/plan.h"
+#include "trainer/ranks/agreement/ranks_of_step.h"
 
 namespace spillway::trainer {
 
-// Names one try of one step; equal on every rank that agrees.
+// Names one try of one step of this rank. Ranks that have agreed to begin a step anew have the same attempt
+// then; what a rank recovers by itself raises its own.
 struct StepKey {
   uint64_t step = 0;
   uint32_t attempt = 0;
@@ -39,8 +45,8 @@ struct Failure {
   std::optional<MoveKind> chosen;  // by the ladder, if one ran
   uint64_t incident = 0;           // the report's key, 0 without Spillway's allocator
   uint32_t device = 0;             // that is short of memory, as the plan numbers them
-  bool step_can_restart = true;    // false: other ranks have what this step made already
-  bool can_be_repeated = true;     // false: nothing of it, because all ranks would have to
+  bool step_can_restart = true;    // false: not without the other ranks, which have what it made already
+  bool can_be_repeated = true;     // false: nothing of it without the others, which gather weights for it
 };
 
 // The step that is made recoverable. A function that returns a failure must have released what it allocated.
@@ -55,6 +61,9 @@ class StepProgram {
   virtual void restore_step() = 0;  // also drops the accumulated gradients
   virtual void save_micro_batch(uint32_t micro_batch) = 0;
   virtual void restore_micro_batch(uint32_t micro_batch) = 0;  // keeps what was accumulated
+
+  // All ranks begin it anew.
+  virtual void restore_evaluation() {}
 
   virtual uint32_t micro_batches(const Plan& plan) const = 0;
   virtual std::optional<Failure> run_micro_batch(uint32_t micro_batch, const Plan& plan) = 0;
@@ -71,6 +80,8 @@ class StepProgram {
   virtual void release_caches() = 0;
   virtual void plan_changed(uint64_t step, const Plan& from, const Plan& to, uint64_t incident,
                             const std::string& reason) = 0;
+  // That make the step with this one; null: it is alone.
+  virtual RanksOfStep* ranks() { return nullptr; }
 };
 
 struct RecoveryOptions {
@@ -92,6 +103,12 @@ struct RecoveryRecord {
            microseconds = 0;  // from the failure until the work was resumed
   Plan plan;                  // after it
   std::string reason;         // what the allocator said
+  // Of a failure for which all ranks have undone the step: of that rank, before and after it.
+  struct Asked {
+    uint32_t rank = 0;
+    Plan before, after;
+  };
+  std::optional<Asked> asked{};
 };
 
 class RecoverableStep {
@@ -100,6 +117,8 @@ class RecoverableStep {
                   const RecoveryOptions& options);
 
   StepOutcome run(uint64_t step);
+  // Has the other ranks give up this step as well, for want of memory for `why`.
+  void give_up(uint64_t step, const std::string& why);
   // Evaluation or anything else that has no gradients: tried until it returns no failure.
   using Work = std::optional<Failure> (*)(void* context, const Plan& plan);
   StepOutcome run_evaluation(uint64_t step, Work work, void* context);
@@ -115,15 +134,26 @@ class RecoverableStep {
   const std::vector<RecoveryRecord>& records() const { return records_; }
   const std::string& last_failure() const { return last_failure_; }
   Guarantee guarantee_held() const { return held_; }
+  // The rank for whose lack of memory all have given up; nothing where this one is alone, or nobody has.
+  std::optional<uint32_t> rank_that_gave_up() const { return gave_up_; }
 
  private:
-  enum class Resume : uint8_t { kMicroBatch, kStep, kNever };
+  enum class Resume : uint8_t { kMicroBatch, kStep, kTogether, kNever };
 
   void begin_attempts();
+  Resume together(uint64_t step, bool evaluating);
+  Word word(uint64_t step, Word::Says says) const;
+  void adopt_common(uint64_t step, bool evaluating, const Decision& decision);
+  void record(uint64_t step, const Decision& decision);
   Resume recover(Failure failure, uint64_t step, bool evaluating);
   // False when there was no room to carry it out; then `failure` is that.
   bool take(const Move& move, uint64_t step, Failure* failure, RecoveryRecord* record);
+  uint32_t zero() const;  // the stage of several ranks
+  bool concerns_this_rank(const Move& move, const Failure& failure) const;
   const Move* choose(const std::vector<Move>& moves, const Failure& failure, bool evaluating) const;
+  template <typename Open>
+  const Move* best(const std::vector<Move>& moves, const Failure& failure, bool evaluating,
+                   const Open& open) const;
   std::optional<Failure> run_micro_batches(uint32_t* next);
 
   StepProgram& program_;
@@ -138,6 +168,9 @@ class RecoverableStep {
   Guarantee held_ = Guarantee::kBitExact;
   uint32_t attempt_ = 0;
   bool tried_again_ = false;
+  Word word_;              // of this rank's last failure, in this step
+  size_t own_record_ = 0;  // of that failure
+  std::optional<uint32_t> gave_up_;
   uint64_t quiet_steps_ = 0, wait_steps_ = 0;
   bool just_grown_ = false;
 };

@@ -119,6 +119,9 @@ TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vect
                   in_8_bits(model_, config.train.numerics),
                   residence_of(model_, plan, Homes(plan, devices_), config, shares())),
       gradient_sums_(parameters_, *ranks_, partition_, exchange_, !is_sharded_),
+      agreement_(*ranks_, config.model.all_layers(), config.run.zero,
+                 /*confirms=*/config.train.numerics.optimizer == OptimizerKind::kAdafactor,
+                 [this](bool evaluating) { drain(evaluating); }),
       optimizer_(parameters_, config.train, plan.optimizer, initial, nvme_of(config), Homes(plan, devices_),
                  update_share()),
       whole_states_(*ranks_, partition_, exchange_, parameters_, optimizer_, zero_),
@@ -144,7 +147,7 @@ UpdateShare TrainingStep::update_share() {
   if (ranks_->is_alone()) return {};
   UpdateShare share{.updated = partition_.updated(ranks_->rank(), is_sharded_ ? 1 : 0),
                     .measured = partition_.own(ranks_->rank()),
-                    .over_ranks = [this](double mine) { return gradient_sums_.squares_over_ranks(mine); },
+                    .over_ranks = [this](double mine) { return agreement_.squares(mine); },
                     .after_update = nullptr};
   if (!is_sharded_) return share;
   share.after_update = [this](size_t index) {
@@ -215,16 +218,20 @@ void TrainingStep::save_step() {
   targets_ = targets_in(batch_);
   pipeline_.clear();
   sums_.clear();
-  loss_.reset();
   gradient_sums_.begin();
+  agreement_.begin(step_);
+  loss_ = 0;
+  passes_ = 0;
   parameters_.clear_gradients();
 }
 
 void TrainingStep::restore_step() {
   pipeline_.clear();
   sums_.clear();
-  loss_.reset();
   gradient_sums_.begin();
+  agreement_.begin(step_);
+  loss_ = 0;
+  passes_ = 0;
   step_random_.restore();
   parameters_.clear_gradients();
 }
@@ -254,7 +261,7 @@ std::unique_ptr<MicroBatch> TrainingStep::begin_micro_batch(uint32_t number, con
   const uint32_t size = std::min(plan.micro_batch, share_.count), first = number * size;
   const at::Tensor rows = queued_batch_.narrow(0, share_.first + first, std::min(size, share_.count - first))
                               .to(devices_[0], /*non_blocking=*/true);
-  parameters_.follow(training_uses(config_.model, plan));  // behind it: the link takes copies in their order
+  announce(number, plan);  // behind it: the link takes copies in their order
   // By the targets of the whole batch, of all ranks, whatever the split and however many a micro-batch has.
   return std::make_unique<MicroBatch>(number, model_, parameters_.weights(), rows, plan,
                                       loss_scale_.value() / double(targets_),
@@ -281,8 +288,10 @@ std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const
                                 parameters_.begin_micro_batch(one.number());
                               }};
   auto failure = guarded("forward", [&] {
-    sums_[micro_batch] =
-        has_rows(micro_batch, plan) ? pipeline_.run(micro_batch, run) : pass_over(micro_batch, plan);
+    if (has_rows(micro_batch, plan))
+      sums_[micro_batch] = pipeline_.run(micro_batch, run);
+    else
+      pass_over(micro_batch, plan);
     parameters_.end_micro_batch();
   });
   if (failure) {
@@ -303,24 +312,22 @@ std::optional<uint32_t> TrainingStep::sums_beside(const Plan& plan) const {
 }
 
 // Not before the end of a step: it waits for the devices.
-void TrainingStep::collect_losses() {
+double TrainingStep::sum_of_losses() {
   double sum = 0;
   ranks_->wait_for_sums([&] {
-    for (const at::Tensor& one : sums_) sum += one.item().toDouble();
+    for (const at::Tensor& one : sums_)
+      if (one.defined()) sum += one.item().toDouble();  // else it had no rows
   });
-  loss_ = ranks_->sum(sum);
+  return sum;
 }
 
-// Each once, whatever fails in between: the other ranks do not do it again.
-void TrainingStep::add_up_over_ranks() {
-  zero_ < 2 ? gradient_sums_.add_up() : parameters_.join_exchange();
-  if (!loss_) collect_losses();
-}
-
+// Ranks exchange each thing once, whatever fails in between: the others do not do it again.
 std::optional<Failure> TrainingStep::prepare_commit() {
   auto failure = guarded("optimizer", [&] {
-    add_up_over_ranks();
+    zero_ < 2 ? gradient_sums_.add_up() : parameters_.join_exchange();
+    loss_ = agreement_.loss(agreement_.has_loss() ? 0 : sum_of_losses());
     optimizer_.prepare(step_, loss_scale_.value());
+    agreement_.confirm();
   });
   if (failure)
     failure->step_can_restart = !has_summed();
@@ -382,9 +389,14 @@ void TrainingStep::plan_changed(uint64_t step, const Plan& from, const Plan& to,
   core_.plan_changed(step, hash(from), hash(to), incident, reason.c_str());
 }
 
-void TrainingStep::begin_evaluation() {
+void TrainingStep::restore_evaluation() {
+  agreement_.begin(step_);
   evaluation_losses_.clear();
   evaluated_ = 0;
+}
+
+void TrainingStep::begin_evaluation() {
+  restore_evaluation();
   moves_.evaluating(true);
 }
 
@@ -395,6 +407,7 @@ void TrainingStep::end_evaluation() {
 std::optional<Failure> TrainingStep::evaluate(const Plan& plan) {
   const uint32_t rows = zero_ < 3 ? ranks_->share_of(config_.evaluation.windows).count
                                   : ranks_->largest_share_of(config_.evaluation.windows);
+  evaluation_batch_ = plan.evaluation_batch;
   for (; evaluated_ < rows; evaluated_ += plan.evaluation_batch) {
     auto failure = guarded("evaluation", [&] {
       const at::Tensor sums = evaluate_rows(evaluated_, plan);
@@ -404,7 +417,7 @@ std::optional<Failure> TrainingStep::evaluate(const Plan& plan) {
     if (failure) return failure->can_be_repeated = zero_ < 3, failure;
   }
   const double mine = std::accumulate(evaluation_losses_.begin(), evaluation_losses_.end(), 0.0);
-  evaluation_loss_ = ranks_->sum(mine) / double(targets_in(evaluation_rows_));
+  evaluation_loss_ = agreement_.evaluation(mine) / double(targets_in(evaluation_rows_));
   return std::nullopt;
 }
 
@@ -420,7 +433,7 @@ std::vector<std::string> TrainingStep::remarks() const {
 }
 
 double TrainingStep::loss() const {
-  return loss_.value_or(0) / double(targets_);
+  return loss_ / double(targets_);
 }
 
 }  // namespace spillway::trainer

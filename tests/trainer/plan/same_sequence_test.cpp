@@ -5,6 +5,7 @@
 
 #include "tests/trainer/small_models.h"
 #include "trainer/plan/estimate.h"
+#include "trainer/ranks/agreement/word.h"
 
 namespace spillway::trainer {
 namespace {
@@ -41,19 +42,16 @@ TEST(Sequence, OfSharedWeightsFollowsFromTheirUsesToo) {
   EXPECT_FALSE(same_sequence(one, {.micro_batch = 2, .recompute = {0}, .recompute_attention = {1}}, 3));
 }
 
-TEST(Sequence, MovesKeepIt) {
-  Shape shape{.model = small_gpt2(4, 256, 4, 64), .batch = 8, .ranks = 2};
-  const Plan plan{.micro_batch = 4};
-  for (const uint32_t zero : {0u, 1u, 2u, 3u}) {
-    shape.zero = zero;
-    bool splits = false, recomputes = false;
-    for (const Move& move : neighbours(plan, shape, {}, Guarantee::kNumericallyEqual)) {
-      EXPECT_TRUE(same_sequence(plan, move.to, zero)) << move.name;
-      splits = splits || move.kind == MoveKind::kSplitMicroBatch;
-      recomputes = recomputes || move.kind == MoveKind::kRecompute;
-    }
-    EXPECT_EQ(splits, zero < 2) << zero;
-    EXPECT_EQ(recomputes, zero < 3) << zero;
+// Of ranks that have agreed each keeps the rest of its plan.
+TEST(Sequence, IsThatOfTheCommonPlan) {
+  const Plan one{.micro_batch = 4, .recompute = {0}, .optimizer = Place::kHost};
+  const Plan other{.micro_batch = 2, .evaluation_batch = 3, .recompute_mlp = {1}, .parameters = Place::kNvme};
+  const Plan joined = join(one, other);
+  for (const uint32_t zero : {2u, 3u}) {
+    const Plan here = common_plan(one, joined, zero), there = common_plan(other, joined, zero);
+    EXPECT_TRUE(same_sequence(here, there, zero));
+    EXPECT_EQ(here.optimizer, Place::kHost);
+    EXPECT_EQ(there.parameters, Place::kNvme);
   }
 }
 

@@ -56,20 +56,26 @@ TEST(GradientSums, AreMadeOnceAStep) {
   });
 }
 
-TEST(GradientSums, TheNormIsOfOneSumAStep) {
+TEST(GradientSums, OfADrainingRankAreMadeByTheOthersAsEver) {
   on_two_ranks([](Ranks& ranks) {
+    const at::NoGradGuard no_grad;
     SummedModel model(ranks);
-    model.sums.begin();
-    EXPECT_EQ(model.sums.squares_over_ranks(ranks.rank() + 1), 3);
-    EXPECT_EQ(model.sums.squares_over_ranks(100), 3);  // as after a failure in what follows
-    model.sums.begin();
-    EXPECT_EQ(model.sums.squares_over_ranks(ranks.rank() + 2), 5);
+    GradientSums& sums = model.sums;
+    sums.begin();
+    ranks.leads() ? sums.drain() : sums.add_up();
+    EXPECT_TRUE(sums.has_begun());
+    EXPECT_EQ(ranks.sum(1), 2) << "no rank has a round more";
+    sums.begin();
+    for (size_t i = 0; i < model.parameters.size(); ++i) model.parameters.gradient(i).fill_(1);
+    sums.add_up();
+    EXPECT_TRUE(model.parameters.gradient(2).eq(2).all().item<bool>());
   });
 }
 
 TEST(Ranks, AloneCommunicatesWithNobody) {
   Ranks alone;
   EXPECT_EQ(alone.sum(3), 3);
+  EXPECT_EQ(alone.decide("mine", [](const auto& all) { return all.at(0) + "!"; }), "mine!");
   alone.check_same("anything", "goes");
   const at::Tensor one = at::ones({2});
   alone.reduce_scatter(one);
@@ -84,6 +90,19 @@ TEST(Ranks, SharesOfABatchAreInOrderAndNearlyEqual) {
     EXPECT_EQ(five.first, ranks.leads() ? 0u : 3u);
     EXPECT_EQ(five.count, ranks.leads() ? 3u : 2u);
     EXPECT_EQ(one.count, ranks.leads() ? 1u : 0u);
+  });
+}
+
+TEST(Ranks, DecideByTheWordsOfAll) {
+  on_ranks(3, [](const std::shared_ptr<Ranks>& ranks) {
+    for (int round = 0; round < 3; ++round) {
+      const auto joined = [&](const std::vector<std::string>& all) {
+        EXPECT_TRUE(ranks->leads());
+        return all.at(0) + all.at(1) + all.at(2) + std::to_string(round);
+      };
+      EXPECT_EQ(ranks->decide(std::string(1, char('a' + ranks->rank())), joined),
+                "abc" + std::to_string(round));
+    }
   });
 }
 

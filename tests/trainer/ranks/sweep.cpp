@@ -1,11 +1,24 @@
-// Ranks of which one runs out of memory in the middle of a step, at each request that it makes there: every
-// training has the bits of one that nothing disturbs. Started once for each rank, on a simulated card each.
+// Ranks of which one, or each, runs out of memory in the middle of a step, at each request that it makes
+// there: every training has the bits of one that nothing disturbs, or that has the same plans. Started once
+// for each rank, on a simulated card each.
 //
-//     ranks_sweep CORPUS STAGE EVERY    prints how many trainings there were, or what differs
+//     ranks_sweep CORPUS STAGE FIRST EVERY CASE...    prints how many trainings there were, or what differs
+//
+// The requests are FIRST, FIRST + EVERY, ...
+//
+// Cases, of a rank's n-th request and all that follow it until a move is adopted, where no other is said:
+//     moves     moves that keep every bit
+//     once      the n-th request alone
+//     splits    where a split of the micro-batch is the only move that has room
+//     all       the same, on all ranks at once
+//     replay    the same, and again at the n-th request of the step that is begun anew
+//     attempts  the same, where that is the last attempt: all ranks give up, and the step goes through later
+//     gives_up  where no move has room: likewise
 #include <ATen/Parallel.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <set>
 
 #include "tests/trainer/recovery/outcome.h"
 #include "tests/trainer/small_models.h"
@@ -14,99 +27,173 @@
 namespace spillway::trainer {
 namespace {
 
-constexpr uint64_t kSteps = 4, kDisturbed = 2;  // a step whose plan has completed one
+constexpr uint64_t kSteps = 3, kDisturbed = 1;  // a step whose plan has completed one
 
-// From the n-th request on all fail, until a plan move is adopted.
-class UntilAMove : public TrainingStep {
+struct Case {
+  std::string name;
+  bool is(const char* other) const { return name == other; }
+  bool splits() const { return !is("moves") && !is("once"); }
+  bool fails_again() const { return is("replay") || is("attempts"); }
+  bool ends() const { return is("attempts") || is("gives_up"); }
+};
+
+// Its requests fail from the n-th on.
+class Disturbed : public TrainingStep {
  public:
   using TrainingStep::TrainingStep;
-  uint64_t fired = 0;
+  Case in;
+  uint64_t fired = 0, again = 0;  // again: the request of the replay that fails
+
+  void fail_from(uint64_t n) { Core::get().table()->fail_request(n, in.is("once") ? 0 : 1); }
+  void fail_no_more() { fired += Core::get().table()->fail_request(0, 0); }
   std::optional<Failure> adopt(const Plan& from, const Plan& to) override {
-    fired += Core::get().table()->fail_request(0, 0);
+    const bool is_split = to.micro_batch<from.micro_batch, goes_back = to.micro_batch> from.micro_batch;
+    if (in.is("gives_up") || (in.splits() && !is_split && !goes_back))
+      return to == running ? std::nullopt : std::optional(Failure{"no room", "plan", {}});
+    fail_no_more();
+    running = to;
     return TrainingStep::adopt(from, to);
   }
+  void restore_step() override {
+    TrainingStep::restore_step();
+    if (const uint64_t n = std::exchange(again, 0)) fail_from(n);
+  }
+  Plan running;
 };
 
 struct Sweep {
   Config config;
-  Corpus corpus;
+  const Corpus& corpus;
   std::shared_ptr<Ranks> ranks;
+  Case in;
 
-  // `n`: the last rank's request of the disturbed step that fails; 0: none.
   struct Trained {
     Outcome outcome;
-    uint64_t fired = 0, moves = 0;
-    bool done = true;
+    Plan plan;
+    uint64_t fired = 0, recoveries = 0, gave_up = 0;
+    std::set<std::string> phases;
+    std::string fault;
   };
-  Trained train(uint64_t n) const {
-    const bool fails = n > 0 && ranks->rank() + 1 == ranks->size();
-    const spillway_core_table* const core = Core::get().table();
-    Shape shape = config.shape();
-    shape.ranks = ranks->size();
-    PlanMoves moves(Core::get(), shape, {}, config.recovery.floor);
-    UntilAMove program(config, corpus, {at::Device(at::kCUDA, 0)}, config.plan, Core::get(), moves, ranks);
-    RecoverableStep step(program, shape, {}, config.plan, config.recovery);
+
+  bool fails(uint32_t victim) const { return in.is("all") || ranks->rank() == victim; }
+
+  // `n`: the request of the disturbed step that fails, of `victim`; 0: none, but the victim has `plan` from
+  // that step on, and so have the others where they share gradients.
+  Trained train(uint32_t victim, uint64_t n, const Plan& plan) const {
+    PlanMoves moves(Core::get(), config.shape(), {}, config.recovery.floor);
+    Disturbed program(config, corpus, {at::Device(at::kCUDA, 0)}, config.plan, Core::get(), moves, ranks);
+    program.in = in, program.running = config.plan;
+    RecoverableStep step(program, config.shape(), {}, config.plan, config.recovery);
     Trained trained;
-    for (uint64_t number = 0; number < kSteps && trained.done; ++number) {
-      if (fails && number == kDisturbed) core->fail_request(n, 1);
-      trained.done = step.run(number) == StepOutcome::kDone;
-      if (number == kDisturbed) trained.fired = program.fired + core->fail_request(0, 0);
-      trained.outcome.losses.push_back(program.loss());
-      trained.outcome.norms.push_back(program.gradient_norm());
+    for (uint64_t number = 0; number < kSteps; ++number) {
+      if (number == kDisturbed && n == 0 && (fails(victim) || config.run.zero >= 2)) {
+        program.in.name = "moves";
+        step.follow(number, plan, &trained.fault);
+      }
+      const bool disturbed = number == kDisturbed && n > 0 && fails(victim);
+      if (disturbed) program.fail_from(n), program.again = in.fails_again() ? n : 0;
+      run(number, program, step, &trained);
     }
-    trained.outcome.weights = program.whole_states().hash();
-    trained.moves = step.records().size();
     return trained;
+  }
+
+  void run(uint64_t number, Disturbed& program, RecoverableStep& step, Trained* trained) const {
+    const uint64_t before = program.parameters().hash();
+    if (step.run(number) == StepOutcome::kGaveUp) {
+      ++trained->gave_up;
+      if (program.parameters().hash() != before || program.step() != number) trained->fault = "left a trace";
+      program.fail_no_more();
+      program.in.name = "moves";
+      program.again = 0;
+      if (step.run(number) != StepOutcome::kDone) trained->fault = "gave up twice";
+    }
+    program.fail_no_more();
+    if (program.step() != number + 1) trained->fault = "a step that was not done once";
+    trained->fired = program.fired;
+    trained->outcome.losses.push_back(program.loss());
+    trained->outcome.norms.push_back(program.gradient_norm());
+    trained->outcome.weights = program.parameters().hash();
+    trained->plan = step.plan();
+    trained->recoveries = step.records().size();
+    for (const RecoveryRecord& record : step.records())
+      if (!record.asked || record.asked->rank == ranks->rank()) trained->phases.insert(record.phase);
+  }
+
+  // The same on all ranks, or "".
+  std::string fault_of(const Trained& trained, const Outcome& expected) const {
+    if (!trained.fault.empty()) return trained.fault;
+    if (in.ends() != (trained.gave_up > 0)) return in.ends() ? "did not give up" : "gave up";
+    return trained.outcome == expected ? "" : "other bits";
   }
 };
 
-Config config_of(const char* stage) {
+Config config_of(uint32_t stage, const Case& in) {
   Config config;
-  config.model = small_gpt2(2, 16, 2, 8, 0.1);
+  config.model = small_gpt2(1, 16, 2, 8, 0.1);
   config.data.workers = 0;
-  config.train = {.steps = kSteps, .batch = 8, .warmup = 1};
-  config.plan = {.micro_batch = 2, .evaluation_batch = 4};
-  config.recovery.floor = Guarantee::kBitExact;
-  config.run.zero = uint32_t(std::atoi(stage));
+  config.train = {.steps = kSteps, .batch = 16, .warmup = 1};
+  config.plan = {.micro_batch = 4, .evaluation_batch = 4};
+  config.recovery.floor = in.splits() ? Guarantee::kNumericallyEqual : Guarantee::kBitExact;
+  if (in.is("attempts")) config.recovery.attempts = 2;
+  config.run.zero = stage;
   return config;
 }
 
-int sweep(const Sweep& of, uint64_t every) {
-  const Outcome undisturbed = of.train(0).outcome;
-  uint64_t trainings = 0, failed = 0, moves = 0;
-  for (uint64_t n = 1;; n += every) {
-    const Sweep::Trained trained = of.train(n);
-    if (!trained.done || trained.outcome != undisturbed) {
-      std::printf("rank %u, request %lu: %s\n", of.ranks->rank(), n, trained.done ? "other bits" : "gave up");
-      return 1;
+// Of one rank that fails, or of all. False where something differs.
+bool sweep(const Sweep& of, uint32_t victim, uint64_t first_request, uint64_t every) {
+  const Plan first = of.config.plan;
+  Plan half = first, quarter = first;
+  half.micro_batch /= 2, quarter.micro_batch /= 4;
+  const Plan last = of.in.is("gives_up") || !of.in.splits() ? first : of.in.is("replay") ? quarter : half;
+  const Outcome undisturbed = of.train(victim, 0, last).outcome;
+  uint64_t trainings = 0, failed = 0, recoveries = 0;
+  std::set<std::string> phases;
+  for (uint64_t n = first_request;; n += every) {
+    const Sweep::Trained trained = of.train(victim, n, first);
+    const uint64_t fired = uint64_t(of.ranks->sum(double(trained.fired)));
+    if (fired == 0) break;
+    // The replay may have had fewer requests than the try before it.
+    const bool is_short = of.in.fails_again() && of.ranks->sum(double(trained.recoveries)) == 0;
+    const std::string fault = is_short ? "" : of.fault_of(trained, undisturbed);
+    if (of.ranks->sum(fault.empty() ? 0 : 1) > 0) {
+      std::printf("%s: rank %u, request %lu of rank %u: %s\n", of.in.name.c_str(), of.ranks->rank(), n,
+                  victim, fault.c_str());
+      return false;
     }
-    if (of.ranks->sum(double(trained.fired)) == 0) break;
-    ++trainings, failed += trained.fired, moves += trained.moves;
+    ++trainings, failed += trained.fired > 0, recoveries += trained.recoveries;
+    phases.insert(trained.phases.begin(), trained.phases.end());
   }
-  std::printf("rank %u: %lu trainings, %lu failures, %lu recoveries\n", of.ranks->rank(), trainings, failed,
-              moves);
-  of.ranks->leave();
-  return 0;
+  std::printf("%s: rank %u, of rank %u %lu trainings, %lu failures, %lu recoveries in", of.in.name.c_str(),
+              of.ranks->rank(), victim, trainings, failed, recoveries);
+  for (const std::string& phase : phases) std::printf(" %s", phase.c_str());
+  std::printf("\n");
+  return true;
 }
 
-int sweep_as_launched(char** arguments) {
+int sweep_as_launched(int count, char** arguments) {
   std::string error;
   at::set_num_threads(1);
   const auto launch = launch_of([](const char* name) -> const char* { return std::getenv(name); }, &error);
   if (!launch || !Core::install("", &error)) return std::fprintf(stderr, "%s\n", error.c_str()), 2;
   ::setenv("CUDA_VISIBLE_DEVICES", own_gpu(*launch, "").value_or("").c_str(), 1);
-  Sweep of{.config = config_of(arguments[2]), .corpus = {}, .ranks = nullptr};
-  auto corpus = Corpus::open(arguments[1], 0.1, Examples::window_tokens(of.config.model), &error);
+  const auto number = [&](int i) { return std::strtoull(arguments[i], nullptr, 10); };
+  auto corpus = Corpus::open(arguments[1], 0.1, Examples::window_tokens(config_of(0, {}).model), &error);
   if (!corpus) return std::fprintf(stderr, "%s\n", error.c_str()), 2;
-  of.corpus = std::move(*corpus);
-  of.ranks = std::make_shared<Ranks>(*launch, at::Device(at::kCUDA, 0),
-                                     RanksTimes{.timeout = std::chrono::seconds(60)});
-  return sweep(of, std::strtoull(arguments[3], nullptr, 10));
+  const auto ranks = std::make_shared<Ranks>(*launch, at::Device(at::kCUDA, 0),
+                                             RanksTimes{.timeout = std::chrono::seconds(60)});
+  for (int i = 5; i < count; ++i) {
+    const Case in{arguments[i]};
+    const Sweep of{.config = config_of(uint32_t(number(2)), in), .corpus = *corpus, .ranks = ranks, .in = in};
+    for (uint32_t victim = 0; victim < (in.is("all") ? 1 : ranks->size()); ++victim)
+      if (!sweep(of, victim, number(3), number(4))) return 1;
+  }
+  ranks->leave();
+  return 0;
 }
 
 }  // namespace
 }  // namespace spillway::trainer
 
 int main(int count, char** arguments) {
-  return count == 4 ? spillway::trainer::sweep_as_launched(arguments) : 2;
+  return count > 5 ? spillway::trainer::sweep_as_launched(count, arguments) : 2;
 }

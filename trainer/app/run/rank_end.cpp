@@ -46,8 +46,9 @@ void RankEnd::settle(Results* results, bool agreed) {
     if (!results->incident) watch_->leave();
     return;
   }
-  const std::string rank = "rank " + std::to_string(watch_->rank());
-  results->incident = watch_->say_why(rank + " ended: " + first_line(results->verdict));
+  const uint32_t rank = results->ended_by.value_or(watch_->rank());
+  results->incident =
+      watch_->say_why("rank " + std::to_string(rank) + " ended: " + first_line(results->verdict), rank);
   if (results->incident->rank == watch_->rank() || results->exit_code != kExitError) return;
   // An error that another rank's end has led to.
   results->exit_code = kExitOtherRank;

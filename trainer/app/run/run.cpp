@@ -50,16 +50,6 @@ bool Run::checkpoint() {
   return with_all_states([this] { return write_checkpoint(); });
 }
 
-// Of a rank that can not go on, while the others wait for it in a step.
-bool Run::checkpoint_alone() {
-  if (!ranks_->leads()) return true;  // rank 0 has the same state
-  if (!program_->whole_states().is_exchanged()) return write_checkpoint();
-  warn_of(
-      "no checkpoint of this step: the other ranks have their shares of the optimizer's states (run.zero), "
-      "and wait in the step; --resume goes on from the last one that was written");
-  return true;
-}
-
 bool Run::write_checkpoint() {
   ranks_->works("a checkpoint", program_->step(), true);
   std::string error;
@@ -77,7 +67,8 @@ void Run::collect() {
   results_.last_loss = results_.steps ? program_->loss() : 0;
   ranks_->works("the hash of the weights", program_->step(), true);
   // Of one that ended in the middle of a step the others are not here.
-  const bool all_are_here = results_.exit_code == kExitDone || results_.exit_code == kExitInterrupted;
+  const bool all_are_here =
+      results_.exit_code == kExitDone || results_.exit_code == kExitInterrupted || results_.ended_by;
   if (all_are_here || !program_->whole_states().weights_are_exchanged())
     results_.weights_hash = program_->whole_states().hash();
   results_.skipped_steps = program_->loss_scale().state().skipped;
@@ -122,6 +113,10 @@ void Run::save() {
 }
 
 void Run::leave_ranks() {
+  if (results_.ended_by) {  // not before all are as far: who says why first would end the others
+    ranks_->sum(0);
+    ranks_->end_together();
+  }
   if (results_.exit_code != kExitDone)
     return;  // the others have ended too, or the watch says why this one does
   ranks_->check_same("weights", std::to_string(results_.weights_hash));

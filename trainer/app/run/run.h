@@ -62,11 +62,11 @@ class Run {
   bool is_to_stop();
   StepOutcome run_step(uint64_t step);
   bool evaluate();
+  void gave_up(const std::string& where);
   uint64_t smallest_limit() const;
 
   // What it leaves: run.cpp.
   bool checkpoint();
-  bool checkpoint_alone();
   bool write_checkpoint();
   bool with_all_states(const std::function<bool()>& lead);
   void collect();

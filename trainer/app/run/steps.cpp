@@ -44,15 +44,13 @@ bool Run::step_once() {
   const Plan before = recoverable_->plan();
   std::string error;
   if (const auto entry = config_.schedule.find(step); entry != config_.schedule.end())
-    if (!recoverable_->follow(step, entry->second, &error))
-      return end(kExitOutOfMemory, "there is no room for the plan that the schedule has for step " +
-                                       std::to_string(step) + ": " + error),
-             false;
+    if (!recoverable_->follow(step, entry->second, &error)) {
+      program_->others_run(entry->second);
+      recoverable_->give_up(step, "no room for the plan that the schedule has: " + error);
+      return gave_up("in step " + std::to_string(step)), false;
+    }
   if (recoverable_->plan() != before) recorder_.moved(step, "schedule", recoverable_->plan());
-  if (run_step(step) == StepOutcome::kGaveUp)
-    return end(kExitOutOfMemory, "out of memory in step " + std::to_string(step) +
-                                     " and no plan is left: " + recoverable_->last_failure()),
-           false;
+  if (run_step(step) == StepOutcome::kGaveUp) return gave_up("in step " + std::to_string(step)), false;
   const Plan ran = recoverable_->plan();
   recoverable_->maybe_grow_back(step, smallest_limit());
   if (recoverable_->plan() != ran) recorder_.moved(step + 1, "grow_back", recoverable_->plan());
@@ -68,14 +66,21 @@ bool Run::evaluate() {
       program_.get());
   program_->end_evaluation();
   recorder_.recovered(recoverable_->records());
-  if (outcome == StepOutcome::kGaveUp)
-    return end(kExitOutOfMemory,
-               "out of memory while evaluating and no plan is left: " + recoverable_->last_failure()),
-           false;
+  if (outcome == StepOutcome::kGaveUp) return gave_up("while evaluating"), false;
   results_.evaluation_loss = program_->evaluation_loss();
   results_.bits_per_byte = bits_per_byte(*results_.evaluation_loss, corpus_, config_.model);
   recorder_.evaluated(program_->step(), *results_.evaluation_loss, results_.unigram_entropy);
   return true;
+}
+
+// This process, or all ranks for the lack of memory of one of them: they have the same state, and the
+// checkpoint of it.
+void Run::gave_up(const std::string& where) {
+  results_.ended_by = recoverable_->rank_that_gave_up();
+  const std::string whose = results_.ended_by ? " on rank " + std::to_string(*results_.ended_by) : "";
+  if (checkpoint())
+    end(kExitOutOfMemory,
+        "out of memory " + where + " and no plan is left" + whose + ": " + recoverable_->last_failure());
 }
 
 // All ranks end after the same step, whichever of them was told so.
@@ -85,16 +90,10 @@ bool Run::is_to_stop() {
 
 void Run::train_steps() {
   while (program_->step() < config_.train.steps) {
-    if (!step_once()) {
-      if (checkpoint_alone()) results_.exit_code = kExitOutOfMemory;
-      return;
-    }
+    if (!step_once()) return;
     const uint64_t step = program_->step();
     const bool last = step == config_.train.steps;
-    if (!last && config_.evaluation.every && step % config_.evaluation.every == 0 && !evaluate()) {
-      checkpoint_alone();
-      return;
-    }
+    if (!last && config_.evaluation.every && step % config_.evaluation.every == 0 && !evaluate()) return;
     if (config_.run.checkpoint_every && step % config_.run.checkpoint_every == 0 && !checkpoint()) return;
     if (is_to_stop()) {
       ranks_->end_together();
@@ -102,11 +101,7 @@ void Run::train_steps() {
       return;
     }
   }
-  if (!evaluate()) {
-    checkpoint_alone();
-    return;
-  }
-  end(kExitDone, "done");
+  if (evaluate()) end(kExitDone, "done");
 }
 
 }  // namespace spillway::trainer

@@ -28,12 +28,42 @@ bool TrainingStep::has_rows(uint32_t micro_batch, const Plan& plan) const {
   return micro_batch * std::min(plan.micro_batch, share_.count) < share_.count;
 }
 
-// A micro-batch of which the other ranks have rows.
-at::Tensor TrainingStep::pass_over(uint32_t micro_batch, const Plan& plan) {
+void TrainingStep::announce(uint32_t micro_batch, const Plan& plan) {
+  passes_ = micro_batch + 1;
   parameters_.follow(training_uses(config_.model, plan));
+}
+
+// A micro-batch of which the other ranks have rows.
+void TrainingStep::pass_over(uint32_t micro_batch, const Plan& plan) {
+  announce(micro_batch, plan);
   parameters_.begin_micro_batch(micro_batch);
   parameters_.pass_over();
-  return at::zeros({1});
+}
+
+// What is left of the step by the plan that the other ranks run, or of the evaluation.
+void TrainingStep::drain(bool evaluating) {
+  const at::NoGradGuard no_grad;
+  if (evaluating) return drain_evaluation();
+  if (zero_ < 2) return gradient_sums_.drain();
+  if (passes_ > 0) {
+    parameters_.begin_micro_batch(passes_ - 1);
+    parameters_.pass_over();
+    parameters_.end_micro_batch();
+  }
+  for (const uint32_t count = micro_batches(running_); passes_ < count;) {
+    pass_over(passes_, running_);
+    parameters_.end_micro_batch();
+  }
+}
+
+void TrainingStep::drain_evaluation() {
+  if (zero_ < 3) return;
+  parameters_.pass_over();
+  for (uint32_t first = evaluated_ + evaluation_batch_;
+       first < ranks_->largest_share_of(config_.evaluation.windows); first += evaluation_batch_) {
+    parameters_.follow(evaluation_uses(config_.model));
+    parameters_.pass_over();
+  }
 }
 
 // The losses of this rank's rows among those from `first` on of the rank that has most.

@@ -1,0 +1,67 @@
+// What ranks say to each other when one of them runs out of memory in a step that the others are in as well,
+// and what follows from it: all of them undo the step and make it anew, or all of them end.
+//
+// Each rank says its word, rank 0 makes the decision of all words, and all have the same decision. They adopt
+// what was decided and say that they are ready; when all are, the step begins anew. A rank that has no room
+// for it asks once more.
+//
+// Thread-safety: values and pure functions. Errors: a text that is no word, or no decision, gives nothing;
+// std::logic_error for words of different steps.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/plan/plan.h"
+
+namespace spillway::trainer {
+
+struct Word {
+  enum class Says : uint8_t {
+    kFollows,  // it has met no failure
+    kAsks,     // it goes on with `plan`, when all have undone the step
+    kGivesUp,  // it has no plan left
+    kIsReady   // it has what was decided
+  };
+  uint32_t rank = 0;
+  uint64_t step = 0;
+  uint32_t attempt = 0;  // of this step, that would be its next one
+  Says says = Says::kFollows;
+  Plan before{}, plan{};  // of its move; the same where it made none
+  Guarantee guarantee = Guarantee::kBitExact;
+  std::string action{}, phase{}, reason{};  // as in RecoveryRecord
+  uint64_t incident = 0;
+
+  bool operator==(const Word&) const = default;
+};
+
+struct Decision {
+  enum class What : uint8_t {
+    kAdopt,  // all adopt what is common and speak again
+    kReplay,
+    kGiveUp
+  };
+  What what = What::kAdopt;
+  uint32_t attempt = 0;       // of all ranks, from now on
+  Plan joined{};              // that every rank can follow
+  std::vector<Word> asked{};  // by the ranks that met a failure, in their order
+
+  bool operator==(const Decision&) const = default;
+};
+
+// Of the words of all ranks, in any order. `attempts`: of a step, that are made at most.
+Decision decide(const std::vector<Word>& words, uint32_t attempts);
+
+// What a rank adopts of the joined plan at a stage of ZeRO. Ranks with whole weights compute as they like
+// until they add up gradients, so each keeps its own plan. Ranks that gather weights layer by layer use the
+// layers in one order.
+Plan common_plan(const Plan& own, const Plan& joined, uint32_t zero);
+
+std::string to_text(const Word& word);
+std::string to_text(const Decision& decision);
+// Of a model with so many layers.
+std::optional<Word> word_of(const std::string& text, uint32_t layers);
+std::optional<Decision> decision_of(const std::string& text, uint32_t layers);
+
+}  // namespace spillway::trainer
