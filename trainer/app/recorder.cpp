@@ -42,6 +42,25 @@ Event step_event(const DoneStep& step) {
   return event;
 }
 
+// What all ranks did for one of them.
+std::string text_of(const AskedUndo& asked, const std::string& action) {
+  const std::string rank = "rank " + std::to_string(asked.rank);
+  if (action == "give_up") return "no plan is left on " + rank + ": all ranks undo the step and end";
+  return "all ranks undo the step for " + rank + " and begin attempt " + std::to_string(asked.attempt) +
+         " (" + name_of(asked.guarantee) + "), there from " + to_string(asked.before) + " to " +
+         to_string(asked.after);
+}
+
+// "out of memory in backward (incident 3): recompute", and whose it was where that is another rank.
+std::string text_of(const RecoveryRecord& record) {
+  const bool is_others = record.asked && !record.asked->is_this_rank;
+  const std::string whose = is_others ? "rank " + std::to_string(record.asked->rank) + " " : "";
+  const std::string text = "step " + std::to_string(record.step) + ": " + whose + "out of memory in " +
+                           record.phase + " (incident " + std::to_string(record.incident) +
+                           "): " + record.action;
+  return record.asked ? text + "; " + text_of(*record.asked, record.action) : text;
+}
+
 Event recovery_event(const RecoveryRecord& record) {
   Event event = event_of("recovery");
   event["step"] = record.step;
@@ -50,6 +69,7 @@ Event recovery_event(const RecoveryRecord& record) {
   event["action"] = record.action;
   event["plan"] = to_string(record.plan);
   event["reason"] = record.reason;
+  if (record.asked) event["rank"] = record.asked->rank;
   return event;
 }
 
@@ -122,18 +142,15 @@ void Recorder::began(const Plan& plan, const std::string& text) {
 void Recorder::recovered(const std::vector<RecoveryRecord>& all) {
   for (; told_ < all.size(); ++told_) {
     const RecoveryRecord& record = all[told_];
-    char text[200];
-    std::snprintf(text, sizeof text, "step %llu: out of memory in %s (incident %llu): %s, now ",
-                  (unsigned long long)record.step, record.phase.c_str(), (unsigned long long)record.incident,
-                  record.action.c_str());
-    log_.say(LogLevel::kWarning, text + to_string(record.plan));
+    log_.say(LogLevel::kWarning, text_of(record) + ", now " + to_string(record.plan));
     log_.record(recovery_event(record));
     history_.add(PlanMove{.step = record.step,
                           .action = record.action,
                           .phase = record.phase,
                           .incident = record.incident,
                           .reason = record.reason,
-                          .to = record.plan});
+                          .to = record.plan,
+                          .asked = record.asked});
     disturbed_ = true;
   }
 }

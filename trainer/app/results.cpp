@@ -124,15 +124,17 @@ std::string to_json(const Results& results) {
   json["bits_per_byte"] = results.bits_per_byte ? nlohmann::json(*results.bits_per_byte) : nlohmann::json();
   json["recoveries"] = nlohmann::json::array();
   for (const RecoveryRecord& record : results.records)
-    json["recoveries"].push_back({{"step", record.step},
-                                  {"attempt", record.attempt},
-                                  {"phase", record.phase},
-                                  {"action", record.action},
-                                  {"guarantee", name_of(record.guarantee)},
-                                  {"incident", record.incident},
-                                  {"bytes_predicted", record.bytes_predicted},
-                                  {"us", record.microseconds},
-                                  {"plan", to_string(record.plan)}});
+    json["recoveries"].push_back(
+        {{"step", record.step},
+         {"attempt", record.attempt},
+         {"phase", record.phase},
+         {"action", record.action},
+         {"guarantee", name_of(record.guarantee)},
+         {"incident", record.incident},
+         {"bytes_predicted", record.bytes_predicted},
+         {"us", record.microseconds},
+         {"plan", to_string(record.plan)},
+         {"rank", record.asked ? nlohmann::json(record.asked->rank) : nlohmann::json()}});
   json["strategies"] = nlohmann::json::array();
   for (const spillway_strategy_counts& counts : results.strategies)
     json["strategies"].push_back({{"name", counts.name},

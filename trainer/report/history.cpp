@@ -117,6 +117,7 @@ void RunHistory::begin(const Shape& shape, const Machine& rates, const Plan& pla
 void RunHistory::add(PlanMove move) {
   const Locked held(*lock_);
   ++all_moves_;
+  if (move.asked && !move.asked->is_this_rank) ++moves_of_others_;
   if (move.action == "give_up") use_of(move.to);
   if (moves_.size() == kMostMoves) moves_.pop_back();
   moves_.push_back(std::move(move));

@@ -14,6 +14,7 @@
 #include "base/mutex.h"
 #include "trainer/plan/estimate.h"
 #include "trainer/plan/plan.h"
+#include "trainer/ranks/agreement/word.h"
 
 namespace spillway::trainer {
 
@@ -60,6 +61,7 @@ struct PlanMove {
   uint64_t incident = 0;
   std::string reason;  // what the allocator said
   Plan to;
+  std::optional<AskedUndo> asked{};  // all ranks have undone the step for it
 };
 
 struct EvaluationPoint {
@@ -94,6 +96,8 @@ class RunHistory {
   const std::vector<StepPoint>& points() const { return points_; }
   const std::vector<PlanMove>& moves() const { return moves_; }  // the first ones, and the last
   uint64_t all_moves() const { return all_moves_; }
+  // Of them those that other ranks' failures led to, and left this one's plan.
+  uint64_t moves_of_others() const { return moves_of_others_; }
   std::vector<EvaluationPoint> evaluations() const;  // evenly spread, and the last
   // Arithmetic of a step without what is computed again.
   double operations() const;
@@ -114,7 +118,7 @@ class RunHistory {
   std::vector<StepPoint> points_;
   uint64_t steps_a_point_ = 1;
   std::vector<PlanMove> moves_;
-  uint64_t all_moves_ = 0;
+  uint64_t all_moves_ = 0, moves_of_others_ = 0;
   std::vector<EvaluationPoint> evaluations_;
   std::optional<EvaluationPoint> last_evaluation_;
   uint64_t seen_evaluations_ = 0, every_evaluation_ = 1;

@@ -82,6 +82,15 @@ Json points_json(const RunHistory& history) {
   return all;
 }
 
+Json asked_json(const std::optional<AskedUndo>& asked) {
+  if (!asked) return {};
+  return {{"rank", asked->rank},
+          {"attempt", asked->attempt},
+          {"guarantee", name_of(asked->guarantee)},
+          {"plan_before", to_string(asked->before)},
+          {"plan_after", to_string(asked->after)}};
+}
+
 Json moves_json(const RunHistory& history) {
   Json all = Json::array();
   for (const PlanMove& move : history.moves())
@@ -90,7 +99,8 @@ Json moves_json(const RunHistory& history) {
                    {"phase", move.phase.empty() ? Json() : Json(move.phase)},
                    {"incident", move.incident},
                    {"reason", move.reason},
-                   {"plan", to_string(move.to)}});
+                   {"plan", to_string(move.to)},
+                   {"asked", asked_json(move.asked)}});
   return all;
 }
 
@@ -133,6 +143,7 @@ Json report_json(const RunReport& report) {
           {"points", points_json(report.history)},
           {"moves", moves_json(report.history)},
           {"all_moves", report.history.all_moves()},
+          {"moves_of_others", report.history.moves_of_others()},
           {"evaluations", std::move(evaluations)}};
 }
 

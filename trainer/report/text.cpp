@@ -197,11 +197,24 @@ class Page {
       if (!move.phase.empty())
         text_ += printed(", out of memory in %s (incident %llu)", move.phase.c_str(),
                          (unsigned long long)move.incident);
+      if (move.asked && !move.asked->is_this_rank) text_ += printed(" of rank %u", move.asked->rank);
       text_ += ", now " + to_string(move.to) + "\n";
+      if (move.asked) asked(*move.asked, move.action == "give_up");
       if (!move.reason.empty()) text_ += "    " + short_reason(move.reason) + "\n";
     }
     if (history_.all_moves() > kMostMovesTold)
       text_ += printed("  and %llu more\n", (unsigned long long)(history_.all_moves() - kMostMovesTold));
+  }
+
+  void asked(const AskedUndo& asked, bool ends) {
+    if (ends) {
+      text_ += printed("    all ranks gave up for rank %u, which had ", asked.rank) + to_string(asked.after) +
+               "\n";
+      return;
+    }
+    text_ += printed("    all ranks undid the step for rank %u, which had ", asked.rank);
+    text_ += to_string(asked.before) + " and then " + to_string(asked.after);
+    text_ += printed("; attempt %u, %s\n", asked.attempt, name_of(asked.guarantee));
   }
 
   void evaluations() {

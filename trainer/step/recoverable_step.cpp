@@ -142,12 +142,12 @@ void RecoverableStep::record(uint64_t step, const Decision& decision) {
   const bool ends = decision.what == Decision::What::kGiveUp;
   for (const Word& word : decision.asked) {
     held_ = std::max(held_, word.guarantee);
-    const RecoveryRecord::Asked asked{word.rank, word.before, word.plan};
+    const bool is_own = word.rank == program_.ranks()->rank();
+    const AskedUndo asked{word.rank, is_own, decision.attempt, word.guarantee, word.before, word.plan};
     if (ends && (!gave_up_ || word.says == Word::Says::kGivesUp)) {
       gave_up_ = word.rank;
       last_failure_ = word.reason;
     }
-    const bool is_own = word.rank == program_.ranks()->rank();
     if (is_own) records_[own_record_].asked = asked;
     if (is_own && (!ends || word.says == Word::Says::kGivesUp)) continue;
     records_.push_back({.step = step,

@@ -100,15 +100,10 @@ struct RecoveryRecord {
   std::string phase, action;  // the move's name, "try_again" or "give_up"
   Guarantee guarantee{};
   uint64_t incident = 0, bytes_predicted = 0,
-           microseconds = 0;  // from the failure until the work was resumed
-  Plan plan;                  // after it
-  std::string reason;         // what the allocator said
-  // Of a failure for which all ranks have undone the step: of that rank, before and after it.
-  struct Asked {
-    uint32_t rank = 0;
-    Plan before, after;
-  };
-  std::optional<Asked> asked{};
+           microseconds = 0;         // from the failure until the work was resumed
+  Plan plan;                         // after it
+  std::string reason;                // what the allocator said
+  std::optional<AskedUndo> asked{};  // all ranks have undone the step for it
 };
 
 class RecoverableStep {

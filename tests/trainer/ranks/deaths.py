@@ -118,7 +118,7 @@ class Case(ranks.Case):
 
 class Deaths(Case):
     def test_a_rank_that_is_killed(self):
-        processes, folder = self.begun()
+        processes, folder = self.begun(**{"run.zero": 1})
         processes[1].kill()
         done = self.ended(processes, folder)
         self.assertEqual(done.codes[1], -signal.SIGKILL)
@@ -139,7 +139,7 @@ class Deaths(Case):
         self.assert_one_incident(done, folder, 0, r"rank 0 died", without=[0])
 
     def test_a_rank_that_is_stopped_and_goes_on_later(self):
-        begun = [self.begun(), self.begun()]
+        begun = [self.begun(**{"run.zero": 1}), self.begun()]
         for rank, (processes, _) in enumerate(begun):
             processes[rank].send_signal(signal.SIGSTOP)
         causes = ("rank 0('s| does not answer for .*: its) process .* is stopped",
@@ -232,7 +232,7 @@ class OnCards(Case):
     BEGUN = "until [ -s $F/out/losses.txt ]; do sleep 0.05; done"
 
     def test_a_rank_that_is_killed(self):
-        done, folder = self.on_two_cards(f"{self.BEGUN}; kill -9 $b")
+        done, folder = self.on_two_cards(f"{self.BEGUN}; kill -9 $b", **{"run.zero": 1})
         self.assert_one_incident(done, folder, 1, "rank 1 died: its process", without=[1])
 
     def test_a_rank_that_is_stopped(self):

@@ -18,7 +18,7 @@ from ranks import free_port
 SIZE, STEPS, BOUND, START = 2, 50, 3, 20
 LONGEST_END = START + BOUND + 30  # before all have met they wait for START; a rank at its end has 30 seconds for it
 SETTINGS = {"train.steps": STEPS, "run.checkpoint_every": 3, "run.ranks_bound": BOUND, "run.ranks_beat": 0.2,
-            "run.ranks_timeout": START, "model.layers": 2, "evaluation.windows": 2}
+            "run.ranks_timeout": START, "model.layers": 2, "evaluation.windows": 2, "run.zero": 1}
 
 
 def parse():

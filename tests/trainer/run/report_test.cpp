@@ -139,6 +139,30 @@ TEST_F(Report, TellsTheChangesOfPlanWithTheirReasons) {
   EXPECT_THAT(report_svg(report()), HasSubstr("2  step 2: grow_back, now"));
 }
 
+TEST_F(Report, TellsForWhichRankAllUndidAStep) {
+  history_.add(step(0));
+  Plan before = plan_;
+  before.micro_batch = 16;
+  history_.add(PlanMove{.step = 1,
+                        .action = "split_micro_batch",
+                        .phase = "backward",
+                        .incident = 3,
+                        .reason = "full",
+                        .to = plan_,
+                        .asked = AskedUndo{2, false, 4, Guarantee::kNumericallyEqual, before, plan_}});
+  EXPECT_THAT(
+      report_text(report()),
+      HasSubstr("  step 1: split_micro_batch, out of memory in backward (incident 3) of rank 2, now "
+                "micro_batch=8 evaluation_batch=8\n    all ranks undid the step for rank 2, which had "
+                "micro_batch=16 evaluation_batch=8 and then micro_batch=8 evaluation_batch=8; attempt 4, "
+                "numerically_equal\n    full\n"));
+  const auto json = report_json(report());
+  EXPECT_EQ(json["moves"][0]["asked"]["rank"], 2);
+  EXPECT_EQ(json["moves"][0]["asked"]["attempt"], 4);
+  EXPECT_EQ(json["moves"][0]["asked"]["guarantee"], "numerically_equal");
+  EXPECT_EQ(json["moves_of_others"], 1);
+}
+
 TEST_F(Report, MovesAreBoundedToo) {
   history_.add(step(0));
   for (uint64_t i = 0; i < 10'000; ++i)

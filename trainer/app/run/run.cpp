@@ -73,7 +73,7 @@ void Run::collect() {
     results_.weights_hash = program_->whole_states().hash();
   results_.skipped_steps = program_->loss_scale().state().skipped;
   results_.plan = recoverable_->plan();
-  results_.guarantee_held = std::max(recoverable_->guarantee_held(), start_);
+  results_.guarantee_held = std::max({recoverable_->guarantee_held(), start_, of_ranks_});
   results_.records = recoverable_->records();
   if (!core_.loaded()) return;
   results_.trace = core_.trace_path();

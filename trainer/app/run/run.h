@@ -60,6 +60,7 @@ class Run {
   void train_steps();
   bool step_once();
   bool is_to_stop();
+  void share_guarantee();
   StepOutcome run_step(uint64_t step);
   bool evaluate();
   void gave_up(const std::string& where);
@@ -96,8 +97,9 @@ class Run {
   std::unique_ptr<TrainingStep> program_;
   std::unique_ptr<RecoverableStep> recoverable_;
   Guarantee start_ =
-      Guarantee::kBitExact;     // what the plan that the run began with leaves of the configuration's
-  std::set<std::string> said_;  // of the optimizer's remarks
+      Guarantee::kBitExact;  // what the plan that the run began with leaves of the configuration's
+  Guarantee of_ranks_ = Guarantee::kBitExact;  // the weakest that another rank has held
+  std::set<std::string> said_;                 // of the optimizer's remarks
   Results results_;
 };
 

@@ -1,5 +1,6 @@
 #include "trainer/app/run/run.h"
 
+#include <array>
 #include <chrono>
 
 #include "trainer/app/run/corpus_sizes.h"
@@ -77,10 +78,21 @@ bool Run::evaluate() {
 // checkpoint of it.
 void Run::gave_up(const std::string& where) {
   results_.ended_by = recoverable_->rank_that_gave_up();
+  share_guarantee();
   const std::string whose = results_.ended_by ? " on rank " + std::to_string(*results_.ended_by) : "";
   if (checkpoint())
     end(kExitOutOfMemory,
         "out of memory " + where + " and no plan is left" + whose + ": " + recoverable_->last_failure());
+}
+
+// Where all ranks end together: what one of them changed has changed the result of all.
+void Run::share_guarantee() {
+  const Guarantee mine = std::max(recoverable_->guarantee_held(), start_);
+  std::array<double, 2> ranks{mine == Guarantee::kNumericallyEqual ? 1.0 : 0.0,
+                              mine == Guarantee::kStatisticsChange ? 1.0 : 0.0};
+  ranks_->add_up(ranks);
+  if (ranks[0] > 0) of_ranks_ = Guarantee::kNumericallyEqual;
+  if (ranks[1] > 0) of_ranks_ = Guarantee::kStatisticsChange;
 }
 
 // All ranks end after the same step, whichever of them was told so.
@@ -96,12 +108,15 @@ void Run::train_steps() {
     if (!last && config_.evaluation.every && step % config_.evaluation.every == 0 && !evaluate()) return;
     if (config_.run.checkpoint_every && step % config_.run.checkpoint_every == 0 && !checkpoint()) return;
     if (is_to_stop()) {
+      share_guarantee();
       ranks_->end_together();
       if (checkpoint()) end(kExitInterrupted, "interrupted after step " + std::to_string(step - 1));
       return;
     }
   }
-  if (evaluate()) end(kExitDone, "done");
+  if (!evaluate()) return;
+  share_guarantee();
+  end(kExitDone, "done");
 }
 
 }  // namespace spillway::trainer

@@ -50,6 +50,15 @@ struct Decision {
   bool operator==(const Decision&) const = default;
 };
 
+// Of a failure for which all ranks undid a step, for the reports of all of them.
+struct AskedUndo {
+  uint32_t rank = 0;
+  bool is_this_rank = false;
+  uint32_t attempt = 0;  // that all began then
+  Guarantee guarantee{};
+  Plan before, after;  // of that rank
+};
+
 // Of the words of all ranks, in any order. `attempts`: of a step, that are made at most.
 Decision decide(const std::vector<Word>& words, uint32_t attempts);
 

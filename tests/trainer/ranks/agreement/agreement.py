@@ -2,9 +2,11 @@
 
     agreement.py BUILD CORPUS [--all]     fails each request of a step, of each rank, and not some of each phase
 """
+import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import unittest
@@ -77,6 +79,81 @@ class Sweep(unittest.TestCase):
         others = self.swept(3, "moves", "splits")
         self.assertTrue(all(0 < recoveries <= trainings for trainings, recoveries in others["moves"]))
         self.assertTrue(all(trainings == recoveries for trainings, recoveries in others["splits"]))
+
+
+class Training(ranks.Case):
+    """Of two cards the second one has too little memory for a step that begins at once, or for an evaluation."""
+
+    TIGHT = {"train.batch": 32, "plan.micro_batch": 1, "recovery.floor": "bit_exact", "evaluation.windows": 32}
+    LATER = {"plan.schedule": "[{step=3, micro_batch=16}]"}
+
+    def test_all_give_up_with_a_checkpoint_at_every_stage(self):
+        for zero in 0, 1:
+            settings = {**self.TIGHT, **self.LATER, "run.zero": zero}
+            undisturbed = self.on_cards(2, **settings)
+            ended = self.on_cards(2, limits=("1GiB", "7MiB"), fails=True, **settings)
+            results = [json.loads((ended.folder / f"results{name}.json").read_text()) for name in ("", ".rank-1")]
+            for result in results:
+                self.assertEqual(result["exit_code"], 17, result)
+                self.assertIn("out of memory in step 3 and no plan is left on rank 1: ", result["verdict"])
+                self.assertEqual(result["incident"]["rank"], 1)
+                self.assertEqual(result["incident"], results[0]["incident"])
+                self.assertEqual(result["weights"], results[0]["weights"])
+                self.assertEqual(result["recoveries"][-1]["action"], "give_up")
+                self.assertEqual(result["recoveries"][-1]["rank"], 1)
+            again = self.on_cards(2, options=("--resume", str(ended.folder / "out")), **settings)
+            self.assertEqual(len(again.steps()), 3)
+            self.assertEqual(again.steps(), undisturbed.steps()[3:])
+            self.assertEqual(again.results["weights"], undisturbed.results["weights"])
+
+    def test_all_give_up_in_an_evaluation(self):
+        settings = {**self.TIGHT, "evaluation.every": 2, "evaluation.windows": 128, "plan.evaluation_batch": 64,
+                    "run.zero": 1}
+        ended = self.on_cards(2, limits=("1GiB", "7MiB"), fails=True, **settings)
+        self.assertEqual(ended.results["exit_code"], 17)
+        self.assertIn("out of memory while evaluating and no plan is left on rank 1: ", ended.results["verdict"])
+        self.assertTrue((ended.folder / "out" / "checkpoint.safetensors").exists())
+
+
+class Strikes(unittest.TestCase):
+    """Ranks on CPUs, of which the second one asks to undo a step, and one is struck meanwhile."""
+
+    def start(self, size, rank, where, how):
+        port = str(free_port())
+        one = {**os.environ, "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        return [subprocess.Popen([BUILD / "bin" / "ranks_struck", CORPUS, str(rank), where, how],
+                                 env={**one, "RANK": str(i), "LOCAL_RANK": str(i)}, stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, text=True) for i in range(size)]
+
+    def assert_all_end(self, processes, rank, how, cause):
+        others = [process for process in processes if process != processes[rank]]
+        errors = [process.communicate(timeout=ranks.DEADLINE)[1] for process in others]
+        self.assertEqual([process.returncode for process in others], [18] * len(others), errors)
+        if how == "stop":
+            self.assertIsNone(processes[rank].poll())
+            processes[rank].send_signal(signal.SIGCONT)
+        errors.append(processes[rank].communicate(timeout=ranks.DEADLINE)[1])
+        self.assertEqual(processes[rank].returncode, -signal.SIGKILL if how == "kill" else 18, errors)
+        told = [re.findall("incident ([0-9a-f]{12}): (.*)", error)[0] for error in errors if "incident" in error]
+        self.assertEqual(len(told), len(errors) - (how == "kill"), errors)
+        self.assertEqual(len({number for number, _ in told}), 1, told)
+        for _, text in told[: len(others)]:  # one that was stopped finds nobody later, and has words of its own
+            self.assertRegex(text, cause)
+
+    def test_nobody(self):
+        for process in self.start(2, 9, "drains", "kill"):
+            _, error = process.communicate(timeout=ranks.DEADLINE)
+            self.assertEqual(process.returncode, 0, error)
+
+    def test_all_end_with_one_incident(self):
+        cases = [(3, 1, "drains", "kill", "rank 1 died: "), (2, 0, "speaks", "kill", "rank 0 died"),
+                 (3, 2, "is-ready", "kill", "rank 2 died: "), (2, 1, "drains", "stop", "rank 1 does not answer"),
+                 (2, 0, "is-ready", "stop", "rank 0's process .* is stopped|rank 0 does not answer"),
+                 (2, 0, "speaks", "hang", "rank 0 hangs: no progress for .* in step 3: ")]
+        begun = [self.start(*case[:-1]) for case in cases]
+        self.addCleanup(lambda: [process.kill() for processes in begun for process in processes])
+        for processes, (_, rank, _, how, cause) in zip(begun, cases):
+            self.assert_all_end(processes, rank, how, cause)
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ RankRow row_of(const Json& report) {
       row.reserved = std::max<uint64_t>(row.reserved, device.at("reserved_peak_bytes"));
       row.limit = std::max<uint64_t>(row.limit, device.at("limit_bytes"));
     }
-  row.moves = report.at("all_moves");
+  row.moves = report.at("all_moves").get<uint64_t>() - report.value("moves_of_others", uint64_t{0});
   return row;
 }
 
