@@ -29,12 +29,12 @@ safetensors::Item state_item(WholeStates& states, const StateTensor& state, size
 }
 
 // The same, of what holds a parameter.
-safetensors::Item parameter_item(Parameters& parameters, size_t index, size_t which) {
+safetensors::Item parameter_item(WholeStates& states, const Parameters& parameters, size_t index,
+                                 size_t which) {
   const Parameters::Stored stored = parameters.stored(index)[which];
-  return {"model." + parameters.name(index) + stored.ending, name_of(stored.type), stored.sizes,
-          [&parameters, index, which](std::span<std::byte> bytes) {
-            copy_to(bytes, parameters.read_stored(index, which));
-          }};
+  return {
+      "model." + parameters.name(index) + stored.ending, name_of(stored.type), stored.sizes,
+      [&states, index, which](std::span<std::byte> bytes) { copy_to(bytes, states.stored(index, which)); }};
 }
 
 // Every tensor of the state under its name, in the order of the file.
@@ -43,7 +43,7 @@ std::vector<safetensors::Item> state_of(TrainingStep& program) {
   Parameters& parameters = program.parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
     for (size_t k = 0; k < parameters.stored(i).size(); ++k)
-      items.push_back(parameter_item(parameters, i, k));
+      items.push_back(parameter_item(program.whole_states(), parameters, i, k));
     const std::vector<StateTensor> states = program.optimizer().state_shapes(i);
     for (size_t k = 0; k < states.size(); ++k)
       items.push_back(state_item(program.whole_states(), states[k], i, k, parameters.name(i)));

@@ -153,7 +153,7 @@ class ConfigReader {
     table.integer("checkpoint_every", &run.checkpoint_every, 0);
     choice(table, "log_level", &run.log_level, {"debug", "info", "warning", "error"});
     table.integer("ranks_timeout", &run.ranks_timeout, 1, 1 << 30);
-    table.integer("zero", &run.zero, 0, 1);
+    table.integer("zero", &run.zero, 0, 3);
     table.number("ranks_bound", &run.ranks_bound, 0, 1 << 30);
     table.number("ranks_beat", &run.ranks_beat, 0.05, 3600);
     table.boolean("log_json", &run.log_json);
@@ -241,6 +241,12 @@ class ConfigReader {
     if (config_.run.zero > 0 && !can_be_sharded(config_.train.numerics))
       return "'run.zero' cuts the optimizer's states into shares, and adafactor's means of rows and columns "
              "belong to whole matrices: take another 'train.optimizer', or 'run.zero = 0'";
+    if (config_.run.zero > 1 && config_.plan.tiles > 1)
+      return "'plan.tiles' cuts matrices that one rank has whole, and with 'run.zero' from 2 on ranks have "
+             "their layers together: write plan.tiles = 1, or run.zero = 1";
+    if (config_.run.zero > 2 && config_.train.numerics.precision == Precision::kInt8)
+      return "'run.zero' = 3 has no shares of matrices in 8 bits: take run.zero = 2, or another "
+             "'train.precision'";
     if (config_.automatic_micro_batch) config_.plan.micro_batch = config_.train.batch;
     if (config_.chooses_plan() && !grow_back_is_given_) config_.recovery.grow_back_after = kGrowBackAfter;
     if (!vocabulary) return error;

@@ -25,7 +25,7 @@ bool chunk_head(Plan* plan, const Architecture& model) {
 
 bool tile_layers(Plan* plan, const Shape& shape) {
   constexpr uint64_t kNumbers = 1 << 22;
-  if (plan->tiles > 1) return false;
+  if (plan->tiles > 1 || (shape.ranks > 1 && shape.zero >= 2)) return false;
   uint64_t largest = 0;
   for (const Parameter& parameter : parameter_table(shape.model))
     if (parameter.layer >= 0) largest = std::max(largest, parameter.elements());

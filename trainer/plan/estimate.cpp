@@ -8,10 +8,10 @@
 #include "trainer/plan/estimates/step_times.h"
 #include "trainer/plan/parameters/optimizer_state.h"
 #include "trainer/plan/parameters/parameter_table.h"
-#include "trainer/plan/parameters/partition.h"
 #include "trainer/plan/parameters/tiles.h"
 #include "trainer/plan/parameters/weight_storage.h"
 #include "trainer/plan/ranks/exchange_time.h"
+#include "trainer/plan/ranks/kept_parameters.h"
 #include "trainer/plan/streams.h"
 #include "trainer/plan/tapes/dry_runs.h"
 #include "trainer/plan/tapes/pipeline.h"
@@ -32,18 +32,6 @@ KeptStates kept_states(const Numerics& numerics, const UpdatedParameter& paramet
   return kept;
 }
 
-// Of the rank that has most.
-std::vector<UpdatedParameter> updated_parameters(const Shape& shape, const std::vector<Parameter>& table,
-                                                 const Partition& partition) {
-  uint32_t rank = 0;
-  for (uint32_t other = 1; other < partition.ranks(); ++other)
-    if (partition.own_elements(other) > partition.own_elements(rank)) rank = other;
-  const std::vector<std::vector<Span>> spans = partition.updated(rank, shape.zero);
-  std::vector<UpdatedParameter> all;
-  for (size_t i = 0; i < table.size(); ++i) all.push_back({table[i].sizes, spans[i]});
-  return all;
-}
-
 }  // namespace
 
 struct Estimator::Common {
@@ -51,24 +39,23 @@ struct Estimator::Common {
       : shape(of),
         machine(with_a_device(on)),
         table(parameter_table(of.model)),
-        exchange(of, table, machine) {
-    const Partition partition(of.numerics, table, std::max(1u, of.ranks));
-    updated = updated_parameters(of, table, partition);
-    sums_bytes = partition.buffer_bytes();
-    for (const UpdatedParameter& parameter : updated) states.push_back(kept_states(of.numerics, parameter));
+        exchange(of, table, machine),
+        kept(of, table) {
+    for (const UpdatedParameter& parameter : kept.updated())
+      states.push_back(kept_states(of.numerics, parameter));
   }
 
   // Of the table's parameters, whose states are elsewhere, or not.
   const std::vector<UpdateNeeds>& update(bool elsewhere) {
     std::vector<UpdateNeeds>& needs = update_[elsewhere ? 1 : 0];
     if (needs.empty())
-      for (const UpdatedParameter& parameter : updated)
+      for (const UpdatedParameter& parameter : kept.updated())
         needs.push_back(update_needs(shape.numerics, parameter, elsewhere));
     return needs;
   }
 
   const NvmeShare& on_nvme() {
-    if (!nvme_) nvme_ = nvme_share(shape.numerics, updated, machine.nvme_least_bytes);
+    if (!nvme_) nvme_ = nvme_share(shape.numerics, kept.updated(), machine.nvme_least_bytes);
     return *nvme_;
   }
 
@@ -82,9 +69,8 @@ struct Estimator::Common {
   const std::vector<Parameter> table;
   const RankExchange exchange;
   // Of the table's parameters: the same for every plan.
-  std::vector<UpdatedParameter> updated;
+  const KeptParameters kept;
   std::vector<KeptStates> states;
-  uint64_t sums_bytes = 0;  // that ranks add up through
   DryRuns runs{machine};
 
  private:
@@ -104,10 +90,10 @@ class Estimator::Counter {
         devices_(machine_.devices),
         micro_batch_(std::clamp(plan.micro_batch, 1u, std::max(1u, shape_.batch))),
         table_(common.table),
-        updated_(common.updated),
+        of_rank_(common.kept),
+        updated_(common.kept.updated()),
         kept_(common.states),
-        sums_bytes_(common.sums_bytes),
-        streams_(shape_, plan, devices_, table_, machine_.nvme_least_bytes) {
+        streams_(shape_, plan, devices_, common.kept, machine_.nvme_least_bytes) {
     out_.device_peak_bytes.resize(devices_);
     out_.evaluation_peak_bytes.resize(devices_);
   }
@@ -157,26 +143,28 @@ class Estimator::Counter {
   // Parameters, gradients and what the optimizer keeps: alive all the time.
   void count_persistent() {
     const Numerics& numerics = shape_.numerics;
-    std::vector<uint64_t> elements(devices_), stored(devices_), states(devices_);
+    std::vector<uint64_t> sums(devices_), stored(devices_), states(devices_);
     std::vector<UpdateRoom> update(devices_);
     for (size_t i = 0; i < table_.size(); ++i) {
       const Parameter& parameter = table_[i];
       const uint32_t device = device_of(parameter.layer);
       const bool streams = parameter.layer >= 0;
-      if (!streams || !is_away(plan_.gradients, device)) elements[device] += parameter.elements();
-      if (!streams || !is_away(plan_.parameters, device)) stored[device] += stored_bytes(numerics, parameter);
+      if (!streams || !is_away(plan_.gradients, device)) sums[device] += of_rank_.gradient_bytes(i);
+      if (!streams || !is_away(plan_.parameters, device)) stored[device] += of_rank_.weight_bytes(i);
       update[device].add(common_.update(is_away(plan_.optimizer, device))[i]);
       states[device] += kept_[i].bytes;
     }
     for (uint32_t device = 0; device < devices_; ++device) {
       add("parameters", device, stored[device]);
-      add("gradients", device, elements[device] * numerics.gradient_bytes());
+      add("gradients", device, sums[device]);
       add("slots for parameters", device, streams_.slots()[device].weights);
       add("slots for gradients", device, streams_.slots()[device].gradients);
       if (!is_away(plan_.optimizer, device)) add("optimizer state", device, states[device]);
       add("room to update in", device, update[device].bytes());
     }
-    add("room for sums", 0, sums_bytes_);
+    add("room for sums", 0, of_rank_.exchange_bytes());
+    add("slots for whole parameters", 0, of_rank_.slots().weights);
+    add("slots for whole gradients", 0, of_rank_.slots().gradients);
     add_on_host("parameters", streams_.on_host().weights);
     add_on_host("gradients", streams_.on_host().gradients);
     add_on_host("buffers for parameters", streams_.buffers().weights);
@@ -274,9 +262,9 @@ class Estimator::Counter {
   const Machine& machine_;
   const uint32_t devices_, micro_batch_;
   const std::vector<Parameter>& table_;
+  const KeptParameters& of_rank_;
   const std::vector<UpdatedParameter>& updated_;
   const std::vector<KeptStates>& kept_;
-  const uint64_t sums_bytes_;
   const LayerStreams streams_;
   uint64_t states_on_nvme_ = 0;  // bytes of what the optimizer keeps
   Estimate out_;

@@ -76,7 +76,7 @@ std::vector<uint32_t> units_in(const std::vector<UnitUse>& uses, bool backward_a
 
 void UseOrder::move_to(uint32_t layer) {
   const size_t all = uses_.size(), from = at_ == all ? 0 : at_ + 1;
-  for (size_t i = 0; i < all; ++i) {
+  for (size_t i = 0; i < left_from(from); ++i) {
     const size_t at = (from + i) % all;
     if (uses_[at] != layer) continue;
     at_ = at;
@@ -87,7 +87,7 @@ void UseOrder::move_to(uint32_t layer) {
 std::vector<uint32_t> UseOrder::next(uint32_t count) const {
   const size_t all = uses_.size(), from = at_ == all ? 0 : at_ + 1;
   std::vector<uint32_t> layers;
-  for (size_t i = 0; i < all && layers.size() < count; ++i) {
+  for (size_t i = 0; i < left_from(from) && layers.size() < count; ++i) {
     const uint32_t layer = uses_[(from + i) % all];
     const bool is_present = at_ < all && layer == uses_[at_];
     if (!is_present && std::ranges::find(layers, layer) == layers.end()) layers.push_back(layer);

@@ -17,6 +17,8 @@ namespace spillway::trainer {
 // Of weights two: one unit computes and the next one comes. Of gradients a third, so that one goes to the
 // host while another one comes from there.
 inline constexpr uint32_t kWeightSlots = 2, kGradientSlots = 3;
+// Of gradients that ranks add up two: one unit computes, and those of another one go to the ranks' shares.
+inline constexpr uint32_t kSumSlots = 2;
 // Buffers of the host for layers on a disk, of each kind and device: into two come the next layers from the
 // disk, one is between the device and the host, and one goes to the disk.
 inline constexpr uint32_t kLayerBuffers = 4;
@@ -39,12 +41,13 @@ std::vector<UnitUse> evaluation_uses(const Architecture& model);
 // The units in the order of their uses, or of those in a backward.
 std::vector<uint32_t> units_in(const std::vector<UnitUse>& uses, bool backward_alone);
 
-// A way through an order of uses that begins anew at its end. Its members call what is used a layer, whatever
-// comes to a device as one.
+// A way through an order of uses, which begins anew at its end or is gone once. Its members call what is used
+// a layer, whatever comes to a device as one.
 class UseOrder {
  public:
   UseOrder() = default;
-  explicit UseOrder(std::vector<uint32_t> uses) : uses_(std::move(uses)), at_(uses_.size()) {}
+  explicit UseOrder(std::vector<uint32_t> uses, bool repeats = true)
+      : uses_(std::move(uses)), repeats_(repeats), at_(uses_.size()) {}
 
   // To the next use of `layer`; an order without it stays where it is.
   void move_to(uint32_t layer);
@@ -53,7 +56,10 @@ class UseOrder {
   std::vector<uint32_t> next(uint32_t count) const;
 
  private:
+  size_t left_from(size_t at) const { return repeats_ ? uses_.size() : uses_.size() - at; }
+
   std::vector<uint32_t> uses_;
+  bool repeats_ = true;
   size_t at_ = 0;  // their number: before the first
 };
 

@@ -7,8 +7,8 @@
 
 namespace spillway::trainer {
 
-LayerStreams::LayerStreams(const Shape& shape, const Plan& plan, uint32_t devices,
-                           const std::vector<Parameter>& table, uint64_t nvme_least_bytes)
+LayerStreams::LayerStreams(const Shape& shape, const Plan& plan, uint32_t devices, const KeptParameters& kept,
+                           uint64_t nvme_least_bytes)
     : weights_at_(plan.parameters),
       gradients_at_(plan.gradients),
       in_out_(shape.model.stores_in_out()),
@@ -21,7 +21,10 @@ LayerStreams::LayerStreams(const Shape& shape, const Plan& plan, uint32_t device
   for (uint32_t device = 0; device < devices; ++device)
     streamed_.push_back({plan.is_away(plan.parameters, device), plan.is_away(plan.gradients, device)});
   if (std::ranges::none_of(streamed_, [](const Streamed& of) { return of.weights || of.gradients; })) return;
-  units_ = unit_bytes(shape.numerics, table, tiles_of(plan, shape.numerics));
+  const uint32_t tiles = tiles_of(plan, shape.numerics);
+  units_ = unit_bytes(shape.numerics, kept.weights(), tiles);
+  const std::vector<UnitBytes> sums = unit_bytes(shape.numerics, kept.gradients(), tiles);
+  for (size_t i = 0; i < units_.size(); ++i) units_[i].gradients = sums[i].gradients;
   const auto device_of = [&](uint32_t unit) {
     return std::min(plan.device_of(units_[unit].layer), devices - 1);
   };

@@ -8,6 +8,7 @@
 #include "trainer/plan/estimate.h"
 #include "trainer/plan/parameters/parameter_table.h"
 #include "trainer/plan/parameters/weight_storage.h"
+#include "trainer/plan/ranks/kept_parameters.h"
 #include "trainer/plan/schedule.h"
 
 namespace spillway::trainer {
@@ -15,7 +16,7 @@ namespace spillway::trainer {
 class LayerStreams {
  public:
   // A plan that names a device from `devices` on counts on the last one.
-  LayerStreams(const Shape& shape, const Plan& plan, uint32_t devices, const std::vector<Parameter>& table,
+  LayerStreams(const Shape& shape, const Plan& plan, uint32_t devices, const KeptParameters& kept,
                uint64_t nvme_least_bytes);
 
   struct Roles {

@@ -21,6 +21,17 @@ void copy_all(const std::vector<at::Tensor>& to, const std::vector<at::Tensor>& 
   if (!to.empty()) at::_foreach_copy_(to, from, /*non_blocking=*/true);
 }
 
+// The other ranks have made this round, and do not make it again.
+template <typename Work>
+void in_a_round(const Work& work) {
+  try {
+    work();
+  } catch (const c10::OutOfMemoryError& error) {
+    throw RanksError(std::string("out of memory in the middle of a sum over the ranks: ") +
+                     error.what_without_backtrace());
+  }
+}
+
 }  // namespace
 
 void Exchange::Places::add(const Places& more) {
@@ -60,6 +71,17 @@ Exchange::Places Exchange::places(const Round& round, uint32_t rank, int64_t par
   return places;
 }
 
+Exchange::Places Exchange::all_places(const Round& round, int64_t part_bytes, const Tensors& tensors) const {
+  Places all;
+  for (uint32_t rank = 0; rank < ranks_.size(); ++rank) all.add(places(round, rank, part_bytes, tensors));
+  return all;
+}
+
+// Of numbers of gradients.
+at::Tensor Exchange::in_buffer(const Round& round) const {
+  return all_parts(round.elements * int64_t(c10::elementSize(type_))).view(type_);
+}
+
 int64_t Exchange::part_bytes(const Round& round, const Tensors& tensors) const {
   int64_t most = 0;
   for (const std::vector<Partition::Piece>& pieces : round.of_rank) {
@@ -80,22 +102,43 @@ void Exchange::sum(size_t group, const Tensors& gradients, bool whole, size_t* d
   const auto& rounds = partition_.rounds(group);
   for (; *done < rounds.size(); ++*done) {
     const Round& round = rounds[*done];
-    const int64_t bytes = round.elements * int64_t(c10::elementSize(type_));
-    const at::Tensor flat = all_parts(bytes).view(type_);
-    Places all, mine = places(round, ranks_.rank(), bytes, gradients);
-    for (uint32_t rank = 0; rank < ranks_.size(); ++rank) all.add(places(round, rank, bytes, gradients));
+    const at::Tensor flat = in_buffer(round);
+    const int64_t bytes = int64_t(flat.nbytes()) / ranks_.size();
+    const Places mine = places(round, ranks_.rank(), bytes, gradients),
+                 all = all_places(round, bytes, gradients);
     copy_all(all.there, all.here);
-    try {
+    in_a_round([&] {
       ranks_.reduce_scatter(flat);
       if (whole) ranks_.all_gather(flat);
       const Places& wanted = whole ? all : mine;
       copy_all(wanted.here, wanted.there);
       after_round();
-    } catch (const c10::OutOfMemoryError& error) {
-      // The other ranks have made this round, and do not make it again.
-      throw RanksError(std::string("out of memory in the middle of a sum over the ranks: ") +
-                       error.what_without_backtrace());
-    }
+    });
+  }
+}
+
+void Exchange::add_up(size_t group, const Tensors& wholes, const Tensors& shares) {
+  const at::NoGradGuard no_grad;
+  for (const Round& round : partition_.rounds(group)) {
+    const at::Tensor flat = in_buffer(round);
+    const int64_t bytes = int64_t(flat.nbytes()) / ranks_.size();
+    const Places all = all_places(round, bytes, wholes), mine = places(round, ranks_.rank(), bytes, shares);
+    copy_all(all.there, all.here);
+    in_a_round([&] {
+      ranks_.reduce_scatter(flat);
+      if (!mine.here.empty()) at::_foreach_add_(mine.here, mine.there);
+    });
+  }
+}
+
+void Exchange::gather(size_t group, const Tensors& shares, const Tensors& wholes) {
+  const at::NoGradGuard no_grad;
+  for (const Round& round : partition_.rounds(group)) {
+    const int64_t bytes = part_bytes(round, wholes);
+    const Places mine = places(round, ranks_.rank(), bytes, shares), all = all_places(round, bytes, wholes);
+    copy_all(mine.there, mine.here);
+    ranks_.all_gather(all_parts(bytes));
+    copy_all(all.here, all.there);
   }
 }
 

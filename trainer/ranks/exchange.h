@@ -1,5 +1,5 @@
-// What ranks exchange of a partition's groups, in rounds through one buffer: sums of gradients, weights that
-// were updated, states of the optimizer.
+// What ranks exchange of a partition's groups, in rounds through one buffer: sums of gradients, weights,
+// states of the optimizer.
 //
 // All ranks call the same functions for the same groups in one order. On a GPU the work is queued, in the
 // current stream's order. Nothing is allocated after the constructor, on a device.
@@ -19,6 +19,8 @@ class Exchange {
   // Of gradients of `type`.
   Exchange(Ranks& ranks, const Partition& partition, at::Device device, at::ScalarType type);
 
+  uint32_t rank() const { return ranks_.rank(); }
+
   // Where a piece of a parameter lies: rows of contiguous tensors, the same on all ranks.
   using Tensors = std::function<std::vector<at::Tensor>(const Partition::Piece& piece)>;
   // Each rank's pieces of a group become the sums of all ranks' numbers; with `whole` all pieces do.
@@ -33,6 +35,11 @@ class Exchange {
   void drain(size_t group, bool whole, size_t* done);
   // Each rank's own pieces of a group come to all.
   void gather(size_t group, const Tensors& tensors, const AfterRound& after_round = [] {});
+  // The same, of pieces that each rank has apart: all pieces of `wholes` get the owners' `shares`.
+  void gather(size_t group, const Tensors& shares, const Tensors& wholes);
+  // The sums of all ranks' `wholes` are added to each rank's own pieces of `shares`. RanksError where memory
+  // runs out within.
+  void add_up(size_t group, const Tensors& wholes, const Tensors& shares);
   // One row of all ranks' rows in their order, on the host of rank 0; the others have none. `bytes`: of each
   // rank's, of which `mine` is this one's.
   at::Tensor gather_rows(const at::Tensor& mine, const std::vector<int64_t>& bytes);
@@ -46,8 +53,10 @@ class Exchange {
   };
   at::Tensor part(int64_t rank, int64_t part_bytes) const;
   Places places(const Round& round, uint32_t rank, int64_t part_bytes, const Tensors& tensors) const;
+  Places all_places(const Round& round, int64_t part_bytes, const Tensors& tensors) const;
   int64_t part_bytes(const Round& round, const Tensors& tensors) const;
   at::Tensor all_parts(int64_t part_bytes) const;
+  at::Tensor in_buffer(const Round& round) const;
 
   Ranks& ranks_;
   const Partition& partition_;

@@ -50,6 +50,7 @@ class Ranks {
   };
   // Of so many rows, those that this rank computes: in order, and at most one more than another rank.
   Share share_of(uint32_t rows) const;
+  uint32_t largest_share_of(uint32_t rows) const { return (rows + size_ - 1) / size_; }
 
   // RanksError, on all ranks, unless `mine`, lines of text, is the same on all.
   void check_same(const std::string& what, const std::string& mine);

@@ -1,13 +1,26 @@
 #include "trainer/ranks/whole_states.h"
 
+#include <algorithm>
+
 namespace spillway::trainer {
 namespace {
 
-constexpr uint64_t kMostStates = 8;  // of a parameter
+constexpr uint64_t kMostStates = 8;             // of a parameter
+constexpr uint64_t kWeights = kMostStates - 1;  // in the place of a state: what the model computes with
 
 }  // namespace
 
+at::Tensor WholeStates::exchange_weights(size_t parameter) {
+  const Parameters::Stored whole = parameters_.stored(parameter).front();
+  std::vector<int64_t> bytes;
+  for (const Span& section : partition_.sections(parameter))
+    bytes.push_back(section.length * int64_t(c10::elementSize(whole.type)));
+  const at::Tensor all = exchange_.gather_rows(parameters_.read_share(parameter), bytes);
+  return ranks_.leads() ? all.view(whole.type).view(whole.sizes) : at::Tensor();
+}
+
 at::Tensor WholeStates::exchange(size_t parameter, size_t state) {
+  if (state == kWeights) return exchange_weights(parameter);
   const StateTensor shape = optimizer_.state_shapes(parameter)[state];
   std::vector<int64_t> bytes;
   for (const Span& section : partition_.sections(parameter))
@@ -18,17 +31,66 @@ at::Tensor WholeStates::exchange(size_t parameter, size_t state) {
 
 // What rank 0 wants is told by a sum to which the others add nothing.
 at::Tensor WholeStates::of(size_t parameter, size_t state) {
-  if (!is_exchanged_) return optimizer_.state(parameter, state);
+  return is_exchanged() ? ask(parameter, state) : optimizer_.state(parameter, state);
+}
+
+at::Tensor WholeStates::stored(size_t parameter, size_t which) {
+  return parameters_.is_shared(parameter) ? ask(parameter, kWeights)
+                                          : parameters_.read_stored(parameter, which);
+}
+
+at::Tensor WholeStates::ask(size_t parameter, size_t state) {
   ranks_.sum(double(1 + parameter * kMostStates + state));
   return exchange(parameter, state);
 }
 
+// Of a group, in its order; the first rank has them.
+std::vector<at::Tensor> WholeStates::gather_weights(size_t group) {
+  std::vector<int64_t> bytes(ranks_.size());
+  std::vector<at::Tensor> mine, wholes;
+  for (const size_t index : partition_.parameters_of(group)) {
+    const Parameters::Stored whole = parameters_.stored(index).front();
+    for (uint32_t rank = 0; rank < ranks_.size(); ++rank)
+      bytes[rank] += partition_.sections(index)[rank].length * int64_t(c10::elementSize(whole.type));
+    mine.push_back(parameters_.read_share(index));
+    if (ranks_.leads()) wholes.push_back(at::empty(whole.sizes, at::dtype(whole.type)));
+  }
+  const at::Tensor all = exchange_.gather_rows(at::cat(mine), bytes);
+  int64_t at = 0;
+  for (uint32_t rank = 0; ranks_.leads() && rank < ranks_.size(); ++rank)
+    for (size_t i = 0; i < wholes.size(); ++i) {
+      const auto& [begin, length] = partition_.sections(partition_.parameters_of(group)[i])[rank];
+      if (length == 0) continue;
+      const at::Tensor part = wholes[i].view({-1}).narrow(0, begin, length);
+      part.view(at::kByte).copy_(all.narrow(0, at, int64_t(part.nbytes())));
+      at += int64_t(part.nbytes());
+    }
+  return wholes;
+}
+
+uint64_t WholeStates::hash() {
+  if (!weights_are_exchanged()) return parameters_.hash();
+  std::optional<size_t> group;  // whose weights are here
+  std::vector<at::Tensor> weights;
+  const auto read = [&](size_t index, size_t which) {
+    if (!parameters_.is_shared(index)) return parameters_.read_stored(index, which);
+    const size_t own = partition_.group_of(index);
+    if (group != own) weights = gather_weights(own);
+    group = own;
+    const std::vector<size_t>& all = partition_.parameters_of(own);
+    return ranks_.leads() ? weights[size_t(std::ranges::find(all, index) - all.begin())] : at::zeros({0});
+  };
+  const uint64_t mine = parameters_.hash(read), first = ranks_.leads() ? mine : 0;
+  const double high = ranks_.sum(double(first >> 32)), low = ranks_.sum(double(first & 0xffffffffu));
+  return uint64_t(high) << 32 | uint64_t(low);
+}
+
 void WholeStates::end() {
-  if (is_exchanged_) ranks_.sum(0);
+  if (is_exchanged()) ranks_.sum(0);
 }
 
 void WholeStates::serve() {
-  if (!is_exchanged_) return;
+  if (!is_exchanged()) return;
   while (const auto asked = static_cast<uint64_t>(ranks_.sum(0)))
     exchange((asked - 1) / kMostStates, (asked - 1) % kMostStates);
 }

@@ -20,6 +20,13 @@ at::Tensor without_memory(at::IntArrayRef sizes, at::ScalarType type, at::Device
   return tensor;
 }
 
+std::vector<LayerBlock::Part> parts_of(const std::vector<at::Tensor*>& tensors) {
+  std::vector<LayerBlock::Part> parts;
+  parts.reserve(tensors.size());
+  for (const at::Tensor* tensor : tensors) parts.push_back({tensor->sizes().vec(), tensor->scalar_type()});
+  return parts;
+}
+
 LayerBlock::LayerBlock(std::vector<Part> parts, at::Device device, const MakeHome& make_home)
     : parts_(std::move(parts)) {
   for (const Part& part : parts_) {

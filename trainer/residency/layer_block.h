@@ -57,6 +57,8 @@ class LayerBlock {
   std::vector<at::Tensor> tensors_;
 };
 
+std::vector<LayerBlock::Part> parts_of(const std::vector<at::Tensor*>& tensors);
+
 // Of these sizes on a device, without memory of its own.
 at::Tensor without_memory(at::IntArrayRef sizes, at::ScalarType type, at::Device device);
 

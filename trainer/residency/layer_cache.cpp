@@ -1,6 +1,7 @@
 #include "trainer/residency/layer_cache.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace spillway::trainer {
 namespace {
@@ -25,8 +26,7 @@ LayerCache::LayerCache(at::Device device, uint32_t most_slots)
 // The host's memory goes: no copy may still read or write it.
 LayerCache::~LayerCache() {
   try {
-    wait_on_host(to_host_.copied());
-    wait_on_host(to_device_.copied());
+    wait_for_copies();
   } catch (const std::exception&) {  // the device is lost, and its copies with it
   }
 }
@@ -53,6 +53,12 @@ void LayerCache::reserve() {
   slots_ = std::move(slots);
 }
 
+void LayerCache::wait_for_copies() const {
+  wait_on_host(to_host_.copied());
+  wait_on_host(to_device_.copied());
+  for (const Slot& slot : slots_) wait_on_host(slot.filled), wait_on_host(slot.written);  // of ranks
+}
+
 LayerCache::Slot* LayerCache::slot_of(uint32_t layer) {
   const auto found = std::ranges::find(slots_, layer, &Slot::layer);
   return found == slots_.end() ? nullptr : &*found;
@@ -77,6 +83,8 @@ CopyStream::Mark LayerCache::last_use(const Slot& slot) const {
 
 void LayerCache::write_back(Slot* slot) {
   const LayerBlock& block = entries_.at(*slot->layer).block;
+  if (block.home().is_shared())
+    throw std::logic_error("a layer that ranks share is to leave its slot within its use");
   const at::Tensor home = bytes_at_home(block.home().overwrite(&to_host_), block);
   to_host_.wait_for(last_use(*slot));
   to_host_.copy(home, beginning_of(slot->memory, block).view(home.sizes()));
@@ -85,18 +93,31 @@ void LayerCache::write_back(Slot* slot) {
   slot->changed = false;
 }
 
+// What ranks have together is zero again when it was added up.
+void LayerCache::add_up(Slot* slot) {
+  Entry& entry = entries_.at(*slot->layer);
+  slot->written = entry.block.home().go(beginning_of(slot->memory, entry.block));
+  entry.zero = true;
+  slot->layer.reset(), slot->changed = false;
+}
+
 void LayerCache::fetch(Slot* slot, uint32_t layer) {
   if (slot->changed) write_back(slot);
   slot->layer.reset();
-  const LayerBlock& block = entries_.at(layer).block;
-  const at::Tensor home = bytes_at_home(block.home().read(&to_device_), block);
-  to_device_.wait_for(last_use(*slot));
+  bring(slot, entries_.at(layer).block);
   slot->in_doubt = false;
+  slot->layer = layer;
+}
+
+void LayerCache::bring(Slot* slot, const LayerBlock& block) {
+  LayerHome& from = block.home();
+  if (from.is_shared()) return void(slot->filled = from.come(beginning_of(slot->memory, block)));
+  const at::Tensor home = bytes_at_home(from.read(&to_device_), block);
+  to_device_.wait_for(last_use(*slot));
   to_device_.wait_for(slot->written);
   to_device_.copy(beginning_of(slot->memory, block).view(home.sizes()), home);
   slot->filled = to_device_.copied();
-  block.home().read_until(slot->filled);
-  slot->layer = layer;
+  from.read_until(slot->filled);
 }
 
 void LayerCache::clear(Slot* slot, uint32_t layer) {
@@ -158,7 +179,8 @@ void LayerCache::follow(std::vector<uint32_t> uses) {
   const at::NoGradGuard no_grad;
   std::erase_if(uses, [this](uint32_t layer) { return !entries_.contains(layer); });
   reach_ = file_ == nullptr ? 0 : reach_of(uses);
-  order_ = UseOrder(std::move(uses));
+  const bool is_shared = !entries_.empty() && entries_.begin()->second.block.home().is_shared();
+  order_ = UseOrder(std::move(uses), !is_shared);
   fetch_next(std::nullopt);
 }
 
@@ -191,7 +213,7 @@ void LayerCache::end(uint32_t layer, After after) {
   else if (after == After::kSpoilt)
     slot->layer.reset(), slot->changed = false;
   else if (slot->changed)
-    write_back(slot);
+    entries_.at(layer).block.home().is_shared() ? add_up(slot) : write_back(slot);
   if (file_ != nullptr) fetch_next(layer);  // what was not there when the use began
 }
 
@@ -214,8 +236,7 @@ void LayerCache::let_go() {
 void LayerCache::synchronise() {
   for (Slot& slot : slots_)
     if (slot.changed) write_back(&slot);
-  wait_on_host(to_host_.copied());
-  wait_on_host(to_device_.copied());
+  wait_for_copies();
 }
 
 void LayerCache::forget() {

@@ -4,7 +4,8 @@
 // the order of uses into slots that nobody uses. `end` starts the copy back of what was written. The host
 // waits for nothing: one copy, or the computation, is queued behind another by marks. What was written and is
 // not at home yet stays in its slot until it is, whatever fails meanwhile. Layers on a disk are expected in a
-// file before they come to a slot; the host waits for one that is not there when its use begins.
+// file before they come to a slot; the host waits for one that is not there when its use begins. Layers that
+// ranks share come and go in an order that follows from the uses alone: it is the same on all ranks.
 //
 // Thread-safety: one thread at a time, such as one that runs the forward and then autograd's of the device;
 // layers in use at the same time are at most the slots. Ownership: owns slots and blocks. Errors: LibTorch's
@@ -36,7 +37,8 @@ class LayerCache {
 
   // As many slots as the layers that are here need. Nothing, where there are.
   void reserve();
-  // The coming uses, again and again, of layers that are here. REQUIRES: reserve().
+  // The coming uses of layers that are here, again and again; of layers that ranks share once. REQUIRES:
+  // reserve().
   void follow(std::vector<uint32_t> uses);
 
   // The layer's tensors have memory from `begin` until its last `end`. What is written between them must be
@@ -74,11 +76,14 @@ class LayerCache {
     CopyStream::Mark used, filled, written;  // the computation with it, the copies into it and out of it
   };
 
+  void wait_for_copies() const;
   Slot* slot_of(uint32_t layer);
   Slot* free_slot(uint32_t layer, const std::vector<uint32_t>& next);
   void fetch(Slot* slot, uint32_t layer);
   void clear(Slot* slot, uint32_t layer);
   void write_back(Slot* slot);
+  void bring(Slot* slot, const LayerBlock& block);
+  void add_up(Slot* slot);
   void give_up(Slot* slot);
   CopyStream::Mark last_use(const Slot& slot) const;
   void fetch_next(std::optional<uint32_t> present);

@@ -1,15 +1,10 @@
 // Where parameters lie, and how they get to where they are used.
+#include <algorithm>
+
 #include "trainer/step/parameters.h"
 
 namespace spillway::trainer {
 namespace {
-
-std::vector<LayerBlock::Part> parts_of(const std::vector<at::Tensor*>& tensors) {
-  std::vector<LayerBlock::Part> parts;
-  parts.reserve(tensors.size());
-  for (const at::Tensor* tensor : tensors) parts.push_back({tensor->sizes().vec(), tensor->scalar_type()});
-  return parts;
-}
 
 // A unit's tensors of one kind for another device: its tensors, and its block where it lives elsewhere.
 struct Moved {
@@ -56,6 +51,11 @@ struct MovedUnit {
   Moved moved_values, moved_gradients;
 };
 
+// A rank's share of a unit may be nothing.
+bool are_empty(const std::vector<at::Tensor*>& tensors) {
+  return std::ranges::all_of(tensors, [](const at::Tensor* tensor) { return tensor->numel() == 0; });
+}
+
 const char* part_name(Part part) {
   switch (part) {
     case Part::kAttention:
@@ -75,11 +75,13 @@ std::string Parameters::unit_name(uint32_t unit) const {
   return "layer " + std::to_string(first.layer) + "'s " + part_name(first.part);
 }
 
-Parameters::Tensors Parameters::tensors_of_values(const Range& range) {
+Parameters::Tensors Parameters::tensors_of_values(const Range& range, bool whole) {
   Tensors tensors;
   for (size_t i = range.first; i < range.first + range.count; ++i) {
     if (tiled_[i]) continue;
-    if (int8_[i].defined())
+    if (is_shared(i) && !whole)
+      tensors.push_back(&value_shares_[i]);
+    else if (int8_[i].defined())
       tensors.insert(tensors.end(), {&int8_[i].codes, &int8_[i].scales});
     else
       tensors.push_back(&values_[i]);
@@ -87,10 +89,10 @@ Parameters::Tensors Parameters::tensors_of_values(const Range& range) {
   return tensors;
 }
 
-Parameters::Tensors Parameters::tensors_of_gradients(const Range& range) {
+Parameters::Tensors Parameters::tensors_of_gradients(const Range& range, bool whole) {
   Tensors tensors;
   for (size_t i = range.first; i < range.first + range.count; ++i)
-    if (!tiled_[i]) tensors.push_back(&gradients_[i]);
+    if (!tiled_[i]) tensors.push_back(has_shares() && !whole ? &gradient_shares_[i] : &gradients_[i]);
   return tensors;
 }
 
@@ -147,7 +149,7 @@ void Parameters::leave_devices(Place values, Place gradients, const Homes& homes
   // False where it was away already, or is to stay.
   const auto leaves = [&](StreamedLayers* streamed, uint32_t unit, const Tensors& tensors, Place place) {
     const at::Device device = devices_[ranges_.at(unit).first];
-    if (homes.of(place, device) == device) return false;
+    if (homes.of(place, device) == device || are_empty(tensors)) return false;
     if (streamed->has(unit)) return streamed->move_to(unit, place, homes, unit_name(unit)), false;
     return stream(streamed, unit, tensors, place, homes, false), true;
   };
@@ -216,38 +218,39 @@ void Parameters::relocate(size_t first, size_t count, at::Device device) {
 }
 
 void Parameters::reserve() {
-  streamed_values_.for_each(&LayerCache::reserve);
-  streamed_gradients_.for_each(&LayerCache::reserve);
+  for (const StreamedLayers* streamed : all_streamed()) streamed->for_each(&LayerCache::reserve);
   tile_caches_.reserve();
 }
 
 void Parameters::follow(const std::vector<UnitUse>& uses) {
-  streamed_values_.for_each(&LayerCache::let_go);
-  streamed_gradients_.for_each(&LayerCache::let_go);
+  for (const StreamedLayers* streamed : all_streamed()) streamed->for_each(&LayerCache::let_go);
   streamed_values_.follow(units_in(uses, false));
   std::vector<uint32_t> with_gradients(waiting_.begin(), waiting_.end());
   for (const uint32_t unit : units_in(uses, true)) with_gradients.push_back(unit);
   streamed_gradients_.follow(with_gradients);
   follow_tiles(uses);
+  if (has_shares()) announce(uses);
 }
 
 bool Parameters::Uses::wants(uint32_t unit) const {
-  return owner_.streamed_values_.has(unit) || owner_.streamed_gradients_.has(unit) ||
-         owner_.waits_for_update(unit);
+  return owner_.used_values().has(unit) || owner_.used_gradients().has(unit) || owner_.waits_for_update(unit);
 }
 
 void Parameters::Uses::begin(uint32_t unit, Pass pass) {
   using Use = LayerCache::Use;
+  if (owner_.has_shares()) owner_.begin_announced(unit, pass);
   const bool is_old = owner_.waits_for_update(unit);
   while (is_old && owner_.waiting_.front() != unit) owner_.update_by_itself(owner_.waiting_.front());
-  owner_.streamed_values_.begin(unit, is_old ? Use::kWrite : Use::kRead);
+  owner_.used_values().begin(unit, is_old ? Use::kWrite : Use::kRead);
   if (is_old) owner_.update(unit);
-  if (pass == Pass::kBackward) owner_.streamed_gradients_.begin(unit, LayerCache::Use::kWrite);
+  if (pass == Pass::kBackward && !owner_.is_summed(int(unit)))
+    owner_.used_gradients().begin(unit, LayerCache::Use::kWrite);
 }
 
 void Parameters::Uses::end(uint32_t unit, Pass pass) {
-  owner_.streamed_values_.end(unit, LayerCache::After::kKept);
-  if (pass == Pass::kBackward) owner_.streamed_gradients_.end(unit, LayerCache::After::kKept);
+  owner_.used_values().end(unit, LayerCache::After::kKept);
+  if (pass == Pass::kBackward) owner_.used_gradients().end(unit, LayerCache::After::kKept);
+  if (owner_.has_shares()) ++owner_.uses_done_;
 }
 
 bool Parameters::needs_values(Walk kind) {
@@ -287,6 +290,7 @@ void Parameters::walk(Walk kind, const std::function<void(size_t)>& visit) {
     leave(kind, i);
   }
   tile_caches_.turn();
+  if (kind == Walk::kUpdate) forget_gathered();
 }
 
 void Parameters::walk_back(Walk kind, const std::function<void(int)>& visit) {

@@ -31,13 +31,18 @@ std::vector<Parameters::Stored> Parameters::stored(size_t index) const {
 void Parameters::visit_stored(size_t index, size_t which, bool writes,
                               const std::function<void(const at::Tensor&)>& visit) const {
   const at::NoGradGuard no_grad;
-  const at::Tensor& tensor = *tensors_of(index)[which];
   if (const auto& matrix = tiled_[index]) {
     MatrixBytes& bytes = *matrix->value();
     visit(bytes.read());
     if (writes) bytes.was_written();
     return;
   }
+  visit_tensor(index, *tensors_of(index)[which], writes, visit);
+}
+
+void Parameters::visit_tensor(size_t index, const at::Tensor& tensor, bool writes,
+                              const std::function<void(const at::Tensor&)>& visit) const {
+  const at::NoGradGuard no_grad;
   const int unit = unit_of(index);
   if (unit < 0 || !streamed_values_.has(uint32_t(unit))) return visit(tensor.detach());
   LayerCache& cache = streamed_values_.cache_of(uint32_t(unit));
@@ -60,14 +65,26 @@ at::Tensor Parameters::read_stored(size_t index, size_t which) {
 
 void Parameters::write_stored(size_t index, size_t which, const at::Tensor& values) {
   finish_update();
-  visit_stored(index, which, true, [&](const at::Tensor& tensor) { copy_now(tensor, values); });
+  if (!is_shared(index))
+    return visit_stored(index, which, true, [&](const at::Tensor& tensor) { copy_now(tensor, values); });
+  const auto& [begin, length] = shares_.own[index];
+  const at::Tensor own = values.view({-1}).narrow(0, begin, length);
+  if (length > 0)
+    visit_tensor(index, value_shares_[index], true, [&](const at::Tensor& share) { copy_now(share, own); });
+  forget_gathered();
 }
 
 uint64_t Parameters::hash() {
+  return hash([this](size_t index, size_t which) {
+    return is_shared(index) ? read_share(index) : read_stored(index, which);
+  });
+}
+
+uint64_t Parameters::hash(const ReadStored& read) const {
   uint64_t value = 0xcbf29ce484222325ull;
   for (size_t index = 0; index < size(); ++index) {
     for (size_t which = 0; which < stored(index).size(); ++which) {
-      const at::Tensor host = read_stored(index, which).contiguous();
+      const at::Tensor host = read(index, which).contiguous();
       const auto* bytes = static_cast<const unsigned char*>(host.const_data_ptr());
       for (size_t i = 0; i < host.nbytes(); ++i) value = (value ^ bytes[i]) * 0x100000001b3ull;
     }

@@ -186,8 +186,11 @@ TiledMatrix::Run Parameters::run(size_t index, int64_t begin, int64_t length) {
                         : walk_ == Walk::kUpdate          ? Access::kUpdate
                                                           : Access::kBoth);
   const auto part = [&](const at::Tensor& of) { return of.view({-1}).narrow(0, begin, length); };
-  TiledMatrix::Run run{.value = {}, .gradient = part(gradients_[index])};
-  if (int8(index) == nullptr && needs_values(walk_)) run.value = part(values_[index].detach());
+  const auto own = [&](const at::Tensor& share) { return own_part(share, index, begin, length); };
+  TiledMatrix::Run run{.value = {},
+                       .gradient = has_shares() ? own(gradient_shares_[index]) : part(gradients_[index])};
+  if (int8(index) == nullptr && needs_values(walk_))
+    run.value = is_shared(index) ? own(value_shares_[index]) : part(values_[index].detach());
   return run;
 }
 

@@ -32,6 +32,10 @@ at::ScalarType weight_type(Precision precision) {
 
 }  // namespace
 
+at::ScalarType gradient_type(const Numerics& numerics) {
+  return numerics.gradient_bytes() == 4 ? at::kFloat : weight_type(numerics.precision);
+}
+
 class Parameters::Hook : public torch::autograd::PostAccumulateGradHook {
  public:
   Hook(Parameters& owner, size_t index) : owner_(owner), index_(index) {}
@@ -48,6 +52,9 @@ Parameters::Parameters(std::vector<std::string> names, const InitialValues& init
     : names_(std::move(names)),
       devices_(devices),
       units_(residence.units),
+      shares_(residence.shares),
+      value_shares_(initial.size()),
+      gradient_shares_(initial.size()),
       tiled_(initial.size()),
       table_(residence.table),
       layout_(residence.layout),
@@ -78,7 +85,9 @@ Parameters::Parameters(std::vector<std::string> names, const InitialValues& init
     if (streams(residence.gradients))
       stream(&streamed_gradients_, uint32_t(unit), tensors_of_gradients(range), residence.gradients,
              residence.homes, true);
-    if (streams(residence.values)) renew_leaves(range);
+    if (shares_.of_values) share_unit(uint32_t(unit), Role::kValues);
+    if (has_shares()) share_unit(uint32_t(unit), Role::kGradients);
+    if (streams(residence.values) || shares_.of_values) renew_leaves(range);
   }
   reserve();
 }
@@ -98,12 +107,20 @@ void Parameters::add(const at::Tensor& initial, const Numerics& numerics, bool i
     int8 = trainer::in_8_bits(initial);
     int8 = {int8.codes.to(home), int8.scales.to(home)};
   }
-  values_.push_back(in_8_bits ? stand_in(initial.sizes(), device)
-                              : initial.to(home, type, false, true).requires_grad_(true));
+  values_.push_back(in_8_bits          ? stand_in(initial.sizes(), device)
+                    : is_shared(index) ? without_memory(initial.sizes(), type, device)
+                                       : initial.to(home, type, false, true).requires_grad_(true));
   int8_.push_back(std::move(int8));
   const at::Device sums = streams(residence.gradients) ? at::kMeta : device;
-  gradients_.push_back(
-      at::zeros(initial.sizes(), at::device(sums).dtype(numerics.gradient_bytes() == 4 ? at::kFloat : type)));
+  const auto numbers = at::dtype(gradient_type(numerics));
+  const bool goes_to_shares = has_shares() && unit_of(index) >= 0;
+  gradients_.push_back(at::zeros(initial.sizes(), numbers.device(goes_to_shares ? at::kMeta : sums)));
+  if (has_shares()) {
+    const Span& own = shares_.own[index];
+    gradient_shares_[index] = at::zeros({own.length}, numbers.device(sums));
+    if (is_shared(index))
+      value_shares_[index] = initial.view({-1}).narrow(0, own.begin, own.length).to(home, type, false, true);
+  }
   attach_hook(index);
 }
 
@@ -126,14 +143,26 @@ void Parameters::clear(uint32_t unit) {
   const Range& range = ranges_.at(unit);
   for (size_t i = range.first; i < range.first + range.count; ++i)
     if (tiled_[i]) tiled_[i]->clear();
+  if (has_shares()) summed_gradients_.cache_of(unit).set_zero(unit);
   if (streamed_gradients_.has(unit)) return streamed_gradients_.cache_of(unit).set_zero(unit);
-  for (size_t i = range.first; i < range.first + range.count; ++i) gradients_[i].zero_();
+  for (const at::Tensor* sums : tensors_of_gradients(range)) sums->zero_();
+}
+
+void Parameters::begin_micro_batch(uint32_t number) {
+  micro_batch_ = tile_caches_.micro_batch = number;
+  if (has_shares()) compute_after(outer_summed_, devices_.front());
 }
 
 void Parameters::clear_gradients() {
   const at::NoGradGuard no_grad;
-  for (size_t i = 0; i < size(); ++i)
-    if (unit_of(i) < 0) gradients_[i].zero_();
+  join_exchange();
+  forget_gathered();
+  summed_.clear();
+  for (size_t i = 0; i < size(); ++i) {
+    if (unit_of(i) >= 0) continue;
+    gradients_[i].zero_();
+    if (has_shares()) gradient_shares_[i].zero_();
+  }
   for (const auto& [unit, range] : ranges_)
     if (!waits_for_update(unit)) clear(unit);
   std::fill(accumulated_.begin(), accumulated_.end(), 0);
@@ -147,8 +176,7 @@ void Parameters::settle() {
     if (value.is_cuda() && waited.insert(value.device().index()).second)
       wait_for_autograd_thread(value.device());
   for (at::Tensor& value : values_) value.mutable_grad().reset();
-  streamed_values_.for_each(&LayerCache::let_go);
-  streamed_gradients_.for_each(&LayerCache::let_go);
+  for (const StreamedLayers* streamed : all_streamed()) streamed->for_each(&LayerCache::let_go);
   tile_caches_.let_go();
 }
 

@@ -13,6 +13,12 @@
 // (trainer/residency/tiles/tiled_matrix.h): `value` and `gradient` are then tensors without memory, and the
 // numbers are there in `run` alone.
 //
+// Several ranks may have sums of gradients together, and the layers' weights too (`Residence::shares`): what
+// was said of homes is then said of a rank's share of a unit. Its weights come whole to a slot for a use,
+// from all ranks; what a backward has of its gradients goes to the shares of all ranks behind the use. What
+// belongs to no layer has its weights whole, and its gradients until the micro-batch ends. Uses are then
+// those that `follow` announced, in this order.
+//
 // An update may come to a unit later than to the others: right before the unit's next use, while its
 // weights are on the device anyway (`update_later`). Until then its accumulator keeps the sum that the update
 // needs, whatever is cleared; asking for what is stored, or moving it, has it finished first.
@@ -22,6 +28,7 @@
 // accumulators. Errors: LibTorch's exceptions; RecordLost where a disk does not give a layer back;
 // `relocate`, `leave_devices` and `come_to_devices` are all or nothing for one layer.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -35,8 +42,12 @@
 #include "trainer/residency/homes/homes.h"
 #include "trainer/residency/streamed_layers.h"
 #include "trainer/residency/tiles/tiled_matrix.h"
+#include "trainer/step/shares/shares.h"
 
 namespace spillway::trainer {
+
+// That gradients are added up in.
+at::ScalarType gradient_type(const Numerics& numerics);
 
 // Where parameters lie.
 struct Residence {
@@ -47,6 +58,7 @@ struct Residence {
   uint32_t tiles = 1;              // that matrices are cut into; one if either is on the device
   std::vector<Parameter> table{};  // of what is cut
   MatrixLayout layout = MatrixLayout::kOutIn;
+  Shares shares{};
 };
 
 class Parameters {
@@ -70,7 +82,7 @@ class Parameters {
   // Gradients to zero, but for those that an update is still to read; no micro-batch accumulated.
   void clear_gradients();
   // From now on, backward passes are micro-batch `number`.
-  void begin_micro_batch(uint32_t number) { micro_batch_ = tile_caches_.micro_batch = number; }
+  void begin_micro_batch(uint32_t number);
   // Called by autograd's threads when an accumulator has a parameter's gradient of a micro-batch.
   void on_accumulated(std::function<void(size_t index, uint32_t micro_batch)> call) {
     accumulated_call_ = std::move(call);
@@ -78,6 +90,16 @@ class Parameters {
   // Waits until no thread of autograd's runs a hook of a pass that failed, and drops fresh gradients that it
   // left.
   void settle();
+  // Of ranks with shares: behind a micro-batch's backward, what belongs to no layer is added up.
+  void end_micro_batch();
+  // The uses that are left of a pass, computing nothing: all that ranks exchange of them. Gradients that are
+  // not there count as zero. Allocates no device memory.
+  void pass_over();
+  // Whether something of this step was added up.
+  bool has_summed() const;
+  // What the current stream is given from now on is behind all that ranks exchanged.
+  void join_exchange();
+
   // Throws std::logic_error unless every parameter holds exactly `micro_batches`.
   void check_complete(uint32_t micro_batches) const;
   uint32_t accumulated(size_t index) const {
@@ -138,13 +160,20 @@ class Parameters {
     at::ScalarType type;
   };
   std::vector<Stored> stored(size_t index) const;
+  // Whether other ranks have some of a parameter's weights; what this one has, in a row, on the host.
+  bool is_shared(size_t index) const { return shares_.of_values && unit_of(index) >= 0; }
+  at::Tensor read_share(size_t index);
+  // REQUIRES: not is_shared(index).
   at::Tensor read_stored(size_t index, size_t which);  // a copy, on the host
   void write_stored(size_t index, size_t which, const at::Tensor& values);
-  // FNV-1a of all bytes of all parameters, in order.
+  // FNV-1a of all bytes of all parameters, in order, which `read` gives; else of all that is kept here.
+  using ReadStored = std::function<at::Tensor(size_t index, size_t which)>;
+  uint64_t hash(const ReadStored& read) const;
   uint64_t hash();
 
  private:
   class Hook;
+  class SharedHome;
   class Uses : public LayerUses {
    public:
     explicit Uses(Parameters& owner) : owner_(owner) {}
@@ -173,12 +202,34 @@ class Parameters {
   void accumulate(size_t index);
   int unit_of(size_t index) const { return units_.empty() ? -1 : units_[index]; }
   std::string unit_name(uint32_t unit) const;  // for people
-  Tensors tensors_of_values(const Range& range);
-  Tensors tensors_of_gradients(const Range& range);
+  // Of those that a rank keeps; of shares with `whole` what they are shares of.
+  Tensors tensors_of_values(const Range& range, bool whole = false);
+  Tensors tensors_of_gradients(const Range& range, bool whole = false);
   void stream(StreamedLayers* streamed, uint32_t unit, const Tensors& tensors, Place place,
               const Homes& homes, bool are_zero);
   void settle_on_device(StreamedLayers* streamed, uint32_t unit, const Tensors& tensors);
   void renew_leaves(const Range& range);
+  bool has_shares() const { return shares_.exchange != nullptr; }
+  void share_unit(uint32_t unit, Role role);
+  at::Tensor& share_of(Role role, size_t index) {
+    return (role == Role::kValues ? value_shares_ : gradient_shares_)[index];
+  }
+  at::Tensor own_part(const at::Tensor& share, size_t index, int64_t begin, int64_t length) const;
+  CopyStream::Mark exchange(uint32_t unit, Role role, const at::Tensor& memory);
+  void announce(const std::vector<UnitUse>& uses);
+  void begin_announced(uint32_t unit, Pass pass) const;
+  bool is_summed(int unit) const;
+  void forget_gathered() const { gathered_values_.for_each(&LayerCache::forget); }
+  // What a use of a layer brings to its device.
+  const StreamedLayers& used_values() const {
+    return shares_.of_values ? gathered_values_ : streamed_values_;
+  }
+  const StreamedLayers& used_gradients() const {
+    return has_shares() ? summed_gradients_ : streamed_gradients_;
+  }
+  std::array<const StreamedLayers*, 4> all_streamed() const {
+    return {&streamed_values_, &streamed_gradients_, &gathered_values_, &summed_gradients_};
+  }
   StreamedLayers& streamed(Role role) {
     return role == Role::kValues ? streamed_values_ : streamed_gradients_;
   }
@@ -193,6 +244,9 @@ class Parameters {
   void close_run();
   std::vector<const at::Tensor*> tensors_of(size_t index) const;
   void visit_stored(size_t index, size_t which, bool writes,
+                    const std::function<void(const at::Tensor&)>& visit) const;
+  // One of the tensors that are kept of a parameter.
+  void visit_tensor(size_t index, const at::Tensor& tensor, bool writes,
                     const std::function<void(const at::Tensor&)>& visit) const;
   static bool needs_values(Walk kind);
   void enter(Walk kind, size_t index) const;
@@ -210,6 +264,13 @@ class Parameters {
   std::vector<Int8Weight> int8_;
   StreamedLayers streamed_values_{kWeightSlots, "parameters"},
       streamed_gradients_{kGradientSlots, "gradients"};
+  const Shares shares_;
+  std::vector<at::Tensor> value_shares_, gradient_shares_;  // rows; not defined where there is none
+  StreamedLayers gathered_values_{kWeightSlots, "parameters"}, summed_gradients_{kSumSlots, "gradients"};
+  std::vector<UnitUse> uses_to_come_;  // of the pass that is under way
+  size_t uses_done_ = 0;
+  std::map<int, uint32_t> summed_;  // micro-batches of this step, by unit; -1: what belongs to none
+  CopyStream::Mark outer_summed_;
   Place values_at_ = Place::kHost, gradients_at_ = Place::kHost;  // of units that are not on the device
   TileCaches tile_caches_;
   std::vector<std::unique_ptr<TiledMatrix>> tiled_;  // of each parameter, or none

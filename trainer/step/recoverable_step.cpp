@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "trainer/plan/ranks/same_sequence.h"
+
 namespace spillway::trainer {
 namespace {
 
@@ -85,10 +87,11 @@ StepOutcome RecoverableStep::run_evaluation(uint64_t step, Work work, void* cont
     const auto failure = work(context, plan_);
     if (!failure && !(ranks && ranks->undo_is_asked())) return StepOutcome::kDone;
     word_ = word(step, Word::Says::kFollows);
-    const Resume resume = failure ? recover(*failure, step, true) : Resume::kTogether;
+    Resume resume = failure ? recover(*failure, step, true) : Resume::kTogether;
     if (resume < Resume::kTogether) continue;
-    if (ranks) together(step, true);  // what a rank asks for in an evaluation is its end
-    return StepOutcome::kGaveUp;
+    if (ranks) resume = together(step, true);
+    if (resume >= Resume::kTogether) return StepOutcome::kGaveUp;
+    program_.restore_evaluation();
   }
 }
 
@@ -192,17 +195,25 @@ const Move* RecoverableStep::best(const std::vector<Move>& moves, const Failure&
   return best;
 }
 
-// What needs the other ranks comes behind all that does not.
+uint32_t RecoverableStep::zero() const {
+  return program_.ranks() ? program_.ranks()->zero() : 0;
+}
+
+// Whether the other ranks need not do anything again, nor otherwise.
+bool RecoverableStep::concerns_this_rank(const Move& move, const Failure& failure) const {
+  return failure.can_be_repeated && (failure.step_can_restart || !redoes_the_step(move)) &&
+         same_sequence(plan_, move.to, zero());
+}
+
+// A move that needs the other ranks comes behind all that do not.
 const Move* RecoverableStep::choose(const std::vector<Move>& moves, const Failure& failure,
                                     bool evaluating) const {
   const auto open = [&](const Move& move) {
     return std::find(refused_.begin(), refused_.end(), move.to) == refused_.end();
   };
-  const auto alone = [&](const Move& move) {
-    return open(move) && (failure.step_can_restart || !redoes_the_step(move));
-  };
+  const auto alone = [&](const Move& move) { return open(move) && concerns_this_rank(move, failure); };
   if (const Move* move = best(moves, failure, evaluating, alone)) return move;
-  return failure.step_can_restart || !program_.ranks() ? nullptr : best(moves, failure, evaluating, open);
+  return program_.ranks() ? best(moves, failure, evaluating, open) : nullptr;
 }
 
 bool RecoverableStep::take(const Move& move, uint64_t step, Failure* failure, RecoveryRecord* record) {
@@ -212,6 +223,7 @@ bool RecoverableStep::take(const Move& move, uint64_t step, Failure* failure, Re
   if (auto refusal = program_.adopt(plan_, move.to)) {
     last_failure_ = refusal->text;
     refusal->step_can_restart = failure->step_can_restart;
+    refusal->can_be_repeated = failure->can_be_repeated;
     *failure = std::move(*refusal);
     program_.adopt(move.to, plan_);  // as far as there is room; either place computes the same
     return false;
@@ -246,17 +258,16 @@ RecoverableStep::Resume RecoverableStep::recover(Failure failure, uint64_t step,
     const std::vector<Move> moves = neighbours(plan_, shape_, machine_, options_.floor, failure.device);
     while (const Move* move = choose(moves, failure, evaluating)) {
       record.bytes_predicted = bytes_of(*move, evaluating);
+      const bool alone = concerns_this_rank(*move, failure);
       if (!take(*move, step, &failure, &record)) continue;
-      resume = !redoes_the_step(*move)    ? Resume::kMicroBatch
-               : failure.step_can_restart ? Resume::kStep
-                                          : Resume::kTogether;
+      resume = !alone ? Resume::kTogether : redoes_the_step(*move) ? Resume::kStep : Resume::kMicroBatch;
       break;
     }
     if (resume == Resume::kNever && !std::exchange(tried_again_, true)) {
       program_.release_caches();
       record.action = "try_again";
       record.bytes_predicted = 0;
-      resume = Resume::kMicroBatch;
+      resume = failure.can_be_repeated ? Resume::kMicroBatch : Resume::kTogether;
     }
   }
   record.plan = plan_;
@@ -289,6 +300,7 @@ void RecoverableStep::maybe_grow_back(uint64_t step, uint64_t limit_bytes) {
   if (options_.grow_back_after == 0 || limit_bytes == 0 || earlier_.empty() || quiet_steps_ < wait_steps_)
     return;
   const Plan to = earlier_.back();
+  if (!same_sequence(plan_, to, zero())) return;  // the others would have to as well
   const Estimate needed = estimate(shape_, to, machine_);
   const double allowed = double(limit_bytes) * (1 - options_.grow_back_headroom);
   for (const uint64_t peak : needed.device_peak_bytes)

@@ -46,6 +46,7 @@ struct Failure {
   uint64_t incident = 0;           // the report's key, 0 without Spillway's allocator
   uint32_t device = 0;             // that is short of memory, as the plan numbers them
   bool step_can_restart = true;    // false: not without the other ranks, which have what it made already
+  bool can_be_repeated = true;     // false: nothing of it without the others, which gather weights for it
 };
 
 // The step that is made recoverable. A function that returns a failure must have released what it allocated.
@@ -60,6 +61,9 @@ class StepProgram {
   virtual void restore_step() = 0;  // also drops the accumulated gradients
   virtual void save_micro_batch(uint32_t micro_batch) = 0;
   virtual void restore_micro_batch(uint32_t micro_batch) = 0;  // keeps what was accumulated
+
+  // All ranks begin it anew.
+  virtual void restore_evaluation() {}
 
   virtual uint32_t micro_batches(const Plan& plan) const = 0;
   virtual std::optional<Failure> run_micro_batch(uint32_t micro_batch, const Plan& plan) = 0;
@@ -139,6 +143,8 @@ class RecoverableStep {
   Resume recover(Failure failure, uint64_t step, bool evaluating);
   // False when there was no room to carry it out; then `failure` is that.
   bool take(const Move& move, uint64_t step, Failure* failure, RecoveryRecord* record);
+  uint32_t zero() const;  // the stage of several ranks
+  bool concerns_this_rank(const Move& move, const Failure& failure) const;
   const Move* choose(const std::vector<Move>& moves, const Failure& failure, bool evaluating) const;
   template <typename Open>
   const Move* best(const std::vector<Move>& moves, const Failure& failure, bool evaluating,

@@ -56,7 +56,8 @@ NvmeFolder nvme_of(const Config& config) {
   return {config.nvme_folder(), config.run.nvme_least_bytes};
 }
 
-Residence residence_of(const Model& model, const Plan& plan, const Homes& homes, const Config& config) {
+Residence residence_of(const Model& model, const Plan& plan, const Homes& homes, const Config& config,
+                       Shares shares) {
   return {.units = units_of(model.table()),
           .values = plan.parameters,
           .gradients = plan.gradients,
@@ -64,7 +65,8 @@ Residence residence_of(const Model& model, const Plan& plan, const Homes& homes,
           .nvme = nvme_of(config),
           .tiles = tiles_of(plan, config.train.numerics),
           .table = model.table(),
-          .layout = model.architecture().stores_in_out() ? MatrixLayout::kInOut : MatrixLayout::kOutIn};
+          .layout = model.architecture().stores_in_out() ? MatrixLayout::kInOut : MatrixLayout::kOutIn,
+          .shares = std::move(shares)};
 }
 
 InitialValues initial_of(const Config& config) {
@@ -110,25 +112,26 @@ TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vect
       ranks_(std::move(ranks)),
       share_(ranks_->share_of(config.train.batch)),
       partition_(config.train.numerics, model_.table(), ranks_->size()),
-      is_sharded_(config.run.zero > 0 && !ranks_->is_alone()),
+      zero_(ranks_->is_alone() ? 0 : config.run.zero),
+      is_sharded_(zero_ > 0),
+      exchange_(*ranks_, partition_, devices_[0], gradient_type(config.train.numerics)),
       parameters_(names_of(model_), initial, devices_of(model_, devices_, plan), config.train.numerics,
                   in_8_bits(model_, config.train.numerics),
-                  residence_of(model_, plan, Homes(plan, devices_), config)),
-      exchange_(*ranks_, partition_, devices_[0], parameters_.gradient(0).scalar_type()),
+                  residence_of(model_, plan, Homes(plan, devices_), config, shares())),
       gradient_sums_(parameters_, *ranks_, partition_, exchange_, !is_sharded_),
       agreement_(*ranks_, config.model.all_layers(), config.run.zero,
                  /*confirms=*/config.train.numerics.optimizer == OptimizerKind::kAdafactor,
-                 [this] { gradient_sums_.drain(); }),
+                 [this](bool evaluating) { drain(evaluating); }),
       optimizer_(parameters_, config.train, plan.optimizer, initial, nvme_of(config), Homes(plan, devices_),
                  update_share()),
-      whole_states_(*ranks_, partition_, exchange_, optimizer_, is_sharded_),
+      whole_states_(*ranks_, partition_, exchange_, parameters_, optimizer_, zero_),
       loss_scale_(config.train.numerics.precision == Precision::kFp16Mixed, config.train.loss_scale,
                   config.train.loss_scale_interval),
       activations_(std::make_shared<ActivationHost>(config.train.offload_least_bytes)),
       evaluation_rows_(size_t{config.evaluation.windows} * examples_.row_tokens()),
       queued_batch_(host_tensor({config.train.batch, examples_.row_tokens()}, at::kLong, devices_[0])),
       pipeline_(devices_, config.model.dropout > 0) {
-  if (!ranks_->is_alone())
+  if (!ranks_->is_alone() && zero_ < 2)
     parameters_.on_accumulated([this](size_t index, uint32_t micro) { gradient_sums_.added(index, micro); });
   RandomState::seed(devices_, config.train.seed);
   const size_t row = examples_.row_tokens();
@@ -138,7 +141,8 @@ TrainingStep::TrainingStep(const Config& config, const Corpus& corpus, std::vect
   moves_.update(plan);
 }
 
-// What a rank updates comes to all others a layer at a time, while it is on the device.
+// What a rank updates comes to all others a layer at a time, while it is on the device; of what they share
+// when it is used next.
 UpdateShare TrainingStep::update_share() {
   if (ranks_->is_alone()) return {};
   UpdateShare share{.updated = partition_.updated(ranks_->rank(), is_sharded_ ? 1 : 0),
@@ -147,7 +151,7 @@ UpdateShare TrainingStep::update_share() {
                     .after_update = nullptr};
   if (!is_sharded_) return share;
   share.after_update = [this](size_t index) {
-    if (!partition_.ends_group(index)) return;
+    if (!partition_.ends_group(index) || parameters_.is_shared(index)) return;
     StagedPieces staged(parameters_, &TiledMatrix::Run::value);
     const auto rows = [&](const Partition::Piece& of) {
       if (parameters_.is_tiled(of.parameter)) return std::vector<at::Tensor>{staged.of(of)};
@@ -193,6 +197,7 @@ std::optional<Failure> TrainingStep::guarded(const char* phase, const std::funct
   enter("");
   if (!failure) return std::nullopt;
   parameters_.settle();
+  parameters_.join_exchange();
   gradient_sums_.join();
   failure->device = device_in(failure->text);
   failure->chosen = moves_.kind_of(core_.chosen_move(&failure->incident));
@@ -216,6 +221,7 @@ void TrainingStep::save_step() {
   gradient_sums_.begin();
   agreement_.begin(step_);
   loss_ = 0;
+  passes_ = 0;
   parameters_.clear_gradients();
 }
 
@@ -225,6 +231,7 @@ void TrainingStep::restore_step() {
   gradient_sums_.begin();
   agreement_.begin(step_);
   loss_ = 0;
+  passes_ = 0;
   step_random_.restore();
   parameters_.clear_gradients();
 }
@@ -234,10 +241,6 @@ void TrainingStep::save_micro_batch(uint32_t micro_batch) {
 }
 void TrainingStep::restore_micro_batch(uint32_t micro_batch) {
   pipeline_.restore(micro_batch);
-}
-
-uint32_t TrainingStep::micro_batches(const Plan& plan) const {
-  return trainer::micro_batches(plan, share_.count);
 }
 
 uint64_t TrainingStep::targets_in(const std::vector<int64_t>& rows) const {
@@ -258,7 +261,7 @@ std::unique_ptr<MicroBatch> TrainingStep::begin_micro_batch(uint32_t number, con
   const uint32_t size = std::min(plan.micro_batch, share_.count), first = number * size;
   const at::Tensor rows = queued_batch_.narrow(0, share_.first + first, std::min(size, share_.count - first))
                               .to(devices_[0], /*non_blocking=*/true);
-  parameters_.follow(training_uses(config_.model, plan));  // behind it: the link takes copies in their order
+  announce(number, plan);  // behind it: the link takes copies in their order
   // By the targets of the whole batch, of all ranks, whatever the split and however many a micro-batch has.
   return std::make_unique<MicroBatch>(number, model_, parameters_.weights(), rows, plan,
                                       loss_scale_.value() / double(targets_),
@@ -284,10 +287,17 @@ std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const
                                 enter("backward");
                                 parameters_.begin_micro_batch(one.number());
                               }};
-  auto failure = guarded("forward", [&] { sums_[micro_batch] = pipeline_.run(micro_batch, run); });
+  auto failure = guarded("forward", [&] {
+    if (has_rows(micro_batch, plan))
+      sums_[micro_batch] = pipeline_.run(micro_batch, run);
+    else
+      pass_over(micro_batch, plan);
+    parameters_.end_micro_batch();
+  });
   if (failure) {
     pipeline_.drop();
-    failure->step_can_restart = !gradient_sums_.has_begun();
+    failure->step_can_restart = !has_summed();
+    failure->can_be_repeated = zero_ < 3;
   }
   return failure;
 }
@@ -296,7 +306,8 @@ std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const
 // from the first sum on the step can not begin anew. Gradients that live elsewhere are on the device for too
 // short a time.
 std::optional<uint32_t> TrainingStep::sums_beside(const Plan& plan) const {
-  if (ranks_->is_alone() || plan.gradients != Place::kDevice || proven_ != plan) return std::nullopt;
+  if (ranks_->is_alone() || zero_ >= 2 || plan.gradients != Place::kDevice || proven_ != plan)
+    return std::nullopt;
   return micro_batch_count_ - 1;
 }
 
@@ -304,7 +315,8 @@ std::optional<uint32_t> TrainingStep::sums_beside(const Plan& plan) const {
 double TrainingStep::sum_of_losses() {
   double sum = 0;
   ranks_->wait_for_sums([&] {
-    for (const at::Tensor& one : sums_) sum += one.item().toDouble();
+    for (const at::Tensor& one : sums_)
+      if (one.defined()) sum += one.item().toDouble();  // else it had no rows
   });
   return sum;
 }
@@ -312,13 +324,13 @@ double TrainingStep::sum_of_losses() {
 // Ranks exchange each thing once, whatever fails in between: the others do not do it again.
 std::optional<Failure> TrainingStep::prepare_commit() {
   auto failure = guarded("optimizer", [&] {
-    gradient_sums_.add_up();
+    zero_ < 2 ? gradient_sums_.add_up() : parameters_.join_exchange();
     loss_ = agreement_.loss(agreement_.has_loss() ? 0 : sum_of_losses());
     optimizer_.prepare(step_, loss_scale_.value());
     agreement_.confirm();
   });
   if (failure)
-    failure->step_can_restart = !gradient_sums_.has_begun();
+    failure->step_can_restart = !has_summed();
   else
     sums_.clear();
   return failure;
@@ -377,9 +389,14 @@ void TrainingStep::plan_changed(uint64_t step, const Plan& from, const Plan& to,
   core_.plan_changed(step, hash(from), hash(to), incident, reason.c_str());
 }
 
-void TrainingStep::begin_evaluation() {
+void TrainingStep::restore_evaluation() {
   agreement_.begin(step_);
   evaluation_losses_.clear();
+  evaluated_ = 0;
+}
+
+void TrainingStep::begin_evaluation() {
+  restore_evaluation();
   moves_.evaluating(true);
 }
 
@@ -388,18 +405,16 @@ void TrainingStep::end_evaluation() {
 }
 
 std::optional<Failure> TrainingStep::evaluate(const Plan& plan) {
-  const Ranks::Share share = ranks_->share_of(config_.evaluation.windows);
-  while (evaluation_losses_.size() < share.count) {
-    const auto first = static_cast<uint32_t>(evaluation_losses_.size());
-    const uint32_t count = std::min(plan.evaluation_batch, share.count - first);
+  const uint32_t rows = zero_ < 3 ? ranks_->share_of(config_.evaluation.windows).count
+                                  : ranks_->largest_share_of(config_.evaluation.windows);
+  evaluation_batch_ = plan.evaluation_batch;
+  for (; evaluated_ < rows; evaluated_ += plan.evaluation_batch) {
     auto failure = guarded("evaluation", [&] {
-      const at::Tensor tokens = rows(evaluation_rows_, share.first + first, count);
-      parameters_.follow(evaluation_uses(config_.model));
-      const at::Tensor sums = model_.row_losses(parameters_.weights(), tokens, plan).cpu();
+      const at::Tensor sums = evaluate_rows(evaluated_, plan);
       const float* sum = sums.const_data_ptr<float>();
-      evaluation_losses_.insert(evaluation_losses_.end(), sum, sum + count);
+      evaluation_losses_.insert(evaluation_losses_.end(), sum, sum + sums.numel());
     });
-    if (failure) return failure;
+    if (failure) return failure->can_be_repeated = zero_ < 3, failure;
   }
   const double mine = std::accumulate(evaluation_losses_.begin(), evaluation_losses_.end(), 0.0);
   evaluation_loss_ = agreement_.evaluation(mine) / double(targets_in(evaluation_rows_));
@@ -407,7 +422,8 @@ std::optional<Failure> TrainingStep::evaluate(const Plan& plan) {
 }
 
 at::Tensor TrainingStep::trained_weight(size_t index) {
-  return optimizer_.has_masters() ? whole_states_.of(index, 0) : optimizer_.weights(index);
+  if (optimizer_.has_masters()) return whole_states_.of(index, 0);
+  return parameters_.is_shared(index) ? whole_states_.stored(index, 0) : optimizer_.weights(index);
 }
 
 std::vector<std::string> TrainingStep::remarks() const {

@@ -13,6 +13,7 @@
 #include "trainer/optimizer/optimizer.h"
 #include "trainer/ranks/agreement/step_agreement.h"
 #include "trainer/ranks/gradient_sums.h"
+#include "trainer/ranks/shares/rank_shares.h"
 #include "trainer/ranks/whole_states.h"
 #include "trainer/recovery/plan_moves.h"
 #include "trainer/runtime/core.h"
@@ -34,6 +35,7 @@ class TrainingStep : public StepProgram {
   void begin(const StepKey& key) override;
   void save_step() override;
   void restore_step() override;
+  void restore_evaluation() override;
   void save_micro_batch(uint32_t micro_batch) override;
   void restore_micro_batch(uint32_t micro_batch) override;
   uint32_t micro_batches(const Plan& plan) const override;
@@ -47,6 +49,9 @@ class TrainingStep : public StepProgram {
   void plan_changed(uint64_t step, const Plan& from, const Plan& to, uint64_t incident,
                     const std::string& reason) override;
   RanksOfStep* ranks() override { return ranks_->is_alone() ? nullptr : &agreement_; }
+
+  // The other ranks run the next step by this plan, for which this one has no room.
+  void others_run(const Plan& plan) { running_ = plan; }
 
   // Goes on with the rows that have no loss yet; `begin_evaluation` forgets them all.
   void begin_evaluation();
@@ -87,7 +92,15 @@ class TrainingStep : public StepProgram {
   void enter(const char* phase);
   void in_commit(const std::function<void()>& work);
   std::unique_ptr<MicroBatch> begin_micro_batch(uint32_t number, const Plan& plan);
+  bool has_rows(uint32_t micro_batch, const Plan& plan) const;
+  void announce(uint32_t micro_batch, const Plan& plan);
+  void pass_over(uint32_t micro_batch, const Plan& plan);
+  void drain(bool evaluating);
+  void drain_evaluation();
+  bool has_summed() const { return gradient_sums_.has_begun() || parameters_.has_summed(); }
+  at::Tensor evaluate_rows(uint32_t first, const Plan& plan);
   UpdateShare update_share();
+  Shares shares();
   std::optional<uint32_t> sums_beside(const Plan& plan) const;
   double sum_of_losses();
   at::Tensor rows(const std::vector<int64_t>& tokens, uint32_t first, uint32_t count) const;
@@ -103,9 +116,10 @@ class TrainingStep : public StepProgram {
   const std::shared_ptr<Ranks> ranks_;
   const Ranks::Share share_;  // of a batch's rows
   const Partition partition_;
-  const bool is_sharded_;  // over several ranks, by a stage of ZeRO
-  Parameters parameters_;
+  const uint32_t zero_;  // the stage, 0 of a process that is alone
+  const bool is_sharded_;
   Exchange exchange_;
+  Parameters parameters_;
   GradientSums gradient_sums_;
   StepAgreement agreement_;
   Optimizer optimizer_;
@@ -123,8 +137,11 @@ class TrainingStep : public StepProgram {
   std::vector<at::Tensor> sums_;  // of the losses, by micro-batch; on the device until the step's end
   double loss_ = 0;               // their sum, over the ranks too
   std::vector<double> evaluation_losses_;  // sums, by row of this rank
+  uint32_t evaluated_ = 0;                 // rows, of the rank that has most
+  uint32_t evaluation_batch_ = 1;          // of the plan that it goes by
   double evaluation_loss_ = 0;
   uint32_t micro_batch_count_ = 0;
+  uint32_t passes_ = 0;         // of this step that were begun, the one under way too
   bool just_in_time_ = false;   // as the step's plan has it
   std::optional<Plan> proven_;  // the plan that the last committed step ended with
   Plan running_;

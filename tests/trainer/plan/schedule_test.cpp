@@ -55,6 +55,18 @@ TEST(Schedule, ASegmentsLayersComeOnceMoreBeforeTheirBackward) {
             "0 1 2 3 4 5 6 7 7' 6' 4 5 5' 4' 0 1 2 3 2 3 3' 2' 0 1 1' 0'");
 }
 
+TEST(Schedule, AnOrderThatIsGoneThroughOnceEnds) {
+  UseOrder once({0, 1, 1, 0}, false), again({0, 1, 1, 0});
+  EXPECT_THAT(once.next(2), testing::ElementsAre(0, 1));
+  for (const uint32_t unit : {0, 1, 1}) once.move_to(unit), again.move_to(unit);
+  EXPECT_THAT(once.next(2), testing::ElementsAre(0));
+  once.move_to(0), again.move_to(0);
+  EXPECT_THAT(once.next(2), testing::IsEmpty());
+  EXPECT_THAT(again.next(2), testing::ElementsAre(1));
+  once.move_to(1);  // there is no other use
+  EXPECT_THAT(once.next(2), testing::IsEmpty());
+}
+
 TEST(Schedule, ASegmentEndsWithTheEncoder) {
   Architecture model = small_model_of(Family::kT5, 0);
   model.layers = model.decoder_layers = 2;

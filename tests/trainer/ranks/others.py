@@ -110,14 +110,17 @@ class Beside(unittest.TestCase):
         ours = self.ours(1)
         self.assertEqual(ours, self.ours(0))
         self.assertEqual(len(ours), STEPS)
+        shared = self.ours(2)  # adds up each micro-batch over the ranks
+        self.assertEqual(shared, self.ours(3))
         torch.multiprocessing.spawn(train_beside, (free_port(), self.folder), nprocs=RANKS)
         for way in WAYS:
             theirs = [[float(number) for number in line.split()]
                       for line in (self.folder / way).read_text().splitlines()]
-            apart = [max(abs(a[i] - b[i]) / b[i] for a, b in zip(ours, theirs)) for i in range(2)]
-            print(f"{way}: losses {apart[0]:.1e}, norms {apart[1]:.1e} apart", flush=True)
-            self.assertLess(apart[0], 1e-4)
-            self.assertLess(apart[1], 1e-3)
+            for zero, losses in (1, ours), (3, shared):
+                apart = [max(abs(a[i] - b[i]) / b[i] for a, b in zip(losses, theirs)) for i in range(2)]
+                print(f"{way}, stage {zero}: losses {apart[0]:.1e}, norms {apart[1]:.1e} apart", flush=True)
+                self.assertLess(apart[0], 1e-4)
+                self.assertLess(apart[1], 1e-3)
         self.assertLess(ours[-1][0], 0.9 * ours[0][0], "it learns")
 
 

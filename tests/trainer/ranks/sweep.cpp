@@ -78,7 +78,7 @@ struct Sweep {
   bool fails(uint32_t victim) const { return in.is("all") || ranks->rank() == victim; }
 
   // `n`: the request of the disturbed step that fails, of `victim`; 0: none, but the victim has `plan` from
-  // that step on.
+  // that step on, and so have the others where they share gradients.
   Trained train(uint32_t victim, uint64_t n, const Plan& plan) const {
     PlanMoves moves(Core::get(), config.shape(), {}, config.recovery.floor);
     Disturbed program(config, corpus, {at::Device(at::kCUDA, 0)}, config.plan, Core::get(), moves, ranks);
@@ -86,7 +86,7 @@ struct Sweep {
     RecoverableStep step(program, config.shape(), {}, config.plan, config.recovery);
     Trained trained;
     for (uint64_t number = 0; number < kSteps; ++number) {
-      if (number == kDisturbed && n == 0 && fails(victim)) {
+      if (number == kDisturbed && n == 0 && (fails(victim) || config.run.zero >= 2)) {
         program.in.name = "moves";
         step.follow(number, plan, &trained.fault);
       }

@@ -25,6 +25,21 @@ class Stages(Case):
         self.assertLess(whole.results["skipped_steps"], 6)
         self.assert_same(self.on_cards(2, **settings, **{"run.zero": 1}), whole)
 
+    def test_shared_gradients_and_weights_have_the_same_bits_on_cards(self):
+        """Of 9 rows one micro-batch a rank, wherever things lie; then five, of which the second rank has four."""
+        settings = {**SETTINGS, "train.precision": "bf16-mixed", "plan.recompute": "1", "plan.micro_batch": 5,
+                    "train.steps": 4}
+        whole = self.on_cards(2, **settings)
+        on_host = {"plan.gradients": "host", "plan.parameters": "host"}
+        for zero, more in ((2, on_host), (3, {}), (3, {"plan.parameters": "nvme", "run.nvme_least": "0B"}),
+                           (3, {**on_host, "plan.optimizer": "host"})):
+            with self.subTest(zero=zero, **more):
+                self.assert_same(self.on_cards(2, **settings, **{"run.zero": zero}, **more), whole)
+        apart, *shared = (self.on_cards(2, **{**settings, "plan.micro_batch": 1, "run.zero": zero})
+                          for zero in (0, 2, 3))
+        self.assert_same(*shared)
+        self.assert_near(shared[0], apart, 1e-3)
+
     def test_a_rank_that_runs_out_of_memory_changes_its_plan_alone(self):
         settings = {"train.batch": 32, "recovery.floor": "bit_exact", "run.zero": 1}
         undisturbed = self.on_cards(2, **settings)
@@ -45,17 +60,21 @@ class Checkpoints(Case):
         return done
 
     def test_go_on_at_another_stage_and_size(self):
-        """Three ranks, a checkpoint, three again at the other stage, two at both: the bits of each size."""
-        first = {zero: self.saved(3, 2, **{"run.zero": zero}) for zero in (0, 1)}
-        files = [(done.folder / "out" / "checkpoint.safetensors").read_bytes() for done in first.values()]
-        self.assertEqual(files[0], files[1])
-        weights = [(done.folder / "weights" / "model.safetensors").read_bytes() for done in first.values()]
-        self.assertEqual(weights[0], weights[1])
-        for size in 3, 2:
-            there, back = (self.saved(size, 4, first[1 - zero].folder, **{"run.zero": zero}) for zero in (0, 1))
-            self.assertEqual(there.steps(), back.steps())
-            self.assertEqual(there.results["weights"], back.results["weights"])
-            self.assertEqual(len(there.steps()), 2)
+        """Three ranks at each stage, a checkpoint, three again or two at another one: the bits of each size.
+
+        Of three rows each rank has one micro-batch, so that all stages add up in one order."""
+        settings = {"train.batch": 3}
+        stages = 0, 1, 2, 3
+        first = [self.saved(3, 2, **settings, **{"run.zero": zero}) for zero in stages]
+        for name in "out/checkpoint.safetensors", "weights/model.safetensors":
+            for done in first[1:]:
+                self.assertEqual((done.folder / name).read_bytes(), (first[0].folder / name).read_bytes())
+        for size, settings in (3, settings), (2, {"train.batch": 2}):
+            again = [self.saved(size, 4, first[3 - zero].folder, **settings, **{"run.zero": zero}) for zero in stages]
+            for done in again:
+                self.assertEqual(done.steps(), again[0].steps())
+                self.assertEqual(done.results["weights"], again[0].results["weights"])
+                self.assertEqual(len(done.steps()), 2)
 
 
 class Memory(Case):
@@ -68,13 +87,21 @@ class Memory(Case):
         return done.results["devices"][0]["peak_live"] / 2**20, {name: float(size) for name, size in estimated}
 
     def test_a_rank_has_its_share_of_the_states(self):
-        """6 + 12/N bytes a parameter, its gradients in 32 bits, and the items of the estimate beside them."""
-        for size, zero in ((1, 0), (2, 1), (4, 1)):
+        """6 + 12/N bytes a parameter, 2 + 16/N, 18/N: gradients have 32 bits; the items of the estimate beside them.
+
+        What belongs to no layer stays whole until the micro-batch ends."""
+        all_numbers = outer = None
+        for size, zero in ((1, 0), (2, 1), (4, 1), (2, 2), (4, 2), (2, 3), (4, 3)):
             measured, items = self.peaks(size, zero)
             self.assertLess(abs(items["peak"] / measured - 1), 0.02, (size, zero, items))
-            numbers = items["parameters"] / 2
-            share = size if zero else 1
-            self.assertLess(abs(items["optimizer state"] / (12 * numbers / share) - 1), 0.02)
+            if size == 1:
+                all_numbers, outer = items["parameters"] / 2, (256 + 64 + 2) * 256 / 2**20
+            in_layers = all_numbers - outer
+            expected = {"optimizer state": 12 * all_numbers / (size if zero else 1),
+                        "gradients": 4 * (all_numbers / size + outer if zero > 1 else all_numbers),
+                        "parameters": 2 * (in_layers / size + outer if zero > 2 else all_numbers)}
+            for name, bytes_of in expected.items():
+                self.assertLess(abs(items[name] / bytes_of - 1), 0.02, (size, zero, name, items))
 
 
     def test_a_plan_is_chosen_for_a_ranks_share(self):
@@ -93,6 +120,25 @@ class Errors(Case):
             "run.zero": 1, "train.optimizer": "adafactor"}), folder)
         self.assertEqual(done.codes, [2, 2])
         self.assertIn("adafactor's means of rows and columns belong to whole matrices", done.errors[0])
+
+    def test_what_has_no_shares(self):
+        for zero, settings, message in (
+                (3, {"train.precision": "int8"}, "'run.zero' = 3 has no shares of matrices in 8 bits"),
+                (2, {"plan.tiles": 4, "plan.optimizer": "host", "plan.parameters": "host", "plan.gradients": "host"},
+                 "'plan.tiles' cuts matrices that one rank has whole")):
+            done = self.ended(self.start(2, folder := self.fresh_folder(), **{"run.zero": zero, **settings}), folder)
+            self.assertEqual(done.codes, [2, 2])
+            self.assertIn(message, done.errors[0])
+
+    def test_plans_of_other_sequences(self):
+        """At stage 3 ranks use the same layers in one order; at stage 2 they have as many micro-batches."""
+        for zero, other in (2, {"plan.micro_batch": 1}), (3, {"plan.recompute": 1}):
+            done = self.ended(self.start(2, folder := self.fresh_folder(), of_rank={1: other}, **{
+                "plan.micro_batch": 2, "run.zero": zero}), folder)
+            self.assertEqual(done.codes, [1, 1], done.errors)
+            self.assertIn("do not go together, their plans differ: 'micro_batch=2 ", done.errors[0])
+        alone = self.train(2, of_rank={1: {"plan.recompute": 1}}, **{"plan.micro_batch": 2, "run.zero": 2})
+        self.assertEqual(alone.steps(), self.train(2, **{"plan.micro_batch": 2, "run.zero": 2}).steps())
 
     def test_ranks_at_other_stages(self):
         done = self.ended(self.start(2, folder := self.fresh_folder(), of_rank={1: {"run.zero": 1}}), folder)

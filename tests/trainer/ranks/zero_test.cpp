@@ -139,13 +139,20 @@ class Stages : public testing::TestWithParam<Numerics> {
         outcome.losses.push_back(program.loss());
         outcome.norms.push_back(program.gradient_norm());
       }
-      outcome.weights = program.parameters().hash();
+      const uint64_t bytes_sent = ranks->bytes_sent();
+      outcome.weights = program.whole_states().hash();
       const std::lock_guard lock(mutex);
       trained.outcomes[ranks->rank()] = std::move(outcome);
-      trained.bytes_sent = ranks->bytes_sent();
+      trained.bytes_sent = bytes_sent;
       trained.skipped = program.loss_scale().state().skipped;
     });
     return trained;
+  }
+
+  // Matrices in 8 bits have no shares of weights.
+  static std::vector<uint32_t> stages_from_2() {
+    if (GetParam().precision == Precision::kInt8) return {2};
+    return {2, 3};
   }
 
   ScratchFolder scratch_;
@@ -169,6 +176,36 @@ TEST_P(Stages, HaveTheSameBits) {
   }
 }
 
+// Each rank has one micro-batch, of 5 or 6 rows with three ranks.
+TEST_P(Stages, HaveTheSameBitsInOneMicroBatch) {
+  config_.plan.micro_batch = 8;
+  for (const uint32_t size : {2u, 3u}) {
+    const Trained whole = train(size, 0, Place::kDevice, 3);
+    for (const uint32_t zero : stages_from_2()) {
+      const Trained shared = train(size, zero, Place::kDevice, 3);
+      for (uint32_t rank = 0; rank < size; ++rank)
+        EXPECT_EQ(shared.outcomes[rank], whole.outcomes[0])
+            << size << " ranks, stage " << zero << ", " << rank;
+      EXPECT_EQ(shared.skipped, whole.skipped);
+    }
+  }
+}
+
+// Of 6, 5 and 5 rows, in two micro-batches, of which the second has two rows or one; in six, of which two
+// ranks have five.
+TEST_P(Stages, AddUpEachMicroBatchOverTheRanks) {
+  for (const uint32_t rows : {4u, 1u}) {
+    config_.plan.micro_batch = rows;
+    const Trained whole = train(3, 0, Place::kDevice, 3);
+    std::vector<Trained> shared;
+    for (const uint32_t zero : stages_from_2()) shared.push_back(train(3, zero, Place::kDevice, 3));
+    for (const Trained& each : shared)
+      for (uint32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(each.outcomes[rank], shared[0].outcomes[0]) << rank;
+    for (size_t step = 0; step < whole.outcomes[0].losses.size(); ++step)
+      EXPECT_NEAR(shared[0].outcomes[0].losses[step] / whole.outcomes[0].losses[step], 1, 2e-3) << step;
+  }
+}
+
 TEST_P(Stages, HaveTheSameBitsWhereverTheStatesLie) {
   const Trained whole = train(2, 0, Place::kDevice, 3);
   for (const Place place : {Place::kHost, Place::kNvme})
@@ -186,18 +223,34 @@ INSTANTIATE_TEST_SUITE_P(OfNumbers, Stages,
 
 class Volume : public Stages {
  protected:
-  Volume() { config_.model = small_gpt2(2, 128, 2, 8); }  // of which a block is little
+  Volume() {
+    config_.model = small_gpt2(6, 128, 2, 8);  // of which a block is little
+    config_.plan.micro_batch = 8;
+  }
+  // Against as many numbers as a ring sends of so many: (N - 1) / N of them for each rank. What pads parts of
+  // whole blocks is more.
+  void expect(uint32_t size, uint32_t zero, double numbers) const {
+    const double expected = numbers * 4 * (size - 1) / size;
+    EXPECT_NEAR(double(train(size, zero, Place::kDevice, 1).bytes_sent) / expected, 1, 0.04)
+        << size << " ranks, stage " << zero;
+  }
 };
 
-// 2Ψ, as a ring of N ranks has it: 2 (N - 1) / N of the numbers of each, and what pads parts of whole blocks.
-TEST_P(Volume, IsThatOfAnAllReduceAtBothStages) {
-  const double numbers = double(parameter_count(config_.model)) * 4;
-  for (const uint32_t size : {2u, 4u, 8u}) {
-    const double expected = 2 * numbers * (size - 1) / size;
-    for (const uint32_t zero : {0u, 1u})
-      EXPECT_NEAR(double(train(size, zero, Place::kDevice, 1).bytes_sent) / expected, 1, 0.04)
-          << size << " ranks, stage " << zero;
+// 2Ψ; and 3Ψ but for what belongs to no layer, and the last layer, which is there when the backward begins.
+TEST_P(Volume, IsThatOfTheStage) {
+  double all = 0, outer = 0, layer = 0;
+  for (const Parameter& parameter : parameter_table(config_.model)) {
+    all += double(parameter.elements());
+    if (parameter.layer < 0) outer += double(parameter.elements());
+    if (parameter.layer == 0) layer += double(parameter.elements());
   }
+  for (const uint32_t size : {2u, 4u, 8u})
+    for (const uint32_t zero : {0u, 1u, 2u, 3u})
+      expect(size, zero, zero < 3 ? 2 * all : 3 * all - outer - layer);
+  config_.plan.recompute = {0, 1, 2, 3, 4, 5};  // a layer is computed again and its backward follows
+  expect(4, 3, 3 * all - outer - layer);
+  config_.plan = {.micro_batch = 2, .evaluation_batch = 4};
+  expect(4, 2, 3 * all);
 }
 
 INSTANTIATE_TEST_SUITE_P(OfNumbers, Volume, testing::Values(Numerics{}),

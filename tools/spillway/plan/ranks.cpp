@@ -16,8 +16,10 @@ constexpr double kBytesOfGigabit = 1e9 / 8;
 void declare_ranks(CLI::App& app, RankOptions* options) {
   app.add_option("--ranks", options->ranks, "Processes that share the batch: what is said is of one (1)")
       ->check(CLI::Range(1u, 1u << 16));
-  app.add_option("--zero", options->zero, "As run.zero: with 1 they share what the optimizer keeps")
-      ->check(CLI::Range(0u, 1u));
+  app.add_option(
+         "--zero", options->zero,
+         "As run.zero: with 1 they share what the optimizer keeps, with 2 gradients too, with 3 weights")
+      ->check(CLI::Range(0u, 3u));
 }
 
 void declare_links(CLI::App& app, RankOptions* options) {
@@ -42,6 +44,8 @@ std::string share_among_ranks(const RankOptions& options, Workload* workload) {
   workload->plan.micro_batch = std::min(workload->plan.micro_batch, shape.batch);
   if (shape.zero > 0 && !trainer::can_be_sharded(shape.numerics))
     return "--zero: the states of adafactor belong to whole matrices, and cannot be shared";
+  if (shape.zero > 2 && shape.numerics.precision == trainer::Precision::kInt8)
+    return "--zero: matrices in 8 bits have no shares; take --zero 2";
   return "";
 }
 

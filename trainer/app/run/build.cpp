@@ -7,6 +7,7 @@
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/plan/devices/peers.h"
 #include "trainer/plan/parameters/parameter_table.h"
+#include "trainer/plan/ranks/same_sequence.h"
 
 namespace spillway::trainer {
 namespace {
@@ -100,6 +101,16 @@ void Run::build() {
   if (!options_.resume.empty()) warn_of(other_rows_of_checkpoint(from, config_, corpus_));
   if (config_.chooses_plan()) start_ = guarantee_of_start(config_.plan, plan, shape_.batch);
   recoverable_ = std::make_unique<RecoverableStep>(*program_, shape_, machine_, plan, config_.recovery);
+  check_sequences();
+}
+
+// Of the plans that a run has without a move: what ranks exchange follows from them.
+void Run::check_sequences() {
+  if (config_.run.zero < 2) return;
+  std::string text = sequence_of(recoverable_->plan(), config_.run.zero) + '\n';
+  for (const auto& [step, plan] : config_.schedule)
+    text += "from step " + std::to_string(step) + " on " + sequence_of(plan, config_.run.zero) + '\n';
+  ranks_->check_same("plans", text);
 }
 
 // What the plan at the end of all moves would need, so that the user knows how far off the limit is.

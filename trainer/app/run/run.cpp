@@ -66,7 +66,11 @@ void Run::collect() {
   results_.values_computed = config_.run.device != "cuda" || values_are_computed();
   results_.last_loss = results_.steps ? program_->loss() : 0;
   ranks_->works("the hash of the weights", program_->step(), true);
-  results_.weights_hash = program_->parameters().hash();
+  // Of one that ended in the middle of a step the others are not here.
+  const bool all_are_here =
+      results_.exit_code == kExitDone || results_.exit_code == kExitInterrupted || results_.ended_by;
+  if (all_are_here || !program_->whole_states().weights_are_exchanged())
+    results_.weights_hash = program_->whole_states().hash();
   results_.skipped_steps = program_->loss_scale().state().skipped;
   results_.plan = recoverable_->plan();
   results_.guarantee_held = std::max({recoverable_->guarantee_held(), start_, of_ranks_});

@@ -46,6 +46,7 @@ class Run {
   void check(const Plan& plan) const;
   void check_weights() const;
   void check_plans() const;
+  void check_sequences();
   // Builds the program, from the checkpoint if there is one to resume.
   void build();
   void begin();

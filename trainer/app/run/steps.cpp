@@ -46,6 +46,7 @@ bool Run::step_once() {
   std::string error;
   if (const auto entry = config_.schedule.find(step); entry != config_.schedule.end())
     if (!recoverable_->follow(step, entry->second, &error)) {
+      program_->others_run(entry->second);
       recoverable_->give_up(step, "no room for the plan that the schedule has: " + error);
       return gave_up("in step " + std::to_string(step)), false;
     }

@@ -16,7 +16,7 @@ Value sound(std::optional<Value> value, const std::string& text) {
 }  // namespace
 
 StepAgreement::StepAgreement(Ranks& ranks, uint32_t layers, uint32_t zero, bool confirms,
-                             std::function<void()> drain)
+                             std::function<void(bool)> drain)
     : ranks_(ranks), layers_(layers), zero_(zero), confirms_(confirms), drain_(std::move(drain)) {}
 
 void StepAgreement::begin(uint64_t step) {
@@ -56,11 +56,12 @@ double StepAgreement::evaluation(double mine) {
 void StepAgreement::ask_to_undo(bool evaluating) {
   ranks_.works("a step that is undone", step_);
   if (evaluating) {
+    drain_(true);
     add_up(0, true);
     return;
   }
   if (!squares_) {
-    drain_();
+    drain_(false);
     loss(0);
     squares_ = add_up(0, true);
   } else if (confirms_ && !is_confirmed_ && !is_asked_) {

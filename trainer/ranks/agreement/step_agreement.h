@@ -18,9 +18,11 @@ namespace spillway::trainer {
 
 class StepAgreement : public RanksOfStep {
  public:
-  // `drain` takes part in what ranks exchange of the step before its loss, as far as this one has not yet.
+  // `drain` takes part in what ranks exchange of the step before its loss, or of the evaluation, as far as
+  // this one has not yet.
   // `confirms`: the update allocates behind the squares.
-  StepAgreement(Ranks& ranks, uint32_t layers, uint32_t zero, bool confirms, std::function<void()> drain);
+  StepAgreement(Ranks& ranks, uint32_t layers, uint32_t zero, bool confirms,
+                std::function<void(bool evaluating)> drain);
 
   // Of a step, of its replay, or of an evaluation: nothing is exchanged.
   void begin(uint64_t step);
@@ -44,7 +46,7 @@ class StepAgreement : public RanksOfStep {
   Ranks& ranks_;
   const uint32_t layers_, zero_;
   const bool confirms_;
-  const std::function<void()> drain_;
+  const std::function<void(bool evaluating)> drain_;
   uint64_t step_ = 0;
   std::optional<double> loss_, squares_;
   bool is_confirmed_ = false, is_asked_ = false;

@@ -35,6 +35,13 @@ class LayerHome {
   virtual void settle() {}
   // What it has is worthless.
   virtual void discard() {}
+
+  // Several ranks have the bytes together, each its share. All of them bring the layer at once (`come`), or
+  // add up what they have of it and forget it (`go`); `memory` of the device, of the layer, is read and
+  // written behind all that the current stream was given, until the mark that is returned.
+  virtual bool is_shared() const { return false; }
+  virtual CopyStream::Mark come(const at::Tensor& /*memory*/) { return nullptr; }
+  virtual CopyStream::Mark go(const at::Tensor& /*memory*/) { return nullptr; }
   // Its number in the device's file, if it is in one.
   virtual std::optional<uint32_t> record() const { return std::nullopt; }
 };

@@ -69,6 +69,17 @@ class Sweep(unittest.TestCase):
         self.assert_none(others["moves"])
         self.assert_some(others["splits"])
 
+    def test_with_shared_gradients(self):
+        others = self.swept(2, "once", "splits")
+        self.assert_none(others["once"])
+        self.assertTrue(all(trainings == recoveries for trainings, recoveries in others["splits"]))
+
+    def test_with_shared_weights(self):
+        """Nothing of a pass can be made again without the others; an update can."""
+        others = self.swept(3, "moves", "splits")
+        self.assertTrue(all(0 < recoveries <= trainings for trainings, recoveries in others["moves"]))
+        self.assertTrue(all(trainings == recoveries for trainings, recoveries in others["splits"]))
+
 
 class Training(ranks.Case):
     """Of two cards the second one has too little memory for a step that begins at once, or for an evaluation."""

@@ -8,13 +8,14 @@ namespace {
 
 constexpr uint32_t kAgreedLayers = 2;
 
-// `work(ranks, agreement, drains)` on each; the drain has two sums, as a step has before its loss.
+// `work(ranks, agreement, drains)` on each; the drain has two sums, as a step has before its loss, and as an
+// evaluation has none.
 template <class Work>
 void with_agreements(bool confirms, const Work& work) {
   on_ranks(2, [&](const std::shared_ptr<Ranks>& ranks) {
     int drained = 0;
-    StepAgreement agreement(*ranks, kAgreedLayers, 0, confirms, [&] {
-      for (; drained < 2; ++drained) ranks->sum(0);
+    StepAgreement agreement(*ranks, kAgreedLayers, 0, confirms, [&](bool evaluating) {
+      for (; !evaluating && drained < 2; ++drained) ranks->sum(0);
     });
     agreement.begin(3);
     work(*ranks, agreement, drained);
