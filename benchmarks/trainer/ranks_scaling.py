@@ -1,8 +1,8 @@
-"""ranks_scaling.py BUILD --corpus TEXT [--ranks 1 2 4 8]: a step of several ranks, measured and by the estimate.
+"""ranks_scaling.py BUILD --corpus TEXT [--ranks 1 2 4 8 16]: a step of several ranks, measured and by the estimate.
 
-Trains on simulated cards as ranks_overlap.py does, of a step's batch 32 sequences a rank, and takes what a step is longer
-than that of one process for what ranks add. Beside it stands what the estimate says (bench_ranks), and then its figures
-for up to 1,024 ranks, which nothing here can measure.
+Trains on simulated cards as ranks_overlap.py does, with 32 sequences a rank. What a step is longer than that of one
+process is what ranks add. Beside it stands what the estimate says (bench_ranks), and then its figures for up to 1,024
+ranks, which nothing here can measure.
 """
 import argparse
 import json
@@ -25,7 +25,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--corpus", type=pathlib.Path, required=True)
-    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4, 8])
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4, 8, 16])
     options = parser.parse_args()
     options.build, options.corpus = options.build.resolve(), options.corpus.resolve()
     print("| ranks | step, ms | by the estimate | off | ranks add, ms | exchange that shows, by the estimate |")
