@@ -19,8 +19,8 @@ enum ExitCode : int {
   kExitError = 1,
   kExitUsage = 2,         // the command line or the configuration
   kExitOutOfMemory = 17,  // no plan is left that fits; the checkpoint holds the last committed step
-  kExitOtherRank = 18,    // another rank of the same training failed, or this one hangs
-  kExitInterrupted = 130  // SIGINT; the checkpoint holds the last committed step
+  kExitOtherRank = kExitOfIncident,  // 18: another rank of the same training failed, or this one hangs
+  kExitInterrupted = 130             // SIGINT; the checkpoint holds the last committed step
 };
 
 struct Results {

@@ -13,6 +13,8 @@
 namespace spillway::trainer {
 
 inline constexpr int64_t kNoSingleRank = -1;
+// How the process of a rank ends that an incident has ended.
+inline constexpr int kExitOfIncident = 18;
 
 struct Incident {
   std::string number;            // twelve hexadecimal digits

@@ -17,8 +17,8 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kTick{100};
-// For the training thread to end by itself: inside a sum, elsewhere, and when it is at it.
-constexpr milliseconds kGraceInSum{1000}, kGrace{5000}, kGraceOfEnd{30'000};
+// For the training thread to end by itself, inside a sum and elsewhere.
+constexpr milliseconds kGraceInSum{1000}, kGrace{5000};
 constexpr milliseconds kLongestAnswer{2000};  // of the store, about an incident that is known here
 constexpr unsigned kLastWordsSeconds = 20;    // a disk that hangs may hold them up too
 
@@ -221,9 +221,9 @@ void Watch::State::end_if_held_up(milliseconds since) {
   std::optional<Incident> what;
   {
     const Locked lock(mutex);
-    const milliseconds grace = ending || knows ? kGraceOfEnd : waits ? kGraceInSum : kGrace;
+    const milliseconds grace = ending || knows ? settings.longest_end : waits ? kGraceInSum : kGrace;
     if (since <= grace || stopped || !last_words) return;
-    if (ending) ::_exit(1);  // the training thread has begun to end, and hangs in that
+    if (ending) ::_exit(kExitOfIncident);  // the training thread has begun to end, and hangs in that
     ending = true;
     words = last_words;
     what = incident;

@@ -42,6 +42,7 @@ struct WatchSettings {
   std::chrono::milliseconds beat{2000};  // between two exchanges with the store
   std::string number;                    // of an incident
   bool keeps_store = false;              // this process: it stays until the others have read the incident
+  std::chrono::milliseconds longest_end{30'000};  // of a training thread that is at its end
 };
 
 class Watch {

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <map>
 #include <mutex>
 
@@ -49,6 +51,25 @@ TEST(WatchOfRanks, AConnectionThatIsLostAfterTheRankHasLeftEndsItWithinTheBound)
   } catch (const RanksEnded& ended) {
     EXPECT_THAT(ended.what(), testing::HasSubstr("connection reset by peer"));
   }
+}
+
+// As where a disk hangs when it writes its report.
+TEST(WatchOfRanks, ARankThatHangsAtItsEndLeavesAsOneThatTheIncidentEnded) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto hang_at_the_end = [] {
+    const auto store = [] {
+      auto here = std::make_unique<StoreHere>();
+      here->claim("incident", to_json_text({.number = "12345", .rank = 1, .cause = "rank 1 died"}));
+      return here;
+    };
+    WatchSettings quick = settings();
+    quick.longest_end = std::chrono::milliseconds(100);
+    Watch watch(quick, store);
+    watch.when_held_up([](const Incident&) { std::abort(); });
+    watch.begin_end();
+    while (true) ::pause();
+  };
+  EXPECT_EXIT(hang_at_the_end(), testing::ExitedWithCode(18), "");
 }
 
 }  // namespace

@@ -80,7 +80,9 @@ void Run::gave_up(const std::string& where) {
   results_.ended_by = recoverable_->rank_that_gave_up();
   share_guarantee();
   const std::string whose = results_.ended_by ? " on rank " + std::to_string(*results_.ended_by) : "";
-  if (checkpoint())
+  if (!checkpoint())
+    results_.ended_by = ranks_->rank();  // its own fault comes before
+  else
     end(kExitOutOfMemory,
         "out of memory " + where + " and no plan is left" + whose + ": " + recoverable_->last_failure());
 }

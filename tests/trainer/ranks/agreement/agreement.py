@@ -105,6 +105,15 @@ class Training(ranks.Case):
             self.assertEqual(again.steps(), undisturbed.steps()[3:])
             self.assertEqual(again.results["weights"], undisturbed.results["weights"])
 
+    def test_a_schedules_plan_has_no_room_on_one_rank(self):
+        settings = {"train.batch": 2, "model.width": 256, "plan.optimizer": "host", "evaluation.windows": 2,
+                    "plan.schedule": "[{step=2, optimizer='device'}]"}
+        ended = self.on_cards(2, limits=("1GiB", "30MiB"), values="zeros", fails=True, **settings)
+        self.assertEqual(ended.results["exit_code"], 17, ended.results)
+        self.assertRegex(ended.results["verdict"], "in step 2 and no plan is left on rank 1: no room for the plan that "
+                                                   "the schedule has: ")
+        self.assertTrue((ended.folder / "out" / "checkpoint.safetensors").exists())
+
     def test_all_give_up_in_an_evaluation(self):
         settings = {**self.TIGHT, "evaluation.every": 2, "evaluation.windows": 128, "plan.evaluation_batch": 64,
                     "run.zero": 1}
