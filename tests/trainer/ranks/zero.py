@@ -16,6 +16,7 @@ class Stages(Case):
     def assert_same(self, one, other):
         self.assertEqual(one.steps(), other.steps())
         self.assertEqual(one.results["weights"], other.results["weights"])
+        self.assertEqual(one.results["evaluation_loss"], other.results["evaluation_loss"])
 
     def test_have_the_same_bits_on_cards(self):
         """With dropout, clipping, accumulation, and a float16 that overflows in its first steps."""
@@ -31,14 +32,11 @@ class Stages(Case):
                     "train.steps": 4}
         whole = self.on_cards(2, **settings)
         on_host = {"plan.gradients": "host", "plan.parameters": "host"}
-        for zero, more in ((2, on_host), (3, {}), (3, {"plan.parameters": "nvme", "run.nvme_least": "0B"}),
+        for zero, more in ((2, on_host), (3, {"plan.parameters": "nvme", "run.nvme_least": "0B"}),
                            (3, {**on_host, "plan.optimizer": "host"})):
             with self.subTest(zero=zero, **more):
                 self.assert_same(self.on_cards(2, **settings, **{"run.zero": zero}, **more), whole)
-        apart, *shared = (self.on_cards(2, **{**settings, "plan.micro_batch": 1, "run.zero": zero})
-                          for zero in (0, 2, 3))
-        self.assert_same(*shared)
-        self.assert_near(shared[0], apart, 1e-3)
+        self.assert_same(*(self.on_cards(2, **{**settings, "plan.micro_batch": 1, "run.zero": zero}) for zero in (2, 3)))
 
     def test_a_rank_that_runs_out_of_memory_changes_its_plan_alone(self):
         settings = {"train.batch": 32, "recovery.floor": "bit_exact", "run.zero": 1}
@@ -60,17 +58,16 @@ class Checkpoints(Case):
         return done
 
     def test_go_on_at_another_stage_and_size(self):
-        """Three ranks at each stage, a checkpoint, three again or two at another one: the bits of each size.
+        """Three ranks at each stage, a checkpoint, three again or two at others: the bits of each size.
 
-        Of three rows each rank has one micro-batch, so that all stages add up in one order."""
-        settings = {"train.batch": 3}
-        stages = 0, 1, 2, 3
-        first = [self.saved(3, 2, **settings, **{"run.zero": zero}) for zero in stages]
+        Of as many rows as ranks each rank has one micro-batch, so that all stages add up in one order."""
+        first = [self.saved(3, 2, **{"train.batch": 3, "run.zero": zero}) for zero in range(4)]
         for name in "out/checkpoint.safetensors", "weights/model.safetensors":
             for done in first[1:]:
                 self.assertEqual((done.folder / name).read_bytes(), (first[0].folder / name).read_bytes())
-        for size, settings in (3, settings), (2, {"train.batch": 2}):
-            again = [self.saved(size, 4, first[3 - zero].folder, **settings, **{"run.zero": zero}) for zero in stages]
+        for size, stages in (3, {3: 0, 0: 3}), (2, {1: 2, 2: 3, 3: 1}):
+            again = [self.saved(size, 4, first[of].folder, **{"train.batch": size, "run.zero": zero})
+                     for of, zero in stages.items()]
             for done in again:
                 self.assertEqual(done.steps(), again[0].steps())
                 self.assertEqual(done.results["weights"], again[0].results["weights"])
@@ -91,7 +88,7 @@ class Memory(Case):
 
         What belongs to no layer stays whole until the micro-batch ends."""
         all_numbers = outer = None
-        for size, zero in ((1, 0), (2, 1), (4, 1), (2, 2), (4, 2), (2, 3), (4, 3)):
+        for size, zero in ((1, 0), (2, 1), (4, 1), (4, 2), (2, 3), (4, 3)):
             measured, items = self.peaks(size, zero)
             self.assertLess(abs(items["peak"] / measured - 1), 0.02, (size, zero, items))
             if size == 1:
@@ -112,6 +109,16 @@ class Memory(Case):
                   for zero in (0, 1)}
         self.assertIn("optimizer=host", chosen[0].output)
         self.assertNotIn("optimizer=host", chosen[1].output)
+
+
+    def test_plans_that_are_chosen_have_one_sequence(self):
+        """The second card has less room, and its rank computes layers again: so does the first one, at stage 3."""
+        settings = {"model.layers": 4, "model.width": 256, "model.heads": 4, "train.steps": 1, "train.batch": 32,
+                    "evaluation.windows": 2, "plan.automatic": "true", "recovery.floor": "bit_exact", "run.zero": 3}
+        chosen = self.on_cards(2, values="zeros", limits=("1GiB", "80MiB"), **settings)
+        second = json.loads((chosen.folder / "results.rank-1.json").read_text())
+        self.assertIn("recompute", second["plan"]["text"] if isinstance(second["plan"], dict) else second["plan"])
+        self.assertEqual(second["plan"], chosen.results["plan"])
 
 
 class Errors(Case):

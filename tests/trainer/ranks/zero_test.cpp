@@ -113,6 +113,7 @@ class Stages : public testing::TestWithParam<Numerics> {
     config_.train.loss_scale = 0x1p22;
     config_.plan = {.micro_batch = 2, .evaluation_batch = 4};
     config_.run.nvme_least_bytes = 0;
+    config_.evaluation.windows = 5;
     corpus_ = test_corpus(scratch_, config_.model);
   }
 
@@ -140,6 +141,9 @@ class Stages : public testing::TestWithParam<Numerics> {
         outcome.norms.push_back(program.gradient_norm());
       }
       const uint64_t bytes_sent = ranks->bytes_sent();
+      program.begin_evaluation();
+      EXPECT_FALSE(program.evaluate(config.plan));
+      outcome.losses.push_back(program.evaluation_loss());
       outcome.weights = program.whole_states().hash();
       const std::lock_guard lock(mutex);
       trained.outcomes[ranks->rank()] = std::move(outcome);
@@ -180,9 +184,10 @@ TEST_P(Stages, HaveTheSameBits) {
 TEST_P(Stages, HaveTheSameBitsInOneMicroBatch) {
   config_.plan.micro_batch = 8;
   for (const uint32_t size : {2u, 3u}) {
-    const Trained whole = train(size, 0, Place::kDevice, 3);
+    const uint64_t steps = GetParam().precision == Precision::kFp16Mixed ? 5 : 2;  // of which some overflow
+    const Trained whole = train(size, 0, Place::kDevice, steps);
     for (const uint32_t zero : stages_from_2()) {
-      const Trained shared = train(size, zero, Place::kDevice, 3);
+      const Trained shared = train(size, zero, Place::kDevice, steps);
       for (uint32_t rank = 0; rank < size; ++rank)
         EXPECT_EQ(shared.outcomes[rank], whole.outcomes[0])
             << size << " ranks, stage " << zero << ", " << rank;
@@ -191,19 +196,16 @@ TEST_P(Stages, HaveTheSameBitsInOneMicroBatch) {
   }
 }
 
-// Of 6, 5 and 5 rows, in two micro-batches, of which the second has two rows or one; in six, of which two
-// ranks have five.
+// Of 6, 5 and 5 rows, in two micro-batches, of which the second has two rows or one.
 TEST_P(Stages, AddUpEachMicroBatchOverTheRanks) {
-  for (const uint32_t rows : {4u, 1u}) {
-    config_.plan.micro_batch = rows;
-    const Trained whole = train(3, 0, Place::kDevice, 3);
-    std::vector<Trained> shared;
-    for (const uint32_t zero : stages_from_2()) shared.push_back(train(3, zero, Place::kDevice, 3));
-    for (const Trained& each : shared)
-      for (uint32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(each.outcomes[rank], shared[0].outcomes[0]) << rank;
-    for (size_t step = 0; step < whole.outcomes[0].losses.size(); ++step)
-      EXPECT_NEAR(shared[0].outcomes[0].losses[step] / whole.outcomes[0].losses[step], 1, 2e-3) << step;
-  }
+  config_.plan.micro_batch = 4;
+  const Trained whole = train(3, 0, Place::kDevice, 2);
+  std::vector<Trained> shared;
+  for (const uint32_t zero : stages_from_2()) shared.push_back(train(3, zero, Place::kDevice, 2));
+  for (const Trained& each : shared)
+    for (uint32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(each.outcomes[rank], shared[0].outcomes[0]) << rank;
+  for (size_t step = 0; step < whole.outcomes[0].losses.size(); ++step)
+    EXPECT_NEAR(shared[0].outcomes[0].losses[step] / whole.outcomes[0].losses[step], 1, 2e-3) << step;
 }
 
 TEST_P(Stages, HaveTheSameBitsWhereverTheStatesLie) {

@@ -8,6 +8,7 @@
 #include "trainer/plan/devices/peers.h"
 #include "trainer/plan/parameters/parameter_table.h"
 #include "trainer/plan/ranks/same_sequence.h"
+#include "trainer/ranks/agreement/word.h"
 
 namespace spillway::trainer {
 namespace {
@@ -36,8 +37,28 @@ std::optional<std::string> Run::build_program(const Plan& plan) {
 Plan Run::first_plan() const {
   if (!config_.chooses_plan()) return config_.plan;
   const AutomaticPlan automatic = choose_plan(config_, shape_, survey_);
-  log_.say(LogLevel::kInfo, automatic.text + ": " + to_string(automatic.plan));
-  return automatic.plan;
+  const Plan plan = in_one_sequence(automatic.plan);
+  log_.say(LogLevel::kInfo, automatic.text + ": " + to_string(plan));
+  return plan;
+}
+
+// Ranks choose by what their own devices have left. Where the order of what they exchange follows from the
+// plans, it is that of the plan which all can follow.
+Plan Run::in_one_sequence(const Plan& plan) const {
+  const uint32_t zero = config_.run.zero, layers = config_.model.all_layers();
+  if (zero < 2 || ranks_->is_alone()) return plan;
+  const auto read = [layers](const std::string& text) {
+    std::string error;
+    const auto read = parse_plan(text, layers, Plan{}, &error);
+    if (!read) throw std::logic_error("the plan of a rank: " + error);
+    return *read;
+  };
+  const auto joined = [&](const std::vector<std::string>& of_ranks) {
+    Plan all = read(of_ranks.at(0));
+    for (const std::string& one : of_ranks) all = join(all, read(one));
+    return to_toml(all);
+  };
+  return common_plan(plan, read(ranks_->decide(to_toml(plan), joined)), zero);
 }
 
 // Something more on a peer of each device that lacks memory, where one has room for it.

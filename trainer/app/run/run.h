@@ -51,6 +51,7 @@ class Run {
   void build();
   void begin();
   Plan first_plan() const;
+  Plan in_one_sequence(const Plan& plan) const;
   std::optional<std::string> build_program(const Plan& plan);  // why there was no room for it
   bool goes_to_peers(Plan* plan, Place Plan::* place) const;
   void build_where_there_is_room(Plan* plan);
