@@ -46,6 +46,18 @@ class Stages(Case):
         self.assertGreater(sum(device["unwound"] for device in second["devices"]), 0, second)
         self.assert_same(tight, undisturbed)
 
+    def test_an_evaluation_that_gathers_weights_begins_anew_on_all_ranks(self):
+        settings = {"run.zero": 3, "plan.evaluation_batch": 64, "evaluation.windows": 128, "plan.micro_batch": 1,
+                    "train.batch": 2, "train.steps": 2}
+        whole = self.on_cards(2, **settings)
+        limit = int(0.8 * whole.results["devices"][0]["peak_live"])
+        tight = self.on_cards(2, limits=("1GiB", f"{limit // 1024}KiB"), **settings)
+        for results in "results.json", "results.rank-1.json":
+            recoveries = json.loads((tight.folder / results).read_text())["recoveries"]
+            self.assertEqual([(it["phase"], it["action"]) for it in recoveries], [("evaluation", "split_evaluation")])
+        self.assertEqual(tight.steps(), whole.steps())
+        self.assertAlmostEqual(tight.results["evaluation_loss"], whole.results["evaluation_loss"], places=5)
+
 
 class Checkpoints(Case):
     def saved(self, size, steps, resumed=None, **settings):
