@@ -3,7 +3,7 @@
     import spillway
     spillway.install()   # before the first use of a CUDA device
 
-makes Spillway PyTorch's CUDA allocator. A failure that Spillway can not serve in place is still raised as
+makes Spillway PyTorch's CUDA allocator. A failure that Spillway cannot serve in place is still raised as
 torch.OutOfMemoryError, with a line that says what was tried. Where Spillway is not built for the PyTorch in the
 process, install() says so, and install_plugin() does what every version allows.
 """
@@ -77,7 +77,7 @@ def _torch_with_cuda() -> types.ModuleType:
 def install() -> None:
     """Makes Spillway PyTorch's CUDA allocator. Call it before the first use of a CUDA device; again, it does nothing.
 
-    Raises RuntimeError, with what to do, when it can not; PyTorch's own allocator then stays in place.
+    Raises RuntimeError, with what to do, when it cannot; PyTorch's own allocator then stays in place.
     """
     global _installed
     _torch_with_cuda()
@@ -93,7 +93,7 @@ def install_plugin() -> None:
 
     Call it before the first use of a CUDA device; again, it does nothing. Prefer install(): under the plug-in PyTorch
     has no memory statistics, snapshots, history, memory pools or sharing between processes, whoever provides it.
-    Raises RuntimeError when it can not; PyTorch's own allocator then stays in place.
+    Raises RuntimeError when it cannot; PyTorch's own allocator then stays in place.
     """
     global _installed
     if _installed is not None:

@@ -16,7 +16,7 @@ _CUTS = re.compile(r"(?<=\S)(?= \S)"), re.compile(r"(?<=\S\n)(?=\S)")
 
 
 class BadText(Exception):
-    """A text that can not be read; its text says which and why."""
+    """A text that cannot be read; its text says which and why."""
 
 
 class Piece(typing.NamedTuple):

@@ -15,7 +15,7 @@ _SENTINEL = re.compile(r"<extra_id_(\d+)>")
 
 
 class BadTokenizer(Exception):
-    """A tokenizer that can not be used; its text says which, why, and what to do."""
+    """A tokenizer that cannot be used; its text says which, why, and what to do."""
 
 
 class Tokenizer(typing.Protocol):

@@ -87,7 +87,7 @@ struct SpanSizes {
 };
 SpanSizes span_sizes(uint32_t context);
 
-// What a model can not have, as a text that names the key of the configuration; "" when nothing is wrong.
+// What a model cannot have, as a text that names the key of the configuration; "" when nothing is wrong.
 std::string fault_of(const Architecture& model);
 // Equal texts, equal models but for the dropout. "gpt2 layers=6 width=384 ..."
 std::string to_string(const Architecture& model);

@@ -19,7 +19,7 @@ class RandomState {
   void restore() const;
   // Whether `device` draws the same numbers from both states.
   bool draws_as(const RandomState& other, at::Device device) const;
-  // How far a GPU's generator went from `earlier` to here; nothing for a CPU's, which can not be set forward.
+  // How far a GPU's generator went from `earlier` to here; nothing for a CPU's, which cannot be set forward.
   std::optional<uint64_t> distance_from(const RandomState& earlier, at::Device device) const;
   // REQUIRES: a GPU.
   RandomState further(at::Device device, uint64_t distance) const;

@@ -1,7 +1,7 @@
 // One optimizer step that survives running out of memory.
 //
 // A step draws one batch, splits it into micro-batches as the plan says, accumulates their gradients and
-// commits once. When an allocation fails and can not be served in place, the stack unwinds to here, and only
+// commits once. When an allocation fails and cannot be served in place, the stack unwinds to here, and only
 // then, outside any catch block, is room made: a move to a neighbouring plan. Then
 //   - after a bit-exact move only the failed micro-batch is redone, from the random state that it began with,
 //   and its
@@ -69,7 +69,7 @@ class StepProgram {
   virtual std::optional<Failure> run_micro_batch(uint32_t micro_batch, const Plan& plan) = 0;
   // All of the commit that may allocate, without an effect: the gradients' norm, tiles.
   virtual std::optional<Failure> prepare_commit() = 0;
-  // Clipping, optimizer, schedule. Allocates no device memory, so that it can not be cut off half-way.
+  // Clipping, optimizer, schedule. Allocates no device memory, so that it cannot be cut off half-way.
   virtual void commit() = 0;
   // Moves what the plan places. A failure leaves a state that computes the same, with some tensors moved.
   virtual std::optional<Failure> adopt(const Plan& from, const Plan& to) = 0;

@@ -303,7 +303,7 @@ std::optional<Failure> TrainingStep::run_micro_batch(uint32_t micro_batch, const
 }
 
 // Beside the last backward of a plan that has gone through a step: memory is unlikely to run out then, and
-// from the first sum on the step can not begin anew. Gradients that live elsewhere are on the device for too
+// from the first sum on the step cannot begin anew. Gradients that live elsewhere are on the device for too
 // short a time.
 std::optional<uint32_t> TrainingStep::sums_beside(const Plan& plan) const {
   if (ranks_->is_alone() || zero_ >= 2 || plan.gradients != Place::kDevice || proven_ != plan)
