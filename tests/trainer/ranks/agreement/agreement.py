@@ -33,7 +33,7 @@ class Sweep(unittest.TestCase):
                                "--values", "compute", "--", sys.executable, "-m", "torch.distributed.run",
                                f"--nproc-per-node={size}", f"--master-port={free_port()}", "--no-python",
                                BUILD / "bin" / "ranks_sweep", CORPUS, str(zero), *requests, *cases],
-                              capture_output=True, text=True, timeout=None if ALL else ranks.DEADLINE,
+                              capture_output=True, text=True, timeout=None if ALL else 300,
                               env={**os.environ, "OMP_NUM_THREADS": "1"})
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr[-3000:])
         found = re.findall(r"(\w+): rank (\d), of rank (\d) (\d+) trainings, (\d+) failures, (\d+) recoveries in(.*)",
@@ -58,16 +58,16 @@ class Sweep(unittest.TestCase):
             self.assertEqual(recoveries, 0)
 
     def test_with_whole_states(self):
-        others = self.swept(0, "once", "splits", "replay", "gives_up")
-        self.assert_none(others["once"])
+        others = self.swept(0, "splits", "gives_up", *(["once", "replay"] if ALL else []))
         self.assert_some(others["splits"])
-        self.assert_some(others["replay"])
         self.assertTrue(all(trainings == recoveries for trainings, recoveries in others["gives_up"]))
+        self.assert_none(others.get("once", []))
+        self.assert_some(others.get("replay", []))
 
     def test_with_shares_of_the_states(self):
-        others = self.swept(1, "moves", "splits", "all", "attempts")
+        others = self.swept(1, "moves", "all", "attempts", *(["splits"] if ALL else []))
         self.assert_none(others["moves"])
-        self.assert_some(others["splits"])
+        self.assert_some(others.get("splits", []))
 
     def test_with_shared_gradients(self):
         others = self.swept(2, "splits")
