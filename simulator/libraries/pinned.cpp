@@ -11,7 +11,8 @@ namespace {
 
 // From the metadata of the wheels on PyPI (`Requires-Dist`), oldest first.
 constexpr Pinned kPinned[] = {
-    {11, 91900, 22809}, {12, 92000, 22907}, {13, 92000, 22907}, {14, 92400, 23007}, {15, 92600, 23007},
+    {10, 91002, 22705}, {11, 91900, 22809}, {12, 92000, 22907},
+    {13, 92000, 22907}, {14, 92400, 23007}, {15, 92600, 23007},
 };
 
 // 0: unknown. Every PyTorch since 2.9 has the function.

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstdio>
 
 namespace spillway::runtime {
@@ -21,11 +22,14 @@ void* find(const Driver& driver, const char* name) {
   return address;
 }
 
+std::atomic<int> served_version{CUDART_VERSION};  // of CUDA, by the libraries that registered kernels
+
 // A runtime needs a driver of its own major version or a newer one; the minor version may be older.
 bool is_sufficient(const Driver& driver) {
   int version = 0;
   return driver.cuInit != nullptr && driver.cuDriverGetVersion != nullptr &&
-         driver.cuDriverGetVersion(&version) == CUDA_SUCCESS && version / 1000 >= CUDART_VERSION / 1000;
+         driver.cuDriverGetVersion(&version) == CUDA_SUCCESS &&
+         version / 1000 >= served_version.load() / 1000;
 }
 
 Driver load() {
@@ -63,3 +67,8 @@ const Driver& driver() {
 }
 
 }  // namespace spillway::runtime
+
+// libcudart.so.12 says so for a process whose kernels are of CUDA 12, before the driver is looked for.
+extern "C" void cudaSpillwayServe(int version) {
+  spillway::runtime::served_version.store(version);
+}
