@@ -11,6 +11,7 @@
 #include "allocator/tiers/tiers.h"
 #include "strategies/budget/budget.h"
 #include "strategies/budget/host_budget.h"
+#include "strategies/framework/framework.h"
 #include "strategies/host_memory_ahead.h"
 #include "strategies/processes/process_service.h"
 
@@ -50,6 +51,15 @@ bool open_page_file(Allocator& allocator, const Environment& environment) {
   if (use_page_file(allocator, environment.nvme_folder, environment.nvme_bytes, &why_not)) return true;
   std::fprintf(stderr, "spillway: nothing is moved to a file: SPILLWAY_NVME: %s\n", why_not.c_str());
   return false;
+}
+
+void write_versions(const driver::Table& table, trace::Trace* trace) {
+  int version = 0;
+  table.cuDriverGetVersion(&version);
+  trace->set("spillway", SPILLWAY_VERSION_TEXT);
+  trace->set("driver", "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10) +
+                           (table.simulator != nullptr ? ", simulated" : ""));
+  if (const std::string framework = framework_version(); !framework.empty()) trace->set("pytorch", framework);
 }
 
 // Times of a simulated card mean nothing unless its kernels are timed: no rescue is refused for them then,
@@ -154,6 +164,7 @@ spillway_status Process::start_locked() {
   allocator->limit_all(environment.limit_bytes);
   allocator->set_handler(ladder);
   if (trace != nullptr) {
+    write_versions(*table, trace.get());
     trace->set("limit", std::to_string(environment.limit_bytes));
     if (const char* names = std::getenv("SPILLWAY_STRATEGIES")) trace->set("strategies", names);
     if (environment.driver_memory != DriverMemory::kNoPools)

@@ -51,6 +51,17 @@ bool prepare_framework() {
   return true;
 }
 
+std::string framework_version() {
+  void* library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
+  if (library == nullptr) return "";
+  const auto version = reinterpret_cast<uint64_t (*)()>(dlsym(library, "aoti_torch_abi_version"));
+  dlclose(library);
+  if (version == nullptr) return "";
+  const uint64_t packed = version();
+  return std::to_string(packed >> 56) + "." + std::to_string(packed >> 48 & 0xff) + "." +
+         std::to_string(packed >> 40 & 0xff);
+}
+
 bool prepare_framework_within(std::chrono::milliseconds most) {
   if (framework_is_prepared()) return true;
   worker().run([] { prepare_framework(); }, std::chrono::steady_clock::now() + most);

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "driver/table.h"
 
@@ -17,6 +18,8 @@ bool prepare_framework();
 // The same for a thread that may hold a lock: another thread does it, and is waited for so long at most.
 bool prepare_framework_within(std::chrono::milliseconds most);
 bool framework_is_prepared();
+// LibTorch's version, such as "2.15.0"; "" where it is not in the process.
+std::string framework_version();
 // Whether "nccl" is LibTorch's backend nccl2, as far as the version and TORCH_DIST_USE_NCCL2 say: 2.15 made
 // it the usual one. False until the framework is prepared.
 bool framework_uses_nccl2();

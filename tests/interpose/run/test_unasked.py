@@ -3,10 +3,15 @@ process that did not end in order; and the user's own command."""
 import json
 import pathlib
 import re
+import subprocess
 import sys
 import unittest
 
 from case import BUILD, OWN, ROOT, Case
+
+
+def version():
+    return subprocess.run([BUILD / "bin" / "spillway", "--version"], capture_output=True, text=True, check=True).stdout
 
 
 class Unasked(Case):
@@ -35,7 +40,11 @@ class Unasked(Case):
     def test_a_later_failure_is_on_the_page_too(self):
         ended = self.end(2, "end")
         self.assertEqual(ended.status, 0, ended.errors)
-        self.assertEqual(self.page()["report"]["run"]["gave_up"], 2)
+        report = self.page()["report"]
+        self.assertEqual(report["run"]["gave_up"], 2)
+        self.assertRegex(report["settings"]["driver"], r"^CUDA \d+\.\d+, simulated$")
+        self.assertRegex(report["settings"]["pytorch"], r"^2\.\d+\.\d+$")
+        self.assertIn(report["settings"]["spillway"], version())
         self.assertEqual(ended.errors.count("as a page for a browser"), 1)
 
     def test_a_process_that_was_killed_has_its_page(self):

@@ -143,7 +143,8 @@ class Browser:
             width, height = self.value("[innerWidth, document.documentElement.scrollHeight]")
             clip = {"captureBeyondViewport": True,
                     "clip": {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}}
-        said = self.call("Page.captureScreenshot", format="png", **clip)
+        form = {"format": "webp", "quality": 75} if str(path).endswith(".webp") else {"format": "png"}
+        said = self.call("Page.captureScreenshot", **form, **clip)
         pathlib.Path(path).write_bytes(base64.b64decode(said["data"]))
 
     def print(self, path):

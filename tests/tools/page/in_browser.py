@@ -58,6 +58,7 @@ class Page(unittest.TestCase):
             self.assertTrue(self.text(f"#{view} h1, #{view} h2"), view)
         self.assertIn("30\u202f411\u202f784 B", self.text("#memory"))
         self.assertIn("+2.00 MiB", self.text("#holders"))
+        self.assertIn("backward pass", self.text("#holders .scroll:last-child"))
         self.assertIn("step", self.text("#flame"))
 
     def test_a_log_shows_what_it_has(self):
@@ -140,7 +141,7 @@ class Page(unittest.TestCase):
         self.open(self.page)
         self.browser.value("(() => { const i = document.querySelector('input[type=search]'); i.value = 'STEP :11';"
                            "i.dispatchEvent(new Event('input')); })()")
-        self.assertEqual(self.browser.value("document.querySelectorAll('#holders tbody tr').length"), 1)
+        self.assertEqual(self.browser.value("document.querySelectorAll('#holders .holders tbody tr').length"), 1)
         self.assertIn("1\u00a0place, 20.00 MiB, 69%", self.text("#holders"))
 
     def test_a_trace_tells_the_ladders_story_and_hides_what_it_does_not_hold(self):
@@ -196,10 +197,32 @@ class Page(unittest.TestCase):
         self.assertIn("This snapshot holds no history.", self.text("main"))
         self.assertGreater(self.colours_of(".map canvas"), 1)
 
+    def test_the_ranks_of_a_training_stand_side_by_side(self):
+        self.open(self.samples.ranks())
+        self.assertEqual(self.browser.errors, [])
+        self.assertIn("Rank 1 failed first", self.text("#verdict"))
+        for words in ("no report of this start: it was killed", "12.00 MiB", "recompute=0", "1.5 s"):
+            self.assertIn(words, self.text("#ranks"))
+        self.assertIn("rank 1 has the plan recompute=0", self.text("#differences"))
+        self.assertEqual(self.browser.value("document.querySelectorAll('main > section').length"), 3)
+        self.browser.resize(390, 844, 2, True)
+        self.assertLessEqual(self.browser.value("document.documentElement.scrollWidth"), 390)
+
+    def test_fragmentation_shows_what_is_in_the_way(self):
+        self.open(self.samples.fragmented())
+        self.assertEqual(self.browser.errors, [])
+        self.assertIn("Fragmentation", self.text("#verdict"))
+        for words in ("Closest to a piece that is large enough", "40.00 MiB", "38.00 MiB", "train.py:3 keep"):
+            self.assertIn(words, self.text("#memory"))
+
     def test_it_fits_a_phone(self):
         self.browser.resize(390, 844, 2, True)
         self.open(self.page)
         self.assertLessEqual(self.browser.value("document.documentElement.scrollWidth"), 390)
+        # No column is squeezed until its words stand one letter below the other.
+        tallest = self.browser.value("Math.max(...[...document.querySelectorAll('#events tr, #fitted tr')]"
+                                     ".map((row) => row.offsetHeight))")
+        self.assertLess(tallest, 130)
 
     def test_every_control_has_a_name(self):
         self.open(self.page)

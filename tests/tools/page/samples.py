@@ -12,10 +12,10 @@ class Samples:
     def __init__(self, spillway, golden, folder):
         self.spillway, self.golden, self.folder = spillway, golden, pathlib.Path(folder)
 
-    def page_of(self, snapshot, name="run"):
+    def page_of(self, file, name="run", capacity=True):
         path = self.folder / f"{name}.html"
-        subprocess.run([self.spillway, "report", snapshot, "--capacity", "64MiB", "--html", path], check=True,
-                       stdout=subprocess.DEVNULL)
+        words = ["--capacity", "64MiB"] if capacity else []
+        subprocess.run([self.spillway, "report", file, *words, "--html", path], check=True, stdout=subprocess.DEVNULL)
         return path
 
     def changed(self, name, change):
@@ -46,6 +46,40 @@ class Samples:
                 for frame in event.get("frames", []):
                     frame["filename"], frame["line"] = str(source), 5
         return self.changed("hostile_source", change)
+
+    def fragmented(self):
+        """A segment of 40 MiB with a block of 2 MiB in its middle; a request of 30 MiB fails."""
+        frames = [{"name": "keep", "filename": "train.py", "line": 3}]
+
+        def block(start, size, state):
+            return {"address": start << 20, "size": size << 20, "requested_size": size << 20, "state": state,
+                    "frames": frames}
+
+        def change(snapshot):
+            segment = {**snapshot["segments"][0], "address": 64 << 20, "total_size": 40 << 20, "stream": 0,
+                       "segment_pool_id": (0, 0), "is_expandable": False,
+                       "blocks": [block(64, 18, "inactive"), block(82, 2, "active_allocated"),
+                                  block(84, 20, "inactive")]}
+            events = [{"action": action, key: address << 20, "size": size << 20, "stream": 0, "time_us": 1,
+                       "frames": frames}
+                      for action, key, address, size in (("segment_alloc", "addr", 64, 40), ("alloc", "addr", 82, 2),
+                                                         ("oom", "device_free", 0, 30))]
+            snapshot.update(segments=[segment], device_traces=[events])
+        return self.changed("fragmented", change)
+
+    def ranks(self):
+        """Of a training whose second rank failed, and whose third left no report."""
+        folder = self.folder / "training"
+        for rank, (plan, peak) in enumerate((("recompute=1", 20 << 20), ("recompute=0", 12 << 20))):
+            device = {"live_peak_bytes": peak, "reserved_peak_bytes": peak, "limit_bytes": 64 << 20}
+            part = {"rank": rank, "size": 3, "start": "5tart", "waited_seconds": 1.5,
+                    "incident": {"number": "7", "cause": "rank 1 was killed", "rank": 1}}
+            report = {"spillway_run_report": 1, "verdict": "ended by rank 1", "all_moves": rank, "rank": part,
+                      "plans": [{"plan": plan, "measured": [device]}], "points": [{"last_step": 5, "plan": 0}]}
+            place = folder / f"rank-{rank}" if rank else folder
+            place.mkdir(parents=True, exist_ok=True)
+            (place / "report.json").write_text(json.dumps(report))
+        return self.page_of(folder, "ranks", capacity=False)
 
     def without_history(self):
         return self.changed("late", lambda snapshot: snapshot.update(device_traces=[[]]))

@@ -188,7 +188,7 @@ MemoryHistory history_of_failure(uint64_t free) {
   MemoryHistory history;
   DeviceHistory& device = history.devices[0];
   for (uint64_t i = 0; i < 9; ++i)
-    device.events.push_back({Action::kAllocate, (i + 1) * 16 * kMiB, 10 * kMiB, 0, i, {}, 0});
+    device.events.push_back({Action::kAllocate, 0, (i + 1) * 16 * kMiB, 10 * kMiB, 0, i, {}});
   for (uint64_t i = 0; i < 9; ++i)
     device.segments.push_back({(i + 1) * 16 * kMiB,
                                10 * kMiB,
@@ -197,7 +197,7 @@ MemoryHistory history_of_failure(uint64_t free) {
                                true,
                                false,
                                {{(i + 1) * 16 * kMiB, 10 * kMiB, 10 * kMiB, BlockState::kAllocated, 0}}});
-  device.events.push_back({Action::kOutOfMemory, free, 10 * kMiB, 0, 9, {}, 0});
+  device.events.push_back({Action::kOutOfMemory, 0, free, 10 * kMiB, 0, 9, {}});
   return history;
 }
 
@@ -230,8 +230,8 @@ TEST(Counterfactuals, AReplayThatDiffersFromWhatHappenedIsSaid) {
   DeviceHistory& device = other.devices[0];
   const uint64_t address = device.segments[3].address;
   device.segments[3].blocks[0].state = BlockState::kFree;
-  device.events.insert(device.events.end() - 1, {{Action::kFreeRequested, address, 10 * kMiB, 0, 9, {}, 0},
-                                                 {Action::kFreeCompleted, address, 10 * kMiB, 0, 9, {}, 0}});
+  device.events.insert(device.events.end() - 1, {{Action::kFreeRequested, 0, address, 10 * kMiB, 0, 9, {}},
+                                                 {Action::kFreeCompleted, 0, address, 10 * kMiB, 0, 9, {}}});
   const auto wrong = look_into(other, std::nullopt);
   EXPECT_THAT(what_would_have_fitted(other, *wrong).notes,
               ElementsAre(HasSubstr("this request is served: the replay differs from what happened")));
@@ -277,7 +277,7 @@ TEST(Counterfactuals, HistoriesThatMakeNoSenseAreSurvived) {
     DeviceHistory& device = history.devices[0];
     for (int i = 0; i < 40; ++i)
       device.events.push_back(
-          {static_cast<Action>(draw() % 7), number(), number(), draw() % 3, number(), {}, 0});
+          {static_cast<Action>(draw() % 7), 0, number(), number(), draw() % 3, number(), {}});
     for (int i = 0; i < 3; ++i)
       device.segments.push_back({number(),
                                  number(),

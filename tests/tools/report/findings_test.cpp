@@ -335,6 +335,81 @@ TEST(Findings, AProgramThatOnlyTakesHasNoSteps) {
   EXPECT_EQ(program.fail(kMiB).steps, 0u);
 }
 
+// A segment of 100 MiB, and one of 60: blocks of 8 and 2 MiB lie between free pieces of 40, 40 and 10 MiB,
+// and one of 20 MiB in the middle of the other.
+MemoryHistory in_pieces(bool expandable) {
+  MemoryHistory history;
+  history.stacks.push_back({{"forward", "model.py", 7}, {"main", "train.py", 30}});
+  history.stacks.push_back({{"keep", "train.py", 3}});
+  HistorySegment first, second;
+  first.size = 100 * kMiB;
+  second.address = 100 * kMiB;
+  second.size = 60 * kMiB;
+  first.blocks = {{40 * kMiB, 8 * kMiB, 8 * kMiB, BlockState::kAllocated, 1},
+                  {88 * kMiB, 2 * kMiB, 2 * kMiB, BlockState::kAllocated, 2}};
+  second.blocks = {{120 * kMiB, 20 * kMiB, 20 * kMiB, BlockState::kAllocated, 1}};
+  first.expandable = second.expandable = expandable;
+  DeviceHistory& device = history.devices[0];
+  device.segments = {first, second};
+  device.events.resize(1);
+  device.events[0].action = Action::kOutOfMemory;
+  device.events[0].size = 45 * kMiB;
+  return history;
+}
+
+TEST(Findings, OfFragmentationItIsSaidWhatLiesBetweenTheFreePieces) {
+  const MemoryHistory history = in_pieces(false);
+  const HistoryFindings found = look_into(history, std::nullopt).value_or(HistoryFindings{});
+  EXPECT_EQ(found.verdict.cause, Cause::kFragmentation);
+  ASSERT_EQ(found.near_holes.size(), 2u) << "in each segment the best one";
+  const NearHole& best = found.near_holes[0];
+  EXPECT_EQ(best.address, 48 * kMiB);
+  EXPECT_EQ(best.bytes, 52 * kMiB);
+  EXPECT_EQ(best.free_bytes, 50 * kMiB);
+  EXPECT_EQ(best.in_the_way, 2 * kMiB);
+  EXPECT_EQ(best.blocks, 1u);
+  ASSERT_EQ(best.places.size(), 1u);
+  EXPECT_EQ(best.places[0].place.where, "train.py:3 keep");
+  EXPECT_EQ(found.near_holes[1].bytes, 60 * kMiB);
+  EXPECT_EQ(found.near_holes[1].places[0].place.caller, "train.py:30 main");
+}
+
+TEST(Findings, PartsOfAnExpandableSegmentThatTouchAreOnePiece) {
+  const MemoryHistory history = in_pieces(true);
+  const HistoryFindings found = look_into(history, std::nullopt).value_or(HistoryFindings{});
+  ASSERT_EQ(found.near_holes.size(), 1u);
+  EXPECT_EQ(found.near_holes[0].bytes, 72 * kMiB) << "on into the next part, up to its block";
+  EXPECT_EQ(found.near_holes[0].in_the_way, 2 * kMiB);
+}
+
+TEST(Findings, WhatIsFreeInOnePieceIsNoFragmentation) {
+  MemoryHistory history = in_pieces(false);
+  history.devices[0].events[0].size = 200 * kMiB;
+  EXPECT_TRUE(look_into(history, std::nullopt).value_or(HistoryFindings{}).near_holes.empty());
+}
+
+TEST(Findings, WhatMadeTheMemoryIsSeenInItsStacks) {
+  Program program;
+  const StackId model = program.stack({{"__init__", 9}, {"main", 20}});
+  const StackId forward = program.stack({{"linear", 5}, {"forward", 16}, {"main", 30}});
+  const StackId metric = program.stack({{"update", 40}, {"main", 31}});
+  program.take(30 * kMiB, model);
+  for (int layer = 0; layer < 4; ++layer) program.take(50 * kMiB, forward);
+  program.take(10 * kMiB, forward);
+  program.take(kMiB, metric);
+  program.take(2 * kMiB, 0);  // on a thread of autograd
+  const HistoryFindings found = program.fail(500 * kMiB, forward);
+  ASSERT_EQ(found.kinds.size(), 4u);
+  EXPECT_EQ(found.kinds[0].purpose, Purpose::kForward);
+  EXPECT_EQ(found.kinds[0].bytes, 210 * kMiB);
+  ASSERT_EQ(found.kinds[0].sizes.size(), 2u);
+  EXPECT_EQ(found.kinds[0].sizes[0].block_bytes, 50 * kMiB);
+  EXPECT_EQ(found.kinds[0].sizes[0].blocks, 4u);
+  EXPECT_EQ(found.kinds[1].purpose, Purpose::kModel);
+  EXPECT_EQ(found.kinds[2].purpose, Purpose::kBackward);
+  EXPECT_EQ(found.kinds[3].purpose, Purpose::kOther);
+}
+
 // Of a damaged file: what its segments have is less than what lies in them and beside them.
 TEST(Findings, TheSumClosesWhereABlockLiesInNoSegment) {
   MemoryHistory history;

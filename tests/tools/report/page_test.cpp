@@ -58,19 +58,19 @@ DeviceHistory random_history(uint64_t seed, size_t count) {
   DeviceHistory device;
   std::map<uint64_t, HistoryBlock> live;
   HistorySegment segment{.address = 1 << 20, .size = 64 << 20, .stream = 0, .pool = {}, .blocks = {}};
-  device.events.push_back({Action::kSegmentAllocate, segment.address, segment.size, 0, 0, {}, 0});
+  device.events.push_back({Action::kSegmentAllocate, 0, segment.address, segment.size, 0, 0, {}});
   while (device.events.size() < count) {
     const uint64_t address = segment.address + random() % 64 * (1 << 20), time = device.events.size() * 3;
     const auto block = live.find(address);
     if (block == live.end()) {
       const uint64_t bytes = 1 + random() % (1 << 19);
       live[address] = {address, rounded_block(bytes), bytes, BlockState::kAllocated, 0};
-      device.events.push_back({Action::kAllocate, address, bytes, 0, time, {}, 0});
+      device.events.push_back({Action::kAllocate, 0, address, bytes, 0, time, {}});
     } else if (block->second.state == BlockState::kAllocated) {
       block->second.state = BlockState::kPendingFree;
-      device.events.push_back({Action::kFreeRequested, address, block->second.requested, 0, time, {}, 0});
+      device.events.push_back({Action::kFreeRequested, 0, address, block->second.requested, 0, time, {}});
     } else {
-      device.events.push_back({Action::kFreeCompleted, address, block->second.requested, 0, time, {}, 0});
+      device.events.push_back({Action::kFreeCompleted, 0, address, block->second.requested, 0, time, {}});
       live.erase(block);
     }
   }
@@ -103,9 +103,9 @@ TEST(Lives, AgreeWithEveryMoment) {
 
 TEST(Lives, PartsThatWereMappedAtOnceAndUnmappedInTwo) {
   DeviceHistory device;
-  device.events = {{Action::kSegmentAllocate, 0, 40, 0, 0, {}, 0},
-                   {Action::kSegmentFree, 10, 10, 0, 0, {}, 0},
-                   {Action::kSegmentFree, 20, 20, 0, 0, {}, 0}};
+  device.events = {{Action::kSegmentAllocate, 0, 0, 40, 0, 0, {}},
+                   {Action::kSegmentFree, 0, 10, 10, 0, 0, {}},
+                   {Action::kSegmentFree, 0, 20, 20, 0, 0, {}}};
   device.segments.push_back(
       {.address = 0, .size = 10, .stream = 0, .pool = {}, .expandable = true, .blocks = {}});
   std::vector<std::tuple<uint64_t, uint64_t, uint64_t, uint64_t>> told;

@@ -53,13 +53,13 @@ enum class Action : uint8_t {
 
 struct HistoryEvent {
   Action action = Action::kOther;
+  StackId stack = 0;
   uint64_t address = 0;  // for kOutOfMemory what the card had free
   uint64_t size = 0;     // asked, not rounded
   uint64_t stream = 0, microseconds = 0;
   PoolId pool;
-  StackId stack = 0;
 };
-static_assert(sizeof(HistoryEvent) == 56, "a history has millions");
+static_assert(sizeof(HistoryEvent) == 48, "a history has millions");
 
 struct DeviceHistory {
   std::vector<HistorySegment> segments;   // by address, as they were when the snapshot was written

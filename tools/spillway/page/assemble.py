@@ -14,7 +14,7 @@ D3 = ["dispatch", "selection", "drag", "color", "interpolate", "timer", "ease", 
       "array"]
 SCRIPTS = ["data", "units", "dom", "colours", "views/summary", "views/fitted", "bands", "axis", "pick", "overlay",
            "gestures", "views/timeline", "views/timeview", "views/maplayout", "views/map", "views/flame",
-           "views/holders", "views/lines", "views/ladder", "views/events", "views/notes", "main"]
+           "views/holders", "views/ranks", "views/lines", "views/ladder", "views/events", "views/notes", "main"]
 
 
 def library(name):

@@ -84,6 +84,12 @@ std::string rehearsal_page(const SnapshotReport& report, const std::string& rehe
   return join(data);
 }
 
+std::string ranks_page(const std::string& path, const std::string& ranks) {
+  Json data = start("ranks", path, nullptr);
+  data["ranks"] = Json::parse(ranks);
+  return join(data);
+}
+
 std::string trace_page(const ReportInput& input, const TraceHistory* history) {
   Json data = start("trace", input.path, Json::parse(report_json(input)));
   data["headline"] = input.incident != nullptr ? rescue_text(input.analysis) : "No allocation failed.";

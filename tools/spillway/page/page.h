@@ -30,6 +30,9 @@ std::string trace_page(const ReportInput& input, const TraceHistory* history);
 // history may be empty.
 std::string rehearsal_page(const SnapshotReport& report, const std::string& rehearsal);
 
+// Of a training's ranks side by side: `ranks` as JSON (report/ranks/rank_reports.h).
+std::string ranks_page(const std::string& path, const std::string& ranks);
+
 // JSON as it may stand inside a script element: still JSON, without the characters that end the element.
 std::string inert_json(std::string_view json);
 

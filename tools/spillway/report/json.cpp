@@ -1,11 +1,13 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/spillway/report/render.h"
+#include "tools/spillway/report/text/kinds_text.h"
 #include "tools/spillway/report/text/last_events_text.h"
 #include "tools/spillway/report/text/lines_text.h"
 #include "tools/spillway/report/text/pools_text.h"
 #include "tools/spillway/report/text/verdict.h"
 #include "tools/spillway/report/trace/trace_events.h"
+#include "tools/spillway/snapshot/report.h"
 
 namespace spillway::tools {
 namespace {
@@ -226,6 +228,8 @@ std::string report_json(const ReportInput& input) {
                    {"torn", contents.torn}}},
                  {"settings", contents.settings}};
   report.update(Json::parse(counterfactuals_json(input.fitted)));
+  report["kinds"] = input.findings != nullptr ? kinds_json(input.findings->kinds) : Json::array();
+  report["peak"] = input.findings != nullptr ? peak_json(*input.findings) : Json();
   // Names come from the traced program: what is no UTF-8 is replaced, not thrown at.
   return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

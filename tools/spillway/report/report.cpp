@@ -124,15 +124,18 @@ int report_trace(const Options& options, TraceReport* trace) {
 int report_ranks(const Options& options) {
   std::vector<std::string> paths = {options.path};
   paths.insert(paths.end(), options.more.begin(), options.more.end());
-  const bool asks_more = options.json || !options.html.empty() || !options.pickle.empty() ||
-                         !options.perfetto.empty() || !options.capacity.empty() ||
-                         options.incident_given->count() > 0;
+  const bool asks_more = options.json || !options.pickle.empty() || !options.perfetto.empty() ||
+                         !options.capacity.empty() || options.incident_given->count() > 0;
   if (asks_more)
     return fail(kUsageError,
-                "report: the reports of a training are told as text alone: each report.json is its data");
+                "report: the reports of a training are told as text or a page: each report.json is its data");
+  if (const std::string wrong = check_outputs({{"--html", options.html}}); !wrong.empty())
+    return fail(kUnwritable, "report: " + wrong);
   std::string error;
   const auto reports = read_rank_reports(paths, &error);
   if (!reports) return fail(kUnreadableTrace, "report: " + error);
+  if (!options.html.empty())
+    return write_page(options, ranks_page(options.path, rank_reports_json(*reports)));
   std::fputs(rank_reports_text(*reports).c_str(), stdout);
   return kSuccess;
 }

@@ -1,7 +1,9 @@
 #include <nlohmann/json.hpp>
 
+#include "tools/spillway/report/text/kinds_text.h"
 #include "tools/spillway/report/text/last_events_text.h"
 #include "tools/spillway/report/text/lines_text.h"
+#include "tools/spillway/report/text/near_holes_text.h"
 #include "tools/spillway/report/text/pools_text.h"
 #include "tools/spillway/snapshot/report.h"
 
@@ -65,6 +67,12 @@ LastEvents last_events_of(const SnapshotReport& report) {
   return last_events(report.snapshot, report.findings.device, until, report.events);
 }
 
+Json peak_json(const HistoryFindings& found) {
+  return {{"in_use_bytes", found.peak_bytes},
+          {"is_the_failure", found.peak_is_the_failure},
+          {"holders", json_of(found.at_peak)}};
+}
+
 std::string snapshot_json(const SnapshotReport& report) {
   const HistoryFindings& found = report.findings;
   Json json = {{"spillway_snapshot_report", 1}, {"file", report.file}, {"path", report.path}};
@@ -78,9 +86,9 @@ std::string snapshot_json(const SnapshotReport& report) {
   json["holders"] = json_of(found.holders);
   json["source_lines"] = lines_json(named_lines(report));
   json["other_pools"] = pools_json(found.pools);
-  json["peak"] = {{"in_use_bytes", found.peak_bytes},
-                  {"is_the_failure", found.peak_is_the_failure},
-                  {"holders", json_of(found.at_peak)}};
+  json["near_holes"] = near_holes_json(found.near_holes);
+  json["kinds"] = kinds_json(found.kinds);
+  json["peak"] = peak_json(found);
   json["history"] = {{"events", found.events},
                      {"microseconds", found.span_us},
                      {"steps", found.steps},

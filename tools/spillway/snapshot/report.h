@@ -2,6 +2,7 @@
 //
 // Thread-safety: pure functions.
 #pragma once
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "tools/spillway/history/findings/findings.h"
@@ -37,6 +38,10 @@ inline constexpr HoldingTerm kHoldingTerms[] = {
 
 // Before the failure that is told of, or the end.
 LastEvents last_events_of(const SnapshotReport& report);
+
+// Who held what where the most was in use, if that was before the failure; of a trace too.
+std::string peak_text(const HistoryFindings& found);
+nlohmann::ordered_json peak_json(const HistoryFindings& found);
 
 std::string snapshot_text(const SnapshotReport& report);
 std::string snapshot_json(const SnapshotReport& report);

@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/spillway/report/text/kinds_text.h"
 #include "tools/spillway/report/text/last_events_text.h"
 #include "tools/spillway/report/text/lines_text.h"
+#include "tools/spillway/report/text/near_holes_text.h"
 #include "tools/spillway/report/text/pools_text.h"
 #include "tools/spillway/report/text/table.h"
 #include "tools/spillway/snapshot/report.h"
@@ -122,12 +124,6 @@ std::string events_text(const SnapshotReport& report) {
   return last.groups.empty() ? "" : "\n" + last_events_text(last);
 }
 
-std::string peak_text(const HistoryFindings& found) {
-  if (found.peak_is_the_failure || found.events == 0) return "";
-  return "\nAt the peak of " + size_text(found.peak_bytes) + ", earlier in the history\n" +
-         holders_text(found.at_peak, found.peak_bytes);
-}
-
 std::string alloc_conf_text(const MemoryHistory& snapshot) {
   for (const char* name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {
     const auto found = snapshot.settings.find(name);
@@ -166,13 +162,19 @@ std::string completeness_text(const SnapshotReport& report) {
 
 }  // namespace
 
+std::string peak_text(const HistoryFindings& found) {
+  if (found.peak_is_the_failure || found.events == 0) return "";
+  return "\nAt the peak of " + size_text(found.peak_bytes) + ", earlier in the history\n" +
+         holders_text(found.at_peak, found.peak_bytes);
+}
+
 std::string snapshot_text(const SnapshotReport& report) {
   const HistoryFindings& found = report.findings;
   std::string text = std::string(report.file) + ": " + report.path + "\n" + verdict_line(report);
   text += request_text(found) + holdings_text(report);
   text += found.failure ? "\nWho held it\n" : "\nWho holds it\n";
   text += holders_text(found.holders, found.holdings.in_use) + lines_text(named_lines(report)) +
-          pools_text(found.pools);
+          kinds_text(found.kinds) + near_holes_text(found.near_holes) + pools_text(found.pools);
   if (found.failure && report.fitted != nullptr) text += counterfactuals_text(*report.fitted);
   return text + peak_text(found) + events_text(report) + completeness_text(report);
 }

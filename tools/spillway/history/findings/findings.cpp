@@ -354,6 +354,7 @@ std::optional<HistoryFindings> look_into(const MemoryHistory& snapshot, std::opt
   found.holdings = holdings_at(moment, asker);
   found.holdings.capacity = capacity;
   found.holders = holders_at(moment, device, steps, &names);
+  found.kinds = kinds_at(snapshot, moment);
   found.pools = other_pools(device, moment, asker, &names);
   found.steps = steps.count();
   found.events = device.events.size();
@@ -388,6 +389,9 @@ std::optional<HistoryFindings> look_into(const MemoryHistory& snapshot, std::opt
   if (is_of_size()) found.remark = remark_on_the_passes(moment, passes, found.holdings);
   if (is_of_size() && found.remark.empty())
     found.remark = remark_on_the_step(device, steps, shown, request.size);
+  if (found.verdict.cause == Cause::kFragmentation && !snapshot.of_spillway && !snapshot.requests_only)
+    found.near_holes =
+        near_holes(device, moment, asker, rounded_block(request.size, device.rounding), &names);
   return found;
 }
 

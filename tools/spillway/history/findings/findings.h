@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "allocator/request/verdict.h"
+#include "tools/spillway/history/findings/kinds.h"
+#include "tools/spillway/history/findings/near_holes.h"
 #include "tools/spillway/history/findings/pools.h"
 #include "tools/spillway/history/history.h"
 
@@ -60,8 +62,12 @@ struct HistoryFindings {
   std::string remark;              // what else the history says about it, "" if nothing
   Holdings holdings;               // at the failure, else when the snapshot was written
   std::vector<Holder> holders;     // likewise; largest first
+  std::vector<KindShare> kinds;    // likewise; what it was for
   std::vector<PoolHolding> pools;  // likewise; what the request may not use of it
-  uint64_t peak_bytes = 0;         // the most in use at once, in the history
+  // Of a failure by fragmentation: what lies between the free pieces. Not of Spillway's own allocator, which
+  // joins free pages wherever they lie.
+  std::vector<NearHole> near_holes;
+  uint64_t peak_bytes = 0;  // the most in use at once, in the history
   std::vector<Holder> at_peak;
   bool peak_is_the_failure = false;
   uint64_t steps = 0, events = 0, span_us = 0, contradictions = 0;

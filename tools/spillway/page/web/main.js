@@ -1,11 +1,16 @@
 // Shows the sections in order. One that fails says so and leaves the others alone.
 
-const kSections = [
-  ['verdict', showVerdict, 'Verdict'], ['memory', showEquation, 'Memory'], ['fitted', showFitted, 'Fits'],
-  ['time', showTime, 'Time'], ['map', showMap, 'Map'], ['flame', showFlame, 'Stacks'],
-  ['holders', showHolders, 'Holders'], ['lines', showLines, 'Lines'], ['ladder', showLadder, 'Ladder'],
-  ['events', showEvents, 'Events'], ['notes', showNotes, 'File']
-];
+const kSections = training ?
+    [
+      ['verdict', showRanksVerdict, 'Verdict'], ['ranks', showRanks, 'Ranks'],
+      ['differences', showDifferences, 'Differences']
+    ] :
+    [
+      ['verdict', showVerdict, 'Verdict'], ['memory', showEquation, 'Memory'], ['fitted', showFitted, 'Fits'],
+      ['time', showTime, 'Time'], ['map', showMap, 'Map'], ['flame', showFlame, 'Stacks'],
+      ['holders', showHolders, 'Holders'], ['lines', showLines, 'Lines'], ['ladder', showLadder, 'Ladder'],
+      ['events', showEvents, 'Events'], ['notes', showNotes, 'File']
+    ];
 
 startTheme();
 if (memory) state.moment = memory.failure === null ? memory.peak : memory.shown;
@@ -19,6 +24,8 @@ for (const [id, show, name] of kSections) {
   if ($(id)) $('views').append(el('a', {href: '#' + id}, name));
 }
 showMissing();
+for (const section of document.querySelectorAll('main > section'))
+  if (!section.childElementCount) section.remove();
 document.querySelector('.licence').before($('tip'));
 // When the first picture has been shown: the milliseconds since the page was asked for.
 const ready = () => document.body.dataset.ready = String(Math.round(performance.now()));

@@ -96,7 +96,7 @@ class Loader {
   void add(Action action, const Line& line, StackId stack) {
     if (step_ended_) device_.step_events.push_back(device_.events.size());
     step_ended_ = false;
-    device_.events.push_back({action, line.address, line.bytes, line.stream, 0, pool_of(line), stack});
+    device_.events.push_back({action, stack, line.address, line.bytes, line.stream, 0, pool_of(line)});
   }
 
   // Places are named later than they are used.

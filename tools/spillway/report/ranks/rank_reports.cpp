@@ -94,6 +94,27 @@ void take(const Json& report, std::map<uint64_t, RankRow>* rows, RankReports* al
 
 }  // namespace
 
+std::string rank_reports_json(const RankReports& reports) {
+  Json rows = Json::array();
+  for (const RankRow& row : reports.rows)
+    rows.push_back({{"rank", row.rank},
+                    {"reported", row.reported},
+                    {"verdict", row.verdict},
+                    {"plan", row.plan},
+                    {"last_step", row.last_step ? Json(*row.last_step) : Json()},
+                    {"live_bytes", row.live},
+                    {"reserved_bytes", row.reserved},
+                    {"limit_bytes", row.limit},
+                    {"moves", row.moves},
+                    {"waited_seconds", row.waited_seconds}});
+  Json all = {{"start", reports.start}, {"rows", rows}, {"differences", differences(reports)}};
+  all["incident"] = reports.incident ? Json{{"number", reports.incident->number},
+                                            {"cause", reports.incident->cause},
+                                            {"rank", reports.incident->rank}}
+                                     : Json();
+  return all.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 bool is_run_report(const std::string& path) {
   std::error_code none;
   if (fs::is_directory(path, none)) return true;

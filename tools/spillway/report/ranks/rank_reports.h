@@ -40,5 +40,7 @@ std::optional<RankReports> read_rank_reports(const std::vector<std::string>& pat
 
 std::vector<std::string> differences(const RankReports& reports);
 std::string rank_reports_text(const RankReports& reports);
+// The same as JSON, for a page.
+std::string rank_reports_json(const RankReports& reports);
 
 }  // namespace spillway::tools

@@ -13,15 +13,15 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kPoolsShown = 8, kPlacesShown = 2, kSmallPart = 8;
 
-std::string place_text(const PoolPlace& place) {
-  return place.place.where + (place.place.caller.empty() ? "" : "  from " + place.place.caller);
-}
-
 Json text_or_null(const std::string& text) {
   return text.empty() ? Json() : Json(text);
 }
 
 }  // namespace
+
+std::string place_text(const PoolPlace& place) {
+  return place.place.where + (place.place.caller.empty() ? "" : "  from " + place.place.caller);
+}
 
 std::string pools_text(const std::vector<PoolHolding>& pools) {
   if (pools.empty()) return "";
@@ -42,20 +42,24 @@ std::string pools_text(const std::vector<PoolHolding>& pools) {
   return text;
 }
 
+Json places_json(const std::vector<PoolPlace>& places) {
+  Json list = Json::array();
+  for (const PoolPlace& place : places)
+    list.push_back({{"where", place.place.where},
+                    {"caller", text_or_null(place.place.caller)},
+                    {"bytes", place.bytes},
+                    {"blocks", place.blocks}});
+  return list;
+}
+
 Json pools_json(const std::vector<PoolHolding>& pools) {
   Json list = Json::array();
   for (const PoolHolding& pool : pools) {
-    Json places = Json::array();
-    for (const PoolPlace& place : pool.places)
-      places.push_back({{"where", place.place.where},
-                        {"caller", text_or_null(place.place.caller)},
-                        {"bytes", place.bytes},
-                        {"blocks", place.blocks}});
     list.push_back({{"pool", pool_text(pool.pool)},
                     {"stream", pool.stream},
                     {"held_bytes", pool.held},
                     {"in_use_bytes", pool.in_use},
-                    {"places", places}});
+                    {"places", places_json(pool.places)}});
   }
   return list;
 }

@@ -14,4 +14,7 @@ namespace spillway::tools {
 std::string pools_text(const std::vector<PoolHolding>& pools);
 nlohmann::ordered_json pools_json(const std::vector<PoolHolding>& pools);
 
+std::string place_text(const PoolPlace& place);
+nlohmann::ordered_json places_json(const std::vector<PoolPlace>& places);
+
 }  // namespace spillway::tools

@@ -1,9 +1,11 @@
 // The incident in full: verdict, request, equation, ladder.
 
 #include "tools/spillway/report/render.h"
+#include "tools/spillway/report/text/kinds_text.h"
 #include "tools/spillway/report/text/pools_text.h"
 #include "tools/spillway/report/text/table.h"
 #include "tools/spillway/report/text/verdict.h"
+#include "tools/spillway/snapshot/report.h"
 #include "tools/spillway/units.h"
 
 namespace spillway::tools {
@@ -166,6 +168,12 @@ std::string reason_text(const Incident& incident, const Verdict& verdict) {
   return verdict.text + (of_size ? refused_moves(incident) : "");
 }
 
+// What only the history of the allocations tells of the incident's moment.
+std::string history_text(const ReportInput& input) {
+  if (input.findings == nullptr) return "";
+  return kinds_text(input.findings->kinds) + pools_text(input.findings->pools);
+}
+
 }  // namespace
 
 Reason reason_of(const ReportInput& input) {
@@ -226,9 +234,9 @@ std::string report_text(const ReportInput& input) {
     const std::string rescue = rescue_text(input.analysis);
     text += (rescue.empty() ? "" : rescue + "\n") + verdict_text(input) + "\n" + request_text(incident) +
             "\n" + equation_text(incident) + neighbours_text(incident) + holders_text(input) +
-            (input.findings != nullptr ? pools_text(input.findings->pools) : "") + "\n" +
-            ladder_text(incident);
+            history_text(input) + "\n" + ladder_text(incident);
     if (input.fitted != nullptr) text += counterfactuals_text(*input.fitted);
+    if (input.findings != nullptr) text += peak_text(*input.findings);
   } else {
     text += "No allocation failed.\n";
   }

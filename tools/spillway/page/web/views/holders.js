@@ -134,4 +134,19 @@ function showHolders() {
              'Growth is what each of the program’s steps leaves and does not free again. A place is the ' +
              'innermost line outside PyTorch; the program’s own line that led there stands below it.'));
   holders.show(...lists[first]);
+  if (found.kinds.length) fill($('holders'), el('h3', null, kKindsTitle), kindTable());
+}
+
+const kKindsTitle = 'What it was for, as far as the stacks tell';
+
+// Blocks of one size are mostly tensors of one shape.
+function kindTable() {
+  const whole = found.kinds.reduce((sum, kind) => sum + kind.bytes, 0);
+  const sizes = (kind) => kind.sizes.map((size) => countText(size.blocks) + ' × ' + sizeText(size.block_bytes));
+  return table(
+      kKindsTitle, [['bytes', true], ['share', true], ['blocks', true], ['made by', false], ['most of it', false]],
+      found.kinds.map(
+          (kind) =>
+              [sizeText(kind.bytes), shareText(kind.bytes, whole), countText(kind.blocks), kind.made_by,
+               sizes(kind).join(', ')]));
 }

@@ -219,13 +219,35 @@ function spilledText() {
 
 function otherPools() { return (data.kind === 'snapshot' ? report : incident || {}).other_pools || []; }
 
-function poolRow(pool) {
-  const place = ({where, caller}) => el(
+function placeCell({where, caller}) {
+  return el(
       'div', null, el('span', {class: 'where'}, where), caller ? el('span', {class: 'more'}, 'from ' + caller) : null);
+}
+
+function poolRow(pool) {
   return [
     sizeText(pool.held_bytes), sizeText(pool.in_use_bytes), pool.pool, pool.stream ? addressText(pool.stream) : '0',
-    pool.places.length ? el('div', null, ...pool.places.slice(0, 2).map(place)) : 'not known'
+    pool.places.length ? el('div', null, ...pool.places.slice(0, 2).map(placeCell)) : 'not known'
   ];
+}
+
+function nearHoleRow(hole) {
+  return [
+    sizeText(hole.piece_bytes), sizeText(hole.free_bytes), sizeText(hole.in_the_way_bytes), countText(hole.blocks),
+    el('div', null, ...hole.places.slice(0, 3).map(placeCell))
+  ];
+}
+
+function showNearHoles() {
+  const holes = found && found.near_holes || [];
+  const title = 'Closest to a piece that is large enough';
+  if (holes.length)
+    fill(
+        $('memory'), el('h3', null, title),
+        table(
+            title,
+            [['piece', true], ['free of it', true], ['in the way', true], ['blocks', true], ['allocated by', false]],
+            holes.map(nearHoleRow)));
 }
 
 function pendingText(frees) {
@@ -244,6 +266,7 @@ function showEquation() {
       table(
           when, [['', false], ['size', true], ['bytes', true], ['share', true], ['what it is', false]],
           equationRows(equation)));
+  showNearHoles();
   const pools = otherPools();
   if (pools.length)
     fill(
