@@ -40,7 +40,7 @@ class Recovery:
         self.split, self.others, self.ranks_bound = split, list(restore), ranks_bound
         self.buffers = Buffers()
         self.name = getattr(function, "__name__", type(function).__name__)
-        self.steps: typing.Optional[list[tuple]] = None  # the collectives of a call, once one has succeeded
+        self.known: typing.Any = None  # the collectives of calls that have succeeded, once there were any
 
     def run(self, args: tuple, kwargs: dict) -> typing.Any:
         import torch

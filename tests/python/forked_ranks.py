@@ -1,9 +1,11 @@
-"""Ranks as children of one process that has imported PyTorch: they meet over Gloo at a store that the parent keeps."""
+"""Ranks as children of one process that has imported PyTorch: they meet over Gloo at a store that the parent keeps, or
+one of them."""
 import atexit
 import os
 import pickle
 import select
 import signal
+import socket
 import sys
 import time
 import traceback
@@ -21,11 +23,19 @@ class Ended:
         self.value, self.error, self.code = value, error, code
 
 
-def _child(rank, size, port, function, pipe):
+def _store(listening, serves):
+    port = listening.getsockname()[1]
+    if serves:
+        return dist.TCPStore("127.0.0.1", port, None, True, wait_for_workers=False,
+                             master_listen_fd=listening.detach())
+    listening.close()
+    return dist.TCPStore("127.0.0.1", port, None, False, wait_for_workers=False)
+
+
+def _child(rank, size, listening, server, function, pipe):
     try:
         torch.set_num_threads(1)
-        port = int(os.read(port, 16))
-        store = dist.TCPStore("127.0.0.1", port, None, False, wait_for_workers=False)
+        store = _store(listening, rank == server)
         dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
         outcome = Ended(value=function(rank, size))
     except BaseException as error:
@@ -40,32 +50,36 @@ def _child(rank, size, port, function, pipe):
     os._exit(0)
 
 
-def run(size, function, deadline=DEADLINE, started=lambda pids: None):
-    """Each rank calls `function(rank, size)`; what became of each. A rank that is late is killed, and an error."""
-    pids, pipes, ports = [], [], []
+def run(size, function, deadline=DEADLINE, server=None, stopped=None):
+    """Each rank calls `function(rank, size)`; what became of each. A rank that is late is killed, and an error.
+
+    server   the rank that keeps the store
+    stopped  a rank that stops itself: it goes on when the others have ended
+    """
+    pids, pipes = [], []
+    listening = socket.create_server(("127.0.0.1", 0), backlog=64)
     for rank in range(size):
         reading, writing = os.pipe()
-        port, told = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
         pid = os.fork()
         if pid == 0:
             os.close(reading)
-            _child(rank, size, port, function, writing)
+            _child(rank, size, listening, server, function, writing)
         os.close(writing)
-        os.close(port)
         pids.append(pid)
         pipes.append(reading)
-        ports.append(told)
     # Only now: its server is a thread, which may hold a lock while a child is made.
-    store = dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
-    for told in ports:
-        os.write(told, str(store.port).encode())
-        os.close(told)
+    store = _store(listening, True) if server is None else listening.close()
+    outcomes = [None] * size
     try:
-        started(pids)
-        return [_outcome(pid, pipe, time.monotonic() + deadline) for pid, pipe in zip(pids, pipes)]
+        for rank in sorted(range(size), key=lambda one: one == stopped):
+            if rank == stopped:
+                os.kill(pids[rank], signal.SIGCONT)
+            outcomes[rank] = _outcome(pids[rank], pipes[rank], time.monotonic() + deadline)
+        return outcomes
     finally:
+        del store
         for pid, pipe in zip(pids, pipes):
             os.close(pipe)
             try:

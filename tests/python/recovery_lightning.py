@@ -50,11 +50,13 @@ def automatic(step, faults):
             self.losses[index:] = [loss.detach()]  # once, also where it is redone
             return loss
 
-        def optimizer_step(self, epoch, index, optimizer, optimizer_closure):
-            redone = step(optimizer_closure, model=self)
+        @step
+        def redone(self, optimizer_closure):
+            return optimizer_closure()
 
+        def optimizer_step(self, epoch, index, optimizer, optimizer_closure):
             def closure():
-                loss = redone()
+                loss = self.redone(optimizer_closure)
                 self.faults.end()
                 return loss
 

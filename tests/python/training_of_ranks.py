@@ -2,6 +2,8 @@
 import hashlib
 
 import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
@@ -17,14 +19,18 @@ def shortage():
 class Net(torch.nn.Module):
     """Three layers, each of which can run out of memory in its forward or its backward."""
 
-    def __init__(self, batch_norm):
+    def __init__(self, batch_norm, unused):
         super().__init__()
         torch.manual_seed(1)
         self.layers = torch.nn.ModuleList(Layer() for _ in range(3))
         self.norm = torch.nn.BatchNorm1d(WIDTH) if batch_norm else torch.nn.Identity()
         self.dropout = torch.nn.Dropout(0.3)
+        # One that rank 0 alone uses, and one that nobody does.
+        self.unused = torch.nn.ModuleList(torch.nn.Linear(WIDTH, WIDTH) for _ in range(2 * unused))
 
     def forward(self, rows):
+        if self.unused and dist.get_rank() == 0:
+            rows = self.unused[0](rows)
         for layer in self.layers:
             rows = layer(rows)
         return self.dropout(self.norm(rows))
@@ -83,13 +89,13 @@ class Training:
     """Some steps of one rank; `before(step, micro_batch)` runs before each step."""
 
     def __init__(self, kind, fault=None, before=lambda step, function: None, rows=ROWS, evaluation=False, stock=False,
-                 accumulation=1, ddp=None, **options):
+                 accumulation=1, ddp=None, unused=False, two_models=False, **options):
         self.kind, self.fault, self.before, self.rows, self.evaluation = kind, fault, before, rows, evaluation
-        self.accumulation, self.ddp = accumulation, ddp or {}
+        self.accumulation, self.ddp, self.unused, self.two_models = accumulation, ddp or {}, unused, two_models
         self.decorate = (lambda function: function) if stock else spillway.step(**options)
 
     def model(self):
-        model = Net(self.kind == "ddp")
+        model = Net(self.kind == "ddp", self.unused)
         for number, layer in enumerate(model.layers):
             layer.number = number
         if self.kind == "ddp":
@@ -98,6 +104,8 @@ class Training:
             for layer in model.layers:
                 fully_shard(layer)
             return fully_shard(model)
+        if self.kind == "replicated shards":
+            return fully_shard(model, mesh=init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicas", "shards")))
         return model
 
     def __call__(self, rank, size):
@@ -105,6 +113,7 @@ class Training:
         for name, value in (self.fault or {}).get(rank, {}).items():
             setattr(FAULT, name, value)
         model = self.model()
+        other = fully_shard(torch.nn.Linear(WIDTH, WIDTH)) if self.two_models else None
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
 
         @self.decorate
@@ -120,6 +129,8 @@ class Training:
             FAULT.now = step
             for part in range(self.accumulation):
                 seen.append(micro_batch(model, batch(rank, step * self.accumulation + part, self.rows)))
+            if other is not None:
+                seen.append(micro_batch(other, batch(rank, step)))
             seen.append(torch.as_tensor(digest_of_gradients(model), dtype=torch.int64))
             optimizer.step()
             optimizer.zero_grad()
@@ -132,7 +143,7 @@ class Training:
 
 
 def digest_of_gradients(model):
-    return int(digest([one.grad for one in model.parameters()])[:12], 16)
+    return int(digest([one.grad for one in model.parameters() if one.grad is not None])[:12], 16)
 
 
 def at(where, layer, step=1, times=1, most=0):

@@ -1,6 +1,5 @@
 """How the ranks of a process group agree: over the store in which the group was made, never over its collectives."""
 import atexit
-import datetime
 import hashlib
 import json
 import logging
@@ -17,7 +16,7 @@ if typing.TYPE_CHECKING:
     import torch
 
 log = logging.getLogger("spillway")
-_PATIENCE = 10  # bounds for which a rank that lives may be late
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0001, 0.05  # seconds
 
 
 class Control:
@@ -67,25 +66,18 @@ class Control:
         return [json.loads(line) for line in text.splitlines() if line]
 
     def _wait(self, key: str) -> str:
-        begun = time.monotonic()
-        while True:
-            asked = time.monotonic()
-            try:
-                self._store.wait([key], datetime.timedelta(seconds=self.bound))
-                text = self._store.get(key).decode()
-                if text == INTERRUPTED and self.watch.incident is None:
-                    self.watch.wait_for_incident()
-                return text
-            except RuntimeError as error:
-                now = time.monotonic()
-                if now < asked + self.bound / 2:
-                    raise stopped(self.watch.post(self.rank, f"reaches the store no more where ranks meet: {error}"))
-                if self.watch.incident is not None:
-                    raise stopped(self.watch.incident)
-                if now > begun + _PATIENCE * self.bound:
-                    late = self.watch.behind(self.calls) or [self.rank]
-                    self.watch.post(late[0], f"has not come to call {self.calls} for {now - begun:.0f} s"
-                                    if late != [self.rank] else "waits in vain for the other ranks' answer")
+        """Asks again and again, ever less often: not every store wakes who waits for a key that is set by comparison,
+        and a store that is silent holds who waits in it."""
+        asked = time.monotonic()
+        try:
+            while not self._store.check([key]):
+                time.sleep(min(_LONGEST_PAUSE, max(_SHORTEST_PAUSE, (time.monotonic() - asked) / 16)))
+            text = str(self._store.get(key).decode())
+        except RuntimeError as error:
+            raise stopped(self.watch.incident or self.watch.lost(error))
+        if text == INTERRUPTED and self.watch.incident is None:
+            self.watch.wait_for_incident()
+        return text
 
     def show(self, key: str, text: str) -> None:
         self._store.set(key, text)
@@ -114,6 +106,7 @@ class Turn:
         self._meetings = 0
 
     def __enter__(self) -> "Turn":
+        self.control.watch.ready()
         self.control.check()
         self.control.calls += 1
         self.control.watch.begin(self.control.calls)
@@ -126,10 +119,18 @@ class Turn:
     def meet(self, said: typing.Any = None) -> list[typing.Any]:
         self._meetings += 1
         self.control.watch.collective(False)
+        self.control.watch.moved()
         return self.control.meet(self.key, said)
 
     def collective(self) -> None:
         self.control.watch.collective(True)
+
+    def done(self, devices: typing.Iterable["torch.device"]) -> None:
+        """The function has returned. Its collectives may still be queued on a card."""
+        import torch
+
+        events = [torch.cuda.current_stream(one).record_event() for one in devices]
+        self.control.watch.until((lambda: all(one.query() for one in events)) if events else None)
 
     def __exit__(self, kind: typing.Any, error: typing.Optional[BaseException], trace: typing.Any) -> None:
         try:
@@ -183,12 +184,11 @@ _controls: list[tuple[typing.Any, tuple[int, ...], Control]] = []  # of each def
 _made: dict[tuple[int, ...], int] = {}
 
 
-def control_of(group: "torch.distributed.ProcessGroup", bound: float) -> Control:
-    """That of the group's ranks, made at the first call: all ranks make it then."""
-    import torch.distributed as dist
+def control_of(ranks: tuple[int, ...], bound: float) -> Control:
+    """That of these ranks, made at the first call with its bound: all of them make it then."""
     from torch.distributed.distributed_c10d import _get_default_group
 
-    world, ranks = _get_default_group(), tuple(dist.get_process_group_ranks(group))
+    world = _get_default_group()
     for known, of, control in _controls:
         if known() is world and of == ranks:
             return control

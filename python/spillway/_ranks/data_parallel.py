@@ -46,6 +46,15 @@ class DataParallel:
                 for parameter in _parameters(module):
                     self._handles.append(parameter.register_post_accumulate_grad_hook(_Noting(order)))
 
+    def check(self) -> None:
+        """DDP's own error comes at the next forward; here no rank makes the step."""
+        for module in self._modules:
+            if module.find_unused_parameters or all(one.grad is not None for one in _parameters(module)):
+                continue
+            names = [name for name, one in module.module.named_parameters() if one.requires_grad and one.grad is None]
+            raise RuntimeError(f"these parameters had no part in the loss: {', '.join(names[:5])}. Wrap the model by "
+                               "DistributedDataParallel with find_unused_parameters=True")
+
     def end(self) -> None:
         """Before the reduction, or instead of it."""
         for module in self._modules:

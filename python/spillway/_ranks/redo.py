@@ -9,6 +9,7 @@ from .._undo import Undo
 from . import data_parallel, sharded
 from .control import Control, Turn, control_of, new_number, note
 from .errors import RanksStopped
+from .known import Known
 
 if typing.TYPE_CHECKING:
     import torch
@@ -26,17 +27,21 @@ def run(owner: "Recovery", call: "_Call") -> typing.Any:
     replicas = [one for one in modules if _is_replica(one)]
     states = _states(modules)
     others = [one for one in modules if type(one).__name__ == "FullyShardedDataParallel"]
-    group = _group_of(replicas, states, others)
-    if group is None:
+    ranks = _ranks_of(replicas, states, others)
+    if ranks is None:
         return call.run()
-    control = control_of(group, owner.ranks_bound)
+    control = control_of(ranks, owner.ranks_bound)
+    owner.known = owner.known or Known()
     with Turn(control, owner.name) as turn:
         why = _obstacle(modules, replicas, states, others)
         if why is not None:
-            return _run_once(call, turn, why)
-        if states:
-            return _Sharded(owner, call, turn, _roots(modules, states)).run()
-        return _run_replicas(call, turn, data_parallel.DataParallel(replicas))
+            result = _run_once(call, turn, why)
+        elif states:
+            result = _Sharded(owner, call, turn, _roots(modules, states)).run()
+        else:
+            result = _run_replicas(call, turn, data_parallel.DataParallel(replicas))
+        turn.done(call.devices)
+        return result
 
 
 def _is_replica(module: "torch.nn.Module") -> bool:
@@ -59,21 +64,21 @@ def _roots(modules: list["torch.nn.Module"], states: list[tuple["torch.nn.Module
     return list(roots.values())
 
 
-def _group_of(replicas: list[typing.Any], states: list[tuple[typing.Any, typing.Any]],
-              others: list[typing.Any]) -> typing.Optional["torch.distributed.ProcessGroup"]:
-    """The ranks that take part; None where this rank is alone, or where the ranks are not there at all."""
+def _ranks_of(replicas: list[typing.Any], states: list[tuple[typing.Any, typing.Any]],
+              others: list[typing.Any]) -> typing.Optional[tuple[int, ...]]:
+    """All that this rank's failure can hold up; None where it is alone, or where the ranks are not there at all."""
     import torch.distributed as dist
 
-    if not (dist.is_available() and dist.is_initialized()):
+    if not (dist.is_available() and dist.is_initialized()) or dist.get_backend() == "fake":
         return None
     groups = [one.process_group for one in (*replicas, *others)]
-    for _, state in states:
-        for one in sharded.groups_of(state):
-            groups.append(getattr(one.mesh_info, "shard_process_group", None) or one.mesh_info.replicate_process_group)
-    if not groups or dist.get_backend(groups[0]) == "fake":
-        return None
-    largest = max(groups, key=lambda one: one.size())
-    return largest if largest.size() > 1 else None
+    groups += [one._inter_node_pg for one in others if getattr(one, "_inter_node_pg", None) is not None]
+    parts = [set(dist.get_process_group_ranks(one)) for one in groups]
+    parts += [set(sharded.ranks_of(one)) for _, state in states for one in sharded.groups_of(state)]
+    most = max(parts, key=len, default=set())
+    if any(not part <= most for part in parts):
+        most = set(range(dist.get_world_size()))  # groups that cross
+    return tuple(sorted(most)) if len(most) > 1 else None
 
 
 def _obstacle(modules: list["torch.nn.Module"], replicas: list[typing.Any],
@@ -106,20 +111,24 @@ def _run_once(call: "_Call", turn: Turn, why: str) -> typing.Any:
 
 
 def _run_replicas(call: "_Call", turn: Turn, replicas: data_parallel.DataParallel) -> typing.Any:
-    turn.collective()
-    replicas.begin()
-    turn.control.watch.collective(False)
     failure: typing.Optional[BaseException] = None
     result = None
     try:
-        result = call.run()
-    except Exception as error:
-        failure = error
+        turn.collective()
+        replicas.begin()
+        turn.control.watch.collective(False)
+        try:
+            result = call.run()
+            replicas.check()
+        except Exception as error:
+            failure = error
     finally:
         replicas.end()
     _stop_if_any(turn, turn.meet(_said(turn.control, failure)), failure)
     turn.collective()
     replicas.reduce()
+    if turn.control.watch.aborted:  # what has been reduced is nothing
+        turn.control.check()
     return result
 
 
@@ -147,7 +156,7 @@ class _Sharded:
 
     def __init__(self, owner: "Recovery", call: "_Call", turn: Turn, roots: list[typing.Any]) -> None:
         self._owner, self._call, self._turn = owner, call, turn
-        self._shards = sharded.Sharded(roots, owner.steps)
+        self._shards = sharded.Sharded(roots, owner.known)
         self._rows = rows_of(call.arguments) if owner.split else 0
         self._attempts = 0
         self._before: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -170,11 +179,15 @@ class _Sharded:
                 self._call.repeated = True
 
     def _pieces_now(self) -> int:
-        """All ranks make as many pieces, of no more rows than have fitted; None of them has been split before: one."""
-        if self._owner.rows is None or not self._rows:
+        """All ranks make as many pieces, of no more rows than have fitted on all; one where nothing has been split yet,
+        or where a rank has no rows."""
+        if not self._owner.split:
             return 1
-        rows = [one["rows"] for one in self._turn.meet({"rows": self._rows})]
-        return min(max(-(-one // self._owner.rows) for one in rows), *rows)
+        said = self._turn.meet({"rows": self._rows, "most": self._owner.rows})
+        rows, limits = [one["rows"] for one in said], [one["most"] for one in said if one["most"]]
+        if not limits or min(rows) == 0:
+            return 1
+        return min(-(-max(rows) // min(limits)), *rows)
 
     def _put_gradients_aside(self) -> None:
         """What a failed attempt adds cannot be taken back: other ranks' gradients are in it."""
@@ -195,7 +208,7 @@ class _Sharded:
             if parameter.grad is not None:
                 _local(before).add_(_local(parameter.grad))
             parameter.grad = before
-        self._owner.steps = self._shards.piece()
+        self._shards.learn()
         self._owner.buffers.learn()
         return self._call.joined()
 

@@ -12,12 +12,11 @@ import time
 import typing
 
 from .control import Control, Turn
+from .known import Known, Step
 
 if typing.TYPE_CHECKING:
     import torch
 
-# ("gather", group), or ("scatter", group, numbers, their type, operation)
-Step = tuple[typing.Any, ...]
 _POLL = 0.002  # seconds
 
 
@@ -43,25 +42,32 @@ def obstacle(groups: list[typing.Any]) -> typing.Optional[str]:
     return None
 
 
+def ranks_of(group: typing.Any) -> list[int]:
+    """All ranks of the mesh, in the dimensions that replicate or cut its parameters too."""
+    meshes = [group.mesh_info.mesh, *(one._spmd_mesh for one in group.fsdp_params if one.is_dtensor)]
+    return list(max((one.mesh.flatten().tolist() for one in meshes), key=len))
+
+
 def _leaves(group: typing.Any) -> list["torch.Tensor"]:
     leaves = [getattr(one, "_unsharded_param", None) for one in group.fsdp_params]
     return [one for one in leaves if one is not None]
 
 
 class Uncertain(Exception):
-    """A collective itself ran out of memory: nobody knows whether the others have it."""
+    """Nobody knows what the others have before them: a collective itself ran out of memory, or the call is another one
+    than the last of this model."""
 
 
 class Sharded:
     """The modules of one call; `roots` are FSDP's states that are no part of another one's modules."""
 
-    def __init__(self, roots: list[typing.Any], known: typing.Optional[list[Step]], weight: float = 1.0) -> None:
-        self._roots = roots
+    def __init__(self, roots: list[typing.Any], memory: Known, weight: float = 1.0) -> None:
+        self._roots, self._memory = roots, memory
         for root in roots:
             root._lazy_init()
         states = [state for root in roots for state in root._state_ctx.all_states]
         self.groups = [group for state in states for group in groups_of(state)]
-        self._known = known
+        self._known = memory.of(roots, self.groups)
         self.weight = weight  # what a piece's gradients are multiplied by
         self._done: list[Step] = []  # of the attempt
         self._begun = 0  # where the piece began
@@ -93,17 +99,25 @@ class Sharded:
     def begin_piece(self, weight: float) -> None:
         self._begun, self.weight = len(self._done), weight
 
-    def piece(self) -> list[Step]:
-        """The collectives of the piece that has just ended."""
-        return self._done[self._begun:]
+    def learn(self) -> None:
+        """The collectives of the piece that has just ended are those of the next call."""
+        self._memory.learn(self._roots, self.groups, self._done[self._begun:])
 
     def note(self, step: Step) -> None:
         """Before each collective."""
         if self._draining:
             return
+        self._moved()
         if self._known is None and self._control is not None:
             self._control.show(f"{self._key}/step/{len(self._done)}", json.dumps(step))
+        expected = len(self._done) - self._begun
+        if self._known is not None and self._known[expected:expected + 1] != [step]:
+            self._uncertain = True
         self._done.append(step)
+
+    def _moved(self, count: int = 1) -> None:
+        if self._control is not None:
+            self._control.watch.moved(count)
 
     def failed_inside(self) -> None:
         self._uncertain = True
@@ -124,6 +138,7 @@ class Sharded:
         try:
             if self._known is not None:
                 for step in [*self._known[len(self._done) - self._begun:], *self._known * pieces_after]:
+                    self._moved()
                     self._take_part(step)
             else:
                 self._drain_as_shown()
@@ -136,14 +151,16 @@ class Sharded:
         position, control = len(self._done), self._control
         ended = f"{self._key}/ended"
         control.add(ended, 1)
+        self._moved()  # it waits for the next one already
         while True:
             everyone = control.add(ended, 0) == len(control.ranks)
             shown = control.shown(f"{self._key}/step/{position}")
             if shown is not None:
                 self._take_part(tuple(json.loads(shown)))
+                self._moved()
                 position += 1
             elif everyone:
-                return
+                return self._moved(-1)
             else:
                 control.check()
                 time.sleep(_POLL)
