@@ -105,6 +105,17 @@ class Training(ranks.Case):
             self.assertEqual(again.steps(), undisturbed.steps()[3:])
             self.assertEqual(again.results["weights"], undisturbed.results["weights"])
 
+    def test_all_give_up_and_rank_0_has_no_room_for_the_checkpoint(self):
+        """All have one incident, of rank 0, whichever comes first to the store."""
+        settings = {**self.TIGHT, **self.LATER, "run.zero": 1}
+        ended = self.on_cards(2, limits=("1GiB", "7MiB"), fails=True, blocked="checkpoint.safetensors.tmp", **settings)
+        results = [json.loads((ended.folder / f"results{name}.json").read_text()) for name in ("", ".rank-1")]
+        self.assertEqual([result["exit_code"] for result in results], [1, 18])
+        self.assertEqual(results[0]["incident"], results[1]["incident"])
+        self.assertEqual(results[0]["incident"]["rank"], 0)
+        self.assertRegex(results[0]["incident"]["cause"], "rank 0 ended: .*checkpoint.safetensors.* "
+                                                          r"\(out of memory in step 3 and no plan is left on rank 1: ")
+
     def test_a_schedules_plan_has_no_room_on_one_rank(self):
         settings = {"train.batch": 2, "model.width": 256, "plan.optimizer": "host", "evaluation.windows": 2,
                     "plan.schedule": "[{step=2, optimizer='device'}]"}
