@@ -152,9 +152,9 @@ class Strikes(unittest.TestCase):
             self.assertIsNone(processes[rank].poll())
             processes[rank].send_signal(signal.SIGCONT)
         errors.append(processes[rank].communicate(timeout=ranks.DEADLINE)[1])
-        self.assertEqual(processes[rank].returncode, -signal.SIGKILL if how == "kill" else 18, errors)
+        self.assertEqual(processes[rank].returncode, {"kill": -signal.SIGKILL, "full": 1}.get(how, 18), errors)
         told = [re.findall("incident ([0-9a-f]{12}): (.*)", error)[0] for error in errors if "incident" in error]
-        self.assertEqual(len(told), len(errors) - (how == "kill"), errors)
+        self.assertEqual(len(told), len(errors) - (how in ("kill", "full")), errors)  # that says what it ran out of
         self.assertEqual(len({number for number, _ in told}), 1, told)
         for _, text in told[: len(others)]:  # one that was stopped finds nobody later, and has words of its own
             self.assertRegex(text, cause)
@@ -168,7 +168,8 @@ class Strikes(unittest.TestCase):
         cases = [(3, 1, "drains", "kill", "rank 1 died: "), (2, 0, "speaks", "kill", "rank 0 died"),
                  (3, 2, "is-ready", "kill", "rank 2 died: "), (2, 1, "drains", "stop", "rank 1 does not answer"),
                  (2, 0, "is-ready", "stop", "rank 0's process .* is stopped|rank 0 does not answer"),
-                 (2, 0, "speaks", "hang", "rank 0 hangs: no progress for .* in step 3: ")]
+                 (2, 0, "speaks", "hang", "rank 0 hangs: no progress for .* in step 3: "),
+                 (3, 2, "sums", "full", "rank 2 ended: out of memory in the middle of a sum over the ranks: no room")]
         begun = [self.start(*case[:-1]) for case in cases]
         self.addCleanup(lambda: [process.kill() for processes in begun for process in processes])
         for processes, (_, rank, _, how, cause) in zip(begun, cases):
